@@ -1,0 +1,42 @@
+//! Scenario files: hosts, VMs and workloads as data, parsed whole or refused whole with every reason.
+//!
+//! The format with examples is in `docs/scenarios.md`. The simulator and the lab read the same file.
+
+mod live;
+mod raw;
+mod scenario;
+mod workload;
+
+pub use live::{LiveSettings, LiveSettingsError, LiveVm};
+pub use raw::load;
+pub use scenario::{Expect, HostSpec, HostTask, Lab, Run, RunSpec, Scenario, SharesSetting, VmSpec};
+pub use workload::{Dist, Window, Workload};
+
+/// Why a scenario was refused; each reason names the object, what was seen and what is allowed.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// The file cannot be read.
+    #[error("scenario {path}: cannot read: {cause}; allowed a TOML file or the name of a folder under scenarios/")]
+    Read {
+        /// File as given.
+        path: String,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// The file is no TOML, is cut off, or has unknown or missing keys.
+    #[error("scenario {path}: cannot parse: {cause}\nsee docs/scenarios.md for the keys that are allowed")]
+    Parse {
+        /// File as given.
+        path: String,
+        /// The parser's message with line and column.
+        cause: String,
+    },
+    /// The file parses but describes no possible run.
+    #[error("scenario {path}: refused, nothing was run:\n  - {}", reasons.join("\n  - "))]
+    Invalid {
+        /// File as given.
+        path: String,
+        /// Every reason found, not only the first.
+        reasons: Vec<String>,
+    },
+}

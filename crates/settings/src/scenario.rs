@@ -1,0 +1,268 @@
+//! A scenario: one host, its VMs and host tasks, and the runs that vary them.
+
+use crate::{Window, Workload};
+use serde::{Deserialize, Serialize};
+use topology::{Shape, Topology};
+use units::{PcpuSet, Shares, Span, caps};
+
+/// A scenario file with all its runs resolved: what the simulator and the lab take.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Short name: the folder's or the file's.
+    pub name: String,
+    /// One sentence for people.
+    pub title: String,
+    /// The document and figure it comes from, if any.
+    pub source: String,
+    /// The runs, at least one.
+    pub runs: Vec<Run>,
+}
+
+/// One run of a scenario: everything the engine or the lab needs.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Label among the scenario's runs; empty when there is only one.
+    pub label: String,
+    /// The resolved description.
+    pub spec: RunSpec,
+    /// The host's topology.
+    pub topology: Topology,
+}
+
+/// The description of one run as the file gives it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSpec {
+    /// One sentence for people.
+    #[serde(default)]
+    pub title: String,
+    /// The document and figure it comes from.
+    #[serde(default)]
+    pub source: String,
+    /// Seed of everything random; `--seed` overrides it.
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    /// Simulated time; `--duration` overrides it.
+    #[serde(default = "default_duration")]
+    pub duration: Span,
+    /// Time at the start that is run but not counted.
+    #[serde(default)]
+    pub warmup: Span,
+    /// The host.
+    pub host: HostSpec,
+    /// VMs.
+    #[serde(default, rename = "vm")]
+    pub vms: Vec<VmSpec>,
+    /// Worlds of the `system` group.
+    #[serde(default, rename = "host_task")]
+    pub host_tasks: Vec<HostTask>,
+    /// Knobs of the scheduler for this run, by name; `--set` overrides them.
+    #[serde(default)]
+    pub knobs: std::collections::BTreeMap<String, u64>,
+    /// How the lab runs it.
+    #[serde(default)]
+    pub lab: Lab,
+    /// What must come out; tests hold the runs to it.
+    #[serde(default)]
+    pub expect: Expect,
+}
+
+fn default_seed() -> u64 {
+    1
+}
+
+fn default_duration() -> Span {
+    Span::from_secs(60)
+}
+
+/// The host of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostSpec {
+    /// Sockets (packages).
+    #[serde(default = "one")]
+    pub sockets: u32,
+    /// NUMA nodes of a socket.
+    #[serde(default = "one")]
+    pub nodes_per_socket: u32,
+    /// LLCs of a node.
+    #[serde(default = "one")]
+    pub llcs_per_node: u32,
+    /// Cores that share an LLC.
+    pub cores_per_llc: u32,
+    /// Hardware threads of a core.
+    #[serde(default = "one")]
+    pub threads_per_core: u32,
+    /// Timer ticks per second of the kernel (CONFIG_HZ).
+    #[serde(default = "default_hz")]
+    pub hz: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn default_hz() -> u32 {
+    250
+}
+
+impl HostSpec {
+    /// The shape of the host.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        Shape {
+            sockets: self.sockets,
+            nodes_per_socket: self.nodes_per_socket,
+            llcs_per_node: self.llcs_per_node,
+            cores_per_llc: self.cores_per_llc,
+            threads_per_core: self.threads_per_core,
+        }
+    }
+}
+
+/// A VM of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VmSpec {
+    /// Name; with `count` above 1 it gets -1, -2, … appended.
+    pub name: String,
+    /// How many VMs like this.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// Virtual CPUs.
+    pub vcpus: u32,
+    /// `low`, `normal`, `high` (500, 1000, 2000 per vCPU) or a number for the whole VM.
+    #[serde(default)]
+    pub shares: SharesSetting,
+    /// pCPUs its threads may use, set by sched_setaffinity in the lab.
+    pub affinity: Option<PcpuSet>,
+    /// pCPUs its cgroup may use, set by cpuset.cpus in the lab.
+    pub cpuset: Option<PcpuSet>,
+    /// pCPUs of each vCPU alone; as long as `vcpus` when given.
+    pub vcpu_affinity: Option<Vec<PcpuSet>>,
+    /// What every vCPU does.
+    #[serde(default)]
+    pub workload: Workload,
+    /// What each vCPU does, instead of `workload`; as long as `vcpus` when given.
+    pub vcpu_workloads: Option<Vec<Workload>>,
+    /// Windows in which the workload is active; outside, its vCPUs are halted. None: always.
+    #[serde(default)]
+    pub active: Vec<Window>,
+    /// When the VM is powered on.
+    #[serde(default)]
+    pub start: Span,
+    /// When the VM is powered off; never if left out.
+    pub stop: Option<Span>,
+}
+
+/// Shares as people write them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum SharesSetting {
+    /// `low`, `normal` or `high`.
+    Preset(String),
+    /// A number for the whole VM.
+    Number(i64),
+}
+
+impl Default for SharesSetting {
+    fn default() -> Self {
+        SharesSetting::Preset("normal".to_owned())
+    }
+}
+
+impl SharesSetting {
+    /// Resolves a preset for a VM of so many vCPUs.
+    ///
+    /// # Errors
+    /// A reason without the object's name.
+    pub fn resolve(&self, vcpus: u32) -> Result<Shares, String> {
+        let number = match self {
+            SharesSetting::Number(n) => i128::from(*n),
+            SharesSetting::Preset(p) => match Shares::PER_VCPU.iter().find(|x| x.0 == p) {
+                Some(x) => i128::from(x.1) * i128::from(vcpus),
+                None => return Err(format!("shares: seen '{p}', allowed low, normal, high or 1..{}", caps::SHARES_MAX)),
+            },
+        };
+        // Presets of very wide VMs meet the cap; ESXi's users know the number as the maximum.
+        let number = if matches!(self, SharesSetting::Preset(_)) { number.min(i128::from(caps::SHARES_MAX)) } else { number };
+        Shares::new(number).map_err(|e| e.to_string())
+    }
+}
+
+/// Worlds of the `system` group: tasks of the host itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostTask {
+    /// Name; with `count` above 1 it gets -1, -2, … appended.
+    pub name: String,
+    /// How many tasks like this.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// pCPUs the task may use.
+    pub affinity: Option<PcpuSet>,
+    /// A kernel thread that belongs to one pCPU: it runs before everything else there.
+    #[serde(default)]
+    pub per_cpu_kthread: bool,
+    /// What it does.
+    #[serde(default)]
+    pub workload: Workload,
+}
+
+/// How the lab runs a scenario.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lab {
+    /// Time of one run in the lab; the run's own duration if left out.
+    pub duration: Option<Span>,
+    /// Labels of the runs that the lab does; all if left out.
+    pub runs: Option<Vec<String>>,
+    /// Why the lab cannot run it; then only the simulator does.
+    pub skip: Option<String>,
+    /// Boot real Linux guests and compare their steal time with Tandem's ready time.
+    #[serde(default)]
+    pub linux_guests: bool,
+}
+
+/// What must come out of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expect {
+    /// Largest |used ÷ entitled − 1| of any VM in the simulator, in permille.
+    pub sim_permille: Option<u32>,
+    /// The same in the lab.
+    pub lab_permille: Option<u32>,
+}
+
+impl VmSpec {
+    /// pCPUs that vCPU `i` may use, `None` for all.
+    #[must_use]
+    pub fn allowed(&self, i: usize) -> Option<PcpuSet> {
+        let own = self.vcpu_affinity.as_ref().and_then(|a| a.get(i).cloned());
+        [own, self.affinity.clone(), self.cpuset.clone()].into_iter().flatten().reduce(|a, b| a.and(&b))
+    }
+
+    /// What vCPU `i` does.
+    #[must_use]
+    pub fn workload_of(&self, i: usize) -> Workload {
+        self.vcpu_workloads.as_ref().and_then(|w| w.get(i).copied()).unwrap_or(self.workload)
+    }
+
+    /// The VMs this stands for, each with `count` 1 and a name of its own.
+    #[must_use]
+    pub fn expand(&self) -> Vec<VmSpec> {
+        (1..=self.count).map(|i| VmSpec { name: numbered(&self.name, self.count, i), count: 1, ..self.clone() }).collect()
+    }
+}
+
+impl HostTask {
+    /// The tasks this stands for, each with `count` 1 and a name of its own.
+    #[must_use]
+    pub fn expand(&self) -> Vec<HostTask> {
+        (1..=self.count).map(|i| HostTask { name: numbered(&self.name, self.count, i), count: 1, ..self.clone() }).collect()
+    }
+}
+
+fn numbered(name: &str, count: u32, i: u32) -> String {
+    if count == 1 { name.to_owned() } else { format!("{name}-{i}") }
+}

@@ -1,0 +1,199 @@
+//! Sockets, nodes, LLCs, cores and threads of a host: from a description or from sysfs, drawn as text.
+
+mod sysfs;
+
+pub use sysfs::{SysfsError, from_sysfs};
+
+use serde::{Deserialize, Serialize};
+use units::{PcpuId, caps::PCPUS_MAX};
+
+/// A regular host: so many of each level inside the one above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shape {
+    /// Sockets (packages) of the host.
+    #[serde(default = "one")]
+    pub sockets: u32,
+    /// NUMA nodes of a socket.
+    #[serde(default = "one")]
+    pub nodes_per_socket: u32,
+    /// Last-level caches of a node.
+    #[serde(default = "one")]
+    pub llcs_per_node: u32,
+    /// Cores that share an LLC.
+    pub cores_per_llc: u32,
+    /// Hardware threads (pCPUs) of a core.
+    #[serde(default = "one")]
+    pub threads_per_core: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Where one pCPU sits; every number is an index over the whole host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Socket of the pCPU.
+    pub socket: u32,
+    /// NUMA node of the pCPU.
+    pub node: u32,
+    /// Last-level cache of the pCPU.
+    pub llc: u32,
+    /// Core of the pCPU.
+    pub core: u32,
+    /// Number of the hardware thread within its core.
+    pub thread: u32,
+}
+
+/// The topology of a host: one `Place` a pCPU, indexed by `PcpuId`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Topology {
+    places: Vec<Place>,
+}
+
+/// A description that makes no host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("topology: cannot build a host of {seen} pCPUs ({what}): allowed 1..{max} pCPUs, each level at least 1; correct [host]", max = PCPUS_MAX)]
+pub struct ShapeError {
+    /// Number of pCPUs described.
+    pub seen: u64,
+    /// The level that is wrong.
+    pub what: &'static str,
+}
+
+impl Topology {
+    /// Builds a regular host. pCPUs are numbered as Linux numbers them under QEMU: threads of a
+    /// core adjacent, then cores, LLCs, nodes, sockets.
+    ///
+    /// # Errors
+    /// `ShapeError` for a level of zero or more than 1,024 pCPUs.
+    pub fn regular(s: Shape) -> Result<Topology, ShapeError> {
+        let levels = [
+            ("sockets", s.sockets),
+            ("nodes_per_socket", s.nodes_per_socket),
+            ("llcs_per_node", s.llcs_per_node),
+            ("cores_per_llc", s.cores_per_llc),
+            ("threads_per_core", s.threads_per_core),
+        ];
+        let total = levels.iter().fold(1u64, |n, l| n.saturating_mul(u64::from(l.1)));
+        if let Some(zero) = levels.iter().find(|l| l.1 == 0) {
+            return Err(ShapeError { seen: total, what: zero.0 });
+        }
+        if s.threads_per_core > 8 {
+            return Err(ShapeError { seen: total, what: "threads_per_core above 8" });
+        }
+        if total > PCPUS_MAX as u64 {
+            return Err(ShapeError { seen: total, what: "too many" });
+        }
+        let places = (0..total as u32).map(|i| {
+            let core = i / s.threads_per_core;
+            let llc = core / s.cores_per_llc;
+            let node = llc / s.llcs_per_node;
+            Place { socket: node / s.nodes_per_socket, node, llc, core, thread: i % s.threads_per_core }
+        });
+        Ok(Topology { places: places.collect() })
+    }
+
+    /// A host from explicit places, as sysfs or a test gives them.
+    ///
+    /// # Errors
+    /// `ShapeError` for none or more than 1,024 pCPUs.
+    pub fn from_places(places: Vec<Place>) -> Result<Topology, ShapeError> {
+        if places.is_empty() || places.len() > PCPUS_MAX {
+            return Err(ShapeError { seen: places.len() as u64, what: "number of places" });
+        }
+        Ok(Topology { places })
+    }
+
+    /// Number of pCPUs.
+    #[must_use]
+    pub fn pcpus(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Where each pCPU sits, by id.
+    #[must_use]
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Where `p` sits.
+    #[must_use]
+    pub fn place(&self, p: PcpuId) -> Place {
+        self.places[p.0 as usize]
+    }
+
+    /// Numbers of distinct (cores, LLCs, nodes, sockets).
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize, usize, usize) {
+        let count = |f: fn(&Place) -> u32| {
+            let mut ids: Vec<u32> = self.places.iter().map(f).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            ids.len()
+        };
+        (count(|p| p.core), count(|p| p.llc), count(|p| p.node), count(|p| p.socket))
+    }
+
+    /// The host drawn as text: a line a core, indented by socket, node and LLC.
+    #[must_use]
+    pub fn draw(&self) -> String {
+        let mut out = String::new();
+        let mut ids: Vec<usize> = (0..self.places.len()).collect();
+        ids.sort_by_key(|i| {
+            let p = self.places[*i];
+            (p.socket, p.node, p.llc, p.core, p.thread)
+        });
+        let mut last: Option<Place> = None;
+        for i in ids {
+            let p = self.places[i];
+            let new = |f: fn(&Place) -> u32| last.is_none_or(|l| f(&l) != f(&p));
+            if new(|p| p.socket) {
+                out.push_str(&format!("{}socket {}", if last.is_some() { "\n" } else { "" }, p.socket));
+            }
+            if new(|p| p.node) {
+                out.push_str(&format!("\n  node {}", p.node));
+            }
+            if new(|p| p.llc) {
+                out.push_str(&format!("\n    LLC {}:", p.llc));
+            }
+            if new(|p| p.core) {
+                out.push_str(&format!(" [{i}"));
+            } else {
+                out.truncate(out.trim_end_matches(']').len());
+                out.push_str(&format!(" {i}"));
+            }
+            out.push(']');
+            last = Some(p);
+        }
+        out.push('\n');
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_regular_host_counts_its_levels() {
+        let shape = Shape { sockets: 2, nodes_per_socket: 2, llcs_per_node: 1, cores_per_llc: 4, threads_per_core: 2 };
+        let t = Topology::regular(shape).unwrap();
+        assert_eq!((t.pcpus(), t.counts()), (32, (16, 4, 4, 2)));
+        assert_eq!(t.place(PcpuId(9)), Place { socket: 0, node: 1, llc: 1, core: 4, thread: 1 });
+    }
+
+    #[test]
+    fn refuses_nothing_and_too_much() {
+        let shape = Shape { sockets: 0, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 4, threads_per_core: 2 };
+        assert_eq!(Topology::regular(shape).unwrap_err().what, "sockets");
+        assert!(Topology::regular(Shape { sockets: 64, cores_per_llc: 64, ..shape }).is_err());
+    }
+
+    #[test]
+    fn draws_threads_of_a_core_together() {
+        let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 2, cores_per_llc: 1, threads_per_core: 2 };
+        assert_eq!(Topology::regular(shape).unwrap().draw(), "socket 0\n  node 0\n    LLC 0: [0 1]\n    LLC 1: [2 3]\n");
+    }
+}

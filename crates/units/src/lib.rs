@@ -1,0 +1,101 @@
+//! Quantities and ids used at every boundary of Tandem; it computes nothing and depends on nothing of ours.
+
+mod pcpus;
+mod span;
+
+pub use pcpus::{PcpuSet, PcpuSetError};
+pub use span::{Span, SpanError};
+
+use serde::{Deserialize, Serialize};
+
+/// Every cap of the scheduler's fixed arrays, in one place. `sched/abi/caps.h` states the same
+/// numbers for C; `sched-core` checks at compile time that both agree.
+pub mod caps {
+    /// pCPUs of one host: twice the largest x86 host sold today.
+    pub const PCPUS_MAX: usize = 1024;
+    /// VMs of one host, the `system` group included. VS51 names 512 for vSphere 5.1.
+    pub const VMS_MAX: usize = 1024;
+    /// Worlds of one host: vCPUs, helpers and host tasks. Threads beyond it share one world.
+    pub const WORLDS_MAX: usize = 16384;
+    /// vCPUs of one VM; more than any guest of KVM runs today.
+    pub const VCPUS_MAX: u32 = 1024;
+    /// Largest shares a VM may have: ESXi's own range (libvirt's esx driver accepts 0..262144).
+    pub const SHARES_MAX: u64 = 262_144;
+}
+
+/// Index of a pCPU (a logical processor of the host).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PcpuId(pub u16);
+
+/// Index of a world (vCPU, helper of a VM or host task) in the scheduler's tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WorldId(pub u32);
+
+/// Index of a VM in the scheduler's tables; 0 is the `system` group of host tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct VmId(pub u16);
+
+impl VmId {
+    /// The group that all host tasks belong to.
+    pub const SYSTEM: VmId = VmId(0);
+}
+
+/// CPU shares of a VM: unitless, compared with its siblings' only (spec P1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Shares(u32);
+
+/// Shares outside what is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("shares: cannot use {seen}: allowed 1..{max}; give low, normal, high or a number in that range", max = caps::SHARES_MAX)]
+pub struct SharesError {
+    /// What was given.
+    pub seen: i128,
+}
+
+impl Shares {
+    /// Shares of one vCPU at the presets low, normal and high (VMware vSphere Resource Management).
+    pub const PER_VCPU: [(&'static str, u32); 3] = [("low", 500), ("normal", 1000), ("high", 2000)];
+
+    /// Checks the range 1..=262144.
+    ///
+    /// # Errors
+    /// `SharesError` outside that range.
+    pub fn new(shares: i128) -> Result<Self, SharesError> {
+        if shares < 1 || shares > i128::from(caps::SHARES_MAX) {
+            return Err(SharesError { seen: shares });
+        }
+        Ok(Shares(shares as u32))
+    }
+
+    /// The number itself.
+    #[must_use]
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// A rate of CPU time in units of 2^-20 pCPU: 1 << 20 is one whole pCPU (rounding error below
+/// one millionth of a pCPU). The scheduler's weights and the planner's entitlements use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Rate(pub u64);
+
+impl Rate {
+    /// Fraction bits of a `Rate`.
+    pub const SHIFT: u32 = 20;
+    /// One whole pCPU.
+    pub const ONE: Rate = Rate(1 << Self::SHIFT);
+
+    /// `n` whole pCPUs.
+    #[must_use]
+    pub fn pcpus(n: u64) -> Rate {
+        Rate(n << Self::SHIFT)
+    }
+
+    /// CPU time in ns that this rate yields over `wall`, rounded down.
+    #[must_use]
+    pub fn over(self, wall: Span) -> u64 {
+        ((u128::from(self.0) * u128::from(wall.ns())) >> Self::SHIFT) as u64
+    }
+}

@@ -1,0 +1,182 @@
+//! The result document (`--json`): the same for a simulated run, the lab and a live host. docs/result.md explains it.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a result was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Where {
+    /// In the simulator, virtual time.
+    Sim,
+    /// On a real kernel under emulation, booted by the lab.
+    Lab,
+    /// On a live host.
+    Live,
+}
+
+/// One result document.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Document {
+    /// Name of the scenario; empty on a live host.
+    pub scenario: String,
+    /// Where it was measured.
+    #[serde(rename = "where")]
+    pub place: Where,
+    /// Scheduler: `tandem`, `eevdf`, or a mutant's name.
+    pub policy: String,
+    /// Seed of the run; 0 where nothing is random by seed.
+    pub seed: u64,
+    /// One entry a run of the scenario.
+    pub runs: Vec<RunResult>,
+}
+
+/// The result of one run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunResult {
+    /// Label among the scenario's runs.
+    pub label: String,
+    /// Time measured, in ns.
+    pub duration_ns: u64,
+    /// The host's size.
+    pub host: HostCounts,
+    /// Each pCPU.
+    pub pcpus: Vec<Pcpu>,
+    /// Each resource pool, parents before children.
+    pub pools: Vec<Pool>,
+    /// Each VM.
+    pub vms: Vec<Vm>,
+}
+
+/// The size of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostCounts {
+    /// Logical processors.
+    pub pcpus: usize,
+    /// Cores.
+    pub cores: usize,
+    /// Last-level caches.
+    pub llcs: usize,
+    /// NUMA nodes.
+    pub nodes: usize,
+    /// Packages.
+    pub sockets: usize,
+}
+
+impl From<&topology::Topology> for HostCounts {
+    fn from(t: &topology::Topology) -> HostCounts {
+        let (cores, llcs, nodes, sockets) = t.counts();
+        HostCounts { pcpus: t.pcpus(), cores, llcs, nodes, sockets }
+    }
+}
+
+/// One pCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pcpu {
+    /// Its id.
+    pub id: usize,
+    /// Time it ran a world, in ns.
+    pub busy_ns: u64,
+}
+
+/// A resource pool: sums over everything inside it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// Path from the root, `/`; host tasks are `/system`.
+    pub path: String,
+    /// CPU time charged, in ns.
+    pub used_ns: u64,
+    /// CPU time that an ideal fluid scheduler would have given it, in ns.
+    pub entitled_ns: u64,
+    /// Time its worlds were ready, in ns; `limited_ns` is inside it.
+    pub ready_ns: u64,
+    /// Time its worlds were co-stopped, in ns.
+    pub costop_ns: u64,
+    /// Time its worlds were held back by a limit, in ns.
+    pub limited_ns: u64,
+}
+
+/// State times and counts, the same for a world and for a VM (there, sums over its worlds).
+/// `run_ns + ready_ns + costop_ns + wait_ns` is the world's life within the run, to the ns;
+/// `limited_ns` is inside `ready_ns` and `idle_ns` inside `wait_ns`, as in esxtop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// CPU time charged, in ns.
+    pub used_ns: u64,
+    /// Time in RUN, in ns.
+    pub run_ns: u64,
+    /// Time in READY, in ns.
+    pub ready_ns: u64,
+    /// Time in COSTOP, in ns.
+    pub costop_ns: u64,
+    /// Part of `ready_ns` that a limit caused.
+    pub limited_ns: u64,
+    /// Time in WAIT or WAIT_IDLE, in ns.
+    pub wait_ns: u64,
+    /// Part of `wait_ns` in WAIT_IDLE (a halted vCPU).
+    pub idle_ns: u64,
+    /// CPU time that an ideal fluid scheduler would have given it, in ns; of a world, its equal
+    /// part of the VM's by its own demand.
+    pub entitled_ns: u64,
+    /// Times it was put on another pCPU than its last.
+    pub migrations: u64,
+    /// Work completed, in ns of CPU work at full speed.
+    pub work: u64,
+}
+
+impl Times {
+    /// Adds `other` field by field.
+    pub fn add(&mut self, other: &Times) {
+        self.used_ns += other.used_ns;
+        self.run_ns += other.run_ns;
+        self.ready_ns += other.ready_ns;
+        self.costop_ns += other.costop_ns;
+        self.limited_ns += other.limited_ns;
+        self.wait_ns += other.wait_ns;
+        self.idle_ns += other.idle_ns;
+        self.entitled_ns += other.entitled_ns;
+        self.migrations += other.migrations;
+        self.work += other.work;
+    }
+}
+
+/// What a world is to its VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WorldKind {
+    /// A virtual CPU.
+    Vcpu,
+    /// An emulator or I/O thread of the VM.
+    Helper,
+    /// A task of the host itself.
+    Task,
+}
+
+/// One VM, or the `system` group (whose `vcpus` is 0).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Vm {
+    /// Name.
+    pub name: String,
+    /// Path of its pool.
+    pub pool: String,
+    /// Number of vCPUs.
+    pub vcpus: u32,
+    /// CPU shares.
+    pub shares: u64,
+    /// Sums over its worlds.
+    #[serde(flatten)]
+    pub times: Times,
+    /// Each of its worlds.
+    pub worlds: Vec<World>,
+}
+
+/// One world.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct World {
+    /// Name: `vcpu0`, … or the thread's name.
+    pub name: String,
+    /// What it is.
+    pub kind: WorldKind,
+    /// State times and counts.
+    #[serde(flatten)]
+    pub times: Times,
+}

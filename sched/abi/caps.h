@@ -1,0 +1,21 @@
+/* Caps of the scheduler's fixed arrays, each with its reason; crates/units states the same for Rust
+ * (`units::caps`) and a test of crates/sched-core compares them. */
+#ifndef TANDEM_CAPS_H
+#define TANDEM_CAPS_H
+
+#define PCPUS_MAX 1024		/* twice the largest x86 host sold today */
+#define PCPU_WORDS (PCPUS_MAX / 64)
+#define VMS_MAX 1024		/* VS51 names 512 for vSphere 5.1; the system group is one of them */
+#define WORLDS_MAX 16384	/* threads beyond it share world 0 and are scheduled as host tasks */
+#define CLUSTERS_MAX 256	/* 1,024 pCPUs in LLCs of four */
+#define CLUSTER_PCPUS 64	/* one word of idle bits; a larger LLC is cut into several clusters */
+#define QUEUE_SCAN_MAX 48	/* VS51: "tens of vCPUs per pCPU"; the order by key makes the rest uninteresting */
+#define PROBE_MAX 4		/* remote pCPUs looked at in a busy pCPU's decision (ESXi's *MigrateIdlePcpus) */
+
+_Static_assert(PCPUS_MAX % 64 == 0, "pCPU sets are whole words");
+_Static_assert(CLUSTERS_MAX * 4 >= PCPUS_MAX, "every pCPU has a cluster");
+
+#define VM_SYSTEM 0		/* the group of all host tasks */
+#define WORLD_NONE 0		/* world 0 stands for threads beyond the cap */
+
+#endif

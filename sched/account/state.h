@@ -1,0 +1,34 @@
+/* Run states of a world and the time spent in each, to the nanosecond; it never decides anything.
+ *
+ * Promise	every ns of a world's life is in exactly one state; the times sum to its life (VS51 "Terminology", W2)
+ * Law		time[state] += now - since; since = now
+ * Limits	clocks of two CPUs may differ: a transition earlier than the last one counts as zero
+ * Weakness	a reader of a running world adds now - since itself, under seq
+ */
+#ifndef TANDEM_STATE_H
+#define TANDEM_STATE_H
+
+#include "../platform.h"
+
+hot void state_enter(struct world *w, u32 state, u64 now)
+{
+	u64 since = w->state_since_ns;
+
+	if (now < since)
+		now = since;
+	w->seq++;
+	plat_barrier();
+	w->time_ns[w->state & 7] += now - since;
+	w->state_since_ns = now;
+	w->state = state;
+	plat_barrier();
+	w->seq++;
+}
+
+/* A halted vCPU is idle; any other sleeper waits. */
+hot u32 state_asleep(const struct world *w)
+{
+	return w->kind == KIND_VCPU ? STATE_WAIT_IDLE : STATE_WAIT;
+}
+
+#endif

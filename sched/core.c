@@ -1,0 +1,444 @@
+/* The scheduler's callbacks: each reads as the sequence of decisions it takes; the decisions are in policy/.
+ * Included by native.c and glue/tandem.bpf.c, so that both build the same text. */
+#include "account/charge.h"
+#include "account/state.h"
+#include "policy/pull.h"
+
+/* --- life of a world --- */
+
+hot void world_join(struct host *h, struct world *w, u32 id)
+{
+	struct vm *v = plat_vm(h, id);
+
+	w->vm = id;
+	if (!v)
+		return;
+	plat_add(&v->worlds, 1);
+	if (w->flags & WORLD_RESTRICTED)
+		plat_add(&v->restricted, 1);
+	w->lead_ns = plat_read(v->progress_ns);
+}
+
+hot void world_leave(struct host *h, struct world *w)
+{
+	struct vm *v = plat_vm(h, w->vm);
+
+	if (!v)
+		return;
+	plat_add(&v->worlds, -1);
+	if (w->flags & WORLD_RESTRICTED)
+		plat_add(&v->restricted, -1);
+}
+
+hot bool world_runnable(const struct world *w)
+{
+	return w->state == STATE_RUN || w->state == STATE_READY || w->state == STATE_COSTOP;
+}
+
+cold void core_world_start(struct host *h, struct world *w, bool restricted)
+{
+	u64 now = plat_now(h);
+
+	w->born_ns = now;
+	w->state_since_ns = now;
+	w->state = state_asleep(w);
+	w->bind_vm = -1;
+	w->last_pcpu = -1;
+	w->key_max_ns = KEY_NONE;
+	w->flags |= WORLD_LIVE | (restricted ? WORLD_RESTRICTED : 0);
+	world_join(h, w, w->vm);
+}
+
+cold void core_world_exit(struct host *h, struct world *w)
+{
+	struct vm *v = plat_vm(h, w->vm);
+
+	if (!v)
+		return;
+	if (world_runnable(w))
+		plat_add(&v->runnable, -1);
+	if (w->commit_ns)
+		plat_add(&v->committed_ns, -w->commit_ns);
+	w->commit_ns = 0;
+	state_enter(w, STATE_NONE, plat_now(h));
+	for (u32 s = 0; s < STATES; s++)
+		plat_add(&v->past_ns[s], w->time_ns[s]);
+	plat_add(&v->past_used_ns, w->used_ns);
+	plat_add(&v->past_migrations, w->migrations);
+	world_leave(h, w);
+}
+
+/* The allowed set changed: what a VM was owed on its old pCPUs is not owed on the new ones. */
+cold void core_world_affinity(struct host *h, struct world *w, bool restricted)
+{
+	struct vm *v = plat_vm(h, w->vm);
+	u32 old = w->flags & WORLD_RESTRICTED;
+
+	if (!v || !old == !restricted)
+		return;
+	w->flags ^= WORLD_RESTRICTED;
+	plat_add(&v->restricted, restricted ? 1 : -1);
+	if (!restricted)
+		share_forgive(v, h->v_ns - plat_knobs(h)->wake_credit_us * US);
+}
+
+/* Moves a world to the VM that user space found for it; called where it is charged and not queued. */
+cold void world_rebind(struct host *h, struct world *w)
+{
+	struct vm *from = plat_vm(h, w->vm), *to = plat_vm(h, (u32)w->bind_vm);
+
+	if (to && from && to != from) {
+		world_leave(h, w);
+		world_join(h, w, (u32)w->bind_vm);
+		if (world_runnable(w)) {
+			plat_add(&from->runnable, -1);
+			plat_add(&to->runnable, 1);
+		}
+	}
+	w->kind = w->bind_kind;
+	w->index = w->bind_index;
+	w->bind_vm = -1;
+}
+
+/* --- life of a wake-up --- */
+
+hot s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, u32 flags)
+{
+	struct vm *v = plat_vm(h, w->vm);
+	s32 found;
+
+	(void)flags;
+	if (!v || w->flags & WORLD_PCPU_KTHREAD)
+		return prev;
+	found = place_idle(h, t, (u32)prev);
+	if (found >= 0) {
+		plat_insert_local(h, t, share_slice(plat_knobs(h), v, w));
+		return found;
+	}
+	return (s32)place_busy(h, t, w, share_key(v, w), (u32)prev);
+}
+
+hot void core_runnable(struct host *h, plat_task *t, struct world *w)
+{
+	struct vm *v = plat_vm(h, w->vm);
+	struct pcpu *p = plat_pcpu(h, (u32)plat_task_pcpu(t));
+	u64 floor;
+
+	if (!v || !p || w->state == STATE_READY)
+		return;
+	state_enter(w, STATE_READY, plat_now(h));
+	w->wakeups++;
+	if (!plat_fetch_add(&v->runnable, 1))
+		share_activate(h, plat_knobs(h), v, p);
+	floor = plat_read(v->progress_ns) - plat_knobs(h)->wake_credit_us * US;
+	if (w->vm != VM_SYSTEM && (s64)(w->lead_ns - floor) < 0)
+		w->lead_ns = floor;
+}
+
+/* Key of a host task within its queue: its own CPU time by nice weight, near to what is served there. */
+hot u64 core_system_key(struct host *h, struct world *w, struct pcpu *p)
+{
+	u64 near = plat_knobs(h)->wake_credit_us * US, at = p->system_v_ns;
+
+	if (w->lead_ns + near < at)
+		w->lead_ns = at - near;
+	if (w->lead_ns > at + near * 8)
+		w->lead_ns = at + near * 8;
+	return w->lead_ns;
+}
+
+hot bool core_enqueue_idle(struct host *h, plat_task *t, struct vm *v, struct world *w, u32 pcpu, u32 flags)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	s32 found = -1;
+
+	if (c && plat_may_run(t, pcpu) && place_claim(c, p->bit))
+		found = (s32)pcpu;
+	else if (!(flags & ENQUEUE_WAKEUP))
+		found = place_idle(h, t, pcpu);
+	if (found < 0)
+		return false;
+	plat_insert_on(h, t, (u32)found, share_slice(plat_knobs(h), v, w), false);
+	plat_kick(h, (u32)found, KICK_IDLE);
+	return true;
+}
+
+hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
+{
+	u32 pcpu = (u32)plat_task_pcpu(t);
+	const struct knobs *k = plat_knobs(h);
+	struct pcpu *p;
+	struct cluster *c;
+	struct vm *v;
+	u64 key, queued;
+
+	if (w->bind_vm >= 0)
+		world_rebind(h, w);
+	v = plat_vm(h, w->vm);
+	if (!v)
+		return;
+	if (w->flags & WORLD_PCPU_KTHREAD) {
+		plat_insert_on(h, t, pcpu, k->system_slice_us * US, true);
+		return;
+	}
+	if (core_enqueue_idle(h, t, v, w, pcpu, flags))
+		return;
+	w->key_max_ns = h->v_ns + k->debt_bound_us * US;
+	key = share_key(v, w);
+	if (!plat_may_run(t, pcpu))
+		pcpu = place_busy(h, t, w, key, pcpu);
+	p = plat_pcpu(h, pcpu);
+	if (!p)
+		return;
+	if (w->vm == VM_SYSTEM) {
+		queued = core_system_key(h, w, p);
+		plat_queue_insert(h, t, QUEUE_SYSTEM(pcpu), share_slice(k, v, w), queued);
+	} else {
+		queued = share_queue_key(v, w);
+		plat_queue_insert(h, t, QUEUE_VM(pcpu), share_slice(k, v, w), queued);
+	}
+	queue_mark(h, p, w->vm == VM_SYSTEM ? KEY_NONE : queued);
+	/* Look for idle pCPUs after queueing, as they look for queues after going idle: one of both sees the other. */
+	c = plat_cluster(h, p->cluster);
+	if (c && place_claim(c, p->bit)) {
+		plat_kick(h, pcpu, KICK_IDLE);
+	} else if (preempt_gain(h, p, key, plat_now(h)) && !(w->vm == VM_SYSTEM && p->current_vm == VM_SYSTEM)) {
+		p->preempts++;
+		plat_kick(h, pcpu, KICK_PREEMPT);
+	} else if (c && plat_read(c->idle)) {
+		s32 found = place_claim_of(c, t, plat_read(c->idle));
+
+		if (found >= 0)
+			plat_kick(h, (u32)found, KICK_IDLE);
+	}
+}
+
+/* --- what runs next --- */
+
+/* Lets the running world go on for another slice. */
+hot void dispatch_keep(struct host *h, plat_task *prev, struct world *w, struct vm *v, struct pcpu *p, u64 now)
+{
+	u64 slice = share_slice(plat_knobs(h), v, w);
+
+	plat_set_slice(prev, slice);
+	p->current_key = share_key(v, w);
+	p->current_since_ns = now;
+	charge_commit(w, v, slice);
+}
+
+/* Takes the best of this pCPU's queues if better than `limit` (of VMs) and, of host tasks, than `prev`. */
+hot bool dispatch_local(struct host *h, struct pcpu *p, u64 limit, struct world *prev)
+{
+	struct vm *system = plat_vm(h, VM_SYSTEM);
+	u64 system_key = system ? share_vm_key(system) : KEY_NONE, system_limit = KEY_NONE;
+	bool system_waits = plat_queue_length(h, QUEUE_SYSTEM(p->id)) > 0;
+	struct pick best, task;
+
+	queue_best(h, QUEUE_VM(p->id), p->id, limit, &best);
+	p->wait_key = best.next;
+	if (system_waits && system_key <= best.key && system_key <= limit) {
+		if (prev && prev->vm == VM_SYSTEM)
+			system_limit = prev->lead_ns;
+		queue_best(h, QUEUE_SYSTEM(p->id), p->id, system_limit, &task);
+		if (task.world && queue_take(h, QUEUE_SYSTEM(p->id), task.world)) {
+			if (best.world && best.key < p->wait_key)
+				p->wait_key = best.key;
+			return true;
+		}
+	}
+	if (best.world && prev && prev->vm == VM_SYSTEM && system_key < best.key) {
+		p->wait_key = best.key < p->wait_key ? best.key : p->wait_key;
+		return false; /* the running host task is owed more */
+	}
+	return best.world && queue_take(h, QUEUE_VM(p->id), best.world);
+}
+
+/* Smallest key this pCPU has to offer by itself: of `limit` and of what waits here. */
+hot u64 dispatch_own_key(struct pcpu *p, u64 limit)
+{
+	u64 waits = plat_read(p->wait_key);
+
+	return waits < limit ? waits : limit;
+}
+
+cold void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct world *w = prev ? plat_world_of(h, prev) : NULL;
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	struct vm *v = NULL;
+	u64 now = plat_now(h), limit = KEY_NONE, own;
+
+	if (!p || !c)
+		return;
+	if (w && (v = plat_vm(h, w->vm))) {
+		charge_settle(h, w, v, p, now);
+		if (w->bind_vm >= 0) {
+			world_rebind(h, w);
+			v = plat_vm(h, w->vm);
+			if (!v)
+				return;
+		}
+		w->key_max_ns = h->v_ns + plat_knobs(h)->debt_bound_us * US;
+		limit = share_key(v, w);
+	}
+	own = dispatch_own_key(p, limit);
+	if (own != KEY_NONE && (!w || w->vm != VM_SYSTEM) && pull_owed(h, p, own))
+		goto taken;
+	if (dispatch_local(h, p, limit, w))
+		goto taken;
+	if (w) {
+		dispatch_keep(h, prev, w, v, p, now);
+		return;
+	}
+	if (pull_idle(h, p))
+		return;
+	plat_or(&c->idle, 1ull << (p->bit & 63));
+	/* A world may have been queued while this pCPU did not look idle yet. */
+	if ((place_waiting(h, pcpu) || plat_read(c->queued)) && (dispatch_local(h, p, KEY_NONE, NULL) || pull_idle(h, p)))
+		plat_fetch_and(&c->idle, ~(1ull << (p->bit & 63)));
+	return;
+taken:
+	queue_unmark(h, p);
+	if (prev)
+		plat_set_slice(prev, 0); /* so that the kernel hands it back to enqueue */
+}
+
+hot void core_running(struct host *h, plat_task *t, struct world *w)
+{
+	struct pcpu *p = plat_pcpu(h, (u32)plat_task_pcpu(t));
+	struct vm *v = plat_vm(h, w->vm);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	u64 now = plat_now(h);
+
+	if (!p || !v || !c)
+		return;
+	state_enter(w, STATE_RUN, now);
+	now = w->state_since_ns;
+	if (w->last_pcpu >= 0 && w->last_pcpu != (s32)p->id)
+		w->migrations++;
+	w->last_pcpu = (s32)p->id;
+	w->switches++;
+	w->run_since_ns = now;
+	p->switches++;
+	p->current_key = share_key(v, w);
+	p->current_since_ns = now;
+	p->current_vm = w->vm;
+	p->current_world = w->id;
+	if (w->vm == VM_SYSTEM) {
+		if (w->lead_ns > p->system_v_ns)
+			p->system_v_ns = w->lead_ns;
+	} else {
+		p->local_v_ns = plat_read(v->vt_ns);
+	}
+	charge_commit(w, v, plat_slice(t));
+	if (plat_read(c->idle) >> (p->bit & 63) & 1)
+		plat_fetch_and(&c->idle, ~(1ull << (p->bit & 63)));
+}
+
+hot void core_stopping(struct host *h, plat_task *t, struct world *w, bool runnable)
+{
+	struct pcpu *p = plat_pcpu(h, (u32)plat_task_pcpu(t));
+	struct vm *v = plat_vm(h, w->vm);
+	u64 now = plat_now(h);
+
+	if (!p || !v || w->state != STATE_RUN)
+		return;
+	if (now < w->run_since_ns)
+		now = w->run_since_ns;
+	charge_settle(h, w, v, p, now);
+	p->current_world = WORLD_NONE;
+	state_enter(w, runnable ? STATE_READY : state_asleep(w), now);
+}
+
+hot void core_quiescent(struct host *h, struct world *w, bool sleeping)
+{
+	struct vm *v = plat_vm(h, w->vm);
+
+	if (!v)
+		return;
+	if (!sleeping) {
+		/* Taken off for a change of affinity or the like: it still wants to run. */
+		if (!world_runnable(w))
+			state_enter(w, STATE_READY, plat_now(h));
+		return;
+	}
+	if (w->state == STATE_READY)
+		state_enter(w, state_asleep(w), plat_now(h));
+	plat_add(&v->runnable, -1);
+}
+
+cold void core_idle(struct host *h, u32 pcpu, bool idle)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+
+	if (!c)
+		return;
+	if (!idle) {
+		plat_fetch_and(&c->idle, ~(1ull << (p->bit & 63)));
+		return;
+	}
+	p->current_world = WORLD_NONE;
+	plat_or(&c->idle, 1ull << (p->bit & 63));
+	if (place_waiting(h, pcpu) && place_claim(c, p->bit))
+		plat_kick(h, pcpu, KICK_IDLE);
+}
+
+/* --- off the critical path --- */
+
+/* One idle pCPU of each cluster is sent to look for work wherever some waits: the net under the races above. */
+cold void housekeep_idle(struct host *h)
+{
+	u64 queued = 0;
+
+	plat_for(i, CLUSTERS_MAX) {
+		struct cluster *c = i < h->clusters ? plat_cluster(h, i) : NULL;
+
+		if (!c)
+			break;
+		queued |= plat_read(c->queued);
+	}
+	plat_for(i, CLUSTERS_MAX) {
+		struct cluster *c = queued && i < h->clusters ? plat_cluster(h, i) : NULL;
+		u64 idle = c ? plat_read(c->idle) : 0;
+
+		if (!c)
+			break;
+		if (idle && place_claim(c, plat_first_bit(idle)))
+			plat_kick(h, c->pcpu[plat_first_bit(idle) & 63], KICK_IDLE);
+	}
+}
+
+/* The host's virtual time: the mean of the active VMs', by weight. VMs held to some pCPUs and the
+ * system group do not count: their virtual time says nothing about the others'. */
+cold void core_housekeep(struct host *h)
+{
+	s64 sum = 0, total = 0, limit = 1ll << 34;
+	u64 base = h->v_ns;
+
+	plat_for(i, VMS_MAX) {
+		struct vm *v = i + 1 < h->vms ? plat_vm(h, i + 1) : NULL;
+		s64 ahead, weight;
+
+		if (!v)
+			break;
+		if (!(v->flags & VM_LIVE) || !plat_read(v->runnable) || plat_read(v->restricted))
+			continue;
+		weight = (s64)(v->weight >> 10);
+		ahead = (s64)(plat_read(v->vt_ns) - base);
+		if (ahead > limit)
+			ahead = limit;
+		if (ahead < -limit)
+			ahead = -limit;
+		sum += ahead * weight >> 4; /* 2^34 * 2^20 * 2^10 VMs, less 4 bits, fits 63 */
+		total += weight;
+	}
+	if (total) {
+		u64 step = (u64)(sum < 0 ? -sum : sum) / (u64)total << 4; /* rounded towards 0, to 16 ns */
+
+		h->v_ns = sum < 0 ? base - step : base + step;
+	}
+	housekeep_idle(h);
+}

@@ -1,0 +1,37 @@
+/* Entry points of the scheduler: what the kernel's callbacks (glue) and the simulated kernel call.
+ * Names and order of calls are sched_ext's; see ARCHITECTURE.md "Life of a wake-up". */
+#ifndef TANDEM_CORE_H
+#define TANDEM_CORE_H
+
+#include "platform.h"
+
+/* Flags of sched_select and sched_enqueue. */
+#define WAKE_SYNC 1	/* the waker is about to sleep */
+#define ENQUEUE_WAKEUP 1	/* the world was waiting */
+#define ENQUEUE_RESTART 2	/* the kernel hands it back: its pCPU was taken away */
+
+#ifndef __bpf__
+/* Life of a world. The caller has filled id, vm, kind, index, flags (WORLD_PCPU_KTHREAD), nice_weight. */
+void sched_world_start(struct host *h, plat_task *task);	/* state WAIT from now on */
+void sched_world_exit(struct host *h, plat_task *task);
+void sched_world_affinity(struct host *h, plat_task *task);	/* the allowed set changed */
+void sched_vm_bind(struct host *h, struct world *w, u32 vm, u32 kind, u32 index); /* takes effect when next queued */
+void sched_vm_weight(struct host *h, u32 vm, u64 weight, u32 vcpus, u32 shares); /* from the plan */
+
+/* Life of a wake-up, in the kernel's order. */
+s32 sched_select(struct host *h, plat_task *task, s32 prev_pcpu, u32 flags);	/* returns a pCPU; may insert into its local queue */
+void sched_runnable(struct host *h, plat_task *task);	/* WAIT -> READY */
+void sched_enqueue(struct host *h, plat_task *task, u32 flags);
+void sched_dispatch(struct host *h, u32 pcpu, plat_task *prev);	/* prev: still wants to run, or NULL */
+void sched_running(struct host *h, plat_task *task);	/* READY -> RUN */
+void sched_stopping(struct host *h, plat_task *task, bool runnable);	/* RUN -> READY or WAIT */
+void sched_quiescent(struct host *h, plat_task *task, bool sleeping);	/* no longer runnable; or taken off for a change */
+void sched_idle(struct host *h, u32 pcpu, bool idle);	/* the pCPU enters or leaves idle */
+void sched_housekeep(struct host *h);	/* every knobs.housekeep_us */
+
+/* Native hosts. */
+struct native *native_new(u32 pcpus, u32 vms, u32 worlds);
+void native_free(struct native *n);
+#endif
+
+#endif

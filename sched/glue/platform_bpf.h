@@ -1,0 +1,146 @@
+/* platform.h over sched_ext: records live in array maps that user space has mapped, queues are the
+ * kernel's dispatch queues. Nothing here decides anything. */
+#ifndef TANDEM_PLATFORM_BPF_H
+#define TANDEM_PLATFORM_BPF_H
+
+#include "kernel.h"
+#include "../abi/records.h"
+
+#define hot static __always_inline
+#define cold static __noinline
+
+typedef struct task_struct plat_task;
+
+
+#define ARRAY(map, record, n)					\
+	struct {						\
+		__uint(type, BPF_MAP_TYPE_ARRAY);		\
+		__uint(map_flags, BPF_F_MMAPABLE);		\
+		__uint(max_entries, n);				\
+		__type(key, u32);				\
+		__type(value, record);				\
+	} map SEC(".maps")
+
+ARRAY(host_map, struct host, 1);
+ARRAY(knobs_map, struct knobs, 1);
+ARRAY(pcpus_map, struct pcpu, PCPUS_MAX);
+ARRAY(clusters_map, struct cluster, CLUSTERS_MAX);
+ARRAY(vms_map, struct vm, VMS_MAX);
+ARRAY(worlds_map, struct world, WORLDS_MAX);
+
+/* The world of a thread. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, u32);
+} world_of_task SEC(".maps");
+
+hot void *array_at(void *map, u32 id)
+{
+	return bpf_map_lookup_elem(map, &id);
+}
+
+hot struct host *plat_host(void) { return array_at(&host_map, 0); }
+#define plat_world(h, id) ((struct world *)array_at(&worlds_map, id))
+#define plat_vm(h, id) ((struct vm *)array_at(&vms_map, id))
+#define plat_pcpu(h, id) ((struct pcpu *)array_at(&pcpus_map, id))
+#define plat_cluster(h, id) ((struct cluster *)array_at(&clusters_map, id))
+
+/* Knobs are read-only for the loader's whole life of a load: no look-up, no branch. */
+extern const volatile struct knobs knobs_now;
+#define plat_knobs(h) ((const struct knobs *)&knobs_now)
+
+#define plat_now(h) bpf_ktime_get_ns()
+
+hot struct world *plat_world_of(struct host *h, plat_task *t)
+{
+	u32 *id = bpf_task_storage_get(&world_of_task, t, 0, 0);
+
+	return id ? plat_world(h, *id) : NULL;
+}
+
+#define plat_task_pcpu(t) scx_bpf_task_cpu(t)
+#define plat_slice(t) ((t)->scx.slice)
+#define plat_queue_key(t) ((t)->scx.dsq_vtime)
+
+hot void plat_set_slice(plat_task *t, u64 ns)
+{
+	if (bpf_ksym_exists(scx_bpf_task_set_slice))
+		scx_bpf_task_set_slice(t, ns);
+	else
+		t->scx.slice = ns;
+}
+
+hot bool plat_may_run(plat_task *t, u32 pcpu)
+{
+	if (bpf_core_field_exists(t->migration_disabled) && t->migration_disabled && scx_bpf_task_cpu(t) != (s32)pcpu)
+		return false;
+	return bpf_cpumask_test_cpu(pcpu, t->cpus_ptr);
+}
+
+hot u32 plat_any_pcpu(struct host *h, plat_task *t)
+{
+	u32 cpu = bpf_cpumask_any_distribute(t->cpus_ptr);
+
+	return cpu < h->pcpus ? cpu : (u32)scx_bpf_task_cpu(t);
+}
+
+hot void plat_insert_local(struct host *h, plat_task *t, u64 ns)
+{
+	scx_bpf_dsq_insert(t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), ns, 0);
+}
+
+hot void plat_insert_on(struct host *h, plat_task *t, u32 pcpu, u64 ns, bool preempt)
+{
+	u64 flags = preempt ? SCX_VALUE(scx_enq_flags, SCX_ENQ_PREEMPT) | SCX_VALUE(scx_enq_flags, SCX_ENQ_HEAD) : 0;
+
+	if (scx_bpf_task_cpu(t) == (s32)pcpu)
+		scx_bpf_dsq_insert(t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), ns, flags);
+	else
+		scx_bpf_dsq_insert(t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | pcpu, ns, flags);
+}
+
+#define plat_queue_insert(h, t, queue, ns, key) scx_bpf_dsq_insert_vtime(t, queue, ns, key, 0)
+#define plat_queue_length(h, queue) ((u32)scx_bpf_dsq_nr_queued(queue))
+
+/* The iterator is named so that plat_queue_take, inside the walk, can use it. */
+#define plat_queue_each(h, t, queue)						\
+	for (struct bpf_iter_scx_dsq walk __attribute__((aligned(8), cleanup(bpf_iter_scx_dsq_destroy))),	\
+	     *walk_new_ __attribute__((unused)) = (bpf_iter_scx_dsq_new(&walk, queue, 0),		\
+						  (void)bpf_iter_scx_dsq_destroy, (void *)0);		\
+	     ((t) = bpf_iter_scx_dsq_next(&walk));)
+#define plat_queue_take(h, queue, t) scx_bpf_dsq_move(&walk, t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), 0)
+
+hot void plat_kick(struct host *h, u32 pcpu, u32 flags)
+{
+	scx_bpf_kick_cpu((s32)pcpu, flags & KICK_PREEMPT ? SCX_VALUE(scx_kick_flags, SCX_KICK_PREEMPT)
+							   : SCX_VALUE(scx_kick_flags, SCX_KICK_IDLE));
+}
+
+#define plat_read(x) (*(volatile typeof(x) *)&(x))
+#define plat_barrier() asm volatile("" ::: "memory")
+#define plat_add(ptr, n) ((void)__sync_fetch_and_add(ptr, n))
+#define plat_fetch_add(ptr, n) __sync_fetch_and_add(ptr, n)
+#define plat_or(ptr, bits) ((void)__sync_fetch_and_or(ptr, bits))
+#define plat_fetch_and(ptr, bits) __sync_fetch_and_and(ptr, bits)
+#define plat_cas(ptr, old, new) __sync_bool_compare_and_swap(ptr, old, new)
+#define plat_assert(h, cond) ((void)((cond) || (__sync_fetch_and_add(&(h)->asserts, 1), 0)))
+#define plat_for(i, n) for (u32 i = 0, once_ = 1; once_; once_ = 0) bpf_for(i, 0, n)
+
+/* Index of the lowest set bit of a word that is not 0; BPF has no such instruction everywhere. */
+hot u32 plat_first_bit(u64 mask)
+{
+	u32 bit = 0;
+
+	mask &= -mask;
+	if (mask & 0xFFFFFFFF00000000ull) bit += 32;
+	if (mask & 0xFFFF0000FFFF0000ull) bit += 16;
+	if (mask & 0xFF00FF00FF00FF00ull) bit += 8;
+	if (mask & 0xF0F0F0F0F0F0F0F0ull) bit += 4;
+	if (mask & 0xCCCCCCCCCCCCCCCCull) bit += 2;
+	if (mask & 0xAAAAAAAAAAAAAAAAull) bit += 1;
+	return bit;
+}
+
+#endif

@@ -1,0 +1,358 @@
+/* The scheduler as a BPF object: sched_ext's callbacks and the daemon's calls, each a few lines onto core.c.
+ * It owns no policy; what it adds is finding a thread's world and giving it back. */
+#include "../core.h"
+#include "../core.c"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Knobs in force; the daemon sets them before loading. */
+const volatile struct knobs knobs_now = {
+#define KNOB(name, value, min, max, unit, meaning) .name = value,
+#include "../abi/knobs.def"
+#undef KNOB
+};
+
+/* What user space is told: threads that took a name a vCPU might have, and the end of this scheduler. */
+enum event_kind { EVENT_NAMED = 1, EVENT_GONE = 2 };
+struct event {
+	u32 kind;
+	s32 pid;
+	s32 tgid;
+	u32 world;
+	char comm[16];
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 256 * 1024);
+} events SEC(".maps");
+
+struct housekeeper {
+	struct bpf_timer timer;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct housekeeper);
+} housekeepers SEC(".maps");
+
+/* VM of a process: its new threads join the VM by themselves. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, VMS_MAX * 4);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, s32);
+	__type(value, u32);
+} vm_of_process SEC(".maps");
+
+/* Why the kernel ended it. */
+struct exit_record {
+	s64 code;
+	s32 kind;
+	char reason[64];
+	char message[256];
+} exit_record;
+
+s32 SEC("struct_ops/select_cpu") BPF_PROG(tandem_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	struct host *h = plat_host();
+	struct world *w = h ? plat_world_of(h, p) : NULL;
+
+	return w ? core_select(h, p, w, prev_cpu, 0) : prev_cpu;
+}
+
+void SEC("struct_ops/enqueue") BPF_PROG(tandem_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	struct host *h = plat_host();
+	struct world *w = h ? plat_world_of(h, p) : NULL;
+
+	if (!w) /* a thread beyond the cap: first come, first served, at once */
+		scx_bpf_dsq_insert(p, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), 1000000, 0);
+	else
+		core_enqueue(h, p, w, enq_flags & SCX_VALUE(scx_enq_flags, SCX_ENQ_WAKEUP) ? ENQUEUE_WAKEUP : 0);
+}
+
+void SEC("struct_ops/dispatch") BPF_PROG(tandem_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct host *h = plat_host();
+
+	if (h)
+		core_dispatch(h, (u32)cpu, prev);
+}
+
+void SEC("struct_ops/runnable") BPF_PROG(tandem_runnable, struct task_struct *p, u64 enq_flags)
+{
+	struct host *h = plat_host();
+	struct world *w = h ? plat_world_of(h, p) : NULL;
+
+	if (w)
+		core_runnable(h, p, w);
+}
+
+void SEC("struct_ops/running") BPF_PROG(tandem_running, struct task_struct *p)
+{
+	struct host *h = plat_host();
+	struct world *w = h ? plat_world_of(h, p) : NULL;
+
+	if (w)
+		core_running(h, p, w);
+}
+
+void SEC("struct_ops/stopping") BPF_PROG(tandem_stopping, struct task_struct *p, bool runnable)
+{
+	struct host *h = plat_host();
+	struct world *w = h ? plat_world_of(h, p) : NULL;
+
+	if (w)
+		core_stopping(h, p, w, runnable);
+}
+
+void SEC("struct_ops/quiescent") BPF_PROG(tandem_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	struct host *h = plat_host();
+	struct world *w = h ? plat_world_of(h, p) : NULL;
+
+	if (w)
+		core_quiescent(h, w, deq_flags & SCX_VALUE(scx_deq_flags, SCX_DEQ_SLEEP));
+}
+
+void SEC("struct_ops/set_weight") BPF_PROG(tandem_set_weight, struct task_struct *p, u32 weight)
+{
+	struct host *h = plat_host();
+	struct world *w = h ? plat_world_of(h, p) : NULL;
+
+	if (w)
+		w->nice_weight = weight;
+}
+
+hot bool is_restricted(struct host *h, struct task_struct *p)
+{
+	return (u32)p->nr_cpus_allowed < h->pcpus;
+}
+
+void SEC("struct_ops/set_cpumask") BPF_PROG(tandem_set_cpumask, struct task_struct *p, const struct cpumask *mask)
+{
+	struct host *h = plat_host();
+	struct world *w = h ? plat_world_of(h, p) : NULL;
+
+	if (w)
+		core_world_affinity(h, w, is_restricted(h, p));
+}
+
+void SEC("struct_ops/update_idle") BPF_PROG(tandem_update_idle, s32 cpu, bool idle)
+{
+	struct host *h = plat_host();
+
+	if (h)
+		core_idle(h, (u32)cpu, idle);
+}
+
+/* A free world, 0 when all are taken. */
+static __noinline u32 world_find(struct host *h)
+{
+	u32 start = __sync_fetch_and_add(&h->worlds, 1), i;
+
+	bpf_for(i, 0, WORLDS_MAX) {
+		u32 id = (start + i) % (WORLDS_MAX - 1) + 1;
+		struct world *w = plat_world(h, id);
+
+		if (w && !w->flags && __sync_bool_compare_and_swap(&w->flags, 0, WORLD_LIVE))
+			return id;
+	}
+	__sync_fetch_and_add(&h->overflows, 1);
+	return WORLD_NONE;
+}
+
+static void world_name(struct world *w, struct task_struct *p)
+{
+	w->pid = (u32)p->pid;
+	w->tgid = (u32)p->tgid;
+	bpf_probe_read_kernel_str(w->comm, sizeof(w->comm), p->comm);
+}
+
+s32 SEC("struct_ops.s/init_task") BPF_PROG(tandem_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct host *h = plat_host();
+	u32 id = h ? world_find(h) : WORLD_NONE, *slot, *vm;
+	struct world *w = id ? plat_world(h, id) : NULL;
+	s32 tgid = p->tgid;
+
+	if (!w)
+		return 0;
+	slot = bpf_task_storage_get(&world_of_task, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!slot) {
+		w->flags = 0;
+		return -12; /* ENOMEM: the kernel refuses the fork, or the load */
+	}
+	__builtin_memset(w, 0, sizeof(*w));
+	w->id = id;
+	w->flags = WORLD_LIVE;
+	if (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1)
+		w->flags |= WORLD_PCPU_KTHREAD;
+	w->nice_weight = p->scx.weight;
+	world_name(w, p);
+	vm = bpf_map_lookup_elem(&vm_of_process, &tgid);
+	w->vm = vm ? *vm : VM_SYSTEM;
+	w->kind = vm ? KIND_HELPER : KIND_TASK;
+	core_world_start(h, w, is_restricted(h, p));
+	*slot = id;
+	return 0;
+}
+
+void SEC("struct_ops/exit_task") BPF_PROG(tandem_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	struct host *h = plat_host();
+	struct world *w = h ? plat_world_of(h, p) : NULL;
+
+	if (!w || !(w->flags & WORLD_LIVE))
+		return;
+	core_world_exit(h, w);
+	bpf_task_storage_delete(&world_of_task, p);
+	w->flags = 0;
+}
+
+static int housekeep(void *map, int *key, struct housekeeper *keeper)
+{
+	struct host *h = plat_host();
+
+	if (h)
+		core_housekeep(h);
+	bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
+	return 0;
+}
+
+s32 SEC("struct_ops.s/init") BPF_PROG(tandem_init)
+{
+	struct host *h = plat_host();
+	u32 zero = 0, i;
+	struct housekeeper *keeper = bpf_map_lookup_elem(&housekeepers, &zero);
+	s32 error;
+
+	if (!h || !keeper)
+		return -22;
+	bpf_for(i, 0, PCPUS_MAX) {
+		if (i >= h->pcpus)
+			break;
+		error = scx_bpf_create_dsq(QUEUE_VM(i), -1);
+		if (error)
+			return error;
+		error = scx_bpf_create_dsq(QUEUE_SYSTEM(i), -1);
+		if (error)
+			return error;
+	}
+	bpf_timer_init(&keeper->timer, &housekeepers, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&keeper->timer, housekeep);
+	return bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
+}
+
+void SEC("struct_ops/exit") BPF_PROG(tandem_exit, struct scx_exit_info *info)
+{
+	struct event *e;
+
+	exit_record.kind = BPF_CORE_READ(info, kind);
+	exit_record.code = BPF_CORE_READ(info, exit_code);
+	bpf_probe_read_kernel_str(exit_record.reason, sizeof(exit_record.reason), BPF_CORE_READ(info, reason));
+	bpf_probe_read_kernel_str(exit_record.message, sizeof(exit_record.message), BPF_CORE_READ(info, msg));
+	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e)
+		return;
+	__builtin_memset(e, 0, sizeof(*e));
+	e->kind = EVENT_GONE;
+	bpf_ringbuf_submit(e, 0);
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops tandem_ops = {
+	.select_cpu = (void *)tandem_select_cpu,
+	.enqueue = (void *)tandem_enqueue,
+	.dispatch = (void *)tandem_dispatch,
+	.runnable = (void *)tandem_runnable,
+	.running = (void *)tandem_running,
+	.stopping = (void *)tandem_stopping,
+	.quiescent = (void *)tandem_quiescent,
+	.set_weight = (void *)tandem_set_weight,
+	.set_cpumask = (void *)tandem_set_cpumask,
+	.update_idle = (void *)tandem_update_idle,
+	.init_task = (void *)tandem_init_task,
+	.exit_task = (void *)tandem_exit_task,
+	.init = (void *)tandem_init,
+	.exit = (void *)tandem_exit,
+	.timeout_ms = 30000,
+	.name = "tandem",
+};
+
+/* --- calls of the daemon --- */
+
+struct bind_call {
+	s32 tid;
+	u32 vm;
+	u32 kind;
+	u32 index;
+};
+
+/* Says to which VM a thread belongs and as what; takes effect when it is next queued. */
+SEC("syscall") int tandem_bind(struct bind_call *call)
+{
+	struct host *h = plat_host();
+	struct task_struct *p;
+	struct world *w;
+	int done = -3; /* ESRCH */
+
+	if (!h || call->vm >= VMS_MAX)
+		return -22;
+	p = bpf_task_from_pid(call->tid);
+	if (!p)
+		return done;
+	w = plat_world_of(h, p);
+	if (w) {
+		w->bind_kind = call->kind;
+		w->bind_index = call->index;
+		world_name(w, p);
+		plat_barrier();
+		w->bind_vm = (s32)call->vm;
+		done = 0;
+	}
+	bpf_task_release(p);
+	return done;
+}
+
+struct weight_call {
+	u64 weight;
+	u32 vm;
+	u32 vcpus;
+	u32 shares;
+	u32 pad;
+};
+
+/* Takes over the plan's word on one VM. */
+SEC("syscall") int tandem_weight(struct weight_call *call)
+{
+	struct host *h = plat_host();
+	struct vm *v = h ? plat_vm(h, call->vm) : NULL;
+
+	if (!v)
+		return -22;
+	share_weight(h, v, call->weight, call->vcpus, call->shares);
+	return 0;
+}
+
+/* Threads that take a name which a vCPU of QEMU might have: "CPU 0/KVM", "CPU 3/TCG". */
+SEC("tp_btf/task_rename") int BPF_PROG(tandem_rename, struct task_struct *p, const char *comm)
+{
+	char name[8] = {};
+	struct event *e;
+
+	bpf_probe_read_kernel_str(name, sizeof(name), comm);
+	if (name[0] != 'C' || name[1] != 'P' || name[2] != 'U' || name[3] != ' ')
+		return 0;
+	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e)
+		return 0;
+	e->kind = EVENT_NAMED;
+	e->pid = p->pid;
+	e->tgid = p->tgid;
+	e->world = 0;
+	bpf_probe_read_kernel_str(e->comm, sizeof(e->comm), comm);
+	bpf_ringbuf_submit(e, 0);
+	return 0;
+}

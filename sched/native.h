@@ -1,0 +1,125 @@
+/* platform.h for a native build: records in one block of memory, queues and kicks by calls into
+ * the simulated kernel. One host is used by one thread at a time, so nothing here is atomic. */
+#ifndef TANDEM_NATIVE_H
+#define TANDEM_NATIVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t s32;
+typedef int64_t s64;
+typedef _Bool bool;
+#define true 1
+#define false 0
+
+#include "abi/records.h"
+
+#define hot static inline
+#define cold static __attribute__((unused))
+
+/* A thread of the simulated kernel. */
+struct plat_task {
+	u64 slice_ns;
+	u64 key;
+	u64 allowed[PCPU_WORDS];
+	u32 world;
+	s32 pcpu;
+	u32 allowed_count;
+	u32 migration_disabled;
+};
+typedef struct plat_task plat_task;
+
+/* A whole host: one allocation, so that it can be copied and compared. */
+struct native {
+	struct host host;
+	struct knobs knobs;
+	u64 kernel;		/* handle that the simulated kernel gets back in each call */
+	u32 pcpus_cap, vms_cap, worlds_cap, clusters_cap;
+	struct pcpu *pcpus;
+	struct vm *vms;
+	struct world *worlds;
+	struct cluster *clusters;
+	plat_task *tasks;
+};
+
+/* Calls that the simulated kernel provides (crates/sched-core/src/platform.rs). */
+void plat_insert_local_(u64 kernel, u32 world, u64 slice_ns);
+void plat_insert_on_(u64 kernel, u32 world, u32 pcpu, u64 slice_ns, u32 preempt);
+void plat_queue_insert_(u64 kernel, u32 world, u64 queue, u64 slice_ns, u64 key);
+u32 plat_queue_length_(u64 kernel, u64 queue);
+u32 plat_queue_at_(u64 kernel, u64 queue, u32 i); /* world id, 0 past the end */
+u32 plat_queue_take_(u64 kernel, u64 queue, u32 world);
+void plat_kick_(u64 kernel, u32 pcpu, u32 flags);
+void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 line);
+
+#define NATIVE(h) ((struct native *)(h))
+#define NATIVE_AT(h, array, id) ((u32)(id) < NATIVE(h)->array##_cap ? &NATIVE(h)->array[(u32)(id)] : NULL)
+
+#define plat_now(h) ((h)->now_ns)
+#define plat_knobs(h) (&NATIVE(h)->knobs)
+#define plat_world(h, id) NATIVE_AT(h, worlds, id)
+#define plat_vm(h, id) NATIVE_AT(h, vms, id)
+#define plat_pcpu(h, id) NATIVE_AT(h, pcpus, id)
+#define plat_cluster(h, id) NATIVE_AT(h, clusters, id)
+#define plat_world_of(h, task) plat_world(h, (task)->world)
+#define plat_task_pcpu(task) ((task)->pcpu)
+#define plat_slice(task) ((task)->slice_ns)
+#define plat_set_slice(task, ns) ((task)->slice_ns = (ns))
+#define plat_queue_key(task) ((task)->key)
+#define plat_insert_local(h, task, ns) plat_insert_local_(NATIVE(h)->kernel, (task)->world, ns)
+#define plat_insert_on(h, task, pcpu, ns, preempt) plat_insert_on_(NATIVE(h)->kernel, (task)->world, pcpu, ns, preempt)
+#define plat_queue_insert(h, task, queue, ns, key) plat_queue_insert_(NATIVE(h)->kernel, (task)->world, queue, ns, key)
+#define plat_queue_length(h, queue) plat_queue_length_(NATIVE(h)->kernel, queue)
+#define plat_kick(h, pcpu, flags) plat_kick_(NATIVE(h)->kernel, pcpu, flags)
+#define plat_assert(h, cond) \
+	((cond) ? (void)0 : ((h)->asserts++, plat_assert_failed_(NATIVE(h)->kernel, #cond, __FILE__, __LINE__)))
+
+hot plat_task *native_queue_task(struct host *h, u64 queue, u32 i)
+{
+	u32 world = plat_queue_at_(NATIVE(h)->kernel, queue, i);
+
+	return world ? &NATIVE(h)->tasks[world] : NULL;
+}
+
+#define plat_queue_each(h, task, queue) \
+	for (u32 i_ = 0; ((task) = native_queue_task(h, queue, i_)); i_++)
+#define plat_queue_take(h, queue, task) plat_queue_take_(NATIVE(h)->kernel, queue, (task)->world)
+
+hot bool plat_may_run(const plat_task *task, u32 pcpu)
+{
+	if (task->migration_disabled && (u32)task->pcpu != pcpu)
+		return false;
+	return pcpu < PCPUS_MAX && (task->allowed[pcpu / 64] >> (pcpu % 64) & 1);
+}
+
+hot u32 plat_any_pcpu(struct host *h, const plat_task *task)
+{
+	for (u32 p = 0; p < h->pcpus; p++)
+		if (plat_may_run(task, p))
+			return p;
+	return 0;
+}
+
+#define plat_read(x) (x)
+#define plat_barrier() ((void)0)
+#define plat_first_bit(mask) ((u32)__builtin_ctzll(mask))
+#define plat_add(ptr, n) ((void)(*(ptr) += (n)))
+#define plat_fetch_add(ptr, n) ((*(ptr) += (n)) - (n))
+#define plat_or(ptr, bits) ((void)(*(ptr) |= (bits)))
+#define plat_fetch_and(ptr, bits) native_fetch_and(ptr, bits)
+#define plat_cas(ptr, old, new) (*(ptr) == (old) ? (*(ptr) = (new), true) : false)
+#define plat_for(i, n) for (u32 i = 0; i < (n); i++)
+
+hot u64 native_fetch_and(u64 *word, u64 bits)
+{
+	u64 old = *word;
+
+	*word &= bits;
+	return old;
+}
+
+#endif

@@ -1,0 +1,46 @@
+/* The calls that the scheduler makes to whatever runs it: the kernel (glue/platform_bpf.h) or the
+ * simulator (native.h). Policy names nothing below this line; a call one side lacks fails to link. */
+#ifndef TANDEM_PLATFORM_H
+#define TANDEM_PLATFORM_H
+
+#define KICK_IDLE 1
+#define KICK_PREEMPT 2
+
+#ifdef __bpf__
+#include "glue/platform_bpf.h"
+#else
+#include "native.h"
+#endif
+
+/*
+ * What each platform provides:
+ *
+ * plat_task				a thread as the platform knows it; opaque here
+ * plat_now(h)				ns, monotone on one pCPU
+ * plat_world/vm/pcpu/cluster(h, id)	record of that id, NULL when out of range
+ * plat_knobs(h)			the knobs in force
+ * plat_world_of(h, task)		record of a thread's world, NULL when it has none
+ * plat_task_pcpu(task)			pCPU the thread belongs to now
+ * plat_may_run(task, pcpu)		affinity, migration state and CPU hotplug allow it there
+ * plat_any_pcpu(h, task)		some pCPU it may run on
+ * plat_slice(task), plat_set_slice(task, ns)
+ * plat_insert_local(h, task, ns)	into the local queue of the pCPU chosen in select
+ * plat_insert_on(h, task, pcpu, ns, preempt)	at the head of that pCPU's local queue
+ * plat_queue_insert(h, task, queue, ns, key)	into an ordered queue, smallest key first
+ * plat_queue_length(h, queue)
+ * plat_queue_each(h, task, queue) {…}	walks a queue in order
+ * plat_queue_key(task)			key it was queued with
+ * plat_queue_take(h, iter, task)	moves a walked thread to this pCPU's local queue
+ * plat_kick(h, pcpu, KICK_IDLE|KICK_PREEMPT)
+ * plat_add/plat_or/plat_and/plat_cas	atomic on records; plat_read for a single racy load
+ * plat_assert(h, cond)			stops a simulated run, counts on a kernel
+ * plat_barrier()			orders stores for readers outside
+ * plat_first_bit(mask)			index of the lowest set bit; mask is not 0
+ * plat_for(i, n) {…}			a loop that the verifier can bound
+ */
+
+/* Ordered queues of a pCPU: one for vCPUs and helpers of VMs, one for host tasks. */
+#define QUEUE_VM(pcpu) ((u64)(pcpu))
+#define QUEUE_SYSTEM(pcpu) ((u64)(pcpu) + PCPUS_MAX)
+
+#endif

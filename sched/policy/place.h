@@ -1,0 +1,179 @@
+/* Where a waking world goes: to an idle pCPU if there is one, else to the queue where it waits least.
+ *
+ * Promise	a whole idle core before a part of one (VS51 "Hyper-Threading", H1), the near before the far,
+ *		never a pCPU that the world may not use
+ * Law		own pCPU's core, cores of the cluster, cores near, own pCPU, threads of the cluster, threads near;
+ *		none idle: of PROBE_MAX pCPUs the one that runs what is owed least, else the shortest queue
+ * Limits	NEAR_MAX clusters are looked at; farther idle pCPUs come and pull by themselves (pull.h)
+ * Weakness	running worlds are never moved to a core that has become idle
+ */
+#ifndef TANDEM_PLACE_H
+#define TANDEM_PLACE_H
+
+#include "preempt.h"
+
+#define NEAR_MAX 32	/* 2,048 pCPUs of full clusters, 128 of the smallest */
+
+/* First threads of cores among neighbouring bits. */
+hot u64 place_first_threads(u32 smt)
+{
+	switch (smt) {
+	case 2: return 0x5555555555555555ull;
+	case 3: return 0x9249249249249249ull;
+	case 4: return 0x1111111111111111ull;
+	case 8: return 0x0101010101010101ull;
+	default: return ~0ull; /* 1, and odd machines: a thread counts as a core */
+	}
+}
+
+/* First threads of cores all of whose threads are in `idle`. */
+hot u64 place_whole_cores(const struct cluster *c, u32 smt, u64 idle)
+{
+	u64 free = idle | ~c->present, whole = free, first = place_first_threads(smt);
+
+	if (first != ~0ull)
+		for (u32 k = 1; k < 8 && k < smt; k++)
+			whole &= free >> k;
+	return whole & first & idle;
+}
+
+/* Takes an idle pCPU for oneself; only one caller gets it. */
+hot bool place_claim(struct cluster *c, u32 bit)
+{
+	u64 one = 1ull << (bit & 63);
+
+	if (!(plat_read(c->idle) & one))
+		return false;
+	return plat_fetch_and(&c->idle, ~one) & one;
+}
+
+/* Claims a pCPU out of `mask` that the thread may use; -1 if there is none. */
+hot s32 place_claim_of(struct cluster *c, plat_task *t, u64 mask)
+{
+	plat_for(i, CLUSTER_PCPUS) {
+		u32 bit, pcpu;
+
+		if (!mask)
+			break;
+		bit = plat_first_bit(mask);
+		mask &= mask - 1;
+		pcpu = c->pcpu[bit & 63];
+		if (plat_may_run(t, pcpu) && place_claim(c, bit))
+			return (s32)pcpu;
+	}
+	return -1;
+}
+
+hot s32 place_in(struct host *h, u32 cluster, plat_task *t, bool whole)
+{
+	struct cluster *c = plat_cluster(h, cluster);
+	u64 idle = c ? plat_read(c->idle) : 0;
+
+	if (!idle)
+		return -1;
+	return place_claim_of(c, t, whole ? place_whole_cores(c, h->smt, idle) : idle);
+}
+
+hot s32 place_near(struct host *h, struct cluster *own, plat_task *t, bool whole)
+{
+	plat_for(i, NEAR_MAX) {
+		s32 found;
+
+		if (i >= own->nears)
+			break;
+		found = place_in(h, own->near[i & (CLUSTERS_MAX - 1)], t, whole);
+		if (found >= 0)
+			return found;
+	}
+	return -1;
+}
+
+/* Claims the best idle pCPU for a thread that last ran on `prev`; -1 if none is idle. */
+cold s32 place_idle(struct host *h, plat_task *t, u32 prev)
+{
+	struct pcpu *p = plat_pcpu(h, prev);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	u64 own;
+	s32 found;
+
+	if (!c)
+		return -1;
+	own = 1ull << (p->bit & 63);
+	if ((place_whole_cores(c, h->smt, plat_read(c->idle)) & own) || (h->smt == 1 && (plat_read(c->idle) & own)))
+		if (plat_may_run(t, prev) && place_claim(c, p->bit))
+			return (s32)prev;
+	found = place_in(h, p->cluster, t, true);
+	if (found < 0)
+		found = place_near(h, c, t, true);
+	if (found >= 0 || h->smt == 1)
+		return found;
+	if (plat_may_run(t, prev) && place_claim(c, p->bit))
+		return (s32)prev;
+	found = place_in(h, p->cluster, t, false);
+	return found >= 0 ? found : place_near(h, c, t, false);
+}
+
+/* Bits of a cluster that the thread may use. */
+hot u64 place_allowed(struct cluster *c, plat_task *t, const struct world *w)
+{
+	u64 mask = 0;
+
+	if (!(w->flags & WORLD_RESTRICTED))
+		return c->present;
+	plat_for(i, CLUSTER_PCPUS)
+		if (c->present >> i & 1 && plat_may_run(t, c->pcpu[i & 63]))
+			mask |= 1ull << i;
+	return mask;
+}
+
+hot u32 place_waiting(struct host *h, u32 pcpu)
+{
+	return plat_queue_length(h, QUEUE_VM(pcpu)) + plat_queue_length(h, QUEUE_SYSTEM(pcpu));
+}
+
+/* The pCPU to queue at when none is idle: `prev` if the world may preempt there, else the one of a
+ * few that it may preempt by most, else the one with the fewest waiting. */
+cold u32 place_busy(struct host *h, plat_task *t, struct world *w, u64 key, u32 prev)
+{
+	struct pcpu *p = plat_pcpu(h, prev);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	u32 best = prev, fewest = ~0u;
+	u64 now = plat_now(h), most = 0, mask;
+
+	if (!plat_may_run(t, prev))
+		best = plat_any_pcpu(h, t), p = plat_pcpu(h, best), c = p ? plat_cluster(h, p->cluster) : NULL;
+	if (!c)
+		return best;
+	if (preempt_gain(h, p, key, now) || w->flags & WORLD_PCPU_KTHREAD)
+		return best;
+	fewest = place_waiting(h, best);
+	mask = place_allowed(c, t, w) & ~(1ull << (p->bit & 63));
+	plat_for(i, PROBE_MAX) {
+		u32 turn = p->probe++ & 63, bit, waiting;
+		u64 ahead = mask >> turn << turn, gain;
+		struct pcpu *q;
+
+		if (!mask)
+			break;
+		bit = plat_first_bit(ahead ? ahead : mask);
+		mask &= ~(1ull << (bit & 63));
+		q = plat_pcpu(h, c->pcpu[bit & 63]);
+		if (!q)
+			continue;
+		gain = preempt_gain(h, q, key, now);
+		if (gain > most) {
+			most = gain;
+			best = q->id;
+		}
+		if (most)
+			continue;
+		waiting = place_waiting(h, q->id);
+		if (waiting < fewest) {
+			fewest = waiting;
+			best = q->id;
+		}
+	}
+	return best;
+}
+
+#endif

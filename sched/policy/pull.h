@@ -1,0 +1,133 @@
+/* What a pCPU takes from others: an idle one any world that waits and may run on it, a busy one only
+ * a world that is owed more than its own by a margin.
+ *
+ * Promise	no pCPU stays idle while a world that may use it waits (VS51 "Load Balancing", pull migration, L1);
+ *		VMs on crowded pCPUs are not poorer for it
+ * Law		busy: take if key + migrate_margin < own best key; idle: the smallest wait_key of the nearest cluster
+ * Limits	busy: PROBE_MAX pCPUs of the cluster and one of another; idle: every cluster, nearest first
+ * Weakness	warm caches do not count yet
+ */
+#ifndef TANDEM_PULL_H
+#define TANDEM_PULL_H
+
+#include "place.h"
+
+/* Takes the best world waiting at `victim` for `pcpu` if its key is below `limit`. */
+hot bool pull_from(struct host *h, struct pcpu *victim, struct pcpu *p, u64 limit)
+{
+	struct pick best;
+
+	queue_best(h, QUEUE_VM(victim->id), p->id, limit, &best);
+	if (best.world && queue_take(h, QUEUE_VM(victim->id), best.world)) {
+		p->pulls++;
+		return true;
+	}
+	return false;
+}
+
+/* Host tasks are taken by idle pCPUs only, in the order of their own virtual time. */
+hot bool pull_system_from(struct host *h, struct pcpu *victim, struct pcpu *p)
+{
+	struct pick best;
+
+	if (!plat_queue_length(h, QUEUE_SYSTEM(victim->id)))
+		return false;
+	queue_best(h, QUEUE_SYSTEM(victim->id), p->id, KEY_NONE, &best);
+	if (best.world && queue_take(h, QUEUE_SYSTEM(victim->id), best.world)) {
+		p->pulls++;
+		return true;
+	}
+	return false;
+}
+
+/* The pCPU of `mask` with the smallest hint, NULL if there is none. */
+hot struct pcpu *pull_neediest(struct host *h, struct cluster *c, u64 mask)
+{
+	struct pcpu *found = NULL;
+	u64 least = KEY_NONE;
+
+	plat_for(i, CLUSTER_PCPUS) {
+		struct pcpu *q;
+		u32 bit;
+
+		if (!mask)
+			break;
+		bit = plat_first_bit(mask);
+		mask &= mask - 1;
+		q = plat_pcpu(h, c->pcpu[bit & 63]);
+		if (q && (!found || plat_read(q->wait_key) < least)) {
+			found = q;
+			least = plat_read(q->wait_key);
+		}
+	}
+	return found;
+}
+
+cold bool pull_cluster(struct host *h, struct cluster *c, struct pcpu *p, u64 mask)
+{
+	plat_for(i, CLUSTER_PCPUS) {
+		struct pcpu *victim = mask ? pull_neediest(h, c, mask) : NULL;
+
+		if (!victim)
+			break;
+		mask &= ~(1ull << (victim->bit & 63));
+		if (pull_system_from(h, victim, p) || pull_from(h, victim, p, KEY_NONE))
+			return true;
+	}
+	return false;
+}
+
+/* An idle pCPU looks for work, nearest cluster first. */
+cold bool pull_idle(struct host *h, struct pcpu *p)
+{
+	struct cluster *own = plat_cluster(h, p->cluster);
+
+	if (!own)
+		return false;
+	if (plat_read(own->queued) && pull_cluster(h, own, p, plat_read(own->queued) & ~(1ull << (p->bit & 63))))
+		return true;
+	plat_for(i, CLUSTERS_MAX) {
+		struct cluster *c;
+
+		if (i >= own->nears)
+			break;
+		c = plat_cluster(h, own->near[i & (CLUSTERS_MAX - 1)]);
+		if (c && plat_read(c->queued) && pull_cluster(h, c, p, plat_read(c->queued)))
+			return true;
+	}
+	return false;
+}
+
+/* One look of a busy pCPU at `c`, in turn; true when it took a world. */
+hot bool pull_probe(struct host *h, struct cluster *c, struct pcpu *p, u64 mask, u64 limit)
+{
+	u32 turn = p->probe++ & 63;
+	u64 ahead;
+	struct pcpu *q;
+
+	if (!mask)
+		return false;
+	ahead = mask >> turn << turn;
+	q = plat_pcpu(h, c->pcpu[plat_first_bit(ahead ? ahead : mask) & 63]);
+	return q && plat_read(q->wait_key) < limit && pull_from(h, q, p, limit);
+}
+
+/* A busy pCPU whose own best world has `key` looks for one that is owed more. */
+cold bool pull_owed(struct host *h, struct pcpu *p, u64 key)
+{
+	struct cluster *c = plat_cluster(h, p->cluster), *other;
+	u64 margin = plat_knobs(h)->migrate_margin_us * US, mask;
+
+	if (!c || key < margin)
+		return false;
+	mask = plat_read(c->queued) & ~(1ull << (p->bit & 63));
+	plat_for(i, PROBE_MAX)
+		if (pull_probe(h, c, p, mask, key - margin))
+			return true;
+	if (!c->nears)
+		return false;
+	other = plat_cluster(h, c->near[p->probe % c->nears & (CLUSTERS_MAX - 1)]);
+	return other && pull_probe(h, other, p, plat_read(other->queued), key - margin);
+}
+
+#endif

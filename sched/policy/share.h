@@ -1,0 +1,133 @@
+/* Who is owed CPU time: virtual time of VMs, keys of worlds, slices.
+ *
+ * Promise	VMs that want CPU receive it in the ratio of their entitlements; sleepers lose nothing and hoard little
+ * Law		vt += used / entitled; key = vt + committed + lead / 8; the smallest key runs next (VS51, P2)
+ * Units	ns of virtual time: a VM that gets exactly its entitlement advances 1 ns per ns
+ * Example	a (1 pCPU entitled) and b (7) on 8 pCPUs: a slice of 50 ms commits 50 ms to a but 7.1 ms to b,
+ *		so b is picked seven times as often
+ * Limits	a slice is committed when it starts and settled when it ends, so all pCPUs see it at once and a
+ *		VM is never more than one slice a pCPU decision ahead; lag is paid back up to lag_bound,
+ *		debt is remembered up to debt_bound, which bounds every wait below the kernel's watchdog
+ * Weakness	entitlements below 1/1024 pCPU are treated as 1/1024
+ */
+#ifndef TANDEM_SHARE_H
+#define TANDEM_SHARE_H
+
+#include "../platform.h"
+
+#define RATE_SHIFT 20
+#define WEIGHT_MIN (1ull << 10)	/* 1/1024 pCPU: keeps inverse below 2^30, so that ns * inverse fits 64 bits */
+#define V_START (1ull << 50)	/* virtual time of an empty host; keys may go below it without wrapping */
+#define LEAD_MAX_NS 200000000ll	/* four quanta: beyond it siblings are not made equal any further */
+#define SKEW_INVERSE_MAX (1ull << 34)	/* LEAD_MAX_NS * this fits 63 bits */
+#define US 1000ull
+
+_Static_assert((WEIGHT_MIN << 30) == (1ull << 40), "inverse = 2^40 / weight <= 2^30");
+_Static_assert(LEAD_MAX_NS < (1ll << 28), "lead * skew_inverse < 2^62");
+
+hot u64 share_virtual(const struct vm *v, u64 ns)
+{
+	return ns * v->inverse >> RATE_SHIFT; /* rounded down; ns is a slice, at most 2^30 */
+}
+
+/* Virtual time of a VM, slices under way included. */
+hot u64 share_vm_key(const struct vm *v)
+{
+	return plat_read(v->vt_ns) + plat_read(v->committed_ns);
+}
+
+/* What a world's lead over its siblings adds to its VM's virtual time: an eighth of what full
+ * equality would ask for, so that siblings are drawn together without blurring the VM's own share. */
+hot s64 share_lead(const struct vm *v, const struct world *w)
+{
+	s64 lead = (s64)(w->lead_ns - plat_read(v->progress_ns));
+
+	if (w->vm == VM_SYSTEM)
+		return 0;
+	if (lead > LEAD_MAX_NS)
+		lead = LEAD_MAX_NS;
+	if (lead < -LEAD_MAX_NS)
+		lead = -LEAD_MAX_NS;
+	return lead * (s64)v->skew_inverse >> RATE_SHIFT;
+}
+
+/* Key of a world now. */
+hot u64 share_key(const struct vm *v, const struct world *w)
+{
+	u64 key = share_vm_key(v) + (u64)share_lead(v, w);
+
+	return key < w->key_max_ns ? key : w->key_max_ns;
+}
+
+/* Key a world is queued with: no slices under way, so that it is a lower bound of the key it
+ * will have when it is looked at (settled virtual time only grows). */
+hot u64 share_queue_key(const struct vm *v, const struct world *w)
+{
+	u64 key = plat_read(v->vt_ns) + (u64)share_lead(v, w);
+
+	return key < w->key_max_ns ? key : w->key_max_ns;
+}
+
+/* Quantum of a world: shorter where the entitlement is so small that a whole quantum would be
+ * more than a second of it. */
+hot u64 share_slice(const struct knobs *k, const struct vm *v, const struct world *w)
+{
+	u64 slice = v->weight * 1000000000ull >> RATE_SHIFT;
+
+	if (w->vm == VM_SYSTEM)
+		return k->system_slice_us * US;
+	if (slice > k->quantum_us * US)
+		slice = k->quantum_us * US;
+	if (slice < k->slice_min_us * US)
+		slice = k->slice_min_us * US;
+	return slice;
+}
+
+/* Raises a VM's virtual time to at least `floor`: what it is owed beyond that is forgiven. */
+hot void share_forgive(struct vm *v, u64 floor)
+{
+	u64 vt = plat_read(v->vt_ns);
+
+	if (vt < floor)
+		plat_cas(&v->vt_ns, vt, floor); /* a lost race means that it has just moved: next time */
+}
+
+/* A VM becomes active: its first world wakes on `p`. One that roams the host meets the host's
+ * virtual time; one that is held to some pCPUs competes there only, and meets theirs. */
+hot void share_activate(struct host *h, const struct knobs *k, struct vm *v, const struct pcpu *p)
+{
+	u64 reference = plat_read(v->restricted) ? p->local_v_ns : h->v_ns;
+
+	share_forgive(v, reference - k->wake_credit_us * US);
+}
+
+/* Keeps lag and, for host tasks, debt within bounds; called at every charge. */
+hot void share_bound(struct host *h, const struct knobs *k, struct vm *v, bool system)
+{
+	u64 vt = plat_read(v->vt_ns), ceiling = h->v_ns + k->lag_bound_us * US;
+
+	if (!plat_read(v->restricted) || system)
+		share_forgive(v, h->v_ns - k->lag_bound_us * US);
+	if (system && vt > ceiling)
+		plat_cas(&v->vt_ns, vt, ceiling); /* host tasks that ran while no VM did owe nothing for it */
+}
+
+/* Takes over what the plan says of a VM. */
+hot void share_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, u32 shares)
+{
+	u64 skew;
+
+	if (weight < WEIGHT_MIN)
+		weight = WEIGHT_MIN;
+	skew = ((u64)(vcpus ? vcpus : 1) << 37) / weight;
+	if (!(v->flags & VM_LIVE))
+		v->vt_ns = h->v_ns;
+	v->weight = weight;
+	v->inverse = (1ull << 40) / weight;
+	v->skew_inverse = skew < SKEW_INVERSE_MAX ? skew : SKEW_INVERSE_MAX;
+	v->vcpus = vcpus;
+	v->shares = shares;
+	v->flags |= VM_LIVE;
+}
+
+#endif

@@ -1,0 +1,102 @@
+/* The ready queues of a pCPU: who waits there, in the order of what they are owed; it never moves a world by itself.
+ *
+ * Promise	the world returned is the one of the smallest key now among those that may run on the pCPU
+ * Law		queued key <= key now, so the walk ends at the first queued key that is no better than the best so far
+ * Limits	at most QUEUE_SCAN_MAX worlds are looked at
+ */
+#ifndef TANDEM_QUEUE_H
+#define TANDEM_QUEUE_H
+
+#include "../policy/share.h"
+
+#define KEY_NONE (~0ull)
+
+struct pick {
+	u64 key;	/* KEY_NONE when nothing was found */
+	u64 next;	/* queued key of the best of the rest: a lower bound */
+	u32 world;
+	u32 pad;
+};
+
+/* The best world of `queue` for `pcpu`, if better than `limit`. */
+hot void queue_best(struct host *h, u64 queue, u32 pcpu, u64 limit, struct pick *out)
+{
+	plat_task *t;
+	u32 seen = 0;
+
+	out->key = limit;
+	out->next = KEY_NONE;
+	out->world = WORLD_NONE;
+	plat_queue_each(h, t, queue) {
+		u64 queued = plat_queue_key(t), key;
+		struct world *w;
+		struct vm *v;
+
+		if (queued >= out->key || seen++ >= QUEUE_SCAN_MAX) {
+			if (queued < out->next)
+				out->next = queued;
+			break;
+		}
+		w = plat_world_of(h, t);
+		v = w ? plat_vm(h, w->vm) : NULL;
+		if (!v || !plat_may_run(t, pcpu))
+			continue;
+		key = w->vm == VM_SYSTEM ? queued : share_key(v, w);
+		if (key < out->key) {
+			if (out->world)
+				out->next = out->key < out->next ? out->key : out->next;
+			out->key = key;
+			out->world = w->id;
+		} else if (queued < out->next) {
+			out->next = queued;
+		}
+	}
+	if (!out->world)
+		out->key = KEY_NONE;
+}
+
+/* Moves a world found by queue_best to the local queue of this pCPU; false when it is gone. */
+hot bool queue_take(struct host *h, u64 queue, u32 world)
+{
+	plat_task *t;
+	u32 seen = 0;
+	bool took = false;
+
+	plat_queue_each(h, t, queue) {
+		struct world *w = plat_world_of(h, t);
+
+		if (seen++ > 2 * QUEUE_SCAN_MAX)
+			break;
+		if (w && w->id == world) {
+			took = plat_queue_take(h, queue, t);
+			break;
+		}
+	}
+	return took;
+}
+
+/* Tells the host that worlds wait at `p`. */
+hot void queue_mark(struct host *h, struct pcpu *p, u64 key)
+{
+	struct cluster *c = plat_cluster(h, p->cluster);
+
+	if (key < p->wait_key)
+		p->wait_key = key;
+	if (c && !(plat_read(c->queued) >> (p->bit & 63) & 1))
+		plat_or(&c->queued, 1ull << (p->bit & 63));
+}
+
+/* Takes the mark away when nothing waits any more; looks again, for a world may have come meanwhile. */
+hot void queue_unmark(struct host *h, struct pcpu *p)
+{
+	struct cluster *c = plat_cluster(h, p->cluster);
+
+	if (!c || plat_queue_length(h, QUEUE_VM(p->id)) || plat_queue_length(h, QUEUE_SYSTEM(p->id)))
+		return;
+	plat_fetch_and(&c->queued, ~(1ull << (p->bit & 63)));
+	p->wait_key = KEY_NONE;
+	if (plat_queue_length(h, QUEUE_VM(p->id)) || plat_queue_length(h, QUEUE_SYSTEM(p->id)))
+		plat_or(&c->queued, 1ull << (p->bit & 63));
+}
+
+#endif
