@@ -1,0 +1,66 @@
+//! How far a scheduler may be off and still be called correct, in one place with reasons; it measures nothing.
+
+/// What is allowed. Time on the wall unless a field says CPU time. Accounts have no bound: they
+/// are exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Longest time a world may be READY at a stretch. Sched_ext ejects a scheduler that leaves a
+    /// runnable task for 30 s; a bound well below that also finds starvation that would only end
+    /// when the load does.
+    pub ready_max_ns: u64,
+    /// Longest time a pCPU may be idle while one and the same world that may run there is READY.
+    /// Not zero: an idle pCPU may leave a cache-hot world to its own pCPU for a moment (spec L4),
+    /// and a wake-up takes the time of an interrupt.
+    pub idle_while_waiting_max_ns: u64,
+    /// Longest time a world may still run where its affinity no longer lets it, after a change: an
+    /// interrupt to that pCPU.
+    pub affinity_grace_ns: u64,
+    /// CPU time by which any VM may be behind or ahead of the ideal fluid: the quantum it waits or
+    /// runs while the others' turn, and what one window averages over.
+    pub lag_base_ns: u64,
+    /// CPU time added to it for each world that the VM can run at once (worlds or pCPUs, whichever
+    /// is less): each is in the middle of a quantum of its own.
+    pub lag_per_world_ns: u64,
+    /// Time constant with which lag fades; `u64::MAX` for never. A scheduler that keeps virtual time
+    /// leaks a little each time a world of a wide VM sleeps; a leak of rate `r` shows as `r` times
+    /// this. So the bound on lag divided by this is the rate of unfairness allowed for ever.
+    pub lag_memory_ns: u64,
+    /// Time over which changes of the runnable set are averaged before the ideal is computed.
+    /// Shorter is sharper, longer is cheaper: the ideal costs one `fluid` a window.
+    pub window_ns: u64,
+    /// Violations kept with their text; more are only counted.
+    pub violations_kept: usize,
+}
+
+const MS: u64 = 1_000_000;
+
+impl Bounds {
+    /// Bounds for a scheduler that preempts at this quantum and at timer ticks of this length.
+    ///
+    /// - lag: one quantum and one tick for each world, because that is how late a switch can be;
+    ///   once more, and two windows, for the VM.
+    /// - memory: 40 quanta (2 s at ESXi's quantum), so that the rate of unfairness allowed for ever
+    ///   is about 1 in 40 of each pCPU a VM can use, whatever the quantum.
+    /// - idle while waiting: one tick, after which an idle pCPU has looked around in any case.
+    /// - affinity: the kernel stops the world by interrupt; 100 us is far above any on hardware.
+    #[must_use]
+    pub fn of(quantum_ns: u64, tick_ns: u64, window_ns: u64) -> Bounds {
+        Bounds {
+            ready_max_ns: 10_000 * MS,
+            idle_while_waiting_max_ns: tick_ns,
+            affinity_grace_ns: MS / 10,
+            lag_base_ns: quantum_ns + tick_ns + 2 * window_ns,
+            lag_per_world_ns: quantum_ns + tick_ns,
+            lag_memory_ns: 40 * quantum_ns,
+            window_ns,
+            violations_kept: 100,
+        }
+    }
+}
+
+impl Default for Bounds {
+    /// ESXi's quantum of 50 ms (VS51), 250 ticks a second, windows of 1 ms.
+    fn default() -> Bounds {
+        Bounds::of(50 * MS, 4 * MS, MS)
+    }
+}

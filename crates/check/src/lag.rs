@@ -1,0 +1,384 @@
+//! Keeps the accounts that the law of lag needs, closes its windows and holds VMs to their bound; the law is in `window.rs`.
+//!
+//! Windows end at multiples of their length; what happens at that instant belongs to the window
+//! that ends. Between two events that are many windows apart nothing changes, so they close as one.
+//!
+//! Limits: a set of pCPUs once seen cuts the host into atoms for the rest of the run.
+
+use crate::{
+    Bounds, Invariant, Violation,
+    verdict::{Log, VmVerdict},
+    window::{Part, Settler, Share},
+};
+use entitlement::Fluid;
+use std::collections::BTreeMap;
+use units::{PcpuSet, VmId};
+
+/// A VM's account; never taken away, so that a VM that left can still be asked about.
+#[derive(Clone, Debug)]
+struct Vm {
+    id: VmId,
+    name: String,
+    weight: u64,
+    /// Worlds it has, the most it ever had, and those that are runnable.
+    worlds: u32,
+    worlds_max: u32,
+    awake: u32,
+    idled: bool,
+    lag: i64,
+    entitled: i64,
+    used: u64,
+    over: bool,
+    owed_max: u64,
+    surplus_max: u64,
+    /// Position among the shares of the window that closes.
+    position: usize,
+}
+
+/// A world's account.
+#[derive(Clone, Debug)]
+struct Entry {
+    vm: u32,
+    set: u32,
+    awake: bool,
+    running: bool,
+    /// Time up to which demand and use are accounted.
+    until: u64,
+    demand: u64,
+    used: u64,
+    slept: bool,
+    alive: bool,
+    /// Whether it is in `touched`.
+    touched: bool,
+    /// The account that goes on where this one ended, because the world's set changed.
+    heir: Option<u32>,
+    owed: i64,
+    entitled: i64,
+}
+
+/// All accounts of lag of a host.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    bounds: Bounds,
+    pcpus: PcpuSet,
+    fluid: Fluid,
+    stale: bool,
+    sets: Vec<PcpuSet>,
+    index: BTreeMap<Vec<u64>, u32>,
+    settler: Settler,
+    vms: Vec<Vm>,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    /// Entries that take part in the window.
+    touched: Vec<u32>,
+    from: u64,
+}
+
+impl Ledger {
+    pub(crate) fn new(pcpus: usize, bounds: Bounds) -> Ledger {
+        let all = PcpuSet::first(pcpus);
+        let mut ledger = Ledger {
+            bounds,
+            fluid: Fluid::new(&all, &[]),
+            pcpus: all,
+            stale: true,
+            sets: vec![],
+            index: BTreeMap::new(),
+            settler: Settler::new(bounds.lag_memory_ns),
+            vms: vec![],
+            entries: vec![],
+            free: vec![],
+            touched: vec![],
+            from: 0,
+        };
+        ledger.set(None);
+        ledger
+    }
+
+    /// Index of an allowed set; `None` is the whole host, index 0.
+    pub(crate) fn set(&mut self, allowed: Option<&PcpuSet>) -> u32 {
+        let set = allowed.map_or_else(|| self.pcpus.clone(), |a| a.and(&self.pcpus));
+        let next = self.sets.len() as u32;
+        let found = *self.index.entry(set.words().to_vec()).or_insert(next);
+        if found == next {
+            self.sets.push(set);
+            self.stale = true;
+        }
+        found
+    }
+
+    pub(crate) fn pcpus_of(&self, set: u32) -> &PcpuSet {
+        &self.sets[set as usize]
+    }
+
+    pub(crate) fn start(&mut self, now: u64) {
+        self.from = now;
+    }
+
+    pub(crate) fn add_vm(&mut self, id: VmId, name: &str, weight: u64) -> u32 {
+        self.vms.push(Vm {
+            id,
+            name: name.to_owned(),
+            weight,
+            worlds: 0,
+            worlds_max: 0,
+            awake: 0,
+            idled: false,
+            lag: 0,
+            entitled: 0,
+            used: 0,
+            over: false,
+            owed_max: 0,
+            surplus_max: 0,
+            position: 0,
+        });
+        self.vms.len() as u32 - 1
+    }
+
+    pub(crate) fn set_weight(&mut self, vm: u32, weight: u64) {
+        self.vms[vm as usize].weight = weight;
+    }
+
+    pub(crate) fn vm_name(&self, vm: u32) -> (VmId, String) {
+        (self.vms[vm as usize].id, self.vms[vm as usize].name.clone())
+    }
+
+    /// Opens the account of a world that is asleep.
+    pub(crate) fn add_world(&mut self, now: u64, vm: u32, set: u32) -> u32 {
+        let owner = &mut self.vms[vm as usize];
+        owner.worlds += 1;
+        owner.worlds_max = owner.worlds_max.max(owner.worlds);
+        let entry = Entry {
+            vm,
+            set,
+            awake: false,
+            running: false,
+            until: now,
+            demand: 0,
+            used: 0,
+            slept: false,
+            alive: true,
+            touched: false,
+            heir: None,
+            owed: 0,
+            entitled: 0,
+        };
+        if let Some(id) = self.free.pop() {
+            self.entries[id as usize] = entry;
+            return id;
+        }
+        self.entries.push(entry);
+        self.entries.len() as u32 - 1
+    }
+
+    /// Changes what a world does from `now` on.
+    pub(crate) fn turn(&mut self, now: u64, world: u32, awake: bool, running: bool) {
+        let entry = &mut self.entries[world as usize];
+        entry.account(now);
+        let vm = &mut self.vms[entry.vm as usize];
+        if awake && !entry.awake {
+            vm.awake += 1;
+        } else if !awake && entry.awake {
+            vm.awake -= 1;
+            vm.idled |= vm.awake == 0;
+            entry.slept = true;
+        }
+        (entry.awake, entry.running) = (awake, running);
+        self.touch(world);
+    }
+
+    /// Ends a world's account at `now`.
+    pub(crate) fn end_world(&mut self, now: u64, world: u32) {
+        self.turn(now, world, false, false);
+        self.entries[world as usize].alive = false;
+        self.vms[self.entries[world as usize].vm as usize].worlds -= 1;
+    }
+
+    /// Goes on in a new account for another allowed set; its id.
+    pub(crate) fn move_world(&mut self, now: u64, world: u32, set: u32) -> u32 {
+        let old = &mut self.entries[world as usize];
+        if old.set == set {
+            return world;
+        }
+        old.account(now);
+        let (vm, awake, running) = (old.vm, old.awake, old.running);
+        (old.awake, old.running, old.alive) = (false, false, false);
+        self.touch(world);
+        self.vms[vm as usize].worlds -= 1;
+        let heir = self.add_world(now, vm, set);
+        self.entries[world as usize].heir = Some(heir);
+        let new = &mut self.entries[heir as usize];
+        (new.awake, new.running) = (awake, running);
+        self.touch(heir);
+        heir
+    }
+
+    fn touch(&mut self, world: u32) {
+        let entry = &mut self.entries[world as usize];
+        if !entry.touched {
+            entry.touched = true;
+            self.touched.push(world);
+        }
+    }
+
+    /// Whether a window ends before `now`.
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        now > self.end()
+    }
+
+    fn end(&self) -> u64 {
+        (self.from / self.bounds.window_ns + 1) * self.bounds.window_ns
+    }
+
+    /// Closes all windows that end before `now`.
+    pub(crate) fn roll(&mut self, now: u64, log: &mut Log) {
+        if self.is_due(now) {
+            self.close(self.end(), log);
+        }
+        if self.is_due(now) {
+            self.close((now - 1) / self.bounds.window_ns * self.bounds.window_ns, log);
+        }
+    }
+
+    /// Closes the window at `now`, whether it is full or not.
+    pub(crate) fn close(&mut self, now: u64, log: &mut Log) {
+        let wall = now - self.from;
+        self.from = now;
+        if wall == 0 {
+            return;
+        }
+        if std::mem::take(&mut self.stale) {
+            self.fluid = Fluid::new(&self.pcpus, &self.sets);
+            self.settler.forget();
+        }
+        let vms = self.take_part(now);
+        let mut shares: Vec<Share> = vms.iter().map(|v| self.vms[*v as usize].share()).collect();
+        let mut parts: Vec<Part> = self.touched.iter().map(|w| self.part(*w)).collect();
+        self.settler.settle(&self.fluid, wall, &mut shares, &mut parts);
+        for (v, share) in vms.iter().zip(&shares) {
+            let vm = &mut self.vms[*v as usize];
+            vm.idled = vm.awake == 0;
+            vm.lag = share.lag;
+            vm.entitled += share.ideal;
+            vm.hold(now, self.pcpus.len() as u64, &self.bounds, log);
+        }
+        self.carry_on(&parts);
+    }
+
+    /// Accounts all worlds of the window up to `now` and numbers their VMs, in order of their ids.
+    fn take_part(&mut self, now: u64) -> Vec<u32> {
+        let mut vms = Vec::with_capacity(self.touched.len());
+        for w in &self.touched {
+            let entry = &mut self.entries[*w as usize];
+            entry.account(now);
+            self.vms[entry.vm as usize].used += entry.used;
+            vms.push(entry.vm);
+        }
+        vms.sort_unstable();
+        vms.dedup();
+        for (position, v) in vms.iter().enumerate() {
+            self.vms[*v as usize].position = position;
+        }
+        vms
+    }
+
+    fn part(&self, world: u32) -> Part {
+        let e = &self.entries[world as usize];
+        Part {
+            vm: self.vms[e.vm as usize].position,
+            set: e.set,
+            demand: e.demand,
+            used: e.used,
+            owed: e.owed,
+            slept: e.slept,
+            // One that was moved is not asleep: its heir decides.
+            asleep: !e.awake && e.heir.is_none(),
+            ..Part::default()
+        }
+    }
+
+    /// Takes the window's result over and keeps the worlds that the next window needs.
+    fn carry_on(&mut self, parts: &[Part]) {
+        let mut keep = Vec::with_capacity(self.touched.len());
+        for (w, part) in self.touched.iter().zip(parts) {
+            let entry = &mut self.entries[*w as usize];
+            entry.entitled += part.ideal;
+            entry.owed = part.owed;
+            (entry.demand, entry.used, entry.slept) = (0, 0, false);
+            entry.touched = entry.heir.is_none() && (entry.awake || entry.owed < 0);
+            if entry.touched {
+                keep.push(*w);
+            }
+        }
+        // Heirs come after those they follow, so a chain of them passes all on.
+        for w in std::mem::take(&mut self.touched) {
+            let entry = &mut self.entries[w as usize];
+            let (owed, entitled, heir) = (entry.owed, entry.entitled, entry.heir.take());
+            if let Some(heir) = heir {
+                self.entries[heir as usize].owed += owed;
+                self.entries[heir as usize].entitled += entitled;
+            }
+            let entry = &self.entries[w as usize];
+            if !entry.alive && !entry.touched {
+                self.free.push(w);
+            }
+        }
+        self.touched = keep;
+    }
+
+    /// CPU time of the ideal for a world, in ns; as of the last window that closed.
+    pub(crate) fn world_entitled(&self, world: u32) -> u64 {
+        self.entries[world as usize].entitled.max(0) as u64
+    }
+
+    pub(crate) fn verdicts(&self) -> Vec<VmVerdict> {
+        self.vms.iter().map(Vm::verdict).collect()
+    }
+}
+
+impl Entry {
+    fn account(&mut self, now: u64) {
+        let ns = now - self.until;
+        self.until = now;
+        self.demand += if self.awake { ns } else { 0 };
+        self.used += if self.running { ns } else { 0 };
+    }
+}
+
+impl Vm {
+    fn share(&self) -> Share {
+        Share { weight: self.weight, lag: self.lag, idled: self.idled, ..Share::default() }
+    }
+
+    /// Holds the lag to its bound; an excursion is one violation.
+    fn hold(&mut self, now: u64, pcpus: u64, bounds: &Bounds, log: &mut Log) {
+        self.owed_max = self.owed_max.max((-self.lag).max(0) as u64);
+        self.surplus_max = self.surplus_max.max(self.lag.max(0) as u64);
+        let allowed = bounds.lag_base_ns + bounds.lag_per_world_ns * u64::from(self.worlds_max).min(pcpus);
+        let over = self.lag.unsigned_abs() > allowed;
+        if over && !self.over {
+            let (side, lag) = if self.lag < 0 { ("behind", self.lag.unsigned_abs()) } else { ("ahead of", self.lag as u64) };
+            log.add(Invariant::Lag, || Violation {
+                invariant: Invariant::Lag,
+                at_ns: now,
+                vm: Some((self.id, self.name.clone())),
+                world: None,
+                pcpu: None,
+                seen: format!("{lag} ns {side} the ideal"),
+                allowed: format!("{allowed} ns"),
+            });
+        }
+        self.over = over;
+    }
+
+    fn verdict(&self) -> VmVerdict {
+        VmVerdict {
+            vm: self.id,
+            name: self.name.clone(),
+            used_ns: self.used,
+            entitled_ns: self.entitled.max(0) as u64,
+            owed_max_ns: self.owed_max,
+            surplus_max_ns: self.surplus_max,
+        }
+    }
+}

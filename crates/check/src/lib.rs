@@ -1,0 +1,24 @@
+//! The oracle: one definition of a correct scheduler, for simulator, lab and live audit; it never schedules.
+//!
+//! | invariant | law | file |
+//! |---|---|---|
+//! | placement, transitions, state times, charges | what is always so, to the nanosecond | `oracle.rs`, `accounts.rs` |
+//! | lag | a VM's CPU time stays near that of an ideal fluid | `lag.rs` |
+//! | idle while waiting, ready too long | work is not left lying | `waits.rs` |
+//!
+//! `Oracle` takes every event as it happens. It stops nothing: it counts violations, keeps the
+//! first of them, and goes on from what it saw.
+
+mod accounts;
+mod bounds;
+mod lag;
+mod oracle;
+mod state;
+mod verdict;
+mod waits;
+mod window;
+
+pub use bounds::Bounds;
+pub use oracle::Oracle;
+pub use state::{State, StateTimes};
+pub use verdict::{Invariant, Verdict, Violation, VmVerdict};

@@ -1,0 +1,442 @@
+//! Takes every event of a host and holds it to the invariants; it stops nothing and corrects nothing.
+//!
+//! Order of events: time never goes back. At one instant a pCPU gives up its old world before it
+//! takes a new one. Charges may come before or after the change of state they belong to.
+//!
+//! A world begins in WAIT. Its first state may be any but COSTOP: VS51 adds worlds in RUN or READY,
+//! a live host meets tasks asleep. After that only VS51's transitions are legal.
+//!
+//! After a violation the oracle believes the event and goes on, so that one fault is one violation.
+
+use crate::{
+    Bounds, Invariant, State, StateTimes, Verdict, Violation,
+    accounts::{Life, Stints},
+    lag::Ledger,
+    verdict::Log,
+    waits::{Overdue, Waits},
+};
+use topology::Topology;
+use units::{PcpuId, PcpuSet, VmId, WorldId};
+
+#[derive(Clone, Debug)]
+struct World {
+    vm: VmId,
+    /// Account and allowed set in the ledger.
+    entry: u32,
+    set: u32,
+    life: Life,
+    fresh: bool,
+    pcpu: Option<PcpuId>,
+    charge: Stints,
+    /// Since when it is queued for its present set, and since when it runs where it may not.
+    queued: u64,
+    misplaced: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Pcpu {
+    world: Option<WorldId>,
+    busy: Stints,
+}
+
+/// The oracle of one host.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    bounds: Bounds,
+    now: Option<u64>,
+    events: u64,
+    vms: Vec<Option<u32>>,
+    worlds: Vec<Option<World>>,
+    pcpus: Vec<Pcpu>,
+    ledger: Ledger,
+    waits: Waits,
+    log: Log,
+}
+
+impl Oracle {
+    /// An oracle for a host without VMs and worlds. The first event starts its clock; the `system`
+    /// group is a VM like any other, to be added as `VmId::SYSTEM`.
+    #[must_use]
+    pub fn new(topology: &Topology, bounds: Bounds) -> Oracle {
+        let n = topology.pcpus();
+        Oracle {
+            bounds,
+            now: None,
+            events: 0,
+            vms: vec![],
+            worlds: vec![],
+            pcpus: vec![Pcpu::default(); n],
+            ledger: Ledger::new(n, bounds),
+            waits: Waits::new(n, bounds.idle_while_waiting_max_ns, bounds.ready_max_ns),
+            log: Log::new(bounds.violations_kept),
+        }
+    }
+
+    /// A VM is powered on.
+    pub fn vm_added(&mut self, now_ns: u64, vm: VmId, name: &str, shares: u32) {
+        let now = self.advance(now_ns);
+        if self.vm(vm).is_some() {
+            self.odd(now, Some(vm), None, "a VM added twice", "a new one");
+        }
+        let slot = self.ledger.add_vm(vm, name, u64::from(shares));
+        put(&mut self.vms, vm.0 as usize, slot);
+    }
+
+    /// A VM's shares change; what it is owed stays.
+    pub fn vm_shares(&mut self, now_ns: u64, vm: VmId, shares: u32) {
+        let now = self.advance(now_ns);
+        let Some(slot) = self.vm(vm) else { return self.odd(now, Some(vm), None, "shares of an unknown VM", "a VM added") };
+        self.ledger.close(now, &mut self.log);
+        self.ledger.set_weight(slot, u64::from(shares));
+    }
+
+    /// A VM is powered off; its worlds have been removed before.
+    pub fn vm_removed(&mut self, now_ns: u64, vm: VmId) {
+        let now = self.advance(now_ns);
+        if self.vm(vm).is_none() {
+            return self.odd(now, Some(vm), None, "an unknown VM removed", "a VM added");
+        }
+        if self.worlds.iter().flatten().any(|w| w.vm == vm) {
+            self.odd(now, Some(vm), None, "a VM removed that has worlds", "a VM without worlds");
+        }
+        self.vms[vm.0 as usize] = None;
+    }
+
+    /// A world joins a VM; `None` allows all pCPUs.
+    pub fn world_added(&mut self, now_ns: u64, world: WorldId, vm: VmId, allowed: Option<PcpuSet>) {
+        let now = self.advance(now_ns);
+        let Some(slot) = self.vm(vm) else { return self.odd(now, Some(vm), Some(world), "a world of an unknown VM", "a VM added") };
+        if self.world(world).is_some() {
+            return self.odd(now, Some(vm), Some(world), "a world added twice", "a new one");
+        }
+        let set = self.ledger.set(allowed.as_ref());
+        let entry = self.ledger.add_world(now, slot, set);
+        let (life, charge) = (Life::new(now), Stints::default());
+        let made = World { vm, entry, set, life, fresh: true, pcpu: None, charge, queued: now, misplaced: None };
+        put(&mut self.worlds, world.0 as usize, made);
+    }
+
+    /// A world leaves, from whatever state; its charges are complete.
+    pub fn world_removed(&mut self, now_ns: u64, world: WorldId) {
+        let now = self.advance(now_ns);
+        let Some(mut w) = self.take(world) else { return self.odd(now, None, Some(world), "an unknown world removed", "a world added") };
+        self.leave(now, world, &mut w);
+        self.settle_charge(now, world, &mut w);
+        self.ledger.end_world(now, w.entry);
+    }
+
+    /// A world may run on other pCPUs from now on.
+    pub fn affinity(&mut self, now_ns: u64, world: WorldId, allowed: Option<PcpuSet>) {
+        let now = self.advance(now_ns);
+        let Some(mut w) = self.take(world) else {
+            return self.odd(now, None, Some(world), "affinity of an unknown world", "a world added");
+        };
+        let set = self.ledger.set(allowed.as_ref());
+        if set != w.set {
+            if w.life.state == State::Ready {
+                self.stop_waiting(now, world, &w);
+                self.waits.world_waits(now, world.0, set);
+                w.queued = now;
+            }
+            w.entry = self.ledger.move_world(now, w.entry, set);
+            w.set = set;
+            let may = w.pcpu.is_none_or(|p| self.ledger.pcpus_of(set).contains(p));
+            w.misplaced = if may { None } else { w.misplaced.or(Some(now)) };
+        }
+        self.worlds[world.0 as usize] = Some(w);
+    }
+
+    /// A world goes over to a state; RUN names the pCPU, which other states ignore.
+    pub fn state(&mut self, now_ns: u64, world: WorldId, state: State, pcpu: Option<PcpuId>) {
+        let now = self.advance(now_ns);
+        let Some(mut w) = self.take(world) else { return self.odd(now, None, Some(world), "a state of an unknown world", "a world added") };
+        self.transition(now, world, &w, state, pcpu);
+        // A pCPU is asked who waited beside it before the world it takes stops waiting.
+        let pcpu = pcpu.filter(|p| state == State::Run && (p.0 as usize) < self.pcpus.len());
+        if let Some(p) = pcpu.filter(|p| self.pcpus[p.0 as usize].world.is_none()) {
+            let may = |set: u32, p| self.ledger.pcpus_of(set).contains(p);
+            let found = self.waits.pcpu_runs(now, p, may);
+            if let Some(o) = found {
+                let vm = if o.world == world.0 { Some(w.vm) } else { self.world(WorldId(o.world)).map(|w| w.vm) };
+                self.late(now, vm, o);
+            }
+        }
+        self.leave(now, world, &mut w);
+        w.life.turn(now, state);
+        w.fresh = false;
+        match state {
+            State::Run => self.dispatch(now, world, &mut w, pcpu),
+            State::Ready => {
+                w.queued = now;
+                self.waits.world_waits(now, world.0, w.set);
+            }
+            _ => {}
+        }
+        self.ledger.turn(now, w.entry, state.is_runnable(), state == State::Run);
+        self.worlds[world.0 as usize] = Some(w);
+    }
+
+    /// The scheduler charges a world so much more CPU time.
+    pub fn charged(&mut self, now_ns: u64, world: WorldId, ns: u64) {
+        let now = self.advance(now_ns);
+        let Some(mut w) = self.take(world) else {
+            return self.odd(now, None, Some(world), "a charge to an unknown world", "a world added");
+        };
+        if let Some(wrong) = w.charge.pay(now, ns) {
+            self.wrong_account(now, Invariant::Charge, Some((w.vm, world)), None, wrong);
+        }
+        self.worlds[world.0 as usize] = Some(w);
+    }
+
+    /// The scheduler counts a pCPU busy for so much more time.
+    pub fn pcpu_busy(&mut self, now_ns: u64, pcpu: PcpuId, ns: u64) {
+        let now = self.advance(now_ns);
+        let Some(p) = self.pcpus.get_mut(pcpu.0 as usize) else {
+            return self.odd(now, None, None, "an unknown pCPU busy", "one of the host");
+        };
+        if let Some(wrong) = p.busy.pay(now, ns) {
+            self.wrong_account(now, Invariant::Busy, None, Some(pcpu), wrong);
+        }
+    }
+
+    /// The scheduler's own account of a world's state times up to now.
+    pub fn reported(&mut self, now_ns: u64, world: WorldId, times: &StateTimes) {
+        let now = self.advance(now_ns);
+        let Some(w) = self.world(world) else { return self.odd(now, None, Some(world), "times of an unknown world", "a world added") };
+        let vm = w.vm;
+        if let Some((state, own, seen)) = w.life.times(now).differs(*times) {
+            let texts = (format!("{state} {seen} ns"), format!("{own} ns"));
+            self.violated(now, Invariant::StateTimes, Some(vm), Some(world), None, texts);
+        }
+    }
+
+    /// The oracle's own account of a world's state times up to `now_ns`, which is no event.
+    #[must_use]
+    pub fn times(&self, now_ns: u64, world: WorldId) -> Option<StateTimes> {
+        self.world(world).map(|w| w.life.times(now_ns.max(w.life.since)))
+    }
+
+    /// CPU time of the ideal for each VM so far, such as at the end of a warm-up; closes the window.
+    pub fn entitled(&mut self, now_ns: u64) -> Vec<(VmId, u64)> {
+        let now = self.advance(now_ns);
+        self.ledger.close(now, &mut self.log);
+        self.ledger.verdicts().into_iter().map(|v| (v.vm, v.entitled_ns)).collect()
+    }
+
+    /// CPU time of the ideal for one world, as of the last window: its part of the VM's by its own
+    /// demand. Less exact than the VM's.
+    #[must_use]
+    pub fn world_entitled(&self, world: WorldId) -> Option<u64> {
+        self.world(world).map(|w| self.ledger.world_entitled(w.entry))
+    }
+
+    /// Violations found so far.
+    #[must_use]
+    pub fn violations(&self) -> &[Violation] {
+        &self.log.kept
+    }
+
+    /// Settles all accounts; the caller has charged everything but stints that still run.
+    #[must_use]
+    pub fn finish(mut self, now_ns: u64) -> Verdict {
+        let now = self.advance(now_ns);
+        self.ledger.close(now, &mut self.log);
+        self.look(now);
+        for i in 0..self.worlds.len() {
+            let world = WorldId(i as u32);
+            if let Some(mut w) = self.take(world) {
+                self.misplaced(now, world, &mut w);
+                self.settle_charge(now, world, &mut w);
+            }
+        }
+        for i in 0..self.pcpus.len() {
+            if let Some(wrong) = self.pcpus[i].busy.settle(now) {
+                self.wrong_account(now, Invariant::Busy, None, Some(PcpuId(i as u16)), wrong);
+            }
+        }
+        let vms = self.ledger.verdicts();
+        Verdict {
+            violations: self.log.kept,
+            counts: self.log.counts,
+            entitled: vms.iter().map(|v| (v.vm, v.entitled_ns)).collect(),
+            vms,
+            ready_max_ns: self.waits.longest_ready,
+            idle_while_waiting_max_ns: self.waits.longest_idle,
+            events: self.events,
+        }
+    }
+}
+
+/// What events have in common.
+impl Oracle {
+    fn vm(&self, vm: VmId) -> Option<u32> {
+        self.vms.get(vm.0 as usize).copied().flatten()
+    }
+
+    fn world(&self, world: WorldId) -> Option<&World> {
+        self.worlds.get(world.0 as usize)?.as_ref()
+    }
+
+    fn take(&mut self, world: WorldId) -> Option<World> {
+        self.worlds.get_mut(world.0 as usize)?.take()
+    }
+
+    /// Moves the clock on, closing the windows that end before; the time of the event.
+    fn advance(&mut self, now: u64) -> u64 {
+        self.events += 1;
+        let Some(last) = self.now else {
+            self.ledger.start(now);
+            self.waits.start(now);
+            self.now = Some(now);
+            return now;
+        };
+        if now < last {
+            let texts = (format!("{now} ns"), format!("{last} ns or later"));
+            self.violated(last, Invariant::Events, None, None, None, texts);
+            return last;
+        }
+        self.now = Some(now);
+        if self.ledger.is_due(now) {
+            self.ledger.roll(now, &mut self.log);
+            // What waits now has waited all the time, so looking at `now` misses nothing.
+            self.look(now);
+        }
+        now
+    }
+
+    fn look(&mut self, now: u64) {
+        let found = self.waits.look(now, |set, p| self.ledger.pcpus_of(set).contains(p));
+        for o in found {
+            let vm = self.world(WorldId(o.world)).map(|w| w.vm);
+            self.late(now, vm, o);
+        }
+    }
+
+    /// Holds a change of state to VS51's transitions.
+    fn transition(&mut self, now: u64, world: WorldId, w: &World, next: State, pcpu: Option<PcpuId>) {
+        let legal = if w.fresh { next != State::Costop } else { w.life.state.may_become(next) };
+        if let (State::Run, State::Run, Some(old)) = (w.life.state, next, w.pcpu.filter(|p| Some(*p) != pcpu)) {
+            let texts = (format!("RUN on {} as well", named(pcpu)), format!("pCPU {} alone", old.0));
+            self.violated(now, Invariant::OnePcpuAWorld, Some(w.vm), Some(world), pcpu, texts);
+        } else if !legal {
+            let texts = (format!("{} to {}", w.life.state.name(), next.name()), "what VS51's figure 1 shows".to_owned());
+            self.violated(now, Invariant::Transition, Some(w.vm), Some(world), pcpu, texts);
+        }
+    }
+
+    /// Ends what the present state of a world is: its run or its wait.
+    fn leave(&mut self, now: u64, world: WorldId, w: &mut World) {
+        match w.life.state {
+            State::Run => {
+                self.misplaced(now, world, w);
+                w.charge.end(now);
+                if let Some(p) = w.pcpu.take() {
+                    let pcpu = &mut self.pcpus[p.0 as usize];
+                    if pcpu.world == Some(world) {
+                        pcpu.world = None;
+                        pcpu.busy.end(now);
+                        self.waits.pcpu_idles(now, p);
+                    }
+                }
+            }
+            State::Ready => {
+                self.stop_waiting(now, world, w);
+                self.waits.settled(world.0);
+            }
+            _ => {}
+        }
+    }
+
+    fn stop_waiting(&mut self, now: u64, world: WorldId, w: &World) {
+        let set = (w.set, self.ledger.pcpus_of(w.set));
+        let found = self.waits.world_stops(now, world.0, set, w.queued, w.life.since);
+        for o in found {
+            self.late(now, Some(w.vm), o);
+        }
+    }
+
+    /// Puts a world on a pCPU.
+    fn dispatch(&mut self, now: u64, world: WorldId, w: &mut World, pcpu: Option<PcpuId>) {
+        w.charge.begin(now);
+        let Some(p) = pcpu else { return self.odd(now, Some(w.vm), Some(world), "RUN on no pCPU of the host", "a pCPU") };
+        let allowed = self.ledger.pcpus_of(w.set);
+        if !allowed.contains(p) {
+            let texts = (format!("RUN on pCPU {}", p.0), format!("pCPUs {allowed}"));
+            self.violated(now, Invariant::Affinity, Some(w.vm), Some(world), Some(p), texts);
+        }
+        w.pcpu = Some(p);
+        let pcpu = &mut self.pcpus[p.0 as usize];
+        let old = pcpu.world.replace(world);
+        match old {
+            // The pCPU stays busy; its stint goes on with the newer world.
+            Some(old) => {
+                let texts = (format!("worlds {} and {}", old.0, world.0), "one world".to_owned());
+                self.violated(now, Invariant::OneWorldAPcpu, Some(w.vm), Some(world), Some(p), texts);
+            }
+            None => pcpu.busy.begin(now),
+        }
+    }
+
+    /// Holds a world that ran where it no longer may to the grace it has.
+    fn misplaced(&mut self, now: u64, world: WorldId, w: &mut World) {
+        if let Some(since) = w.misplaced.take().filter(|s| now - s > self.bounds.affinity_grace_ns) {
+            let texts = (
+                format!("RUN for {} ns after it was excluded", now - since),
+                format!("{} ns, then pCPUs {}", self.bounds.affinity_grace_ns, self.ledger.pcpus_of(w.set)),
+            );
+            self.violated(now, Invariant::Affinity, Some(w.vm), Some(world), w.pcpu, texts);
+        }
+    }
+
+    fn settle_charge(&mut self, now: u64, world: WorldId, w: &mut World) {
+        if let Some(wrong) = w.charge.settle(now) {
+            self.wrong_account(now, Invariant::Charge, Some((w.vm, world)), None, wrong);
+        }
+    }
+
+    fn wrong_account(&mut self, now: u64, what: Invariant, of: Option<(VmId, WorldId)>, p: Option<PcpuId>, wrong: (u64, u64, u64)) {
+        let (paid, least, most) = wrong;
+        let allowed = if least == most { format!("{least} ns") } else { format!("{least}..{most} ns") };
+        let texts = (format!("{paid} ns in all"), format!("{allowed}, the time run"));
+        self.violated(now, what, of.map(|o| o.0), of.map(|o| o.1), p, texts);
+    }
+
+    fn late(&mut self, now: u64, vm: Option<VmId>, o: Overdue) {
+        let (what, verb, max) = match o.pcpu {
+            Some(_) => (Invariant::IdleWhileWaiting, "idle beside the READY world", self.bounds.idle_while_waiting_max_ns),
+            None => (Invariant::ReadyTooLong, "READY", self.bounds.ready_max_ns),
+        };
+        let texts = (format!("{verb} for {} ns", o.ns), format!("{max} ns"));
+        self.violated(now, what, vm, Some(WorldId(o.world)), o.pcpu, texts);
+    }
+
+    fn odd(&mut self, now: u64, vm: Option<VmId>, world: Option<WorldId>, seen: &str, allowed: &str) {
+        self.violated(now, Invariant::Events, vm, world, None, (seen.to_owned(), allowed.to_owned()));
+    }
+
+    #[allow(clippy::too_many_arguments)] // One for each field of a violation.
+    fn violated(
+        &mut self,
+        at_ns: u64,
+        invariant: Invariant,
+        vm: Option<VmId>,
+        world: Option<WorldId>,
+        pcpu: Option<PcpuId>,
+        texts: (String, String),
+    ) {
+        let named = vm.map(|id| self.vm(id).map_or((id, "unknown".to_owned()), |slot| self.ledger.vm_name(slot)));
+        let (seen, allowed) = texts;
+        self.log.add(invariant, || Violation { invariant, at_ns, vm: named, world, pcpu, seen, allowed });
+    }
+}
+
+fn named(pcpu: Option<PcpuId>) -> String {
+    pcpu.map_or_else(|| "no pCPU".to_owned(), |p| format!("pCPU {}", p.0))
+}
+
+fn put<T>(table: &mut Vec<Option<T>>, at: usize, value: T) {
+    if table.len() <= at {
+        table.resize_with(at + 1, || None);
+    }
+    table[at] = Some(value);
+}

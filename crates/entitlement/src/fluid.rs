@@ -1,0 +1,117 @@
+//! Divides the pCPUs among VMs whose worlds may be held to some of them, for planner and oracle; it never rounds on the way.
+//!
+//! Promise: weighted max-min fairness under placement (spec P2, P4). Nobody can get more per
+//! unit of weight without taking from someone who has no more per unit of weight, and no pCPU
+//! time is left over that somebody could use.
+//!
+//! Law: VM `i` has weight `w_i` and classes, each a set of pCPUs and the most it can use there.
+//! Amounts `x_i` are feasible if they can flow VM → class → pCPU within the classes' amounts and
+//! the pCPUs' capacity. Among the feasible, `x_i ÷ w_i` in ascending order is the lexicographic
+//! maximum. It exists and is unique, because the feasible sums form a polymatroid.
+//!
+//! Units: `Rate` for `fluid`; whatever the caller counts one pCPU in for `Fluid` (the oracle uses ns).
+//! The exact result splits the VMs into groups; group `g` shares a whole number of units `K_g` by
+//! weight. Rounding is as in `fill` within each group: the sum is exact, each VM is less than one
+//! unit off, and so any set of n VMs gets less than n units more than its pCPUs have
+//! (`tests/fluid.rs` holds this against an independent solver).
+//!
+//! Example: A (100 shares, 2 vCPUs) and B (300, 2) are held to pCPUs 0-1, C (400, 8) is free on 8.
+//! A and B divide their two pCPUs 1:3, C has the other six:
+//! ```
+//! use entitlement::{FluidClaim, fluid};
+//! use units::{PcpuSet, Rate};
+//! let vm = |weight, pcpus, vcpus| FluidClaim { weight, classes: vec![(PcpuSet::first(pcpus), Rate::pcpus(vcpus))] };
+//! let x = fluid(&PcpuSet::first(8), &[vm(100, 2, 2), vm(300, 2, 2), vm(400, 8, 8)]);
+//! assert_eq!(x, [Rate(1 << 19), Rate(3 << 19), Rate::pcpus(6)]); // 0.5, 1.5, 6
+//! let x = fluid(&PcpuSet::first(8), &[vm(100, 2, 2), vm(400, 8, 8)]);
+//! assert_eq!(x, [Rate(1_677_722), Rate(6_710_886)]); // 1.6, 6.4
+//! ```
+//!
+//! Limits: all capacity together at most 2^62 units; weights sum below 2^64. A VM of weight 0 gets
+//! nothing. Classes that no pCPU can serve get nothing.
+//!
+//! Known weakness: the time grows with VMs × levels where many are restricted; hosts without any
+//! restriction take the O(n log n) path of `fill`.
+
+use crate::{fill_units, split};
+use units::{PcpuSet, Rate};
+
+/// What one VM claims: its weight, and for each set of pCPUs the most its worlds held there can use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FluidClaim {
+    /// Unitless weight, such as shares.
+    pub weight: u64,
+    /// Allowed set and demand of each class of worlds; one busy world demands `Rate::ONE`.
+    pub classes: Vec<(PcpuSet, Rate)>,
+}
+
+/// The same with sets named by their index in a `Fluid`, and in any unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Unitless weight, such as shares.
+    pub weight: u64,
+    /// Index of the allowed set, and the most the class can use.
+    pub classes: Vec<(u32, u64)>,
+}
+
+/// The rate of CPU time of each VM, by the law above.
+///
+/// # Panics
+/// Beyond the limits above.
+#[must_use]
+pub fn fluid(pcpus: &PcpuSet, claims: &[FluidClaim]) -> Vec<Rate> {
+    let mut sets: Vec<PcpuSet> = claims.iter().flat_map(|c| c.classes.iter().map(|x| x.0.and(pcpus))).collect();
+    sets.sort_unstable_by(|a, b| a.words().cmp(b.words()));
+    sets.dedup();
+    let index = |set: &PcpuSet| sets.partition_point(|s| s.words() < set.and(pcpus).words()) as u32;
+    let demands: Vec<Demand> =
+        claims.iter().map(|c| Demand { weight: c.weight, classes: c.classes.iter().map(|x| (index(&x.0), x.1.0)).collect() }).collect();
+    Fluid::new(pcpus, &sets).divide(Rate::ONE.0, &demands).into_iter().map(Rate).collect()
+}
+
+/// The pCPUs of a host cut into atoms: pCPUs that belong to the same of the given sets. Immutable,
+/// to be used for many divisions.
+#[derive(Clone, Debug)]
+pub struct Fluid {
+    pcpus: u64,
+    /// Number of pCPUs of each atom.
+    pub(crate) atoms: Vec<u64>,
+    /// Atoms of each set.
+    pub(crate) sets: Vec<Vec<u32>>,
+}
+
+impl Fluid {
+    /// Cuts `pcpus` by `sets`; a `Demand` names them by index.
+    #[must_use]
+    pub fn new(pcpus: &PcpuSet, sets: &[PcpuSet]) -> Fluid {
+        let mut atoms: Vec<PcpuSet> = vec![pcpus.clone()];
+        for set in sets {
+            let cut = |a: &PcpuSet| [a.and(set), minus(a, set)];
+            atoms = atoms.iter().flat_map(cut).filter(|a| !a.is_empty()).collect();
+        }
+        let of = |set: &PcpuSet| (0..atoms.len() as u32).filter(|i| !atoms[*i as usize].and(set).is_empty()).collect();
+        Fluid { pcpus: pcpus.len() as u64, sets: sets.iter().map(of).collect(), atoms: atoms.iter().map(|a| a.len() as u64).collect() }
+    }
+
+    /// Divides the host's capacity, `one` units for each pCPU, by the law above. The sum is the
+    /// most that can be used, exactly.
+    ///
+    /// # Panics
+    /// Beyond the limits above, or for a class that names no set.
+    #[must_use]
+    pub fn divide(&self, one: u64, demands: &[Demand]) -> Vec<u64> {
+        let capacity = self.pcpus.checked_mul(one).filter(|c| *c <= 1 << 62);
+        let capacity =
+            capacity.unwrap_or_else(|| panic!("capacity: cannot divide it exactly: seen {} × {one}, allowed up to 2^62", self.pcpus));
+        let whole = |set: u32| self.sets[set as usize].len() == self.atoms.len();
+        if demands.iter().all(|d| d.classes.iter().all(|c| whole(c.0) || c.1 == 0)) {
+            let total = |d: &Demand| d.classes.iter().fold(0u64, |sum, c| sum.saturating_add(c.1));
+            return fill_units(capacity, &demands.iter().map(|d| (d.weight, total(d))).collect::<Vec<_>>());
+        }
+        split::divide(self, one, demands)
+    }
+}
+
+fn minus(a: &PcpuSet, b: &PcpuSet) -> PcpuSet {
+    a.iter().filter(|p| !b.contains(*p)).collect()
+}
