@@ -35,7 +35,7 @@ hot bool world_runnable(const struct world *w)
 	return w->state == STATE_RUN || w->state == STATE_READY || w->state == STATE_COSTOP;
 }
 
-cold void core_world_start(struct host *h, struct world *w, bool restricted)
+hot void core_world_start(struct host *h, struct world *w, bool restricted)
 {
 	u64 now = plat_now(h);
 
@@ -49,7 +49,7 @@ cold void core_world_start(struct host *h, struct world *w, bool restricted)
 	world_join(h, w, w->vm);
 }
 
-cold void core_world_exit(struct host *h, struct world *w)
+hot void core_world_exit(struct host *h, struct world *w)
 {
 	struct vm *v = plat_vm(h, w->vm);
 
@@ -69,7 +69,7 @@ cold void core_world_exit(struct host *h, struct world *w)
 }
 
 /* The allowed set changed: what a VM was owed on its old pCPUs is not owed on the new ones. */
-cold void core_world_affinity(struct host *h, struct world *w, bool restricted)
+hot void core_world_affinity(struct host *h, struct world *w, bool restricted)
 {
 	struct vm *v = plat_vm(h, w->vm);
 	u32 old = w->flags & WORLD_RESTRICTED;
@@ -83,7 +83,7 @@ cold void core_world_affinity(struct host *h, struct world *w, bool restricted)
 }
 
 /* Moves a world to the VM that user space found for it; called where it is charged and not queued. */
-cold void world_rebind(struct host *h, struct world *w)
+hot void world_rebind(struct host *h, struct world *w)
 {
 	struct vm *from = plat_vm(h, w->vm), *to = plat_vm(h, (u32)w->bind_vm);
 
@@ -115,7 +115,7 @@ hot s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, u32
 		plat_insert_local(h, t, share_slice(plat_knobs(h), v, w));
 		return found;
 	}
-	return (s32)place_busy(h, t, w, share_key(v, w), (u32)prev);
+	return (s32)place_busy(h, t, w->flags, share_key(v, w), (u32)prev);
 }
 
 hot void core_runnable(struct host *h, plat_task *t, struct world *w)
@@ -187,7 +187,7 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 	w->key_max_ns = h->v_ns + k->debt_bound_us * US;
 	key = share_key(v, w);
 	if (!plat_may_run(t, pcpu))
-		pcpu = place_busy(h, t, w, key, pcpu);
+		pcpu = place_busy(h, t, w->flags, key, pcpu);
 	p = plat_pcpu(h, pcpu);
 	if (!p)
 		return;
@@ -228,14 +228,18 @@ hot void dispatch_keep(struct host *h, plat_task *prev, struct world *w, struct 
 }
 
 /* Takes the best of this pCPU's queues if better than `limit` (of VMs) and, of host tasks, than `prev`. */
-hot bool dispatch_local(struct host *h, struct pcpu *p, u64 limit, struct world *prev)
+cold bool dispatch_local(THE(struct host *h), u32 pcpu, u64 limit, u32 prev_world)
 {
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct world *prev = prev_world ? plat_world(h, prev_world) : NULL;
 	struct vm *system = plat_vm(h, VM_SYSTEM);
 	u64 system_key = system ? share_vm_key(system) : KEY_NONE, system_limit = KEY_NONE;
-	bool system_waits = plat_queue_length(h, QUEUE_SYSTEM(p->id)) > 0;
-	struct pick best, task;
+	bool system_waits = plat_queue_length(h, QUEUE_SYSTEM(pcpu)) > 0;
+	struct pick best = {}, task = {};
 
-	queue_best(h, QUEUE_VM(p->id), p->id, limit, &best);
+	if (!p)
+		return false;
+	queue_best(h, QUEUE_VM(pcpu), pcpu, limit, &best);
 	p->wait_key = best.next;
 	if (system_waits && system_key <= best.key && system_key <= limit) {
 		if (prev && prev->vm == VM_SYSTEM)
@@ -262,7 +266,7 @@ hot u64 dispatch_own_key(struct pcpu *p, u64 limit)
 	return waits < limit ? waits : limit;
 }
 
-cold void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
+hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	struct world *w = prev ? plat_world_of(h, prev) : NULL;
@@ -272,7 +276,9 @@ cold void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 
 	if (!p || !c)
 		return;
-	if (w && (v = plat_vm(h, w->vm))) {
+	if (w)
+		v = plat_vm(h, w->vm);
+	if (w && v) {
 		charge_settle(h, w, v, p, now);
 		if (w->bind_vm >= 0) {
 			world_rebind(h, w);
@@ -284,19 +290,19 @@ cold void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 		limit = share_key(v, w);
 	}
 	own = dispatch_own_key(p, limit);
-	if (own != KEY_NONE && (!w || w->vm != VM_SYSTEM) && pull_owed(h, p, own))
+	if (own != KEY_NONE && (!w || w->vm != VM_SYSTEM) && pull_owed(h, pcpu, own))
 		goto taken;
-	if (dispatch_local(h, p, limit, w))
+	if (dispatch_local(h, pcpu, limit, w ? w->id : WORLD_NONE))
 		goto taken;
-	if (w) {
+	if (w && v) {
 		dispatch_keep(h, prev, w, v, p, now);
 		return;
 	}
-	if (pull_idle(h, p))
+	if (pull_idle(h, pcpu))
 		return;
 	plat_or(&c->idle, 1ull << (p->bit & 63));
 	/* A world may have been queued while this pCPU did not look idle yet. */
-	if ((place_waiting(h, pcpu) || plat_read(c->queued)) && (dispatch_local(h, p, KEY_NONE, NULL) || pull_idle(h, p)))
+	if ((place_waiting(h, pcpu) || plat_read(c->queued)) && (dispatch_local(h, pcpu, KEY_NONE, WORLD_NONE) || pull_idle(h, pcpu)))
 		plat_fetch_and(&c->idle, ~(1ull << (p->bit & 63)));
 	return;
 taken:
@@ -369,7 +375,7 @@ hot void core_quiescent(struct host *h, struct world *w, bool sleeping)
 	plat_add(&v->runnable, -1);
 }
 
-cold void core_idle(struct host *h, u32 pcpu, bool idle)
+hot void core_idle(struct host *h, u32 pcpu, bool idle)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
@@ -389,7 +395,7 @@ cold void core_idle(struct host *h, u32 pcpu, bool idle)
 /* --- off the critical path --- */
 
 /* One idle pCPU of each cluster is sent to look for work wherever some waits: the net under the races above. */
-cold void housekeep_idle(struct host *h)
+cold u32 housekeep_idle(THE(struct host *h))
 {
 	u64 queued = 0;
 
@@ -409,11 +415,12 @@ cold void housekeep_idle(struct host *h)
 		if (idle && place_claim(c, plat_first_bit(idle)))
 			plat_kick(h, c->pcpu[plat_first_bit(idle) & 63], KICK_IDLE);
 	}
+	return 0;
 }
 
 /* The host's virtual time: the mean of the active VMs', by weight. VMs held to some pCPUs and the
  * system group do not count: their virtual time says nothing about the others'. */
-cold void core_housekeep(struct host *h)
+cold u32 core_housekeep(THE(struct host *h))
 {
 	s64 sum = 0, total = 0, limit = 1ll << 34;
 	u64 base = h->v_ns;
@@ -440,5 +447,5 @@ cold void core_housekeep(struct host *h)
 
 		h->v_ns = sum < 0 ? base - step : base + step;
 	}
-	housekeep_idle(h);
+	return housekeep_idle(h);
 }

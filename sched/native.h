@@ -20,6 +20,8 @@ typedef _Bool bool;
 
 #define hot static inline
 #define cold static __attribute__((unused))
+#define THE(type) type
+#define TASK(t) plat_task *t
 
 /* A thread of the simulated kernel. */
 struct plat_task {

@@ -15,6 +15,8 @@
 /*
  * What each platform provides:
  *
+ * hot, cold				storage of small functions and of those checked by themselves
+ * THE(type), TASK(t)			a pointer argument of a cold function that is never NULL; a thread
  * plat_task				a thread as the platform knows it; opaque here
  * plat_now(h)				ns, monotone on one pCPU
  * plat_world/vm/pcpu/cluster(h, id)	record of that id, NULL when out of range

@@ -60,9 +60,10 @@ struct scx_exit_task_args {
 	bool cancelled;
 } CORE;
 
+enum scx_exit_kind { SCX_EXIT_NONE };
 struct scx_exit_info {
-	int kind;
-	long exit_code;
+	enum scx_exit_kind kind;
+	s64 exit_code;
 	const char *reason;
 	char *msg;
 } CORE;

@@ -7,9 +7,12 @@
 #include "../abi/records.h"
 
 #define hot static __always_inline
-#define cold static __noinline
+/* A function of its own for the verifier: checked once, for any arguments, not once for each caller. */
+#define cold __attribute__((noinline, weak)) /* weak: or the compiler leaves out arguments that it sees unused */
+#define THE(type) type __arg_nonnull
+#define TASK(t) struct task_struct *t __arg_trusted
 
-typedef struct task_struct plat_task;
+#define plat_task struct task_struct /* no typedef: CO-RE goes by the name of the type */
 
 
 #define ARRAY(map, record, n)					\
@@ -128,19 +131,17 @@ hot void plat_kick(struct host *h, u32 pcpu, u32 flags)
 #define plat_assert(h, cond) ((void)((cond) || (__sync_fetch_and_add(&(h)->asserts, 1), 0)))
 #define plat_for(i, n) for (u32 i = 0, once_ = 1; once_; once_ = 0) bpf_for(i, 0, n)
 
-/* Index of the lowest set bit of a word that is not 0; BPF has no such instruction everywhere. */
+/* Index of the lowest set bit of a word that is not 0. BPF has no such instruction; a table, unlike
+ * branches, leaves the verifier one path (a de Bruijn sequence: the top 6 bits differ for each bit). */
+static const u8 first_bit_of[64] = {
+	0,  1,  2,  53, 3,  7,  54, 27, 4,  38, 41, 8,  34, 55, 48, 28, 62, 5,  39, 46, 44, 42,
+	22, 9,  24, 35, 59, 56, 49, 18, 29, 11, 63, 52, 6,  26, 37, 40, 33, 47, 61, 45, 43, 21,
+	23, 58, 17, 10, 51, 25, 36, 32, 60, 20, 57, 16, 50, 31, 19, 15, 30, 14, 13, 12,
+};
+
 hot u32 plat_first_bit(u64 mask)
 {
-	u32 bit = 0;
-
-	mask &= -mask;
-	if (mask & 0xFFFFFFFF00000000ull) bit += 32;
-	if (mask & 0xFFFF0000FFFF0000ull) bit += 16;
-	if (mask & 0xFF00FF00FF00FF00ull) bit += 8;
-	if (mask & 0xF0F0F0F0F0F0F0F0ull) bit += 4;
-	if (mask & 0xCCCCCCCCCCCCCCCCull) bit += 2;
-	if (mask & 0xAAAAAAAAAAAAAAAAull) bit += 1;
-	return bit;
+	return first_bit_of[((mask & -mask) * 0x022fdd63cc95386dull) >> 58];
 }
 
 #endif

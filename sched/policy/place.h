@@ -89,7 +89,7 @@ hot s32 place_near(struct host *h, struct cluster *own, plat_task *t, bool whole
 }
 
 /* Claims the best idle pCPU for a thread that last ran on `prev`; -1 if none is idle. */
-cold s32 place_idle(struct host *h, plat_task *t, u32 prev)
+cold s32 place_idle(THE(struct host *h), TASK(t), u32 prev)
 {
 	struct pcpu *p = plat_pcpu(h, prev);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
@@ -114,11 +114,11 @@ cold s32 place_idle(struct host *h, plat_task *t, u32 prev)
 }
 
 /* Bits of a cluster that the thread may use. */
-hot u64 place_allowed(struct cluster *c, plat_task *t, const struct world *w)
+hot u64 place_allowed(struct cluster *c, plat_task *t, u32 flags)
 {
 	u64 mask = 0;
 
-	if (!(w->flags & WORLD_RESTRICTED))
+	if (!(flags & WORLD_RESTRICTED))
 		return c->present;
 	plat_for(i, CLUSTER_PCPUS)
 		if (c->present >> i & 1 && plat_may_run(t, c->pcpu[i & 63]))
@@ -133,7 +133,7 @@ hot u32 place_waiting(struct host *h, u32 pcpu)
 
 /* The pCPU to queue at when none is idle: `prev` if the world may preempt there, else the one of a
  * few that it may preempt by most, else the one with the fewest waiting. */
-cold u32 place_busy(struct host *h, plat_task *t, struct world *w, u64 key, u32 prev)
+cold u32 place_busy(THE(struct host *h), TASK(t), u32 flags, u64 key, u32 prev)
 {
 	struct pcpu *p = plat_pcpu(h, prev);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
@@ -144,10 +144,10 @@ cold u32 place_busy(struct host *h, plat_task *t, struct world *w, u64 key, u32 
 		best = plat_any_pcpu(h, t), p = plat_pcpu(h, best), c = p ? plat_cluster(h, p->cluster) : NULL;
 	if (!c)
 		return best;
-	if (preempt_gain(h, p, key, now) || w->flags & WORLD_PCPU_KTHREAD)
+	if (preempt_gain(h, p, key, now) || flags & WORLD_PCPU_KTHREAD)
 		return best;
 	fewest = place_waiting(h, best);
-	mask = place_allowed(c, t, w) & ~(1ull << (p->bit & 63));
+	mask = place_allowed(c, t, flags) & ~(1ull << (p->bit & 63));
 	plat_for(i, PROBE_MAX) {
 		u32 turn = p->probe++ & 63, bit, waiting;
 		u64 ahead = mask >> turn << turn, gain;

@@ -15,7 +15,7 @@
 /* Takes the best world waiting at `victim` for `pcpu` if its key is below `limit`. */
 hot bool pull_from(struct host *h, struct pcpu *victim, struct pcpu *p, u64 limit)
 {
-	struct pick best;
+	struct pick best = {};
 
 	queue_best(h, QUEUE_VM(victim->id), p->id, limit, &best);
 	if (best.world && queue_take(h, QUEUE_VM(victim->id), best.world)) {
@@ -28,7 +28,7 @@ hot bool pull_from(struct host *h, struct pcpu *victim, struct pcpu *p, u64 limi
 /* Host tasks are taken by idle pCPUs only, in the order of their own virtual time. */
 hot bool pull_system_from(struct host *h, struct pcpu *victim, struct pcpu *p)
 {
-	struct pick best;
+	struct pick best = {};
 
 	if (!plat_queue_length(h, QUEUE_SYSTEM(victim->id)))
 		return false;
@@ -63,8 +63,13 @@ hot struct pcpu *pull_neediest(struct host *h, struct cluster *c, u64 mask)
 	return found;
 }
 
-cold bool pull_cluster(struct host *h, struct cluster *c, struct pcpu *p, u64 mask)
+cold bool pull_cluster(THE(struct host *h), u32 cluster, u32 pcpu, u64 mask)
 {
+	struct cluster *c = plat_cluster(h, cluster);
+	struct pcpu *p = plat_pcpu(h, pcpu);
+
+	if (!c || !p)
+		return false;
 	plat_for(i, CLUSTER_PCPUS) {
 		struct pcpu *victim = mask ? pull_neediest(h, c, mask) : NULL;
 
@@ -78,21 +83,24 @@ cold bool pull_cluster(struct host *h, struct cluster *c, struct pcpu *p, u64 ma
 }
 
 /* An idle pCPU looks for work, nearest cluster first. */
-cold bool pull_idle(struct host *h, struct pcpu *p)
+cold bool pull_idle(THE(struct host *h), u32 pcpu)
 {
-	struct cluster *own = plat_cluster(h, p->cluster);
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *own = p ? plat_cluster(h, p->cluster) : NULL;
 
 	if (!own)
 		return false;
-	if (plat_read(own->queued) && pull_cluster(h, own, p, plat_read(own->queued) & ~(1ull << (p->bit & 63))))
+	if (plat_read(own->queued) && pull_cluster(h, p->cluster, pcpu, plat_read(own->queued) & ~(1ull << (p->bit & 63))))
 		return true;
 	plat_for(i, CLUSTERS_MAX) {
 		struct cluster *c;
+		u32 near;
 
 		if (i >= own->nears)
 			break;
-		c = plat_cluster(h, own->near[i & (CLUSTERS_MAX - 1)]);
-		if (c && plat_read(c->queued) && pull_cluster(h, c, p, plat_read(c->queued)))
+		near = own->near[i & (CLUSTERS_MAX - 1)];
+		c = plat_cluster(h, near);
+		if (c && plat_read(c->queued) && pull_cluster(h, near, pcpu, plat_read(c->queued)))
 			return true;
 	}
 	return false;
@@ -113,9 +121,10 @@ hot bool pull_probe(struct host *h, struct cluster *c, struct pcpu *p, u64 mask,
 }
 
 /* A busy pCPU whose own best world has `key` looks for one that is owed more. */
-cold bool pull_owed(struct host *h, struct pcpu *p, u64 key)
+cold bool pull_owed(THE(struct host *h), u32 pcpu, u64 key)
 {
-	struct cluster *c = plat_cluster(h, p->cluster), *other;
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
 	u64 margin = plat_knobs(h)->migrate_margin_us * US, mask;
 
 	if (!c || key < margin)

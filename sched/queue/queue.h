@@ -15,15 +15,15 @@ struct pick {
 	u64 key;	/* KEY_NONE when nothing was found */
 	u64 next;	/* queued key of the best of the rest: a lower bound */
 	u32 world;
-	u32 pad;
+	u32 seen;	/* worlds looked at; kept here and not in a register, where a BPF verifier would count along */
 };
 
 /* The best world of `queue` for `pcpu`, if better than `limit`. */
-hot void queue_best(struct host *h, u64 queue, u32 pcpu, u64 limit, struct pick *out)
+cold u32 queue_best(THE(struct host *h), u64 queue, u32 pcpu, u64 limit, THE(struct pick *out))
 {
 	plat_task *t;
-	u32 seen = 0;
 
+	out->seen = 0;
 	out->key = limit;
 	out->next = KEY_NONE;
 	out->world = WORLD_NONE;
@@ -32,7 +32,7 @@ hot void queue_best(struct host *h, u64 queue, u32 pcpu, u64 limit, struct pick 
 		struct world *w;
 		struct vm *v;
 
-		if (queued >= out->key || seen++ >= QUEUE_SCAN_MAX) {
+		if (queued >= out->key || out->seen++ >= QUEUE_SCAN_MAX) {
 			if (queued < out->next)
 				out->next = queued;
 			break;
@@ -53,20 +53,18 @@ hot void queue_best(struct host *h, u64 queue, u32 pcpu, u64 limit, struct pick 
 	}
 	if (!out->world)
 		out->key = KEY_NONE;
+	return out->world;
 }
 
 /* Moves a world found by queue_best to the local queue of this pCPU; false when it is gone. */
-hot bool queue_take(struct host *h, u64 queue, u32 world)
+cold bool queue_take(THE(struct host *h), u64 queue, u32 world)
 {
 	plat_task *t;
-	u32 seen = 0;
 	bool took = false;
 
 	plat_queue_each(h, t, queue) {
 		struct world *w = plat_world_of(h, t);
 
-		if (seen++ > 2 * QUEUE_SCAN_MAX)
-			break;
 		if (w && w->id == world) {
 			took = plat_queue_take(h, queue, t);
 			break;

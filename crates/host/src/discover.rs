@@ -1,0 +1,258 @@
+//! Finds VMs on this host: QEMU processes, their vCPU threads and their cgroups, as libvirt, Proxmox and plain
+//! shells lay them out. It reads /proc and /sys/fs/cgroup and changes nothing.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+use units::PcpuSet;
+
+/// Roots of what is read, so that tests can use made-up trees.
+#[derive(Clone, Debug)]
+pub struct Roots {
+    /// `/proc`.
+    pub proc_fs: PathBuf,
+    /// `/sys/fs/cgroup`.
+    pub cgroup: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Roots {
+        Roots { proc_fs: "/proc".into(), cgroup: "/sys/fs/cgroup".into() }
+    }
+}
+
+/// A thread of a VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// Its id.
+    pub tid: i32,
+    /// Number of the vCPU; `None` for a helper (emulator, I/O).
+    pub vcpu: Option<u32>,
+    /// Its name.
+    pub comm: String,
+}
+
+/// A VM found on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundVm {
+    /// Process of the hypervisor.
+    pub pid: i32,
+    /// Start time of that process in clock ticks: a pid alone may be used again.
+    pub started: u64,
+    /// Name given to QEMU, else the scope's, else the pid.
+    pub name: String,
+    /// Its cgroup, below the cgroup root.
+    pub cgroup: String,
+    /// `cpu.weight` of the cgroup; 100 when there is none.
+    pub weight: u32,
+    /// Its threads, vCPUs first.
+    pub threads: Vec<Thread>,
+}
+
+impl FoundVm {
+    /// Number of vCPUs found.
+    #[must_use]
+    pub fn vcpus(&self) -> u32 {
+        self.threads.iter().filter(|t| t.vcpu.is_some()).count() as u32
+    }
+}
+
+/// Every VM there is now, by pid.
+#[must_use]
+pub fn scan(roots: &Roots) -> Vec<FoundVm> {
+    let Ok(dir) = fs::read_dir(&roots.proc_fs) else { return vec![] };
+    let mut pids: Vec<i32> = dir.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
+    pids.sort_unstable();
+    pids.into_iter().filter_map(|pid| look(roots, pid)).collect()
+}
+
+/// The VM of one process; `None` if it is no hypervisor or has gone.
+#[must_use]
+pub fn look(roots: &Roots, pid: i32) -> Option<FoundVm> {
+    let dir = roots.proc_fs.join(pid.to_string());
+    if !is_hypervisor(&dir) {
+        return None;
+    }
+    let started = start_time(&dir)?;
+    let threads = threads(&dir);
+    let own = fs::read_to_string(dir.join("cgroup")).unwrap_or_default();
+    let own = own.lines().find_map(|l| l.strip_prefix("0::")).unwrap_or("/");
+    let cgroup = vm_cgroup(own);
+    let name = qemu_name(&dir).unwrap_or_else(|| scope_name(&cgroup).unwrap_or_else(|| format!("pid-{pid}")));
+    Some(FoundVm { pid, started, name, weight: weight(roots, &cgroup), cgroup, threads })
+}
+
+/// Programs that run VMs: QEMU under its names in the distributions.
+fn is_hypervisor(dir: &Path) -> bool {
+    let Ok(exe) = fs::read_link(dir.join("exe")) else { return false };
+    let name = exe.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    let name = name.trim_end_matches(" (deleted)");
+    name.starts_with("qemu-system-") || name == "qemu-kvm" || name == "kvm"
+}
+
+fn start_time(dir: &Path) -> Option<u64> {
+    let stat = fs::read_to_string(dir.join("stat")).ok()?;
+    // Fields after the name, which may hold spaces and brackets; start time is field 22.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn threads(dir: &Path) -> Vec<Thread> {
+    let Ok(tasks) = fs::read_dir(dir.join("task")) else { return vec![] };
+    let mut out: Vec<Thread> = tasks
+        .filter_map(|e| {
+            let entry = e.ok()?;
+            let tid = entry.file_name().to_str()?.parse().ok()?;
+            let comm = fs::read_to_string(entry.path().join("comm")).ok()?.trim_end().to_owned();
+            let vcpu = vcpu_of_name(&comm).or_else(|| vcpu_of_ioctl(dir, &entry.path()));
+            Some(Thread { tid, vcpu, comm })
+        })
+        .collect();
+    out.sort_by_key(|t| (t.vcpu.is_none(), t.vcpu, t.tid));
+    out
+}
+
+/// `CPU 3/KVM` and `CPU 3/TCG` (QEMU with `-name …,debug-threads=on`, as libvirt and Proxmox start it).
+fn vcpu_of_name(comm: &str) -> Option<u32> {
+    let (number, kind) = comm.strip_prefix("CPU ")?.split_once('/')?;
+    (kind.starts_with("KVM") || kind.starts_with("TCG")).then(|| number.parse().ok())?
+}
+
+/// A thread without such a name that sits in KVM_RUN: the file it runs is `anon_inode:kvm-vcpu:3`.
+fn vcpu_of_ioctl(process: &Path, task: &Path) -> Option<u32> {
+    const IOCTL: &str = "16";
+    const KVM_RUN: &str = "0xae80";
+    let call = fs::read_to_string(task.join("syscall")).ok()?;
+    let mut words = call.split_whitespace();
+    if words.next()? != IOCTL {
+        return None;
+    }
+    let fd = u32::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    if words.next()? != KVM_RUN {
+        return None;
+    }
+    let file = fs::read_link(process.join(format!("fd/{fd}"))).ok()?;
+    file.to_str()?.strip_prefix("anon_inode:kvm-vcpu:")?.parse().ok()
+}
+
+/// The VM's own cgroup: libvirt puts `libvirt/emulator` and `libvirt/vcpuN` below the scope.
+fn vm_cgroup(own: &str) -> String {
+    let mut path = String::new();
+    for part in own.split('/').filter(|p| !p.is_empty()) {
+        path.push('/');
+        path.push_str(part);
+        if part.ends_with(".scope") {
+            break;
+        }
+    }
+    if path.is_empty() { "/".to_owned() } else { path }
+}
+
+/// Value of QEMU's `-name`: `-name guest=web1,debug-threads=on` or `-name web1,…`.
+fn qemu_name(dir: &Path) -> Option<String> {
+    let line = fs::read(dir.join("cmdline")).ok()?;
+    let args: Vec<&[u8]> = line.split(|b| *b == 0).collect();
+    let at = args.iter().position(|a| *a == b"-name" || *a == b"--name")?;
+    let value = String::from_utf8_lossy(args.get(at + 1)?).into_owned();
+    let guest = value.split(',').find_map(|p| p.strip_prefix("guest="));
+    let name = guest.or_else(|| value.split(',').find(|p| !p.contains('=')))?;
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// Name in a scope: `machine-qemu\x2d3\x2dweb1.scope` is web1 (libvirt), `100.scope` is 100 (Proxmox).
+fn scope_name(cgroup: &str) -> Option<String> {
+    let scope = cgroup.rsplit('/').next()?.strip_suffix(".scope")?.replace("\\x2d", "-");
+    let name = match scope.strip_prefix("machine-qemu-") {
+        Some(rest) => rest.split_once('-').map_or(rest, |r| r.1).to_owned(),
+        None => scope,
+    };
+    (!name.is_empty()).then_some(name)
+}
+
+/// `cpu.weight` of the VM's cgroup; libvirt may set it one level below the scope.
+fn weight(roots: &Roots, cgroup: &str) -> u32 {
+    const UNSET: u32 = 100;
+    let dir = roots.cgroup.join(cgroup.trim_start_matches('/'));
+    let read = |d: &Path| fs::read_to_string(d.join("cpu.weight")).ok()?.trim().parse::<u32>().ok();
+    let own = if cgroup == "/" { None } else { read(&dir) };
+    own.filter(|w| *w != UNSET).or_else(|| read(&dir.join("libvirt"))).or(own).unwrap_or(UNSET)
+}
+
+/// pCPUs a thread may use, by its status.
+#[must_use]
+pub fn allowed(roots: &Roots, pid: i32, tid: i32) -> Option<PcpuSet> {
+    let status = fs::read_to_string(roots.proc_fs.join(format!("{pid}/task/{tid}/status"))).ok()?;
+    status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str) -> Tree {
+            let dir = std::env::temp_dir().join(format!("tandem-discover-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&dir);
+            Tree(dir)
+        }
+        fn roots(&self) -> Roots {
+            Roots { proc_fs: self.0.join("proc"), cgroup: self.0.join("cgroup") }
+        }
+        fn put(&self, path: &str, text: &[u8]) {
+            let file = self.0.join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+        fn process(&self, pid: i32, exe: &str, args: &[u8], cgroup: &str, threads: &[(i32, &str)]) {
+            self.put(&format!("proc/{pid}/cmdline"), args);
+            self.put(&format!("proc/{pid}/cgroup"), format!("0::{cgroup}\n").as_bytes());
+            let fields = (4..22).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
+            self.put(&format!("proc/{pid}/stat"), format!("{pid} (a b) c) S {fields} 777 0\n").as_bytes());
+            symlink(exe, self.0.join(format!("proc/{pid}/exe"))).unwrap();
+            for (tid, comm) in threads {
+                self.put(&format!("proc/{pid}/task/{tid}/comm"), format!("{comm}\n").as_bytes());
+            }
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn libvirt_proxmox_and_plain_layouts_are_found() {
+        let t = Tree::new("layouts");
+        let scope = "/machine.slice/machine-qemu\\x2d1\\x2dweb.scope";
+        t.process(10, "/usr/bin/qemu-system-x86_64", b"qemu\0-name\0guest=web,debug-threads=on\0", &format!("{scope}/libvirt/emulator"), &[
+            (10, "qemu-system-x86"),
+            (12, "CPU 1/KVM"),
+            (11, "CPU 0/KVM"),
+        ]);
+        t.put(&format!("cgroup{scope}/cpu.weight"), b"100\n");
+        t.put(&format!("cgroup{scope}/libvirt/cpu.weight"), b"700\n");
+        t.process(20, "/usr/bin/qemu-system-x86_64", b"kvm\0-id\x00100\0", "/qemu.slice/100.scope", &[(20, "kvm"), (21, "CPU 0/TCG")]);
+        t.put("cgroup/qemu.slice/100.scope/cpu.weight", b"250\n");
+        t.process(30, "/usr/bin/bash", b"bash\0", "/", &[(30, "bash")]);
+        let found = scan(&t.roots());
+        let seen: Vec<_> = found.iter().map(|v| (v.pid, v.name.as_str(), v.weight, v.vcpus(), v.started)).collect();
+        assert_eq!(seen, [(10, "web", 700, 2, 777), (20, "100", 250, 1, 777)]);
+        assert_eq!(found[0].threads.iter().map(|t| (t.tid, t.vcpu)).collect::<Vec<_>>(), [(11, Some(0)), (12, Some(1)), (10, None)]);
+    }
+
+    #[test]
+    fn a_vcpu_without_a_name_is_known_by_what_it_runs() {
+        let t = Tree::new("ioctl");
+        t.process(40, "/usr/libexec/qemu-kvm", b"qemu-kvm\0", "/plain", &[(40, "qemu-kvm"), (41, "qemu-kvm")]);
+        t.put("proc/40/task/41/syscall", b"16 0xd 0xae80 0x0 0x0 0x0 0x0 0x7f 0x7f\n");
+        fs::create_dir_all(t.0.join("proc/40/fd")).unwrap();
+        symlink("anon_inode:kvm-vcpu:3", t.0.join("proc/40/fd/13")).unwrap();
+        let vm = look(&t.roots(), 40).unwrap();
+        assert_eq!((vm.name.as_str(), vm.weight), ("pid-40", 100));
+        assert_eq!(vm.threads[0], Thread { tid: 41, vcpu: Some(3), comm: "qemu-kvm".into() });
+    }
+}

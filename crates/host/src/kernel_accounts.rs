@@ -1,0 +1,34 @@
+//! What the kernel itself says of a thread's time, whatever scheduler runs it: /proc/PID/task/TID/schedstat.
+
+use crate::discover::Roots;
+use std::fs;
+use views::Times;
+
+/// Run and ready time of a thread since it began, in ns; `None` when it has gone.
+pub(crate) fn thread_times(roots: &Roots, pid: i32, tid: i32) -> Option<Times> {
+    let text = fs::read_to_string(roots.proc_fs.join(format!("{pid}/task/{tid}/schedstat"))).ok()?;
+    let mut words = text.split_whitespace().map(|w| w.parse::<u64>());
+    let run_ns = words.next()?.ok()?;
+    let ready_ns = words.next()?.ok()?;
+    Some(Times { used_ns: run_ns, run_ns, ready_ns, ..Times::default() })
+}
+
+/// Busy time of each pCPU in ns, from /proc/stat (in steps of a clock tick, 10 ms).
+pub(crate) fn pcpu_busy(roots: &Roots) -> Vec<u64> {
+    const TICK_NS: u64 = 10_000_000;
+    let text = fs::read_to_string(roots.proc_fs.join("stat")).unwrap_or_default();
+    let line = |l: &str| {
+        let mut words = l.strip_prefix("cpu")?.split_whitespace();
+        words.next()?; // the id, empty for the sum
+        let ticks: Vec<u64> = words.filter_map(|w| w.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal
+        Some((ticks.iter().take(8).sum::<u64>() - ticks.get(3)? - ticks.get(4)?) * TICK_NS)
+    };
+    text.lines().filter(|l| l.starts_with("cpu") && !l.starts_with("cpu ")).filter_map(line).collect()
+}
+
+/// CPU time of a cgroup in ns (`usage_usec` of cpu.stat).
+pub(crate) fn cgroup_usage(roots: &Roots, cgroup: &str) -> Option<u64> {
+    let text = fs::read_to_string(roots.cgroup.join(cgroup.trim_start_matches('/')).join("cpu.stat")).ok()?;
+    text.lines().find_map(|l| l.strip_prefix("usage_usec "))?.trim().parse::<u64>().ok().map(|us| us * 1000)
+}

@@ -1,0 +1,53 @@
+//! The live host: loads the scheduler into the kernel, finds VMs, publishes plans, reads accounts, watches the end.
+//!
+//! It never schedules: when it dies the kernel's own scheduler takes every task back.
+
+pub mod discover;
+pub mod doctor;
+mod kernel_accounts;
+mod live;
+pub mod measure;
+mod names;
+pub mod run;
+mod view;
+
+pub use live::{ExitReason, Live};
+pub use names::{NAMES_FILE, Names, VmName};
+pub use view::{Accounts, PIN_DIR};
+
+/// Why the live host could not do what was asked. Each names the object, what was seen and the next step.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The kernel cannot take the scheduler.
+    #[error("kernel: cannot load the scheduler: {seen}; {next}")]
+    Load {
+        /// What the kernel or libbpf said.
+        seen: String,
+        /// What to do.
+        next: String,
+    },
+    /// A file or map of the running scheduler is missing.
+    #[error("{object}: cannot {what}: {seen}; {next}")]
+    Object {
+        /// The object.
+        object: String,
+        /// What was tried.
+        what: &'static str,
+        /// What was seen.
+        seen: String,
+        /// What to do.
+        next: String,
+    },
+    /// The kernel ended the scheduler.
+    #[error("scheduler: ended by the kernel: {reason}; every task is back under the kernel's own scheduler. See dmesg, then run it again")]
+    Ejected {
+        /// The kernel's words.
+        reason: String,
+    },
+}
+
+impl HostError {
+    pub(crate) fn object(object: impl Into<String>, what: &'static str, seen: impl ToString, next: &str) -> HostError {
+        HostError::Object { object: object.into(), what, seen: seen.to_string(), next: next.to_owned() }
+    }
+}

@@ -1,0 +1,243 @@
+//! Loads and attaches the scheduler and carries the daemon's few calls into it.
+#![allow(unsafe_code)]
+
+use crate::{Accounts, HostError, PIN_DIR, view::Records};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder, skel::{OpenSkel, Skel, SkelBuilder}};
+use sched_core::{HostRecord, Knobs, Vm};
+use std::{cell::RefCell, fs, mem::MaybeUninit, path::Path, rc::Rc, time::Duration};
+use topology::Topology;
+
+mod skeleton {
+    #![allow(missing_docs, clippy::all, clippy::pedantic)]
+    include!(concat!(env!("OUT_DIR"), "/tandem.skel.rs"));
+}
+use skeleton::{TandemSkel, TandemSkelBuilder};
+
+/// Virtual time of an empty host (`V_START` in sched/policy/share.h).
+const V_START: u64 = 1 << 50;
+
+/// What the scheduler tells the daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A thread of process `tgid` took a vCPU's name.
+    Named {
+        /// The process.
+        tgid: i32,
+    },
+    /// The kernel ended the scheduler.
+    Gone,
+}
+
+/// Why the kernel ended the scheduler.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExitReason {
+    /// The kernel's kind; 0 when it still runs.
+    pub kind: i32,
+    /// The kernel's words.
+    pub text: String,
+}
+
+/// The scheduler, loaded and attached. Dropping it gives every task back to the kernel's own scheduler.
+pub struct Live {
+    // Order matters: the link goes before the maps, the skeleton before the object it borrows.
+    link: Option<Link>,
+    _renames: Link,
+    events: RingBuffer<'static>,
+    received: Rc<RefCell<Vec<Event>>>,
+    accounts: Accounts,
+    skel: TandemSkel<'static>,
+    _object: Box<MaybeUninit<OpenObject>>,
+}
+
+fn load_error(e: impl std::fmt::Display) -> HostError {
+    HostError::Load { seen: e.to_string(), next: "run 'tandem doctor' to see what this kernel lacks".to_owned() }
+}
+
+impl Live {
+    /// Loads and attaches.
+    ///
+    /// # Errors
+    /// `HostError::Load` with the kernel's words.
+    pub fn start(topology: &Topology, knobs: Knobs, hz: u32, verbose: bool) -> Result<Live, HostError> {
+        if !verbose {
+            libbpf_rs::set_print(None);
+        }
+        let mut object = Box::new(MaybeUninit::<OpenObject>::uninit());
+        // SAFETY: the box outlives the skeleton: both are fields of Live, dropped in that order.
+        let place: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *(&raw mut *object) };
+        let mut open = TandemSkelBuilder::default().open(place).map_err(load_error)?;
+        let rodata = open.maps.rodata_data.as_deref_mut().ok_or_else(|| load_error("the object has no read-only data"))?;
+        // SAFETY: both are the C struct knobs: ten u64 in the same order (sched-core's layout test).
+        rodata.knobs_now = unsafe { std::mem::transmute_copy(&knobs) };
+        let mut skel = open.load().map_err(load_error)?;
+        fill(&skel, topology, knobs, hz)?;
+        let link = skel.maps.tandem_ops.attach_struct_ops().map_err(load_error)?;
+        let renames = skel.progs.tandem_rename.attach().map_err(load_error)?;
+        let received = Rc::new(RefCell::new(vec![]));
+        let events = listen(&skel, &received)?;
+        let accounts = accounts(&skel)?;
+        pin(&mut skel)?;
+        Ok(Live { link: Some(link), _renames: renames, events, received, accounts, skel, _object: object })
+    }
+
+    /// The scheduler's records.
+    #[must_use]
+    pub fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
+    /// Waits up to `wait` for events.
+    pub(crate) fn poll(&self, wait: Duration) -> Vec<Event> {
+        let _ = self.events.poll(wait); // interrupted by a signal: the caller looks at its flags anyway
+        self.received.take()
+    }
+
+    /// Why it was ended; kind 0 while it runs.
+    #[must_use]
+    pub fn exit_reason(&self) -> ExitReason {
+        let Some(data) = self.skel.maps.bss_data.as_deref() else { return ExitReason::default() };
+        let record = &data.exit_record;
+        let text = |bytes: &[i8]| bytes.iter().take_while(|b| **b != 0).map(|b| *b as u8 as char).collect::<String>();
+        ExitReason { kind: record.kind, text: [text(&record.reason), text(&record.message)].join(": ") }
+    }
+
+    /// Says that thread `tid` belongs to `vm`.
+    ///
+    /// # Errors
+    /// The kernel's error number; the thread may be gone.
+    pub(crate) fn bind(&self, tid: i32, vm: u32, kind: u32, index: u32) -> Result<(), i32> {
+        let mut call = [tid as u32, vm, kind, index];
+        // SAFETY: four u32 as the C struct bind_call.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(call.as_mut_ptr().cast::<u8>(), 16) };
+        run_call(&self.skel.progs.tandem_bind, bytes)
+    }
+
+    /// Takes over the plan's weight of one VM.
+    ///
+    /// # Errors
+    /// The kernel's error number.
+    pub(crate) fn weight(&self, vm: u32, weight: u64, vcpus: u32, shares: u32) -> Result<(), i32> {
+        let mut call = [weight as u32, (weight >> 32) as u32, vm, vcpus, shares, 0];
+        // SAFETY: the C struct weight_call: u64, three u32 and padding, little-endian as BPF targets here.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(call.as_mut_ptr().cast::<u8>(), 24) };
+        run_call(&self.skel.progs.tandem_weight, bytes)
+    }
+
+    /// New threads of process `tgid` belong to `vm` from their start; `None` ends that.
+    pub(crate) fn process(&self, tgid: i32, vm: Option<u32>) {
+        let map = &self.skel.maps.vm_of_process;
+        // A full map only means that new helpers wait for the next scan.
+        let _ = match vm {
+            Some(vm) => map.update(&tgid.to_ne_bytes(), &vm.to_ne_bytes(), MapFlags::ANY),
+            None => map.delete(&tgid.to_ne_bytes()),
+        };
+    }
+
+    /// Clears a VM's record after its last world has gone.
+    pub(crate) fn forget(&self, vm: u32) {
+        self.accounts.vms.set(vm as usize, Vm::ZERO);
+    }
+
+    /// Writes the number of VM slots in use and the plan's generation.
+    pub(crate) fn publish(&self, vms: u32, generation: u64) {
+        // Only these two fields: the others are the scheduler's own.
+        self.accounts.host.poke(|h| {
+            h.vms = vms;
+            h.generation = generation;
+        });
+    }
+
+    /// Detaches: every task goes back to the kernel's own scheduler.
+    pub fn stop(mut self) {
+        drop(self.link.take());
+        unpin();
+    }
+}
+
+impl Records<HostRecord> {
+    /// Changes single fields in place; each store is one aligned word.
+    fn poke(&self, change: impl FnOnce(&mut HostRecord)) {
+        // SAFETY: within the mapping; fields written here have user space as their only writer.
+        change(unsafe { &mut *self.pointer(0) });
+    }
+}
+
+fn run_call(program: &libbpf_rs::ProgramImpl<'_, libbpf_rs::Mut>, bytes: &mut [u8]) -> Result<(), i32> {
+    let input = ProgramInput { context_in: Some(bytes), ..ProgramInput::default() };
+    match program.test_run(input) {
+        Ok(out) if out.return_value == 0 => Ok(()),
+        Ok(out) => Err(-(out.return_value as i32)),
+        Err(_) => Err(libc::EIO),
+    }
+}
+
+fn bytes_of<T: Copy>(value: &T) -> &[u8] {
+    // SAFETY: T is one of the generated records: plain integers without padding.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
+
+fn fill(skel: &TandemSkel<'_>, topology: &Topology, knobs: Knobs, hz: u32) -> Result<(), HostError> {
+    let (pcpus, clusters) = sched_core::layout(topology);
+    let put = |map: &dyn MapCore, i: usize, bytes: &[u8]| map.update(&(i as u32).to_ne_bytes(), bytes, MapFlags::ANY).map_err(load_error);
+    let places = topology.places();
+    let smt = places.iter().map(|p| p.thread + 1).max().unwrap_or(1);
+    let host = HostRecord { v_ns: V_START, pcpus: pcpus.len() as u32, clusters: clusters.len() as u32, vms: 1, smt, hz, ..HostRecord::ZERO };
+    put(&skel.maps.host_map, 0, bytes_of(&host))?;
+    put(&skel.maps.knobs_map, 0, bytes_of(&knobs))?;
+    for (i, p) in pcpus.iter().enumerate() {
+        let p = sched_core::Pcpu { local_v_ns: V_START, system_v_ns: V_START, ..*p };
+        put(&skel.maps.pcpus_map, i, bytes_of(&p))?;
+    }
+    for (i, c) in clusters.iter().enumerate() {
+        put(&skel.maps.clusters_map, i, bytes_of(c))?;
+    }
+    // The system group needs a weight before the first task is charged; the first plan corrects it.
+    let mut call = [1u32 << 20, 0, 0, pcpus.len() as u32, 1000, 0];
+    // SAFETY: as in Live::weight.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(call.as_mut_ptr().cast::<u8>(), 24) };
+    run_call(&skel.progs.tandem_weight, bytes).map_err(|e| load_error(format!("the first plan was refused with error {e}")))
+}
+
+fn listen(skel: &TandemSkel<'_>, received: &Rc<RefCell<Vec<Event>>>) -> Result<RingBuffer<'static>, HostError> {
+    let queue = Rc::clone(received);
+    let mut builder = RingBufferBuilder::new();
+    let map = MapHandle::try_from(&skel.maps.events).map_err(load_error)?;
+    let take = move |bytes: &[u8]| {
+        let word = |i: usize| bytes.get(i * 4..i * 4 + 4).and_then(|b| b.try_into().ok()).map_or(0, i32::from_ne_bytes);
+        match word(0) {
+            1 => queue.borrow_mut().push(Event::Named { tgid: word(2) }),
+            2 => queue.borrow_mut().push(Event::Gone),
+            _ => {}
+        }
+        0
+    };
+    // SAFETY: the map handle is leaked, so that it lives as long as the ring buffer.
+    let map: &'static MapHandle = Box::leak(Box::new(map));
+    builder.add(map, take).map_err(load_error)?;
+    builder.build().map_err(load_error)
+}
+
+fn accounts(skel: &TandemSkel<'_>) -> Result<Accounts, HostError> {
+    Ok(Accounts {
+        host: Records::new(&skel.maps.host_map, "host_map", true)?,
+        pcpus: Records::new(&skel.maps.pcpus_map, "pcpus_map", false)?,
+        vms: Records::new(&skel.maps.vms_map, "vms_map", true)?,
+        worlds: Records::new(&skel.maps.worlds_map, "worlds_map", false)?,
+    })
+}
+
+fn unpin() {
+    // Leftovers of a killed daemon: nothing else lives there.
+    let _ = fs::remove_dir_all(PIN_DIR);
+}
+
+fn pin(skel: &mut TandemSkel<'_>) -> Result<(), HostError> {
+    unpin();
+    let bad = |e: String| HostError::object(PIN_DIR, "pin the scheduler's maps", e, "mount bpffs: mount -t bpf bpf /sys/fs/bpf");
+    fs::create_dir_all(PIN_DIR).map_err(|e| bad(e.to_string()))?;
+    let path = |name: &str| Path::new(PIN_DIR).join(name);
+    skel.maps.host_map.pin(path("host_map")).map_err(|e| bad(e.to_string()))?;
+    skel.maps.pcpus_map.pin(path("pcpus_map")).map_err(|e| bad(e.to_string()))?;
+    skel.maps.vms_map.pin(path("vms_map")).map_err(|e| bad(e.to_string()))?;
+    skel.maps.worlds_map.pin(path("worlds_map")).map_err(|e| bad(e.to_string()))
+}

@@ -1,0 +1,224 @@
+//! The daemon: follows VMs that come, go, gain and lose threads, plans their entitlements and publishes the plan.
+//!
+//! It is off the critical path: while it is stopped, slow or dead, VMs run on under the last plan or the kernel.
+
+use crate::{
+    ExitReason, HostError, Live, Names, VmName,
+    discover::{self, FoundVm, Roots},
+    live::Event,
+};
+use entitlement::{PlanVm, plan};
+use sched_core::{KIND_HELPER, KIND_VCPU, Knobs};
+use settings::LiveSettings;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+use topology::Topology;
+use units::{VmId, caps::{SHARES_MAX, VMS_MAX}};
+
+/// Shares for one unit of `cpu.weight`: its default of 100 is ESXi's normal 1000 of one vCPU.
+pub const SHARES_PER_WEIGHT: u32 = 10;
+
+/// How the daemon runs.
+pub struct Options {
+    /// The settings file's content.
+    pub settings: LiveSettings,
+    /// Knobs in force.
+    pub knobs: Knobs,
+    /// Where people read what it does.
+    pub say: Box<dyn Fn(&str)>,
+    /// Becomes true when it shall leave.
+    pub stop: Box<dyn Fn() -> bool>,
+    /// Print what libbpf and the verifier say.
+    pub verbose: bool,
+}
+
+/// A VM the daemon follows.
+struct Followed {
+    id: u32,
+    found: FoundVm,
+    shares: u32,
+}
+
+struct Daemon<'a> {
+    live: &'a Live,
+    options: &'a Options,
+    roots: Roots,
+    pcpus: usize,
+    vms: BTreeMap<i32, Followed>,
+    leaving: BTreeSet<u32>,
+    generation: u64,
+}
+
+/// How often everything is looked at anew: a change of cpu.weight is seen within a second.
+const SCAN: Duration = Duration::from_millis(500);
+
+/// Loads the scheduler and runs until told to stop or ended by the kernel.
+///
+/// # Errors
+/// `HostError::Load` if the kernel refuses it, `HostError::Ejected` if the kernel ended it.
+pub fn run(topology: &Topology, options: &Options) -> Result<(), HostError> {
+    let begin = Instant::now();
+    let live = Live::start(topology, options.knobs, discover_hz(), options.verbose)?;
+    (options.say)(&format!("loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now", begin.elapsed().as_secs_f64(), topology.pcpus()));
+    let mut daemon = Daemon {
+        live: &live,
+        options,
+        roots: Roots::default(),
+        pcpus: topology.pcpus(),
+        vms: BTreeMap::new(),
+        leaving: BTreeSet::new(),
+        generation: 0,
+    };
+    daemon.publish()?;
+    daemon.scan()?;
+    let ended = daemon.follow()?;
+    if let Some(reason) = ended {
+        live.stop();
+        return Err(HostError::Ejected { reason: reason.text });
+    }
+    (options.say)("leaving: every task goes back to the kernel's own scheduler");
+    live.stop();
+    Ok(())
+}
+
+/// Clock ticks of the kernel, for the record only.
+fn discover_hz() -> u32 {
+    250
+}
+
+impl Daemon<'_> {
+    /// Until stopped (`None`) or ended by the kernel (its reason).
+    fn follow(&mut self) -> Result<Option<ExitReason>, HostError> {
+        let mut scanned = Instant::now();
+        while !(self.options.stop)() {
+            let events = self.live.poll(Duration::from_millis(100));
+            if events.contains(&Event::Gone) || self.live.exit_reason().kind != 0 {
+                return Ok(Some(self.live.exit_reason()));
+            }
+            let renamed: BTreeSet<i32> = events.iter().filter_map(|e| if let Event::Named { tgid } = e { Some(*tgid) } else { None }).collect();
+            let mut changed = false;
+            for pid in renamed {
+                if let Some(found) = discover::look(&self.roots, pid) {
+                    changed |= self.see(found);
+                }
+            }
+            if changed {
+                self.publish()?;
+            }
+            if scanned.elapsed() >= SCAN {
+                self.scan()?;
+                scanned = Instant::now();
+            }
+        }
+        Ok(None)
+    }
+
+    fn scan(&mut self) -> Result<(), HostError> {
+        let found = discover::scan(&self.roots);
+        let alive: BTreeSet<(i32, u64)> = found.iter().map(|f| (f.pid, f.started)).collect();
+        let gone: Vec<i32> = self.vms.values().filter(|v| !alive.contains(&(v.found.pid, v.found.started))).map(|v| v.found.pid).collect();
+        let mut changed = !gone.is_empty();
+        for pid in gone {
+            if let Some(vm) = self.vms.remove(&pid) {
+                self.live.process(pid, None);
+                self.leaving.insert(vm.id);
+                (self.options.say)(&format!("VM {} (pid {pid}) has gone", vm.found.name));
+            }
+        }
+        for vm in found {
+            changed |= self.see(vm);
+        }
+        self.sweep();
+        if changed { self.publish() } else { Ok(()) }
+    }
+
+    /// Slots whose last world has gone are free again.
+    fn sweep(&mut self) {
+        let live = self.live;
+        self.leaving.retain(|id| {
+            let gone = live.accounts().vm(*id as usize).worlds == 0;
+            if gone {
+                live.forget(*id);
+            }
+            !gone
+        });
+    }
+
+    fn free_slot(&self) -> Option<u32> {
+        let used: BTreeSet<u32> = self.vms.values().map(|v| v.id).chain(self.leaving.iter().copied()).collect();
+        (1..VMS_MAX as u32).find(|id| !used.contains(id))
+    }
+
+    /// Takes note of a VM as it is now; true if the plan must change.
+    fn see(&mut self, found: FoundVm) -> bool {
+        let named = self.options.settings.shares(&found.name, found.vcpus());
+        let shares = named.unwrap_or(found.weight * SHARES_PER_WEIGHT).clamp(1, SHARES_MAX as u32);
+        let old = self.vms.get(&found.pid);
+        if old.is_some_and(|o| o.found == found && o.shares == shares) {
+            return false;
+        }
+        let Some(id) = old.map(|o| o.id).or_else(|| self.free_slot()) else {
+            (self.options.say)(&format!("VM {}: cannot follow it: {} VMs is the most; it runs as a host task", found.name, VMS_MAX - 1));
+            return false;
+        };
+        let before = old.map(|o| (o.found.vcpus(), o.shares));
+        match before {
+            None => (self.options.say)(&format!("VM {} (pid {}): {} vCPUs, {} shares, {}", found.name, found.pid, found.vcpus(), shares, found.cgroup)),
+            Some((v, s)) if (v, s) != (found.vcpus(), shares) => {
+                (self.options.say)(&format!("VM {}: now {} vCPUs, {} shares", found.name, found.vcpus(), shares));
+            }
+            Some(_) => {}
+        }
+        let known: BTreeSet<(i32, Option<u32>)> = old.map(|o| o.found.threads.iter().map(|t| (t.tid, t.vcpu)).collect()).unwrap_or_default();
+        if old.is_none() {
+            // The VM must have a weight before its first world is charged to it.
+            let _ = self.live.weight(id, units::Rate::ONE.0, found.vcpus().max(1), shares);
+            self.live.publish(self.vms.values().map(|v| v.id).chain([id]).max().unwrap_or(0) + 1, self.generation);
+            self.live.process(found.pid, Some(id));
+        }
+        for t in found.threads.iter().filter(|t| !known.contains(&(t.tid, t.vcpu))) {
+            let (kind, index) = t.vcpu.map_or((KIND_HELPER, 0), |n| (KIND_VCPU, n));
+            // A thread that has gone meanwhile is no error.
+            let _ = self.live.bind(t.tid, id, kind, index);
+        }
+        self.vms.insert(found.pid, Followed { id, found, shares });
+        before != self.vms.values().find(|v| v.id == id).map(|v| (v.found.vcpus(), v.shares))
+    }
+
+    /// Plans and publishes: weights first, then the generation, then the names for readers.
+    fn publish(&mut self) -> Result<(), HostError> {
+        self.generation += 1;
+        let system_shares = match self.options.knobs.system_shares {
+            0 => (self.pcpus as u32 * 1000).min(SHARES_MAX as u32),
+            n => n as u32,
+        };
+        let vms: Vec<PlanVm> = self
+            .vms
+            .values()
+            .map(|v| PlanVm { vm: VmId(v.id as u16), shares: v.shares, vcpus: v.found.vcpus().max(1), allowed: None })
+            .collect();
+        let plan = plan(self.pcpus, &vms, system_shares, self.generation);
+        let mut weights = BTreeMap::new();
+        for (vm, rate) in plan.weights() {
+            let known = self.vms.values().find(|v| v.id == u32::from(vm.0));
+            let (vcpus, shares) = known.map_or((self.pcpus as u32, system_shares), |v| (v.found.vcpus().max(1), v.shares));
+            let _ = self.live.weight(u32::from(vm.0), rate.0, vcpus, shares);
+            weights.insert(u32::from(vm.0), rate.0);
+        }
+        let slots = self.vms.values().map(|v| v.id).chain(self.leaving.iter().copied()).max().unwrap_or(0) + 1;
+        self.live.publish(slots, self.generation);
+        let name = |v: &Followed| VmName {
+            id: v.id,
+            name: v.found.name.clone(),
+            pid: v.found.pid,
+            shares: v.shares,
+            vcpus: v.found.vcpus(),
+            weight: weights.get(&v.id).copied().unwrap_or(0),
+            cgroup: v.found.cgroup.clone(),
+        };
+        let names = Names { generation: self.generation, system_shares, daemon: std::process::id(), vms: self.vms.values().map(name).collect() };
+        names.write()
+    }
+}

@@ -1,0 +1,158 @@
+//! The scheduler's records as another process or the daemon itself sees them: maps of the kernel, mapped into memory.
+#![allow(unsafe_code)]
+
+use crate::HostError;
+use libbpf_rs::{MapCore, MapHandle};
+use sched_core::{HostRecord, Pcpu, Vm, World};
+use std::{marker::PhantomData, os::fd::AsRawFd, path::Path, ptr, sync::atomic::{Ordering, fence}};
+
+/// Where the daemon pins the maps that `tandem top` reads.
+pub const PIN_DIR: &str = "/sys/fs/bpf/tandem";
+
+/// An array map mapped into memory: `len` records of `T`.
+pub(crate) struct Records<T> {
+    base: *mut u8,
+    bytes: usize,
+    stride: usize,
+    len: usize,
+    _record: PhantomData<T>,
+}
+
+impl<T: Copy> Records<T> {
+    /// Maps `map`; `write` asks for a shared writable mapping.
+    pub(crate) fn new(map: &impl MapCore, name: &str, write: bool) -> Result<Records<T>, HostError> {
+        let bad = |seen: String| HostError::object(format!("map {name}"), "map it into memory", seen, "run tandem of the same version as the daemon");
+        let stride = (map.value_size() as usize).next_multiple_of(8);
+        if map.value_size() as usize != size_of::<T>() {
+            return Err(bad(format!("records of {} bytes, allowed {}", map.value_size(), size_of::<T>())));
+        }
+        let len = map.max_entries() as usize;
+        let bytes = (stride * len).next_multiple_of(4096);
+        let protection = libc::PROT_READ | if write { libc::PROT_WRITE } else { 0 };
+        // SAFETY: a fresh mapping of a whole map; the result is checked, and unmapped in drop.
+        let base = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, map.as_fd().as_raw_fd(), 0) };
+        if base == libc::MAP_FAILED {
+            return Err(bad(std::io::Error::last_os_error().to_string()));
+        }
+        Ok(Records { base: base.cast(), bytes, stride, len, _record: PhantomData })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn at(&self, i: usize) -> *mut T {
+        assert!(i < self.len, "record {i} of {}", self.len);
+        // SAFETY: within the mapping by the line above.
+        unsafe { self.base.add(i * self.stride).cast() }
+    }
+
+    /// A copy of one record; fields may be torn among each other, never within.
+    pub(crate) fn get(&self, i: usize) -> T {
+        // SAFETY: `at` is within the mapping, aligned by the map's layout; T is plain integers.
+        unsafe { ptr::read_volatile(self.at(i)) }
+    }
+
+    /// Address of one record, for the daemon's own fields.
+    pub(crate) fn pointer(&self, i: usize) -> *mut T {
+        self.at(i)
+    }
+
+    /// Overwrites one record that nothing else uses.
+    pub(crate) fn set(&self, i: usize, value: T) {
+        // SAFETY: as in `get`; only called on writable mappings by the daemon.
+        unsafe { ptr::write_volatile(self.at(i), value) }
+    }
+}
+
+impl<T> Drop for Records<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`, unmapped once.
+        unsafe { libc::munmap(self.base.cast(), self.bytes) };
+    }
+}
+
+/// The accounts of the scheduler that is loaded now.
+pub struct Accounts {
+    pub(crate) host: Records<HostRecord>,
+    pub(crate) pcpus: Records<Pcpu>,
+    pub(crate) vms: Records<Vm>,
+    pub(crate) worlds: Records<World>,
+}
+
+impl Accounts {
+    /// Opens what a running daemon has pinned.
+    ///
+    /// # Errors
+    /// `HostError::Object` when no daemon runs or it is of another version.
+    pub fn open() -> Result<Accounts, HostError> {
+        let pinned = |name: &str| {
+            MapHandle::from_pinned_path(Path::new(PIN_DIR).join(name))
+                .map_err(|e| HostError::object(format!("{PIN_DIR}/{name}"), "open it", e, "start 'tandem run' first, or use --kernel for the kernel's own accounts"))
+        };
+        Ok(Accounts {
+            host: Records::new(&pinned("host_map")?, "host_map", false)?,
+            pcpus: Records::new(&pinned("pcpus_map")?, "pcpus_map", false)?,
+            vms: Records::new(&pinned("vms_map")?, "vms_map", false)?,
+            worlds: Records::new(&pinned("worlds_map")?, "worlds_map", false)?,
+        })
+    }
+
+    /// The host's record.
+    #[must_use]
+    pub fn host(&self) -> HostRecord {
+        self.host.get(0)
+    }
+
+    /// Record of a pCPU.
+    #[must_use]
+    pub fn pcpu(&self, i: usize) -> Pcpu {
+        self.pcpus.get(i)
+    }
+
+    /// Record of a VM.
+    #[must_use]
+    pub fn vm(&self, i: usize) -> Vm {
+        self.vms.get(i)
+    }
+
+    /// A consistent copy of a live world, with the time of its present state added up to `now_ns`.
+    #[must_use]
+    pub fn world(&self, i: usize, now_ns: u64) -> Option<World> {
+        for _ in 0..1000 {
+            let first = self.worlds.get(i);
+            fence(Ordering::Acquire);
+            let second = self.worlds.get(i);
+            if first.seq % 2 == 0 && first.seq == second.seq {
+                return (second.flags & sched_core::WORLD_LIVE != 0 && second.born_ns != 0).then(|| brought_up(second, now_ns));
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+
+    /// Number of world slots.
+    #[must_use]
+    pub fn worlds_len(&self) -> usize {
+        self.worlds.len()
+    }
+}
+
+fn brought_up(mut w: World, now_ns: u64) -> World {
+    let more = now_ns.saturating_sub(w.state_since_ns);
+    w.time_ns[(w.state & 7) as usize] += more;
+    w.state_since_ns += more;
+    if w.state == sched_core::STATE_RUN {
+        w.used_ns += now_ns.saturating_sub(w.run_since_ns);
+    }
+    w
+}
+
+/// CLOCK_MONOTONIC in ns: the clock of the scheduler's records.
+#[must_use]
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}

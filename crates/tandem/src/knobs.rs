@@ -1,0 +1,61 @@
+//! The scheduler's knobs as people set and read them.
+
+use crate::{Exit, Failure};
+use sched_core::{KNOBS, Knobs};
+use std::collections::BTreeMap;
+
+/// Lists the scheduler's knobs: name, default, range and meaning.
+#[derive(clap::Args)]
+pub struct Args {
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One `--set NAME=VALUE`.
+#[derive(Clone, Debug)]
+pub struct Setting(pub String, pub u64);
+
+impl std::str::FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Setting, String> {
+        let bad = || format!("cannot read '{text}': allowed NAME=NUMBER, such as quantum_us=20000; 'tandem knobs' lists the names");
+        let (name, value) = text.split_once('=').ok_or_else(bad)?;
+        Ok(Setting(name.trim().to_owned(), value.trim().parse().map_err(|_| bad())?))
+    }
+}
+
+/// The knobs in force: defaults, then the file's, then the command line's.
+///
+/// # Errors
+/// `Exit::Input` for an unknown knob or a value outside its range.
+pub fn resolve(file: &BTreeMap<String, u64>, line: &[Setting]) -> Result<Knobs, Failure> {
+    let mut knobs = Knobs::default();
+    let all = file.iter().map(|(n, v)| (n, *v)).chain(line.iter().map(|s| (&s.0, s.1)));
+    for (name, value) in all {
+        knobs.set(name, value).map_err(|e| Failure::new(Exit::Input, e))?;
+    }
+    Ok(knobs)
+}
+
+/// Runs `tandem knobs`.
+///
+/// # Errors
+/// Only when the output cannot be written.
+pub fn main(args: &Args) -> Result<(), Failure> {
+    if args.json {
+        let list: Vec<_> = KNOBS
+            .iter()
+            .map(|k| serde_json::json!({"name": k.name, "default": k.default, "min": k.min, "max": k.max, "unit": k.unit, "meaning": k.doc}))
+            .collect();
+        println!("{}", serde_json::to_string_pretty(&list).map_err(anyhow::Error::from)?);
+        return Ok(());
+    }
+    let mut t = views::Table::new(&["<knob", "default", "min", "max", "<unit", "<meaning"]);
+    for k in &KNOBS {
+        t.row([k.name.to_owned(), k.default.to_string(), k.min.to_string(), k.max.to_string(), k.unit.to_owned(), k.doc.to_owned()]);
+    }
+    print!("{}", t.text());
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! The command line of Tandem: parses what was asked, calls the crate that does it, turns errors into exit codes.
+
+mod knobs;
+#[cfg(feature = "live")]
+mod live;
+mod sim;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Exit codes, the same for every command (docs/exit-codes.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All went well.
+    Ok = 0,
+    /// Anything not named below.
+    Other = 1,
+    /// The command line was wrong (clap's own code).
+    Usage = 2,
+    /// A scenario, settings file or knob was refused.
+    Input = 3,
+    /// This host or kernel cannot do it.
+    Host = 4,
+    /// The kernel ended the scheduler.
+    Ejected = 5,
+    /// The oracle found a violation, or a run missed what it expects.
+    Check = 6,
+}
+
+/// An error with the exit code that it means.
+pub struct Failure {
+    /// What is said.
+    pub error: anyhow::Error,
+    /// The code.
+    pub exit: Exit,
+}
+
+impl Failure {
+    /// `error` with `exit`.
+    pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Failure {
+        Failure { error: error.into(), exit }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure { error, exit: Exit::Other }
+    }
+}
+
+/// CPU scheduler for virtual machines with ESXi's resource controls, on a live KVM host and in a simulator.
+#[derive(Parser)]
+#[command(name = "tandem", version, after_help = "Exit codes: 0 well, 1 other, 2 command line, 3 refused input, 4 host cannot, 5 ended by the kernel, 6 check failed.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Sim(sim::Args),
+    #[cfg(feature = "live")]
+    Run(live::RunArgs),
+    #[cfg(feature = "live")]
+    Top(live::TopArgs),
+    #[cfg(feature = "live")]
+    Doctor(live::DoctorArgs),
+    Knobs(knobs::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Sim(args) => sim::main(&args),
+        Command::Knobs(args) => knobs::main(&args),
+        #[cfg(feature = "live")]
+        Command::Run(args) => live::run(&args),
+        #[cfg(feature = "live")]
+        Command::Top(args) => live::top(&args),
+        #[cfg(feature = "live")]
+        Command::Doctor(args) => live::doctor(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // A reader that has seen enough (`tandem … | head`) is no failure.
+        Err(f) if f.error.root_cause().downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe) => ExitCode::SUCCESS,
+        Err(f) => {
+            eprintln!("tandem: {:#}", f.error);
+            ExitCode::from(f.exit as u8)
+        }
+    }
+}
