@@ -79,7 +79,7 @@ hot void core_world_affinity(struct host *h, struct world *w, bool restricted)
 	w->flags ^= WORLD_RESTRICTED;
 	plat_add(&v->restricted, restricted ? 1 : -1);
 	if (!restricted)
-		share_forgive(v, h->v_ns - plat_knobs(h)->wake_credit_us * US);
+		share_forgive(v, h->v_ns - share_span(h, plat_knobs(h)->wake_credit_us));
 }
 
 /* Moves a world to the VM that user space found for it; called where it is charged and not queued. */
@@ -112,7 +112,7 @@ hot s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, u32
 		return prev;
 	found = place_idle(h, t, (u32)prev);
 	if (found >= 0) {
-		plat_insert_local(h, t, share_slice(plat_knobs(h), v, w));
+		plat_insert_local(h, t, share_slice(h, plat_knobs(h), v, w));
 		return found;
 	}
 	return (s32)place_busy(h, t, w->flags, share_key(v, w), (u32)prev);
@@ -159,7 +159,7 @@ hot bool core_enqueue_idle(struct host *h, plat_task *t, struct vm *v, struct wo
 		found = place_idle(h, t, pcpu);
 	if (found < 0)
 		return false;
-	plat_insert_on(h, t, (u32)found, share_slice(plat_knobs(h), v, w), false);
+	plat_insert_on(h, t, (u32)found, share_slice(h, plat_knobs(h), v, w), false);
 	plat_kick(h, (u32)found, KICK_IDLE);
 	return true;
 }
@@ -184,7 +184,7 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 	}
 	if (core_enqueue_idle(h, t, v, w, pcpu, flags))
 		return;
-	w->key_max_ns = h->v_ns + k->debt_bound_us * US;
+	w->key_max_ns = h->v_ns + share_span(h, k->debt_bound_us);
 	key = share_key(v, w);
 	if (!plat_may_run(t, pcpu))
 		pcpu = place_busy(h, t, w->flags, key, pcpu);
@@ -193,10 +193,10 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 		return;
 	if (w->vm == VM_SYSTEM) {
 		queued = core_system_key(h, w, p);
-		plat_queue_insert(h, t, QUEUE_SYSTEM(pcpu), share_slice(k, v, w), queued);
+		plat_queue_insert(h, t, QUEUE_SYSTEM(pcpu), share_slice(h, k, v, w), queued);
 	} else {
 		queued = share_queue_key(v, w);
-		plat_queue_insert(h, t, QUEUE_VM(pcpu), share_slice(k, v, w), queued);
+		plat_queue_insert(h, t, QUEUE_VM(pcpu), share_slice(h, k, v, w), queued);
 	}
 	queue_mark(h, p, w->vm == VM_SYSTEM ? KEY_NONE : queued);
 	/* Look for idle pCPUs after queueing, as they look for queues after going idle: one of both sees the other. */
@@ -219,7 +219,7 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 /* Lets the running world go on for another slice. */
 hot void dispatch_keep(struct host *h, plat_task *prev, struct world *w, struct vm *v, struct pcpu *p, u64 now)
 {
-	u64 slice = share_slice(plat_knobs(h), v, w);
+	u64 slice = share_slice(h, plat_knobs(h), v, w);
 
 	plat_set_slice(prev, slice);
 	p->current_key = share_key(v, w);
@@ -286,7 +286,7 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 			if (!v)
 				return;
 		}
-		w->key_max_ns = h->v_ns + plat_knobs(h)->debt_bound_us * US;
+		w->key_max_ns = h->v_ns + share_span(h, plat_knobs(h)->debt_bound_us);
 		limit = share_key(v, w);
 	}
 	own = dispatch_own_key(p, limit);
@@ -419,11 +419,12 @@ cold u32 housekeep_idle(THE(struct host *h))
 }
 
 /* The host's virtual time: the mean of the active VMs', by weight. VMs held to some pCPUs and the
- * system group do not count: their virtual time says nothing about the others'. */
+ * system group do not count: their virtual time says nothing about the others'. And its rate: what
+ * is served, at most a pCPU for each busy world, over what the active VMs are entitled to by the plan. */
 cold u32 core_housekeep(THE(struct host *h))
 {
 	s64 sum = 0, total = 0, limit = 1ll << 34;
-	u64 base = h->v_ns;
+	u64 base = h->v_ns, busy = 0, rate;
 
 	plat_for(i, VMS_MAX) {
 		struct vm *v = i + 1 < h->vms ? plat_vm(h, i + 1) : NULL;
@@ -441,11 +442,14 @@ cold u32 core_housekeep(THE(struct host *h))
 			ahead = -limit;
 		sum += ahead * weight >> 4; /* 2^34 * 2^20 * 2^10 VMs, less 4 bits, fits 63 */
 		total += weight;
+		busy += plat_read(v->runnable);
 	}
 	if (total) {
 		u64 step = (u64)(sum < 0 ? -sum : sum) / (u64)total << 4; /* rounded towards 0, to 16 ns */
 
 		h->v_ns = sum < 0 ? base - step : base + step;
+		rate = ((busy < h->pcpus ? busy : h->pcpus) << (2 * RATE_SHIFT - 10)) / (u64)total;
+		h->rate = rate < (1ull << RATE_SHIFT) ? 1ull << RATE_SHIFT : rate < RATE_MAX ? rate : RATE_MAX;
 	}
 	return housekeep_idle(h);
 }

@@ -33,6 +33,7 @@ struct knobs {
 struct host {
 	u64 now_ns;		/* virtual time of the simulator; unused by the kernel build */
 	u64 v_ns;		/* host's virtual time: weighted mean of the active VMs' (housekeep writes) */
+	u64 rate;		/* virtual ns per ns at which an active VM is served now, 20 fraction bits (housekeep writes) */
 	u64 generation;		/* of the plan in force (user space writes) */
 	u64 asserts;		/* failed assertions, counted where they cannot stop the run */
 	u64 overflows;		/* threads that found no free world */

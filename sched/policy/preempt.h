@@ -25,7 +25,7 @@ hot u64 preempt_current_key(struct host *h, const struct pcpu *p, u64 now)
 /* By how much the running world of `p` is owed less than one of `key`; 0 if not by more than the margin. */
 hot u64 preempt_gain(struct host *h, const struct pcpu *p, u64 key, u64 now)
 {
-	u64 margin = plat_knobs(h)->preempt_margin_us * US, current;
+	u64 margin = share_span(h, plat_knobs(h)->preempt_margin_us), current;
 
 	if (!plat_read(p->current_world))
 		return 0;

@@ -125,7 +125,7 @@ cold bool pull_owed(THE(struct host *h), u32 pcpu, u64 key)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
-	u64 margin = plat_knobs(h)->migrate_margin_us * US, mask;
+	u64 margin = share_span(h, plat_knobs(h)->migrate_margin_us), mask;
 
 	if (!c || key < margin)
 		return false;

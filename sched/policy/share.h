@@ -21,9 +21,17 @@
 #define LEAD_MAX_NS 200000000ll	/* four quanta: beyond it siblings are not made equal any further */
 #define SKEW_INVERSE_MAX (1ull << 34)	/* LEAD_MAX_NS * this fits 63 bits */
 #define US 1000ull
+#define RATE_MAX (1ull << 30)	/* 1,024-fold: a few active VMs among very many idle ones */
 
 _Static_assert((WEIGHT_MIN << 30) == (1ull << 40), "inverse = 2^40 / weight <= 2^30");
 _Static_assert(LEAD_MAX_NS < (1ll << 28), "lead * skew_inverse < 2^62");
+
+/* Virtual time that an active VM is served in so many us: plans count idle VMs too, so a few active
+ * ones move faster than the clock, and every bound on virtual time must move with them. */
+hot u64 share_span(const struct host *h, u64 us)
+{
+	return (us * US >> 10) * h->rate >> (RATE_SHIFT - 10); /* 2^35 ns at most: fits at any rate */
+}
 
 hot u64 share_virtual(const struct vm *v, u64 ns)
 {
@@ -69,10 +77,10 @@ hot u64 share_queue_key(const struct vm *v, const struct world *w)
 }
 
 /* Quantum of a world: shorter where the entitlement is so small that a whole quantum would be
- * more than a second of it. */
-hot u64 share_slice(const struct knobs *k, const struct vm *v, const struct world *w)
+ * more than a second of what it is served. */
+hot u64 share_slice(const struct host *h, const struct knobs *k, const struct vm *v, const struct world *w)
 {
-	u64 slice = v->weight * 1000000000ull >> RATE_SHIFT;
+	u64 served = (v->weight >> 10) * h->rate >> (RATE_SHIFT - 10), slice = served * 1000000000ull >> RATE_SHIFT;
 
 	if (w->vm == VM_SYSTEM)
 		return k->system_slice_us * US;
@@ -98,18 +106,18 @@ hot void share_activate(struct host *h, const struct knobs *k, struct vm *v, con
 {
 	u64 reference = plat_read(v->restricted) ? p->local_v_ns : h->v_ns;
 
-	share_forgive(v, reference - k->wake_credit_us * US);
+	share_forgive(v, reference - share_span(h, k->wake_credit_us));
 }
 
 /* Keeps lag and, for host tasks, debt within bounds; called at every charge. */
 hot void share_bound(struct host *h, const struct knobs *k, struct vm *v, bool system)
 {
-	u64 vt = plat_read(v->vt_ns), ceiling = h->v_ns + k->lag_bound_us * US;
+	u64 vt = plat_read(v->vt_ns), bound = share_span(h, k->lag_bound_us);
 
 	if (!plat_read(v->restricted) || system)
-		share_forgive(v, h->v_ns - k->lag_bound_us * US);
-	if (system && vt > ceiling)
-		plat_cas(&v->vt_ns, vt, ceiling); /* host tasks that ran while no VM did owe nothing for it */
+		share_forgive(v, h->v_ns - bound);
+	if (system && vt > h->v_ns + bound)
+		plat_cas(&v->vt_ns, vt, h->v_ns + bound); /* host tasks that ran while no VM did owe nothing for it */
 }
 
 /* Takes over what the plan says of a VM. */

@@ -109,6 +109,12 @@ fn threads(dir: &Path) -> Vec<Thread> {
         })
         .collect();
     out.sort_by_key(|t| (t.vcpu.is_none(), t.vcpu, t.tid));
+    // A vCPU thread's own children (KVM's workers) keep its name: the first of a name is the vCPU.
+    let mut seen = std::collections::BTreeSet::new();
+    for t in &mut out {
+        t.vcpu = t.vcpu.filter(|n| seen.insert(*n));
+    }
+    out.sort_by_key(|t| (t.vcpu.is_none(), t.vcpu, t.tid));
     out
 }
 
@@ -232,6 +238,7 @@ mod tests {
             (10, "qemu-system-x86"),
             (12, "CPU 1/KVM"),
             (11, "CPU 0/KVM"),
+            (13, "CPU 0/KVM"),
         ]);
         t.put(&format!("cgroup{scope}/cpu.weight"), b"100\n");
         t.put(&format!("cgroup{scope}/libvirt/cpu.weight"), b"700\n");
@@ -241,7 +248,7 @@ mod tests {
         let found = scan(&t.roots());
         let seen: Vec<_> = found.iter().map(|v| (v.pid, v.name.as_str(), v.weight, v.vcpus(), v.started)).collect();
         assert_eq!(seen, [(10, "web", 700, 2, 777), (20, "100", 250, 1, 777)]);
-        assert_eq!(found[0].threads.iter().map(|t| (t.tid, t.vcpu)).collect::<Vec<_>>(), [(11, Some(0)), (12, Some(1)), (10, None)]);
+        assert_eq!(found[0].threads.iter().map(|t| (t.tid, t.vcpu)).collect::<Vec<_>>(), [(11, Some(0)), (12, Some(1)), (10, None), (13, None)]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::{Accounts, HostError, PIN_DIR, view::Records};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder, skel::{OpenSkel, Skel, SkelBuilder}};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder, skel::{OpenSkel, SkelBuilder}};
 use sched_core::{HostRecord, Knobs, Vm};
 use std::{cell::RefCell, fs, mem::MaybeUninit, path::Path, rc::Rc, time::Duration};
 use topology::Topology;
@@ -181,7 +181,7 @@ fn fill(skel: &TandemSkel<'_>, topology: &Topology, knobs: Knobs, hz: u32) -> Re
     let put = |map: &dyn MapCore, i: usize, bytes: &[u8]| map.update(&(i as u32).to_ne_bytes(), bytes, MapFlags::ANY).map_err(load_error);
     let places = topology.places();
     let smt = places.iter().map(|p| p.thread + 1).max().unwrap_or(1);
-    let host = HostRecord { v_ns: V_START, pcpus: pcpus.len() as u32, clusters: clusters.len() as u32, vms: 1, smt, hz, ..HostRecord::ZERO };
+    let host = HostRecord { v_ns: V_START, rate: units::Rate::ONE.0, pcpus: pcpus.len() as u32, clusters: clusters.len() as u32, vms: 1, smt, hz, ..HostRecord::ZERO };
     put(&skel.maps.host_map, 0, bytes_of(&host))?;
     put(&skel.maps.knobs_map, 0, bytes_of(&knobs))?;
     for (i, p) in pcpus.iter().enumerate() {
