@@ -1,5 +1,6 @@
 //! `cargo xtask`: the repository's own commands; each is a thin wrapper around a library that does the work.
 
+mod experiment_commands;
 mod lab_commands;
 
 use std::process::ExitCode;
@@ -16,12 +17,18 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    Demo(experiment_commands::Demo),
+    Lab(experiment_commands::Run),
     LabFetch(lab_commands::Fetch),
+    LabSmoke(experiment_commands::Smoke),
     LabShell(lab_commands::Shell),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Task::Demo(arguments) => experiment_commands::demo(&arguments),
+        Task::Lab(arguments) => experiment_commands::run(&arguments),
+        Task::LabSmoke(arguments) => experiment_commands::smoke(&arguments),
         Task::LabFetch(arguments) => lab_commands::fetch(&arguments),
         Task::LabShell(arguments) => lab_commands::shell(&arguments),
     };

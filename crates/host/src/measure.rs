@@ -35,6 +35,7 @@ struct Thread {
 struct Sampled {
     shares: u32,
     vcpus: u32,
+    cgroup_ns: Option<u64>,
     threads: BTreeMap<i32, Thread>,
 }
 
@@ -45,13 +46,6 @@ struct Sample {
     system: Times,
     system_shares: u32,
     busy: Vec<u64>,
-}
-
-/// CPU time of each VM's cgroup, by the kernel: to compare with the scheduler's accounts.
-#[must_use]
-pub fn cgroup_usage() -> BTreeMap<String, u64> {
-    let roots = Roots::default();
-    discover::scan(&roots).into_iter().filter_map(|v| Some((v.name, kernel_accounts::cgroup_usage(&roots, &v.cgroup)?))).collect()
 }
 
 /// Measures for `duration`, looking every `step`; `stop` ends it early.
@@ -173,9 +167,10 @@ fn sample(source: &Source, topology: &Topology) -> Result<Sample, HostError> {
 
 fn tandem_sample(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostError> {
     let names = Names::read()?;
+    let roots = Roots::default();
     let at_ns = monotonic_ns();
     let mut vms: BTreeMap<u32, Sampled> =
-        names.vms.iter().map(|v| (v.id, Sampled { shares: v.shares, vcpus: v.vcpus, threads: BTreeMap::new() })).collect();
+        names.vms.iter().map(|v| (v.id, Sampled { shares: v.shares, vcpus: v.vcpus, cgroup_ns: kernel_accounts::cgroup_usage(&roots, &v.cgroup), threads: BTreeMap::new() })).collect();
     let mut system = Times::default();
     for i in 1..accounts.worlds_len() {
         let Some(w) = accounts.world(i, at_ns) else { continue };
@@ -237,7 +232,7 @@ fn kernel_sample(topology: &Topology) -> Sample {
             Some((t.tid, Thread { name, kind, pid: vm.pid, times }))
         };
         let threads = vm.threads.iter().filter_map(thread).collect();
-        vms.insert(vm.name.clone(), Sampled { shares: vm.weight * crate::run::SHARES_PER_WEIGHT, vcpus: vm.vcpus(), threads });
+        vms.insert(vm.name.clone(), Sampled { shares: vm.weight * crate::run::SHARES_PER_WEIGHT, vcpus: vm.vcpus(), cgroup_ns: kernel_accounts::cgroup_usage(&roots, &vm.cgroup), threads });
     }
     let busy = kernel_accounts::pcpu_busy(&roots);
     let used: u64 = vms.values().flat_map(|v| v.threads.values()).map(|t| t.times.run_ns).sum();
@@ -249,6 +244,7 @@ fn kernel_sample(topology: &Topology) -> Sample {
 fn result(first: &Sample, last: &Sample, topology: &Topology, total: &BTreeMap<String, BTreeMap<i32, Thread>>, system: Times) -> RunResult {
     let mut root = Pool { path: "/".to_owned(), ..Pool::default() };
     let mut vms = vec![];
+    let cgroup = |name: &String| Some(last.vms.get(name)?.cgroup_ns?.saturating_sub(first.vms.get(name)?.cgroup_ns?));
     for (name, threads) in total {
         let mut times = Times::default();
         threads.values().for_each(|t| times.add(&t.times));
@@ -264,6 +260,7 @@ fn result(first: &Sample, last: &Sample, topology: &Topology, total: &BTreeMap<S
             vcpus: known.map_or(0, |v| v.vcpus),
             shares: known.map_or(0, |v| u64::from(v.shares)),
             times,
+            cgroup_ns: cgroup(name),
             worlds: threads.values().map(|t| World { name: t.name.clone(), kind: t.kind, times: t.times }).collect(),
         });
     }

@@ -1,15 +1,124 @@
-//! `tandem sim`: runs a scenario in the simulated host.
+//! `tandem sim`: runs a scenario in the simulated host, shows what came out, and fails where the oracle objects.
 
-use crate::Failure;
+use crate::{
+    Exit, Failure,
+    knobs::{self, Setting},
+};
+use anyhow::Context;
+use sim::{Options, Policy, Progress};
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    path::{Path, PathBuf},
+};
+use units::Span;
+use views::Document;
 
-/// Runs a scenario in the simulated host.
+/// Runs a scenario in the simulated host: same seed, same bytes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Scenario.
+    /// Name of a folder under scenarios/, or a TOML file (docs/scenarios.md).
     scenario: String,
+    /// Seed of everything random, over the scenario's.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Simulated time of each run, over the scenario's.
+    #[arg(long)]
+    duration: Option<Span>,
+    /// Sets a knob of the scheduler, over the scenario's; may be given often.
+    #[arg(long, value_name = "KNOB=VALUE")]
+    set: Vec<Setting>,
+    /// Scheduler: tandem, or mutant:NAME, a faulty one that the checkers must catch.
+    #[arg(long, default_value = "tandem")]
+    policy: Policy,
+    /// Write the result document (docs/result.md) to a file, or to standard output with '-'.
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<PathBuf>,
+    /// Without the oracle: faster, and no entitlements in the result.
+    #[arg(long)]
+    no_check: bool,
 }
 
+/// Violations shown in full; the rest is counted.
+const SHOWN: usize = 20;
+
+/// Runs `tandem sim`.
+///
+/// # Errors
+/// `Exit::Input` for a refused scenario or knob, `Exit::Check` if the oracle objects or an expectation is missed.
 pub fn main(args: &Args) -> Result<(), Failure> {
-    let _ = &args.scenario;
+    let scenario = settings::load(&args.scenario).map_err(|e| Failure::new(Exit::Input, e))?;
+    knobs::resolve(&BTreeMap::new(), &args.set)?; // a wrong knob is said before anything runs
+    let options = Options {
+        seed: args.seed,
+        duration: args.duration,
+        knobs: args.set.iter().map(|s| (s.0.clone(), s.1)).collect(),
+        policy: args.policy,
+        check: !args.no_check,
+        ..Options::default()
+    };
+    let to_stdout = args.json.as_deref() == Some(Path::new("-"));
+    let mut violations = vec![];
+    let say = |text: &str| if to_stdout { eprint!("{text}") } else { print!("{text}") };
+    let seed = args.seed.unwrap_or(scenario.runs[0].spec.seed);
+    say(&format!("{}: {} (tandem {}, policy {}, seed {seed})\n", scenario.name, scenario.title, env!("CARGO_PKG_VERSION"), args.policy));
+    let progress = |p: Progress<'_>| match p {
+        Progress::Begins(run, i, n) => {
+            if n > 1 {
+                eprintln!("run {i} of {n}: {}", run.label);
+            }
+        }
+        Progress::Done(run, outcome) => {
+            say(&format!("\n{}", views::summary(&outcome.result)));
+            for v in outcome.verdict.iter().flat_map(|v| &v.violations) {
+                violations.push(format!("run '{}': {v}", run.label));
+            }
+        }
+    };
+    let document = sim::run_scenario(&scenario, &options, progress).map_err(|e| Failure::new(exit_of(&e), e))?;
+    if let Some(path) = &args.json {
+        write_json(path, &document)?;
+    }
+    judge(args, &scenario, &document, &violations)
+}
+
+fn exit_of(e: &sim::SimError) -> Exit {
+    if matches!(e, sim::SimError::Contract { .. }) { Exit::Check } else { Exit::Input }
+}
+
+fn write_json(path: &Path, document: &Document) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(document).map_err(anyhow::Error::from)? + "\n";
+    if path == Path::new("-") {
+        std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
+    } else {
+        std::fs::write(path, text).with_context(|| format!("{}: cannot write the result", path.display()))?;
+    }
     Ok(())
+}
+
+/// Says what the oracle found and whether the scenario's expectation was met.
+fn judge(args: &Args, scenario: &settings::Scenario, document: &Document, violations: &[String]) -> Result<(), Failure> {
+    if !violations.is_empty() {
+        let shown = violations.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("\n  - ");
+        let more = violations.len().saturating_sub(SHOWN);
+        let rest = if more > 0 { format!("\n  and {more} more") } else { String::new() };
+        let error = anyhow::anyhow!("the oracle objects:\n  - {shown}{rest}\nreplay: {}", replay(args));
+        return Err(Failure::new(Exit::Check, error));
+    }
+    for (run, result) in scenario.runs.iter().zip(&document.runs) {
+        let Some(allowed) = run.spec.expect.sim_permille.filter(|_| !args.no_check) else { continue };
+        let Some((seen, vm)) = sim::worst_permille(result) else { continue };
+        if seen > u64::from(allowed) {
+            let error = anyhow::anyhow!("run '{}': VM {vm} is {seen} permille off its entitlement, allowed {allowed}\nreplay: {}", run.label, replay(args));
+            return Err(Failure::new(Exit::Check, error));
+        }
+    }
+    Ok(())
+}
+
+fn replay(args: &Args) -> String {
+    let seed = args.seed.map_or_else(String::new, |s| format!(" --seed {s}"));
+    let duration = args.duration.map_or_else(String::new, |d| format!(" --duration {d}"));
+    let set: String = args.set.iter().map(|s| format!(" --set {}={}", s.0, s.1)).collect();
+    format!("tandem sim {}{seed}{duration}{set} --policy {}", args.scenario, args.policy)
 }

@@ -165,6 +165,9 @@ pub struct Vm {
     /// Sums over its worlds.
     #[serde(flatten)]
     pub times: Times,
+    /// On a real kernel: CPU time of its cgroup over the same time by cpu.stat, to hold `used_ns` against.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup_ns: Option<u64>,
     /// Each of its worlds.
     pub worlds: Vec<World>,
 }

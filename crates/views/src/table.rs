@@ -155,7 +155,7 @@ pub fn side_by_side(documents: &[&Document]) -> String {
         for vm in &run.vms {
             let cell = |d: &&Document| {
                 let found = d.runs.iter().find(|r| r.label == run.label).and_then(|r| r.vms.iter().find(|v| v.name == vm.name));
-                found.map_or_else(|| "-".to_owned(), |v| of_entitled(v.times.used_ns, v.times.entitled_ns))
+                found.map_or_else(|| "-".to_owned(), |v| format!("{:.2}  {:>8}", v.times.used_ns as f64 / 1e9, of_entitled(v.times.used_ns, v.times.entitled_ns)))
             };
             let mut row = vec![run.label.clone(), vm.name.clone(), vm.shares.to_string()];
             row.extend(documents.iter().map(cell));

@@ -1,0 +1,168 @@
+//! Runs a scenario with real VMs on a real kernel, under the kernel's own scheduler and under Tandem, and brings back
+//! result documents of the simulator's shape.
+
+mod script;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use settings::{Run, Scenario};
+use units::Span;
+use views::{Document, RunResult, Where};
+
+use crate::archive::{Archive, KernelId};
+use crate::boot::{BootOutcome, BootSpec, GuestFile, Stream, Topology, boot};
+use crate::error::{LabError, Result};
+use crate::payload;
+
+/// Who schedules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// The kernel's own fair class.
+    Eevdf,
+    /// Tandem, loaded through sched_ext.
+    Tandem,
+}
+
+impl Policy {
+    /// Name in result documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Eevdf => "eevdf",
+            Policy::Tandem => "tandem",
+        }
+    }
+}
+
+/// What to run and how.
+pub struct Experiment<'a> {
+    /// The scenario.
+    pub scenario: &'a Scenario,
+    /// Schedulers, in this order.
+    pub policies: Vec<Policy>,
+    /// Kernel to boot.
+    pub kernel: KernelId,
+    /// The static `tandem` binary with the live host built in.
+    pub tandem: PathBuf,
+    /// Time of one run, over the scenario's.
+    pub duration: Option<Span>,
+    /// Show `tandem top` live while Tandem runs.
+    pub show_top: bool,
+}
+
+/// Boot, VMs' start and settling of one run, over its own time: seen 4 to 25 s on a busy machine.
+const OVERHEAD: Duration = Duration::from_secs(75);
+/// Boot and power-off of the whole, and loading Tandem.
+const BOOT: Duration = Duration::from_secs(150);
+
+impl Experiment<'_> {
+    /// The scenario's runs that the lab does.
+    ///
+    /// # Errors
+    /// `LabError` when the scenario says that the lab cannot run it, or names runs that are not there.
+    pub fn runs(&self) -> Result<Vec<&Run>> {
+        let refuse = |seen: String, next: &str| LabError::new(format!("scenario {}", self.scenario.name), "run in the lab", seen, next);
+        let first = &self.scenario.runs[0].spec.lab;
+        if let Some(why) = &first.skip {
+            return Err(refuse(why.clone(), "run it with 'tandem sim'"));
+        }
+        let Some(labels) = &first.runs else {
+            return Ok(self.scenario.runs.iter().collect());
+        };
+        let find = |label: &String| {
+            let found = self.scenario.runs.iter().find(|r| r.label == *label);
+            found.ok_or_else(|| refuse(format!("lab.runs names '{label}'"), "name labels of its runs"))
+        };
+        labels.iter().map(find).collect()
+    }
+
+    /// Time of one run in the lab.
+    pub fn duration_of(&self, run: &Run) -> Span {
+        self.duration.or(run.spec.lab.duration).unwrap_or(run.spec.duration)
+    }
+
+    /// Runs everything; one document a policy.
+    ///
+    /// # Errors
+    /// `LabError` when the lab cannot run, a VM does not start, or the scheduler was ejected.
+    pub fn run(&self, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Vec<Document>> {
+        let runs = self.runs()?;
+        let document = |policy: &Policy| Document {
+            scenario: self.scenario.name.clone(),
+            place: Where::Lab,
+            policy: policy.name().to_owned(),
+            seed: 0,
+            runs: vec![],
+        };
+        let mut documents: Vec<Document> = self.policies.iter().map(document).collect();
+        // A boot serves all runs of one topology.
+        let mut rest: Vec<&Run> = runs;
+        while let Some(first) = rest.first() {
+            let topology = first.topology.clone();
+            let (now, later): (Vec<&Run>, Vec<&Run>) = rest.into_iter().partition(|r| r.topology == topology);
+            rest = later;
+            let outcome = boot(archive, &self.boot_spec(&now)?, on)?;
+            outcome.require_success()?;
+            for (p, policy) in self.policies.iter().enumerate() {
+                for (i, run) in now.iter().enumerate() {
+                    documents[p].runs.push(read_result(&outcome, *policy, i, run)?);
+                }
+            }
+        }
+        Ok(documents)
+    }
+
+    fn boot_spec(&self, runs: &[&Run]) -> Result<BootSpec> {
+        let mut spec = BootSpec::new(script::whole(self, runs)?);
+        let host = &runs[0].spec.host;
+        let cores_per_socket = host.nodes_per_socket * host.llcs_per_node * host.cores_per_llc;
+        spec.kernel = self.kernel.clone();
+        spec.topology =
+            Topology { sockets: host.sockets, nodes: host.sockets * host.nodes_per_socket, cores_per_socket, threads: host.threads_per_core };
+        let vms = runs.iter().map(|r| r.spec.vms.len()).max().unwrap_or(0) as u32;
+        spec.memory_mb = 1024 + 80 * vms + 64 * spec.topology.cpus();
+        let wall: Duration = runs.iter().map(|r| Duration::from_nanos(self.duration_of(r).ns()) + OVERHEAD).sum();
+        spec.time_limit = BOOT + wall * self.policies.len() as u32;
+        spec.files = vec![GuestFile::copy(&self.tandem, "/bin/tandem")];
+        for (i, run) in runs.iter().enumerate() {
+            spec.files.push(GuestFile::text(format!("/lab/in/settings-{i}.toml"), &script::settings(run)?));
+        }
+        Ok(spec)
+    }
+}
+
+/// Reads one run's document and the payloads' progress beside it.
+fn read_result(outcome: &BootOutcome, policy: Policy, i: usize, run: &Run) -> Result<RunResult> {
+    let name = format!("{}-{i}.json", policy.name());
+    let text = outcome.file(&name)?;
+    let bad = |seen: String| LabError::new(name.clone(), "be read", seen, "look at the console of that boot");
+    let document: Document = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+    let mut result = document.runs.into_iter().next().ok_or_else(|| bad("no run in it".into()))?;
+    result.label.clone_from(&run.label);
+    for vm in &mut result.vms {
+        let progress = |when: &str| outcome.file(&format!("{}-{i}.{}.{when}", policy.name(), vm.name)).map(|t| payload::last_reports(&t));
+        let (Ok(before), Ok(after)) = (progress("before"), progress("after")) else { continue };
+        for done in after {
+            let start = before.iter().find(|b| b.vcpu == done.vcpu).map_or(0, |b| b.work_us);
+            let work = u64::from(done.work_us.wrapping_sub(start)) * 1000;
+            let vcpu = format!("vcpu{}", done.vcpu);
+            if let Some(world) = vm.worlds.iter_mut().find(|w| w.name == vcpu) {
+                world.times.work = work;
+            }
+            vm.times.work += work;
+        }
+    }
+    // The file's order of VMs is the document's.
+    let order = |name: &str| run.spec.vms.iter().position(|v| v.name == name).unwrap_or(usize::MAX);
+    result.vms.sort_by_key(|v| order(&v.name));
+    Ok(result)
+}
+
+/// Largest difference between a VM's `used_ns` and its cgroup's cpu.stat, in permille, and whose it is.
+pub fn worst_disagreement(document: &Document) -> Option<(u64, String)> {
+    let of = |vm: &views::Vm| {
+        let kernel = vm.cgroup_ns.filter(|k| *k > 100_000_000)?; // below 0.1 s a tick is too much of it
+        Some((vm.times.used_ns.abs_diff(kernel) * 1000 / kernel, vm.name.clone()))
+    };
+    document.runs.iter().flat_map(|r| r.vms.iter()).filter_map(of).max()
+}

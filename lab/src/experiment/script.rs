@@ -1,0 +1,202 @@
+//! Writes the shell script and the settings that one boot of an experiment follows inside the guest; pure.
+
+use std::fmt::Write as _;
+
+use settings::{HostTask, Run, VmSpec, Workload};
+use units::{PcpuSet, Span};
+
+use super::{Experiment, Policy};
+use crate::error::{LabError, Result};
+use crate::payload::{Orders, Work};
+use crate::vm::{Runs, Vm};
+
+/// Functions that the script uses. Cgroups are named after the VMs, at the root, as siblings of each other.
+const HEAD: &str = r#"
+fail() { echo "lab: $*"; exit 1; }
+# pin PID INDEX MASK: affinity of one vCPU thread
+pin() { for t in /proc/$1/task/*; do case "$(cat $t/comm)" in "CPU $2/"*) taskset -p $3 ${t##*/} >/dev/null;; esac; done; }
+power_off() { for v in "$@"; do [ -f /lab/out/$v.pid ] && kill $(cat /lab/out/$v.pid) 2>/dev/null; done; sleep 1
+  for v in "$@"; do [ -f /lab/out/$v.pid ] && kill -9 $(cat /lab/out/$v.pid) 2>/dev/null; done; sleep 1
+  for v in "$@"; do rmdir /sys/fs/cgroup/$v 2>/dev/null; rm -f /lab/out/$v.pid; done; }
+tandem_on() { tandem run --config $1 >>/lab/out/tandem.log 2>&1 & daemon=$!
+  for i in $(seq 150); do grep -q enabled /sys/kernel/sched_ext/state && return; kill -0 $daemon 2>/dev/null || break; sleep 0.2; done
+  cat /lab/out/tandem.log; fail "tandem did not start"; }
+tandem_off() { kill -INT $daemon; wait $daemon; [ $? = 0 ] || { tail -5 /lab/out/tandem.log; fail "tandem did not leave cleanly"; }; }
+echo +cpu +cpuset >/sys/fs/cgroup/cgroup.subtree_control
+"#;
+
+fn refuse(run: &Run, seen: String, next: &str) -> LabError {
+    LabError::new(format!("run '{}'", run.label), "be done in the lab", seen, next)
+}
+
+/// The script of one boot.
+pub(super) fn whole(experiment: &Experiment<'_>, runs: &[&Run]) -> Result<String> {
+    let mut text = HEAD.to_owned();
+    for policy in &experiment.policies {
+        for (i, run) in runs.iter().enumerate() {
+            text += &one(experiment, *policy, i, run)?;
+        }
+    }
+    Ok(text)
+}
+
+fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Result<String> {
+    let mut s = String::new();
+    let label = if run.label.is_empty() { "the run" } else { &run.label };
+    let duration = experiment.duration_of(run);
+    let seconds = duration.ns().div_ceil(1_000_000_000);
+    let _ = writeln!(s, "echo; echo '== {}: {label}, {seconds} s'", policy.name());
+    let first: Vec<&VmSpec> = run.spec.vms.iter().filter(|v| v.start == Span::ZERO).collect();
+    for vm in &first {
+        s += &start(run, vm)?;
+    }
+    for vm in &first {
+        let _ = writeln!(s, "lab-wait 90 'payload up' /lab/out/{0}.debug || fail 'VM {0} did not start'", vm.name);
+        s += &pins(vm);
+    }
+    for (n, task) in run.spec.host_tasks.iter().enumerate() {
+        s += &host_task(run, n, task)?;
+    }
+    if policy == Policy::Tandem {
+        let _ = writeln!(s, "tandem_on /lab/in/settings-{i}.toml");
+    }
+    let _ = writeln!(s, "sleep 3; for v in {}; do cp /lab/out/$v.debug /lab/out/{}-{i}.$v.before; done", names(&first), policy.name());
+    for vm in &run.spec.vms {
+        s += &later(run, vm)?;
+    }
+    let kernel = if policy == Policy::Eevdf { "--kernel" } else { "" };
+    if experiment.show_top {
+        let _ = writeln!(s, "tandem top {kernel} --interval 2s & top=$!");
+    }
+    let _ = writeln!(s, "tandem top --once --json {kernel} --interval {duration} >/lab/out/{0}-{i}.json || fail 'no accounts'", policy.name());
+    if experiment.show_top {
+        s += "kill $top; wait $top 2>/dev/null\n";
+    }
+    let all: Vec<&VmSpec> = run.spec.vms.iter().collect();
+    let _ = writeln!(s, "for v in {}; do cp /lab/out/$v.debug /lab/out/{}-{i}.$v.after; done", names(&all), policy.name());
+    if policy == Policy::Tandem {
+        s += "grep -q enabled /sys/kernel/sched_ext/state || fail 'the kernel ejected the scheduler'\ntandem_off\n";
+    }
+    let _ = writeln!(s, "power_off {}; for t in $tasks; do kill -9 $t; done; tasks=", names(&all));
+    Ok(s)
+}
+
+fn names(vms: &[&VmSpec]) -> String {
+    vms.iter().map(|v| v.name.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+/// cpu.weight of a VM, in the same ratio as shares; exact while the largest shares are at most 10,000.
+fn weight(run: &Run, vm: &VmSpec) -> u64 {
+    let shares = |v: &VmSpec| v.shares.resolve(v.vcpus).map_or(1000, |s| u64::from(s.get()));
+    let largest = run.spec.vms.iter().map(shares).max().unwrap_or(1);
+    if largest <= 10_000 { shares(vm) } else { (shares(vm) * 10_000 / largest).max(1) }
+}
+
+/// Starts a VM in a cgroup of its name, with its cpu.weight, cpuset and affinity.
+fn start(run: &Run, vm: &VmSpec) -> Result<String> {
+    let orders = orders(run, vm)?;
+    let line = Vm::new(vm.name.clone(), vm.vcpus, Runs::Payload(orders)).start_line()?;
+    let group = format!("/sys/fs/cgroup/{}", vm.name);
+    let mut s = format!("rm -f /lab/out/{0}.debug; mkdir -p {group}; echo {1} >{group}/cpu.weight\n", vm.name, weight(run, vm));
+    if let Some(set) = &vm.cpuset {
+        let _ = writeln!(s, "echo {set} >{group}/cpuset.cpus");
+    }
+    match &vm.affinity {
+        // The shell that starts QEMU takes the affinity on, and QEMU's threads inherit it.
+        Some(set) => {
+            let _ = writeln!(s, "sh -c 'taskset -p {} $$ >/dev/null; {}'", mask(set), line.replace('\'', ""));
+        }
+        None => {
+            let _ = writeln!(s, "{line}");
+        }
+    }
+    Ok(s)
+}
+
+fn pins(vm: &VmSpec) -> String {
+    let sets = vm.vcpu_affinity.iter().flatten().enumerate();
+    sets.map(|(n, set)| format!("pin $(cat /lab/out/{}.pid) {n} {}\n", vm.name, mask(set))).collect()
+}
+
+/// Power-on and power-off during the run, each in the background.
+fn later(run: &Run, vm: &VmSpec) -> Result<String> {
+    let mut s = String::new();
+    let seconds = |t: Span| format!("{}.{:03}", t.ns() / 1_000_000_000, t.ns() / 1_000_000 % 1000);
+    if vm.start > Span::ZERO {
+        let _ = writeln!(s, "( sleep {}; {} ) &", seconds(vm.start), start(run, vm)?.trim_end().replace('\n', "; "));
+    }
+    if let Some(stop) = vm.stop {
+        let _ = writeln!(s, "( sleep {}; kill -9 $(cat /lab/out/{}.pid) ) &", seconds(stop), vm.name);
+    }
+    Ok(s)
+}
+
+/// The scheduler's mask of a set, as taskset takes it.
+fn mask(set: &PcpuSet) -> String {
+    let words: Vec<u64> = set.words().iter().rev().copied().skip_while(|w| *w == 0).collect();
+    let hex = words.iter().enumerate().map(|(i, w)| if i == 0 { format!("{w:x}") } else { format!("{w:016x}") });
+    format!("0x{}", hex.collect::<String>())
+}
+
+fn orders(run: &Run, vm: &VmSpec) -> Result<Orders> {
+    let windows: Vec<(u32, u32)> =
+        vm.active.iter().map(|w| (millis(w.from), w.to.map_or(u32::MAX, millis))).collect();
+    let work = |i: u32| Ok((work(run, vm.workload_of(i as usize))?, windows.clone()));
+    Ok(Orders { report_ms: Some(1000), vcpus: (0..vm.vcpus).map(work).collect::<Result<_>>()?, ..Orders::default() })
+}
+
+fn millis(t: Span) -> u32 {
+    u32::try_from(t.ns() / 1_000_000).unwrap_or(u32::MAX)
+}
+
+fn work(run: &Run, w: Workload) -> Result<Work> {
+    let us = |t: Span| u32::try_from(t.ns() / 1000).map_err(|_| refuse(run, format!("a time of {t}"), "keep times below 71 minutes"));
+    Ok(match w {
+        Workload::Idle => Work::Idle,
+        Workload::Burn => Work::Burn,
+        Workload::Duty { work, sleep } => Work::Duty { work_us: us(work)?, sleep_us: us(sleep)? },
+        Workload::Periodic { period, work } => Work::Periodic { period_us: us(period)?, work_us: us(work)? },
+        Workload::Io { work, sleep, dist } => {
+            Work::Io { work_us: us(work)?, sleep_us: us(sleep)?, exponential: dist == settings::Dist::Exponential }
+        }
+    })
+}
+
+/// A host task: only burners and idle ones, which the shell can be.
+fn host_task(run: &Run, n: usize, task: &HostTask) -> Result<String> {
+    match task.workload {
+        Workload::Idle => Ok(String::new()),
+        Workload::Burn if !task.per_cpu_kthread => {
+            let set = task.affinity.as_ref().map_or_else(String::new, |s| format!("taskset -p {} $task{n} >/dev/null; ", mask(s)));
+            Ok(format!("( while :; do :; done ) & task{n}=$!; {set}tasks=\"$tasks $task{n}\"\n"))
+        }
+        _ => Err(refuse(run, format!("host_task '{}' of another kind than burn", task.name), "add lab.skip with that reason")),
+    }
+}
+
+/// The settings file of a run: shares beyond what cpu.weight can say, and knobs.
+pub(super) fn settings(run: &Run) -> Result<String> {
+    let mut s = String::new();
+    for vm in &run.spec.vms {
+        let shares = vm.shares.resolve(vm.vcpus).map_err(|e| refuse(run, e, "correct its shares"))?;
+        let _ = writeln!(s, "[[vm]]\nname = \"{}\"\nshares = {}", vm.name, shares.get());
+    }
+    if !run.spec.knobs.is_empty() {
+        s += "[knobs]\n";
+        run.spec.knobs.iter().for_each(|(name, value)| {
+            let _ = writeln!(s, "{name} = {value}");
+        });
+    }
+    Ok(s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_are_hex_without_leading_zeros() {
+        assert_eq!(mask(&"0-1".parse().unwrap()), "0x3");
+        assert_eq!(mask(&"4,64".parse().unwrap()), "0x10000000000000010");
+    }
+}

@@ -1,0 +1,228 @@
+//! Blanks comments and strings out of Rust and C, and finds functions by their braces; it parses no further.
+
+/// Language of a source file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    Rust,
+    C,
+}
+
+/// A function with a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Function {
+    pub name: String,
+    /// Line of its name, from 1.
+    pub line: usize,
+    /// Lines from there to its closing brace.
+    pub lines: usize,
+}
+
+/// The text with comments and the inside of strings blanked, line ends kept. In C, preprocessor lines too.
+pub(crate) fn code(text: &str, language: Language) -> String {
+    let bytes = text.as_bytes();
+    let mut out = bytes.to_vec();
+    let mut at = 0;
+    let mut line_start = true;
+    while at < bytes.len() {
+        let end = match bytes[at] {
+            b'/' if bytes.get(at + 1) == Some(&b'/') => line_end(bytes, at),
+            b'/' if bytes.get(at + 1) == Some(&b'*') => block_comment(bytes, at, language),
+            b'#' if line_start && language == Language::C => preprocessor(bytes, at),
+            b'"' => string(bytes, at),
+            b'r' if language == Language::Rust && !is_word(bytes, at.wrapping_sub(1)) => raw_string(bytes, at).unwrap_or(at),
+            b'\'' => quoted(bytes, at, language),
+            _ => at,
+        };
+        if end > at {
+            out[at..end].iter_mut().filter(|b| **b != b'\n').for_each(|b| *b = b' ');
+            at = end;
+            line_start = bytes.get(at.wrapping_sub(1)) == Some(&b'\n');
+        } else {
+            line_start = bytes[at] == b'\n' || (line_start && bytes[at].is_ascii_whitespace());
+            at += 1;
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn is_word(bytes: &[u8], at: usize) -> bool {
+    bytes.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_')
+}
+
+fn line_end(bytes: &[u8], at: usize) -> usize {
+    bytes[at..].iter().position(|b| *b == b'\n').map_or(bytes.len(), |n| at + n)
+}
+
+fn block_comment(bytes: &[u8], mut at: usize, language: Language) -> usize {
+    let mut depth = 0;
+    while at < bytes.len() {
+        match bytes.get(at..at + 2) {
+            Some(b"/*") if depth == 0 || language == Language::Rust => (depth, at) = (depth + 1, at + 2),
+            Some(b"*/") => {
+                (depth, at) = (depth - 1, at + 2);
+                if depth == 0 {
+                    return at;
+                }
+            }
+            _ => at += 1,
+        }
+    }
+    at
+}
+
+/// A preprocessor line with its continuations.
+fn preprocessor(bytes: &[u8], mut at: usize) -> usize {
+    loop {
+        at = line_end(bytes, at);
+        if at == bytes.len() || bytes[at - 1] != b'\\' {
+            return at;
+        }
+        at += 1;
+    }
+}
+
+fn string(bytes: &[u8], at: usize) -> usize {
+    let mut i = at + 1;
+    while i < bytes.len() && bytes[i] != b'"' {
+        i += if bytes[i] == b'\\' { 2 } else { 1 };
+    }
+    (i + 1).min(bytes.len())
+}
+
+/// `r"…"`, `r#"…"#`; `None` where `r` begins a word.
+fn raw_string(bytes: &[u8], at: usize) -> Option<usize> {
+    let hashes = bytes[at + 1..].iter().take_while(|b| **b == b'#').count();
+    if bytes.get(at + 1 + hashes) != Some(&b'"') {
+        return None;
+    }
+    let close: Vec<u8> = std::iter::once(b'"').chain(std::iter::repeat_n(b'#', hashes)).collect();
+    let from = at + hashes + 2;
+    let found = bytes[from..].windows(close.len()).position(|w| w == close);
+    Some(found.map_or(bytes.len(), |n| from + n + close.len()))
+}
+
+/// A character; a lifetime of Rust is none.
+fn quoted(bytes: &[u8], at: usize, language: Language) -> usize {
+    if bytes.get(at + 1) == Some(&b'\\') {
+        let close = bytes[at + 3..].iter().position(|b| *b == b'\'');
+        return close.map_or(at, |n| at + 3 + n + 1);
+    }
+    // One character may take up to four bytes.
+    let close = (at + 2..=at + 5).find(|i| bytes.get(*i) == Some(&b'\''));
+    match close {
+        Some(end) if language == Language::C || bytes[at + 1] >= 0x80 || end == at + 2 => end + 1,
+        _ => at,
+    }
+}
+
+/// Functions with a body, in order; nested ones too.
+pub(crate) fn functions(text: &str, language: Language) -> Vec<Function> {
+    let code = code(text, language);
+    match language {
+        Language::Rust => rust_functions(&code),
+        Language::C => c_functions(&code),
+    }
+}
+
+fn line_of(code: &str, at: usize) -> usize {
+    code[..at].matches('\n').count() + 1
+}
+
+/// Place after the brace that closes the one at `open`.
+fn closing(code: &[u8], open: usize) -> usize {
+    let mut depth = 0usize;
+    for (i, b) in code.iter().enumerate().skip(open) {
+        match b {
+            b'{' => depth += 1,
+            b'}' => depth = depth.saturating_sub(1),
+            _ => continue,
+        }
+        if depth == 0 {
+            return i;
+        }
+    }
+    code.len() - 1
+}
+
+fn rust_functions(code: &str) -> Vec<Function> {
+    let bytes = code.as_bytes();
+    let mut out = vec![];
+    for (at, _) in code.match_indices("fn ") {
+        if is_word(bytes, at.wrapping_sub(1)) {
+            continue;
+        }
+        let name: String = code[at + 3..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        let mut depth = 0;
+        let body = bytes[at..].iter().position(|b| {
+            match b {
+                b'(' | b'[' => depth += 1,
+                b')' | b']' => depth -= 1,
+                _ => {}
+            }
+            depth == 0 && matches!(b, b'{' | b';') || depth < 0
+        });
+        if let Some(open) = body.map(|n| at + n).filter(|o| bytes[*o] == b'{' && !name.is_empty()) {
+            let (line, last) = (line_of(code, at), line_of(code, closing(bytes, open)));
+            out.push(Function { name, line, lines: last - line + 1 });
+        }
+    }
+    out
+}
+
+/// A brace at the outermost level that follows `)` opens a function; one that follows `=` or a name does not.
+fn c_functions(code: &str) -> Vec<Function> {
+    let bytes = code.as_bytes();
+    let mut out = vec![];
+    let (mut at, mut from) = (0, 0);
+    while at < bytes.len() {
+        match bytes[at] {
+            b';' => from = at + 1,
+            b'{' => {
+                let head = &code[from..at];
+                let end = closing(bytes, at);
+                if head.trim_end().ends_with(')') && !head.contains('=') {
+                    let name = c_name(head);
+                    let start = from + head.find(|c: char| !c.is_whitespace()).unwrap_or(0);
+                    let (line, last) = (line_of(code, start), line_of(code, end));
+                    out.push(Function { name, line, lines: last - line + 1 });
+                }
+                at = end;
+                from = end + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    out
+}
+
+/// Name before the parameters; of `BPF_PROG(name, …)` the first argument.
+fn c_name(head: &str) -> String {
+    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    if let Some((_, rest)) = head.split_once("BPF_PROG(") {
+        return word(rest);
+    }
+    let before = head.split('(').next().unwrap_or("").trim_end();
+    before.rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or("").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(text: &str, language: Language) -> Vec<(String, usize, usize)> {
+        functions(text, language).into_iter().map(|f| (f.name, f.line, f.lines)).collect()
+    }
+
+    #[test]
+    fn braces_in_strings_comments_and_characters_do_not_count() {
+        let text = "fn a<'x>(b: &'x str) -> char {\n    let _ = \"}\"; // }\n    let _ = r#\"}\"#; /* } /* } */ */\n    '}'\n}\nfn b();\nfn c() {}\n";
+        assert_eq!(seen(text, Language::Rust), [("a".into(), 1, 5), ("c".into(), 7, 1)]);
+    }
+
+    #[test]
+    fn functions_of_c_are_told_from_records_arrays_and_macros() {
+        let text = "struct s {\n\tint a;\n};\n#define F(x) { \\\n\t}\nstatic const int t[] = {\n\t1\n};\nstatic int\nf(int a)\n{\n\tif (a) {\n\t}\n\treturn '{';\n}\ns32 SEC(\"x\") BPF_PROG(g, int a)\n{\n}\n";
+        assert_eq!(seen(text, Language::C), [("f".into(), 9, 7), ("g".into(), 16, 3)]);
+    }
+}
