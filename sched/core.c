@@ -44,7 +44,6 @@ hot void core_world_start(struct host *h, struct world *w, bool restricted)
 	w->state = state_asleep(w);
 	w->bind_vm = -1;
 	w->last_pcpu = -1;
-	w->key_max_ns = KEY_NONE;
 	w->flags |= WORLD_LIVE | (restricted ? WORLD_RESTRICTED : 0);
 	world_join(h, w, w->vm);
 }
@@ -129,7 +128,7 @@ hot void core_runnable(struct host *h, plat_task *t, struct world *w)
 	state_enter(w, STATE_READY, plat_now(h));
 	w->wakeups++;
 	if (!plat_fetch_add(&v->runnable, 1))
-		share_activate(h, plat_knobs(h), v, p);
+		share_activate(h, plat_knobs(h), v);
 	floor = plat_read(v->progress_ns) - plat_knobs(h)->wake_credit_us * US;
 	if (w->vm != VM_SYSTEM && (s64)(w->lead_ns - floor) < 0)
 		w->lead_ns = floor;
@@ -184,7 +183,6 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 	}
 	if (core_enqueue_idle(h, t, v, w, pcpu, flags))
 		return;
-	w->key_max_ns = h->v_ns + share_span(h, k->debt_bound_us);
 	key = share_key(v, w);
 	if (!plat_may_run(t, pcpu))
 		pcpu = place_busy(h, t, w->flags, key, pcpu);
@@ -258,6 +256,25 @@ cold bool dispatch_local(THE(struct host *h), u32 pcpu, u64 limit, u32 prev_worl
 	return best.world && queue_take(h, QUEUE_VM(p->id), best.world);
 }
 
+/* How often worlds that wait too long are looked for: a fiftieth of the shortest bound would do. */
+#define RESCUE_NS 100000000ull
+
+/* Runs a world that has waited longer than the bound, whatever it is owed. */
+hot bool dispatch_rescue(struct host *h, struct pcpu *p, u64 now)
+{
+	u64 since = now - plat_knobs(h)->ready_bound_us * US;
+	u32 world;
+
+	if (now < p->rescued_ns + RESCUE_NS || now < plat_knobs(h)->ready_bound_us * US)
+		return false;
+	p->rescued_ns = now;
+	world = queue_waited(h, QUEUE_VM(p->id), p->id, since);
+	if (world && queue_take(h, QUEUE_VM(p->id), world))
+		return true;
+	world = queue_waited(h, QUEUE_SYSTEM(p->id), p->id, since);
+	return world && queue_take(h, QUEUE_SYSTEM(p->id), world);
+}
+
 /* Smallest key this pCPU has to offer by itself: of `limit` and of what waits here. */
 hot u64 dispatch_own_key(struct pcpu *p, u64 limit)
 {
@@ -286,11 +303,12 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 			if (!v)
 				return;
 		}
-		w->key_max_ns = h->v_ns + share_span(h, plat_knobs(h)->debt_bound_us);
 		limit = share_key(v, w);
 	}
+	if (dispatch_rescue(h, p, now))
+		goto taken;
 	own = dispatch_own_key(p, limit);
-	if (own != KEY_NONE && (!w || w->vm != VM_SYSTEM) && pull_owed(h, pcpu, own))
+	if (own != KEY_NONE && pull_owed(h, pcpu, own))
 		goto taken;
 	if (dispatch_local(h, pcpu, limit, w ? w->id : WORLD_NONE))
 		goto taken;
@@ -332,12 +350,8 @@ hot void core_running(struct host *h, plat_task *t, struct world *w)
 	p->current_since_ns = now;
 	p->current_vm = w->vm;
 	p->current_world = w->id;
-	if (w->vm == VM_SYSTEM) {
-		if (w->lead_ns > p->system_v_ns)
-			p->system_v_ns = w->lead_ns;
-	} else {
-		p->local_v_ns = plat_read(v->vt_ns);
-	}
+	if (w->vm == VM_SYSTEM && w->lead_ns > p->system_v_ns)
+		p->system_v_ns = w->lead_ns;
 	charge_commit(w, v, plat_slice(t));
 	if (plat_read(c->idle) >> (p->bit & 63) & 1)
 		plat_fetch_and(&c->idle, ~(1ull << (p->bit & 63)));
@@ -418,8 +432,8 @@ cold u32 housekeep_idle(THE(struct host *h))
 	return 0;
 }
 
-/* The host's virtual time: the mean of the active VMs', by weight. VMs held to some pCPUs and the
- * system group do not count: their virtual time says nothing about the others'. And its rate: what
+/* The host's virtual time: the mean of the active VMs', by weight, without the system group, which
+ * mostly sleeps. And its rate: what
  * is served, at most a pCPU for each busy world, over what the active VMs are entitled to by the plan. */
 cold u32 core_housekeep(THE(struct host *h))
 {
@@ -432,7 +446,7 @@ cold u32 core_housekeep(THE(struct host *h))
 
 		if (!v)
 			break;
-		if (!(v->flags & VM_LIVE) || !plat_read(v->runnable) || plat_read(v->restricted))
+		if (!(v->flags & VM_LIVE) || !plat_read(v->runnable))
 			continue;
 		weight = (s64)(v->weight >> 10);
 		ahead = (s64)(plat_read(v->vt_ns) - base);

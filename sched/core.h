@@ -17,6 +17,7 @@ void sched_world_exit(struct host *h, plat_task *task);
 void sched_world_affinity(struct host *h, plat_task *task);	/* the allowed set changed */
 void sched_vm_bind(struct host *h, struct world *w, u32 vm, u32 kind, u32 index); /* takes effect when next queued */
 void sched_vm_weight(struct host *h, u32 vm, u64 weight, u32 vcpus, u32 shares); /* from the plan */
+void sched_vm_plan(struct host *h, u32 vm, u64 weight, u32 vcpus, u32 shares, bool held, s64 shift); /* from the plan of active VMs */
 
 /* Life of a wake-up, in the kernel's order. */
 s32 sched_select(struct host *h, plat_task *task, s32 prev_pcpu, u32 flags);	/* returns a pCPU; may insert into its local queue */

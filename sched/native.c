@@ -26,7 +26,12 @@ void sched_vm_bind(struct host *h, struct world *w, u32 vm, u32 kind, u32 index)
 
 void sched_vm_weight(struct host *h, u32 vm, u64 weight, u32 vcpus, u32 shares)
 {
-	share_weight(h, plat_vm(h, vm), weight, vcpus, shares);
+	share_weight(h, plat_vm(h, vm), weight, vcpus, shares, false, 0);
+}
+
+void sched_vm_plan(struct host *h, u32 vm, u64 weight, u32 vcpus, u32 shares, bool held, s64 shift)
+{
+	share_weight(h, plat_vm(h, vm), weight, vcpus, shares, held, shift);
 }
 
 s32 sched_select(struct host *h, plat_task *t, s32 prev, u32 flags) { return core_select(h, t, WORLD(h, t), prev, flags); }
@@ -65,7 +70,6 @@ struct native *native_new(u32 pcpus, u32 vms, u32 worlds)
 	n->host.rate = 1ull << RATE_SHIFT;
 	for (u32 i = 0; i < pcpus; i++) {
 		n->pcpus[i].wait_key = KEY_NONE;
-		n->pcpus[i].local_v_ns = V_START;
 		n->pcpus[i].system_v_ns = V_START;
 	}
 	for (u32 i = 0; i < worlds; i++)

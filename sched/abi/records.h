@@ -13,7 +13,10 @@ enum world_flag {
 	WORLD_PCPU_KTHREAD = 4,	/* a kernel thread bound to one pCPU: always first there */
 	WORLD_QUEUED_RUN = 8,	/* stopped while runnable: the next enqueue is no wake-up */
 };
-enum vm_flag { VM_LIVE = 1 };
+enum vm_flag {
+	VM_LIVE = 1,
+	VM_HELD = 2,	/* competes within a few pCPUs: the planner keeps its virtual time near the host's, the hot path does not */
+};
 
 /* The knobs in force; one writer (user space), read everywhere. Fields in the order of knobs.def. */
 struct knobs {
@@ -22,7 +25,7 @@ struct knobs {
 	u64 system_slice_us;
 	u64 wake_credit_us;
 	u64 lag_bound_us;
-	u64 debt_bound_us;
+	u64 ready_bound_us;
 	u64 preempt_margin_us;
 	u64 migrate_margin_us;
 	u64 housekeep_us;
@@ -67,8 +70,8 @@ struct pcpu {
 	u64 switches;
 	u64 pulls;		/* worlds taken from other pCPUs' queues */
 	u64 preempts;		/* kicks that asked it to preempt */
-	u64 local_v_ns;		/* VM virtual time last served here */
 	u64 system_v_ns;	/* task virtual time of the system group last served here */
+	u64 rescued_ns;		/* when worlds that wait too long were looked for last */
 	u32 id;
 	u32 cluster;
 	u32 bit;		/* bit within the cluster */
@@ -112,7 +115,6 @@ struct world {
 	u64 run_since_ns;	/* start of the stretch not charged yet */
 	u64 commit_ns;		/* virtual time committed for the slice it runs */
 	u64 lead_ns;		/* own CPU time on the scale of its VM's progress_ns */
-	u64 key_max_ns;		/* debt bound, fixed when it was queued */
 	u64 remainder;		/* of the division in charge */
 	u64 migrations;
 	u64 switches;
@@ -132,7 +134,6 @@ struct world {
 	u32 tgid;
 	u32 exited;
 	char comm[16];
-	u64 pad[1];
 };
 
 #endif

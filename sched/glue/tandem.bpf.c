@@ -321,7 +321,8 @@ struct weight_call {
 	u32 vm;
 	u32 vcpus;
 	u32 shares;
-	u32 pad;
+	u32 held;
+	s64 shift;
 };
 
 /* Takes over the plan's word on one VM. */
@@ -332,7 +333,7 @@ SEC("syscall") int tandem_weight(struct weight_call *call)
 
 	if (!v)
 		return -22;
-	share_weight(h, v, call->weight, call->vcpus, call->shares);
+	share_weight(h, v, call->weight, call->vcpus, call->shares, call->held, call->shift);
 	return 0;
 }
 

@@ -25,7 +25,7 @@ hot bool pull_from(struct host *h, struct pcpu *victim, struct pcpu *p, u64 limi
 	return false;
 }
 
-/* Host tasks are taken by idle pCPUs only, in the order of their own virtual time. */
+/* Host tasks are taken in the order of their own virtual time. */
 hot bool pull_system_from(struct host *h, struct pcpu *victim, struct pcpu *p)
 {
 	struct pick best = {};
@@ -38,6 +38,14 @@ hot bool pull_system_from(struct host *h, struct pcpu *victim, struct pcpu *p)
 		return true;
 	}
 	return false;
+}
+
+/* A busy pCPU takes a host task only if the system group is owed more than its own best world. */
+hot bool pull_system_owed(struct host *h, struct pcpu *victim, struct pcpu *p, u64 limit)
+{
+	struct vm *system = plat_vm(h, VM_SYSTEM);
+
+	return system && plat_read(p->current_vm) != VM_SYSTEM && share_vm_key(system) < limit && pull_system_from(h, victim, p);
 }
 
 /* The pCPU of `mask` with the smallest hint, NULL if there is none. */
@@ -117,7 +125,11 @@ hot bool pull_probe(struct host *h, struct cluster *c, struct pcpu *p, u64 mask,
 		return false;
 	ahead = mask >> turn << turn;
 	q = plat_pcpu(h, c->pcpu[plat_first_bit(ahead ? ahead : mask) & 63]);
-	return q && plat_read(q->wait_key) < limit && pull_from(h, q, p, limit);
+	if (!q)
+		return false;
+	if (pull_system_owed(h, q, p, limit))
+		return true;
+	return plat_read(q->wait_key) < limit && pull_from(h, q, p, limit);
 }
 
 /* A busy pCPU whose own best world has `key` looks for one that is owed more. */

@@ -6,8 +6,8 @@
  * Example	a (1 pCPU entitled) and b (7) on 8 pCPUs: a slice of 50 ms commits 50 ms to a but 7.1 ms to b,
  *		so b is picked seven times as often
  * Limits	a slice is committed when it starts and settled when it ends, so all pCPUs see it at once and a
- *		VM is never more than one slice a pCPU decision ahead; lag is paid back up to lag_bound,
- *		debt is remembered up to debt_bound, which bounds every wait below the kernel's watchdog
+ *		VM is never more than one slice a pCPU decision ahead; lag is paid back up to lag_bound;
+ *		whoever waits longer than ready_bound runs next all the same, far below the kernel's watchdog
  * Weakness	entitlements below 1/1024 pCPU are treated as 1/1024
  */
 #ifndef TANDEM_SHARE_H
@@ -62,18 +62,14 @@ hot s64 share_lead(const struct vm *v, const struct world *w)
 /* Key of a world now. */
 hot u64 share_key(const struct vm *v, const struct world *w)
 {
-	u64 key = share_vm_key(v) + (u64)share_lead(v, w);
-
-	return key < w->key_max_ns ? key : w->key_max_ns;
+	return share_vm_key(v) + (u64)share_lead(v, w);
 }
 
 /* Key a world is queued with: no slices under way, so that it is a lower bound of the key it
  * will have when it is looked at (settled virtual time only grows). */
 hot u64 share_queue_key(const struct vm *v, const struct world *w)
 {
-	u64 key = plat_read(v->vt_ns) + (u64)share_lead(v, w);
-
-	return key < w->key_max_ns ? key : w->key_max_ns;
+	return plat_read(v->vt_ns) + (u64)share_lead(v, w);
 }
 
 /* Quantum of a world: shorter where the entitlement is so small that a whole quantum would be
@@ -100,28 +96,27 @@ hot void share_forgive(struct vm *v, u64 floor)
 		plat_cas(&v->vt_ns, vt, floor); /* a lost race means that it has just moved: next time */
 }
 
-/* A VM becomes active: its first world wakes on `p`. One that roams the host meets the host's
- * virtual time; one that is held to some pCPUs competes there only, and meets theirs. */
-hot void share_activate(struct host *h, const struct knobs *k, struct vm *v, const struct pcpu *p)
+/* A VM becomes active: its first world wakes. */
+hot void share_activate(struct host *h, const struct knobs *k, struct vm *v)
 {
-	u64 reference = plat_read(v->restricted) ? p->local_v_ns : h->v_ns;
-
-	share_forgive(v, reference - share_span(h, k->wake_credit_us));
+	share_forgive(v, h->v_ns - share_span(h, k->wake_credit_us));
 }
 
-/* Keeps lag and, for host tasks, debt within bounds; called at every charge. */
+/* Keeps lag and, for host tasks, debt within bounds; called at every charge. VMs that compete within
+ * a few pCPUs drift together against the host's virtual time: to cut each at the same bound would
+ * make them equal, so the planner moves them, all by the same (crates/entitlement, active.rs). */
 hot void share_bound(struct host *h, const struct knobs *k, struct vm *v, bool system)
 {
 	u64 vt = plat_read(v->vt_ns), bound = share_span(h, k->lag_bound_us);
 
-	if (!plat_read(v->restricted) || system)
+	if (!(plat_read(v->flags) & VM_HELD))
 		share_forgive(v, h->v_ns - bound);
 	if (system && vt > h->v_ns + bound)
 		plat_cas(&v->vt_ns, vt, h->v_ns + bound); /* host tasks that ran while no VM did owe nothing for it */
 }
 
-/* Takes over what the plan says of a VM. */
-hot void share_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, u32 shares)
+/* Takes over what the plan says of a VM; `shift` is added to its virtual time. */
+hot void share_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, u32 shares, bool held, s64 shift)
 {
 	u64 skew;
 
@@ -135,7 +130,9 @@ hot void share_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, u32 s
 	v->skew_inverse = skew < SKEW_INVERSE_MAX ? skew : SKEW_INVERSE_MAX;
 	v->vcpus = vcpus;
 	v->shares = shares;
-	v->flags |= VM_LIVE;
+	if (shift)
+		plat_add(&v->vt_ns, (u64)shift);
+	v->flags = held ? VM_LIVE | VM_HELD : VM_LIVE;
 }
 
 #endif

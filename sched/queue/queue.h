@@ -56,6 +56,23 @@ cold u32 queue_best(THE(struct host *h), u64 queue, u32 pcpu, u64 limit, THE(str
 	return out->world;
 }
 
+/* A world that has been ready since before `since_ns` and may run on `pcpu`; 0 if there is none. */
+cold u32 queue_waited(THE(struct host *h), u64 queue, u32 pcpu, u64 since_ns)
+{
+	plat_task *t;
+	u32 found = WORLD_NONE;
+
+	plat_queue_each(h, t, queue) {
+		struct world *w = plat_world_of(h, t);
+
+		if (w && w->state_since_ns < since_ns && plat_may_run(t, pcpu)) {
+			found = w->id;
+			break;
+		}
+	}
+	return found;
+}
+
 /* Moves a world found by queue_best to the local queue of this pCPU; false when it is gone. */
 cold bool queue_take(THE(struct host *h), u64 queue, u32 world)
 {

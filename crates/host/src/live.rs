@@ -37,6 +37,17 @@ pub struct ExitReason {
     pub text: String,
 }
 
+/// The plan's word on one VM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Word {
+    /// Entitlement in 2^-20 pCPU.
+    pub weight: u64,
+    /// It competes within a few pCPUs.
+    pub held: bool,
+    /// Added to its virtual time, in ns.
+    pub shift: i64,
+}
+
 /// The scheduler, loaded and attached. Dropping it gives every task back to the kernel's own scheduler.
 pub struct Live {
     // Order matters: the link goes before the maps, the skeleton before the object it borrows.
@@ -116,11 +127,8 @@ impl Live {
     ///
     /// # Errors
     /// The kernel's error number.
-    pub(crate) fn weight(&self, vm: u32, weight: u64, vcpus: u32, shares: u32) -> Result<(), i32> {
-        let mut call = [weight as u32, (weight >> 32) as u32, vm, vcpus, shares, 0];
-        // SAFETY: the C struct weight_call: u64, three u32 and padding, little-endian as BPF targets here.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(call.as_mut_ptr().cast::<u8>(), 24) };
-        run_call(&self.skel.progs.tandem_weight, bytes)
+    pub(crate) fn weight(&self, vm: u32, vcpus: u32, shares: u32, word: Word) -> Result<(), i32> {
+        weigh(&self.skel, vm, vcpus, shares, word)
     }
 
     /// New threads of process `tgid` belong to `vm` from their start; `None` ends that.
@@ -171,6 +179,14 @@ fn run_call(program: &libbpf_rs::ProgramImpl<'_, libbpf_rs::Mut>, bytes: &mut [u
     }
 }
 
+fn weigh(skel: &TandemSkel<'_>, vm: u32, vcpus: u32, shares: u32, word: Word) -> Result<(), i32> {
+    let shift = word.shift as u64;
+    let mut call = [word.weight as u32, (word.weight >> 32) as u32, vm, vcpus, shares, u32::from(word.held), shift as u32, (shift >> 32) as u32];
+    // SAFETY: the C struct weight_call: u64, four u32, s64, in the little-endian order of this target.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(call.as_mut_ptr().cast::<u8>(), 32) };
+    run_call(&skel.progs.tandem_weight, bytes)
+}
+
 fn bytes_of<T: Copy>(value: &T) -> &[u8] {
     // SAFETY: T is one of the generated records: plain integers without padding.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
@@ -185,17 +201,14 @@ fn fill(skel: &TandemSkel<'_>, topology: &Topology, knobs: Knobs, hz: u32) -> Re
     put(&skel.maps.host_map, 0, bytes_of(&host))?;
     put(&skel.maps.knobs_map, 0, bytes_of(&knobs))?;
     for (i, p) in pcpus.iter().enumerate() {
-        let p = sched_core::Pcpu { local_v_ns: V_START, system_v_ns: V_START, ..*p };
+        let p = sched_core::Pcpu { system_v_ns: V_START, ..*p };
         put(&skel.maps.pcpus_map, i, bytes_of(&p))?;
     }
     for (i, c) in clusters.iter().enumerate() {
         put(&skel.maps.clusters_map, i, bytes_of(c))?;
     }
     // The system group needs a weight before the first task is charged; the first plan corrects it.
-    let mut call = [1u32 << 20, 0, 0, pcpus.len() as u32, 1000, 0];
-    // SAFETY: as in Live::weight.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(call.as_mut_ptr().cast::<u8>(), 24) };
-    run_call(&skel.progs.tandem_weight, bytes).map_err(|e| load_error(format!("the first plan was refused with error {e}")))
+    weigh(skel, 0, pcpus.len() as u32, 1000, Word { weight: units::Rate::ONE.0, ..Word::default() }).map_err(|e| load_error(format!("the first plan was refused with error {e}")))
 }
 
 fn listen(skel: &TandemSkel<'_>, received: &Rc<RefCell<Vec<Event>>>) -> Result<RingBuffer<'static>, HostError> {

@@ -5,9 +5,10 @@
 use crate::{
     ExitReason, HostError, Live, Names, VmName,
     discover::{self, FoundVm, Roots},
-    live::Event,
+    live::{Event, Word},
+    view::monotonic_ns,
 };
-use entitlement::{PlanVm, plan};
+use entitlement::{ActiveVm, Meter, PlanVm, REPLAN, active_plan, plan};
 use sched_core::{KIND_HELPER, KIND_VCPU, Knobs};
 use settings::LiveSettings;
 use std::{
@@ -15,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 use topology::Topology;
-use units::{VmId, caps::{SHARES_MAX, VMS_MAX}};
+use units::{PcpuSet, Rate, VmId, caps::{SHARES_MAX, VMS_MAX}};
 
 /// Shares for one unit of `cpu.weight`: its default of 100 is ESXi's normal 1000 of one vCPU.
 pub const SHARES_PER_WEIGHT: u32 = 10;
@@ -49,6 +50,11 @@ struct Daemon<'a> {
     vms: BTreeMap<i32, Followed>,
     leaving: BTreeSet<u32>,
     generation: u64,
+    meter: Meter,
+    /// Affinity of threads, read anew with every scan.
+    allowed: BTreeMap<i32, PcpuSet>,
+    replanned_ns: u64,
+    held: bool,
 }
 
 /// How often everything is looked at anew: a change of cpu.weight is seen within a second.
@@ -70,6 +76,10 @@ pub fn run(topology: &Topology, options: &Options) -> Result<(), HostError> {
         vms: BTreeMap::new(),
         leaving: BTreeSet::new(),
         generation: 0,
+        meter: Meter::default(),
+        allowed: BTreeMap::new(),
+        replanned_ns: monotonic_ns(),
+        held: false,
     };
     daemon.publish()?;
     daemon.scan()?;
@@ -93,7 +103,7 @@ impl Daemon<'_> {
     fn follow(&mut self) -> Result<Option<ExitReason>, HostError> {
         let mut scanned = Instant::now();
         while !(self.options.stop)() {
-            let events = self.live.poll(Duration::from_millis(100));
+            let events = self.live.poll(Duration::from_nanos(REPLAN.ns()));
             if events.contains(&Event::Gone) || self.live.exit_reason().kind != 0 {
                 return Ok(Some(self.live.exit_reason()));
             }
@@ -107,7 +117,9 @@ impl Daemon<'_> {
             if changed {
                 self.publish()?;
             }
+            self.replan()?;
             if scanned.elapsed() >= SCAN {
+                self.allowed.clear();
                 self.scan()?;
                 scanned = Instant::now();
             }
@@ -174,7 +186,7 @@ impl Daemon<'_> {
         let known: BTreeSet<(i32, Option<u32>)> = old.map(|o| o.found.threads.iter().map(|t| (t.tid, t.vcpu)).collect()).unwrap_or_default();
         if old.is_none() {
             // The VM must have a weight before its first world is charged to it.
-            let _ = self.live.weight(id, units::Rate::ONE.0, found.vcpus().max(1), shares);
+            let _ = self.live.weight(id, found.vcpus().max(1), shares, Word { weight: Rate::ONE.0, ..Word::default() });
             self.live.publish(self.vms.values().map(|v| v.id).chain([id]).max().unwrap_or(0) + 1, self.generation);
             self.live.process(found.pid, Some(id));
         }
@@ -187,13 +199,70 @@ impl Daemon<'_> {
         before != self.vms.values().find(|v| v.id == id).map(|v| (v.found.vcpus(), v.shares))
     }
 
+    fn system_shares(&self) -> u32 {
+        match self.options.knobs.system_shares {
+            0 => (self.pcpus as u32 * 1000).min(SHARES_MAX as u32),
+            n => n as u32,
+        }
+    }
+
+    /// Where VMs are held to some pCPUs: weights by what is active now (crates/entitlement, active.rs).
+    fn replan(&mut self) -> Result<(), HostError> {
+        let now = monotonic_ns();
+        let accounts = self.live.accounts();
+        let held = self.vms.values().any(|v| accounts.vm(v.id as usize).restricted > 0);
+        if !held {
+            // The last held VM has gone or roams again: back to the plan that counts everybody.
+            return if std::mem::take(&mut self.held) { self.publish() } else { Ok(()) };
+        }
+        let period = now.saturating_sub(std::mem::replace(&mut self.replanned_ns, now)).max(1);
+        if !std::mem::replace(&mut self.held, true) {
+            self.meter = Meter::default();
+        }
+        let host = PcpuSet::first(self.pcpus);
+        let mut vms = self.active_vms(&host);
+        self.demands(&host, &mut vms, now, period);
+        let list: Vec<ActiveVm> = vms.into_values().collect();
+        for order in active_plan(&host, &list, accounts.host().v_ns) {
+            let id = u32::from(order.vm.0);
+            let (vcpus, shares) = list.iter().find(|v| v.vm == order.vm).map_or((1, 1), |v| (v.vcpus, v.shares));
+            let _ = self.live.weight(id, vcpus, shares, Word { weight: order.weight.0, held: order.held, shift: order.shift_ns });
+        }
+        Ok(())
+    }
+
+    /// Every VM and the system group, without its demand yet.
+    fn active_vms(&self, host: &PcpuSet) -> BTreeMap<u32, ActiveVm> {
+        let vm = |id: u32, shares, vcpus| {
+            let vt_ns = self.live.accounts().vm(id as usize).vt_ns;
+            (id, ActiveVm { vm: VmId(id as u16), shares, vcpus, classes: vec![], vt_ns })
+        };
+        let system = vm(0, self.system_shares(), host.len() as u32);
+        self.vms.values().map(|v| vm(v.id, v.shares, v.found.vcpus().max(1))).chain([system]).collect()
+    }
+
+    /// Adds what each world has wanted in the last period to its VM's classes.
+    fn demands(&mut self, host: &PcpuSet, vms: &mut BTreeMap<u32, ActiveVm>, now: u64, period: u64) {
+        self.meter.begin();
+        for i in 1..self.live.accounts().worlds_len() {
+            let Some(w) = self.live.accounts().world(i, now) else { continue };
+            let Some(vm) = vms.get_mut(&w.vm) else { continue };
+            let wanted = w.time_ns[sched_core::STATE_RUN as usize] + w.time_ns[sched_core::STATE_READY as usize];
+            let demand = self.meter.demand(w.id, wanted, period);
+            let restricted = w.vm != 0 && w.flags & sched_core::WORLD_RESTRICTED != 0;
+            let read = || discover::allowed(&self.roots, w.tgid as i32, w.pid as i32).map_or_else(|| host.clone(), |s| s.and(host));
+            let set = if restricted { self.allowed.entry(w.pid as i32).or_insert_with(read).clone() } else { host.clone() };
+            match vm.classes.iter_mut().find(|c| c.0 == set) {
+                Some(class) => class.1.0 += demand.0,
+                None => vm.classes.push((set, demand)),
+            }
+        }
+    }
+
     /// Plans and publishes: weights first, then the generation, then the names for readers.
     fn publish(&mut self) -> Result<(), HostError> {
         self.generation += 1;
-        let system_shares = match self.options.knobs.system_shares {
-            0 => (self.pcpus as u32 * 1000).min(SHARES_MAX as u32),
-            n => n as u32,
-        };
+        let system_shares = self.system_shares();
         let vms: Vec<PlanVm> = self
             .vms
             .values()
@@ -204,7 +273,7 @@ impl Daemon<'_> {
         for (vm, rate) in plan.weights() {
             let known = self.vms.values().find(|v| v.id == u32::from(vm.0));
             let (vcpus, shares) = known.map_or((self.pcpus as u32, system_shares), |v| (v.found.vcpus().max(1), v.shares));
-            let _ = self.live.weight(u32::from(vm.0), rate.0, vcpus, shares);
+            let _ = self.live.weight(u32::from(vm.0), vcpus, shares, Word { weight: rate.0, ..Word::default() });
             weights.insert(u32::from(vm.0), rate.0);
         }
         let slots = self.vms.values().map(|v| v.id).chain(self.leaving.iter().copied()).max().unwrap_or(0) + 1;

@@ -1,0 +1,313 @@
+//! A simulated host of the native scheduler: owns its records and makes every call of `sched/core.h` safe.
+
+use crate::native::{self, Native, PlatTask};
+use crate::platform::{Call, Platform, Tasks};
+use crate::records::{self, Cluster, Knobs, Pcpu, Vm, World};
+use crate::{KnobError, layout};
+use std::ptr::{self, NonNull};
+use topology::Topology;
+use units::caps;
+
+/// `ENQUEUE_*` or `WAKE_*` flags.
+pub type EntryFlags = u32;
+
+/// A host that cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostError {
+    /// More VMs or worlds than there are slots.
+    #[error("host: cannot hold {seen} {what}: allowed 1..{max}")]
+    Size {
+        /// What there is too much of.
+        what: &'static str,
+        /// Number asked for.
+        seen: usize,
+        /// Largest number.
+        max: usize,
+    },
+    /// The native build refused.
+    #[error("host: cannot lay out {pcpus} pCPUs in {clusters} clusters: the native build has room for {room}")]
+    Native {
+        /// pCPUs asked for.
+        pcpus: usize,
+        /// Clusters needed.
+        clusters: usize,
+        /// Clusters there is room for; 0 when there is no memory.
+        room: usize,
+    },
+}
+
+/// One host. It is used by one thread at a time and shares nothing with other hosts.
+pub struct Host {
+    native: NonNull<Native>,
+}
+
+// SAFETY: the block behind the pointer belongs to this Host alone, and C keeps no state elsewhere.
+unsafe impl Send for Host {}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from native_new and is given back once.
+        unsafe { native::native_free(self.native.as_ptr()) }
+    }
+}
+
+impl Host {
+    /// A host of this topology with room for so many VMs (the system group included) and worlds
+    /// (world 0 included), knobs at their defaults, every pCPU neither idle nor running.
+    ///
+    /// # Errors
+    /// `HostError` when it does not fit the caps.
+    pub fn new(topology: &Topology, vms: usize, worlds: usize, hz: u32) -> Result<Host, HostError> {
+        for (what, seen, max) in [("VMs", vms, caps::VMS_MAX), ("worlds", worlds, caps::WORLDS_MAX)] {
+            if seen == 0 || seen > max {
+                return Err(HostError::Size { what, seen, max });
+            }
+        }
+        let (pcpus, clusters) = layout(topology);
+        let refused = |room| HostError::Native { pcpus: pcpus.len(), clusters: clusters.len(), room };
+        // SAFETY: native_new takes sizes only and returns a fresh block or null.
+        let native = unsafe { native::native_new(pcpus.len() as u32, vms as u32, worlds as u32) };
+        let mut host = Host { native: NonNull::new(native).ok_or_else(|| refused(0))? };
+        let room = host.native().clusters_cap as usize;
+        if room < clusters.len() {
+            return Err(refused(room));
+        }
+        let smt = topology.places().iter().map(|p| p.thread + 1).max().unwrap_or(1);
+        let native = host.native_mut();
+        native.knobs = Knobs::DEFAULT;
+        native.host.pcpus = pcpus.len() as u32;
+        native.host.clusters = clusters.len() as u32;
+        native.host.vms = vms as u32;
+        native.host.worlds = worlds as u32;
+        native.host.smt = smt;
+        native.host.hz = hz;
+        for (id, from) in pcpus.iter().enumerate() {
+            // What is no place, such as virtual times, the scheduler has set itself.
+            let to = host.pcpu_mut(id as u32);
+            *to = Pcpu { id: from.id, cluster: from.cluster, bit: from.bit, node: from.node, core: from.core, ..*to };
+        }
+        for (id, cluster) in clusters.iter().enumerate() {
+            *host.cluster_mut(id as u32) = *cluster;
+        }
+        for id in 0..worlds as u32 {
+            host.task_mut(id).world = id;
+            host.world_mut(id).id = id;
+        }
+        Ok(host)
+    }
+
+    fn native(&self) -> &Native {
+        // SAFETY: the block lives as long as self; C writes it only in calls that take &mut self.
+        unsafe { self.native.as_ref() }
+    }
+
+    fn native_mut(&mut self) -> &mut Native {
+        // SAFETY: as above, and &mut self excludes every other user.
+        unsafe { self.native.as_mut() }
+    }
+
+    /// Calls C with `platform` behind the kernel handle.
+    fn call<'p, R>(&mut self, platform: &mut (dyn Platform + 'p), f: impl FnOnce(*mut Native) -> R) -> R {
+        let native = self.native.as_ptr();
+        let mut call = Call { native, platform: ptr::from_mut(platform) };
+        // SAFETY: `call` outlives `f`, C keeps no handle past its return, and until then neither
+        // `platform` nor the block is used here.
+        unsafe {
+            (*native).kernel = (&raw mut call).expose_provenance() as u64;
+            let result = f(native);
+            (*native).kernel = 0;
+            result
+        }
+    }
+
+    /// Pointer to a task for C.
+    ///
+    /// # Panics
+    /// For an id outside the host.
+    fn task_at(&self, id: u32) -> *mut PlatTask {
+        assert!(id < self.native().worlds_cap, "world {id} is outside the host");
+        // SAFETY: the array has worlds_cap entries.
+        unsafe { self.native().tasks.add(id as usize) }
+    }
+}
+
+macro_rules! records {
+    ($($(#[$doc:meta])* $get:ident $get_mut:ident $array:ident $cap:ident $t:ty;)*) => {
+        /// Records by id.
+        ///
+        /// Each panics for an id outside the host: ids come from this crate's caller, which made them.
+        impl Host {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $get(&self, id: u32) -> &$t {
+                    assert!(id < self.native().$cap, "no such record: {id}");
+                    // SAFETY: the array has $cap entries and is written only through &mut self.
+                    unsafe { &*self.native().$array.add(id as usize) }
+                }
+
+                $(#[$doc])*
+                pub fn $get_mut(&mut self, id: u32) -> &mut $t {
+                    assert!(id < self.native().$cap, "no such record: {id}");
+                    // SAFETY: the array has $cap entries and &mut self excludes every other user.
+                    unsafe { &mut *self.native_mut().$array.add(id as usize) }
+                }
+            )*
+        }
+    };
+}
+
+records! {
+    /// A pCPU.
+    pcpu pcpu_mut pcpus pcpus_cap Pcpu;
+    /// A VM; 0 is the system group.
+    vm vm_mut vms vms_cap Vm;
+    /// A world.
+    world world_mut worlds worlds_cap World;
+    /// A cluster.
+    cluster cluster_mut clusters clusters_cap Cluster;
+    /// The thread of a world.
+    task task_mut tasks worlds_cap PlatTask;
+}
+
+impl Host {
+    /// All threads, by world.
+    pub fn tasks_mut(&mut self) -> &mut Tasks {
+        let (tasks, count) = (self.native_mut().tasks, self.native().worlds_cap as usize);
+        // SAFETY: the array has worlds_cap entries and &mut self excludes every other user.
+        unsafe { std::slice::from_raw_parts_mut(tasks, count) }
+    }
+
+    /// The host's own record.
+    #[must_use]
+    pub fn record(&self) -> &records::Host {
+        &self.native().host
+    }
+
+    /// The knobs in force.
+    #[must_use]
+    pub fn knobs(&self) -> &Knobs {
+        &self.native().knobs
+    }
+
+    /// Sets a knob by name.
+    ///
+    /// # Errors
+    /// `KnobError`; then nothing has changed.
+    pub fn set_knob(&mut self, name: &str, value: u64) -> Result<(), KnobError> {
+        self.native_mut().knobs.set(name, value)
+    }
+
+    /// Sets the host's clock.
+    pub fn set_now(&mut self, ns: u64) {
+        self.native_mut().host.now_ns = ns;
+    }
+
+    /// Gives a VM its weight (in 2^-20 pCPU), its number of vCPUs and its shares, as a plan says.
+    pub fn vm_weight(&mut self, vm: u32, weight: u64, vcpus: u32, shares: u32) {
+        assert!(vm < self.native().vms_cap, "VM {vm} is outside the host");
+        // SAFETY: the call takes an index that is in range and makes no call back.
+        unsafe { native::sched_vm_weight(self.native.as_ptr(), vm, weight, vcpus, shares) }
+    }
+
+    /// The same from a plan of active VMs: whether it is held, and what is added to its virtual time, in ns.
+    pub fn vm_plan(&mut self, vm: u32, weight: u64, vcpus: u32, shares: u32, held: bool, shift: i64) {
+        assert!(vm < self.native().vms_cap, "VM {vm} is outside the host");
+        // SAFETY: the call takes an index that is in range and makes no call back.
+        unsafe { native::sched_vm_plan(self.native.as_ptr(), vm, weight, vcpus, shares, held, shift) }
+    }
+
+    /// Binds a world to a VM; it takes effect when the world is queued next.
+    pub fn vm_bind(&mut self, world: u32, vm: u32, kind: u32, index: u32) {
+        let native = self.native.as_ptr();
+        let record = ptr::from_mut(self.world_mut(world));
+        // SAFETY: the record is one of this host's, and the call makes no call back.
+        unsafe { native::sched_vm_bind(native, record, vm, kind, index) }
+    }
+}
+
+macro_rules! entries {
+    ($($(#[$doc:meta])* $name:ident => $c:ident ( $($arg:ident : $t:ty),* ) $(-> $ret:ty)?;)*) => {
+        /// Life of a world, in the order in which a kernel calls it; `sched/core.h` says what each call means.
+        impl Host {
+            $(
+                $(#[$doc])*
+                pub fn $name(&mut self, platform: &mut dyn Platform, world: u32 $(, $arg: $t)*) $(-> $ret)? {
+                    let task = self.task_at(world);
+                    // SAFETY: the task is one of this host's; see `call` for the handle.
+                    self.call(platform, |h| unsafe { native::$c(h, task $(, $arg)*) })
+                }
+            )*
+        }
+    };
+}
+
+entries! {
+    /// The world comes to life, asleep.
+    world_start => sched_world_start();
+    /// The world is gone.
+    world_exit => sched_world_exit();
+    /// Its allowed set has changed.
+    world_affinity => sched_world_affinity();
+    /// Which pCPU should it wake on?
+    select => sched_select(prev: i32, flags: EntryFlags) -> i32;
+    /// It wants to run from now on.
+    runnable => sched_runnable();
+    /// It must be put into a queue.
+    enqueue => sched_enqueue(flags: EntryFlags);
+    /// It runs from now on.
+    running => sched_running();
+    /// It stops running; `runnable` when it would go on.
+    stopping => sched_stopping(runnable: bool);
+    /// It does not want to run any more.
+    quiescent => sched_quiescent(sleeping: bool);
+}
+
+impl Host {
+    /// A pCPU has nothing in its local queue; `prev` (0 for none) still wants to run.
+    pub fn dispatch(&mut self, platform: &mut dyn Platform, pcpu: u32, prev: u32) {
+        let prev = if prev == 0 { ptr::null_mut() } else { self.task_at(prev) };
+        // SAFETY: the task is null or one of this host's; see `call` for the handle.
+        self.call(platform, |h| unsafe { native::sched_dispatch(h, pcpu, prev) });
+    }
+
+    /// A pCPU enters or leaves idle.
+    pub fn idle(&mut self, platform: &mut dyn Platform, pcpu: u32, idle: bool) {
+        // SAFETY: see `call`.
+        self.call(platform, |h| unsafe { native::sched_idle(h, pcpu, idle) });
+    }
+
+    /// Periodic work off the critical path, every `housekeep_us`.
+    pub fn housekeep(&mut self, platform: &mut dyn Platform) {
+        // SAFETY: see `call`.
+        self.call(platform, |h| unsafe { native::sched_housekeep(h) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use topology::Shape;
+
+    #[test]
+    fn a_new_host_keeps_the_virtual_times_that_the_scheduler_set() {
+        let shape = Shape { sockets: 2, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 2, threads_per_core: 2 };
+        let host = Host::new(&Topology::regular(shape).expect("a topology"), 2, 3, 250).expect("a host");
+        let v = host.record().v_ns;
+        for id in 0..8 {
+            let p = host.pcpu(id);
+            assert_eq!((p.id, p.system_v_ns, p.wait_key), (id, v, u64::MAX));
+        }
+        assert_eq!((host.record().pcpus, host.record().clusters, host.record().smt), (8, 2, 2));
+        assert_eq!((host.cluster(1).pcpu[0], host.task(2).world), (4, 2));
+    }
+
+    #[test]
+    fn sizes_beyond_the_caps_are_refused_with_the_cap() {
+        let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 1, threads_per_core: 1 };
+        let topology = Topology::regular(shape).expect("a topology");
+        let text = |vms, worlds| Host::new(&topology, vms, worlds, 250).err().map(|e| e.to_string());
+        assert_eq!(text(1025, 1).as_deref(), Some("host: cannot hold 1025 VMs: allowed 1..1024"));
+        assert_eq!(text(1, 0).as_deref(), Some("host: cannot hold 0 worlds: allowed 1..16384"));
+    }
+}

@@ -1,0 +1,139 @@
+//! From a topology to the pCPU and cluster records of a host, for the simulator and the live host alike.
+
+use crate::records::{CLUSTER_PCPUS, CLUSTERS_MAX, Cluster, Pcpu};
+use std::collections::BTreeMap;
+use topology::{Place, Topology};
+use units::PcpuId;
+
+/// Lays out a host. A cluster is an LLC, cut at core boundaries into even parts where it has more
+/// than 64 pCPUs; threads of a core are neighbouring bits. A host with more LLCs than there may be
+/// clusters is cut by node instead, then by socket, then by nothing: 1,024 pCPUs always fit.
+///
+/// `near` holds the other clusters by distance (same LLC, node, socket, host); equal distances
+/// rotate from the cluster's own index, so that no cluster is everybody's first choice.
+///
+/// A pCPU's record holds its place (`id`, `cluster`, `bit`, `node`, `core`) and that nothing waits
+/// there (`wait_key`); every other field is zero, and its virtual times are the caller's to set.
+#[must_use]
+pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
+    let levels: [fn(&Place) -> u32; 4] = [|p| p.llc, |p| p.node, |p| p.socket, |_| 0];
+    let parts = levels.iter().map(|level| cut(topology, *level)).find(|parts| parts.len() <= CLUSTERS_MAX as usize);
+    let parts = parts.unwrap_or_default();
+    let mut pcpus = vec![Pcpu { wait_key: u64::MAX, ..Pcpu::ZERO }; topology.pcpus()];
+    let mut clusters = Vec::with_capacity(parts.len());
+    for (c, ids) in parts.iter().enumerate() {
+        let first = topology.place(ids[0]);
+        let mut cluster = Cluster { pcpus: ids.len() as u32, llc: first.llc, node: first.node, ..Cluster::ZERO };
+        for (bit, id) in ids.iter().enumerate() {
+            let place = topology.place(*id);
+            cluster.present |= 1 << bit;
+            cluster.pcpu[bit] = id.0;
+            let pcpu = &mut pcpus[id.0 as usize];
+            pcpu.id = u32::from(id.0);
+            pcpu.cluster = c as u32;
+            pcpu.bit = bit as u32;
+            pcpu.node = place.node;
+            pcpu.core = place.core;
+        }
+        clusters.push(cluster);
+    }
+    let places: Vec<Place> = parts.iter().map(|ids| topology.place(ids[0])).collect();
+    for (c, cluster) in clusters.iter_mut().enumerate() {
+        let near = neighbours(&places, c);
+        cluster.nears = near.len() as u32;
+        near.iter().enumerate().for_each(|(i, other)| cluster.near[i] = *other as u16);
+    }
+    (pcpus, clusters)
+}
+
+/// Threads of each core of a group: node and LLC first, so that a merged group keeps its caches together.
+type Cores = BTreeMap<(u32, u32, u32), Vec<(u32, PcpuId)>>;
+
+/// pCPUs of each cluster, in the order of their bits.
+fn cut(topology: &Topology, level: fn(&Place) -> u32) -> Vec<Vec<PcpuId>> {
+    let mut groups: BTreeMap<u32, Cores> = BTreeMap::new();
+    for (i, place) in topology.places().iter().enumerate() {
+        let cores = groups.entry(level(place)).or_default();
+        cores.entry((place.node, place.llc, place.core)).or_default().push((place.thread, PcpuId(i as u16)));
+    }
+    let mut parts = vec![];
+    for cores in groups.values_mut() {
+        let max = CLUSTER_PCPUS as usize;
+        let total: usize = cores.values().map(Vec::len).sum();
+        let even = total.div_ceil(total.div_ceil(max));
+        let mut part: Vec<PcpuId> = vec![];
+        for threads in cores.values_mut() {
+            threads.sort_unstable_by_key(|t| (t.0, t.1.0));
+            if part.len() >= even || part.len() + threads.len() > max {
+                parts.push(std::mem::take(&mut part));
+            }
+            part.extend(threads.iter().map(|t| t.1));
+        }
+        parts.push(part);
+    }
+    parts
+}
+
+fn neighbours(places: &[Place], own: usize) -> Vec<usize> {
+    let me = places[own];
+    let distance = |p: Place| match p {
+        p if p.llc == me.llc => 0,
+        p if p.node == me.node => 1,
+        p if p.socket == me.socket => 2,
+        _ => 3,
+    };
+    let n = places.len();
+    let mut near: Vec<usize> = (0..n).filter(|i| *i != own).collect();
+    near.sort_unstable_by_key(|i| (distance(places[*i]), (i + n - own) % n));
+    near
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use topology::Shape;
+
+    fn shape(sockets: u32, nodes: u32, llcs: u32, cores: u32, threads: u32) -> Topology {
+        let shape = Shape { sockets, nodes_per_socket: nodes, llcs_per_node: llcs, cores_per_llc: cores, threads_per_core: threads };
+        Topology::regular(shape).expect("a host")
+    }
+
+    #[test]
+    fn a_wide_llc_is_cut_into_even_clusters_of_whole_cores() {
+        let (pcpus, clusters) = layout(&shape(1, 1, 1, 48, 2));
+        assert_eq!(clusters.iter().map(|c| c.pcpus).collect::<Vec<_>>(), [48, 48]);
+        assert_eq!((pcpus[95].cluster, pcpus[95].bit, pcpus[95].core), (1, 47, 47));
+        assert_eq!((clusters[0].nears, clusters[0].near[0]), (1, 1));
+        let (_, odd) = layout(&shape(1, 1, 1, 43, 3));
+        assert!(odd.iter().all(|c| c.pcpus <= 64 && c.pcpus % 3 == 0), "no core is cut: {:?}", odd.iter().map(|c| c.pcpus).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_pcpu_is_the_bit_its_record_says() {
+        for topology in [shape(3, 1, 1, 3, 1), shape(1, 1, 1, 6, 2), shape(2, 2, 2, 20, 2), shape(16, 1, 1, 64, 1)] {
+            let (pcpus, clusters) = layout(&topology);
+            assert_eq!(clusters.iter().map(|c| c.pcpus as usize).sum::<usize>(), topology.pcpus());
+            for (i, p) in pcpus.iter().enumerate() {
+                let c = &clusters[p.cluster as usize];
+                assert_eq!((c.pcpu[p.bit as usize] as usize, p.id as usize), (i, i));
+                assert_eq!(c.present >> p.bit & 1, 1);
+            }
+        }
+    }
+
+    #[test]
+    fn near_goes_from_node_to_socket_to_host_and_rotates() {
+        let (_, clusters) = layout(&shape(2, 2, 2, 2, 1));
+        assert_eq!(clusters[0].near[..7], [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(clusters[5].near[..7], [4, 6, 7, 0, 1, 2, 3]);
+        assert_eq!(clusters[3].near[..7], [2, 0, 1, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn a_thousand_llcs_of_one_core_are_grouped_by_what_is_coarser() {
+        let (_, by_node) = layout(&shape(2, 2, 256, 1, 1));
+        assert_eq!((by_node.len(), by_node[0].pcpus), (16, 64));
+        let (_, by_host) = layout(&shape(1024, 1, 1, 1, 1));
+        assert_eq!((by_host.len(), by_host[15].pcpus), (16, 64));
+    }
+}

@@ -1,0 +1,77 @@
+//! The scheduler of `sched/`, built natively, behind a safe face: what the simulator calls and the live host shares.
+//!
+//! The records, caps and knobs are generated from `sched/abi` at build time; a test compares every
+//! size and offset with C's. This crate decides nothing about scheduling.
+#![allow(unsafe_code)]
+
+mod host;
+mod knobs;
+mod layout;
+mod native;
+mod platform;
+
+pub use host::{EntryFlags, Host, HostError};
+pub use knobs::{KNOBS, Knob, KnobError};
+pub use layout::layout;
+pub use native::{Native, PlatTask};
+pub use platform::{Platform, Tasks};
+pub use records::Host as HostRecord;
+pub use records::*;
+
+/// Records and constants of `sched/abi`, generated; `records::Host` is C's, `Host` the safe face.
+pub mod records {
+    include!(concat!(env!("OUT_DIR"), "/records.rs"));
+}
+
+/// Flag of a wake-up: the waker is about to sleep (`sched/core.h`).
+pub const WAKE_SYNC: u32 = 1;
+/// Flag of an enqueue: the world was waiting (`sched/core.h`).
+pub const ENQUEUE_WAKEUP: u32 = 1;
+/// Flag of an enqueue: the world's pCPU was taken away (`sched/core.h`).
+pub const ENQUEUE_RESTART: u32 = 2;
+/// Flag of a kick: only an idle pCPU is woken (`sched/platform.h`).
+pub const KICK_IDLE: u32 = 1;
+/// Flag of a kick: the running world's slice ends now (`sched/platform.h`).
+pub const KICK_PREEMPT: u32 = 2;
+
+/// The ordered queue of a pCPU that holds worlds of VMs (`QUEUE_VM` in `sched/platform.h`).
+#[must_use]
+pub const fn queue_vm(pcpu: u32) -> u64 {
+    pcpu as u64
+}
+
+/// The ordered queue of a pCPU that holds host tasks (`QUEUE_SYSTEM` in `sched/platform.h`).
+#[must_use]
+pub const fn queue_system(pcpu: u32) -> u64 {
+    pcpu as u64 + PCPUS_MAX as u64
+}
+
+const _: () = assert!(PCPUS_MAX as usize == units::caps::PCPUS_MAX);
+const _: () = assert!(VMS_MAX as usize == units::caps::VMS_MAX);
+const _: () = assert!(WORLDS_MAX as usize == units::caps::WORLDS_MAX);
+
+#[cfg(test)]
+mod tests {
+    mod table {
+        use std::mem::offset_of;
+        include!(concat!(env!("OUT_DIR"), "/layout.rs"));
+    }
+
+    unsafe extern "C" {
+        static tandem_layout_rows: u64;
+        static tandem_layout: [u64; table::ROWS.len()];
+    }
+
+    #[test]
+    fn every_size_offset_and_constant_is_the_same_in_c() {
+        // SAFETY: both are constants of the generated layout.c, never written; the row count is
+        // compared before the table, whose declared length comes from the same generator, is read.
+        let c = unsafe {
+            assert_eq!(tandem_layout_rows, table::ROWS.len() as u64);
+            tandem_layout
+        };
+        for ((name, rust), c) in table::ROWS.iter().zip(c) {
+            assert_eq!(*rust, c, "{name}: Rust says {rust}, C says {c}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Speed of the engine at 8, 64, 160 and 512 pCPUs with 6.4 vCPUs a pCPU; it prints and asserts nothing, since it is timed.
+//!
+//! What grows with the host: the heap of timers (logarithm to base 4), the bytes that one event
+//! touches (they leave the caches), the scheduler's search for idle pCPUs and its pulls (bounded by
+//! NEAR_MAX and PROBE_MAX), and housekeeping, a pass over all VMs each `housekeep_us`. Events a
+//! simulated second grow with worlds and pCPUs alone.
+//!
+//! `cargo bench -p sim` runs it; an argument is the simulated time, `cargo bench -p sim -- 10s`.
+
+use settings::{Dist, Run, RunSpec, VmSpec, Workload};
+use sim::{Options, run};
+use std::time::Instant;
+use topology::{Shape, Topology};
+use units::Span;
+
+/// A mix: burners, RDY's 15 % burners, timers, and I/O of exponential lengths.
+fn workload(i: u32) -> Workload {
+    match i % 4 {
+        0 => Workload::Burn,
+        1 => Workload::Duty { work: Span::from_ms(15), sleep: Span::from_ms(85) },
+        2 => Workload::Periodic { period: Span::from_ms(10), work: Span::from_ms(1) },
+        _ => Workload::Io { work: Span::from_ns(200_000), sleep: Span::from_ms(2), dist: Dist::Exponential },
+    }
+}
+
+fn vm(i: u32, vcpus: u32) -> VmSpec {
+    VmSpec {
+        name: format!("vm{i}"),
+        count: 1,
+        vcpus,
+        shares: Default::default(),
+        affinity: None,
+        cpuset: None,
+        vcpu_affinity: None,
+        workload: workload(i),
+        vcpu_workloads: None,
+        active: vec![],
+        start: Span::ZERO,
+        stop: None,
+    }
+}
+
+/// A host of `sockets` × `cores` × 2 threads with 6.4 vCPUs a pCPU in at most 1,000 VMs.
+fn host(sockets: u32, cores: u32, duration: Span) -> Run {
+    let shape = Shape { sockets, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: cores, threads_per_core: 2 };
+    let topology = Topology::regular(shape).expect("a host");
+    let vcpus = topology.pcpus() as u32 * 64 / 10;
+    let vms = (vcpus / 2).min(1000);
+    let spec = RunSpec {
+        title: String::new(),
+        source: String::new(),
+        seed: 1,
+        duration,
+        warmup: Span::ZERO,
+        host: settings::HostSpec { sockets, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: cores, threads_per_core: 2, hz: 250 },
+        vms: (0..vms).map(|i| vm(i, vcpus / vms + u32::from(i < vcpus % vms))).collect(),
+        host_tasks: vec![],
+        knobs: Default::default(),
+        lab: Default::default(),
+        expect: Default::default(),
+    };
+    Run { label: String::new(), spec, topology }
+}
+
+/// Resident memory of this process in KiB, 0 where /proc does not say.
+fn resident_kib() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).map_or(0, |pages| pages * 4)
+}
+
+fn main() {
+    let duration = std::env::args().skip(1).find_map(|a| a.parse::<Span>().ok()).unwrap_or(Span::from_secs(5));
+    let mut table = views::Table::new(&["pCPUs", "VMs", "vCPUs", "<oracle", "events", "events/s", "ns/event", "sim s/s", "calls/event", "RSS KiB"]);
+    for (sockets, cores) in [(1, 4), (2, 16), (2, 40), (8, 32)] {
+        for check in [false, true] {
+            let run_of = host(sockets, cores, if check { Span::from_ns(duration.ns() / 5) } else { duration });
+            let options = Options { check, ..Options::default() };
+            let begun = Instant::now();
+            let outcome = match run(&run_of, &options) {
+                Ok(outcome) => outcome,
+                Err(e) => return println!("{} pCPUs: {e}", run_of.topology.pcpus()),
+            };
+            let secs = begun.elapsed().as_secs_f64();
+            let events = outcome.stats.events as f64;
+            table.row([
+                run_of.topology.pcpus().to_string(),
+                run_of.spec.vms.len().to_string(),
+                run_of.spec.vms.iter().map(|v| v.vcpus).sum::<u32>().to_string(),
+                if check { "on" } else { "off" }.to_owned(),
+                outcome.stats.events.to_string(),
+                format!("{:.0}", events / secs),
+                format!("{:.0}", secs * 1e9 / events),
+                format!("{:.2}", run_of.spec.duration.as_secs_f64() / secs),
+                format!("{:.2}", outcome.stats.calls as f64 / events),
+                resident_kib().to_string(),
+            ]);
+        }
+    }
+    print!("{}", table.text());
+}

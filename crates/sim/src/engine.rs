@@ -1,0 +1,288 @@
+//! The engine: one run of one host, event by event in virtual time; integers only, one seed, no wall clock.
+//!
+//! Events come from the timers (`timers.rs`) and from the ticks, which need no heap: tick `i` belongs
+//! to pCPU `i mod n`. At one instant timers come before ticks, timers among themselves in the order
+//! in which they were armed. What an event does is in `schedule.rs` and `life.rs`.
+
+use crate::behaviour::Behaviour;
+use crate::contract::{Breach, Rule, WATCHDOG_NS};
+use crate::kernel::{Kernel, Nudge, Seat};
+use crate::life::{Change, VmSeat, WorldSpec};
+use crate::mutant::Mutant;
+use crate::options::{Costs, Ticks};
+use crate::report::Snapshot;
+use crate::timers::Timers;
+use crate::watch::Watch;
+use sched_core::{Host, KICK_IDLE, KICK_PREEMPT};
+use views::Times;
+
+/// A world as the engine knows it.
+#[derive(Debug)]
+pub(crate) struct Actor {
+    pub(crate) behaviour: Behaviour,
+    /// CPU time of its own work done.
+    pub(crate) work: u64,
+    /// Since when it is READY, for the watchdog.
+    pub(crate) ready_since: u64,
+    /// What the scheduler had charged to it when it began to run.
+    pub(crate) charged: u64,
+    pub(crate) vm: u32,
+    pub(crate) vcpu: bool,
+}
+
+/// Counts of a run, for speed and for what a scheduler should not do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Events: timers that fired and ticks of busy pCPUs.
+    pub events: u64,
+    /// Calls of the scheduler.
+    pub calls: u64,
+    /// Times a pCPU took up another world.
+    pub switches: u64,
+    /// Wake-ups.
+    pub wakeups: u64,
+    /// Times the kernel had to give its own default slice of 20 ms, because the scheduler gave none.
+    pub default_slices: u64,
+    /// Times select named a pCPU where the world may not run, and the kernel chose another.
+    pub fallbacks: u64,
+}
+
+/// One run of one host.
+pub(crate) struct Engine {
+    pub(crate) host: Host,
+    pub(crate) kernel: Kernel,
+    pub(crate) timers: Timers,
+    pub(crate) actors: Vec<Actor>,
+    pub(crate) specs: Vec<WorldSpec>,
+    /// Accounts of worlds that have exited.
+    pub(crate) gone: Vec<Option<Times>>,
+    pub(crate) vms: Vec<VmSeat>,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) next_change: usize,
+    pub(crate) watch: Watch,
+    pub(crate) stats: Stats,
+    pub(crate) costs: Costs,
+    pub(crate) ticks: Ticks,
+    pub(crate) tick_ns: u64,
+    pub(crate) tick: u64,
+    pub(crate) end: u64,
+    pub(crate) generation: u64,
+    pub(crate) system_shares: u32,
+    pub(crate) start: Option<Snapshot>,
+    pub(crate) meter: entitlement::Meter,
+}
+
+/// Timers beside those of pCPUs and worlds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fixed {
+    /// VMs start and stop, windows open and close.
+    Change,
+    /// New weights come into force.
+    Plan,
+    Housekeep,
+    /// Watchdog and audits.
+    Audit,
+    /// The warm-up ends.
+    Warm,
+    /// Weights by what is active now, where VMs are held to some pCPUs.
+    Replan,
+}
+
+const FIXED: [Fixed; 6] = [Fixed::Change, Fixed::Plan, Fixed::Housekeep, Fixed::Audit, Fixed::Warm, Fixed::Replan];
+/// The kernel's watchdog looks at half its limit; looking each second names the world sooner.
+const AUDIT_NS: u64 = 1_000_000_000;
+
+/// Number of timers a run needs.
+pub(crate) fn slots(pcpus: usize, worlds: usize) -> usize {
+    FIXED.len() + 2 * pcpus + worlds
+}
+
+impl Engine {
+    pub(crate) fn fixed(timer: Fixed) -> usize {
+        timer as usize
+    }
+
+    /// Timer of the end of the present piece of work on a pCPU.
+    pub(crate) fn done_slot(pcpu: u32) -> usize {
+        FIXED.len() + 2 * pcpu as usize
+    }
+
+    /// Timer of a reschedule interrupt.
+    pub(crate) fn kick_slot(pcpu: u32) -> usize {
+        FIXED.len() + 2 * pcpu as usize + 1
+    }
+
+    /// Timer of a sleep.
+    pub(crate) fn sleep_slot(&self, world: u32) -> usize {
+        FIXED.len() + 2 * self.kernel.cpus.len() + world as usize
+    }
+
+    /// Runs to the end.
+    pub(crate) fn run(&mut self) -> Result<(), Breach> {
+        let housekeep = self.host.knobs().housekeep_us * 1000;
+        self.timers.arm(Self::fixed(Fixed::Housekeep), housekeep);
+        self.timers.arm(Self::fixed(Fixed::Audit), AUDIT_NS);
+        if self.any_held() {
+            self.timers.arm(Self::fixed(Fixed::Replan), entitlement::REPLAN.ns());
+        }
+        self.tick = 0;
+        loop {
+            let tick = self.tick_time();
+            let timer = self.timers.next_time().unwrap_or(u64::MAX);
+            if tick.min(timer) >= self.end {
+                break;
+            }
+            if tick < timer {
+                let pcpu = (self.tick % self.kernel.cpus.len() as u64) as u32;
+                self.tick += 1;
+                if self.kernel.cpus[pcpu as usize].current != 0 {
+                    self.advance(tick);
+                    self.on_tick(pcpu);
+                }
+            } else if let Some((time, slot)) = self.timers.pop() {
+                self.advance(time);
+                self.fire(slot);
+            }
+            if let Some(breach) = self.kernel.breach.take() {
+                return Err(breach);
+            }
+        }
+        self.kernel.now = self.end;
+        self.host.set_now(self.end);
+        self.audit();
+        self.kernel.breach.take().map_or(Ok(()), Err)
+    }
+
+    /// Time of the next tick. The first comes one period after the start.
+    fn tick_time(&self) -> u64 {
+        let n = self.kernel.cpus.len() as u64;
+        let (round, pcpu) = (self.tick / n, self.tick % n);
+        let offset = match self.ticks {
+            Ticks::Aligned => 0,
+            Ticks::Staggered => pcpu * self.tick_ns / n,
+        };
+        (round + 1) * self.tick_ns + offset
+    }
+
+    fn advance(&mut self, time: u64) {
+        self.stats.events += 1;
+        self.kernel.now = time;
+        self.host.set_now(time);
+    }
+
+    fn fire(&mut self, slot: usize) {
+        let pcpus = self.kernel.cpus.len();
+        let Some(slot) = slot.checked_sub(FIXED.len()) else {
+            return self.fire_fixed(FIXED[slot]);
+        };
+        match slot.checked_sub(2 * pcpus) {
+            Some(world) => self.wake(world as u32),
+            None if slot % 2 == 0 => self.piece_done(slot as u32 / 2),
+            None => self.resched(slot as u32 / 2),
+        }
+    }
+
+    fn fire_fixed(&mut self, timer: Fixed) {
+        let now = self.kernel.now;
+        match timer {
+            Fixed::Change => self.change(),
+            Fixed::Plan => self.publish(),
+            Fixed::Housekeep => {
+                self.stats.calls += 1;
+                self.host.housekeep(&mut self.kernel);
+                self.settle(u32::MAX);
+                self.timers.arm(Self::fixed(timer), now + self.host.knobs().housekeep_us * 1000);
+            }
+            Fixed::Audit => {
+                self.audit();
+                self.timers.arm(Self::fixed(timer), now + AUDIT_NS);
+            }
+            Fixed::Warm => self.start = Some(self.snapshot()),
+            Fixed::Replan => self.replan(),
+        }
+    }
+
+    /// Carries out what the callback just made asked of pCPUs; `here` is the pCPU it ran on.
+    pub(crate) fn settle(&mut self, here: u32) {
+        if self.kernel.nudges.is_empty() {
+            return;
+        }
+        for i in 0..self.kernel.nudges.len() {
+            let (pcpu, nudge) = self.kernel.nudges[i];
+            let current = self.kernel.cpus[pcpu as usize].current;
+            let preempts = match nudge {
+                Nudge::Reschedule => false,
+                // An idle kick that finds its pCPU busy does nothing (can_skip_idle_kick).
+                Nudge::Kick(flags) if flags & KICK_IDLE != 0 && current != 0 => continue,
+                Nudge::Kick(flags) => flags & KICK_PREEMPT != 0,
+            };
+            if self.kernel.fault.is(Mutant::LostKick) && pcpu != here {
+                continue;
+            }
+            if preempts && current != 0 {
+                self.account(pcpu);
+                self.host.task_mut(current).slice_ns = 0;
+            }
+            let delay = if pcpu == here { 0 } else { self.costs.kick_ns };
+            let (slot, at) = (Self::kick_slot(pcpu), self.kernel.now + delay);
+            if self.timers.armed(slot).is_none_or(|t| t > at) {
+                self.timers.arm(slot, at);
+            }
+        }
+        self.kernel.nudges.clear();
+    }
+
+    /// The watchdog, and with the oracle on also: the scheduler's state times, its counts of
+    /// runnable worlds, and that every world is in the one queue it is said to be in.
+    fn audit(&mut self) {
+        let now = self.kernel.now;
+        for world in 1..self.actors.len() as u32 {
+            let seat = self.kernel.seats[world as usize];
+            let waited = now.saturating_sub(self.actors[world as usize].ready_since);
+            if matches!(seat, Seat::Queue(_) | Seat::Local(_)) && waited > WATCHDOG_NS {
+                let what = format!("seen READY for {waited} ns in {seat:?}, allowed {WATCHDOG_NS} ns");
+                self.kernel.breach(Rule::Watchdog, Some(world), None, what);
+            }
+        }
+        if !self.watch.is_on() {
+            return;
+        }
+        self.audit_queues();
+        let mut runnable = vec![0; self.vms.len()];
+        for world in 1..self.actors.len() as u32 {
+            let seat = self.kernel.seats[world as usize];
+            if seat == Seat::Off {
+                continue;
+            }
+            self.watch.reported(now, &self.host, world);
+            runnable[self.actors[world as usize].vm as usize] += u32::from(seat != Seat::Asleep);
+        }
+        for (vm, count) in runnable.into_iter().enumerate() {
+            let seen = self.host.vm(vm as u32).runnable;
+            if seen != count {
+                let what = format!("seen {seen} runnable worlds counted in VM {vm}, allowed {count}");
+                self.kernel.breach(Rule::Counts, None, None, what);
+            }
+        }
+    }
+
+    fn audit_queues(&mut self) {
+        let mut seen = vec![false; self.actors.len()];
+        let wrong = self.kernel.queued().find(|(w, seat)| {
+            let twice = std::mem::replace(&mut seen[*w as usize], true);
+            twice || self.kernel.seats[*w as usize] != *seat
+        });
+        if let Some((world, seat)) = wrong {
+            let what = format!("seen in {seat:?}, allowed only {:?}", self.kernel.seats[world as usize]);
+            return self.kernel.breach(Rule::Custody, Some(world), None, what);
+        }
+        let lost = (1..self.actors.len()).find(|w| {
+            let queued = matches!(self.kernel.seats[*w], Seat::Queue(_) | Seat::Local(_) | Seat::Custody);
+            queued && !seen[*w]
+        });
+        if let Some(world) = lost {
+            let what = format!("seen in no queue, allowed {:?}", self.kernel.seats[world]);
+            self.kernel.breach(Rule::Custody, Some(world as u32), None, what);
+        }
+    }
+}

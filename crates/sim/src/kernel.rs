@@ -1,0 +1,317 @@
+//! The kernel's side of the contract in virtual time: queues, custody and the calls a scheduler may make; it chooses nothing.
+//!
+//! Rules and order follow sched_ext (kernel/sched/ext.c): a task is in the scheduler's custody only
+//! between select and the insertion it leads to; an insertion is legal only from select, enqueue and
+//! dispatch; a local queue takes only tasks that may run on its pCPU.
+
+use crate::contract::{Breach, Rule};
+use crate::mutant::{Fault, Mutant};
+use crate::queues::{Local, Ordered};
+use sched_core::{KICK_IDLE, KICK_PREEMPT, PCPUS_MAX, Platform, Tasks};
+
+/// Where a world is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seat {
+    /// Not born yet, or gone.
+    Off,
+    Asleep,
+    /// In the scheduler's custody: about to be queued.
+    Custody,
+    Local(u32),
+    Queue(u32),
+    Running(u32),
+}
+
+/// The callback under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Context {
+    None,
+    Select(u32),
+    Enqueue(u32),
+    Dispatch(u32),
+}
+
+/// Where an insertion goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target {
+    Local,
+    On { pcpu: u32, preempt: bool },
+    Queue { id: u64, key: u64 },
+}
+
+/// What happens to a pCPU after the callback under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Nudge {
+    /// Something came into its local queue while it was idle, or its slice was ended for it.
+    Reschedule,
+    Kick(u32),
+}
+
+/// A pCPU.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cpu {
+    /// World running, 0 when idle.
+    pub(crate) current: u32,
+    pub(crate) local: Local,
+    /// Whether the scheduler was told that it is idle.
+    pub(crate) idle: bool,
+    /// The slice of `current` is accounted up to here.
+    pub(crate) slice_from: u64,
+    /// Work of `current` is accounted up to here, or begins here.
+    pub(crate) work_from: u64,
+    /// Time that went to switches and interrupts instead of work.
+    pub(crate) system_ns: u64,
+}
+
+/// The kernel.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) now: u64,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) seats: Vec<Seat>,
+    ordered: Vec<Ordered>,
+    pub(crate) context: Context,
+    /// Insertion made in select: it is carried out in place of enqueue.
+    pub(crate) direct: Option<(Target, u64)>,
+    /// Insertions since the callback began.
+    pub(crate) inserted: u32,
+    pub(crate) nudges: Vec<(u32, Nudge)>,
+    pub(crate) breach: Option<Breach>,
+    pub(crate) fault: Fault,
+    fifo: u64,
+}
+
+impl Kernel {
+    pub(crate) fn new(pcpus: usize, worlds: usize, fault: Fault) -> Kernel {
+        Kernel {
+            now: 0,
+            cpus: vec![Cpu::default(); pcpus],
+            seats: vec![Seat::Off; worlds],
+            ordered: vec![Ordered::default(); 2 * pcpus],
+            context: Context::None,
+            direct: None,
+            inserted: 0,
+            nudges: Vec::with_capacity(64),
+            breach: None,
+            fault,
+            fifo: 0,
+        }
+    }
+
+    /// Remembers the first breach; the engine stops after the event under way.
+    #[cold]
+    pub(crate) fn breach(&mut self, rule: Rule, world: Option<u32>, pcpu: Option<u32>, what: String) {
+        let at_ns = self.now;
+        self.breach.get_or_insert(Breach { rule, what, world, pcpu, at_ns });
+    }
+
+    /// Slot of an ordered queue: `QUEUE_VM` of each pCPU, then `QUEUE_SYSTEM`.
+    fn slot(&self, queue: u64) -> Option<usize> {
+        let n = self.cpus.len() as u64;
+        let max = u64::from(PCPUS_MAX);
+        let (base, pcpu) = if queue < max { (0, queue) } else { (n, queue - max) };
+        (pcpu < n).then_some((base + pcpu) as usize)
+    }
+
+    fn queue(&mut self, queue: u64) -> Option<usize> {
+        let slot = self.slot(queue);
+        if slot.is_none() {
+            self.breach(Rule::UnknownQueue, None, None, format!("seen queue {queue:#x}, allowed the two queues of each pCPU"));
+        }
+        slot
+    }
+
+    /// Checks who inserts what from where, and takes the insertion in.
+    fn insert(&mut self, tasks: &mut Tasks, world: u32, target: Target, slice_ns: u64) {
+        let Some(seat) = self.seats.get(world as usize).copied() else {
+            return self.breach(Rule::UnknownWorld, Some(world), None, "seen an insertion of a world that does not exist".to_owned());
+        };
+        let own = match self.context {
+            Context::Select(w) | Context::Enqueue(w) => w == world,
+            Context::Dispatch(_) => true,
+            Context::None => false,
+        };
+        if !own {
+            let what = format!("seen an insertion from {:?}, allowed from its own select and enqueue, and from dispatch", self.context);
+            return self.breach(Rule::Context, Some(world), None, what);
+        }
+        if let Context::Select(_) = self.context {
+            if self.direct.replace((target, slice_ns)).is_some() {
+                self.breach(Rule::Custody, Some(world), None, "seen two insertions in one select, allowed one".to_owned());
+            }
+            return;
+        }
+        if seat != Seat::Custody {
+            let what = format!("seen an insertion while it is {seat:?}, allowed only in the scheduler's custody");
+            return self.breach(Rule::Custody, Some(world), None, what);
+        }
+        self.put(tasks, world, target, slice_ns);
+    }
+
+    /// Puts a world in custody where it was inserted.
+    pub(crate) fn put(&mut self, tasks: &mut Tasks, world: u32, target: Target, slice_ns: u64) {
+        let task = &mut tasks[world as usize];
+        task.slice_ns = if slice_ns == 0 { task.slice_ns.max(1) } else { slice_ns };
+        if self.fault.is(Mutant::EndlessSlice) {
+            task.slice_ns = u64::MAX;
+        }
+        self.inserted += 1;
+        match target {
+            Target::Queue { id, key } => {
+                let Some(slot) = self.queue(id) else { return };
+                self.fifo += 1;
+                task.key = if self.fault.is(Mutant::Fifo) { (1 << 50) + self.fifo } else { key };
+                self.ordered[slot].insert(task.key, world);
+                self.seats[world as usize] = Seat::Queue(slot as u32);
+            }
+            Target::Local => self.put_local(tasks, world, tasks[world as usize].pcpu as u32, None),
+            Target::On { pcpu, preempt } => self.put_local(tasks, world, pcpu, Some(preempt)),
+        }
+    }
+
+    /// At the tail of a local queue, or (`head`) at its head with or without preemption.
+    fn put_local(&mut self, tasks: &mut Tasks, world: u32, mut pcpu: u32, head: Option<bool>) {
+        if self.fault.is(Mutant::WrongPcpu) {
+            pcpu = (pcpu + 1) % self.cpus.len() as u32;
+        }
+        if !self.may_run(tasks, world, pcpu) {
+            return;
+        }
+        tasks[world as usize].pcpu = pcpu as i32;
+        self.seats[world as usize] = Seat::Local(pcpu);
+        let cpu = &mut self.cpus[pcpu as usize];
+        match head {
+            Some(_) => cpu.local.push_front(world),
+            None => cpu.local.push_back(world),
+        }
+        let current = cpu.current;
+        if current == 0 {
+            self.nudges.push((pcpu, Nudge::Reschedule));
+        } else if head == Some(true) && current != world {
+            tasks[current as usize].slice_ns = 0;
+            self.nudges.push((pcpu, Nudge::Reschedule));
+        }
+    }
+
+    fn may_run(&mut self, tasks: &Tasks, world: u32, pcpu: u32) -> bool {
+        if pcpu as usize >= self.cpus.len() {
+            let what = format!("seen pCPU {pcpu}, allowed 0..{}", self.cpus.len() - 1);
+            self.breach(Rule::UnknownPcpu, Some(world), Some(pcpu), what);
+            return false;
+        }
+        if !tasks[world as usize].may_run(pcpu) {
+            let what = "seen in the local queue of a pCPU where it may not run".to_owned();
+            self.breach(Rule::Affinity, Some(world), Some(pcpu), what);
+            return false;
+        }
+        true
+    }
+
+    /// Puts a world with some slice left back to the head of its pCPU's local queue.
+    pub(crate) fn put_back(&mut self, world: u32, pcpu: u32) {
+        self.seats[world as usize] = Seat::Local(pcpu);
+        self.cpus[pcpu as usize].local.push_front(world);
+    }
+
+    /// Takes a world that is about to run out of a local queue.
+    pub(crate) fn take_local(&mut self, world: u32, pcpu: u32) {
+        let local = &mut self.cpus[pcpu as usize].local;
+        if local.front() == Some(&world) {
+            local.pop_front();
+        } else {
+            local.retain(|w| *w != world);
+        }
+    }
+
+    /// Worlds in any queue, each with its place: for audits.
+    pub(crate) fn queued(&self) -> impl Iterator<Item = (u32, Seat)> + '_ {
+        let ordered = self.ordered.iter().enumerate().flat_map(|(i, q)| q.worlds().map(move |w| (w, Seat::Queue(i as u32))));
+        let local = self.cpus.iter().enumerate().flat_map(|(i, c)| c.local.iter().map(move |w| (*w, Seat::Local(i as u32))));
+        ordered.chain(local)
+    }
+
+    /// Whether a queue is to look empty to the pCPU that dispatches now.
+    fn hidden(&self, queue: u64) -> bool {
+        let Context::Dispatch(pcpu) = self.context else { return false };
+        self.fault.is(Mutant::NoPull) && queue % u64::from(PCPUS_MAX) != u64::from(pcpu)
+    }
+}
+
+impl Platform for Kernel {
+    fn insert_local(&mut self, tasks: &mut Tasks, world: u32, slice_ns: u64) {
+        self.insert(tasks, world, Target::Local, slice_ns);
+    }
+
+    fn insert_on(&mut self, tasks: &mut Tasks, world: u32, pcpu: u32, slice_ns: u64, preempt: bool) {
+        self.insert(tasks, world, Target::On { pcpu, preempt }, slice_ns);
+    }
+
+    fn queue_insert(&mut self, tasks: &mut Tasks, world: u32, queue: u64, slice_ns: u64, key: u64) {
+        self.insert(tasks, world, Target::Queue { id: queue, key }, slice_ns);
+    }
+
+    fn queue_length(&mut self, queue: u64) -> u32 {
+        if self.hidden(queue) {
+            return 0;
+        }
+        self.queue(queue).map_or(0, |slot| self.ordered[slot].len() as u32)
+    }
+
+    fn queue_at(&mut self, queue: u64, i: u32) -> u32 {
+        if self.hidden(queue) {
+            return 0;
+        }
+        let Some(slot) = self.queue(queue) else { return 0 };
+        let mut i = i as usize;
+        if self.fault.is(Mutant::Fifo) && i > 0 {
+            return 0;
+        }
+        if self.fault.is(Mutant::Starve) && self.ordered[slot].worlds().take(i + 1).any(|w| w == 1) {
+            i += 1;
+        }
+        self.ordered[slot].at(i)
+    }
+
+    fn queue_take(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> bool {
+        let Context::Dispatch(pcpu) = self.context else {
+            let what = format!("seen a move to the local queue from {:?}, allowed from dispatch", self.context);
+            self.breach(Rule::Context, Some(world), None, what);
+            return false;
+        };
+        let Some(slot) = self.queue(queue) else { return false };
+        if self.seats.get(world as usize) != Some(&Seat::Queue(slot as u32)) || !self.may_run(tasks, world, pcpu) {
+            return false;
+        }
+        let task = &mut tasks[world as usize];
+        if self.fault.strikes(Mutant::DoubleInsert, 50) {
+            self.cpus[pcpu as usize].local.push_back(world);
+            return true;
+        }
+        if !self.ordered[slot].take(task.key, world) {
+            self.breach(Rule::Custody, Some(world), Some(pcpu), "seen outside the queue it was put into".to_owned());
+            return false;
+        }
+        task.pcpu = pcpu as i32;
+        self.seats[world as usize] = Seat::Local(pcpu);
+        self.cpus[pcpu as usize].local.push_back(world);
+        true
+    }
+
+    fn kick(&mut self, pcpu: u32, flags: u32) {
+        if pcpu as usize >= self.cpus.len() {
+            let what = format!("seen a kick of pCPU {pcpu}, allowed 0..{}", self.cpus.len() - 1);
+            return self.breach(Rule::UnknownPcpu, None, Some(pcpu), what);
+        }
+        if flags & !(KICK_IDLE | KICK_PREEMPT) != 0 {
+            return self.breach(Rule::Context, None, Some(pcpu), format!("seen a kick with flags {flags:#x}, allowed KICK_IDLE and KICK_PREEMPT"));
+        }
+        self.nudges.push((pcpu, Nudge::Kick(flags)));
+    }
+
+    fn assert_failed(&mut self, what: &str, file: &str, line: u32) {
+        self.breach(Rule::Assertion, None, None, format!("seen that '{what}' does not hold at {file}:{line}"));
+    }
+}
+
+#[cfg(test)]
+mod tests;

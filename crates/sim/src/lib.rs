@@ -1,0 +1,31 @@
+//! The simulated host: sched_ext in virtual time around the native build of the scheduler, with workloads, plans and mutants.
+//!
+//! Data flows one way: `life` builds worlds from a scenario and powers VMs on and off; `engine` takes
+//! the next event; `schedule` does what the kernel does then, and calls the scheduler; `kernel` is
+//! what the scheduler calls back, and holds it to the contract; `watch` tells the oracle; `report`
+//! reads the scheduler's accounts into the result document.
+//!
+//! One seed decides everything: same scenario, options and seed, same bytes. There is no wall clock,
+//! no hashed order and no float in any decision.
+
+mod behaviour;
+mod contract;
+mod engine;
+mod kernel;
+mod life;
+mod mutant;
+mod options;
+mod queues;
+mod random;
+mod report;
+mod run;
+mod schedule;
+mod timers;
+mod watch;
+
+pub use contract::{Breach, Rule};
+pub use engine::Stats;
+pub use mutant::Mutant;
+pub use options::{Costs, Options, Policy, PolicyError, Ticks};
+pub use report::worst_permille;
+pub use run::{Outcome, Progress, SimError, bounds, run, run_scenario};

@@ -1,0 +1,98 @@
+//! Faults put between the scheduler and the kernel, each of which a checker must catch; they change no line of the scheduler.
+
+/// A fault. `tests/mutants.rs` names the invariant that catches each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Kicks and reschedule interrupts do not arrive.
+    LostKick,
+    /// One enqueue in 50 is not passed on: the world is in no queue.
+    LostEnqueue,
+    /// A local insertion goes to the next pCPU, whatever the affinity.
+    WrongPcpu,
+    /// All VMs weigh the same.
+    EqualWeights,
+    /// CPU time is charged twice, one time in 20.
+    DoubleCharge,
+    /// CPU time is not charged, one time in 20.
+    LostCharge,
+    /// World 1 is never found in an ordered queue.
+    Starve,
+    /// Queues of other pCPUs look empty.
+    NoPull,
+    /// Worlds leave their queue in the order of arrival, whatever they are owed.
+    Fifo,
+    /// One wake-up in 20 is not reported as such.
+    StaleState,
+    /// One stop in 20 is not reported.
+    LostStop,
+    /// A slice never ends.
+    EndlessSlice,
+    /// One world in 50 that is taken from a queue stays there as well.
+    DoubleInsert,
+}
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Mutant; 13] = [
+        Mutant::LostKick,
+        Mutant::LostEnqueue,
+        Mutant::WrongPcpu,
+        Mutant::EqualWeights,
+        Mutant::DoubleCharge,
+        Mutant::LostCharge,
+        Mutant::Starve,
+        Mutant::NoPull,
+        Mutant::Fifo,
+        Mutant::StaleState,
+        Mutant::LostStop,
+        Mutant::EndlessSlice,
+        Mutant::DoubleInsert,
+    ];
+
+    /// Name after `mutant:`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Mutant::LostKick => "lost-kick",
+            Mutant::LostEnqueue => "lost-enqueue",
+            Mutant::WrongPcpu => "wrong-pcpu",
+            Mutant::EqualWeights => "equal-weights",
+            Mutant::DoubleCharge => "double-charge",
+            Mutant::LostCharge => "lost-charge",
+            Mutant::Starve => "starve",
+            Mutant::NoPull => "no-pull",
+            Mutant::Fifo => "fifo",
+            Mutant::StaleState => "stale-state",
+            Mutant::LostStop => "lost-stop",
+            Mutant::EndlessSlice => "endless-slice",
+            Mutant::DoubleInsert => "double-insert",
+        }
+    }
+}
+
+/// The fault of a run and how often it had the chance.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Fault {
+    pub(crate) mutant: Option<Mutant>,
+    chances: u64,
+}
+
+impl Fault {
+    pub(crate) fn new(mutant: Option<Mutant>) -> Fault {
+        Fault { mutant, chances: 0 }
+    }
+
+    /// Whether the run has this fault.
+    pub(crate) fn is(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    /// Whether it has this fault and strikes now: one chance in `n`.
+    pub(crate) fn strikes(&mut self, mutant: Mutant, n: u64) -> bool {
+        if !self.is(mutant) {
+            return false;
+        }
+        self.chances += 1;
+        self.chances % n == 0
+    }
+}

@@ -1,0 +1,126 @@
+//! The result document of a run: what the scheduler's own accounts say between the end of the warm-up and the end.
+
+use crate::engine::Engine;
+use crate::kernel::Seat;
+use crate::watch::state_times;
+use sched_core::STATE_RUN;
+use settings::Run;
+use views::{HostCounts, Pcpu, Pool, RunResult, Times, Vm, World, WorldKind};
+
+/// All accounts at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    worlds: Vec<Times>,
+    entitled: Vec<u64>,
+    busy: Vec<u64>,
+}
+
+impl Engine {
+    /// A world's accounts up to now, what is not settled yet included.
+    pub(crate) fn times(&self, world: u32) -> Times {
+        let (now, w) = (self.kernel.now, self.host.world(world));
+        let times = state_times(w, now);
+        let running = if w.state == STATE_RUN { now.saturating_sub(w.run_since_ns) } else { 0 };
+        Times {
+            used_ns: w.used_ns + running,
+            run_ns: times.run_ns,
+            ready_ns: times.ready_ns,
+            costop_ns: times.costop_ns,
+            limited_ns: 0,
+            wait_ns: times.wait_ns + times.wait_idle_ns,
+            idle_ns: times.wait_idle_ns,
+            entitled_ns: self.watch.world_entitled(world),
+            migrations: w.migrations,
+            work: self.actors[world as usize].work,
+        }
+    }
+
+    /// All accounts now.
+    pub(crate) fn snapshot(&mut self) -> Snapshot {
+        let pcpus = self.kernel.cpus.len() as u32;
+        (0..pcpus).for_each(|p| self.account(p));
+        let entitled = self.watch.entitled(self.kernel.now, self.vms.len());
+        let world = |w: usize| match self.kernel.seats[w] {
+            Seat::Off => self.gone[w].unwrap_or_default(),
+            _ => self.times(w as u32),
+        };
+        let busy = |p: u32| {
+            let (record, current) = (self.host.pcpu(p), self.kernel.cpus[p as usize].current);
+            let w = self.host.world(current);
+            let running = if current == 0 { 0 } else { self.kernel.now.saturating_sub(w.run_since_ns) };
+            record.busy_ns + running
+        };
+        Snapshot { worlds: (0..self.actors.len()).map(world).collect(), entitled, busy: (0..pcpus).map(busy).collect() }
+    }
+}
+
+fn less(a: &Times, b: &Times) -> Times {
+    Times {
+        used_ns: a.used_ns.saturating_sub(b.used_ns),
+        run_ns: a.run_ns.saturating_sub(b.run_ns),
+        ready_ns: a.ready_ns.saturating_sub(b.ready_ns),
+        costop_ns: a.costop_ns.saturating_sub(b.costop_ns),
+        limited_ns: a.limited_ns.saturating_sub(b.limited_ns),
+        wait_ns: a.wait_ns.saturating_sub(b.wait_ns),
+        idle_ns: a.idle_ns.saturating_sub(b.idle_ns),
+        entitled_ns: a.entitled_ns.saturating_sub(b.entitled_ns),
+        migrations: a.migrations.saturating_sub(b.migrations),
+        work: a.work.saturating_sub(b.work),
+    }
+}
+
+/// Names, kinds and VMs of a run around the difference of two snapshots.
+pub(crate) fn result(run: &Run, engine: &mut Engine, duration_ns: u64) -> RunResult {
+    let end = engine.snapshot();
+    let start = engine.start.take().unwrap_or_default();
+    let zero = Times::default();
+    let world = |w: u32| World {
+        name: engine.specs[w as usize].name.clone(),
+        kind: if engine.actors[w as usize].vcpu { WorldKind::Vcpu } else { WorldKind::Task },
+        times: less(&end.worlds[w as usize], start.worlds.get(w as usize).unwrap_or(&zero)),
+    };
+    let vm = |i: usize| {
+        let seat = &engine.vms[i];
+        let worlds: Vec<World> = seat.worlds.clone().map(world).collect();
+        let mut times = Times::default();
+        worlds.iter().for_each(|w| times.add(&w.times));
+        // The ideal of a VM is exact, its parts for the worlds are not.
+        times.entitled_ns = end.entitled[i].saturating_sub(start.entitled.get(i).copied().unwrap_or(0));
+        Vm { name: seat.name.clone(), pool: "/".to_owned(), vcpus: seat.vcpus, shares: u64::from(seat.shares), times, cgroup_ns: None, worlds }
+    };
+    let system = vm(0);
+    let vms: Vec<Vm> = (1..engine.vms.len()).map(vm).collect();
+    let busy = |(id, ns): (usize, &u64)| Pcpu { id, busy_ns: ns - start.busy.get(id).unwrap_or(&0) };
+    RunResult {
+        label: run.label.clone(),
+        duration_ns,
+        host: HostCounts::from(&run.topology),
+        pcpus: end.busy.iter().enumerate().map(busy).collect(),
+        pools: vec![pool("/", vms.iter().chain([&system])), pool("/system", [&system])],
+        vms,
+    }
+}
+
+fn pool<'v>(path: &str, vms: impl IntoIterator<Item = &'v Vm>) -> Pool {
+    let mut t = Times::default();
+    vms.into_iter().for_each(|vm| t.add(&vm.times));
+    Pool {
+        path: path.to_owned(),
+        used_ns: t.used_ns,
+        entitled_ns: t.entitled_ns,
+        ready_ns: t.ready_ns,
+        costop_ns: t.costop_ns,
+        limited_ns: t.limited_ns,
+    }
+}
+
+/// Largest |used ÷ entitled − 1| of any VM, in permille rounded to the nearest, with the VM's name;
+/// what `expect.sim_permille` bounds. VMs that the ideal gave nothing do not count.
+#[must_use]
+pub fn worst_permille(result: &RunResult) -> Option<(u64, String)> {
+    let off = |vm: &Vm| {
+        let (used, entitled) = (u128::from(vm.times.used_ns), u128::from(vm.times.entitled_ns));
+        (entitled > 0).then(|| ((used.abs_diff(entitled) * 1000 + entitled / 2) / entitled) as u64)
+    };
+    result.vms.iter().filter_map(|vm| Some((off(vm)?, vm.name.clone()))).max_by_key(|x| x.0)
+}

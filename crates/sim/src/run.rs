@@ -1,0 +1,177 @@
+//! Runs scenarios: builds the engine from a run's description and hands back the result document and the verdict.
+
+use crate::contract::Breach;
+use crate::engine::{self, Engine, Fixed, Stats};
+use crate::kernel::Kernel;
+use crate::life;
+use crate::mutant::Fault;
+use crate::options::{Options, Policy};
+use crate::report;
+use crate::timers::Timers;
+use crate::watch::Watch;
+use check::{Bounds, Verdict};
+use sched_core::{Host, HostError, KnobError};
+use settings::{Run, Scenario};
+use units::Span;
+use views::{Document, RunResult, Where};
+
+/// What came out of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The result, for the document.
+    pub result: RunResult,
+    /// What the oracle found; none when the run was not checked.
+    pub verdict: Option<Verdict>,
+    /// Counts of the engine.
+    pub stats: Stats,
+    /// Knobs that were in force.
+    pub knobs: sched_core::Knobs,
+}
+
+/// A run that could not be done, or that the kernel's contract ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SimError {
+    /// The scenario does not fit the scheduler's tables.
+    #[error("run '{label}': {cause}")]
+    Host {
+        /// The run.
+        label: String,
+        /// Why.
+        cause: HostError,
+    },
+    /// A knob was refused.
+    #[error("run '{label}': {cause}")]
+    Knob {
+        /// The run.
+        label: String,
+        /// Why.
+        cause: KnobError,
+    },
+    /// The duration leaves nothing to measure.
+    #[error("run '{label}': cannot measure {duration}: allowed more than the warm-up of {warmup}")]
+    Duration {
+        /// The run.
+        label: String,
+        /// As given.
+        duration: Span,
+        /// As the scenario says.
+        warmup: Span,
+    },
+    /// The scheduler broke a rule of the kernel's contract.
+    #[error("run '{label}' (seed {seed}): {breach}; a kernel would have ejected the scheduler")]
+    Contract {
+        /// The run.
+        label: String,
+        /// Its seed, to replay it.
+        seed: u64,
+        /// What happened.
+        breach: Breach,
+    },
+}
+
+/// Bounds that the oracle holds a run to, from the knobs and the timer that decide how late a
+/// switch can be.
+#[must_use]
+pub fn bounds(knobs: &sched_core::Knobs, hz: u32) -> Bounds {
+    Bounds::of(knobs.quantum_us * 1000, 1_000_000_000 / u64::from(hz), 1_000_000)
+}
+
+/// Does one run.
+///
+/// # Errors
+/// `SimError`; a run that is only unfair or wasteful is no error, the verdict says so.
+pub fn run(run: &Run, options: &Options) -> Result<Outcome, SimError> {
+    let spec = &run.spec;
+    let seed = options.seed.unwrap_or(spec.seed);
+    let duration = options.duration.unwrap_or(spec.duration);
+    if duration <= spec.warmup {
+        return Err(SimError::Duration { label: run.label.clone(), duration, warmup: spec.warmup });
+    }
+    let mut engine = build(run, options, seed, duration)?;
+    let broken = |breach| SimError::Contract { label: run.label.clone(), seed, breach };
+    engine.boot();
+    if let Some(breach) = engine.kernel.breach.take() {
+        return Err(broken(breach));
+    }
+    if spec.warmup.ns() > 0 {
+        engine.timers.arm(Engine::fixed(Fixed::Warm), spec.warmup.ns());
+    }
+    engine.run().map_err(broken)?;
+    let result = report::result(run, &mut engine, duration.ns() - spec.warmup.ns());
+    let verdict = engine.watch.finish(duration.ns());
+    Ok(Outcome { result, verdict, stats: engine.stats, knobs: *engine.host.knobs() })
+}
+
+fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engine, SimError> {
+    let spec = &run.spec;
+    let label = || run.label.clone();
+    let (specs, actors) = life::worlds(spec, seed);
+    let host = Host::new(&run.topology, spec.vms.len() + 1, actors.len(), spec.host.hz);
+    let mut host = host.map_err(|cause| SimError::Host { label: label(), cause })?;
+    for (name, value) in spec.knobs.iter().chain(&options.knobs) {
+        host.set_knob(name, *value).map_err(|cause| SimError::Knob { label: label(), cause })?;
+    }
+    let pcpus = run.topology.pcpus();
+    let system_shares = match host.knobs().system_shares {
+        0 => 1000 * pcpus as u32,
+        shares => shares as u32,
+    };
+    let mutant = match options.policy {
+        Policy::Tandem => None,
+        Policy::Mutant(m) => Some(m),
+    };
+    let bounds = options.check.then(|| bounds(host.knobs(), spec.host.hz));
+    let worlds = actors.len();
+    Ok(Engine {
+        host,
+        kernel: Kernel::new(pcpus, worlds, Fault::new(mutant)),
+        timers: Timers::new(engine::slots(pcpus, worlds)),
+        vms: life::vms(spec, system_shares),
+        changes: life::changes(spec),
+        next_change: 0,
+        watch: Watch::new(&run.topology, worlds, bounds),
+        stats: Stats::default(),
+        costs: options.costs,
+        ticks: options.ticks,
+        tick_ns: 1_000_000_000 / u64::from(spec.host.hz),
+        tick: 0,
+        end: duration.ns(),
+        generation: 0,
+        system_shares,
+        start: None,
+        meter: entitlement::Meter::default(),
+        gone: vec![None; worlds],
+        actors,
+        specs,
+    })
+}
+
+/// Progress of a scenario, for people to see.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'p> {
+    /// A run begins: number from 1, of so many.
+    Begins(&'p Run, usize, usize),
+    /// A run is done.
+    Done(&'p Run, &'p Outcome),
+}
+
+/// Does all runs of a scenario, one after the other, and calls `progress` before and after each.
+///
+/// # Errors
+/// The first run's error; runs before it are lost.
+pub fn run_scenario(scenario: &Scenario, options: &Options, mut progress: impl FnMut(Progress<'_>)) -> Result<Document, SimError> {
+    let mut runs = vec![];
+    for (i, one) in scenario.runs.iter().enumerate() {
+        progress(Progress::Begins(one, i + 1, scenario.runs.len()));
+        let outcome = run(one, options)?;
+        progress(Progress::Done(one, &outcome));
+        runs.push(outcome.result);
+    }
+    Ok(Document {
+        scenario: scenario.name.clone(),
+        place: Where::Sim,
+        policy: options.policy.to_string(),
+        seed: options.seed.unwrap_or_else(|| scenario.runs.first().map_or(0, |r| r.spec.seed)),
+        runs,
+    })
+}

@@ -1,0 +1,289 @@
+//! What the kernel does on a wake-up, a tick, a reschedule and a block, in the order of kernel/sched/ext.c; it calls the
+//! scheduler and decides nothing itself.
+//!
+//! Order, as in Linux 6.12 and later:
+//! - wake-up: select (skipped for a task with one pCPU), runnable, enqueue (unless select inserted),
+//!   reschedule of the chosen pCPU if it is idle;
+//! - block: stopping, quiescent, then dispatch with no previous task;
+//! - reschedule: a running task with slice left goes on; else dispatch, if the local queue is empty;
+//!   then stopping of the old task, its re-queueing, idle, running of the new one.
+
+use crate::behaviour::{ENDLESS, Next};
+use crate::contract::{DISPATCH_LOOPS, Rule, SLICE_DEFAULT_NS, SLICE_ENDLESS};
+use crate::engine::Engine;
+use crate::kernel::{Context, Nudge, Seat};
+use crate::mutant::Mutant;
+use check::State;
+use sched_core::ENQUEUE_WAKEUP;
+
+impl Engine {
+    /// A sleep ends, by a timer on the pCPU where the world ran last.
+    pub(crate) fn wake(&mut self, world: u32) {
+        if self.kernel.seats[world as usize] != Seat::Asleep {
+            return;
+        }
+        self.stats.wakeups += 1;
+        let here = self.host.task(world).pcpu as u32;
+        self.steal(here, self.costs.wake_ns);
+        let target = self.select(world, here);
+        self.host.task_mut(world).pcpu = target as i32;
+        let now = self.kernel.now;
+        self.kernel.seats[world as usize] = Seat::Custody;
+        self.actors[world as usize].ready_since = now;
+        if !self.kernel.fault.strikes(Mutant::StaleState, 20) {
+            self.stats.calls += 1;
+            self.host.runnable(&mut self.kernel, world);
+        }
+        self.watch.state(now, world, State::Ready, None);
+        match self.kernel.direct.take() {
+            Some((to, slice)) => {
+                // The insertion that select asked for takes the place of enqueue.
+                self.kernel.put(self.host.tasks_mut(), world, to, slice);
+            }
+            None => self.enqueue(world, ENQUEUE_WAKEUP),
+        }
+        self.settle(here);
+        if self.kernel.cpus[target as usize].current == 0 {
+            self.kernel.nudges.push((target, Nudge::Reschedule));
+            self.settle(here);
+        }
+    }
+
+    /// Asks the scheduler for a pCPU; the kernel's own choice where it may not say or says it wrongly.
+    fn select(&mut self, world: u32, prev: u32) -> u32 {
+        let task = self.host.task(world);
+        let fallback = |allowed: &[u64]| allowed.iter().zip(0..).find(|w| *w.0 != 0).map_or(0, |(w, i)| i * 64 + w.trailing_zeros());
+        if task.allowed_count <= 1 || task.migration_disabled != 0 {
+            return if task.may_run(prev) { prev } else { fallback(&task.allowed) };
+        }
+        self.kernel.context = Context::Select(world);
+        self.stats.calls += 1;
+        let chosen = self.host.select(&mut self.kernel, world, prev as i32, 0);
+        self.kernel.context = Context::None;
+        let n = self.kernel.cpus.len();
+        if chosen < 0 || chosen as usize >= n {
+            let what = format!("seen {chosen} from select, allowed 0..{}", n - 1);
+            self.kernel.breach(Rule::UnknownPcpu, Some(world), None, what);
+            return prev;
+        }
+        let task = self.host.task(world);
+        if task.may_run(chosen as u32) {
+            return chosen as u32;
+        }
+        self.stats.fallbacks += 1;
+        fallback(&task.allowed)
+    }
+
+    fn enqueue(&mut self, world: u32, flags: u32) {
+        self.kernel.context = Context::Enqueue(world);
+        if !self.kernel.fault.strikes(Mutant::LostEnqueue, 50) {
+            self.stats.calls += 1;
+            self.host.enqueue(&mut self.kernel, world, flags);
+        }
+        self.kernel.context = Context::None;
+        if self.kernel.seats[world as usize] == Seat::Custody {
+            let what = "seen in no queue after enqueue, allowed exactly one".to_owned();
+            self.kernel.breach(Rule::Custody, Some(world), None, what);
+        }
+    }
+
+    /// Takes time from the work of whatever runs on a pCPU.
+    fn steal(&mut self, pcpu: u32, ns: u64) {
+        let cpu = &self.kernel.cpus[pcpu as usize];
+        if cpu.current == 0 || ns == 0 {
+            return;
+        }
+        self.account(pcpu);
+        let cpu = &mut self.kernel.cpus[pcpu as usize];
+        cpu.work_from += ns;
+        cpu.system_ns += ns;
+        self.arm_done(pcpu);
+    }
+
+    /// Brings the slice and the work of the running world up to now.
+    pub(crate) fn account(&mut self, pcpu: u32) {
+        let now = self.kernel.now;
+        let cpu = &mut self.kernel.cpus[pcpu as usize];
+        if cpu.current == 0 {
+            return;
+        }
+        let ran = now - std::mem::replace(&mut cpu.slice_from, now);
+        if now > cpu.work_from {
+            let actor = &mut self.actors[cpu.current as usize];
+            let left = &mut actor.behaviour.remaining;
+            let done = (now - cpu.work_from).min(*left);
+            *left -= if *left == ENDLESS { 0 } else { done };
+            actor.work += done;
+            cpu.work_from = now;
+        }
+        let task = self.host.task_mut(cpu.current);
+        if task.slice_ns != SLICE_ENDLESS {
+            task.slice_ns = task.slice_ns.saturating_sub(ran);
+        }
+    }
+
+    /// Arms the timer of the end of the present piece of work.
+    pub(crate) fn arm_done(&mut self, pcpu: u32) {
+        let cpu = &self.kernel.cpus[pcpu as usize];
+        let left = self.actors[cpu.current as usize].behaviour.remaining;
+        match left {
+            ENDLESS => self.timers.disarm(Self::done_slot(pcpu)),
+            left => self.timers.arm(Self::done_slot(pcpu), cpu.work_from.max(self.kernel.now) + left),
+        }
+    }
+
+    pub(crate) fn on_tick(&mut self, pcpu: u32) {
+        self.account(pcpu);
+        let current = self.kernel.cpus[pcpu as usize].current;
+        if self.host.task(current).slice_ns == 0 {
+            self.pick(pcpu, current);
+        }
+    }
+
+    /// A reschedule interrupt.
+    pub(crate) fn resched(&mut self, pcpu: u32) {
+        self.account(pcpu);
+        self.pick(pcpu, self.kernel.cpus[pcpu as usize].current);
+    }
+
+    /// The running world has done its piece of work: it goes on, sleeps, or exits.
+    pub(crate) fn piece_done(&mut self, pcpu: u32) {
+        self.account(pcpu);
+        let (now, world) = (self.kernel.now, self.kernel.cpus[pcpu as usize].current);
+        match self.actors[world as usize].behaviour.done(now) {
+            Next::Work => return self.arm_done(pcpu),
+            Next::Sleep(until) => self.timers.arm(self.sleep_slot(world), until),
+            Next::Halt => {}
+        }
+        self.kernel.cpus[pcpu as usize].current = 0;
+        self.kernel.seats[world as usize] = Seat::Asleep;
+        self.stop(pcpu, world, false);
+        self.stats.calls += 1;
+        self.host.quiescent(&mut self.kernel, world, true);
+        let asleep = if self.actors[world as usize].vcpu { State::WaitIdle } else { State::Wait };
+        self.watch.state(now, world, asleep, None);
+        self.settle(pcpu);
+        if self.actors[world as usize].behaviour.leaving {
+            self.exit(world);
+        }
+        self.pick(pcpu, 0);
+    }
+
+    fn stop(&mut self, pcpu: u32, world: u32, runnable: bool) {
+        if !self.kernel.fault.strikes(Mutant::LostStop, 20) {
+            self.stats.calls += 1;
+            self.host.stopping(&mut self.kernel, world, runnable);
+        }
+        let before = self.actors[world as usize].charged;
+        let used = &mut self.host.world_mut(world).used_ns;
+        if self.kernel.fault.strikes(Mutant::DoubleCharge, 20) {
+            *used += *used - before;
+        }
+        if self.kernel.fault.strikes(Mutant::LostCharge, 20) {
+            *used = before;
+        }
+        self.watch.charged(self.kernel.now, &self.host, world, pcpu);
+    }
+
+    /// Chooses what a pCPU runs next; `prev` still wants to run, 0 for none.
+    fn pick(&mut self, pcpu: u32, prev: u32) {
+        let next = self.balance(pcpu, prev);
+        if next != 0 && next == prev {
+            return;
+        }
+        if prev != 0 {
+            self.put_prev(pcpu, prev);
+        }
+        let cpu = &mut self.kernel.cpus[pcpu as usize];
+        if next == 0 {
+            cpu.current = 0;
+            self.timers.disarm(Self::done_slot(pcpu));
+            if !std::mem::replace(&mut self.kernel.cpus[pcpu as usize].idle, true) {
+                self.tell_idle(pcpu, true);
+            }
+        } else {
+            if std::mem::replace(&mut cpu.idle, false) {
+                self.tell_idle(pcpu, false);
+            }
+            self.run_on(pcpu, next);
+        }
+        self.settle(pcpu);
+    }
+
+    pub(crate) fn tell_idle(&mut self, pcpu: u32, idle: bool) {
+        self.stats.calls += 1;
+        self.host.idle(&mut self.kernel, pcpu, idle);
+    }
+
+    /// The kernel's balance_one: what comes next, 0 for nothing; `prev` is called before it stops.
+    fn balance(&mut self, pcpu: u32, prev: u32) -> u32 {
+        let keeps = |e: &Engine| prev != 0 && e.host.task(prev).slice_ns > 0;
+        if keeps(self) {
+            return prev;
+        }
+        for _ in 0..DISPATCH_LOOPS {
+            if !self.kernel.cpus[pcpu as usize].local.is_empty() {
+                break;
+            }
+            self.kernel.context = Context::Dispatch(pcpu);
+            self.kernel.inserted = 0;
+            self.stats.calls += 1;
+            self.host.dispatch(&mut self.kernel, pcpu, prev);
+            self.kernel.context = Context::None;
+            if keeps(self) {
+                return prev;
+            }
+            if self.kernel.inserted == 0 {
+                break;
+            }
+        }
+        match self.kernel.cpus[pcpu as usize].local.front() {
+            Some(world) => *world,
+            None if prev != 0 => {
+                self.default_slice(prev);
+                prev
+            }
+            None => 0,
+        }
+    }
+
+    fn default_slice(&mut self, world: u32) {
+        self.stats.default_slices += 1;
+        self.host.task_mut(world).slice_ns = SLICE_DEFAULT_NS;
+    }
+
+    /// A world that still wants to run leaves its pCPU.
+    fn put_prev(&mut self, pcpu: u32, prev: u32) {
+        let now = self.kernel.now;
+        self.kernel.seats[prev as usize] = Seat::Custody;
+        self.actors[prev as usize].ready_since = now;
+        self.stop(pcpu, prev, true);
+        self.watch.state(now, prev, State::Ready, None);
+        if self.host.task(prev).slice_ns > 0 {
+            self.kernel.put_back(prev, pcpu);
+        } else {
+            self.enqueue(prev, 0);
+        }
+    }
+
+    /// A world from the local queue starts to run.
+    fn run_on(&mut self, pcpu: u32, world: u32) {
+        let now = self.kernel.now;
+        self.kernel.take_local(world, pcpu);
+        self.kernel.seats[world as usize] = Seat::Running(pcpu);
+        if self.host.task(world).slice_ns == 0 {
+            self.default_slice(world);
+        }
+        let cpu = &mut self.kernel.cpus[pcpu as usize];
+        cpu.current = world;
+        cpu.slice_from = now;
+        cpu.work_from = now + self.costs.switch_ns;
+        cpu.system_ns += self.costs.switch_ns;
+        self.stats.switches += 1;
+        self.actors[world as usize].charged = self.host.world(world).used_ns;
+        self.stats.calls += 1;
+        self.host.running(&mut self.kernel, world);
+        self.watch.state(now, world, State::Run, Some(pcpu));
+        self.arm_done(pcpu);
+    }
+}

@@ -1,0 +1,112 @@
+//! Tells the oracle what the engine does and what the scheduler's accounts say; without an oracle it does nothing.
+
+use check::{Bounds, Oracle, State, StateTimes, Verdict};
+use sched_core::{Host, STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, World};
+use topology::Topology;
+use units::{PcpuId, PcpuSet, VmId, WorldId};
+
+/// State times of a world by its own record, the present stay included.
+pub(crate) fn state_times(w: &World, now: u64) -> StateTimes {
+    let mut times = w.time_ns;
+    if let Some(t) = times.get_mut(w.state as usize) {
+        *t += now.saturating_sub(w.state_since_ns);
+    }
+    let at = |state: u32| times[state as usize];
+    StateTimes {
+        run_ns: at(STATE_RUN),
+        ready_ns: at(STATE_READY),
+        costop_ns: at(STATE_COSTOP),
+        wait_ns: at(STATE_WAIT),
+        wait_idle_ns: at(STATE_WAIT_IDLE),
+    }
+}
+
+/// The oracle of a run, if there is one, and what it has been told of the accounts.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    oracle: Option<Oracle>,
+    /// CPU time of each world, and busy time of each pCPU, already passed on.
+    charged: Vec<u64>,
+    busy: Vec<u64>,
+}
+
+impl Watch {
+    pub(crate) fn new(topology: &Topology, worlds: usize, bounds: Option<Bounds>) -> Watch {
+        let oracle = bounds.map(|b| Oracle::new(topology, b));
+        Watch { oracle, charged: vec![0; worlds], busy: vec![0; topology.pcpus()] }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.oracle.is_some()
+    }
+
+    pub(crate) fn vm_added(&mut self, now: u64, vm: u32, name: &str, shares: u32) {
+        if let Some(o) = &mut self.oracle {
+            o.vm_added(now, VmId(vm as u16), name, shares);
+        }
+    }
+
+    pub(crate) fn vm_removed(&mut self, now: u64, vm: u32) {
+        if let Some(o) = &mut self.oracle {
+            o.vm_removed(now, VmId(vm as u16));
+        }
+    }
+
+    pub(crate) fn world_added(&mut self, now: u64, world: u32, vm: u32, allowed: Option<PcpuSet>, asleep: State) {
+        if let Some(o) = &mut self.oracle {
+            o.world_added(now, WorldId(world), VmId(vm as u16), allowed);
+            if asleep != State::Wait {
+                o.state(now, WorldId(world), asleep, None);
+            }
+        }
+    }
+
+    pub(crate) fn world_removed(&mut self, now: u64, world: u32) {
+        if let Some(o) = &mut self.oracle {
+            o.world_removed(now, WorldId(world));
+        }
+    }
+
+    pub(crate) fn state(&mut self, now: u64, world: u32, state: State, pcpu: Option<u32>) {
+        if let Some(o) = &mut self.oracle {
+            o.state(now, WorldId(world), state, pcpu.map(|p| PcpuId(p as u16)));
+        }
+    }
+
+    /// A world has stopped: passes on what the scheduler charged to it and to its pCPU.
+    pub(crate) fn charged(&mut self, now: u64, host: &Host, world: u32, pcpu: u32) {
+        let Some(o) = &mut self.oracle else { return };
+        let (used, busy) = (host.world(world).used_ns, host.pcpu(pcpu).busy_ns);
+        let last = std::mem::replace(&mut self.charged[world as usize], used);
+        o.charged(now, WorldId(world), used.saturating_sub(last));
+        let last = std::mem::replace(&mut self.busy[pcpu as usize], busy);
+        o.pcpu_busy(now, PcpuId(pcpu as u16), busy.saturating_sub(last));
+    }
+
+    /// Holds the scheduler's state times of a world to the oracle's.
+    pub(crate) fn reported(&mut self, now: u64, host: &Host, world: u32) {
+        if let Some(o) = &mut self.oracle {
+            o.reported(now, WorldId(world), &state_times(host.world(world), now));
+        }
+    }
+
+    /// CPU time of the ideal so far: of each VM, by id.
+    pub(crate) fn entitled(&mut self, now: u64, vms: usize) -> Vec<u64> {
+        let mut out = vec![0; vms];
+        if let Some(o) = &mut self.oracle {
+            for (vm, ns) in o.entitled(now) {
+                out[vm.0 as usize] += ns;
+            }
+        }
+        out
+    }
+
+    /// The same of a world, as of the last window.
+    pub(crate) fn world_entitled(&self, world: u32) -> u64 {
+        self.oracle.as_ref().and_then(|o| o.world_entitled(WorldId(world))).unwrap_or(0)
+    }
+
+    pub(crate) fn finish(&mut self, now: u64) -> Option<Verdict> {
+        self.oracle.take().map(|o| o.finish(now))
+    }
+}

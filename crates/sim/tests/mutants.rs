@@ -1,0 +1,73 @@
+//! Each mutant is caught, by the invariant or the rule of the contract that is named beside it; the scheduler itself is not.
+
+use check::Invariant;
+use sim::{Mutant, Options, Policy, Rule, SimError, run};
+use units::Span;
+
+/// What catches a mutant.
+#[derive(Clone, Copy, Debug)]
+enum Catch {
+    /// The oracle.
+    Oracle(Invariant),
+    /// The kernel's contract.
+    Contract(Rule),
+}
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
+const HALF_LOADED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/half-loaded.toml");
+
+fn outcome(scenario: &str, policy: Policy) -> Result<sim::Outcome, SimError> {
+    let path = if scenario.ends_with(".toml") { scenario.to_owned() } else { format!("{ROOT}{scenario}") };
+    let scenario = settings::load(&path).expect("the scenario loads");
+    let options = Options { policy, duration: Some(Span::from_secs(15)), ..Options::default() };
+    run(&scenario.runs[0], &options)
+}
+
+fn caught(mutant: Mutant, scenario: &str, by: Catch) {
+    let result = outcome(scenario, Policy::Mutant(mutant));
+    let found = match (&result, by) {
+        (Ok(o), Catch::Oracle(invariant)) => o.verdict.as_ref().is_some_and(|v| v.count(invariant) > 0),
+        (Err(SimError::Contract { breach, .. }), Catch::Contract(rule)) => breach.rule == rule,
+        _ => false,
+    };
+    let seen = result.map(|o| o.verdict.map(|v| (v.counts, v.violations.first().map(ToString::to_string))));
+    assert!(found, "{mutant:?} in {scenario}: not caught by {by:?}, but {seen:?}");
+}
+
+/// Where each mutant shows, and what catches it.
+fn table() -> [(Mutant, &'static str, Catch); Mutant::ALL.len()] {
+    use Catch::{Contract, Oracle};
+    [
+        (Mutant::LostKick, HALF_LOADED, Oracle(Invariant::IdleWhileWaiting)),
+        (Mutant::LostEnqueue, "up-smp-mix", Contract(Rule::Custody)),
+        (Mutant::WrongPcpu, "confined", Contract(Rule::Affinity)),
+        (Mutant::EqualWeights, "up-smp-mix", Oracle(Invariant::Lag)),
+        (Mutant::DoubleCharge, "up-smp-mix", Oracle(Invariant::Charge)),
+        (Mutant::LostCharge, "sleepers", Oracle(Invariant::Charge)),
+        (Mutant::Starve, "up-smp-mix", Oracle(Invariant::ReadyTooLong)),
+        (Mutant::NoPull, HALF_LOADED, Oracle(Invariant::IdleWhileWaiting)),
+        (Mutant::Fifo, "up-smp-mix", Oracle(Invariant::Lag)),
+        (Mutant::StaleState, "sleepers", Contract(Rule::Counts)),
+        (Mutant::LostStop, "up-smp-mix", Oracle(Invariant::StateTimes)),
+        (Mutant::EndlessSlice, "up-smp-mix", Oracle(Invariant::ReadyTooLong)),
+        (Mutant::DoubleInsert, "up-smp-mix", Contract(Rule::Custody)),
+    ]
+}
+
+#[test]
+fn every_mutant_is_caught_by_the_check_that_is_named_for_it() {
+    let table = table();
+    assert!(Mutant::ALL.iter().all(|m| table.iter().any(|row| row.0 == *m)));
+    for (mutant, scenario, by) in table {
+        caught(mutant, scenario, by);
+    }
+}
+
+#[test]
+fn the_scheduler_itself_is_not_caught_where_its_mutants_are() {
+    for scenario in [HALF_LOADED, "up-smp-mix", "sleepers"] {
+        let outcome = outcome(scenario, Policy::Tandem).expect("it keeps the contract");
+        let verdict = outcome.verdict.expect("it was checked");
+        assert_eq!(verdict.violated(), 0, "{scenario}: {:?}", verdict.violations.first().map(ToString::to_string));
+    }
+}

@@ -1,0 +1,125 @@
+//! Hosts, VMs and workloads drawn at random, one seed each: contract and accounts hold, no pCPU idles beside work, nobody starves.
+//!
+//! A failure names its seed; `SEED=n cargo test -p sim --test random_hosts` replays it alone, and
+//! `SEEDS=n` tries that many.
+
+use settings::{Dist, HostSpec, HostTask, Run, RunSpec, VmSpec, Window, Workload};
+use sim::{Costs, Options, Ticks, run};
+use topology::Topology;
+use units::{PcpuId, PcpuSet, Span};
+
+/// Numbers for scenarios only; splitmix64.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+
+    fn span(&mut self, max_us: u64) -> Span {
+        Span::from_ns(1000 * (1 + self.below(max_us)))
+    }
+
+    fn workload(&mut self) -> Workload {
+        match self.below(6) {
+            0 => Workload::Idle,
+            1 | 2 => Workload::Burn,
+            3 => Workload::Duty { work: self.span(40_000), sleep: self.span(100_000) },
+            4 => Workload::Periodic { period: self.span(20_000), work: self.span(5_000) },
+            _ => Workload::Io { work: self.span(1_000), sleep: self.span(10_000), dist: Dist::Exponential },
+        }
+    }
+
+    fn set(&mut self, pcpus: u64) -> Option<PcpuSet> {
+        (self.below(4) == 0).then(|| {
+            let first = self.below(pcpus);
+            let n = 1 + self.below(pcpus);
+            (0..n).map(|i| PcpuId(((first + i) % pcpus) as u16)).collect()
+        })
+    }
+
+    fn vm(&mut self, i: u64, pcpus: u64, secs: u64) -> VmSpec {
+        let vcpus = 1 + self.below(8) as u32;
+        let start = if self.below(4) == 0 { self.below(secs / 2) } else { 0 };
+        let from = self.below(secs);
+        VmSpec {
+            name: format!("vm{i}"),
+            count: 1,
+            vcpus,
+            shares: Default::default(),
+            affinity: self.set(pcpus),
+            cpuset: None,
+            vcpu_affinity: None,
+            workload: self.workload(),
+            vcpu_workloads: (self.below(3) == 0).then(|| (0..vcpus).map(|_| self.workload()).collect()),
+            active: if self.below(5) == 0 { vec![Window { from: Span::from_secs(from), to: Some(Span::from_secs(from + 2)) }] } else { vec![] },
+            start: Span::from_secs(start),
+            stop: (self.below(5) == 0).then(|| Span::from_secs(start + 1 + self.below(secs))),
+        }
+    }
+
+    fn task(&mut self, i: u64, pcpus: u64) -> HostTask {
+        let bound = self.below(3) == 0;
+        let one = PcpuSet::from_iter([PcpuId(self.below(pcpus) as u16)]);
+        let work = if bound { Workload::Io { work: self.span(100), sleep: self.span(10_000), dist: Dist::Exponential } } else { self.workload() };
+        HostTask { name: format!("task{i}"), count: 1, affinity: if bound { Some(one) } else { self.set(pcpus) }, per_cpu_kthread: bound, workload: work }
+    }
+
+    fn run(&mut self, secs: u64) -> Run {
+        let host = HostSpec {
+            sockets: 1 + self.below(3) as u32,
+            nodes_per_socket: 1 + self.below(2) as u32,
+            llcs_per_node: 1 + self.below(2) as u32,
+            cores_per_llc: 1 + self.below(4) as u32,
+            threads_per_core: 1 + self.below(3) as u32,
+            hz: [100, 250, 300, 1000][self.below(4) as usize],
+        };
+        let topology = Topology::regular(host.shape()).expect("a small host");
+        let pcpus = topology.pcpus() as u64;
+        let spec = RunSpec {
+            title: String::new(),
+            source: String::new(),
+            seed: self.below(1000),
+            duration: Span::from_secs(secs),
+            warmup: Span::ZERO,
+            host,
+            vms: (0..1 + self.below(pcpus)).map(|i| self.vm(i, pcpus, secs)).collect(),
+            host_tasks: (0..self.below(4)).map(|i| self.task(i, pcpus)).collect(),
+            knobs: Default::default(),
+            lab: Default::default(),
+            expect: Default::default(),
+        };
+        Run { label: String::new(), spec, topology }
+    }
+}
+
+/// What is wrong with the run of a seed.
+fn wrong(seed: u64) -> Option<String> {
+    let mut draw = Draw(seed);
+    let run_of = draw.run(6);
+    let ticks = if draw.below(2) == 0 { Ticks::Aligned } else { Ticks::Staggered };
+    let costs = if draw.below(2) == 0 { Costs::ZERO } else { Costs::default() };
+    let outcome = match run(&run_of, &Options { ticks, costs, ..Options::default() }) {
+        Ok(outcome) => outcome,
+        Err(e) => return Some(format!("seed {seed}: {e}")),
+    };
+    let verdict = outcome.verdict.expect("it was checked");
+    // Fairness over so short a time and under so much affinity is for the scenarios to judge.
+    let found = verdict.violations.iter().find(|v| v.invariant != check::Invariant::Lag);
+    let odd = outcome.stats.default_slices + outcome.stats.fallbacks;
+    match found {
+        Some(v) => Some(format!("seed {seed} ({} pCPUs, hz {}): {v}", run_of.topology.pcpus(), run_of.spec.host.hz)),
+        None => (odd > 0).then(|| format!("seed {seed}: {:?}", outcome.stats)),
+    }
+}
+
+#[test]
+fn contract_accounts_and_work_conservation_hold_on_any_host() {
+    let number = |name| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
+    let seeds = number("SEED").map_or(0..number("SEEDS").unwrap_or(60), |seed| seed..seed + 1);
+    let all: Vec<String> = seeds.filter_map(wrong).collect();
+    assert!(all.is_empty(), "{} seeds:\n{}", all.len(), all.join("\n"));
+}

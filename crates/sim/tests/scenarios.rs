@@ -1,0 +1,76 @@
+//! Every scenario comes out as its file says, with the oracle silent.
+
+use sim::{Options, Progress, Ticks, run_scenario, worst_permille};
+
+/// Runs one scenario and says what is off.
+fn deviations(name: &str, ticks: Ticks) -> Vec<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
+    let scenario = settings::load(&format!("{folder}{name}")).expect("the scenario loads");
+    let options = Options { ticks, ..Options::default() };
+    let mut off = vec![];
+    let done = run_scenario(&scenario, &options, |p| {
+        let Progress::Done(run, outcome) = p else { return };
+        let at = format!("{name} '{}' {ticks:?}", run.label);
+        let verdict = outcome.verdict.as_ref().expect("it was checked");
+        if verdict.violated() > 0 {
+            let first: Vec<String> = verdict.violations.iter().take(3).map(ToString::to_string).collect();
+            off.push(format!("{at}: {} violations {:?}:\n  {}", verdict.violated(), verdict.counts, first.join("\n  ")));
+        }
+        if outcome.stats.default_slices > 0 || outcome.stats.fallbacks > 0 {
+            off.push(format!("{at}: {:?}", outcome.stats));
+        }
+        let worst = worst_permille(&outcome.result);
+        let allowed = run.spec.expect.sim_permille.map(u64::from);
+        if let (Some((permille, vm)), Some(allowed)) = (worst, allowed) {
+            println!("{at}: worst {permille} permille ({vm}), allowed {allowed}");
+            if permille > allowed {
+                off.push(format!("{at}: {vm} is off by {permille} permille, allowed {allowed}\n{}", views::summary(&outcome.result)));
+            }
+        }
+    });
+    off.extend(done.err().map(|e| format!("{name} {ticks:?}: {e}")));
+    off
+}
+
+fn holds(name: &str) {
+    let off: Vec<String> = [Ticks::Aligned, Ticks::Staggered].into_iter().flat_map(|t| deviations(name, t)).collect();
+    assert!(off.is_empty(), "{}", off.join("\n"));
+}
+
+macro_rules! scenarios {
+    ($($test:ident $name:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            holds($name);
+        })*
+
+        #[test]
+        fn every_folder_under_scenarios_has_a_test() {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+            let mut seen: Vec<String> = std::fs::read_dir(folder)
+                .expect("scenarios/ is there")
+                .map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned())
+                .filter(|n| std::path::Path::new(folder).join(n).join("scenario.toml").is_file())
+                .collect();
+            seen.sort();
+            let mut tested = vec![$($name.to_owned()),*];
+            tested.sort();
+            assert_eq!(seen, tested);
+        }
+    };
+}
+
+scenarios! {
+    shares_ratio "shares-ratio";
+    shares_ratio_2x2x2 "shares-ratio-2x2x2";
+    confined "confined";
+    confined_cpuset "confined-cpuset";
+    odd_topologies "odd-topologies";
+    up_smp_mix "up-smp-mix";
+    sleepers "sleepers";
+    infeasible "infeasible";
+    coming_and_going "coming-and-going";
+    held_alone "held-alone";
+    held_wakes "held-wakes";
+    host_task_beside_held "host-task-beside-held";
+}
