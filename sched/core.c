@@ -170,7 +170,7 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 	struct pcpu *p;
 	struct cluster *c;
 	struct vm *v;
-	u64 key, queued;
+	u64 key, queued, gain, slice;
 
 	if (w->bind_vm >= 0)
 		world_rebind(h, w);
@@ -189,19 +189,23 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 	p = plat_pcpu(h, pcpu);
 	if (!p)
 		return;
+	slice = share_slice(h, k, v, w);
+	gain = w->vm == VM_SYSTEM && p->current_vm == VM_SYSTEM ? 0 : preempt_gain(h, p, key, plat_now(h));
+	if (gain)
+		slice = preempt_slice(h, k, v, gain, slice);
 	if (w->vm == VM_SYSTEM) {
 		queued = core_system_key(h, w, p);
-		plat_queue_insert(h, t, QUEUE_SYSTEM(pcpu), share_slice(h, k, v, w), queued);
+		plat_queue_insert(h, t, QUEUE_SYSTEM(pcpu), slice, queued);
 	} else {
 		queued = share_queue_key(v, w);
-		plat_queue_insert(h, t, QUEUE_VM(pcpu), share_slice(h, k, v, w), queued);
+		plat_queue_insert(h, t, QUEUE_VM(pcpu), slice, queued);
 	}
 	queue_mark(h, p, w->vm == VM_SYSTEM ? KEY_NONE : queued);
 	/* Look for idle pCPUs after queueing, as they look for queues after going idle: one of both sees the other. */
 	c = plat_cluster(h, p->cluster);
 	if (c && place_claim(c, p->bit)) {
 		plat_kick(h, pcpu, KICK_IDLE);
-	} else if (preempt_gain(h, p, key, plat_now(h)) && !(w->vm == VM_SYSTEM && p->current_vm == VM_SYSTEM)) {
+	} else if (gain) {
 		p->preempts++;
 		plat_kick(h, pcpu, KICK_PREEMPT);
 	} else if (c && plat_read(c->idle)) {
@@ -432,14 +436,22 @@ cold u32 housekeep_idle(THE(struct host *h))
 	return 0;
 }
 
-/* The host's virtual time: the mean of the active VMs', by weight, without the system group, which
- * mostly sleeps. And its rate: what
- * is served, at most a pCPU for each busy world, over what the active VMs are entitled to by the plan. */
+#define GONE_MAX_NS 1000000000ull	/* a housekeeper that was away longer starts afresh */
+#define V_DRIFT_SHIFT 4	/* drift is taken off in 16 periods, 160 ms: slower than bursts, faster than plans go wrong */
+
+/* The host's virtual time advances as an ideal scheduler's would: by its rate, which is what is served (at
+ * most a pCPU for each busy world) over what the active VMs are entitled to by the plan. The mean of the
+ * active VMs' own, by weight, only corrects its drift: were it the mean alone, a VM that runs on by itself
+ * would lose what it is owed each time that others go to sleep. The system group mostly sleeps: it does not count. */
 cold u32 core_housekeep(THE(struct host *h))
 {
+	u64 now = plat_now(h), gone = now - h->v_at_ns, busy = 0, rate, step;
 	s64 sum = 0, total = 0, limit = 1ll << 34;
-	u64 base = h->v_ns, busy = 0, rate;
 
+	h->v_at_ns = now;
+	if (gone > GONE_MAX_NS)
+		gone = GONE_MAX_NS;
+	h->v_ns += (gone >> 4) * (h->rate >> 6) >> (RATE_SHIFT - 10);
 	plat_for(i, VMS_MAX) {
 		struct vm *v = i + 1 < h->vms ? plat_vm(h, i + 1) : NULL;
 		s64 ahead, weight;
@@ -449,7 +461,7 @@ cold u32 core_housekeep(THE(struct host *h))
 		if (!(v->flags & VM_LIVE) || !plat_read(v->runnable))
 			continue;
 		weight = (s64)(v->weight >> 10);
-		ahead = (s64)(plat_read(v->vt_ns) - base);
+		ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
 		if (ahead > limit)
 			ahead = limit;
 		if (ahead < -limit)
@@ -459,9 +471,8 @@ cold u32 core_housekeep(THE(struct host *h))
 		busy += plat_read(v->runnable);
 	}
 	if (total) {
-		u64 step = (u64)(sum < 0 ? -sum : sum) / (u64)total << 4; /* rounded towards 0, to 16 ns */
-
-		h->v_ns = sum < 0 ? base - step : base + step;
+		step = (u64)(sum < 0 ? -sum : sum) / (u64)total << 4 >> V_DRIFT_SHIFT; /* rounded towards 0 */
+		h->v_ns = sum < 0 ? h->v_ns - step : h->v_ns + step;
 		rate = ((busy < h->pcpus ? busy : h->pcpus) << (2 * RATE_SHIFT - 10)) / (u64)total;
 		h->rate = rate < (1ull << RATE_SHIFT) ? 1ull << RATE_SHIFT : rate < RATE_MAX ? rate : RATE_MAX;
 	}

@@ -161,8 +161,8 @@ fn read_result(outcome: &BootOutcome, policy: Policy, i: usize, run: &Run) -> Re
 /// Largest difference between a VM's `used_ns` and its cgroup's cpu.stat, in permille, and whose it is.
 pub fn worst_disagreement(document: &Document) -> Option<(u64, String)> {
     let of = |vm: &views::Vm| {
-        let kernel = vm.cgroup_ns.filter(|k| *k > 100_000_000)?; // below 0.1 s a tick is too much of it
-        Some((vm.times.used_ns.abs_diff(kernel) * 1000 / kernel, vm.name.clone()))
+        let stat = vm.cpu_stat.filter(|s| s.kernel_ns > 1_000_000_000)?; // below 1 s a tick is too much of it
+        Some((stat.used_ns.abs_diff(stat.kernel_ns) * 1000 / stat.kernel_ns, vm.name.clone()))
     };
     document.runs.iter().flat_map(|r| r.vms.iter()).filter_map(of).max()
 }

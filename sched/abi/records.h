@@ -36,6 +36,7 @@ struct knobs {
 struct host {
 	u64 now_ns;		/* virtual time of the simulator; unused by the kernel build */
 	u64 v_ns;		/* host's virtual time: weighted mean of the active VMs' (housekeep writes) */
+	u64 v_at_ns;		/* when v_ns was brought forward last */
 	u64 rate;		/* virtual ns per ns at which an active VM is served now, 20 fraction bits (housekeep writes) */
 	u64 generation;		/* of the plan in force (user space writes) */
 	u64 asserts;		/* failed assertions, counted where they cannot stop the run */
@@ -94,14 +95,12 @@ struct vm {
 	u64 past_ns[8];		/* state times of worlds that are gone, by enum world_state */
 	u64 past_used_ns;
 	u64 past_migrations;
-	u64 active_since_ns;
 	u32 runnable;		/* worlds that run or are ready */
 	u32 restricted;		/* worlds with WORLD_RESTRICTED */
 	u32 worlds;
 	u32 vcpus;
 	u32 shares;
 	u32 flags;
-	u64 pad[1];
 };
 
 /* One world. Its callbacks are serialised by the kernel (its runqueue's lock), so it has one

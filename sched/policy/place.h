@@ -3,7 +3,7 @@
  * Promise	a whole idle core before a part of one (VS51 "Hyper-Threading", H1), the near before the far,
  *		never a pCPU that the world may not use
  * Law		own pCPU's core, cores of the cluster, cores near, own pCPU, threads of the cluster, threads near;
- *		none idle: of PROBE_MAX pCPUs the one that runs what is owed least, else the shortest queue
+ *		none idle: of `prev` and PROBE_MAX pCPUs the one that runs what is owed least, else the shortest queue
  * Limits	NEAR_MAX clusters are looked at; farther idle pCPUs come and pull by themselves (pull.h)
  * Weakness	running worlds are never moved to a core that has become idle
  */
@@ -131,8 +131,8 @@ hot u32 place_waiting(struct host *h, u32 pcpu)
 	return plat_queue_length(h, QUEUE_VM(pcpu)) + plat_queue_length(h, QUEUE_SYSTEM(pcpu));
 }
 
-/* The pCPU to queue at when none is idle: `prev` if the world may preempt there, else the one of a
- * few that it may preempt by most, else the one with the fewest waiting. */
+/* The pCPU to queue at when none is idle: of `prev` and a few more the one that it may preempt by most,
+ * `prev` by a margin; where it may preempt none, the one with the fewest waiting. */
 cold u32 place_busy(THE(struct host *h), TASK(t), u32 flags, u64 key, u32 prev)
 {
 	struct pcpu *p = plat_pcpu(h, prev);
@@ -144,8 +144,11 @@ cold u32 place_busy(THE(struct host *h), TASK(t), u32 flags, u64 key, u32 prev)
 		best = plat_any_pcpu(h, t), p = plat_pcpu(h, best), c = p ? plat_cluster(h, p->cluster) : NULL;
 	if (!c)
 		return best;
-	if (preempt_gain(h, p, key, now) || flags & WORLD_PCPU_KTHREAD)
+	if (flags & WORLD_PCPU_KTHREAD)
 		return best;
+	most = preempt_gain(h, p, key, now);
+	if (most)
+		most += share_span(h, plat_knobs(h)->migrate_margin_us);
 	fewest = place_waiting(h, best);
 	mask = place_allowed(c, t, flags) & ~(1ull << (p->bit & 63));
 	plat_for(i, PROBE_MAX) {

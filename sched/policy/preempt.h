@@ -4,6 +4,8 @@
  *		Where to Schedule?", W4)
  * Law		gain = key of the running world now - key of the woken one - margin, where positive
  * Units	ns of virtual time
+ *		a preempting world's first quantum is its gain, in its own CPU time, so that the one it put off
+ *		waits no longer than fairness asks
  * Limits	host tasks do not preempt each other here: their quantum is short
  */
 #ifndef TANDEM_PREEMPT_H
@@ -31,6 +33,16 @@ hot u64 preempt_gain(struct host *h, const struct pcpu *p, u64 key, u64 now)
 		return 0;
 	current = preempt_current_key(h, p, now);
 	return current > key + margin ? current - key - margin : 0;
+}
+
+/* Quantum of a world that preempts: what it is owed more, no longer; then the other goes on. */
+hot u64 preempt_slice(const struct host *h, const struct knobs *k, const struct vm *v, u64 gain, u64 quantum)
+{
+	u64 owed = ((gain + share_span(h, k->preempt_margin_us)) >> 10) * (v->weight >> 10);
+
+	if (owed < k->slice_min_us * US)
+		owed = k->slice_min_us * US;
+	return owed < quantum ? owed : quantum;
 }
 
 #endif

@@ -73,7 +73,10 @@ pub enum SimError {
 /// switch can be.
 #[must_use]
 pub fn bounds(knobs: &sched_core::Knobs, hz: u32) -> Bounds {
-    Bounds::of(knobs.quantum_us * 1000, 1_000_000_000 / u64::from(hz), 1_000_000)
+    // A world may be owed a quantum, more by a margin before it preempts, and by another before a busy
+    // pCPU takes it from a crowded one.
+    let late_us = knobs.quantum_us + knobs.preempt_margin_us + knobs.migrate_margin_us;
+    Bounds::of(late_us * 1000, 1_000_000_000 / u64::from(hz), 1_000_000)
 }
 
 /// Does one run.

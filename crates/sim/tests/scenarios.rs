@@ -73,4 +73,6 @@ scenarios! {
     held_alone "held-alone";
     held_wakes "held-wakes";
     host_task_beside_held "host-task-beside-held";
+    demo "demo";
+    smoke "smoke";
 }

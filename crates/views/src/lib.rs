@@ -3,5 +3,5 @@
 mod result;
 mod table;
 
-pub use result::{Document, HostCounts, Pcpu, Pool, RunResult, Times, Vm, Where, World, WorldKind};
+pub use result::{CpuStat, Document, HostCounts, Pcpu, Pool, RunResult, Times, Vm, Where, World, WorldKind};
 pub use table::{Align, Table, side_by_side, summary, top, worlds};

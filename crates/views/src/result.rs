@@ -165,11 +165,20 @@ pub struct Vm {
     /// Sums over its worlds.
     #[serde(flatten)]
     pub times: Times,
-    /// On a real kernel: CPU time of its cgroup over the same time by cpu.stat, to hold `used_ns` against.
+    /// On a real kernel: the kernel's own word on the same CPU time, to hold the accounts against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cgroup_ns: Option<u64>,
+    pub cpu_stat: Option<CpuStat>,
     /// Each of its worlds.
     pub worlds: Vec<World>,
+}
+
+/// CPU time by two accounts, read at the same two moments (not quite those of the run).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuStat {
+    /// `usage_usec` of the cgroup's cpu.stat, in ns.
+    pub kernel_ns: u64,
+    /// The same by the accounts that the result is made from.
+    pub used_ns: u64,
 }
 
 /// One world.

@@ -47,13 +47,14 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     let seconds = duration.ns().div_ceil(1_000_000_000);
     let _ = writeln!(s, "echo; echo '== {}: {label}, {seconds} s'", policy.name());
     let first: Vec<&VmSpec> = run.spec.vms.iter().filter(|v| v.start == Span::ZERO).collect();
+    // One after the other, each stopped once it is up: a VM that burns would keep the next from booting.
     for vm in &first {
         s += &start(run, vm)?;
-    }
-    for vm in &first {
         let _ = writeln!(s, "lab-wait 90 'payload up' /lab/out/{0}.debug || fail 'VM {0} did not start'", vm.name);
         s += &pins(vm);
+        let _ = writeln!(s, "kill -STOP $(cat /lab/out/{}.pid)", vm.name);
     }
+    let _ = writeln!(s, "for v in {}; do kill -CONT $(cat /lab/out/$v.pid); done", names(&first));
     for (n, task) in run.spec.host_tasks.iter().enumerate() {
         s += &host_task(run, n, task)?;
     }
