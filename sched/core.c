@@ -103,10 +103,13 @@ hot void world_rebind(struct host *h, struct world *w)
 
 hot s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, u32 flags)
 {
-	struct vm *v = plat_vm(h, w->vm);
+	struct vm *v;
 	s32 found;
 
 	(void)flags;
+	if (w->bind_vm >= 0)
+		world_rebind(h, w); /* asleep, so neither queued nor charged */
+	v = plat_vm(h, w->vm);
 	if (!v || w->flags & WORLD_PCPU_KTHREAD)
 		return prev;
 	found = place_idle(h, t, (u32)prev);
@@ -390,6 +393,17 @@ hot void core_quiescent(struct host *h, struct world *w, bool sleeping)
 	}
 	if (w->state == STATE_READY)
 		state_enter(w, state_asleep(w), plat_now(h));
+	plat_add(&v->runnable, -1);
+}
+
+/* The world leaves the fair class, or the scheduler is being unloaded: for us it sleeps. */
+hot void core_disabled(struct host *h, struct world *w)
+{
+	struct vm *v = plat_vm(h, w->vm);
+
+	if (!v || !world_runnable(w))
+		return;
+	state_enter(w, state_asleep(w), plat_now(h));
 	plat_add(&v->runnable, -1);
 }
 

@@ -27,6 +27,7 @@ void sched_dispatch(struct host *h, u32 pcpu, plat_task *prev);	/* prev: still w
 void sched_running(struct host *h, plat_task *task);	/* READY -> RUN */
 void sched_stopping(struct host *h, plat_task *task, bool runnable);	/* RUN -> READY or WAIT */
 void sched_quiescent(struct host *h, plat_task *task, bool sleeping);	/* no longer runnable; or taken off for a change */
+void sched_disabled(struct host *h, plat_task *t);	/* leaves the fair class */
 void sched_idle(struct host *h, u32 pcpu, bool idle);	/* the pCPU enters or leaves idle */
 void sched_housekeep(struct host *h);	/* every knobs.housekeep_us */
 

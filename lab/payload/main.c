@@ -20,23 +20,23 @@ static u32 next_report_ms, report_number;
 void out8(u16 port, u8 value) { __asm__ volatile("outb %0, %1" : : "a"(value), "Nd"(port)); }
 u8 in8(u16 port)
 {
-    u8 v;
-    __asm__ volatile("inb %1, %0" : "=a"(v) : "Nd"(port));
-    return v;
+	u8 v;
+	__asm__ volatile("inb %1, %0" : "=a"(v) : "Nd"(port));
+	return v;
 }
 
 /* The compiler may ask for these two even in freestanding code. */
 void *memcpy(void *to, const void *from, u32 n)
 {
-    for (u32 i = 0; i < n; i++)
-        ((u8 *)to)[i] = ((const u8 *)from)[i];
-    return to;
+	for (u32 i = 0; i < n; i++)
+		((u8 *)to)[i] = ((const u8 *)from)[i];
+	return to;
 }
 void *memset(void *to, int value, u32 n)
 {
-    for (u32 i = 0; i < n; i++)
-        ((volatile u8 *)to)[i] = (u8)value;
-    return to;
+	for (u32 i = 0; i < n; i++)
+		((volatile u8 *)to)[i] = (u8)value;
+	return to;
 }
 
 static char line[LINE_BYTES];
@@ -44,29 +44,29 @@ static u32 line_used;
 
 static void put(const char *s)
 {
-    while (*s && line_used < LINE_BYTES - 2)
-        line[line_used++] = *s++;
+	while (*s && line_used < LINE_BYTES - 2)
+		line[line_used++] = *s++;
 }
 
 static void put_value(const char *name, u32 value)
 {
-    char digits[11], *p = digits + 10;
-    *p = 0;
-    do
-        *--p = (char)('0' + value % 10);
-    while (value /= 10);
-    put(name);
-    put(p);
+	char digits[11], *p = digits + 10;
+	*p = 0;
+	do
+		*--p = (char)('0' + value % 10);
+	while (value /= 10);
+	put(name);
+	put(p);
 }
 
 /* One string instruction for the whole line: KVM hands it to the emulator in one exit instead of one per byte. */
 static void flush_line(void)
 {
-    const char *from = line;
-    u32 n = line_used + 1;
-    line[line_used] = '\n';
-    __asm__ volatile("rep outsb" : "+S"(from), "+c"(n) : "d"(DEBUG_PORT) : "memory");
-    line_used = 0;
+	const char *from = line;
+	u32 n = line_used + 1;
+	line[line_used] = '\n';
+	__asm__ volatile("rep outsb" : "+S"(from), "+c"(n) : "d"(DEBUG_PORT) : "memory");
+	line_used = 0;
 }
 
 static u32 now_ms(void) { return (u32)udiv(rdtsc() - start_tsc, tsc_khz); }
@@ -75,268 +75,268 @@ static const char *const kind_names[] = { "idle", "burn", "duty", "periodic", "i
 
 static void report(const char *what)
 {
-    u32 ms = now_ms();
-    report_number++;
-    for (u32 i = 0; i < vcpus; i++) {
-        struct progress *p = &progress[i];
-        put(what);
-        put_value(" n=", report_number);
-        put_value(" ms=", ms);
-        put_value(" vcpu=", i);
-        put(" kind=");
-        put(kind_names[run.orders[i].kind]);
-        put_value(" work_us=", p->work_us);
-        put_value(" rounds=", p->rounds);
-        put_value(" wakeups=", p->wakeups);
-        put_value(" late_us_max=", p->late_us_max);
-        put_value(" late_us_mean=", p->wakeups ? p->late_us_sum / p->wakeups : 0);
-        put_value(" missed=", p->missed);
-        flush_line();
-    }
+	u32 ms = now_ms();
+	report_number++;
+	for (u32 i = 0; i < vcpus; i++) {
+		struct progress *p = &progress[i];
+		put(what);
+		put_value(" n=", report_number);
+		put_value(" ms=", ms);
+		put_value(" vcpu=", i);
+		put(" kind=");
+		put(kind_names[run.orders[i].kind]);
+		put_value(" work_us=", p->work_us);
+		put_value(" rounds=", p->rounds);
+		put_value(" wakeups=", p->wakeups);
+		put_value(" late_us_max=", p->late_us_max);
+		put_value(" late_us_mean=", p->wakeups ? p->late_us_sum / p->wakeups : 0);
+		put_value(" missed=", p->missed);
+		flush_line();
+	}
 }
 
 static int over(u32 ms) { return run.run_ms && ms >= run.run_ms; }
 
 static void report_if_due(u32 me)
 {
-    if (me || !run.report_ms || now_ms() < next_report_ms)
-        return;
-    report("report");
-    next_report_ms += run.report_ms;
+	if (me || !run.report_ms || now_ms() < next_report_ms)
+		return;
+	report("report");
+	next_report_ms += run.report_ms;
 }
 
 /* Is the vCPU to be active now? If not, *change_ms is when that may change (~0: never). */
 static int active(const struct orders *o, u32 ms, u32 *change_ms)
 {
-    *change_ms = ~0u;
-    if (!o->windows)
-        return 1;
-    for (u32 w = 0; w < o->windows; w++) {
-        if (ms < o->from_ms[w]) {
-            *change_ms = o->from_ms[w];
-            return 0;
-        }
-        if (ms < o->to_ms[w]) {
-            *change_ms = o->to_ms[w];
-            return 1;
-        }
-    }
-    return 0;
+	*change_ms = ~0u;
+	if (!o->windows)
+		return 1;
+	for (u32 w = 0; w < o->windows; w++) {
+		if (ms < o->from_ms[w]) {
+			*change_ms = o->from_ms[w];
+			return 0;
+		}
+		if (ms < o->to_ms[w]) {
+			*change_ms = o->to_ms[w];
+			return 1;
+		}
+	}
+	return 0;
 }
 
 /* Halts until a point in time, or until the run or (on vCPU 0) its reports want attention. Counts the wake-up. */
 static void sleep_until(u32 me, u64 deadline, int counts)
 {
-    struct progress *p = &progress[me];
-    for (;;) {
-        u64 now = rdtsc();
-        u32 ms = now_ms();
-        if (over(ms))
-            return;
-        if (now >= deadline) {
-            if (counts) {
-                u32 late = us_between(deadline, now);
-                p->wakeups++;
-                p->late_us_sum += late;
-                if (late > p->late_us_max)
-                    p->late_us_max = late;
-            }
-            return;
-        }
-        u32 us = us_between(now, deadline);
-        if (run.run_ms && us / 1000 > run.run_ms - ms)
-            us = (run.run_ms - ms) * 1000;
-        if (!me && run.report_ms && next_report_ms > ms && us / 1000 > next_report_ms - ms)
-            us = (next_report_ms - ms) * 1000;
-        wait_interrupt(us);
-        report_if_due(me);
-    }
+	struct progress *p = &progress[me];
+	for (;;) {
+		u64 now = rdtsc();
+		u32 ms = now_ms();
+		if (over(ms))
+			return;
+		if (now >= deadline) {
+			if (counts) {
+				u32 late = us_between(deadline, now);
+				p->wakeups++;
+				p->late_us_sum += late;
+				if (late > p->late_us_max)
+					p->late_us_max = late;
+			}
+			return;
+		}
+		u32 us = us_between(now, deadline);
+		if (run.run_ms && us / 1000 > run.run_ms - ms)
+			us = (run.run_ms - ms) * 1000;
+		if (!me && run.report_ms && next_report_ms > ms && us / 1000 > next_report_ms - ms)
+			us = (next_report_ms - ms) * 1000;
+		wait_interrupt(us);
+		report_if_due(me);
+	}
 }
 
 /* Does `us` of work, or less if the run or the active window ends before. */
 static int work_for(u32 me, u32 us)
 {
-    u32 change_ms;
-    while (us) {
-        u32 chunk = us < CHUNK_US ? us : CHUNK_US;
-        work(chunk);
-        progress[me].work_us += chunk;
-        us -= chunk;
-        u32 ms = now_ms();
-        report_if_due(me);
-        if (over(ms) || !active(&run.orders[me], ms, &change_ms))
-            return 0;
-    }
-    progress[me].rounds++;
-    return 1;
+	u32 change_ms;
+	while (us) {
+		u32 chunk = us < CHUNK_US ? us : CHUNK_US;
+		work(chunk);
+		progress[me].work_us += chunk;
+		us -= chunk;
+		u32 ms = now_ms();
+		report_if_due(me);
+		if (over(ms) || !active(&run.orders[me], ms, &change_ms))
+			return 0;
+	}
+	progress[me].rounds++;
+	return 1;
 }
 
 static u32 random_u32(u32 *state)
 {
-    *state ^= *state << 13;
-    *state ^= *state >> 17;
-    *state ^= *state << 5;
-    return *state;
+	*state ^= *state << 13;
+	*state ^= *state >> 17;
+	*state ^= *state << 5;
+	return *state;
 }
 
 /* -ln(x / 2^32) in 16.16 fixed point: the logarithm to base 2 from the top bit, the rest by a parabola that is
  * right to 0.8 %, times ln 2 = 45426 / 2^16. */
 static u32 minus_ln(u32 x)
 {
-    u32 top = 31;
-    if (!x)
-        x = 1;
-    while (!(x >> top))
-        top--;
-    u32 f = top >= 16 ? (x >> (top - 16)) & 0xffff : (x << (16 - top)) & 0xffff;
-    u32 bump = (u32)(((u64)f * (65536 - f) >> 16) * 22545 >> 16);
-    u32 log2 = (top << 16) + f + bump;
-    return (u32)((u64)((32u << 16) - log2) * 45426 >> 16);
+	u32 top = 31;
+	if (!x)
+		x = 1;
+	while (!(x >> top))
+		top--;
+	u32 f = top >= 16 ? (x >> (top - 16)) & 0xffff : (x << (16 - top)) & 0xffff;
+	u32 bump = (u32)(((u64)f * (65536 - f) >> 16) * 22545 >> 16);
+	u32 log2 = (top << 16) + f + bump;
+	return (u32)((u64)((32u << 16) - log2) * 45426 >> 16);
 }
 
 static u32 exponential(u32 mean, u32 *state)
 {
-    return (u32)((u64)mean * minus_ln(random_u32(state)) >> 16);
+	return (u32)((u64)mean * minus_ln(random_u32(state)) >> 16);
 }
 
 static void one_round(u32 me, u64 *release, u32 *state)
 {
-    const struct orders *o = &run.orders[me];
-    u32 work_us = o->work_us, rest_us = o->rest_us;
-    switch (o->kind) {
-    case BURN:
-        work_for(me, 1000);
-        return;
-    case PERIODIC:
-        if (!*release)
-            *release = rdtsc();
-        work_for(me, work_us);
-        *release += ticks_of_us(rest_us);
-        if (rdtsc() > *release) {
-            progress[me].missed++;
-            return;
-        }
-        sleep_until(me, *release, 1);
-        return;
-    case IO_EXP:
-        work_us = exponential(work_us, state);
-        rest_us = exponential(rest_us, state);
-        /* fall through */
-    default:
-        if (work_for(me, work_us))
-            sleep_until(me, rdtsc() + ticks_of_us(rest_us), 1);
-    }
+	const struct orders *o = &run.orders[me];
+	u32 work_us = o->work_us, rest_us = o->rest_us;
+	switch (o->kind) {
+	case BURN:
+		work_for(me, 1000);
+		return;
+	case PERIODIC:
+		if (!*release)
+			*release = rdtsc();
+		work_for(me, work_us);
+		*release += ticks_of_us(rest_us);
+		if (rdtsc() > *release) {
+			progress[me].missed++;
+			return;
+		}
+		sleep_until(me, *release, 1);
+		return;
+	case IO_EXP:
+		work_us = exponential(work_us, state);
+		rest_us = exponential(rest_us, state);
+		/* fall through */
+	default:
+		if (work_for(me, work_us))
+			sleep_until(me, rdtsc() + ticks_of_us(rest_us), 1);
+	}
 }
 
 static void vcpu_main(u32 me)
 {
-    const struct orders *o = &run.orders[me];
-    u32 state = run.seed * 2654435761u + me * 40503u + 1;
-    u64 release = 0;
-    for (;;) {
-        u32 ms = now_ms(), change_ms;
-        if (over(ms))
-            break;
-        report_if_due(me);
-        if (o->kind != IDLE && active(o, ms, &change_ms)) {
-            one_round(me, &release, &state);
-            continue;
-        }
-        release = 0;
-        u32 until = o->kind == IDLE || change_ms == ~0u ? ms + 3000 : change_ms;
-        sleep_until(me, start_tsc + (u64)until * tsc_khz, 0);
-    }
-    progress[me].done = 1;
+	const struct orders *o = &run.orders[me];
+	u32 state = run.seed * 2654435761u + me * 40503u + 1;
+	u64 release = 0;
+	for (;;) {
+		u32 ms = now_ms(), change_ms;
+		if (over(ms))
+			break;
+		report_if_due(me);
+		if (o->kind != IDLE && active(o, ms, &change_ms)) {
+			one_round(me, &release, &state);
+			continue;
+		}
+		release = 0;
+		u32 until = o->kind == IDLE || change_ms == ~0u ? ms + 3000 : change_ms;
+		sleep_until(me, start_tsc + (u64)until * tsc_khz, 0);
+	}
+	progress[me].done = 1;
 }
 
 void ap_main(u32 me)
 {
-    timer_init();
-    progress[me].up = 1;
-    while (!started)
-        __asm__ volatile("pause");
-    vcpu_main(me);
+	timer_init();
+	progress[me].up = 1;
+	while (!started)
+		__asm__ volatile("pause");
+	vcpu_main(me);
 }
 
 /* QEMU's firmware configuration device knows how many vCPUs there are. */
 static u32 count_vcpus(void)
 {
-    __asm__ volatile("outw %0, %1" : : "a"((u16)5), "Nd"((u16)0x510));
-    u32 low = in8(0x511);
-    u32 n = low | (u32)in8(0x511) << 8;
-    return n < 1 ? 1 : n > MAX_VCPUS ? MAX_VCPUS : n;
+	__asm__ volatile("outw %0, %1" : : "a"((u16)5), "Nd"((u16)0x510));
+	u32 low = in8(0x511);
+	u32 n = low | (u32)in8(0x511) << 8;
+	return n < 1 ? 1 : n > MAX_VCPUS ? MAX_VCPUS : n;
 }
 
 static void interrupt_others(u32 command)
 {
-    *(volatile u32 *)APIC_ICR_HIGH = 0;
-    *(volatile u32 *)APIC_ICR_LOW = 0xc0000 | command; /* all but me */
-    while (*(volatile u32 *)APIC_ICR_LOW & 1 << 12)
-        ;
+	*(volatile u32 *)APIC_ICR_HIGH = 0;
+	*(volatile u32 *)APIC_ICR_LOW = 0xc0000 | command; /* all but me */
+	while (*(volatile u32 *)APIC_ICR_LOW & 1 << 12)
+		;
 }
 
 static void pause_us(u32 us)
 {
-    u64 end = rdtsc() + ticks_of_us(us);
-    while (rdtsc() < end)
-        __asm__ volatile("pause");
+	u64 end = rdtsc() + ticks_of_us(us);
+	while (rdtsc() < end)
+		__asm__ volatile("pause");
 }
 
 /* INIT, then start-up interrupts until all have come (Intel SDM vol. 3 "MP Initialization"). */
 static u32 start_others(void)
 {
-    extern const u8 trampoline[], trampoline_end[];
-    memcpy((void *)TRAMPOLINE, trampoline, (u32)(trampoline_end - trampoline));
-    progress[0].up = 1;
-    u32 up = 1;
-    if (vcpus > 1)
-        interrupt_others(0x4500);
-    pause_us(10000);
-    for (int tries = 0; up < vcpus && tries < 200; tries++) {
-        if (tries % 50 == 0)
-            interrupt_others(0x4600 | TRAMPOLINE >> 12);
-        pause_us(20000);
-        up = 0;
-        for (u32 i = 0; i < MAX_VCPUS; i++)
-            up += progress[i].up;
-    }
-    return up;
+	extern const u8 trampoline[], trampoline_end[];
+	memcpy((void *)TRAMPOLINE, trampoline, (u32)(trampoline_end - trampoline));
+	progress[0].up = 1;
+	u32 up = 1;
+	if (vcpus > 1)
+		interrupt_others(0x4500);
+	pause_us(10000);
+	for (int tries = 0; up < vcpus && tries < 200; tries++) {
+		if (tries % 50 == 0)
+			interrupt_others(0x4600 | TRAMPOLINE >> 12);
+		pause_us(20000);
+		up = 0;
+		for (u32 i = 0; i < MAX_VCPUS; i++)
+			up += progress[i].up;
+	}
+	return up;
 }
 
 static void leave(const char *why)
 {
-    put(why);
-    flush_line();
-    out8(EXIT_PORT, 0);
-    for (;;)
-        __asm__ volatile("cli; hlt");
+	put(why);
+	flush_line();
+	out8(EXIT_PORT, 0);
+	for (;;)
+		__asm__ volatile("cli; hlt");
 }
 
 void bsp_main(const u32 *info)
 {
-    out8(0x21, 0xff); /* the old interrupt controllers stay silent */
-    out8(0xa1, 0xff);
-    const char *command_line = info[0] & 4 ? (const char *)info[4] : "";
-    vcpus = count_vcpus();
-    if (!parse_line(command_line))
-        leave("payload error: command line not understood");
-    clock_calibrate();
-    timer_init();
-    if (!run.loops_per_us)
-        work_calibrate();
-    u32 up = start_others();
-    put_value("payload up vcpus=", up);
-    put_value(" of=", vcpus);
-    put_value(" tsc_khz=", tsc_khz);
-    put(" tsc_from=");
-    put(tsc_source);
-    put_value(" loops_per_us=", run.loops_per_us);
-    flush_line();
-    start_tsc = rdtsc();
-    next_report_ms = run.report_ms;
-    started = 1;
-    vcpu_main(0);
-    pause_us(20000); /* let the others finish their last chunk */
-    report("final");
-    leave("payload done");
+	out8(0x21, 0xff); /* the old interrupt controllers stay silent */
+	out8(0xa1, 0xff);
+	const char *command_line = info[0] & 4 ? (const char *)info[4] : "";
+	vcpus = count_vcpus();
+	if (!parse_line(command_line))
+		leave("payload error: command line not understood");
+	clock_calibrate();
+	timer_init();
+	if (!run.loops_per_us)
+		work_calibrate();
+	u32 up = start_others();
+	put_value("payload up vcpus=", up);
+	put_value(" of=", vcpus);
+	put_value(" tsc_khz=", tsc_khz);
+	put(" tsc_from=");
+	put(tsc_source);
+	put_value(" loops_per_us=", run.loops_per_us);
+	flush_line();
+	start_tsc = rdtsc();
+	next_report_ms = run.report_ms;
+	started = 1;
+	vcpu_main(0);
+	pause_us(20000); /* let the others finish their last chunk */
+	report("final");
+	leave("payload done");
 }

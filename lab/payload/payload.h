@@ -15,31 +15,31 @@ enum kind { IDLE, BURN, DUTY, PERIODIC, IO_FIXED, IO_EXP };
 
 /* One vCPU's orders, from the command line. Windows are in ms since the start; none means always. */
 struct orders {
-    enum kind kind;
-    u32 work_us;   /* DUTY, PERIODIC, IO: CPU work per round */
-    u32 rest_us;   /* DUTY, IO: sleep per round; PERIODIC: the period */
-    u32 windows;
-    u32 from_ms[MAX_WINDOWS], to_ms[MAX_WINDOWS];
+	enum kind kind;
+	u32 work_us;   /* DUTY, PERIODIC, IO: CPU work per round */
+	u32 rest_us;   /* DUTY, IO: sleep per round; PERIODIC: the period */
+	u32 windows;
+	u32 from_ms[MAX_WINDOWS], to_ms[MAX_WINDOWS];
 };
 
 /* One vCPU's progress. Written by that vCPU only and read by vCPU 0 for the report: every field is one aligned
  * 32-bit word, so a reader sees an old or a new value, never half of one. work_us wraps after 71 minutes. */
 struct progress {
-    volatile u32 up;            /* 1 once the vCPU runs */
-    volatile u32 work_us;       /* CPU work done, in calibrated microseconds */
-    volatile u32 rounds;        /* completed rounds of work */
-    volatile u32 wakeups;       /* timed wake-ups */
-    volatile u32 late_us_max;   /* worst wake-up latency */
-    volatile u32 late_us_sum;   /* of all wake-ups, for the mean */
-    volatile u32 missed;        /* PERIODIC: rounds whose next release had passed before they were done */
-    volatile u32 done;          /* 1 when the run is over for this vCPU */
+	volatile u32 up;            /* 1 once the vCPU runs */
+	volatile u32 work_us;       /* CPU work done, in calibrated microseconds */
+	volatile u32 rounds;        /* completed rounds of work */
+	volatile u32 wakeups;       /* timed wake-ups */
+	volatile u32 late_us_max;   /* worst wake-up latency */
+	volatile u32 late_us_sum;   /* of all wake-ups, for the mean */
+	volatile u32 missed;        /* PERIODIC: rounds whose next release had passed before they were done */
+	volatile u32 done;          /* 1 when the run is over for this vCPU */
 } __attribute__((aligned(64)));
 
 struct run {
-    u32 run_ms, report_ms;      /* 0: for ever; 0: only at the end */
-    u32 loops_per_us;           /* 0 on the command line: calibrate */
-    u32 seed;
-    struct orders orders[MAX_VCPUS];
+	u32 run_ms, report_ms;      /* 0: for ever; 0: only at the end */
+	u32 loops_per_us;           /* 0 on the command line: calibrate */
+	u32 seed;
+	struct orders orders[MAX_VCPUS];
 };
 
 extern struct run run;

@@ -37,9 +37,7 @@ impl Archive {
     /// Opens a cache at a given folder, for callers with their own.
     pub fn at(root: &Path) -> Result<Self> {
         tool::make_dir(root)?;
-        Ok(Archive {
-            root: root.to_path_buf(),
-        })
+        Ok(Archive { root: root.to_path_buf() })
     }
 
     /// The cache folder.
@@ -74,10 +72,7 @@ pub fn repository() -> PathBuf {
 }
 
 fn repository_above(folder: &Path) -> Option<PathBuf> {
-    folder
-        .ancestors()
-        .find(|f| f.join("lab/guest/init").is_file())
-        .map(Path::to_path_buf)
+    folder.ancestors().find(|f| f.join("lab/guest/init").is_file()).map(Path::to_path_buf)
 }
 
 /// Puts a finished draft folder in place; where another process was faster, its equal result stays.
@@ -118,10 +113,7 @@ mod tests {
     #[test]
     fn the_repository_is_found_from_any_folder_inside_it() {
         let lab = Path::new(env!("CARGO_MANIFEST_DIR"));
-        assert_eq!(
-            repository_above(&lab.join("src/archive")).as_deref(),
-            lab.parent()
-        );
+        assert_eq!(repository_above(&lab.join("src/archive")).as_deref(), lab.parent());
         assert_eq!(repository_above(Path::new("/")), None);
     }
 }

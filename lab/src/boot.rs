@@ -63,12 +63,7 @@ pub struct Topology {
 
 impl Topology {
     /// Two sockets that are two nodes, each two cores of two threads: 8 CPUs, the smallest host with everything.
-    pub const SMALL: Topology = Topology {
-        sockets: 2,
-        nodes: 2,
-        cores_per_socket: 2,
-        threads: 2,
-    };
+    pub const SMALL: Topology = Topology { sockets: 2, nodes: 2, cores_per_socket: 2, threads: 2 };
 
     /// The number of logical CPUs.
     pub fn cpus(&self) -> u32 {
@@ -102,10 +97,7 @@ pub struct GuestFile {
 impl GuestFile {
     /// A copy of a file of this machine.
     pub fn copy(host: impl Into<PathBuf>, guest_path: impl Into<String>) -> Self {
-        GuestFile {
-            guest_path: guest_path.into(),
-            content: Content::Copy(host.into()),
-        }
+        GuestFile { guest_path: guest_path.into(), content: Content::Copy(host.into()) }
     }
 
     /// A plain text file.
@@ -115,10 +107,7 @@ impl GuestFile {
 
     /// Given bytes.
     pub fn bytes(guest_path: impl Into<String>, bytes: Vec<u8>, executable: bool) -> Self {
-        GuestFile {
-            guest_path: guest_path.into(),
-            content: Content::Bytes { bytes, executable },
-        }
+        GuestFile { guest_path: guest_path.into(), content: Content::Bytes { bytes, executable } }
     }
 }
 
@@ -214,31 +203,16 @@ impl BootOutcome {
             (None, None) => "the command never ended".into(),
         };
         let next = format!("read {}", self.folder.join("kernel.log").display());
-        Err(LabError::new(
-            format!("boot of {}", self.kernel),
-            "succeed",
-            seen,
-            next,
-        ))
+        Err(LabError::new(format!("boot of {}", self.kernel), "succeed", seen, next))
     }
 }
 
 /// Boots and runs the command; `on_output` sees all output as it comes.
-pub fn boot(
-    archive: &Archive,
-    spec: &BootSpec,
-    on_output: &mut dyn FnMut(Stream, &str),
-) -> Result<BootOutcome> {
+pub fn boot(archive: &Archive, spec: &BootSpec, on_output: &mut dyn FnMut(Stream, &str)) -> Result<BootOutcome> {
     let kernel = archive.kernel(&spec.kernel)?;
     let root = image::build(archive, &kernel, spec.accel.root_shape())?;
     let folder = run_folder(archive)?;
-    let attempt = Attempt {
-        archive,
-        spec,
-        kernel: &kernel,
-        root: &root,
-        folder: &folder,
-    };
+    let attempt = Attempt { archive, spec, kernel: &kernel, root: &root, folder: &folder };
     let mut tries = 1;
     loop {
         let outcome = attempt.run(tries, on_output)?;
@@ -247,19 +221,11 @@ pub fn boot(
         }
         let line = tool::last_lines(&outcome.kernel_log, 1);
         if tries == MAX_TRIES {
-            let seen =
-                format!("the emulator died in {tries} of {tries} tries, the last at \"{line}\"");
+            let seen = format!("the emulator died in {tries} of {tries} tries, the last at \"{line}\"");
             let next = "try again on a quieter machine, or with the single-threaded accelerator";
-            return Err(LabError::new(
-                format!("boot of {}", kernel.version),
-                "run",
-                seen,
-                next,
-            ));
+            return Err(LabError::new(format!("boot of {}", kernel.version), "run", seen, next));
         }
-        tool::progress(&format!(
-            "try {tries} of {MAX_TRIES} died of the emulator (Oops: int3), trying again"
-        ));
+        tool::progress(&format!("try {tries} of {MAX_TRIES} died of the emulator (Oops: int3), trying again"));
         let kept = folder.join(format!("kernel.try{tries}.log"));
         std::fs::rename(folder.join("kernel.log"), &kept).on(&kept, "keep the log")?;
         tries += 1;
@@ -268,12 +234,7 @@ pub fn boot(
 
 /// A boot that never reached user space and did not even panic has no outcome, only an error.
 fn judge(outcome: BootOutcome, spec: &BootSpec) -> Result<BootOutcome> {
-    if outcome.user_space.is_some()
-        || outcome
-            .findings
-            .iter()
-            .any(|f| matches!(f, Finding::Panic(_)))
-    {
+    if outcome.user_space.is_some() || outcome.findings.iter().any(|f| matches!(f, Finding::Panic(_))) {
         return Ok(outcome);
     }
     let qemu = tool::read(&outcome.folder.join("qemu.log")).unwrap_or_default();
@@ -285,12 +246,7 @@ fn judge(outcome: BootOutcome, spec: &BootSpec) -> Result<BootOutcome> {
         tool::last_lines(&outcome.kernel_log, 2),
     );
     let next = format!("read {}", outcome.folder.join("kernel.log").display());
-    Err(LabError::new(
-        format!("boot of {}", outcome.kernel),
-        "reach user space",
-        seen,
-        next,
-    ))
+    Err(LabError::new(format!("boot of {}", outcome.kernel), "reach user space", seen, next))
 }
 
 /// One boot of QEMU with everything it needs, and what it left.
@@ -304,10 +260,7 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     fn run(&self, tries: u32, on_output: &mut dyn FnMut(Stream, &str)) -> Result<BootOutcome> {
-        let (input, output) = (
-            self.folder.join("input.tar"),
-            self.folder.join("output.tar"),
-        );
+        let (input, output) = (self.folder.join("input.tar"), self.folder.join("output.tar"));
         match self.spec.accel.root_shape() {
             image::Shape::Disk => files::write_input(&input, &self.spec.command, &self.spec.files)?,
             image::Shape::Initramfs => {
@@ -327,19 +280,11 @@ impl Attempt<'_> {
         };
         let arguments = command::arguments(self.spec, &paths)?;
         let mut qemu = Running::start(self.archive, &arguments, &self.folder.join("qemu.log"))?;
-        let seen = qemu.watch(
-            &mut kernel_log,
-            &mut console,
-            self.spec.time_limit,
-            on_output,
-        )?;
+        let seen = qemu.watch(&mut kernel_log, &mut console, self.spec.time_limit, on_output)?;
         drop(qemu);
         let mut found = findings(&kernel_log.text);
         if seen.cut_off {
-            found.push(Finding::TimeLimit(format!(
-                "stopped after {} s",
-                self.spec.time_limit.as_secs()
-            )));
+            found.push(Finding::TimeLimit(format!("stopped after {} s", self.spec.time_limit.as_secs())));
         }
         let files = files::read_output(&output, &self.folder.join("out"))?;
         for disk in [&input, &output] {
@@ -373,28 +318,14 @@ static RUNS_STARTED: AtomicU32 = AtomicU32::new(0);
 fn run_folder(archive: &Archive) -> Result<PathBuf> {
     let runs = archive.root().join("runs");
     tool::make_dir(&runs)?;
-    let mut known: Vec<PathBuf> = std::fs::read_dir(&runs)
-        .on(&runs, "list the folder")?
-        .flatten()
-        .map(|e| e.path())
-        .collect();
+    let mut known: Vec<PathBuf> = std::fs::read_dir(&runs).on(&runs, "list the folder")?.flatten().map(|e| e.path()).collect();
     known.sort();
-    for old in known
-        .iter()
-        .take((known.len() + 1).saturating_sub(KEPT_RUNS))
-    {
+    for old in known.iter().take((known.len() + 1).saturating_sub(KEPT_RUNS)) {
         tool::remove_dir(old)?;
     }
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let number = RUNS_STARTED.fetch_add(1, Ordering::Relaxed);
-    let name = format!(
-        "{}.{:03}-{}-{number}",
-        now.as_secs(),
-        now.subsec_millis(),
-        std::process::id()
-    );
+    let name = format!("{}.{:03}-{}-{number}", now.as_secs(), now.subsec_millis(), std::process::id());
     let folder = runs.join(name);
     tool::make_dir(&folder)?;
     Ok(folder)
@@ -406,10 +337,7 @@ mod tests {
 
     #[test]
     fn the_exit_code_is_the_last_one_the_guest_wrote() {
-        assert_eq!(
-            exit_code("[ 5.0] lab: command ended with 3\n[ 5.1] x\n"),
-            Some(3)
-        );
+        assert_eq!(exit_code("[ 5.0] lab: command ended with 3\n[ 5.1] x\n"), Some(3));
         assert_eq!(exit_code("[ 5.0] lab: command starts\n"), None);
     }
 
@@ -428,13 +356,8 @@ mod tests {
             files: Vec::new(),
         };
         assert!(outcome.require_success().is_ok());
-        outcome
-            .findings
-            .push(Finding::SchedulerEjected("stall".into()));
+        outcome.findings.push(Finding::SchedulerEjected("stall".into()));
         let error = outcome.require_success().unwrap_err().to_string();
-        assert!(
-            error.starts_with("boot of 7.2.13: cannot succeed: scheduler ejected: stall; read"),
-            "{error}"
-        );
+        assert!(error.starts_with("boot of 7.2.13: cannot succeed: scheduler ejected: stall; read"), "{error}");
     }
 }

@@ -58,19 +58,14 @@ fn scan(btf: &[u8], function: &str) -> Option<Verdict> {
     let mut header = Reader { bytes: btf, at: 4 };
     let (header_len, type_off, type_len) = (header.u32()?, header.u32()?, header.u32()?);
     let (string_off, string_len) = (header.u32()?, header.u32()?);
-    let section = |off: u32, len: u32| {
-        btf.get((header_len + off) as usize..(header_len + off + len) as usize)
-    };
+    let section = |off: u32, len: u32| btf.get((header_len + off) as usize..(header_len + off + len) as usize);
     let strings = section(string_off, string_len)?;
     let is = |offset: u32, name: &str| {
         let end = offset as usize + name.len();
         strings.get(offset as usize..end) == Some(name.as_bytes()) && strings.get(end) == Some(&0)
     };
 
-    let mut types = Reader {
-        bytes: section(type_off, type_len)?,
-        at: 0,
-    };
+    let mut types = Reader { bytes: section(type_off, type_len)?, at: 0 };
     let mut id = 0;
     let mut functions = Vec::new();
     let mut tagged = Vec::new();
@@ -127,10 +122,7 @@ pub(crate) mod tests {
         }
         let type_len = 4 * types.len() as u32;
         let mut out = vec![0x9f, 0xeb, 1, 0];
-        for word in [24, 0, type_len, type_len, strings.len() as u32]
-            .iter()
-            .chain(&types)
-        {
+        for word in [24, 0, type_len, type_len, strings.len() as u32].iter().chain(&types) {
             out.extend(word.to_le_bytes());
         }
         out.extend(strings.as_bytes());
@@ -145,10 +137,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_function_without_tag_or_with_another_tag_is_untagged() {
-        assert_eq!(
-            kfunc_verdict(&sample(PROBE, None), PROBE).unwrap(),
-            Verdict::Untagged
-        );
+        assert_eq!(kfunc_verdict(&sample(PROBE, None), PROBE).unwrap(), Verdict::Untagged);
         let other = sample(PROBE, Some("bpf_fastcall"));
         assert_eq!(kfunc_verdict(&other, PROBE).unwrap(), Verdict::Untagged);
     }

@@ -22,9 +22,7 @@ impl Cpio {
         let size = content.len() as u32;
         let name_len = name.len() as u32 + 1;
         self.out.extend(b"070701");
-        let fields = [
-            self.count, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_len, 0,
-        ];
+        let fields = [self.count, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_len, 0];
         for field in fields {
             self.out.extend(format!("{field:08X}").bytes());
         }
@@ -50,18 +48,10 @@ impl Cpio {
     pub(crate) fn add_tree(&mut self, tree: &Path) -> Result<()> {
         let mut pending = vec![tree.to_path_buf()];
         while let Some(folder) = pending.pop() {
-            let mut entries: Vec<PathBuf> = fs::read_dir(&folder)
-                .on(&folder, "list the folder")?
-                .flatten()
-                .map(|e| e.path())
-                .collect();
+            let mut entries: Vec<PathBuf> = fs::read_dir(&folder).on(&folder, "list the folder")?.flatten().map(|e| e.path()).collect();
             entries.sort();
             for path in entries {
-                let name = path
-                    .strip_prefix(tree)
-                    .unwrap_or(&path)
-                    .to_string_lossy()
-                    .into_owned();
+                let name = path.strip_prefix(tree).unwrap_or(&path).to_string_lossy().into_owned();
                 let metadata = fs::symlink_metadata(&path).on(&path, "look at it")?;
                 let mode = metadata.mode();
                 if metadata.is_symlink() {
@@ -89,9 +79,7 @@ mod tests {
         cpio.add("a", 0o100_644, (0, 0), b"12345");
         cpio.add("bc", 0o100_644, (0, 0), b"");
         let out = cpio.finish();
-        let starts: Vec<usize> = (0..out.len() - 6)
-            .filter(|i| &out[*i..*i + 6] == b"070701")
-            .collect();
+        let starts: Vec<usize> = (0..out.len() - 6).filter(|i| &out[*i..*i + 6] == b"070701").collect();
         assert_eq!(starts.len(), 3);
         assert!(starts.iter().all(|s| s % 4 == 0), "{starts:?}");
     }

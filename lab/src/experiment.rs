@@ -117,8 +117,12 @@ impl Experiment<'_> {
         let host = &runs[0].spec.host;
         let cores_per_socket = host.nodes_per_socket * host.llcs_per_node * host.cores_per_llc;
         spec.kernel = self.kernel.clone();
-        spec.topology =
-            Topology { sockets: host.sockets, nodes: host.sockets * host.nodes_per_socket, cores_per_socket, threads: host.threads_per_core };
+        spec.topology = Topology {
+            sockets: host.sockets,
+            nodes: host.sockets * host.nodes_per_socket,
+            cores_per_socket,
+            threads: host.threads_per_core,
+        };
         let vms = runs.iter().map(|r| r.spec.vms.len()).max().unwrap_or(0) as u32;
         spec.memory_mb = 1024 + 80 * vms + 64 * spec.topology.cpus();
         let wall: Duration = runs.iter().map(|r| Duration::from_nanos(self.duration_of(r).ns()) + OVERHEAD).sum();

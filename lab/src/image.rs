@@ -69,15 +69,7 @@ pub fn build(archive: &Archive, kernel: &Kernel, shape: Shape) -> Result<PathBuf
     let payload_bytes = tool::read(&payload)?;
     let identity = format!("{}{}{}", kernel.version, kernel.has_kvm, qemu.version());
     let initramfs_name = initramfs.display().to_string();
-    let parts = [
-        RECIPE,
-        INIT,
-        LAB_VM,
-        LAB_WAIT,
-        identity.as_bytes(),
-        &payload_bytes,
-        initramfs_name.as_bytes(),
-    ];
+    let parts = [RECIPE, INIT, LAB_VM, LAB_WAIT, identity.as_bytes(), &payload_bytes, initramfs_name.as_bytes()];
     let name = image_name(&kernel.version, &tool::content_key(parts), shape);
     let place = archive.root().join("images").join(name);
     if place.is_file() {
@@ -113,19 +105,7 @@ fn clear_old(place: &Path, version: &str, shape: Shape) {
 }
 
 fn fill(tree: &Path, kernel: &Kernel, qemu: &Qemu, payload: &Path, initramfs: &Path) -> Result<()> {
-    for folder in [
-        "proc",
-        "sys",
-        "dev",
-        "tmp",
-        "run",
-        "root",
-        "etc",
-        "var",
-        "boot",
-        "lab/out",
-        "lab/modules",
-    ] {
+    for folder in ["proc", "sys", "dev", "tmp", "run", "root", "etc", "var", "boot", "lab/out", "lab/modules"] {
         tool::make_dir(&tree.join(folder))?;
     }
     for name in ["bin", "sbin", "lib", "lib64"] {
@@ -137,24 +117,13 @@ fn fill(tree: &Path, kernel: &Kernel, qemu: &Qemu, payload: &Path, initramfs: &P
     add_busybox(tree, qemu)?;
     for (n, module) in kernel.modules().iter().enumerate() {
         let name = module.file_name().unwrap_or_default().to_string_lossy();
-        tool::copy(
-            module,
-            &tree.join("lab/modules").join(format!("{n}-{name}")),
-        )?;
+        tool::copy(module, &tree.join("lab/modules").join(format!("{n}-{name}")))?;
     }
     if let Some(config) = kernel.config() {
-        tool::copy(
-            &config,
-            &tree
-                .join("boot")
-                .join(format!("config-{}", kernel.release())),
-        )?;
+        tool::copy(&config, &tree.join("boot").join(format!("config-{}", kernel.release())))?;
     }
-    for (from, to) in [
-        (payload, guest_path::PAYLOAD),
-        (&kernel.vmlinuz(), guest_path::LINUX_KERNEL),
-        (initramfs, guest_path::LINUX_INITRD),
-    ] {
+    for (from, to) in [(payload, guest_path::PAYLOAD), (&kernel.vmlinuz(), guest_path::LINUX_KERNEL), (initramfs, guest_path::LINUX_INITRD)]
+    {
         tool::copy(from, &tree.join(&to[1..]))?;
     }
     tool::write(&tree.join("etc/passwd"), b"root:x:0:0:root:/root:/bin/sh\n")?;
@@ -166,8 +135,7 @@ fn fill(tree: &Path, kernel: &Kernel, qemu: &Qemu, payload: &Path, initramfs: &P
 
 fn add_script(path: &Path, text: &[u8]) -> Result<()> {
     tool::write(path, text)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
-        .on(path, "make it executable")
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).on(path, "make it executable")
 }
 
 fn add_qemu(tree: &Path, qemu: &Qemu) -> Result<()> {
@@ -175,47 +143,24 @@ fn add_qemu(tree: &Path, qemu: &Qemu) -> Result<()> {
         tool::copy(&qemu.root().join(&file), &tree.join(&file))?;
     }
     for name in FIRMWARE_FILES {
-        let found = crate::archive::firmware_folders()
-            .iter()
-            .map(|folder| Path::new(folder).join(name))
-            .find(|f| qemu.root().join(f).is_file());
-        let file = found.ok_or_else(|| {
-            LabError::new(
-                name,
-                "be put into the guest",
-                "not among QEMU's firmware",
-                "fetch QEMU again",
-            )
-        })?;
+        let found =
+            crate::archive::firmware_folders().iter().map(|folder| Path::new(folder).join(name)).find(|f| qemu.root().join(f).is_file());
+        let file = found.ok_or_else(|| LabError::new(name, "be put into the guest", "not among QEMU's firmware", "fetch QEMU again"))?;
         tool::copy(&qemu.root().join(&file), &tree.join(&file))?;
     }
     Ok(())
 }
 
 /// What `-nodefaults -kernel` needs: the BIOS, its KVM option ROM, and the ROMs that start a kernel image.
-const FIRMWARE_FILES: [&str; 7] = [
-    "bios-256k.bin",
-    "kvmvapic.bin",
-    "linuxboot.bin",
-    "linuxboot_dma.bin",
-    "multiboot.bin",
-    "multiboot_dma.bin",
-    "pvh.bin",
-];
+const FIRMWARE_FILES: [&str; 7] =
+    ["bios-256k.bin", "kvmvapic.bin", "linuxboot.bin", "linuxboot_dma.bin", "multiboot.bin", "multiboot_dma.bin", "pvh.bin"];
 
 fn add_busybox(tree: &Path, qemu: &Qemu) -> Result<()> {
     let bin = tree.join("usr/bin");
     tool::copy(&qemu.busybox(), &bin.join("busybox"))?;
     let next = "delete the cache folder so that busybox is fetched again";
-    let list = tool::run(
-        Command::new(qemu.busybox()).arg("--list"),
-        "list its programs",
-        next,
-    )?;
-    for applet in String::from_utf8_lossy(&list)
-        .lines()
-        .filter(|a| *a != "busybox")
-    {
+    let list = tool::run(Command::new(qemu.busybox()).arg("--list"), "list its programs", next)?;
+    for applet in String::from_utf8_lossy(&list).lines().filter(|a| *a != "busybox") {
         let link = bin.join(applet);
         symlink("busybox", &link).on(&link, "make the link")?;
     }
@@ -227,10 +172,7 @@ fn make_initramfs(tree: &Path, place: &Path) -> Result<()> {
     cpio.add_tree(tree)?;
     cpio.add("dev/console", 0o020_600, (5, 1), &[]);
     let bytes = cpio.finish();
-    tool::progress(&format!(
-        "guest root: an initramfs of {}",
-        tool::megabytes(bytes.len() as u64)
-    ));
+    tool::progress(&format!("guest root: an initramfs of {}", tool::megabytes(bytes.len() as u64)));
     tool::write(place, &bytes)
 }
 
@@ -238,52 +180,26 @@ fn make_initramfs(tree: &Path, place: &Path) -> Result<()> {
 fn make_disk(tree: &Path, place: &Path) -> Result<()> {
     let mut content = 0;
     for file in tool::files_below(tree)? {
-        content += std::fs::symlink_metadata(&file)
-            .on(&file, "look at it")?
-            .len()
-            .next_multiple_of(4096);
+        content += std::fs::symlink_metadata(&file).on(&file, "look at it")?.len().next_multiple_of(4096);
     }
     let fs_bytes = (content + SLACK_BYTES).next_multiple_of(1 << 20);
-    tool::progress(&format!(
-        "guest root: {} of files on a disk of {}",
-        tool::megabytes(content),
-        tool::megabytes(fs_bytes)
-    ));
+    tool::progress(&format!("guest root: {} of files on a disk of {}", tool::megabytes(content), tool::megabytes(fs_bytes)));
     let draft = place.with_extension(format!("draft{}", std::process::id()));
     let mut disk = File::create(&draft).on(&draft, "create the disk")?;
-    disk.set_len(PARTITION_START + fs_bytes)
-        .on(&draft, "size the disk")?;
-    disk.seek(SeekFrom::Start(0))
-        .on(&draft, "write the partition table")?;
-    disk.write_all(&partition_table(fs_bytes))
-        .on(&draft, "write the partition table")?;
+    disk.set_len(PARTITION_START + fs_bytes).on(&draft, "size the disk")?;
+    disk.seek(SeekFrom::Start(0)).on(&draft, "write the partition table")?;
+    disk.write_all(&partition_table(fs_bytes)).on(&draft, "write the partition table")?;
     drop(disk);
     let mke2fs = tool::need_program(&["mke2fs"], "e2fsprogs")?;
     let mut command = Command::new(mke2fs);
     command
-        .args([
-            "-q",
-            "-F",
-            "-t",
-            "ext4",
-            "-b",
-            "4096",
-            "-m",
-            "0",
-            "-O",
-            "^has_journal",
-            "-E",
-        ])
+        .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-O", "^has_journal", "-E"])
         .arg(format!("offset={PARTITION_START},root_owner=0:0"))
         .arg("-d")
         .arg(tree)
         .arg(&draft)
         .arg(format!("{}k", fs_bytes / 1024));
-    tool::run(
-        &mut command,
-        "make the guest's file system",
-        "check that the disk has room",
-    )?;
+    tool::run(&mut command, "make the guest's file system", "check that the disk has room")?;
     std::fs::rename(&draft, place).on(place, "put the disk in place")
 }
 
@@ -307,10 +223,7 @@ mod tests {
     #[test]
     fn the_two_shapes_of_one_root_have_different_names() {
         assert_eq!(image_name("7.2.13", "0a", Shape::Disk), "7.2.13-0a.img");
-        assert_eq!(
-            image_name("7.2.13", "0a", Shape::Initramfs),
-            "7.2.13-0a.cpio"
-        );
+        assert_eq!(image_name("7.2.13", "0a", Shape::Initramfs), "7.2.13-0a.cpio");
     }
 
     #[test]
@@ -319,23 +232,13 @@ mod tests {
         assert_eq!(&table[0x1fe..], &[0x55, 0xaa]);
         let signature = u32::from_le_bytes(table[0x1b8..0x1bc].try_into().unwrap());
         assert!(root_argument().contains(&format!("{signature:08x}-01")));
-        assert_eq!(
-            u32::from_le_bytes(table[0x1ca..0x1ce].try_into().unwrap()),
-            (100 << 20) / 512
-        );
+        assert_eq!(u32::from_le_bytes(table[0x1ca..0x1ce].try_into().unwrap()), (100 << 20) / 512);
     }
 
     #[test]
     fn the_init_script_hands_files_back_and_powers_off() {
         let text = String::from_utf8_lossy(INIT);
-        for needed in [
-            "cgroup2",
-            "/sys/fs/bpf",
-            "labin",
-            "labout",
-            "poweroff -f",
-            guest_path::OUT,
-        ] {
+        for needed in ["cgroup2", "/sys/fs/bpf", "labin", "labout", "poweroff -f", guest_path::OUT] {
             assert!(text.contains(needed), "{needed}");
         }
     }

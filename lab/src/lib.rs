@@ -9,6 +9,7 @@ pub mod boot;
 pub mod btf;
 mod bzimage;
 mod cpio;
+pub mod drill;
 mod error;
 pub mod experiment;
 pub mod guest_linux;

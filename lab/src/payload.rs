@@ -83,16 +83,8 @@ impl fmt::Display for Work {
             Work::Burn => write!(f, "burn"),
             Work::Duty { work_us, sleep_us } => write!(f, "duty,{work_us},{sleep_us}"),
             Work::Periodic { period_us, work_us } => write!(f, "periodic,{period_us},{work_us}"),
-            Work::Io {
-                work_us,
-                sleep_us,
-                exponential,
-            } => {
-                write!(
-                    f,
-                    "io,{work_us},{sleep_us},{}",
-                    if exponential { "exp" } else { "fixed" }
-                )
+            Work::Io { work_us, sleep_us, exponential } => {
+                write!(f, "io,{work_us},{sleep_us},{}", if exponential { "exp" } else { "fixed" })
             }
         }
     }
@@ -116,59 +108,32 @@ pub struct Orders {
 impl Orders {
     /// The same work on each of `vcpus` vCPUs, always active.
     pub fn all(vcpus: u32, work: Work) -> Self {
-        Orders {
-            vcpus: (0..vcpus).map(|_| (work, Vec::new())).collect(),
-            ..Orders::default()
-        }
+        Orders { vcpus: (0..vcpus).map(|_| (work, Vec::new())).collect(), ..Orders::default() }
     }
 
     /// The command line for the workload kernel, or what it would refuse.
     pub fn command_line(&self) -> Result<String> {
         self.check()?;
         let mut words = Vec::new();
-        let settings = [
-            ("run", self.run_ms),
-            ("report", self.report_ms),
-            ("loops", self.loops_per_us),
-        ];
-        words.extend(
-            settings
-                .iter()
-                .filter_map(|(k, v)| v.map(|v| format!("{k}={v}"))),
-        );
+        let settings = [("run", self.run_ms), ("report", self.report_ms), ("loops", self.loops_per_us)];
+        words.extend(settings.iter().filter_map(|(k, v)| v.map(|v| format!("{k}={v}"))));
         words.push(format!("seed={}", self.seed));
         for (n, (work, windows)) in self.vcpus.iter().enumerate() {
-            let windows: String = windows
-                .iter()
-                .map(|(from, to)| format!("@{from}-{to}"))
-                .collect();
+            let windows: String = windows.iter().map(|(from, to)| format!("@{from}-{to}")).collect();
             words.push(format!("{n}:{work}{windows}"));
         }
         Ok(words.join(" "))
     }
 
     fn check(&self) -> Result<()> {
-        let refuse = |seen: String| {
-            LabError::new(
-                "payload orders",
-                "be carried out",
-                seen,
-                "change the scenario",
-            )
-        };
+        let refuse = |seen: String| LabError::new("payload orders", "be carried out", seen, "change the scenario");
         if self.vcpus.is_empty() || self.vcpus.len() > MAX_VCPUS as usize {
-            return Err(refuse(format!(
-                "{} vCPUs, allowed 1..={MAX_VCPUS}",
-                self.vcpus.len()
-            )));
+            return Err(refuse(format!("{} vCPUs, allowed 1..={MAX_VCPUS}", self.vcpus.len())));
         }
         for (n, (_, windows)) in self.vcpus.iter().enumerate() {
-            let ordered =
-                windows.iter().all(|w| w.0 < w.1) && windows.windows(2).all(|p| p[0].1 <= p[1].0);
+            let ordered = windows.iter().all(|w| w.0 < w.1) && windows.windows(2).all(|p| p[0].1 <= p[1].0);
             if windows.len() > MAX_WINDOWS || !ordered {
-                return Err(refuse(format!(
-                    "windows {windows:?} of vCPU {n}, allowed up to {MAX_WINDOWS} in rising order"
-                )));
+                return Err(refuse(format!("windows {windows:?} of vCPU {n}, allowed up to {MAX_WINDOWS} in rising order")));
             }
         }
         Ok(())
@@ -245,9 +210,7 @@ fn parse_report(line: &str) -> Option<Progress> {
 pub fn build(archive: &Archive) -> Result<PathBuf> {
     let flags = FLAGS.join(" ");
     let texts = SOURCES.iter().map(|s| s.1).chain([flags.as_bytes()]);
-    let place = archive
-        .root()
-        .join(format!("payload-{}", tool::content_key(texts)));
+    let place = archive.root().join(format!("payload-{}", tool::content_key(texts)));
     if place.is_file() {
         return Ok(place);
     }
@@ -257,18 +220,10 @@ pub fn build(archive: &Archive) -> Result<PathBuf> {
         tool::write(&folder.join(name), text)?;
     }
     let mut command = Command::new(compiler);
-    command
-        .current_dir(&folder)
-        .args(FLAGS)
-        .args(["-o", "payload", "entry.S", "main.c", "clock.c", "parse.c"]);
-    tool::run(
-        &mut command,
-        "compile the workload kernel",
-        "install gcc or clang with 32-bit code generation",
-    )?;
+    command.current_dir(&folder).args(FLAGS).args(["-o", "payload", "entry.S", "main.c", "clock.c", "parse.c"]);
+    tool::run(&mut command, "compile the workload kernel", "install gcc or clang with 32-bit code generation")?;
     tool::copy(&folder.join("payload"), &place.with_extension("new"))?;
-    std::fs::rename(place.with_extension("new"), &place)
-        .map_err(|e| LabError::io(&place, "put the workload kernel in place", e))?;
+    std::fs::rename(place.with_extension("new"), &place).map_err(|e| LabError::io(&place, "put the workload kernel in place", e))?;
     tool::remove_dir(&folder)?;
     Ok(place)
 }
@@ -281,35 +236,16 @@ mod tests {
     fn orders_become_the_line_that_parse_c_reads() {
         let mut orders = Orders::all(2, Work::Burn);
         orders.run_ms = Some(5000);
-        orders.vcpus[1] = (
-            Work::Io {
-                work_us: 200,
-                sleep_us: 800,
-                exponential: true,
-            },
-            vec![(0, 1000), (2000, 3000)],
-        );
-        assert_eq!(
-            orders.command_line().unwrap(),
-            "run=5000 seed=0 0:burn 1:io,200,800,exp@0-1000@2000-3000"
-        );
+        orders.vcpus[1] = (Work::Io { work_us: 200, sleep_us: 800, exponential: true }, vec![(0, 1000), (2000, 3000)]);
+        assert_eq!(orders.command_line().unwrap(), "run=5000 seed=0 0:burn 1:io,200,800,exp@0-1000@2000-3000");
     }
 
     #[test]
     fn overlapping_windows_and_too_many_vcpus_are_refused() {
         let mut orders = Orders::all(1, Work::Burn);
         orders.vcpus[0].1 = vec![(0, 1000), (500, 2000)];
-        assert!(
-            orders
-                .command_line()
-                .unwrap_err()
-                .to_string()
-                .contains("rising order")
-        );
-        let error = Orders::all(65, Work::Idle)
-            .command_line()
-            .unwrap_err()
-            .to_string();
+        assert!(orders.command_line().unwrap_err().to_string().contains("rising order"));
+        let error = Orders::all(65, Work::Idle).command_line().unwrap_err().to_string();
         assert!(error.contains("65 vCPUs, allowed 1..=64"), "{error}");
     }
 
@@ -330,12 +266,7 @@ mod tests {
         ]
         .concat();
         let last = last_reports(&text);
-        assert_eq!(
-            last.iter()
-                .map(|p| (p.vcpu, p.work_us, p.is_final))
-                .collect::<Vec<_>>(),
-            [(0, 20, true), (1, 11, false)]
-        );
+        assert_eq!(last.iter().map(|p| (p.vcpu, p.work_us, p.is_final)).collect::<Vec<_>>(), [(0, 20, true), (1, 11, false)]);
     }
 
     #[test]

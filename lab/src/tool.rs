@@ -15,9 +15,7 @@ pub fn progress(line: &str) {
 /// Runs a command to its end and returns its standard output, or an error that quotes the end of its complaints.
 pub fn run(command: &mut Command, action: &str, next: &str) -> Result<Vec<u8>> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .map_err(|e| LabError::new(&name, action, e.to_string(), next))?;
+    let output = command.output().map_err(|e| LabError::new(&name, action, e.to_string(), next))?;
     if output.status.success() {
         return Ok(output.stdout);
     }
@@ -31,11 +29,7 @@ pub fn run(command: &mut Command, action: &str, next: &str) -> Result<Vec<u8>> {
 
 /// The last `count` non-empty lines of a text, joined by " | ".
 pub fn last_lines(text: &str, count: usize) -> String {
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .filter(|l| !l.is_empty())
-        .collect();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     lines[lines.len().saturating_sub(count)..].join(" | ")
 }
 
@@ -44,21 +38,13 @@ pub fn find_program(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let extra = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     let folders: Vec<PathBuf> = std::env::split_paths(&path).chain(extra).collect();
-    names
-        .iter()
-        .flat_map(|name| folders.iter().map(move |f| f.join(name)))
-        .find(|p| p.is_file())
+    names.iter().flat_map(|name| folders.iter().map(move |f| f.join(name))).find(|p| p.is_file())
 }
 
 /// Like [`find_program`], with an error that names the Debian package to install.
 pub fn need_program(names: &[&str], package: &str) -> Result<PathBuf> {
     find_program(names).ok_or_else(|| {
-        LabError::new(
-            names.join(" or "),
-            "be run",
-            "no such program in the search path",
-            format!("install the package {package}"),
-        )
+        LabError::new(names.join(" or "), "be run", "no such program in the search path", format!("install the package {package}"))
     })
 }
 
@@ -67,12 +53,7 @@ pub fn unpack_deb(deb: &Path, into: &Path) -> Result<()> {
     make_dir(into)?;
     let next = "delete the file so that it is fetched again";
     let mut command = Command::new("dpkg-deb");
-    run(
-        command.arg("-x").arg(deb).arg(into),
-        "unpack a package",
-        next,
-    )
-    .map(drop)
+    run(command.arg("-x").arg(deb).arg(into), "unpack a package", next).map(drop)
 }
 
 /// Creates a folder and its parents.
@@ -102,17 +83,13 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
     if let Some(parent) = to.parent() {
         make_dir(parent)?;
     }
-    fs::copy(from, to)
-        .on(from, &format!("copy it to {}", to.display()))
-        .map(drop)
+    fs::copy(from, to).on(from, &format!("copy it to {}", to.display())).map(drop)
 }
 
 /// Deletes a folder with everything below it; a missing folder is no error.
 pub fn remove_dir(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(LabError::io(path, "delete the folder", e))
-        }
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(LabError::io(path, "delete the folder", e)),
         _ => Ok(()),
     }
 }

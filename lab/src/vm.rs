@@ -40,12 +40,7 @@ impl Vm {
     /// A VM in a cgroup of its own name.
     pub fn new(name: impl Into<String>, vcpus: u32, runs: Runs) -> Self {
         let name = name.into();
-        Vm {
-            group: name.clone(),
-            name,
-            vcpus,
-            runs,
-        }
+        Vm { group: name.clone(), name, vcpus, runs }
     }
 
     /// The shell line that starts this VM in the lab; it returns once QEMU runs, with its process id in
@@ -63,26 +58,14 @@ impl Vm {
             }
         }
         let (memory, kernel, initrd, line) = match &self.runs {
-            Runs::Payload(orders) => (
-                PAYLOAD_MEMORY_MB,
-                guest_path::PAYLOAD,
-                "-",
-                orders.command_line()?,
-            ),
+            Runs::Payload(orders) => (PAYLOAD_MEMORY_MB, guest_path::PAYLOAD, "-", orders.command_line()?),
             Runs::Linux { work_s } => {
                 let line = guest_linux::command_line(*work_s);
-                (
-                    LINUX_MEMORY_MB,
-                    guest_path::LINUX_KERNEL,
-                    guest_path::LINUX_INITRD,
-                    line,
-                )
+                (LINUX_MEMORY_MB, guest_path::LINUX_KERNEL, guest_path::LINUX_INITRD, line)
             }
         };
         let (name, group, vcpus) = (&self.name, &self.group, self.vcpus);
-        Ok(format!(
-            "GROUP={group} lab-vm {name} {vcpus} {memory} {kernel} {initrd} \"{line}\""
-        ))
+        Ok(format!("GROUP={group} lab-vm {name} {vcpus} {memory} {kernel} {initrd} \"{line}\""))
     }
 }
 
@@ -95,20 +78,12 @@ mod tests {
     fn a_payload_vm_starts_in_its_group_with_its_orders() {
         let mut vm = Vm::new("web", 2, Runs::Payload(Orders::all(2, Work::Burn)));
         vm.group = "machine.slice/web.scope".into();
-        assert_eq!(
-            vm.start_line().unwrap(),
-            "GROUP=machine.slice/web.scope lab-vm web 2 16 /lab/payload - \"seed=0 0:burn 1:burn\""
-        );
+        assert_eq!(vm.start_line().unwrap(), "GROUP=machine.slice/web.scope lab-vm web 2 16 /lab/payload - \"seed=0 0:burn 1:burn\"");
     }
 
     #[test]
     fn a_name_that_the_shell_would_take_apart_is_refused() {
         let vm = Vm::new("web; rm", 1, Runs::Linux { work_s: 1 });
-        assert!(
-            vm.start_line()
-                .unwrap_err()
-                .to_string()
-                .contains("allowed letters, digits")
-        );
+        assert!(vm.start_line().unwrap_err().to_string().contains("allowed letters, digits"));
     }
 }

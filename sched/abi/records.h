@@ -11,7 +11,6 @@ enum world_flag {
 	WORLD_LIVE = 1,		/* the slot is in use */
 	WORLD_RESTRICTED = 2,	/* its affinity leaves out a pCPU of the host */
 	WORLD_PCPU_KTHREAD = 4,	/* a kernel thread bound to one pCPU: always first there */
-	WORLD_QUEUED_RUN = 8,	/* stopped while runnable: the next enqueue is no wake-up */
 };
 enum vm_flag {
 	VM_LIVE = 1,
@@ -44,9 +43,11 @@ struct host {
 	u32 pcpus;
 	u32 clusters;
 	u32 vms;		/* slots in use end here */
-	u32 worlds;		/* slots in use end here */
+	u32 world_cursor;	/* where the search for a free world begins */
+	u32 online;		/* pCPUs that are online: fewer allowed means restricted */
 	u32 smt;		/* hardware threads of a core */
 	u32 hz;
+	u32 pad32;
 };
 
 /* Up to 64 pCPUs that share a last-level cache; threads of a core are neighbouring bits. */
@@ -131,7 +132,7 @@ struct world {
 	u32 bind_index;
 	u32 pid;
 	u32 tgid;
-	u32 exited;
+	u32 pad32;
 	char comm[16];
 };
 

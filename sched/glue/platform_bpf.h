@@ -89,9 +89,26 @@ hot u32 plat_any_pcpu(struct host *h, plat_task *t)
 	return cpu < h->pcpus ? cpu : (u32)scx_bpf_task_cpu(t);
 }
 
+/* The calls by the names that this kernel has. */
+hot void glue_insert(plat_task *t, u64 queue, u64 ns, u64 flags)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_insert))
+		scx_bpf_dsq_insert(t, queue, ns, flags);
+	else
+		scx_bpf_dispatch(t, queue, ns, flags);
+}
+
+hot void plat_queue_insert(struct host *h, plat_task *t, u64 queue, u64 ns, u64 key)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_insert_vtime))
+		scx_bpf_dsq_insert_vtime(t, queue, ns, key, 0);
+	else
+		scx_bpf_dispatch_vtime(t, queue, ns, key, 0);
+}
+
 hot void plat_insert_local(struct host *h, plat_task *t, u64 ns)
 {
-	scx_bpf_dsq_insert(t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), ns, 0);
+	glue_insert(t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), ns, 0);
 }
 
 hot void plat_insert_on(struct host *h, plat_task *t, u32 pcpu, u64 ns, bool preempt)
@@ -99,12 +116,11 @@ hot void plat_insert_on(struct host *h, plat_task *t, u32 pcpu, u64 ns, bool pre
 	u64 flags = preempt ? SCX_VALUE(scx_enq_flags, SCX_ENQ_PREEMPT) | SCX_VALUE(scx_enq_flags, SCX_ENQ_HEAD) : 0;
 
 	if (scx_bpf_task_cpu(t) == (s32)pcpu)
-		scx_bpf_dsq_insert(t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), ns, flags);
+		glue_insert(t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), ns, flags);
 	else
-		scx_bpf_dsq_insert(t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | pcpu, ns, flags);
+		glue_insert(t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | pcpu, ns, flags);
 }
 
-#define plat_queue_insert(h, t, queue, ns, key) scx_bpf_dsq_insert_vtime(t, queue, ns, key, 0)
 #define plat_queue_length(h, queue) ((u32)scx_bpf_dsq_nr_queued(queue))
 
 /* The iterator is named so that plat_queue_take, inside the walk, can use it. */
@@ -113,7 +129,10 @@ hot void plat_insert_on(struct host *h, plat_task *t, u32 pcpu, u64 ns, bool pre
 	     *walk_new_ __attribute__((unused)) = (bpf_iter_scx_dsq_new(&walk, queue, 0),		\
 						  (void)bpf_iter_scx_dsq_destroy, (void *)0);		\
 	     ((t) = bpf_iter_scx_dsq_next(&walk));)
-#define plat_queue_take(h, queue, t) scx_bpf_dsq_move(&walk, t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), 0)
+#define plat_queue_take(h, queue, t)						\
+	(bpf_ksym_exists(scx_bpf_dsq_move) ?					\
+	 scx_bpf_dsq_move(&walk, t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), 0) :	\
+	 scx_bpf_dispatch_from_dsq(&walk, t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), 0))
 
 hot void plat_kick(struct host *h, u32 pcpu, u32 flags)
 {

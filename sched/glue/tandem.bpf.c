@@ -67,7 +67,7 @@ void SEC("struct_ops/enqueue") BPF_PROG(tandem_enqueue, struct task_struct *p, u
 	struct world *w = h ? plat_world_of(h, p) : NULL;
 
 	if (!w) /* a thread beyond the cap: first come, first served, at once */
-		scx_bpf_dsq_insert(p, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), 1000000, 0);
+		glue_insert(p, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), 1000000, 0);
 	else
 		core_enqueue(h, p, w, enq_flags & SCX_VALUE(scx_enq_flags, SCX_ENQ_WAKEUP) ? ENQUEUE_WAKEUP : 0);
 }
@@ -127,7 +127,7 @@ void SEC("struct_ops/set_weight") BPF_PROG(tandem_set_weight, struct task_struct
 
 hot bool is_restricted(struct host *h, struct task_struct *p)
 {
-	return (u32)p->nr_cpus_allowed < h->pcpus;
+	return (u32)p->nr_cpus_allowed < h->online;
 }
 
 void SEC("struct_ops/set_cpumask") BPF_PROG(tandem_set_cpumask, struct task_struct *p, const struct cpumask *mask)
@@ -137,6 +137,15 @@ void SEC("struct_ops/set_cpumask") BPF_PROG(tandem_set_cpumask, struct task_stru
 
 	if (w)
 		core_world_affinity(h, w, is_restricted(h, p));
+}
+
+void SEC("struct_ops/disable") BPF_PROG(tandem_disable, struct task_struct *p)
+{
+	struct host *h = plat_host();
+	struct world *w = h ? plat_world_of(h, p) : NULL;
+
+	if (w)
+		core_disabled(h, w);
 }
 
 void SEC("struct_ops/update_idle") BPF_PROG(tandem_update_idle, s32 cpu, bool idle)
@@ -150,7 +159,7 @@ void SEC("struct_ops/update_idle") BPF_PROG(tandem_update_idle, s32 cpu, bool id
 /* A free world, 0 when all are taken. */
 static __noinline u32 world_find(struct host *h)
 {
-	u32 start = __sync_fetch_and_add(&h->worlds, 1), i;
+	u32 start = __sync_fetch_and_add(&h->world_cursor, 1), i;
 
 	bpf_for(i, 0, WORLDS_MAX) {
 		u32 id = (start + i) % (WORLDS_MAX - 1) + 1;
@@ -184,9 +193,11 @@ s32 SEC("struct_ops.s/init_task") BPF_PROG(tandem_init_task, struct task_struct 
 		w->flags = 0;
 		return -12; /* ENOMEM: the kernel refuses the fork, or the load */
 	}
-	__builtin_memset(w, 0, sizeof(*w));
+	/* All but flags, which keep the slot ours. */
+	__builtin_memset(w, 0, __builtin_offsetof(struct world, flags));
+	__builtin_memset((char *)w + __builtin_offsetof(struct world, nice_weight), 0,
+			 sizeof(*w) - __builtin_offsetof(struct world, nice_weight));
 	w->id = id;
-	w->flags = WORLD_LIVE;
 	if (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1)
 		w->flags |= WORLD_PCPU_KTHREAD;
 	w->nice_weight = p->scx.weight;
@@ -272,6 +283,7 @@ struct sched_ext_ops tandem_ops = {
 	.quiescent = (void *)tandem_quiescent,
 	.set_weight = (void *)tandem_set_weight,
 	.set_cpumask = (void *)tandem_set_cpumask,
+	.disable = (void *)tandem_disable,
 	.update_idle = (void *)tandem_update_idle,
 	.init_task = (void *)tandem_init_task,
 	.exit_task = (void *)tandem_exit_task,

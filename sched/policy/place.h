@@ -131,49 +131,44 @@ hot u32 place_waiting(struct host *h, u32 pcpu)
 	return plat_queue_length(h, QUEUE_VM(pcpu)) + plat_queue_length(h, QUEUE_SYSTEM(pcpu));
 }
 
+/* How good a pCPU is for a world of `key` that must queue: by what it gains where it may preempt, below
+ * that by how few wait. `bonus` favours the pCPU it comes from. */
+cold u64 place_score(THE(struct host *h), u32 pcpu, u64 key, u64 bonus)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	u64 gain = p ? preempt_gain(h, p, key, plat_now(h)) : 0;
+
+	if (!p)
+		return 0;
+	return gain ? (1ull << 62) + gain + bonus : (1ull << 32) - place_waiting(h, pcpu);
+}
+
 /* The pCPU to queue at when none is idle: of `prev` and a few more the one that it may preempt by most,
  * `prev` by a margin; where it may preempt none, the one with the fewest waiting. */
 cold u32 place_busy(THE(struct host *h), TASK(t), u32 flags, u64 key, u32 prev)
 {
-	struct pcpu *p = plat_pcpu(h, prev);
+	u32 best = plat_may_run(t, prev) ? prev : plat_any_pcpu(h, t);
+	struct pcpu *p = plat_pcpu(h, best);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
-	u32 best = prev, fewest = ~0u;
-	u64 now = plat_now(h), most = 0, mask;
+	u64 most, mask;
 
-	if (!plat_may_run(t, prev))
-		best = plat_any_pcpu(h, t), p = plat_pcpu(h, best), c = p ? plat_cluster(h, p->cluster) : NULL;
-	if (!c)
+	if (!c || flags & WORLD_PCPU_KTHREAD)
 		return best;
-	if (flags & WORLD_PCPU_KTHREAD)
-		return best;
-	most = preempt_gain(h, p, key, now);
-	if (most)
-		most += share_span(h, plat_knobs(h)->migrate_margin_us);
-	fewest = place_waiting(h, best);
+	most = place_score(h, best, key, share_span(h, plat_knobs(h)->migrate_margin_us));
 	mask = place_allowed(c, t, flags) & ~(1ull << (p->bit & 63));
 	plat_for(i, PROBE_MAX) {
-		u32 turn = p->probe++ & 63, bit, waiting;
-		u64 ahead = mask >> turn << turn, gain;
-		struct pcpu *q;
+		u32 turn = p->probe++ & 63, bit, pcpu;
+		u64 ahead = mask >> turn << turn, score;
 
 		if (!mask)
 			break;
-		bit = plat_first_bit(ahead ? ahead : mask);
-		mask &= ~(1ull << (bit & 63));
-		q = plat_pcpu(h, c->pcpu[bit & 63]);
-		if (!q)
-			continue;
-		gain = preempt_gain(h, q, key, now);
-		if (gain > most) {
-			most = gain;
-			best = q->id;
-		}
-		if (most)
-			continue;
-		waiting = place_waiting(h, q->id);
-		if (waiting < fewest) {
-			fewest = waiting;
-			best = q->id;
+		bit = plat_first_bit(ahead ? ahead : mask) & 63;
+		mask &= ~(1ull << bit);
+		pcpu = c->pcpu[bit];
+		score = place_score(h, pcpu, key, 0);
+		if (score > most) {
+			most = score;
+			best = pcpu;
 		}
 	}
 	return best;

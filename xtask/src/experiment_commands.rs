@@ -55,9 +55,12 @@ fn build_tandem() -> lab::Result<PathBuf> {
         .args(["build", "--release", "-p", "tandem", "--features", "live", "--target", &target])
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .status();
+    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     match status {
-        Ok(s) if s.success() => Ok(PathBuf::from("target").join(target).join("release/tandem")),
-        Ok(s) => Err(failed("tandem", format!("cargo build ended with {s}"), "install clang, libelf-dev and zlib1g-dev ('make build' does)")),
+        Ok(s) if s.success() => Ok(folder.join(target).join("release/tandem")),
+        Ok(s) => {
+            Err(failed("tandem", format!("cargo build ended with {s}"), "install clang, libelf-dev and zlib1g-dev ('make build' does)"))
+        }
         Err(e) => Err(failed("tandem", e.to_string(), "install cargo")),
     }
 }
@@ -89,7 +92,7 @@ fn worst(document: &Document) -> (u64, String) {
         (vm.times.used_ns.abs_diff(entitled) * 1000 / entitled, format!("{} {label}", vm.name))
     };
     let all = document.runs.iter().flat_map(|r| r.vms.iter().map(|v| (r.label.as_str(), v)));
-    all.map(of).max().unwrap_or_default()
+    all.filter(|(_, v)| v.times.entitled_ns > 0).map(of).max().unwrap_or_default()
 }
 
 struct Done {
@@ -99,8 +102,14 @@ struct Done {
 
 fn execute(scenario: &Scenario, args: &Run) -> lab::Result<Done> {
     let policies = if args.tandem_only { vec![Policy::Tandem] } else { vec![Policy::Eevdf, Policy::Tandem] };
-    let experiment =
-        Experiment { scenario, policies, kernel: args.kernel.clone(), tandem: build_tandem()?, duration: args.duration, show_top: args.top };
+    let experiment = Experiment {
+        scenario,
+        policies,
+        kernel: args.kernel.clone(),
+        tandem: build_tandem()?,
+        duration: args.duration,
+        show_top: args.top,
+    };
     let archive = Archive::open()?;
     let documents = experiment.run(&archive, &mut show)?;
     Ok(Done { simulated: simulate(scenario, &experiment)?, documents })
@@ -115,16 +124,28 @@ fn report(scenario: &Scenario, done: &Done) -> lab::Result<()> {
         if let Some((permille, vm)) = lab::experiment::worst_disagreement(document) {
             println!("{}: accounts and cpu.stat differ by {:.1} % at most ({vm})", document.policy, permille as f64 / 10.0);
             if document.policy == "tandem" && permille > AGREEMENT_PERMILLE {
-                return Err(failed("accounts", format!("{permille} permille off cpu.stat ({vm}), allowed {AGREEMENT_PERMILLE}"), "compare 'tandem top --json' with cpu.stat"));
+                return Err(failed(
+                    "accounts",
+                    format!("{permille} permille off cpu.stat ({vm}), allowed {AGREEMENT_PERMILLE}"),
+                    "compare 'tandem top --json' with cpu.stat",
+                ));
             }
         }
     }
     let tandem = done.documents.iter().find(|d| d.policy == "tandem");
     if let (Some(document), Some(allowed)) = (tandem, scenario.runs[0].spec.expect.lab_permille) {
         let (seen, vm) = worst(document);
-        println!("largest distance from the entitlement under Tandem: {:.1} % ({vm}), allowed {:.1} %", seen as f64 / 10.0, f64::from(allowed) / 10.0);
+        println!(
+            "largest distance from the entitlement under Tandem: {:.1} % ({vm}), allowed {:.1} %",
+            seen as f64 / 10.0,
+            f64::from(allowed) / 10.0
+        );
         if seen > u64::from(allowed) {
-            return Err(failed(&format!("scenario {}", scenario.name), format!("VM {vm} is {seen} permille off, allowed {allowed}"), "look at the table above"));
+            return Err(failed(
+                &format!("scenario {}", scenario.name),
+                format!("VM {vm} is {seen} permille off, allowed {allowed}"),
+                "look at the table above",
+            ));
         }
     }
     Ok(())

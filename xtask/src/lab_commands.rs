@@ -60,12 +60,7 @@ pub struct Shell {
 fn parse_topology(text: &str) -> Result<lab::Topology, String> {
     let numbers: Vec<u32> = text.split('x').filter_map(|n| n.parse().ok()).collect();
     match numbers[..] {
-        [sockets, cores_per_socket, threads] => Ok(lab::Topology {
-            sockets,
-            nodes: sockets,
-            cores_per_socket,
-            threads,
-        }),
+        [sockets, cores_per_socket, threads] => Ok(lab::Topology { sockets, nodes: sockets, cores_per_socket, threads }),
         _ => Err("allowed SOCKETSxCORESxTHREADS, such as 2x2x2".into()),
     }
 }
@@ -84,9 +79,7 @@ fn parse_accel(text: &str) -> Result<Accel, String> {
 
 fn parse_file(text: &str) -> Result<GuestFile, String> {
     match text.split_once(':') {
-        Some((host, guest)) if guest.starts_with('/') => {
-            Ok(GuestFile::copy(PathBuf::from(host), guest))
-        }
+        Some((host, guest)) if guest.starts_with('/') => Ok(GuestFile::copy(PathBuf::from(host), guest)),
         _ => Err("allowed HOST:GUEST with an absolute guest path".into()),
     }
 }
@@ -102,26 +95,13 @@ pub fn fetch(arguments: &Fetch) -> Result<ExitCode, LabError> {
     for id in [KernelId::Newest, KernelId::Older] {
         let kernel = archive.kernel(&id)?;
         let root = lab::image::build(&archive, &kernel, lab::image::Shape::Disk)?;
-        let kvm = if kernel.has_kvm {
-            "KVM inside"
-        } else {
-            "no KVM inside"
-        };
-        println!(
-            "kernel {} ({id}, {kvm}) from {}",
-            kernel.version, kernel.origin
-        );
+        let kvm = if kernel.has_kvm { "KVM inside" } else { "no KVM inside" };
+        println!("kernel {} ({id}, {kvm}) from {}", kernel.version, kernel.origin);
         println!("  image {}", kernel.vmlinuz().display());
         println!("  guest root {}", root.display());
     }
-    println!(
-        "workload kernel {}",
-        lab::payload::build(&archive)?.display()
-    );
-    println!(
-        "Linux VM's initramfs {}",
-        lab::guest_linux::build(&archive)?.display()
-    );
+    println!("workload kernel {}", lab::payload::build(&archive)?.display());
+    println!("Linux VM's initramfs {}", lab::guest_linux::build(&archive)?.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -146,9 +126,7 @@ pub fn shell(arguments: &Shell) -> Result<ExitCode, LabError> {
             std::io::stdout().flush().ok();
         }
     })?;
-    let booted = outcome
-        .user_space
-        .map_or("never".into(), |t| format!("{:.1} s", t.as_secs_f64()));
+    let booted = outcome.user_space.map_or("never".into(), |t| format!("{:.1} s", t.as_secs_f64()));
     eprintln!(
         "lab: kernel {}, user space at {booted}, whole run {:.1} s, {} of {} tries, {} files back, all in {}",
         outcome.kernel,

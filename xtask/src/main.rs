@@ -1,11 +1,14 @@
 //! `cargo xtask`: the repository's own commands; each is a thin wrapper around a library that does the work.
 
+mod ci;
+mod drill_commands;
 mod experiment_commands;
 mod lab_commands;
+mod tidy;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// The repository's own commands.
 #[derive(Parser)]
@@ -17,18 +20,24 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    Ci(ci::Ci),
     Demo(experiment_commands::Demo),
     Lab(experiment_commands::Run),
+    LabDrill(drill_commands::RunDrill),
     LabFetch(lab_commands::Fetch),
     LabSmoke(experiment_commands::Smoke),
     LabShell(lab_commands::Shell),
+    Tidy(tidy::Tidy),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Task::Ci(arguments) => Ok(ci::main(&arguments, &Arguments::command())),
+        Task::Tidy(arguments) => Ok(tidy::main(&arguments, &Arguments::command())),
         Task::Demo(arguments) => experiment_commands::demo(&arguments),
         Task::Lab(arguments) => experiment_commands::run(&arguments),
         Task::LabSmoke(arguments) => experiment_commands::smoke(&arguments),
+        Task::LabDrill(arguments) => drill_commands::run(&arguments),
         Task::LabFetch(arguments) => lab_commands::fetch(&arguments),
         Task::LabShell(arguments) => lab_commands::shell(&arguments),
     };

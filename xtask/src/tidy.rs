@@ -9,7 +9,8 @@ mod edges;
 mod exceptions;
 mod knobs;
 mod links;
-mod markdown;
+pub(crate) mod markdown;
+mod promises;
 mod scan;
 mod sources;
 
@@ -134,17 +135,22 @@ pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<
     found.extend(commands::check(&tree, xtask));
     found.extend(knobs::check(&tree));
     found.extend(documented::check(&tree));
+    found.extend(promises::check(&tree));
     let mut left = exceptions::apply(tree.text(exceptions::FILE), found);
     left.sort_by(|a, b| (&a.file, a.line, a.rule).cmp(&(&b.file, b.line, b.rule)));
     Ok(left)
 }
 
+/// Every Markdown document with its text.
+#[must_use]
+pub fn documents(root: &Path) -> Vec<(String, String)> {
+    let files = read(root).unwrap_or_default();
+    files.into_iter().filter(|f| f.has_extension(&["md"])).map(|f| (f.path, f.text)).collect()
+}
+
 /// Text files that git tracks or would track; binary files are passed over.
 fn read(root: &Path) -> io::Result<Vec<SourceFile>> {
-    let listed = Command::new("git")
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root)
-        .output()?;
+    let listed = Command::new("git").args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root).output()?;
     if !listed.status.success() {
         return Err(io::Error::other(String::from_utf8_lossy(&listed.stderr).trim().to_owned()));
     }

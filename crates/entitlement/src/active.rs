@@ -133,17 +133,16 @@ fn join(seen: &mut [Seen<'_>]) {
 
 /// Of each held group: how far it is moved. `None` for groups that somebody who roams is part of.
 fn shifts(seen: &[Seen<'_>], pcpus: &PcpuSet, v_ns: u64) -> Vec<Option<i64>> {
-    let mut out = vec![None; seen.len()];
-    for g in 0..seen.len() {
+    let of = |g: usize| {
         let members = || seen.iter().filter(|s| s.contended && s.group == g);
         if members().next().is_none() || members().any(|s| s.set == *pcpus) {
-            continue;
+            return None;
         }
         let total: i128 = members().map(|s| i128::from(s.rate.0)).sum();
         let behind: i128 = members().map(|s| (i128::from(v_ns) - i128::from(s.vm.vt_ns)) * i128::from(s.rate.0)).sum();
-        out[g] = Some(i64::try_from(behind / total.max(1)).unwrap_or(0));
-    }
-    out
+        Some(i64::try_from(behind / total.max(1)).unwrap_or(0))
+    };
+    (0..seen.len()).map(of).collect()
 }
 
 fn weight(s: &Seen<'_>, all: &[Seen<'_>]) -> Rate {
@@ -152,7 +151,8 @@ fn weight(s: &Seen<'_>, all: &[Seen<'_>]) -> Rate {
     }
     let cap = Rate::pcpus(u64::from(s.vm.vcpus).min(s.set.len() as u64).max(1));
     let neighbours = all.iter().filter(|o| o.contended && !o.set.and(&s.set).is_empty());
-    let could = neighbours.map(|o| o.level).max().map_or(cap.0, |level| (level * u128::from(s.vm.shares) >> 32).min(u128::from(cap.0)) as u64);
+    let could =
+        neighbours.map(|o| o.level).max().map_or(cap.0, |level| ((level * u128::from(s.vm.shares)) >> 32).min(u128::from(cap.0)) as u64);
     Rate(could.max(s.rate.0).max(1))
 }
 

@@ -234,12 +234,13 @@ mod tests {
     fn libvirt_proxmox_and_plain_layouts_are_found() {
         let t = Tree::new("layouts");
         let scope = "/machine.slice/machine-qemu\\x2d1\\x2dweb.scope";
-        t.process(10, "/usr/bin/qemu-system-x86_64", b"qemu\0-name\0guest=web,debug-threads=on\0", &format!("{scope}/libvirt/emulator"), &[
-            (10, "qemu-system-x86"),
-            (12, "CPU 1/KVM"),
-            (11, "CPU 0/KVM"),
-            (13, "CPU 0/KVM"),
-        ]);
+        t.process(
+            10,
+            "/usr/bin/qemu-system-x86_64",
+            b"qemu\0-name\0guest=web,debug-threads=on\0",
+            &format!("{scope}/libvirt/emulator"),
+            &[(10, "qemu-system-x86"), (12, "CPU 1/KVM"), (11, "CPU 0/KVM"), (13, "CPU 0/KVM")],
+        );
         t.put(&format!("cgroup{scope}/cpu.weight"), b"100\n");
         t.put(&format!("cgroup{scope}/libvirt/cpu.weight"), b"700\n");
         t.process(20, "/usr/bin/qemu-system-x86_64", b"kvm\0-id\x00100\0", "/qemu.slice/100.scope", &[(20, "kvm"), (21, "CPU 0/TCG")]);
@@ -248,7 +249,10 @@ mod tests {
         let found = scan(&t.roots());
         let seen: Vec<_> = found.iter().map(|v| (v.pid, v.name.as_str(), v.weight, v.vcpus(), v.started)).collect();
         assert_eq!(seen, [(10, "web", 700, 2, 777), (20, "100", 250, 1, 777)]);
-        assert_eq!(found[0].threads.iter().map(|t| (t.tid, t.vcpu)).collect::<Vec<_>>(), [(11, Some(0)), (12, Some(1)), (10, None), (13, None)]);
+        assert_eq!(
+            found[0].threads.iter().map(|t| (t.tid, t.vcpu)).collect::<Vec<_>>(),
+            [(11, Some(0)), (12, Some(1)), (10, None), (13, None)]
+        );
     }
 
     #[test]

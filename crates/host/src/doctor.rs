@@ -16,7 +16,14 @@ pub struct Finding {
     pub next: &'static str,
 }
 
-const KFUNCS: [&str; 6] = ["scx_bpf_create_dsq", "scx_bpf_dsq_insert", "scx_bpf_dsq_insert_vtime", "scx_bpf_dsq_move", "scx_bpf_kick_cpu", "bpf_iter_scx_dsq_new"];
+const KFUNCS: [&str; 6] = [
+    "scx_bpf_create_dsq",
+    "scx_bpf_dsq_insert",
+    "scx_bpf_dsq_insert_vtime",
+    "scx_bpf_dsq_move",
+    "scx_bpf_kick_cpu",
+    "bpf_iter_scx_dsq_new",
+];
 
 fn finding(what: &'static str, ok: bool, seen: impl Into<String>, next: &'static str) -> Finding {
     Finding { what, ok, seen: seen.into(), next: if ok { "" } else { next } }
@@ -62,8 +69,13 @@ fn sched_ext() -> Finding {
 fn other_scheduler() -> Finding {
     let name = fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
     let name = name.trim();
-    let free = name.is_empty() || name == "tandem";
-    finding("scheduler loaded", free, if name.is_empty() { "none" } else { name }, "stop that scheduler first (systemctl stop scx, or end its process)")
+    let free = name.is_empty();
+    finding(
+        "scheduler loaded",
+        free,
+        if name.is_empty() { "none" } else { name },
+        "end its process first: tandem run of another shell, or systemctl stop scx",
+    )
 }
 
 /// The kernel's BTF names every call that the scheduler makes.
@@ -76,8 +88,14 @@ fn btf() -> Vec<Finding> {
         bytes.windows(quoted.len()).any(|w| w == quoted)
     };
     let missing: Vec<&str> = KFUNCS.into_iter().filter(|k| !has(k)).collect();
-    let seen = if missing.is_empty() { format!("{} MB, all calls named", bytes.len() >> 20) } else { format!("missing {}", missing.join(", ")) };
-    vec![finding("BTF of the kernel's calls", missing.is_empty(), seen, "boot a kernel of 6.13 or later that names them (Debian's 7.2.12 does not; 7.2.13 does)")]
+    let seen =
+        if missing.is_empty() { format!("{} MB, all calls named", bytes.len() >> 20) } else { format!("missing {}", missing.join(", ")) };
+    vec![finding(
+        "BTF of the kernel's calls",
+        missing.is_empty(),
+        seen,
+        "boot a kernel of 6.13 or later that names them (Debian's 7.2.12 does not; 7.2.13 does)",
+    )]
 }
 
 fn mounted(path: &str, kind: &str) -> bool {

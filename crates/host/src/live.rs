@@ -2,7 +2,10 @@
 #![allow(unsafe_code)]
 
 use crate::{Accounts, HostError, PIN_DIR, view::Records};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder, skel::{OpenSkel, SkelBuilder}};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder,
+    skel::{OpenSkel, SkelBuilder},
+};
 use sched_core::{HostRecord, Knobs, Vm};
 use std::{cell::RefCell, fs, mem::MaybeUninit, path::Path, rc::Rc, time::Duration};
 use topology::Topology;
@@ -75,7 +78,7 @@ impl Live {
         }
         let mut object = Box::new(MaybeUninit::<OpenObject>::uninit());
         // SAFETY: the box outlives the skeleton: both are fields of Live, dropped in that order.
-        let place: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *(&raw mut *object) };
+        let place: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *std::ptr::from_mut(object.as_mut()) };
         let mut open = TandemSkelBuilder::default().open(place).map_err(load_error)?;
         let rodata = open.maps.rodata_data.as_deref_mut().ok_or_else(|| load_error("the object has no read-only data"))?;
         // SAFETY: both are the C struct knobs: ten u64 in the same order (sched-core's layout test).
@@ -181,7 +184,8 @@ fn run_call(program: &libbpf_rs::ProgramImpl<'_, libbpf_rs::Mut>, bytes: &mut [u
 
 fn weigh(skel: &TandemSkel<'_>, vm: u32, vcpus: u32, shares: u32, word: Word) -> Result<(), i32> {
     let shift = word.shift as u64;
-    let mut call = [word.weight as u32, (word.weight >> 32) as u32, vm, vcpus, shares, u32::from(word.held), shift as u32, (shift >> 32) as u32];
+    let mut call =
+        [word.weight as u32, (word.weight >> 32) as u32, vm, vcpus, shares, u32::from(word.held), shift as u32, (shift >> 32) as u32];
     // SAFETY: the C struct weight_call: u64, four u32, s64, in the little-endian order of this target.
     let bytes = unsafe { std::slice::from_raw_parts_mut(call.as_mut_ptr().cast::<u8>(), 32) };
     run_call(&skel.progs.tandem_weight, bytes)
@@ -196,8 +200,19 @@ fn fill(skel: &TandemSkel<'_>, topology: &Topology, knobs: Knobs, hz: u32) -> Re
     let (pcpus, clusters) = sched_core::layout(topology);
     let put = |map: &dyn MapCore, i: usize, bytes: &[u8]| map.update(&(i as u32).to_ne_bytes(), bytes, MapFlags::ANY).map_err(load_error);
     let places = topology.places();
+    let online = topology::online(Path::new("/sys")).map_or(pcpus.len(), |s| s.len()) as u32;
     let smt = places.iter().map(|p| p.thread + 1).max().unwrap_or(1);
-    let host = HostRecord { v_ns: V_START, rate: units::Rate::ONE.0, pcpus: pcpus.len() as u32, clusters: clusters.len() as u32, vms: 1, smt, hz, ..HostRecord::ZERO };
+    let host = HostRecord {
+        v_ns: V_START,
+        rate: units::Rate::ONE.0,
+        pcpus: pcpus.len() as u32,
+        clusters: clusters.len() as u32,
+        vms: 1,
+        smt,
+        hz,
+        online,
+        ..HostRecord::ZERO
+    };
     put(&skel.maps.host_map, 0, bytes_of(&host))?;
     put(&skel.maps.knobs_map, 0, bytes_of(&knobs))?;
     for (i, p) in pcpus.iter().enumerate() {
@@ -208,7 +223,8 @@ fn fill(skel: &TandemSkel<'_>, topology: &Topology, knobs: Knobs, hz: u32) -> Re
         put(&skel.maps.clusters_map, i, bytes_of(c))?;
     }
     // The system group needs a weight before the first task is charged; the first plan corrects it.
-    weigh(skel, 0, pcpus.len() as u32, 1000, Word { weight: units::Rate::ONE.0, ..Word::default() }).map_err(|e| load_error(format!("the first plan was refused with error {e}")))
+    weigh(skel, 0, pcpus.len() as u32, 1000, Word { weight: units::Rate::ONE.0, ..Word::default() })
+        .map_err(|e| load_error(format!("the first plan was refused with error {e}")))
 }
 
 fn listen(skel: &TandemSkel<'_>, received: &Rc<RefCell<Vec<Event>>>) -> Result<RingBuffer<'static>, HostError> {

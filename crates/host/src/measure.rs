@@ -52,7 +52,13 @@ struct Sample {
 ///
 /// # Errors
 /// `HostError` when the daemon's accounts cannot be read.
-pub fn measure(source: &Source, topology: &Topology, duration: Duration, step: Duration, stop: &dyn Fn() -> bool) -> Result<RunResult, HostError> {
+pub fn measure(
+    source: &Source,
+    topology: &Topology,
+    duration: Duration,
+    step: Duration,
+    stop: &dyn Fn() -> bool,
+) -> Result<RunResult, HostError> {
     let mut sets = Allowed::default();
     let first = sample(source, topology)?;
     let begin = std::time::Instant::now();
@@ -96,12 +102,22 @@ impl Allowed {
     }
 }
 
+/// What each thread of a VM did in an interval, and how long it wanted a pCPU.
+type Wants = BTreeMap<i32, (Thread, u64)>;
+
 /// Adds one interval: what each thread did, and what its VM was entitled to by what it wanted.
-fn step_over(a: &Sample, b: &Sample, topology: &Topology, sets: &mut Allowed, total: &mut BTreeMap<String, BTreeMap<i32, Thread>>, system: &mut Times) {
+fn step_over(
+    a: &Sample,
+    b: &Sample,
+    topology: &Topology,
+    sets: &mut Allowed,
+    total: &mut BTreeMap<String, BTreeMap<i32, Thread>>,
+    system: &mut Times,
+) {
     let span = b.at_ns.saturating_sub(a.at_ns).max(1);
     let all = PcpuSet::first(topology.pcpus());
     let mut claims = vec![];
-    let mut wants: Vec<(&String, BTreeMap<i32, (Thread, u64)>)> = vec![];
+    let mut wants: Vec<(&String, Wants)> = vec![];
     for (name, vm) in &b.vms {
         let before = a.vms.get(name);
         let mut threads = BTreeMap::new();
@@ -169,8 +185,11 @@ fn tandem_sample(accounts: &Accounts, topology: &Topology) -> Result<Sample, Hos
     let names = Names::read()?;
     let stats: BTreeMap<u32, views::CpuStat> = names.vms.iter().filter_map(|v| Some((v.id, both_accounts(accounts, v)?))).collect();
     let at_ns = monotonic_ns();
-    let mut vms: BTreeMap<u32, Sampled> =
-        names.vms.iter().map(|v| (v.id, Sampled { shares: v.shares, vcpus: v.vcpus, stat: stats.get(&v.id).copied(), threads: BTreeMap::new() })).collect();
+    let mut vms: BTreeMap<u32, Sampled> = names
+        .vms
+        .iter()
+        .map(|v| (v.id, Sampled { shares: v.shares, vcpus: v.vcpus, stat: stats.get(&v.id).copied(), threads: BTreeMap::new() }))
+        .collect();
     let mut system = Times::default();
     for i in 1..accounts.worlds_len() {
         let Some(w) = accounts.world(i, at_ns) else { continue };
@@ -178,8 +197,9 @@ fn tandem_sample(accounts: &Accounts, topology: &Topology) -> Result<Sample, Hos
         if w.vm == sched_core::VM_SYSTEM {
             system.add(&times);
         } else if let Some(vm) = vms.get_mut(&w.vm) {
-            let comm = String::from_utf8_lossy(&w.comm.map(|b| b as u8)).trim_end_matches('\0').to_owned();
-            let (name, kind) = if w.kind == sched_core::KIND_VCPU { (format!("vcpu{}", w.index), WorldKind::Vcpu) } else { (comm, WorldKind::Helper) };
+            let comm = String::from_utf8_lossy(&w.comm).trim_end_matches('\0').to_owned();
+            let (name, kind) =
+                if w.kind == sched_core::KIND_VCPU { (format!("vcpu{}", w.index), WorldKind::Vcpu) } else { (comm, WorldKind::Helper) };
             vm.threads.insert(w.pid as i32, Thread { name, kind, pid: w.tgid as i32, times });
         }
     }
@@ -293,7 +313,13 @@ fn result(first: &Sample, last: &Sample, topology: &Topology, total: &BTreeMap<S
             worlds: threads.values().map(|t| World { name: t.name.clone(), kind: t.kind, times: t.times }).collect(),
         });
     }
-    let group = Pool { path: "/system".to_owned(), used_ns: system.used_ns, entitled_ns: system.entitled_ns, ready_ns: system.ready_ns, ..Pool::default() };
+    let group = Pool {
+        path: "/system".to_owned(),
+        used_ns: system.used_ns,
+        entitled_ns: system.entitled_ns,
+        ready_ns: system.ready_ns,
+        ..Pool::default()
+    };
     let busy = |i: usize| last.busy.get(i).copied().unwrap_or(0).saturating_sub(first.busy.get(i).copied().unwrap_or(0));
     RunResult {
         label: String::new(),

@@ -16,7 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 use topology::Topology;
-use units::{PcpuSet, Rate, VmId, caps::{SHARES_MAX, VMS_MAX}};
+use units::{
+    PcpuSet, Rate, VmId,
+    caps::{SHARES_MAX, VMS_MAX},
+};
 
 /// Shares for one unit of `cpu.weight`: its default of 100 is ESXi's normal 1000 of one vCPU.
 pub const SHARES_PER_WEIGHT: u32 = 10;
@@ -67,7 +70,11 @@ const SCAN: Duration = Duration::from_millis(500);
 pub fn run(topology: &Topology, options: &Options) -> Result<(), HostError> {
     let begin = Instant::now();
     let live = Live::start(topology, options.knobs, discover_hz(), options.verbose)?;
-    (options.say)(&format!("loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now", begin.elapsed().as_secs_f64(), topology.pcpus()));
+    (options.say)(&format!(
+        "loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now",
+        begin.elapsed().as_secs_f64(),
+        topology.pcpus()
+    ));
     let mut daemon = Daemon {
         live: &live,
         options,
@@ -107,7 +114,8 @@ impl Daemon<'_> {
             if events.contains(&Event::Gone) || self.live.exit_reason().kind != 0 {
                 return Ok(Some(self.live.exit_reason()));
             }
-            let renamed: BTreeSet<i32> = events.iter().filter_map(|e| if let Event::Named { tgid } = e { Some(*tgid) } else { None }).collect();
+            let renamed: BTreeSet<i32> =
+                events.iter().filter_map(|e| if let Event::Named { tgid } = e { Some(*tgid) } else { None }).collect();
             let mut changed = false;
             for pid in renamed {
                 if let Some(found) = discover::look(&self.roots, pid) {
@@ -117,12 +125,12 @@ impl Daemon<'_> {
             if changed {
                 self.publish()?;
             }
-            self.replan()?;
             if scanned.elapsed() >= SCAN {
                 self.allowed.clear();
                 self.scan()?;
                 scanned = Instant::now();
             }
+            self.replan()?; // after a scan, whose plan knows nothing of held VMs
         }
         Ok(None)
     }
@@ -177,24 +185,37 @@ impl Daemon<'_> {
         };
         let before = old.map(|o| (o.found.vcpus(), o.shares));
         match before {
-            None => (self.options.say)(&format!("VM {} (pid {}): {} vCPUs, {} shares, {}", found.name, found.pid, found.vcpus(), shares, found.cgroup)),
+            None => (self.options.say)(&format!(
+                "VM {} (pid {}): {} vCPUs, {} shares, {}",
+                found.name,
+                found.pid,
+                found.vcpus(),
+                shares,
+                found.cgroup
+            )),
             Some((v, s)) if (v, s) != (found.vcpus(), shares) => {
                 (self.options.say)(&format!("VM {}: now {} vCPUs, {} shares", found.name, found.vcpus(), shares));
             }
             Some(_) => {}
         }
-        let known: BTreeSet<(i32, Option<u32>)> = old.map(|o| o.found.threads.iter().map(|t| (t.tid, t.vcpu)).collect()).unwrap_or_default();
+        let known: BTreeSet<(i32, Option<u32>)> =
+            old.map(|o| o.found.threads.iter().map(|t| (t.tid, t.vcpu)).collect()).unwrap_or_default();
         if old.is_none() {
             // The VM must have a weight before its first world is charged to it.
             let _ = self.live.weight(id, found.vcpus().max(1), shares, Word { weight: Rate::ONE.0, ..Word::default() });
             self.live.publish(self.vms.values().map(|v| v.id).chain([id]).max().unwrap_or(0) + 1, self.generation);
             self.live.process(found.pid, Some(id));
         }
+        let mut found = found;
+        let mut unbound = vec![];
         for t in found.threads.iter().filter(|t| !known.contains(&(t.tid, t.vcpu))) {
             let (kind, index) = t.vcpu.map_or((KIND_HELPER, 0), |n| (KIND_VCPU, n));
-            // A thread that has gone meanwhile is no error.
-            let _ = self.live.bind(t.tid, id, kind, index);
+            // A thread that has gone meanwhile is no error; any other refusal is tried again with the next scan.
+            if self.live.bind(t.tid, id, kind, index).is_err_and(|e| e != libc::ESRCH) {
+                unbound.push(t.tid);
+            }
         }
+        found.threads.retain(|t| !unbound.contains(&t.tid));
         self.vms.insert(found.pid, Followed { id, found, shares });
         before != self.vms.values().find(|v| v.id == id).map(|v| (v.found.vcpus(), v.shares))
     }
@@ -287,7 +308,8 @@ impl Daemon<'_> {
             weight: weights.get(&v.id).copied().unwrap_or(0),
             cgroup: v.found.cgroup.clone(),
         };
-        let names = Names { generation: self.generation, system_shares, daemon: std::process::id(), vms: self.vms.values().map(name).collect() };
+        let names =
+            Names { generation: self.generation, system_shares, daemon: std::process::id(), vms: self.vms.values().map(name).collect() };
         names.write()
     }
 }

@@ -4,7 +4,13 @@
 use crate::HostError;
 use libbpf_rs::{MapCore, MapHandle};
 use sched_core::{HostRecord, Pcpu, Vm, World};
-use std::{marker::PhantomData, os::fd::AsRawFd, path::Path, ptr, sync::atomic::{Ordering, fence}};
+use std::{
+    marker::PhantomData,
+    os::fd::AsRawFd,
+    path::Path,
+    ptr,
+    sync::atomic::{Ordering, fence},
+};
 
 /// Where the daemon pins the maps that `tandem top` reads.
 pub const PIN_DIR: &str = "/sys/fs/bpf/tandem";
@@ -21,7 +27,9 @@ pub(crate) struct Records<T> {
 impl<T: Copy> Records<T> {
     /// Maps `map`; `write` asks for a shared writable mapping.
     pub(crate) fn new(map: &impl MapCore, name: &str, write: bool) -> Result<Records<T>, HostError> {
-        let bad = |seen: String| HostError::object(format!("map {name}"), "map it into memory", seen, "run tandem of the same version as the daemon");
+        let bad = |seen: String| {
+            HostError::object(format!("map {name}"), "map it into memory", seen, "run tandem of the same version as the daemon")
+        };
         let stride = (map.value_size() as usize).next_multiple_of(8);
         if map.value_size() as usize != size_of::<T>() {
             return Err(bad(format!("records of {} bytes, allowed {}", map.value_size(), size_of::<T>())));
@@ -86,9 +94,26 @@ impl Accounts {
     /// # Errors
     /// `HostError::Object` when no daemon runs or it is of another version.
     pub fn open() -> Result<Accounts, HostError> {
+        let running = std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
+        if running.trim() != "tandem" {
+            let seen =
+                if running.trim().is_empty() { "no scheduler is loaded".to_owned() } else { format!("{} is loaded", running.trim()) };
+            return Err(HostError::object(
+                "scheduler",
+                "read its accounts",
+                seen,
+                "start 'tandem run' first, or use --kernel for the kernel's own accounts",
+            ));
+        }
         let pinned = |name: &str| {
-            MapHandle::from_pinned_path(Path::new(PIN_DIR).join(name))
-                .map_err(|e| HostError::object(format!("{PIN_DIR}/{name}"), "open it", e, "start 'tandem run' first, or use --kernel for the kernel's own accounts"))
+            MapHandle::from_pinned_path(Path::new(PIN_DIR).join(name)).map_err(|e| {
+                HostError::object(
+                    format!("{PIN_DIR}/{name}"),
+                    "open it",
+                    e,
+                    "start 'tandem run' first, or use --kernel for the kernel's own accounts",
+                )
+            })
         };
         Ok(Accounts {
             host: Records::new(&pinned("host_map")?, "host_map", false)?,

@@ -48,7 +48,11 @@ pub fn records(schema: &Schema) -> String {
             let kind = f.count.as_ref().map_or(f.rust.to_owned(), |n| format!("[{}; {}]", f.rust, length(n)));
             let _ = writeln!(out, "    pub {}: {kind},", f.name);
         }
-        let _ = writeln!(out, "}}\n\nimpl {} {{\n    /// The record with every field zero.\n    pub const ZERO: Self = Self {{", camel(&s.name));
+        let _ = writeln!(
+            out,
+            "}}\n\nimpl {} {{\n    /// The record with every field zero.\n    pub const ZERO: Self = Self {{",
+            camel(&s.name)
+        );
         for f in &s.fields {
             let zero = f.count.as_ref().map_or("0".to_owned(), |n| format!("[0; {}]", length(n)));
             let _ = writeln!(out, "        {}: {zero},", f.name);
@@ -64,7 +68,11 @@ pub fn knobs(schema: &Schema) -> String {
     let _ = writeln!(out, "/// Every knob, in the order of `sched/abi/knobs.def`.\npub static KNOBS: [Knob; {}] = [", schema.knobs.len());
     for k in &schema.knobs {
         let [default, min, max] = k.numbers;
-        let _ = writeln!(out, "    Knob {{ name: {:?}, default: {default}, min: {min}, max: {max}, unit: {:?}, doc: {:?} }},", k.name, k.unit, k.doc);
+        let _ = writeln!(
+            out,
+            "    Knob {{ name: {:?}, default: {default}, min: {min}, max: {max}, unit: {:?}, doc: {:?} }},",
+            k.name, k.unit, k.doc
+        );
     }
     out.push_str("];\n\nimpl Knobs {\n    /// The defaults.\n    pub const DEFAULT: Knobs = Knobs {\n");
     for k in &schema.knobs {
@@ -117,7 +125,8 @@ pub fn layout_c(schema: &Schema) -> String {
 
 /// Rust's word on the same.
 pub fn layout_rust(schema: &Schema) -> String {
-    let mut out = "/// Sizes, offsets and constants as Rust sees them, each with its name.\npub const ROWS: &[(&str, u64)] = &[\n".to_owned();
+    let mut out =
+        "/// Sizes, offsets and constants as Rust sees them, each with its name.\npub const ROWS: &[(&str, u64)] = &[\n".to_owned();
     each_record(schema, |name, fields| {
         let by_hand = BY_HAND.iter().any(|r| r.0 == name);
         let rust = if by_hand { camel(name) } else { format!("records::{}", camel(name)) };

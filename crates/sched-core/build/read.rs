@@ -154,7 +154,9 @@ impl Schema {
             if line.code.is_empty() {
                 continue;
             }
-            let bad = || format!("{path}:{}: cannot read '{}': allowed KNOB(name, default, min, max, \"unit\", \"meaning\")", line.number, line.code);
+            let bad = || {
+                format!("{path}:{}: cannot read '{}': allowed KNOB(name, default, min, max, \"unit\", \"meaning\")", line.number, line.code)
+            };
             let inner = line.code.strip_prefix("KNOB(").and_then(|c| c.strip_suffix(')')).ok_or_else(bad)?;
             let mut parts = inner.splitn(6, ',').map(str::trim);
             let mut next = || parts.next().ok_or_else(bad);
@@ -175,7 +177,9 @@ impl Schema {
         let fields: Vec<&str> = record.fields.iter().map(|f| f.name.as_str()).collect();
         let listed: Vec<&str> = self.knobs.iter().map(|k| k.name.as_str()).collect();
         if fields != listed || record.fields.iter().any(|f| f.rust != "u64" || f.count.is_some()) {
-            return Err(format!("{path}: struct knobs has {fields:?}, the list has {listed:?}: both need the same u64 fields in the same order"));
+            return Err(format!(
+                "{path}: struct knobs has {fields:?}, the list has {listed:?}: both need the same u64 fields in the same order"
+            ));
         }
         Ok(())
     }

@@ -78,9 +78,9 @@ impl Host {
         native.host.pcpus = pcpus.len() as u32;
         native.host.clusters = clusters.len() as u32;
         native.host.vms = vms as u32;
-        native.host.worlds = worlds as u32;
         native.host.smt = smt;
         native.host.hz = hz;
+        native.host.online = native.host.pcpus;
         for (id, from) in pcpus.iter().enumerate() {
             // What is no place, such as virtual times, the scheduler has set itself.
             let to = host.pcpu_mut(id as u32);

@@ -105,7 +105,11 @@ mod tests {
         assert_eq!((pcpus[95].cluster, pcpus[95].bit, pcpus[95].core), (1, 47, 47));
         assert_eq!((clusters[0].nears, clusters[0].near[0]), (1, 1));
         let (_, odd) = layout(&shape(1, 1, 1, 43, 3));
-        assert!(odd.iter().all(|c| c.pcpus <= 64 && c.pcpus % 3 == 0), "no core is cut: {:?}", odd.iter().map(|c| c.pcpus).collect::<Vec<_>>());
+        assert!(
+            odd.iter().all(|c| c.pcpus <= 64 && c.pcpus % 3 == 0),
+            "no core is cut: {:?}",
+            odd.iter().map(|c| c.pcpus).collect::<Vec<_>>()
+        );
     }
 
     #[test]

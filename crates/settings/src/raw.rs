@@ -67,9 +67,9 @@ fn vary(base: &toml::Table, variant: &toml::Value) -> Result<(String, RunSpec), 
     let mut changed = base.clone();
     if let Some(set) = table.get("set") {
         for (key, value) in set.as_table().ok_or("run.set: allowed a table such as { \"vm1.shares\" = 100 }")? {
-            *find(&mut changed, key).ok_or_else(|| {
-                format!("run '{label}': cannot set '{key}': no such VM, host task or section; allowed NAME.KEY or KEY")
-            })? = value.clone();
+            *find(&mut changed, key)
+                .ok_or_else(|| format!("run '{label}': cannot set '{key}': no such VM, host task or section; allowed NAME.KEY or KEY"))? =
+                value.clone();
         }
     }
     let spec = changed.try_into().map_err(|e: toml::de::Error| format!("run '{label}': {e}"))?;
@@ -153,7 +153,9 @@ fn check_vm(vm: &VmSpec, pcpus: usize, reasons: &mut Vec<String>) {
     if let Err(e) = vm.shares.resolve(vm.vcpus) {
         say(e);
     }
-    for (what, len) in [("vcpu_affinity", vm.vcpu_affinity.as_ref().map(Vec::len)), ("vcpu_workloads", vm.vcpu_workloads.as_ref().map(Vec::len))] {
+    for (what, len) in
+        [("vcpu_affinity", vm.vcpu_affinity.as_ref().map(Vec::len)), ("vcpu_workloads", vm.vcpu_workloads.as_ref().map(Vec::len))]
+    {
         if len.is_some_and(|l| l != vm.vcpus as usize) {
             say(format!("{what}: seen {} entries, allowed exactly {} (one a vCPU)", len.unwrap_or(0), vm.vcpus));
         }
@@ -224,7 +226,9 @@ workload = { kind = "duty", work = "15ms", sleep = "85ms" }
 
     #[test]
     fn runs_vary_any_key_of_any_object() {
-        let text = format!("{TWO}\n[[run]]\nlabel = \"x\"\nset = {{ \"a.shares\" = 7, \"host.cores_per_llc\" = 2, \"duration\" = \"3s\", \"b.workload.work\" = \"1ms\" }}\n[[run]]\nlabel = \"y\"\n");
+        let text = format!(
+            "{TWO}\n[[run]]\nlabel = \"x\"\nset = {{ \"a.shares\" = 7, \"host.cores_per_llc\" = 2, \"duration\" = \"3s\", \"b.workload.work\" = \"1ms\" }}\n[[run]]\nlabel = \"y\"\n"
+        );
         let s = parse("t.toml", "t", &text).unwrap();
         assert_eq!((s.runs[0].topology.pcpus(), s.runs[1].topology.pcpus()), (2, 4));
         assert_eq!(s.runs[0].spec.vms[0].shares.resolve(2).unwrap().get(), 7);
@@ -239,7 +243,10 @@ workload = { kind = "duty", work = "15ms", sleep = "85ms" }
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(reasons(&TWO.replace("shares = \"high\"", "shares = 9223372036854775807")).contains("allowed 1..262144"));
-        assert!(reasons(&TWO.replace("shares = \"high\"", "shares = 9223372036854775808")).contains("refused") || reasons(&TWO.replace("shares = \"high\"", "shares = 9223372036854775808")).contains("cannot parse"));
+        assert!(
+            reasons(&TWO.replace("shares = \"high\"", "shares = 9223372036854775808")).contains("refused")
+                || reasons(&TWO.replace("shares = \"high\"", "shares = 9223372036854775808")).contains("cannot parse")
+        );
     }
 
     #[test]

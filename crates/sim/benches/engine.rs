@@ -70,7 +70,8 @@ fn resident_kib() -> u64 {
 
 fn main() {
     let duration = std::env::args().skip(1).find_map(|a| a.parse::<Span>().ok()).unwrap_or(Span::from_secs(5));
-    let mut table = views::Table::new(&["pCPUs", "VMs", "vCPUs", "<oracle", "events", "events/s", "ns/event", "sim s/s", "calls/event", "RSS KiB"]);
+    let mut table =
+        views::Table::new(&["pCPUs", "VMs", "vCPUs", "<oracle", "events", "events/s", "ns/event", "sim s/s", "calls/event", "RSS KiB"]);
     for (sockets, cores) in [(1, 4), (2, 16), (2, 40), (8, 32)] {
         for check in [false, true] {
             let run_of = host(sockets, cores, if check { Span::from_ns(duration.ns() / 5) } else { duration });

@@ -303,7 +303,12 @@ impl Platform for Kernel {
             return self.breach(Rule::UnknownPcpu, None, Some(pcpu), what);
         }
         if flags & !(KICK_IDLE | KICK_PREEMPT) != 0 {
-            return self.breach(Rule::Context, None, Some(pcpu), format!("seen a kick with flags {flags:#x}, allowed KICK_IDLE and KICK_PREEMPT"));
+            return self.breach(
+                Rule::Context,
+                None,
+                Some(pcpu),
+                format!("seen a kick with flags {flags:#x}, allowed KICK_IDLE and KICK_PREEMPT"),
+            );
         }
         self.nudges.push((pcpu, Nudge::Kick(flags)));
     }

@@ -163,9 +163,8 @@ impl Engine {
     fn plan(&mut self) -> Plan {
         self.generation += 1;
         let on = self.vms.iter().enumerate().skip(1).filter(|v| v.1.on);
-        let vms: Vec<PlanVm> = on
-            .map(|(i, v)| PlanVm { vm: VmId(i as u16), shares: v.shares, vcpus: v.vcpus, allowed: v.allowed.clone() })
-            .collect();
+        let vms: Vec<PlanVm> =
+            on.map(|(i, v)| PlanVm { vm: VmId(i as u16), shares: v.shares, vcpus: v.vcpus, allowed: v.allowed.clone() }).collect();
         plan(self.kernel.cpus.len(), &vms, self.system_shares, self.generation)
     }
 

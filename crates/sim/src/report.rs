@@ -86,7 +86,15 @@ pub(crate) fn result(run: &Run, engine: &mut Engine, duration_ns: u64) -> RunRes
         worlds.iter().for_each(|w| times.add(&w.times));
         // The ideal of a VM is exact, its parts for the worlds are not.
         times.entitled_ns = end.entitled[i].saturating_sub(start.entitled.get(i).copied().unwrap_or(0));
-        Vm { name: seat.name.clone(), pool: "/".to_owned(), vcpus: seat.vcpus, shares: u64::from(seat.shares), times, cpu_stat: None, worlds }
+        Vm {
+            name: seat.name.clone(),
+            pool: "/".to_owned(),
+            vcpus: seat.vcpus,
+            shares: u64::from(seat.shares),
+            times,
+            cpu_stat: None,
+            worlds,
+        }
     };
     let system = vm(0);
     let vms: Vec<Vm> = (1..engine.vms.len()).map(vm).collect();

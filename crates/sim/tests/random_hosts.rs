@@ -55,7 +55,11 @@ impl Draw {
             vcpu_affinity: None,
             workload: self.workload(),
             vcpu_workloads: (self.below(3) == 0).then(|| (0..vcpus).map(|_| self.workload()).collect()),
-            active: if self.below(5) == 0 { vec![Window { from: Span::from_secs(from), to: Some(Span::from_secs(from + 2)) }] } else { vec![] },
+            active: if self.below(5) == 0 {
+                vec![Window { from: Span::from_secs(from), to: Some(Span::from_secs(from + 2)) }]
+            } else {
+                vec![]
+            },
             start: Span::from_secs(start),
             stop: (self.below(5) == 0).then(|| Span::from_secs(start + 1 + self.below(secs))),
         }
@@ -64,8 +68,15 @@ impl Draw {
     fn task(&mut self, i: u64, pcpus: u64) -> HostTask {
         let bound = self.below(3) == 0;
         let one = PcpuSet::from_iter([PcpuId(self.below(pcpus) as u16)]);
-        let work = if bound { Workload::Io { work: self.span(100), sleep: self.span(10_000), dist: Dist::Exponential } } else { self.workload() };
-        HostTask { name: format!("task{i}"), count: 1, affinity: if bound { Some(one) } else { self.set(pcpus) }, per_cpu_kthread: bound, workload: work }
+        let work =
+            if bound { Workload::Io { work: self.span(100), sleep: self.span(10_000), dist: Dist::Exponential } } else { self.workload() };
+        HostTask {
+            name: format!("task{i}"),
+            count: 1,
+            affinity: if bound { Some(one) } else { self.set(pcpus) },
+            per_cpu_kthread: bound,
+            workload: work,
+        }
     }
 
     fn run(&mut self, secs: u64) -> Run {

@@ -47,7 +47,9 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     if args.json {
         let list: Vec<_> = KNOBS
             .iter()
-            .map(|k| serde_json::json!({"name": k.name, "default": k.default, "min": k.min, "max": k.max, "unit": k.unit, "meaning": k.doc}))
+            .map(
+                |k| serde_json::json!({"name": k.name, "default": k.default, "min": k.min, "max": k.max, "unit": k.unit, "meaning": k.doc}),
+            )
             .collect();
         println!("{}", serde_json::to_string_pretty(&list).map_err(anyhow::Error::from)?);
         return Ok(());

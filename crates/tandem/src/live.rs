@@ -106,7 +106,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         println!("[{:9.3}] {text}", begin.elapsed().as_secs_f64());
         let _ = std::io::stdout().flush();
     };
-    let options = host::run::Options { settings, knobs, say: Box::new(say), stop: Box::new(|| STOP.load(Ordering::Relaxed)), verbose: args.verbose };
+    let options =
+        host::run::Options { settings, knobs, say: Box::new(say), stop: Box::new(|| STOP.load(Ordering::Relaxed)), verbose: args.verbose };
     host::run::run(&this_host()?, &options).map_err(host_failure)
 }
 

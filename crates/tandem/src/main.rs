@@ -50,7 +50,11 @@ impl From<anyhow::Error> for Failure {
 
 /// CPU scheduler for virtual machines with ESXi's resource controls, on a live KVM host and in a simulator.
 #[derive(Parser)]
-#[command(name = "tandem", version, after_help = "Exit codes: 0 well, 1 other, 2 command line, 3 refused input, 4 host cannot, 5 ended by the kernel, 6 check failed.")]
+#[command(
+    name = "tandem",
+    version,
+    after_help = "Exit codes: 0 well, 1 other, 2 command line, 3 refused input, 4 host cannot, 5 ended by the kernel, 6 check failed."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -82,7 +86,9 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         // A reader that has seen enough (`tandem … | head`) is no failure.
-        Err(f) if f.error.root_cause().downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe) => ExitCode::SUCCESS,
+        Err(f) if f.error.root_cause().downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe) => {
+            ExitCode::SUCCESS
+        }
         Err(f) => {
             eprintln!("tandem: {:#}", f.error);
             ExitCode::from(f.exit as u8)

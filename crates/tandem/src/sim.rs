@@ -109,7 +109,11 @@ fn judge(args: &Args, scenario: &settings::Scenario, document: &Document, violat
         let Some(allowed) = run.spec.expect.sim_permille.filter(|_| !args.no_check) else { continue };
         let Some((seen, vm)) = sim::worst_permille(result) else { continue };
         if seen > u64::from(allowed) {
-            let error = anyhow::anyhow!("run '{}': VM {vm} is {seen} permille off its entitlement, allowed {allowed}\nreplay: {}", run.label, replay(args));
+            let error = anyhow::anyhow!(
+                "run '{}': VM {vm} is {seen} permille off its entitlement, allowed {allowed}\nreplay: {}",
+                run.label,
+                replay(args)
+            );
             return Err(Failure::new(Exit::Check, error));
         }
     }

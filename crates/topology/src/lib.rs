@@ -2,7 +2,7 @@
 
 mod sysfs;
 
-pub use sysfs::{SysfsError, from_sysfs};
+pub use sysfs::{SysfsError, from_sysfs, online};
 
 use serde::{Deserialize, Serialize};
 use units::{PcpuId, caps::PCPUS_MAX};

@@ -64,15 +64,17 @@ pub fn from_sysfs(root: &Path) -> Result<Topology, SysfsError> {
         let llc = last_level_cache(&dir).unwrap_or_else(|| package.clone());
         let node = node_of(root, i).unwrap_or_else(|| package.clone());
         let thread = threads.iter().position(|p| p.0 as usize == i).unwrap_or(0) as u32;
-        places.push(Place {
-            thread,
-            core: cores.of(threads),
-            llc: llcs.of(llc),
-            node: nodes.of(node),
-            socket: sockets.of(package),
-        });
+        places.push(Place { thread, core: cores.of(threads), llc: llcs.of(llc), node: nodes.of(node), socket: sockets.of(package) });
     }
     Ok(Topology::from_places(places)?)
+}
+
+/// pCPUs of the machine that are online now.
+///
+/// # Errors
+/// `SysfsError` if the kernel does not say.
+pub fn online(root: &Path) -> Result<PcpuSet, SysfsError> {
+    set(&root.join("devices/system/cpu/online"))
 }
 
 /// pCPUs that share the deepest cache of `dir`'s pCPU, by the kernel's own word.

@@ -93,7 +93,8 @@ pub fn summary(run: &RunResult) -> String {
     let busy: u64 = run.pcpus.iter().map(|p| p.busy_ns).sum();
     let whole = run.duration_ns as f64 * run.host.pcpus as f64;
     let label = if run.label.is_empty() { String::new() } else { format!("run {}: ", run.label) };
-    let head = format!("{label}{} s, {} pCPUs {:.1} % busy\n", run.duration_ns as f64 / 1e9, run.host.pcpus, busy as f64 * 100.0 / whole.max(1.0));
+    let head =
+        format!("{label}{} s, {} pCPUs {:.1} % busy\n", run.duration_ns as f64 / 1e9, run.host.pcpus, busy as f64 * 100.0 / whole.max(1.0));
     head + &t.text()
 }
 
@@ -155,7 +156,10 @@ pub fn side_by_side(documents: &[&Document]) -> String {
         for vm in &run.vms {
             let cell = |d: &&Document| {
                 let found = d.runs.iter().find(|r| r.label == run.label).and_then(|r| r.vms.iter().find(|v| v.name == vm.name));
-                found.map_or_else(|| "-".to_owned(), |v| format!("{:.2}  {:>8}", v.times.used_ns as f64 / 1e9, of_entitled(v.times.used_ns, v.times.entitled_ns)))
+                found.map_or_else(
+                    || "-".to_owned(),
+                    |v| format!("{:.2}  {:>8}", v.times.used_ns as f64 / 1e9, of_entitled(v.times.used_ns, v.times.entitled_ns)),
+                )
             };
             let mut row = vec![run.label.clone(), vm.name.clone(), vm.shares.to_string()];
             row.extend(documents.iter().map(cell));

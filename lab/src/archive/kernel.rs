@@ -34,18 +34,8 @@ struct Role<'a> {
 /// sched_ext functions lack their BTF tags. The older series is there because a scheduler must work on more than
 /// one kernel; its modules have left the archive, so VMs in it run without KVM.
 const ROLES: [Role<'static>; 2] = [
-    Role {
-        name: "newest",
-        series: "",
-        exact: false,
-        needs_modules: true,
-    },
-    Role {
-        name: "older",
-        series: "7.0.",
-        exact: false,
-        needs_modules: false,
-    },
+    Role { name: "newest", series: "", exact: false, needs_modules: true },
+    Role { name: "older", series: "7.0.", exact: false, needs_modules: false },
 ];
 
 /// The modules that make a KVM host of the guest, in loading order. QEMU's emulator offers AMD's SVM, not Intel's VMX.
@@ -121,10 +111,7 @@ impl Kernel {
     /// The uncompressed KVM modules in loading order; empty without KVM.
     pub fn modules(&self) -> Vec<PathBuf> {
         let count = if self.has_kvm { KVM_MODULES.len() } else { 0 };
-        KVM_MODULES[..count]
-            .iter()
-            .map(|m| self.folder.join(format!("{m}.ko")))
-            .collect()
+        KVM_MODULES[..count].iter().map(|m| self.folder.join(format!("{m}.ko"))).collect()
     }
 
     /// Debian's configuration file of this kernel.
@@ -151,12 +138,7 @@ pub(super) fn find(cache: &Path, id: &KernelId) -> Result<Kernel> {
         KernelId::Newest => &ROLES[0],
         KernelId::Older => &ROLES[1],
         KernelId::Exact(version) => {
-            exact = Role {
-                name: "",
-                series: version,
-                exact: true,
-                needs_modules: false,
-            };
+            exact = Role { name: "", series: version, exact: true, needs_modules: false };
             &exact
         }
     };
@@ -172,11 +154,7 @@ pub(super) fn find(cache: &Path, id: &KernelId) -> Result<Kernel> {
     Err(LabError::new(
         format!("kernel \"{id}\""),
         "be found",
-        if refused.is_empty() {
-            "no candidate".into()
-        } else {
-            refused.join(", ")
-        },
+        if refused.is_empty() { "no candidate".into() } else { refused.join(", ") },
         "put linux-binary-*-cloud-amd64 and linux-modules-*-cloud-amd64 .deb files into a folder and set \
          TANDEM_LAB_KERNELS to it",
     ))
@@ -199,10 +177,7 @@ fn remembered(kernels: &Path, id: &KernelId) -> Option<Kernel> {
 
 /// Sort key of a Debian kernel version: every number in it, in order.
 fn version_key(version: &str) -> Vec<u32> {
-    version
-        .split(|c: char| !c.is_ascii_digit())
-        .filter_map(|n| n.parse().ok())
-        .collect()
+    version.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
 }
 
 /// The (image package, version) pairs to try, best first.
@@ -215,26 +190,15 @@ fn candidates(names: &[String], role: &Role) -> Vec<(String, String)> {
             .filter_map(version)
             .filter(|v| v.starts_with(|c: char| c.is_ascii_digit()) && v.starts_with(role.series))
             .filter(|v| !role.exact || v == role.series)
-            .filter(|v| {
-                !role.needs_modules || names.contains(&format!("linux-modules-{v}{FLAVOUR}"))
-            })
+            .filter(|v| !role.needs_modules || names.contains(&format!("linux-modules-{v}{FLAVOUR}")))
             .collect();
         versions.sort_by_key(|v| std::cmp::Reverse(version_key(v)));
-        out.extend(
-            versions
-                .into_iter()
-                .map(|v| (format!("{prefix}{v}{FLAVOUR}"), v)),
-        );
+        out.extend(versions.into_iter().map(|v| (format!("{prefix}{v}{FLAVOUR}"), v)));
     }
     out
 }
 
-fn try_source(
-    kernels: &Path,
-    source: &dyn Source,
-    role: &Role,
-    refused: &mut Vec<String>,
-) -> Result<Option<Kernel>> {
+fn try_source(kernels: &Path, source: &dyn Source, role: &Role, refused: &mut Vec<String>) -> Result<Option<Kernel>> {
     let names = source.names().unwrap_or_default();
     for (package, version) in candidates(&names, role) {
         let place = kernels.join(&version);
@@ -252,43 +216,23 @@ fn try_source(
         if kernel.verdict == Verdict::Callable && (kernel.has_kvm || !role.needs_modules) {
             return Ok(Some(kernel));
         }
-        tool::progress(&format!(
-            "kernel {version}: passed over, {} is {:?}",
-            btf::PROBE,
-            kernel.verdict
-        ));
+        tool::progress(&format!("kernel {version}: passed over, {} is {:?}", btf::PROBE, kernel.verdict));
         refused.push(format!("{version} has {} {:?}", btf::PROBE, kernel.verdict));
     }
     Ok(None)
 }
 
 /// Fetches one kernel, judges it and keeps it; of a kernel that is no use only the verdict is kept.
-fn take(
-    place: &Path,
-    source: &dyn Source,
-    names: &[String],
-    package: &str,
-    version: &str,
-) -> Result<Kernel> {
+fn take(place: &Path, source: &dyn Source, names: &[String], package: &str, version: &str) -> Result<Kernel> {
     let draft = draft_for(place)?;
     let unpacked = draft.join("unpacked");
     let size = fetch_into(source, package, &unpacked)?;
-    tool::progress(&format!(
-        "kernel {version}: {} from {}, reading its BTF",
-        tool::megabytes(size),
-        source.label()
-    ));
+    tool::progress(&format!("kernel {version}: {} from {}, reading its BTF", tool::megabytes(size), source.label()));
     let image = find_file(&unpacked, |n| n.starts_with("vmlinuz"))?;
     let vmlinux = bzimage::vmlinux(&tool::read(&image)?)?;
     let verdict = btf::kfunc_verdict(bzimage::elf_section(&vmlinux, ".BTF")?, btf::PROBE)?;
-    let mut kernel = Kernel {
-        version: version.to_owned(),
-        origin: source.label(),
-        verdict,
-        has_kvm: false,
-        has_config: false,
-        folder: draft.clone(),
-    };
+    let mut kernel =
+        Kernel { version: version.to_owned(), origin: source.label(), verdict, has_kvm: false, has_config: false, folder: draft.clone() };
     if verdict == Verdict::Callable {
         tool::copy(&image, &kernel.vmlinuz())?;
         kernel.has_kvm = take_modules(&draft, source, names, version)?;
@@ -302,36 +246,20 @@ fn take(
     Ok(kernel)
 }
 
-fn take_modules(
-    draft: &Path,
-    source: &dyn Source,
-    names: &[String],
-    version: &str,
-) -> Result<bool> {
+fn take_modules(draft: &Path, source: &dyn Source, names: &[String], version: &str) -> Result<bool> {
     let package = format!("linux-modules-{version}{FLAVOUR}");
     if !names.contains(&package) {
-        tool::progress(&format!(
-            "kernel {version}: no {package} there, so no KVM inside"
-        ));
+        tool::progress(&format!("kernel {version}: no {package} there, so no KVM inside"));
         return Ok(false);
     }
     let unpacked = draft.join("unpacked-modules");
     let size = fetch_into(source, &package, &unpacked)?;
-    tool::progress(&format!(
-        "kernel {version}: {} of modules for KVM",
-        tool::megabytes(size)
-    ));
+    tool::progress(&format!("kernel {version}: {} of modules for KVM", tool::megabytes(size)));
     for module in KVM_MODULES {
-        let file = find_file(&unpacked, |n| {
-            n == format!("{module}.ko.xz") || n == format!("{module}.ko")
-        })?;
+        let file = find_file(&unpacked, |n| n == format!("{module}.ko.xz") || n == format!("{module}.ko"))?;
         let packed = tool::read(&file)?;
         let is_packed = file.extension().is_some_and(|e| e == "xz");
-        let plain = if is_packed {
-            bzimage::through("xz", &packed)?
-        } else {
-            packed
-        };
+        let plain = if is_packed { bzimage::through("xz", &packed)? } else { packed };
         tool::write(&draft.join(format!("{module}.ko")), &plain)?;
     }
     tool::remove_dir(&unpacked)?;
@@ -378,9 +306,7 @@ mod tests {
     use super::*;
 
     fn names(list: &[&str]) -> Vec<String> {
-        list.iter()
-            .map(|n| format!("linux-{n}-cloud-amd64"))
-            .collect()
+        list.iter().map(|n| format!("linux-{n}-cloud-amd64")).collect()
     }
 
     #[test]
@@ -394,35 +320,21 @@ mod tests {
             "modules-7.2.13+deb14",
             "modules-7.3.4+deb13",
         ]);
-        let versions: Vec<String> = candidates(&all, &ROLES[0])
-            .into_iter()
-            .map(|c| c.1)
-            .collect();
+        let versions: Vec<String> = candidates(&all, &ROLES[0]).into_iter().map(|c| c.1).collect();
         assert_eq!(versions, ["7.2.13+deb14", "7.2.9+deb13", "7.3.4+deb13"]);
     }
 
     #[test]
     fn the_older_role_stays_in_its_series_and_needs_no_modules() {
-        let all = names(&[
-            "binary-7.0.9+deb13",
-            "binary-7.0.13+deb13",
-            "binary-7.2.13+deb14",
-            "binary-6.19.8+deb13",
-        ]);
-        let versions: Vec<String> = candidates(&all, &ROLES[1])
-            .into_iter()
-            .map(|c| c.1)
-            .collect();
+        let all = names(&["binary-7.0.9+deb13", "binary-7.0.13+deb13", "binary-7.2.13+deb14", "binary-6.19.8+deb13"]);
+        let versions: Vec<String> = candidates(&all, &ROLES[1]).into_iter().map(|c| c.1).collect();
         assert_eq!(versions, ["7.0.13+deb13", "7.0.9+deb13"]);
     }
 
     #[test]
     fn kernel_names_parse_or_are_refused_with_what_is_allowed() {
         assert_eq!("older".parse::<KernelId>().unwrap(), KernelId::Older);
-        assert_eq!(
-            "7.2.13+deb14".parse::<KernelId>().unwrap().to_string(),
-            "7.2.13+deb14"
-        );
+        assert_eq!("7.2.13+deb14".parse::<KernelId>().unwrap().to_string(), "7.2.13+deb14");
         let error = "latest".parse::<KernelId>().unwrap_err().to_string();
         assert!(error.contains("allowed newest, older"), "{error}");
     }

@@ -64,10 +64,7 @@ impl Qemu {
         let libraries = self.root.join(LIBRARIES);
         let mut command = Command::new(self.root.join(LOADER));
         command.env("QEMU_MODULE_DIR", libraries.join("qemu"));
-        command
-            .arg("--library-path")
-            .arg(libraries)
-            .arg(self.root.join(BINARY));
+        command.arg("--library-path").arg(libraries).arg(self.root.join(BINARY));
         command
     }
 
@@ -76,22 +73,12 @@ impl Qemu {
     pub(crate) fn program_files(&self) -> Result<Vec<PathBuf>> {
         let libraries = self.root.join(LIBRARIES);
         let mut list = Command::new(self.root.join(LOADER));
-        list.arg("--library-path")
-            .arg(&libraries)
-            .arg("--list")
-            .arg(self.root.join(BINARY));
-        let text = tool::run(
-            &mut list,
-            "list QEMU's libraries",
-            "delete the cache folder and fetch again",
-        )?;
+        list.arg("--library-path").arg(&libraries).arg("--list").arg(self.root.join(BINARY));
+        let text = tool::run(&mut list, "list QEMU's libraries", "delete the cache folder and fetch again")?;
         let text = String::from_utf8_lossy(&text).into_owned();
         let loaded = text.lines().filter_map(|l| {
             let path = l.split_whitespace().find(|w| w.starts_with('/'))?;
-            Path::new(path)
-                .strip_prefix(&self.root)
-                .ok()
-                .map(Path::to_path_buf)
+            Path::new(path).strip_prefix(&self.root).ok().map(Path::to_path_buf)
         });
         let mut files: Vec<PathBuf> = vec![BINARY.into(), LOADER.into()];
         files.extend(loaded.filter(|p| p != Path::new(LOADER)));
@@ -105,34 +92,20 @@ impl Qemu {
 pub(super) fn find(cache: &Path) -> Result<Qemu> {
     let place = cache.join("qemu");
     if let Ok(version) = std::fs::read_to_string(place.join("version")) {
-        return Ok(Qemu {
-            root: place.join("root"),
-            version: version.trim().to_owned(),
-        });
+        return Ok(Qemu { root: place.join("root"), version: version.trim().to_owned() });
     }
     let draft = draft_for(&place)?;
     let apt = Apt::open(cache, "qemu", &[SUITE])?;
     let debs = apt.download_closure(&PACKAGES)?;
-    let bytes: u64 = debs
-        .iter()
-        .filter_map(|d| std::fs::metadata(d).ok())
-        .map(|m| m.len())
-        .sum();
-    tool::progress(&format!(
-        "QEMU: unpacking {} packages, {}",
-        debs.len(),
-        tool::megabytes(bytes)
-    ));
+    let bytes: u64 = debs.iter().filter_map(|d| std::fs::metadata(d).ok()).map(|m| m.len()).sum();
+    tool::progress(&format!("QEMU: unpacking {} packages, {}", debs.len(), tool::megabytes(bytes)));
     let root = draft.join("root");
     make_merged_usr(&root)?;
     for deb in &debs {
         tool::unpack_deb(deb, &root)?;
     }
     drop_ballast(&root)?;
-    let mut qemu = Qemu {
-        root: root.clone(),
-        version: String::new(),
-    };
+    let mut qemu = Qemu { root: root.clone(), version: String::new() };
     qemu.version = ask_version(&qemu)?;
     tool::write(&draft.join("version"), qemu.version.as_bytes())?;
     settle(&draft, &place)?;
@@ -145,42 +118,27 @@ fn make_merged_usr(root: &Path) -> Result<()> {
     for name in ["lib", "lib64", "bin", "sbin"] {
         tool::make_dir(&root.join("usr").join(name))?;
         let link = root.join(name);
-        std::os::unix::fs::symlink(format!("usr/{name}"), &link)
-            .map_err(|e| LabError::io(&link, "make the link", e))?;
+        std::os::unix::fs::symlink(format!("usr/{name}"), &link).map_err(|e| LabError::io(&link, "make the link", e))?;
     }
     Ok(())
 }
 
 /// Documentation, locales and other machines' firmware are two thirds of the unpacked size.
 fn drop_ballast(root: &Path) -> Result<()> {
-    for folder in [
-        "usr/share/doc",
-        "usr/share/locale",
-        "usr/share/man",
-        "usr/share/perl5",
-        "etc",
-        "var",
-    ] {
+    for folder in ["usr/share/doc", "usr/share/locale", "usr/share/man", "usr/share/perl5", "etc", "var"] {
         tool::remove_dir(&root.join(folder))?;
     }
     Ok(())
 }
 
 fn ask_version(qemu: &Qemu) -> Result<String> {
-    let text = tool::run(
-        qemu.bare_command().arg("--version"),
-        "say its version",
-        "delete the cache folder",
-    )?;
+    let text = tool::run(qemu.bare_command().arg("--version"), "say its version", "delete the cache folder")?;
     let text = String::from_utf8_lossy(&text).into_owned();
     parse_version(&text).ok_or_else(|| {
         LabError::new(
             "QEMU",
             "be used",
-            format!(
-                "\"{}\", allowed version {OLDEST_MAJOR} or newer",
-                text.lines().next().unwrap_or("")
-            ),
+            format!("\"{}\", allowed version {OLDEST_MAJOR} or newer", text.lines().next().unwrap_or("")),
             "the suite in lab/src/archive/qemu.rs must have a newer one",
         )
     })
@@ -201,10 +159,7 @@ mod tests {
     fn a_qemu_older_than_ten_is_refused() {
         let new = "QEMU emulator version 10.0.13 (Debian 1:10.0.13+ds-0+deb13u1)\nCopyright";
         assert_eq!(parse_version(new).as_deref(), Some("10.0.13"));
-        assert_eq!(
-            parse_version("QEMU emulator version 7.2.19 (Debian 1:7.2)"),
-            None
-        );
+        assert_eq!(parse_version("QEMU emulator version 7.2.19 (Debian 1:7.2)"), None);
         assert_eq!(parse_version("no emulator"), None);
     }
 }

@@ -43,28 +43,17 @@ impl Source for Folder {
     fn names(&self) -> Result<Vec<String>> {
         let files = tool::files_below(&self.0)?;
         let package = |f: &PathBuf| Some(f.file_name()?.to_str()?.split_once('_')?.0.to_owned());
-        Ok(files
-            .iter()
-            .filter(|f| f.extension().is_some_and(|e| e == "deb"))
-            .filter_map(package)
-            .collect())
+        Ok(files.iter().filter(|f| f.extension().is_some_and(|e| e == "deb")).filter_map(package).collect())
     }
 
     fn fetch(&self, package: &str) -> Result<PathBuf> {
         let wanted = format!("{package}_");
         let files = tool::files_below(&self.0)?;
-        let named = |f: &PathBuf| {
-            f.file_name()
-                .is_some_and(|n| n.to_string_lossy().starts_with(&wanted))
-        };
-        files.into_iter().find(named).ok_or_else(|| {
-            LabError::new(
-                self.label(),
-                format!("give {package}"),
-                "no such file",
-                "add the .deb file",
-            )
-        })
+        let named = |f: &PathBuf| f.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&wanted));
+        files
+            .into_iter()
+            .find(named)
+            .ok_or_else(|| LabError::new(self.label(), format!("give {package}"), "no such file", "add the .deb file"))
     }
 }
 
@@ -74,20 +63,12 @@ pub(super) fn sources<'a>(cache: &'a Path, refused: &mut Vec<String>) -> Vec<Box
     match Apt::open(cache, "kernels", &SUITES) {
         Ok(apt) => found.push(Box::new(apt)),
         Err(e) => {
-            tool::progress(&format!(
-                "the archive is out of reach, trying given files: {e}"
-            ));
+            tool::progress(&format!("the archive is out of reach, trying given files: {e}"));
             refused.push(format!("archive: {}", e.seen));
         }
     }
     let beside = repository().parent().map(|p| p.join("shared/kernels"));
-    let given = std::env::var_os("TANDEM_LAB_KERNELS")
-        .map(PathBuf::from)
-        .or(beside);
-    found.extend(
-        given
-            .filter(|f| f.is_dir())
-            .map(|f| Box::new(Folder(f)) as Box<dyn Source>),
-    );
+    let given = std::env::var_os("TANDEM_LAB_KERNELS").map(PathBuf::from).or(beside);
+    found.extend(given.filter(|f| f.is_dir()).map(|f| Box::new(Folder(f)) as Box<dyn Source>));
     found
 }

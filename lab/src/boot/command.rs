@@ -27,12 +27,7 @@ pub(super) struct Files<'a> {
 }
 
 fn refuse(seen: String) -> LabError {
-    LabError::new(
-        "boot",
-        "be described to QEMU",
-        seen,
-        "change the topology or the memory",
-    )
+    LabError::new("boot", "be described to QEMU", seen, "change the topology or the memory")
 }
 
 /// QEMU's arguments after the firmware folders.
@@ -40,31 +35,13 @@ pub(super) fn arguments(spec: &BootSpec, files: &Files) -> Result<Vec<String>> {
     check(&spec.topology, spec.memory_mb)?;
     let mut args: Vec<String> = Vec::new();
     let mut add = |words: &[&str]| args.extend(words.iter().map(|w| (*w).to_owned()));
-    add(&[
-        "-nodefaults",
-        "-no-user-config",
-        "-display",
-        "none",
-        "-no-reboot",
-        "-nic",
-        "none",
-    ]);
+    add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-nic", "none"]);
     match spec.accel {
         Accel::Multi => add(&["-accel", "tcg,thread=multi", "-cpu", "max"]),
         Accel::Single => add(&["-accel", "tcg,thread=single", "-cpu", "max"]),
         Accel::Icount { shift } => {
-            add(&[
-                "-accel",
-                "tcg,thread=single",
-                "-icount",
-                &format!("shift={shift},sleep=off"),
-            ]);
-            add(&[
-                "-rtc",
-                "base=2026-01-01,clock=vm",
-                "-cpu",
-                "max,-rdrand,-rdseed",
-            ]);
+            add(&["-accel", "tcg,thread=single", "-icount", &format!("shift={shift},sleep=off")]);
+            add(&["-rtc", "base=2026-01-01,clock=vm", "-cpu", "max,-rdrand,-rdseed"]);
         }
     }
     topology(&mut args, &spec.topology, spec.memory_mb);
@@ -74,12 +51,7 @@ pub(super) fn arguments(spec: &BootSpec, files: &Files) -> Result<Vec<String>> {
         disks_and_console(&mut args, files);
     }
     let mut add = |words: &[&str]| args.extend(words.iter().map(|w| (*w).to_owned()));
-    add(&[
-        "-kernel",
-        &files.vmlinuz.display().to_string(),
-        "-append",
-        &kernel_arguments(spec),
-    ]);
+    add(&["-kernel", &files.vmlinuz.display().to_string(), "-append", &kernel_arguments(spec)]);
     Ok(args)
 }
 
@@ -89,15 +61,10 @@ fn check(t: &Topology, memory_mb: u32) -> Result<()> {
         return Err(refuse(format!("{cpus} CPUs, allowed 1..={MAX_CPUS}")));
     }
     if t.nodes == 0 || cpus % t.nodes != 0 {
-        return Err(refuse(format!(
-            "{} nodes, allowed a divisor of {cpus} CPUs",
-            t.nodes
-        )));
+        return Err(refuse(format!("{} nodes, allowed a divisor of {cpus} CPUs", t.nodes)));
     }
     if !(MIN_MEMORY_MB..=MAX_MEMORY_MB).contains(&memory_mb) {
-        return Err(refuse(format!(
-            "{memory_mb} MB, allowed {MIN_MEMORY_MB}..={MAX_MEMORY_MB}"
-        )));
+        return Err(refuse(format!("{memory_mb} MB, allowed {MIN_MEMORY_MB}..={MAX_MEMORY_MB}")));
     }
     Ok(())
 }
@@ -107,24 +74,12 @@ fn topology(args: &mut Vec<String>, t: &Topology, memory_mb: u32) {
     let node_mb = memory_mb / nodes;
     let mut add = |flag: &str, value: String| args.extend([flag.to_owned(), value]);
     add("-m", format!("{}M", node_mb * nodes));
-    add(
-        "-smp",
-        format!(
-            "{cpus},sockets={},cores={},threads={}",
-            t.sockets, t.cores_per_socket, t.threads
-        ),
-    );
+    add("-smp", format!("{cpus},sockets={},cores={},threads={}", t.sockets, t.cores_per_socket, t.threads));
     let per_node = cpus / nodes;
     for node in 0..nodes {
         let (first, last) = (node * per_node, (node + 1) * per_node - 1);
-        add(
-            "-object",
-            format!("memory-backend-ram,id=node{node},size={node_mb}M"),
-        );
-        add(
-            "-numa",
-            format!("node,nodeid={node},memdev=node{node},cpus={first}-{last}"),
-        );
+        add("-object", format!("memory-backend-ram,id=node{node},size={node_mb}M"));
+        add("-numa", format!("node,nodeid={node},memdev=node{node},cpus={first}-{last}"));
     }
 }
 
@@ -134,16 +89,8 @@ fn disks_and_console(args: &mut Vec<String>, files: &Files) {
     disk(args, "output", files.output, "labout", "");
     let mut add = |words: &[&str]| args.extend(words.iter().map(|w| (*w).to_owned()));
     add(&["-serial", &format!("file:{}", files.kernel_log.display())]);
-    add(&[
-        "-chardev",
-        &format!("file,id=console,path={}", files.console.display()),
-    ]);
-    add(&[
-        "-device",
-        "virtio-serial-pci",
-        "-device",
-        "virtconsole,chardev=console",
-    ]);
+    add(&["-chardev", &format!("file,id=console,path={}", files.console.display())]);
+    add(&["-device", "virtio-serial-pci", "-device", "virtconsole,chardev=console"]);
 }
 
 /// Under icount no device may take part that a host thread serves: when its answer comes would be chance. Serial
@@ -158,12 +105,7 @@ fn serial_ports(args: &mut Vec<String>, files: &Files) {
 fn disk(args: &mut Vec<String>, id: &str, file: &Path, serial: &str, more: &str) {
     let file = file.display().to_string().replace(',', ",,");
     let drive = format!("if=none,id={id},file={file},format=raw,cache=unsafe{more}");
-    args.extend([
-        "-drive".into(),
-        drive,
-        "-device".into(),
-        format!("nvme,drive={id},serial={serial}"),
-    ]);
+    args.extend(["-drive".into(), drive, "-device".into(), format!("nvme,drive={id},serial={serial}")]);
 }
 
 fn kernel_arguments(spec: &BootSpec) -> String {
@@ -208,31 +150,16 @@ mod tests {
         let mut spec = BootSpec::new("true");
         spec.memory_mb = 3000;
         let text = line(&spec).unwrap();
-        assert!(
-            text.contains("-smp 8,sockets=2,cores=2,threads=2"),
-            "{text}"
-        );
-        assert!(
-            text.contains("node,nodeid=0,memdev=node0,cpus=0-3"),
-            "{text}"
-        );
-        assert!(
-            text.contains("node,nodeid=1,memdev=node1,cpus=4-7"),
-            "{text}"
-        );
-        assert!(
-            text.contains("-m 3000M") && text.contains("id=node1,size=1500M"),
-            "{text}"
-        );
+        assert!(text.contains("-smp 8,sockets=2,cores=2,threads=2"), "{text}");
+        assert!(text.contains("node,nodeid=0,memdev=node0,cpus=0-3"), "{text}");
+        assert!(text.contains("node,nodeid=1,memdev=node1,cpus=4-7"), "{text}");
+        assert!(text.contains("-m 3000M") && text.contains("id=node1,size=1500M"), "{text}");
     }
 
     #[test]
     fn only_the_root_disk_is_a_snapshot_and_commas_in_paths_are_doubled() {
         let text = line(&BootSpec::new("true")).unwrap();
-        assert!(
-            text.contains("file=/c/root.img,format=raw,cache=unsafe,snapshot=on"),
-            "{text}"
-        );
+        assert!(text.contains("file=/c/root.img,format=raw,cache=unsafe,snapshot=on"), "{text}");
         assert!(text.contains("file=/c/a,,b.tar,"), "{text}");
         assert_eq!(text.matches("snapshot=on").count(), 1);
     }
@@ -242,13 +169,7 @@ mod tests {
         let mut spec = BootSpec::new("true");
         spec.accel = Accel::Icount { shift: 2 };
         let text = line(&spec).unwrap();
-        for word in [
-            "shift=2,sleep=off",
-            "thread=single",
-            "-rdrand,-rdseed",
-            "clock=vm",
-            "nokaslr norandmaps",
-        ] {
+        for word in ["shift=2,sleep=off", "thread=single", "-rdrand,-rdseed", "clock=vm", "nokaslr norandmaps"] {
             assert!(text.contains(word), "{word} in {text}");
         }
         for device in ["nvme", "virtio", "-drive"] {
@@ -260,23 +181,8 @@ mod tests {
     fn a_topology_that_does_not_divide_is_refused_with_the_allowed_range() {
         let mut spec = BootSpec::new("true");
         spec.topology.nodes = 3;
-        assert!(
-            line(&spec)
-                .unwrap_err()
-                .to_string()
-                .contains("3 nodes, allowed a divisor of 8 CPUs")
-        );
-        spec.topology = Topology {
-            sockets: 4,
-            nodes: 4,
-            cores_per_socket: 16,
-            threads: 2,
-        };
-        assert!(
-            line(&spec)
-                .unwrap_err()
-                .to_string()
-                .contains("128 CPUs, allowed 1..=64")
-        );
+        assert!(line(&spec).unwrap_err().to_string().contains("3 nodes, allowed a divisor of 8 CPUs"));
+        spec.topology = Topology { sockets: 4, nodes: 4, cores_per_socket: 16, threads: 2 };
+        assert!(line(&spec).unwrap_err().to_string().contains("128 CPUs, allowed 1..=64"));
     }
 }

@@ -16,12 +16,7 @@ const OUTPUT_BYTES: u64 = 512 << 20;
 const COMMAND_PATH: &str = "/lab/command";
 
 /// Writes a root in memory: the base archive and, behind it, the caller's files and the command.
-pub(super) fn write_initrd(
-    initrd: &Path,
-    base: &Path,
-    command: &str,
-    files: &[GuestFile],
-) -> Result<()> {
+pub(super) fn write_initrd(initrd: &Path, base: &Path, command: &str, files: &[GuestFile]) -> Result<()> {
     let mut cpio = Cpio::default();
     let command = GuestFile::bytes(COMMAND_PATH, format!("{command}\n").into_bytes(), true);
     for file in files.iter().chain([&command]) {
@@ -30,12 +25,7 @@ pub(super) fn write_initrd(
             cpio.add(&relative[..at], 0o040_755, (0, 0), &[]);
         }
         let (content, executable) = file_content(file)?;
-        cpio.add(
-            relative,
-            if executable { 0o100_755 } else { 0o100_644 },
-            (0, 0),
-            &content,
-        );
+        cpio.add(relative, if executable { 0o100_755 } else { 0o100_644 }, (0, 0), &content);
     }
     let mut whole = tool::read(base)?;
     whole.extend(cpio.finish());
@@ -53,14 +43,7 @@ fn relative(guest_path: &str) -> Result<&str> {
     guest_path
         .strip_prefix('/')
         .filter(|p| !p.is_empty())
-        .ok_or_else(|| {
-            LabError::new(
-                guest_path,
-                "be put into the guest",
-                "not an absolute path",
-                "start the guest path with a slash",
-            )
-        })
+        .ok_or_else(|| LabError::new(guest_path, "be put into the guest", "not an absolute path", "start the guest path with a slash"))
 }
 
 /// Writes the archive that the guest unpacks into its root: the caller's files and the command.
@@ -71,33 +54,16 @@ pub(super) fn write_input(disk: &Path, command: &str, files: &[GuestFile]) -> Re
         let (content, executable) = file_content(file)?;
         append(&mut archive, disk, &file.guest_path, &content, executable)?;
     }
-    append(
-        &mut archive,
-        disk,
-        COMMAND_PATH,
-        format!("{command}\n").as_bytes(),
-        true,
-    )?;
-    archive
-        .into_inner()
-        .and_then(|mut w| std::io::Write::flush(&mut w))
-        .on(disk, "write the input disk")
+    append(&mut archive, disk, COMMAND_PATH, format!("{command}\n").as_bytes(), true)?;
+    archive.into_inner().and_then(|mut w| std::io::Write::flush(&mut w)).on(disk, "write the input disk")
 }
 
-fn append<W: std::io::Write>(
-    archive: &mut tar::Builder<W>,
-    disk: &Path,
-    guest_path: &str,
-    content: &[u8],
-    executable: bool,
-) -> Result<()> {
+fn append<W: std::io::Write>(archive: &mut tar::Builder<W>, disk: &Path, guest_path: &str, content: &[u8], executable: bool) -> Result<()> {
     let relative = relative(guest_path)?;
     let mut header = tar::Header::new_gnu();
     header.set_size(content.len() as u64);
     header.set_mode(if executable { 0o755 } else { 0o644 });
-    archive
-        .append_data(&mut header, relative, content)
-        .on(disk, &format!("add {guest_path} to the input disk"))
+    archive.append_data(&mut header, relative, content).on(disk, &format!("add {guest_path} to the input disk"))
 }
 
 fn is_executable(host: &Path) -> Result<bool> {
@@ -142,33 +108,17 @@ mod tests {
     fn files_and_the_command_arrive_with_their_modes() {
         let folder = scratch("in");
         let disk = folder.join("in.tar");
-        let files = [
-            GuestFile::bytes("/usr/bin/x", b"#!/bin/sh".to_vec(), true),
-            GuestFile::text("/etc/y", "1"),
-        ];
+        let files = [GuestFile::bytes("/usr/bin/x", b"#!/bin/sh".to_vec(), true), GuestFile::text("/etc/y", "1")];
         write_input(&disk, "x --now", &files).unwrap();
-        assert_eq!(
-            std::fs::metadata(&disk).unwrap().len() % 512,
-            0,
-            "a disk is whole sectors"
-        );
+        assert_eq!(std::fs::metadata(&disk).unwrap().len() % 512, 0, "a disk is whole sectors");
         let mut archive = tar::Archive::new(File::open(&disk).unwrap());
         let seen: Vec<(String, u32)> = archive
             .entries()
             .unwrap()
             .map(|e| e.unwrap())
-            .map(|e| {
-                (
-                    e.path().unwrap().display().to_string(),
-                    e.header().mode().unwrap(),
-                )
-            })
+            .map(|e| (e.path().unwrap().display().to_string(), e.header().mode().unwrap()))
             .collect();
-        let expected = [
-            ("usr/bin/x", 0o755),
-            ("etc/y", 0o644),
-            ("lab/command", 0o755),
-        ];
+        let expected = [("usr/bin/x", 0o755), ("etc/y", 0o644), ("lab/command", 0o755)];
         assert_eq!(seen, expected.map(|(p, m)| (p.to_owned(), m)));
         tool::remove_dir(&folder).unwrap();
     }
@@ -176,18 +126,8 @@ mod tests {
     #[test]
     fn a_relative_guest_path_is_refused() {
         let folder = scratch("rel");
-        let error = write_input(
-            &folder.join("in.tar"),
-            "true",
-            &[GuestFile::text("etc/y", "1")],
-        )
-        .unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("start the guest path with a slash"),
-            "{error}"
-        );
+        let error = write_input(&folder.join("in.tar"), "true", &[GuestFile::text("etc/y", "1")]).unwrap_err();
+        assert!(error.to_string().contains("start the guest path with a slash"), "{error}");
         tool::remove_dir(&folder).unwrap();
     }
 
@@ -196,10 +136,7 @@ mod tests {
         let folder = scratch("out");
         let disk = folder.join("out.tar");
         make_output(&disk).unwrap();
-        assert_eq!(
-            read_output(&disk, &folder.join("out")).unwrap(),
-            Vec::<PathBuf>::new()
-        );
+        assert_eq!(read_output(&disk, &folder.join("out")).unwrap(), Vec::<PathBuf>::new());
         tool::remove_dir(&folder).unwrap();
     }
 }

@@ -27,23 +27,10 @@ impl Running {
     pub(super) fn start(archive: &Archive, arguments: &[String], log: &Path) -> Result<Self> {
         let sink = File::create(log).on(log, "create QEMU's log")?;
         let mut command = with_parent(archive.qemu()?.command());
-        command
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(sink);
-        let child = command.spawn().map_err(|e| {
-            LabError::new(
-                "QEMU",
-                "be started",
-                e.to_string(),
-                "delete the cache folder and fetch again",
-            )
-        })?;
-        Ok(Running {
-            child,
-            since: Instant::now(),
-        })
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(sink);
+        let child =
+            command.spawn().map_err(|e| LabError::new("QEMU", "be started", e.to_string(), "delete the cache folder and fetch again"))?;
+        Ok(Running { child, since: Instant::now() })
     }
 
     /// Follows both logs until QEMU ends, its time is up, or the emulator has died.
@@ -70,20 +57,14 @@ impl Running {
             let wall = self.since.elapsed();
             let cut_off = !ended && wall > time_limit;
             if ended || cut_off || died_of_the_emulator(&kernel_log.text) {
-                return Ok(Seen {
-                    user_space,
-                    wall,
-                    cut_off,
-                });
+                return Ok(Seen { user_space, wall, cut_off });
             }
             std::thread::sleep(POLL);
         }
     }
 
     fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        self.child
-            .try_wait()
-            .map_err(|e| LabError::new("QEMU", "be waited for", e.to_string(), "try again"))
+        self.child.try_wait().map_err(|e| LabError::new("QEMU", "be waited for", e.to_string(), "try again"))
     }
 }
 
@@ -107,10 +88,7 @@ fn with_parent(command: Command) -> Command {
         return command;
     };
     let mut wrapped = Command::new(setpriv);
-    wrapped
-        .args(["--pdeathsig", "KILL", "--"])
-        .arg(command.get_program())
-        .args(command.get_args());
+    wrapped.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program()).args(command.get_args());
     wrapped.envs(command.get_envs().filter_map(|(k, v)| Some((k, v?))));
     wrapped
 }
@@ -128,24 +106,13 @@ impl Tail {
     pub(super) fn new(path: PathBuf) -> Result<Self> {
         File::create(&path).on(&path, "create the log")?;
         let file = File::open(&path).on(&path, "open the log")?;
-        Ok(Tail {
-            path,
-            file,
-            at: 0,
-            half: Vec::new(),
-            text: String::new(),
-        })
+        Ok(Tail { path, file, at: 0, half: Vec::new(), text: String::new() })
     }
 
     /// What came since the last call, if anything; a character cut in two waits for its other half.
     fn more(&mut self) -> Result<Option<String>> {
-        self.file
-            .seek(SeekFrom::Start(self.at))
-            .on(&self.path, "read the log")?;
-        let count = self
-            .file
-            .read_to_end(&mut self.half)
-            .on(&self.path, "read the log")?;
+        self.file.seek(SeekFrom::Start(self.at)).on(&self.path, "read the log")?;
+        let count = self.file.read_to_end(&mut self.half).on(&self.path, "read the log")?;
         self.at += count as u64;
         let bytes = std::mem::take(&mut self.half);
         let (whole, rest) = split_utf8(&bytes);

@@ -64,20 +64,9 @@ fn classify(line: &str) -> Option<Finding> {
         // "disabled (unregistered …)" is an orderly exit; every other reason is an ejection.
         let ejected = has(&["disabled (", "disabled due to"]) && !has(&["(unregistered"]);
         ejected.then(|| Finding::SchedulerEjected(text()))
-    } else if has(&[
-        "soft lockup",
-        "hard LOCKUP",
-        "detected stall",
-        "self-detected stall",
-        "blocked for more than",
-    ]) {
+    } else if has(&["soft lockup", "hard LOCKUP", "detected stall", "self-detected stall", "blocked for more than"]) {
         Some(Finding::Lockup(text()))
-    } else if has(&[
-        "Oops: ",
-        "BUG: ",
-        "kernel BUG at",
-        "general protection fault",
-    ]) {
+    } else if has(&["Oops: ", "BUG: ", "kernel BUG at", "general protection fault"]) {
         Some(Finding::Oops(text()))
     } else if has(&["WARNING: "]) {
         Some(Finding::Warning(text()))
@@ -100,9 +89,7 @@ mod tests {
         assert!(died_of_the_emulator(INT3));
         let own = "[    9.1] Oops: 0000 [#1] SMP NOPTI\n[    9.2] Kernel panic - not syncing: Fatal exception\n";
         assert!(!died_of_the_emulator(own));
-        assert!(!died_of_the_emulator(
-            "[    3.0] Run /init as init process\n"
-        ));
+        assert!(!died_of_the_emulator("[    3.0] Run /init as init process\n"));
     }
 
     #[test]
@@ -132,10 +119,7 @@ mod tests {
             [ 9.9] WARNING: CPU: 1 PID: 5 at kernel/sched/ext.c:100 foo+0x1/0x2\n";
         let found = findings(log);
         assert_eq!(found.len(), 3);
-        assert!(matches!(
-            (&found[0], &found[1]),
-            (Finding::Lockup(_), Finding::Lockup(_))
-        ));
+        assert!(matches!((&found[0], &found[1]), (Finding::Lockup(_), Finding::Lockup(_))));
         assert!(found.iter().all(|f| !f.is_fatal()));
     }
 

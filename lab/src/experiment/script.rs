@@ -69,7 +69,8 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     if experiment.show_top {
         let _ = writeln!(s, "tandem top {kernel} --interval 2s & top=$!");
     }
-    let _ = writeln!(s, "tandem top --once --json {kernel} --interval {duration} >/lab/out/{0}-{i}.json || fail 'no accounts'", policy.name());
+    let _ =
+        writeln!(s, "tandem top --once --json {kernel} --interval {duration} >/lab/out/{0}-{i}.json || fail 'no accounts'", policy.name());
     if experiment.show_top {
         s += "kill $top; wait $top 2>/dev/null\n";
     }
@@ -140,8 +141,7 @@ fn mask(set: &PcpuSet) -> String {
 }
 
 fn orders(run: &Run, vm: &VmSpec) -> Result<Orders> {
-    let windows: Vec<(u32, u32)> =
-        vm.active.iter().map(|w| (millis(w.from), w.to.map_or(u32::MAX, millis))).collect();
+    let windows: Vec<(u32, u32)> = vm.active.iter().map(|w| (millis(w.from), w.to.map_or(u32::MAX, millis))).collect();
     let work = |i: u32| Ok((work(run, vm.workload_of(i as usize))?, windows.clone()));
     Ok(Orders { report_ms: Some(1000), vcpus: (0..vm.vcpus).map(work).collect::<Result<_>>()?, ..Orders::default() })
 }

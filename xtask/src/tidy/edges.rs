@@ -11,12 +11,8 @@ const FENCE: &str = "```edges";
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let manifests: Vec<(&str, &str)> = tree
-        .files
-        .iter()
-        .filter(|f| f.path.ends_with("/Cargo.toml"))
-        .map(|f| (f.path.as_str(), f.text.as_str()))
-        .collect();
+    let manifests: Vec<(&str, &str)> =
+        tree.files.iter().filter(|f| f.path.ends_with("/Cargo.toml")).map(|f| (f.path.as_str(), f.text.as_str())).collect();
     compare(tree.text(DOCUMENT), &manifests)
 }
 

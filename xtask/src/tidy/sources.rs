@@ -75,7 +75,7 @@ fn opening_text(text: &str, kind: Kind) -> String {
 
 fn opening(file: &SourceFile, kind: Kind) -> Option<Finding> {
     let text = opening_text(&file.text, kind);
-    let starts = text.starts_with(|c: char| c.is_uppercase() || c.is_ascii_digit() || c == '`');
+    let starts = text.starts_with(|c: char| c.is_alphanumeric() || c == '`');
     let sentence = starts && text.contains('.') && text.split_whitespace().count() >= 4;
     let what = "seen no opening sentence; begin with a comment that says what the file decides, for whom, and what it never does";
     (!sentence).then(|| Finding::new("opening", &file.path, 1, what))
@@ -86,7 +86,12 @@ fn unfinished(file: &SourceFile) -> Vec<Finding> {
     for (i, line) in file.text.lines().enumerate() {
         let word = UNFINISHED.iter().map(|(a, b)| format!("{a}{b}")).find(|w| has_word(line, w));
         if let Some(word) = word {
-            out.push(Finding::new("unfinished", &file.path, i + 1, format!("seen '{word}'; finish it, or open an issue and say there what is missing")));
+            out.push(Finding::new(
+                "unfinished",
+                &file.path,
+                i + 1,
+                format!("seen '{word}'; finish it, or open an issue and say there what is missing"),
+            ));
         }
         if line.trim_start().starts_with(concat!("#[", "ignore]")) {
             let what = concat!("seen a test ignored without a reason; write #[", "ignore = \"why\"]");
@@ -106,13 +111,14 @@ fn has_word(line: &str, word: &str) -> bool {
 }
 
 /// C is indented by tabs; spaces may follow tabs to align, and ` *` continues a comment.
-fn indentation(file: &SourceFile) -> Vec<Finding> {
+fn indentation(file: &SourceFile) -> Option<Finding> {
     let wrong = |line: &str| {
         let indent = &line[..line.len() - line.trim_start().len()];
         !line.trim().is_empty() && (indent.starts_with(' ') && !line.starts_with(" *") || indent.contains(" \t"))
     };
-    let numbered = file.text.lines().enumerate().filter(|(_, l)| wrong(l));
-    numbered.map(|(i, _)| Finding::new("indentation", &file.path, i + 1, "seen spaces at the start of a line of C; indent by tabs")).collect()
+    let lines: Vec<usize> = file.text.lines().enumerate().filter(|(_, l)| wrong(l)).map(|(i, _)| i + 1).collect();
+    let what = format!("seen {} lines of C that begin with spaces, this is the first; indent by tabs", lines.len());
+    lines.first().map(|line| Finding::new("indentation", &file.path, *line, what))
 }
 
 /// Only the glue may name the kernel.
@@ -137,11 +143,17 @@ fn machine_paths(file: &SourceFile) -> Vec<Finding> {
     let ends = |after: &str| !after.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '-' || c == '.');
     let mut out = vec![];
     for (i, line) in file.text.lines().enumerate() {
-        let found = MACHINE_FOLDERS.iter().map(|f| format!("/{f}")).find(|path| {
-            line.match_indices(path.as_str()).any(|(at, _)| begins(&line[..at]) && ends(&line[at + path.len()..]))
-        });
+        let found = MACHINE_FOLDERS
+            .iter()
+            .map(|f| format!("/{f}"))
+            .find(|path| line.match_indices(path.as_str()).any(|(at, _)| begins(&line[..at]) && ends(&line[at + path.len()..])));
         out.extend(found.map(|path| {
-            Finding::new("machine-path", &file.path, i + 1, format!("seen the path '{path}' of one machine; write it from the repository's root"))
+            Finding::new(
+                "machine-path",
+                &file.path,
+                i + 1,
+                format!("seen the path '{path}' of one machine; write it from the repository's root"),
+            )
         }));
     }
     out
@@ -179,7 +191,13 @@ mod tests {
 
     #[test]
     fn a_file_without_an_opening_sentence_is_seen() {
-        for (path, text) in [("a.rs", "use b;\n"), ("a.rs", "//! b\n"), ("a.c", "int a;\n"), ("a.h", "/* lower case words only. */\n"), ("run", "#!/bin/sh\nset -e\n")] {
+        for (path, text) in [
+            ("a.rs", "use b;\n"),
+            ("a.rs", "//! b\n"),
+            ("a.c", "int a;\n"),
+            ("a.h", "/* ---- some more words --- */\n"),
+            ("run", "#!/bin/sh\nset -e\n"),
+        ] {
             assert_eq!(rules(path, text), [("opening", 1)], "{path} {text}");
         }
     }
@@ -197,7 +215,8 @@ mod tests {
     #[test]
     fn spaces_before_code_are_seen_and_alignment_after_tabs_is_not() {
         let text = "/* Who runs next, for all. */\nint f(void)\n{\n    a();\n\t \tb();\n\tc(1,\n\t  2);\n}\n";
-        assert_eq!(rules("a.c", text), [("indentation", 4), ("indentation", 5)]);
+        assert_eq!(rules("a.c", text), [("indentation", 4)]);
+        assert_eq!(rules("a.c", &text.replace("    a", "\ta")), [("indentation", 5)]);
     }
 
     #[test]

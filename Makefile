@@ -1,0 +1,26 @@
+# The few commands a newcomer types; each is one line into cargo or xtask. `make help` lists them.
+# On Debian as root, bootstrap installs what is missing; elsewhere it says what to install.
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
+
+.PHONY: help bootstrap demo test bench build doctor
+
+help: ## list these commands
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
+
+bootstrap: ## install the tools that are missing (Debian, as root)
+	@sh tools/bootstrap.sh
+
+demo: bootstrap ## real VMs on a real kernel under both schedulers, with a table at the end
+	@cargo xtask demo
+
+test: bootstrap ## everything that CI runs: format, tidy, clippy, tests, live build, docs
+	@cargo xtask ci
+
+bench: ## speed of the simulator at 8, 64, 160 and 512 pCPUs
+	@cargo bench -p sim
+
+build: bootstrap ## the tandem binary with the live host, as target/release/tandem
+	@cargo build --release -p tandem --features live
+
+doctor: build ## whether this machine's kernel can run the scheduler, and what to do if not
+	@cargo run --quiet --release -p tandem --features live -- doctor

@@ -1,0 +1,156 @@
+//! Drill "kill": the daemon dies of SIGKILL under load, again and again; the kernel must have every task back within
+//! two seconds, nobody may be lost or stand still, and the next start must work.
+
+use std::collections::BTreeMap;
+
+use super::record::Record;
+use super::{Drill, IDLE_CONTROL, Report, SLOWNESS, Setting, begin, dilation, spec};
+use crate::archive::Archive;
+use crate::boot::Stream;
+use crate::error::Result;
+use crate::payload::{Orders, Work};
+use crate::vm::{Runs, Vm};
+
+const SCRIPT: &str = include_str!("../../guest/drill-kill");
+const CYCLES: usize = 20;
+/// With the VMs' four vCPUs they fill the eight CPUs; the script itself and the daemon come on top.
+const BURNERS: u32 = 4;
+const SLEEPERS: u32 = 4;
+const VMS: [&str; 2] = ["one", "two"];
+/// From SIGKILL until the kernel's own scheduler has all tasks.
+const HANDBACK_LIMIT_MS: f64 = 2000.0;
+/// From the start of the process until the kernel has given it all tasks.
+const LOAD_LIMIT_MS: f64 = 5000.0;
+/// A stretch shorter than this may see a task only wait: two quanta, and the emulator's own pauses.
+const JUDGED_MS: u64 = 900;
+/// What a burner or vCPU must have run of a judged stretch: 9 runnable on 8 CPUs should have 89 %; this only tells
+/// the living from the stuck.
+const LEAST_PERCENT: f64 = 5.0;
+
+/// What one task did in one stretch.
+struct Stretch<'a> {
+    who: &'a str,
+    ms: u64,
+    grown: Option<u64>,
+}
+
+impl Stretch<'_> {
+    /// Percent of the stretch that the task ran; none for sleepers, which count rounds.
+    fn percent(&self) -> Option<f64> {
+        let grown = self.grown? as f64;
+        (!self.who.starts_with("sleeper")).then(|| grown / (self.ms.max(1) as f64 * 1e4))
+    }
+
+    fn stuck(&self) -> bool {
+        self.ms >= JUDGED_MS && self.percent().map_or(self.grown.is_none_or(|g| g == 0), |p| p < LEAST_PERCENT)
+    }
+}
+
+/// Who did what between two looks of a cycle.
+fn stretches<'a>(records: &'a [Record], cycle: &str, from: &str, to: &str) -> Vec<Stretch<'a>> {
+    let seen = |at: &str| -> BTreeMap<&str, (Option<u64>, Option<u64>)> {
+        let of = records.iter().filter(|r| r.kind == "seen" && r.text("cycle") == cycle && r.text("at") == at);
+        of.map(|r| (r.text("who"), (r.count("ms"), r.count("n")))).collect()
+    };
+    let (first, last) = (seen(from), seen(to));
+    let stretch = |(who, (ms, n)): (&&'a str, &(Option<u64>, Option<u64>))| {
+        let (ms_0, n_0) = first.get(who).copied().unwrap_or((None, None));
+        let ms = ms.zip(ms_0).map_or(0, |(b, a)| b.saturating_sub(a));
+        Stretch { who, ms, grown: n.zip(n_0).map(|(b, a)| b.saturating_sub(a)) }
+    };
+    last.iter().map(stretch).collect()
+}
+
+/// Half of the daemons live for 1.2 s, so that their scheduling shows; the others die at any moment after the load.
+fn holds(seed: u64) -> String {
+    let mut random = super::storm::Random(seed);
+    let hold = |i: usize| if i % 2 == 0 { 1200 } else { random.below(900) };
+    (0..CYCLES).map(hold).map(|ms| ms.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Report> {
+    let mut before =
+        format!("{IDLE_CONTROL}\nHOLDS=\"{}\" BURNERS={BURNERS} SLEEPERS={SLEEPERS} VMS=\"{}\"\n", holds(setting.seed), VMS.join(" "));
+    for name in VMS {
+        before += &Vm::new(name, 2, Runs::Payload(Orders::all(2, Work::Burn))).start_line()?;
+        before.push('\n');
+    }
+    let spec = spec(setting, &before, SCRIPT, 1500);
+    let (mut report, _, records) = begin(Drill::Kill, &spec, archive, &mut quiet(on))?;
+    judge(&mut report, &records);
+    Ok(report)
+}
+
+/// The looks at every task are for the judge, not for the screen.
+fn quiet(on: &mut dyn FnMut(Stream, &str)) -> impl FnMut(Stream, &str) + '_ {
+    move |stream, text| {
+        let shown: String = text.split_inclusive('\n').filter(|l| !l.contains("drill: seen")).collect();
+        on(stream, &shown);
+    }
+}
+
+fn judge(report: &mut Report, records: &[Record]) {
+    report.columns = vec!["cycle", "hold_ms", "load_ms", "handback_ms", "slowness", "tasks", "least_%_held", "least_%_after", "stuck"];
+    let cycles: Vec<&Record> = records.iter().filter(|r| r.kind == "cycle").collect();
+    let watched = records.iter().find(|r| r.kind == "watched").and_then(|r| r.count("count")).unwrap_or(0);
+    let expected = u64::from(BURNERS + SLEEPERS) + 2 * VMS.len() as u64;
+    report.check("tasks watched", watched == expected, watched.to_string(), expected.to_string());
+    let (mut stuck, mut gone) = (vec![], vec![]);
+    for r in &cycles {
+        let cycle = r.text("n");
+        let (held, after) = (stretches(records, cycle, "loaded", "held"), stretches(records, cycle, "free", "end"));
+        let least = |s: &[Stretch<'_>]| s.iter().filter(|s| s.ms >= JUDGED_MS).filter_map(Stretch::percent).min_by(f64::total_cmp);
+        let shown = |n: Option<f64>| n.map_or("-".to_owned(), |n| format!("{n:.0}"));
+        let bad: Vec<&str> = held.iter().chain(&after).filter(|s| s.stuck()).map(|s| s.who).collect();
+        gone.extend(after.iter().filter(|s| s.grown.is_none()).map(|s| format!("{} in cycle {cycle}", s.who)));
+        stuck.extend(bad.iter().map(|who| format!("{who} in cycle {cycle}")));
+        let mut row: Vec<String> = ["n", "hold_ms", "load_ms", "handback_ms"].map(|k| r.text(k).to_owned()).to_vec();
+        row.extend([
+            format!("{:.1}", dilation(records, r)),
+            after.len().to_string(),
+            shown(least(&held)),
+            shown(least(&after)),
+            if bad.is_empty() { "none".into() } else { bad.join(",") },
+        ]);
+        report.rows.push(row);
+    }
+    report.notes.push(format!(
+        "least_%: the least CPU time of a burner or vCPU, in % of the stretch, under Tandem (held at least {JUDGED_MS} ms) and after it"
+    ));
+    report.notes.push(SLOWNESS.into());
+    report.check("cycles", cycles.len() == CYCLES, cycles.len().to_string(), CYCLES.to_string());
+    let disabled = cycles.iter().filter(|r| r.text("state") == "disabled").count();
+    report.check("cycles that ended with sched_ext disabled", disabled == CYCLES, disabled.to_string(), CYCLES.to_string());
+    let times = |key: &str| -> Vec<(f64, f64)> { cycles.iter().filter_map(|r| Some((r.number(key)?, dilation(records, r)))).collect() };
+    report.at_most("from SIGKILL to sched_ext disabled", &times("handback_ms"), HANDBACK_LIMIT_MS);
+    report.at_most("from start to enabled", &times("load_ms"), LOAD_LIMIT_MS);
+    let none = |list: &[String]| if list.is_empty() { "none".to_owned() } else { list.join(", ") };
+    report.check("tasks lost", gone.is_empty(), none(&gone), "none");
+    report.check(format!("tasks that stood still (under {LEAST_PERCENT} % of a second)"), stuck.is_empty(), none(&stuck), "none");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::records;
+    use super::*;
+
+    #[test]
+    fn a_burner_that_stands_still_is_stuck_and_a_sleeper_that_counts_is_not() {
+        let text = "drill: seen cycle=1 at=free ms=1000 who=burner1 n=5000\n\
+            drill: seen cycle=1 at=free ms=1000 who=sleeper1 n=7\n\
+            drill: seen cycle=1 at=free ms=1000 who=one.vcpu0 n=0\n\
+            drill: seen cycle=1 at=end ms=2000 who=burner1 n=6000\n\
+            drill: seen cycle=1 at=end ms=2000 who=sleeper1 n=9\n\
+            drill: seen cycle=1 at=end ms=2000 who=one.vcpu0 n=800000000\n";
+        let all = records(text);
+        let stuck: Vec<&str> = stretches(&all, "1", "free", "end").iter().filter(|s| s.stuck()).map(|s| s.who).collect();
+        assert_eq!(stuck, ["burner1"]);
+    }
+
+    #[test]
+    fn half_of_the_holds_are_long_enough_to_be_judged() {
+        let all = holds(1);
+        assert_eq!(all.split(' ').filter(|h| *h == "1200").count(), CYCLES / 2);
+        assert_ne!(all, holds(2));
+    }
+}

@@ -1,0 +1,86 @@
+//! Drill "latency": what Tandem costs a host that runs no VM: wake-up latency when idle, `perf bench sched pipe` and
+//! hackbench against the kernel's own scheduler, in turn within one boot, by the ratio of medians.
+
+use super::record::{Record, spread};
+use super::{Drill, Report, Setting, TWO_CPUS, begin, spec, tools};
+use crate::archive::Archive;
+use crate::boot::Stream;
+use crate::error::Result;
+
+const SCRIPT: &str = include_str!("../../guest/drill-latency");
+const ROUNDS: u32 = 7;
+/// What Tandem may cost against the kernel's own scheduler.
+const MOST: f64 = 1.10;
+/// Each name of a measurement and what it is.
+const MEASURED: [(&str, &str); 3] = [
+    ("wake_us", "mean wake-up latency of an idle host (cyclictest, SCHED_OTHER)"),
+    ("pipe_us", "perf bench sched pipe, a round trip"),
+    ("hackbench_s", "hackbench, 2 groups"),
+];
+
+pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Report> {
+    let mut spec = spec(setting, &format!("ROUNDS={ROUNDS} WAKES=1000 PIPES=10000 MESSAGES=100"), SCRIPT, 600);
+    spec.topology = TWO_CPUS;
+    spec.kvm_inside = false;
+    spec.files.extend(tools::fetch(archive)?);
+    let (mut report, _, records) = begin(Drill::Latency, &spec, archive, on)?;
+    judge(&mut report, &records);
+    Ok(report)
+}
+
+fn judge(report: &mut Report, records: &[Record]) {
+    report.columns = vec!["round", "policy", "wake_us", "pipe_us", "hackbench_s"];
+    let rounds: Vec<&Record> = records.iter().filter(|r| r.kind == "round" && r.text("policy") != "warm-up").collect();
+    for r in &rounds {
+        report.rows.push(["n", "policy", "wake_us", "pipe_us", "hackbench_s"].map(|k| r.text(k).to_owned()).to_vec());
+    }
+    for (key, what) in MEASURED {
+        let of =
+            |policy: &str| -> Vec<f64> { rounds.iter().filter(|r| r.text("policy") == policy).filter_map(|r| r.number(key)).collect() };
+        let (kernel, tandem) = (of("eevdf"), of("tandem"));
+        let complete = kernel.len() == ROUNDS as usize && tandem.len() == ROUNDS as usize;
+        let (Some(a), Some(b)) = (spread(kernel), spread(tandem)) else {
+            report.check(what, false, "nothing measured", format!("{MOST:.2} of the kernel's"));
+            continue;
+        };
+        let ratio = b.1 / a.1;
+        let seen = format!(
+            "ratio {ratio:.2} of medians; eevdf {:.2} ({:.2} to {:.2}), tandem {:.2} ({:.2} to {:.2})",
+            a.1, a.0, a.2, b.1, b.0, b.2
+        );
+        report.check(what, complete && ratio <= MOST, seen, format!("{MOST:.2}, {ROUNDS} rounds each"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::records;
+    use super::*;
+
+    fn judged(tandem_us: &str) -> Report {
+        let mut report = Report {
+            drill: "latency",
+            kernel: String::new(),
+            tries: 1,
+            folder: String::new(),
+            columns: vec![],
+            rows: vec![],
+            checks: vec![],
+            notes: vec![],
+        };
+        let mut text = "drill: round n=0 policy=warm-up wake_us=900 pipe_us=9 hackbench_s=9\n".to_owned();
+        for n in 1..=ROUNDS {
+            text += &format!("drill: round n={n} policy=eevdf wake_us=100 pipe_us=50 hackbench_s=1.0\n");
+            text += &format!("drill: round n={n} policy=tandem wake_us={tandem_us} pipe_us=40 hackbench_s=1.1\n");
+        }
+        judge(&mut report, &records(&text));
+        report
+    }
+
+    #[test]
+    fn a_tenth_more_passes_and_a_fifth_or_nothing_fails() {
+        assert!(judged("110").passed());
+        assert!(!judged("120").passed());
+        assert!(!judged("").passed());
+    }
+}

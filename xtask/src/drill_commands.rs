@@ -1,0 +1,95 @@
+//! `lab-drill NAME`: runs a drill in the lab and prints its verdict; every judgement is the `lab` crate's.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use clap::Args;
+use lab::drill::{self, Drill, Setting};
+use lab::{Archive, KernelId, LabError, Stream};
+
+/// Shows on a real kernel that the scheduler survives and stays within bounds: load, kill, storm, steal, latency.
+///
+/// Ends with 1 when a check fails and with 70 when the lab itself could not run.
+#[derive(Args)]
+pub struct RunDrill {
+    /// load, kill, storm, steal, latency, or all.
+    #[arg(required = true, value_parser = parse_name)]
+    drills: Vec<Names>,
+    /// Kernel to boot: newest, older, or an exact version such as 7.2.13+deb14.
+    #[arg(long, default_value = "newest")]
+    kernel: KernelId,
+    /// Write the verdicts, a JSON array.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Seed of everything random.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Use this static binary instead of building one.
+    #[arg(long, value_name = "FILE")]
+    tandem: Option<PathBuf>,
+    /// Show the guest's observations as they come.
+    #[arg(long)]
+    verbose: bool,
+}
+
+#[derive(Clone)]
+enum Names {
+    One(Drill),
+    All,
+}
+
+fn parse_name(text: &str) -> Result<Names, String> {
+    if text == "all" { Ok(Names::All) } else { text.parse().map(Names::One) }
+}
+
+/// The static binary that goes into the guest.
+fn build_tandem() -> Result<PathBuf, LabError> {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    let status = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+        .args(["build", "--release", "-p", "tandem", "--features", "live", "--target", &target])
+        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        .status();
+    match status {
+        Ok(s) if s.success() => Ok(folder.join(target).join("release/tandem")),
+        Ok(s) => {
+            Err(LabError::new("tandem", "be built", format!("cargo build ended with {s}"), "install clang, libelf-dev and zlib1g-dev"))
+        }
+        Err(e) => Err(LabError::new("cargo", "be started", e.to_string(), "install cargo")),
+    }
+}
+
+/// Runs `cargo xtask lab-drill`.
+pub fn run(args: &RunDrill) -> Result<ExitCode, LabError> {
+    let tandem = args.tandem.clone().map_or_else(build_tandem, Ok)?;
+    let setting = Setting { kernel: args.kernel.clone(), tandem, seed: args.seed };
+    let archive = Archive::open()?;
+    let mut show = |stream: Stream, text: &str| {
+        if args.verbose && stream == Stream::Command {
+            print!("{text}");
+            std::io::stdout().flush().ok();
+        }
+    };
+    let wanted = |names: &Names| match names {
+        Names::One(drill) => vec![*drill],
+        Names::All => Drill::ALL.to_vec(),
+    };
+    let mut verdicts = vec![];
+    let mut passed = true;
+    for drill in args.drills.iter().flat_map(wanted) {
+        eprintln!("lab: drill {}, seed {}", drill.name(), args.seed);
+        let report = drill::run(drill, &setting, &archive, &mut show)?;
+        println!("{report}");
+        if !report.passed() {
+            passed = false;
+            println!("again: cargo xtask lab-drill {} --kernel {} --seed {}", drill.name(), args.kernel, args.seed);
+        }
+        verdicts.push(report.json());
+    }
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string_pretty(&verdicts).unwrap_or_default();
+        std::fs::write(path, text).map_err(|e| LabError::io(path, "write the verdicts", e))?;
+    }
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
