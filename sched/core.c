@@ -300,6 +300,8 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 
 	if (!p || !c)
 		return;
+	if (w && w->state != STATE_RUN)
+		prev = NULL, w = NULL; /* the kernel names it too when it has just gone to sleep */
 	if (w)
 		v = plat_vm(h, w->vm);
 	if (w && v) {
