@@ -136,14 +136,14 @@ impl Engine {
         self.account(pcpu);
         let current = self.kernel.cpus[pcpu as usize].current;
         if self.host.task(current).slice_ns == 0 {
-            self.pick(pcpu, current);
+            self.pick(pcpu, current, 0);
         }
     }
 
     /// A reschedule interrupt.
     pub(crate) fn resched(&mut self, pcpu: u32) {
         self.account(pcpu);
-        self.pick(pcpu, self.kernel.cpus[pcpu as usize].current);
+        self.pick(pcpu, self.kernel.cpus[pcpu as usize].current, 0);
     }
 
     /// The running world has done its piece of work: it goes on, sleeps, or exits.
@@ -163,10 +163,11 @@ impl Engine {
         let asleep = if self.actors[world as usize].vcpu { State::WaitIdle } else { State::Wait };
         self.watch.state(now, world, asleep, None);
         self.settle(pcpu);
-        if self.actors[world as usize].behaviour.leaving {
+        let leaves = self.actors[world as usize].behaviour.leaving;
+        if leaves {
             self.exit(world);
         }
-        self.pick(pcpu, 0);
+        self.pick(pcpu, 0, if leaves { 0 } else { world });
     }
 
     fn stop(&mut self, pcpu: u32, world: u32, runnable: bool) {
@@ -185,9 +186,10 @@ impl Engine {
         self.watch.charged(self.kernel.now, &self.host, world, pcpu);
     }
 
-    /// Chooses what a pCPU runs next; `prev` still wants to run, 0 for none.
-    fn pick(&mut self, pcpu: u32, prev: u32) {
-        let next = self.balance(pcpu, prev);
+    /// Chooses what a pCPU runs next; `prev` still wants to run, 0 for none. `slept` has just gone to sleep there:
+    /// sched_ext names it to ops.dispatch all the same.
+    fn pick(&mut self, pcpu: u32, prev: u32, slept: u32) {
+        let next = self.balance(pcpu, prev, slept);
         if next != 0 && next == prev {
             return;
         }
@@ -216,7 +218,7 @@ impl Engine {
     }
 
     /// The kernel's balance_one: what comes next, 0 for nothing; `prev` is called before it stops.
-    fn balance(&mut self, pcpu: u32, prev: u32) -> u32 {
+    fn balance(&mut self, pcpu: u32, prev: u32, slept: u32) -> u32 {
         let keeps = |e: &Engine| prev != 0 && e.host.task(prev).slice_ns > 0;
         if keeps(self) {
             return prev;
@@ -228,7 +230,7 @@ impl Engine {
             self.kernel.context = Context::Dispatch(pcpu);
             self.kernel.inserted = 0;
             self.stats.calls += 1;
-            self.host.dispatch(&mut self.kernel, pcpu, prev);
+            self.host.dispatch(&mut self.kernel, pcpu, prev.max(slept)); // one of both is 0
             self.kernel.context = Context::None;
             if keeps(self) {
                 return prev;
