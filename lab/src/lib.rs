@@ -6,7 +6,6 @@
 
 pub mod archive;
 pub mod boot;
-pub mod btf;
 mod bzimage;
 mod cpio;
 pub mod drill;

@@ -16,13 +16,15 @@ pub struct Finding {
     pub next: &'static str,
 }
 
-const KFUNCS: [&str; 6] = [
-    "scx_bpf_create_dsq",
-    "scx_bpf_dsq_insert",
-    "scx_bpf_dsq_insert_vtime",
-    "scx_bpf_dsq_move",
-    "scx_bpf_kick_cpu",
-    "bpf_iter_scx_dsq_new",
+/// What the scheduler calls and cannot do without; of several names in one row, any will do: they changed in 6.13.
+const KFUNCS: [&[&str]; 7] = [
+    &["scx_bpf_create_dsq"],
+    &["scx_bpf_dsq_insert", "scx_bpf_dispatch"],
+    &["scx_bpf_dsq_insert_vtime", "scx_bpf_dispatch_vtime"],
+    &["scx_bpf_dsq_move", "scx_bpf_dispatch_from_dsq"],
+    &["scx_bpf_dsq_nr_queued"],
+    &["scx_bpf_kick_cpu"],
+    &["bpf_iter_scx_dsq_new"],
 ];
 
 fn finding(what: &'static str, ok: bool, seen: impl Into<String>, next: &'static str) -> Finding {
@@ -78,24 +80,33 @@ fn other_scheduler() -> Finding {
     )
 }
 
-/// The kernel's BTF names every call that the scheduler makes.
+/// The kernel's BTF offers every call that the scheduler makes.
 fn btf() -> Vec<Finding> {
     let Ok(bytes) = fs::read("/sys/kernel/btf/vmlinux") else {
         return vec![finding("BTF", false, "no /sys/kernel/btf/vmlinux", "boot a kernel with CONFIG_DEBUG_INFO_BTF=y")];
     };
-    let has = |name: &str| {
-        let quoted = [&[0], name.as_bytes(), &[0]].concat();
-        bytes.windows(quoted.len()).any(|w| w == quoted)
-    };
-    let missing: Vec<&str> = KFUNCS.into_iter().filter(|k| !has(k)).collect();
-    let seen =
-        if missing.is_empty() { format!("{} MB, all calls named", bytes.len() >> 20) } else { format!("missing {}", missing.join(", ")) };
+    let (ok, seen) = calls(&bytes);
     vec![finding(
         "BTF of the kernel's calls",
-        missing.is_empty(),
+        ok,
         seen,
-        "boot a kernel of 6.13 or later that names them (Debian's 7.2.12 does not; 7.2.13 does)",
+        "boot another kernel: sched_ext is off in this one, or its BTF lacks the tags of these calls (Debian's 7.2.12 lacks them, 7.2.13 has them)",
     )]
+}
+
+/// Whether all calls are there and tagged, in words.
+fn calls(section: &[u8]) -> (bool, String) {
+    let mut lacking = vec![];
+    for names in KFUNCS {
+        let verdicts: Result<Vec<btf::Verdict>, btf::Damaged> = names.iter().map(|n| btf::kfunc_verdict(section, n)).collect();
+        match verdicts {
+            Err(e) => return (false, e.to_string()),
+            Ok(all) if all.contains(&btf::Verdict::Callable) => {}
+            Ok(all) if all.contains(&btf::Verdict::Untagged) => lacking.push(format!("{} without its tag", names[0])),
+            Ok(_) => lacking.push(format!("no {}", names[0])),
+        }
+    }
+    if lacking.is_empty() { (true, format!("{} kB, every call is there", section.len() >> 10)) } else { (false, lacking.join(", ")) }
 }
 
 fn mounted(path: &str, kind: &str) -> bool {
@@ -106,4 +117,15 @@ fn mounted(path: &str, kind: &str) -> bool {
 fn qemu() -> Finding {
     let kvm = Path::new("/dev/kvm").exists();
     finding("KVM", true, if kvm { "/dev/kvm is there" } else { "no /dev/kvm: VMs run by TCG are scheduled all the same" }, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_whose_btf_cannot_be_read_is_not_called_fit() {
+        let (ok, seen) = calls(b"junk");
+        assert!(!ok && seen.contains("BTF section: cannot be read"), "{seen}");
+    }
 }

@@ -5,11 +5,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use btf::Verdict;
 use serde::{Deserialize, Serialize};
 
 use super::source::{Source, sources};
 use super::{draft_for, settle};
-use crate::btf::{self, Verdict};
 use crate::error::{LabError, Result};
 use crate::{bzimage, tool};
 
@@ -18,6 +18,9 @@ use crate::{bzimage, tool};
 /// signed sibling and is tried only when no signed one will do.
 const IMAGE_PACKAGES: [&str; 2] = ["linux-binary-", "linux-binary-unsigned-"];
 const FLAVOUR: &str = "-cloud-amd64";
+
+/// The function whose tag stands for all sched_ext functions.
+const PROBE: &str = "scx_bpf_create_dsq";
 
 /// What a role asks of a kernel.
 struct Role<'a> {
@@ -216,8 +219,8 @@ fn try_source(kernels: &Path, source: &dyn Source, role: &Role, refused: &mut Ve
         if kernel.verdict == Verdict::Callable && (kernel.has_kvm || !role.needs_modules) {
             return Ok(Some(kernel));
         }
-        tool::progress(&format!("kernel {version}: passed over, {} is {:?}", btf::PROBE, kernel.verdict));
-        refused.push(format!("{version} has {} {:?}", btf::PROBE, kernel.verdict));
+        tool::progress(&format!("kernel {version}: passed over, {} is {:?}", PROBE, kernel.verdict));
+        refused.push(format!("{version} has {} {:?}", PROBE, kernel.verdict));
     }
     Ok(None)
 }
@@ -230,7 +233,10 @@ fn take(place: &Path, source: &dyn Source, names: &[String], package: &str, vers
     tool::progress(&format!("kernel {version}: {} from {}, reading its BTF", tool::megabytes(size), source.label()));
     let image = find_file(&unpacked, |n| n.starts_with("vmlinuz"))?;
     let vmlinux = bzimage::vmlinux(&tool::read(&image)?)?;
-    let verdict = btf::kfunc_verdict(bzimage::elf_section(&vmlinux, ".BTF")?, btf::PROBE)?;
+    let section = bzimage::elf_section(&vmlinux, ".BTF")?;
+    let next = "name another kernel with --kernel";
+    let verdict =
+        btf::kfunc_verdict(section, PROBE).map_err(|e| LabError::new(format!("kernel {version}"), "be judged", e.to_string(), next))?;
     let mut kernel =
         Kernel { version: version.to_owned(), origin: source.label(), verdict, has_kvm: false, has_config: false, folder: draft.clone() };
     if verdict == Verdict::Callable {

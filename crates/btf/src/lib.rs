@@ -1,14 +1,14 @@
-//! Reads just enough of a kernel's BTF to answer one question for the kernel chooser: does this kernel offer the
-//! sched_ext functions to BPF programs? It never interprets types beyond their record lengths.
+//! Reads just enough of a kernel's BTF to answer one question for the lab's choice of a kernel and for `tandem doctor`:
+//! does this kernel offer a function to BPF programs? It never interprets types beyond their record lengths.
 //!
 //! Law: a function is callable from BPF iff a `DECL_TAG` named `bpf_kfunc` points at it with component −1.
 //! A kernel may have sched_ext switched on and still lack the tags; then every scheduler is refused at load with
 //! "func_proto … incompatible with vmlinux", so the tag and not the configuration decides.
 
-use crate::error::{LabError, Result};
-
-/// The function whose tag stands for all sched_ext functions.
-pub const PROBE: &str = "scx_bpf_create_dsq";
+/// The section is truncated, or has a kind of record that is newer than this reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("BTF section: cannot be read: a truncated or unknown record; the kernel may use a newer BTF kind: extend crates/btf")]
+pub struct Damaged;
 
 const MAGIC: u16 = 0xeb9f;
 const KIND_FUNC: u32 = 12;
@@ -40,15 +40,11 @@ impl Reader<'_> {
 }
 
 /// Says whether `function` is callable from BPF according to a little-endian BTF section.
-pub fn kfunc_verdict(btf: &[u8], function: &str) -> Result<Verdict> {
-    scan(btf, function).ok_or_else(|| {
-        LabError::new(
-            "BTF section",
-            "be read",
-            "a truncated or unknown record",
-            "the kernel may use a newer BTF kind; extend lab/src/btf.rs",
-        )
-    })
+///
+/// # Errors
+/// `Damaged` when the section cannot be read to its end.
+pub fn kfunc_verdict(btf: &[u8], function: &str) -> Result<Verdict, Damaged> {
+    scan(btf, function).ok_or(Damaged)
 }
 
 fn scan(btf: &[u8], function: &str) -> Option<Verdict> {
@@ -106,11 +102,13 @@ fn trailer_len(kind: u32, entries: u32) -> Option<usize> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
 
+    const PROBE: &str = "scx_bpf_create_dsq";
+
     /// A BTF section with an int, a struct, the probe function and, if asked, its tag.
-    pub(crate) fn sample(function: &str, tag: Option<&str>) -> Vec<u8> {
+    fn sample(function: &str, tag: Option<&str>) -> Vec<u8> {
         let strings = format!("\0{function}\0{}\0", tag.unwrap_or("x"));
         let tag_at = 2 + function.len() as u32;
         let mut types: Vec<u32> = vec![0, 1 << 24, 4, 32];
