@@ -25,6 +25,7 @@ hot void world_leave(struct host *h, struct world *w)
 
 	if (!v)
 		return;
+	plat_assert(h, plat_read(v->worlds) > 0);
 	plat_add(&v->worlds, -1);
 	if (w->flags & WORLD_RESTRICTED)
 		plat_add(&v->restricted, -1);
@@ -101,12 +102,11 @@ hot void world_rebind(struct host *h, struct world *w)
 
 /* --- life of a wake-up --- */
 
-hot s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, u32 flags)
+hot s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev)
 {
 	struct vm *v;
 	s32 found;
 
-	(void)flags;
 	if (w->bind_vm >= 0)
 		world_rebind(h, w); /* asleep, so neither queued nor charged */
 	v = plat_vm(h, w->vm);
@@ -282,6 +282,20 @@ hot bool dispatch_rescue(struct host *h, struct pcpu *p, u64 now)
 	return world && queue_take(h, QUEUE_SYSTEM(p->id), world);
 }
 
+/* Takes a held world that waits here if `prev` can go on at an idle pCPU, where that world may not run. */
+cold bool dispatch_swap(THE(struct host *h), u32 pcpu, TASK(prev))
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	u64 idle = c ? plat_read(c->idle) : 0;
+	u32 held;
+
+	if (!idle || !plat_may_run(prev, c->pcpu[plat_first_bit(idle) & 63]))
+		return false;
+	held = queue_held(h, QUEUE_VM(pcpu), pcpu);
+	return held && queue_take(h, QUEUE_VM(pcpu), held);
+}
+
 /* Smallest key this pCPU has to offer by itself: of `limit` and of what waits here. */
 hot u64 dispatch_own_key(struct pcpu *p, u64 limit)
 {
@@ -322,6 +336,8 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 	if (dispatch_local(h, pcpu, limit, w ? w->id : WORLD_NONE))
 		goto taken;
 	if (w && v) {
+		if (plat_read(c->idle) && dispatch_swap(h, pcpu, prev))
+			goto taken;
 		dispatch_keep(h, prev, w, v, p, now);
 		return;
 	}
@@ -331,6 +347,8 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 	/* A world may have been queued while this pCPU did not look idle yet. */
 	if ((place_waiting(h, pcpu) || plat_read(c->queued)) && (dispatch_local(h, pcpu, KEY_NONE, WORLD_NONE) || pull_idle(h, pcpu)))
 		plat_fetch_and(&c->idle, ~(1ull << (p->bit & 63)));
+	else if (plat_read(c->queued))
+		pull_swap(h, pcpu);
 	return;
 taken:
 	queue_unmark(h, p);
@@ -395,6 +413,7 @@ hot void core_quiescent(struct host *h, struct world *w, bool sleeping)
 	}
 	if (w->state == STATE_READY)
 		state_enter(w, state_asleep(w), plat_now(h));
+	plat_assert(h, plat_read(v->runnable) > 0);
 	plat_add(&v->runnable, -1);
 }
 

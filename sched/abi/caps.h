@@ -6,7 +6,7 @@
 #define PCPUS_MAX 1024		/* twice the largest x86 host sold today */
 #define PCPU_WORDS (PCPUS_MAX / 64)
 #define VMS_MAX 1024		/* VS51 names 512 for vSphere 5.1; the system group is one of them */
-#define WORLDS_MAX 16384	/* threads beyond it share world 0 and are scheduled as host tasks */
+#define WORLDS_MAX 16384	/* 20 times the threads of a busy host; those beyond run first come, first served, and are not accounted */
 #define CLUSTERS_MAX 256	/* 1,024 pCPUs in LLCs of four */
 #define CLUSTER_PCPUS 64	/* one word of idle bits; a larger LLC is cut into several clusters */
 #define QUEUE_SCAN_MAX 48	/* VS51: "tens of vCPUs per pCPU"; the order by key makes the rest uninteresting */
@@ -16,6 +16,6 @@ _Static_assert(PCPUS_MAX % 64 == 0, "pCPU sets are whole words");
 _Static_assert(CLUSTERS_MAX * 4 >= PCPUS_MAX, "every pCPU has a cluster");
 
 #define VM_SYSTEM 0		/* the group of all host tasks */
-#define WORLD_NONE 0		/* world 0 stands for threads beyond the cap */
+#define WORLD_NONE 0		/* no world: nothing found, or a thread beyond the cap */
 
 #endif

@@ -43,10 +43,10 @@ struct host {
 	u32 pcpus;
 	u32 clusters;
 	u32 vms;		/* slots in use end here */
-	u32 world_cursor;	/* where the search for a free world begins */
+	u32 world_cursor;	/* the search for a free world begins after it (init_task and exit_task write; a hint) */
 	u32 online;		/* pCPUs that are online: fewer allowed means restricted */
 	u32 smt;		/* hardware threads of a core */
-	u32 hz;
+	u32 worlds;		/* slots that were ever in use end here (init_task writes) */
 	u32 pad32;
 };
 
@@ -90,7 +90,7 @@ struct vm {
 	u64 committed_ns;	/* virtual time of slices being run, taken back when they end */
 	u64 weight;		/* entitlement of the plan, in 2^-20 pCPU (user space writes) */
 	u64 inverse;		/* 2^40 / weight: virtual ns per CPU ns, 20 fraction bits */
-	u64 skew_inverse;	/* 2^37 * vcpus / weight: the weight of a world's lead over its siblings */
+	u64 skew_inverse;	/* 2^37 * (vcpus, 8 at most) / weight: the weight of a world's lead over its siblings */
 	u64 progress_ns;	/* mean CPU time of its busy worlds, in ns */
 	u64 used_ns;		/* CPU time charged */
 	u64 past_ns[8];		/* state times of worlds that are gone, by enum world_state */

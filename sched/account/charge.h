@@ -24,6 +24,7 @@ hot void charge_settle(struct host *h, struct world *w, struct vm *v, struct pcp
 	plat_add(&v->used_ns, d);
 	plat_add(&v->vt_ns, scaled / v->weight);
 	if (w->commit_ns) {
+		plat_assert(h, plat_read(v->committed_ns) >= w->commit_ns);
 		plat_add(&v->committed_ns, -w->commit_ns);
 		w->commit_ns = 0;
 	}

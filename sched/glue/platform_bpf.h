@@ -14,7 +14,6 @@
 
 #define plat_task struct task_struct /* no typedef: CO-RE goes by the name of the type */
 
-
 #define ARRAY(map, record, n)					\
 	struct {						\
 		__uint(type, BPF_MAP_TYPE_ARRAY);		\
@@ -25,7 +24,6 @@
 	} map SEC(".maps")
 
 ARRAY(host_map, struct host, 1);
-ARRAY(knobs_map, struct knobs, 1);
 ARRAY(pcpus_map, struct pcpu, PCPUS_MAX);
 ARRAY(clusters_map, struct cluster, CLUSTERS_MAX);
 ARRAY(vms_map, struct vm, VMS_MAX);

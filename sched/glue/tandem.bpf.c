@@ -58,7 +58,7 @@ s32 SEC("struct_ops/select_cpu") BPF_PROG(tandem_select_cpu, struct task_struct 
 	struct host *h = plat_host();
 	struct world *w = h ? plat_world_of(h, p) : NULL;
 
-	return w ? core_select(h, p, w, prev_cpu, 0) : prev_cpu;
+	return w ? core_select(h, p, w, prev_cpu) : prev_cpu;
 }
 
 void SEC("struct_ops/enqueue") BPF_PROG(tandem_enqueue, struct task_struct *p, u64 enq_flags)
@@ -156,17 +156,31 @@ void SEC("struct_ops/update_idle") BPF_PROG(tandem_update_idle, s32 cpu, bool id
 		core_idle(h, (u32)cpu, idle);
 }
 
-/* A free world, 0 when all are taken. */
+/* Readers look at slots below h->worlds. */
+static void world_note(struct host *h, u32 id)
+{
+	plat_for(i, 4) { /* a race is lost to at most a few forks at once; the next fork makes up for it */
+		u32 end = plat_read(h->worlds);
+
+		if (id < end || plat_cas(&h->worlds, end, id + 1))
+			break;
+	}
+}
+
+/* A free world, 0 when all are taken. The lowest is preferred, so that readers need not look at all there could be. */
 static __noinline u32 world_find(struct host *h)
 {
-	u32 start = __sync_fetch_and_add(&h->world_cursor, 1), i;
+	u32 start = plat_read(h->world_cursor), i;
 
 	bpf_for(i, 0, WORLDS_MAX) {
 		u32 id = (start + i) % (WORLDS_MAX - 1) + 1;
 		struct world *w = plat_world(h, id);
 
-		if (w && !w->flags && __sync_bool_compare_and_swap(&w->flags, 0, WORLD_LIVE))
+		if (w && !w->flags && __sync_bool_compare_and_swap(&w->flags, 0, WORLD_LIVE)) {
+			h->world_cursor = id; /* a lost race with an exit only makes the next search start higher */
+			world_note(h, id);
 			return id;
+		}
 	}
 	__sync_fetch_and_add(&h->overflows, 1);
 	return WORLD_NONE;
@@ -219,6 +233,8 @@ void SEC("struct_ops/exit_task") BPF_PROG(tandem_exit_task, struct task_struct *
 		return;
 	core_world_exit(h, w);
 	bpf_task_storage_delete(&world_of_task, p);
+	if (w->id <= h->world_cursor)
+		h->world_cursor = w->id - 1;
 	w->flags = 0;
 }
 

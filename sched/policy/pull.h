@@ -4,7 +4,9 @@
  * Promise	no pCPU stays idle while a world that may use it waits (VS51 "Load Balancing", pull migration, L1);
  *		VMs on crowded pCPUs are not poorer for it
  * Law		busy: take if key + migrate_margin < own best key; idle: the smallest wait_key of the nearest cluster
- * Limits	busy: PROBE_MAX pCPUs of the cluster and one of another; idle: every cluster, nearest first
+ *		idle, and all that waits is held elsewhere: a world that roams comes, so that a held one can run
+ * Limits	busy: PROBE_MAX pCPUs of the cluster and one of another; idle: every cluster, nearest first; a world that
+ *		roams is fetched from PROBE_MAX pCPUs of the cluster
  * Weakness	warm caches do not count yet
  */
 #ifndef TANDEM_PULL_H
@@ -112,6 +114,29 @@ cold bool pull_idle(THE(struct host *h), u32 pcpu)
 			return true;
 	}
 	return false;
+}
+
+/* An idle pCPU that may run nothing of what waits asks a busy one, where a held world waits behind one that roams, to
+ * decide anew: there the one who roams makes room (dispatch_swap) and comes here. */
+cold u32 pull_swap(THE(struct host *h), u32 pcpu)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	u64 mask = c ? plat_read(c->queued) & ~(1ull << (p->bit & 63)) : 0;
+
+	plat_for(i, PROBE_MAX) {
+		struct pcpu *q = mask ? plat_pcpu(h, c->pcpu[plat_first_bit(mask) & 63]) : NULL;
+		struct world *runs = q ? plat_world(h, plat_read(q->current_world)) : NULL;
+
+		if (!q)
+			break;
+		mask &= mask - 1;
+		if (runs && runs->vm != VM_SYSTEM && !(runs->flags & WORLD_RESTRICTED) && queue_held(h, QUEUE_VM(q->id), q->id)) {
+			plat_kick(h, q->id, KICK_PREEMPT);
+			break;
+		}
+	}
+	return 0;
 }
 
 /* One look of a busy pCPU at `c`, in turn; true when it took a world. */

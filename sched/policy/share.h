@@ -122,7 +122,9 @@ hot void share_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, u32 s
 
 	if (weight < WEIGHT_MIN)
 		weight = WEIGHT_MIN;
-	skew = ((u64)(vcpus ? vcpus : 1) << 37) / weight;
+	/* A waiting world's lead falls by what its siblings run over their number: at 8 or fewer, by no more than its VM's
+	 * virtual time grows, so that a queued key stays a lower bound. */
+	skew = ((u64)(vcpus < 1 ? 1 : vcpus < 8 ? vcpus : 8) << 37) / weight;
 	if (!(v->flags & VM_LIVE))
 		v->vt_ns = h->v_ns;
 	v->weight = weight;

@@ -2,6 +2,7 @@
  *
  * Promise	the world returned is the one of the smallest key now among those that may run on the pCPU
  * Law		queued key <= key now, so the walk ends at the first queued key that is no better than the best so far
+ * Weakness	a plan that shifts a VM back (share_weight) makes it lower than queued until it is queued again
  * Limits	at most QUEUE_SCAN_MAX worlds are looked at
  */
 #ifndef TANDEM_QUEUE_H
@@ -66,6 +67,23 @@ cold u32 queue_waited(THE(struct host *h), u64 queue, u32 pcpu, u64 since_ns)
 		struct world *w = plat_world_of(h, t);
 
 		if (w && w->state_since_ns < since_ns && plat_may_run(t, pcpu)) {
+			found = w->id;
+			break;
+		}
+	}
+	return found;
+}
+
+/* The first world of `queue` whose affinity leaves out some pCPU and that may run on `pcpu`; 0 if there is none. */
+cold u32 queue_held(THE(struct host *h), u64 queue, u32 pcpu)
+{
+	plat_task *t;
+	u32 found = WORLD_NONE;
+
+	plat_queue_each(h, t, queue) {
+		struct world *w = plat_world_of(h, t);
+
+		if (w && w->flags & WORLD_RESTRICTED && plat_may_run(t, pcpu)) {
 			found = w->id;
 			break;
 		}

@@ -84,6 +84,10 @@ fn smoothed(before: Rate, wanted_ns: u64, period_ns: u64) -> Rate {
     Rate((before.0 + now as u64).div_ceil(2)) // rounded up: a busy world reaches a whole pCPU
 }
 
+/// How far a held group may be from the host's virtual time: within it the distance itself steers, for host tasks and
+/// VMs that roam take from whoever is owed least; more than the scheduler's margins, less than its bound of lag.
+const STEERING_NS: i64 = 50_000_000;
+
 struct Seen<'a> {
     vm: &'a ActiveVm,
     set: PcpuSet,
@@ -140,7 +144,8 @@ fn shifts(seen: &[Seen<'_>], pcpus: &PcpuSet, v_ns: u64) -> Vec<Option<i64>> {
         }
         let total: i128 = members().map(|s| i128::from(s.rate.0)).sum();
         let behind: i128 = members().map(|s| (i128::from(v_ns) - i128::from(s.vm.vt_ns)) * i128::from(s.rate.0)).sum();
-        Some(i64::try_from(behind / total.max(1)).unwrap_or(0))
+        let behind = i64::try_from(behind / total.max(1)).unwrap_or(0);
+        Some(behind - behind.clamp(-STEERING_NS, STEERING_NS))
     };
     (0..seen.len()).map(of).collect()
 }
@@ -167,10 +172,16 @@ mod tests {
     #[test]
     fn held_vms_weigh_what_the_fluid_gives_and_move_together() {
         let host = PcpuSet::first(8);
-        let plan = active_plan(&host, &[vm(1, 100, "0-1", 2, 900), vm(2, 300, "0-1", 2, 1100), vm(3, 400, "0-7", 8, 1500)], 1550);
-        let seen: Vec<_> = plan.iter().map(|o| (o.weight.0, o.held, o.shift_ns)).collect();
-        // Mean of the group: (900 * 1 + 1100 * 3) / 4 = 1050.
-        assert_eq!(seen, [(1 << 19, true, 500), (3 << 19, true, 500), (6 << 20, false, 0)]);
+        let plan_at = |v_ms: u64| {
+            let ms = |n: u64| n * 1_000_000;
+            let vms = [vm(1, 100, "0-1", 2, ms(900)), vm(2, 300, "0-1", 2, ms(1100)), vm(3, 400, "0-7", 8, ms(1500))];
+            active_plan(&host, &vms, ms(v_ms)).iter().map(|o| (o.weight.0, o.held, o.shift_ns / 1_000_000)).collect::<Vec<_>>()
+        };
+        // Mean of the group: (900 * 1 + 1100 * 3) / 4 = 1050; 50 may stay.
+        assert_eq!(plan_at(1550), [(1 << 19, true, 450), (3 << 19, true, 450), (6 << 20, false, 0)]);
+        assert_eq!(plan_at(950), [(1 << 19, true, -50), (3 << 19, true, -50), (6 << 20, false, 0)]);
+        // Nearer, the distance steers.
+        assert_eq!(plan_at(1090), [(1 << 19, true, 0), (3 << 19, true, 0), (6 << 20, false, 0)]);
     }
 
     #[test]

@@ -13,16 +13,17 @@ pub(crate) fn thread_times(roots: &Roots, pid: i32, tid: i32) -> Option<Times> {
     Some(Times { used_ns: run_ns, run_ns, ready_ns, ..Times::default() })
 }
 
-/// Busy time of each pCPU in ns, from /proc/stat (in steps of a clock tick, 10 ms).
-pub(crate) fn pcpu_busy(roots: &Roots) -> Vec<u64> {
+/// Busy time of each pCPU in ns since some moment, from what /proc/stat says of its idle time (in steps of 10 ms): a
+/// tickless kernel measures that, while it counts busy time by ticks, of which an emulated pCPU gets too few.
+pub(crate) fn pcpu_busy(roots: &Roots, now_ns: u64) -> Vec<u64> {
     const TICK_NS: u64 = 10_000_000;
     let text = fs::read_to_string(roots.proc_fs.join("stat")).unwrap_or_default();
     let line = |l: &str| {
         let mut words = l.strip_prefix("cpu")?.split_whitespace();
         words.next()?; // the id, empty for the sum
         let ticks: Vec<u64> = words.filter_map(|w| w.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal
-        Some((ticks.iter().take(8).sum::<u64>() - ticks.get(3)? - ticks.get(4)?) * TICK_NS)
+        // user nice system idle iowait
+        Some(now_ns.saturating_sub((ticks.get(3)? + ticks.get(4)?) * TICK_NS))
     };
     text.lines().filter(|l| l.starts_with("cpu") && !l.starts_with("cpu ")).filter_map(line).collect()
 }

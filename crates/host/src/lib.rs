@@ -38,6 +38,9 @@ pub enum HostError {
         /// What to do.
         next: String,
     },
+    /// The host's pCPUs cannot be read.
+    #[error(transparent)]
+    Topology(#[from] topology::SysfsError),
     /// The kernel ended the scheduler.
     #[error("scheduler: ended by the kernel: {reason}; every task is back under the kernel's own scheduler. See dmesg, then run it again")]
     Ejected {

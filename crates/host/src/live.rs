@@ -19,6 +19,9 @@ use skeleton::{TandemSkel, TandemSkelBuilder};
 /// Virtual time of an empty host (`V_START` in sched/policy/share.h).
 const V_START: u64 = 1 << 50;
 
+/// Bit of the kernel's exit code that asks for a fresh load (`SCX_ECODE_ACT_RESTART`).
+const ACT_RESTART: u64 = 1 << 48;
+
 /// What the scheduler tells the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
@@ -36,6 +39,8 @@ pub(crate) enum Event {
 pub struct ExitReason {
     /// The kernel's kind; 0 when it still runs.
     pub kind: i32,
+    /// The kernel asks for a fresh load: pCPUs have come or gone.
+    pub restart: bool,
     /// The kernel's words.
     pub text: String,
 }
@@ -72,7 +77,7 @@ impl Live {
     ///
     /// # Errors
     /// `HostError::Load` with the kernel's words.
-    pub fn start(topology: &Topology, knobs: Knobs, hz: u32, verbose: bool) -> Result<Live, HostError> {
+    pub fn start(topology: &Topology, knobs: Knobs, verbose: bool) -> Result<Live, HostError> {
         if !verbose {
             libbpf_rs::set_print(None);
         }
@@ -84,7 +89,7 @@ impl Live {
         // SAFETY: both are the C struct knobs: ten u64 in the same order (sched-core's layout test).
         rodata.knobs_now = unsafe { std::mem::transmute_copy(&knobs) };
         let mut skel = open.load().map_err(load_error)?;
-        fill(&skel, topology, knobs, hz)?;
+        fill(&skel, topology)?;
         let link = skel.maps.tandem_ops.attach_struct_ops().map_err(load_error)?;
         let renames = skel.progs.tandem_rename.attach().map_err(load_error)?;
         let received = Rc::new(RefCell::new(vec![]));
@@ -112,7 +117,7 @@ impl Live {
         let Some(data) = self.skel.maps.bss_data.as_deref() else { return ExitReason::default() };
         let record = &data.exit_record;
         let text = |bytes: &[i8]| bytes.iter().take_while(|b| **b != 0).map(|b| *b as u8 as char).collect::<String>();
-        ExitReason { kind: record.kind, text: [text(&record.reason), text(&record.message)].join(": ") }
+        ExitReason { kind: record.kind, restart: record.code as u64 & ACT_RESTART != 0, text: [text(&record.reason), text(&record.message)].join(": ") }
     }
 
     /// Says that thread `tid` belongs to `vm`.
@@ -196,7 +201,7 @@ fn bytes_of<T: Copy>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
-fn fill(skel: &TandemSkel<'_>, topology: &Topology, knobs: Knobs, hz: u32) -> Result<(), HostError> {
+fn fill(skel: &TandemSkel<'_>, topology: &Topology) -> Result<(), HostError> {
     let (pcpus, clusters) = sched_core::layout(topology);
     let put = |map: &dyn MapCore, i: usize, bytes: &[u8]| map.update(&(i as u32).to_ne_bytes(), bytes, MapFlags::ANY).map_err(load_error);
     let places = topology.places();
@@ -209,12 +214,10 @@ fn fill(skel: &TandemSkel<'_>, topology: &Topology, knobs: Knobs, hz: u32) -> Re
         clusters: clusters.len() as u32,
         vms: 1,
         smt,
-        hz,
         online,
         ..HostRecord::ZERO
     };
     put(&skel.maps.host_map, 0, bytes_of(&host))?;
-    put(&skel.maps.knobs_map, 0, bytes_of(&knobs))?;
     for (i, p) in pcpus.iter().enumerate() {
         let p = sched_core::Pcpu { system_v_ns: V_START, ..*p };
         put(&skel.maps.pcpus_map, i, bytes_of(&p))?;

@@ -280,7 +280,7 @@ fn kernel_sample(topology: &Topology) -> Sample {
         let threads = vm.threads.iter().filter_map(thread).collect();
         vms.insert(vm.name.clone(), Sampled { shares: vm.weight * crate::run::SHARES_PER_WEIGHT, vcpus: vm.vcpus(), stat: None, threads });
     }
-    let busy = kernel_accounts::pcpu_busy(&roots);
+    let busy = kernel_accounts::pcpu_busy(&roots, at_ns);
     let used: u64 = vms.values().flat_map(|v| v.threads.values()).map(|t| t.times.run_ns).sum();
     let used_ns = busy.iter().sum::<u64>().saturating_sub(used);
     let system_shares = topology.pcpus() as u32 * 1000;

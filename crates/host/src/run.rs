@@ -58,18 +58,32 @@ struct Daemon<'a> {
     allowed: BTreeMap<i32, PcpuSet>,
     replanned_ns: u64,
     held: bool,
+    /// Failed assertions of the scheduler that have been told.
+    asserts: u64,
 }
 
 /// How often everything is looked at anew: a change of cpu.weight is seen within a second.
 const SCAN: Duration = Duration::from_millis(500);
 
-/// Loads the scheduler and runs until told to stop or ended by the kernel.
+/// Loads the scheduler and runs until told to stop or ended by the kernel; loads it anew when pCPUs come or go.
 ///
 /// # Errors
-/// `HostError::Load` if the kernel refuses it, `HostError::Ejected` if the kernel ended it.
-pub fn run(topology: &Topology, options: &Options) -> Result<(), HostError> {
+/// `HostError::Load` if the kernel refuses it, `HostError::Ejected` if the kernel ended it, whatever `topology` says.
+pub fn run(topology: &dyn Fn() -> Result<Topology, HostError>, options: &Options) -> Result<(), HostError> {
+    while let Some(reason) = once(&topology()?, options)? {
+        if !reason.restart {
+            return Err(HostError::Ejected { reason: reason.text });
+        }
+        (options.say)(&format!("the host's pCPUs have changed ({}): loading anew", reason.text));
+    }
+    (options.say)("left: every task is with the kernel's own scheduler");
+    Ok(())
+}
+
+/// One load, until told to stop (`None`) or ended by the kernel.
+fn once(topology: &Topology, options: &Options) -> Result<Option<ExitReason>, HostError> {
     let begin = Instant::now();
-    let live = Live::start(topology, options.knobs, discover_hz(), options.verbose)?;
+    let live = Live::start(topology, options.knobs, options.verbose)?;
     (options.say)(&format!(
         "loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now",
         begin.elapsed().as_secs_f64(),
@@ -87,22 +101,13 @@ pub fn run(topology: &Topology, options: &Options) -> Result<(), HostError> {
         allowed: BTreeMap::new(),
         replanned_ns: monotonic_ns(),
         held: false,
+        asserts: 0,
     };
     daemon.publish()?;
     daemon.scan()?;
     let ended = daemon.follow()?;
-    if let Some(reason) = ended {
-        live.stop();
-        return Err(HostError::Ejected { reason: reason.text });
-    }
-    (options.say)("leaving: every task goes back to the kernel's own scheduler");
     live.stop();
-    Ok(())
-}
-
-/// Clock ticks of the kernel, for the record only.
-fn discover_hz() -> u32 {
-    250
+    Ok(ended)
 }
 
 impl Daemon<'_> {
@@ -151,6 +156,10 @@ impl Daemon<'_> {
             changed |= self.see(vm);
         }
         self.sweep();
+        let asserts = self.live.accounts().host().asserts;
+        if std::mem::replace(&mut self.asserts, asserts) != asserts {
+            (self.options.say)(&format!("{asserts} assertions of the scheduler have failed: VMs run on; please report it"));
+        }
         if changed { self.publish() } else { Ok(()) }
     }
 

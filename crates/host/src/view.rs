@@ -156,10 +156,10 @@ impl Accounts {
         None
     }
 
-    /// Number of world slots.
+    /// Slots of worlds that were ever in use end here.
     #[must_use]
     pub fn worlds_len(&self) -> usize {
-        self.worlds.len()
+        (self.host().worlds as usize).min(self.worlds.len())
     }
 }
 

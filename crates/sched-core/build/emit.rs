@@ -103,7 +103,7 @@ fn each_record(schema: &Schema, mut f: impl FnMut(&str, &[&str])) {
 }
 
 /// Constants of core.h and platform.h that Rust writes by hand.
-const FLAGS: [&str; 5] = ["WAKE_SYNC", "ENQUEUE_WAKEUP", "ENQUEUE_RESTART", "KICK_IDLE", "KICK_PREEMPT"];
+const FLAGS: [&str; 3] = ["ENQUEUE_WAKEUP", "KICK_IDLE", "KICK_PREEMPT"];
 
 /// C's own word on sizes, offsets and constants, in the order of `layout_rust`.
 pub fn layout_c(schema: &Schema) -> String {

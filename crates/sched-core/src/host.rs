@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use topology::Topology;
 use units::caps;
 
-/// `ENQUEUE_*` or `WAKE_*` flags.
+/// `ENQUEUE_*` flags.
 pub type EntryFlags = u32;
 
 /// A host that cannot be made.
@@ -57,7 +57,7 @@ impl Host {
     ///
     /// # Errors
     /// `HostError` when it does not fit the caps.
-    pub fn new(topology: &Topology, vms: usize, worlds: usize, hz: u32) -> Result<Host, HostError> {
+    pub fn new(topology: &Topology, vms: usize, worlds: usize) -> Result<Host, HostError> {
         for (what, seen, max) in [("VMs", vms, caps::VMS_MAX), ("worlds", worlds, caps::WORLDS_MAX)] {
             if seen == 0 || seen > max {
                 return Err(HostError::Size { what, seen, max });
@@ -79,7 +79,6 @@ impl Host {
         native.host.clusters = clusters.len() as u32;
         native.host.vms = vms as u32;
         native.host.smt = smt;
-        native.host.hz = hz;
         native.host.online = native.host.pcpus;
         for (id, from) in pcpus.iter().enumerate() {
             // What is no place, such as virtual times, the scheduler has set itself.
@@ -250,7 +249,7 @@ entries! {
     /// Its allowed set has changed.
     world_affinity => sched_world_affinity();
     /// Which pCPU should it wake on?
-    select => sched_select(prev: i32, flags: EntryFlags) -> i32;
+    select => sched_select(prev: i32) -> i32;
     /// It wants to run from now on.
     runnable => sched_runnable();
     /// It must be put into a queue.
@@ -292,7 +291,7 @@ mod tests {
     #[test]
     fn a_new_host_keeps_the_virtual_times_that_the_scheduler_set() {
         let shape = Shape { sockets: 2, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 2, threads_per_core: 2 };
-        let host = Host::new(&Topology::regular(shape).expect("a topology"), 2, 3, 250).expect("a host");
+        let host = Host::new(&Topology::regular(shape).expect("a topology"), 2, 3).expect("a host");
         let v = host.record().v_ns;
         for id in 0..8 {
             let p = host.pcpu(id);
@@ -306,7 +305,7 @@ mod tests {
     fn sizes_beyond_the_caps_are_refused_with_the_cap() {
         let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 1, threads_per_core: 1 };
         let topology = Topology::regular(shape).expect("a topology");
-        let text = |vms, worlds| Host::new(&topology, vms, worlds, 250).err().map(|e| e.to_string());
+        let text = |vms, worlds| Host::new(&topology, vms, worlds).err().map(|e| e.to_string());
         assert_eq!(text(1025, 1).as_deref(), Some("host: cannot hold 1025 VMs: allowed 1..1024"));
         assert_eq!(text(1, 0).as_deref(), Some("host: cannot hold 0 worlds: allowed 1..16384"));
     }

@@ -23,12 +23,8 @@ pub mod records {
     include!(concat!(env!("OUT_DIR"), "/records.rs"));
 }
 
-/// Flag of a wake-up: the waker is about to sleep (`sched/core.h`).
-pub const WAKE_SYNC: u32 = 1;
 /// Flag of an enqueue: the world was waiting (`sched/core.h`).
 pub const ENQUEUE_WAKEUP: u32 = 1;
-/// Flag of an enqueue: the world's pCPU was taken away (`sched/core.h`).
-pub const ENQUEUE_RESTART: u32 = 2;
 /// Flag of a kick: only an idle pCPU is woken (`sched/platform.h`).
 pub const KICK_IDLE: u32 = 1;
 /// Flag of a kick: the running world's slice ends now (`sched/platform.h`).

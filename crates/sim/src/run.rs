@@ -109,7 +109,7 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
     let spec = &run.spec;
     let label = || run.label.clone();
     let (specs, actors) = life::worlds(spec, seed);
-    let host = Host::new(&run.topology, spec.vms.len() + 1, actors.len(), spec.host.hz);
+    let host = Host::new(&run.topology, spec.vms.len() + 1, actors.len());
     let mut host = host.map_err(|cause| SimError::Host { label: label(), cause })?;
     for (name, value) in spec.knobs.iter().chain(&options.knobs) {
         host.set_knob(name, *value).map_err(|cause| SimError::Knob { label: label(), cause })?;

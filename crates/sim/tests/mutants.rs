@@ -47,7 +47,7 @@ fn table() -> [(Mutant, &'static str, Catch); Mutant::ALL.len()] {
         (Mutant::Starve, "up-smp-mix", Oracle(Invariant::ReadyTooLong)),
         (Mutant::NoPull, HALF_LOADED, Oracle(Invariant::IdleWhileWaiting)),
         (Mutant::Fifo, "up-smp-mix", Oracle(Invariant::Lag)),
-        (Mutant::StaleState, "sleepers", Contract(Rule::Counts)),
+        (Mutant::StaleState, "sleepers", Contract(Rule::Assertion)),
         (Mutant::LostStop, "up-smp-mix", Oracle(Invariant::StateTimes)),
         (Mutant::EndlessSlice, "up-smp-mix", Oracle(Invariant::ReadyTooLong)),
         (Mutant::DoubleInsert, "up-smp-mix", Contract(Rule::Custody)),

@@ -65,6 +65,7 @@ scenarios! {
     shares_ratio_2x2x2 "shares-ratio-2x2x2";
     confined "confined";
     confined_cpuset "confined-cpuset";
+    confined_busy_host "confined-busy-host";
     odd_topologies "odd-topologies";
     up_smp_mix "up-smp-mix";
     sleepers "sleepers";
