@@ -40,11 +40,11 @@ struct host {
 	u64 generation;		/* of the plan in force (user space writes) */
 	u64 asserts;		/* failed assertions, counted where they cannot stop the run */
 	u64 overflows;		/* threads that found no free world */
-	u32 pcpus;
+	u32 pcpus;		/* ids end here, those that are not online included */
 	u32 clusters;
 	u32 vms;		/* slots in use end here */
 	u32 world_cursor;	/* the search for a free world begins after it (init_task and exit_task write; a hint) */
-	u32 online;		/* pCPUs that are online: fewer allowed means restricted */
+	u32 online;		/* pCPUs that can run something; fewer allowed means restricted */
 	u32 smt;		/* hardware threads of a core */
 	u32 worlds;		/* slots that were ever in use end here (init_task writes) */
 	u32 pad32;

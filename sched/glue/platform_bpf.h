@@ -82,8 +82,10 @@ hot bool plat_may_run(plat_task *t, u32 pcpu)
 
 hot u32 plat_any_pcpu(struct host *h, plat_task *t)
 {
-	u32 cpu = bpf_cpumask_any_distribute(t->cpus_ptr);
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	u32 cpu = bpf_cpumask_any_and_distribute(t->cpus_ptr, online);
 
+	scx_bpf_put_cpumask(online);
 	return cpu < h->pcpus ? cpu : (u32)scx_bpf_task_cpu(t);
 }
 

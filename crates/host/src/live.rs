@@ -117,7 +117,11 @@ impl Live {
         let Some(data) = self.skel.maps.bss_data.as_deref() else { return ExitReason::default() };
         let record = &data.exit_record;
         let text = |bytes: &[i8]| bytes.iter().take_while(|b| **b != 0).map(|b| *b as u8 as char).collect::<String>();
-        ExitReason { kind: record.kind, restart: record.code as u64 & ACT_RESTART != 0, text: [text(&record.reason), text(&record.message)].join(": ") }
+        ExitReason {
+            kind: record.kind,
+            restart: record.code as u64 & ACT_RESTART != 0,
+            text: [text(&record.reason), text(&record.message)].join(": "),
+        }
     }
 
     /// Says that thread `tid` belongs to `vm`.
@@ -205,7 +209,7 @@ fn fill(skel: &TandemSkel<'_>, topology: &Topology) -> Result<(), HostError> {
     let (pcpus, clusters) = sched_core::layout(topology);
     let put = |map: &dyn MapCore, i: usize, bytes: &[u8]| map.update(&(i as u32).to_ne_bytes(), bytes, MapFlags::ANY).map_err(load_error);
     let places = topology.places();
-    let online = topology::online(Path::new("/sys")).map_or(pcpus.len(), |s| s.len()) as u32;
+    let online = topology.online().len() as u32;
     let smt = places.iter().map(|p| p.thread + 1).max().unwrap_or(1);
     let host = HostRecord {
         v_ns: V_START,

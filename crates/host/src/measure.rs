@@ -5,6 +5,7 @@ use crate::{
     Accounts, HostError, Names,
     discover::{self, Roots},
     kernel_accounts,
+    names::told_apart,
     view::monotonic_ns,
 };
 use entitlement::{FluidClaim, fluid};
@@ -115,7 +116,7 @@ fn step_over(
     system: &mut Times,
 ) {
     let span = b.at_ns.saturating_sub(a.at_ns).max(1);
-    let all = PcpuSet::first(topology.pcpus());
+    let all = topology.online().clone();
     let mut claims = vec![];
     let mut wants: Vec<(&String, Wants)> = vec![];
     for (name, vm) in &b.vms {
@@ -143,7 +144,7 @@ fn step_over(
     let host = minus(&b.system, &a.system);
     let rate = Rate((u128::from(host.used_ns) * u128::from(Rate::ONE.0) / u128::from(span)) as u64);
     claims.push(FluidClaim { weight: u64::from(b.system_shares.max(1)), classes: vec![(all, rate)] });
-    let rates = fluid(&PcpuSet::first(topology.pcpus()), &claims);
+    let rates = fluid(topology.online(), &claims);
     for ((name, threads), rate) in wants.into_iter().zip(&rates) {
         let entitled = rate.over(units::Span::from_ns(span));
         let wanted: u64 = threads.values().map(|t| t.1).sum();
@@ -210,7 +211,9 @@ fn tandem_sample(accounts: &Accounts, topology: &Topology) -> Result<Sample, Hos
         let running = if p.current_world == 0 { 0 } else { at_ns.saturating_sub(p.current_since_ns) };
         p.busy_ns + running
     });
-    let name = |id: &u32| names.vms.iter().find(|v| v.id == *id).map_or_else(String::new, |v| v.name.clone());
+    let told = told_apart(names.vms.iter().map(|v| (v.pid, v.name.as_str())));
+    let pid = |id: &u32| names.vms.iter().find(|v| v.id == *id).map_or(0, |v| v.pid);
+    let name = |id: &u32| told.get(&pid(id)).cloned().unwrap_or_default();
     Ok(Sample {
         at_ns,
         busy: busy.collect(),
@@ -265,6 +268,7 @@ fn kernel_sample(topology: &Topology) -> Sample {
     let roots = Roots::default();
     let found = discover::scan(&roots);
     let at_ns = monotonic_ns();
+    let told = told_apart(found.iter().map(|v| (v.pid, v.name.as_str())));
     let mut vms = BTreeMap::new();
     for vm in found {
         let thread = |t: &discover::Thread| {
@@ -278,12 +282,15 @@ fn kernel_sample(topology: &Topology) -> Sample {
             Some((t.tid, Thread { name, kind, pid: vm.pid, times }))
         };
         let threads = vm.threads.iter().filter_map(thread).collect();
-        vms.insert(vm.name.clone(), Sampled { shares: vm.weight * crate::run::SHARES_PER_WEIGHT, vcpus: vm.vcpus(), stat: None, threads });
+        vms.insert(
+            told[&vm.pid].clone(),
+            Sampled { shares: vm.weight * crate::run::SHARES_PER_WEIGHT, vcpus: vm.vcpus(), stat: None, threads },
+        );
     }
     let busy = kernel_accounts::pcpu_busy(&roots, at_ns);
     let used: u64 = vms.values().flat_map(|v| v.threads.values()).map(|t| t.times.run_ns).sum();
     let used_ns = busy.iter().sum::<u64>().saturating_sub(used);
-    let system_shares = topology.pcpus() as u32 * 1000;
+    let system_shares = topology.online().len() as u32 * 1000;
     Sample { at_ns, vms, busy, system: Times { used_ns, run_ns: used_ns, ..Times::default() }, system_shares }
 }
 
@@ -325,7 +332,7 @@ fn result(first: &Sample, last: &Sample, topology: &Topology, total: &BTreeMap<S
         label: String::new(),
         duration_ns: last.at_ns - first.at_ns,
         host: HostCounts::from(topology),
-        pcpus: (0..topology.pcpus()).map(|id| Pcpu { id, busy_ns: busy(id) }).collect(),
+        pcpus: topology.online().iter().map(|p| usize::from(p.0)).map(|id| Pcpu { id, busy_ns: busy(id) }).collect(),
         pools: vec![root, group],
         vms,
     }

@@ -2,7 +2,7 @@
 
 use crate::HostError;
 use serde::{Deserialize, Serialize};
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 /// Where the daemon writes it.
 pub const NAMES_FILE: &str = "/run/tandem/vms.json";
@@ -62,5 +62,26 @@ impl Names {
         let bad = |e: String| HostError::object(NAMES_FILE, "read it", e, "start 'tandem run' first, or use --kernel");
         let text = fs::read_to_string(NAMES_FILE).map_err(|e| bad(e.to_string()))?;
         serde_json::from_str(&text).map_err(|e| bad(e.to_string()))
+    }
+}
+
+/// Names by process: where several VMs have one name, each gets its process id behind it.
+pub(crate) fn told_apart<'a>(vms: impl Iterator<Item = (i32, &'a str)>) -> BTreeMap<i32, String> {
+    let all: Vec<(i32, &str)> = vms.collect();
+    let name = |(pid, name): &(i32, &str)| {
+        let alone = all.iter().filter(|o| o.1 == *name).count() < 2;
+        (*pid, if alone { (*name).to_owned() } else { format!("{name}({pid})") })
+    };
+    all.iter().map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vms_of_one_name_are_told_apart_by_their_process() {
+        let names = told_apart([(7, "web"), (8, "db"), (9, "web")].into_iter());
+        assert_eq!(names.into_values().collect::<Vec<_>>(), ["web(7)", "db", "web(9)"]);
     }
 }

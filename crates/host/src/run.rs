@@ -49,7 +49,8 @@ struct Daemon<'a> {
     live: &'a Live,
     options: &'a Options,
     roots: Roots,
-    pcpus: usize,
+    /// Those that are online.
+    pcpus: PcpuSet,
     vms: BTreeMap<i32, Followed>,
     leaving: BTreeSet<u32>,
     generation: u64,
@@ -87,13 +88,13 @@ fn once(topology: &Topology, options: &Options) -> Result<Option<ExitReason>, Ho
     (options.say)(&format!(
         "loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now",
         begin.elapsed().as_secs_f64(),
-        topology.pcpus()
+        topology.online().len()
     ));
     let mut daemon = Daemon {
         live: &live,
         options,
         roots: Roots::default(),
-        pcpus: topology.pcpus(),
+        pcpus: topology.online().clone(),
         vms: BTreeMap::new(),
         leaving: BTreeSet::new(),
         generation: 0,
@@ -231,7 +232,7 @@ impl Daemon<'_> {
 
     fn system_shares(&self) -> u32 {
         match self.options.knobs.system_shares {
-            0 => (self.pcpus as u32 * 1000).min(SHARES_MAX as u32),
+            0 => (self.pcpus.len() as u32 * 1000).min(SHARES_MAX as u32),
             n => n as u32,
         }
     }
@@ -249,7 +250,7 @@ impl Daemon<'_> {
         if !std::mem::replace(&mut self.held, true) {
             self.meter = Meter::default();
         }
-        let host = PcpuSet::first(self.pcpus);
+        let host = self.pcpus.clone();
         let mut vms = self.active_vms(&host);
         self.demands(&host, &mut vms, now, period);
         let list: Vec<ActiveVm> = vms.into_values().collect();
@@ -298,11 +299,11 @@ impl Daemon<'_> {
             .values()
             .map(|v| PlanVm { vm: VmId(v.id as u16), shares: v.shares, vcpus: v.found.vcpus().max(1), allowed: None })
             .collect();
-        let plan = plan(self.pcpus, &vms, system_shares, self.generation);
+        let plan = plan(self.pcpus.len(), &vms, system_shares, self.generation);
         let mut weights = BTreeMap::new();
         for (vm, rate) in plan.weights() {
             let known = self.vms.values().find(|v| v.id == u32::from(vm.0));
-            let (vcpus, shares) = known.map_or((self.pcpus as u32, system_shares), |v| (v.found.vcpus().max(1), v.shares));
+            let (vcpus, shares) = known.map_or((self.pcpus.len() as u32, system_shares), |v| (v.found.vcpus().max(1), v.shares));
             let _ = self.live.weight(u32::from(vm.0), vcpus, shares, Word { weight: rate.0, ..Word::default() });
             weights.insert(u32::from(vm.0), rate.0);
         }

@@ -79,7 +79,7 @@ impl Host {
         native.host.clusters = clusters.len() as u32;
         native.host.vms = vms as u32;
         native.host.smt = smt;
-        native.host.online = native.host.pcpus;
+        native.host.online = topology.online().len() as u32;
         for (id, from) in pcpus.iter().enumerate() {
             // What is no place, such as virtual times, the scheduler has set itself.
             let to = host.pcpu_mut(id as u32);

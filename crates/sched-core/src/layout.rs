@@ -12,6 +12,8 @@ use units::PcpuId;
 /// `near` holds the other clusters by distance (same LLC, node, socket, host); equal distances
 /// rotate from the cluster's own index, so that no cluster is everybody's first choice.
 ///
+/// A pCPU that is not online is part of no cluster.
+///
 /// A pCPU's record holds its place (`id`, `cluster`, `bit`, `node`, `core`) and that nothing waits
 /// there (`wait_key`); every other field is zero, and its virtual times are the caller's to set.
 #[must_use]
@@ -19,7 +21,8 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
     let levels: [fn(&Place) -> u32; 4] = [|p| p.llc, |p| p.node, |p| p.socket, |_| 0];
     let parts = levels.iter().map(|level| cut(topology, *level)).find(|parts| parts.len() <= CLUSTERS_MAX as usize);
     let parts = parts.unwrap_or_default();
-    let mut pcpus = vec![Pcpu { wait_key: u64::MAX, ..Pcpu::ZERO }; topology.pcpus()];
+    let nowhere = |i| Pcpu { id: i as u32, cluster: u32::MAX, wait_key: u64::MAX, ..Pcpu::ZERO };
+    let mut pcpus: Vec<Pcpu> = (0..topology.pcpus()).map(nowhere).collect();
     let mut clusters = Vec::with_capacity(parts.len());
     for (c, ids) in parts.iter().enumerate() {
         let first = topology.place(ids[0]);
@@ -52,9 +55,10 @@ type Cores = BTreeMap<(u32, u32, u32), Vec<(u32, PcpuId)>>;
 /// pCPUs of each cluster, in the order of their bits.
 fn cut(topology: &Topology, level: fn(&Place) -> u32) -> Vec<Vec<PcpuId>> {
     let mut groups: BTreeMap<u32, Cores> = BTreeMap::new();
-    for (i, place) in topology.places().iter().enumerate() {
-        let cores = groups.entry(level(place)).or_default();
-        cores.entry((place.node, place.llc, place.core)).or_default().push((place.thread, PcpuId(i as u16)));
+    for id in topology.online().iter() {
+        let place = topology.place(id);
+        let cores = groups.entry(level(&place)).or_default();
+        cores.entry((place.node, place.llc, place.core)).or_default().push((place.thread, id));
     }
     let mut parts = vec![];
     for cores in groups.values_mut() {
@@ -123,6 +127,14 @@ mod tests {
                 assert_eq!(c.present >> p.bit & 1, 1);
             }
         }
+    }
+
+    #[test]
+    fn a_pcpu_that_is_not_online_is_in_no_cluster() {
+        let host = shape(2, 1, 1, 2, 1).with_online(&"0-1,3".parse().expect("a set"));
+        let (pcpus, clusters) = layout(&host);
+        assert_eq!(clusters.iter().map(|c| c.present).collect::<Vec<_>>(), [0b11, 0b1]);
+        assert_eq!((pcpus[2].cluster, pcpus[3].cluster, host.counts()), (u32::MAX, 1, (3, 2, 2, 2)));
     }
 
     #[test]

@@ -136,13 +136,16 @@ fn resolve(mut spec: RunSpec) -> Result<(RunSpec, Topology), Vec<String>> {
     let names: Vec<&str> = spec.vms.iter().map(|v| v.name.as_str()).chain(spec.host_tasks.iter().map(|t| t.name.as_str())).collect();
     let mut seen = BTreeSet::new();
     reasons.extend(names.iter().filter(|n| !seen.insert(**n)).map(|n| format!("vm '{n}': two have this name; each needs its own")));
+    let known = |n: &&String| spec.vms.iter().any(|v| v.name == **n);
+    let unknown = spec.expect.ratio_of.iter().filter(|n| !known(n));
+    reasons.extend(unknown.map(|n| format!("expect.ratio_of: seen '{n}', allowed the names of its VMs")));
     if reasons.is_empty() { Ok((spec, topology)) } else { Err(reasons) }
 }
 
 fn check_vm(vm: &VmSpec, pcpus: usize, reasons: &mut Vec<String>) {
     let mut say = |r: String| reasons.push(format!("vm '{}': {r}", vm.name));
-    if vm.name.is_empty() || vm.name.len() > 64 || vm.name.contains(['/', '.', '"', ',', '\n']) {
-        say("name: allowed 1..64 characters without / . , \" or line ends".to_owned());
+    if let Some(reason) = bad_name(&vm.name) {
+        say(reason);
     }
     if vm.count == 0 {
         say("count: seen 0, allowed 1 or more".to_owned());
@@ -176,6 +179,9 @@ fn check_vm(vm: &VmSpec, pcpus: usize, reasons: &mut Vec<String>) {
 
 fn check_task(task: &HostTask, pcpus: usize, reasons: &mut Vec<String>) {
     let mut say = |r: String| reasons.push(format!("host_task '{}': {r}", task.name));
+    if let Some(reason) = bad_name(&task.name) {
+        say(reason);
+    }
     if let Some(reason) = task.affinity.as_ref().and_then(|s| absent(s, pcpus)) {
         say(reason);
     }
@@ -186,6 +192,11 @@ fn check_task(task: &HostTask, pcpus: usize, reasons: &mut Vec<String>) {
         say("count: seen 0, allowed 1 or more".to_owned());
     }
     task.workload.reasons().into_iter().for_each(say);
+}
+
+fn bad_name(name: &str) -> Option<String> {
+    let bad = name.is_empty() || name.len() > 64 || name.contains(['/', '.', '"', ',', '\n']);
+    bad.then(|| "name: allowed 1..64 characters without / . , \" or line ends".to_owned())
 }
 
 fn absent(set: &PcpuSet, pcpus: usize) -> Option<String> {
@@ -253,6 +264,7 @@ workload = { kind = "duty", work = "15ms", sleep = "85ms" }
     fn unknown_keys_and_cut_files_are_refused_with_their_place() {
         assert!(reasons(&TWO.replace("vcpus = 1", "vcpus = 1\nsharez = 3")).contains("sharez"));
         assert!(reasons(&TWO[..TWO.len() - 20]).contains("line"));
+        assert!(reasons(&format!("{TWO}\n[expect]\nratio_of = [\"a\", \"c\"]")).contains("expect.ratio_of: seen 'c'"));
         assert!(reasons(&format!("{TWO}\n[[run]]\nlabel=\"x\"\nset={{\"nobody.shares\"=1}}")).contains("nobody.shares"));
     }
 }

@@ -232,6 +232,12 @@ pub struct Expect {
     pub sim_permille: Option<u32>,
     /// The same in the lab.
     pub lab_permille: Option<u32>,
+    /// VMs whose used times shall be in the ratio of their shares, in simulator and lab.
+    #[serde(default)]
+    pub ratio_of: Vec<String>,
+    /// By how much, in permille, one of them may have more for each of its shares than another.
+    #[serde(default)]
+    pub ratio_permille: u32,
 }
 
 impl VmSpec {

@@ -11,6 +11,7 @@
 mod behaviour;
 mod contract;
 mod engine;
+mod expectation;
 mod kernel;
 mod life;
 mod mutant;
@@ -25,7 +26,7 @@ mod watch;
 
 pub use contract::{Breach, Rule};
 pub use engine::Stats;
+pub use expectation::{ratio_permille, unmet, worst_permille};
 pub use mutant::Mutant;
 pub use options::{Costs, Options, Policy, PolicyError, Ticks};
-pub use report::worst_permille;
 pub use run::{Outcome, Progress, SimError, bounds, run, run_scenario};

@@ -121,14 +121,3 @@ fn pool<'v>(path: &str, vms: impl IntoIterator<Item = &'v Vm>) -> Pool {
         limited_ns: t.limited_ns,
     }
 }
-
-/// Largest |used ÷ entitled − 1| of any VM, in permille rounded to the nearest, with the VM's name;
-/// what `expect.sim_permille` bounds. VMs that the ideal gave nothing do not count.
-#[must_use]
-pub fn worst_permille(result: &RunResult) -> Option<(u64, String)> {
-    let off = |vm: &Vm| {
-        let (used, entitled) = (u128::from(vm.times.used_ns), u128::from(vm.times.entitled_ns));
-        (entitled > 0).then(|| ((used.abs_diff(entitled) * 1000 + entitled / 2) / entitled) as u64)
-    };
-    result.vms.iter().filter_map(|vm| Some((off(vm)?, vm.name.clone()))).max_by_key(|x| x.0)
-}

@@ -1,6 +1,7 @@
 //! Every scenario comes out as its file says, with the oracle silent.
 
-use sim::{Options, Progress, Ticks, run_scenario, worst_permille};
+use sim::{Options, Progress, Ticks, run_scenario, unmet, worst_permille};
+use views::Where;
 
 /// Runs one scenario and says what is off.
 fn deviations(name: &str, ticks: Ticks) -> Vec<String> {
@@ -19,14 +20,9 @@ fn deviations(name: &str, ticks: Ticks) -> Vec<String> {
         if outcome.stats.default_slices > 0 || outcome.stats.fallbacks > 0 {
             off.push(format!("{at}: {:?}", outcome.stats));
         }
-        let worst = worst_permille(&outcome.result);
-        let allowed = run.spec.expect.sim_permille.map(u64::from);
-        if let (Some((permille, vm)), Some(allowed)) = (worst, allowed) {
-            println!("{at}: worst {permille} permille ({vm}), allowed {allowed}");
-            if permille > allowed {
-                off.push(format!("{at}: {vm} is off by {permille} permille, allowed {allowed}\n{}", views::summary(&outcome.result)));
-            }
-        }
+        println!("{at}: worst {:?}", worst_permille(&outcome.result));
+        let unmet = unmet(&outcome.result, &run.spec.expect, Where::Sim);
+        off.extend(unmet.iter().map(|what| format!("{at}: {what}\n{}", views::summary(&outcome.result))));
     });
     off.extend(done.err().map(|e| format!("{name} {ticks:?}: {e}")));
     off

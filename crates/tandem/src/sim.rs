@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use units::Span;
-use views::Document;
+use views::{Document, Where};
 
 /// Runs a scenario in the simulated host: same seed, same bytes.
 #[derive(clap::Args)]
@@ -106,14 +106,9 @@ fn judge(args: &Args, scenario: &settings::Scenario, document: &Document, violat
         return Err(Failure::new(Exit::Check, error));
     }
     for (run, result) in scenario.runs.iter().zip(&document.runs) {
-        let Some(allowed) = run.spec.expect.sim_permille.filter(|_| !args.no_check) else { continue };
-        let Some((seen, vm)) = sim::worst_permille(result) else { continue };
-        if seen > u64::from(allowed) {
-            let error = anyhow::anyhow!(
-                "run '{}': VM {vm} is {seen} permille off its entitlement, allowed {allowed}\nreplay: {}",
-                run.label,
-                replay(args)
-            );
+        let unmet = if args.no_check { vec![] } else { sim::unmet(result, &run.spec.expect, Where::Sim) };
+        if !unmet.is_empty() {
+            let error = anyhow::anyhow!("run '{}': {}\nreplay: {}", run.label, unmet.join("; "), replay(args));
             return Err(Failure::new(Exit::Check, error));
         }
     }

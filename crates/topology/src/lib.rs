@@ -2,10 +2,10 @@
 
 mod sysfs;
 
-pub use sysfs::{SysfsError, from_sysfs, online};
+pub use sysfs::{SysfsError, from_sysfs};
 
 use serde::{Deserialize, Serialize};
-use units::{PcpuId, caps::PCPUS_MAX};
+use units::{PcpuId, PcpuSet, caps::PCPUS_MAX};
 
 /// A regular host: so many of each level inside the one above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +50,8 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     places: Vec<Place>,
+    /// Ids that stand for a pCPU that can run something; firmware often announces more than there are.
+    online: PcpuSet,
 }
 
 /// A description that makes no host.
@@ -86,13 +88,15 @@ impl Topology {
         if total > PCPUS_MAX as u64 {
             return Err(ShapeError { seen: total, what: "too many" });
         }
-        let places = (0..total as u32).map(|i| {
-            let core = i / s.threads_per_core;
-            let llc = core / s.cores_per_llc;
-            let node = llc / s.llcs_per_node;
-            Place { socket: node / s.nodes_per_socket, node, llc, core, thread: i % s.threads_per_core }
-        });
-        Ok(Topology { places: places.collect() })
+        let places: Vec<Place> = (0..total as u32)
+            .map(|i| {
+                let core = i / s.threads_per_core;
+                let llc = core / s.cores_per_llc;
+                let node = llc / s.llcs_per_node;
+                Place { socket: node / s.nodes_per_socket, node, llc, core, thread: i % s.threads_per_core }
+            })
+            .collect();
+        Topology::from_places(places)
     }
 
     /// A host from explicit places, as sysfs or a test gives them.
@@ -103,10 +107,23 @@ impl Topology {
         if places.is_empty() || places.len() > PCPUS_MAX {
             return Err(ShapeError { seen: places.len() as u64, what: "number of places" });
         }
-        Ok(Topology { places })
+        let online = PcpuSet::first(places.len());
+        Ok(Topology { places, online })
     }
 
-    /// Number of pCPUs.
+    /// The same host with only these pCPUs online; ids of the others stay, so that ids are the kernel's.
+    #[must_use]
+    pub fn with_online(self, online: &PcpuSet) -> Topology {
+        Topology { online: self.online.and(online), ..self }
+    }
+
+    /// pCPUs that can run something.
+    #[must_use]
+    pub fn online(&self) -> &PcpuSet {
+        &self.online
+    }
+
+    /// Number of pCPU ids, those of pCPUs that are not online included.
     #[must_use]
     pub fn pcpus(&self) -> usize {
         self.places.len()
@@ -124,11 +141,11 @@ impl Topology {
         self.places[p.0 as usize]
     }
 
-    /// Numbers of distinct (cores, LLCs, nodes, sockets).
+    /// Numbers of distinct (cores, LLCs, nodes, sockets) that are online.
     #[must_use]
     pub fn counts(&self) -> (usize, usize, usize, usize) {
         let count = |f: fn(&Place) -> u32| {
-            let mut ids: Vec<u32> = self.places.iter().map(f).collect();
+            let mut ids: Vec<u32> = self.online.iter().map(|p| f(&self.place(p))).collect();
             ids.sort_unstable();
             ids.dedup();
             ids.len()
@@ -140,7 +157,7 @@ impl Topology {
     #[must_use]
     pub fn draw(&self) -> String {
         let mut out = String::new();
-        let mut ids: Vec<usize> = (0..self.places.len()).collect();
+        let mut ids: Vec<usize> = self.online.iter().map(|p| p.0 as usize).collect();
         ids.sort_by_key(|i| {
             let p = self.places[*i];
             (p.socket, p.node, p.llc, p.core, p.thread)

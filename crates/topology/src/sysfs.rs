@@ -44,8 +44,7 @@ impl Index {
     }
 }
 
-/// The topology of the machine whose sysfs is mounted at `root` (usually `/sys`). pCPUs that are
-/// offline get places of their own, so that ids stay those of the kernel.
+/// The topology of the machine whose sysfs is mounted at `root` (usually `/sys`), with what is online now.
 ///
 /// # Errors
 /// `SysfsError` names the file that could not be read.
@@ -66,15 +65,8 @@ pub fn from_sysfs(root: &Path) -> Result<Topology, SysfsError> {
         let thread = threads.iter().position(|p| p.0 as usize == i).unwrap_or(0) as u32;
         places.push(Place { thread, core: cores.of(threads), llc: llcs.of(llc), node: nodes.of(node), socket: sockets.of(package) });
     }
-    Ok(Topology::from_places(places)?)
-}
-
-/// pCPUs of the machine that are online now.
-///
-/// # Errors
-/// `SysfsError` if the kernel does not say.
-pub fn online(root: &Path) -> Result<PcpuSet, SysfsError> {
-    set(&root.join("devices/system/cpu/online"))
+    let online = set(&cpus.join("online"))?;
+    Ok(Topology::from_places(places)?.with_online(&online))
 }
 
 /// pCPUs that share the deepest cache of `dir`'s pCPU, by the kernel's own word.

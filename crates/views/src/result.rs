@@ -65,7 +65,7 @@ pub struct HostCounts {
 impl From<&topology::Topology> for HostCounts {
     fn from(t: &topology::Topology) -> HostCounts {
         let (cores, llcs, nodes, sockets) = t.counts();
-        HostCounts { pcpus: t.pcpus(), cores, llcs, nodes, sockets }
+        HostCounts { pcpus: t.online().len(), cores, llcs, nodes, sockets }
     }
 }
 

@@ -1,0 +1,80 @@
+/* What is done off the critical path, every housekeep_us: the host's virtual time, and a net under the races for idle pCPUs.
+ *
+ * Promise	the host's virtual time is what an ideal scheduler's would be, so that lag is measured against the right thing
+ * Law		v += gone * rate + drift / 16; rate = served / weight of the active VMs
+ * Units	ns of virtual time
+ * Limits	a housekeeper that was away longer than a second starts afresh; one idle pCPU a cluster is sent to look for work
+ */
+#ifndef TANDEM_HOUSEKEEP_H
+#define TANDEM_HOUSEKEEP_H
+
+#include "policy/place.h"
+
+/* One idle pCPU of each cluster is sent to look for work wherever some waits: the net under the races of placing and pulling. */
+cold u32 housekeep_idle(THE(struct host *h))
+{
+	u64 queued = 0;
+
+	plat_for(i, CLUSTERS_MAX) {
+		struct cluster *c = i < h->clusters ? plat_cluster(h, i) : NULL;
+
+		if (!c)
+			break;
+		queued |= plat_read(c->queued);
+	}
+	plat_for(i, CLUSTERS_MAX) {
+		struct cluster *c = queued && i < h->clusters ? plat_cluster(h, i) : NULL;
+		u64 idle = c ? plat_read(c->idle) : 0;
+
+		if (!c)
+			break;
+		if (idle && place_claim(c, plat_first_bit(idle)))
+			plat_kick(h, c->pcpu[plat_first_bit(idle) & 63], KICK_IDLE);
+	}
+	return 0;
+}
+
+#define GONE_MAX_NS 1000000000ull	/* a housekeeper that was away longer starts afresh */
+#define V_DRIFT_SHIFT 4	/* drift is taken off in 16 periods, 160 ms: slower than bursts, faster than plans go wrong */
+
+/* The host's virtual time advances as an ideal scheduler's would: by its rate, which is what is served (at
+ * most a pCPU for each busy world) over what the active VMs are entitled to by the plan. The mean of the
+ * active VMs' own, by weight, only corrects its drift: were it the mean alone, a VM that runs on by itself
+ * would lose what it is owed each time that others go to sleep. The system group mostly sleeps: it does not count. */
+cold u32 core_housekeep(THE(struct host *h))
+{
+	u64 now = plat_now(h), gone = now - h->v_at_ns, busy = 0, rate, step;
+	s64 sum = 0, total = 0, limit = 1ll << 34;
+
+	h->v_at_ns = now;
+	if (gone > GONE_MAX_NS)
+		gone = GONE_MAX_NS;
+	h->v_ns += (gone >> 4) * (h->rate >> 6) >> (RATE_SHIFT - 10);
+	plat_for(i, VMS_MAX) {
+		struct vm *v = i + 1 < h->vms ? plat_vm(h, i + 1) : NULL;
+		s64 ahead, weight;
+
+		if (!v)
+			break;
+		if (!(v->flags & VM_LIVE) || !plat_read(v->runnable))
+			continue;
+		weight = (s64)(v->weight >> 10);
+		ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
+		if (ahead > limit)
+			ahead = limit;
+		if (ahead < -limit)
+			ahead = -limit;
+		sum += ahead * weight >> 4; /* 2^34 * 2^20 * 2^10 VMs, less 4 bits, fits 63 */
+		total += weight;
+		busy += plat_read(v->runnable);
+	}
+	if (total) {
+		step = (u64)(sum < 0 ? -sum : sum) / (u64)total << 4 >> V_DRIFT_SHIFT; /* rounded towards 0 */
+		h->v_ns = sum < 0 ? h->v_ns - step : h->v_ns + step;
+		rate = ((busy < h->online ? busy : h->online) << (2 * RATE_SHIFT - 10)) / (u64)total;
+		h->rate = rate < (1ull << RATE_SHIFT) ? 1ull << RATE_SHIFT : rate < RATE_MAX ? rate : RATE_MAX;
+	}
+	return housekeep_idle(h);
+}
+
+#endif
