@@ -312,6 +312,7 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	struct vm *v = NULL;
 	u64 now = plat_now(h), limit = KEY_NONE, own;
+	bool waits;
 
 	if (!p || !c)
 		return;
@@ -329,12 +330,15 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 		}
 		limit = share_key(v, w);
 	}
-	if (dispatch_rescue(h, p, now))
+	waits = queue_marked(c, p) && place_waiting(h, pcpu);
+	if (!waits)
+		queue_unmark(h, p);
+	else if (dispatch_rescue(h, p, now))
 		goto taken;
 	own = dispatch_own_key(p, limit);
 	if (own != KEY_NONE && pull_owed(h, pcpu, own))
 		goto taken;
-	if (dispatch_local(h, pcpu, limit, w ? w->id : WORLD_NONE))
+	if (waits && dispatch_local(h, pcpu, limit, w ? w->id : WORLD_NONE))
 		goto taken;
 	if (w && v) {
 		if (plat_read(c->idle) && dispatch_swap(h, pcpu, prev))
@@ -342,11 +346,11 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 		dispatch_keep(h, prev, w, v, p, now);
 		return;
 	}
-	if (pull_idle(h, pcpu))
+	if ((plat_read(c->queued) || c->nears) && pull_idle(h, pcpu))
 		return;
 	plat_or(&c->idle, 1ull << (p->bit & 63));
 	/* A world may have been queued while this pCPU did not look idle yet. */
-	if ((place_waiting(h, pcpu) || plat_read(c->queued)) && (dispatch_local(h, pcpu, KEY_NONE, WORLD_NONE) || pull_idle(h, pcpu)))
+	if (plat_read(c->queued) && (dispatch_local(h, pcpu, KEY_NONE, WORLD_NONE) || pull_idle(h, pcpu)))
 		plat_fetch_and(&c->idle, ~(1ull << (p->bit & 63)));
 	else if (plat_read(c->queued))
 		pull_swap(h, pcpu);
@@ -437,11 +441,12 @@ hot void core_idle(struct host *h, u32 pcpu, bool idle)
 	if (!c)
 		return;
 	if (!idle) {
-		plat_fetch_and(&c->idle, ~(1ull << (p->bit & 63)));
+		if (plat_read(c->idle) >> (p->bit & 63) & 1) /* else whoever woke it has claimed it */
+			plat_fetch_and(&c->idle, ~(1ull << (p->bit & 63)));
 		return;
 	}
 	p->current_world = WORLD_NONE;
 	plat_or(&c->idle, 1ull << (p->bit & 63));
-	if (place_waiting(h, pcpu) && place_claim(c, p->bit))
+	if (queue_marked(c, p) && place_waiting(h, pcpu) && place_claim(c, p->bit))
 		plat_kick(h, pcpu, KICK_IDLE);
 }

@@ -37,6 +37,18 @@ hot u64 place_whole_cores(const struct cluster *c, u32 smt, u64 idle)
 	return whole & first & idle;
 }
 
+/* Whether the pCPU of `bit` is idle and so are the other threads of its core. */
+hot bool place_on_whole_core(const struct cluster *c, u32 smt, u64 idle, u32 bit)
+{
+	u64 own = 1ull << (bit & 63);
+
+	if (!(idle & own) || smt == 1)
+		return idle & own;
+	if (place_first_threads(smt) != ~0ull)
+		own >>= bit % smt; /* the core's first thread stands for it */
+	return place_whole_cores(c, smt, idle) & own;
+}
+
 /* Takes an idle pCPU for oneself; only one caller gets it. */
 hot bool place_claim(struct cluster *c, u32 bit)
 {
@@ -93,15 +105,14 @@ cold s32 place_idle(THE(struct host *h), TASK(t), u32 prev)
 {
 	struct pcpu *p = plat_pcpu(h, prev);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
-	u64 own;
+	u64 idle;
 	s32 found;
 
 	if (!c)
 		return -1;
-	own = 1ull << (p->bit & 63);
-	if ((place_whole_cores(c, h->smt, plat_read(c->idle)) & own) || (h->smt == 1 && (plat_read(c->idle) & own)))
-		if (plat_may_run(t, prev) && place_claim(c, p->bit))
-			return (s32)prev;
+	idle = plat_read(c->idle);
+	if (place_on_whole_core(c, h->smt, idle, p->bit) && plat_may_run(t, prev) && place_claim(c, p->bit))
+		return (s32)prev;
 	found = place_in(h, p->cluster, t, true);
 	if (found < 0)
 		found = place_near(h, c, t, true);

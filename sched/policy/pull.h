@@ -88,6 +88,7 @@ cold bool pull_cluster(THE(struct host *h), u32 cluster, u32 pcpu, u64 mask)
 		mask &= ~(1ull << (victim->bit & 63));
 		if (pull_system_from(h, victim, p) || pull_from(h, victim, p, KEY_NONE))
 			return true;
+		queue_unmark(h, victim); /* where nothing waits any more, the next need not look */
 	}
 	return false;
 }

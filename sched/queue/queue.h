@@ -108,6 +108,13 @@ cold bool queue_take(THE(struct host *h), u64 queue, u32 world)
 	return took;
 }
 
+/* Whether worlds may wait at `p`: no queue need be looked up where not. A mark comes after its world: who misses it
+ * and goes idle is seen to be idle by whoever sets it. */
+hot bool queue_marked(const struct cluster *c, const struct pcpu *p)
+{
+	return plat_read(c->queued) >> (p->bit & 63) & 1;
+}
+
 /* Tells the host that worlds wait at `p`. */
 hot void queue_mark(struct host *h, struct pcpu *p, u64 key)
 {
@@ -115,7 +122,7 @@ hot void queue_mark(struct host *h, struct pcpu *p, u64 key)
 
 	if (key < p->wait_key)
 		p->wait_key = key;
-	if (c && !(plat_read(c->queued) >> (p->bit & 63) & 1))
+	if (c && !queue_marked(c, p))
 		plat_or(&c->queued, 1ull << (p->bit & 63));
 }
 
@@ -124,7 +131,9 @@ hot void queue_unmark(struct host *h, struct pcpu *p)
 {
 	struct cluster *c = plat_cluster(h, p->cluster);
 
-	if (!c || plat_queue_length(h, QUEUE_VM(p->id)) || plat_queue_length(h, QUEUE_SYSTEM(p->id)))
+	if (!c || !queue_marked(c, p))
+		return;
+	if (plat_queue_length(h, QUEUE_VM(p->id)) || plat_queue_length(h, QUEUE_SYSTEM(p->id)))
 		return;
 	plat_fetch_and(&c->queued, ~(1ull << (p->bit & 63)));
 	p->wait_key = KEY_NONE;
