@@ -2,6 +2,7 @@
 //! shells lay them out. It reads /proc and /sys/fs/cgroup and changes nothing.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -58,13 +59,28 @@ impl FoundVm {
     }
 }
 
-/// Every VM there is now, by pid.
-#[must_use]
-pub fn scan(roots: &Roots) -> Vec<FoundVm> {
-    let Ok(dir) = fs::read_dir(&roots.proc_fs) else { return vec![] };
-    let mut pids: Vec<i32> = dir.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
-    pids.sort_unstable();
-    pids.into_iter().filter_map(|pid| look(roots, pid)).collect()
+/// Finds VMs again and again. A process that was no hypervisor is looked at anew only every `LOOK_AGAIN` scans: it may
+/// have become one by exec.
+#[derive(Debug, Default)]
+pub struct Finder {
+    others: BTreeSet<i32>,
+    round: u32,
+}
+
+const LOOK_AGAIN: u32 = 4;
+
+impl Finder {
+    /// Every VM there is now, by pid.
+    pub fn scan(&mut self, roots: &Roots) -> Vec<FoundVm> {
+        let Ok(dir) = fs::read_dir(&roots.proc_fs) else { return vec![] };
+        let pids: BTreeSet<i32> = dir.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
+        self.round = self.round.wrapping_add(1);
+        self.others.retain(|pid| pids.contains(pid) && (*pid as u32).wrapping_add(self.round) % LOOK_AGAIN != 0);
+        let found: Vec<FoundVm> = pids.difference(&self.others).filter_map(|pid| look(roots, *pid)).collect();
+        self.others = pids;
+        self.others.retain(|pid| found.iter().all(|vm| vm.pid != *pid));
+        found
+    }
 }
 
 /// The VM of one process; `None` if it is no hypervisor or has gone.
@@ -110,7 +126,7 @@ fn threads(dir: &Path) -> Vec<Thread> {
         .collect();
     out.sort_by_key(|t| (t.vcpu.is_none(), t.vcpu, t.tid));
     // A vCPU thread's own children (KVM's workers) keep its name: the first of a name is the vCPU.
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for t in &mut out {
         t.vcpu = t.vcpu.filter(|n| seen.insert(*n));
     }
@@ -246,7 +262,7 @@ mod tests {
         t.process(20, "/usr/bin/qemu-system-x86_64", b"kvm\0-id\x00100\0", "/qemu.slice/100.scope", &[(20, "kvm"), (21, "CPU 0/TCG")]);
         t.put("cgroup/qemu.slice/100.scope/cpu.weight", b"250\n");
         t.process(30, "/usr/bin/bash", b"bash\0", "/", &[(30, "bash")]);
-        let found = scan(&t.roots());
+        let found = Finder::default().scan(&t.roots());
         let seen: Vec<_> = found.iter().map(|v| (v.pid, v.name.as_str(), v.weight, v.vcpus(), v.started)).collect();
         assert_eq!(seen, [(10, "web", 700, 2, 777), (20, "100", 250, 1, 777)]);
         assert_eq!(
@@ -265,5 +281,18 @@ mod tests {
         let vm = look(&t.roots(), 40).unwrap();
         assert_eq!((vm.name.as_str(), vm.weight), ("pid-40", 100));
         assert_eq!(vm.threads[0], Thread { tid: 41, vcpu: Some(3), comm: "qemu-kvm".into() });
+    }
+
+    #[test]
+    fn a_process_that_becomes_a_hypervisor_by_exec_is_found_within_a_few_scans() {
+        let t = Tree::new("exec");
+        t.process(50, "/usr/bin/bash", b"bash\0", "/", &[(50, "bash")]);
+        let mut finder = Finder::default();
+        assert_eq!(finder.scan(&t.roots()), []);
+        fs::remove_file(t.0.join("proc/50/exe")).unwrap();
+        symlink("/usr/bin/qemu-system-x86_64", t.0.join("proc/50/exe")).unwrap();
+        let found: Vec<usize> = (0..2 * LOOK_AGAIN).map(|_| finder.scan(&t.roots()).len()).collect();
+        let first = found.iter().position(|n| *n == 1).expect("found") as u32;
+        assert!(first < LOOK_AGAIN && found[first as usize..].iter().all(|n| *n == 1), "{found:?}");
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     Accounts, HostError, Names,
-    discover::{self, Roots},
+    discover::{self, Finder, Roots},
     kernel_accounts,
     names::told_apart,
     view::monotonic_ns,
@@ -60,8 +60,8 @@ pub fn measure(
     step: Duration,
     stop: &dyn Fn() -> bool,
 ) -> Result<RunResult, HostError> {
-    let mut sets = Allowed::default();
-    let first = sample(source, topology)?;
+    let (mut sets, mut finder) = (Allowed::default(), Finder::default());
+    let first = sample(source, topology, &mut finder)?;
     let begin = std::time::Instant::now();
     let mut total: BTreeMap<String, BTreeMap<i32, Thread>> = BTreeMap::new();
     let mut system = Times::default();
@@ -69,7 +69,7 @@ pub fn measure(
     loop {
         let left = duration.saturating_sub(begin.elapsed());
         std::thread::sleep(left.min(step));
-        let now = sample(source, topology)?;
+        let now = sample(source, topology, &mut finder)?;
         step_over(&last, &now, topology, &mut sets, &mut total, &mut system);
         last = now;
         if begin.elapsed() >= duration || stop() {
@@ -175,10 +175,10 @@ fn minus(a: &Times, b: &Times) -> Times {
     }
 }
 
-fn sample(source: &Source, topology: &Topology) -> Result<Sample, HostError> {
+fn sample(source: &Source, topology: &Topology, finder: &mut Finder) -> Result<Sample, HostError> {
     match source {
         Source::Tandem(accounts) => tandem_sample(accounts, topology),
-        Source::Kernel => Ok(kernel_sample(topology)),
+        Source::Kernel => Ok(kernel_sample(topology, finder)),
     }
 }
 
@@ -264,9 +264,9 @@ fn world_times(w: &sched_core::World) -> Times {
     }
 }
 
-fn kernel_sample(topology: &Topology) -> Sample {
+fn kernel_sample(topology: &Topology, finder: &mut Finder) -> Sample {
     let roots = Roots::default();
-    let found = discover::scan(&roots);
+    let found = finder.scan(&roots);
     let at_ns = monotonic_ns();
     let told = told_apart(found.iter().map(|v| (v.pid, v.name.as_str())));
     let mut vms = BTreeMap::new();

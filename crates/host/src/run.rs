@@ -4,7 +4,7 @@
 
 use crate::{
     ExitReason, HostError, Live, Names, VmName,
-    discover::{self, FoundVm, Roots},
+    discover::{self, Finder, FoundVm, Roots},
     live::{Event, Word},
     view::monotonic_ns,
 };
@@ -49,6 +49,7 @@ struct Daemon<'a> {
     live: &'a Live,
     options: &'a Options,
     roots: Roots,
+    finder: Finder,
     /// Those that are online.
     pcpus: PcpuSet,
     vms: BTreeMap<i32, Followed>,
@@ -65,6 +66,9 @@ struct Daemon<'a> {
 
 /// How often everything is looked at anew: a change of cpu.weight is seen within a second.
 const SCAN: Duration = Duration::from_millis(500);
+
+/// The ring buffer takes whole milliseconds, and 0 would not wait at all.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// Loads the scheduler and runs until told to stop or ended by the kernel; loads it anew when pCPUs come or go.
 ///
@@ -94,6 +98,7 @@ fn once(topology: &Topology, options: &Options) -> Result<Option<ExitReason>, Ho
         live: &live,
         options,
         roots: Roots::default(),
+        finder: Finder::default(),
         pcpus: topology.online().clone(),
         vms: BTreeMap::new(),
         leaving: BTreeSet::new(),
@@ -116,7 +121,8 @@ impl Daemon<'_> {
     fn follow(&mut self) -> Result<Option<ExitReason>, HostError> {
         let mut scanned = Instant::now();
         while !(self.options.stop)() {
-            let events = self.live.poll(Duration::from_nanos(REPLAN.ns()));
+            let wait = if self.held { Duration::from_nanos(REPLAN.ns()) } else { SCAN.saturating_sub(scanned.elapsed()) };
+            let events = self.live.poll(wait.max(SHORTEST_WAIT));
             if events.contains(&Event::Gone) || self.live.exit_reason().kind != 0 {
                 return Ok(Some(self.live.exit_reason()));
             }
@@ -142,7 +148,7 @@ impl Daemon<'_> {
     }
 
     fn scan(&mut self) -> Result<(), HostError> {
-        let found = discover::scan(&self.roots);
+        let found = self.finder.scan(&self.roots);
         let alive: BTreeSet<(i32, u64)> = found.iter().map(|f| (f.pid, f.started)).collect();
         let gone: Vec<i32> = self.vms.values().filter(|v| !alive.contains(&(v.found.pid, v.found.started))).map(|v| v.found.pid).collect();
         let mut changed = !gone.is_empty();
