@@ -103,7 +103,7 @@ hot void world_rebind(struct host *h, struct world *w)
 
 /* --- life of a wake-up --- */
 
-hot s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev)
+hot s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, s32 waker)
 {
 	struct vm *v;
 	s32 found;
@@ -113,6 +113,10 @@ hot s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev)
 	v = plat_vm(h, w->vm);
 	if (!v || w->flags & WORLD_PCPU_KTHREAD)
 		return prev;
+	if (waker >= 0 && place_beside(h, t, w, (u32)waker)) {
+		plat_insert_local(h, t, share_slice(h, plat_knobs(h), v, w));
+		return waker;
+	}
 	found = place_idle(h, t, (u32)prev);
 	if (found >= 0) {
 		plat_insert_local(h, t, share_slice(h, plat_knobs(h), v, w));

@@ -18,7 +18,7 @@ void sched_vm_weight(struct host *h, u32 vm, u64 weight, u32 vcpus, u32 shares);
 void sched_vm_plan(struct host *h, u32 vm, u64 weight, u32 vcpus, u32 shares, bool held, s64 shift); /* from the plan of active VMs */
 
 /* Life of a wake-up, in the kernel's order. */
-s32 sched_select(struct host *h, plat_task *task, s32 prev_pcpu);	/* returns a pCPU; may insert into its local queue */
+s32 sched_select(struct host *h, plat_task *task, s32 prev_pcpu, s32 waker);	/* waker: pCPU of one that is about to sleep, or -1; returns a pCPU; may insert into its local queue */
 void sched_runnable(struct host *h, plat_task *task);	/* WAIT -> READY */
 void sched_enqueue(struct host *h, plat_task *task, u32 flags);
 void sched_dispatch(struct host *h, u32 pcpu, plat_task *prev);	/* prev: still wants to run, or NULL */

@@ -43,7 +43,7 @@ cold u32 housekeep_idle(THE(struct host *h))
  * would lose what it is owed each time that others go to sleep. The system group mostly sleeps: it does not count. */
 cold u32 core_housekeep(THE(struct host *h))
 {
-	u64 now = plat_now(h), gone = now - h->v_at_ns, busy = 0, rate, step;
+	u64 now = plat_now(h), gone = now > h->v_at_ns ? now - h->v_at_ns : 0, busy = 0, rate, step;
 	s64 sum = 0, total = 0, limit = 1ll << 34;
 
 	h->v_at_ns = now;

@@ -34,7 +34,7 @@ void sched_vm_plan(struct host *h, u32 vm, u64 weight, u32 vcpus, u32 shares, bo
 	share_weight(h, plat_vm(h, vm), weight, vcpus, shares, held, shift);
 }
 
-s32 sched_select(struct host *h, plat_task *t, s32 prev) { return core_select(h, t, WORLD(h, t), prev); }
+s32 sched_select(struct host *h, plat_task *t, s32 prev, s32 waker) { return core_select(h, t, WORLD(h, t), prev, waker); }
 void sched_runnable(struct host *h, plat_task *t) { core_runnable(h, t, WORLD(h, t)); }
 void sched_enqueue(struct host *h, plat_task *t, u32 flags) { core_enqueue(h, t, WORLD(h, t), flags); }
 void sched_dispatch(struct host *h, u32 pcpu, plat_task *prev) { core_dispatch(h, pcpu, prev); }

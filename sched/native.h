@@ -52,6 +52,7 @@ struct native {
 void plat_insert_local_(u64 kernel, u32 world, u64 slice_ns);
 void plat_insert_on_(u64 kernel, u32 world, u32 pcpu, u64 slice_ns, u32 preempt);
 void plat_queue_insert_(u64 kernel, u32 world, u64 queue, u64 slice_ns, u64 key);
+u32 plat_local_length_(u64 kernel, u32 pcpu);
 u32 plat_queue_length_(u64 kernel, u64 queue);
 u32 plat_queue_at_(u64 kernel, u64 queue, u32 i); /* world id, 0 past the end */
 u32 plat_queue_take_(u64 kernel, u64 queue, u32 world);
@@ -74,7 +75,9 @@ void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 lin
 #define plat_queue_key(task) ((task)->key)
 #define plat_insert_local(h, task, ns) plat_insert_local_(NATIVE(h)->kernel, (task)->world, ns)
 #define plat_insert_on(h, task, pcpu, ns, preempt) plat_insert_on_(NATIVE(h)->kernel, (task)->world, pcpu, ns, preempt)
-#define plat_queue_insert(h, task, queue, ns, key) plat_queue_insert_(NATIVE(h)->kernel, (task)->world, queue, ns, key)
+#define plat_queue_insert(h, task, queue, ns, key) \
+	plat_queue_insert_(NATIVE(h)->kernel, (task)->world, queue, ns, (key) / QUEUE_KEY_UNIT * QUEUE_KEY_UNIT)
+#define plat_local_length(h, pcpu) plat_local_length_(NATIVE(h)->kernel, pcpu)
 #define plat_queue_length(h, queue) plat_queue_length_(NATIVE(h)->kernel, queue)
 #define plat_kick(h, pcpu, flags) plat_kick_(NATIVE(h)->kernel, pcpu, flags)
 #define plat_assert(h, cond) \

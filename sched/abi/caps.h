@@ -10,6 +10,7 @@
 #define CLUSTERS_MAX 256	/* 1,024 pCPUs in LLCs of four */
 #define CLUSTER_PCPUS 64	/* one word of idle bits; a larger LLC is cut into several clusters */
 #define QUEUE_SCAN_MAX 48	/* VS51: "tens of vCPUs per pCPU"; the order by key makes the rest uninteresting */
+#define QUEUE_KEY_UNIT 4096	/* ns to which queued keys are rounded down: a five-hundredth of the smallest margin */
 #define PROBE_MAX 4		/* remote pCPUs looked at in a busy pCPU's decision (ESXi's *MigrateIdlePcpus) */
 
 _Static_assert(PCPUS_MAX % 64 == 0, "pCPU sets are whole words");

@@ -78,6 +78,7 @@ struct bpf_iter_num {
 /* Values are the kernel's at load time, not these. */
 enum scx_dsq_id_flags { SCX_DSQ_LOCAL = 0x8000000000000002ull, SCX_DSQ_LOCAL_ON = 0xC000000000000000ull };
 enum scx_enq_flags { SCX_ENQ_WAKEUP = 1, SCX_ENQ_HEAD = 16, SCX_ENQ_PREEMPT = 0x100000000ull };
+enum scx_wake_flags { SCX_WAKE_SYNC = 16 };
 enum scx_deq_flags { SCX_DEQ_SLEEP = 1 };
 enum scx_kick_flags { SCX_KICK_IDLE_ = 1, SCX_KICK_IDLE = 1, SCX_KICK_PREEMPT = 2 };
 #define SCX_VALUE(type, name) bpf_core_enum_value(enum type, name)
@@ -96,6 +97,7 @@ struct sched_ext_ops {
 	void (*quiescent)(struct task_struct *p, u64 deq_flags);
 	void (*set_weight)(struct task_struct *p, u32 weight);
 	void (*set_cpumask)(struct task_struct *p, const struct cpumask *cpumask);
+	void (*enable)(struct task_struct *p);
 	void (*disable)(struct task_struct *p);
 	void (*update_idle)(s32 cpu, bool idle);
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
@@ -117,6 +119,7 @@ void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_fl
 void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime, u64 enq_flags) __ksym __weak;
 bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it__iter, struct task_struct *p, u64 dsq_id, u64 enq_flags) __ksym __weak;
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
+bool scx_bpf_task_set_dsq_vtime(struct task_struct *p, u64 vtime) __ksym __weak;
 s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;

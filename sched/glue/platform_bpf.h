@@ -54,16 +54,26 @@ extern const volatile struct knobs knobs_now;
 
 #define plat_now(h) bpf_ktime_get_ns()
 
+/* A thread's key in the kernel: what it was queued with, and below that the number of its world, so that most look-ups
+ * are one load. The number is a hint, held against the thread's id. */
+#define KEY_WORLD (WORLDS_MAX - 1ull)
+_Static_assert((WORLDS_MAX & (WORLDS_MAX - 1)) == 0, "a mask of whole bits");
+_Static_assert(WORLDS_MAX <= 4 * QUEUE_KEY_UNIT, "keys keep 62 bits");
+
 hot struct world *plat_world_of(struct host *h, plat_task *t)
 {
-	u32 *id = bpf_task_storage_get(&world_of_task, t, 0, 0);
+	struct world *w = plat_world(h, t->scx.dsq_vtime & KEY_WORLD);
+	u32 *id;
 
+	if (w && w->pid == (u32)t->pid)
+		return w;
+	id = bpf_task_storage_get(&world_of_task, t, 0, 0);
 	return id ? plat_world(h, *id) : NULL;
 }
 
 #define plat_task_pcpu(t) scx_bpf_task_cpu(t)
 #define plat_slice(t) ((t)->scx.slice)
-#define plat_queue_key(t) ((t)->scx.dsq_vtime)
+#define plat_queue_key(t) ((t)->scx.dsq_vtime / WORLDS_MAX * QUEUE_KEY_UNIT)
 
 hot void plat_set_slice(plat_task *t, u64 ns)
 {
@@ -98,8 +108,17 @@ hot void glue_insert(plat_task *t, u64 queue, u64 ns, u64 flags)
 		scx_bpf_dispatch(t, queue, ns, flags);
 }
 
+hot void glue_set_key(plat_task *t, u64 key)
+{
+	if (bpf_ksym_exists(scx_bpf_task_set_dsq_vtime))
+		scx_bpf_task_set_dsq_vtime(t, key);
+	else
+		t->scx.dsq_vtime = key;
+}
+
 hot void plat_queue_insert(struct host *h, plat_task *t, u64 queue, u64 ns, u64 key)
 {
+	key = key / QUEUE_KEY_UNIT * WORLDS_MAX | (t->scx.dsq_vtime & KEY_WORLD);
 	if (bpf_ksym_exists(scx_bpf_dsq_insert_vtime))
 		scx_bpf_dsq_insert_vtime(t, queue, ns, key, 0);
 	else
@@ -122,6 +141,7 @@ hot void plat_insert_on(struct host *h, plat_task *t, u32 pcpu, u64 ns, bool pre
 }
 
 #define plat_queue_length(h, queue) ((u32)scx_bpf_dsq_nr_queued(queue))
+#define plat_local_length(h, pcpu) ((u32)scx_bpf_dsq_nr_queued(SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | (pcpu)))
 
 /* The iterator is named so that plat_queue_take, inside the walk, can use it. */
 #define plat_queue_each(h, t, queue)						\

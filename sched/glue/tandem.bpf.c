@@ -58,7 +58,9 @@ s32 SEC("struct_ops/select_cpu") BPF_PROG(tandem_select_cpu, struct task_struct 
 	struct host *h = plat_host();
 	struct world *w = h ? plat_world_of(h, p) : NULL;
 
-	return w ? core_select(h, p, w, prev_cpu) : prev_cpu;
+	s32 waker = wake_flags & SCX_VALUE(scx_wake_flags, SCX_WAKE_SYNC) ? (s32)bpf_get_smp_processor_id() : -1;
+
+	return w ? core_select(h, p, w, prev_cpu, waker) : prev_cpu;
 }
 
 void SEC("struct_ops/enqueue") BPF_PROG(tandem_enqueue, struct task_struct *p, u64 enq_flags)
@@ -137,6 +139,14 @@ void SEC("struct_ops/set_cpumask") BPF_PROG(tandem_set_cpumask, struct task_stru
 
 	if (w)
 		core_world_affinity(h, w, is_restricted(h, p));
+}
+
+/* It joins the fair class under this scheduler: from here on its key tells its world. */
+void SEC("struct_ops/enable") BPF_PROG(tandem_enable, struct task_struct *p)
+{
+	u32 *id = bpf_task_storage_get(&world_of_task, p, 0, 0);
+
+	glue_set_key(p, id ? *id : WORLD_NONE);
 }
 
 void SEC("struct_ops/disable") BPF_PROG(tandem_disable, struct task_struct *p)
@@ -299,6 +309,7 @@ struct sched_ext_ops tandem_ops = {
 	.quiescent = (void *)tandem_quiescent,
 	.set_weight = (void *)tandem_set_weight,
 	.set_cpumask = (void *)tandem_set_cpumask,
+	.enable = (void *)tandem_enable,
 	.disable = (void *)tandem_disable,
 	.update_idle = (void *)tandem_update_idle,
 	.init_task = (void *)tandem_init_task,

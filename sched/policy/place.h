@@ -3,6 +3,7 @@
  * Promise	a whole idle core before a part of one (VS51 "Hyper-Threading", H1), the near before the far,
  *		never a pCPU that the world may not use
  * Law		own pCPU's core, cores of the cluster, cores near, own pCPU, threads of the cluster, threads near;
+ *		a host task that another wakes just before it sleeps: beside that one
  *		none idle: of `prev` and PROBE_MAX pCPUs the one that runs what is owed least, else the shortest queue
  * Limits	NEAR_MAX clusters are looked at; farther idle pCPUs come and pull by themselves (pull.h)
  * Weakness	running worlds are never moved to a core that has become idle
@@ -74,6 +75,19 @@ hot s32 place_claim_of(struct cluster *c, plat_task *t, u64 mask)
 			return (s32)pcpu;
 	}
 	return -1;
+}
+
+/* Whether a host task waits for the pCPU of its waker, which is about to sleep: it comes next there without waking an
+ * idle pCPU, and finds what was said in the cache. Not where others wait. A waker that goes on after all keeps it
+ * waiting for a slice and a tick. */
+hot bool place_beside(struct host *h, plat_task *t, const struct world *w, u32 waker)
+{
+	struct pcpu *p = plat_pcpu(h, waker);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+
+	if (!c || w->vm != VM_SYSTEM || plat_read(p->current_vm) != VM_SYSTEM || !plat_read(p->current_world))
+		return false;
+	return !queue_marked(c, p) && !plat_local_length(h, waker) && plat_may_run(t, waker);
 }
 
 hot s32 place_in(struct host *h, u32 cluster, plat_task *t, bool whole)

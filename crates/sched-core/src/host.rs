@@ -249,7 +249,7 @@ entries! {
     /// Its allowed set has changed.
     world_affinity => sched_world_affinity();
     /// Which pCPU should it wake on?
-    select => sched_select(prev: i32) -> i32;
+    select => sched_select(prev: i32, waker: i32) -> i32;
     /// It wants to run from now on.
     runnable => sched_runnable();
     /// It must be put into a queue.

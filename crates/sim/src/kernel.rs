@@ -250,6 +250,10 @@ impl Platform for Kernel {
         self.insert(tasks, world, Target::Queue { id: queue, key }, slice_ns);
     }
 
+    fn local_length(&mut self, pcpu: u32) -> u32 {
+        self.cpus.get(pcpu as usize).map_or(0, |c| c.local.len() as u32)
+    }
+
     fn queue_length(&mut self, queue: u64) -> u32 {
         if self.hidden(queue) {
             return 0;

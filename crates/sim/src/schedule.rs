@@ -58,7 +58,7 @@ impl Engine {
         }
         self.kernel.context = Context::Select(world);
         self.stats.calls += 1;
-        let chosen = self.host.select(&mut self.kernel, world, prev as i32);
+        let chosen = self.host.select(&mut self.kernel, world, prev as i32, -1);
         self.kernel.context = Context::None;
         let n = self.kernel.cpus.len();
         if chosen < 0 || chosen as usize >= n {
