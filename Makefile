@@ -16,8 +16,9 @@ demo: bootstrap ## real VMs on a real kernel under both schedulers, with a table
 test: bootstrap ## everything that CI runs: format, tidy, clippy, tests, live build, docs
 	@cargo xtask ci
 
-bench: ## speed of the simulator at 8, 64, 160 and 512 pCPUs
+bench: bootstrap ## speed of the simulator, and of the hot path beside the kernel's own scheduler
 	@cargo bench -p sim
+	@cargo xtask lab-drill latency
 
 build: bootstrap ## the tandem binary with the live host, as target/release/tandem
 	@cargo build --release -p tandem --features live

@@ -43,7 +43,7 @@ struct Step {
 }
 
 /// The steps, quick ones first.
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 10] = [
     Step { name: "format", run: |c| unless(rustfmt_missing(c), || cargo(c, "fmt --all --check -- -l", &[])) },
     Step { name: "tidy", run: tidy_step },
     Step {
@@ -55,7 +55,9 @@ const STEPS: [Step; 8] = [
     Step { name: "live build", run: |c| cargo(c, LIVE_BUILD, &[]) },
     Step { name: "live tests", run: |c| cargo(c, "test --release -p host -p tandem --features tandem/live", &[]) },
     Step { name: "documents", run: documents },
-    Step { name: "lab smoke", run: lab_smoke },
+    Step { name: "lab smoke", run: |c| lab(c, &["lab-smoke"]) },
+    Step { name: "lab hot path", run: |c| lab(c, &["lab-drill", "latency"]) },
+    Step { name: "lab kill", run: |c| lab(c, &["lab-drill", "kill"]) },
 ];
 /// Twenty test programs are not each optimised as a whole: that would take most of the time.
 const QUICK_LINK: (&str, &str) = ("CARGO_PROFILE_RELEASE_LTO", "off");
@@ -179,17 +181,13 @@ fn documents(context: &Context<'_>) -> End {
     if wrong.is_empty() { End::Passed } else { End::Failed(wrong.join("; ")) }
 }
 
-/// A short boot, if xtask has a command for it.
-fn lab_smoke(context: &Context<'_>) -> End {
-    const NAME: &str = "lab-smoke";
+/// A command of this program that boots a machine.
+fn lab(context: &Context<'_>, words: &[&str]) -> End {
     if context.no_lab {
         return End::Skipped("--no-lab was given".to_owned());
     }
-    if !context.xtask.get_subcommands().any(|c| c.get_name() == NAME) {
-        return End::Skipped(format!("there is no 'cargo xtask {NAME}' yet"));
-    }
     match env::current_exe() {
-        Ok(own) => finish(&mut command(context, &own.to_string_lossy(), &[NAME])),
+        Ok(own) => finish(&mut command(context, &own.to_string_lossy(), words)),
         Err(e) => End::Failed(format!("xtask: cannot find itself: {e}")),
     }
 }
