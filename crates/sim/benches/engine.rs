@@ -5,7 +5,8 @@
 //! NEAR_MAX and PROBE_MAX), and housekeeping, a pass over all VMs each `housekeep_us`. Events a
 //! simulated second grow with worlds and pCPUs alone.
 //!
-//! `cargo bench -p sim` runs it; an argument is the simulated time, `cargo bench -p sim -- 10s`.
+//! `cargo bench -p sim` runs it; arguments are the simulated time and one number of pCPUs:
+//! `cargo bench -p sim -- 10s 512`.
 
 use settings::{Dist, Run, RunSpec, VmSpec, Workload};
 use sim::{Options, run};
@@ -72,7 +73,11 @@ fn main() {
     let duration = std::env::args().skip(1).find_map(|a| a.parse::<Span>().ok()).unwrap_or(Span::from_secs(5));
     let mut table =
         views::Table::new(&["pCPUs", "VMs", "vCPUs", "<oracle", "events", "events/s", "ns/event", "sim s/s", "calls/event", "RSS KiB"]);
+    let only = std::env::args().skip(1).find_map(|a| a.parse::<u32>().ok());
     for (sockets, cores) in [(1, 4), (2, 16), (2, 40), (8, 32)] {
+        if only.is_some_and(|n| n != sockets * cores * 2) {
+            continue;
+        }
         for check in [false, true] {
             let run_of = host(sockets, cores, if check { Span::from_ns(duration.ns() / 5) } else { duration });
             let options = Options { check, ..Options::default() };

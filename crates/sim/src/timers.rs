@@ -4,12 +4,19 @@
 /// Position of a slot that is not armed.
 const NOWHERE: u32 = u32::MAX;
 
-/// Ordered by time, then by the order in which timers were armed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A timer in the heap.
+#[derive(Clone, Copy, Debug)]
 struct Entry {
-    time: u64,
-    seq: u64,
+    /// Time above, the order of arming below: one number is compared without a branch, and half of all comparisons
+    /// would be guessed wrong.
+    key: u128,
     slot: u32,
+}
+
+impl Entry {
+    fn time(self) -> u64 {
+        (self.key >> 64) as u64
+    }
 }
 
 /// The heap.
@@ -29,18 +36,18 @@ impl Timers {
 
     /// Time of the next timer.
     pub(crate) fn next_time(&self) -> Option<u64> {
-        self.heap.first().map(|e| e.time)
+        self.heap.first().map(|e| e.time())
     }
 
     /// Time a slot is armed for.
     pub(crate) fn armed(&self, slot: usize) -> Option<u64> {
-        self.heap.get(self.position[slot] as usize).map(|e| e.time)
+        self.heap.get(self.position[slot] as usize).map(|e| e.time())
     }
 
     /// Arms a slot, or moves it if it is armed.
     pub(crate) fn arm(&mut self, slot: usize, time: u64) {
         self.seq += 1;
-        let entry = Entry { time, seq: self.seq, slot: slot as u32 };
+        let entry = Entry { key: u128::from(time) << 64 | u128::from(self.seq), slot: slot as u32 };
         let at = self.position[slot];
         if at == NOWHERE {
             self.heap.push(entry);
@@ -67,17 +74,17 @@ impl Timers {
     pub(crate) fn pop(&mut self) -> Option<(u64, usize)> {
         let first = *self.heap.first()?;
         self.disarm(first.slot as usize);
-        Some((first.time, first.slot as usize))
+        Some((first.time(), first.slot as usize))
     }
 
     fn place(&mut self, at: usize, entry: Entry) {
-        if at > 0 && entry < self.heap[(at - 1) / 4] { self.up(at, entry) } else { self.down(at, entry) }
+        if at > 0 && entry.key < self.heap[(at - 1) / 4].key { self.up(at, entry) } else { self.down(at, entry) }
     }
 
     fn up(&mut self, mut at: usize, entry: Entry) {
         while at > 0 {
             let parent = (at - 1) / 4;
-            if self.heap[parent] < entry {
+            if self.heap[parent].key < entry.key {
                 break;
             }
             self.set(at, self.heap[parent]);
@@ -89,15 +96,24 @@ impl Timers {
     fn down(&mut self, mut at: usize, entry: Entry) {
         loop {
             let first = at * 4 + 1;
-            let children = first..(first + 4).min(self.heap.len());
-            let Some(least) = children.min_by_key(|c| self.heap[*c]) else { break };
-            if entry < self.heap[least] {
+            let Some(least) = self.least_child(first) else { break };
+            if entry.key < self.heap[least].key {
                 break;
             }
             self.set(at, self.heap[least]);
             at = least;
         }
         self.set(at, entry);
+    }
+
+    /// Position of the least of up to four children.
+    fn least_child(&self, first: usize) -> Option<usize> {
+        if let Some([a, b, c, d]) = self.heap.get(first..first + 4) {
+            let (ab, ab_key) = if b.key < a.key { (1, b.key) } else { (0, a.key) };
+            let (cd, cd_key) = if d.key < c.key { (3, d.key) } else { (2, c.key) };
+            return Some(first + if cd_key < ab_key { cd } else { ab });
+        }
+        (first..self.heap.len()).min_by_key(|c| self.heap[*c].key)
     }
 
     fn set(&mut self, at: usize, entry: Entry) {
