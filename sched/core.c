@@ -56,6 +56,7 @@ hot void core_world_exit(struct host *h, struct world *w)
 
 	if (!v)
 		return;
+	queue_leave(h, w);
 	if (world_runnable(w))
 		plat_add(&v->runnable, -1);
 	if (w->commit_ns)
@@ -180,6 +181,7 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 	struct vm *v;
 	u64 key, queued, gain, slice;
 
+	queue_leave(h, w); /* the kernel may hand back one that has not run */
 	if (w->bind_vm >= 0)
 		world_rebind(h, w);
 	v = plat_vm(h, w->vm);
@@ -208,7 +210,7 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 		queued = share_queue_key(v, w);
 		plat_queue_insert(h, t, QUEUE_VM(pcpu), slice, queued);
 	}
-	queue_mark(h, p, w->vm == VM_SYSTEM ? KEY_NONE : queued);
+	queue_enter(h, w, p, w->vm == VM_SYSTEM ? KEY_NONE : queued);
 	/* Look for idle pCPUs after queueing, as they look for queues after going idle: one of both sees the other. */
 	c = plat_cluster(h, p->cluster);
 	if (c && place_claim(c, p->bit)) {
@@ -244,7 +246,7 @@ cold bool dispatch_local(THE(struct host *h), u32 pcpu, u64 limit, u32 prev_worl
 	struct world *prev = prev_world ? plat_world(h, prev_world) : NULL;
 	struct vm *system = plat_vm(h, VM_SYSTEM);
 	u64 system_key = system ? share_vm_key(system) : KEY_NONE, system_limit = KEY_NONE;
-	bool system_waits = plat_queue_length(h, QUEUE_SYSTEM(pcpu)) > 0;
+	bool system_waits = p && plat_read(p->waits_system);
 	struct pick best = {}, task = {};
 
 	if (!p)
@@ -325,7 +327,7 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 	if (w)
 		v = plat_vm(h, w->vm);
 	if (w && v) {
-		charge_settle(h, w, v, p, now);
+		charge_settle(h, prev, w, v, p, now);
 		if (w->bind_vm >= 0) {
 			world_rebind(h, w);
 			v = plat_vm(h, w->vm);
@@ -334,10 +336,8 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 		}
 		limit = share_key(v, w);
 	}
-	waits = queue_marked(c, p) && place_waiting(h, pcpu);
-	if (!waits)
-		queue_unmark(h, p);
-	else if (dispatch_rescue(h, p, now))
+	waits = queue_waiting(p);
+	if (waits && dispatch_rescue(h, p, now))
 		goto taken;
 	own = dispatch_own_key(p, limit);
 	if (own != KEY_NONE && pull_owed(h, pcpu, own))
@@ -360,7 +360,6 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 		pull_swap(h, pcpu);
 	return;
 taken:
-	queue_unmark(h, p);
 	if (prev)
 		plat_set_slice(prev, 0); /* so that the kernel hands it back to enqueue */
 }
@@ -374,6 +373,7 @@ hot void core_running(struct host *h, plat_task *t, struct world *w)
 
 	if (!p || !v || !c)
 		return;
+	queue_leave(h, w);
 	state_enter(w, STATE_RUN, now);
 	now = w->state_since_ns;
 	if (w->last_pcpu >= 0 && w->last_pcpu != (s32)p->id)
@@ -381,6 +381,7 @@ hot void core_running(struct host *h, plat_task *t, struct world *w)
 	w->last_pcpu = (s32)p->id;
 	w->switches++;
 	w->run_since_ns = now;
+	w->exec_ns = plat_exec(h, t);
 	p->switches++;
 	p->current_key = share_key(v, w);
 	p->current_since_ns = now;
@@ -403,7 +404,7 @@ hot void core_stopping(struct host *h, plat_task *t, struct world *w, bool runna
 		return;
 	if (now < w->run_since_ns)
 		now = w->run_since_ns;
-	charge_settle(h, w, v, p, now);
+	charge_settle(h, t, w, v, p, now);
 	p->current_world = WORLD_NONE;
 	state_enter(w, runnable ? STATE_READY : state_asleep(w), now);
 }
@@ -414,6 +415,7 @@ hot void core_quiescent(struct host *h, struct world *w, bool sleeping)
 
 	if (!v)
 		return;
+	queue_leave(h, w);
 	if (!sleeping) {
 		/* Taken off for a change of affinity or the like: it still wants to run. */
 		if (!world_runnable(w))
@@ -433,6 +435,7 @@ hot void core_disabled(struct host *h, struct world *w)
 
 	if (!v || !world_runnable(w))
 		return;
+	queue_leave(h, w);
 	state_enter(w, state_asleep(w), plat_now(h));
 	plat_add(&v->runnable, -1);
 }
@@ -451,6 +454,6 @@ hot void core_idle(struct host *h, u32 pcpu, bool idle)
 	}
 	p->current_world = WORLD_NONE;
 	plat_or(&c->idle, 1ull << (p->bit & 63));
-	if (queue_marked(c, p) && place_waiting(h, pcpu) && place_claim(c, p->bit))
+	if (queue_waiting(p) && place_claim(c, p->bit))
 		plat_kick(h, pcpu, KICK_IDLE);
 }

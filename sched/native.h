@@ -53,7 +53,6 @@ void plat_insert_local_(u64 kernel, u32 world, u64 slice_ns);
 void plat_insert_on_(u64 kernel, u32 world, u32 pcpu, u64 slice_ns, u32 preempt);
 void plat_queue_insert_(u64 kernel, u32 world, u64 queue, u64 slice_ns, u64 key);
 u32 plat_local_length_(u64 kernel, u32 pcpu);
-u32 plat_queue_length_(u64 kernel, u64 queue);
 u32 plat_queue_at_(u64 kernel, u64 queue, u32 i); /* world id, 0 past the end */
 u32 plat_queue_take_(u64 kernel, u64 queue, u32 world);
 void plat_kick_(u64 kernel, u32 pcpu, u32 flags);
@@ -70,6 +69,7 @@ void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 lin
 #define plat_cluster(h, id) NATIVE_AT(h, clusters, id)
 #define plat_world_of(h, task) plat_world(h, (task)->world)
 #define plat_task_pcpu(task) ((task)->pcpu)
+#define plat_exec(h, task) ((void)(task), (h)->now_ns)
 #define plat_slice(task) ((task)->slice_ns)
 #define plat_set_slice(task, ns) ((task)->slice_ns = (ns))
 #define plat_queue_key(task) ((task)->key)
@@ -78,7 +78,6 @@ void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 lin
 #define plat_queue_insert(h, task, queue, ns, key) \
 	plat_queue_insert_(NATIVE(h)->kernel, (task)->world, queue, ns, (key) / QUEUE_KEY_UNIT * QUEUE_KEY_UNIT)
 #define plat_local_length(h, pcpu) plat_local_length_(NATIVE(h)->kernel, pcpu)
-#define plat_queue_length(h, queue) plat_queue_length_(NATIVE(h)->kernel, queue)
 #define plat_kick(h, pcpu, flags) plat_kick_(NATIVE(h)->kernel, pcpu, flags)
 #define plat_assert(h, cond) \
 	((cond) ? (void)0 : ((h)->asserts++, plat_assert_failed_(NATIVE(h)->kernel, #cond, __FILE__, __LINE__)))

@@ -25,11 +25,12 @@
  * plat_task_pcpu(task)			pCPU the thread belongs to now
  * plat_may_run(task, pcpu)		affinity, migration state and CPU hotplug allow it there
  * plat_any_pcpu(h, task)		some pCPU it may run on
+ * plat_exec(h, task)			CPU time of a thread by a clock that may run on only while it does
  * plat_slice(task), plat_set_slice(task, ns)
  * plat_insert_local(h, task, ns)	into the local queue of the pCPU chosen in select
  * plat_insert_on(h, task, pcpu, ns, preempt)	at the head of that pCPU's local queue
  * plat_queue_insert(h, task, queue, ns, key)	into an ordered queue, smallest key first; rounded down to QUEUE_KEY_UNIT
- * plat_queue_length(h, queue), plat_local_length(h, pcpu)
+ * plat_local_length(h, pcpu)		tasks in that pCPU's local queue
  * plat_queue_each(h, task, queue) {…}	walks a queue in order
  * plat_queue_key(task)			key it was queued with
  * plat_queue_take(h, iter, task)	moves a walked thread to this pCPU's local queue

@@ -53,7 +53,7 @@ struct host {
 /* Up to 64 pCPUs that share a last-level cache; threads of a core are neighbouring bits. */
 struct cluster {
 	u64 idle;		/* pCPUs that run nothing and are not claimed (atomic and/or) */
-	u64 queued;		/* pCPUs whose queues may hold worlds (atomic and/or; a hint, never a promise) */
+	u64 queued;		/* pCPUs in whose queues worlds wait (atomic and/or; queue_enter, queue_leave) */
 	u64 present;		/* bits that stand for a pCPU */
 	u32 pcpus;
 	u32 llc;
@@ -80,6 +80,8 @@ struct pcpu {
 	u32 current_vm;
 	u32 current_world;	/* 0 when idle */
 	u32 probe;		/* rotates the remote pCPUs looked at */
+	u32 waits_vm;		/* worlds in its queue of VMs (atomic; queue_enter, queue_leave) */
+	u32 waits_system;	/* and of host tasks */
 	u32 node;
 	u32 core;
 };
@@ -113,6 +115,7 @@ struct world {
 	u64 used_ns;		/* CPU time charged */
 	u64 born_ns;
 	u64 run_since_ns;	/* start of the stretch not charged yet */
+	u64 exec_ns;		/* its thread's own CPU time when it was charged last */
 	u64 commit_ns;		/* virtual time committed for the slice it runs */
 	u64 lead_ns;		/* own CPU time on the scale of its VM's progress_ns */
 	u64 remainder;		/* of the division in charge */
@@ -126,13 +129,13 @@ struct world {
 	u32 index;		/* number of the vCPU within its VM */
 	u32 flags;
 	u32 nice_weight;	/* of a host task, 100 is the default */
+	u32 queued_on;		/* queue it waits in, plus 1; 0 for none */
 	s32 last_pcpu;
 	s32 bind_vm;		/* VM to move to at the next safe point, -1 for none */
 	u32 bind_kind;
 	u32 bind_index;
 	u32 pid;
 	u32 tgid;
-	u32 pad32;
 	char comm[16];
 };
 

@@ -1,6 +1,7 @@
 /* Charges CPU time to worlds, VMs and pCPUs, and books the slice that is being run.
  *
- * Promise	every ns of RUN is charged once, to the world that ran (VS51 "charging", P7)
+ * Promise	every ns that a thread executed is charged once, to its world (VS51 "charging", P7); on a kernel that is RUN
+ *		less the interrupts that came meanwhile, as cpu.stat counts, in the simulator it is RUN
  * Law		used += d; vt += (d << 20 + remainder) / weight; the remainder stays with the world
  * Units	CPU time in ns; weight in 2^-20 pCPU
  * Example	d = 4 ms at weight 7 pCPUs: vt grows by 571,428 ns, 3,670,016 / 7,340,032 stays as remainder
@@ -12,13 +13,15 @@
 #include "../policy/share.h"
 
 /* Charges the stretch since the last charge and takes back the commitment of the slice. */
-hot void charge_settle(struct host *h, struct world *w, struct vm *v, struct pcpu *p, u64 now)
+hot void charge_settle(struct host *h, plat_task *t, struct world *w, struct vm *v, struct pcpu *p, u64 now)
 {
-	u64 d = now > w->run_since_ns ? now - w->run_since_ns : 0;
+	u64 stretch = now > w->run_since_ns ? now - w->run_since_ns : 0, exec = plat_exec(h, t);
+	u64 d = exec > w->exec_ns ? exec - w->exec_ns : 0;
 	u64 scaled = (d << RATE_SHIFT) + w->remainder;
 	u32 busy = plat_read(v->runnable);
 
-	w->run_since_ns += d;
+	w->run_since_ns += stretch;
+	w->exec_ns += d;
 	w->used_ns += d;
 	w->remainder = scaled % v->weight;
 	plat_add(&v->used_ns, d);
@@ -34,7 +37,7 @@ hot void charge_settle(struct host *h, struct world *w, struct vm *v, struct pcp
 		w->lead_ns += d;
 		plat_add(&v->progress_ns, busy > 1 ? d / busy : d); /* rounded down: under 1 ns a charge */
 	}
-	p->busy_ns += d;
+	p->busy_ns += stretch;
 	share_bound(h, plat_knobs(h), v, w->vm == VM_SYSTEM);
 }
 

@@ -35,6 +35,10 @@ struct cpumask {
 	unsigned long bits[1];
 } CORE;
 
+struct sched_entity {
+	u64 sum_exec_runtime;
+} CORE;
+
 struct sched_ext_entity {
 	u64 slice;
 	u64 dsq_vtime;
@@ -49,6 +53,7 @@ struct task_struct {
 	int nr_cpus_allowed;
 	unsigned short migration_disabled;
 	char comm[16];
+	struct sched_entity se;
 	struct sched_ext_entity scx;
 } CORE;
 

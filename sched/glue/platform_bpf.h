@@ -72,6 +72,8 @@ hot struct world *plat_world_of(struct host *h, plat_task *t)
 }
 
 #define plat_task_pcpu(t) scx_bpf_task_cpu(t)
+/* The kernel brings it up to date before it calls stopping and dispatch. */
+#define plat_exec(h, t) ((t)->se.sum_exec_runtime)
 #define plat_slice(t) ((t)->scx.slice)
 #define plat_queue_key(t) ((t)->scx.dsq_vtime / WORLDS_MAX * QUEUE_KEY_UNIT)
 
@@ -140,7 +142,6 @@ hot void plat_insert_on(struct host *h, plat_task *t, u32 pcpu, u64 ns, bool pre
 		glue_insert(t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | pcpu, ns, flags);
 }
 
-#define plat_queue_length(h, queue) ((u32)scx_bpf_dsq_nr_queued(queue))
 #define plat_local_length(h, pcpu) ((u32)scx_bpf_dsq_nr_queued(SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | (pcpu)))
 
 /* The iterator is named so that plat_queue_take, inside the walk, can use it. */

@@ -87,7 +87,7 @@ hot bool place_beside(struct host *h, plat_task *t, const struct world *w, u32 w
 
 	if (!c || w->vm != VM_SYSTEM || plat_read(p->current_vm) != VM_SYSTEM || !plat_read(p->current_world))
 		return false;
-	return !queue_marked(c, p) && !plat_local_length(h, waker) && plat_may_run(t, waker);
+	return !queue_waiting(p) && !plat_local_length(h, waker) && plat_may_run(t, waker);
 }
 
 hot s32 place_in(struct host *h, u32 cluster, plat_task *t, bool whole)
@@ -151,11 +151,6 @@ hot u64 place_allowed(struct cluster *c, plat_task *t, u32 flags)
 	return mask;
 }
 
-hot u32 place_waiting(struct host *h, u32 pcpu)
-{
-	return plat_queue_length(h, QUEUE_VM(pcpu)) + plat_queue_length(h, QUEUE_SYSTEM(pcpu));
-}
-
 /* How good a pCPU is for a world of `key` that must queue: by what it gains where it may preempt, below
  * that by how few wait. `bonus` favours the pCPU it comes from. */
 cold u64 place_score(THE(struct host *h), u32 pcpu, u64 key, u64 bonus)
@@ -165,7 +160,7 @@ cold u64 place_score(THE(struct host *h), u32 pcpu, u64 key, u64 bonus)
 
 	if (!p)
 		return 0;
-	return gain ? (1ull << 62) + gain + bonus : (1ull << 32) - place_waiting(h, pcpu);
+	return gain ? (1ull << 62) + gain + bonus : (1ull << 32) - queue_waiting(p);
 }
 
 /* The pCPU to queue at when none is idle: of `prev` and a few more the one that it may preempt by most,

@@ -32,7 +32,7 @@ hot bool pull_system_from(struct host *h, struct pcpu *victim, struct pcpu *p)
 {
 	struct pick best = {};
 
-	if (!plat_queue_length(h, QUEUE_SYSTEM(victim->id)))
+	if (!plat_read(victim->waits_system))
 		return false;
 	queue_best(h, QUEUE_SYSTEM(victim->id), p->id, KEY_NONE, &best);
 	if (best.world && queue_take(h, QUEUE_SYSTEM(victim->id), best.world)) {
@@ -88,7 +88,6 @@ cold bool pull_cluster(THE(struct host *h), u32 cluster, u32 pcpu, u64 mask)
 		mask &= ~(1ull << (victim->bit & 63));
 		if (pull_system_from(h, victim, p) || pull_from(h, victim, p, KEY_NONE))
 			return true;
-		queue_unmark(h, victim); /* where nothing waits any more, the next need not look */
 	}
 	return false;
 }

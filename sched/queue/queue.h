@@ -108,36 +108,52 @@ cold bool queue_take(THE(struct host *h), u64 queue, u32 world)
 	return took;
 }
 
-/* Whether worlds may wait at `p`: no queue need be looked up where not. A mark comes after its world: who misses it
- * and goes idle is seen to be idle by whoever sets it. */
-hot bool queue_marked(const struct cluster *c, const struct pcpu *p)
+/* --- who waits where ---
+ *
+ * A world counts as waiting at a pCPU from before it is put into a queue there (the kernel does so only after enqueue has
+ * returned) until it runs or is taken off. So a count may be too high for a moment, and never too low. */
+
+/* Whether worlds wait at `p`. */
+hot u32 queue_waiting(const struct pcpu *p)
 {
-	return plat_read(c->queued) >> (p->bit & 63) & 1;
+	return plat_read(p->waits_vm) + plat_read(p->waits_system);
 }
 
-/* Tells the host that worlds wait at `p`. */
-hot void queue_mark(struct host *h, struct pcpu *p, u64 key)
+hot void queue_enter(struct host *h, struct world *w, struct pcpu *p, u64 key)
 {
 	struct cluster *c = plat_cluster(h, p->cluster);
+	bool system = w->vm == VM_SYSTEM;
 
+	w->queued_on = p->id * 2 + system + 1;
+	if (system)
+		plat_add(&p->waits_system, 1);
+	else
+		plat_add(&p->waits_vm, 1);
 	if (key < p->wait_key)
 		p->wait_key = key;
-	if (c && !queue_marked(c, p))
+	if (c && !(plat_read(c->queued) >> (p->bit & 63) & 1))
 		plat_or(&c->queued, 1ull << (p->bit & 63));
 }
 
-/* Takes the mark away when nothing waits any more; looks again, for a world may have come meanwhile. */
-hot void queue_unmark(struct host *h, struct pcpu *p)
+/* The world runs, or is taken off; nothing happens if it did not wait. */
+hot void queue_leave(struct host *h, struct world *w)
 {
-	struct cluster *c = plat_cluster(h, p->cluster);
+	u32 on = w->queued_on - 1;
+	struct pcpu *p = w->queued_on ? plat_pcpu(h, on / 2) : NULL;
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 
-	if (!c || !queue_marked(c, p))
+	w->queued_on = 0;
+	if (!c)
 		return;
-	if (plat_queue_length(h, QUEUE_VM(p->id)) || plat_queue_length(h, QUEUE_SYSTEM(p->id)))
+	if (on & 1)
+		plat_add(&p->waits_system, -1);
+	else
+		plat_add(&p->waits_vm, -1);
+	if (queue_waiting(p))
 		return;
 	plat_fetch_and(&c->queued, ~(1ull << (p->bit & 63)));
 	p->wait_key = KEY_NONE;
-	if (plat_queue_length(h, QUEUE_VM(p->id)) || plat_queue_length(h, QUEUE_SYSTEM(p->id)))
+	if (queue_waiting(p)) /* one came meanwhile, and may have found the bit still set */
 		plat_or(&c->queued, 1ull << (p->bit & 63));
 }
 

@@ -17,8 +17,6 @@ pub trait Platform {
     fn queue_insert(&mut self, tasks: &mut Tasks, world: u32, queue: u64, slice_ns: u64, key: u64);
     /// Number of tasks in a pCPU's local queue.
     fn local_length(&mut self, pcpu: u32) -> u32;
-    /// Number of tasks in an ordered queue.
-    fn queue_length(&mut self, queue: u64) -> u32;
     /// World at position `i` of an ordered queue, 0 past its end.
     fn queue_at(&mut self, queue: u64, i: u32) -> u32;
     /// Moves a task from an ordered queue to the local queue of the dispatching pCPU.
@@ -76,7 +74,6 @@ forward! {
         |p, tasks| p.queue_insert(tasks, world, queue, slice_ns, key)
     }
     fn plat_local_length_(pcpu: u32) -> u32 { |p, _tasks| p.local_length(pcpu) }
-    fn plat_queue_length_(queue: u64) -> u32 { |p, _tasks| p.queue_length(queue) }
     fn plat_queue_at_(queue: u64, i: u32) -> u32 { |p, _tasks| p.queue_at(queue, i) }
     fn plat_queue_take_(queue: u64, world: u32) -> u32 { |p, tasks| u32::from(p.queue_take(tasks, queue, world)) }
     fn plat_kick_(pcpu: u32, flags: u32) { |p, _tasks| p.kick(pcpu, flags) }

@@ -24,7 +24,7 @@ pub enum ScenarioError {
         cause: std::io::Error,
     },
     /// The file is no TOML, is cut off, or has unknown or missing keys.
-    #[error("scenario {path}: cannot parse: {cause}\nsee docs/scenarios.md for the keys that are allowed")]
+    #[error("scenario {path}: cannot parse: {cause}\nsee docs/scenarios.md for the keys and ranges that are allowed")]
     Parse {
         /// File as given.
         path: String,

@@ -219,9 +219,6 @@ pub struct Lab {
     pub runs: Option<Vec<String>>,
     /// Why the lab cannot run it; then only the simulator does.
     pub skip: Option<String>,
-    /// Boot real Linux guests and compare their steal time with Tandem's ready time.
-    #[serde(default)]
-    pub linux_guests: bool,
 }
 
 /// What must come out of a run.

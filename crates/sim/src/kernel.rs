@@ -254,13 +254,6 @@ impl Platform for Kernel {
         self.cpus.get(pcpu as usize).map_or(0, |c| c.local.len() as u32)
     }
 
-    fn queue_length(&mut self, queue: u64) -> u32 {
-        if self.hidden(queue) {
-            return 0;
-        }
-        self.queue(queue).map_or(0, |slot| self.ordered[slot].len() as u32)
-    }
-
     fn queue_at(&mut self, queue: u64, i: u32) -> u32 {
         if self.hidden(queue) {
             return 0;

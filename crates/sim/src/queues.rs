@@ -29,10 +29,6 @@ impl Ordered {
         })
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     /// World at a position, 0 past the end.
     pub(crate) fn at(&self, i: usize) -> u32 {
         self.entries.get(i).map_or(0, |e| e.1)
@@ -58,6 +54,6 @@ mod tests {
         }
         assert_eq!(q.worlds().collect::<Vec<_>>(), [2, 4, 1, 3, 5]);
         assert!(q.take(5, 3) && !q.take(5, 3) && !q.take(4, 1));
-        assert_eq!((q.len(), q.at(2), q.at(3), q.at(4)), (4, 1, 5, 0));
+        assert_eq!((q.at(0), q.at(2), q.at(3), q.at(4)), (2, 1, 5, 0));
     }
 }

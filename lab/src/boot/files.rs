@@ -21,11 +21,14 @@ pub(super) fn write_initrd(initrd: &Path, base: &Path, command: &str, files: &[G
     let command = GuestFile::bytes(COMMAND_PATH, format!("{command}\n").into_bytes(), true);
     for file in files.iter().chain([&command]) {
         let relative = relative(&file.guest_path)?;
+        // In the root, bin and its like are links: a folder of that name would take the link's place.
+        let linked = ["bin/", "sbin/", "lib/", "lib64/"].iter().any(|l| relative.starts_with(l));
+        let relative = if linked { format!("usr/{relative}") } else { relative.to_owned() };
         for (at, _) in relative.match_indices('/') {
             cpio.add(&relative[..at], 0o040_755, (0, 0), &[]);
         }
         let (content, executable) = file_content(file)?;
-        cpio.add(relative, if executable { 0o100_755 } else { 0o100_644 }, (0, 0), &content);
+        cpio.add(&relative, if executable { 0o100_755 } else { 0o100_644 }, (0, 0), &content);
     }
     let mut whole = tool::read(base)?;
     whole.extend(cpio.finish());
