@@ -211,7 +211,8 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 		plat_queue_insert(h, t, QUEUE_VM(pcpu), slice, queued);
 	}
 	queue_enter(h, w, p, w->vm == VM_SYSTEM ? KEY_NONE : queued);
-	/* Look for idle pCPUs after queueing, as they look for queues after going idle: one of both sees the other. */
+	/* Look for idle pCPUs after counting the world in, as they look at counts after going idle: one of both sees the
+	 * other. The kernel fills the queue a moment later; a pCPU that looked too early is sent again by housekeeping. */
 	c = plat_cluster(h, p->cluster);
 	if (c && place_claim(c, p->bit)) {
 		plat_kick(h, pcpu, KICK_IDLE);

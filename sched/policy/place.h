@@ -78,7 +78,8 @@ hot s32 place_claim_of(struct cluster *c, plat_task *t, u64 mask)
 }
 
 /* Whether a host task waits for the pCPU of its waker, which is about to sleep: it comes next there without waking an
- * idle pCPU, and finds what was said in the cache. Not where others wait. A waker that goes on after all keeps it
+ * idle pCPU, and finds what was said in the cache. Not while anybody waits in the cluster, for a pCPU with such a
+ * pair is not asked what should run next. A waker that goes on after all keeps it
  * waiting for a slice and a tick. */
 hot bool place_beside(struct host *h, plat_task *t, const struct world *w, u32 waker)
 {
@@ -87,7 +88,7 @@ hot bool place_beside(struct host *h, plat_task *t, const struct world *w, u32 w
 
 	if (!c || w->vm != VM_SYSTEM || plat_read(p->current_vm) != VM_SYSTEM || !plat_read(p->current_world))
 		return false;
-	return !queue_waiting(p) && !plat_local_length(h, waker) && plat_may_run(t, waker);
+	return !plat_read(c->queued) && !plat_local_length(h, waker) && plat_may_run(t, waker);
 }
 
 hot s32 place_in(struct host *h, u32 cluster, plat_task *t, bool whole)

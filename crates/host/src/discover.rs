@@ -70,6 +70,11 @@ pub struct Finder {
 const LOOK_AGAIN: u32 = 4;
 
 impl Finder {
+    /// Process `pid` has turned out to be a hypervisor.
+    pub(crate) fn found(&mut self, pid: i32) {
+        self.others.remove(&pid);
+    }
+
     /// Every VM there is now, by pid.
     pub fn scan(&mut self, roots: &Roots) -> Vec<FoundVm> {
         let Ok(dir) = fs::read_dir(&roots.proc_fs) else { return vec![] };

@@ -17,13 +17,15 @@ pub struct Finding {
 }
 
 /// What the scheduler calls and cannot do without; of several names in one row, any will do: they changed in 6.13.
-const KFUNCS: [&[&str]; 7] = [
+const KFUNCS: [&[&str]; 9] = [
     &["scx_bpf_create_dsq"],
     &["scx_bpf_dsq_insert", "scx_bpf_dispatch"],
     &["scx_bpf_dsq_insert_vtime", "scx_bpf_dispatch_vtime"],
     &["scx_bpf_dsq_move", "scx_bpf_dispatch_from_dsq"],
     &["scx_bpf_dsq_nr_queued"],
     &["scx_bpf_kick_cpu"],
+    &["scx_bpf_get_online_cpumask"],
+    &["bpf_cpumask_any_and_distribute"],
     &["bpf_iter_scx_dsq_new"],
 ];
 

@@ -2,6 +2,7 @@
 
 use crate::discover::Roots;
 use std::fs;
+use units::caps::PCPUS_MAX;
 use views::Times;
 
 /// Run and ready time of a thread since it began, in ns; `None` when it has gone.
@@ -20,12 +21,17 @@ pub(crate) fn pcpu_busy(roots: &Roots, now_ns: u64) -> Vec<u64> {
     let text = fs::read_to_string(roots.proc_fs.join("stat")).unwrap_or_default();
     let line = |l: &str| {
         let mut words = l.strip_prefix("cpu")?.split_whitespace();
-        words.next()?; // the id, empty for the sum
+        let id: usize = words.next()?.parse().ok()?; // none for the sum
         let ticks: Vec<u64> = words.filter_map(|w| w.parse().ok()).collect();
         // user nice system idle iowait
-        Some(now_ns.saturating_sub((ticks.get(3)? + ticks.get(4)?) * TICK_NS))
+        Some((id, now_ns.saturating_sub((ticks.get(3)? + ticks.get(4)?) * TICK_NS)))
     };
-    text.lines().filter(|l| l.starts_with("cpu") && !l.starts_with("cpu ")).filter_map(line).collect()
+    let mut busy = vec![];
+    for (id, ns) in text.lines().filter(|l| !l.starts_with("cpu ")).filter_map(line).filter(|c| c.0 < PCPUS_MAX) {
+        busy.resize(busy.len().max(id + 1), 0); // those that are not online are not listed
+        busy[id] = ns;
+    }
+    busy
 }
 
 /// CPU time of a cgroup in ns (`usage_usec` of cpu.stat).

@@ -124,7 +124,9 @@ fn step_over(
         let mut threads = BTreeMap::new();
         let mut classes: Vec<(PcpuSet, u64)> = vec![];
         for (tid, thread) in &vm.threads {
-            let old = before.and_then(|v| v.threads.get(tid)).map_or_else(Times::default, |t| t.times);
+            // A VM may be called otherwise by now, where another of its name has come or gone.
+            let old = before.and_then(|v| v.threads.get(tid)).or_else(|| a.vms.values().find_map(|v| v.threads.get(tid)));
+            let old = old.map_or_else(Times::default, |t| t.times);
             let mut delta = minus(&thread.times, &old);
             if matches!(thread.kind, WorldKind::Vcpu) && delta.run_ns + delta.ready_ns > span {
                 delta.ready_ns = span.saturating_sub(delta.run_ns); // two clocks were read a moment apart

@@ -75,7 +75,7 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 /// # Errors
 /// `HostError::Load` if the kernel refuses it, `HostError::Ejected` if the kernel ended it, whatever `topology` says.
 pub fn run(topology: &dyn Fn() -> Result<Topology, HostError>, options: &Options) -> Result<(), HostError> {
-    while let Some(reason) = once(&topology()?, options)? {
+    while let Some(reason) = once(topology, options)? {
         if !reason.restart {
             return Err(HostError::Ejected { reason: reason.text });
         }
@@ -86,9 +86,15 @@ pub fn run(topology: &dyn Fn() -> Result<Topology, HostError>, options: &Options
 }
 
 /// One load, until told to stop (`None`) or ended by the kernel.
-fn once(topology: &Topology, options: &Options) -> Result<Option<ExitReason>, HostError> {
+fn once(read: &dyn Fn() -> Result<Topology, HostError>, options: &Options) -> Result<Option<ExitReason>, HostError> {
     let begin = Instant::now();
+    let topology = &read()?;
     let live = Live::start(topology, options.knobs, options.verbose)?;
+    if read()? != *topology {
+        // The kernel tells of a pCPU only once a scheduler is attached.
+        live.stop();
+        return Ok(Some(ExitReason { kind: 0, restart: true, text: "while it was being loaded".to_owned() }));
+    }
     (options.say)(&format!(
         "loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now",
         begin.elapsed().as_secs_f64(),
@@ -131,6 +137,7 @@ impl Daemon<'_> {
             let mut changed = false;
             for pid in renamed {
                 if let Some(found) = discover::look(&self.roots, pid) {
+                    self.finder.found(pid);
                     changed |= self.see(found);
                 }
             }

@@ -25,10 +25,10 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
     let mut pcpus: Vec<Pcpu> = (0..topology.pcpus()).map(nowhere).collect();
     let mut clusters = Vec::with_capacity(parts.len());
     for (c, ids) in parts.iter().enumerate() {
-        let first = topology.place(ids[0]);
-        let mut cluster = Cluster { pcpus: ids.len() as u32, llc: first.llc, node: first.node, ..Cluster::ZERO };
-        for (bit, id) in ids.iter().enumerate() {
-            let place = topology.place(*id);
+        let first = topology.place(first_of(ids));
+        let mut cluster = Cluster { pcpus: ids.iter().flatten().count() as u32, llc: first.llc, node: first.node, ..Cluster::ZERO };
+        for (bit, id) in ids.iter().enumerate().filter_map(|(bit, id)| Some((bit, (*id)?))) {
+            let place = topology.place(id);
             cluster.present |= 1 << bit;
             cluster.pcpu[bit] = id.0;
             let pcpu = &mut pcpus[id.0 as usize];
@@ -40,7 +40,7 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
         }
         clusters.push(cluster);
     }
-    let places: Vec<Place> = parts.iter().map(|ids| topology.place(ids[0])).collect();
+    let places: Vec<Place> = parts.iter().map(|ids| topology.place(first_of(ids))).collect();
     for (c, cluster) in clusters.iter_mut().enumerate() {
         let near = neighbours(&places, c);
         cluster.nears = near.len() as u32;
@@ -52,8 +52,14 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
 /// Threads of each core of a group: node and LLC first, so that a merged group keeps its caches together.
 type Cores = BTreeMap<(u32, u32, u32), Vec<(u32, PcpuId)>>;
 
-/// pCPUs of each cluster, in the order of their bits.
-fn cut(topology: &Topology, level: fn(&Place) -> u32) -> Vec<Vec<PcpuId>> {
+fn first_of(ids: &[Option<PcpuId>]) -> PcpuId {
+    ids.iter().flatten().copied().next().unwrap_or(PcpuId(0))
+}
+
+/// pCPUs of each cluster, in the order of their bits. Every core takes as many bits as a core may have threads: by that
+/// the scheduler knows which bits are one core, also where a thread is not online.
+fn cut(topology: &Topology, level: fn(&Place) -> u32) -> Vec<Vec<Option<PcpuId>>> {
+    let smt = topology.places().iter().map(|p| p.thread + 1).max().unwrap_or(1) as usize;
     let mut groups: BTreeMap<u32, Cores> = BTreeMap::new();
     for id in topology.online().iter() {
         let place = topology.place(id);
@@ -63,15 +69,16 @@ fn cut(topology: &Topology, level: fn(&Place) -> u32) -> Vec<Vec<PcpuId>> {
     let mut parts = vec![];
     for cores in groups.values_mut() {
         let max = CLUSTER_PCPUS as usize;
-        let total: usize = cores.values().map(Vec::len).sum();
+        let total = cores.len() * smt;
         let even = total.div_ceil(total.div_ceil(max));
-        let mut part: Vec<PcpuId> = vec![];
+        let mut part: Vec<Option<PcpuId>> = vec![];
         for threads in cores.values_mut() {
             threads.sort_unstable_by_key(|t| (t.0, t.1.0));
-            if part.len() >= even || part.len() + threads.len() > max {
+            if part.len() >= even || part.len() + smt > max {
                 parts.push(std::mem::take(&mut part));
             }
-            part.extend(threads.iter().map(|t| t.1));
+            let bits = threads.iter().map(|t| Some(t.1)).chain(std::iter::repeat(None));
+            part.extend(bits.take(smt));
         }
         parts.push(part);
     }
@@ -135,6 +142,14 @@ mod tests {
         let (pcpus, clusters) = layout(&host);
         assert_eq!(clusters.iter().map(|c| c.present).collect::<Vec<_>>(), [0b11, 0b1]);
         assert_eq!((pcpus[2].cluster, pcpus[3].cluster, host.counts()), (u32::MAX, 1, (3, 2, 2, 2)));
+    }
+
+    #[test]
+    fn a_core_keeps_its_bits_when_a_thread_of_it_is_not_online() {
+        let host = shape(1, 1, 1, 3, 2).with_online(&"0,2-5".parse().expect("a set"));
+        let (pcpus, clusters) = layout(&host);
+        assert_eq!((clusters[0].present, clusters[0].pcpus), (0b11_1101, 5));
+        assert_eq!((pcpus[2].bit, pcpus[5].bit), (2, 5));
     }
 
     #[test]

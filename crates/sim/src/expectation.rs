@@ -38,6 +38,8 @@ pub fn unmet(result: &RunResult, expect: &Expect, place: Where) -> Vec<String> {
             off.push(format!("VM {vm} is {seen} permille off its entitlement, allowed {allowed}"));
         }
     }
+    let absent = |n: &&String| result.vms.iter().all(|v| v.name != **n);
+    off.extend(expect.ratio_of.iter().filter(absent).map(|n| format!("VM {n} is not in the result")));
     let (names, allowed) = (&expect.ratio_of, u64::from(expect.ratio_permille));
     let seen = ratio_permille(result, names);
     if seen > allowed {
@@ -86,5 +88,7 @@ mod tests {
         let seen = result(&[("a", 100, 0, 0), ("b", 300, 3000, 3000)]);
         assert_eq!(ratio_permille(&seen, &["a".into(), "b".into()]), u64::MAX);
         assert_eq!(ratio_permille(&seen, &[]), 0);
+        let expect = Expect { ratio_of: vec!["b".into(), "gone".into()], ..Expect::default() };
+        assert_eq!(unmet(&seen, &expect, Where::Lab), ["VM gone is not in the result"]);
     }
 }

@@ -116,12 +116,13 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
 /// # Errors
 /// `Exit::Host` when there are no accounts to read.
 pub fn top(args: &TopArgs) -> Result<(), Failure> {
-    let topology = this_host()?;
-    let source = if args.kernel { measure::Source::Kernel } else { measure::Source::Tandem(Accounts::open().map_err(host_failure)?) };
     watch_signals();
     let policy = if args.kernel { kernel_policy() } else { "tandem".to_owned() };
     let clear = std::io::stdout().is_terminal() && !args.once;
     while !STOP.load(Ordering::Relaxed) {
+        // Opened anew for each look: the daemon loads anew when pCPUs come or go.
+        let topology = this_host()?;
+        let source = if args.kernel { measure::Source::Kernel } else { measure::Source::Tandem(Accounts::open().map_err(host_failure)?) };
         let duration = Duration::from_nanos(args.interval.ns());
         let step = Duration::from_nanos(args.step.ns().max(1_000_000));
         let run = measure::measure(&source, &topology, duration, step, &|| STOP.load(Ordering::Relaxed)).map_err(host_failure)?;

@@ -164,7 +164,8 @@ fn host_task(run: &Run, n: usize, task: &HostTask) -> Result<String> {
         Workload::Idle => Ok(String::new()),
         Workload::Burn if !task.per_cpu_kthread => {
             let set = task.affinity.as_ref().map_or_else(String::new, |s| format!("taskset -p {} $task{n} >/dev/null; ", mask(s)));
-            Ok(format!("( while :; do :; done ) & task{n}=$!; {set}tasks=\"$tasks $task{n}\"\n"))
+            let root = format!("echo $task{n} >/sys/fs/cgroup/cgroup.procs; ");
+            Ok(format!("( while :; do :; done ) & task{n}=$!; {root}{set}tasks=\"$tasks $task{n}\"\n"))
         }
         _ => Err(refuse(run, format!("host_task '{}' of another kind than burn", task.name), "add lab.skip with that reason")),
     }
