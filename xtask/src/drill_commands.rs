@@ -2,11 +2,13 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use clap::Args;
 use lab::drill::{self, Drill, Setting};
 use lab::{Archive, KernelId, LabError, Stream};
+
+use crate::experiment_commands::build_tandem;
 
 /// Shows on a real kernel that the scheduler survives and stays within bounds: load, kill, storm, steal, latency.
 ///
@@ -41,23 +43,6 @@ enum Names {
 
 fn parse_name(text: &str) -> Result<Names, String> {
     if text == "all" { Ok(Names::All) } else { text.parse().map(Names::One) }
-}
-
-/// The static binary that goes into the guest.
-fn build_tandem() -> Result<PathBuf, LabError> {
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    let status = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
-        .args(["build", "--release", "-p", "tandem", "--features", "live", "--target", &target])
-        .env("RUSTFLAGS", "-C target-feature=+crt-static")
-        .status();
-    match status {
-        Ok(s) if s.success() => Ok(folder.join(target).join("release/tandem")),
-        Ok(s) => {
-            Err(LabError::new("tandem", "be built", format!("cargo build ended with {s}"), "install clang, libelf-dev and zlib1g-dev"))
-        }
-        Err(e) => Err(LabError::new("cargo", "be started", e.to_string(), "install cargo")),
-    }
 }
 
 /// Runs `cargo xtask lab-drill`.

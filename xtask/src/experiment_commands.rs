@@ -48,7 +48,7 @@ fn failed(object: &str, seen: impl Into<String>, next: &str) -> LabError {
 }
 
 /// Builds the static binary that goes into the guest.
-fn build_tandem() -> lab::Result<PathBuf> {
+pub(crate) fn build_tandem() -> lab::Result<PathBuf> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     println!("building tandem with the live host (clang compiles the scheduler for the kernel) ...");
     let status = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
