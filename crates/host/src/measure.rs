@@ -126,7 +126,9 @@ fn step_over(
         for (tid, thread) in &vm.threads {
             // A VM may be called otherwise by now, where another of its name has come or gone.
             let old = before.and_then(|v| v.threads.get(tid)).or_else(|| a.vms.values().find_map(|v| v.threads.get(tid)));
-            let old = old.map_or_else(Times::default, |t| t.times);
+            // Of a VM that has just been found nobody knows what it did before: it counts from here.
+            let unknown = || if before.is_some() { Times::default() } else { thread.times };
+            let old = old.map_or_else(unknown, |t| t.times);
             let mut delta = minus(&thread.times, &old);
             if matches!(thread.kind, WorldKind::Vcpu) && delta.run_ns + delta.ready_ns > span {
                 delta.ready_ns = span.saturating_sub(delta.run_ns); // two clocks were read a moment apart

@@ -5,7 +5,7 @@
 use crate::{
     ExitReason, HostError, Live, Names, VmName,
     discover::{self, Finder, FoundVm, Roots},
-    live::{Event, Word},
+    live::{self, Event, Word},
     view::monotonic_ns,
 };
 use entitlement::{ActiveVm, Meter, PlanVm, REPLAN, active_plan, plan};
@@ -75,6 +75,7 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 /// # Errors
 /// `HostError::Load` if the kernel refuses it, `HostError::Ejected` if the kernel ended it, whatever `topology` says.
 pub fn run(topology: &dyn Fn() -> Result<Topology, HostError>, options: &Options) -> Result<(), HostError> {
+    live::come_first();
     while let Some(reason) = once(topology, options)? {
         if !reason.restart {
             return Err(HostError::Ejected { reason: reason.text });
@@ -89,12 +90,10 @@ pub fn run(topology: &dyn Fn() -> Result<Topology, HostError>, options: &Options
 fn once(read: &dyn Fn() -> Result<Topology, HostError>, options: &Options) -> Result<Option<ExitReason>, HostError> {
     let begin = Instant::now();
     let topology = &read()?;
+    // VMs are looked for first: until they are known their threads compete with the daemon as host tasks.
+    let (roots, mut finder) = (Roots::default(), Finder::default());
+    let found = finder.scan(&roots);
     let live = Live::start(topology, options.knobs, options.verbose)?;
-    if read()? != *topology {
-        // The kernel tells of a pCPU only once a scheduler is attached.
-        live.stop();
-        return Ok(Some(ExitReason { kind: 0, restart: true, text: "while it was being loaded".to_owned() }));
-    }
     (options.say)(&format!(
         "loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now",
         begin.elapsed().as_secs_f64(),
@@ -103,8 +102,8 @@ fn once(read: &dyn Fn() -> Result<Topology, HostError>, options: &Options) -> Re
     let mut daemon = Daemon {
         live: &live,
         options,
-        roots: Roots::default(),
-        finder: Finder::default(),
+        roots,
+        finder,
         pcpus: topology.online().clone(),
         vms: BTreeMap::new(),
         leaving: BTreeSet::new(),
@@ -115,8 +114,13 @@ fn once(read: &dyn Fn() -> Result<Topology, HostError>, options: &Options) -> Re
         held: false,
         asserts: 0,
     };
+    daemon.take(found)?;
     daemon.publish()?;
-    daemon.scan()?;
+    if read()? != *topology {
+        // The kernel tells of a pCPU only once a scheduler is attached.
+        live.stop();
+        return Ok(Some(ExitReason { kind: 0, restart: true, text: "while it was being loaded".to_owned() }));
+    }
     let ended = daemon.follow()?;
     live.stop();
     Ok(ended)
@@ -156,6 +160,11 @@ impl Daemon<'_> {
 
     fn scan(&mut self) -> Result<(), HostError> {
         let found = self.finder.scan(&self.roots);
+        self.take(found)
+    }
+
+    /// Takes note of all the VMs that there are now.
+    fn take(&mut self, found: Vec<FoundVm>) -> Result<(), HostError> {
         let alive: BTreeSet<(i32, u64)> = found.iter().map(|f| (f.pid, f.started)).collect();
         let gone: Vec<i32> = self.vms.values().filter(|v| !alive.contains(&(v.found.pid, v.found.started))).map(|v| v.found.pid).collect();
         let mut changed = !gone.is_empty();

@@ -18,9 +18,11 @@ pin() { for t in /proc/$1/task/*; do case "$(cat $t/comm)" in "CPU $2/"*) taskse
 power_off() { for v in "$@"; do [ -f /lab/out/$v.pid ] && kill $(cat /lab/out/$v.pid) 2>/dev/null; done; sleep 1
   for v in "$@"; do [ -f /lab/out/$v.pid ] && kill -9 $(cat /lab/out/$v.pid) 2>/dev/null; done; sleep 1
   for v in "$@"; do rmdir /sys/fs/cgroup/$v 2>/dev/null; rm -f /lab/out/$v.pid; done; }
-tandem_on() { tandem run --config $1 >>/lab/out/tandem.log 2>&1 & daemon=$!
+tandem_on() { rm -f /run/tandem/vms.json; tandem run --config $1 >>/lab/out/tandem.log 2>&1 & daemon=$!
   for i in $(seq 150); do grep -q enabled /sys/kernel/sched_ext/state && return; kill -0 $daemon 2>/dev/null || break; sleep 0.2; done
   cat /lab/out/tandem.log; fail "tandem did not start"; }
+# knows N: waits until the daemon has found so many VMs
+knows() { for i in $(seq 150); do [ "$(grep -c '"name"' /run/tandem/vms.json)" -ge $1 ] && return; sleep 0.2; done; fail "tandem found too few VMs"; }
 tandem_off() { kill -INT $daemon; wait $daemon; [ $? = 0 ] || { tail -5 /lab/out/tandem.log; fail "tandem did not leave cleanly"; }; }
 echo +cpu +cpuset >/sys/fs/cgroup/cgroup.subtree_control
 # The kernel's own scheduler weighs groups: what measures beside VMs of weight 10,000 needs as much to measure in time.
@@ -61,7 +63,7 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
         s += &host_task(run, n, task)?;
     }
     if policy == Policy::Tandem {
-        let _ = writeln!(s, "tandem_on /lab/in/settings-{i}.toml");
+        let _ = writeln!(s, "tandem_on /lab/in/settings-{i}.toml; knows {}", first.len());
     }
     let _ = writeln!(s, "sleep 3; for v in {}; do cp /lab/out/$v.debug /lab/out/{}-{i}.$v.before; done", names(&first), policy.name());
     for vm in &run.spec.vms {
