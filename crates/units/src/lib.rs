@@ -1,8 +1,10 @@
 //! Quantities and ids used at every boundary of Tandem; it computes nothing and depends on nothing of ours.
 
+mod amount;
 mod pcpus;
 mod span;
 
+pub use amount::{CpuAmount, CpuAmountError};
 pub use pcpus::{PcpuSet, PcpuSetError};
 pub use span::{Span, SpanError};
 
@@ -19,7 +21,13 @@ pub mod caps {
     pub const WORLDS_MAX: usize = 16384;
     /// vCPUs of one VM; more than any guest of KVM runs today.
     pub const VCPUS_MAX: u32 = 1024;
-    /// Largest shares a VM may have: ESXi's own range (libvirt's esx driver accepts 0..262144).
+    /// Resource pools of one host, the root included: ten for each VM of a host with a hundred.
+    pub const POOLS_MAX: usize = 1024;
+    /// Levels of pools below the root: cgroup trees of libvirt, Proxmox and KubeVirt have 2 to 5.
+    pub const POOL_DEPTH_MAX: usize = 16;
+    /// Limits in force at once, of VMs and pools together.
+    pub const LIMITERS_MAX: usize = 1024;
+    /// Largest shares a VM or pool may have: ESXi's own range (libvirt's esx driver accepts 0..262144).
     pub const SHARES_MAX: u64 = 262_144;
 }
 
@@ -97,5 +105,12 @@ impl Rate {
     #[must_use]
     pub fn over(self, wall: Span) -> u64 {
         ((u128::from(self.0) * u128::from(wall.ns())) >> Self::SHIFT) as u64
+    }
+
+    /// In percent of one pCPU for people, `37.5 %`, rounded to the nearest thousandth.
+    #[must_use]
+    pub fn percent(self) -> String {
+        let thousandths = (u128::from(self.0) * 100_000 + (1 << (Self::SHIFT - 1))) >> Self::SHIFT;
+        format!("{} %", amount::decimal(thousandths))
     }
 }
