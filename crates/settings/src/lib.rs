@@ -2,14 +2,27 @@
 //!
 //! The format with examples is in `docs/scenarios.md`. The simulator and the lab read the same file.
 
+mod attributes;
+mod checks;
+mod limit;
 mod live;
+mod live_checks;
+mod pools;
 mod raw;
+#[cfg(test)]
+mod refusals;
+mod resources;
 mod scenario;
+mod unreadable;
 mod workload;
 
-pub use live::{LiveSettings, LiveSettingsError, LiveVm};
+pub use attributes::{Attributes, from_attributes, parse_cpu_max};
+pub use limit::{LimitError, LimitSetting};
+pub use live::{LiveHost, LivePool, LiveSettings, LiveSettingsError, LiveVm};
+pub use pools::{Branch, Place, PlacedPool, arrange, place};
 pub use raw::load;
-pub use scenario::{Expect, HostSpec, HostTask, Lab, Run, RunSpec, Scenario, SharesSetting, VmSpec};
+pub use resources::{LIMIT_MIN, VmResources};
+pub use scenario::{Expect, HostSpec, HostTask, Lab, PoolSpec, Run, RunSpec, Scenario, SharesSetting, VmSpec};
 pub use workload::{Dist, Window, Workload};
 
 /// Why a scenario was refused; each reason names the object, what was seen and what is allowed.

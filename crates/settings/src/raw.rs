@@ -1,9 +1,9 @@
 //! From a TOML file to checked runs: applies each run's changes, expands counts, collects every reason to refuse.
 
-use crate::{HostTask, Run, RunSpec, Scenario, ScenarioError, VmSpec};
+use crate::{HostSpec, HostTask, Run, RunSpec, Scenario, ScenarioError, VmSpec, checks, pools, unreadable};
 use std::{collections::BTreeSet, fs, path::Path};
 use topology::Topology;
-use units::{PcpuSet, caps};
+use units::caps;
 
 /// Loads a scenario from a file, a folder with `scenario.toml`, or a name under `scenarios/`.
 ///
@@ -18,26 +18,41 @@ pub fn load(path: &str) -> Result<Scenario, ScenarioError> {
     parse(path, &stem.map_or_else(String::new, |s| s.to_string_lossy().into_owned()), &text)
 }
 
-fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, ScenarioError> {
+/// Parses a scenario's text; `path` and `name` are what messages and the scenario call it.
+pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, ScenarioError> {
     let refused = |cause: String| ScenarioError::Parse { path: path.to_owned(), cause };
+    let invalid = |reasons: Vec<String>| ScenarioError::Invalid { path: path.to_owned(), reasons };
     let mut base: toml::Table = text.parse().map_err(|e: toml::de::Error| refused(e.to_string()))?;
     let variants = match base.remove("run") {
         None => vec![],
         Some(toml::Value::Array(runs)) => runs,
         Some(other) => return Err(refused(format!("run: seen a {}, allowed [[run]] tables", other.type_str()))),
     };
+    let mut reasons = unreadable::take(&mut base).map_err(|one| invalid(vec![one]))?;
     // Unknown keys of the base are reported with line and column, which a table has lost.
     let whole = toml::to_string(&base).map_err(|e| refused(e.to_string()))?;
-    let strict = if variants.is_empty() { text } else { &whole };
-    let first: RunSpec = toml::from_str(strict).map_err(|e| refused(e.to_string()))?;
+    let strict = if variants.is_empty() && reasons.is_empty() { text } else { &whole };
+    let first: RunSpec = match toml::from_str(strict) {
+        Ok(first) => first,
+        Err(e) if reasons.is_empty() => return Err(refused(e.to_string())),
+        Err(e) => {
+            reasons.push(e.to_string().trim_end().to_owned());
+            return Err(invalid(reasons));
+        }
+    };
     let mut specs = vec![];
     for variant in &variants {
-        specs.push(vary(&base, variant).map_err(refused)?);
+        match vary(&base, variant) {
+            Ok((label, spec, unreadable)) => {
+                reasons.extend(unreadable);
+                specs.push((label, spec));
+            }
+            Err(all) => reasons.extend(all),
+        }
     }
-    if specs.is_empty() {
+    if variants.is_empty() {
         specs.push((String::new(), first.clone()));
     }
-    let mut reasons = vec![];
     let mut runs = vec![];
     for (label, spec) in specs {
         let at = if label.is_empty() { String::new() } else { format!("run '{label}': ") };
@@ -51,14 +66,29 @@ fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, ScenarioError> 
         reasons.push("run: two runs have the same label; each needs its own".to_owned());
     }
     if !reasons.is_empty() {
-        return Err(ScenarioError::Invalid { path: path.to_owned(), reasons });
+        return Err(invalid(reasons));
     }
     Ok(Scenario { name: name.to_owned(), title: first.title, source: first.source, runs })
 }
 
-/// Applies one `[[run]]`: `label` and `set`, a table of `OBJECT.KEY = VALUE`, where OBJECT is the
-/// name of a VM or host task, or `host`, `knobs`, or nothing for a key at the top.
-fn vary(base: &toml::Table, variant: &toml::Value) -> Result<(String, RunSpec), String> {
+/// The run that one `[[run]]` makes of the base, with a reason for each amount in it that cannot be read.
+fn vary(base: &toml::Table, variant: &toml::Value) -> Result<(String, RunSpec, Vec<String>), Vec<String>> {
+    let (label, mut changed) = change(base, variant).map_err(|reason| vec![reason])?;
+    let at = |reason: String| format!("run '{label}': {reason}");
+    let unreadable = unreadable::take(&mut changed).map_err(|reason| vec![at(reason)])?;
+    let mut reasons: Vec<String> = unreadable.into_iter().map(at).collect();
+    match changed.try_into::<RunSpec>() {
+        Ok(spec) => Ok((label, spec, reasons)),
+        Err(e) => {
+            reasons.push(at(e.to_string().trim_end().to_owned()));
+            Err(reasons)
+        }
+    }
+}
+
+/// Applies `label` and `set`, a table of `OBJECT.KEY = VALUE`, where OBJECT is the name of a VM, pool or host task, or
+/// `host`, `knobs`, or nothing for a key at the top.
+fn change(base: &toml::Table, variant: &toml::Value) -> Result<(String, toml::Table), String> {
     let table = variant.as_table().ok_or("run: allowed [[run]] tables")?;
     if let Some(key) = table.keys().find(|k| !["label", "set"].contains(&k.as_str())) {
         return Err(format!("run: seen key '{key}', allowed label and set"));
@@ -67,13 +97,12 @@ fn vary(base: &toml::Table, variant: &toml::Value) -> Result<(String, RunSpec), 
     let mut changed = base.clone();
     if let Some(set) = table.get("set") {
         for (key, value) in set.as_table().ok_or("run.set: allowed a table such as { \"vm1.shares\" = 100 }")? {
-            *find(&mut changed, key)
-                .ok_or_else(|| format!("run '{label}': cannot set '{key}': no such VM, host task or section; allowed NAME.KEY or KEY"))? =
-                value.clone();
+            *find(&mut changed, key).ok_or_else(|| {
+                format!("run '{label}': cannot set '{key}': no such VM, pool, host task or section; allowed NAME.KEY or KEY")
+            })? = value.clone();
         }
     }
-    let spec = changed.try_into().map_err(|e: toml::de::Error| format!("run '{label}': {e}"))?;
-    Ok((label.to_owned(), spec))
+    Ok((label.to_owned(), changed))
 }
 
 fn find<'t>(table: &'t mut toml::Table, key: &str) -> Option<&'t mut toml::Value> {
@@ -85,7 +114,7 @@ fn find<'t>(table: &'t mut toml::Table, key: &str) -> Option<&'t mut toml::Value
         let section = table.entry(object.to_owned()).or_insert(toml::Value::Table(toml::Table::new()));
         return place(section.as_table_mut()?, rest);
     }
-    for kind in ["vm", "host_task"] {
+    for kind in ["vm", "host_task", "pool"] {
         let names = table.get(kind).and_then(|v| v.as_array());
         let found = names.and_then(|a| a.iter().position(|v| v.get("name").and_then(|n| n.as_str()) == Some(object)));
         if let Some(i) = found {
@@ -101,107 +130,38 @@ fn find<'t>(table: &'t mut toml::Table, key: &str) -> Option<&'t mut toml::Value
     None
 }
 
+/// Checks a run whole: everything that can be known is looked at before anything is refused.
 fn resolve(mut spec: RunSpec) -> Result<(RunSpec, Topology), Vec<String>> {
     let mut reasons = vec![];
-    let topology = Topology::regular(spec.host.shape()).map_err(|e| vec![e.to_string()])?;
-    if !(100..=10_000).contains(&spec.host.hz) {
-        reasons.push(format!("host.hz: seen {}, allowed 100..10000", spec.host.hz));
-    }
-    if spec.duration <= spec.warmup {
-        reasons.push(format!("duration: seen {}, allowed more than warmup ({})", spec.duration, spec.warmup));
-    }
+    let topology = Topology::regular(spec.host.shape()).map_err(|e| reasons.push(e.to_string())).ok();
+    let pcpus = topology.as_ref().map_or(caps::PCPUS_MAX, Topology::pcpus);
+    checks::times(&spec, &mut reasons);
+    // What a wrong speed makes of amounts in MHz would be reasons of no use.
+    let mhz = checks::mhz(spec.host.mhz).map_or(spec.host.mhz, |reason| {
+        reasons.push(format!("host.mhz: {reason}"));
+        HostSpec::MHZ
+    });
+    reasons.extend(pools::place(&spec.pools, mhz).err().into_iter().flatten());
     for vm in &spec.vms {
-        check_vm(vm, topology.pcpus(), &mut reasons);
+        checks::vm(vm, pcpus, mhz, &mut reasons);
     }
     for task in &spec.host_tasks {
-        check_task(task, topology.pcpus(), &mut reasons);
+        checks::task(task, pcpus, &mut reasons);
     }
-    if !reasons.is_empty() {
+    checks::pools_of_vms(&spec, &mut reasons);
+    if let Some(reason) = checks::counts(&spec) {
+        reasons.push(reason);
         return Err(reasons);
     }
-    let worlds = |vms: &[VmSpec]| vms.iter().map(|v| u64::from(v.count) * u64::from(v.vcpus)).sum::<u64>();
-    let vms: u64 = spec.vms.iter().map(|v| u64::from(v.count)).sum();
-    let tasks: u64 = spec.host_tasks.iter().map(|t| u64::from(t.count)).sum();
-    if vms + 1 > caps::VMS_MAX as u64 || worlds(&spec.vms) + tasks >= caps::WORLDS_MAX as u64 {
-        reasons.push(format!(
-            "vm: seen {vms} VMs and {} worlds, allowed {} and {}",
-            worlds(&spec.vms) + tasks,
-            caps::VMS_MAX - 1,
-            caps::WORLDS_MAX - 1
-        ));
-        return Err(reasons);
-    }
+    let written: Vec<String> = spec.vms.iter().map(|v| v.name.clone()).collect();
     spec.vms = spec.vms.iter().flat_map(VmSpec::expand).collect();
     spec.host_tasks = spec.host_tasks.iter().flat_map(HostTask::expand).collect();
-    let names: Vec<&str> = spec.vms.iter().map(|v| v.name.as_str()).chain(spec.host_tasks.iter().map(|t| t.name.as_str())).collect();
-    let mut seen = BTreeSet::new();
-    reasons.extend(names.iter().filter(|n| !seen.insert(**n)).map(|n| format!("vm '{n}': two have this name; each needs its own")));
-    let known = |n: &&String| spec.vms.iter().any(|v| v.name == **n);
-    let unknown = spec.expect.ratio_of.iter().filter(|n| !known(n));
-    reasons.extend(unknown.map(|n| format!("expect.ratio_of: seen '{n}', allowed the names of its VMs")));
-    if reasons.is_empty() { Ok((spec, topology)) } else { Err(reasons) }
-}
-
-fn check_vm(vm: &VmSpec, pcpus: usize, reasons: &mut Vec<String>) {
-    let mut say = |r: String| reasons.push(format!("vm '{}': {r}", vm.name));
-    if let Some(reason) = bad_name(&vm.name) {
-        say(reason);
+    checks::names(&spec, &written, &mut reasons);
+    checks::expectations(&spec, &mut reasons);
+    match topology {
+        Some(topology) if reasons.is_empty() => Ok((spec, topology)),
+        _ => Err(reasons),
     }
-    if vm.count == 0 {
-        say("count: seen 0, allowed 1 or more".to_owned());
-    }
-    if vm.vcpus == 0 || vm.vcpus > caps::VCPUS_MAX {
-        say(format!("vcpus: seen {}, allowed 1..{}", vm.vcpus, caps::VCPUS_MAX));
-    }
-    if let Err(e) = vm.shares.resolve(vm.vcpus) {
-        say(e);
-    }
-    for (what, len) in
-        [("vcpu_affinity", vm.vcpu_affinity.as_ref().map(Vec::len)), ("vcpu_workloads", vm.vcpu_workloads.as_ref().map(Vec::len))]
-    {
-        if len.is_some_and(|l| l != vm.vcpus as usize) {
-            say(format!("{what}: seen {} entries, allowed exactly {} (one a vCPU)", len.unwrap_or(0), vm.vcpus));
-        }
-    }
-    let sets = [&vm.affinity, &vm.cpuset].into_iter().flatten().chain(vm.vcpu_affinity.iter().flatten());
-    for reason in sets.filter_map(|s| absent(s, pcpus)) {
-        say(reason);
-    }
-    if (0..vm.vcpus.min(caps::VCPUS_MAX) as usize).any(|i| vm.allowed(i).is_some_and(|s| s.is_empty())) {
-        say("affinity and cpuset leave a vCPU without any pCPU; let them overlap".to_owned());
-    }
-    if vm.stop.is_some_and(|s| s <= vm.start) {
-        say(format!("stop: seen {}, allowed after start ({})", vm.stop.unwrap_or_default(), vm.start));
-    }
-    let workloads = vm.vcpu_workloads.as_deref().unwrap_or(std::slice::from_ref(&vm.workload));
-    workloads.iter().flat_map(|w| w.reasons()).for_each(say);
-}
-
-fn check_task(task: &HostTask, pcpus: usize, reasons: &mut Vec<String>) {
-    let mut say = |r: String| reasons.push(format!("host_task '{}': {r}", task.name));
-    if let Some(reason) = bad_name(&task.name) {
-        say(reason);
-    }
-    if let Some(reason) = task.affinity.as_ref().and_then(|s| absent(s, pcpus)) {
-        say(reason);
-    }
-    if task.per_cpu_kthread && task.affinity.as_ref().is_none_or(|a| a.len() != 1) {
-        say("per_cpu_kthread: allowed only with an affinity of exactly one pCPU".to_owned());
-    }
-    if task.count == 0 {
-        say("count: seen 0, allowed 1 or more".to_owned());
-    }
-    task.workload.reasons().into_iter().for_each(say);
-}
-
-fn bad_name(name: &str) -> Option<String> {
-    let bad = name.is_empty() || name.len() > 64 || name.contains(['/', '.', '"', ',', '\n']);
-    bad.then(|| "name: allowed 1..64 characters without / . , \" or line ends".to_owned())
-}
-
-fn absent(set: &PcpuSet, pcpus: usize) -> Option<String> {
-    let last = set.last()?.0 as usize;
-    (last >= pcpus).then(|| format!("affinity: seen pCPU {last}, allowed 0..{} on this host", pcpus - 1))
 }
 
 #[cfg(test)]

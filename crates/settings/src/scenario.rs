@@ -1,9 +1,10 @@
 //! A scenario: one host, its VMs and host tasks, and the runs that vary them.
 
-use crate::{Window, Workload};
+use crate::{LimitSetting, Window, Workload};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use topology::{Shape, Topology};
-use units::{PcpuSet, Shares, Span, caps};
+use units::{CpuAmount, PcpuSet, Shares, Span, caps};
 
 /// A scenario file with all its runs resolved: what the simulator and the lab take.
 #[derive(Clone, Debug)]
@@ -50,6 +51,9 @@ pub struct RunSpec {
     pub warmup: Span,
     /// The host.
     pub host: HostSpec,
+    /// Resource pools; without any, all VMs are children of the root.
+    #[serde(default, rename = "pool")]
+    pub pools: Vec<PoolSpec>,
     /// VMs.
     #[serde(default, rename = "vm")]
     pub vms: Vec<VmSpec>,
@@ -58,7 +62,7 @@ pub struct RunSpec {
     pub host_tasks: Vec<HostTask>,
     /// Knobs of the scheduler for this run, by name; `--set` overrides them.
     #[serde(default)]
-    pub knobs: std::collections::BTreeMap<String, u64>,
+    pub knobs: BTreeMap<String, u64>,
     /// How the lab runs it.
     #[serde(default)]
     pub lab: Lab,
@@ -96,6 +100,9 @@ pub struct HostSpec {
     /// Timer ticks per second of the kernel (CONFIG_HZ).
     #[serde(default = "default_hz")]
     pub hz: u32,
+    /// Speed of a pCPU in MHz, to resolve reservations and limits that are given in MHz or GHz.
+    #[serde(default = "default_mhz")]
+    pub mhz: u32,
 }
 
 fn one() -> u32 {
@@ -106,7 +113,18 @@ fn default_hz() -> u32 {
     250
 }
 
+fn default_mhz() -> u32 {
+    HostSpec::MHZ
+}
+
+fn yes() -> bool {
+    true
+}
+
 impl HostSpec {
+    /// Speed of a pCPU in MHz where nothing is said.
+    pub const MHZ: u32 = 2_000;
+
     /// The shape of the host.
     #[must_use]
     pub fn shape(&self) -> Shape {
@@ -118,6 +136,31 @@ impl HostSpec {
             threads_per_core: self.threads_per_core,
         }
     }
+}
+
+/// A resource pool of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSpec {
+    /// Name; no VM or host task has the same.
+    pub name: String,
+    /// Name of the pool it is in; the root if left out.
+    pub parent: Option<String>,
+    /// `low`, `normal`, `high` (2000, 4000, 8000) or a number.
+    #[serde(default)]
+    pub shares: SharesSetting,
+    /// What it gets whatever the load; nothing if left out.
+    pub reservation: Option<CpuAmount>,
+    /// What it and all below it never exceed; unlimited if left out.
+    pub limit: Option<LimitSetting>,
+    /// CPU time that may be saved up while the limit is not used (cpu.max.burst); none if left out.
+    pub burst: Option<Span>,
+    /// Whether reservations below it may borrow from its parent.
+    #[serde(default = "yes")]
+    pub expandable: bool,
+    /// Whether its shares grow with those of its children (vSphere 7's scalable shares).
+    #[serde(default)]
+    pub scalable: bool,
 }
 
 /// A VM of a run.
@@ -134,6 +177,14 @@ pub struct VmSpec {
     /// `low`, `normal`, `high` (500, 1000, 2000 per vCPU) or a number for the whole VM.
     #[serde(default)]
     pub shares: SharesSetting,
+    /// Name of the pool it is in; the root if left out.
+    pub pool: Option<String>,
+    /// What it gets whatever the load; nothing if left out.
+    pub reservation: Option<CpuAmount>,
+    /// What it never exceeds; unlimited if left out.
+    pub limit: Option<LimitSetting>,
+    /// CPU time that may be saved up while the limit is not used (cpu.max.burst); none if left out.
+    pub burst: Option<Span>,
     /// pCPUs its threads may use, set by sched_setaffinity in the lab.
     pub affinity: Option<PcpuSet>,
     /// pCPUs its cgroup may use, set by cpuset.cpus in the lab.
@@ -235,6 +286,26 @@ pub struct Expect {
     /// By how much, in permille, one of them may have more for each of its shares than another.
     #[serde(default)]
     pub ratio_permille: u32,
+    /// The same in the lab; `ratio_permille` if left out.
+    pub lab_ratio_permille: Option<u32>,
+    /// VMs whose used times shall be equal, in simulator and lab.
+    #[serde(default)]
+    pub equal_of: Vec<String>,
+    /// By how much, in permille, one of them may have used more than another.
+    #[serde(default)]
+    pub equal_permille: u32,
+    /// The same in the lab; `equal_permille` if left out.
+    pub lab_equal_permille: Option<u32>,
+    /// VM by VM, how much in permille of what it wanted (run and ready) it gets at least, in the simulator.
+    #[serde(default)]
+    pub at_least: BTreeMap<String, u32>,
+    /// The same in the lab.
+    #[serde(default)]
+    pub lab_at_least: BTreeMap<String, u32>,
+    /// By how much, in permille of its limit, any limited VM or pool may use more than the limit in any second in the simulator.
+    pub limit_permille: Option<u32>,
+    /// The same in the lab.
+    pub lab_limit_permille: Option<u32>,
 }
 
 impl VmSpec {

@@ -1,0 +1,143 @@
+//! What a run's host, VMs, tasks, names and expectations may be, each with the reason it is refused for; it changes nothing.
+
+use crate::{HostTask, LimitSetting, RunSpec, VmSpec};
+use std::collections::BTreeSet;
+use units::{PcpuSet, caps};
+
+/// Tick and duration of a run.
+pub(crate) fn times(spec: &RunSpec, reasons: &mut Vec<String>) {
+    if !(100..=10_000).contains(&spec.host.hz) {
+        reasons.push(format!("host.hz: seen {}, allowed 100..10000", spec.host.hz));
+    }
+    if spec.duration <= spec.warmup {
+        reasons.push(format!("duration: seen {}, allowed more than warmup ({})", spec.duration, spec.warmup));
+    }
+}
+
+/// What is wrong with the speed of a pCPU.
+pub(crate) fn mhz(mhz: u32) -> Option<String> {
+    (!(100..=10_000).contains(&mhz)).then(|| format!("seen {mhz}, allowed 100..10000"))
+}
+
+/// More VMs, worlds or limits than the scheduler's tables hold; `None` also means that the VMs can be counted out.
+pub(crate) fn counts(spec: &RunSpec) -> Option<String> {
+    let vms: u64 = spec.vms.iter().map(|v| u64::from(v.count)).sum();
+    let worlds: u64 = spec.vms.iter().map(|v| u64::from(v.count) * u64::from(v.vcpus)).sum();
+    let worlds = worlds + spec.host_tasks.iter().map(|t| u64::from(t.count)).sum::<u64>();
+    (vms + 1 > caps::VMS_MAX as u64 || worlds >= caps::WORLDS_MAX as u64)
+        .then(|| format!("vm: seen {vms} VMs and {worlds} worlds, allowed {} and {}", caps::VMS_MAX - 1, caps::WORLDS_MAX - 1))
+}
+
+/// Pools that VMs name, and how many limits there are.
+pub(crate) fn pools_of_vms(spec: &RunSpec, reasons: &mut Vec<String>) {
+    let pools: BTreeSet<&str> = spec.pools.iter().map(|p| p.name.as_str()).collect();
+    for (vm, pool) in spec.vms.iter().filter_map(|v| Some((v, v.pool.as_ref()?))) {
+        if !pools.contains(pool.as_str()) {
+            reasons
+                .push(format!("vm '{}': pool: seen '{pool}', allowed the name of a [[pool]]; leave it out for a VM of the root", vm.name));
+        }
+    }
+    let limited = |l: Option<LimitSetting>| u64::from(l.is_some_and(|l| l.amount().is_some()));
+    let of_vms: u64 = spec.vms.iter().map(|v| limited(v.limit) * u64::from(v.count)).sum();
+    reasons.extend(too_many_limits(of_vms + spec.pools.iter().map(|p| limited(p.limit)).sum::<u64>()));
+}
+
+/// Why there cannot be so many limits: number 0 of the scheduler's table stands for none.
+fn too_many_limits(limits: u64) -> Option<String> {
+    let most = caps::LIMITERS_MAX as u64 - 1;
+    (limits > most).then(|| format!("limit: seen {limits} limits on VMs and pools, allowed {most}; limit pools in place of their VMs"))
+}
+
+/// Names of VMs, host tasks and pools once they are counted out; `written` are the VMs' names before that.
+pub(crate) fn names(spec: &RunSpec, written: &[String], reasons: &mut Vec<String>) {
+    let vms: BTreeSet<&str> = spec.vms.iter().map(|v| &v.name).chain(written).map(String::as_str).collect();
+    let tasks: BTreeSet<&str> = spec.host_tasks.iter().map(|t| t.name.as_str()).collect();
+    let mut seen = BTreeSet::new();
+    let names = spec.vms.iter().map(|v| v.name.as_str()).chain(spec.host_tasks.iter().map(|t| t.name.as_str()));
+    reasons.extend(names.filter(|n| !seen.insert(*n)).map(|n| format!("vm '{n}': two have this name; each needs its own")));
+    for pool in spec.pools.iter().map(|p| p.name.as_str()) {
+        for (kind, taken) in [("VM", &vms), ("host task", &tasks)] {
+            if taken.contains(pool) {
+                reasons.push(format!("pool '{pool}': a {kind} has this name too; each needs its own"));
+            }
+        }
+    }
+}
+
+/// VMs that expectations name, once they are counted out, and the share of their wishes that they are to get.
+pub(crate) fn expectations(spec: &RunSpec, reasons: &mut Vec<String>) {
+    let expect = &spec.expect;
+    let vms: BTreeSet<&str> = spec.vms.iter().map(|v| v.name.as_str()).collect();
+    let named = expect.ratio_of.iter().map(|n| ("ratio_of", n)).chain(expect.equal_of.iter().map(|n| ("equal_of", n)));
+    let named = named.chain(expect.at_least.keys().map(|n| ("at_least", n)));
+    let named = named.chain(expect.lab_at_least.keys().map(|n| ("lab_at_least", n)));
+    let unknown = named.filter(|(_, n)| !vms.contains(n.as_str()));
+    reasons.extend(unknown.map(|(key, n)| format!("expect.{key}: seen '{n}', allowed the names of its VMs")));
+    for (key, all) in [("at_least", &expect.at_least), ("lab_at_least", &expect.lab_at_least)] {
+        let over = all.iter().filter(|(_, permille)| **permille > 1000);
+        reasons.extend(over.map(|(n, permille)| format!("expect.{key}: seen {permille} for '{n}', allowed 0..1000 permille")));
+    }
+}
+
+/// A VM as it is written, on a host of so many pCPUs of so many MHz.
+pub(crate) fn vm(vm: &VmSpec, pcpus: usize, mhz: u32, reasons: &mut Vec<String>) {
+    let mut say = |r: String| reasons.push(format!("vm '{}': {r}", vm.name));
+    if let Some(reason) = bad_name(&vm.name) {
+        say(reason);
+    }
+    if vm.count == 0 {
+        say("count: seen 0, allowed 1 or more".to_owned());
+    }
+    if vm.vcpus == 0 || vm.vcpus > caps::VCPUS_MAX {
+        say(format!("vcpus: seen {}, allowed 1..{}", vm.vcpus, caps::VCPUS_MAX));
+    }
+    vm.resources(mhz).err().into_iter().flatten().for_each(&mut say);
+    for (what, len) in
+        [("vcpu_affinity", vm.vcpu_affinity.as_ref().map(Vec::len)), ("vcpu_workloads", vm.vcpu_workloads.as_ref().map(Vec::len))]
+    {
+        if len.is_some_and(|l| l != vm.vcpus as usize) {
+            say(format!("{what}: seen {} entries, allowed exactly {} (one a vCPU)", len.unwrap_or(0), vm.vcpus));
+        }
+    }
+    let sets = [&vm.affinity, &vm.cpuset].into_iter().flatten().chain(vm.vcpu_affinity.iter().flatten());
+    for reason in sets.filter_map(|s| absent(s, pcpus)) {
+        say(reason);
+    }
+    if (0..vm.vcpus.min(caps::VCPUS_MAX) as usize).any(|i| vm.allowed(i).is_some_and(|s| s.is_empty())) {
+        say("affinity and cpuset leave a vCPU without any pCPU; let them overlap".to_owned());
+    }
+    if vm.stop.is_some_and(|s| s <= vm.start) {
+        say(format!("stop: seen {}, allowed after start ({})", vm.stop.unwrap_or_default(), vm.start));
+    }
+    let workloads = vm.vcpu_workloads.as_deref().unwrap_or(std::slice::from_ref(&vm.workload));
+    workloads.iter().flat_map(|w| w.reasons()).for_each(say);
+}
+
+/// A host task as it is written.
+pub(crate) fn task(task: &HostTask, pcpus: usize, reasons: &mut Vec<String>) {
+    let mut say = |r: String| reasons.push(format!("host_task '{}': {r}", task.name));
+    if let Some(reason) = bad_name(&task.name) {
+        say(reason);
+    }
+    if let Some(reason) = task.affinity.as_ref().and_then(|s| absent(s, pcpus)) {
+        say(reason);
+    }
+    if task.per_cpu_kthread && task.affinity.as_ref().is_none_or(|a| a.len() != 1) {
+        say("per_cpu_kthread: allowed only with an affinity of exactly one pCPU".to_owned());
+    }
+    if task.count == 0 {
+        say("count: seen 0, allowed 1 or more".to_owned());
+    }
+    task.workload.reasons().into_iter().for_each(say);
+}
+
+/// Why a VM, task or pool cannot be called so.
+pub(crate) fn bad_name(name: &str) -> Option<String> {
+    let bad = name.is_empty() || name.len() > 64 || name.contains(['/', '.', '"', ',', '\n']);
+    bad.then(|| "name: allowed 1..64 characters without / . , \" or line ends".to_owned())
+}
+
+fn absent(set: &PcpuSet, pcpus: usize) -> Option<String> {
+    let last = set.last()?.0 as usize;
+    (last >= pcpus).then(|| format!("affinity: seen pCPU {last}, allowed 0..{} on this host", pcpus - 1))
+}

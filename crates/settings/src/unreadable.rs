@@ -1,0 +1,46 @@
+//! Takes what is no amount of CPU, limit or time out of a file's table, so that it is refused together with every other reason.
+//!
+//! A parser stops at the first value it cannot read; what is written wrong in several VMs and pools is seen here at once.
+
+use crate::{LimitSetting, pools};
+use toml::{Table, Value};
+use units::{CpuAmount, Span};
+
+/// Removes unreadable values of VMs and pools and gives a reason for each.
+///
+/// # Errors
+/// The one reason that there are too many pools to say anything about each.
+pub(crate) fn take(table: &mut Table) -> Result<Vec<String>, String> {
+    let pools = table.get("pool").and_then(Value::as_array).map_or(0, Vec::len);
+    pools::too_many(pools).map_or(Ok(()), Err)?;
+    let mut out = vec![];
+    for kind in ["pool", "vm"] {
+        let objects = table.get_mut(kind).and_then(Value::as_array_mut).into_iter().flatten();
+        for object in objects.filter_map(Value::as_table_mut) {
+            let name = object.get("name").and_then(Value::as_str).unwrap_or("").to_owned();
+            out.extend(of_object(object).into_iter().map(|(key, reason)| format!("{kind} '{name}': {key}: {reason}")));
+        }
+    }
+    Ok(out)
+}
+
+/// The same of one VM or pool.
+fn of_object(object: &mut Table) -> Vec<(&'static str, String)> {
+    let reason = |key: &str, value: &Value| match key {
+        "reservation" => value.clone().try_into::<CpuAmount>().err(),
+        "limit" => value.clone().try_into::<LimitSetting>().err(),
+        _ => value.clone().try_into::<Span>().err(),
+    };
+    let mut out = vec![];
+    for key in ["reservation", "limit", "burst"] {
+        if let Some(e) = object.get(key).and_then(|value| reason(key, value)) {
+            out.push((key, e.message().to_owned()));
+            object.remove(key);
+        }
+    }
+    // A burst is not without a limit because its limit cannot be read.
+    if out.iter().any(|(key, _)| *key == "limit") {
+        object.remove("burst");
+    }
+    out
+}
