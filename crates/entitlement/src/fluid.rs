@@ -33,7 +33,7 @@
 //! Known weakness: the time grows with VMs × levels where many are restricted; hosts without any
 //! restriction take the O(n log n) path of `fill`.
 
-use crate::{fill_units, split};
+use crate::{Tree, divide_placed, fill_units, split};
 use units::{PcpuSet, Rate};
 
 /// What one VM claims: its weight, and for each set of pCPUs the most its worlds held there can use.
@@ -69,6 +69,17 @@ pub fn fluid(pcpus: &PcpuSet, claims: &[FluidClaim]) -> Vec<Rate> {
     Fluid::new(pcpus, &sets).divide(Rate::ONE.0, &demands).into_iter().map(Rate).collect()
 }
 
+/// The rate of CPU time of each leaf of a tree, whose worlds are held to these sets and want so much, by `divide_placed`.
+pub(crate) fn placed_rates(pcpus: &PcpuSet, tree: &Tree, classes: &[&[(PcpuSet, Rate)]]) -> Vec<Rate> {
+    let mut sets: Vec<PcpuSet> = classes.iter().flat_map(|c| c.iter().map(|x| x.0.and(pcpus))).collect();
+    sets.sort_unstable_by(|a, b| a.words().cmp(b.words()));
+    sets.dedup();
+    let index = |set: &PcpuSet| sets.partition_point(|s| s.words() < set.and(pcpus).words()) as u32;
+    let demand = |c: &&[(PcpuSet, Rate)]| Demand { weight: 0, classes: c.iter().map(|x| (index(&x.0), x.1.0)).collect() };
+    let demands: Vec<(usize, Demand)> = classes.iter().map(demand).enumerate().collect();
+    divide_placed(tree, &Fluid::new(pcpus, &sets), Rate::ONE.0, &demands).into_iter().map(Rate).collect()
+}
+
 /// The pCPUs of a host cut into atoms: pCPUs that belong to the same of the given sets. Immutable,
 /// to be used for many divisions.
 #[derive(Clone, Debug)]
@@ -93,6 +104,12 @@ impl Fluid {
         Fluid { pcpus: pcpus.len() as u64, sets: sets.iter().map(of).collect(), atoms: atoms.iter().map(|a| a.len() as u64).collect() }
     }
 
+    /// Whether a set is the whole host.
+    #[must_use]
+    pub fn is_whole(&self, set: u32) -> bool {
+        self.sets[set as usize].len() == self.atoms.len()
+    }
+
     /// Divides the host's capacity, `one` units for each pCPU, by the law above. The sum is the
     /// most that can be used, exactly.
     ///
@@ -103,8 +120,7 @@ impl Fluid {
         let capacity = self.pcpus.checked_mul(one).filter(|c| *c <= 1 << 62);
         let capacity =
             capacity.unwrap_or_else(|| panic!("capacity: cannot divide it exactly: seen {} × {one}, allowed up to 2^62", self.pcpus));
-        let whole = |set: u32| self.sets[set as usize].len() == self.atoms.len();
-        if demands.iter().all(|d| d.classes.iter().all(|c| whole(c.0) || c.1 == 0)) {
+        if demands.iter().all(|d| d.classes.iter().all(|c| self.is_whole(c.0) || c.1 == 0)) {
             let total = |d: &Demand| d.classes.iter().fold(0u64, |sum, c| sum.saturating_add(c.1));
             return fill_units(capacity, &demands.iter().map(|d| (d.weight, total(d))).collect::<Vec<_>>());
         }

@@ -1,0 +1,198 @@
+//! Divides the host down a tree of pools where VMs may also be held to some of the pCPUs: the ideal of the oracle, and of
+//! the planner for such hosts. It joins `Tree` and `Fluid`, and solves neither anew.
+//!
+//! Promise: without held VMs it is `Tree::divide`, exactly. Without pools, reservations and limits it is `Fluid::divide`,
+//! exactly. With both, those who compete within a few pCPUs divide them by what their shares come to down the tree.
+//!
+//! Law, with both: the weight of a leaf is its part of the host among those who want anything: `Π w ÷ Σ w of its siblings`
+//! that want something, down from the root. What it asks for is cut to its limit; below a pool whose limit is used up, to
+//! what the tree gives it. Then `Fluid::divide`. Whoever gets less than is reserved for it comes before all others up to
+//! that, and the rest is divided again, until nobody is short who need not be.
+//!
+//! Units: `one` units are one pCPU, as in `Tree`.
+//!
+//! Example: A (1000 shares) and B (3000) are held to pCPUs 0-1, each in a pool of its own of 4000 shares; C (1000) roams
+//! on 8. A and B compete as equals, because their pools do:
+//! ```
+//! use entitlement::{Demand, Fluid, Tree, TreeLeaf, TreePool, divide_placed};
+//! use units::{PcpuSet, Rate};
+//! let pool = TreePool { parent: 0, shares: 4000, reservation: Rate(0), limit: None, expandable: true, scalable: false };
+//! let vm = |pool, shares| TreeLeaf { pool, shares, reservation: Rate(0), limit: None, vcpus: 8 };
+//! let tree = Tree::new(8, vec![pool.clone(), pool.clone(), pool], vec![vm(1, 1000), vm(2, 3000), vm(0, 1000)]);
+//! let fluid = Fluid::new(&PcpuSet::first(8), &[PcpuSet::first(8), PcpuSet::first(2)]);
+//! let ask = |set, n| Demand { weight: 0, classes: vec![(set, n)] };
+//! assert_eq!(divide_placed(&tree, &fluid, 10, &[(0, ask(1, 20)), (1, ask(1, 20)), (2, ask(0, 80))]), [10, 10, 60]);
+//! ```
+//!
+//! Known weakness: a pool's reservation and its limit are met as far as its VMs roam; ESXi's admission control ignores
+//! affinity too ("a pinned VM may not receive its reservation", Resource Management 6.0).
+
+use crate::{Demand, Division, Fluid, Tree};
+
+/// Parts of the host have so many fraction bits; their sum stays far below what `Fluid` allows.
+const PART_BITS: u32 = 52;
+/// The weight of one that must come first.
+const FIRST: u64 = 1 << 60;
+
+/// Divides the host, `one` units for each pCPU, among the leaves that want something: for each its index in the tree and
+/// what its classes want. The demand's own weight is not looked at.
+///
+/// # Panics
+/// Beyond the limits of `Tree` and `Fluid`.
+#[must_use]
+pub fn divide_placed(tree: &Tree, fluid: &Fluid, one: u64, demands: &[(usize, Demand)]) -> Vec<u64> {
+    if tree.is_flat() {
+        let weighed = |(leaf, d): &(usize, Demand)| Demand { weight: tree.leaves()[*leaf].shares.max(1), classes: d.classes.clone() };
+        return fluid.divide(one, &demands.iter().map(weighed).collect::<Vec<_>>());
+    }
+    let mut wants = vec![0u64; tree.leaves().len()];
+    for (leaf, d) in demands {
+        wants[*leaf] = wants[*leaf].saturating_add(total(d));
+    }
+    let division = tree.divide(one, &wants);
+    if demands.iter().all(|(_, d)| d.classes.iter().all(|c| c.1 == 0 || fluid.is_whole(c.0))) {
+        return demands.iter().map(|(leaf, _)| division.leaves[*leaf]).collect();
+    }
+    held(tree, fluid, one, demands, &wants, &division)
+}
+
+fn total(d: &Demand) -> u64 {
+    d.classes.iter().fold(0, |sum, c| sum.saturating_add(c.1))
+}
+
+/// The law above where some are held.
+fn held(tree: &Tree, fluid: &Fluid, one: u64, demands: &[(usize, Demand)], wants: &[u64], division: &Division) -> Vec<u64> {
+    let parts = tree.parts(wants);
+    let mut cut: Vec<Demand> = demands
+        .iter()
+        .map(|(leaf, d)| {
+            let most = tree.most(one, *leaf, division);
+            Demand { weight: parts[*leaf].max(1), classes: shrunk(d, most) }
+        })
+        .collect();
+    let reserved = |leaf: usize| tree.reserved(one, leaf).min(wants[leaf]);
+    loop {
+        let got = fluid.divide(one, &cut);
+        let mut more = false;
+        for ((d, (leaf, _)), x) in cut.iter_mut().zip(demands).zip(&got) {
+            if d.weight != FIRST && *x < reserved(*leaf) {
+                *d = Demand { weight: FIRST, classes: shrunk(d, reserved(*leaf)) };
+                more = true;
+            }
+        }
+        // Weights of several at FIRST would sum to more than Fluid allows.
+        if !more || cut.iter().filter(|d| d.weight == FIRST).count() > 8 {
+            return got;
+        }
+    }
+}
+
+/// The same classes, together at most `most`: each cut in proportion, rounded down.
+fn shrunk(d: &Demand, most: u64) -> Vec<(u32, u64)> {
+    let all = total(d);
+    if all <= most {
+        return d.classes.clone();
+    }
+    d.classes.iter().map(|c| (c.0, (u128::from(c.1) * u128::from(most) / u128::from(all)) as u64)).collect()
+}
+
+impl Tree {
+    /// Whether there is nothing but shares, all compared with each other.
+    #[must_use]
+    pub fn is_flat(&self) -> bool {
+        let plain = |l: &crate::TreeLeaf| l.pool == 0 && l.reservation.0 == 0 && l.limit.is_none();
+        self.leaves().iter().all(plain)
+    }
+
+    /// Part of the host of each leaf among those that want something, of 2^52; 0 for those that do not.
+    #[must_use]
+    pub fn parts(&self, wants: &[u64]) -> Vec<u64> {
+        let weights = self.weights();
+        let pools = self.pools().len();
+        let mut active = vec![false; pools];
+        for (leaf, _) in self.leaves().iter().zip(wants).filter(|(_, want)| **want > 0) {
+            let mut p = leaf.pool;
+            while !std::mem::replace(&mut active[p], true) && p > 0 {
+                p = self.pools()[p].parent;
+            }
+        }
+        let weight = |node: usize| if node < pools { weights.pools[node] } else { weights.leaves[node - pools] };
+        let awake = |node: usize| if node < pools { active[node] } else { wants[node - pools] > 0 };
+        let mut part = vec![0u64; pools + self.leaves().len()];
+        part[0] = 1 << PART_BITS;
+        for p in 0..pools {
+            let sum: u128 = self.children(p).iter().filter(|c| awake(**c)).map(|c| u128::from(weight(*c))).sum();
+            for c in self.children(p).iter().filter(|c| awake(**c)) {
+                part[*c] = (u128::from(part[p]) * u128::from(weight(*c)) / sum.max(1)) as u64;
+            }
+        }
+        part.split_off(pools)
+    }
+
+    /// What is reserved for a leaf itself, in units.
+    fn reserved(&self, one: u64, leaf: usize) -> u64 {
+        self.units(self.leaves()[leaf].reservation, one)
+    }
+
+    /// The most a leaf may get: its own limit, and what the tree gives it below a pool that has used up its own.
+    fn most(&self, one: u64, leaf: usize, division: &Division) -> u64 {
+        let vm = &self.leaves()[leaf];
+        let mut most = vm.limit.map_or(u64::MAX, |l| self.units(l, one));
+        let mut p = vm.pool;
+        while p > 0 {
+            let pool = &self.pools()[p];
+            if pool.limit.is_some_and(|l| division.pools[p] >= self.units(l, one)) {
+                most = most.min(division.leaves[leaf]);
+            }
+            p = pool.parent;
+        }
+        most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{TreeLeaf, TreePool};
+    use units::{PcpuSet, Rate};
+
+    fn pool(shares: u64, limit: Option<u64>) -> TreePool {
+        TreePool { parent: 0, shares, reservation: Rate(0), limit: limit.map(Rate::pcpus), expandable: true, scalable: false }
+    }
+
+    fn vm(pool: usize, shares: u64) -> TreeLeaf {
+        TreeLeaf { pool, shares, reservation: Rate(0), limit: None, vcpus: 8 }
+    }
+
+    fn fluid() -> Fluid {
+        Fluid::new(&PcpuSet::first(8), &[PcpuSet::first(8), PcpuSet::first(2)])
+    }
+
+    fn ask(set: u32, n: u64) -> Demand {
+        Demand { weight: 0, classes: vec![(set, n)] }
+    }
+
+    #[test]
+    fn a_reservation_holds_for_one_that_roams_beside_a_held_one() {
+        let sure = TreeLeaf { reservation: Rate::pcpus(6), ..vm(0, 1000) };
+        let tree = Tree::new(8, vec![pool(0, None)], vec![sure, vm(0, 9000), vm(0, 9000)]);
+        let got = divide_placed(&tree, &fluid(), 10, &[(0, ask(0, 80)), (1, ask(1, 20)), (2, ask(0, 80))]);
+        assert_eq!(got, [60, 10, 10]);
+    }
+
+    #[test]
+    fn a_pool_that_has_used_up_its_limit_gives_its_members_what_the_tree_says() {
+        let tree = Tree::new(8, vec![pool(0, None), pool(4000, Some(1))], vec![vm(1, 1000), vm(1, 1000), vm(0, 1000)]);
+        let got = divide_placed(&tree, &fluid(), 10, &[(0, ask(1, 20)), (1, ask(0, 80)), (2, ask(0, 80))]);
+        assert_eq!(got, [5, 5, 70]);
+    }
+
+    #[test]
+    fn a_sleeper_has_no_part_and_a_pool_of_sleepers_neither() {
+        let tree = Tree::new(8, vec![pool(0, None), pool(4000, None), pool(4000, None)], vec![vm(1, 1000), vm(1, 3000), vm(2, 1000)]);
+        let bits = |n: u64| n << (PART_BITS - 3);
+        assert_eq!(tree.parts(&[1, 1, 1]), [bits(1), bits(3), bits(4)]);
+        assert_eq!(tree.parts(&[1, 0, 1]), [bits(4), 0, bits(4)]);
+        assert_eq!(tree.parts(&[1, 1, 0]), [bits(2), bits(6), 0]);
+    }
+}
