@@ -2,8 +2,9 @@
  * Included by native.c and glue/tandem.bpf.c, so that both build the same text. */
 #include "account/charge.h"
 #include "account/state.h"
+#include "dispatch.h"
 #include "housekeep.h"
-#include "policy/pull.h"
+#include "release.h"
 
 /* --- life of a world --- */
 
@@ -37,6 +38,15 @@ hot bool world_runnable(const struct world *w)
 	return w->state == STATE_RUN || w->state == STATE_READY || w->state == STATE_COSTOP;
 }
 
+/* One world more or less of `v` wants to run; the number before. What they have wanted so far is wanted_base + runnable * now. */
+hot u32 world_wants(struct host *h, struct vm *v, s32 more)
+{
+	u64 now = plat_now(h);
+
+	plat_add(&v->wanted_base, more > 0 ? -now : now);
+	return plat_fetch_add(&v->runnable, more);
+}
+
 hot void core_world_start(struct host *h, struct world *w, bool restricted)
 {
 	u64 now = plat_now(h);
@@ -57,8 +67,9 @@ hot void core_world_exit(struct host *h, struct world *w)
 	if (!v)
 		return;
 	queue_leave(h, w);
+	limit_pay(h, v, w, 0);
 	if (world_runnable(w))
-		plat_add(&v->runnable, -1);
+		world_wants(h, v, -1);
 	if (w->commit_ns)
 		plat_add(&v->committed_ns, -w->commit_ns);
 	w->commit_ns = 0;
@@ -67,6 +78,7 @@ hot void core_world_exit(struct host *h, struct world *w)
 		plat_add(&v->past_ns[s], w->time_ns[s]);
 	plat_add(&v->past_used_ns, w->used_ns);
 	plat_add(&v->past_migrations, w->migrations);
+	plat_add(&v->past_limited_ns, w->limited_ns);
 	world_leave(h, w);
 }
 
@@ -90,11 +102,12 @@ hot void world_rebind(struct host *h, struct world *w)
 	struct vm *from = plat_vm(h, w->vm), *to = plat_vm(h, (u32)w->bind_vm);
 
 	if (to && from && to != from) {
+		limit_pay(h, from, w, 0);
 		world_leave(h, w);
 		world_join(h, w, (u32)w->bind_vm);
 		if (world_runnable(w)) {
-			plat_add(&from->runnable, -1);
-			plat_add(&to->runnable, 1);
+			world_wants(h, from, -1);
+			world_wants(h, to, 1);
 		}
 	}
 	w->kind = w->bind_kind;
@@ -108,19 +121,24 @@ hot s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, s32
 {
 	struct vm *v;
 	s32 found;
+	u64 slice;
 
 	if (w->bind_vm >= 0)
 		world_rebind(h, w); /* asleep, so neither queued nor charged */
 	v = plat_vm(h, w->vm);
-	if (!v || w->flags & WORLD_PCPU_KTHREAD)
-		return prev;
+	if (!v || w->flags & WORLD_PCPU_KTHREAD || limit_closed(h, v))
+		return prev; /* one that a limit holds back is parked by enqueue */
 	if (waker >= 0 && place_beside(h, t, w, (u32)waker)) {
 		plat_insert_local(h, t, share_slice(h, plat_knobs(h), v, w));
 		return waker;
 	}
 	found = place_idle(h, t, (u32)prev);
 	if (found >= 0) {
-		plat_insert_local(h, t, share_slice(h, plat_knobs(h), v, w));
+		slice = limit_take(h, v, w, share_slice(h, plat_knobs(h), v, w));
+		if (slice)
+			plat_insert_local(h, t, slice);
+		else
+			place_unclaim(h, (u32)found);
 		return found;
 	}
 	return (s32)place_busy(h, t, w->flags, share_key(v, w), (u32)prev);
@@ -136,7 +154,7 @@ hot void core_runnable(struct host *h, plat_task *t, struct world *w)
 		return;
 	state_enter(w, STATE_READY, plat_now(h));
 	w->wakeups++;
-	if (!plat_fetch_add(&v->runnable, 1))
+	if (!world_wants(h, v, 1))
 		share_activate(h, plat_knobs(h), v);
 	floor = plat_read(v->progress_ns) - plat_knobs(h)->wake_credit_us * US;
 	if (w->vm != VM_SYSTEM && (s64)(w->lead_ns - floor) < 0)
@@ -160,6 +178,7 @@ hot bool core_enqueue_idle(struct host *h, plat_task *t, struct vm *v, struct wo
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	s32 found = -1;
+	u64 slice;
 
 	if (c && plat_may_run(t, pcpu) && place_claim(c, p->bit))
 		found = (s32)pcpu;
@@ -167,7 +186,13 @@ hot bool core_enqueue_idle(struct host *h, plat_task *t, struct vm *v, struct wo
 		found = place_idle(h, t, pcpu);
 	if (found < 0)
 		return false;
-	plat_insert_on(h, t, (u32)found, share_slice(h, plat_knobs(h), v, w), false);
+	slice = limit_take(h, v, w, share_slice(h, plat_knobs(h), v, w));
+	if (!slice) {
+		place_unclaim(h, (u32)found);
+		queue_park(h, t, v, w);
+		return true;
+	}
+	plat_insert_on(h, t, (u32)found, slice, false);
 	plat_kick(h, (u32)found, KICK_IDLE);
 	return true;
 }
@@ -187,8 +212,16 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 	v = plat_vm(h, w->vm);
 	if (!v)
 		return;
+	limit_pay(h, v, w, 0); /* what it was granted and could not use */
 	if (w->flags & WORLD_PCPU_KTHREAD) {
 		plat_insert_on(h, t, pcpu, k->system_slice_us * US, true);
+		return;
+	}
+	if (limit_closed(h, v)) {
+		queue_park(h, t, v, w);
+		p = plat_pcpu(h, pcpu);
+		if (p && p->limit_look)
+			plat_kick(h, pcpu, KICK_IDLE); /* whose turn it is, itself included (dispatch_turn) */
 		return;
 	}
 	if (core_enqueue_idle(h, t, v, w, pcpu, flags))
@@ -207,7 +240,7 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 		queued = core_system_key(h, w, p);
 		plat_queue_insert(h, t, QUEUE_SYSTEM(pcpu), slice, queued);
 	} else {
-		queued = share_queue_key(v, w);
+		queued = share_queue_key(h, k, v, w);
 		plat_queue_insert(h, t, QUEUE_VM(pcpu), slice, queued);
 	}
 	queue_enter(h, w, p, w->vm == VM_SYSTEM ? KEY_NONE : queued);
@@ -229,97 +262,14 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 
 /* --- what runs next --- */
 
-/* Lets the running world go on for another slice. */
-hot void dispatch_keep(struct host *h, plat_task *prev, struct world *w, struct vm *v, struct pcpu *p, u64 now)
-{
-	u64 slice = share_slice(h, plat_knobs(h), v, w);
-
-	plat_set_slice(prev, slice);
-	p->current_key = share_key(v, w);
-	p->current_since_ns = now;
-	charge_commit(w, v, slice);
-}
-
-/* Takes the best of this pCPU's queues if better than `limit` (of VMs) and, of host tasks, than `prev`. */
-cold bool dispatch_local(THE(struct host *h), u32 pcpu, u64 limit, u32 prev_world)
-{
-	struct pcpu *p = plat_pcpu(h, pcpu);
-	struct world *prev = prev_world ? plat_world(h, prev_world) : NULL;
-	struct vm *system = plat_vm(h, VM_SYSTEM);
-	u64 system_key = system ? share_vm_key(system) : KEY_NONE, system_limit = KEY_NONE;
-	bool system_waits = p && plat_read(p->waits_system);
-	struct pick best = {}, task = {};
-
-	if (!p)
-		return false;
-	queue_best(h, QUEUE_VM(pcpu), pcpu, limit, &best);
-	p->wait_key = best.next;
-	if (system_waits && system_key <= best.key && system_key <= limit) {
-		if (prev && prev->vm == VM_SYSTEM)
-			system_limit = prev->lead_ns;
-		queue_best(h, QUEUE_SYSTEM(p->id), p->id, system_limit, &task);
-		if (task.world && queue_take(h, QUEUE_SYSTEM(p->id), task.world)) {
-			if (best.world && best.key < p->wait_key)
-				p->wait_key = best.key;
-			return true;
-		}
-	}
-	if (best.world && prev && prev->vm == VM_SYSTEM && system_key < best.key) {
-		p->wait_key = best.key < p->wait_key ? best.key : p->wait_key;
-		return false; /* the running host task is owed more */
-	}
-	return best.world && queue_take(h, QUEUE_VM(p->id), best.world);
-}
-
-/* How often worlds that wait too long are looked for: a fiftieth of the shortest bound would do. */
-#define RESCUE_NS 100000000ull
-
-/* Runs a world that has waited longer than the bound, whatever it is owed. */
-hot bool dispatch_rescue(struct host *h, struct pcpu *p, u64 now)
-{
-	u64 since = now - plat_knobs(h)->ready_bound_us * US;
-	u32 world;
-
-	if (now < p->rescued_ns + RESCUE_NS || now < plat_knobs(h)->ready_bound_us * US)
-		return false;
-	p->rescued_ns = now;
-	world = queue_waited(h, QUEUE_VM(p->id), p->id, since);
-	if (world && queue_take(h, QUEUE_VM(p->id), world))
-		return true;
-	world = queue_waited(h, QUEUE_SYSTEM(p->id), p->id, since);
-	return world && queue_take(h, QUEUE_SYSTEM(p->id), world);
-}
-
-/* Takes a held world that waits here if `prev` can go on at an idle pCPU, where that world may not run. */
-cold bool dispatch_swap(THE(struct host *h), u32 pcpu, TASK(prev))
-{
-	struct pcpu *p = plat_pcpu(h, pcpu);
-	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
-	u64 idle = c ? plat_read(c->idle) : 0;
-	u32 held;
-
-	if (!idle || !plat_may_run(prev, c->pcpu[plat_first_bit(idle) & 63]))
-		return false;
-	held = queue_held(h, QUEUE_VM(pcpu), pcpu);
-	return held && queue_take(h, QUEUE_VM(pcpu), held);
-}
-
-/* Smallest key this pCPU has to offer by itself: of `limit` and of what waits here. */
-hot u64 dispatch_own_key(struct pcpu *p, u64 limit)
-{
-	u64 waits = plat_read(p->wait_key);
-
-	return waits < limit ? waits : limit;
-}
-
 hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	struct world *w = prev ? plat_world_of(h, prev) : NULL;
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	struct vm *v = NULL;
-	u64 now = plat_now(h), limit = KEY_NONE, own;
-	bool waits;
+	u64 now = plat_now(h), limit = KEY_NONE;
+	bool waits, parks = false;
 
 	if (!p || !c)
 		return;
@@ -336,12 +286,15 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 				return;
 		}
 		limit = share_key(v, w);
+		if (!dispatch_goes_on(h, v, w, p, limit)) {
+			plat_set_slice(prev, 0); /* the kernel hands it to enqueue, which parks it, even if nobody else wants to run */
+			prev = NULL, w = NULL, v = NULL, limit = KEY_NONE, parks = true;
+		}
 	}
 	waits = queue_waiting(p);
 	if (waits && dispatch_rescue(h, p, now))
 		goto taken;
-	own = dispatch_own_key(p, limit);
-	if (own != KEY_NONE && pull_owed(h, pcpu, own))
+	if (!waits && limit != KEY_NONE && pull_owed(h, pcpu, limit))
 		goto taken;
 	if (waits && dispatch_local(h, pcpu, limit, w ? w->id : WORLD_NONE))
 		goto taken;
@@ -352,6 +305,8 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 		return;
 	}
 	if ((plat_read(c->queued) || c->nears) && pull_idle(h, pcpu))
+		return;
+	if (p->limit_look && !parks && dispatch_turn(h, pcpu))
 		return;
 	plat_or(&c->idle, 1ull << (p->bit & 63));
 	/* A world may have been queued while this pCPU did not look idle yet. */
@@ -390,6 +345,7 @@ hot void core_running(struct host *h, plat_task *t, struct world *w)
 	p->current_world = w->id;
 	if (w->vm == VM_SYSTEM && w->lead_ns > p->system_v_ns)
 		p->system_v_ns = w->lead_ns;
+	limit_running(h, t, v, w, p, now);
 	charge_commit(w, v, plat_slice(t));
 	if (plat_read(c->idle) >> (p->bit & 63) & 1)
 		plat_fetch_and(&c->idle, ~(1ull << (p->bit & 63)));
@@ -406,6 +362,7 @@ hot void core_stopping(struct host *h, plat_task *t, struct world *w, bool runna
 	if (now < w->run_since_ns)
 		now = w->run_since_ns;
 	charge_settle(h, t, w, v, p, now);
+	p->grant_end_ns = 0;
 	p->current_world = WORLD_NONE;
 	state_enter(w, runnable ? STATE_READY : state_asleep(w), now);
 }
@@ -417,6 +374,7 @@ hot void core_quiescent(struct host *h, struct world *w, bool sleeping)
 	if (!v)
 		return;
 	queue_leave(h, w);
+	limit_pay(h, v, w, 0);
 	if (!sleeping) {
 		/* Taken off for a change of affinity or the like: it still wants to run. */
 		if (!world_runnable(w))
@@ -426,7 +384,7 @@ hot void core_quiescent(struct host *h, struct world *w, bool sleeping)
 	if (w->state == STATE_READY)
 		state_enter(w, state_asleep(w), plat_now(h));
 	plat_assert(h, plat_read(v->runnable) > 0);
-	plat_add(&v->runnable, -1);
+	world_wants(h, v, -1);
 }
 
 /* The world leaves the fair class, or the scheduler is being unloaded: for us it sleeps. */
@@ -437,8 +395,9 @@ hot void core_disabled(struct host *h, struct world *w)
 	if (!v || !world_runnable(w))
 		return;
 	queue_leave(h, w);
+	limit_pay(h, v, w, 0);
 	state_enter(w, state_asleep(w), plat_now(h));
-	plat_add(&v->runnable, -1);
+	world_wants(h, v, -1);
 }
 
 hot void core_idle(struct host *h, u32 pcpu, bool idle)

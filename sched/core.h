@@ -28,9 +28,10 @@ void sched_quiescent(struct host *h, plat_task *task, bool sleeping);	/* no long
 void sched_disabled(struct host *h, plat_task *t);	/* leaves the fair class */
 void sched_idle(struct host *h, u32 pcpu, bool idle);	/* the pCPU enters or leaves idle */
 void sched_housekeep(struct host *h);	/* every knobs.housekeep_us */
+u64 sched_limits(struct host *h);	/* the tick of limits; ns until the next one, 0 for none until something is limited */
 
 /* Native hosts. */
-struct native *native_new(u32 pcpus, u32 vms, u32 worlds);
+struct native *native_new(u32 pcpus, u32 vms, u32 worlds, u32 pools);
 void native_free(struct native *n);
 #endif
 

@@ -8,6 +8,7 @@
 #ifndef TANDEM_HOUSEKEEP_H
 #define TANDEM_HOUSEKEEP_H
 
+#include "plan.h"
 #include "policy/place.h"
 
 /* One idle pCPU of each cluster is sent to look for work wherever some waits: the net under the races of placing and pulling. */
@@ -37,41 +38,66 @@ cold u32 housekeep_idle(THE(struct host *h))
 #define GONE_MAX_NS 1000000000ull	/* a housekeeper that was away longer starts afresh */
 #define V_DRIFT_SHIFT 4	/* drift is taken off in 16 periods, 160 ms: slower than bursts, faster than plans go wrong */
 
+/* What the active VMs say of the host's virtual time; in memory, where a BPF verifier does not count along. */
+struct drift {
+	s64 sum;	/* how far they are ahead, by weight */
+	s64 total;	/* their weights */
+	u64 busy;	/* their worlds */
+};
+
+hot void housekeep_vm(const struct host *h, const struct vm *v, struct drift *d)
+{
+	s64 weight = (s64)(v->weight >> 10), ahead = (s64)(plat_read(v->vt_ns) - h->v_ns), limit = 1ll << 34;
+
+	if (ahead > limit)
+		ahead = limit;
+	if (ahead < -limit)
+		ahead = -limit;
+	d->sum += ahead * weight >> 4; /* 2^34 * 2^20 * 2^10 VMs, less 4 bits, fits 63 */
+	d->total += weight;
+	d->busy += plat_read(v->runnable);
+}
+
+cold u32 housekeep_drift(THE(struct host *h), THE(struct drift *d))
+{
+	u32 counts = h->plan_outside ? VM_LIVE : VM_LIVE | VM_CONTENDED;
+
+	plat_for(i, VMS_MAX) {
+		struct vm *v = i + 1 < h->vms ? plat_vm(h, i + 1) : NULL;
+
+		if (!v)
+			break;
+		if ((v->flags & counts) == counts && plat_read(v->runnable))
+			housekeep_vm(h, v, d);
+	}
+	return 0;
+}
+
 /* The host's virtual time advances as an ideal scheduler's would: by its rate, which is what is served (at
  * most a pCPU for each busy world) over what the active VMs are entitled to by the plan. The mean of the
  * active VMs' own, by weight, only corrects its drift: were it the mean alone, a VM that runs on by itself
- * would lose what it is owed each time that others go to sleep. The system group mostly sleeps: it does not count. */
+ * would lose what it is owed each time that others go to sleep. The system group mostly sleeps: it does not count. Nor does
+ * a VM that gets all it asks for: it is behind for ever, having no use for all it could have. By the plan's tree those that
+ * count are served their weight, and the rate is 1. */
 cold u32 core_housekeep(THE(struct host *h))
 {
-	u64 now = plat_now(h), gone = now > h->v_at_ns ? now - h->v_at_ns : 0, busy = 0, rate, step;
-	s64 sum = 0, total = 0, limit = 1ll << 34;
+	u64 now = plat_now(h), gone = now > h->v_at_ns ? now - h->v_at_ns : 0, rate, step;
+	struct drift d = {};
 
+	plan_divide(h);
 	h->v_at_ns = now;
 	if (gone > GONE_MAX_NS)
 		gone = GONE_MAX_NS;
 	h->v_ns += (gone >> 4) * (h->rate >> 6) >> (RATE_SHIFT - 10);
-	plat_for(i, VMS_MAX) {
-		struct vm *v = i + 1 < h->vms ? plat_vm(h, i + 1) : NULL;
-		s64 ahead, weight;
-
-		if (!v)
-			break;
-		if (!(v->flags & VM_LIVE) || !plat_read(v->runnable))
-			continue;
-		weight = (s64)(v->weight >> 10);
-		ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
-		if (ahead > limit)
-			ahead = limit;
-		if (ahead < -limit)
-			ahead = -limit;
-		sum += ahead * weight >> 4; /* 2^34 * 2^20 * 2^10 VMs, less 4 bits, fits 63 */
-		total += weight;
-		busy += plat_read(v->runnable);
+	housekeep_drift(h, &d);
+	if (!h->plan_outside)
+		h->rate = 1ull << RATE_SHIFT;
+	if (d.total) {
+		step = (u64)(d.sum < 0 ? -d.sum : d.sum) / (u64)d.total << 4 >> V_DRIFT_SHIFT; /* rounded towards 0 */
+		h->v_ns = d.sum < 0 ? h->v_ns - step : h->v_ns + step;
 	}
-	if (total) {
-		step = (u64)(sum < 0 ? -sum : sum) / (u64)total << 4 >> V_DRIFT_SHIFT; /* rounded towards 0 */
-		h->v_ns = sum < 0 ? h->v_ns - step : h->v_ns + step;
-		rate = ((busy < h->online ? busy : h->online) << (2 * RATE_SHIFT - 10)) / (u64)total;
+	if (d.total && h->plan_outside) {
+		rate = ((d.busy < h->online ? d.busy : h->online) << (2 * RATE_SHIFT - 10)) / (u64)d.total;
 		h->rate = rate < (1ull << RATE_SHIFT) ? 1ull << RATE_SHIFT : rate < RATE_MAX ? rate : RATE_MAX;
 	}
 	return housekeep_idle(h);

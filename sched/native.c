@@ -44,14 +44,18 @@ void sched_quiescent(struct host *h, plat_task *t, bool sleeping) { core_quiesce
 void sched_disabled(struct host *h, plat_task *t) { core_disabled(h, WORLD(h, t)); }
 void sched_idle(struct host *h, u32 pcpu, bool idle) { core_idle(h, pcpu, idle); }
 void sched_housekeep(struct host *h) { core_housekeep(h); }
+u64 sched_limits(struct host *h) { return core_limits(h); }
 
 /* One block for a whole host; NULL when there is no memory. */
-struct native *native_new(u32 pcpus, u32 vms, u32 worlds)
+struct native *native_new(u32 pcpus, u32 vms, u32 worlds, u32 pools)
 {
+	u32 nodes = 2 * (vms + pools), limiters = vms + pools + 1;
 	size_t at_pcpus = (sizeof(struct native) + 63) / 64 * 64;
 	size_t at_clusters = at_pcpus + pcpus * sizeof(struct pcpu);
 	size_t at_vms = at_clusters + CLUSTERS_MAX * sizeof(struct cluster);
-	size_t at_worlds = at_vms + vms * sizeof(struct vm);
+	size_t at_nodes = at_vms + vms * sizeof(struct vm);
+	size_t at_limiters = at_nodes + nodes * sizeof(struct node);
+	size_t at_worlds = at_limiters + limiters * sizeof(struct limiter);
 	size_t at_tasks = at_worlds + worlds * sizeof(struct world);
 	char *block = calloc(1, at_tasks + worlds * sizeof(plat_task));
 	struct native *n = (struct native *)block;
@@ -62,9 +66,13 @@ struct native *native_new(u32 pcpus, u32 vms, u32 worlds)
 	n->clusters_cap = CLUSTERS_MAX;
 	n->vms_cap = vms;
 	n->worlds_cap = worlds;
+	n->nodes_cap = nodes;
+	n->limiters_cap = limiters;
 	n->pcpus = (struct pcpu *)(block + at_pcpus);
 	n->clusters = (struct cluster *)(block + at_clusters);
 	n->vms = (struct vm *)(block + at_vms);
+	n->nodes = (struct node *)(block + at_nodes);
+	n->limiters = (struct limiter *)(block + at_limiters);
 	n->worlds = (struct world *)(block + at_worlds);
 	n->tasks = (plat_task *)(block + at_tasks);
 	n->host.v_ns = V_START;

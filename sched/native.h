@@ -41,10 +41,13 @@ struct native {
 	struct knobs knobs;
 	u64 kernel;		/* handle that the simulated kernel gets back in each call */
 	u32 pcpus_cap, vms_cap, worlds_cap, clusters_cap;
+	u32 nodes_cap, limiters_cap;	/* two plans' nodes: one in force, one being written */
 	struct pcpu *pcpus;
 	struct vm *vms;
 	struct world *worlds;
 	struct cluster *clusters;
+	struct node *nodes;
+	struct limiter *limiters;
 	plat_task *tasks;
 };
 
@@ -55,6 +58,8 @@ void plat_queue_insert_(u64 kernel, u32 world, u64 queue, u64 slice_ns, u64 key)
 u32 plat_local_length_(u64 kernel, u32 pcpu);
 u32 plat_queue_at_(u64 kernel, u64 queue, u32 i); /* world id, 0 past the end */
 u32 plat_queue_take_(u64 kernel, u64 queue, u32 world);
+u32 plat_queue_move_(u64 kernel, u64 queue, u32 world, u64 to);
+u32 plat_queue_give_(u64 kernel, u64 queue, u32 world, u32 pcpu, u64 slice_ns);
 void plat_kick_(u64 kernel, u32 pcpu, u32 flags);
 void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 line);
 
@@ -67,6 +72,8 @@ void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 lin
 #define plat_vm(h, id) NATIVE_AT(h, vms, id)
 #define plat_pcpu(h, id) NATIVE_AT(h, pcpus, id)
 #define plat_cluster(h, id) NATIVE_AT(h, clusters, id)
+#define plat_node(h, id) NATIVE_AT(h, nodes, id)
+#define plat_limiter(h, id) NATIVE_AT(h, limiters, id)
 #define plat_world_of(h, task) plat_world(h, (task)->world)
 #define plat_task_pcpu(task) ((task)->pcpu)
 #define plat_exec(h, task) ((void)(task), (h)->now_ns)
@@ -89,9 +96,13 @@ hot plat_task *native_queue_task(struct host *h, u64 queue, u32 i)
 	return world ? &NATIVE(h)->tasks[world] : NULL;
 }
 
-#define plat_queue_each(h, task, queue) \
-	for (u32 i_ = 0; ((task) = native_queue_task(h, queue, i_)); i_++)
+/* What is taken away makes the next one step into its place. */
+#define plat_queue_each(h, task, queue_) \
+	for (u64 i_ = 0, of_ = (queue_); ((task) = native_queue_task(h, of_, (u32)i_)); i_++)
 #define plat_queue_take(h, queue, task) plat_queue_take_(NATIVE(h)->kernel, queue, (task)->world)
+#define plat_queue_move(h, task, to) (plat_queue_move_(NATIVE(h)->kernel, of_, (task)->world, to) ? (i_--, true) : false)
+#define plat_queue_give(h, task, pcpu, ns) \
+	(plat_queue_give_(NATIVE(h)->kernel, of_, (task)->world, pcpu, ns) ? (i_--, true) : false)
 
 hot bool plat_may_run(const plat_task *task, u32 pcpu)
 {

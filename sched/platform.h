@@ -19,7 +19,7 @@
  * THE(type), TASK(t)			a pointer argument of a cold function that is never NULL; a thread
  * plat_task				a thread as the platform knows it; opaque here
  * plat_now(h)				ns, monotone on one pCPU
- * plat_world/vm/pcpu/cluster(h, id)	record of that id, NULL when out of range
+ * plat_world/vm/pcpu/cluster/node/limiter(h, id)	record of that id, NULL when out of range
  * plat_knobs(h)			the knobs in force
  * plat_world_of(h, task)		record of a thread's world, NULL when it has none
  * plat_task_pcpu(task)			pCPU the thread belongs to now
@@ -33,7 +33,10 @@
  * plat_local_length(h, pcpu)		tasks in that pCPU's local queue
  * plat_queue_each(h, task, queue) {…}	walks a queue in order
  * plat_queue_key(task)			key it was queued with
- * plat_queue_take(h, iter, task)	moves a walked thread to this pCPU's local queue
+ * plat_queue_take(h, queue, task)	moves a walked thread to this pCPU's local queue
+ * plat_queue_move(h, task, to)	moves a walked thread of the queue to another ordered queue, key and slice as they were;
+ *					like plat_queue_give also from timers. All three are false when it is not there any more
+ * plat_queue_give(h, task, pcpu, ns)	moves a walked thread to that pCPU's local queue
  * plat_kick(h, pcpu, KICK_IDLE|KICK_PREEMPT)
  * plat_add/plat_or/plat_and/plat_cas	atomic on records; plat_read for a single racy load
  * plat_assert(h, cond)			stops a simulated run, counts on a kernel
@@ -45,5 +48,7 @@
 /* Ordered queues of a pCPU: one for vCPUs and helpers of VMs, one for host tasks. */
 #define QUEUE_VM(pcpu) ((u64)(pcpu))
 #define QUEUE_SYSTEM(pcpu) ((u64)(pcpu) + PCPUS_MAX)
+/* And of a limit: worlds that wait for it. */
+#define QUEUE_PARKED(limiter) ((u64)(limiter) + 2 * PCPUS_MAX)
 
 #endif

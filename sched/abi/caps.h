@@ -7,12 +7,17 @@
 #define PCPU_WORDS (PCPUS_MAX / 64)
 #define VMS_MAX 1024		/* VS51 names 512 for vSphere 5.1; the system group is one of them */
 #define WORLDS_MAX 16384	/* 20 times the threads of a busy host; those beyond run first come, first served, and are not accounted */
+#define POOLS_MAX 1024		/* ten for each VM of a host with a hundred; the root is one of them */
+#define POOL_DEPTH_MAX 16	/* levels below the root: cgroup trees of libvirt, Proxmox and KubeVirt have 2 to 5 */
+#define NODES_MAX (VMS_MAX + POOLS_MAX)	/* of a plan's tree: every VM, the system group, every pool */
+#define LIMITERS_MAX 1024	/* limits in force at once, of VMs and pools together; number 0 is none */
 #define CLUSTERS_MAX 256	/* 1,024 pCPUs in LLCs of four */
 #define CLUSTER_PCPUS 64	/* one word of idle bits; a larger LLC is cut into several clusters */
 #define QUEUE_SCAN_MAX 48	/* VS51: "tens of vCPUs per pCPU"; the order by key makes the rest uninteresting */
 #define QUEUE_KEY_UNIT 4096	/* ns to which queued keys are rounded down: a five-hundredth of the smallest margin */
 #define PROBE_MAX 4		/* remote pCPUs looked at in a busy pCPU's decision (ESXi's *MigrateIdlePcpus) */
 
+_Static_assert(LIMITERS_MAX <= PCPUS_MAX, "queue numbers of limiters come after two for each pCPU");
 _Static_assert(PCPUS_MAX % 64 == 0, "pCPU sets are whole words");
 _Static_assert(CLUSTERS_MAX * 4 >= PCPUS_MAX, "every pCPU has a cluster");
 

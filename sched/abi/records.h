@@ -14,8 +14,15 @@ enum world_flag {
 };
 enum vm_flag {
 	VM_LIVE = 1,
+	VM_CONTENDED = 4,	/* gets less than it asks for, by the plan's tree (housekeep writes) */
 	VM_HELD = 2,	/* competes within a few pCPUs: the planner keeps its virtual time near the host's, the hot path does not */
 };
+
+enum node_flag {
+	NODE_EXPANDABLE = 1,	/* a pool that borrows from its parent what its children reserve beyond its own reservation */
+	NODE_CUT = 2,		/* its children's reservations are more than it has: each gets its part */
+};
+enum node_state { NODE_OPEN, NODE_FLOOR, NODE_CEILING };
 
 /* The knobs in force; one writer (user space), read everywhere. Fields in the order of knobs.def. */
 struct knobs {
@@ -38,6 +45,9 @@ struct host {
 	u64 v_at_ns;		/* when v_ns was brought forward last */
 	u64 rate;		/* virtual ns per ns at which an active VM is served now, 20 fraction bits (housekeep writes) */
 	u64 generation;		/* of the plan in force (user space writes) */
+	u64 plan;		/* first node of the plan's tree << 32 | number of nodes: one word, so that a new plan comes at once (user space writes) */
+	u64 planned_ns;		/* when the tree was divided last (housekeep writes) */
+	u64 plan_outside;	/* not 0: user space weighs VMs itself, because some are held to a few pCPUs (user space writes) */
 	u64 asserts;		/* failed assertions, counted where they cannot stop the run */
 	u64 overflows;		/* threads that found no free world */
 	u32 pcpus;		/* ids end here, those that are not online included */
@@ -47,7 +57,7 @@ struct host {
 	u32 online;		/* pCPUs that can run something; fewer allowed means restricted */
 	u32 smt;		/* hardware threads of a core */
 	u32 worlds;		/* slots that were ever in use end here (init_task writes) */
-	u32 pad32;
+	u32 limiters;		/* slots in use end here; 0 when nothing is limited (user space writes) */
 };
 
 /* Up to 64 pCPUs that share a last-level cache; threads of a core are neighbouring bits. */
@@ -74,6 +84,7 @@ struct pcpu {
 	u64 preempts;		/* kicks that asked it to preempt */
 	u64 system_v_ns;	/* task virtual time of the system group last served here */
 	u64 rescued_ns;		/* when worlds that wait too long were looked for last */
+	u64 grant_end_ns;	/* when what the running world was granted ends; 0 where nothing limits it */
 	u32 id;
 	u32 cluster;
 	u32 bit;		/* bit within the cluster */
@@ -84,6 +95,8 @@ struct pcpu {
 	u32 waits_system;	/* and of host tasks */
 	u32 node;
 	u32 core;
+	u32 limit_look;		/* a limit at which a world was parked here just now: whose turn is it? 0 for none */
+	u32 pad32;
 };
 
 /* One VM (or the system group): shared by its worlds on all pCPUs; counters are atomic adds. */
@@ -94,16 +107,61 @@ struct vm {
 	u64 inverse;		/* 2^40 / weight: virtual ns per CPU ns, 20 fraction bits */
 	u64 skew_inverse;	/* 2^37 * (vcpus, 8 at most) / weight: the weight of a world's lead over its siblings */
 	u64 progress_ns;	/* mean CPU time of its busy worlds, in ns */
+	s64 kept_ns;		/* granted by its limits and left over, for its next worlds (atomic adds) */
+	u64 urgent_ns;		/* how much earlier than its virtual time says it comes (housekeep writes) */
 	u64 used_ns;		/* CPU time charged */
 	u64 past_ns[8];		/* state times of worlds that are gone, by enum world_state */
 	u64 past_used_ns;
 	u64 past_migrations;
+	u64 past_limited_ns;
+	u64 wanted_base;	/* wanted CPU time so far = this + runnable * now (atomic adds; plan.h) */
+	u64 wanted_ns;		/* wanted CPU time when it was looked at last (housekeep writes) */
+	u64 demand;		/* in 2^-20 pCPU, smoothed (housekeep writes) */
 	u32 runnable;		/* worlds that run or are ready */
 	u32 restricted;		/* worlds with WORLD_RESTRICTED */
 	u32 worlds;
 	u32 vcpus;
 	u32 shares;
 	u32 flags;
+	u32 limiter;		/* first of the limits it is under, 0 for none (user space writes) */
+	u32 pad32;
+};
+
+/* One node of the plan's tree, a VM or a pool. Nodes come breadth first: the root is the first, the children of a node are
+ * neighbours. User space writes a plan whole, into the half of the array that is not in force; then only housekeep writes. */
+struct node {
+	u64 shares;		/* weight among its siblings */
+	u64 reservation;	/* 2^-20 pCPU, like all amounts here */
+	u64 sure;		/* what is reserved if everybody asks for all he can use; of a pool that borrows, also below it */
+	u64 cap;		/* the most it may use: limit, vCPUs, the host */
+	u64 demand;		/* what it asks for, at most cap */
+	u64 floor;		/* what of it is reserved */
+	u64 gets;		/* what it is entitled to now */
+	u64 could;		/* what it would be entitled to if it asked for all it may use: a VM's weight */
+	u64 left;		/* of a pool: what its open children divide, */
+	u64 open;		/* by their shares, summed up here */
+	u64 under;		/* and by how much they are below their floors */
+	u64 over;		/* or above what they ask for */
+	u32 first;		/* children, by number within the plan */
+	u32 count;
+	u32 parent;
+	u32 vm;			/* its VM plus 1; 0 for a pool */
+	u32 flags;
+	u32 state;		/* enum node_state */
+};
+
+/* One limit in force, of a VM or a pool. */
+struct limiter {
+	s64 tokens_ns;		/* CPU time that may be taken now; below 0 it is owed (atomic adds) */
+	u64 rate;		/* 2^-20 pCPU (user space writes); 0: it is gone and lets everybody pass */
+	u64 burst_ns;		/* saved up beyond the usual, cpu.max.burst (user space writes) */
+	u64 at_ns;		/* filled up to here (limit_tick writes) */
+	u64 rescued_ns;		/* when worlds parked for too long were looked for last (limit_tick writes) */
+	u64 grant_ns;		/* taken at a time (limit_tick writes) */
+	u32 parent;		/* limit above it, 0 for none (user space writes) */
+	u32 parked;		/* worlds in its queue (atomic; limit_park, queue_leave) */
+	u32 closed;		/* nothing left: who asks is parked (limit_take sets it, limit_tick clears it) */
+	u32 pad32;
 };
 
 /* One world. Its callbacks are serialised by the kernel (its runqueue's lock), so it has one
@@ -119,6 +177,9 @@ struct world {
 	u64 commit_ns;		/* virtual time committed for the slice it runs */
 	u64 lead_ns;		/* own CPU time on the scale of its VM's progress_ns */
 	u64 remainder;		/* of the division in charge */
+	u64 grant_ns;		/* taken from the limits above it and not used yet */
+	u64 limited_ns;		/* part of the time in READY that a limit caused, completed stays only */
+	u64 parked_ns;		/* since when it is parked; 0 if it is not */
 	u64 migrations;
 	u64 switches;
 	u64 wakeups;
@@ -129,7 +190,7 @@ struct world {
 	u32 index;		/* number of the vCPU within its VM */
 	u32 flags;
 	u32 nice_weight;	/* of a host task, 100 is the default */
-	u32 queued_on;		/* queue it waits in, plus 1; 0 for none */
+	u32 queued_on;		/* queue it waits in, plus 1; 0 for none; from QUEUED_PARKED on a limiter's */
 	s32 last_pcpu;
 	s32 bind_vm;		/* VM to move to at the next safe point, -1 for none */
 	u32 bind_kind;

@@ -10,7 +10,7 @@
 #ifndef TANDEM_CHARGE_H
 #define TANDEM_CHARGE_H
 
-#include "../policy/share.h"
+#include "../policy/limit.h"
 
 /* Charges the stretch since the last charge and takes back the commitment of the slice. */
 hot void charge_settle(struct host *h, plat_task *t, struct world *w, struct vm *v, struct pcpu *p, u64 now)
@@ -25,6 +25,7 @@ hot void charge_settle(struct host *h, plat_task *t, struct world *w, struct vm 
 	w->used_ns += d;
 	w->remainder = scaled % v->weight;
 	plat_add(&v->used_ns, d);
+	limit_pay(h, v, w, d);
 	plat_add(&v->vt_ns, scaled / v->weight);
 	if (w->commit_ns) {
 		plat_assert(h, plat_read(v->committed_ns) >= w->commit_ns);

@@ -28,6 +28,8 @@ ARRAY(pcpus_map, struct pcpu, PCPUS_MAX);
 ARRAY(clusters_map, struct cluster, CLUSTERS_MAX);
 ARRAY(vms_map, struct vm, VMS_MAX);
 ARRAY(worlds_map, struct world, WORLDS_MAX);
+ARRAY(nodes_map, struct node, 2 * NODES_MAX); /* one plan in force, one being written */
+ARRAY(limiters_map, struct limiter, LIMITERS_MAX);
 
 /* The world of a thread. */
 struct {
@@ -47,6 +49,8 @@ hot struct host *plat_host(void) { return array_at(&host_map, 0); }
 #define plat_vm(h, id) ((struct vm *)array_at(&vms_map, id))
 #define plat_pcpu(h, id) ((struct pcpu *)array_at(&pcpus_map, id))
 #define plat_cluster(h, id) ((struct cluster *)array_at(&clusters_map, id))
+#define plat_node(h, id) ((struct node *)array_at(&nodes_map, id))
+#define plat_limiter(h, id) ((struct limiter *)array_at(&limiters_map, id))
 
 /* Knobs are read-only for the loader's whole life of a load: no look-up, no branch. */
 extern const volatile struct knobs knobs_now;
@@ -144,7 +148,7 @@ hot void plat_insert_on(struct host *h, plat_task *t, u32 pcpu, u64 ns, bool pre
 
 #define plat_local_length(h, pcpu) ((u32)scx_bpf_dsq_nr_queued(SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | (pcpu)))
 
-/* The iterator is named so that plat_queue_take, inside the walk, can use it. */
+/* The iterator is named so that plat_queue_take, plat_queue_move and plat_queue_give, inside the walk, can use it. */
 #define plat_queue_each(h, t, queue)						\
 	for (struct bpf_iter_scx_dsq walk __attribute__((aligned(8), cleanup(bpf_iter_scx_dsq_destroy))),	\
 	     *walk_new_ __attribute__((unused)) = (bpf_iter_scx_dsq_new(&walk, queue, 0),		\
@@ -154,6 +158,24 @@ hot void plat_insert_on(struct host *h, plat_task *t, u32 pcpu, u64 ns, bool pre
 	(bpf_ksym_exists(scx_bpf_dsq_move) ?					\
 	 scx_bpf_dsq_move(&walk, t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), 0) :	\
 	 scx_bpf_dispatch_from_dsq(&walk, t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), 0))
+
+#define plat_queue_move(h, t, to)						\
+	(bpf_ksym_exists(scx_bpf_dsq_move_vtime) ? scx_bpf_dsq_move_vtime(&walk, t, to, 0)	\
+						 : scx_bpf_dispatch_vtime_from_dsq(&walk, t, to, 0))
+#define plat_queue_give(h, t, pcpu, ns)						\
+	(glue_walk_slice(&walk, ns),						\
+	 bpf_ksym_exists(scx_bpf_dsq_move) ?					\
+	 scx_bpf_dsq_move(&walk, t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | (pcpu), 0) :	\
+	 scx_bpf_dispatch_from_dsq(&walk, t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | (pcpu), 0))
+
+/* Slice of the next thread that is moved. */
+hot void glue_walk_slice(struct bpf_iter_scx_dsq *walk, u64 ns)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_move_set_slice))
+		scx_bpf_dsq_move_set_slice(walk, ns);
+	else
+		scx_bpf_dispatch_from_dsq_set_slice(walk, ns);
+}
 
 hot void plat_kick(struct host *h, u32 pcpu, u32 flags)
 {

@@ -29,12 +29,14 @@ struct {
 struct housekeeper {
 	struct bpf_timer timer;
 };
+/* Number 0 keeps house; number 1 is the tick of limits, which number 0 starts when something is limited. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, 2);
 	__type(key, u32);
 	__type(value, struct housekeeper);
 } housekeepers SEC(".maps");
+static bool limits_owned, limits_ticking;
 
 /* VM of a process: its new threads join the VM by themselves. */
 struct {
@@ -74,10 +76,34 @@ void SEC("struct_ops/enqueue") BPF_PROG(tandem_enqueue, struct task_struct *p, u
 		core_enqueue(h, p, w, enq_flags & SCX_VALUE(scx_enq_flags, SCX_ENQ_WAKEUP) ? ENQUEUE_WAKEUP : 0);
 }
 
+static int tick_limits(void *map, int *key, struct housekeeper *keeper)
+{
+	struct host *h = plat_host();
+	u64 next = h ? core_limits(h) : 0;
+
+	if (next)
+		bpf_timer_start(&keeper->timer, next, 0);
+	else
+		limits_ticking = false;
+	return 0;
+}
+
+/* The tick moves threads between queues, which a program that may sleep (init) is not let do: dispatch owns it. */
+static __noinline void own_limits(void)
+{
+	u32 one = 1;
+	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one);
+
+	if (limits && !bpf_timer_set_callback(&limits->timer, tick_limits))
+		limits_owned = true;
+}
+
 void SEC("struct_ops/dispatch") BPF_PROG(tandem_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct host *h = plat_host();
 
+	if (!limits_owned)
+		own_limits();
 	if (h)
 		core_dispatch(h, (u32)cpu, prev);
 }
@@ -251,9 +277,13 @@ void SEC("struct_ops/exit_task") BPF_PROG(tandem_exit_task, struct task_struct *
 static int housekeep(void *map, int *key, struct housekeeper *keeper)
 {
 	struct host *h = plat_host();
+	u32 one = 1;
+	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one);
 
 	if (h)
 		core_housekeep(h);
+	if (h && limits && h->limiters && !limits_ticking)
+		limits_ticking = !bpf_timer_start(&limits->timer, LIMIT_TICK_NS, 0);
 	bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
 	return 0;
 }
@@ -261,11 +291,11 @@ static int housekeep(void *map, int *key, struct housekeeper *keeper)
 s32 SEC("struct_ops.s/init") BPF_PROG(tandem_init)
 {
 	struct host *h = plat_host();
-	u32 zero = 0, i;
-	struct housekeeper *keeper = bpf_map_lookup_elem(&housekeepers, &zero);
+	u32 zero = 0, one = 1, i;
+	struct housekeeper *keeper = bpf_map_lookup_elem(&housekeepers, &zero), *limits = bpf_map_lookup_elem(&housekeepers, &one);
 	s32 error;
 
-	if (!h || !keeper)
+	if (!h || !keeper || !limits)
 		return -22;
 	bpf_for(i, 0, PCPUS_MAX) {
 		if (i >= h->pcpus)
@@ -277,6 +307,12 @@ s32 SEC("struct_ops.s/init") BPF_PROG(tandem_init)
 		if (error)
 			return error;
 	}
+	bpf_for(i, 0, LIMITERS_MAX) {
+		error = scx_bpf_create_dsq(QUEUE_PARKED(i), -1);
+		if (error)
+			return error;
+	}
+	bpf_timer_init(&limits->timer, &housekeepers, CLOCK_MONOTONIC);
 	bpf_timer_init(&keeper->timer, &housekeepers, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&keeper->timer, housekeep);
 	return bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
@@ -316,6 +352,7 @@ struct sched_ext_ops tandem_ops = {
 	.exit_task = (void *)tandem_exit_task,
 	.init = (void *)tandem_init,
 	.exit = (void *)tandem_exit,
+	.flags = SCX_OPS_ENQ_LAST,
 	.timeout_ms = 30000,
 	.name = "tandem",
 };

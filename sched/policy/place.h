@@ -60,6 +60,16 @@ hot bool place_claim(struct cluster *c, u32 bit)
 	return plat_fetch_and(&c->idle, ~one) & one;
 }
 
+/* Gives a pCPU that was claimed back: nobody comes after all. */
+hot void place_unclaim(struct host *h, u32 pcpu)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+
+	if (c && !plat_read(p->current_world))
+		plat_or(&c->idle, 1ull << (p->bit & 63));
+}
+
 /* Claims a pCPU out of `mask` that the thread may use; -1 if there is none. */
 hot s32 place_claim_of(struct cluster *c, plat_task *t, u64 mask)
 {
@@ -139,6 +149,12 @@ cold s32 place_idle(THE(struct host *h), TASK(t), u32 prev)
 	return found >= 0 ? found : place_near(h, c, t, false);
 }
 
+/* Where the next look at a cluster begins: every pCPU of it has its turn. */
+hot u32 place_turn(struct pcpu *p, const struct cluster *c)
+{
+	return c->pcpus ? p->probe++ % c->pcpus & 63 : 0;
+}
+
 /* Bits of a cluster that the thread may use. */
 hot u64 place_allowed(struct cluster *c, plat_task *t, u32 flags)
 {
@@ -161,6 +177,8 @@ cold u64 place_score(THE(struct host *h), u32 pcpu, u64 key, u64 bonus)
 
 	if (!p)
 		return 0;
+	if (plat_read(p->wait_key) <= key)
+		gain = 0; /* another takes that place first: siblings that wake together spread */
 	return gain ? (1ull << 62) + gain + bonus : (1ull << 32) - queue_waiting(p);
 }
 
@@ -178,7 +196,7 @@ cold u32 place_busy(THE(struct host *h), TASK(t), u32 flags, u64 key, u32 prev)
 	most = place_score(h, best, key, share_span(h, plat_knobs(h)->migrate_margin_us));
 	mask = place_allowed(c, t, flags) & ~(1ull << (p->bit & 63));
 	plat_for(i, PROBE_MAX) {
-		u32 turn = p->probe++ & 63, bit, pcpu;
+		u32 turn = place_turn(p, c), bit, pcpu;
 		u64 ahead = mask >> turn << turn, score;
 
 		if (!mask)

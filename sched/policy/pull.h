@@ -142,7 +142,7 @@ cold u32 pull_swap(THE(struct host *h), u32 pcpu)
 /* One look of a busy pCPU at `c`, in turn; true when it took a world. */
 hot bool pull_probe(struct host *h, struct cluster *c, struct pcpu *p, u64 mask, u64 limit)
 {
-	u32 turn = p->probe++ & 63;
+	u32 turn = place_turn(p, c);
 	u64 ahead;
 	struct pcpu *q;
 

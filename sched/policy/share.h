@@ -21,6 +21,8 @@
 #define LEAD_MAX_NS 200000000ll	/* four quanta: beyond it siblings are not made equal any further */
 #define SKEW_INVERSE_MAX (1ull << 34)	/* LEAD_MAX_NS * this fits 63 bits */
 #define US 1000ull
+#define URGENCY 4		/* four times what it is behind: a quantum's worth for a few ms */
+#define RESCUE_NS 100000000ull	/* how often worlds that wait too long are looked for: a fiftieth of the shortest bound would do */
 #define RATE_MAX (1ull << 30)	/* 1,024-fold: a few active VMs among very many idle ones */
 
 _Static_assert((WEIGHT_MIN << 30) == (1ull << 40), "inverse = 2^40 / weight <= 2^30");
@@ -38,10 +40,21 @@ hot u64 share_virtual(const struct vm *v, u64 ns)
 	return ns * v->inverse >> RATE_SHIFT; /* rounded down; ns is a slice, at most 2^30 */
 }
 
+/* How much more urgent than its virtual time says a VM is that is `behind` the host's, although it is entitled to all it
+ * asks for, or to its reservation: it cannot catch up later, so it comes first now. */
+hot u64 share_urgency(const struct host *h, const struct knobs *k, s64 behind)
+{
+	u64 most = share_span(h, k->lag_bound_us);
+
+	if (behind <= 0)
+		return 0;
+	return (u64)behind * URGENCY < most ? (u64)behind * URGENCY : most;
+}
+
 /* Virtual time of a VM, slices under way included. */
 hot u64 share_vm_key(const struct vm *v)
 {
-	return plat_read(v->vt_ns) + plat_read(v->committed_ns);
+	return plat_read(v->vt_ns) + plat_read(v->committed_ns) - plat_read(v->urgent_ns);
 }
 
 /* What a world's lead over its siblings adds to its VM's virtual time: an eighth of what full
@@ -65,11 +78,15 @@ hot u64 share_key(const struct vm *v, const struct world *w)
 	return share_vm_key(v) + (u64)share_lead(v, w);
 }
 
-/* Key a world is queued with: no slices under way, so that it is a lower bound of the key it
- * will have when it is looked at (settled virtual time only grows). */
-hot u64 share_queue_key(const struct vm *v, const struct world *w)
+/* Key a world is queued with: no slices under way, so that it is a lower bound of the key it will have when it is looked at
+ * (settled virtual time only grows); and not far ahead of the host's, for a new plan may take back what its VM has had too
+ * much while it waits. */
+hot u64 share_queue_key(const struct host *h, const struct knobs *k, const struct vm *v, const struct world *w)
 {
-	return plat_read(v->vt_ns) + (u64)share_lead(v, w);
+	u64 key = plat_read(v->vt_ns) - plat_read(v->urgent_ns) + (u64)share_lead(v, w);
+	u64 most = plat_read(h->v_ns) + share_span(h, k->lag_bound_us);
+
+	return key < most ? key : most;
 }
 
 /* Quantum of a world: shorter where the entitlement is so small that a whole quantum would be
@@ -115,9 +132,10 @@ hot void share_bound(struct host *h, const struct knobs *k, struct vm *v, bool s
 		plat_cas(&v->vt_ns, vt, h->v_ns + bound); /* host tasks that ran while no VM did owe nothing for it */
 }
 
-/* Takes over what the plan says of a VM; `shift` is added to its virtual time. */
-hot void share_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, u32 shares, bool held, s64 shift)
+/* Gives a VM its weight. */
+hot void share_weigh(struct vm *v, u64 weight)
 {
+	u32 vcpus = v->vcpus;
 	u64 skew;
 
 	if (weight < WEIGHT_MIN)
@@ -125,13 +143,19 @@ hot void share_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, u32 s
 	/* A waiting world's lead falls by what its siblings run over their number: at 8 or fewer, by no more than its VM's
 	 * virtual time grows, so that a queued key stays a lower bound. */
 	skew = ((u64)(vcpus < 1 ? 1 : vcpus < 8 ? vcpus : 8) << 37) / weight;
-	if (!(v->flags & VM_LIVE))
-		v->vt_ns = h->v_ns;
 	v->weight = weight;
 	v->inverse = (1ull << 40) / weight;
 	v->skew_inverse = skew < SKEW_INVERSE_MAX ? skew : SKEW_INVERSE_MAX;
+}
+
+/* Takes over what user space says of a VM; `shift` is added to its virtual time. */
+hot void share_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, u32 shares, bool held, s64 shift)
+{
+	if (!(v->flags & VM_LIVE))
+		v->vt_ns = h->v_ns;
 	v->vcpus = vcpus;
 	v->shares = shares;
+	share_weigh(v, weight);
 	if (shift)
 		plat_add(&v->vt_ns, (u64)shift);
 	v->flags = held ? VM_LIVE | VM_HELD : VM_LIVE;

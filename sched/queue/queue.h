@@ -8,9 +8,10 @@
 #ifndef TANDEM_QUEUE_H
 #define TANDEM_QUEUE_H
 
-#include "../policy/share.h"
+#include "../policy/limit.h"
 
 #define KEY_NONE (~0ull)
+#define QUEUED_PARKED (2 * PCPUS_MAX + 1)	/* world.queued_on of one that is parked: this plus the number of the limit */
 
 struct pick {
 	u64 key;	/* KEY_NONE when nothing was found */
@@ -18,6 +19,103 @@ struct pick {
 	u32 world;
 	u32 seen;	/* worlds looked at; kept here and not in a register, where a BPF verifier would count along */
 };
+
+/* --- who waits where ---
+ *
+ * A world counts as waiting at a pCPU from before it is put into a queue there (the kernel does so only after enqueue has
+ * returned) until it runs or is taken off. So a count may be too high for a moment, and never too low. */
+
+/* Whether worlds wait at `p`. */
+hot u32 queue_waiting(const struct pcpu *p)
+{
+	return plat_read(p->waits_vm) + plat_read(p->waits_system);
+}
+
+hot void queue_enter(struct host *h, struct world *w, struct pcpu *p, u64 key)
+{
+	struct cluster *c = plat_cluster(h, p->cluster);
+	bool system = w->vm == VM_SYSTEM;
+
+	w->queued_on = p->id * 2 + system + 1;
+	if (system)
+		plat_add(&p->waits_system, 1);
+	else
+		plat_add(&p->waits_vm, 1);
+	if (key < p->wait_key)
+		p->wait_key = key;
+	if (c && !(plat_read(c->queued) >> (p->bit & 63) & 1))
+		plat_or(&c->queued, 1ull << (p->bit & 63));
+}
+
+/* A world counts as parked at a limit, and as held back by it from now on. */
+hot void queue_enter_parked(struct host *h, struct world *w, u32 limiter)
+{
+	struct limiter *l = plat_limiter(h, limiter);
+
+	if (!l)
+		return;
+	w->parked_ns = plat_now(h);
+	w->queued_on = QUEUED_PARKED + limiter;
+	plat_add(&l->parked, 1);
+}
+
+/* A parked world is free to run: it has been held back until now. */
+cold u32 queue_leave_parked(THE(struct host *h), THE(struct world *w), u32 limiter)
+{
+	struct limiter *l = plat_limiter(h, limiter);
+	u64 now = plat_now(h), since = w->parked_ns;
+
+	w->parked_ns = 0;
+	if (since && now > since)
+		w->limited_ns += now - since;
+	if (l)
+		plat_add(&l->parked, -1);
+	return 0;
+}
+
+/* The world runs, or is taken off; nothing happens if it did not wait. A timer moves parked worlds without holding their
+ * runqueue, so the one who clears queued_on is the one who counts. */
+hot void queue_leave(struct host *h, struct world *w)
+{
+	u32 queued = plat_read(w->queued_on), on = queued - 1;
+	struct pcpu *p;
+	struct cluster *c;
+
+	if (!queued || !plat_cas(&w->queued_on, queued, 0))
+		return;
+	if (queued >= QUEUED_PARKED) {
+		queue_leave_parked(h, w, queued - QUEUED_PARKED);
+		return;
+	}
+	p = plat_pcpu(h, on / 2);
+	c = p ? plat_cluster(h, p->cluster) : NULL;
+	if (!c)
+		return;
+	if (on & 1)
+		plat_add(&p->waits_system, -1);
+	else
+		plat_add(&p->waits_vm, -1);
+	if (queue_waiting(p))
+		return;
+	plat_fetch_and(&c->queued, ~(1ull << (p->bit & 63)));
+	p->wait_key = KEY_NONE;
+	if (queue_waiting(p)) /* one came meanwhile, and may have found the bit still set */
+		plat_or(&c->queued, 1ull << (p->bit & 63));
+}
+
+/* Puts a world that a limit holds back among those who are parked there; called from enqueue. */
+hot void queue_park(struct host *h, plat_task *t, const struct vm *v, struct world *w)
+{
+	u32 limiter = limit_parking(h, plat_read(v->limiter));
+	struct limiter *l = plat_limiter(h, limiter);
+
+	if (l)
+		l->closed = 1; /* or the tick would not look */
+	queue_enter_parked(h, w, limiter);
+	plat_queue_insert(h, t, QUEUE_PARKED(limiter), GRANT_NS, share_queue_key(h, plat_knobs(h), v, w));
+}
+
+/* --- the best that waits --- */
 
 /* The best world of `queue` for `pcpu`, if better than `limit`. */
 cold u32 queue_best(THE(struct host *h), u64 queue, u32 pcpu, u64 limit, THE(struct pick *out))
@@ -42,6 +140,17 @@ cold u32 queue_best(THE(struct host *h), u64 queue, u32 pcpu, u64 limit, THE(str
 		v = w ? plat_vm(h, w->vm) : NULL;
 		if (!v || !plat_may_run(t, pcpu))
 			continue;
+		if (plat_read(v->limiter) && !w->grant_ns) {
+			u32 limiter = limit_closed(h, v);
+
+			if (limiter && queue != QUEUE_PARKED(limiter)) {
+				queue_leave(h, w);
+				queue_enter_parked(h, w, limiter);
+				if (!plat_queue_move(h, t, QUEUE_PARKED(limiter)))
+					queue_leave(h, w);
+				continue;
+			}
+		}
 		key = w->vm == VM_SYSTEM ? queued : share_key(v, w);
 		if (key < out->key) {
 			if (out->world)
@@ -55,6 +164,19 @@ cold u32 queue_best(THE(struct host *h), u64 queue, u32 pcpu, u64 limit, THE(str
 	if (!out->world)
 		out->key = KEY_NONE;
 	return out->world;
+}
+
+/* Key that the first of a queue was queued with; KEY_NONE when it is empty. */
+cold u64 queue_first_key(THE(struct host *h), u64 queue)
+{
+	u64 key = KEY_NONE;
+	plat_task *t;
+
+	plat_queue_each(h, t, queue) {
+		key = plat_queue_key(t);
+		break;
+	}
+	return key;
 }
 
 /* A world that has been ready since before `since_ns` and may run on `pcpu`; 0 if there is none. */
@@ -91,7 +213,8 @@ cold u32 queue_held(THE(struct host *h), u64 queue, u32 pcpu)
 	return found;
 }
 
-/* Moves a world found by queue_best to the local queue of this pCPU; false when it is gone. */
+/* Moves a world found by queue_best to the local queue of this pCPU; false when it is gone, or a limit has just closed:
+ * then it is parked. */
 cold bool queue_take(THE(struct host *h), u64 queue, u32 world)
 {
 	plat_task *t;
@@ -101,60 +224,24 @@ cold bool queue_take(THE(struct host *h), u64 queue, u32 world)
 		struct world *w = plat_world_of(h, t);
 
 		if (w && w->id == world) {
-			took = plat_queue_take(h, queue, t);
+			struct vm *v = plat_vm(h, w->vm);
+
+			if (v && queue >= QUEUE_PARKED(0) && !w->grant_ns)
+				limit_grant(h, plat_read(v->limiter), w, GRANT_NS, true);
+			if (v && limit_take(h, v, w, GRANT_NS)) {
+				took = plat_queue_take(h, queue, t);
+			} else if (v && queue < QUEUE_PARKED(0)) {
+				u32 limiter = limit_parking(h, plat_read(v->limiter));
+
+				queue_leave(h, w);
+				queue_enter_parked(h, w, limiter);
+				if (!plat_queue_move(h, t, QUEUE_PARKED(limiter)))
+					queue_leave(h, w);
+			}
 			break;
 		}
 	}
 	return took;
-}
-
-/* --- who waits where ---
- *
- * A world counts as waiting at a pCPU from before it is put into a queue there (the kernel does so only after enqueue has
- * returned) until it runs or is taken off. So a count may be too high for a moment, and never too low. */
-
-/* Whether worlds wait at `p`. */
-hot u32 queue_waiting(const struct pcpu *p)
-{
-	return plat_read(p->waits_vm) + plat_read(p->waits_system);
-}
-
-hot void queue_enter(struct host *h, struct world *w, struct pcpu *p, u64 key)
-{
-	struct cluster *c = plat_cluster(h, p->cluster);
-	bool system = w->vm == VM_SYSTEM;
-
-	w->queued_on = p->id * 2 + system + 1;
-	if (system)
-		plat_add(&p->waits_system, 1);
-	else
-		plat_add(&p->waits_vm, 1);
-	if (key < p->wait_key)
-		p->wait_key = key;
-	if (c && !(plat_read(c->queued) >> (p->bit & 63) & 1))
-		plat_or(&c->queued, 1ull << (p->bit & 63));
-}
-
-/* The world runs, or is taken off; nothing happens if it did not wait. */
-hot void queue_leave(struct host *h, struct world *w)
-{
-	u32 on = w->queued_on - 1;
-	struct pcpu *p = w->queued_on ? plat_pcpu(h, on / 2) : NULL;
-	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
-
-	w->queued_on = 0;
-	if (!c)
-		return;
-	if (on & 1)
-		plat_add(&p->waits_system, -1);
-	else
-		plat_add(&p->waits_vm, -1);
-	if (queue_waiting(p))
-		return;
-	plat_fetch_and(&c->queued, ~(1ull << (p->bit & 63)));
-	p->wait_key = KEY_NONE;
-	if (queue_waiting(p)) /* one came meanwhile, and may have found the bit still set */
-		plat_or(&c->queued, 1ull << (p->bit & 63));
 }
 
 #endif

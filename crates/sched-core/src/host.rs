@@ -2,7 +2,7 @@
 
 use crate::native::{self, Native, PlatTask};
 use crate::platform::{Call, Platform, Tasks};
-use crate::records::{self, Cluster, Knobs, Pcpu, Vm, World};
+use crate::records::{self, Cluster, Knobs, Limiter, Node, Pcpu, Vm, World};
 use crate::{KnobError, layout};
 use std::ptr::{self, NonNull};
 use topology::Topology;
@@ -52,13 +52,13 @@ impl Drop for Host {
 }
 
 impl Host {
-    /// A host of this topology with room for so many VMs (the system group included) and worlds
-    /// (world 0 included), knobs at their defaults, every pCPU neither idle nor running.
+    /// A host of this topology with room for so many VMs (the system group included), worlds
+    /// (world 0 included) and pools (the root included), knobs at their defaults, every pCPU neither idle nor running.
     ///
     /// # Errors
     /// `HostError` when it does not fit the caps.
-    pub fn new(topology: &Topology, vms: usize, worlds: usize) -> Result<Host, HostError> {
-        for (what, seen, max) in [("VMs", vms, caps::VMS_MAX), ("worlds", worlds, caps::WORLDS_MAX)] {
+    pub fn new(topology: &Topology, vms: usize, worlds: usize, pools: usize) -> Result<Host, HostError> {
+        for (what, seen, max) in [("VMs", vms, caps::VMS_MAX), ("worlds", worlds, caps::WORLDS_MAX), ("pools", pools, caps::POOLS_MAX)] {
             if seen == 0 || seen > max {
                 return Err(HostError::Size { what, seen, max });
             }
@@ -66,7 +66,7 @@ impl Host {
         let (pcpus, clusters) = layout(topology);
         let refused = |room| HostError::Native { pcpus: pcpus.len(), clusters: clusters.len(), room };
         // SAFETY: native_new takes sizes only and returns a fresh block or null.
-        let native = unsafe { native::native_new(pcpus.len() as u32, vms as u32, worlds as u32) };
+        let native = unsafe { native::native_new(pcpus.len() as u32, vms as u32, worlds as u32, pools as u32) };
         let mut host = Host { native: NonNull::new(native).ok_or_else(|| refused(0))? };
         let room = host.native().clusters_cap as usize;
         if room < clusters.len() {
@@ -165,6 +165,10 @@ records! {
     world world_mut worlds worlds_cap World;
     /// A cluster.
     cluster cluster_mut clusters clusters_cap Cluster;
+    /// A node of a plan: the first half of the array is one plan's, the second another's.
+    node node_mut nodes nodes_cap Node;
+    /// A limit; 0 is none.
+    limiter limiter_mut limiters limiters_cap Limiter;
     /// The thread of a world.
     task task_mut tasks worlds_cap PlatTask;
 }
@@ -214,6 +218,39 @@ impl Host {
         assert!(vm < self.native().vms_cap, "VM {vm} is outside the host");
         // SAFETY: the call takes an index that is in range and makes no call back.
         unsafe { native::sched_vm_plan(self.native.as_ptr(), vm, weight, vcpus, shares, held, shift) }
+    }
+
+    /// Puts a plan's tree into force, whole: its root first, breadth first, at most as many nodes as VMs and pools.
+    ///
+    /// # Panics
+    /// If there are more.
+    pub fn plan(&mut self, nodes: &[Node], generation: u64) {
+        let half = self.native().nodes_cap / 2;
+        assert!(nodes.len() <= half as usize, "a plan of {} nodes, allowed {half}", nodes.len());
+        let first = if self.record().plan >> 32 == 0 { half } else { 0 };
+        for (i, node) in (first..).zip(nodes) {
+            *self.node_mut(i) = *node;
+        }
+        let host = &mut self.native_mut().host;
+        host.plan = u64::from(first) << 32 | nodes.len() as u64;
+        host.generation = generation;
+    }
+
+    /// Whether VMs are weighed from outside, by `vm_plan`, and not by the plan's tree.
+    pub fn plan_outside(&mut self, outside: bool) {
+        self.native_mut().host.plan_outside = u64::from(outside);
+    }
+
+    /// The nodes of the plan in force.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        let plan = self.record().plan;
+        let first = (plan >> 32) as u32;
+        (first..first + plan as u32).map(|i| self.node(i))
+    }
+
+    /// Number of limits in use, `limiter_mut` having been filled in.
+    pub fn limiters(&mut self, count: u32) {
+        self.native_mut().host.limiters = count;
     }
 
     /// Binds a world to a VM; it takes effect when the world is queued next.
@@ -281,6 +318,12 @@ impl Host {
         // SAFETY: see `call`.
         self.call(platform, |h| unsafe { native::sched_housekeep(h) });
     }
+
+    /// The tick of limits; ns until the next, 0 while nothing is limited.
+    pub fn limits(&mut self, platform: &mut dyn Platform) -> u64 {
+        // SAFETY: see `call`.
+        self.call(platform, |h| unsafe { native::sched_limits(h) })
+    }
 }
 
 #[cfg(test)]
@@ -291,7 +334,7 @@ mod tests {
     #[test]
     fn a_new_host_keeps_the_virtual_times_that_the_scheduler_set() {
         let shape = Shape { sockets: 2, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 2, threads_per_core: 2 };
-        let host = Host::new(&Topology::regular(shape).expect("a topology"), 2, 3).expect("a host");
+        let host = Host::new(&Topology::regular(shape).expect("a topology"), 2, 3, 1).expect("a host");
         let v = host.record().v_ns;
         for id in 0..8 {
             let p = host.pcpu(id);
@@ -305,7 +348,7 @@ mod tests {
     fn sizes_beyond_the_caps_are_refused_with_the_cap() {
         let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 1, threads_per_core: 1 };
         let topology = Topology::regular(shape).expect("a topology");
-        let text = |vms, worlds| Host::new(&topology, vms, worlds).err().map(|e| e.to_string());
+        let text = |vms, worlds| Host::new(&topology, vms, worlds, 1).err().map(|e| e.to_string());
         assert_eq!(text(1025, 1).as_deref(), Some("host: cannot hold 1025 VMs: allowed 1..1024"));
         assert_eq!(text(1, 0).as_deref(), Some("host: cannot hold 0 worlds: allowed 1..16384"));
     }

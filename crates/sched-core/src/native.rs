@@ -1,6 +1,6 @@
 //! Records of `sched/native.h` and the entry points of `sched/core.h`, as C declares them; nothing here is safe to call by itself.
 
-use crate::records::{self, Cluster, Knobs, PCPU_WORDS, Pcpu, Vm, World};
+use crate::records::{self, Cluster, Knobs, Limiter, Node, PCPU_WORDS, Pcpu, Vm, World};
 
 /// A thread of the simulated kernel (`struct plat_task`).
 #[repr(C)]
@@ -44,15 +44,19 @@ pub struct Native {
     pub(crate) vms_cap: u32,
     pub(crate) worlds_cap: u32,
     pub(crate) clusters_cap: u32,
+    pub(crate) nodes_cap: u32,
+    pub(crate) limiters_cap: u32,
     pub(crate) pcpus: *mut Pcpu,
     pub(crate) vms: *mut Vm,
     pub(crate) worlds: *mut World,
     pub(crate) clusters: *mut Cluster,
+    pub(crate) nodes: *mut Node,
+    pub(crate) limiters: *mut Limiter,
     pub(crate) tasks: *mut PlatTask,
 }
 
 unsafe extern "C" {
-    pub(crate) fn native_new(pcpus: u32, vms: u32, worlds: u32) -> *mut Native;
+    pub(crate) fn native_new(pcpus: u32, vms: u32, worlds: u32, pools: u32) -> *mut Native;
     pub(crate) fn native_free(n: *mut Native);
     pub(crate) fn sched_world_start(h: *mut Native, task: *mut PlatTask);
     pub(crate) fn sched_world_exit(h: *mut Native, task: *mut PlatTask);
@@ -69,4 +73,5 @@ unsafe extern "C" {
     pub(crate) fn sched_quiescent(h: *mut Native, task: *mut PlatTask, sleeping: bool);
     pub(crate) fn sched_idle(h: *mut Native, pcpu: u32, idle: bool);
     pub(crate) fn sched_housekeep(h: *mut Native);
+    pub(crate) fn sched_limits(h: *mut Native) -> u64;
 }

@@ -1,0 +1,125 @@
+/* What a pCPU runs next, decision by decision; core_dispatch has their order. It moves worlds and decides nothing about who is owed.
+ *
+ * Promise	whoever has waited too long, then who is owed more elsewhere by a margin, then the best of its own queues, then the
+ *		running world; one whose limit has run out makes way for whose turn it is there
+ * Limits	as for queue.h and pull.h
+ */
+#ifndef TANDEM_DISPATCH_H
+#define TANDEM_DISPATCH_H
+
+#include "account/charge.h"
+#include "policy/pull.h"
+
+/* Lets the running world go on for another slice, or for what it was granted. */
+hot void dispatch_keep(struct host *h, plat_task *prev, struct world *w, struct vm *v, struct pcpu *p, u64 now)
+{
+	u64 slice = w->grant_ns ? w->grant_ns : share_slice(h, plat_knobs(h), v, w);
+
+	plat_set_slice(prev, slice);
+	p->grant_end_ns = w->grant_ns ? now + slice : 0;
+	p->current_key = share_key(v, w);
+	p->current_since_ns = now;
+	charge_commit(w, v, slice);
+}
+
+/* Takes the best of this pCPU's queues if better than `limit` (of VMs) and, of host tasks, than `prev`; or, if that is owed more by a margin, one of another pCPU. */
+cold bool dispatch_local(THE(struct host *h), u32 pcpu, u64 limit, u32 prev_world)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct world *prev = prev_world ? plat_world(h, prev_world) : NULL;
+	struct vm *system = plat_vm(h, VM_SYSTEM);
+	u64 system_key = system ? share_vm_key(system) : KEY_NONE, system_limit = KEY_NONE;
+	u64 own;
+	bool system_waits = p && plat_read(p->waits_system);
+	struct pick best = {}, task = {};
+
+	if (!p)
+		return false;
+	queue_best(h, QUEUE_VM(pcpu), pcpu, limit, &best);
+	p->wait_key = best.next;
+	own = best.world ? best.key : limit;
+	if (system_waits && system_key < own)
+		own = system_key;
+	if (own != KEY_NONE && pull_owed(h, pcpu, own)) {
+		if (best.world && best.key < p->wait_key)
+			p->wait_key = best.key;
+		return true;
+	}
+	if (system_waits && system_key <= best.key && system_key <= limit) {
+		if (prev && prev->vm == VM_SYSTEM)
+			system_limit = prev->lead_ns;
+		queue_best(h, QUEUE_SYSTEM(p->id), p->id, system_limit, &task);
+		if (task.world && queue_take(h, QUEUE_SYSTEM(p->id), task.world)) {
+			if (best.world && best.key < p->wait_key)
+				p->wait_key = best.key;
+			return true;
+		}
+	}
+	if (best.world && prev && prev->vm == VM_SYSTEM && system_key < best.key) {
+		p->wait_key = best.key < p->wait_key ? best.key : p->wait_key;
+		return false; /* the running host task is owed more */
+	}
+	return best.world && queue_take(h, QUEUE_VM(p->id), best.world);
+}
+
+/* Runs a world that has waited longer than the bound, whatever it is owed. */
+hot bool dispatch_rescue(struct host *h, struct pcpu *p, u64 now)
+{
+	u64 since = now - plat_knobs(h)->ready_bound_us * US;
+	u32 world;
+
+	if (now < p->rescued_ns + RESCUE_NS || now < plat_knobs(h)->ready_bound_us * US)
+		return false;
+	p->rescued_ns = now;
+	world = queue_waited(h, QUEUE_VM(p->id), p->id, since);
+	if (world && queue_take(h, QUEUE_VM(p->id), world))
+		return true;
+	world = queue_waited(h, QUEUE_SYSTEM(p->id), p->id, since);
+	return world && queue_take(h, QUEUE_SYSTEM(p->id), world);
+}
+
+/* Takes a held world that waits here if `prev` can go on at an idle pCPU, where that world may not run. */
+cold bool dispatch_swap(THE(struct host *h), u32 pcpu, TASK(prev))
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	u64 idle = c ? plat_read(c->idle) : 0;
+	u32 held;
+
+	if (!idle || !plat_may_run(prev, c->pcpu[plat_first_bit(idle) & 63]))
+		return false;
+	held = queue_held(h, QUEUE_VM(pcpu), pcpu);
+	return held && queue_take(h, QUEUE_VM(pcpu), held);
+}
+
+/* Whether the running world, whose grant has ended, goes on at once. While its limit is closed it lines up with the others
+ * that wait there, and the smallest key is next (dispatch_turn), here or at the next tick of limits; but one that is owed time
+ * by the host and by them goes on, for on a busy pCPU it would lose its place each time. */
+hot bool dispatch_goes_on(struct host *h, struct vm *v, struct world *w, struct pcpu *p, u64 key)
+{
+	u32 first = plat_read(v->limiter), limiter;
+
+	if (!first || limit_take(h, v, w, GRANT_NS))
+		return true;
+	limiter = limit_parking(h, first);
+	if (key <= h->v_ns && key <= queue_first_key(h, QUEUE_PARKED(limiter)) && limit_grant(h, first, w, GRANT_NS, true))
+		return true;
+	p->limit_look = limiter;
+	return false;
+}
+
+/* Nothing else is to be done here, and a world was parked here just now: whose turn is it for that limit? */
+cold bool dispatch_turn(THE(struct host *h), u32 pcpu)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	u32 limiter = p ? p->limit_look : 0;
+	struct pick best = {};
+
+	if (!limiter)
+		return false;
+	p->limit_look = 0;
+	queue_best(h, QUEUE_PARKED(limiter), pcpu, KEY_NONE, &best);
+	return best.world && queue_take(h, QUEUE_PARKED(limiter), best.world);
+}
+
+#endif

@@ -1,0 +1,174 @@
+/* How much CPU time a world may take while a limit stands above it, and where it waits when there is none left.
+ *
+ * Promise	a VM or pool under a limit uses no more than limit * time + LIMIT_AHEAD_NS for each pCPU of the limit, over any
+ *		time, on an idle host too (VS51 "CPU Limit", P6); what it may use, it can use
+ * Law		tokens += rate * time, at most burst; a world takes a grant before it runs and pays back what it did not use;
+ *		refused by one limit of the chain: parked there, in the order of keys, until limit_tick finds enough
+ * Units	ns of CPU time; rate in 2^-20 pCPU
+ * Example	a pool of 4 pCPUs keeps 8 ms at most; eight busy worlds get 2 ms each in turn, two of them every ms
+ * Limits	a grant ends with the tick of limits that is nearest to its end: half of LIMIT_TICK_NS too much or too little.
+ *		Whoever is parked for ready_bound runs for GRANT_MIN_NS all the same, long before the kernel's watchdog
+ *		looks; so limits below GRANT_MIN_NS in ready_bound for each world (0.01 % of a pCPU) cannot be kept
+ * Weakness	a kernel thread or a task that the kernel runs without asking is charged all the same, and makes a debt
+ */
+#ifndef TANDEM_LIMIT_H
+#define TANDEM_LIMIT_H
+
+#include "share.h"
+
+#define LIMIT_TICK_NS 1000000ull	/* tokens come and grants end at this pace: a thousandth of the second that limits are held to */
+#define LIMIT_IDLE_NS 4000000ull	/* the pace while nothing under a limit wants to run: a timer tick at 250 Hz */
+#define GRANT_NS 2000000ull		/* taken at a time, less below limits of a pCPU: with what is saved up, 0.4 % of a second for each pCPU of the limit */
+#define GRANT_MIN_NS 500000ull		/* less is not worth a switch */
+#define LIMIT_LEAST_NS (2 * GRANT_NS)	/* saved up for small limits, where a world waits longer for its turn than the grant lasts */
+#define LIMIT_AHEAD_NS (2 * GRANT_NS)	/* saved up, and taken but not used yet */
+#define LIMIT_CHAIN (POOL_DEPTH_MAX + 2)	/* limits above a world: of its VM and of every pool above it */
+#define LIMIT_DEBT_NS 1000000000ll	/* owed at most: what rescued worlds ran beyond is forgotten */
+
+/* Adds to the tokens of every limit from `first` up. */
+cold u32 limit_move(THE(struct host *h), u32 first, s64 ns)
+{
+	u32 id = first;
+
+	plat_for(i, LIMIT_CHAIN) {
+		struct limiter *l = id ? plat_limiter(h, id) : NULL;
+
+		if (!l)
+			break;
+		plat_add(&l->tokens_ns, ns);
+		id = l->parent;
+	}
+	return 0;
+}
+
+/* Takes up to `want` ns for a world from every limit of its VM; 0 when one of them refuses, which is closed then. A closed
+ * limit gives only to those whose turn it is by key. */
+cold u64 limit_grant(THE(struct host *h), u32 first, THE(struct world *w), u64 want, bool turn)
+{
+	u64 grant = want < GRANT_NS ? want : GRANT_NS;
+	u32 id = first;
+
+	plat_for(i, LIMIT_CHAIN) {
+		struct limiter *l = id ? plat_limiter(h, id) : NULL;
+		s64 has;
+
+		if (!l)
+			break;
+		id = l->parent;
+		if (!l->rate)
+			continue;
+		has = plat_read(l->tokens_ns);
+		if ((plat_read(l->closed) && !turn) || has < (s64)GRANT_MIN_NS) {
+			l->closed = 1;
+			return 0;
+		}
+		if (l->grant_ns && l->grant_ns < grant)
+			grant = l->grant_ns;
+		if ((u64)has < grant)
+			grant = (u64)has;
+	}
+	w->grant_ns = grant;
+	limit_move(h, first, -(s64)grant);
+	return grant;
+}
+
+/* The slice that a world may have now, `want` at most; 0 if it must be parked. */
+hot u64 limit_take(struct host *h, struct vm *v, struct world *w, u64 want)
+{
+	u32 first = plat_read(v->limiter);
+	s64 kept;
+
+	if (!first)
+		return want;
+	if (w->grant_ns)
+		return w->grant_ns;
+	kept = plat_read(v->kept_ns);
+	if (kept < (s64)GRANT_MIN_NS)
+		return limit_grant(h, first, w, want, false);
+	w->grant_ns = (u64)kept < want ? (u64)kept : want;
+	plat_add(&v->kept_ns, -(s64)w->grant_ns);
+	return w->grant_ns;
+}
+
+/* Pays for `ran` ns of a grant. The rest stays with the VM for its next wake-up, which then need not ask every limit above it;
+ * what is more than a grant goes back, and all of it when the VM sleeps (release_kept). */
+hot void limit_pay(struct host *h, struct vm *v, struct world *w, u64 ran)
+{
+	s64 rest = (s64)(w->grant_ns - ran);
+	u32 first = plat_read(v->limiter);
+
+	if (!first && !w->grant_ns)
+		return;
+	w->grant_ns = 0;
+	if (rest > 0 && plat_read(v->kept_ns) + rest <= (s64)(GRANT_NS + GRANT_MIN_NS))
+		plat_add(&v->kept_ns, rest);
+	else if (rest)
+		limit_move(h, first, rest);
+}
+
+/* The limit that keeps a world of `first` from running; 0 if none does. */
+cold u32 limit_closed_by(THE(struct host *h), u32 first)
+{
+	u32 id = first, found = 0;
+
+	plat_for(i, LIMIT_CHAIN) {
+		struct limiter *l = id ? plat_limiter(h, id) : NULL;
+
+		if (!l)
+			break;
+		if (plat_read(l->closed)) {
+			found = id;
+			break;
+		}
+		id = l->parent;
+	}
+	return found;
+}
+
+hot u32 limit_closed(struct host *h, const struct vm *v)
+{
+	u32 first = plat_read(v->limiter);
+
+	return first && plat_read(v->kept_ns) < (s64)GRANT_MIN_NS ? limit_closed_by(h, first) : 0;
+}
+
+/* The limit where a world that was refused is to wait: the first that has nothing left, for there its turn comes by what it
+ * is owed among all that are below it; else the first that is closed. */
+cold u32 limit_parking(THE(struct host *h), u32 first)
+{
+	u32 id = first, closed = 0, found = 0;
+
+	plat_for(i, LIMIT_CHAIN) {
+		struct limiter *l = id ? plat_limiter(h, id) : NULL;
+
+		if (!l)
+			break;
+		if (l->rate && plat_read(l->tokens_ns) < (s64)GRANT_MIN_NS) {
+			found = id;
+			break;
+		}
+		if (!closed && plat_read(l->closed))
+			closed = id;
+		id = l->parent;
+	}
+	return found ? found : closed ? closed : first;
+}
+
+/* A world runs: its grant ends the slice. One that the kernel runs without asking takes the smallest grant, as a debt. */
+hot void limit_running(struct host *h, plat_task *t, const struct vm *v, struct world *w, struct pcpu *p, u64 now)
+{
+	u32 first = plat_read(v->limiter);
+
+	if (!first) {
+		p->grant_end_ns = 0;
+		return;
+	}
+	if (!w->grant_ns) {
+		w->grant_ns = GRANT_MIN_NS;
+		limit_move(h, first, -(s64)GRANT_MIN_NS);
+	}
+	plat_set_slice(t, w->grant_ns);
+	p->grant_end_ns = now + w->grant_ns;
+}
+
+#endif

@@ -1,0 +1,212 @@
+/* The tick of limits: fills them up, ends grants on time and lets parked worlds go, in the order of what they are owed.
+ *
+ * Promise	a parked world goes on within LIMIT_TICK_NS of the moment when its limits have a grant for it, and whoever has
+ *		been parked for ready_bound goes on in any case
+ * Law		the smallest key first, as many as there are grants
+ * Limits	PARKED_SCAN_MAX worlds of each limit are looked at in a tick
+ */
+#ifndef TANDEM_RELEASE_H
+#define TANDEM_RELEASE_H
+
+#include "policy/place.h"
+
+#define PARKED_SCAN_MAX 256	/* more grants than 1,024 pCPUs use up in a tick of limits are not asked for at once */
+
+/* Most that a limit saves up: a grant for each pCPU of it, and the burst that was asked for. */
+hot u64 limit_most(const struct limiter *l)
+{
+	u64 most = l->rate * GRANT_NS >> RATE_SHIFT;
+
+	return (most > LIMIT_LEAST_NS ? most : LIMIT_LEAST_NS) + l->burst_ns;
+}
+
+/* What is taken at a time: in proportion to small limits, so that few of it are out at once. */
+hot u64 limit_size(const struct limiter *l)
+{
+	u64 size = l->rate * GRANT_NS >> RATE_SHIFT;
+
+	return size < GRANT_MIN_NS ? GRANT_MIN_NS : size < GRANT_NS ? size : GRANT_NS;
+}
+
+/* Adds what has come since the last tick. */
+hot void limit_fill(struct limiter *l, u64 now)
+{
+	u64 at = l->at_ns, gone = now > at ? now - at : 0, most = limit_most(l), more;
+	s64 tokens = plat_read(l->tokens_ns);
+
+	l->at_ns = now;
+	l->grant_ns = limit_size(l);
+	if (!gone || !at)
+		return;
+	if (gone > 1000000000ull)
+		gone = 1000000000ull;
+	more = l->rate * gone >> RATE_SHIFT; /* rounded down: never above the limit */
+	if (tokens >= (s64)most)
+		return;
+	if (tokens + (s64)more > (s64)most)
+		more = (u64)((s64)most - tokens);
+	if (tokens < -LIMIT_DEBT_NS)
+		more += (u64)(-LIMIT_DEBT_NS - tokens);
+	plat_add(&l->tokens_ns, (s64)more);
+}
+
+struct release {
+	u32 seen;	/* worlds looked at; in memory, where a BPF verifier does not count along */
+	u32 limiter;	/* whose they are */
+	u64 overdue_ns;	/* one parked since before goes on in any case; 0: nobody does */
+};
+
+/* Whether a parked world may go on now; one that waits for too long makes a debt. */
+hot bool release_may_go(struct host *h, struct vm *v, struct world *w, u64 overdue_ns)
+{
+	u64 since = plat_read(w->parked_ns);
+
+	if (limit_grant(h, plat_read(v->limiter), w, GRANT_NS, true))
+		return true;
+	if (!since || since >= overdue_ns)
+		return false;
+	w->grant_ns = GRANT_MIN_NS;
+	limit_move(h, plat_read(v->limiter), -(s64)GRANT_MIN_NS);
+	return true;
+}
+
+/* Lets parked worlds of a limit go while it lasts: to idle pCPUs, else to the queues where they wait least. */
+cold u32 release_parked(THE(struct host *h), THE(struct release *r))
+{
+	plat_task *t;
+
+	r->seen = 0;
+	plat_queue_each(h, t, QUEUE_PARKED(r->limiter)) {
+		struct world *w = plat_world_of(h, t);
+		struct vm *v = w ? plat_vm(h, w->vm) : NULL;
+		u32 pcpu = (u32)plat_task_pcpu(t), by;
+		struct pcpu *p;
+		s32 found;
+
+		if (!v || r->seen++ >= PARKED_SCAN_MAX)
+			break;
+		if (!release_may_go(h, v, w, r->overdue_ns)) {
+			by = limit_parking(h, plat_read(v->limiter));
+			if (by == r->limiter && !r->overdue_ns)
+				break; /* nothing left for anybody */
+			if (by != r->limiter) {
+				queue_leave(h, w);
+				queue_enter_parked(h, w, by);
+				if (!plat_queue_move(h, t, QUEUE_PARKED(by)))
+					queue_leave(h, w);
+			}
+			continue;
+		}
+		found = place_idle(h, t, pcpu);
+		if (found >= 0) {
+			queue_leave(h, w);
+			if (!plat_queue_give(h, t, (u32)found, w->grant_ns ? w->grant_ns : GRANT_NS))
+				place_unclaim(h, (u32)found);
+			plat_kick(h, (u32)found, KICK_IDLE);
+			continue;
+		}
+		pcpu = place_busy(h, t, w->flags, share_key(v, w), pcpu);
+		p = plat_pcpu(h, pcpu);
+		if (!p)
+			break;
+		queue_leave(h, w);
+		queue_enter(h, w, p, plat_queue_key(t));
+		if (!plat_queue_move(h, t, QUEUE_VM(pcpu))) {
+			queue_leave(h, w);
+			continue;
+		}
+		if (preempt_gain(h, p, share_key(v, w), plat_now(h))) {
+			p->preempts++;
+			plat_kick(h, pcpu, KICK_PREEMPT);
+		}
+	}
+	return 0;
+}
+
+/* Fills a limit up and opens it when there is enough; whether it still holds anybody back. */
+cold bool release_limit(THE(struct host *h), u32 id, u64 now)
+{
+	struct limiter *l = plat_limiter(h, id);
+	struct release r = { .limiter = id };
+
+	if (!l)
+		return false;
+	limit_fill(l, now);
+	if (!plat_read(l->closed) && !plat_read(l->parked))
+		return false;
+	if (now > l->rescued_ns + RESCUE_NS) {
+		l->rescued_ns = now;
+		if (now > plat_knobs(h)->ready_bound_us * US)
+			r.overdue_ns = now - plat_knobs(h)->ready_bound_us * US;
+	} else if (l->rate && plat_read(l->tokens_ns) < (s64)limit_size(l)) {
+		return true;
+	}
+	if (plat_read(l->parked))
+		release_parked(h, &r);
+	/* Nobody waits, and nobody has used up what comes for a while: the limit does not bind. Were it to open any sooner, those
+	 * whose grants end when there happens to be something left would never line up. */
+	if (!plat_read(l->parked) && (!l->rate || plat_read(l->tokens_ns) >= (s64)limit_most(l)))
+		l->closed = 0;
+	return true;
+}
+
+/* Takes back what sleeping VMs have kept. */
+cold u32 release_kept(THE(struct host *h))
+{
+	plat_for(i, VMS_MAX) {
+		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
+		s64 kept;
+
+		if (!v)
+			break;
+		kept = plat_read(v->kept_ns);
+		if (kept <= 0 || plat_read(v->runnable))
+			continue;
+		plat_add(&v->kept_ns, -kept);
+		limit_move(h, plat_read(v->limiter), kept);
+	}
+	return 0;
+}
+
+/* Ends grants whose time is nearest to this tick; whether any are under way. */
+cold bool release_grants(THE(struct host *h), u64 now)
+{
+	bool any = false;
+
+	plat_for(i, PCPUS_MAX) {
+		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, i) : NULL;
+		u64 end;
+
+		if (!p)
+			break;
+		end = plat_read(p->grant_end_ns);
+		if (!end)
+			continue;
+		any = true;
+		if (now + LIMIT_TICK_NS / 2 >= end)
+			plat_kick(h, p->id, KICK_PREEMPT);
+	}
+	return any;
+}
+
+/* The tick; ns until the next one, 0 while nothing is limited. */
+cold u64 core_limits(THE(struct host *h))
+{
+	u64 now = plat_now(h);
+	bool busy;
+
+	if (!h->limiters)
+		return 0;
+	release_kept(h);
+	busy = release_grants(h, now);
+	/* Those below mostly have the higher numbers: whoever may go on there is still in time for the limit above. */
+	plat_for(i, LIMITERS_MAX) {
+		if (i >= h->limiters)
+			break;
+		if (release_limit(h, h->limiters - 1 - i, now))
+			busy = true;
+	}
+	return busy ? LIMIT_TICK_NS : LIMIT_IDLE_NS;
+}
+
+#endif
