@@ -28,6 +28,15 @@ pub struct Bounds {
     /// Time over which changes of the runnable set are averaged before the ideal is computed.
     /// Shorter is sharper, longer is cheaper: the ideal costs one `fluid` a window.
     pub window_ns: u64,
+    /// By how many permille of a limit a VM or pool may pass it over any second: what a scheduler saves up and has handed
+    /// out when the second begins.
+    pub limit_permille: u32,
+    /// And at least by so much CPU time a second: for limits of less than two pCPUs a grant for each of two worlds, and as
+    /// much saved up, is more than that.
+    pub limit_least_ns: u64,
+    /// CPU time added to the bound on lag for each world where there are pools, reservations or limits: weights follow demand
+    /// only so much later, two periods of housekeeping.
+    pub plan_ns: u64,
     /// Violations kept with their text; more are only counted.
     pub violations_kept: usize,
 }
@@ -53,6 +62,9 @@ impl Bounds {
             lag_per_world_ns: quantum_ns + tick_ns,
             lag_memory_ns: 40 * quantum_ns,
             window_ns,
+            limit_permille: 5,
+            limit_least_ns: 8 * MS,
+            plan_ns: 20 * MS,
             violations_kept: 100,
         }
     }

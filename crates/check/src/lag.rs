@@ -6,11 +6,13 @@
 //! Limits: a set of pCPUs once seen cuts the host into atoms for the rest of the run.
 
 use crate::{
-    Bounds, Invariant, Violation,
+    Bounds, Invariant, PoolTerms, Violation, VmTerms,
+    promises::{Promises, Use},
+    terms::{self, Ideal},
     verdict::{Log, VmVerdict},
     window::{Part, Settler, Share},
 };
-use entitlement::Fluid;
+use entitlement::{Fluid, Tree};
 use std::collections::BTreeMap;
 use units::{PcpuSet, VmId};
 
@@ -19,7 +21,8 @@ use units::{PcpuSet, VmId};
 struct Vm {
     id: VmId,
     name: String,
-    weight: u64,
+    terms: VmTerms,
+    gone: bool,
     /// Worlds it has, the most it ever had, and those that are runnable.
     worlds: u32,
     worlds_max: u32,
@@ -62,7 +65,12 @@ pub(crate) struct Ledger {
     bounds: Bounds,
     pcpus: PcpuSet,
     fluid: Fluid,
+    /// Sets of pCPUs have come.
     stale: bool,
+    pools: Vec<PoolTerms>,
+    /// Leaves are the VMs by slot; none after settings have changed.
+    tree: Option<Tree>,
+    promises: Promises,
     sets: Vec<PcpuSet>,
     index: BTreeMap<Vec<u64>, u32>,
     settler: Settler,
@@ -82,6 +90,9 @@ impl Ledger {
             fluid: Fluid::new(&all, &[]),
             pcpus: all,
             stale: true,
+            pools: vec![terms::root()],
+            tree: None,
+            promises: Promises::default(),
             sets: vec![],
             index: BTreeMap::new(),
             settler: Settler::new(bounds.lag_memory_ns),
@@ -115,11 +126,31 @@ impl Ledger {
         self.from = now;
     }
 
-    pub(crate) fn add_vm(&mut self, id: VmId, name: &str, weight: u64) -> u32 {
+    /// New pools, the root first.
+    pub(crate) fn set_pools(&mut self, pools: Vec<PoolTerms>) {
+        self.promises.set_pools(&pools);
+        self.pools = pools;
+        self.changed();
+    }
+
+    fn changed(&mut self) {
+        self.tree = None;
+        self.settler.forget();
+    }
+
+    /// Most CPU time that each limited pool used in a second.
+    pub(crate) fn peaks(&self) -> Vec<(usize, u64)> {
+        self.promises.peaks()
+    }
+
+    pub(crate) fn add_vm(&mut self, id: VmId, name: &str, terms: VmTerms) -> u32 {
+        self.promises.add_vm(id, name, terms);
+        self.changed();
         self.vms.push(Vm {
             id,
             name: name.to_owned(),
-            weight,
+            terms,
+            gone: false,
             worlds: 0,
             worlds_max: 0,
             awake: 0,
@@ -135,8 +166,20 @@ impl Ledger {
         self.vms.len() as u32 - 1
     }
 
-    pub(crate) fn set_weight(&mut self, vm: u32, weight: u64) {
-        self.vms[vm as usize].weight = weight;
+    pub(crate) fn set_terms(&mut self, vm: u32, terms: VmTerms) {
+        self.vms[vm as usize].terms = terms;
+        self.promises.set_terms(vm, terms);
+        self.changed();
+    }
+
+    pub(crate) fn terms(&self, vm: u32) -> VmTerms {
+        self.vms[vm as usize].terms
+    }
+
+    /// A VM is powered off.
+    pub(crate) fn remove_vm(&mut self, vm: u32) {
+        self.vms[vm as usize].gone = true;
+        self.changed();
     }
 
     pub(crate) fn vm_name(&self, vm: u32) -> (VmId, String) {
@@ -252,15 +295,20 @@ impl Ledger {
             self.settler.forget();
         }
         let vms = self.take_part(now);
+        self.keep_promises(now, wall, log);
         let mut shares: Vec<Share> = vms.iter().map(|v| self.vms[*v as usize].share()).collect();
         let mut parts: Vec<Part> = self.touched.iter().map(|w| self.part(*w)).collect();
-        self.settler.settle(&self.fluid, wall, &mut shares, &mut parts);
+        let (pools, slots, pcpus) = (&self.pools, &self.vms, self.pcpus.len() as u64);
+        let tree = self.tree.get_or_insert_with(|| terms::tree(pcpus, pools, slots.iter().map(|v| (v.terms, v.gone))));
+        let later = if tree.is_flat() { 0 } else { self.bounds.plan_ns };
+        let ideal = Ideal { fluid: &self.fluid, tree, leaves: &vms };
+        self.settler.settle(&ideal, wall, &mut shares, &mut parts);
         for (v, share) in vms.iter().zip(&shares) {
             let vm = &mut self.vms[*v as usize];
             vm.idled = vm.awake == 0;
             vm.lag = share.lag;
             vm.entitled += share.ideal;
-            vm.hold(now, self.pcpus.len() as u64, &self.bounds, log);
+            vm.hold(now, self.pcpus.len() as u64, &self.bounds, later, log);
         }
         self.carry_on(&parts);
     }
@@ -280,6 +328,22 @@ impl Ledger {
             self.vms[*v as usize].position = position;
         }
         vms
+    }
+
+    /// Holds what was used in the window to limits and reservations.
+    fn keep_promises(&mut self, now: u64, wall: u64, log: &mut Log) {
+        if !self.promises.any() {
+            return;
+        }
+        let pcpus = self.pcpus.len() as u64;
+        let of = |vm: &Vm| Use { worlds: u64::from(vm.worlds_max).min(pcpus), ..Use::default() };
+        let mut uses: Vec<Use> = self.vms.iter().map(of).collect();
+        for entry in self.touched.iter().map(|w| &self.entries[*w as usize]) {
+            let u = &mut uses[entry.vm as usize];
+            u.asked += entry.demand;
+            u.used += entry.used;
+        }
+        self.promises.close(now, wall, &uses, &self.bounds, log);
     }
 
     fn part(&self, world: u32) -> Part {
@@ -347,14 +411,14 @@ impl Entry {
 
 impl Vm {
     fn share(&self) -> Share {
-        Share { weight: self.weight, lag: self.lag, idled: self.idled, ..Share::default() }
+        Share { lag: self.lag, idled: self.idled, ..Share::default() }
     }
 
     /// Holds the lag to its bound; an excursion is one violation.
-    fn hold(&mut self, now: u64, pcpus: u64, bounds: &Bounds, log: &mut Log) {
+    fn hold(&mut self, now: u64, pcpus: u64, bounds: &Bounds, later: u64, log: &mut Log) {
         self.owed_max = self.owed_max.max((-self.lag).max(0) as u64);
         self.surplus_max = self.surplus_max.max(self.lag.max(0) as u64);
-        let allowed = bounds.lag_base_ns + bounds.lag_per_world_ns * u64::from(self.worlds_max).min(pcpus);
+        let allowed = bounds.lag_base_ns + (bounds.lag_per_world_ns + later) * u64::from(self.worlds_max).min(pcpus);
         let over = self.lag.unsigned_abs() > allowed;
         if over && !self.over {
             let (side, lag) = if self.lag < 0 { ("behind", self.lag.unsigned_abs()) } else { ("ahead of", self.lag as u64) };

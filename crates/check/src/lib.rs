@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | placement, transitions, state times, charges | what is always so, to the nanosecond | `oracle.rs`, `accounts.rs` |
 //! | lag | a VM's CPU time stays near that of an ideal fluid | `lag.rs` |
+//! | limit, reservation | nobody passes the one or misses the other | `promises.rs` |
 //! | idle while waiting, ready too long | work is not left lying | `waits.rs` |
 //!
 //! `Oracle` takes every event as it happens. It stops nothing: it counts violations, keeps the
@@ -13,7 +14,9 @@ mod accounts;
 mod bounds;
 mod lag;
 mod oracle;
+mod promises;
 mod state;
+mod terms;
 mod verdict;
 mod waits;
 mod window;
@@ -21,4 +24,5 @@ mod window;
 pub use bounds::Bounds;
 pub use oracle::Oracle;
 pub use state::{State, StateTimes};
+pub use terms::{PoolTerms, VmTerms};
 pub use verdict::{Invariant, Verdict, Violation, VmVerdict};

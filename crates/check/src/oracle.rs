@@ -9,7 +9,7 @@
 //! After a violation the oracle believes the event and goes on, so that one fault is one violation.
 
 use crate::{
-    Bounds, Invariant, State, StateTimes, Verdict, Violation,
+    Bounds, Invariant, PoolTerms, State, StateTimes, Verdict, Violation, VmTerms,
     accounts::{Life, Stints},
     lag::Ledger,
     verdict::Log,
@@ -30,6 +30,8 @@ struct World {
     charge: Stints,
     /// Since when it is queued for its present set, and since when it runs where it may not.
     queued: u64,
+    /// A limit holds it back, while it is READY.
+    held: bool,
     misplaced: Option<u64>,
 }
 
@@ -73,13 +75,45 @@ impl Oracle {
     }
 
     /// A VM is powered on.
-    pub fn vm_added(&mut self, now_ns: u64, vm: VmId, name: &str, shares: u32) {
+    pub fn vm_added(&mut self, now_ns: u64, vm: VmId, name: &str, terms: impl Into<VmTerms>) {
         let now = self.advance(now_ns);
         if self.vm(vm).is_some() {
             self.odd(now, Some(vm), None, "a VM added twice", "a new one");
         }
-        let slot = self.ledger.add_vm(vm, name, u64::from(shares));
+        let slot = self.ledger.add_vm(vm, name, terms.into());
         put(&mut self.vms, vm.0 as usize, slot);
+    }
+
+    /// The pools change: the root, which has the host, comes first, and every pool after its parent. VMs name them by index.
+    pub fn pools(&mut self, now_ns: u64, pools: Vec<PoolTerms>) {
+        let now = self.advance(now_ns);
+        self.ledger.close(now, &mut self.log);
+        self.ledger.set_pools(pools);
+    }
+
+    /// A VM's settings change; what it is owed stays.
+    pub fn vm_terms(&mut self, now_ns: u64, vm: VmId, terms: VmTerms) {
+        let now = self.advance(now_ns);
+        let Some(slot) = self.vm(vm) else { return self.odd(now, Some(vm), None, "settings of an unknown VM", "a VM added") };
+        self.ledger.close(now, &mut self.log);
+        self.ledger.set_terms(slot, terms);
+    }
+
+    /// A limit holds a READY world back from now on, or no longer: meanwhile pCPUs may idle beside it. That it is held back
+    /// no more than its limit asks shows in its lag.
+    pub fn held_back(&mut self, now_ns: u64, world: WorldId, held: bool) {
+        let now = self.advance(now_ns);
+        let Some(mut w) = self.take(world) else { return self.odd(now, None, Some(world), "an unknown world held back", "a world added") };
+        if w.life.state == State::Ready && w.held != held {
+            if held {
+                self.stop_waiting(now, world, &w);
+            } else {
+                self.waits.world_waits(now, world.0, w.set);
+                w.queued = now;
+            }
+        }
+        w.held = held;
+        self.worlds[world.0 as usize] = Some(w);
     }
 
     /// A VM's shares change; what it is owed stays.
@@ -87,7 +121,8 @@ impl Oracle {
         let now = self.advance(now_ns);
         let Some(slot) = self.vm(vm) else { return self.odd(now, Some(vm), None, "shares of an unknown VM", "a VM added") };
         self.ledger.close(now, &mut self.log);
-        self.ledger.set_weight(slot, u64::from(shares));
+        let terms = VmTerms { shares: u64::from(shares), ..self.ledger.terms(slot) };
+        self.ledger.set_terms(slot, terms);
     }
 
     /// A VM is powered off; its worlds have been removed before.
@@ -99,7 +134,9 @@ impl Oracle {
         if self.worlds.iter().flatten().any(|w| w.vm == vm) {
             self.odd(now, Some(vm), None, "a VM removed that has worlds", "a VM without worlds");
         }
-        self.vms[vm.0 as usize] = None;
+        if let Some(slot) = self.vms[vm.0 as usize].take() {
+            self.ledger.remove_vm(slot);
+        }
     }
 
     /// A world joins a VM; `None` allows all pCPUs.
@@ -112,7 +149,7 @@ impl Oracle {
         let set = self.ledger.set(allowed.as_ref());
         let entry = self.ledger.add_world(now, slot, set);
         let (life, charge) = (Life::new(now), Stints::default());
-        let made = World { vm, entry, set, life, fresh: true, pcpu: None, charge, queued: now, misplaced: None };
+        let made = World { vm, entry, set, life, fresh: true, pcpu: None, charge, queued: now, held: false, misplaced: None };
         put(&mut self.worlds, world.0 as usize, made);
     }
 
@@ -133,7 +170,7 @@ impl Oracle {
         };
         let set = self.ledger.set(allowed.as_ref());
         if set != w.set {
-            if w.life.state == State::Ready {
+            if w.life.state == State::Ready && !w.held {
                 self.stop_waiting(now, world, &w);
                 self.waits.world_waits(now, world.0, set);
                 w.queued = now;
@@ -228,6 +265,12 @@ impl Oracle {
     #[must_use]
     pub fn world_entitled(&self, world: WorldId) -> Option<u64> {
         self.world(world).map(|w| self.ledger.world_entitled(w.entry))
+    }
+
+    /// Most CPU time that each limited pool used in any second so far, by its index, in ns.
+    #[must_use]
+    pub fn pool_peaks(&self) -> Vec<(usize, u64)> {
+        self.ledger.peaks()
     }
 
     /// Violations found so far.
@@ -340,7 +383,9 @@ impl Oracle {
                 }
             }
             State::Ready => {
-                self.stop_waiting(now, world, w);
+                if !std::mem::take(&mut w.held) {
+                    self.stop_waiting(now, world, w);
+                }
                 self.waits.settled(world.0);
             }
             _ => {}

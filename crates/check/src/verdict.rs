@@ -28,11 +28,15 @@ pub enum Invariant {
     IdleWhileWaiting,
     /// No world is READY for too long.
     ReadyTooLong,
+    /// No VM and no pool uses more than its limit.
+    Limit,
+    /// A VM gets what is reserved for it.
+    Reservation,
 }
 
 impl Invariant {
     /// All of them, in the order of `Verdict::counts`.
-    pub const ALL: [Invariant; 11] = [
+    pub const ALL: [Invariant; 13] = [
         Invariant::Events,
         Invariant::OneWorldAPcpu,
         Invariant::OnePcpuAWorld,
@@ -44,6 +48,8 @@ impl Invariant {
         Invariant::Lag,
         Invariant::IdleWhileWaiting,
         Invariant::ReadyTooLong,
+        Invariant::Limit,
+        Invariant::Reservation,
     ];
 
     /// Name for reports and for the mutants that each must catch.
@@ -61,6 +67,8 @@ impl Invariant {
             Invariant::Lag => "lag",
             Invariant::IdleWhileWaiting => "idle-while-waiting",
             Invariant::ReadyTooLong => "ready-too-long",
+            Invariant::Limit => "limit",
+            Invariant::Reservation => "reservation",
         }
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Law, for a window of `T` ns:
 //! 1. A world *asks* for the time it was runnable (RUN, READY or COSTOP).
-//! 2. The ideal gives VM `v` the time `x_v`: `Fluid::divide` of `T` on each pCPU by shares, among
+//! 2. The ideal gives VM `v` the time `x_v`: `divide_placed` of `T` on each pCPU, down the tree of pools, among
 //!    what the VMs' worlds ask for on the pCPUs they may use. A world's part of `x_v` is
 //!    proportional to what it asks for.
 //! 3. `lag_v += used_v − x_v`. Behind (negative) is *owed*, ahead is *surplus*.
@@ -40,12 +40,12 @@
 //! Known weakness: a VM that sleeps a moment in every window is never owed anything; its waits are
 //! then held only by the bound on READY.
 
-use entitlement::{Demand, Fluid};
+use crate::terms::Ideal;
+use entitlement::Demand;
 
 /// A VM in a window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Share {
-    pub(crate) weight: u64,
     /// In and out: service minus ideal, faded.
     pub(crate) lag: i64,
     /// Out: what the ideal gave it.
@@ -101,11 +101,11 @@ impl Settler {
     }
 
     /// Applies the law above to a window of `wall` ns.
-    pub(crate) fn settle(&mut self, fluid: &Fluid, wall: u64, shares: &mut [Share], parts: &mut [Part]) {
+    pub(crate) fn settle(&mut self, ideal: &Ideal<'_>, wall: u64, shares: &mut [Share], parts: &mut [Part]) {
         let demands = claims(wall, shares, parts);
         let given = match self.last.take() {
             Some((w, d, x)) if w == wall && d == demands => x,
-            _ => fluid.divide(wall, &demands),
+            _ => ideal.divide(wall, &demands),
         };
         for part in parts.iter_mut() {
             let share = &mut shares[part.vm];
@@ -118,7 +118,7 @@ impl Settler {
             share.lag += share.used as i64 - share.ideal;
         }
         if forfeits(shares, parts) {
-            refund(fluid, wall, &demands, &given, shares);
+            refund(ideal, wall, &demands, &given, shares);
             for share in shares.iter_mut() {
                 let more = share.extra - share.forfeit as i64;
                 share.ideal += more;
@@ -149,7 +149,7 @@ fn portion(whole: i64, part: u64, of: u64) -> i64 {
 
 /// What each world asks for (1 and 5), gathered by VM and set.
 fn claims(wall: u64, shares: &mut [Share], parts: &mut [Part]) -> Vec<Demand> {
-    let mut demands: Vec<Demand> = shares.iter().map(|s| Demand { weight: s.weight, classes: vec![] }).collect();
+    let mut demands: Vec<Demand> = shares.iter().map(|_| Demand::default()).collect();
     let mut asleep: Vec<u64> = shares.iter().map(|s| s.lag.max(0) as u64).collect();
     for part in parts.iter_mut() {
         let backlog = (-part.owed).max(0) as u64;
@@ -190,7 +190,7 @@ fn forfeits(shares: &mut [Share], parts: &mut [Part]) -> bool {
 
 /// Divides what is forfeited among the others, in `extra`: as they would gain if the forfeiting
 /// VMs asked for less. What was earned over several windows is divided as in this one.
-fn refund(fluid: &Fluid, wall: u64, demands: &[Demand], given: &[u64], shares: &mut [Share]) {
+fn refund(ideal: &Ideal<'_>, wall: u64, demands: &[Demand], given: &[u64], shares: &mut [Share]) {
     let mut less = demands.to_vec();
     let (mut forfeited, mut returned) = (0u64, 0u64);
     for ((demand, x), share) in less.iter_mut().zip(given).zip(shares.iter()).filter(|d| d.1.forfeit > 0) {
@@ -204,7 +204,7 @@ fn refund(fluid: &Fluid, wall: u64, demands: &[Demand], given: &[u64], shares: &
     if returned == 0 {
         return;
     }
-    let after = fluid.divide(wall, &less);
+    let after = ideal.divide(wall, &less);
     for ((share, x), y) in shares.iter_mut().zip(given).zip(after).filter(|s| s.0.0.forfeit == 0) {
         share.extra = portion(y as i64 - *x as i64, forfeited, returned);
     }
@@ -213,15 +213,21 @@ fn refund(fluid: &Fluid, wall: u64, demands: &[Demand], given: &[u64], shares: &
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{VmTerms, terms};
+    use entitlement::Fluid;
     use units::PcpuSet;
 
     fn share(lag: i64) -> Share {
-        Share { weight: 1000, lag, ..Share::default() }
+        Share { lag, ..Share::default() }
     }
 
     fn settle(shares: &mut [Share], parts: &mut [Part]) {
         let host = PcpuSet::first(1);
-        Settler::new(u64::MAX).settle(&Fluid::new(&host, std::slice::from_ref(&host)), 10, shares, parts);
+        let fluid = Fluid::new(&host, std::slice::from_ref(&host));
+        let tree = terms::tree(1, &[terms::root()], shares.iter().map(|_| (VmTerms::from(1000), false)));
+        let leaves: Vec<u32> = (0..shares.len() as u32).collect();
+        let ideal = Ideal { fluid: &fluid, tree: &tree, leaves: &leaves };
+        Settler::new(u64::MAX).settle(&ideal, 10, shares, parts);
     }
 
     #[test]

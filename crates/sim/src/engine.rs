@@ -6,7 +6,7 @@
 
 use crate::behaviour::Behaviour;
 use crate::contract::{Breach, Rule, WATCHDOG_NS};
-use crate::kernel::{Kernel, Nudge, Seat};
+use crate::kernel::{Context, Kernel, Nudge, Seat};
 use crate::life::{Change, VmSeat, WorldSpec};
 use crate::mutant::Mutant;
 use crate::options::{Costs, Ticks};
@@ -57,6 +57,8 @@ pub(crate) struct Engine {
     /// Accounts of worlds that have exited.
     pub(crate) gone: Vec<Option<Times>>,
     pub(crate) vms: Vec<VmSeat>,
+    /// The pools, the root first.
+    pub(crate) pools: Vec<settings::PlacedPool>,
     pub(crate) changes: Vec<Change>,
     pub(crate) next_change: usize,
     pub(crate) watch: Watch,
@@ -67,7 +69,6 @@ pub(crate) struct Engine {
     pub(crate) tick: u64,
     pub(crate) end: u64,
     pub(crate) generation: u64,
-    pub(crate) system_shares: u32,
     pub(crate) start: Option<Snapshot>,
     pub(crate) meter: entitlement::Meter,
 }
@@ -86,9 +87,11 @@ pub(crate) enum Fixed {
     Warm,
     /// Weights by what is active now, where VMs are held to some pCPUs.
     Replan,
+    /// Limits are filled up, grants end, parked worlds go on.
+    Limits,
 }
 
-const FIXED: [Fixed; 6] = [Fixed::Change, Fixed::Plan, Fixed::Housekeep, Fixed::Audit, Fixed::Warm, Fixed::Replan];
+const FIXED: [Fixed; 7] = [Fixed::Change, Fixed::Plan, Fixed::Housekeep, Fixed::Audit, Fixed::Warm, Fixed::Replan, Fixed::Limits];
 /// The kernel's watchdog looks at half its limit; looking each second names the world sooner.
 const AUDIT_NS: u64 = 1_000_000_000;
 
@@ -199,11 +202,36 @@ impl Engine {
             }
             Fixed::Warm => self.start = Some(self.snapshot()),
             Fixed::Replan => self.replan(),
+            Fixed::Limits => self.limits(),
         }
+    }
+
+    fn limits(&mut self) {
+        if self.kernel.fault.is(Mutant::NoLimit) {
+            (0..self.host.record().limiters).for_each(|i| self.host.limiter_mut(i).tokens_ns = 1 << 40);
+        }
+        self.kernel.context = Context::Timer;
+        self.stats.calls += 1;
+        let next = self.host.limits(&mut self.kernel);
+        self.kernel.context = Context::None;
+        self.settle(u32::MAX);
+        if next > 0 {
+            self.timers.arm(Self::fixed(Fixed::Limits), self.kernel.now + next);
+        }
+    }
+
+    /// Tells the oracle whom limits hold back since the last callback, and whom no longer.
+    fn tell_held_back(&mut self) {
+        for i in 0..self.kernel.held_back.len() {
+            let (world, held) = self.kernel.held_back[i];
+            self.watch.held_back(self.kernel.now, world, held);
+        }
+        self.kernel.held_back.clear();
     }
 
     /// Carries out what the callback just made asked of pCPUs; `here` is the pCPU it ran on.
     pub(crate) fn settle(&mut self, here: u32) {
+        self.tell_held_back();
         if self.kernel.nudges.is_empty() {
             return;
         }

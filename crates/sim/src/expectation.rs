@@ -1,6 +1,8 @@
 //! Holds a result against what its scenario expects (`[expect]`), for simulated runs and for the lab's; it runs nothing.
 
-use settings::Expect;
+use settings::{PlacedPool, RunSpec};
+use std::collections::BTreeMap;
+use units::Span;
 use views::{RunResult, Vm, Where};
 
 /// Largest |used ÷ entitled − 1| of any VM, in permille rounded to the nearest, with the VM's name.
@@ -28,24 +30,70 @@ pub fn ratio_permille(result: &RunResult, names: &[String]) -> u64 {
     }
 }
 
+/// By how much, in permille, one of these VMs used more than another. One that used nothing makes it the largest number there is.
+#[must_use]
+pub fn unequal_permille(result: &RunResult, names: &[String]) -> u64 {
+    let used: Vec<u64> = result.vms.iter().filter(|v| names.contains(&v.name)).map(|v| v.times.used_ns).collect();
+    match (used.iter().min(), used.iter().max()) {
+        (Some(0), _) => u64::MAX,
+        (Some(least), Some(most)) => (u128::from(most - least) * 1000 / u128::from(*least)) as u64,
+        _ => 0,
+    }
+}
+
 /// What a run did not keep of its scenario's expectations, in words.
 #[must_use]
-pub fn unmet(result: &RunResult, expect: &Expect, place: Where) -> Vec<String> {
-    let mut off = vec![];
-    let allowed = if place == Where::Sim { expect.sim_permille } else { expect.lab_permille };
+pub fn unmet(result: &RunResult, spec: &RunSpec, place: Where) -> Vec<String> {
+    let (mut off, expect, lab) = (vec![], &spec.expect, place != Where::Sim);
+    let pick = |sim: u32, other: Option<u32>| u64::from(if lab { other.unwrap_or(sim) } else { sim });
+    let allowed = if lab { expect.lab_permille } else { expect.sim_permille };
     if let (Some(allowed), Some((seen, vm))) = (allowed.map(u64::from), worst_permille(result)) {
         if seen > allowed {
             off.push(format!("VM {vm} is {seen} permille off its entitlement, allowed {allowed}"));
         }
     }
     let absent = |n: &&String| result.vms.iter().all(|v| v.name != **n);
-    off.extend(expect.ratio_of.iter().filter(absent).map(|n| format!("VM {n} is not in the result")));
-    let (names, allowed) = (&expect.ratio_of, u64::from(expect.ratio_permille));
-    let seen = ratio_permille(result, names);
+    let named = expect.ratio_of.iter().chain(&expect.equal_of);
+    off.extend(named.filter(absent).map(|n| format!("VM {n} is not in the result")));
+    let (seen, allowed) = (ratio_permille(result, &expect.ratio_of), pick(expect.ratio_permille, expect.lab_ratio_permille));
     if seen > allowed {
-        off.push(format!("VMs {} are {seen} permille off the ratio of their shares, allowed {allowed}", names.join(" and ")));
+        off.push(format!("VMs {} are {seen} permille off the ratio of their shares, allowed {allowed}", expect.ratio_of.join(" and ")));
     }
+    let (seen, allowed) = (unequal_permille(result, &expect.equal_of), pick(expect.equal_permille, expect.lab_equal_permille));
+    if seen > allowed {
+        off.push(format!("VMs {} differ by {seen} permille, allowed {allowed}", expect.equal_of.join(", ")));
+    }
+    off.extend(short(result, if lab { &expect.lab_at_least } else { &expect.at_least }));
+    let permille = if lab { expect.lab_limit_permille } else { expect.limit_permille };
+    off.extend(permille.into_iter().flat_map(|p| passed(result, spec, u64::from(p))));
     off
+}
+
+/// VMs that got less of what they wanted than they should.
+fn short(result: &RunResult, at_least: &BTreeMap<String, u32>) -> Vec<String> {
+    let of = |(name, least): (&String, &u32)| {
+        let Some(t) = result.vms.iter().find(|v| v.name == *name).map(|v| v.times) else {
+            return Some(format!("VM {name} is not in the result"));
+        };
+        let got = u128::from(t.run_ns) * 1000 / u128::from((t.run_ns + t.ready_ns + t.costop_ns).max(1));
+        (got < u128::from(*least)).then(|| format!("VM {name} got {got} permille of what it wanted, allowed {least} or more"))
+    };
+    at_least.iter().filter_map(of).collect()
+}
+
+/// Pools that used more than their limit and so many permille of it in some second.
+fn passed(result: &RunResult, spec: &RunSpec, permille: u64) -> Vec<String> {
+    let second = Span::from_secs(1);
+    let pools = settings::place(&spec.pools, spec.host.mhz).unwrap_or_default();
+    let of = |p: &PlacedPool| {
+        let limit = p.limit?.over(second);
+        let Some(peak) = result.pools.iter().find(|r| r.path == p.path).and_then(|r| r.peak_ns) else {
+            return Some(format!("pool {} has no use in any second", p.path));
+        };
+        let over = |ns: u64| format!("pool {} used {ns} ns in a second, allowed {limit} and {permille} permille", p.path);
+        (peak * 1000 > limit * (1000 + permille)).then(|| over(peak))
+    };
+    pools.iter().filter_map(of).collect()
 }
 
 #[cfg(test)]
@@ -67,20 +115,21 @@ mod tests {
         RunResult { label: String::new(), duration_ns: 1, host, pcpus: vec![], pools: vec![], vms: vms.iter().map(vm).collect() }
     }
 
+    /// A run whose file says this and expects that.
+    fn spec(pools: &str, expect: &str) -> RunSpec {
+        toml::from_str(&format!("[host]\ncores_per_llc = 1\n{pools}\n[expect]\n{expect}")).expect("a scenario")
+    }
+
     #[test]
     fn entitlement_and_ratio_are_held_to_their_own_bounds() {
         let seen = result(&[("a", 100, 970, 1000), ("b", 300, 3000, 3000), ("c", 1, 7, 0)]);
         assert_eq!(worst_permille(&seen), Some((30, "a".into())));
         let names = ["a".to_owned(), "b".to_owned()];
         assert_eq!(ratio_permille(&seen, &names), 30);
-        let expect =
-            |sim, lab, ratio| Expect { sim_permille: Some(sim), lab_permille: Some(lab), ratio_of: names.to_vec(), ratio_permille: ratio };
-        assert_eq!(unmet(&seen, &expect(30, 29, 30), Where::Sim), Vec::<String>::new());
-        assert_eq!(unmet(&seen, &expect(30, 29, 30), Where::Lab), ["VM a is 30 permille off its entitlement, allowed 29"]);
-        assert_eq!(
-            unmet(&seen, &expect(30, 29, 20), Where::Sim),
-            ["VMs a and b are 30 permille off the ratio of their shares, allowed 20"]
-        );
+        let expect = |ratio| spec("", &format!("sim_permille=30\nlab_permille=29\nratio_of=['a','b']\nratio_permille={ratio}"));
+        assert_eq!(unmet(&seen, &expect(30), Where::Sim), Vec::<String>::new());
+        assert_eq!(unmet(&seen, &expect(30), Where::Lab), ["VM a is 30 permille off its entitlement, allowed 29"]);
+        assert_eq!(unmet(&seen, &expect(20), Where::Sim), ["VMs a and b are 30 permille off the ratio of their shares, allowed 20"]);
     }
 
     #[test]
@@ -88,7 +137,25 @@ mod tests {
         let seen = result(&[("a", 100, 0, 0), ("b", 300, 3000, 3000)]);
         assert_eq!(ratio_permille(&seen, &["a".into(), "b".into()]), u64::MAX);
         assert_eq!(ratio_permille(&seen, &[]), 0);
-        let expect = Expect { ratio_of: vec!["b".into(), "gone".into()], ..Expect::default() };
-        assert_eq!(unmet(&seen, &expect, Where::Lab), ["VM gone is not in the result"]);
+        assert_eq!(unmet(&seen, &spec("", "ratio_of=['b','gone']"), Where::Lab), ["VM gone is not in the result"]);
+    }
+
+    #[test]
+    fn equality_demand_and_limits_are_held_where_they_are_expected() {
+        let mut seen = result(&[("a", 1, 1000, 0), ("b", 1, 1020, 0)]);
+        seen.vms[0].times = Times { run_ns: 990, ready_ns: 10, ..seen.vms[0].times };
+        assert_eq!(unequal_permille(&seen, &["a".into(), "b".into()]), 20);
+        let equal = spec("", "equal_of=['a','b']\nequal_permille=10\nlab_equal_permille=20");
+        assert_eq!(unmet(&seen, &equal, Where::Sim), ["VMs a, b differ by 20 permille, allowed 10"]);
+        assert_eq!(unmet(&seen, &equal, Where::Lab), Vec::<String>::new());
+        let least = spec("", "at_least={a=995}\nlab_at_least={a=990}");
+        assert_eq!(unmet(&seen, &least, Where::Sim), ["VM a got 990 permille of what it wanted, allowed 995 or more"]);
+        assert_eq!(unmet(&seen, &least, Where::Lab), Vec::<String>::new());
+        let limit = spec("[[pool]]\nname='p'\nlimit='100%'", "limit_permille=5");
+        assert_eq!(unmet(&seen, &limit, Where::Sim), ["pool /p has no use in any second"]);
+        seen.pools.push(views::Pool { path: "/p".into(), peak_ns: Some(1_005_000_000), ..views::Pool::default() });
+        assert_eq!(unmet(&seen, &limit, Where::Sim), Vec::<String>::new());
+        seen.pools[0].peak_ns = Some(1_005_000_001);
+        assert_eq!(unmet(&seen, &limit, Where::Sim), ["pool /p used 1005000001 ns in a second, allowed 1000000000 and 5 permille"]);
     }
 }

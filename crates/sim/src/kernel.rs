@@ -29,6 +29,8 @@ pub(crate) enum Context {
     Select(u32),
     Enqueue(u32),
     Dispatch(u32),
+    /// A timer of the scheduler's own: no runqueue is locked, so worlds may be moved out of ordered queues.
+    Timer,
 }
 
 /// Where an insertion goes.
@@ -76,22 +78,25 @@ pub(crate) struct Kernel {
     /// Insertions since the callback began.
     pub(crate) inserted: u32,
     pub(crate) nudges: Vec<(u32, Nudge)>,
+    /// Worlds that have been parked at a limit (true) or left it, in order.
+    pub(crate) held_back: Vec<(u32, bool)>,
     pub(crate) breach: Option<Breach>,
     pub(crate) fault: Fault,
     fifo: u64,
 }
 
 impl Kernel {
-    pub(crate) fn new(pcpus: usize, worlds: usize, fault: Fault) -> Kernel {
+    pub(crate) fn new(pcpus: usize, worlds: usize, limiters: usize, fault: Fault) -> Kernel {
         Kernel {
             now: 0,
             cpus: vec![Cpu::default(); pcpus],
             seats: vec![Seat::Off; worlds],
-            ordered: vec![Ordered::default(); 2 * pcpus],
+            ordered: vec![Ordered::default(); 2 * pcpus + limiters],
             context: Context::None,
             direct: None,
             inserted: 0,
             nudges: Vec::with_capacity(64),
+            held_back: vec![],
             breach: None,
             fault,
             fifo: 0,
@@ -105,18 +110,35 @@ impl Kernel {
         self.breach.get_or_insert(Breach { rule, what, world, pcpu, at_ns });
     }
 
-    /// Slot of an ordered queue: `QUEUE_VM` of each pCPU, then `QUEUE_SYSTEM`.
+    /// Slot of an ordered queue: `QUEUE_VM` of each pCPU, then `QUEUE_SYSTEM`, then `QUEUE_PARKED` of each limit.
     fn slot(&self, queue: u64) -> Option<usize> {
         let n = self.cpus.len() as u64;
         let max = u64::from(PCPUS_MAX);
-        let (base, pcpu) = if queue < max { (0, queue) } else { (n, queue - max) };
-        (pcpu < n).then_some((base + pcpu) as usize)
+        let (base, i, end) = match queue / max {
+            0 => (0, queue, n),
+            1 => (n, queue - max, n),
+            _ => (2 * n, queue - 2 * max, self.ordered.len() as u64 - 2 * n),
+        };
+        (i < end).then_some((base + i) as usize)
+    }
+
+    fn put_ordered(&mut self, slot: usize, key: u64, world: u32) {
+        self.ordered[slot].insert(key, world);
+        self.seats[world as usize] = Seat::Queue(slot as u32);
+        if slot >= 2 * self.cpus.len() {
+            self.held_back.push((world, true));
+        }
     }
 
     fn queue(&mut self, queue: u64) -> Option<usize> {
         let slot = self.slot(queue);
         if slot.is_none() {
-            self.breach(Rule::UnknownQueue, None, None, format!("seen queue {queue:#x}, allowed the two queues of each pCPU"));
+            self.breach(
+                Rule::UnknownQueue,
+                None,
+                None,
+                format!("seen queue {queue:#x}, allowed the two queues of each pCPU and one a limit"),
+            );
         }
         slot
     }
@@ -129,7 +151,7 @@ impl Kernel {
         let own = match self.context {
             Context::Select(w) | Context::Enqueue(w) => w == world,
             Context::Dispatch(_) => true,
-            Context::None => false,
+            Context::None | Context::Timer => false,
         };
         if !own {
             let what = format!("seen an insertion from {:?}, allowed from its own select and enqueue, and from dispatch", self.context);
@@ -161,8 +183,8 @@ impl Kernel {
                 let Some(slot) = self.queue(id) else { return };
                 self.fifo += 1;
                 task.key = if self.fault.is(Mutant::Fifo) { (1 << 50) + self.fifo } else { key };
-                self.ordered[slot].insert(task.key, world);
-                self.seats[world as usize] = Seat::Queue(slot as u32);
+                let key = task.key;
+                self.put_ordered(slot, key, world);
             }
             Target::Local => self.put_local(tasks, world, tasks[world as usize].pcpu as u32, None),
             Target::On { pcpu, preempt } => self.put_local(tasks, world, pcpu, Some(preempt)),
@@ -205,6 +227,25 @@ impl Kernel {
             return false;
         }
         true
+    }
+
+    /// Takes a world out of an ordered queue, from dispatch or a timer; the queue's slot, none if it is not there.
+    fn leave_queue(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> Option<usize> {
+        if !matches!(self.context, Context::Dispatch(_) | Context::Timer) {
+            let what = format!("seen a move between queues from {:?}, allowed from dispatch and timers", self.context);
+            self.breach(Rule::Context, Some(world), None, what);
+            return None;
+        }
+        let slot = self.queue(queue)?;
+        if self.fault.is(Mutant::HeldForEver) && slot >= 2 * self.cpus.len() {
+            return None;
+        }
+        let here = self.seats.get(world as usize) == Some(&Seat::Queue(slot as u32));
+        let left = here && self.ordered[slot].take(tasks[world as usize].key, world);
+        if left && slot >= 2 * self.cpus.len() {
+            self.held_back.push((world, false));
+        }
+        left.then_some(slot)
     }
 
     /// Puts a world with some slice left back to the head of its pCPU's local queue.
@@ -276,6 +317,9 @@ impl Platform for Kernel {
             return false;
         };
         let Some(slot) = self.queue(queue) else { return false };
+        if self.fault.is(Mutant::HeldForEver) && slot >= 2 * self.cpus.len() {
+            return false;
+        }
         if self.seats.get(world as usize) != Some(&Seat::Queue(slot as u32)) || !self.may_run(tasks, world, pcpu) {
             return false;
         }
@@ -289,8 +333,28 @@ impl Platform for Kernel {
             return false;
         }
         task.pcpu = pcpu as i32;
+        if slot >= 2 * self.cpus.len() {
+            self.held_back.push((world, false));
+        }
         self.seats[world as usize] = Seat::Local(pcpu);
         self.cpus[pcpu as usize].local.push_back(world);
+        true
+    }
+
+    fn queue_move(&mut self, tasks: &mut Tasks, queue: u64, world: u32, to: u64) -> bool {
+        let Some(from) = self.leave_queue(tasks, queue, world) else { return false };
+        let Some(slot) = self.queue(to) else { return false };
+        let key = tasks[world as usize].key;
+        self.put_ordered(slot, key, world);
+        from != slot
+    }
+
+    fn queue_give(&mut self, tasks: &mut Tasks, queue: u64, world: u32, pcpu: u32, slice_ns: u64) -> bool {
+        if self.leave_queue(tasks, queue, world).is_none() {
+            return false;
+        }
+        tasks[world as usize].slice_ns = slice_ns.max(1);
+        self.put_local(tasks, world, pcpu, None);
         true
     }
 

@@ -16,6 +16,7 @@ mod kernel;
 mod life;
 mod mutant;
 mod options;
+mod plans;
 mod queues;
 mod random;
 mod report;
@@ -26,7 +27,7 @@ mod watch;
 
 pub use contract::{Breach, Rule};
 pub use engine::Stats;
-pub use expectation::{ratio_permille, unmet, worst_permille};
+pub use expectation::{ratio_permille, unequal_permille, unmet, worst_permille};
 pub use mutant::Mutant;
 pub use options::{Costs, Options, Policy, PolicyError, Ticks};
 pub use run::{Outcome, Progress, SimError, bounds, run, run_scenario};

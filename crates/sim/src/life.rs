@@ -1,4 +1,4 @@
-//! Life of VMs and worlds: power on and off, windows of activity, and the plans that follow, as the daemon makes them.
+//! Life of VMs and worlds: power on and off, windows of activity; the plans that follow are made in `plans`.
 //!
 //! A VM that starts gets its own weight at once, since its threads are bound to it only when it is
 //! known; the weights of the others follow with the plan, `Costs::plan_ns` later. A VM that stops is
@@ -7,27 +7,31 @@
 use crate::behaviour::{Behaviour, Next};
 use crate::engine::{Actor, Engine, Fixed};
 use crate::kernel::Seat;
-use crate::mutant::Mutant;
+use crate::plans;
 use crate::random::Random;
 use check::State;
-use entitlement::{ActiveVm, Order, Plan, PlanVm, active_plan, plan};
 use sched_core::{KIND_TASK, KIND_VCPU, WORLD_PCPU_KTHREAD};
-use settings::{RunSpec, VmSpec};
+use settings::{PlacedPool, RunSpec, VmResources, VmSpec};
 use std::ops::Range;
-use units::{PcpuSet, Rate, VmId};
+use units::PcpuSet;
 
 /// A VM as the engine knows it; 0 is the system group.
 #[derive(Clone, Debug)]
 pub(crate) struct VmSeat {
     pub(crate) name: String,
-    pub(crate) shares: u32,
+    /// Index of its pool.
+    pub(crate) pool: usize,
+    pub(crate) resources: VmResources,
     pub(crate) vcpus: u32,
     /// pCPUs that its vCPUs may use together, `None` for all.
-    allowed: Option<PcpuSet>,
+    pub(crate) allowed: Option<PcpuSet>,
     pub(crate) worlds: Range<u32>,
-    on: bool,
+    pub(crate) on: bool,
     live: u32,
 }
+
+/// Time between the beginnings of VMs that the scenario lets begin at one moment: a few interrupts.
+const OPEN_APART_NS: u64 = 10_000;
 
 /// Something that happens to a VM at a time the scenario gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,8 +59,10 @@ pub(crate) struct WorldSpec {
     pub(crate) kthread: bool,
 }
 
-/// The VMs of a run, the system group first; shares were checked when the scenario was read.
-pub(crate) fn vms(spec: &RunSpec, system_shares: u32) -> Vec<VmSeat> {
+/// The VMs of a run, the system group first; settings were checked when the scenario was read.
+pub(crate) fn vms(spec: &RunSpec, pools: &[PlacedPool], system_shares: u32) -> Vec<VmSeat> {
+    let nothing = VmResources { shares: system_shares, ..VmResources::POOL };
+    let pool = |vm: &VmSpec| vm.pool.as_ref().and_then(|name| pools.iter().position(|p| p.name == *name)).unwrap_or(0);
     let mut next = 1;
     let mut range = |n: u32| {
         let first = next;
@@ -65,7 +71,8 @@ pub(crate) fn vms(spec: &RunSpec, system_shares: u32) -> Vec<VmSeat> {
     };
     let seat = |vm: &VmSpec, worlds| VmSeat {
         name: vm.name.clone(),
-        shares: vm.shares.resolve(vm.vcpus).map_or(1, |s| s.get()),
+        pool: pool(vm),
+        resources: vm.resources(spec.host.mhz).unwrap_or(nothing),
         vcpus: vm.vcpus,
         allowed: (0..vm.vcpus as usize).map(|i| vm.allowed(i)).reduce(|a, b| Some(a?.or(&b?))).flatten(),
         worlds,
@@ -74,7 +81,7 @@ pub(crate) fn vms(spec: &RunSpec, system_shares: u32) -> Vec<VmSeat> {
     };
     let mut vms: Vec<VmSeat> = spec.vms.iter().map(|vm| seat(vm, range(vm.vcpus))).collect();
     let worlds = range(spec.host_tasks.len() as u32);
-    vms.insert(0, VmSeat { name: "system".to_owned(), shares: system_shares, vcpus: 0, allowed: None, worlds, on: true, live: 0 });
+    vms.insert(0, VmSeat { name: "system".to_owned(), pool: 0, resources: nothing, vcpus: 0, allowed: None, worlds, on: true, live: 0 });
     vms
 }
 
@@ -120,6 +127,14 @@ pub(crate) fn changes(spec: &RunSpec) -> Vec<Change> {
         }
     }
     all.sort();
+    // VMs do not begin in the same ns: each sees what the one before it has made of the host.
+    let mut rank = 0;
+    let mut last = None;
+    for change in all.iter_mut().filter(|c| c.what == What::Open) {
+        rank = if last.replace(change.at) == Some(change.at) { rank + 1 } else { 0 };
+        change.at += rank * OPEN_APART_NS;
+    }
+    all.sort();
     all
 }
 
@@ -131,10 +146,15 @@ impl Engine {
             self.tell_idle(pcpu, true);
         }
         self.kernel.nudges.clear();
-        self.watch.vm_added(0, 0, "system", self.system_shares);
+        self.watch.pools(0, plans::pool_terms(&self.pools));
+        self.watch.vm_added(0, 0, "system", plans::vm_terms(&self.vms[0]));
         for change in self.changes.iter().filter(|c| c.at == 0 && c.what == What::Start) {
             self.vms[change.vm as usize].on = true;
         }
+        (0..self.vms.len() as u32).for_each(|vm| self.weigh(vm));
+        self.set_limits();
+        let held = self.any_held();
+        self.host.plan_outside(held);
         self.publish();
         let tasks = self.vms[0].worlds.clone();
         tasks.clone().for_each(|w| self.start_world(w));
@@ -159,83 +179,13 @@ impl Engine {
         }
     }
 
-    /// The plan for the VMs that are powered on now.
-    fn plan(&mut self) -> Plan {
-        self.generation += 1;
-        let on = self.vms.iter().enumerate().skip(1).filter(|v| v.1.on);
-        let vms: Vec<PlanVm> =
-            on.map(|(i, v)| PlanVm { vm: VmId(i as u16), shares: v.shares, vcpus: v.vcpus, allowed: v.allowed.clone() }).collect();
-        plan(self.kernel.cpus.len(), &vms, self.system_shares, self.generation)
-    }
-
-    /// Whether some VM may not use all pCPUs.
-    pub(crate) fn any_held(&self) -> bool {
-        self.specs.iter().zip(&self.actors).any(|(s, a)| a.vm != 0 && s.allowed.is_some())
-    }
-
-    /// Weights by what is active now, as the daemon makes them where VMs are held.
-    pub(crate) fn replan(&mut self) {
-        let (period, now) = (entitlement::REPLAN.ns(), self.kernel.now);
-        let host = PcpuSet::first(self.kernel.cpus.len());
-        self.meter.begin();
-        let mut vms = vec![];
-        for (i, seat) in self.vms.iter().enumerate().filter(|v| v.1.on) {
-            let mut classes: Vec<(PcpuSet, Rate)> = vec![];
-            for world in seat.worlds.clone().filter(|w| self.kernel.seats[*w as usize] != Seat::Off) {
-                let times = self.times(world);
-                let demand = self.meter.demand(world, times.run_ns + times.ready_ns, period);
-                let set = self.specs[world as usize].allowed.as_ref().map_or_else(|| host.clone(), |a| a.and(&host));
-                match classes.iter_mut().find(|c| c.0 == set) {
-                    Some(class) => class.1.0 += demand.0,
-                    None => classes.push((set, demand)),
-                }
-            }
-            let vcpus = if i == 0 { host.len() as u32 } else { seat.vcpus };
-            let vt_ns = self.host.vm(i as u32).vt_ns;
-            vms.push(ActiveVm { vm: VmId(i as u16), shares: seat.shares, vcpus, classes, vt_ns });
-        }
-        for order in active_plan(&host, &vms, self.host.record().v_ns) {
-            self.order(order);
-        }
-        self.timers.arm(Self::fixed(Fixed::Replan), now + period);
-    }
-
-    fn order(&mut self, order: Order) {
-        let seat = &self.vms[order.vm.0 as usize];
-        let rate = if self.kernel.fault.is(Mutant::EqualWeights) { Rate::ONE } else { order.weight };
-        self.stats.calls += 1;
-        self.host.vm_plan(u32::from(order.vm.0), rate.0, seat.vcpus, seat.shares, order.held, order.shift_ns);
-    }
-
-    /// Applies the weights of all VMs, until the next plan of the active ones if some are held.
-    pub(crate) fn publish(&mut self) {
-        let plan = self.plan();
-        plan.weights().iter().for_each(|(vm, rate)| self.weigh(*vm, *rate));
-    }
-
-    fn weigh(&mut self, vm: VmId, rate: Rate) {
-        let seat = &self.vms[vm.0 as usize];
-        let rate = if self.kernel.fault.is(Mutant::EqualWeights) { Rate::ONE } else { rate };
-        self.stats.calls += 1;
-        self.host.vm_weight(u32::from(vm.0), rate.0, seat.vcpus, seat.shares);
-    }
-
-    fn plan_later(&mut self) {
-        let slot = Self::fixed(Fixed::Plan);
-        if self.timers.armed(slot).is_none() {
-            self.timers.arm(slot, self.kernel.now + self.costs.plan_ns);
-        }
-    }
-
     fn start_vm(&mut self, vm: u32) {
         let now = self.kernel.now;
         let seat = &mut self.vms[vm as usize];
         seat.on = true;
-        self.watch.vm_added(now, vm, &seat.name, seat.shares);
+        self.watch.vm_added(now, vm, &seat.name, plans::vm_terms(seat));
         if now > 0 {
-            let plan = self.plan();
-            let own = plan.weights().iter().find(|w| u32::from(w.0.0) == vm);
-            own.iter().for_each(|w| self.weigh(w.0, w.1));
+            self.weigh(vm);
             self.plan_later();
         }
         self.vms[vm as usize].worlds.clone().for_each(|w| self.start_world(w));

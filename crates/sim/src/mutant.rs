@@ -29,11 +29,19 @@ pub enum Mutant {
     EndlessSlice,
     /// One world in 50 that is taken from a queue stays there as well.
     DoubleInsert,
+    /// All VMs and pools compare their shares with all others.
+    FlatTree,
+    /// Reservations are not kept.
+    NoReservation,
+    /// Limits never run out.
+    NoLimit,
+    /// Whoever a limit has held back once is never let go.
+    HeldForEver,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 13] = [
+    pub const ALL: [Mutant; 17] = [
         Mutant::LostKick,
         Mutant::LostEnqueue,
         Mutant::WrongPcpu,
@@ -47,6 +55,10 @@ impl Mutant {
         Mutant::LostStop,
         Mutant::EndlessSlice,
         Mutant::DoubleInsert,
+        Mutant::FlatTree,
+        Mutant::NoReservation,
+        Mutant::NoLimit,
+        Mutant::HeldForEver,
     ];
 
     /// Name after `mutant:`.
@@ -66,6 +78,10 @@ impl Mutant {
             Mutant::LostStop => "lost-stop",
             Mutant::EndlessSlice => "endless-slice",
             Mutant::DoubleInsert => "double-insert",
+            Mutant::FlatTree => "flat-tree",
+            Mutant::NoReservation => "no-reservation",
+            Mutant::NoLimit => "no-limit",
+            Mutant::HeldForEver => "held-for-ever",
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::kernel::Seat;
 use crate::watch::state_times;
 use sched_core::STATE_RUN;
-use settings::Run;
+use settings::{PlacedPool, Run};
 use views::{HostCounts, Pcpu, Pool, RunResult, Times, Vm, World, WorldKind};
 
 /// All accounts at one moment.
@@ -26,7 +26,7 @@ impl Engine {
             run_ns: times.run_ns,
             ready_ns: times.ready_ns,
             costop_ns: times.costop_ns,
-            limited_ns: 0,
+            limited_ns: w.limited_ns + if w.parked_ns == 0 { 0 } else { now.saturating_sub(w.parked_ns) },
             wait_ns: times.wait_ns + times.wait_idle_ns,
             idle_ns: times.wait_idle_ns,
             entitled_ns: self.watch.world_entitled(world),
@@ -88,9 +88,9 @@ pub(crate) fn result(run: &Run, engine: &mut Engine, duration_ns: u64) -> RunRes
         times.entitled_ns = end.entitled[i].saturating_sub(start.entitled.get(i).copied().unwrap_or(0));
         Vm {
             name: seat.name.clone(),
-            pool: "/".to_owned(),
+            pool: engine.pools[seat.pool].path.clone(),
             vcpus: seat.vcpus,
-            shares: u64::from(seat.shares),
+            shares: u64::from(seat.resources.shares),
             times,
             cpu_stat: None,
             worlds,
@@ -104,9 +104,20 @@ pub(crate) fn result(run: &Run, engine: &mut Engine, duration_ns: u64) -> RunRes
         duration_ns,
         host: HostCounts::from(&run.topology),
         pcpus: end.busy.iter().enumerate().map(busy).collect(),
-        pools: vec![pool("/", vms.iter().chain([&system])), pool("/system", [&system])],
+        pools: pools(&engine.pools, &engine.watch.pool_peaks(), &vms, &system),
         vms,
     }
+}
+
+/// The root, the system group, then the other pools; each with everything below it.
+fn pools(all: &[PlacedPool], peaks: &[(usize, u64)], vms: &[Vm], system: &Vm) -> Vec<Pool> {
+    let inside = |(i, p): (usize, &PlacedPool)| {
+        let below = format!("{}/", p.path);
+        let sums = pool(&p.path, vms.iter().filter(move |vm| vm.pool == p.path || vm.pool.starts_with(&below)));
+        Pool { peak_ns: peaks.iter().find(|x| x.0 == i).map(|x| x.1), ..sums }
+    };
+    let first = [pool("/", vms.iter().chain([system])), pool("/system", [system])];
+    first.into_iter().chain(all.iter().enumerate().skip(1).map(inside)).collect()
 }
 
 fn pool<'v>(path: &str, vms: impl IntoIterator<Item = &'v Vm>) -> Pool {
@@ -119,5 +130,6 @@ fn pool<'v>(path: &str, vms: impl IntoIterator<Item = &'v Vm>) -> Pool {
         ready_ns: t.ready_ns,
         costop_ns: t.costop_ns,
         limited_ns: t.limited_ns,
+        peak_ns: None,
     }
 }

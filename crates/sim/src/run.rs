@@ -39,6 +39,14 @@ pub enum SimError {
         /// Why.
         cause: HostError,
     },
+    /// The pools make no tree.
+    #[error("run '{label}': {}", reasons.join("; "))]
+    Pools {
+        /// The run.
+        label: String,
+        /// Why.
+        reasons: Vec<String>,
+    },
     /// A knob was refused.
     #[error("run '{label}': {cause}")]
     Knob {
@@ -109,7 +117,8 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
     let spec = &run.spec;
     let label = || run.label.clone();
     let (specs, actors) = life::worlds(spec, seed);
-    let host = Host::new(&run.topology, spec.vms.len() + 1, actors.len());
+    let pools = settings::place(&spec.pools, spec.host.mhz).map_err(|reasons| SimError::Pools { label: label(), reasons })?;
+    let host = Host::new(&run.topology, spec.vms.len() + 1, actors.len(), pools.len());
     let mut host = host.map_err(|cause| SimError::Host { label: label(), cause })?;
     for (name, value) in spec.knobs.iter().chain(&options.knobs) {
         host.set_knob(name, *value).map_err(|cause| SimError::Knob { label: label(), cause })?;
@@ -127,9 +136,10 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
     let worlds = actors.len();
     Ok(Engine {
         host,
-        kernel: Kernel::new(pcpus, worlds, Fault::new(mutant)),
+        kernel: Kernel::new(pcpus, worlds, spec.vms.len() + pools.len() + 2, Fault::new(mutant)),
         timers: Timers::new(engine::slots(pcpus, worlds)),
-        vms: life::vms(spec, system_shares),
+        vms: life::vms(spec, &pools, system_shares),
+        pools,
         changes: life::changes(spec),
         next_change: 0,
         watch: Watch::new(&run.topology, worlds, bounds),
@@ -140,7 +150,6 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
         tick: 0,
         end: duration.ns(),
         generation: 0,
-        system_shares,
         start: None,
         meter: entitlement::Meter::default(),
         gone: vec![None; worlds],

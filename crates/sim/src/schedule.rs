@@ -241,10 +241,7 @@ impl Engine {
         }
         match self.kernel.cpus[pcpu as usize].local.front() {
             Some(world) => *world,
-            None if prev != 0 => {
-                self.default_slice(prev);
-                prev
-            }
+            // The scheduler has SCX_OPS_ENQ_LAST: one that it gave no slice is handed to enqueue, even if it is the last.
             None => 0,
         }
     }

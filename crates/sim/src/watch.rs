@@ -1,6 +1,6 @@
 //! Tells the oracle what the engine does and what the scheduler's accounts say; without an oracle it does nothing.
 
-use check::{Bounds, Oracle, State, StateTimes, Verdict};
+use check::{Bounds, Oracle, PoolTerms, State, StateTimes, Verdict, VmTerms};
 use sched_core::{Host, STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, World};
 use topology::Topology;
 use units::{PcpuId, PcpuSet, VmId, WorldId};
@@ -40,9 +40,21 @@ impl Watch {
         self.oracle.is_some()
     }
 
-    pub(crate) fn vm_added(&mut self, now: u64, vm: u32, name: &str, shares: u32) {
+    pub(crate) fn pools(&mut self, now: u64, pools: Vec<PoolTerms>) {
         if let Some(o) = &mut self.oracle {
-            o.vm_added(now, VmId(vm as u16), name, shares);
+            o.pools(now, pools);
+        }
+    }
+
+    pub(crate) fn held_back(&mut self, now: u64, world: u32, held: bool) {
+        if let Some(o) = &mut self.oracle {
+            o.held_back(now, WorldId(world), held);
+        }
+    }
+
+    pub(crate) fn vm_added(&mut self, now: u64, vm: u32, name: &str, terms: VmTerms) {
+        if let Some(o) = &mut self.oracle {
+            o.vm_added(now, VmId(vm as u16), name, terms);
         }
     }
 
@@ -104,6 +116,11 @@ impl Watch {
     /// The same of a world, as of the last window.
     pub(crate) fn world_entitled(&self, world: u32) -> u64 {
         self.oracle.as_ref().and_then(|o| o.world_entitled(WorldId(world))).unwrap_or(0)
+    }
+
+    /// Most CPU time that each limited pool used in a second, by its index.
+    pub(crate) fn pool_peaks(&self) -> Vec<(usize, u64)> {
+        self.oracle.as_ref().map_or_else(Vec::new, Oracle::pool_peaks)
     }
 
     pub(crate) fn finish(&mut self, now: u64) -> Option<Verdict> {

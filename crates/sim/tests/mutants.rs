@@ -14,6 +14,7 @@ enum Catch {
 }
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
+const RESERVED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/reserved.toml");
 const HALF_LOADED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/half-loaded.toml");
 
 fn outcome(scenario: &str, policy: Policy) -> Result<sim::Outcome, SimError> {
@@ -46,11 +47,15 @@ fn table() -> [(Mutant, &'static str, Catch); Mutant::ALL.len()] {
         (Mutant::LostCharge, "sleepers", Oracle(Invariant::Charge)),
         (Mutant::Starve, "up-smp-mix", Oracle(Invariant::ReadyTooLong)),
         (Mutant::NoPull, HALF_LOADED, Oracle(Invariant::IdleWhileWaiting)),
-        (Mutant::Fifo, "up-smp-mix", Oracle(Invariant::Lag)),
+        (Mutant::Fifo, "demo", Oracle(Invariant::Lag)),
         (Mutant::StaleState, "sleepers", Contract(Rule::Assertion)),
         (Mutant::LostStop, "up-smp-mix", Oracle(Invariant::StateTimes)),
         (Mutant::EndlessSlice, "up-smp-mix", Oracle(Invariant::ReadyTooLong)),
         (Mutant::DoubleInsert, "up-smp-mix", Contract(Rule::Custody)),
+        (Mutant::FlatTree, "pools-nested", Oracle(Invariant::Lag)),
+        (Mutant::NoReservation, RESERVED, Oracle(Invariant::Reservation)),
+        (Mutant::NoLimit, "pools-nested", Oracle(Invariant::Limit)),
+        (Mutant::HeldForEver, "pools-nested", Oracle(Invariant::Lag)),
     ]
 }
 
@@ -65,7 +70,7 @@ fn every_mutant_is_caught_by_the_check_that_is_named_for_it() {
 
 #[test]
 fn the_scheduler_itself_is_not_caught_where_its_mutants_are() {
-    for scenario in [HALF_LOADED, "up-smp-mix", "sleepers"] {
+    for scenario in [HALF_LOADED, RESERVED, "demo", "up-smp-mix", "sleepers", "pools-nested"] {
         let outcome = outcome(scenario, Policy::Tandem).expect("it keeps the contract");
         let verdict = outcome.verdict.expect("it was checked");
         assert_eq!(verdict.violated(), 0, "{scenario}: {:?}", verdict.violations.first().map(ToString::to_string));

@@ -8,31 +8,18 @@ use sim::{Costs, Options, Ticks, run};
 use topology::Topology;
 use units::{PcpuId, PcpuSet, Span};
 
-/// Numbers for scenarios only; splitmix64.
-struct Draw(u64);
+mod draw;
+use draw::Draw;
 
-impl Draw {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
+/// Hosts and what runs on them.
+trait Hosts {
+    fn set(&mut self, pcpus: u64) -> Option<PcpuSet>;
+    fn vm(&mut self, i: u64, pcpus: u64, secs: u64) -> VmSpec;
+    fn task(&mut self, i: u64, pcpus: u64) -> HostTask;
+    fn run(&mut self, secs: u64) -> Run;
+}
 
-    fn span(&mut self, max_us: u64) -> Span {
-        Span::from_ns(1000 * (1 + self.below(max_us)))
-    }
-
-    fn workload(&mut self) -> Workload {
-        match self.below(6) {
-            0 => Workload::Idle,
-            1 | 2 => Workload::Burn,
-            3 => Workload::Duty { work: self.span(40_000), sleep: self.span(100_000) },
-            4 => Workload::Periodic { period: self.span(20_000), work: self.span(5_000) },
-            _ => Workload::Io { work: self.span(1_000), sleep: self.span(10_000), dist: Dist::Exponential },
-        }
-    }
-
+impl Hosts for Draw {
     fn set(&mut self, pcpus: u64) -> Option<PcpuSet> {
         (self.below(4) == 0).then(|| {
             let first = self.below(pcpus);
@@ -50,6 +37,10 @@ impl Draw {
             count: 1,
             vcpus,
             shares: Default::default(),
+            pool: None,
+            reservation: None,
+            limit: None,
+            burst: None,
             affinity: self.set(pcpus),
             cpuset: None,
             vcpu_affinity: None,
@@ -87,6 +78,7 @@ impl Draw {
             cores_per_llc: 1 + self.below(4) as u32,
             threads_per_core: 1 + self.below(3) as u32,
             hz: [100, 250, 300, 1000][self.below(4) as usize],
+            mhz: HostSpec::MHZ,
         };
         let topology = Topology::regular(host.shape()).expect("a small host");
         let pcpus = topology.pcpus() as u64;
@@ -97,6 +89,7 @@ impl Draw {
             duration: Span::from_secs(secs),
             warmup: Span::ZERO,
             host,
+            pools: vec![],
             vms: (0..1 + self.below(pcpus)).map(|i| self.vm(i, pcpus, secs)).collect(),
             host_tasks: (0..self.below(4)).map(|i| self.task(i, pcpus)).collect(),
             knobs: Default::default(),

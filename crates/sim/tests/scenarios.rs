@@ -21,7 +21,7 @@ fn deviations(name: &str, ticks: Ticks) -> Vec<String> {
             off.push(format!("{at}: {:?}", outcome.stats));
         }
         println!("{at}: worst {:?}", worst_permille(&outcome.result));
-        let unmet = unmet(&outcome.result, &run.spec.expect, Where::Sim);
+        let unmet = unmet(&outcome.result, &run.spec, Where::Sim);
         off.extend(unmet.iter().map(|what| format!("{at}: {what}\n{}", views::summary(&outcome.result))));
     });
     off.extend(done.err().map(|e| format!("{name} {ticks:?}: {e}")));
@@ -72,4 +72,8 @@ scenarios! {
     host_task_beside_held "host-task-beside-held";
     demo "demo";
     smoke "smoke";
+    shares_active "shares-active";
+    reservation "reservation";
+    pool_limit "pool-limit";
+    pools_nested "pools-nested";
 }

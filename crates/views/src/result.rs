@@ -93,6 +93,9 @@ pub struct Pool {
     pub costop_ns: u64,
     /// Time its worlds were held back by a limit, in ns.
     pub limited_ns: u64,
+    /// Most CPU time used in any second, in ns, where a limit stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_ns: Option<u64>,
 }
 
 /// State times and counts, the same for a world and for a VM (there, sums over its worlds).

@@ -98,49 +98,31 @@ pub fn summary(run: &RunResult) -> String {
     head + &t.text()
 }
 
-fn percent(part: u64, whole: u64) -> String {
-    format!("{:.1}", part as f64 * 100.0 / whole.max(1) as f64)
-}
-
-/// One look of `tandem top`: a line a VM, in percent of one pCPU as esxtop has them.
+/// Pools of a run, a line each: what each used of what it was entitled to, and what its limit did; without any but the root
+/// and the system group nothing.
 #[must_use]
-pub fn top(run: &RunResult, policy: &str) -> String {
-    let wall = run.duration_ns;
-    let busy: u64 = run.pcpus.iter().map(|p| p.busy_ns).sum();
-    let system = run.pools.iter().find(|p| p.path == "/system").map_or(0, |p| p.used_ns);
-    let mut t = Table::new(&["<VM", "vCPUs", "shares", "%USED", "%ENTITLED", "%RUN", "%RDY", "%CSTP", "%WAIT", "%IDLE", "MIG/s"]);
-    for vm in &run.vms {
-        let x = &vm.times;
-        let mut row = vec![vm.name.clone(), vm.vcpus.to_string(), vm.shares.to_string()];
-        row.extend([x.used_ns, x.entitled_ns, x.run_ns, x.ready_ns, x.costop_ns, x.wait_ns, x.idle_ns].map(|ns| percent(ns, wall)));
-        row.push(format!("{:.1}", x.migrations as f64 * 1e9 / wall.max(1) as f64));
-        t.row(row);
+pub fn pools(run: &RunResult) -> String {
+    if run.pools.len() <= 2 {
+        return String::new();
     }
-    let pcpus: Vec<String> = run.pcpus.iter().map(|p| percent(p.busy_ns, wall)).collect();
-    format!(
-        "{policy}: {} VMs, {} vCPUs on {} pCPUs; host {} % busy, system {} %\nPCPU USED(%): {}\n{}",
-        run.vms.len(),
-        run.vms.iter().map(|v| v.vcpus).sum::<u32>(),
-        run.host.pcpus,
-        percent(busy, wall * run.host.pcpus as u64),
-        percent(system, wall),
-        pcpus.join(" "),
-        t.text()
-    )
-}
-
-/// A line a world, for `tandem top --worlds`.
-#[must_use]
-pub fn worlds(run: &RunResult) -> String {
-    let mut t = Table::new(&["<VM", "<world", "%USED", "%ENTITLED", "%RDY", "%WAIT", "%IDLE", "migrations"]);
-    for (vm, w) in run.vms.iter().flat_map(|v| v.worlds.iter().map(move |w| (v, w))) {
-        let x = &w.times;
-        let mut row = vec![vm.name.clone(), w.name.clone()];
-        row.extend([x.used_ns, x.entitled_ns, x.ready_ns, x.wait_ns, x.idle_ns].map(|ns| percent(ns, run.duration_ns)));
-        row.push(x.migrations.to_string());
-        t.row(row);
+    let mut t = Table::new(&["<pool", "used s", "entitled s", "of entitled", "ready s", "limited s", "peak %"]);
+    for pool in &run.pools {
+        t.row([
+            pool.path.clone(),
+            secs(pool.used_ns),
+            secs(pool.entitled_ns),
+            of_entitled(pool.used_ns, pool.entitled_ns),
+            secs(pool.ready_ns),
+            secs(pool.limited_ns),
+            // In any second: so many ns of 10^9 are percent of one pCPU.
+            pool.peak_ns.map_or("-".to_owned(), |ns| percent(ns, 1_000_000_000)),
+        ]);
     }
     t.text()
+}
+
+pub(crate) fn percent(part: u64, whole: u64) -> String {
+    format!("{:.1}", part as f64 * 100.0 / whole.max(1) as f64)
 }
 
 /// Several documents of one scenario side by side: for each run and VM, the share of its
@@ -172,6 +154,7 @@ pub fn side_by_side(documents: &[&Document]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{HostCounts, Pool};
 
     #[test]
     fn columns_align_by_their_widest_cell() {
@@ -179,5 +162,36 @@ mod tests {
         t.row(["a", "1"]);
         t.row(["long name", "12345"]);
         assert_eq!(t.text(), "VM          used\n----------------\na              1\nlong name  12345\n");
+    }
+
+    #[test]
+    fn pools_are_shown_with_their_peaks_where_a_limit_stands() {
+        let pool = |path: &str, used_ns: u64, peak_ns| Pool {
+            path: path.to_owned(),
+            used_ns,
+            entitled_ns: 2_000_000_000,
+            peak_ns,
+            ..Pool::default()
+        };
+        let mut run = RunResult {
+            label: String::new(),
+            duration_ns: 2_000_000_000,
+            host: HostCounts { pcpus: 4, cores: 4, llcs: 1, nodes: 1, sockets: 1 },
+            pcpus: vec![],
+            pools: vec![pool("/", 4_000_000_000, None), pool("/system", 0, None), pool("/lab", 1_990_000_000, Some(1_004_000_000))],
+            vms: vec![],
+        };
+        run.pools[2].limited_ns = 5_000_000;
+        assert_eq!(
+            pools(&run),
+            "pool     used s  entitled s  of entitled  ready s  limited s  peak %
+--------------------------------------------------------------------
+/         4.000       2.000      200.00%    0.000      0.000       -
+/system   0.000       2.000        0.00%    0.000      0.000       -
+/lab      1.990       2.000       99.50%    0.000      0.005   100.4
+"
+        );
+        run.pools.truncate(2);
+        assert_eq!(pools(&run), "");
     }
 }

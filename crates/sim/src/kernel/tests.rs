@@ -8,12 +8,12 @@ use topology::{Shape, Topology};
 /// A kernel of 4 pCPUs with worlds 1 to 3 in custody; world 2 may use pCPU 1 alone.
 fn kernel() -> (Kernel, Vec<PlatTask>) {
     let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 4, threads_per_core: 1 };
-    let mut host = Host::new(&Topology::regular(shape).expect("a host"), 1, 4).expect("a host");
+    let mut host = Host::new(&Topology::regular(shape).expect("a host"), 1, 4, 1).expect("a host");
     for task in host.tasks_mut() {
         task.allowed[0] = if task.world == 2 { 0b10 } else { 0b1111 };
         task.allowed_count = task.allowed[0].count_ones();
     }
-    let mut kernel = Kernel::new(4, 4, Fault::default());
+    let mut kernel = Kernel::new(4, 4, 2, Fault::default());
     kernel.seats = vec![Seat::Off, Seat::Custody, Seat::Custody, Seat::Custody];
     (kernel, host.tasks_mut().to_vec())
 }

@@ -1,0 +1,153 @@
+//! What a wake-up costs in instructions of the native scheduler: six pools deep, each with a limit, no more than a tenth above
+//! the flat case. Instructions are counted one by one by single-stepping a child process, so the result is the same everywhere.
+#![allow(unsafe_code)]
+
+use sched_core::{ENQUEUE_WAKEUP, Host, KIND_VCPU, Limiter, Platform, Tasks};
+use topology::{Shape, Topology};
+use units::Rate;
+
+/// A kernel with one ordered queue a pCPU, as little of it as can be.
+#[derive(Default)]
+struct Small {
+    queued: [u32; 2],
+    local: u32,
+}
+
+impl Platform for Small {
+    fn insert_local(&mut self, _: &mut Tasks, world: u32, _: u64) {
+        self.local = world;
+    }
+    fn insert_on(&mut self, _: &mut Tasks, world: u32, _: u32, _: u64, _: bool) {
+        self.local = world;
+    }
+    fn queue_insert(&mut self, tasks: &mut Tasks, world: u32, queue: u64, slice: u64, key: u64) {
+        (tasks[world as usize].key, tasks[world as usize].slice_ns) = (key, slice);
+        self.queued[usize::from(queue != 0)] = world;
+    }
+    fn local_length(&mut self, _: u32) -> u32 {
+        0
+    }
+    fn queue_at(&mut self, queue: u64, i: u32) -> u32 {
+        if queue == 0 && i == 0 { self.queued[0] } else { 0 }
+    }
+    fn queue_take(&mut self, _: &mut Tasks, _: u64, world: u32) -> bool {
+        self.queued[0] = 0;
+        self.local = world;
+        true
+    }
+    fn queue_move(&mut self, _: &mut Tasks, _: u64, _: u32, _: u64) -> bool {
+        false
+    }
+    fn queue_give(&mut self, _: &mut Tasks, _: u64, _: u32, _: u32, _: u64) -> bool {
+        false
+    }
+    fn kick(&mut self, _: u32, _: u32) {}
+    fn assert_failed(&mut self, what: &str, _: &str, _: u32) {
+        panic!("{what}");
+    }
+}
+
+/// Two VMs of one vCPU, worlds 1 and 2, on one pCPU, each below so many limits.
+fn host(limits: u32) -> Host {
+    let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 1, threads_per_core: 1 };
+    let mut host = Host::new(&Topology::regular(shape).expect("a host"), 3, 3, 8).expect("it fits");
+    let mut kernel = Small::default();
+    for i in 1..=limits {
+        let tokens_ns = 1 << 40;
+        *host.limiter_mut(i) = Limiter { rate: Rate::ONE.0, parent: i - 1, tokens_ns, ..Limiter::ZERO };
+    }
+    for world in 1..=2 {
+        host.vm_weight(world, Rate::ONE.0 / 2, 1, 1000);
+        host.vm_mut(world).limiter = limits;
+        let task = host.task_mut(world);
+        (task.allowed[0], task.allowed_count, task.pcpu) = (1, 1, 0);
+        let record = host.world_mut(world);
+        (record.vm, record.kind, record.nice_weight) = (world, KIND_VCPU, 100);
+        host.world_start(&mut kernel, world);
+    }
+    host.idle(&mut kernel, 0, true);
+    host
+}
+
+/// World 1 wakes on an idle pCPU, runs for 100 us and sleeps.
+fn wake_idle(host: &mut Host, kernel: &mut Small, now: &mut u64) {
+    let _ = host.select(kernel, 1, 0, -1);
+    host.runnable(kernel, 1);
+    host.idle(kernel, 0, false);
+    host.running(kernel, 1);
+    *now += 100_000;
+    host.set_now(*now);
+    host.stopping(kernel, 1, false);
+    host.quiescent(kernel, 1, true);
+    host.dispatch(kernel, 0, 0);
+    host.idle(kernel, 0, true);
+}
+
+/// World 1 wakes while world 2 runs, waits for its turn, runs for 100 us and sleeps; world 2 goes on.
+fn wake_busy(host: &mut Host, kernel: &mut Small, now: &mut u64) {
+    let _ = host.select(kernel, 1, 0, -1);
+    host.runnable(kernel, 1);
+    host.enqueue(kernel, 1, ENQUEUE_WAKEUP);
+    host.stopping(kernel, 2, false);
+    host.quiescent(kernel, 2, true);
+    host.dispatch(kernel, 0, 0);
+    host.running(kernel, 1);
+    *now += 100_000;
+    host.set_now(*now);
+    host.stopping(kernel, 1, false);
+    host.quiescent(kernel, 1, true);
+    host.dispatch(kernel, 0, 0);
+    let _ = host.select(kernel, 2, 0, -1);
+    host.runnable(kernel, 2);
+    host.running(kernel, 2);
+}
+
+type Cycle = fn(&mut Host, &mut Small, &mut u64);
+
+/// Instructions of a child process that does so many cycles, from its stop to its end.
+fn stepped(limits: u32, cycle: Cycle, cycles: u32) -> u64 {
+    let (mut host, mut kernel, mut now) = (host(limits), Small::default(), 1_000_000u64);
+    host.set_now(now);
+    if cycle as usize == wake_busy as Cycle as usize {
+        let _ = host.select(&mut kernel, 2, 0, -1);
+        host.runnable(&mut kernel, 2);
+        host.running(&mut kernel, 2);
+    }
+    // SAFETY: the child touches only its own copy of what was made above, and leaves by _exit; the parent waits for it.
+    unsafe {
+        let child = libc::fork();
+        assert!(child >= 0, "fork");
+        if child == 0 {
+            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+            libc::raise(libc::SIGSTOP);
+            for _ in 0..cycles {
+                cycle(&mut host, &mut kernel, &mut now);
+            }
+            libc::_exit(0);
+        }
+        let (mut status, mut steps) = (0, 0u64);
+        loop {
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child, "waitpid");
+            if libc::WIFEXITED(status) {
+                return steps;
+            }
+            steps += 1;
+            assert_eq!(libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0), 0, "single step");
+        }
+    }
+}
+
+/// Instructions of one cycle.
+fn cost(limits: u32, cycle: Cycle) -> u64 {
+    (stepped(limits, cycle, 120) - stepped(limits, cycle, 20)) / 100
+}
+
+#[test]
+#[ignore = "a measurement of the optimised build: make bench runs it"]
+fn six_limited_pools_cost_a_tenth_at_most() {
+    for (name, cycle) in [("idle pCPU", wake_idle as Cycle), ("busy pCPU", wake_busy)] {
+        let (flat, deep) = (cost(0, cycle), cost(7, cycle));
+        println!("{name}: {flat} instructions flat, {deep} below 7 limits, ratio {:.3}", deep as f64 / flat as f64);
+        assert!(deep * 10 <= flat * 11, "{name}: {deep} instructions, allowed 1.1 of {flat}");
+    }
+}

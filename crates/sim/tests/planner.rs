@@ -1,0 +1,119 @@
+//! The division that the scheduler makes every 10 ms (`sched/plan.h`) is the pure planner's (`entitlement::Tree`), for trees
+//! drawn at random: two solvers in two languages, one by rounds, one by sorting.
+
+mod draw;
+
+use draw::Draw;
+use entitlement::{Owner, Tree, TreeLeaf, TreePool};
+use sched_core::{Host, NODE_EXPANDABLE, Node, Platform, Tasks};
+use topology::{Shape, Topology};
+use units::Rate;
+
+/// Nothing is scheduled.
+struct Nobody;
+
+impl Platform for Nobody {
+    fn insert_local(&mut self, _: &mut Tasks, _: u32, _: u64) {}
+    fn insert_on(&mut self, _: &mut Tasks, _: u32, _: u32, _: u64, _: bool) {}
+    fn queue_insert(&mut self, _: &mut Tasks, _: u32, _: u64, _: u64, _: u64) {}
+    fn local_length(&mut self, _: u32) -> u32 {
+        0
+    }
+    fn queue_at(&mut self, _: u64, _: u32) -> u32 {
+        0
+    }
+    fn queue_take(&mut self, _: &mut Tasks, _: u64, _: u32) -> bool {
+        false
+    }
+    fn queue_move(&mut self, _: &mut Tasks, _: u64, _: u32, _: u64) -> bool {
+        false
+    }
+    fn queue_give(&mut self, _: &mut Tasks, _: u64, _: u32, _: u32, _: u64) -> bool {
+        false
+    }
+    fn kick(&mut self, _: u32, _: u32) {}
+    fn assert_failed(&mut self, what: &str, file: &str, line: u32) {
+        panic!("{what} at {file}:{line}");
+    }
+}
+
+fn tree(draw: &mut Draw, pcpus: u64) -> Tree {
+    let rate = |draw: &mut Draw, most: u64| Rate(draw.below(most * Rate::ONE.0 + 1));
+    let pools = 1 + draw.below(12) as usize;
+    let mut list = vec![];
+    for i in 0..pools {
+        // Chains of up to six pools come about by themselves.
+        let parent = if i == 0 { 0 } else { draw.below(i as u64) as usize };
+        let limit = (draw.below(3) == 0).then(|| Rate(rate(draw, pcpus).0 + 10_486));
+        let reservation = if draw.below(3) == 0 { Rate(rate(draw, 2).0.min(limit.map_or(u64::MAX, |l| l.0))) } else { Rate(0) };
+        let shares = 1 + draw.below(10_000);
+        list.push(TreePool { parent, shares, reservation, limit, expandable: draw.below(2) == 0, scalable: draw.below(4) == 0 });
+    }
+    let leaf = |draw: &mut Draw| {
+        let vcpus = 1 + draw.below(8) as u32;
+        let limit = (draw.below(4) == 0).then(|| Rate(rate(draw, u64::from(vcpus)).0 + 10_486));
+        let reservation = if draw.below(3) == 0 { Rate(rate(draw, 1).0.min(limit.map_or(u64::MAX, |l| l.0))) } else { Rate(0) };
+        TreeLeaf { pool: draw.below(pools as u64) as usize, shares: 1 + draw.below(10_000), reservation, limit, vcpus }
+    };
+    let leaves = (0..1 + draw.below(20)).map(|_| leaf(draw)).collect();
+    Tree::new(pcpus, list, leaves)
+}
+
+fn node(n: &entitlement::PlanNode) -> Node {
+    Node {
+        shares: n.shares,
+        reservation: n.reservation.0,
+        sure: n.sure.0,
+        cap: n.cap.0,
+        first: n.first,
+        count: n.count,
+        parent: n.parent,
+        vm: if let Owner::Leaf(i) = n.owner { i as u32 + 1 } else { 0 },
+        flags: if n.expandable { NODE_EXPANDABLE } else { 0 },
+        ..Node::ZERO
+    }
+}
+
+#[test]
+fn the_scheduler_divides_as_the_planner_does() {
+    let (mut exact, mut all) = (0, 0);
+    for seed in 0..3000 {
+        let mut draw = Draw(seed);
+        let pcpus = 1 + draw.below(32);
+        let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: pcpus as u32, threads_per_core: 1 };
+        let tree = tree(&mut draw, pcpus);
+        let demands: Vec<u64> =
+            tree.leaves().iter().map(|l| draw.below(3) * draw.below(u64::from(l.vcpus) * Rate::ONE.0 / 2 + 2)).collect();
+        let vms = tree.leaves().len();
+        let mut host = Host::new(&Topology::regular(shape).expect("a host"), vms, 1, tree.pools().len()).expect("it fits");
+        let nodes: Vec<Node> = tree.nodes().iter().map(node).collect();
+        for (i, demand) in demands.iter().enumerate() {
+            host.vm_weight(i as u32, Rate::ONE.0, 1, 1);
+            let vm = host.vm_mut(i as u32);
+            (vm.demand, vm.wanted_ns) = (*demand, u64::MAX); // unknown: the demand stays
+        }
+        host.plan(&nodes, 1);
+        host.set_now(10_000_000);
+        host.housekeep(&mut Nobody);
+        let (gets, could) = (tree.divide(Rate::ONE.0, &demands), tree.could(Rate::ONE.0, &demands));
+        // Each level rounds down once more than the planner, which gives left-over units away.
+        let unit = 2 * tree.leaves().len() as u64 + 2 * tree.pools().len() as u64;
+        for (laid, n) in tree.nodes().iter().zip(host.nodes()) {
+            let (x, y) = match laid.owner {
+                Owner::Pool(p) => (gets.pools[p], could.pools[p]),
+                Owner::Leaf(l) => (gets.leaves[l], could.leaves[l]),
+            };
+            if laid.owner == Owner::Pool(0) {
+                continue; // the root is what there is
+            }
+            let what = format!("seed {seed}: {:?} gets {} and could {}, allowed {x} and {y}", laid.owner, n.gets, n.could);
+            assert!(n.gets.abs_diff(x) <= unit, "{what}");
+            // Where a unit decides whether one is contended, it weighs the one or the other: both are within what it gets
+            // or could have.
+            assert!(n.could.abs_diff(y) <= unit || n.gets.abs_diff(n.demand) <= unit, "{what}");
+            exact += u32::from(n.could.abs_diff(y) <= unit);
+            all += 1;
+        }
+    }
+    assert!(all - exact < all / 500, "{} of {all} nodes weigh otherwise", all - exact);
+}

@@ -1,0 +1,181 @@
+//! Trees of pools drawn at random, up to six deep, with all settings mixed and demand that comes and goes: no reservation is
+//! missed, no limit passed, and VMs stay near the ideal.
+//!
+//! A failure names its seed; `SEED=n cargo test -p sim --test random_trees` replays it alone, and `SEEDS=n` tries that many.
+
+mod draw;
+
+use check::Invariant;
+use draw::Draw;
+use entitlement::{Names, Tree, TreeLeaf, TreePool};
+use settings::{HostSpec, LimitSetting, PoolSpec, Run, RunSpec, SharesSetting, VmSpec, Window, place};
+use sim::{Costs, Options, Ticks, bounds, run};
+use topology::Topology;
+use units::{CpuAmount, Span};
+
+const DEEPEST: usize = 6;
+
+/// Pools and VMs of a run.
+struct Trees<'d>(&'d mut Draw);
+
+impl Trees<'_> {
+    fn shares(&mut self) -> SharesSetting {
+        match self.0.below(4) {
+            0 => SharesSetting::Preset(["low", "normal", "high"][self.0.below(3) as usize].to_owned()),
+            _ => SharesSetting::Number(100 + self.0.below(8000) as i64),
+        }
+    }
+
+    fn limit(&mut self, least: u64, most: u64) -> Option<LimitSetting> {
+        (self.0.below(3) == 0).then(|| LimitSetting::Amount(CpuAmount::percent((least + self.0.below(most)) as u32)))
+    }
+
+    fn pools(&mut self, pcpus: u64) -> Vec<PoolSpec> {
+        let mut depth = vec![];
+        let mut list: Vec<PoolSpec> = vec![];
+        for i in 0..self.0.below(10) as usize {
+            let parent = (i > 0 && self.0.below(3) > 0).then(|| self.0.below(i as u64) as usize).filter(|p| depth[*p] < DEEPEST);
+            depth.push(parent.map_or(1, |p| depth[p] + 1));
+            let reservation = (self.0.below(4) == 0).then(|| CpuAmount::percent(self.0.below(pcpus * 25) as u32));
+            list.push(PoolSpec {
+                name: format!("pool{i}"),
+                parent: parent.map(|p| format!("pool{p}")),
+                shares: self.shares(),
+                reservation,
+                limit: if reservation.is_some() { None } else { self.limit(20, pcpus * 80) },
+                burst: None,
+                expandable: self.0.below(3) > 0,
+                scalable: self.0.below(4) == 0,
+            });
+        }
+        list
+    }
+
+    fn vm(&mut self, i: u64, pools: u64, secs: u64) -> VmSpec {
+        let vcpus = 1 + self.0.below(6) as u32;
+        let start = if self.0.below(4) == 0 { self.0.below(secs / 2) } else { 0 };
+        let from = self.0.below(secs);
+        let limit = self.limit(20, u64::from(vcpus) * 80);
+        VmSpec {
+            name: format!("vm{i}"),
+            count: 1,
+            vcpus,
+            shares: self.shares(),
+            pool: (self.0.below(pools + 1) < pools).then(|| format!("pool{}", self.0.below(pools))),
+            reservation: (limit.is_none() && self.0.below(3) == 0).then(|| CpuAmount::percent(self.0.below(u64::from(vcpus) * 60) as u32)),
+            limit,
+            burst: None,
+            affinity: None,
+            cpuset: None,
+            vcpu_affinity: None,
+            workload: self.0.workload(),
+            vcpu_workloads: (self.0.below(3) == 0).then(|| (0..vcpus).map(|_| self.0.workload()).collect()),
+            active: if self.0.below(4) == 0 {
+                vec![Window { from: Span::from_secs(from), to: Some(Span::from_secs(from + 2)) }]
+            } else {
+                vec![]
+            },
+            start: Span::from_secs(start),
+            stop: (self.0.below(5) == 0).then(|| Span::from_secs(start + 1 + self.0.below(secs))),
+        }
+    }
+
+    fn run(&mut self, secs: u64) -> Run {
+        let host = HostSpec {
+            sockets: 1 + self.0.below(2) as u32,
+            nodes_per_socket: 1,
+            llcs_per_node: 1 + self.0.below(2) as u32,
+            cores_per_llc: 1 + self.0.below(4) as u32,
+            threads_per_core: 1 + self.0.below(2) as u32,
+            hz: [100, 250, 300, 1000][self.0.below(4) as usize],
+            mhz: HostSpec::MHZ,
+        };
+        let topology = Topology::regular(host.shape()).expect("a small host");
+        let pcpus = topology.pcpus() as u64;
+        let pools = self.pools(pcpus);
+        let mut spec = RunSpec {
+            title: String::new(),
+            source: String::new(),
+            seed: self.0.below(1000),
+            duration: Span::from_secs(secs),
+            warmup: Span::ZERO,
+            host,
+            vms: (0..2 + self.0.below(pcpus)).map(|i| self.vm(i, pools.len() as u64, secs)).collect(),
+            pools,
+            host_tasks: vec![],
+            knobs: Default::default(),
+            lab: Default::default(),
+            expect: Default::default(),
+        };
+        // What is reserved must fit: admission control would refuse the rest.
+        while !admitted(&spec, pcpus) {
+            spec.vms.iter_mut().for_each(|v| v.reservation = None);
+            if let Some(last) = spec.pools.iter_mut().rev().find(|p| p.reservation.is_some()) {
+                last.reservation = None;
+            }
+        }
+        Run { label: String::new(), spec, topology }
+    }
+}
+
+fn admitted(spec: &RunSpec, pcpus: u64) -> bool {
+    let placed = place(&spec.pools, spec.host.mhz).expect("they make a tree");
+    let pool = |p: &settings::PlacedPool| TreePool {
+        parent: p.parent,
+        shares: u64::from(p.shares),
+        reservation: p.reservation,
+        limit: p.limit,
+        expandable: p.expandable,
+        scalable: p.scalable,
+    };
+    let leaf = |v: &VmSpec| {
+        let r = v.resources(spec.host.mhz).expect("they fit each other");
+        let pool = v.pool.as_ref().map_or(0, |name| placed.iter().position(|p| p.name == *name).expect("its pool"));
+        TreeLeaf { pool, shares: u64::from(r.shares), reservation: r.reservation, limit: r.limit, vcpus: v.vcpus }
+    };
+    let tree = Tree::new(pcpus, placed.iter().map(pool).collect(), spec.vms.iter().map(leaf).collect());
+    let names = Names { pools: placed.iter().map(|p| p.path.clone()).collect(), leaves: spec.vms.iter().map(|v| v.name.clone()).collect() };
+    entitlement::check(&tree, &names).fits()
+}
+
+/// What came out of a seed: what is wrong, and the largest distance of a VM from the ideal, in percent of what is allowed.
+fn outcome(seed: u64) -> (Option<String>, u64) {
+    let mut draw = Draw(seed);
+    let run_of = Trees(&mut draw).run(8);
+    let ticks = if draw.below(2) == 0 { Ticks::Aligned } else { Ticks::Staggered };
+    let costs = if draw.below(2) == 0 { Costs::ZERO } else { Costs::default() };
+    let outcome = match run(&run_of, &Options { ticks, costs, ..Options::default() }) {
+        Ok(outcome) => outcome,
+        Err(e) => return (Some(format!("seed {seed}: {e}")), 0),
+    };
+    let verdict = outcome.verdict.expect("it was checked");
+    let host = format!("{} pCPUs, hz {}, {} pools", run_of.topology.pcpus(), run_of.spec.host.hz, run_of.spec.pools.len());
+    let bounds = bounds(&outcome.knobs, run_of.spec.host.hz);
+    let apart = |v: &check::VmVerdict| {
+        let vcpus = run_of.spec.vms.iter().find(|s| s.name == v.name).map_or(0, |s| u64::from(s.vcpus));
+        let worlds = vcpus.min(run_of.topology.pcpus() as u64);
+        let allowed = bounds.lag_base_ns + (bounds.lag_per_world_ns + bounds.plan_ns) * worlds;
+        v.owed_max_ns.max(v.surplus_max_ns) * 100 / allowed
+    };
+    let worst = verdict.vms.iter().map(apart).max().unwrap_or(0);
+    let odd = outcome.stats.default_slices + outcome.stats.fallbacks;
+    let found = match verdict.violations.iter().find(|v| v.invariant != Invariant::Lag) {
+        Some(v) => Some(format!("seed {seed} ({host}): {:?} {v}", verdict.counts)),
+        None => (odd > 0).then(|| format!("seed {seed}: {:?}", outcome.stats)),
+    };
+    (found, worst)
+}
+
+#[test]
+fn the_ideal_reservations_and_limits_hold_in_any_tree() {
+    let number = |name| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
+    let seeds = number("SEED").map_or(0..number("SEEDS").unwrap_or(60), |seed| seed..seed + 1);
+    let all: Vec<(u64, (Option<String>, u64))> = seeds.map(|s| (s, outcome(s))).collect();
+    let wrong: Vec<&String> = all.iter().filter_map(|o| o.1.0.as_ref()).collect();
+    assert!(wrong.is_empty(), "{} seeds:\n{wrong:#?}", wrong.len());
+    // What the bound says of the scenarios does not quite hold for everything that can be drawn, with pools or without: a
+    // wide VM of few shares beside bursts is served by the quantum, and is ahead for longer.
+    let beyond: Vec<(u64, u64)> = all.iter().map(|o| (o.0, o.1.1)).filter(|o| o.1 > 100).collect();
+    println!("{} of {} seeds beyond the bound: (seed, percent) {beyond:?}", beyond.len(), all.len());
+    assert!(beyond.len() * 10 <= all.len().max(10) && beyond.iter().all(|b| b.1 <= 300), "(seed, percent of the bound): {beyond:?}");
+}
