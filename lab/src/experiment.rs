@@ -78,7 +78,8 @@ impl Experiment<'_> {
 
     /// Time of one run in the lab.
     pub fn duration_of(&self, run: &Run) -> Span {
-        self.duration.or(run.spec.lab.duration).unwrap_or(run.spec.duration)
+        let measured = || Span::from_ns(run.spec.duration.ns() - run.spec.warmup.ns());
+        self.duration.or(run.spec.lab.duration).unwrap_or_else(measured)
     }
 
     /// Runs everything; one document a policy.
@@ -125,7 +126,7 @@ impl Experiment<'_> {
         };
         let vms = runs.iter().map(|r| r.spec.vms.len()).max().unwrap_or(0) as u32;
         spec.memory_mb = 1024 + 80 * vms + 64 * spec.topology.cpus();
-        let wall: Duration = runs.iter().map(|r| Duration::from_nanos(self.duration_of(r).ns()) + OVERHEAD).sum();
+        let wall: Duration = runs.iter().map(|r| Duration::from_nanos(self.duration_of(r).ns() + r.spec.warmup.ns()) + OVERHEAD).sum();
         spec.time_limit = BOOT + wall * self.policies.len() as u32;
         spec.files = vec![GuestFile::copy(&self.tandem, "/bin/tandem")];
         for (i, run) in runs.iter().enumerate() {

@@ -122,13 +122,23 @@ fn report(scenario: &Scenario, done: &Done) -> lab::Result<()> {
             }
         }
     }
+    for (document, run) in all.iter().flat_map(|d| d.runs.iter().map(move |r| (d, r))).filter(|x| x.1.pools.len() > 2) {
+        println!(
+            "\npools{}{}, {:?} {}:\n{}",
+            if run.label.is_empty() { "" } else { " of " },
+            run.label,
+            document.place,
+            document.policy,
+            views::pools(run)
+        );
+    }
     let Some(tandem) = done.documents.iter().find(|d| d.policy == "tandem") else { return Ok(()) };
     let labels: Vec<&str> = tandem.runs.iter().map(|r| r.label.as_str()).collect();
     for run in scenario.runs.iter().filter(|r| labels.contains(&r.label.as_str())) {
         let of = |d: &Document| d.runs.iter().find(|r| r.label == run.label).cloned();
         let (Some(lab), Some(simulated)) = (of(tandem), of(&done.simulated)) else { continue };
         println!("{}", distances(&run.label, &lab, &simulated));
-        let unmet = sim::unmet(&lab, &run.spec.expect, Where::Lab);
+        let unmet = sim::unmet(&lab, &run.spec, Where::Lab);
         if !unmet.is_empty() {
             return Err(failed(&format!("scenario {} '{}'", scenario.name, run.label), unmet.join("; "), "look at the table above"));
         }

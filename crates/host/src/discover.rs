@@ -1,9 +1,10 @@
-//! Finds VMs on this host: QEMU processes, their vCPU threads and their cgroups, as libvirt, Proxmox and plain
-//! shells lay them out. It reads /proc and /sys/fs/cgroup and changes nothing.
+//! Finds VMs on this host: QEMU processes, their threads, kernel threads that work for them, and their cgroups, as libvirt,
+//! Proxmox and plain shells lay them out. It reads /proc and changes nothing.
 
+use crate::cgroups;
 use std::{
-    collections::BTreeSet,
-    fs,
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
     path::{Path, PathBuf},
 };
 use units::PcpuSet;
@@ -13,21 +14,30 @@ use units::PcpuSet;
 pub struct Roots {
     /// `/proc`.
     pub proc_fs: PathBuf,
+    /// `/sys`.
+    pub sys: PathBuf,
     /// `/sys/fs/cgroup`.
     pub cgroup: PathBuf,
+    /// Reads the extended attributes of a folder that are ours.
+    pub attributes: fn(&Path) -> io::Result<Named>,
 }
+
+/// Extended attributes: names and values.
+pub type Named = Vec<(String, Vec<u8>)>;
 
 impl Default for Roots {
     fn default() -> Roots {
-        Roots { proc_fs: "/proc".into(), cgroup: "/sys/fs/cgroup".into() }
+        Roots { proc_fs: "/proc".into(), sys: "/sys".into(), cgroup: "/sys/fs/cgroup".into(), attributes: cgroups::attributes }
     }
 }
 
-/// A thread of a VM.
+/// A thread of a VM, or a kernel thread that works for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
     /// Its id.
     pub tid: i32,
+    /// Its process: the VM's, or a kernel thread's own.
+    pub pid: i32,
     /// Number of the vCPU; `None` for a helper (emulator, I/O).
     pub vcpu: Option<u32>,
     /// Its name.
@@ -45,8 +55,6 @@ pub struct FoundVm {
     pub name: String,
     /// Its cgroup, below the cgroup root.
     pub cgroup: String,
-    /// `cpu.weight` of the cgroup; 100 when there is none.
-    pub weight: u32,
     /// Its threads, vCPUs first.
     pub threads: Vec<Thread>,
 }
@@ -64,6 +72,8 @@ impl FoundVm {
 #[derive(Debug, Default)]
 pub struct Finder {
     others: BTreeSet<i32>,
+    /// Kernel threads that work for a VM: the number in the name, and the name.
+    kernel: BTreeMap<i32, (i32, String)>,
     round: u32,
 }
 
@@ -81,10 +91,37 @@ impl Finder {
         let pids: BTreeSet<i32> = dir.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
         self.round = self.round.wrapping_add(1);
         self.others.retain(|pid| pids.contains(pid) && (*pid as u32).wrapping_add(self.round) % LOOK_AGAIN != 0);
-        let found: Vec<FoundVm> = pids.difference(&self.others).filter_map(|pid| look(roots, *pid)).collect();
+        self.kernel.retain(|pid, _| self.others.contains(pid));
+        let mut found = vec![];
+        for pid in pids.difference(&self.others) {
+            match look(roots, *pid) {
+                Some(vm) => found.push(vm),
+                None => self.kernel.extend(works_for(roots, *pid).map(|w| (*pid, w))),
+            }
+        }
         self.others = pids;
         self.others.retain(|pid| found.iter().all(|vm| vm.pid != *pid));
+        found.iter_mut().for_each(|vm| self.helped(vm));
         found
+    }
+
+    /// The VM of one process, as `look` finds it, with the kernel threads that are known to work for it.
+    pub(crate) fn look(&self, roots: &Roots, pid: i32) -> Option<FoundVm> {
+        let mut vm = look(roots, pid)?;
+        self.helped(&mut vm);
+        Some(vm)
+    }
+
+    /// Adds the kernel threads that work for a VM; they are called after the thread of it that asked for them.
+    fn helped(&self, vm: &mut FoundVm) {
+        let its = |number: i32| number == vm.pid || vm.threads.iter().any(|t| t.tid == number);
+        let helpers: Vec<Thread> = self
+            .kernel
+            .iter()
+            .filter(|(_, (of, _))| its(*of))
+            .map(|(pid, (_, comm))| Thread { tid: *pid, pid: *pid, vcpu: None, comm: comm.clone() })
+            .collect();
+        vm.threads.extend(helpers);
     }
 }
 
@@ -96,12 +133,24 @@ pub fn look(roots: &Roots, pid: i32) -> Option<FoundVm> {
         return None;
     }
     let started = start_time(&dir)?;
-    let threads = threads(&dir);
+    let threads = threads(&dir, pid);
     let own = fs::read_to_string(dir.join("cgroup")).unwrap_or_default();
     let own = own.lines().find_map(|l| l.strip_prefix("0::")).unwrap_or("/");
-    let cgroup = vm_cgroup(own);
+    let cgroup = vm_cgroup(own.trim_end_matches(" (deleted)"));
     let name = qemu_name(&dir).unwrap_or_else(|| scope_name(&cgroup).unwrap_or_else(|| format!("pid-{pid}")));
-    Some(FoundVm { pid, started, name, weight: weight(roots, &cgroup), cgroup, threads })
+    Some(FoundVm { pid, started, name, cgroup, threads })
+}
+
+/// The number in the name of a kernel thread that works for a VM, and the name: `vhost-4711` (network and disks; on kernels
+/// before 6.4, later ones are threads of the VM itself) and `kvm-pit/4711`.
+fn works_for(roots: &Roots, pid: i32) -> Option<(i32, String)> {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    let dir = roots.proc_fs.join(pid.to_string());
+    let comm = fs::read_to_string(dir.join("comm")).ok()?.trim_end().to_owned();
+    let number = comm.strip_prefix("vhost-").or_else(|| comm.strip_prefix("kvm-pit/"))?.parse().ok()?;
+    // Anybody may call himself so; a kernel thread is told by its flags, field 9.
+    let flags: u64 = after_name(&dir)?.split_whitespace().nth(6)?.parse().ok()?;
+    (flags & PF_KTHREAD != 0).then_some((number, comm))
 }
 
 /// Programs that run VMs: QEMU under its names in the distributions.
@@ -112,13 +161,17 @@ fn is_hypervisor(dir: &Path) -> bool {
     name.starts_with("qemu-system-") || name == "qemu-kvm" || name == "kvm"
 }
 
-fn start_time(dir: &Path) -> Option<u64> {
+/// Fields of `stat` from the third on: those after the name, which may hold spaces and brackets.
+fn after_name(dir: &Path) -> Option<String> {
     let stat = fs::read_to_string(dir.join("stat")).ok()?;
-    // Fields after the name, which may hold spaces and brackets; start time is field 22.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    Some(stat.rsplit_once(')')?.1.to_owned())
 }
 
-fn threads(dir: &Path) -> Vec<Thread> {
+fn start_time(dir: &Path) -> Option<u64> {
+    after_name(dir)?.split_whitespace().nth(19)?.parse().ok() // field 22
+}
+
+fn threads(dir: &Path, pid: i32) -> Vec<Thread> {
     let Ok(tasks) = fs::read_dir(dir.join("task")) else { return vec![] };
     let mut out: Vec<Thread> = tasks
         .filter_map(|e| {
@@ -126,7 +179,7 @@ fn threads(dir: &Path) -> Vec<Thread> {
             let tid = entry.file_name().to_str()?.parse().ok()?;
             let comm = fs::read_to_string(entry.path().join("comm")).ok()?.trim_end().to_owned();
             let vcpu = vcpu_of_name(&comm).or_else(|| vcpu_of_ioctl(dir, &entry.path()));
-            Some(Thread { tid, vcpu, comm })
+            Some(Thread { tid, pid, vcpu, comm })
         })
         .collect();
     out.sort_by_key(|t| (t.vcpu.is_none(), t.vcpu, t.tid));
@@ -196,15 +249,6 @@ fn scope_name(cgroup: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// `cpu.weight` of the VM's cgroup; libvirt may set it one level below the scope.
-fn weight(roots: &Roots, cgroup: &str) -> u32 {
-    const UNSET: u32 = 100;
-    let dir = roots.cgroup.join(cgroup.trim_start_matches('/'));
-    let read = |d: &Path| fs::read_to_string(d.join("cpu.weight")).ok()?.trim().parse::<u32>().ok();
-    let own = if cgroup == "/" { None } else { read(&dir) };
-    own.filter(|w| *w != UNSET).or_else(|| read(&dir.join("libvirt"))).or(own).unwrap_or(UNSET)
-}
-
 /// pCPUs a thread may use, by its status.
 #[must_use]
 pub fn allowed(roots: &Roots, pid: i32, tid: i32) -> Option<PcpuSet> {
@@ -215,45 +259,12 @@ pub fn allowed(roots: &Roots, pid: i32, tid: i32) -> Option<PcpuSet> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::made_up::MadeUp;
     use std::os::unix::fs::symlink;
-
-    struct Tree(PathBuf);
-
-    impl Tree {
-        fn new(name: &str) -> Tree {
-            let dir = std::env::temp_dir().join(format!("tandem-discover-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&dir);
-            Tree(dir)
-        }
-        fn roots(&self) -> Roots {
-            Roots { proc_fs: self.0.join("proc"), cgroup: self.0.join("cgroup") }
-        }
-        fn put(&self, path: &str, text: &[u8]) {
-            let file = self.0.join(path);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, text).unwrap();
-        }
-        fn process(&self, pid: i32, exe: &str, args: &[u8], cgroup: &str, threads: &[(i32, &str)]) {
-            self.put(&format!("proc/{pid}/cmdline"), args);
-            self.put(&format!("proc/{pid}/cgroup"), format!("0::{cgroup}\n").as_bytes());
-            let fields = (4..22).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
-            self.put(&format!("proc/{pid}/stat"), format!("{pid} (a b) c) S {fields} 777 0\n").as_bytes());
-            symlink(exe, self.0.join(format!("proc/{pid}/exe"))).unwrap();
-            for (tid, comm) in threads {
-                self.put(&format!("proc/{pid}/task/{tid}/comm"), format!("{comm}\n").as_bytes());
-            }
-        }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     #[test]
     fn libvirt_proxmox_and_plain_layouts_are_found() {
-        let t = Tree::new("layouts");
+        let t = MadeUp::new("layouts");
         let scope = "/machine.slice/machine-qemu\\x2d1\\x2dweb.scope";
         t.process(
             10,
@@ -262,14 +273,11 @@ mod tests {
             &format!("{scope}/libvirt/emulator"),
             &[(10, "qemu-system-x86"), (12, "CPU 1/KVM"), (11, "CPU 0/KVM"), (13, "CPU 0/KVM")],
         );
-        t.put(&format!("cgroup{scope}/cpu.weight"), b"100\n");
-        t.put(&format!("cgroup{scope}/libvirt/cpu.weight"), b"700\n");
         t.process(20, "/usr/bin/qemu-system-x86_64", b"kvm\0-id\x00100\0", "/qemu.slice/100.scope", &[(20, "kvm"), (21, "CPU 0/TCG")]);
-        t.put("cgroup/qemu.slice/100.scope/cpu.weight", b"250\n");
         t.process(30, "/usr/bin/bash", b"bash\0", "/", &[(30, "bash")]);
         let found = Finder::default().scan(&t.roots());
-        let seen: Vec<_> = found.iter().map(|v| (v.pid, v.name.as_str(), v.weight, v.vcpus(), v.started)).collect();
-        assert_eq!(seen, [(10, "web", 700, 2, 777), (20, "100", 250, 1, 777)]);
+        let seen: Vec<_> = found.iter().map(|v| (v.pid, v.name.as_str(), v.cgroup.as_str(), v.vcpus(), v.started)).collect();
+        assert_eq!(seen, [(10, "web", scope, 2, 777), (20, "100", "/qemu.slice/100.scope", 1, 777)]);
         assert_eq!(
             found[0].threads.iter().map(|t| (t.tid, t.vcpu)).collect::<Vec<_>>(),
             [(11, Some(0)), (12, Some(1)), (10, None), (13, None)]
@@ -278,26 +286,51 @@ mod tests {
 
     #[test]
     fn a_vcpu_without_a_name_is_known_by_what_it_runs() {
-        let t = Tree::new("ioctl");
-        t.process(40, "/usr/libexec/qemu-kvm", b"qemu-kvm\0", "/plain", &[(40, "qemu-kvm"), (41, "qemu-kvm")]);
+        let t = MadeUp::new("ioctl");
+        t.process(40, "/usr/libexec/qemu-kvm", b"qemu-kvm\0", "/plain (deleted)", &[(40, "qemu-kvm"), (41, "qemu-kvm")]);
         t.put("proc/40/task/41/syscall", b"16 0xd 0xae80 0x0 0x0 0x0 0x0 0x7f 0x7f\n");
-        fs::create_dir_all(t.0.join("proc/40/fd")).unwrap();
-        symlink("anon_inode:kvm-vcpu:3", t.0.join("proc/40/fd/13")).unwrap();
+        fs::create_dir_all(t.path("proc/40/fd")).unwrap();
+        symlink("anon_inode:kvm-vcpu:3", t.path("proc/40/fd/13")).unwrap();
         let vm = look(&t.roots(), 40).unwrap();
-        assert_eq!((vm.name.as_str(), vm.weight), ("pid-40", 100));
-        assert_eq!(vm.threads[0], Thread { tid: 41, vcpu: Some(3), comm: "qemu-kvm".into() });
+        assert_eq!((vm.name.as_str(), vm.cgroup.as_str()), ("pid-40", "/plain"));
+        assert_eq!(vm.threads[0], Thread { tid: 41, pid: 40, vcpu: Some(3), comm: "qemu-kvm".into() });
     }
 
     #[test]
     fn a_process_that_becomes_a_hypervisor_by_exec_is_found_within_a_few_scans() {
-        let t = Tree::new("exec");
+        let t = MadeUp::new("exec");
         t.process(50, "/usr/bin/bash", b"bash\0", "/", &[(50, "bash")]);
         let mut finder = Finder::default();
         assert_eq!(finder.scan(&t.roots()), []);
-        fs::remove_file(t.0.join("proc/50/exe")).unwrap();
-        symlink("/usr/bin/qemu-system-x86_64", t.0.join("proc/50/exe")).unwrap();
+        fs::remove_file(t.path("proc/50/exe")).unwrap();
+        symlink("/usr/bin/qemu-system-x86_64", t.path("proc/50/exe")).unwrap();
         let found: Vec<usize> = (0..2 * LOOK_AGAIN).map(|_| finder.scan(&t.roots()).len()).collect();
         let first = found.iter().position(|n| *n == 1).expect("found") as u32;
         assert!(first < LOOK_AGAIN && found[first as usize..].iter().all(|n| *n == 1), "{found:?}");
+    }
+
+    #[test]
+    fn kernel_threads_that_work_for_a_vm_are_its_helpers_and_who_only_calls_himself_so_is_not() {
+        let t = MadeUp::new("vhost");
+        t.vm(60, "web", "/web", 1);
+        t.vm(70, "db", "/db", 1);
+        t.kernel_thread(61, "vhost-60"); // asked for by the main thread
+        t.kernel_thread(62, "vhost-71"); // and by a vCPU of the other VM
+        t.kernel_thread(63, "kvm-pit/60");
+        t.kernel_thread(64, "vhost-99"); // of nobody we know
+        t.process(65, "/usr/bin/evil", b"evil\0", "/", &[(65, "vhost-60")]);
+        t.put("proc/65/comm", b"vhost-60\n");
+        let mut finder = Finder::default();
+        for round in 0..2 * LOOK_AGAIN {
+            let helpers: Vec<Vec<(i32, i32)>> = finder
+                .scan(&t.roots())
+                .iter()
+                .map(|vm| vm.threads.iter().filter(|t| t.pid != vm.pid).map(|t| (t.tid, t.pid)).collect())
+                .collect();
+            assert_eq!(helpers, [vec![(61, 61), (63, 63)], vec![(62, 62)]], "round {round}");
+        }
+        assert_eq!(finder.look(&t.roots(), 60).unwrap().threads.last().unwrap().comm, "kvm-pit/60");
+        fs::remove_dir_all(t.path("proc/61")).unwrap();
+        assert_eq!(finder.scan(&t.roots())[0].threads.iter().filter(|t| t.pid != 60).count(), 1);
     }
 }

@@ -2,17 +2,36 @@
 //!
 //! It never schedules: when it dies the kernel's own scheduler takes every task back.
 
+mod board;
+pub mod cgroups;
 pub mod discover;
 pub mod doctor;
+mod follow;
+mod held;
+mod ideal;
 mod kernel_accounts;
+pub mod layout;
+mod limits;
 mod live;
+#[cfg(test)]
+mod made_up;
 pub mod measure;
 mod names;
+mod peaks;
+mod publish;
+mod reload;
 pub mod run;
+mod sample;
+mod speed;
+mod told;
+mod tree_look;
 mod view;
 
 pub use live::{ExitReason, Live};
-pub use names::{NAMES_FILE, Names, VmName};
+pub use names::{NAMES_FILE, Names, PoolName, RUN_DIR, Sources, VmName};
+pub use reload::Reloaded;
+pub use speed::{Speed, SpeedSource};
+pub use tree_look::{Look, look};
 pub use view::{Accounts, PIN_DIR};
 
 /// Why the live host could not do what was asked. Each names the object, what was seen and the next step.

@@ -165,27 +165,10 @@ impl Live {
         self.accounts.vms.set(vm as usize, Vm::ZERO);
     }
 
-    /// Writes the number of VM slots in use and the plan's generation.
-    pub(crate) fn publish(&self, vms: u32, generation: u64) {
-        // Only these two fields: the others are the scheduler's own.
-        self.accounts.host.poke(|h| {
-            h.vms = vms;
-            h.generation = generation;
-        });
-    }
-
     /// Detaches: every task goes back to the kernel's own scheduler.
     pub fn stop(mut self) {
         drop(self.link.take());
         unpin();
-    }
-}
-
-impl Records<HostRecord> {
-    /// Changes single fields in place; each store is one aligned word.
-    fn poke(&self, change: impl FnOnce(&mut HostRecord)) {
-        // SAFETY: within the mapping; fields written here have user space as their only writer.
-        change(unsafe { &mut *self.pointer(0) });
     }
 }
 
@@ -266,6 +249,8 @@ fn accounts(skel: &TandemSkel<'_>) -> Result<Accounts, HostError> {
         pcpus: Records::new(&skel.maps.pcpus_map, "pcpus_map", false)?,
         vms: Records::new(&skel.maps.vms_map, "vms_map", true)?,
         worlds: Records::new(&skel.maps.worlds_map, "worlds_map", false)?,
+        nodes: Records::new(&skel.maps.nodes_map, "nodes_map", true)?,
+        limiters: Records::new(&skel.maps.limiters_map, "limiters_map", true)?,
     })
 }
 
@@ -282,5 +267,7 @@ fn pin(skel: &mut TandemSkel<'_>) -> Result<(), HostError> {
     skel.maps.host_map.pin(path("host_map")).map_err(|e| bad(e.to_string()))?;
     skel.maps.pcpus_map.pin(path("pcpus_map")).map_err(|e| bad(e.to_string()))?;
     skel.maps.vms_map.pin(path("vms_map")).map_err(|e| bad(e.to_string()))?;
-    skel.maps.worlds_map.pin(path("worlds_map")).map_err(|e| bad(e.to_string()))
+    skel.maps.worlds_map.pin(path("worlds_map")).map_err(|e| bad(e.to_string()))?;
+    skel.maps.nodes_map.pin(path("nodes_map")).map_err(|e| bad(e.to_string()))?;
+    skel.maps.limiters_map.pin(path("limiters_map")).map_err(|e| bad(e.to_string()))
 }

@@ -2,51 +2,23 @@
 //! kernel's own, as a result document. It reads only.
 
 use crate::{
-    Accounts, HostError, Names,
-    discover::{self, Finder, Roots},
-    kernel_accounts,
-    names::told_apart,
-    view::monotonic_ns,
+    HostError, Names, PoolName,
+    ideal::{self, Allowed, Wants},
+    peaks::Uses,
+    sample::{Sample, Seen, Thread},
 };
-use entitlement::{FluidClaim, fluid};
 use std::{collections::BTreeMap, time::Duration};
 use topology::Topology;
-use units::{PcpuSet, Rate};
 use views::{HostCounts, Pcpu, Pool, RunResult, Times, Vm, World, WorldKind};
 
-/// Whose accounts are read.
-pub enum Source {
-    /// The scheduler's own.
-    Tandem(Accounts),
-    /// The kernel's, under any scheduler.
-    Kernel,
-}
+pub use crate::sample::Source;
 
-/// A thread within one sample.
-#[derive(Clone, Debug)]
-struct Thread {
-    name: String,
-    kind: WorldKind,
-    pid: i32,
-    times: Times,
-}
-
-/// A VM within one sample.
-#[derive(Clone, Debug)]
-struct Sampled {
-    shares: u32,
-    vcpus: u32,
-    stat: Option<views::CpuStat>,
-    threads: BTreeMap<i32, Thread>,
-}
-
-/// Everything at one moment.
-struct Sample {
-    at_ns: u64,
-    vms: BTreeMap<String, Sampled>,
-    system: Times,
-    system_shares: u32,
-    busy: Vec<u64>,
+/// What was measured.
+pub struct Measured {
+    /// The result.
+    pub run: RunResult,
+    /// Pools and VMs as they were at the end, with their settings.
+    pub names: Names,
 }
 
 /// Measures for `duration`, looking every `step`; `stop` ends it early.
@@ -59,109 +31,166 @@ pub fn measure(
     duration: Duration,
     step: Duration,
     stop: &dyn Fn() -> bool,
-) -> Result<RunResult, HostError> {
-    let (mut sets, mut finder) = (Allowed::default(), Finder::default());
-    let first = sample(source, topology, &mut finder)?;
+) -> Result<Measured, HostError> {
+    measure_and(source, topology, (duration, step), stop, &mut || {})
+}
+
+/// The same, with something done at every look.
+pub(crate) fn measure_and(
+    source: &Source,
+    topology: &Topology,
+    (duration, step): (Duration, Duration),
+    stop: &dyn Fn() -> bool,
+    each: &mut dyn FnMut(),
+) -> Result<Measured, HostError> {
+    let mut seen = Seen::default();
+    let first = source.sample(topology, &mut seen)?;
     let begin = std::time::Instant::now();
-    let mut total: BTreeMap<String, BTreeMap<i32, Thread>> = BTreeMap::new();
-    let mut system = Times::default();
-    let mut last = first.clone_light();
+    let mut sums = Sums::default();
+    sums.begin(&first);
+    let mut last = first.clone();
     loop {
+        each();
         let left = duration.saturating_sub(begin.elapsed());
         std::thread::sleep(left.min(step));
-        let now = sample(source, topology, &mut finder)?;
-        step_over(&last, &now, topology, &mut sets, &mut total, &mut system);
+        let now = source.sample(topology, &mut seen)?;
+        sums.step(&last, &now, topology);
         last = now;
         if begin.elapsed() >= duration || stop() {
             break;
         }
     }
-    Ok(result(&first, &last, topology, &total, system))
+    Ok(Measured { run: sums.result(&first, &last, topology), names: last.names })
 }
 
-impl Sample {
-    fn clone_light(&self) -> Sample {
-        Sample { at_ns: self.at_ns, vms: self.vms.clone(), system: self.system, system_shares: self.system_shares, busy: self.busy.clone() }
-    }
-}
-
-/// Affinity of threads, read anew every second.
+/// What threads, host tasks and pools did so far.
 #[derive(Default)]
-struct Allowed {
-    sets: BTreeMap<i32, PcpuSet>,
-    read_ns: u64,
+struct Sums {
+    sets: Allowed,
+    vms: BTreeMap<String, BTreeMap<i32, Thread>>,
+    system: Times,
+    /// Of each pool with a limit, by path.
+    uses: BTreeMap<String, Uses>,
 }
 
-impl Allowed {
-    fn of(&mut self, pid: i32, tid: i32, now_ns: u64, all: &PcpuSet) -> PcpuSet {
-        if now_ns.saturating_sub(self.read_ns) > 1_000_000_000 {
-            self.sets.clear();
-            self.read_ns = now_ns;
+impl Sums {
+    fn begin(&mut self, first: &Sample) {
+        for pool in first.names.pools.iter().filter(|p| p.limit.is_some()) {
+            self.uses.entry(pool.path.clone()).or_default().add(first.at_ns, 0);
         }
-        let read = || discover::allowed(&Roots::default(), pid, tid).map_or_else(|| all.clone(), |s| s.and(all));
-        self.sets.entry(tid).or_insert_with(read).clone()
     }
+
+    /// Adds one interval: what each thread did, and what its VM was entitled to by what it wanted.
+    fn step(&mut self, a: &Sample, b: &Sample, topology: &Topology) {
+        let span = b.at_ns.saturating_sub(a.at_ns).max(1);
+        let all = topology.online();
+        let mut wants = vec![];
+        let mut deltas = vec![];
+        for name in &b.called {
+            let mut wanted = Wants::default();
+            let threads = did(a, b, name, span);
+            for (tid, (thread, want)) in &threads {
+                wanted.add(self.sets.of(thread.pid, *tid, b.at_ns, all), *want);
+            }
+            wants.push(wanted);
+            deltas.push(threads);
+        }
+        let host = minus(&b.system, &a.system);
+        let entitled = ideal::entitled(&b.names, all, span, host.used_ns, &wants);
+        let mut used: BTreeMap<&str, u64> = BTreeMap::new();
+        for ((vm, name), (threads, entitled)) in b.names.vms.iter().zip(&b.called).zip(deltas.into_iter().zip(entitled)) {
+            let wanted: u64 = threads.values().map(|t| t.1).sum();
+            let into = self.vms.entry(name.clone()).or_default();
+            for (tid, (mut thread, want)) in threads {
+                thread.times.entitled_ns = (u128::from(entitled) * u128::from(want) / u128::from(wanted.max(1))) as u64;
+                *used.entry(vm.pool.as_str()).or_default() += thread.times.used_ns;
+                let sum = into.entry(tid).or_insert_with(|| Thread { times: Times::default(), ..thread.clone() });
+                sum.name.clone_from(&thread.name);
+                sum.kind = thread.kind;
+                sum.times.add(&thread.times);
+            }
+        }
+        self.system.add(&Times { entitled_ns: host.used_ns, ..host });
+        for pool in b.names.pools.iter().filter(|p| p.limit.is_some()) {
+            let below: u64 = used.iter().filter(|(path, _)| is_in(path, &pool.path)).map(|(_, ns)| ns).sum();
+            self.uses.entry(pool.path.clone()).or_default().add(b.at_ns, below);
+        }
+    }
+
+    fn result(&self, first: &Sample, last: &Sample, topology: &Topology) -> RunResult {
+        let stat = |name: &String| {
+            let (a, b) = (first.vms.get(name)?.stat?, last.vms.get(name)?.stat?);
+            Some(views::CpuStat { kernel_ns: b.kernel_ns.saturating_sub(a.kernel_ns), used_ns: b.used_ns.saturating_sub(a.used_ns) })
+        };
+        let vm = |(name, threads): (&String, &BTreeMap<i32, Thread>)| {
+            let mut times = Times::default();
+            threads.values().for_each(|t| times.add(&t.times));
+            let known = [last, first].into_iter().find_map(|s| Some(&s.names.vms[s.called.iter().position(|n| n == name)?]));
+            Vm {
+                name: name.clone(),
+                pool: known.map_or("/", |v| &v.pool).to_owned(),
+                vcpus: known.map_or(0, |v| v.vcpus),
+                shares: known.map_or(0, |v| u64::from(v.shares)),
+                times,
+                cpu_stat: stat(name),
+                worlds: threads.values().map(|t| World { name: t.name.clone(), kind: t.kind, times: t.times }).collect(),
+            }
+        };
+        let vms: Vec<Vm> = self.vms.iter().map(vm).collect();
+        let busy = |i: usize| last.busy.get(i).copied().unwrap_or(0).saturating_sub(first.busy.get(i).copied().unwrap_or(0));
+        RunResult {
+            label: String::new(),
+            duration_ns: last.at_ns - first.at_ns,
+            host: HostCounts::from(topology),
+            pcpus: topology.online().iter().map(|p| usize::from(p.0)).map(|id| Pcpu { id, busy_ns: busy(id) }).collect(),
+            pools: self.pools(&last.names, &vms),
+            vms,
+        }
+    }
+
+    /// The root with all VMs, the system group, then the other pools; each with everything below it.
+    fn pools(&self, names: &Names, vms: &[Vm]) -> Vec<Pool> {
+        let sum = |path: &str| {
+            let mut t = Times::default();
+            vms.iter().filter(|vm| is_in(&vm.pool, path)).for_each(|vm| t.add(&vm.times));
+            of(path, &t)
+        };
+        let peak_ns = |p: &PoolName| p.limit.and_then(|_| self.uses.get(&p.path)?.peak());
+        let first = [sum("/"), of("/system", &self.system)];
+        first.into_iter().chain(names.pools.iter().skip(1).map(|p| Pool { peak_ns: peak_ns(p), ..sum(&p.path) })).collect()
+    }
+}
+
+fn of(path: &str, t: &Times) -> Pool {
+    let Times { used_ns, entitled_ns, ready_ns, costop_ns, limited_ns, .. } = *t;
+    Pool { path: path.to_owned(), used_ns, entitled_ns, ready_ns, costop_ns, limited_ns, peak_ns: None }
+}
+
+/// Whether the pool at `path` is `pool` or below it.
+fn is_in(path: &str, pool: &str) -> bool {
+    let below = pool.trim_end_matches('/');
+    path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// What each thread of a VM did in an interval, and how long it wanted a pCPU.
-type Wants = BTreeMap<i32, (Thread, u64)>;
-
-/// Adds one interval: what each thread did, and what its VM was entitled to by what it wanted.
-fn step_over(
-    a: &Sample,
-    b: &Sample,
-    topology: &Topology,
-    sets: &mut Allowed,
-    total: &mut BTreeMap<String, BTreeMap<i32, Thread>>,
-    system: &mut Times,
-) {
-    let span = b.at_ns.saturating_sub(a.at_ns).max(1);
-    let all = topology.online().clone();
-    let mut claims = vec![];
-    let mut wants: Vec<(&String, Wants)> = vec![];
-    for (name, vm) in &b.vms {
-        let before = a.vms.get(name);
-        let mut threads = BTreeMap::new();
-        let mut classes: Vec<(PcpuSet, u64)> = vec![];
-        for (tid, thread) in &vm.threads {
-            // A VM may be called otherwise by now, where another of its name has come or gone.
-            let old = before.and_then(|v| v.threads.get(tid)).or_else(|| a.vms.values().find_map(|v| v.threads.get(tid)));
-            // Of a VM that has just been found nobody knows what it did before: it counts from here.
-            let unknown = || if before.is_some() { Times::default() } else { thread.times };
-            let old = old.map_or_else(unknown, |t| t.times);
-            let mut delta = minus(&thread.times, &old);
-            if matches!(thread.kind, WorldKind::Vcpu) && delta.run_ns + delta.ready_ns > span {
-                delta.ready_ns = span.saturating_sub(delta.run_ns); // two clocks were read a moment apart
-            }
-            let want = (delta.run_ns + delta.ready_ns).min(span);
-            let set = sets.of(thread.pid, *tid, b.at_ns, &all);
-            match classes.iter_mut().find(|c| c.0 == set) {
-                Some(class) => class.1 += want,
-                None => classes.push((set, want)),
-            }
-            threads.insert(*tid, (Thread { times: delta, ..thread.clone() }, want));
+fn did(a: &Sample, b: &Sample, name: &str, span: u64) -> BTreeMap<i32, (Thread, u64)> {
+    let before = a.vms.get(name);
+    let mut out = BTreeMap::new();
+    for (tid, thread) in b.vms.get(name).into_iter().flat_map(|vm| &vm.threads) {
+        // A VM may be called otherwise by now, where another of its name has come or gone.
+        let old = before.and_then(|v| v.threads.get(tid)).or_else(|| a.vms.values().find_map(|v| v.threads.get(tid)));
+        // Of a VM that has just been found nobody knows what it did before: it counts from here.
+        let unknown = || if before.is_some() { Times::default() } else { thread.times };
+        let old = old.map_or_else(unknown, |t| t.times);
+        let mut delta = minus(&thread.times, &old);
+        if matches!(thread.kind, WorldKind::Vcpu) && delta.run_ns + delta.ready_ns > span {
+            delta.ready_ns = span.saturating_sub(delta.run_ns); // two clocks were read a moment apart
         }
-        let rate = |ns: u64| Rate((u128::from(ns) * u128::from(Rate::ONE.0) / u128::from(span)) as u64);
-        claims.push(FluidClaim { weight: u64::from(vm.shares), classes: classes.into_iter().map(|c| (c.0, rate(c.1))).collect() });
-        wants.push((name, threads));
+        delta.limited_ns = delta.limited_ns.min(delta.ready_ns);
+        let want = (delta.run_ns + delta.ready_ns).min(span);
+        out.insert(*tid, (Thread { times: delta, ..thread.clone() }, want));
     }
-    let host = minus(&b.system, &a.system);
-    let rate = Rate((u128::from(host.used_ns) * u128::from(Rate::ONE.0) / u128::from(span)) as u64);
-    claims.push(FluidClaim { weight: u64::from(b.system_shares.max(1)), classes: vec![(all, rate)] });
-    let rates = fluid(topology.online(), &claims);
-    for ((name, threads), rate) in wants.into_iter().zip(&rates) {
-        let entitled = rate.over(units::Span::from_ns(span));
-        let wanted: u64 = threads.values().map(|t| t.1).sum();
-        let into = total.entry(name.clone()).or_default();
-        for (tid, (mut thread, want)) in threads {
-            thread.times.entitled_ns = (u128::from(entitled) * u128::from(want) / u128::from(wanted.max(1))) as u64;
-            let sum = into.entry(tid).or_insert_with(|| Thread { times: Times::default(), ..thread.clone() });
-            sum.name.clone_from(&thread.name);
-            sum.kind = thread.kind;
-            sum.times.add(&thread.times);
-        }
-    }
-    system.add(&Times { entitled_ns: host.used_ns, ..host });
+    out
 }
 
 fn minus(a: &Times, b: &Times) -> Times {
@@ -179,165 +208,91 @@ fn minus(a: &Times, b: &Times) -> Times {
     }
 }
 
-fn sample(source: &Source, topology: &Topology, finder: &mut Finder) -> Result<Sample, HostError> {
-    match source {
-        Source::Tandem(accounts) => tandem_sample(accounts, topology),
-        Source::Kernel => Ok(kernel_sample(topology, finder)),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Sources, VmName, sample::Sampled};
+    use topology::Shape;
+    use units::Rate;
 
-fn tandem_sample(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostError> {
-    let names = Names::read()?;
-    let stats: BTreeMap<u32, views::CpuStat> = names.vms.iter().filter_map(|v| Some((v.id, both_accounts(accounts, v)?))).collect();
-    let at_ns = monotonic_ns();
-    let mut vms: BTreeMap<u32, Sampled> = names
-        .vms
-        .iter()
-        .map(|v| (v.id, Sampled { shares: v.shares, vcpus: v.vcpus, stat: stats.get(&v.id).copied(), threads: BTreeMap::new() }))
-        .collect();
-    let mut system = Times::default();
-    for i in 1..accounts.worlds_len() {
-        let Some(w) = accounts.world(i, at_ns) else { continue };
-        let times = world_times(&w);
-        if w.vm == sched_core::VM_SYSTEM {
-            system.add(&times);
-        } else if let Some(vm) = vms.get_mut(&w.vm) {
-            let comm = String::from_utf8_lossy(&w.comm).trim_end_matches('\0').to_owned();
-            let (name, kind) =
-                if w.kind == sched_core::KIND_VCPU { (format!("vcpu{}", w.index), WorldKind::Vcpu) } else { (comm, WorldKind::Helper) };
-            vm.threads.insert(w.pid as i32, Thread { name, kind, pid: w.tgid as i32, times });
+    const MS: u64 = 1_000_000;
+
+    fn pool(path: &str, parent: &str, limit: Option<u64>) -> PoolName {
+        let (path, parent) = (path.to_owned(), parent.to_owned());
+        let (limit, sources) = (limit.map(Rate::pcpus), Sources::new());
+        PoolName { path, parent, shares: 4000, reservation: Rate(0), limit, burst_ns: 0, expandable: true, scalable: false, sources }
+    }
+
+    fn vm(id: u32, pool: &str) -> VmName {
+        VmName {
+            id,
+            name: format!("vm{id}"),
+            pid: id as i32 * 10,
+            started: 0,
+            pool: pool.to_owned(),
+            shares: 1000,
+            reservation: Rate(0),
+            limit: None,
+            burst_ns: 0,
+            vcpus: 1,
+            weight: 0,
+            cgroup: String::new(),
+            sources: Sources::new(),
         }
     }
-    // Host tasks come and go by the thousand: the group's own counter misses none.
-    let group = accounts.vm(0);
-    system.used_ns = group.used_ns;
-    let busy = (0..topology.pcpus()).map(|i| accounts.pcpu(i)).map(|p| {
-        let running = if p.current_world == 0 { 0 } else { at_ns.saturating_sub(p.current_since_ns) };
-        p.busy_ns + running
-    });
-    let told = told_apart(names.vms.iter().map(|v| (v.pid, v.name.as_str())));
-    let pid = |id: &u32| names.vms.iter().find(|v| v.id == *id).map_or(0, |v| v.pid);
-    let name = |id: &u32| told.get(&pid(id)).cloned().unwrap_or_default();
-    Ok(Sample {
-        at_ns,
-        busy: busy.collect(),
-        system,
-        system_shares: names.system_shares,
-        vms: vms.iter().map(|(id, v)| (name(id), v.clone())).collect(),
-    })
-}
 
-/// A VM's CPU time by cpu.stat and by the scheduler, as close together as this process is let.
-fn both_accounts(accounts: &Accounts, vm: &crate::VmName) -> Option<views::CpuStat> {
-    /// Reading one file takes 0.1 ms; more means that we were interrupted in between.
-    const CLOSE_NS: u64 = 1_000_000;
-    let roots = Roots::default();
-    let mut best: Option<(u64, views::CpuStat)> = None;
-    for _ in 0..5 {
-        let before = monotonic_ns();
-        let kernel_ns = kernel_accounts::cgroup_usage(&roots, &vm.cgroup)?;
-        let at = monotonic_ns();
-        let running = |p: &sched_core::Pcpu| p.current_world != 0 && p.current_vm == vm.id;
-        let pcpus = (0..accounts.host().pcpus as usize).map(|i| accounts.pcpu(i));
-        // What runs now is charged from its last settlement on.
-        let open: u64 = pcpus.filter(running).map(|p| at.saturating_sub(p.current_since_ns)).sum();
-        let stat = views::CpuStat { kernel_ns, used_ns: accounts.vm(vm.id as usize).used_ns + open };
-        let took = monotonic_ns() - before;
-        if best.is_none_or(|b| took < b.0) {
-            best = Some((took, stat));
-        }
-        if took < CLOSE_NS {
-            break;
-        }
-    }
-    best.map(|b| b.1)
-}
-
-fn world_times(w: &sched_core::World) -> Times {
-    let t = |s: u32| w.time_ns[s as usize];
-    let idle_ns = t(sched_core::STATE_WAIT_IDLE);
-    Times {
-        used_ns: w.used_ns,
-        run_ns: t(sched_core::STATE_RUN),
-        ready_ns: t(sched_core::STATE_READY),
-        costop_ns: t(sched_core::STATE_COSTOP),
-        wait_ns: t(sched_core::STATE_WAIT) + idle_ns,
-        idle_ns,
-        migrations: w.migrations,
-        ..Times::default()
-    }
-}
-
-fn kernel_sample(topology: &Topology, finder: &mut Finder) -> Sample {
-    let roots = Roots::default();
-    let found = finder.scan(&roots);
-    let at_ns = monotonic_ns();
-    let told = told_apart(found.iter().map(|v| (v.pid, v.name.as_str())));
-    let mut vms = BTreeMap::new();
-    for vm in found {
-        let thread = |t: &discover::Thread| {
-            let mut times = kernel_accounts::thread_times(&roots, vm.pid, t.tid)?;
-            times.wait_ns = at_ns.saturating_sub(times.run_ns + times.ready_ns);
-            times.idle_ns = if t.vcpu.is_some() { times.wait_ns } else { 0 };
-            let (name, kind) = match t.vcpu {
-                Some(n) => (format!("vcpu{n}"), WorldKind::Vcpu),
-                None => (t.comm.clone(), WorldKind::Helper),
-            };
-            Some((t.tid, Thread { name, kind, pid: vm.pid, times }))
+    /// Four pCPUs; in /lab (limit 1) vm1 and, below it, vm2; beside it vm3. Each has used and been ready for so much.
+    fn sample(at_ms: u64, times: [(u64, u64); 3]) -> Sample {
+        let pools = vec![pool("/", "/", None), pool("/lab", "/", Some(1)), pool("/lab/x", "/lab", None), pool("/labx", "/", None)];
+        let names =
+            Names { pcpus: 4, system_shares: 4000, pools, vms: vec![vm(1, "/lab"), vm(2, "/lab/x"), vm(3, "/labx")], ..Names::default() };
+        let called = names.called();
+        let thread = |(run, ready): (u64, u64)| Thread {
+            name: "vcpu0".to_owned(),
+            kind: WorldKind::Vcpu,
+            pid: 0, // no thread of this machine: it may run anywhere
+            times: Times { used_ns: run * MS, run_ns: run * MS, ready_ns: ready * MS, limited_ns: ready * 2 * MS, ..Times::default() },
         };
-        let threads = vm.threads.iter().filter_map(thread).collect();
-        vms.insert(
-            told[&vm.pid].clone(),
-            Sampled { shares: vm.weight * crate::run::SHARES_PER_WEIGHT, vcpus: vm.vcpus(), stat: None, threads },
-        );
+        let vms = called.iter().zip(times).enumerate();
+        let vms = vms.map(|(i, (name, t))| (name.clone(), Sampled { stat: None, threads: BTreeMap::from([(-1 - i as i32, thread(t))]) }));
+        Sample { at_ns: at_ms * MS, vms: vms.collect(), called, names, system: Times::default(), busy: vec![0; 4] }
     }
-    let busy = kernel_accounts::pcpu_busy(&roots, at_ns);
-    let used: u64 = vms.values().flat_map(|v| v.threads.values()).map(|t| t.times.run_ns).sum();
-    let used_ns = busy.iter().sum::<u64>().saturating_sub(used);
-    let system_shares = topology.online().len() as u32 * 1000;
-    Sample { at_ns, vms, busy, system: Times { used_ns, run_ns: used_ns, ..Times::default() }, system_shares }
-}
 
-fn result(first: &Sample, last: &Sample, topology: &Topology, total: &BTreeMap<String, BTreeMap<i32, Thread>>, system: Times) -> RunResult {
-    let mut root = Pool { path: "/".to_owned(), ..Pool::default() };
-    let mut vms = vec![];
-    let stat = |name: &String| {
-        let (a, b) = (first.vms.get(name)?.stat?, last.vms.get(name)?.stat?);
-        Some(views::CpuStat { kernel_ns: b.kernel_ns.saturating_sub(a.kernel_ns), used_ns: b.used_ns.saturating_sub(a.used_ns) })
-    };
-    for (name, threads) in total {
-        let mut times = Times::default();
-        threads.values().for_each(|t| times.add(&t.times));
-        root.used_ns += times.used_ns;
-        root.entitled_ns += times.entitled_ns;
-        root.ready_ns += times.ready_ns;
-        root.costop_ns += times.costop_ns;
-        root.limited_ns += times.limited_ns;
-        let known = last.vms.get(name).or_else(|| first.vms.get(name));
-        vms.push(Vm {
-            name: name.clone(),
-            pool: "/".to_owned(),
-            vcpus: known.map_or(0, |v| v.vcpus),
-            shares: known.map_or(0, |v| u64::from(v.shares)),
-            times,
-            cpu_stat: stat(name),
-            worlds: threads.values().map(|t| World { name: t.name.clone(), kind: t.kind, times: t.times }).collect(),
-        });
+    #[test]
+    fn pools_are_sums_of_what_is_below_them_with_their_peaks() {
+        let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 4, threads_per_core: 1 };
+        let topology = Topology::regular(shape).unwrap();
+        let steps = [
+            sample(0, [(0, 0), (0, 0), (0, 0)]),
+            sample(500, [(200, 300), (300, 200), (500, 0)]),
+            sample(1000, [(500, 500), (600, 400), (1000, 0)]),
+            sample(1500, [(700, 800), (700, 800), (1500, 0)]),
+        ];
+        let mut sums = Sums::default();
+        sums.begin(&steps[0]);
+        steps.windows(2).for_each(|w| sums.step(&w[0], &w[1], &topology));
+        let run = sums.result(&steps[0], &steps[3], &topology);
+        let seen: Vec<_> =
+            run.pools.iter().map(|p| (p.path.as_str(), p.used_ns / MS, p.entitled_ns / MS, p.peak_ns.map(|n| n / MS))).collect();
+        // /lab used 0.5, 0.6 and 0.3 s in half a second each; its pCPU goes 1:4 to vm1 and /lab/x.
+        assert_eq!(
+            seen,
+            [
+                ("/", 2900, 3000, None),
+                ("/system", 0, 0, None),
+                ("/lab", 1400, 1500, Some(1100)),
+                ("/lab/x", 700, 1200, None),
+                ("/labx", 1500, 1500, None)
+            ]
+        );
+        let vms: Vec<_> =
+            run.vms.iter().map(|v| (v.name.as_str(), v.pool.as_str(), v.times.limited_ns / MS, v.times.ready_ns / MS)).collect();
+        assert_eq!(vms, [("vm1", "/lab", 800, 800), ("vm2", "/lab/x", 800, 800), ("vm3", "/labx", 0, 0)]);
     }
-    let group = Pool {
-        path: "/system".to_owned(),
-        used_ns: system.used_ns,
-        entitled_ns: system.entitled_ns,
-        ready_ns: system.ready_ns,
-        ..Pool::default()
-    };
-    let busy = |i: usize| last.busy.get(i).copied().unwrap_or(0).saturating_sub(first.busy.get(i).copied().unwrap_or(0));
-    RunResult {
-        label: String::new(),
-        duration_ns: last.at_ns - first.at_ns,
-        host: HostCounts::from(topology),
-        pcpus: topology.online().iter().map(|p| usize::from(p.0)).map(|id| Pcpu { id, busy_ns: busy(id) }).collect(),
-        pools: vec![root, group],
-        vms,
+
+    #[test]
+    fn a_pool_is_in_those_above_it_and_in_no_other() {
+        let seen = [("/a/b", "/a"), ("/a", "/a"), ("/a", "/"), ("/", "/"), ("/ab", "/a"), ("/a", "/a/b")].map(|(p, q)| is_in(p, q));
+        assert_eq!(seen, [true, true, true, true, false, false]);
     }
 }

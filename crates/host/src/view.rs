@@ -3,7 +3,7 @@
 
 use crate::HostError;
 use libbpf_rs::{MapCore, MapHandle};
-use sched_core::{HostRecord, Pcpu, Vm, World};
+use sched_core::{HostRecord, Limiter, Node, Pcpu, Vm, World};
 use std::{
     marker::PhantomData,
     os::fd::AsRawFd,
@@ -12,7 +12,7 @@ use std::{
     sync::atomic::{Ordering, fence},
 };
 
-/// Where the daemon pins the maps that `tandem top` reads.
+/// Where the daemon pins the maps that `tandem top` and `tandem plan` read.
 pub const PIN_DIR: &str = "/sys/fs/bpf/tandem";
 
 /// An array map mapped into memory: `len` records of `T`.
@@ -86,6 +86,8 @@ pub struct Accounts {
     pub(crate) pcpus: Records<Pcpu>,
     pub(crate) vms: Records<Vm>,
     pub(crate) worlds: Records<World>,
+    pub(crate) nodes: Records<Node>,
+    pub(crate) limiters: Records<Limiter>,
 }
 
 impl Accounts {
@@ -120,6 +122,8 @@ impl Accounts {
             pcpus: Records::new(&pinned("pcpus_map")?, "pcpus_map", false)?,
             vms: Records::new(&pinned("vms_map")?, "vms_map", false)?,
             worlds: Records::new(&pinned("worlds_map")?, "worlds_map", false)?,
+            nodes: Records::new(&pinned("nodes_map")?, "nodes_map", false)?,
+            limiters: Records::new(&pinned("limiters_map")?, "limiters_map", false)?,
         })
     }
 
@@ -156,12 +160,32 @@ impl Accounts {
         None
     }
 
+    /// The nodes of the plan in force, copied between two of its divisions, and its generation; `None` if none is in force or the
+    /// scheduler was just dividing.
+    #[must_use]
+    pub fn plan(&self) -> Option<(u64, Vec<Node>)> {
+        let before = self.host();
+        let (first, count) = ((before.plan >> 32) as usize, (before.plan as u32) as usize);
+        if count == 0 || first + count > self.nodes.len() {
+            return None;
+        }
+        let nodes = (first..first + count).map(|i| self.nodes.get(i)).collect();
+        let after = self.host();
+        let same = before.plan == after.plan && before.planned_ns == after.planned_ns && before.generation == after.generation;
+        // The division has long been done when it is read; one that has begun meanwhile is seen by its time.
+        let done = monotonic_ns().saturating_sub(after.planned_ns) > DIVISION_NS;
+        (same && done).then_some((after.generation, nodes))
+    }
+
     /// Slots of worlds that were ever in use end here.
     #[must_use]
     pub fn worlds_len(&self) -> usize {
         (self.host().worlds as usize).min(self.worlds.len())
     }
 }
+
+/// Longer than a division of the largest tree takes; less than the time between two.
+const DIVISION_NS: u64 = 1_000_000;
 
 fn brought_up(mut w: World, now_ns: u64) -> World {
     let more = now_ns.saturating_sub(w.state_since_ns);

@@ -1,24 +1,24 @@
-//! The live host's commands: run, top, doctor.
+//! The live host's commands: run, top, reload, doctor.
 #![allow(unsafe_code)]
 
 use crate::{Exit, Failure, knobs};
 use anyhow::Context;
-use host::{Accounts, HostError, doctor, measure};
-use settings::LiveSettings;
+use host::{Accounts, HostError, Names, Reloaded, Speed, discover::Roots, doctor, measure};
+use settings::{LiveSettings, LiveSettingsError};
 use std::{
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use topology::Topology;
 use units::Span;
-use views::{Document, Where};
+use views::{Allocations, Document, RunResult, Where};
 
 /// Loads the scheduler into this kernel, finds VMs by itself and follows them until SIGINT or SIGTERM.
 #[derive(clap::Args)]
 pub struct RunArgs {
-    /// Settings file (TOML): [[vm]] name = "web*", shares = "high"; [knobs] quantum_us = 50000.
+    /// Settings file (TOML): [[pool]] and [[vm]] with shares, reservation, limit; [knobs] quantum_us = 50000.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Sets a knob, over the file; may be given often. `tandem knobs` lists them.
@@ -50,6 +50,20 @@ pub struct TopArgs {
     /// A line a world as well.
     #[arg(long)]
     worlds: bool,
+    /// A line a pool as well.
+    #[arg(long)]
+    pools: bool,
+    /// Reservation (AMIN) and limit (AMAX, -1 for none) of each VM too, in percent of one pCPU.
+    #[arg(long)]
+    settings: bool,
+}
+
+/// Has the running daemon read its settings file again, and says what came of it.
+#[derive(clap::Args)]
+pub struct ReloadArgs {
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Says whether this kernel can run the scheduler, and what to do if not.
@@ -61,17 +75,18 @@ pub struct DoctorArgs {
 }
 
 static STOP: AtomicBool = AtomicBool::new(false);
+static RELOAD: AtomicBool = AtomicBool::new(false);
 
-extern "C" fn on_signal(_: libc::c_int) {
-    STOP.store(true, Ordering::Relaxed);
+extern "C" fn on_signal(signal: libc::c_int) {
+    let flag = if signal == libc::SIGHUP { &RELOAD } else { &STOP };
+    flag.store(true, Ordering::Relaxed);
 }
 
-fn watch_signals() {
+fn watch(signals: &[libc::c_int]) {
     let handler = on_signal as extern "C" fn(libc::c_int);
-    // SAFETY: the handler only stores to an atomic.
-    unsafe {
-        libc::signal(libc::SIGINT, handler as libc::sighandler_t);
-        libc::signal(libc::SIGTERM, handler as libc::sighandler_t);
+    for signal in signals {
+        // SAFETY: the handler only stores to an atomic.
+        unsafe { libc::signal(*signal, handler as libc::sighandler_t) };
     }
 }
 
@@ -94,20 +109,31 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         None => LiveSettings::default(),
     };
     let knobs = knobs::resolve(&settings.knobs, &args.set)?;
+    let reasons = settings.reasons_at(Speed::of(&Roots::default(), settings.host.mhz).mhz);
+    if let (Some(path), false) = (&args.config, reasons.is_empty()) {
+        return Err(Failure::new(Exit::Input, LiveSettingsError { path: path.display().to_string(), reasons }));
+    }
     let bad: Vec<_> = doctor::examine().into_iter().filter(|f| !f.ok).collect();
     if let Some(first) = bad.first() {
         let all: Vec<String> = bad.iter().map(|f| format!("{}: {}; {}", f.what, f.seen, f.next)).collect();
         let error = anyhow::anyhow!("this host cannot run the scheduler:\n  - {}", all.join("\n  - "));
         return Err(Failure::new(Exit::Host, error.context(format!("{} is not as needed", first.what))));
     }
-    watch_signals();
-    let begin = std::time::Instant::now();
+    watch(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
+    let begin = Instant::now();
     let say = move |text: &str| {
         println!("[{:9.3}] {text}", begin.elapsed().as_secs_f64());
         let _ = std::io::stdout().flush();
     };
-    let options =
-        host::run::Options { settings, knobs, say: Box::new(say), stop: Box::new(|| STOP.load(Ordering::Relaxed)), verbose: args.verbose };
+    let options = host::run::Options {
+        file: args.config.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())),
+        settings,
+        knobs,
+        say: Box::new(say),
+        stop: Box::new(stopped),
+        reload: Box::new(|| RELOAD.swap(false, Ordering::Relaxed)),
+        verbose: args.verbose,
+    };
     host::run::run(&|| Ok(topology::from_sysfs(Path::new("/sys"))?), &options).map_err(host_failure)
 }
 
@@ -116,16 +142,16 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
 /// # Errors
 /// `Exit::Host` when there are no accounts to read.
 pub fn top(args: &TopArgs) -> Result<(), Failure> {
-    watch_signals();
+    watch(&[libc::SIGINT, libc::SIGTERM]);
     let policy = if args.kernel { kernel_policy() } else { "tandem".to_owned() };
     let clear = std::io::stdout().is_terminal() && !args.once;
-    while !STOP.load(Ordering::Relaxed) {
+    while !stopped() {
         // Opened anew for each look: the daemon loads anew when pCPUs come or go.
         let topology = this_host()?;
         let source = if args.kernel { measure::Source::Kernel } else { measure::Source::Tandem(Accounts::open().map_err(host_failure)?) };
         let duration = Duration::from_nanos(args.interval.ns());
         let step = Duration::from_nanos(args.step.ns().max(1_000_000));
-        let run = measure::measure(&source, &topology, duration, step, &|| STOP.load(Ordering::Relaxed)).map_err(host_failure)?;
+        let measure::Measured { run, names } = measure::measure(&source, &topology, duration, step, &stopped).map_err(host_failure)?;
         let mut out = std::io::stdout().lock();
         if args.json {
             let document = Document { scenario: String::new(), place: Where::Live, policy: policy.clone(), seed: 0, runs: vec![run] };
@@ -133,8 +159,10 @@ pub fn top(args: &TopArgs) -> Result<(), Failure> {
             writeln!(out, "{}", text.map_err(anyhow::Error::from)?).context("standard output")?;
         } else {
             let home = if clear { "\x1b[H\x1b[2J" } else { "" };
-            let worlds = if args.worlds { views::worlds(&run) } else { String::new() };
-            write!(out, "{home}{}{worlds}", views::top(&run, &policy)).context("standard output")?;
+            let settings = args.settings.then(|| allocations(&names));
+            let more = [(args.pools, views::pools as fn(&RunResult) -> String), (args.worlds, views::worlds)];
+            let more: String = more.iter().filter(|m| m.0).map(|m| m.1(&run)).collect();
+            write!(out, "{home}{}{more}", views::top(&run, &policy, settings.as_ref())).context("standard output")?;
         }
         out.flush().context("standard output")?;
         if args.once {
@@ -142,6 +170,73 @@ pub fn top(args: &TopArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+fn stopped() -> bool {
+    STOP.load(Ordering::Relaxed)
+}
+
+/// Reservation and limit of each VM by the name that it has in a result.
+fn allocations(names: &Names) -> Allocations {
+    names.called().into_iter().zip(names.vms.iter().map(|v| (v.reservation, v.limit))).collect()
+}
+
+/// Looks at the tree of the running daemon for so long.
+///
+/// # Errors
+/// `Exit::Host` when there are no accounts to read.
+pub fn look(interval: Span) -> Result<host::Look, Failure> {
+    watch(&[libc::SIGINT, libc::SIGTERM]);
+    Names::of_running().map_err(host_failure)?;
+    let accounts = Accounts::open().map_err(host_failure)?;
+    let duration = Duration::from_nanos(interval.ns());
+    host::look(accounts, &this_host()?, (duration, LOOK_STEP), &stopped).map_err(host_failure)
+}
+
+/// How often `tandem plan` looks within its interval.
+const LOOK_STEP: Duration = Duration::from_millis(100);
+/// How long `tandem reload` waits for an answer, and how often it looks for one.
+const ANSWER: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(20));
+
+/// Runs `tandem reload`.
+///
+/// # Errors
+/// `Exit::Input` if the file was refused, `Exit::Host` when no daemon runs or it does not answer.
+pub fn reload(args: &ReloadArgs) -> Result<(), Failure> {
+    let cannot = |seen: String, next: &str| {
+        Failure::new(Exit::Host, anyhow::anyhow!("daemon: cannot have it read its settings again: {seen}; {next}"))
+    };
+    let daemon = Names::of_running().map_err(host_failure)?.daemon;
+    let comm = |process: &str| std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    // The signal ends any process that does not know it: its number must not have become another's.
+    let name = comm(&daemon.to_string());
+    if name.trim() != "tandem" && name != comm("self") {
+        return Err(cannot(format!("process {daemon} is '{}'", name.trim()), "restart 'tandem run'"));
+    }
+    let before = Reloaded::read();
+    // SAFETY: sends a signal and touches no memory.
+    if unsafe { libc::kill(daemon as libc::pid_t, libc::SIGHUP) } != 0 {
+        return Err(cannot(std::io::Error::last_os_error().to_string(), "run it as root, while 'tandem run' runs"));
+    }
+    let begin = Instant::now();
+    while begin.elapsed() < ANSWER.0 {
+        std::thread::sleep(ANSWER.1);
+        if let Some(outcome) = Reloaded::read().filter(|o| o.daemon == daemon && Some(o) != before.as_ref()) {
+            return tell(args, &outcome);
+        }
+    }
+    Err(cannot(format!("process {daemon} has not answered for {} s", ANSWER.0.as_secs()), "read what it says; restart it if it hangs"))
+}
+
+/// Says what came of it.
+fn tell(args: &ReloadArgs, outcome: &Reloaded) -> Result<(), Failure> {
+    let file = outcome.file.as_ref().map_or_else(|| "none".to_owned(), |f| f.display().to_string());
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(outcome).map_err(anyhow::Error::from)?);
+    } else if outcome.ok {
+        println!("settings {file}: in force as plan {}", outcome.generation);
+    }
+    if outcome.ok { Ok(()) } else { Err(Failure::new(Exit::Input, LiveSettingsError { path: file, reasons: outcome.reasons.clone() })) }
 }
 
 /// Name of the scheduler that runs now.

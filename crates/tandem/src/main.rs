@@ -1,9 +1,12 @@
 //! The command line of Tandem: parses what was asked, calls the crate that does it, turns errors into exit codes.
 
+mod admit;
 mod knobs;
 #[cfg(feature = "live")]
 mod live;
+mod plan;
 mod sim;
+mod tree;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -25,6 +28,8 @@ pub enum Exit {
     Ejected = 5,
     /// The oracle found a violation, or a run missed what it expects.
     Check = 6,
+    /// What is reserved, or shall be, cannot be kept.
+    NotAdmitted = 7,
 }
 
 /// An error with the exit code that it means.
@@ -53,7 +58,7 @@ impl From<anyhow::Error> for Failure {
 #[command(
     name = "tandem",
     version,
-    after_help = "Exit codes: 0 well, 1 other, 2 command line, 3 refused input, 4 host cannot, 5 ended by the kernel, 6 check failed."
+    after_help = "Exit codes: 0 well, 1 other, 2 command line, 3 refused input, 4 host cannot, 5 ended by the kernel, 6 check failed, 7 not admitted."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -68,18 +73,26 @@ enum Command {
     #[cfg(feature = "live")]
     Top(live::TopArgs),
     #[cfg(feature = "live")]
+    Reload(live::ReloadArgs),
+    #[cfg(feature = "live")]
     Doctor(live::DoctorArgs),
+    Plan(plan::Args),
+    Admit(admit::Args),
     Knobs(knobs::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Sim(args) => sim::main(&args),
+        Command::Plan(args) => plan::main(&args),
+        Command::Admit(args) => admit::main(&args),
         Command::Knobs(args) => knobs::main(&args),
         #[cfg(feature = "live")]
         Command::Run(args) => live::run(&args),
         #[cfg(feature = "live")]
         Command::Top(args) => live::top(&args),
+        #[cfg(feature = "live")]
+        Command::Reload(args) => live::reload(&args),
         #[cfg(feature = "live")]
         Command::Doctor(args) => live::doctor(&args),
     };

@@ -69,7 +69,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
             }
         }
         Progress::Done(run, outcome) => {
-            say(&format!("\n{}", views::summary(&outcome.result)));
+            say(&format!("\n{}{}", views::summary(&outcome.result), views::pools(&outcome.result)));
             for v in outcome.verdict.iter().flat_map(|v| &v.violations) {
                 violations.push(format!("run '{}': {v}", run.label));
             }
@@ -106,7 +106,7 @@ fn judge(args: &Args, scenario: &settings::Scenario, document: &Document, violat
         return Err(Failure::new(Exit::Check, error));
     }
     for (run, result) in scenario.runs.iter().zip(&document.runs) {
-        let unmet = if args.no_check { vec![] } else { sim::unmet(result, &run.spec.expect, Where::Sim) };
+        let unmet = if args.no_check { vec![] } else { sim::unmet(result, &run.spec, Where::Sim) };
         if !unmet.is_empty() {
             let error = anyhow::anyhow!("run '{}': {}\nreplay: {}", run.label, unmet.join("; "), replay(args));
             return Err(Failure::new(Exit::Check, error));

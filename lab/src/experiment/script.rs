@@ -2,22 +2,22 @@
 
 use std::fmt::Write as _;
 
-use settings::{HostTask, Run, VmSpec, Workload};
-use units::{PcpuSet, Span};
+use settings::{HostTask, PlacedPool, Run, VmSpec, Workload, place};
+use units::{PcpuSet, Rate, Span};
 
 use super::{Experiment, Policy};
 use crate::error::{LabError, Result};
 use crate::payload::{Orders, Work};
 use crate::vm::{Runs, Vm};
 
-/// Functions that the script uses. Cgroups are named after the VMs, at the root, as siblings of each other.
+/// Functions that the script uses. Cgroups are named after the VMs, each in the cgroup of its pool; those are the pools.
 const HEAD: &str = r#"
 fail() { echo "lab: $*"; exit 1; }
 # pin PID INDEX MASK: affinity of one vCPU thread
 pin() { for t in /proc/$1/task/*; do case "$(cat $t/comm)" in "CPU $2/"*) taskset -p $3 ${t##*/} >/dev/null;; esac; done; }
 power_off() { for v in "$@"; do [ -f /lab/out/$v.pid ] && kill $(cat /lab/out/$v.pid) 2>/dev/null; done; sleep 1
   for v in "$@"; do [ -f /lab/out/$v.pid ] && kill -9 $(cat /lab/out/$v.pid) 2>/dev/null; done; sleep 1
-  for v in "$@"; do rmdir /sys/fs/cgroup/$v 2>/dev/null; rm -f /lab/out/$v.pid; done; }
+  for v in "$@"; do rmdir $(find /sys/fs/cgroup -type d -name $v) 2>/dev/null; rm -f /lab/out/$v.pid; done; }
 tandem_on() { rm -f /run/tandem/vms.json; tandem run --config $1 >>/lab/out/tandem.log 2>&1 & daemon=$!
   for i in $(seq 150); do grep -q enabled /sys/kernel/sched_ext/state && return; kill -0 $daemon 2>/dev/null || break; sleep 0.2; done
   cat /lab/out/tandem.log; fail "tandem did not start"; }
@@ -50,10 +50,12 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     let duration = experiment.duration_of(run);
     let seconds = duration.ns().div_ceil(1_000_000_000);
     let _ = writeln!(s, "echo; echo '== {}: {label}, {seconds} s'", policy.name());
+    let pools = pools(run)?;
+    s += &make_pools(&pools, &weights(run, &pools));
     let first: Vec<&VmSpec> = run.spec.vms.iter().filter(|v| v.start == Span::ZERO).collect();
     // One after the other, each stopped once it is up: a VM that burns would keep the next from booting.
     for vm in &first {
-        s += &start(run, vm)?;
+        s += &start(run, vm, &pools)?;
         let _ = writeln!(s, "lab-wait 90 'payload up' /lab/out/{0}.debug || fail 'VM {0} did not start'", vm.name);
         s += &pins(vm);
         let _ = writeln!(s, "kill -STOP $(cat /lab/out/{}.pid)", vm.name);
@@ -67,7 +69,10 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     }
     let _ = writeln!(s, "sleep 3; for v in {}; do cp /lab/out/$v.debug /lab/out/{}-{i}.$v.before; done", names(&first), policy.name());
     for vm in &run.spec.vms {
-        s += &later(run, vm)?;
+        s += &later(run, vm, &pools)?;
+    }
+    if run.spec.warmup > Span::ZERO {
+        let _ = writeln!(s, "sleep {}", decimal(run.spec.warmup));
     }
     let kernel = if policy == Policy::Eevdf { "--kernel" } else { "" };
     if experiment.show_top {
@@ -84,6 +89,9 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
         s += "grep -q enabled /sys/kernel/sched_ext/state || fail 'the kernel ejected the scheduler'\ntandem_off\n";
     }
     let _ = writeln!(s, "power_off {}; for t in $tasks; do kill -9 $t; done; tasks=", names(&all));
+    for pool in pools.iter().skip(1).rev() {
+        let _ = writeln!(s, "rmdir /sys/fs/cgroup{}", pool.path);
+    }
     Ok(s)
 }
 
@@ -91,19 +99,74 @@ fn names(vms: &[&VmSpec]) -> String {
     vms.iter().map(|v| v.name.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-/// cpu.weight of a VM, in the same ratio as shares; exact while the largest shares are at most 10,000.
-fn weight(run: &Run, vm: &VmSpec) -> u64 {
-    let shares = |v: &VmSpec| v.shares.resolve(v.vcpus).map_or(1000, |s| u64::from(s.get()));
-    let largest = run.spec.vms.iter().map(shares).max().unwrap_or(1);
-    if largest <= 10_000 { shares(vm) } else { (shares(vm) * 10_000 / largest).max(1) }
+fn decimal(t: Span) -> String {
+    format!("{}.{:03}", t.ns() / 1_000_000_000, t.ns() / 1_000_000 % 1000)
 }
 
-/// Starts a VM in a cgroup of its name, with its cpu.weight, cpuset and affinity.
-fn start(run: &Run, vm: &VmSpec) -> Result<String> {
+/// The pools of a run, the root first.
+fn pools(run: &Run) -> Result<Vec<PlacedPool>> {
+    place(&run.spec.pools, run.spec.host.mhz).map_err(|all| refuse(run, all.join("; "), "correct its pools"))
+}
+
+/// Position of a VM's pool.
+fn pool_of(vm: &VmSpec, pools: &[PlacedPool]) -> usize {
+    vm.pool.as_ref().and_then(|name| pools.iter().position(|p| p.name == *name)).unwrap_or(0)
+}
+
+fn shares(vm: &VmSpec) -> u64 {
+    vm.shares.resolve(vm.vcpus).map_or(1000, |s| u64::from(s.get()))
+}
+
+/// For each pool what cpu.weight its children's shares are divided by: exact while the largest are at most 10,000.
+fn weights(run: &Run, pools: &[PlacedPool]) -> Vec<u64> {
+    let mut largest = vec![0u64; pools.len()];
+    for pool in pools.iter().skip(1) {
+        largest[pool.parent] = largest[pool.parent].max(u64::from(pool.shares));
+    }
+    for vm in &run.spec.vms {
+        let p = pool_of(vm, pools);
+        largest[p] = largest[p].max(shares(vm));
+    }
+    largest
+}
+
+fn weight(shares: u64, largest: u64) -> u64 {
+    if largest <= 10_000 { shares } else { (shares * 10_000 / largest).max(1) }
+}
+
+/// `cpu.max` of a limit: as libvirt and systemd write it, for a period of 100 ms.
+fn cpu_max(group: &str, limit: Option<Rate>, burst_ns: u64) -> String {
+    const PERIOD_US: u64 = 100_000;
+    let Some(limit) = limit else { return String::new() };
+    let quota = (limit.0 * PERIOD_US) >> Rate::SHIFT;
+    let burst = if burst_ns > 0 { format!("; echo {} >{group}/cpu.max.burst", burst_ns / 1000) } else { String::new() };
+    format!("echo {quota} {PERIOD_US} >{group}/cpu.max{burst}\n")
+}
+
+/// Makes the cgroups of the pools, with their weights and limits.
+fn make_pools(pools: &[PlacedPool], largest: &[u64]) -> String {
+    let mut s = String::new();
+    for pool in pools.iter().skip(1) {
+        let group = format!("/sys/fs/cgroup{}", pool.path);
+        let weight = weight(u64::from(pool.shares), largest[pool.parent]);
+        let _ = writeln!(s, "mkdir -p {group}; echo +cpu +cpuset >{group}/cgroup.subtree_control; echo {weight} >{group}/cpu.weight");
+        s += &cpu_max(&group, pool.limit, pool.burst_ns);
+    }
+    s
+}
+
+/// Starts a VM in a cgroup of its name, with its cpu.weight, cpu.max, cpuset and affinity.
+fn start(run: &Run, vm: &VmSpec, pools: &[PlacedPool]) -> Result<String> {
     let orders = orders(run, vm)?;
-    let line = Vm::new(vm.name.clone(), vm.vcpus, Runs::Payload(orders)).start_line()?;
-    let group = format!("/sys/fs/cgroup/{}", vm.name);
-    let mut s = format!("rm -f /lab/out/{0}.debug; mkdir -p {group}; echo {1} >{group}/cpu.weight\n", vm.name, weight(run, vm));
+    let p = pool_of(vm, pools);
+    let mut described = Vm::new(vm.name.clone(), vm.vcpus, Runs::Payload(orders));
+    described.group = format!("{}/{}", pools[p].path, vm.name).trim_start_matches('/').to_owned();
+    let line = described.start_line()?;
+    let group = format!("/sys/fs/cgroup/{}", described.group);
+    let resources = vm.resources(run.spec.host.mhz).map_err(|all| refuse(run, all.join("; "), "correct its settings"))?;
+    let weight = weight(shares(vm), weights(run, pools)[p]);
+    let mut s = format!("rm -f /lab/out/{0}.debug; mkdir -p {group}; echo {weight} >{group}/cpu.weight\n", vm.name);
+    s += &cpu_max(&group, resources.limit, resources.burst_ns);
     if let Some(set) = &vm.cpuset {
         let _ = writeln!(s, "echo {set} >{group}/cpuset.cpus");
     }
@@ -118,14 +181,13 @@ fn pins(vm: &VmSpec) -> String {
 }
 
 /// Power-on and power-off during the run, each in the background.
-fn later(run: &Run, vm: &VmSpec) -> Result<String> {
+fn later(run: &Run, vm: &VmSpec, pools: &[PlacedPool]) -> Result<String> {
     let mut s = String::new();
-    let seconds = |t: Span| format!("{}.{:03}", t.ns() / 1_000_000_000, t.ns() / 1_000_000 % 1000);
     if vm.start > Span::ZERO {
-        let _ = writeln!(s, "( sleep {}; {} ) &", seconds(vm.start), start(run, vm)?.trim_end().replace('\n', "; "));
+        let _ = writeln!(s, "( sleep {}; {} ) &", decimal(vm.start), start(run, vm, pools)?.trim_end().replace('\n', "; "));
     }
     if let Some(stop) = vm.stop {
-        let _ = writeln!(s, "( sleep {}; kill -9 $(cat /lab/out/{}.pid) ) &", seconds(stop), vm.name);
+        let _ = writeln!(s, "( sleep {}; kill -9 $(cat /lab/out/{}.pid) ) &", decimal(stop), vm.name);
     }
     Ok(s)
 }
@@ -173,12 +235,20 @@ fn host_task(run: &Run, n: usize, task: &HostTask) -> Result<String> {
     }
 }
 
-/// The settings file of a run: shares beyond what cpu.weight can say, and knobs.
+/// The settings file of a run: shares beyond what cpu.weight can say, reservations, and knobs. Limits are the cgroups' own.
 pub(super) fn settings(run: &Run) -> Result<String> {
     let mut s = String::new();
+    for pool in &run.spec.pools {
+        let path = pools(run)?.into_iter().find(|p| p.name == pool.name).map_or_else(String::new, |p| p.path);
+        let _ = writeln!(s, "[[pool]]\nname = \"{path}\"\nexpandable = {}\nscalable = {}", pool.expandable, pool.scalable);
+        let resources = pool.resources(run.spec.host.mhz).map_err(|all| refuse(run, all.join("; "), "correct its settings"))?;
+        let _ = writeln!(s, "shares = {}", resources.shares);
+        s += &reservation(resources.reservation);
+    }
     for vm in &run.spec.vms {
-        let shares = vm.shares.resolve(vm.vcpus).map_err(|e| refuse(run, e, "correct its shares"))?;
-        let _ = writeln!(s, "[[vm]]\nname = \"{}\"\nshares = {}", vm.name, shares.get());
+        let resources = vm.resources(run.spec.host.mhz).map_err(|all| refuse(run, all.join("; "), "correct its settings"))?;
+        let _ = writeln!(s, "[[vm]]\nname = \"{}\"\nshares = {}", vm.name, resources.shares);
+        s += &reservation(resources.reservation);
     }
     if !run.spec.knobs.is_empty() {
         s += "[knobs]\n";
@@ -187,6 +257,10 @@ pub(super) fn settings(run: &Run) -> Result<String> {
         });
     }
     Ok(s)
+}
+
+fn reservation(rate: Rate) -> String {
+    if rate.0 == 0 { String::new() } else { format!("reservation = \"{}\"\n", rate.percent().replace(' ', "")) }
 }
 
 #[cfg(test)]

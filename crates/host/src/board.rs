@@ -1,0 +1,116 @@
+//! Writes what user space owns of the scheduler's records: the plan's tree, limits, how many slots are in use. Each store is one
+//! aligned word that nobody else writes, and what it makes visible was written before it.
+#![allow(unsafe_code)]
+
+use crate::{
+    Accounts,
+    limits::{Table, Terms},
+};
+use entitlement::{Owner, PlanNode, Tree};
+use sched_core::{Limiter, NODE_EXPANDABLE, NODES_MAX, Node};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Stores a word of a record that is mapped into memory.
+macro_rules! store {
+    ($records:expr, $i:expr, $kind:ty, $field:ident = $value:expr) => {
+        // SAFETY: `pointer` is within a writable mapping that lives as long as `self`, the field is aligned (repr(C)), and
+        // user space is its only writer: one thread, the daemon's.
+        unsafe { <$kind>::from_ptr(&raw mut (*$records.pointer($i as usize)).$field).store($value, Ordering::Release) }
+    };
+}
+
+impl Accounts {
+    /// Slots of VMs in use end here.
+    pub(crate) fn set_vms(&self, slots: u32) {
+        store!(self.host, 0, AtomicU32, vms = slots);
+    }
+
+    /// Puts a plan's tree into force, whole: into the half of the array that is not in force, and then one word for all.
+    pub(crate) fn set_plan(&self, nodes: &[Node], generation: u64) {
+        let first = other_half(self.host().plan);
+        for (i, node) in (first..).zip(nodes) {
+            self.nodes.set(i as usize, *node);
+        }
+        store!(self.host, 0, AtomicU64, plan = u64::from(first) << 32 | nodes.len() as u64);
+        store!(self.host, 0, AtomicU64, generation = generation);
+    }
+
+    /// Whether user space weighs VMs itself, because some are held to a few pCPUs.
+    pub(crate) fn set_outside(&self, outside: bool) {
+        store!(self.host, 0, AtomicU64, plan_outside = u64::from(outside));
+    }
+}
+
+impl Table for Accounts {
+    fn begin(&self, slot: u32, terms: Terms) {
+        let Terms { rate, burst_ns, parent } = terms;
+        self.limiters.set(slot as usize, Limiter { rate, burst_ns, parent, ..Limiter::ZERO });
+    }
+
+    fn change(&self, slot: u32, terms: Terms) {
+        store!(self.limiters, slot, AtomicU32, parent = terms.parent);
+        store!(self.limiters, slot, AtomicU64, burst_ns = terms.burst_ns);
+        store!(self.limiters, slot, AtomicU64, rate = terms.rate);
+    }
+
+    fn end(&self, slot: u32) {
+        store!(self.limiters, slot, AtomicU64, rate = 0);
+    }
+
+    fn used(&self, slots: u32) {
+        store!(self.host, 0, AtomicU32, limiters = slots);
+    }
+
+    fn first(&self, vm: u32, slot: u32) {
+        store!(self.vms, vm, AtomicU32, limiter = slot);
+    }
+
+    fn parked(&self, slot: u32) -> u32 {
+        self.limiters.get(slot as usize).parked
+    }
+}
+
+/// The first node of the half that is not in force.
+pub(crate) fn other_half(plan: u64) -> u32 {
+    if plan >> 32 == 0 { NODES_MAX } else { 0 }
+}
+
+/// A tree's nodes as the scheduler takes them; `ids` are the numbers of the leaves' VMs.
+pub(crate) fn nodes(tree: &Tree, ids: &[u32]) -> Vec<Node> {
+    let node = |n: &PlanNode| Node {
+        shares: n.shares,
+        reservation: n.reservation.0,
+        sure: n.sure.0,
+        cap: n.cap.0,
+        first: n.first,
+        count: n.count,
+        parent: n.parent,
+        vm: if let Owner::Leaf(i) = n.owner { ids[i] + 1 } else { 0 },
+        flags: if n.expandable { NODE_EXPANDABLE } else { 0 },
+        ..Node::ZERO
+    };
+    tree.nodes().iter().map(node).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use entitlement::{TreeLeaf, TreePool};
+    use units::Rate;
+
+    #[test]
+    fn plans_take_turns_in_the_two_halves() {
+        let word = |first: u32| u64::from(first) << 32 | 7;
+        let first = other_half(0);
+        assert_eq!((first, other_half(word(first)), other_half(word(0))), (2048, 0, 2048));
+    }
+
+    #[test]
+    fn nodes_name_their_vms_by_number_and_pools_by_none() {
+        let pool = TreePool { parent: 0, shares: 4000, reservation: Rate::ONE, limit: None, expandable: true, scalable: false };
+        let leaf = |pool, vcpus| TreeLeaf { pool, shares: 1000, reservation: Rate(0), limit: Some(Rate(5)), vcpus };
+        let tree = Tree::new(4, vec![TreePool { expandable: false, ..pool.clone() }, pool], vec![leaf(0, 4), leaf(1, 2)]);
+        let seen: Vec<_> = nodes(&tree, &[0, 9]).iter().map(|n| (n.vm, n.parent, n.first, n.count, n.flags, n.cap)).collect();
+        assert_eq!(seen, [(0, 0, 1, 2, 0, 4 << 20), (0, 0, 3, 1, NODE_EXPANDABLE, 5), (1, 0, 4, 0, 0, 5), (10, 1, 4, 0, 0, 5)]);
+    }
+}

@@ -1,0 +1,174 @@
+//! Follows VMs: gives each a slot of the scheduler's tables, binds its threads, has the plan made anew when something has changed.
+
+use crate::{
+    HostError, Names,
+    cgroups::Cgroups,
+    discover::FoundVm,
+    layout::{Layout, layout},
+    live::Event,
+    run::Daemon,
+};
+use sched_core::{KIND_HELPER, KIND_VCPU};
+use std::collections::{BTreeMap, BTreeSet};
+use units::caps::VMS_MAX;
+
+/// A VM the daemon follows.
+pub(crate) struct Followed {
+    pub(crate) id: u32,
+    pub(crate) found: FoundVm,
+    /// Threads that were bound to it, and as which vCPU.
+    bound: BTreeSet<(i32, Option<u32>)>,
+}
+
+impl Daemon<'_> {
+    /// Threads have taken names that vCPUs have: their processes are looked at at once.
+    pub(crate) fn named(&mut self, events: &[Event]) -> Result<(), HostError> {
+        let renamed: BTreeSet<i32> = events.iter().filter_map(|e| if let Event::Named { tgid } = e { Some(*tgid) } else { None }).collect();
+        let mut all: BTreeMap<i32, FoundVm> = BTreeMap::new();
+        for pid in renamed {
+            if let Some(found) = self.finder.look(&self.roots, pid) {
+                self.finder.found(pid);
+                all.insert(pid, found);
+            }
+        }
+        if all.is_empty() {
+            return Ok(());
+        }
+        let others = self.vms.values().map(|v| &v.found).chain(&self.beyond);
+        for vm in others {
+            all.entry(vm.pid).or_insert_with(|| vm.clone());
+        }
+        self.take(all.into_values().collect())
+    }
+
+    /// Takes note of all the VMs that there are now.
+    pub(crate) fn take(&mut self, found: Vec<FoundVm>) -> Result<(), HostError> {
+        self.part(&found);
+        let found = self.seat(found);
+        let (settings, speed) = self.settings();
+        let cgroups = Cgroups::read(&self.roots, &found, settings);
+        let now = Some((found, cgroups));
+        if self.seen != now {
+            let (found, cgroups) = now.as_ref().expect("just made");
+            let laid = layout(found, cgroups, &self.known(settings, speed));
+            self.seen = now;
+            match laid {
+                Ok(laid) => self.change(laid)?,
+                // Settings were checked when they were read; the plan in force stays.
+                Err(reasons) => (self.options.say)(&format!("pools: cannot lay them out:\n  - {}", reasons.join("\n  - "))),
+            }
+        }
+        self.bind();
+        self.sweep();
+        let asserts = self.live.accounts().host().asserts;
+        if std::mem::replace(&mut self.asserts, asserts) != asserts {
+            (self.options.say)(&format!("{asserts} assertions of the scheduler have failed: VMs run on; please report it"));
+        }
+        Ok(())
+    }
+
+    /// VMs that have gone: their slots wait for their last threads.
+    fn part(&mut self, found: &[FoundVm]) {
+        let alive: BTreeSet<(i32, u64)> = found.iter().map(|f| (f.pid, f.started)).collect();
+        let gone: Vec<i32> = self.vms.values().filter(|v| !alive.contains(&(v.found.pid, v.found.started))).map(|v| v.found.pid).collect();
+        for pid in gone {
+            if let Some(vm) = self.vms.remove(&pid) {
+                self.live.process(pid, None);
+                self.leaving.insert(vm.id);
+                (self.options.say)(&format!("VM {} (pid {pid}) has gone", vm.found.name));
+            }
+        }
+    }
+
+    /// Gives each VM a slot, as long as there are some; those that have one.
+    fn seat(&mut self, found: Vec<FoundVm>) -> Vec<FoundVm> {
+        self.beyond.clear();
+        for vm in found {
+            if let Some(old) = self.vms.get_mut(&vm.pid) {
+                old.found = vm;
+            } else if let Some(id) = self.free_slot() {
+                self.vms.insert(vm.pid, Followed { id, found: vm, bound: BTreeSet::new() });
+            } else {
+                self.beyond.push(vm);
+            }
+        }
+        self.vms.values().map(|v| v.found.clone()).collect()
+    }
+
+    fn free_slot(&self) -> Option<u32> {
+        let used: BTreeSet<u32> = self.vms.values().map(|v| v.id).chain(self.leaving.iter().copied()).collect();
+        (1..VMS_MAX as u32).find(|id| !used.contains(id))
+    }
+
+    /// Publishes a layout if it is another, and takes note of what could not be taken over.
+    fn change(&mut self, laid: Layout) -> Result<(), HostError> {
+        let Layout { mut names, mut troubles } = laid;
+        for vm in &mut names.vms {
+            vm.id = self.vms[&vm.pid].id;
+        }
+        if self.generation == 0 || !same(&names, &self.names) {
+            self.publish(names)?;
+        }
+        troubles.extend(self.limits_refused.clone());
+        if !self.beyond.is_empty() {
+            let (n, most) = (self.beyond.len(), VMS_MAX - 1);
+            troubles.insert(format!(
+                "VM '{}' and {} more: cannot follow them: allowed {most} VMs; they run as host tasks",
+                self.beyond[0].name,
+                n - 1
+            ));
+        }
+        self.troubles = troubles;
+        Ok(())
+    }
+
+    /// Says once what cannot be taken over, if it lasts from one scan to the next.
+    pub(crate) fn say_troubles(&mut self) {
+        for trouble in self.told.lasting_news(&self.troubles) {
+            (self.options.say)(&trouble);
+        }
+    }
+
+    /// Binds threads that are new. One that has gone meanwhile is no error; any other refusal is tried again with the next scan.
+    fn bind(&mut self) {
+        let planned: BTreeSet<u32> = self.names.vms.iter().map(|v| v.id).collect();
+        for vm in self.vms.values_mut().filter(|v| planned.contains(&v.id)) {
+            let now: BTreeSet<(i32, Option<u32>)> = vm.found.threads.iter().map(|t| (t.tid, t.vcpu)).collect();
+            if vm.bound.is_empty() {
+                self.live.process(vm.found.pid, Some(vm.id)); // from here on new threads join by themselves
+            }
+            vm.bound.retain(|t| now.contains(t));
+            for (tid, vcpu) in now {
+                if vm.bound.contains(&(tid, vcpu)) {
+                    continue;
+                }
+                let (kind, index) = vcpu.map_or((KIND_HELPER, 0), |n| (KIND_VCPU, n));
+                if self.live.bind(tid, vm.id, kind, index).is_ok() {
+                    vm.bound.insert((tid, vcpu));
+                }
+            }
+        }
+    }
+
+    /// Slots whose last world has gone are free again, and limits where nobody waits any more.
+    fn sweep(&mut self) {
+        let (live, limits) = (self.live, &mut self.limits);
+        self.leaving.retain(|id| {
+            let gone = live.accounts().vm(*id as usize).worlds == 0;
+            if gone {
+                live.forget(*id);
+            }
+            !gone
+        });
+        limits.sweep(live.accounts());
+    }
+}
+
+/// Whether two layouts are the same plan.
+fn same(new: &Names, old: &Names) -> bool {
+    let Names { generation, daemon, .. } = *old;
+    let weighed = |vm: &crate::VmName| crate::VmName { weight: 0, ..vm.clone() };
+    let old_vms: Vec<_> = old.vms.iter().map(weighed).collect();
+    let new_vms: Vec<_> = new.vms.iter().map(weighed).collect();
+    new_vms == old_vms && Names { generation, daemon, vms: vec![], ..new.clone() } == Names { vms: vec![], ..old.clone() }
+}

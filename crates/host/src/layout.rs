@@ -1,0 +1,332 @@
+//! Lays out pools and VMs as a tree, from the settings file, the cgroups and their extended attributes; it reads nothing itself.
+//!
+//! Precedence: the settings file, then extended attributes, then cpu.weight and cpu.max, key by key. What cannot hold together
+//! is told with what counts in its place, and the rest is in force.
+
+use crate::{
+    Names, PoolName, Sources, Speed, SpeedSource, VmName,
+    cgroups::{Cgroup, Cgroups, alone, chain, home},
+    discover::FoundVm,
+};
+use settings::{Attributes, Branch, LIMIT_MIN, LimitSetting, LivePool, LiveSettings, VmResources, arrange, from_attributes};
+use std::collections::{BTreeMap, BTreeSet};
+use units::{
+    CpuAmount, Rate,
+    caps::{POOL_DEPTH_MAX, POOLS_MAX, SHARES_MAX},
+};
+
+/// Shares for one unit of `cpu.weight`: its default of 100 is ESXi's normal 1000 of one vCPU.
+pub const SHARES_PER_WEIGHT: u32 = 10;
+/// `cpu.weight` of a cgroup that has none.
+const WEIGHT_UNSET: u32 = 100;
+/// What a pool's parent and a VM's pool may be.
+const POOLS: &str = "the name of a [[pool]] or a cgroup's path such as /machine.slice";
+
+/// What a layout depends on beside what was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// The settings file's content.
+    pub settings: &'a LiveSettings,
+    /// Speed of a pCPU.
+    pub speed: Speed,
+    /// pCPUs that are online.
+    pub pcpus: u32,
+    /// Shares of the system group.
+    pub system_shares: u32,
+}
+
+/// A tree as it shall be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Its pools and VMs; the VMs' numbers are not set.
+    pub names: Names,
+    /// What could not be taken over, and what counts in its place.
+    pub troubles: BTreeSet<String>,
+}
+
+/// Lays out the VMs that were found.
+///
+/// # Errors
+/// Every reason why the settings file's pools make no tree; such a file is not taken over.
+pub fn layout(found: &[FoundVm], cgroups: &Cgroups, known: &Known) -> Result<Layout, Vec<String>> {
+    let mut troubles: BTreeSet<String> = cgroups.pools.values().chain(cgroups.vms.values()).flat_map(|c| c.troubles.clone()).collect();
+    let mut grove = Grove::of(known.settings, cgroups);
+    let alone = alone(found);
+    let pool_of: Vec<Option<String>> = found.iter().map(|vm| grove.pool_of(vm, home(vm, &alone))).collect();
+    let branches = grove.branches();
+    let borrowed: Vec<Branch> = branches.iter().map(|(name, above)| Branch::below(name, above.as_deref())).collect();
+    let places = arrange(&borrowed, POOLS)?;
+    troubles.append(&mut grove.troubles);
+    if let Some(first) = grove.beyond.first() {
+        let n = grove.beyond.len();
+        troubles.insert(format!(
+            "pools: cannot hold {n} cgroups more, '{first}' first: allowed {POOLS_MAX}; VMs in them are in the pool above"
+        ));
+    }
+
+    let mut merge = Merge { known, troubles, mhz_used: false };
+    let mut pools = vec![root()];
+    let mut path_of: BTreeMap<&str, String> = BTreeMap::new();
+    for place in &places {
+        let name = borrowed[place.branch].name;
+        path_of.insert(name, place.path.clone());
+        let parent = place.parent.checked_sub(1).map_or("/", |p| &places[p].path).to_owned();
+        pools.push(merge.pool(name, &place.path, parent, cgroups.pools.get(name)));
+    }
+    let path = |pool: &Option<String>| pool.as_ref().and_then(|p| path_of.get(p.as_str()).cloned()).unwrap_or_else(|| "/".to_owned());
+    let vms = found.iter().zip(&pool_of).map(|(vm, pool)| merge.vm(vm, path(pool), cgroups.vms.get(&vm.pid))).collect();
+    if merge.mhz_used && known.speed.from == SpeedSource::Assumed {
+        merge.troubles.insert(format!(
+            "host: cannot find the speed of a pCPU: seen none in cpufreq and /proc/cpuinfo, {} MHz assumed; write [host] mhz",
+            known.speed.mhz
+        ));
+    }
+    let Known { speed, pcpus, system_shares, .. } = *known;
+    let names = Names { generation: 0, daemon: std::process::id(), pcpus, mhz: speed.mhz, system_shares, pools, vms };
+    Ok(Layout { names, troubles: merge.troubles })
+}
+
+/// The root: it has the host, and no settings.
+fn root() -> PoolName {
+    let VmResources { shares, reservation, limit, burst_ns } = VmResources::POOL;
+    let (path, parent) = ("/".to_owned(), "/".to_owned());
+    PoolName { path, parent, shares, reservation, limit, burst_ns, expandable: false, scalable: false, sources: Sources::new() }
+}
+
+/// The pools that there shall be: the file's own, and cgroups.
+struct Grove<'a> {
+    settings: &'a LiveSettings,
+    /// The file's own pools and the pool each is in.
+    own: Vec<(&'a str, Option<String>)>,
+    /// Cgroups, in the order in which they became pools.
+    cgroups: Vec<String>,
+    taken: BTreeSet<String>,
+    /// Paths of the file's own pools, which no cgroup may have.
+    own_paths: BTreeMap<String, &'a str>,
+    /// Cgroups for which there was no room.
+    beyond: BTreeSet<String>,
+    troubles: BTreeSet<String>,
+}
+
+impl<'a> Grove<'a> {
+    /// What the file itself wants: its own pools first, so that it is cgroups that do not fit.
+    fn of(settings: &'a LiveSettings, cgroups: &Cgroups) -> Grove<'a> {
+        let own: Vec<&LivePool> = settings.pools.iter().filter(|p| !p.is_cgroup()).collect();
+        let own_paths = own.iter().map(|p| (own_path(settings, p, POOL_DEPTH_MAX), p.name.as_str())).collect();
+        let (taken, beyond, troubles) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut grove = Grove { settings, own: vec![], cgroups: vec![], taken, own_paths, beyond, troubles };
+        grove.own = own.iter().map(|p| (p.name.as_str(), None)).collect();
+        let parents: Vec<Option<String>> = own.iter().map(|p| p.parent.as_ref().and_then(|parent| grove.named(parent))).collect();
+        grove.own.iter_mut().zip(parents).for_each(|(pool, parent)| pool.1 = parent);
+        for pool in settings.pools.iter().filter(|p| p.is_cgroup()) {
+            grove.include(&pool.name);
+        }
+        let named = settings.pools.iter().flat_map(|p| [Some(&p.name), p.parent.as_ref()]);
+        let named = named.chain(settings.vms.iter().map(|v| v.pool.as_ref())).flatten().filter(|n| n.starts_with('/'));
+        for path in named.filter(|path| cgroups.pools.get(*path).is_some_and(|c| !c.present)) {
+            let trouble = format!("settings: cannot find the cgroup '{path}': seen none; it is a pool without VMs until there is");
+            grove.troubles.insert(trouble);
+        }
+        grove
+    }
+
+    /// The pool that the file calls so, the root being `None`.
+    fn named(&mut self, name: &str) -> Option<String> {
+        if name.starts_with('/') { self.include(name) } else { Some(name.to_owned()) }
+    }
+
+    /// The pool of a VM whose cgroup is in `home`.
+    fn pool_of(&mut self, vm: &FoundVm, home: &str) -> Option<String> {
+        let named = self.settings.vm(&vm.name).and_then(|s| s.pool.clone());
+        match named {
+            Some(name) => self.named(&name),
+            None => self.include(home),
+        }
+    }
+
+    /// Makes a cgroup and all above it pools, as far as they fit; the nearest that is one.
+    fn include(&mut self, path: &str) -> Option<String> {
+        let mut nearest = None;
+        for (depth, path) in chain(path).into_iter().enumerate() {
+            if !self.taken.contains(path) {
+                if self.own.len() + self.cgroups.len() + 1 >= POOLS_MAX {
+                    self.beyond.insert(path.to_owned());
+                    break;
+                }
+                if let Some(reason) = self.refusal(path, depth + 1) {
+                    let instead = nearest.as_deref().unwrap_or("/");
+                    self.troubles.insert(format!("cgroup '{path}': cannot be a pool: {reason}; VMs in it are in {instead}"));
+                    break;
+                }
+                self.taken.insert(path.to_owned());
+                self.cgroups.push(path.to_owned());
+            }
+            nearest = Some(path.to_owned());
+        }
+        nearest
+    }
+
+    /// Why a cgroup can be no pool.
+    fn refusal(&self, path: &str, depth: usize) -> Option<String> {
+        if depth > POOL_DEPTH_MAX {
+            return Some(format!("seen {depth} levels below the root, allowed {POOL_DEPTH_MAX}"));
+        }
+        if let Some(name) = self.own_paths.get(path) {
+            return Some(format!("seen the pool '{name}' of the settings file at that path, allowed one; give that another name"));
+        }
+        None
+    }
+
+    /// Each pool and the one it is in.
+    fn branches(&self) -> Vec<(String, Option<String>)> {
+        let above = |path: &str| chain(path).into_iter().rev().skip(1).find(|p| self.taken.contains(*p)).map(str::to_owned);
+        let own = self.own.iter().map(|(name, parent)| ((*name).to_owned(), parent.clone()));
+        own.chain(self.cgroups.iter().map(|path| (path.clone(), above(path)))).collect()
+    }
+}
+
+/// Path of a pool of the file's own; the file was checked, so the chain of parents ends.
+fn own_path(settings: &LiveSettings, pool: &LivePool, levels: usize) -> String {
+    let above = match pool.parent.as_deref() {
+        None | Some("/") => String::new(),
+        Some(path) if path.starts_with('/') => path.to_owned(),
+        Some(name) => match settings.pool(name).filter(|_| levels > 0) {
+            Some(parent) => own_path(settings, parent, levels - 1),
+            None => String::new(),
+        },
+    };
+    format!("{above}/{}", pool.name)
+}
+
+/// Layers what is said of each pool and VM.
+struct Merge<'a> {
+    known: &'a Known<'a>,
+    troubles: BTreeSet<String>,
+    /// Whether the speed of a pCPU decides anything.
+    mhz_used: bool,
+}
+
+impl Merge<'_> {
+    fn pool(&mut self, name: &str, path: &str, parent: String, cgroup: Option<&Cgroup>) -> PoolName {
+        let file = self.known.settings.pool(name).map(LivePool::attributes).unwrap_or_default();
+        let object = format!("pool '{path}'");
+        let base = if name.starts_with('/') { of_cgroup(cgroup) } else { VmResources::POOL };
+        let (all, resources, sources) = self.layer(&object, name, file, cgroup, (base, None));
+        let VmResources { shares, reservation, limit, burst_ns } = resources;
+        let (expandable, scalable) = (all.expandable.unwrap_or(true), all.scalable.unwrap_or(false));
+        PoolName { path: path.to_owned(), parent, shares, reservation, limit, burst_ns, expandable, scalable, sources }
+    }
+
+    fn vm(&mut self, vm: &FoundVm, pool: String, cgroup: Option<&Cgroup>) -> VmName {
+        let vcpus = vm.vcpus().max(1);
+        let file = self.known.settings.vm(&vm.name).map(|s| s.attributes(vcpus)).unwrap_or_default();
+        let object = format!("VM '{}'", vm.name);
+        let (_, resources, sources) = self.layer(&object, &vm.cgroup, file, cgroup, (of_cgroup(cgroup), Some(vcpus)));
+        let VmResources { shares, reservation, limit, burst_ns } = resources;
+        VmName {
+            id: 0,
+            name: vm.name.clone(),
+            pid: vm.pid,
+            started: vm.started,
+            pool,
+            shares,
+            reservation,
+            limit,
+            burst_ns,
+            vcpus: vm.vcpus(),
+            weight: 0,
+            cgroup: vm.cgroup.clone(),
+            sources,
+        }
+    }
+
+    /// The file over the attributes of the cgroup at `path` over what the cgroup's files say.
+    fn layer(
+        &mut self,
+        object: &str,
+        path: &str,
+        file: Attributes,
+        cgroup: Option<&Cgroup>,
+        (base, vcpus): (VmResources, Option<u32>),
+    ) -> (Attributes, VmResources, Sources) {
+        let own = cgroup.map_or(&[][..], |c| &c.attributes);
+        let own = from_attributes(&format!("cgroup '{path}'"), own, vcpus).unwrap_or_else(|reasons| {
+            self.troubles.extend(reasons.into_iter().map(|r| format!("{r}; none of its attributes counts")));
+            Attributes::default()
+        });
+        let all = file.or(own);
+        let amounts = [all.reservation, all.limit.and_then(LimitSetting::amount)];
+        self.mhz_used |= amounts.into_iter().flatten().any(CpuAmount::is_mhz);
+        if let (None, Some(low)) = (all.limit, base.limit.filter(|l| *l < LIMIT_MIN)) {
+            self.troubles
+                .insert(format!("{object}: limit: seen {} in the cgroup's cpu.max, allowed 1 % or more; it counts as 1 %", low.percent()));
+        }
+        let (kept, resources) = self.fitting(object, all, base, vcpus);
+        (all, resources, sources(&kept, &file, cgroup))
+    }
+
+    /// What is said, and what it comes to; where it does not hold together, without the reservation, and with the lowest limit
+    /// in place of one that is too low.
+    fn fitting(&mut self, object: &str, all: Attributes, base: VmResources, vcpus: Option<u32>) -> (Attributes, VmResources) {
+        let mhz = self.known.speed.mhz;
+        let lowest = all.limit.map(|_| LimitSetting::Amount(CpuAmount::percent(1)));
+        let tries = [
+            (all, ""),
+            (Attributes { reservation: None, ..all }, "it is left without a reservation"),
+            (Attributes { reservation: None, limit: lowest, ..all }, "it is left without a reservation, and limited to 1 %"),
+        ];
+        let mut reasons = vec![];
+        for (said, instead) in tries {
+            match said.over(base, vcpus, mhz) {
+                Ok(resources) => {
+                    self.troubles.extend(reasons.iter().map(|r| format!("{object}: {r}; until then {instead}")));
+                    return (said, resources);
+                }
+                Err(why) if reasons.is_empty() => reasons = why,
+                Err(_) => {}
+            }
+        }
+        unreachable!("without a reservation and with the lowest limit nothing is left to refuse: {reasons:?}")
+    }
+}
+
+/// What a cgroup's own files come to.
+fn of_cgroup(cgroup: Option<&Cgroup>) -> VmResources {
+    let weight = cgroup.and_then(|c| c.weight).unwrap_or(WEIGHT_UNSET);
+    let quota = cgroup.and_then(|c| c.quota.as_ref());
+    VmResources {
+        shares: (weight * SHARES_PER_WEIGHT).clamp(1, SHARES_MAX as u32),
+        reservation: Rate(0),
+        limit: quota.map(|q| q.rate),
+        burst_ns: quota.map_or(0, |q| q.burst_ns),
+    }
+}
+
+/// Who says each setting that is in force and no default.
+fn sources(said: &Attributes, file: &Attributes, cgroup: Option<&Cgroup>) -> Sources {
+    let quota = cgroup.and_then(|c| c.quota.as_ref());
+    let burst = quota.filter(|q| q.burst_ns > 0 && said.limit.is_none()).map(|q| q.from);
+    let weight = cgroup.and_then(|c| c.weight).map(|_| "cpu.weight");
+    let keys = [
+        ("shares", said.shares.is_some(), file.shares.is_some(), weight),
+        ("reservation", said.reservation.is_some(), file.reservation.is_some(), None),
+        ("limit", said.limit.is_some(), file.limit.is_some(), quota.map(|q| q.from)),
+        ("burst", said.burst.is_some(), file.burst.is_some(), burst),
+        ("expandable", said.expandable.is_some(), file.expandable.is_some(), None),
+        ("scalable", said.scalable.is_some(), file.scalable.is_some(), None),
+    ];
+    let source = |(key, said, file, cgroup): (&str, bool, bool, Option<&str>)| {
+        let from = if !said {
+            cgroup?
+        } else if file {
+            "file"
+        } else {
+            "attribute"
+        };
+        Some((key.to_owned(), from.to_owned()))
+    };
+    keys.into_iter().filter_map(source).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! Reads all accounts at one moment, Tandem's or the kernel's own, together with the tree of pools that they belong to.
+
+use crate::{
+    Accounts, HostError, Names, Speed, VmName,
+    cgroups::Cgroups,
+    discover::{self, Finder, Roots},
+    kernel_accounts,
+    layout::{Known, layout},
+    view::monotonic_ns,
+};
+use settings::LiveSettings;
+use std::collections::BTreeMap;
+use topology::Topology;
+use views::{Times, WorldKind};
+
+/// Whose accounts are read.
+pub enum Source {
+    /// The scheduler's own.
+    Tandem(Accounts),
+    /// The kernel's, under any scheduler.
+    Kernel,
+}
+
+/// A thread within one sample.
+#[derive(Clone, Debug)]
+pub(crate) struct Thread {
+    pub(crate) name: String,
+    pub(crate) kind: WorldKind,
+    pub(crate) pid: i32,
+    pub(crate) times: Times,
+}
+
+/// A VM within one sample.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sampled {
+    pub(crate) stat: Option<views::CpuStat>,
+    pub(crate) threads: BTreeMap<i32, Thread>,
+}
+
+/// Everything at one moment.
+#[derive(Clone)]
+pub(crate) struct Sample {
+    pub(crate) at_ns: u64,
+    /// Pools and VMs with their settings.
+    pub(crate) names: Names,
+    /// What the VMs are called, in the order of `names`.
+    pub(crate) called: Vec<String>,
+    /// The VMs by that name.
+    pub(crate) vms: BTreeMap<String, Sampled>,
+    pub(crate) system: Times,
+    pub(crate) busy: Vec<u64>,
+}
+
+/// What is remembered between two samples of the kernel's accounts.
+#[derive(Default)]
+pub(crate) struct Seen {
+    finder: Finder,
+    speed: Option<Speed>,
+}
+
+impl Source {
+    /// Everything now.
+    pub(crate) fn sample(&self, topology: &Topology, seen: &mut Seen) -> Result<Sample, HostError> {
+        match self {
+            Source::Tandem(accounts) => of_tandem(accounts, topology),
+            Source::Kernel => Ok(of_kernel(topology, seen)),
+        }
+    }
+}
+
+fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostError> {
+    let names = Names::read()?;
+    let called = names.called();
+    let stats: Vec<_> = names.vms.iter().map(|v| both_accounts(accounts, v)).collect();
+    let at_ns = monotonic_ns();
+    let mut vms: BTreeMap<u32, Sampled> =
+        names.vms.iter().zip(stats).map(|(v, stat)| (v.id, Sampled { stat, threads: BTreeMap::new() })).collect();
+    let process: BTreeMap<u32, i32> = names.vms.iter().map(|v| (v.id, v.pid)).collect();
+    let mut system = Times::default();
+    for i in 1..accounts.worlds_len() {
+        let Some(w) = accounts.world(i, at_ns) else { continue };
+        let times = world_times(&w, at_ns);
+        if w.vm == sched_core::VM_SYSTEM {
+            system.add(&times);
+        } else if let Some(vm) = vms.get_mut(&w.vm) {
+            if let Some(stat) = vm.stat.as_mut().filter(|_| process.get(&w.vm) != Some(&(w.tgid as i32))) {
+                // A kernel thread works for the VM, and is in no cgroup of it.
+                stat.used_ns = stat.used_ns.saturating_sub(times.used_ns);
+            }
+            let comm = String::from_utf8_lossy(&w.comm).trim_end_matches('\0').to_owned();
+            let (name, kind) =
+                if w.kind == sched_core::KIND_VCPU { (format!("vcpu{}", w.index), WorldKind::Vcpu) } else { (comm, WorldKind::Helper) };
+            vm.threads.insert(w.pid as i32, Thread { name, kind, pid: w.tgid as i32, times });
+        }
+    }
+    // Host tasks come and go by the thousand: the group's own counter misses none.
+    let group = accounts.vm(0);
+    system.used_ns = group.used_ns;
+    let busy = (0..topology.pcpus()).map(|i| accounts.pcpu(i)).map(|p| {
+        let running = if p.current_world == 0 { 0 } else { at_ns.saturating_sub(p.current_since_ns) };
+        p.busy_ns + running
+    });
+    let busy = busy.collect();
+    let vms = names.vms.iter().zip(&called).map(|(v, name)| (name.clone(), vms.remove(&v.id).unwrap_or_default())).collect();
+    Ok(Sample { at_ns, names, called, vms, system, busy })
+}
+
+/// A VM's CPU time by cpu.stat and by the scheduler, as close together as this process is let.
+fn both_accounts(accounts: &Accounts, vm: &VmName) -> Option<views::CpuStat> {
+    /// Reading one file takes 0.1 ms; more means that we were interrupted in between.
+    const CLOSE_NS: u64 = 1_000_000;
+    let roots = Roots::default();
+    let mut best: Option<(u64, views::CpuStat)> = None;
+    for _ in 0..5 {
+        let before = monotonic_ns();
+        let kernel_ns = kernel_accounts::cgroup_usage(&roots, &vm.cgroup)?;
+        let at = monotonic_ns();
+        let running = |p: &sched_core::Pcpu| p.current_world != 0 && p.current_vm == vm.id;
+        let pcpus = (0..accounts.host().pcpus as usize).map(|i| accounts.pcpu(i));
+        // What runs now is charged from its last settlement on.
+        let open: u64 = pcpus.filter(running).map(|p| at.saturating_sub(p.current_since_ns)).sum();
+        let stat = views::CpuStat { kernel_ns, used_ns: accounts.vm(vm.id as usize).used_ns + open };
+        let took = monotonic_ns() - before;
+        if best.is_none_or(|b| took < b.0) {
+            best = Some((took, stat));
+        }
+        if took < CLOSE_NS {
+            break;
+        }
+    }
+    best.map(|b| b.1)
+}
+
+/// A world's times up to now, what is not completed yet included.
+fn world_times(w: &sched_core::World, now_ns: u64) -> Times {
+    let t = |s: u32| w.time_ns[s as usize];
+    let idle_ns = t(sched_core::STATE_WAIT_IDLE);
+    let parked_ns = if w.parked_ns == 0 { 0 } else { now_ns.saturating_sub(w.parked_ns) };
+    Times {
+        used_ns: w.used_ns,
+        run_ns: t(sched_core::STATE_RUN),
+        ready_ns: t(sched_core::STATE_READY),
+        costop_ns: t(sched_core::STATE_COSTOP),
+        limited_ns: w.limited_ns + parked_ns,
+        wait_ns: t(sched_core::STATE_WAIT) + idle_ns,
+        idle_ns,
+        migrations: w.migrations,
+        ..Times::default()
+    }
+}
+
+fn of_kernel(topology: &Topology, seen: &mut Seen) -> Sample {
+    let roots = Roots::default();
+    let found = seen.finder.scan(&roots);
+    let speed = *seen.speed.get_or_insert_with(|| Speed::of(&roots, None));
+    let settings = LiveSettings::default();
+    let cgroups = Cgroups::read(&roots, &found, &settings);
+    let pcpus = topology.online().len() as u32;
+    let known = Known { settings: &settings, speed, pcpus, system_shares: pcpus * 1000 };
+    let mut names = layout(&found, &cgroups, &known).map(|l| l.names).unwrap_or_default();
+    names.vms.iter_mut().zip(1..).for_each(|(vm, id)| vm.id = id);
+    let called = names.called();
+    let at_ns = monotonic_ns();
+    let thread = |vm: &discover::FoundVm, t: &discover::Thread| {
+        let mut times = kernel_accounts::thread_times(&roots, t.pid, t.tid)?;
+        times.wait_ns = at_ns.saturating_sub(times.run_ns + times.ready_ns);
+        times.idle_ns = if t.vcpu.is_some() { times.wait_ns } else { 0 };
+        let (name, kind) = match t.vcpu {
+            Some(n) => (format!("vcpu{n}"), WorldKind::Vcpu),
+            None => (t.comm.clone(), WorldKind::Helper),
+        };
+        Some((t.tid, Thread { name, kind, pid: vm.pid, times }))
+    };
+    let sampled = |vm: &discover::FoundVm| Sampled { stat: None, threads: vm.threads.iter().filter_map(|t| thread(vm, t)).collect() };
+    let vms: BTreeMap<String, Sampled> = found.iter().zip(&called).map(|(vm, name)| (name.clone(), sampled(vm))).collect();
+    let busy = kernel_accounts::pcpu_busy(&roots, at_ns);
+    let used: u64 = vms.values().flat_map(|v| v.threads.values()).map(|t| t.times.run_ns).sum();
+    let used_ns = busy.iter().sum::<u64>().saturating_sub(used);
+    Sample { at_ns, names, called, vms, system: Times { used_ns, run_ns: used_ns, ..Times::default() }, busy }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_a_limit_holds_back_counts_while_it_does() {
+        let mut w = sched_core::World { limited_ns: 40, ..sched_core::World::ZERO };
+        assert_eq!(world_times(&w, 1000).limited_ns, 40);
+        w.parked_ns = 900;
+        assert_eq!(world_times(&w, 1000).limited_ns, 140);
+        assert_eq!(world_times(&w, 800).limited_ns, 40, "read a moment apart");
+    }
+}
