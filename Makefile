@@ -18,6 +18,7 @@ test: bootstrap ## everything that CI runs: format, tidy, clippy, tests, live bu
 
 bench: bootstrap ## speed of the simulator, and of the hot path beside the kernel's own scheduler
 	@cargo bench -p sim
+	@cargo test --release -q -p sim --test hot_path -- --ignored --nocapture
 	@cargo xtask lab-drill latency
 
 build: bootstrap ## the tandem binary with the live host, as target/release/tandem

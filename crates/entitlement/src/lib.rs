@@ -1,9 +1,9 @@
 //! Pure planner: turns shares, reservations, limits, placement and demand into CPU time, exactly; it never looks at a clock or at a host.
 //!
 //! `fill` divides one capacity by weights and caps, `fill_between` by weights, floors and caps; `Tree` divides a host down
-//! its resource pools with `fill_between`; `check` and `admit` say whether what a tree reserves can be kept. `fluid` and
-//! `Fluid` divide where claims are held to some of the pCPUs; `plan` uses `fill` for the weights that the scheduler reads;
-//! `active_plan` uses `fluid` for them where VMs are held to some pCPUs.
+//! its resource pools with `fill_between`, and lays itself out for the scheduler; `check` and `admit` say whether what a tree
+//! reserves can be kept. `fluid` and `Fluid` divide where claims are held to some of the pCPUs, `divide_placed` where there
+//! are pools too; `active_plan` makes the scheduler's weights of that.
 
 mod active;
 mod admit;
@@ -14,7 +14,6 @@ mod flow;
 mod fluid;
 mod nodes;
 mod placed;
-mod plan;
 mod reserve;
 mod split;
 mod text;
@@ -27,6 +26,5 @@ pub use fill::{Claim, fill, fill_units};
 pub use fluid::{Demand, Fluid, FluidClaim, fluid};
 pub use nodes::{Owner, PlanLimit, PlanLimits, PlanNode};
 pub use placed::divide_placed;
-pub use plan::{Plan, PlanVm, plan};
 pub use reserve::{Excess, Names, PoolUse, Report, Rule, check};
 pub use tree::{Division, POOL_SHARES_NORMAL, TREE_WEIGHT_MAX, Tree, TreeLeaf, TreePool};
