@@ -75,7 +75,7 @@ fn short(result: &RunResult, at_least: &BTreeMap<String, u32>) -> Vec<String> {
         let Some(t) = result.vms.iter().find(|v| v.name == *name).map(|v| v.times) else {
             return Some(format!("VM {name} is not in the result"));
         };
-        let got = u128::from(t.run_ns) * 1000 / u128::from((t.run_ns + t.ready_ns + t.costop_ns).max(1));
+        let got = u128::from(t.used_ns) * 1000 / u128::from((t.run_ns + t.ready_ns + t.costop_ns).max(1));
         (got < u128::from(*least)).then(|| format!("VM {name} got {got} permille of what it wanted, allowed {least} or more"))
     };
     at_least.iter().filter_map(of).collect()
@@ -143,10 +143,10 @@ mod tests {
     #[test]
     fn equality_demand_and_limits_are_held_where_they_are_expected() {
         let mut seen = result(&[("a", 1, 1000, 0), ("b", 1, 1020, 0)]);
-        seen.vms[0].times = Times { run_ns: 990, ready_ns: 10, ..seen.vms[0].times };
-        assert_eq!(unequal_permille(&seen, &["a".into(), "b".into()]), 20);
-        let equal = spec("", "equal_of=['a','b']\nequal_permille=10\nlab_equal_permille=20");
-        assert_eq!(unmet(&seen, &equal, Where::Sim), ["VMs a, b differ by 20 permille, allowed 10"]);
+        seen.vms[0].times = Times { used_ns: 990, run_ns: 990, ready_ns: 10, ..seen.vms[0].times };
+        assert_eq!(unequal_permille(&seen, &["a".into(), "b".into()]), 30);
+        let equal = spec("", "equal_of=['a','b']\nequal_permille=10\nlab_equal_permille=30");
+        assert_eq!(unmet(&seen, &equal, Where::Sim), ["VMs a, b differ by 30 permille, allowed 10"]);
         assert_eq!(unmet(&seen, &equal, Where::Lab), Vec::<String>::new());
         let least = spec("", "at_least={a=995}\nlab_at_least={a=990}");
         assert_eq!(unmet(&seen, &least, Where::Sim), ["VM a got 990 permille of what it wanted, allowed 995 or more"]);
