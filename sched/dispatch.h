@@ -22,7 +22,8 @@ hot void dispatch_keep(struct host *h, plat_task *prev, struct world *w, struct 
 	charge_commit(w, v, slice);
 }
 
-/* Takes the best of this pCPU's queues if better than `limit` (of VMs) and, of host tasks, than `prev`; or, if that is owed more by a margin, one of another pCPU. */
+/* Takes the best of this pCPU's queues if better than `limit` (of VMs) and, of host tasks, than `prev`; or one of another pCPU
+ * that is owed more by a margin than all of these. */
 cold bool dispatch_local(THE(struct host *h), u32 pcpu, u64 limit, u32 prev_world)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);

@@ -155,12 +155,12 @@ struct limiter {
 	s64 tokens_ns;		/* CPU time that may be taken now; below 0 it is owed (atomic adds) */
 	u64 rate;		/* 2^-20 pCPU (user space writes); 0: it is gone and lets everybody pass */
 	u64 burst_ns;		/* saved up beyond the usual, cpu.max.burst (user space writes) */
-	u64 at_ns;		/* filled up to here (limit_tick writes) */
-	u64 rescued_ns;		/* when worlds parked for too long were looked for last (limit_tick writes) */
-	u64 grant_ns;		/* taken at a time (limit_tick writes) */
+	u64 at_ns;		/* filled up to here (core_limits writes) */
+	u64 rescued_ns;		/* when worlds parked for too long were looked for last (core_limits writes) */
+	u64 grant_ns;		/* taken at a time (core_limits writes) */
 	u32 parent;		/* limit above it, 0 for none (user space writes) */
 	u32 parked;		/* worlds in its queue (atomic; limit_park, queue_leave) */
-	u32 closed;		/* nothing left: who asks is parked (limit_take sets it, limit_tick clears it) */
+	u32 closed;		/* nothing left: who asks is parked (limit_grant sets it, core_limits clears it) */
 	u32 pad32;
 };
 

@@ -1,9 +1,10 @@
 /* How much CPU time a world may take while a limit stands above it, and where it waits when there is none left.
  *
- * Promise	a VM or pool under a limit uses no more than limit * time + LIMIT_AHEAD_NS for each pCPU of the limit, over any
- *		time, on an idle host too (VS51 "CPU Limit", P6); what it may use, it can use
- * Law		tokens += rate * time, at most burst; a world takes a grant before it runs and pays back what it did not use;
- *		refused by one limit of the chain: parked there, in the order of keys, until limit_tick finds enough
+ * Promise	a VM or pool under a limit uses no more than limit * time, and what was saved up (limit_most) or handed out (a
+ *		grant a running world) when that time began, over any time and on an idle host too (VS51 "CPU Limit", P6);
+ *		the oracle holds it to 0.5 % of a second, or 8 ms for limits where that is less
+ * Law		tokens += rate * time, at most limit_most; a world takes a grant before it runs and pays back what it did not use;
+ *		refused by one limit of the chain: parked there, in the order of keys, until the tick of limits finds enough
  * Units	ns of CPU time; rate in 2^-20 pCPU
  * Example	a pool of 4 pCPUs keeps 8 ms at most; eight busy worlds get 2 ms each in turn, two of them every ms
  * Limits	a grant ends with the tick of limits that is nearest to its end: half of LIMIT_TICK_NS too much or too little.
@@ -21,7 +22,6 @@
 #define GRANT_NS 2000000ull		/* taken at a time, less below limits of a pCPU: with what is saved up, 0.4 % of a second for each pCPU of the limit */
 #define GRANT_MIN_NS 500000ull		/* less is not worth a switch */
 #define LIMIT_LEAST_NS (2 * GRANT_NS)	/* saved up for small limits, where a world waits longer for its turn than the grant lasts */
-#define LIMIT_AHEAD_NS (2 * GRANT_NS)	/* saved up, and taken but not used yet */
 #define LIMIT_CHAIN (POOL_DEPTH_MAX + 2)	/* limits above a world: of its VM and of every pool above it */
 #define LIMIT_DEBT_NS 1000000000ll	/* owed at most: what rescued worlds ran beyond is forgotten */
 

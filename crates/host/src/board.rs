@@ -6,8 +6,7 @@ use crate::{
     Accounts,
     limits::{Table, Terms},
 };
-use entitlement::{Owner, PlanNode, Tree};
-use sched_core::{Limiter, NODE_EXPANDABLE, NODES_MAX, Node};
+use sched_core::{Limiter, NODES_MAX, Node};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Stores a word of a record that is mapped into memory.
@@ -75,42 +74,14 @@ pub(crate) fn other_half(plan: u64) -> u32 {
     if plan >> 32 == 0 { NODES_MAX } else { 0 }
 }
 
-/// A tree's nodes as the scheduler takes them; `ids` are the numbers of the leaves' VMs.
-pub(crate) fn nodes(tree: &Tree, ids: &[u32]) -> Vec<Node> {
-    let node = |n: &PlanNode| Node {
-        shares: n.shares,
-        reservation: n.reservation.0,
-        sure: n.sure.0,
-        cap: n.cap.0,
-        first: n.first,
-        count: n.count,
-        parent: n.parent,
-        vm: if let Owner::Leaf(i) = n.owner { ids[i] + 1 } else { 0 },
-        flags: if n.expandable { NODE_EXPANDABLE } else { 0 },
-        ..Node::ZERO
-    };
-    tree.nodes().iter().map(node).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use entitlement::{TreeLeaf, TreePool};
-    use units::Rate;
 
     #[test]
     fn plans_take_turns_in_the_two_halves() {
         let word = |first: u32| u64::from(first) << 32 | 7;
         let first = other_half(0);
         assert_eq!((first, other_half(word(first)), other_half(word(0))), (2048, 0, 2048));
-    }
-
-    #[test]
-    fn nodes_name_their_vms_by_number_and_pools_by_none() {
-        let pool = TreePool { parent: 0, shares: 4000, reservation: Rate::ONE, limit: None, expandable: true, scalable: false };
-        let leaf = |pool, vcpus| TreeLeaf { pool, shares: 1000, reservation: Rate(0), limit: Some(Rate(5)), vcpus };
-        let tree = Tree::new(4, vec![TreePool { expandable: false, ..pool.clone() }, pool], vec![leaf(0, 4), leaf(1, 2)]);
-        let seen: Vec<_> = nodes(&tree, &[0, 9]).iter().map(|n| (n.vm, n.parent, n.first, n.count, n.flags, n.cap)).collect();
-        assert_eq!(seen, [(0, 0, 1, 2, 0, 4 << 20), (0, 0, 3, 1, NODE_EXPANDABLE, 5), (1, 0, 4, 0, 0, 5), (10, 1, 4, 0, 0, 5)]);
     }
 }

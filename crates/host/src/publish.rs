@@ -2,7 +2,7 @@
 //! over-committed. It decides nothing: `layout` and crates/entitlement do.
 
 use crate::{
-    HostError, Names, PoolName, VmName, board,
+    HostError, Names, PoolName, VmName,
     limits::{Owner, Wanted},
     live::Word,
     run::Daemon,
@@ -49,7 +49,7 @@ impl Daemon<'_> {
         if let Some(wait) = self.published.and_then(|at| DIVIDING.checked_sub(at.elapsed())) {
             thread::sleep(wait);
         }
-        accounts.set_plan(&board::nodes(&self.tree, &self.ids()), self.generation);
+        accounts.set_plan(&sched_core::plan_nodes(&self.tree, &self.ids()), self.generation);
         self.published = Some(Instant::now());
         self.names.write()?;
         self.say_excesses();

@@ -14,6 +14,9 @@ use units::{Rate, caps};
 /// The root's index, name and path.
 const ROOT: (usize, &str) = (0, "/");
 
+/// Path of the host's own tasks in result documents.
+const SYSTEM: &str = "/system";
+
 /// A pool in its place, with its settings in the scheduler's units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedPool {
@@ -148,6 +151,10 @@ pub fn arrange(branches: &[Branch], parents: &str) -> Result<Vec<Place>, Vec<Str
     }
     reasons.extend(circles(branches, &above));
     let places = walk(branches, &above, &mut reasons);
+    for p in places.iter().filter(|p| p.path == SYSTEM) {
+        let name = branches[p.branch].name;
+        reasons.push(format!("pool '{name}': seen the path {SYSTEM}, which means the host's own tasks; give it another name"));
+    }
     reasons.extend(shared_paths(branches, &places));
     if reasons.is_empty() { Ok(places) } else { Err(reasons) }
 }

@@ -101,6 +101,15 @@ fn runs_vary_pools_by_name() {
 }
 
 #[test]
+fn a_pool_is_not_called_like_the_group_of_host_tasks() {
+    assert_eq!(
+        reasons(&scenario("pool system\npool gold\nvm a pool=\"gold\"")),
+        ["pool 'system': seen the path /system, which means the host's own tasks; give it another name"]
+    );
+    assert!(parse("t.toml", "t", &scenario("pool gold\npool system parent=\"gold\"\nvm a pool=\"gold\"")).is_ok());
+}
+
+#[test]
 fn limits_and_reservations_that_cannot_be_are_refused() {
     for (line, said) in [
         (

@@ -6,8 +6,8 @@ use crate::kernel::Seat;
 use crate::life::VmSeat;
 use crate::mutant::Mutant;
 use check::{PoolTerms, VmTerms};
-use entitlement::{ActiveVm, Order, Owner, PlanNode, Tree, TreeLeaf, TreePool, active_plan};
-use sched_core::{Limiter, NODE_EXPANDABLE, Node};
+use entitlement::{ActiveVm, Order, Owner, Tree, TreeLeaf, TreePool, active_plan};
+use sched_core::{Limiter, plan_nodes};
 use settings::PlacedPool;
 use units::{PcpuSet, Rate, VmId};
 
@@ -34,22 +34,6 @@ pub(crate) fn pool_terms(pools: &[PlacedPool]) -> Vec<PoolTerms> {
 pub(crate) fn vm_terms(vm: &VmSeat) -> VmTerms {
     let r = &vm.resources;
     VmTerms { pool: vm.pool, shares: u64::from(r.shares), reservation: r.reservation, limit: r.limit, burst_ns: r.burst_ns }
-}
-
-/// A node as the scheduler takes it; leaf `i` is VM `vms[i]`.
-fn node(n: &PlanNode, vms: &[u32]) -> Node {
-    Node {
-        shares: n.shares,
-        reservation: n.reservation.0,
-        sure: n.sure.0,
-        cap: n.cap.0,
-        first: n.first,
-        count: n.count,
-        parent: n.parent,
-        vm: if let Owner::Leaf(i) = n.owner { vms[i] + 1 } else { 0 },
-        flags: if n.expandable { NODE_EXPANDABLE } else { 0 },
-        ..Node::ZERO
-    }
 }
 
 impl Engine {
@@ -137,7 +121,7 @@ impl Engine {
     pub(crate) fn publish(&mut self) {
         self.generation += 1;
         let (tree, vms) = self.tree(false);
-        let nodes: Vec<Node> = tree.nodes().iter().map(|n| node(n, &vms)).collect();
+        let nodes = plan_nodes(&tree, &vms);
         self.stats.calls += 1;
         if !self.kernel.fault.is(Mutant::EqualWeights) {
             self.host.plan(&nodes, self.generation);

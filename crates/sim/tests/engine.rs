@@ -130,3 +130,18 @@ fn what_cannot_be_run_is_refused_with_its_reason() {
     let short = Options { duration: Some(Span::ZERO), ..ideal() };
     assert!(matches!(run(&s.runs[0], &short), Err(SimError::Duration { .. })));
 }
+
+#[test]
+fn time_held_back_by_a_limit_is_inside_ready_time_and_only_there_where_a_limit_stands() {
+    let scenario = stored("pools-nested");
+    let options = Options { duration: Some(Span::from_secs(5)), ..Options::default() };
+    let result = run(&scenario.runs[0], &options).expect("it keeps the contract").result;
+    let of = |name: &str| result.vms.iter().find(|v| v.name == name).expect("a VM").times;
+    assert!(result.vms.iter().flat_map(|v| &v.worlds).all(|w| w.times.limited_ns <= w.times.ready_ns));
+    // Two vCPUs that want all of 5 s each and may have 2.5 s together: the rest but a little is the limit's.
+    let t = of("try");
+    assert!(t.limited_ns > 7_000_000_000 && t.limited_ns + t.run_ns <= 10_000_000_000, "{t:?}");
+    assert_eq!((of("front").limited_ns, of("loner").limited_ns), (0, 0));
+    let pool = |path: &str| result.pools.iter().find(|p| p.path == path).expect("a pool");
+    assert!(pool("/test").limited_ns >= t.limited_ns && pool("/prod").limited_ns == 0);
+}

@@ -5,7 +5,7 @@ mod draw;
 
 use draw::Draw;
 use entitlement::{Owner, Tree, TreeLeaf, TreePool};
-use sched_core::{Host, NODE_EXPANDABLE, Node, Platform, Tasks};
+use sched_core::{Host, Platform, Tasks, plan_nodes};
 use topology::{Shape, Topology};
 use units::Rate;
 
@@ -59,21 +59,6 @@ fn tree(draw: &mut Draw, pcpus: u64) -> Tree {
     Tree::new(pcpus, list, leaves)
 }
 
-fn node(n: &entitlement::PlanNode) -> Node {
-    Node {
-        shares: n.shares,
-        reservation: n.reservation.0,
-        sure: n.sure.0,
-        cap: n.cap.0,
-        first: n.first,
-        count: n.count,
-        parent: n.parent,
-        vm: if let Owner::Leaf(i) = n.owner { i as u32 + 1 } else { 0 },
-        flags: if n.expandable { NODE_EXPANDABLE } else { 0 },
-        ..Node::ZERO
-    }
-}
-
 #[test]
 fn the_scheduler_divides_as_the_planner_does() {
     let (mut exact, mut all) = (0, 0);
@@ -86,7 +71,8 @@ fn the_scheduler_divides_as_the_planner_does() {
             tree.leaves().iter().map(|l| draw.below(3) * draw.below(u64::from(l.vcpus) * Rate::ONE.0 / 2 + 2)).collect();
         let vms = tree.leaves().len();
         let mut host = Host::new(&Topology::regular(shape).expect("a host"), vms, 1, tree.pools().len()).expect("it fits");
-        let nodes: Vec<Node> = tree.nodes().iter().map(node).collect();
+        let ids: Vec<u32> = (0..vms as u32).collect();
+        let nodes = plan_nodes(&tree, &ids);
         for (i, demand) in demands.iter().enumerate() {
             host.vm_weight(i as u32, Rate::ONE.0, 1, 1);
             let vm = host.vm_mut(i as u32);

@@ -268,6 +268,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn pools_are_cgroups_with_weights_in_the_ratio_of_shares_and_limits_of_100_ms() {
+        let pool = |path: &str, parent, shares, limit: Option<u64>| PlacedPool {
+            name: path.into(),
+            path: path.into(),
+            parent,
+            depth: 1,
+            shares,
+            reservation: Rate(0),
+            limit: limit.map(|percent| Rate(Rate::ONE.0 * percent / 100)),
+            burst_ns: 5_000_000,
+            expandable: true,
+            scalable: false,
+        };
+        let pools = [pool("/", 0, 4000, None), pool("/a", 0, 20_000, Some(250)), pool("/a/b", 1, 4000, None)];
+        let text = make_pools(&pools, &[20_000, 4000, 0]);
+        let group = |path: &str, weight: u64| {
+            let at = format!("/sys/fs/cgroup{path}");
+            format!("mkdir -p {at}; echo +cpu +cpuset >{at}/cgroup.subtree_control; echo {weight} >{at}/cpu.weight\n")
+        };
+        let limit = "echo 250000 100000 >/sys/fs/cgroup/a/cpu.max; echo 5000 >/sys/fs/cgroup/a/cpu.max.burst\n";
+        assert_eq!(text, [group("/a", 10_000), limit.to_owned(), group("/a/b", 4000)].concat());
+        assert_eq!((reservation(Rate::pcpus(2)), reservation(Rate(0))), ("reservation = \"200%\"\n".to_owned(), String::new()));
+    }
+
+    #[test]
     fn masks_are_hex_without_leading_zeros() {
         assert_eq!(mask(&"0-1".parse().unwrap()), "0x3");
         assert_eq!(mask(&"4,64".parse().unwrap()), "0x10000000000000010");

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::contract::Rule;
-use sched_core::{Host, PlatTask, queue_system, queue_vm};
+use sched_core::{Host, PlatTask, queue_parked, queue_system, queue_vm};
 use topology::{Shape, Topology};
 
 /// A kernel of 4 pCPUs with worlds 1 to 3 in custody; world 2 may use pCPU 1 alone.
@@ -112,4 +112,34 @@ fn the_first_breach_is_kept_and_names_its_time() {
     k.insert_local(&mut tasks, 1, MS);
     let text = k.breach.expect("a breach").to_string();
     assert_eq!(text, "host: at 77 ns: contract assertion: seen that 'a == b' does not hold at x.h:3");
+}
+
+#[test]
+fn worlds_are_moved_between_queues_from_dispatch_and_timers_only_and_parked_ones_are_told() {
+    let parked = |k: &mut Kernel, t: &mut Tasks| {
+        k.context = Context::Enqueue(1);
+        k.queue_insert(t, 1, queue_parked(1), MS, 7);
+        assert_eq!((k.seats[1], std::mem::take(&mut k.held_back)), (Seat::Queue(9), vec![(1, true)]));
+        k.context = Context::Timer;
+    };
+    let moved = |k: &mut Kernel, t: &mut Tasks| {
+        parked(k, t);
+        assert!(k.queue_move(t, queue_parked(1), 1, queue_vm(2)) && !k.queue_move(t, queue_parked(1), 1, queue_vm(2)));
+        assert_eq!((k.seats[1], t[1].key, std::mem::take(&mut k.held_back)), (Seat::Queue(2), 7, vec![(1, false)]));
+    };
+    assert_eq!(broken(Context::None, moved), None);
+    let given = |k: &mut Kernel, t: &mut Tasks| {
+        parked(k, t);
+        assert!(k.queue_give(t, queue_parked(1), 1, 3, 5) && !k.queue_give(t, queue_parked(1), 1, 3, 5));
+        assert_eq!((k.seats[1], t[1].slice_ns, t[1].pcpu, k.held_back.clone()), (Seat::Local(3), 5, 3, vec![(1, false)]));
+    };
+    assert_eq!(broken(Context::None, given), None);
+    let elsewhere = |k: &mut Kernel, t: &mut Tasks| {
+        parked(k, t);
+        k.context = Context::Enqueue(1);
+        assert!(!k.queue_give(t, queue_parked(1), 1, 3, 5));
+    };
+    assert_eq!(broken(Context::None, elsewhere), Some(Rule::Context));
+    let unknown = |k: &mut Kernel, t: &mut Tasks| k.queue_insert(t, 1, queue_parked(2), MS, 7);
+    assert_eq!(broken(Context::Enqueue(1), unknown), Some(Rule::UnknownQueue));
 }
