@@ -59,7 +59,6 @@ u32 plat_local_length_(u64 kernel, u32 pcpu);
 u32 plat_queue_at_(u64 kernel, u64 queue, u32 i); /* world id, 0 past the end */
 u32 plat_queue_take_(u64 kernel, u64 queue, u32 world);
 u32 plat_queue_move_(u64 kernel, u64 queue, u32 world, u64 to);
-u32 plat_queue_give_(u64 kernel, u64 queue, u32 world, u32 pcpu, u64 slice_ns);
 void plat_kick_(u64 kernel, u32 pcpu, u32 flags);
 void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 line);
 
@@ -101,8 +100,6 @@ hot plat_task *native_queue_task(struct host *h, u64 queue, u32 i)
 	for (u64 i_ = 0, of_ = (queue_); ((task) = native_queue_task(h, of_, (u32)i_)); i_++)
 #define plat_queue_take(h, queue, task) plat_queue_take_(NATIVE(h)->kernel, queue, (task)->world)
 #define plat_queue_move(h, task, to) (plat_queue_move_(NATIVE(h)->kernel, of_, (task)->world, to) ? (i_--, true) : false)
-#define plat_queue_give(h, task, pcpu, ns) \
-	(plat_queue_give_(NATIVE(h)->kernel, of_, (task)->world, pcpu, ns) ? (i_--, true) : false)
 
 hot bool plat_may_run(const plat_task *task, u32 pcpu)
 {

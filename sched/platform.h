@@ -35,8 +35,7 @@
  * plat_queue_key(task)			key it was queued with
  * plat_queue_take(h, queue, task)	moves a walked thread to this pCPU's local queue
  * plat_queue_move(h, task, to)	moves a walked thread of the queue to another ordered queue, key and slice as they were;
- *					like plat_queue_give also from timers. All three are false when it is not there any more
- * plat_queue_give(h, task, pcpu, ns)	moves a walked thread to that pCPU's local queue
+ *					from timers too. Both are false when it is not there any more
  * plat_kick(h, pcpu, KICK_IDLE|KICK_PREEMPT)
  * plat_add/plat_or/plat_and/plat_cas	atomic on records; plat_read for a single racy load
  * plat_assert(h, cond)			stops a simulated run, counts on a kernel

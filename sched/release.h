@@ -70,7 +70,9 @@ hot bool release_may_go(struct host *h, struct vm *v, struct world *w, u64 overd
 	return true;
 }
 
-/* Lets parked worlds of a limit go while it lasts: to idle pCPUs, else to the queues where they wait least. */
+/* Lets parked worlds of a limit go while it lasts: to the queues of idle pCPUs, else to those where they wait least. Not to the
+ * local queues of the kernel: from a timer, that makes 7.2 skip the update of the pCPU's clock, and the world is charged all the
+ * time that its pCPU was idle before. */
 cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 {
 	plat_task *t;
@@ -98,21 +100,16 @@ cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 			continue;
 		}
 		found = place_idle(h, t, pcpu);
-		if (found >= 0) {
-			queue_leave(h, w);
-			if (!plat_queue_give(h, t, (u32)found, w->grant_ns ? w->grant_ns : GRANT_NS))
-				place_unclaim(h, (u32)found);
-			plat_kick(h, (u32)found, KICK_IDLE);
-			continue;
-		}
-		pcpu = place_busy(h, t, w->flags, share_key(v, w), pcpu);
+		pcpu = found >= 0 ? (u32)found : place_busy(h, t, w->flags, share_key(v, w), pcpu);
 		p = plat_pcpu(h, pcpu);
 		if (!p)
 			break;
 		queue_leave(h, w);
 		queue_enter(h, w, p, plat_queue_key(t));
-		if (!plat_queue_move(h, t, QUEUE_VM(pcpu))) {
-			queue_leave(h, w);
+		if (!plat_queue_move(h, t, QUEUE_VM(pcpu)))
+			queue_leave(h, w); /* gone; an idle pCPU that was claimed looks for itself */
+		if (found >= 0) {
+			plat_kick(h, pcpu, KICK_IDLE);
 			continue;
 		}
 		if (preempt_gain(h, p, share_key(v, w), plat_now(h))) {

@@ -148,7 +148,7 @@ hot void plat_insert_on(struct host *h, plat_task *t, u32 pcpu, u64 ns, bool pre
 
 #define plat_local_length(h, pcpu) ((u32)scx_bpf_dsq_nr_queued(SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | (pcpu)))
 
-/* The iterator is named so that plat_queue_take, plat_queue_move and plat_queue_give, inside the walk, can use it. */
+/* The iterator is named so that plat_queue_take and plat_queue_move, inside the walk, can use it. */
 #define plat_queue_each(h, t, queue)						\
 	for (struct bpf_iter_scx_dsq walk __attribute__((aligned(8), cleanup(bpf_iter_scx_dsq_destroy))),	\
 	     *walk_new_ __attribute__((unused)) = (bpf_iter_scx_dsq_new(&walk, queue, 0),		\
@@ -162,20 +162,6 @@ hot void plat_insert_on(struct host *h, plat_task *t, u32 pcpu, u64 ns, bool pre
 #define plat_queue_move(h, t, to)						\
 	(bpf_ksym_exists(scx_bpf_dsq_move_vtime) ? scx_bpf_dsq_move_vtime(&walk, t, to, 0)	\
 						 : scx_bpf_dispatch_vtime_from_dsq(&walk, t, to, 0))
-#define plat_queue_give(h, t, pcpu, ns)						\
-	(glue_walk_slice(&walk, ns),						\
-	 bpf_ksym_exists(scx_bpf_dsq_move) ?					\
-	 scx_bpf_dsq_move(&walk, t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | (pcpu), 0) :	\
-	 scx_bpf_dispatch_from_dsq(&walk, t, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | (pcpu), 0))
-
-/* Slice of the next thread that is moved. */
-hot void glue_walk_slice(struct bpf_iter_scx_dsq *walk, u64 ns)
-{
-	if (bpf_ksym_exists(scx_bpf_dsq_move_set_slice))
-		scx_bpf_dsq_move_set_slice(walk, ns);
-	else
-		scx_bpf_dispatch_from_dsq_set_slice(walk, ns);
-}
 
 hot void plat_kick(struct host *h, u32 pcpu, u32 flags)
 {

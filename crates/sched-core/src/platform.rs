@@ -23,8 +23,6 @@ pub trait Platform {
     fn queue_take(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> bool;
     /// Moves a task from an ordered queue to another, its key and slice as they are; false if it is not there.
     fn queue_move(&mut self, tasks: &mut Tasks, queue: u64, world: u32, to: u64) -> bool;
-    /// Moves a task from an ordered queue to a pCPU's local queue; false if it is not there.
-    fn queue_give(&mut self, tasks: &mut Tasks, queue: u64, world: u32, pcpu: u32, slice_ns: u64) -> bool;
     /// Asks a pCPU to schedule, with `KICK_*` flags.
     fn kick(&mut self, pcpu: u32, flags: u32);
     /// An assertion of the scheduler does not hold.
@@ -81,9 +79,6 @@ forward! {
     fn plat_queue_at_(queue: u64, i: u32) -> u32 { |p, _tasks| p.queue_at(queue, i) }
     fn plat_queue_take_(queue: u64, world: u32) -> u32 { |p, tasks| u32::from(p.queue_take(tasks, queue, world)) }
     fn plat_queue_move_(queue: u64, world: u32, to: u64) -> u32 { |p, tasks| u32::from(p.queue_move(tasks, queue, world, to)) }
-    fn plat_queue_give_(queue: u64, world: u32, pcpu: u32, slice_ns: u64) -> u32 {
-        |p, tasks| u32::from(p.queue_give(tasks, queue, world, pcpu, slice_ns))
-    }
     fn plat_kick_(pcpu: u32, flags: u32) { |p, _tasks| p.kick(pcpu, flags) }
     fn plat_assert_failed_(what: *const c_char, file: *const c_char, line: u32) {
         // SAFETY: both are string literals of the C source.

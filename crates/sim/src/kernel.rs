@@ -349,15 +349,6 @@ impl Platform for Kernel {
         from != slot
     }
 
-    fn queue_give(&mut self, tasks: &mut Tasks, queue: u64, world: u32, pcpu: u32, slice_ns: u64) -> bool {
-        if self.leave_queue(tasks, queue, world).is_none() {
-            return false;
-        }
-        tasks[world as usize].slice_ns = slice_ns.max(1);
-        self.put_local(tasks, world, pcpu, None);
-        true
-    }
-
     fn kick(&mut self, pcpu: u32, flags: u32) {
         if pcpu as usize >= self.cpus.len() {
             let what = format!("seen a kick of pCPU {pcpu}, allowed 0..{}", self.cpus.len() - 1);

@@ -38,9 +38,6 @@ impl Platform for Small {
     fn queue_move(&mut self, _: &mut Tasks, _: u64, _: u32, _: u64) -> bool {
         false
     }
-    fn queue_give(&mut self, _: &mut Tasks, _: u64, _: u32, _: u32, _: u64) -> bool {
-        false
-    }
     fn kick(&mut self, _: u32, _: u32) {}
     fn assert_failed(&mut self, what: &str, _: &str, _: u32) {
         panic!("{what}");

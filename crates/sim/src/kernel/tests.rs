@@ -128,16 +128,10 @@ fn worlds_are_moved_between_queues_from_dispatch_and_timers_only_and_parked_ones
         assert_eq!((k.seats[1], t[1].key, std::mem::take(&mut k.held_back)), (Seat::Queue(2), 7, vec![(1, false)]));
     };
     assert_eq!(broken(Context::None, moved), None);
-    let given = |k: &mut Kernel, t: &mut Tasks| {
-        parked(k, t);
-        assert!(k.queue_give(t, queue_parked(1), 1, 3, 5) && !k.queue_give(t, queue_parked(1), 1, 3, 5));
-        assert_eq!((k.seats[1], t[1].slice_ns, t[1].pcpu, k.held_back.clone()), (Seat::Local(3), 5, 3, vec![(1, false)]));
-    };
-    assert_eq!(broken(Context::None, given), None);
     let elsewhere = |k: &mut Kernel, t: &mut Tasks| {
         parked(k, t);
         k.context = Context::Enqueue(1);
-        assert!(!k.queue_give(t, queue_parked(1), 1, 3, 5));
+        assert!(!k.queue_move(t, queue_parked(1), 1, queue_vm(2)));
     };
     assert_eq!(broken(Context::None, elsewhere), Some(Rule::Context));
     let unknown = |k: &mut Kernel, t: &mut Tasks| k.queue_insert(t, 1, queue_parked(2), MS, 7);
