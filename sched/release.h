@@ -28,10 +28,11 @@ hot u64 limit_size(const struct limiter *l)
 	return size < GRANT_MIN_NS ? GRANT_MIN_NS : size < GRANT_NS ? size : GRANT_NS;
 }
 
-/* Adds what has come since the last tick. */
+/* Adds what has come since the last tick. Nobody who waits for it loses by a tick that is late: what came meanwhile is kept,
+ * though it is more than can be saved up. */
 hot void limit_fill(struct limiter *l, u64 now)
 {
-	u64 at = l->at_ns, gone = now > at ? now - at : 0, most = limit_most(l), more;
+	u64 at = l->at_ns, gone = now > at ? now - at : 0, most = limit_most(l), more, late;
 	s64 tokens = plat_read(l->tokens_ns);
 
 	l->at_ns = now;
@@ -41,6 +42,8 @@ hot void limit_fill(struct limiter *l, u64 now)
 	if (gone > 1000000000ull)
 		gone = 1000000000ull;
 	more = l->rate * gone >> RATE_SHIFT; /* rounded down: never above the limit */
+	late = gone > LIMIT_TICK_NS && plat_read(l->closed) ? gone - LIMIT_TICK_NS : 0;
+	most += l->rate * (late < LIMIT_LATE_NS ? late : LIMIT_LATE_NS) >> RATE_SHIFT;
 	if (tokens >= (s64)most)
 		return;
 	if (tokens + (s64)more > (s64)most)

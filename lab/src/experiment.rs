@@ -11,7 +11,7 @@ use units::Span;
 use views::{Document, RunResult, Where};
 
 use crate::archive::{Archive, KernelId};
-use crate::boot::{BootOutcome, BootSpec, GuestFile, Stream, Topology, boot};
+use crate::boot::{Accel, BootOutcome, BootSpec, GuestFile, Stream, Topology, boot};
 use crate::error::{LabError, Result};
 use crate::payload;
 
@@ -55,6 +55,10 @@ const OVERHEAD: Duration = Duration::from_secs(75);
 /// Boot and power-off of the whole, and loading Tandem.
 const BOOT: Duration = Duration::from_secs(150);
 
+/// A 500 MHz machine, that is what all pCPUs execute together: fast enough for interrupts, at least as fast as time of day
+/// while no more than half of 8 pCPUs are busy.
+const EXACT: Accel = Accel::Icount { shift: 1 };
+
 impl Experiment<'_> {
     /// The scenario's runs that the lab does.
     ///
@@ -96,11 +100,12 @@ impl Experiment<'_> {
             runs: vec![],
         };
         let mut documents: Vec<Document> = self.policies.iter().map(document).collect();
-        // A boot serves all runs of one topology.
+        // A boot serves all runs of one topology and clock.
         let mut rest: Vec<&Run> = runs;
         while let Some(first) = rest.first() {
-            let topology = first.topology.clone();
-            let (now, later): (Vec<&Run>, Vec<&Run>) = rest.into_iter().partition(|r| r.topology == topology);
+            let (topology, exact) = (first.topology.clone(), first.spec.lab.exact_clock);
+            let same = |r: &&Run| r.topology == topology && r.spec.lab.exact_clock == exact;
+            let (now, later): (Vec<&Run>, Vec<&Run>) = rest.into_iter().partition(same);
             rest = later;
             let outcome = boot(archive, &self.boot_spec(&now)?, on)?;
             outcome.require_success()?;
@@ -128,6 +133,10 @@ impl Experiment<'_> {
         spec.memory_mb = 1024 + 80 * vms + 64 * spec.topology.cpus();
         let wall: Duration = runs.iter().map(|r| Duration::from_nanos(self.duration_of(r).ns() + r.spec.warmup.ns()) + OVERHEAD).sum();
         spec.time_limit = BOOT + wall * self.policies.len() as u32;
+        if runs[0].spec.lab.exact_clock {
+            spec.accel = EXACT;
+            spec.time_limit *= 3;
+        }
         spec.files = vec![GuestFile::copy(&self.tandem, "/bin/tandem")];
         for (i, run) in runs.iter().enumerate() {
             spec.files.push(GuestFile::text(format!("/lab/in/settings-{i}.toml"), &script::settings(run)?));

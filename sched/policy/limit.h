@@ -8,6 +8,7 @@
  * Units	ns of CPU time; rate in 2^-20 pCPU
  * Example	a pool of 4 pCPUs keeps 8 ms at most; eight busy worlds get 2 ms each in turn, two of them every ms
  * Limits	a grant ends with the tick of limits that is nearest to its end: half of LIMIT_TICK_NS too much or too little.
+ *		A tick that comes late, up to LIMIT_LATE_NS, is made up for, at most by what came meanwhile: on top of the Promise.
  *		Whoever is parked for ready_bound runs for GRANT_MIN_NS all the same, long before the kernel's watchdog
  *		looks; so limits below GRANT_MIN_NS in ready_bound for each world (0.01 % of a pCPU) cannot be kept
  * Weakness	a kernel thread or a task that the kernel runs without asking is charged all the same, and makes a debt
@@ -18,6 +19,7 @@
 #include "share.h"
 
 #define LIMIT_TICK_NS 1000000ull	/* tokens come and grants end at this pace: a thousandth of the second that limits are held to */
+#define LIMIT_LATE_NS 20000000ull	/* lateness of a tick that is made up for: timers of a busy host come that late, seldom later */
 #define LIMIT_IDLE_NS 4000000ull	/* the pace while nothing under a limit wants to run: a timer tick at 250 Hz */
 #define GRANT_NS 2000000ull		/* taken at a time, less below limits of a pCPU: with what is saved up, 0.4 % of a second for each pCPU of the limit */
 #define GRANT_MIN_NS 500000ull		/* less is not worth a switch */

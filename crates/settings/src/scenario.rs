@@ -268,6 +268,10 @@ pub struct Lab {
     pub duration: Option<Span>,
     /// Labels of the runs that the lab does; all if left out.
     pub runs: Option<Vec<String>>,
+    /// The lab's clock counts instructions, so that no pCPU stands still while it runs on, as emulated ones otherwise do for
+    /// 5 to 20 ms; slower by half, and a pCPU is slow.
+    #[serde(default)]
+    pub exact_clock: bool,
     /// Why the lab cannot run it; then only the simulator does.
     pub skip: Option<String>,
 }
