@@ -78,11 +78,14 @@ fn show(stream: Stream, text: &str) {
 
 /// The simulator's answer to the same runs for the same time.
 fn simulate(scenario: &Scenario, experiment: &Experiment<'_>) -> lab::Result<Document> {
-    let runs: Vec<settings::Run> = experiment.runs()?.into_iter().cloned().collect();
-    let same = Scenario { runs, ..scenario.clone() };
-    let duration = experiment.duration_of(&same.runs[0]);
-    let options = sim::Options { duration: Some(duration), ..sim::Options::default() };
-    sim::run_scenario(&same, &options, |_| {}).map_err(|e| failed("simulator", e.to_string(), "run 'tandem sim' with that scenario"))
+    let as_long = |run: &settings::Run| {
+        let mut run = run.clone();
+        run.spec.duration = Span::from_ns(experiment.duration_of(&run).ns() + run.spec.warmup.ns());
+        run
+    };
+    let same = Scenario { runs: experiment.runs()?.into_iter().map(as_long).collect(), ..scenario.clone() };
+    sim::run_scenario(&same, &sim::Options::default(), |_| {})
+        .map_err(|e| failed("simulator", e.to_string(), "run 'tandem sim' with that scenario"))
 }
 
 struct Done {

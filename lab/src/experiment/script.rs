@@ -22,7 +22,7 @@ tandem_on() { rm -f /run/tandem/vms.json; tandem run --config $1 >>/lab/out/tand
   for i in $(seq 150); do grep -q enabled /sys/kernel/sched_ext/state && return; kill -0 $daemon 2>/dev/null || break; sleep 0.2; done
   cat /lab/out/tandem.log; fail "tandem did not start"; }
 # knows N: waits until the daemon has found so many VMs
-knows() { for i in $(seq 150); do [ "$(grep -c '"name"' /run/tandem/vms.json)" -ge $1 ] && return; sleep 0.2; done; fail "tandem found too few VMs"; }
+knows() { for i in $(seq 150); do [ "$(cat /run/tandem/vms.json 2>/dev/null | grep -c '"name"')" -ge $1 ] && return; sleep 0.2; done; fail "tandem found too few VMs"; }
 tandem_off() { kill -INT $daemon; wait $daemon; [ $? = 0 ] || { tail -5 /lab/out/tandem.log; fail "tandem did not leave cleanly"; }; }
 echo +cpu +cpuset >/sys/fs/cgroup/cgroup.subtree_control
 # The kernel's own scheduler weighs groups: what measures beside VMs of weight 10,000 needs as much to measure in time.
@@ -84,6 +84,7 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
         s += "kill $top; wait $top 2>/dev/null\n";
     }
     let all: Vec<&VmSpec> = run.spec.vms.iter().collect();
+    s += "[ -z \"$timers\" ] || kill $timers 2>/dev/null; timers=\n"; // what is due after the run's end is not for the next one
     let _ = writeln!(s, "for v in {}; do cp /lab/out/$v.debug /lab/out/{}-{i}.$v.after; done", names(&all), policy.name());
     if policy == Policy::Tandem {
         s += "grep -q enabled /sys/kernel/sched_ext/state || fail 'the kernel ejected the scheduler'\ntandem_off\n";
@@ -180,14 +181,19 @@ fn pins(vm: &VmSpec) -> String {
     sets.map(|(n, set)| format!("pin $(cat /lab/out/{}.pid) {n} {}\n", vm.name, mask(set))).collect()
 }
 
-/// Power-on and power-off during the run, each in the background.
+/// Power-on and power-off during the run, each in the background and in `timers`.
 fn later(run: &Run, vm: &VmSpec, pools: &[PlacedPool]) -> Result<String> {
     let mut s = String::new();
     if vm.start > Span::ZERO {
-        let _ = writeln!(s, "( sleep {}; {} ) &", decimal(vm.start), start(run, vm, pools)?.trim_end().replace('\n', "; "));
+        let _ = writeln!(
+            s,
+            "( sleep {}; {} ) & timers=\"$timers $!\"",
+            decimal(vm.start),
+            start(run, vm, pools)?.trim_end().replace('\n', "; ")
+        );
     }
     if let Some(stop) = vm.stop {
-        let _ = writeln!(s, "( sleep {}; kill -9 $(cat /lab/out/{}.pid) ) &", decimal(stop), vm.name);
+        let _ = writeln!(s, "( sleep {}; kill -9 $(cat /lab/out/{}.pid) ) & timers=\"$timers $!\"", decimal(stop), vm.name);
     }
     Ok(s)
 }
