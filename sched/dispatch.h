@@ -103,7 +103,7 @@ hot bool dispatch_goes_on(struct host *h, struct vm *v, struct world *w, struct 
 	if (!first || limit_take(h, v, w, GRANT_NS))
 		return true;
 	limiter = limit_parking(h, first);
-	if (key <= h->v_ns && key <= queue_first_key(h, QUEUE_PARKED(limiter)) && limit_grant(h, first, w, GRANT_NS, true))
+	if (key <= h->v_ns && key <= queue_first_key(h, QUEUE_PARKED(limiter)) && limit_grant(h, first, w, GRANT_NS, LIMIT_OWED))
 		return true;
 	p->limit_look = limiter;
 	return false;

@@ -45,10 +45,15 @@ struct drift {
 	u64 busy;	/* their worlds */
 };
 
-hot void housekeep_vm(const struct host *h, const struct vm *v, struct drift *d)
+/* How far a VM is ahead counts up to four times the bound on lag: one that is farther, having had a tiny weight for a moment, would
+ * drag the host's virtual time along, and leave all others beyond what they are owed at most, where they are equal. */
+hot void housekeep_vm(const struct host *h, const struct knobs *k, const struct vm *v, struct drift *d)
 {
-	s64 weight = (s64)(v->weight >> 10), ahead = (s64)(plat_read(v->vt_ns) - h->v_ns), limit = 1ll << 34;
+	s64 weight = (s64)(v->weight >> 10), ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
+	s64 limit = 4 * (s64)share_span(h, k->lag_bound_us);
 
+	if (limit > 1ll << 34)
+		limit = 1ll << 34;
 	if (ahead > limit)
 		ahead = limit;
 	if (ahead < -limit)
@@ -68,7 +73,7 @@ cold u32 housekeep_drift(THE(struct host *h), THE(struct drift *d))
 		if (!v)
 			break;
 		if ((v->flags & counts) == counts && plat_read(v->runnable))
-			housekeep_vm(h, v, d);
+			housekeep_vm(h, plat_knobs(h), v, d);
 	}
 	return 0;
 }

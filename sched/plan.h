@@ -163,18 +163,14 @@ hot void plan_settle(struct node *p, struct node *n, u64 asked, u64 reserved)
  * does not grow in virtual time: while it got all it asked for, much of it was never asked for. */
 hot void plan_rescale(struct host *h, struct vm *v, u64 before, u64 weight)
 {
-	s64 ahead = (s64)(plat_read(v->vt_ns) - h->v_ns), most = 1ll << 32;
+	s64 ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
+	u64 far = (u64)(ahead < 0 ? -ahead : ahead), new;
 
 	if (before < WEIGHT_MIN || weight < WEIGHT_MIN || (ahead < 0 && weight < before))
 		return;
-	if (ahead > most)
-		ahead = most;
-	if (ahead < -most)
-		ahead = -most;
-	if (ahead < 0)
-		plat_add(&v->vt_ns, (u64)-ahead - (u64)-ahead * before / weight);
-	else
-		plat_add(&v->vt_ns, (u64)ahead * before / weight - (u64)ahead);
+	/* A VM that had a tiny weight when it started may be hours of virtual time ahead: 2^22 us * 2^30 fits, and so does 2^42 ns. */
+	new = far >> 32 ? (far >> 10) * before / weight << 10 : far * before / weight;
+	plat_add(&v->vt_ns, ahead < 0 ? far - new : new - far);
 }
 
 /* Tells a VM what came out. One that gets all it asks for, or its reservation, or that a limit keeps from saving much up, can

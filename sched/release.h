@@ -64,7 +64,7 @@ hot bool release_may_go(struct host *h, struct vm *v, struct world *w, u64 overd
 {
 	u64 since = plat_read(w->parked_ns);
 
-	if (limit_grant(h, plat_read(v->limiter), w, GRANT_NS, true))
+	if (limit_grant(h, plat_read(v->limiter), w, GRANT_NS, LIMIT_TURN))
 		return true;
 	if (!since || since >= overdue_ns)
 		return false;

@@ -2,12 +2,13 @@
  *
  * Promise	a VM or pool under a limit uses no more than limit * time, and what was saved up (limit_most) or handed out (a
  *		grant a running world) when that time began, over any time and on an idle host too (VS51 "CPU Limit", P6);
- *		the oracle holds it to 0.5 % of a second, or 8 ms for limits where that is less
+ *		the oracle holds it to 0.5 % of a second, or 12 ms for limits where that is less
  * Law		tokens += rate * time, at most limit_most; a world takes a grant before it runs and pays back what it did not use;
  *		refused by one limit of the chain: parked there, in the order of keys, until the tick of limits finds enough
  * Units	ns of CPU time; rate in 2^-20 pCPU
  * Example	a pool of 4 pCPUs keeps 8 ms at most; eight busy worlds get 2 ms each in turn, two of them every ms
  * Limits	a grant ends with the tick of limits that is nearest to its end: half of LIMIT_TICK_NS too much or too little.
+ *		One that is owed time takes a tick's worth ahead of time from a limit of a pCPU or more (LIMIT_OWED).
  *		A tick that comes late, up to LIMIT_LATE_NS, is made up for, at most by what came meanwhile: on top of the Promise.
  *		Whoever is parked for ready_bound runs for GRANT_MIN_NS all the same, long before the kernel's watchdog
  *		looks; so limits below GRANT_MIN_NS in ready_bound for each world (0.01 % of a pCPU) cannot be kept
@@ -43,9 +44,15 @@ cold u32 limit_move(THE(struct host *h), u32 first, s64 ns)
 	return 0;
 }
 
-/* Takes up to `want` ns for a world from every limit of its VM; 0 when one of them refuses, which is closed then. A closed
- * limit gives only to those whose turn it is by key. */
-cold u64 limit_grant(THE(struct host *h), u32 first, THE(struct world *w), u64 want, bool turn)
+/* Who asks a limit for a grant. */
+enum {
+	LIMIT_ANY,	/* anybody: a closed limit gives nothing */
+	LIMIT_TURN,	/* whose turn it is by key */
+	LIMIT_OWED,	/* also owed time by the host: has what the next tick brings */
+};
+
+/* Takes up to `want` ns for a world from every limit of its VM; 0 when one of them refuses, which is closed then. */
+cold u64 limit_grant(THE(struct host *h), u32 first, THE(struct world *w), u64 want, u32 who)
 {
 	u64 grant = want < GRANT_NS ? want : GRANT_NS;
 	u32 id = first;
@@ -60,7 +67,9 @@ cold u64 limit_grant(THE(struct host *h), u32 first, THE(struct world *w), u64 w
 		if (!l->rate)
 			continue;
 		has = plat_read(l->tokens_ns);
-		if ((plat_read(l->closed) && !turn) || has < (s64)GRANT_MIN_NS) {
+		if (who == LIMIT_OWED && l->rate >= 1ull << RATE_SHIFT) /* a small one's bucket is larger than its tick anyway */
+			has += (s64)(l->rate * LIMIT_TICK_NS >> RATE_SHIFT);
+		if ((plat_read(l->closed) && who == LIMIT_ANY) || has < (s64)GRANT_MIN_NS) {
 			l->closed = 1;
 			return 0;
 		}
@@ -86,7 +95,7 @@ hot u64 limit_take(struct host *h, struct vm *v, struct world *w, u64 want)
 		return w->grant_ns;
 	kept = plat_read(v->kept_ns);
 	if (kept < (s64)GRANT_MIN_NS)
-		return limit_grant(h, first, w, want, false);
+		return limit_grant(h, first, w, want, LIMIT_ANY);
 	w->grant_ns = (u64)kept < want ? (u64)kept : want;
 	plat_add(&v->kept_ns, -(s64)w->grant_ns);
 	return w->grant_ns;

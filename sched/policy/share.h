@@ -80,13 +80,16 @@ hot u64 share_key(const struct vm *v, const struct world *w)
 
 /* Key a world is queued with: no slices under way, so that it is a lower bound of the key it will have when it is looked at
  * (settled virtual time only grows); and not far ahead of the host's, for a new plan may take back what its VM has had too
- * much while it waits. */
+ * much while it waits: beyond the bound only a 64th counts, which keeps the order of those who have had too much. */
 hot u64 share_queue_key(const struct host *h, const struct knobs *k, const struct vm *v, const struct world *w)
 {
 	u64 key = plat_read(v->vt_ns) - plat_read(v->urgent_ns) + (u64)share_lead(v, w);
-	u64 most = plat_read(h->v_ns) + share_span(h, k->lag_bound_us);
+	u64 bound = share_span(h, k->lag_bound_us), most = plat_read(h->v_ns) + bound, more;
 
-	return key < most ? key : most;
+	if (key <= most)
+		return key;
+	more = (key - most) >> 6;
+	return most + (more < bound ? more : bound);
 }
 
 /* Quantum of a world: shorter where the entitlement is so small that a whole quantum would be

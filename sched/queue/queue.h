@@ -227,7 +227,7 @@ cold bool queue_take(THE(struct host *h), u64 queue, u32 world)
 			struct vm *v = plat_vm(h, w->vm);
 
 			if (v && queue >= QUEUE_PARKED(0) && !w->grant_ns)
-				limit_grant(h, plat_read(v->limiter), w, GRANT_NS, true);
+				limit_grant(h, plat_read(v->limiter), w, GRANT_NS, share_key(v, w) <= h->v_ns ? LIMIT_OWED : LIMIT_TURN);
 			if (v && limit_take(h, v, w, GRANT_NS)) {
 				took = plat_queue_take(h, queue, t);
 			} else if (v && queue < QUEUE_PARKED(0)) {
