@@ -52,25 +52,24 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     let _ = writeln!(s, "echo; echo '== {}: {label}, {seconds} s'", policy.name());
     let pools = pools(run)?;
     s += &make_pools(&pools, &weights(run, &pools));
-    let first: Vec<&VmSpec> = run.spec.vms.iter().filter(|v| v.start == Span::ZERO).collect();
+    let all: Vec<&VmSpec> = run.spec.vms.iter().collect();
     // One after the other, each stopped once it is up: a VM that burns would keep the next from booting.
-    for vm in &first {
+    for vm in &all {
         s += &start(run, vm, &pools)?;
         let _ = writeln!(s, "lab-wait 90 'payload up' /lab/out/{0}.debug || fail 'VM {0} did not start'", vm.name);
         s += &pins(vm);
         let _ = writeln!(s, "kill -STOP $(cat /lab/out/{}.pid)", vm.name);
     }
-    let _ = writeln!(s, "for v in {}; do kill -CONT $(cat /lab/out/$v.pid); done", names(&first));
+    let awake: Vec<&VmSpec> = all.iter().copied().filter(|v| active_at(v, Span::ZERO)).collect();
+    let _ = writeln!(s, "for v in {}; do kill -CONT $(cat /lab/out/$v.pid); done", names(&awake));
     for (n, task) in run.spec.host_tasks.iter().enumerate() {
         s += &host_task(run, n, task)?;
     }
     if policy == Policy::Tandem {
-        let _ = writeln!(s, "tandem_on /lab/in/settings-{i}.toml; knows {}", first.len());
+        let _ = writeln!(s, "tandem_on /lab/in/settings-{i}.toml; knows {}", all.len());
     }
-    let _ = writeln!(s, "sleep 3; for v in {}; do cp /lab/out/$v.debug /lab/out/{}-{i}.$v.before; done", names(&first), policy.name());
-    for vm in &run.spec.vms {
-        s += &later(run, vm, &pools)?;
-    }
+    let _ = writeln!(s, "sleep 3; for v in {}; do cp /lab/out/$v.debug /lab/out/{}-{i}.$v.before; done", names(&all), policy.name());
+    run.spec.vms.iter().for_each(|vm| s += &edges(vm));
     if run.spec.warmup > Span::ZERO {
         let _ = writeln!(s, "sleep {}", decimal(run.spec.warmup));
     }
@@ -83,7 +82,6 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     if experiment.show_top {
         s += "kill $top; wait $top 2>/dev/null\n";
     }
-    let all: Vec<&VmSpec> = run.spec.vms.iter().collect();
     s += "[ -z \"$timers\" ] || kill $timers 2>/dev/null; timers=\n"; // what is due after the run's end is not for the next one
     let _ = writeln!(s, "for v in {}; do cp /lab/out/$v.debug /lab/out/{}-{i}.$v.after; done", names(&all), policy.name());
     if policy == Policy::Tandem {
@@ -181,21 +179,21 @@ fn pins(vm: &VmSpec) -> String {
     sets.map(|(n, set)| format!("pin $(cat /lab/out/{}.pid) {n} {}\n", vm.name, mask(set))).collect()
 }
 
-/// Power-on and power-off during the run, each in the background and in `timers`.
-fn later(run: &Run, vm: &VmSpec, pools: &[PlacedPool]) -> Result<String> {
-    let mut s = String::new();
-    if vm.start > Span::ZERO {
-        let _ = writeln!(
-            s,
-            "( sleep {}; {} ) & timers=\"$timers $!\"",
-            decimal(vm.start),
-            start(run, vm, pools)?.trim_end().replace('\n', "; ")
-        );
-    }
-    if let Some(stop) = vm.stop {
-        let _ = writeln!(s, "( sleep {}; kill -9 $(cat /lab/out/{}.pid) ) & timers=\"$timers $!\"", decimal(stop), vm.name);
-    }
-    Ok(s)
+/// Whether a VM is powered on and one of its windows is open.
+fn active_at(vm: &VmSpec, t: Span) -> bool {
+    let open = vm.active.is_empty() || vm.active.iter().any(|w| w.from <= t && w.to.is_none_or(|to| t < to));
+    vm.start <= t && open
+}
+
+/// When a VM begins and ends to be active by the run's clock, in the background and in `timers`. It was booted before the run and
+/// its process is halted, for booting takes seconds here, and a VM's own clock begins when it boots.
+fn edges(vm: &VmSpec) -> String {
+    let pid = format!("$(cat /lab/out/{}.pid)", vm.name);
+    let edge = |at: Span, signal: &str| format!("( sleep {}; kill -{signal} {pid} ) & timers=\"$timers $!\"\n", decimal(at));
+    let on = (vm.start > Span::ZERO && active_at(vm, vm.start)).then(|| edge(vm.start, "CONT"));
+    let begin = vm.active.iter().filter(|w| w.from > vm.start).map(|w| edge(w.from, "CONT"));
+    let end = vm.active.iter().filter_map(|w| w.to).filter(|to| *to > vm.start).map(|to| edge(to, "STOP"));
+    on.into_iter().chain(begin).chain(end).chain(vm.stop.map(|stop| edge(stop, "KILL"))).collect()
 }
 
 /// The scheduler's mask of a set, as taskset takes it.
@@ -206,13 +204,8 @@ fn mask(set: &PcpuSet) -> String {
 }
 
 fn orders(run: &Run, vm: &VmSpec) -> Result<Orders> {
-    let windows: Vec<(u32, u32)> = vm.active.iter().map(|w| (millis(w.from), w.to.map_or(u32::MAX, millis))).collect();
-    let work = |i: u32| Ok((work(run, vm.workload_of(i as usize))?, windows.clone()));
+    let work = |i: u32| Ok((work(run, vm.workload_of(i as usize))?, vec![]));
     Ok(Orders { report_ms: Some(1000), vcpus: (0..vm.vcpus).map(work).collect::<Result<_>>()?, ..Orders::default() })
-}
-
-fn millis(t: Span) -> u32 {
-    u32::try_from(t.ns() / 1_000_000).unwrap_or(u32::MAX)
 }
 
 fn work(run: &Run, w: Workload) -> Result<Work> {
@@ -296,6 +289,23 @@ mod tests {
         let limit = "echo 250000 100000 >/sys/fs/cgroup/a/cpu.max; echo 5000 >/sys/fs/cgroup/a/cpu.max.burst\n";
         assert_eq!(text, [group("/a", 10_000), limit.to_owned(), group("/a/b", 4000)].concat());
         assert_eq!((reservation(Rate::pcpus(2)), reservation(Rate(0))), ("reservation = \"200%\"\n".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn windows_open_and_close_by_the_runs_clock() {
+        // Figure 4's six VMs: vm3 is active but from 10 to 20 s, vm6 from 20 to 30 s alone.
+        let scenario = settings::load(&format!("{}/../scenarios/shares-active", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let (vm3, vm6) = (&scenario.runs[0].spec.vms[2], &scenario.runs[0].spec.vms[5]);
+        let at = |ms: u64| Span::from_ns(ms * 1_000_000);
+        assert_eq!([0, 9999, 10_000, 20_000].map(|ms| active_at(vm3, at(ms))), [true, true, false, true]);
+        assert_eq!([0, 20_000, 30_000].map(|ms| active_at(vm6, at(ms))), [false, true, false]);
+        let timer =
+            |s: &str, signal: &str, vm: &str| format!("( sleep {s}; kill -{signal} $(cat /lab/out/{vm}.pid) ) & timers=\"$timers $!\"\n");
+        assert_eq!(edges(vm3), timer("20.000", "CONT", "vm3") + &timer("10.000", "STOP", "vm3"));
+        let vm5 = &scenario.runs[0].spec.vms[4]; // on from 20 to 40 s
+        assert_eq!([19_999, 20_000].map(|ms| active_at(vm5, at(ms))), [false, true]);
+        assert_eq!(edges(vm5), timer("20.000", "CONT", "vm5") + &timer("40.000", "KILL", "vm5"));
+        assert_eq!(edges(vm6), timer("20.000", "CONT", "vm6") + &timer("30.000", "STOP", "vm6"));
     }
 
     #[test]
