@@ -2,13 +2,15 @@
 //! a verdict in numbers. The guest's scripts only observe; every judgement is taken here, from their lines.
 //!
 //! `kill` the daemon dies under load; `storm` VMs come and go; `steal` two Linux guests' own clocks against Tandem's
-//! accounts; `latency` wake-ups and messages against the kernel's own scheduler; `load` the time a load takes.
+//! accounts; `latency` wake-ups and messages against the kernel's own scheduler; `load` the time a load takes; `settings` what
+//! is changed while VMs run.
 
 mod kill;
 mod latency;
 mod load;
 mod record;
 mod report;
+mod settings;
 mod steal;
 mod storm;
 mod tools;
@@ -46,11 +48,13 @@ pub enum Drill {
     Latency,
     /// Time of loading, idle and under load.
     Load,
+    /// Settings that change while VMs run.
+    Settings,
 }
 
 impl Drill {
     /// Every drill, in the order in which `all` runs them.
-    pub const ALL: [Drill; 5] = [Drill::Load, Drill::Kill, Drill::Storm, Drill::Steal, Drill::Latency];
+    pub const ALL: [Drill; 6] = [Drill::Load, Drill::Settings, Drill::Kill, Drill::Storm, Drill::Steal, Drill::Latency];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -60,6 +64,7 @@ impl Drill {
             Drill::Steal => "steal",
             Drill::Latency => "latency",
             Drill::Load => "load",
+            Drill::Settings => "settings",
         }
     }
 }
@@ -94,6 +99,7 @@ pub fn run(drill: Drill, setting: &Setting, archive: &Archive, on: &mut dyn FnMu
         Drill::Steal => steal::run(setting, archive, on),
         Drill::Latency => latency::run(setting, archive, on),
         Drill::Load => load::run(setting, archive, on),
+        Drill::Settings => settings::run(setting, archive, on),
     }
 }
 
@@ -162,6 +168,6 @@ mod tests {
         for drill in Drill::ALL {
             assert_eq!(drill.name().parse(), Ok(drill));
         }
-        assert!("kil".parse::<Drill>().unwrap_err().contains("allowed load, kill"));
+        assert!("kil".parse::<Drill>().unwrap_err().contains("allowed load, settings, kill"));
     }
 }

@@ -1,7 +1,7 @@
 //! Decides whether a settings file that was read again is taken over: whole, or not at all, with the old one in force.
 //!
 //! A file that was changed less than a second ago may be half written: it is read again every 100 ms until it reads the same
-//! twice and can be taken over, or is a second old.
+//! twice, has not been changed for 300 ms and can be taken over, or is a second old.
 
 use crate::{HostError, RUN_DIR, names::write_whole};
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,8 @@ use std::{
 
 /// Where the daemon tells what came of it, in `RUN_DIR`.
 const FILE: &str = "reload.json";
+/// How old a file is that can be taken over: whoever writes one pauses for less.
+const QUIET: Duration = Duration::from_millis(300);
 /// How old a file is that nobody writes any more.
 const SETTLED: Duration = Duration::from_secs(1);
 /// Until it is read again.
@@ -100,14 +102,15 @@ impl Reload {
             return Verdict::Refuse(vec![reason.to_owned()]);
         };
         self.due = Instant::now() + AGAIN;
-        let settled = age(path) >= SETTLED || self.asked.elapsed() >= PATIENCE;
+        let age = age(path);
+        let settled = age >= SETTLED || self.asked.elapsed() >= PATIENCE;
         let (text, found) = match fs::read_to_string(path) {
             Ok(text) => (Some(text.clone()), read(path, &text, in_force, fits)),
             Err(e) => (None, Err(vec![format!("settings {}: cannot read it: {e}; give a file that is there", path.display())])),
         };
         let same = text.is_some() && std::mem::replace(&mut self.text, text.clone()) == text;
         match found {
-            Ok(settings) if settled || same => Verdict::Take(Box::new(settings)),
+            Ok(settings) if settled || (same && age >= QUIET) => Verdict::Take(Box::new(settings)),
             Err(reasons) if settled => Verdict::Refuse(reasons),
             _ => Verdict::Wait,
         }
@@ -158,11 +161,11 @@ mod tests {
         LiveSettings::parse("t.toml", text).unwrap()
     }
 
-    /// A settings file that was changed so many seconds ago.
-    fn file(t: &MadeUp, text: &str, seconds: u64) -> PathBuf {
+    /// A settings file that was changed so many ms ago.
+    fn file(t: &MadeUp, text: &str, ms: u64) -> PathBuf {
         t.put("tandem.toml", text.as_bytes());
         let path = t.path("tandem.toml");
-        let at = SystemTime::now() - Duration::from_secs(seconds);
+        let at = SystemTime::now() - Duration::from_millis(ms);
         fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
         path
     }
@@ -178,7 +181,7 @@ mod tests {
     #[test]
     fn a_file_that_is_right_is_taken_over_at_once() {
         let t = MadeUp::new("reload-right");
-        let path = file(&t, &OLD.replace("100", "300"), 5);
+        let path = file(&t, &OLD.replace("100", "300"), 5000);
         assert_eq!(shares(&Reload::new().decide(Some(&path), &settings(OLD), &|_| Ok(()))), Some(300));
     }
 
@@ -186,7 +189,7 @@ mod tests {
     fn a_file_that_is_wrong_is_refused_with_every_reason() {
         let t = MadeUp::new("reload-wrong");
         let refuse = |text: &str, fits: &dyn Fn(&LiveSettings) -> Result<(), Vec<String>>| {
-            let path = file(&t, text, 5);
+            let path = file(&t, text, 5000);
             refusal(&Reload::new().decide(Some(&path), &settings(OLD), fits)).to_vec()
         };
         let seen = refuse("[[vm]]\nname = \"web\"\nshares = 0\nburst = \"1ms\"\nlimit = -1\n", &|_| Ok(()));
@@ -214,19 +217,20 @@ mod tests {
         let t = MadeUp::new("reload-half");
         let (old, whole) = (LiveSettings::default(), "[[vm]]\nname = \"web\"\nshares = 700\n[[vm]]\nname = \"db\"\n");
         let mut reload = Reload::new();
-        let mut decide = |text: &str, seconds| {
-            let path = file(&t, text, seconds);
+        let mut decide = |text: &str, ms| {
+            let path = file(&t, text, ms);
             reload.decide(Some(&path), &old, &|_| Ok(()))
         };
         assert!(matches!(decide(&whole[..10], 0), Verdict::Wait));
         assert!(matches!(decide(&whole[..10], 0), Verdict::Wait), "it cannot be parsed");
-        // Cut so that it is a whole shorter file: it must read the same twice.
+        // Cut so that it is a whole shorter file: it must read the same twice, with nobody at it for a while.
         let cut = whole.rfind("[[vm]]").unwrap();
         assert!(matches!(decide(&whole[..cut], 0), Verdict::Wait));
-        assert!(matches!(decide(whole, 0), Verdict::Wait));
-        assert_eq!(shares(&decide(whole, 0)), Some(700));
+        assert!(matches!(decide(&whole[..cut], 200), Verdict::Wait));
+        assert!(matches!(decide(whole, 350), Verdict::Wait));
+        assert_eq!(shares(&decide(whole, 450)), Some(700));
         // Half a file that nobody goes on with is refused once it is a second old.
-        let refused = decide(&whole[..10], 2);
+        let refused = decide(&whole[..10], 2000);
         assert!(refusal(&refused)[0].starts_with("cannot parse: TOML parse error at line 2"), "{refused:?}");
         // One that is written all the time, after four.
         let mut reload = Reload { asked: Instant::now() - PATIENCE, ..Reload::new() };
