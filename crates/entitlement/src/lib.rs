@@ -3,7 +3,7 @@
 //! `fill` divides one capacity by weights and caps, `fill_between` by weights, floors and caps; `Tree` divides a host down
 //! its resource pools with `fill_between`, and lays itself out for the scheduler; `check` and `admit` say whether what a tree
 //! reserves can be kept. `fluid` and `Fluid` divide where claims are held to some of the pCPUs, `divide_placed` where there
-//! are pools too; `active_plan` makes the scheduler's weights of that. `system_shares` says what the host's own tasks weigh.
+//! are pools too; `active_plan` makes the scheduler's weights of that.
 
 mod active;
 mod admit;
@@ -16,7 +16,6 @@ mod nodes;
 mod placed;
 mod reserve;
 mod split;
-mod system;
 mod text;
 mod tree;
 
@@ -28,5 +27,4 @@ pub use fluid::{Demand, Fluid, FluidClaim, fluid};
 pub use nodes::{Owner, PlanLimit, PlanLimits, PlanNode};
 pub use placed::divide_placed;
 pub use reserve::{Excess, Names, PoolUse, Report, Rule, check};
-pub use system::system_shares;
 pub use tree::{Division, POOL_SHARES_NORMAL, TREE_WEIGHT_MAX, Tree, TreeLeaf, TreePool};

@@ -31,8 +31,8 @@ pub struct Known<'a> {
     pub speed: Speed,
     /// pCPUs that are online.
     pub pcpus: u32,
-    /// Shares of the system group; 0 where they follow from what is beside it.
-    pub system_shares: u64,
+    /// Shares of the system group.
+    pub system_shares: u32,
 }
 
 /// A tree as it shall be.
@@ -74,23 +74,16 @@ pub fn layout(found: &[FoundVm], cgroups: &Cgroups, known: &Known) -> Result<Lay
         pools.push(merge.pool(name, &place.path, parent, cgroups.pools.get(name)));
     }
     let path = |pool: &Option<String>| pool.as_ref().and_then(|p| path_of.get(p.as_str()).cloned()).unwrap_or_else(|| "/".to_owned());
-    let vms: Vec<VmName> = found.iter().zip(&pool_of).map(|(vm, pool)| merge.vm(vm, path(pool), cgroups.vms.get(&vm.pid))).collect();
+    let vms = found.iter().zip(&pool_of).map(|(vm, pool)| merge.vm(vm, path(pool), cgroups.vms.get(&vm.pid))).collect();
     if merge.mhz_used && known.speed.from == SpeedSource::Assumed {
         merge.troubles.insert(format!(
             "host: cannot find the speed of a pCPU: seen none in cpufreq and /proc/cpuinfo, {} MHz assumed; write [host] mhz",
             known.speed.mhz
         ));
     }
-    let Known { speed, pcpus, .. } = *known;
-    let system_shares = system_shares(known, &pools, &vms);
+    let Known { speed, pcpus, system_shares, .. } = *known;
     let names = Names { generation: 0, daemon: std::process::id(), pcpus, mhz: speed.mhz, system_shares, pools, vms };
     Ok(Layout { names, troubles: merge.troubles })
-}
-
-fn system_shares(known: &Known, pools: &[PoolName], vms: &[VmName]) -> u32 {
-    let in_root = pools.iter().skip(1).filter(|p| p.parent == "/").map(|p| u64::from(p.shares));
-    let beside = in_root.chain(vms.iter().filter(|v| v.pool == "/").map(|v| u64::from(v.shares)));
-    entitlement::system_shares(known.pcpus, known.system_shares, beside) as u32 // a knob, or 1,000 for each pCPU
 }
 
 /// The root: it has the host, and no settings.

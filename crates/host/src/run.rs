@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 use topology::Topology;
-use units::PcpuSet;
+use units::{PcpuSet, caps::SHARES_MAX};
 
 /// How the daemon runs.
 pub struct Options {
@@ -209,7 +209,12 @@ impl<'a> Daemon<'a> {
 
     /// What a layout depends on, by these settings.
     pub(crate) fn known<'s>(&self, settings: &'s LiveSettings, speed: Speed) -> Known<'s> {
-        Known { settings, speed, pcpus: self.pcpus.len() as u32, system_shares: self.options.knobs.system_shares }
+        let pcpus = self.pcpus.len() as u32;
+        let system_shares = match self.options.knobs.system_shares {
+            0 => (pcpus * 1000).min(SHARES_MAX as u32),
+            n => n as u32,
+        };
+        Known { settings, speed, pcpus, system_shares }
     }
 
     /// The settings in force, and the speed of a pCPU by them.

@@ -156,7 +156,7 @@ fn of_kernel(topology: &Topology, seen: &mut Seen) -> Sample {
     let settings = LiveSettings::default();
     let cgroups = Cgroups::read(&roots, &found, &settings);
     let pcpus = topology.online().len() as u32;
-    let known = Known { settings: &settings, speed, pcpus, system_shares: 0 };
+    let known = Known { settings: &settings, speed, pcpus, system_shares: pcpus * 1000 };
     let mut names = layout(&found, &cgroups, &known).map(|l| l.names).unwrap_or_default();
     names.vms.iter_mut().zip(1..).for_each(|(vm, id)| vm.id = id);
     let called = names.called();

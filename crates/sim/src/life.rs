@@ -60,8 +60,8 @@ pub(crate) struct WorldSpec {
 }
 
 /// The VMs of a run, the system group first; settings were checked when the scenario was read.
-pub(crate) fn vms(spec: &RunSpec, pools: &[PlacedPool], pcpus: u32, system_shares: u64) -> Vec<VmSeat> {
-    let nothing = VmResources::POOL;
+pub(crate) fn vms(spec: &RunSpec, pools: &[PlacedPool], system_shares: u32) -> Vec<VmSeat> {
+    let nothing = VmResources { shares: system_shares, ..VmResources::POOL };
     let pool = |vm: &VmSpec| vm.pool.as_ref().and_then(|name| pools.iter().position(|p| p.name == *name)).unwrap_or(0);
     let mut next = 1;
     let mut range = |n: u32| {
@@ -81,10 +81,7 @@ pub(crate) fn vms(spec: &RunSpec, pools: &[PlacedPool], pcpus: u32, system_share
     };
     let mut vms: Vec<VmSeat> = spec.vms.iter().map(|vm| seat(vm, range(vm.vcpus))).collect();
     let worlds = range(spec.host_tasks.len() as u32);
-    let in_root = pools.iter().skip(1).filter(|p| p.parent == 0).map(|p| u64::from(p.shares));
-    let beside = in_root.chain(vms.iter().filter(|v| v.pool == 0).map(|v| u64::from(v.resources.shares)));
-    let resources = VmResources { shares: entitlement::system_shares(pcpus, system_shares, beside) as u32, ..nothing };
-    vms.insert(0, VmSeat { name: "system".to_owned(), pool: 0, resources, vcpus: 0, allowed: None, worlds, on: true, live: 0 });
+    vms.insert(0, VmSeat { name: "system".to_owned(), pool: 0, resources: nothing, vcpus: 0, allowed: None, worlds, on: true, live: 0 });
     vms
 }
 

@@ -124,18 +124,21 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
         host.set_knob(name, *value).map_err(|cause| SimError::Knob { label: label(), cause })?;
     }
     let pcpus = run.topology.pcpus();
+    let system_shares = match host.knobs().system_shares {
+        0 => 1000 * pcpus as u32,
+        shares => shares as u32,
+    };
     let mutant = match options.policy {
         Policy::Tandem => None,
         Policy::Mutant(m) => Some(m),
     };
     let bounds = options.check.then(|| bounds(host.knobs(), spec.host.hz));
     let worlds = actors.len();
-    let vms = life::vms(spec, &pools, pcpus as u32, host.knobs().system_shares);
     Ok(Engine {
         host,
         kernel: Kernel::new(pcpus, worlds, spec.vms.len() + pools.len() + 2, Fault::new(mutant)),
         timers: Timers::new(engine::slots(pcpus, worlds)),
-        vms,
+        vms: life::vms(spec, &pools, system_shares),
         pools,
         changes: life::changes(spec),
         next_change: 0,

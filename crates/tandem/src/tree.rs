@@ -4,7 +4,7 @@ use crate::{Exit, Failure};
 use entitlement::{Names, Tree, TreeLeaf, TreePool};
 use settings::{PlacedPool, Run, VmSpec};
 use std::collections::BTreeMap;
-use units::Rate;
+use units::{Rate, caps::SHARES_MAX};
 
 /// Who says each setting of a pool or VM.
 pub type Sources = BTreeMap<String, String>;
@@ -58,19 +58,19 @@ fn of_run(run: &Run) -> Grown {
         let vcpus = allowed.map_or(vm.vcpus, |a| vm.vcpus.min(a.len() as u32));
         TreeLeaf { pool: of(vm), shares: u64::from(r.shares), reservation: r.reservation, limit: r.limit, vcpus }
     };
-    let pools: Vec<TreePool> = placed.iter().map(pool).collect();
-    let mut leaves: Vec<TreeLeaf> = spec.vms.iter().map(leaf).collect();
-    let in_root = pools.iter().skip(1).filter(|p| p.parent == 0).map(|p| p.shares);
-    let beside = in_root.chain(leaves.iter().filter(|l| l.pool == 0).map(|l| l.shares));
-    let shares = entitlement::system_shares(pcpus, spec.knobs.get("system_shares").copied().unwrap_or(0), beside);
-    leaves.insert(0, TreeLeaf { pool: 0, shares, reservation: Rate(0), limit: None, vcpus: pcpus });
+    let shares = match spec.knobs.get("system_shares") {
+        None | Some(0) => (u64::from(pcpus) * 1000).min(SHARES_MAX),
+        Some(n) => *n,
+    };
+    let system = TreeLeaf { pool: 0, shares, reservation: Rate(0), limit: None, vcpus: pcpus };
+    let leaves: Vec<TreeLeaf> = [system].into_iter().chain(spec.vms.iter().map(leaf)).collect();
     let path = |vm: &VmSpec| format!("{}/{}", placed[of(vm)].path.trim_end_matches('/'), vm.name);
     let names = Names {
         pools: placed.iter().map(|p| p.path.clone()).collect(),
         leaves: ["/system".to_owned()].into_iter().chain(spec.vms.iter().map(path)).collect(),
     };
     let sources = (vec![Sources::new(); placed.len()], vec![Sources::new(); leaves.len()]);
-    let tree = Tree::new(u64::from(pcpus), pools, leaves);
+    let tree = Tree::new(u64::from(pcpus), placed.iter().map(pool).collect(), leaves);
     Grown { tree, names, mhz: spec.host.mhz, generation: 0, sources }
 }
 
@@ -117,7 +117,7 @@ mod tests {
         let grown = of_scenario(&scenario("pools-nested"), None).unwrap_or_else(|f| panic!("{:#}", f.error));
         assert_eq!(grown.names.pools, ["/", "/prod", "/prod/web", "/prod/db", "/test", "/test/batch"]);
         assert_eq!(grown.names.leaves[..3], ["/system", "/prod/web/front", "/prod/web/cache"]);
-        assert_eq!(grown.tree.leaves()[0], TreeLeaf { pool: 0, shares: 12_000, reservation: Rate(0), limit: None, vcpus: 16 });
+        assert_eq!(grown.tree.leaves()[0], TreeLeaf { pool: 0, shares: 16_000, reservation: Rate(0), limit: None, vcpus: 16 });
         let sql = grown.names.leaves.iter().position(|n| n == "/prod/db/sql").unwrap();
         assert_eq!((grown.tree.leaves()[sql].pool, grown.tree.leaves()[sql].reservation), (3, Rate::pcpus(2)));
         assert_eq!(grown.tree.pools()[4].limit, Some(Rate::pcpus(3)));

@@ -11,7 +11,7 @@ fn laid(t: &MadeUp, settings: &LiveSettings) -> Layout {
     let found = Finder::default().scan(&t.roots());
     let cgroups = Cgroups::read(&t.roots(), &found, settings);
     let speed = Speed::of(&t.roots(), settings.host.mhz);
-    layout(&found, &cgroups, &Known { settings, speed, pcpus: 8, system_shares: 0 }).unwrap()
+    layout(&found, &cgroups, &Known { settings, speed, pcpus: 8, system_shares: 8000 }).unwrap()
 }
 
 fn pools(l: &Layout) -> Vec<(&str, &str, u32)> {
@@ -39,11 +39,11 @@ fn slices_above_vms_are_pools_and_others_are_not() {
     let vms: Vec<_> = seen.names.vms.iter().map(|v| (v.name.as_str(), v.pool.as_str(), v.shares, v.vcpus)).collect();
     assert_eq!(vms, [("web", "/machine.slice/prod.slice", 1000, 2), ("db", "/machine.slice", 2500, 4), ("shell", "/", 1000, 1)]);
     assert_eq!(troubles(&seen), [""; 0]);
-    // The system group is a leaf of the root, with the shares of the slice and of the shell's VM; the tree is that of the simulator.
+    // The system group is a leaf of the root; the tree is that of the simulator.
     let tree = seen.names.tree();
     assert_eq!(
         tree.leaves().iter().map(|l| (l.pool, l.shares, l.vcpus)).collect::<Vec<_>>(),
-        [(0, 5000, 8), (2, 1000, 2), (1, 2500, 4), (0, 1000, 1)]
+        [(0, 8000, 8), (2, 1000, 2), (1, 2500, 4), (0, 1000, 1)]
     );
     assert_eq!(seen.names.paths().leaves, ["/system", "/machine.slice/prod.slice/web", "/machine.slice/db", "/shell"]);
 }
