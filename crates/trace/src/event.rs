@@ -1,0 +1,222 @@
+//! What can happen, as one enum: the meaning that ring buffer, simulator, file, log and exports share; it knows no bytes.
+
+use crate::{Kick, Move, Role, State, Why};
+use units::{PcpuId, PcpuSet, VmId, WorldId};
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, in ns of a clock that does not go back.
+    pub ns: u64,
+    /// The pCPU that it happened on or that it concerns, as far as there is one.
+    pub pcpu: Option<PcpuId>,
+    /// What happened.
+    pub kind: Kind,
+}
+
+/// Where a READY world was put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// Into the queue of a pCPU.
+    Pcpu(PcpuId),
+    /// Into the queue of a limit, by its number: it is held back until the limit lets it go.
+    Limit(u16),
+}
+
+/// Who woke a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waker {
+    /// Not told.
+    Unknown,
+    /// An interrupt or timer.
+    Interrupt,
+    /// Another world.
+    World(WorldId),
+}
+
+/// Place of a pCPU in the host: the numbers of what it is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Place {
+    /// Which thread of its core it is.
+    pub smt: u16,
+    /// Its core, counted over the host.
+    pub core: u16,
+    /// Its last-level cache, counted over the host.
+    pub llc: u16,
+    /// Its NUMA node.
+    pub node: u16,
+}
+
+/// Kind of an event, with what belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A world changed its state.
+    State {
+        /// Who.
+        world: WorldId,
+        /// State before, as far as it is known.
+        from: Option<State>,
+        /// State from now on.
+        to: State,
+        /// Why.
+        why: Why,
+        /// Where it runs, ran or waits.
+        on: Option<PcpuId>,
+    },
+    /// A world was woken.
+    Wake {
+        /// Who was woken.
+        world: WorldId,
+        /// By whom.
+        by: Waker,
+    },
+    /// A READY world was put into a queue.
+    Queued {
+        /// Who.
+        world: WorldId,
+        /// Where.
+        queue: Queue,
+        /// Its key: the smallest of a queue comes next. Virtual time in ns.
+        key: u64,
+    },
+    /// A world was taken out of its queue.
+    Unqueued {
+        /// Who.
+        world: WorldId,
+    },
+    /// A world went to another pCPU.
+    Migrate {
+        /// Who.
+        world: WorldId,
+        /// From where, as far as it is known.
+        from: Option<PcpuId>,
+        /// To where.
+        to: PcpuId,
+        /// Why.
+        why: Move,
+    },
+    /// The event's pCPU went from one world to another; none stands for idling. RDY's SWITCH.
+    Switch {
+        /// Who ran.
+        from: Option<WorldId>,
+        /// Who runs.
+        to: Option<WorldId>,
+    },
+    /// The event's pCPU begins (or ends) to idle.
+    Idle {
+        /// Whether it begins.
+        begins: bool,
+    },
+    /// A pCPU was kicked by the event's pCPU.
+    Kick {
+        /// The pCPU that was kicked.
+        target: PcpuId,
+        /// How.
+        how: Kick,
+    },
+    /// What a world blocks on. RDY's SETWAITSTATE.
+    WaitOn {
+        /// Who.
+        world: WorldId,
+        /// Number of the resource.
+        event: u64,
+        /// Its class, such as RPC or IDLE.
+        class: String,
+    },
+    /// A world's virtual time was set. RDY's VTIMESET, whose numbers it does not explain.
+    Vtime {
+        /// Who.
+        world: WorldId,
+        /// A number of the world, in RDY's sample constant for each: how fast its virtual time passes.
+        stride: u64,
+        /// Virtual time before, in ns.
+        from: u64,
+        /// Virtual time from now on, in ns.
+        to: u64,
+        /// The host's virtual time, in ns.
+        host: u64,
+        /// Why, such as RUN or VTLIMIT.
+        why: String,
+    },
+    /// What a VM has used so far, and what it is entitled to now.
+    Account {
+        /// Which VM.
+        vm: VmId,
+        /// CPU time charged since it began, in ns.
+        used_ns: u64,
+        /// What it is entitled to, in 2^-20 of a pCPU (`units::Rate`).
+        entitled: u64,
+    },
+    /// Name of a world.
+    World {
+        /// Which.
+        world: WorldId,
+        /// Its VM.
+        vm: VmId,
+        /// What it is.
+        role: Role,
+        /// Its name.
+        name: String,
+    },
+    /// Name of a VM.
+    Vm {
+        /// Which.
+        vm: VmId,
+        /// Its name.
+        name: String,
+        /// Path of its pool.
+        pool: String,
+    },
+    /// How many pCPUs the host has.
+    Host {
+        /// Their number.
+        pcpus: u16,
+    },
+    /// Where the event's pCPU is in the host.
+    Pcpu {
+        /// Its place.
+        place: Place,
+    },
+    /// The pCPUs that a world may use; a world that none was told of may use all.
+    Affinity {
+        /// Which world.
+        world: WorldId,
+        /// Its pCPUs.
+        allowed: Box<PcpuSet>,
+    },
+    /// Events are missing from here on: what was known of states is known no longer.
+    Lost {
+        /// How many, as far as that is known.
+        events: Option<u32>,
+    },
+    /// A remark of whoever recorded.
+    Mark {
+        /// Its text.
+        text: String,
+    },
+}
+
+impl Kind {
+    /// The world that it is about, if it is about one.
+    #[must_use]
+    pub fn world(&self) -> Option<WorldId> {
+        match self {
+            Kind::State { world, .. }
+            | Kind::Wake { world, .. }
+            | Kind::Queued { world, .. }
+            | Kind::Unqueued { world }
+            | Kind::Migrate { world, .. }
+            | Kind::WaitOn { world, .. }
+            | Kind::Vtime { world, .. }
+            | Kind::World { world, .. }
+            | Kind::Affinity { world, .. } => Some(*world),
+            _ => None,
+        }
+    }
+
+    /// Whether it names or describes something that lasts, and is repeated in a file so that a part of it can be read alone.
+    #[must_use]
+    pub fn is_name(&self) -> bool {
+        matches!(self, Kind::World { .. } | Kind::Vm { .. } | Kind::Host { .. } | Kind::Pcpu { .. } | Kind::Affinity { .. })
+    }
+}

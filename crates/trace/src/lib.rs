@@ -1,0 +1,50 @@
+//! A scheduler's trace: one record of what happened, kept in a file, read back and judged; it never decides anything.
+//!
+//! | file | what |
+//! |---|---|
+//! | `event.rs`, `why.rs` | the events, their states and reasons |
+//! | `raw.rs` | the 32 bytes of an event in a kernel's ring buffer |
+//! | `kinds.rs`, `flat.rs`, `wire.rs` | the table of kinds that a file carries, and the bytes of an event in it |
+//! | `block.rs`, `write.rs`, `names.rs`, `read.rs` | the file: blocks, writer, what is repeated, reader that goes on behind damage |
+//! | `log.rs`, `line.rs` | the textual log of RDY, written and read |
+//! | `replay.rs`, `range.rs` | the state of each pCPU and world at a time; a part of a trace that stands alone |
+//! | `table.rs` | pCPU-by-time state table |
+//! | `idle.rs`, `waits.rs`, `report.rs` | each wait, and whether an idle pCPU was wrong to be idle |
+//! | `proto.rs`, `perfetto.rs`, `tracks.rs`, `chrome.rs` | exports |
+//! | `fuzz.rs` | entry points for fuzzers |
+//!
+//! RDY is "VMware ESX Server 3 Ready Time Observations"; its section "Scheduler Trace" is the model of log, table and waits.
+
+mod block;
+pub mod chrome;
+mod event;
+mod flat;
+pub mod fuzz;
+mod idle;
+mod kinds;
+mod line;
+pub mod log;
+mod names;
+pub mod perfetto;
+mod proto;
+mod range;
+mod raw;
+mod read;
+mod replay;
+mod report;
+pub mod table;
+mod tracks;
+pub mod waits;
+mod why;
+mod wire;
+mod write;
+
+pub use event::{Event, Kind, Place, Queue, Waker};
+pub use names::Names;
+pub use range::between;
+pub use raw::{RAW_BYTES, RawError, from_raw, to_raw};
+pub use read::{Cause, Gap, Item, ReadError, Reader, Trace};
+pub use replay::{End, Ended, Now, Replay, Stay, Stretch, WorldNow};
+pub use report::{Histogram, Latency, Report, Sum};
+pub use why::{Kick, Move, Role, State, Why};
+pub use write::{WriteError, Writer};

@@ -1,0 +1,24 @@
+//! A part of a trace that stands alone: what was so at its beginning is told again; it leaves out nothing inside.
+
+use crate::{Event, Kind, Now, Replay, Why};
+use units::PcpuId;
+
+/// Events from `from_ns` to before `to_ns`, with every name. In front of them the states of worlds and the idling of pCPUs at
+/// `from_ns` are told again, so that tables and pictures begin right. `waits::analyse` has a range of its own, and knows more.
+#[must_use]
+pub fn between(events: &[Event], from_ns: u64, to_ns: u64) -> Vec<Event> {
+    let mut out: Vec<Event> = events.iter().filter(|e| e.kind.is_name()).cloned().collect();
+    let mut replay = Replay::new();
+    events.iter().take_while(|e| e.kind.is_name() || e.ns < from_ns).for_each(|e| {
+        replay.step(e);
+    });
+    for (world, now) in replay.worlds() {
+        let kind = Kind::State { world, from: now.before, to: now.state, why: Why::Told, on: now.on };
+        out.push(Event { ns: from_ns, pcpu: now.on, kind });
+    }
+    for (p, _) in replay.pcpus().iter().enumerate().filter(|(_, now)| now.0 == Now::Idle) {
+        out.push(Event { ns: from_ns, pcpu: Some(PcpuId(p as u16)), kind: Kind::Idle { begins: true } });
+    }
+    out.extend(events.iter().filter(|e| !e.kind.is_name() && (from_ns..to_ns).contains(&e.ns)).cloned());
+    out
+}

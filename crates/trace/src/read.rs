@@ -1,0 +1,421 @@
+//! Reads a trace in bounded memory and goes on behind damage, which it reports as gaps; it fills no gap with a guess.
+//!
+//! A block is taken whole or not at all: which of its events a damaged byte belongs to cannot be known. Only the last block
+//! of a file that ends too early is read up to its last whole event. After damage the next sync marker is looked for.
+
+use crate::block::{BLOCK_HEAD, BLOCK_MAX, FILE_HEAD, Head, SYNC, VERSION, file_version, kind};
+use crate::kinds::described;
+use crate::wire::{Base, Kinds, Taken, take_kinds};
+use crate::{Event, Kind};
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::io::Read;
+
+/// What damaged a span of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// The head of the file is damaged or missing; kinds are taken from the first block that has them.
+    Head,
+    /// Bytes of a block are not those that were written.
+    Damaged,
+    /// Whole blocks are missing.
+    Missing,
+    /// Bytes that belong to no block; nothing is missing.
+    Garbage,
+    /// The file ends before the trace does.
+    Cut,
+}
+
+/// A span of a file that could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Gap {
+    /// Time of the last event before it, in ns; none if there is none.
+    pub from_ns: Option<u64>,
+    /// Time of the first event behind it, in ns; none if there is none.
+    pub to_ns: Option<u64>,
+    /// Bytes that were skipped.
+    pub bytes: u64,
+    /// Events that are missing, as far as that is known.
+    pub events: Option<u32>,
+    /// What happened.
+    pub cause: Cause,
+}
+
+/// What a reader yields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// An event.
+    Event(Event),
+    /// A span that could not be read.
+    Gap(Gap),
+}
+
+/// Why a trace cannot be read at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// Below the trace.
+    #[error("trace: cannot read: {0}; look at the file")]
+    Io(#[from] std::io::Error),
+    /// No block of a trace is in it.
+    #[error("trace: cannot read: seen {bytes} bytes without a block of a trace, allowed a file that a `Writer` wrote; name that file")]
+    NotATrace {
+        /// Bytes that were looked at.
+        bytes: u64,
+    },
+    /// A newer version of the format.
+    #[error("trace: cannot read: seen version {seen}, allowed {VERSION}; read it with the version of Tandem that wrote it")]
+    Version {
+        /// The file's version.
+        seen: u16,
+    },
+    /// A table of kinds that is whole but not understood.
+    #[error(
+        "trace: cannot read its table of kinds: seen a coding that is not allowed in version {VERSION}; read it with the version of Tandem that wrote it"
+    )]
+    Kinds,
+}
+
+/// Reads a trace.
+pub struct Reader<R: Read> {
+    input: R,
+    buf: Vec<u8>,
+    at: usize,
+    eof: bool,
+    started: bool,
+    ended: bool,
+    done: bool,
+    kinds: Kinds,
+    ready: VecDeque<Item>,
+    expected: u32,
+    blocks: u64,
+    bytes: u64,
+    last_ns: Option<u64>,
+    gap: Option<Gap>,
+    /// Blocks and events in the gap whose heads could be read.
+    in_gap: (u32, u32),
+    /// Names may have been missed, and some of them have been told again.
+    missed: bool,
+    told: bool,
+    skipped: u64,
+}
+
+impl<R: Read> Reader<R> {
+    /// A reader of `input`, which need not be buffered.
+    pub fn new(input: R) -> Reader<R> {
+        Reader {
+            input,
+            buf: vec![],
+            at: 0,
+            eof: false,
+            started: false,
+            ended: false,
+            done: false,
+            kinds: Kinds::new(&described()),
+            ready: VecDeque::new(),
+            expected: 0,
+            blocks: 0,
+            bytes: 0,
+            last_ns: None,
+            gap: None,
+            in_gap: (0, 0),
+            missed: false,
+            told: false,
+            skipped: 0,
+        }
+    }
+
+    /// Events and blocks that were skipped because only a newer version knows their kind.
+    #[must_use]
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// The next event or gap; none at the end.
+    ///
+    /// # Errors
+    /// `ReadError`, when nothing more can be read.
+    pub fn next_item(&mut self) -> Result<Option<Item>, ReadError> {
+        while self.ready.is_empty() && !self.done {
+            self.advance()?;
+        }
+        let item = self.ready.pop_front();
+        if let Some(Item::Event(e)) = &item {
+            self.last_ns = Some(self.last_ns.map_or(e.ns, |l| l.max(e.ns)));
+        }
+        Ok(item)
+    }
+
+    fn data(&self) -> &[u8] {
+        &self.buf[self.at..]
+    }
+
+    /// Has `n` bytes at hand, or all that are left.
+    fn fill(&mut self, n: usize) -> Result<(), ReadError> {
+        if self.data().len() >= n || self.eof {
+            return Ok(());
+        }
+        self.buf.drain(..self.at);
+        self.at = 0;
+        let want = (n.max(BLOCK_MAX) - self.buf.len()) as u64;
+        let got = (&mut self.input).take(want).read_to_end(&mut self.buf)?;
+        self.eof = (got as u64) < want;
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<(), ReadError> {
+        if !self.started {
+            return self.start();
+        }
+        self.fill(BLOCK_HEAD)?;
+        if self.data().is_empty() {
+            return self.end();
+        }
+        let Some(head) = Head::of(self.data()) else { return self.skip(Cause::Damaged) };
+        let whole = BLOCK_HEAD + head.len as usize;
+        self.fill(whole)?;
+        let Some(body) = self.data().get(BLOCK_HEAD..whole) else { return self.cut(head) };
+        if crc32fast::hash(body) != head.crc {
+            self.in_gap = (self.in_gap.0 + 1, self.in_gap.1.saturating_add(head.count));
+            return self.skip(Cause::Damaged);
+        }
+        let body = body.to_vec();
+        self.at += whole;
+        self.bytes += whole as u64;
+        self.block(head, &body)
+    }
+
+    fn start(&mut self) -> Result<(), ReadError> {
+        self.started = true;
+        self.fill(FILE_HEAD)?;
+        match file_version(self.data()) {
+            Some(VERSION) => {
+                self.at += FILE_HEAD;
+                self.bytes += FILE_HEAD as u64;
+                Ok(())
+            }
+            Some(seen) => Err(ReadError::Version { seen }),
+            None if self.data().is_empty() => Ok(()),
+            None if self.data().starts_with(&SYNC) => {
+                self.open_gap(Cause::Head, 0);
+                Ok(())
+            }
+            None => self.skip(Cause::Head),
+        }
+    }
+
+    fn open_gap(&mut self, cause: Cause, bytes: usize) {
+        let from_ns = self.last_ns;
+        let gap = self.gap.get_or_insert(Gap { from_ns, to_ns: None, bytes: 0, events: None, cause });
+        gap.bytes += bytes as u64;
+        self.bytes += bytes as u64;
+    }
+
+    /// Goes to the next sync marker behind the present byte.
+    fn skip(&mut self, cause: Cause) -> Result<(), ReadError> {
+        let data = self.data();
+        let next = data.windows(SYNC.len()).skip(1).position(|w| w == SYNC).map(|i| i + 1);
+        // The marker may begin in the last bytes at hand.
+        let keep = if self.eof { 0 } else { (SYNC.len() - 1).min(data.len() - 1) };
+        let by = next.unwrap_or(data.len() - keep).max(1);
+        self.at += by;
+        self.open_gap(cause, by);
+        Ok(())
+    }
+
+    /// The last block of a file that ends too early: events up to where it ends, unless another block follows.
+    fn cut(&mut self, head: Head) -> Result<(), ReadError> {
+        let body = self.data()[BLOCK_HEAD..].to_vec();
+        let follows = body.windows(SYNC.len()).any(|w| w == SYNC);
+        if follows || head.kind != kind::EVENTS || self.misplaced(&head) {
+            return self.skip(Cause::Damaged);
+        }
+        self.close_gap(&head);
+        self.at = self.buf.len();
+        let found = self.events(&head, &body);
+        let from_ns = found.1.or(self.last_ns);
+        let events = Some(head.count.saturating_sub(found.0));
+        self.ready.push_back(Item::Gap(Gap { from_ns, to_ns: None, bytes: found.2, events, cause: Cause::Cut }));
+        (self.ended, self.blocks) = (true, self.blocks + 1);
+        Ok(())
+    }
+
+    /// Whether a block cannot come next: one that was there before.
+    fn misplaced(&self, head: &Head) -> bool {
+        self.blocks > 0 && head.number.wrapping_sub(self.expected) > u32::MAX / 2
+    }
+
+    fn block(&mut self, head: Head, body: &[u8]) -> Result<(), ReadError> {
+        if self.misplaced(&head) {
+            self.bytes -= (BLOCK_HEAD + body.len()) as u64;
+            self.open_gap(Cause::Garbage, BLOCK_HEAD + body.len());
+            return Ok(());
+        }
+        self.close_gap(&head);
+        self.blocks += 1;
+        match head.kind {
+            kind::KINDS => self.kinds = Kinds::new(&take_kinds(body).ok_or(ReadError::Kinds)?),
+            kind::EVENTS => self.whole_events(&head, body),
+            kind::NAMES if self.missed => {
+                self.events(&head, body);
+                self.told = true;
+            }
+            kind::NAMES => {}
+            kind::END => self.ended = true,
+            _ => self.skipped += 1,
+        }
+        Ok(())
+    }
+
+    fn whole_events(&mut self, head: &Head, body: &[u8]) {
+        let found = self.events(head, body);
+        if found.0 < head.count {
+            let from_ns = found.1.or(self.last_ns);
+            let events = Some(head.count - found.0);
+            self.ready.push_back(Item::Gap(Gap { from_ns, to_ns: None, bytes: found.2, events, cause: Cause::Damaged }));
+        }
+    }
+
+    /// Takes events off a block: how many, the time of the last, and the bytes that are left.
+    fn events(&mut self, head: &Head, body: &[u8]) -> (u32, Option<u64>, u64) {
+        let (mut rest, mut base, mut last) = (body, Base::new(head.first_ns), None);
+        for i in 0..head.count {
+            let before = rest;
+            match base.read(&mut rest, &self.kinds) {
+                Taken::Bad => return (i, last, before.len() as u64),
+                Taken::Unknown => self.skipped += 1,
+                Taken::Event(e) => {
+                    last = Some(e.ns);
+                    self.ready.push_back(Item::Event(e));
+                }
+            }
+        }
+        (head.count, last, rest.len() as u64)
+    }
+
+    /// Ends a gap at a block that can be read, and notes a gap if blocks are missing before it.
+    fn close_gap(&mut self, head: &Head) {
+        let missing = head.number.wrapping_sub(self.expected);
+        let (blocks, events) = std::mem::take(&mut self.in_gap);
+        self.expected = head.number.wrapping_add(1);
+        let mut gap = self.gap.take();
+        if missing > 0 && gap.is_none() {
+            gap = Some(Gap { from_ns: self.last_ns, to_ns: None, bytes: 0, events: None, cause: Cause::Missing });
+        }
+        if self.told && head.kind != kind::NAMES {
+            (self.missed, self.told) = (false, false);
+        }
+        self.missed |= missing > 0;
+        let Some(mut gap) = gap else { return };
+        gap.to_ns = Some(head.first_ns);
+        gap.events = match missing {
+            0 => Some(0),
+            n if n == blocks => Some(events),
+            _ => None,
+        };
+        if missing == 0 && gap.cause == Cause::Damaged {
+            gap.cause = Cause::Garbage;
+        }
+        self.ready.push_back(Item::Gap(gap));
+    }
+
+    fn end(&mut self) -> Result<(), ReadError> {
+        self.done = true;
+        if self.blocks == 0 {
+            return Err(ReadError::NotATrace { bytes: self.bytes });
+        }
+        let (blocks, events) = self.in_gap;
+        if let Some(mut gap) = self.gap.take() {
+            // After the end nothing is missing; before it, all that the file lacks.
+            gap.events = self.ended.then_some(0);
+            let known = blocks > 0 && self.ended;
+            gap.events = if known { Some(events) } else { gap.events };
+            gap.cause = if self.ended { Cause::Garbage } else { Cause::Cut };
+            self.ready.push_back(Item::Gap(gap));
+        } else if !self.ended {
+            self.ready.push_back(Item::Gap(Gap { from_ns: self.last_ns, to_ns: None, bytes: 0, events: None, cause: Cause::Cut }));
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Iterator for Reader<R> {
+    type Item = Result<Item, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.next_item();
+        if item.is_err() {
+            self.done = true;
+            self.ready.clear();
+        }
+        item.transpose()
+    }
+}
+
+/// A trace in memory, as the analyses take it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// Events in the order of time. Where some are missing there is a `Kind::Lost`.
+    pub events: Vec<Event>,
+    /// Spans of the file that could not be read.
+    pub gaps: Vec<Gap>,
+    /// Events and blocks that only a newer version knows.
+    pub skipped: u64,
+}
+
+impl Trace {
+    /// Reads a whole trace and puts its events in the order of time.
+    ///
+    /// # Errors
+    /// `ReadError` if it is no trace, or of a newer version.
+    pub fn read(input: impl Read) -> Result<Trace, ReadError> {
+        let mut reader = Reader::new(input);
+        let mut trace = Trace::default();
+        while let Some(item) = reader.next_item()? {
+            match item {
+                Item::Event(e) => trace.events.push(e),
+                Item::Gap(gap) => {
+                    trace.gaps.push(gap);
+                    if let (Some(ns), true) = (gap.from_ns.or(gap.to_ns), gap.events != Some(0)) {
+                        trace.events.push(Event { ns, pcpu: None, kind: Kind::Lost { events: gap.events } });
+                    }
+                }
+            }
+        }
+        trace.skipped = reader.skipped();
+        trace.events.sort_by_key(|e| e.ns);
+        Ok(trace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Writer;
+    use units::PcpuId;
+
+    /// Noise of 4 MB, then a trace, then noise that looks like the beginning of blocks.
+    #[test]
+    fn a_reader_keeps_no_more_than_two_blocks_at_hand() {
+        let mut writer = Writer::new(vec![]).unwrap();
+        let event = |ns| Event { ns, pcpu: Some(PcpuId(1)), kind: Kind::Idle { begins: ns % 2 == 0 } };
+        (0..200_000).for_each(|ns| writer.push(&event(ns)).unwrap());
+        let trace = writer.finish().unwrap();
+        let (noise, sham) = (vec![0xf5; 4_000_000], SYNC.repeat(100_000));
+        let mut reader = Reader::new((&noise[..]).chain(&trace[..]).chain(&sham[..]));
+        let (mut events, mut gaps) = (0, vec![]);
+        while let Some(item) = reader.next_item().unwrap() {
+            assert!(reader.buf.len() <= 2 * BLOCK_MAX && reader.ready.len() <= BLOCK_MAX / 4, "{}", reader.buf.len());
+            match item {
+                Item::Event(e) => {
+                    assert_eq!(e.ns, events);
+                    events += 1;
+                }
+                Item::Gap(gap) => gaps.push((gap.bytes, gap.cause, gap.events)),
+            }
+        }
+        // The file's head, 16 bytes, is part of the noise: it is looked for in front only.
+        assert_eq!((events, gaps), (200_000, vec![(4_000_016, Cause::Head, Some(0)), (800_000, Cause::Garbage, Some(0))]));
+    }
+}
