@@ -1,11 +1,12 @@
-//! The division that the scheduler makes every 10 ms (`sched/plan.h`) is the pure planner's (`entitlement::Tree`), for trees
-//! drawn at random: two solvers in two languages, one by rounds, one by sorting.
+//! What the scheduler does off the critical path. The division that it makes every 10 ms (`sched/plan.h`) is the pure planner's
+//! (`entitlement::Tree`), for trees drawn at random: two solvers in two languages, one by rounds, one by sorting. The host's
+//! virtual time and the tick of limits, by numbers.
 
 mod draw;
 
 use draw::Draw;
 use entitlement::{Owner, Tree, TreeLeaf, TreePool};
-use sched_core::{Host, Platform, Tasks, plan_nodes};
+use sched_core::{Host, Limiter, Platform, Tasks, VM_CONTENDED, VM_LIVE, plan_nodes};
 use topology::{Shape, Topology};
 use units::Rate;
 
@@ -99,4 +100,48 @@ fn the_scheduler_divides_as_the_planner_does() {
         }
     }
     assert!(all - exact < all / 500, "{} of {all} nodes weigh otherwise", all - exact);
+}
+
+const MS: u64 = 1_000_000;
+
+fn small_host(vms: usize) -> Host {
+    let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 4, threads_per_core: 1 };
+    Host::new(&Topology::regular(shape).expect("a host"), vms, 1, 2).expect("it fits")
+}
+
+#[test]
+fn a_late_tick_of_limits_loses_nothing_to_those_who_wait_and_saves_up_nothing_for_others() {
+    // 4 pCPUs: 8 ms are saved up; a tick later than 1 ms keeps what came meanwhile, 20 ms late at most.
+    let tokens = |closed: u32, gone_ms: u64| {
+        let mut host = small_host(1);
+        *host.limiter_mut(1) = Limiter { rate: 4 * Rate::ONE.0, at_ns: 100 * MS, closed, parked: closed, ..Limiter::ZERO };
+        host.limiters(2);
+        host.set_now((100 + gone_ms) * MS);
+        host.limits(&mut Nobody);
+        host.limiter(1).tokens_ns / MS as i64
+    };
+    assert_eq!([1, 11, 21, 50].map(|ms| tokens(1, ms)), [4, 44, 84, 88]);
+    assert_eq!([1, 11, 50].map(|ms| tokens(0, ms)), [4, 8, 8]);
+}
+
+#[test]
+fn one_vm_far_ahead_does_not_drag_the_hosts_time_along() {
+    let moved = |ahead_ms: u64| {
+        let mut host = small_host(3);
+        host.set_now(100 * MS);
+        host.housekeep(&mut Nobody);
+        let v = host.record().v_ns;
+        for vm in [1, 2] {
+            host.vm_weight(vm, Rate::ONE.0, 1, 1000);
+            let x = host.vm_mut(vm);
+            (x.flags, x.runnable, x.vt_ns) = (VM_LIVE | VM_CONTENDED, 1, v + 10 * MS + if vm == 1 { ahead_ms * MS } else { 0 });
+        }
+        host.set_now(110 * MS);
+        host.housekeep(&mut Nobody);
+        (host.record().v_ns - v) / 1000
+    };
+    // 10 ms of time, and a 16th of the mean: 200 ms ahead counts whole, 20 s as four times the bound on lag of 100 ms.
+    assert_eq!(moved(0).abs_diff(10_000), 0);
+    assert!(moved(200).abs_diff(10_000 + 200_000 / 2 / 16) <= 20, "{}", moved(200));
+    assert!(moved(20_000).abs_diff(10_000 + 400_000 / 2 / 16) <= 20, "{}", moved(20_000));
 }

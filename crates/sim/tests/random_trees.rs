@@ -170,7 +170,9 @@ fn outcome(seed: u64) -> (Option<String>, u64) {
 fn the_ideal_reservations_and_limits_hold_in_any_tree() {
     let number = |name| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
     let seeds = number("SEED").map_or(0..number("SEEDS").unwrap_or(60), |seed| seed..seed + 1);
-    let all: Vec<(u64, (Option<String>, u64))> = seeds.map(|s| (s, outcome(s))).collect();
+    // Two more in which one VM far ahead made all others equal; both were beyond the bound then, up to three times.
+    let more = if number("SEED").is_some() { vec![] } else { vec![101, 263] };
+    let all: Vec<(u64, (Option<String>, u64))> = seeds.chain(more).map(|s| (s, outcome(s))).collect();
     let wrong: Vec<&String> = all.iter().filter_map(|o| o.1.0.as_ref()).collect();
     // What the bound says of the scenarios does not quite hold for everything that can be drawn, with pools or without: a
     // wide VM of few shares beside bursts is served by the quantum, and is ahead for longer. 9 of 800 seeds are beyond.
