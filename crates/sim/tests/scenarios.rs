@@ -73,6 +73,7 @@ scenarios! {
     demo "demo";
     smoke "smoke";
     shares_active "shares-active";
+    shares_busy_host "shares-busy-host";
     reservation "reservation";
     pool_limit "pool-limit";
     pools_nested "pools-nested";
