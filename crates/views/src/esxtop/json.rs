@@ -1,0 +1,210 @@
+//! A sample as one line of JSON, with the numbers of the batch file and the names as people gave them; it rounds, and adds nothing.
+//!
+//! ```text
+//! {"time":"2026-11-21T19:34:57Z","unix_seconds":1795289697,"interval_ms":5000,"host":"esx01",
+//!  "load":{"load_1m":0.9,…},"total":{"used_pct":null,"util_pct":60.0,"core_util_pct":80.0},
+//!  "pcpus":[{"id":0,"core":0,"used_pct":50.0,…},…],
+//!  "groups":[{"gid":11,"name":"web","kind":"vm","parent":10,"vcpus":2,"units":"mhz","nwld":3.0,"used_pct":114.0,…},…],
+//!  "worlds":[{"wid":100,"gid":11,"name":"vmx-vcpu-0","kind":"vcpu","vcpu":0,"units":null,"used_pct":38.0,…},…]}
+//! ```
+//! Keys of counters are those of `COUNTERS`, and all are there. `null` is what is not known. `kind` of a group is `host`, `system`,
+//! `pool` or `vm`, of a world `vcpu`, `helper` or `task`. Keys may be added, and never change their meaning.
+
+use super::clock::iso;
+use super::counters::{AllocUnits, GroupKind, Role};
+use super::metric::{Object, Values};
+use super::{GroupRates, Rates, WorldRates};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::io::{self, Write};
+
+/// Numbers of one object, under their keys.
+struct Numbers<'a>(&'a Values, Object);
+
+impl Serialize for Numbers<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let mut map = s.serialize_map(None)?;
+        for metric in self.1.metrics() {
+            // The same digits as in the batch file.
+            let value: Option<f64> = self.0.text(metric).and_then(|t| t.parse().ok());
+            map.serialize_entry(metric.counter().key, &value)?;
+        }
+        map.end()
+    }
+}
+
+#[derive(serde::Serialize)]
+struct Sample<'a> {
+    time: Option<String>,
+    unix_seconds: i64,
+    interval_ms: u64,
+    host: &'a str,
+    load: Numbers<'a>,
+    total: Numbers<'a>,
+    pcpus: Vec<Pcpu<'a>>,
+    groups: Vec<Group<'a>>,
+    worlds: Vec<World<'a>>,
+}
+
+#[derive(serde::Serialize)]
+struct Pcpu<'a> {
+    id: u16,
+    core: u32,
+    #[serde(flatten)]
+    numbers: Numbers<'a>,
+}
+
+#[derive(serde::Serialize)]
+struct Group<'a> {
+    gid: u64,
+    name: &'a str,
+    kind: &'static str,
+    parent: Option<u64>,
+    vcpus: u32,
+    units: Option<&'static str>,
+    #[serde(flatten)]
+    numbers: Numbers<'a>,
+}
+
+#[derive(serde::Serialize)]
+struct World<'a> {
+    wid: u64,
+    gid: u64,
+    name: String,
+    kind: &'static str,
+    vcpu: Option<u32>,
+    units: Option<&'static str>,
+    #[serde(flatten)]
+    numbers: Numbers<'a>,
+}
+
+fn group<'a>(gid: u64, g: &'a GroupRates) -> Group<'a> {
+    let kind = match g.kind {
+        GroupKind::Host => "host",
+        GroupKind::System => "system",
+        GroupKind::Pool => "pool",
+        GroupKind::Vm => "vm",
+    };
+    let (parent, units) = (g.parent.map(|p| p.0), g.units.map(AllocUnits::name));
+    Group { gid, name: &g.name, kind, parent, vcpus: g.vcpus, units, numbers: Numbers(&g.values, Object::Group) }
+}
+
+fn world(wid: u64, w: &WorldRates) -> World<'_> {
+    let (name, kind, vcpu) = match &w.role {
+        Role::Vcpu(n) => (format!("vmx-vcpu-{n}"), "vcpu", Some(*n)),
+        Role::Helper(name) => (name.clone(), "helper", None),
+        Role::Task(name) => (name.clone(), "task", None),
+    };
+    World { wid, gid: w.gid.0, name, kind, vcpu, units: w.units.map(AllocUnits::name), numbers: Numbers(&w.values, Object::World) }
+}
+
+/// A sample as one line, without its end.
+#[must_use]
+pub fn json_line(rates: &Rates, host: &str) -> String {
+    let pcpu = |p: &'_ super::PcpuRates| (p.id.0, p.core);
+    let sample = Sample {
+        time: iso(rates.unix_seconds),
+        unix_seconds: rates.unix_seconds,
+        interval_ms: rates.interval_ns / 1_000_000,
+        host,
+        load: Numbers(&rates.host, Object::Load),
+        total: Numbers(&rates.total, Object::Pcpu),
+        pcpus: rates.pcpus.iter().map(|p| Pcpu { id: pcpu(p).0, core: pcpu(p).1, numbers: Numbers(&p.values, Object::Pcpu) }).collect(),
+        groups: rates.groups.iter().map(|(gid, g)| group(gid.0, g)).collect(),
+        worlds: rates.worlds.iter().map(|(wid, w)| world(wid.0, w)).collect(),
+    };
+    // Strings, numbers and maps with keys of text: there is nothing that could fail.
+    serde_json::to_string(&sample).unwrap_or_default()
+}
+
+/// Writes a sample as one line, ended and flushed.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_json(mut out: impl Write, rates: &Rates, host: &str) -> io::Result<()> {
+    writeln!(out, "{}", json_line(rates, host))?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::rates;
+    use super::super::{BatchWriter, COUNTERS, read};
+    use super::*;
+    use serde_json::Value;
+
+    fn parsed(rates: &Rates) -> Value {
+        serde_json::from_str(&json_line(rates, "esx \"01\"")).unwrap()
+    }
+
+    #[test]
+    fn a_line_says_when_where_and_of_whom() {
+        let mut rates = rates();
+        rates.groups.get_mut(&super::super::Gid(12)).unwrap().name = "a\nb".to_owned();
+        let line = json_line(&rates, "esx \"01\"");
+        assert!(!line.contains('\n'), "one line, whatever names are");
+        let v: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(v["time"], "2026-11-21T19:34:57Z");
+        assert_eq!(
+            (v["unix_seconds"].as_i64(), v["interval_ms"].as_u64(), v["host"].as_str()),
+            (Some(1_795_289_697), Some(5000), Some("esx \"01\""))
+        );
+        let kinds: Vec<_> = v["groups"].as_array().unwrap().iter().map(|g| g["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["host", "system", "pool", "vm", "vm"]);
+        let web = &v["groups"][3];
+        assert_eq!(
+            (web["gid"].as_u64(), web["parent"].as_u64(), web["units"].as_str(), web["vcpus"].as_u64()),
+            (Some(11), Some(10), Some("mhz"), Some(2))
+        );
+        assert_eq!((web["ready_pct"].as_f64(), web["nwld"].as_f64(), web["alloc_shares"].as_f64()), (Some(60.0), Some(3.0), Some(-3.0)));
+        assert_eq!(v["groups"][4]["name"], "a\nb", "names are as people gave them");
+        let io = &v["worlds"][2];
+        assert_eq!(
+            (io["name"].as_str(), io["kind"].as_str(), &io["vcpu"], &io["vmwait_pct"]),
+            (Some("io"), Some("helper"), &Value::Null, &Value::Null)
+        );
+        assert_eq!((v["worlds"][1]["name"].as_str(), v["worlds"][1]["vcpu"].as_u64()), (Some("vmx-vcpu-1"), Some(1)));
+        assert_eq!(v["pcpus"][1]["util_pct"], 40.0);
+        assert_eq!(v["total"]["used_pct"], Value::Null);
+        for c in &COUNTERS {
+            let of = match c.on[0] {
+                Object::Load => &v["load"],
+                Object::Pcpu => &v["pcpus"][0],
+                _ => web,
+            };
+            assert!(of.as_object().unwrap().contains_key(c.key), "{}", c.key);
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_batch_file() {
+        let mut rates = rates();
+        rates.groups.values_mut().for_each(|g| {
+            for m in Object::Group.metrics() {
+                g.values.set(m, g.values.get(m).map(|v| v / 7.0 + 0.005));
+            }
+        });
+        let mut w = BatchWriter::new(vec![], "h");
+        w.write(&rates).unwrap();
+        let (batch, json) = (read(&w.into_inner()[..]).unwrap(), parsed(&rates));
+        let mut compared = 0;
+        for (gid, instance) in [(0, "0:host"), (3, "11:web"), (4, "12:db")] {
+            for m in Object::Group.metrics().filter(|m| m.counter().batch.is_some()) {
+                let number = batch.find("Group Cpu", Some(instance), m.counter().batch.unwrap()).unwrap().numbers[0];
+                assert_eq!(json["groups"][gid][m.counter().key].as_f64(), number, "{instance} {m:?}");
+                compared += usize::from(number.is_some());
+            }
+        }
+        assert!(compared > 20, "{compared}");
+    }
+
+    #[test]
+    fn lines_are_ended_and_flushed() {
+        let mut out = vec![];
+        (0..2).for_each(|_| write_json(&mut out, &rates(), "h").unwrap());
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.ends_with("}\n") && text.lines().count() == 2);
+        let mut buffered = io::BufWriter::with_capacity(1 << 20, vec![]);
+        write_json(&mut buffered, &rates(), "h").unwrap();
+        assert!(buffered.get_ref().ends_with(b"}\n"), "and flushed");
+    }
+}
