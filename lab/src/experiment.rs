@@ -172,11 +172,24 @@ fn read_result(outcome: &BootOutcome, policy: Policy, i: usize, run: &Run) -> Re
     Ok(result)
 }
 
-/// Largest difference between a VM's `used_ns` and its cgroup's cpu.stat, in permille, and whose it is.
-pub fn worst_disagreement(document: &Document) -> Option<(u64, String)> {
-    let of = |vm: &views::Vm| {
-        let stat = vm.cpu_stat.filter(|s| s.kernel_ns > 1_000_000_000)?; // below 1 s a tick is too much of it
-        Some((stat.used_ns.abs_diff(stat.kernel_ns) * 1000 / stat.kernel_ns, vm.name.clone()))
+/// Largest differences between a VM's accounts and the kernel's, in ten-thousandths, each with whose it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Disagreement {
+    /// CPU time and its cgroup's cpu.stat.
+    pub used: Option<(u64, String)>,
+    /// Waits for a pCPU and its threads' run_delay.
+    pub delay: Option<(u64, String)>,
+}
+
+/// How far the accounts of a document are from the kernel's.
+pub fn disagreement(document: &Document) -> Disagreement {
+    let worst = |pair: fn(&views::CpuStat) -> (u64, u64)| {
+        let of = |vm: &views::Vm| {
+            let (kernel, ours) = pair(&vm.cpu_stat?);
+            // below 1 s a tick is too much of it
+            (kernel > 1_000_000_000).then(|| (ours.abs_diff(kernel) * 10_000 / kernel, vm.name.clone()))
+        };
+        document.runs.iter().flat_map(|r| r.vms.iter()).filter_map(of).max()
     };
-    document.runs.iter().flat_map(|r| r.vms.iter()).filter_map(of).max()
+    Disagreement { used: worst(|s| (s.kernel_ns, s.used_ns)), delay: worst(|s| (s.kernel_delay_ns, s.delay_ns)) }
 }

@@ -41,7 +41,8 @@ pub struct Smoke {}
 
 /// Used time by the scheduler's accounts and by cpu.stat may differ by this much: both count the same
 /// switches, at moments a few microseconds apart, and cpu.stat is brought up to date at ticks only.
-const AGREEMENT_PERMILLE: u64 = 5;
+/// In ten-thousandths.
+const AGREEMENT: u64 = 50;
 
 fn failed(object: &str, seen: impl Into<String>, next: &str) -> LabError {
     LabError::new(object, "pass", seen, next)
@@ -108,22 +109,31 @@ fn execute(scenario: &Scenario, args: &Run) -> lab::Result<Done> {
     Ok(Done { simulated: simulate(scenario, &experiment)?, documents })
 }
 
+/// Prints how far the accounts are from the kernel's; an error when Tandem's are farther than allowed.
+fn agrees(document: &Document) -> lab::Result<()> {
+    let apart = lab::experiment::disagreement(document);
+    for (what, worst, allowed) in [("cpu.stat", apart.used, AGREEMENT), ("run_delay", apart.delay, AGREEMENT)] {
+        let Some((parts, vm)) = worst else { continue };
+        let percent = |n: u64| n as f64 / 100.0;
+        println!("{}: accounts and {what} differ by {:.2} % at most ({vm})", document.policy, percent(parts));
+        if document.policy == "tandem" && parts > allowed {
+            return Err(failed(
+                "accounts",
+                format!("{:.2} % off {what} ({vm}), allowed {:.2} %", percent(parts), percent(allowed)),
+                "compare 'tandem top --json' with the kernel's files",
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn report(scenario: &Scenario, done: &Done) -> lab::Result<()> {
     println!("\n{}: {}\n", scenario.name, scenario.title);
     let mut all: Vec<&Document> = done.documents.iter().collect();
     all.push(&done.simulated);
     println!("CPU time in s, and in percent of what an ideal scheduler would have given:\n{}", views::side_by_side(&all));
     for document in &done.documents {
-        if let Some((permille, vm)) = lab::experiment::worst_disagreement(document) {
-            println!("{}: accounts and cpu.stat differ by {:.1} % at most ({vm})", document.policy, permille as f64 / 10.0);
-            if document.policy == "tandem" && permille > AGREEMENT_PERMILLE {
-                return Err(failed(
-                    "accounts",
-                    format!("{permille} permille off cpu.stat ({vm}), allowed {AGREEMENT_PERMILLE}"),
-                    "compare 'tandem top --json' with cpu.stat",
-                ));
-            }
-        }
+        agrees(document)?;
     }
     for (document, run) in all.iter().flat_map(|d| d.runs.iter().map(move |r| (d, r))).filter(|x| x.1.pools.len() > 2) {
         println!(

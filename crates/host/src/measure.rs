@@ -5,7 +5,7 @@ use crate::{
     HostError, Names, PoolName,
     ideal::{self, Allowed, Wants},
     peaks::Uses,
-    sample::{Sample, Seen, Thread},
+    sample::{Sample, Sampled, Seen, Thread},
 };
 use std::{collections::BTreeMap, time::Duration};
 use topology::Topology;
@@ -118,10 +118,7 @@ impl Sums {
     }
 
     fn result(&self, first: &Sample, last: &Sample, topology: &Topology) -> RunResult {
-        let stat = |name: &String| {
-            let (a, b) = (first.vms.get(name)?.stat?, last.vms.get(name)?.stat?);
-            Some(views::CpuStat { kernel_ns: b.kernel_ns.saturating_sub(a.kernel_ns), used_ns: b.used_ns.saturating_sub(a.used_ns) })
-        };
+        let stat = |name: &String| both_accounts(first.vms.get(name)?, last.vms.get(name)?);
         let vm = |(name, threads): (&String, &BTreeMap<i32, Thread>)| {
             let mut times = Times::default();
             threads.values().for_each(|t| times.add(&t.times));
@@ -159,6 +156,16 @@ impl Sums {
         let first = [sum("/"), of("/system", &self.system)];
         first.into_iter().chain(names.pools.iter().skip(1).map(|p| Pool { peak_ns: peak_ns(p), ..sum(&p.path) })).collect()
     }
+}
+
+/// What the kernel and the accounts say of the time between two samples; of waits, of threads that were there at both.
+fn both_accounts(a: &Sampled, b: &Sampled) -> Option<views::CpuStat> {
+    let (x, y) = (a.stat?, b.stat?);
+    let delays = b.delays.iter().filter_map(|(tid, late)| Some((a.delays.get(tid)?, late)));
+    let (kernel_delay_ns, delay_ns) =
+        delays.fold((0, 0), |sum, (early, late)| (sum.0 + late.0.saturating_sub(early.0), sum.1 + late.1.saturating_sub(early.1)));
+    let (kernel_ns, used_ns) = (y.kernel_ns.saturating_sub(x.kernel_ns), y.used_ns.saturating_sub(x.used_ns));
+    Some(views::CpuStat { kernel_ns, used_ns, kernel_delay_ns, delay_ns })
 }
 
 fn of(path: &str, t: &Times) -> Pool {
@@ -211,7 +218,7 @@ fn minus(a: &Times, b: &Times) -> Times {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Sources, VmName, sample::Sampled};
+    use crate::{Sources, VmName};
     use topology::Shape;
     use units::Rate;
 
@@ -254,7 +261,8 @@ mod tests {
             times: Times { used_ns: run * MS, run_ns: run * MS, ready_ns: ready * MS, limited_ns: ready * 2 * MS, ..Times::default() },
         };
         let vms = called.iter().zip(times).enumerate();
-        let vms = vms.map(|(i, (name, t))| (name.clone(), Sampled { stat: None, threads: BTreeMap::from([(-1 - i as i32, thread(t))]) }));
+        let vms = vms
+            .map(|(i, (name, t))| (name.clone(), Sampled { threads: BTreeMap::from([(-1 - i as i32, thread(t))]), ..Sampled::default() }));
         Sample { at_ns: at_ms * MS, vms: vms.collect(), called, names, system: Times::default(), busy: vec![0; 4] }
     }
 

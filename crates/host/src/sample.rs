@@ -34,6 +34,8 @@ pub(crate) struct Thread {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sampled {
     pub(crate) stat: Option<views::CpuStat>,
+    /// Of each thread: how long it has waited for a pCPU by the kernel and by the scheduler, waits under way left out.
+    pub(crate) delays: BTreeMap<i32, (u64, u64)>,
     pub(crate) threads: BTreeMap<i32, Thread>,
 }
 
@@ -74,7 +76,7 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
     let stats: Vec<_> = names.vms.iter().map(|v| both_accounts(accounts, v)).collect();
     let at_ns = monotonic_ns();
     let mut vms: BTreeMap<u32, Sampled> =
-        names.vms.iter().zip(stats).map(|(v, stat)| (v.id, Sampled { stat, threads: BTreeMap::new() })).collect();
+        names.vms.iter().zip(stats).map(|(v, stat)| (v.id, Sampled { stat, ..Sampled::default() })).collect();
     let process: BTreeMap<u32, i32> = names.vms.iter().map(|v| (v.id, v.pid)).collect();
     let mut system = Times::default();
     for i in 1..accounts.worlds_len() {
@@ -90,6 +92,7 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
             let comm = String::from_utf8_lossy(&w.comm).trim_end_matches('\0').to_owned();
             let (name, kind) =
                 if w.kind == sched_core::KIND_VCPU { (format!("vcpu{}", w.index), WorldKind::Vcpu) } else { (comm, WorldKind::Helper) };
+            vm.delays.extend(both_delays(accounts, i, &w).map(|d| (w.pid as i32, d)));
             vm.threads.insert(w.pid as i32, Thread { name, kind, pid: w.tgid as i32, times });
         }
     }
@@ -119,7 +122,8 @@ fn both_accounts(accounts: &Accounts, vm: &VmName) -> Option<views::CpuStat> {
         let pcpus = (0..accounts.host().pcpus as usize).map(|i| accounts.pcpu(i));
         // What runs now is charged from its last settlement on.
         let open: u64 = pcpus.filter(running).map(|p| at.saturating_sub(p.current_since_ns)).sum();
-        let stat = views::CpuStat { kernel_ns, used_ns: accounts.vm(vm.id as usize).used_ns + open };
+        let used_ns = accounts.vm(vm.id as usize).used_ns + open;
+        let stat = views::CpuStat { kernel_ns, used_ns, ..views::CpuStat::default() };
         let took = monotonic_ns() - before;
         if best.is_none_or(|b| took < b.0) {
             best = Some((took, stat));
@@ -129,6 +133,20 @@ fn both_accounts(accounts: &Accounts, vm: &VmName) -> Option<views::CpuStat> {
         }
     }
     best.map(|b| b.1)
+}
+
+/// How long the thread of a world has waited so far by its schedstat and by the scheduler, read while neither changed.
+fn both_delays(accounts: &Accounts, i: usize, w: &sched_core::World) -> Option<(u64, u64)> {
+    for _ in 0..5 {
+        let before = accounts.settled(i).filter(|x| x.pid == w.pid)?;
+        let kernel = kernel_accounts::thread_times(&Roots::default(), w.tgid as i32, w.pid as i32)?.ready_ns;
+        let after = accounts.settled(i)?;
+        if before.seq == after.seq {
+            let waits = [sched_core::STATE_READY, sched_core::STATE_COSTOP].map(|s| after.time_ns[s as usize]);
+            return Some((kernel, waits.iter().sum()));
+        }
+    }
+    None
 }
 
 /// A world's times up to now, what is not completed yet included.
@@ -171,7 +189,8 @@ fn of_kernel(topology: &Topology, seen: &mut Seen) -> Sample {
         };
         Some((t.tid, Thread { name, kind, pid: vm.pid, times }))
     };
-    let sampled = |vm: &discover::FoundVm| Sampled { stat: None, threads: vm.threads.iter().filter_map(|t| thread(vm, t)).collect() };
+    let sampled =
+        |vm: &discover::FoundVm| Sampled { threads: vm.threads.iter().filter_map(|t| thread(vm, t)).collect(), ..Sampled::default() };
     let vms: BTreeMap<String, Sampled> = found.iter().zip(&called).map(|(vm, name)| (name.clone(), sampled(vm))).collect();
     let busy = kernel_accounts::pcpu_busy(&roots, at_ns);
     let used: u64 = vms.values().flat_map(|v| v.threads.values()).map(|t| t.times.run_ns).sum();

@@ -148,12 +148,18 @@ impl Accounts {
     /// A consistent copy of a live world, with the time of its present state added up to `now_ns`.
     #[must_use]
     pub fn world(&self, i: usize, now_ns: u64) -> Option<World> {
+        self.settled(i).map(|w| brought_up(w, now_ns))
+    }
+
+    /// A consistent copy of a live world: its time in each state without the present stay.
+    #[must_use]
+    pub fn settled(&self, i: usize) -> Option<World> {
         for _ in 0..1000 {
             let first = self.worlds.get(i);
             fence(Ordering::Acquire);
             let second = self.worlds.get(i);
             if first.seq % 2 == 0 && first.seq == second.seq {
-                return (second.flags & sched_core::WORLD_LIVE != 0 && second.born_ns != 0).then(|| brought_up(second, now_ns));
+                return (second.flags & sched_core::WORLD_LIVE != 0 && second.born_ns != 0).then_some(second);
             }
             std::hint::spin_loop();
         }

@@ -175,13 +175,19 @@ pub struct Vm {
     pub worlds: Vec<World>,
 }
 
-/// CPU time by two accounts, read at the same two moments (not quite those of the run).
+/// CPU time and waiting by two accounts, read at the same two moments (not quite those of the run).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuStat {
     /// `usage_usec` of the cgroup's cpu.stat, in ns.
     pub kernel_ns: u64,
     /// The same by the accounts that the result is made from.
     pub used_ns: u64,
+    /// `run_delay` of its threads in /proc/PID/task/TID/schedstat, in ns: waits that have ended.
+    #[serde(default)]
+    pub kernel_delay_ns: u64,
+    /// The same by the accounts: time in READY and COSTOP of the same threads, without the waits under way.
+    #[serde(default)]
+    pub delay_ns: u64,
 }
 
 /// One world.
