@@ -53,6 +53,9 @@ hot void core_world_start(struct host *h, struct world *w, bool restricted)
 
 	w->born_ns = now;
 	w->state_since_ns = now;
+	w->state = STATE_NONE;
+	if (trace_on(h))
+		trace_state(h, w, state_asleep(w), now, WHY_BORN, TRACE_NOWHERE);
 	w->state = state_asleep(w);
 	w->bind_vm = -1;
 	w->last_pcpu = -1;
@@ -73,7 +76,7 @@ hot void core_world_exit(struct host *h, struct world *w)
 	if (w->commit_ns)
 		plat_add(&v->committed_ns, -w->commit_ns);
 	w->commit_ns = 0;
-	state_enter(w, STATE_NONE, plat_now(h));
+	state_change(h, w, STATE_NONE, plat_now(h), WHY_GONE, TRACE_NOWHERE);
 	for (u32 s = 0; s < STATES; s++)
 		plat_add(&v->past_ns[s], w->time_ns[s]);
 	plat_add(&v->past_used_ns, w->used_ns);
@@ -148,11 +151,14 @@ hot void core_runnable(struct host *h, plat_task *t, struct world *w)
 {
 	struct vm *v = plat_vm(h, w->vm);
 	struct pcpu *p = plat_pcpu(h, (u32)plat_task_pcpu(t));
-	u64 floor;
+	u64 floor, now;
 
 	if (!v || !p || w->state == STATE_READY)
 		return;
-	state_enter(w, STATE_READY, plat_now(h));
+	now = plat_now(h);
+	if (trace_on(h))
+		trace_woken(h, w, now, p->id);
+	state_enter(w, STATE_READY, now);
 	w->wakeups++;
 	if (!world_wants(h, v, 1))
 		share_activate(h, plat_knobs(h), v);
@@ -193,7 +199,8 @@ hot bool core_enqueue_idle(struct host *h, plat_task *t, struct vm *v, struct wo
 		return true;
 	}
 	plat_insert_on(h, t, (u32)found, slice, false);
-	plat_kick(h, (u32)found, KICK_IDLE);
+	trace_queued(h, w, (u32)found, 0);
+	trace_kick(h, (u32)found, KICK_IDLE, WHY_UNKNOWN);
 	return true;
 }
 
@@ -215,13 +222,14 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 	limit_pay(h, v, w, 0); /* what it was granted and could not use */
 	if (w->flags & WORLD_PCPU_KTHREAD) {
 		plat_insert_on(h, t, pcpu, k->system_slice_us * US, true);
+		trace_queued(h, w, pcpu, 0);
 		return;
 	}
 	if (limit_closed(h, v)) {
 		queue_park(h, t, v, w);
 		p = plat_pcpu(h, pcpu);
 		if (p && p->limit_look)
-			plat_kick(h, pcpu, KICK_IDLE); /* whose turn it is, itself included (dispatch_turn) */
+			trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN); /* whose turn it is, itself included (dispatch_turn) */
 		return;
 	}
 	if (core_enqueue_idle(h, t, v, w, pcpu, flags))
@@ -243,20 +251,20 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 		queued = share_queue_key(h, k, v, w);
 		plat_queue_insert(h, t, QUEUE_VM(pcpu), slice, queued);
 	}
-	queue_enter(h, w, p, w->vm == VM_SYSTEM ? KEY_NONE : queued);
+	queue_enter(h, w, p, queued);
 	/* Look for idle pCPUs after counting the world in, as they look at counts after going idle: one of both sees the
 	 * other. The kernel fills the queue a moment later; a pCPU that looked too early is sent again by housekeeping. */
 	c = plat_cluster(h, p->cluster);
 	if (c && place_claim(c, p->bit)) {
-		plat_kick(h, pcpu, KICK_IDLE);
+		trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN);
 	} else if (gain) {
 		p->preempts++;
-		plat_kick(h, pcpu, KICK_PREEMPT);
+		trace_kick(h, pcpu, KICK_PREEMPT, WHY_PREEMPTED);
 	} else if (c && plat_read(c->idle)) {
 		s32 found = place_claim_of(c, t, plat_read(c->idle));
 
 		if (found >= 0)
-			plat_kick(h, (u32)found, KICK_IDLE);
+			trace_kick(h, (u32)found, KICK_IDLE, WHY_UNKNOWN);
 	}
 }
 
@@ -289,6 +297,7 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 		if (!dispatch_goes_on(h, v, w, p, limit)) {
 			plat_set_slice(prev, 0); /* the kernel hands it to enqueue, which parks it, even if nobody else wants to run */
 			prev = NULL, w = NULL, v = NULL, limit = KEY_NONE, parks = true;
+			trace_note_stop(h, p, WHY_PARKED);
 		}
 	}
 	waits = queue_waiting(p);
@@ -330,6 +339,8 @@ hot void core_running(struct host *h, plat_task *t, struct world *w)
 	if (!p || !v || !c)
 		return;
 	queue_leave(h, w);
+	if (trace_on(h))
+		trace_running(h, t, w, p, now);
 	state_enter(w, STATE_RUN, now);
 	now = w->state_since_ns;
 	if (w->last_pcpu >= 0 && w->last_pcpu != (s32)p->id)
@@ -364,6 +375,8 @@ hot void core_stopping(struct host *h, plat_task *t, struct world *w, bool runna
 	charge_settle(h, t, w, v, p, now);
 	p->grant_end_ns = 0;
 	p->current_world = WORLD_NONE;
+	if (trace_on(h))
+		trace_stopping(h, t, w, p, runnable ? STATE_READY : state_asleep(w), now);
 	state_enter(w, runnable ? STATE_READY : state_asleep(w), now);
 }
 
@@ -378,11 +391,11 @@ hot void core_quiescent(struct host *h, struct world *w, bool sleeping)
 	if (!sleeping) {
 		/* Taken off for a change of affinity or the like: it still wants to run. */
 		if (!world_runnable(w))
-			state_enter(w, STATE_READY, plat_now(h));
+			state_change(h, w, STATE_READY, plat_now(h), WHY_UNKNOWN, TRACE_NOWHERE);
 		return;
 	}
 	if (w->state == STATE_READY)
-		state_enter(w, state_asleep(w), plat_now(h));
+		state_change(h, w, state_asleep(w), plat_now(h), WHY_SLEPT, TRACE_NOWHERE);
 	plat_assert(h, plat_read(v->runnable) > 0);
 	world_wants(h, v, -1);
 }
@@ -396,7 +409,7 @@ hot void core_disabled(struct host *h, struct world *w)
 		return;
 	queue_leave(h, w);
 	limit_pay(h, v, w, 0);
-	state_enter(w, state_asleep(w), plat_now(h));
+	state_change(h, w, state_asleep(w), plat_now(h), WHY_UNKNOWN, TRACE_NOWHERE);
 	world_wants(h, v, -1);
 }
 
@@ -407,6 +420,7 @@ hot void core_idle(struct host *h, u32 pcpu, bool idle)
 
 	if (!c)
 		return;
+	trace_idle(h, pcpu, idle);
 	if (!idle) {
 		if (plat_read(c->idle) >> (p->bit & 63) & 1) /* else whoever woke it has claimed it */
 			plat_fetch_and(&c->idle, ~(1ull << (p->bit & 63)));
@@ -415,5 +429,5 @@ hot void core_idle(struct host *h, u32 pcpu, bool idle)
 	p->current_world = WORLD_NONE;
 	plat_or(&c->idle, 1ull << (p->bit & 63));
 	if (queue_waiting(p) && place_claim(c, p->bit))
-		plat_kick(h, pcpu, KICK_IDLE);
+		trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN);
 }

@@ -19,6 +19,7 @@ hot void dispatch_keep(struct host *h, plat_task *prev, struct world *w, struct 
 	p->grant_end_ns = w->grant_ns ? now + slice : 0;
 	p->current_key = share_key(v, w);
 	p->current_since_ns = now;
+	trace_note_stop(h, p, WHY_UNKNOWN);
 	charge_commit(w, v, slice);
 }
 
@@ -73,10 +74,13 @@ hot bool dispatch_rescue(struct host *h, struct pcpu *p, u64 now)
 		return false;
 	p->rescued_ns = now;
 	world = queue_waited(h, QUEUE_VM(p->id), p->id, since);
-	if (world && queue_take(h, QUEUE_VM(p->id), world))
-		return true;
-	world = queue_waited(h, QUEUE_SYSTEM(p->id), p->id, since);
-	return world && queue_take(h, QUEUE_SYSTEM(p->id), world);
+	if (!world || !queue_take(h, QUEUE_VM(p->id), world)) {
+		world = queue_waited(h, QUEUE_SYSTEM(p->id), p->id, since);
+		if (!world || !queue_take(h, QUEUE_SYSTEM(p->id), world))
+			return false;
+	}
+	trace_note_pick(h, p, WHY_RESCUED);
+	return true;
 }
 
 /* Takes a held world that waits here if `prev` can go on at an idle pCPU, where that world may not run. */
@@ -90,7 +94,16 @@ cold bool dispatch_swap(THE(struct host *h), u32 pcpu, TASK(prev))
 	if (!idle || !plat_may_run(prev, c->pcpu[plat_first_bit(idle) & 63]))
 		return false;
 	held = queue_held(h, QUEUE_VM(pcpu), pcpu);
-	return held && queue_take(h, QUEUE_VM(pcpu), held);
+	if (!held || !queue_take(h, QUEUE_VM(pcpu), held))
+		return false;
+	if (trace_on(h)) {
+		struct world *w = plat_world_of(h, prev);
+
+		if (w)
+			w->flags |= WORLD_SWAPPED;
+		trace_note_stop(h, p, WHY_MIGRATED);
+	}
+	return true;
 }
 
 /* Whether the running world, whose grant has ended, goes on at once. While its limit is closed it lines up with the others
@@ -120,7 +133,10 @@ cold bool dispatch_turn(THE(struct host *h), u32 pcpu)
 		return false;
 	p->limit_look = 0;
 	queue_best(h, QUEUE_PARKED(limiter), pcpu, KEY_NONE, &best);
-	return best.world && queue_take(h, QUEUE_PARKED(limiter), best.world);
+	if (!best.world || !queue_take(h, QUEUE_PARKED(limiter), best.world))
+		return false;
+	trace_note_pick(h, p, WHY_RELEASED);
+	return true;
 }
 
 #endif

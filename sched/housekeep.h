@@ -30,7 +30,7 @@ cold u32 housekeep_idle(THE(struct host *h))
 		if (!c)
 			break;
 		if (idle && place_claim(c, plat_first_bit(idle)))
-			plat_kick(h, c->pcpu[plat_first_bit(idle) & 63], KICK_IDLE);
+			trace_kick(h, c->pcpu[plat_first_bit(idle) & 63], KICK_IDLE, WHY_UNKNOWN);
 	}
 	return 0;
 }
@@ -90,6 +90,8 @@ cold u32 core_housekeep(THE(struct host *h))
 	struct drift d = {};
 
 	plan_divide(h);
+	if (trace_on(h) && now / TRACE_ACCOUNT_NS != h->v_at_ns / TRACE_ACCOUNT_NS)
+		trace_accounts(h);
 	h->v_at_ns = now;
 	if (gone > GONE_MAX_NS)
 		gone = GONE_MAX_NS;

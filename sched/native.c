@@ -68,6 +68,7 @@ struct native *native_new(u32 pcpus, u32 vms, u32 worlds, u32 pools)
 	n->worlds_cap = worlds;
 	n->nodes_cap = nodes;
 	n->limiters_cap = limiters;
+	n->here = TRACE_NOWHERE;
 	n->pcpus = (struct pcpu *)(block + at_pcpus);
 	n->clusters = (struct cluster *)(block + at_clusters);
 	n->vms = (struct vm *)(block + at_vms);

@@ -17,9 +17,11 @@ typedef _Bool bool;
 #define false 0
 
 #include "abi/records.h"
+#include "abi/trace.h"
 
 #define hot static inline
 #define cold static __attribute__((unused))
+#define rare static __attribute__((unused, noinline, __cold__))
 #define THE(type) type
 #define TASK(t) plat_task *t
 
@@ -42,6 +44,7 @@ struct native {
 	u64 kernel;		/* handle that the simulated kernel gets back in each call */
 	u32 pcpus_cap, vms_cap, worlds_cap, clusters_cap;
 	u32 nodes_cap, limiters_cap;	/* two plans' nodes: one in force, one being written */
+	u32 here, waker;	/* pCPU and world that the callback under way runs on and is caused by, for traces; 0 for an interrupt */
 	struct pcpu *pcpus;
 	struct vm *vms;
 	struct world *worlds;
@@ -60,6 +63,7 @@ u32 plat_queue_at_(u64 kernel, u64 queue, u32 i); /* world id, 0 past the end */
 u32 plat_queue_take_(u64 kernel, u64 queue, u32 world);
 u32 plat_queue_move_(u64 kernel, u64 queue, u32 world, u64 to);
 void plat_kick_(u64 kernel, u32 pcpu, u32 flags);
+void plat_trace_(u64 kernel, const struct trace_record *record);
 void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 line);
 
 #define NATIVE(h) ((struct native *)(h))
@@ -85,6 +89,9 @@ void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 lin
 	plat_queue_insert_(NATIVE(h)->kernel, (task)->world, queue, ns, (key) / QUEUE_KEY_UNIT * QUEUE_KEY_UNIT)
 #define plat_local_length(h, pcpu) plat_local_length_(NATIVE(h)->kernel, pcpu)
 #define plat_kick(h, pcpu, flags) plat_kick_(NATIVE(h)->kernel, pcpu, flags)
+#define plat_trace(h, record) plat_trace_(NATIVE(h)->kernel, record)
+#define plat_waker(h) ((u64)NATIVE(h)->waker)
+#define plat_here(h) (NATIVE(h)->here)
 #define plat_assert(h, cond) \
 	((cond) ? (void)0 : ((h)->asserts++, plat_assert_failed_(NATIVE(h)->kernel, #cond, __FILE__, __LINE__)))
 

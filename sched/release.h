@@ -96,7 +96,7 @@ cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 				break; /* nothing left for anybody */
 			if (by != r->limiter) {
 				queue_leave(h, w);
-				queue_enter_parked(h, w, by);
+				queue_enter_parked(h, w, by, plat_queue_key(t));
 				if (!plat_queue_move(h, t, QUEUE_PARKED(by)))
 					queue_leave(h, w);
 			}
@@ -112,12 +112,12 @@ cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 		if (!plat_queue_move(h, t, QUEUE_VM(pcpu)))
 			queue_leave(h, w); /* gone; an idle pCPU that was claimed looks for itself */
 		if (found >= 0) {
-			plat_kick(h, pcpu, KICK_IDLE);
+			trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN);
 			continue;
 		}
 		if (preempt_gain(h, p, share_key(v, w), plat_now(h))) {
 			p->preempts++;
-			plat_kick(h, pcpu, KICK_PREEMPT);
+			trace_kick(h, pcpu, KICK_PREEMPT, WHY_PREEMPTED);
 		}
 	}
 	return 0;
@@ -184,7 +184,7 @@ cold bool release_grants(THE(struct host *h), u64 now)
 			continue;
 		any = true;
 		if (now + LIMIT_TICK_NS / 2 >= end)
-			plat_kick(h, p->id, KICK_PREEMPT);
+			trace_kick(h, p->id, KICK_PREEMPT, WHY_QUANTUM);
 	}
 	return any;
 }

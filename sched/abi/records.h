@@ -11,6 +11,8 @@ enum world_flag {
 	WORLD_LIVE = 1,		/* the slot is in use */
 	WORLD_RESTRICTED = 2,	/* its affinity leaves out a pCPU of the host */
 	WORLD_PCPU_KTHREAD = 4,	/* a kernel thread bound to one pCPU: always first there */
+	WORLD_WOKEN = 8,	/* it woke and has not run since (kept while a trace is recorded) */
+	WORLD_SWAPPED = 16,	/* it made room for a held world and has not run since (likewise) */
 };
 enum vm_flag {
 	VM_LIVE = 1,
@@ -58,6 +60,8 @@ struct host {
 	u32 smt;		/* hardware threads of a core */
 	u32 worlds;		/* slots that were ever in use end here (init_task writes) */
 	u32 limiters;		/* slots in use end here; 0 when nothing is limited (user space writes) */
+	u32 tracing;		/* not 0: somebody records, see trace.h (user space writes) */
+	u32 pad32;
 };
 
 /* Up to 64 pCPUs that share a last-level cache; threads of a core are neighbouring bits. */
@@ -96,7 +100,7 @@ struct pcpu {
 	u32 node;
 	u32 core;
 	u32 limit_look;		/* a limit at which a world was parked here just now: whose turn is it? 0 for none */
-	u32 pad32;
+	u32 trace_note;		/* reasons for the next record: stop | pick << 8 | move << 16 (a hint; written while a trace is recorded) */
 };
 
 /* One VM (or the system group): shared by its worlds on all pCPUs; counters are atomic adds. */

@@ -8,7 +8,7 @@
 #ifndef TANDEM_STATE_H
 #define TANDEM_STATE_H
 
-#include "../platform.h"
+#include "../trace.h"
 
 hot void state_enter(struct world *w, u32 state, u64 now)
 {
@@ -23,6 +23,14 @@ hot void state_enter(struct world *w, u32 state, u64 now)
 	w->state = state;
 	plat_barrier();
 	w->seq++;
+}
+
+/* The same, told to whoever records: why, and the pCPU where it runs, ran or waits. */
+hot void state_change(struct host *h, struct world *w, u32 state, u64 now, u32 why, u32 on)
+{
+	if (trace_on(h))
+		trace_state(h, w, state, now, why, on);
+	state_enter(w, state, now);
 }
 
 /* A halted vCPU is idle; any other sleeper waits. */

@@ -5,10 +5,12 @@
 
 #include "kernel.h"
 #include "../abi/records.h"
+#include "../abi/trace.h"
 
 #define hot static __always_inline
 /* A function of its own for the verifier: checked once, for any arguments, not once for each caller. */
 #define cold __attribute__((noinline, weak)) /* weak: or the compiler leaves out arguments that it sees unused */
+#define rare hot
 #define THE(type) type __arg_nonnull
 #define TASK(t) struct task_struct *t __arg_trusted
 
@@ -30,6 +32,14 @@ ARRAY(vms_map, struct vm, VMS_MAX);
 ARRAY(worlds_map, struct world, WORLDS_MAX);
 ARRAY(nodes_map, struct node, 2 * NODES_MAX); /* one plan in force, one being written */
 ARRAY(limiters_map, struct limiter, LIMITERS_MAX);
+
+/* Records of a trace; whoever records maps it and reads it out every few ms. */
+#define TRACE_RING_BYTES (8 * 1024 * 1024)	/* 200,000 records: a second of a busy host with 64 pCPUs */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, TRACE_RING_BYTES);
+} trace_ring SEC(".maps");
+ARRAY(trace_lost_map, struct trace_lost, PCPUS_MAX);
 
 /* The world of a thread. */
 struct {
@@ -190,6 +200,55 @@ static const u8 first_bit_of[64] = {
 hot u32 plat_first_bit(u64 mask)
 {
 	return first_bit_of[((mask & -mask) * 0x022fdd63cc95386dull) >> 58];
+}
+
+/* --- traces --- */
+
+#define plat_here(h) bpf_get_smp_processor_id()
+
+/* Whoever runs here while another is woken, be it only that an interrupt came meanwhile; the idle thread is world 0. */
+hot u64 plat_waker(struct host *h)
+{
+	struct world *w = plat_world_of(h, bpf_get_current_task_btf());
+
+	return w ? w->id : WORLD_NONE;
+}
+
+/* Nobody is woken for a single record: that would cost more than the record. */
+hot long glue_record(struct trace_record *r)
+{
+	bool full = bpf_ringbuf_query(&trace_ring, BPF_RB_AVAIL_DATA) > TRACE_RING_BYTES / 2;
+
+	return bpf_ringbuf_output(&trace_ring, r, sizeof(*r), full ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+}
+
+/* What finds no room is counted, and told of as soon as there is room again. Mostly nothing else runs on a pCPU
+ * meanwhile, but init_task can be preempted. */
+hot void plat_trace(struct host *h, struct trace_record *r)
+{
+	u32 here = bpf_get_smp_processor_id();
+	struct trace_lost *l = array_at(&trace_lost_map, here);
+	u64 lost, told;
+
+	if (!l)
+		return;
+	lost = plat_read(l->lost);
+	told = plat_read(l->told);
+	if (lost != told && plat_cas(&l->told, told, lost)) {
+		struct trace_record gap = {
+			.ns = l->since_ns, .kind = TRACE_LOST, .pcpu = (u16)here, .a = (u32)(lost - told) | 1ull << 32,
+		};
+
+		if (glue_record(&gap)) {
+			plat_add(&l->told, told - lost);
+			plat_add(&l->lost, 1);
+			return;
+		}
+	}
+	if (glue_record(r)) {
+		l->since_ns = r->ns;
+		plat_add(&l->lost, 1);
+	}
 }
 
 #endif

@@ -22,6 +22,7 @@ hot bool pull_from(struct host *h, struct pcpu *victim, struct pcpu *p, u64 limi
 	queue_best(h, QUEUE_VM(victim->id), p->id, limit, &best);
 	if (best.world && queue_take(h, QUEUE_VM(victim->id), best.world)) {
 		p->pulls++;
+		trace_note_pull(h, p);
 		return true;
 	}
 	return false;
@@ -37,6 +38,7 @@ hot bool pull_system_from(struct host *h, struct pcpu *victim, struct pcpu *p)
 	queue_best(h, QUEUE_SYSTEM(victim->id), p->id, KEY_NONE, &best);
 	if (best.world && queue_take(h, QUEUE_SYSTEM(victim->id), best.world)) {
 		p->pulls++;
+		trace_note_pull(h, p);
 		return true;
 	}
 	return false;
@@ -132,7 +134,7 @@ cold u32 pull_swap(THE(struct host *h), u32 pcpu)
 			break;
 		mask &= mask - 1;
 		if (runs && runs->vm != VM_SYSTEM && !(runs->flags & WORLD_RESTRICTED) && queue_held(h, QUEUE_VM(q->id), q->id)) {
-			plat_kick(h, q->id, KICK_PREEMPT);
+			trace_kick(h, q->id, KICK_PREEMPT, WHY_PREEMPTED);
 			break;
 		}
 	}

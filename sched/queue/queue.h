@@ -9,6 +9,7 @@
 #define TANDEM_QUEUE_H
 
 #include "../policy/limit.h"
+#include "../trace.h"
 
 #define KEY_NONE (~0ull)
 #define QUEUED_PARKED (2 * PCPUS_MAX + 1)	/* world.queued_on of one that is parked: this plus the number of the limit */
@@ -41,14 +42,15 @@ hot void queue_enter(struct host *h, struct world *w, struct pcpu *p, u64 key)
 		plat_add(&p->waits_system, 1);
 	else
 		plat_add(&p->waits_vm, 1);
-	if (key < p->wait_key)
+	if (!system && key < p->wait_key)
 		p->wait_key = key;
+	trace_queued(h, w, p->id, key);
 	if (c && !(plat_read(c->queued) >> (p->bit & 63) & 1))
 		plat_or(&c->queued, 1ull << (p->bit & 63));
 }
 
 /* A world counts as parked at a limit, and as held back by it from now on. */
-hot void queue_enter_parked(struct host *h, struct world *w, u32 limiter)
+hot void queue_enter_parked(struct host *h, struct world *w, u32 limiter, u64 key)
 {
 	struct limiter *l = plat_limiter(h, limiter);
 
@@ -57,6 +59,7 @@ hot void queue_enter_parked(struct host *h, struct world *w, u32 limiter)
 	w->parked_ns = plat_now(h);
 	w->queued_on = QUEUED_PARKED + limiter;
 	plat_add(&l->parked, 1);
+	trace_parked(h, w, limiter, key);
 }
 
 /* A parked world is free to run: it has been held back until now. */
@@ -83,6 +86,7 @@ hot void queue_leave(struct host *h, struct world *w)
 
 	if (!queued || !plat_cas(&w->queued_on, queued, 0))
 		return;
+	trace_unqueued(h, w);
 	if (queued >= QUEUED_PARKED) {
 		queue_leave_parked(h, w, queued - QUEUED_PARKED);
 		return;
@@ -108,11 +112,12 @@ hot void queue_park(struct host *h, plat_task *t, const struct vm *v, struct wor
 {
 	u32 limiter = limit_parking(h, plat_read(v->limiter));
 	struct limiter *l = plat_limiter(h, limiter);
+	u64 key = share_queue_key(h, plat_knobs(h), v, w);
 
 	if (l)
 		l->closed = 1; /* or the tick would not look */
-	queue_enter_parked(h, w, limiter);
-	plat_queue_insert(h, t, QUEUE_PARKED(limiter), GRANT_NS, share_queue_key(h, plat_knobs(h), v, w));
+	queue_enter_parked(h, w, limiter, key);
+	plat_queue_insert(h, t, QUEUE_PARKED(limiter), GRANT_NS, key);
 }
 
 /* --- the best that waits --- */
@@ -145,7 +150,7 @@ cold u32 queue_best(THE(struct host *h), u64 queue, u32 pcpu, u64 limit, THE(str
 
 			if (limiter && queue != QUEUE_PARKED(limiter)) {
 				queue_leave(h, w);
-				queue_enter_parked(h, w, limiter);
+				queue_enter_parked(h, w, limiter, queued);
 				if (!plat_queue_move(h, t, QUEUE_PARKED(limiter)))
 					queue_leave(h, w);
 				continue;
@@ -234,7 +239,7 @@ cold bool queue_take(THE(struct host *h), u64 queue, u32 world)
 				u32 limiter = limit_parking(h, plat_read(v->limiter));
 
 				queue_leave(h, w);
-				queue_enter_parked(h, w, limiter);
+				queue_enter_parked(h, w, limiter, plat_queue_key(t));
 				if (!plat_queue_move(h, t, QUEUE_PARKED(limiter)))
 					queue_leave(h, w);
 			}

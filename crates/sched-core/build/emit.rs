@@ -24,7 +24,7 @@ fn length(count: &str) -> String {
 pub fn records(schema: &Schema) -> String {
     let mut out = String::new();
     for c in &schema.constants {
-        doc(&mut out, "", &c.doc, &format!("`{}` of `sched/abi/caps.h`.", c.name));
+        doc(&mut out, "", &c.doc, &format!("`{}` of `sched/abi`.", c.name));
         let _ = writeln!(out, "pub const {}: u32 = {};", c.name, c.value);
     }
     for e in &schema.enums {
@@ -41,7 +41,7 @@ pub fn records(schema: &Schema) -> String {
         }
     }
     for s in &schema.structs {
-        doc(&mut out, "", &s.doc, &format!("`struct {}` of `sched/abi/records.h`.", s.name));
+        doc(&mut out, "", &s.doc, &format!("`struct {}` of `sched/abi`.", s.name));
         let _ = writeln!(out, "#[repr(C)]\n#[derive(Clone, Copy, Debug, PartialEq, Eq)]\npub struct {} {{", camel(&s.name));
         for f in &s.fields {
             doc(&mut out, "    ", &f.doc, &format!("`{}` of `struct {}`.", f.name, s.name));
@@ -91,7 +91,22 @@ const BY_HAND: [(&str, &[&str]); 2] = [
     ("plat_task", &["slice_ns", "key", "allowed", "world", "pcpu", "allowed_count", "migration_disabled"]),
     (
         "native",
-        &["host", "knobs", "kernel", "pcpus_cap", "vms_cap", "worlds_cap", "clusters_cap", "pcpus", "vms", "worlds", "clusters", "tasks"],
+        &[
+            "host",
+            "knobs",
+            "kernel",
+            "pcpus_cap",
+            "vms_cap",
+            "worlds_cap",
+            "clusters_cap",
+            "here",
+            "waker",
+            "pcpus",
+            "vms",
+            "worlds",
+            "clusters",
+            "tasks",
+        ],
     ),
 ];
 

@@ -5,7 +5,7 @@ mod read;
 
 use std::{env, fs, path::Path};
 
-const HEADERS: [&str; 3] = ["caps.h", "records.h", "knobs.def"];
+const HEADERS: [&str; 4] = ["caps.h", "records.h", "trace.h", "knobs.def"];
 
 fn main() {
     let sched = Path::new("../../sched");
@@ -17,9 +17,9 @@ fn main() {
         let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: cannot read: {e}", path.display()));
         (path.display().to_string(), text)
     };
-    let [caps, records, knobs] = HEADERS.map(text);
+    let [caps, records, trace, knobs] = HEADERS.map(text);
     let mut schema = read::Schema::default();
-    for (path, text) in [&caps, &records] {
+    for (path, text) in [&caps, &records, &trace] {
         schema.header(path, text).unwrap_or_else(|e| panic!("{e}"));
     }
     schema.knobs(&knobs.0, &knobs.1).unwrap_or_else(|e| panic!("{e}"));

@@ -2,7 +2,7 @@
 
 use crate::native::{self, Native, PlatTask};
 use crate::platform::{Call, Platform, Tasks};
-use crate::records::{self, Cluster, Knobs, Limiter, Node, Pcpu, Vm, World};
+use crate::records::{self, Cluster, Knobs, Limiter, Node, Pcpu, TRACE_NOWHERE, Vm, World};
 use crate::{KnobError, layout};
 use std::ptr::{self, NonNull};
 use topology::Topology;
@@ -204,6 +204,17 @@ impl Host {
     /// Sets the host's clock.
     pub fn set_now(&mut self, ns: u64) {
         self.native_mut().host.now_ns = ns;
+    }
+
+    /// Whether decisions are handed to `Platform::trace` from now on.
+    pub fn record_trace(&mut self, on: bool) {
+        self.native_mut().host.tracing = u32::from(on);
+    }
+
+    /// For traces: the pCPU on which the next callback runs (none: not told), and the world that causes it (0: an interrupt).
+    pub fn set_cause(&mut self, here: Option<u32>, waker: u32) {
+        let native = self.native_mut();
+        (native.here, native.waker) = (here.unwrap_or(TRACE_NOWHERE), waker);
     }
 
     /// Gives a VM its weight (in 2^-20 pCPU), its number of vCPUs and its shares, as a plan says.

@@ -46,6 +46,8 @@ pub struct Native {
     pub(crate) clusters_cap: u32,
     pub(crate) nodes_cap: u32,
     pub(crate) limiters_cap: u32,
+    pub(crate) here: u32,
+    pub(crate) waker: u32,
     pub(crate) pcpus: *mut Pcpu,
     pub(crate) vms: *mut Vm,
     pub(crate) worlds: *mut World,

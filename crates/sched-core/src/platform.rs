@@ -1,6 +1,7 @@
 //! The calls that the scheduler makes back into whatever runs it: C's `plat_*_` functions forward to a `Platform`.
 
 use crate::native::{Native, PlatTask};
+use crate::records::TraceRecord;
 use std::ffi::{CStr, c_char};
 
 /// The threads of a host, as the kernel sees them during a callback.
@@ -25,6 +26,8 @@ pub trait Platform {
     fn queue_move(&mut self, tasks: &mut Tasks, queue: u64, world: u32, to: u64) -> bool;
     /// Asks a pCPU to schedule, with `KICK_*` flags.
     fn kick(&mut self, pcpu: u32, flags: u32);
+    /// Takes a record of the trace, in order; called only while `Host::record_trace` is on.
+    fn trace(&mut self, _record: &TraceRecord) {}
     /// An assertion of the scheduler does not hold.
     fn assert_failed(&mut self, what: &str, file: &str, line: u32);
 }
@@ -80,6 +83,10 @@ forward! {
     fn plat_queue_take_(queue: u64, world: u32) -> u32 { |p, tasks| u32::from(p.queue_take(tasks, queue, world)) }
     fn plat_queue_move_(queue: u64, world: u32, to: u64) -> u32 { |p, tasks| u32::from(p.queue_move(tasks, queue, world, to)) }
     fn plat_kick_(pcpu: u32, flags: u32) { |p, _tasks| p.kick(pcpu, flags) }
+    fn plat_trace_(record: *const TraceRecord) {
+        // SAFETY: it points to a record on the stack of trace_put, which waits for this function to return.
+        |p, _tasks| unsafe { p.trace(&*record) }
+    }
     fn plat_assert_failed_(what: *const c_char, file: *const c_char, line: u32) {
         // SAFETY: both are string literals of the C source.
         |p, _tasks| unsafe { p.assert_failed(&CStr::from_ptr(what).to_string_lossy(), &CStr::from_ptr(file).to_string_lossy(), line) }

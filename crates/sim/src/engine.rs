@@ -152,6 +152,7 @@ impl Engine {
         }
         self.kernel.now = self.end;
         self.host.set_now(self.end);
+        self.kernel.mark(|| "the run ends".to_owned());
         self.audit();
         self.kernel.breach.take().map_or(Ok(()), Err)
     }
@@ -187,6 +188,7 @@ impl Engine {
 
     fn fire_fixed(&mut self, timer: Fixed) {
         let now = self.kernel.now;
+        self.host.set_cause(None, 0);
         match timer {
             Fixed::Change => self.change(),
             Fixed::Plan => self.publish(),
@@ -200,7 +202,10 @@ impl Engine {
                 self.audit();
                 self.timers.arm(Self::fixed(timer), now + AUDIT_NS);
             }
-            Fixed::Warm => self.start = Some(self.snapshot()),
+            Fixed::Warm => {
+                self.start = Some(self.snapshot());
+                self.kernel.mark(|| "the warm-up ends".to_owned());
+            }
             Fixed::Replan => self.replan(),
             Fixed::Limits => self.limits(),
         }

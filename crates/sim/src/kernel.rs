@@ -7,7 +7,11 @@
 use crate::contract::{Breach, Rule};
 use crate::mutant::{Fault, Mutant};
 use crate::queues::{Local, Ordered};
-use sched_core::{KICK_IDLE, KICK_PREEMPT, PCPUS_MAX, Platform, Tasks};
+use crate::recorder::Recorder;
+use sched_core::{KICK_IDLE, KICK_PREEMPT, PCPUS_MAX, Platform, Tasks, TraceRecord};
+
+/// How long `Mutant::Withheld` withholds: two and a half ticks, more than any switch takes.
+const WITHHELD_NS: u64 = 10_000_000;
 
 /// Where a world is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +86,11 @@ pub(crate) struct Kernel {
     pub(crate) held_back: Vec<(u32, bool)>,
     pub(crate) breach: Option<Breach>,
     pub(crate) fault: Fault,
+    /// Writes the trace, if one is wanted.
+    pub(crate) recorder: Option<Recorder>,
     fifo: u64,
+    /// The world that `Mutant::Withheld` is after, and until when it hides it, once it does.
+    withheld: Option<(u32, Option<u64>)>,
 }
 
 impl Kernel {
@@ -99,7 +107,9 @@ impl Kernel {
             held_back: vec![],
             breach: None,
             fault,
+            recorder: None,
             fifo: 0,
+            withheld: None,
         }
     }
 
@@ -108,6 +118,14 @@ impl Kernel {
     pub(crate) fn breach(&mut self, rule: Rule, world: Option<u32>, pcpu: Option<u32>, what: String) {
         let at_ns = self.now;
         self.breach.get_or_insert(Breach { rule, what, world, pcpu, at_ns });
+    }
+
+    /// Puts a remark into the trace, if one is recorded.
+    pub(crate) fn mark(&mut self, text: impl FnOnce() -> String) {
+        let now = self.now;
+        if let Some(r) = &mut self.recorder {
+            r.mark(now, text());
+        }
     }
 
     /// Slot of an ordered queue: `QUEUE_VM` of each pCPU, then `QUEUE_SYSTEM`, then `QUEUE_PARKED` of each limit.
@@ -184,6 +202,9 @@ impl Kernel {
                 self.fifo += 1;
                 task.key = if self.fault.is(Mutant::Fifo) { (1 << 50) + self.fifo } else { key };
                 let key = task.key;
+                if self.withheld.is_none() && slot < self.cpus.len() && self.fault.strikes(Mutant::Withheld, 20) {
+                    self.withheld = Some((world, None));
+                }
                 self.put_ordered(slot, key, world);
             }
             Target::Local => self.put_local(tasks, world, tasks[world as usize].pcpu as u32, None),
@@ -271,6 +292,27 @@ impl Kernel {
         ordered.chain(local)
     }
 
+    /// The world that is not to be found in an ordered queue now, if there is one.
+    fn unfindable(&mut self) -> Option<u32> {
+        if self.fault.is(Mutant::Starve) {
+            return Some(1);
+        }
+        let (world, until) = self.withheld?;
+        if until.is_some_and(|t| t <= self.now) {
+            self.withheld = None;
+        }
+        until.filter(|t| *t > self.now).map(|_| world)
+    }
+
+    /// `Mutant::Withheld` begins when a pCPU that has nothing else to do looks at the world it is after.
+    fn withhold(&mut self, world: u32) {
+        let free = matches!(self.context, Context::Dispatch(p) if self.cpus[p as usize].current == 0);
+        if free && self.withheld == Some((world, None)) {
+            self.withheld = Some((world, Some(self.now + WITHHELD_NS)));
+            self.mark(|| format!("fault: world {world} is withheld"));
+        }
+    }
+
     /// Whether a queue is to look empty to the pCPU that dispatches now.
     fn hidden(&self, queue: u64) -> bool {
         let Context::Dispatch(pcpu) = self.context else { return false };
@@ -304,8 +346,11 @@ impl Platform for Kernel {
         if self.fault.is(Mutant::Fifo) && i > 0 {
             return 0;
         }
-        if self.fault.is(Mutant::Starve) && self.ordered[slot].worlds().take(i + 1).any(|w| w == 1) {
-            i += 1;
+        if self.withheld.is_some() {
+            self.withhold(self.ordered[slot].at(i));
+        }
+        if let Some(hidden) = self.unfindable() {
+            i += usize::from(self.ordered[slot].worlds().take(i + 1).any(|w| w == hidden));
         }
         self.ordered[slot].at(i)
     }
@@ -363,6 +408,12 @@ impl Platform for Kernel {
             );
         }
         self.nudges.push((pcpu, Nudge::Kick(flags)));
+    }
+
+    fn trace(&mut self, record: &TraceRecord) {
+        if let Some(r) = &mut self.recorder {
+            r.record(record);
+        }
     }
 
     fn assert_failed(&mut self, what: &str, file: &str, line: u32) {

@@ -2,8 +2,8 @@
 //!
 //! Data flows one way: `life` builds worlds from a scenario and powers VMs on and off; `engine` takes
 //! the next event; `schedule` does what the kernel does then, and calls the scheduler; `kernel` is
-//! what the scheduler calls back, and holds it to the contract; `watch` tells the oracle; `report`
-//! reads the scheduler's accounts into the result document.
+//! what the scheduler calls back, and holds it to the contract; `watch` tells the oracle; `recorder`
+//! writes the trace; `report` reads the scheduler's accounts into the result document.
 //!
 //! One seed decides everything: same scenario, options and seed, same bytes. There is no wall clock,
 //! no hashed order and no float in any decision.
@@ -19,6 +19,7 @@ mod options;
 mod plans;
 mod queues;
 mod random;
+mod recorder;
 mod report;
 mod run;
 mod schedule;
@@ -30,4 +31,5 @@ pub use engine::Stats;
 pub use expectation::{ratio_permille, unequal_permille, unmet, worst_permille};
 pub use mutant::Mutant;
 pub use options::{Costs, Options, Policy, PolicyError, Ticks};
-pub use run::{Outcome, Progress, SimError, bounds, run, run_scenario};
+pub use recorder::TraceOut;
+pub use run::{Outcome, Progress, SimError, bounds, run, run_scenario, run_scenario_traced, run_traced};

@@ -37,11 +37,13 @@ pub enum Mutant {
     NoLimit,
     /// Whoever a limit has held back once is never let go.
     HeldForEver,
+    /// A world is kept in its queue for 10 ms, although a pCPU that has nothing else to do looks for it there.
+    Withheld,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 17] = [
+    pub const ALL: [Mutant; 18] = [
         Mutant::LostKick,
         Mutant::LostEnqueue,
         Mutant::WrongPcpu,
@@ -59,6 +61,7 @@ impl Mutant {
         Mutant::NoReservation,
         Mutant::NoLimit,
         Mutant::HeldForEver,
+        Mutant::Withheld,
     ];
 
     /// Name after `mutant:`.
@@ -82,6 +85,7 @@ impl Mutant {
             Mutant::NoReservation => "no-reservation",
             Mutant::NoLimit => "no-limit",
             Mutant::HeldForEver => "held-for-ever",
+            Mutant::Withheld => "withheld",
         }
     }
 }

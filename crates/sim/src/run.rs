@@ -6,6 +6,7 @@ use crate::kernel::Kernel;
 use crate::life;
 use crate::mutant::Fault;
 use crate::options::{Options, Policy};
+use crate::recorder::{Recorder, TraceOut};
 use crate::report;
 use crate::timers::Timers;
 use crate::watch::Watch;
@@ -65,6 +66,14 @@ pub enum SimError {
         /// As the scenario says.
         warmup: Span,
     },
+    /// The trace could not be written.
+    #[error("run '{label}': cannot record: {cause}")]
+    Trace {
+        /// The run.
+        label: String,
+        /// Why.
+        cause: String,
+    },
     /// The scheduler broke a rule of the kernel's contract.
     #[error("run '{label}' (seed {seed}): {breach}; a kernel would have ejected the scheduler")]
     Contract {
@@ -92,6 +101,18 @@ pub fn bounds(knobs: &sched_core::Knobs, hz: u32) -> Bounds {
 /// # Errors
 /// `SimError`; a run that is only unfair or wasteful is no error, the verdict says so.
 pub fn run(run: &Run, options: &Options) -> Result<Outcome, SimError> {
+    run_recorded(run, options, None)
+}
+
+/// Does one run and writes its trace, which is whole even if the kernel's contract ends the run.
+///
+/// # Errors
+/// `SimError`, as for `run`; `SimError::Trace` if `out` refuses.
+pub fn run_traced(run: &Run, options: &Options, out: TraceOut) -> Result<Outcome, SimError> {
+    run_recorded(run, options, Some(out))
+}
+
+fn run_recorded(run: &Run, options: &Options, trace: Option<TraceOut>) -> Result<Outcome, SimError> {
     let spec = &run.spec;
     let seed = options.seed.unwrap_or(spec.seed);
     let duration = options.duration.unwrap_or(spec.duration);
@@ -100,17 +121,32 @@ pub fn run(run: &Run, options: &Options) -> Result<Outcome, SimError> {
     }
     let mut engine = build(run, options, seed, duration)?;
     let broken = |breach| SimError::Contract { label: run.label.clone(), seed, breach };
-    engine.boot();
-    if let Some(breach) = engine.kernel.breach.take() {
-        return Err(broken(breach));
+    let unwritten = |cause| SimError::Trace { label: run.label.clone(), cause };
+    if let Some(out) = trace {
+        engine.record(run, Recorder::new(out).map_err(unwritten)?);
     }
-    if spec.warmup.ns() > 0 {
-        engine.timers.arm(Engine::fixed(Fixed::Warm), spec.warmup.ns());
+    let done = boot_and_run(&mut engine, spec.warmup.ns());
+    if let Err(breach) = &done {
+        engine.kernel.mark(|| breach.to_string());
     }
-    engine.run().map_err(broken)?;
+    if let Some(recorder) = engine.kernel.recorder.take() {
+        recorder.finish().map_err(unwritten)?;
+    }
+    done.map_err(broken)?;
     let result = report::result(run, &mut engine, duration.ns() - spec.warmup.ns());
     let verdict = engine.watch.finish(duration.ns());
     Ok(Outcome { result, verdict, stats: engine.stats, knobs: *engine.host.knobs() })
+}
+
+fn boot_and_run(engine: &mut Engine, warmup_ns: u64) -> Result<(), Breach> {
+    engine.boot();
+    if let Some(breach) = engine.kernel.breach.take() {
+        return Err(breach);
+    }
+    if warmup_ns > 0 {
+        engine.timers.arm(Engine::fixed(Fixed::Warm), warmup_ns);
+    }
+    engine.run()
 }
 
 fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engine, SimError> {
@@ -171,11 +207,33 @@ pub enum Progress<'p> {
 ///
 /// # Errors
 /// The first run's error; runs before it are lost.
-pub fn run_scenario(scenario: &Scenario, options: &Options, mut progress: impl FnMut(Progress<'_>)) -> Result<Document, SimError> {
+pub fn run_scenario(scenario: &Scenario, options: &Options, progress: impl FnMut(Progress<'_>)) -> Result<Document, SimError> {
+    run_all(scenario, options, None, progress)
+}
+
+/// The same, and writes the trace of the first run.
+///
+/// # Errors
+/// As for `run_scenario`; `SimError::Trace` if `out` refuses.
+pub fn run_scenario_traced(
+    scenario: &Scenario,
+    options: &Options,
+    out: TraceOut,
+    progress: impl FnMut(Progress<'_>),
+) -> Result<Document, SimError> {
+    run_all(scenario, options, Some(out), progress)
+}
+
+fn run_all(
+    scenario: &Scenario,
+    options: &Options,
+    mut trace: Option<TraceOut>,
+    mut progress: impl FnMut(Progress<'_>),
+) -> Result<Document, SimError> {
     let mut runs = vec![];
     for (i, one) in scenario.runs.iter().enumerate() {
         progress(Progress::Begins(one, i + 1, scenario.runs.len()));
-        let outcome = run(one, options)?;
+        let outcome = run_recorded(one, options, trace.take())?;
         progress(Progress::Done(one, &outcome));
         runs.push(outcome.result);
     }

@@ -25,6 +25,7 @@ impl Engine {
         self.stats.wakeups += 1;
         let here = self.host.task(world).pcpu as u32;
         self.steal(here, self.costs.wake_ns);
+        self.host.set_cause(Some(here), 0); // every sleep ends by a timer: an interrupt
         let target = self.select(world, here);
         self.host.task_mut(world).pcpu = target as i32;
         let now = self.kernel.now;
@@ -189,6 +190,7 @@ impl Engine {
     /// Chooses what a pCPU runs next; `prev` still wants to run, 0 for none. `slept` has just gone to sleep there:
     /// sched_ext names it to ops.dispatch all the same.
     fn pick(&mut self, pcpu: u32, prev: u32, slept: u32) {
+        self.host.set_cause(Some(pcpu), 0);
         let next = self.balance(pcpu, prev, slept);
         if next != 0 && next == prev {
             return;

@@ -56,6 +56,7 @@ fn table() -> [(Mutant, &'static str, Catch); Mutant::ALL.len()] {
         (Mutant::NoReservation, RESERVED, Oracle(Invariant::Reservation)),
         (Mutant::NoLimit, "pools-nested", Oracle(Invariant::Limit)),
         (Mutant::HeldForEver, "pools-nested", Oracle(Invariant::Lag)),
+        (Mutant::Withheld, HALF_LOADED, Oracle(Invariant::IdleWhileWaiting)),
     ]
 }
 

@@ -77,4 +77,5 @@ scenarios! {
     reservation "reservation";
     pool_limit "pool-limit";
     pools_nested "pools-nested";
+    two_at_20 "two-at-20";
 }

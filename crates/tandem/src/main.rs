@@ -6,6 +6,7 @@ mod knobs;
 mod live;
 mod plan;
 mod sim;
+mod trace;
 mod tree;
 
 use clap::{Parser, Subcommand};
@@ -30,6 +31,8 @@ pub enum Exit {
     Check = 6,
     /// What is reserved, or shall be, cannot be kept.
     NotAdmitted = 7,
+    /// A trace is damaged: what is there was shown.
+    Damaged = 8,
 }
 
 /// An error with the exit code that it means.
@@ -58,7 +61,7 @@ impl From<anyhow::Error> for Failure {
 #[command(
     name = "tandem",
     version,
-    after_help = "Exit codes: 0 well, 1 other, 2 command line, 3 refused input, 4 host cannot, 5 ended by the kernel, 6 check failed, 7 not admitted."
+    after_help = "Exit codes: 0 well, 1 other, 2 command line, 3 refused input, 4 host cannot, 5 ended by the kernel, 6 check failed, 7 not admitted, 8 damaged trace."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -68,6 +71,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Sim(sim::Args),
+    Trace(trace::Args),
     #[cfg(feature = "live")]
     Run(live::RunArgs),
     #[cfg(feature = "live")]
@@ -84,6 +88,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Sim(args) => sim::main(&args),
+        Command::Trace(args) => trace::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Admit(args) => admit::main(&args),
         Command::Knobs(args) => knobs::main(&args),

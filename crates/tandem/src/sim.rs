@@ -8,7 +8,8 @@ use anyhow::Context;
 use sim::{Options, Policy, Progress};
 use std::{
     collections::BTreeMap,
-    io::Write,
+    fs::File,
+    io::{BufWriter, Write},
     path::{Path, PathBuf},
 };
 use units::Span;
@@ -34,6 +35,12 @@ pub struct Args {
     /// Write the result document (docs/result.md) to a file, or to standard output with '-'.
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
+    /// Only the run of this label.
+    #[arg(long, value_name = "LABEL")]
+    run: Option<String>,
+    /// Record every decision in a file for 'tandem trace' (docs/trace.md); of one run, which --run names if there are several.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Without the oracle: faster, and no entitlements in the result.
     #[arg(long)]
     no_check: bool,
@@ -47,7 +54,8 @@ const SHOWN: usize = 20;
 /// # Errors
 /// `Exit::Input` for a refused scenario or knob, `Exit::Check` if the oracle objects or an expectation is missed.
 pub fn main(args: &Args) -> Result<(), Failure> {
-    let scenario = settings::load(&args.scenario).map_err(|e| Failure::new(Exit::Input, e))?;
+    let mut scenario = settings::load(&args.scenario).map_err(|e| Failure::new(Exit::Input, e))?;
+    choose(args, &mut scenario)?;
     knobs::resolve(&BTreeMap::new(), &args.set)?; // a wrong knob is said before anything runs
     let options = Options {
         seed: args.seed,
@@ -75,7 +83,17 @@ pub fn main(args: &Args) -> Result<(), Failure> {
             }
         }
     };
-    let document = sim::run_scenario(&scenario, &options, progress).map_err(|e| Failure::new(exit_of(&e), e))?;
+    let done = match &args.trace {
+        None => sim::run_scenario(&scenario, &options, progress),
+        Some(path) => {
+            let file = File::create(path).with_context(|| format!("{}: cannot write the trace", path.display()))?;
+            sim::run_scenario_traced(&scenario, &options, Box::new(BufWriter::new(file)), progress)
+        }
+    };
+    let document = done.map_err(|e| Failure::new(exit_of(&e), e))?;
+    if let Some(path) = &args.trace {
+        say(&format!("\ntrace: {0}; look at it by: tandem trace waits {0}\n", path.display()));
+    }
     if let Some(path) = &args.json {
         write_json(path, &document)?;
     }
@@ -83,7 +101,30 @@ pub fn main(args: &Args) -> Result<(), Failure> {
 }
 
 fn exit_of(e: &sim::SimError) -> Exit {
-    if matches!(e, sim::SimError::Contract { .. }) { Exit::Check } else { Exit::Input }
+    match e {
+        sim::SimError::Contract { .. } => Exit::Check,
+        sim::SimError::Trace { .. } => Exit::Other,
+        _ => Exit::Input,
+    }
+}
+
+/// Leaves the run that was asked for; a trace is of one run.
+fn choose(args: &Args, scenario: &mut settings::Scenario) -> Result<(), Failure> {
+    let labels: Vec<String> = scenario.runs.iter().map(|r| format!("'{}'", r.label)).collect();
+    let (name, labels) = (&args.scenario, labels.join(", "));
+    if let Some(label) = &args.run {
+        scenario.runs.retain(|r| r.label == *label);
+        if scenario.runs.is_empty() {
+            let error = anyhow::anyhow!("scenario {name}: cannot find run '{label}': allowed {labels}");
+            return Err(Failure::new(Exit::Input, error));
+        }
+    }
+    if args.trace.is_some() && scenario.runs.len() > 1 {
+        let seen = scenario.runs.len();
+        let error = anyhow::anyhow!("--trace: cannot record: seen {seen} runs, allowed one; name it by --run: {labels}");
+        return Err(Failure::new(Exit::Usage, error));
+    }
+    Ok(())
 }
 
 fn write_json(path: &Path, document: &Document) -> Result<(), Failure> {
@@ -118,6 +159,7 @@ fn judge(args: &Args, scenario: &settings::Scenario, document: &Document, violat
 fn replay(args: &Args) -> String {
     let seed = args.seed.map_or_else(String::new, |s| format!(" --seed {s}"));
     let duration = args.duration.map_or_else(String::new, |d| format!(" --duration {d}"));
+    let run = args.run.as_ref().map_or_else(String::new, |l| format!(" --run '{l}'"));
     let set: String = args.set.iter().map(|s| format!(" --set {}={}", s.0, s.1)).collect();
-    format!("tandem sim {}{seed}{duration}{set} --policy {}", args.scenario, args.policy)
+    format!("tandem sim {}{run}{seed}{duration}{set} --policy {}", args.scenario, args.policy)
 }

@@ -7,6 +7,7 @@
 //! | `kinds.rs`, `flat.rs`, `wire.rs` | the table of kinds that a file carries, and the bytes of an event in it |
 //! | `block.rs`, `write.rs`, `names.rs`, `read.rs` | the file: blocks, writer, what is repeated, reader that goes on behind damage |
 //! | `log.rs`, `line.rs` | the textual log of RDY, written and read |
+//! | `load.rs`, `pick.rs` | whichever of both a file is; the events of some worlds, VMs or pCPUs |
 //! | `replay.rs`, `range.rs` | the state of each pCPU and world at a time; a part of a trace that stands alone |
 //! | `table.rs` | pCPU-by-time state table |
 //! | `idle.rs`, `waits.rs`, `report.rs` | each wait, and whether an idle pCPU was wrong to be idle |
@@ -23,9 +24,11 @@ pub mod fuzz;
 mod idle;
 mod kinds;
 mod line;
+mod load;
 pub mod log;
 mod names;
 pub mod perfetto;
+mod pick;
 mod proto;
 mod range;
 mod raw;
@@ -40,7 +43,9 @@ mod wire;
 mod write;
 
 pub use event::{Event, Kind, Place, Queue, Waker};
+pub use load::{Loaded, load};
 pub use names::Names;
+pub use pick::{Chosen, Pick, PickError};
 pub use range::between;
 pub use raw::{RAW_BYTES, RawError, from_raw, to_raw};
 pub use read::{Cause, Gap, Item, ReadError, Reader, Trace};

@@ -64,6 +64,13 @@ impl Names {
         }
     }
 
+    /// Name of a world behind its VM's, `db/vcpu0`; alone where no VM was told.
+    #[must_use]
+    pub fn full(&self, world: WorldId) -> String {
+        let name = self.world(world);
+        self.vm_of(world).map_or_else(|| name.clone(), |(vm, _)| format!("{}/{name}", self.vm(vm)))
+    }
+
     /// VM of a world and what it is there, if that was told.
     #[must_use]
     pub fn vm_of(&self, world: WorldId) -> Option<(VmId, Role)> {

@@ -70,6 +70,9 @@ pub enum ReadError {
         /// The file's version.
         seen: u16,
     },
+    /// A text of which no line is one of the log.
+    #[error("trace: cannot read it, neither as a trace nor as a log: {0}")]
+    NotALog(crate::log::LogError),
     /// A table of kinds that is whole but not understood.
     #[error(
         "trace: cannot read its table of kinds: seen a coding that is not allowed in version {VERSION}; read it with the version of Tandem that wrote it"

@@ -173,11 +173,25 @@ pub enum WriteError {
 ///
 /// # Errors
 /// `WriteError::Table` if a step would give no row or too many: nothing is written then. `WriteError::Io` if `out` refuses.
-pub fn write(events: &[Event], options: &TableOptions, mut out: impl Write) -> Result<(), WriteError> {
+pub fn write(events: &[Event], options: &TableOptions, out: impl Write) -> Result<(), WriteError> {
+    write_some(events, options, |_| true, |_| true, out)
+}
+
+/// The same with some columns, and with rows at some events; rows of a step are there in any case.
+///
+/// # Errors
+/// As for `write`.
+pub fn write_some(
+    events: &[Event],
+    options: &TableOptions,
+    keep: impl Fn(&Event) -> bool,
+    column: impl Fn(PcpuId) -> bool,
+    mut out: impl Write,
+) -> Result<(), WriteError> {
     let seen = Seen::of(events);
     let width = seen.digits.max(format!("CPU{}", seen.pcpus.saturating_sub(1)).len());
     let mut head = format!("{:>8}  {:>14}", "Event#", "Elapsed us");
-    for p in 0..seen.pcpus {
+    for p in (0..seen.pcpus).filter(|p| column(PcpuId(*p as u16))) {
         head.push_str(&format!("  {:>width$}", format!("CPU{p}")));
     }
     head.push_str("  READY\n");
@@ -186,17 +200,18 @@ pub fn write(events: &[Event], options: &TableOptions, mut out: impl Write) -> R
         if std::mem::take(&mut first) && result.is_ok() {
             result = out.write_all(head.as_bytes());
         }
-        if result.is_ok() {
-            result = out.write_all(line(&row, width).as_bytes());
+        let kept = options.step != Step::Changes || events.get(row.event).is_none_or(&keep);
+        if kept && result.is_ok() {
+            result = out.write_all(line(&row, width, &column).as_bytes());
         }
     })?;
     result?;
     Ok(out.flush()?)
 }
 
-fn line(row: &Row, width: usize) -> String {
+fn line(row: &Row, width: usize, column: impl Fn(PcpuId) -> bool) -> String {
     let mut out = format!("{:>8}  {:>10}.{:03}", row.event, row.elapsed_ns / 1000, row.elapsed_ns % 1000);
-    for now in &row.pcpus {
+    for (_, now) in row.pcpus.iter().enumerate().filter(|(p, _)| column(PcpuId(*p as u16))) {
         out.push_str(&format!("  {now:>width$}"));
     }
     let waits = row.ready.iter().map(|(w, on)| on.map_or(w.0.to_string(), |p| format!("{}@{}", w.0, p.0)));

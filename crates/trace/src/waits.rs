@@ -81,7 +81,7 @@ pub struct Wait {
     pub ran_on: Option<PcpuId>,
     /// The pCPU in whose queue it was last.
     pub queued_on: Option<PcpuId>,
-    /// Who woke it: a world's name, `interrupt`, `?`; none if no wake-up led to the wait.
+    /// Who woke it: a world's name with its VM's, `interrupt`, `?`; none if no wake-up led to the wait.
     pub waker: Option<String>,
     /// Whether it slept before: the wait is the latency of a wake-up.
     pub slept: bool,
@@ -97,7 +97,7 @@ pub struct Wait {
     pub idle_pcpu: Option<PcpuId>,
     /// How long a limit held it back, in ns.
     pub held_ns: u64,
-    /// Who ran most meanwhile where it was queued, and for how long in ns.
+    /// Who ran most meanwhile where it was queued, named with its VM, and for how long in ns.
     pub instead: Option<(String, u64)>,
     /// pCPUs of which it was not known at the end what they do.
     pub unseen_pcpus: usize,
@@ -126,6 +126,12 @@ impl Wait {
 /// All waits of a trace, worst first.
 #[must_use]
 pub fn analyse(events: &[Event], options: &WaitOptions) -> Report {
+    analyse_some(events, options, |_| true)
+}
+
+/// The waits of a trace that are to be kept, worst first; each is judged by all that happened.
+#[must_use]
+pub fn analyse_some(events: &[Event], options: &WaitOptions, keep: impl Fn(&Wait) -> bool) -> Report {
     let mut replay = Replay::new();
     let mut past = Past::default();
     let (mut waits, mut unseen_begin) = (vec![], 0);
@@ -157,7 +163,9 @@ pub fn analyse(events: &[Event], options: &WaitOptions) -> Report {
     let ended = replay.finish().clone();
     ended.stretches.iter().for_each(|s| past.add(s));
     take(&replay, &past, &ended.stays);
-    report::report(waits, unseen_begin + unknown_before, options.brief_ns)
+    waits.retain(keep);
+    let begin_ns = events.iter().find(|e| !e.kind.is_name()).map_or(0, |e| e.ns);
+    report::report(waits, unseen_begin + unknown_before, options.brief_ns, begin_ns)
 }
 
 fn wait(replay: &Replay, past: &Past, stay: &Stay, brief_ns: u64) -> Wait {
@@ -171,7 +179,7 @@ fn wait(replay: &Replay, past: &Past, stay: &Stay, brief_ns: u64) -> Wait {
     let instead = queued_on.and_then(|p| past.ran_most(replay, p, from));
     let vm = names.vm_of(world).map(|v| v.0);
     let waker = was.waker.map(|w| match w {
-        Waker::World(w) => names.world(w),
+        Waker::World(w) => names.full(w),
         Waker::Interrupt => "interrupt".to_owned(),
         Waker::Unknown => "?".to_owned(),
     });
@@ -196,7 +204,7 @@ fn wait(replay: &Replay, past: &Past, stay: &Stay, brief_ns: u64) -> Wait {
         longest_idle_ns: longest,
         idle_pcpu: beside.longest.map(|l| l.1),
         held_ns: stay.held.iter().map(|h| h.1 - h.0).sum(),
-        instead: instead.map(|(w, ns)| (names.world(w), ns)),
+        instead: instead.map(|(w, ns)| (names.full(w), ns)),
         // At the end of the trace or of what is known, every pCPU is unknown.
         unseen_pcpus: if matches!(stay.end, End::Became(_)) { unseen } else { 0 },
         judgement: Judgement::Fine,
@@ -210,7 +218,8 @@ fn judge(w: &Wait, brief_ns: u64) -> (Judgement, String) {
     let us = |ns: u64| format!("{}.{:03} us", ns / 1000, ns % 1000);
     let idle = || {
         let p = w.idle_pcpu.map_or("a pCPU".to_owned(), |p| format!("pCPU {}", p.0));
-        format!("{p} idled for {} at a stretch", us(w.longest_idle_ns))
+        let own = if w.idle_pcpu.is_some() && w.idle_pcpu == w.queued_on { ", in whose queue it was," } else { "" };
+        format!("{p}{own} idled for {} at a stretch", us(w.longest_idle_ns))
     };
     if w.state == State::Costop {
         return (Judgement::HeldBack, "held back so that its siblings catch up".to_owned());

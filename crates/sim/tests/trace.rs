@@ -1,0 +1,408 @@
+//! The trace of a run says what its accounts say, to the nanosecond, is the same for the same seed, and judges a planted fault.
+
+use sched_core::records as c;
+use sim::{Mutant, Options, Outcome, Policy, SimError, Ticks, run, run_traced};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use trace::waits::{Judgement, WaitOptions, analyse};
+use trace::{Event, Kick, Kind, Move, Now, Replay, State, Stay, Stretch, Trace, Waker, Why};
+use units::{Span, WorldId};
+use views::{RunResult, Times};
+
+const TWO_AT_5: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/two-at-5.toml");
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("one thread").write(data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn scenario(name: &str) -> settings::Scenario {
+    let path = if name.ends_with(".toml") { name.to_owned() } else { format!("{ROOT}{name}") };
+    settings::load(&path).expect("the scenario loads")
+}
+
+/// What the first run of a scenario gives, and the bytes of its trace.
+fn traced(name: &str, options: &Options) -> (Result<Outcome, SimError>, Vec<u8>) {
+    traced_run(name, 0, options)
+}
+
+fn traced_run(name: &str, run: usize, options: &Options) -> (Result<Outcome, SimError>, Vec<u8>) {
+    let out = Shared::default();
+    let outcome = run_traced(&scenario(name).runs[run], options, Box::new(out.clone()));
+    let bytes = std::mem::take(&mut *out.0.lock().expect("one thread"));
+    (outcome, bytes)
+}
+
+fn read(bytes: &[u8]) -> Vec<Event> {
+    let trace = Trace::read(bytes).expect("it is a trace");
+    assert_eq!((trace.gaps, trace.skipped), (vec![], 0));
+    trace.events
+}
+
+/// Every stay of every world.
+fn stays(events: &[Event]) -> Vec<Stay> {
+    let mut replay = Replay::new();
+    let mut out: Vec<Stay> = events.iter().flat_map(|e| replay.step(e).stays.clone()).collect();
+    out.extend(replay.finish().stays.clone());
+    assert_eq!(replay.late(), 0, "events are in the order of time");
+    out
+}
+
+/// Times by the trace between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Told {
+    run_ns: u64,
+    ready_ns: u64,
+    costop_ns: u64,
+    wait_ns: u64,
+    idle_ns: u64,
+    limited_ns: u64,
+    migrations: u64,
+}
+
+fn clip((a, b): (u64, u64), from: u64, to: u64) -> u64 {
+    b.min(to).saturating_sub(a.max(from))
+}
+
+fn told(events: &[Event], from: u64, to: u64) -> BTreeMap<WorldId, Told> {
+    let mut out: BTreeMap<WorldId, Told> = BTreeMap::new();
+    for stay in stays(events) {
+        let times = out.entry(stay.world).or_default();
+        let ns = clip((stay.was.since_ns, stay.to_ns), from, to);
+        match stay.was.state {
+            State::Run => times.run_ns += ns,
+            State::Ready => times.ready_ns += ns,
+            State::Costop => times.costop_ns += ns,
+            State::Wait => times.wait_ns += ns,
+            State::WaitIdle => (times.wait_ns, times.idle_ns) = (times.wait_ns + ns, times.idle_ns + ns),
+            State::None => panic!("a stay in no state"),
+        }
+        // Parked at ns 0 counts as not parked: 0 stands for that, and no clock but the simulator's shows it.
+        times.limited_ns += stay.held.iter().filter(|h| h.0 > 0).map(|h| clip(*h, from, to)).sum::<u64>();
+    }
+    // The counts at the end of the warm-up are taken before whatever else happens at that ns.
+    let migrates = |e: &&Event| matches!(e.kind, Kind::Migrate { .. }) && (from..to).contains(&e.ns);
+    for event in events.iter().filter(migrates) {
+        out.entry(event.kind.world().expect("a world")).or_default().migrations += 1;
+    }
+    out
+}
+
+fn of(t: &Times) -> Told {
+    let Times { run_ns, ready_ns, costop_ns, wait_ns, idle_ns, limited_ns, migrations, .. } = *t;
+    Told { run_ns, ready_ns, costop_ns, wait_ns, idle_ns, limited_ns, migrations }
+}
+
+/// Holds the trace of so many seconds of a run to its result.
+fn exact(name: &str, secs: u64, ticks: Ticks) {
+    let options = Options { ticks, duration: Some(Span::from_secs(secs)), check: false, ..Options::default() };
+    let (outcome, bytes) = traced(name, &options);
+    let result = outcome.expect("it runs").result;
+    let events = read(&bytes);
+    let (from, to) = (secs * 1_000_000_000 - result.duration_ns, secs * 1_000_000_000);
+    let told = told(&events, from, to);
+    let worlds = result.vms.iter().flat_map(|v| v.worlds.iter().map(|w| (&v.name, w)));
+    let mut count = 0;
+    for (i, (vm, world)) in worlds.enumerate() {
+        let seen = told.get(&WorldId(i as u32 + 1)).copied().unwrap_or_default();
+        assert_eq!(seen, of(&world.times), "{name} {ticks:?}: {vm}/{}", world.name);
+        count += 1;
+    }
+    let system: Vec<&Told> = told.iter().filter(|(w, _)| w.0 > count).map(|t| t.1).collect();
+    let pool = result.pools.iter().find(|p| p.path == "/system").expect("the system group");
+    let sum = |f: fn(&Told) -> u64| system.iter().map(|t| f(t)).sum::<u64>();
+    assert_eq!((sum(|t| t.run_ns), sum(|t| t.ready_ns)), (pool.used_ns, pool.ready_ns), "{name} {ticks:?}: host tasks");
+    waits_are_ready_time(name, &events, from, to, &told);
+    pcpus_are_busy_or_idle(name, &events, from, to, &result);
+}
+
+/// What each pCPU does is known at every moment, and the time that it runs worlds is its busy time.
+fn pcpus_are_busy_or_idle(name: &str, events: &[Event], from: u64, to: u64, result: &RunResult) {
+    let mut replay = Replay::new();
+    let mut stretches: Vec<Stretch> = events.iter().flat_map(|e| replay.step(e).stretches.clone()).collect();
+    stretches.extend(replay.finish().stretches.clone());
+    for p in &result.pcpus {
+        let sum = |is: fn(&Now) -> bool| {
+            let own = stretches.iter().filter(|s| usize::from(s.pcpu.0) == p.id && is(&s.now));
+            own.map(|s| clip((s.from_ns, s.to_ns), from, to)).sum::<u64>()
+        };
+        assert_eq!(sum(|now| matches!(now, Now::World(_))), p.busy_ns, "{name}: pCPU {}", p.id);
+        assert_eq!(sum(|now| matches!(now, Now::Idle)), result.duration_ns - p.busy_ns, "{name}: pCPU {}", p.id);
+    }
+}
+
+/// What `trace waits` lists sums to the ready time of each world.
+fn waits_are_ready_time(name: &str, events: &[Event], from: u64, to: u64, told: &BTreeMap<WorldId, Told>) {
+    let report = analyse(events, &WaitOptions::default());
+    assert_eq!(report.unknown_begin, 0, "{name}: every wait is seen from its begin");
+    assert_eq!(report.all.wrong_idle, 0, "{name}: no pCPU is wrong to idle");
+    let mut sums: BTreeMap<WorldId, u64> = BTreeMap::new();
+    for w in &report.waits {
+        *sums.entry(w.world).or_default() += clip((w.since_ns, w.since_ns + w.ns), from, to);
+    }
+    for (world, times) in told {
+        assert_eq!(sums.get(world).copied().unwrap_or(0), times.ready_ns + times.costop_ns, "{name}: world {}", world.0);
+    }
+}
+
+macro_rules! exact {
+    ($($test:ident $name:literal $secs:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            [Ticks::Aligned, Ticks::Staggered].into_iter().for_each(|t| exact($name, $secs, t));
+        })*
+    };
+}
+
+// Sleepers and host tasks; births and deaths; pools under limits; held worlds, and such as swap.
+exact! {
+    the_trace_of_sleepers_is_their_accounts "sleepers" 9;
+    the_trace_of_vms_that_come_and_go_is_their_accounts "coming-and-going" 35;
+    the_trace_of_limited_pools_is_their_accounts "pools-nested" 9;
+    the_trace_of_one_limited_pool_is_its_accounts "pool-limit" 9;
+    the_trace_of_held_worlds_is_their_accounts "confined" 9;
+    the_trace_of_held_worlds_that_wake_is_their_accounts "held-wakes" 25;
+    the_trace_of_wide_and_narrow_vms_is_their_accounts "up-smp-mix" 9;
+    the_trace_of_two_that_meet_is_their_accounts "two-at-20" 9;
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_and_another_seed_or_other_ticks_do_not() {
+    let bytes = |seed, ticks| {
+        let options = Options { seed: Some(seed), ticks, duration: Some(Span::from_secs(4)), check: false, ..Options::default() };
+        traced("sleepers", &options).1
+    };
+    let one = bytes(1, Ticks::Aligned);
+    assert!(one.len() > 100_000);
+    assert!(one == bytes(1, Ticks::Aligned));
+    assert!(one != bytes(2, Ticks::Aligned));
+    assert!(one != bytes(1, Ticks::Staggered));
+}
+
+#[test]
+fn recording_changes_nothing() {
+    for name in ["sleepers", "pools-nested"] {
+        let options = Options { duration: Some(Span::from_secs(5)), ..Options::default() };
+        let plain = run(&scenario(name).runs[0], &options).expect("it runs");
+        let recorded = traced(name, &options).0.expect("it runs");
+        assert_eq!((plain.stats, format!("{:?}", plain.result)), (recorded.stats, format!("{:?}", recorded.result)));
+    }
+}
+
+#[test]
+fn a_trace_names_its_host_its_vms_and_its_worlds() {
+    let options = Options { duration: Some(Span::from_secs(3)), check: false, ..Options::default() };
+    let events = read(&traced("pools-nested", &options).1);
+    let mut names = trace::Names::default();
+    events.iter().for_each(|e| names.take(e));
+    assert_eq!(names.pcpus(), Some(16));
+    let vm = names.vm_of(WorldId(1)).expect("a VM").0;
+    let pool = events.iter().find_map(|e| match &e.kind {
+        Kind::Vm { vm: v, pool, .. } if *v == vm => Some(pool.clone()),
+        _ => None,
+    });
+    let first = &scenario("pools-nested").runs[0].spec.vms[0];
+    assert_eq!((names.vm(vm), names.world(WorldId(1))), (first.name.clone(), "vcpu0".to_owned()));
+    assert!(pool.expect("it is told").ends_with(first.pool.as_deref().unwrap_or("/")));
+    let marks: Vec<&str> =
+        events.iter().filter_map(|e| if let Kind::Mark { text } = &e.kind { Some(text.as_str()) } else { None }).collect();
+    assert_eq!(marks, ["the run ends"]);
+    let confined = scenario("confined").runs[0].spec.vms.clone();
+    let mut names = trace::Names::default();
+    read(&traced("confined", &options).1).iter().for_each(|e| names.take(e));
+    let allowed: Vec<_> = confined.iter().flat_map(|vm| (0..vm.vcpus as usize).map(|i| vm.allowed(i))).collect();
+    assert!(allowed.iter().any(Option::is_some));
+    for (i, allowed) in allowed.iter().enumerate() {
+        assert_eq!(names.allowed(WorldId(i as u32 + 1)), allowed.as_ref(), "world {}", i + 1);
+    }
+}
+
+#[test]
+fn a_trace_tells_wake_ups_migrations_kicks_queues_and_why_each_state_changed() {
+    let mut whys: BTreeMap<Why, u32> = BTreeMap::new();
+    let mut moves: BTreeMap<Move, u32> = BTreeMap::new();
+    for (name, secs) in [("sleepers", 9), ("pools-nested", 9), ("coming-and-going", 35), ("confined", 9), ("confined-busy-host", 9)] {
+        let options = Options { duration: Some(Span::from_secs(secs)), check: false, ..Options::default() };
+        let (outcome, bytes) = traced(name, &options);
+        let (outcome, events) = (outcome.expect("it runs"), read(&bytes));
+        let count = |f: fn(&Kind) -> bool| events.iter().filter(|e| f(&e.kind)).count() as u64;
+        assert_eq!(count(|k| matches!(k, Kind::Wake { .. })), outcome.stats.wakeups, "{name}");
+        assert_eq!(count(|k| matches!(k, Kind::State { to: State::Run, .. })), outcome.stats.switches, "{name}");
+        assert!(count(|k| matches!(k, Kind::Wake { by: Waker::Interrupt, .. })) > 0, "{name}");
+        assert!(count(|k| matches!(k, Kind::Queued { .. })) > 0 && count(|k| matches!(k, Kind::Unqueued { .. })) > 0, "{name}");
+        assert!(count(|k| matches!(k, Kind::Account { .. })) > 50, "{name}");
+        assert!(count(|k| matches!(k, Kind::Kick { .. })) > 0, "{name}");
+        for event in &events {
+            match &event.kind {
+                Kind::State { why, .. } => *whys.entry(*why).or_default() += 1,
+                Kind::Migrate { why, .. } => *moves.entry(*why).or_default() += 1,
+                _ => {}
+            }
+        }
+    }
+    println!("{whys:?}\n{moves:?}");
+    for why in [Why::Quantum, Why::Preempted, Why::Slept, Why::Woken, Why::Parked, Why::Migrated, Why::Picked, Why::Born, Why::Gone] {
+        assert!(whys.get(&why).is_some_and(|n| *n > 0), "{why:?} in {whys:?}");
+    }
+    assert!(!whys.contains_key(&Why::Unknown), "{whys:?}");
+    for why in [Move::Other, Move::Wake, Move::Pull, Move::Swap] {
+        assert!(moves.get(&why).is_some_and(|n| *n > 0), "{why:?} in {moves:?}");
+    }
+}
+
+#[test]
+fn whoever_has_waited_too_long_is_said_to_be_rescued_and_the_end_of_the_warm_up_is_marked() {
+    let knobs = [("ready_bound_us".to_owned(), 100_000)].into();
+    let options = Options { knobs, duration: Some(Span::from_secs(9)), check: false, ..Options::default() };
+    let events = read(&traced("sleepers", &options).1);
+    let rescued = |e: &&Event| matches!(e.kind, Kind::State { to: State::Run, why: Why::Rescued, .. });
+    assert!(events.iter().filter(rescued).count() > 3);
+    let marks: Vec<(u64, &Kind)> = events.iter().filter(|e| matches!(e.kind, Kind::Mark { .. })).map(|e| (e.ns, &e.kind)).collect();
+    let mark = |text: &str| Kind::Mark { text: text.to_owned() };
+    assert_eq!(marks, [(2_000_000_000, &mark("the warm-up ends")), (9_000_000_000, &mark("the run ends"))]);
+}
+
+/// The numbers of `sched/abi/trace.h` are those of crates/trace.
+#[test]
+fn kernel_side_and_reader_have_the_same_numbers() {
+    assert_eq!((size_of::<sched_core::TraceRecord>(), trace::RAW_BYTES), (32, 32));
+    let whys = [
+        (c::WHY_UNKNOWN, Why::Unknown),
+        (c::WHY_QUANTUM, Why::Quantum),
+        (c::WHY_PREEMPTED, Why::Preempted),
+        (c::WHY_SLEPT, Why::Slept),
+        (c::WHY_WOKEN, Why::Woken),
+        (c::WHY_PARKED, Why::Parked),
+        (c::WHY_RELEASED, Why::Released),
+        (c::WHY_MIGRATED, Why::Migrated),
+        (c::WHY_RESCUED, Why::Rescued),
+        (c::WHY_PICKED, Why::Picked),
+        (c::WHY_BORN, Why::Born),
+        (c::WHY_GONE, Why::Gone),
+    ];
+    assert!(whys.iter().all(|(n, why)| *n == u32::from(why.code())), "{whys:?}");
+    let moves = [
+        (c::MOVE_OTHER, Move::Other),
+        (c::MOVE_WAKE, Move::Wake),
+        (c::MOVE_PULL, Move::Pull),
+        (c::MOVE_SWAP, Move::Swap),
+        (c::MOVE_AFFINITY, Move::Affinity),
+    ];
+    assert!(moves.iter().all(|(n, why)| *n == u32::from(why.code())), "{moves:?}");
+    let kicks = [(c::TRACE_KICK_IDLE, Kick::Idle), (c::TRACE_KICK_PREEMPT, Kick::Preempt)];
+    assert!(kicks.iter().all(|(n, how)| *n == u32::from(how.code())), "{kicks:?}");
+    let states = [c::STATE_NONE, c::STATE_RUN, c::STATE_READY, c::STATE_COSTOP, c::STATE_WAIT, c::STATE_WAIT_IDLE];
+    assert!(states.iter().zip(State::ALL).all(|(n, s)| *n == u32::from(s.code())));
+    kinds_have_the_numbers_of_the_header();
+}
+
+fn kinds_have_the_numbers_of_the_header() {
+    let kinds = [
+        (c::TRACE_STATE, Kind::State { world: WorldId(1), from: None, to: State::Run, why: Why::Picked, on: None }),
+        (c::TRACE_WAKE, Kind::Wake { world: WorldId(1), by: Waker::World(WorldId(2)) }),
+        (c::TRACE_QUEUED, Kind::Queued { world: WorldId(1), queue: trace::Queue::Limit(4), key: 9 }),
+        (c::TRACE_UNQUEUED, Kind::Unqueued { world: WorldId(1) }),
+        (c::TRACE_MIGRATE, Kind::Migrate { world: WorldId(1), from: None, to: units::PcpuId(3), why: Move::Pull }),
+        (c::TRACE_IDLE, Kind::Idle { begins: true }),
+        (c::TRACE_KICK, Kind::Kick { target: units::PcpuId(3), how: Kick::Preempt }),
+        (c::TRACE_ACCOUNT, Kind::Account { vm: units::VmId(3), used_ns: 5, entitled: 6 }),
+        (c::TRACE_LOST, Kind::Lost { events: Some(7) }),
+    ];
+    for (number, kind) in kinds {
+        let raw = trace::to_raw(&Event { ns: 1, pcpu: None, kind }).expect("it has a raw form");
+        assert_eq!(u32::from(u16::from_le_bytes([raw[12], raw[13]])), number);
+        assert_eq!(u32::from(u16::from_le_bytes([raw[14], raw[15]])), c::TRACE_NOWHERE);
+    }
+    let by = |by| trace::to_raw(&Event { ns: 1, pcpu: None, kind: Kind::Wake { world: WorldId(1), by } }).expect("raw")[16];
+    let wakers = [Waker::Unknown, Waker::Interrupt, Waker::World(WorldId(2))].map(|w| u32::from(by(w)));
+    assert_eq!(wakers, [c::WAKER_UNKNOWN, c::WAKER_INTERRUPT, c::WAKER_WORLD]);
+    let unknown = Kind::State { world: WorldId(1), from: None, to: State::Run, why: Why::Picked, on: None };
+    let raw = trace::to_raw(&Event { ns: 1, pcpu: None, kind: unknown }).expect("raw");
+    assert_eq!(u32::from(raw[16]), c::TRACE_STATE_UNKNOWN);
+}
+
+/// RDY "Interpreting Ready Time": of two that use 20 % each, each waits for the other one time in five.
+#[test]
+fn two_at_20_each_wait_for_about_20_percent_of_their_wake_ups() {
+    let labels: Vec<String> = scenario("two-at-20").runs.iter().map(|r| r.label.clone()).collect();
+    assert_eq!(labels, ["to the end", "preempting"]);
+    for (run, ticks) in [(0, Ticks::Aligned), (0, Ticks::Staggered), (1, Ticks::Aligned), (1, Ticks::Staggered)] {
+        let (outcome, bytes) = traced_run("two-at-20", run, &Options { ticks, check: false, ..Options::default() });
+        let result = outcome.expect("it runs").result;
+        let report = analyse(&read(&bytes), &WaitOptions::default());
+        assert_eq!(report.vms.len(), 2);
+        for (vm, sum) in result.vms.iter().zip(&report.vms) {
+            let of_wakeups = |n: u64| n * 1000 / sum.wakeup.count;
+            let (used, late, behind) = (vm.times.used_ns * 1000 / result.duration_ns, of_wakeups(sum.late), of_wakeups(sum.behind));
+            println!("run {run} {ticks:?} {}: used {used}, late {late}, behind {behind} permille of {}", vm.name, sum.wakeup.count);
+            assert!(sum.wakeup.count > 20_000 && (190..=210).contains(&used), "{used}");
+            // Where the one that wakes may preempt, the other waits in its stead.
+            assert!((185..=215).contains(&behind) && if run == 0 { late == behind } else { late < behind }, "{late} {behind}");
+        }
+        assert_eq!(report.all.wrong_idle, 0, "no pCPU idled beside a wait");
+    }
+}
+
+#[test]
+fn a_world_kept_in_its_queue_while_a_pcpu_idles_comes_first_with_the_reason() {
+    let judged = |policy| {
+        let events = read(&traced(TWO_AT_5, &Options { policy, check: false, ..Options::default() }).1);
+        (analyse(&events, &WaitOptions::default()), events)
+    };
+    let (healthy, _) = judged(Policy::Tandem);
+    assert_eq!(healthy.all.wrong_idle, 0);
+    let (report, events) = judged(Policy::Mutant(Mutant::Withheld));
+    let fault = |e: &Event| match &e.kind {
+        Kind::Mark { text } => Some((e.ns, text.strip_prefix("fault: world ")?.strip_suffix(" is withheld")?.parse::<u32>().ok()?)),
+        _ => None,
+    };
+    let planted: Vec<(u64, u32)> = events.iter().filter_map(fault).collect();
+    assert!(planted.len() >= 5, "{planted:?}");
+    for w in &report.waits[..planted.len()] {
+        let inside = |f: &&(u64, u32)| f.1 == w.world.0 && (w.since_ns..w.since_ns + w.ns).contains(&f.0);
+        assert!(planted.iter().find(inside).is_some(), "{w:?} is none of the planted faults");
+        // Housekeeping sends an idle pCPU to look every 10 ms, so that it lasts for little more than 20 ms at most.
+        assert_eq!(w.judgement, Judgement::WrongIdle);
+        assert!((10_000_000..40_000_000).contains(&w.ns) && w.longest_idle_ns > 1_000_000, "{w:?}");
+        assert!(w.because.starts_with("pCPU 0, in whose queue it was, idled for "), "{}", w.because);
+    }
+    let first = &report.waits[0];
+    assert!(first.longest_idle_ns >= 10_000_000, "{first:?}");
+    assert!(report.waits.iter().all(|w| w.longest_idle_ns <= first.longest_idle_ns));
+    assert_eq!(report.all.wrong_idle, planted.len() as u64, "and no other wait is judged so");
+}
+
+#[test]
+fn a_run_that_the_contract_ends_leaves_a_whole_trace_that_says_why() {
+    let options = Options { policy: Policy::Mutant(Mutant::LostEnqueue), duration: Some(Span::from_secs(9)), ..Options::default() };
+    let (outcome, bytes) = traced("up-smp-mix", &options);
+    assert!(matches!(outcome, Err(SimError::Contract { .. })));
+    let last = read(&bytes).pop().expect("events");
+    assert!(matches!(&last.kind, Kind::Mark { text } if text.contains("seen in no queue after enqueue")), "{last:?}");
+}
+
+#[test]
+fn a_disk_that_is_full_is_an_error() {
+    struct Full;
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let options = Options { duration: Some(Span::from_secs(3)), ..Options::default() };
+    let error = run_traced(&scenario("sleepers").runs[0], &options, Box::new(Full)).expect_err("refused").to_string();
+    assert!(error.starts_with("run '': cannot record: trace: cannot write: "), "{error}");
+}

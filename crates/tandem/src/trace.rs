@@ -1,0 +1,92 @@
+//! `tandem trace`: what was asked of a trace, and the parts that its commands share; each command is a file of its own.
+
+mod export;
+mod input;
+mod log;
+mod table;
+mod waits;
+
+use crate::{Exit, Failure};
+use clap::Subcommand;
+use input::Input;
+use std::path::PathBuf;
+use trace::{Chosen, Event, Pick};
+use units::{PcpuSet, Span};
+
+/// Looks at a trace: every change of state, queue, wake-up and kick, as a log, a table, a list of waits, or a picture.
+#[derive(clap::Args)]
+#[command(
+    after_help = "A trace comes from 'tandem sim SCENARIO --trace FILE'. Each command reads it, and the textual log that 'tandem trace log' prints, and finds out which it is. Of a damaged or cut file it shows what is there, says what is missing, and ends with code 8 (docs/trace.md)."
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Log(log::Args),
+    Table(table::Args),
+    Waits(waits::Args),
+    Export(export::Args),
+}
+
+/// The trace and the part of it in time.
+#[derive(clap::Args)]
+pub struct Range {
+    /// A trace or a log; '-' is standard input.
+    file: PathBuf,
+    /// Leave out what happened earlier, such as 2.5s after the trace begins.
+    #[arg(long, value_name = "TIME")]
+    from: Option<Span>,
+    /// Leave out what happened then or later.
+    #[arg(long, value_name = "TIME")]
+    to: Option<Span>,
+}
+
+/// The part of a trace that concerns somebody.
+#[derive(clap::Args)]
+pub struct Who {
+    /// Only this VM, by name or number; may be given often.
+    #[arg(long, value_name = "VM")]
+    vm: Vec<String>,
+    /// Only this world: vcpu0, VM/vcpu0, or its number; may be given often.
+    #[arg(long, value_name = "WORLD")]
+    world: Vec<String>,
+    /// Only these pCPUs, such as 0-3,8.
+    #[arg(long, value_name = "SET")]
+    pcpu: Option<PcpuSet>,
+}
+
+/// Runs `tandem trace`.
+///
+/// # Errors
+/// `Exit::Input` for a file that is no trace and for a name that is not in it, `Exit::Damaged` when a part of it is missing.
+pub fn main(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Command::Log(a) => log::main(a),
+        Command::Table(a) => table::main(a),
+        Command::Waits(a) => waits::main(a),
+        Command::Export(a) => export::main(a),
+    }
+}
+
+impl Range {
+    fn read(&self) -> Result<Input, Failure> {
+        Input::read(&self.file)
+    }
+
+    /// The range in ns of the trace's clock; given are times since it begins.
+    fn ns(&self, events: &[Event]) -> (u64, u64) {
+        let begin = events.iter().find(|e| !e.kind.is_name()).map_or(0, |e| e.ns);
+        let at = |t: Option<Span>, otherwise| t.map_or(otherwise, |t| begin.saturating_add(t.ns()));
+        (at(self.from, 0), at(self.to, u64::MAX))
+    }
+}
+
+impl Who {
+    fn choose(&self, events: &[Event]) -> Result<Chosen, Failure> {
+        let pick = Pick { vms: self.vm.clone(), worlds: self.world.clone(), pcpus: self.pcpu.clone() };
+        pick.of(events).map_err(|e| Failure::new(Exit::Input, e))
+    }
+}

@@ -1,0 +1,37 @@
+//! `tandem trace table`: which world each pCPU runs at each time, as RDY's state table; it judges nothing.
+
+use super::{Range, Who};
+use crate::{Exit, Failure};
+use std::io::BufWriter;
+use trace::table::{Step, TableOptions, WriteError, write_some};
+use units::Span;
+
+/// Shows what each pCPU does at each time: a world's number, I for idle, * for something else, ? for what is not known; and who waits.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    range: Range,
+    #[command(flatten)]
+    who: Who,
+    /// A row every so often, in place of one at each change.
+    #[arg(long, value_name = "TIME")]
+    step: Option<Span>,
+    /// Without RDY's remark on each wait that ended ('pr=1172 Wt=10795 Frm=203817, NumberIdle=31 WtOnCou=3').
+    #[arg(long)]
+    no_notes: bool,
+}
+
+/// Runs `tandem trace table`.
+pub(super) fn main(args: &Args) -> Result<(), Failure> {
+    let input = args.range.read()?;
+    let chosen = args.who.choose(input.events())?;
+    let (from_ns, to_ns) = args.range.ns(input.events());
+    let step = args.step.map_or(Step::Changes, |s| Step::Every(s.ns()));
+    let options = TableOptions { from_ns, to_ns, step, notes: !args.no_notes };
+    input.working("going through");
+    let out = BufWriter::new(std::io::stdout().lock());
+    let done = write_some(input.events(), &options, |e| chosen.event(e), |p| chosen.pcpu(p), out);
+    let exit = |e: &WriteError| if matches!(e, WriteError::Table(_)) { Exit::Usage } else { Exit::Other };
+    done.map_err(|e| Failure::new(exit(&e), e))?;
+    input.finish()
+}
