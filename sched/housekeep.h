@@ -92,6 +92,8 @@ cold u32 core_housekeep(THE(struct host *h))
 	plan_divide(h);
 	if (trace_on(h) && now / TRACE_ACCOUNT_NS != h->v_at_ns / TRACE_ACCOUNT_NS)
 		trace_accounts(h);
+	if (h->tracing && now > h->trace_until_ns)
+		h->tracing = 0;
 	h->v_at_ns = now;
 	if (gone > GONE_MAX_NS)
 		gone = GONE_MAX_NS;

@@ -52,6 +52,7 @@ struct host {
 	u64 plan_outside;	/* not 0: user space weighs VMs itself, because some are held to a few pCPUs (user space writes) */
 	u64 asserts;		/* failed assertions, counted where they cannot stop the run */
 	u64 overflows;		/* threads that found no free world */
+	u64 trace_until_ns;	/* when tracing ends unless the recorder puts it off: it may have been killed (user space writes) */
 	u32 pcpus;		/* ids end here, those that are not online included */
 	u32 clusters;
 	u32 vms;		/* slots in use end here */
@@ -60,7 +61,7 @@ struct host {
 	u32 smt;		/* hardware threads of a core */
 	u32 worlds;		/* slots that were ever in use end here (init_task writes) */
 	u32 limiters;		/* slots in use end here; 0 when nothing is limited (user space writes) */
-	u32 tracing;		/* not 0: somebody records, see trace.h (user space writes) */
+	u32 tracing;		/* not 0: somebody records, see trace.h (user space writes, housekeep clears) */
 	u32 pad32;
 };
 

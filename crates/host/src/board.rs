@@ -5,8 +5,9 @@
 use crate::{
     Accounts,
     limits::{Table, Terms},
+    view::Records,
 };
-use sched_core::{Limiter, NODES_MAX, Node};
+use sched_core::{HostRecord, Limiter, NODES_MAX, Node};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Stores a word of a record that is mapped into memory.
@@ -16,6 +17,13 @@ macro_rules! store {
         // user space is its only writer: one thread, the daemon's.
         unsafe { <$kind>::from_ptr(&raw mut (*$records.pointer($i as usize)).$field).store($value, Ordering::Release) }
     };
+}
+
+/// Has the scheduler record, until `until_ns` of the monotonic clock unless it is told again. Its only writers are whoever holds
+/// the lock of recordings, and the scheduler, which ends it then.
+pub(crate) fn set_tracing(host: &Records<HostRecord>, on: bool, until_ns: u64) {
+    store!(host, 0, AtomicU64, trace_until_ns = until_ns);
+    store!(host, 0, AtomicU32, tracing = u32::from(on));
 }
 
 impl Accounts {

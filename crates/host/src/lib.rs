@@ -19,6 +19,7 @@ pub mod measure;
 mod names;
 mod peaks;
 mod publish;
+pub mod record;
 mod reload;
 pub mod run;
 mod sample;

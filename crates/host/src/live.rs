@@ -7,7 +7,7 @@ use libbpf_rs::{
     skel::{OpenSkel, SkelBuilder},
 };
 use sched_core::{HostRecord, Knobs, Vm};
-use std::{cell::RefCell, fs, mem::MaybeUninit, path::Path, rc::Rc, time::Duration};
+use std::{cell::RefCell, fs, mem::MaybeUninit, os::fd::AsRawFd, path::Path, rc::Rc, time::Duration};
 use topology::Topology;
 
 mod skeleton {
@@ -21,6 +21,12 @@ pub(crate) fn come_first() {
     const MOST: i32 = -20;
     // SAFETY: changes this process's own nice value; where that is refused it is only slower.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, MOST) };
+}
+
+/// Locks a file; whether nobody else has.
+pub(crate) fn lock(file: &fs::File) -> bool {
+    // SAFETY: a descriptor that is open.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
 }
 
 /// Virtual time of an empty host (`V_START` in sched/policy/share.h).
@@ -269,5 +275,7 @@ fn pin(skel: &mut TandemSkel<'_>) -> Result<(), HostError> {
     skel.maps.vms_map.pin(path("vms_map")).map_err(|e| bad(e.to_string()))?;
     skel.maps.worlds_map.pin(path("worlds_map")).map_err(|e| bad(e.to_string()))?;
     skel.maps.nodes_map.pin(path("nodes_map")).map_err(|e| bad(e.to_string()))?;
-    skel.maps.limiters_map.pin(path("limiters_map")).map_err(|e| bad(e.to_string()))
+    skel.maps.limiters_map.pin(path("limiters_map")).map_err(|e| bad(e.to_string()))?;
+    skel.maps.trace_ring.pin(path("trace_ring")).map_err(|e| bad(e.to_string()))?;
+    skel.maps.trace_lost_map.pin(path("trace_lost_map")).map_err(|e| bad(e.to_string()))
 }

@@ -107,16 +107,6 @@ impl Accounts {
                 "start 'tandem run' first, or use --kernel for the kernel's own accounts",
             ));
         }
-        let pinned = |name: &str| {
-            MapHandle::from_pinned_path(Path::new(PIN_DIR).join(name)).map_err(|e| {
-                HostError::object(
-                    format!("{PIN_DIR}/{name}"),
-                    "open it",
-                    e,
-                    "start 'tandem run' first, or use --kernel for the kernel's own accounts",
-                )
-            })
-        };
         Ok(Accounts {
             host: Records::new(&pinned("host_map")?, "host_map", false)?,
             pcpus: Records::new(&pinned("pcpus_map")?, "pcpus_map", false)?,
@@ -201,6 +191,14 @@ fn brought_up(mut w: World, now_ns: u64) -> World {
         w.used_ns += now_ns.saturating_sub(w.run_since_ns);
     }
     w
+}
+
+/// A map that the daemon has pinned.
+pub(crate) fn pinned(name: &str) -> Result<MapHandle, HostError> {
+    MapHandle::from_pinned_path(Path::new(PIN_DIR).join(name)).map_err(|e| {
+        let next = "start 'tandem run' of this version first, or use --kernel for the kernel's own accounts";
+        HostError::object(format!("{PIN_DIR}/{name}"), "open it", e, next)
+    })
 }
 
 /// CLOCK_MONOTONIC in ns: the clock of the scheduler's records.

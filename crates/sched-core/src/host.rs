@@ -208,7 +208,9 @@ impl Host {
 
     /// Whether decisions are handed to `Platform::trace` from now on.
     pub fn record_trace(&mut self, on: bool) {
-        self.native_mut().host.tracing = u32::from(on);
+        let host = &mut self.native_mut().host;
+        host.trace_until_ns = u64::MAX;
+        host.tracing = u32::from(on);
     }
 
     /// For traces: the pCPU on which the next callback runs (none: not told), and the world that causes it (0: an interrupt).

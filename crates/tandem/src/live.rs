@@ -90,6 +90,11 @@ fn watch(signals: &[libc::c_int]) {
     }
 }
 
+/// SIGINT and SIGTERM ask to stop from now on.
+pub(crate) fn watch_stop() {
+    watch(&[libc::SIGINT, libc::SIGTERM]);
+}
+
 fn this_host() -> Result<Topology, Failure> {
     topology::from_sysfs(Path::new("/sys")).map_err(|e| Failure::new(Exit::Host, e))
 }
@@ -172,7 +177,7 @@ pub fn top(args: &TopArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn stopped() -> bool {
+pub(crate) fn stopped() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 

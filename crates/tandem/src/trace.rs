@@ -3,6 +3,8 @@
 mod export;
 mod input;
 mod log;
+#[cfg(feature = "live")]
+mod record;
 mod table;
 mod waits;
 
@@ -16,7 +18,7 @@ use units::{PcpuSet, Span};
 /// Looks at a trace: every change of state, queue, wake-up and kick, as a log, a table, a list of waits, or a picture.
 #[derive(clap::Args)]
 #[command(
-    after_help = "A trace comes from 'tandem sim SCENARIO --trace FILE'. Each command reads it, and the textual log that 'tandem trace log' prints, and finds out which it is. Of a damaged or cut file it shows what is there, says what is missing, and ends with code 8 (docs/trace.md)."
+    after_help = "A trace comes from 'tandem sim SCENARIO --trace FILE', or on a live host from 'tandem trace record'. Each other command reads it, and the textual log that 'tandem trace log' prints, and finds out which it is. Of a damaged or cut file it shows what is there, says what is missing, and ends with code 8 (docs/trace.md)."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -25,6 +27,8 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    #[cfg(feature = "live")]
+    Record(record::Args),
     Log(log::Args),
     Table(table::Args),
     Waits(waits::Args),
@@ -64,6 +68,8 @@ pub struct Who {
 /// `Exit::Input` for a file that is no trace and for a name that is not in it, `Exit::Damaged` when a part of it is missing.
 pub fn main(args: &Args) -> Result<(), Failure> {
     match &args.command {
+        #[cfg(feature = "live")]
+        Command::Record(a) => record::main(a),
         Command::Log(a) => log::main(a),
         Command::Table(a) => table::main(a),
         Command::Waits(a) => waits::main(a),

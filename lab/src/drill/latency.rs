@@ -1,5 +1,6 @@
 //! Drill "latency": what Tandem costs a host that runs no VM: wake-up latency when idle, `perf bench sched pipe` and
-//! hackbench against the kernel's own scheduler, in turn within one boot, by the ratio of medians.
+//! hackbench against the kernel's own scheduler, in turn within one boot, by the ratio of medians; and what recording a trace
+//! costs there.
 //!
 //! The boot counts instructions: an instruction of any CPU is 2 ns of the guest's time. So the ratios are those of the work
 //! that is done, CPUs that work at the same time add up, and the machine's other work does not show. With a thread of the
@@ -15,6 +16,8 @@ const SCRIPT: &str = include_str!("../../guest/drill-latency");
 const ROUNDS: usize = 3;
 /// What Tandem may cost against the kernel's own scheduler.
 const MOST: f64 = 1.10;
+/// What recording may add to a round trip.
+const MOST_RECORDING: f64 = 1.05;
 /// Each name of a measurement and what it is.
 const MEASURED: [(&str, &str); 3] = [
     ("wake_us", "mean wake-up latency of an idle host (cyclictest, SCHED_OTHER)"),
@@ -39,21 +42,31 @@ fn judge(report: &mut Report, records: &[Record]) {
     report.rows.extend(rounds.iter().map(|r| ["n", "policy", "wake_us", "pipe_us", "hackbench_s"].map(|k| r.text(k).to_owned()).to_vec()));
     report.notes.push("times count instructions of both CPUs, 2 ns each".into());
     for (key, what) in MEASURED {
-        let of =
-            |policy: &str| -> Vec<f64> { rounds.iter().filter(|r| r.text("policy") == policy).filter_map(|r| r.number(key)).collect() };
-        let (kernel, tandem) = (of("eevdf"), of("tandem"));
-        let whole = kernel.len() == ROUNDS && tandem.len() == ROUNDS;
-        let (Some(a), Some(b)) = (spread(kernel), spread(tandem)) else {
-            report.check(what, false, "nothing measured", format!("{MOST:.2} of the kernel's"));
-            continue;
-        };
-        let ratio = b.1 / a.1;
-        let seen = format!(
-            "ratio {ratio:.2} of medians; eevdf {:.2} ({:.2} to {:.2}), tandem {:.2} ({:.2} to {:.2})",
-            a.1, a.0, a.2, b.1, b.0, b.2
-        );
-        report.check(what, whole && ratio <= MOST, seen, format!("{MOST:.2}, {ROUNDS} rounds each"));
+        compare(report, &rounds, (key, what), ("eevdf", "tandem"), MOST);
     }
+    compare(report, &rounds, ("pipe_us", "the same round trip while a trace is recorded"), ("tandem", "recording"), MOST_RECORDING);
+    let traces: Vec<&Record> = records.iter().filter(|r| r.kind == "trace").collect();
+    let number = |r: &Record, key: &str| r.number(key).unwrap_or(-1.0);
+    // A line each, those of the names and of the accounts besides.
+    let whole = |r: &&Record| number(r, "code") == 0.0 && number(r, "lost") == 0.0 && number(r, "lines") >= number(r, "events").max(1000.0);
+    let seen = traces.iter().map(|r| format!("{} records, {} lost", r.text("events"), r.text("lost"))).collect::<Vec<_>>().join("; ");
+    let all = traces.len() == ROUNDS && traces.iter().all(whole);
+    report.check("each trace is whole, and every record of it is read again", all, seen, "nothing lost");
+}
+
+/// Holds the second policy's median to so much of the first's.
+fn compare(report: &mut Report, rounds: &[&Record], (key, what): (&str, &str), (one, other): (&str, &str), most: f64) {
+    let of = |policy: &str| -> Vec<f64> { rounds.iter().filter(|r| r.text("policy") == policy).filter_map(|r| r.number(key)).collect() };
+    let (first, second) = (of(one), of(other));
+    let whole = first.len() == ROUNDS && second.len() == ROUNDS;
+    let (Some(a), Some(b)) = (spread(first), spread(second)) else {
+        report.check(what, false, "nothing measured", format!("{most:.2} of {one}'s"));
+        return;
+    };
+    let ratio = b.1 / a.1;
+    let seen =
+        format!("ratio {ratio:.2} of medians; {one} {:.2} ({:.2} to {:.2}), {other} {:.2} ({:.2} to {:.2})", a.1, a.0, a.2, b.1, b.0, b.2);
+    report.check(what, whole && ratio <= most, seen, format!("{most:.2}, {ROUNDS} rounds each"));
 }
 
 #[cfg(test)]
@@ -61,7 +74,7 @@ mod tests {
     use super::super::record::records;
     use super::*;
 
-    fn judged(tandem_us: &str, rounds: usize) -> Report {
+    fn judged_with(tandem_us: &str, rounds: usize, recording_us: &str, lost: u32) -> Report {
         let mut report = Report {
             drill: "latency",
             kernel: String::new(),
@@ -76,9 +89,22 @@ mod tests {
         for n in 1..=rounds {
             text += &format!("drill: round n={n} policy=eevdf wake_us=100 pipe_us=50 hackbench_s=1.0\n");
             text += &format!("drill: round n={n} policy=tandem wake_us={tandem_us} pipe_us=40 hackbench_s=1.1\n");
+            text += &format!("drill: round n={n} policy=recording wake_us=100 pipe_us={recording_us} hackbench_s=1.1\n");
+            text += &format!("drill: trace n={n} code=0 events=5000 lost={lost} lines=5100\n");
         }
         judge(&mut report, &records(&text));
         report
+    }
+
+    fn judged(tandem_us: &str, rounds: usize) -> Report {
+        judged_with(tandem_us, rounds, "42", 0)
+    }
+
+    #[test]
+    fn recording_may_cost_a_twentieth_and_lose_nothing() {
+        assert!(judged_with("100", ROUNDS, "42", 0).passed());
+        assert!(!judged_with("100", ROUNDS, "42.1", 0).passed());
+        assert!(!judged_with("100", ROUNDS, "42", 1).passed());
     }
 
     #[test]
