@@ -5,6 +5,7 @@ mod knobs;
 #[cfg(feature = "live")]
 mod live;
 mod plan;
+mod report;
 mod sim;
 mod trace;
 mod tree;
@@ -83,6 +84,7 @@ enum Command {
     Plan(plan::Args),
     Admit(admit::Args),
     Knobs(knobs::Args),
+    Report(report::Args),
 }
 
 fn main() -> ExitCode {
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::main(&args),
         Command::Admit(args) => admit::main(&args),
         Command::Knobs(args) => knobs::main(&args),
+        Command::Report(args) => report::main(&args),
         #[cfg(feature = "live")]
         Command::Run(args) => live::run(&args),
         #[cfg(feature = "live")]

@@ -1,0 +1,139 @@
+//! `tandem report`: reads results and traces, and writes one page for a browser; what is on it `crates/report` decides.
+
+use crate::{Exit, Failure};
+use ::report::{Given, Options, Source};
+use anyhow::Context;
+use std::{
+    fs,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+use units::Span;
+
+/// Draws results and traces as one page that works offline: map, state times, entitlement, ready times, timeline, comparison.
+#[derive(clap::Args)]
+#[command(
+    after_help = "A RUN is a result document (--json of tandem sim, tandem top or cargo xtask lab), a trace (--trace of tandem sim), or both \
+joined by a comma; LABEL= names it on the page. A trace given by itself goes to the run that has the same VMs (docs/report.md)."
+)]
+pub struct Args {
+    /// Results, traces or both: [LABEL=]FILE[,FILE]; '-' is standard input.
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<String>,
+    /// The page to write, or '-' for standard output.
+    #[arg(long, short, value_name = "FILE|-")]
+    output: PathBuf,
+    /// Heading of the page; else the scenario's name.
+    #[arg(long)]
+    title: Option<String>,
+    /// Only the runs of this label, of documents with several; may be given often.
+    #[arg(long, value_name = "LABEL")]
+    run: Vec<String>,
+    /// Show of traces what is behind this time since they begin; else what is behind the warm-up.
+    #[arg(long, value_name = "TIME")]
+    from: Option<Span>,
+    /// Show of traces what is before this time since they begin.
+    #[arg(long, value_name = "TIME")]
+    to: Option<Span>,
+    /// How long a pCPU may idle beside a wait without being wrong to.
+    #[arg(long, value_name = "TIME", default_value = "100us")]
+    brief: Span,
+}
+
+/// Runs `tandem report`.
+///
+/// # Errors
+/// `Exit::Input` for files that cannot be used, `Exit::Usage` for an empty part, `Exit::Other` if the page cannot be written,
+/// `Exit::Damaged` when it was written and a part of a trace is missing.
+pub fn main(args: &Args) -> Result<(), Failure> {
+    let (from, to) = (args.from.map(Span::ns), args.to.map(Span::ns));
+    if let Some((a, b)) = args.from.zip(args.to).filter(|(a, b)| a >= b) {
+        let error = anyhow::anyhow!("--from {a} --to {b}: cannot show that part: seen an empty one, allowed --from before --to");
+        return Err(Failure::new(Exit::Usage, error));
+    }
+    let given = args.runs.iter().map(|r| given(r)).collect::<Result<Vec<_>, _>>()?;
+    let missing = |s: &Source| matches!(s, Source::Trace(t) if t.gaps.iter().any(|g| g.events != Some(0)));
+    let damaged = given.iter().flat_map(|g| &g.files).find(|f| missing(&f.1)).map(|f| f.0.clone());
+    let runs = ::report::pair(given, &args.run).map_err(|e| Failure::new(Exit::Input, e))?;
+    let options = Options {
+        title: args.title.clone(),
+        command: command(std::env::args().skip(1)),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        from_ns: from,
+        to_ns: to,
+        brief_ns: args.brief.ns(),
+        ..Options::default()
+    };
+    let page = ::report::build(runs, &options);
+    let text = ::report::page(&page);
+    if args.output == Path::new("-") {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")?;
+        return whole(damaged);
+    }
+    fs::write(&args.output, &text).with_context(|| format!("{}: cannot write the page", args.output.display()))?;
+    let runs = if page.runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", page.runs.len()) };
+    let path = args.output.display();
+    writeln!(io::stdout(), "{path}: {runs}, {:.1} MB; open it in a browser", text.len() as f64 / 1e6).context("standard output")?;
+    whole(damaged)
+}
+
+fn whole(damaged: Option<String>) -> Result<(), Failure> {
+    let text = |name| {
+        anyhow::anyhow!("{name}: the trace is damaged: the page shows what is there; 'tandem trace waits {name}' says what is missing")
+    };
+    damaged.map_or(Ok(()), |name| Err(Failure::new(Exit::Damaged, text(name))))
+}
+
+/// Files of a RUN. What is the name of a file as it stands is that file.
+fn given(run: &str) -> Result<Given, Failure> {
+    if is_file(run) {
+        return Ok(Given { label: None, files: vec![file(run)?] });
+    }
+    let (label, rest) = match run.split_once('=') {
+        Some((label, rest)) if !label.is_empty() => (Some(label.to_owned()), rest),
+        _ => (None, run),
+    };
+    let names: Vec<&str> = if is_file(rest) { vec![rest] } else { rest.split(',').collect() };
+    let files = names.into_iter().map(file).collect::<Result<_, _>>()?;
+    Ok(Given { label, files })
+}
+
+fn is_file(name: &str) -> bool {
+    name == "-" || Path::new(name).exists()
+}
+
+fn file(name: &str) -> Result<(String, Source), Failure> {
+    let mut bytes = vec![];
+    let (shown, read) = if name == "-" {
+        ("standard input", io::stdin().lock().read_to_end(&mut bytes).map(drop))
+    } else {
+        (name, fs::read(name).map(|b| bytes = b))
+    };
+    let next = "name a result document, a trace, or both joined by a comma";
+    read.with_context(|| format!("{shown}: cannot read it; {next}")).map_err(|e| Failure::new(Exit::Input, e))?;
+    let source = ::report::read(shown, &bytes).map_err(|e| Failure::new(Exit::Input, e))?;
+    let gaps = if let Source::Trace(trace) = &source { trace.gaps.len() } else { 0 };
+    if gaps > 0 {
+        eprintln!("tandem: {shown}: {gaps} spans of the trace are missing; the page shows them as unknown");
+    }
+    Ok((shown.to_owned(), source))
+}
+
+/// The command line as it can be typed again.
+fn command(words: impl Iterator<Item = String>) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._/-=,:%+@".contains(c);
+    let quoted = words.map(|w| if !w.is_empty() && w.chars().all(plain) { w } else { format!("'{}'", w.replace('\'', r"'\''")) });
+    std::iter::once("tandem".to_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_can_be_typed_again() {
+        let words = ["report", "a b.json", "it's", "", "x=1.json,1.trace"].map(str::to_owned);
+        assert_eq!(command(words.into_iter()), r"tandem report 'a b.json' 'it'\''s' '' x=1.json,1.trace");
+    }
+}
