@@ -119,7 +119,11 @@ hot void share_forgive(struct vm *v, u64 floor)
 /* A VM becomes active: its first world wakes. */
 hot void share_activate(struct host *h, const struct knobs *k, struct vm *v)
 {
-	share_forgive(v, h->v_ns - share_span(h, k->wake_credit_us));
+	u64 credit = share_span(h, k->wake_credit_us), urgent = plat_read(v->urgent_ns);
+
+	share_forgive(v, h->v_ns - credit);
+	if (urgent > URGENCY * credit)
+		v->urgent_ns = URGENCY * credit; /* what it was by all that has just been forgiven */
 }
 
 /* Keeps lag and, for host tasks, debt within bounds; called at every charge. VMs that compete within

@@ -78,4 +78,6 @@ scenarios! {
     pool_limit "pool-limit";
     pools_nested "pools-nested";
     two_at_20 "two-at-20";
+    ready_vs_util "ready-vs-util";
+    ready_smp "ready-smp";
 }
