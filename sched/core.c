@@ -151,13 +151,12 @@ hot void core_runnable(struct host *h, plat_task *t, struct world *w)
 {
 	struct vm *v = plat_vm(h, w->vm);
 	struct pcpu *p = plat_pcpu(h, (u32)plat_task_pcpu(t));
+	u32 from = w->state;
 	u64 floor, now;
 
-	if (!v || !p || w->state == STATE_READY)
+	if (!v || !p || from == STATE_READY)
 		return;
 	now = plat_now(h);
-	if (trace_on(h))
-		trace_woken(h, w, now, p->id);
 	state_enter(w, STATE_READY, now);
 	w->wakeups++;
 	if (!world_wants(h, v, 1))
@@ -165,6 +164,8 @@ hot void core_runnable(struct host *h, plat_task *t, struct world *w)
 	floor = plat_read(v->progress_ns) - plat_knobs(h)->wake_credit_us * US;
 	if (w->vm != VM_SYSTEM && (s64)(w->lead_ns - floor) < 0)
 		w->lead_ns = floor;
+	if (trace_on(h))
+		trace_woken(h, w, from, p->id);
 }
 
 /* Key of a host task within its queue: its own CPU time by nice weight, near to what is served there. */
@@ -199,14 +200,15 @@ hot bool core_enqueue_idle(struct host *h, plat_task *t, struct vm *v, struct wo
 		return true;
 	}
 	plat_insert_on(h, t, (u32)found, slice, false);
-	trace_queued(h, w, (u32)found, 0);
-	trace_kick(h, (u32)found, KICK_IDLE, WHY_UNKNOWN);
+	if (trace_on(h))
+		trace_enqueued(h, w, 0, (u32)found, (u32)found | (u64)KICK_IDLE << 32);
+	plat_kick(h, (u32)found, KICK_IDLE);
 	return true;
 }
 
 hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 {
-	u32 pcpu = (u32)plat_task_pcpu(t);
+	u32 pcpu = (u32)plat_task_pcpu(t), kicked, kick = 0;
 	const struct knobs *k = plat_knobs(h);
 	struct pcpu *p;
 	struct cluster *c;
@@ -222,7 +224,6 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 	limit_pay(h, v, w, 0); /* what it was granted and could not use */
 	if (w->flags & WORLD_PCPU_KTHREAD) {
 		plat_insert_on(h, t, pcpu, k->system_slice_us * US, true);
-		trace_queued(h, w, pcpu, 0);
 		return;
 	}
 	if (limit_closed(h, v)) {
@@ -255,17 +256,22 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 	/* Look for idle pCPUs after counting the world in, as they look at counts after going idle: one of both sees the
 	 * other. The kernel fills the queue a moment later; a pCPU that looked too early is sent again by housekeeping. */
 	c = plat_cluster(h, p->cluster);
+	kicked = pcpu;
 	if (c && place_claim(c, p->bit)) {
-		trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN);
+		kick = KICK_IDLE;
 	} else if (gain) {
 		p->preempts++;
-		trace_kick(h, pcpu, KICK_PREEMPT, WHY_PREEMPTED);
+		kick = KICK_PREEMPT;
 	} else if (c && plat_read(c->idle)) {
 		s32 found = place_claim_of(c, t, plat_read(c->idle));
 
 		if (found >= 0)
-			trace_kick(h, (u32)found, KICK_IDLE, WHY_UNKNOWN);
+			kicked = (u32)found, kick = KICK_IDLE;
 	}
+	if (trace_on(h))
+		trace_enqueued(h, w, queued, p->id, kicked | (u64)kick << 32);
+	if (kick)
+		plat_kick(h, kicked, kick); /* last: what it leads to is told after it */
 }
 
 /* --- what runs next --- */
@@ -338,9 +344,9 @@ hot void core_running(struct host *h, plat_task *t, struct world *w)
 
 	if (!p || !v || !c)
 		return;
-	queue_leave(h, w);
 	if (trace_on(h))
 		trace_running(h, t, w, p, now);
+	queue_left(h, w);
 	state_enter(w, STATE_RUN, now);
 	now = w->state_since_ns;
 	if (w->last_pcpu >= 0 && w->last_pcpu != (s32)p->id)
@@ -375,9 +381,9 @@ hot void core_stopping(struct host *h, plat_task *t, struct world *w, bool runna
 	charge_settle(h, t, w, v, p, now);
 	p->grant_end_ns = 0;
 	p->current_world = WORLD_NONE;
-	if (trace_on(h))
-		trace_stopping(h, t, w, p, runnable ? STATE_READY : state_asleep(w), now);
 	state_enter(w, runnable ? STATE_READY : state_asleep(w), now);
+	if (trace_on(h))
+		trace_stopped(h, t, w, p);
 }
 
 hot void core_quiescent(struct host *h, struct world *w, bool sleeping)
@@ -413,6 +419,18 @@ hot void core_disabled(struct host *h, struct world *w)
 	world_wants(h, v, -1);
 }
 
+/* A pCPU begins to idle though worlds wait there. */
+apart u32 core_idle_beside(THE(struct host *h), THE(struct pcpu *p))
+{
+	struct cluster *c = plat_cluster(h, p->cluster);
+
+	if (trace_on(h))
+		trace_idle(h, p, true);
+	if (c && place_claim(c, p->bit))
+		trace_kick(h, p->id, KICK_IDLE, WHY_UNKNOWN);
+	return 0;
+}
+
 hot void core_idle(struct host *h, u32 pcpu, bool idle)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
@@ -420,14 +438,17 @@ hot void core_idle(struct host *h, u32 pcpu, bool idle)
 
 	if (!c)
 		return;
-	trace_idle(h, pcpu, idle);
 	if (!idle) {
 		if (plat_read(c->idle) >> (p->bit & 63) & 1) /* else whoever woke it has claimed it */
 			plat_fetch_and(&c->idle, ~(1ull << (p->bit & 63)));
-		return;
+	} else {
+		p->current_world = WORLD_NONE;
+		plat_or(&c->idle, 1ull << (p->bit & 63));
+		if (queue_waiting(p)) {
+			core_idle_beside(h, p);
+			return;
+		}
 	}
-	p->current_world = WORLD_NONE;
-	plat_or(&c->idle, 1ull << (p->bit & 63));
-	if (queue_waiting(p) && place_claim(c, p->bit))
-		trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN);
+	if (trace_on(h)) /* last, where nothing is kept for later: so in each of these callbacks that can */
+		trace_idle(h, p, idle);
 }

@@ -22,6 +22,7 @@ typedef _Bool bool;
 #define hot static inline
 #define cold static __attribute__((unused))
 #define rare static __attribute__((unused, noinline, __cold__))
+#define apart rare
 #define THE(type) type
 #define TASK(t) plat_task *t
 
@@ -89,11 +90,19 @@ void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 lin
 	plat_queue_insert_(NATIVE(h)->kernel, (task)->world, queue, ns, (key) / QUEUE_KEY_UNIT * QUEUE_KEY_UNIT)
 #define plat_local_length(h, pcpu) plat_local_length_(NATIVE(h)->kernel, pcpu)
 #define plat_kick(h, pcpu, flags) plat_kick_(NATIVE(h)->kernel, pcpu, flags)
-#define plat_trace(h, record) plat_trace_(NATIVE(h)->kernel, record)
-#define plat_waker(h) ((u64)NATIVE(h)->waker)
+#define plat_waker(h, here_) ((void)(here_), (u64)NATIVE(h)->waker)
 #define plat_here(h) (NATIVE(h)->here)
 #define plat_assert(h, cond) \
 	((cond) ? (void)0 : ((h)->asserts++, plat_assert_failed_(NATIVE(h)->kernel, #cond, __FILE__, __LINE__)))
+
+hot void plat_trace(struct host *h, u64 ns, u64 head, u64 a, u64 b)
+{
+	struct trace_record r = {
+		.ns = ns, .world = (u32)head, .kind = (u16)(head >> 32), .pcpu = (u16)(head >> 48), .a = a, .b = b,
+	};
+
+	plat_trace_(NATIVE(h)->kernel, &r);
+}
 
 hot plat_task *native_queue_task(struct host *h, u64 queue, u32 i)
 {

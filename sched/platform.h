@@ -18,6 +18,7 @@
  * hot, cold				storage of small functions and of those checked by themselves
  * rare					storage of functions behind a branch that is seldom taken: out of the way in a native build; a
  *					verifier takes no more time over them in place
+ * apart				storage of functions behind such a branch that are worth being verified, and compiled, once
  * THE(type), TASK(t)			a pointer argument of a cold function that is never NULL; a thread
  * plat_task				a thread as the platform knows it; opaque here
  * plat_now(h)				ns, monotone on one pCPU
@@ -39,8 +40,8 @@
  * plat_queue_move(h, task, to)	moves a walked thread of the queue to another ordered queue, key and slice as they were;
  *					from timers too. Both are false when it is not there any more
  * plat_kick(h, pcpu, KICK_IDLE|KICK_PREEMPT)
- * plat_trace(h, record)		hands a record to whoever records; counted where there is no room
- * plat_waker(h)			world that wakes another just now, 0 for an interrupt
+ * plat_trace(h, ns, head, a, b)	hands a record to whoever records; counted where there is no room
+ * plat_waker(h, here)			world that wakes another just now on the pCPU `here`, 0 for an interrupt
  * plat_here(h)				pCPU that this runs on, TRACE_NOWHERE where that is not known
  * plat_add/plat_or/plat_and/plat_cas	atomic on records; plat_read for a single racy load
  * plat_assert(h, cond)			stops a simulated run, counts on a kernel

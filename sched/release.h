@@ -109,6 +109,7 @@ cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 			break;
 		queue_leave(h, w);
 		queue_enter(h, w, p, plat_queue_key(t));
+		trace_queued(h, w, p->id, plat_queue_key(t));
 		if (!plat_queue_move(h, t, QUEUE_VM(pcpu)))
 			queue_leave(h, w); /* gone; an idle pCPU that was claimed looks for itself */
 		if (found >= 0) {

@@ -1,10 +1,15 @@
 /* Tells a recorder what was decided, where it was decided; it decides nothing and knows no recorder.
  *
  * Promise	every change of state of every world, in order and by the clock of the accounts: their sums are the same to the ns
- *		(crates/sim/tests/trace.rs); each queue, wake-up, migration and kick, with a reason
- * Law		nobody records: one load and one branch that is never taken. Else a record of 32 bytes to plat_trace
+ *		(crates/sim/tests/trace.rs); each queue, wake-up, migration and preemption, with a reason
+ * Law		nobody records: one load and one branch that is never taken, for each callback. Else a record of 32 bytes to
+ *		plat_trace for each change of state and each time that a world is queued; what belongs to it is in it. Three for a
+ *		wake-up that runs and sleeps again
+ * Units	ns of the scheduler's clock
  * Limits	reasons of a stop and of a pick are noted in the pCPU's record, in which another pCPU may write at the same time:
- *		a reason may be wrong then, a state never
+ *		a reason may be wrong then, a state never. A world that is put straight into the local queue of the pCPU where it
+ *		is is not told as queued: READY says where. That a pCPU begins to idle is told only if no world stopped there just
+ *		before: that says it
  * Weakness	on a kernel that passes wake-ups on to the pCPU of the woken, who runs there is taken for the waker
  */
 #ifndef TANDEM_TRACE_H
@@ -19,6 +24,11 @@ hot bool trace_on(const struct host *h)
 	return __builtin_expect(plat_read(h->tracing) != 0, 0);
 }
 
+/* Bytes of a pCPU's note: why its running world will stop, why the next was picked and comes from elsewhere, and whether the trace
+ * tells that the pCPU idles. Apart, so that who notes one does not touch another. */
+enum note { NOTE_STOP, NOTE_PICK, NOTE_MOVE, NOTE_IDLE };
+#define TRACE_NOTE(p, note) (((u8 *)&(p)->trace_note)[note])
+
 hot u64 trace_head(u32 kind, u32 world, u32 pcpu)
 {
 	return world | (u64)kind << 32 | (u64)(pcpu & TRACE_NOWHERE) << 48;
@@ -27,30 +37,33 @@ hot u64 trace_head(u32 kind, u32 world, u32 pcpu)
 /* Hands a record over; `head` by trace_head. */
 cold u32 trace_put(THE(struct host *h), u64 ns, u64 head, u64 a, u64 b)
 {
-	struct trace_record r = {
-		.ns = ns, .world = (u32)head, .kind = (u16)(head >> 32), .pcpu = (u16)(head >> 48), .a = a, .b = b,
-	};
-
-	plat_trace(h, &r);
+	plat_trace(h, ns, head, a, b);
 	return 0;
+}
+
+hot u64 trace_change(u32 from, u32 to, u32 why, u32 on)
+{
+	return from | (u64)to << 8 | (u64)why << 16 | (u64)(on & TRACE_NOWHERE) << 32;
 }
 
 /* The state that a world is about to enter, by the time that its account will have (state_enter). */
 rare void trace_state(struct host *h, const struct world *w, u32 to, u64 now, u32 why, u32 on)
 {
-	u64 since = w->state_since_ns, a = w->state | (u64)to << 8 | (u64)why << 16 | (u64)(on & TRACE_NOWHERE) << 32;
+	u64 since = w->state_since_ns;
 
-	trace_put(h, now < since ? since : now, trace_head(TRACE_STATE, w->id, on), a, 0);
+	trace_put(h, now < since ? since : now, trace_head(TRACE_STATE, w->id, on), trace_change(w->state, to, why, on), 0);
 }
 
-/* A world is about to be READY, having been woken, on `pcpu`. */
-rare void trace_woken(struct host *h, struct world *w, u64 now, u32 pcpu)
+/* A world has become READY at the pCPU `on`, having been woken; `from` is its state before. */
+apart u32 trace_woken(THE(struct host *h), THE(struct world *w), u32 from, u32 on)
 {
-	u64 waker = plat_waker(h);
+	u32 here = plat_here(h);
+	u64 waker = plat_waker(h, here), by = waker ? WAKER_WORLD : WAKER_INTERRUPT;
 
 	w->flags |= WORLD_WOKEN;
-	trace_put(h, now, trace_head(TRACE_WAKE, w->id, plat_here(h)), waker ? WAKER_WORLD : WAKER_INTERRUPT, waker);
-	trace_state(h, w, STATE_READY, now, WHY_WOKEN, pcpu);
+	plat_trace(h, w->state_since_ns, trace_head(TRACE_STATE, w->id, on),
+		   trace_change(from, STATE_READY, WHY_WOKEN, on) | ALSO_WOKEN << 24, waker | by << 32 | (u64)here << 48);
+	return 0;
 }
 
 rare void trace_put_queued(struct host *h, const struct world *w, u64 key, u64 where)
@@ -61,11 +74,6 @@ rare void trace_put_queued(struct host *h, const struct world *w, u64 key, u64 w
 rare void trace_put_unqueued(struct host *h, const struct world *w)
 {
 	trace_put(h, plat_now(h), trace_head(TRACE_UNQUEUED, w->id, TRACE_NOWHERE), 0, 0);
-}
-
-rare void trace_put_idle(struct host *h, u32 pcpu, bool begins)
-{
-	trace_put(h, plat_now(h), trace_head(TRACE_IDLE, 0, pcpu), begins, 0);
 }
 
 hot void trace_queued(struct host *h, const struct world *w, u32 pcpu, u64 key)
@@ -86,10 +94,15 @@ hot void trace_unqueued(struct host *h, const struct world *w)
 		trace_put_unqueued(h, w);
 }
 
-hot void trace_idle(struct host *h, u32 pcpu, bool begins)
+/* A pCPU begins or ends to idle. That its world stopped has said the former. */
+apart u32 trace_idle(THE(struct host *h), THE(struct pcpu *p), bool begins)
 {
-	if (trace_on(h))
-		trace_put_idle(h, pcpu, begins);
+	bool told = begins && TRACE_NOTE(p, NOTE_IDLE);
+
+	TRACE_NOTE(p, NOTE_IDLE) = begins;
+	if (!told)
+		plat_trace(h, plat_now(h), trace_head(TRACE_IDLE, 0, p->id), begins, 0);
+	return 0;
 }
 
 /* --- reasons: noted when a decision is taken, told when the state changes --- */
@@ -98,40 +111,42 @@ hot void trace_idle(struct host *h, u32 pcpu, bool begins)
 hot void trace_note_stop(struct host *h, struct pcpu *p, u32 why)
 {
 	if (trace_on(h))
-		p->trace_note = (p->trace_note & ~255u) | why;
+		TRACE_NOTE(p, NOTE_STOP) = (u8)why;
 }
 
 /* Why the next world of `p` was picked. */
 hot void trace_note_pick(struct host *h, struct pcpu *p, u32 why)
 {
 	if (trace_on(h))
-		p->trace_note = (p->trace_note & 255) | why << 8;
+		TRACE_NOTE(p, NOTE_PICK) = (u8)why, TRACE_NOTE(p, NOTE_MOVE) = 0;
 }
 
 /* The next world of `p` comes from another pCPU's queue. */
 hot void trace_note_pull(struct host *h, struct pcpu *p)
 {
 	if (trace_on(h))
-		p->trace_note |= MOVE_PULL << 16;
+		TRACE_NOTE(p, NOTE_MOVE) = MOVE_PULL;
 }
 
-/* The running world of `p` is about to stop. */
-rare void trace_stopping(struct host *h, plat_task *t, const struct world *w, const struct pcpu *p, u32 to, u64 now)
+/* The running world of `p` has stopped. */
+apart u32 trace_stopped(THE(struct host *h), TASK(t), THE(struct world *w), THE(struct pcpu *p))
 {
-	u32 noted = p->trace_note & 255, why = noted ? noted : plat_slice(t) ? WHY_PREEMPTED : WHY_QUANTUM;
+	u32 noted = TRACE_NOTE(p, NOTE_STOP), why = noted ? noted : plat_slice(t) ? WHY_PREEMPTED : WHY_QUANTUM, to = w->state;
 
-	trace_state(h, w, to, now, to == STATE_READY ? why : WHY_SLEPT, p->id);
+	TRACE_NOTE(p, NOTE_IDLE) = true;
+	plat_trace(h, w->state_since_ns, trace_head(TRACE_STATE, w->id, p->id),
+		   trace_change(STATE_RUN, to, to == STATE_READY ? why : WHY_SLEPT, p->id), 0);
+	return 0;
 }
 
-/* A world is about to run on `p`. */
-rare void trace_running(struct host *h, plat_task *t, struct world *w, struct pcpu *p, u64 now)
+/* A world is about to run on `p`, and to leave the queue in which it waited. */
+apart u32 trace_running(THE(struct host *h), TASK(t), THE(struct world *w), THE(struct pcpu *p), u64 now)
 {
 	s32 last = w->last_pcpu;
-	u32 note = p->trace_note, why = note >> 8 & 255, move = note >> 16;
+	u32 why = TRACE_NOTE(p, NOTE_PICK), move = TRACE_NOTE(p, NOTE_MOVE), also = w->queued_on ? ALSO_LEFT : 0;
+	u64 b = 0, since = w->state_since_ns;
 
 	p->trace_note = 0;
-	if (!why)
-		why = WHY_PICKED;
 	if (last >= 0 && last != (s32)p->id) {
 		if (!move && w->flags & WORLD_SWAPPED)
 			move = MOVE_SWAP;
@@ -139,10 +154,30 @@ rare void trace_running(struct host *h, plat_task *t, struct world *w, struct pc
 			move = MOVE_AFFINITY;
 		else if (!move && w->flags & WORLD_WOKEN)
 			move = MOVE_WAKE;
-		trace_put(h, now, trace_head(TRACE_MIGRATE, w->id, p->id), (u32)last | (u64)p->id << 16 | (u64)move << 32, 0);
+		also |= ALSO_MOVED;
+		b = (u32)last | (u64)move << 16;
 	}
-	w->flags &= ~(WORLD_WOKEN | WORLD_SWAPPED);
-	trace_state(h, w, STATE_RUN, now, why, p->id);
+	if (w->flags & (WORLD_WOKEN | WORLD_SWAPPED))
+		w->flags &= ~(WORLD_WOKEN | WORLD_SWAPPED);
+	plat_trace(h, now < since ? since : now, trace_head(TRACE_STATE, w->id, p->id),
+		   trace_change(w->state, STATE_RUN, why ? why : WHY_PICKED, p->id) | (u64)also << 24, b);
+	return 0;
+}
+
+/* A world was put into the queue of the pCPU `on`, and for its sake the pCPU `kicked` is about to be, if `how` is not 0. */
+apart u32 trace_enqueued(THE(struct host *h), THE(struct world *w), u64 key, u32 on, u64 kick)
+{
+	u32 kicked = (u32)kick, how = (u32)(kick >> 32);
+	struct pcpu *p = plat_pcpu(h, kicked);
+	u64 b = on;
+
+	if (how)
+		b |= (u64)(plat_here(h) & TRACE_NOWHERE) << 16 | (u64)kicked << 48 |
+		     (u64)(how & KICK_PREEMPT ? TRACE_KICK_PREEMPT + 1 : TRACE_KICK_IDLE + 1) << 40;
+	plat_trace(h, plat_now(h), trace_head(TRACE_QUEUED, w->id, on), key, b);
+	if (p && how & KICK_PREEMPT)
+		TRACE_NOTE(p, NOTE_STOP) = WHY_PREEMPTED;
+	return 0;
 }
 
 rare void trace_and_kick(struct host *h, u32 pcpu, u32 flags, u32 why)

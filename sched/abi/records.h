@@ -101,7 +101,7 @@ struct pcpu {
 	u32 node;
 	u32 core;
 	u32 limit_look;		/* a limit at which a world was parked here just now: whose turn is it? 0 for none */
-	u32 trace_note;		/* reasons for the next record: stop | pick << 8 | move << 16 (a hint; written while a trace is recorded) */
+	u32 trace_note;		/* four bytes of trace.h for the next records (each written alone, while a trace is recorded) */
 };
 
 /* One VM (or the system group): shared by its worlds on all pCPUs; counters are atomic adds. */

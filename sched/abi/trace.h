@@ -1,10 +1,14 @@
-/* The record of a trace: one decision or change of state in 32 bytes, in a kernel's ring buffer or handed to the simulator.
+/* The record of a trace: one decision or change of state in 32 bytes, in the ring of a pCPU or handed to the simulator.
  * crates/trace (raw.rs, why.rs) reads it; a test of crates/sim holds every number here to the ones there. It decides nothing.
+ * What comes with a change of state or with being queued each time is in the same record, for a record is what costs.
  *
  * kind		world		a						b
- * state	the world	from | to << 8 | why << 16 | pCPU << 32		0
+ * state	the world	from | to << 8 | why << 16 | also << 24 | pCPU << 32	by also (enum trace_also), else 0
+ *   woken							the waker, if a world | enum trace_waker << 32 | pCPU it was on << 48
+ *   moved							the pCPU before | enum trace_move << 16
  * wake		the woken	enum trace_waker				the waker, if a world
- * queued	the world	its key						pCPU, or limit | 1 << 32
+ * queued	the world	its key						pCPU, or limit | 1 << 32; with a kick for its sake also
+ *								from << 16 | how + 1 << 40 | the pCPU kicked << 48
  * unqueued	the world	0						0
  * migrate	the world	from | to << 16 | why << 32			0
  * idle		0		1 begins, 0 ends				0
@@ -50,8 +54,16 @@ enum trace_move {
 	MOVE_SWAP = 3,		/* it made room for one that may run nowhere else */
 	MOVE_AFFINITY = 4,	/* it may not run where it was any more */
 };
+/* What else a change of state tells: the events before it. */
+enum trace_also {
+	ALSO_WOKEN = 1,		/* b tells of the wake-up */
+	ALSO_MOVED = 2,		/* b tells of the migration */
+	ALSO_LEFT = 4,		/* it waited in a queue until now */
+};
 enum trace_waker { WAKER_UNKNOWN, WAKER_INTERRUPT, WAKER_WORLD };
 enum trace_how { TRACE_KICK_IDLE, TRACE_KICK_PREEMPT };
+
+#include "caps.h"
 
 #define TRACE_NOWHERE 65535	/* no pCPU */
 #define TRACE_STATE_UNKNOWN 255	/* state before that nobody knows */
@@ -67,14 +79,20 @@ struct trace_record {
 	u64 b;
 };
 
-/* Records of one pCPU that found no room in the ring buffer (atomic adds of programs on that pCPU). */
-struct trace_lost {
-	u64 lost;		/* so far, exactly */
-	u64 told;		/* of which a record of kind lost tells: it follows once there is room again */
-	u64 since_ns;		/* when the first was lost that is not told of */
-	u64 pad64;
+/* Head of the ring of one pCPU, in which TRACE_RECORDS records follow. Programs take a slot, fill it, and at last write the
+ * word of world, kind and pCPU, which is never 0; the recorder reads up to the first such word that is 0, writes 0 there
+ * again, and then gives the slots back. */
+struct trace_ring {
+	u64 head;		/* slots taken so far (atomic adds of programs on that pCPU) */
+	u64 lost;		/* records that found no room so far, exactly (likewise) */
+	u64 told;		/* of which a record of kind lost tells: it follows once there is room again (likewise) */
+	u64 since_ns;		/* when the first was lost that is not told of (a hint, of programs on that pCPU) */
+	u64 pad_head[4];	/* the recorder's word has a cache line of its own */
+	u64 tail;		/* slots given back (the recorder writes) */
+	u64 pad_tail[7];
 };
 
 _Static_assert(sizeof(struct trace_record) == 32, "what raw.rs reads");
+_Static_assert((TRACE_RECORDS & (TRACE_RECORDS - 1)) == 0, "a slot is a mask of whole bits");
 
 #endif

@@ -11,6 +11,7 @@
 /* A function of its own for the verifier: checked once, for any arguments, not once for each caller. */
 #define cold __attribute__((noinline, weak)) /* weak: or the compiler leaves out arguments that it sees unused */
 #define rare hot
+#define apart cold
 #define THE(type) type __arg_nonnull
 #define TASK(t) struct task_struct *t __arg_trusted
 
@@ -33,13 +34,14 @@ ARRAY(worlds_map, struct world, WORLDS_MAX);
 ARRAY(nodes_map, struct node, 2 * NODES_MAX); /* one plan in force, one being written */
 ARRAY(limiters_map, struct limiter, LIMITERS_MAX);
 
-/* Records of a trace; whoever records maps it and reads it out every few ms. */
-#define TRACE_RING_BYTES (8 * 1024 * 1024)	/* 200,000 records: a second of a busy host with 64 pCPUs */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, TRACE_RING_BYTES);
-} trace_ring SEC(".maps");
-ARRAY(trace_lost_map, struct trace_lost, PCPUS_MAX);
+/* Records of a trace, a ring for each pCPU: no lock, no call of the kernel, and about a fifth of the instructions of the
+ * kernel's own ring buffer. The loader makes it as long as the host has pCPUs: for PCPUS_MAX it would be 256 MB, held
+ * whether somebody records or not. */
+struct trace_of_pcpu {
+	struct trace_ring ring;
+	struct trace_record records[TRACE_RECORDS];
+};
+ARRAY(trace_rings, struct trace_of_pcpu, 1);
 
 /* The world of a thread. */
 struct {
@@ -206,49 +208,47 @@ hot u32 plat_first_bit(u64 mask)
 
 #define plat_here(h) bpf_get_smp_processor_id()
 
-/* Whoever runs here while another is woken, be it only that an interrupt came meanwhile; the idle thread is world 0. */
-hot u64 plat_waker(struct host *h)
+/* Whoever runs here while another is woken, be it only that an interrupt came meanwhile. */
+hot u64 plat_waker(struct host *h, u32 here)
 {
-	struct world *w = plat_world_of(h, bpf_get_current_task_btf());
+	struct pcpu *p = plat_pcpu(h, here);
 
-	return w ? w->id : WORLD_NONE;
+	return p ? plat_read(p->current_world) : WORLD_NONE;
 }
 
-/* Nobody is woken for a single record: that would cost more than the record. */
-hot long glue_record(struct trace_record *r)
+/* The word `head` comes last: by it the recorder knows that the record is whole. An exchange is ordered behind the rest. */
+hot void glue_record(struct trace_of_pcpu *of, u64 ns, u64 head, u64 a, u64 b)
 {
-	bool full = bpf_ringbuf_query(&trace_ring, BPF_RB_AVAIL_DATA) > TRACE_RING_BYTES / 2;
+	struct trace_record *r = &of->records[plat_fetch_add(&of->ring.head, 1) & (TRACE_RECORDS - 1)];
 
-	return bpf_ringbuf_output(&trace_ring, r, sizeof(*r), full ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+	r->ns = ns;
+	r->a = a;
+	r->b = b;
+	plat_barrier();
+	__sync_lock_test_and_set((u64 *)&r->world, head);
 }
 
-/* What finds no room is counted, and told of as soon as there is room again. Mostly nothing else runs on a pCPU
- * meanwhile, but init_task can be preempted. */
-hot void plat_trace(struct host *h, struct trace_record *r)
+/* What finds no room is counted, and told of as soon as there is room again. Whoever interrupts another between its look and
+ * its record finds TRACE_NESTED slots that nobody else has. */
+hot void plat_trace(struct host *h, u64 ns, u64 head, u64 a, u64 b)
 {
 	u32 here = bpf_get_smp_processor_id();
-	struct trace_lost *l = array_at(&trace_lost_map, here);
+	struct trace_of_pcpu *of = array_at(&trace_rings, here);
 	u64 lost, told;
 
-	if (!l)
+	if (!of)
 		return;
-	lost = plat_read(l->lost);
-	told = plat_read(l->told);
-	if (lost != told && plat_cas(&l->told, told, lost)) {
-		struct trace_record gap = {
-			.ns = l->since_ns, .kind = TRACE_LOST, .pcpu = (u16)here, .a = (u32)(lost - told) | 1ull << 32,
-		};
-
-		if (glue_record(&gap)) {
-			plat_add(&l->told, told - lost);
-			plat_add(&l->lost, 1);
-			return;
-		}
+	lost = plat_read(of->ring.lost);
+	told = plat_read(of->ring.told);
+	if (plat_read(of->ring.head) - plat_read(of->ring.tail) >= TRACE_RECORDS - TRACE_NESTED) {
+		if (lost == told)
+			of->ring.since_ns = ns;
+		plat_add(&of->ring.lost, 1);
+		return;
 	}
-	if (glue_record(r)) {
-		l->since_ns = r->ns;
-		plat_add(&l->lost, 1);
-	}
+	if (lost != told && plat_cas(&of->ring.told, told, lost))
+		glue_record(of, of->ring.since_ns, (u64)TRACE_LOST << 32 | (u64)here << 48, (u32)(lost - told) | 1ull << 32, 0);
+	glue_record(of, ns, head, a, b);
 }
 
 #endif

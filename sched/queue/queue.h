@@ -44,7 +44,6 @@ hot void queue_enter(struct host *h, struct world *w, struct pcpu *p, u64 key)
 		plat_add(&p->waits_vm, 1);
 	if (!system && key < p->wait_key)
 		p->wait_key = key;
-	trace_queued(h, w, p->id, key);
 	if (c && !(plat_read(c->queued) >> (p->bit & 63) & 1))
 		plat_or(&c->queued, 1ull << (p->bit & 63));
 }
@@ -76,35 +75,49 @@ cold u32 queue_leave_parked(THE(struct host *h), THE(struct world *w), u32 limit
 	return 0;
 }
 
-/* The world runs, or is taken off; nothing happens if it did not wait. A timer moves parked worlds without holding their
- * runqueue, so the one who clears queued_on is the one who counts. */
-hot void queue_leave(struct host *h, struct world *w)
+/* The world runs, or is taken off; false, and nothing happens, if it did not wait. A timer moves parked worlds without holding
+ * their runqueue, so the one who clears queued_on is the one who counts. */
+hot bool queue_left(struct host *h, struct world *w)
 {
 	u32 queued = plat_read(w->queued_on), on = queued - 1;
 	struct pcpu *p;
 	struct cluster *c;
 
 	if (!queued || !plat_cas(&w->queued_on, queued, 0))
-		return;
-	trace_unqueued(h, w);
+		return false;
 	if (queued >= QUEUED_PARKED) {
 		queue_leave_parked(h, w, queued - QUEUED_PARKED);
-		return;
+		return true;
 	}
 	p = plat_pcpu(h, on / 2);
 	c = p ? plat_cluster(h, p->cluster) : NULL;
 	if (!c)
-		return;
+		return true;
 	if (on & 1)
 		plat_add(&p->waits_system, -1);
 	else
 		plat_add(&p->waits_vm, -1);
 	if (queue_waiting(p))
-		return;
+		return true;
 	plat_fetch_and(&c->queued, ~(1ull << (p->bit & 63)));
 	p->wait_key = KEY_NONE;
 	if (queue_waiting(p)) /* one came meanwhile, and may have found the bit still set */
 		plat_or(&c->queued, 1ull << (p->bit & 63));
+	return true;
+}
+
+apart u32 queue_leave_early(THE(struct host *h), THE(struct world *w))
+{
+	if (queue_left(h, w))
+		trace_unqueued(h, w);
+	return 0;
+}
+
+/* The same for one that does not run now; it seldom waits. */
+hot void queue_leave(struct host *h, struct world *w)
+{
+	if (plat_read(w->queued_on))
+		queue_leave_early(h, w);
 }
 
 /* Puts a world that a limit holds back among those who are parked there; called from enqueue. */

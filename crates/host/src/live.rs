@@ -101,6 +101,7 @@ impl Live {
         let rodata = open.maps.rodata_data.as_deref_mut().ok_or_else(|| load_error("the object has no read-only data"))?;
         // SAFETY: both are the C struct knobs: ten u64 in the same order (sched-core's layout test).
         rodata.knobs_now = unsafe { std::mem::transmute_copy(&knobs) };
+        open.maps.trace_rings.set_max_entries(topology.pcpus() as u32).map_err(load_error)?;
         let mut skel = open.load().map_err(load_error)?;
         fill(&skel, topology)?;
         let link = skel.maps.tandem_ops.attach_struct_ops().map_err(load_error)?;
@@ -276,6 +277,5 @@ fn pin(skel: &mut TandemSkel<'_>) -> Result<(), HostError> {
     skel.maps.worlds_map.pin(path("worlds_map")).map_err(|e| bad(e.to_string()))?;
     skel.maps.nodes_map.pin(path("nodes_map")).map_err(|e| bad(e.to_string()))?;
     skel.maps.limiters_map.pin(path("limiters_map")).map_err(|e| bad(e.to_string()))?;
-    skel.maps.trace_ring.pin(path("trace_ring")).map_err(|e| bad(e.to_string()))?;
-    skel.maps.trace_lost_map.pin(path("trace_lost_map")).map_err(|e| bad(e.to_string()))
+    skel.maps.trace_rings.pin(path("trace_rings")).map_err(|e| bad(e.to_string()))
 }

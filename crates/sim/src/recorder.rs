@@ -23,7 +23,7 @@ impl fmt::Debug for Recorder {
     }
 }
 
-/// The 32 bytes of a record, as `trace::from_raw` takes them.
+/// The 32 bytes of a record, as `trace::expand` takes them.
 fn bytes(r: &TraceRecord) -> [u8; RAW_BYTES] {
     let mut out = [0; RAW_BYTES];
     out[..8].copy_from_slice(&r.ns.to_le_bytes());
@@ -49,11 +49,8 @@ impl Recorder {
 
     /// Takes a record of the scheduler.
     pub(crate) fn record(&mut self, record: &TraceRecord) {
-        match trace::from_raw(&bytes(record)) {
-            Ok(event) => self.push(&event),
-            Err(e) => {
-                self.error.get_or_insert(e.to_string());
-            }
+        if let Err(e) = trace::expand(&bytes(record), |event| self.push(&event)) {
+            self.error.get_or_insert(e.to_string());
         }
     }
 

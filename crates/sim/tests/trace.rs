@@ -331,6 +331,26 @@ fn kinds_have_the_numbers_of_the_header() {
     assert_eq!(u32::from(raw[16]), c::TRACE_STATE_UNKNOWN);
 }
 
+/// What else a record of the scheduler tells.
+#[test]
+fn kernel_side_and_reader_agree_on_what_a_record_tells_besides() {
+    let state = |to| Kind::State { world: WorldId(1), from: Some(State::Wait), to, why: Why::Woken, on: Some(units::PcpuId(2)) };
+    let told = |to, also: u32, b: u64| {
+        let mut raw = trace::to_raw(&Event { ns: 1, pcpu: None, kind: state(to) }).expect("raw");
+        raw[19] = also as u8;
+        raw[24..].copy_from_slice(&b.to_le_bytes());
+        let mut out = vec![];
+        trace::expand(&raw, |e| out.push(e.kind)).expect("a record");
+        out
+    };
+    let (world, pull) = (u64::from(c::WAKER_WORLD) << 32, u64::from(c::MOVE_PULL) << 16);
+    let woken = Kind::Wake { world: WorldId(1), by: Waker::World(WorldId(5)) };
+    assert_eq!(told(State::Ready, c::ALSO_WOKEN, 5 | world), [woken, state(State::Ready)]);
+    let moved = Kind::Migrate { world: WorldId(1), from: Some(units::PcpuId(7)), to: units::PcpuId(2), why: Move::Pull };
+    assert_eq!(told(State::Run, c::ALSO_MOVED, 7 | pull), [moved, state(State::Run)]);
+    assert_eq!(told(State::Run, c::ALSO_LEFT, 0), [Kind::Unqueued { world: WorldId(1) }, state(State::Run)]);
+}
+
 /// RDY "Interpreting Ready Time": of two that use 20 % each, each waits for the other one time in five.
 #[test]
 fn two_at_20_each_wait_for_about_20_percent_of_their_wake_ups() {

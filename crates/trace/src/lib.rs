@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `event.rs`, `why.rs` | the events, their states and reasons |
-//! | `raw.rs` | the 32 bytes of an event in a kernel's ring buffer |
+//! | `raw.rs` | the 32 bytes of events in a ring of the scheduler |
 //! | `kinds.rs`, `flat.rs`, `wire.rs` | the table of kinds that a file carries, and the bytes of an event in it |
 //! | `block.rs`, `write.rs`, `names.rs`, `read.rs` | the file: blocks, writer, what is repeated, reader that goes on behind damage |
 //! | `log.rs`, `line.rs` | the textual log of RDY, written and read |
@@ -47,7 +47,7 @@ pub use load::{Loaded, load};
 pub use names::Names;
 pub use pick::{Chosen, Pick, PickError};
 pub use range::between;
-pub use raw::{RAW_BYTES, RawError, from_raw, to_raw};
+pub use raw::{RAW_BYTES, RawError, expand, from_raw, to_raw};
 pub use read::{Cause, Gap, Item, ReadError, Reader, Trace};
 pub use replay::{End, Ended, Now, Replay, Stay, Stretch, WorldNow};
 pub use report::{Histogram, Latency, Report, Sum};

@@ -1,13 +1,16 @@
-//! The 32 bytes of an event in a ring buffer, the layout that kernel, simulator and file share; it knows no ring.
+//! The 32 bytes of an event in a ring, the layout that kernel and simulator share; it knows no ring.
 //!
 //! Little endian, no padding: `{ u64 ns; u32 world; u16 kind; u16 pcpu; u64 a; u64 b; }`. `pcpu` is 0xffff where there is none.
 //! Numbers of kinds, states and reasons are those of the file's table of kinds; `sched/abi/trace.h` is to be made from this.
 //!
 //! | kind | world | a | b |
 //! |---|---|---|---|
-//! | 1 state | the world | from (0xff: unknown) \| to << 8 \| why << 16 \| pCPU it is on << 32 (0xffff: none) | 0 |
+//! | 1 state | the world | from (0xff: unknown) \| to << 8 \| why << 16 \| also << 24 \| pCPU it is on << 32 (0xffff: none) | 0, or by also |
+//! | also & 1 | | it was woken | the waker, if a world \| unknown, interrupt, world << 32 \| pCPU of the waker << 48 |
+//! | also & 2 | | it runs on another pCPU than before | from \| why << 16 |
+//! | also & 4 | | it was taken out of its queue | |
 //! | 2 wake | the woken | 0 unknown, 1 an interrupt, 2 a world | the waker, if a world |
-//! | 3 queued | the world | the key | pCPU, or limit \| 1 << 32 |
+//! | 3 queued | the world | the key | pCPU, or limit \| 1 << 32; with a kick: from << 16 \| how + 1 << 40 \| the pCPU kicked << 48 |
 //! | 4 unqueued | the world | 0 | 0 |
 //! | 5 migrate | the world | from (0xffff: unknown) \| to << 16 \| why << 32 | 0 |
 //! | 6 switch | 0 | who ran, with 1 << 32 if a world did | who runs, likewise |
@@ -19,6 +22,7 @@
 //! | 17 lost | 0 | how many, with 1 << 32 if that is known | 0 |
 //! | 18 mark | length of the text | its first 8 bytes | the other 8 |
 //!
+//! A record of the scheduler may tell of several events (`expand`); an event made here never does.
 //! The kinds that need more room (names, wait-on, vtime, affinity) are made by user space and have no raw form.
 
 use crate::flat::{fits, pcpu_of};
@@ -62,6 +66,9 @@ pub enum RawError {
 
 const NONE: u64 = 0xffff;
 const KNOWN: u64 = 1 << 32;
+const ALSO_WOKEN: u64 = 1;
+const ALSO_MOVED: u64 = 2;
+const ALSO_LEFT: u64 = 4;
 
 fn id(p: Option<PcpuId>) -> u64 {
     p.map_or(NONE, |p| p.0.into())
@@ -137,6 +144,54 @@ pub fn from_raw(raw: &[u8; RAW_BYTES]) -> Result<Event, RawError> {
     event.filter(fits).ok_or(RawError::Value { kind, a, b })
 }
 
+/// Every event that a raw record tells of, in their order: a change of state can say that the world was woken, left its queue or
+/// came from another pCPU, and being queued that a pCPU was kicked for it.
+///
+/// # Errors
+/// `RawError` if a number is outside what its field allows; `each` has been given nothing then.
+pub fn expand(raw: &[u8; RAW_BYTES], mut each: impl FnMut(Event)) -> Result<(), RawError> {
+    let event = from_raw(raw)?;
+    let (a, b) = (word(raw, 16), word(raw, 24));
+    let also = |pcpu: u64, kind: Option<Kind>| {
+        let made = pcpu_or_none(pcpu).and_then(|pcpu| Some(Event { ns: event.ns, pcpu, kind: kind? }));
+        made.filter(fits).ok_or(RawError::Value { kind: u16::from_le_bytes([raw[12], raw[13]]), a, b })
+    };
+    let mut before = [None, None, None];
+    let mut after = None;
+    match event.kind {
+        Kind::State { world, on, .. } => {
+            if a >> 24 & ALSO_LEFT != 0 {
+                before[0] = Some(also(NONE, Some(Kind::Unqueued { world }))?);
+            }
+            if a >> 24 & ALSO_WOKEN != 0 {
+                before[1] = Some(also(b >> 48, waker(b >> 32 & NONE, b & 0xffff_ffff).map(|by| Kind::Wake { world, by }))?);
+            }
+            if a >> 24 & ALSO_MOVED != 0 {
+                let why = Move::of_code(b >> 16 & 0xff).unwrap_or(Move::Other);
+                let from = pcpu_or_none(b & NONE);
+                let migrate = from.and_then(|from| Some(Kind::Migrate { world, from, to: on?, why }));
+                before[2] = Some(also(id(on), migrate)?);
+            }
+        }
+        Kind::Queued { queue: Queue::Pcpu(_), .. } if b >> 40 & 0xff != 0 => {
+            let kick = Kick::of_code((b >> 40 & 0xff) - 1).and_then(|how| Some(Kind::Kick { target: pcpu_of(b >> 48)?, how }));
+            after = Some(also(b >> 16 & NONE, kick)?);
+        }
+        _ => {}
+    }
+    before.into_iter().flatten().chain([event]).chain(after).for_each(&mut each);
+    Ok(())
+}
+
+fn waker(by: u64, world: u64) -> Option<Waker> {
+    Some(match by {
+        0 => Waker::Unknown,
+        1 => Waker::Interrupt,
+        2 => Waker::World(WorldId(world.try_into().ok()?)),
+        _ => return None,
+    })
+}
+
 fn pcpu_or_none(id: u64) -> Option<Option<PcpuId>> {
     if id == NONE { Some(None) } else { pcpu_of(id).map(Some) }
 }
@@ -153,17 +208,9 @@ fn kind_of(kind: u16, id: u32, a: u64, b: u64) -> Option<Kind> {
             let why = Why::of_code(a >> 16 & 0xff).unwrap_or(Why::Unknown);
             Kind::State { world, from, to: State::of_code(a >> 8 & 0xff)?, why, on: pcpu_or_none(a >> 32 & NONE)? }
         }
-        2 => {
-            let by = match a {
-                0 => Waker::Unknown,
-                1 => Waker::Interrupt,
-                2 => Waker::World(WorldId(b.try_into().ok()?)),
-                _ => return None,
-            };
-            Kind::Wake { world, by }
-        }
+        2 => Kind::Wake { world, by: waker(a, b)? },
         3 if b & KNOWN != 0 => Kind::Queued { world, queue: Queue::Limit(b as u16), key: a },
-        3 => Kind::Queued { world, queue: Queue::Pcpu(pcpu_of(b)?), key: a },
+        3 => Kind::Queued { world, queue: Queue::Pcpu(pcpu_of(b & NONE)?), key: a },
         4 => Kind::Unqueued { world },
         5 => {
             let why = Move::of_code(a >> 32 & 0xff).unwrap_or(Move::Other);
@@ -198,6 +245,49 @@ mod tests {
         let raw = to_raw(&Event { ns: 0x1122, pcpu: Some(PcpuId(3)), kind }).unwrap();
         let want = [0x22, 0x11, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 1, 0, 3, 0, 2, 1, 10, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(raw, want);
+    }
+
+    fn expanded(raw: &[u8; RAW_BYTES]) -> Result<Vec<Event>, RawError> {
+        let mut out = vec![];
+        expand(raw, |e| out.push(e)).map(|()| out)
+    }
+
+    fn with_ab(kind: Kind, also: u8, b: u64) -> [u8; RAW_BYTES] {
+        let mut raw = to_raw(&Event { ns: 77, pcpu: Some(PcpuId(4)), kind }).unwrap();
+        raw[19] = also;
+        let old = word(&raw, 24);
+        raw[24..].copy_from_slice(&(old | b).to_le_bytes());
+        raw
+    }
+
+    #[test]
+    fn a_change_of_state_tells_of_the_wake_up_the_queue_and_the_migration_that_came_with_it() {
+        let world = WorldId(9);
+        let state = |to, on| Kind::State { world, from: Some(State::Wait), to, why: Why::Woken, on: Some(PcpuId(on)) };
+        let at = |pcpu: Option<u16>, kind| Event { ns: 77, pcpu: pcpu.map(PcpuId), kind };
+        let woken = with_ab(state(State::Ready, 4), 1, 5 | 2 << 32 | 3 << 48);
+        let wake = Kind::Wake { world, by: Waker::World(WorldId(5)) };
+        assert_eq!(expanded(&woken), Ok(vec![at(Some(3), wake), at(Some(4), state(State::Ready, 4))]));
+        let ran = with_ab(state(State::Run, 4), 6, 8 | 2 << 16);
+        let moved = Kind::Migrate { world, from: Some(PcpuId(8)), to: PcpuId(4), why: Move::Pull };
+        let want = vec![at(None, Kind::Unqueued { world }), at(Some(4), moved), at(Some(4), state(State::Run, 4))];
+        assert_eq!(expanded(&ran), Ok(want));
+        assert_eq!(from_raw(&ran), Ok(at(Some(4), state(State::Run, 4))));
+        for bad in [with_ab(state(State::Ready, 4), 1, 3 << 32), with_ab(state(State::Ready, 4), 1, 1024 << 48)] {
+            assert!(matches!(expanded(&bad), Err(RawError::Value { kind: 1, .. })), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn being_queued_tells_of_the_kick_that_came_with_it() {
+        let queued = Kind::Queued { world: WorldId(9), queue: Queue::Pcpu(PcpuId(4)), key: 100 };
+        let at = |pcpu, kind| Event { ns: 77, pcpu: Some(PcpuId(pcpu)), kind };
+        let plain = with_ab(queued.clone(), 0, 0);
+        assert_eq!(expanded(&plain), Ok(vec![at(4, queued.clone())]));
+        let kick = |target, how| Kind::Kick { target: PcpuId(target), how };
+        let kicked = with_ab(queued.clone(), 0, 1 << 16 | 2 << 40 | 6 << 48);
+        assert_eq!(expanded(&kicked), Ok(vec![at(4, queued.clone()), at(1, kick(6, Kick::Preempt))]));
+        assert!(expanded(&with_ab(queued, 0, 1 << 16 | 9 << 40 | 6 << 48)).is_err(), "no kick has the number 8");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `tandem trace record`: asks for a trace of the scheduler that is loaded and says how it goes; crates/host records it.
 
 use crate::{Exit, Failure, live};
-use host::record::{End, Options, Recorded, record};
+use host::record::{End, Options, Recorded, record, salvage};
 use std::{
     fs::File,
     io::{BufWriter, IsTerminal},
@@ -12,7 +12,8 @@ use units::Span;
 
 /// Records what the running scheduler does, until Ctrl-C, for a time, or until the file is full.
 ///
-/// 'tandem run' must be running. Recording needs root. What the kernel's buffer cannot hold is counted, and marked in the file.
+/// 'tandem run' must be running. Recording needs root. What the scheduler's
+/// rings cannot hold is counted, and marked in the file. Raw records are kept in FILE.raw meanwhile.
 #[derive(clap::Args)]
 pub struct Args {
     /// File that it is written to; one that exists is overwritten.
@@ -21,9 +22,12 @@ pub struct Args {
     /// End after this time, such as 10s.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
-    /// End when the file has so many MiB: a busy host of 16 pCPUs writes about one a second.
+    /// End when there are so many MiB of raw records, 32 bytes each: a busy host of 16 pCPUs has about five a second.
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     max_size: u64,
+    /// Record nothing, but make a trace of the raw records that a recorder which was killed has left.
+    #[arg(long, value_name = "FILE.raw", conflicts_with_all = ["duration", "max_size"])]
+    salvage: Option<PathBuf>,
     /// The outcome as JSON on standard output.
     #[arg(long)]
     json: bool,
@@ -34,8 +38,12 @@ pub struct Args {
 /// # Errors
 /// `Exit::Host` when no scheduler is loaded or the file cannot be written.
 pub fn main(args: &Args) -> Result<(), Failure> {
+    let bad = |e| Failure::new(Exit::Host, e);
     let topology = topology::from_sysfs(Path::new("/sys")).map_err(|e| Failure::new(Exit::Host, e))?;
-    host::Accounts::open().map_err(|e| Failure::new(Exit::Host, e))?; // before a file is made
+    let left = args.salvage.as_deref().map(open).transpose()?;
+    if left.is_none() {
+        host::Accounts::open().map_err(bad)?; // before a file is made
+    }
     let file = File::create(&args.output).map_err(|e| {
         let text = format!("{}: cannot create it: {e}; name another with -o", args.output.display());
         Failure::new(Exit::Host, anyhow::anyhow!(text))
@@ -48,30 +56,47 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         }
     };
     let duration = args.duration.map(|d| Duration::from_nanos(d.ns()));
-    let options = Options { duration, most_bytes: args.max_size << 20, stop: &live::stopped, progress: &progress };
-    let outcome = record(&topology, BufWriter::new(file), &options);
+    let raw = PathBuf::from(format!("{}.raw", args.output.display()));
+    let options = Options { duration, most_bytes: args.max_size << 20, raw: &raw, stop: &live::stopped, progress: &progress };
+    let outcome = match left {
+        Some(left) => salvage(left, BufWriter::new(file), &progress),
+        None => record(&topology, BufWriter::new(file), &options),
+    };
     if show {
         eprint!("\r\x1b[K");
     }
-    let done = outcome.map_err(|e| Failure::new(Exit::Host, e))?;
+    let mut done = outcome.map_err(bad)?;
+    done.bytes = std::fs::metadata(&args.output).map_or(0, |m| m.len());
+    tell(args, &done);
+    Ok(())
+}
+
+fn open(raw: &Path) -> Result<File, Failure> {
+    File::open(raw).map_err(|e| {
+        let text = format!("{}: cannot open it: {e}; name the raw records that a recorder has left", raw.display());
+        Failure::new(Exit::Host, anyhow::anyhow!(text))
+    })
+}
+
+fn tell(args: &Args, done: &Recorded) {
     if args.json {
-        let Recorded { events, lost, bytes, .. } = done;
+        let Recorded { events, lost, bytes, .. } = *done;
         let text = serde_json::json!({ "file": args.output, "duration_ns": done.time.as_nanos() as u64, "events": events, "lost": lost,
             "bytes": bytes, "ended": ended(done.end) });
         println!("{text}");
     } else {
-        println!("{}: {}; ended: {}", args.output.display(), line(&done), ended(done.end));
+        println!("{}: {}; ended: {}", args.output.display(), line(&Recorded { merged_bytes: 0, ..*done }), ended(done.end));
         if done.lost > 0 {
             println!("records were lost: the file marks where; choose a shorter time or a less busy moment");
         }
         println!("look at it with 'tandem trace waits {}'", args.output.display());
     }
-    Ok(())
 }
 
 fn line(done: &Recorded) -> String {
     let mib = done.bytes as f64 / f64::from(1 << 20);
-    format!("{:.1} s, {} records, {mib:.1} MiB, {} lost", done.time.as_secs_f64(), done.events, done.lost)
+    let sorted = if done.merged_bytes > 0 { format!("; {} % sorted", done.merged_bytes * 100 / done.bytes.max(1)) } else { String::new() };
+    format!("{:.1} s, {} records, {mib:.1} MiB, {} lost{sorted}", done.time.as_secs_f64(), done.events, done.lost)
 }
 
 fn ended(end: End) -> &'static str {
