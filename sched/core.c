@@ -82,6 +82,9 @@ hot void core_world_exit(struct host *h, struct world *w)
 	plat_add(&v->past_used_ns, w->used_ns);
 	plat_add(&v->past_migrations, w->migrations);
 	plat_add(&v->past_limited_ns, w->limited_ns);
+	plat_add(&v->past_switches, w->switches);
+	plat_add(&v->past_expiries, w->expiries);
+	plat_add(&v->past_wakeups, w->wakeups);
 	world_leave(h, w);
 }
 
@@ -293,6 +296,7 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 		v = plat_vm(h, w->vm);
 	if (w && v) {
 		charge_settle(h, prev, w, v, p, now);
+		w->expiries++;
 		if (w->bind_vm >= 0) {
 			world_rebind(h, w);
 			v = plat_vm(h, w->vm);

@@ -119,6 +119,9 @@ struct vm {
 	u64 past_used_ns;
 	u64 past_migrations;
 	u64 past_limited_ns;
+	u64 past_switches;
+	u64 past_expiries;
+	u64 past_wakeups;
 	u64 wanted_base;	/* wanted CPU time so far = this + runnable * now (atomic adds; plan.h) */
 	u64 wanted_ns;		/* wanted CPU time when it was looked at last (housekeep writes) */
 	u64 demand;		/* in 2^-20 pCPU, smoothed (housekeep writes) */
@@ -187,6 +190,7 @@ struct world {
 	u64 parked_ns;		/* since when it is parked; 0 if it is not */
 	u64 migrations;
 	u64 switches;
+	u64 expiries;		/* slices that ended while it could go on: used up, or cut short for another world */
 	u64 wakeups;
 	u32 id;
 	u32 vm;

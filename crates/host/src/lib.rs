@@ -27,6 +27,8 @@ mod speed;
 mod told;
 mod tree_look;
 mod view;
+mod watcher;
+mod watcher_kernel;
 
 pub use live::{ExitReason, Live};
 pub use names::{NAMES_FILE, Names, PoolName, RUN_DIR, Sources, VmName};
@@ -34,6 +36,7 @@ pub use reload::Reloaded;
 pub use speed::{Speed, SpeedSource};
 pub use tree_look::{Look, look};
 pub use view::{Accounts, PIN_DIR};
+pub use watcher::Watcher;
 
 /// Why the live host could not do what was asked. Each names the object, what was seen and the next step.
 #[derive(Debug, thiserror::Error)]

@@ -108,6 +108,12 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
     Ok(Sample { at_ns, names, called, vms, system, busy })
 }
 
+/// The wall clock, in s since 1970 UTC.
+pub(crate) fn wall() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
+}
+
 /// A VM's CPU time by cpu.stat and by the scheduler, as close together as this process is let.
 fn both_accounts(accounts: &Accounts, vm: &VmName) -> Option<views::CpuStat> {
     /// Reading one file takes 0.1 ms; more means that we were interrupted in between.

@@ -8,6 +8,7 @@ use crate::behaviour::Behaviour;
 use crate::contract::{Breach, Rule, WATCHDOG_NS};
 use crate::kernel::{Context, Kernel, Nudge, Seat};
 use crate::life::{Change, VmSeat, WorldSpec};
+use crate::looks::Looks;
 use crate::mutant::Mutant;
 use crate::options::{Costs, Ticks};
 use crate::report::Snapshot;
@@ -71,6 +72,10 @@ pub(crate) struct Engine {
     pub(crate) generation: u64,
     pub(crate) start: Option<Snapshot>,
     pub(crate) meter: entitlement::Meter,
+    /// Whoever looks at the run while it goes on.
+    pub(crate) looks: Option<Looks>,
+    /// Speed of a pCPU in MHz, as reservations and limits count it.
+    pub(crate) mhz: u32,
 }
 
 /// Timers beside those of pCPUs and worlds.
@@ -89,9 +94,12 @@ pub(crate) enum Fixed {
     Replan,
     /// Limits are filled up, grants end, parked worlds go on.
     Limits,
+    /// Somebody looks at the accounts; never armed where nobody does.
+    Look,
 }
 
-const FIXED: [Fixed; 7] = [Fixed::Change, Fixed::Plan, Fixed::Housekeep, Fixed::Audit, Fixed::Warm, Fixed::Replan, Fixed::Limits];
+const FIXED: [Fixed; 8] =
+    [Fixed::Change, Fixed::Plan, Fixed::Housekeep, Fixed::Audit, Fixed::Warm, Fixed::Replan, Fixed::Limits, Fixed::Look];
 /// The kernel's watchdog looks at half its limit; looking each second names the world sooner.
 const AUDIT_NS: u64 = 1_000_000_000;
 
@@ -129,6 +137,7 @@ impl Engine {
             self.timers.arm(Self::fixed(Fixed::Replan), entitlement::REPLAN.ns());
         }
         self.tick = 0;
+        self.look();
         loop {
             let tick = self.tick_time();
             let timer = self.timers.next_time().unwrap_or(u64::MAX);
@@ -153,6 +162,7 @@ impl Engine {
         self.kernel.now = self.end;
         self.host.set_now(self.end);
         self.kernel.mark(|| "the run ends".to_owned());
+        self.look();
         self.audit();
         self.kernel.breach.take().map_or(Ok(()), Err)
     }
@@ -208,6 +218,7 @@ impl Engine {
             }
             Fixed::Replan => self.replan(),
             Fixed::Limits => self.limits(),
+            Fixed::Look => self.look(),
         }
     }
 

@@ -3,7 +3,7 @@
 //! Data flows one way: `life` builds worlds from a scenario and powers VMs on and off; `engine` takes
 //! the next event; `schedule` does what the kernel does then, and calls the scheduler; `kernel` is
 //! what the scheduler calls back, and holds it to the contract; `watch` tells the oracle; `recorder`
-//! writes the trace; `report` reads the scheduler's accounts into the result document.
+//! writes the trace; `looks` hands out esxtop's counters while a run goes on; `report` reads the scheduler's accounts into the result document.
 //!
 //! One seed decides everything: same scenario, options and seed, same bytes. There is no wall clock,
 //! no hashed order and no float in any decision.
@@ -14,6 +14,7 @@ mod engine;
 mod expectation;
 mod kernel;
 mod life;
+mod looks;
 mod mutant;
 mod options;
 mod plans;
@@ -29,7 +30,8 @@ mod watch;
 pub use contract::{Breach, Rule};
 pub use engine::Stats;
 pub use expectation::{ratio_permille, unequal_permille, unmet, worst_permille};
+pub use looks::{EPOCH_UNIX_S, OnLook};
 pub use mutant::Mutant;
 pub use options::{Costs, Options, Policy, PolicyError, Ticks};
 pub use recorder::TraceOut;
-pub use run::{Outcome, Progress, SimError, bounds, run, run_scenario, run_scenario_traced, run_traced};
+pub use run::{Outcome, Progress, SimError, bounds, run, run_scenario, run_scenario_traced, run_traced, run_watched};

@@ -38,7 +38,7 @@ pub(crate) fn vm_terms(vm: &VmSeat) -> VmTerms {
 
 impl Engine {
     /// The tree of the VMs that are powered on (or of all), and the VM of each leaf; the system group is the first.
-    fn tree(&self, all: bool) -> (Tree, Vec<u32>) {
+    pub(crate) fn tree(&self, all: bool) -> (Tree, Vec<u32>) {
         let n = self.kernel.cpus.len();
         let fault = |m| self.kernel.fault.is(m);
         let on: Vec<u32> = (0..self.vms.len() as u32).filter(|v| all || self.vms[*v as usize].on).collect();

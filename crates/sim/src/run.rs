@@ -4,6 +4,7 @@ use crate::contract::Breach;
 use crate::engine::{self, Engine, Fixed, Stats};
 use crate::kernel::Kernel;
 use crate::life;
+use crate::looks::{Looks, OnLook};
 use crate::mutant::Fault;
 use crate::options::{Options, Policy};
 use crate::recorder::{Recorder, TraceOut};
@@ -101,7 +102,15 @@ pub fn bounds(knobs: &sched_core::Knobs, hz: u32) -> Bounds {
 /// # Errors
 /// `SimError`; a run that is only unfair or wasteful is no error, the verdict says so.
 pub fn run(run: &Run, options: &Options) -> Result<Outcome, SimError> {
-    run_recorded(run, options, None)
+    run_recorded(run, options, None, None)
+}
+
+/// Does one run, and shows the accounts to `on_look` at its start, every `interval`, and at its end. The run is the same as without.
+///
+/// # Errors
+/// `SimError`, as for `run`.
+pub fn run_watched(run: &Run, options: &Options, interval: Span, on_look: OnLook) -> Result<Outcome, SimError> {
+    run_recorded(run, options, None, Some(Looks::new(interval, on_look)))
 }
 
 /// Does one run and writes its trace, which is whole even if the kernel's contract ends the run.
@@ -109,10 +118,10 @@ pub fn run(run: &Run, options: &Options) -> Result<Outcome, SimError> {
 /// # Errors
 /// `SimError`, as for `run`; `SimError::Trace` if `out` refuses.
 pub fn run_traced(run: &Run, options: &Options, out: TraceOut) -> Result<Outcome, SimError> {
-    run_recorded(run, options, Some(out))
+    run_recorded(run, options, Some(out), None)
 }
 
-fn run_recorded(run: &Run, options: &Options, trace: Option<TraceOut>) -> Result<Outcome, SimError> {
+fn run_recorded(run: &Run, options: &Options, trace: Option<TraceOut>, looks: Option<Looks>) -> Result<Outcome, SimError> {
     let spec = &run.spec;
     let seed = options.seed.unwrap_or(spec.seed);
     let duration = options.duration.unwrap_or(spec.duration);
@@ -120,6 +129,7 @@ fn run_recorded(run: &Run, options: &Options, trace: Option<TraceOut>) -> Result
         return Err(SimError::Duration { label: run.label.clone(), duration, warmup: spec.warmup });
     }
     let mut engine = build(run, options, seed, duration)?;
+    engine.looks = looks;
     let broken = |breach| SimError::Contract { label: run.label.clone(), seed, breach };
     let unwritten = |cause| SimError::Trace { label: run.label.clone(), cause };
     if let Some(out) = trace {
@@ -188,6 +198,8 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
         generation: 0,
         start: None,
         meter: entitlement::Meter::default(),
+        looks: None,
+        mhz: spec.host.mhz,
         gone: vec![None; worlds],
         actors,
         specs,
@@ -233,7 +245,7 @@ fn run_all(
     let mut runs = vec![];
     for (i, one) in scenario.runs.iter().enumerate() {
         progress(Progress::Begins(one, i + 1, scenario.runs.len()));
-        let outcome = run_recorded(one, options, trace.take())?;
+        let outcome = run_recorded(one, options, trace.take(), None)?;
         progress(Progress::Done(one, &outcome));
         runs.push(outcome.result);
     }

@@ -1,6 +1,7 @@
 //! The live host's commands: run, top, reload, doctor.
 #![allow(unsafe_code)]
 
+use crate::top::Args as TopArgs;
 use crate::{Exit, Failure, knobs};
 use anyhow::Context;
 use host::{Accounts, HostError, Names, Reloaded, Speed, discover::Roots, doctor, measure};
@@ -29,35 +30,6 @@ pub struct RunArgs {
     verbose: bool,
 }
 
-/// Shows what each VM and world used, waited ready and was entitled to.
-#[derive(clap::Args)]
-pub struct TopArgs {
-    /// One look, then leave.
-    #[arg(long)]
-    once: bool,
-    /// Result documents instead of a table, one a look; docs/result.md explains them.
-    #[arg(long)]
-    json: bool,
-    /// Time of one look.
-    #[arg(long, default_value = "2s")]
-    interval: Span,
-    /// How often accounts are read within a look.
-    #[arg(long, default_value = "100ms")]
-    step: Span,
-    /// The kernel's own accounts: works under any scheduler, also without 'tandem run'.
-    #[arg(long)]
-    kernel: bool,
-    /// A line a world as well.
-    #[arg(long)]
-    worlds: bool,
-    /// A line a pool as well.
-    #[arg(long)]
-    pools: bool,
-    /// Reservation (AMIN) and limit (AMAX, -1 for none) of each VM too, in percent of one pCPU.
-    #[arg(long)]
-    settings: bool,
-}
-
 /// Has the running daemon read its settings file again, and says what came of it.
 #[derive(clap::Args)]
 pub struct ReloadArgs {
@@ -74,6 +46,9 @@ pub struct DoctorArgs {
     json: bool,
 }
 
+/// Time of one look where none is given, of tables and result documents.
+const TABLE_INTERVAL: Span = Span::from_secs(2);
+
 static STOP: AtomicBool = AtomicBool::new(false);
 static RELOAD: AtomicBool = AtomicBool::new(false);
 
@@ -82,7 +57,7 @@ extern "C" fn on_signal(signal: libc::c_int) {
     flag.store(true, Ordering::Relaxed);
 }
 
-fn watch(signals: &[libc::c_int]) {
+pub(crate) fn watch(signals: &[libc::c_int]) {
     let handler = on_signal as extern "C" fn(libc::c_int);
     for signal in signals {
         // SAFETY: the handler only stores to an atomic.
@@ -95,11 +70,11 @@ pub(crate) fn watch_stop() {
     watch(&[libc::SIGINT, libc::SIGTERM]);
 }
 
-fn this_host() -> Result<Topology, Failure> {
+pub(crate) fn this_host() -> Result<Topology, Failure> {
     topology::from_sysfs(Path::new("/sys")).map_err(|e| Failure::new(Exit::Host, e))
 }
 
-fn host_failure(e: HostError) -> Failure {
+pub(crate) fn host_failure(e: HostError) -> Failure {
     let exit = if matches!(e, HostError::Ejected { .. }) { Exit::Ejected } else { Exit::Host };
     Failure::new(exit, e)
 }
@@ -142,11 +117,11 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     host::run::run(&|| Ok(topology::from_sysfs(Path::new("/sys"))?), &options).map_err(host_failure)
 }
 
-/// Runs `tandem top`.
+/// `tandem top` as tables and result documents.
 ///
 /// # Errors
 /// `Exit::Host` when there are no accounts to read.
-pub fn top(args: &TopArgs) -> Result<(), Failure> {
+pub fn tables(args: &TopArgs) -> Result<(), Failure> {
     watch(&[libc::SIGINT, libc::SIGTERM]);
     let policy = if args.kernel { kernel_policy() } else { "tandem".to_owned() };
     let clear = std::io::stdout().is_terminal() && !args.once;
@@ -154,7 +129,7 @@ pub fn top(args: &TopArgs) -> Result<(), Failure> {
         // Opened anew for each look: the daemon loads anew when pCPUs come or go.
         let topology = this_host()?;
         let source = if args.kernel { measure::Source::Kernel } else { measure::Source::Tandem(Accounts::open().map_err(host_failure)?) };
-        let duration = Duration::from_nanos(args.interval.ns());
+        let duration = Duration::from_nanos(args.interval.unwrap_or(TABLE_INTERVAL).ns());
         let step = Duration::from_nanos(args.step.ns().max(1_000_000));
         let measure::Measured { run, names } = measure::measure(&source, &topology, duration, step, &stopped).map_err(host_failure)?;
         let mut out = std::io::stdout().lock();
@@ -245,7 +220,7 @@ fn tell(args: &ReloadArgs, outcome: &Reloaded) -> Result<(), Failure> {
 }
 
 /// Name of the scheduler that runs now.
-fn kernel_policy() -> String {
+pub(crate) fn kernel_policy() -> String {
     let ops = std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
     if ops.trim().is_empty() { "eevdf".to_owned() } else { ops.trim().to_owned() }
 }

@@ -7,6 +7,7 @@ mod live;
 mod plan;
 mod report;
 mod sim;
+mod top;
 mod trace;
 mod tree;
 
@@ -72,11 +73,10 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Sim(sim::Args),
+    Top(top::Args),
     Trace(trace::Args),
     #[cfg(feature = "live")]
     Run(live::RunArgs),
-    #[cfg(feature = "live")]
-    Top(live::TopArgs),
     #[cfg(feature = "live")]
     Reload(live::ReloadArgs),
     #[cfg(feature = "live")]
@@ -90,6 +90,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Sim(args) => sim::main(&args),
+        Command::Top(args) => top::main(&args),
         Command::Trace(args) => trace::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Admit(args) => admit::main(&args),
@@ -97,8 +98,6 @@ fn main() -> ExitCode {
         Command::Report(args) => report::main(&args),
         #[cfg(feature = "live")]
         Command::Run(args) => live::run(&args),
-        #[cfg(feature = "live")]
-        Command::Top(args) => live::top(&args),
         #[cfg(feature = "live")]
         Command::Reload(args) => live::reload(&args),
         #[cfg(feature = "live")]

@@ -108,16 +108,29 @@ fn exit_of(e: &sim::SimError) -> Exit {
     }
 }
 
+fn labels(scenario: &settings::Scenario) -> String {
+    scenario.runs.iter().map(|r| format!("'{}'", r.label)).collect::<Vec<_>>().join(", ")
+}
+
+/// Leaves the run of that label.
+///
+/// # Errors
+/// `Exit::Input` where there is none.
+pub fn choose_run(scenario: &mut settings::Scenario, label: &str) -> Result<(), Failure> {
+    let (name, labels) = (scenario.name.clone(), labels(scenario));
+    scenario.runs.retain(|r| r.label == label);
+    if scenario.runs.is_empty() {
+        let error = anyhow::anyhow!("scenario {name}: cannot find run '{label}': allowed {labels}");
+        return Err(Failure::new(Exit::Input, error));
+    }
+    Ok(())
+}
+
 /// Leaves the run that was asked for; a trace is of one run.
 fn choose(args: &Args, scenario: &mut settings::Scenario) -> Result<(), Failure> {
-    let labels: Vec<String> = scenario.runs.iter().map(|r| format!("'{}'", r.label)).collect();
-    let (name, labels) = (&args.scenario, labels.join(", "));
+    let labels = labels(scenario);
     if let Some(label) = &args.run {
-        scenario.runs.retain(|r| r.label == *label);
-        if scenario.runs.is_empty() {
-            let error = anyhow::anyhow!("scenario {name}: cannot find run '{label}': allowed {labels}");
-            return Err(Failure::new(Exit::Input, error));
-        }
+        choose_run(scenario, label)?;
     }
     if args.trace.is_some() && scenario.runs.len() > 1 {
         let seen = scenario.runs.len();

@@ -202,6 +202,20 @@ pub enum SharesLevel {
 }
 
 impl SharesLevel {
+    /// The level that so many shares are for a VM of so many vCPUs, or (`None`) for a pool; else the number itself.
+    #[must_use]
+    pub fn of(shares: u64, vcpus: Option<u32>) -> SharesLevel {
+        // A pool is taken for a VM of four vCPUs.
+        let normal = 1000 * vcpus.map_or(4, u64::from);
+        match shares {
+            _ if normal == 0 => SharesLevel::Custom(shares),
+            s if s * 2 == normal => SharesLevel::Low,
+            s if s == normal => SharesLevel::Normal,
+            s if s == normal * 2 => SharesLevel::High,
+            s => SharesLevel::Custom(s),
+        }
+    }
+
     /// As esxtop's ASHRS shows it: a level is a negative number.
     #[must_use]
     pub fn code(self) -> f64 {
@@ -235,6 +249,8 @@ mod tests {
     fn levels_of_shares_and_units_are_shown_as_esxtop_shows_them() {
         let codes = [SharesLevel::Low, SharesLevel::Normal, SharesLevel::High, SharesLevel::Custom(1234)].map(SharesLevel::code);
         assert_eq!(codes, [-2.0, -3.0, -4.0, 1234.0]);
+        let of = [(1000, Some(2)), (2000, Some(2)), (4000, Some(2)), (4000, None), (0, Some(0))].map(|(s, v)| SharesLevel::of(s, v));
+        assert_eq!(of, [SharesLevel::Low, SharesLevel::Normal, SharesLevel::High, SharesLevel::Normal, SharesLevel::Custom(0)]);
         assert_eq!([AllocUnits::Mhz, AllocUnits::Percent].map(AllocUnits::name), ["mhz", "pct"]);
     }
 }

@@ -62,7 +62,7 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
         ..head(Metric::Load15, "CPU load average 15", "Cpu Load (15 Minute Avg)", "load_15m")
     },
     Counter {
-        meaning: "Work done by a pCPU: time not idle, by the frequency it ran at, and halved while its partner thread works.",
+        meaning: "Work done by a pCPU: time not idle, by its frequency where that is known, and halved while its partner thread works.",
         advice: "Two busy threads of a core show about 50 each: the core is full then.",
         ..head(Metric::PcpuUsed, "PCPU USED(%)", "% Processor Time", "used_pct")
     },
@@ -154,8 +154,8 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
         ..events(Metric::Migrations, "MIG/s", "Migrates/sec", "migrations_per_s")
     },
     Counter {
-        meaning: "Times that a world's quantum ended while it ran.",
-        advice: "It says that others waited, and how often it made room.",
+        meaning: "Times that a world's slice ended while it could go on: used up, or cut short for another world.",
+        advice: "Alone on a pCPU it is one a quantum; many more, and others take the pCPU from it.",
         ..events(Metric::QuantumExpiries, "QEXP/s", "Quantum Expires/sec", "quantum_expiries_per_s")
     },
     Counter {

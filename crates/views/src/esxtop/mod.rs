@@ -10,6 +10,7 @@
 //! | `path.rs`, `clock.rs` | `\\host\object(instance)\counter`, names made safe for it; dates |
 //! | `batch.rs`, `files.rs` | the writer of `esxtop -b`'s CSV; a new file when a VM starts |
 //! | `read.rs`, `line.rs` | the reader, of Tandem's files and ESXi's |
+//! | `recorded.rs` | samples of a batch file as rates |
 //! | `json.rs` | a sample as one line of JSON |
 //!
 //! Names and meanings are those of Broadcom KB 382249 "Using ESXTop and Interpreting ESXTop Statistics" and of isvara.net
@@ -28,6 +29,7 @@ mod metric;
 mod path;
 mod rates;
 mod read;
+mod recorded;
 #[cfg(test)]
 mod samples;
 mod sums;
@@ -47,3 +49,4 @@ pub use metric::{Counter, Field, Level, Metric, Object, Panel, Thresholds, Unit,
 pub use path::{ObjectKind, Path, clean};
 pub use rates::{GroupRates, PcpuRates, Rates, RatesError, WorldRates};
 pub use read::{Batch, ReadError, Series, read};
+pub use recorded::Recorded;

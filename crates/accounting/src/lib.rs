@@ -1,0 +1,104 @@
+//! The scheduler's records as the cumulative times and counts that esxtop's numbers are made of, for the live host and the simulator;
+//! it reads no kernel and no clock.
+//!
+//! *Law*: a group's totals are what its worlds that are gone left behind (`past_*` of `struct vm`), what its worlds have now, and,
+//! for a world that came from another group, less what it had when it was seen there last. So a group's totals never go back, and a
+//! thread that a VM is found to own brings nothing of its earlier life along.
+//! *Limits*: a world that changed its group and ended between two looks is counted in the new one alone; the old one then has no rate
+//! for that interval.
+
+mod ledger;
+
+pub use ledger::Ledger;
+
+use sched_core::{STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, Vm, World};
+use units::Rate;
+use views::esxtop::{Alloc, AllocUnits, Gauges, SharesLevel, Totals};
+
+/// %LAT_C as far as it is known: waiting for a pCPU or for siblings, limits excepted.
+fn latency(ready_ns: u64, costop_ns: u64, limited_ns: u64) -> u64 {
+    (ready_ns + costop_ns).saturating_sub(limited_ns)
+}
+
+/// A world's totals at `now_ns`, from its record with completed stays only.
+#[must_use]
+pub fn world(w: &World, now_ns: u64) -> Totals {
+    let mut time = w.time_ns;
+    time[(w.state & 7) as usize] += now_ns.saturating_sub(w.state_since_ns);
+    let of = |state: u32| time[state as usize];
+    let running = if w.state == STATE_RUN { now_ns.saturating_sub(w.run_since_ns) } else { 0 };
+    let parked = if w.parked_ns == 0 { 0 } else { now_ns.saturating_sub(w.parked_ns) };
+    let limited_ns = w.limited_ns + parked;
+    totals(of, w.used_ns + running, limited_ns, [w.switches, w.migrations, w.expiries, w.wakeups])
+}
+
+/// What worlds that are gone left behind in their group.
+#[must_use]
+pub fn past(v: &Vm) -> Totals {
+    let of = |state: u32| v.past_ns[state as usize];
+    totals(of, v.past_used_ns, v.past_limited_ns, [v.past_switches, v.past_migrations, v.past_expiries, v.past_wakeups])
+}
+
+fn totals(of: impl Fn(u32) -> u64, used_ns: u64, limited_ns: u64, counts: [u64; 4]) -> Totals {
+    let [switches, migrations, expiries, wakeups] = counts.map(Some);
+    let (ready_ns, costop_ns, idle_ns) = (of(STATE_READY), of(STATE_COSTOP), of(STATE_WAIT_IDLE));
+    Totals {
+        used_ns: Some(used_ns),
+        run_ns: Some(of(STATE_RUN)),
+        wait_ns: Some(of(STATE_WAIT) + idle_ns),
+        ready_ns: Some(ready_ns),
+        idle_ns: Some(idle_ns),
+        costop_ns: Some(costop_ns),
+        limited_ns: Some(limited_ns),
+        latency_ns: Some(latency(ready_ns, costop_ns, limited_ns)),
+        switches,
+        migrations,
+        quantum_expiries: expiries,
+        wakeups,
+        ..Totals::default()
+    }
+}
+
+/// Settings in MHz; `vcpus` is none for a pool.
+#[must_use]
+pub fn alloc(shares: u32, vcpus: Option<u32>, reservation: Rate, limit: Option<Rate>, mhz: u32) -> Alloc {
+    let in_mhz = |r: Rate| r.0 as f64 * f64::from(mhz) / Rate::ONE.0 as f64;
+    Alloc { min: in_mhz(reservation), max: limit.map(in_mhz), shares: SharesLevel::of(u64::from(shares), vcpus), units: AllocUnits::Mhz }
+}
+
+/// What a group asks for now, and what it would get if everybody asked for all he can use; both in 2^-20 pCPU.
+#[must_use]
+pub fn gauges(demand: u64, worst_case: Option<u64>, mhz: u32) -> Gauges {
+    let of_one = |rate: u64| rate as f64 / Rate::ONE.0 as f64;
+    Gauges { demand_percent: Some(of_one(demand) * 100.0), emin_mhz: worst_case.map(|w| of_one(w) * f64::from(mhz)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stay_that_lasts_counts_up_to_now_and_latency_leaves_limits_out() {
+        let mut w = World { state: STATE_READY, state_since_ns: 100, parked_ns: 120, limited_ns: 5, used_ns: 40, ..World::ZERO };
+        w.time_ns[STATE_READY as usize] = 10;
+        w.time_ns[STATE_WAIT as usize] = 7;
+        w.time_ns[STATE_WAIT_IDLE as usize] = 3;
+        let t = world(&w, 150);
+        assert_eq!([t.ready_ns, t.limited_ns, t.latency_ns, t.used_ns], [60, 35, 25, 40].map(Some));
+        assert_eq!([t.wait_ns, t.idle_ns, t.run_ns, t.sys_ns], [Some(10), Some(3), Some(0), None]);
+        let w = World { state: STATE_RUN, state_since_ns: 100, run_since_ns: 130, used_ns: 40, expiries: 9, ..World::ZERO };
+        let t = world(&w, 150);
+        assert_eq!([t.run_ns, t.used_ns, t.quantum_expiries], [50, 60, 9].map(Some), "charged up to 130, run since 100");
+    }
+
+    #[test]
+    fn settings_are_shown_in_mhz_and_usual_shares_as_levels() {
+        let a = alloc(2000, Some(2), Rate(Rate::ONE.0 / 2), None, 2400);
+        assert_eq!((a.min, a.max, a.shares), (1200.0, None, SharesLevel::Normal));
+        let pool = alloc(8000, None, Rate(0), Some(Rate::pcpus(4)), 1000);
+        assert_eq!((pool.max, pool.shares), (Some(4000.0), SharesLevel::High));
+        assert_eq!(alloc(700, Some(1), Rate(0), None, 1000).shares, SharesLevel::Custom(700));
+        let g = gauges(Rate::ONE.0 / 4, Some(Rate::ONE.0 * 2), 1000);
+        assert_eq!((g.demand_percent, g.emin_mhz), (Some(25.0), Some(2000.0)));
+    }
+}

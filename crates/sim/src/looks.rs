@@ -1,0 +1,137 @@
+//! Hands out the accounts of a run while it goes on, as esxtop's counters; the run does not notice, and costs nothing more where
+//! nobody looks.
+
+use crate::engine::{Engine, Fixed};
+use crate::kernel::Seat;
+use accounting::Ledger;
+use sched_core::STATE_RUN;
+use std::collections::BTreeMap;
+use std::fmt;
+use units::{PcpuId, Span};
+use views::esxtop::{Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters, Role, Totals, Wid, WorldCounters};
+
+/// What is done at a look. It says when to look next, or that the run may end now.
+pub type OnLook = Box<dyn FnMut(Counters) -> Option<Span> + Send>;
+
+/// Simulated time 0 by the wall clock, in s since 1970 UTC: 2000-01-01. A run has no clock of its own, and is the same every day.
+pub const EPOCH_UNIX_S: i64 = 946_684_800;
+
+/// Ids of VMs and worlds begin here, so that the two and the host's own are told apart. Pools are in between.
+const GIDS: (u64, u64) = (10, 2_000);
+const WIDS: u64 = 10_000;
+
+const _: () = assert!(GIDS.0 + (units::caps::POOLS_MAX as u64) < GIDS.1 && GIDS.1 + (units::caps::VMS_MAX as u64) < WIDS);
+
+/// Whoever looks.
+pub(crate) struct Looks {
+    interval: Span,
+    on_look: OnLook,
+    ledger: Ledger,
+}
+
+impl fmt::Debug for Looks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Looks").field("interval", &self.interval).finish_non_exhaustive()
+    }
+}
+
+impl Looks {
+    pub(crate) fn new(interval: Span, on_look: OnLook) -> Looks {
+        Looks { interval, on_look, ledger: Ledger::default() }
+    }
+}
+
+fn gid_of_pool(pool: usize) -> Gid {
+    if pool == 0 { Gid::HOST } else { Gid(GIDS.0 + pool as u64) }
+}
+
+fn gid_of_vm(vm: u32) -> Gid {
+    if vm == 0 { Gid::SYSTEM } else { Gid(GIDS.1 + u64::from(vm)) }
+}
+
+impl Engine {
+    /// Shows everything as it is now, if somebody looks.
+    pub(crate) fn look(&mut self) {
+        let Some(mut looks) = self.looks.take() else { return };
+        let mut counters = self.counters();
+        let past = (0..self.vms.len() as u32).map(|vm| (gid_of_vm(vm), accounting::past(self.host.vm(vm)))).collect();
+        looks.ledger.settle(&mut counters, &past);
+        match (looks.on_look)(counters) {
+            Some(next) => {
+                looks.interval = Span::from_ns(next.ns().max(1));
+                self.timers.arm(Self::fixed(Fixed::Look), self.kernel.now + looks.interval.ns());
+                self.looks = Some(looks);
+            }
+            None => self.end = self.kernel.now,
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        let now = self.kernel.now;
+        let busy = |p: u32| {
+            let (record, current) = (self.host.pcpu(p), self.kernel.cpus[p as usize].current);
+            let w = self.host.world(current);
+            let running = if current != 0 && w.state == STATE_RUN { now.saturating_sub(w.run_since_ns) } else { 0 };
+            record.busy_ns + running
+        };
+        let alone = self.host.record().smt <= 1;
+        let pcpu = |p: u32| PcpuCounters {
+            id: PcpuId(p as u16),
+            core: self.host.pcpu(p).core,
+            // Simulated pCPUs run at one speed; what two busy threads of a core take from each other is not known.
+            used_ns: alone.then(|| busy(p)),
+            busy_ns: Some(busy(p)),
+            idle_ns: None,
+        };
+        let worlds = (1..self.actors.len() as u32).filter(|w| self.kernel.seats[*w as usize] != Seat::Off);
+        Counters {
+            at_ns: now,
+            unix_seconds: EPOCH_UNIX_S + (now / 1_000_000_000) as i64,
+            pcpus: (0..self.kernel.cpus.len() as u32).map(pcpu).collect(),
+            cores: vec![],
+            groups: self.groups(),
+            worlds: worlds.map(|w| self.world_counters(w)).collect(),
+        }
+    }
+
+    fn world_counters(&self, world: u32) -> (Wid, WorldCounters) {
+        let (actor, spec) = (&self.actors[world as usize], &self.specs[world as usize]);
+        let role = if actor.vcpu { Role::Vcpu(spec.index) } else { Role::Task(spec.name.clone()) };
+        let totals = accounting::world(self.host.world(world), self.kernel.now);
+        (Wid(WIDS + u64::from(world)), WorldCounters { gid: gid_of_vm(actor.vm), role, totals, alloc: None, gauges: Gauges::default() })
+    }
+
+    fn groups(&self) -> BTreeMap<Gid, GroupCounters> {
+        let mhz = self.mhz;
+        let group = |name: &str, kind, parent| GroupCounters {
+            name: name.to_owned(),
+            kind,
+            parent,
+            own: Totals::default(),
+            nwld: None,
+            alloc: None,
+            gauges: Gauges::default(),
+        };
+        let mut out = BTreeMap::new();
+        for (i, pool) in self.pools.iter().enumerate() {
+            let (kind, parent, name) = match i {
+                0 => (GroupKind::Host, None, "host"),
+                _ => (GroupKind::Pool, Some(gid_of_pool(pool.parent)), pool.path.as_str()),
+            };
+            let alloc = (i > 0).then(|| accounting::alloc(pool.shares, None, pool.reservation, pool.limit, mhz));
+            out.insert(gid_of_pool(i), GroupCounters { alloc, ..group(name, kind, parent) });
+        }
+        let (tree, on) = self.tree(false);
+        let worst = tree.worst_case().leaves;
+        for (leaf, vm) in on.into_iter().enumerate() {
+            let seat = &self.vms[vm as usize];
+            let r = &seat.resources;
+            let kind = if vm == 0 { GroupKind::System } else { GroupKind::Vm };
+            let alloc = (vm != 0).then(|| accounting::alloc(r.shares, Some(seat.vcpus), r.reservation, r.limit, mhz));
+            let gauges = accounting::gauges(self.host.vm(vm).demand, worst.get(leaf).copied(), mhz);
+            let parent = Some(gid_of_pool(seat.pool));
+            out.insert(gid_of_vm(vm), GroupCounters { alloc, gauges, ..group(&seat.name, kind, parent) });
+        }
+        out
+    }
+}

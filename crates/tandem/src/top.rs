@@ -1,0 +1,322 @@
+//! `tandem top`: what was asked for, on which host (this one, a simulated one, a recorded one), and as what: a full screen, a batch
+//! file, lines, or tables.
+
+#[cfg(feature = "live")]
+mod live_source;
+mod sim_source;
+
+use crate::{Exit, Failure};
+use ::top::{Config, Format, INTERVAL_S, Player, Polled, Sample, Size, Source, State, Status};
+use anyhow::Context;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use units::Span;
+
+/// Shows what VMs, pools and worlds use and wait for, with esxtop's columns and keys: this host, a simulated or a recorded one.
+#[derive(clap::Args)]
+#[command(
+    after_help = "On a terminal it takes the whole screen: h shows the keys and explains each column. Otherwise, and with --once, --worlds, --pools or --settings, it prints tables of this host (docs/top.md)."
+)]
+pub struct Args {
+    /// One look, then leave.
+    #[arg(long)]
+    pub once: bool,
+    /// With --once a result document (docs/result.md), else a line of JSON a sample.
+    #[arg(long)]
+    pub json: bool,
+    /// esxtop's batch mode: a CSV that its viewers open, on standard output.
+    #[arg(short, long, conflicts_with_all = ["json", "once"])]
+    pub batch: bool,
+    /// Time between two samples: seconds, or 500ms [default: 5s; of tables 2s].
+    #[arg(short = 'd', long, visible_alias = "delay", value_name = "SECONDS", value_parser = seconds)]
+    pub interval: Option<Span>,
+    /// So many samples, then leave.
+    #[arg(short = 'n', long = "count", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// In batch mode also host tasks, one by one.
+    #[arg(short, long, requires = "batch")]
+    all: bool,
+    /// The kernel's own accounts: works under any scheduler, also without 'tandem run'.
+    #[arg(long, conflicts_with_all = ["sim", "file"])]
+    pub kernel: bool,
+    /// A simulated host: name of a folder under scenarios/, or a TOML file.
+    #[arg(long, value_name = "SCENARIO", conflicts_with = "file")]
+    sim: Option<String>,
+    /// The run of this label instead of the first.
+    #[arg(long, value_name = "LABEL", requires = "sim")]
+    run: Option<String>,
+    /// Seed of everything random, over the scenario's.
+    #[arg(long, requires = "sim")]
+    seed: Option<u64>,
+    /// Simulated time, over the scenario's.
+    #[arg(long, requires = "sim")]
+    duration: Option<Span>,
+    /// A recorded host: a batch file of esxtop or of 'tandem top -b', or a trace.
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// A simulated or recorded host so many times as fast as the clock.
+    #[arg(long, value_name = "TIMES", default_value_t = 1.0, conflicts_with = "fast")]
+    pace: f64,
+    /// A simulated or recorded host as fast as possible.
+    #[arg(long)]
+    fast: bool,
+    /// Only groups whose name contains this.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+    /// Configuration that is read at the start, and that W writes [default: ~/.config/tandem/top.toml].
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Of tables: how often accounts are read within a look.
+    #[arg(long, default_value = "100ms")]
+    pub step: Span,
+    /// Of tables: a line a world as well.
+    #[arg(long)]
+    pub worlds: bool,
+    /// Of tables: a line a pool as well.
+    #[arg(long)]
+    pub pools: bool,
+    /// Of tables: reservation (AMIN) and limit (AMAX, -1 for none) of each VM too, in percent of one pCPU.
+    #[arg(long)]
+    pub settings: bool,
+}
+
+/// Size of a screen that is printed, where nothing says another.
+const PRINTED: Size = Size { width: 132, height: 60 };
+/// Shortest interval of a simulated host or a trace: simulated time costs nothing, but memory does.
+const SHORTEST: Span = Span::from_ms(1);
+
+/// `5` and `2.5` are seconds, as for esxtop; `500ms` and `2s` are what they say.
+fn seconds(text: &str) -> Result<Span, String> {
+    let number = text.parse::<f64>().ok().filter(|s| *s > 0.0 && *s < 1e6);
+    number.map_or_else(|| text.parse::<Span>().map_err(|e| e.to_string()), |s| Ok(Span::from_ns((s * 1e9) as u64)))
+}
+
+impl Args {
+    fn is_live(&self) -> bool {
+        self.sim.is_none() && self.file.is_none()
+    }
+
+    /// Whether it is tables of this host, as lab and scripts have them.
+    fn wants_tables(&self) -> bool {
+        let lines = self.batch || self.json && !self.once;
+        let asked = self.once || self.worlds || self.pools || self.settings || !std::io::stdout().is_terminal();
+        self.is_live() && !lines && asked
+    }
+
+    fn pace(&self) -> Result<Option<f64>, Failure> {
+        let allowed = 0.001..=1e6;
+        if self.fast {
+            return Ok(None);
+        }
+        if allowed.contains(&self.pace) {
+            return Ok(Some(self.pace));
+        }
+        Err(Failure::new(Exit::Usage, anyhow::anyhow!("--pace: cannot play so: seen {}, allowed 0.001 to 1000000, or --fast", self.pace)))
+    }
+
+    /// The configuration in force, and the file that W writes.
+    fn config(&self) -> Result<(Config, Option<PathBuf>), Failure> {
+        let usual = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".config/tandem/top.toml"));
+        let file = self.config.clone().or_else(usual);
+        let read = file.as_ref().map(std::fs::read_to_string);
+        let mut config = match (&file, read) {
+            (Some(path), Some(Ok(text))) => {
+                let refused = |e: ::top::ConfigError| anyhow::Error::from(e).context(path.display().to_string());
+                Config::parse(&text).map_err(|e| Failure::new(Exit::Input, refused(e)))?
+            }
+            (Some(path), Some(Err(e))) if e.kind() != std::io::ErrorKind::NotFound => {
+                let what = format!("{}: cannot read the configuration: {e}; correct it, or name another by --config", path.display());
+                return Err(Failure::new(Exit::Input, anyhow::anyhow!(what)));
+            }
+            // W makes it.
+            _ => Config::default(),
+        };
+        let shortest = if self.is_live() { Span::from_ns((INTERVAL_S.start() * 1e9) as u64) } else { SHORTEST };
+        if let Some(interval) = self.interval {
+            if interval < shortest || interval.as_secs_f64() > *INTERVAL_S.end() {
+                let allowed = format!("{shortest} to {} s", INTERVAL_S.end());
+                return Err(Failure::new(Exit::Usage, anyhow::anyhow!("--interval: cannot use {interval}: allowed {allowed}")));
+            }
+            config.interval_s = interval.as_secs_f64();
+        }
+        Ok((config, file))
+    }
+}
+
+/// Runs `tandem top`.
+///
+/// # Errors
+/// `Exit::Host` when there are no accounts to read, `Exit::Input` for a refused scenario, file or configuration.
+pub fn main(args: &Args) -> Result<(), Failure> {
+    if args.wants_tables() {
+        return tables(args);
+    }
+    let (config, file) = args.config()?;
+    if args.batch || args.json {
+        return lines(args, &config);
+    }
+    let screen = !args.once && std::io::stdout().is_terminal();
+    let player = player(args, &config, screen)?;
+    let state = State::new(config).with_filter(&args.filter);
+    if screen {
+        return ::top::run(player, state, file.as_deref()).map_err(|e| Failure::new(Exit::Host, e));
+    }
+    print_screen(args, player, state)
+}
+
+#[cfg(feature = "live")]
+fn tables(args: &Args) -> Result<(), Failure> {
+    crate::live::tables(args)
+}
+
+#[cfg(not(feature = "live"))]
+fn tables(_: &Args) -> Result<(), Failure> {
+    Err(not_live())
+}
+
+/// This build cannot look at a live host.
+#[cfg(not(feature = "live"))]
+fn not_live() -> Failure {
+    let what = "top: cannot look at this host: this tandem was built without the live host";
+    Failure::new(Exit::Host, anyhow::anyhow!("{what}; use --sim or --file, or build with --features live"))
+}
+
+#[cfg(feature = "live")]
+fn this_host(args: &Args, screen: bool) -> Result<(Box<dyn Source>, String), Failure> {
+    Ok((Box::new(live_source::LiveSource::open(args.kernel, screen)?), live_source::host_name()))
+}
+
+#[cfg(not(feature = "live"))]
+fn this_host(_: &Args, _: bool) -> Result<(Box<dyn Source>, String), Failure> {
+    Err(not_live())
+}
+
+/// What gives samples, and the name of the host; files are played apart.
+fn source(args: &Args, config: &Config, screen: bool) -> Result<(Box<dyn Source>, String), Failure> {
+    let Some(scenario) = &args.sim else { return this_host(args, screen) };
+    let pace = if screen { args.pace()? } else { None };
+    let wanted = sim_source::Wanted { scenario, run: args.run.as_deref(), seed: args.seed, duration: args.duration };
+    let (source, name) = sim_source::SimSource::start(&wanted, Duration::from_secs_f64(config.interval_s), pace)?;
+    Ok((Box::new(source), name))
+}
+
+fn opened(path: &Path, config: &Config) -> Result<::top::Opened, Failure> {
+    let opened = ::top::open(path, config.interval_s).map_err(|e| Failure::new(Exit::Input, e))?;
+    if let Some(missing) = &opened.missing {
+        eprintln!("tandem: {}: {missing}", path.display());
+    }
+    Ok(opened)
+}
+
+fn player(args: &Args, config: &Config, screen: bool) -> Result<Player, Failure> {
+    match &args.file {
+        Some(path) => Ok(opened(path, config)?.player(args.pace()?)),
+        None => Ok(Player::of(source(args, config, screen)?.0)),
+    }
+}
+
+fn other(e: ::top::Error) -> Failure {
+    Failure::from(anyhow::Error::from_boxed(e))
+}
+
+/// The next sample, waited for.
+fn wait_for(source: &mut dyn Source, interval: Duration) -> Result<Option<Sample>, Failure> {
+    loop {
+        match source.poll(interval).map_err(other)? {
+            Polled::Sample(sample) => return Ok(Some(*sample)),
+            Polled::End => return Ok(None),
+            Polled::NotYet(wait) => std::thread::sleep(wait.min(Duration::from_millis(100))),
+        }
+        if stopped() {
+            return Ok(None);
+        }
+    }
+}
+
+#[cfg(feature = "live")]
+fn stopped() -> bool {
+    crate::live::stopped()
+}
+
+#[cfg(not(feature = "live"))]
+fn stopped() -> bool {
+    false
+}
+
+/// A failure while samples are written.
+struct Stopped(Failure);
+
+impl From<::top::WriteError> for Stopped {
+    fn from(e: ::top::WriteError) -> Stopped {
+        Stopped(Failure::from(anyhow::Error::from(e)))
+    }
+}
+
+/// Batch mode and lines of JSON.
+fn lines(args: &Args, config: &Config) -> Result<(), Failure> {
+    let format = match (args.json, args.all) {
+        (true, _) => Format::Json,
+        (false, true) => Format::BatchOfAll,
+        (false, false) => Format::Batch,
+    };
+    let most = if args.once { 1 } else { args.count.unwrap_or(u64::MAX) };
+    let out = std::io::stdout().lock();
+    let mut given = 0;
+    let written = if let Some(path) = &args.file {
+        let opened = opened(path, config)?;
+        let host = opened.host.clone().unwrap_or_else(|| "trace".to_owned());
+        let next = || {
+            given += 1;
+            Ok(if given > most { None } else { (opened.get)(given as usize - 1) })
+        };
+        ::top::write(out, format, &host, next)
+    } else {
+        let (mut source, host) = source(args, config, false)?;
+        let interval = Duration::from_secs_f64(config.interval_s);
+        let next = || {
+            given += 1;
+            if given > most { Ok(None) } else { wait_for(source.as_mut(), interval).map_err(Stopped) }
+        };
+        ::top::write(out, format, &host, next)
+    };
+    let (_, late) = written.map_err(|e: Stopped| e.0)?;
+    if late > 0 {
+        eprintln!(
+            "tandem: batch file: {late} groups or worlds came after its header and have no columns, as in esxtop; begin another file"
+        );
+    }
+    Ok(())
+}
+
+/// The last of so many screens as text.
+fn print_screen(args: &Args, mut player: Player, mut state: State) -> Result<(), Failure> {
+    use std::io::Write;
+    let interval = Duration::from_secs_f64(state.config.interval_s);
+    let mut left = args.count.unwrap_or(1);
+    let mut last = None;
+    while left > 0 && !stopped() {
+        if args.file.is_some() {
+            player.step_and_pause(left as i64 - 1);
+            last = player.sample();
+            break;
+        }
+        if player.tick(Duration::ZERO, interval).map_err(other)? {
+            if player.doing() == "ended" {
+                break;
+            }
+            last = player.sample();
+            left -= 1;
+        } else {
+            std::thread::sleep(player.wait().min(Duration::from_millis(20)));
+        }
+    }
+    let Some(sample) = last else { return Ok(()) };
+    if args.worlds {
+        state.expand_all(&sample.rates);
+    }
+    let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).unwrap_or(PRINTED.width);
+    let text = ::top::screen(&mut state, &sample, &Status::default(), Size { width: columns, ..PRINTED });
+    std::io::stdout().lock().write_all(text.as_bytes()).context("standard output")?;
+    Ok(())
+}

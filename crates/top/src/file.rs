@@ -1,0 +1,106 @@
+//! Opens a recorded file, a batch file of esxtop or Tandem or a trace, whichever it is, and gives its samples by number.
+
+use crate::play::{Player, Sample};
+use crate::replayed::replayed;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
+use std::path::Path;
+use views::esxtop::{Recorded, read};
+
+/// A file that cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The disk does not give it.
+    #[error("{file}: cannot open it: {source}; give a batch file or a trace")]
+    Open {
+        /// The file.
+        file: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It begins as a batch file, and is none.
+    #[error("{file}: {source}")]
+    Batch {
+        /// The file.
+        file: String,
+        /// Why.
+        source: views::esxtop::ReadError,
+    },
+    /// It is no trace either.
+    #[error("{file}: cannot show it: {source}; allowed are a batch file of esxtop or 'tandem top -b', and a trace")]
+    Trace {
+        /// The file.
+        file: String,
+        /// Why.
+        source: trace::ReadError,
+    },
+    /// Nothing in it.
+    #[error("{file}: cannot show it: seen no whole interval of {interval_s} s, allowed at least one; take a shorter --interval")]
+    Empty {
+        /// The file.
+        file: String,
+        /// Interval of samples, in s.
+        interval_s: f64,
+    },
+}
+
+/// The samples of a file.
+pub struct Opened {
+    /// What it is, for people.
+    pub title: String,
+    /// Number of samples.
+    pub len: usize,
+    /// A sample by its number.
+    pub get: Box<dyn Fn(usize) -> Option<Sample>>,
+    /// What is missing, where something is.
+    pub missing: Option<String>,
+    /// The host that the file names.
+    pub host: Option<String>,
+}
+
+impl Opened {
+    /// Plays it, `pace` times as fast as the interval says; `None`: as fast as possible.
+    #[must_use]
+    pub fn player(self, pace: Option<f64>) -> Player {
+        Player::of_file(self.title, self.len, self.get, pace)
+    }
+}
+
+/// Opens a file; a trace is cut into intervals of that length, in s.
+///
+/// # Errors
+/// `FileError` where it is neither, or has no sample.
+pub fn open(path: &Path, interval_s: f64) -> Result<Opened, FileError> {
+    let file = path.display().to_string();
+    let io = |source| FileError::Open { file: file.clone(), source };
+    let mut input = File::open(path).map_err(io)?;
+    let mut head = [0; 16];
+    let got = input.read(&mut head).map_err(io)?;
+    input.rewind().map_err(io)?;
+    let text = String::from_utf8_lossy(&head[..got]).into_owned();
+    let is_batch = text.trim_start_matches('\u{feff}').trim_start_matches('"').starts_with("(PDH-CSV");
+    let opened = if is_batch { batch(&file, input)? } else { of_trace(&file, input, interval_s)? };
+    if opened.len == 0 { Err(FileError::Empty { file, interval_s }) } else { Ok(opened) }
+}
+
+fn batch(file: &str, input: File) -> Result<Opened, FileError> {
+    let batch = read(BufReader::new(input)).map_err(|source| FileError::Batch { file: file.to_owned(), source })?;
+    let missing = batch.cut_line.map(|line| format!("line {line}, the last, is cut and left out"));
+    let host = batch.host().map(str::to_owned);
+    let title = format!("{file}{}", host.as_ref().map_or_else(String::new, |h| format!(" of {h}")));
+    let recorded = Recorded::new(batch);
+    let len = recorded.len();
+    let get = move |i: usize| {
+        let rates = recorded.rates(i)?;
+        Some(Sample { rates, up_ns: u64::try_from(recorded.since_ms(i)).unwrap_or(0) * 1_000_000 })
+    };
+    Ok(Opened { title, len, get: Box::new(get), missing, host })
+}
+
+fn of_trace(file: &str, input: File, interval_s: f64) -> Result<Opened, FileError> {
+    let loaded = trace::load(BufReader::new(input)).map_err(|source| FileError::Trace { file: file.to_owned(), source })?;
+    let missing = loaded.is_damaged().then(|| "the trace is damaged; 'tandem trace waits' says where".to_owned());
+    let samples = replayed(&loaded.trace.events, (interval_s * 1e9) as u64);
+    let (title, len) = (format!("trace {file}"), samples.len());
+    Ok(Opened { title, len, get: Box::new(move |i| samples.get(i).cloned()), missing, host: None })
+}

@@ -1,0 +1,130 @@
+//! What the user has asked for so far: mode, cursor, what is expanded, chosen and filtered; it knows no terminal.
+
+use crate::config::Config;
+use std::collections::BTreeSet;
+use views::esxtop::{Gid, Rates, Wid};
+
+/// What the keys act on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Mode {
+    /// The table.
+    Panel,
+    /// Help, from this line on.
+    Help(usize),
+    /// Fields are switched.
+    Fields,
+    /// Fields are moved.
+    Order,
+    /// A line is asked for.
+    Prompt(Ask, String),
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// The interval, in s.
+    Interval,
+    /// What names have to contain.
+    Filter,
+    /// A time since the beginning, in s.
+    Jump,
+}
+
+impl Ask {
+    /// What stands before the line.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Ask::Interval => "Interval in seconds (0.1 to 3600): ",
+            Ask::Filter => "Only names with (empty: all): ",
+            Ask::Jump => "Seconds after the first sample: ",
+        }
+    }
+}
+
+/// Everything that keys change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    /// What W writes.
+    pub config: Config,
+    pub(crate) mode: Mode,
+    /// Row that is highlighted: what it is, so that it stays on it when rows are sorted anew.
+    pub(crate) at: Option<(Gid, Option<Wid>)>,
+    /// The same as a number, for when that row has gone.
+    pub(crate) cursor: usize,
+    /// First row on the screen.
+    pub(crate) top: usize,
+    /// Columns of counters that are scrolled out on the left.
+    pub(crate) left: usize,
+    /// Rows of the table as it was shown last.
+    pub(crate) shown: Vec<(Gid, Option<Wid>)>,
+    /// Rows that fit on the screen.
+    pub(crate) height: usize,
+    pub(crate) expanded: BTreeSet<Gid>,
+    /// The only group shown.
+    pub(crate) only: Option<Gid>,
+    pub(crate) filter: String,
+    /// Said at the foot until the next key.
+    pub(crate) message: Option<String>,
+}
+
+impl State {
+    /// At the beginning.
+    #[must_use]
+    pub fn new(config: Config) -> State {
+        State {
+            config,
+            mode: Mode::Panel,
+            at: None,
+            cursor: 0,
+            top: 0,
+            left: 0,
+            shown: vec![],
+            height: 1,
+            expanded: BTreeSet::new(),
+            only: None,
+            filter: String::new(),
+            message: None,
+        }
+    }
+
+    /// Only names that contain this, in capitals or not.
+    #[must_use]
+    pub fn with_filter(self, filter: &str) -> State {
+        State { filter: filter.to_owned(), ..self }
+    }
+
+    /// Shows the worlds of all groups.
+    pub fn expand_all(&mut self, rates: &Rates) {
+        self.expanded.extend(rates.groups.keys());
+    }
+
+    /// Says something at the foot until the next key.
+    pub fn say(&mut self, text: impl Into<String>) {
+        self.message = Some(text.into());
+    }
+
+    /// Takes over the rows of a new table: the cursor stays on its row, or where it was.
+    pub(crate) fn rows(&mut self, rows: Vec<(Gid, Option<Wid>)>, height: usize) {
+        self.height = height.max(1);
+        if let Some(found) = self.at.and_then(|at| rows.iter().position(|r| *r == at)) {
+            self.cursor = found;
+        }
+        self.shown = rows;
+        self.go(self.cursor);
+    }
+
+    /// Puts the cursor on a row, and scrolls so that it is seen.
+    pub(crate) fn go(&mut self, row: usize) {
+        let last = self.shown.len().saturating_sub(1);
+        self.cursor = row.min(last);
+        // At the top it stays at the top, whatever row that is: who looks for the worst wants to go on seeing it.
+        self.at = self.shown.get(self.cursor).copied().filter(|_| self.cursor > 0);
+        self.top = self.top.min(self.cursor).max((self.cursor + 1).saturating_sub(self.height));
+        self.top = self.top.min((last + 1).saturating_sub(self.height));
+    }
+
+    /// The group that the cursor is on.
+    pub(crate) fn group(&self) -> Option<Gid> {
+        self.shown.get(self.cursor).map(|r| r.0)
+    }
+}
