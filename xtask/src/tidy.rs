@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: holds the tree to the mechanical rules of STYLE.md; it changes nothing but docs/knobs.md, and that only with --write.
+//! `cargo xtask tidy`: holds the tree to the mechanical rules of STYLE.md; it changes nothing but the generated documents, and those only with --write.
 //!
 //! A rule takes the tracked files and gives findings, each with file, line and what to do. A finding
 //! that `xtask/tidy.toml` excuses with a reason does not count; an excuse that excuses nothing does.
@@ -10,6 +10,7 @@ mod exceptions;
 mod knobs;
 mod links;
 pub(crate) mod markdown;
+mod metrics_document;
 mod promises;
 mod scan;
 mod sources;
@@ -23,7 +24,7 @@ use std::{
 /// Checks the mechanical rules of STYLE.md.
 #[derive(clap::Args)]
 pub struct Tidy {
-    /// Write the generated documents (docs/knobs.md) instead of comparing them.
+    /// Write the generated documents (docs/knobs.md, docs/metrics.md) instead of comparing them.
     #[arg(long)]
     write: bool,
 }
@@ -124,16 +125,19 @@ pub fn main(arguments: &Tidy, xtask: &clap::Command) -> ExitCode {
 pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<Finding>> {
     let mut tree = Tree { root: root.to_path_buf(), files: read(root)? };
     if write {
-        let text = knobs::document(tree.text(knobs::SOURCE)).unwrap_or_default();
-        fs::write(root.join(knobs::DOCUMENT), &text)?;
-        tree.files.retain(|f| f.path != knobs::DOCUMENT);
-        tree.files.push(SourceFile { path: knobs::DOCUMENT.to_owned(), text });
+        let knobs = knobs::document(tree.text(knobs::SOURCE)).unwrap_or_default();
+        for (path, text) in [(knobs::DOCUMENT, knobs), (metrics_document::DOCUMENT, metrics::document())] {
+            fs::write(root.join(path), &text)?;
+            tree.files.retain(|f| f.path != path);
+            tree.files.push(SourceFile { path: path.to_owned(), text });
+        }
     }
     let mut found: Vec<Finding> = tree.files.iter().flat_map(sources::check).collect();
     found.extend(edges::check(&tree));
     found.extend(links::check(&tree));
     found.extend(commands::check(&tree, xtask));
     found.extend(knobs::check(&tree));
+    found.extend(metrics_document::check(&tree));
     found.extend(documented::check(&tree));
     found.extend(promises::check(&tree));
     let mut left = exceptions::apply(tree.text(exceptions::FILE), found);

@@ -23,6 +23,13 @@ pub(crate) fn come_first() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, MOST) };
 }
 
+/// Puts this thread behind ordinary host tasks, and those that it starts: nobody waits for what it does.
+pub(crate) fn come_last() {
+    const BEHIND: i32 = 10;
+    // SAFETY: changes the nice value of the calling thread, which Linux keeps for each; raising it is always allowed.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, BEHIND) };
+}
+
 /// Locks a file; whether nobody else has.
 pub(crate) fn lock(file: &fs::File) -> bool {
     // SAFETY: a descriptor that is open.
@@ -278,4 +285,25 @@ fn pin(skel: &mut TandemSkel<'_>) -> Result<(), HostError> {
     skel.maps.nodes_map.pin(path("nodes_map")).map_err(|e| bad(e.to_string()))?;
     skel.maps.limiters_map.pin(path("limiters_map")).map_err(|e| bad(e.to_string()))?;
     skel.maps.trace_rings.pin(path("trace_rings")).map_err(|e| bad(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    /// Nice value of the calling thread.
+    fn nice() -> i32 {
+        // SAFETY: reads a number.
+        unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+    }
+
+    #[test]
+    fn a_thread_that_comes_last_leaves_others_as_they_are_and_its_own_inherit_it() {
+        let before = nice();
+        let last = thread::spawn(|| {
+            super::come_last();
+            (nice(), thread::spawn(nice).join().unwrap())
+        });
+        assert_eq!((last.join().unwrap(), nice()), ((10, 10), before));
+    }
 }

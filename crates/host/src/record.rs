@@ -100,6 +100,14 @@ fn alone() -> Result<File, HostError> {
     }
 }
 
+/// Records of traces that found no room since the scheduler was loaded.
+///
+/// # Errors
+/// `HostError` when no daemon runs.
+pub(crate) fn lost_so_far() -> Result<u64, HostError> {
+    Ok(rings::Rings::open()?.lost().0)
+}
+
 /// Records the scheduler that is loaded now into `out`.
 ///
 /// # Errors

@@ -28,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(4);
 pub struct Reloaded {
     /// How often this daemon has been asked.
     pub number: u64,
+    /// How often it took the file over.
+    #[serde(default)]
+    pub taken: u64,
     /// When it was decided, in ns since 1970.
     pub time_ns: u64,
     /// The daemon's process.

@@ -4,7 +4,7 @@
 //! It is off the critical path: while it is stopped, slow or dead, VMs run on under the last plan or the kernel.
 
 use crate::{
-    ExitReason, HostError, Live, Names, Reloaded, Speed,
+    Ejections, ExitReason, HostError, Live, Names, Reloaded, Speed,
     cgroups::Cgroups,
     discover::{Finder, FoundVm, Roots},
     follow::Followed,
@@ -48,6 +48,8 @@ pub struct Options {
 struct InForce {
     settings: LiveSettings,
     reloads: u64,
+    /// Of these so many were taken over.
+    taken: u64,
 }
 
 pub(crate) struct Daemon<'a> {
@@ -99,8 +101,14 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 /// `HostError::Load` if the kernel refuses it, `HostError::Ejected` if the kernel ended it, whatever `topology` says.
 pub fn run(topology: &dyn Fn() -> Result<Topology, HostError>, options: &Options) -> Result<(), HostError> {
     live::come_first();
-    let mut in_force = InForce { settings: options.settings.clone(), reloads: 0 };
+    let mut in_force = InForce { settings: options.settings.clone(), reloads: 0, taken: 0 };
     while let Some(reason) = once(topology, options, &mut in_force)? {
+        // One of kind 0 was our own doing.
+        if reason.kind != 0 {
+            if let Err(e) = Ejections::count(reason.restart) {
+                (options.say)(&e.to_string());
+            }
+        }
         if !reason.restart {
             return Err(HostError::Ejected { reason: reason.text });
         }
@@ -248,8 +256,10 @@ impl<'a> Daemon<'a> {
             }
         };
         self.in_force.reloads += 1;
+        self.in_force.taken += u64::from(reasons.is_empty());
         let outcome = Reloaded {
             number: self.in_force.reloads,
+            taken: self.in_force.taken,
             time_ns: wall_ns(),
             daemon: std::process::id(),
             generation: self.generation,

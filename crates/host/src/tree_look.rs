@@ -43,7 +43,7 @@ pub fn look(
 }
 
 /// The plan's nodes between two divisions.
-fn plan(accounts: &Accounts) -> Option<(u64, Vec<Node>)> {
+pub(crate) fn plan(accounts: &Accounts) -> Option<(u64, Vec<Node>)> {
     let again = || {
         thread::sleep(Duration::from_millis(1));
         accounts.plan()

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::top::Args as TopArgs;
-use crate::{Exit, Failure, knobs};
+use crate::{Exit, Failure, knobs, metrics};
 use anyhow::Context;
 use host::{Accounts, HostError, Names, Reloaded, Speed, discover::Roots, doctor, measure};
 use settings::{LiveSettings, LiveSettingsError};
@@ -25,6 +25,9 @@ pub struct RunArgs {
     /// Sets a knob, over the file; may be given often. `tandem knobs` lists them.
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<knobs::Setting>,
+    /// Where metrics are served for Prometheus, or off. Unless it is said, 127.0.0.1:19477 if that port is free.
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = ::metrics::DEFAULT_ADDRESS)]
+    metrics: Option<metrics::At>,
     /// Print what libbpf and the kernel's verifier say.
     #[arg(long)]
     verbose: bool,
@@ -105,6 +108,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         println!("[{:9.3}] {text}", begin.elapsed().as_secs_f64());
         let _ = std::io::stdout().flush();
     };
+    let _endpoint = metrics::endpoint(args.metrics, &say)?;
     let options = host::run::Options {
         file: args.config.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())),
         settings,

@@ -4,6 +4,7 @@ mod admit;
 mod knobs;
 #[cfg(feature = "live")]
 mod live;
+mod metrics;
 mod plan;
 mod report;
 mod sim;
@@ -85,6 +86,7 @@ enum Command {
     Admit(admit::Args),
     Knobs(knobs::Args),
     Report(report::Args),
+    Metrics(metrics::Args),
 }
 
 fn main() -> ExitCode {
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
         Command::Admit(args) => admit::main(&args),
         Command::Knobs(args) => knobs::main(&args),
         Command::Report(args) => report::main(&args),
+        Command::Metrics(args) => metrics::main(&args),
         #[cfg(feature = "live")]
         Command::Run(args) => live::run(&args),
         #[cfg(feature = "live")]

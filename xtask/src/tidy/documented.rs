@@ -8,12 +8,13 @@ const EXIT_SOURCE: &str = "crates/tandem/src/main.rs";
 const EXIT_DOCUMENT: &str = "docs/exit-codes.md";
 
 /// Sources whose public fields are keys or fields of a file format, and the document that explains them.
-const FORMATS: [(&str, &[&str], &str); 9] = [
+const FORMATS: [(&str, &[&str], &str); 10] = [
     ("crates/settings/src/scenario.rs", &["RunSpec", "HostSpec", "VmSpec", "HostTask", "Lab", "Expect"], "docs/scenarios.md"),
     ("crates/settings/src/workload.rs", &["Workload"], "docs/scenarios.md"),
     ("crates/settings/src/live.rs", &["LiveSettings", "LiveHost", "LivePool", "LiveVm"], "docs/operating.md"),
     ("crates/host/src/names.rs", &["Names", "PoolName", "VmName"], "docs/operating.md"),
     ("crates/host/src/reload.rs", &["Reloaded"], "docs/operating.md"),
+    ("crates/host/src/ejections.rs", &["Ejections"], "docs/operating.md"),
     ("crates/trace/src/waits.rs", &["Wait"], "docs/trace.md"),
     ("crates/trace/src/report.rs", &["Histogram", "Latency", "Sum", "Report"], "docs/trace.md"),
     ("crates/views/src/plan.rs", &["Plan", "PlanRow", "PlanNow", "Loan"], "docs/operating.md"),

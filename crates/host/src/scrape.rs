@@ -1,0 +1,282 @@
+//! Fills in the metrics from the scheduler's records, for the daemon's endpoint and for `tandem metrics`; it changes nothing.
+//!
+//! It reads what the daemon has pinned, as any other process would, so the daemon's own thread never waits for it.
+
+mod totals;
+
+use crate::{Accounts, Ejections, HostError, Names, PIN_DIR, Reloaded, live, tree_look::plan, view::monotonic_ns};
+use metrics::{Endpoint, Limits, Metric, Samples, Value};
+use sched_core::{HostRecord, Node, Pcpu, Vm, World};
+use std::{collections::BTreeMap, fs, io, net::TcpListener, os::unix::fs::MetadataExt, path::Path};
+use totals::Totals;
+use units::PcpuSet;
+
+/// What is summed up over the worlds of a VM; the first are states as the metric calls them, in ns.
+const SUMS: usize = 10;
+type Sums = [u64; SUMS];
+const STATES: [&str; 6] = ["run", "ready", "costop", "limited", "wait", "idle"];
+const READY: usize = 1;
+const LIMITED: usize = 3;
+const MIGRATIONS: usize = 6;
+const SWITCHES: usize = 7;
+const WAKEUPS: usize = 8;
+const USED: usize = 9;
+
+/// Everything at one moment.
+struct Moment {
+    /// Tells one load of the scheduler from the next, whose counters begin at 0.
+    load: u64,
+    now_ns: u64,
+    host: HostRecord,
+    /// Those that are online.
+    pcpus: Vec<(usize, Pcpu)>,
+    names: Names,
+    /// Record of each VM and the system group, by number.
+    vms: BTreeMap<u32, Vm>,
+    /// Sums over the worlds of each VM, those that are gone included.
+    sums: BTreeMap<u32, Sums>,
+    /// Live worlds.
+    worlds: u64,
+    /// Nodes of the plan, of the generation of the names.
+    plan: Option<Vec<Node>>,
+}
+
+/// Reads metrics again and again; what it remembers keeps totals from going back.
+pub struct Reader {
+    version: String,
+    totals: Totals,
+}
+
+impl Reader {
+    /// A reader; `version` is that of Tandem.
+    #[must_use]
+    pub fn new(version: &str) -> Reader {
+        Reader { version: version.to_owned(), totals: Totals::default() }
+    }
+
+    /// All metrics now. While Tandem is not loaded these are few.
+    ///
+    /// # Errors
+    /// `HostError::Object` when it is loaded and its records cannot be read.
+    pub fn samples(&mut self) -> Result<Samples, HostError> {
+        let running = fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
+        let loaded = running.trim() == "tandem";
+        let mut out = Samples::default();
+        out.add(Metric::Build, &[&self.version], Value::Count(1));
+        out.add(Metric::Loaded, &[], Value::Count(u64::from(loaded)));
+        let Ejections { pcpus, other } = Ejections::read();
+        out.add(Metric::Ejections, &["pcpus"], Value::Count(pcpus));
+        out.add(Metric::Ejections, &["other"], Value::Count(other));
+        if loaded {
+            let accounts = Accounts::open()?;
+            let lost = crate::record::lost_so_far()?;
+            let moment = Moment::read(&accounts)?;
+            self.totals.take(&moment);
+            out.add(Metric::TraceLost, &[], Value::Count(lost));
+            reloads(&mut out, Reloaded::read().filter(|r| r.daemon == moment.names.daemon).as_ref());
+            moment.tell(&self.totals, &mut out);
+        }
+        Ok(out)
+    }
+}
+
+/// Serves the metrics at `listener` until the endpoint is dropped, by threads that come after all ordinary ones.
+///
+/// # Errors
+/// When there can be no thread.
+pub fn endpoint(listener: TcpListener, version: &str) -> io::Result<Endpoint> {
+    let mut reader = Reader::new(version);
+    let page = move |format| reader.samples().map(|samples| samples.text(format)).map_err(|e| e.to_string());
+    metrics::serve(listener, Limits::default(), live::come_last, page)
+}
+
+fn reloads(out: &mut Samples, last: Option<&Reloaded>) {
+    let (number, taken) = last.map_or((0, 0), |r| (r.number, r.taken));
+    out.add(Metric::Reloads, &["taken"], Value::Count(taken));
+    out.add(Metric::Reloads, &["refused"], Value::Count(number.saturating_sub(taken)));
+}
+
+impl Moment {
+    fn read(accounts: &Accounts) -> Result<Moment, HostError> {
+        let map = Path::new(PIN_DIR).join("host_map");
+        let load = fs::metadata(&map).map_err(|e| HostError::object(map.display().to_string(), "look at it", e, "run it again"))?.ino();
+        let names = Names::read()?;
+        let host = accounts.host();
+        let online = fs::read_to_string("/sys/devices/system/cpu/online").ok().and_then(|text| text.parse::<PcpuSet>().ok());
+        let is_online = |i: &usize| online.as_ref().is_none_or(|set| set.contains(units::PcpuId(*i as u16)));
+        let nodes = plan(accounts).filter(|(generation, _)| *generation == names.generation).map(|p| p.1);
+        let now_ns = monotonic_ns();
+        let (sums, worlds) = sums(accounts, &names, now_ns);
+        Ok(Moment {
+            load,
+            now_ns,
+            host,
+            pcpus: (0..host.pcpus as usize).filter(is_online).map(|i| (i, accounts.pcpu(i))).collect(),
+            vms: names.vms.iter().map(|v| v.id).chain([sched_core::VM_SYSTEM]).map(|id| (id, accounts.vm(id as usize))).collect(),
+            names,
+            sums,
+            worlds,
+            plan: nodes,
+        })
+    }
+
+    /// Tells all of it.
+    fn tell(&self, totals: &Totals, out: &mut Samples) {
+        let count = |n: u64| Value::Count(n);
+        out.add(Metric::PlanGeneration, &[], count(self.host.generation));
+        out.add(Metric::HostPcpus, &[], Value::Rate(u64::from(self.host.online) << 20));
+        out.add(Metric::HostWorlds, &[], count(self.worlds));
+        out.add(Metric::HostVms, &[], count(self.names.vms.len() as u64));
+        out.add(Metric::AssertionFailures, &[], count(self.host.asserts));
+        out.add(Metric::OverflowedThreads, &[], count(self.host.overflows));
+        for (i, p) in &self.pcpus {
+            let id = i.to_string();
+            out.add(Metric::PcpuBusy, &[&id], Value::Ns(totals.busy(*i)));
+            out.add(Metric::PcpuSwitches, &[&id], count(p.switches));
+            out.add(Metric::PcpuPulls, &[&id], count(p.pulls));
+            out.add(Metric::PcpuPreempts, &[&id], count(p.preempts));
+        }
+        let gets = self.by_owner();
+        self.tell_vms(totals, &gets, out);
+        self.tell_pools(totals, &gets, out);
+    }
+
+    fn tell_vms(&self, totals: &Totals, nodes: &ByOwner<'_>, out: &mut Samples) {
+        for (leaf, vm) in (1..).zip(&self.names.vms) {
+            let id = vm.id.to_string();
+            let labels = [vm.name.as_str(), vm.pool.as_str(), id.as_str()];
+            let Some(sums) = totals.vm(vm) else { continue };
+            for (state, ns) in STATES.iter().zip(sums) {
+                out.add(Metric::VmState, &[labels[0], labels[1], labels[2], state], Value::Ns(*ns));
+            }
+            out.add(Metric::VmUsed, &labels, Value::Ns(sums[USED]));
+            for (metric, n) in [(Metric::VmMigrations, MIGRATIONS), (Metric::VmSwitches, SWITCHES), (Metric::VmWakeups, WAKEUPS)] {
+                out.add(metric, &labels, Value::Count(sums[n]));
+            }
+            if let Some(node) = nodes.leaves.get(&leaf).filter(|_| self.host.plan_outside == 0) {
+                out.add(Metric::VmEntitlement, &labels, Value::Rate(node.gets));
+            }
+            if let Some(record) = self.vms.get(&vm.id) {
+                out.add(Metric::VmDemand, &labels, Value::Rate(record.demand));
+            }
+            out.add(Metric::VmVcpus, &labels, Value::Count(u64::from(vm.vcpus)));
+            out.add(Metric::VmShares, &labels, Value::Count(u64::from(vm.shares)));
+            out.add(Metric::VmReservation, &labels, Value::Rate(vm.reservation.0));
+            vm.limit.iter().for_each(|limit| out.add(Metric::VmLimit, &labels, Value::Rate(limit.0)));
+        }
+    }
+
+    fn tell_pools(&self, totals: &Totals, nodes: &ByOwner<'_>, out: &mut Samples) {
+        let system = self.vms.get(&sched_core::VM_SYSTEM).map_or(0, |vm| vm.used_ns);
+        let mut now = |path: &str, node: Option<&&Node>| {
+            let Some(node) = node else { return };
+            if self.host.plan_outside == 0 {
+                out.add(Metric::PoolEntitlement, &[path], Value::Rate(node.gets));
+            }
+            out.add(Metric::PoolDemand, &[path], Value::Rate(node.demand));
+        };
+        (0..).zip(&self.names.pools).for_each(|(i, pool)| now(&pool.path, nodes.pools.get(&i)));
+        now(SYSTEM, nodes.leaves.get(&0));
+        for pool in &self.names.pools {
+            let labels = [pool.path.as_str()];
+            let [used, ready, limited] = totals.pool(&pool.path);
+            out.add(Metric::PoolUsed, &labels, Value::Ns(used + if pool.path == "/" { system } else { 0 }));
+            out.add(Metric::PoolReady, &labels, Value::Ns(ready));
+            out.add(Metric::PoolLimited, &labels, Value::Ns(limited));
+            out.add(Metric::PoolShares, &labels, Value::Count(u64::from(pool.shares)));
+            out.add(Metric::PoolReservation, &labels, Value::Rate(pool.reservation.0));
+            pool.limit.iter().for_each(|limit| out.add(Metric::PoolLimit, &labels, Value::Rate(limit.0)));
+        }
+        out.add(Metric::PoolUsed, &[SYSTEM], Value::Ns(system));
+        out.add(Metric::PoolShares, &[SYSTEM], Value::Count(u64::from(self.names.system_shares)));
+    }
+
+    /// The plan's nodes by whose they are; none if the plan is not that of the names.
+    fn by_owner(&self) -> ByOwner<'_> {
+        let mut out = ByOwner::default();
+        let order = self.names.tree().nodes();
+        let Some(nodes) = self.plan.as_ref().filter(|nodes| nodes.len() == order.len()) else { return out };
+        for (known, node) in order.iter().zip(nodes) {
+            match known.owner {
+                entitlement::Owner::Pool(i) => out.pools.insert(i, node),
+                entitlement::Owner::Leaf(i) => out.leaves.insert(i, node),
+            };
+        }
+        out
+    }
+}
+
+/// The host's own tasks, as results call them too.
+const SYSTEM: &str = "/system";
+
+#[derive(Default)]
+struct ByOwner<'a> {
+    pools: BTreeMap<usize, &'a Node>,
+    /// Leaf 0 is the system group, leaf i + 1 is `vms[i]`.
+    leaves: BTreeMap<usize, &'a Node>,
+}
+
+/// Sums over the worlds of each VM, and how many live worlds there are in all.
+///
+/// A world that goes while they are read would be missed or counted twice: VMs that lost one meanwhile are read again.
+fn sums(accounts: &Accounts, names: &Names, now_ns: u64) -> (BTreeMap<u32, Sums>, u64) {
+    const TRIES: usize = 4;
+    let mut settled: BTreeMap<u32, Sums> = BTreeMap::new();
+    let mut worlds = 0;
+    for last in (0..TRIES).map(|n| n + 1 == TRIES) {
+        let open: Vec<u32> = names.vms.iter().map(|v| v.id).filter(|id| !settled.contains_key(id)).collect();
+        if open.is_empty() && worlds > 0 {
+            break;
+        }
+        let record = |id: &u32| accounts.vm(*id as usize);
+        let before: Vec<Vm> = open.iter().map(record).collect();
+        let mut now: BTreeMap<u32, Sums> = open.iter().copied().zip(before.iter().map(of_past)).collect();
+        worlds = 0;
+        for w in (1..accounts.worlds_len()).filter_map(|i| accounts.world(i, now_ns)) {
+            worlds += 1;
+            if let Some(sums) = now.get_mut(&w.vm) {
+                sums.iter_mut().zip(of_world(&w, now_ns)).for_each(|(sum, more)| *sum += more);
+            }
+        }
+        for (id, before) in open.iter().zip(&before) {
+            let after = record(id);
+            if last || (of_past(before)[..USED] == of_past(&after)[..USED] && before.worlds == after.worlds) {
+                settled.extend(now.remove(id).map(|sums| (*id, sums)));
+            }
+        }
+    }
+    (settled, worlds)
+}
+
+/// What is known of a VM's worlds that are gone, and its CPU time in all.
+fn of_past(vm: &Vm) -> Sums {
+    let events = [vm.past_migrations, vm.past_switches, vm.past_wakeups];
+    summed(&vm.past_ns, vm.past_limited_ns, events, vm.used_ns)
+}
+
+/// What a live world adds; its CPU time is in its VM's already.
+fn of_world(w: &World, now_ns: u64) -> Sums {
+    let parked = if w.parked_ns == 0 { 0 } else { now_ns.saturating_sub(w.parked_ns) };
+    summed(&w.time_ns, w.limited_ns + parked, [w.migrations, w.switches, w.wakeups], 0)
+}
+
+fn summed(time_ns: &[u64; 8], limited: u64, [migrations, switches, wakeups]: [u64; 3], used: u64) -> Sums {
+    let t = |state: u32| time_ns[state as usize];
+    let ready = t(sched_core::STATE_READY);
+    let limited = limited.min(ready);
+    [
+        t(sched_core::STATE_RUN),
+        ready - limited,
+        t(sched_core::STATE_COSTOP),
+        limited,
+        t(sched_core::STATE_WAIT),
+        t(sched_core::STATE_WAIT_IDLE),
+        migrations,
+        switches,
+        wakeups,
+        used,
+    ]
+}
+
+#[cfg(test)]
+mod tests;

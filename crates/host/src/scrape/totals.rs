@@ -1,0 +1,76 @@
+//! Keeps totals from going back between two looks: what VMs did that have gone stays in their pools, and numbers that were read
+//! while they changed never fall. It begins anew when the scheduler was loaded anew.
+
+use super::{LIMITED, Moment, READY, SUMS, Sums, USED};
+use crate::VmName;
+use std::collections::{BTreeMap, BTreeSet};
+use units::caps::POOL_DEPTH_MAX;
+
+/// What was seen so far.
+#[derive(Default)]
+pub(super) struct Totals {
+    load: Option<u64>,
+    /// By process and its start: a slot of the scheduler's tables may be another VM's later.
+    vms: BTreeMap<(i32, u64), Sums>,
+    /// Used, ready and limited time of each pool in ns, pools in it included.
+    pools: BTreeMap<String, [u64; 3]>,
+    busy: BTreeMap<usize, u64>,
+}
+
+impl Totals {
+    /// Takes over what is so now.
+    pub(super) fn take(&mut self, now: &Moment) {
+        if self.load != Some(now.load) {
+            *self = Totals { load: Some(now.load), ..Totals::default() };
+        }
+        for (i, p) in &now.pcpus {
+            let running = if p.current_world == 0 { 0 } else { now.now_ns.saturating_sub(p.current_since_ns) };
+            let busy = self.busy.entry(*i).or_default();
+            *busy = (*busy).max(p.busy_ns + running);
+        }
+        let parents: BTreeMap<&str, &str> = now.names.pools.iter().map(|p| (p.path.as_str(), p.parent.as_str())).collect();
+        let mut vms = BTreeMap::new();
+        for vm in &now.names.vms {
+            let key = (vm.pid, vm.started);
+            let before = self.vms.get(&key).copied().unwrap_or([0; SUMS]);
+            let Some(read) = now.sums.get(&vm.id) else { continue };
+            let after: Sums = std::array::from_fn(|i| read[i].max(before[i]));
+            let more = [USED, READY, LIMITED].map(|i| after[i] - before[i]);
+            for pool in chain(&parents, &vm.pool) {
+                let sums = self.pools.entry(pool.to_owned()).or_default();
+                sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+            }
+            vms.insert(key, after);
+        }
+        self.vms = vms;
+        let there: BTreeSet<&str> = parents.into_keys().collect();
+        self.pools.retain(|path, _| there.contains(path.as_str()));
+    }
+
+    /// Sums of a VM.
+    pub(super) fn vm(&self, vm: &VmName) -> Option<&Sums> {
+        self.vms.get(&(vm.pid, vm.started))
+    }
+
+    /// Used, ready and limited time of a pool, in ns.
+    pub(super) fn pool(&self, path: &str) -> [u64; 3] {
+        self.pools.get(path).copied().unwrap_or_default()
+    }
+
+    /// Busy time of a pCPU, in ns.
+    pub(super) fn busy(&self, pcpu: usize) -> u64 {
+        self.busy.get(&pcpu).copied().unwrap_or_default()
+    }
+}
+
+/// A pool and those above it; of a file that makes a circle, no more than may be.
+fn chain<'a>(parents: &BTreeMap<&'a str, &'a str>, pool: &'a str) -> Vec<&'a str> {
+    let mut out = vec![pool];
+    while let Some(parent) = parents.get(out[out.len() - 1]) {
+        if out.contains(parent) || out.len() > POOL_DEPTH_MAX {
+            break;
+        }
+        out.push(parent);
+    }
+    out
+}

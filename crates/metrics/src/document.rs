@@ -1,0 +1,88 @@
+//! docs/metrics.md and the list for programs, made from the declarations.
+
+use crate::{Declared, METRICS};
+use serde_json::{Value, json};
+
+const HEAD: &str = "# Metrics
+
+<!-- Generated from crates/metrics/src/table.rs by `cargo xtask tidy --write`; changes here are lost. -->
+
+What `tandem run` tells Prometheus, under `/metrics` of its endpoint, and what `tandem metrics` prints. How to scrape it, alerts and the
+dashboard: [operating.md](operating.md#metrics). `tandem metrics --list` prints this list too.
+
+A VM has the labels `vm` (its name), `pool` (path of the pool it is in) and `id` (its number in the scheduler's tables, which tells VMs of
+one name apart). Counters only grow while the scheduler is loaded: what threads did that have ended stays in them, and a pool keeps
+what VMs did that have gone. They begin at 0 when it is loaded anew. What is not known is absent, and never 0 in place of it.
+
+";
+
+/// The document.
+#[must_use]
+pub fn document() -> String {
+    let groups = [("Host", "tandem_"), ("VMs", "tandem_vm_"), ("Pools", "tandem_pool_"), ("pCPUs", "tandem_pcpu_")];
+    let mut out = HEAD.to_owned();
+    for (title, prefix) in groups {
+        let longer = |name: &str| groups.iter().any(|g| g.1.len() > prefix.len() && name.starts_with(g.1));
+        let of = METRICS.iter().filter(|d| d.name.starts_with(prefix) && !longer(d.name));
+        out.push_str(&format!("## {title}\n\n| metric | type | unit | labels | meaning | what to do |\n|---|---|---|---|---|---|\n"));
+        out.extend(of.map(row));
+        out.push('\n');
+    }
+    out.pop();
+    out
+}
+
+fn row(d: &Declared) -> String {
+    let labels: Vec<String> = d.labels.iter().map(|l| format!("`{l}`")).collect();
+    let cells = [
+        format!("`{}`", d.sample()),
+        d.kind.name().to_owned(),
+        d.unit.name().to_owned(),
+        labels.join(" "),
+        code(d.meaning),
+        code(d.advice),
+    ];
+    format!("| {} |\n", cells.join(" | "))
+}
+
+/// Commands, which a sentence has in quotes, as code.
+fn code(text: &str) -> String {
+    text.replace("'tandem ", "`tandem ")
+        .split('`')
+        .enumerate()
+        .map(|(i, part)| if i == 0 { part.to_owned() } else { format!("`{}", part.replacen('\'', "`", 1)) })
+        .collect()
+}
+
+/// The list for programs.
+#[must_use]
+pub fn list() -> Value {
+    let one = |d: &Declared| {
+        json!({
+            "name": d.sample(), "type": d.kind.name(), "unit": d.unit.name(), "labels": d.labels,
+            "meaning": d.meaning, "advice": d.advice
+        })
+    };
+    METRICS.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_is_one_row_and_commands_are_code() {
+        let text = document();
+        for d in &METRICS {
+            assert_eq!(text.matches(&format!("\n| `{}` | {} |", d.sample(), d.kind.name())).count(), 1, "{}", d.name);
+        }
+        assert!(
+            text.contains(
+                "| `tandem_vm_shares` | gauge |  | `vm` `pool` `id` | CPU shares in force. | `tandem plan` says who set them. |\n"
+            ),
+            "{text}"
+        );
+        assert_eq!(code("the kernel's, 'tandem plan' says, 'tandem admit' too"), "the kernel's, `tandem plan` says, `tandem admit` too");
+        assert_eq!(list().as_array().map(Vec::len), Some(METRICS.len()));
+    }
+}
