@@ -112,17 +112,19 @@ fn execute(scenario: &Scenario, args: &Run) -> lab::Result<Done> {
 /// Prints how far the accounts are from the kernel's; an error when Tandem's are farther than allowed.
 fn agrees(document: &Document) -> lab::Result<()> {
     let apart = lab::experiment::disagreement(document);
-    for (what, worst, allowed) in [("cpu.stat", apart.used, AGREEMENT), ("run_delay", apart.delay, AGREEMENT)] {
-        let Some((parts, vm)) = worst else { continue };
-        let percent = |n: u64| n as f64 / 100.0;
+    let percent = |n: u64| n as f64 / 100.0;
+    let say = |what: &str, parts, vm: &str| {
         println!("{}: accounts and {what} differ by {:.2} % at most ({vm})", document.policy, percent(parts));
-        if document.policy == "tandem" && parts > allowed {
-            return Err(failed(
-                "accounts",
-                format!("{:.2} % off {what} ({vm}), allowed {:.2} %", percent(parts), percent(allowed)),
-                "compare 'tandem top --json' with the kernel's files",
-            ));
-        }
+    };
+    // Of many short waits a part is between our clock and the kernel's: told, not judged.
+    if let Some((parts, vm)) = &apart.delay {
+        say("run_delay", *parts, vm);
+    }
+    let Some((parts, vm)) = apart.used else { return Ok(()) };
+    say("cpu.stat", parts, &vm);
+    if document.policy == "tandem" && parts > AGREEMENT {
+        let seen = format!("{:.2} % off cpu.stat ({vm}), allowed {:.2} %", percent(parts), percent(AGREEMENT));
+        return Err(failed("accounts", seen, "compare 'tandem top --json' with cpu.stat"));
     }
     Ok(())
 }

@@ -75,12 +75,16 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     }
     let kernel = if policy == Policy::Eevdf { "--kernel" } else { "" };
     if experiment.show_top {
-        let _ = writeln!(s, "tandem top {kernel} --interval 2s & top=$!");
+        // Through a pipe: on a terminal it would take the whole screen.
+        let _ = writeln!(
+            s,
+            "[ -p /tmp/top ] || mkfifo /tmp/top; cat /tmp/top & shown=$!; tandem top {kernel} --interval 2s >/tmp/top & top=$!"
+        );
     }
     let _ =
         writeln!(s, "tandem top --once --json {kernel} --interval {duration} >/lab/out/{0}-{i}.json || fail 'no accounts'", policy.name());
     if experiment.show_top {
-        s += "kill $top; wait $top 2>/dev/null\n";
+        s += "kill $top; wait $top $shown 2>/dev/null\n";
     }
     s += "[ -z \"$timers\" ] || kill $timers 2>/dev/null; timers=\n"; // what is due after the run's end is not for the next one
     let _ = writeln!(s, "for v in {}; do cp /lab/out/$v.debug /lab/out/{}-{i}.$v.after; done", names(&all), policy.name());
