@@ -37,7 +37,7 @@ const READ_OFTEN: Duration = Duration::from_millis(2);
 /// How often VMs and worlds are looked at for new names, and whether the scheduler is still there.
 const NAMES: Duration = Duration::from_millis(500);
 /// What a recorder that is killed may take with it.
-const FLUSH: Duration = Duration::from_secs(2);
+const FLUSH: Duration = Duration::from_millis(500);
 /// Longer than a program of the scheduler that has seen that somebody records takes to write its record.
 const IN_FLIGHT: Duration = Duration::from_millis(5);
 
