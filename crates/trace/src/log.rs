@@ -85,8 +85,8 @@ fn waits_on(world: WorldId, next: &[Event]) -> bool {
 struct Printer {
     text: String,
     number: u64,
-    /// Who was switched to last, of each pCPU.
-    switches: HashMap<PcpuId, Option<WorldId>>,
+    /// Of each pCPU who was switched to last, and since when it has stopped.
+    switches: HashMap<PcpuId, (Option<WorldId>, Option<u64>)>,
 }
 
 impl Printer {
@@ -109,15 +109,22 @@ impl Printer {
         }
     }
 
-    /// A switch that follows from a world that begins to run, or a pCPU that begins to idle.
+    /// A switch that follows from a world that begins to run, or a pCPU that begins to idle. One that nobody used since its world
+    /// stopped has idled.
     fn switched(&mut self, event: &Event) {
         let (pcpu, to) = match event.kind {
             Kind::State { world, to: State::Run, on, .. } => (on.or(event.pcpu), Some(world)),
+            Kind::State { world, on, .. } => {
+                let here = on.or(event.pcpu).and_then(|p| self.switches.get_mut(&p)).filter(|s| s.0 == Some(world));
+                here.into_iter().for_each(|s| s.1 = Some(event.ns));
+                return;
+            }
             Kind::Idle { begins: true } => (event.pcpu, None),
             _ => return,
         };
         let Some(pcpu) = pcpu else { return };
-        let from = self.switches.insert(pcpu, to).flatten();
+        let (last, stopped) = self.switches.insert(pcpu, (to, None)).unwrap_or_default();
+        let from = last.filter(|_| stopped.is_none_or(|ns| ns == event.ns));
         if from != to {
             self.made(&Event { pcpu: Some(pcpu), ..event.clone() }, Kind::Switch { from, to });
         }
