@@ -124,7 +124,7 @@ impl Printer {
         };
         let Some(pcpu) = pcpu else { return };
         let (last, stopped) = self.switches.insert(pcpu, (to, None)).unwrap_or_default();
-        let from = last.filter(|_| stopped.is_none_or(|ns| ns == event.ns));
+        let from = last.filter(|_| to.is_none() || stopped.is_none_or(|ns| ns == event.ns));
         if from != to {
             self.made(&Event { pcpu: Some(pcpu), ..event.clone() }, Kind::Switch { from, to });
         }
