@@ -13,6 +13,7 @@ mod trace;
 mod tree;
 
 use clap::{Parser, Subcommand};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Exit codes, the same for every command (docs/exit-codes.md).
@@ -113,7 +114,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(f) => {
-            eprintln!("tandem: {:#}", f.error);
+            let _ = writeln!(std::io::stderr(), "tandem: {:#}", f.error); // whoever would read it may be gone
             ExitCode::from(f.exit as u8)
         }
     }

@@ -22,7 +22,7 @@ struct Terminal {
 
 impl Terminal {
     fn run(words: &[&str]) -> Terminal {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
         grantpt(&master).expect("granted");
         unlockpt(&master).expect("unlocked");
         let name = ptsname(&master, vec![]).expect("a name").into_string().expect("text");
@@ -114,4 +114,36 @@ fn control_c_ends_it_while_a_line_is_asked_for() {
     t.until("Only names with");
     t.press("\x03");
     assert!(t.ended().success());
+}
+
+#[test]
+fn a_terminal_that_is_gone_ends_it() {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+    grantpt(&master).expect("granted");
+    unlockpt(&master).expect("unlocked");
+    let name = ptsname(&master, vec![]).expect("a name").into_string().expect("text");
+    let line = OpenOptions::new().read(true).write(true).open(name).expect("it opens");
+    let end = || line.try_clone().expect("another end");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tandem"));
+    command.args(["top", "--sim", "demo", "--fast"]).current_dir(ROOT).env("TERM", "xterm").env("HOME", env!("CARGO_TARGET_TMPDIR"));
+    let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("it starts");
+    let begin = Instant::now();
+    let late = |what: &str| assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
+    while tcgetattr(&line).expect("modes").local_modes.contains(LocalModes::ICANON) {
+        late("it does not take the terminal");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // No signal tells it: the terminal is not one that controls it.
+    drop(master);
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            break status;
+        }
+        if begin.elapsed() > Duration::from_secs(50) {
+            child.kill().expect("it ends");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    // 0, or 4 where it was just drawing: never a panic, and never killed.
+    assert!(matches!(status.code(), Some(0 | 4)), "{status}");
 }

@@ -13,7 +13,11 @@ use ratatui::Terminal;
 use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs::File;
 use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,6 +69,33 @@ fn give_back() {
     let _ = disable_raw_mode();
 }
 
+/// The line that keys come from: standard input, or the terminal behind it. crossterm reads a line whose other end is gone for
+/// ever and never comes back, so it is looked at before.
+struct TerminalLine(Option<File>);
+
+impl TerminalLine {
+    fn open() -> io::Result<TerminalLine> {
+        if rustix::termios::isatty(rustix::stdio::stdin()) {
+            Ok(TerminalLine(None))
+        } else {
+            File::open("/dev/tty").map(|f| TerminalLine(Some(f)))
+        }
+    }
+
+    /// Waits for keys for so long; false if nobody is at the other end any more: a window that was closed, a connection that broke.
+    fn wait(&self, wait: Duration) -> io::Result<bool> {
+        let stdin = rustix::stdio::stdin();
+        let line = self.0.as_ref().map_or(stdin, |f| f.as_fd());
+        let mut polled = [PollFd::from_borrowed_fd(line, PollFlags::IN)];
+        let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        Ok(!polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL))
+    }
+}
+
 /// Runs the program on the terminal until it is told to end; `file` is where W writes.
 ///
 /// # Errors
@@ -75,8 +106,10 @@ pub fn run(mut player: Player, mut state: State, file: Option<&Path>) -> Result<
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let colours = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    let line = TerminalLine::open()?;
     let held = Held::take()?;
-    let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+    // `held` gives the cursor back; where the terminal is gone, ratatui's own attempt would end in a panic.
+    let mut terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(io::stdout()))?);
     let begin = Instant::now();
     let mut stale = true;
     while !stop.load(Ordering::Relaxed) {
@@ -86,8 +119,11 @@ pub fn run(mut player: Player, mut state: State, file: Option<&Path>) -> Result<
             draw(&mut terminal, &mut state, &player, colours)?;
             stale = false;
         }
-        let wait = player.wait().min(PATIENCE);
-        if event::poll(wait)? {
+        if !line.wait(player.wait().min(PATIENCE))? {
+            break;
+        }
+        // Keys, and a new size, of which only a signal tells.
+        if event::poll(Duration::ZERO)? {
             match event::read()? {
                 Event::Key(key) => match key_of(key).map(|k| state.key(k)) {
                     Some(Action::Quit) => break,
