@@ -1,6 +1,6 @@
 //! The scheduler's knobs as people set and read them.
 
-use crate::{Exit, Failure};
+use crate::{Exit, Failure, say};
 use sched_core::{KNOBS, Knobs};
 use std::collections::BTreeMap;
 
@@ -51,13 +51,13 @@ pub fn main(args: &Args) -> Result<(), Failure> {
                 |k| serde_json::json!({"name": k.name, "default": k.default, "min": k.min, "max": k.max, "unit": k.unit, "meaning": k.doc}),
             )
             .collect();
-        println!("{}", serde_json::to_string_pretty(&list).map_err(anyhow::Error::from)?);
+        say::json(&list)?;
         return Ok(());
     }
     let mut t = views::Table::new(&["<knob", "default", "min", "max", "<unit", "<meaning"]);
     for k in &KNOBS {
         t.row([k.name.to_owned(), k.default.to_string(), k.min.to_string(), k.max.to_string(), k.unit.to_owned(), k.doc.to_owned()]);
     }
-    print!("{}", t.text());
+    say::all(&t.text()).map_err(anyhow::Error::from)?;
     Ok(())
 }

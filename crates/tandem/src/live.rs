@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::top::Args as TopArgs;
-use crate::{Exit, Failure, knobs, metrics};
+use crate::{Exit, Failure, knobs, metrics, say};
 use anyhow::Context;
 use host::{Accounts, HostError, Names, Reloaded, Speed, discover::Roots, doctor, measure};
 use settings::{LiveSettings, LiveSettingsError};
@@ -105,8 +105,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     watch(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
     let begin = Instant::now();
     let say = move |text: &str| {
-        println!("[{:9.3}] {text}", begin.elapsed().as_secs_f64());
-        let _ = std::io::stdout().flush();
+        let _ = say::line(&format!("[{:9.3}] {text}", begin.elapsed().as_secs_f64())); // the scheduler goes on, whoever reads
     };
     let _endpoint = metrics::endpoint(args.metrics, &say)?;
     let options = host::run::Options {
@@ -216,9 +215,9 @@ pub fn reload(args: &ReloadArgs) -> Result<(), Failure> {
 fn tell(args: &ReloadArgs, outcome: &Reloaded) -> Result<(), Failure> {
     let file = outcome.file.as_ref().map_or_else(|| "none".to_owned(), |f| f.display().to_string());
     if args.json {
-        println!("{}", serde_json::to_string_pretty(outcome).map_err(anyhow::Error::from)?);
+        say::json(outcome)?;
     } else if outcome.ok {
-        println!("settings {file}: in force as plan {}", outcome.generation);
+        say::line(&format!("settings {file}: in force as plan {}", outcome.generation)).map_err(anyhow::Error::from)?;
     }
     if outcome.ok { Ok(()) } else { Err(Failure::new(Exit::Input, LiveSettingsError { path: file, reasons: outcome.reasons.clone() })) }
 }
@@ -236,14 +235,13 @@ pub(crate) fn kernel_policy() -> String {
 pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
     let findings = doctor::examine();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&findings).map_err(anyhow::Error::from)?);
+        say::json(&findings)?;
     } else {
-        for f in &findings {
-            println!("{} {}: {}", if f.ok { "ok  " } else { "BAD " }, f.what, f.seen);
-            if !f.ok {
-                println!("     -> {}", f.next);
-            }
-        }
+        let text = |f: &doctor::Finding| {
+            let next = if f.ok { String::new() } else { format!("     -> {}\n", f.next) };
+            format!("{} {}: {}\n{next}", if f.ok { "ok  " } else { "BAD " }, f.what, f.seen)
+        };
+        say::all(&findings.iter().map(text).collect::<String>()).map_err(anyhow::Error::from)?;
     }
     let bad = findings.iter().filter(|f| !f.ok).count();
     if bad > 0 {

@@ -1,5 +1,7 @@
 //! The command line of Tandem: parses what was asked, calls the crate that does it, turns errors into exit codes.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)] // say.rs: they panic where nobody reads
+
 mod admit;
 mod knobs;
 #[cfg(feature = "live")]
@@ -7,13 +9,13 @@ mod live;
 mod metrics;
 mod plan;
 mod report;
+mod say;
 mod sim;
 mod top;
 mod trace;
 mod tree;
 
 use clap::{Parser, Subcommand};
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Exit codes, the same for every command (docs/exit-codes.md).
@@ -114,7 +116,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(f) => {
-            let _ = writeln!(std::io::stderr(), "tandem: {:#}", f.error); // whoever would read it may be gone
+            say::note(&format!("tandem: {:#}", f.error));
             ExitCode::from(f.exit as u8)
         }
     }

@@ -1,6 +1,6 @@
 //! `tandem metrics`, and where `tandem run` serves them: what was asked, no more.
 
-use crate::{Exit, Failure};
+use crate::{Exit, Failure, say};
 use std::net::SocketAddr;
 
 /// Prints the running daemon's metrics once, as OpenMetrics; or their list, or a dashboard for Grafana.
@@ -48,19 +48,19 @@ impl std::str::FromStr for At {
 /// `Exit::Host` when there is a daemon whose records cannot be read.
 pub fn main(args: &Args) -> Result<(), Failure> {
     if args.dashboard {
-        println!("{}", serde_json::to_string_pretty(&::metrics::dashboard()).map_err(anyhow::Error::from)?);
+        say::json(&::metrics::dashboard())?;
     } else if args.json {
-        println!("{}", serde_json::to_string_pretty(&::metrics::list()).map_err(anyhow::Error::from)?);
+        say::json(&::metrics::list())?;
     } else if args.list {
         let mut t = views::Table::new(&["<metric", "<type", "<unit", "<labels", "<meaning and what to do"]);
         for d in &::metrics::METRICS {
             let meaning = format!("{} {}", d.meaning, d.advice);
             t.row([d.sample(), d.kind.name().to_owned(), d.unit.name().to_owned(), d.labels.join(","), meaning]);
         }
-        print!("{}", t.text());
+        say::all(&t.text()).map_err(anyhow::Error::from)?;
     } else {
         let format = if args.prometheus { ::metrics::Format::Prometheus } else { ::metrics::Format::OpenMetrics };
-        print!("{}", now()?.text(format));
+        say::all(&now()?.text(format)).map_err(anyhow::Error::from)?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `tandem report`: reads results and traces, and writes one page for a browser; what is on it `crates/report` decides.
 
-use crate::{Exit, Failure};
+use crate::{Exit, Failure, say};
 use ::report::{Given, Options, Source};
 use anyhow::Context;
 use std::{
@@ -115,7 +115,7 @@ fn file(name: &str) -> Result<(String, Source), Failure> {
     let source = ::report::read(shown, &bytes).map_err(|e| Failure::new(Exit::Input, e))?;
     let gaps = if let Source::Trace(trace) = &source { trace.gaps.len() } else { 0 };
     if gaps > 0 {
-        eprintln!("tandem: {shown}: {gaps} spans of the trace are missing; the page shows them as unknown");
+        say::note(&format!("tandem: {shown}: {gaps} spans of the trace are missing; the page shows them as unknown"));
     }
     Ok((shown.to_owned(), source))
 }

@@ -1,5 +1,6 @@
 //! `tandem sim`: runs a scenario in the simulated host, shows what came out, and fails where the oracle objects.
 
+use crate::say;
 use crate::{
     Exit, Failure,
     knobs::{self, Setting},
@@ -67,13 +68,14 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     };
     let to_stdout = args.json.as_deref() == Some(Path::new("-"));
     let mut violations = vec![];
-    let say = |text: &str| if to_stdout { eprint!("{text}") } else { print!("{text}") };
+    // Whoever reads may be gone; the documents are written all the same.
+    let say = |text: &str| if to_stdout { say::hint(text) } else { say::all(text).unwrap_or_default() };
     let seed = args.seed.unwrap_or(scenario.runs[0].spec.seed);
     say(&format!("{}: {} (tandem {}, policy {}, seed {seed})\n", scenario.name, scenario.title, env!("CARGO_PKG_VERSION"), args.policy));
     let progress = |p: Progress<'_>| match p {
         Progress::Begins(run, i, n) => {
             if n > 1 {
-                eprintln!("run {i} of {n}: {}", run.label);
+                say::note(&format!("run {i} of {n}: {}", run.label));
             }
         }
         Progress::Done(run, outcome) => {

@@ -5,7 +5,7 @@
 mod live_source;
 mod sim_source;
 
-use crate::{Exit, Failure};
+use crate::{Exit, Failure, say};
 use ::top::{Config, Format, INTERVAL_S, Player, Polled, Sample, Size, Source, State, Status};
 use anyhow::Context;
 use std::io::IsTerminal;
@@ -204,7 +204,7 @@ fn source(args: &Args, config: &Config, screen: bool) -> Result<(Box<dyn Source>
 fn opened(path: &Path, config: &Config) -> Result<::top::Opened, Failure> {
     let opened = ::top::open(path, config.interval_s).map_err(|e| Failure::new(Exit::Input, e))?;
     if let Some(missing) = &opened.missing {
-        eprintln!("tandem: {}: {missing}", path.display());
+        say::note(&format!("tandem: {}: {missing}", path.display()));
     }
     Ok(opened)
 }
@@ -282,9 +282,8 @@ fn lines(args: &Args, config: &Config) -> Result<(), Failure> {
     };
     let (_, late) = written.map_err(|e: Stopped| e.0)?;
     if late > 0 {
-        eprintln!(
-            "tandem: batch file: {late} groups or worlds came after its header and have no columns, as in esxtop; begin another file"
-        );
+        let text = "groups or worlds came after its header and have no columns, as in esxtop; begin another file";
+        say::note(&format!("tandem: batch file: {late} {text}"));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Reads a trace or a log for `tandem trace`, shows how far it is, and says at the end what of it is missing; it prints no event.
 
-use crate::{Exit, Failure};
+use crate::{Exit, Failure, say};
 use anyhow::Context;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -44,7 +44,7 @@ impl Input {
     /// Says on a terminal what is being done, where it takes a second or more.
     pub(super) fn working(&self, what: &str) {
         if self.events().len() > LONG && io::stderr().is_terminal() {
-            eprintln!("{what} {} events", self.events().len());
+            say::note(&format!("{what} {} events", self.events().len()));
         }
     }
 
@@ -68,10 +68,13 @@ impl Input {
             said.push(format!("{bad_lines} lines were left out; the first: {first}"));
         }
         if trace.skipped > 0 {
-            eprintln!("tandem: {}: {} events are of kinds that only a newer version knows; they were left out", self.name, trace.skipped);
+            say::note(&format!(
+                "tandem: {}: {} events are of kinds that only a newer version knows; they were left out",
+                self.name, trace.skipped
+            ));
         }
         if !self.loaded.is_damaged() {
-            said.iter().for_each(|s| eprintln!("tandem: {}: {s}", self.name));
+            said.iter().for_each(|s| say::note(&format!("tandem: {}: {s}", self.name)));
             return Ok(());
         }
         let text = said.join("\n  - ");
@@ -131,8 +134,8 @@ impl<R> Shown<R> {
         }
         self.told = Some(Instant::now());
         match self.total {
-            Some(total) => eprint!("\rreading: {:>3} %", (self.seen * 100 / total).min(100)),
-            None => eprint!("\rreading: {} MB", self.seen / 1_000_000),
+            Some(total) => say::hint(&format!("\rreading: {:>3} %", (self.seen * 100 / total).min(100))),
+            None => say::hint(&format!("\rreading: {} MB", self.seen / 1_000_000)),
         }
         // What cannot be shown need not be.
         let _ = io::stderr().flush();
@@ -151,7 +154,7 @@ impl<R: Read> Read for Shown<R> {
 impl<R> Drop for Shown<R> {
     fn drop(&mut self) {
         if self.told.is_some() {
-            eprint!("\r                 \r");
+            say::hint("\r                 \r");
         }
     }
 }

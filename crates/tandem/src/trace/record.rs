@@ -1,6 +1,6 @@
 //! `tandem trace record`: asks for a trace of the scheduler that is loaded and says how it goes; crates/host records it.
 
-use crate::{Exit, Failure, live};
+use crate::{Exit, Failure, live, say};
 use host::record::{End, Options, Recorded, record, salvage};
 use std::{
     fs::File,
@@ -52,7 +52,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let show = std::io::stderr().is_terminal();
     let progress = |done: &Recorded| {
         if show {
-            eprint!("\r{}\x1b[K", line(done));
+            say::hint(&format!("\r{}\x1b[K", line(done)));
         }
     };
     let duration = args.duration.map(|d| Duration::from_nanos(d.ns()));
@@ -63,7 +63,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         None => record(&topology, BufWriter::new(file), &options),
     };
     if show {
-        eprint!("\r\x1b[K");
+        say::hint("\r\x1b[K");
     }
     let mut done = outcome.map_err(bad)?;
     done.bytes = std::fs::metadata(&args.output).map_or(0, |m| m.len());
@@ -83,13 +83,13 @@ fn tell(args: &Args, done: &Recorded) {
         let Recorded { events, lost, bytes, .. } = *done;
         let text = serde_json::json!({ "file": args.output, "duration_ns": done.time.as_nanos() as u64, "events": events, "lost": lost,
             "bytes": bytes, "ended": ended(done.end) });
-        println!("{text}");
+        let _ = say::line(&text.to_string()); // the file is written all the same
     } else {
-        println!("{}: {}; ended: {}", args.output.display(), line(&Recorded { merged_bytes: 0, ..*done }), ended(done.end));
+        let mut text = format!("{}: {}; ended: {}\n", args.output.display(), line(&Recorded { merged_bytes: 0, ..*done }), ended(done.end));
         if done.lost > 0 {
-            println!("records were lost: the file marks where; choose a shorter time or a less busy moment");
+            text += "records were lost: the file marks where; choose a shorter time or a less busy moment\n";
         }
-        println!("look at it with 'tandem trace waits {}'", args.output.display());
+        let _ = say::line(&format!("{text}look at it with 'tandem trace waits {}'", args.output.display()));
     }
 }
 

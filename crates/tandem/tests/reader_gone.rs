@@ -1,0 +1,31 @@
+//! Whoever reads what a command prints may have seen enough (`tandem … | head`): that is no failure, and never a panic.
+
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// A pipe that nobody reads.
+fn nobody() -> Stdio {
+    let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+    drop::<OwnedFd>(reader);
+    writer.into()
+}
+
+#[test]
+fn a_reader_that_is_gone_is_no_failure() {
+    let all: [&[&str]; 7] = [
+        &["knobs"],
+        &["knobs", "--json"],
+        &["metrics", "--list"],
+        &["metrics", "--list", "--json"],
+        &["metrics", "--dashboard"],
+        &["top", "--sim", "demo", "--batch", "-n", "2"],
+        &["sim", "sleepers", "--duration", "3s"],
+    ];
+    for words in all {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tandem"));
+        let status = command.args(words).current_dir(ROOT).stdout(nobody()).stderr(nobody()).status().expect("it starts");
+        assert_eq!(status.code(), Some(0), "{words:?}: {status}");
+    }
+}
