@@ -285,7 +285,7 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 	struct world *w = prev ? plat_world_of(h, prev) : NULL;
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	struct vm *v = NULL;
-	u64 now = plat_now(h), limit = KEY_NONE;
+	u64 now = plat_now(h), limit = KEY_NONE, least;
 	bool waits, parks = false;
 
 	if (!p || !c)
@@ -313,7 +313,10 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 	waits = queue_waiting(p);
 	if (waits && dispatch_rescue(h, p, now))
 		goto taken;
-	if (!waits && limit != KEY_NONE && pull_owed(h, pcpu, limit))
+	least = plat_read(p->wait_key); /* of all that want this pCPU; if it has had too much, others may be owed more */
+	if (limit < least)
+		least = limit;
+	if (least != KEY_NONE && (!waits || least > plat_read(h->v_ns)) && pull_owed(h, pcpu, least))
 		goto taken;
 	if (waits && dispatch_local(h, pcpu, limit, w ? w->id : WORLD_NONE))
 		goto taken;

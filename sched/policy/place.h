@@ -4,7 +4,8 @@
  *		never a pCPU that the world may not use
  * Law		own pCPU's core, cores of the cluster, cores near, own pCPU, threads of the cluster, threads near;
  *		a host task that another wakes just before it sleeps: beside that one
- *		none idle: of `prev` and PROBE_MAX pCPUs the one that runs what is owed least, else the shortest queue
+ *		none idle: of `prev`, PROBE_MAX pCPUs of its cluster and as many of another the one that runs what is owed least,
+ *		else the shortest queue
  * Limits	NEAR_MAX clusters are looked at; farther idle pCPUs come and pull by themselves (pull.h)
  * Weakness	running worlds are never moved to a core that has become idle
  */
@@ -182,35 +183,67 @@ cold u64 place_score(THE(struct host *h), u32 pcpu, u64 key, u64 bonus)
 	return gain ? (1ull << 62) + gain + bonus : (1ull << 32) - queue_waiting(p);
 }
 
-/* The pCPU to queue at when none is idle: of `prev` and a few more the one that it may preempt by most,
- * `prev` by a margin; where it may preempt none, the one with the fewest waiting. */
-cold u32 place_busy(THE(struct host *h), TASK(t), u32 flags, u64 key, u32 prev)
+/* Where a world may queue, and how good the best place is that was seen so far. */
+struct seat {
+	u64 key;	/* of the world */
+	u64 mask;	/* pCPUs of the cluster that are left to look at */
+	u64 margin;	/* by how much another place must be better */
+	u64 score;
+	u32 pcpu;
+};
+
+/* Looks at PROBE_MAX pCPUs of a cluster, in turn. */
+cold u32 place_look(THE(struct host *h), u32 cluster, THE(struct seat *s))
 {
-	u32 best = plat_may_run(t, prev) ? prev : plat_any_pcpu(h, t);
-	struct pcpu *p = plat_pcpu(h, best);
-	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
-	u64 most, mask;
+	struct cluster *c = plat_cluster(h, cluster);
 
-	if (!c || flags & WORLD_PCPU_KTHREAD)
-		return best;
-	most = place_score(h, best, key, share_span(h, plat_knobs(h)->migrate_margin_us));
-	mask = place_allowed(c, t, flags) & ~(1ull << (p->bit & 63));
 	plat_for(i, PROBE_MAX) {
-		u32 turn = place_turn(p, c), bit, pcpu;
-		u64 ahead = mask >> turn << turn, score;
+		struct pcpu *first = c ? plat_pcpu(h, c->pcpu[0]) : NULL;
+		u64 mask = s->mask, ahead, score;
+		u32 turn, bit, pcpu;
 
-		if (!mask)
+		if (!mask || !first)
 			break;
+		turn = place_turn(first, c);
+		ahead = mask >> turn << turn;
 		bit = plat_first_bit(ahead ? ahead : mask) & 63;
-		mask &= ~(1ull << bit);
+		s->mask = mask & ~(1ull << bit);
 		pcpu = c->pcpu[bit];
-		score = place_score(h, pcpu, key, 0);
-		if (score > most) {
-			most = score;
-			best = pcpu;
+		score = place_score(h, pcpu, s->key, 0);
+		if (score > s->score + s->margin) {
+			s->score = score;
+			s->pcpu = pcpu;
 		}
 	}
-	return best;
+	return 0;
+}
+
+/* The pCPU to queue at when none is idle: of `prev` and a few more the one that it may preempt by most,
+ * `prev` by a margin; where it may preempt none, the one with the fewest waiting. One other cluster is looked at, in turn:
+ * else small ones would each be fair for themselves only. */
+cold u32 place_busy(THE(struct host *h), TASK(t), u32 flags, u64 key, u32 prev)
+{
+	struct seat s = { .key = key, .pcpu = plat_may_run(t, prev) ? prev : plat_any_pcpu(h, t) };
+	u64 margin = share_span(h, plat_knobs(h)->migrate_margin_us);
+	struct pcpu *p = plat_pcpu(h, s.pcpu);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
+	u32 near;
+
+	if (!c || flags & WORLD_PCPU_KTHREAD)
+		return s.pcpu;
+	s.score = place_score(h, s.pcpu, key, margin);
+	s.mask = place_allowed(c, t, flags) & ~(1ull << (p->bit & 63));
+	place_look(h, p->cluster, &s);
+	if (!c->nears)
+		return s.pcpu;
+	near = c->near[p->probe++ % c->nears & (CLUSTERS_MAX - 1)];
+	other = plat_cluster(h, near);
+	if (!other)
+		return s.pcpu;
+	s.mask = place_allowed(other, t, flags);
+	s.margin = margin;
+	place_look(h, near, &s);
+	return s.pcpu;
 }
 
 #endif

@@ -175,9 +175,9 @@ fn the_ideal_reservations_and_limits_hold_in_any_tree() {
     let all: Vec<(u64, (Option<String>, u64))> = seeds.chain(more).map(|s| (s, outcome(s))).collect();
     let wrong: Vec<&String> = all.iter().filter_map(|o| o.1.0.as_ref()).collect();
     // What the bound says of the scenarios does not quite hold for everything that can be drawn, with pools or without: a
-    // wide VM of few shares beside bursts is served by the quantum, and is ahead for longer. 9 of 800 seeds are beyond.
+    // wide VM of few shares beside bursts is served by the quantum, and is ahead for longer. 8 of 802 seeds are beyond.
     let beyond: Vec<(u64, u64)> = all.iter().map(|o| (o.0, o.1.1)).filter(|o| o.1 > 100).collect();
     println!("{} of {} seeds beyond the bound: (seed, percent) {beyond:?}", beyond.len(), all.len());
     assert!(wrong.is_empty(), "{} seeds:\n{wrong:#?}", wrong.len());
-    assert!(beyond.len() * 50 <= all.len().max(50) && beyond.iter().all(|b| b.1 <= 250), "(seed, percent of the bound): {beyond:?}");
+    assert!(beyond.len() * 50 <= all.len().max(50) && beyond.iter().all(|b| b.1 <= 200), "(seed, percent of the bound): {beyond:?}");
 }
