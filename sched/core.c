@@ -47,16 +47,17 @@ hot u32 world_wants(struct host *h, struct vm *v, s32 more)
 	return plat_fetch_add(&v->runnable, more);
 }
 
-hot void core_world_start(struct host *h, struct world *w, bool restricted)
+hot void core_world_start(struct host *h, plat_task *t, struct world *w, bool restricted)
 {
 	u64 now = plat_now(h);
+	u32 asleep = state_asleep(t, w);
 
 	w->born_ns = now;
 	w->state_since_ns = now;
 	w->state = STATE_NONE;
 	if (trace_on(h))
-		trace_state(h, w, state_asleep(w), now, WHY_BORN, TRACE_NOWHERE);
-	w->state = state_asleep(w);
+		trace_state(h, w, asleep, now, WHY_BORN, TRACE_NOWHERE);
+	w->state = asleep;
 	w->bind_vm = -1;
 	w->last_pcpu = -1;
 	w->flags |= WORLD_LIVE | (restricted ? WORLD_RESTRICTED : 0);
@@ -388,12 +389,12 @@ hot void core_stopping(struct host *h, plat_task *t, struct world *w, bool runna
 	charge_settle(h, t, w, v, p, now);
 	p->grant_end_ns = 0;
 	p->current_world = WORLD_NONE;
-	state_enter(w, runnable ? STATE_READY : state_asleep(w), now);
+	state_enter(w, runnable ? STATE_READY : state_asleep(t, w), now);
 	if (trace_on(h))
 		trace_stopped(h, t, w, p);
 }
 
-hot void core_quiescent(struct host *h, struct world *w, bool sleeping)
+hot void core_quiescent(struct host *h, plat_task *t, struct world *w, bool sleeping)
 {
 	struct vm *v = plat_vm(h, w->vm);
 
@@ -408,12 +409,12 @@ hot void core_quiescent(struct host *h, struct world *w, bool sleeping)
 		return;
 	}
 	if (w->state == STATE_READY)
-		state_change(h, w, state_asleep(w), plat_now(h), WHY_SLEPT, TRACE_NOWHERE);
+		state_change(h, w, state_asleep(t, w), plat_now(h), WHY_SLEPT, TRACE_NOWHERE);
 	plat_assert(h, plat_read(v->runnable) > 0);
 	world_wants(h, v, -1);
 }
 
-/* The world leaves the fair class, or the scheduler is being unloaded: for us it sleeps. */
+/* The world leaves the fair class, or the scheduler is being unloaded: for us it sleeps, and not because it halted. */
 hot void core_disabled(struct host *h, struct world *w)
 {
 	struct vm *v = plat_vm(h, w->vm);
@@ -422,7 +423,7 @@ hot void core_disabled(struct host *h, struct world *w)
 		return;
 	queue_leave(h, w);
 	limit_pay(h, v, w, 0);
-	state_change(h, w, state_asleep(w), plat_now(h), WHY_UNKNOWN, TRACE_NOWHERE);
+	state_change(h, w, STATE_WAIT, plat_now(h), WHY_UNKNOWN, TRACE_NOWHERE);
 	world_wants(h, v, -1);
 }
 

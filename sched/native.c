@@ -12,7 +12,7 @@ static bool restricted(struct host *h, const plat_task *t)
 	return t->allowed_count < h->online;
 }
 
-void sched_world_start(struct host *h, plat_task *t) { core_world_start(h, WORLD(h, t), restricted(h, t)); }
+void sched_world_start(struct host *h, plat_task *t) { core_world_start(h, t, WORLD(h, t), restricted(h, t)); }
 void sched_world_exit(struct host *h, plat_task *t) { core_world_exit(h, WORLD(h, t)); }
 void sched_world_affinity(struct host *h, plat_task *t) { core_world_affinity(h, WORLD(h, t), restricted(h, t)); }
 
@@ -40,7 +40,7 @@ void sched_enqueue(struct host *h, plat_task *t, u32 flags) { core_enqueue(h, t,
 void sched_dispatch(struct host *h, u32 pcpu, plat_task *prev) { core_dispatch(h, pcpu, prev); }
 void sched_running(struct host *h, plat_task *t) { core_running(h, t, WORLD(h, t)); }
 void sched_stopping(struct host *h, plat_task *t, bool runnable) { core_stopping(h, t, WORLD(h, t), runnable); }
-void sched_quiescent(struct host *h, plat_task *t, bool sleeping) { core_quiescent(h, WORLD(h, t), sleeping); }
+void sched_quiescent(struct host *h, plat_task *t, bool sleeping) { core_quiescent(h, t, WORLD(h, t), sleeping); }
 void sched_disabled(struct host *h, plat_task *t) { core_disabled(h, WORLD(h, t)); }
 void sched_idle(struct host *h, u32 pcpu, bool idle) { core_idle(h, pcpu, idle); }
 void sched_housekeep(struct host *h) { core_housekeep(h); }

@@ -35,6 +35,8 @@ struct plat_task {
 	s32 pcpu;
 	u32 allowed_count;
 	u32 migration_disabled;
+	u32 waits;		/* a vCPU that sleeps next waits for something: its guest has not halted it */
+	u32 pad32;
 };
 typedef struct plat_task plat_task;
 
@@ -81,6 +83,7 @@ void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 lin
 #define plat_world_of(h, task) plat_world(h, (task)->world)
 #define plat_task_pcpu(task) ((task)->pcpu)
 #define plat_exec(h, task) ((void)(task), (h)->now_ns)
+#define plat_halted(task) (!(task)->waits)
 #define plat_slice(task) ((task)->slice_ns)
 #define plat_set_slice(task, ns) ((task)->slice_ns = (ns))
 #define plat_queue_key(task) ((task)->key)

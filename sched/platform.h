@@ -29,6 +29,8 @@
  * plat_may_run(task, pcpu)		affinity, migration state and CPU hotplug allow it there
  * plat_any_pcpu(h, task)		some pCPU it may run on
  * plat_exec(h, task)			CPU time of a thread by a clock that may run on only while it does
+ * plat_halted(task)			a vCPU's thread that is about to sleep does so because its guest has nothing to do; asked of no
+ *					other thread. True where the platform cannot tell
  * plat_slice(task), plat_set_slice(task, ns)
  * plat_insert_local(h, task, ns)	into the local queue of the pCPU chosen in select
  * plat_insert_on(h, task, pcpu, ns, preempt)	at the head of that pCPU's local queue

@@ -3,8 +3,9 @@
 //!
 //! `kill` the daemon dies under load; `storm` VMs come and go; `steal` two Linux guests' own clocks against Tandem's
 //! accounts; `latency` wake-ups and messages against the kernel's own scheduler; `load` the time a load takes; `settings` what
-//! is changed while VMs run.
+//! is changed while VMs run; `idle` what vCPUs sleep for.
 
+mod idle;
 mod kill;
 mod latency;
 mod load;
@@ -50,11 +51,13 @@ pub enum Drill {
     Load,
     /// Settings that change while VMs run.
     Settings,
+    /// Halted vCPUs against those that wait.
+    Idle,
 }
 
 impl Drill {
     /// Every drill, in the order in which `all` runs them.
-    pub const ALL: [Drill; 6] = [Drill::Load, Drill::Settings, Drill::Kill, Drill::Storm, Drill::Steal, Drill::Latency];
+    pub const ALL: [Drill; 7] = [Drill::Load, Drill::Settings, Drill::Idle, Drill::Kill, Drill::Storm, Drill::Steal, Drill::Latency];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -65,6 +68,7 @@ impl Drill {
             Drill::Latency => "latency",
             Drill::Load => "load",
             Drill::Settings => "settings",
+            Drill::Idle => "idle",
         }
     }
 }
@@ -100,6 +104,7 @@ pub fn run(drill: Drill, setting: &Setting, archive: &Archive, on: &mut dyn FnMu
         Drill::Latency => latency::run(setting, archive, on),
         Drill::Load => load::run(setting, archive, on),
         Drill::Settings => settings::run(setting, archive, on),
+        Drill::Idle => idle::run(setting, archive, on),
     }
 }
 
@@ -168,6 +173,6 @@ mod tests {
         for drill in Drill::ALL {
             assert_eq!(drill.name().parse(), Ok(drill));
         }
-        assert!("kil".parse::<Drill>().unwrap_err().contains("allowed load, settings, kill"));
+        assert!("kil".parse::<Drill>().unwrap_err().contains("allowed load, settings, idle, kill"));
     }
 }

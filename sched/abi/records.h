@@ -6,13 +6,19 @@
 #include "caps.h"
 
 enum world_state { STATE_NONE, STATE_RUN, STATE_READY, STATE_COSTOP, STATE_WAIT, STATE_WAIT_IDLE, STATES };
-enum world_kind { KIND_TASK, KIND_VCPU, KIND_HELPER };
+enum world_kind {
+	KIND_TASK,
+	KIND_VCPU,		/* of KVM */
+	KIND_HELPER,
+	KIND_EMULATED,		/* a vCPU that its process emulates (TCG): it halts there, where nobody else sees it */
+};
 enum world_flag {
 	WORLD_LIVE = 1,		/* the slot is in use */
 	WORLD_RESTRICTED = 2,	/* its affinity leaves out a pCPU of the host */
 	WORLD_PCPU_KTHREAD = 4,	/* a kernel thread bound to one pCPU: always first there */
 	WORLD_WOKEN = 8,	/* it woke and has not run since (kept while a trace is recorded) */
 	WORLD_SWAPPED = 16,	/* it made room for a held world and has not run since (likewise) */
+	WORLD_SERVICE = 32,	/* a thread of the kernel, without user space: one of its own, or its worker within a process (vhost, io_uring) */
 };
 enum vm_flag {
 	VM_LIVE = 1,

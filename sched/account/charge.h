@@ -1,7 +1,8 @@
 /* Charges CPU time to worlds, VMs and pCPUs, and books the slice that is being run.
  *
- * Promise	every ns that a thread executed is charged once, to its world (VS51 "charging", P7); on a kernel that is RUN
- *		less the interrupts that came meanwhile, as cpu.stat counts, in the simulator it is RUN
+ * Promise	every ns that a thread executed is charged once, to its world (VS51 "charging", P7); on a kernel by its own clock,
+ *		as cpu.stat counts: from when it begins to choose whom to run, so from before RUN begins, and without
+ *		interrupts where it counts these apart; in the simulator it is RUN
  * Law		used += d; vt += (d << 20 + remainder) / weight; the remainder stays with the world
  * Units	CPU time in ns; weight in 2^-20 pCPU
  * Example	d = 4 ms at weight 7 pCPUs: vt grows by 571,428 ns, 3,670,016 / 7,340,032 stays as remainder

@@ -2,7 +2,8 @@
  *
  * Promise	every ns of a world's life is in exactly one state; the times sum to its life (VS51 "Terminology", W2)
  * Law		time[state] += now - since; since = now
- * Limits	clocks of two CPUs may differ: a transition earlier than the last one counts as zero
+ * Limits	clocks of two CPUs may differ: a transition earlier than the last one counts as zero. What the platform cannot tell
+ *		from a halt counts as one (plat_halted)
  * Weakness	a reader of a running world adds now - since itself, under seq
  */
 #ifndef TANDEM_STATE_H
@@ -33,10 +34,13 @@ hot void state_change(struct host *h, struct world *w, u32 state, u64 now, u32 w
 	state_enter(w, state, now);
 }
 
-/* A halted vCPU is idle; any other sleeper waits. */
-hot u32 state_asleep(const struct world *w)
+/* The state of one that goes to sleep. A vCPU that its guest has halted is idle; any other sleeper waits: a vCPU too, if it sleeps
+ * for its emulator or for a page. Nobody outside a process sees what an emulated vCPU sleeps for: it is idle each time. */
+hot u32 state_asleep(plat_task *t, const struct world *w)
 {
-	return w->kind == KIND_VCPU ? STATE_WAIT_IDLE : STATE_WAIT;
+	bool idle = w->kind == KIND_EMULATED || (w->kind == KIND_VCPU && plat_halted(t));
+
+	return idle ? STATE_WAIT_IDLE : STATE_WAIT;
 }
 
 #endif

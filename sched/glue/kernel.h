@@ -46,10 +46,16 @@ struct sched_ext_entity {
 	u32 weight;
 } CORE;
 
+struct hlist_head {
+	struct hlist_node *first;
+} CORE;
+
 struct task_struct {
 	int pid;
 	int tgid;
 	unsigned int flags;
+	unsigned int __state;
+	struct hlist_head preempt_notifiers;
 	const struct cpumask *cpus_ptr;
 	int nr_cpus_allowed;
 	unsigned short migration_disabled;
@@ -95,6 +101,9 @@ enum scx_kick_flags { SCX_KICK_IDLE_ = 1, SCX_KICK_IDLE = 1, SCX_KICK_PREEMPT = 
 
 /* Flags of task_struct.flags, stable for a decade. */
 #define PF_KTHREAD 0x00200000
+#define PF_USER_WORKER 0x00004000 /* since 6.4 */
+/* And of task_struct.__state, for longer. */
+#define TASK_INTERRUPTIBLE 1
 
 /* The operations, by name and type; the loader drops those that a kernel lacks. */
 struct sched_ext_ops {

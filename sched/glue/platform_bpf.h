@@ -90,6 +90,20 @@ hot struct world *plat_world_of(struct host *h, plat_task *t)
 #define plat_task_pcpu(t) scx_bpf_task_cpu(t)
 /* The kernel brings it up to date before it calls stopping and dispatch. */
 #define plat_exec(h, t) ((t)->se.sum_exec_runtime)
+
+/* From entering KVM_RUN until it goes back to user space, a vCPU's thread has a preemption notifier of KVM's. Within, one whose
+ * guest halts, or has not started it yet, sleeps interruptibly; a page or a lock is waited for uninterruptibly. Outside it runs
+ * QEMU's code, and sleeps for a lock, for a device that QEMU emulates, or because the VM is paused. The kernel calls stopping and
+ * quiescent before it changes either word. A kernel without notifiers has no KVM: nothing tells there, and each sleep is a halt.
+ * What is taken for a halt and is none: a page that user space is to bring (userfaultfd, so post-copy migration), which KVM
+ * waits for interruptibly; and one that KVM reads beside the vCPU while it halts it itself (asynchronous page faults). */
+hot bool plat_halted(plat_task *t)
+{
+	if (!bpf_core_field_exists(t->preempt_notifiers))
+		return true;
+	return t->preempt_notifiers.first && t->__state & TASK_INTERRUPTIBLE;
+}
+
 #define plat_slice(t) ((t)->scx.slice)
 #define plat_queue_key(t) ((t)->scx.dsq_vtime / WORLDS_MAX * QUEUE_KEY_UNIT)
 

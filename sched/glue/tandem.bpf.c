@@ -141,7 +141,7 @@ void SEC("struct_ops/quiescent") BPF_PROG(tandem_quiescent, struct task_struct *
 	struct world *w = h ? plat_world_of(h, p) : NULL;
 
 	if (w)
-		core_quiescent(h, w, deq_flags & SCX_VALUE(scx_deq_flags, SCX_DEQ_SLEEP));
+		core_quiescent(h, p, w, deq_flags & SCX_VALUE(scx_deq_flags, SCX_DEQ_SLEEP));
 }
 
 void SEC("struct_ops/set_weight") BPF_PROG(tandem_set_weight, struct task_struct *p, u32 weight)
@@ -250,12 +250,14 @@ s32 SEC("struct_ops.s/init_task") BPF_PROG(tandem_init_task, struct task_struct 
 	w->id = id;
 	if (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1)
 		w->flags |= WORLD_PCPU_KTHREAD;
+	if (p->flags & (PF_KTHREAD | PF_USER_WORKER))
+		w->flags |= WORLD_SERVICE;
 	w->nice_weight = p->scx.weight;
 	world_name(w, p);
 	vm = bpf_map_lookup_elem(&vm_of_process, &tgid);
 	w->vm = vm ? *vm : VM_SYSTEM;
 	w->kind = vm ? KIND_HELPER : KIND_TASK;
-	core_world_start(h, w, is_restricted(h, p));
+	core_world_start(h, p, w, is_restricted(h, p));
 	*slot = id;
 	return 0;
 }

@@ -8,8 +8,10 @@
 //! for that interval.
 
 mod ledger;
+mod services;
 
 pub use ledger::Ledger;
+pub use services::Services;
 
 use sched_core::{STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, Vm, World};
 use units::Rate;

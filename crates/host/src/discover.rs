@@ -44,6 +44,14 @@ pub struct Thread {
     pub comm: String,
 }
 
+impl Thread {
+    /// Whether it is a vCPU that QEMU itself emulates: by its name, for nothing but QEMU knows. One without such a name is KVM's.
+    #[must_use]
+    pub fn emulated(&self) -> bool {
+        self.vcpu.is_some() && self.comm.ends_with("/TCG")
+    }
+}
+
 /// A VM found on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundVm {
@@ -282,6 +290,8 @@ mod tests {
             found[0].threads.iter().map(|t| (t.tid, t.vcpu)).collect::<Vec<_>>(),
             [(11, Some(0)), (12, Some(1)), (10, None), (13, None)]
         );
+        let emulated = |vm: &FoundVm| vm.threads.iter().map(Thread::emulated).collect::<Vec<_>>();
+        assert_eq!((emulated(&found[0]), emulated(&found[1])), (vec![false; 4], vec![true, false]));
     }
 
     #[test]

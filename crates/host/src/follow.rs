@@ -3,12 +3,12 @@
 use crate::{
     HostError, Names,
     cgroups::Cgroups,
-    discover::FoundVm,
+    discover::{FoundVm, Thread},
     layout::{Layout, layout},
     live::Event,
     run::Daemon,
 };
-use sched_core::{KIND_HELPER, KIND_VCPU};
+use sched_core::{KIND_EMULATED, KIND_HELPER, KIND_VCPU};
 use std::collections::{BTreeMap, BTreeSet};
 use units::caps::VMS_MAX;
 
@@ -16,8 +16,20 @@ use units::caps::VMS_MAX;
 pub(crate) struct Followed {
     pub(crate) id: u32,
     pub(crate) found: FoundVm,
-    /// Threads that were bound to it, and as which vCPU.
-    bound: BTreeSet<(i32, Option<u32>)>,
+    /// Threads that were bound to it, and as what.
+    bound: BTreeSet<Bound>,
+}
+
+/// A thread, its kind of world, and its number if it is a vCPU.
+type Bound = (i32, u32, u32);
+
+fn bound_as(t: &Thread) -> Bound {
+    let (kind, index) = match t.vcpu {
+        None => (KIND_HELPER, 0),
+        Some(n) if t.emulated() => (KIND_EMULATED, n),
+        Some(n) => (KIND_VCPU, n),
+    };
+    (t.tid, kind, index)
 }
 
 impl Daemon<'_> {
@@ -133,18 +145,15 @@ impl Daemon<'_> {
     fn bind(&mut self) {
         let planned: BTreeSet<u32> = self.names.vms.iter().map(|v| v.id).collect();
         for vm in self.vms.values_mut().filter(|v| planned.contains(&v.id)) {
-            let now: BTreeSet<(i32, Option<u32>)> = vm.found.threads.iter().map(|t| (t.tid, t.vcpu)).collect();
+            let now: BTreeSet<Bound> = vm.found.threads.iter().map(bound_as).collect();
             if vm.bound.is_empty() {
                 self.live.process(vm.found.pid, Some(vm.id)); // from here on new threads join by themselves
             }
             vm.bound.retain(|t| now.contains(t));
-            for (tid, vcpu) in now {
-                if vm.bound.contains(&(tid, vcpu)) {
-                    continue;
-                }
-                let (kind, index) = vcpu.map_or((KIND_HELPER, 0), |n| (KIND_VCPU, n));
-                if self.live.bind(tid, vm.id, kind, index).is_ok() {
-                    vm.bound.insert((tid, vcpu));
+            for thread in now {
+                let (tid, kind, index) = thread;
+                if !vm.bound.contains(&thread) && self.live.bind(tid, vm.id, kind, index).is_ok() {
+                    vm.bound.insert(thread);
                 }
             }
         }

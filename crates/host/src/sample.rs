@@ -91,7 +91,7 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
             }
             let comm = String::from_utf8_lossy(&w.comm).trim_end_matches('\0').to_owned();
             let (name, kind) =
-                if w.kind == sched_core::KIND_VCPU { (format!("vcpu{}", w.index), WorldKind::Vcpu) } else { (comm, WorldKind::Helper) };
+                if sched_core::is_vcpu(w.kind) { (format!("vcpu{}", w.index), WorldKind::Vcpu) } else { (comm, WorldKind::Helper) };
             vm.delays.extend(both_delays(accounts, i, &w).map(|d| (w.pid as i32, d)));
             vm.threads.insert(w.pid as i32, Thread { name, kind, pid: w.tgid as i32, times });
         }

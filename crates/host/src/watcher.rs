@@ -3,8 +3,8 @@
 use crate::sample::wall;
 use crate::view::monotonic_ns;
 use crate::{Accounts, HostError, Names, VmName, watcher_kernel::KernelWatcher};
-use accounting::Ledger;
-use sched_core::{KIND_VCPU, VM_SYSTEM};
+use accounting::{Ledger, Services};
+use sched_core::{VM_SYSTEM, WORLD_SERVICE, is_vcpu};
 use std::collections::BTreeMap;
 use topology::Topology;
 use units::PcpuId;
@@ -22,7 +22,7 @@ pub struct Watcher {
 }
 
 enum Whose {
-    Tandem(Ledger),
+    Tandem(Ledger, Services),
     Kernel(Box<KernelWatcher>),
 }
 
@@ -30,7 +30,7 @@ impl Watcher {
     /// Looks at the accounts of the scheduler that runs.
     #[must_use]
     pub fn of_tandem() -> Watcher {
-        Watcher { ids: Ids::default(), accounts: Whose::Tandem(Ledger::default()) }
+        Watcher { ids: Ids::default(), accounts: Whose::Tandem(Ledger::default(), Services::default()) }
     }
 
     /// Looks at the kernel's own accounts, under any scheduler.
@@ -47,7 +47,7 @@ impl Watcher {
         self.ids.forget();
         match &mut self.accounts {
             // Opened anew each time: the daemon loads anew when pCPUs come or go.
-            Whose::Tandem(ledger) => of_tandem(&Accounts::open()?, topology, &mut self.ids, ledger),
+            Whose::Tandem(ledger, services) => of_tandem(&Accounts::open()?, topology, &mut self.ids, (ledger, services)),
             Whose::Kernel(kernel) => Ok(kernel.look(topology, &mut self.ids)),
         }
     }
@@ -134,7 +134,9 @@ pub(crate) fn groups(names: &Names, ids: &mut Ids, gauges: impl Fn(&VmName) -> G
     out
 }
 
-fn of_tandem(accounts: &Accounts, topology: &Topology, ids: &mut Ids, ledger: &mut Ledger) -> Result<Counters, HostError> {
+type Remembered<'a> = (&'a mut Ledger, &'a mut Services);
+
+fn of_tandem(accounts: &Accounts, topology: &Topology, ids: &mut Ids, (ledger, sys): Remembered) -> Result<Counters, HostError> {
     let names = Names::read()?;
     let gid: BTreeMap<u32, Gid> =
         [(VM_SYSTEM, Gid::SYSTEM)].into_iter().chain(names.vms.iter().map(|v| (v.id, ids.vm(v.pid, v.started)))).collect();
@@ -144,11 +146,11 @@ fn of_tandem(accounts: &Accounts, topology: &Topology, ids: &mut Ids, ledger: &m
         gid.iter().map(|(vm, gid)| (*gid, accounting::past(&accounts.vm(*vm as usize)))).collect()
     };
     let mut gone = past(&gid);
-    let (mut at_ns, mut worlds) = (0, BTreeMap::new());
+    let (mut at_ns, mut worlds, mut services) = (0, BTreeMap::new(), vec![]);
     // A world that ends while they are read would be counted twice or not at all: read again, unless they end all the time.
     for _ in 0..4 {
         at_ns = monotonic_ns();
-        worlds = living(accounts, at_ns, &gid, ids);
+        (worlds, services) = living(accounts, at_ns, &gid, ids);
         let now = past(&gid);
         if std::mem::replace(&mut gone, now) == gone {
             break;
@@ -156,11 +158,13 @@ fn of_tandem(accounts: &Accounts, topology: &Topology, ids: &mut Ids, ledger: &m
     }
     let mut counters = Counters { at_ns, unix_seconds: wall(), pcpus: pcpus(accounts, topology, at_ns), cores: vec![], groups, worlds };
     ledger.settle(&mut counters, &gone);
+    sys.settle(&mut counters, &services);
     Ok(counters)
 }
 
-fn living(accounts: &Accounts, at_ns: u64, gid: &BTreeMap<u32, Gid>, ids: &mut Ids) -> BTreeMap<Wid, WorldCounters> {
-    let mut worlds = BTreeMap::new();
+/// Worlds that live, and which of them are threads of the kernel.
+fn living(accounts: &Accounts, at_ns: u64, gid: &BTreeMap<u32, Gid>, ids: &mut Ids) -> (BTreeMap<Wid, WorldCounters>, Vec<Wid>) {
+    let (mut worlds, mut services) = (BTreeMap::new(), vec![]);
     for i in 1..accounts.worlds_len() {
         let Some(w) = accounts.settled(i) else { continue };
         // A VM that the daemon has not named yet.
@@ -168,13 +172,17 @@ fn living(accounts: &Accounts, at_ns: u64, gid: &BTreeMap<u32, Gid>, ids: &mut I
         let comm = || String::from_utf8_lossy(&w.comm).trim_end_matches('\0').to_owned();
         let role = match (gid, w.kind) {
             (Gid::SYSTEM, _) => Role::Task(comm()),
-            (_, KIND_VCPU) => Role::Vcpu(w.index),
+            (_, kind) if is_vcpu(kind) => Role::Vcpu(w.index),
             _ => Role::Helper(comm()),
         };
         let totals = accounting::world(&w, at_ns);
-        worlds.insert(ids.world(u64::from(w.pid), w.born_ns), WorldCounters { gid, role, totals, alloc: None, gauges: Gauges::default() });
+        let wid = ids.world(u64::from(w.pid), w.born_ns);
+        if w.flags & WORLD_SERVICE != 0 {
+            services.push(wid);
+        }
+        worlds.insert(wid, WorldCounters { gid, role, totals, alloc: None, gauges: Gauges::default() });
     }
-    worlds
+    (worlds, services)
 }
 
 fn pcpus(accounts: &Accounts, topology: &Topology, at_ns: u64) -> Vec<PcpuCounters> {

@@ -88,7 +88,7 @@ pub fn knobs(schema: &Schema) -> String {
 
 /// Records of native.h that Rust writes by hand, with their fields.
 const BY_HAND: [(&str, &[&str]); 2] = [
-    ("plat_task", &["slice_ns", "key", "allowed", "world", "pcpu", "allowed_count", "migration_disabled"]),
+    ("plat_task", &["slice_ns", "key", "allowed", "world", "pcpu", "allowed_count", "migration_disabled", "waits"]),
     (
         "native",
         &[

@@ -32,6 +32,12 @@ pub const KICK_IDLE: u32 = 1;
 /// Flag of a kick: the running world's slice ends now (`sched/platform.h`).
 pub const KICK_PREEMPT: u32 = 2;
 
+/// Whether a world of this kind is a vCPU, of KVM or emulated by its process.
+#[must_use]
+pub const fn is_vcpu(kind: u32) -> bool {
+    kind == KIND_VCPU || kind == KIND_EMULATED
+}
+
 /// The ordered queue of a pCPU that holds worlds of VMs (`QUEUE_VM` in `sched/platform.h`).
 #[must_use]
 pub const fn queue_vm(pcpu: u32) -> u64 {

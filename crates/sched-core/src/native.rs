@@ -20,6 +20,10 @@ pub struct PlatTask {
     pub allowed_count: u32,
     /// Above zero while it must stay on `pcpu`.
     pub migration_disabled: u32,
+    /// Not 0: if it is a vCPU, what it sleeps for next is not that its guest has halted it.
+    pub waits: u32,
+    /// Nothing.
+    pub pad32: u32,
 }
 
 impl PlatTask {

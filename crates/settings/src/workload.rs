@@ -46,7 +46,15 @@ pub enum Workload {
         /// How both are spread.
         #[serde(default)]
         dist: Dist,
+        /// Whether a vCPU halts meanwhile, or waits in its emulator.
+        #[serde(default = "halts")]
+        halts: bool,
     },
+}
+
+/// What a guest does while a device works.
+fn halts() -> bool {
+    true
 }
 
 impl Workload {

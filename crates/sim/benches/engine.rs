@@ -20,7 +20,7 @@ fn workload(i: u32) -> Workload {
         0 => Workload::Burn,
         1 => Workload::Duty { work: Span::from_ms(15), sleep: Span::from_ms(85) },
         2 => Workload::Periodic { period: Span::from_ms(10), work: Span::from_ms(1) },
-        _ => Workload::Io { work: Span::from_ns(200_000), sleep: Span::from_ms(2), dist: Dist::Exponential },
+        _ => Workload::Io { work: Span::from_ns(200_000), sleep: Span::from_ms(2), dist: Dist::Exponential, halts: true },
     }
 }
 

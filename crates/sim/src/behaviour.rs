@@ -67,6 +67,11 @@ impl Behaviour {
         self.remaining = 0;
     }
 
+    /// Whether it sleeps for something else than that it has nothing to do: a vCPU that has not halted.
+    pub(crate) fn waits(&self) -> bool {
+        self.open && !self.leaving && matches!(self.workload, Workload::Io { halts: false, .. })
+    }
+
     /// The present piece of work is done.
     pub(crate) fn done(&mut self, now: u64) -> Next {
         if !self.open || self.leaving {

@@ -251,7 +251,8 @@ impl Engine {
             Seat::Running(pcpu) => self.arm_done(pcpu),
             Seat::Asleep => {
                 self.timers.disarm(self.sleep_slot(world));
-                if leaving {
+                // One that waits and is not halted notices that its window closes; else it would be told as waiting until the next.
+                if leaving || self.host.task(world).waits != 0 {
                     self.wake(world);
                 }
             }

@@ -158,10 +158,12 @@ impl Engine {
         }
         self.kernel.cpus[pcpu as usize].current = 0;
         self.kernel.seats[world as usize] = Seat::Asleep;
+        let (vcpu, waits) = (self.actors[world as usize].vcpu, self.actors[world as usize].behaviour.waits());
+        self.host.task_mut(world).waits = u32::from(waits);
         self.stop(pcpu, world, false);
         self.stats.calls += 1;
         self.host.quiescent(&mut self.kernel, world, true);
-        let asleep = if self.actors[world as usize].vcpu { State::WaitIdle } else { State::Wait };
+        let asleep = if vcpu && !waits { State::WaitIdle } else { State::Wait };
         self.watch.state(now, world, asleep, None);
         self.settle(pcpu);
         let leaves = self.actors[world as usize].behaviour.leaving;

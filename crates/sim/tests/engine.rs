@@ -145,3 +145,21 @@ fn time_held_back_by_a_limit_is_inside_ready_time_and_only_there_where_a_limit_s
     let pool = |path: &str| result.pools.iter().find(|p| p.path == path).expect("a pool");
     assert!(pool("/test").limited_ns >= t.limited_ns && pool("/prod").limited_ns == 0);
 }
+
+#[test]
+fn a_vcpu_that_waits_in_its_emulator_is_not_idle_and_one_that_halts_is() {
+    let vm = |name: &str, halts: bool, active: &str| {
+        let io = format!("workload = {{ kind = \"io\", work = \"1ms\", sleep = \"9ms\", halts = {halts} }}");
+        format!("[[vm]]\nname = \"{name}\"\nvcpus = 1\n{io}\nactive = [\"{active}\"]\n")
+    };
+    let vms = [vm("halts", true, "0s.."), vm("waits", false, "0s.."), vm("stops", false, "..6s")].concat();
+    let text = format!("duration = \"11s\"\nwarmup = \"1s\"\n[host]\ncores_per_llc = 4\n{vms}");
+    let outcome = run(&scenario("waits", &text).runs[0], &ideal()).expect("it runs");
+    assert_eq!(outcome.verdict.expect("it was checked").violated(), 0, "the oracle knows why each sleeps");
+    let times: Vec<(u64, u64)> = outcome.result.vms.iter().map(|v| (v.times.wait_ns, v.times.idle_ns)).collect();
+    let [halts, waits, stops] = times[..] else { panic!("three VMs") };
+    assert!(halts.0 >= 8_990_000_000 && halts.0 == halts.1, "{halts:?}");
+    assert!(waits.0 >= 8_990_000_000 && waits.1 == 0, "{waits:?}");
+    // Five of its ten seconds are outside its window: halted.
+    assert!(stops.1.abs_diff(5_000_000_000) <= 2_000_000 && stops.0 - stops.1 >= 4_490_000_000, "{stops:?}");
+}

@@ -59,8 +59,11 @@ impl Hosts for Draw {
     fn task(&mut self, i: u64, pcpus: u64) -> HostTask {
         let bound = self.below(3) == 0;
         let one = PcpuSet::from_iter([PcpuId(self.below(pcpus) as u16)]);
-        let work =
-            if bound { Workload::Io { work: self.span(100), sleep: self.span(10_000), dist: Dist::Exponential } } else { self.workload() };
+        let work = if bound {
+            Workload::Io { work: self.span(100), sleep: self.span(10_000), dist: Dist::Exponential, halts: true }
+        } else {
+            self.workload()
+        };
         HostTask {
             name: format!("task{i}"),
             count: 1,

@@ -219,7 +219,10 @@ fn work(run: &Run, w: Workload) -> Result<Work> {
         Workload::Burn => Work::Burn,
         Workload::Duty { work, sleep } => Work::Duty { work_us: us(work)?, sleep_us: us(sleep)? },
         Workload::Periodic { period, work } => Work::Periodic { period_us: us(period)?, work_us: us(work)? },
-        Workload::Io { work, sleep, dist } => {
+        Workload::Io { halts: false, .. } => {
+            return Err(refuse(run, "a vCPU that waits and does not halt".to_owned(), "add lab.skip with that reason"));
+        }
+        Workload::Io { work, sleep, dist, halts: true } => {
             Work::Io { work_us: us(work)?, sleep_us: us(sleep)?, exponential: dist == settings::Dist::Exponential }
         }
     })

@@ -50,7 +50,7 @@ impl Namer {
         let Some(w) = accounts.settled(i as usize) else { return vec![] };
         let comm = String::from_utf8_lossy(&w.comm).trim_end_matches('\0').to_owned();
         let (role, name) = match w.kind {
-            sched_core::KIND_VCPU => (Role::Vcpu, format!("vcpu{}", w.index)),
+            kind if sched_core::is_vcpu(kind) => (Role::Vcpu, format!("vcpu{}", w.index)),
             sched_core::KIND_HELPER => (Role::Helper, comm),
             _ => (Role::Host, format!("{comm}({})", w.pid)),
         };

@@ -25,7 +25,10 @@ impl Draw {
             1 | 2 => Workload::Burn,
             3 => Workload::Duty { work: self.span(40_000), sleep: self.span(100_000) },
             4 => Workload::Periodic { period: self.span(20_000), work: self.span(5_000) },
-            _ => Workload::Io { work: self.span(1_000), sleep: self.span(10_000), dist: Dist::Exponential },
+            _ => {
+                let (work, sleep) = (self.span(1_000), self.span(10_000));
+                Workload::Io { work, sleep, dist: Dist::Exponential, halts: work.ns() % 2_000 == 0 }
+            }
         }
     }
 }

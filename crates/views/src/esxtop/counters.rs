@@ -129,8 +129,8 @@ pub struct Totals {
     pub used_ns: Option<u64>,
     /// Time in RUN.
     pub run_ns: Option<u64>,
-    /// Time that system services worked for the world. On KVM it is not known: vhost and I/O threads are worlds of their own, and
-    /// nobody says for whom an interrupt was served.
+    /// Time that system services worked for the world. On KVM it is known of VMs alone: threads of the kernel that work for one are
+    /// worlds of their own, with this time as theirs, and nobody says for whom an interrupt was served.
     pub sys_ns: Option<u64>,
     /// Time in WAIT, idle or not.
     pub wait_ns: Option<u64>,
@@ -140,7 +140,9 @@ pub struct Totals {
     pub ready_ns: Option<u64>,
     /// Part of WAIT in which a vCPU was halted.
     pub idle_ns: Option<u64>,
-    /// Part of RUN that system services took for others. On KVM it is not known: interrupts are counted by pCPU, not by world.
+    /// Part of RUN that system services took for others. On KVM it is not known: interrupts are counted by pCPU, not by world. Nor is
+    /// it what RUN has more than the thread's own CPU time: the kernel begins to count that when it begins to choose whom to run,
+    /// RUN begins when it has chosen, and many kernels do not leave interrupts out of it.
     pub overlap_ns: Option<u64>,
     /// Time in COSTOP.
     pub costop_ns: Option<u64>,

@@ -95,8 +95,8 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
         ..state(Metric::Run, "%RUN", "% Run", "run_pct")
     },
     Counter {
-        meaning: "Time that system services worked for the world. Not known on KVM: there they are worlds of their own.",
-        advice: "Look at the VM's other worlds for the cost of its I/O.",
+        meaning: "Time that the kernel's own threads (vhost, kvm-pit, io_uring's workers) worked for a VM; inside its %USED. Of a world it is not known.",
+        advice: "High: that is what the VM's I/O costs the host. Expanded, the VM shows which of these threads.",
         ..state(Metric::System, "%SYS", "% System", "sys_pct")
     },
     Counter {
@@ -105,8 +105,8 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
         ..state(Metric::Wait, "%WAIT", "% Wait", "wait_pct")
     },
     Counter {
-        meaning: "Time that a vCPU was blocked, idle time left out. Absent for worlds that are no vCPU.",
-        advice: "High: the vCPU waits for its emulator, so for disk, network or memory of the host.",
+        meaning: "Time that a vCPU was blocked and not halted: in its emulator, for memory of the host, or paused. Absent for worlds that are no vCPU.",
+        advice: "High, and the VM is not paused: look at its disks and devices, and whether the host has memory left.",
         ..state(Metric::VmWait, "%VMWAIT", "% VmWait", "vmwait_pct")
     },
     Counter {
@@ -116,12 +116,12 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
         ..state(Metric::Ready, "%RDY", "% Ready", "ready_pct")
     },
     Counter {
-        meaning: "Part of %WAIT in which a vCPU was halted by its guest.",
+        meaning: "Part of %WAIT in which a vCPU was halted by its guest, or not started by it yet.",
         advice: "None: that is capacity which the guest does not need.",
         ..state(Metric::Idle, "%IDLE", "% Idle", "idle_pct")
     },
     Counter {
-        meaning: "Part of %RUN that system services took for others. Not known on KVM: interrupts are counted by pCPU.",
+        meaning: "Part of %RUN that system services took for others. Not known on KVM: interrupts are counted by pCPU, and %RUN less %USED is not them.",
         advice: "Look at the interrupts of the pCPUs that it runs on.",
         ..state(Metric::Overlap, "%OVRLP", "% Overlap", "overlap_pct")
     },
