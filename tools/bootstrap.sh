@@ -66,6 +66,7 @@ header() { [ -f "/usr/include/$1" ] || ls /usr/include/*/"$1" >/dev/null 2>&1; }
 # What is missing, as packages; asks the machine, not the archive.
 missing_packages() {
 	have gcc || echo gcc
+	have c++ || echo g++
 	header stdlib.h || echo libc6-dev
 	have make || echo make
 	have git || echo git

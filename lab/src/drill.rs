@@ -3,7 +3,7 @@
 //!
 //! `kill` the daemon dies under load; `storm` VMs come and go; `steal` two Linux guests' own clocks against Tandem's
 //! accounts; `latency` wake-ups and messages against the kernel's own scheduler; `load` the time a load takes; `settings` what
-//! is changed while VMs run; `idle` what vCPUs sleep for.
+//! is changed while VMs run; `idle` what vCPUs sleep for; `watch` everything that shows a live host.
 
 mod idle;
 mod kill;
@@ -15,6 +15,7 @@ mod settings;
 mod steal;
 mod storm;
 mod tools;
+mod watch;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -53,11 +54,14 @@ pub enum Drill {
     Settings,
     /// Halted vCPUs against those that wait.
     Idle,
+    /// Everything that shows a live host, read back.
+    Watch,
 }
 
 impl Drill {
     /// Every drill, in the order in which `all` runs them.
-    pub const ALL: [Drill; 7] = [Drill::Load, Drill::Settings, Drill::Idle, Drill::Kill, Drill::Storm, Drill::Steal, Drill::Latency];
+    pub const ALL: [Drill; 8] =
+        [Drill::Load, Drill::Settings, Drill::Idle, Drill::Watch, Drill::Kill, Drill::Storm, Drill::Steal, Drill::Latency];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -69,6 +73,7 @@ impl Drill {
             Drill::Load => "load",
             Drill::Settings => "settings",
             Drill::Idle => "idle",
+            Drill::Watch => "watch",
         }
     }
 }
@@ -105,6 +110,7 @@ pub fn run(drill: Drill, setting: &Setting, archive: &Archive, on: &mut dyn FnMu
         Drill::Load => load::run(setting, archive, on),
         Drill::Settings => settings::run(setting, archive, on),
         Drill::Idle => idle::run(setting, archive, on),
+        Drill::Watch => watch::run(setting, archive, on),
     }
 }
 
@@ -173,6 +179,6 @@ mod tests {
         for drill in Drill::ALL {
             assert_eq!(drill.name().parse(), Ok(drill));
         }
-        assert!("kil".parse::<Drill>().unwrap_err().contains("allowed load, settings, idle, kill"));
+        assert!("kil".parse::<Drill>().unwrap_err().contains("allowed load, settings, idle, watch, kill"));
     }
 }

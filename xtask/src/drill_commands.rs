@@ -10,12 +10,12 @@ use lab::{Archive, KernelId, LabError, Stream};
 
 use crate::experiment_commands::build_tandem;
 
-/// Shows on a real kernel that the scheduler survives and stays within bounds: load, settings, idle, kill, storm, steal, latency.
+/// Shows on a real kernel that the scheduler survives and stays within bounds, and what shows it: load, settings, idle, watch, kill, storm, steal, latency.
 ///
 /// Ends with 1 when a check fails and with 70 when the lab itself could not run.
 #[derive(Args)]
 pub struct RunDrill {
-    /// load, settings, idle, kill, storm, steal, latency, or all.
+    /// load, settings, idle, watch, kill, storm, steal, latency, or all.
     #[arg(required = true, value_parser = parse_name)]
     drills: Vec<Names>,
     /// Kernel to boot: newest, older, or an exact version such as 7.2.13+deb14.

@@ -3,7 +3,9 @@
 mod ci;
 mod drill_commands;
 mod experiment_commands;
+mod fuzz_commands;
 mod lab_commands;
+mod perfetto_fetch;
 mod tidy;
 
 use std::process::ExitCode;
@@ -22,11 +24,13 @@ struct Arguments {
 enum Task {
     Ci(ci::Ci),
     Demo(experiment_commands::Demo),
+    Fuzz(fuzz_commands::Fuzz),
     Lab(experiment_commands::Run),
     LabDrill(drill_commands::RunDrill),
     LabFetch(lab_commands::Fetch),
     LabSmoke(experiment_commands::Smoke),
     LabShell(lab_commands::Shell),
+    PerfettoFetch(perfetto_fetch::Fetch),
     Tidy(tidy::Tidy),
 }
 
@@ -35,6 +39,8 @@ fn main() -> ExitCode {
         Task::Ci(arguments) => Ok(ci::main(&arguments, &Arguments::command())),
         Task::Tidy(arguments) => Ok(tidy::main(&arguments, &Arguments::command())),
         Task::Demo(arguments) => experiment_commands::demo(&arguments),
+        Task::Fuzz(arguments) => fuzz_commands::run(&arguments),
+        Task::PerfettoFetch(arguments) => perfetto_fetch::run(&arguments),
         Task::Lab(arguments) => experiment_commands::run(&arguments),
         Task::LabSmoke(arguments) => experiment_commands::smoke(&arguments),
         Task::LabDrill(arguments) => drill_commands::run(&arguments),

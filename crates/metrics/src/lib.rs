@@ -8,6 +8,7 @@ mod document;
 mod endpoint;
 mod exposition;
 mod request;
+pub mod strict;
 mod table;
 
 pub use dashboard::dashboard;

@@ -1,8 +1,6 @@
 //! The endpoint against clients over TCP: decent ones, slow ones, garbage, and many at once.
 
-mod strict;
-
-use metrics::{Endpoint, Format, Limits, Metric, Samples, Value, serve};
+use metrics::{Endpoint, Format, Limits, Metric, Samples, Value, serve, strict};
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},

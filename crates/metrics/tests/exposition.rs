@@ -1,8 +1,6 @@
 //! The exposition against a strict reader, with names that are as odd as names can be.
 
-mod strict;
-
-use metrics::{Format, Kind, METRICS, Metric, Samples, Unit, Value};
+use metrics::{Format, Kind, METRICS, Metric, Samples, Unit, Value, strict};
 
 /// Small and the same every time.
 struct Random(u64);

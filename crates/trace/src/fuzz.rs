@@ -1,5 +1,7 @@
-//! Entry points for fuzzers: any bytes at all, which must not panic (`tests/fuzz.rs` holds it); they find nothing out by themselves.
+//! Entry points for fuzzers (`fuzz/`, `cargo xtask fuzz`): any bytes at all, which must not panic (`tests/fuzz.rs` holds it); they find
+//! nothing out by themselves.
 
+use crate::block::{BLOCK_HEAD, FILE_HEAD, Head, SYNC, file_head};
 use crate::log::{Style, parse, parse_lenient, print};
 use crate::table::{self, TableOptions};
 use crate::waits::{self, WaitOptions};
@@ -13,6 +15,33 @@ pub fn fuzz_reader(data: &[u8]) -> usize {
         analyse(&trace.events);
     }
     events
+}
+
+/// Reads bytes as a file whose checksums are right, so that any bytes at all come to the decoder behind them; the number of events
+/// that were read.
+#[must_use]
+pub fn fuzz_blocks(data: &[u8]) -> usize {
+    fuzz_reader(&sealed(data))
+}
+
+/// A file of the same bytes behind a head, with the markers, lengths and checksums of its blocks set right.
+fn sealed(data: &[u8]) -> Vec<u8> {
+    let mut out = file_head().to_vec();
+    let mut rest = data.get(FILE_HEAD..).unwrap_or_default();
+    while rest.len() >= BLOCK_HEAD {
+        let (head, body) = rest.split_at(BLOCK_HEAD);
+        let u32_at = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let first_ns = u64::from(u32_at(24)) | u64::from(u32_at(28)) << 32;
+        let len = body.len().min(u32_at(12) as usize & 0xffff);
+        let (body, behind) = body.split_at(len);
+        let crc = crc32fast::hash(body);
+        let sealed = Head { kind: head[8], len: len as u32, count: u32_at(16), number: u32_at(20), first_ns, crc }.bytes();
+        assert_eq!(sealed[..SYNC.len()], SYNC, "a block begins with its marker");
+        out.extend_from_slice(&sealed);
+        out.extend_from_slice(body);
+        rest = behind;
+    }
+    out
 }
 
 /// Reads bytes as a log, strictly and leniently, and analyses what is in it; the number of events that were read.

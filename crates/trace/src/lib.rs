@@ -12,7 +12,7 @@
 //! | `table.rs` | pCPU-by-time state table |
 //! | `idle.rs`, `waits.rs`, `report.rs` | each wait, and whether an idle pCPU was wrong to be idle |
 //! | `proto.rs`, `perfetto.rs`, `tracks.rs`, `chrome.rs` | exports |
-//! | `fuzz.rs` | entry points for fuzzers |
+//! | `fuzz.rs` | entry points for the fuzzers in `fuzz/` |
 //!
 //! RDY is "VMware ESX Server 3 Ready Time Observations"; its section "Scheduler Trace" is the model of log, table and waits.
 

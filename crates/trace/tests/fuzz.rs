@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Rng, any, file, host};
-use trace::fuzz::{fuzz_log, fuzz_raw, fuzz_reader};
+use trace::fuzz::{fuzz_blocks, fuzz_log, fuzz_raw, fuzz_reader};
 use trace::log::{Style, print};
 use trace::{Event, to_raw};
 
@@ -73,6 +73,23 @@ fn blocks_whose_checksums_are_right_and_whose_events_are_not_do_no_harm() {
         data[head + 36..head + 40].copy_from_slice(&crc);
         assert!(fuzz_reader(&data) <= 304);
     }
+}
+
+#[test]
+fn a_fuzzer_of_blocks_comes_behind_their_checksums() {
+    let mut r = Rng(26);
+    let good = file(&host(5, 4, 8, 300));
+    assert_eq!(fuzz_blocks(&good), fuzz_reader(&good), "what is right stays as it is");
+    let (mut read, mut differs) = (0, 0);
+    for _ in 0..200 {
+        let mut data = good.clone();
+        let at = r.below(data.len() as u64) as usize;
+        data[at] ^= 1 << r.below(8);
+        let (behind, before) = (fuzz_blocks(&data), fuzz_reader(&data));
+        read += behind;
+        differs += usize::from(behind != before);
+    }
+    assert!(read > 200 * 100 && differs > 100, "{read} read, {differs} are refused by their checksums otherwise");
 }
 
 #[test]

@@ -1,18 +1,32 @@
-//! Reads an exposition by the rules of OpenMetrics 1.0, and refuses whatever breaks one.
+//! Reads an exposition by the rules of OpenMetrics 1.0, and refuses whatever breaks one; for tests and the lab, never for the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A metric family.
 #[derive(Debug, Default, PartialEq)]
 pub struct Family {
+    /// Its type, such as `counter`.
     pub kind: String,
+    /// Its unit; empty where it has none.
     pub unit: String,
+    /// What it means.
     pub help: String,
     /// Labels and value of each sample, in order.
     pub samples: Vec<(Vec<(String, String)>, String)>,
 }
 
+impl Family {
+    /// Values of the samples that have these labels among theirs.
+    pub fn of<'a>(&'a self, wanted: &'a [(&str, &str)]) -> impl Iterator<Item = f64> + 'a {
+        let has = |labels: &Labels| wanted.iter().all(|w| labels.iter().any(|l| (l.0.as_str(), l.1.as_str()) == *w));
+        self.samples.iter().filter(move |s| has(&s.0)).filter_map(|s| s.1.parse().ok())
+    }
+}
+
 /// All families of a text, or the first rule that it breaks.
+///
+/// # Errors
+/// The line, and what is wrong with it.
 pub fn read(text: &str) -> Result<BTreeMap<String, Family>, String> {
     let body = text.strip_suffix("# EOF\n").ok_or("the last line is not '# EOF'")?;
     let mut all: BTreeMap<String, Family> = BTreeMap::new();
@@ -44,10 +58,9 @@ fn metadata(all: &mut BTreeMap<String, Family>, now: &mut String, comment: &str)
         if all.contains_key(name) {
             return Err("the family is not in one piece".to_owned());
         }
-        all.insert(name.to_owned(), Family::default());
         *now = name.to_owned();
     }
-    let family = all.get_mut(name).unwrap();
+    let family = all.entry(name.to_owned()).or_default();
     if !family.samples.is_empty() {
         return Err("metadata comes behind samples".to_owned());
     }
