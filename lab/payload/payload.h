@@ -10,6 +10,7 @@ typedef unsigned long long u64;
 /* Local APIC ids are the vCPU numbers; QEMU hands them out densely for plain -smp N. */
 #define MAX_VCPUS 64
 #define MAX_WINDOWS 8
+#define LATE_BUCKETS 240        /* of latencies, see late_bucket */
 
 enum kind { IDLE, BURN, DUTY, PERIODIC, IO_FIXED, IO_EXP };
 
@@ -22,6 +23,11 @@ struct orders {
 	u32 from_ms[MAX_WINDOWS], to_ms[MAX_WINDOWS];
 };
 
+/* The least and most latency in the stretch that report n tells of; n is 0 before the first. */
+struct late {
+	volatile u32 n, min_us, max_us;
+};
+
 /* One vCPU's progress. Written by that vCPU only and read by vCPU 0 for the report: every field is one aligned
  * 32-bit word, so a reader sees an old or a new value, never half of one. work_us wraps after 71 minutes. */
 struct progress {
@@ -29,8 +35,9 @@ struct progress {
 	volatile u32 work_us;       /* CPU work done, in calibrated microseconds */
 	volatile u32 rounds;        /* completed rounds of work */
 	volatile u32 wakeups;       /* timed wake-ups */
-	volatile u32 late_us_max;   /* worst wake-up latency */
-	volatile u32 late_us_sum;   /* of all wake-ups, for the mean */
+	volatile u32 late_us_sum;   /* of all wake-ups, for the mean; wraps */
+	struct late late[2];        /* of the stretch under way and of the last one, which may be being told */
+	volatile u32 late_counts[LATE_BUCKETS];
 	volatile u32 missed;        /* PERIODIC: rounds whose next release had passed before they were done */
 	volatile u32 done;          /* 1 when the run is over for this vCPU */
 } __attribute__((aligned(64)));

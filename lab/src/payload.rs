@@ -8,6 +8,7 @@ use std::process::Command;
 use crate::archive::Archive;
 use crate::error::{LabError, Result};
 use crate::tool;
+use views::Latencies;
 
 /// The sources, carried in this crate so that the lab works wherever it is run from.
 const SOURCES: [(&str, &[u8]); 6] = [
@@ -157,13 +158,18 @@ pub struct Progress {
     pub rounds: u32,
     /// Timed wake-ups.
     pub wakeups: u32,
-    /// Worst wake-up latency.
-    pub late_us_max: u32,
-    /// Mean wake-up latency, rounded down.
-    pub late_us_mean: u32,
     /// Periodic rounds that overran their next release.
     pub missed: u32,
+    /// Sum of all wake-up latencies since the start; wraps.
+    pub late_us_sum: u32,
+    /// The least and the most since the last report, if there were any.
+    pub late_us: Option<(u32, u32)>,
+    /// How many since the start fell into each of `views::bucket_of`.
+    pub late_counts: Vec<u64>,
 }
+
+/// Buckets of latencies; as in `payload.h`.
+pub const LATE_BUCKETS: usize = 240;
 
 /// Reads all whole report lines out of a VM's debug port file; other lines are passed over.
 pub fn parse_reports(text: &str) -> Vec<Progress> {
@@ -183,6 +189,34 @@ pub fn last_reports(text: &str) -> Vec<Progress> {
     last
 }
 
+/// Latencies of a VM's wake-ups, in us, between the last report of an earlier text and the last of a later one.
+pub fn latencies(before: &str, after: &str) -> Latencies {
+    let (first, last) = (last_reports(before), last_reports(after));
+    let mut all = Latencies::default();
+    for end in last {
+        let start = first.iter().find(|p| p.vcpu == end.vcpu);
+        let from = start.map_or(0, |p| p.report);
+        let between = parse_reports(after).into_iter().filter(|p| p.vcpu == end.vcpu && p.report > from);
+        let extremes: Vec<(u32, u32)> = between.filter_map(|p| p.late_us).collect();
+        let (Some(min), Some(max)) = (extremes.iter().map(|e| e.0).min(), extremes.iter().map(|e| e.1).max()) else { continue };
+        let sum = end.late_us_sum.wrapping_sub(start.map_or(0, |p| p.late_us_sum));
+        let earlier = |bucket: usize| start.and_then(|p| p.late_counts.get(bucket)).copied().unwrap_or(0);
+        let counts = end.late_counts.iter().enumerate().map(|(b, n)| n.saturating_sub(earlier(b))).collect();
+        all.merge(&Latencies::of(sum.into(), min.into(), max.into(), counts));
+    }
+    all
+}
+
+/// `BUCKET:COUNT,…`
+fn parse_counts(text: &str) -> Option<Vec<u64>> {
+    let mut counts = vec![0; LATE_BUCKETS];
+    for pair in text.split(',').filter(|p| !p.is_empty()) {
+        let (bucket, count) = pair.split_once(':')?;
+        *counts.get_mut(bucket.parse::<usize>().ok()?)? = count.parse().ok()?;
+    }
+    Some(counts)
+}
+
 fn parse_report(line: &str) -> Option<Progress> {
     let mut words = line.split_whitespace();
     let is_final = match words.next()? {
@@ -191,7 +225,8 @@ fn parse_report(line: &str) -> Option<Progress> {
         _ => return None,
     };
     let pairs: Vec<(&str, &str)> = words.filter_map(|w| w.split_once('=')).collect();
-    let value = |name: &str| pairs.iter().find(|p| p.0 == name)?.1.parse::<u32>().ok();
+    let word = |name: &str| pairs.iter().find(|p| p.0 == name).map(|p| p.1);
+    let value = |name: &str| word(name)?.parse::<u32>().ok();
     Some(Progress {
         report: value("n")?,
         is_final,
@@ -200,9 +235,10 @@ fn parse_report(line: &str) -> Option<Progress> {
         work_us: value("work_us")?,
         rounds: value("rounds")?,
         wakeups: value("wakeups")?,
-        late_us_max: value("late_us_max")?,
-        late_us_mean: value("late_us_mean")?,
         missed: value("missed")?,
+        late_us_sum: value("late_us_sum")?,
+        late_us: value("late_us_min").zip(value("late_us_max")),
+        late_counts: parse_counts(word("late")?)?,
     })
 }
 
@@ -252,10 +288,7 @@ mod tests {
     #[test]
     fn the_last_report_of_each_vcpu_wins_and_half_a_line_is_passed_over() {
         let line = |what: &str, n: u32, vcpu: u32, work: u32| {
-            format!(
-                "{what} n={n} ms=1000 vcpu={vcpu} kind=burn work_us={work} rounds=1 wakeups=0 late_us_max=0 \
-                 late_us_mean=0 missed=0\n"
-            )
+            format!("{what} n={n} ms=1000 vcpu={vcpu} kind=burn work_us={work} rounds=1 wakeups=0 missed=0 late_us_sum=0 late=\n")
         };
         let text = [
             "payload up vcpus=2\n",
@@ -274,5 +307,31 @@ mod tests {
         let header = std::str::from_utf8(SOURCES[4].1).unwrap();
         assert!(header.contains(&format!("#define MAX_VCPUS {MAX_VCPUS}")));
         assert!(header.contains(&format!("#define MAX_WINDOWS {MAX_WINDOWS}")));
+        assert!(header.contains(&format!("#define LATE_BUCKETS {LATE_BUCKETS}")));
+        assert_eq!(views::bucket_of(u32::MAX.into()), LATE_BUCKETS - 1);
+    }
+
+    #[test]
+    fn latencies_are_those_between_two_moments_whatever_was_before() {
+        let line = |n: u32, vcpu: u32, rest: &str| {
+            format!("report n={n} ms=0 vcpu={vcpu} kind=duty work_us=0 rounds=0 wakeups=0 missed=0 {rest}\n")
+        };
+        // The wake-up of a halted process, 2 s late, was before.
+        let before =
+            line(1, 0, "late_us_sum=0 late=") + &line(1, 1, "late_us_sum=2000005 late_us_min=5 late_us_max=2000000 late=5:1,151:1");
+        let after = [
+            before.clone(),
+            line(2, 0, "late_us_sum=0 late="),
+            line(2, 1, "late_us_sum=2000085 late_us_min=30 late_us_max=50 late=5:1,23:1,28:1,151:1"),
+            line(3, 1, "late_us_sum=2000092 late_us_min=7 late_us_max=7 late=5:1,7:1,23:1,28:1,151:1"),
+        ]
+        .concat();
+        let mut wanted = Latencies::default();
+        [30, 50, 7].iter().for_each(|us| wanted.add(*us));
+        let sums = |l: &Latencies| l.sums("vm", views::MeasuredBy::Workload, 1000, 0);
+        assert_eq!(sums(&latencies(&before, &after)), sums(&wanted));
+        assert_eq!(sums(&latencies(&after, &after)), None);
+        assert_eq!(sums(&latencies("", &line(9, 0, "late_us_sum=0 late="))), None);
+        assert_eq!(parse_reports(&line(1, 0, "late_us_sum=0 late=240:1")), []);
     }
 }

@@ -134,6 +134,11 @@ fn report(scenario: &Scenario, done: &Done) -> lab::Result<()> {
     let mut all: Vec<&Document> = done.documents.iter().collect();
     all.push(&done.simulated);
     println!("CPU time in s, and in percent of what an ideal scheduler would have given:\n{}", views::side_by_side(&all));
+    println!("used by all VMs in percent of the host, and how long they were ready for every 600 s:\n{}", views::ready_side_by_side(&all));
+    if scenario.runs.iter().any(|r| r.spec.lab.trace) {
+        let late = views::wakeups_side_by_side(&all);
+        println!("how late vCPUs ran after they should have woken, by the workload's clock and by the scheduler's accounts:\n{late}");
+    }
     for document in &done.documents {
         agrees(document)?;
     }

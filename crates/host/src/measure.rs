@@ -142,6 +142,7 @@ impl Sums {
             pcpus: topology.online().iter().map(|p| usize::from(p.0)).map(|id| Pcpu { id, busy_ns: busy(id) }).collect(),
             pools: self.pools(&last.names, &vms),
             vms,
+            wakeups: vec![],
         }
     }
 

@@ -71,6 +71,9 @@ pub(crate) fn expectations(spec: &RunSpec, reasons: &mut Vec<String>) {
     let named = expect.ratio_of.iter().map(|n| ("ratio_of", n)).chain(expect.equal_of.iter().map(|n| ("equal_of", n)));
     let named = named.chain(expect.at_least.keys().map(|n| ("at_least", n)));
     let named = named.chain(expect.lab_at_least.keys().map(|n| ("lab_at_least", n)));
+    let late = [("late_mean_us", &expect.late_mean_us), ("late_max_us", &expect.late_max_us)];
+    let lab_late = [("lab_late_mean_us", &expect.lab_late_mean_us), ("lab_late_max_us", &expect.lab_late_max_us)];
+    let named = named.chain(late.into_iter().chain(lab_late).flat_map(|(key, of)| of.keys().map(move |n| (key, n))));
     let unknown = named.filter(|(_, n)| !vms.contains(n.as_str()));
     reasons.extend(unknown.map(|(key, n)| format!("expect.{key}: seen '{n}', allowed the names of its VMs")));
     for (key, all) in [("at_least", &expect.at_least), ("lab_at_least", &expect.lab_at_least)] {

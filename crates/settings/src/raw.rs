@@ -225,6 +225,7 @@ workload = { kind = "duty", work = "15ms", sleep = "85ms" }
         assert!(reasons(&TWO.replace("vcpus = 1", "vcpus = 1\nsharez = 3")).contains("sharez"));
         assert!(reasons(&TWO[..TWO.len() - 20]).contains("line"));
         assert!(reasons(&format!("{TWO}\n[expect]\nratio_of = [\"a\", \"c\"]")).contains("expect.ratio_of: seen 'c'"));
+        assert!(reasons(&format!("{TWO}\n[expect]\nlab_late_max_us = {{ c = 1 }}")).contains("expect.lab_late_max_us: seen 'c'"));
         assert!(reasons(&format!("{TWO}\n[[run]]\nlabel=\"x\"\nset={{\"nobody.shares\"=1}}")).contains("nobody.shares"));
     }
 }

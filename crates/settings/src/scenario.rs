@@ -272,6 +272,10 @@ pub struct Lab {
     /// 5 to 20 ms; slower by half, and a pCPU is slow.
     #[serde(default)]
     pub exact_clock: bool,
+    /// Records a trace under Tandem after the measured time, for as long again, of which the result has the scheduler's own
+    /// word on wake-ups.
+    #[serde(default)]
+    pub trace: bool,
     /// Why the lab cannot run it; then only the simulator does.
     pub skip: Option<String>,
 }
@@ -310,6 +314,18 @@ pub struct Expect {
     pub limit_permille: Option<u32>,
     /// The same in the lab.
     pub lab_limit_permille: Option<u32>,
+    /// VM by VM, how late in us its vCPUs may run after they should have woken, by their own clock: on average, in the simulator.
+    #[serde(default)]
+    pub late_mean_us: BTreeMap<String, u64>,
+    /// The same, at most.
+    #[serde(default)]
+    pub late_max_us: BTreeMap<String, u64>,
+    /// On average in the lab.
+    #[serde(default)]
+    pub lab_late_mean_us: BTreeMap<String, u64>,
+    /// At most in the lab.
+    #[serde(default)]
+    pub lab_late_max_us: BTreeMap<String, u64>,
 }
 
 impl VmSpec {

@@ -15,7 +15,7 @@ use crate::report::Snapshot;
 use crate::timers::Timers;
 use crate::watch::Watch;
 use sched_core::{Host, KICK_IDLE, KICK_PREEMPT};
-use views::Times;
+use views::{Latencies, Times};
 
 /// A world as the engine knows it.
 #[derive(Debug)]
@@ -27,6 +27,10 @@ pub(crate) struct Actor {
     pub(crate) ready_since: u64,
     /// What the scheduler had charged to it when it began to run.
     pub(crate) charged: u64,
+    /// When the sleep was due from which it has not run yet.
+    pub(crate) due: Option<u64>,
+    /// From there until it ran, each time.
+    pub(crate) late: Latencies,
     pub(crate) vm: u32,
     pub(crate) vcpu: bool,
 }
@@ -190,7 +194,7 @@ impl Engine {
             return self.fire_fixed(FIXED[slot]);
         };
         match slot.checked_sub(2 * pcpus) {
-            Some(world) => self.wake(world as u32),
+            Some(world) => self.timer_wakes(world as u32),
             None if slot % 2 == 0 => self.piece_done(slot as u32 / 2),
             None => self.resched(slot as u32 / 2),
         }
@@ -214,6 +218,7 @@ impl Engine {
             }
             Fixed::Warm => {
                 self.start = Some(self.snapshot());
+                self.actors.iter_mut().for_each(|a| a.late = Latencies::default());
                 self.kernel.mark(|| "the warm-up ends".to_owned());
             }
             Fixed::Replan => self.replan(),

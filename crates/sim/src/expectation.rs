@@ -3,7 +3,7 @@
 use settings::{PlacedPool, RunSpec};
 use std::collections::BTreeMap;
 use units::Span;
-use views::{RunResult, Vm, Where};
+use views::{MeasuredBy, RunResult, Vm, Wakeups, Where};
 
 /// Largest |used ÷ entitled − 1| of any VM, in permille rounded to the nearest, with the VM's name.
 /// VMs that the ideal gave less than 1 % of a pCPU do not count: on a real kernel a halted VM's process wakes now and then for
@@ -68,7 +68,21 @@ pub fn unmet(result: &RunResult, spec: &RunSpec, place: Where) -> Vec<String> {
     off.extend(short(result, if lab { &expect.lab_at_least } else { &expect.at_least }));
     let permille = if lab { expect.lab_limit_permille } else { expect.limit_permille };
     off.extend(permille.into_iter().flat_map(|p| passed(result, spec, u64::from(p))));
+    off.extend(late(result, if lab { &expect.lab_late_mean_us } else { &expect.late_mean_us }, "on average", |w| w.mean_ns));
+    off.extend(late(result, if lab { &expect.lab_late_max_us } else { &expect.late_max_us }, "once", |w| w.max_ns));
     off
+}
+
+/// VMs whose vCPUs ran later after they should have woken than they may, by their own clock.
+fn late(result: &RunResult, at_most: &BTreeMap<String, u64>, when: &str, of: fn(&Wakeups) -> u64) -> Vec<String> {
+    let judge = |(name, us): (&String, &u64)| {
+        let Some(w) = result.wakeups.iter().find(|w| w.vm == *name && w.by == MeasuredBy::Workload) else {
+            return Some(format!("VM {name} has no wake-ups"));
+        };
+        let seen = of(w);
+        (seen > us * 1000).then(|| format!("VM {name} woke {}.{:03} us late {when}, allowed {us} us", seen / 1000, seen % 1000))
+    };
+    at_most.iter().filter_map(judge).collect()
 }
 
 /// VMs that got less of what they wanted than they should.
@@ -114,7 +128,15 @@ mod tests {
             worlds: vec![],
         };
         let host = HostCounts { pcpus: 1, cores: 1, llcs: 1, nodes: 1, sockets: 1 };
-        RunResult { label: String::new(), duration_ns: 1, host, pcpus: vec![], pools: vec![], vms: vms.iter().map(vm).collect() }
+        RunResult {
+            label: String::new(),
+            duration_ns: 1,
+            host,
+            pcpus: vec![],
+            pools: vec![],
+            vms: vms.iter().map(vm).collect(),
+            wakeups: vec![],
+        }
     }
 
     /// A run whose file says this and expects that.
@@ -150,6 +172,18 @@ mod tests {
         assert_eq!(ratio_permille(&seen, &["a".into(), "b".into()]), u64::MAX);
         assert_eq!(ratio_permille(&seen, &[]), 0);
         assert_eq!(unmet(&seen, &spec("", "ratio_of=['b','gone']"), Where::Lab), ["VM gone is not in the result"]);
+    }
+
+    #[test]
+    fn wake_ups_are_held_to_their_mean_and_their_most_by_the_vms_own_clock() {
+        let mut seen = result(&[("a", 1, 1000, 0)]);
+        let expect = spec("", "late_mean_us={a=3}\nlate_max_us={a=8}\nlab_late_mean_us={a=4}");
+        assert_eq!(unmet(&seen, &expect, Where::Lab), ["VM a has no wake-ups"]);
+        let by = |by, mean_ns| Wakeups { vm: "a".into(), by, count: 2, min_ns: 0, mean_ns, p99_ns: 8000, max_ns: 8001 };
+        seen.wakeups = vec![by(MeasuredBy::Scheduler, 9000), by(MeasuredBy::Workload, 3001)];
+        let off = ["VM a woke 3.001 us late on average, allowed 3 us", "VM a woke 8.001 us late once, allowed 8 us"];
+        assert_eq!(unmet(&seen, &expect, Where::Sim), off);
+        assert_eq!(unmet(&seen, &expect, Where::Lab), Vec::<String>::new());
     }
 
     #[test]

@@ -93,6 +93,8 @@ pub(crate) fn worlds(spec: &RunSpec, seed: u64) -> (Vec<WorldSpec>, Vec<Actor>) 
         work: 0,
         ready_since: 0,
         charged: 0,
+        due: None,
+        late: views::Latencies::default(),
         vm,
         vcpu,
     };

@@ -5,7 +5,7 @@ use crate::kernel::Seat;
 use crate::watch::state_times;
 use sched_core::STATE_RUN;
 use settings::{PlacedPool, Run};
-use views::{HostCounts, Pcpu, Pool, RunResult, Times, Vm, World, WorldKind};
+use views::{HostCounts, Latencies, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm, Wakeups, World, WorldKind};
 
 /// All accounts at one moment.
 #[derive(Clone, Debug, Default)]
@@ -106,7 +106,18 @@ pub(crate) fn result(run: &Run, engine: &mut Engine, duration_ns: u64) -> RunRes
         pcpus: end.busy.iter().enumerate().map(busy).collect(),
         pools: pools(&engine.pools, &engine.watch.pool_peaks(), &vms, &system),
         vms,
+        wakeups: (1..engine.vms.len()).flat_map(|vm| wakeups(engine, vm)).collect(),
     }
+}
+
+/// Wake-ups of a VM's vCPUs, by the workload and by the scheduler. A timer fires when it is due; a world is READY at once, and its own
+/// work begins a switch after it runs.
+fn wakeups(engine: &Engine, vm: usize) -> impl Iterator<Item = Wakeups> + use<> {
+    let seat = &engine.vms[vm];
+    let mut all = Latencies::default();
+    seat.worlds.clone().for_each(|w| all.merge(&engine.actors[w as usize].late));
+    let by = [(MeasuredBy::Workload, engine.costs.switch_ns), (MeasuredBy::Scheduler, 0)];
+    by.map(|(by, more_ns)| all.sums(&seat.name, by, 1, more_ns)).into_iter().flatten()
 }
 
 /// The root, the system group, then the other pools; each with everything below it.

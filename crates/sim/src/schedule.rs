@@ -17,6 +17,14 @@ use check::State;
 use sched_core::ENQUEUE_WAKEUP;
 
 impl Engine {
+    /// A sleep ends as its workload wanted: what passes until it runs is the latency of the wake-up.
+    pub(crate) fn timer_wakes(&mut self, world: u32) {
+        if self.kernel.seats[world as usize] == Seat::Asleep {
+            self.actors[world as usize].due = Some(self.kernel.now);
+            self.wake(world);
+        }
+    }
+
     /// A sleep ends, by a timer on the pCPU where the world ran last.
     pub(crate) fn wake(&mut self, world: u32) {
         if self.kernel.seats[world as usize] != Seat::Asleep {
@@ -283,7 +291,11 @@ impl Engine {
         cpu.work_from = now + self.costs.switch_ns;
         cpu.system_ns += self.costs.switch_ns;
         self.stats.switches += 1;
-        self.actors[world as usize].charged = self.host.world(world).used_ns;
+        let actor = &mut self.actors[world as usize];
+        actor.charged = self.host.world(world).used_ns;
+        if let Some(due) = actor.due.take() {
+            actor.late.add(now - due);
+        }
         self.stats.calls += 1;
         self.host.running(&mut self.kernel, world);
         self.watch.state(now, world, State::Run, Some(pcpu));

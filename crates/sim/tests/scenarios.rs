@@ -80,4 +80,5 @@ scenarios! {
     two_at_20 "two-at-20";
     ready_vs_util "ready-vs-util";
     ready_smp "ready-smp";
+    wakeup_latency "wakeup-latency";
 }

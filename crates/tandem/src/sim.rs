@@ -79,7 +79,8 @@ pub fn main(args: &Args) -> Result<(), Failure> {
             }
         }
         Progress::Done(run, outcome) => {
-            say(&format!("\n{}{}", views::summary(&outcome.result), views::pools(&outcome.result)));
+            let result = &outcome.result;
+            say(&format!("\n{}{}{}", views::summary(result), views::pools(result), views::wakeups(result)));
             for v in outcome.verdict.iter().flat_map(|v| &v.violations) {
                 violations.push(format!("run '{}': {v}", run.label));
             }

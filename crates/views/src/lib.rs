@@ -5,8 +5,10 @@ mod plan;
 mod result;
 mod table;
 mod top;
+mod wakeups;
 
 pub use plan::{Loan, Plan, PlanKind, PlanNow, PlanRow, Unit, loans, plan};
-pub use result::{CpuStat, Document, HostCounts, Pcpu, Pool, RunResult, Times, Vm, Where, World, WorldKind};
-pub use table::{Align, Table, pools, side_by_side, summary};
+pub use result::{CpuStat, Document, HostCounts, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm, Wakeups, Where, World, WorldKind};
+pub use table::{Align, Table, pools, ready_side_by_side, side_by_side, summary};
 pub use top::{Allocations, top, worlds};
+pub use wakeups::{Latencies, bucket_of, end_of, wakeups, wakeups_side_by_side};

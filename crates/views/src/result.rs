@@ -45,6 +45,38 @@ pub struct RunResult {
     pub pools: Vec<Pool>,
     /// Each VM.
     pub vms: Vec<Vm>,
+    /// How late VMs ran after they should have woken, where somebody measured it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wakeups: Vec<Wakeups>,
+}
+
+/// Who measured wake-ups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MeasuredBy {
+    /// The workload itself: from the moment that its timer was due to its own next work.
+    Workload,
+    /// The scheduler: from READY to RUN.
+    Scheduler,
+}
+
+/// Wake-ups of a VM's vCPUs: how many, and how late they were.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wakeups {
+    /// Name of the VM.
+    pub vm: String,
+    /// Who measured.
+    pub by: MeasuredBy,
+    /// How many there were.
+    pub count: u64,
+    /// The least of them, in ns.
+    pub min_ns: u64,
+    /// Their mean, in ns.
+    pub mean_ns: u64,
+    /// What 99 of 100 do not pass, in ns; at most an eighth too large.
+    pub p99_ns: u64,
+    /// The most, in ns.
+    pub max_ns: u64,
 }
 
 /// The size of a host.

@@ -1,6 +1,6 @@
 //! Plain-text tables for terminals: aligned columns, no colour, one line a row.
 
-use crate::{Document, RunResult};
+use crate::{Document, RunResult, Times};
 
 /// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,10 +151,31 @@ pub fn side_by_side(documents: &[&Document]) -> String {
     t.text()
 }
 
+/// Several documents of one scenario side by side: for each run what all VMs used, in percent of the host, and how long they were
+/// ready together, in s for every 600 s as RDY's figures have it.
+#[must_use]
+pub fn ready_side_by_side(documents: &[&Document]) -> String {
+    let names: Vec<String> = documents.iter().map(|d| format!("{:?} {}: used  ready", d.place, d.policy).to_lowercase()).collect();
+    let mut columns = vec!["<run"];
+    columns.extend(names.iter().map(String::as_str));
+    let mut t = Table::new(&columns);
+    let Some(first) = documents.first() else { return String::new() };
+    for run in &first.runs {
+        let cell = |d: &&Document| {
+            let Some(r) = d.runs.iter().find(|r| r.label == run.label) else { return "-".to_owned() };
+            let sum = |of: fn(&Times) -> u64| r.vms.iter().map(|v| of(&v.times)).sum::<u64>();
+            let used = percent(sum(|t| t.used_ns), r.duration_ns * r.host.pcpus as u64);
+            format!("{used} %  {:>5.0} s", sum(|t| t.ready_ns) as f64 * 600.0 / r.duration_ns.max(1) as f64)
+        };
+        t.row([run.label.clone()].into_iter().chain(documents.iter().map(cell)));
+    }
+    t.text()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{HostCounts, Pool};
+    use crate::{HostCounts, Pool, Vm, Where};
 
     #[test]
     fn columns_align_by_their_widest_cell() {
@@ -162,6 +183,33 @@ mod tests {
         t.row(["a", "1"]);
         t.row(["long name", "12345"]);
         assert_eq!(t.text(), "VM          used\n----------------\na              1\nlong name  12345\n");
+    }
+
+    #[test]
+    fn ready_time_is_that_of_all_vms_for_600_s() {
+        let vm = |used_ns, ready_ns| Vm {
+            name: String::new(),
+            pool: "/".to_owned(),
+            vcpus: 1,
+            shares: 1,
+            times: Times { used_ns, ready_ns, ..Times::default() },
+            cpu_stat: None,
+            worlds: vec![],
+        };
+        let run = RunResult {
+            label: "4".to_owned(),
+            duration_ns: 20_000_000_000,
+            host: HostCounts { pcpus: 2, cores: 2, llcs: 1, nodes: 1, sockets: 1 },
+            pcpus: vec![],
+            pools: vec![],
+            vms: vec![vm(5_000_000_000, 7_000_000_000), vm(7_000_000_000, 3_000_000_000)],
+            wakeups: vec![],
+        };
+        let document =
+            |policy: &str, runs| Document { scenario: String::new(), place: Where::Lab, policy: policy.to_owned(), seed: 0, runs };
+        let (one, none) = (document("eevdf", vec![run]), document("tandem", vec![]));
+        let text = ready_side_by_side(&[&one, &none]);
+        assert_eq!(text.lines().last(), Some("4           30.0 %    300 s                        -"), "{text}");
     }
 
     #[test]
@@ -180,6 +228,7 @@ mod tests {
             pcpus: vec![],
             pools: vec![pool("/", 4_000_000_000, None), pool("/system", 0, None), pool("/lab", 1_990_000_000, Some(1_004_000_000))],
             vms: vec![],
+            wakeups: vec![],
         };
         run.pools[2].limited_ns = 5_000_000;
         assert_eq!(

@@ -87,6 +87,7 @@ mod tests {
             pcpus: vec![],
             pools: vec![],
             vms: vec![vm("a", pool), vm("b", "/")],
+            wakeups: vec![],
         }
     }
 

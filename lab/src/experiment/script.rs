@@ -88,6 +88,9 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     }
     s += "[ -z \"$timers\" ] || kill $timers 2>/dev/null; timers=\n"; // what is due after the run's end is not for the next one
     let _ = writeln!(s, "for v in {}; do cp /lab/out/$v.debug /lab/out/{}-{i}.$v.after; done", names(&all), policy.name());
+    if policy == Policy::Tandem && run.spec.lab.trace {
+        s += &record(run, i, duration);
+    }
     if policy == Policy::Tandem {
         s += "grep -q enabled /sys/kernel/sched_ext/state || fail 'the kernel ejected the scheduler'\ntandem_off\n";
     }
@@ -96,6 +99,16 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
         let _ = writeln!(s, "rmdir /sys/fs/cgroup{}", pool.path);
     }
     Ok(s)
+}
+
+/// Records for as long as was measured, and lists what the vCPUs waited. Not while it is measured: a recorder is a host task as well.
+fn record(run: &Run, i: usize, duration: Span) -> String {
+    let most = run.spec.vms.iter().map(|v| v.vcpus).max().unwrap_or(1);
+    let vcpus: String = (0..most).map(|v| format!(" --world vcpu{v}")).collect();
+    format!(
+        "tandem trace record -o /tmp/{i}.trace --duration {duration} >/lab/out/record.log 2>&1 || fail 'no trace'\n\
+         tandem trace waits /tmp/{i}.trace{vcpus} --json /lab/out/tandem-{i}.waits --most 3 || fail 'no waits'; rm /tmp/{i}.trace\n"
+    )
 }
 
 fn names(vms: &[&VmSpec]) -> String {
@@ -209,7 +222,9 @@ fn mask(set: &PcpuSet) -> String {
 
 fn orders(run: &Run, vm: &VmSpec) -> Result<Orders> {
     let work = |i: u32| Ok((work(run, vm.workload_of(i as usize))?, vec![]));
-    Ok(Orders { report_ms: Some(1000), vcpus: (0..vm.vcpus).map(work).collect::<Result<_>>()?, ..Orders::default() })
+    // Each VM has random lengths of its own: with the same ones, they would work and sleep in step.
+    let seed = run.spec.vms.iter().position(|v| v.name == vm.name).unwrap_or(0) as u32 + 1;
+    Ok(Orders { report_ms: Some(1000), seed, vcpus: (0..vm.vcpus).map(work).collect::<Result<_>>()?, ..Orders::default() })
 }
 
 fn work(run: &Run, w: Workload) -> Result<Work> {
@@ -313,6 +328,39 @@ mod tests {
         assert_eq!([19_999, 20_000].map(|ms| active_at(vm5, at(ms))), [false, true]);
         assert_eq!(edges(vm5), timer("20.000", "CONT", "vm5") + &timer("40.000", "KILL", "vm5"));
         assert_eq!(edges(vm6), timer("20.000", "CONT", "vm6") + &timer("30.000", "STOP", "vm6"));
+    }
+
+    #[test]
+    fn a_trace_is_recorded_after_the_accounts_and_only_of_tandem_where_it_is_wanted() {
+        let load = |name: &str| settings::load(&format!("{}/../scenarios/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let script = |policy, name: &str| {
+            let scenario = load(name);
+            let experiment = Experiment {
+                scenario: &scenario,
+                policies: vec![policy],
+                kernel: crate::archive::KernelId::Newest,
+                tandem: "tandem".into(),
+                duration: None,
+                show_top: false,
+            };
+            one(&experiment, policy, 0, &scenario.runs[0]).unwrap()
+        };
+        let text = script(Policy::Tandem, "wakeup-latency");
+        let accounts = text.find("tandem top --once").unwrap();
+        let recorded = text.find("tandem trace record -o /tmp/0.trace --duration 10s").unwrap();
+        let waits =
+            text.find("tandem trace waits /tmp/0.trace --world vcpu0 --world vcpu1 --world vcpu2 --json /lab/out/tandem-0.waits").unwrap();
+        assert!(accounts < recorded && recorded < waits && waits < text.find("tandem_off\npower_off").unwrap());
+        assert!(!script(Policy::Eevdf, "wakeup-latency").contains("trace"));
+        assert!(!script(Policy::Tandem, "shares-active").contains("trace"));
+    }
+
+    #[test]
+    fn no_two_vms_draw_the_same_lengths() {
+        let scenario = settings::load(&format!("{}/../scenarios/ready-vs-util", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let run = &scenario.runs[0];
+        let seeds: std::collections::BTreeSet<u32> = run.spec.vms.iter().map(|vm| orders(run, vm).unwrap().seed).collect();
+        assert_eq!((run.spec.vms.len(), seeds.len()), (6, 6));
     }
 
     #[test]

@@ -20,7 +20,7 @@ const FORMATS: [(&str, &[&str], &str); 10] = [
     ("crates/views/src/plan.rs", &["Plan", "PlanRow", "PlanNow", "Loan"], "docs/operating.md"),
     (
         "crates/views/src/result.rs",
-        &["Document", "RunResult", "HostCounts", "Pcpu", "Pool", "Times", "Vm", "CpuStat", "World"],
+        &["Document", "RunResult", "HostCounts", "Pcpu", "Pool", "Times", "Vm", "CpuStat", "World", "Wakeups"],
         "docs/result.md",
     ),
 ];

@@ -115,6 +115,7 @@ pub fn result(a: &str, label: &str) -> RunResult {
         pcpus: vec![Pcpu { id: 0, busy_ns: 8500 * US }, Pcpu { id: 1, busy_ns: 0 }],
         pools: vec![pool("/"), pool("/gold")],
         vms: vec![vm(a, one), vm("b", two)],
+        wakeups: vec![],
     }
 }
 

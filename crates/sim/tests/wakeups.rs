@@ -1,0 +1,117 @@
+//! XK's wake-up latency test in the simulator: least, average and most from the moment that a sleep was due to the waker's own work, in
+//! numbers, and the same as the trace has them.
+
+use settings::Run;
+use sim::{Costs, Options, Outcome, run, run_traced};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use trace::Trace;
+use trace::waits::{WaitOptions, analyse};
+use units::Span;
+use views::{MeasuredBy, Wakeups};
+
+/// A run of the scenario, from the time on that it is to count.
+fn of(label: &str, warmup: Span) -> Run {
+    let scenario = settings::load(&format!("{}/../../scenarios/wakeup-latency", env!("CARGO_MANIFEST_DIR"))).expect("it loads");
+    let mut run = scenario.runs.into_iter().find(|r| r.label == label).expect("the run");
+    run.spec.warmup = warmup;
+    run
+}
+
+fn ten_seconds(costs: Costs) -> Options {
+    Options { costs, duration: Some(Span::from_secs(10)), ..Options::default() }
+}
+
+fn seen(outcome: &Outcome, by: MeasuredBy) -> &Wakeups {
+    outcome.result.wakeups.iter().find(|w| w.vm == "waker" && w.by == by).expect("it woke")
+}
+
+/// Least, mean, 99th percentile and most in ns of the waker in nine seconds of a run; the first wake-up comes while VMs begin.
+fn late(label: &str, by: MeasuredBy, options: &Options) -> [u64; 4] {
+    let outcome = run(&of(label, Span::from_secs(1)), options).expect("it runs");
+    let w = seen(&outcome, by);
+    [w.min_ns, w.mean_ns, w.p99_ns, w.max_ns]
+}
+
+#[test]
+fn on_an_idle_host_a_wake_up_takes_a_switch_and_nothing_else() {
+    let options = ten_seconds(Costs::default());
+    assert_eq!(late("idle host", MeasuredBy::Workload, &options), [2000; 4]);
+    assert_eq!(late("idle host", MeasuredBy::Scheduler, &options), [0; 4]);
+    assert_eq!(late("idle host", MeasuredBy::Workload, &ten_seconds(Costs::ZERO)), [0; 4]);
+    // One in 10 ms, 50 us of work and a switch, from a random point of the first 10 ms on; nobody else wakes.
+    let outcome = run(&of("idle host", Span::ZERO), &options).expect("it runs");
+    let count = seen(&outcome, MeasuredBy::Workload).count;
+    assert!((994..=995).contains(&count), "{count}");
+    assert_eq!(outcome.stats.wakeups, count);
+    assert!(outcome.result.wakeups.iter().all(|w| w.vm == "waker"));
+}
+
+#[test]
+fn beside_host_tasks_and_beside_another_vm_who_is_owed_more_preempts_at_once() {
+    for label in ["loaded host", "other VM loaded"] {
+        assert_eq!(late(label, MeasuredBy::Workload, &ten_seconds(Costs::default())), [2000; 4], "{label}");
+    }
+}
+
+#[test]
+fn without_preemption_the_waker_waits_for_the_end_of_a_quantum() {
+    let mut options = ten_seconds(Costs::default());
+    options.knobs.insert("preempt_margin_us".to_owned(), 1_000_000);
+    let [_, mean, _, max] = late("other VM loaded", MeasuredBy::Workload, &options);
+    // Quanta of 50 ms end at the tick of 52 ms.
+    assert!((20_000_000..52_002_001).contains(&mean) && max <= 52_002_000, "{mean} {max}");
+}
+
+/// A weakness, not a promise: a sibling that burns should be put off sooner. What a VM is owed at once (`urgent_ns`) changes between the
+/// moment that a world is queued or dispatched and the moment that keys are compared, and the one that waits then looks too late.
+#[test]
+fn beside_its_own_siblings_a_waker_waits_for_a_quantum_and_with_two_pcpus_for_two() {
+    for (label, most) in [("own VM loaded", 52_002_000), ("own VM loaded, two pCPUs", 104_002_000)] {
+        let [_, mean, _, max] = late(label, MeasuredBy::Workload, &ten_seconds(Costs::default()));
+        assert!(mean <= most && max <= most, "{label}: {mean} {max}");
+        assert!(mean > 2000, "{label}: mended; say so in docs/measured.md");
+    }
+}
+
+#[test]
+fn what_was_before_the_end_of_the_warm_up_does_not_count() {
+    let outcome = run(&of("idle host", Span::from_secs(9)), &ten_seconds(Costs::default())).expect("it runs");
+    let count = seen(&outcome, MeasuredBy::Workload).count;
+    assert!((99..=100).contains(&count), "{count}");
+    // Nobody sleeps in a run of burners.
+    let burners = settings::load(&format!("{}/../../scenarios/shares-ratio", env!("CARGO_MANIFEST_DIR"))).expect("it loads");
+    let outcome = run(&burners.runs[0], &Options { duration: Some(Span::from_secs(10)), ..Options::default() }).expect("it runs");
+    assert_eq!(outcome.result.wakeups, []);
+}
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("one thread").write(data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_trace_has_the_same_wake_ups_as_the_result() {
+    for label in ["idle host", "other VM loaded", "own VM loaded", "own VM loaded, two pCPUs"] {
+        let out = Shared::default();
+        let outcome = run_traced(&of(label, Span::ZERO), &ten_seconds(Costs::default()), Box::new(out.clone())).expect("it runs");
+        let bytes = std::mem::take(&mut *out.0.lock().expect("one thread"));
+        let events = Trace::read(&bytes[..]).expect("it is a trace").events;
+        let ends = analyse(&events, &WaitOptions::default()).waits.into_iter();
+        // Burners wake too, once: nobody's timer was due.
+        let waker = ends.filter(|w| w.vm_name == "waker" && w.name == "vcpu0" && w.slept && w.ran_on.is_some()).map(|w| w.ns);
+        let waits: Vec<u64> = waker.collect();
+        let (count, sum) = (waits.len() as u64, waits.iter().sum::<u64>());
+        let w = seen(&outcome, MeasuredBy::Scheduler);
+        let extremes = (waits.iter().copied().min(), waits.iter().copied().max());
+        assert_eq!((w.count, w.mean_ns, (Some(w.min_ns), Some(w.max_ns))), (count, sum / count, extremes), "{label}");
+    }
+}
