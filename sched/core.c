@@ -1,5 +1,6 @@
 /* The scheduler's callbacks: each reads as the sequence of decisions it takes; the decisions are in policy/.
  * Included by native.c and glue/tandem.bpf.c, so that both build the same text. */
+#include "account/busy.h"
 #include "account/charge.h"
 #include "account/state.h"
 #include "dispatch.h"
@@ -354,6 +355,7 @@ hot void core_running(struct host *h, plat_task *t, struct world *w)
 		return;
 	if (trace_on(h))
 		trace_running(h, t, w, p, now);
+	busy_seen(h, p, true);
 	queue_left(h, w);
 	state_enter(w, STATE_RUN, now);
 	now = w->state_since_ns;
@@ -446,6 +448,7 @@ hot void core_idle(struct host *h, u32 pcpu, bool idle)
 
 	if (!c)
 		return;
+	busy_seen(h, p, !idle);
 	if (!idle) {
 		if (plat_read(c->idle) >> (p->bit & 63) & 1) /* else whoever woke it has claimed it */
 			plat_fetch_and(&c->idle, ~(1ull << (p->bit & 63)));

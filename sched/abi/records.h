@@ -95,6 +95,8 @@ struct pcpu {
 	u64 preempts;		/* kicks that asked it to preempt */
 	u64 system_v_ns;	/* task virtual time of the system group last served here */
 	u64 rescued_ns;		/* when worlds that wait too long were looked for last */
+	u64 core_busy_ns;	/* of the core that it stands for: a thread was awake for this + now while core_awake is not 0 (atomic adds) */
+	u64 core_shared_ns;	/* and two or more were for this + now while it is above 1 (atomic adds) */
 	u64 grant_end_ns;	/* when what the running world was granted ends; 0 where nothing limits it */
 	u32 id;
 	u32 cluster;
@@ -107,6 +109,10 @@ struct pcpu {
 	u32 node;
 	u32 core;
 	u32 limit_look;		/* a limit at which a world was parked here just now: whose turn is it? 0 for none */
+	u32 core_first;		/* the pCPU that stands for its core */
+	u32 core_awake;		/* threads of the core that it stands for that are not idle (atomic adds; account/busy.h) */
+	u32 awake;		/* it was not idle when it was seen last (hosts with hyper-threads only) */
+	u32 pad32;
 	u32 trace_note;		/* four bytes of trace.h for the next records (each written alone, while a trace is recorded) */
 };
 

@@ -13,7 +13,7 @@ mod services;
 pub use ledger::Ledger;
 pub use services::Services;
 
-use sched_core::{STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, Vm, World};
+use sched_core::{Pcpu, STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, Vm, World};
 use units::Rate;
 use views::esxtop::{Alloc, AllocUnits, Gauges, SharesLevel, Totals};
 
@@ -32,6 +32,24 @@ pub fn world(w: &World, now_ns: u64) -> Totals {
     let parked = if w.parked_ns == 0 { 0 } else { now_ns.saturating_sub(w.parked_ns) };
     let limited_ns = w.limited_ns + parked;
     totals(of, w.used_ns + running, limited_ns, [w.switches, w.migrations, w.expiries, w.wakeups])
+}
+
+/// Times when at least one, and when at least two, threads of a core were not idle until `now_ns`, from the record of the pCPU that
+/// stands for it (`sched/account/busy.h`). `None` where the record was read between two words of a change: read it again.
+#[must_use]
+pub fn core(first: &Pcpu, now_ns: u64) -> Option<[u64; 2]> {
+    let of = |base: u64, on: bool| Some(base.wrapping_add(if on { now_ns } else { 0 })).filter(|ns| *ns <= now_ns);
+    Some([of(first.core_busy_ns, first.core_awake > 0)?, of(first.core_shared_ns, first.core_awake > 1)?])
+}
+
+/// CPU time of a pCPU in esxtop's PCPU USED: halved while the core's other thread is busy too. `None` for cores of more threads.
+#[must_use]
+pub fn used_of_pcpu(busy_ns: u64, smt: u32, core: Option<[u64; 2]>) -> Option<u64> {
+    match smt {
+        0 | 1 => Some(busy_ns),
+        2 => Some(busy_ns.saturating_sub(core?[1] / 2)),
+        _ => None,
+    }
 }
 
 /// What worlds that are gone left behind in their group.

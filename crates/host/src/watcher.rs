@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use topology::Topology;
 use units::PcpuId;
 use views::esxtop::{
-    Alloc, AllocUnits, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters, Role, SharesLevel, Totals, Wid, WorldCounters,
+    Alloc, AllocUnits, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters, Role, SharesLevel, Totals, Wid,
+    WorldCounters,
 };
 
 /// Process and thread ids are below this (PID_MAX_LIMIT); ids of pools begin here.
@@ -156,7 +157,8 @@ fn of_tandem(accounts: &Accounts, topology: &Topology, ids: &mut Ids, (ledger, s
             break;
         }
     }
-    let mut counters = Counters { at_ns, unix_seconds: wall(), pcpus: pcpus(accounts, topology, at_ns), cores: vec![], groups, worlds };
+    let (pcpus, cores) = pcpus(accounts, topology, at_ns);
+    let mut counters = Counters { at_ns, unix_seconds: wall(), pcpus, cores, groups, worlds };
     ledger.settle(&mut counters, &gone);
     sys.settle(&mut counters, &services);
     Ok(counters)
@@ -185,16 +187,22 @@ fn living(accounts: &Accounts, at_ns: u64, gid: &BTreeMap<u32, Gid>, ids: &mut I
     (worlds, services)
 }
 
-fn pcpus(accounts: &Accounts, topology: &Topology, at_ns: u64) -> Vec<PcpuCounters> {
-    let alone = accounts.host().smt <= 1;
+fn pcpus(accounts: &Accounts, topology: &Topology, at_ns: u64) -> (Vec<PcpuCounters>, Vec<CoreCounters>) {
+    let smt = accounts.host().smt;
+    // Between two words of a change there is nothing to read: so few times in a row that it is another's fault.
+    let core = |first: u32| (0..8).find_map(|_| accounting::core(&accounts.pcpu(first as usize), at_ns)).filter(|_| smt > 1);
+    let mut cores = BTreeMap::new();
     let one = |id: PcpuId| {
         let p = accounts.pcpu(usize::from(id.0));
         let running = if p.current_world == 0 { 0 } else { at_ns.saturating_sub(p.current_since_ns) };
-        let busy_ns = Some(p.busy_ns + running);
-        // What the partner thread takes is not known.
-        PcpuCounters { id, core: topology.place(id).core, used_ns: busy_ns.filter(|_| alone), busy_ns, idle_ns: None }
+        let busy_ns = p.busy_ns + running;
+        let times = *cores.entry(p.core).or_insert_with(|| core(p.core_first));
+        let used_ns = accounting::used_of_pcpu(busy_ns, smt, times);
+        PcpuCounters { id, core: topology.place(id).core, used_ns, busy_ns: Some(busy_ns), idle_ns: None }
     };
-    topology.online().iter().map(one).collect()
+    let pcpus = topology.online().iter().map(one).collect();
+    let known = cores.into_iter().filter(|_| smt > 1);
+    (pcpus, known.map(|(id, times)| CoreCounters { id, busy_ns: times.map(|t| t[0]) }).collect())
 }
 
 #[cfg(test)]

@@ -83,7 +83,15 @@ impl Host {
         for (id, from) in pcpus.iter().enumerate() {
             // What is no place, such as virtual times, the scheduler has set itself.
             let to = host.pcpu_mut(id as u32);
-            *to = Pcpu { id: from.id, cluster: from.cluster, bit: from.bit, node: from.node, core: from.core, ..*to };
+            *to = Pcpu {
+                id: from.id,
+                cluster: from.cluster,
+                bit: from.bit,
+                node: from.node,
+                core: from.core,
+                core_first: from.core_first,
+                ..*to
+            };
         }
         for (id, cluster) in clusters.iter().enumerate() {
             *host.cluster_mut(id as u32) = *cluster;

@@ -24,6 +24,7 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
     let nowhere = |i| Pcpu { id: i as u32, cluster: u32::MAX, wait_key: u64::MAX, ..Pcpu::ZERO };
     let mut pcpus: Vec<Pcpu> = (0..topology.pcpus()).map(nowhere).collect();
     let mut clusters = Vec::with_capacity(parts.len());
+    let mut firsts = BTreeMap::new();
     for (c, ids) in parts.iter().enumerate() {
         let first = topology.place(first_of(ids));
         let mut cluster = Cluster { pcpus: ids.iter().flatten().count() as u32, llc: first.llc, node: first.node, ..Cluster::ZERO };
@@ -37,6 +38,7 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
             pcpu.bit = bit as u32;
             pcpu.node = place.node;
             pcpu.core = place.core;
+            pcpu.core_first = u32::from(*firsts.entry(place.core).or_insert(id.0));
         }
         clusters.push(cluster);
     }

@@ -8,7 +8,7 @@ use sched_core::STATE_RUN;
 use std::collections::BTreeMap;
 use std::fmt;
 use units::{PcpuId, Span};
-use views::esxtop::{Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters, Role, Totals, Wid, WorldCounters};
+use views::esxtop::{CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters, Role, Totals, Wid, WorldCounters};
 
 /// What is done at a look. It says when to look next, or that the run may end now.
 pub type OnLook = Box<dyn FnMut(Counters) -> Option<Span> + Send>;
@@ -74,21 +74,23 @@ impl Engine {
             let running = if current != 0 && w.state == STATE_RUN { now.saturating_sub(w.run_since_ns) } else { 0 };
             record.busy_ns + running
         };
-        let alone = self.host.record().smt <= 1;
+        let smt = self.host.record().smt;
+        let core = |p: u32| accounting::core(self.host.pcpu(self.host.pcpu(p).core_first), now).filter(|_| smt > 1);
         let pcpu = |p: u32| PcpuCounters {
             id: PcpuId(p as u16),
             core: self.host.pcpu(p).core,
-            // Simulated pCPUs run at one speed; what two busy threads of a core take from each other is not known.
-            used_ns: alone.then(|| busy(p)),
+            used_ns: accounting::used_of_pcpu(busy(p), smt, core(p)),
             busy_ns: Some(busy(p)),
             idle_ns: None,
         };
+        let all = 0..self.kernel.cpus.len() as u32;
+        let cores = all.filter(|p| smt > 1 && self.host.pcpu(*p).core_first == *p);
         let worlds = (1..self.actors.len() as u32).filter(|w| self.kernel.seats[*w as usize] != Seat::Off);
         Counters {
             at_ns: now,
             unix_seconds: EPOCH_UNIX_S + (now / 1_000_000_000) as i64,
             pcpus: (0..self.kernel.cpus.len() as u32).map(pcpu).collect(),
-            cores: vec![],
+            cores: cores.map(|p| CoreCounters { id: self.host.pcpu(p).core, busy_ns: core(p).map(|c| c[0]) }).collect(),
             groups: self.groups(),
             worlds: worlds.map(|w| self.world_counters(w)).collect(),
         }

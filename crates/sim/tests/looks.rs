@@ -11,9 +11,13 @@ fn scenario(name: &str) -> settings::Scenario {
 
 /// The looks at a run of so many seconds, and its result.
 fn watched(name: &str, seconds: u64, every: Span) -> (Vec<Counters>, views::RunResult) {
+    watched_of(scenario(name), seconds, every)
+}
+
+fn watched_of(mut scenario: settings::Scenario, seconds: u64, every: Span) -> (Vec<Counters>, views::RunResult) {
     let seen = Arc::new(Mutex::new(vec![]));
     let into = Arc::clone(&seen);
-    let mut one = scenario(name).runs.swap_remove(0);
+    let mut one = scenario.runs.swap_remove(0);
     one.spec.warmup = Span::ZERO;
     let options = Options { duration: Some(Span::from_secs(seconds)), ..Options::default() };
     let on_look = move |c: Counters| {
@@ -117,4 +121,48 @@ fn a_run_ends_when_nobody_looks_any_more() {
     let outcome = run_watched(&one, &Options { check: false, ..Options::default() }, Span::from_secs(1), Box::new(on_look));
     assert!(outcome.is_ok());
     assert_eq!(*seen.lock().expect("one thread"), 3_000_000_000);
+}
+
+/// Two threads of one core: one burns, the other half of the time. The core is never idle, and shared half of the time.
+#[test]
+fn a_cores_time_is_that_of_its_threads_together() {
+    let text = r#"
+        title = "one core"
+        source = "esxtop's CORE UTIL"
+        duration = "10s"
+        [host]
+        cores_per_llc = 1
+        threads_per_core = 2
+        [[vm]]
+        name = "burn"
+        vcpus = 1
+        affinity = "0"
+        active = ["2s..8s"]
+        [[vm]]
+        name = "half"
+        vcpus = 1
+        affinity = "1"
+        workload = { kind = "duty", work = "50ms", sleep = "50ms" }
+    "#;
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("one-core.toml");
+    std::fs::write(&file, text).expect("it is written");
+    let (looks, _) = watched_of(settings::load(&file.to_string_lossy()).expect("it loads"), 10, Span::from_ms(1000));
+    let times = |c: &Counters| {
+        let busy = |i: usize| c.pcpus[i].busy_ns.expect("known");
+        let used = |i: usize| c.pcpus[i].used_ns.expect("known");
+        assert_eq!((c.cores.len(), c.cores[0].id), (1, 0));
+        (busy(0), busy(1), c.cores[0].busy_ns.expect("known"), used(0), used(1))
+    };
+    for look in &looks {
+        let (burn, half, core, used_burn, used_half) = times(look);
+        // Both at once is what they have together beyond the core's time.
+        let shared = burn + half - core;
+        assert_eq!((used_burn, used_half), (burn - shared / 2, half - shared / 2), "at {}", look.at_ns);
+        assert!(core <= look.at_ns && core >= burn.max(half), "{core} {burn} {half}");
+    }
+    let (burn, half, core, ..) = times(looks.last().expect("the end"));
+    // 6 s of one, half of the other's 10 s: 3 s of which were beside it; wake-ups cost microseconds.
+    for (seen, want) in [(burn, 6_000), (half, 5_000), (core, 8_000)] {
+        assert!(seen.abs_diff(want * 1_000_000) < 60_000_000, "{seen} ns, about {want} ms");
+    }
 }

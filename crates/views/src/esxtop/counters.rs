@@ -46,8 +46,8 @@ pub struct PcpuCounters {
     pub id: PcpuId,
     /// Id of the core that it is a thread of.
     pub core: u32,
-    /// Time used, in ns at the nominal frequency, halved while the partner thread is busy too: it needs the frequency at which the
-    /// pCPU ran.
+    /// Time used, in ns, halved while the partner thread is busy too. esxtop's is at the nominal frequency; at which one a pCPU of a
+    /// KVM host ran is not known.
     pub used_ns: Option<u64>,
     /// Time not idle, in ns of the wall clock.
     pub busy_ns: Option<u64>,
