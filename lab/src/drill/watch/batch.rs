@@ -81,6 +81,7 @@ fn numbers(batch: &Batch) -> Vec<String> {
     if batch.unix_ms.len() != SAMPLES || batch.cut_line.is_some() {
         out.push(format!("{} samples, cut at {:?}", batch.unix_ms.len(), batch.cut_line));
     }
+    out.extend(cores(batch));
     let instances = |object: &str| -> BTreeSet<&str> {
         batch.series.iter().filter(|s| s.path.object == object).filter_map(|s| s.path.instance.as_deref()).collect()
     };
@@ -110,6 +111,33 @@ fn numbers(batch: &Batch) -> Vec<String> {
     out
 }
 
+/// What of pCPUs and their cores does not fit together: a core is busy at least while a thread of it is, and a thread that another
+/// works beside counts half.
+fn cores(batch: &Batch) -> Vec<String> {
+    let mut out = vec![];
+    let object = Object::Pcpu.name();
+    let pcpus: BTreeSet<&str> = batch
+        .series
+        .iter()
+        .filter(|s| s.path.object == object)
+        .filter_map(|s| s.path.instance.as_deref())
+        .filter(|i| *i != "_Total")
+        .collect();
+    for pcpu in &pcpus {
+        let last =
+            |counter: &str| batch.find(object, Some(pcpu), counter).and_then(|s| s.numbers.last().copied().flatten()).unwrap_or(f64::NAN);
+        let (used, util, core) = (last("% Processor Time"), last("% Util Time"), last("% Core Util Time"));
+        // The same 3 % as for states; a core is awake for a moment before and after what it runs.
+        if !(core >= util - 3.0 && core <= 103.0 && used <= util + 3.0 && used >= util / 2.0 - 3.0) {
+            out.push(format!("pCPU {pcpu}: used {used} %, util {util} %, its core {core} %"));
+        }
+    }
+    if pcpus.is_empty() {
+        out.push("no pCPU".to_owned());
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +153,9 @@ mod tests {
             header.push(path);
             values.push(value.to_owned());
         };
+        for (counter, value) in [("Processor", "32.00"), ("Util", "40.00"), ("Core Util", "60.00")] {
+            add(format!(r"\\h\Physical Cpu(0)\% {counter} Time"), value);
+        }
         add(r"\\h\Group Cpu(1:system)\% Run".to_owned(), "1.00");
         for (i, vm) in VMS.iter().enumerate() {
             add(format!(r"\\h\Group Cpu({}:{vm})\% Run", 1000 + i), "150.00");
@@ -162,6 +193,9 @@ mod tests {
             ("\"75.00\"", "\"70.00\""),
             ("\"75.00\"", "\"\""),
             ("\"150.00\"", "\"0.00\""),
+            ("\"60.00\"", "\"30.00\""),
+            ("\"60.00\"", "\"\""),
+            ("\"32.00\"", "\"10.00\""),
         ] {
             assert!(wrong(&text.replace(from, to)) > 0, "{from} -> {to}");
         }
