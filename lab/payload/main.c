@@ -114,6 +114,8 @@ static void put_late(const struct progress *p, u32 n)
 		put_value(" late_us_min=", l->min_us);
 		put_value(" late_us_max=", l->max_us);
 	}
+	if (!run.buckets)
+		return;
 	put(" late=");
 	for (u32 b = 0, first = 1; b < LATE_BUCKETS; b++) {
 		if (!p->late_counts[b])

@@ -81,6 +81,8 @@ static int parse_word(void)
 		return number(&run.run_ms);
 	if (eat("report="))
 		return number(&run.report_ms);
+	if (eat("buckets="))
+		return number(&run.buckets);
 	if (eat("loops="))
 		return number(&run.loops_per_us);
 	if (eat("seed="))

@@ -44,6 +44,7 @@ struct progress {
 
 struct run {
 	u32 run_ms, report_ms;      /* 0: for ever; 0: only at the end */
+	u32 buckets;                /* not 0: reports tell the buckets of latencies: long lines, and each letter costs an exit */
 	u32 loops_per_us;           /* 0 on the command line: calibrate */
 	u32 seed;
 	struct orders orders[MAX_VCPUS];

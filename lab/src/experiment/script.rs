@@ -224,7 +224,8 @@ fn orders(run: &Run, vm: &VmSpec) -> Result<Orders> {
     let work = |i: u32| Ok((work(run, vm.workload_of(i as usize))?, vec![]));
     // Each VM has random lengths of its own: with the same ones, they would work and sleep in step.
     let seed = run.spec.vms.iter().position(|v| v.name == vm.name).unwrap_or(0) as u32 + 1;
-    Ok(Orders { report_ms: Some(1000), seed, vcpus: (0..vm.vcpus).map(work).collect::<Result<_>>()?, ..Orders::default() })
+    let buckets = run.spec.lab.trace; // only these are shown as latencies (wakeups.rs)
+    Ok(Orders { report_ms: Some(1000), seed, buckets, vcpus: (0..vm.vcpus).map(work).collect::<Result<_>>()?, ..Orders::default() })
 }
 
 fn work(run: &Run, w: Workload) -> Result<Work> {
