@@ -225,7 +225,9 @@ pub fn boot(archive: &Archive, spec: &BootSpec, on_output: &mut dyn FnMut(Stream
             let next = "try again on a quieter machine, or with the single-threaded accelerator";
             return Err(LabError::new(format!("boot of {}", kernel.version), "run", seen, next));
         }
-        tool::progress(&format!("try {tries} of {MAX_TRIES} died of the emulator (Oops: int3), trying again"));
+        tool::progress(&format!(
+            "try {tries} of {MAX_TRIES} died of the emulator (Oops: int3, or a VM that was gone without Tandem), trying again"
+        ));
         let kept = folder.join(format!("kernel.try{tries}.log"));
         std::fs::rename(folder.join("kernel.log"), &kept).on(&kept, "keep the log")?;
         tries += 1;

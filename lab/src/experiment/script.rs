@@ -13,6 +13,8 @@ use crate::vm::{Runs, Vm};
 /// Functions that the script uses. Cgroups are named after the VMs, each in the cgroup of its pool; those are the pools.
 const HEAD: &str = r#"
 fail() { echo "lab: $*"; exit 1; }
+# A VM that is gone while the kernel's own scheduler runs: the emulator's fault, and the boot is tried again (boot/watch.rs).
+lost() { echo "lab: $*"; echo "lab: lost without Tandem: $*" >/dev/kmsg; exit 1; }
 # pin PID INDEX MASK: affinity of one vCPU thread
 pin() { for t in /proc/$1/task/*; do case "$(cat $t/comm)" in "CPU $2/"*) taskset -p $3 ${t##*/} >/dev/null;; esac; done; }
 power_off() { for v in "$@"; do [ -f /lab/out/$v.pid ] && kill $(cat /lab/out/$v.pid) 2>/dev/null; done; sleep 1
@@ -56,7 +58,7 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     // One after the other, each stopped once it is up: a VM that burns would keep the next from booting.
     for vm in &all {
         s += &start(run, vm, &pools)?;
-        let _ = writeln!(s, "lab-wait 90 'payload up' /lab/out/{0}.debug || fail 'VM {0} did not start'", vm.name);
+        let _ = writeln!(s, "lab-wait 90 'payload up' /lab/out/{0}.debug || lost 'VM {0} did not start'", vm.name);
         s += &pins(vm);
         let _ = writeln!(s, "kill -STOP $(cat /lab/out/{}.pid)", vm.name);
     }
@@ -83,6 +85,10 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     }
     let _ =
         writeln!(s, "tandem top --once --json {kernel} --interval {duration} >/lab/out/{0}-{i}.json || fail 'no accounts'", policy.name());
+    // Those that neither start nor stop while it is measured.
+    let always = all.iter().filter(|v| v.start == Span::ZERO && v.stop.is_none()).map(|v| v.name.as_str()).collect::<Vec<_>>().join(" ");
+    let gone = if policy == Policy::Eevdf { "lost" } else { "fail" };
+    let _ = writeln!(s, "for v in {always}; do kill -0 $(cat /lab/out/$v.pid) || {gone} \"VM $v is gone\"; done");
     if experiment.show_top {
         s += "kill $top; wait $top $shown 2>/dev/null\n";
     }
@@ -354,6 +360,30 @@ mod tests {
         assert!(accounts < recorded && recorded < waits && waits < text.find("tandem_off\npower_off").unwrap());
         assert!(!script(Policy::Eevdf, "wakeup-latency").contains("trace"));
         assert!(!script(Policy::Tandem, "shares-active").contains("trace"));
+    }
+
+    #[test]
+    fn a_vm_that_is_gone_is_told_and_tried_again_where_tandem_is_not_loaded() {
+        let scenario = settings::load(&format!("{}/../scenarios/coming-and-going", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let text = |policy| {
+            let experiment = Experiment {
+                scenario: &scenario,
+                policies: vec![policy],
+                kernel: crate::archive::KernelId::Newest,
+                tandem: "tandem".into(),
+                duration: None,
+                show_top: false,
+            };
+            one(&experiment, policy, 0, &scenario.runs[0]).unwrap()
+        };
+        for (policy, how) in [(Policy::Eevdf, "|| lost \"VM $v is gone\""), (Policy::Tandem, "|| fail \"VM $v is gone\"")] {
+            let text = text(policy);
+            let line = text.lines().find(|l| l.contains("is gone")).expect("it is looked at");
+            assert!(line.contains(how), "{line}");
+            let stays = |v: &VmSpec| v.start == Span::ZERO && v.stop.is_none();
+            let words: Vec<&str> = line.split([' ', ';']).collect();
+            assert!(scenario.runs[0].spec.vms.iter().all(|v| words.contains(&v.name.as_str()) == stays(v)), "{line}");
+        }
     }
 
     #[test]
