@@ -337,21 +337,26 @@ mod tests {
         assert_eq!(edges(vm6), timer("20.000", "CONT", "vm6") + &timer("30.000", "STOP", "vm6"));
     }
 
+    fn load(name: &str) -> settings::Scenario {
+        settings::load(&format!("{}/../scenarios/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    }
+
+    /// The script of a scenario's first run.
+    fn script(policy: Policy, name: &str) -> String {
+        let scenario = load(name);
+        let experiment = Experiment {
+            scenario: &scenario,
+            policies: vec![policy],
+            kernel: crate::archive::KernelId::Newest,
+            tandem: "tandem".into(),
+            duration: None,
+            show_top: false,
+        };
+        one(&experiment, policy, 0, &scenario.runs[0]).unwrap()
+    }
+
     #[test]
     fn a_trace_is_recorded_after_the_accounts_and_only_of_tandem_where_it_is_wanted() {
-        let load = |name: &str| settings::load(&format!("{}/../scenarios/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-        let script = |policy, name: &str| {
-            let scenario = load(name);
-            let experiment = Experiment {
-                scenario: &scenario,
-                policies: vec![policy],
-                kernel: crate::archive::KernelId::Newest,
-                tandem: "tandem".into(),
-                duration: None,
-                show_top: false,
-            };
-            one(&experiment, policy, 0, &scenario.runs[0]).unwrap()
-        };
         let text = script(Policy::Tandem, "wakeup-latency");
         let accounts = text.find("tandem top --once").unwrap();
         let recorded = text.find("tandem trace record -o /tmp/0.trace --duration 10s").unwrap();
@@ -364,20 +369,9 @@ mod tests {
 
     #[test]
     fn a_vm_that_is_gone_is_told_and_tried_again_where_tandem_is_not_loaded() {
-        let scenario = settings::load(&format!("{}/../scenarios/coming-and-going", env!("CARGO_MANIFEST_DIR"))).unwrap();
-        let text = |policy| {
-            let experiment = Experiment {
-                scenario: &scenario,
-                policies: vec![policy],
-                kernel: crate::archive::KernelId::Newest,
-                tandem: "tandem".into(),
-                duration: None,
-                show_top: false,
-            };
-            one(&experiment, policy, 0, &scenario.runs[0]).unwrap()
-        };
+        let scenario = load("coming-and-going");
         for (policy, how) in [(Policy::Eevdf, "|| lost \"VM $v is gone\""), (Policy::Tandem, "|| fail \"VM $v is gone\"")] {
-            let text = text(policy);
+            let text = script(policy, "coming-and-going");
             let line = text.lines().find(|l| l.contains("is gone")).expect("it is looked at");
             assert!(line.contains(how), "{line}");
             let stays = |v: &VmSpec| v.start == Span::ZERO && v.stop.is_none();
@@ -388,7 +382,7 @@ mod tests {
 
     #[test]
     fn no_two_vms_draw_the_same_lengths() {
-        let scenario = settings::load(&format!("{}/../scenarios/ready-vs-util", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let scenario = load("ready-vs-util");
         let run = &scenario.runs[0];
         let seeds: std::collections::BTreeSet<u32> = run.spec.vms.iter().map(|vm| orders(run, vm).unwrap().seed).collect();
         assert_eq!((run.spec.vms.len(), seeds.len()), (6, 6));
