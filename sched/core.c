@@ -149,7 +149,7 @@ hot s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, s32
 			place_unclaim(h, (u32)found);
 		return found;
 	}
-	return (s32)place_busy(h, t, w->flags, share_key(v, w), (u32)prev);
+	return (s32)place_busy(h, t, w, share_key(v, w), (u32)prev);
 }
 
 hot void core_runnable(struct host *h, plat_task *t, struct world *w)
@@ -219,6 +219,7 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 	struct cluster *c;
 	struct vm *v;
 	u64 key, queued, gain, slice;
+	struct claim claim;
 
 	queue_leave(h, w); /* the kernel may hand back one that has not run */
 	if (w->bind_vm >= 0)
@@ -242,12 +243,13 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 		return;
 	key = share_key(v, w);
 	if (!plat_may_run(t, pcpu))
-		pcpu = place_busy(h, t, w->flags, key, pcpu);
+		pcpu = place_busy(h, t, w, key, pcpu);
 	p = plat_pcpu(h, pcpu);
 	if (!p)
 		return;
 	slice = share_slice(h, k, v, w);
-	gain = w->vm == VM_SYSTEM && p->current_vm == VM_SYSTEM ? 0 : preempt_gain(h, p, key, plat_now(h));
+	claim = preempt_claim(w, key);
+	gain = w->vm == VM_SYSTEM && p->current_vm == VM_SYSTEM ? 0 : preempt_gain(h, p, &claim, plat_now(h));
 	if (gain)
 		slice = preempt_slice(h, k, v, gain, slice);
 	if (w->vm == VM_SYSTEM) {

@@ -85,6 +85,7 @@ cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 		struct world *w = plat_world_of(h, t);
 		struct vm *v = w ? plat_vm(h, w->vm) : NULL;
 		u32 pcpu = (u32)plat_task_pcpu(t), by;
+		struct claim claim;
 		struct pcpu *p;
 		s32 found;
 
@@ -102,8 +103,9 @@ cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 			}
 			continue;
 		}
+		claim = preempt_claim(w, share_key(v, w));
 		found = place_idle(h, t, pcpu);
-		pcpu = found >= 0 ? (u32)found : place_busy(h, t, w->flags, share_key(v, w), pcpu);
+		pcpu = found >= 0 ? (u32)found : place_busy(h, t, w, claim.key, pcpu);
 		p = plat_pcpu(h, pcpu);
 		if (!p)
 			break;
@@ -116,7 +118,7 @@ cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 			trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN);
 			continue;
 		}
-		if (preempt_gain(h, p, share_key(v, w), plat_now(h))) {
+		if (preempt_gain(h, p, &claim, plat_now(h))) {
 			p->preempts++;
 			trace_kick(h, pcpu, KICK_PREEMPT, WHY_PREEMPTED);
 		}

@@ -169,27 +169,28 @@ hot u64 place_allowed(struct cluster *c, plat_task *t, u32 flags)
 	return mask;
 }
 
-/* How good a pCPU is for a world of `key` that must queue: by what it gains where it may preempt, below
+/* How good a pCPU is for a world that must queue: by what it gains where it may preempt, below
  * that by how few wait. `bonus` favours the pCPU it comes from. */
-cold u64 place_score(THE(struct host *h), u32 pcpu, u64 key, u64 bonus)
+cold u64 place_score(THE(struct host *h), u32 pcpu, THE(struct claim *claim), u64 bonus)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
-	u64 gain = p ? preempt_gain(h, p, key, plat_now(h)) : 0;
+	u64 gain = p ? preempt_gain(h, p, claim, plat_now(h)) : 0;
 
 	if (!p)
 		return 0;
-	if (plat_read(p->wait_key) <= key)
+	if (plat_read(p->wait_key) <= claim->key)
 		gain = 0; /* another takes that place first: siblings that wake together spread */
 	return gain ? (1ull << 62) + gain + bonus : (1ull << 32) - queue_waiting(p);
 }
 
 /* Where a world may queue, and how good the best place is that was seen so far. */
 struct seat {
-	u64 key;	/* of the world */
+	struct claim claim;	/* of the world */
 	u64 mask;	/* pCPUs of the cluster that are left to look at */
 	u64 margin;	/* by how much another place must be better */
 	u64 score;
 	u32 pcpu;
+	u32 turn;	/* where to go on looking: by the pCPU that it comes from, for one counter for all of a cluster would be a hot line */
 };
 
 /* Looks at PROBE_MAX pCPUs of a cluster, in turn. */
@@ -198,18 +199,17 @@ cold u32 place_look(THE(struct host *h), u32 cluster, THE(struct seat *s))
 	struct cluster *c = plat_cluster(h, cluster);
 
 	plat_for(i, PROBE_MAX) {
-		struct pcpu *first = c ? plat_pcpu(h, c->pcpu[0]) : NULL;
 		u64 mask = s->mask, ahead, score;
 		u32 turn, bit, pcpu;
 
-		if (!mask || !first)
+		if (!mask || !c || !c->pcpus)
 			break;
-		turn = place_turn(first, c);
+		turn = s->turn++ % c->pcpus & 63;
 		ahead = mask >> turn << turn;
 		bit = plat_first_bit(ahead ? ahead : mask) & 63;
 		s->mask = mask & ~(1ull << bit);
 		pcpu = c->pcpu[bit];
-		score = place_score(h, pcpu, s->key, 0);
+		score = place_score(h, pcpu, &s->claim, 0);
 		if (score > s->score + s->margin) {
 			s->score = score;
 			s->pcpu = pcpu;
@@ -221,26 +221,27 @@ cold u32 place_look(THE(struct host *h), u32 cluster, THE(struct seat *s))
 /* The pCPU to queue at when none is idle: of `prev` and a few more the one that it may preempt by most,
  * `prev` by a margin; where it may preempt none, the one with the fewest waiting. One other cluster is looked at, in turn:
  * else small ones would each be fair for themselves only. */
-cold u32 place_busy(THE(struct host *h), TASK(t), u32 flags, u64 key, u32 prev)
+cold u32 place_busy(THE(struct host *h), TASK(t), THE(struct world *w), u64 key, u32 prev)
 {
-	struct seat s = { .key = key, .pcpu = plat_may_run(t, prev) ? prev : plat_any_pcpu(h, t) };
+	struct seat s = { .claim = preempt_claim(w, key), .pcpu = plat_may_run(t, prev) ? prev : plat_any_pcpu(h, t) };
 	u64 margin = share_span(h, plat_knobs(h)->migrate_margin_us);
 	struct pcpu *p = plat_pcpu(h, s.pcpu);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
-	u32 near;
+	u32 near, turn;
 
-	if (!c || flags & WORLD_PCPU_KTHREAD)
+	if (!c || w->flags & WORLD_PCPU_KTHREAD)
 		return s.pcpu;
-	s.score = place_score(h, s.pcpu, key, margin);
-	s.mask = place_allowed(c, t, flags) & ~(1ull << (p->bit & 63));
+	s.turn = turn = p->probe++;
+	s.score = place_score(h, s.pcpu, &s.claim, margin);
+	s.mask = place_allowed(c, t, w->flags) & ~(1ull << (p->bit & 63));
 	place_look(h, p->cluster, &s);
 	if (!c->nears)
 		return s.pcpu;
-	near = c->near[p->probe++ % c->nears & (CLUSTERS_MAX - 1)];
+	near = c->near[turn % c->nears & (CLUSTERS_MAX - 1)];
 	other = plat_cluster(h, near);
 	if (!other)
 		return s.pcpu;
-	s.mask = place_allowed(other, t, flags);
+	s.mask = place_allowed(other, t, w->flags);
 	s.margin = margin;
 	place_look(h, near, &s);
 	return s.pcpu;

@@ -3,6 +3,7 @@
  * Promise	a world preempts one that is owed less by more than a margin, and no other (VS51 "What, When, and
  *		Where to Schedule?", W4)
  * Law		gain = key of the running world now - key of the woken one - margin, where positive
+ *		between siblings: the running one's lead - the woken one's, whole, for what their VM is owed is the same for both
  * Units	ns of virtual time
  *		a preempting world's first quantum is its gain, in its own CPU time, so that the one it put off
  *		waits no longer than fairness asks
@@ -24,15 +25,48 @@ hot u64 preempt_current_key(struct host *h, const struct pcpu *p, u64 now)
 	return plat_read(p->current_key) + (v ? share_virtual(v, ran) : 0);
 }
 
-/* By how much the running world of `p` is owed less than one of `key`; 0 if not by more than the margin. */
-hot u64 preempt_gain(struct host *h, const struct pcpu *p, u64 key, u64 now)
+/* What a woken world has to say for itself. */
+struct claim {
+	u64 key;
+	u64 lead_ns;
+	u32 vm;
+};
+
+hot struct claim preempt_claim(const struct world *w, u64 key)
 {
-	u64 margin = share_span(h, plat_knobs(h)->preempt_margin_us), current;
+	return (struct claim){ .key = key, .lead_ns = w->lead_ns, .vm = w->vm };
+}
+
+/* By how much the running world of `p` has had more than its sibling who woke, in their VM's virtual time. Their keys do not tell: in
+ * the woken one's counts the slice that is under way, in the running one's what was urgent when it began. */
+hot u64 preempt_over_sibling(struct host *h, const struct pcpu *p, const struct claim *claim, u64 now)
+{
+	struct world *runs = plat_world(h, plat_read(p->current_world));
+	struct vm *v = plat_vm(h, claim->vm);
+	u64 since = plat_read(p->current_since_ns);
+	s64 more;
+
+	if (!runs || !v)
+		return 0;
+	more = (s64)(plat_read(runs->lead_ns) - claim->lead_ns) + (now > since ? (s64)(now - since) : 0);
+	if (more > LEAD_MAX_NS)
+		more = LEAD_MAX_NS;
+	return more > 0 ? share_virtual(v, (u64)more) : 0;
+}
+
+/* By how much the running world of `p` is owed less than the one that claims it; 0 if not by more than the margin. */
+hot u64 preempt_gain(struct host *h, const struct pcpu *p, const struct claim *claim, u64 now)
+{
+	u64 margin = share_span(h, plat_knobs(h)->preempt_margin_us), current, more;
 
 	if (!plat_read(p->current_world))
 		return 0;
+	if (claim->vm && plat_read(p->current_vm) == claim->vm) {
+		more = preempt_over_sibling(h, p, claim, now);
+		return more > margin ? more - margin : 0;
+	}
 	current = preempt_current_key(h, p, now);
-	return current > key + margin ? current - key - margin : 0;
+	return current > claim->key + margin ? current - claim->key - margin : 0;
 }
 
 /* Quantum of a world that preempts: what it is owed more, no longer; then the other goes on. */
