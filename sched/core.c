@@ -48,6 +48,17 @@ hot u32 world_wants(struct host *h, struct vm *v, s32 more)
 	return plat_fetch_add(&v->runnable, more);
 }
 
+/* The world sleeps, having done what it woke for. Had it not waited for that, it would have run and slept by turns: so of its
+ * wait it wanted as much as it runs of that time, and not all of it. */
+hot void world_wants_no_more(struct host *h, struct vm *v, const struct world *w)
+{
+	u64 waited = plan_min(w->time_ns[STATE_READY] - w->ready_before_ns, WAITED_MAX_NS);
+	u64 ran = w->time_ns[STATE_RUN] - w->ran_before_ns, slept = plan_min(w->slept_ns, WAITED_MAX_NS);
+
+	plat_add(&v->wanted_base, plat_now(h) - waited * slept / (ran + slept + 1));
+	plat_add(&v->runnable, -1);
+}
+
 hot void core_world_start(struct host *h, plat_task *t, struct world *w, bool restricted)
 {
 	u64 now = plat_now(h);
@@ -162,6 +173,9 @@ hot void core_runnable(struct host *h, plat_task *t, struct world *w)
 	if (!v || !p || from == STATE_READY)
 		return;
 	now = plat_now(h);
+	w->slept_ns = now > w->state_since_ns ? now - w->state_since_ns : 0;
+	w->ready_before_ns = w->time_ns[STATE_READY];
+	w->ran_before_ns = w->time_ns[STATE_RUN];
 	state_enter(w, STATE_READY, now);
 	w->wakeups++;
 	if (!world_wants(h, v, 1))
@@ -415,7 +429,7 @@ hot void core_quiescent(struct host *h, plat_task *t, struct world *w, bool slee
 	if (w->state == STATE_READY)
 		state_change(h, w, state_asleep(t, w), plat_now(h), WHY_SLEPT, TRACE_NOWHERE);
 	plat_assert(h, plat_read(v->runnable) > 0);
-	world_wants(h, v, -1);
+	world_wants_no_more(h, v, w);
 }
 
 /* The world leaves the fair class, or the scheduler is being unloaded: for us it sleeps, and not because it halted. */

@@ -24,18 +24,25 @@
 #define PLAN_GONE_MAX_NS 1000000000ull
 
 #define WANTED_UNKNOWN (~0ull)
+#define WAITED_MAX_NS 100000000ull	/* of a burst's wait and of the sleep before it; what is longer ago has had its effect */
 
 /* What a VM has asked for since it was looked at last; half of it new. Two counters make up what it wanted: a change of both
  * that is seen half is off by the whole clock, and that look does not count. */
 hot void plan_demand(struct vm *v, u64 now, u64 gone)
 {
-	u32 runnable = plat_read(v->runnable);
-	u64 wanted = plat_read(v->wanted_base) + runnable * now, more = wanted - v->wanted_ns;
-	bool known = v->wanted_ns != WANTED_UNKNOWN && more <= gone * (v->worlds + 1ull);
+	u64 wanted = plat_read(v->wanted_base) + plat_read(v->runnable) * now;
+	s64 more = (s64)(wanted - v->wanted_ns), most = (s64)(gone * (v->worlds + 1ull));
 
-	if (known)
-		v->demand = (v->demand + (more << RATE_SHIFT) / gone + 1) / 2; /* rounded up: a busy world reaches a whole pCPU */
-	v->wanted_ns = known || v->wanted_ns == WANTED_UNKNOWN ? wanted : WANTED_UNKNOWN;
+	if (v->wanted_ns == WANTED_UNKNOWN) {
+		v->wanted_ns = wanted;
+	} else if (more > most || more < -most) {
+		v->wanted_ns = WANTED_UNKNOWN;
+	} else if (more < 0) {
+		v->demand /= 2; /* bursts took back what they had waited; the rest of it is taken off next time */
+	} else {
+		v->demand = (v->demand + ((u64)more << RATE_SHIFT) / gone + 1) / 2; /* rounded up: a busy world reaches a whole pCPU */
+		v->wanted_ns = wanted;
+	}
 }
 
 hot u64 plan_min(u64 a, u64 b)

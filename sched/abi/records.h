@@ -135,7 +135,7 @@ struct vm {
 	u64 past_expiries;
 	u64 past_wakeups;
 	u64 wanted_base;	/* wanted CPU time so far = this + runnable * now (atomic adds; plan.h) */
-	u64 wanted_ns;		/* wanted CPU time when it was looked at last (housekeep writes) */
+	u64 wanted_ns;		/* wanted CPU time when it was looked at last, or more, where bursts have taken back what they waited (housekeep writes) */
 	u64 demand;		/* in 2^-20 pCPU, smoothed (housekeep writes) */
 	u32 runnable;		/* worlds that run or are ready */
 	u32 restricted;		/* worlds with WORLD_RESTRICTED */
@@ -200,6 +200,9 @@ struct world {
 	u64 grant_ns;		/* taken from the limits above it and not used yet */
 	u64 limited_ns;		/* part of the time in READY that a limit caused, completed stays only */
 	u64 parked_ns;		/* since when it is parked; 0 if it is not */
+	u64 ready_before_ns;	/* its time in READY when it woke last, */
+	u64 ran_before_ns;	/* and in RUN, */
+	u64 slept_ns;		/* and how long it had slept */
 	u64 migrations;
 	u64 switches;
 	u64 expiries;		/* slices that ended while it could go on: used up, or cut short for another world */

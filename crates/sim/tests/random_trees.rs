@@ -174,10 +174,20 @@ fn the_ideal_reservations_and_limits_hold_in_any_tree() {
     let more = if number("SEED").is_some() { vec![] } else { vec![101, 263] };
     let all: Vec<(u64, (Option<String>, u64))> = seeds.chain(more).map(|s| (s, outcome(s))).collect();
     let wrong: Vec<&String> = all.iter().filter_map(|o| o.1.0.as_ref()).collect();
-    // What the bound says of the scenarios does not quite hold for everything that can be drawn, with pools or without: a
-    // wide VM of few shares beside bursts is served by the quantum, and is ahead for longer. 8 of 802 seeds are beyond.
+    // A few are beyond: the plan divides by what everybody asked for on average in the last 20 ms, the ideal by what he asks for in
+    // each; where short bursts crowd a host that has a little room between them, wide VMs of few shares get another part of that room.
+    // 18 of 3,002 seeds, 188 % at most.
     let beyond: Vec<(u64, u64)> = all.iter().map(|o| (o.0, o.1.1)).filter(|o| o.1 > 100).collect();
     println!("{} of {} seeds beyond the bound: (seed, percent) {beyond:?}", beyond.len(), all.len());
     assert!(wrong.is_empty(), "{} seeds:\n{wrong:#?}", wrong.len());
-    assert!(beyond.len() * 50 <= all.len().max(50) && beyond.iter().all(|b| b.1 <= 200), "(seed, percent of the bound): {beyond:?}");
+    assert!(beyond.len() * 100 <= all.len().max(100) && beyond.iter().all(|b| b.1 <= 200), "(seed, percent of the bound): {beyond:?}");
+}
+
+#[test]
+fn who_waits_with_short_bursts_does_not_count_as_asking_for_a_whole_pcpu() {
+    // Seeds in which that took up to 186 % of the bound from who had a place in the same pool beside such bursts.
+    for seed in [185, 451, 554, 768] {
+        let (wrong, percent) = outcome(seed);
+        assert!(wrong.is_none() && percent <= 100, "seed {seed}: {percent} % of the bound, {wrong:?}");
+    }
 }
