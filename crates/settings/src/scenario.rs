@@ -304,7 +304,7 @@ pub struct Expect {
     pub equal_permille: u32,
     /// The same in the lab; `equal_permille` if left out.
     pub lab_equal_permille: Option<u32>,
-    /// VM by VM, how much in permille of what it wanted (run and ready) it gets at least, in the simulator.
+    /// VM by VM, how much in permille of what it wanted (run and ready, a pCPU for each vCPU at most) it gets at least, in the simulator.
     #[serde(default)]
     pub at_least: BTreeMap<String, u32>,
     /// The same in the lab.
