@@ -50,13 +50,12 @@ hot u32 world_wants(struct host *h, struct vm *v, s32 more)
 
 /* The world sleeps, having done what it woke for. Had it not waited for that, it would have run and slept by turns: so of its
  * wait it wanted as much as it runs of that time, and not all of it. */
-hot void world_wants_no_more(struct host *h, struct vm *v, const struct world *w)
+apart u32 world_waited(THE(struct vm *v), THE(struct world *w), u64 waited)
 {
-	u64 waited = plan_min(w->time_ns[STATE_READY] - w->ready_before_ns, WAITED_MAX_NS);
 	u64 ran = w->time_ns[STATE_RUN] - w->ran_before_ns, slept = plan_min(w->slept_ns, WAITED_MAX_NS);
 
-	plat_add(&v->wanted_base, plat_now(h) - waited * slept / (ran + slept + 1));
-	plat_add(&v->runnable, -1);
+	plat_add(&v->wanted_base, -(plan_min(waited, WAITED_MAX_NS) * slept / (ran + slept + 1)));
+	return 0;
 }
 
 hot void core_world_start(struct host *h, plat_task *t, struct world *w, bool restricted)
@@ -415,6 +414,7 @@ hot void core_stopping(struct host *h, plat_task *t, struct world *w, bool runna
 hot void core_quiescent(struct host *h, plat_task *t, struct world *w, bool sleeping)
 {
 	struct vm *v = plat_vm(h, w->vm);
+	u64 waited;
 
 	if (!v)
 		return;
@@ -429,7 +429,10 @@ hot void core_quiescent(struct host *h, plat_task *t, struct world *w, bool slee
 	if (w->state == STATE_READY)
 		state_change(h, w, state_asleep(t, w), plat_now(h), WHY_SLEPT, TRACE_NOWHERE);
 	plat_assert(h, plat_read(v->runnable) > 0);
-	world_wants_no_more(h, v, w);
+	waited = w->time_ns[STATE_READY] - w->ready_before_ns;
+	if (waited > WAITED_MIN_NS)
+		world_waited(v, w, waited);
+	world_wants(h, v, -1);
 }
 
 /* The world leaves the fair class, or the scheduler is being unloaded: for us it sleeps, and not because it halted. */

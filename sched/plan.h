@@ -24,6 +24,7 @@
 #define PLAN_GONE_MAX_NS 1000000000ull
 
 #define WANTED_UNKNOWN (~0ull)
+#define WAITED_MIN_NS 100000ull	/* a burst's wait that is noted: a hundredth of a period */
 #define WAITED_MAX_NS 100000000ull	/* of a burst's wait and of the sleep before it; what is longer ago has had its effect */
 
 /* What a VM has asked for since it was looked at last; half of it new. Two counters make up what it wanted: a change of both

@@ -198,11 +198,13 @@ cold u32 place_look(THE(struct host *h), u32 cluster, THE(struct seat *s))
 {
 	struct cluster *c = plat_cluster(h, cluster);
 
+	if (!c || !c->pcpus)
+		return 0;
 	plat_for(i, PROBE_MAX) {
 		u64 mask = s->mask, ahead, score;
 		u32 turn, bit, pcpu;
 
-		if (!mask || !c || !c->pcpus)
+		if (!mask)
 			break;
 		turn = s->turn++ % c->pcpus & 63;
 		ahead = mask >> turn << turn;
