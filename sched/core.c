@@ -307,6 +307,7 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 
 	if (!p || !c)
 		return;
+	p->chose_ns = now;
 	if (w && w->state != STATE_RUN)
 		prev = NULL, w = NULL; /* the kernel names it too when it has just gone to sleep */
 	if (w)
@@ -341,6 +342,7 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 		if (plat_read(c->idle) && dispatch_swap(h, pcpu, prev))
 			goto taken;
 		dispatch_keep(h, prev, w, v, p, now);
+		p->chose_ns = 0;
 		return;
 	}
 	if ((plat_read(c->queued) || c->nears) && pull_idle(h, pcpu))
@@ -364,10 +366,12 @@ hot void core_running(struct host *h, plat_task *t, struct world *w)
 	struct pcpu *p = plat_pcpu(h, (u32)plat_task_pcpu(t));
 	struct vm *v = plat_vm(h, w->vm);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
-	u64 now = plat_now(h);
+	u64 now;
 
 	if (!p || !v || !c)
 		return;
+	now = plat_chose(h, p);
+	p->chose_ns = 0;
 	if (trace_on(h))
 		trace_running(h, t, w, p, now);
 	busy_seen(h, p, true);
@@ -397,10 +401,11 @@ hot void core_stopping(struct host *h, plat_task *t, struct world *w, bool runna
 {
 	struct pcpu *p = plat_pcpu(h, (u32)plat_task_pcpu(t));
 	struct vm *v = plat_vm(h, w->vm);
-	u64 now = plat_now(h);
+	u64 now;
 
 	if (!p || !v || w->state != STATE_RUN)
 		return;
+	now = plat_chose(h, p);
 	if (now < w->run_since_ns)
 		now = w->run_since_ns;
 	charge_settle(h, t, w, v, p, now);
@@ -473,6 +478,7 @@ hot void core_idle(struct host *h, u32 pcpu, bool idle)
 			plat_fetch_and(&c->idle, ~(1ull << (p->bit & 63)));
 	} else {
 		p->current_world = WORLD_NONE;
+		p->chose_ns = 0;
 		plat_or(&c->idle, 1ull << (p->bit & 63));
 		if (queue_waiting(p)) {
 			core_idle_beside(h, p);

@@ -73,6 +73,7 @@ void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 lin
 #define NATIVE_AT(h, array, id) ((u32)(id) < NATIVE(h)->array##_cap ? &NATIVE(h)->array[(u32)(id)] : NULL)
 
 #define plat_now(h) ((h)->now_ns)
+#define plat_chose(h, p) ((h)->now_ns) /* choosing takes no time; what it costs is part of the switch */
 #define plat_knobs(h) (&NATIVE(h)->knobs)
 #define plat_world(h, id) NATIVE_AT(h, worlds, id)
 #define plat_vm(h, id) NATIVE_AT(h, vms, id)

@@ -22,6 +22,7 @@
  * THE(type), TASK(t)			a pointer argument of a cold function that is never NULL; a thread
  * plat_task				a thread as the platform knows it; opaque here
  * plat_now(h)				ns, monotone on one pCPU
+ * plat_chose(h, pcpu)			when it began to choose the world that runs from now on (pcpu.chose_ns)
  * plat_world/vm/pcpu/cluster/node/limiter(h, id)	record of that id, NULL when out of range
  * plat_knobs(h)			the knobs in force
  * plat_world_of(h, task)		record of a thread's world, NULL when it has none

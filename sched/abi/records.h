@@ -97,6 +97,7 @@ struct pcpu {
 	u64 rescued_ns;		/* when worlds that wait too long were looked for last */
 	u64 core_busy_ns;	/* of the core that it stands for: a thread was awake for this + now while core_awake is not 0 (atomic adds) */
 	u64 core_shared_ns;	/* and two or more were for this + now while it is above 1 (atomic adds) */
+	u64 chose_ns;		/* when it began to choose whom to run next; 0 when somebody runs, or it idles */
 	u64 grant_end_ns;	/* when what the running world was granted ends; 0 where nothing limits it */
 	u32 id;
 	u32 cluster;

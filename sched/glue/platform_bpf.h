@@ -70,6 +70,16 @@ extern const volatile struct knobs knobs_now;
 
 #define plat_now(h) bpf_ktime_get_ns()
 
+/* The kernel's accounts change hands when it begins to choose, and so must RUN and READY: else these are longer, and shorter, than its
+ * run_delay says, on an emulated pCPU by much. Longer ago than CHOSE_MAX_NS was another choice, that came to nothing. */
+#define CHOSE_MAX_NS 10000000ull
+hot u64 plat_chose(struct host *h, const struct pcpu *p)
+{
+	u64 now = plat_now(h), chose = p->chose_ns;
+
+	return chose && now - chose < CHOSE_MAX_NS ? chose : now;
+}
+
 /* A thread's key in the kernel: what it was queued with, and below that the number of its world, so that most look-ups
  * are one load. The number is a hint, held against the thread's id. */
 #define KEY_WORLD (WORLDS_MAX - 1ull)

@@ -163,10 +163,10 @@ impl Sums {
 fn both_accounts(a: &Sampled, b: &Sampled) -> Option<views::CpuStat> {
     let (x, y) = (a.stat?, b.stat?);
     let delays = b.delays.iter().filter_map(|(tid, late)| Some((a.delays.get(tid)?, late)));
-    let (kernel_delay_ns, delay_ns) =
-        delays.fold((0, 0), |sum, (early, late)| (sum.0 + late.0.saturating_sub(early.0), sum.1 + late.1.saturating_sub(early.1)));
+    let [kernel_delay_ns, delay_ns, waits] = delays
+        .fold([0; 3], |sum, (early, late): (&[u64; 3], &[u64; 3])| std::array::from_fn(|i| sum[i] + late[i].saturating_sub(early[i])));
     let (kernel_ns, used_ns) = (y.kernel_ns.saturating_sub(x.kernel_ns), y.used_ns.saturating_sub(x.used_ns));
-    Some(views::CpuStat { kernel_ns, used_ns, kernel_delay_ns, delay_ns })
+    Some(views::CpuStat { kernel_ns, used_ns, kernel_delay_ns, delay_ns, waits })
 }
 
 fn of(path: &str, t: &Times) -> Pool {

@@ -35,7 +35,7 @@ pub(crate) struct Thread {
 pub(crate) struct Sampled {
     pub(crate) stat: Option<views::CpuStat>,
     /// Of each thread: how long it has waited for a pCPU by the kernel and by the scheduler, waits under way left out.
-    pub(crate) delays: BTreeMap<i32, (u64, u64)>,
+    pub(crate) delays: BTreeMap<i32, [u64; 3]>,
     pub(crate) threads: BTreeMap<i32, Thread>,
 }
 
@@ -160,14 +160,14 @@ fn both_accounts(accounts: &Accounts, vm: &VmName) -> Option<views::CpuStat> {
 }
 
 /// How long the thread of a world has waited so far by its schedstat and by the scheduler, read while neither changed.
-fn both_delays(accounts: &Accounts, i: usize, w: &sched_core::World) -> Option<(u64, u64)> {
+fn both_delays(accounts: &Accounts, i: usize, w: &sched_core::World) -> Option<[u64; 3]> {
     for _ in 0..5 {
         let before = accounts.settled(i).filter(|x| x.pid == w.pid)?;
-        let kernel = kernel_accounts::thread_times(&Roots::default(), w.tgid as i32, w.pid as i32)?.ready_ns;
+        let [_, kernel, switches] = kernel_accounts::thread_stat(&Roots::default(), w.tgid as i32, w.pid as i32)?;
         let after = accounts.settled(i)?;
         if before.seq == after.seq {
             let waits = [sched_core::STATE_READY, sched_core::STATE_COSTOP].map(|s| after.time_ns[s as usize]);
-            return Some((kernel, waits.iter().sum()));
+            return Some([kernel, waits.iter().sum(), switches]);
         }
     }
     None

@@ -220,6 +220,9 @@ pub struct CpuStat {
     /// The same by the accounts: time in READY and COSTOP of the same threads, without the waits under way.
     #[serde(default)]
     pub delay_ns: u64,
+    /// How often those threads were switched to, by schedstat: so many waits.
+    #[serde(default)]
+    pub waits: u64,
 }
 
 /// One world.
