@@ -68,10 +68,12 @@ cold u32 housekeep_drift(THE(struct host *h), THE(struct drift *d))
 	u32 counts = h->plan_outside ? VM_LIVE : VM_LIVE | VM_CONTENDED;
 
 	plat_for(i, VMS_MAX) {
-		struct vm *v = i + 1 < h->vms ? plat_vm(h, i + 1) : NULL;
+		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
 
 		if (!v)
 			break;
+		if (i == VM_SYSTEM && h->plan_outside)
+			continue;
 		if ((v->flags & counts) == counts && plat_read(v->runnable))
 			housekeep_vm(h, plat_knobs(h), v, d);
 	}
