@@ -109,11 +109,11 @@ fn execute(scenario: &Scenario, args: &Run) -> lab::Result<Done> {
 }
 
 /// Prints how far the accounts are from the kernel's; an error when Tandem's are farther than allowed. Where emulated pCPUs stand still
-/// because the machine has fewer, between the moment that the kernel took the time and the one in which it calls the scheduler too, waits
-/// are told and not judged.
+/// because they take turns, between the moment that the kernel took the time and the one in which it calls the scheduler too, waits are
+/// told and not judged.
 fn agrees(document: &Document, scenario: &Scenario) -> lab::Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let steady = scenario.runs.iter().all(|r| r.spec.lab.exact_clock || r.topology.pcpus() <= cores);
+    let steady = scenario.runs.iter().all(|r| !r.spec.lab.exact_clock && r.topology.pcpus() <= cores);
     let apart = lab::experiment::disagreement(document);
     let percent = |n: u64| n as f64 / 100.0;
     for (what, difference) in [("run_delay", &apart.delay), ("cpu.stat", &apart.used)] {
