@@ -130,6 +130,7 @@ impl Sums {
                 shares: known.map_or(0, |v| u64::from(v.shares)),
                 times,
                 cpu_stat: stat(name),
+                guest: None,
                 worlds: threads.values().map(|t| World { name: t.name.clone(), kind: t.kind, times: t.times }).collect(),
             }
         };

@@ -130,6 +130,7 @@ mod tests {
             shares: 1,
             times: t,
             cpu_stat: None,
+            guest: None,
             worlds: vec![],
         };
         let pool = |path: &str, used_ns, entitled_ns| Pool { path: path.to_owned(), used_ns, entitled_ns, ..Pool::default() };

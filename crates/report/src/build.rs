@@ -223,6 +223,7 @@ pub(crate) fn result_of(cast: &Cast, window: Window, told: &Told) -> RunResult {
         shares: 0,
         times: Times::default(),
         cpu_stat: None,
+        guest: None,
         worlds: vec![],
     };
     let mut vms: Vec<Vm> = cast.vms.iter().enumerate().map(empty).collect();

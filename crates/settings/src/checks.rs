@@ -1,6 +1,6 @@
 //! What a run's host, VMs, tasks, names and expectations may be, each with the reason it is refused for; it changes nothing.
 
-use crate::{HostTask, LimitSetting, RunSpec, VmSpec};
+use crate::{HostTask, LimitSetting, RunSpec, VmSpec, Workload};
 use std::collections::BTreeSet;
 use units::{PcpuSet, caps};
 
@@ -113,7 +113,21 @@ pub(crate) fn vm(vm: &VmSpec, pcpus: usize, mhz: u32, reasons: &mut Vec<String>)
         say(format!("stop: seen {}, allowed after start ({})", vm.stop.unwrap_or_default(), vm.start));
     }
     let workloads = vm.vcpu_workloads.as_deref().unwrap_or(std::slice::from_ref(&vm.workload));
-    workloads.iter().flat_map(|w| w.reasons()).for_each(say);
+    workloads.iter().flat_map(|w| w.reasons()).for_each(&mut say);
+    siblings(vm, workloads).into_iter().for_each(say);
+}
+
+/// What is wrong with vCPUs that wait for each other, and with the watchdog over them.
+fn siblings(vm: &VmSpec, workloads: &[Workload]) -> Vec<String> {
+    let mut out = vec![];
+    let lock = |fair| workloads.iter().any(|w| matches!(w, Workload::Spinlock { ticket, .. } if *ticket == fair));
+    if lock(true) && lock(false) {
+        out.push("vcpu_workloads.ticket: seen true and false, allowed one of them: a VM has one lock".to_owned());
+    }
+    if let Some(w) = vm.watchdog.filter(|w| w.ns() < 1_000_000) {
+        out.push(format!("watchdog: seen {w}, allowed 1ms or more"));
+    }
+    out
 }
 
 /// A host task as it is written.
@@ -130,6 +144,10 @@ pub(crate) fn task(task: &HostTask, pcpus: usize, reasons: &mut Vec<String>) {
     }
     if task.count == 0 {
         say("count: seen 0, allowed 1 or more".to_owned());
+    }
+    if task.workload.has_siblings() {
+        let kind = task.workload.kind();
+        say(format!("workload.kind: seen '{kind}', allowed in a [[vm]] only: a host task has no siblings to wait for"));
     }
     task.workload.reasons().into_iter().for_each(say);
 }

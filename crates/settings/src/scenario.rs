@@ -196,6 +196,8 @@ pub struct VmSpec {
     pub workload: Workload,
     /// What each vCPU does, instead of `workload`; as long as `vcpus` when given.
     pub vcpu_workloads: Option<Vec<Workload>>,
+    /// How long a vCPU may be silent before its guest reports a soft lockup; no watchdog if left out.
+    pub watchdog: Option<Span>,
     /// Windows in which the workload is active; outside, its vCPUs are halted. None: always.
     #[serde(default)]
     pub active: Vec<Window>,

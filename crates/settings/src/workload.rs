@@ -50,6 +50,39 @@ pub enum Workload {
         #[serde(default = "halts")]
         halts: bool,
     },
+    /// One of the vCPUs that share the VM's one spinlock: computes, takes the lock, computes with it, releases it.
+    Spinlock {
+        /// Mean CPU time of the work outside.
+        think: Span,
+        /// CPU time that the lock is held for.
+        hold: Span,
+        /// Whether who came first gets the lock next, even if it does not run; otherwise who runs when the lock is free.
+        #[serde(default)]
+        ticket: bool,
+        /// How `think` is spread.
+        #[serde(default)]
+        dist: Dist,
+    },
+    /// One of the vCPUs that wait for each other after each piece of work.
+    Barrier {
+        /// Mean CPU time of one piece of work.
+        work: Span,
+        /// How it is spread.
+        #[serde(default)]
+        dist: Dist,
+        /// CPU time that it spins for before it halts until the last has come; it never halts if left out.
+        spin: Option<Span>,
+    },
+    /// Works, sends the next vCPU of its VM an interrupt, and spins until that one has handled it.
+    Ipi {
+        /// Mean CPU time of one piece of work.
+        work: Span,
+        /// CPU time that handling takes.
+        handle: Span,
+        /// How `work` is spread.
+        #[serde(default)]
+        dist: Dist,
+    },
 }
 
 /// What a guest does while a device works.
@@ -58,6 +91,27 @@ fn halts() -> bool {
 }
 
 impl Workload {
+    /// Whether it waits for other vCPUs of its VM.
+    #[must_use]
+    pub fn has_siblings(&self) -> bool {
+        matches!(self, Workload::Spinlock { .. } | Workload::Barrier { .. } | Workload::Ipi { .. })
+    }
+
+    /// Its name in a scenario.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Workload::Idle => "idle",
+            Workload::Burn => "burn",
+            Workload::Duty { .. } => "duty",
+            Workload::Periodic { .. } => "periodic",
+            Workload::Io { .. } => "io",
+            Workload::Spinlock { .. } => "spinlock",
+            Workload::Barrier { .. } => "barrier",
+            Workload::Ipi { .. } => "ipi",
+        }
+    }
+
     /// Reasons why this workload cannot be run, each without its object's name.
     pub(crate) fn reasons(&self) -> Vec<String> {
         let mut out = vec![];
@@ -75,6 +129,16 @@ impl Workload {
             Workload::Periodic { period, work } => {
                 at_least_us("period", period);
                 at_least_us("work", work);
+            }
+            Workload::Spinlock { think, hold, .. } => {
+                at_least_us("think", think);
+                at_least_us("hold", hold);
+            }
+            // A barrier that halts at once spins for 0.
+            Workload::Barrier { work, .. } => at_least_us("work", work),
+            Workload::Ipi { work, handle, .. } => {
+                at_least_us("work", work);
+                at_least_us("handle", handle);
             }
         }
         out
@@ -107,5 +171,75 @@ impl<'de> Deserialize<'de> for Window {
         let part = |t: &str| if t.trim().is_empty() { Ok(None) } else { t.parse::<Span>().map(Some).map_err(D::Error::custom) };
         let window = Window { from: part(from)?.unwrap_or(Span::ZERO), to: part(to)? };
         if window.to.is_some_and(|t| t <= window.from) { Err(bad()) } else { Ok(window) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ScenarioError, raw::parse};
+
+    fn scenario(rest: &str) -> Result<crate::Scenario, ScenarioError> {
+        parse("t.toml", "t", &format!("[host]\ncores_per_llc = 4\n{rest}\n"))
+    }
+
+    /// Why a VM of two vCPUs with these keys is refused.
+    fn refused(keys: &str) -> Vec<String> {
+        match scenario(&format!("[[vm]]\nname = 'a'\nvcpus = 2\n{keys}")) {
+            Err(ScenarioError::Invalid { reasons, .. }) => reasons,
+            other => panic!("{keys}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn vcpus_that_wait_for_each_other_are_read_with_their_defaults_and_written_as_read() {
+        let kinds = [
+            "{ kind = 'spinlock', think = '20us', hold = '5us' }",
+            "{ kind = 'spinlock', think = '20us', hold = '5us', ticket = false, dist = 'exponential' }",
+            "{ kind = 'barrier', work = '1ms' }",
+            "{ kind = 'barrier', work = '1ms', spin = '0s', dist = 'exponential' }",
+            "{ kind = 'ipi', work = '1ms', handle = '5us' }",
+        ];
+        let text = format!("[[vm]]\nname = 'a'\nvcpus = 5\nwatchdog = '20ms'\nvcpu_workloads = [{}]", kinds.join(", "));
+        let spec = scenario(&text).expect("it is read").runs.remove(0).spec;
+        let (think, hold, ms) = (Span::from_ns(20_000), Span::from_ns(5_000), Span::from_ms(1));
+        let lock = |dist| Workload::Spinlock { think, hold, ticket: false, dist };
+        let barrier = |spin, dist| Workload::Barrier { work: ms, spin, dist };
+        let all = [
+            lock(Dist::Fixed),
+            lock(Dist::Exponential),
+            barrier(None, Dist::Fixed),
+            barrier(Some(Span::ZERO), Dist::Exponential),
+            Workload::Ipi { work: ms, handle: hold, dist: Dist::Fixed },
+        ];
+        assert_eq!(spec.vms[0].vcpu_workloads.as_deref(), Some(&all[..]));
+        assert_eq!(spec.vms[0].watchdog, Some(Span::from_ms(20)));
+        assert!(all.iter().all(Workload::has_siblings) && !Workload::Burn.has_siblings());
+        let written = toml::to_string(&spec).expect("it is written");
+        let again = parse("t.toml", "t", &written).expect("it is read again").runs.remove(0).spec;
+        assert_eq!(again.vms[0].vcpu_workloads, spec.vms[0].vcpu_workloads);
+    }
+
+    #[test]
+    fn what_vcpus_that_wait_for_each_other_may_not_be_is_refused_with_its_reason() {
+        let of = |kind: &str| refused(&format!("workload = {{ kind = {kind} }}"));
+        let short = |what: &str| vec![format!("vm 'a': workload.{what}: seen 999ns, allowed 1us or more")];
+        assert_eq!(of("'spinlock', think = '999ns', hold = '1us'"), short("think"));
+        assert_eq!(of("'spinlock', think = '1us', hold = '999ns'"), short("hold"));
+        assert_eq!(of("'barrier', work = '999ns'"), short("work"));
+        assert_eq!(of("'ipi', work = '999ns', handle = '1us'"), short("work"));
+        assert_eq!(of("'ipi', work = '1us', handle = '999ns'"), short("handle"));
+        assert_eq!(refused("watchdog = '999us'"), ["vm 'a': watchdog: seen 999us, allowed 1ms or more"]);
+        let lock = |ticket| format!("{{ kind = 'spinlock', think = '1us', hold = '1us', ticket = {ticket} }}");
+        assert_eq!(
+            refused(&format!("vcpu_workloads = [{}, {}]", lock(true), lock(false))),
+            ["vm 'a': vcpu_workloads.ticket: seen true and false, allowed one of them: a VM has one lock"]
+        );
+        for kind in ["spinlock', think = '1ms', hold = '1ms'", "barrier', work = '1ms'", "ipi', work = '1ms', handle = '1ms'"] {
+            let text = scenario(&format!("[[host_task]]\nname = 't'\nworkload = {{ kind = '{kind} }}")).expect_err("refused").to_string();
+            let name = kind.split('\'').next().unwrap_or("");
+            let reason = format!("host_task 't': workload.kind: seen '{name}', allowed in a [[vm]] only");
+            assert!(text.contains(&reason), "{reason} in {text}");
+        }
     }
 }

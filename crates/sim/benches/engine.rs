@@ -39,6 +39,7 @@ fn vm(i: u32, vcpus: u32) -> VmSpec {
         vcpu_affinity: None,
         workload: workload(i),
         vcpu_workloads: None,
+        watchdog: None,
         active: vec![],
         start: Span::ZERO,
         stop: None,

@@ -37,6 +37,11 @@ impl Behaviour {
         Behaviour { workload, random, remaining: 0, release: 0, open: false, leaving: false }
     }
 
+    /// What it is to do.
+    pub(crate) fn workload(&self) -> Workload {
+        self.workload
+    }
+
     /// It is powered on, or its window opens. Sleepers begin at a random point of their sleep, so
     /// that worlds of one kind are not in step.
     pub(crate) fn begin(&mut self, now: u64) -> Next {
@@ -49,6 +54,10 @@ impl Behaviour {
             }
             Workload::Duty { sleep, .. } | Workload::Io { sleep, .. } => self.random.below(sleep.ns()),
             Workload::Periodic { period, .. } => self.random.below(period.ns()),
+            Workload::Spinlock { .. } | Workload::Barrier { .. } | Workload::Ipi { .. } => {
+                self.remaining = self.piece();
+                return Next::Work;
+            }
         };
         self.release = now + phase;
         self.remaining = self.piece();
@@ -80,7 +89,8 @@ impl Behaviour {
         self.remaining = self.piece();
         match self.workload {
             Workload::Idle => Next::Halt,
-            Workload::Burn => Next::Work,
+            // Where these wait for siblings, `siblings` says.
+            Workload::Burn | Workload::Spinlock { .. } | Workload::Barrier { .. } | Workload::Ipi { .. } => Next::Work,
             Workload::Duty { sleep, .. } => Next::Sleep(now + sleep.ns()),
             Workload::Io { sleep, dist, .. } => Next::Sleep(now + self.draw(sleep.ns(), dist)),
             Workload::Periodic { period, .. } => {
@@ -95,7 +105,10 @@ impl Behaviour {
             Workload::Idle => 0,
             Workload::Burn => ENDLESS,
             Workload::Duty { work, .. } | Workload::Periodic { work, .. } => work.ns(),
-            Workload::Io { work, dist, .. } => self.draw(work.ns(), dist),
+            Workload::Io { work, dist, .. } | Workload::Barrier { work, dist, .. } | Workload::Ipi { work, dist, .. } => {
+                self.draw(work.ns(), dist)
+            }
+            Workload::Spinlock { think, dist, .. } => self.draw(think.ns(), dist),
         }
     }
 

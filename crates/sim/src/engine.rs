@@ -6,6 +6,7 @@
 
 use crate::behaviour::Behaviour;
 use crate::contract::{Breach, Rule, WATCHDOG_NS};
+use crate::guest::{Guest, Vcpu};
 use crate::kernel::{Context, Kernel, Nudge, Seat};
 use crate::life::{Change, VmSeat, WorldSpec};
 use crate::looks::Looks;
@@ -23,6 +24,11 @@ pub(crate) struct Actor {
     pub(crate) behaviour: Behaviour,
     /// CPU time of its own work done.
     pub(crate) work: u64,
+    /// CPU time that it burned waiting for siblings, and whether it does now.
+    pub(crate) spun: u64,
+    pub(crate) spins: bool,
+    /// What it is to its siblings, if it is a vCPU of an SMP guest or a watchdog looks at it.
+    pub(crate) sibling: Option<Box<Vcpu>>,
     /// Since when it is READY, for the watchdog.
     pub(crate) ready_since: u64,
     /// What the scheduler had charged to it when it began to run.
@@ -50,6 +56,8 @@ pub struct Stats {
     pub default_slices: u64,
     /// Times select named a pCPU where the world may not run, and the kernel chose another.
     pub fallbacks: u64,
+    /// Times the hardware took a vCPU out of its guest because it spun.
+    pub pause_loop_exits: u64,
 }
 
 /// One run of one host.
@@ -62,6 +70,8 @@ pub(crate) struct Engine {
     /// Accounts of worlds that have exited.
     pub(crate) gone: Vec<Option<Times>>,
     pub(crate) vms: Vec<VmSeat>,
+    /// What vCPUs of a VM share, by VM.
+    pub(crate) guests: Vec<Guest>,
     /// The pools, the root first.
     pub(crate) pools: Vec<settings::PlacedPool>,
     pub(crate) changes: Vec<Change>,
@@ -219,6 +229,7 @@ impl Engine {
             Fixed::Warm => {
                 self.start = Some(self.snapshot());
                 self.actors.iter_mut().for_each(|a| a.late = Latencies::default());
+                self.guests.iter_mut().for_each(|g| g.longest = 0);
                 self.kernel.mark(|| "the warm-up ends".to_owned());
             }
             Fixed::Replan => self.replan(),

@@ -127,6 +127,7 @@ mod tests {
             shares,
             times: Times { used_ns, entitled_ns, ..Times::default() },
             cpu_stat: None,
+            guest: None,
             worlds: vec![],
         };
         let host = HostCounts { pcpus: 1, cores: 1, llcs: 1, nodes: 1, sockets: 1 };

@@ -2,7 +2,7 @@
 //!
 //! Data flows one way: `life` builds worlds from a scenario and powers VMs on and off; `engine` takes
 //! the next event; `schedule` does what the kernel does then, and calls the scheduler; `kernel` is
-//! what the scheduler calls back, and holds it to the contract; `watch` tells the oracle; `recorder`
+//! what the scheduler calls back, and holds it to the contract; `siblings` and `guest` are vCPUs that wait for each other; `watch` tells the oracle; `recorder`
 //! writes the trace; `looks` hands out esxtop's counters while a run goes on; `report` reads the scheduler's accounts into the result document.
 //!
 //! One seed decides everything: same scenario, options and seed, same bytes. There is no wall clock,
@@ -12,6 +12,7 @@ mod behaviour;
 mod contract;
 mod engine;
 mod expectation;
+mod guest;
 mod kernel;
 mod life;
 mod looks;
@@ -24,6 +25,7 @@ mod recorder;
 mod report;
 mod run;
 mod schedule;
+mod siblings;
 mod timers;
 mod watch;
 

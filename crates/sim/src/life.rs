@@ -6,6 +6,7 @@
 
 use crate::behaviour::{Behaviour, Next};
 use crate::engine::{Actor, Engine, Fixed};
+use crate::guest::Guest;
 use crate::kernel::Seat;
 use crate::plans;
 use crate::random::Random;
@@ -86,11 +87,14 @@ pub(crate) fn vms(spec: &RunSpec, pools: &[PlacedPool], system_shares: u32) -> V
 }
 
 /// The worlds of a run: their descriptions and behaviours by id, world 0 standing for nobody.
-pub(crate) fn worlds(spec: &RunSpec, seed: u64) -> (Vec<WorldSpec>, Vec<Actor>) {
+pub(crate) fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldSpec>, Vec<Actor>) {
     let mut specs = vec![WorldSpec { name: String::new(), allowed: None, index: 0, kthread: false }];
     let actor = |workload, stream: &str, vm, vcpu| Actor {
         behaviour: Behaviour::new(workload, Random::new(seed, stream)),
         work: 0,
+        spun: 0,
+        spins: false,
+        sibling: None,
         ready_since: 0,
         charged: 0,
         due: None,
@@ -102,7 +106,8 @@ pub(crate) fn worlds(spec: &RunSpec, seed: u64) -> (Vec<WorldSpec>, Vec<Actor>) 
     for (vm, v) in spec.vms.iter().enumerate() {
         for i in 0..v.vcpus as usize {
             let name = format!("vcpu{i}");
-            actors.push(actor(v.workload_of(i), &format!("{}/{name}", v.name), vm as u32 + 1, true));
+            let vcpu = actor(v.workload_of(i), &format!("{}/{name}", v.name), vm as u32 + 1, true);
+            actors.push(Actor { sibling: guests[vm + 1].on.then(Box::default), ..vcpu });
             specs.push(WorldSpec { name, allowed: v.allowed(i), index: i as u32, kthread: false });
         }
     }
@@ -227,17 +232,32 @@ impl Engine {
 
     /// A world's window opens.
     fn open_world(&mut self, world: u32) {
-        let actor = &mut self.actors[world as usize];
-        if self.kernel.seats[world as usize] == Seat::Off || actor.behaviour.open || actor.behaviour.leaving {
+        let behaviour = &self.actors[world as usize].behaviour;
+        if self.kernel.seats[world as usize] == Seat::Off || behaviour.open || behaviour.leaving {
             return;
         }
-        match (actor.behaviour.begin(self.kernel.now), self.kernel.seats[world as usize]) {
+        let next = self.begin(world);
+        match (next, self.kernel.seats[world as usize]) {
             (Next::Sleep(until), Seat::Asleep) => self.timers.arm(self.sleep_slot(world), until),
             (Next::Work, Seat::Asleep) => self.wake(world),
             // It has not even noticed that its last window closed: it goes on with the new piece.
             (_, Seat::Running(pcpu)) => self.arm_done(pcpu),
             _ => {}
         }
+    }
+
+    fn begin(&mut self, world: u32) -> Next {
+        let sibling = self.is_sibling(world);
+        if let (true, Seat::Running(pcpu)) = (sibling, self.kernel.seats[world as usize]) {
+            self.account(pcpu);
+        }
+        let behaviour = &mut self.actors[world as usize].behaviour;
+        let left = behaviour.remaining;
+        let next = behaviour.begin(self.kernel.now);
+        if sibling {
+            self.sibling_begins(world, left);
+        }
+        next
     }
 
     /// A world's window closes, or it is powered off: what it does is cut short.
@@ -247,8 +267,12 @@ impl Engine {
             self.account(pcpu);
         }
         let behaviour = &mut self.actors[world as usize].behaviour;
+        let left = behaviour.remaining;
         how(behaviour);
         let leaving = behaviour.leaving;
+        if self.is_sibling(world) {
+            self.sibling_ends(world, left);
+        }
         match seat {
             Seat::Running(pcpu) => self.arm_done(pcpu),
             Seat::Asleep => {

@@ -1,11 +1,11 @@
 //! The result document of a run: what the scheduler's own accounts say between the end of the warm-up and the end.
 
-use crate::engine::Engine;
+use crate::engine::{Actor, Engine};
 use crate::kernel::Seat;
 use crate::watch::state_times;
 use sched_core::STATE_RUN;
 use settings::{PlacedPool, Run};
-use views::{HostCounts, Latencies, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm, Wakeups, World, WorldKind};
+use views::{Guest, HostCounts, Latencies, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm, Wakeups, World, WorldKind};
 
 /// All accounts at one moment.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +13,7 @@ pub(crate) struct Snapshot {
     worlds: Vec<Times>,
     entitled: Vec<u64>,
     busy: Vec<u64>,
+    guests: Vec<Option<Guest>>,
 }
 
 impl Engine {
@@ -50,7 +51,39 @@ impl Engine {
             let running = if current == 0 { 0 } else { self.kernel.now.saturating_sub(w.run_since_ns) };
             record.busy_ns + running
         };
-        Snapshot { worlds: (0..self.actors.len()).map(world).collect(), entitled, busy: (0..pcpus).map(busy).collect() }
+        Snapshot {
+            worlds: (0..self.actors.len()).map(world).collect(),
+            entitled,
+            busy: (0..pcpus).map(busy).collect(),
+            guests: (0..self.vms.len()).map(|vm| self.guest(vm)).collect(),
+        }
+    }
+
+    /// What came of the vCPUs of a VM waiting for each other, if they do or a watchdog looks; waits under way are as long as they are.
+    fn guest(&self, vm: usize) -> Option<Guest> {
+        let (guest, now) = (&self.guests[vm], self.kernel.now);
+        let worlds = || self.vms[vm].worlds.clone().map(|w| (self.kernel.seats[w as usize], &self.actors[w as usize]));
+        let silent = |(seat, actor): (Seat, &Actor)| match seat {
+            Seat::Queue(_) | Seat::Local(_) => now - actor.ready_since,
+            _ => 0,
+        };
+        let waits = |actor: &Actor| actor.sibling.as_ref().map_or(0, |v| v.waited(now));
+        guest.on.then(|| Guest {
+            spin_ns: worlds().map(|w| w.1.spun).sum(),
+            rounds: guest.rounds,
+            lockups: guest.lockups,
+            longest_wait_ns: worlds().map(|w| silent(w).max(waits(w.1))).fold(guest.longest, u64::max),
+        })
+    }
+}
+
+/// Counts since an earlier look; the longest wait has been counted anew from there on.
+fn since(now: Guest, before: Guest) -> Guest {
+    Guest {
+        spin_ns: now.spin_ns - before.spin_ns,
+        rounds: now.rounds - before.rounds,
+        lockups: now.lockups - before.lockups,
+        longest_wait_ns: now.longest_wait_ns,
     }
 }
 
@@ -93,6 +126,7 @@ pub(crate) fn result(run: &Run, engine: &mut Engine, duration_ns: u64) -> RunRes
             shares: u64::from(seat.resources.shares),
             times,
             cpu_stat: None,
+            guest: end.guests[i].map(|g| since(g, start.guests.get(i).copied().flatten().unwrap_or_default())),
             worlds,
         }
     };

@@ -9,6 +9,7 @@ use crate::mutant::Fault;
 use crate::options::{Options, Policy};
 use crate::recorder::{Recorder, TraceOut};
 use crate::report;
+use crate::siblings;
 use crate::timers::Timers;
 use crate::watch::Watch;
 use check::{Bounds, Verdict};
@@ -162,7 +163,8 @@ fn boot_and_run(engine: &mut Engine, warmup_ns: u64) -> Result<(), Breach> {
 fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engine, SimError> {
     let spec = &run.spec;
     let label = || run.label.clone();
-    let (specs, actors) = life::worlds(spec, seed);
+    let guests = siblings::guests(spec);
+    let (specs, actors) = life::worlds(spec, &guests, seed);
     let pools = settings::place(&spec.pools, spec.host.mhz).map_err(|reasons| SimError::Pools { label: label(), reasons })?;
     let host = Host::new(&run.topology, spec.vms.len() + 1, actors.len(), pools.len());
     let mut host = host.map_err(|cause| SimError::Host { label: label(), cause })?;
@@ -185,6 +187,7 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
         kernel: Kernel::new(pcpus, worlds, spec.vms.len() + pools.len() + 2, Fault::new(mutant)),
         timers: Timers::new(engine::slots(pcpus, worlds)),
         vms: life::vms(spec, &pools, system_shares),
+        guests,
         pools,
         changes: life::changes(spec),
         next_change: 0,

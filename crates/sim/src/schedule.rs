@@ -27,14 +27,18 @@ impl Engine {
 
     /// A sleep ends, by a timer on the pCPU where the world ran last.
     pub(crate) fn wake(&mut self, world: u32) {
+        self.wake_by(world, self.host.task(world).pcpu as u32, 0);
+    }
+
+    /// A sleep ends: on pCPU `here` an interrupt wakes the world, or another world, `waker`, that runs there.
+    pub(crate) fn wake_by(&mut self, world: u32, here: u32, waker: u32) {
         if self.kernel.seats[world as usize] != Seat::Asleep {
             return;
         }
         self.stats.wakeups += 1;
-        let here = self.host.task(world).pcpu as u32;
         self.steal(here, self.costs.wake_ns);
-        self.host.set_cause(Some(here), 0); // every sleep ends by a timer: an interrupt
-        let target = self.select(world, here);
+        self.host.set_cause(Some(here), waker);
+        let target = self.select(world, self.host.task(world).pcpu as u32);
         self.host.task_mut(world).pcpu = target as i32;
         let now = self.kernel.now;
         self.kernel.seats[world as usize] = Seat::Custody;
@@ -122,7 +126,7 @@ impl Engine {
             let left = &mut actor.behaviour.remaining;
             let done = (now - cpu.work_from).min(*left);
             *left -= if *left == ENDLESS { 0 } else { done };
-            actor.work += done;
+            *if actor.spins { &mut actor.spun } else { &mut actor.work } += done;
             cpu.work_from = now;
         }
         let task = self.host.task_mut(cpu.current);
@@ -159,7 +163,8 @@ impl Engine {
     pub(crate) fn piece_done(&mut self, pcpu: u32) {
         self.account(pcpu);
         let (now, world) = (self.kernel.now, self.kernel.cpus[pcpu as usize].current);
-        match self.actors[world as usize].behaviour.done(now) {
+        let next = if self.is_sibling(world) { self.sibling_done(pcpu, world) } else { self.actors[world as usize].behaviour.done(now) };
+        match next {
             Next::Work => return self.arm_done(pcpu),
             Next::Sleep(until) => self.timers.arm(self.sleep_slot(world), until),
             Next::Halt => {}
@@ -299,6 +304,15 @@ impl Engine {
         self.stats.calls += 1;
         self.host.running(&mut self.kernel, world);
         self.watch.state(now, world, State::Run, Some(pcpu));
+        if self.is_sibling(world) {
+            self.sibling_runs(world);
+        }
         self.arm_done(pcpu);
+    }
+
+    /// The hardware has taken a vCPU out of its guest because it spins; it waits for `target`, which may run, be READY or be halted.
+    /// This is where a directed yield goes. It costs the guest nothing here.
+    pub(crate) fn pause_loop_exit(&mut self, _spinner: u32, _target: u32) {
+        self.stats.pause_loop_exits += 1;
     }
 }

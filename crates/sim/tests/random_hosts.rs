@@ -46,6 +46,7 @@ impl Hosts for Draw {
             vcpu_affinity: None,
             workload: self.workload(),
             vcpu_workloads: (self.below(3) == 0).then(|| (0..vcpus).map(|_| self.workload()).collect()),
+            watchdog: None,
             active: if self.below(5) == 0 {
                 vec![Window { from: Span::from_secs(from), to: Some(Span::from_secs(from + 2)) }]
             } else {

@@ -203,8 +203,24 @@ pub struct Vm {
     /// On a real kernel: the kernel's own word on the same CPU time, to hold the accounts against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_stat: Option<CpuStat>,
+    /// In the simulator: what came of its vCPUs waiting for each other, where they do or a watchdog looks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<Guest>,
     /// Each of its worlds.
     pub worlds: Vec<World>,
+}
+
+/// What an SMP guest made of the CPU time that it got: what it lost to spinning is not in `work`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guest {
+    /// CPU time burned in spinning, in ns; inside `used_ns`.
+    pub spin_ns: u64,
+    /// Times the lock was released, all had come to the barrier, or an interrupt was answered.
+    pub rounds: u64,
+    /// Soft lockups that its watchdog reported; 0 without one.
+    pub lockups: u64,
+    /// Longest time that a vCPU was silent, in ns: spun for its siblings, by the clock, or wanted to run and did not.
+    pub longest_wait_ns: u64,
 }
 
 /// CPU time and waiting by two accounts, read at the same two moments (not quite those of the run).

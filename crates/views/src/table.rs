@@ -1,6 +1,6 @@
 //! Plain-text tables for terminals: aligned columns, no colour, one line a row.
 
-use crate::{Document, RunResult, Times};
+use crate::{Document, Guest, RunResult, Times};
 
 /// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,13 +71,22 @@ fn of_entitled(used: u64, entitled: u64) -> String {
     if entitled == 0 { "-".to_owned() } else { format!("{:.2}%", used as f64 * 100.0 / entitled as f64) }
 }
 
-/// One run as a table: a line a VM.
+/// What an SMP guest made of its time.
+fn guest_cells(g: Guest) -> [String; 4] {
+    [secs(g.spin_ns), g.rounds.to_string(), g.lockups.to_string(), format!("{:.3}", g.longest_wait_ns as f64 / 1e6)]
+}
+
+/// One run as a table: a line a VM. Guests whose vCPUs wait for each other add columns.
 #[must_use]
 pub fn summary(run: &RunResult) -> String {
-    let mut t = Table::new(&["<VM", "vCPUs", "shares", "used s", "entitled s", "of entitled", "ready s", "idle s", "migrations", "work s"]);
+    let mut columns = vec!["<VM", "vCPUs", "shares", "used s", "entitled s", "of entitled", "ready s", "idle s", "migrations", "work s"];
+    if run.vms.iter().any(|vm| vm.guest.is_some()) {
+        columns.extend(["spin s", "rounds", "lockups", "longest wait ms"]);
+    }
+    let mut t = Table::new(&columns);
     for vm in &run.vms {
         let x = &vm.times;
-        t.row([
+        let known = [
             vm.name.clone(),
             vm.vcpus.to_string(),
             vm.shares.to_string(),
@@ -88,7 +97,8 @@ pub fn summary(run: &RunResult) -> String {
             secs(x.idle_ns),
             x.migrations.to_string(),
             secs(x.work),
-        ]);
+        ];
+        t.row(known.into_iter().chain(vm.guest.map(guest_cells).into_iter().flatten()));
     }
     let busy: u64 = run.pcpus.iter().map(|p| p.busy_ns).sum();
     let whole = run.duration_ns as f64 * run.host.pcpus as f64;
@@ -194,6 +204,7 @@ mod tests {
             shares: 1,
             times: Times { used_ns, ready_ns, ..Times::default() },
             cpu_stat: None,
+            guest: None,
             worlds: vec![],
         };
         let run = RunResult {
@@ -210,6 +221,35 @@ mod tests {
         let (one, none) = (document("eevdf", vec![run]), document("tandem", vec![]));
         let text = ready_side_by_side(&[&one, &none]);
         assert_eq!(text.lines().last(), Some("4           30.0 %    300 s                        -"), "{text}");
+    }
+
+    #[test]
+    fn what_smp_guests_made_of_their_time_is_shown_where_there_are_any() {
+        let vm = |name: &str, guest| Vm {
+            name: name.to_owned(),
+            pool: "/".to_owned(),
+            vcpus: 2,
+            shares: 2000,
+            times: Times { used_ns: 3_000_000_000, work: 2_000_000_000, ..Times::default() },
+            cpu_stat: None,
+            guest,
+            worlds: vec![],
+        };
+        let some = Guest { spin_ns: 1_000_000_000, rounds: 17, lockups: 2, longest_wait_ns: 104_000_000 };
+        let mut run = RunResult {
+            label: String::new(),
+            duration_ns: 3_000_000_000,
+            host: HostCounts { pcpus: 2, cores: 2, llcs: 1, nodes: 1, sockets: 1 },
+            pcpus: vec![],
+            pools: vec![],
+            vms: vec![vm("smp", Some(some)), vm("other", None)],
+            wakeups: vec![],
+        };
+        let text = summary(&run);
+        let ends = ["work s  spin s  rounds  lockups  longest wait ms", " 2.000   1.000      17        2          104.000", " 2.000"];
+        assert!(text.lines().skip(1).filter(|l| !l.starts_with('-')).zip(ends).all(|(l, end)| l.ends_with(end)), "{text}");
+        run.vms.remove(0);
+        assert!(summary(&run).contains("work s\n"), "{}", summary(&run));
     }
 
     #[test]

@@ -78,6 +78,7 @@ mod tests {
             shares: 1000,
             times,
             cpu_stat: None,
+            guest: None,
             worlds: vec![],
         };
         RunResult {

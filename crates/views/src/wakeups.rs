@@ -207,6 +207,7 @@ mod tests {
             shares: 1,
             times: Times::default(),
             cpu_stat: None,
+            guest: None,
             worlds: vec![],
         };
         let all = gathered([2000, 4000]);

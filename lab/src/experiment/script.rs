@@ -247,6 +247,9 @@ fn work(run: &Run, w: Workload) -> Result<Work> {
         Workload::Io { work, sleep, dist, halts: true } => {
             Work::Io { work_us: us(work)?, sleep_us: us(sleep)?, exponential: dist == settings::Dist::Exponential }
         }
+        Workload::Spinlock { .. } | Workload::Barrier { .. } | Workload::Ipi { .. } => {
+            return Err(refuse(run, format!("vCPUs that wait for each other (kind {})", w.kind()), "add lab.skip with that reason"));
+        }
     })
 }
 

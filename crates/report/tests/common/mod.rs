@@ -98,6 +98,7 @@ pub fn result(a: &str, label: &str) -> RunResult {
         shares: 1000,
         times,
         cpu_stat: None,
+        guest: None,
         worlds: world(times),
     };
     let pool = |path: &str| Pool {
