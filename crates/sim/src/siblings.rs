@@ -222,10 +222,8 @@ impl Engine {
             self.guests[vm].seen_spinning(v, now);
         }
         match self.workload(world) {
-            Workload::Spinlock { hold, .. } => {
-                if self.shared(world).lock.look(world) {
-                    return self.holds(world, hold.ns());
-                }
+            Workload::Spinlock { hold, .. } if self.shared(world).lock.look(world) => {
+                return self.holds(world, hold.ns());
             }
             _ if self.vcpu(world).due => {
                 self.vcpu(world).phase = Phase::Work;
