@@ -3,135 +3,11 @@
 #include "account/busy.h"
 #include "account/charge.h"
 #include "account/state.h"
+#include "costart.h"
 #include "dispatch.h"
 #include "housekeep.h"
+#include "life.h"
 #include "release.h"
-
-/* --- life of a world --- */
-
-hot void world_join(struct host *h, struct world *w, u32 id)
-{
-	struct vm *v = plat_vm(h, id);
-
-	w->vm = id;
-	if (!v)
-		return;
-	plat_add(&v->worlds, 1);
-	if (w->flags & WORLD_RESTRICTED)
-		plat_add(&v->restricted, 1);
-	w->lead_ns = plat_read(v->progress_ns);
-}
-
-hot void world_leave(struct host *h, struct world *w)
-{
-	struct vm *v = plat_vm(h, w->vm);
-
-	if (!v)
-		return;
-	plat_assert(h, plat_read(v->worlds) > 0);
-	plat_add(&v->worlds, -1);
-	if (w->flags & WORLD_RESTRICTED)
-		plat_add(&v->restricted, -1);
-}
-
-hot bool world_runnable(const struct world *w)
-{
-	return w->state == STATE_RUN || w->state == STATE_READY || w->state == STATE_COSTOP;
-}
-
-/* One world more or less of `v` wants to run; the number before. What they have wanted so far is wanted_base + runnable * now. */
-hot u32 world_wants(struct host *h, struct vm *v, s32 more)
-{
-	u64 now = plat_now(h);
-
-	plat_add(&v->wanted_base, more > 0 ? -now : now);
-	return plat_fetch_add(&v->runnable, more);
-}
-
-/* The world sleeps, having done what it woke for. Had it not waited for that, it would have run and slept by turns: so of its
- * wait it wanted as much as it runs of that time, and not all of it. */
-apart u32 world_waited(THE(struct vm *v), THE(struct world *w), u64 waited)
-{
-	u64 ran = w->time_ns[STATE_RUN] - w->ran_before_ns, slept = plan_min(w->slept_ns, WAITED_MAX_NS);
-
-	plat_add(&v->wanted_base, -(plan_min(waited, WAITED_MAX_NS) * slept / (ran + slept + 1)));
-	return 0;
-}
-
-hot void core_world_start(struct host *h, plat_task *t, struct world *w, bool restricted)
-{
-	u64 now = plat_now(h);
-	u32 asleep = state_asleep(t, w);
-
-	w->born_ns = now;
-	w->state_since_ns = now;
-	w->state = STATE_NONE;
-	if (trace_on(h))
-		trace_state(h, w, asleep, now, WHY_BORN, TRACE_NOWHERE);
-	w->state = asleep;
-	w->bind_vm = -1;
-	w->last_pcpu = -1;
-	w->flags |= WORLD_LIVE | (restricted ? WORLD_RESTRICTED : 0);
-	world_join(h, w, w->vm);
-}
-
-hot void core_world_exit(struct host *h, struct world *w)
-{
-	struct vm *v = plat_vm(h, w->vm);
-
-	if (!v)
-		return;
-	queue_leave(h, w);
-	limit_pay(h, v, w, 0);
-	if (world_runnable(w))
-		world_wants(h, v, -1);
-	if (w->commit_ns)
-		plat_add(&v->committed_ns, -w->commit_ns);
-	w->commit_ns = 0;
-	state_change(h, w, STATE_NONE, plat_now(h), WHY_GONE, TRACE_NOWHERE);
-	for (u32 s = 0; s < STATES; s++)
-		plat_add(&v->past_ns[s], w->time_ns[s]);
-	plat_add(&v->past_used_ns, w->used_ns);
-	plat_add(&v->past_migrations, w->migrations);
-	plat_add(&v->past_limited_ns, w->limited_ns);
-	plat_add(&v->past_switches, w->switches);
-	plat_add(&v->past_expiries, w->expiries);
-	plat_add(&v->past_wakeups, w->wakeups);
-	world_leave(h, w);
-}
-
-/* The allowed set changed: what a VM was owed on its old pCPUs is not owed on the new ones. */
-hot void core_world_affinity(struct host *h, struct world *w, bool restricted)
-{
-	struct vm *v = plat_vm(h, w->vm);
-	u32 old = w->flags & WORLD_RESTRICTED;
-
-	if (!v || !old == !restricted)
-		return;
-	w->flags ^= WORLD_RESTRICTED;
-	plat_add(&v->restricted, restricted ? 1 : -1);
-	if (!restricted)
-		share_forgive(v, h->v_ns - share_span(h, plat_knobs(h)->wake_credit_us));
-}
-
-/* Moves a world to the VM that user space found for it; called where it is charged and not queued. */
-hot void world_rebind(struct host *h, struct world *w)
-{
-	struct vm *from = plat_vm(h, w->vm), *to = plat_vm(h, (u32)w->bind_vm);
-
-	if (to && from && to != from) {
-		limit_pay(h, from, w, 0);
-		world_leave(h, w);
-		world_join(h, w, (u32)w->bind_vm);
-		if (world_runnable(w)) {
-			world_wants(h, from, -1);
-			world_wants(h, to, 1);
-		}
-	}
-	w->kind = w->bind_kind;
-	w->index = w->bind_index;
-	w->bind_vm = -1;
-}
 
 /* --- life of a wake-up --- */
 
@@ -182,6 +58,8 @@ hot void core_runnable(struct host *h, plat_task *t, struct world *w)
 	floor = plat_read(v->progress_ns) - plat_knobs(h)->wake_credit_us * US;
 	if (w->vm != VM_SYSTEM && (s64)(w->lead_ns - floor) < 0)
 		w->lead_ns = floor;
+	if (v->indices > 1 && cosched_is_vcpu(w))
+		cosched_woken(plat_knobs(h), v, w);
 	if (trace_on(h))
 		trace_woken(h, w, from, p->id);
 }
@@ -224,12 +102,32 @@ hot bool core_enqueue_idle(struct host *h, plat_task *t, struct vm *v, struct wo
 	return true;
 }
 
+/* How a world that was queued on `p` gets a pCPU kicked, and which. It looks for idle pCPUs after it has been counted in, as they look
+ * at counts after going idle: one of both sees the other. The kernel fills the queue a moment later; a pCPU that looked too early is
+ * sent again by housekeeping. */
+hot u32 core_kick(struct host *h, plat_task *t, struct pcpu *p, u64 gain, u32 *kicked)
+{
+	struct cluster *c = plat_cluster(h, p->cluster);
+	s32 found;
+
+	if (c && place_claim(c, p->bit))
+		return KICK_IDLE;
+	if (gain) {
+		p->preempts++;
+		return KICK_PREEMPT;
+	}
+	found = c && plat_read(c->idle) ? place_claim_of(c, t, plat_read(c->idle)) : -1;
+	if (found < 0)
+		return 0;
+	*kicked = (u32)found;
+	return KICK_IDLE;
+}
+
 hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 {
 	u32 pcpu = (u32)plat_task_pcpu(t), kicked, kick = 0;
 	const struct knobs *k = plat_knobs(h);
 	struct pcpu *p;
-	struct cluster *c;
 	struct vm *v;
 	u64 key, queued, gain, slice;
 	struct claim claim;
@@ -241,6 +139,10 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 	if (!v)
 		return;
 	limit_pay(h, v, w, 0); /* what it was granted and could not use */
+	if (w->state == STATE_COSTOP) {
+		queue_costop(h, t, v, w);
+		return;
+	}
 	if (w->flags & WORLD_PCPU_KTHREAD) {
 		plat_insert_on(h, t, pcpu, k->system_slice_us * US, true);
 		return;
@@ -273,25 +175,24 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 		plat_queue_insert(h, t, QUEUE_VM(pcpu), slice, queued);
 	}
 	queue_enter(h, w, p, queued);
-	/* Look for idle pCPUs after counting the world in, as they look at counts after going idle: one of both sees the
-	 * other. The kernel fills the queue a moment later; a pCPU that looked too early is sent again by housekeeping. */
-	c = plat_cluster(h, p->cluster);
 	kicked = pcpu;
-	if (c && place_claim(c, p->bit)) {
-		kick = KICK_IDLE;
-	} else if (gain) {
-		p->preempts++;
-		kick = KICK_PREEMPT;
-	} else if (c && plat_read(c->idle)) {
-		s32 found = place_claim_of(c, t, plat_read(c->idle));
-
-		if (found >= 0)
-			kicked = (u32)found, kick = KICK_IDLE;
-	}
+	kick = core_kick(h, t, p, gain, &kicked);
 	if (trace_on(h))
 		trace_enqueued(h, w, queued, p->id, kicked | (u64)kick << 32);
 	if (kick)
 		plat_kick(h, kicked, kick); /* last: what it leads to is told after it */
+}
+
+/* The running world gives its pCPU up: a vCPU that spins to its sibling `to`, which KVM takes for the one it waits for. Whether that
+ * may come next here. */
+hot bool core_yield(struct host *h, struct world *w, struct world *to)
+{
+	struct pcpu *p = w->last_pcpu >= 0 ? plat_pcpu(h, (u32)w->last_pcpu) : NULL;
+
+	if (!p || w->vm == VM_SYSTEM || w->vm != to->vm || plat_knobs(h)->cosched == COSCHED_OFF || to->state != STATE_READY)
+		return false;
+	p->yield_to = to->id;
+	return true;
 }
 
 /* --- what runs next --- */
@@ -304,14 +205,14 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 	struct vm *v = NULL;
 	u64 now = plat_now(h), limit = KEY_NONE, least;
 	bool waits, parks = false;
+	u32 siblings;
 
 	if (!p || !c)
 		return;
 	p->chose_ns = now;
 	if (w && w->state != STATE_RUN)
 		prev = NULL, w = NULL; /* the kernel names it too when it has just gone to sleep */
-	if (w)
-		v = plat_vm(h, w->vm);
+	v = w ? plat_vm(h, w->vm) : NULL;
 	if (w && v) {
 		charge_settle(h, prev, w, v, p, now);
 		w->expiries++;
@@ -321,8 +222,14 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 			if (!v)
 				return;
 		}
-		limit = share_key(v, w);
-		if (!dispatch_goes_on(h, v, w, p, limit)) {
+		cosched_turn_ends(v, now);
+		limit = v->turn_key ? preempt_current_key(h, p, now) : share_key(v, w);
+		siblings = p->yield_to | p->invited | w->costop ? dispatch_siblings(h, pcpu, prev, w, limit) : SIBLINGS_LET;
+		if (siblings == SIBLINGS_TAKE)
+			return;
+		if (siblings == SIBLINGS_STOP) {
+			prev = NULL, w = NULL, v = NULL, limit = KEY_NONE, parks = true;
+		} else if (!dispatch_goes_on(h, v, w, p, limit)) {
 			plat_set_slice(prev, 0); /* the kernel hands it to enqueue, which parks it, even if nobody else wants to run */
 			prev = NULL, w = NULL, v = NULL, limit = KEY_NONE, parks = true;
 			trace_note_stop(h, p, WHY_PARKED);
@@ -391,6 +298,7 @@ hot void core_running(struct host *h, plat_task *t, struct world *w)
 	p->current_world = w->id;
 	if (w->vm == VM_SYSTEM && w->lead_ns > p->system_v_ns)
 		p->system_v_ns = w->lead_ns;
+	cosched_turn(plat_knobs(h), t, v, w, now);
 	limit_running(h, t, v, w, p, now);
 	charge_commit(w, v, plat_slice(t));
 	if (plat_read(c->idle) >> (p->bit & 63) & 1)
@@ -411,7 +319,8 @@ hot void core_stopping(struct host *h, plat_task *t, struct world *w, bool runna
 	charge_settle(h, t, w, v, p, now);
 	p->grant_end_ns = 0;
 	p->current_world = WORLD_NONE;
-	state_enter(w, runnable ? STATE_READY : state_asleep(t, w), now);
+	state_enter(w, !runnable ? state_asleep(t, w) : w->costop == COSTOP_DECIDED && !plat_slice(t) ? STATE_COSTOP : STATE_READY, now);
+	w->costop = COSTOP_NOT;
 	if (trace_on(h))
 		trace_stopped(h, t, w, p);
 }

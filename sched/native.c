@@ -45,6 +45,8 @@ void sched_disabled(struct host *h, plat_task *t) { core_disabled(h, WORLD(h, t)
 void sched_idle(struct host *h, u32 pcpu, bool idle) { core_idle(h, pcpu, idle); }
 void sched_housekeep(struct host *h) { core_housekeep(h); }
 u64 sched_limits(struct host *h) { return core_limits(h); }
+u64 sched_cosched(struct host *h) { return core_cosched(h); }
+bool sched_yield_to(struct host *h, plat_task *t, plat_task *to) { return core_yield(h, WORLD(h, t), WORLD(h, to)); }
 
 /* One block for a whole host; NULL when there is no memory. */
 struct native *native_new(u32 pcpus, u32 vms, u32 worlds, u32 pools)
@@ -55,7 +57,8 @@ struct native *native_new(u32 pcpus, u32 vms, u32 worlds, u32 pools)
 	size_t at_vms = at_clusters + CLUSTERS_MAX * sizeof(struct cluster);
 	size_t at_nodes = at_vms + vms * sizeof(struct vm);
 	size_t at_limiters = at_nodes + nodes * sizeof(struct node);
-	size_t at_worlds = at_limiters + limiters * sizeof(struct limiter);
+	size_t at_siblings = at_limiters + limiters * sizeof(struct limiter);
+	size_t at_worlds = at_siblings + vms * sizeof(struct siblings);
 	size_t at_tasks = at_worlds + worlds * sizeof(struct world);
 	char *block = calloc(1, at_tasks + worlds * sizeof(plat_task));
 	struct native *n = (struct native *)block;
@@ -74,6 +77,7 @@ struct native *native_new(u32 pcpus, u32 vms, u32 worlds, u32 pools)
 	n->vms = (struct vm *)(block + at_vms);
 	n->nodes = (struct node *)(block + at_nodes);
 	n->limiters = (struct limiter *)(block + at_limiters);
+	n->siblings = (struct siblings *)(block + at_siblings);
 	n->worlds = (struct world *)(block + at_worlds);
 	n->tasks = (plat_task *)(block + at_tasks);
 	n->host.v_ns = V_START;

@@ -54,6 +54,7 @@ struct native {
 	struct cluster *clusters;
 	struct node *nodes;
 	struct limiter *limiters;
+	struct siblings *siblings;	/* of each VM */
 	plat_task *tasks;
 };
 
@@ -81,10 +82,12 @@ void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 lin
 #define plat_cluster(h, id) NATIVE_AT(h, clusters, id)
 #define plat_node(h, id) NATIVE_AT(h, nodes, id)
 #define plat_limiter(h, id) NATIVE_AT(h, limiters, id)
+#define plat_siblings(h, vm) ((u32)(vm) < NATIVE(h)->vms_cap ? &NATIVE(h)->siblings[(u32)(vm)] : NULL)
 #define plat_world_of(h, task) plat_world(h, (task)->world)
 #define plat_task_pcpu(task) ((task)->pcpu)
 #define plat_exec(h, task) ((void)(task), (h)->now_ns)
 #define plat_halted(task) (!(task)->waits)
+#define plat_in_guest(task) ((void)(task), true)
 #define plat_slice(task) ((task)->slice_ns)
 #define plat_set_slice(task, ns) ((task)->slice_ns = (ns))
 #define plat_queue_key(task) ((task)->key)

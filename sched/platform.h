@@ -29,6 +29,8 @@
  * plat_task_pcpu(task)			pCPU the thread belongs to now
  * plat_may_run(task, pcpu)		affinity, migration state and CPU hotplug allow it there
  * plat_any_pcpu(h, task)		some pCPU it may run on
+ * plat_siblings(h, vm)			its vCPUs by number, NULL when out of range
+ * plat_in_guest(task)			a running vCPU's thread is not in its emulator's code; true where the platform cannot tell
  * plat_exec(h, task)			CPU time of a thread by a clock that may run on only while it does
  * plat_halted(task)			a vCPU's thread that is about to sleep does so because its guest has nothing to do; asked of no
  *					other thread. True where the platform cannot tell
@@ -58,5 +60,7 @@
 #define QUEUE_SYSTEM(pcpu) ((u64)(pcpu) + PCPUS_MAX)
 /* And of a limit: worlds that wait for it. */
 #define QUEUE_PARKED(limiter) ((u64)(limiter) + 2 * PCPUS_MAX)
+/* And of a VM: its co-stopped vCPUs. */
+#define QUEUE_COSTOP(vm) ((u64)(vm) + 3 * PCPUS_MAX)
 
 #endif

@@ -8,7 +8,7 @@
 #ifndef TANDEM_RELEASE_H
 #define TANDEM_RELEASE_H
 
-#include "policy/place.h"
+#include "landing.h"
 
 #define PARKED_SCAN_MAX 256	/* more grants than 1,024 pCPUs use up in a tick of limits are not asked for at once */
 
@@ -73,9 +73,7 @@ hot bool release_may_go(struct host *h, struct vm *v, struct world *w, u64 overd
 	return true;
 }
 
-/* Lets parked worlds of a limit go while it lasts: to the queues of idle pCPUs, else to those where they wait least. Not to the
- * local queues of the kernel: from a timer, that makes 7.2 skip the update of the pCPU's clock, and the world is charged all the
- * time that its pCPU was idle before. */
+/* Lets parked worlds of a limit go while it lasts. */
 cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 {
 	plat_task *t;
@@ -84,10 +82,8 @@ cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 	plat_queue_each(h, t, QUEUE_PARKED(r->limiter)) {
 		struct world *w = plat_world_of(h, t);
 		struct vm *v = w ? plat_vm(h, w->vm) : NULL;
-		u32 pcpu = (u32)plat_task_pcpu(t), by;
-		struct claim claim;
-		struct pcpu *p;
-		s32 found;
+		struct landing l = {};
+		u32 by;
 
 		if (!v || r->seen++ >= PARKED_SCAN_MAX)
 			break;
@@ -103,25 +99,13 @@ cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 			}
 			continue;
 		}
-		claim = preempt_claim(w, share_key(v, w));
-		found = place_idle(h, t, pcpu);
-		pcpu = found >= 0 ? (u32)found : place_busy(h, t, w, claim.key, pcpu);
-		p = plat_pcpu(h, pcpu);
-		if (!p)
+		if (!landing_choose(h, t, w, v, &l))
 			break;
 		queue_leave(h, w);
-		queue_enter(h, w, p, plat_queue_key(t));
-		trace_queued(h, w, p->id, plat_queue_key(t));
-		if (!plat_queue_move(h, t, QUEUE_VM(pcpu)))
+		landing_enter(h, w, &l, plat_queue_key(t));
+		if (!plat_queue_move(h, t, QUEUE_VM(l.pcpu)))
 			queue_leave(h, w); /* gone; an idle pCPU that was claimed looks for itself */
-		if (found >= 0) {
-			trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN);
-			continue;
-		}
-		if (preempt_gain(h, p, &claim, plat_now(h))) {
-			p->preempts++;
-			trace_kick(h, pcpu, KICK_PREEMPT, WHY_PREEMPTED);
-		}
+		landing_kick(h, &l);
 	}
 	return 0;
 }

@@ -135,7 +135,7 @@ apart u32 trace_stopped(THE(struct host *h), TASK(t), THE(struct world *w), THE(
 
 	TRACE_NOTE(p, NOTE_IDLE) = true;
 	plat_trace(h, w->state_since_ns, trace_head(TRACE_STATE, w->id, p->id),
-		   trace_change(STATE_RUN, to, to == STATE_READY ? why : WHY_SLEPT, p->id), 0);
+		   trace_change(STATE_RUN, to, to == STATE_READY || to == STATE_COSTOP ? why : WHY_SLEPT, p->id), 0);
 	return 0;
 }
 

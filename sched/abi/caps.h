@@ -7,6 +7,7 @@
 #define PCPU_WORDS (PCPUS_MAX / 64)
 #define VMS_MAX 1024		/* VS51 names 512 for vSphere 5.1; the system group is one of them */
 #define WORLDS_MAX 16384	/* 20 times the threads of a busy host; those beyond run first come, first served, and are not accounted */
+#define VCPUS_MAX 1024		/* of one VM; more than any guest of KVM runs today */
 #define POOLS_MAX 1024		/* ten for each VM of a host with a hundred; the root is one of them */
 #define POOL_DEPTH_MAX 16	/* levels below the root: cgroup trees of libvirt, Proxmox and KubeVirt have 2 to 5 */
 #define NODES_MAX (VMS_MAX + POOLS_MAX)	/* of a plan's tree: every VM, the system group, every pool */
@@ -20,6 +21,8 @@
 #define TRACE_NESTED 64		/* of these kept free for programs that interrupt one that has looked for room */
 
 _Static_assert(LIMITERS_MAX <= PCPUS_MAX, "queue numbers of limiters come after two for each pCPU");
+_Static_assert(VMS_MAX <= PCPUS_MAX, "and those of co-stopped vCPUs after these");
+_Static_assert((VCPUS_MAX & (VCPUS_MAX - 1)) == 0, "a mask of whole bits");
 _Static_assert(PCPUS_MAX % 64 == 0, "pCPU sets are whole words");
 _Static_assert(CLUSTERS_MAX * 4 >= PCPUS_MAX, "every pCPU has a cluster");
 

@@ -44,6 +44,10 @@ struct knobs {
 	u64 migrate_margin_us;
 	u64 housekeep_us;
 	u64 system_shares;
+	u64 cosched;
+	u64 costop_us;
+	u64 costart_us;
+	u64 cosched_poll_us;
 };
 
 /* The host: one record. */
@@ -68,7 +72,7 @@ struct host {
 	u32 worlds;		/* slots that were ever in use end here (init_task writes) */
 	u32 limiters;		/* slots in use end here; 0 when nothing is limited (user space writes) */
 	u32 tracing;		/* not 0: somebody records, see trace.h (user space writes, housekeep clears) */
-	u32 pad32;
+	u32 smp;		/* not 0: a VM of several vCPUs has been seen (cosched_join writes) */
 };
 
 /* Up to 64 pCPUs that share a last-level cache; threads of a core are neighbouring bits. */
@@ -113,7 +117,8 @@ struct pcpu {
 	u32 core_first;		/* the pCPU that stands for its core */
 	u32 core_awake;		/* threads of the core that it stands for that are not idle (atomic adds; account/busy.h) */
 	u32 awake;		/* it was not idle when it was seen last (hosts with hyper-threads only) */
-	u32 pad32;
+	u32 yield_to;		/* world to which the running one yields the pCPU, 0 for none */
+	u32 invited;		/* world whose siblings run, and that is to run here with them, 0 for none (cosched writes) */
 	u32 trace_note;		/* four bytes of trace.h for the next records (each written alone, while a trace is recorded) */
 };
 
@@ -124,6 +129,9 @@ struct vm {
 	u64 weight;		/* entitlement of the plan, in 2^-20 pCPU (user space writes) */
 	u64 inverse;		/* 2^40 / weight: virtual ns per CPU ns, 20 fraction bits */
 	u64 skew_inverse;	/* 2^37 * (vcpus, 8 at most) / weight: the weight of a world's lead over its siblings */
+	u64 slowest_ns;		/* stalled time of its slowest vCPU that wants to run, at the last look (cosched writes) */
+	u64 turn_key;		/* of all its vCPUs while its turn lasts; 0 when it has none (policy/cosched.h) */
+	u64 turn_end_ns;
 	u64 progress_ns;	/* mean CPU time of its busy worlds, in ns */
 	s64 kept_ns;		/* granted by its limits and left over, for its next worlds (atomic adds) */
 	u64 urgent_ns;		/* how much earlier than its virtual time says it comes (housekeep writes) */
@@ -145,7 +153,16 @@ struct vm {
 	u32 shares;
 	u32 flags;
 	u32 limiter;		/* first of the limits it is under, 0 for none (user space writes) */
+	u32 indices;		/* numbers of its vCPUs end here (cosched_join writes) */
+	u32 costopped;		/* vCPUs in its queue of co-stopped ones (atomic; queue_costop, queue_left) */
+	u32 waiting;		/* of its vCPUs that were READY at the last look (cosched writes) */
+	u32 gathers;		/* looks in its present turn at which READY ones were invited (cosched writes; 0 when a turn begins) */
 	u32 pad32;
+};
+
+/* The vCPUs of a VM by number: ids of worlds, 0 for none. Each writes its own; what is out of date is seen by the world's record. */
+struct siblings {
+	u32 world[VCPUS_MAX];
 };
 
 /* One node of the plan's tree, a VM or a pool. Nodes come breadth first: the root is the first, the children of a node are
@@ -204,6 +221,7 @@ struct world {
 	u64 ready_before_ns;	/* its time in READY when it woke last, */
 	u64 ran_before_ns;	/* and in RUN, */
 	u64 slept_ns;		/* and how long it had slept */
+	u64 stalled_base_ns;	/* of a vCPU: what it was stalled is this and its time in READY and COSTOP (policy/cosched.h) */
 	u64 migrations;
 	u64 switches;
 	u64 expiries;		/* slices that ended while it could go on: used up, or cut short for another world */
@@ -216,6 +234,8 @@ struct world {
 	u32 flags;
 	u32 nice_weight;	/* of a host task, 100 is the default */
 	u32 queued_on;		/* queue it waits in, plus 1; 0 for none; from QUEUED_PARKED on a limiter's */
+	u32 costop;		/* whether it is to co-stop (policy/cosched.h; cosched asks, its own pCPU decides) */
+	u32 costop_to;		/* and the sibling to hand its pCPU to, 0 for none (cosched writes) */
 	s32 last_pcpu;
 	s32 bind_vm;		/* VM to move to at the next safe point, -1 for none */
 	u32 bind_kind;

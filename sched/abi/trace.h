@@ -38,13 +38,16 @@ enum trace_why {
 	WHY_PREEMPTED = 2,	/* somebody owed more took the pCPU */
 	WHY_SLEPT = 3,		/* of its own accord */
 	WHY_WOKEN = 4,
+	WHY_YIELDED = 5,	/* it spins, and gave the pCPU to the sibling that it waits for */
 	WHY_PARKED = 6,		/* a limit holds it back */
 	WHY_RELEASED = 7,	/* a limit lets it go */
 	WHY_MIGRATED = 8,	/* it makes room here and goes elsewhere */
 	WHY_RESCUED = 9,	/* it had waited too long */
 	WHY_PICKED = 10,	/* its turn came */
+	WHY_SKEWED = 11,	/* its siblings are behind */
 	WHY_BORN = 12,
 	WHY_GONE = 13,
+	WHY_CAUGHT_UP = 15,	/* they have caught up */
 };
 /* Why a world runs on another pCPU than before. */
 enum trace_move {

@@ -33,6 +33,7 @@ ARRAY(vms_map, struct vm, VMS_MAX);
 ARRAY(worlds_map, struct world, WORLDS_MAX);
 ARRAY(nodes_map, struct node, 2 * NODES_MAX); /* one plan in force, one being written */
 ARRAY(limiters_map, struct limiter, LIMITERS_MAX);
+ARRAY(siblings_map, struct siblings, VMS_MAX);
 
 /* Records of a trace, a ring for each pCPU: no lock, no call of the kernel, and about a fifth of the instructions of the
  * kernel's own ring buffer. The loader makes it as long as the host has pCPUs: for PCPUS_MAX it would be 256 MB, held
@@ -63,6 +64,7 @@ hot struct host *plat_host(void) { return array_at(&host_map, 0); }
 #define plat_cluster(h, id) ((struct cluster *)array_at(&clusters_map, id))
 #define plat_node(h, id) ((struct node *)array_at(&nodes_map, id))
 #define plat_limiter(h, id) ((struct limiter *)array_at(&limiters_map, id))
+#define plat_siblings(h, vm) ((struct siblings *)array_at(&siblings_map, vm))
 
 /* Knobs are read-only for the loader's whole life of a load: no look-up, no branch. */
 extern const volatile struct knobs knobs_now;
@@ -112,6 +114,11 @@ hot bool plat_halted(plat_task *t)
 	if (!bpf_core_field_exists(t->preempt_notifiers))
 		return true;
 	return t->preempt_notifiers.first && t->__state & TASK_INTERRUPTIBLE;
+}
+
+hot bool plat_in_guest(plat_task *t)
+{
+	return !bpf_core_field_exists(t->preempt_notifiers) || t->preempt_notifiers.first;
 }
 
 #define plat_slice(t) ((t)->scx.slice)

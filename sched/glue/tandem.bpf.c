@@ -29,14 +29,15 @@ struct {
 struct housekeeper {
 	struct bpf_timer timer;
 };
-/* Number 0 keeps house; number 1 is the tick of limits, which number 0 starts when something is limited. */
+/* Number 0 keeps house; number 1 is the tick of limits, which number 0 starts when something is limited; number 2 that of co-scheduling,
+ * which it starts at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, 3);
 	__type(key, u32);
 	__type(value, struct housekeeper);
 } housekeepers SEC(".maps");
-static bool limits_owned, limits_ticking;
+static bool ticks_owned, limits_ticking, cosched_ticking;
 
 /* VM of a process: its new threads join the VM by themselves. */
 struct {
@@ -88,22 +89,33 @@ static int tick_limits(void *map, int *key, struct housekeeper *keeper)
 	return 0;
 }
 
-/* The tick moves threads between queues, which a program that may sleep (init) is not let do: dispatch owns it. */
-static __noinline void own_limits(void)
+static int tick_cosched(void *map, int *key, struct housekeeper *keeper)
 {
-	u32 one = 1;
-	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one);
+	struct host *h = plat_host();
+	u64 next = h ? core_cosched(h) : 0;
 
-	if (limits && !bpf_timer_set_callback(&limits->timer, tick_limits))
-		limits_owned = true;
+	if (next)
+		bpf_timer_start(&keeper->timer, next, 0);
+	return 0;
+}
+
+/* These ticks move threads between queues, which a program that may sleep (init) is not let do: dispatch owns them. */
+static __noinline void own_ticks(void)
+{
+	u32 one = 1, two = 2;
+	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one), *cosched = bpf_map_lookup_elem(&housekeepers, &two);
+
+	if (limits && cosched && !bpf_timer_set_callback(&limits->timer, tick_limits) &&
+	    !bpf_timer_set_callback(&cosched->timer, tick_cosched))
+		ticks_owned = true;
 }
 
 void SEC("struct_ops/dispatch") BPF_PROG(tandem_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct host *h = plat_host();
 
-	if (!limits_owned)
-		own_limits();
+	if (!ticks_owned)
+		own_ticks();
 	if (h)
 		core_dispatch(h, (u32)cpu, prev);
 }
@@ -142,6 +154,24 @@ void SEC("struct_ops/quiescent") BPF_PROG(tandem_quiescent, struct task_struct *
 
 	if (w)
 		core_quiescent(h, p, w, deq_flags & SCX_VALUE(scx_deq_flags, SCX_DEQ_SLEEP));
+}
+
+/* KVM takes a vCPU that spins out of its guest, and yields to one that it takes for the one that is waited for; also sched_yield(2),
+ * without `to`. */
+bool SEC("struct_ops/yield") BPF_PROG(tandem_yield, struct task_struct *from, struct task_struct *to)
+{
+	struct host *h = plat_host();
+	struct world *w = h ? plat_world_of(h, from) : NULL, *target;
+
+	if (!to) {
+		plat_set_slice(from, 0);
+		return false;
+	}
+	target = h ? plat_world_of(h, to) : NULL;
+	if (!w || !target || !core_yield(h, w, target))
+		return false;
+	plat_set_slice(from, 0);
+	return true;
 }
 
 void SEC("struct_ops/set_weight") BPF_PROG(tandem_set_weight, struct task_struct *p, u32 weight)
@@ -279,13 +309,15 @@ void SEC("struct_ops/exit_task") BPF_PROG(tandem_exit_task, struct task_struct *
 static int housekeep(void *map, int *key, struct housekeeper *keeper)
 {
 	struct host *h = plat_host();
-	u32 one = 1;
-	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one);
+	u32 one = 1, two = 2;
+	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one), *cosched = bpf_map_lookup_elem(&housekeepers, &two);
 
 	if (h)
 		core_housekeep(h);
-	if (h && limits && h->limiters && !limits_ticking)
+	if (h && limits && h->limiters && ticks_owned && !limits_ticking)
 		limits_ticking = !bpf_timer_start(&limits->timer, LIMIT_TICK_NS, 0);
+	if (cosched && ticks_owned && !cosched_ticking)
+		cosched_ticking = !bpf_timer_start(&cosched->timer, knobs_now.cosched_poll_us * 1000, 0);
 	bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
 	return 0;
 }
@@ -293,11 +325,12 @@ static int housekeep(void *map, int *key, struct housekeeper *keeper)
 s32 SEC("struct_ops.s/init") BPF_PROG(tandem_init)
 {
 	struct host *h = plat_host();
-	u32 zero = 0, one = 1, i;
+	u32 zero = 0, one = 1, two = 2, i;
 	struct housekeeper *keeper = bpf_map_lookup_elem(&housekeepers, &zero), *limits = bpf_map_lookup_elem(&housekeepers, &one);
+	struct housekeeper *cosched = bpf_map_lookup_elem(&housekeepers, &two);
 	s32 error;
 
-	if (!h || !keeper || !limits)
+	if (!h || !keeper || !limits || !cosched)
 		return -22;
 	bpf_for(i, 0, PCPUS_MAX) {
 		if (i >= h->pcpus)
@@ -314,6 +347,12 @@ s32 SEC("struct_ops.s/init") BPF_PROG(tandem_init)
 		if (error)
 			return error;
 	}
+	bpf_for(i, 0, VMS_MAX) {
+		error = scx_bpf_create_dsq(QUEUE_COSTOP(i), -1);
+		if (error)
+			return error;
+	}
+	bpf_timer_init(&cosched->timer, &housekeepers, CLOCK_MONOTONIC);
 	bpf_timer_init(&limits->timer, &housekeepers, CLOCK_MONOTONIC);
 	bpf_timer_init(&keeper->timer, &housekeepers, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&keeper->timer, housekeep);
@@ -345,6 +384,7 @@ struct sched_ext_ops tandem_ops = {
 	.running = (void *)tandem_running,
 	.stopping = (void *)tandem_stopping,
 	.quiescent = (void *)tandem_quiescent,
+	.yield = (void *)tandem_yield,
 	.set_weight = (void *)tandem_set_weight,
 	.set_cpumask = (void *)tandem_set_cpumask,
 	.enable = (void *)tandem_enable,

@@ -72,10 +72,18 @@ hot s64 share_lead(const struct vm *v, const struct world *w)
 	return lead * (s64)v->skew_inverse >> RATE_SHIFT;
 }
 
+/* The key of a VM's turn, if that is smaller: all its vCPUs run by the one with which the first of them began (policy/cosched.h). */
+hot u64 share_turn(const struct vm *v, u64 key)
+{
+	u64 turn = plat_read(v->turn_key);
+
+	return turn - 1 < key ? turn : key; /* 0 is none */
+}
+
 /* Key of a world now. */
 hot u64 share_key(const struct vm *v, const struct world *w)
 {
-	return share_vm_key(v) + (u64)share_lead(v, w);
+	return share_turn(v, share_vm_key(v)) + (u64)share_lead(v, w);
 }
 
 /* Key a world is queued with: no slices under way, so that it is a lower bound of the key it will have when it is looked at
@@ -83,7 +91,7 @@ hot u64 share_key(const struct vm *v, const struct world *w)
  * much while it waits: beyond the bound only a 64th counts, which keeps the order of those who have had too much. */
 hot u64 share_queue_key(const struct host *h, const struct knobs *k, const struct vm *v, const struct world *w)
 {
-	u64 key = plat_read(v->vt_ns) - plat_read(v->urgent_ns) + (u64)share_lead(v, w);
+	u64 key = share_turn(v, plat_read(v->vt_ns) - plat_read(v->urgent_ns)) + (u64)share_lead(v, w);
 	u64 bound = share_span(h, k->lag_bound_us), most = plat_read(h->v_ns) + bound, more;
 
 	if (key <= most)

@@ -13,6 +13,7 @@
 
 #define KEY_NONE (~0ull)
 #define QUEUED_PARKED (2 * PCPUS_MAX + 1)	/* world.queued_on of one that is parked: this plus the number of the limit */
+#define QUEUED_COSTOP (QUEUED_PARKED + LIMITERS_MAX)	/* and of one that is co-stopped: this plus its VM's */
 
 struct pick {
 	u64 key;	/* KEY_NONE when nothing was found */
@@ -75,6 +76,14 @@ cold u32 queue_leave_parked(THE(struct host *h), THE(struct world *w), u32 limit
 	return 0;
 }
 
+rare void queue_leave_costop(struct host *h, u32 vm)
+{
+	struct vm *v = plat_vm(h, vm);
+
+	if (v)
+		plat_add(&v->costopped, -1);
+}
+
 /* The world runs, or is taken off; false, and nothing happens, if it did not wait. A timer moves parked worlds without holding
  * their runqueue, so the one who clears queued_on is the one who counts. */
 hot bool queue_left(struct host *h, struct world *w)
@@ -85,6 +94,10 @@ hot bool queue_left(struct host *h, struct world *w)
 
 	if (!queued || !plat_cas(&w->queued_on, queued, 0))
 		return false;
+	if (queued >= QUEUED_COSTOP) {
+		queue_leave_costop(h, queued - QUEUED_COSTOP);
+		return true;
+	}
 	if (queued >= QUEUED_PARKED) {
 		queue_leave_parked(h, w, queued - QUEUED_PARKED);
 		return true;
@@ -131,6 +144,14 @@ hot void queue_park(struct host *h, plat_task *t, const struct vm *v, struct wor
 		l->closed = 1; /* or the tick would not look */
 	queue_enter_parked(h, w, limiter, key);
 	plat_queue_insert(h, t, QUEUE_PARKED(limiter), GRANT_NS, key);
+}
+
+/* Puts a co-stopped vCPU among those of its VM; called from enqueue. */
+hot void queue_costop(struct host *h, plat_task *t, struct vm *v, struct world *w)
+{
+	w->queued_on = QUEUED_COSTOP + w->vm;
+	plat_add(&v->costopped, 1);
+	plat_queue_insert(h, t, QUEUE_COSTOP(w->vm), share_slice(h, plat_knobs(h), v, w), share_queue_key(h, plat_knobs(h), v, w));
 }
 
 /* --- the best that waits --- */
@@ -225,6 +246,26 @@ cold u32 queue_held(THE(struct host *h), u64 queue, u32 pcpu)
 
 		if (w && w->flags & WORLD_RESTRICTED && plat_may_run(t, pcpu)) {
 			found = w->id;
+			break;
+		}
+	}
+	return found;
+}
+
+/* Whether a world that waits in `queue` may run on `pcpu`; if so, it will do so for `slice`. */
+enum { QUEUE_HAS_NOT, QUEUE_HAS, QUEUE_HAS_ELSEWHERE };
+cold u32 queue_find(THE(struct host *h), u64 queue, u32 world, u32 pcpu, u64 slice)
+{
+	plat_task *t;
+	u32 found = QUEUE_HAS_NOT;
+
+	plat_queue_each(h, t, queue) {
+		struct world *w = plat_world_of(h, t);
+
+		if (w && w->id == world) {
+			found = plat_may_run(t, pcpu) ? QUEUE_HAS : QUEUE_HAS_ELSEWHERE;
+			if (found == QUEUE_HAS)
+				plat_set_slice(t, slice);
 			break;
 		}
 	}

@@ -15,6 +15,7 @@ mod bounds;
 mod lag;
 mod oracle;
 mod promises;
+mod skew;
 mod state;
 mod terms;
 mod verdict;
@@ -23,6 +24,7 @@ mod window;
 
 pub use bounds::Bounds;
 pub use oracle::Oracle;
+pub use skew::CoschedTerms;
 pub use state::{State, StateTimes};
 pub use terms::{PoolTerms, VmTerms};
 pub use verdict::{Invariant, Verdict, Violation, VmVerdict};

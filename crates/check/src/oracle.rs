@@ -12,6 +12,7 @@ use crate::{
     Bounds, Invariant, PoolTerms, State, StateTimes, Verdict, Violation, VmTerms,
     accounts::{Life, Stints},
     lag::Ledger,
+    skew::Skew,
     verdict::Log,
     waits::{Overdue, Waits},
 };
@@ -19,12 +20,12 @@ use topology::Topology;
 use units::{PcpuId, PcpuSet, VmId, WorldId};
 
 #[derive(Clone, Debug)]
-struct World {
-    vm: VmId,
+pub(crate) struct World {
+    pub(crate) vm: VmId,
     /// Account and allowed set in the ledger.
     entry: u32,
     set: u32,
-    life: Life,
+    pub(crate) life: Life,
     fresh: bool,
     pcpu: Option<PcpuId>,
     charge: Stints,
@@ -44,7 +45,7 @@ struct Pcpu {
 /// The oracle of one host.
 #[derive(Clone, Debug)]
 pub struct Oracle {
-    bounds: Bounds,
+    pub(crate) bounds: Bounds,
     now: Option<u64>,
     events: u64,
     vms: Vec<Option<u32>>,
@@ -52,6 +53,7 @@ pub struct Oracle {
     pcpus: Vec<Pcpu>,
     ledger: Ledger,
     waits: Waits,
+    pub(crate) skew: Skew,
     log: Log,
 }
 
@@ -70,6 +72,7 @@ impl Oracle {
             pcpus: vec![Pcpu::default(); n],
             ledger: Ledger::new(n, bounds),
             waits: Waits::new(n, bounds.idle_while_waiting_max_ns, bounds.ready_max_ns),
+            skew: Skew::new(&bounds),
             log: Log::new(bounds.violations_kept),
         }
     }
@@ -160,6 +163,7 @@ impl Oracle {
         self.leave(now, world, &mut w);
         self.settle_charge(now, world, &mut w);
         self.ledger.end_world(now, w.entry);
+        self.skew.remove(now, world);
     }
 
     /// A world may run on other pCPUs from now on.
@@ -188,6 +192,9 @@ impl Oracle {
         let now = self.advance(now_ns);
         let Some(mut w) = self.take(world) else { return self.odd(now, None, Some(world), "a state of an unknown world", "a world added") };
         self.transition(now, world, &w, state, pcpu);
+        if let Some(drift) = self.skew.turn(now, world, state) {
+            self.drifted(now, w.vm, world, drift);
+        }
         // A pCPU is asked who waited beside it before the world it takes stops waiting.
         let pcpu = pcpu.filter(|p| state == State::Run && (p.0 as usize) < self.pcpus.len());
         if let Some(p) = pcpu.filter(|p| self.pcpus[p.0 as usize].world.is_none()) {
@@ -305,6 +312,8 @@ impl Oracle {
             vms,
             ready_max_ns: self.waits.longest_ready,
             idle_while_waiting_max_ns: self.waits.longest_idle,
+            skew_max_ns: self.skew.longest_lead,
+            costop_max_ns: self.skew.longest_stop,
             events: self.events,
         }
     }
@@ -316,7 +325,7 @@ impl Oracle {
         self.vms.get(vm.0 as usize).copied().flatten()
     }
 
-    fn world(&self, world: WorldId) -> Option<&World> {
+    pub(crate) fn world(&self, world: WorldId) -> Option<&World> {
         self.worlds.get(world.0 as usize)?.as_ref()
     }
 
@@ -352,6 +361,9 @@ impl Oracle {
         for o in found {
             let vm = self.world(WorldId(o.world)).map(|w| w.vm);
             self.late(now, vm, o);
+        }
+        for (vm, world, drift) in self.skew.look(now) {
+            self.drifted(now, vm, world, drift);
         }
     }
 
@@ -460,7 +472,7 @@ impl Oracle {
     }
 
     #[allow(clippy::too_many_arguments)] // One for each field of a violation.
-    fn violated(
+    pub(crate) fn violated(
         &mut self,
         at_ns: u64,
         invariant: Invariant,

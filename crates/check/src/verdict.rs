@@ -32,11 +32,15 @@ pub enum Invariant {
     Limit,
     /// A VM gets what is reserved for it.
     Reservation,
+    /// The vCPUs of a VM keep together.
+    Skew,
+    /// No vCPU is co-stopped for too long.
+    CostopTooLong,
 }
 
 impl Invariant {
     /// All of them, in the order of `Verdict::counts`.
-    pub const ALL: [Invariant; 13] = [
+    pub const ALL: [Invariant; 15] = [
         Invariant::Events,
         Invariant::OneWorldAPcpu,
         Invariant::OnePcpuAWorld,
@@ -50,6 +54,8 @@ impl Invariant {
         Invariant::ReadyTooLong,
         Invariant::Limit,
         Invariant::Reservation,
+        Invariant::Skew,
+        Invariant::CostopTooLong,
     ];
 
     /// Name for reports and for the mutants that each must catch.
@@ -69,6 +75,8 @@ impl Invariant {
             Invariant::ReadyTooLong => "ready-too-long",
             Invariant::Limit => "limit",
             Invariant::Reservation => "reservation",
+            Invariant::Skew => "skew",
+            Invariant::CostopTooLong => "costop-too-long",
         }
     }
 }
@@ -136,6 +144,10 @@ pub struct Verdict {
     /// Longest time any pCPU was idle while a world that may run there was READY, as far as it was
     /// looked at: stretches of more than the bound.
     pub idle_while_waiting_max_ns: u64,
+    /// Most that any running vCPU led its slowest sibling that wanted to run, where co-scheduling is watched.
+    pub skew_max_ns: u64,
+    /// Longest time any vCPU was co-stopped at a stretch.
+    pub costop_max_ns: u64,
     /// Events taken.
     pub events: u64,
 }

@@ -106,7 +106,7 @@ impl Live {
         let place: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *std::ptr::from_mut(object.as_mut()) };
         let mut open = TandemSkelBuilder::default().open(place).map_err(load_error)?;
         let rodata = open.maps.rodata_data.as_deref_mut().ok_or_else(|| load_error("the object has no read-only data"))?;
-        // SAFETY: both are the C struct knobs: ten u64 in the same order (sched-core's layout test).
+        // SAFETY: both are the C struct knobs: u64s only, in the same order (sched-core's layout test).
         rodata.knobs_now = unsafe { std::mem::transmute_copy(&knobs) };
         open.maps.trace_rings.set_max_entries(topology.pcpus() as u32).map_err(load_error)?;
         let mut skel = open.load().map_err(load_error)?;

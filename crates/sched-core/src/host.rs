@@ -345,6 +345,19 @@ impl Host {
         // SAFETY: see `call`.
         self.call(platform, |h| unsafe { native::sched_limits(h) })
     }
+
+    /// The tick of co-scheduling; ns until the next, 0 while nothing is co-scheduled.
+    pub fn cosched(&mut self, platform: &mut dyn Platform) -> u64 {
+        // SAFETY: see `call`.
+        self.call(platform, |h| unsafe { native::sched_cosched(h) })
+    }
+
+    /// The running `world` yields to `to`; whether its slice is to end, so that it comes to dispatch.
+    pub fn yield_to(&mut self, platform: &mut dyn Platform, world: u32, to: u32) -> bool {
+        let (task, to) = (self.task_at(world), self.task_at(to));
+        // SAFETY: both tasks are this host's; see `call` for the handle.
+        self.call(platform, |h| unsafe { native::sched_yield_to(h, task, to) })
+    }
 }
 
 #[cfg(test)]

@@ -56,9 +56,16 @@ pub const fn queue_parked(limiter: u32) -> u64 {
     limiter as u64 + 2 * PCPUS_MAX as u64
 }
 
+/// The ordered queue of a VM's co-stopped vCPUs (`QUEUE_COSTOP` in `sched/platform.h`).
+#[must_use]
+pub const fn queue_costop(vm: u32) -> u64 {
+    vm as u64 + 3 * PCPUS_MAX as u64
+}
+
 const _: () = assert!(PCPUS_MAX as usize == units::caps::PCPUS_MAX);
 const _: () = assert!(VMS_MAX as usize == units::caps::VMS_MAX);
 const _: () = assert!(WORLDS_MAX as usize == units::caps::WORLDS_MAX);
+const _: () = assert!(VCPUS_MAX == units::caps::VCPUS_MAX);
 const _: () = assert!(POOLS_MAX as usize == units::caps::POOLS_MAX);
 const _: () = assert!(POOL_DEPTH_MAX as usize == units::caps::POOL_DEPTH_MAX);
 const _: () = assert!(LIMITERS_MAX as usize == units::caps::LIMITERS_MAX);

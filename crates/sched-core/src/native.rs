@@ -1,6 +1,6 @@
 //! Records of `sched/native.h` and the entry points of `sched/core.h`, as C declares them; nothing here is safe to call by itself.
 
-use crate::records::{self, Cluster, Knobs, Limiter, Node, PCPU_WORDS, Pcpu, Vm, World};
+use crate::records::{self, Cluster, Knobs, Limiter, Node, PCPU_WORDS, Pcpu, Siblings, Vm, World};
 
 /// A thread of the simulated kernel (`struct plat_task`).
 #[repr(C)]
@@ -58,6 +58,7 @@ pub struct Native {
     pub(crate) clusters: *mut Cluster,
     pub(crate) nodes: *mut Node,
     pub(crate) limiters: *mut Limiter,
+    pub(crate) siblings: *mut Siblings,
     pub(crate) tasks: *mut PlatTask,
 }
 
@@ -80,4 +81,6 @@ unsafe extern "C" {
     pub(crate) fn sched_idle(h: *mut Native, pcpu: u32, idle: bool);
     pub(crate) fn sched_housekeep(h: *mut Native);
     pub(crate) fn sched_limits(h: *mut Native) -> u64;
+    pub(crate) fn sched_cosched(h: *mut Native) -> u64;
+    pub(crate) fn sched_yield_to(h: *mut Native, task: *mut PlatTask, to: *mut PlatTask) -> bool;
 }

@@ -15,6 +15,7 @@ use crate::options::{Costs, Ticks};
 use crate::report::Snapshot;
 use crate::timers::Timers;
 use crate::watch::Watch;
+use check::State;
 use sched_core::{Host, KICK_IDLE, KICK_PREEMPT};
 use views::{Latencies, Times};
 
@@ -58,6 +59,8 @@ pub struct Stats {
     pub fallbacks: u64,
     /// Times the hardware took a vCPU out of its guest because it spun.
     pub pause_loop_exits: u64,
+    /// Of these, times when the spinning vCPU yielded to one that was READY.
+    pub yields: u64,
 }
 
 /// One run of one host.
@@ -108,12 +111,14 @@ pub(crate) enum Fixed {
     Replan,
     /// Limits are filled up, grants end, parked worlds go on.
     Limits,
+    /// Skew is looked at, leaders stop, co-stopped vCPUs go on.
+    Cosched,
     /// Somebody looks at the accounts; never armed where nobody does.
     Look,
 }
 
-const FIXED: [Fixed; 8] =
-    [Fixed::Change, Fixed::Plan, Fixed::Housekeep, Fixed::Audit, Fixed::Warm, Fixed::Replan, Fixed::Limits, Fixed::Look];
+const FIXED: [Fixed; 9] =
+    [Fixed::Change, Fixed::Plan, Fixed::Housekeep, Fixed::Audit, Fixed::Warm, Fixed::Replan, Fixed::Limits, Fixed::Cosched, Fixed::Look];
 /// The kernel's watchdog looks at half its limit; looking each second names the world sooner.
 const AUDIT_NS: u64 = 1_000_000_000;
 
@@ -147,6 +152,7 @@ impl Engine {
         let housekeep = self.host.knobs().housekeep_us * 1000;
         self.timers.arm(Self::fixed(Fixed::Housekeep), housekeep);
         self.timers.arm(Self::fixed(Fixed::Audit), AUDIT_NS);
+        self.timers.arm(Self::fixed(Fixed::Cosched), self.host.knobs().cosched_poll_us * 1000);
         if self.any_held() {
             self.timers.arm(Self::fixed(Fixed::Replan), entitlement::REPLAN.ns());
         }
@@ -234,6 +240,7 @@ impl Engine {
             }
             Fixed::Replan => self.replan(),
             Fixed::Limits => self.limits(),
+            Fixed::Cosched => self.cosched(),
             Fixed::Look => self.look(),
         }
     }
@@ -252,8 +259,24 @@ impl Engine {
         }
     }
 
-    /// Tells the oracle whom limits hold back since the last callback, and whom no longer.
-    fn tell_held_back(&mut self) {
+    fn cosched(&mut self) {
+        self.kernel.context = Context::Timer;
+        self.stats.calls += 1;
+        let next = self.host.cosched(&mut self.kernel);
+        self.kernel.context = Context::None;
+        self.settle(u32::MAX);
+        if next > 0 {
+            self.timers.arm(Self::fixed(Fixed::Cosched), self.kernel.now + next);
+        }
+    }
+
+    /// Tells the oracle whom something holds back since the last callback, and whom no longer.
+    pub(crate) fn tell_held_back(&mut self) {
+        for i in 0..self.kernel.costarted.len() {
+            let world = self.kernel.costarted[i];
+            self.watch.state(self.kernel.now, world, State::Ready, None);
+        }
+        self.kernel.costarted.clear();
         for i in 0..self.kernel.held_back.len() {
             let (world, held) = self.kernel.held_back[i];
             self.watch.held_back(self.kernel.now, world, held);

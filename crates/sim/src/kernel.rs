@@ -76,14 +76,19 @@ pub(crate) struct Kernel {
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) seats: Vec<Seat>,
     ordered: Vec<Ordered>,
+    /// Slot of the first queue of co-stopped vCPUs.
+    costop: usize,
     pub(crate) context: Context,
     /// Insertion made in select: it is carried out in place of enqueue.
     pub(crate) direct: Option<(Target, u64)>,
     /// Insertions since the callback began.
     pub(crate) inserted: u32,
     pub(crate) nudges: Vec<(u32, Nudge)>,
-    /// Worlds that have been parked at a limit (true) or left it, in order.
+    /// READY worlds that have been parked at a limit, or until all of their VM may start, (true) or left it, in order.
     pub(crate) held_back: Vec<(u32, bool)>,
+    /// Which worlds are in COSTOP, and those that have left it since that was told.
+    pub(crate) costopped: Vec<bool>,
+    pub(crate) costarted: Vec<u32>,
     pub(crate) breach: Option<Breach>,
     pub(crate) fault: Fault,
     /// Writes the trace, if one is wanted.
@@ -94,17 +99,20 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    pub(crate) fn new(pcpus: usize, worlds: usize, limiters: usize, fault: Fault) -> Kernel {
+    pub(crate) fn new(pcpus: usize, worlds: usize, limiters: usize, vms: usize, fault: Fault) -> Kernel {
         Kernel {
             now: 0,
             cpus: vec![Cpu::default(); pcpus],
             seats: vec![Seat::Off; worlds],
-            ordered: vec![Ordered::default(); 2 * pcpus + limiters],
+            ordered: vec![Ordered::default(); 2 * pcpus + limiters + vms],
+            costop: 2 * pcpus + limiters,
             context: Context::None,
             direct: None,
             inserted: 0,
             nudges: Vec::with_capacity(64),
             held_back: vec![],
+            costopped: vec![false; worlds],
+            costarted: vec![],
             breach: None,
             fault,
             recorder: None,
@@ -128,14 +136,16 @@ impl Kernel {
         }
     }
 
-    /// Slot of an ordered queue: `QUEUE_VM` of each pCPU, then `QUEUE_SYSTEM`, then `QUEUE_PARKED` of each limit.
+    /// Slot of an ordered queue: `QUEUE_VM` of each pCPU, then `QUEUE_SYSTEM`, then `QUEUE_PARKED` of each limit, then `QUEUE_COSTOP` of
+    /// each VM.
     fn slot(&self, queue: u64) -> Option<usize> {
         let n = self.cpus.len() as u64;
         let max = u64::from(PCPUS_MAX);
         let (base, i, end) = match queue / max {
             0 => (0, queue, n),
             1 => (n, queue - max, n),
-            _ => (2 * n, queue - 2 * max, self.ordered.len() as u64 - 2 * n),
+            2 => (2 * n, queue - 2 * max, self.costop as u64 - 2 * n),
+            _ => (self.costop as u64, queue - 3 * max, (self.ordered.len() - self.costop) as u64),
         };
         (i < end).then_some((base + i) as usize)
     }
@@ -143,8 +153,20 @@ impl Kernel {
     fn put_ordered(&mut self, slot: usize, key: u64, world: u32) {
         self.ordered[slot].insert(key, world);
         self.seats[world as usize] = Seat::Queue(slot as u32);
-        if slot >= 2 * self.cpus.len() {
+        if slot >= 2 * self.cpus.len() && !self.costopped[world as usize] {
             self.held_back.push((world, true));
+        }
+    }
+
+    /// A world has left a queue where something held it back.
+    fn let_go(&mut self, slot: usize, world: u32) {
+        if slot < 2 * self.cpus.len() {
+            return;
+        }
+        if std::mem::take(&mut self.costopped[world as usize]) {
+            self.costarted.push(world);
+        } else {
+            self.held_back.push((world, false));
         }
     }
 
@@ -155,7 +177,7 @@ impl Kernel {
                 Rule::UnknownQueue,
                 None,
                 None,
-                format!("seen queue {queue:#x}, allowed the two queues of each pCPU and one a limit"),
+                format!("seen queue {queue:#x}, allowed the two queues of each pCPU and one a limit and a VM"),
             );
         }
         slot
@@ -263,8 +285,8 @@ impl Kernel {
         }
         let here = self.seats.get(world as usize) == Some(&Seat::Queue(slot as u32));
         let left = here && self.ordered[slot].take(tasks[world as usize].key, world);
-        if left && slot >= 2 * self.cpus.len() {
-            self.held_back.push((world, false));
+        if left {
+            self.let_go(slot, world);
         }
         left.then_some(slot)
     }
@@ -378,9 +400,7 @@ impl Platform for Kernel {
             return false;
         }
         task.pcpu = pcpu as i32;
-        if slot >= 2 * self.cpus.len() {
-            self.held_back.push((world, false));
-        }
+        self.let_go(slot, world);
         self.seats[world as usize] = Seat::Local(pcpu);
         self.cpus[pcpu as usize].local.push_back(world);
         true

@@ -184,7 +184,7 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
     let worlds = actors.len();
     Ok(Engine {
         host,
-        kernel: Kernel::new(pcpus, worlds, spec.vms.len() + pools.len() + 2, Fault::new(mutant)),
+        kernel: Kernel::new(pcpus, worlds, spec.vms.len() + pools.len() + 2, spec.vms.len() + 1, Fault::new(mutant)),
         timers: Timers::new(engine::slots(pcpus, worlds)),
         vms: life::vms(spec, &pools, system_shares),
         guests,

@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::kernel::{Context, Nudge, Seat};
 use crate::mutant::Mutant;
 use check::State;
-use sched_core::ENQUEUE_WAKEUP;
+use sched_core::{ENQUEUE_WAKEUP, STATE_COSTOP};
 
 impl Engine {
     /// A sleep ends as its workload wanted: what passes until it runs is the latency of the wake-up.
@@ -274,7 +274,9 @@ impl Engine {
         self.kernel.seats[prev as usize] = Seat::Custody;
         self.actors[prev as usize].ready_since = now;
         self.stop(pcpu, prev, true);
-        self.watch.state(now, prev, State::Ready, None);
+        let costops = self.host.world(prev).state == STATE_COSTOP;
+        self.kernel.costopped[prev as usize] = costops;
+        self.watch.state(now, prev, if costops { State::Costop } else { State::Ready }, None);
         if self.host.task(prev).slice_ns > 0 {
             self.kernel.put_back(prev, pcpu);
         } else {
@@ -303,6 +305,7 @@ impl Engine {
         }
         self.stats.calls += 1;
         self.host.running(&mut self.kernel, world);
+        self.tell_held_back();
         self.watch.state(now, world, State::Run, Some(pcpu));
         if self.is_sibling(world) {
             self.sibling_runs(world);
@@ -311,8 +314,18 @@ impl Engine {
     }
 
     /// The hardware has taken a vCPU out of its guest because it spins; it waits for `target`, which may run, be READY or be halted.
-    /// This is where a directed yield goes. It costs the guest nothing here.
-    pub(crate) fn pause_loop_exit(&mut self, _spinner: u32, _target: u32) {
+    /// KVM yields to it then. It costs the guest nothing here.
+    pub(crate) fn pause_loop_exit(&mut self, spinner: u32, target: u32) {
         self.stats.pause_loop_exits += 1;
+        let (Seat::Running(pcpu), Seat::Queue(_)) = (self.kernel.seats[spinner as usize], self.kernel.seats[target as usize]) else {
+            return;
+        };
+        self.stats.calls += 1;
+        if self.host.yield_to(&mut self.kernel, spinner, target) {
+            self.stats.yields += 1;
+            self.host.task_mut(spinner).slice_ns = 0;
+            self.kernel.nudges.push((pcpu, Nudge::Reschedule));
+            self.settle(pcpu);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Tells the oracle what the engine does and what the scheduler's accounts say; without an oracle it does nothing.
 
-use check::{Bounds, Oracle, PoolTerms, State, StateTimes, Verdict, VmTerms};
-use sched_core::{Host, STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, World};
+use check::{Bounds, CoschedTerms, Oracle, PoolTerms, State, StateTimes, Verdict, VmTerms};
+use sched_core::{Host, Knobs, STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, World};
 use topology::Topology;
 use units::{PcpuId, PcpuSet, VmId, WorldId};
 
@@ -40,6 +40,15 @@ impl Watch {
         self.oracle.is_some()
     }
 
+    /// The scheduler holds vCPUs together, if its knobs say so.
+    pub(crate) fn cosched(&mut self, knobs: &Knobs) {
+        let us = |n: u64| n * 1000;
+        let terms = CoschedTerms { costop_ns: us(knobs.costop_us), costart_ns: us(knobs.costart_us), poll_ns: us(knobs.cosched_poll_us) };
+        if let Some(o) = self.oracle.as_mut().filter(|_| knobs.cosched != 0) {
+            o.cosched(terms);
+        }
+    }
+
     pub(crate) fn pools(&mut self, now: u64, pools: Vec<PoolTerms>) {
         if let Some(o) = &mut self.oracle {
             o.pools(now, pools);
@@ -67,6 +76,9 @@ impl Watch {
     pub(crate) fn world_added(&mut self, now: u64, world: u32, vm: u32, allowed: Option<PcpuSet>, asleep: State) {
         if let Some(o) = &mut self.oracle {
             o.world_added(now, WorldId(world), VmId(vm as u16), allowed);
+            if vm != 0 {
+                o.vcpu(WorldId(world));
+            }
             if asleep != State::Wait {
                 o.state(now, WorldId(world), asleep, None);
             }

@@ -13,8 +13,9 @@ fn scenario(name: &str, pcpus: u32, duration: &str, more: &str) -> Scenario {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("guests-{name}.toml"));
     // A quantum of 50 ms ends at the tick of 52 ms. Two busy vCPUs on one pCPU run 0..104 ms, 104..260, 260..364, 364..468,
     // 468..572.
-    let text =
-        format!("duration = '{duration}'\n[host]\ncores_per_llc = {pcpus}\n[knobs]\nquantum_us = 50000\n[[vm]]\nname = 'smp'\n{more}\n");
+    let text = format!(
+        "duration = '{duration}'\n[host]\ncores_per_llc = {pcpus}\n[knobs]\nquantum_us = 50000\ncosched = 0\n[[vm]]\nname = 'smp'\n{more}\n"
+    );
     fs::write(&path, text).expect("the test's folder can be written");
     settings::load(&path.to_string_lossy()).expect("the scenario loads")
 }

@@ -262,7 +262,7 @@ fn a_trace_tells_wake_ups_migrations_kicks_queues_and_why_each_state_changed() {
 
 #[test]
 fn whoever_has_waited_too_long_is_said_to_be_rescued_and_the_end_of_the_warm_up_is_marked() {
-    let knobs = [("ready_bound_us".to_owned(), 100_000)].into();
+    let knobs = [("ready_bound_us".to_owned(), 100_000), ("cosched".to_owned(), 0)].into();
     let options = Options { knobs, duration: Some(Span::from_secs(30)), check: false, ..Options::default() };
     let events = read(&traced("sleepers", &options).1);
     let rescued = |e: &&Event| matches!(e.kind, Kind::State { to: State::Run, why: Why::Rescued, .. });
@@ -283,13 +283,16 @@ fn kernel_side_and_reader_have_the_same_numbers() {
         (c::WHY_PREEMPTED, Why::Preempted),
         (c::WHY_SLEPT, Why::Slept),
         (c::WHY_WOKEN, Why::Woken),
+        (c::WHY_YIELDED, Why::Yielded),
         (c::WHY_PARKED, Why::Parked),
         (c::WHY_RELEASED, Why::Released),
         (c::WHY_MIGRATED, Why::Migrated),
         (c::WHY_RESCUED, Why::Rescued),
         (c::WHY_PICKED, Why::Picked),
+        (c::WHY_SKEWED, Why::Skewed),
         (c::WHY_BORN, Why::Born),
         (c::WHY_GONE, Why::Gone),
+        (c::WHY_CAUGHT_UP, Why::CaughtUp),
     ];
     assert!(whys.iter().all(|(n, why)| *n == u32::from(why.code())), "{whys:?}");
     let moves = [

@@ -58,6 +58,7 @@ fn beside_host_tasks_and_beside_another_vm_who_is_owed_more_preempts_at_once() {
 fn without_preemption_the_waker_waits_for_the_end_of_a_quantum() {
     let mut options = ten_seconds(Costs::default());
     options.knobs.insert("preempt_margin_us".to_owned(), 1_000_000);
+    options.knobs.insert("cosched".to_owned(), 0); // turns of a VM of several vCPUs are shorter
     let [_, mean, _, max] = late("other VM loaded", MeasuredBy::Workload, &options);
     // Quanta of 50 ms end at the tick of 52 ms.
     assert!((20_000_000..52_002_001).contains(&mean) && max <= 52_002_000, "{mean} {max}");
@@ -66,7 +67,9 @@ fn without_preemption_the_waker_waits_for_the_end_of_a_quantum() {
 #[test]
 fn beside_its_own_siblings_a_waker_preempts_at_once() {
     for label in ["own VM loaded", "own VM loaded, two pCPUs"] {
-        assert_eq!(late(label, MeasuredBy::Workload, &ten_seconds(Costs::default())), [2000; 4], "{label}");
+        let [min, mean, p99, max] = late(label, MeasuredBy::Workload, &ten_seconds(Costs::default()));
+        // Once in 900 times a sibling that lags has just been handed the pCPU.
+        assert!(([min, p99], mean < 8_000, max < 5_000_000) == ([2000; 2], true, true), "{label}: {min} {mean} {p99} {max}");
     }
 }
 

@@ -93,6 +93,8 @@ named! {
         Gone = 13, "GONE";
         /// No change: its present state told again, as at the start of a recording.
         Told = 14, "TOLD";
+        /// Its siblings have caught up.
+        CaughtUp = 15, "CAUGHT_UP";
     }
 }
 

@@ -13,7 +13,7 @@ fn kernel() -> (Kernel, Vec<PlatTask>) {
         task.allowed[0] = if task.world == 2 { 0b10 } else { 0b1111 };
         task.allowed_count = task.allowed[0].count_ones();
     }
-    let mut kernel = Kernel::new(4, 4, 2, Fault::default());
+    let mut kernel = Kernel::new(4, 4, 2, 1, Fault::default());
     kernel.seats = vec![Seat::Off, Seat::Custody, Seat::Custody, Seat::Custody];
     (kernel, host.tasks_mut().to_vec())
 }

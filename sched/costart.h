@@ -1,0 +1,298 @@
+/* The tick of co-scheduling: measures the skew of each VM, asks leaders to stop, and lets those go on whose siblings have caught up.
+ *
+ * Promise	a vCPU that leads by more than costop_us is asked within cosched_poll_us; one that is co-stopped goes on within as
+ *		much of when it may; whoever has been for ready_bound goes on in any case
+ * Law		policy/cosched.h; as many leaders stop as there are siblings to hand their pCPUs to, and all if one of these cannot
+ *		be handed anything
+ * Example	A and B run, C waits; at 3 ms A stops and C has its pCPU; B goes on, for the slowest runs now
+ * Limits	cost: each vCPU of a VM in which two or more want to run is looked at twice a tick, about 20 ns each; the hot path
+ *		looks at one word of the world that stops
+ */
+#ifndef TANDEM_COSTART_H
+#define TANDEM_COSTART_H
+
+#include "landing.h"
+#include "policy/cosched.h"
+
+#define GATHERS 4	/* of a turn; after that its VM takes what comes: turns would be cut short for each other again and again */
+
+/* The vCPUs of a VM, and the one looked at just now; in memory, where a BPF verifier does not count along. */
+struct crew {
+	u64 now_ns;
+	u64 slowest_ns;		/* stalled most of those that want to run */
+	u64 waits_ns;		/* and of those that are READY */
+	u64 stuck_ns;		/* and of those that are READY and cannot be handed a pCPU: held by affinity, or by a limit */
+	u64 stalled_ns;		/* of the one looked at */
+	u32 state;
+	u32 world;
+	u32 vm;
+	u32 count;		/* numbers end here */
+	u32 waiting;		/* READY, by number */
+	u32 next;		/* where the search for one to hand over to goes on */
+	u32 seen;
+};
+
+/* Looks at a vCPU; false if it does not want to run, or is just changing its state. */
+cold bool crew_look(THE(struct host *h), THE(struct crew *c), u32 number)
+{
+	struct siblings *s = plat_siblings(h, c->vm);
+	struct world *w = s ? plat_world(h, s->world[number & (VCPUS_MAX - 1)]) : NULL;
+	u64 seq, since;
+
+	if (!w || w->vm != c->vm || w->index != number || !cosched_is_vcpu(w))
+		return false;
+	seq = plat_read(w->seq);
+	plat_barrier();
+	c->world = w->id;
+	c->state = plat_read(w->state);
+	since = plat_read(w->state_since_ns);
+	c->stalled_ns = cosched_stalled(w);
+	plat_barrier();
+	if (seq & 1 || plat_read(w->seq) != seq)
+		return false;
+	if (c->state == STATE_READY || c->state == STATE_COSTOP)
+		c->stalled_ns += c->now_ns > since ? c->now_ns - since : 0;
+	return c->state == STATE_RUN || c->state == STATE_READY || c->state == STATE_COSTOP;
+}
+
+/* Whether a READY vCPU can be handed the pCPU of a sibling: it waits in a pCPU's queue and may run anywhere. */
+hot bool crew_can_take(const struct world *w)
+{
+	u32 queued = plat_read(w->queued_on);
+
+	return queued && queued < QUEUED_PARKED && !(w->flags & WORLD_RESTRICTED);
+}
+
+/* Who is stalled most. */
+cold u32 crew_measure(THE(struct host *h), THE(struct crew *c))
+{
+	c->slowest_ns = c->waits_ns = c->stuck_ns = 0;
+	c->waiting = 0;
+	plat_for(i, VCPUS_MAX) {
+		struct world *w;
+
+		if (i >= c->count)
+			break;
+		if (!crew_look(h, c, i))
+			continue;
+		if (c->stalled_ns > c->slowest_ns)
+			c->slowest_ns = c->stalled_ns;
+		w = plat_world(h, c->world);
+		if (c->state != STATE_READY || !w || !plat_read(w->queued_on)) /* one in no queue is about to run */
+			continue;
+		c->waiting++;
+		if (c->stalled_ns > c->waits_ns)
+			c->waits_ns = c->stalled_ns;
+		if (!crew_can_take(w) && c->stalled_ns > c->stuck_ns)
+			c->stuck_ns = c->stalled_ns;
+	}
+	return 0;
+}
+
+/* The next READY vCPU that is stalled by more than `above` and can be handed a pCPU; 0 if there is none left. */
+cold u32 crew_laggard(THE(struct host *h), THE(struct crew *c), u64 above)
+{
+	u32 from = c->next;
+
+	plat_for(i, VCPUS_MAX) {
+		u32 number = from + i;
+		struct world *w;
+
+		if (number >= c->count)
+			break;
+		c->next = number + 1;
+		if (!crew_look(h, c, number) || c->state != STATE_READY || c->stalled_ns <= above)
+			continue;
+		w = plat_world(h, c->world);
+		if (w && crew_can_take(w))
+			return w->id;
+	}
+	return WORLD_NONE;
+}
+
+/* Asks a running vCPU to stop, and to hand its pCPU to the sibling `to`, if there is one. */
+hot void crew_ask(struct host *h, u32 world, u32 to)
+{
+	struct world *w = plat_world(h, world);
+
+	if (!w || w->last_pcpu < 0)
+		return;
+	w->costop_to = to;
+	plat_barrier();
+	w->costop = COSTOP_ASKED;
+	trace_kick(h, (u32)w->last_pcpu, KICK_PREEMPT, WHY_SKEWED);
+}
+
+/* Asks those to stop who lead by too much. While all that lag run, the skew does not grow: then a period's more is let pass. */
+cold u32 crew_stop(THE(struct host *h), THE(struct crew *c))
+{
+	const struct knobs *k = plat_knobs(h);
+	u64 most = k->costop_us * US, more = most + k->cosched_poll_us * US;
+
+	c->next = 0;
+	plat_for(i, VCPUS_MAX) {
+		u32 world, to = WORLD_NONE;
+		u64 stalled;
+
+		if (i >= c->count)
+			break;
+		if (!crew_look(h, c, i) || c->state != STATE_RUN)
+			continue;
+		world = c->world;
+		stalled = c->stalled_ns;
+		if (c->waits_ns > stalled + most)
+			to = crew_laggard(h, c, stalled + most);
+		if (to || c->stuck_ns > stalled + most || c->slowest_ns > stalled + more)
+			crew_ask(h, world, to);
+	}
+	return 0;
+}
+
+/* Whether a co-stopped vCPU may go on: it leads none that waits by costart_us or more. One that it leads and that runs comes nearer. */
+hot bool crew_may_start(const struct knobs *k, const struct crew *c, const struct world *w)
+{
+	u64 since = plat_read(w->state_since_ns), stay = c->now_ns > since ? c->now_ns - since : 0;
+
+	return c->waits_ns < cosched_stalled(w) + stay + k->costart_us * US || stay > k->ready_bound_us * US;
+}
+
+/* Lets co-stopped vCPUs go on. */
+cold u32 crew_start(THE(struct host *h), THE(struct crew *c))
+{
+	plat_task *t;
+
+	c->seen = 0;
+	plat_queue_each(h, t, QUEUE_COSTOP(c->vm)) {
+		struct world *w = plat_world_of(h, t);
+		struct vm *v = w ? plat_vm(h, w->vm) : NULL;
+		struct landing l = {};
+
+		if (!v || c->seen++ >= VCPUS_MAX)
+			break;
+		if (!crew_may_start(plat_knobs(h), c, w) || !landing_choose(h, t, w, v, &l) || !queue_left(h, w))
+			continue;
+		state_change(h, w, STATE_READY, c->now_ns, WHY_CAUGHT_UP, l.pcpu);
+		landing_enter(h, w, &l, plat_queue_key(t));
+		if (!plat_queue_move(h, t, QUEUE_VM(l.pcpu)))
+			queue_leave(h, w);
+		landing_kick(h, &l);
+	}
+	return 0;
+}
+
+/* Whether the world that runs on `p` makes room for a vCPU of a VM whose turn has `key`: one of a VM whose own turn came later and is
+ * not complete; or, where it has no siblings that run with it, one that is owed less. So of several VMs of which each has a part of the
+ * pCPUs one comes to have all it can use, in an order that lasts as long as their turns. */
+hot bool crew_makes_room(struct host *h, const struct crew *c, const struct pcpu *p, u64 key)
+{
+	u32 vm = plat_read(p->current_vm);
+	struct vm *v = plat_read(p->current_world) && vm != VM_SYSTEM && vm != c->vm ? plat_vm(h, vm) : NULL;
+	u64 turn = v ? plat_read(v->turn_key) : 0;
+
+	if (!v)
+		return false;
+	if (turn && plat_read(v->runnable) > 1)
+		return v->waiting && turn > key;
+	return preempt_current_key(h, p, c->now_ns) > key;
+}
+
+/* Invites the READY vCPUs of a VM whose turn has begun just now to pCPUs that make room for them: those that lag. */
+cold u32 crew_gather(THE(struct host *h), THE(struct crew *c))
+{
+	struct vm *v = plat_vm(h, c->vm);
+	u64 key = v ? plat_read(v->turn_key) : 0, near = plat_knobs(h)->costop_us * US;
+
+	c->next = 0;
+	plat_for(i, PCPUS_MAX) {
+		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, i) : NULL;
+		u32 world;
+
+		if (!p || !key)
+			break;
+		if (!crew_makes_room(h, c, p, key))
+			continue;
+		world = crew_laggard(h, c, c->waits_ns - near);
+		if (!world)
+			break;
+		p->invited = world;
+		p->preempts++;
+		trace_kick(h, p->id, KICK_PREEMPT, WHY_PREEMPTED);
+	}
+	return 0;
+}
+
+/* A turn ends for all vCPUs of a VM at once where somebody waits: by the ticks of their pCPUs it would take a tick's time, and so would
+ * the next VM's turn to begin. */
+cold u32 crew_end_turn(THE(struct host *h), THE(struct crew *c))
+{
+	plat_for(i, VCPUS_MAX) {
+		struct world *w = NULL;
+		struct pcpu *p = NULL;
+		struct cluster *on = NULL;
+
+		if (i >= c->count)
+			break;
+		if (crew_look(h, c, i) && c->state == STATE_RUN)
+			w = plat_world(h, c->world);
+		if (w && w->last_pcpu >= 0)
+			p = plat_pcpu(h, (u32)w->last_pcpu);
+		if (p)
+			on = plat_cluster(h, p->cluster);
+		if (on && plat_read(on->queued))
+			trace_kick(h, p->id, KICK_PREEMPT, WHY_QUANTUM);
+	}
+	return 0;
+}
+
+/* What a tick does for one VM. */
+cold u32 crew_tick(THE(struct host *h), THE(struct crew *c))
+{
+	struct vm *v = plat_vm(h, c->vm);
+
+	if (!v)
+		return 0;
+	crew_measure(h, c);
+	if (c->slowest_ns)
+		v->slowest_ns = c->slowest_ns;
+	v->waiting = c->waiting;
+	if (cosched_turn_ends(v, c->now_ns))
+		crew_end_turn(h, c);
+	crew_stop(h, c);
+	if (plat_read(v->costopped))
+		crew_start(h, c);
+	if (c->waiting && v->gathers < GATHERS && plat_read(v->turn_key)) {
+		v->gathers++;
+		crew_gather(h, c);
+	}
+	return 0;
+}
+
+/* The tick; ns until the next one, 0 while there is nothing to be co-scheduled. */
+cold u64 core_cosched(THE(struct host *h))
+{
+	const struct knobs *k = plat_knobs(h);
+	struct crew c = { .now_ns = plat_now(h) };
+	bool busy = false;
+
+	if (k->cosched == COSCHED_OFF)
+		return 0;
+	if (!h->smp)
+		return k->housekeep_us * US;
+	plat_for(i, VMS_MAX) {
+		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
+
+		if (!v)
+			break;
+		if (v->indices < 2 || !plat_read(v->runnable)) /* one alone is looked at too: those that wake are measured by it */
+			continue;
+		if (plat_read(v->runnable) > 1)
+			busy = true;
+		c.vm = i;
+		c.count = v->indices;
+		crew_tick(h, &c);
+	}
+	/* While no two vCPUs of a VM want to run, one that wakes may lead by costart_us, and grow that lead until the next tick. */
+	return (busy ? k->cosched_poll_us : k->cosched_poll_us + k->costop_us - k->costart_us) * US;
+}
+
+#endif

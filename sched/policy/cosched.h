@@ -1,0 +1,104 @@
+/* How far the vCPUs of a VM have drifted apart, and who stops for it; it moves nobody.
+ *
+ * Promise	relaxed: a vCPU that leads its slowest sibling by more than costop_us stops by itself, alone, and goes on when it leads by
+ *		less than costart_us; strict: the whole VM stops, and goes on when there is a pCPU for every vCPU that wants one
+ *		(VS51 "Relaxed Co-Scheduling", C1, C2)
+ * Law		stalled = base + time in READY + time in COSTOP; lead = the slowest sibling's stalled - one's own; the slowest is the
+ *		one of those that want to run that is stalled most
+ * Units	ns of the clock
+ * Example	4 vCPUs that burn share one pCPU: each runs for 3 to 4 ms, stops, and hands the pCPU to the one that is stalled most
+ * Limits	skew is looked at every cosched_poll_us; a vCPU that halts makes progress: when it wakes it is neither slower than the
+ *		slowest nor further ahead than costart_us (C4); one that sleeps in its emulator holds nobody up
+ * Weakness	time that a vCPU runs in the hypervisor counts as progress: only where a stretch ends does the kernel tell
+ *		(plat_in_guest), and there nobody is stopped; the first vCPUS_MAX of a VM only
+ */
+#ifndef TANDEM_COSCHED_H
+#define TANDEM_COSCHED_H
+
+#include "../queue/queue.h"
+
+enum { COSCHED_OFF, COSCHED_RELAXED, COSCHED_STRICT };
+
+/* What world.costop says: asked for by the tick, decided by its own pCPU. */
+enum { COSTOP_NOT, COSTOP_ASKED, COSTOP_DECIDED };
+
+#define STALLED_START (1ull << 50)	/* of a new VM and of a new vCPU: bases may go below it without wrapping */
+
+hot bool cosched_is_vcpu(const struct world *w)
+{
+	return w->kind == KIND_VCPU || w->kind == KIND_EMULATED;
+}
+
+/* What a vCPU has been stalled, completed stays only. */
+hot u64 cosched_stalled(const struct world *w)
+{
+	return w->stalled_base_ns + w->time_ns[STATE_READY] + w->time_ns[STATE_COSTOP];
+}
+
+/* A vCPU joins its siblings, or comes back from sleep: it has kept pace. By the slowest of the last look, which may be a period ago. */
+hot void cosched_woken(const struct knobs *k, const struct vm *v, struct world *w)
+{
+	u64 slowest = plat_read(v->slowest_ns), stalled = cosched_stalled(w), least;
+
+	if (!slowest)
+		slowest = STALLED_START; /* nobody has been looked at yet */
+	least = slowest - k->costart_us * US;
+	if (stalled > slowest)
+		w->stalled_base_ns -= stalled - slowest;
+	else if (stalled < least)
+		w->stalled_base_ns += least - stalled;
+}
+
+/* A vCPU runs, with a slice before it: it begins a turn of its VM, or joins the one that is under way. By the keys of shares alone
+ * VMs would alternate vCPU by vCPU, for each slice that begins makes the next one less urgent; so the siblings of the first run by its
+ * key, and to the end of its slice: so long that all together use what their VM is entitled to in a quantum. */
+hot void cosched_turn(const struct knobs *k, plat_task *t, struct vm *v, const struct world *w, u64 now)
+{
+	u64 end = plat_read(v->turn_end_ns), slice = plat_slice(t), least = k->slice_min_us * US, most;
+
+	if (v->indices < 2 || k->cosched == COSCHED_OFF || !cosched_is_vcpu(w))
+		return;
+	if (!plat_read(v->turn_key) || now >= end) {
+		most = (v->weight * k->quantum_us * US >> RATE_SHIFT) / (plat_read(v->runnable) | 1);
+		most = most > least ? most : least;
+		if (slice > most)
+			plat_set_slice(t, slice = most);
+		v->turn_key = share_vm_key(v) + w->vm; /* no two VMs have the same */
+		v->turn_end_ns = now + slice;
+		v->gathers = 0;
+	} else if (now + slice > end) {
+		plat_set_slice(t, end - now > least ? end - now : least);
+	}
+}
+
+/* Whether the turn has just been found to be over. */
+hot bool cosched_turn_ends(struct vm *v, u64 now)
+{
+	if (!plat_read(v->turn_key) || now < plat_read(v->turn_end_ns))
+		return false;
+	v->turn_key = 0;
+	return true;
+}
+
+/* The tick looks at the vCPUs of a VM by their numbers; each has a place that nobody else writes, so a lost race means that a number
+ * was given twice. What is out of date there is seen when it is looked at. */
+apart u32 cosched_join(THE(struct host *h), THE(struct vm *v), THE(struct world *w))
+{
+	struct siblings *s = plat_siblings(h, w->vm);
+	u32 index = w->index;
+
+	if (!s || index >= VCPUS_MAX)
+		return 0;
+	s->world[index] = w->id;
+	plat_for(i, 4) { /* a race is lost to at most a few that join at once */
+		u32 end = plat_read(v->indices);
+
+		if (index < end || plat_cas(&v->indices, end, index + 1))
+			break;
+	}
+	if (index)
+		h->smp = 1;
+	return 0;
+}
+
+#endif
