@@ -20,7 +20,7 @@ hot s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, s32
 	if (w->bind_vm >= 0)
 		world_rebind(h, w); /* asleep, so neither queued nor charged */
 	v = plat_vm(h, w->vm);
-	if (!v || w->flags & WORLD_PCPU_KTHREAD || limit_closed(h, v))
+	if (!v || w->flags & WORLD_PCPU_KTHREAD || limit_closed(h, v) || queue_stopped(v, w))
 		return prev; /* one that a limit holds back is parked by enqueue */
 	if (waker >= 0 && place_beside(h, t, w, (u32)waker)) {
 		plat_insert_local(h, t, share_slice(h, plat_knobs(h), v, w));
@@ -139,7 +139,7 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 	if (!v)
 		return;
 	limit_pay(h, v, w, 0); /* what it was granted and could not use */
-	if (w->state == STATE_COSTOP) {
+	if (w->state == STATE_COSTOP || queue_stopped(v, w)) {
 		queue_costop(h, t, v, w);
 		return;
 	}
@@ -189,7 +189,7 @@ hot bool core_yield(struct host *h, struct world *w, struct world *to)
 {
 	struct pcpu *p = w->last_pcpu >= 0 ? plat_pcpu(h, (u32)w->last_pcpu) : NULL;
 
-	if (!p || w->vm == VM_SYSTEM || w->vm != to->vm || plat_knobs(h)->cosched == COSCHED_OFF || to->state != STATE_READY)
+	if (!p || w->vm == VM_SYSTEM || w->vm != to->vm || plat_knobs(h)->cosched == COSCHED_OFF || to->state != STATE_READY || plat_read(to->queued_on) >= QUEUED_PARKED)
 		return false;
 	p->yield_to = to->id;
 	return true;

@@ -21,6 +21,7 @@ struct crew {
 	u64 now_ns;
 	u64 slowest_ns;		/* stalled most of those that want to run */
 	u64 waits_ns;		/* and of those that are READY */
+	u64 ahead_ns;		/* least of those that want to run */
 	u64 stuck_ns;		/* and of those that are READY and cannot be handed a pCPU: held by affinity, or by a limit */
 	u64 stalled_ns;		/* of the one looked at */
 	u32 state;
@@ -28,6 +29,7 @@ struct crew {
 	u32 vm;
 	u32 count;		/* numbers end here */
 	u32 waiting;		/* READY, by number */
+	u32 busy;		/* that want to run, by number */
 	u32 next;		/* where the search for one to hand over to goes on */
 	u32 seen;
 };
@@ -67,7 +69,8 @@ hot bool crew_can_take(const struct world *w)
 cold u32 crew_measure(THE(struct host *h), THE(struct crew *c))
 {
 	c->slowest_ns = c->waits_ns = c->stuck_ns = 0;
-	c->waiting = 0;
+	c->waiting = c->busy = 0;
+	c->ahead_ns = KEY_NONE;
 	plat_for(i, VCPUS_MAX) {
 		struct world *w;
 
@@ -75,8 +78,11 @@ cold u32 crew_measure(THE(struct host *h), THE(struct crew *c))
 			break;
 		if (!crew_look(h, c, i))
 			continue;
+		c->busy++;
 		if (c->stalled_ns > c->slowest_ns)
 			c->slowest_ns = c->stalled_ns;
+		if (c->stalled_ns < c->ahead_ns)
+			c->ahead_ns = c->stalled_ns;
 		w = plat_world(h, c->world);
 		if (c->state != STATE_READY || !w || !plat_read(w->queued_on)) /* one in no queue is about to run */
 			continue;
@@ -153,7 +159,8 @@ hot bool crew_may_start(const struct knobs *k, const struct crew *c, const struc
 {
 	u64 since = plat_read(w->state_since_ns), stay = c->now_ns > since ? c->now_ns - since : 0;
 
-	return c->waits_ns < cosched_stalled(w) + stay + k->costart_us * US || stay > k->ready_bound_us * US;
+	return k->cosched == COSCHED_STRICT || c->waits_ns < cosched_stalled(w) + stay + k->costart_us * US ||
+	       stay > k->ready_bound_us * US;
 }
 
 /* Lets co-stopped vCPUs go on. */
@@ -171,7 +178,8 @@ cold u32 crew_start(THE(struct host *h), THE(struct crew *c))
 			break;
 		if (!crew_may_start(plat_knobs(h), c, w) || !landing_choose(h, t, w, v, &l) || !queue_left(h, w))
 			continue;
-		state_change(h, w, STATE_READY, c->now_ns, WHY_CAUGHT_UP, l.pcpu);
+		if (w->state == STATE_COSTOP)
+			state_change(h, w, STATE_READY, c->now_ns, WHY_CAUGHT_UP, l.pcpu);
 		landing_enter(h, w, &l, plat_queue_key(t));
 		if (!plat_queue_move(h, t, QUEUE_VM(l.pcpu)))
 			queue_leave(h, w);
@@ -182,16 +190,16 @@ cold u32 crew_start(THE(struct host *h), THE(struct crew *c))
 
 /* Whether the world that runs on `p` makes room for a vCPU of a VM whose turn has `key`: one of a VM whose own turn came later and is
  * not complete; or, where it has no siblings that run with it, one that is owed less. So of several VMs of which each has a part of the
- * pCPUs one comes to have all it can use, in an order that lasts as long as their turns. */
+ * pCPUs one comes to have all it can use, in an order that lasts as long as their turns. Nobody who has no more than is reserved. */
 hot bool crew_makes_room(struct host *h, const struct crew *c, const struct pcpu *p, u64 key)
 {
 	u32 vm = plat_read(p->current_vm);
 	struct vm *v = plat_read(p->current_world) && vm != VM_SYSTEM && vm != c->vm ? plat_vm(h, vm) : NULL;
 	u64 turn = v ? plat_read(v->turn_key) : 0;
 
-	if (!v)
+	if (!v || v->flags & VM_RESERVED)
 		return false;
-	if (turn && plat_read(v->runnable) > 1)
+	if (turn && plat_read(v->runnable) > 1 && plat_knobs(h)->cosched != COSCHED_STRICT)
 		return v->waiting && turn > key;
 	return preempt_current_key(h, p, c->now_ns) > key;
 }
@@ -244,6 +252,102 @@ cold u32 crew_end_turn(THE(struct host *h), THE(struct crew *c))
 	return 0;
 }
 
+/* --- strict co-scheduling --- */
+
+/* pCPUs that a VM could have at once: idle ones, and those that make room for it. */
+cold u32 crew_room(THE(struct host *h), THE(struct crew *c))
+{
+	struct vm *v = plat_vm(h, c->vm);
+
+	c->seen = 0;
+	plat_for(i, PCPUS_MAX) {
+		struct pcpu *p = v && i < h->pcpus ? plat_pcpu(h, i) : NULL;
+		struct cluster *on = p ? plat_cluster(h, p->cluster) : NULL;
+
+		if (!p)
+			break;
+		if (on && (plat_read(on->idle) >> (p->bit & 63) & 1 || crew_makes_room(h, c, p, share_vm_key(v))))
+			c->seen++;
+	}
+	return c->seen;
+}
+
+/* A VM whose vCPUs have drifted apart stops whole. */
+cold u32 crew_stop_all(THE(struct host *h), THE(struct crew *c))
+{
+	struct vm *v = plat_vm(h, c->vm);
+
+	if (!v)
+		return 0;
+	if (!v->stopped)
+		v->stopped_ns = c->now_ns;
+	v->stopped = 1;
+	v->turn_key = 0;
+	plat_for(i, VCPUS_MAX) {
+		if (i >= c->count)
+			break;
+		if (crew_look(h, c, i) && c->state == STATE_RUN)
+			crew_ask(h, c->world, WORLD_NONE);
+	}
+	return 0;
+}
+
+/* A stopped VM starts whole, none of its vCPUs ahead of another. One that has been stopped for too long starts with what there is, and is
+ * forgiven what it is owed, for it cannot use it: it would take pCPUs from those who are entitled to them. */
+cold u32 crew_start_all(THE(struct host *h), THE(struct crew *c), bool whole)
+{
+	struct vm *v = plat_vm(h, c->vm);
+	u64 slice, least = plat_knobs(h)->slice_min_us * US;
+
+	if (!v)
+		return 0;
+	v->stopped = 0;
+	plat_for(i, VCPUS_MAX) {
+		struct world *w;
+
+		if (i >= c->count)
+			break;
+		w = crew_look(h, c, i) ? plat_world(h, c->world) : NULL;
+		if (w)
+			w->stalled_base_ns += c->slowest_ns - c->stalled_ns;
+	}
+	if (!whole) {
+		share_forgive(v, h->v_ns);
+		return crew_start(h, c);
+	}
+	slice = (v->weight * plat_knobs(h)->quantum_us * US >> RATE_SHIFT) / (c->busy | 1);
+	v->turn_key = share_vm_key(v) + c->vm;
+	v->turn_end_ns = c->now_ns + (slice > least ? slice : least);
+	v->gathers = 0;
+	crew_start(h, c);
+	crew_gather(h, c);
+	return 0;
+}
+
+/* All stop when one leads another by more than the threshold, and start when each can have a pCPU; or when they have been stopped for
+ * longer than anybody may wait. */
+cold u32 crew_strict(THE(struct host *h), THE(struct crew *c))
+{
+	struct vm *v = plat_vm(h, c->vm);
+	u64 most = plat_knobs(h)->costop_us * US;
+
+	if (!v)
+		return 0;
+	if (!v->stopped && c->waiting && c->slowest_ns - c->ahead_ns > most)
+		crew_stop_all(h, c);
+	else if (v->stopped && c->now_ns - v->stopped_ns > plat_knobs(h)->ready_bound_us * US)
+		crew_start_all(h, c, false);
+	else if (v->stopped && c->busy && crew_room(h, c) >= c->busy)
+		crew_start_all(h, c, true);
+	else if (v->stopped)
+		crew_stop_all(h, c); /* those that run still */
+	else if (plat_read(v->costopped))
+		crew_start(h, c); /* those that came when it had just been started */
+	return 0;
+}
+
+/* --- the tick --- */
+
 /* What a tick does for one VM. */
 cold u32 crew_tick(THE(struct host *h), THE(struct crew *c))
 {
@@ -257,6 +361,8 @@ cold u32 crew_tick(THE(struct host *h), THE(struct crew *c))
 	v->waiting = c->waiting;
 	if (cosched_turn_ends(v, c->now_ns))
 		crew_end_turn(h, c);
+	if (plat_knobs(h)->cosched == COSCHED_STRICT)
+		return crew_strict(h, c);
 	crew_stop(h, c);
 	if (plat_read(v->costopped))
 		crew_start(h, c);

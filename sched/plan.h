@@ -193,6 +193,7 @@ hot void plan_weigh(struct host *h, const struct node *n, struct vm *v)
 		share_weigh(v, n->could);
 	}
 	v->flags = n->gets < n->demand ? v->flags | VM_CONTENDED : v->flags & ~VM_CONTENDED;
+	v->flags = n->reservation && n->gets <= n->reservation ? v->flags | VM_RESERVED : v->flags & ~VM_RESERVED;
 	v->urgent_ns = entitled && n->vm != VM_SYSTEM + 1 && !h->plan_outside
 			       ? share_urgency(h, plat_knobs(h), (s64)(h->v_ns - plat_read(v->vt_ns))) : 0;
 }

@@ -23,6 +23,7 @@ enum world_flag {
 enum vm_flag {
 	VM_LIVE = 1,
 	VM_CONTENDED = 4,	/* gets less than it asks for, by the plan's tree (housekeep writes) */
+	VM_RESERVED = 8,	/* gets no more than its reservation (housekeep writes) */
 	VM_HELD = 2,	/* competes within a few pCPUs: the planner keeps its virtual time near the host's, the hot path does not */
 };
 
@@ -132,6 +133,7 @@ struct vm {
 	u64 slowest_ns;		/* stalled time of its slowest vCPU that wants to run, at the last look (cosched writes) */
 	u64 turn_key;		/* of all its vCPUs while its turn lasts; 0 when it has none (policy/cosched.h) */
 	u64 turn_end_ns;
+	u64 stopped_ns;		/* since when it is stopped (cosched writes) */
 	u64 progress_ns;	/* mean CPU time of its busy worlds, in ns */
 	s64 kept_ns;		/* granted by its limits and left over, for its next worlds (atomic adds) */
 	u64 urgent_ns;		/* how much earlier than its virtual time says it comes (housekeep writes) */
@@ -157,7 +159,7 @@ struct vm {
 	u32 costopped;		/* vCPUs in its queue of co-stopped ones (atomic; queue_costop, queue_left) */
 	u32 waiting;		/* of its vCPUs that were READY at the last look (cosched writes) */
 	u32 gathers;		/* looks in its present turn at which READY ones were invited (cosched writes; 0 when a turn begins) */
-	u32 pad32;
+	u32 stopped;		/* not 0: all its vCPUs are to stop, by strict co-scheduling (cosched writes) */
 };
 
 /* The vCPUs of a VM by number: ids of worlds, 0 for none. Each writes its own; what is out of date is seen by the world's record. */

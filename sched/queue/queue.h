@@ -146,11 +146,22 @@ hot void queue_park(struct host *h, plat_task *t, const struct vm *v, struct wor
 	plat_queue_insert(h, t, QUEUE_PARKED(limiter), GRANT_NS, key);
 }
 
-/* Puts a co-stopped vCPU among those of its VM; called from enqueue. */
-hot void queue_costop(struct host *h, plat_task *t, struct vm *v, struct world *w)
+/* Whether a world may not run because its VM is stopped whole. */
+hot bool queue_stopped(const struct vm *v, const struct world *w)
+{
+	return plat_read(v->stopped) && (w->kind == KIND_VCPU || w->kind == KIND_EMULATED);
+}
+
+hot void queue_enter_costop(struct vm *v, struct world *w)
 {
 	w->queued_on = QUEUED_COSTOP + w->vm;
 	plat_add(&v->costopped, 1);
+}
+
+/* Puts a vCPU that is co-stopped, or whose VM is stopped, among those of its VM; called from enqueue. */
+hot void queue_costop(struct host *h, plat_task *t, struct vm *v, struct world *w)
+{
+	queue_enter_costop(v, w);
 	plat_queue_insert(h, t, QUEUE_COSTOP(w->vm), share_slice(h, plat_knobs(h), v, w), share_queue_key(h, plat_knobs(h), v, w));
 }
 
@@ -189,6 +200,13 @@ cold u32 queue_best(THE(struct host *h), u64 queue, u32 pcpu, u64 limit, THE(str
 					queue_leave(h, w);
 				continue;
 			}
+		}
+		if (queue_stopped(v, w)) {
+			queue_leave(h, w);
+			queue_enter_costop(v, w);
+			if (!plat_queue_move(h, t, QUEUE_COSTOP(w->vm)))
+				queue_leave(h, w);
+			continue;
 		}
 		key = w->vm == VM_SYSTEM ? queued : share_key(v, w);
 		if (key < out->key) {

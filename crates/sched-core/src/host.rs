@@ -2,7 +2,7 @@
 
 use crate::native::{self, Native, PlatTask};
 use crate::platform::{Call, Platform, Tasks};
-use crate::records::{self, Cluster, Knobs, Limiter, Node, Pcpu, TRACE_NOWHERE, Vm, World};
+use crate::records::{self, Cluster, Knobs, Limiter, Node, Pcpu, Siblings, TRACE_NOWHERE, Vm, World};
 use crate::{KnobError, layout};
 use std::ptr::{self, NonNull};
 use topology::Topology;
@@ -177,6 +177,8 @@ records! {
     node node_mut nodes nodes_cap Node;
     /// A limit; 0 is none.
     limiter limiter_mut limiters limiters_cap Limiter;
+    /// The vCPUs of a VM by number.
+    siblings siblings_mut siblings vms_cap Siblings;
     /// The thread of a world.
     task task_mut tasks worlds_cap PlatTask;
 }

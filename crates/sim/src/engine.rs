@@ -260,6 +260,9 @@ impl Engine {
     }
 
     fn cosched(&mut self) {
+        if self.kernel.fault.is(Mutant::WrongSlowest) {
+            (1..self.vms.len() as u32).for_each(|vm| self.host.siblings_mut(vm).world[0] = 0);
+        }
         self.kernel.context = Context::Timer;
         self.stats.calls += 1;
         let next = self.host.cosched(&mut self.kernel);

@@ -272,6 +272,12 @@ impl Kernel {
         true
     }
 
+    /// Whether a fault keeps worlds in the queue of this slot.
+    fn is_stuck(&self, slot: usize) -> bool {
+        let parked = 2 * self.cpus.len()..self.costop;
+        self.fault.is(Mutant::HeldForEver) && parked.contains(&slot) || self.fault.is(Mutant::LostCostart) && slot >= self.costop
+    }
+
     /// Takes a world out of an ordered queue, from dispatch or a timer; the queue's slot, none if it is not there.
     fn leave_queue(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> Option<usize> {
         if !matches!(self.context, Context::Dispatch(_) | Context::Timer) {
@@ -280,7 +286,7 @@ impl Kernel {
             return None;
         }
         let slot = self.queue(queue)?;
-        if self.fault.is(Mutant::HeldForEver) && slot >= 2 * self.cpus.len() {
+        if self.is_stuck(slot) {
             return None;
         }
         let here = self.seats.get(world as usize) == Some(&Seat::Queue(slot as u32));
@@ -384,7 +390,7 @@ impl Platform for Kernel {
             return false;
         };
         let Some(slot) = self.queue(queue) else { return false };
-        if self.fault.is(Mutant::HeldForEver) && slot >= 2 * self.cpus.len() {
+        if self.is_stuck(slot) {
             return false;
         }
         if self.seats.get(world as usize) != Some(&Seat::Queue(slot as u32)) || !self.may_run(tasks, world, pcpu) {

@@ -39,11 +39,15 @@ pub enum Mutant {
     HeldForEver,
     /// A world is kept in its queue for 10 ms, although a pCPU that has nothing else to do looks for it there.
     Withheld,
+    /// Whoever is co-stopped is never let go.
+    LostCostart,
+    /// Co-scheduling looks at the wrong slowest vCPU: the first of each VM is not seen.
+    WrongSlowest,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 18] = [
+    pub const ALL: [Mutant; 20] = [
         Mutant::LostKick,
         Mutant::LostEnqueue,
         Mutant::WrongPcpu,
@@ -62,6 +66,8 @@ impl Mutant {
         Mutant::NoLimit,
         Mutant::HeldForEver,
         Mutant::Withheld,
+        Mutant::LostCostart,
+        Mutant::WrongSlowest,
     ];
 
     /// Name after `mutant:`.
@@ -86,6 +92,8 @@ impl Mutant {
             Mutant::NoLimit => "no-limit",
             Mutant::HeldForEver => "held-for-ever",
             Mutant::Withheld => "withheld",
+            Mutant::LostCostart => "lost-costart",
+            Mutant::WrongSlowest => "wrong-slowest",
         }
     }
 }

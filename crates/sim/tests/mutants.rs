@@ -57,6 +57,8 @@ fn table() -> [(Mutant, &'static str, Catch); Mutant::ALL.len()] {
         (Mutant::NoLimit, "pools-nested", Oracle(Invariant::Limit)),
         (Mutant::HeldForEver, "pools-nested", Oracle(Invariant::Lag)),
         (Mutant::Withheld, HALF_LOADED, Oracle(Invariant::IdleWhileWaiting)),
+        (Mutant::LostCostart, "demo", Oracle(Invariant::CostopTooLong)),
+        (Mutant::WrongSlowest, "demo", Oracle(Invariant::Skew)),
     ]
 }
 
