@@ -72,7 +72,7 @@ static void flush_line(void)
 
 static u32 now_ms(void) { return (u32)udiv(rdtsc() - start_tsc, tsc_khz); }
 
-static const char *const kind_names[] = { "idle", "burn", "duty", "periodic", "io", "io-exp" };
+static const char *const kind_names[] = { "idle", "burn", "duty", "periodic", "io", "io-exp", "lock", "ticket", "barrier" };
 
 /* Latencies below 8 us have a bucket each, larger ones eight an octave, so that a percentile is at most an eighth too large;
  * bucket_of in crates/views has the same law. */
@@ -219,6 +219,66 @@ static int work_for(u32 me, u32 us)
 	return 1;
 }
 
+/* --- what the vCPUs share: one lock and one barrier ---
+ *
+ * Who waits spins with PAUSE, as kernels do, so that KVM sees it (pause-loop exits); what it spins is no work. Another vCPU may not run for
+ * long, so a waiting one still looks at the clock: the run may end meanwhile. */
+static volatile u32 lock_taken, ticket_next, ticket_served;
+static volatile u32 barrier_members, barrier_arrived, barrier_round;
+
+/* One look of many; whether the run is over. */
+static int spin(u32 me, u32 n)
+{
+	__asm__ volatile("pause");
+	if (n % 256 != 255)
+		return 0;
+	report_if_due(me);
+	return over(now_ms());
+}
+
+static int take_lock(u32 me, int ticket)
+{
+	if (ticket) {
+		u32 mine = __sync_fetch_and_add(&ticket_next, 1);
+		for (u32 n = 0; ticket_served != mine; n++)
+			if (spin(me, n))
+				return 0;
+		return 1;
+	}
+	for (u32 n = 0; lock_taken || __sync_lock_test_and_set(&lock_taken, 1); n++)
+		if (spin(me, n))
+			return 0;
+	return 1;
+}
+
+static void lock_round(u32 me, const struct orders *o)
+{
+	int ticket = o->kind == TICKET;
+	if (!work_for(me, o->work_us) || !take_lock(me, ticket))
+		return;
+	work(o->rest_us);
+	progress[me].work_us += o->rest_us;
+	if (ticket)
+		ticket_served++;
+	else
+		__sync_lock_release(&lock_taken);
+}
+
+static void barrier_round_of(u32 me, const struct orders *o)
+{
+	u32 round = barrier_round;
+	if (!work_for(me, o->work_us))
+		return;
+	if (__sync_add_and_fetch(&barrier_arrived, 1) == barrier_members) {
+		barrier_arrived = 0;
+		__sync_fetch_and_add(&barrier_round, 1);
+		return;
+	}
+	for (u32 n = 0; barrier_round == round; n++)
+		if (spin(me, n))
+			return;
+}
+
 static u32 random_u32(u32 *state)
 {
 	*state ^= *state << 13;
@@ -254,6 +314,13 @@ static void one_round(u32 me, u64 *release, u32 *state)
 	switch (o->kind) {
 	case BURN:
 		work_for(me, 1000);
+		return;
+	case LOCK:
+	case TICKET:
+		lock_round(me, o);
+		return;
+	case BARRIER:
+		barrier_round_of(me, o);
 		return;
 	case PERIODIC:
 		if (!*release)
@@ -380,6 +447,8 @@ void bsp_main(const u32 *info)
 	put(tsc_source);
 	put_value(" loops_per_us=", run.loops_per_us);
 	flush_line();
+	for (u32 i = 0; i < vcpus; i++)
+		barrier_members += run.orders[i].kind == BARRIER;
 	start_tsc = rdtsc();
 	next_report_ms = run.report_ms;
 	started = 1;

@@ -39,6 +39,12 @@ static int parse_kind(struct orders *o)
 		return o->kind = DUTY, pair(&o->work_us, &o->rest_us);
 	if (eat("periodic"))
 		return o->kind = PERIODIC, pair(&o->rest_us, &o->work_us);
+	if (eat("lock"))
+		return o->kind = LOCK, pair(&o->work_us, &o->rest_us);
+	if (eat("ticket"))
+		return o->kind = TICKET, pair(&o->work_us, &o->rest_us);
+	if (eat("barrier"))
+		return o->kind = BARRIER, eat(",") && number(&o->work_us);
 	if (eat("io") && pair(&o->work_us, &o->rest_us)) {
 		o->kind = eat(",exp") ? IO_EXP : IO_FIXED;
 		eat(",fixed");

@@ -75,6 +75,20 @@ pub enum Work {
         /// Exponentially distributed around the means, or always the mean.
         exponential: bool,
     },
+    /// Works, and works with the VM's one lock held, over and over; spins while another has it.
+    Lock {
+        /// CPU work between two critical sections.
+        think_us: u32,
+        /// CPU work with the lock held.
+        hold_us: u32,
+        /// Whoever came first has it next.
+        ticket: bool,
+    },
+    /// Works, then spins until all vCPUs of its VM with such work have come.
+    Barrier {
+        /// CPU work per round.
+        work_us: u32,
+    },
 }
 
 impl fmt::Display for Work {
@@ -87,6 +101,8 @@ impl fmt::Display for Work {
             Work::Io { work_us, sleep_us, exponential } => {
                 write!(f, "io,{work_us},{sleep_us},{}", if exponential { "exp" } else { "fixed" })
             }
+            Work::Lock { think_us, hold_us, ticket } => write!(f, "{},{think_us},{hold_us}", if ticket { "ticket" } else { "lock" }),
+            Work::Barrier { work_us } => write!(f, "barrier,{work_us}"),
         }
     }
 }

@@ -74,6 +74,7 @@ scenarios! {
     smoke "smoke";
     shares_active "shares-active";
     shares_busy_host "shares-busy-host";
+    cosched_guests "cosched-guests";
     reservation "reservation";
     pool_limit "pool-limit";
     pools_nested "pools-nested";

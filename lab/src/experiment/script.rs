@@ -247,8 +247,15 @@ fn work(run: &Run, w: Workload) -> Result<Work> {
         Workload::Io { work, sleep, dist, halts: true } => {
             Work::Io { work_us: us(work)?, sleep_us: us(sleep)?, exponential: dist == settings::Dist::Exponential }
         }
-        Workload::Spinlock { .. } | Workload::Barrier { .. } | Workload::Ipi { .. } => {
-            return Err(refuse(run, format!("vCPUs that wait for each other (kind {})", w.kind()), "add lab.skip with that reason"));
+        Workload::Spinlock { think, hold, ticket, dist: settings::Dist::Fixed } => {
+            Work::Lock { think_us: us(think)?, hold_us: us(hold)?, ticket }
+        }
+        Workload::Barrier { work, spin: None, dist: settings::Dist::Fixed } => Work::Barrier { work_us: us(work)? },
+        Workload::Spinlock { .. } | Workload::Barrier { .. } => {
+            return Err(refuse(run, format!("a {} with 'dist' or 'spin'", w.kind()), "leave them out, or add lab.skip with that reason"));
+        }
+        Workload::Ipi { .. } => {
+            return Err(refuse(run, "vCPUs that interrupt each other (kind ipi)".to_owned(), "add lab.skip with that reason"));
         }
     })
 }
