@@ -46,6 +46,14 @@ pub enum KnobError {
         /// Its default.
         default: u64,
     },
+    /// A co-start threshold that is not below the co-stop threshold.
+    #[error("knob 'costart_us': cannot use {costart} us beside costop_us {costop} us: allowed less than costop_us")]
+    Thresholds {
+        /// `costart_us`.
+        costart: u64,
+        /// `costop_us`.
+        costop: u64,
+    },
 }
 
 include!(concat!(env!("OUT_DIR"), "/knobs.rs"));
@@ -74,6 +82,15 @@ impl Knobs {
         Ok(())
     }
 
+    /// Holds knobs to each other, once all are set.
+    ///
+    /// # Errors
+    /// `KnobError::Thresholds` if vCPUs would be co-stopped as soon as they are co-started.
+    pub fn check(&self) -> Result<(), KnobError> {
+        let (costart, costop) = (self.costart_us, self.costop_us);
+        if costart < costop { Ok(()) } else { Err(KnobError::Thresholds { costart, costop }) }
+    }
+
     /// Value of a knob by name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
@@ -96,5 +113,14 @@ mod tests {
         assert_eq!(low, "knob 'quantum_us': cannot set 1 us: allowed 1000..1000000 us, default 50000");
         assert!(k.set("quantum", 1).unwrap_err().to_string().contains("allowed quantum_us, slice_min_us"));
         assert_eq!(k.quantum_us, 20_000);
+    }
+
+    #[test]
+    fn a_co_start_threshold_is_below_the_co_stop_threshold() {
+        let mut k = Knobs::default();
+        assert_eq!((k.set("costart_us", 3000), k.set("costop_us", 3001), k.check()), (Ok(()), Ok(()), Ok(())));
+        assert_eq!(k.set("costop_us", 3000), Ok(()));
+        let text = k.check().unwrap_err().to_string();
+        assert_eq!(text, "knob 'costart_us': cannot use 3000 us beside costop_us 3000 us: allowed less than costop_us");
     }
 }

@@ -4,6 +4,7 @@
 
 mod attributes;
 mod checks;
+mod knobs;
 mod limit;
 mod live;
 mod live_checks;

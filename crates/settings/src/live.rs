@@ -13,7 +13,7 @@ pub struct LiveSettings {
     #[serde(default)]
     pub host: LiveHost,
     /// The scheduler's knobs, by name.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::knobs::read")]
     pub knobs: BTreeMap<String, u64>,
     /// Resource pools of our own, and settings of those that cgroups are.
     #[serde(default, rename = "pool")]

@@ -61,7 +61,7 @@ pub struct RunSpec {
     #[serde(default, rename = "host_task")]
     pub host_tasks: Vec<HostTask>,
     /// Knobs of the scheduler for this run, by name; `--set` overrides them.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::knobs::read")]
     pub knobs: BTreeMap<String, u64>,
     /// How the lab runs it.
     #[serde(default)]

@@ -171,6 +171,7 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
     for (name, value) in spec.knobs.iter().chain(&options.knobs) {
         host.set_knob(name, *value).map_err(|cause| SimError::Knob { label: label(), cause })?;
     }
+    host.knobs().check().map_err(|cause| SimError::Knob { label: label(), cause })?;
     let pcpus = run.topology.pcpus();
     let system_shares = match host.knobs().system_shares {
         0 => 1000 * pcpus as u32,

@@ -20,9 +20,14 @@ impl std::str::FromStr for Setting {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Setting, String> {
-        let bad = || format!("cannot read '{text}': allowed NAME=NUMBER, such as quantum_us=20000; 'tandem knobs' lists the names");
+        let bad = || {
+            format!(
+                "cannot read '{text}': allowed NAME=NUMBER, such as quantum_us=20000, or cosched=off, relaxed or strict; 'tandem knobs' lists the names"
+            )
+        };
         let (name, value) = text.split_once('=').ok_or_else(bad)?;
-        Ok(Setting(name.trim().to_owned(), value.trim().parse().map_err(|_| bad())?))
+        let name = name.trim();
+        Ok(Setting(name.to_owned(), units::knob_value(name, value.trim()).ok_or_else(bad)?))
     }
 }
 
@@ -36,6 +41,7 @@ pub fn resolve(file: &BTreeMap<String, u64>, line: &[Setting]) -> Result<Knobs, 
     for (name, value) in all {
         knobs.set(name, value).map_err(|e| Failure::new(Exit::Input, e))?;
     }
+    knobs.check().map_err(|e| Failure::new(Exit::Input, e))?;
     Ok(knobs)
 }
 

@@ -31,6 +31,16 @@ pub mod caps {
     pub const SHARES_MAX: u64 = 262_144;
 }
 
+/// Ways of co-scheduling the vCPUs of a VM by the value of the knob `cosched`, as `--set cosched=relaxed` and files name them.
+pub const COSCHED_MODES: [&str; 3] = ["off", "relaxed", "strict"];
+
+/// Value of a knob: a number, or for `cosched` a name; none if it is neither.
+#[must_use]
+pub fn knob_value(name: &str, text: &str) -> Option<u64> {
+    let mode = || COSCHED_MODES.iter().position(|m| *m == text).filter(|_| name == "cosched");
+    text.parse().ok().or_else(|| mode().map(|i| i as u64))
+}
+
 /// Index of a pCPU (a logical processor of the host).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PcpuId(pub u16);
