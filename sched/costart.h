@@ -313,16 +313,17 @@ cold u32 crew_start_all(THE(struct host *h), THE(struct crew *c), bool whole)
 	}
 	if (!whole) {
 		share_forgive(v, h->v_ns);
-		return crew_start(h, c);
+		return 0;
 	}
 	slice = (v->weight * plat_knobs(h)->quantum_us * US >> RATE_SHIFT) / (c->busy | 1);
 	v->turn_key = share_vm_key(v) + c->vm;
 	v->turn_end_ns = c->now_ns + (slice > least ? slice : least);
 	v->gathers = 0;
-	crew_start(h, c);
-	crew_gather(h, c);
 	return 0;
 }
+
+/* What becomes of a VM: its co-stopped vCPUs may go on, and are gathered. */
+enum { CREW_STAYS, CREW_STARTS, CREW_STARTS_WHOLE };
 
 /* All stop when one leads another by more than the threshold, and start when each can have a pCPU; or when they have been stopped for
  * longer than anybody may wait. */
@@ -332,18 +333,21 @@ cold u32 crew_strict(THE(struct host *h), THE(struct crew *c))
 	u64 most = plat_knobs(h)->costop_us * US;
 
 	if (!v)
-		return 0;
-	if (!v->stopped && c->waiting && c->slowest_ns - c->ahead_ns > most)
+		return CREW_STAYS;
+	if (!v->stopped && c->waiting && c->slowest_ns - c->ahead_ns > most) {
 		crew_stop_all(h, c);
-	else if (v->stopped && c->now_ns - v->stopped_ns > plat_knobs(h)->ready_bound_us * US)
+	} else if (v->stopped && c->now_ns - v->stopped_ns > plat_knobs(h)->ready_bound_us * US) {
 		crew_start_all(h, c, false);
-	else if (v->stopped && c->busy && crew_room(h, c) >= c->busy)
+		return CREW_STARTS;
+	} else if (v->stopped && c->busy && crew_room(h, c) >= c->busy) {
 		crew_start_all(h, c, true);
-	else if (v->stopped)
+		return CREW_STARTS_WHOLE;
+	} else if (v->stopped) {
 		crew_stop_all(h, c); /* those that run still */
-	else if (plat_read(v->costopped))
-		crew_start(h, c); /* those that came when it had just been started */
-	return 0;
+	} else if (plat_read(v->costopped)) {
+		return CREW_STARTS; /* those that came when it had just been started */
+	}
+	return CREW_STAYS;
 }
 
 /* --- the tick --- */
@@ -352,6 +356,7 @@ cold u32 crew_strict(THE(struct host *h), THE(struct crew *c))
 cold u32 crew_tick(THE(struct host *h), THE(struct crew *c))
 {
 	struct vm *v = plat_vm(h, c->vm);
+	u32 starts;
 
 	if (!v)
 		return 0;
@@ -361,8 +366,14 @@ cold u32 crew_tick(THE(struct host *h), THE(struct crew *c))
 	v->waiting = c->waiting;
 	if (cosched_turn_ends(v, c->now_ns))
 		crew_end_turn(h, c);
-	if (plat_knobs(h)->cosched == COSCHED_STRICT)
-		return crew_strict(h, c);
+	if (plat_knobs(h)->cosched == COSCHED_STRICT) { /* starts here, not there: a BPF program's calls have 512 bytes of stack together */
+		starts = crew_strict(h, c);
+		if (starts != CREW_STAYS)
+			crew_start(h, c);
+		if (starts == CREW_STARTS_WHOLE)
+			crew_gather(h, c);
+		return 0;
+	}
 	crew_stop(h, c);
 	if (plat_read(v->costopped))
 		crew_start(h, c);

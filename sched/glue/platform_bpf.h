@@ -66,9 +66,17 @@ hot struct host *plat_host(void) { return array_at(&host_map, 0); }
 #define plat_limiter(h, id) ((struct limiter *)array_at(&limiters_map, id))
 #define plat_siblings(h, vm) ((struct siblings *)array_at(&siblings_map, vm))
 
-/* Knobs are read-only for the loader's whole life of a load: no look-up, no branch. */
+/* Knobs are read-only for the loader's whole life of a load: no look-up, no branch. The compiler must not see that they are constants
+ * with a value of their own, or it puts the defaults in place of what the daemon has set. */
 extern const volatile struct knobs knobs_now;
-#define plat_knobs(h) ((const struct knobs *)&knobs_now)
+hot const struct knobs *glue_knobs(void)
+{
+	const struct knobs *k = (const struct knobs *)&knobs_now;
+
+	asm("" : "+r"(k));
+	return k;
+}
+#define plat_knobs(h) glue_knobs()
 
 #define plat_now(h) bpf_ktime_get_ns()
 

@@ -6,13 +6,13 @@ use units::Span;
 use views::{MeasuredBy, RunResult, Vm, Wakeups, Where};
 
 /// Largest |used ÷ entitled − 1| of any VM, in permille rounded to the nearest, with the VM's name.
-/// VMs that the ideal gave less than 1 % of a pCPU do not count: on a real kernel a halted VM's process wakes now and then for
-/// microseconds, of which the wait is most.
+/// VMs that the ideal gave less than 2 % of a pCPU do not count: on a real kernel a halted VM's process wakes now and then for
+/// microseconds, of which the wait is most; 1.5 % seen on an emulated host.
 #[must_use]
 pub fn worst_permille(result: &RunResult) -> Option<(u64, String)> {
     let off = |vm: &Vm| {
         let (used, entitled) = (u128::from(vm.times.used_ns), u128::from(vm.times.entitled_ns));
-        (entitled > 0 && entitled * 100 >= u128::from(result.duration_ns))
+        (entitled > 0 && entitled * 50 >= u128::from(result.duration_ns))
             .then(|| ((used.abs_diff(entitled) * 1000 + entitled / 2) / entitled) as u64)
     };
     result.vms.iter().filter_map(|vm| Some((off(vm)?, vm.name.clone()))).max_by_key(|x| x.0)
@@ -68,6 +68,11 @@ pub fn unmet(result: &RunResult, spec: &RunSpec, place: Where) -> Vec<String> {
     off.extend(short(result, if lab { &expect.lab_at_least } else { &expect.at_least }));
     let permille = if lab { expect.lab_limit_permille } else { expect.limit_permille };
     off.extend(permille.into_iter().flat_map(|p| passed(result, spec, u64::from(p))));
+    if spec.knobs.get("cosched") == Some(&0) {
+        // A knob that does not reach the scheduler shows nowhere else.
+        let stopped = result.vms.iter().filter(|v| v.times.costop_ns > 0);
+        off.extend(stopped.map(|v| format!("VM {} was co-stopped for {} ns, allowed 0 with cosched off", v.name, v.times.costop_ns)));
+    }
     off.extend(late(result, if lab { &expect.lab_late_mean_us } else { &expect.late_mean_us }, "on average", |w| w.mean_ns));
     off.extend(late(result, if lab { &expect.lab_late_max_us } else { &expect.late_max_us }, "once", |w| w.max_ns));
     off
