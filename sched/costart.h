@@ -176,8 +176,12 @@ cold u32 crew_start(THE(struct host *h), THE(struct crew *c))
 
 		if (!v || c->seen++ >= VCPUS_MAX)
 			break;
-		if (!crew_may_start(plat_knobs(h), c, w) || !landing_choose(h, t, w, v, &l) || !queue_left(h, w))
+		if (!crew_may_start(plat_knobs(h), c, w) || !queue_left(h, w))
 			continue;
+		if (!landing_choose(h, t, w, v, &l)) {
+			queue_enter_costop(v, w);
+			continue;
+		}
 		if (w->state == STATE_COSTOP)
 			state_change(h, w, STATE_READY, c->now_ns, WHY_CAUGHT_UP, l.pcpu);
 		landing_enter(h, w, &l, plat_queue_key(t));
@@ -322,6 +326,21 @@ cold u32 crew_start_all(THE(struct host *h), THE(struct crew *c), bool whole)
 	return 0;
 }
 
+/* Idle pCPUs look for those that were READY when their VM was stopped: they are where they waited, or on their way. */
+cold u32 crew_wake(THE(struct host *h))
+{
+	plat_for(i, PCPUS_MAX) {
+		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, i) : NULL;
+		struct cluster *on = p ? plat_cluster(h, p->cluster) : NULL;
+
+		if (!p)
+			break;
+		if (on && plat_read(on->queued) && place_claim(on, p->bit))
+			trace_kick(h, p->id, KICK_IDLE, WHY_UNKNOWN);
+	}
+	return 0;
+}
+
 /* What becomes of a VM: its co-stopped vCPUs may go on, and are gathered. */
 enum { CREW_STAYS, CREW_STARTS, CREW_STARTS_WHOLE };
 
@@ -370,8 +389,10 @@ cold u32 crew_tick(THE(struct host *h), THE(struct crew *c))
 		starts = crew_strict(h, c);
 		if (starts != CREW_STAYS)
 			crew_start(h, c);
-		if (starts == CREW_STARTS_WHOLE)
+		if (starts == CREW_STARTS_WHOLE) {
 			crew_gather(h, c);
+			crew_wake(h);
+		}
 		return 0;
 	}
 	crew_stop(h, c);
