@@ -168,9 +168,9 @@ mod tests {
     fn a_vm_at_rest_is_not_held_to_its_entitlement() {
         let mut seen = result(&[("a", 1, 10, 50), ("b", 1, 995, 1000)]);
         assert_eq!(worst_permille(&seen), Some((800, "a".into())));
-        seen.duration_ns = 5000; // 1 % of a pCPU
+        seen.duration_ns = 2500; // 2 % of a pCPU
         assert_eq!(worst_permille(&seen), Some((800, "a".into())));
-        seen.duration_ns = 5001;
+        seen.duration_ns = 2501;
         assert_eq!(worst_permille(&seen), Some((5, "b".into())));
     }
 

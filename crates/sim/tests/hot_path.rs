@@ -62,7 +62,7 @@ fn host(limits: u32, width: u32) -> Host {
         (task.allowed[0], task.allowed_count, task.pcpu) = (1, 1, 0);
         let record = host.world_mut(world);
         (record.vm, record.kind, record.nice_weight) = (if world == 2 { 2 } else { 1 }, KIND_VCPU, 100);
-        record.index = if world > 2 { world - 2 } else { 0 };
+        record.index = world.saturating_sub(2);
         host.world_start(&mut kernel, world);
     }
     host.idle(&mut kernel, 0, true);
