@@ -183,7 +183,7 @@ cold u32 crew_start(THE(struct host *h), THE(struct crew *c))
 			continue;
 		}
 		if (w->state == STATE_COSTOP)
-			state_change(h, w, STATE_READY, c->now_ns, WHY_CAUGHT_UP, l.pcpu);
+			state_change(h, w, STATE_READY, plat_now(h), WHY_CAUGHT_UP, l.pcpu); /* not c->now_ns: it may have stopped since */
 		landing_enter(h, w, &l, plat_queue_key(t));
 		if (!plat_queue_move(h, t, QUEUE_VM(l.pcpu)))
 			queue_leave(h, w);
