@@ -278,6 +278,8 @@ hot void core_running(struct host *h, plat_task *t, struct world *w)
 	if (!p || !v || !c)
 		return;
 	now = plat_chose(h, p);
+	if (now <= w->state_since_ns) /* a timer let it go after this pCPU had begun to choose */
+		now = plat_now(h);
 	p->chose_ns = 0;
 	if (trace_on(h))
 		trace_running(h, t, w, p, now);
