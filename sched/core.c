@@ -105,7 +105,7 @@ hot bool core_enqueue_idle(struct host *h, plat_task *t, struct vm *v, struct wo
 /* How a world that was queued on `p` gets a pCPU kicked, and which. It looks for idle pCPUs after it has been counted in, as they look
  * at counts after going idle: one of both sees the other. The kernel fills the queue a moment later; a pCPU that looked too early is
  * sent again by housekeeping. */
-hot u32 core_kick(struct host *h, plat_task *t, struct pcpu *p, u64 gain, u32 *kicked)
+hot u32 core_kick(struct host *h, plat_task *t, struct pcpu *p, u64 gain, u64 now, u32 *kicked)
 {
 	struct cluster *c = plat_cluster(h, p->cluster);
 	s32 found;
@@ -113,6 +113,7 @@ hot u32 core_kick(struct host *h, plat_task *t, struct pcpu *p, u64 gain, u32 *k
 	if (c && place_claim(c, p->bit))
 		return KICK_IDLE;
 	if (gain) {
+		p->claimed_ns = now;
 		p->preempts++;
 		return KICK_PREEMPT;
 	}
@@ -129,7 +130,7 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 	const struct knobs *k = plat_knobs(h);
 	struct pcpu *p;
 	struct vm *v;
-	u64 key, queued, gain, slice;
+	u64 now, key, queued, gain, slice;
 	struct claim claim;
 
 	queue_leave(h, w); /* the kernel may hand back one that has not run */
@@ -164,7 +165,8 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 		return;
 	slice = share_slice(h, k, v, w);
 	claim = preempt_claim(w, key);
-	gain = w->vm == VM_SYSTEM && p->current_vm == VM_SYSTEM ? 0 : preempt_gain(h, p, &claim, plat_now(h));
+	now = plat_now(h);
+	gain = w->vm == VM_SYSTEM && p->current_vm == VM_SYSTEM ? 0 : preempt_gain(h, p, &claim, now);
 	if (gain)
 		slice = preempt_slice(h, k, v, gain, slice);
 	if (w->vm == VM_SYSTEM) {
@@ -176,7 +178,7 @@ hot void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 	}
 	queue_enter(h, w, p, queued);
 	kicked = pcpu;
-	kick = core_kick(h, t, p, gain, &kicked);
+	kick = core_kick(h, t, p, gain, now, &kicked);
 	if (trace_on(h))
 		trace_enqueued(h, w, queued, p->id, kicked | (u64)kick << 32);
 	if (kick)
@@ -189,7 +191,9 @@ hot bool core_yield(struct host *h, struct world *w, struct world *to)
 {
 	struct pcpu *p = w->last_pcpu >= 0 ? plat_pcpu(h, (u32)w->last_pcpu) : NULL;
 
-	if (!p || w->vm == VM_SYSTEM || w->vm != to->vm || plat_knobs(h)->cosched == COSCHED_OFF || to->state != STATE_READY || plat_read(to->queued_on) >= QUEUED_PARKED)
+	if (!p || w->vm == VM_SYSTEM || w->vm != to->vm || plat_knobs(h)->cosched == COSCHED_OFF)
+		return false;
+	if (to->state != STATE_READY || plat_read(to->queued_on) >= QUEUED_PARKED)
 		return false;
 	p->yield_to = to->id;
 	return true;

@@ -6,7 +6,7 @@
  *		be handed anything
  * Example	A and B run, C waits; at 3 ms A stops and C has its pCPU; B goes on, for the slowest runs now
  * Limits	cost: each vCPU of a VM in which two or more want to run is looked at twice a tick, about 20 ns each; the hot path
- *		looks at one word of the world that stops
+ *		looks at a word of its pCPU, one of the world that runs there, and the key of its VM's turn
  */
 #ifndef TANDEM_COSTART_H
 #define TANDEM_COSTART_H
@@ -21,8 +21,8 @@ struct crew {
 	u64 now_ns;
 	u64 slowest_ns;		/* stalled most of those that want to run */
 	u64 waits_ns;		/* and of those that are READY */
-	u64 ahead_ns;		/* least of those that want to run */
 	u64 stuck_ns;		/* and of those that are READY and cannot be handed a pCPU: held by affinity, or by a limit */
+	u64 ahead_ns;		/* stalled least of those that want to run */
 	u64 stalled_ns;		/* of the one looked at */
 	u32 state;
 	u32 world;
@@ -301,7 +301,6 @@ cold u32 crew_stop_all(THE(struct host *h), THE(struct crew *c))
 cold u32 crew_start_all(THE(struct host *h), THE(struct crew *c), bool whole)
 {
 	struct vm *v = plat_vm(h, c->vm);
-	u64 slice, least = plat_knobs(h)->slice_min_us * US;
 
 	if (!v)
 		return 0;
@@ -319,10 +318,7 @@ cold u32 crew_start_all(THE(struct host *h), THE(struct crew *c), bool whole)
 		share_forgive(v, h->v_ns);
 		return 0;
 	}
-	slice = (v->weight * plat_knobs(h)->quantum_us * US >> RATE_SHIFT) / (c->busy | 1);
-	v->turn_key = share_vm_key(v) + c->vm;
-	v->turn_end_ns = c->now_ns + (slice > least ? slice : least);
-	v->gathers = 0;
+	cosched_turn_begin(v, c->vm, c->now_ns + cosched_turn_ns(plat_knobs(h), v, c->busy));
 	return 0;
 }
 

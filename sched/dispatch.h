@@ -153,7 +153,7 @@ enum costops { COSTOPS_NOT, COSTOPS, COSTOPS_AND_HANDS };
 cold u32 dispatch_costops(THE(struct host *h), u32 pcpu, TASK(prev), THE(struct world *w))
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
-	u32 to = w->costop_to, hand = HAND_REFUSED;
+	u32 to = p && !preempt_claimed(p) ? w->costop_to : WORLD_NONE, hand = HAND_REFUSED;
 
 	w->costop = COSTOP_NOT;
 	if (!p || (w->kind == KIND_VCPU && !plat_in_guest(prev)))
@@ -168,23 +168,22 @@ cold u32 dispatch_costops(THE(struct host *h), u32 pcpu, TASK(prev), THE(struct 
 	return hand == HANDED ? COSTOPS_AND_HANDS : COSTOPS;
 }
 
-/* Whether the sibling that the running world yields to has been given its pCPU. */
-cold bool dispatch_yields(THE(struct host *h), u32 pcpu)
+/* Whether the sibling that the running world yields to has been given its pCPU: one of another VM was yielded to by who ran here before. */
+cold bool dispatch_yields(THE(struct host *h), u32 pcpu, THE(struct world *w))
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
-	u32 to = p ? p->yield_to : WORLD_NONE;
+	struct world *to = p ? plat_world(h, p->yield_to) : NULL;
 
-	if (!p)
-		return false;
-	p->yield_to = WORLD_NONE;
-	if (dispatch_hand(h, pcpu, to) != HANDED)
+	if (p)
+		p->yield_to = WORLD_NONE;
+	if (!p || !to || to->vm != w->vm || dispatch_hand(h, pcpu, to->id) != HANDED)
 		return false;
 	trace_note_stop(h, p, WHY_YIELDED);
 	return true;
 }
 
 /* What siblings ask of this pCPU before anything else is decided: it is yielded to one, another VM's is invited, or the running world
- * has to stop. */
+ * has to stop. Where somebody has woken who preempts, none of them comes before that one. */
 enum { SIBLINGS_LET, SIBLINGS_TAKE, SIBLINGS_STOP };
 cold u32 dispatch_siblings(THE(struct host *h), u32 pcpu, TASK(prev), THE(struct world *w), u64 limit)
 {
@@ -192,7 +191,7 @@ cold u32 dispatch_siblings(THE(struct host *h), u32 pcpu, TASK(prev), THE(struct
 
 	if (!p)
 		return SIBLINGS_LET;
-	if ((p->yield_to && dispatch_yields(h, pcpu)) || (p->invited && dispatch_invited(h, pcpu, limit))) {
+	if (!preempt_claimed(p) && ((p->yield_to && dispatch_yields(h, pcpu, w)) || (p->invited && dispatch_invited(h, pcpu, limit)))) {
 		plat_set_slice(prev, 0); /* so that the kernel hands it back to enqueue */
 		return SIBLINGS_TAKE;
 	}

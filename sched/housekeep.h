@@ -83,9 +83,9 @@ cold u32 housekeep_drift(THE(struct host *h), THE(struct drift *d))
 /* The host's virtual time advances as an ideal scheduler's would: by its rate, which is what is served (at
  * most a pCPU for each busy world) over what the active VMs are entitled to by the plan. The mean of the
  * active VMs' own, by weight, only corrects its drift: were it the mean alone, a VM that runs on by itself
- * would lose what it is owed each time that others go to sleep. A VM that is stopped whole does not count. A VM that gets all it asks for does not count, nor does the
- * system group then: it is behind for ever, having no use for all it could have. By the plan's tree those that
- * count are served their weight, and the rate is 1. */
+ * would lose what it is owed each time that others go to sleep. A VM that is stopped whole does not count; nor
+ * one that gets all it asks for, nor the system group then: it is behind for ever, having no use for all it could
+ * have. By the plan's tree those that count are served their weight, and the rate is 1. */
 cold u32 core_housekeep(THE(struct host *h))
 {
 	u64 now = plat_now(h), gone = now > h->v_at_ns ? now - h->v_at_ns : 0, rate, step;

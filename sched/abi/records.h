@@ -104,6 +104,7 @@ struct pcpu {
 	u64 core_shared_ns;	/* and two or more were for this + now while it is above 1 (atomic adds) */
 	u64 chose_ns;		/* when it began to choose whom to run next; 0 when somebody runs, or it idles */
 	u64 grant_end_ns;	/* when what the running world was granted ends; 0 where nothing limits it */
+	u64 claimed_ns;		/* when somebody woke who is owed so much more than who ran then that it was to preempt */
 	u32 id;
 	u32 cluster;
 	u32 bit;		/* bit within the cluster */
@@ -235,7 +236,7 @@ struct world {
 	u32 index;		/* number of the vCPU within its VM */
 	u32 flags;
 	u32 nice_weight;	/* of a host task, 100 is the default */
-	u32 queued_on;		/* queue it waits in, plus 1; 0 for none; from QUEUED_PARKED on a limiter's */
+	u32 queued_on;		/* queue it waits in, plus 1; 0 for none; from QUEUED_PARKED on a limiter's, or that of co-stopped siblings */
 	u32 costop;		/* whether it is to co-stop (policy/cosched.h; cosched asks, its own pCPU decides) */
 	u32 costop_to;		/* and the sibling to hand its pCPU to, 0 for none (cosched writes) */
 	s32 last_pcpu;

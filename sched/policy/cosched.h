@@ -1,7 +1,7 @@
 /* How far the vCPUs of a VM have drifted apart, and who stops for it; it moves nobody.
  *
- * Promise	relaxed: a vCPU that leads its slowest sibling by more than costop_us stops by itself, alone, and goes on when it leads by
- *		less than costart_us; strict: the whole VM stops, and goes on when there is a pCPU for every vCPU that wants one
+ * Promise	relaxed: a vCPU that leads its slowest sibling by more than costop_us stops by itself, alone, and goes on when none of
+ *		those it leads by costart_us or more waits; strict: the whole VM stops, and goes on when there is a pCPU for every vCPU that wants one
  *		(VS51 "Relaxed Co-Scheduling", C1, C2)
  * Law		stalled = base + time in READY + time in COSTOP; lead = the slowest sibling's stalled - one's own; the slowest is the
  *		one of those that want to run that is stalled most
@@ -49,9 +49,25 @@ hot void cosched_woken(const struct knobs *k, const struct vm *v, struct world *
 		w->stalled_base_ns += least - stalled;
 }
 
+/* How long all siblings together use what their VM is entitled to in a quantum: so long is a turn. */
+hot u64 cosched_turn_ns(const struct knobs *k, const struct vm *v, u32 siblings)
+{
+	u64 least = k->slice_min_us * US, ns = (v->weight * k->quantum_us * US >> RATE_SHIFT) / (siblings ? siblings : 1);
+
+	return ns > least ? ns : least;
+}
+
+/* A turn begins. */
+hot void cosched_turn_begin(struct vm *v, u32 vm, u64 end_ns)
+{
+	v->turn_key = share_vm_key(v) + vm; /* no two VMs have the same */
+	v->turn_end_ns = end_ns;
+	v->gathers = 0;
+}
+
 /* A vCPU runs, with a slice before it: it begins a turn of its VM, or joins the one that is under way. By the keys of shares alone
  * VMs would alternate vCPU by vCPU, for each slice that begins makes the next one less urgent; so the siblings of the first run by its
- * key, and to the end of its slice: so long that all together use what their VM is entitled to in a quantum. */
+ * key, and to the end of its slice. */
 hot void cosched_turn(const struct knobs *k, plat_task *t, struct vm *v, const struct world *w, u64 now)
 {
 	u64 end = plat_read(v->turn_end_ns), slice = plat_slice(t), least = k->slice_min_us * US, most;
@@ -59,13 +75,10 @@ hot void cosched_turn(const struct knobs *k, plat_task *t, struct vm *v, const s
 	if (v->indices < 2 || k->cosched == COSCHED_OFF || !cosched_is_vcpu(w))
 		return;
 	if (!plat_read(v->turn_key) || now >= end) {
-		most = (v->weight * k->quantum_us * US >> RATE_SHIFT) / (plat_read(v->runnable) | 1);
-		most = most > least ? most : least;
+		most = cosched_turn_ns(k, v, plat_read(v->runnable));
 		if (slice > most)
 			plat_set_slice(t, slice = most);
-		v->turn_key = share_vm_key(v) + w->vm; /* no two VMs have the same */
-		v->turn_end_ns = now + slice;
-		v->gathers = 0;
+		cosched_turn_begin(v, w->vm, now + slice);
 	} else if (now + slice > end) {
 		plat_set_slice(t, end - now > least ? end - now : least);
 	}

@@ -69,6 +69,12 @@ hot u64 preempt_gain(struct host *h, const struct pcpu *p, const struct claim *c
 	return current > claim->key + margin ? current - claim->key - margin : 0;
 }
 
+/* Whether somebody waits on `p` who is to preempt the world that runs there: it woke after that began. */
+hot bool preempt_claimed(const struct pcpu *p)
+{
+	return plat_read(p->claimed_ns) > plat_read(p->current_since_ns);
+}
+
 /* Quantum of a world that preempts: what it is owed more, no longer; then the other goes on. */
 hot u64 preempt_slice(const struct host *h, const struct knobs *k, const struct vm *v, u64 gain, u64 quantum)
 {

@@ -124,11 +124,13 @@ hot void share_forgive(struct vm *v, u64 floor)
 		plat_cas(&v->vt_ns, vt, floor); /* a lost race means that it has just moved: next time */
 }
 
-/* A VM becomes active: its first world wakes. */
+/* A VM becomes active: its first world wakes. A turn from before it slept would let it pass everybody. */
 hot void share_activate(struct host *h, const struct knobs *k, struct vm *v)
 {
 	u64 credit = share_span(h, k->wake_credit_us), urgent = plat_read(v->urgent_ns);
 
+	v->turn_key = 0;
+	v->stopped = 0;
 	share_forgive(v, h->v_ns - credit);
 	if (urgent > URGENCY * credit)
 		v->urgent_ns = URGENCY * credit; /* what it was by all that has just been forgiven */
@@ -166,8 +168,11 @@ hot void share_weigh(struct vm *v, u64 weight)
 /* Takes over what user space says of a VM; `shift` is added to its virtual time. */
 hot void share_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, u32 shares, bool held, s64 shift)
 {
-	if (!(v->flags & VM_LIVE))
+	if (!(v->flags & VM_LIVE)) {
 		v->vt_ns = h->v_ns;
+		v->turn_key = 0;
+		v->stopped = 0;
+	}
 	v->vcpus = vcpus;
 	v->shares = shares;
 	share_weigh(v, weight);
