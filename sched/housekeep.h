@@ -80,6 +80,21 @@ cold u32 housekeep_drift(THE(struct host *h), THE(struct drift *d))
 	return 0;
 }
 
+/* Where the host's virtual time has been corrected by `step`, a VM that gets its reservation and no more goes along: others lag
+ * together where somebody takes what idled for a moment, and forgive each other that; a reservation is owed by the clock. */
+cold u32 housekeep_reserved(THE(struct host *h), s64 step)
+{
+	plat_for(i, VMS_MAX) {
+		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
+
+		if (!v)
+			break;
+		if (v->flags & VM_RESERVED && plat_read(v->runnable))
+			plat_add(&v->vt_ns, step);
+	}
+	return 0;
+}
+
 /* The host's virtual time advances as an ideal scheduler's would: by its rate, which is what is served (at
  * most a pCPU for each busy world) over what the active VMs are entitled to by the plan. The mean of the
  * active VMs' own, by weight, only corrects its drift: were it the mean alone, a VM that runs on by itself
@@ -106,6 +121,8 @@ cold u32 core_housekeep(THE(struct host *h))
 	if (d.total) {
 		step = (u64)(d.sum < 0 ? -d.sum : d.sum) / (u64)d.total << 4 >> V_DRIFT_SHIFT; /* rounded towards 0 */
 		h->v_ns = d.sum < 0 ? h->v_ns - step : h->v_ns + step;
+		if (!h->plan_outside && step)
+			housekeep_reserved(h, d.sum < 0 ? -(s64)step : (s64)step);
 	}
 	if (d.total && h->plan_outside) {
 		rate = ((d.busy < h->online ? d.busy : h->online) << (2 * RATE_SHIFT - 10)) / (u64)d.total;
