@@ -2,9 +2,9 @@
  *
  * Promise	a vCPU that leads by more than costop_us is asked within cosched_poll_us; one that is co-stopped goes on within as
  *		much of when it may; whoever has been for ready_bound goes on in any case
- * Law		policy/cosched.h; as many leaders stop as there are siblings to hand their pCPUs to, and all if one of these cannot
- *		be handed anything
- * Example	A and B run, C waits; at 3 ms A stops and C has its pCPU; B goes on, for the slowest runs now
+ * Law		policy/cosched.h; as many leaders stop as there are siblings that can take their pCPUs, and all if one of these
+ *		can take none
+ * Example	A and B run, C waits; at 3 ms A stops and C takes its pCPU, being the next of their turn; B goes on, for the slowest runs now
  * Limits	cost: each vCPU of a VM in which two or more want to run is looked at twice a tick, about 20 ns each; the hot path
  *		looks at a word of its pCPU, one of the world that runs there, and the key of its VM's turn
  */
@@ -21,7 +21,7 @@ struct crew {
 	u64 now_ns;
 	u64 slowest_ns;		/* stalled most of those that want to run */
 	u64 waits_ns;		/* and of those that are READY */
-	u64 stuck_ns;		/* and of those that are READY and cannot be handed a pCPU: held by affinity, or by a limit */
+	u64 stuck_ns;		/* and of those that are READY and cannot take a pCPU: held by affinity, or by a limit */
 	u64 ahead_ns;		/* stalled least of those that want to run */
 	u64 stalled_ns;		/* of the one looked at */
 	u32 state;
@@ -30,7 +30,7 @@ struct crew {
 	u32 count;		/* numbers end here */
 	u32 waiting;		/* READY, by number */
 	u32 busy;		/* that want to run, by number */
-	u32 next;		/* where the search for one to hand over to goes on */
+	u32 next;		/* where the search for one that can take a pCPU goes on */
 	u32 seen;
 };
 
@@ -57,7 +57,7 @@ cold bool crew_look(THE(struct host *h), THE(struct crew *c), u32 number)
 	return c->state == STATE_RUN || c->state == STATE_READY || c->state == STATE_COSTOP;
 }
 
-/* Whether a READY vCPU can be handed the pCPU of a sibling: it waits in a pCPU's queue and may run anywhere. */
+/* Whether a READY vCPU can take the pCPU of a sibling: it waits in a pCPU's queue and may run anywhere. */
 hot bool crew_can_take(const struct world *w)
 {
 	u32 queued = plat_read(w->queued_on);
@@ -95,7 +95,7 @@ cold u32 crew_measure(THE(struct host *h), THE(struct crew *c))
 	return 0;
 }
 
-/* The next READY vCPU that is stalled by more than `above` and can be handed a pCPU; 0 if there is none left. */
+/* The next READY vCPU that is stalled by more than `above` and can take a pCPU; 0 if there is none left. */
 cold u32 crew_laggard(THE(struct host *h), THE(struct crew *c), u64 above)
 {
 	u32 from = c->next;
@@ -116,17 +116,20 @@ cold u32 crew_laggard(THE(struct host *h), THE(struct crew *c), u64 above)
 	return WORLD_NONE;
 }
 
-/* Asks a running vCPU to stop, and to hand its pCPU to the sibling `to`, if there is one. */
-hot void crew_ask(struct host *h, u32 world, u32 to)
+/* Whether a vCPU may be asked to stop: it runs, or a limit holds it back, for what that lets it run may be shorter than a period. */
+hot bool crew_may_ask(const struct crew *c, const struct world *w)
 {
-	struct world *w = plat_world(h, world);
+	u32 queued = plat_read(w->queued_on);
 
-	if (!w || w->last_pcpu < 0)
-		return;
-	w->costop_to = to;
-	plat_barrier();
+	return c->state == STATE_RUN || (c->state == STATE_READY && queued >= QUEUED_PARKED && queued < QUEUED_COSTOP);
+}
+
+/* Asks a vCPU to stop, at once if it runs, else when it has run for what a limit grants it. */
+hot void crew_ask(struct host *h, struct world *w, bool runs)
+{
 	w->costop = COSTOP_ASKED;
-	trace_kick(h, (u32)w->last_pcpu, KICK_PREEMPT, WHY_SKEWED);
+	if (runs && w->last_pcpu >= 0)
+		trace_kick(h, (u32)w->last_pcpu, KICK_PREEMPT, WHY_SKEWED);
 }
 
 /* Asks those to stop who lead by too much. While all that lag run, the skew does not grow: then a period's more is let pass. */
@@ -137,19 +140,20 @@ cold u32 crew_stop(THE(struct host *h), THE(struct crew *c))
 
 	c->next = 0;
 	plat_for(i, VCPUS_MAX) {
-		u32 world, to = WORLD_NONE;
+		struct world *w;
+		bool runs, asks;
 		u64 stalled;
 
 		if (i >= c->count)
 			break;
-		if (!crew_look(h, c, i) || c->state != STATE_RUN)
+		w = crew_look(h, c, i) ? plat_world(h, c->world) : NULL;
+		if (!w || !crew_may_ask(c, w))
 			continue;
-		world = c->world;
 		stalled = c->stalled_ns;
-		if (c->waits_ns > stalled + most)
-			to = crew_laggard(h, c, stalled + most);
-		if (to || c->stuck_ns > stalled + most || c->slowest_ns > stalled + more)
-			crew_ask(h, world, to);
+		runs = c->state == STATE_RUN;
+		asks = runs && c->waits_ns > stalled + most && crew_laggard(h, c, stalled + most); /* which looks at others */
+		if (asks || c->stuck_ns > stalled + most || c->slowest_ns > stalled + more)
+			crew_ask(h, w, runs);
 	}
 	return 0;
 }
@@ -288,10 +292,13 @@ cold u32 crew_stop_all(THE(struct host *h), THE(struct crew *c))
 	v->stopped = 1;
 	v->turn_key = 0;
 	plat_for(i, VCPUS_MAX) {
+		struct world *w;
+
 		if (i >= c->count)
 			break;
-		if (crew_look(h, c, i) && c->state == STATE_RUN)
-			crew_ask(h, c->world, WORLD_NONE);
+		w = crew_look(h, c, i) && c->state == STATE_RUN ? plat_world(h, c->world) : NULL;
+		if (w)
+			crew_ask(h, w, true);
 	}
 	return 0;
 }

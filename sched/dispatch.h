@@ -110,26 +110,19 @@ cold bool dispatch_swap(THE(struct host *h), u32 pcpu, TASK(prev))
 }
 
 /* Gives this pCPU to the vCPU `to`, wherever that waits, for what is left of its VM's turn; after that, only if nobody else waits here. */
-enum handover { HANDED, HAND_GONE, HAND_REFUSED };
-cold u32 dispatch_hand(THE(struct host *h), u32 pcpu, u32 to)
+cold bool dispatch_hand(THE(struct host *h), u32 pcpu, u32 to)
 {
 	struct world *w = plat_world(h, to);
 	struct vm *v = w ? plat_vm(h, w->vm) : NULL;
 	u32 queued = w ? plat_read(w->queued_on) : 0, on = queued - 1;
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	u64 least = plat_knobs(h)->slice_min_us * US, end = plat_now(h) + least;
-	u32 found;
 
-	if (!p || !v || !queued)
-		return HAND_GONE;
-	if (queued >= QUEUED_PARKED || on & 1 || (end > plat_read(v->turn_end_ns) && queue_waiting(p)))
-		return HAND_REFUSED;
+	if (!p || !v || !queued || queued >= QUEUED_PARKED || on & 1 || (end > plat_read(v->turn_end_ns) && queue_waiting(p)))
+		return false;
 	if (end < plat_read(v->turn_end_ns))
 		least += plat_read(v->turn_end_ns) - end;
-	found = queue_find(h, QUEUE_VM(on / 2), to, pcpu, least);
-	if (found == QUEUE_HAS_NOT)
-		return HAND_GONE;
-	return found == QUEUE_HAS && queue_take(h, QUEUE_VM(on / 2), to) ? HANDED : HAND_REFUSED;
+	return queue_find(h, QUEUE_VM(on / 2), to, pcpu, least) && queue_take(h, QUEUE_VM(on / 2), to);
 }
 
 /* Whether the world that is to run here with its siblings has been taken: it is owed more than `limit`, that of the running one. */
@@ -141,31 +134,25 @@ cold bool dispatch_invited(THE(struct host *h), u32 pcpu, u64 limit)
 
 	if (p)
 		p->invited = WORLD_NONE;
-	if (!p || !w || !v || share_key(v, w) >= limit || dispatch_hand(h, pcpu, w->id) != HANDED)
+	if (!p || !w || !v || share_key(v, w) >= limit || !dispatch_hand(h, pcpu, w->id))
 		return false;
 	trace_note_stop(h, p, WHY_PREEMPTED);
 	return true;
 }
 
 /* Whether the running world, which the tick has asked to, co-stops: not in its emulator's code, where it may hold what its siblings
- * wait for; and not if the one that it was to make room for runs already. */
-enum costops { COSTOPS_NOT, COSTOPS, COSTOPS_AND_HANDS };
-cold u32 dispatch_costops(THE(struct host *h), u32 pcpu, TASK(prev), THE(struct world *w))
+ * wait for. */
+cold bool dispatch_costops(THE(struct host *h), u32 pcpu, TASK(prev), THE(struct world *w))
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
-	u32 to = p && !preempt_claimed(p) ? w->costop_to : WORLD_NONE, hand = HAND_REFUSED;
 
 	w->costop = COSTOP_NOT;
 	if (!p || (w->kind == KIND_VCPU && !plat_in_guest(prev)))
-		return COSTOPS_NOT;
-	if (to)
-		hand = dispatch_hand(h, pcpu, to);
-	if (hand == HAND_GONE)
-		return COSTOPS_NOT;
+		return false;
 	w->costop = COSTOP_DECIDED;
 	plat_set_slice(prev, 0); /* so that the kernel hands it to enqueue, which puts it among its co-stopped siblings */
 	trace_note_stop(h, p, WHY_SKEWED);
-	return hand == HANDED ? COSTOPS_AND_HANDS : COSTOPS;
+	return true;
 }
 
 /* Whether the sibling that the running world yields to has been given its pCPU: one of another VM was yielded to by who ran here before. */
@@ -176,7 +163,7 @@ cold bool dispatch_yields(THE(struct host *h), u32 pcpu, THE(struct world *w))
 
 	if (p)
 		p->yield_to = WORLD_NONE;
-	if (!p || !to || to->vm != w->vm || dispatch_hand(h, pcpu, to->id) != HANDED)
+	if (!p || !to || to->vm != w->vm || !dispatch_hand(h, pcpu, to->id))
 		return false;
 	trace_note_stop(h, p, WHY_YIELDED);
 	return true;
@@ -195,13 +182,7 @@ cold u32 dispatch_siblings(THE(struct host *h), u32 pcpu, TASK(prev), THE(struct
 		plat_set_slice(prev, 0); /* so that the kernel hands it back to enqueue */
 		return SIBLINGS_TAKE;
 	}
-	if (w->costop != COSTOP_ASKED)
-		return SIBLINGS_LET;
-	switch (dispatch_costops(h, pcpu, prev, w)) {
-	case COSTOPS_AND_HANDS: return SIBLINGS_TAKE;
-	case COSTOPS: return SIBLINGS_STOP;
-	default: return SIBLINGS_LET;
-	}
+	return w->costop == COSTOP_ASKED && dispatch_costops(h, pcpu, prev, w) ? SIBLINGS_STOP : SIBLINGS_LET;
 }
 
 /* Whether the running world, whose grant has ended, goes on at once. While its limit is closed it lines up with the others

@@ -238,7 +238,6 @@ struct world {
 	u32 nice_weight;	/* of a host task, 100 is the default */
 	u32 queued_on;		/* queue it waits in, plus 1; 0 for none; from QUEUED_PARKED on a limiter's, or that of co-stopped siblings */
 	u32 costop;		/* whether it is to co-stop (policy/cosched.h; cosched asks, its own pCPU decides) */
-	u32 costop_to;		/* and the sibling to hand its pCPU to, 0 for none (cosched writes) */
 	s32 last_pcpu;
 	s32 bind_vm;		/* VM to move to at the next safe point, -1 for none */
 	u32 bind_kind;

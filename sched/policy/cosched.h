@@ -6,7 +6,7 @@
  * Law		stalled = base + time in READY + time in COSTOP; lead = the slowest sibling's stalled - one's own; the slowest is the
  *		one of those that want to run that is stalled most
  * Units	ns of the clock
- * Example	4 vCPUs that burn share one pCPU: each runs for 3 to 4 ms, stops, and hands the pCPU to the one that is stalled most
+ * Example	4 vCPUs that burn share one pCPU: each runs for 3 to 4 ms, stops, and the next sibling has the pCPU
  * Limits	skew is looked at every cosched_poll_us; a vCPU that halts makes progress: when it wakes it is neither slower than the
  *		slowest nor further ahead than costart_us (C4); one that sleeps in its emulator holds nobody up
  * Weakness	time that a vCPU runs in the hypervisor counts as progress: only where a stretch ends does the kernel tell

@@ -271,18 +271,17 @@ cold u32 queue_held(THE(struct host *h), u64 queue, u32 pcpu)
 }
 
 /* Whether a world that waits in `queue` may run on `pcpu`; if so, it will do so for `slice`. */
-enum { QUEUE_HAS_NOT, QUEUE_HAS, QUEUE_HAS_ELSEWHERE };
-cold u32 queue_find(THE(struct host *h), u64 queue, u32 world, u32 pcpu, u64 slice)
+cold bool queue_find(THE(struct host *h), u64 queue, u32 world, u32 pcpu, u64 slice)
 {
 	plat_task *t;
-	u32 found = QUEUE_HAS_NOT;
+	bool found = false;
 
 	plat_queue_each(h, t, queue) {
 		struct world *w = plat_world_of(h, t);
 
 		if (w && w->id == world) {
-			found = plat_may_run(t, pcpu) ? QUEUE_HAS : QUEUE_HAS_ELSEWHERE;
-			if (found == QUEUE_HAS)
+			found = plat_may_run(t, pcpu);
+			if (found)
 				plat_set_slice(t, slice);
 			break;
 		}

@@ -88,6 +88,9 @@ fn skew_stays_near_the_threshold_at_any_width_and_overcommitment() {
                 println!("{width} vCPUs on {pcpus} at {percent} %, {workload}: skew {skew} us, work {}", work(&out, 3, pcpus));
                 // 3 ms, a period while nobody who lags waits, one until a look, 3 ms (slice_min_us) for a sibling that has just begun.
                 assert!(skew <= 8_000, "{width} vCPUs on {pcpus} at {percent} %, {workload}: {skew} us");
+                // Turns keep them together too: without the tick's invitations 55 % at four VMs of four, 10 % at 64 vCPUs.
+                let least = if width < 64 { 850 } else { 750 };
+                assert!(workload != BARRIER || work(&out, 3, pcpus) >= least, "{width} vCPUs on {pcpus} at {percent} %");
             }
         }
     }
@@ -102,6 +105,15 @@ fn guests_that_lock_and_meet_do_the_work_that_they_do_under_strict_and_many_time
         println!("{width} vCPUs on {pcpus} at 200 %, {workload}: work {off} off, {relaxed} relaxed, {strict} strict");
         assert!(relaxed * 100 >= strict * 95 && relaxed > off * gain, "{workload}: {off} {relaxed} {strict}");
     }
+}
+
+#[test]
+fn the_pcpu_goes_to_the_vcpu_that_a_spinner_waits_for() {
+    let ticket = "workload = { kind = 'spinlock', think = '200us', hold = '20us', ticket = true, dist = 'exponential' }";
+    let text = host("5s", 2) + &vm("wide", 4, ticket);
+    let (out, off) = (silent("yields", RELAXED, &text), outcome("yields", OFF, &text));
+    // Without the yield 47 %: whoever has the next ticket waits until a sibling's slice ends.
+    assert!(work(&out, 5, 2) >= 850 && work(&off, 5, 2) < 350, "{} {}", work(&out, 5, 2), work(&off, 5, 2));
 }
 
 #[test]

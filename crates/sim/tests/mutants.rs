@@ -15,6 +15,7 @@ enum Catch {
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
 const RESERVED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/reserved.toml");
+const CROWD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/crowd.toml");
 const HALF_LOADED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/half-loaded.toml");
 
 fn outcome(scenario: &str, policy: Policy) -> Result<sim::Outcome, SimError> {
@@ -47,7 +48,7 @@ fn table() -> [(Mutant, &'static str, Catch); Mutant::ALL.len()] {
         (Mutant::LostCharge, "sleepers", Oracle(Invariant::Charge)),
         (Mutant::Starve, "up-smp-mix", Oracle(Invariant::ReadyTooLong)),
         (Mutant::NoPull, HALF_LOADED, Oracle(Invariant::IdleWhileWaiting)),
-        (Mutant::Fifo, "demo", Oracle(Invariant::Skew)),
+        (Mutant::Fifo, CROWD, Oracle(Invariant::Lag)),
         (Mutant::StaleState, "sleepers", Contract(Rule::Assertion)),
         (Mutant::LostStop, "up-smp-mix", Oracle(Invariant::StateTimes)),
         (Mutant::EndlessSlice, "held-alone", Oracle(Invariant::ReadyTooLong)),

@@ -171,8 +171,9 @@ fn outcome(seed: u64) -> (Option<String>, u64) {
 fn the_ideal_reservations_and_limits_hold_in_any_tree() {
     let number = |name| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
     let seeds = number("SEED").map_or(0..number("SEEDS").unwrap_or(60), |seed| seed..seed + 1);
-    // Two more in which one VM far ahead made all others equal; both were beyond the bound then, up to three times.
-    let more = if number("SEED").is_some() { vec![] } else { vec![101, 263] };
+    // Two more in which one VM far ahead made all others equal; both were beyond the bound then, up to three times. And two in which a
+    // reservation was missed, by 4 %, because the host's virtual time forgave all that lagged together.
+    let more = if number("SEED").is_some() { vec![] } else { vec![101, 263, 361, 567] };
     let all: Vec<(u64, (Option<String>, u64))> = seeds.chain(more).map(|s| (s, outcome(s))).collect();
     let wrong: Vec<&String> = all.iter().filter_map(|o| o.1.0.as_ref()).collect();
     // A few are beyond: the plan divides by what everybody asked for on average in the last 20 ms, the ideal by what he asks for in
