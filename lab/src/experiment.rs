@@ -155,6 +155,9 @@ fn read_result(outcome: &BootOutcome, policy: Policy, i: usize, run: &Run) -> Re
     let mut result = document.runs.into_iter().next().ok_or_else(|| bad("no run in it".into()))?;
     result.label.clone_from(&run.label);
     result.wakeups = wakeups::all(outcome, &format!("{}-{i}", policy.name()), run);
+    if let Ok(text) = outcome.file(&format!("{}-{i}.checked", policy.name())) {
+        result.checked = Some(serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?);
+    }
     for vm in &mut result.vms {
         let progress = |when: &str| outcome.file(&format!("{}-{i}.{}.{when}", policy.name(), vm.name)).map(|t| payload::last_reports(&t));
         let (Ok(before), Ok(after)) = (progress("before"), progress("after")) else { continue };

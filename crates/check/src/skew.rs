@@ -19,6 +19,8 @@ pub struct CoschedTerms {
     pub costart_ns: u64,
     /// How often leads are looked at.
     pub poll_ns: u64,
+    /// Lead that siblings may have had already when the oracle began to watch: 0 where it watched from the first on.
+    pub apart_ns: u64,
 }
 
 impl CoschedTerms {
@@ -29,7 +31,7 @@ impl CoschedTerms {
     /// 7 ms where nobody sleeps.
     #[must_use]
     pub fn skew_max_ns(&self) -> u64 {
-        2 * self.costop_ns + 5 * self.poll_ns + 100_000
+        2 * self.costop_ns + 5 * self.poll_ns + 100_000 + self.apart_ns
     }
 }
 

@@ -144,6 +144,7 @@ impl Sums {
             pools: self.pools(&last.names, &vms),
             vms,
             wakeups: vec![],
+            checked: None,
         }
     }
 

@@ -142,6 +142,7 @@ mod tests {
             pools: vec![pool("/", 5000, 6000), pool("/system", 1000, 1000), pool("/a", 3000, 4000)],
             vms: vec![vm("v3", times(2000, 2000)), vm("v5", times(3000, 4000))],
             wakeups: vec![],
+            checked: None,
         }
     }
 

@@ -144,7 +144,7 @@ fn view(run: Run, name: String, options: &Options, pieces: usize) -> RunView {
 
 fn nothing() -> RunResult {
     let host = HostCounts { pcpus: 0, cores: 0, llcs: 0, nodes: 0, sockets: 0 };
-    RunResult { label: String::new(), duration_ns: 0, host, pcpus: vec![], pools: vec![], vms: vec![], wakeups: vec![] }
+    RunResult { label: String::new(), duration_ns: 0, host, pcpus: vec![], pools: vec![], vms: vec![], wakeups: vec![], checked: None }
 }
 
 fn known(document: &Document, result: &RunResult) -> Known {
@@ -243,7 +243,7 @@ pub(crate) fn result_of(cast: &Cast, window: Window, told: &Told) -> RunResult {
     let distinct = |of: fn(&trace::Place) -> u16| cast.places.values().map(of).collect::<BTreeSet<_>>().len();
     let (cores, llcs, nodes) = (distinct(|p| p.core), distinct(|p| p.llc), distinct(|p| p.node));
     let host = HostCounts { pcpus: cast.pcpus, cores, llcs, nodes, sockets: 0 };
-    RunResult { label: String::new(), duration_ns: window.ns(), host, pcpus, pools: pools(&vms), vms, wakeups: vec![] }
+    RunResult { label: String::new(), duration_ns: window.ns(), host, pcpus, pools: pools(&vms), vms, wakeups: vec![], checked: None }
 }
 
 /// Sums over VMs for each pool and those above it.

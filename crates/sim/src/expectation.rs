@@ -144,6 +144,7 @@ mod tests {
             pools: vec![],
             vms: vms.iter().map(vm).collect(),
             wakeups: vec![],
+            checked: None,
         }
     }
 

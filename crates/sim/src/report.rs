@@ -141,6 +141,7 @@ pub(crate) fn result(run: &Run, engine: &mut Engine, duration_ns: u64) -> RunRes
         pools: pools(&engine.pools, &engine.watch.pool_peaks(), &vms, &system),
         vms,
         wakeups: (1..engine.vms.len()).flat_map(|vm| wakeups(engine, vm)).collect(),
+        checked: None,
     }
 }
 

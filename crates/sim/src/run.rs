@@ -12,11 +12,11 @@ use crate::report;
 use crate::siblings;
 use crate::timers::Timers;
 use crate::watch::Watch;
-use check::{Bounds, Verdict};
+use check::{Bounds, CoschedTerms, Verdict};
 use sched_core::{Host, HostError, KnobError};
 use settings::{Run, Scenario};
 use units::Span;
-use views::{Document, RunResult, Where};
+use views::{Checked, Document, RunResult, Where};
 
 /// What came out of a run.
 #[derive(Clone, Debug)]
@@ -98,6 +98,15 @@ pub fn bounds(knobs: &sched_core::Knobs, hz: u32) -> Bounds {
     Bounds::of(late_us * 1000, 1_000_000_000 / u64::from(hz), 1_000_000)
 }
 
+/// When vCPUs are to be stopped, by the knobs; none if they are not held together.
+#[must_use]
+pub fn cosched_terms(knobs: &sched_core::Knobs) -> Option<CoschedTerms> {
+    let us = |n: u64| n * 1000;
+    let terms =
+        CoschedTerms { costop_ns: us(knobs.costop_us), costart_ns: us(knobs.costart_us), poll_ns: us(knobs.cosched_poll_us), apart_ns: 0 };
+    (knobs.cosched != 0).then_some(terms)
+}
+
 /// Does one run.
 ///
 /// # Errors
@@ -144,9 +153,21 @@ fn run_recorded(run: &Run, options: &Options, trace: Option<TraceOut>, looks: Op
         recorder.finish().map_err(unwritten)?;
     }
     done.map_err(broken)?;
-    let result = report::result(run, &mut engine, duration.ns() - spec.warmup.ns());
+    let mut result = report::result(run, &mut engine, duration.ns() - spec.warmup.ns());
     let verdict = engine.watch.finish(duration.ns());
+    result.checked = verdict.as_ref().map(checked);
     Ok(Outcome { result, verdict, stats: engine.stats, knobs: *engine.host.knobs() })
+}
+
+fn checked(v: &Verdict) -> Checked {
+    Checked {
+        violated: v.violated(),
+        violations: v.violations.iter().map(ToString::to_string).collect(),
+        ready_max_ns: v.ready_max_ns,
+        idle_while_waiting_max_ns: v.idle_while_waiting_max_ns,
+        skew_max_ns: v.skew_max_ns,
+        costop_max_ns: v.costop_max_ns,
+    }
 }
 
 fn boot_and_run(engine: &mut Engine, warmup_ns: u64) -> Result<(), Breach> {

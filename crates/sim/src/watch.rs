@@ -1,6 +1,7 @@
 //! Tells the oracle what the engine does and what the scheduler's accounts say; without an oracle it does nothing.
 
-use check::{Bounds, CoschedTerms, Oracle, PoolTerms, State, StateTimes, Verdict, VmTerms};
+use crate::run::cosched_terms;
+use check::{Bounds, Oracle, PoolTerms, State, StateTimes, Verdict, VmTerms};
 use sched_core::{Host, Knobs, STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, World};
 use topology::Topology;
 use units::{PcpuId, PcpuSet, VmId, WorldId};
@@ -42,9 +43,7 @@ impl Watch {
 
     /// The scheduler holds vCPUs together, if its knobs say so.
     pub(crate) fn cosched(&mut self, knobs: &Knobs) {
-        let us = |n: u64| n * 1000;
-        let terms = CoschedTerms { costop_ns: us(knobs.costop_us), costart_ns: us(knobs.costart_us), poll_ns: us(knobs.cosched_poll_us) };
-        if let Some(o) = self.oracle.as_mut().filter(|_| knobs.cosched != 0) {
+        if let (Some(o), Some(terms)) = (&mut self.oracle, cosched_terms(knobs)) {
             o.cosched(terms);
         }
     }

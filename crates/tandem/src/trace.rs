@@ -1,5 +1,6 @@
 //! `tandem trace`: what was asked of a trace, and the parts that its commands share; each command is a file of its own.
 
+mod check;
 mod export;
 mod input;
 mod log;
@@ -32,6 +33,7 @@ enum Command {
     Log(log::Args),
     Table(table::Args),
     Waits(waits::Args),
+    Check(check::Args),
     Export(export::Args),
 }
 
@@ -73,6 +75,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         Command::Log(a) => log::main(a),
         Command::Table(a) => table::main(a),
         Command::Waits(a) => waits::main(a),
+        Command::Check(a) => check::main(a),
         Command::Export(a) => export::main(a),
     }
 }

@@ -1,5 +1,6 @@
 //! What people and tools see of a run: the result document and tables made from it.
 
+mod checked;
 pub mod esxtop;
 mod plan;
 mod result;
@@ -7,8 +8,11 @@ mod table;
 mod top;
 mod wakeups;
 
+pub use checked::checked_side_by_side;
 pub use plan::{Loan, Plan, PlanKind, PlanNow, PlanRow, Unit, loans, plan};
-pub use result::{CpuStat, Document, Guest, HostCounts, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm, Wakeups, Where, World, WorldKind};
+pub use result::{
+    Checked, CpuStat, Document, Guest, HostCounts, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm, Wakeups, Where, World, WorldKind,
+};
 pub use table::{Align, Table, pools, ready_side_by_side, side_by_side, summary};
 pub use top::{Allocations, top, worlds};
 pub use wakeups::{Latencies, bucket_of, end_of, wakeups, wakeups_side_by_side};

@@ -48,6 +48,26 @@ pub struct RunResult {
     /// How late VMs ran after they should have woken, where somebody measured it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wakeups: Vec<Wakeups>,
+    /// What the oracle says, where it watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked: Option<Checked>,
+}
+
+/// What the oracle says of a run: of all of it in the simulator, of a trace in the lab.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    /// Number of violations.
+    pub violated: u64,
+    /// The first of them, in words.
+    pub violations: Vec<String>,
+    /// Longest time any world was READY at a stretch, in ns.
+    pub ready_max_ns: u64,
+    /// Longest time any pCPU idled while a world that may run there was READY, in ns; 0 if never for longer than allowed.
+    pub idle_while_waiting_max_ns: u64,
+    /// Most that any running vCPU led its slowest sibling that wanted to run, in ns; 0 where vCPUs are not held together.
+    pub skew_max_ns: u64,
+    /// Longest time any vCPU was co-stopped at a stretch, in ns.
+    pub costop_max_ns: u64,
 }
 
 /// Who measured wake-ups.

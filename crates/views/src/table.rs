@@ -215,6 +215,7 @@ mod tests {
             pools: vec![],
             vms: vec![vm(5_000_000_000, 7_000_000_000), vm(7_000_000_000, 3_000_000_000)],
             wakeups: vec![],
+            checked: None,
         };
         let document =
             |policy: &str, runs| Document { scenario: String::new(), place: Where::Lab, policy: policy.to_owned(), seed: 0, runs };
@@ -244,6 +245,7 @@ mod tests {
             pools: vec![],
             vms: vec![vm("smp", Some(some)), vm("other", None)],
             wakeups: vec![],
+            checked: None,
         };
         let text = summary(&run);
         let ends = ["work s  spin s  rounds  lockups  longest wait ms", " 2.000   1.000      17        2          104.000", " 2.000"];
@@ -269,6 +271,7 @@ mod tests {
             pools: vec![pool("/", 4_000_000_000, None), pool("/system", 0, None), pool("/lab", 1_990_000_000, Some(1_004_000_000))],
             vms: vec![],
             wakeups: vec![],
+            checked: None,
         };
         run.pools[2].limited_ns = 5_000_000;
         assert_eq!(

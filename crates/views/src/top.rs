@@ -89,6 +89,7 @@ mod tests {
             pools: vec![],
             vms: vec![vm("a", pool), vm("b", "/")],
             wakeups: vec![],
+            checked: None,
         }
     }
 

@@ -220,6 +220,7 @@ mod tests {
             pools: vec![],
             vms: vec![vm("load"), vm("waker")],
             wakeups: [sums(MeasuredBy::Workload), sums(MeasuredBy::Scheduler)].into_iter().flatten().collect(),
+            checked: None,
         };
         assert_eq!(wakeups(&run).lines().last(), Some("waker         2           2.0      3.0     4.0     4.0"));
         let document = |place, runs| Document { scenario: "s".to_owned(), place, policy: "tandem".to_owned(), seed: 1, runs };

@@ -117,6 +117,7 @@ pub fn result(a: &str, label: &str) -> RunResult {
         pools: vec![pool("/"), pool("/gold")],
         vms: vec![vm(a, one), vm("b", two)],
         wakeups: vec![],
+        checked: None,
     }
 }
 

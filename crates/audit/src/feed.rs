@@ -1,0 +1,239 @@
+//! Tells the oracle what a trace tells; it judges nothing.
+
+use crate::Terms;
+use check::{Bounds, Oracle, State, Verdict, VmTerms};
+use std::collections::{BTreeMap, BTreeSet};
+use topology::{Shape, Topology};
+use trace::{Event, Kind, Now, Queue, Replay, Role, Why};
+use units::{PcpuId, PcpuSet, VmId, WorldId};
+
+/// So far that no VM is ever beyond it: a trace has no settings to judge shares by.
+const ANY_LAG: u64 = 1 << 60;
+/// Any: nobody is judged by them.
+const SHARES: u32 = 1000;
+
+/// What the oracle has been told of a world.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    vm: VmId,
+    vcpu: bool,
+    state: State,
+    /// Where it runs, and since when.
+    runs: Option<(PcpuId, u64)>,
+}
+
+/// A trace on its way to the oracle.
+pub(crate) struct Feed {
+    terms: Terms,
+    topology: Topology,
+    replay: Replay,
+    oracle: Option<Oracle>,
+    worlds: BTreeMap<WorldId, Told>,
+    vms: BTreeSet<VmId>,
+    /// Number of the world that stands for what runs unnamed on pCPU 0; the next is pCPU 1's.
+    unnamed: u32,
+    /// Siblings may be apart when the oracle begins.
+    apart: bool,
+    begun: Option<u64>,
+    span: u64,
+}
+
+impl Feed {
+    pub(crate) fn new(events: &[Event], mut terms: Terms) -> Feed {
+        let told = events.iter().filter_map(|e| if let Kind::Host { pcpus } = e.kind { Some(usize::from(pcpus)) } else { None });
+        let seen = events.iter().flat_map(|e| [e.pcpu, if let Kind::State { on, .. } = e.kind { on } else { None }]);
+        let pcpus = told.max().max(seen.flatten().map(|p| usize::from(p.0) + 1).max()).unwrap_or(1).clamp(1, units::caps::PCPUS_MAX);
+        let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: pcpus as u32, threads_per_core: 1 };
+        let unnamed = events.iter().filter_map(|e| e.kind.world()).map(|w| w.0 + 1).max().unwrap_or(0);
+        // A recording that begins with a host under way tells every world's state first.
+        let mut first = events.iter().take_while(|e| !matches!(e.kind, Kind::Lost { .. }));
+        let apart = first.any(|e| matches!(e.kind, Kind::State { why: Why::Told, .. }));
+        terms.bounds = Bounds { lag_base_ns: ANY_LAG, ..terms.bounds };
+        Feed {
+            terms,
+            topology: Topology::regular(shape).expect("as many pCPUs as a host may have"),
+            replay: Replay::new(),
+            oracle: None,
+            worlds: BTreeMap::new(),
+            vms: BTreeSet::new(),
+            unnamed,
+            apart,
+            begun: None,
+            span: 0,
+        }
+    }
+
+    /// Time that the oracle has watched, in ns.
+    pub(crate) fn span_ns(&self) -> u64 {
+        self.span
+    }
+
+    /// What the oracle says of everything since it began.
+    pub(crate) fn close(&mut self) -> Option<Verdict> {
+        let now = self.replay.ns();
+        let all: Vec<WorldId> = self.worlds.keys().copied().collect();
+        all.into_iter().for_each(|w| self.pay(now, w));
+        self.span += now - self.begun.take().unwrap_or(now);
+        self.worlds.clear();
+        self.vms.clear();
+        self.apart = true;
+        self.oracle.take().map(|o| o.finish(now))
+    }
+
+    pub(crate) fn step(&mut self, event: &Event) {
+        let changed: Vec<PcpuId> = self.replay.step(event).stretches.iter().map(|s| s.pcpu).collect();
+        if event.kind.is_name() {
+            return self.named(event);
+        }
+        if matches!(event.kind, Kind::Lost { .. }) {
+            return;
+        }
+        let now = self.replay.ns();
+        if self.oracle.is_none() {
+            self.open(now);
+        }
+        let unnamed = |p: &PcpuId| matches!(self.replay.pcpus()[usize::from(p.0)].0, Now::Other | Now::Unknown);
+        let (begin, end): (Vec<PcpuId>, Vec<PcpuId>) = changed.into_iter().partition(unnamed);
+        end.into_iter().for_each(|p| self.unnamed(now, p, false));
+        match &event.kind {
+            Kind::State { world, to, why, on, .. } => self.state(now, *world, *to, *why, on.or(event.pcpu)),
+            Kind::Queued { world, queue, .. } => self.held(now, *world, matches!(queue, Queue::Limit(_))),
+            _ => {}
+        }
+        begin.into_iter().for_each(|p| self.unnamed(now, p, true));
+    }
+
+    fn open(&mut self, now: u64) {
+        let mut oracle = Oracle::new(&self.topology, self.terms.bounds);
+        if let Some(mut terms) = self.terms.cosched {
+            terms.apart_ns = if self.apart { terms.costop_ns } else { 0 };
+            oracle.cosched(terms);
+        }
+        oracle.vm_added(now, VmId::SYSTEM, "system", VmTerms::from(SHARES));
+        self.oracle = Some(oracle);
+        self.vms.insert(VmId::SYSTEM);
+        self.begun = Some(now);
+        for p in 0..self.topology.pcpus() {
+            let p = PcpuId(p as u16);
+            self.add(now, self.stand_in(p), VmId::SYSTEM, false, Some([p].into_iter().collect()));
+            if !matches!(self.replay.pcpus().get(usize::from(p.0)), Some((Now::Idle | Now::World(_), _))) {
+                self.unnamed(now, p, true);
+            }
+        }
+    }
+
+    /// The world that stands for what runs on a pCPU and is not named.
+    fn stand_in(&self, p: PcpuId) -> WorldId {
+        WorldId(self.unnamed + u32::from(p.0))
+    }
+
+    fn unnamed(&mut self, now: u64, p: PcpuId, begins: bool) {
+        let world = self.stand_in(p);
+        let runs = self.worlds.get(&world).is_some_and(|t| t.runs.is_some());
+        if begins && !runs {
+            self.turn(now, world, State::Ready, None);
+            self.turn(now, world, State::Run, Some(p));
+        } else if !begins && runs {
+            self.turn(now, world, State::Wait, None);
+        }
+    }
+
+    /// A name has been told: a world may turn out to be of another VM, or to be allowed elsewhere.
+    fn named(&mut self, event: &Event) {
+        let now = self.replay.ns();
+        let Some(oracle) = &mut self.oracle else { return };
+        match &event.kind {
+            Kind::Affinity { world, allowed } if self.worlds.contains_key(world) => {
+                oracle.affinity(now, *world, Some((**allowed).clone()));
+            }
+            Kind::World { world, vm, role, .. } if self.worlds.get(world).is_some_and(|t| (t.vm, t.vcpu) != (*vm, *role == Role::Vcpu)) => {
+                self.remove(now, *world);
+            }
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, now: u64, world: WorldId, vm: VmId, vcpu: bool, allowed: Option<PcpuSet>) {
+        let name = self.replay.names().vm(vm);
+        let Some(oracle) = &mut self.oracle else { return };
+        if self.vms.insert(vm) {
+            oracle.vm_added(now, vm, &name, VmTerms::from(SHARES));
+        }
+        oracle.world_added(now, world, vm, allowed);
+        if vcpu {
+            oracle.vcpu(world);
+        }
+        self.worlds.insert(world, Told { vm, vcpu, state: State::Wait, runs: None });
+    }
+
+    fn remove(&mut self, now: u64, world: WorldId) {
+        self.pay(now, world);
+        self.worlds.remove(&world);
+        if let Some(oracle) = &mut self.oracle {
+            oracle.world_removed(now, world);
+        }
+    }
+
+    fn state(&mut self, now: u64, world: WorldId, to: trace::State, why: Why, on: Option<PcpuId>) {
+        let Some(next) = of_trace(to) else {
+            if self.worlds.contains_key(&world) {
+                self.remove(now, world);
+            }
+            return;
+        };
+        if !self.worlds.contains_key(&world) {
+            if next == State::Costop {
+                return; // a world begins in any other state: it counts from its next one on
+            }
+            let (vm, role) = self.replay.names().vm_of(world).unwrap_or((VmId::SYSTEM, Role::Host));
+            let allowed = self.replay.names().allowed(world).cloned();
+            self.add(now, world, vm, role == Role::Vcpu, allowed);
+        }
+        let told = self.worlds.get(&world).copied();
+        let again = told.is_some_and(|t| t.state == next && (next != State::Run || t.runs.map(|r| r.0) == on));
+        if !again {
+            self.turn(now, world, next, on);
+        }
+        match why {
+            Why::Parked => self.held(now, world, true),
+            Why::Released => self.held(now, world, false),
+            _ => {}
+        }
+    }
+
+    fn held(&mut self, now: u64, world: WorldId, held: bool) {
+        if let (Some(oracle), Some(told)) = (&mut self.oracle, self.worlds.get(&world))
+            && told.state == State::Ready
+        {
+            oracle.held_back(now, world, held);
+        }
+    }
+
+    fn turn(&mut self, now: u64, world: WorldId, next: State, on: Option<PcpuId>) {
+        self.pay(now, world);
+        let (Some(oracle), Some(told)) = (&mut self.oracle, self.worlds.get_mut(&world)) else { return };
+        oracle.state(now, world, next, on);
+        told.state = next;
+        told.runs = if next == State::Run { on.map(|p| (p, now)) } else { None };
+    }
+
+    /// A trace has no accounts: what a world runs is what it is charged.
+    fn pay(&mut self, now: u64, world: WorldId) {
+        let Some((p, since)) = self.worlds.get_mut(&world).and_then(|t| t.runs.take()) else { return };
+        if let Some(oracle) = &mut self.oracle {
+            oracle.charged(now, world, now - since);
+            oracle.pcpu_busy(now, p, now - since);
+        }
+    }
+}
+
+fn of_trace(state: trace::State) -> Option<State> {
+    match state {
+        trace::State::None => None,
+        trace::State::Run => Some(State::Run),
+        trace::State::Ready => Some(State::Ready),
+        trace::State::Costop => Some(State::Costop),
+        trace::State::Wait => Some(State::Wait),
+        trace::State::WaitIdle => Some(State::WaitIdle),
+    }
+}

@@ -1,0 +1,127 @@
+//! What the oracle says of a trace is what it says of the run that was traced; faults show in a trace too, and losses forgive nothing.
+
+use audit::{Audit, Terms, audit};
+use check::Invariant;
+use sim::{Mutant, Options, Policy, Ticks, bounds, cosched_terms, run_traced};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use trace::{Event, Kind, State, Trace, Why};
+use units::Span;
+
+const SCENARIOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
+const HALF_LOADED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/data/half-loaded.toml");
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("one thread").write(data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The last run of a scenario: what its oracle says, its trace, and what that is held to.
+fn traced(name: &str, policy: Policy) -> (check::Verdict, Vec<Event>, Terms) {
+    let path = if name.ends_with(".toml") { name.to_owned() } else { format!("{SCENARIOS}{name}") };
+    let scenario = settings::load(&path).expect("the scenario loads");
+    let run = scenario.runs.last().expect("a run");
+    let out = Shared::default();
+    // Of odd ticks, so that instants are not shared by all pCPUs.
+    let options = Options { policy, ticks: Ticks::Staggered, duration: Some(Span::from_secs(15)), ..Options::default() };
+    let outcome = run_traced(run, &options, Box::new(out.clone())).expect("it runs");
+    let bytes = std::mem::take(&mut *out.0.lock().expect("one thread"));
+    let terms = Terms { bounds: bounds(&outcome.knobs, run.spec.host.hz), cosched: cosched_terms(&outcome.knobs) };
+    (outcome.verdict.expect("it was watched"), Trace::read(&bytes[..]).expect("a trace").events, terms)
+}
+
+fn times(a: &Audit) -> [u64; 4] {
+    [a.ready_max_ns, a.idle_while_waiting_max_ns, a.skew_max_ns, a.costop_max_ns]
+}
+
+#[test]
+fn a_trace_is_judged_as_the_run_itself() {
+    for name in ["demo", "confined", "coming-and-going", "pools-nested", "up-smp-mix", "sleepers", "held-wakes", "shares-busy-host"] {
+        let (verdict, events, terms) = traced(name, Policy::Tandem);
+        let found = audit(&events, &terms);
+        let want = [verdict.ready_max_ns, verdict.idle_while_waiting_max_ns, verdict.skew_max_ns, verdict.costop_max_ns];
+        assert_eq!((found.violations.first(), times(&found)), (None, want), "{name}");
+        assert_eq!((found.span_ns > 14_000_000_000, found.lost), (true, 0), "{name}");
+    }
+}
+
+#[test]
+fn faults_show_in_the_trace() {
+    let table = [
+        (Mutant::Starve, "up-smp-mix", Invariant::ReadyTooLong),
+        (Mutant::NoPull, HALF_LOADED, Invariant::IdleWhileWaiting),
+        (Mutant::LostKick, HALF_LOADED, Invariant::IdleWhileWaiting),
+        (Mutant::LostCostart, "demo", Invariant::ReadyTooLong), // the record says that it goes on, and it does not
+        (Mutant::WrongSlowest, "demo", Invariant::Skew),
+    ];
+    for (mutant, name, invariant) in table {
+        let (_, events, terms) = traced(name, Policy::Mutant(mutant));
+        let found = audit(&events, &terms);
+        assert!(found.counts[invariant as usize] > 0, "{mutant:?}: {:?}", found.counts);
+    }
+}
+
+/// A trace in which nothing is wrong, with what `spoil` makes of it.
+fn spoilt(spoil: impl Fn(&mut Vec<Event>)) -> Audit {
+    let (_, mut events, terms) = traced("sleepers", Policy::Tandem);
+    spoil(&mut events);
+    audit(&events, &terms)
+}
+
+#[test]
+fn what_cannot_be_is_named() {
+    let runs = |e: &Event| matches!(e.kind, Kind::State { to: State::Run, .. });
+    // A world that stops without a record runs on, beside the next one.
+    let found = spoilt(|events| {
+        let at = events.iter().rposition(|e| matches!(e.kind, Kind::State { from: Some(State::Run), .. })).expect("one stops");
+        let at = events[..at].iter().rposition(|e| matches!(e.kind, Kind::State { from: Some(State::Run), .. })).expect("one stops");
+        events.remove(at);
+    });
+    assert!(found.counts[Invariant::OneWorldAPcpu as usize] + found.counts[Invariant::Transition as usize] > 0, "{found:?}");
+    // One that ran from its sleep.
+    let found = spoilt(|events| {
+        let at = events.iter().rposition(runs).expect("one runs");
+        if let Kind::State { to, .. } = &mut events[at].kind {
+            *to = State::Costop;
+        }
+    });
+    assert!(found.counts[Invariant::Transition as usize] > 0, "{found:?}");
+}
+
+#[test]
+fn where_events_are_lost_the_oracle_begins_anew_and_pcpus_of_which_nothing_is_known_do_not_idle() {
+    let whole = spoilt(|_| ());
+    let found = spoilt(|events| {
+        let middle = events.len() / 2;
+        let ns = events[middle].ns;
+        events[middle] = Event { ns, pcpu: None, kind: Kind::Lost { events: Some(1) } };
+    });
+    assert_eq!((found.violations.first(), found.lost, whole.lost), (None, 1, 0));
+    // From the middle on, as a recorder on a host under way sees it: told states first.
+    let found = spoilt(|events| {
+        let middle = events.len() / 2;
+        let names: Vec<Event> = events[..middle].iter().filter(|e| e.kind.is_name()).cloned().collect();
+        let mut replay = trace::Replay::new();
+        for event in &events[..middle] {
+            replay.step(event);
+        }
+        let ns = replay.ns();
+        let told = |(world, now): (units::WorldId, &trace::WorldNow)| {
+            let kind = Kind::State { world, from: None, to: now.state, why: Why::Told, on: now.on };
+            Event { ns, pcpu: None, kind }
+        };
+        let told: Vec<Event> = replay.worlds().map(told).collect();
+        let rest = events.split_off(middle);
+        *events = names.into_iter().chain(told).chain(rest).collect();
+    });
+    assert_eq!((found.violations.first(), found.lost), (None, 0));
+    assert!(found.span_ns < whole.span_ns && found.span_ns > whole.span_ns / 4, "{} {}", found.span_ns, whole.span_ns);
+}

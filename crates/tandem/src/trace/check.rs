@@ -1,0 +1,112 @@
+//! `tandem trace check`: holds a trace to the oracle, and says what it saw.
+
+use super::Range;
+use crate::{
+    Exit, Failure,
+    knobs::{self, Setting},
+    say,
+};
+use anyhow::{Context, anyhow};
+use audit::{Audit, Terms, audit};
+use check::Bounds;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Holds a trace to the oracle: legal changes of state, one world a pCPU, affinity, idle pCPUs beside who waits, waits, skew, co-stop.
+#[derive(clap::Args)]
+#[command(
+    after_help = "A trace has no settings: shares, reservations and limits are not judged. Say with --set which knobs the scheduler had, \
+                  where they were not the defaults: what is allowed depends on them; with cosched=strict neither idle pCPUs nor skew are \
+                  judged. Ends with code 6 if anything is violated."
+)]
+pub struct Args {
+    #[command(flatten)]
+    range: Range,
+    /// A knob that the recorded scheduler had; may be given often.
+    #[arg(long, value_name = "KNOB=VALUE")]
+    set: Vec<Setting>,
+    /// Timer interrupts a second of the recorded kernel.
+    #[arg(long, value_name = "HZ", default_value_t = 250, value_parser = clap::value_parser!(u32).range(24..=10_000))]
+    hz: u32,
+    /// Violations that are listed; all of them count.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    most: usize,
+    /// Write what came out (docs/result.md, `checked`) to a file, or to standard output with '-' in place of the text.
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<PathBuf>,
+}
+
+/// The knob `cosched`.
+const STRICT: u64 = 2;
+
+/// Runs `tandem trace check`.
+///
+/// # Errors
+/// `Exit::Check` if anything is violated.
+pub(super) fn main(args: &Args) -> Result<(), Failure> {
+    let knobs = knobs::resolve(&BTreeMap::new(), &args.set)?;
+    let input = args.range.read()?;
+    let (from_ns, to_ns) = args.range.ns(input.events());
+    let mut terms = Terms { bounds: sim::bounds(&knobs, args.hz), cosched: sim::cosched_terms(&knobs) };
+    if knobs.cosched == STRICT {
+        // A VM stops whole, though pCPUs idle, and starts with none ahead of another: its siblings' waits say nothing of their skew.
+        terms = Terms { bounds: Bounds { idle_while_waiting_max_ns: terms.bounds.ready_max_ns, ..terms.bounds }, cosched: None };
+    }
+    input.working("checking");
+    let found = match (from_ns, to_ns) {
+        (0, u64::MAX) => audit(input.events(), &terms),
+        _ => audit(&trace::between(input.events(), from_ns, to_ns), &terms),
+    };
+    if let Some(path) = &args.json {
+        write_json(path, &found)?;
+    }
+    if args.json.as_deref() != Some(Path::new("-")) {
+        say::all(&text(&found, terms.cosched.is_some(), args.most)).context("standard output")?;
+    }
+    input.finish()?;
+    match found.violated() {
+        0 => Ok(()),
+        n => Err(Failure::new(Exit::Check, anyhow!("the oracle found {n} violations"))),
+    }
+}
+
+fn text(a: &Audit, held_together: bool, most: usize) -> String {
+    let ms = |ns: u64| format!("{}.{:03} ms", ns / 1_000_000, ns / 1000 % 1000);
+    let mut out = format!("{} events, {}: {} violations\n", a.events, ms(a.span_ns), a.violated());
+    out += &format!("longest wait for a pCPU               {}\n", ms(a.ready_max_ns));
+    out += &match a.idle_while_waiting_max_ns {
+        0 => "no pCPU idled beside one who waits for longer than allowed\n".to_owned(),
+        ns => format!("longest idling beside one who waits   {}\n", ms(ns)),
+    };
+    if held_together {
+        out += &format!("most skew of a VM's vCPUs             {}\n", ms(a.skew_max_ns));
+        out += &format!("longest co-stop                       {}\n", ms(a.costop_max_ns));
+    }
+    if a.lost > 0 {
+        out += &format!("events were lost {} times; everything began anew there\n", a.lost);
+    }
+    for v in a.violations.iter().take(most) {
+        out += &format!("  - {v}\n");
+    }
+    if a.violated() > most.min(a.violations.len()) as u64 {
+        out += &format!("  and {} more\n", a.violated() - most.min(a.violations.len()) as u64);
+    }
+    out
+}
+
+fn write_json(path: &Path, found: &Audit) -> Result<(), Failure> {
+    let checked = found.checked();
+    let write = |out: &mut dyn Write| -> std::io::Result<()> {
+        let mut out = BufWriter::new(out);
+        serde_json::to_writer_pretty(&mut out, &checked).map_err(std::io::Error::from)?;
+        out.write_all(b"\n")?;
+        out.flush()
+    };
+    if path == Path::new("-") {
+        return Ok(write(&mut std::io::stdout().lock()).context("standard output")?);
+    }
+    let named = || format!("{}: cannot write what came out", path.display());
+    Ok(write(&mut File::create(path).with_context(named)?).with_context(named)?)
+}
