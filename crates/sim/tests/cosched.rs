@@ -13,7 +13,11 @@ fn scenario(name: &str, text: &str) -> Scenario {
 
 /// One run with cosched off (0), relaxed (1) or strict (2).
 fn outcome(name: &str, mode: u64, text: &str) -> Outcome {
-    let knobs = [("cosched".to_owned(), mode)].into();
+    with_knobs(name, &[("cosched", mode)], text)
+}
+
+fn with_knobs(name: &str, knobs: &[(&str, u64)], text: &str) -> Outcome {
+    let knobs = knobs.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect();
     let options = Options { knobs, ticks: Ticks::Staggered, ..Options::default() };
     run(&scenario(name, text).runs[0], &options).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
@@ -93,6 +97,31 @@ fn skew_stays_near_the_threshold_at_any_width_and_overcommitment() {
                 assert!(workload != BARRIER || work(&out, 3, pcpus) >= least, "{width} vCPUs on {pcpus} at {percent} %");
             }
         }
+    }
+}
+
+#[test]
+fn thresholds_trade_skew_for_switches() {
+    let reserved: String = (0..3).map(|i| vm(&format!("held{i}"), 1, "reservation = '100%'")).collect();
+    let wide = host("5s", 4) + &reserved + &vm("wide", 4, "");
+    let mixed = host("5s", 8) + &[(8, BARRIER), (4, LOCK), (3, ""), (1, "")].map(|(n, load)| vm(&format!("v{n}"), n, load)).concat();
+    let mut last = (0, u64::MAX);
+    for (costop, costart) in [(1000, 500), (3000, 2000), (10_000, 7000), (30_000, 20_000)] {
+        let knobs = [("costop_us", costop), ("costart_us", costart)];
+        let (one, many) = (with_knobs("thresholds", &knobs, &wide), with_knobs("thresholds-mixed", &knobs, &mixed));
+        let skew = |o: &Outcome| o.verdict.as_ref().map_or(u64::MAX, |v| v.skew_max_ns) / 1000;
+        let switches = one.stats.switches / 5;
+        println!(
+            "costop {costop} us: 4 vCPUs on the pCPU that is left: skew {} us, {switches} switches a second on the host; 8, 4, 3, 1 on 8: skew {} us, work {}, {} of those that meet",
+            skew(&one),
+            skew(&many),
+            work(&many, 5, 8),
+            of(&many, "v8").times.work / 5 / 8 / 1_000_000
+        );
+        // A period, and a turn that has just begun (slice_min_us).
+        assert!(skew(&one) <= costop + 1000 + 3000 + 100, "{costop}: {}", skew(&one));
+        assert!(skew(&one) > last.0 && switches < last.1, "{costop}: {} {switches}", skew(&one));
+        last = (skew(&one), switches);
     }
 }
 
