@@ -2,7 +2,7 @@
 //! a verdict in numbers. The guest's scripts only observe; every judgement is taken here, from their lines.
 //!
 //! `kill` the daemon dies under load; `storm` VMs come and go; `steal` two Linux guests' own clocks against Tandem's
-//! accounts; `latency` wake-ups and messages against the kernel's own scheduler; `load` the time a load takes; `settings` what
+//! accounts; `smp` Linux guests that pass messages, with and without co-scheduling; `latency` wake-ups and messages against the kernel's own scheduler; `load` the time a load takes; `settings` what
 //! is changed while VMs run; `idle` what vCPUs sleep for; `watch` everything that shows a live host.
 
 mod idle;
@@ -12,6 +12,7 @@ mod load;
 mod record;
 mod report;
 mod settings;
+mod smp;
 mod steal;
 mod storm;
 mod tools;
@@ -46,6 +47,8 @@ pub enum Drill {
     Storm,
     /// Guests' steal time against ready time.
     Steal,
+    /// SMP guests that pass messages, with and without co-scheduling.
+    Smp,
     /// Wake-up latency, pipe and hackbench against the kernel's own scheduler.
     Latency,
     /// Time of loading, idle and under load.
@@ -60,8 +63,8 @@ pub enum Drill {
 
 impl Drill {
     /// Every drill, in the order in which `all` runs them.
-    pub const ALL: [Drill; 8] =
-        [Drill::Load, Drill::Settings, Drill::Idle, Drill::Watch, Drill::Kill, Drill::Storm, Drill::Steal, Drill::Latency];
+    pub const ALL: [Drill; 9] =
+        [Drill::Load, Drill::Settings, Drill::Idle, Drill::Watch, Drill::Kill, Drill::Storm, Drill::Steal, Drill::Smp, Drill::Latency];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -69,6 +72,7 @@ impl Drill {
             Drill::Kill => "kill",
             Drill::Storm => "storm",
             Drill::Steal => "steal",
+            Drill::Smp => "smp",
             Drill::Latency => "latency",
             Drill::Load => "load",
             Drill::Settings => "settings",
@@ -106,6 +110,7 @@ pub fn run(drill: Drill, setting: &Setting, archive: &Archive, on: &mut dyn FnMu
         Drill::Kill => kill::run(setting, archive, on),
         Drill::Storm => storm::run(setting, archive, on),
         Drill::Steal => steal::run(setting, archive, on),
+        Drill::Smp => smp::run(setting, archive, on),
         Drill::Latency => latency::run(setting, archive, on),
         Drill::Load => load::run(setting, archive, on),
         Drill::Settings => settings::run(setting, archive, on),

@@ -16,6 +16,13 @@ pub enum Runs {
         /// Seconds of work on every vCPU.
         work_s: u32,
     },
+    /// The same kernel, passing messages between its vCPUs for so many seconds; the guest's tools are in its initramfs
+    /// (`guest_path::LINUX_INITRD_TOOLS`). Its vCPUs poll where they would halt, as those of latency-sensitive guests do: so
+    /// who waits for a sibling spins, and the emulator's KVM, which now and then brings a halted vCPU's pCPU down, halts none.
+    LinuxMessages {
+        /// Seconds of work.
+        work_s: u32,
+    },
 }
 
 /// A VM inside the lab.
@@ -62,6 +69,10 @@ impl Vm {
             Runs::Linux { work_s } => {
                 let line = guest_linux::command_line(*work_s);
                 (LINUX_MEMORY_MB, guest_path::LINUX_KERNEL, guest_path::LINUX_INITRD, line)
+            }
+            Runs::LinuxMessages { work_s } => {
+                let line = guest_linux::command_line(*work_s) + " work=messages idle=poll";
+                (LINUX_MEMORY_MB, guest_path::LINUX_KERNEL, guest_path::LINUX_INITRD_TOOLS, line)
             }
         };
         let (name, group, vcpus) = (&self.name, &self.group, self.vcpus);

@@ -22,7 +22,7 @@ const CLOCK: f64 = 0.01;
 
 /// A line that a guest printed: the host's time of its arrival, the guest's clock, and what a vCPU had seen, in ms.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Told {
+pub(super) struct Told {
     arrived: f64,
     clock: f64,
     vcpu: u32,
@@ -31,7 +31,7 @@ struct Told {
 }
 
 /// `52340 linux-guest: at 12.34 cpu1 busy=310 idle=4 steal=95`; the counts are ticks of 10 ms.
-fn told(line: &str) -> Option<Told> {
+pub(super) fn told(line: &str) -> Option<Told> {
     let (arrived, rest) = line.trim_end().split_once(" linux-guest: at ")?;
     let words: Vec<&str> = rest.split(' ').collect();
     let ticks = |key: &str| words.iter().find_map(|w| w.strip_prefix(key)?.strip_prefix('=')).and_then(|n| n.parse::<f64>().ok());
@@ -54,7 +54,7 @@ fn between(points: &[(f64, f64)], at: f64) -> Option<f64> {
 
 /// Steal and busy time of a vCPU by its guest's lines between two moments of the host's clock, in ms. The guest's clock
 /// is placed on the host's by the line that arrived soonest after it was written.
-fn by_guest(lines: &[Told], vcpu: u32, from: f64, to: f64) -> Option<(f64, f64)> {
+pub(super) fn by_guest(lines: &[Told], vcpu: u32, from: f64, to: f64) -> Option<(f64, f64)> {
     let offset = lines.iter().map(|t| t.arrived - t.clock).min_by(f64::total_cmp)?;
     let of = |value: fn(&Told) -> f64| -> Option<f64> {
         let points: Vec<(f64, f64)> = lines.iter().filter(|t| t.vcpu == vcpu).map(|t| (t.clock + offset, value(t))).collect();
