@@ -98,10 +98,16 @@ hot bool cosched_turn_ends(struct vm *v, u64 now)
 apart u32 cosched_join(THE(struct host *h), THE(struct vm *v), THE(struct world *w))
 {
 	struct siblings *s = plat_siblings(h, w->vm);
+	struct world *alone = s && v->indices == 1 ? plat_world(h, s->world[0]) : NULL;
+	u64 now = plat_now(h), since;
 	u32 index = w->index;
 
 	if (!s || index >= VCPUS_MAX)
 		return 0;
+	if (index && alone && alone->vm == w->vm) { /* the tick has not looked at a VM of one vCPU: that one's is the pace */
+		since = plat_read(alone->state_since_ns);
+		v->slowest_ns = cosched_stalled(alone) + (alone->state == STATE_READY && now > since ? now - since : 0);
+	}
 	s->world[index] = w->id;
 	plat_for(i, 4) { /* a race is lost to at most a few that join at once */
 		u32 end = plat_read(v->indices);

@@ -163,7 +163,7 @@ impl Oracle {
         self.leave(now, world, &mut w);
         self.settle_charge(now, world, &mut w);
         self.ledger.end_world(now, w.entry);
-        self.skew.remove(now, world);
+        self.skew.remove(world);
     }
 
     /// A world may run on other pCPUs from now on.

@@ -112,6 +112,12 @@ pub(crate) fn vm(vm: &VmSpec, pcpus: usize, mhz: u32, reasons: &mut Vec<String>)
     if vm.stop.is_some_and(|s| s <= vm.start) {
         say(format!("stop: seen {}, allowed after start ({})", vm.stop.unwrap_or_default(), vm.start));
     }
+    if vm.hot_add.len() >= vm.vcpus as usize && !vm.hot_add.is_empty() {
+        say(format!("hot_add: seen {} times, allowed fewer than its {} vCPUs", vm.hot_add.len(), vm.vcpus));
+    }
+    for at in vm.hot_add.iter().filter(|t| **t <= vm.start || vm.stop.is_some_and(|s| **t >= s)) {
+        say(format!("hot_add: seen {at}, allowed times after start ({}) and before stop", vm.start));
+    }
     let workloads = vm.vcpu_workloads.as_deref().unwrap_or(std::slice::from_ref(&vm.workload));
     workloads.iter().flat_map(|w| w.reasons()).for_each(&mut say);
     siblings(vm, workloads).into_iter().for_each(say);

@@ -206,6 +206,9 @@ pub struct VmSpec {
     pub start: Span,
     /// When the VM is powered off; never if left out.
     pub stop: Option<Span>,
+    /// When its last vCPUs are added, one each; the others are there from the start.
+    #[serde(default)]
+    pub hot_add: Vec<Span>,
 }
 
 /// Shares as people write them.

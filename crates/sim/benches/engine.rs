@@ -40,6 +40,7 @@ fn vm(i: u32, vcpus: u32) -> VmSpec {
         workload: workload(i),
         vcpu_workloads: None,
         watchdog: None,
+        hot_add: vec![],
         active: vec![],
         start: Span::ZERO,
         stop: None,

@@ -27,6 +27,8 @@ pub(crate) struct VmSeat {
     /// pCPUs that its vCPUs may use together, `None` for all.
     pub(crate) allowed: Option<PcpuSet>,
     pub(crate) worlds: Range<u32>,
+    /// How many of them, the last ones, are added while it runs.
+    later: u32,
     pub(crate) on: bool,
     live: u32,
 }
@@ -48,6 +50,8 @@ enum What {
     Close,
     Stop,
     Start,
+    /// The vCPU of this number is added.
+    Add(u32),
     Open,
 }
 
@@ -77,12 +81,16 @@ pub(crate) fn vms(spec: &RunSpec, pools: &[PlacedPool], system_shares: u32) -> V
         vcpus: vm.vcpus,
         allowed: (0..vm.vcpus as usize).map(|i| vm.allowed(i)).reduce(|a, b| Some(a?.or(&b?))).flatten(),
         worlds,
+        later: vm.hot_add.len() as u32,
         on: false,
         live: 0,
     };
     let mut vms: Vec<VmSeat> = spec.vms.iter().map(|vm| seat(vm, range(vm.vcpus))).collect();
     let worlds = range(spec.host_tasks.len() as u32);
-    vms.insert(0, VmSeat { name: "system".to_owned(), pool: 0, resources: nothing, vcpus: 0, allowed: None, worlds, on: true, live: 0 });
+    vms.insert(
+        0,
+        VmSeat { name: "system".to_owned(), pool: 0, resources: nothing, vcpus: 0, allowed: None, worlds, later: 0, on: true, live: 0 },
+    );
     vms
 }
 
@@ -125,6 +133,9 @@ pub(crate) fn changes(spec: &RunSpec) -> Vec<Change> {
         let mut push = |at: u64, what| all.push(Change { at, what, vm: vm as u32 + 1 });
         push(v.start.ns(), What::Start);
         v.stop.iter().for_each(|s| push(s.ns(), What::Stop));
+        for (i, at) in v.hot_add.iter().enumerate() {
+            push(at.ns(), What::Add(v.vcpus - (v.hot_add.len() - i) as u32));
+        }
         for window in v.active.iter().filter(|w| w.to.is_none_or(|t| t > v.start)) {
             push(window.from.ns().max(v.start.ns()), What::Open);
             window.to.iter().for_each(|t| push(t.ns(), What::Close));
@@ -181,6 +192,7 @@ impl Engine {
             match change.what {
                 What::Start => self.start_vm(change.vm),
                 What::Stop => self.stop_vm(change.vm),
+                What::Add(vcpu) => self.add_vcpu(change.vm, vcpu),
                 What::Open => worlds.for_each(|w| self.open_world(w)),
                 What::Close => worlds.for_each(|w| self.end_world(w, Behaviour::close)),
             }
@@ -196,7 +208,22 @@ impl Engine {
             self.weigh(vm);
             self.plan_later();
         }
-        self.vms[vm as usize].worlds.clone().for_each(|w| self.start_world(w));
+        let seat = &self.vms[vm as usize];
+        let first = seat.worlds.start;
+        (first..seat.worlds.end - seat.later).for_each(|w| self.start_world(w));
+    }
+
+    /// A vCPU comes to a VM under way, and does what its siblings do.
+    fn add_vcpu(&mut self, vm: u32, vcpu: u32) {
+        let seat = &self.vms[vm as usize];
+        if !seat.on {
+            return;
+        }
+        let (first, world) = (seat.worlds.start, seat.worlds.start + vcpu);
+        self.start_world(world);
+        if self.actors[first as usize].behaviour.open {
+            self.open_world(world);
+        }
     }
 
     fn stop_vm(&mut self, vm: u32) {
@@ -264,6 +291,9 @@ impl Engine {
     /// A world's window closes, or it is powered off: what it does is cut short.
     fn end_world(&mut self, world: u32, how: fn(&mut Behaviour)) {
         let seat = self.kernel.seats[world as usize];
+        if seat == Seat::Off {
+            return; // not there yet, or gone
+        }
         if let Seat::Running(pcpu) = seat {
             self.account(pcpu);
         }

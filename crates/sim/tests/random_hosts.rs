@@ -1,4 +1,4 @@
-//! Hosts, VMs and workloads drawn at random, one seed each: contract and accounts hold, no pCPU idles beside work, nobody starves.
+//! Hosts, VMs and workloads drawn at random, VMs that start, stop, pause and have vCPUs added, one seed each: contract and accounts hold, no pCPU idles beside work, nobody starves.
 //!
 //! A failure names its seed; `SEED=n cargo test -p sim --test random_hosts` replays it alone, and
 //! `SEEDS=n` tries that many.
@@ -15,6 +15,8 @@ use draw::Draw;
 trait Hosts {
     fn set(&mut self, pcpus: u64) -> Option<PcpuSet>;
     fn vm(&mut self, i: u64, pcpus: u64, secs: u64) -> VmSpec;
+    fn pauses(&mut self, ms: u64) -> Vec<Window>;
+    fn added(&mut self, vcpus: u32, from_ms: u64, to_ms: u64) -> Vec<Span>;
     fn task(&mut self, i: u64, pcpus: u64) -> HostTask;
     fn run(&mut self, secs: u64) -> Run;
 }
@@ -31,7 +33,7 @@ impl Hosts for Draw {
     fn vm(&mut self, i: u64, pcpus: u64, secs: u64) -> VmSpec {
         let vcpus = 1 + self.below(8) as u32;
         let start = if self.below(4) == 0 { self.below(secs / 2) } else { 0 };
-        let from = self.below(secs);
+        let stop = (self.below(5) == 0).then(|| start + 1 + self.below(secs));
         VmSpec {
             name: format!("vm{i}"),
             count: 1,
@@ -47,14 +49,30 @@ impl Hosts for Draw {
             workload: self.workload(),
             vcpu_workloads: (self.below(3) == 0).then(|| (0..vcpus).map(|_| self.workload()).collect()),
             watchdog: None,
-            active: if self.below(5) == 0 {
-                vec![Window { from: Span::from_secs(from), to: Some(Span::from_secs(from + 2)) }]
-            } else {
-                vec![]
-            },
+            active: if self.below(4) == 0 { self.pauses(secs * 1000) } else { vec![] },
             start: Span::from_secs(start),
-            stop: (self.below(5) == 0).then(|| Span::from_secs(start + 1 + self.below(secs))),
+            stop: stop.map(Span::from_secs),
+            hot_add: if self.below(3) == 0 { self.added(vcpus, start * 1000, stop.unwrap_or(secs) * 1000) } else { vec![] },
         }
+    }
+
+    /// Windows between which a VM is paused, for 1 ms or for a second.
+    fn pauses(&mut self, ms: u64) -> Vec<Window> {
+        let mut at = self.below(ms);
+        let mut all = vec![];
+        while at < ms && all.len() < 20 {
+            let to = at + 1 + self.below(1000);
+            all.push(Window { from: Span::from_ms(at), to: Some(Span::from_ms(to)) });
+            at = to + 1 + self.below(1000);
+        }
+        all
+    }
+
+    /// When the last of so many vCPUs come.
+    fn added(&mut self, vcpus: u32, from_ms: u64, to_ms: u64) -> Vec<Span> {
+        let mut all: Vec<u64> = (0..self.below(u64::from(vcpus))).map(|_| from_ms + 1 + self.below(to_ms - from_ms - 1)).collect();
+        all.sort_unstable();
+        all.into_iter().map(Span::from_ms).collect()
     }
 
     fn task(&mut self, i: u64, pcpus: u64) -> HostTask {

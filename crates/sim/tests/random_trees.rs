@@ -71,6 +71,7 @@ impl Trees<'_> {
             workload: self.0.workload(),
             vcpu_workloads: (self.0.below(3) == 0).then(|| (0..vcpus).map(|_| self.0.workload()).collect()),
             watchdog: None,
+            hot_add: vec![],
             active: if self.0.below(4) == 0 {
                 vec![Window { from: Span::from_secs(from), to: Some(Span::from_secs(from + 2)) }]
             } else {

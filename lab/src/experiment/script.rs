@@ -233,6 +233,9 @@ fn mask(set: &PcpuSet) -> String {
 fn orders(run: &Run, vm: &VmSpec) -> Result<Orders> {
     let work = |i: u32| Ok((work(run, vm.workload_of(i as usize))?, vec![]));
     // Each VM has random lengths of its own: with the same ones, they would work and sleep in step.
+    if !vm.hot_add.is_empty() {
+        return Err(refuse(run, format!("vCPUs that are added to VM '{}'", vm.name), "add lab.skip with that reason"));
+    }
     let seed = run.spec.vms.iter().position(|v| v.name == vm.name).unwrap_or(0) as u32 + 1;
     let buckets = run.spec.lab.trace; // only these are shown as latencies (wakeups.rs)
     Ok(Orders { report_ms: Some(1000), seed, buckets, vcpus: (0..vm.vcpus).map(work).collect::<Result<_>>()?, ..Orders::default() })
