@@ -221,6 +221,12 @@ mod tests {
     }
 
     #[test]
+    fn vcpus_that_cannot_be_added_are_refused_with_the_reason() {
+        assert_eq!(refused("hot_add = ['0s']"), ["vm 'a': hot_add: seen 0s, allowed times after start (0s) and before stop"]);
+        assert_eq!(refused("hot_add = ['1s', '2s']"), ["vm 'a': hot_add: seen 2 times, allowed fewer than its 2 vCPUs"]);
+    }
+
+    #[test]
     fn what_vcpus_that_wait_for_each_other_may_not_be_is_refused_with_its_reason() {
         let of = |kind: &str| refused(&format!("workload = {{ kind = {kind} }}"));
         let short = |what: &str| vec![format!("vm 'a': workload.{what}: seen 999ns, allowed 1us or more")];

@@ -146,6 +146,16 @@ fn the_pcpu_goes_to_the_vcpu_that_a_spinner_waits_for() {
 }
 
 #[test]
+fn a_vcpu_that_is_added_to_a_vm_of_one_keeps_its_pace() {
+    // The first waits for a second in all beside others, which leave when the second comes.
+    let text = host("5s", 2) + &vm("grows", 2, "hot_add = ['3s']") + &vm("gone", 3, "stop = '3s'");
+    let out = silent("grows", RELAXED, &text);
+    let grows = &of(&out, "grows").times;
+    // 0.9 s while it was measured by what it had been stalled itself, which was nothing.
+    assert!(grows.costop_ns < 10_000_000 && grows.ready_ns > 500_000_000, "{grows:?}");
+}
+
+#[test]
 fn where_pcpus_do_not_suffice_relaxed_uses_them_and_strict_leaves_them_idle() {
     // Two VMs of three vCPUs on four pCPUs.
     let text = crowd(10, 4, 3, 150, BURN);
