@@ -28,6 +28,7 @@ void sched_quiescent(struct host *h, plat_task *task, bool sleeping);	/* no long
 void sched_disabled(struct host *h, plat_task *t);	/* leaves the fair class */
 void sched_idle(struct host *h, u32 pcpu, bool idle);	/* the pCPU enters or leaves idle */
 void sched_housekeep(struct host *h);	/* every knobs.housekeep_us */
+void sched_guest(struct host *h, plat_task *task, bool inside);	/* a vCPU that runs enters its guest, or leaves it for its emulator */
 bool sched_yield_to(struct host *h, plat_task *task, plat_task *to);	/* `task` runs; it comes to dispatch, its slice ended, if true */
 u64 sched_cosched(struct host *h);	/* the tick of co-scheduling; ns until the next one, 0 for none */
 u64 sched_limits(struct host *h);	/* the tick of limits; ns until the next one, 0 for none until something is limited */

@@ -21,9 +21,10 @@ struct crew {
 	u64 now_ns;
 	u64 slowest_ns;		/* stalled most of those that want to run */
 	u64 waits_ns;		/* and of those that are READY */
-	u64 stuck_ns;		/* and of those that are READY and cannot take a pCPU: held by affinity, or by a limit */
+	u64 stuck_ns;		/* and of those that no pCPU helps: READY and held by affinity or a limit, or running outside their guest */
 	u64 ahead_ns;		/* stalled least of those that want to run */
 	u64 stalled_ns;		/* of the one looked at */
+	u64 outside_ns;		/* how long it has run outside its guest now */
 	u32 state;
 	u32 world;
 	u32 vm;
@@ -52,8 +53,10 @@ cold bool crew_look(THE(struct host *h), THE(struct crew *c), u32 number)
 	plat_barrier();
 	if (seq & 1 || plat_read(w->seq) != seq)
 		return false;
+	c->outside_ns = c->state == STATE_RUN ? guest_left_for(w, c->now_ns) : 0;
 	if (c->state == STATE_READY || c->state == STATE_COSTOP)
 		c->stalled_ns += c->now_ns > since ? c->now_ns - since : 0;
+	c->stalled_ns += c->outside_ns;
 	return c->state == STATE_RUN || c->state == STATE_READY || c->state == STATE_COSTOP;
 }
 
@@ -83,6 +86,8 @@ cold u32 crew_measure(THE(struct host *h), THE(struct crew *c))
 			c->slowest_ns = c->stalled_ns;
 		if (c->stalled_ns < c->ahead_ns)
 			c->ahead_ns = c->stalled_ns;
+		if (c->outside_ns && c->stalled_ns > c->stuck_ns)
+			c->stuck_ns = c->stalled_ns;
 		w = plat_world(h, c->world);
 		if (c->state != STATE_READY || !w || !plat_read(w->queued_on)) /* one in no queue is about to run */
 			continue;
@@ -154,17 +159,22 @@ cold u32 crew_stop(THE(struct host *h), THE(struct crew *c))
 		asks = runs && c->waits_ns > stalled + most && crew_laggard(h, c, stalled + most); /* which looks at others */
 		if (asks || c->stuck_ns > stalled + most || c->slowest_ns > stalled + more)
 			crew_ask(h, w, runs);
+		else if (c->outside_ns)
+			w->costop = COSTOP_NOT; /* it was asked, could not stop, and leads no more */
 	}
 	return 0;
 }
 
-/* Whether a co-stopped vCPU may go on: it leads none that waits by costart_us or more. One that it leads and that runs comes nearer. */
+/* Whether a co-stopped vCPU may go on: it leads none that waits, or runs outside its guest, by costart_us or more. One that it leads and
+ * that runs in its guest comes nearer. */
 hot bool crew_may_start(const struct knobs *k, const struct crew *c, const struct world *w)
 {
 	u64 since = plat_read(w->state_since_ns), stay = c->now_ns > since ? c->now_ns - since : 0;
+	u64 behind = c->waits_ns > c->stuck_ns ? c->waits_ns : c->stuck_ns, stalled = cosched_stalled(w) + stay;
 
-	return k->cosched == COSCHED_STRICT || c->waits_ns < cosched_stalled(w) + stay + k->costart_us * US ||
-	       stay > k->ready_bound_us * US;
+	if (k->cosched == COSCHED_STRICT || stay > k->ready_bound_us * US)
+		return true;
+	return behind < stalled + k->costart_us * US && c->slowest_ns < stalled + 2 * k->costop_us * US;
 }
 
 /* Lets co-stopped vCPUs go on. */

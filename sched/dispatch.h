@@ -40,6 +40,7 @@ cold bool dispatch_local(THE(struct host *h), u32 pcpu, u64 limit, u32 prev_worl
 
 	if (!p)
 		return false;
+	pull_crowded(h, p);
 	queue_best(h, QUEUE_VM(pcpu), pcpu, limit, &best);
 	p->wait_key = best.next;
 	own = best.world ? best.key : limit;
@@ -146,9 +147,8 @@ cold bool dispatch_costops(THE(struct host *h), u32 pcpu, TASK(prev), THE(struct
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 
-	w->costop = COSTOP_NOT;
 	if (!p || (w->kind == KIND_VCPU && !plat_in_guest(prev)))
-		return false;
+		return false; /* it is asked again when it enters its guest (guest_crossed) */
 	w->costop = COSTOP_DECIDED;
 	plat_set_slice(prev, 0); /* so that the kernel hands it to enqueue, which puts it among its co-stopped siblings */
 	trace_note_stop(h, p, WHY_SKEWED);

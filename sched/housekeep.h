@@ -24,13 +24,9 @@ cold u32 housekeep_idle(THE(struct host *h))
 		queued |= plat_read(c->queued);
 	}
 	plat_for(i, CLUSTERS_MAX) {
-		struct cluster *c = queued && i < h->clusters ? plat_cluster(h, i) : NULL;
-		u64 idle = c ? plat_read(c->idle) : 0;
-
-		if (!c)
+		if (!queued || i >= h->clusters)
 			break;
-		if (idle && place_claim(c, plat_first_bit(idle)))
-			trace_kick(h, c->pcpu[plat_first_bit(idle) & 63], KICK_IDLE, WHY_UNKNOWN);
+		place_send(h, i);
 	}
 	return 0;
 }

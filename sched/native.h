@@ -36,7 +36,7 @@ struct plat_task {
 	u32 allowed_count;
 	u32 migration_disabled;
 	u32 waits;		/* a vCPU that sleeps next waits for something: its guest has not halted it */
-	u32 pad32;
+	u32 outside;		/* a vCPU that runs in its emulator's code */
 };
 typedef struct plat_task plat_task;
 
@@ -87,7 +87,7 @@ void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 lin
 #define plat_task_pcpu(task) ((task)->pcpu)
 #define plat_exec(h, task) ((void)(task), (h)->now_ns)
 #define plat_halted(task) (!(task)->waits)
-#define plat_in_guest(task) ((void)(task), true)
+#define plat_in_guest(task) (!(task)->outside)
 #define plat_slice(task) ((task)->slice_ns)
 #define plat_set_slice(task, ns) ((task)->slice_ns = (ns))
 #define plat_queue_key(task) ((task)->key)
@@ -146,8 +146,17 @@ hot u32 plat_any_pcpu(struct host *h, const plat_task *task)
 #define plat_fetch_add(ptr, n) ((*(ptr) += (n)) - (n))
 #define plat_or(ptr, bits) ((void)(*(ptr) |= (bits)))
 #define plat_fetch_and(ptr, bits) native_fetch_and(ptr, bits)
+#define plat_swap(ptr, new) native_swap(ptr, new)
 #define plat_cas(ptr, old, new) (*(ptr) == (old) ? (*(ptr) = (new), true) : false)
 #define plat_for(i, n) for (u32 i = 0; i < (n); i++)
+
+hot u64 native_swap(u64 *word, u64 new)
+{
+	u64 old = *word;
+
+	*word = new;
+	return old;
+}
 
 hot u64 native_fetch_and(u64 *word, u64 bits)
 {

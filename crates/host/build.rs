@@ -1,4 +1,4 @@
-//! Compiles the scheduler's BPF object with clang and generates its skeleton.
+//! Compiles the BPF objects of the scheduler with clang and generates their skeletons.
 
 use std::{env, path::PathBuf, process::Command};
 
@@ -10,13 +10,16 @@ fn clang() -> String {
 
 fn main() {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../../sched");
-    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it")).join("tandem.skel.rs");
-    libbpf_cargo::SkeletonBuilder::new()
-        .source(root.join("glue/tandem.bpf.c"))
-        .clang(clang())
-        .clang_args(["-mcpu=v3".into(), "-Wall".into(), "-Werror".into(), std::ffi::OsString::from(format!("-I{}", root.display()))])
-        .build_and_generate(&out)
-        .expect("sched/glue/tandem.bpf.c must compile: install clang 18 or later, libelf-dev and zlib1g-dev");
+    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
+    for name in ["tandem", "guest"] {
+        let source = root.join(format!("glue/{name}.bpf.c"));
+        libbpf_cargo::SkeletonBuilder::new()
+            .source(&source)
+            .clang(clang())
+            .clang_args(["-mcpu=v3".into(), "-Wall".into(), "-Werror".into(), std::ffi::OsString::from(format!("-I{}", root.display()))])
+            .build_and_generate(out.join(format!("{name}.skel.rs")))
+            .unwrap_or_else(|e| panic!("{} must compile: {e:#}; install clang 18 or later, libelf-dev and zlib1g-dev", source.display()));
+    }
     println!("cargo:rerun-if-changed={}", root.display());
     println!("cargo:rerun-if-env-changed=CLANG");
 }

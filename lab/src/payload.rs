@@ -84,6 +84,13 @@ pub enum Work {
         /// Whoever came first has it next.
         ticket: bool,
     },
+    /// Works, then has its emulator work.
+    Exits {
+        /// CPU work in the guest per round.
+        work_us: u32,
+        /// Time in the emulator per round, by the clock.
+        emulate_us: u32,
+    },
     /// Works, then spins until all vCPUs of its VM with such work have come.
     Barrier {
         /// CPU work per round.
@@ -102,6 +109,7 @@ impl fmt::Display for Work {
                 write!(f, "io,{work_us},{sleep_us},{}", if exponential { "exp" } else { "fixed" })
             }
             Work::Lock { think_us, hold_us, ticket } => write!(f, "{},{think_us},{hold_us}", if ticket { "ticket" } else { "lock" }),
+            Work::Exits { work_us, emulate_us } => write!(f, "exits,{work_us},{emulate_us}"),
             Work::Barrier { work_us } => write!(f, "barrier,{work_us}"),
         }
     }

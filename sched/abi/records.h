@@ -119,6 +119,7 @@ struct pcpu {
 	u32 core_first;		/* the pCPU that stands for its core */
 	u32 core_awake;		/* threads of the core that it stands for that are not idle (atomic adds; account/busy.h) */
 	u32 awake;		/* it was not idle when it was seen last (hosts with hyper-threads only) */
+	u32 crowded;		/* not 0: more worlds wait than the one that it was woken for (queue_enter sets it, dispatch clears it) */
 	u32 yield_to;		/* world to which the running one yields the pCPU, 0 for none */
 	u32 invited;		/* world whose siblings run, and that is to run here with them, 0 for none (cosched writes) */
 	u32 trace_note;		/* four bytes of trace.h for the next records (each written alone, while a trace is recorded) */
@@ -224,7 +225,9 @@ struct world {
 	u64 ready_before_ns;	/* its time in READY when it woke last, */
 	u64 ran_before_ns;	/* and in RUN, */
 	u64 slept_ns;		/* and how long it had slept */
-	u64 stalled_base_ns;	/* of a vCPU: what it was stalled is this and its time in READY and COSTOP (policy/cosched.h) */
+	u64 stalled_base_ns;	/* of a vCPU: what it was stalled is this, its time in READY and COSTOP, and outside_ns (policy/cosched.h) */
+	u64 outside_ns;		/* of a vCPU: part of its time in RUN outside its guest, completed stretches only (account/guest.h) */
+	u64 left_ns;		/* since when it runs outside; 0 inside, 1 outside and not running */
 	u64 migrations;
 	u64 switches;
 	u64 expiries;		/* slices that ended while it could go on: used up, or cut short for another world */

@@ -15,6 +15,7 @@
  * kick		0		the pCPU kicked | how << 16			0
  * account	the VM		CPU time charged so far, ns			weight, 2^-20 pCPU
  * lost		0		how many | 1 << 32				0
+ * guest	the vCPU	1 it enters its guest, 0 leaves it		0
  */
 #ifndef TANDEM_TRACE_RECORD_H
 #define TANDEM_TRACE_RECORD_H
@@ -30,6 +31,7 @@ enum trace_kind {
 	TRACE_KICK = 8,		/* a pCPU was kicked */
 	TRACE_ACCOUNT = 11,	/* what a VM has used and is entitled to */
 	TRACE_LOST = 17,	/* records are missing */
+	TRACE_GUEST = 19,	/* a vCPU enters its guest, or leaves it for its emulator */
 };
 /* Why a world changed its state. */
 enum trace_why {

@@ -14,6 +14,31 @@
 
 #include "place.h"
 
+/* Who waits at `pcpu` is passed over, for one that came later or one of another pCPU that is owed more: an idle one comes for it, for it
+ * was `pcpu` that had been woken. */
+cold u32 pull_passes_over(THE(struct host *h), u32 pcpu)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *own = p ? plat_cluster(h, p->cluster) : NULL;
+
+	if (!own || place_send(h, p->cluster))
+		return 0;
+	plat_for(i, NEAR_MAX)
+		if (i >= own->nears || place_send(h, own->near[i & (CLUSTERS_MAX - 1)]))
+			break;
+	return 0;
+}
+
+/* A pCPU that was woken chooses one of several that have come meanwhile. */
+hot void pull_crowded(struct host *h, struct pcpu *p)
+{
+	if (!plat_read(p->crowded))
+		return;
+	p->crowded = 0;
+	if (queue_waiting(p) > 1)
+		pull_passes_over(h, p->id);
+}
+
 /* Takes the best world waiting at `victim` for `pcpu` if its key is below `limit`. */
 hot bool pull_from(struct host *h, struct pcpu *victim, struct pcpu *p, u64 limit)
 {
@@ -23,6 +48,8 @@ hot bool pull_from(struct host *h, struct pcpu *victim, struct pcpu *p, u64 limi
 	if (best.world && queue_take(h, QUEUE_VM(victim->id), best.world)) {
 		p->pulls++;
 		trace_note_pull(h, p);
+		if (queue_waiting(p))
+			pull_passes_over(h, p->id);
 		return true;
 	}
 	return false;
@@ -39,6 +66,8 @@ hot bool pull_system_from(struct host *h, struct pcpu *victim, struct pcpu *p)
 	if (best.world && queue_take(h, QUEUE_SYSTEM(victim->id), best.world)) {
 		p->pulls++;
 		trace_note_pull(h, p);
+		if (queue_waiting(p))
+			pull_passes_over(h, p->id);
 		return true;
 	}
 	return false;

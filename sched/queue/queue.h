@@ -38,6 +38,8 @@ hot void queue_enter(struct host *h, struct world *w, struct pcpu *p, u64 key)
 	struct cluster *c = plat_cluster(h, p->cluster);
 	bool system = w->vm == VM_SYSTEM;
 
+	if (!plat_read(p->current_world) && queue_waiting(p))
+		p->crowded = 1;
 	w->queued_on = p->id * 2 + system + 1;
 	if (system)
 		plat_add(&p->waits_system, 1);

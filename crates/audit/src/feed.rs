@@ -98,6 +98,11 @@ impl Feed {
         match &event.kind {
             Kind::State { world, to, why, on, .. } => self.state(now, *world, *to, *why, on.or(event.pcpu)),
             Kind::Queued { world, queue, .. } => self.held(now, *world, matches!(queue, Queue::Limit(_))),
+            Kind::Guest { world, inside } => {
+                if let Some(oracle) = &mut self.oracle {
+                    oracle.guest(now, *world, *inside);
+                }
+            }
             _ => {}
         }
         begin.into_iter().for_each(|p| self.unnamed(now, p, true));

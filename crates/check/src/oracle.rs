@@ -216,7 +216,8 @@ impl Oracle {
             }
             _ => {}
         }
-        self.ledger.turn(now, w.entry, state.is_runnable(), state == State::Run);
+        let wants = state.is_runnable() && !(state == State::Costop && self.skew.emulator_holds(now, world));
+        self.ledger.turn(now, w.entry, wants, state == State::Run);
         self.worlds[world.0 as usize] = Some(w);
     }
 

@@ -1,7 +1,7 @@
 //! How far the vCPUs of a VM drift apart while co-scheduling holds them together; it knows nothing of who is owed what.
 //!
-//! Law (VS51 "Relaxed Co-Scheduling"): a vCPU makes progress when it runs or is halted. What it is stalled is its time in READY and
-//! COSTOP. The lead of one that runs is what the slowest of its siblings that want to run was stalled more than itself, since both want
+//! Law (VS51 "Relaxed Co-Scheduling"): a vCPU makes progress when it runs in its guest or is halted. What it is stalled is its time in
+//! READY and COSTOP, and in RUN outside its guest. The lead of one that runs is what the slowest of its siblings that want to run was stalled more than itself, since both want
 //! to: who was halted has kept pace. A lead grows only while its vCPU runs, so it is looked at when that ends, and with every window.
 //!
 //! Limits: the first 64 vCPUs of a VM.
@@ -41,13 +41,15 @@ struct Vcpu {
     state: State,
     since: u64,
     stalled: i64,
+    /// In its emulator's code, and not in its guest.
+    outside: bool,
     /// This stretch of running, or of being co-stopped, has been reported.
     told: bool,
 }
 
 impl Vcpu {
     fn stalled(&self, now: u64) -> i64 {
-        let waits = matches!(self.state, State::Ready | State::Costop);
+        let waits = matches!(self.state, State::Ready | State::Costop) || (self.outside && self.state == State::Run);
         self.stalled + if waits { (now - self.since) as i64 } else { 0 }
     }
 }
@@ -70,6 +72,8 @@ struct Crew {
     vcpus: Vec<Vcpu>,
     /// For each two, what the second had been stalled more than the first when they began to want to run both.
     from: Vec<i64>,
+    /// When the last came back into its guest.
+    entered: Option<u64>,
 }
 
 impl Crew {
@@ -108,7 +112,7 @@ impl Crew {
         match own.state {
             State::Run => {
                 let others = self.vcpus.iter().enumerate().filter(|(i, v)| *i != at && v.state.is_runnable());
-                let lead = others.map(|(i, v)| v.stalled(now) - own.stalled - self.from[at * CREW_MAX + i]).max();
+                let lead = others.map(|(i, v)| v.stalled(now) - own.stalled(now) - self.from[at * CREW_MAX + i]).max();
                 lead.map(|ns| Drift::Leads(ns.max(0) as u64))
             }
             State::Costop => Some(Drift::Stopped(now - own.since)),
@@ -144,7 +148,7 @@ impl Skew {
             self.of.resize(at + 1, None);
         }
         self.of[at] = Some(vm.0);
-        crew.join(Vcpu { world: world.0, state, since: now, stalled: 0, told: false });
+        crew.join(Vcpu { world: world.0, state, since: now, stalled: 0, outside: false, told: false });
     }
 
     pub(crate) fn remove(&mut self, world: WorldId) {
@@ -169,6 +173,24 @@ impl Skew {
         }
         self.note(drift);
         drift.filter(|_| !own.told).filter(|d| self.is_wrong(*d))
+    }
+
+    /// One enters its guest, or leaves it.
+    pub(crate) fn cross(&mut self, now: u64, world: WorldId, inside: bool) {
+        let Some(vm) = self.of.get(world.0 as usize).copied().flatten() else { return };
+        if let Some(v) = self.vms.entry(vm).or_default().vcpus.iter_mut().find(|v| v.world == world.0) {
+            v.stalled = v.stalled(now);
+            (v.since, v.outside) = (now, !inside);
+        }
+        self.vms.entry(vm).or_default().entered = Some(now);
+    }
+
+    /// Whether a vCPU that co-stops now may do so for a sibling that makes no progress outside its guest, or has just come back: its VM
+    /// cannot use what it is entitled to then, and the others may.
+    pub(crate) fn emulator_holds(&self, now: u64, world: WorldId) -> bool {
+        let vm = self.of.get(world.0 as usize).copied().flatten();
+        let (Some(crew), Some(terms)) = (vm.and_then(|vm| self.vms.get(&vm)), self.terms) else { return false };
+        crew.vcpus.iter().any(|v| v.outside) || crew.entered.is_some_and(|t| now - t <= terms.costop_ns)
     }
 
     fn note(&mut self, drift: Option<Drift>) {
@@ -210,6 +232,11 @@ impl Oracle {
     /// vCPUs are held together from now on.
     pub fn cosched(&mut self, terms: CoschedTerms) {
         self.skew.terms = Some(terms);
+    }
+
+    /// A vCPU enters its guest, or leaves it for its emulator; it counts as inside until it has left.
+    pub fn guest(&mut self, now: u64, world: WorldId, inside: bool) {
+        self.skew.cross(now, world, inside);
     }
 
     /// A world that was added is a vCPU.

@@ -8,6 +8,7 @@ pub mod discover;
 pub mod doctor;
 mod ejections;
 mod follow;
+mod guests;
 mod held;
 mod ideal;
 mod kernel_accounts;

@@ -14,6 +14,7 @@ mod skeleton {
     #![allow(missing_docs, clippy::all, clippy::pedantic)]
     include!(concat!(env!("OUT_DIR"), "/tandem.skel.rs"));
 }
+pub(crate) use skeleton::TandemMaps;
 use skeleton::{TandemSkel, TandemSkelBuilder};
 
 /// Puts this process before all other host tasks: it uses little, and what it plans is waited for.
@@ -177,6 +178,11 @@ impl Live {
     /// Clears a VM's record after its last world has gone.
     pub(crate) fn forget(&self, vm: u32) {
         self.accounts.vms.set(vm as usize, Vm::ZERO);
+    }
+
+    /// Its maps, for another object to share.
+    pub(crate) fn maps(&self) -> &TandemMaps<'static> {
+        &self.skel.maps
     }
 
     /// Detaches: every task goes back to the kernel's own scheduler.

@@ -8,6 +8,7 @@ use crate::{
     cgroups::Cgroups,
     discover::{Finder, FoundVm, Roots},
     follow::Followed,
+    guests::{self, Guests},
     held::Held,
     layout::{Known, layout},
     limits::Limits,
@@ -52,12 +53,23 @@ struct InForce {
     taken: u64,
 }
 
+/// Whether it is known when a vCPU is in its guest.
+enum Hooked {
+    /// Not yet: this kernel has run no KVM so far.
+    Not,
+    /// As long as the hooks are attached.
+    Yes(#[allow(dead_code)] Guests),
+    /// The kernel refused them.
+    Never,
+}
+
 pub(crate) struct Daemon<'a> {
     pub(crate) live: &'a Live,
     pub(crate) options: &'a Options,
     in_force: &'a mut InForce,
     pub(crate) roots: Roots,
     pub(crate) finder: Finder,
+    hooked: Hooked,
     pub(crate) loaded: Instant,
     speed: Speed,
     /// Those that are online.
@@ -136,6 +148,7 @@ fn once(
         topology.online().len()
     ));
     let mut daemon = Daemon::new(&live, options, in_force, (roots, finder), topology.online().clone());
+    daemon.hook();
     daemon.take(found)?;
     if read()? != *topology {
         // The kernel tells of a pCPU only once a scheduler is attached.
@@ -156,6 +169,7 @@ impl<'a> Daemon<'a> {
             in_force,
             roots,
             finder,
+            hooked: Hooked::Not,
             loaded: Instant::now(),
             pcpus,
             vms: BTreeMap::new(),
@@ -196,6 +210,7 @@ impl<'a> Daemon<'a> {
             }
             if scanned.elapsed() >= SCAN {
                 self.held.forget();
+                self.hook();
                 let found = self.finder.scan(&self.roots);
                 self.take(found)?;
                 self.say_troubles();
@@ -204,6 +219,23 @@ impl<'a> Daemon<'a> {
             self.replan(); // after a scan, whose plan knows nothing of held VMs
         }
         Ok(None)
+    }
+
+    /// Attaches the hooks of KVM as soon as there is one.
+    fn hook(&mut self) {
+        if !matches!(self.hooked, Hooked::Not) || !guests::kvm() {
+            return;
+        }
+        self.hooked = match Guests::hook(self.live.maps()) {
+            Ok(hooks) => Hooked::Yes(hooks),
+            Err(e) => {
+                (self.options.say)(&format!(
+                    "vCPUs: cannot tell when one is in its emulator: seen {e}, allowed hooks on kvm_arch_vcpu_ioctl_run; \
+                     that time counts as progress of its guest, and nothing else changes"
+                ));
+                Hooked::Never
+            }
+        };
     }
 
     /// How long it may wait for events.

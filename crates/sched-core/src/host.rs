@@ -354,6 +354,14 @@ impl Host {
         self.call(platform, |h| unsafe { native::sched_cosched(h) })
     }
 
+    /// The running vCPU `world` enters its guest, or leaves it for its emulator.
+    pub fn guest(&mut self, platform: &mut dyn Platform, world: u32, inside: bool) {
+        let task = self.task_at(world);
+        self.task_mut(world).outside = u32::from(!inside);
+        // SAFETY: the task is one of this host's; see `call` for the handle.
+        self.call(platform, |h| unsafe { native::sched_guest(h, task, inside) });
+    }
+
     /// The running `world` yields to `to`; whether its slice is to end, so that it comes to dispatch.
     pub fn yield_to(&mut self, platform: &mut dyn Platform, world: u32, to: u32) -> bool {
         let (task, to) = (self.task_at(world), self.task_at(to));

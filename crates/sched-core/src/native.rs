@@ -22,8 +22,8 @@ pub struct PlatTask {
     pub migration_disabled: u32,
     /// Not 0: if it is a vCPU, what it sleeps for next is not that its guest has halted it.
     pub waits: u32,
-    /// Nothing.
-    pub pad32: u32,
+    /// Not 0: a vCPU that runs in its emulator's code.
+    pub outside: u32,
 }
 
 impl PlatTask {
@@ -82,5 +82,6 @@ unsafe extern "C" {
     pub(crate) fn sched_housekeep(h: *mut Native);
     pub(crate) fn sched_limits(h: *mut Native) -> u64;
     pub(crate) fn sched_cosched(h: *mut Native) -> u64;
+    pub(crate) fn sched_guest(h: *mut Native, task: *mut PlatTask, inside: bool);
     pub(crate) fn sched_yield_to(h: *mut Native, task: *mut PlatTask, to: *mut PlatTask) -> bool;
 }

@@ -151,9 +151,11 @@ pub(crate) fn task(task: &HostTask, pcpus: usize, reasons: &mut Vec<String>) {
     if task.count == 0 {
         say("count: seen 0, allowed 1 or more".to_owned());
     }
+    let kind = task.workload.kind();
     if task.workload.has_siblings() {
-        let kind = task.workload.kind();
         say(format!("workload.kind: seen '{kind}', allowed in a [[vm]] only: a host task has no siblings to wait for"));
+    } else if matches!(task.workload, crate::Workload::Exits { .. }) {
+        say(format!("workload.kind: seen '{kind}', allowed in a [[vm]] only: a host task has no guest to leave"));
     }
     task.workload.reasons().into_iter().for_each(say);
 }

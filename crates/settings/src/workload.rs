@@ -73,6 +73,16 @@ pub enum Workload {
         /// CPU time that it spins for before it halts until the last has come; it never halts if left out.
         spin: Option<Span>,
     },
+    /// Computes in its guest, then calls its emulator, which computes for it on the same pCPU: a device that is emulated.
+    Exits {
+        /// Mean CPU time in the guest before each call.
+        work: Span,
+        /// CPU time of the emulator in each.
+        emulate: Span,
+        /// How `work` is spread.
+        #[serde(default)]
+        dist: Dist,
+    },
     /// Works, sends the next vCPU of its VM an interrupt, and spins until that one has handled it.
     Ipi {
         /// Mean CPU time of one piece of work.
@@ -108,6 +118,7 @@ impl Workload {
             Workload::Io { .. } => "io",
             Workload::Spinlock { .. } => "spinlock",
             Workload::Barrier { .. } => "barrier",
+            Workload::Exits { .. } => "exits",
             Workload::Ipi { .. } => "ipi",
         }
     }
@@ -136,6 +147,10 @@ impl Workload {
             }
             // A barrier that halts at once spins for 0.
             Workload::Barrier { work, .. } => at_least_us("work", work),
+            Workload::Exits { work, emulate, .. } => {
+                at_least_us("work", work);
+                at_least_us("emulate", emulate);
+            }
             Workload::Ipi { work, handle, .. } => {
                 at_least_us("work", work);
                 at_least_us("handle", handle);
@@ -199,8 +214,9 @@ mod tests {
             "{ kind = 'barrier', work = '1ms' }",
             "{ kind = 'barrier', work = '1ms', spin = '0s', dist = 'exponential' }",
             "{ kind = 'ipi', work = '1ms', handle = '5us' }",
+            "{ kind = 'exits', work = '1ms', emulate = '5us', dist = 'exponential' }",
         ];
-        let text = format!("[[vm]]\nname = 'a'\nvcpus = 5\nwatchdog = '20ms'\nvcpu_workloads = [{}]", kinds.join(", "));
+        let text = format!("[[vm]]\nname = 'a'\nvcpus = 6\nwatchdog = '20ms'\nvcpu_workloads = [{}]", kinds.join(", "));
         let spec = scenario(&text).expect("it is read").runs.remove(0).spec;
         let (think, hold, ms) = (Span::from_ns(20_000), Span::from_ns(5_000), Span::from_ms(1));
         let lock = |dist| Workload::Spinlock { think, hold, ticket: false, dist };
@@ -211,10 +227,11 @@ mod tests {
             barrier(None, Dist::Fixed),
             barrier(Some(Span::ZERO), Dist::Exponential),
             Workload::Ipi { work: ms, handle: hold, dist: Dist::Fixed },
+            Workload::Exits { work: ms, emulate: hold, dist: Dist::Exponential },
         ];
         assert_eq!(spec.vms[0].vcpu_workloads.as_deref(), Some(&all[..]));
         assert_eq!(spec.vms[0].watchdog, Some(Span::from_ms(20)));
-        assert!(all.iter().all(Workload::has_siblings) && !Workload::Burn.has_siblings());
+        assert!(all[..5].iter().all(Workload::has_siblings) && !all[5].has_siblings() && !Workload::Burn.has_siblings());
         let written = toml::to_string(&spec).expect("it is written");
         let again = parse("t.toml", "t", &written).expect("it is read again").runs.remove(0).spec;
         assert_eq!(again.vms[0].vcpu_workloads, spec.vms[0].vcpu_workloads);
@@ -235,13 +252,20 @@ mod tests {
         assert_eq!(of("'barrier', work = '999ns'"), short("work"));
         assert_eq!(of("'ipi', work = '999ns', handle = '1us'"), short("work"));
         assert_eq!(of("'ipi', work = '1us', handle = '999ns'"), short("handle"));
+        assert_eq!(of("'exits', work = '999ns', emulate = '1us'"), short("work"));
+        assert_eq!(of("'exits', work = '1us', emulate = '999ns'"), short("emulate"));
         assert_eq!(refused("watchdog = '999us'"), ["vm 'a': watchdog: seen 999us, allowed 1ms or more"]);
         let lock = |ticket| format!("{{ kind = 'spinlock', think = '1us', hold = '1us', ticket = {ticket} }}");
         assert_eq!(
             refused(&format!("vcpu_workloads = [{}, {}]", lock(true), lock(false))),
             ["vm 'a': vcpu_workloads.ticket: seen true and false, allowed one of them: a VM has one lock"]
         );
-        for kind in ["spinlock', think = '1ms', hold = '1ms'", "barrier', work = '1ms'", "ipi', work = '1ms', handle = '1ms'"] {
+        for kind in [
+            "spinlock', think = '1ms', hold = '1ms'",
+            "barrier', work = '1ms'",
+            "ipi', work = '1ms', handle = '1ms'",
+            "exits', work = '1ms', emulate = '1ms'",
+        ] {
             let text = scenario(&format!("[[host_task]]\nname = 't'\nworkload = {{ kind = '{kind} }}")).expect_err("refused").to_string();
             let name = kind.split('\'').next().unwrap_or("");
             let reason = format!("host_task 't': workload.kind: seen '{name}', allowed in a [[vm]] only");

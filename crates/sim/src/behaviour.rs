@@ -26,6 +26,8 @@ pub(crate) struct Behaviour {
     pub(crate) remaining: u64,
     /// Time of the next release of a periodic workload.
     release: u64,
+    /// In its emulator's code, and not in its guest.
+    pub(crate) outside: bool,
     /// Within a window of activity.
     pub(crate) open: bool,
     /// Powered off: its next work is to exit.
@@ -34,7 +36,7 @@ pub(crate) struct Behaviour {
 
 impl Behaviour {
     pub(crate) fn new(workload: Workload, random: Random) -> Behaviour {
-        Behaviour { workload, random, remaining: 0, release: 0, open: false, leaving: false }
+        Behaviour { workload, random, remaining: 0, release: 0, outside: false, open: false, leaving: false }
     }
 
     /// What it is to do.
@@ -54,7 +56,7 @@ impl Behaviour {
             }
             Workload::Duty { sleep, .. } | Workload::Io { sleep, .. } => self.random.below(sleep.ns()),
             Workload::Periodic { period, .. } => self.random.below(period.ns()),
-            Workload::Spinlock { .. } | Workload::Barrier { .. } | Workload::Ipi { .. } => {
+            Workload::Spinlock { .. } | Workload::Barrier { .. } | Workload::Exits { .. } | Workload::Ipi { .. } => {
                 self.remaining = self.piece();
                 return Next::Work;
             }
@@ -84,13 +86,17 @@ impl Behaviour {
     /// The present piece of work is done.
     pub(crate) fn done(&mut self, now: u64) -> Next {
         if !self.open || self.leaving {
+            self.outside = false;
             return Next::Halt;
         }
+        self.outside = !self.outside && matches!(self.workload, Workload::Exits { .. });
         self.remaining = self.piece();
         match self.workload {
             Workload::Idle => Next::Halt,
             // Where these wait for siblings, `siblings` says.
-            Workload::Burn | Workload::Spinlock { .. } | Workload::Barrier { .. } | Workload::Ipi { .. } => Next::Work,
+            Workload::Burn | Workload::Spinlock { .. } | Workload::Barrier { .. } | Workload::Exits { .. } | Workload::Ipi { .. } => {
+                Next::Work
+            }
             Workload::Duty { sleep, .. } => Next::Sleep(now + sleep.ns()),
             Workload::Io { sleep, dist, .. } => Next::Sleep(now + self.draw(sleep.ns(), dist)),
             Workload::Periodic { period, .. } => {
@@ -105,9 +111,11 @@ impl Behaviour {
             Workload::Idle => 0,
             Workload::Burn => ENDLESS,
             Workload::Duty { work, .. } | Workload::Periodic { work, .. } => work.ns(),
-            Workload::Io { work, dist, .. } | Workload::Barrier { work, dist, .. } | Workload::Ipi { work, dist, .. } => {
-                self.draw(work.ns(), dist)
-            }
+            Workload::Exits { emulate, .. } if self.outside => emulate.ns(),
+            Workload::Io { work, dist, .. }
+            | Workload::Barrier { work, dist, .. }
+            | Workload::Exits { work, dist, .. }
+            | Workload::Ipi { work, dist, .. } => self.draw(work.ns(), dist),
             Workload::Spinlock { think, dist, .. } => self.draw(think.ns(), dist),
         }
     }

@@ -126,7 +126,9 @@ impl Engine {
             let left = &mut actor.behaviour.remaining;
             let done = (now - cpu.work_from).min(*left);
             *left -= if *left == ENDLESS { 0 } else { done };
-            *if actor.spins { &mut actor.spun } else { &mut actor.work } += done;
+            if !actor.behaviour.outside {
+                *if actor.spins { &mut actor.spun } else { &mut actor.work } += done;
+            }
             cpu.work_from = now;
         }
         let task = self.host.task_mut(cpu.current);
@@ -163,7 +165,11 @@ impl Engine {
     pub(crate) fn piece_done(&mut self, pcpu: u32) {
         self.account(pcpu);
         let (now, world) = (self.kernel.now, self.kernel.cpus[pcpu as usize].current);
+        let outside = self.actors[world as usize].behaviour.outside;
         let next = if self.is_sibling(world) { self.sibling_done(pcpu, world) } else { self.actors[world as usize].behaviour.done(now) };
+        if self.actors[world as usize].behaviour.outside != outside {
+            self.cross(pcpu, world, outside);
+        }
         match next {
             Next::Work => return self.arm_done(pcpu),
             Next::Sleep(until) => self.timers.arm(self.sleep_slot(world), until),
@@ -184,6 +190,15 @@ impl Engine {
             self.exit(world);
         }
         self.pick(pcpu, 0, if leaves { 0 } else { world });
+    }
+
+    /// The running vCPU enters its guest, or leaves it for its emulator.
+    fn cross(&mut self, pcpu: u32, world: u32, inside: bool) {
+        self.stats.calls += 1;
+        self.host.set_cause(Some(pcpu), 0);
+        self.host.guest(&mut self.kernel, world, inside);
+        self.watch.guest(self.kernel.now, world, inside);
+        self.settle(pcpu);
     }
 
     fn stop(&mut self, pcpu: u32, world: u32, runnable: bool) {

@@ -96,6 +96,13 @@ impl Watch {
         }
     }
 
+    /// A vCPU that runs enters its guest, or leaves it for its emulator.
+    pub(crate) fn guest(&mut self, now: u64, world: u32, inside: bool) {
+        if let Some(o) = &mut self.oracle {
+            o.guest(now, WorldId(world), inside);
+        }
+    }
+
     /// A world has stopped: passes on what the scheduler charged to it and to its pCPU.
     pub(crate) fn charged(&mut self, now: u64, host: &Host, world: u32, pcpu: u32) {
         let Some(o) = &mut self.oracle else { return };

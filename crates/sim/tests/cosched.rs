@@ -155,6 +155,43 @@ fn a_vcpu_that_is_added_to_a_vm_of_one_keeps_its_pace() {
     assert!(grows.costop_ns < 10_000_000 && grows.ready_ns > 500_000_000, "{grows:?}");
 }
 
+/// A VM of one vCPU that is outside its guest for so much of each 10 ms, and one that burns.
+fn leaves_its_guest(outside_ms: u64) -> String {
+    let work = 10 - outside_ms;
+    vm("exits", 2, &format!("vcpu_workloads = [{{ kind = 'exits', work = '{work}ms', emulate = '{outside_ms}ms' }}, {{ kind = 'burn' }}]"))
+}
+
+#[test]
+fn time_outside_the_guest_is_no_progress() {
+    let text = host("10s", 4) + &leaves_its_guest(5);
+    let ms = |out: &Outcome| of(out, "exits").worlds.iter().map(|w| w.times.work / 1_000_000).collect::<Vec<_>>();
+    let (out, off) = (silent("outside", RELAXED, &text), outcome("outside", OFF, &text));
+    println!(
+        "work in ms of one that is outside its guest half of the time, and of its sibling: {:?} off, {:?} relaxed",
+        ms(&off),
+        ms(&out)
+    );
+    // Nobody lacks a pCPU: off, the sibling burns all the time; else it goes ahead by the threshold and no further.
+    assert!(ms(&off) == [5000, 9999] || ms(&off)[1] >= 9990, "{:?}", ms(&off));
+    assert!(ms(&out)[0] >= 4990 && (4900..5100).contains(&ms(&out)[1]), "{:?}", ms(&out));
+    // Who runs outside its guest while its sibling waits does not lead: neither makes progress.
+    let text = host("10s", 1) + &leaves_its_guest(9);
+    let stops = |text: &str, name: &str| of(&silent(name, RELAXED, text), "exits").worlds[0].times.costop_ns;
+    let (exits, burns) =
+        (stops(&text, "outside-one"), stops(&text.replace("'exits', work = '1ms', emulate = '9ms'", "'burn'"), "inside-one"));
+    println!(
+        "co-stop in ms of one on the pCPU that its sibling waits for: {} outside its guest, {} inside",
+        exits / 1_000_000,
+        burns / 1_000_000
+    );
+    assert!(exits < burns / 5, "{exits} {burns}");
+    // One that does not come back stops its sibling for as long as anybody may be stopped (ready_bound_us), and not for good.
+    let text = (host("12s", 2) + &leaves_its_guest(5)).replace("emulate = '5ms'", "emulate = '11s'");
+    let out = silent("outside-for-good", RELAXED, &text);
+    assert!(of(&out, "exits").worlds[1].times.work > 14_000_000, "{:?}", ms(&out));
+    assert!(out.verdict.as_ref().is_some_and(|v| (5_000_000_000..5_010_000_000).contains(&v.costop_max_ns)), "{:?}", out.verdict);
+}
+
 #[test]
 fn where_pcpus_do_not_suffice_relaxed_uses_them_and_strict_leaves_them_idle() {
     // Two VMs of three vCPUs on four pCPUs.

@@ -75,6 +75,7 @@ scenarios! {
     shares_active "shares-active";
     shares_busy_host "shares-busy-host";
     cosched_guests "cosched-guests";
+    cosched_exits "cosched-exits";
     reservation "reservation";
     pool_limit "pool-limit";
     pools_nested "pools-nested";

@@ -189,6 +189,13 @@ pub enum Kind {
         /// How many, as far as that is known.
         events: Option<u32>,
     },
+    /// A vCPU that runs enters its guest, or leaves it for its emulator; it counts as inside until it has left.
+    Guest {
+        /// Who.
+        world: WorldId,
+        /// Whether it enters.
+        inside: bool,
+    },
     /// A remark of whoever recorded.
     Mark {
         /// Its text.
@@ -208,6 +215,7 @@ impl Kind {
             | Kind::Migrate { world, .. }
             | Kind::WaitOn { world, .. }
             | Kind::Vtime { world, .. }
+            | Kind::Guest { world, .. }
             | Kind::World { world, .. }
             | Kind::Affinity { world, .. } => Some(*world),
             _ => None,

@@ -56,6 +56,7 @@ pub(crate) fn flatten(kind: &Kind) -> Flat {
         Kind::Affinity { world, allowed } => (16, vec![world.0.into()], vec![allowed.to_string()]),
         Kind::Lost { events } => (17, vec![some(*events)], vec![]),
         Kind::Mark { text } => (18, vec![], vec![text.clone()]),
+        Kind::Guest { world, inside } => (19, vec![world.0.into(), u64::from(*inside)], vec![]),
     };
     Flat { code, nums, texts }
 }
@@ -141,6 +142,7 @@ impl Flat {
             }
             17 => Kind::Lost { events: self.num(0).checked_sub(1).map(|n| u32::try_from(n).unwrap_or(u32::MAX)) },
             18 => Kind::Mark { text: self.text(0) },
+            19 => Kind::Guest { world: self.world(0)?, inside: self.num(1) != 0 },
             _ => return None,
         })
     }

@@ -65,6 +65,7 @@ pub(crate) const KINDS: &[Spec] = &[
     Spec { code: 16, name: "affinity", fields: &[("world", World), ("allowed", Text)] },
     Spec { code: 17, name: "lost", fields: &[("events", Plain)] },
     Spec { code: 18, name: "mark", fields: &[("text", Text)] },
+    Spec { code: 19, name: "guest", fields: &[("world", World), ("inside", Plain)] },
 ];
 
 /// The kinds of this version as a file describes them.

@@ -95,6 +95,7 @@ fn arguments(event: &Event) -> String {
         Kind::Affinity { world, allowed } => format!("AFFINITY {} {}", world.0, escaped(&allowed.to_string())),
         Kind::Lost { events } => format!("LOST {}", events.map_or("?".to_owned(), |n| n.to_string())),
         Kind::Mark { text } => format!("MARK {}", escaped(text)),
+        Kind::Guest { world, inside } => format!("GUEST {} {}", world.0, if *inside { "ENTER" } else { "LEAVE" }),
     }
 }
 
@@ -201,6 +202,7 @@ impl Words<'_> {
             "IDLE" => plain(self.idle(), "IDLE BEGIN or IDLE END"),
             "KICK" => plain(self.kick(), "KICK pCPU, and IDLE or PREEMPT"),
             "LOST" => plain(self.lost(), "LOST number, or LOST ?"),
+            "GUEST" => plain(self.guest(), "GUEST world, and ENTER or LEAVE"),
             "ACCOUNT" | "WORLD" | "VM" | "HOST" | "PCPU" | "AFFINITY" | "MARK" => {
                 plain(self.named(name), "the arguments that this event has")
             }
@@ -243,6 +245,11 @@ impl Words<'_> {
 
     fn switch(&mut self) -> Option<Kind> {
         Some(Kind::Switch { from: self.maybe_world()?, to: self.maybe_world()? })
+    }
+
+    fn guest(&mut self) -> Option<Kind> {
+        let (world, how) = (self.world()?, self.0.next()?);
+        (how == "ENTER" || how == "LEAVE").then_some(Kind::Guest { world, inside: how == "ENTER" })
     }
 
     fn wait_on(&mut self) -> Option<Kind> {

@@ -21,6 +21,7 @@
 //! | 15 pcpu | 0 | smt \| core << 16 \| llc << 32 \| node << 48 | 0 |
 //! | 17 lost | 0 | how many, with 1 << 32 if that is known | 0 |
 //! | 18 mark | length of the text | its first 8 bytes | the other 8 |
+//! | 19 guest | the vCPU | 1 it enters its guest, 0 leaves it | 0 |
 //!
 //! A record of the scheduler may tell of several events (`expand`); an event made here never does.
 //! The kinds that need more room (names, wait-on, vtime, affinity) are made by user space and have no raw form.
@@ -37,7 +38,7 @@ pub const RAW_BYTES: usize = 32;
 #[non_exhaustive]
 pub enum RawError {
     /// No kind has this number, or none with a raw form.
-    #[error("raw record: cannot read: seen kind {seen}, allowed 1..8, 11, 14, 15, 17 and 18; build kernel side and reader from one tree")]
+    #[error("raw record: cannot read: seen kind {seen}, allowed 1..8, 11, 14, 15 and 17..19; build kernel side and reader from one tree")]
     Kind {
         /// The number.
         seen: u16,
@@ -107,6 +108,7 @@ pub fn to_raw(event: &Event) -> Result<[u8; RAW_BYTES], RawError> {
         Kind::Host { pcpus } => (0, u64::from(*pcpus), 0),
         Kind::Pcpu { place: p } => (0, u64::from(p.smt) | u64::from(p.core) << 16 | u64::from(p.llc) << 32 | u64::from(p.node) << 48, 0),
         Kind::Lost { events } => (0, known(*events), 0),
+        Kind::Guest { inside, .. } => (world, u64::from(*inside), 0),
         Kind::Mark { text } if text.len() <= 16 => {
             let mut bytes = [0; 16];
             bytes[..text.len()].copy_from_slice(text.as_bytes());
@@ -137,7 +139,7 @@ pub fn from_raw(raw: &[u8; RAW_BYTES]) -> Result<Event, RawError> {
     let world = u32::from_le_bytes([raw[8], raw[9], raw[10], raw[11]]);
     let pcpu = u64::from(u16::from_le_bytes([raw[14], raw[15]]));
     let (a, b) = (word(raw, 16), word(raw, 24));
-    if !matches!(kind, 1..=8 | 11 | 14 | 15 | 17 | 18) {
+    if !matches!(kind, 1..=8 | 11 | 14 | 15 | 17..=19) {
         return Err(RawError::Kind { seen: kind });
     }
     let event = pcpu_or_none(pcpu).and_then(|pcpu| Some(Event { ns: word(raw, 0), pcpu, kind: kind_of(kind, world, a, b)? }));
@@ -226,6 +228,7 @@ fn kind_of(kind: u16, id: u32, a: u64, b: u64) -> Option<Kind> {
             Kind::Pcpu { place: Place { smt, core, llc, node } }
         }
         17 => Kind::Lost { events: known_of(a) },
+        19 => Kind::Guest { world, inside: a != 0 },
         18 => {
             let bytes = [a.to_le_bytes(), b.to_le_bytes()].concat();
             Kind::Mark { text: std::str::from_utf8(bytes.get(..id as usize)?).ok()?.to_owned() }

@@ -257,8 +257,9 @@ fn work(run: &Run, w: Workload) -> Result<Work> {
         Workload::Spinlock { think, hold, ticket, dist: settings::Dist::Fixed } => {
             Work::Lock { think_us: us(think)?, hold_us: us(hold)?, ticket }
         }
+        Workload::Exits { work, emulate, dist: settings::Dist::Fixed } => Work::Exits { work_us: us(work)?, emulate_us: us(emulate)? },
         Workload::Barrier { work, spin: None, dist: settings::Dist::Fixed } => Work::Barrier { work_us: us(work)? },
-        Workload::Spinlock { .. } | Workload::Barrier { .. } => {
+        Workload::Spinlock { .. } | Workload::Barrier { .. } | Workload::Exits { .. } => {
             return Err(refuse(run, format!("a {} with 'dist' or 'spin'", w.kind()), "leave them out, or add lab.skip with that reason"));
         }
         Workload::Ipi { .. } => {

@@ -36,7 +36,7 @@ pub fn any(r: &mut Rng) -> Event {
     let p = PcpuId(r.below(1024) as u16);
     let (maybe_p, maybe_w) = ((r.below(3) > 0).then_some(p), (r.below(2) == 0).then_some(other));
     let number = if r.below(3) == 0 { r.next() } else { r.below(1 << 40) };
-    let kind = match r.below(18) {
+    let kind = match r.below(19) {
         0 => {
             let from = (r.below(4) > 0).then(|| r.of(State::ALL));
             Kind::State { world, from, to: r.of(State::ALL), why: r.of(Why::ALL), on: maybe_p }
@@ -56,6 +56,7 @@ pub fn any(r: &mut Rng) -> Event {
         13 => Kind::Host { pcpus: r.below(1025) as u16 },
         14 => Kind::Pcpu { place: Place { smt: r.next() as u16, core: r.next() as u16, llc: 0, node: u16::MAX } },
         15 => Kind::Affinity { world, allowed: Box::new((0..r.below(50)).map(|_| PcpuId(r.below(1024) as u16)).collect::<PcpuSet>()) },
+        17 => Kind::Guest { world, inside: r.below(2) == 0 },
         16 => Kind::Lost { events: (r.below(2) == 0).then_some(r.next() as u32) },
         _ => Kind::Mark { text: r.text() },
     };

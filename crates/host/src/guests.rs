@@ -1,0 +1,45 @@
+//! Attaches the hooks that tell when a vCPU is in its guest and when in its emulator (`sched/glue/guest.bpf.c`); it reads nothing itself.
+
+use crate::live::TandemMaps;
+use libbpf_rs::{
+    Link,
+    skel::{OpenSkel, SkelBuilder},
+};
+use std::{mem::MaybeUninit, os::fd::AsFd, path::Path};
+
+mod skeleton {
+    #![allow(missing_docs, clippy::all, clippy::pedantic, unsafe_code)]
+    include!(concat!(env!("OUT_DIR"), "/guest.skel.rs"));
+}
+use skeleton::GuestSkelBuilder;
+
+/// The hooks, while they are attached.
+pub(crate) struct Guests(#[allow(dead_code)] [Link; 2]);
+
+/// Whether this kernel runs KVM.
+pub(crate) fn kvm() -> bool {
+    Path::new("/sys/module/kvm").exists()
+}
+
+impl Guests {
+    /// Attaches them beside the scheduler that has these maps.
+    ///
+    /// # Errors
+    /// The kernel's or the library's words.
+    pub(crate) fn hook(maps: &TandemMaps<'_>) -> Result<Guests, libbpf_rs::Error> {
+        let mut object = MaybeUninit::uninit();
+        let mut open = GuestSkelBuilder::default().open(&mut object)?;
+        open.maps.host_map.reuse_fd(maps.host_map.as_fd())?;
+        open.maps.pcpus_map.reuse_fd(maps.pcpus_map.as_fd())?;
+        open.maps.clusters_map.reuse_fd(maps.clusters_map.as_fd())?;
+        open.maps.vms_map.reuse_fd(maps.vms_map.as_fd())?;
+        open.maps.worlds_map.reuse_fd(maps.worlds_map.as_fd())?;
+        open.maps.nodes_map.reuse_fd(maps.nodes_map.as_fd())?;
+        open.maps.limiters_map.reuse_fd(maps.limiters_map.as_fd())?;
+        open.maps.siblings_map.reuse_fd(maps.siblings_map.as_fd())?;
+        open.maps.trace_rings.reuse_fd(maps.trace_rings.as_fd())?;
+        open.maps.world_of_task.reuse_fd(maps.world_of_task.as_fd())?;
+        let skel = open.load()?;
+        Ok(Guests([skel.progs.tandem_enters_kvm.attach()?, skel.progs.tandem_leaves_kvm.attach()?]))
+    }
+}

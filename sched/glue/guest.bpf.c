@@ -1,0 +1,27 @@
+/* Hooks where a vCPU's thread goes into KVM and comes back to its emulator: a BPF object of its own, for KVM may be a module that is loaded
+ * after the scheduler. It shares the scheduler's maps, which the loader gives it (crates/host/src/guests.rs). */
+#include "../core.h"
+#include "../account/guest.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+hot int crossed(bool inside)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct host *h = plat_host();
+	struct world *w = h ? plat_world_of(h, t) : NULL;
+
+	if (w && w->kind == KIND_VCPU)
+		guest_crossed(h, w, inside);
+	return 0;
+}
+
+SEC("fentry/kvm_arch_vcpu_ioctl_run") int BPF_PROG(tandem_enters_kvm)
+{
+	return crossed(true);
+}
+
+SEC("fexit/kvm_arch_vcpu_ioctl_run") int BPF_PROG(tandem_leaves_kvm)
+{
+	return crossed(false);
+}
