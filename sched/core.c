@@ -242,9 +242,7 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 	waits = queue_waiting(p);
 	if (waits && dispatch_rescue(h, p, now))
 		goto taken;
-	least = plat_read(p->wait_key); /* of all that want this pCPU; if it has had too much, others may be owed more */
-	if (limit < least)
-		least = limit;
+	least = plat_read(p->wait_key) < limit ? plat_read(p->wait_key) : limit; /* of all that want this pCPU; others may be owed more */
 	if (least != KEY_NONE && (!waits || least > plat_read(h->v_ns)) && pull_owed(h, pcpu, least))
 		goto taken;
 	if (waits && dispatch_local(h, pcpu, limit, w ? w->id : WORLD_NONE))
@@ -268,6 +266,7 @@ hot void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 		pull_swap(h, pcpu);
 	return;
 taken:
+	pull_passed_over(h, p);
 	if (prev)
 		plat_set_slice(prev, 0); /* so that the kernel hands it back to enqueue */
 }

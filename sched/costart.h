@@ -5,7 +5,7 @@
  * Law		policy/cosched.h; as many leaders stop as there are siblings that can take their pCPUs, and all if one of these
  *		can take none
  * Example	A and B run, C waits; at 3 ms A stops and C takes its pCPU, being the next of their turn; B goes on, for the slowest runs now
- * Limits	cost: each vCPU of a VM in which two or more want to run is looked at twice a tick, about 20 ns each; the hot path
+ * Limits	cost: each vCPU of a VM in which two or more want to run is looked at twice a tick, about 20 ns each, and when turns change; the hot path
  *		looks at a word of its pCPU, one of the world that runs there, and the key of its VM's turn
  */
 #ifndef TANDEM_COSTART_H
@@ -24,7 +24,6 @@ struct crew {
 	u64 stuck_ns;		/* and of those that no pCPU helps: READY and held by affinity or a limit, or running outside their guest */
 	u64 ahead_ns;		/* stalled least of those that want to run */
 	u64 stalled_ns;		/* of the one looked at */
-	u64 outside_ns;		/* how long it has run outside its guest now */
 	u32 state;
 	u32 world;
 	u32 vm;
@@ -33,6 +32,8 @@ struct crew {
 	u32 busy;		/* that want to run, by number */
 	u32 next;		/* where the search for one that can take a pCPU goes on */
 	u32 seen;
+	u32 outside;		/* the one looked at runs outside its guest */
+	u32 ended;		/* the VM's turn has just been found to be over */
 };
 
 /* Looks at a vCPU; false if it does not want to run, or is just changing its state. */
@@ -53,10 +54,11 @@ cold bool crew_look(THE(struct host *h), THE(struct crew *c), u32 number)
 	plat_barrier();
 	if (seq & 1 || plat_read(w->seq) != seq)
 		return false;
-	c->outside_ns = c->state == STATE_RUN ? guest_left_for(w, c->now_ns) : 0;
+	c->outside = c->state == STATE_RUN && guest_left_for(w, c->now_ns);
 	if (c->state == STATE_READY || c->state == STATE_COSTOP)
 		c->stalled_ns += c->now_ns > since ? c->now_ns - since : 0;
-	c->stalled_ns += c->outside_ns;
+	if (c->outside)
+		c->stalled_ns += guest_left_for(w, c->now_ns);
 	return c->state == STATE_RUN || c->state == STATE_READY || c->state == STATE_COSTOP;
 }
 
@@ -86,7 +88,7 @@ cold u32 crew_measure(THE(struct host *h), THE(struct crew *c))
 			c->slowest_ns = c->stalled_ns;
 		if (c->stalled_ns < c->ahead_ns)
 			c->ahead_ns = c->stalled_ns;
-		if (c->outside_ns && c->stalled_ns > c->stuck_ns)
+		if (c->outside && c->stalled_ns > c->stuck_ns)
 			c->stuck_ns = c->stalled_ns;
 		w = plat_world(h, c->world);
 		if (c->state != STATE_READY || !w || !plat_read(w->queued_on)) /* one in no queue is about to run */
@@ -121,15 +123,7 @@ cold u32 crew_laggard(THE(struct host *h), THE(struct crew *c), u64 above)
 	return WORLD_NONE;
 }
 
-/* Whether a vCPU may be asked to stop: it runs, or a limit holds it back, for what that lets it run may be shorter than a period. */
-hot bool crew_may_ask(const struct crew *c, const struct world *w)
-{
-	u32 queued = plat_read(w->queued_on);
-
-	return c->state == STATE_RUN || (c->state == STATE_READY && queued >= QUEUED_PARKED && queued < QUEUED_COSTOP);
-}
-
-/* Asks a vCPU to stop, at once if it runs, else when it has run for what a limit grants it. */
+/* Asks a vCPU to stop, at once if it runs, else as soon as it does: it may run for less than a period each time. */
 hot void crew_ask(struct host *h, struct world *w, bool runs)
 {
 	w->costop = COSTOP_ASKED;
@@ -152,14 +146,14 @@ cold u32 crew_stop(THE(struct host *h), THE(struct crew *c))
 		if (i >= c->count)
 			break;
 		w = crew_look(h, c, i) ? plat_world(h, c->world) : NULL;
-		if (!w || !crew_may_ask(c, w))
+		if (!w || c->state == STATE_COSTOP)
 			continue;
 		stalled = c->stalled_ns;
 		runs = c->state == STATE_RUN;
 		asks = runs && c->waits_ns > stalled + most && crew_laggard(h, c, stalled + most); /* which looks at others */
 		if (asks || c->stuck_ns > stalled + most || c->slowest_ns > stalled + more)
 			crew_ask(h, w, runs);
-		else if (c->outside_ns)
+		else if (!runs || c->outside)
 			w->costop = COSTOP_NOT; /* it was asked, could not stop, and leads no more */
 	}
 	return 0;
@@ -384,7 +378,7 @@ cold u32 crew_strict(THE(struct host *h), THE(struct crew *c))
 
 /* --- the tick --- */
 
-/* What a tick does for one VM. */
+/* What a tick does for one VM; whether its turn has ended. */
 cold u32 crew_tick(THE(struct host *h), THE(struct crew *c))
 {
 	struct vm *v = plat_vm(h, c->vm);
@@ -396,7 +390,8 @@ cold u32 crew_tick(THE(struct host *h), THE(struct crew *c))
 	if (c->slowest_ns)
 		v->slowest_ns = c->slowest_ns;
 	v->waiting = c->waiting;
-	if (cosched_turn_ends(v, c->now_ns))
+	c->ended = cosched_turn_ends(v, c->now_ns);
+	if (c->ended)
 		crew_end_turn(h, c);
 	if (plat_knobs(h)->cosched == COSCHED_STRICT) { /* starts here, not there: a BPF program's calls have 512 bytes of stack together */
 		starts = crew_strict(h, c);
@@ -406,7 +401,7 @@ cold u32 crew_tick(THE(struct host *h), THE(struct crew *c))
 			crew_gather(h, c);
 			crew_wake(h);
 		}
-		return 0;
+		return c->ended;
 	}
 	crew_stop(h, c);
 	if (plat_read(v->costopped))
@@ -415,10 +410,29 @@ cold u32 crew_tick(THE(struct host *h), THE(struct crew *c))
 		v->gathers++;
 		crew_gather(h, c);
 	}
-	return 0;
+	return c->ended;
 }
 
-/* The tick; ns until the next one, 0 while there is nothing to be co-scheduled. */
+/* Whether a VM is to be looked at between two ticks: its turn is over, or has begun and does not have all of it yet. */
+hot bool crew_turns(const struct vm *v, u64 now)
+{
+	return plat_read(v->turn_key) && (now >= plat_read(v->turn_end_ns) || (v->waiting && v->gathers < GATHERS));
+}
+
+#define COSCHED_SOON(k) ((k)->cosched_poll_us * (US / 4))	/* the least between two looks */
+
+/* How long until such a look: when a turn ends all its vCPUs stop at once, and those of the next begin together. */
+hot u64 crew_turns_in(const struct knobs *k, const struct vm *v, u64 now)
+{
+	u64 end = plat_read(v->turn_end_ns);
+
+	if (!plat_read(v->turn_key))
+		return KEY_NONE;
+	return now < end && !(v->waiting && v->gathers < GATHERS) ? end - now : COSCHED_SOON(k);
+}
+
+/* The tick; ns until the next one, 0 while there is nothing to be co-scheduled. It looks at all VMs every cosched_poll_us, and in between,
+ * four times as often at most, at those whose turn ends or has just begun. */
 cold u64 core_cosched(THE(struct host *h))
 {
 	const struct knobs *k = plat_knobs(h);
@@ -429,8 +443,12 @@ cold u64 core_cosched(THE(struct host *h))
 		return 0;
 	if (!h->smp)
 		return k->housekeep_us * US;
+	if (c.now_ns >= h->looked_ns + k->cosched_poll_us * US)
+		h->looked_ns = c.now_ns;
+	h->look_in_ns = h->looked_ns + k->cosched_poll_us * US - c.now_ns;
 	plat_for(i, VMS_MAX) {
 		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
+		u64 in;
 
 		if (!v)
 			break;
@@ -440,10 +458,17 @@ cold u64 core_cosched(THE(struct host *h))
 			busy = true;
 		c.vm = i;
 		c.count = v->indices;
-		crew_tick(h, &c);
+		if ((h->looked_ns == c.now_ns || crew_turns(v, c.now_ns)) && crew_tick(h, &c))
+			in = COSCHED_SOON(k); /* another VM's turn begins */
+		else
+			in = crew_turns_in(k, v, c.now_ns);
+		if (in < h->look_in_ns)
+			h->look_in_ns = in;
 	}
 	/* While no two vCPUs of a VM want to run, one that wakes may lead by costart_us, and grow that lead until the next tick. */
-	return (busy ? k->cosched_poll_us : k->cosched_poll_us + k->costop_us - k->costart_us) * US;
+	if (!busy)
+		return (k->cosched_poll_us + k->costop_us - k->costart_us) * US;
+	return h->look_in_ns > COSCHED_SOON(k) ? h->look_in_ns : COSCHED_SOON(k);
 }
 
 #endif

@@ -40,7 +40,6 @@ cold bool dispatch_local(THE(struct host *h), u32 pcpu, u64 limit, u32 prev_worl
 
 	if (!p)
 		return false;
-	pull_crowded(h, p);
 	queue_best(h, QUEUE_VM(pcpu), pcpu, limit, &best);
 	p->wait_key = best.next;
 	own = best.world ? best.key : limit;
@@ -65,7 +64,10 @@ cold bool dispatch_local(THE(struct host *h), u32 pcpu, u64 limit, u32 prev_worl
 		p->wait_key = best.key < p->wait_key ? best.key : p->wait_key;
 		return false; /* the running host task is owed more */
 	}
-	return best.world && queue_take(h, QUEUE_VM(p->id), best.world);
+	if (!best.world || !queue_take(h, QUEUE_VM(p->id), best.world))
+		return false;
+	pull_took(p, queue_waiting(p) - 1);
+	return true;
 }
 
 /* Runs a world that has waited longer than the bound, whatever it is owed. */
@@ -117,9 +119,10 @@ cold bool dispatch_hand(THE(struct host *h), u32 pcpu, u32 to)
 	struct vm *v = w ? plat_vm(h, w->vm) : NULL;
 	u32 queued = w ? plat_read(w->queued_on) : 0, on = queued - 1;
 	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	u64 least = plat_knobs(h)->slice_min_us * US, end = plat_now(h) + least;
 
-	if (!p || !v || !queued || queued >= QUEUED_PARKED || on & 1 || (end > plat_read(v->turn_end_ns) && queue_waiting(p)))
+	if (!c || !v || !queued || queued >= QUEUED_PARKED || on & 1 || (end > plat_read(v->turn_end_ns) && plat_read(c->queued)))
 		return false;
 	if (end < plat_read(v->turn_end_ns))
 		least += plat_read(v->turn_end_ns) - end;

@@ -63,6 +63,8 @@ struct host {
 	u64 plan_outside;	/* not 0: user space weighs VMs itself, because some are held to a few pCPUs (user space writes) */
 	u64 asserts;		/* failed assertions, counted where they cannot stop the run */
 	u64 overflows;		/* threads that found no free world */
+	u64 look_in_ns;		/* how long until it looks again (cosched writes) */
+	u64 looked_ns;		/* when the tick of co-scheduling looked at all VMs last (cosched writes) */
 	u64 trace_until_ns;	/* when tracing ends unless the recorder puts it off: it may have been killed (user space writes) */
 	u32 pcpus;		/* ids end here, those that are not online included */
 	u32 clusters;
@@ -119,7 +121,7 @@ struct pcpu {
 	u32 core_first;		/* the pCPU that stands for its core */
 	u32 core_awake;		/* threads of the core that it stands for that are not idle (atomic adds; account/busy.h) */
 	u32 awake;		/* it was not idle when it was seen last (hosts with hyper-threads only) */
-	u32 crowded;		/* not 0: more worlds wait than the one that it was woken for (queue_enter sets it, dispatch clears it) */
+	u32 woken;		/* whether a world was queued while nobody ran (queue/queue.h; what it takes next clears it) */
 	u32 yield_to;		/* world to which the running one yields the pCPU, 0 for none */
 	u32 invited;		/* world whose siblings run, and that is to run here with them, 0 for none (cosched writes) */
 	u32 trace_note;		/* four bytes of trace.h for the next records (each written alone, while a trace is recorded) */

@@ -20,6 +20,7 @@
 
 enum { COSCHED_OFF, COSCHED_RELAXED, COSCHED_STRICT };
 
+#define ASKED_NS 100000ull	/* one that was asked to stop before it ran does so after that: until then its pCPU is settled */
 #define STALLED_START (1ull << 50)	/* of a new VM and of a new vCPU: bases may go below it without wrapping */
 
 hot bool cosched_is_vcpu(const struct world *w)
@@ -80,6 +81,8 @@ hot void cosched_turn(const struct knobs *k, plat_task *t, struct vm *v, const s
 	} else if (now + slice > end) {
 		plat_set_slice(t, end - now > least ? end - now : least);
 	}
+	if (w->costop == COSTOP_ASKED)
+		plat_set_slice(t, ASKED_NS);
 }
 
 /* Whether the turn has just been found to be over. */

@@ -14,43 +14,60 @@
 
 #include "place.h"
 
-/* Who waits at `pcpu` is passed over, for one that came later or one of another pCPU that is owed more: an idle one comes for it, for it
- * was `pcpu` that had been woken. */
+#define PASSED_MAX 4	/* worlds that a pCPU sends others for, at once */
+
+/* A pCPU that was woken for a world takes another one, that came later or is owed more: for those that wait on here idle ones come, if
+ * there are any that they may use. */
 cold u32 pull_passes_over(THE(struct host *h), u32 pcpu)
 {
-	struct pcpu *p = plat_pcpu(h, pcpu);
-	struct cluster *own = p ? plat_cluster(h, p->cluster) : NULL;
+	u32 seen = 0;
+	plat_task *t;
 
-	if (!own || place_send(h, p->cluster))
-		return 0;
-	plat_for(i, NEAR_MAX)
-		if (i >= own->nears || place_send(h, own->near[i & (CLUSTERS_MAX - 1)]))
+	plat_queue_each(h, t, QUEUE_VM(pcpu)) {
+		s32 found;
+
+		if (seen++ >= PASSED_MAX)
 			break;
+		found = place_idle(h, t, pcpu);
+		if (found >= 0)
+			trace_kick(h, (u32)found, KICK_IDLE, WHY_UNKNOWN);
+	}
 	return 0;
 }
 
-/* A pCPU that was woken chooses one of several that have come meanwhile. */
-hot void pull_crowded(struct host *h, struct pcpu *p)
+/* A pCPU has taken a world, out of its own queue or another's, and `left` wait there still. */
+hot void pull_took(struct pcpu *p, u32 left)
 {
-	if (!plat_read(p->crowded))
-		return;
-	p->crowded = 0;
-	if (queue_waiting(p) > 1)
-		pull_passes_over(h, p->id);
+	if (plat_read(p->woken))
+		p->woken = left ? WOKEN_PASSES_OVER : WOKEN_NOT;
 }
+
+/* And it comes to run it: a call of its own, for those of a BPF program have 512 bytes of stack together. */
+hot void pull_passed_over(struct host *h, struct pcpu *p)
+{
+	if (plat_read(p->woken) != WOKEN_PASSES_OVER)
+		return;
+	p->woken = WOKEN_NOT;
+	pull_passes_over(h, p->id);
+}
+
+#define PULL_TRIES 4	/* a world that a limit parks when it is to be taken makes room for the next */
 
 /* Takes the best world waiting at `victim` for `pcpu` if its key is below `limit`. */
 hot bool pull_from(struct host *h, struct pcpu *victim, struct pcpu *p, u64 limit)
 {
-	struct pick best = {};
+	plat_for(i, PULL_TRIES) {
+		struct pick best = {};
 
-	queue_best(h, QUEUE_VM(victim->id), p->id, limit, &best);
-	if (best.world && queue_take(h, QUEUE_VM(victim->id), best.world)) {
-		p->pulls++;
-		trace_note_pull(h, p);
-		if (queue_waiting(p))
-			pull_passes_over(h, p->id);
-		return true;
+		queue_best(h, QUEUE_VM(victim->id), p->id, limit, &best);
+		if (!best.world)
+			break;
+		if (queue_take(h, QUEUE_VM(victim->id), best.world)) {
+			p->pulls++;
+			trace_note_pull(h, p);
+			pull_took(p, queue_waiting(p));
+			return true;
+		}
 	}
 	return false;
 }
@@ -66,8 +83,7 @@ hot bool pull_system_from(struct host *h, struct pcpu *victim, struct pcpu *p)
 	if (best.world && queue_take(h, QUEUE_SYSTEM(victim->id), best.world)) {
 		p->pulls++;
 		trace_note_pull(h, p);
-		if (queue_waiting(p))
-			pull_passes_over(h, p->id);
+		pull_took(p, queue_waiting(p));
 		return true;
 	}
 	return false;

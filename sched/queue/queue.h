@@ -33,13 +33,16 @@ hot u32 queue_waiting(const struct pcpu *p)
 	return plat_read(p->waits_vm) + plat_read(p->waits_system);
 }
 
+/* What pcpu.woken says: a world was queued while nobody ran; another one is taken than that, perhaps. */
+enum { WOKEN_NOT, WOKEN, WOKEN_PASSES_OVER };
+
 hot void queue_enter(struct host *h, struct world *w, struct pcpu *p, u64 key)
 {
 	struct cluster *c = plat_cluster(h, p->cluster);
 	bool system = w->vm == VM_SYSTEM;
 
-	if (!plat_read(p->current_world) && queue_waiting(p))
-		p->crowded = 1;
+	if (!plat_read(p->current_world))
+		p->woken = WOKEN;
 	w->queued_on = p->id * 2 + system + 1;
 	if (system)
 		plat_add(&p->waits_system, 1);

@@ -90,11 +90,10 @@ fn skew_stays_near_the_threshold_at_any_width_and_overcommitment() {
                 let out = silent("skew", RELAXED, &crowd(3, pcpus, width, percent, workload));
                 let skew = out.verdict.as_ref().map_or(u64::MAX, |v| v.skew_max_ns) / 1000;
                 println!("{width} vCPUs on {pcpus} at {percent} %, {workload}: skew {skew} us, work {}", work(&out, 3, pcpus));
-                // 3 ms, a period while nobody who lags waits, one until a look, 3 ms (slice_min_us) for a sibling that has just begun.
-                assert!(skew <= 8_000, "{width} vCPUs on {pcpus} at {percent} %, {workload}: {skew} us");
-                // Turns keep them together too: without the tick's invitations 55 % at four VMs of four, 10 % at 64 vCPUs.
-                let least = if width < 64 { 850 } else { 750 };
-                assert!(workload != BARRIER || work(&out, 3, pcpus) >= least, "{width} vCPUs on {pcpus} at {percent} %");
+                // 3 ms, a period while nobody who lags waits, and one until a look.
+                assert!(skew <= 5_000, "{width} vCPUs on {pcpus} at {percent} %, {workload}: {skew} us");
+                // Turns keep them together too.
+                assert!(workload != BARRIER || work(&out, 3, pcpus) >= 990, "{width} vCPUs on {pcpus} at {percent} %");
             }
         }
     }
@@ -127,7 +126,9 @@ fn thresholds_trade_skew_for_switches() {
 
 #[test]
 fn guests_that_lock_and_meet_do_the_work_that_they_do_under_strict_and_many_times_that_without() {
-    for (width, pcpus, workload, gain) in [(4, 4, BARRIER, 20), (8, 8, BARRIER, 20), (4, 4, LOCK, 1), (8, 8, LOCK, 1)] {
+    for (width, pcpus, workload, gain) in
+        [(4, 4, BARRIER, 20), (8, 8, BARRIER, 20), (64, 64, BARRIER, 20), (4, 4, LOCK, 1), (8, 8, LOCK, 1)]
+    {
         let text = crowd(5, pcpus, width, 200, workload);
         let done = |mode| work(&outcome("guests", mode, &text), 5, pcpus);
         let (off, relaxed, strict) = (done(OFF), done(RELAXED), done(STRICT));
@@ -188,7 +189,7 @@ fn time_outside_the_guest_is_no_progress() {
     // One that does not come back stops its sibling for as long as anybody may be stopped (ready_bound_us), and not for good.
     let text = (host("12s", 2) + &leaves_its_guest(5)).replace("emulate = '5ms'", "emulate = '11s'");
     let out = silent("outside-for-good", RELAXED, &text);
-    assert!(of(&out, "exits").worlds[1].times.work > 14_000_000, "{:?}", ms(&out));
+    assert!(of(&out, "exits").worlds[1].times.work > 10_000_000, "{:?}", ms(&out));
     assert!(out.verdict.as_ref().is_some_and(|v| (5_000_000_000..5_010_000_000).contains(&v.costop_max_ns)), "{:?}", out.verdict);
 }
 

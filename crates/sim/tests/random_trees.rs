@@ -2,6 +2,7 @@
 //! missed, no limit passed, and VMs stay near the ideal.
 //!
 //! A failure names its seed; `SEED=n cargo test -p sim --test random_trees` replays it alone, and `SEEDS=n` tries that many.
+//! With `SEED=n` `TRACE=FILE` writes its trace.
 
 mod draw;
 
@@ -9,7 +10,7 @@ use check::Invariant;
 use draw::Draw;
 use entitlement::{Names, Tree, TreeLeaf, TreePool};
 use settings::{HostSpec, LimitSetting, PoolSpec, Run, RunSpec, SharesSetting, VmSpec, Window, place};
-use sim::{Costs, Options, Ticks, bounds, run};
+use sim::{Costs, Options, Ticks, bounds, run, run_traced};
 use topology::Topology;
 use units::{CpuAmount, Span};
 
@@ -146,7 +147,12 @@ fn outcome(seed: u64) -> (Option<String>, u64) {
     let run_of = Trees(&mut draw).run(8);
     let ticks = if draw.below(2) == 0 { Ticks::Aligned } else { Ticks::Staggered };
     let costs = if draw.below(2) == 0 { Costs::ZERO } else { Costs::default() };
-    let outcome = match run(&run_of, &Options { ticks, costs, ..Options::default() }) {
+    let options = Options { ticks, costs, ..Options::default() };
+    let done = match std::env::var("TRACE") {
+        Ok(file) => run_traced(&run_of, &options, Box::new(std::fs::File::create(file).expect("TRACE can be written"))),
+        Err(_) => run(&run_of, &options),
+    };
+    let outcome = match done {
         Ok(outcome) => outcome,
         Err(e) => return (Some(format!("seed {seed}: {e}")), 0),
     };
