@@ -182,18 +182,21 @@ hot u64 place_allowed(struct cluster *c, plat_task *t, u32 flags)
 	return mask;
 }
 
-/* How good a pCPU is for a world that must queue: by what it gains where it may preempt, below
- * that by how few wait. `bonus` favours the pCPU it comes from. */
+/* How good a pCPU is for a world that must queue: by what it gains where it may preempt, and that before one where it may preempt a
+ * sibling; below that by how few wait, and of those where no sibling runs (VS51 "Load Balancing", L2: two busy siblings do not share a
+ * pCPU). `bonus` favours the pCPU it comes from. */
 cold u64 place_score(THE(struct host *h), u32 pcpu, THE(struct claim *claim), u64 bonus)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	u64 gain = p ? preempt_gain(h, p, claim, plat_now(h)) : 0;
+	bool sibling;
 
 	if (!p)
 		return 0;
 	if (plat_read(p->wait_key) <= claim->key)
 		gain = 0; /* another takes that place first: siblings that wake together spread */
-	return gain ? (1ull << 62) + gain + bonus : (1ull << 32) - queue_waiting(p);
+	sibling = claim->vm && plat_read(p->current_world) && plat_read(p->current_vm) == claim->vm;
+	return gain ? (sibling ? 1ull << 61 : 1ull << 62) + gain + bonus : (1ull << 32) - 2 * queue_waiting(p) - sibling;
 }
 
 /* Where a world may queue, and how good the best place is that was seen so far. */
