@@ -2,6 +2,7 @@
  * Included by native.c and glue/tandem.bpf.c, so that both build the same text. */
 #include "account/busy.h"
 #include "account/charge.h"
+#include "account/guest.h"
 #include "account/state.h"
 #include "costart.h"
 #include "dispatch.h"
@@ -295,7 +296,6 @@ hot void core_running(struct host *h, plat_task *t, struct world *w)
 	w->last_pcpu = (s32)p->id;
 	w->switches++;
 	w->run_since_ns = now;
-	guest_runs(w, now);
 	w->exec_ns = plat_exec(h, t);
 	p->switches++;
 	p->current_key = share_key(v, w);
@@ -323,7 +323,6 @@ hot void core_stopping(struct host *h, plat_task *t, struct world *w, bool runna
 	if (now < w->run_since_ns)
 		now = w->run_since_ns;
 	charge_settle(h, t, w, v, p, now);
-	guest_stopped(w, now);
 	p->grant_end_ns = 0;
 	p->current_world = WORLD_NONE;
 	state_enter(w, !runnable ? state_asleep(t, w) : w->costop == COSTOP_DECIDED && !plat_slice(t) ? STATE_COSTOP : STATE_READY, now);

@@ -21,7 +21,7 @@ struct crew {
 	u64 now_ns;
 	u64 slowest_ns;		/* stalled most of those that want to run */
 	u64 waits_ns;		/* and of those that are READY */
-	u64 stuck_ns;		/* and of those that no pCPU helps: READY and held by affinity or a limit, or running outside their guest */
+	u64 stuck_ns;		/* and of those that are READY and cannot take a pCPU: held by affinity, or by a limit */
 	u64 ahead_ns;		/* stalled least of those that want to run */
 	u64 stalled_ns;		/* of the one looked at */
 	u32 state;
@@ -32,7 +32,6 @@ struct crew {
 	u32 busy;		/* that want to run, by number */
 	u32 next;		/* where the search for one that can take a pCPU goes on */
 	u32 seen;
-	u32 outside;		/* the one looked at runs outside its guest */
 	u32 ended;		/* the VM's turn has just been found to be over */
 };
 
@@ -43,7 +42,7 @@ cold bool crew_look(THE(struct host *h), THE(struct crew *c), u32 number)
 	struct world *w = s ? plat_world(h, s->world[number & (VCPUS_MAX - 1)]) : NULL;
 	u64 seq, since;
 
-	if (!w || w->vm != c->vm || w->index != number || !cosched_is_vcpu(w))
+	if (!w || w->vm != c->vm || w->index != number || !cosched_is_vcpu(w) || plat_read(w->outside))
 		return false;
 	seq = plat_read(w->seq);
 	plat_barrier();
@@ -54,11 +53,8 @@ cold bool crew_look(THE(struct host *h), THE(struct crew *c), u32 number)
 	plat_barrier();
 	if (seq & 1 || plat_read(w->seq) != seq)
 		return false;
-	c->outside = c->state == STATE_RUN && guest_left_for(w, c->now_ns);
 	if (c->state == STATE_READY || c->state == STATE_COSTOP)
 		c->stalled_ns += c->now_ns > since ? c->now_ns - since : 0;
-	if (c->outside)
-		c->stalled_ns += guest_left_for(w, c->now_ns);
 	return c->state == STATE_RUN || c->state == STATE_READY || c->state == STATE_COSTOP;
 }
 
@@ -88,8 +84,6 @@ cold u32 crew_measure(THE(struct host *h), THE(struct crew *c))
 			c->slowest_ns = c->stalled_ns;
 		if (c->stalled_ns < c->ahead_ns)
 			c->ahead_ns = c->stalled_ns;
-		if (c->outside && c->stalled_ns > c->stuck_ns)
-			c->stuck_ns = c->stalled_ns;
 		w = plat_world(h, c->world);
 		if (c->state != STATE_READY || !w || !plat_read(w->queued_on)) /* one in no queue is about to run */
 			continue;
@@ -153,22 +147,22 @@ cold u32 crew_stop(THE(struct host *h), THE(struct crew *c))
 		asks = runs && c->waits_ns > stalled + most && crew_laggard(h, c, stalled + most); /* which looks at others */
 		if (asks || c->stuck_ns > stalled + most || c->slowest_ns > stalled + more)
 			crew_ask(h, w, runs);
-		else if (!runs || c->outside)
+		else if (!runs)
 			w->costop = COSTOP_NOT; /* it was asked, could not stop, and leads no more */
 	}
 	return 0;
 }
 
-/* Whether a co-stopped vCPU may go on: it leads none that waits, or runs outside its guest, by costart_us or more. One that it leads and
- * that runs in its guest comes nearer. */
+/* Whether a co-stopped vCPU may go on: it leads none that waits by costart_us or more, and none by far. One that it leads and that runs
+ * comes nearer. */
 hot bool crew_may_start(const struct knobs *k, const struct crew *c, const struct world *w)
 {
 	u64 since = plat_read(w->state_since_ns), stay = c->now_ns > since ? c->now_ns - since : 0;
-	u64 behind = c->waits_ns > c->stuck_ns ? c->waits_ns : c->stuck_ns, stalled = cosched_stalled(w) + stay;
+	u64 stalled = cosched_stalled(w) + stay;
 
 	if (k->cosched == COSCHED_STRICT || stay > k->ready_bound_us * US)
 		return true;
-	return behind < stalled + k->costart_us * US && c->slowest_ns < stalled + 2 * k->costop_us * US;
+	return c->waits_ns < stalled + k->costart_us * US && c->slowest_ns < stalled + 2 * k->costop_us * US;
 }
 
 /* Lets co-stopped vCPUs go on. */

@@ -150,8 +150,9 @@ cold bool dispatch_costops(THE(struct host *h), u32 pcpu, TASK(prev), THE(struct
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 
+	w->costop = COSTOP_NOT;
 	if (!p || (w->kind == KIND_VCPU && !plat_in_guest(prev)))
-		return false; /* it is asked again when it enters its guest (guest_crossed) */
+		return false;
 	w->costop = COSTOP_DECIDED;
 	plat_set_slice(prev, 0); /* so that the kernel hands it to enqueue, which puts it among its co-stopped siblings */
 	trace_note_stop(h, p, WHY_SKEWED);

@@ -146,17 +146,8 @@ hot u32 plat_any_pcpu(struct host *h, const plat_task *task)
 #define plat_fetch_add(ptr, n) ((*(ptr) += (n)) - (n))
 #define plat_or(ptr, bits) ((void)(*(ptr) |= (bits)))
 #define plat_fetch_and(ptr, bits) native_fetch_and(ptr, bits)
-#define plat_swap(ptr, new) native_swap(ptr, new)
 #define plat_cas(ptr, old, new) (*(ptr) == (old) ? (*(ptr) = (new), true) : false)
 #define plat_for(i, n) for (u32 i = 0; i < (n); i++)
-
-hot u64 native_swap(u64 *word, u64 new)
-{
-	u64 old = *word;
-
-	*word = new;
-	return old;
-}
 
 hot u64 native_fetch_and(u64 *word, u64 bits)
 {

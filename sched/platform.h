@@ -48,7 +48,7 @@
  * plat_trace(h, ns, head, a, b)	hands a record to whoever records; counted where there is no room
  * plat_waker(h, here)			world that wakes another just now on the pCPU `here`, 0 for an interrupt
  * plat_here(h)				pCPU that this runs on, TRACE_NOWHERE where that is not known
- * plat_add/plat_or/plat_and/plat_cas/plat_swap	atomic on records; plat_read for a single racy load
+ * plat_add/plat_or/plat_and/plat_cas	atomic on records; plat_read for a single racy load
  * plat_assert(h, cond)			stops a simulated run, counts on a kernel
  * plat_barrier()			orders stores for readers outside
  * plat_first_bit(mask)			index of the lowest set bit; mask is not 0

@@ -227,9 +227,7 @@ struct world {
 	u64 ready_before_ns;	/* its time in READY when it woke last, */
 	u64 ran_before_ns;	/* and in RUN, */
 	u64 slept_ns;		/* and how long it had slept */
-	u64 stalled_base_ns;	/* of a vCPU: what it was stalled is this, its time in READY and COSTOP, and outside_ns (policy/cosched.h) */
-	u64 outside_ns;		/* of a vCPU: part of its time in RUN outside its guest, completed stretches only (account/guest.h) */
-	u64 left_ns;		/* since when it runs outside; 0 inside, 1 outside and not running */
+	u64 stalled_base_ns;	/* of a vCPU: what it was stalled is this and its time in READY and COSTOP (policy/cosched.h) */
 	u64 migrations;
 	u64 switches;
 	u64 expiries;		/* slices that ended while it could go on: used up, or cut short for another world */
@@ -242,6 +240,7 @@ struct world {
 	u32 flags;
 	u32 nice_weight;	/* of a host task, 100 is the default */
 	u32 queued_on;		/* queue it waits in, plus 1; 0 for none; from QUEUED_PARKED on a limiter's, or that of co-stopped siblings */
+	u32 outside;		/* of a vCPU: it is in its emulator's code, not in its guest (account/guest.h) */
 	u32 costop;		/* whether it is to co-stop (policy/cosched.h; cosched asks, its own pCPU decides) */
 	s32 last_pcpu;
 	s32 bind_vm;		/* VM to move to at the next safe point, -1 for none */

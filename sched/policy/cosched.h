@@ -3,20 +3,22 @@
  * Promise	relaxed: a vCPU that leads its slowest sibling by more than costop_us stops by itself, alone, and goes on when none of
  *		those it leads by costart_us or more waits; strict: the whole VM stops, and goes on when there is a pCPU for every vCPU that wants one
  *		(VS51 "Relaxed Co-Scheduling", C1, C2)
- * Law		stalled = base + time in READY + time in COSTOP + time in RUN outside the guest (account/guest.h, C3); lead = the slowest sibling's stalled - one's own; the slowest is the
+ * Law		stalled = base + time in READY + time in COSTOP; lead = the slowest sibling's stalled - one's own; the slowest is the
  *		one of those that want to run that is stalled most
  * Units	ns of the clock
  * Example	4 vCPUs that burn share one pCPU: each runs for 3 to 4 ms, stops, and the next sibling has the pCPU
  * Limits	skew is looked at every cosched_poll_us; a vCPU that halts makes progress: when it wakes it is neither slower than the
  *		slowest nor further ahead than costart_us (C4); one that sleeps in its emulator holds nobody up
- *		nobody is stopped outside his guest (plat_in_guest)
+ *		one that is outside its guest is left out (account/guest.h, C3)
  * Weakness	the first vCPUS_MAX of a VM only
  */
 #ifndef TANDEM_COSCHED_H
 #define TANDEM_COSCHED_H
 
-#include "../account/guest.h"
 #include "../queue/queue.h"
+
+/* What world.costop says: asked for by the tick, decided by its own pCPU. */
+enum { COSTOP_NOT, COSTOP_ASKED, COSTOP_DECIDED };
 
 enum { COSCHED_OFF, COSCHED_RELAXED, COSCHED_STRICT };
 
@@ -28,10 +30,10 @@ hot bool cosched_is_vcpu(const struct world *w)
 	return w->kind == KIND_VCPU || w->kind == KIND_EMULATED;
 }
 
-/* What a vCPU has been stalled, completed stays and stretches only. */
+/* What a vCPU has been stalled, completed stays only. */
 hot u64 cosched_stalled(const struct world *w)
 {
-	return w->stalled_base_ns + w->time_ns[STATE_READY] + w->time_ns[STATE_COSTOP] + w->outside_ns;
+	return w->stalled_base_ns + w->time_ns[STATE_READY] + w->time_ns[STATE_COSTOP];
 }
 
 /* A vCPU joins its siblings, or comes back from sleep: it has kept pace. By the slowest of the last look, which may be a period ago. */

@@ -216,8 +216,7 @@ impl Oracle {
             }
             _ => {}
         }
-        let wants = state.is_runnable() && !(state == State::Costop && self.skew.emulator_holds(now, world));
-        self.ledger.turn(now, w.entry, wants, state == State::Run);
+        self.ledger.turn(now, w.entry, state.is_runnable(), state == State::Run);
         self.worlds[world.0 as usize] = Some(w);
     }
 

@@ -1,7 +1,7 @@
 //! How far the vCPUs of a VM drift apart while co-scheduling holds them together; it knows nothing of who is owed what.
 //!
-//! Law (VS51 "Relaxed Co-Scheduling"): a vCPU makes progress when it runs in its guest or is halted. What it is stalled is its time in
-//! READY and COSTOP, and in RUN outside its guest. The lead of one that runs is what the slowest of its siblings that want to run was stalled more than itself, since both want
+//! Law (VS51 "Relaxed Co-Scheduling"): a vCPU makes progress when it runs in its guest or is halted; time outside its guest, in its
+//! emulator's code, is left out. What it is stalled is its time in READY and COSTOP. The lead of one that runs is what the slowest of its siblings that want to run was stalled more than itself, since both want
 //! to: who was halted has kept pace. A lead grows only while its vCPU runs, so it is looked at when that ends, and with every window.
 //!
 //! Limits: the first 64 vCPUs of a VM.
@@ -49,7 +49,7 @@ struct Vcpu {
 
 impl Vcpu {
     fn stalled(&self, now: u64) -> i64 {
-        let waits = matches!(self.state, State::Ready | State::Costop) || (self.outside && self.state == State::Run);
+        let waits = matches!(self.state, State::Ready | State::Costop);
         self.stalled + if waits { (now - self.since) as i64 } else { 0 }
     }
 }
@@ -72,8 +72,6 @@ struct Crew {
     vcpus: Vec<Vcpu>,
     /// For each two, what the second had been stalled more than the first when they began to want to run both.
     from: Vec<i64>,
-    /// When the last came back into its guest.
-    entered: Option<u64>,
 }
 
 impl Crew {
@@ -110,8 +108,9 @@ impl Crew {
     fn drift(&self, at: usize, now: u64) -> Option<Drift> {
         let own = &self.vcpus[at];
         match own.state {
+            State::Run if own.outside => None,
             State::Run => {
-                let others = self.vcpus.iter().enumerate().filter(|(i, v)| *i != at && v.state.is_runnable());
+                let others = self.vcpus.iter().enumerate().filter(|(i, v)| *i != at && v.state.is_runnable() && !v.outside);
                 let lead = others.map(|(i, v)| v.stalled(now) - own.stalled(now) - self.from[at * CREW_MAX + i]).max();
                 lead.map(|ns| Drift::Leads(ns.max(0) as u64))
             }
@@ -178,19 +177,12 @@ impl Skew {
     /// One enters its guest, or leaves it.
     pub(crate) fn cross(&mut self, now: u64, world: WorldId, inside: bool) {
         let Some(vm) = self.of.get(world.0 as usize).copied().flatten() else { return };
-        if let Some(v) = self.vms.entry(vm).or_default().vcpus.iter_mut().find(|v| v.world == world.0) {
-            v.stalled = v.stalled(now);
-            (v.since, v.outside) = (now, !inside);
+        let crew = self.vms.entry(vm).or_default();
+        let Some(at) = crew.vcpus.iter().position(|v| v.world == world.0) else { return };
+        crew.vcpus[at].outside = !inside;
+        if inside {
+            crew.wakes(at, now);
         }
-        self.vms.entry(vm).or_default().entered = Some(now);
-    }
-
-    /// Whether a vCPU that co-stops now may do so for a sibling that makes no progress outside its guest, or has just come back: its VM
-    /// cannot use what it is entitled to then, and the others may.
-    pub(crate) fn emulator_holds(&self, now: u64, world: WorldId) -> bool {
-        let vm = self.of.get(world.0 as usize).copied().flatten();
-        let (Some(crew), Some(terms)) = (vm.and_then(|vm| self.vms.get(&vm)), self.terms) else { return false };
-        crew.vcpus.iter().any(|v| v.outside) || crew.entered.is_some_and(|t| now - t <= terms.costop_ns)
     }
 
     fn note(&mut self, drift: Option<Drift>) {

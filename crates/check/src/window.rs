@@ -4,7 +4,7 @@
 //! ideal runs every VM at once, each at its rate, and sees only who asks for how much.
 //!
 //! Law, for a window of `T` ns:
-//! 1. A world *asks* for the time it was runnable (RUN, READY or COSTOP, but not COSTOP for a sibling outside its guest).
+//! 1. A world *asks* for the time it was runnable (RUN, READY or COSTOP).
 //! 2. The ideal gives VM `v` the time `x_v`: `divide_placed` of `T` on each pCPU, down the tree of pools, among
 //!    what the VMs' worlds ask for on the pCPUs they may use. A world's part of `x_v` is
 //!    proportional to what it asks for.

@@ -1,10 +1,13 @@
 //! Attaches the hooks that tell when a vCPU is in its guest and when in its emulator (`sched/glue/guest.bpf.c`); it reads nothing itself.
 
+#![allow(unsafe_code)]
+
 use crate::live::TandemMaps;
 use libbpf_rs::{
     Link,
     skel::{OpenSkel, SkelBuilder},
 };
+use sched_core::Knobs;
 use std::{mem::MaybeUninit, os::fd::AsFd, path::Path};
 
 mod skeleton {
@@ -22,13 +25,17 @@ pub(crate) fn kvm() -> bool {
 }
 
 impl Guests {
-    /// Attaches them beside the scheduler that has these maps.
+    /// Attaches them beside the scheduler that has these maps and knobs.
     ///
     /// # Errors
     /// The kernel's or the library's words.
-    pub(crate) fn hook(maps: &TandemMaps<'_>) -> Result<Guests, libbpf_rs::Error> {
+    pub(crate) fn hook(maps: &TandemMaps<'_>, knobs: Knobs) -> Result<Guests, libbpf_rs::Error> {
         let mut object = MaybeUninit::uninit();
         let mut open = GuestSkelBuilder::default().open(&mut object)?;
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            // SAFETY: both are the C struct knobs: u64s only, in the same order (sched-core's layout test).
+            rodata.knobs_now = unsafe { std::mem::transmute_copy(&knobs) };
+        }
         open.maps.host_map.reuse_fd(maps.host_map.as_fd())?;
         open.maps.pcpus_map.reuse_fd(maps.pcpus_map.as_fd())?;
         open.maps.clusters_map.reuse_fd(maps.clusters_map.as_fd())?;

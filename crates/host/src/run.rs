@@ -226,12 +226,12 @@ impl<'a> Daemon<'a> {
         if !matches!(self.hooked, Hooked::Not) || !guests::kvm() {
             return;
         }
-        self.hooked = match Guests::hook(self.live.maps()) {
+        self.hooked = match Guests::hook(self.live.maps(), self.options.knobs) {
             Ok(hooks) => Hooked::Yes(hooks),
             Err(e) => {
                 (self.options.say)(&format!(
                     "vCPUs: cannot tell when one is in its emulator: seen {e}, allowed hooks on kvm_arch_vcpu_ioctl_run; \
-                     that time counts as progress of its guest, and nothing else changes"
+                     that time counts as its guest's, and nothing else changes"
                 ));
                 Hooked::Never
             }
