@@ -42,6 +42,9 @@ pub struct Smoke {}
 /// CPU time by the scheduler's accounts and by cpu.stat, and waits and run_delay, may differ by a tick and this much: both count the same
 /// switches, at moments a few microseconds apart. In ten-thousandths.
 const AGREEMENT: u64 = 10;
+/// The same where more emulated pCPUs than the machine has cores take turns: one stands still between the moments at which kernel and
+/// scheduler take the time. Seen: 0.14 % and, beside a compiler, 0.52 %, of a VM that wakes often.
+const AGREEMENT_IN_TURNS: u64 = 100;
 
 fn failed(object: &str, seen: impl Into<String>, next: &str) -> LabError {
     LabError::new(object, "pass", seen, next)
@@ -119,8 +122,10 @@ fn agrees(document: &Document, scenario: &Scenario) -> lab::Result<()> {
     for (what, difference) in [("run_delay", &apart.delay), ("cpu.stat", &apart.used)] {
         let Some((parts, vm)) = difference else { continue };
         println!("{}: accounts and {what} differ by a tick and {:.2} % at most ({vm})", document.policy, percent(*parts));
-        if document.policy == "tandem" && *parts > AGREEMENT && (steady || what == "cpu.stat") {
-            let seen = format!("a tick and {:.2} % off {what} ({vm}), allowed {:.2} %", percent(*parts), percent(AGREEMENT));
+        let exact = scenario.runs.iter().all(|r| r.spec.lab.exact_clock);
+        let allowed = if steady || exact { AGREEMENT } else { AGREEMENT_IN_TURNS };
+        if document.policy == "tandem" && *parts > allowed && (steady || what == "cpu.stat") {
+            let seen = format!("a tick and {:.2} % off {what} ({vm}), allowed {:.2} %", percent(*parts), percent(allowed));
             return Err(failed("accounts", seen, "compare 'tandem top --json' with cpu.stat and schedstat"));
         }
     }
