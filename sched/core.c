@@ -2,7 +2,6 @@
  * Included by native.c and glue/tandem.bpf.c, so that both build the same text. */
 #include "account/busy.h"
 #include "account/charge.h"
-#include "account/guest.h"
 #include "account/state.h"
 #include "costart.h"
 #include "dispatch.h"

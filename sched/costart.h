@@ -5,8 +5,8 @@
  * Law		policy/cosched.h; as many leaders stop as there are siblings that can take their pCPUs, and all if one of these
  *		can take none
  * Example	A and B run, C waits; at 3 ms A stops and C takes its pCPU, being the next of their turn; B goes on, for the slowest runs now
- * Limits	cost: each vCPU of a VM in which two or more want to run is looked at twice a tick, about 20 ns each, and when turns change; the hot path
- *		looks at a word of its pCPU, one of the world that runs there, and the key of its VM's turn
+ * Limits	cost: each vCPU of a VM in which two or more want to run is looked at twice a tick, about 20 ns each, and when the VM's
+ *		turn ends or begins; the hot path looks at a word of its pCPU, one of the world that runs there, and the key of its VM's turn
  */
 #ifndef TANDEM_COSTART_H
 #define TANDEM_COSTART_H

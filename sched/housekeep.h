@@ -24,9 +24,13 @@ cold u32 housekeep_idle(THE(struct host *h))
 		queued |= plat_read(c->queued);
 	}
 	plat_for(i, CLUSTERS_MAX) {
-		if (!queued || i >= h->clusters)
+		struct cluster *c = queued && i < h->clusters ? plat_cluster(h, i) : NULL;
+		u64 idle = c ? plat_read(c->idle) : 0;
+
+		if (!c)
 			break;
-		place_send(h, i);
+		if (idle && place_claim(c, plat_first_bit(idle)))
+			trace_kick(h, c->pcpu[plat_first_bit(idle) & 63], KICK_IDLE, WHY_UNKNOWN);
 	}
 	return 0;
 }

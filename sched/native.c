@@ -46,7 +46,7 @@ void sched_idle(struct host *h, u32 pcpu, bool idle) { core_idle(h, pcpu, idle);
 void sched_housekeep(struct host *h) { core_housekeep(h); }
 u64 sched_limits(struct host *h) { return core_limits(h); }
 u64 sched_cosched(struct host *h) { return core_cosched(h); }
-void sched_guest(struct host *h, plat_task *t, bool inside) { guest_crossed(h, WORLD(h, t), inside); }
+void sched_guest(struct host *h, plat_task *t, bool inside) { cosched_crossed(h, WORLD(h, t), inside); }
 bool sched_yield_to(struct host *h, plat_task *t, plat_task *to) { return core_yield(h, WORLD(h, t), WORLD(h, to)); }
 
 /* One block for a whole host; NULL when there is no memory. */

@@ -63,8 +63,8 @@ struct host {
 	u64 plan_outside;	/* not 0: user space weighs VMs itself, because some are held to a few pCPUs (user space writes) */
 	u64 asserts;		/* failed assertions, counted where they cannot stop the run */
 	u64 overflows;		/* threads that found no free world */
-	u64 look_in_ns;		/* how long until it looks again (cosched writes) */
-	u64 looked_ns;		/* when the tick of co-scheduling looked at all VMs last (cosched writes) */
+	u64 looked_ns;		/* when the tick of co-scheduling looked at all VMs last, */
+	u64 look_in_ns;		/* and how long until it looks at some of them again (cosched writes) */
 	u64 trace_until_ns;	/* when tracing ends unless the recorder puts it off: it may have been killed (user space writes) */
 	u32 pcpus;		/* ids end here, those that are not online included */
 	u32 clusters;
@@ -240,7 +240,7 @@ struct world {
 	u32 flags;
 	u32 nice_weight;	/* of a host task, 100 is the default */
 	u32 queued_on;		/* queue it waits in, plus 1; 0 for none; from QUEUED_PARKED on a limiter's, or that of co-stopped siblings */
-	u32 outside;		/* of a vCPU: it is in its emulator's code, not in its guest (account/guest.h) */
+	u32 outside;		/* of a vCPU: it is in its emulator's code, not in its guest (policy/cosched.h; its own thread writes) */
 	u32 costop;		/* whether it is to co-stop (policy/cosched.h; cosched asks, its own pCPU decides) */
 	s32 last_pcpu;
 	s32 bind_vm;		/* VM to move to at the next safe point, -1 for none */

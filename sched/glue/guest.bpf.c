@@ -1,7 +1,7 @@
 /* Hooks where a vCPU's thread goes into KVM and comes back to its emulator: a BPF object of its own, for KVM may be a module that is loaded
  * after the scheduler. It shares the scheduler's maps, which the loader gives it (crates/host/src/guests.rs). */
 #include "../core.h"
-#include "../account/guest.h"
+#include "../policy/cosched.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -15,7 +15,7 @@ hot int crossed(bool inside)
 	struct world *w = h ? plat_world_of(h, t) : NULL;
 
 	if (w && w->kind == KIND_VCPU)
-		guest_crossed(h, w, inside);
+		cosched_crossed(h, w, inside);
 	return 0;
 }
 

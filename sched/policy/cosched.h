@@ -8,8 +8,11 @@
  * Units	ns of the clock
  * Example	4 vCPUs that burn share one pCPU: each runs for 3 to 4 ms, stops, and the next sibling has the pCPU
  * Limits	skew is looked at every cosched_poll_us; a vCPU that halts makes progress: when it wakes it is neither slower than the
- *		slowest nor further ahead than costart_us (C4); one that sleeps in its emulator holds nobody up
- *		one that is outside its guest is left out (account/guest.h, C3)
+ *		slowest nor further ahead than costart_us (C4). One that is in its emulator's code, or sleeps there, is left out
+ *		(C3): it makes no progress and so does not lead, and its guest does not wait for a pCPU. What KVM itself does for
+ *		a guest counts as the guest's: it is short, or polls for one that has halted, and to tell them apart would cost
+ *		two programs for each exit. An emulated vCPU's thread runs guest and emulator in one: all is the guest's. Whoever
+ *		was outside when the hooks came counts as inside until it leaves again
  * Weakness	the first vCPUS_MAX of a VM only
  */
 #ifndef TANDEM_COSCHED_H
@@ -48,6 +51,18 @@ hot void cosched_woken(const struct knobs *k, const struct vm *v, struct world *
 		w->stalled_base_ns -= stalled - slowest;
 	else if (stalled < least)
 		w->stalled_base_ns += least - stalled;
+}
+
+/* The running vCPU enters its guest, or leaves it for its emulator. When it comes back it has kept pace, as one that wakes has. */
+hot void cosched_crossed(struct host *h, struct world *w, bool inside)
+{
+	struct vm *v = plat_vm(h, w->vm);
+
+	if (v && inside && v->indices > 1)
+		cosched_woken(plat_knobs(h), v, w);
+	w->outside = !inside;
+	if (trace_on(h))
+		trace_put(h, plat_now(h), trace_head(TRACE_GUEST, w->id, plat_here(h)), inside, 0);
 }
 
 /* How long all siblings together use what their VM is entitled to in a quantum: so long is a turn. */

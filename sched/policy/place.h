@@ -61,19 +61,6 @@ hot bool place_claim(struct cluster *c, u32 bit)
 	return plat_fetch_and(&c->idle, ~one) & one;
 }
 
-/* Sends an idle pCPU of a cluster to look for work; whether there was one. */
-hot bool place_send(struct host *h, u32 cluster)
-{
-	struct cluster *c = plat_cluster(h, cluster);
-	u64 idle = c ? plat_read(c->idle) : 0;
-	u32 bit = idle ? plat_first_bit(idle) : 0;
-
-	if (!idle || !place_claim(c, bit))
-		return false;
-	trace_kick(h, c->pcpu[bit & 63], KICK_IDLE, WHY_UNKNOWN);
-	return true;
-}
-
 /* Gives a pCPU that was claimed back: nobody comes after all. */
 hot void place_unclaim(struct host *h, u32 pcpu)
 {
