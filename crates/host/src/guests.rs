@@ -16,20 +16,36 @@ mod skeleton {
 }
 use skeleton::GuestSkelBuilder;
 
-/// The hooks, while they are attached.
-pub(crate) struct Guests(#[allow(dead_code)] [Link; 2]);
-
-/// Whether this kernel runs KVM.
-pub(crate) fn kvm() -> bool {
-    Path::new("/sys/module/kvm").exists()
+/// Whether it is known when a vCPU is in its guest.
+pub(crate) enum Guests {
+    /// Not yet: this kernel has run no KVM so far.
+    Unknown,
+    /// As long as the hooks are attached.
+    Hooked(#[allow(dead_code)] [Link; 2]),
+    /// The kernel refused them.
+    Refused,
 }
 
 impl Guests {
-    /// Attaches them beside the scheduler that has these maps and knobs.
-    ///
-    /// # Errors
-    /// The kernel's or the library's words.
-    pub(crate) fn hook(maps: &TandemMaps<'_>, knobs: Knobs) -> Result<Guests, libbpf_rs::Error> {
+    /// Attaches the hooks as soon as there is a KVM, beside the scheduler that has these maps and knobs; says so if the kernel
+    /// refuses them.
+    pub(crate) fn hook(&mut self, maps: &TandemMaps<'_>, knobs: Knobs, say: &dyn Fn(&str)) {
+        if !matches!(self, Guests::Unknown) || !Path::new("/sys/module/kvm").exists() {
+            return;
+        }
+        *self = match Guests::load(maps, knobs) {
+            Ok(links) => Guests::Hooked(links),
+            Err(e) => {
+                say(&format!(
+                    "vCPUs: cannot tell when one is in its emulator: seen {e}, allowed hooks on kvm_arch_vcpu_ioctl_run; \
+                     that time counts as its guest's, and nothing else changes"
+                ));
+                Guests::Refused
+            }
+        };
+    }
+
+    fn load(maps: &TandemMaps<'_>, knobs: Knobs) -> Result<[Link; 2], libbpf_rs::Error> {
         let mut object = MaybeUninit::uninit();
         let mut open = GuestSkelBuilder::default().open(&mut object)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
@@ -47,6 +63,6 @@ impl Guests {
         open.maps.trace_rings.reuse_fd(maps.trace_rings.as_fd())?;
         open.maps.world_of_task.reuse_fd(maps.world_of_task.as_fd())?;
         let skel = open.load()?;
-        Ok(Guests([skel.progs.tandem_enters_kvm.attach()?, skel.progs.tandem_leaves_kvm.attach()?]))
+        Ok([skel.progs.tandem_enters_kvm.attach()?, skel.progs.tandem_leaves_kvm.attach()?])
     }
 }

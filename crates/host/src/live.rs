@@ -77,11 +77,11 @@ pub(crate) struct Word {
     pub shift: i64,
 }
 
-/// The scheduler, loaded and attached. Dropping it gives every task back to the kernel's own scheduler.
+/// The scheduler, loaded and, once told to, attached. Dropping it gives every task back to the kernel's own scheduler.
 pub struct Live {
     // Order matters: the link goes before the maps, the skeleton before the object it borrows.
     link: Option<Link>,
-    _renames: Link,
+    renames: Option<Link>,
     events: RingBuffer<'static>,
     received: Rc<RefCell<Vec<Event>>>,
     accounts: Accounts,
@@ -94,11 +94,11 @@ fn load_error(e: impl std::fmt::Display) -> HostError {
 }
 
 impl Live {
-    /// Loads and attaches.
+    /// Loads it into the kernel, where it does nothing yet.
     ///
     /// # Errors
     /// `HostError::Load` with the kernel's words.
-    pub fn start(topology: &Topology, knobs: Knobs, verbose: bool) -> Result<Live, HostError> {
+    pub fn load(topology: &Topology, knobs: Knobs, verbose: bool) -> Result<Live, HostError> {
         if !verbose {
             libbpf_rs::set_print(None);
         }
@@ -110,15 +110,22 @@ impl Live {
         // SAFETY: both are the C struct knobs: u64s only, in the same order (sched-core's layout test).
         rodata.knobs_now = unsafe { std::mem::transmute_copy(&knobs) };
         open.maps.trace_rings.set_max_entries(topology.pcpus() as u32).map_err(load_error)?;
-        let mut skel = open.load().map_err(load_error)?;
+        let skel = open.load().map_err(load_error)?;
         fill(&skel, topology)?;
-        let link = skel.maps.tandem_ops.attach_struct_ops().map_err(load_error)?;
-        let renames = skel.progs.tandem_rename.attach().map_err(load_error)?;
         let received = Rc::new(RefCell::new(vec![]));
         let events = listen(&skel, &received)?;
         let accounts = accounts(&skel)?;
-        pin(&mut skel)?;
-        Ok(Live { link: Some(link), _renames: renames, events, received, accounts, skel, _object: object })
+        Ok(Live { link: None, renames: None, events, received, accounts, skel, _object: object })
+    }
+
+    /// Attaches it: from now on it has every task of the fair class.
+    ///
+    /// # Errors
+    /// `HostError::Load` with the kernel's words, or that its maps cannot be pinned.
+    pub fn attach(&mut self) -> Result<(), HostError> {
+        self.link = Some(self.skel.maps.tandem_ops.attach_struct_ops().map_err(load_error)?);
+        self.renames = Some(self.skel.progs.tandem_rename.attach().map_err(load_error)?);
+        pin(&mut self.skel)
     }
 
     /// The scheduler's records.

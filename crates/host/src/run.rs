@@ -8,7 +8,7 @@ use crate::{
     cgroups::Cgroups,
     discover::{Finder, FoundVm, Roots},
     follow::Followed,
-    guests::{self, Guests},
+    guests::Guests,
     held::Held,
     layout::{Known, layout},
     limits::Limits,
@@ -53,23 +53,13 @@ struct InForce {
     taken: u64,
 }
 
-/// Whether it is known when a vCPU is in its guest.
-enum Hooked {
-    /// Not yet: this kernel has run no KVM so far.
-    Not,
-    /// As long as the hooks are attached.
-    Yes(#[allow(dead_code)] Guests),
-    /// The kernel refused them.
-    Never,
-}
-
 pub(crate) struct Daemon<'a> {
     pub(crate) live: &'a Live,
     pub(crate) options: &'a Options,
     in_force: &'a mut InForce,
     pub(crate) roots: Roots,
     pub(crate) finder: Finder,
-    hooked: Hooked,
+    guests: Guests,
     pub(crate) loaded: Instant,
     speed: Speed,
     /// Those that are online.
@@ -138,17 +128,20 @@ fn once(
 ) -> Result<Option<ExitReason>, HostError> {
     let begin = Instant::now();
     let topology = &read()?;
-    // VMs are looked for first: until they are known their threads compete with the daemon as host tasks.
+    let mut live = Live::load(topology, options.knobs, options.verbose)?;
+    // Everything that takes long is done before the scheduler is attached: the daemon comes first on its pCPU, also while the kernel
+    // verifies programs for it; and until VMs are known their threads compete with it as host tasks.
+    let mut guests = Guests::Unknown;
+    guests.hook(live.maps(), options.knobs, &options.say);
     let (roots, mut finder) = (Roots::default(), Finder::default());
     let found = finder.scan(&roots);
-    let live = Live::start(topology, options.knobs, options.verbose)?;
+    live.attach()?;
     (options.say)(&format!(
         "loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now",
         begin.elapsed().as_secs_f64(),
         topology.online().len()
     ));
-    let mut daemon = Daemon::new(&live, options, in_force, (roots, finder), topology.online().clone());
-    daemon.hook();
+    let mut daemon = Daemon::new(&live, options, in_force, (roots, finder, guests), topology.online().clone());
     daemon.take(found)?;
     if read()? != *topology {
         // The kernel tells of a pCPU only once a scheduler is attached.
@@ -161,7 +154,13 @@ fn once(
 }
 
 impl<'a> Daemon<'a> {
-    fn new(live: &'a Live, options: &'a Options, in_force: &'a mut InForce, (roots, finder): (Roots, Finder), pcpus: PcpuSet) -> Self {
+    fn new(
+        live: &'a Live,
+        options: &'a Options,
+        in_force: &'a mut InForce,
+        (roots, finder, guests): (Roots, Finder, Guests),
+        pcpus: PcpuSet,
+    ) -> Self {
         Daemon {
             live,
             options,
@@ -169,7 +168,7 @@ impl<'a> Daemon<'a> {
             in_force,
             roots,
             finder,
-            hooked: Hooked::Not,
+            guests,
             loaded: Instant::now(),
             pcpus,
             vms: BTreeMap::new(),
@@ -210,7 +209,7 @@ impl<'a> Daemon<'a> {
             }
             if scanned.elapsed() >= SCAN {
                 self.held.forget();
-                self.hook();
+                self.guests.hook(self.live.maps(), self.options.knobs, &self.options.say);
                 let found = self.finder.scan(&self.roots);
                 self.take(found)?;
                 self.say_troubles();
@@ -219,23 +218,6 @@ impl<'a> Daemon<'a> {
             self.replan(); // after a scan, whose plan knows nothing of held VMs
         }
         Ok(None)
-    }
-
-    /// Attaches the hooks of KVM as soon as there is one.
-    fn hook(&mut self) {
-        if !matches!(self.hooked, Hooked::Not) || !guests::kvm() {
-            return;
-        }
-        self.hooked = match Guests::hook(self.live.maps(), self.options.knobs) {
-            Ok(hooks) => Hooked::Yes(hooks),
-            Err(e) => {
-                (self.options.say)(&format!(
-                    "vCPUs: cannot tell when one is in its emulator: seen {e}, allowed hooks on kvm_arch_vcpu_ioctl_run; \
-                     that time counts as its guest's, and nothing else changes"
-                ));
-                Hooked::Never
-            }
-        };
     }
 
     /// How long it may wait for events.
