@@ -175,6 +175,17 @@ fn time_outside_the_guest_is_left_out() {
         println!("work in ms of one that is outside its guest for {emulate} after 5 ms, and of its sibling: {work:?}");
         assert!(work[1] >= 11_990 && of(&out, "exits").times.costop_ns == 0, "{work:?}");
     }
+    // Nor is it while that one's emulator waits for a pCPU that others hold: only while its guest does, for a tenth of the time or
+    // so. All that waiting, 5 s, would be held against it if it were not left out.
+    let held = leaves_its_guest(9).replace("vcpu_workloads", "vcpu_affinity = ['0', '1']\nvcpu_workloads");
+    let out = outcome("outside-held", RELAXED, &(host("10s", 2) + &held + &vm("up", 1, "affinity = '0'")));
+    let (exits, burns) = (&of(&out, "exits").worlds[0].times, &of(&out, "exits").worlds[1].times);
+    println!(
+        "one that is outside its guest waits {} ms for its pCPU, its sibling co-stops for {}",
+        exits.ready_ns / 1_000_000,
+        burns.costop_ns / 1_000_000
+    );
+    assert!(exits.ready_ns > 4_000_000_000 && burns.costop_ns < exits.ready_ns * 2 / 5, "{exits:?} {burns:?}");
     // Who runs outside its guest while its sibling waits does not lead: neither makes progress.
     let text = host("10s", 1) + &leaves_its_guest(9);
     let stops = |text: &str, name: &str| of(&silent(name, RELAXED, text), "exits").worlds[0].times.costop_ns;
