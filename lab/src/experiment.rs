@@ -56,10 +56,6 @@ const OVERHEAD: Duration = Duration::from_secs(75);
 /// Boot and power-off of the whole, and loading Tandem.
 const BOOT: Duration = Duration::from_secs(150);
 
-/// All pCPUs together execute a billion instructions a second. At half of that, with 8 of them busy, a VM that another pool's
-/// may not disturb lost 3 % to interrupts and switches; at this, 2 %.
-const EXACT: Accel = Accel::Icount { shift: 0 };
-
 impl Experiment<'_> {
     /// The scenario's runs that the lab does.
     ///
@@ -135,7 +131,7 @@ impl Experiment<'_> {
         let wall: Duration = runs.iter().map(|r| Duration::from_nanos(self.duration_of(r).ns() + r.spec.warmup.ns()) + OVERHEAD).sum();
         spec.time_limit = BOOT + wall * self.policies.len() as u32;
         if runs[0].spec.lab.exact_clock {
-            spec.accel = EXACT;
+            spec.accel = Accel::EXACT;
             spec.time_limit *= 3;
         }
         spec.files = vec![GuestFile::copy(&self.tandem, "/bin/tandem")];

@@ -5,7 +5,7 @@
 use super::record::Record;
 use super::{Drill, IDLE_CONTROL, Report, SLOWNESS, Setting, TWO_CPUS, begin, dilation, spec};
 use crate::archive::Archive;
-use crate::boot::Stream;
+use crate::boot::{Accel, Stream};
 use crate::error::Result;
 
 const SCRIPT: &str = include_str!("../../guest/drill-settings");
@@ -15,16 +15,17 @@ const LIMIT_MS: f64 = 1000.0;
 const CHANGES: [&str; 8] = ["found", "cpu.weight", "cpu.max", "lifted", "file", "refused", "half", "gone"];
 /// What VM a shall use for each unit that VM b does.
 const RATIOS: [(&str, f64); 5] = [("equal", 1.0), ("weighed", 3.0), ("limited", 3.0), ("file", 1.0 / 3.0), ("half", 3.0)];
-/// By how much the ratio may be off, in four seconds on an emulated CPU that may stand still for 15 ms.
-const RATIO_OFF: f64 = 0.1;
-/// Half a pCPU, and how much of it the pool gets at least: grants of a millisecond each wait for an emulated interrupt.
-const LIMIT: (f64, f64) = (0.5, 0.9);
+/// By how much the ratio may be off, in four seconds: two quanta are 2.5 %.
+const RATIO_OFF: f64 = 0.025;
+/// Half a pCPU, and how much of it the pool gets at least: a quantum of four seconds is 1.3 %.
+const LIMIT: (f64, f64) = (0.5, 0.98);
 /// Over four seconds; what is saved up when they begin is a hundredth of half a pCPU in a second.
 const LIMIT_OVER: f64 = 1.01;
 
 pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Report> {
     let mut spec = spec(setting, IDLE_CONTROL, SCRIPT, 300);
     spec.topology = TWO_CPUS;
+    spec.accel = Accel::EXACT;
     let (mut report, _, records) = begin(Drill::Settings, &spec, archive, on)?;
     report.columns = vec!["change", "in_force_ms", "slowness"];
     report.notes.push(SLOWNESS.into());
