@@ -27,6 +27,9 @@ struct Vm {
     worlds: u32,
     worlds_max: u32,
     awake: u32,
+    /// Time of its runnable worlds in the window, of each instant no more than the host has pCPUs, and up to when.
+    wanted: u64,
+    until: u64,
     idled: bool,
     lag: i64,
     entitled: i64,
@@ -154,6 +157,8 @@ impl Ledger {
             worlds: 0,
             worlds_max: 0,
             awake: 0,
+            wanted: 0,
+            until: 0,
             idled: false,
             lag: 0,
             entitled: 0,
@@ -219,6 +224,7 @@ impl Ledger {
         let entry = &mut self.entries[world as usize];
         entry.account(now);
         let vm = &mut self.vms[entry.vm as usize];
+        vm.want(now, self.pcpus.len() as u64);
         if awake && !entry.awake {
             vm.awake += 1;
         } else if !awake && entry.awake {
@@ -336,12 +342,13 @@ impl Ledger {
             return;
         }
         let pcpus = self.pcpus.len() as u64;
-        let of = |vm: &Vm| Use { worlds: u64::from(vm.worlds_max).min(pcpus), ..Use::default() };
-        let mut uses: Vec<Use> = self.vms.iter().map(of).collect();
+        let of = |vm: &mut Vm| {
+            vm.want(now, pcpus);
+            Use { worlds: u64::from(vm.worlds_max).min(pcpus), asked: std::mem::take(&mut vm.wanted), used: 0 }
+        };
+        let mut uses: Vec<Use> = self.vms.iter_mut().map(of).collect();
         for entry in self.touched.iter().map(|w| &self.entries[*w as usize]) {
-            let u = &mut uses[entry.vm as usize];
-            u.asked += entry.demand;
-            u.used += entry.used;
+            uses[entry.vm as usize].used += entry.used;
         }
         self.promises.close(now, wall, &uses, &self.bounds, log);
     }
@@ -410,6 +417,11 @@ impl Entry {
 }
 
 impl Vm {
+    fn want(&mut self, now: u64, pcpus: u64) {
+        self.wanted += u64::from(self.awake).min(pcpus) * (now - self.until);
+        self.until = now;
+    }
+
     fn share(&self) -> Share {
         Share { lag: self.lag, idled: self.idled, ..Share::default() }
     }

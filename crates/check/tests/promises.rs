@@ -90,3 +90,19 @@ fn a_pcpu_may_idle_beside_one_that_is_held_back_and_beside_no_other() {
     let (n, text) = count(&o.finish(103 * MS), Invariant::IdleWhileWaiting);
     assert_eq!((n, text.contains("idle beside the READY world for 3000000 ns, allowed 1000000 ns")), (1, true), "{text}");
 }
+
+#[test]
+fn worlds_that_wake_together_do_not_ask_for_more_pcpus_than_there_are() {
+    // Two worlds want the one pCPU in the second half of each ms, and nobody does in the first: they have all that there was.
+    let mut o = oracle(None, &[vm(0, None, 90)]);
+    o.world_added(0, WorldId(2), VmId(1), None);
+    o.state(0, WorldId(1), State::WaitIdle, None);
+    for begin in (0..200).map(|ms| ms * MS + MS / 2) {
+        (1..=2).for_each(|w| o.state(begin, WorldId(w), State::Ready, None));
+        stint(&mut o, 1, begin, begin + MS / 4);
+        stint(&mut o, 2, begin + MS / 4, begin + MS / 2);
+        (1..=2).for_each(|w| o.state(begin + MS / 2, WorldId(w), State::WaitIdle, None));
+    }
+    let (n, text) = count(&o.finish(200 * MS), Invariant::Reservation);
+    assert_eq!(n, 0, "{text}");
+}

@@ -185,7 +185,7 @@ fn the_ideal_reservations_and_limits_hold_in_any_tree() {
     let wrong: Vec<&String> = all.iter().filter_map(|o| o.1.0.as_ref()).collect();
     // A few are beyond: the plan divides by what everybody asked for on average in the last 20 ms, the ideal by what he asks for in
     // each; where short bursts crowd a host that has a little room between them, wide VMs of few shares get another part of that room.
-    // 18 of 3,002 seeds, 188 % at most.
+    // 22 of 3,004 seeds, 149 % at most.
     let beyond: Vec<(u64, u64)> = all.iter().map(|o| (o.0, o.1.1)).filter(|o| o.1 > 100).collect();
     println!("{} of {} seeds beyond the bound: (seed, percent) {beyond:?}", beyond.len(), all.len());
     assert!(wrong.is_empty(), "{} seeds:\n{wrong:#?}", wrong.len());
