@@ -175,7 +175,7 @@ fn report(scenario: &Scenario, done: &Done) -> lab::Result<()> {
 /// How far a run under Tandem was from the ideal, and from the simulator's answer, in percent of the entitlement.
 fn distances(label: &str, lab: &RunResult, simulated: &RunResult) -> String {
     let part = |v: &views::Vm| v.times.used_ns as f64 * 100.0 / v.times.entitled_ns.max(1) as f64;
-    let apart = lab.vms.iter().filter_map(|v| {
+    let apart = lab.vms.iter().filter(|v| sim::counts(v, lab)).filter_map(|v| {
         let other = simulated.vms.iter().find(|s| s.name == v.name)?;
         Some((part(v) - part(other)).abs())
     });

@@ -5,15 +5,19 @@ use std::collections::BTreeMap;
 use units::Span;
 use views::{MeasuredBy, RunResult, Vm, Wakeups, Where};
 
-/// Largest |used ÷ entitled − 1| of any VM, in permille rounded to the nearest, with the VM's name.
-/// VMs that the ideal gave less than 2 % of a pCPU do not count: on a real kernel a halted VM's process wakes now and then for
-/// microseconds, of which the wait is most; 1.5 % seen on an emulated host.
+/// Whether what a VM had of its entitlement says anything. Of one that the ideal gave less than 2 % of a pCPU it does not: on a real
+/// kernel a halted VM's process wakes now and then for microseconds, of which the wait is most; 1.5 % seen on an emulated host.
+#[must_use]
+pub fn counts(vm: &Vm, result: &RunResult) -> bool {
+    vm.times.entitled_ns > 0 && u128::from(vm.times.entitled_ns) * 50 >= u128::from(result.duration_ns)
+}
+
+/// Largest |used ÷ entitled − 1| of any VM that counts, in permille rounded to the nearest, with the VM's name.
 #[must_use]
 pub fn worst_permille(result: &RunResult) -> Option<(u64, String)> {
     let off = |vm: &Vm| {
         let (used, entitled) = (u128::from(vm.times.used_ns), u128::from(vm.times.entitled_ns));
-        (entitled > 0 && entitled * 50 >= u128::from(result.duration_ns))
-            .then(|| ((used.abs_diff(entitled) * 1000 + entitled / 2) / entitled) as u64)
+        counts(vm, result).then(|| ((used.abs_diff(entitled) * 1000 + entitled / 2) / entitled) as u64)
     };
     result.vms.iter().filter_map(|vm| Some((off(vm)?, vm.name.clone()))).max_by_key(|x| x.0)
 }

@@ -31,7 +31,7 @@ mod watch;
 
 pub use contract::{Breach, Rule};
 pub use engine::Stats;
-pub use expectation::{ratio_permille, unequal_permille, unmet, worst_permille};
+pub use expectation::{counts, ratio_permille, unequal_permille, unmet, worst_permille};
 pub use looks::{EPOCH_UNIX_S, OnLook};
 pub use mutant::Mutant;
 pub use options::{Costs, Options, Policy, PolicyError, Ticks};
