@@ -116,13 +116,14 @@ fn execute(scenario: &Scenario, args: &Run) -> lab::Result<Done> {
 /// told and not judged.
 fn agrees(document: &Document, scenario: &Scenario) -> lab::Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let steady = scenario.runs.iter().all(|r| r.spec.lab.exact_clock || r.topology.pcpus() <= cores);
+    let steady = scenario.runs.iter().all(|r| r.topology.pcpus() <= cores);
     let apart = lab::experiment::disagreement(document);
     let percent = |n: u64| n as f64 / 100.0;
     for (what, difference) in [("run_delay", &apart.delay), ("cpu.stat", &apart.used)] {
         let Some((parts, vm)) = difference else { continue };
         println!("{}: accounts and {what} differ by a tick and {:.2} % at most ({vm})", document.policy, percent(*parts));
-        let allowed = if steady { AGREEMENT } else { AGREEMENT_IN_TURNS };
+        let exact = scenario.runs.iter().all(|r| r.spec.lab.exact_clock);
+        let allowed = if steady || exact { AGREEMENT } else { AGREEMENT_IN_TURNS };
         if document.policy == "tandem" && *parts > allowed && (steady || what == "cpu.stat") {
             let seen = format!("a tick and {:.2} % off {what} ({vm}), allowed {:.2} %", percent(*parts), percent(allowed));
             return Err(failed("accounts", seen, "compare 'tandem top --json' with cpu.stat and schedstat"));
