@@ -334,7 +334,7 @@ impl Oracle {
     }
 
     /// Moves the clock on, closing the windows that end before; the time of the event.
-    fn advance(&mut self, now: u64) -> u64 {
+    pub(crate) fn advance(&mut self, now: u64) -> u64 {
         self.events += 1;
         let Some(last) = self.now else {
             self.ledger.start(now);

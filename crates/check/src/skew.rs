@@ -1,8 +1,9 @@
 //! How far the vCPUs of a VM drift apart while co-scheduling holds them together; it knows nothing of who is owed what.
 //!
 //! Law (VS51 "Relaxed Co-Scheduling"): a vCPU makes progress when it runs in its guest or is halted; time outside its guest, in its
-//! emulator's code, is left out. What it is stalled is its time in READY and COSTOP. The lead of one that runs is what the slowest of its siblings that want to run was stalled more than itself, since both want
-//! to: who was halted has kept pace. A lead grows only while its vCPU runs, so it is looked at when that ends, and with every window.
+//! emulator's code, is left out. What it is stalled is its time in READY and COSTOP. The lead of one that runs is what the slowest of
+//! its siblings that want to run was stalled more than itself, since both want to: who was halted, or outside its guest, has kept pace. A
+//! lead grows only while its vCPU runs, so it is looked at when that ends, when it leaves its guest, and with every window.
 //!
 //! Limits: the first 64 vCPUs of a VM.
 
@@ -174,15 +175,19 @@ impl Skew {
         drift.filter(|_| !own.told).filter(|d| self.is_wrong(*d))
     }
 
-    /// One enters its guest, or leaves it.
-    pub(crate) fn cross(&mut self, now: u64, world: WorldId, inside: bool) {
-        let Some(vm) = self.of.get(world.0 as usize).copied().flatten() else { return };
-        let crew = self.vms.entry(vm).or_default();
-        let Some(at) = crew.vcpus.iter().position(|v| v.world == world.0) else { return };
+    /// One enters its guest, or leaves it; its VM, and what is wrong with what it did until now.
+    pub(crate) fn cross(&mut self, now: u64, world: WorldId, inside: bool) -> Option<(VmId, Drift)> {
+        let vm = self.of.get(world.0 as usize).copied().flatten()?;
+        let crew = self.vms.get_mut(&vm)?;
+        let at = crew.vcpus.iter().position(|v| v.world == world.0)?;
+        let (told, drift) = (crew.vcpus[at].told, crew.drift(at, now));
         crew.vcpus[at].outside = !inside;
         if inside {
             crew.wakes(at, now);
         }
+        self.terms?;
+        self.note(drift);
+        drift.filter(|d| !told && self.is_wrong(*d)).map(|d| (VmId(vm), d))
     }
 
     fn note(&mut self, drift: Option<Drift>) {
@@ -227,8 +232,11 @@ impl Oracle {
     }
 
     /// A vCPU enters its guest, or leaves it for its emulator; it counts as inside until it has left.
-    pub fn guest(&mut self, now: u64, world: WorldId, inside: bool) {
-        self.skew.cross(now, world, inside);
+    pub fn guest(&mut self, now_ns: u64, world: WorldId, inside: bool) {
+        let now = self.advance(now_ns);
+        if let Some((vm, drift)) = self.skew.cross(now, world, inside) {
+            self.drifted(now, vm, world, drift);
+        }
     }
 
     /// A world that was added is a vCPU.
