@@ -228,6 +228,7 @@ struct world {
 	u64 ran_before_ns;	/* and in RUN, */
 	u64 slept_ns;		/* and how long it had slept */
 	u64 stalled_base_ns;	/* of a vCPU: what it was stalled is this and its time in READY and COSTOP (policy/cosched.h) */
+	u64 led_ns;		/* its lead when it left its guest, as of the last look; 0 once it has slept (policy/cosched.h) */
 	u64 migrations;
 	u64 switches;
 	u64 expiries;		/* slices that ended while it could go on: used up, or cut short for another world */

@@ -39,27 +39,43 @@ hot u64 cosched_stalled(const struct world *w)
 	return w->stalled_base_ns + w->time_ns[STATE_READY] + w->time_ns[STATE_COSTOP];
 }
 
-/* A vCPU joins its siblings, or comes back from sleep: it has kept pace. By the slowest of the last look, which may be a period ago. */
-hot void cosched_woken(const struct knobs *k, const struct vm *v, struct world *w)
+/* A vCPU comes back to its siblings: it has kept pace, and leads the slowest of the last look, which may be a period ago, by no more
+ * than `lead`. */
+hot void cosched_back(const struct vm *v, struct world *w, u64 lead)
 {
 	u64 slowest = plat_read(v->slowest_ns), stalled = cosched_stalled(w), least;
 
 	if (!slowest)
 		slowest = STALLED_START; /* nobody has been looked at yet */
-	least = slowest - k->costart_us * US;
+	least = slowest - lead;
 	if (stalled > slowest)
 		w->stalled_base_ns -= stalled - slowest;
 	else if (stalled < least)
 		w->stalled_base_ns += least - stalled;
 }
 
-/* The running vCPU enters its guest, or leaves it for its emulator. When it comes back it has kept pace, as one that wakes has. */
+/* A vCPU joins its siblings, or comes back from sleep. */
+hot void cosched_woken(const struct knobs *k, const struct vm *v, struct world *w)
+{
+	cosched_back(v, w, k->costart_us * US);
+	w->led_ns = 0;
+}
+
+/* The running vCPU enters its guest, or leaves it for its emulator. It comes back as one that wakes, but if it led by more when it left it
+ * still does: else one that leaves often would never stop. */
 hot void cosched_crossed(struct host *h, struct world *w, bool inside)
 {
 	struct vm *v = plat_vm(h, w->vm);
 
-	if (v && inside && v->indices > 1)
-		cosched_woken(plat_knobs(h), v, w);
+	if (v && v->indices > 1 && inside) {
+		u64 least = plat_knobs(h)->costart_us * US;
+
+		cosched_back(v, w, w->led_ns > least ? w->led_ns : least);
+	} else if (v) {
+		u64 slowest = plat_read(v->slowest_ns), stalled = cosched_stalled(w);
+
+		w->led_ns = slowest > stalled ? slowest - stalled : 0;
+	}
 	w->outside = !inside;
 	if (trace_on(h))
 		trace_put(h, plat_now(h), trace_head(TRACE_GUEST, w->id, plat_here(h)), inside, 0);

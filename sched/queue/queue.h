@@ -151,10 +151,10 @@ hot void queue_park(struct host *h, plat_task *t, const struct vm *v, struct wor
 	plat_queue_insert(h, t, QUEUE_PARKED(limiter), GRANT_NS, key);
 }
 
-/* Whether a world may not run because its VM is stopped whole. */
+/* Whether a world may not run because its VM is stopped whole. In its emulator's code it may hold what that VM waits for. */
 hot bool queue_stopped(const struct vm *v, const struct world *w)
 {
-	return plat_read(v->stopped) && (w->kind == KIND_VCPU || w->kind == KIND_EMULATED);
+	return plat_read(v->stopped) && (w->kind == KIND_VCPU || w->kind == KIND_EMULATED) && !plat_read(w->outside);
 }
 
 hot void queue_enter_costop(struct vm *v, struct world *w)
