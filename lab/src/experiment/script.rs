@@ -25,7 +25,8 @@ tandem_on() { rm -f /run/tandem/vms.json; tandem run --config $1 >>/lab/out/tand
   cat /lab/out/tandem.log; fail "tandem did not start"; }
 # knows N: waits until the daemon has found so many VMs
 knows() { for i in $(seq 150); do [ "$(cat /run/tandem/vms.json 2>/dev/null | grep -c '"name"')" -ge $1 ] && return; sleep 0.2; done; fail "tandem found too few VMs"; }
-tandem_off() { kill -INT $daemon; wait $daemon; [ $? = 0 ] || { tail -5 /lab/out/tandem.log; fail "tandem did not leave cleanly"; }; }
+tandem_off() { kill -INT $daemon; wait $daemon; [ $? = 0 ] || { tail -5 /lab/out/tandem.log; fail "tandem did not leave cleanly"; }
+  ! grep "cannot tell when one is in its emulator" /lab/out/tandem.log || fail "the hooks of KVM are missing"; }
 echo +cpu +cpuset >/sys/fs/cgroup/cgroup.subtree_control
 # The kernel's own scheduler weighs groups: what measures beside VMs of weight 10,000 needs as much to measure in time.
 mkdir /sys/fs/cgroup/lab; echo 10000 >/sys/fs/cgroup/lab/cpu.weight; echo $$ >/sys/fs/cgroup/lab/cgroup.procs
