@@ -112,7 +112,8 @@ cold bool dispatch_swap(THE(struct host *h), u32 pcpu, TASK(prev))
 	return true;
 }
 
-/* Gives this pCPU to the vCPU `to`, wherever that waits, for what is left of its VM's turn; after that, only if nobody else waits here. */
+/* Gives this pCPU to the vCPU `to`, wherever that waits, for what is left of its VM's turn; after that only if it waits in another cluster
+ * and nobody in this one: those whose turn is over line up. */
 cold bool dispatch_hand(THE(struct host *h), u32 pcpu, u32 to)
 {
 	struct world *w = plat_world(h, to);

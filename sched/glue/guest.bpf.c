@@ -8,14 +8,21 @@ char LICENSE[] SEC("license") = "GPL";
 /* Knobs in force; the daemon sets them before loading, as it does the scheduler's. */
 const volatile struct knobs knobs_now = {};
 
+void bpf_preempt_disable(void) __ksym;
+void bpf_preempt_enable(void) __ksym;
+
+/* Nothing may come between the clock and the record: who reads the trace waits for a record that was begun. */
 hot int crossed(bool inside)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct host *h = plat_host();
 	struct world *w = h ? plat_world_of(h, t) : NULL;
 
-	if (w && w->kind == KIND_VCPU)
+	if (w && w->kind == KIND_VCPU) {
+		bpf_preempt_disable();
 		cosched_crossed(h, w, inside);
+		bpf_preempt_enable();
+	}
 	return 0;
 }
 
