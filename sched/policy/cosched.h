@@ -66,16 +66,12 @@ hot void cosched_woken(const struct knobs *k, const struct vm *v, struct world *
 hot void cosched_crossed(struct host *h, struct world *w, bool inside)
 {
 	struct vm *v = plat_vm(h, w->vm);
+	u64 least = plat_knobs(h)->costart_us * US, slowest = v && v->indices > 1 ? plat_read(v->slowest_ns) : 0;
 
-	if (v && v->indices > 1 && inside) {
-		u64 least = plat_knobs(h)->costart_us * US;
-
+	if (!inside)
+		w->led_ns = slowest > cosched_stalled(w) ? slowest - cosched_stalled(w) : 0;
+	else if (slowest)
 		cosched_back(v, w, w->led_ns > least ? w->led_ns : least);
-	} else if (v) {
-		u64 slowest = plat_read(v->slowest_ns), stalled = cosched_stalled(w);
-
-		w->led_ns = slowest > stalled ? slowest - stalled : 0;
-	}
 	w->outside = !inside;
 	if (trace_on(h))
 		trace_put(h, plat_now(h), trace_head(TRACE_GUEST, w->id, plat_here(h)), inside, 0);

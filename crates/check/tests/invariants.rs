@@ -356,3 +356,28 @@ fn a_vm_held_to_some_pcpus_is_measured_by_what_those_can_give() {
     clean(&v);
     assert_eq!(v.entitled, [(VmId(1), 100 * MS), (VmId(2), 300 * MS), (VmId(3), 400 * MS)]);
 }
+
+#[test]
+fn a_lead_is_judged_when_its_vcpu_leaves_the_guest_and_not_while_it_is_outside() {
+    // Two vCPUs: one runs for 20 ms while the other waits, in its guest or outside. Allowed: 3 * 3 - 2 + 5 + 0.1 ms.
+    let run_for_20_ms = |inside: bool| {
+        let mut o = oracle(1, 1);
+        o.world_added(0, WorldId(2), VmId(1), None);
+        o.vcpu(WorldId(1));
+        o.vcpu(WorldId(2));
+        o.cosched(check::CoschedTerms { costop_ns: 3 * MS, costart_ns: 2 * MS, poll_ns: MS, apart_ns: 0 });
+        turn(&mut o, 0, 2, State::Ready);
+        run(&mut o, 0, 1, 0);
+        if !inside {
+            o.guest(0, WorldId(1), false);
+        }
+        o.guest(20 * MS, WorldId(1), !inside);
+        turn(&mut o, 20 * MS, 1, State::WaitIdle);
+        pay(&mut o, 20 * MS, 1, 0, 20 * MS);
+        o.finish(20 * MS)
+    };
+    let (all, seen) = only(&run_for_20_ms(true));
+    assert_eq!(all, Invariant::Skew);
+    assert!(seen.contains("seen a lead of 20000000 ns, allowed 12100000 ns"), "{seen}");
+    clean(&run_for_20_ms(false));
+}
