@@ -34,11 +34,18 @@ pub fn world(w: &World, now_ns: u64) -> Totals {
     totals(of, w.used_ns + running, limited_ns, [w.switches, w.migrations, w.expiries, w.wakeups])
 }
 
+/// How long a reading of all records may take, in ns, and far less than a host has been up when something reads them.
+const AFTER_NS: u64 = 1_000_000_000;
+
 /// Times when at least one, and when at least two, threads of a core were not idle until `now_ns`, from the record of the pCPU that
 /// stands for it (`sched/account/busy.h`). `None` where the record was read between two words of a change: read it again.
 #[must_use]
 pub fn core(first: &Pcpu, now_ns: u64) -> Option<[u64; 2]> {
-    let of = |base: u64, on: bool| Some(base.wrapping_add(if on { now_ns } else { 0 })).filter(|ns| *ns <= now_ns);
+    let of = |base: u64, on: bool| match base.wrapping_add(if on { now_ns } else { 0 }) {
+        // A thread woke between `now_ns` and this reading: its stretch begins after `now_ns`, and is not in it.
+        ns if ns.wrapping_neg() < AFTER_NS => Some(0),
+        ns => Some(ns).filter(|ns| *ns <= now_ns),
+    };
     Some([of(first.core_busy_ns, first.core_awake > 0)?, of(first.core_shared_ns, first.core_awake > 1)?])
 }
 
@@ -109,6 +116,17 @@ mod tests {
         let w = World { state: STATE_RUN, state_since_ns: 100, run_since_ns: 130, used_ns: 40, expiries: 9, ..World::ZERO };
         let t = world(&w, 150);
         assert_eq!([t.run_ns, t.used_ns, t.quantum_expiries], [50, 60, 9].map(Some), "charged up to 130, run since 100");
+    }
+
+    #[test]
+    fn a_core_read_between_two_words_is_read_again_and_what_began_after_the_look_is_nothing() {
+        let (began, now) = (3 * AFTER_NS, 5 * AFTER_NS);
+        let first = Pcpu { core_awake: 2, core_busy_ns: 0, core_shared_ns: began.wrapping_neg(), ..Pcpu::ZERO };
+        assert_eq!(core(&first, now), Some([now, now - began]));
+        assert_eq!(core(&first, began - 100), Some([began - 100, 0]), "a look before it began, read later");
+        assert_eq!(core(&Pcpu { core_awake: 1, ..first }, now), None, "the second has left, and its time is not yet written");
+        let late = Pcpu { core_shared_ns: 7, ..first };
+        assert_eq!(core(&late, now), None, "the second has come, and its time is not yet written");
     }
 
     #[test]

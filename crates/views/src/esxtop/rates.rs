@@ -191,7 +191,9 @@ fn pcpus(before: &Counters, after: &Counters, interval_ns: u64) -> Vec<PcpuRates
     for a in &after.pcpus {
         let mut values = Values::default();
         if let Some(b) = before.pcpus.iter().find(|b| b.id == a.id) {
-            values.set(Metric::PcpuUsed, percent(b.used_ns, a.used_ns));
+            // A thread that wakes beside its partner and finds nothing to run is charged half of that, and was not busy itself.
+            let woken = || b.used_ns.zip(a.used_ns).zip(percent(b.busy_ns, a.busy_ns)).map(|_| 0.0);
+            values.set(Metric::PcpuUsed, percent(b.used_ns, a.used_ns).or_else(woken));
             // Idle time is counted in ticks by some kernels, and may then be a tick more than the interval.
             let not_idle = || percent(b.idle_ns, a.idle_ns).map(|idle| (100.0 - idle).max(0.0));
             values.set(Metric::PcpuUtil, percent(b.busy_ns, a.busy_ns).or_else(not_idle));
@@ -309,6 +311,9 @@ mod tests {
         let rates = Rates::between(&before, &after).unwrap();
         assert_eq!(rates.pcpus[0].values.get(Metric::CoreUtil), None);
         assert_eq!(rates.pcpus[1].values.get(Metric::PcpuUtil), Some(0.0), "never below nothing");
+        after.pcpus[0].used_ns = before.pcpus[0].used_ns.map(|ns| ns - 1);
+        let used = Rates::between(&before, &after).unwrap().pcpus[0].values.get(Metric::PcpuUsed);
+        assert_eq!(used, Some(0.0), "woken beside its partner, and nothing to run: never below nothing, nor unknown");
         before.pcpus.remove(0);
         assert_eq!(Rates::between(&before, &after).unwrap().pcpus[0].values, Values::default(), "plugged in between");
     }
