@@ -4,7 +4,7 @@
 
 use super::{Drill, Report, Setting, TWO_CPUS, begin, spec, unreadable};
 use crate::archive::Archive;
-use crate::boot::{BootOutcome, Stream};
+use crate::boot::{Accel, BootOutcome, Stream};
 use crate::error::Result;
 use views::Times;
 use views::esxtop::{Batch, Series, read};
@@ -45,6 +45,7 @@ const LOOKS: [(&str, [Does; 3]); 3] = [
 pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Report> {
     let mut spec = spec(setting, &format!("PERIOD={PERIOD_S}s"), SCRIPT, 300);
     spec.topology = TWO_CPUS;
+    spec.accel = Accel::EXACT;
     let (mut report, outcome, _) = begin(Drill::Idle, &spec, archive, on)?;
     report.columns = vec!["look", "vcpu", "run_ms", "ready_ms", "wait_ms", "idle_ms", "vmwait_pct_of_wait", "used_ms"];
     report.notes.push("quiet: KVM, mostly halted; plain: the same without KVM; loud: KVM, blocked in an emulated device".into());

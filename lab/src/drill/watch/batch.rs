@@ -6,13 +6,15 @@ use std::collections::BTreeSet;
 use views::esxtop::{Batch, Object, read};
 
 use super::super::Report;
-use super::{BUSY, SAMPLES, VCPUS, VMS, none_wrong, row};
+use super::{BUSY, READING_MS, SAMPLES, VCPUS, VMS, none_wrong, row};
 
 const FIRST: &str = "(PDH-CSV 4.0) (UTC)(0)";
 const TIME: &str = "dd/dd/dddd dd:dd:dd";
 const MEMORY: usize = 7;
 /// States of a vCPU, which sum to 100 %.
 const STATES: [&str; 4] = ["% Run", "% Ready", "% Wait", "% CoStop"];
+/// Percent of an interval that a reading may take; the script asks for two seconds.
+const READING: f64 = READING_MS / 2000.0 * 100.0;
 
 /// Checks a file.
 pub(super) fn judge(report: &mut Report, text: &str) {
@@ -102,8 +104,7 @@ fn numbers(batch: &Batch) -> Vec<String> {
         }
         for vcpu in vcpus {
             let sum: f64 = STATES.iter().filter_map(|s| last(Object::World.name(), vcpu, s)).sum();
-            // Of two seconds: between the reading of the clock and that of the accounts an emulated CPU may stand still.
-            if !(97.0..=103.0).contains(&sum) {
+            if (sum - 100.0).abs() > READING {
                 out.push(format!("{vcpu}: states sum to {sum} %"));
             }
         }
@@ -127,8 +128,8 @@ fn cores(batch: &Batch) -> Vec<String> {
         let last =
             |counter: &str| batch.find(object, Some(pcpu), counter).and_then(|s| s.numbers.last().copied().flatten()).unwrap_or(f64::NAN);
         let (used, util, core) = (last("% Processor Time"), last("% Util Time"), last("% Core Util Time"));
-        // The same 3 % as for states; a core is awake for a moment before and after what it runs.
-        if !(core >= util - 3.0 && core <= 103.0 && used <= util + 3.0 && used >= util / 2.0 - 3.0) {
+        // A core is awake for a moment before and after what it runs.
+        if !(core >= util - READING && core <= 100.0 + READING && used <= util + READING && used >= util / 2.0 - READING) {
             out.push(format!("pCPU {pcpu}: used {used} %, util {util} %, its core {core} %"));
         }
     }

@@ -3,10 +3,7 @@
 use serde_json::Value;
 
 use super::super::Report;
-use super::{SAMPLES, VCPUS, VMS, none_wrong, row};
-
-/// Between the reading of the clock and that of the accounts an emulated CPU may stand still.
-const READING_MS: f64 = 60.0;
+use super::{READING_MS, SAMPLES, VCPUS, VMS, none_wrong, row};
 
 /// Checks all lines.
 pub(super) fn judge(report: &mut Report, text: &str) {
