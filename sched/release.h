@@ -12,47 +12,6 @@
 
 #define PARKED_SCAN_MAX 256	/* more grants than 1,024 pCPUs use up in a tick of limits are not asked for at once */
 
-/* Most that a limit saves up: a grant for each pCPU of it, and the burst that was asked for. */
-hot u64 limit_most(const struct limiter *l)
-{
-	u64 most = l->rate * GRANT_NS >> RATE_SHIFT;
-
-	return (most > LIMIT_LEAST_NS ? most : LIMIT_LEAST_NS) + l->burst_ns;
-}
-
-/* What is taken at a time: in proportion to small limits, so that few of it are out at once. */
-hot u64 limit_size(const struct limiter *l)
-{
-	u64 size = l->rate * GRANT_NS >> RATE_SHIFT;
-
-	return size < GRANT_MIN_NS ? GRANT_MIN_NS : size < GRANT_NS ? size : GRANT_NS;
-}
-
-/* Adds what has come since the last tick. Nobody who waits for it loses by a tick that is late: what came meanwhile is kept,
- * though it is more than can be saved up. */
-hot void limit_fill(struct limiter *l, u64 now)
-{
-	u64 at = l->at_ns, gone = now > at ? now - at : 0, most = limit_most(l), more, late;
-	s64 tokens = plat_read(l->tokens_ns);
-
-	l->at_ns = now;
-	l->grant_ns = limit_size(l);
-	if (!gone || !at)
-		return;
-	if (gone > 1000000000ull)
-		gone = 1000000000ull;
-	more = l->rate * gone >> RATE_SHIFT; /* rounded down: never above the limit */
-	late = gone > LIMIT_TICK_NS && plat_read(l->closed) ? gone - LIMIT_TICK_NS : 0;
-	most += l->rate * (late < LIMIT_LATE_NS ? late : LIMIT_LATE_NS) >> RATE_SHIFT;
-	if (tokens >= (s64)most)
-		return;
-	if (tokens + (s64)more > (s64)most)
-		more = (u64)((s64)most - tokens);
-	if (tokens < -LIMIT_DEBT_NS)
-		more += (u64)(-LIMIT_DEBT_NS - tokens);
-	plat_add(&l->tokens_ns, (s64)more);
-}
-
 struct release {
 	u32 seen;	/* worlds looked at; in memory, where a BPF verifier does not count along */
 	u32 limiter;	/* whose they are */
@@ -118,7 +77,9 @@ cold bool release_limit(THE(struct host *h), u32 id, u64 now)
 
 	if (!l)
 		return false;
+	l->grant_ns = limit_size(l);
 	limit_fill(l, now);
+	l->tick_ns = now;
 	if (!plat_read(l->closed) && !plat_read(l->parked))
 		return false;
 	if (now > l->rescued_ns + RESCUE_NS) {
@@ -155,6 +116,22 @@ cold u32 release_kept(THE(struct host *h))
 	return 0;
 }
 
+/* What runs there has had its grant: what it runs beyond is taken from its limits as it goes, not when it stops, for by then others
+ * would have been let go for the same time. */
+cold u32 release_overrun(THE(struct host *h), THE(struct pcpu *p), u64 end, u64 now)
+{
+	struct world *w = plat_world(h, plat_read(p->current_world));
+	struct vm *v = w ? plat_vm(h, w->vm) : NULL;
+	u64 from = p->grant_paid_ns > end ? p->grant_paid_ns : end;
+
+	if (!v || now <= from)
+		return 0;
+	p->grant_paid_ns = now;
+	plat_add(&w->grant_ns, now - from);
+	limit_move(h, plat_read(v->limiter), -(s64)(now - from));
+	return 0;
+}
+
 /* Ends grants whose time is nearest to this tick; whether any are under way. */
 cold bool release_grants(THE(struct host *h), u64 now)
 {
@@ -170,6 +147,8 @@ cold bool release_grants(THE(struct host *h), u64 now)
 		if (!end)
 			continue;
 		any = true;
+		if (now > end)
+			release_overrun(h, p, end, now);
 		if (now + LIMIT_TICK_NS / 2 >= end)
 			trace_kick(h, p->id, KICK_PREEMPT, WHY_QUANTUM);
 	}

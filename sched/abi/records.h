@@ -105,6 +105,7 @@ struct pcpu {
 	u64 core_busy_ns;	/* of the core that it stands for: a thread was awake for this + now while core_awake is not 0 (atomic adds) */
 	u64 core_shared_ns;	/* and two or more were for this + now while it is above 1 (atomic adds) */
 	u64 chose_ns;		/* when it began to choose whom to run next; 0 when somebody runs, or it idles */
+	u64 grant_paid_ns;	/* what ran beyond a grant is paid for up to here (core_limits writes) */
 	u64 grant_end_ns;	/* when what the running world was granted ends; 0 where nothing limits it */
 	u64 claimed_ns;		/* when somebody woke who is owed so much more than who ran then that it was to preempt */
 	u32 id;
@@ -199,7 +200,8 @@ struct limiter {
 	s64 tokens_ns;		/* CPU time that may be taken now; below 0 it is owed (atomic adds) */
 	u64 rate;		/* 2^-20 pCPU (user space writes); 0: it is gone and lets everybody pass */
 	u64 burst_ns;		/* saved up beyond the usual, cpu.max.burst (user space writes) */
-	u64 at_ns;		/* filled up to here (core_limits writes) */
+	u64 at_ns;		/* filled up to here (compare and swap) */
+	u64 tick_ns;		/* last tick of limits (core_limits writes) */
 	u64 rescued_ns;		/* when worlds parked for too long were looked for last (core_limits writes) */
 	u64 grant_ns;		/* taken at a time (core_limits writes) */
 	u32 parent;		/* limit above it, 0 for none (user space writes) */

@@ -9,7 +9,8 @@
  * Example	a pool of 4 pCPUs keeps 8 ms at most; eight busy worlds get 2 ms each in turn, two of them every ms
  * Limits	a grant ends with the tick of limits that is nearest to its end: half of LIMIT_TICK_NS too much or too little.
  *		One that is owed time takes a tick's worth ahead of time from a limit of a pCPU or more (LIMIT_OWED).
- *		A tick that comes late, up to LIMIT_LATE_NS, is made up for, at most by what came meanwhile: on top of the Promise.
+ *		A tick that is late is made up for within LIMIT_SLACK_NS a pCPU; one that is later than 3 ms costs time, and
+ *		limits of a pCPU or less lose up to 1 % where ticks are 1 to 5 ms late (scenarios/pool-limit).
  *		Whoever is parked for ready_bound runs for GRANT_MIN_NS all the same, long before the kernel's watchdog
  *		looks; so limits below GRANT_MIN_NS in ready_bound for each world (0.01 % of a pCPU) cannot be kept
  * Weakness	a kernel thread or a task that the kernel runs without asking is charged all the same, and makes a debt
@@ -20,13 +21,64 @@
 #include "share.h"
 
 #define LIMIT_TICK_NS 1000000ull	/* tokens come and grants end at this pace: a thousandth of the second that limits are held to */
-#define LIMIT_LATE_NS 20000000ull	/* lateness of a tick that is made up for: timers of a busy host come that late, seldom later */
+#define LIMIT_SLACK_NS 5000000ull	/* for each pCPU of a limit: half a percent of the second that it is held to */
 #define LIMIT_IDLE_NS 4000000ull	/* the pace while nothing under a limit wants to run: a timer tick at 250 Hz */
 #define GRANT_NS 2000000ull		/* taken at a time, less below limits of a pCPU: with what is saved up, 0.4 % of a second for each pCPU of the limit */
 #define GRANT_MIN_NS 500000ull		/* less is not worth a switch */
-#define LIMIT_LEAST_NS (GRANT_NS + 2 * GRANT_MIN_NS)	/* saved up for small limits: where ticks come late 2.5 ms lose 2 % of a pCPU, 4 ms pass it by 0.8 % in a second */
+#define LIMIT_LEAST_NS (GRANT_NS + 2 * GRANT_MIN_NS)	/* saved up for small limits: a grant and what comes in a tick, which would find no room otherwise */
 #define LIMIT_CHAIN (POOL_DEPTH_MAX + 2)	/* limits above a world: of its VM and of every pool above it */
 #define LIMIT_DEBT_NS 1000000000ll	/* owed at most: what rescued worlds ran beyond is forgotten */
+
+/* Most that a limit saves up: a grant for each pCPU of it, and the burst that was asked for. */
+hot u64 limit_most(const struct limiter *l)
+{
+	u64 most = l->rate * GRANT_NS >> RATE_SHIFT;
+
+	return (most > LIMIT_LEAST_NS ? most : LIMIT_LEAST_NS) + l->burst_ns;
+}
+
+/* What is taken at a time: in proportion to small limits, so that few of it are out at once. */
+hot u64 limit_size(const struct limiter *l)
+{
+	u64 size = l->rate * GRANT_NS >> RATE_SHIFT;
+
+	return size < GRANT_MIN_NS ? GRANT_MIN_NS : size < GRANT_NS ? size : GRANT_NS;
+}
+
+/* What a limit that is closed keeps beyond `most`, because the tick that lets go who waits for it is late: no more than the half
+ * percent of a second that it is held to has room for, so that limits of a pCPU or less lose what comes while a tick is late. */
+hot u64 limit_late(const struct limiter *l, u64 most, u64 now)
+{
+	u64 due = l->tick_ns + LIMIT_TICK_NS, late = now > due ? now - due : 0, room;
+
+	if (!late || !plat_read(l->closed))
+		return 0;
+	room = (l->rate * LIMIT_SLACK_NS >> RATE_SHIFT) + l->burst_ns;
+	room = room > most + GRANT_NS ? room - most - GRANT_NS : 0;
+	late = l->rate * (late < LIMIT_SLACK_NS ? late : LIMIT_SLACK_NS) >> RATE_SHIFT;
+	return late < room ? late : room;
+}
+
+/* Adds what has come since it was filled up last, by a tick of limits or by whoever asked it for a grant. */
+hot void limit_fill(struct limiter *l, u64 now)
+{
+	u64 at = plat_read(l->at_ns), gone = now > at ? now - at : 0, most = limit_most(l), more;
+	s64 tokens = plat_read(l->tokens_ns);
+
+	if (!gone || !plat_cas(&l->at_ns, at, now) || !at)
+		return;
+	if (gone > 1000000000ull)
+		gone = 1000000000ull;
+	more = l->rate * gone >> RATE_SHIFT; /* rounded down: never above the limit */
+	most += limit_late(l, most, now);
+	if (tokens >= (s64)most)
+		return;
+	if (tokens + (s64)more > (s64)most)
+		more = (u64)((s64)most - tokens);
+	if (tokens < -LIMIT_DEBT_NS)
+		more += (u64)(-LIMIT_DEBT_NS - tokens);
+	plat_add(&l->tokens_ns, (s64)more);
+}
 
 /* Adds to the tokens of every limit from `first` up. */
 cold u32 limit_move(THE(struct host *h), u32 first, s64 ns)
@@ -54,7 +106,7 @@ enum {
 /* Takes up to `want` ns for a world from every limit of its VM; 0 when one of them refuses, which is closed then. */
 cold u64 limit_grant(THE(struct host *h), u32 first, THE(struct world *w), u64 want, u32 who)
 {
-	u64 grant = want < GRANT_NS ? want : GRANT_NS;
+	u64 grant = want < GRANT_NS ? want : GRANT_NS, now = plat_now(h);
 	u32 id = first;
 
 	plat_for(i, LIMIT_CHAIN) {
@@ -66,6 +118,7 @@ cold u64 limit_grant(THE(struct host *h), u32 first, THE(struct world *w), u64 w
 		id = l->parent;
 		if (!l->rate)
 			continue;
+		limit_fill(l, now);
 		has = plat_read(l->tokens_ns);
 		if (who == LIMIT_OWED && l->rate >= 1ull << RATE_SHIFT) /* a small one's bucket is larger than its tick anyway */
 			has += (s64)(l->rate * LIMIT_TICK_NS >> RATE_SHIFT);
@@ -105,12 +158,13 @@ hot u64 limit_take(struct host *h, struct vm *v, struct world *w, u64 want)
  * what is more than a grant goes back, and all of it when the VM sleeps (release_kept). */
 hot void limit_pay(struct host *h, struct vm *v, struct world *w, u64 ran)
 {
-	s64 rest = (s64)(w->grant_ns - ran);
+	u64 had = plat_read(w->grant_ns);
+	s64 rest = (s64)(had - ran);
 	u32 first = plat_read(v->limiter);
 
-	if (!first && !w->grant_ns)
+	if (!first && !had)
 		return;
-	w->grant_ns = 0;
+	plat_add(&w->grant_ns, -had); /* the tick of limits may add to it meanwhile */
 	if (rest > 0 && plat_read(v->kept_ns) + rest <= (s64)(GRANT_NS + GRANT_MIN_NS))
 		plat_add(&v->kept_ns, rest);
 	else if (rest)

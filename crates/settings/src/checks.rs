@@ -1,6 +1,6 @@
 //! What a run's host, VMs, tasks, names and expectations may be, each with the reason it is refused for; it changes nothing.
 
-use crate::{HostTask, LimitSetting, RunSpec, VmSpec, Workload};
+use crate::{HostSpec, HostTask, LimitSetting, RunSpec, VmSpec, Workload};
 use std::collections::BTreeSet;
 use units::{PcpuSet, caps};
 
@@ -8,6 +8,9 @@ use units::{PcpuSet, caps};
 pub(crate) fn times(spec: &RunSpec, reasons: &mut Vec<String>) {
     if !(100..=10_000).contains(&spec.host.hz) {
         reasons.push(format!("host.hz: seen {}, allowed 100..10000", spec.host.hz));
+    }
+    if spec.host.timer_late > HostSpec::TIMER_LATE_MAX {
+        reasons.push(format!("host.timer_late: seen {}, allowed at most {}", spec.host.timer_late, HostSpec::TIMER_LATE_MAX));
     }
     if spec.duration <= spec.warmup {
         reasons.push(format!("duration: seen {}, allowed more than warmup ({})", spec.duration, spec.warmup));

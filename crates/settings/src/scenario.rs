@@ -100,6 +100,10 @@ pub struct HostSpec {
     /// Timer ticks per second of the kernel (CONFIG_HZ).
     #[serde(default = "default_hz")]
     pub hz: u32,
+    /// How late the scheduler's own timers may be: each by anything up to this, at random; at most `TIMER_LATE_MAX`. Hardware's are late
+    /// by microseconds, those of an emulated or very busy host by milliseconds.
+    #[serde(default)]
+    pub timer_late: Span,
     /// Speed of a pCPU in MHz, to resolve reservations and limits that are given in MHz or GHz.
     #[serde(default = "default_mhz")]
     pub mhz: u32,
@@ -124,6 +128,9 @@ fn yes() -> bool {
 impl HostSpec {
     /// Speed of a pCPU in MHz where nothing is said.
     pub const MHZ: u32 = 2_000;
+
+    /// Latest that timers may be.
+    pub const TIMER_LATE_MAX: Span = Span::from_ms(20);
 
     /// The shape of the host.
     #[must_use]

@@ -66,6 +66,7 @@ fn host(sockets: u32, cores: u32, duration: Span) -> Run {
             cores_per_llc: cores,
             threads_per_core: 2,
             hz: 250,
+            timer_late: Span::ZERO,
             mhz: 2000,
         },
         pools: vec![],

@@ -12,6 +12,7 @@ use crate::life::{Change, VmSeat, WorldSpec};
 use crate::looks::Looks;
 use crate::mutant::Mutant;
 use crate::options::{Costs, Ticks};
+use crate::random::Random;
 use crate::report::Snapshot;
 use crate::timers::Timers;
 use crate::watch::Watch;
@@ -68,6 +69,9 @@ pub(crate) struct Engine {
     pub(crate) host: Host,
     pub(crate) kernel: Kernel,
     pub(crate) timers: Timers,
+    /// How late timers of the scheduler may be, in ns, and how late the next one is.
+    pub(crate) timer_late: u64,
+    pub(crate) lateness: Random,
     pub(crate) actors: Vec<Actor>,
     pub(crate) specs: Vec<WorldSpec>,
     /// Accounts of worlds that have exited.
@@ -226,7 +230,7 @@ impl Engine {
                 self.stats.calls += 1;
                 self.host.housekeep(&mut self.kernel);
                 self.settle(u32::MAX);
-                self.timers.arm(Self::fixed(timer), now + self.host.knobs().housekeep_us * 1000);
+                self.arm_late(timer, self.host.knobs().housekeep_us * 1000);
             }
             Fixed::Audit => {
                 self.audit();
@@ -255,7 +259,7 @@ impl Engine {
         self.kernel.context = Context::None;
         self.settle(u32::MAX);
         if next > 0 {
-            self.timers.arm(Self::fixed(Fixed::Limits), self.kernel.now + next);
+            self.arm_late(Fixed::Limits, next);
         }
     }
 
@@ -269,8 +273,14 @@ impl Engine {
         self.kernel.context = Context::None;
         self.settle(u32::MAX);
         if next > 0 {
-            self.timers.arm(Self::fixed(Fixed::Cosched), self.kernel.now + next);
+            self.arm_late(Fixed::Cosched, next);
         }
+    }
+
+    /// Arms a timer of the scheduler, which is as late as the host's timers are.
+    fn arm_late(&mut self, timer: Fixed, after: u64) {
+        let late = self.lateness.below(self.timer_late + 1);
+        self.timers.arm(Self::fixed(timer), self.kernel.now + after + late);
     }
 
     /// Tells the oracle whom something holds back since the last callback, and whom no longer.

@@ -7,6 +7,7 @@ use crate::life;
 use crate::looks::{Looks, OnLook};
 use crate::mutant::Fault;
 use crate::options::{Options, Policy};
+use crate::random::Random;
 use crate::recorder::{Recorder, TraceOut};
 use crate::report;
 use crate::siblings;
@@ -208,6 +209,8 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
         host,
         kernel: Kernel::new(pcpus, worlds, spec.vms.len() + pools.len() + 2, spec.vms.len() + 1, Fault::new(mutant)),
         timers: Timers::new(engine::slots(pcpus, worlds)),
+        timer_late: spec.host.timer_late.ns(),
+        lateness: Random::new(seed, "timers of the host"),
         vms: life::vms(spec, &pools, system_shares),
         guests,
         pools,

@@ -109,6 +109,7 @@ impl Hosts for Draw {
             cores_per_llc: 1 + self.below(4) as u32,
             threads_per_core: 1 + self.below(3) as u32,
             hz: [100, 250, 300, 1000][self.below(4) as usize],
+            timer_late: Span::ZERO,
             mhz: HostSpec::MHZ,
         };
         let topology = Topology::regular(host.shape()).expect("a small host");

@@ -91,6 +91,7 @@ impl Trees<'_> {
             cores_per_llc: 1 + self.0.below(4) as u32,
             threads_per_core: 1 + self.0.below(2) as u32,
             hz: [100, 250, 300, 1000][self.0.below(4) as usize],
+            timer_late: Span::ZERO,
             mhz: HostSpec::MHZ,
         };
         let topology = Topology::regular(host.shape()).expect("a small host");

@@ -109,7 +109,7 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
 }
 
 /// Records for as long as was measured, lists what the vCPUs waited, and asks the oracle. Not while it is measured: a recorder is a host
-/// task as well.
+/// task as well. The trace stays with what the run left, for 'tandem trace'.
 fn record(run: &Run, i: usize, duration: Span) -> String {
     let most = run.spec.vms.iter().map(|v| v.vcpus).max().unwrap_or(1);
     let vcpus: String = (0..most).map(|v| format!(" --world vcpu{v}")).collect();
@@ -118,7 +118,7 @@ fn record(run: &Run, i: usize, duration: Span) -> String {
         "tandem trace record -o /tmp/{i}.trace --duration {duration} >/lab/out/record.log 2>&1 || fail 'no trace'\n\
          tandem trace waits /tmp/{i}.trace{vcpus} --json /lab/out/tandem-{i}.waits --most 3 || fail 'no waits'\n\
          tandem trace check /tmp/{i}.trace{knobs} --json /lab/out/tandem-{i}.checked; case $? in 0|6) ;; *) fail 'not checked';; esac\n\
-         rm /tmp/{i}.trace\n"
+         mv /tmp/{i}.trace /lab/out/tandem-{i}.trace\n"
     )
 }
 
