@@ -26,6 +26,9 @@ _Static_assert((VCPUS_MAX & (VCPUS_MAX - 1)) == 0, "a mask of whole bits");
 _Static_assert(PCPUS_MAX % 64 == 0, "pCPU sets are whole words");
 _Static_assert(CLUSTERS_MAX * 4 >= PCPUS_MAX, "every pCPU has a cluster");
 
+#define QUEUED_PARKED (2 * PCPUS_MAX + 1)	/* world.queued_on of one that is parked: this plus the number of the limit */
+#define QUEUED_COSTOP (QUEUED_PARKED + LIMITERS_MAX)	/* and of one that is co-stopped: this plus its VM's */
+
 #define VM_SYSTEM 0		/* the group of all host tasks */
 #define WORLD_NONE 0		/* no world: nothing found, or a thread beyond the cap */
 

@@ -12,8 +12,6 @@
 #include "../trace.h"
 
 #define KEY_NONE (~0ull)
-#define QUEUED_PARKED (2 * PCPUS_MAX + 1)	/* world.queued_on of one that is parked: this plus the number of the limit */
-#define QUEUED_COSTOP (QUEUED_PARKED + LIMITERS_MAX)	/* and of one that is co-stopped: this plus its VM's */
 
 struct pick {
 	u64 key;	/* KEY_NONE when nothing was found */

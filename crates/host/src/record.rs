@@ -15,7 +15,7 @@ use crate::{
 };
 use names::Namer;
 use rings::{Born, Rings};
-use sched_core::{HostRecord, TRACE_RECORDS};
+use sched_core::{HostRecord, QUEUED_PARKED, TRACE_RECORDS, World};
 use spool::{Merged, Spool};
 use std::{
     collections::BTreeMap,
@@ -25,8 +25,8 @@ use std::{
     time::{Duration, Instant},
 };
 use topology::Topology;
-use trace::{Event, Kind, State, Why};
-use units::{PcpuId, WorldId};
+use trace::{Event, Kind, Queue, State, Why};
+use units::{PcpuId, WorldId, caps::LIMITERS_MAX};
 
 /// How long the scheduler goes on recording unless it is told again.
 const LEASE: Duration = Duration::from_secs(1);
@@ -200,12 +200,8 @@ impl Session {
         let after = self.states();
         let ns = monotonic_ns();
         let mut events = namer.look(&self.accounts, first_ns);
-        for (id, (seq, state, pcpu)) in &before {
-            let Some(to) = after.get(id).filter(|a| a.0 == *seq).and_then(|_| State::of_code(u64::from(*state))) else { continue };
-            let on = u16::try_from(*pcpu).ok().map(PcpuId).filter(|_| to == State::Run);
-            let kind = Kind::State { world: WorldId(*id), from: None, to, why: Why::Told, on };
-            events.push(Event { ns, pcpu: on, kind });
-        }
+        let same = before.iter().filter(|(id, w)| after.get(id).is_some_and(|a| a.seq == w.seq));
+        events.extend(same.flat_map(|(_, w)| told(w, ns)));
         self.spool.events(ns, &events)
     }
 
@@ -265,9 +261,8 @@ impl Session {
     }
 
     /// Sequence number, state and pCPU of each world.
-    fn states(&self) -> BTreeMap<u32, (u64, u32, i32)> {
-        let worlds = (1..self.accounts.worlds_len()).filter_map(|i| self.accounts.settled(i));
-        worlds.map(|w| (w.id, (w.seq, w.state, w.last_pcpu))).collect()
+    fn states(&self) -> BTreeMap<u32, World> {
+        (1..self.accounts.worlds_len()).filter_map(|i| self.accounts.settled(i)).map(|w| (w.id, w)).collect()
     }
 
     /// Takes what has come; a world that has just begun is named at once, for it may be gone soon.
@@ -287,6 +282,21 @@ impl Session {
     }
 }
 
+/// What a world does as a recording begins: its state, the limit that holds it back, and that it is outside its guest.
+fn told(w: &World, ns: u64) -> Vec<Event> {
+    let Some(to) = State::of_code(u64::from(w.state)) else { return vec![] };
+    let (world, on) = (WorldId(w.id), u16::try_from(w.last_pcpu).ok().map(PcpuId).filter(|_| to == State::Run));
+    let mut kinds = vec![Kind::State { world, from: None, to, why: Why::Told, on }];
+    let limit = w.queued_on.checked_sub(QUEUED_PARKED).filter(|l| *l < LIMITERS_MAX as u32);
+    if let Some(limit) = limit.and_then(|l| u16::try_from(l).ok()).filter(|_| to == State::Ready) {
+        kinds.push(Kind::Queued { world, queue: Queue::Limit(limit), key: 0 });
+    }
+    if w.outside != 0 {
+        kinds.push(Kind::Guest { world, inside: false });
+    }
+    kinds.into_iter().map(|kind| Event { ns, pcpu: on, kind }).collect()
+}
+
 fn loaded() -> bool {
     fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default().trim() == "tandem"
 }
@@ -301,6 +311,23 @@ fn next_pause(pause: Duration, fullest: usize) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sched_core::{STATE_READY, STATE_RUN, STATE_WAIT};
+
+    #[test]
+    fn a_recording_begins_with_who_is_held_back_and_who_is_outside_its_guest() {
+        let kinds = |w: World| told(&w, 5).into_iter().map(|e| e.kind).collect::<Vec<_>>();
+        let state = |to, on| Kind::State { world: WorldId(3), from: None, to, why: Why::Told, on };
+        let parked = World { id: 3, state: STATE_READY, queued_on: QUEUED_PARKED + 2, ..World::ZERO };
+        let limit = Kind::Queued { world: WorldId(3), queue: Queue::Limit(2), key: 0 };
+        assert_eq!(kinds(parked), [state(State::Ready, None), limit]);
+        let in_qemu = World { id: 3, state: STATE_RUN, last_pcpu: 1, outside: 1, ..World::ZERO };
+        let guest = Kind::Guest { world: WorldId(3), inside: false };
+        assert_eq!(kinds(in_qemu), [state(State::Run, Some(PcpuId(1))), guest]);
+        let queued = World { id: 3, state: STATE_READY, queued_on: 7, ..World::ZERO };
+        assert_eq!(kinds(queued), [state(State::Ready, None)], "at a pCPU, which its next record tells");
+        let asleep = World { id: 3, state: STATE_WAIT, ..World::ZERO };
+        assert_eq!(kinds(asleep), [state(State::Wait, None)]);
+    }
 
     #[test]
     fn a_ring_that_fills_fast_is_emptied_more_often_and_half_a_ring_never_fills_at_50_000_records_a_second() {
