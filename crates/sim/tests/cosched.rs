@@ -205,6 +205,18 @@ fn time_outside_the_guest_is_left_out() {
 }
 
 #[test]
+fn a_vm_that_is_stopped_whole_finishes_what_its_emulator_does() {
+    // Two vCPUs that want to run in their guest have one pCPU: under strict they stop for good after some ms, and so does their VM. One
+    // that is in its emulator's code then may hold what they wait for, and goes on; without that rule it has 11 ms.
+    let exits = "vcpu_workloads = [{ kind = 'exits', work = '200us', emulate = '11s' }, { kind = 'burn' }, { kind = 'burn' }]";
+    let text = host("12s", 2) + &vm("held", 1, "reservation = '100%'") + &vm("exits", 3, exits);
+    let out = outcome("outside-strict", STRICT, &text);
+    let used: Vec<u64> = of(&out, "exits").worlds.iter().map(|w| w.times.used_ns / 1_000_000).collect();
+    println!("used in ms by one that its emulator works for, and by its siblings that cannot run together: {used:?}");
+    assert!(used[0] >= 10_999 && used[1] + used[2] < 20, "{used:?}");
+}
+
+#[test]
 fn where_pcpus_do_not_suffice_relaxed_uses_them_and_strict_leaves_them_idle() {
     // Two VMs of three vCPUs on four pCPUs.
     let text = crowd(10, 4, 3, 150, BURN);
