@@ -1,6 +1,7 @@
 /* What is done off the critical path, every housekeep_us: the host's virtual time, and a net under the races for idle pCPUs.
  *
  * Promise	the host's virtual time is what an ideal scheduler's would be, so that lag is measured against the right thing
+ *		an urgent world that waits preempts within a period of when it is owed more than who runs there
  * Law		v += gone * rate + drift / 16; rate = served / weight of the active VMs
  * Units	ns of virtual time
  * Limits	a housekeeper that was away longer than a second starts afresh; one idle pCPU a cluster is sent to look for work
@@ -31,6 +32,46 @@ cold u32 housekeep_idle(THE(struct host *h))
 			break;
 		if (idle && place_claim(c, plat_first_bit(idle)))
 			trace_kick(h, c->pcpu[plat_first_bit(idle) & 63], KICK_IDLE, WHY_UNKNOWN);
+	}
+	return 0;
+}
+
+/* An urgent world that woke beside one which was owed more waits until that has had what it was owed, to this period, and not for a
+ * quantum: it uses little, and cannot catch up on it later. */
+cold u32 housekeep_urgent(THE(struct host *h), THE(struct pcpu *p), u64 now)
+{
+	plat_task *t;
+	u32 seen = 0;
+
+	plat_queue_each(h, t, QUEUE_VM(p->id)) {
+		struct world *w = plat_world_of(h, t);
+		struct vm *v = w ? plat_vm(h, w->vm) : NULL;
+		struct claim claim;
+
+		if (!v || seen++ >= QUEUE_SCAN_MAX)
+			break;
+		if (!plat_read(v->urgent_ns) || w->vm == plat_read(p->current_vm))
+			continue;
+		claim = preempt_claim(w, share_key(v, w));
+		if (!preempt_gain(h, p, &claim, now))
+			continue;
+		p->claimed_ns = now;
+		p->preempts++;
+		trace_kick(h, p->id, KICK_PREEMPT, WHY_PREEMPTED);
+		break;
+	}
+	return 0;
+}
+
+cold u32 housekeep_pcpus(THE(struct host *h), u64 now)
+{
+	plat_for(i, PCPUS_MAX) {
+		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, i) : NULL;
+
+		if (!p)
+			break;
+		if (plat_read(p->waits_vm) && plat_read(p->current_world))
+			housekeep_urgent(h, p, now);
 	}
 	return 0;
 }
@@ -128,6 +169,7 @@ cold u32 core_housekeep(THE(struct host *h))
 		rate = ((d.busy < h->online ? d.busy : h->online) << (2 * RATE_SHIFT - 10)) / (u64)d.total;
 		h->rate = rate < (1ull << RATE_SHIFT) ? 1ull << RATE_SHIFT : rate < RATE_MAX ? rate : RATE_MAX;
 	}
+	housekeep_pcpus(h, now);
 	return housekeep_idle(h);
 }
 

@@ -27,11 +27,13 @@
 #define WAITED_MIN_NS 100000ull	/* a burst's wait that is noted: a hundredth of a period */
 #define WAITED_MAX_NS 100000000ull	/* of a burst's wait and of the sleep before it; what is longer ago has had its effect */
 
-/* What a VM has asked for since it was looked at last; half of it new. Two counters make up what it wanted: a change of both
- * that is seen half is off by the whole clock, and that look does not count. */
+/* What a VM has asked for since it was looked at last; half of it new. While nobody of it has run since it woke, nobody knows what it
+ * wants: it counts up to its waking, or an idle guest whose tick has to wait would be taken for a busy one and wait longer still. Two
+ * counters make up what it wanted: a change of both that is seen half is off by the whole clock, and that look does not count. */
 hot void plan_demand(struct vm *v, u64 now, u64 gone)
 {
-	u64 wanted = plat_read(v->wanted_base) + plat_read(v->runnable) * now;
+	bool waits = v->woke_used_ns && !plat_read(v->committed_ns) && plat_read(v->used_ns) == v->woke_used_ns;
+	u64 wanted = plat_read(v->wanted_base) + plat_read(v->runnable) * (waits ? v->woke_ns : now);
 	s64 more = (s64)(wanted - v->wanted_ns), most = (s64)(gone * (v->worlds + 1ull));
 
 	if (v->wanted_ns == WANTED_UNKNOWN) {

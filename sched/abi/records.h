@@ -151,6 +151,8 @@ struct vm {
 	u64 past_expiries;
 	u64 past_wakeups;
 	u64 wanted_base;	/* wanted CPU time so far = this + runnable * now (atomic adds; plan.h) */
+	u64 woke_ns;		/* when its first world woke, */
+	u64 woke_used_ns;	/* and what it had used then */
 	u64 wanted_ns;		/* wanted CPU time when it was looked at last, or more, where bursts have taken back what they waited (housekeep writes) */
 	u64 demand;		/* in 2^-20 pCPU, smoothed (housekeep writes) */
 	u32 runnable;		/* worlds that run or are ready */

@@ -131,6 +131,8 @@ hot void share_activate(struct host *h, const struct knobs *k, struct vm *v)
 
 	v->turn_key = 0;
 	v->stopped = 0;
+	v->woke_ns = plat_now(h);
+	v->woke_used_ns = plat_read(v->used_ns);
 	share_forgive(v, h->v_ns - credit);
 	if (urgent > URGENCY * credit)
 		v->urgent_ns = URGENCY * credit; /* what it was by all that has just been forgiven */
