@@ -99,15 +99,32 @@ static int tick_cosched(void *map, int *key, struct housekeeper *keeper)
 	return 0;
 }
 
-/* These ticks move threads between queues, which a program that may sleep (init) is not let do: dispatch owns them. */
-static __noinline void own_ticks(void)
+static int housekeep(void *map, int *key, struct housekeeper *keeper)
 {
+	struct host *h = plat_host();
 	u32 one = 1, two = 2;
 	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one), *cosched = bpf_map_lookup_elem(&housekeepers, &two);
 
-	if (limits && cosched && !bpf_timer_set_callback(&limits->timer, tick_limits) &&
-	    !bpf_timer_set_callback(&cosched->timer, tick_cosched))
-		ticks_owned = true;
+	if (h)
+		core_housekeep(h);
+	if (h && limits && h->limiters && !limits_ticking)
+		limits_ticking = !bpf_timer_start(&limits->timer, LIMIT_TICK_NS, 0);
+	if (cosched && !cosched_ticking)
+		cosched_ticking = !bpf_timer_start(&cosched->timer, knobs_now.cosched_poll_us * 1000, 0);
+	bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
+	return 0;
+}
+
+/* Timers walk queues and move threads between them, which a program that may sleep (init) is not let do: dispatch owns them. */
+static __noinline void own_ticks(void)
+{
+	u32 zero = 0, one = 1, two = 2;
+	struct housekeeper *keeper = bpf_map_lookup_elem(&housekeepers, &zero);
+	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one), *cosched = bpf_map_lookup_elem(&housekeepers, &two);
+
+	if (keeper && limits && cosched && !bpf_timer_set_callback(&limits->timer, tick_limits) &&
+	    !bpf_timer_set_callback(&cosched->timer, tick_cosched) && !bpf_timer_set_callback(&keeper->timer, housekeep))
+		ticks_owned = !bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
 }
 
 void SEC("struct_ops/dispatch") BPF_PROG(tandem_dispatch, s32 cpu, struct task_struct *prev)
@@ -306,22 +323,6 @@ void SEC("struct_ops/exit_task") BPF_PROG(tandem_exit_task, struct task_struct *
 	w->flags = 0;
 }
 
-static int housekeep(void *map, int *key, struct housekeeper *keeper)
-{
-	struct host *h = plat_host();
-	u32 one = 1, two = 2;
-	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one), *cosched = bpf_map_lookup_elem(&housekeepers, &two);
-
-	if (h)
-		core_housekeep(h);
-	if (h && limits && h->limiters && ticks_owned && !limits_ticking)
-		limits_ticking = !bpf_timer_start(&limits->timer, LIMIT_TICK_NS, 0);
-	if (cosched && ticks_owned && !cosched_ticking)
-		cosched_ticking = !bpf_timer_start(&cosched->timer, knobs_now.cosched_poll_us * 1000, 0);
-	bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
-	return 0;
-}
-
 s32 SEC("struct_ops.s/init") BPF_PROG(tandem_init)
 {
 	struct host *h = plat_host();
@@ -355,8 +356,7 @@ s32 SEC("struct_ops.s/init") BPF_PROG(tandem_init)
 	bpf_timer_init(&cosched->timer, &housekeepers, CLOCK_MONOTONIC);
 	bpf_timer_init(&limits->timer, &housekeepers, CLOCK_MONOTONIC);
 	bpf_timer_init(&keeper->timer, &housekeepers, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&keeper->timer, housekeep);
-	return bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
+	return 0;
 }
 
 void SEC("struct_ops/exit") BPF_PROG(tandem_exit, struct scx_exit_info *info)
