@@ -74,11 +74,17 @@ cold bool release_limit(THE(struct host *h), u32 id, u64 now)
 {
 	struct limiter *l = plat_limiter(h, id);
 	struct release r = { .limiter = id };
+	u64 most;
+	s64 rest;
+	bool full;
 
 	if (!l)
 		return false;
 	l->grant_ns = limit_size(l);
+	most = limit_most(l);
 	limit_fill(l, now);
+	full = !l->rate || plat_read(l->tokens_ns) >= (s64)most;
+	most += limit_late(l, most, l->tick_ns + LIMIT_TICK_NS, now);
 	l->tick_ns = now;
 	if (!plat_read(l->closed) && !plat_read(l->parked))
 		return false;
@@ -91,10 +97,14 @@ cold bool release_limit(THE(struct host *h), u32 id, u64 now)
 	}
 	if (plat_read(l->parked))
 		release_parked(h, &r);
-	/* Nobody waits, and nobody has used up what comes for a while: the limit does not bind. Were it to open any sooner, those
-	 * whose grants end when there happens to be something left would never line up. */
-	if (!plat_read(l->parked) && (!l->rate || plat_read(l->tokens_ns) >= (s64)limit_most(l)))
+	/* Nobody waits any more, and there was more than can be saved up before those who waited took theirs: the limit does not bind.
+	 * Were it to open any sooner, those whose grants end when there happens to be something left would never line up; were they
+	 * to leave as much, it would stay closed while anybody wakes between two ticks, and each of them waits for the next. */
+	if (!plat_read(l->parked) && full)
 		l->closed = 0;
+	rest = plat_read(l->tokens_ns) - (s64)most;
+	if (rest > 0)
+		plat_add(&l->tokens_ns, -rest);
 	return true;
 }
 

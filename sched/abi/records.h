@@ -118,7 +118,7 @@ struct pcpu {
 	u32 waits_system;	/* and of host tasks */
 	u32 node;
 	u32 core;
-	u32 limit_look;		/* a limit at which a world was parked here just now: whose turn is it? 0 for none */
+	u32 limit_look;		/* a limit at which a world was parked here just now, or that got something back: whose turn is it? 0 for none */
 	u32 core_first;		/* the pCPU that stands for its core */
 	u32 core_awake;		/* threads of the core that it stands for that are not idle (atomic adds; account/busy.h) */
 	u32 awake;		/* it was not idle when it was seen last (hosts with hyper-threads only) */

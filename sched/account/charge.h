@@ -19,14 +19,18 @@ hot void charge_settle(struct host *h, plat_task *t, struct world *w, struct vm 
 	u64 stretch = now > w->run_since_ns ? now - w->run_since_ns : 0, exec = plat_exec(h, t);
 	u64 d = exec > w->exec_ns ? exec - w->exec_ns : 0;
 	u64 scaled = (d << RATE_SHIFT) + w->remainder;
-	u32 busy = plat_read(v->runnable);
+	u32 busy = plat_read(v->runnable), limiter;
 
 	w->run_since_ns += stretch;
 	w->exec_ns += d;
 	w->used_ns += d;
 	w->remainder = scaled % v->weight;
 	plat_add(&v->used_ns, d);
-	limit_pay(h, v, w, d);
+	if (limit_pay(h, v, w, d)) {
+		limiter = limit_closed_by(h, plat_read(v->limiter));
+		if (limiter)
+			p->limit_look = limiter; /* somebody who waits there may have what goes back, and not at the next tick of limits only */
+	}
 	plat_add(&v->vt_ns, scaled / v->weight);
 	if (w->commit_ns) {
 		plat_assert(h, plat_read(v->committed_ns) >= w->commit_ns);

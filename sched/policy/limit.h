@@ -45,11 +45,12 @@ hot u64 limit_size(const struct limiter *l)
 	return size < GRANT_MIN_NS ? GRANT_MIN_NS : size < GRANT_NS ? size : GRANT_NS;
 }
 
-/* What a limit that is closed keeps beyond `most`, because the tick that lets go who waits for it is late: no more than the half
- * percent of a second that it is held to has room for, so that limits of a pCPU or less lose what comes while a tick is late. */
-hot u64 limit_late(const struct limiter *l, u64 most, u64 now)
+/* What a closed limit keeps beyond `most` of what has come after `from`. What comes while its tick is late would be lost; and whoever was
+ * let go for longer than he ran gives the rest back between two ticks, and what comes on top of that is for those who wait. No more
+ * than the half percent of a second that it is held to has room for, so that limits of a pCPU or less lose it. */
+hot u64 limit_late(const struct limiter *l, u64 most, u64 from, u64 now)
 {
-	u64 due = l->tick_ns + LIMIT_TICK_NS, late = now > due ? now - due : 0, room;
+	u64 late = now > from ? now - from : 0, room;
 
 	if (!late || !plat_read(l->closed))
 		return 0;
@@ -70,7 +71,7 @@ hot void limit_fill(struct limiter *l, u64 now)
 	if (gone > 1000000000ull)
 		gone = 1000000000ull;
 	more = l->rate * gone >> RATE_SHIFT; /* rounded down: never above the limit */
-	most += limit_late(l, most, now);
+	most += limit_late(l, most, l->tick_ns, now);
 	if (tokens >= (s64)most)
 		return;
 	if (tokens + (s64)more > (s64)most)
@@ -155,20 +156,23 @@ hot u64 limit_take(struct host *h, struct vm *v, struct world *w, u64 want)
 }
 
 /* Pays for `ran` ns of a grant. The rest stays with the VM for its next wake-up, which then need not ask every limit above it;
- * what is more than a grant goes back, and all of it when the VM sleeps (release_kept). */
-hot void limit_pay(struct host *h, struct vm *v, struct world *w, u64 ran)
+ * what is more than a grant goes back, and all of it when the VM sleeps (release_kept). True where some goes back. */
+hot bool limit_pay(struct host *h, struct vm *v, struct world *w, u64 ran)
 {
 	u64 had = plat_read(w->grant_ns);
 	s64 rest = (s64)(had - ran);
 	u32 first = plat_read(v->limiter);
 
 	if (!first && !had)
-		return;
+		return false;
 	plat_add(&w->grant_ns, -had); /* the tick of limits may add to it meanwhile */
-	if (rest > 0 && plat_read(v->kept_ns) + rest <= (s64)(GRANT_NS + GRANT_MIN_NS))
+	if (rest > 0 && plat_read(v->kept_ns) + rest <= (s64)(GRANT_NS + GRANT_MIN_NS)) {
 		plat_add(&v->kept_ns, rest);
-	else if (rest)
+		return false;
+	}
+	if (rest)
 		limit_move(h, first, rest);
+	return rest > 0;
 }
 
 /* The limit that keeps a world of `first` from running; 0 if none does. */

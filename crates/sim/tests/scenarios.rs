@@ -77,6 +77,7 @@ scenarios! {
     cosched_guests "cosched-guests";
     cosched_exits "cosched-exits";
     reservation "reservation";
+    limit_sleepers "limit-sleepers";
     pool_limit "pool-limit";
     pools_nested "pools-nested";
     two_at_20 "two-at-20";
