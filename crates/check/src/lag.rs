@@ -6,7 +6,7 @@
 //! Limits: a set of pCPUs once seen cuts the host into atoms for the rest of the run.
 
 use crate::{
-    Bounds, Invariant, PoolTerms, Violation, VmTerms,
+    Bounds, Invariant, PoolTerms, Violation, VmTerms, ideals,
     promises::{Promises, Use},
     terms::{self, Ideal},
     verdict::{Log, VmVerdict},
@@ -280,17 +280,17 @@ impl Ledger {
     }
 
     /// Closes all windows that end before `now`.
-    pub(crate) fn roll(&mut self, now: u64, log: &mut Log) {
+    pub(crate) fn roll(&mut self, now: u64, average: Option<&Ledger>, log: &mut Log) {
         if self.is_due(now) {
-            self.close(self.end(), log);
+            self.close(self.end(), average, log);
         }
         if self.is_due(now) {
-            self.close((now - 1) / self.bounds.window_ns * self.bounds.window_ns, log);
+            self.close((now - 1) / self.bounds.window_ns * self.bounds.window_ns, average, log);
         }
     }
 
-    /// Closes the window at `now`, whether it is full or not.
-    pub(crate) fn close(&mut self, now: u64, log: &mut Log) {
+    /// Closes the window at `now`, whether it is full or not; with the ledger of the other ideal, VMs and pools are held to their bounds.
+    pub(crate) fn close(&mut self, now: u64, average: Option<&Ledger>, log: &mut Log) {
         let wall = now - self.from;
         self.from = now;
         if wall == 0 {
@@ -301,12 +301,14 @@ impl Ledger {
             self.settler.forget();
         }
         let vms = self.take_part(now);
-        self.keep_promises(now, wall, log);
+        if average.is_some() {
+            self.keep_promises(now, wall, log);
+        }
         let mut shares: Vec<Share> = vms.iter().map(|v| self.vms[*v as usize].share()).collect();
         let mut parts: Vec<Part> = self.touched.iter().map(|w| self.part(*w)).collect();
         let (pools, slots, pcpus) = (&self.pools, &self.vms, self.pcpus.len() as u64);
         let tree = self.tree.get_or_insert_with(|| terms::tree(pcpus, pools, slots.iter().map(|v| (v.terms, v.gone))));
-        let later = if tree.is_flat() { 0 } else { self.bounds.plan_ns };
+        let flat = tree.is_flat();
         let ideal = Ideal { fluid: &self.fluid, tree, leaves: &vms };
         self.settler.settle(&ideal, wall, &mut shares, &mut parts);
         for (v, share) in vms.iter().zip(&shares) {
@@ -314,7 +316,10 @@ impl Ledger {
             vm.idled = vm.awake == 0;
             vm.lag = share.lag;
             vm.entitled += share.ideal;
-            vm.hold(now, self.pcpus.len() as u64, &self.bounds, later, log);
+            let Some(average) = average else { continue };
+            let (apart, later) =
+                if flat { (vm.lag, 0) } else { (ideals::apart(vm.lag, average.vms[*v as usize].lag), self.bounds.plan_ns) };
+            vm.hold(now, apart, self.bounds.lag_base_ns + (self.bounds.lag_per_world_ns + later) * vm.worlds_at_once(pcpus), log);
         }
         self.carry_on(&parts);
     }
@@ -426,21 +431,24 @@ impl Vm {
         Share { lag: self.lag, idled: self.idled, ..Share::default() }
     }
 
-    /// Holds the lag to its bound; an excursion is one violation.
-    fn hold(&mut self, now: u64, pcpus: u64, bounds: &Bounds, later: u64, log: &mut Log) {
-        self.owed_max = self.owed_max.max((-self.lag).max(0) as u64);
-        self.surplus_max = self.surplus_max.max(self.lag.max(0) as u64);
-        let allowed = bounds.lag_base_ns + (bounds.lag_per_world_ns + later) * u64::from(self.worlds_max).min(pcpus);
-        let over = self.lag.unsigned_abs() > allowed;
+    fn worlds_at_once(&self, pcpus: u64) -> u64 {
+        u64::from(self.worlds_max).min(pcpus)
+    }
+
+    /// Holds its distance from the ideal to the bound; an excursion is one violation.
+    fn hold(&mut self, now: u64, apart: i64, allowed: u64, log: &mut Log) {
+        self.owed_max = self.owed_max.max((-apart).max(0) as u64);
+        self.surplus_max = self.surplus_max.max(apart.max(0) as u64);
+        let over = apart.unsigned_abs() > allowed;
         if over && !self.over {
-            let (side, lag) = if self.lag < 0 { ("behind", self.lag.unsigned_abs()) } else { ("ahead of", self.lag as u64) };
+            let side = if apart < 0 { "behind" } else { "ahead of" };
             log.add(Invariant::Lag, || Violation {
                 invariant: Invariant::Lag,
                 at_ns: now,
                 vm: Some((self.id, self.name.clone())),
                 world: None,
                 pcpu: None,
-                seen: format!("{lag} ns {side} the ideal"),
+                seen: format!("{} ns {side} the ideal", apart.unsigned_abs()),
                 allowed: format!("{allowed} ns"),
             });
         }

@@ -11,7 +11,7 @@
 use crate::{
     Bounds, Invariant, PoolTerms, State, StateTimes, Verdict, Violation, VmTerms,
     accounts::{Life, Stints},
-    lag::Ledger,
+    ideals::{Account, Ideals},
     skew::Skew,
     verdict::Log,
     waits::{Overdue, Waits},
@@ -23,7 +23,7 @@ use units::{PcpuId, PcpuSet, VmId, WorldId};
 pub(crate) struct World {
     pub(crate) vm: VmId,
     /// Account and allowed set in the ledger.
-    entry: u32,
+    entry: Account,
     set: u32,
     pub(crate) life: Life,
     fresh: bool,
@@ -51,7 +51,7 @@ pub struct Oracle {
     vms: Vec<Option<u32>>,
     worlds: Vec<Option<World>>,
     pcpus: Vec<Pcpu>,
-    ledger: Ledger,
+    ledger: Ideals,
     waits: Waits,
     pub(crate) skew: Skew,
     log: Log,
@@ -70,7 +70,7 @@ impl Oracle {
             vms: vec![],
             worlds: vec![],
             pcpus: vec![Pcpu::default(); n],
-            ledger: Ledger::new(n, bounds),
+            ledger: Ideals::new(n, bounds),
             waits: Waits::new(n, bounds.idle_while_waiting_max_ns, bounds.ready_max_ns),
             skew: Skew::new(&bounds),
             log: Log::new(bounds.violations_kept),

@@ -180,17 +180,17 @@ fn the_ideal_reservations_and_limits_hold_in_any_tree() {
     let number = |name| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
     let seeds = number("SEED").map_or(0..number("SEEDS").unwrap_or(60), |seed| seed..seed + 1);
     // Two more in which one VM far ahead made all others equal; both were beyond the bound then, up to three times. And two in which a
-    // reservation was missed, by 4 %, because the host's virtual time forgave all that lagged together.
-    let more = if number("SEED").is_some() { vec![] } else { vec![101, 263, 361, 567] };
+    // reservation was missed, by 4 %, because the host's virtual time forgave all that lagged together. And one in which a pool that
+    // sleepers woke in lost 12 % of its limit, 235 % of the bound.
+    let more = if number("SEED").is_some() { vec![] } else { vec![101, 263, 361, 567, 1150] };
     let all: Vec<(u64, (Option<String>, u64))> = seeds.chain(more).map(|s| (s, outcome(s))).collect();
     let wrong: Vec<&String> = all.iter().filter_map(|o| o.1.0.as_ref()).collect();
-    // A few are beyond: the plan divides by what everybody asked for on average in the last 20 ms, the ideal by what he asks for in
-    // each; where short bursts crowd a host that has a little room between them, wide VMs of few shares get another part of that room.
-    // 22 of 3,004 seeds, 149 % at most.
+    // 1 of 3,004 seeds is beyond (1721, 124 %): worlds of one limited VM happen to run and to be parked all at once, and what they leave
+    // then goes to whoever else can use it on that small host, 0.15 of a pCPU.
     let beyond: Vec<(u64, u64)> = all.iter().map(|o| (o.0, o.1.1)).filter(|o| o.1 > 100).collect();
     println!("{} of {} seeds beyond the bound: (seed, percent) {beyond:?}", beyond.len(), all.len());
     assert!(wrong.is_empty(), "{} seeds:\n{wrong:#?}", wrong.len());
-    assert!(beyond.len() * 100 <= all.len().max(100) && beyond.iter().all(|b| b.1 <= 200), "(seed, percent of the bound): {beyond:?}");
+    assert!(beyond.len() * 1000 <= all.len() && beyond.iter().all(|b| b.1 <= 125), "(seed, percent of the bound): {beyond:?}");
 }
 
 #[test]
