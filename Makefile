@@ -13,7 +13,8 @@ bootstrap: ## install the tools that are missing (Debian, as root)
 demo: bootstrap ## real VMs on a real kernel under both schedulers, with a table at the end
 	@cargo xtask demo
 
-test: bootstrap ## everything that CI runs: format, tidy, clippy, tests, live build, docs
+test: ## everything that CI runs: format, tidy, clippy, tests, live build, docs
+	@sh tools/bootstrap.sh browser
 	@cargo xtask ci
 
 bench: bootstrap ## speed of the simulator, and of the hot path beside the kernel's own scheduler

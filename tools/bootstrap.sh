@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what building, testing and the lab need on Debian 12 or later; what is there already is left alone.
-# It changes nothing but packages, may be run again at any time, and prints one line a step.
+# It changes nothing but packages, may be run again at any time, and prints one line a step. With 'browser' it also installs Chromium
+# without a window, for the tests of the report's page; they are skipped where there is none.
 set -eu
 
 RUST_MIN=85 # of 1.85, the oldest compiler that knows edition 2024
@@ -90,6 +91,27 @@ install_packages() {
 	fail "packages: cannot install $*: apt-get said the above; correct it and run again"
 }
 
+# A browser that tests can run (crates/report/tests/browser.rs), or leave to them to skip.
+browser_found() {
+	[ -n "${TANDEM_BROWSER:-}" ] && return
+	for n in chromium chromium-browser chromium-headless-shell google-chrome google-chrome-stable chrome; do
+		if have $n; then return 0; fi
+	done
+	return 1
+}
+
+install_browser() {
+	log=${log:-$(mktemp)}
+	trap 'rm -f "$log"' EXIT
+	apt-get update -qq </dev/null >"$log" 2>&1 || :
+	for n in chromium-headless-shell chromium; do
+		in_archive $n || continue
+		say "installing $n"
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $n </dev/null >"$log" 2>&1 && return
+	done
+	say "warning: no Chromium can be installed; tests of the report's page are skipped"
+}
+
 main() {
 	packages=$(missing_packages | tr '\n' ' ')
 	rust_is_new_enough && rust=yes || rust=no
@@ -126,3 +148,4 @@ main() {
 }
 
 main
+if [ "${1:-}" = browser ] && ! browser_found && have apt-get && [ "$(id -u)" = 0 ]; then install_browser; fi

@@ -14,7 +14,7 @@ use std::{
 use trace::{State, Why};
 
 /// Names under which systems install Chromium; the variable goes before them.
-const NAMES: [&str; 5] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
+const NAMES: [&str; 6] = ["chromium", "chromium-browser", "chromium-headless-shell", "google-chrome", "google-chrome-stable", "chrome"];
 const VARIABLE: &str = "TANDEM_BROWSER";
 /// A browser that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
