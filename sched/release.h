@@ -23,7 +23,7 @@ hot bool release_may_go(struct host *h, struct vm *v, struct world *w, u64 overd
 {
 	u64 since = plat_read(w->parked_ns);
 
-	if (limit_grant(h, plat_read(v->limiter), w, GRANT_NS, LIMIT_TURN))
+	if (limit_grant(h, plat_read(v->limiter), w, GRANT_NS, LIMIT_TURN) || plat_read(w->grant_ns))
 		return true;
 	if (!since || since >= overdue_ns)
 		return false;
@@ -83,8 +83,8 @@ cold bool release_limit(THE(struct host *h), u32 id, u64 now)
 	l->grant_ns = limit_size(l);
 	most = limit_most(l);
 	limit_fill(l, now);
-	full = !l->rate || plat_read(l->tokens_ns) >= (s64)most;
 	most += limit_late(l, most, l->tick_ns + LIMIT_TICK_NS, now);
+	full = !l->rate || plat_read(l->tokens_ns) >= (s64)most;
 	l->tick_ns = now;
 	if (!plat_read(l->closed) && !plat_read(l->parked))
 		return false;
@@ -97,7 +97,7 @@ cold bool release_limit(THE(struct host *h), u32 id, u64 now)
 	}
 	if (plat_read(l->parked))
 		release_parked(h, &r);
-	/* Nobody waits any more, and there was more than can be saved up before those who waited took theirs: the limit does not bind.
+	/* Nobody waits any more, and there was all that can be saved up before those who waited took theirs: the limit does not bind.
 	 * Were it to open any sooner, those whose grants end when there happens to be something left would never line up; were they
 	 * to leave as much, it would stay closed while anybody wakes between two ticks, and each of them waits for the next. */
 	if (!plat_read(l->parked) && full)

@@ -8,6 +8,7 @@ RUST_MIN=85 # of 1.85, the oldest compiler that knows edition 2024
 CLANG_MIN=18
 PATH=$PATH:${HOME:-/}/.cargo/bin:/usr/sbin:/sbin
 export PATH
+log=
 
 say() { printf 'bootstrap: %s\n' "$*"; }
 fail() {
@@ -101,8 +102,9 @@ browser_found() {
 }
 
 install_browser() {
-	log=${log:-$(mktemp)}
+	[ -n "$log" ] || log=$(mktemp)
 	trap 'rm -f "$log"' EXIT
+	say "looking for a browser for tests"
 	apt-get update -qq </dev/null >"$log" 2>&1 || :
 	for n in chromium-headless-shell chromium; do
 		in_archive $n || continue

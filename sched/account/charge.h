@@ -27,9 +27,9 @@ hot void charge_settle(struct host *h, plat_task *t, struct world *w, struct vm 
 	w->remainder = scaled % v->weight;
 	plat_add(&v->used_ns, d);
 	if (limit_pay(h, v, w, d)) {
-		limiter = limit_closed_by(h, plat_read(v->limiter));
+		limiter = limit_waited_at(h, plat_read(v->limiter));
 		if (limiter)
-			p->limit_look = limiter; /* somebody who waits there may have what goes back, and not at the next tick of limits only */
+			p->limit_look = limiter; /* if nothing else is to be done here, somebody who waits there need not wait for the tick of limits */
 	}
 	plat_add(&v->vt_ns, scaled / v->weight);
 	if (w->commit_ns) {

@@ -3,7 +3,7 @@
  * Promise	a VM or pool under a limit uses no more than limit * time, and what was saved up (limit_most) or handed out (a
  *		grant a running world) when that time began, over any time and on an idle host too (VS51 "CPU Limit", P6);
  *		the oracle holds it to 0.5 % of a second, or 12 ms for limits where that is less
- * Law		tokens += rate * time, at most limit_most; a world takes a grant before it runs and pays back what it did not use;
+ * Law		tokens += rate * time, at most limit_most after each tick, and what has come since while it is closed; a world takes a grant before it runs and pays back what it did not use;
  *		refused by one limit of the chain: parked there, in the order of keys, until the tick of limits finds enough
  * Units	ns of CPU time; rate in 2^-20 pCPU
  * Example	a pool of 4 pCPUs keeps 8 ms at most; eight busy worlds get 2 ms each in turn, two of them every ms
@@ -47,7 +47,7 @@ hot u64 limit_size(const struct limiter *l)
 
 /* What a closed limit keeps beyond `most` of what has come after `from`. What comes while its tick is late would be lost; and whoever was
  * let go for longer than he ran gives the rest back between two ticks, and what comes on top of that is for those who wait. No more
- * than the half percent of a second that it is held to has room for, so that limits of a pCPU or less lose it. */
+ * than the half percent of a second that it is held to leaves beside `most` and a grant, so that limits of a pCPU or less lose it. */
 hot u64 limit_late(const struct limiter *l, u64 most, u64 from, u64 now)
 {
 	u64 late = now > from ? now - from : 0, room;
@@ -132,9 +132,11 @@ cold u64 limit_grant(THE(struct host *h), u32 first, THE(struct world *w), u64 w
 		if ((u64)has < grant)
 			grant = (u64)has;
 	}
-	w->grant_ns = grant;
 	limit_move(h, first, -(s64)grant);
-	return grant;
+	if (plat_cas(&w->grant_ns, 0, grant))
+		return grant;
+	limit_move(h, first, grant); /* two pCPUs look at one that is parked: the other has it */
+	return 0;
 }
 
 /* The slice that a world may have now, `want` at most; 0 if it must be parked. */
@@ -186,6 +188,25 @@ cold u32 limit_closed_by(THE(struct host *h), u32 first)
 		if (!l)
 			break;
 		if (plat_read(l->closed)) {
+			found = id;
+			break;
+		}
+		id = l->parent;
+	}
+	return found;
+}
+
+/* The first limit from `first` up at which somebody waits; 0 if there is none. */
+cold u32 limit_waited_at(THE(struct host *h), u32 first)
+{
+	u32 id = first, found = 0;
+
+	plat_for(i, LIMIT_CHAIN) {
+		struct limiter *l = id ? plat_limiter(h, id) : NULL;
+
+		if (!l)
+			break;
+		if (plat_read(l->parked)) {
 			found = id;
 			break;
 		}

@@ -8,7 +8,8 @@
 //! average of that gives is not the average of the parts that each moment gives. Both are right: nobody knows what will be asked
 //! for before it is, and a plan has to go by what was.
 //!
-//! Law: `0` where a VM is behind one and ahead of the other, else its lag by the nearer one.
+//! Law: `0` where a VM is behind one and ahead of the other, else its lag by the nearer one. The lag by the average is that of its last
+//! window, so what comes and goes within `plan_ns` is not seen.
 //!
 //! Example: 2 pCPUs. C has all shares and wants both for 10 of each 20 ms. A, with one vCPU, has three times the shares of B. While C is
 //! away A gets the whole pCPU that it can use: half of one by the moment. On average a pCPU is left, and A's part three quarters.
@@ -116,7 +117,7 @@ impl Ideals {
 
     /// Whether a window ends before `now`.
     pub(crate) fn is_due(&self, now: u64) -> bool {
-        self.moment.is_due(now)
+        self.moment.is_due(now) || self.average.is_due(now)
     }
 
     /// Closes all windows that end before `now`.

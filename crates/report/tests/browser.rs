@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The browser, or why a test is skipped.
 fn browser() -> Option<PathBuf> {
-    if let Some(given) = env::var_os(VARIABLE) {
+    if let Some(given) = env::var_os(VARIABLE).filter(|v| !v.is_empty()) {
         return Some(given.into());
     }
     let path = env::var_os("PATH").unwrap_or_default();
