@@ -206,7 +206,8 @@ hot bool dispatch_goes_on(struct host *h, struct vm *v, struct world *w, struct 
 	return false;
 }
 
-/* Nothing else is to be done here, and a world was parked here just now, or gave back what it had not used: whose turn is it for that limit? */
+/* Nothing else is to be done here, and a world was parked here just now, or gave back what it had not used: whose turn is it for that
+ * limit? */
 cold bool dispatch_turn(THE(struct host *h), u32 pcpu)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
