@@ -350,7 +350,7 @@ hot void core_quiescent(struct host *h, plat_task *t, struct world *w, bool slee
 	plat_assert(h, plat_read(v->runnable) > 0);
 	waited = w->time_ns[STATE_READY] - w->ready_before_ns;
 	if (waited > WAITED_MIN_NS)
-		world_waited(v, w, waited);
+		world_waited(h, v, w, waited);
 	world_wants(h, v, -1);
 }
 

@@ -21,7 +21,7 @@ struct crew {
 	u64 now_ns;
 	u64 slowest_ns;		/* stalled most of those that want to run */
 	u64 waits_ns;		/* and of those that are READY */
-	u64 stuck_ns;		/* and of those that are READY and cannot take a pCPU: held by affinity, or by a limit */
+	u64 stuck_ns;		/* and of those that are READY and held to pCPUs that they cannot have */
 	u64 ahead_ns;		/* stalled least of those that want to run */
 	u64 stalled_ns;		/* of the one looked at */
 	u32 state;
@@ -90,7 +90,8 @@ cold u32 crew_measure(THE(struct host *h), THE(struct crew *c))
 		c->waiting++;
 		if (c->stalled_ns > c->waits_ns)
 			c->waits_ns = c->stalled_ns;
-		if (!crew_can_take(w) && c->stalled_ns > c->stuck_ns)
+		/* Nobody stops for one that a limit has parked: its turn there comes by its key, and what its VM does not use others do. */
+		if (!crew_can_take(w) && plat_read(w->queued_on) < QUEUED_PARKED && c->stalled_ns > c->stuck_ns)
 			c->stuck_ns = c->stalled_ns;
 	}
 	return 0;

@@ -212,11 +212,14 @@ cold bool dispatch_turn(THE(struct host *h), u32 pcpu)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	u32 limiter = p ? p->limit_look : 0;
+	struct limiter *l = limiter ? plat_limiter(h, limiter) : NULL;
 	struct pick best = {};
 
-	if (!limiter)
+	if (!p || !l)
 		return false;
 	p->limit_look = 0;
+	if (plat_read(l->scarce) && queue_first_key(h, QUEUE_PARKED(limiter)) > h->v_ns)
+		return false; /* for those who are owed time (release_pace) */
 	queue_best(h, QUEUE_PARKED(limiter), pcpu, KEY_NONE, &best);
 	if (!best.world || !queue_take(h, QUEUE_PARKED(limiter), best.world))
 		return false;

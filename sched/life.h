@@ -50,12 +50,17 @@ hot u32 world_wants(struct host *h, struct vm *v, s32 more)
 }
 
 /* The world sleeps, having done what it woke for. Had it not waited for that, it would have run and slept by turns: so of its
- * wait it wanted as much as it runs of that time, and not all of it. */
-apart u32 world_waited(THE(struct vm *v), THE(struct world *w), u64 waited)
+ * wait it wanted as much as it runs of that time, and not all of it. But of turns that are longer than what a plan goes by, each plan
+ * sees one part only, and while it waits it wants all. */
+apart u32 world_waited(THE(struct host *h), THE(struct vm *v), THE(struct world *w), u64 waited)
 {
 	u64 ran = w->time_ns[STATE_RUN] - w->ran_before_ns, slept = plan_min(w->slept_ns, WAITED_MAX_NS);
+	u64 turn = ran + slept + 1, seen = PLAN_PERIODS * plat_knobs(h)->housekeep_us * US;
 
-	plat_add(&v->wanted_base, -(plan_min(waited, WAITED_MAX_NS) * slept / (ran + slept + 1)));
+	waited = plan_min(waited, WAITED_MAX_NS) * slept / turn;
+	if (turn > seen)
+		waited = waited * seen / turn;
+	plat_add(&v->wanted_base, -waited);
 	return 0;
 }
 

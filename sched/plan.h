@@ -24,6 +24,7 @@
 #define PLAN_GONE_MAX_NS 1000000000ull
 
 #define WANTED_UNKNOWN (~0ull)
+#define PLAN_PERIODS 2	/* three quarters of what a plan goes by is of the last two */
 #define WAITED_MIN_NS 100000ull	/* a burst's wait that is noted: a hundredth of a period */
 #define WAITED_MAX_NS 100000000ull	/* of a burst's wait and of the sleep before it; what is longer ago has had its effect */
 
@@ -192,7 +193,7 @@ hot void plan_weigh(struct host *h, const struct node *n, struct vm *v)
 
 	if (!h->plan_outside) {
 		plan_rescale(h, v, v->weight, n->could);
-		share_weigh(v, n->could);
+		share_weigh(h, plat_knobs(h), v, n->could);
 	}
 	v->flags = n->gets < n->demand ? v->flags | VM_CONTENDED : v->flags & ~VM_CONTENDED;
 	v->flags = n->reservation && n->gets <= n->reservation ? v->flags | VM_RESERVED : v->flags & ~VM_RESERVED;

@@ -1,8 +1,11 @@
 /* The tick of limits: fills them up, ends grants on time and lets parked worlds go, in the order of what they are owed.
  *
  * Promise	a parked world goes on within LIMIT_TICK_NS of the moment when its limits have a grant for it, and whoever has
- *		been parked for ready_bound goes on in any case
- * Law		the smallest key first, as many as there are grants
+ *		been parked for ready_bound goes on in any case; a limit's time is used evenly, not by all its worlds at once,
+ *		and not at all by who is owed nothing where those who are owed time can use all of it
+ * Law		the smallest key first, as many as there are grants; half a grant will do while fewer run than the limit has pCPUs
+ * Example	3 vCPUs below 128 %: two run for a quarter of the time and one for the rest, so that the others on a full host
+ *		find it as full in each ms; all three at once and then none leave pCPUs to whoever is not entitled to them
  * Limits	PARKED_SCAN_MAX worlds of each limit are looked at in a tick
  */
 #ifndef TANDEM_RELEASE_H
@@ -15,6 +18,7 @@
 struct release {
 	u32 seen;	/* worlds looked at; in memory, where a BPF verifier does not count along */
 	u32 limiter;	/* whose they are */
+	u32 scarce;	/* not for those who are owed nothing */
 	u64 overdue_ns;	/* one parked since before goes on in any case; 0: nobody does */
 };
 
@@ -46,6 +50,8 @@ cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 
 		if (!v || r->seen++ >= PARKED_SCAN_MAX)
 			break;
+		if (r->scarce && plat_queue_key(t) > h->v_ns && !r->overdue_ns)
+			break;
 		if (!release_may_go(h, v, w, r->overdue_ns)) {
 			by = limit_parking(h, plat_read(v->limiter));
 			if (by == r->limiter && !r->overdue_ns)
@@ -69,13 +75,26 @@ cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 	return 0;
 }
 
+/* What those who run are about to take, by the counts of release_grants; the least that somebody who is parked goes on with. What is
+ * scarce is not handed out before those who are owed time, whose grants end at this tick, have had theirs. */
+hot s64 release_pace(struct limiter *l)
+{
+	u64 least = limit_size(l), whole = l->rate >> RATE_SHIFT;
+
+	if (l->running < whole)
+		least /= 2;
+	l->scarce = l->owed > whole && plat_read(l->tokens_ns) < (s64)limit_most(l);
+	l->running = l->owed = 0;
+	return (s64)least;
+}
+
 /* Fills a limit up and opens it when there is enough; whether it still holds anybody back. */
 cold bool release_limit(THE(struct host *h), u32 id, u64 now)
 {
 	struct limiter *l = plat_limiter(h, id);
 	struct release r = { .limiter = id };
 	u64 most;
-	s64 rest;
+	s64 rest, least;
 	bool full;
 
 	if (!l)
@@ -86,13 +105,15 @@ cold bool release_limit(THE(struct host *h), u32 id, u64 now)
 	most += limit_late(l, most, l->tick_ns + LIMIT_TICK_NS, now);
 	full = !l->rate || plat_read(l->tokens_ns) >= (s64)most;
 	l->tick_ns = now;
+	least = release_pace(l);
+	r.scarce = l->scarce;
 	if (!plat_read(l->closed) && !plat_read(l->parked))
 		return false;
 	if (now > l->rescued_ns + RESCUE_NS) {
 		l->rescued_ns = now;
 		if (now > plat_knobs(h)->ready_bound_us * US)
 			r.overdue_ns = now - plat_knobs(h)->ready_bound_us * US;
-	} else if (l->rate && plat_read(l->tokens_ns) < (s64)limit_size(l)) {
+	} else if (l->rate && plat_read(l->tokens_ns) < least) {
 		return true;
 	}
 	if (plat_read(l->parked))
@@ -108,7 +129,7 @@ cold bool release_limit(THE(struct host *h), u32 id, u64 now)
 	return true;
 }
 
-/* Takes back what sleeping VMs have kept. */
+/* Takes back what sleeping VMs have kept, and where a limit is closed what any VM has: many that keep a grant each would pass it. */
 cold u32 release_kept(THE(struct host *h))
 {
 	plat_for(i, VMS_MAX) {
@@ -118,7 +139,7 @@ cold u32 release_kept(THE(struct host *h))
 		if (!v)
 			break;
 		kept = plat_read(v->kept_ns);
-		if (kept <= 0 || plat_read(v->runnable))
+		if (kept <= 0 || (plat_read(v->runnable) && !limit_closed_by(h, plat_read(v->limiter))))
 			continue;
 		plat_add(&v->kept_ns, -kept);
 		limit_move(h, plat_read(v->limiter), kept);
@@ -142,6 +163,26 @@ cold u32 release_overrun(THE(struct host *h), THE(struct pcpu *p), u64 end, u64 
 	return 0;
 }
 
+/* Counts what runs there at all limits above it; `stays` if it does so beyond this tick. */
+cold u32 release_count(THE(struct host *h), THE(struct pcpu *p), bool stays, u64 now)
+{
+	struct world *w = plat_world(h, plat_read(p->current_world));
+	struct vm *v = w ? plat_vm(h, w->vm) : NULL;
+	u32 id = v ? plat_read(v->limiter) : 0;
+	bool owed = preempt_current_key(h, p, now) <= h->v_ns;
+
+	plat_for(i, LIMIT_CHAIN) {
+		struct limiter *l = id ? plat_limiter(h, id) : NULL;
+
+		if (!l)
+			break;
+		l->running += stays;
+		l->owed += owed;
+		id = l->parent;
+	}
+	return 0;
+}
+
 /* Ends grants whose time is nearest to this tick; whether any are under way. */
 cold bool release_grants(THE(struct host *h), u64 now)
 {
@@ -149,6 +190,7 @@ cold bool release_grants(THE(struct host *h), u64 now)
 
 	plat_for(i, PCPUS_MAX) {
 		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, i) : NULL;
+		bool ends;
 		u64 end;
 
 		if (!p)
@@ -159,7 +201,9 @@ cold bool release_grants(THE(struct host *h), u64 now)
 		any = true;
 		if (now > end)
 			release_overrun(h, p, end, now);
-		if (now + LIMIT_TICK_NS / 2 >= end)
+		ends = now + LIMIT_TICK_NS / 2 >= end;
+		release_count(h, p, !ends, now);
+		if (ends)
 			trace_kick(h, p->id, KICK_PREEMPT, WHY_QUANTUM);
 	}
 	return any;

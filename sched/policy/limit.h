@@ -2,9 +2,10 @@
  *
  * Promise	a VM or pool under a limit uses no more than limit * time, and what was saved up (limit_most) or handed out (a
  *		grant a running world) when that time began, over any time and on an idle host too (VS51 "CPU Limit", P6);
- *		the oracle holds it to 0.5 % of a second, or 12 ms for limits where that is less
- * Law		tokens += rate * time, at most limit_most after each tick, and what has come since while it is closed; a world takes a grant before it runs and pays back what it did not use;
- *		refused by one limit of the chain: parked there, in the order of keys, until the tick of limits finds enough
+ *		the oracle holds it to 0.6 % of a second, or 12 ms for limits where that is less, pool-limit to 0.5
+ * Law		tokens += rate * time, at most limit_most after each tick, and what has come since while it is closed; a world takes a
+ *		grant before it runs and pays back what it did not use; refused by one limit of the chain: parked there, in the order
+ *		of keys, until the tick of limits finds enough
  * Units	ns of CPU time; rate in 2^-20 pCPU
  * Example	a pool of 4 pCPUs keeps 8 ms at most; eight busy worlds get 2 ms each in turn, two of them every ms
  * Limits	a grant ends with the tick of limits that is nearest to its end: half of LIMIT_TICK_NS too much or too little.
@@ -21,7 +22,7 @@
 #include "share.h"
 
 #define LIMIT_TICK_NS 1000000ull	/* tokens come and grants end at this pace: a thousandth of the second that limits are held to */
-#define LIMIT_SLACK_NS 5000000ull	/* for each pCPU of a limit: half a percent of the second that it is held to */
+#define LIMIT_SLACK_NS 5000000ull	/* for each pCPU of a limit: half a percent of any second, which it is to be held to */
 #define LIMIT_IDLE_NS 4000000ull	/* the pace while nothing under a limit wants to run: a timer tick at 250 Hz */
 #define GRANT_NS 2000000ull		/* taken at a time, less below limits of a pCPU: with what is saved up, 0.4 % of a second for each pCPU of the limit */
 #define GRANT_MIN_NS 500000ull		/* less is not worth a switch */
@@ -47,7 +48,7 @@ hot u64 limit_size(const struct limiter *l)
 
 /* What a closed limit keeps beyond `most` of what has come after `from`. What comes while its tick is late would be lost; and whoever was
  * let go for longer than he ran gives the rest back between two ticks, and what comes on top of that is for those who wait. No more
- * than the half percent of a second that it is held to leaves beside `most` and a grant, so that limits of a pCPU or less lose it. */
+ * than half a percent of a second leaves beside `most` and a grant, so that limits of a pCPU or less lose it. */
 hot u64 limit_late(const struct limiter *l, u64 most, u64 from, u64 now)
 {
 	u64 late = now > from ? now - from : 0, room;

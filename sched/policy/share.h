@@ -65,10 +65,10 @@ hot s64 share_lead(const struct vm *v, const struct world *w)
 
 	if (w->vm == VM_SYSTEM)
 		return 0;
-	if (lead > LEAD_MAX_NS)
-		lead = LEAD_MAX_NS;
-	if (lead < -LEAD_MAX_NS)
-		lead = -LEAD_MAX_NS;
+	if (lead > v->lead_max_ns)
+		lead = v->lead_max_ns;
+	if (lead < -v->lead_max_ns)
+		lead = -v->lead_max_ns;
 	return lead * (s64)v->skew_inverse >> RATE_SHIFT;
 }
 
@@ -152,10 +152,10 @@ hot void share_bound(struct host *h, const struct knobs *k, struct vm *v, bool s
 }
 
 /* Gives a VM its weight. */
-hot void share_weigh(struct vm *v, u64 weight)
+hot void share_weigh(const struct host *h, const struct knobs *k, struct vm *v, u64 weight)
 {
 	u32 vcpus = v->vcpus;
-	u64 skew;
+	u64 skew, most;
 
 	if (weight < WEIGHT_MIN)
 		weight = WEIGHT_MIN;
@@ -165,6 +165,10 @@ hot void share_weigh(struct vm *v, u64 weight)
 	v->weight = weight;
 	v->inverse = (1ull << 40) / weight;
 	v->skew_inverse = skew < SKEW_INVERSE_MAX ? skew : SKEW_INVERSE_MAX;
+	/* One that burns beside siblings that mostly sleep leads for ever; its VM makes up for that by being behind, for which there is
+	 * room up to the bound on lag. */
+	most = (share_span(h, k->lag_bound_us) << (RATE_SHIFT - 1)) / v->skew_inverse;
+	v->lead_max_ns = most < LEAD_MAX_NS ? (s64)most : LEAD_MAX_NS;
 }
 
 /* Takes over what user space says of a VM; `shift` is added to its virtual time. */
@@ -177,7 +181,7 @@ hot void share_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, u32 s
 	}
 	v->vcpus = vcpus;
 	v->shares = shares;
-	share_weigh(v, weight);
+	share_weigh(h, plat_knobs(h), v, weight);
 	if (shift)
 		plat_add(&v->vt_ns, (u64)shift);
 	v->flags = held ? VM_LIVE | VM_HELD : VM_LIVE;

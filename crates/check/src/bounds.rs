@@ -28,8 +28,9 @@ pub struct Bounds {
     /// Time over which changes of the runnable set are averaged before the ideal is computed.
     /// Shorter is sharper, longer is cheaper: the ideal costs one `fluid` a window.
     pub window_ns: u64,
-    /// By how many permille of a limit a VM or pool may pass it over any second: what a scheduler saves up and has handed
-    /// out when the second begins.
+    /// By how many permille of a limit a VM or pool may pass it over any second: for each pCPU of it what is saved up (2 ms), what
+    /// comes between two ticks (1), what has been granted when the second begins (2), and what those who are owed time take before
+    /// the second's last tick (1). Seen: 5.8 in 9,000 trees; `pool-limit` is held to 5.
     pub limit_permille: u32,
     /// And at least by so much CPU time a second: for limits of less than two pCPUs what is saved up (4 ms), what a VM keeps for
     /// its next wake-up (2.5 ms) and a grant for each of two worlds are more than that, and a grant given while limits tick once in
@@ -64,7 +65,7 @@ impl Bounds {
             lag_per_world_ns: quantum_ns + tick_ns,
             lag_memory_ns: 40 * quantum_ns,
             window_ns,
-            limit_permille: 5,
+            limit_permille: 6,
             limit_least_ns: 12 * MS,
             plan_ns: 20 * MS,
             violations_kept: 100,
