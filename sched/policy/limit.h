@@ -1,7 +1,8 @@
 /* How much CPU time a world may take while a limit stands above it, and where it waits when there is none left.
  *
  * Promise	a VM or pool under a limit uses no more than limit * time, and what was saved up (limit_most) or handed out (a
- *		grant a running world) when that time began, over any time and on an idle host too (VS51 "CPU Limit", P6);
+ *		grant for a world that runs or waits for a pCPU) when that time began, over any time and on an idle host too
+ *		(VS51 "CPU Limit", P6);
  *		the oracle holds it to 0.6 % of a second, or 12 ms for limits where that is less, pool-limit to 0.5
  * Law		tokens += rate * time, at most limit_most after each tick, and what has come since while it is closed; a world takes a
  *		grant before it runs and pays back what it did not use; refused by one limit of the chain: parked there, in the order
