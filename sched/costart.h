@@ -90,7 +90,7 @@ cold u32 crew_measure(THE(struct host *h), THE(struct crew *c))
 		c->waiting++;
 		if (c->stalled_ns > c->waits_ns)
 			c->waits_ns = c->stalled_ns;
-		/* Nobody stops for one that a limit has parked: its turn there comes by its key, and what its VM does not use others do. */
+		/* For one that a limit has parked, whose turn comes there by its key, they stop a period later: by the slowest. */
 		if (!crew_can_take(w) && plat_read(w->queued_on) < QUEUED_PARKED && c->stalled_ns > c->stuck_ns)
 			c->stuck_ns = c->stalled_ns;
 	}

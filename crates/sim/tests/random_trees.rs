@@ -196,17 +196,17 @@ fn the_ideal_reservations_and_limits_hold_in_any_tree() {
 
 #[test]
 fn trees_that_were_beyond_the_bound_stay_within() {
+    // What had gone wrong, and what is allowed now: less than with one of the pieces missing that mended it.
     let seeds = [
-        // The vCPUs of a limited VM ran all at once, and then none: 124 %.
-        1721, // What a limit hands out went to who was owed nothing, while the grants of those who were owed time ended: 116 %.
-        965,  // Siblings of a limited VM stopped for one that a limit had parked: 133 %.
-        3811, // Waits of bursts that are longer than what a plan goes by counted as not wanted: 105 %.
-        892,  // One vCPU that burns beside siblings that sleep led them for ever, by more than its VM could be behind for: 209 %.
-        8082,
+        (1721, 100, "the vCPUs of a limited VM ran all at once, and then none: 124 %"),
+        (965, 90, "what a limit hands out went to who was owed nothing while the grants of those who were owed time ended: 103 %"),
+        (892, 100, "waits of bursts longer than what a plan goes by counted as not wanted: 105 %"),
+        (2023, 100, "what VMs had kept of their grants passed the limit of their pool"),
+        (8082, 100, "one vCPU that burns beside siblings that sleep led them by more than its VM may be behind for: 152 %"),
     ];
-    for seed in seeds {
+    for (seed, most, why) in seeds {
         let (wrong, percent) = outcome(seed);
-        assert!(wrong.is_none() && percent <= 100, "seed {seed}: {percent} % of the bound, {wrong:?}");
+        assert!(wrong.is_none() && percent <= most, "seed {seed} ({why}): {percent} % of the bound, {wrong:?}");
     }
 }
 
