@@ -218,9 +218,8 @@ cold bool dispatch_turn(THE(struct host *h), u32 pcpu)
 	if (!p || !l)
 		return false;
 	p->limit_look = 0;
-	if (plat_read(l->scarce) && queue_first_key(h, QUEUE_PARKED(limiter)) > h->v_ns)
-		return false; /* for those who are owed time (release_pace) */
-	queue_best(h, QUEUE_PARKED(limiter), pcpu, KEY_NONE, &best);
+	/* What is scarce is for those who are owed time (release_pace). */
+	queue_best(h, QUEUE_PARKED(limiter), pcpu, plat_read(l->scarce) ? h->v_ns + 1 : KEY_NONE, &best);
 	if (!best.world || !queue_take(h, QUEUE_PARKED(limiter), best.world))
 		return false;
 	trace_note_pick(h, p, WHY_RELEASED);

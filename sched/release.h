@@ -1,12 +1,13 @@
 /* The tick of limits: fills them up, ends grants on time and lets parked worlds go, in the order of what they are owed.
  *
- * Promise	a parked world goes on within LIMIT_TICK_NS of the moment when its limits have a grant for it, and whoever has
- *		been parked for ready_bound goes on in any case; a limit's time is used evenly, not by all its worlds at once,
+ * Promise	a parked world that is owed time goes on within LIMIT_TICK_NS of the moment when its limits have a grant for it, and
+ *		whoever has been parked for ready_bound goes on in any case; a limit's time is used evenly, not by all its worlds at once,
  *		and not at all by who is owed nothing where those who are owed time can use all of it
  * Law		the smallest key first, as many as there are grants; half a grant will do while fewer run than the limit has pCPUs
  * Example	3 vCPUs below 128 %: two run for a quarter of the time and one for the rest, so that the others on a full host
  *		find it as full in each ms; all three at once and then none leave pCPUs to whoever is not entitled to them
- * Limits	PARKED_SCAN_MAX worlds of each limit are looked at in a tick
+ * Limits	PARKED_SCAN_MAX worlds of each limit are looked at in a tick; scarce is a limit for those who are parked there, not for
+ *		those of a limit below it
  */
 #ifndef TANDEM_RELEASE_H
 #define TANDEM_RELEASE_H
@@ -50,8 +51,11 @@ cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 
 		if (!v || r->seen++ >= PARKED_SCAN_MAX)
 			break;
-		if (r->scarce && plat_queue_key(t) > h->v_ns && !r->overdue_ns)
-			break;
+		if (r->scarce && plat_queue_key(t) > h->v_ns && (!r->overdue_ns || plat_read(w->parked_ns) >= r->overdue_ns)) {
+			if (!r->overdue_ns)
+				break;
+			continue;
+		}
 		if (!release_may_go(h, v, w, r->overdue_ns)) {
 			by = limit_parking(h, plat_read(v->limiter));
 			if (by == r->limiter && !r->overdue_ns)
@@ -75,15 +79,15 @@ cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 	return 0;
 }
 
-/* What those who run are about to take, by the counts of release_grants; the least that somebody who is parked goes on with. What is
- * scarce is not handed out before those who are owed time, whose grants end at this tick, have had theirs. */
+/* What those who run are about to take, by the counts of release_grants; the least that somebody who is parked goes on with. Scarce is
+ * what those who are owed time can use whole: their next grants, for some of which end at this tick. */
 hot s64 release_pace(struct limiter *l)
 {
 	u64 least = limit_size(l), whole = l->rate >> RATE_SHIFT;
 
 	if (l->running < whole)
 		least /= 2;
-	l->scarce = l->owed > whole && plat_read(l->tokens_ns) < (s64)limit_most(l);
+	l->scarce = l->rate && l->owed > whole && plat_read(l->tokens_ns) < (s64)(l->owed * limit_size(l));
 	l->running = l->owed = 0;
 	return (s64)least;
 }
@@ -141,8 +145,8 @@ cold u32 release_kept(THE(struct host *h))
 		kept = plat_read(v->kept_ns);
 		if (kept <= 0 || (plat_read(v->runnable) && !limit_closed_by(h, plat_read(v->limiter))))
 			continue;
-		plat_add(&v->kept_ns, -kept);
-		limit_move(h, plat_read(v->limiter), kept);
+		if (plat_cas(&v->kept_ns, kept, 0)) /* else it has just been used, or added to: next time */
+			limit_move(h, plat_read(v->limiter), kept);
 	}
 	return 0;
 }

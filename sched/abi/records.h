@@ -135,7 +135,7 @@ struct vm {
 	u64 weight;		/* entitlement of the plan, in 2^-20 pCPU (user space writes) */
 	u64 inverse;		/* 2^40 / weight: virtual ns per CPU ns, 20 fraction bits */
 	u64 skew_inverse;	/* 2^37 * (vcpus, 8 at most) / weight: the weight of a world's lead over its siblings */
-	s64 lead_max_ns;	/* of that lead: half the bound on lag in virtual time */
+	s64 lead_max_ns;	/* of that lead: half the bound on lag in virtual time, LEAD_MAX_NS at most */
 	u64 slowest_ns;		/* stalled time of its slowest vCPU that wants to run, at the last look (cosched writes) */
 	u64 turn_key;		/* of all its vCPUs while its turn lasts; 0 when it has none (policy/cosched.h) */
 	u64 turn_end_ns;
@@ -213,7 +213,6 @@ struct limiter {
 	u32 running;		/* worlds below it that go on running after this tick (core_limits writes, and so below) */
 	u32 owed;		/* that run and are owed time by the host */
 	u32 scarce;		/* these want more than comes in: who is owed nothing stays parked */
-	u32 pad32;
 };
 
 /* One world. Its callbacks are serialised by the kernel (its runqueue's lock), so it has one

@@ -146,21 +146,22 @@ hot u64 limit_take(struct host *h, struct vm *v, struct world *w, u64 want)
 {
 	u32 first = plat_read(v->limiter);
 	s64 kept;
+	u64 had;
 
 	if (!first)
 		return want;
 	if (w->grant_ns)
 		return w->grant_ns;
 	kept = plat_read(v->kept_ns);
-	if (kept < (s64)GRANT_MIN_NS)
+	had = (u64)kept < want ? (u64)kept : want;
+	if (kept < (s64)GRANT_MIN_NS || !plat_cas(&v->kept_ns, kept, kept - (s64)had))
 		return limit_grant(h, first, w, want, LIMIT_ANY);
-	w->grant_ns = (u64)kept < want ? (u64)kept : want;
-	plat_add(&v->kept_ns, -(s64)w->grant_ns);
-	return w->grant_ns;
+	w->grant_ns = had;
+	return had;
 }
 
 /* Pays for `ran` ns of a grant. The rest stays with the VM for its next wake-up, which then need not ask every limit above it;
- * what is more than a grant goes back, and all of it when the VM sleeps (release_kept). True where some goes back. */
+ * what is more than a grant goes back, and all of it when the VM sleeps or a limit is closed (release_kept). True where some goes back. */
 hot bool limit_pay(struct host *h, struct vm *v, struct world *w, u64 ran)
 {
 	u64 had = plat_read(w->grant_ns);
