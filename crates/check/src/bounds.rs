@@ -30,7 +30,7 @@ pub struct Bounds {
     pub window_ns: u64,
     /// By how many permille of a limit a VM or pool may pass it over any second: for each pCPU of it what is saved up (2 ms), what
     /// comes between two ticks (1), what has been granted when the second begins (2), and what those who are owed time take before
-    /// the second's last tick (1). Seen: 6.0 in 9,000 trees, of worlds that had been let go and waited for a pCPU with their grants;
+    /// the second's last tick (1). Seen: 6.05 in 9,000 trees, of worlds that had been let go and waited for a pCPU with their grants;
     /// `pool-limit` is held to 5.
     pub limit_permille: u32,
     /// And at least by so much CPU time a second: for limits of less than two pCPUs what is saved up (4 ms), what a VM keeps for
