@@ -39,7 +39,7 @@ const NAMES: Duration = Duration::from_millis(500);
 /// What a recorder that is killed may take with it.
 const FLUSH: Duration = Duration::from_millis(500);
 /// Longer than a program of the scheduler that has seen that somebody records takes to write its record.
-const IN_FLIGHT: Duration = Duration::from_millis(5);
+const IN_FLIGHT: Duration = Duration::from_millis(20);
 
 /// What to record and when to end.
 pub struct Options<'a> {
@@ -196,19 +196,21 @@ impl Session {
     fn begin(&mut self, namer: &mut Namer) -> Result<(), HostError> {
         let (before, first_ns) = (self.states(), monotonic_ns());
         self.trace(true);
+        // A program that was about to change a state before this was seen tells nobody: it has done so by then.
+        std::thread::sleep(IN_FLIGHT);
         // Who did not change meanwhile was in that state when the recording began; of the others their first record tells.
         let after = self.states();
-        let ns = monotonic_ns();
         let mut events = namer.look(&self.accounts, first_ns);
         let same = before.iter().filter(|(id, w)| after.get(id).is_some_and(|a| a.seq == w.seq));
-        events.extend(same.flat_map(|(_, w)| told(w, ns)));
-        self.spool.events(ns, &events)
+        events.extend(same.flat_map(|(_, w)| told(w, first_ns)));
+        self.spool.events(first_ns, &events)
     }
 
     fn run(&mut self, options: &Options<'_>) -> Result<(), HostError> {
         let (begin, mut namer, mut pause) = (Instant::now(), Namer::default(), READ);
         let (mut named, mut flushed) = (begin, begin);
         self.begin(&mut namer)?;
+        self.take(&mut namer)?; // what has come meanwhile is not to fill the rings
         while self.done.end == End::Not {
             std::thread::sleep(pause);
             self.trace(true);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use trace::{Kind, Replay, Role, State, Trace};
+use trace::{Event, Kind, Replay, Role, State, Trace};
 use units::{PcpuId, WorldId};
 
 use super::super::{Report, unreadable};
@@ -33,8 +33,8 @@ struct Times {
     pcpus: BTreeMap<PcpuId, u64>,
     /// RUN of all worlds of a VM.
     run: BTreeMap<String, u64>,
-    /// Events that say another state before than the events before them.
-    contradictions: usize,
+    /// Events that say another state before than the events before them, in words.
+    contradictions: Vec<String>,
 }
 
 fn times(trace: &Trace) -> Times {
@@ -51,7 +51,11 @@ fn times(trace: &Trace) -> Times {
             Kind::Lost { events } => out.lost += u64::from(events.unwrap_or(1)),
             Kind::State { world, from, .. } => {
                 let before = replay.world(world).map(|now| now.state);
-                out.contradictions += usize::from(before.is_some() && from.is_some() && before != from);
+                if let (Some(was), Some(from)) = (before, from)
+                    && was != from
+                {
+                    out.contradictions.push(contradiction(&replay, event, was));
+                }
                 // Until its first event a world was in the state that this one says.
                 let first = seen.insert(world);
                 stays.extend(from.filter(|_| first && before.is_none()).map(|f| (world, f, event.ns - first_ns.min(event.ns))));
@@ -78,6 +82,15 @@ fn times(trace: &Trace) -> Times {
         }
     }
     out
+}
+
+/// An event that says another state before than `was`, and what came before it.
+fn contradiction(replay: &Replay, event: &Event, was: State) -> String {
+    let Kind::State { world, from: Some(from), to, why, on } = event.kind else { return String::new() };
+    let since = replay.world(world).map_or(0, |now| now.since_ns);
+    let name = replay.names().full(world);
+    let place = on.map_or("nowhere".to_owned(), |p| format!("on pCPU {}", p.0));
+    format!("{name} at {} ns: from {from:?} to {to:?}, {why:?}, {place}, but was {was:?} since {since} ns", event.ns)
 }
 
 /// Checks the recording, what the commands make of it, and that it agrees with the scrapes before and after.
@@ -118,8 +131,8 @@ fn whole(times: &Times, said: &Value) -> Vec<String> {
     if times.vcpus.len() != VMS.len() * VCPUS as usize {
         out.push(format!("vCPUs {:?}", times.vcpus.keys()));
     }
-    if times.contradictions > 0 {
-        out.push(format!("{} events contradict those before them", times.contradictions));
+    if let Some(first) = times.contradictions.first() {
+        out.push(format!("{} events contradict those before them, first {first}", times.contradictions.len()));
     }
     // Nothing is known across a loss.
     for (vcpu, (all, _)) in times.vcpus.iter().filter(|_| times.lost == 0) {
@@ -182,7 +195,7 @@ fn commands(report: &mut Report, outcome: &BootOutcome, tandem: &Path, trace: &P
 mod tests {
     use super::*;
     use serde_json::json;
-    use trace::{Event, Why};
+    use trace::Why;
     use units::VmId;
 
     fn trace(run_ms: u64, lost: Option<u32>) -> Trace {
@@ -235,7 +248,9 @@ mod tests {
         from(&mut late.events, 0, State::Run);
         assert_eq!((whole(&times(&late), &said), times(&late).vcpus["busy/vcpu0"]), (vec![], (3000 * MS, 1000 * MS)));
         from(&mut late.events, 1, State::Ready);
-        assert_eq!(whole(&times(&late), &said), ["1 events contradict those before them"]);
+        let told = "1 events contradict those before them, first busy/vcpu1 at 1000000005 ns: from Ready to Wait, Unknown, \
+                    on pCPU 1, but was Run since 5 ns";
+        assert_eq!(whole(&times(&late), &said), [told]);
     }
 
     #[test]
