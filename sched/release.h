@@ -80,14 +80,15 @@ cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 }
 
 /* What those who run are about to take, by the counts of release_grants; the least that somebody who is parked goes on with. Scarce is
- * what those who are owed time can use whole: their next grants, for some of which end at this tick. */
+ * what those who are owed time can use whole: their next grants, for some of which end at this tick, and what is left then is not worth
+ * a switch. */
 hot s64 release_pace(struct limiter *l)
 {
 	u64 least = limit_size(l), whole = l->rate >> RATE_SHIFT;
 
 	if (l->running < whole)
 		least /= 2;
-	l->scarce = l->rate && l->owed > whole && plat_read(l->tokens_ns) < (s64)(l->owed * limit_size(l));
+	l->scarce = l->rate && l->owed > whole && plat_read(l->tokens_ns) < (s64)(l->owed * limit_size(l) + GRANT_MIN_NS);
 	l->running = l->owed = 0;
 	return (s64)least;
 }

@@ -317,9 +317,8 @@ impl Ledger {
             vm.lag = share.lag;
             vm.entitled += share.ideal;
             let Some(average) = average else { continue };
-            let (apart, later) =
-                if flat { (vm.lag, 0) } else { (ideals::apart(vm.lag, average.vms[*v as usize].lag), self.bounds.plan_ns) };
-            vm.hold(now, apart, self.bounds.lag_base_ns + (self.bounds.lag_per_world_ns + later) * vm.worlds_at_once(pcpus), log);
+            let apart = if flat { vm.lag } else { ideals::apart(vm.lag, average.vms[*v as usize].lag) };
+            vm.hold(now, apart, self.bounds.lag_ns(vm.worlds_at_once(pcpus), flat), log);
         }
         self.carry_on(&parts);
     }

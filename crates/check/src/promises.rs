@@ -182,7 +182,7 @@ impl Vm {
         if u.asked == 0 {
             self.short = 0;
         }
-        let allowed = bounds.lag_base_ns + (bounds.lag_per_world_ns + bounds.plan_ns) * u.worlds;
+        let allowed = bounds.lag_ns(u.worlds, false);
         let before = std::mem::replace(&mut self.over, self.short > allowed);
         if self.over && !before {
             let (id, name, short) = (self.id, self.name.clone(), self.short);

@@ -96,7 +96,8 @@ pub fn bounds(knobs: &sched_core::Knobs, hz: u32) -> Bounds {
     // A world may be owed a quantum, more by a margin before it preempts, and by another before a busy
     // pCPU takes it from a crowded one.
     let late_us = knobs.quantum_us + knobs.preempt_margin_us + knobs.migrate_margin_us;
-    Bounds::of(late_us * 1000, 1_000_000_000 / u64::from(hz), 1_000_000)
+    let owed_us = knobs.lag_bound_us.saturating_sub(late_us);
+    Bounds { owed_ns: owed_us * 1000, ..Bounds::of(late_us * 1000, 1_000_000_000 / u64::from(hz), 1_000_000) }
 }
 
 /// When vCPUs are to be stopped, by the knobs; none if they are not held together.

@@ -163,7 +163,7 @@ fn outcome(seed: u64) -> (Option<String>, u64) {
     let apart = |v: &check::VmVerdict| {
         let vcpus = run_of.spec.vms.iter().find(|s| s.name == v.name).map_or(0, |s| u64::from(s.vcpus));
         let worlds = vcpus.min(run_of.topology.pcpus() as u64);
-        let allowed = bounds.lag_base_ns + (bounds.lag_per_world_ns + bounds.plan_ns) * worlds;
+        let allowed = bounds.lag_ns(worlds, false);
         v.owed_max_ns.max(v.surplus_max_ns) * 100 / allowed
     };
     let worst = verdict.vms.iter().map(apart).max().unwrap_or(0);
@@ -181,28 +181,30 @@ fn the_ideal_reservations_and_limits_hold_in_any_tree() {
     let seeds = number("SEED").map_or(0..number("SEEDS").unwrap_or(60), |seed| seed..seed + 1);
     // Two more in which one VM far ahead made all others equal; both were beyond the bound then, up to three times. And two in which a
     // reservation was missed, by 4 %, because the host's virtual time forgave all that lagged together. And one in which a pool that
-    // sleepers woke in lost 12 % of its limit, 235 % of the bound.
+    // sleepers woke in lost 12 % of its limit.
     let more = if number("SEED").is_some() { vec![] } else { vec![101, 263, 361, 567, 1150] };
     let all: Vec<(u64, (Option<String>, u64))> = seeds.chain(more).map(|s| (s, outcome(s))).collect();
     let wrong: Vec<&String> = all.iter().filter_map(|o| o.1.0.as_ref()).collect();
-    // 6 of 9,005 seeds are beyond (3831, 5005, 5079, 5569, 7469, 7940), 129 % at most; 2 of them (5005, 7940) without co-scheduling too,
-    // which the ideals do not know: while siblings are co-stopped whoever else can use their pCPUs does.
-    let beyond: Vec<(u64, u64)> = all.iter().map(|o| (o.0, o.1.1)).filter(|o| o.1 > 100).collect();
-    println!("{} of {} seeds beyond the bound: (seed, percent) {beyond:?}", beyond.len(), all.len());
+    // 97 % at most in 9,005 trees (3831), and of those only 3831, 5569, 7469, 5079 and 5005 are beyond 75 %.
+    let mut far: Vec<(u64, u64)> = all.iter().map(|o| (o.0, o.1.1)).filter(|o| o.1 > 75).collect();
+    far.sort_by_key(|f| std::cmp::Reverse(f.1));
+    println!("{} of {} seeds beyond three quarters of the bound: (seed, percent) {far:?}", far.len(), all.len());
     assert!(wrong.is_empty(), "{} seeds:\n{wrong:#?}", wrong.len());
     let alone = number("SEED").is_some();
-    assert!((alone || beyond.len() * 1000 <= all.len()) && beyond.iter().all(|b| b.1 <= 130), "(seed, percent of the bound): {beyond:?}");
+    assert!(far.iter().all(|f| f.1 <= 100) && (alone || far.len() * 1000 <= all.len()), "(seed, percent of the bound): {far:?}");
 }
 
 #[test]
 fn trees_that_were_beyond_the_bound_stay_within() {
     // What had gone wrong, and what is allowed now: less than with one of the pieces missing that mended it.
     let seeds = [
-        (1721, 100, "the vCPUs of a limited VM ran all at once, and then none: 124 %"),
-        (965, 90, "what a limit hands out went to who was owed nothing while the grants of those who were owed time ended: 103 %"),
-        (892, 100, "waits of bursts longer than what a plan goes by counted as not wanted: 105 %"),
+        (1721, 80, "the vCPUs of a limited VM ran all at once, and then none: 92 %"),
+        (965, 60, "what a limit hands out went to who was owed nothing while the grants of those who were owed time ended: 68 %"),
+        (7940, 50, "and so did what is left when those who are owed time have theirs, although it is no more than the next grant: 99 %"),
+        (3811, 60, "all siblings of a vCPU that a limit had parked stopped at once, and not a ms later: 80 %"),
+        (892, 55, "waits of bursts longer than what a plan goes by counted as not wanted: 61 %"),
         (2023, 100, "what VMs had kept of their grants passed the limit of their pool"),
-        (8082, 100, "one vCPU that burns beside siblings that sleep led them by more than its VM may be behind for: 152 %"),
+        (8082, 100, "one vCPU that burns beside siblings that sleep led them by more than its VM may be behind for: 112 %"),
     ];
     for (seed, most, why) in seeds {
         let (wrong, percent) = outcome(seed);
@@ -215,6 +217,6 @@ fn who_waits_with_short_bursts_does_not_count_as_asking_for_a_whole_pcpu() {
     // Seeds in which that took up to 186 % of the bound from who had a place in the same pool beside such bursts.
     for seed in [185, 451, 554, 768] {
         let (wrong, percent) = outcome(seed);
-        assert!(wrong.is_none() && percent <= 100, "seed {seed}: {percent} % of the bound, {wrong:?}");
+        assert!(wrong.is_none() && percent <= 80, "seed {seed}: {percent} % of the bound, {wrong:?}");
     }
 }
