@@ -111,9 +111,9 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_more_passes_and_a_fifth_or_nothing_or_a_missing_round_fails() {
-        assert!(judged("110", ROUNDS).passed());
-        assert!(!judged("120", ROUNDS).passed());
+    fn what_is_allowed_passes_and_a_percent_more_or_nothing_or_a_missing_round_fails() {
+        assert!(judged("112", ROUNDS).passed());
+        assert!(!judged("113", ROUNDS).passed());
         assert!(!judged("", ROUNDS).passed());
         assert!(!judged("100", ROUNDS - 1).passed());
     }
