@@ -71,6 +71,7 @@ cold u32 release_parked(THE(struct host *h), THE(struct release *r))
 		if (!landing_choose(h, t, w, v, &l))
 			break;
 		queue_leave(h, w);
+		queue_let_go(h, w, plat_read(v->limiter));
 		landing_enter(h, w, &l, plat_queue_key(t));
 		if (!plat_queue_move(h, t, QUEUE_VM(l.pcpu)))
 			queue_leave(h, w); /* gone; an idle pCPU that was claimed looks for itself */
@@ -89,6 +90,8 @@ hot s64 release_pace(struct limiter *l)
 	if (l->running < whole)
 		least /= 2;
 	l->scarce = l->rate && l->owed > whole && plat_read(l->tokens_ns) < (s64)(l->owed * limit_size(l) + GRANT_MIN_NS);
+	if (l->rate && plat_read(l->let_go) > whole + 1) /* and on a full host, where they hold grants that they all may use in the same second */
+		l->scarce = 1;
 	l->running = l->owed = 0;
 	return (s64)least;
 }

@@ -212,6 +212,7 @@ struct limiter {
 	u32 closed;		/* nothing left: who asks is parked (limit_grant sets it, core_limits clears it) */
 	u32 running;		/* worlds below it that go on running after this tick (core_limits writes, and so below) */
 	u32 owed;		/* that run and are owed time by the host */
+	u32 let_go;		/* worlds below it that the tick let go and that wait for a pCPU (atomic; queue_let_go) */
 	u32 scarce;		/* these want more than comes in: who is owed nothing stays parked */
 };
 
@@ -248,6 +249,7 @@ struct world {
 	u32 flags;
 	u32 nice_weight;	/* of a host task, 100 is the default */
 	u32 queued_on;		/* queue it waits in, plus 1; 0 for none; from QUEUED_PARKED on a limiter's, or that of co-stopped siblings */
+	u32 let_go;		/* first of the limits whose tick let it go while it waits for a pCPU after that, or 0 (written where queued_on is) */
 	u32 outside;		/* of a vCPU: it is in its emulator's code, not in its guest (policy/cosched.h; its own thread writes) */
 	u32 costop;		/* whether it is to co-stop (policy/cosched.h; cosched asks, its own pCPU decides) */
 	s32 last_pcpu;

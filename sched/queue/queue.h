@@ -87,6 +87,26 @@ rare void queue_leave_costop(struct host *h, u32 vm)
 		plat_add(&v->costopped, -1);
 }
 
+/* A parked world is let go by limit `first` and those above it, or (0) it runs, or waits no more: it counts there in between. */
+cold u32 queue_let_go(THE(struct host *h), THE(struct world *w), u32 first)
+{
+	u32 id = first ? first : w->let_go;
+
+	w->let_go = first;
+	plat_for(i, LIMIT_CHAIN) {
+		struct limiter *l = id ? plat_limiter(h, id) : NULL;
+
+		if (!l)
+			break;
+		id = l->parent;
+		if (first)
+			plat_add(&l->let_go, 1);
+		else if (plat_read(l->let_go)) /* a limit whose record was another's begins at 0 */
+			plat_add(&l->let_go, -1);
+	}
+	return 0;
+}
+
 /* The world runs, or is taken off; false, and nothing happens, if it did not wait. A timer moves parked worlds without holding
  * their runqueue, so the one who clears queued_on is the one who counts. */
 hot bool queue_left(struct host *h, struct world *w)
@@ -105,6 +125,8 @@ hot bool queue_left(struct host *h, struct world *w)
 		queue_leave_parked(h, w, queued - QUEUED_PARKED);
 		return true;
 	}
+	if (plat_read(w->let_go))
+		queue_let_go(h, w, 0);
 	p = plat_pcpu(h, on / 2);
 	c = p ? plat_cluster(h, p->cluster) : NULL;
 	if (!c)

@@ -30,8 +30,8 @@ pub struct Bounds {
     pub window_ns: u64,
     /// By how many permille of a limit a VM or pool may pass it over any second: for each pCPU of it what is saved up (2 ms), what
     /// comes between two ticks (1), what has been granted when the second begins (2), and what those who are owed time take before
-    /// the second's last tick (1). `pool-limit` is held to 5. Worlds that were let go and wait for a pCPU hold grants too: in one of
-    /// 9,005 random trees (3056) eleven did, and passed it by 8.1.
+    /// the second's last tick (1). `pool-limit` is held to 5. Worlds that were let go and wait for a pCPU hold grants too: eleven at
+    /// once passed it by 8.1 in random tree 3056, until their number was counted (`let_go` of a limiter).
     pub limit_permille: u32,
     /// And at least by so much CPU time a second: for limits of less than two pCPUs what is saved up (4 ms), what a VM keeps for
     /// its next wake-up (2.5 ms) and a grant for each of two worlds are more than that, and a grant given while limits tick once in

@@ -203,6 +203,11 @@ fn trees_that_were_beyond_the_bound_stay_within() {
         (7940, 50, "and so did what is left when those who are owed time have theirs, although it is no more than the next grant: 99 %"),
         (3811, 60, "all siblings of a vCPU that a limit had parked stopped at once, and not a ms later: 80 %"),
         (892, 55, "waits of bursts longer than what a plan goes by counted as not wanted: 61 %"),
+        (
+            3056,
+            100,
+            "worlds that were let go waited for pCPUs of a full host, and ran with their grants in the same second: a limit was passed",
+        ),
         (2023, 100, "what VMs had kept of their grants passed the limit of their pool"),
         (8082, 100, "one vCPU that burns beside siblings that sleep led them by more than its VM may be behind for: 112 %"),
     ];
