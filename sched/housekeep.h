@@ -36,24 +36,39 @@ cold u32 housekeep_idle(THE(struct host *h))
 	return 0;
 }
 
+/* A look over who waits on a pCPU; in memory, where a BPF verifier does not count along. */
+struct wait_look {
+	u64 now;
+	u32 seen;
+};
+
+/* Whether a world that waits on `p` is to take it from who runs there: an urgent one, owed more. By itself, because a verifier goes
+ * through a loop anew for every way through its body. */
+cold bool housekeep_due(THE(struct host *h), THE(struct pcpu *p), THE(struct world *w), THE(struct wait_look *look))
+{
+	struct vm *v = plat_vm(h, w->vm);
+	struct claim claim;
+
+	look->seen++;
+	if (!v || !plat_read(v->urgent_ns) || w->vm == plat_read(p->current_vm))
+		return false;
+	claim = preempt_claim(w, share_key(v, w));
+	return preempt_gain(h, p, &claim, look->now);
+}
+
 /* An urgent world that woke beside one which was owed more waits until that has had what it was owed, to this period, and not for a
  * quantum: it uses little, and cannot catch up on it later. */
 cold u32 housekeep_urgent(THE(struct host *h), THE(struct pcpu *p), u64 now)
 {
+	struct wait_look look = { .now = now };
 	plat_task *t;
-	u32 seen = 0;
 
 	plat_queue_each(h, t, QUEUE_VM(p->id)) {
 		struct world *w = plat_world_of(h, t);
-		struct vm *v = w ? plat_vm(h, w->vm) : NULL;
-		struct claim claim;
 
-		if (!v || seen++ >= QUEUE_SCAN_MAX)
+		if (!w || look.seen >= QUEUE_SCAN_MAX)
 			break;
-		if (!plat_read(v->urgent_ns) || w->vm == plat_read(p->current_vm))
-			continue;
-		claim = preempt_claim(w, share_key(v, w));
-		if (!preempt_gain(h, p, &claim, now))
+		if (!housekeep_due(h, p, w, &look))
 			continue;
 		p->claimed_ns = now;
 		p->preempts++;

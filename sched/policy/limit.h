@@ -63,24 +63,25 @@ hot u64 limit_late(const struct limiter *l, u64 most, u64 from, u64 now)
 }
 
 /* Adds what has come since it was filled up last, by a tick of limits or by whoever asked it for a grant. */
-hot void limit_fill(struct limiter *l, u64 now)
+cold u32 limit_fill(THE(struct limiter *l), u64 now)
 {
 	u64 at = plat_read(l->at_ns), gone = now > at ? now - at : 0, most = limit_most(l), more;
 	s64 tokens = plat_read(l->tokens_ns);
 
 	if (!gone || !plat_cas(&l->at_ns, at, now) || !at)
-		return;
+		return 0;
 	if (gone > 1000000000ull)
 		gone = 1000000000ull;
 	more = l->rate * gone >> RATE_SHIFT; /* rounded down: never above the limit */
 	most += limit_late(l, most, l->tick_ns, now);
 	if (tokens >= (s64)most)
-		return;
+		return 0;
 	if (tokens + (s64)more > (s64)most)
 		more = (u64)((s64)most - tokens);
 	if (tokens < -LIMIT_DEBT_NS)
 		more += (u64)(-LIMIT_DEBT_NS - tokens);
 	plat_add(&l->tokens_ns, (s64)more);
+	return 0;
 }
 
 /* Adds to the tokens of every limit from `first` up. */

