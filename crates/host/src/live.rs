@@ -126,7 +126,7 @@ impl Live {
         Ok(Live { link: None, renames: None, events, received, accounts, skel, _object: object })
     }
 
-    /// Instructions that the kernel's verifier went through to load it: by far the most of the time that took.
+    /// Instructions that the kernel's verifier went through to load it, each as often as there are ways to it.
     #[must_use]
     pub fn verified_instructions(&self) -> u64 {
         let of = |program: libbpf_rs::Program<'_>| -> u64 {

@@ -19,8 +19,8 @@ const SLEEPERS: u32 = 4;
 const VMS: [&str; 2] = ["one", "two"];
 /// From SIGKILL until the kernel's own scheduler has all tasks.
 const HANDBACK_LIMIT_MS: f64 = 2000.0;
-/// What the kernel's verifier may go through at each start, nearly all of the time a start takes. Counted and not timed: 42,000, and each
-/// loop that a change makes it walk anew is some thousands. Drill "load" takes the time.
+/// What the kernel's verifier may go through at each start. Counted and not timed: 44,500, and each loop that a change makes it walk anew
+/// is some thousands. Drill "load" takes the time.
 const VERIFIED_MOST: u64 = 50_000;
 /// A stretch shorter than this may see a task only wait: two quanta, and the emulator's own pauses.
 const JUDGED_MS: u64 = 900;
@@ -76,7 +76,7 @@ pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Strea
         before += &Vm::new(name, 2, Runs::Payload(Orders::all(2, Work::Burn))).start_line()?;
         before.push('\n');
     }
-    let spec = spec(setting, &before, SCRIPT, 1500);
+    let spec = spec(setting, &before, SCRIPT, 2400);
     let (mut report, _, records) = begin(Drill::Kill, &spec, archive, &mut quiet(on))?;
     judge(&mut report, &records);
     Ok(report)
