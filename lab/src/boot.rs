@@ -212,7 +212,11 @@ impl BootOutcome {
 }
 
 /// Boots and runs the command; `on_output` sees all output as it comes.
-pub fn boot(archive: &Archive, spec: &BootSpec, on_output: &mut dyn FnMut(Stream, &str)) -> Result<BootOutcome> {
+pub fn boot(
+    archive: &Archive,
+    spec: &BootSpec,
+    on_output: &mut dyn FnMut(Stream, &str),
+) -> Result<BootOutcome> {
     let kernel = archive.kernel(&spec.kernel)?;
     let root = image::build(archive, &kernel, spec.accel.root_shape())?;
     let folder = run_folder(archive)?;
@@ -225,7 +229,8 @@ pub fn boot(archive: &Archive, spec: &BootSpec, on_output: &mut dyn FnMut(Stream
         }
         let line = tool::last_lines(&outcome.kernel_log, 1);
         if tries == MAX_TRIES {
-            let seen = format!("the emulator died in {tries} of {tries} tries, the last at \"{line}\"");
+            let seen =
+                format!("the emulator died in {tries} of {tries} tries, the last at \"{line}\"");
             let next = "try again on a quieter machine, or with the single-threaded accelerator";
             return Err(LabError::new(format!("boot of {}", kernel.version), "run", seen, next));
         }
@@ -240,7 +245,9 @@ pub fn boot(archive: &Archive, spec: &BootSpec, on_output: &mut dyn FnMut(Stream
 
 /// A boot that never reached user space and did not even panic has no outcome, only an error.
 fn judge(outcome: BootOutcome, spec: &BootSpec) -> Result<BootOutcome> {
-    if outcome.user_space.is_some() || outcome.findings.iter().any(|f| matches!(f, Finding::Panic(_))) {
+    if outcome.user_space.is_some()
+        || outcome.findings.iter().any(|f| matches!(f, Finding::Panic(_)))
+    {
         return Ok(outcome);
     }
     let qemu = tool::read(&outcome.folder.join("qemu.log")).unwrap_or_default();
@@ -290,7 +297,10 @@ impl Attempt<'_> {
         drop(qemu);
         let mut found = findings(&kernel_log.text);
         if seen.cut_off {
-            found.push(Finding::TimeLimit(format!("stopped after {} s", self.spec.time_limit.as_secs())));
+            found.push(Finding::TimeLimit(format!(
+                "stopped after {} s",
+                self.spec.time_limit.as_secs()
+            )));
         }
         let files = files::read_output(&output, &self.folder.join("out"))?;
         for disk in [&input, &output] {
@@ -324,14 +334,19 @@ static RUNS_STARTED: AtomicU32 = AtomicU32::new(0);
 fn run_folder(archive: &Archive) -> Result<PathBuf> {
     let runs = archive.root().join("runs");
     tool::make_dir(&runs)?;
-    let mut known: Vec<PathBuf> = std::fs::read_dir(&runs).on(&runs, "list the folder")?.flatten().map(|e| e.path()).collect();
+    let mut known: Vec<PathBuf> = std::fs::read_dir(&runs)
+        .on(&runs, "list the folder")?
+        .flatten()
+        .map(|e| e.path())
+        .collect();
     known.sort();
     for old in known.iter().take((known.len() + 1).saturating_sub(KEPT_RUNS)) {
         tool::remove_dir(old)?;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let number = RUNS_STARTED.fetch_add(1, Ordering::Relaxed);
-    let name = format!("{}.{:03}-{}-{number}", now.as_secs(), now.subsec_millis(), std::process::id());
+    let name =
+        format!("{}.{:03}-{}-{number}", now.as_secs(), now.subsec_millis(), std::process::id());
     let folder = runs.join(name);
     tool::make_dir(&folder)?;
     Ok(folder)
@@ -364,6 +379,9 @@ mod tests {
         assert!(outcome.require_success().is_ok());
         outcome.findings.push(Finding::SchedulerEjected("stall".into()));
         let error = outcome.require_success().unwrap_err().to_string();
-        assert!(error.starts_with("boot of 7.2.13: cannot succeed: scheduler ejected: stall; read"), "{error}");
+        assert!(
+            error.starts_with("boot of 7.2.13: cannot succeed: scheduler ejected: stall; read"),
+            "{error}"
+        );
     }
 }

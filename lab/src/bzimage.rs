@@ -20,7 +20,12 @@ const FORMATS: [(&[u8], &str); 4] = [
 ];
 
 fn broken(seen: impl Into<String>) -> LabError {
-    LabError::new("kernel image", "be read", seen, "use an x86-64 bzImage with CONFIG_DEBUG_INFO_BTF")
+    LabError::new(
+        "kernel image",
+        "be read",
+        seen,
+        "use an x86-64 bzImage with CONFIG_DEBUG_INFO_BTF",
+    )
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<usize> {
@@ -29,12 +34,16 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
 
 /// The uncompressed ELF kernel inside a bzImage.
 pub fn vmlinux(bzimage: &[u8]) -> Result<Vec<u8>> {
-    let payload = payload(bzimage).ok_or_else(|| broken("no boot protocol header with a payload"))?;
+    let payload =
+        payload(bzimage).ok_or_else(|| broken("no boot protocol header with a payload"))?;
     let format = FORMATS.iter().find(|(magic, _)| payload.starts_with(magic));
     match format {
         Some((_, "zstd")) => unzstd(payload),
         Some((_, tool)) => through(tool, payload),
-        None => Err(broken(format!("a payload starting {:02x?}, allowed zstd, xz, gzip, lz4", &payload[..payload.len().min(6)]))),
+        None => Err(broken(format!(
+            "a payload starting {:02x?}, allowed zstd, xz, gzip, lz4",
+            &payload[..payload.len().min(6)]
+        ))),
     }
 }
 
@@ -53,7 +62,8 @@ fn payload(bzimage: &[u8]) -> Option<&[u8]> {
 /// Decodes one zstd frame; the four bytes of size that the kernel's build appends are left over and ignored.
 fn unzstd(payload: &[u8]) -> Result<Vec<u8>> {
     let mut source = payload;
-    let mut decoder = ruzstd::decoding::StreamingDecoder::new(&mut source).map_err(|e| broken(e.to_string()))?;
+    let mut decoder =
+        ruzstd::decoding::StreamingDecoder::new(&mut source).map_err(|e| broken(e.to_string()))?;
     let mut out = Vec::with_capacity(64 << 20);
     decoder.read_to_end(&mut out).map_err(|e| broken(e.to_string()))?;
     Ok(out)
@@ -61,10 +71,21 @@ fn unzstd(payload: &[u8]) -> Result<Vec<u8>> {
 
 /// Decompresses through a tool such as `xz`; trailing bytes after the stream make the tool complain but not fail us.
 pub fn through(tool: &str, packed: &[u8]) -> Result<Vec<u8>> {
-    let trouble =
-        |e: std::io::Error| LabError::new(tool, "decompress", e.to_string(), format!("install the package {tool} (xz: xz-utils)"));
-    let mut child =
-        Command::new(tool).arg("-dc").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(trouble)?;
+    let trouble = |e: std::io::Error| {
+        LabError::new(
+            tool,
+            "decompress",
+            e.to_string(),
+            format!("install the package {tool} (xz: xz-utils)"),
+        )
+    };
+    let mut child = Command::new(tool)
+        .arg("-dc")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(trouble)?;
     let mut input = child.stdin.take().expect("stdin was asked for");
     let packed = packed.to_vec();
     let feeder = std::thread::spawn(move || input.write_all(&packed).ok());
@@ -74,7 +95,12 @@ pub fn through(tool: &str, packed: &[u8]) -> Result<Vec<u8>> {
     child.wait().map_err(trouble)?;
     read.map_err(trouble)?;
     if out.is_empty() {
-        return Err(LabError::new(tool, "decompress", "no output", "the file may be damaged; fetch it again"));
+        return Err(LabError::new(
+            tool,
+            "decompress",
+            "no output",
+            "the file may be damaged; fetch it again",
+        ));
     }
     Ok(out)
 }
@@ -92,7 +118,8 @@ fn find_section<'a>(elf: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
     if elf.get(..6)? != [0x7f, b'E', b'L', b'F', 2, 1] {
         return None;
     }
-    let half = |at: usize| Some(usize::from(u16::from_le_bytes(elf.get(at..at + 2)?.try_into().ok()?)));
+    let half =
+        |at: usize| Some(usize::from(u16::from_le_bytes(elf.get(at..at + 2)?.try_into().ok()?)));
     let (table, size, count, names) = (long(elf, 0x28)?, half(0x3a)?, half(0x3c)?, half(0x3e)?);
     let header = |i: usize| elf.get(table + i * size..table + (i + 1) * size);
     let body = |h: &[u8]| Some((long(h, 0x18)?, long(h, 0x20)?));

@@ -48,7 +48,11 @@ impl Cpio {
     pub(crate) fn add_tree(&mut self, tree: &Path) -> Result<()> {
         let mut pending = vec![tree.to_path_buf()];
         while let Some(folder) = pending.pop() {
-            let mut entries: Vec<PathBuf> = fs::read_dir(&folder).on(&folder, "list the folder")?.flatten().map(|e| e.path()).collect();
+            let mut entries: Vec<PathBuf> = fs::read_dir(&folder)
+                .on(&folder, "list the folder")?
+                .flatten()
+                .map(|e| e.path())
+                .collect();
             entries.sort();
             for path in entries {
                 let name = path.strip_prefix(tree).unwrap_or(&path).to_string_lossy().into_owned();
@@ -79,7 +83,8 @@ mod tests {
         cpio.add("a", 0o100_644, (0, 0), b"12345");
         cpio.add("bc", 0o100_644, (0, 0), b"");
         let out = cpio.finish();
-        let starts: Vec<usize> = (0..out.len() - 6).filter(|i| &out[*i..*i + 6] == b"070701").collect();
+        let starts: Vec<usize> =
+            (0..out.len() - 6).filter(|i| &out[*i..*i + 6] == b"070701").collect();
         assert_eq!(starts.len(), 3);
         assert!(starts.iter().all(|s| s % 4 == 0), "{starts:?}");
     }

@@ -63,8 +63,17 @@ pub enum Drill {
 
 impl Drill {
     /// Every drill, in the order in which `all` runs them.
-    pub const ALL: [Drill; 9] =
-        [Drill::Load, Drill::Settings, Drill::Idle, Drill::Watch, Drill::Kill, Drill::Storm, Drill::Steal, Drill::Smp, Drill::Latency];
+    pub const ALL: [Drill; 9] = [
+        Drill::Load,
+        Drill::Settings,
+        Drill::Idle,
+        Drill::Watch,
+        Drill::Kill,
+        Drill::Storm,
+        Drill::Steal,
+        Drill::Smp,
+        Drill::Latency,
+    ];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -87,7 +96,10 @@ impl FromStr for Drill {
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let names = || Drill::ALL.map(Drill::name).join(", ");
-        Drill::ALL.into_iter().find(|d| d.name() == text).ok_or_else(|| format!("allowed {}", names()))
+        Drill::ALL
+            .into_iter()
+            .find(|d| d.name() == text)
+            .ok_or_else(|| format!("allowed {}", names()))
     }
 }
 
@@ -105,7 +117,12 @@ pub struct Setting {
 ///
 /// # Errors
 /// `LabError` when the lab cannot boot, or a tool that the drill needs cannot be had.
-pub fn run(drill: Drill, setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Report> {
+pub fn run(
+    drill: Drill,
+    setting: &Setting,
+    archive: &Archive,
+    on: &mut dyn FnMut(Stream, &str),
+) -> Result<Report> {
     match drill {
         Drill::Kill => kill::run(setting, archive, on),
         Drill::Storm => storm::run(setting, archive, on),
@@ -124,7 +141,10 @@ fn spec(setting: &Setting, before: &str, script: &str, seconds: u64) -> BootSpec
     let mut spec = BootSpec::new(format!(". /lab/in/drill-lib\n{before}\n{script}"));
     spec.kernel = setting.kernel.clone();
     spec.time_limit = Duration::from_secs(seconds);
-    spec.files = vec![GuestFile::copy(&setting.tandem, "/usr/bin/tandem"), GuestFile::text("/lab/in/drill-lib", LIB)];
+    spec.files = vec![
+        GuestFile::copy(&setting.tandem, "/usr/bin/tandem"),
+        GuestFile::text("/lab/in/drill-lib", LIB),
+    ];
     spec
 }
 
@@ -138,7 +158,8 @@ fn begin(
     let outcome = boot(archive, spec, on)?;
     let records = record::records(&outcome.console);
     let mut report = Report::new(drill.name(), &outcome);
-    let fatal: Vec<String> = outcome.findings.iter().filter(|f| f.is_fatal()).map(ToString::to_string).collect();
+    let fatal: Vec<String> =
+        outcome.findings.iter().filter(|f| f.is_fatal()).map(ToString::to_string).collect();
     report.check(
         "kernel: panics, oopses, ejections",
         fatal.is_empty(),
@@ -147,15 +168,19 @@ fn begin(
     );
     let ended = records.iter().any(|r| r.kind == "end");
     report.check("the drill ran to its end", ended, if ended { "yes" } else { "no" }, "yes");
-    let failures: Vec<String> =
-        records.iter().filter(|r| r.kind == "failure").map(|r| r.text("what").to_owned() + " " + r.text("said")).collect();
+    let failures: Vec<String> = records
+        .iter()
+        .filter(|r| r.kind == "failure")
+        .map(|r| r.text("what").to_owned() + " " + r.text("said"))
+        .collect();
     report.check(
         "failures that the guest told",
         failures.is_empty(),
         if failures.is_empty() { "none".into() } else { failures.join("; ") },
         "none",
     );
-    let left: Vec<&str> = records.iter().filter(|r| r.kind == "left").map(|r| r.text("code")).collect();
+    let left: Vec<&str> =
+        records.iter().filter(|r| r.kind == "left").map(|r| r.text("code")).collect();
     if !left.is_empty() {
         let clean = left.iter().all(|c| *c == "0");
         report.check("exit codes of 'tandem run' on SIGINT", clean, left.join(" "), "0");
@@ -184,6 +209,11 @@ mod tests {
         for drill in Drill::ALL {
             assert_eq!(drill.name().parse(), Ok(drill));
         }
-        assert!("kil".parse::<Drill>().unwrap_err().contains("allowed load, settings, idle, watch, kill"));
+        assert!(
+            "kil"
+                .parse::<Drill>()
+                .unwrap_err()
+                .contains("allowed load, settings, idle, watch, kill")
+        );
     }
 }

@@ -24,8 +24,19 @@ pub type Result<T> = std::result::Result<T, LabError>;
 
 impl LabError {
     /// Builds an error without an underlying cause.
-    pub fn new(object: impl Into<String>, action: impl Into<String>, seen: impl Into<String>, next: impl Into<String>) -> Self {
-        LabError { object: object.into(), action: action.into(), seen: seen.into(), next: next.into(), cause: None }
+    pub fn new(
+        object: impl Into<String>,
+        action: impl Into<String>,
+        seen: impl Into<String>,
+        next: impl Into<String>,
+    ) -> Self {
+        LabError {
+            object: object.into(),
+            action: action.into(),
+            seen: seen.into(),
+            next: next.into(),
+            cause: None,
+        }
     }
 
     /// Builds an error about a file from an I/O failure.
@@ -65,7 +76,10 @@ mod tests {
     #[test]
     fn an_error_reads_object_action_seen_next() {
         let e = LabError::new("disk.img", "grow", "0 bytes, allowed 1..=4096 MB", "ask for more");
-        assert_eq!(e.to_string(), "disk.img: cannot grow: 0 bytes, allowed 1..=4096 MB; ask for more");
+        assert_eq!(
+            e.to_string(),
+            "disk.img: cannot grow: 0 bytes, allowed 1..=4096 MB; ask for more"
+        );
         assert_eq!(e.exit_code(), 70);
     }
 }

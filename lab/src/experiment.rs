@@ -62,7 +62,9 @@ impl Experiment<'_> {
     /// # Errors
     /// `LabError` when the scenario says that the lab cannot run it, or names runs that are not there.
     pub fn runs(&self) -> Result<Vec<&Run>> {
-        let refuse = |seen: String, next: &str| LabError::new(format!("scenario {}", self.scenario.name), "run in the lab", seen, next);
+        let refuse = |seen: String, next: &str| {
+            LabError::new(format!("scenario {}", self.scenario.name), "run in the lab", seen, next)
+        };
         let first = &self.scenario.runs[0].spec.lab;
         if let Some(why) = &first.skip {
             return Err(refuse(why.clone(), "run it with 'tandem sim'"));
@@ -72,7 +74,9 @@ impl Experiment<'_> {
         };
         let find = |label: &String| {
             let found = self.scenario.runs.iter().find(|r| r.label == *label);
-            found.ok_or_else(|| refuse(format!("lab.runs names '{label}'"), "name labels of its runs"))
+            found.ok_or_else(|| {
+                refuse(format!("lab.runs names '{label}'"), "name labels of its runs")
+            })
         };
         labels.iter().map(find).collect()
     }
@@ -87,7 +91,11 @@ impl Experiment<'_> {
     ///
     /// # Errors
     /// `LabError` when the lab cannot run, a VM does not start, or the scheduler was ejected.
-    pub fn run(&self, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Vec<Document>> {
+    pub fn run(
+        &self,
+        archive: &Archive,
+        on: &mut dyn FnMut(Stream, &str),
+    ) -> Result<Vec<Document>> {
         let runs = self.runs()?;
         let document = |policy: &Policy| Document {
             scenario: self.scenario.name.clone(),
@@ -128,7 +136,10 @@ impl Experiment<'_> {
         };
         let vms = runs.iter().map(|r| r.spec.vms.len()).max().unwrap_or(0) as u32;
         spec.memory_mb = 1024 + 80 * vms + 64 * spec.topology.cpus();
-        let wall: Duration = runs.iter().map(|r| Duration::from_nanos(self.duration_of(r).ns() + r.spec.warmup.ns()) + OVERHEAD).sum();
+        let wall: Duration = runs
+            .iter()
+            .map(|r| Duration::from_nanos(self.duration_of(r).ns() + r.spec.warmup.ns()) + OVERHEAD)
+            .sum();
         spec.time_limit = BOOT + wall * self.policies.len() as u32;
         if runs[0].spec.lab.exact_clock {
             spec.accel = Accel::EXACT;
@@ -136,7 +147,10 @@ impl Experiment<'_> {
         }
         spec.files = vec![GuestFile::copy(&self.tandem, "/bin/tandem")];
         for (i, run) in runs.iter().enumerate() {
-            spec.files.push(GuestFile::text(format!("/lab/in/settings-{i}.toml"), &script::settings(run)?));
+            spec.files.push(GuestFile::text(
+                format!("/lab/in/settings-{i}.toml"),
+                &script::settings(run)?,
+            ));
         }
         Ok(spec)
     }
@@ -146,7 +160,9 @@ impl Experiment<'_> {
 fn read_result(outcome: &BootOutcome, policy: Policy, i: usize, run: &Run) -> Result<RunResult> {
     let name = format!("{}-{i}.json", policy.name());
     let text = outcome.file(&name)?;
-    let bad = |seen: String| LabError::new(name.clone(), "be read", seen, "look at the console of that boot");
+    let bad = |seen: String| {
+        LabError::new(name.clone(), "be read", seen, "look at the console of that boot")
+    };
     let document: Document = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
     let mut result = document.runs.into_iter().next().ok_or_else(|| bad("no run in it".into()))?;
     result.label.clone_from(&run.label);
@@ -155,7 +171,11 @@ fn read_result(outcome: &BootOutcome, policy: Policy, i: usize, run: &Run) -> Re
         result.checked = Some(serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?);
     }
     for vm in &mut result.vms {
-        let progress = |when: &str| outcome.file(&format!("{}-{i}.{}.{when}", policy.name(), vm.name)).map(|t| payload::last_reports(&t));
+        let progress = |when: &str| {
+            outcome
+                .file(&format!("{}-{i}.{}.{when}", policy.name(), vm.name))
+                .map(|t| payload::last_reports(&t))
+        };
         let (Ok(before), Ok(after)) = (progress("before"), progress("after")) else { continue };
         for done in after {
             let start = before.iter().find(|b| b.vcpu == done.vcpu).map_or(0, |b| b.work_us);
@@ -195,9 +215,17 @@ pub fn disagreement(document: &Document) -> Disagreement {
         let of = |vm: &views::Vm| {
             let (kernel, ours, apart) = pair(&vm.cpu_stat?);
             // of less than 1 s, what is between two instructions of an emulated pCPU while the others have their turn is too much
-            (kernel > 1_000_000_000).then(|| (ours.abs_diff(kernel).saturating_sub(TICK_NS + apart) * 10_000 / kernel, vm.name.clone()))
+            (kernel > 1_000_000_000).then(|| {
+                (
+                    ours.abs_diff(kernel).saturating_sub(TICK_NS + apart) * 10_000 / kernel,
+                    vm.name.clone(),
+                )
+            })
         };
         document.runs.iter().flat_map(|r| r.vms.iter()).filter_map(of).max()
     };
-    Disagreement { used: worst(|s| (s.kernel_ns, s.used_ns, 0)), delay: worst(|s| (s.kernel_delay_ns, s.delay_ns, TOLD_NS * s.waits)) }
+    Disagreement {
+        used: worst(|s| (s.kernel_ns, s.used_ns, 0)),
+        delay: worst(|s| (s.kernel_delay_ns, s.delay_ns, TOLD_NS * s.waits)),
+    }
 }

@@ -71,7 +71,15 @@ pub fn build(archive: &Archive, kernel: &Kernel, shape: Shape) -> Result<PathBuf
     let payload_bytes = tool::read(&payload)?;
     let identity = format!("{}{}{}", kernel.version, kernel.has_kvm, qemu.version());
     let initramfs_name = initramfs.display().to_string();
-    let parts = [RECIPE, INIT, LAB_VM, LAB_WAIT, identity.as_bytes(), &payload_bytes, initramfs_name.as_bytes()];
+    let parts = [
+        RECIPE,
+        INIT,
+        LAB_VM,
+        LAB_WAIT,
+        identity.as_bytes(),
+        &payload_bytes,
+        initramfs_name.as_bytes(),
+    ];
     let name = image_name(&kernel.version, &tool::content_key(parts), shape);
     let place = archive.root().join("images").join(name);
     if place.is_file() {
@@ -107,7 +115,9 @@ fn clear_old(place: &Path, version: &str, shape: Shape) {
 }
 
 fn fill(tree: &Path, kernel: &Kernel, qemu: &Qemu, payload: &Path, initramfs: &Path) -> Result<()> {
-    for folder in ["proc", "sys", "dev", "tmp", "run", "root", "etc", "var", "boot", "lab/out", "lab/modules"] {
+    for folder in
+        ["proc", "sys", "dev", "tmp", "run", "root", "etc", "var", "boot", "lab/out", "lab/modules"]
+    {
         tool::make_dir(&tree.join(folder))?;
     }
     for name in ["bin", "sbin", "lib", "lib64"] {
@@ -124,8 +134,11 @@ fn fill(tree: &Path, kernel: &Kernel, qemu: &Qemu, payload: &Path, initramfs: &P
     if let Some(config) = kernel.config() {
         tool::copy(&config, &tree.join("boot").join(format!("config-{}", kernel.release())))?;
     }
-    for (from, to) in [(payload, guest_path::PAYLOAD), (&kernel.vmlinuz(), guest_path::LINUX_KERNEL), (initramfs, guest_path::LINUX_INITRD)]
-    {
+    for (from, to) in [
+        (payload, guest_path::PAYLOAD),
+        (&kernel.vmlinuz(), guest_path::LINUX_KERNEL),
+        (initramfs, guest_path::LINUX_INITRD),
+    ] {
         tool::copy(from, &tree.join(&to[1..]))?;
     }
     tool::write(&tree.join("etc/passwd"), b"root:x:0:0:root:/root:/bin/sh\n")?;
@@ -137,7 +150,8 @@ fn fill(tree: &Path, kernel: &Kernel, qemu: &Qemu, payload: &Path, initramfs: &P
 
 fn add_script(path: &Path, text: &[u8]) -> Result<()> {
     tool::write(path, text)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).on(path, "make it executable")
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
+        .on(path, "make it executable")
 }
 
 fn add_qemu(tree: &Path, qemu: &Qemu) -> Result<()> {
@@ -145,17 +159,33 @@ fn add_qemu(tree: &Path, qemu: &Qemu) -> Result<()> {
         tool::copy(&qemu.root().join(&file), &tree.join(&file))?;
     }
     for name in FIRMWARE_FILES {
-        let found =
-            crate::archive::firmware_folders().iter().map(|folder| Path::new(folder).join(name)).find(|f| qemu.root().join(f).is_file());
-        let file = found.ok_or_else(|| LabError::new(name, "be put into the guest", "not among QEMU's firmware", "fetch QEMU again"))?;
+        let found = crate::archive::firmware_folders()
+            .iter()
+            .map(|folder| Path::new(folder).join(name))
+            .find(|f| qemu.root().join(f).is_file());
+        let file = found.ok_or_else(|| {
+            LabError::new(
+                name,
+                "be put into the guest",
+                "not among QEMU's firmware",
+                "fetch QEMU again",
+            )
+        })?;
         tool::copy(&qemu.root().join(&file), &tree.join(&file))?;
     }
     Ok(())
 }
 
 /// What `-nodefaults -kernel` needs: the BIOS, its KVM option ROM, and the ROMs that start a kernel image.
-const FIRMWARE_FILES: [&str; 7] =
-    ["bios-256k.bin", "kvmvapic.bin", "linuxboot.bin", "linuxboot_dma.bin", "multiboot.bin", "multiboot_dma.bin", "pvh.bin"];
+const FIRMWARE_FILES: [&str; 7] = [
+    "bios-256k.bin",
+    "kvmvapic.bin",
+    "linuxboot.bin",
+    "linuxboot_dma.bin",
+    "multiboot.bin",
+    "multiboot_dma.bin",
+    "pvh.bin",
+];
 
 fn add_busybox(tree: &Path, qemu: &Qemu) -> Result<()> {
     let bin = tree.join("usr/bin");
@@ -182,10 +212,15 @@ fn make_initramfs(tree: &Path, place: &Path) -> Result<()> {
 fn make_disk(tree: &Path, place: &Path) -> Result<()> {
     let mut content = 0;
     for file in tool::files_below(tree)? {
-        content += std::fs::symlink_metadata(&file).on(&file, "look at it")?.len().next_multiple_of(4096);
+        content +=
+            std::fs::symlink_metadata(&file).on(&file, "look at it")?.len().next_multiple_of(4096);
     }
     let fs_bytes = (content + SLACK_BYTES).next_multiple_of(1 << 20);
-    tool::progress(&format!("guest root: {} of files on a disk of {}", tool::megabytes(content), tool::megabytes(fs_bytes)));
+    tool::progress(&format!(
+        "guest root: {} of files on a disk of {}",
+        tool::megabytes(content),
+        tool::megabytes(fs_bytes)
+    ));
     let draft = place.with_extension(format!("draft{}", std::process::id()));
     let mut disk = File::create(&draft).on(&draft, "create the disk")?;
     disk.set_len(PARTITION_START + fs_bytes).on(&draft, "size the disk")?;
@@ -240,7 +275,8 @@ mod tests {
     #[test]
     fn the_init_script_hands_files_back_and_powers_off() {
         let text = String::from_utf8_lossy(INIT);
-        for needed in ["cgroup2", "/sys/fs/bpf", "labin", "labout", "poweroff -f", guest_path::OUT] {
+        for needed in ["cgroup2", "/sys/fs/bpf", "labin", "labout", "poweroff -f", guest_path::OUT]
+        {
             assert!(text.contains(needed), "{needed}");
         }
     }

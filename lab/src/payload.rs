@@ -108,7 +108,9 @@ impl fmt::Display for Work {
             Work::Io { work_us, sleep_us, exponential } => {
                 write!(f, "io,{work_us},{sleep_us},{}", if exponential { "exp" } else { "fixed" })
             }
-            Work::Lock { think_us, hold_us, ticket } => write!(f, "{},{think_us},{hold_us}", if ticket { "ticket" } else { "lock" }),
+            Work::Lock { think_us, hold_us, ticket } => {
+                write!(f, "{},{think_us},{hold_us}", if ticket { "ticket" } else { "lock" })
+            }
             Work::Exits { work_us, emulate_us } => write!(f, "exits,{work_us},{emulate_us}"),
             Work::Barrier { work_us } => write!(f, "barrier,{work_us}"),
         }
@@ -143,26 +145,33 @@ impl Orders {
     pub fn command_line(&self) -> Result<String> {
         self.check()?;
         let mut words = Vec::new();
-        let settings = [("run", self.run_ms), ("report", self.report_ms), ("loops", self.loops_per_us)];
+        let settings =
+            [("run", self.run_ms), ("report", self.report_ms), ("loops", self.loops_per_us)];
         words.extend(settings.iter().filter_map(|(k, v)| v.map(|v| format!("{k}={v}"))));
         words.extend(self.buckets.then(|| "buckets=1".to_owned()));
         words.push(format!("seed={}", self.seed));
         for (n, (work, windows)) in self.vcpus.iter().enumerate() {
-            let windows: String = windows.iter().map(|(from, to)| format!("@{from}-{to}")).collect();
+            let windows: String =
+                windows.iter().map(|(from, to)| format!("@{from}-{to}")).collect();
             words.push(format!("{n}:{work}{windows}"));
         }
         Ok(words.join(" "))
     }
 
     fn check(&self) -> Result<()> {
-        let refuse = |seen: String| LabError::new("payload orders", "be carried out", seen, "change the scenario");
+        let refuse = |seen: String| {
+            LabError::new("payload orders", "be carried out", seen, "change the scenario")
+        };
         if self.vcpus.is_empty() || self.vcpus.len() > MAX_VCPUS as usize {
             return Err(refuse(format!("{} vCPUs, allowed 1..={MAX_VCPUS}", self.vcpus.len())));
         }
         for (n, (_, windows)) in self.vcpus.iter().enumerate() {
-            let ordered = windows.iter().all(|w| w.0 < w.1) && windows.windows(2).all(|p| p[0].1 <= p[1].0);
+            let ordered =
+                windows.iter().all(|w| w.0 < w.1) && windows.windows(2).all(|p| p[0].1 <= p[1].0);
             if windows.len() > MAX_WINDOWS || !ordered {
-                return Err(refuse(format!("windows {windows:?} of vCPU {n}, allowed up to {MAX_WINDOWS} in rising order")));
+                return Err(refuse(format!(
+                    "windows {windows:?} of vCPU {n}, allowed up to {MAX_WINDOWS} in rising order"
+                )));
             }
         }
         Ok(())
@@ -224,12 +233,19 @@ pub fn latencies(before: &str, after: &str) -> Latencies {
     for end in last {
         let start = first.iter().find(|p| p.vcpu == end.vcpu);
         let from = start.map_or(0, |p| p.report);
-        let between = parse_reports(after).into_iter().filter(|p| p.vcpu == end.vcpu && p.report > from);
+        let between =
+            parse_reports(after).into_iter().filter(|p| p.vcpu == end.vcpu && p.report > from);
         let extremes: Vec<(u32, u32)> = between.filter_map(|p| p.late_us).collect();
-        let (Some(min), Some(max)) = (extremes.iter().map(|e| e.0).min(), extremes.iter().map(|e| e.1).max()) else { continue };
+        let (Some(min), Some(max)) =
+            (extremes.iter().map(|e| e.0).min(), extremes.iter().map(|e| e.1).max())
+        else {
+            continue;
+        };
         let sum = end.late_us_sum.wrapping_sub(start.map_or(0, |p| p.late_us_sum));
-        let earlier = |bucket: usize| start.and_then(|p| p.late_counts.get(bucket)).copied().unwrap_or(0);
-        let counts = end.late_counts.iter().enumerate().map(|(b, n)| n.saturating_sub(earlier(b))).collect();
+        let earlier =
+            |bucket: usize| start.and_then(|p| p.late_counts.get(bucket)).copied().unwrap_or(0);
+        let counts =
+            end.late_counts.iter().enumerate().map(|(b, n)| n.saturating_sub(earlier(b))).collect();
         all.merge(&Latencies::of(sum.into(), min.into(), max.into(), counts));
     }
     all
@@ -284,10 +300,18 @@ pub fn build(archive: &Archive) -> Result<PathBuf> {
         tool::write(&folder.join(name), text)?;
     }
     let mut command = Command::new(compiler);
-    command.current_dir(&folder).args(FLAGS).args(["-o", "payload", "entry.S", "main.c", "clock.c", "parse.c"]);
-    tool::run(&mut command, "compile the workload kernel", "install gcc or clang with 32-bit code generation")?;
+    command
+        .current_dir(&folder)
+        .args(FLAGS)
+        .args(["-o", "payload", "entry.S", "main.c", "clock.c", "parse.c"]);
+    tool::run(
+        &mut command,
+        "compile the workload kernel",
+        "install gcc or clang with 32-bit code generation",
+    )?;
     tool::copy(&folder.join("payload"), &place.with_extension("new"))?;
-    std::fs::rename(place.with_extension("new"), &place).map_err(|e| LabError::io(&place, "put the workload kernel in place", e))?;
+    std::fs::rename(place.with_extension("new"), &place)
+        .map_err(|e| LabError::io(&place, "put the workload kernel in place", e))?;
     tool::remove_dir(&folder)?;
     Ok(place)
 }
@@ -300,8 +324,14 @@ mod tests {
     fn orders_become_the_line_that_parse_c_reads() {
         let mut orders = Orders::all(2, Work::Burn);
         (orders.run_ms, orders.buckets) = (Some(5000), true);
-        orders.vcpus[1] = (Work::Io { work_us: 200, sleep_us: 800, exponential: true }, vec![(0, 1000), (2000, 3000)]);
-        assert_eq!(orders.command_line().unwrap(), "run=5000 buckets=1 seed=0 0:burn 1:io,200,800,exp@0-1000@2000-3000");
+        orders.vcpus[1] = (
+            Work::Io { work_us: 200, sleep_us: 800, exponential: true },
+            vec![(0, 1000), (2000, 3000)],
+        );
+        assert_eq!(
+            orders.command_line().unwrap(),
+            "run=5000 buckets=1 seed=0 0:burn 1:io,200,800,exp@0-1000@2000-3000"
+        );
     }
 
     #[test]
@@ -316,7 +346,9 @@ mod tests {
     #[test]
     fn the_last_report_of_each_vcpu_wins_and_half_a_line_is_passed_over() {
         let line = |what: &str, n: u32, vcpu: u32, work: u32| {
-            format!("{what} n={n} ms=1000 vcpu={vcpu} kind=burn work_us={work} rounds=1 wakeups=0 missed=0 late_us_sum=0\n")
+            format!(
+                "{what} n={n} ms=1000 vcpu={vcpu} kind=burn work_us={work} rounds=1 wakeups=0 missed=0 late_us_sum=0\n"
+            )
         };
         let text = [
             "payload up vcpus=2\n",
@@ -327,7 +359,10 @@ mod tests {
         ]
         .concat();
         let last = last_reports(&text);
-        assert_eq!(last.iter().map(|p| (p.vcpu, p.work_us, p.is_final)).collect::<Vec<_>>(), [(0, 20, true), (1, 11, false)]);
+        assert_eq!(
+            last.iter().map(|p| (p.vcpu, p.work_us, p.is_final)).collect::<Vec<_>>(),
+            [(0, 20, true), (1, 11, false)]
+        );
     }
 
     #[test]
@@ -342,16 +377,26 @@ mod tests {
     #[test]
     fn latencies_are_those_between_two_moments_whatever_was_before() {
         let line = |n: u32, vcpu: u32, rest: &str| {
-            format!("report n={n} ms=0 vcpu={vcpu} kind=duty work_us=0 rounds=0 wakeups=0 missed=0 {rest}\n")
+            format!(
+                "report n={n} ms=0 vcpu={vcpu} kind=duty work_us=0 rounds=0 wakeups=0 missed=0 {rest}\n"
+            )
         };
         // The wake-up of a halted process, 2 s late, was before.
-        let before =
-            line(1, 0, "late_us_sum=0 late=") + &line(1, 1, "late_us_sum=2000005 late_us_min=5 late_us_max=2000000 late=5:1,151:1");
+        let before = line(1, 0, "late_us_sum=0 late=")
+            + &line(1, 1, "late_us_sum=2000005 late_us_min=5 late_us_max=2000000 late=5:1,151:1");
         let after = [
             before.clone(),
             line(2, 0, "late_us_sum=0 late="),
-            line(2, 1, "late_us_sum=2000085 late_us_min=30 late_us_max=50 late=5:1,23:1,28:1,151:1"),
-            line(3, 1, "late_us_sum=2000092 late_us_min=7 late_us_max=7 late=5:1,7:1,23:1,28:1,151:1"),
+            line(
+                2,
+                1,
+                "late_us_sum=2000085 late_us_min=30 late_us_max=50 late=5:1,23:1,28:1,151:1",
+            ),
+            line(
+                3,
+                1,
+                "late_us_sum=2000092 late_us_min=7 late_us_max=7 late=5:1,7:1,23:1,28:1,151:1",
+            ),
         ]
         .concat();
         let mut wanted = Latencies::default();

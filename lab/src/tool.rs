@@ -44,7 +44,12 @@ pub fn find_program(names: &[&str]) -> Option<PathBuf> {
 /// Like [`find_program`], with an error that names the Debian package to install.
 pub fn need_program(names: &[&str], package: &str) -> Result<PathBuf> {
     find_program(names).ok_or_else(|| {
-        LabError::new(names.join(" or "), "be run", "no such program in the search path", format!("install the package {package}"))
+        LabError::new(
+            names.join(" or "),
+            "be run",
+            "no such program in the search path",
+            format!("install the package {package}"),
+        )
     })
 }
 
@@ -89,7 +94,9 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
 /// Deletes a folder with everything below it; a missing folder is no error.
 pub fn remove_dir(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(LabError::io(path, "delete the folder", e)),
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(LabError::io(path, "delete the folder", e))
+        }
         _ => Ok(()),
     }
 }

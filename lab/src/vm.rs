@@ -65,7 +65,9 @@ impl Vm {
             }
         }
         let (memory, kernel, initrd, line) = match &self.runs {
-            Runs::Payload(orders) => (PAYLOAD_MEMORY_MB, guest_path::PAYLOAD, "-", orders.command_line()?),
+            Runs::Payload(orders) => {
+                (PAYLOAD_MEMORY_MB, guest_path::PAYLOAD, "-", orders.command_line()?)
+            }
             Runs::Linux { work_s } => {
                 let line = guest_linux::command_line(*work_s);
                 (LINUX_MEMORY_MB, guest_path::LINUX_KERNEL, guest_path::LINUX_INITRD, line)
@@ -89,7 +91,10 @@ mod tests {
     fn a_payload_vm_starts_in_its_group_with_its_orders() {
         let mut vm = Vm::new("web", 2, Runs::Payload(Orders::all(2, Work::Burn)));
         vm.group = "machine.slice/web.scope".into();
-        assert_eq!(vm.start_line().unwrap(), "GROUP=machine.slice/web.scope lab-vm web 2 16 /lab/payload - \"seed=0 0:burn 1:burn\"");
+        assert_eq!(
+            vm.start_line().unwrap(),
+            "GROUP=machine.slice/web.scope lab-vm web 2 16 /lab/payload - \"seed=0 0:burn 1:burn\""
+        );
     }
 
     #[test]

@@ -49,7 +49,11 @@ fn two_kvm_vms_on_two_cpus_get_cpu_time_as_their_weights_say() {
     let (light, heavy) = (value(&outcome, "light_us "), value(&outcome, "heavy_us "));
     let percent = heavy * 100 / light;
     assert!((285..=315).contains(&percent), "heavy/light is {percent} %, allowed 285..=315 %");
-    assert!((light + heavy).abs_diff(20_000_000) < 1_500_000, "two CPUs for 10 s, seen {} us", light + heavy);
+    assert!(
+        (light + heavy).abs_diff(20_000_000) < 1_500_000,
+        "two CPUs for 10 s, seen {} us",
+        light + heavy
+    );
     let last = payload::last_reports(&outcome.file("heavy.debug").expect("a debug file"));
     assert_eq!(last.len(), 2);
     assert!(last.iter().all(|p| p.work_us > 0), "both vCPUs make progress: {last:?}");
@@ -59,14 +63,19 @@ fn two_kvm_vms_on_two_cpus_get_cpu_time_as_their_weights_say() {
 #[ignore = "boots a machine"]
 fn a_linux_vm_among_burners_sees_steal_time() {
     let linux = Vm::new("linux", 2, Runs::Linux { work_s: 5 }).start_line().expect("a valid VM");
-    let burners = Vm::new("burners", 8, Runs::Payload(Orders::all(8, Work::Burn))).start_line().expect("a valid VM");
-    let script = format!("{linux}\n{burners}\nlab-wait 100 'linux-guest: done' /lab/out/linux.serial");
+    let burners = Vm::new("burners", 8, Runs::Payload(Orders::all(8, Work::Burn)))
+        .start_line()
+        .expect("a valid VM");
+    let script =
+        format!("{linux}\n{burners}\nlab-wait 100 'linux-guest: done' /lab/out/linux.serial");
     let mut spec = BootSpec::new(script);
     spec.time_limit = Duration::from_secs(180);
     let serial = boot(&spec).file("linux.serial").expect("a serial file");
     assert!(serial.contains("clock kvm-clock"), "{serial}");
-    let total = serial.lines().find(|l| l.starts_with("linux-guest: cpu ")).expect("the total line");
-    let steal: u64 = total.rsplit_once("steal=").and_then(|(_, n)| n.trim().parse().ok()).expect("a number");
+    let total =
+        serial.lines().find(|l| l.starts_with("linux-guest: cpu ")).expect("the total line");
+    let steal: u64 =
+        total.rsplit_once("steal=").and_then(|(_, n)| n.trim().parse().ok()).expect("a number");
     assert!(steal > 0, "{total}");
 }
 

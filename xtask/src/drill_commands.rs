@@ -68,7 +68,12 @@ pub fn run(args: &RunDrill) -> Result<ExitCode, LabError> {
         println!("{report}");
         if !report.passed() {
             passed = false;
-            println!("again: cargo xtask lab-drill {} --kernel {} --seed {}", drill.name(), args.kernel, args.seed);
+            println!(
+                "again: cargo xtask lab-drill {} --kernel {} --seed {}",
+                drill.name(),
+                args.kernel,
+                args.seed
+            );
         }
         verdicts.push(report.json());
     }

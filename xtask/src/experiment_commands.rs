@@ -53,17 +53,22 @@ fn failed(object: &str, seen: impl Into<String>, next: &str) -> LabError {
 /// Builds the static binary that goes into the guest.
 pub(crate) fn build_tandem() -> lab::Result<PathBuf> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    println!("building tandem with the live host (clang compiles the scheduler for the kernel) ...");
+    println!(
+        "building tandem with the live host (clang compiles the scheduler for the kernel) ..."
+    );
     let status = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
         .args(["build", "--release", "-p", "tandem", "--features", "live", "--target", &target])
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .status();
-    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    let folder =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     match status {
         Ok(s) if s.success() => Ok(folder.join(target).join("release/tandem")),
-        Ok(s) => {
-            Err(failed("tandem", format!("cargo build ended with {s}"), "install clang, libelf-dev and zlib1g-dev ('make build' does)"))
-        }
+        Ok(s) => Err(failed(
+            "tandem",
+            format!("cargo build ended with {s}"),
+            "install clang, libelf-dev and zlib1g-dev ('make build' does)",
+        )),
         Err(e) => Err(failed("tandem", e.to_string(), "install cargo")),
     }
 }
@@ -86,7 +91,10 @@ fn simulate(scenario: &Scenario, experiment: &Experiment<'_>) -> lab::Result<Doc
         run.spec.duration = Span::from_ns(experiment.duration_of(&run).ns() + run.spec.warmup.ns());
         run
     };
-    let same = Scenario { runs: experiment.runs()?.into_iter().map(as_long).collect(), ..scenario.clone() };
+    let same = Scenario {
+        runs: experiment.runs()?.into_iter().map(as_long).collect(),
+        ..scenario.clone()
+    };
     sim::run_scenario(&same, &sim::Options::default(), |_| {})
         .map_err(|e| failed("simulator", e.to_string(), "run 'tandem sim' with that scenario"))
 }
@@ -97,7 +105,8 @@ struct Done {
 }
 
 fn execute(scenario: &Scenario, args: &Run) -> lab::Result<Done> {
-    let policies = if args.tandem_only { vec![Policy::Tandem] } else { vec![Policy::Eevdf, Policy::Tandem] };
+    let policies =
+        if args.tandem_only { vec![Policy::Tandem] } else { vec![Policy::Eevdf, Policy::Tandem] };
     let experiment = Experiment {
         scenario,
         policies,
@@ -122,12 +131,24 @@ fn agrees(document: &Document, scenario: &Scenario) -> lab::Result<()> {
     let percent = |n: u64| n as f64 / 100.0;
     for (what, difference) in [("run_delay", &apart.delay), ("cpu.stat", &apart.used)] {
         let Some((parts, vm)) = difference else { continue };
-        println!("{}: accounts and {what} differ by a tick and {:.2} % at most ({vm})", document.policy, percent(*parts));
+        println!(
+            "{}: accounts and {what} differ by a tick and {:.2} % at most ({vm})",
+            document.policy,
+            percent(*parts)
+        );
         let exact = scenario.runs.iter().all(|r| r.spec.lab.exact_clock);
         let allowed = if steady || exact { AGREEMENT } else { AGREEMENT_IN_TURNS };
         if document.policy == "tandem" && *parts > allowed && (steady || what == "cpu.stat") {
-            let seen = format!("a tick and {:.2} % off {what} ({vm}), allowed {:.2} %", percent(*parts), percent(allowed));
-            return Err(failed("accounts", seen, "compare 'tandem top --json' with cpu.stat and schedstat"));
+            let seen = format!(
+                "a tick and {:.2} % off {what} ({vm}), allowed {:.2} %",
+                percent(*parts),
+                percent(allowed)
+            );
+            return Err(failed(
+                "accounts",
+                seen,
+                "compare 'tandem top --json' with cpu.stat and schedstat",
+            ));
         }
     }
     Ok(())
@@ -137,17 +158,30 @@ fn report(scenario: &Scenario, done: &Done) -> lab::Result<()> {
     println!("\n{}: {}\n", scenario.name, scenario.title);
     let mut all: Vec<&Document> = done.documents.iter().collect();
     all.push(&done.simulated);
-    println!("CPU time in s, and in percent of what an ideal scheduler would have given:\n{}", views::side_by_side(&all));
-    println!("used by all VMs in percent of the host, and how long they were ready for every 600 s:\n{}", views::ready_side_by_side(&all));
+    println!(
+        "CPU time in s, and in percent of what an ideal scheduler would have given:\n{}",
+        views::side_by_side(&all)
+    );
+    println!(
+        "used by all VMs in percent of the host, and how long they were ready for every 600 s:\n{}",
+        views::ready_side_by_side(&all)
+    );
     if scenario.runs.iter().any(|r| r.spec.lab.trace) {
         let late = views::wakeups_side_by_side(&all);
         if !late.is_empty() {
-            println!("how late vCPUs ran after they should have woken, by the workload's clock and by the scheduler's accounts:\n{late}");
+            println!(
+                "how late vCPUs ran after they should have woken, by the workload's clock and by the scheduler's accounts:\n{late}"
+            );
         }
-        println!("the most that the oracle saw, in the lab of a trace as long as the run:\n{}", views::checked_side_by_side(&all));
+        println!(
+            "the most that the oracle saw, in the lab of a trace as long as the run:\n{}",
+            views::checked_side_by_side(&all)
+        );
     }
     let agree: Vec<_> = done.documents.iter().map(|document| agrees(document, scenario)).collect();
-    for (document, run) in all.iter().flat_map(|d| d.runs.iter().map(move |r| (d, r))).filter(|x| x.1.pools.len() > 2) {
+    for (document, run) in
+        all.iter().flat_map(|d| d.runs.iter().map(move |r| (d, r))).filter(|x| x.1.pools.len() > 2)
+    {
         println!(
             "\npools{}{}, {:?} {}:\n{}",
             if run.label.is_empty() { "" } else { " of " },
@@ -166,9 +200,15 @@ fn report(scenario: &Scenario, done: &Done) -> lab::Result<()> {
         let mut unmet = sim::unmet(&lab, &run.spec, Where::Lab);
         // Where emulated pCPUs take turns by the machine's clock, it is its host that is late.
         let exact = lab.checked.iter().filter(|c| run.spec.lab.exact_clock && c.violated > 0);
-        unmet.extend(exact.map(|c| format!("the oracle found {} violations; the first: {}", c.violated, c.violations[0])));
+        unmet.extend(exact.map(|c| {
+            format!("the oracle found {} violations; the first: {}", c.violated, c.violations[0])
+        }));
         if !unmet.is_empty() {
-            return Err(failed(&format!("scenario {} '{}'", scenario.name, run.label), unmet.join("; "), "look at the table above"));
+            return Err(failed(
+                &format!("scenario {} '{}'", scenario.name, run.label),
+                unmet.join("; "),
+                "look at the table above",
+            ));
         }
     }
     agree.into_iter().collect()
@@ -206,7 +246,14 @@ pub fn run(args: &Run) -> lab::Result<ExitCode> {
 
 /// Runs `cargo xtask demo`.
 pub fn demo(_: &Demo) -> lab::Result<ExitCode> {
-    run(&Run { scenario: "demo".into(), kernel: KernelId::Newest, duration: None, tandem_only: false, top: true, json: None })
+    run(&Run {
+        scenario: "demo".into(),
+        kernel: KernelId::Newest,
+        duration: None,
+        tandem_only: false,
+        top: true,
+        json: None,
+    })
 }
 
 /// Runs `cargo xtask lab-smoke`.

@@ -66,39 +66,71 @@ pub fn run(args: &Fuzz) -> Result<ExitCode, LabError> {
     let programs = build()?;
     let cache = tidy::root().join(".cache/fuzz");
     if let (Some(target), Some(input)) = (args.target, &args.replay) {
-        let status = Command::new(programs.join(target.name())).args(&LIMITS[..2]).arg(input).stdin(Stdio::null()).status();
-        return Ok(if status.is_ok_and(|s| s.success()) { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        let status = Command::new(programs.join(target.name()))
+            .args(&LIMITS[..2])
+            .arg(input)
+            .stdin(Stdio::null())
+            .status();
+        return Ok(if status.is_ok_and(|s| s.success()) {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        });
     }
-    let mut seeds = cargo(&["run", "--quiet", "--release", "-p", "trace", "--example", "fuzz_seeds", "--"]);
+    let mut seeds =
+        cargo(&["run", "--quiet", "--release", "-p", "trace", "--example", "fuzz_seeds", "--"]);
     finish(seeds.arg(&cache), "seeds")?;
     let mut passed = true;
     for target in args.target.map_or(Target::value_variants().to_vec(), |t| vec![t]) {
-        passed &= fuzz(&programs.join(target.name()), &cache.join(target.name()), target, args.seconds)?;
+        passed &=
+            fuzz(&programs.join(target.name()), &cache.join(target.name()), target, args.seconds)?;
     }
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What this machine lacks to build them.
 pub fn missing() -> Option<&'static str> {
-    let runs = Command::new("c++").arg("--version").stdin(Stdio::null()).output().is_ok_and(|o| o.status.success());
+    let runs = Command::new("c++")
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()
+        .is_ok_and(|o| o.status.success());
     (!runs).then_some("no C++ compiler")
 }
 
 fn cargo(words: &[&str]) -> Command {
     let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
     // As in CI: it is not worth optimising small programs as a whole.
-    command.args(words).current_dir(tidy::root()).stdin(Stdio::null()).env("CARGO_PROFILE_RELEASE_LTO", "off");
+    command
+        .args(words)
+        .current_dir(tidy::root())
+        .stdin(Stdio::null())
+        .env("CARGO_PROFILE_RELEASE_LTO", "off");
     command
 }
 
 /// Builds all fuzzers; the folder that they are in.
 fn build() -> Result<PathBuf, LabError> {
-    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    let folder =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     let folder = tidy::root().join(folder).join("fuzz");
     // With a target, the flags are not for build scripts and macros, which run in the compiler.
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let mut command = cargo(&["build", "--quiet", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target", &triple]);
-    command.arg("--target-dir").arg(&folder).env("RUSTFLAGS", COVERAGE).env_remove("CARGO_ENCODED_RUSTFLAGS");
+    let mut command = cargo(&[
+        "build",
+        "--quiet",
+        "--release",
+        "--locked",
+        "--manifest-path",
+        "fuzz/Cargo.toml",
+        "--target",
+        &triple,
+    ]);
+    command
+        .arg("--target-dir")
+        .arg(&folder)
+        .env("RUSTFLAGS", COVERAGE)
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
     finish(&mut command, "fuzzers")?;
     Ok(folder.join(triple).join("release"))
 }
@@ -118,7 +150,11 @@ fn fuzz(program: &Path, own: &Path, target: Target, seconds: u64) -> Result<bool
     let sink = std::fs::File::create(&log).map_err(|e| LabError::io(&log, "create it", e))?;
     let status = Command::new(program)
         .args(LIMITS)
-        .args([format!("-max_total_time={seconds}"), format!("-artifact_prefix={}/", found.display()), "-print_final_stats=1".to_owned()])
+        .args([
+            format!("-max_total_time={seconds}"),
+            format!("-artifact_prefix={}/", found.display()),
+            "-print_final_stats=1".to_owned(),
+        ])
         .arg(own.join("corpus"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -129,19 +165,33 @@ fn fuzz(program: &Path, own: &Path, target: Target, seconds: u64) -> Result<bool
     let text = String::from_utf8_lossy(&text);
     let seen = Seen::of(&text);
     if let Some(Seen { inputs, first, last, kept }) = seen {
-        println!("fuzz {name}: {inputs} inputs, coverage {first} at the start, {last} at the end, {kept} inputs kept");
+        println!(
+            "fuzz {name}: {inputs} inputs, coverage {first} at the start, {last} at the end, {kept} inputs kept"
+        );
     }
     // A fault may show before anything was counted, in an input that was kept earlier.
     if !status.success() {
-        let input = text.lines().find_map(|l| l.split("Test unit written to ").nth(1)).unwrap_or("(it kept no input)");
-        let said = text.lines().find(|l| l.contains("panicked at") || l.contains("ERROR:")).unwrap_or("");
-        println!("fuzz {name}: FAILED: {said}\nsee {}; again: cargo xtask fuzz {name} --replay {input}", log.display());
+        let input = text
+            .lines()
+            .find_map(|l| l.split("Test unit written to ").nth(1))
+            .unwrap_or("(it kept no input)");
+        let said =
+            text.lines().find(|l| l.contains("panicked at") || l.contains("ERROR:")).unwrap_or("");
+        println!(
+            "fuzz {name}: FAILED: {said}\nsee {}; again: cargo xtask fuzz {name} --replay {input}",
+            log.display()
+        );
         return Ok(false);
     }
     let coverage = seen.map_or(0, |s| s.last);
     if coverage < LEAST_COVERAGE {
         let seen = format!("{coverage}, allowed {LEAST_COVERAGE} or more");
-        return Err(failed(name, "count coverage", &seen, &format!("read {}, and look at the compiler's flags", log.display())));
+        return Err(failed(
+            name,
+            "count coverage",
+            &seen,
+            &format!("read {}, and look at the compiler's flags", log.display()),
+        ));
     }
     Ok(true)
 }
@@ -158,11 +208,25 @@ struct Seen {
 impl Seen {
     /// Lines such as `#864 NEW cov: 2887 ft: 12467 corp: 389/2102Kb lim: …`.
     fn of(text: &str) -> Option<Seen> {
-        let number = |line: &str, behind: &str| line.split(behind).nth(1)?.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok();
-        let lines: Vec<&str> = text.lines().filter(|l| l.starts_with('#') && l.contains("cov: ")).collect();
-        let (first, last) = (lines.iter().find(|l| l.contains("INITED")).or(lines.first())?, lines.last()?);
+        let number = |line: &str, behind: &str| {
+            line.split(behind)
+                .nth(1)?
+                .split(|c: char| !c.is_ascii_digit())
+                .next()?
+                .parse::<u64>()
+                .ok()
+        };
+        let lines: Vec<&str> =
+            text.lines().filter(|l| l.starts_with('#') && l.contains("cov: ")).collect();
+        let (first, last) =
+            (lines.iter().find(|l| l.contains("INITED")).or(lines.first())?, lines.last()?);
         let kept = number(last, "corp: ").unwrap_or(0);
-        Some(Seen { inputs: number(last, "#")?, first: number(first, "cov: ")?, last: number(last, "cov: ")?, kept })
+        Some(Seen {
+            inputs: number(last, "#")?,
+            first: number(first, "cov: ")?,
+            last: number(last, "cov: ")?,
+            kept,
+        })
     }
 }
 

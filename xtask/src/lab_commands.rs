@@ -60,7 +60,9 @@ pub struct Shell {
 fn parse_topology(text: &str) -> Result<lab::Topology, String> {
     let numbers: Vec<u32> = text.split('x').filter_map(|n| n.parse().ok()).collect();
     match numbers[..] {
-        [sockets, cores_per_socket, threads] => Ok(lab::Topology { sockets, nodes: sockets, cores_per_socket, threads }),
+        [sockets, cores_per_socket, threads] => {
+            Ok(lab::Topology { sockets, nodes: sockets, cores_per_socket, threads })
+        }
         _ => Err("allowed SOCKETSxCORESxTHREADS, such as 2x2x2".into()),
     }
 }
@@ -79,7 +81,9 @@ fn parse_accel(text: &str) -> Result<Accel, String> {
 
 fn parse_file(text: &str) -> Result<GuestFile, String> {
     match text.split_once(':') {
-        Some((host, guest)) if guest.starts_with('/') => Ok(GuestFile::copy(PathBuf::from(host), guest)),
+        Some((host, guest)) if guest.starts_with('/') => {
+            Ok(GuestFile::copy(PathBuf::from(host), guest))
+        }
         _ => Err("allowed HOST:GUEST with an absolute guest path".into()),
     }
 }

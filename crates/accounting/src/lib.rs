@@ -13,7 +13,9 @@ mod services;
 pub use ledger::Ledger;
 pub use services::Services;
 
-use sched_core::{Pcpu, STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, Vm, World};
+use sched_core::{
+    Pcpu, STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, Vm, World,
+};
 use units::Rate;
 use views::esxtop::{Alloc, AllocUnits, Gauges, SharesLevel, Totals};
 
@@ -46,7 +48,10 @@ pub fn core(first: &Pcpu, now_ns: u64) -> Option<[u64; 2]> {
         ns if ns.wrapping_neg() < AFTER_NS => Some(0),
         ns => Some(ns).filter(|ns| *ns <= now_ns),
     };
-    Some([of(first.core_busy_ns, first.core_awake > 0)?, of(first.core_shared_ns, first.core_awake > 1)?])
+    Some([
+        of(first.core_busy_ns, first.core_awake > 0)?,
+        of(first.core_shared_ns, first.core_awake > 1)?,
+    ])
 }
 
 /// CPU time of a pCPU in esxtop's PCPU USED: halved while the core's other thread is busy too. `None` for cores of more threads.
@@ -63,7 +68,12 @@ pub fn used_of_pcpu(busy_ns: u64, smt: u32, core: Option<[u64; 2]>) -> Option<u6
 #[must_use]
 pub fn past(v: &Vm) -> Totals {
     let of = |state: u32| v.past_ns[state as usize];
-    totals(of, v.past_used_ns, v.past_limited_ns, [v.past_switches, v.past_migrations, v.past_expiries, v.past_wakeups])
+    totals(
+        of,
+        v.past_used_ns,
+        v.past_limited_ns,
+        [v.past_switches, v.past_migrations, v.past_expiries, v.past_wakeups],
+    )
 }
 
 fn totals(of: impl Fn(u32) -> u64, used_ns: u64, limited_ns: u64, counts: [u64; 4]) -> Totals {
@@ -88,16 +98,30 @@ fn totals(of: impl Fn(u32) -> u64, used_ns: u64, limited_ns: u64, counts: [u64; 
 
 /// Settings in MHz; `vcpus` is none for a pool.
 #[must_use]
-pub fn alloc(shares: u32, vcpus: Option<u32>, reservation: Rate, limit: Option<Rate>, mhz: u32) -> Alloc {
+pub fn alloc(
+    shares: u32,
+    vcpus: Option<u32>,
+    reservation: Rate,
+    limit: Option<Rate>,
+    mhz: u32,
+) -> Alloc {
     let in_mhz = |r: Rate| r.0 as f64 * f64::from(mhz) / Rate::ONE.0 as f64;
-    Alloc { min: in_mhz(reservation), max: limit.map(in_mhz), shares: SharesLevel::of(u64::from(shares), vcpus), units: AllocUnits::Mhz }
+    Alloc {
+        min: in_mhz(reservation),
+        max: limit.map(in_mhz),
+        shares: SharesLevel::of(u64::from(shares), vcpus),
+        units: AllocUnits::Mhz,
+    }
 }
 
 /// What a group asks for now, and what it would get if everybody asked for all he can use; both in 2^-20 pCPU.
 #[must_use]
 pub fn gauges(demand: u64, worst_case: Option<u64>, mhz: u32) -> Gauges {
     let of_one = |rate: u64| rate as f64 / Rate::ONE.0 as f64;
-    Gauges { demand_percent: Some(of_one(demand) * 100.0), emin_mhz: worst_case.map(|w| of_one(w) * f64::from(mhz)) }
+    Gauges {
+        demand_percent: Some(of_one(demand) * 100.0),
+        emin_mhz: worst_case.map(|w| of_one(w) * f64::from(mhz)),
+    }
 }
 
 #[cfg(test)]
@@ -106,25 +130,56 @@ mod tests {
 
     #[test]
     fn a_stay_that_lasts_counts_up_to_now_and_latency_leaves_limits_out() {
-        let mut w = World { state: STATE_READY, state_since_ns: 100, parked_ns: 120, limited_ns: 5, used_ns: 40, ..World::ZERO };
+        let mut w = World {
+            state: STATE_READY,
+            state_since_ns: 100,
+            parked_ns: 120,
+            limited_ns: 5,
+            used_ns: 40,
+            ..World::ZERO
+        };
         w.time_ns[STATE_READY as usize] = 10;
         w.time_ns[STATE_WAIT as usize] = 7;
         w.time_ns[STATE_WAIT_IDLE as usize] = 3;
         let t = world(&w, 150);
         assert_eq!([t.ready_ns, t.limited_ns, t.latency_ns, t.used_ns], [60, 35, 25, 40].map(Some));
         assert_eq!([t.wait_ns, t.idle_ns, t.run_ns, t.sys_ns], [Some(10), Some(3), Some(0), None]);
-        let w = World { state: STATE_RUN, state_since_ns: 100, run_since_ns: 130, used_ns: 40, expiries: 9, ..World::ZERO };
+        let w = World {
+            state: STATE_RUN,
+            state_since_ns: 100,
+            run_since_ns: 130,
+            used_ns: 40,
+            expiries: 9,
+            ..World::ZERO
+        };
         let t = world(&w, 150);
-        assert_eq!([t.run_ns, t.used_ns, t.quantum_expiries], [50, 60, 9].map(Some), "charged up to 130, run since 100");
+        assert_eq!(
+            [t.run_ns, t.used_ns, t.quantum_expiries],
+            [50, 60, 9].map(Some),
+            "charged up to 130, run since 100"
+        );
     }
 
     #[test]
     fn a_core_read_between_two_words_is_read_again_and_what_began_after_the_look_is_nothing() {
         let (began, now) = (3 * AFTER_NS, 5 * AFTER_NS);
-        let first = Pcpu { core_awake: 2, core_busy_ns: 0, core_shared_ns: began.wrapping_neg(), ..Pcpu::ZERO };
+        let first = Pcpu {
+            core_awake: 2,
+            core_busy_ns: 0,
+            core_shared_ns: began.wrapping_neg(),
+            ..Pcpu::ZERO
+        };
         assert_eq!(core(&first, now), Some([now, now - began]));
-        assert_eq!(core(&first, began - 100), Some([began - 100, 0]), "a look before it began, read later");
-        assert_eq!(core(&Pcpu { core_awake: 1, ..first }, now), None, "the second has left, and its time is not yet written");
+        assert_eq!(
+            core(&first, began - 100),
+            Some([began - 100, 0]),
+            "a look before it began, read later"
+        );
+        assert_eq!(
+            core(&Pcpu { core_awake: 1, ..first }, now),
+            None,
+            "the second has left, and its time is not yet written"
+        );
         let late = Pcpu { core_shared_ns: 7, ..first };
         assert_eq!(core(&late, now), None, "the second has come, and its time is not yet written");
     }

@@ -19,10 +19,18 @@ pub struct Services {
 impl Services {
     /// Sets %SYS of every VM; `services` are the worlds that are threads of the kernel.
     pub fn settle(&mut self, look: &mut Counters, services: &[Wid]) {
-        let now: BTreeMap<Wid, (Gid, u64)> =
-            services.iter().filter_map(|wid| look.worlds.get(wid).and_then(|w| Some((*wid, (w.gid, w.totals.used_ns?))))).collect();
+        let now: BTreeMap<Wid, (Gid, u64)> = services
+            .iter()
+            .filter_map(|wid| {
+                look.worlds.get(wid).and_then(|w| Some((*wid, (w.gid, w.totals.used_ns?))))
+            })
+            .collect();
         for (wid, (gid, used)) in &now {
-            let before = self.seen.get(wid).filter(|(was, _)| was == gid).map_or(*used, |(_, before)| *before);
+            let before = self
+                .seen
+                .get(wid)
+                .filter(|(was, _)| was == gid)
+                .map_or(*used, |(_, before)| *before);
             *self.told.entry(*gid).or_default() += used.saturating_sub(before);
         }
         self.seen = now;
@@ -52,11 +60,21 @@ mod tests {
             alloc: None,
             gauges: Gauges::default(),
         };
-        let world = |gid, role, used| WorldCounters { gid, role, totals: totals(used), alloc: None, gauges: Gauges::default() };
-        let helper = |(wid, gid, used): &(u64, Gid, u64)| (Wid(*wid), world(*gid, Role::Helper("vhost-77".to_owned()), *used));
+        let world = |gid, role, used| WorldCounters {
+            gid,
+            role,
+            totals: totals(used),
+            alloc: None,
+            gauges: Gauges::default(),
+        };
+        let helper = |(wid, gid, used): &(u64, Gid, u64)| {
+            (Wid(*wid), world(*gid, Role::Helper("vhost-77".to_owned()), *used))
+        };
         let all = vcpu + threads.iter().filter(|t| t.1 == VM).map(|t| t.2).sum::<u64>();
-        let groups = [(Gid::SYSTEM, group(GroupKind::System, 0)), (VM, group(GroupKind::Vm, all))].into();
-        let worlds = threads.iter().map(helper).chain([(Wid(1), world(VM, Role::Vcpu(0), vcpu))]).collect();
+        let groups =
+            [(Gid::SYSTEM, group(GroupKind::System, 0)), (VM, group(GroupKind::Vm, all))].into();
+        let worlds =
+            threads.iter().map(helper).chain([(Wid(1), world(VM, Role::Vcpu(0), vcpu))]).collect();
         Counters { at_ns, groups, worlds, ..Counters::default() }
     }
 
@@ -72,13 +90,21 @@ mod tests {
         // Thread 3 has worked for the host so far.
         let a = settled(1000, 100, &[(2, VM, 500), (3, Gid::SYSTEM, 9000)]);
         let b = settled(2000, 400, &[(2, VM, 700), (3, VM, 9100)]);
-        assert_eq!((of(&a), of(&b)), (Some(0), Some(200)), "what thread 3 did before is not the VM's");
+        assert_eq!(
+            (of(&a), of(&b)),
+            (Some(0), Some(200)),
+            "what thread 3 did before is not the VM's"
+        );
         let rates = Rates::between(&a, &b).unwrap();
         let vm = &rates.groups[&VM].values;
         assert_eq!(vm.get(Metric::System), Some(20.0));
         let worlds: f64 = rates.worlds.values().filter_map(|w| w.values.get(Metric::Used)).sum();
         assert_eq!(worlds, 50.0, "the vCPU's 30 and the thread's 20");
-        assert_eq!(b.groups[&Gid::SYSTEM].own.sys_ns, None, "the host's own threads are not told apart");
+        assert_eq!(
+            b.groups[&Gid::SYSTEM].own.sys_ns,
+            None,
+            "the host's own threads are not told apart"
+        );
         // One ends, one is new: what was told stays.
         let c = settled(3000, 400, &[(3, VM, 9150), (4, VM, 40)]);
         let d = settled(4000, 400, &[(4, VM, 70)]);

@@ -40,11 +40,26 @@ pub(crate) struct Feed {
 
 impl Feed {
     pub(crate) fn new(events: &[Event], mut terms: Terms) -> Feed {
-        let told = events.iter().filter_map(|e| if let Kind::Host { pcpus } = e.kind { Some(usize::from(pcpus)) } else { None });
-        let seen = events.iter().flat_map(|e| [e.pcpu, if let Kind::State { on, .. } = e.kind { on } else { None }]);
-        let pcpus = told.max().max(seen.flatten().map(|p| usize::from(p.0) + 1).max()).unwrap_or(1).clamp(1, units::caps::PCPUS_MAX);
-        let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: pcpus as u32, threads_per_core: 1 };
-        let unnamed = events.iter().filter_map(|e| e.kind.world()).map(|w| w.0 + 1).max().unwrap_or(0);
+        let told = events.iter().filter_map(|e| {
+            if let Kind::Host { pcpus } = e.kind { Some(usize::from(pcpus)) } else { None }
+        });
+        let seen = events
+            .iter()
+            .flat_map(|e| [e.pcpu, if let Kind::State { on, .. } = e.kind { on } else { None }]);
+        let pcpus = told
+            .max()
+            .max(seen.flatten().map(|p| usize::from(p.0) + 1).max())
+            .unwrap_or(1)
+            .clamp(1, units::caps::PCPUS_MAX);
+        let shape = Shape {
+            sockets: 1,
+            nodes_per_socket: 1,
+            llcs_per_node: 1,
+            cores_per_llc: pcpus as u32,
+            threads_per_core: 1,
+        };
+        let unnamed =
+            events.iter().filter_map(|e| e.kind.world()).map(|w| w.0 + 1).max().unwrap_or(0);
         // A recording that begins with a host under way tells every world's state first.
         let mut first = events.iter().take_while(|e| !matches!(e.kind, Kind::Lost { .. }));
         let apart = first.any(|e| matches!(e.kind, Kind::State { why: Why::Told, .. }));
@@ -81,7 +96,8 @@ impl Feed {
     }
 
     pub(crate) fn step(&mut self, event: &Event) {
-        let changed: Vec<PcpuId> = self.replay.step(event).stretches.iter().map(|s| s.pcpu).collect();
+        let changed: Vec<PcpuId> =
+            self.replay.step(event).stretches.iter().map(|s| s.pcpu).collect();
         if event.kind.is_name() {
             return self.named(event);
         }
@@ -92,12 +108,18 @@ impl Feed {
         if self.oracle.is_none() {
             self.open(now);
         }
-        let unnamed = |p: &PcpuId| matches!(self.replay.pcpus()[usize::from(p.0)].0, Now::Other | Now::Unknown);
+        let unnamed = |p: &PcpuId| {
+            matches!(self.replay.pcpus()[usize::from(p.0)].0, Now::Other | Now::Unknown)
+        };
         let (begin, end): (Vec<PcpuId>, Vec<PcpuId>) = changed.into_iter().partition(unnamed);
         end.into_iter().for_each(|p| self.unnamed(now, p, false));
         match &event.kind {
-            Kind::State { world, to, why, on, .. } => self.state(now, *world, *to, *why, on.or(event.pcpu)),
-            Kind::Queued { world, queue, .. } => self.held(now, *world, matches!(queue, Queue::Limit(_))),
+            Kind::State { world, to, why, on, .. } => {
+                self.state(now, *world, *to, *why, on.or(event.pcpu))
+            }
+            Kind::Queued { world, queue, .. } => {
+                self.held(now, *world, matches!(queue, Queue::Limit(_)))
+            }
             Kind::Guest { world, inside } => {
                 if let Some(oracle) = &mut self.oracle {
                     oracle.guest(now, *world, *inside);
@@ -121,7 +143,10 @@ impl Feed {
         for p in 0..self.topology.pcpus() {
             let p = PcpuId(p as u16);
             self.add(now, self.stand_in(p), VmId::SYSTEM, false, Some([p].into_iter().collect()));
-            if !matches!(self.replay.pcpus().get(usize::from(p.0)), Some((Now::Idle | Now::World(_), _))) {
+            if !matches!(
+                self.replay.pcpus().get(usize::from(p.0)),
+                Some((Now::Idle | Now::World(_), _))
+            ) {
                 self.unnamed(now, p, true);
             }
         }
@@ -151,7 +176,12 @@ impl Feed {
             Kind::Affinity { world, allowed } if self.worlds.contains_key(world) => {
                 oracle.affinity(now, *world, Some((**allowed).clone()));
             }
-            Kind::World { world, vm, role, .. } if self.worlds.get(world).is_some_and(|t| (t.vm, t.vcpu) != (*vm, *role == Role::Vcpu)) => {
+            Kind::World { world, vm, role, .. }
+                if self
+                    .worlds
+                    .get(world)
+                    .is_some_and(|t| (t.vm, t.vcpu) != (*vm, *role == Role::Vcpu)) =>
+            {
                 self.remove(now, *world);
             }
             _ => {}
@@ -195,7 +225,8 @@ impl Feed {
             self.add(now, world, vm, role == Role::Vcpu, allowed);
         }
         let told = self.worlds.get(&world).copied();
-        let again = told.is_some_and(|t| t.state == next && (next != State::Run || t.runs.map(|r| r.0) == on));
+        let again = told
+            .is_some_and(|t| t.state == next && (next != State::Run || t.runs.map(|r| r.0) == on));
         if !again {
             self.turn(now, world, next, on);
         }
@@ -216,7 +247,9 @@ impl Feed {
 
     fn turn(&mut self, now: u64, world: WorldId, next: State, on: Option<PcpuId>) {
         self.pay(now, world);
-        let (Some(oracle), Some(told)) = (&mut self.oracle, self.worlds.get_mut(&world)) else { return };
+        let (Some(oracle), Some(told)) = (&mut self.oracle, self.worlds.get_mut(&world)) else {
+            return;
+        };
         oracle.state(now, world, next, on);
         told.state = next;
         told.runs = if next == State::Run { on.map(|p| (p, now)) } else { None };
@@ -224,7 +257,9 @@ impl Feed {
 
     /// A trace has no accounts: what a world runs is what it is charged.
     fn pay(&mut self, now: u64, world: WorldId) {
-        let Some((p, since)) = self.worlds.get_mut(&world).and_then(|t| t.runs.take()) else { return };
+        let Some((p, since)) = self.worlds.get_mut(&world).and_then(|t| t.runs.take()) else {
+            return;
+        };
         if let Some(oracle) = &mut self.oracle {
             oracle.charged(now, world, now - since);
             oracle.pcpu_busy(now, p, now - since);

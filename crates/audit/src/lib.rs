@@ -70,7 +70,8 @@ impl Audit {
         self.violations.extend(verdict.violations.into_iter().take(room));
         self.counts.iter_mut().zip(verdict.counts).for_each(|(sum, n)| *sum += n);
         self.ready_max_ns = self.ready_max_ns.max(verdict.ready_max_ns);
-        self.idle_while_waiting_max_ns = self.idle_while_waiting_max_ns.max(verdict.idle_while_waiting_max_ns);
+        self.idle_while_waiting_max_ns =
+            self.idle_while_waiting_max_ns.max(verdict.idle_while_waiting_max_ns);
         self.skew_max_ns = self.skew_max_ns.max(verdict.skew_max_ns);
         self.costop_max_ns = self.costop_max_ns.max(verdict.costop_max_ns);
     }

@@ -9,7 +9,8 @@ use trace::{Event, Kind, State, Trace, Why};
 use units::Span;
 
 const SCENARIOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
-const HALF_LOADED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/data/half-loaded.toml");
+const HALF_LOADED: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/data/half-loaded.toml");
 
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -31,11 +32,23 @@ fn traced(name: &str, policy: Policy) -> (check::Verdict, Vec<Event>, Terms) {
     let run = scenario.runs.last().expect("a run");
     let out = Shared::default();
     // Of odd ticks, so that instants are not shared by all pCPUs.
-    let options = Options { policy, ticks: Ticks::Staggered, duration: Some(Span::from_secs(15)), ..Options::default() };
+    let options = Options {
+        policy,
+        ticks: Ticks::Staggered,
+        duration: Some(Span::from_secs(15)),
+        ..Options::default()
+    };
     let outcome = run_traced(run, &options, Box::new(out.clone())).expect("it runs");
     let bytes = std::mem::take(&mut *out.0.lock().expect("one thread"));
-    let terms = Terms { bounds: bounds(&outcome.knobs, run.spec.host.hz), cosched: cosched_terms(&outcome.knobs) };
-    (outcome.verdict.expect("it was watched"), Trace::read(&bytes[..]).expect("a trace").events, terms)
+    let terms = Terms {
+        bounds: bounds(&outcome.knobs, run.spec.host.hz),
+        cosched: cosched_terms(&outcome.knobs),
+    };
+    (
+        outcome.verdict.expect("it was watched"),
+        Trace::read(&bytes[..]).expect("a trace").events,
+        terms,
+    )
 }
 
 fn times(a: &Audit) -> [u64; 4] {
@@ -44,10 +57,24 @@ fn times(a: &Audit) -> [u64; 4] {
 
 #[test]
 fn a_trace_is_judged_as_the_run_itself() {
-    for name in ["demo", "confined", "coming-and-going", "pools-nested", "up-smp-mix", "sleepers", "held-wakes", "shares-busy-host"] {
+    for name in [
+        "demo",
+        "confined",
+        "coming-and-going",
+        "pools-nested",
+        "up-smp-mix",
+        "sleepers",
+        "held-wakes",
+        "shares-busy-host",
+    ] {
         let (verdict, events, terms) = traced(name, Policy::Tandem);
         let found = audit(&events, &terms);
-        let want = [verdict.ready_max_ns, verdict.idle_while_waiting_max_ns, verdict.skew_max_ns, verdict.costop_max_ns];
+        let want = [
+            verdict.ready_max_ns,
+            verdict.idle_while_waiting_max_ns,
+            verdict.skew_max_ns,
+            verdict.costop_max_ns,
+        ];
         assert_eq!((found.violations.first(), times(&found)), (None, want), "{name}");
         assert_eq!((found.span_ns > 14_000_000_000, found.lost), (true, 0), "{name}");
     }
@@ -81,11 +108,22 @@ fn what_cannot_be_is_named() {
     let runs = |e: &Event| matches!(e.kind, Kind::State { to: State::Run, .. });
     // A world that stops without a record runs on, beside the next one.
     let found = spoilt(|events| {
-        let at = events.iter().rposition(|e| matches!(e.kind, Kind::State { from: Some(State::Run), .. })).expect("one stops");
-        let at = events[..at].iter().rposition(|e| matches!(e.kind, Kind::State { from: Some(State::Run), .. })).expect("one stops");
+        let at = events
+            .iter()
+            .rposition(|e| matches!(e.kind, Kind::State { from: Some(State::Run), .. }))
+            .expect("one stops");
+        let at = events[..at]
+            .iter()
+            .rposition(|e| matches!(e.kind, Kind::State { from: Some(State::Run), .. }))
+            .expect("one stops");
         events.remove(at);
     });
-    assert!(found.counts[Invariant::OneWorldAPcpu as usize] + found.counts[Invariant::Transition as usize] > 0, "{found:?}");
+    assert!(
+        found.counts[Invariant::OneWorldAPcpu as usize]
+            + found.counts[Invariant::Transition as usize]
+            > 0,
+        "{found:?}"
+    );
     // One that ran from its sleep.
     let found = spoilt(|events| {
         let at = events.iter().rposition(runs).expect("one runs");
@@ -108,7 +146,8 @@ fn where_events_are_lost_the_oracle_begins_anew_and_pcpus_of_which_nothing_is_kn
     // From the middle on, as a recorder on a host under way sees it: told states first.
     let found = spoilt(|events| {
         let middle = events.len() / 2;
-        let names: Vec<Event> = events[..middle].iter().filter(|e| e.kind.is_name()).cloned().collect();
+        let names: Vec<Event> =
+            events[..middle].iter().filter(|e| e.kind.is_name()).cloned().collect();
         let mut replay = trace::Replay::new();
         for event in &events[..middle] {
             replay.step(event);
@@ -123,5 +162,10 @@ fn where_events_are_lost_the_oracle_begins_anew_and_pcpus_of_which_nothing_is_kn
         *events = names.into_iter().chain(told).chain(rest).collect();
     });
     assert_eq!((found.violations.first(), found.lost), (None, 0));
-    assert!(found.span_ns < whole.span_ns && found.span_ns > whole.span_ns / 4, "{} {}", found.span_ns, whole.span_ns);
+    assert!(
+        found.span_ns < whole.span_ns && found.span_ns > whole.span_ns / 4,
+        "{} {}",
+        found.span_ns,
+        whole.span_ns
+    );
 }

@@ -7,7 +7,9 @@
 
 /// The section is truncated, or has a kind of record that is newer than this reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("BTF section: cannot be read: a truncated or unknown record; the kernel may use a newer BTF kind: extend crates/btf")]
+#[error(
+    "BTF section: cannot be read: a truncated or unknown record; the kernel may use a newer BTF kind: extend crates/btf"
+)]
 pub struct Damaged;
 
 const MAGIC: u16 = 0xeb9f;
@@ -54,7 +56,9 @@ fn scan(btf: &[u8], function: &str) -> Option<Verdict> {
     let mut header = Reader { bytes: btf, at: 4 };
     let (header_len, type_off, type_len) = (header.u32()?, header.u32()?, header.u32()?);
     let (string_off, string_len) = (header.u32()?, header.u32()?);
-    let section = |off: u32, len: u32| btf.get((header_len + off) as usize..(header_len + off + len) as usize);
+    let section = |off: u32, len: u32| {
+        btf.get((header_len + off) as usize..(header_len + off + len) as usize)
+    };
     let strings = section(string_off, string_len)?;
     let is = |offset: u32, name: &str| {
         let end = offset as usize + name.len();

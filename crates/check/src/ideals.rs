@@ -94,7 +94,10 @@ impl Ideals {
 
     /// Opens the accounts of a world that is asleep.
     pub(crate) fn add_world(&mut self, now: u64, vm: u32, set: u32) -> Account {
-        Account { moment: self.moment.add_world(now, vm, set), average: self.average.add_world(now, vm, set) }
+        Account {
+            moment: self.moment.add_world(now, vm, set),
+            average: self.average.add_world(now, vm, set),
+        }
     }
 
     /// Changes what a world does from `now` on.
@@ -111,7 +114,10 @@ impl Ideals {
 
     /// Goes on in new accounts for another allowed set.
     pub(crate) fn move_world(&mut self, now: u64, world: Account, set: u32) -> Account {
-        let (moment, average) = (self.moment.move_world(now, world.moment, set), self.average.move_world(now, world.average, set));
+        let (moment, average) = (
+            self.moment.move_world(now, world.moment, set),
+            self.average.move_world(now, world.average, set),
+        );
         Account { moment, average }
     }
 

@@ -307,7 +307,9 @@ impl Ledger {
         let mut shares: Vec<Share> = vms.iter().map(|v| self.vms[*v as usize].share()).collect();
         let mut parts: Vec<Part> = self.touched.iter().map(|w| self.part(*w)).collect();
         let (pools, slots, pcpus) = (&self.pools, &self.vms, self.pcpus.len() as u64);
-        let tree = self.tree.get_or_insert_with(|| terms::tree(pcpus, pools, slots.iter().map(|v| (v.terms, v.gone))));
+        let tree = self.tree.get_or_insert_with(|| {
+            terms::tree(pcpus, pools, slots.iter().map(|v| (v.terms, v.gone)))
+        });
         let flat = tree.is_flat();
         let ideal = Ideal { fluid: &self.fluid, tree, leaves: &vms };
         self.settler.settle(&ideal, wall, &mut shares, &mut parts);
@@ -317,7 +319,8 @@ impl Ledger {
             vm.lag = share.lag;
             vm.entitled += share.ideal;
             let Some(average) = average else { continue };
-            let apart = if flat { vm.lag } else { ideals::apart(vm.lag, average.vms[*v as usize].lag) };
+            let apart =
+                if flat { vm.lag } else { ideals::apart(vm.lag, average.vms[*v as usize].lag) };
             vm.hold(now, apart, self.bounds.lag_ns(vm.worlds_at_once(pcpus), flat), log);
         }
         self.carry_on(&parts);
@@ -348,7 +351,11 @@ impl Ledger {
         let pcpus = self.pcpus.len() as u64;
         let of = |vm: &mut Vm| {
             vm.want(now, pcpus);
-            Use { worlds: u64::from(vm.worlds_max).min(pcpus), asked: std::mem::take(&mut vm.wanted), used: 0 }
+            Use {
+                worlds: u64::from(vm.worlds_max).min(pcpus),
+                asked: std::mem::take(&mut vm.wanted),
+                used: 0,
+            }
         };
         let mut uses: Vec<Use> = self.vms.iter_mut().map(of).collect();
         for entry in self.touched.iter().map(|w| &self.entries[*w as usize]) {

@@ -97,7 +97,9 @@ impl Oracle {
     /// A VM's settings change; what it is owed stays.
     pub fn vm_terms(&mut self, now_ns: u64, vm: VmId, terms: VmTerms) {
         let now = self.advance(now_ns);
-        let Some(slot) = self.vm(vm) else { return self.odd(now, Some(vm), None, "settings of an unknown VM", "a VM added") };
+        let Some(slot) = self.vm(vm) else {
+            return self.odd(now, Some(vm), None, "settings of an unknown VM", "a VM added");
+        };
         self.ledger.close(now, &mut self.log);
         self.ledger.set_terms(slot, terms);
     }
@@ -106,7 +108,9 @@ impl Oracle {
     /// no more than its limit asks shows in its lag.
     pub fn held_back(&mut self, now_ns: u64, world: WorldId, held: bool) {
         let now = self.advance(now_ns);
-        let Some(mut w) = self.take(world) else { return self.odd(now, None, Some(world), "an unknown world held back", "a world added") };
+        let Some(mut w) = self.take(world) else {
+            return self.odd(now, None, Some(world), "an unknown world held back", "a world added");
+        };
         if w.life.state == State::Ready && w.held != held {
             if held {
                 self.stop_waiting(now, world, &w);
@@ -122,7 +126,9 @@ impl Oracle {
     /// A VM's shares change; what it is owed stays.
     pub fn vm_shares(&mut self, now_ns: u64, vm: VmId, shares: u32) {
         let now = self.advance(now_ns);
-        let Some(slot) = self.vm(vm) else { return self.odd(now, Some(vm), None, "shares of an unknown VM", "a VM added") };
+        let Some(slot) = self.vm(vm) else {
+            return self.odd(now, Some(vm), None, "shares of an unknown VM", "a VM added");
+        };
         self.ledger.close(now, &mut self.log);
         let terms = VmTerms { shares: u64::from(shares), ..self.ledger.terms(slot) };
         self.ledger.set_terms(slot, terms);
@@ -145,21 +151,36 @@ impl Oracle {
     /// A world joins a VM; `None` allows all pCPUs.
     pub fn world_added(&mut self, now_ns: u64, world: WorldId, vm: VmId, allowed: Option<PcpuSet>) {
         let now = self.advance(now_ns);
-        let Some(slot) = self.vm(vm) else { return self.odd(now, Some(vm), Some(world), "a world of an unknown VM", "a VM added") };
+        let Some(slot) = self.vm(vm) else {
+            return self.odd(now, Some(vm), Some(world), "a world of an unknown VM", "a VM added");
+        };
         if self.world(world).is_some() {
             return self.odd(now, Some(vm), Some(world), "a world added twice", "a new one");
         }
         let set = self.ledger.set(allowed.as_ref());
         let entry = self.ledger.add_world(now, slot, set);
         let (life, charge) = (Life::new(now), Stints::default());
-        let made = World { vm, entry, set, life, fresh: true, pcpu: None, charge, queued: now, held: false, misplaced: None };
+        let made = World {
+            vm,
+            entry,
+            set,
+            life,
+            fresh: true,
+            pcpu: None,
+            charge,
+            queued: now,
+            held: false,
+            misplaced: None,
+        };
         put(&mut self.worlds, world.0 as usize, made);
     }
 
     /// A world leaves, from whatever state; its charges are complete.
     pub fn world_removed(&mut self, now_ns: u64, world: WorldId) {
         let now = self.advance(now_ns);
-        let Some(mut w) = self.take(world) else { return self.odd(now, None, Some(world), "an unknown world removed", "a world added") };
+        let Some(mut w) = self.take(world) else {
+            return self.odd(now, None, Some(world), "an unknown world removed", "a world added");
+        };
         self.leave(now, world, &mut w);
         self.settle_charge(now, world, &mut w);
         self.ledger.end_world(now, w.entry);
@@ -170,7 +191,13 @@ impl Oracle {
     pub fn affinity(&mut self, now_ns: u64, world: WorldId, allowed: Option<PcpuSet>) {
         let now = self.advance(now_ns);
         let Some(mut w) = self.take(world) else {
-            return self.odd(now, None, Some(world), "affinity of an unknown world", "a world added");
+            return self.odd(
+                now,
+                None,
+                Some(world),
+                "affinity of an unknown world",
+                "a world added",
+            );
         };
         let set = self.ledger.set(allowed.as_ref());
         if set != w.set {
@@ -190,7 +217,9 @@ impl Oracle {
     /// A world goes over to a state; RUN names the pCPU, which other states ignore.
     pub fn state(&mut self, now_ns: u64, world: WorldId, state: State, pcpu: Option<PcpuId>) {
         let now = self.advance(now_ns);
-        let Some(mut w) = self.take(world) else { return self.odd(now, None, Some(world), "a state of an unknown world", "a world added") };
+        let Some(mut w) = self.take(world) else {
+            return self.odd(now, None, Some(world), "a state of an unknown world", "a world added");
+        };
         self.transition(now, world, &w, state, pcpu);
         if let Some(drift) = self.skew.turn(now, world, state) {
             self.drifted(now, w.vm, world, drift);
@@ -201,7 +230,11 @@ impl Oracle {
             let may = |set: u32, p| self.ledger.pcpus_of(set).contains(p);
             let found = self.waits.pcpu_runs(now, p, may);
             if let Some(o) = found {
-                let vm = if o.world == world.0 { Some(w.vm) } else { self.world(WorldId(o.world)).map(|w| w.vm) };
+                let vm = if o.world == world.0 {
+                    Some(w.vm)
+                } else {
+                    self.world(WorldId(o.world)).map(|w| w.vm)
+                };
                 self.late(now, vm, o);
             }
         }
@@ -224,7 +257,13 @@ impl Oracle {
     pub fn charged(&mut self, now_ns: u64, world: WorldId, ns: u64) {
         let now = self.advance(now_ns);
         let Some(mut w) = self.take(world) else {
-            return self.odd(now, None, Some(world), "a charge to an unknown world", "a world added");
+            return self.odd(
+                now,
+                None,
+                Some(world),
+                "a charge to an unknown world",
+                "a world added",
+            );
         };
         if let Some(wrong) = w.charge.pay(now, ns) {
             self.wrong_account(now, Invariant::Charge, Some((w.vm, world)), None, wrong);
@@ -246,7 +285,9 @@ impl Oracle {
     /// The scheduler's own account of a world's state times up to now.
     pub fn reported(&mut self, now_ns: u64, world: WorldId, times: &StateTimes) {
         let now = self.advance(now_ns);
-        let Some(w) = self.world(world) else { return self.odd(now, None, Some(world), "times of an unknown world", "a world added") };
+        let Some(w) = self.world(world) else {
+            return self.odd(now, None, Some(world), "times of an unknown world", "a world added");
+        };
         let vm = w.vm;
         if let Some((state, own, seen)) = w.life.times(now).differs(*times) {
             let texts = (format!("{state} {seen} ns"), format!("{own} ns"));
@@ -368,13 +409,26 @@ impl Oracle {
     }
 
     /// Holds a change of state to VS51's transitions.
-    fn transition(&mut self, now: u64, world: WorldId, w: &World, next: State, pcpu: Option<PcpuId>) {
+    fn transition(
+        &mut self,
+        now: u64,
+        world: WorldId,
+        w: &World,
+        next: State,
+        pcpu: Option<PcpuId>,
+    ) {
         let legal = if w.fresh { next != State::Costop } else { w.life.state.may_become(next) };
-        if let (State::Run, State::Run, Some(old)) = (w.life.state, next, w.pcpu.filter(|p| Some(*p) != pcpu)) {
-            let texts = (format!("RUN on {} as well", named(pcpu)), format!("pCPU {} alone", old.0));
+        if let (State::Run, State::Run, Some(old)) =
+            (w.life.state, next, w.pcpu.filter(|p| Some(*p) != pcpu))
+        {
+            let texts =
+                (format!("RUN on {} as well", named(pcpu)), format!("pCPU {} alone", old.0));
             self.violated(now, Invariant::OnePcpuAWorld, Some(w.vm), Some(world), pcpu, texts);
         } else if !legal {
-            let texts = (format!("{} to {}", w.life.state.name(), next.name()), "what VS51's figure 1 shows".to_owned());
+            let texts = (
+                format!("{} to {}", w.life.state.name(), next.name()),
+                "what VS51's figure 1 shows".to_owned(),
+            );
             self.violated(now, Invariant::Transition, Some(w.vm), Some(world), pcpu, texts);
         }
     }
@@ -415,7 +469,9 @@ impl Oracle {
     /// Puts a world on a pCPU.
     fn dispatch(&mut self, now: u64, world: WorldId, w: &mut World, pcpu: Option<PcpuId>) {
         w.charge.begin(now);
-        let Some(p) = pcpu else { return self.odd(now, Some(w.vm), Some(world), "RUN on no pCPU of the host", "a pCPU") };
+        let Some(p) = pcpu else {
+            return self.odd(now, Some(w.vm), Some(world), "RUN on no pCPU of the host", "a pCPU");
+        };
         let allowed = self.ledger.pcpus_of(w.set);
         if !allowed.contains(p) {
             let texts = (format!("RUN on pCPU {}", p.0), format!("pCPUs {allowed}"));
@@ -428,7 +484,14 @@ impl Oracle {
             // The pCPU stays busy; its stint goes on with the newer world.
             Some(old) => {
                 let texts = (format!("worlds {} and {}", old.0, world.0), "one world".to_owned());
-                self.violated(now, Invariant::OneWorldAPcpu, Some(w.vm), Some(world), Some(p), texts);
+                self.violated(
+                    now,
+                    Invariant::OneWorldAPcpu,
+                    Some(w.vm),
+                    Some(world),
+                    Some(p),
+                    texts,
+                );
             }
             None => pcpu.busy.begin(now),
         }
@@ -436,10 +499,15 @@ impl Oracle {
 
     /// Holds a world that ran where it no longer may to the grace it has.
     fn misplaced(&mut self, now: u64, world: WorldId, w: &mut World) {
-        if let Some(since) = w.misplaced.take().filter(|s| now - s > self.bounds.affinity_grace_ns) {
+        if let Some(since) = w.misplaced.take().filter(|s| now - s > self.bounds.affinity_grace_ns)
+        {
             let texts = (
                 format!("RUN for {} ns after it was excluded", now - since),
-                format!("{} ns, then pCPUs {}", self.bounds.affinity_grace_ns, self.ledger.pcpus_of(w.set)),
+                format!(
+                    "{} ns, then pCPUs {}",
+                    self.bounds.affinity_grace_ns,
+                    self.ledger.pcpus_of(w.set)
+                ),
             );
             self.violated(now, Invariant::Affinity, Some(w.vm), Some(world), w.pcpu, texts);
         }
@@ -451,24 +519,50 @@ impl Oracle {
         }
     }
 
-    fn wrong_account(&mut self, now: u64, what: Invariant, of: Option<(VmId, WorldId)>, p: Option<PcpuId>, wrong: (u64, u64, u64)) {
+    fn wrong_account(
+        &mut self,
+        now: u64,
+        what: Invariant,
+        of: Option<(VmId, WorldId)>,
+        p: Option<PcpuId>,
+        wrong: (u64, u64, u64),
+    ) {
         let (paid, least, most) = wrong;
-        let allowed = if least == most { format!("{least} ns") } else { format!("{least}..{most} ns") };
+        let allowed =
+            if least == most { format!("{least} ns") } else { format!("{least}..{most} ns") };
         let texts = (format!("{paid} ns in all"), format!("{allowed}, the time run"));
         self.violated(now, what, of.map(|o| o.0), of.map(|o| o.1), p, texts);
     }
 
     fn late(&mut self, now: u64, vm: Option<VmId>, o: Overdue) {
         let (what, verb, max) = match o.pcpu {
-            Some(_) => (Invariant::IdleWhileWaiting, "idle beside the READY world", self.bounds.idle_while_waiting_max_ns),
+            Some(_) => (
+                Invariant::IdleWhileWaiting,
+                "idle beside the READY world",
+                self.bounds.idle_while_waiting_max_ns,
+            ),
             None => (Invariant::ReadyTooLong, "READY", self.bounds.ready_max_ns),
         };
         let texts = (format!("{verb} for {} ns", o.ns), format!("{max} ns"));
         self.violated(now, what, vm, Some(WorldId(o.world)), o.pcpu, texts);
     }
 
-    fn odd(&mut self, now: u64, vm: Option<VmId>, world: Option<WorldId>, seen: &str, allowed: &str) {
-        self.violated(now, Invariant::Events, vm, world, None, (seen.to_owned(), allowed.to_owned()));
+    fn odd(
+        &mut self,
+        now: u64,
+        vm: Option<VmId>,
+        world: Option<WorldId>,
+        seen: &str,
+        allowed: &str,
+    ) {
+        self.violated(
+            now,
+            Invariant::Events,
+            vm,
+            world,
+            None,
+            (seen.to_owned(), allowed.to_owned()),
+        );
     }
 
     #[allow(clippy::too_many_arguments)] // One for each field of a violation.
@@ -481,9 +575,19 @@ impl Oracle {
         pcpu: Option<PcpuId>,
         texts: (String, String),
     ) {
-        let named = vm.map(|id| self.vm(id).map_or((id, "unknown".to_owned()), |slot| self.ledger.vm_name(slot)));
+        let named = vm.map(|id| {
+            self.vm(id).map_or((id, "unknown".to_owned()), |slot| self.ledger.vm_name(slot))
+        });
         let (seen, allowed) = texts;
-        self.log.add(invariant, || Violation { invariant, at_ns, vm: named, world, pcpu, seen, allowed });
+        self.log.add(invariant, || Violation {
+            invariant,
+            at_ns,
+            vm: named,
+            world,
+            pcpu,
+            seen,
+            allowed,
+        });
     }
 }
 

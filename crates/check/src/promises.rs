@@ -51,14 +51,18 @@ impl Meter {
             self.windows.pop_front();
         }
         // Where a window is longer than usual nothing changed within it, so its use is even.
-        let outside = self.windows.front().map_or(0, |(start, end, used)| match from.saturating_sub(*start) {
-            0 => 0,
-            out => (u128::from(*used) * u128::from(out) / u128::from(end - start)) as u64,
+        let outside = self.windows.front().map_or(0, |(start, end, used)| {
+            match from.saturating_sub(*start) {
+                0 => 0,
+                out => (u128::from(*used) * u128::from(out) / u128::from(end - start)) as u64,
+            }
         });
         let seen = self.sum - outside;
         self.peak = self.peak.max(seen);
         let limit = self.limit.over(Span::from_ns(SECOND));
-        let allowed = limit + (limit * u64::from(bounds.limit_permille) / 1000).max(bounds.limit_least_ns) + self.burst_ns;
+        let allowed = limit
+            + (limit * u64::from(bounds.limit_permille) / 1000).max(bounds.limit_least_ns)
+            + self.burst_ns;
         let before = std::mem::replace(&mut self.over, seen > allowed);
         (self.over && !before).then_some((seen, allowed))
     }
@@ -97,7 +101,10 @@ impl Promises {
     pub(crate) fn set_pools(&mut self, pools: &[PoolTerms]) {
         let old = std::mem::take(&mut self.pools);
         let meter = |p: &PoolTerms| {
-            let kept = old.iter().find(|o| o.0.name == p.name && o.0.pool.limit == p.pool.limit).and_then(|o| o.1.clone());
+            let kept = old
+                .iter()
+                .find(|o| o.0.name == p.name && o.0.pool.limit == p.pool.limit)
+                .and_then(|o| o.1.clone());
             kept.or_else(|| p.pool.limit.map(|l| Meter::new(l, p.burst_ns)))
         };
         self.pools = pools.iter().map(|p| (p.clone(), meter(p))).collect();
@@ -137,7 +144,14 @@ impl Promises {
     }
 
     /// A window of `wall` ns ends at `now`; `uses` by slot.
-    pub(crate) fn close(&mut self, now: u64, wall: u64, uses: &[Use], bounds: &Bounds, log: &mut Log) {
+    pub(crate) fn close(
+        &mut self,
+        now: u64,
+        wall: u64,
+        uses: &[Use],
+        bounds: &Bounds,
+        log: &mut Log,
+    ) {
         let mut used = vec![0u64; self.pools.len()];
         for (vm, u) in self.vms.iter_mut().zip(uses) {
             let mut p = vm.terms.pool;
@@ -145,20 +159,31 @@ impl Promises {
                 used[p] += u.used;
                 p = self.pools[p].0.pool.parent;
             }
-            if let Some((seen, allowed)) = vm.limit.as_mut().and_then(|m| m.close(now, wall, u.used, bounds)) {
+            if let Some((seen, allowed)) =
+                vm.limit.as_mut().and_then(|m| m.close(now, wall, u.used, bounds))
+            {
                 passed(log, now, Some((vm.id, vm.name.clone())), "", seen, allowed);
             }
             vm.reserve(now, wall, *u, bounds, log);
         }
         for ((terms, meter), used) in self.pools.iter_mut().zip(used) {
-            if let Some((seen, allowed)) = meter.as_mut().and_then(|m| m.close(now, wall, used, bounds)) {
+            if let Some((seen, allowed)) =
+                meter.as_mut().and_then(|m| m.close(now, wall, used, bounds))
+            {
                 passed(log, now, None, &format!("pool {}: ", terms.name), seen, allowed);
             }
         }
     }
 }
 
-fn passed(log: &mut Log, at_ns: u64, vm: Option<(VmId, String)>, pool: &str, seen: u64, allowed: u64) {
+fn passed(
+    log: &mut Log,
+    at_ns: u64,
+    vm: Option<(VmId, String)>,
+    pool: &str,
+    seen: u64,
+    allowed: u64,
+) {
     log.add(Invariant::Limit, || Violation {
         invariant: Invariant::Limit,
         at_ns,
@@ -178,7 +203,8 @@ impl Vm {
         let sure = self.terms.reservation.over(Span::from_ns(wall)).min(u.asked);
         self.short = (self.short + sure).saturating_sub(u.used);
         let memory = bounds.lag_memory_ns.saturating_mul(10);
-        self.short -= (u128::from(self.short) * u128::from(wall.min(memory)) / u128::from(memory)) as u64;
+        self.short -=
+            (u128::from(self.short) * u128::from(wall.min(memory)) / u128::from(memory)) as u64;
         if u.asked == 0 {
             self.short = 0;
         }

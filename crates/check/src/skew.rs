@@ -111,8 +111,14 @@ impl Crew {
         match own.state {
             State::Run if own.outside => None,
             State::Run => {
-                let others = self.vcpus.iter().enumerate().filter(|(i, v)| *i != at && v.state.is_runnable() && !v.outside);
-                let lead = others.map(|(i, v)| v.stalled(now) - own.stalled(now) - self.from[at * CREW_MAX + i]).max();
+                let others = self
+                    .vcpus
+                    .iter()
+                    .enumerate()
+                    .filter(|(i, v)| *i != at && v.state.is_runnable() && !v.outside);
+                let lead = others
+                    .map(|(i, v)| v.stalled(now) - own.stalled(now) - self.from[at * CREW_MAX + i])
+                    .max();
                 lead.map(|ns| Drift::Leads(ns.max(0) as u64))
             }
             State::Costop => Some(Drift::Stopped(now - own.since)),
@@ -135,7 +141,14 @@ pub(crate) struct Skew {
 
 impl Skew {
     pub(crate) fn new(bounds: &Bounds) -> Skew {
-        Skew { terms: None, costop_max: bounds.ready_max_ns, vms: BTreeMap::new(), of: vec![], longest_lead: 0, longest_stop: 0 }
+        Skew {
+            terms: None,
+            costop_max: bounds.ready_max_ns,
+            vms: BTreeMap::new(),
+            of: vec![],
+            longest_lead: 0,
+            longest_stop: 0,
+        }
     }
 
     pub(crate) fn add(&mut self, now: u64, world: WorldId, vm: VmId, state: State) {
@@ -148,7 +161,14 @@ impl Skew {
             self.of.resize(at + 1, None);
         }
         self.of[at] = Some(vm.0);
-        crew.join(Vcpu { world: world.0, state, since: now, stalled: 0, outside: false, told: false });
+        crew.join(Vcpu {
+            world: world.0,
+            state,
+            since: now,
+            stalled: 0,
+            outside: false,
+            told: false,
+        });
     }
 
     pub(crate) fn remove(&mut self, world: WorldId) {
@@ -167,7 +187,8 @@ impl Skew {
         let crew = self.vms.get_mut(&vm)?;
         let at = crew.vcpus.iter().position(|v| v.world == world.0)?;
         let (own, drift) = (crew.vcpus[at], crew.drift(at, now));
-        crew.vcpus[at] = Vcpu { state: next, since: now, stalled: own.stalled(now), told: false, ..own };
+        crew.vcpus[at] =
+            Vcpu { state: next, since: now, stalled: own.stalled(now), told: false, ..own };
         if !own.state.is_runnable() && next.is_runnable() {
             crew.wakes(at, now);
         }
@@ -176,7 +197,12 @@ impl Skew {
     }
 
     /// One enters its guest, or leaves it; its VM, and what is wrong with what it did until now.
-    pub(crate) fn cross(&mut self, now: u64, world: WorldId, inside: bool) -> Option<(VmId, Drift)> {
+    pub(crate) fn cross(
+        &mut self,
+        now: u64,
+        world: WorldId,
+        inside: bool,
+    ) -> Option<(VmId, Drift)> {
         let vm = self.of.get(world.0 as usize).copied().flatten()?;
         let crew = self.vms.get_mut(&vm)?;
         let at = crew.vcpus.iter().position(|v| v.world == world.0)?;
@@ -213,7 +239,9 @@ impl Skew {
         let mut all = vec![];
         for (vm, crew) in &self.vms {
             let drifts = (0..crew.vcpus.len()).filter(|i| !crew.vcpus[*i].told);
-            all.extend(drifts.filter_map(|i| Some((VmId(*vm), WorldId(crew.vcpus[i].world), crew.drift(i, now)?))));
+            all.extend(drifts.filter_map(|i| {
+                Some((VmId(*vm), WorldId(crew.vcpus[i].world), crew.drift(i, now)?))
+            }));
         }
         all.iter().for_each(|d| self.note(Some(d.2)));
         all.retain(|d| self.is_wrong(d.2));
@@ -241,16 +269,29 @@ impl Oracle {
 
     /// A world that was added is a vCPU.
     pub fn vcpu(&mut self, world: WorldId) {
-        if let Some((vm, state, now)) = self.world(world).map(|w| (w.vm, w.life.state, w.life.since)) {
+        if let Some((vm, state, now)) =
+            self.world(world).map(|w| (w.vm, w.life.state, w.life.since))
+        {
             self.skew.add(now, world, vm, state);
         }
     }
 
     pub(crate) fn drifted(&mut self, now: u64, vm: VmId, world: WorldId, drift: Drift) {
         let (what, verb, ns, max) = match drift {
-            Drift::Leads(ns) => (Invariant::Skew, "a lead of", ns, self.skew.terms.map_or(0, |t| t.skew_max_ns())),
-            Drift::Stopped(ns) => (Invariant::CostopTooLong, "COSTOP for", ns, self.bounds.ready_max_ns),
+            Drift::Leads(ns) => {
+                (Invariant::Skew, "a lead of", ns, self.skew.terms.map_or(0, |t| t.skew_max_ns()))
+            }
+            Drift::Stopped(ns) => {
+                (Invariant::CostopTooLong, "COSTOP for", ns, self.bounds.ready_max_ns)
+            }
         };
-        self.violated(now, what, Some(vm), Some(world), None, (format!("{verb} {ns} ns"), format!("{max} ns")));
+        self.violated(
+            now,
+            what,
+            Some(vm),
+            Some(world),
+            None,
+            (format!("{verb} {ns} ns"), format!("{max} ns")),
+        );
     }
 }

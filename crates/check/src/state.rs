@@ -86,10 +86,12 @@ impl StateTimes {
     /// The first state in which the two differ: name, own time, the other's.
     #[must_use]
     pub fn differs(mut self, mut other: StateTimes) -> Option<(&'static str, u64, u64)> {
-        [State::Run, State::Ready, State::Costop, State::Wait, State::WaitIdle].into_iter().find_map(|s| {
-            let (a, b) = (*self.of(s), *other.of(s));
-            (a != b).then_some((s.name(), a, b))
-        })
+        [State::Run, State::Ready, State::Costop, State::Wait, State::WaitIdle]
+            .into_iter()
+            .find_map(|s| {
+                let (a, b) = (*self.of(s), *other.of(s));
+                (a != b).then_some((s.name(), a, b))
+            })
     }
 }
 
@@ -100,8 +102,14 @@ mod tests {
     #[test]
     fn only_the_transitions_of_vs51_are_legal() {
         let all = [State::Run, State::Ready, State::Costop, State::Wait, State::WaitIdle];
-        let legal: Vec<String> =
-            all.iter().flat_map(|a| all.iter().filter(|b| a.may_become(**b)).map(|b| format!("{}>{}", a.name(), b.name()))).collect();
+        let legal: Vec<String> = all
+            .iter()
+            .flat_map(|a| {
+                all.iter()
+                    .filter(|b| a.may_become(**b))
+                    .map(|b| format!("{}>{}", a.name(), b.name()))
+            })
+            .collect();
         let want = "RUN>READY RUN>COSTOP RUN>WAIT RUN>WAIT_IDLE READY>RUN COSTOP>READY WAIT>READY WAIT_IDLE>READY";
         assert_eq!(legal.join(" "), want);
     }

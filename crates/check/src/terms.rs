@@ -21,7 +21,13 @@ pub struct VmTerms {
 impl From<u32> for VmTerms {
     /// Shares and nothing else, at the root.
     fn from(shares: u32) -> VmTerms {
-        VmTerms { pool: 0, shares: u64::from(shares), reservation: Rate(0), limit: None, burst_ns: 0 }
+        VmTerms {
+            pool: 0,
+            shares: u64::from(shares),
+            reservation: Rate(0),
+            limit: None,
+            burst_ns: 0,
+        }
     }
 }
 
@@ -38,12 +44,23 @@ pub struct PoolTerms {
 
 /// The root of a host without pools.
 pub(crate) fn root() -> PoolTerms {
-    let pool = TreePool { parent: 0, shares: 1, reservation: Rate(0), limit: None, expandable: true, scalable: false };
+    let pool = TreePool {
+        parent: 0,
+        shares: 1,
+        reservation: Rate(0),
+        limit: None,
+        expandable: true,
+        scalable: false,
+    };
     PoolTerms { name: "/".to_owned(), pool, burst_ns: 0 }
 }
 
 /// The tree of a host; its leaves are the VMs in the order given. One that has gone weighs nothing for what is above it.
-pub(crate) fn tree(pcpus: u64, pools: &[PoolTerms], vms: impl Iterator<Item = (VmTerms, bool)>) -> Tree {
+pub(crate) fn tree(
+    pcpus: u64,
+    pools: &[PoolTerms],
+    vms: impl Iterator<Item = (VmTerms, bool)>,
+) -> Tree {
     let scalable = pools.iter().any(|p| p.pool.scalable);
     let leaf = |(t, gone): (VmTerms, bool)| TreeLeaf {
         pool: t.pool,
@@ -66,7 +83,8 @@ pub(crate) struct Ideal<'a> {
 impl Ideal<'_> {
     /// What each gets of `one` units a pCPU, by position.
     pub(crate) fn divide(&self, one: u64, demands: &[Demand]) -> Vec<u64> {
-        let of: Vec<(usize, Demand)> = self.leaves.iter().map(|l| *l as usize).zip(demands.iter().cloned()).collect();
+        let of: Vec<(usize, Demand)> =
+            self.leaves.iter().map(|l| *l as usize).zip(demands.iter().cloned()).collect();
         divide_placed(self.tree, self.fluid, one, &of)
     }
 }

@@ -107,7 +107,14 @@ impl fmt::Display for Violation {
         let pcpu = self.pcpu.map(|p| format!("pCPU {}", p.0));
         let object: Vec<String> = [vm, world, pcpu].into_iter().flatten().collect();
         let object = if object.is_empty() { "host".to_owned() } else { object.join(", ") };
-        write!(f, "{object}: at {} ns: {}: seen {}, allowed {}", self.at_ns, self.invariant.name(), self.seen, self.allowed)
+        write!(
+            f,
+            "{object}: at {} ns: {}: seen {}, allowed {}",
+            self.at_ns,
+            self.invariant.name(),
+            self.seen,
+            self.allowed
+        )
     }
 }
 
@@ -203,7 +210,10 @@ mod tests {
             seen: "pCPU 5".to_owned(),
             allowed: "0-3".to_owned(),
         };
-        assert_eq!(v.to_string(), "VM 2 (db), world 9: at 7 ns: affinity: seen pCPU 5, allowed 0-3");
+        assert_eq!(
+            v.to_string(),
+            "VM 2 (db), world 9: at 7 ns: affinity: seen pCPU 5, allowed 0-3"
+        );
     }
 
     #[test]

@@ -62,7 +62,12 @@ impl Waits {
     }
 
     /// Ends a pCPU's idling; the world that waited longest beside it, if too long.
-    pub(crate) fn pcpu_runs(&mut self, now: u64, p: PcpuId, may: impl Fn(u32, PcpuId) -> bool) -> Option<Overdue> {
+    pub(crate) fn pcpu_runs(
+        &mut self,
+        now: u64,
+        p: PcpuId,
+        may: impl Fn(u32, PcpuId) -> bool,
+    ) -> Option<Overdue> {
         let found = self.beside(now, p, &may);
         if let Some((since, _)) = self.since[p.0 as usize].take() {
             self.idle.remove(&(since, p.0));
@@ -75,10 +80,18 @@ impl Waits {
     }
 
     /// Ends a wait: what was overdue, of the wait itself (begun at `began`) and of pCPUs idle beside it.
-    pub(crate) fn world_stops(&mut self, now: u64, world: u32, set: (u32, &PcpuSet), queued: u64, began: u64) -> Vec<Overdue> {
+    pub(crate) fn world_stops(
+        &mut self,
+        now: u64,
+        world: u32,
+        set: (u32, &PcpuSet),
+        queued: u64,
+        began: u64,
+    ) -> Vec<Overdue> {
         let mut found = vec![];
         if now - queued > self.idle_max {
-            let long: Vec<(u64, u16)> = self.idle.iter().take_while(|i| now - i.0 > self.idle_max).copied().collect();
+            let long: Vec<(u64, u16)> =
+                self.idle.iter().take_while(|i| now - i.0 > self.idle_max).copied().collect();
             for (idle, p) in long.into_iter().filter(|i| set.1.contains(PcpuId(i.1))) {
                 found.extend(self.idled(PcpuId(p), world, now - idle.max(queued)));
             }
@@ -114,16 +127,23 @@ impl Waits {
                 }
             }
         }
-        let waited = self.ready.values().filter_map(|q| q.first()).any(|w| now - w.0 > self.idle_max);
+        let waited =
+            self.ready.values().filter_map(|q| q.first()).any(|w| now - w.0 > self.idle_max);
         if waited {
-            let long: Vec<u16> = self.idle.iter().take_while(|i| now - i.0 > self.idle_max).map(|i| i.1).collect();
+            let long: Vec<u16> =
+                self.idle.iter().take_while(|i| now - i.0 > self.idle_max).map(|i| i.1).collect();
             found.extend(long.into_iter().filter_map(|p| self.beside(now, PcpuId(p), &may)));
         }
         found
     }
 
     /// The world that waited longest beside an idle pCPU, if too long.
-    fn beside(&mut self, now: u64, p: PcpuId, may: &impl Fn(u32, PcpuId) -> bool) -> Option<Overdue> {
+    fn beside(
+        &mut self,
+        now: u64,
+        p: PcpuId,
+        may: &impl Fn(u32, PcpuId) -> bool,
+    ) -> Option<Overdue> {
         let (since, reported) = self.since[p.0 as usize]?;
         if reported || now - since <= self.idle_max {
             return None;

@@ -101,7 +101,13 @@ impl Settler {
     }
 
     /// Applies the law above to a window of `wall` ns.
-    pub(crate) fn settle(&mut self, ideal: &Ideal<'_>, wall: u64, shares: &mut [Share], parts: &mut [Part]) {
+    pub(crate) fn settle(
+        &mut self,
+        ideal: &Ideal<'_>,
+        wall: u64,
+        shares: &mut [Share],
+        parts: &mut [Part],
+    ) {
         let demands = claims(wall, shares, parts);
         let given = match self.last.take() {
             Some((w, d, x)) if w == wall && d == demands => x,
@@ -206,7 +212,9 @@ fn refund(ideal: &Ideal<'_>, wall: u64, demands: &[Demand], given: &[u64], share
 fn gain(ideal: &Ideal<'_>, wall: u64, demands: &[Demand], given: &[u64], shares: &mut [Share]) {
     let mut less = demands.to_vec();
     let (mut forfeited, mut returned) = (0u64, 0u64);
-    for ((demand, x), share) in less.iter_mut().zip(given).zip(shares.iter()).filter(|d| d.1.forfeit > 0) {
+    for ((demand, x), share) in
+        less.iter_mut().zip(given).zip(shares.iter()).filter(|d| d.1.forfeit > 0)
+    {
         let back = share.forfeit.min(*x);
         forfeited += share.forfeit;
         returned += back;
@@ -237,7 +245,8 @@ mod tests {
     fn settle(shares: &mut [Share], parts: &mut [Part]) {
         let host = PcpuSet::first(1);
         let fluid = Fluid::new(&host, std::slice::from_ref(&host));
-        let tree = terms::tree(1, &[terms::root()], shares.iter().map(|_| (VmTerms::from(1000), false)));
+        let tree =
+            terms::tree(1, &[terms::root()], shares.iter().map(|_| (VmTerms::from(1000), false)));
         let leaves: Vec<u32> = (0..shares.len() as u32).collect();
         let ideal = Ideal { fluid: &fluid, tree: &tree, leaves: &leaves };
         Settler::new(u64::MAX).settle(&ideal, 10, shares, parts);
@@ -257,7 +266,10 @@ mod tests {
         assert_eq!((s[0].lag, s[1].lag, parts[0].owed), (1, -1, -1));
 
         let mut s = [share(1), share(-1)];
-        let mut parts = [Part { vm: 0, owed: -1, asleep: true, ..Part::default() }, Part { used: 10, owed: 1, ..b }];
+        let mut parts = [
+            Part { vm: 0, owed: -1, asleep: true, ..Part::default() },
+            Part { used: 10, owed: 1, ..b },
+        ];
         settle(&mut s, &mut parts);
         assert_eq!((s[0].lag, s[1].lag, parts[0].owed), (0, 0, 0));
     }
@@ -266,7 +278,14 @@ mod tests {
     fn what_a_sleeper_forfeits_goes_to_those_who_asked() {
         // Three equal VMs on one pCPU; A waits 9 of 10 ms and sleeps after 1. The ideal gave each 3.33.
         let mut s = [share(0), share(0), share(0)];
-        let part = |vm, used, slept| Part { vm, demand: 10, used, slept, asleep: slept, ..Part::default() };
+        let part = |vm, used, slept| Part {
+            vm,
+            demand: 10,
+            used,
+            slept,
+            asleep: slept,
+            ..Part::default()
+        };
         let mut parts = [part(0, 1, true), part(1, 5, false), part(2, 4, false)];
         s[0].idled = true;
         settle(&mut s, &mut parts);

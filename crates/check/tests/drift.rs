@@ -87,24 +87,52 @@ impl Event {
 }
 
 fn topology(pcpus: usize) -> Topology {
-    let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: pcpus as u32, threads_per_core: 1 };
+    let shape = Shape {
+        sockets: 1,
+        nodes_per_socket: 1,
+        llcs_per_node: 1,
+        cores_per_llc: pcpus as u32,
+        threads_per_core: 1,
+    };
     Topology::regular(shape).unwrap()
 }
 
 impl Sim {
-    fn new(pcpus: usize, vms: Vec<(u32, Vec<World>)>, fault: Fault, bounds: Bounds, seed: u64) -> Sim {
+    fn new(
+        pcpus: usize,
+        vms: Vec<(u32, Vec<World>)>,
+        fault: Fault,
+        bounds: Bounds,
+        seed: u64,
+    ) -> Sim {
         let mut oracle = Oracle::new(&topology(pcpus), bounds);
         let (mut all, mut worlds) = (vec![], vec![]);
         for (i, (shares, own)) in vms.into_iter().enumerate() {
             oracle.vm_added(0, VmId(i as u16), &format!("vm{i}"), shares);
             all.push(Vm { shares, vtime: 0, ready: vec![], awake: 0 });
             for w in own {
-                oracle.world_added(0, WorldId(worlds.len() as u32), VmId(i as u16), Some(w.allowed.clone()));
+                oracle.world_added(
+                    0,
+                    WorldId(worlds.len() as u32),
+                    VmId(i as u16),
+                    Some(w.allowed.clone()),
+                );
                 worlds.push(World { vm: i, ..w });
             }
         }
         let (events, random) = (BinaryHeap::new(), Random(seed));
-        Sim { oracle, fault, now: 0, random, vms: all, worlds, pcpus: vec![None; pcpus], events, floor: 0, record: None }
+        Sim {
+            oracle,
+            fault,
+            now: 0,
+            random,
+            vms: all,
+            worlds,
+            pcpus: vec![None; pcpus],
+            events,
+            floor: 0,
+            record: None,
+        }
     }
 
     fn run(mut self, until: u64) -> Verdict {
@@ -142,7 +170,11 @@ impl Sim {
 
     fn wake(&mut self, w: usize) {
         let world = &mut self.worlds[w];
-        world.left = if world.burst == 0 { u64::MAX } else { world.burst / 2 + self.random.below(world.burst) };
+        world.left = if world.burst == 0 {
+            u64::MAX
+        } else {
+            world.burst / 2 + self.random.below(world.burst)
+        };
         let vm = &mut self.vms[world.vm];
         if vm.awake == 0 {
             let least = self.floor.saturating_sub(CREDIT);
@@ -183,8 +215,14 @@ impl Sim {
         let id = PcpuId(p as u16);
         let last = self.vms.len() - 1;
         let can = |v: &Vm| v.ready.iter().position(|w| self.worlds[*w].allowed.contains(id));
-        let best =
-            self.vms.iter().enumerate().filter_map(|(i, v)| Some((self.fault == Fault::Starve && i == last, v.vtime, i, can(v)?))).min();
+        let best = self
+            .vms
+            .iter()
+            .enumerate()
+            .filter_map(|(i, v)| {
+                Some((self.fault == Fault::Starve && i == last, v.vtime, i, can(v)?))
+            })
+            .min();
         let Some((_, vtime, v, at)) = best else { return };
         let w = self.vms[v].ready.remove(at);
         self.floor = self.floor.max(vtime);
@@ -218,7 +256,8 @@ fn mixed(seed: u64, pcpus: Option<usize>) -> (usize, Vec<(u32, Vec<World>)>) {
         };
         (0..n).map(|_| one(r)).collect()
     };
-    let vms = (0..2 + r.below(5)).map(|_| (500 + 500 * r.below(8) as u32, worlds(&mut r))).collect();
+    let vms =
+        (0..2 + r.below(5)).map(|_| (500 + 500 * r.below(8) as u32, worlds(&mut r))).collect();
     (pcpus, vms)
 }
 
@@ -226,7 +265,13 @@ fn most(v: &Verdict) -> u64 {
     v.vms.iter().map(|x| x.owed_max_ns.max(x.surplus_max_ns)).max().unwrap()
 }
 
-fn simulate(seed: u64, load: (usize, Vec<(u32, Vec<World>)>), fault: Fault, memory: u64, secs: u64) -> Verdict {
+fn simulate(
+    seed: u64,
+    load: (usize, Vec<(u32, Vec<World>)>),
+    fault: Fault,
+    memory: u64,
+    secs: u64,
+) -> Verdict {
     let bounds = Bounds { lag_memory_ns: memory, ..Bounds::of(QUANTUM, MS, MS) };
     let v = Sim::new(load.0, load.1, fault, bounds, seed).run(secs * 1000 * MS);
     let others = v.violated() - v.count(Invariant::Lag) - v.count(Invariant::ReadyTooLong);
@@ -240,9 +285,13 @@ fn one_pcpu_never_drifts_even_if_lag_never_fades() {
         let v = simulate(seed, mixed(seed, Some(1)), Fault::None, u64::MAX, 40);
         // The most the scheduler lets a VM bank: CREDIT of 4000 shares, 32 ms. A drift of a thousandth would be 40 ms.
         assert!(most(&v) < 35 * MS, "seed {seed}: {:?}", v.vms);
-        let (used, entitled) = v.vms.iter().fold((0, 0), |sum, x| (sum.0 + x.used_ns, sum.1 + x.entitled_ns));
+        let (used, entitled) =
+            v.vms.iter().fold((0, 0), |sum, x| (sum.0 + x.used_ns, sum.1 + x.entitled_ns));
         // What the ideal gave in all is what was used; some forfeits met nobody who asked.
-        assert!(u64::abs_diff(used, entitled) < used / 10_000, "seed {seed}: used {used}, entitled {entitled}");
+        assert!(
+            u64::abs_diff(used, entitled) < used / 10_000,
+            "seed {seed}: used {used}, entitled {entitled}"
+        );
     }
 }
 
@@ -269,7 +318,11 @@ fn several_pcpus_stay_as_near_as_the_small_scheduler_can() {
 #[test]
 fn unfair_schedulers_are_seen() {
     for fault in [Fault::Equal, Fault::Starve] {
-        let unfair = (0..60).filter(|s| simulate(*s, mixed(*s, Some(1)), fault, u64::MAX, 20).count(Invariant::Lag) > 0).count();
+        let unfair = (0..60)
+            .filter(|s| {
+                simulate(*s, mixed(*s, Some(1)), fault, u64::MAX, 20).count(Invariant::Lag) > 0
+            })
+            .count();
         // In a few loads nothing is contended, or all shares are equal.
         assert!(unfair >= 55, "fault {}: seen in {unfair} of 60", fault as u8);
     }
@@ -315,6 +368,11 @@ fn bench_events_on_the_largest_host_of_vs51() {
         events.iter().for_each(|e| e.tell(&mut fresh));
         let (took, n) = (start.elapsed(), events.len() as u128);
         let v = fresh.finish(1000 * MS);
-        println!("window {} ms, held {held}: {n} events in 1 s: {} ns each, {} violations", window / MS, took.as_nanos() / n, v.violated());
+        println!(
+            "window {} ms, held {held}: {n} events in 1 s: {} ns each, {} violations",
+            window / MS,
+            took.as_nanos() / n,
+            v.violated()
+        );
     }
 }

@@ -12,12 +12,25 @@ const C: [u32; 2] = [4, 5];
 
 /// Two pCPUs and these VMs; a limit that holds nobody back makes it a host whose plan goes by averages.
 fn host(limit: bool) -> Oracle {
-    let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 2, threads_per_core: 1 };
+    let shape = Shape {
+        sockets: 1,
+        nodes_per_socket: 1,
+        llcs_per_node: 1,
+        cores_per_llc: 2,
+        threads_per_core: 1,
+    };
     let mut o = Oracle::new(&Topology::regular(shape).unwrap(), Bounds::of(10 * MS, MS, MS));
     let limit = limit.then_some(Rate(2 * Rate::ONE.0));
-    for (i, (name, shares, worlds)) in [("a", 3000, &[A][..]), ("b", 1000, &B), ("c", 1_000_000, &C)].into_iter().enumerate() {
+    for (i, (name, shares, worlds)) in
+        [("a", 3000, &[A][..]), ("b", 1000, &B), ("c", 1_000_000, &C)].into_iter().enumerate()
+    {
         let vm = VmId(i as u16 + 1);
-        o.vm_added(0, vm, name, VmTerms { limit: limit.filter(|_| name == "b"), ..VmTerms::from(shares) });
+        o.vm_added(
+            0,
+            vm,
+            name,
+            VmTerms { limit: limit.filter(|_| name == "b"), ..VmTerms::from(shares) },
+        );
         worlds.iter().for_each(|w| o.world_added(0, WorldId(*w), vm, None));
     }
     [A, B[0], B[1]].into_iter().for_each(|w| o.state(0, WorldId(w), State::Ready, None));
@@ -39,7 +52,11 @@ fn off(limit: bool, first: u64, second: u64) -> (u64, u64, Vec<String>) {
             (B[1], 1, 10 + first, 20, State::Ready),
         ];
         let run = |s: &(u32, u16, u64, u64, State)| s.2 < s.3;
-        let mut events: Vec<(u64, bool, _)> = stints.into_iter().filter(run).flat_map(|s| [(s.2, true, s), (s.3, false, s)]).collect();
+        let mut events: Vec<(u64, bool, _)> = stints
+            .into_iter()
+            .filter(run)
+            .flat_map(|s| [(s.2, true, s), (s.3, false, s)])
+            .collect();
         events.sort_by_key(|e| (e.0, e.1));
         for (at, begins, (w, pcpu, from, to, then)) in events {
             if begins {
@@ -53,7 +70,8 @@ fn off(limit: bool, first: u64, second: u64) -> (u64, u64, Vec<String>) {
     }
     let v = o.finish(4000 * MS);
     assert_eq!(v.violated(), v.count(Invariant::Lag), "{:?}", v.violations);
-    let mut names: Vec<String> = v.violations.iter().filter_map(|x| x.vm.clone()).map(|(_, name)| name).collect();
+    let mut names: Vec<String> =
+        v.violations.iter().filter_map(|x| x.vm.clone()).map(|(_, name)| name).collect();
     names.sort();
     names.dedup();
     (v.vms[0].surplus_max_ns / MS, v.vms[0].owed_max_ns / MS, names)
@@ -64,7 +82,11 @@ fn where_a_plan_goes_by_averages_what_lies_between_both_ideals_is_right() {
     let nobody: Vec<String> = vec![];
     // Half a pCPU, 0.6 and three quarters.
     for (first, second) in [(0, 10), (2, 10), (5, 7), (5, 10)] {
-        assert_eq!(off(true, first, second), (0, if first == 0 { 1 } else { 0 }, nobody.clone()), "{first} {second}");
+        assert_eq!(
+            off(true, first, second),
+            (0, if first == 0 { 1 } else { 0 }, nobody.clone()),
+            "{first} {second}"
+        );
     }
     // 0.1 above the average, which fades with 400 ms; its bound is 64 ms, B's 115. Then as much as it can run: a quarter above.
     assert_eq!(off(true, 7, 10), (37, 0, nobody));

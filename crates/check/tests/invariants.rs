@@ -7,7 +7,13 @@ use units::{PcpuId, PcpuSet, VmId, WorldId};
 const MS: u64 = 1_000_000;
 
 fn host(pcpus: u32) -> Topology {
-    let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: pcpus, threads_per_core: 1 };
+    let shape = Shape {
+        sockets: 1,
+        nodes_per_socket: 1,
+        llcs_per_node: 1,
+        cores_per_llc: pcpus,
+        threads_per_core: 1,
+    };
     Topology::regular(shape).unwrap()
 }
 
@@ -48,7 +54,12 @@ fn only(v: &Verdict) -> (Invariant, String) {
 }
 
 fn clean(v: &Verdict) {
-    assert_eq!(v.violated(), 0, "{:#?}", v.violations.iter().map(ToString::to_string).collect::<Vec<_>>());
+    assert_eq!(
+        v.violated(),
+        0,
+        "{:#?}",
+        v.violations.iter().map(ToString::to_string).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -66,7 +77,13 @@ fn a_day_in_the_life_of_a_world_is_clean() {
     run(&mut o, 8 * MS + 500, 1, 0);
     turn(&mut o, 9 * MS, 1, State::Wait);
     pay(&mut o, 9 * MS, 1, 0, MS - 500);
-    let times = StateTimes { run_ns: 5 * MS - 500, ready_ns: 500, costop_ns: 2 * MS, wait_ns: MS, wait_idle_ns: 2 * MS };
+    let times = StateTimes {
+        run_ns: 5 * MS - 500,
+        ready_ns: 500,
+        costop_ns: 2 * MS,
+        wait_ns: MS,
+        wait_idle_ns: 2 * MS,
+    };
     o.reported(10 * MS, WorldId(1), &times);
     assert_eq!((o.times(10 * MS, WorldId(1)), times.lifetime_ns()), (Some(times), 10 * MS));
     o.world_removed(10 * MS, WorldId(1));
@@ -102,7 +119,8 @@ fn a_world_where_it_may_not_be_is_seen() {
     let mut o = oracle(4, 1);
     o.affinity(0, WorldId(1), Some("1-2".parse().unwrap()));
     run(&mut o, 0, 1, 3);
-    let text = "VM 1 (vm1), world 1, pCPU 3: at 0 ns: affinity: seen RUN on pCPU 3, allowed pCPUs 1-2";
+    let text =
+        "VM 1 (vm1), world 1, pCPU 3: at 0 ns: affinity: seen RUN on pCPU 3, allowed pCPUs 1-2";
     assert_eq!(only(&o.finish(MS)), (Invariant::Affinity, text.to_owned()));
 }
 
@@ -145,7 +163,8 @@ fn a_charge_too_many_and_one_missing_are_seen() {
     let mut o = oracle(1, 1);
     run(&mut o, 0, 1, 0);
     o.charged(10, WorldId(1), 11);
-    let text = "VM 1 (vm1), world 1: at 10 ns: charge: seen 11 ns in all, allowed 0..10 ns, the time run";
+    let text =
+        "VM 1 (vm1), world 1: at 10 ns: charge: seen 11 ns in all, allowed 0..10 ns, the time run";
     assert_eq!(only(&o.finish(10)), (Invariant::Charge, text.to_owned()));
 
     let mut o = oracle(1, 1);
@@ -157,7 +176,8 @@ fn a_charge_too_many_and_one_missing_are_seen() {
     turn(&mut o, 30, 1, State::Wait);
     o.pcpu_busy(30, PcpuId(0), 10);
     o.world_removed(40, WorldId(1));
-    let text = "VM 1 (vm1), world 1: at 40 ns: charge: seen 10 ns in all, allowed 20 ns, the time run";
+    let text =
+        "VM 1 (vm1), world 1: at 40 ns: charge: seen 10 ns in all, allowed 20 ns, the time run";
     assert_eq!(only(&o.finish(40)), (Invariant::Charge, text.to_owned()));
 }
 
@@ -176,7 +196,7 @@ fn a_pcpu_that_counts_its_idling_as_busy_is_seen() {
 fn an_idle_pcpu_beside_a_waiting_world_is_seen_once_whether_it_ends_or_not() {
     let ends: [fn(&mut Oracle, u64); 4] = [
         |_, _| {},
-        |o, now| run(o, now, 1, 1),                                       // dispatched on the idle one
+        |o, now| run(o, now, 1, 1), // dispatched on the idle one
         |o, now| o.affinity(now, WorldId(1), Some("0".parse().unwrap())), // no longer allowed there
         |o, now| {
             turn(o, now, 3, State::Ready);
@@ -248,7 +268,10 @@ fn a_vm_that_gets_less_than_its_shares_is_seen_when_its_bound_is_passed() {
         "VM 2 (vm2): at 49000000 ns: lag: seen 24500000 ns behind the ideal, allowed 24000000 ns",
     ];
     assert_eq!(texts, text);
-    assert_eq!((v.entitled, v.vms[1].owed_max_ns), (vec![(VmId(1), 30 * MS), (VmId(2), 30 * MS)], 30 * MS));
+    assert_eq!(
+        (v.entitled, v.vms[1].owed_max_ns),
+        (vec![(VmId(1), 30 * MS), (VmId(2), 30 * MS)], 30 * MS)
+    );
 }
 
 #[test]
@@ -279,7 +302,10 @@ fn events_that_make_no_sense_are_seen_and_counted_beyond_what_is_kept() {
     o.charged(6, WorldId(1), 0);
     let v = o.finish(10);
     assert_eq!((v.violations.len(), v.count(Invariant::Events), v.violated()), (100, 151, 151));
-    assert_eq!(v.violations[0].to_string(), "world 99: at 7 ns: events: seen a state of an unknown world, allowed a world added");
+    assert_eq!(
+        v.violations[0].to_string(),
+        "world 99: at 7 ns: events: seen a state of an unknown world, allowed a world added"
+    );
 }
 
 /// Two VMs of `pcpus` worlds each, every pCPU going round `a` ms of A, `b` ms of B.
@@ -365,7 +391,12 @@ fn a_lead_is_judged_when_its_vcpu_leaves_the_guest_and_not_while_it_is_outside()
         o.world_added(0, WorldId(2), VmId(1), None);
         o.vcpu(WorldId(1));
         o.vcpu(WorldId(2));
-        o.cosched(check::CoschedTerms { costop_ns: 3 * MS, costart_ns: 2 * MS, poll_ns: MS, apart_ns: 0 });
+        o.cosched(check::CoschedTerms {
+            costop_ns: 3 * MS,
+            costart_ns: 2 * MS,
+            poll_ns: MS,
+            apart_ns: 0,
+        });
         turn(&mut o, 0, 2, State::Ready);
         run(&mut o, 0, 1, 0);
         if !inside {

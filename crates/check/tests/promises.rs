@@ -9,10 +9,23 @@ const MS: u64 = 1_000_000;
 
 /// One pCPU; a quantum of 10 ms, ticks and windows of 1 ms; a limit may be passed by 5 permille, or by 12 ms.
 fn oracle(pool_limit: Option<u64>, vms: &[VmTerms]) -> Oracle {
-    let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 1, threads_per_core: 1 };
+    let shape = Shape {
+        sockets: 1,
+        nodes_per_socket: 1,
+        llcs_per_node: 1,
+        cores_per_llc: 1,
+        threads_per_core: 1,
+    };
     let mut o = Oracle::new(&Topology::regular(shape).unwrap(), Bounds::of(10 * MS, MS, MS));
     let limit = pool_limit.map(|percent| Rate(Rate::ONE.0 * percent / 100));
-    let pool = |limit| TreePool { parent: 0, shares: 1000, reservation: Rate(0), limit, expandable: true, scalable: false };
+    let pool = |limit| TreePool {
+        parent: 0,
+        shares: 1000,
+        reservation: Rate(0),
+        limit,
+        expandable: true,
+        scalable: false,
+    };
     let terms = |name: &str, limit| PoolTerms { name: name.into(), pool: pool(limit), burst_ns: 0 };
     o.pools(0, vec![terms("/", None), terms("/p", limit)]);
     for (i, terms) in vms.iter().enumerate() {
@@ -38,7 +51,14 @@ fn stint(o: &mut Oracle, w: u32, from: u64, to: u64) {
 }
 
 fn count(v: &Verdict, invariant: Invariant) -> (u64, String) {
-    (v.count(invariant), v.violations.iter().find(|x| x.invariant == invariant).map(ToString::to_string).unwrap_or_default())
+    (
+        v.count(invariant),
+        v.violations
+            .iter()
+            .find(|x| x.invariant == invariant)
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+    )
 }
 
 #[test]
@@ -59,7 +79,10 @@ fn a_limit_is_held_over_any_second_and_not_over_the_run() {
             } else {
                 "VM 1 (vm1): at 1563000000 ns: limit: seen "
             };
-            assert!(n == 0 || text == format!("{object}513000000 ns in a second, allowed 512000000 ns"), "{text}");
+            assert!(
+                n == 0 || text == format!("{object}513000000 ns in a second, allowed 512000000 ns"),
+                "{text}"
+            );
         }
     }
 }
@@ -75,7 +98,11 @@ fn what_is_reserved_and_asked_for_but_not_given_adds_up() {
     assert_eq!(run(120).0, 0);
     let (n, text) = run(150);
     assert_eq!(n, 1);
-    assert!(text.contains("VM 1 (vm1): at ") && text.contains("ns less than reserved, allowed 64000000 ns"), "{text}");
+    assert!(
+        text.contains("VM 1 (vm1): at ")
+            && text.contains("ns less than reserved, allowed 64000000 ns"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -88,7 +115,11 @@ fn a_pcpu_may_idle_beside_one_that_is_held_back_and_beside_no_other() {
     assert_eq!(count(&o.clone().finish(100 * MS), Invariant::IdleWhileWaiting).0, 0);
     o.held_back(100 * MS, WorldId(1), false);
     let (n, text) = count(&o.finish(103 * MS), Invariant::IdleWhileWaiting);
-    assert_eq!((n, text.contains("idle beside the READY world for 3000000 ns, allowed 1000000 ns")), (1, true), "{text}");
+    assert_eq!(
+        (n, text.contains("idle beside the READY world for 3000000 ns, allowed 1000000 ns")),
+        (1, true),
+        "{text}"
+    );
 }
 
 #[test]

@@ -76,7 +76,8 @@ impl Meter {
 
 /// A world's demand over the last periods: half of what is new counts, half of what was.
 fn smoothed(before: Rate, wanted_ns: u64, period_ns: u64) -> Rate {
-    let now = u128::from(wanted_ns.min(period_ns)) * u128::from(Rate::ONE.0) / u128::from(period_ns.max(1));
+    let now = u128::from(wanted_ns.min(period_ns)) * u128::from(Rate::ONE.0)
+        / u128::from(period_ns.max(1));
     Rate((before.0 + now as u64).div_ceil(2)) // rounded up: a busy world reaches a whole pCPU
 }
 
@@ -107,13 +108,20 @@ pub fn active_plan(pcpus: &PcpuSet, tree: &Tree, vms: &[ActiveVm], v_ns: u64) ->
     let rates = placed_rates(pcpus, tree, &classes);
     let wants: Vec<u64> = vms.iter().map(|v| v.classes.iter().map(|c| c.1.0).sum()).collect();
     let (now, all) = (parts(tree, &wants), parts(tree, &vec![1; vms.len()]));
-    let look = |i: usize| look(pcpus, tree, &vms[i], rates[i], if now[i] > 0 { now[i] } else { all[i] }, i);
+    let look = |i: usize| {
+        look(pcpus, tree, &vms[i], rates[i], if now[i] > 0 { now[i] } else { all[i] }, i)
+    };
     let mut seen: Vec<Seen<'_>> = (0..vms.len()).map(look).collect();
     join(&mut seen);
     let shifts = shifts(&seen, pcpus, v_ns);
     let order = |s: &Seen<'_>| {
         let shift = if s.contended { shifts[s.group] } else { None };
-        Order { vm: s.vm.vm, weight: weight(s, &seen), held: shift.is_some(), shift_ns: shift.unwrap_or(0) }
+        Order {
+            vm: s.vm.vm,
+            weight: weight(s, &seen),
+            held: shift.is_some(),
+            shift_ns: shift.unwrap_or(0),
+        }
     };
     seen.iter().map(order).collect()
 }
@@ -124,10 +132,20 @@ fn parts(tree: &Tree, wants: &[u64]) -> Vec<u64> {
         return tree.leaves().iter().map(|l| l.shares.max(1)).collect();
     }
     const SPARE_BITS: u32 = 24; // of 52: those of the sum and of the smallest part remain
-    tree.parts(wants).into_iter().map(|p| if p == 0 { 0 } else { (p >> SPARE_BITS).max(1) }).collect()
+    tree.parts(wants)
+        .into_iter()
+        .map(|p| if p == 0 { 0 } else { (p >> SPARE_BITS).max(1) })
+        .collect()
 }
 
-fn look<'a>(pcpus: &PcpuSet, tree: &Tree, vm: &'a ActiveVm, rate: Rate, part: u64, i: usize) -> Seen<'a> {
+fn look<'a>(
+    pcpus: &PcpuSet,
+    tree: &Tree,
+    vm: &'a ActiveVm,
+    rate: Rate,
+    part: u64,
+    i: usize,
+) -> Seen<'a> {
     let leaf = &tree.leaves()[i];
     let demand: u64 = vm.classes.iter().map(|c| c.1.0).sum();
     let set = vm.classes.iter().fold(PcpuSet::empty(), |all, c| all.or(&c.0.and(pcpus)));
@@ -161,7 +179,9 @@ fn shifts(seen: &[Seen<'_>], pcpus: &PcpuSet, v_ns: u64) -> Vec<Option<i64>> {
             return None;
         }
         let total: i128 = members().map(|s| i128::from(s.rate.0)).sum();
-        let behind: i128 = members().map(|s| (i128::from(v_ns) - i128::from(s.vm.vt_ns)) * i128::from(s.rate.0)).sum();
+        let behind: i128 = members()
+            .map(|s| (i128::from(v_ns) - i128::from(s.vm.vt_ns)) * i128::from(s.rate.0))
+            .sum();
         let behind = i64::try_from(behind / total.max(1)).unwrap_or(0);
         Some(behind - behind.clamp(-STEERING_NS, STEERING_NS))
     };
@@ -173,7 +193,8 @@ fn weight(s: &Seen<'_>, all: &[Seen<'_>]) -> Rate {
         return Rate(s.rate.0.max(1));
     }
     let neighbours = all.iter().filter(|o| o.contended && !o.set.and(&s.set).is_empty());
-    let by_level = |level: u128| ((level * u128::from(s.part)) >> 32).min(u128::from(s.cap.0)) as u64;
+    let by_level =
+        |level: u128| ((level * u128::from(s.part)) >> 32).min(u128::from(s.cap.0)) as u64;
     let could = neighbours.map(|o| o.level).max().map_or(s.cap.0, by_level);
     Rate(could.max(s.reserved.0.min(s.cap.0)).max(s.rate.0).max(1))
 }
@@ -189,8 +210,16 @@ mod tests {
 
     /// A (100 shares, 2 vCPUs), B (300, 2) and C (400, 8).
     fn flat() -> Tree {
-        let root = TreePool { parent: 0, shares: 1, reservation: Rate(0), limit: None, expandable: true, scalable: false };
-        let leaf = |shares, vcpus| TreeLeaf { pool: 0, shares, reservation: Rate(0), limit: None, vcpus };
+        let root = TreePool {
+            parent: 0,
+            shares: 1,
+            reservation: Rate(0),
+            limit: None,
+            expandable: true,
+            scalable: false,
+        };
+        let leaf =
+            |shares, vcpus| TreeLeaf { pool: 0, shares, reservation: Rate(0), limit: None, vcpus };
         Tree::new(8, vec![root], vec![leaf(100, 2), leaf(300, 2), leaf(400, 8)])
     }
 
@@ -199,11 +228,18 @@ mod tests {
         let host = PcpuSet::first(8);
         let plan_at = |v_ms: u64| {
             let ms = |n: u64| n * 1_000_000;
-            let vms = [vm(1, "0-1", 2, ms(900)), vm(2, "0-1", 2, ms(1100)), vm(3, "0-7", 8, ms(1500))];
-            active_plan(&host, &flat(), &vms, ms(v_ms)).iter().map(|o| (o.weight.0, o.held, o.shift_ns / 1_000_000)).collect::<Vec<_>>()
+            let vms =
+                [vm(1, "0-1", 2, ms(900)), vm(2, "0-1", 2, ms(1100)), vm(3, "0-7", 8, ms(1500))];
+            active_plan(&host, &flat(), &vms, ms(v_ms))
+                .iter()
+                .map(|o| (o.weight.0, o.held, o.shift_ns / 1_000_000))
+                .collect::<Vec<_>>()
         };
         // Mean of the group: (900 * 1 + 1100 * 3) / 4 = 1050; 100 may stay.
-        assert_eq!(plan_at(1550), [(1 << 19, true, 400), (3 << 19, true, 400), (6 << 20, false, 0)]);
+        assert_eq!(
+            plan_at(1550),
+            [(1 << 19, true, 400), (3 << 19, true, 400), (6 << 20, false, 0)]
+        );
         assert_eq!(plan_at(900), [(1 << 19, true, -50), (3 << 19, true, -50), (6 << 20, false, 0)]);
         // Nearer, the distance steers.
         assert_eq!(plan_at(1090), [(1 << 19, true, 0), (3 << 19, true, 0), (6 << 20, false, 0)]);
@@ -212,8 +248,16 @@ mod tests {
     #[test]
     fn when_a_neighbour_sleeps_the_other_joins_those_who_roam() {
         let host = PcpuSet::first(8);
-        let plan = active_plan(&host, &flat(), &[vm(1, "0-1", 2, 900), vm(2, "0-1", 0, 1100), vm(3, "0-7", 8, 1500)], 1550);
-        assert_eq!((plan[0].weight, plan[0].held, plan[2].weight), (Rate(1_677_722), false, Rate(6_710_886)));
+        let plan = active_plan(
+            &host,
+            &flat(),
+            &[vm(1, "0-1", 2, 900), vm(2, "0-1", 0, 1100), vm(3, "0-7", 8, 1500)],
+            1550,
+        );
+        assert_eq!(
+            (plan[0].weight, plan[0].held, plan[2].weight),
+            (Rate(1_677_722), false, Rate(6_710_886))
+        );
         // The sleeper weighs what it could have at its neighbours' level, at most its two pCPUs.
         assert_eq!((plan[1].weight, plan[1].held, plan[1].shift_ns), (Rate::pcpus(2), false, 0));
     }

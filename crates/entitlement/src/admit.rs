@@ -133,7 +133,12 @@ impl Admission {
     /// What is asked, a line for each pool that was asked, and what came of it.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut out = format!("{}: asks to reserve {}, has {}\n", self.path, percent(self.asked), percent(self.before));
+        let mut out = format!(
+            "{}: asks to reserve {}, has {}\n",
+            self.path,
+            percent(self.asked),
+            percent(self.before)
+        );
         let row = |l: &Level| {
             let (asked, available) = percents(l.asked, l.available);
             [format!("{}:", l.path), percent(l.reserved), percent(l.reservation), asked, available]
@@ -141,7 +146,9 @@ impl Admission {
         let rows = aligned(self.levels.iter().map(row).collect());
         for ([path, reserved, of, asks, has], level) in rows.into_iter().zip(&self.levels) {
             let outcome = level.outcome();
-            out += &format!("{path} reserved {reserved} of {of}, asks {asks} more: has {has}: {outcome}\n");
+            out += &format!(
+                "{path} reserved {reserved} of {of}, asks {asks} more: has {has}: {outcome}\n"
+            );
         }
         out + &self.refusal.as_ref().map_or("admitted\n".to_owned(), |r| format!("refused: {r}\n"))
     }
@@ -152,7 +159,9 @@ impl Level {
         match (self.outcome, self.limit) {
             (Outcome::Admitted, _) => "admitted here".to_owned(),
             (Outcome::PassedOn, _) => format!("asks its parent for {}", percent(self.passed_on)),
-            (Outcome::Refused, Some(limit)) if self.expandable => format!("refused here, limit {}", percent(limit)),
+            (Outcome::Refused, Some(limit)) if self.expandable => {
+                format!("refused here, limit {}", percent(limit))
+            }
             (Outcome::Refused, _) => "refused here".to_owned(),
         }
     }
@@ -173,7 +182,9 @@ pub fn admit(tree: &Tree, names: &Names, ask: &Ask) -> Admission {
         }
         Ask::Leaf { leaf, reservation } => {
             let (old, path) = (&tree.leaves()[*leaf], &names.leaves[*leaf]);
-            let refusal = of_leaf(path, &TreeLeaf { reservation: *reservation, ..old.clone() }).into_iter().next();
+            let refusal = of_leaf(path, &TreeLeaf { reservation: *reservation, ..old.clone() })
+                .into_iter()
+                .next();
             let more = reservation.0.saturating_sub(taken[tree.pools().len() + leaf]);
             (path, old.reservation, *reservation, old.pool, Rate(more), refusal)
         }
@@ -183,7 +194,8 @@ pub fn admit(tree: &Tree, names: &Names, ask: &Ask) -> Admission {
             (&names.pools[*pool], old.reservation, *reservation, old.parent, more, refusal)
         }
     };
-    let mut answer = Admission { path: path.clone(), before, asked, levels: vec![], admitted: false, refusal };
+    let mut answer =
+        Admission { path: path.clone(), before, asked, levels: vec![], admitted: false, refusal };
     if answer.refusal.is_none() {
         (answer.levels, answer.refusal) = climb(tree, names, &taken, (pool, more));
     }
@@ -192,20 +204,34 @@ pub fn admit(tree: &Tree, names: &Names, ask: &Ask) -> Admission {
 }
 
 /// What a pool takes more of its parent if it reserves this, and what is wrong with that whatever the parent says.
-fn change_of_pool(tree: &Tree, names: &Names, taken: &[u64], (p, reservation): (usize, Rate)) -> (Rate, Option<Excess>) {
-    assert!(p > 0, "pool 0: cannot change what it reserves: the root has the host; change pools below it");
+fn change_of_pool(
+    tree: &Tree,
+    names: &Names,
+    taken: &[u64],
+    (p, reservation): (usize, Rate),
+) -> (Rate, Option<Excess>) {
+    assert!(
+        p > 0,
+        "pool 0: cannot change what it reserves: the root has the host; change pools below it"
+    );
     let (old, path) = (&tree.pools()[p], &names.pools[p]);
     let mut new = old.clone();
     new.reservation = reservation;
     let held = reserved(tree, taken, p);
     // One that holds too much already may still be raised: that makes nothing worse.
-    let short = (!old.expandable && reservation < old.reservation).then(|| over(path, Rule::FixedPool, held, Some(reservation)));
+    let short = (!old.expandable && reservation < old.reservation)
+        .then(|| over(path, Rule::FixedPool, held, Some(reservation)));
     let refusal = over(path, Rule::Limit, reservation, old.limit).or(short.flatten());
     (Rate(of_pool(&new, held).0.saturating_sub(taken[p])), refusal)
 }
 
 /// Asks the pools from `p` upwards for `asked` more, until one has it or refuses.
-fn climb(tree: &Tree, names: &Names, taken: &[u64], (mut p, mut asked): (usize, Rate)) -> (Vec<Level>, Option<Excess>) {
+fn climb(
+    tree: &Tree,
+    names: &Names,
+    taken: &[u64],
+    (mut p, mut asked): (usize, Rate),
+) -> (Vec<Level>, Option<Excess>) {
     let mut levels = vec![];
     loop {
         let (level, refusal) = ask_pool(tree, names, taken, (p, asked));
@@ -219,7 +245,12 @@ fn climb(tree: &Tree, names: &Names, taken: &[u64], (mut p, mut asked): (usize, 
 }
 
 /// Asks one pool for `asked` more than its children took.
-fn ask_pool(tree: &Tree, names: &Names, taken: &[u64], (p, asked): (usize, Rate)) -> (Level, Option<Excess>) {
+fn ask_pool(
+    tree: &Tree,
+    names: &Names,
+    taken: &[u64],
+    (p, asked): (usize, Rate),
+) -> (Level, Option<Excess>) {
     let (pool, path) = (&tree.pools()[p], &names.pools[p]);
     let (held, own) = (reserved(tree, taken, p), own(tree, p));
     let left_of = |amount: Rate| Rate(amount.0.saturating_sub(held.0));
@@ -233,9 +264,21 @@ fn ask_pool(tree: &Tree, names: &Names, taken: &[u64], (p, asked): (usize, Rate)
         None => Outcome::PassedOn,
     };
     // What it will take of its parent, less what it takes: its own reservation, or more if its children already borrow.
-    let passed_on = if outcome == Outcome::PassedOn { Rate(asked.0 - available.0) } else { Rate(0) };
+    let passed_on =
+        if outcome == Outcome::PassedOn { Rate(asked.0 - available.0) } else { Rate(0) };
     let limit = pool.limit.filter(|_| p > 0);
     let path = path.clone();
-    let level = Level { pool: p, path, reserved: held, reservation: own, limit, expandable, asked, available, outcome, passed_on };
+    let level = Level {
+        pool: p,
+        path,
+        reserved: held,
+        reservation: own,
+        limit,
+        expandable,
+        asked,
+        available,
+        outcome,
+        passed_on,
+    };
     (level, refusal)
 }

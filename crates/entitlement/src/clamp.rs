@@ -53,11 +53,20 @@ struct Edge {
 /// Beyond the limits above, or for a floor above its cap.
 #[must_use]
 pub fn fill_between(capacity: u64, claims: &[Between]) -> Vec<u64> {
-    assert!(capacity <= 1 << 62, "capacity: cannot divide it exactly: seen {capacity}, allowed 0..2^62");
+    assert!(
+        capacity <= 1 << 62,
+        "capacity: cannot divide it exactly: seen {capacity}, allowed 0..2^62"
+    );
     let weights: u128 = claims.iter().map(|c| u128::from(c.weight)).sum();
-    assert!(weights < 1 << 64, "weights: cannot divide exactly: seen a sum of {weights}, allowed below 2^64");
+    assert!(
+        weights < 1 << 64,
+        "weights: cannot divide exactly: seen a sum of {weights}, allowed below 2^64"
+    );
     if let Some(c) = claims.iter().find(|c| c.floor > c.cap) {
-        panic!("claim: cannot divide: seen a floor of {} and a cap of {}, allowed a floor up to the cap", c.floor, c.cap);
+        panic!(
+            "claim: cannot divide: seen a floor of {} and a cap of {}, allowed a floor up to the cap",
+            c.floor, c.cap
+        );
     }
     let floors: u128 = claims.iter().map(|c| u128::from(c.floor)).sum();
     if floors > u128::from(capacity) {
@@ -92,7 +101,8 @@ fn climb(capacity: u64, floors: u64, claims: &[Between]) -> Vec<u64> {
             out[edge.claim] = claim.cap;
         }
     }
-    let open: Vec<(usize, u64)> = claims.iter().enumerate().filter(|(i, _)| open[*i]).map(|(i, c)| (i, c.weight)).collect();
+    let open: Vec<(usize, u64)> =
+        claims.iter().enumerate().filter(|(i, _)| open[*i]).map(|(i, c)| (i, c.weight)).collect();
     by_weight((u128::from(capacity) - fixed) as u64, &open, |i, units| out[i] = units);
     out
 }
@@ -114,7 +124,10 @@ mod tests {
     use super::*;
 
     fn of(claims: &[(u64, u64, u64)]) -> Vec<Between> {
-        claims.iter().map(|(weight, floor, cap)| Between { weight: *weight, floor: *floor, cap: *cap }).collect()
+        claims
+            .iter()
+            .map(|(weight, floor, cap)| Between { weight: *weight, floor: *floor, cap: *cap })
+            .collect()
     }
 
     #[test]
@@ -158,7 +171,10 @@ mod tests {
     #[test]
     fn the_largest_numbers_allowed_do_not_overflow() {
         let (half, most) = (1 << 61, u64::MAX);
-        assert_eq!(fill_between(1 << 62, &of(&[(most / 2, 0, most), (most / 2, 0, most)])), [half, half]);
+        assert_eq!(
+            fill_between(1 << 62, &of(&[(most / 2, 0, most), (most / 2, 0, most)])),
+            [half, half]
+        );
         assert_eq!(fill_between(1 << 62, &of(&[(1, most, most), (1, most, most)])), [half, half]);
     }
 

@@ -72,7 +72,8 @@ enum Open {
 
 impl Open {
     fn of(children: &[usize], now: &[Between], x: &[u64], pool: u64) -> Open {
-        let contended: Vec<usize> = children.iter().copied().filter(|c| x[*c] < now[*c].cap).collect();
+        let contended: Vec<usize> =
+            children.iter().copied().filter(|c| x[*c] < now[*c].cap).collect();
         let open = || contended.iter().filter(|c| now[**c].floor < x[**c]);
         let sums = (open().map(|c| x[*c]).sum(), open().map(|c| now[*c].weight).sum());
         if contended.is_empty() {
@@ -85,7 +86,9 @@ impl Open {
     fn share(&self, x: u64, most: &Between) -> u64 {
         let (amount, weights) = match *self {
             Open::All(pool, weights) => (pool, weights),
-            Open::Contended(open, weight) => (open + x, u128::from(weight) + u128::from(most.weight)),
+            Open::Contended(open, weight) => {
+                (open + x, u128::from(weight) + u128::from(most.weight))
+            }
         };
         (u128::from(amount) * u128::from(most.weight) / weights) as u64
     }
@@ -98,7 +101,14 @@ mod tests {
     use units::Rate;
 
     fn pool(parent: usize, shares: u64) -> TreePool {
-        TreePool { parent, shares, reservation: Rate(0), limit: None, expandable: true, scalable: false }
+        TreePool {
+            parent,
+            shares,
+            reservation: Rate(0),
+            limit: None,
+            expandable: true,
+            scalable: false,
+        }
     }
 
     fn vm(pool: usize, shares: u64, vcpus: u32) -> TreeLeaf {
@@ -134,7 +144,8 @@ mod tests {
     #[test]
     fn one_that_has_all_it_asks_for_brings_that_into_the_division() {
         // It has 0.5 now; all three together have 4, and it could have an eighth of them.
-        let tree = Tree::new(4, vec![pool(0, 0)], vec![vm(0, 100, 4), vm(0, 300, 4), vm(0, 400, 4)]);
+        let tree =
+            Tree::new(4, vec![pool(0, 0)], vec![vm(0, 100, 4), vm(0, 300, 4), vm(0, 400, 4)]);
         assert_eq!(tree.could(1000, &[200, 4000, 4000]).leaves, [500, 1629, 2171]);
     }
 

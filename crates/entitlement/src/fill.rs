@@ -49,15 +49,23 @@ pub fn fill(capacity: Rate, claims: &[Claim]) -> Vec<Rate> {
 /// Beyond the limits above.
 #[must_use]
 pub fn fill_units(capacity: u64, claims: &[(u64, u64)]) -> Vec<u64> {
-    assert!(capacity <= 1 << 62, "capacity: cannot divide it exactly: seen {capacity}, allowed 0..2^62");
+    assert!(
+        capacity <= 1 << 62,
+        "capacity: cannot divide it exactly: seen {capacity}, allowed 0..2^62"
+    );
     let mut out = vec![0; claims.len()];
     // A cap above the capacity means the same as the capacity, and keeps the products in 128 bits.
     let cap = |i: usize| u128::from(claims[i].1.min(capacity));
     let weight = |i: usize| u128::from(claims[i].0);
     let mut order: Vec<usize> = (0..claims.len()).filter(|i| claims[*i].0 > 0).collect();
     let mut weight_left: u128 = order.iter().map(|i| weight(*i)).sum();
-    assert!(weight_left < 1 << 64, "weights: cannot divide exactly: seen a sum of {weight_left}, allowed below 2^64");
-    order.sort_unstable_by(|a, b| (cap(*a) * weight(*b)).cmp(&(cap(*b) * weight(*a))).then(a.cmp(b)));
+    assert!(
+        weight_left < 1 << 64,
+        "weights: cannot divide exactly: seen a sum of {weight_left}, allowed below 2^64"
+    );
+    order.sort_unstable_by(|a, b| {
+        (cap(*a) * weight(*b)).cmp(&(cap(*b) * weight(*a))).then(a.cmp(b))
+    });
     let mut left = u128::from(capacity);
     let mut capped = 0;
     for i in &order {
@@ -123,6 +131,9 @@ mod tests {
     #[test]
     fn the_largest_numbers_allowed_do_not_overflow() {
         let half = 1 << 61;
-        assert_eq!(fill_units(1 << 62, &[(u64::MAX / 2, u64::MAX), (u64::MAX / 2, u64::MAX)]), [half, half]);
+        assert_eq!(
+            fill_units(1 << 62, &[(u64::MAX / 2, u64::MAX), (u64::MAX / 2, u64::MAX)]),
+            [half, half]
+        );
     }
 }

@@ -16,7 +16,13 @@ pub(crate) struct Graph {
 impl Graph {
     /// A graph of so many nodes and no edges.
     pub(crate) fn new(nodes: usize) -> Graph {
-        Graph { to: vec![], room: vec![], out: vec![vec![]; nodes], level: vec![0; nodes], next: vec![0; nodes] }
+        Graph {
+            to: vec![],
+            room: vec![],
+            out: vec![vec![]; nodes],
+            level: vec![0; nodes],
+            next: vec![0; nodes],
+        }
     }
 
     /// Adds an edge of this capacity.

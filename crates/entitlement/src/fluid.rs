@@ -60,24 +60,41 @@ pub struct Demand {
 /// Beyond the limits above.
 #[must_use]
 pub fn fluid(pcpus: &PcpuSet, claims: &[FluidClaim]) -> Vec<Rate> {
-    let mut sets: Vec<PcpuSet> = claims.iter().flat_map(|c| c.classes.iter().map(|x| x.0.and(pcpus))).collect();
+    let mut sets: Vec<PcpuSet> =
+        claims.iter().flat_map(|c| c.classes.iter().map(|x| x.0.and(pcpus))).collect();
     sets.sort_unstable_by(|a, b| a.words().cmp(b.words()));
     sets.dedup();
     let index = |set: &PcpuSet| sets.partition_point(|s| s.words() < set.and(pcpus).words()) as u32;
-    let demands: Vec<Demand> =
-        claims.iter().map(|c| Demand { weight: c.weight, classes: c.classes.iter().map(|x| (index(&x.0), x.1.0)).collect() }).collect();
+    let demands: Vec<Demand> = claims
+        .iter()
+        .map(|c| Demand {
+            weight: c.weight,
+            classes: c.classes.iter().map(|x| (index(&x.0), x.1.0)).collect(),
+        })
+        .collect();
     Fluid::new(pcpus, &sets).divide(Rate::ONE.0, &demands).into_iter().map(Rate).collect()
 }
 
 /// The rate of CPU time of each leaf of a tree, whose worlds are held to these sets and want so much, by `divide_placed`.
-pub(crate) fn placed_rates(pcpus: &PcpuSet, tree: &Tree, classes: &[&[(PcpuSet, Rate)]]) -> Vec<Rate> {
-    let mut sets: Vec<PcpuSet> = classes.iter().flat_map(|c| c.iter().map(|x| x.0.and(pcpus))).collect();
+pub(crate) fn placed_rates(
+    pcpus: &PcpuSet,
+    tree: &Tree,
+    classes: &[&[(PcpuSet, Rate)]],
+) -> Vec<Rate> {
+    let mut sets: Vec<PcpuSet> =
+        classes.iter().flat_map(|c| c.iter().map(|x| x.0.and(pcpus))).collect();
     sets.sort_unstable_by(|a, b| a.words().cmp(b.words()));
     sets.dedup();
     let index = |set: &PcpuSet| sets.partition_point(|s| s.words() < set.and(pcpus).words()) as u32;
-    let demand = |c: &&[(PcpuSet, Rate)]| Demand { weight: 0, classes: c.iter().map(|x| (index(&x.0), x.1.0)).collect() };
+    let demand = |c: &&[(PcpuSet, Rate)]| Demand {
+        weight: 0,
+        classes: c.iter().map(|x| (index(&x.0), x.1.0)).collect(),
+    };
     let demands: Vec<(usize, Demand)> = classes.iter().map(demand).enumerate().collect();
-    divide_placed(tree, &Fluid::new(pcpus, &sets), Rate::ONE.0, &demands).into_iter().map(Rate).collect()
+    divide_placed(tree, &Fluid::new(pcpus, &sets), Rate::ONE.0, &demands)
+        .into_iter()
+        .map(Rate)
+        .collect()
 }
 
 /// The pCPUs of a host cut into atoms: pCPUs that belong to the same of the given sets. Immutable,
@@ -100,8 +117,14 @@ impl Fluid {
             let cut = |a: &PcpuSet| [a.and(set), minus(a, set)];
             atoms = atoms.iter().flat_map(cut).filter(|a| !a.is_empty()).collect();
         }
-        let of = |set: &PcpuSet| (0..atoms.len() as u32).filter(|i| !atoms[*i as usize].and(set).is_empty()).collect();
-        Fluid { pcpus: pcpus.len() as u64, sets: sets.iter().map(of).collect(), atoms: atoms.iter().map(|a| a.len() as u64).collect() }
+        let of = |set: &PcpuSet| {
+            (0..atoms.len() as u32).filter(|i| !atoms[*i as usize].and(set).is_empty()).collect()
+        };
+        Fluid {
+            pcpus: pcpus.len() as u64,
+            sets: sets.iter().map(of).collect(),
+            atoms: atoms.iter().map(|a| a.len() as u64).collect(),
+        }
     }
 
     /// Whether a set is the whole host.
@@ -118,11 +141,18 @@ impl Fluid {
     #[must_use]
     pub fn divide(&self, one: u64, demands: &[Demand]) -> Vec<u64> {
         let capacity = self.pcpus.checked_mul(one).filter(|c| *c <= 1 << 62);
-        let capacity =
-            capacity.unwrap_or_else(|| panic!("capacity: cannot divide it exactly: seen {} × {one}, allowed up to 2^62", self.pcpus));
+        let capacity = capacity.unwrap_or_else(|| {
+            panic!(
+                "capacity: cannot divide it exactly: seen {} × {one}, allowed up to 2^62",
+                self.pcpus
+            )
+        });
         if demands.iter().all(|d| d.classes.iter().all(|c| self.is_whole(c.0) || c.1 == 0)) {
             let total = |d: &Demand| d.classes.iter().fold(0u64, |sum, c| sum.saturating_add(c.1));
-            return fill_units(capacity, &demands.iter().map(|d| (d.weight, total(d))).collect::<Vec<_>>());
+            return fill_units(
+                capacity,
+                &demands.iter().map(|d| (d.weight, total(d))).collect::<Vec<_>>(),
+            );
         }
         split::divide(self, one, demands)
     }

@@ -76,13 +76,33 @@ impl Tree {
             order.extend(children);
             parents.extend(children.iter().map(|_| at as u32));
             let (owner, shares, reservation, expandable) = match node.checked_sub(pools) {
-                Some(leaf) => (Owner::Leaf(leaf), weights.leaves[leaf], self.leaves()[leaf].reservation, false),
-                None => (Owner::Pool(node), weights.pools[node], self.pools()[node].reservation, self.pools()[node].expandable),
+                Some(leaf) => (
+                    Owner::Leaf(leaf),
+                    weights.leaves[leaf],
+                    self.leaves()[leaf].reservation,
+                    false,
+                ),
+                None => (
+                    Owner::Pool(node),
+                    weights.pools[node],
+                    self.pools()[node].reservation,
+                    self.pools()[node].expandable,
+                ),
             };
             let cap = if node == 0 { self.capacity(Rate::ONE.0) } else { claims[node].cap };
             let sure = Rate(claims[node].floor);
             let (parent, count) = (parents[at], children.len() as u32);
-            out.push(PlanNode { shares, reservation, sure, cap: Rate(cap), first, count, parent, owner, expandable });
+            out.push(PlanNode {
+                shares,
+                reservation,
+                sure,
+                cap: Rate(cap),
+                first,
+                count,
+                parent,
+                owner,
+                expandable,
+            });
             at += 1;
         }
         out
@@ -117,18 +137,35 @@ mod tests {
     use crate::{TreeLeaf, TreePool};
 
     fn pool(parent: usize, limit: Option<u64>) -> TreePool {
-        TreePool { parent, shares: 4000, reservation: Rate(0), limit: limit.map(Rate::pcpus), expandable: true, scalable: false }
+        TreePool {
+            parent,
+            shares: 4000,
+            reservation: Rate(0),
+            limit: limit.map(Rate::pcpus),
+            expandable: true,
+            scalable: false,
+        }
     }
 
     fn vm(pool: usize, limit: Option<u64>) -> TreeLeaf {
-        TreeLeaf { pool, shares: 1000, reservation: Rate::ONE, limit: limit.map(Rate::pcpus), vcpus: 2 }
+        TreeLeaf {
+            pool,
+            shares: 1000,
+            reservation: Rate::ONE,
+            limit: limit.map(Rate::pcpus),
+            vcpus: 2,
+        }
     }
 
     #[test]
     fn children_are_neighbours_and_parents_come_first() {
         let pools = vec![pool(0, None), pool(0, Some(3)), pool(1, None), pool(0, None)];
         let tree = Tree::new(8, pools, vec![vm(2, None), vm(1, None), vm(0, Some(1)), vm(2, None)]);
-        let seen: Vec<_> = tree.nodes().iter().map(|n| (n.owner, n.parent, n.first, n.count, n.cap.0 >> Rate::SHIFT)).collect();
+        let seen: Vec<_> = tree
+            .nodes()
+            .iter()
+            .map(|n| (n.owner, n.parent, n.first, n.count, n.cap.0 >> Rate::SHIFT))
+            .collect();
         use Owner::{Leaf, Pool};
         assert_eq!(
             seen,
@@ -147,11 +184,16 @@ mod tests {
 
     #[test]
     fn a_leaf_meets_its_own_limit_first_and_then_those_above() {
-        let pools = vec![pool(0, None), pool(0, Some(4)), pool(1, None), pool(2, Some(2)), pool(0, None)];
+        let pools =
+            vec![pool(0, None), pool(0, Some(4)), pool(1, None), pool(2, Some(2)), pool(0, None)];
         let tree = Tree::new(8, pools, vec![vm(3, Some(1)), vm(2, None), vm(4, None)]);
         let limits = tree.limits();
-        let seen: Vec<_> = limits.limits.iter().map(|l| (l.owner, l.rate.0 >> Rate::SHIFT, l.parent)).collect();
-        assert_eq!(seen, [(Owner::Pool(1), 4, None), (Owner::Pool(3), 2, Some(0)), (Owner::Leaf(0), 1, Some(1))]);
+        let seen: Vec<_> =
+            limits.limits.iter().map(|l| (l.owner, l.rate.0 >> Rate::SHIFT, l.parent)).collect();
+        assert_eq!(
+            seen,
+            [(Owner::Pool(1), 4, None), (Owner::Pool(3), 2, Some(0)), (Owner::Leaf(0), 1, Some(1))]
+        );
         assert_eq!(limits.first, [Some(2), Some(0), None]);
     }
 }

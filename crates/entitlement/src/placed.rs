@@ -40,9 +40,17 @@ const FIRST: u64 = 1 << 60;
 /// # Panics
 /// Beyond the limits of `Tree` and `Fluid`.
 #[must_use]
-pub fn divide_placed(tree: &Tree, fluid: &Fluid, one: u64, demands: &[(usize, Demand)]) -> Vec<u64> {
+pub fn divide_placed(
+    tree: &Tree,
+    fluid: &Fluid,
+    one: u64,
+    demands: &[(usize, Demand)],
+) -> Vec<u64> {
     if tree.is_flat() {
-        let weighed = |(leaf, d): &(usize, Demand)| Demand { weight: tree.leaves()[*leaf].shares.max(1), classes: d.classes.clone() };
+        let weighed = |(leaf, d): &(usize, Demand)| Demand {
+            weight: tree.leaves()[*leaf].shares.max(1),
+            classes: d.classes.clone(),
+        };
         return fluid.divide(one, &demands.iter().map(weighed).collect::<Vec<_>>());
     }
     let mut wants = vec![0u64; tree.leaves().len()];
@@ -61,7 +69,14 @@ fn total(d: &Demand) -> u64 {
 }
 
 /// The law above where some are held.
-fn held(tree: &Tree, fluid: &Fluid, one: u64, demands: &[(usize, Demand)], wants: &[u64], division: &Division) -> Vec<u64> {
+fn held(
+    tree: &Tree,
+    fluid: &Fluid,
+    one: u64,
+    demands: &[(usize, Demand)],
+    wants: &[u64],
+    division: &Division,
+) -> Vec<u64> {
     let parts = tree.parts(wants);
     let mut cut: Vec<Demand> = demands
         .iter()
@@ -93,7 +108,10 @@ fn shrunk(d: &Demand, most: u64) -> Vec<(u32, u64)> {
     if all <= most {
         return d.classes.clone();
     }
-    d.classes.iter().map(|c| (c.0, (u128::from(c.1) * u128::from(most) / u128::from(all)) as u64)).collect()
+    d.classes
+        .iter()
+        .map(|c| (c.0, (u128::from(c.1) * u128::from(most) / u128::from(all)) as u64))
+        .collect()
 }
 
 impl Tree {
@@ -116,12 +134,19 @@ impl Tree {
                 p = self.pools()[p].parent;
             }
         }
-        let weight = |node: usize| if node < pools { weights.pools[node] } else { weights.leaves[node - pools] };
+        let weight = |node: usize| {
+            if node < pools { weights.pools[node] } else { weights.leaves[node - pools] }
+        };
         let awake = |node: usize| if node < pools { active[node] } else { wants[node - pools] > 0 };
         let mut part = vec![0u64; pools + self.leaves().len()];
         part[0] = 1 << PART_BITS;
         for p in 0..pools {
-            let sum: u128 = self.children(p).iter().filter(|c| awake(**c)).map(|c| u128::from(weight(*c))).sum();
+            let sum: u128 = self
+                .children(p)
+                .iter()
+                .filter(|c| awake(**c))
+                .map(|c| u128::from(weight(*c)))
+                .sum();
             for c in self.children(p).iter().filter(|c| awake(**c)) {
                 part[*c] = (u128::from(part[p]) * u128::from(weight(*c)) / sum.max(1)) as u64;
             }
@@ -157,7 +182,14 @@ mod tests {
     use units::{PcpuSet, Rate};
 
     fn pool(shares: u64, limit: Option<u64>) -> TreePool {
-        TreePool { parent: 0, shares, reservation: Rate(0), limit: limit.map(Rate::pcpus), expandable: true, scalable: false }
+        TreePool {
+            parent: 0,
+            shares,
+            reservation: Rate(0),
+            limit: limit.map(Rate::pcpus),
+            expandable: true,
+            scalable: false,
+        }
     }
 
     fn vm(pool: usize, shares: u64) -> TreeLeaf {
@@ -176,20 +208,38 @@ mod tests {
     fn a_reservation_holds_for_one_that_roams_beside_a_held_one() {
         let sure = TreeLeaf { reservation: Rate::pcpus(6), ..vm(0, 1000) };
         let tree = Tree::new(8, vec![pool(0, None)], vec![sure, vm(0, 9000), vm(0, 9000)]);
-        let got = divide_placed(&tree, &fluid(), 10, &[(0, ask(0, 80)), (1, ask(1, 20)), (2, ask(0, 80))]);
+        let got = divide_placed(
+            &tree,
+            &fluid(),
+            10,
+            &[(0, ask(0, 80)), (1, ask(1, 20)), (2, ask(0, 80))],
+        );
         assert_eq!(got, [60, 10, 10]);
     }
 
     #[test]
     fn a_pool_that_has_used_up_its_limit_gives_its_members_what_the_tree_says() {
-        let tree = Tree::new(8, vec![pool(0, None), pool(4000, Some(1))], vec![vm(1, 1000), vm(1, 1000), vm(0, 1000)]);
-        let got = divide_placed(&tree, &fluid(), 10, &[(0, ask(1, 20)), (1, ask(0, 80)), (2, ask(0, 80))]);
+        let tree = Tree::new(
+            8,
+            vec![pool(0, None), pool(4000, Some(1))],
+            vec![vm(1, 1000), vm(1, 1000), vm(0, 1000)],
+        );
+        let got = divide_placed(
+            &tree,
+            &fluid(),
+            10,
+            &[(0, ask(1, 20)), (1, ask(0, 80)), (2, ask(0, 80))],
+        );
         assert_eq!(got, [5, 5, 70]);
     }
 
     #[test]
     fn a_sleeper_has_no_part_and_a_pool_of_sleepers_neither() {
-        let tree = Tree::new(8, vec![pool(0, None), pool(4000, None), pool(4000, None)], vec![vm(1, 1000), vm(1, 3000), vm(2, 1000)]);
+        let tree = Tree::new(
+            8,
+            vec![pool(0, None), pool(4000, None), pool(4000, None)],
+            vec![vm(1, 1000), vm(1, 3000), vm(2, 1000)],
+        );
         let bits = |n: u64| n << (PART_BITS - 3);
         assert_eq!(tree.parts(&[1, 1, 1]), [bits(1), bits(3), bits(4)]);
         assert_eq!(tree.parts(&[1, 0, 1]), [bits(4), 0, bits(4)]);

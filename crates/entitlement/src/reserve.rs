@@ -118,7 +118,9 @@ impl Report {
             [format!("{}:", p.path), percent(p.reserved), percent(p.reservation), percent(free)]
         };
         let mut out = String::new();
-        for (i, [path, reserved, of, free]) in aligned(self.pools.iter().map(row).collect()).into_iter().enumerate() {
+        for (i, [path, reserved, of, free]) in
+            aligned(self.pools.iter().map(row).collect()).into_iter().enumerate()
+        {
             let kind = if i == 0 { "the host".to_owned() } else { self.pools[i].kind() };
             out += &format!("{path} reserved {reserved} of {of}, {free} free: {kind}\n");
         }
@@ -140,12 +142,23 @@ impl fmt::Display for Excess {
         let (asked, available) = percents(self.asked, self.available);
         let path = &self.path;
         let give = |f: &mut fmt::Formatter<'_>, what: &str, next: &str| {
-            write!(f, "{path}: cannot give {asked} to what it holds: {what} has {available} for it; {next}")
+            write!(
+                f,
+                "{path}: cannot give {asked} to what it holds: {what} has {available} for it; {next}"
+            )
         };
         match self.rule {
-            Rule::Vcpus => write!(f, "{path}: cannot reserve {asked}: its vCPUs can use {available}; reserve less or add vCPUs"),
-            Rule::Limit => write!(f, "{path}: cannot reserve {asked}: its limit is {available}; reserve less or raise the limit"),
-            Rule::FixedPool => give(f, "its fixed reservation", "raise that or make the pool expandable"),
+            Rule::Vcpus => write!(
+                f,
+                "{path}: cannot reserve {asked}: its vCPUs can use {available}; reserve less or add vCPUs"
+            ),
+            Rule::Limit => write!(
+                f,
+                "{path}: cannot reserve {asked}: its limit is {available}; reserve less or raise the limit"
+            ),
+            Rule::FixedPool => {
+                give(f, "its fixed reservation", "raise that or make the pool expandable")
+            }
             Rule::PoolLimit => give(f, "its limit", "raise that or reserve less"),
             Rule::Host => give(f, "the host", "reserve less"),
         }
@@ -185,8 +198,12 @@ pub fn check(tree: &Tree, names: &Names) -> Report {
 
 impl Names {
     pub(crate) fn assert_those_of(&self, tree: &Tree) {
-        let (seen, allowed) = ((self.pools.len(), self.leaves.len()), (tree.pools().len(), tree.leaves().len()));
-        assert!(seen == allowed, "names: cannot tell places apart: seen (pools, leaves) {seen:?}, allowed {allowed:?}");
+        let (seen, allowed) =
+            ((self.pools.len(), self.leaves.len()), (tree.pools().len(), tree.leaves().len()));
+        assert!(
+            seen == allowed,
+            "names: cannot tell places apart: seen (pools, leaves) {seen:?}, allowed {allowed:?}"
+        );
     }
 }
 
@@ -204,7 +221,9 @@ pub(crate) fn over(path: &str, rule: Rule, asked: Rate, available: Option<Rate>)
 
 /// What each node takes of its pool, as far as it could be kept there; of the root what its children take.
 pub(crate) fn taken(tree: &Tree) -> Vec<u64> {
-    let leaf = |l: &TreeLeaf| l.reservation.min(l.limit.unwrap_or(l.reservation)).min(Rate::pcpus(u64::from(l.vcpus))).0;
+    let leaf = |l: &TreeLeaf| {
+        l.reservation.min(l.limit.unwrap_or(l.reservation)).min(Rate::pcpus(u64::from(l.vcpus))).0
+    };
     let mut taken = vec![0; tree.pools().len()];
     taken.extend(tree.leaves().iter().map(leaf));
     for (p, pool) in tree.pools().iter().enumerate().rev() {

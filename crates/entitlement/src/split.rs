@@ -45,16 +45,28 @@ const SINK: usize = 1;
 /// `Fluid::divide` for demands with restricted classes.
 pub(crate) fn divide(fluid: &Fluid, one: u64, demands: &[Demand]) -> Vec<u64> {
     let weights: u128 = demands.iter().map(|d| u128::from(d.weight)).sum();
-    assert!(weights < 1 << 64, "weights: cannot divide exactly: seen a sum of {weights}, allowed below 2^64");
+    assert!(
+        weights < 1 << 64,
+        "weights: cannot divide exactly: seen a sum of {weights}, allowed below 2^64"
+    );
     let mut out = vec![0; demands.len()];
     let mut scratch = Scratch::new(fluid, one);
-    let room = |set: u32| fluid.sets[set as usize].iter().map(|a| fluid.atoms[*a as usize] * one).sum::<u64>();
+    let room = |set: u32| {
+        fluid.sets[set as usize].iter().map(|a| fluid.atoms[*a as usize] * one).sum::<u64>()
+    };
     let vm = |(index, d): (usize, &Demand)| {
-        let classes: Vec<(u32, u64)> = d.classes.iter().map(|c| (c.0, c.1.min(room(c.0)))).filter(|c| c.1 > 0).collect();
-        (d.weight > 0 && !classes.is_empty()).then_some(Vm { index, weight: d.weight, own: 0, classes })
+        let classes: Vec<(u32, u64)> =
+            d.classes.iter().map(|c| (c.0, c.1.min(room(c.0)))).filter(|c| c.1 > 0).collect();
+        (d.weight > 0 && !classes.is_empty()).then_some(Vm {
+            index,
+            weight: d.weight,
+            own: 0,
+            classes,
+        })
     };
     let vms: Vec<Vm> = demands.iter().enumerate().filter_map(vm).collect();
-    let mut whole = Group { vms, fixed: vec![], atoms: (0..fluid.atoms.len() as u32).collect(), usable: 0 };
+    let mut whole =
+        Group { vms, fixed: vec![], atoms: (0..fluid.atoms.len() as u32).collect(), usable: 0 };
     whole.usable = scratch.usable(&whole);
     let mut open = vec![whole];
     while let Some(group) = open.pop() {
@@ -65,7 +77,8 @@ pub(crate) fn divide(fluid: &Fluid, one: u64, demands: &[Demand]) -> Vec<u64> {
         match scratch.cut(&group) {
             Some(side) => open.extend(scratch.split(group, &side)),
             None => {
-                let claims: Vec<(usize, u64)> = group.vms.iter().map(|vm| (vm.index, vm.weight)).collect();
+                let claims: Vec<(usize, u64)> =
+                    group.vms.iter().map(|vm| (vm.index, vm.weight)).collect();
                 by_weight(group.usable, &claims, |i, units| out[i] = units);
             }
         }
@@ -96,7 +109,12 @@ struct Scratch<'a> {
 
 impl<'a> Scratch<'a> {
     fn new(fluid: &'a Fluid, one: u64) -> Scratch<'a> {
-        Scratch { fluid, one, set_node: vec![0; fluid.sets.len()], atom_node: vec![0; fluid.atoms.len()] }
+        Scratch {
+            fluid,
+            one,
+            set_node: vec![0; fluid.sets.len()],
+            atom_node: vec![0; fluid.atoms.len()],
+        }
     }
 
     fn capacity(&self, atom: u32) -> u64 {
@@ -136,12 +154,20 @@ impl<'a> Scratch<'a> {
         for set in sets {
             for atom in &self.fluid.sets[set as usize] {
                 if self.atom_node[*atom as usize] != 0 {
-                    graph.edge(self.set_node[set as usize], self.atom_node[*atom as usize], UNBOUNDED);
+                    graph.edge(
+                        self.set_node[set as usize],
+                        self.atom_node[*atom as usize],
+                        UNBOUNDED,
+                    );
                 }
             }
         }
         for atom in &group.atoms {
-            graph.edge(self.atom_node[*atom as usize], SINK, u128::from(self.capacity(*atom)) * scale);
+            graph.edge(
+                self.atom_node[*atom as usize],
+                SINK,
+                u128::from(self.capacity(*atom)) * scale,
+            );
         }
         graph
     }
@@ -160,7 +186,8 @@ impl<'a> Scratch<'a> {
         if graph.run(SOURCE, SINK) == (usable + fixed) * weight {
             return None;
         }
-        let reached = |nodes: &[usize]| nodes.iter().map(|n| *n != 0 && graph.reached(*n)).collect();
+        let reached =
+            |nodes: &[usize]| nodes.iter().map(|n| *n != 0 && graph.reached(*n)).collect();
         Some(Side {
             vms: (0..group.vms.len()).map(|k| graph.reached(2 + k)).collect(),
             sets: reached(&self.set_node),
@@ -191,7 +218,8 @@ impl<'a> Scratch<'a> {
             }
         }
         for (k, mut vm) in group.vms.into_iter().enumerate() {
-            let (inside, outside) = vm.classes.iter().partition::<Vec<(u32, u64)>, _>(|c| side.sets[c.0 as usize]);
+            let (inside, outside) =
+                vm.classes.iter().partition::<Vec<(u32, u64)>, _>(|c| side.sets[c.0 as usize]);
             if side.vms[k] {
                 vm.own += outside.iter().map(|c| c.1).sum::<u64>();
                 far.fixed.extend(outside);

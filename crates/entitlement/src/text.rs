@@ -30,7 +30,8 @@ pub(crate) fn aligned<const N: usize>(mut rows: Vec<[String; N]>) -> Vec<[String
         let width = rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
         for row in &mut rows {
             let cell = &row[column];
-            row[column] = if column == 0 { format!("{cell:width$}") } else { format!("{cell:>width$}") };
+            row[column] =
+                if column == 0 { format!("{cell:width$}") } else { format!("{cell:>width$}") };
         }
     }
     rows
@@ -50,8 +51,14 @@ mod tests {
 
     #[test]
     fn two_rates_that_differ_never_read_the_same() {
-        assert_eq!(percents(Rate(Rate::ONE.0 + 1), Rate::ONE), ("100.0001 %".to_owned(), "100 %".to_owned()));
-        assert_eq!(percents(Rate::pcpus(2), Rate::pcpus(2)), ("200 %".to_owned(), "200 %".to_owned()));
+        assert_eq!(
+            percents(Rate(Rate::ONE.0 + 1), Rate::ONE),
+            ("100.0001 %".to_owned(), "100 %".to_owned())
+        );
+        assert_eq!(
+            percents(Rate::pcpus(2), Rate::pcpus(2)),
+            ("200 %".to_owned(), "200 %".to_owned())
+        );
         for unit in 0..2000 {
             let (a, b) = percents(Rate(unit), Rate(unit + 1));
             assert_ne!(a, b);
@@ -61,6 +68,9 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
         let row = |a: &str, b: &str| [a.to_owned(), b.to_owned()];
-        assert_eq!(aligned(vec![row("/:", "5 %"), row("/gold:", "100 %")]), [row("/:    ", "  5 %"), row("/gold:", "100 %")]);
+        assert_eq!(
+            aligned(vec![row("/:", "5 %"), row("/gold:", "100 %")]),
+            [row("/:    ", "  5 %"), row("/gold:", "100 %")]
+        );
     }
 }

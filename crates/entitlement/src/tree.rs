@@ -105,16 +105,32 @@ impl Tree {
     /// Unless pool 0 is the root, every other pool comes after its parent, and every leaf is in a pool that is there.
     #[must_use]
     pub fn new(pcpus: u64, pools: Vec<TreePool>, leaves: Vec<TreeLeaf>) -> Tree {
-        assert!(!pools.is_empty(), "tree: cannot divide without a root: seen no pool, allowed 1 or more");
-        assert!(pools[0].parent == 0, "pool 0: cannot be the root: seen parent {}, allowed 0", pools[0].parent);
+        assert!(
+            !pools.is_empty(),
+            "tree: cannot divide without a root: seen no pool, allowed 1 or more"
+        );
+        assert!(
+            pools[0].parent == 0,
+            "pool 0: cannot be the root: seen parent {}, allowed 0",
+            pools[0].parent
+        );
         let mut children = vec![vec![]; pools.len()];
         for (i, pool) in pools.iter().enumerate().skip(1) {
             let parent = pool.parent;
-            assert!(parent < i, "pool {i}: cannot place it: seen parent {parent}, allowed 0..{}; list parents first", i - 1);
+            assert!(
+                parent < i,
+                "pool {i}: cannot place it: seen parent {parent}, allowed 0..{}; list parents first",
+                i - 1
+            );
             children[parent].push(i);
         }
         for (j, leaf) in leaves.iter().enumerate() {
-            assert!(leaf.pool < pools.len(), "leaf {j}: cannot place it: seen pool {}, allowed 0..{}", leaf.pool, pools.len() - 1);
+            assert!(
+                leaf.pool < pools.len(),
+                "leaf {j}: cannot place it: seen pool {}, allowed 0..{}",
+                leaf.pool,
+                pools.len() - 1
+            );
             children[leaf.pool].push(pools.len() + j);
         }
         let weights = weigh(&pools, &leaves, &children);
@@ -168,17 +184,27 @@ impl Tree {
     /// All of the host.
     pub(crate) fn capacity(&self, one: u64) -> u64 {
         let capacity = self.pcpus.checked_mul(one).filter(|c| *c <= 1 << 62);
-        capacity.unwrap_or_else(|| panic!("capacity: cannot divide it exactly: seen {} × {one}, allowed up to 2^62", self.pcpus))
+        capacity.unwrap_or_else(|| {
+            panic!(
+                "capacity: cannot divide it exactly: seen {} × {one}, allowed up to 2^62",
+                self.pcpus
+            )
+        })
     }
 
     /// Weight, floor and cap of each node; without demands of a host where everybody wants all it can use.
     /// The root's are not looked at.
     pub(crate) fn claims(&self, one: u64, demands: Option<&[u64]>) -> Vec<Between> {
         let seen = demands.map_or(self.leaves.len(), <[u64]>::len);
-        assert!(seen == self.leaves.len(), "demands: cannot divide: seen {seen}, allowed one for each of {} leaves", self.leaves.len());
+        assert!(
+            seen == self.leaves.len(),
+            "demands: cannot divide: seen {seen}, allowed one for each of {} leaves",
+            self.leaves.len()
+        );
         let host = self.capacity(one);
         let units = |rate: Rate| scaled(rate, one);
-        let mut claims: Vec<Between> = self.weights.iter().map(|w| Between { weight: *w, ..Between::default() }).collect();
+        let mut claims: Vec<Between> =
+            self.weights.iter().map(|w| Between { weight: *w, ..Between::default() }).collect();
         let mut total = 0u128;
         for (j, leaf) in self.leaves.iter().enumerate() {
             let demand = demands.map_or(u64::MAX, |d| d[j]);
@@ -188,7 +214,10 @@ impl Tree {
             (claim.cap, claim.floor) = (cap, units(leaf.reservation).min(cap));
             total += u128::from(cap);
         }
-        assert!(total < 1 << 64, "caps: cannot divide exactly: seen a sum of {total}, allowed below 2^64");
+        assert!(
+            total < 1 << 64,
+            "caps: cannot divide exactly: seen a sum of {total}, allowed below 2^64"
+        );
         for (p, pool) in self.pools.iter().enumerate().skip(1).rev() {
             let caps: u64 = self.children[p].iter().map(|c| claims[*c].cap).sum();
             let floors: u64 = self.children[p].iter().map(|c| claims[*c].floor).sum();
@@ -247,7 +276,14 @@ mod tests {
     use super::*;
 
     fn pool(parent: usize, shares: u64) -> TreePool {
-        TreePool { parent, shares, reservation: Rate(0), limit: None, expandable: true, scalable: false }
+        TreePool {
+            parent,
+            shares,
+            reservation: Rate(0),
+            limit: None,
+            expandable: true,
+            scalable: false,
+        }
     }
 
     fn vm(pool: usize, shares: u64) -> TreeLeaf {
@@ -257,40 +293,65 @@ mod tests {
     #[test]
     fn a_scalable_pool_weighs_what_it_holds_and_another_its_shares() {
         let scalable = |parent, shares| TreePool { scalable: true, ..pool(parent, shares) };
-        let pools = vec![pool(0, 0), scalable(0, 8000), pool(0, 8000), scalable(1, 2000), scalable(0, 4000)];
+        let pools = vec![
+            pool(0, 0),
+            scalable(0, 8000),
+            pool(0, 8000),
+            scalable(1, 2000),
+            scalable(0, 4000),
+        ];
         let tree = Tree::new(4, pools, vec![vm(1, 1000), vm(3, 3000), vm(3, 1000), vm(2, 1000)]);
         // /3 weighs 4000 · 2000 ÷ 4000; /1 holds it and 1000 at twice normal; an empty pool weighs 1.
-        assert_eq!(tree.weights(), Division { pools: vec![1, 6000, 8000, 2000, 1], leaves: vec![1000, 3000, 1000, 1000] });
+        assert_eq!(
+            tree.weights(),
+            Division { pools: vec![1, 6000, 8000, 2000, 1], leaves: vec![1000, 3000, 1000, 1000] }
+        );
     }
 
     #[test]
     fn weights_stay_between_1_and_their_cap() {
         let huge = TreePool { scalable: true, ..pool(0, u64::MAX) };
         let tree = Tree::new(1, vec![pool(0, 0), huge], vec![vm(1, 0), vm(1, u64::MAX)]);
-        assert_eq!(tree.weights(), Division { pools: vec![1, TREE_WEIGHT_MAX], leaves: vec![1, TREE_WEIGHT_MAX] });
+        assert_eq!(
+            tree.weights(),
+            Division { pools: vec![1, TREE_WEIGHT_MAX], leaves: vec![1, TREE_WEIGHT_MAX] }
+        );
     }
 
     #[test]
     fn the_worst_case_counts_everybody_at_all_it_can_use() {
         let narrow = TreeLeaf { vcpus: 1, ..vm(0, 9000) };
         let held = TreePool { limit: Some(Rate::pcpus(2)), ..pool(0, 4000) };
-        let tree = Tree::new(8, vec![pool(0, 0), held], vec![narrow, vm(0, 1000), vm(1, 1000), vm(1, 3000)]);
+        let tree = Tree::new(
+            8,
+            vec![pool(0, 0), held],
+            vec![narrow, vm(0, 1000), vm(1, 1000), vm(1, 3000)],
+        );
         let rate = |quarters: u64| quarters << (Rate::SHIFT - 2);
-        assert_eq!(tree.worst_case(), Division { pools: vec![rate(32), rate(8)], leaves: vec![rate(4), rate(20), rate(2), rate(6)] });
+        assert_eq!(
+            tree.worst_case(),
+            Division {
+                pools: vec![rate(32), rate(8)],
+                leaves: vec![rate(4), rate(20), rate(2), rate(6)]
+            }
+        );
     }
 
     #[test]
     fn a_fixed_pool_promises_what_it_reserves_and_an_expandable_one_what_it_holds() {
         let db = TreeLeaf { reservation: Rate::pcpus(3), ..vm(1, 1000) };
         for (expandable, want) in [(true, [3, 1]), (false, [2, 2])] {
-            let pools = vec![pool(0, 0), TreePool { reservation: Rate::ONE, expandable, ..pool(0, 4000) }];
+            let pools =
+                vec![pool(0, 0), TreePool { reservation: Rate::ONE, expandable, ..pool(0, 4000) }];
             let tree = Tree::new(4, pools, vec![db.clone(), vm(0, 4000)]);
             assert_eq!(tree.divide(1, &[8, 8]).leaves, want, "expandable {expandable}");
         }
     }
 
     #[test]
-    #[should_panic(expected = "pool 1: cannot place it: seen parent 2, allowed 0..0; list parents first")]
+    #[should_panic(
+        expected = "pool 1: cannot place it: seen parent 2, allowed 0..0; list parents first"
+    )]
     fn a_pool_before_its_parent_is_refused() {
         let _ = Tree::new(1, vec![pool(0, 0), pool(2, 1), pool(0, 1)], vec![]);
     }

@@ -7,7 +7,14 @@ use trees::{Draw, Parts};
 use units::Rate;
 
 fn pool(parent: usize, pcpus: u64, expandable: bool) -> TreePool {
-    TreePool { parent, shares: 4000, reservation: Rate::pcpus(pcpus), limit: None, expandable, scalable: false }
+    TreePool {
+        parent,
+        shares: 4000,
+        reservation: Rate::pcpus(pcpus),
+        limit: None,
+        expandable,
+        scalable: false,
+    }
 }
 
 fn vm(pool: usize, pcpus: u64) -> TreeLeaf {
@@ -22,7 +29,10 @@ fn names(pools: &[&str], leaves: &[&str]) -> Names {
 /// VMware's example, with pCPUs of 1 GHz: /gold of 6 GHz holds a VM of 1 GHz and /gold/db of 2 GHz with one VM of 2 GHz.
 fn example(expandable: bool) -> (Tree, Names) {
     let pools = vec![pool(0, 0, false), pool(0, 6, false), pool(1, 2, expandable)];
-    (Tree::new(8, pools, vec![vm(1, 1), vm(2, 2)]), names(&["/", "/gold", "/gold/db"], &["/gold/web", "/gold/db/a"]))
+    (
+        Tree::new(8, pools, vec![vm(1, 1), vm(2, 2)]),
+        names(&["/", "/gold", "/gold/db"], &["/gold/web", "/gold/db/a"]),
+    )
 }
 
 fn second_vm(expandable: bool) -> Admission {
@@ -34,10 +44,17 @@ fn second_vm(expandable: bool) -> Admission {
 fn the_second_vm_of_an_expandable_pool_borrows_from_its_parent() {
     let answer = second_vm(true);
     assert!(answer.admitted && answer.refusal.is_none());
-    let levels: Vec<_> = answer.levels.iter().map(|l| (l.path.as_str(), l.outcome, l.passed_on)).collect();
-    assert_eq!(levels, [("/gold/db", Outcome::PassedOn, Rate::pcpus(2)), ("/gold", Outcome::Admitted, Rate(0))]);
+    let levels: Vec<_> =
+        answer.levels.iter().map(|l| (l.path.as_str(), l.outcome, l.passed_on)).collect();
+    assert_eq!(
+        levels,
+        [("/gold/db", Outcome::PassedOn, Rate::pcpus(2)), ("/gold", Outcome::Admitted, Rate(0))]
+    );
     let gold = &answer.levels[1];
-    assert_eq!((gold.reserved, gold.asked, gold.available), (Rate::pcpus(3), Rate::pcpus(2), Rate::pcpus(3)));
+    assert_eq!(
+        (gold.reserved, gold.asked, gold.available),
+        (Rate::pcpus(3), Rate::pcpus(2), Rate::pcpus(3))
+    );
 }
 
 #[test]
@@ -58,13 +75,17 @@ refused: /gold/db: cannot give 200 % to what it holds: its fixed reservation has
 
 #[test]
 fn an_expandable_pool_does_not_reserve_past_its_limit() {
-    let pools = vec![pool(0, 0, true), TreePool { limit: Some(Rate::pcpus(3)), ..pool(0, 2, true) }];
+    let pools =
+        vec![pool(0, 0, true), TreePool { limit: Some(Rate::pcpus(3)), ..pool(0, 2, true) }];
     let (tree, names) = (Tree::new(8, pools, vec![vm(1, 2)]), names(&["/", "/lab"], &["/lab/a"]));
     let one = admit(&tree, &names, &Ask::PowerOn { path: "/lab/b".into(), leaf: vm(1, 1) });
     assert!(one.admitted);
     let two = admit(&tree, &names, &Ask::PowerOn { path: "/lab/b".into(), leaf: vm(1, 2) });
     let refusal = two.refusal.as_ref().expect("it was refused");
-    assert_eq!((refusal.rule, refusal.asked, refusal.available), (Rule::PoolLimit, Rate::pcpus(2), Rate::ONE));
+    assert_eq!(
+        (refusal.rule, refusal.asked, refusal.available),
+        (Rule::PoolLimit, Rate::pcpus(2), Rate::ONE)
+    );
     assert!(two.text().contains("has 0 %: refused here, limit 300 %"), "{}", two.text());
 }
 
@@ -74,9 +95,17 @@ fn an_empty_pool_takes_its_reservation_and_the_host_runs_out() {
     let names = names(&["/", "/gold"], &[]);
     let answer = admit(&tree, &names, &Ask::PowerOn { path: "/vm".into(), leaf: vm(0, 2) });
     let refusal = answer.refusal.expect("it was refused");
-    assert_eq!((refusal.path.as_str(), refusal.rule, refusal.available), ("/", Rule::Host, Rate::ONE));
+    assert_eq!(
+        (refusal.path.as_str(), refusal.rule, refusal.available),
+        ("/", Rule::Host, Rate::ONE)
+    );
     // Inside the pool it is the pool's own, and the host is not asked.
-    assert_eq!(admit(&tree, &names, &Ask::PowerOn { path: "/gold/vm".into(), leaf: vm(1, 2) }).levels.len(), 1);
+    assert_eq!(
+        admit(&tree, &names, &Ask::PowerOn { path: "/gold/vm".into(), leaf: vm(1, 2) })
+            .levels
+            .len(),
+        1
+    );
 }
 
 #[test]
@@ -85,8 +114,15 @@ fn a_vm_reserves_no_more_than_its_vcpus_and_its_limit() {
     let wide = Ask::PowerOn { path: "/gold/x".into(), leaf: vm(1, 3) };
     let refused = admit(&tree, &names, &wide);
     assert!(refused.levels.is_empty(), "no pool was asked");
-    assert_eq!(refused.refusal.unwrap().to_string(), "/gold/x: cannot reserve 300 %: its vCPUs can use 200 %; reserve less or add vCPUs");
-    let limited = TreeLeaf { limit: Some(Rate(Rate::ONE.0 + 1)), reservation: Rate(Rate::ONE.0 + 2), ..vm(1, 0) };
+    assert_eq!(
+        refused.refusal.unwrap().to_string(),
+        "/gold/x: cannot reserve 300 %: its vCPUs can use 200 %; reserve less or add vCPUs"
+    );
+    let limited = TreeLeaf {
+        limit: Some(Rate(Rate::ONE.0 + 1)),
+        reservation: Rate(Rate::ONE.0 + 2),
+        ..vm(1, 0)
+    };
     let refused = admit(&tree, &names, &Ask::PowerOn { path: "/gold/x".into(), leaf: limited });
     let text = "/gold/x: cannot reserve 100.0002 %: its limit is 100.0001 %; reserve less or raise the limit";
     assert_eq!(refused.refusal.unwrap().to_string(), text);
@@ -95,12 +131,19 @@ fn a_vm_reserves_no_more_than_its_vcpus_and_its_limit() {
 #[test]
 fn a_pool_is_raised_by_what_its_parent_has_and_lowered_to_what_it_holds() {
     let (tree, names) = example(false);
-    let change = |pcpus| admit(&tree, &names, &Ask::Pool { pool: 2, reservation: Rate::pcpus(pcpus) });
+    let change =
+        |pcpus| admit(&tree, &names, &Ask::Pool { pool: 2, reservation: Rate::pcpus(pcpus) });
     assert!(change(5).admitted, "/gold has 3 left");
     let refusal = change(6).refusal.expect("/gold has 3 left, and 4 are asked");
-    assert_eq!((refusal.path.as_str(), refusal.asked, refusal.available), ("/gold", Rate::pcpus(4), Rate::pcpus(3)));
+    assert_eq!(
+        (refusal.path.as_str(), refusal.asked, refusal.available),
+        ("/gold", Rate::pcpus(4), Rate::pcpus(3))
+    );
     let refusal = change(1).refusal.expect("its VM reserves 2");
-    assert_eq!((refusal.path.as_str(), refusal.asked, refusal.available), ("/gold/db", Rate::pcpus(2), Rate::ONE));
+    assert_eq!(
+        (refusal.path.as_str(), refusal.asked, refusal.available),
+        ("/gold/db", Rate::pcpus(2), Rate::ONE)
+    );
     // An expandable one may be lowered: it goes on taking what its VM reserves.
     let (tree, names) = example(true);
     assert!(admit(&tree, &names, &Ask::Pool { pool: 2, reservation: Rate(0) }).admitted);
@@ -142,11 +185,19 @@ fn after(parts: &Parts, ask: &Ask) -> Parts {
 fn ask(d: &mut Draw, parts: &Parts) -> Ask {
     let (pools, leaves) = (parts.pools.len() as u64, parts.leaves.len() as u64);
     match d.below(3) {
-        0 if pools > 1 => Ask::Pool { pool: 1 + d.below(pools - 1) as usize, reservation: d.rate(parts.pcpus) },
+        0 if pools > 1 => {
+            Ask::Pool { pool: 1 + d.below(pools - 1) as usize, reservation: d.rate(parts.pcpus) }
+        }
         1 if leaves > 0 => Ask::Leaf { leaf: d.below(leaves) as usize, reservation: d.rate(3) },
         _ => {
             let limit = d.one_in(3).then(|| d.rate(3));
-            let leaf = TreeLeaf { pool: d.below(pools) as usize, shares: 1000, reservation: d.rate(3), limit, vcpus: 2 };
+            let leaf = TreeLeaf {
+                pool: d.below(pools) as usize,
+                shares: 1000,
+                reservation: d.rate(3),
+                limit,
+                vcpus: 2,
+            };
             Ask::PowerOn { path: "/new".into(), leaf }
         }
     }
@@ -165,11 +216,28 @@ fn what_is_admitted_is_what_check_finds_nothing_in() {
         let answer = admit(&parts.tree(), &parts.names(), &ask);
         let then = after(&parts, &ask);
         let report = check(&then.tree(), &then.names());
-        assert_eq!(answer.admitted, report.fits(), "seed {seed}: {}{}{parts:#?}", answer.text(), report.text());
+        assert_eq!(
+            answer.admitted,
+            report.fits(),
+            "seed {seed}: {}{}{parts:#?}",
+            answer.text(),
+            report.text()
+        );
         assert_eq!(answer.admitted, answer.refusal.is_none());
-        assert!(answer.levels.iter().rev().skip(1).all(|l| l.outcome == Outcome::PassedOn && l.expandable), "seed {seed}");
+        assert!(
+            answer
+                .levels
+                .iter()
+                .rev()
+                .skip(1)
+                .all(|l| l.outcome == Outcome::PassedOn && l.expandable),
+            "seed {seed}"
+        );
         *(if answer.admitted { &mut yes } else { &mut no }) += 1;
         borrowed += u32::from(answer.admitted && answer.levels.len() > 1);
     }
-    assert!(yes > 1000 && no > 1000 && borrowed > 100, "too few: {yes} admitted, {no} refused, {borrowed} borrowed");
+    assert!(
+        yes > 1000 && no > 1000 && borrowed > 100,
+        "too few: {yes} admitted, {no} refused, {borrowed} borrowed"
+    );
 }

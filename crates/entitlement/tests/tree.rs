@@ -50,8 +50,10 @@ fn freeze(amount: u128, claims: &[Wide]) -> Vec<u64> {
         let weight: u128 = thawed().map(|i| claims[i].0).sum();
         let below = |i: &usize| left * claims[*i].0 < claims[*i].1 * weight;
         let above = |i: &usize| left * claims[*i].0 > claims[*i].2 * weight;
-        let pulled_up: u128 = thawed().filter(below).map(|i| claims[i].1 * weight - left * claims[i].0).sum();
-        let pulled_down: u128 = thawed().filter(above).map(|i| left * claims[i].0 - claims[i].2 * weight).sum();
+        let pulled_up: u128 =
+            thawed().filter(below).map(|i| claims[i].1 * weight - left * claims[i].0).sum();
+        let pulled_down: u128 =
+            thawed().filter(above).map(|i| left * claims[i].0 - claims[i].2 * weight).sum();
         if pulled_up == 0 && pulled_down == 0 {
             let exact = |i: usize| frozen[i].map_or((left * claims[i].0, weight), |x| (x, 1));
             return rounded(amount, &(0..claims.len()).map(exact).collect::<Vec<_>>());
@@ -66,7 +68,8 @@ fn freeze(amount: u128, claims: &[Wide]) -> Vec<u64> {
 /// Rounds fractions down and hands out what is missing of `amount` one by one, each to the first with the largest part cut off.
 fn rounded(amount: u128, exact: &[(u128, u128)]) -> Vec<u64> {
     let mut out: Vec<u128> = exact.iter().map(|(n, d)| if *d == 0 { 0 } else { n / d }).collect();
-    let mut cut: Vec<(u128, u128)> = exact.iter().map(|(n, d)| if *d == 0 { (0, 1) } else { (n % d, *d) }).collect();
+    let mut cut: Vec<(u128, u128)> =
+        exact.iter().map(|(n, d)| if *d == 0 { (0, 1) } else { (n % d, *d) }).collect();
     for _ in 0..amount - out.iter().sum::<u128>() {
         let mut best = 0;
         for i in 1..cut.len() {
@@ -95,8 +98,16 @@ enum Node {
 
 impl Reference<'_> {
     fn children(&self, p: usize) -> Vec<Node> {
-        let pools = (1..self.parts.pools.len()).filter(|i| self.parts.pools[*i].parent == p).map(Node::Pool);
-        pools.chain((0..self.parts.leaves.len()).filter(|j| self.parts.leaves[*j].pool == p).map(Node::Leaf)).collect()
+        let pools = (1..self.parts.pools.len())
+            .filter(|i| self.parts.pools[*i].parent == p)
+            .map(Node::Pool);
+        pools
+            .chain(
+                (0..self.parts.leaves.len())
+                    .filter(|j| self.parts.leaves[*j].pool == p)
+                    .map(Node::Leaf),
+            )
+            .collect()
     }
 
     fn units(&self, rate: Rate) -> u128 {
@@ -106,7 +117,12 @@ impl Reference<'_> {
     fn cap(&self, node: Node) -> u128 {
         let limit = |l: Option<Rate>| l.map_or(u128::MAX, |l| self.units(l));
         match node {
-            Node::Pool(p) => self.children(p).into_iter().map(|c| self.cap(c)).sum::<u128>().min(limit(self.parts.pools[p].limit)),
+            Node::Pool(p) => self
+                .children(p)
+                .into_iter()
+                .map(|c| self.cap(c))
+                .sum::<u128>()
+                .min(limit(self.parts.pools[p].limit)),
             Node::Leaf(j) => {
                 let leaf = &self.parts.leaves[j];
                 let most = self.one * u128::from(leaf.vcpus).min(u128::from(self.parts.pcpus));
@@ -134,11 +150,18 @@ impl Reference<'_> {
         };
         let Node::Pool(p) = node else { unreachable!() };
         let held = || self.children(p).into_iter().map(|c| self.weight(c)).sum::<u128>();
-        if pool.scalable { (held() * u128::from(pool.shares) / 4000).clamp(1, 1 << 32) } else { u128::from(pool.shares) }
+        if pool.scalable {
+            (held() * u128::from(pool.shares) / 4000).clamp(1, 1 << 32)
+        } else {
+            u128::from(pool.shares)
+        }
     }
 
     fn divide(&self) -> Division {
-        let mut out = Division { pools: vec![0; self.parts.pools.len()], leaves: vec![0; self.parts.leaves.len()] };
+        let mut out = Division {
+            pools: vec![0; self.parts.pools.len()],
+            leaves: vec![0; self.parts.leaves.len()],
+        };
         self.give(0, self.parts.pcpus * self.one as u64, &mut out);
         out
     }
@@ -146,7 +169,8 @@ impl Reference<'_> {
     fn give(&self, p: usize, amount: u64, out: &mut Division) {
         out.pools[p] = amount;
         let children = self.children(p);
-        let claims: Vec<Wide> = children.iter().map(|c| (self.weight(*c), self.floor(*c), self.cap(*c))).collect();
+        let claims: Vec<Wide> =
+            children.iter().map(|c| (self.weight(*c), self.floor(*c), self.cap(*c))).collect();
         for (child, x) in children.into_iter().zip(freeze(amount.into(), &claims)) {
             match child {
                 Node::Pool(q) => self.give(q, x, out),
@@ -165,9 +189,17 @@ fn a_division_is_exactly_that_of_an_independent_solver() {
         let demands = d.demands(one, parts.leaves.len());
         let reference = Reference { parts: &parts, one: one.into(), demands: &demands };
         let got = parts.tree().divide(one, &demands);
-        assert_eq!(got, reference.divide(), "seed {seed}: one {one}, demands {demands:?}: {parts:#?}");
+        assert_eq!(
+            got,
+            reference.divide(),
+            "seed {seed}: one {one}, demands {demands:?}: {parts:#?}"
+        );
         let weights = parts.tree().weights();
-        assert!((1..parts.pools.len()).all(|p| u128::from(weights.pools[p]) == reference.weight(Node::Pool(p))), "seed {seed}");
+        assert!(
+            (1..parts.pools.len())
+                .all(|p| u128::from(weights.pools[p]) == reference.weight(Node::Pool(p))),
+            "seed {seed}"
+        );
     }
 }
 
@@ -184,19 +216,35 @@ fn one_level_is_exactly_that_of_an_independent_solver_and_without_floors_that_of
         };
         let claims: Vec<Between> = (0..1 + d.below(12)).map(|_| claim(&mut d)).collect();
         let capacity = d.below(most * 6);
-        let wide: Vec<Wide> = claims.iter().map(|c| (c.weight.into(), c.floor.into(), c.cap.into())).collect();
-        assert_eq!(fill_between(capacity, &claims), freeze(capacity.into(), &wide), "seed {seed}: {capacity} {claims:?}");
+        let wide: Vec<Wide> =
+            claims.iter().map(|c| (c.weight.into(), c.floor.into(), c.cap.into())).collect();
+        assert_eq!(
+            fill_between(capacity, &claims),
+            freeze(capacity.into(), &wide),
+            "seed {seed}: {capacity} {claims:?}"
+        );
         let flat: Vec<Between> = claims.iter().map(|c| Between { floor: 0, ..*c }).collect();
         let pairs: Vec<(u64, u64)> = claims.iter().map(|c| (c.weight, c.cap)).collect();
-        assert_eq!(fill_between(capacity, &flat), fill_units(capacity, &pairs), "seed {seed}: {capacity} {claims:?}");
+        assert_eq!(
+            fill_between(capacity, &flat),
+            fill_units(capacity, &pairs),
+            "seed {seed}: {capacity} {claims:?}"
+        );
     }
 }
 
 /// Everything outside of pool `p`: all pools but those below it, and the leaves that are in none of them.
 fn outside(parts: &Parts, p: usize, x: &Division) -> (Vec<u64>, Vec<u64>) {
     let below = |q: usize| parts.upwards(q).contains(&p);
-    let pools = (0..parts.pools.len()).filter(|q| *q == p || !below(*q)).map(|q| x.pools[q]).collect();
-    (pools, (0..parts.leaves.len()).filter(|j| !below(parts.leaves[*j].pool)).map(|j| x.leaves[j]).collect())
+    let pools =
+        (0..parts.pools.len()).filter(|q| *q == p || !below(*q)).map(|q| x.pools[q]).collect();
+    (
+        pools,
+        (0..parts.leaves.len())
+            .filter(|j| !below(parts.leaves[*j].pool))
+            .map(|j| x.leaves[j])
+            .collect(),
+    )
 }
 
 #[test]
@@ -210,12 +258,17 @@ fn what_changes_inside_a_pool_is_not_felt_outside_while_it_claims_as_much() {
         let demands = d.demands(one, parts.leaves.len());
         // Other shares inside, and demand that moves from one VM to another inside.
         let (mut other, mut wants) = (parts.clone(), demands.clone());
-        let inside: Vec<usize> = (0..parts.leaves.len()).filter(|j| parts.upwards(parts.leaves[*j].pool).contains(&p)).collect();
+        let inside: Vec<usize> = (0..parts.leaves.len())
+            .filter(|j| parts.upwards(parts.leaves[*j].pool).contains(&p))
+            .collect();
         if p == 0 || inside.len() < 2 {
             continue;
         }
         inside.iter().for_each(|j| other.leaves[*j].shares = 1 + d.below(100_000));
-        let (from, to) = (inside[d.below(inside.len() as u64) as usize], inside[d.below(inside.len() as u64) as usize]);
+        let (from, to) = (
+            inside[d.below(inside.len() as u64) as usize],
+            inside[d.below(inside.len() as u64) as usize],
+        );
         let amount = d.below(wants[from].min(4 * one) + 1);
         wants[from] -= amount;
         wants[to] = wants[to].saturating_add(amount);
@@ -227,8 +280,13 @@ fn what_changes_inside_a_pool_is_not_felt_outside_while_it_claims_as_much() {
             continue;
         }
         held += 1;
-        let (before, after) = (parts.tree().divide(one, &demands), other.tree().divide(one, &wants));
-        assert_eq!(outside(&parts, p, &before), outside(&parts, p, &after), "seed {seed}: pool {p}: {parts:#?}");
+        let (before, after) =
+            (parts.tree().divide(one, &demands), other.tree().divide(one, &wants));
+        assert_eq!(
+            outside(&parts, p, &before),
+            outside(&parts, p, &after),
+            "seed {seed}: pool {p}: {parts:#?}"
+        );
         moved += u32::from(before != after);
     }
     assert!(held > 1000 && moved > 200, "too few trees where it could show: {held}, {moved}");
@@ -246,11 +304,17 @@ fn more_shares_never_give_a_vm_less() {
         let j = d.below(parts.leaves.len() as u64) as usize;
         let mut more = parts.clone();
         more.leaves[j].shares += 1 + d.below(10_000);
-        let (before, after) = (parts.tree().divide(one, &demands).leaves, more.tree().divide(one, &demands).leaves);
+        let (before, after) =
+            (parts.tree().divide(one, &demands).leaves, more.tree().divide(one, &demands).leaves);
         // The exact amounts are monotone, and each scalable pool above is rounded as well.
         let path = parts.upwards(parts.leaves[j].pool);
         let slack = 1 + path.iter().filter(|p| parts.pools[**p].scalable).count() as u64;
-        assert!(after[j] + slack >= before[j], "seed {seed}: vm {j}: {} then {}", before[j], after[j]);
+        assert!(
+            after[j] + slack >= before[j],
+            "seed {seed}: vm {j}: {} then {}",
+            before[j],
+            after[j]
+        );
     }
 }
 
@@ -288,8 +352,14 @@ fn no_limit_is_passed_and_nothing_is_left_over_that_somebody_may_use() {
         let x = parts.tree().divide(one, &demands);
         let reference = Reference { parts: &parts, one: one.into(), demands: &demands };
         let within = |x: u64, node: Node| u128::from(x) <= reference.cap(node);
-        assert!((1..parts.pools.len()).all(|p| within(x.pools[p], Node::Pool(p))), "seed {seed}: {x:?}");
-        assert!((0..parts.leaves.len()).all(|j| within(x.leaves[j], Node::Leaf(j))), "seed {seed}: {x:?}");
+        assert!(
+            (1..parts.pools.len()).all(|p| within(x.pools[p], Node::Pool(p))),
+            "seed {seed}: {x:?}"
+        );
+        assert!(
+            (0..parts.leaves.len()).all(|j| within(x.leaves[j], Node::Leaf(j))),
+            "seed {seed}: {x:?}"
+        );
         let usable: u128 = reference.children(0).into_iter().map(|c| reference.cap(c)).sum();
         let sum: u128 = x.leaves.iter().map(|x| u128::from(*x)).sum();
         assert_eq!(sum, usable.min(u128::from(parts.pcpus * one)), "seed {seed}: {x:?}");
@@ -314,13 +384,25 @@ fn could_is_at_least_what_it_is_and_at_most_what_the_pool_could() {
             let children = now.children(p);
             for node in &children {
                 let (x, y) = (of(&x, *node), of(&could, *node));
-                assert!(x <= y && u128::from(y) <= most.cap(*node).min(of(&could, Node::Pool(p)).into()), "seed {seed}: {x} {y}");
-                assert!(u128::from(x) >= now.cap(*node) || x == y, "seed {seed}: contended, but {x} is not {y}");
+                assert!(
+                    x <= y
+                        && u128::from(y) <= most.cap(*node).min(of(&could, Node::Pool(p)).into()),
+                    "seed {seed}: {x} {y}"
+                );
+                assert!(
+                    u128::from(x) >= now.cap(*node) || x == y,
+                    "seed {seed}: contended, but {x} is not {y}"
+                );
             }
             // Whether the children divide what their pool gets or what it could have is the same.
-            let claims: Vec<Wide> = children.iter().map(|c| (now.weight(*c), now.floor(*c), now.cap(*c))).collect();
+            let claims: Vec<Wide> =
+                children.iter().map(|c| (now.weight(*c), now.floor(*c), now.cap(*c))).collect();
             let xs: Vec<u64> = children.iter().map(|c| of(&x, *c)).collect();
-            assert_eq!(freeze(could.pools[p].into(), &claims), xs, "seed {seed}: pool {p}: {parts:#?}");
+            assert_eq!(
+                freeze(could.pools[p].into(), &claims),
+                xs,
+                "seed {seed}: pool {p}: {parts:#?}"
+            );
         }
     }
 }
@@ -331,10 +413,24 @@ fn could_is_what_a_vm_gets_when_it_alone_begins_to_want_all() {
     for seed in 0..3000 {
         let mut d = Draw(seed);
         let pcpus = 1 + d.below(8);
-        let root = TreePool { parent: 0, shares: 0, reservation: Rate(0), limit: None, expandable: true, scalable: false };
-        let vm = |d: &mut Draw| TreeLeaf { pool: 0, shares: 1 + d.below(5000), reservation: Rate(0), limit: None, vcpus: 64 };
+        let root = TreePool {
+            parent: 0,
+            shares: 0,
+            reservation: Rate(0),
+            limit: None,
+            expandable: true,
+            scalable: false,
+        };
+        let vm = |d: &mut Draw| TreeLeaf {
+            pool: 0,
+            shares: 1 + d.below(5000),
+            reservation: Rate(0),
+            limit: None,
+            vcpus: 64,
+        };
         let tree = Tree::new(pcpus, vec![root], (0..2 + d.below(8)).map(|_| vm(&mut d)).collect());
-        let mut demands: Vec<u64> = tree.leaves().iter().map(|_| if d.one_in(2) { 0 } else { u64::MAX }).collect();
+        let mut demands: Vec<u64> =
+            tree.leaves().iter().map(|_| if d.one_in(2) { 0 } else { u64::MAX }).collect();
         // One that wants a little may lose some of it to a newcomer, which the law does not see: then only it is looked at.
         let one_wants_little = d.one_in(2);
         demands[0] = if one_wants_little { d.below(50_000) } else { demands[0] };
@@ -352,7 +448,11 @@ fn could_is_what_a_vm_gets_when_it_alone_begins_to_want_all() {
             let mut wants = demands.clone();
             wants[j] = u64::MAX;
             let gets = tree.divide(1_000_000, &wants).leaves[j];
-            assert!(could[j].abs_diff(gets) <= 1, "seed {seed}: vm {j}: {} and not {gets}", could[j]);
+            assert!(
+                could[j].abs_diff(gets) <= 1,
+                "seed {seed}: vm {j}: {} and not {gets}",
+                could[j]
+            );
             seen += 1;
         }
     }
@@ -362,8 +462,21 @@ fn could_is_what_a_vm_gets_when_it_alone_begins_to_want_all() {
 #[test]
 fn vmwares_worked_example_of_shares_comes_out_to_the_megahertz() {
     // 6 GHz, here 6 pCPUs of 1000 MHz: VM1 wants 500 MHz, VM2 has 2250 reserved, VM3 has twice the shares.
-    let root = TreePool { parent: 0, shares: 0, reservation: Rate(0), limit: None, expandable: true, scalable: false };
-    let vm = |shares, quarters: u64| TreeLeaf { pool: 0, shares, reservation: Rate(quarters << 18), limit: None, vcpus: 6 };
+    let root = TreePool {
+        parent: 0,
+        shares: 0,
+        reservation: Rate(0),
+        limit: None,
+        expandable: true,
+        scalable: false,
+    };
+    let vm = |shares, quarters: u64| TreeLeaf {
+        pool: 0,
+        shares,
+        reservation: Rate(quarters << 18),
+        limit: None,
+        vcpus: 6,
+    };
     let tree = Tree::new(6, vec![root], vec![vm(1000, 0), vm(1000, 9), vm(2000, 0)]);
     assert_eq!(tree.divide(1000, &[500, 6000, 6000]).leaves, [500, 2250, 3250]);
     assert_eq!(tree.divide(1000, &[500, 1000, 6000]).leaves, [500, 1000, 4500]); // what VM2 does not use is lent
@@ -372,9 +485,17 @@ fn vmwares_worked_example_of_shares_comes_out_to_the_megahertz() {
 #[test]
 fn an_idle_vms_time_goes_first_to_its_siblings() {
     // 12 pCPUs: /gold and /lab 2:1, three VMs in /gold, one of them with a 2-pCPU limit.
-    let pool = |shares| TreePool { parent: 0, shares, reservation: Rate(0), limit: None, expandable: true, scalable: false };
+    let pool = |shares| TreePool {
+        parent: 0,
+        shares,
+        reservation: Rate(0),
+        limit: None,
+        expandable: true,
+        scalable: false,
+    };
     let vm = |pool, limit| TreeLeaf { pool, shares: 1000, reservation: Rate(0), limit, vcpus: 12 };
-    let leaves = vec![vm(1, None), vm(1, None), vm(1, Some(Rate::pcpus(2))), vm(2, None), vm(2, None)];
+    let leaves =
+        vec![vm(1, None), vm(1, None), vm(1, Some(Rate::pcpus(2))), vm(2, None), vm(2, None)];
     let tree = Tree::new(12, vec![pool(0), pool(2000), pool(1000)], leaves);
     assert_eq!(tree.divide(10, &[120, 120, 120, 120, 120]).leaves, [30, 30, 20, 20, 20]);
     // One of /gold sleeps: all of its 3 pCPUs go to its sibling. Two: what the limit leaves goes to /lab.
@@ -395,7 +516,13 @@ fn bench_divide_1024_pools_and_vms() {
         scalable: d.one_in(3),
     };
     let pools: Vec<TreePool> = (0..1024).map(|i| pool(&mut d, i)).collect();
-    let vm = |d: &mut Draw| TreeLeaf { pool: d.below(1024) as usize, shares: 1000, reservation: Rate(0), limit: None, vcpus: 8 };
+    let vm = |d: &mut Draw| TreeLeaf {
+        pool: d.below(1024) as usize,
+        shares: 1000,
+        reservation: Rate(0),
+        limit: None,
+        vcpus: 8,
+    };
     let tree = Tree::new(160, pools, (0..1024).map(|_| vm(&mut d)).collect());
     let demands = d.demands(10_000_000, 1024);
     let start = std::time::Instant::now();
@@ -403,5 +530,8 @@ fn bench_divide_1024_pools_and_vms() {
     for _ in 0..rounds {
         std::hint::black_box((tree.divide(10_000_000, &demands), tree.could(10_000_000, &demands)));
     }
-    println!("1024 VMs in 1024 pools, divide and could: {} us", start.elapsed().as_micros() / rounds);
+    println!(
+        "1024 VMs in 1024 pools, divide and could: {} us",
+        start.elapsed().as_micros() / rounds
+    );
 }

@@ -100,7 +100,11 @@ pub(crate) fn home<'a>(vm: &'a FoundVm, alone: &BTreeSet<&str>) -> &'a str {
 
 /// A cgroup's path and those of all above it but the root, the outermost first.
 pub(crate) fn chain(path: &str) -> Vec<&str> {
-    let ends = path.char_indices().filter(|(i, c)| *c == '/' && *i > 0).map(|(i, _)| i).chain([path.len()]);
+    let ends = path
+        .char_indices()
+        .filter(|(i, c)| *c == '/' && *i > 0)
+        .map(|(i, _)| i)
+        .chain([path.len()]);
     ends.map(|end| &path[..end]).filter(|part| *part != "/" && !part.is_empty()).collect()
 }
 
@@ -141,12 +145,15 @@ fn folder(roots: &Roots, path: &str) -> PathBuf {
 pub fn attributes(folder: &Path) -> io::Result<Named> {
     let names = match xattr::list(folder) {
         Ok(names) => names,
-        Err(e) if matches!(e.kind(), io::ErrorKind::Unsupported | io::ErrorKind::NotFound) => return Ok(vec![]),
+        Err(e) if matches!(e.kind(), io::ErrorKind::Unsupported | io::ErrorKind::NotFound) => {
+            return Ok(vec![]);
+        }
         Err(e) => return Err(e),
     };
     let ours = names.filter_map(|n| n.to_str().filter(|n| n.starts_with(OURS)).map(str::to_owned));
     // One that has gone since is none.
-    ours.filter_map(|name| Some(xattr::get(folder, &name).transpose()?.map(|value| (name, value)))).collect()
+    ours.filter_map(|name| Some(xattr::get(folder, &name).transpose()?.map(|value| (name, value))))
+        .collect()
 }
 
 /// Files of one cgroup, and what was wrong with them.
@@ -162,7 +169,10 @@ impl Reading<'_> {
         match small(&self.folder.join(file)) {
             Ok(text) => text,
             Err(e) => {
-                self.troubles.push(format!("cgroup '{}': {file}: cannot read it: {e}; {instead}", self.path));
+                self.troubles.push(format!(
+                    "cgroup '{}': {file}: cannot read it: {e}; {instead}",
+                    self.path
+                ));
                 None
             }
         }
@@ -174,8 +184,11 @@ impl Reading<'_> {
         let weight = text.trim().parse().ok().filter(|w| *w <= 10_000); // 0 is cpu.idle
         if weight.is_none() {
             let seen: String = text.trim().chars().take(40).collect();
-            let trouble =
-                format!("cgroup '{}': {file}: cannot use it: seen '{}', allowed 1..10000; {INSTEAD}", self.path, seen.escape_debug());
+            let trouble = format!(
+                "cgroup '{}': {file}: cannot use it: seen '{}', allowed 1..10000; {INSTEAD}",
+                self.path,
+                seen.escape_debug()
+            );
             self.troubles.push(trouble);
         }
         weight
@@ -187,7 +200,11 @@ impl Reading<'_> {
         let max = self.text(&format!("{below}cpu.max"), INSTEAD)?;
         // Most cgroups have no limit, and these files are read twice a second.
         let limited = !max.starts_with("max ");
-        let burst = if limited { self.text(&format!("{below}cpu.max.burst"), "it counts as 0") } else { None };
+        let burst = if limited {
+            self.text(&format!("{below}cpu.max.burst"), "it counts as 0")
+        } else {
+            None
+        };
         match parse_cpu_max(&max, burst.as_deref()) {
             Ok(found) => found.map(|(rate, burst_ns)| Quota { rate, burst_ns, from }),
             Err(reason) => {
@@ -210,7 +227,10 @@ impl Reading<'_> {
 
     fn attributes(&mut self, roots: &Roots) -> Named {
         (roots.attributes)(self.folder).unwrap_or_else(|e| {
-            self.troubles.push(format!("cgroup '{}': cannot read its extended attributes: {e}; it counts as having none", self.path));
+            self.troubles.push(format!(
+                "cgroup '{}': cannot read its extended attributes: {e}; it counts as having none",
+                self.path
+            ));
             vec![]
         })
     }
@@ -221,8 +241,14 @@ fn small(path: &Path) -> io::Result<Option<String>> {
     let mut bytes = [0u8; FILE_MAX];
     let read = File::open(path).and_then(|mut f| f.read(&mut bytes));
     match read {
-        Ok(n) => String::from_utf8(bytes[..n].to_vec()).map(Some).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound || e.kind() == io::ErrorKind::NotADirectory => Ok(None),
+        Ok(n) => String::from_utf8(bytes[..n].to_vec())
+            .map(Some)
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e)),
+        Err(e)
+            if e.kind() == io::ErrorKind::NotFound || e.kind() == io::ErrorKind::NotADirectory =>
+        {
+            Ok(None)
+        }
         Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Ok(None),
         Err(e) => Err(e),
     }
@@ -256,9 +282,13 @@ mod tests {
         t.cgroup(scope, "libvirt/cpu.max", "200000 100000\n");
         t.cgroup(scope, "libvirt/cpu.max.burst", "5000\n");
         t.cgroup("/machine.slice", "cpu.weight", "300\n");
-        let quota = |t: &MadeUp| read(t).1.vms[&10].quota.clone().map(|q| (q.rate, q.burst_ns, q.from));
+        let quota =
+            |t: &MadeUp| read(t).1.vms[&10].quota.clone().map(|q| (q.rate, q.burst_ns, q.from));
         let (_, seen) = read(&t);
-        assert_eq!((seen.vms[&10].weight, seen.pools["/machine.slice"].weight), (Some(700), Some(300)));
+        assert_eq!(
+            (seen.vms[&10].weight, seen.pools["/machine.slice"].weight),
+            (Some(700), Some(300))
+        );
         assert_eq!(quota(&t), Some((Rate::pcpus(2), 5_000_000, "libvirt/cpu.max")));
         // One vCPU alone says nothing of the VM; both do.
         t.cgroup(scope, "libvirt/vcpu0/cpu.max", "25000 100000\n");
@@ -266,7 +296,10 @@ mod tests {
         assert_eq!(quota(&t).unwrap().0, Rate::pcpus(2));
         t.cgroup(scope, "libvirt/vcpu1/cpu.max", "50000 100000\n");
         t.cgroup(scope, "libvirt/vcpu1/cpu.max.burst", "1000\n");
-        assert_eq!(quota(&t), Some((Rate(Rate::ONE.0 * 3 / 4), 1_000_000, "libvirt/vcpuN/cpu.max")));
+        assert_eq!(
+            quota(&t),
+            Some((Rate(Rate::ONE.0 * 3 / 4), 1_000_000, "libvirt/vcpuN/cpu.max"))
+        );
         t.cgroup(scope, "cpu.max", "10000 100000\n");
         assert_eq!(quota(&t), Some((Rate(104_858), 0, "cpu.max")));
         assert_eq!(read(&t).1.vms[&10].troubles, Vec::<String>::new());
@@ -290,8 +323,17 @@ mod tests {
         );
         let web = &seen.vms[&10];
         assert_eq!((web.weight, web.quota.as_ref(), web.present), (None, None, true));
-        assert!(web.troubles[0].starts_with("cgroup '/a/web': cpu.weight: cannot read it: invalid utf-8"), "{}", web.troubles[0]);
-        assert!(web.troubles[1].starts_with("cgroup '/a/web': cpu.max: cannot read it: Is a directory"), "{}", web.troubles[1]);
+        assert!(
+            web.troubles[0]
+                .starts_with("cgroup '/a/web': cpu.weight: cannot read it: invalid utf-8"),
+            "{}",
+            web.troubles[0]
+        );
+        assert!(
+            web.troubles[1].starts_with("cgroup '/a/web': cpu.max: cannot read it: Is a directory"),
+            "{}",
+            web.troubles[1]
+        );
         assert_eq!(web.troubles.len(), 2);
     }
 
@@ -304,7 +346,10 @@ mod tests {
         t.vm(40, "d", "/", 1);
         let (found, seen) = read(&t);
         let alone = alone(&found);
-        assert_eq!(found.iter().map(|vm| home(vm, &alone)).collect::<Vec<_>>(), ["/both", "/both", "/x", "/"]);
+        assert_eq!(
+            found.iter().map(|vm| home(vm, &alone)).collect::<Vec<_>>(),
+            ["/both", "/both", "/x", "/"]
+        );
         assert_eq!(seen.vms.keys().collect::<Vec<_>>(), [&30]);
         assert_eq!(seen.pools.keys().collect::<Vec<_>>(), ["/both", "/x"]);
     }
@@ -317,7 +362,10 @@ mod tests {
         let settings = LiveSettings::parse("t.toml", text).unwrap();
         let seen = Cgroups::read(&t.roots(), &[], &settings);
         assert_eq!(seen.pools.keys().collect::<Vec<_>>(), ["/k", "/m", "/m/n", "/v", "/v/w"]);
-        assert_eq!((seen.pools["/m"].present, seen.pools["/m/n"].present, seen.pools["/m"].weight), (true, false, Some(50)));
+        assert_eq!(
+            (seen.pools["/m"].present, seen.pools["/m/n"].present, seen.pools["/m"].weight),
+            (true, false, Some(50))
+        );
     }
 
     #[test]
@@ -328,7 +376,10 @@ mod tests {
             return; // this machine's temporary folder has none: nothing can be read
         }
         xattr::set(&folder, "user.other", b"1").unwrap();
-        assert_eq!(attributes(&folder).unwrap(), [("user.tandem.shares".to_owned(), b"high".to_vec())]);
+        assert_eq!(
+            attributes(&folder).unwrap(),
+            [("user.tandem.shares".to_owned(), b"high".to_vec())]
+        );
         assert_eq!(attributes(&t.path("nothing-there")).unwrap(), []);
     }
 }

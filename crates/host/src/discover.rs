@@ -27,7 +27,12 @@ pub type Named = Vec<(String, Vec<u8>)>;
 
 impl Default for Roots {
     fn default() -> Roots {
-        Roots { proc_fs: "/proc".into(), sys: "/sys".into(), cgroup: "/sys/fs/cgroup".into(), attributes: cgroups::attributes }
+        Roots {
+            proc_fs: "/proc".into(),
+            sys: "/sys".into(),
+            cgroup: "/sys/fs/cgroup".into(),
+            attributes: cgroups::attributes,
+        }
     }
 }
 
@@ -96,9 +101,12 @@ impl Finder {
     /// Every VM there is now, by pid.
     pub fn scan(&mut self, roots: &Roots) -> Vec<FoundVm> {
         let Ok(dir) = fs::read_dir(&roots.proc_fs) else { return vec![] };
-        let pids: BTreeSet<i32> = dir.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
+        let pids: BTreeSet<i32> =
+            dir.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
         self.round = self.round.wrapping_add(1);
-        self.others.retain(|pid| pids.contains(pid) && (*pid as u32).wrapping_add(self.round) % LOOK_AGAIN != 0);
+        self.others.retain(|pid| {
+            pids.contains(pid) && (*pid as u32).wrapping_add(self.round) % LOOK_AGAIN != 0
+        });
         self.kernel.retain(|pid, _| self.others.contains(pid));
         let mut found = vec![];
         for pid in pids.difference(&self.others) {
@@ -145,7 +153,8 @@ pub fn look(roots: &Roots, pid: i32) -> Option<FoundVm> {
     let own = fs::read_to_string(dir.join("cgroup")).unwrap_or_default();
     let own = own.lines().find_map(|l| l.strip_prefix("0::")).unwrap_or("/");
     let cgroup = vm_cgroup(own.trim_end_matches(" (deleted)"));
-    let name = qemu_name(&dir).unwrap_or_else(|| scope_name(&cgroup).unwrap_or_else(|| format!("pid-{pid}")));
+    let name = qemu_name(&dir)
+        .unwrap_or_else(|| scope_name(&cgroup).unwrap_or_else(|| format!("pid-{pid}")));
     Some(FoundVm { pid, started, name, cgroup, threads })
 }
 
@@ -155,7 +164,8 @@ fn works_for(roots: &Roots, pid: i32) -> Option<(i32, String)> {
     const PF_KTHREAD: u64 = 0x0020_0000;
     let dir = roots.proc_fs.join(pid.to_string());
     let comm = fs::read_to_string(dir.join("comm")).ok()?.trim_end().to_owned();
-    let number = comm.strip_prefix("vhost-").or_else(|| comm.strip_prefix("kvm-pit/"))?.parse().ok()?;
+    let number =
+        comm.strip_prefix("vhost-").or_else(|| comm.strip_prefix("kvm-pit/"))?.parse().ok()?;
     // Anybody may call himself so; a kernel thread is told by its flags, field 9.
     let flags: u64 = after_name(&dir)?.split_whitespace().nth(6)?.parse().ok()?;
     (flags & PF_KTHREAD != 0).then_some((number, comm))
@@ -281,11 +291,23 @@ mod tests {
             &format!("{scope}/libvirt/emulator"),
             &[(10, "qemu-system-x86"), (12, "CPU 1/KVM"), (11, "CPU 0/KVM"), (13, "CPU 0/KVM")],
         );
-        t.process(20, "/usr/bin/qemu-system-x86_64", b"kvm\0-id\x00100\0", "/qemu.slice/100.scope", &[(20, "kvm"), (21, "CPU 0/TCG")]);
+        t.process(
+            20,
+            "/usr/bin/qemu-system-x86_64",
+            b"kvm\0-id\x00100\0",
+            "/qemu.slice/100.scope",
+            &[(20, "kvm"), (21, "CPU 0/TCG")],
+        );
         t.process(30, "/usr/bin/bash", b"bash\0", "/", &[(30, "bash")]);
         let found = Finder::default().scan(&t.roots());
-        let seen: Vec<_> = found.iter().map(|v| (v.pid, v.name.as_str(), v.cgroup.as_str(), v.vcpus(), v.started)).collect();
-        assert_eq!(seen, [(10, "web", scope, 2, 777), (20, "100", "/qemu.slice/100.scope", 1, 777)]);
+        let seen: Vec<_> = found
+            .iter()
+            .map(|v| (v.pid, v.name.as_str(), v.cgroup.as_str(), v.vcpus(), v.started))
+            .collect();
+        assert_eq!(
+            seen,
+            [(10, "web", scope, 2, 777), (20, "100", "/qemu.slice/100.scope", 1, 777)]
+        );
         assert_eq!(
             found[0].threads.iter().map(|t| (t.tid, t.vcpu)).collect::<Vec<_>>(),
             [(11, Some(0)), (12, Some(1)), (10, None), (13, None)]
@@ -297,13 +319,22 @@ mod tests {
     #[test]
     fn a_vcpu_without_a_name_is_known_by_what_it_runs() {
         let t = MadeUp::new("ioctl");
-        t.process(40, "/usr/libexec/qemu-kvm", b"qemu-kvm\0", "/plain (deleted)", &[(40, "qemu-kvm"), (41, "qemu-kvm")]);
+        t.process(
+            40,
+            "/usr/libexec/qemu-kvm",
+            b"qemu-kvm\0",
+            "/plain (deleted)",
+            &[(40, "qemu-kvm"), (41, "qemu-kvm")],
+        );
         t.put("proc/40/task/41/syscall", b"16 0xd 0xae80 0x0 0x0 0x0 0x0 0x7f 0x7f\n");
         fs::create_dir_all(t.path("proc/40/fd")).unwrap();
         symlink("anon_inode:kvm-vcpu:3", t.path("proc/40/fd/13")).unwrap();
         let vm = look(&t.roots(), 40).unwrap();
         assert_eq!((vm.name.as_str(), vm.cgroup.as_str()), ("pid-40", "/plain"));
-        assert_eq!(vm.threads[0], Thread { tid: 41, pid: 40, vcpu: Some(3), comm: "qemu-kvm".into() });
+        assert_eq!(
+            vm.threads[0],
+            Thread { tid: 41, pid: 40, vcpu: Some(3), comm: "qemu-kvm".into() }
+        );
     }
 
     #[test]
@@ -314,7 +345,8 @@ mod tests {
         assert_eq!(finder.scan(&t.roots()), []);
         fs::remove_file(t.path("proc/50/exe")).unwrap();
         symlink("/usr/bin/qemu-system-x86_64", t.path("proc/50/exe")).unwrap();
-        let found: Vec<usize> = (0..2 * LOOK_AGAIN).map(|_| finder.scan(&t.roots()).len()).collect();
+        let found: Vec<usize> =
+            (0..2 * LOOK_AGAIN).map(|_| finder.scan(&t.roots()).len()).collect();
         let first = found.iter().position(|n| *n == 1).expect("found") as u32;
         assert!(first < LOOK_AGAIN && found[first as usize..].iter().all(|n| *n == 1), "{found:?}");
     }
@@ -335,7 +367,9 @@ mod tests {
             let helpers: Vec<Vec<(i32, i32)>> = finder
                 .scan(&t.roots())
                 .iter()
-                .map(|vm| vm.threads.iter().filter(|t| t.pid != vm.pid).map(|t| (t.tid, t.pid)).collect())
+                .map(|vm| {
+                    vm.threads.iter().filter(|t| t.pid != vm.pid).map(|t| (t.tid, t.pid)).collect()
+                })
                 .collect();
             assert_eq!(helpers, [vec![(61, 61), (63, 63)], vec![(62, 62)]], "round {round}");
         }

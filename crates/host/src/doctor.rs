@@ -46,7 +46,12 @@ pub fn examine() -> Vec<Finding> {
         "boot with systemd.unified_cgroup_hierarchy=1, or mount -t cgroup2 cgroup2 /sys/fs/cgroup",
     ));
     let bpffs = fs::metadata("/sys/fs/bpf").is_ok() && mounted("/sys/fs/bpf", "bpf");
-    out.push(finding("bpffs", bpffs, if bpffs { "on /sys/fs/bpf" } else { "not mounted" }, "mount -t bpf bpf /sys/fs/bpf"));
+    out.push(finding(
+        "bpffs",
+        bpffs,
+        if bpffs { "on /sys/fs/bpf" } else { "not mounted" },
+        "mount -t bpf bpf /sys/fs/bpf",
+    ));
     out.push(qemu());
     out
 }
@@ -54,7 +59,12 @@ pub fn examine() -> Vec<Finding> {
 fn privileges() -> Finding {
     // SAFETY: no arguments, cannot fail.
     let uid = unsafe { libc::geteuid() };
-    finding("privileges", uid == 0, format!("user id {uid}"), "run it as root (it needs CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN)")
+    finding(
+        "privileges",
+        uid == 0,
+        format!("user id {uid}"),
+        "run it as root (it needs CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN)",
+    )
 }
 
 fn release() -> Finding {
@@ -67,7 +77,12 @@ fn release() -> Finding {
 fn sched_ext() -> Finding {
     let state = fs::read_to_string("/sys/kernel/sched_ext/state");
     let next = "boot a kernel with CONFIG_SCHED_CLASS_EXT=y (Debian: a 7.x kernel from backports; the stock 6.12 has it off)";
-    finding("sched_ext", state.is_ok(), state.map_or_else(|_| "no /sys/kernel/sched_ext".to_owned(), |s| s.trim().to_owned()), next)
+    finding(
+        "sched_ext",
+        state.is_ok(),
+        state.map_or_else(|_| "no /sys/kernel/sched_ext".to_owned(), |s| s.trim().to_owned()),
+        next,
+    )
 }
 
 fn other_scheduler() -> Finding {
@@ -85,7 +100,12 @@ fn other_scheduler() -> Finding {
 /// The kernel's BTF offers every call that the scheduler makes.
 fn btf() -> Vec<Finding> {
     let Ok(bytes) = fs::read("/sys/kernel/btf/vmlinux") else {
-        return vec![finding("BTF", false, "no /sys/kernel/btf/vmlinux", "boot a kernel with CONFIG_DEBUG_INFO_BTF=y")];
+        return vec![finding(
+            "BTF",
+            false,
+            "no /sys/kernel/btf/vmlinux",
+            "boot a kernel with CONFIG_DEBUG_INFO_BTF=y",
+        )];
     };
     let (ok, seen) = calls(&bytes);
     vec![finding(
@@ -100,25 +120,43 @@ fn btf() -> Vec<Finding> {
 fn calls(section: &[u8]) -> (bool, String) {
     let mut lacking = vec![];
     for names in KFUNCS {
-        let verdicts: Result<Vec<btf::Verdict>, btf::Damaged> = names.iter().map(|n| btf::kfunc_verdict(section, n)).collect();
+        let verdicts: Result<Vec<btf::Verdict>, btf::Damaged> =
+            names.iter().map(|n| btf::kfunc_verdict(section, n)).collect();
         match verdicts {
             Err(e) => return (false, e.to_string()),
             Ok(all) if all.contains(&btf::Verdict::Callable) => {}
-            Ok(all) if all.contains(&btf::Verdict::Untagged) => lacking.push(format!("{} without its tag", names[0])),
+            Ok(all) if all.contains(&btf::Verdict::Untagged) => {
+                lacking.push(format!("{} without its tag", names[0]))
+            }
             Ok(_) => lacking.push(format!("no {}", names[0])),
         }
     }
-    if lacking.is_empty() { (true, format!("{} kB, every call is there", section.len() >> 10)) } else { (false, lacking.join(", ")) }
+    if lacking.is_empty() {
+        (true, format!("{} kB, every call is there", section.len() >> 10))
+    } else {
+        (false, lacking.join(", "))
+    }
 }
 
 fn mounted(path: &str, kind: &str) -> bool {
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-    mounts.lines().any(|l| l.split_whitespace().nth(1) == Some(path) && l.split_whitespace().nth(2) == Some(kind))
+    mounts.lines().any(|l| {
+        l.split_whitespace().nth(1) == Some(path) && l.split_whitespace().nth(2) == Some(kind)
+    })
 }
 
 fn qemu() -> Finding {
     let kvm = Path::new("/dev/kvm").exists();
-    finding("KVM", true, if kvm { "/dev/kvm is there" } else { "no /dev/kvm: VMs run by TCG are scheduled all the same" }, "")
+    finding(
+        "KVM",
+        true,
+        if kvm {
+            "/dev/kvm is there"
+        } else {
+            "no /dev/kvm: VMs run by TCG are scheduled all the same"
+        },
+        "",
+    )
 }
 
 #[cfg(test)]

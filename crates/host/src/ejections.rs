@@ -32,7 +32,10 @@ impl Ejections {
     }
 
     fn read_in(dir: &Path) -> Ejections {
-        fs::read_to_string(dir.join(FILE)).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+        fs::read_to_string(dir.join(FILE))
+            .ok()
+            .and_then(|text| serde_json::from_str(&text).ok())
+            .unwrap_or_default()
     }
 
     fn count_in(dir: &Path, pcpus: bool) -> Result<(), HostError> {
@@ -55,6 +58,10 @@ mod tests {
         [true, false, true].into_iter().for_each(|pcpus| Ejections::count_in(&dir, pcpus).unwrap());
         assert_eq!(Ejections::read_in(&dir), Ejections { pcpus: 2, other: 1 });
         t.put("run/ejections.json", b"{");
-        assert_eq!(Ejections::read_in(&dir), Ejections::default(), "what cannot be read counts anew");
+        assert_eq!(
+            Ejections::read_in(&dir),
+            Ejections::default(),
+            "what cannot be read counts anew"
+        );
     }
 }

@@ -35,7 +35,10 @@ fn bound_as(t: &Thread) -> Bound {
 impl Daemon<'_> {
     /// Threads have taken names that vCPUs have: their processes are looked at at once.
     pub(crate) fn named(&mut self, events: &[Event]) -> Result<(), HostError> {
-        let renamed: BTreeSet<i32> = events.iter().filter_map(|e| if let Event::Named { tgid } = e { Some(*tgid) } else { None }).collect();
+        let renamed: BTreeSet<i32> = events
+            .iter()
+            .filter_map(|e| if let Event::Named { tgid } = e { Some(*tgid) } else { None })
+            .collect();
         let mut all: BTreeMap<i32, FoundVm> = BTreeMap::new();
         for pid in renamed {
             if let Some(found) = self.finder.look(&self.roots, pid) {
@@ -67,14 +70,19 @@ impl Daemon<'_> {
             match laid {
                 Ok(laid) => self.change(laid)?,
                 // Settings were checked when they were read; the plan in force stays.
-                Err(reasons) => (self.options.say)(&format!("pools: cannot lay them out:\n  - {}", reasons.join("\n  - "))),
+                Err(reasons) => (self.options.say)(&format!(
+                    "pools: cannot lay them out:\n  - {}",
+                    reasons.join("\n  - ")
+                )),
             }
         }
         self.bind();
         self.sweep();
         let asserts = self.live.accounts().host().asserts;
         if std::mem::replace(&mut self.asserts, asserts) != asserts {
-            (self.options.say)(&format!("{asserts} assertions of the scheduler have failed: VMs run on; please report it"));
+            (self.options.say)(&format!(
+                "{asserts} assertions of the scheduler have failed: VMs run on; please report it"
+            ));
         }
         Ok(())
     }
@@ -82,7 +90,12 @@ impl Daemon<'_> {
     /// VMs that have gone: their slots wait for their last threads.
     fn part(&mut self, found: &[FoundVm]) {
         let alive: BTreeSet<(i32, u64)> = found.iter().map(|f| (f.pid, f.started)).collect();
-        let gone: Vec<i32> = self.vms.values().filter(|v| !alive.contains(&(v.found.pid, v.found.started))).map(|v| v.found.pid).collect();
+        let gone: Vec<i32> = self
+            .vms
+            .values()
+            .filter(|v| !alive.contains(&(v.found.pid, v.found.started)))
+            .map(|v| v.found.pid)
+            .collect();
         for pid in gone {
             if let Some(vm) = self.vms.remove(&pid) {
                 self.live.process(pid, None);
@@ -108,7 +121,8 @@ impl Daemon<'_> {
     }
 
     fn free_slot(&self) -> Option<u32> {
-        let used: BTreeSet<u32> = self.vms.values().map(|v| v.id).chain(self.leaving.iter().copied()).collect();
+        let used: BTreeSet<u32> =
+            self.vms.values().map(|v| v.id).chain(self.leaving.iter().copied()).collect();
         (1..VMS_MAX as u32).find(|id| !used.contains(id))
     }
 
@@ -179,5 +193,7 @@ fn same(new: &Names, old: &Names) -> bool {
     let weighed = |vm: &crate::VmName| crate::VmName { weight: 0, ..vm.clone() };
     let old_vms: Vec<_> = old.vms.iter().map(weighed).collect();
     let new_vms: Vec<_> = new.vms.iter().map(weighed).collect();
-    new_vms == old_vms && Names { generation, daemon, vms: vec![], ..new.clone() } == Names { vms: vec![], ..old.clone() }
+    new_vms == old_vms
+        && Names { generation, daemon, vms: vec![], ..new.clone() }
+            == Names { vms: vec![], ..old.clone() }
 }

@@ -33,14 +33,17 @@ impl Daemon<'_> {
     /// Whether some VM may not use all pCPUs.
     pub(crate) fn any_held(&self) -> bool {
         let accounts = self.live.accounts();
-        self.names.vms.iter().any(|v| accounts.vm(v.id as usize).restricted > 0) || self.loaded.elapsed() < BINDING && self.restricted()
+        self.names.vms.iter().any(|v| accounts.vm(v.id as usize).restricted > 0)
+            || self.loaded.elapsed() < BINDING && self.restricted()
     }
 
     /// The same by the threads themselves, whomever they are counted as now.
     fn restricted(&self) -> bool {
         let (accounts, now) = (self.live.accounts(), monotonic_ns());
         let mut worlds = (1..accounts.worlds_len()).filter_map(|i| accounts.world(i, now));
-        worlds.any(|w| w.flags & sched_core::WORLD_RESTRICTED != 0 && self.vms.contains_key(&(w.tgid as i32)))
+        worlds.any(|w| {
+            w.flags & sched_core::WORLD_RESTRICTED != 0 && self.vms.contains_key(&(w.tgid as i32))
+        })
     }
 
     /// Where VMs are held: their weights by what is active now.
@@ -64,26 +67,44 @@ impl Daemon<'_> {
         for order in active_plan(&self.pcpus, &self.tree, &vms, accounts.host().v_ns) {
             let id = u32::from(order.vm.0);
             let (vcpus, shares) = self.size(id);
-            let _ = self.live.weight(id, vcpus, shares, Word { weight: order.weight.0, held: order.held, shift: order.shift_ns });
+            let _ = self.live.weight(
+                id,
+                vcpus,
+                shares,
+                Word { weight: order.weight.0, held: order.held, shift: order.shift_ns },
+            );
         }
     }
 
     /// The leaves of the tree in their order, with what their worlds have wanted in the last period.
     fn demands(&mut self, now: u64, period: u64) -> Vec<ActiveVm> {
         let accounts = self.live.accounts();
-        let active = |id: u32| ActiveVm { vm: VmId(id as u16), classes: vec![], vt_ns: accounts.vm(id as usize).vt_ns };
+        let active = |id: u32| ActiveVm {
+            vm: VmId(id as u16),
+            classes: vec![],
+            vt_ns: accounts.vm(id as usize).vt_ns,
+        };
         let mut vms: Vec<ActiveVm> = self.ids().into_iter().map(active).collect();
-        let leaf: BTreeMap<u32, usize> = vms.iter().enumerate().map(|(i, v)| (u32::from(v.vm.0), i)).collect();
+        let leaf: BTreeMap<u32, usize> =
+            vms.iter().enumerate().map(|(i, v)| (u32::from(v.vm.0), i)).collect();
         self.held.meter.begin();
         for i in 1..accounts.worlds_len() {
             let Some(w) = accounts.world(i, now) else { continue };
             let Some(at) = leaf.get(&w.vm) else { continue };
-            let wanted = w.time_ns[sched_core::STATE_RUN as usize] + w.time_ns[sched_core::STATE_READY as usize];
+            let wanted = w.time_ns[sched_core::STATE_RUN as usize]
+                + w.time_ns[sched_core::STATE_READY as usize];
             let demand = self.held.meter.demand(w.id, wanted, period);
             let restricted = w.vm != 0 && w.flags & sched_core::WORLD_RESTRICTED != 0;
             let host = &self.pcpus;
-            let read = || discover::allowed(&self.roots, w.tgid as i32, w.pid as i32).map_or_else(|| host.clone(), |s| s.and(host));
-            let set = if restricted { self.held.allowed.entry(w.pid as i32).or_insert_with(read).clone() } else { host.clone() };
+            let read = || {
+                discover::allowed(&self.roots, w.tgid as i32, w.pid as i32)
+                    .map_or_else(|| host.clone(), |s| s.and(host))
+            };
+            let set = if restricted {
+                self.held.allowed.entry(w.pid as i32).or_insert_with(read).clone()
+            } else {
+                host.clone()
+            };
             let classes = &mut vms[*at].classes;
             match classes.iter_mut().find(|c| c.0 == set) {
                 Some(class) => class.1.0 += demand.0,

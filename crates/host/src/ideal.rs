@@ -24,16 +24,27 @@ impl Wants {
 }
 
 /// CPU time in ns that each VM of `names` was entitled to within `span_ns`, `system_ns` being what host tasks wanted.
-pub(crate) fn entitled(names: &Names, pcpus: &PcpuSet, span_ns: u64, system_ns: u64, wants: &[Wants]) -> Vec<u64> {
-    let worlds: BTreeMap<u32, u32> = names.vms.iter().zip(wants).map(|(vm, w)| (vm.id, w.worlds)).collect();
+pub(crate) fn entitled(
+    names: &Names,
+    pcpus: &PcpuSet,
+    span_ns: u64,
+    system_ns: u64,
+    wants: &[Wants],
+) -> Vec<u64> {
+    let worlds: BTreeMap<u32, u32> =
+        names.vms.iter().zip(wants).map(|(vm, w)| (vm.id, w.worlds)).collect();
     let tree = names.tree_of(|vm| vm.vcpus.max(worlds.get(&vm.id).copied().unwrap_or(0)));
     let system = Wants { worlds: 0, classes: vec![(pcpus.clone(), system_ns)] };
     let leaves: Vec<&Wants> = [&system].into_iter().chain(wants).collect();
-    let mut sets: Vec<PcpuSet> = leaves.iter().flat_map(|w| w.classes.iter().map(|c| c.0.and(pcpus))).collect();
+    let mut sets: Vec<PcpuSet> =
+        leaves.iter().flat_map(|w| w.classes.iter().map(|c| c.0.and(pcpus))).collect();
     sets.sort_unstable_by(|a, b| a.words().cmp(b.words()));
     sets.dedup();
     let index = |set: &PcpuSet| sets.partition_point(|s| s.words() < set.and(pcpus).words()) as u32;
-    let demand = |w: &&Wants| Demand { weight: 0, classes: w.classes.iter().map(|c| (index(&c.0), c.1)).collect() };
+    let demand = |w: &&Wants| Demand {
+        weight: 0,
+        classes: w.classes.iter().map(|c| (index(&c.0), c.1)).collect(),
+    };
     let demands: Vec<(usize, Demand)> = leaves.iter().map(demand).enumerate().collect();
     divide_placed(&tree, &Fluid::new(pcpus, &sets), span_ns, &demands).split_off(1)
 }
@@ -51,7 +62,10 @@ impl Allowed {
             self.sets.clear();
             self.read_ns = now_ns;
         }
-        let read = || discover::allowed(&Roots::default(), pid, tid).map_or_else(|| all.clone(), |s| s.and(all));
+        let read = || {
+            discover::allowed(&Roots::default(), pid, tid)
+                .map_or_else(|| all.clone(), |s| s.and(all))
+        };
         self.sets.entry(tid).or_insert_with(read).clone()
     }
 }
@@ -65,7 +79,17 @@ mod tests {
     fn pool(path: &str, shares: u32, reservation: u64, limit: Option<u64>) -> PoolName {
         let (path, parent, sources) = (path.to_owned(), "/".to_owned(), Sources::new());
         let (reservation, limit) = (Rate::pcpus(reservation), limit.map(Rate::pcpus));
-        PoolName { path, parent, shares, reservation, limit, burst_ns: 0, expandable: true, scalable: false, sources }
+        PoolName {
+            path,
+            parent,
+            shares,
+            reservation,
+            limit,
+            burst_ns: 0,
+            expandable: true,
+            scalable: false,
+            sources,
+        }
     }
 
     fn vm(id: u32, pool: &str, shares: u32) -> VmName {
@@ -103,20 +127,45 @@ mod tests {
         );
         let all = vec![busy(2, "0-3", 2000); 4];
         assert_eq!(entitled(&names, &host, 1000, 0, &all), [1500, 1500, 500, 500]);
-        assert_eq!(entitled(&names, &host, 1000, 1000, &all), [1125, 1125, 375, 375], "host tasks weigh 4000, and want 1000");
-        let limited =
-            Names { pools: vec![pool("/", 1, 0, None), pool("/a", 3000, 0, Some(1)), pool("/b", 1000, 0, None)], ..names.clone() };
+        assert_eq!(
+            entitled(&names, &host, 1000, 1000, &all),
+            [1125, 1125, 375, 375],
+            "host tasks weigh 4000, and want 1000"
+        );
+        let limited = Names {
+            pools: vec![
+                pool("/", 1, 0, None),
+                pool("/a", 3000, 0, Some(1)),
+                pool("/b", 1000, 0, None),
+            ],
+            ..names.clone()
+        };
         assert_eq!(entitled(&limited, &host, 1000, 0, &all), [500, 500, 1500, 1500]);
-        let sure = Names { pools: vec![pool("/", 1, 0, None), pool("/a", 3000, 0, None), pool("/b", 1000, 3, None)], ..names };
+        let sure = Names {
+            pools: vec![
+                pool("/", 1, 0, None),
+                pool("/a", 3000, 0, None),
+                pool("/b", 1000, 3, None),
+            ],
+            ..names
+        };
         assert_eq!(entitled(&sure, &host, 1000, 0, &all), [500, 500, 1500, 1500]);
     }
 
     #[test]
     fn helpers_count_beside_vcpus_and_held_vms_share_what_they_may_use() {
         let host = PcpuSet::first(4);
-        let wide = names(vec![pool("/", 1, 0, None), pool("/a", 4000, 0, None)], vec![vm(1, "/a", 1000)]);
-        assert_eq!(entitled(&wide, &host, 1000, 0, &[busy(3, "0-3", 2500)]), [2500], "two vCPUs and a helper");
-        let held = names(vec![pool("/", 1, 0, None)], vec![vm(1, "/", 1000), vm(2, "/", 3000), vm(3, "/", 1000)]);
+        let wide =
+            names(vec![pool("/", 1, 0, None), pool("/a", 4000, 0, None)], vec![vm(1, "/a", 1000)]);
+        assert_eq!(
+            entitled(&wide, &host, 1000, 0, &[busy(3, "0-3", 2500)]),
+            [2500],
+            "two vCPUs and a helper"
+        );
+        let held = names(
+            vec![pool("/", 1, 0, None)],
+            vec![vm(1, "/", 1000), vm(2, "/", 3000), vm(3, "/", 1000)],
+        );
         let wants = [busy(2, "0", 1000), busy(2, "0", 1000), busy(2, "0-3", 2000)];
         assert_eq!(entitled(&held, &host, 1000, 0, &wants), [250, 750, 2000]);
     }
@@ -124,7 +173,9 @@ mod tests {
     #[test]
     fn what_worlds_of_one_set_want_is_one_class() {
         let mut w = Wants::default();
-        [("0-1", 5), ("2", 1), ("0-1", 7)].into_iter().for_each(|(set, ns)| w.add(set.parse().unwrap(), ns));
+        [("0-1", 5), ("2", 1), ("0-1", 7)]
+            .into_iter()
+            .for_each(|(set, ns)| w.add(set.parse().unwrap(), ns));
         assert_eq!((w.worlds, w.classes.iter().map(|c| c.1).collect::<Vec<_>>()), (3, vec![12, 1]));
     }
 }

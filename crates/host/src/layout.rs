@@ -8,7 +8,10 @@ use crate::{
     cgroups::{Cgroup, Cgroups, alone, chain, home},
     discover::FoundVm,
 };
-use settings::{Attributes, Branch, LIMIT_MIN, LimitSetting, LivePool, LiveSettings, VmResources, arrange, from_attributes};
+use settings::{
+    Attributes, Branch, LIMIT_MIN, LimitSetting, LivePool, LiveSettings, VmResources, arrange,
+    from_attributes,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{
     CpuAmount, Rate,
@@ -49,12 +52,19 @@ pub struct Layout {
 /// # Errors
 /// Every reason why the settings file's pools make no tree; such a file is not taken over.
 pub fn layout(found: &[FoundVm], cgroups: &Cgroups, known: &Known) -> Result<Layout, Vec<String>> {
-    let mut troubles: BTreeSet<String> = cgroups.pools.values().chain(cgroups.vms.values()).flat_map(|c| c.troubles.clone()).collect();
+    let mut troubles: BTreeSet<String> = cgroups
+        .pools
+        .values()
+        .chain(cgroups.vms.values())
+        .flat_map(|c| c.troubles.clone())
+        .collect();
     let mut grove = Grove::of(known.settings, cgroups);
     let alone = alone(found);
-    let pool_of: Vec<Option<String>> = found.iter().map(|vm| grove.pool_of(vm, home(vm, &alone))).collect();
+    let pool_of: Vec<Option<String>> =
+        found.iter().map(|vm| grove.pool_of(vm, home(vm, &alone))).collect();
     let branches = grove.branches();
-    let borrowed: Vec<Branch> = branches.iter().map(|(name, above)| Branch::below(name, above.as_deref())).collect();
+    let borrowed: Vec<Branch> =
+        branches.iter().map(|(name, above)| Branch::below(name, above.as_deref())).collect();
     let places = arrange(&borrowed, POOLS)?;
     troubles.append(&mut grove.troubles);
     if let Some(first) = grove.beyond.first() {
@@ -73,8 +83,16 @@ pub fn layout(found: &[FoundVm], cgroups: &Cgroups, known: &Known) -> Result<Lay
         let parent = place.parent.checked_sub(1).map_or("/", |p| &places[p].path).to_owned();
         pools.push(merge.pool(name, &place.path, parent, cgroups.pools.get(name)));
     }
-    let path = |pool: &Option<String>| pool.as_ref().and_then(|p| path_of.get(p.as_str()).cloned()).unwrap_or_else(|| "/".to_owned());
-    let vms = found.iter().zip(&pool_of).map(|(vm, pool)| merge.vm(vm, path(pool), cgroups.vms.get(&vm.pid))).collect();
+    let path = |pool: &Option<String>| {
+        pool.as_ref()
+            .and_then(|p| path_of.get(p.as_str()).cloned())
+            .unwrap_or_else(|| "/".to_owned())
+    };
+    let vms = found
+        .iter()
+        .zip(&pool_of)
+        .map(|(vm, pool)| merge.vm(vm, path(pool), cgroups.vms.get(&vm.pid)))
+        .collect();
     if merge.mhz_used && known.speed.from == SpeedSource::Assumed {
         merge.troubles.insert(format!(
             "host: cannot find the speed of a pCPU: seen none in cpufreq and /proc/cpuinfo, {} MHz assumed; write [host] mhz",
@@ -82,7 +100,15 @@ pub fn layout(found: &[FoundVm], cgroups: &Cgroups, known: &Known) -> Result<Lay
         ));
     }
     let Known { speed, pcpus, system_shares, .. } = *known;
-    let names = Names { generation: 0, daemon: std::process::id(), pcpus, mhz: speed.mhz, system_shares, pools, vms };
+    let names = Names {
+        generation: 0,
+        daemon: std::process::id(),
+        pcpus,
+        mhz: speed.mhz,
+        system_shares,
+        pools,
+        vms,
+    };
     Ok(Layout { names, troubles: merge.troubles })
 }
 
@@ -90,7 +116,17 @@ pub fn layout(found: &[FoundVm], cgroups: &Cgroups, known: &Known) -> Result<Lay
 fn root() -> PoolName {
     let VmResources { shares, reservation, limit, burst_ns } = VmResources::POOL;
     let (path, parent) = ("/".to_owned(), "/".to_owned());
-    PoolName { path, parent, shares, reservation, limit, burst_ns, expandable: false, scalable: false, sources: Sources::new() }
+    PoolName {
+        path,
+        parent,
+        shares,
+        reservation,
+        limit,
+        burst_ns,
+        expandable: false,
+        scalable: false,
+        sources: Sources::new(),
+    }
 }
 
 /// The pools that there shall be: the file's own, and cgroups.
@@ -112,19 +148,27 @@ impl<'a> Grove<'a> {
     /// What the file itself wants: its own pools first, so that it is cgroups that do not fit.
     fn of(settings: &'a LiveSettings, cgroups: &Cgroups) -> Grove<'a> {
         let own: Vec<&LivePool> = settings.pools.iter().filter(|p| !p.is_cgroup()).collect();
-        let own_paths = own.iter().map(|p| (own_path(settings, p, POOL_DEPTH_MAX), p.name.as_str())).collect();
+        let own_paths =
+            own.iter().map(|p| (own_path(settings, p, POOL_DEPTH_MAX), p.name.as_str())).collect();
         let (taken, beyond, troubles) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let mut grove = Grove { settings, own: vec![], cgroups: vec![], taken, own_paths, beyond, troubles };
+        let mut grove =
+            Grove { settings, own: vec![], cgroups: vec![], taken, own_paths, beyond, troubles };
         grove.own = own.iter().map(|p| (p.name.as_str(), None)).collect();
-        let parents: Vec<Option<String>> = own.iter().map(|p| p.parent.as_ref().and_then(|parent| grove.named(parent))).collect();
+        let parents: Vec<Option<String>> =
+            own.iter().map(|p| p.parent.as_ref().and_then(|parent| grove.named(parent))).collect();
         grove.own.iter_mut().zip(parents).for_each(|(pool, parent)| pool.1 = parent);
         for pool in settings.pools.iter().filter(|p| p.is_cgroup()) {
             grove.include(&pool.name);
         }
         let named = settings.pools.iter().flat_map(|p| [Some(&p.name), p.parent.as_ref()]);
-        let named = named.chain(settings.vms.iter().map(|v| v.pool.as_ref())).flatten().filter(|n| n.starts_with('/'));
+        let named = named
+            .chain(settings.vms.iter().map(|v| v.pool.as_ref()))
+            .flatten()
+            .filter(|n| n.starts_with('/'));
         for path in named.filter(|path| cgroups.pools.get(*path).is_some_and(|c| !c.present)) {
-            let trouble = format!("settings: cannot find the cgroup '{path}': seen none; it is a pool without VMs until there is");
+            let trouble = format!(
+                "settings: cannot find the cgroup '{path}': seen none; it is a pool without VMs until there is"
+            );
             grove.troubles.insert(trouble);
         }
         grove
@@ -155,7 +199,9 @@ impl<'a> Grove<'a> {
                 }
                 if let Some(reason) = self.refusal(path, depth + 1) {
                     let instead = nearest.as_deref().unwrap_or("/");
-                    self.troubles.insert(format!("cgroup '{path}': cannot be a pool: {reason}; VMs in it are in {instead}"));
+                    self.troubles.insert(format!(
+                        "cgroup '{path}': cannot be a pool: {reason}; VMs in it are in {instead}"
+                    ));
                     break;
                 }
                 self.taken.insert(path.to_owned());
@@ -172,14 +218,23 @@ impl<'a> Grove<'a> {
             return Some(format!("seen {depth} levels below the root, allowed {POOL_DEPTH_MAX}"));
         }
         if let Some(name) = self.own_paths.get(path) {
-            return Some(format!("seen the pool '{name}' of the settings file at that path, allowed one; give that another name"));
+            return Some(format!(
+                "seen the pool '{name}' of the settings file at that path, allowed one; give that another name"
+            ));
         }
         None
     }
 
     /// Each pool and the one it is in.
     fn branches(&self) -> Vec<(String, Option<String>)> {
-        let above = |path: &str| chain(path).into_iter().rev().skip(1).find(|p| self.taken.contains(*p)).map(str::to_owned);
+        let above = |path: &str| {
+            chain(path)
+                .into_iter()
+                .rev()
+                .skip(1)
+                .find(|p| self.taken.contains(*p))
+                .map(str::to_owned)
+        };
         let own = self.own.iter().map(|(name, parent)| ((*name).to_owned(), parent.clone()));
         own.chain(self.cgroups.iter().map(|path| (path.clone(), above(path)))).collect()
     }
@@ -207,21 +262,40 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    fn pool(&mut self, name: &str, path: &str, parent: String, cgroup: Option<&Cgroup>) -> PoolName {
+    fn pool(
+        &mut self,
+        name: &str,
+        path: &str,
+        parent: String,
+        cgroup: Option<&Cgroup>,
+    ) -> PoolName {
         let file = self.known.settings.pool(name).map(LivePool::attributes).unwrap_or_default();
         let object = format!("pool '{path}'");
         let base = if name.starts_with('/') { of_cgroup(cgroup) } else { VmResources::POOL };
         let (all, resources, sources) = self.layer(&object, name, file, cgroup, (base, None));
         let VmResources { shares, reservation, limit, burst_ns } = resources;
-        let (expandable, scalable) = (all.expandable.unwrap_or(true), all.scalable.unwrap_or(false));
-        PoolName { path: path.to_owned(), parent, shares, reservation, limit, burst_ns, expandable, scalable, sources }
+        let (expandable, scalable) =
+            (all.expandable.unwrap_or(true), all.scalable.unwrap_or(false));
+        PoolName {
+            path: path.to_owned(),
+            parent,
+            shares,
+            reservation,
+            limit,
+            burst_ns,
+            expandable,
+            scalable,
+            sources,
+        }
     }
 
     fn vm(&mut self, vm: &FoundVm, pool: String, cgroup: Option<&Cgroup>) -> VmName {
         let vcpus = vm.vcpus().max(1);
-        let file = self.known.settings.vm(&vm.name).map(|s| s.attributes(vcpus)).unwrap_or_default();
+        let file =
+            self.known.settings.vm(&vm.name).map(|s| s.attributes(vcpus)).unwrap_or_default();
         let object = format!("VM '{}'", vm.name);
-        let (_, resources, sources) = self.layer(&object, &vm.cgroup, file, cgroup, (of_cgroup(cgroup), Some(vcpus)));
+        let (_, resources, sources) =
+            self.layer(&object, &vm.cgroup, file, cgroup, (of_cgroup(cgroup), Some(vcpus)));
         let VmResources { shares, reservation, limit, burst_ns } = resources;
         VmName {
             id: 0,
@@ -250,10 +324,13 @@ impl Merge<'_> {
         (base, vcpus): (VmResources, Option<u32>),
     ) -> (Attributes, VmResources, Sources) {
         let own = cgroup.map_or(&[][..], |c| &c.attributes);
-        let own = from_attributes(&format!("cgroup '{path}'"), own, vcpus).unwrap_or_else(|reasons| {
-            self.troubles.extend(reasons.into_iter().map(|r| format!("{r}; none of its attributes counts")));
-            Attributes::default()
-        });
+        let own =
+            from_attributes(&format!("cgroup '{path}'"), own, vcpus).unwrap_or_else(|reasons| {
+                self.troubles.extend(
+                    reasons.into_iter().map(|r| format!("{r}; none of its attributes counts")),
+                );
+                Attributes::default()
+            });
         let all = file.or(own);
         let amounts = [all.reservation, all.limit.and_then(LimitSetting::amount)];
         self.mhz_used |= amounts.into_iter().flatten().any(CpuAmount::is_mhz);
@@ -267,26 +344,39 @@ impl Merge<'_> {
 
     /// What is said, and what it comes to; where it does not hold together, without the reservation, and with the lowest limit
     /// in place of one that is too low.
-    fn fitting(&mut self, object: &str, all: Attributes, base: VmResources, vcpus: Option<u32>) -> (Attributes, VmResources) {
+    fn fitting(
+        &mut self,
+        object: &str,
+        all: Attributes,
+        base: VmResources,
+        vcpus: Option<u32>,
+    ) -> (Attributes, VmResources) {
         let mhz = self.known.speed.mhz;
         let lowest = all.limit.map(|_| LimitSetting::Amount(CpuAmount::percent(1)));
         let tries = [
             (all, ""),
             (Attributes { reservation: None, ..all }, "it is left without a reservation"),
-            (Attributes { reservation: None, limit: lowest, ..all }, "it is left without a reservation, and limited to 1 %"),
+            (
+                Attributes { reservation: None, limit: lowest, ..all },
+                "it is left without a reservation, and limited to 1 %",
+            ),
         ];
         let mut reasons = vec![];
         for (said, instead) in tries {
             match said.over(base, vcpus, mhz) {
                 Ok(resources) => {
-                    self.troubles.extend(reasons.iter().map(|r| format!("{object}: {r}; until then {instead}")));
+                    self.troubles.extend(
+                        reasons.iter().map(|r| format!("{object}: {r}; until then {instead}")),
+                    );
                     return (said, resources);
                 }
                 Err(why) if reasons.is_empty() => reasons = why,
                 Err(_) => {}
             }
         }
-        unreachable!("without a reservation and with the lowest limit nothing is left to refuse: {reasons:?}")
+        unreachable!(
+            "without a reservation and with the lowest limit nothing is left to refuse: {reasons:?}"
+        )
     }
 }
 

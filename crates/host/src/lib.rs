@@ -69,7 +69,9 @@ pub enum HostError {
     #[error(transparent)]
     Topology(#[from] topology::SysfsError),
     /// The kernel ended the scheduler.
-    #[error("scheduler: ended by the kernel: {reason}; every task is back under the kernel's own scheduler. See dmesg, then run it again")]
+    #[error(
+        "scheduler: ended by the kernel: {reason}; every task is back under the kernel's own scheduler. See dmesg, then run it again"
+    )]
     Ejected {
         /// The kernel's words.
         reason: String,
@@ -77,7 +79,17 @@ pub enum HostError {
 }
 
 impl HostError {
-    pub(crate) fn object(object: impl Into<String>, what: &'static str, seen: impl ToString, next: &str) -> HostError {
-        HostError::Object { object: object.into(), what, seen: seen.to_string(), next: next.to_owned() }
+    pub(crate) fn object(
+        object: impl Into<String>,
+        what: &'static str,
+        seen: impl ToString,
+        next: &str,
+    ) -> HostError {
+        HostError::Object {
+            object: object.into(),
+            what,
+            seen: seen.to_string(),
+            next: next.to_owned(),
+        }
     }
 }

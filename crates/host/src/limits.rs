@@ -63,15 +63,28 @@ pub(crate) struct Limits {
 impl Limits {
     /// Puts these limits into force, and for each VM the first that it meets (a position in the list). How many there was no
     /// room for: those are not kept.
-    pub(crate) fn set(&mut self, table: &dyn Table, wanted: &[Wanted], first: &[(u32, Option<usize>)]) -> usize {
+    pub(crate) fn set(
+        &mut self,
+        table: &dyn Table,
+        wanted: &[Wanted],
+        first: &[(u32, Option<usize>)],
+    ) -> usize {
         let keep: BTreeSet<&Owner> = wanted.iter().map(|w| &w.owner).collect();
-        let gone: Vec<(Owner, u32)> =
-            self.slots.iter().filter(|(owner, _)| !keep.contains(owner)).map(|(owner, slot)| (owner.clone(), slot.0)).collect();
+        let gone: Vec<(Owner, u32)> = self
+            .slots
+            .iter()
+            .filter(|(owner, _)| !keep.contains(owner))
+            .map(|(owner, slot)| (owner.clone(), slot.0))
+            .collect();
         // Slot of each in the list, or of the nearest above it that has one.
         let mut at: Vec<u32> = vec![];
         let mut refused = 0;
         for w in wanted {
-            let terms = Terms { rate: w.rate.0, burst_ns: w.burst_ns, parent: w.parent.map_or(0, |p| at[p]) };
+            let terms = Terms {
+                rate: w.rate.0,
+                burst_ns: w.burst_ns,
+                parent: w.parent.map_or(0, |p| at[p]),
+            };
             match self.slot(table, &w.owner, terms) {
                 Some(slot) => at.push(slot),
                 None => {
@@ -100,7 +113,8 @@ impl Limits {
             }
             return Some(*slot);
         }
-        let taken: BTreeSet<u32> = self.slots.values().map(|s| s.0).chain(self.ending.iter().copied()).collect();
+        let taken: BTreeSet<u32> =
+            self.slots.values().map(|s| s.0).chain(self.ending.iter().copied()).collect();
         let slot = (1..LIMITERS_MAX as u32).find(|slot| !taken.contains(slot))?;
         table.begin(slot, terms);
         if slot >= self.used {
@@ -170,10 +184,25 @@ mod tests {
     #[test]
     fn a_limit_is_written_before_anybody_meets_it_and_ended_after_nobody_does() {
         let (log, mut limits) = (Log::default(), Limits::default());
-        assert_eq!(limits.set(&log, &[pool("/a", 40, None), vm(7, 10, Some(0))], &[(1, Some(1)), (2, Some(0)), (3, None)]), 0);
+        assert_eq!(
+            limits.set(
+                &log,
+                &[pool("/a", 40, None), vm(7, 10, Some(0))],
+                &[(1, Some(1)), (2, Some(0)), (3, None)]
+            ),
+            0
+        );
         assert_eq!(
             log.take(),
-            ["begin 1: 40 below 0", "used 2", "begin 2: 10 below 1", "used 3", "vm 1 meets 2", "vm 2 meets 1", "vm 3 meets 0"]
+            [
+                "begin 1: 40 below 0",
+                "used 2",
+                "begin 2: 10 below 1",
+                "used 3",
+                "vm 1 meets 2",
+                "vm 2 meets 1",
+                "vm 3 meets 0"
+            ]
         );
         // The pool's goes: who is below it is pointed past it first.
         limits.set(&log, &[vm(7, 10, None)], &[(1, Some(0)), (2, None)]);
@@ -200,7 +229,11 @@ mod tests {
         limits.set(&log, &[pool("/b", 2, None), pool("/c", 3, None), pool("/d", 4, None)], &[]);
         assert_eq!(log.take(), ["begin 4: 4 below 0", "used 5"]);
         limits.sweep(&log);
-        limits.set(&log, &[pool("/a", 9, None), pool("/b", 2, None), pool("/c", 3, None), pool("/d", 4, None)], &[]);
+        limits.set(
+            &log,
+            &[pool("/a", 9, None), pool("/b", 2, None), pool("/c", 3, None), pool("/d", 4, None)],
+            &[],
+        );
         assert_eq!(log.take(), ["begin 1: 9 below 0"]);
         // A process that has the number of another is another owner.
         limits.set(&log, &[vm(5, 1, None)], &[]);
@@ -222,14 +255,20 @@ mod tests {
     #[test]
     fn limits_beyond_the_table_are_refused_and_those_above_them_still_hold() {
         let (log, mut limits) = (Log::default(), Limits::default());
-        let many: Vec<Wanted> = (0..1025).map(|n| pool(&format!("/{n}"), 5, (n > 0).then_some(0))).collect();
-        assert_eq!(limits.set(&log, &many, &[(1, Some(1022)), (2, Some(1023)), (3, Some(1024))]), 2);
+        let many: Vec<Wanted> =
+            (0..1025).map(|n| pool(&format!("/{n}"), 5, (n > 0).then_some(0))).collect();
+        assert_eq!(
+            limits.set(&log, &many, &[(1, Some(1022)), (2, Some(1023)), (3, Some(1024))]),
+            2
+        );
         let lines = log.take();
         assert_eq!(lines[lines.len() - 3..], ["vm 1 meets 1023", "vm 2 meets 1", "vm 3 meets 1"]);
         assert!(lines.contains(&"used 1024".to_owned()));
         // One that has its slot keeps it when others come before it.
-        let again: Vec<Wanted> =
-            [pool("/new", 5, None)].into_iter().chain(many.into_iter().take(1023).map(|w| Wanted { parent: None, ..w })).collect();
+        let again: Vec<Wanted> = [pool("/new", 5, None)]
+            .into_iter()
+            .chain(many.into_iter().take(1023).map(|w| Wanted { parent: None, ..w }))
+            .collect();
         assert_eq!(limits.set(&log, &again, &[(1, Some(1023))]), 1);
         assert_eq!(log.take().last().map(String::as_str), Some("vm 1 meets 1023"));
     }

@@ -98,7 +98,10 @@ pub struct Live {
 }
 
 fn load_error(e: impl std::fmt::Display) -> HostError {
-    HostError::Load { seen: e.to_string(), next: "run 'tandem doctor' to see what this kernel lacks".to_owned() }
+    HostError::Load {
+        seen: e.to_string(),
+        next: "run 'tandem doctor' to see what this kernel lacks".to_owned(),
+    }
 }
 
 impl Live {
@@ -112,9 +115,14 @@ impl Live {
         }
         let mut object = Box::new(MaybeUninit::<OpenObject>::uninit());
         // SAFETY: the box outlives the skeleton: both are fields of Live, dropped in that order.
-        let place: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *std::ptr::from_mut(object.as_mut()) };
+        let place: &'static mut MaybeUninit<OpenObject> =
+            unsafe { &mut *std::ptr::from_mut(object.as_mut()) };
         let mut open = TandemSkelBuilder::default().open(place).map_err(load_error)?;
-        let rodata = open.maps.rodata_data.as_deref_mut().ok_or_else(|| load_error("the object has no read-only data"))?;
+        let rodata = open
+            .maps
+            .rodata_data
+            .as_deref_mut()
+            .ok_or_else(|| load_error("the object has no read-only data"))?;
         // SAFETY: both are the C struct knobs: u64s only, in the same order (sched-core's layout test).
         rodata.knobs_now = unsafe { std::mem::transmute_copy(&knobs) };
         open.maps.trace_rings.set_max_entries(topology.pcpus() as u32).map_err(load_error)?;
@@ -133,7 +141,13 @@ impl Live {
             let mut info = libbpf_sys::bpf_prog_info::default();
             let mut size = size_of_val(&info) as u32;
             // SAFETY: the kernel writes `size` bytes at most.
-            let code = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut size) };
+            let code = unsafe {
+                libbpf_sys::bpf_prog_get_info_by_fd(
+                    program.as_fd().as_raw_fd(),
+                    &raw mut info,
+                    &raw mut size,
+                )
+            };
             if code == 0 { info.verified_insns.into() } else { 0 }
         };
         self.skel.object().progs().map(of).sum()
@@ -166,7 +180,9 @@ impl Live {
     pub fn exit_reason(&self) -> ExitReason {
         let Some(data) = self.skel.maps.bss_data.as_deref() else { return ExitReason::default() };
         let record = &data.exit_record;
-        let text = |bytes: &[i8]| bytes.iter().take_while(|b| **b != 0).map(|b| *b as u8 as char).collect::<String>();
+        let text = |bytes: &[i8]| {
+            bytes.iter().take_while(|b| **b != 0).map(|b| *b as u8 as char).collect::<String>()
+        };
         ExitReason {
             kind: record.kind,
             restart: record.code as u64 & ACT_RESTART != 0,
@@ -220,7 +236,10 @@ impl Live {
     }
 }
 
-fn run_call(program: &libbpf_rs::ProgramImpl<'_, libbpf_rs::Mut>, bytes: &mut [u8]) -> Result<(), i32> {
+fn run_call(
+    program: &libbpf_rs::ProgramImpl<'_, libbpf_rs::Mut>,
+    bytes: &mut [u8],
+) -> Result<(), i32> {
     let input = ProgramInput { context_in: Some(bytes), ..ProgramInput::default() };
     match program.test_run(input) {
         Ok(out) if out.return_value == 0 => Ok(()),
@@ -231,8 +250,16 @@ fn run_call(program: &libbpf_rs::ProgramImpl<'_, libbpf_rs::Mut>, bytes: &mut [u
 
 fn weigh(skel: &TandemSkel<'_>, vm: u32, vcpus: u32, shares: u32, word: Word) -> Result<(), i32> {
     let shift = word.shift as u64;
-    let mut call =
-        [word.weight as u32, (word.weight >> 32) as u32, vm, vcpus, shares, u32::from(word.held), shift as u32, (shift >> 32) as u32];
+    let mut call = [
+        word.weight as u32,
+        (word.weight >> 32) as u32,
+        vm,
+        vcpus,
+        shares,
+        u32::from(word.held),
+        shift as u32,
+        (shift >> 32) as u32,
+    ];
     // SAFETY: the C struct weight_call: u64, four u32, s64, in the little-endian order of this target.
     let bytes = unsafe { std::slice::from_raw_parts_mut(call.as_mut_ptr().cast::<u8>(), 32) };
     run_call(&skel.progs.tandem_weight, bytes)
@@ -245,7 +272,9 @@ fn bytes_of<T: Copy>(value: &T) -> &[u8] {
 
 fn fill(skel: &TandemSkel<'_>, topology: &Topology) -> Result<(), HostError> {
     let (pcpus, clusters) = sched_core::layout(topology);
-    let put = |map: &dyn MapCore, i: usize, bytes: &[u8]| map.update(&(i as u32).to_ne_bytes(), bytes, MapFlags::ANY).map_err(load_error);
+    let put = |map: &dyn MapCore, i: usize, bytes: &[u8]| {
+        map.update(&(i as u32).to_ne_bytes(), bytes, MapFlags::ANY).map_err(load_error)
+    };
     let places = topology.places();
     let online = topology.online().len() as u32;
     let smt = places.iter().map(|p| p.thread + 1).max().unwrap_or(1);
@@ -272,12 +301,20 @@ fn fill(skel: &TandemSkel<'_>, topology: &Topology) -> Result<(), HostError> {
         .map_err(|e| load_error(format!("the first plan was refused with error {e}")))
 }
 
-fn listen(skel: &TandemSkel<'_>, received: &Rc<RefCell<Vec<Event>>>) -> Result<RingBuffer<'static>, HostError> {
+fn listen(
+    skel: &TandemSkel<'_>,
+    received: &Rc<RefCell<Vec<Event>>>,
+) -> Result<RingBuffer<'static>, HostError> {
     let queue = Rc::clone(received);
     let mut builder = RingBufferBuilder::new();
     let map = MapHandle::try_from(&skel.maps.events).map_err(load_error)?;
     let take = move |bytes: &[u8]| {
-        let word = |i: usize| bytes.get(i * 4..i * 4 + 4).and_then(|b| b.try_into().ok()).map_or(0, i32::from_ne_bytes);
+        let word = |i: usize| {
+            bytes
+                .get(i * 4..i * 4 + 4)
+                .and_then(|b| b.try_into().ok())
+                .map_or(0, i32::from_ne_bytes)
+        };
         match word(0) {
             1 => queue.borrow_mut().push(Event::Named { tgid: word(2) }),
             2 => queue.borrow_mut().push(Event::Gone),
@@ -309,7 +346,14 @@ fn unpin() {
 
 fn pin(skel: &mut TandemSkel<'_>) -> Result<(), HostError> {
     unpin();
-    let bad = |e: String| HostError::object(PIN_DIR, "pin the scheduler's maps", e, "mount bpffs: mount -t bpf bpf /sys/fs/bpf");
+    let bad = |e: String| {
+        HostError::object(
+            PIN_DIR,
+            "pin the scheduler's maps",
+            e,
+            "mount bpffs: mount -t bpf bpf /sys/fs/bpf",
+        )
+    };
     fs::create_dir_all(PIN_DIR).map_err(|e| bad(e.to_string()))?;
     let path = |name: &str| Path::new(PIN_DIR).join(name);
     skel.maps.host_map.pin(path("host_map")).map_err(|e| bad(e.to_string()))?;

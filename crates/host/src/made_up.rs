@@ -13,7 +13,8 @@ pub(crate) struct MadeUp(PathBuf);
 impl MadeUp {
     /// An empty tree; `name` tells those of different tests apart.
     pub(crate) fn new(name: &str) -> MadeUp {
-        let dir = std::env::temp_dir().join(format!("tandem-made-up-{name}-{}", std::process::id()));
+        let dir =
+            std::env::temp_dir().join(format!("tandem-made-up-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(dir.join("cgroup")).unwrap();
         MadeUp(dir)
@@ -21,7 +22,12 @@ impl MadeUp {
 
     pub(crate) fn roots(&self) -> Roots {
         let dir = |name: &str| self.0.join(name);
-        Roots { proc_fs: dir("proc"), sys: dir("sys"), cgroup: dir("cgroup"), attributes: attributes_of }
+        Roots {
+            proc_fs: dir("proc"),
+            sys: dir("sys"),
+            cgroup: dir("cgroup"),
+            attributes: attributes_of,
+        }
     }
 
     pub(crate) fn path(&self, path: &str) -> PathBuf {
@@ -44,7 +50,14 @@ impl MadeUp {
         self.put(&format!("cgroup{path}/.attributes/{name}"), value.as_bytes());
     }
 
-    pub(crate) fn process(&self, pid: i32, exe: &str, args: &[u8], cgroup: &str, threads: &[(i32, &str)]) {
+    pub(crate) fn process(
+        &self,
+        pid: i32,
+        exe: &str,
+        args: &[u8],
+        cgroup: &str,
+        threads: &[(i32, &str)],
+    ) {
         self.put(&format!("proc/{pid}/cmdline"), args);
         self.put(&format!("proc/{pid}/cgroup"), format!("0::{cgroup}\n").as_bytes());
         self.stat(pid, 0);
@@ -59,7 +72,13 @@ impl MadeUp {
         let names: Vec<String> = (0..vcpus).map(|n| format!("CPU {n}/KVM")).collect();
         let vcpus = (pid + 1..).zip(names.iter().map(String::as_str));
         let threads: Vec<(i32, &str)> = [(pid, "qemu")].into_iter().chain(vcpus).collect();
-        self.process(pid, "/usr/bin/qemu-system-x86_64", format!("qemu\0-name\0{name}\0").as_bytes(), cgroup, &threads);
+        self.process(
+            pid,
+            "/usr/bin/qemu-system-x86_64",
+            format!("qemu\0-name\0{name}\0").as_bytes(),
+            cgroup,
+            &threads,
+        );
     }
 
     pub(crate) fn kernel_thread(&self, pid: i32, comm: &str) {
@@ -68,9 +87,15 @@ impl MadeUp {
     }
 
     fn stat(&self, pid: i32, flags: u32) {
-        let fields = (4..9).map(|n| n.to_string()).chain([flags.to_string()]).chain((10..22).map(|n| n.to_string()));
+        let fields = (4..9)
+            .map(|n| n.to_string())
+            .chain([flags.to_string()])
+            .chain((10..22).map(|n| n.to_string()));
         let fields = fields.collect::<Vec<_>>().join(" ");
-        self.put(&format!("proc/{pid}/stat"), format!("{pid} (a b) c) S {fields} 777 0\n").as_bytes());
+        self.put(
+            &format!("proc/{pid}/stat"),
+            format!("{pid} (a b) c) S {fields} 777 0\n").as_bytes(),
+        );
     }
 }
 

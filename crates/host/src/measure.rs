@@ -98,13 +98,18 @@ impl Sums {
         let host = minus(&b.system, &a.system);
         let entitled = ideal::entitled(&b.names, all, span, host.used_ns, &wants);
         let mut used: BTreeMap<&str, u64> = BTreeMap::new();
-        for ((vm, name), (threads, entitled)) in b.names.vms.iter().zip(&b.called).zip(deltas.into_iter().zip(entitled)) {
+        for ((vm, name), (threads, entitled)) in
+            b.names.vms.iter().zip(&b.called).zip(deltas.into_iter().zip(entitled))
+        {
             let wanted: u64 = threads.values().map(|t| t.1).sum();
             let into = self.vms.entry(name.clone()).or_default();
             for (tid, (mut thread, want)) in threads {
-                thread.times.entitled_ns = (u128::from(entitled) * u128::from(want) / u128::from(wanted.max(1))) as u64;
+                thread.times.entitled_ns =
+                    (u128::from(entitled) * u128::from(want) / u128::from(wanted.max(1))) as u64;
                 *used.entry(vm.pool.as_str()).or_default() += thread.times.used_ns;
-                let sum = into.entry(tid).or_insert_with(|| Thread { times: Times::default(), ..thread.clone() });
+                let sum = into
+                    .entry(tid)
+                    .or_insert_with(|| Thread { times: Times::default(), ..thread.clone() });
                 sum.name.clone_from(&thread.name);
                 sum.kind = thread.kind;
                 sum.times.add(&thread.times);
@@ -112,7 +117,8 @@ impl Sums {
         }
         self.system.add(&Times { entitled_ns: host.used_ns, ..host });
         for pool in b.names.pools.iter().filter(|p| p.limit.is_some()) {
-            let below: u64 = used.iter().filter(|(path, _)| is_in(path, &pool.path)).map(|(_, ns)| ns).sum();
+            let below: u64 =
+                used.iter().filter(|(path, _)| is_in(path, &pool.path)).map(|(_, ns)| ns).sum();
             self.uses.entry(pool.path.clone()).or_default().add(b.at_ns, below);
         }
     }
@@ -122,7 +128,9 @@ impl Sums {
         let vm = |(name, threads): (&String, &BTreeMap<i32, Thread>)| {
             let mut times = Times::default();
             threads.values().for_each(|t| times.add(&t.times));
-            let known = [last, first].into_iter().find_map(|s| Some(&s.names.vms[s.called.iter().position(|n| n == name)?]));
+            let known = [last, first]
+                .into_iter()
+                .find_map(|s| Some(&s.names.vms[s.called.iter().position(|n| n == name)?]));
             Vm {
                 name: name.clone(),
                 pool: known.map_or("/", |v| &v.pool).to_owned(),
@@ -131,16 +139,30 @@ impl Sums {
                 times,
                 cpu_stat: stat(name),
                 guest: None,
-                worlds: threads.values().map(|t| World { name: t.name.clone(), kind: t.kind, times: t.times }).collect(),
+                worlds: threads
+                    .values()
+                    .map(|t| World { name: t.name.clone(), kind: t.kind, times: t.times })
+                    .collect(),
             }
         };
         let vms: Vec<Vm> = self.vms.iter().map(vm).collect();
-        let busy = |i: usize| last.busy.get(i).copied().unwrap_or(0).saturating_sub(first.busy.get(i).copied().unwrap_or(0));
+        let busy = |i: usize| {
+            last.busy
+                .get(i)
+                .copied()
+                .unwrap_or(0)
+                .saturating_sub(first.busy.get(i).copied().unwrap_or(0))
+        };
         RunResult {
             label: String::new(),
             duration_ns: last.at_ns - first.at_ns,
             host: HostCounts::from(topology),
-            pcpus: topology.online().iter().map(|p| usize::from(p.0)).map(|id| Pcpu { id, busy_ns: busy(id) }).collect(),
+            pcpus: topology
+                .online()
+                .iter()
+                .map(|p| usize::from(p.0))
+                .map(|id| Pcpu { id, busy_ns: busy(id) })
+                .collect(),
             pools: self.pools(&last.names, &vms),
             vms,
             wakeups: vec![],
@@ -157,7 +179,10 @@ impl Sums {
         };
         let peak_ns = |p: &PoolName| p.limit.and_then(|_| self.uses.get(&p.path)?.peak());
         let first = [sum("/"), of("/system", &self.system)];
-        first.into_iter().chain(names.pools.iter().skip(1).map(|p| Pool { peak_ns: peak_ns(p), ..sum(&p.path) })).collect()
+        first
+            .into_iter()
+            .chain(names.pools.iter().skip(1).map(|p| Pool { peak_ns: peak_ns(p), ..sum(&p.path) }))
+            .collect()
     }
 }
 
@@ -165,15 +190,26 @@ impl Sums {
 fn both_accounts(a: &Sampled, b: &Sampled) -> Option<views::CpuStat> {
     let (x, y) = (a.stat?, b.stat?);
     let delays = b.delays.iter().filter_map(|(tid, late)| Some((a.delays.get(tid)?, late)));
-    let [kernel_delay_ns, delay_ns, waits] = delays
-        .fold([0; 3], |sum, (early, late): (&[u64; 3], &[u64; 3])| std::array::from_fn(|i| sum[i] + late[i].saturating_sub(early[i])));
-    let (kernel_ns, used_ns) = (y.kernel_ns.saturating_sub(x.kernel_ns), y.used_ns.saturating_sub(x.used_ns));
+    let [kernel_delay_ns, delay_ns, waits] =
+        delays.fold([0; 3], |sum, (early, late): (&[u64; 3], &[u64; 3])| {
+            std::array::from_fn(|i| sum[i] + late[i].saturating_sub(early[i]))
+        });
+    let (kernel_ns, used_ns) =
+        (y.kernel_ns.saturating_sub(x.kernel_ns), y.used_ns.saturating_sub(x.used_ns));
     Some(views::CpuStat { kernel_ns, used_ns, kernel_delay_ns, delay_ns, waits })
 }
 
 fn of(path: &str, t: &Times) -> Pool {
     let Times { used_ns, entitled_ns, ready_ns, costop_ns, limited_ns, .. } = *t;
-    Pool { path: path.to_owned(), used_ns, entitled_ns, ready_ns, costop_ns, limited_ns, peak_ns: None }
+    Pool {
+        path: path.to_owned(),
+        used_ns,
+        entitled_ns,
+        ready_ns,
+        costop_ns,
+        limited_ns,
+        peak_ns: None,
+    }
 }
 
 /// Whether the pool at `path` is `pool` or below it.
@@ -188,7 +224,9 @@ fn did(a: &Sample, b: &Sample, name: &str, span: u64) -> BTreeMap<i32, (Thread, 
     let mut out = BTreeMap::new();
     for (tid, thread) in b.vms.get(name).into_iter().flat_map(|vm| &vm.threads) {
         // A VM may be called otherwise by now, where another of its name has come or gone.
-        let old = before.and_then(|v| v.threads.get(tid)).or_else(|| a.vms.values().find_map(|v| v.threads.get(tid)));
+        let old = before
+            .and_then(|v| v.threads.get(tid))
+            .or_else(|| a.vms.values().find_map(|v| v.threads.get(tid)));
         // Of a VM that has just been found nobody knows what it did before: it counts from here.
         let unknown = || if before.is_some() { Times::default() } else { thread.times };
         let old = old.map_or_else(unknown, |t| t.times);
@@ -230,7 +268,17 @@ mod tests {
     fn pool(path: &str, parent: &str, limit: Option<u64>) -> PoolName {
         let (path, parent) = (path.to_owned(), parent.to_owned());
         let (limit, sources) = (limit.map(Rate::pcpus), Sources::new());
-        PoolName { path, parent, shares: 4000, reservation: Rate(0), limit, burst_ns: 0, expandable: true, scalable: false, sources }
+        PoolName {
+            path,
+            parent,
+            shares: 4000,
+            reservation: Rate(0),
+            limit,
+            burst_ns: 0,
+            expandable: true,
+            scalable: false,
+            sources,
+        }
     }
 
     fn vm(id: u32, pool: &str) -> VmName {
@@ -253,25 +301,61 @@ mod tests {
 
     /// Four pCPUs; in /lab (limit 1) vm1 and, below it, vm2; beside it vm3. Each has used and been ready for so much.
     fn sample(at_ms: u64, times: [(u64, u64); 3]) -> Sample {
-        let pools = vec![pool("/", "/", None), pool("/lab", "/", Some(1)), pool("/lab/x", "/lab", None), pool("/labx", "/", None)];
-        let names =
-            Names { pcpus: 4, system_shares: 4000, pools, vms: vec![vm(1, "/lab"), vm(2, "/lab/x"), vm(3, "/labx")], ..Names::default() };
+        let pools = vec![
+            pool("/", "/", None),
+            pool("/lab", "/", Some(1)),
+            pool("/lab/x", "/lab", None),
+            pool("/labx", "/", None),
+        ];
+        let names = Names {
+            pcpus: 4,
+            system_shares: 4000,
+            pools,
+            vms: vec![vm(1, "/lab"), vm(2, "/lab/x"), vm(3, "/labx")],
+            ..Names::default()
+        };
         let called = names.called();
         let thread = |(run, ready): (u64, u64)| Thread {
             name: "vcpu0".to_owned(),
             kind: WorldKind::Vcpu,
             pid: 0, // no thread of this machine: it may run anywhere
-            times: Times { used_ns: run * MS, run_ns: run * MS, ready_ns: ready * MS, limited_ns: ready * 2 * MS, ..Times::default() },
+            times: Times {
+                used_ns: run * MS,
+                run_ns: run * MS,
+                ready_ns: ready * MS,
+                limited_ns: ready * 2 * MS,
+                ..Times::default()
+            },
         };
         let vms = called.iter().zip(times).enumerate();
-        let vms = vms
-            .map(|(i, (name, t))| (name.clone(), Sampled { threads: BTreeMap::from([(-1 - i as i32, thread(t))]), ..Sampled::default() }));
-        Sample { at_ns: at_ms * MS, vms: vms.collect(), called, names, system: Times::default(), busy: vec![0; 4] }
+        let vms = vms.map(|(i, (name, t))| {
+            (
+                name.clone(),
+                Sampled {
+                    threads: BTreeMap::from([(-1 - i as i32, thread(t))]),
+                    ..Sampled::default()
+                },
+            )
+        });
+        Sample {
+            at_ns: at_ms * MS,
+            vms: vms.collect(),
+            called,
+            names,
+            system: Times::default(),
+            busy: vec![0; 4],
+        }
     }
 
     #[test]
     fn pools_are_sums_of_what_is_below_them_with_their_peaks() {
-        let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 4, threads_per_core: 1 };
+        let shape = Shape {
+            sockets: 1,
+            nodes_per_socket: 1,
+            llcs_per_node: 1,
+            cores_per_llc: 4,
+            threads_per_core: 1,
+        };
         let topology = Topology::regular(shape).unwrap();
         let steps = [
             sample(0, [(0, 0), (0, 0), (0, 0)]),
@@ -283,8 +367,13 @@ mod tests {
         sums.begin(&steps[0]);
         steps.windows(2).for_each(|w| sums.step(&w[0], &w[1], &topology));
         let run = sums.result(&steps[0], &steps[3], &topology);
-        let seen: Vec<_> =
-            run.pools.iter().map(|p| (p.path.as_str(), p.used_ns / MS, p.entitled_ns / MS, p.peak_ns.map(|n| n / MS))).collect();
+        let seen: Vec<_> = run
+            .pools
+            .iter()
+            .map(|p| {
+                (p.path.as_str(), p.used_ns / MS, p.entitled_ns / MS, p.peak_ns.map(|n| n / MS))
+            })
+            .collect();
         // /lab used 0.5, 0.6 and 0.3 s in half a second each; its pCPU goes 1:4 to vm1 and /lab/x.
         assert_eq!(
             seen,
@@ -296,14 +385,24 @@ mod tests {
                 ("/labx", 1500, 1500, None)
             ]
         );
-        let vms: Vec<_> =
-            run.vms.iter().map(|v| (v.name.as_str(), v.pool.as_str(), v.times.limited_ns / MS, v.times.ready_ns / MS)).collect();
-        assert_eq!(vms, [("vm1", "/lab", 800, 800), ("vm2", "/lab/x", 800, 800), ("vm3", "/labx", 0, 0)]);
+        let vms: Vec<_> = run
+            .vms
+            .iter()
+            .map(|v| {
+                (v.name.as_str(), v.pool.as_str(), v.times.limited_ns / MS, v.times.ready_ns / MS)
+            })
+            .collect();
+        assert_eq!(
+            vms,
+            [("vm1", "/lab", 800, 800), ("vm2", "/lab/x", 800, 800), ("vm3", "/labx", 0, 0)]
+        );
     }
 
     #[test]
     fn a_pool_is_in_those_above_it_and_in_no_other() {
-        let seen = [("/a/b", "/a"), ("/a", "/a"), ("/a", "/"), ("/", "/"), ("/ab", "/a"), ("/a", "/a/b")].map(|(p, q)| is_in(p, q));
+        let seen =
+            [("/a/b", "/a"), ("/a", "/a"), ("/a", "/"), ("/", "/"), ("/ab", "/a"), ("/a", "/a/b")]
+                .map(|(p, q)| is_in(p, q));
         assert_eq!(seen, [true, true, true, true, false, false]);
     }
 }

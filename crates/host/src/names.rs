@@ -102,7 +102,9 @@ impl Names {
     /// # Errors
     /// `HostError::Object` when there is none or it cannot be read.
     pub fn read() -> Result<Names, HostError> {
-        let bad = |e: String| HostError::object(NAMES_FILE, "read it", e, "start 'tandem run' first, or use --kernel");
+        let bad = |e: String| {
+            HostError::object(NAMES_FILE, "read it", e, "start 'tandem run' first, or use --kernel")
+        };
         let text = fs::read_to_string(NAMES_FILE).map_err(|e| bad(e.to_string()))?;
         serde_json::from_str(&text).map_err(|e| bad(e.to_string()))
     }
@@ -116,8 +118,17 @@ impl Names {
         if loaded.trim() == "tandem" {
             return Names::read();
         }
-        let seen = if loaded.trim().is_empty() { "no scheduler is loaded".to_owned() } else { format!("{} is loaded", loaded.trim()) };
-        Err(HostError::object("daemon", "ask it", seen, "start 'tandem run' first, or ask about a scenario (--scenario NAME)"))
+        let seen = if loaded.trim().is_empty() {
+            "no scheduler is loaded".to_owned()
+        } else {
+            format!("{} is loaded", loaded.trim())
+        };
+        Err(HostError::object(
+            "daemon",
+            "ask it",
+            seen,
+            "start 'tandem run' first, or ask about a scenario (--scenario NAME)",
+        ))
     }
 
     /// The tree: leaf 0 is the system group, leaf i + 1 is `vms[i]`.
@@ -128,7 +139,8 @@ impl Names {
 
     /// The same for VMs that use so many vCPUs as `vcpus` says.
     pub(crate) fn tree_of(&self, vcpus: impl Fn(&VmName) -> u32) -> Tree {
-        let index: BTreeMap<&str, usize> = self.pools.iter().enumerate().map(|(i, p)| (p.path.as_str(), i)).collect();
+        let index: BTreeMap<&str, usize> =
+            self.pools.iter().enumerate().map(|(i, p)| (p.path.as_str(), i)).collect();
         let of = |path: &str| index.get(path).copied().unwrap_or(0);
         let pool = |(i, p): (usize, &PoolName)| TreePool {
             // The file may be of another version; a tree wants parents before children.
@@ -139,9 +151,26 @@ impl Names {
             expandable: p.expandable,
             scalable: p.scalable,
         };
-        let root = TreePool { parent: 0, shares: 1, reservation: Rate(0), limit: None, expandable: false, scalable: false };
-        let pools = if self.pools.is_empty() { vec![root] } else { self.pools.iter().enumerate().map(pool).collect() };
-        let system = TreeLeaf { pool: 0, shares: u64::from(self.system_shares), reservation: Rate(0), limit: None, vcpus: self.pcpus };
+        let root = TreePool {
+            parent: 0,
+            shares: 1,
+            reservation: Rate(0),
+            limit: None,
+            expandable: false,
+            scalable: false,
+        };
+        let pools = if self.pools.is_empty() {
+            vec![root]
+        } else {
+            self.pools.iter().enumerate().map(pool).collect()
+        };
+        let system = TreeLeaf {
+            pool: 0,
+            shares: u64::from(self.system_shares),
+            reservation: Rate(0),
+            limit: None,
+            vcpus: self.pcpus,
+        };
         let leaf = |vm: &VmName| TreeLeaf {
             pool: of(&vm.pool),
             shares: u64::from(vm.shares),
@@ -149,17 +178,29 @@ impl Names {
             limit: vm.limit,
             vcpus: vcpus(vm).max(1),
         };
-        Tree::new(u64::from(self.pcpus), pools, [system].into_iter().chain(self.vms.iter().map(leaf)).collect())
+        Tree::new(
+            u64::from(self.pcpus),
+            pools,
+            [system].into_iter().chain(self.vms.iter().map(leaf)).collect(),
+        )
     }
 
     /// What pools and leaves of the tree are called: paths, VMs of one name told apart.
     #[must_use]
     pub fn paths(&self) -> entitlement::Names {
         let called = self.called();
-        let leaf = |(vm, name): (&VmName, &String)| format!("{}/{name}", vm.pool.trim_end_matches('/'));
+        let leaf =
+            |(vm, name): (&VmName, &String)| format!("{}/{name}", vm.pool.trim_end_matches('/'));
         entitlement::Names {
-            pools: if self.pools.is_empty() { vec!["/".to_owned()] } else { self.pools.iter().map(|p| p.path.clone()).collect() },
-            leaves: ["/system".to_owned()].into_iter().chain(self.vms.iter().zip(&called).map(leaf)).collect(),
+            pools: if self.pools.is_empty() {
+                vec!["/".to_owned()]
+            } else {
+                self.pools.iter().map(|p| p.path.clone()).collect()
+            },
+            leaves: ["/system".to_owned()]
+                .into_iter()
+                .chain(self.vms.iter().zip(&called).map(leaf))
+                .collect(),
         }
     }
 
@@ -173,7 +214,9 @@ impl Names {
 
 /// Writes a file of ours whole or not at all.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), HostError> {
-    let bad = |e: std::io::Error| HostError::object(path.display().to_string(), "write it", e, "make /run writable");
+    let bad = |e: std::io::Error| {
+        HostError::object(path.display().to_string(), "write it", e, "make /run writable")
+    };
     fs::create_dir_all(path.parent().unwrap_or(path)).map_err(bad)?;
     let part = path.with_extension("part");
     fs::write(&part, text).map_err(bad)?;
@@ -185,7 +228,9 @@ fn told_apart<'a>(vms: impl Iterator<Item = (i32, &'a str)>) -> BTreeMap<i32, St
     let all: Vec<(i32, &str)> = vms.collect();
     let mut users: BTreeMap<&str, usize> = BTreeMap::new();
     all.iter().for_each(|(_, name)| *users.entry(name).or_default() += 1);
-    let name = |(pid, name): &(i32, &str)| (*pid, if users[name] < 2 { (*name).to_owned() } else { format!("{name}({pid})") });
+    let name = |(pid, name): &(i32, &str)| {
+        (*pid, if users[name] < 2 { (*name).to_owned() } else { format!("{name}({pid})") })
+    };
     all.iter().map(name).collect()
 }
 
@@ -203,7 +248,10 @@ mod tests {
     fn a_file_that_names_no_pools_or_later_parents_still_makes_a_tree() {
         let empty = Names { pcpus: 4, system_shares: 4000, ..Names::default() };
         assert_eq!(empty.tree().worst_case().leaves, [Rate::pcpus(4).0]);
-        assert_eq!((empty.paths().pools, empty.paths().leaves), (vec!["/".to_owned()], vec!["/system".to_owned()]));
+        assert_eq!(
+            (empty.paths().pools, empty.paths().leaves),
+            (vec!["/".to_owned()], vec!["/system".to_owned()])
+        );
         let pool = |path: &str, parent: &str| PoolName {
             path: path.to_owned(),
             parent: parent.to_owned(),

@@ -21,8 +21,16 @@ impl Uses {
         if last.0 - first.0 < SECOND_NS {
             return Some(last.1 - first.1);
         }
-        let begins = self.0.iter().filter(|u| u.0 + SECOND_NS <= last.0).map(|u| self.at(u.0 + SECOND_NS) - u.1);
-        let ends = self.0.iter().filter(|u| u.0 >= first.0 + SECOND_NS).map(|u| u.1 - self.at(u.0 - SECOND_NS));
+        let begins = self
+            .0
+            .iter()
+            .filter(|u| u.0 + SECOND_NS <= last.0)
+            .map(|u| self.at(u.0 + SECOND_NS) - u.1);
+        let ends = self
+            .0
+            .iter()
+            .filter(|u| u.0 >= first.0 + SECOND_NS)
+            .map(|u| u.1 - self.at(u.0 - SECOND_NS));
         begins.chain(ends).max()
     }
 
@@ -51,17 +59,20 @@ mod tests {
     #[test]
     fn the_busiest_second_is_found_wherever_it_begins() {
         // 100 ms a look: idle, then 1.2 s of 2 pCPUs, then idle.
-        let steps: Vec<(u64, u64)> = (0..40).map(|i| (i * 100, if (11..23).contains(&i) { 200 } else { 0 })).collect();
+        let steps: Vec<(u64, u64)> =
+            (0..40).map(|i| (i * 100, if (11..23).contains(&i) { 200 } else { 0 })).collect();
         assert_eq!(uses(&steps).peak(), Some(2000 * MS));
         // A burst of 300 ms within a second of half a pCPU.
-        let steps: Vec<(u64, u64)> = (0..30).map(|i| (i * 100, if (15..18).contains(&i) { 100 } else { 50 })).collect();
+        let steps: Vec<(u64, u64)> =
+            (0..30).map(|i| (i * 100, if (15..18).contains(&i) { 100 } else { 50 })).collect();
         assert_eq!(uses(&steps).peak(), Some(650 * MS));
     }
 
     #[test]
     fn looks_that_are_not_on_time_are_counted_by_the_part_that_is_within_the_second() {
         // 130 ms a look, one pCPU all the time: a second is a second.
-        let steps: Vec<(u64, u64)> = (0..20).map(|i| (i * 130, if i == 0 { 0 } else { 130 })).collect();
+        let steps: Vec<(u64, u64)> =
+            (0..20).map(|i| (i * 130, if i == 0 { 0 } else { 130 })).collect();
         assert_eq!(uses(&steps).peak(), Some(1000 * MS));
     }
 

@@ -25,7 +25,11 @@ impl Daemon<'_> {
         names.generation = self.generation;
         let tree = names.tree();
         let worst = tree.worst_case().leaves;
-        names.vms.iter_mut().zip(worst.iter().skip(1)).for_each(|(vm, weight)| vm.weight = (*weight).max(1));
+        names
+            .vms
+            .iter_mut()
+            .zip(worst.iter().skip(1))
+            .for_each(|(vm, weight)| vm.weight = (*weight).max(1));
         let old = std::mem::replace(&mut self.names, names);
         self.tree = tree;
         self.system_weight = worst[0].max(1);
@@ -34,13 +38,23 @@ impl Daemon<'_> {
         let accounts = self.live.accounts();
         self.put_limits();
         // A VM has its weight and its limit before its first world is charged to it; one whose size is another gets it anew.
-        let slots = self.names.vms.iter().map(|v| v.id).chain(self.leaving.iter().copied()).max().unwrap_or(0) + 1;
+        let slots = self
+            .names
+            .vms
+            .iter()
+            .map(|v| v.id)
+            .chain(self.leaving.iter().copied())
+            .max()
+            .unwrap_or(0)
+            + 1;
         accounts.set_vms(slots);
         let first = self.generation == 1;
         let size = |v: &VmName| (v.pid, v.started, v.vcpus, v.shares);
         let known: BTreeSet<_> = old.vms.iter().map(size).collect();
-        let changed: BTreeSet<u32> = self.names.vms.iter().filter(|v| !known.contains(&size(v))).map(|v| v.id).collect();
-        let system = first || old.system_shares != self.names.system_shares || old.pcpus != self.names.pcpus;
+        let changed: BTreeSet<u32> =
+            self.names.vms.iter().filter(|v| !known.contains(&size(v))).map(|v| v.id).collect();
+        let system =
+            first || old.system_shares != self.names.system_shares || old.pcpus != self.names.pcpus;
         self.weigh(|id| if id == 0 { system } else { changed.contains(&id) });
         if first && self.any_held() {
             self.held.now = true;
@@ -70,7 +84,9 @@ impl Daemon<'_> {
     /// Gives VMs what they get in the worst case, until the scheduler divides for them.
     pub(crate) fn weigh(&self, which: impl Fn(u32) -> bool) {
         let vms = self.names.vms.iter().map(|v| (v.id, v.weight));
-        for (id, weight) in [(0, self.system_weight)].into_iter().chain(vms).filter(|(id, _)| which(*id)) {
+        for (id, weight) in
+            [(0, self.system_weight)].into_iter().chain(vms).filter(|(id, _)| which(*id))
+        {
             let (vcpus, shares) = self.size(id);
             let _ = self.live.weight(id, vcpus, shares, Word { weight, ..Word::default() });
         }
@@ -79,7 +95,8 @@ impl Daemon<'_> {
     /// Limits of all pools and VMs; VMs that leave are under none, for their limits may become another's.
     fn put_limits(&mut self) {
         let (wanted, first) = limits(&self.names, &self.tree);
-        let first: Vec<(u32, Option<usize>)> = first.into_iter().chain(self.leaving.iter().map(|id| (*id, None))).collect();
+        let first: Vec<(u32, Option<usize>)> =
+            first.into_iter().chain(self.leaving.iter().map(|id| (*id, None))).collect();
         let refused = self.limits.set(self.live.accounts(), &wanted, &first);
         self.limits_refused = (refused > 0).then(|| {
             let most = LIMITERS_MAX - 1;
@@ -93,21 +110,32 @@ impl Daemon<'_> {
     /// What has come, changed and gone, a line each.
     fn say_changes(&self, old: &Names) {
         let say = |text: String| (self.options.say)(&text);
-        let before: BTreeMap<&str, String> = old.pools.iter().map(|p| (p.path.as_str(), of_pool(p))).collect();
+        let before: BTreeMap<&str, String> =
+            old.pools.iter().map(|p| (p.path.as_str(), of_pool(p))).collect();
         for pool in self.names.pools.iter().filter(|p| p.path != "/") {
             match before.get(pool.path.as_str()) {
                 None => say(format!("pool {}: {}", pool.path, of_pool(pool))),
-                Some(text) if *text != of_pool(pool) => say(format!("pool {}: now {}", pool.path, of_pool(pool))),
+                Some(text) if *text != of_pool(pool) => {
+                    say(format!("pool {}: now {}", pool.path, of_pool(pool)))
+                }
                 Some(_) => {}
             }
         }
         let now: BTreeSet<&str> = self.names.pools.iter().map(|p| p.path.as_str()).collect();
-        old.pools.iter().filter(|p| !now.contains(p.path.as_str())).for_each(|p| say(format!("pool {} has gone", p.path)));
-        let before: BTreeMap<(i32, u64), String> = old.vms.iter().map(|v| ((v.pid, v.started), of_vm(v))).collect();
+        old.pools
+            .iter()
+            .filter(|p| !now.contains(p.path.as_str()))
+            .for_each(|p| say(format!("pool {} has gone", p.path)));
+        let before: BTreeMap<(i32, u64), String> =
+            old.vms.iter().map(|v| ((v.pid, v.started), of_vm(v))).collect();
         for vm in &self.names.vms {
             match before.get(&(vm.pid, vm.started)) {
-                None => say(format!("VM {} (pid {}): {}, {}", vm.name, vm.pid, of_vm(vm), vm.cgroup)),
-                Some(text) if *text != of_vm(vm) => say(format!("VM {}: now {}", vm.name, of_vm(vm))),
+                None => {
+                    say(format!("VM {} (pid {}): {}, {}", vm.name, vm.pid, of_vm(vm), vm.cgroup))
+                }
+                Some(text) if *text != of_vm(vm) => {
+                    say(format!("VM {}: now {}", vm.name, of_vm(vm)))
+                }
                 Some(_) => {}
             }
         }
@@ -117,7 +145,8 @@ impl Daemon<'_> {
     fn say_excesses(&mut self) {
         let report = entitlement::check(&self.tree, &self.names.paths());
         let fits = report.fits();
-        for excess in self.excesses.news(report.excesses.iter().map(ToString::to_string).collect()) {
+        for excess in self.excesses.news(report.excesses.iter().map(ToString::to_string).collect())
+        {
             (self.options.say)(&over_committed(&excess));
         }
         if !std::mem::replace(&mut self.fits, fits) && fits {
@@ -128,7 +157,9 @@ impl Daemon<'_> {
 
 /// What is said of a place where more is reserved than there is.
 pub(crate) fn over_committed(excess: &str) -> String {
-    format!("over-committed: {excess}; nothing is scaled silently: reservations of the siblings there are met in proportion")
+    format!(
+        "over-committed: {excess}; nothing is scaled silently: reservations of the siblings there are met in proportion"
+    )
 }
 
 /// The limits of a tree as the table takes them, and for each VM the first that it meets.
@@ -136,7 +167,9 @@ fn limits(names: &Names, tree: &Tree) -> (Vec<Wanted>, Vec<(u32, Option<usize>)>
     let all = tree.limits();
     let wanted = all.limits.iter().map(|limit| {
         let (owner, burst_ns) = match limit.owner {
-            entitlement::Owner::Pool(p) => (Owner::Pool(names.pools[p].path.clone()), names.pools[p].burst_ns),
+            entitlement::Owner::Pool(p) => {
+                (Owner::Pool(names.pools[p].path.clone()), names.pools[p].burst_ns)
+            }
             // Leaf 0 is the system group, which nothing limits.
             entitlement::Owner::Leaf(l) => {
                 let vm = &names.vms[l - 1];
@@ -145,12 +178,19 @@ fn limits(names: &Names, tree: &Tree) -> (Vec<Wanted>, Vec<(u32, Option<usize>)>
         };
         Wanted { owner, rate: limit.rate, burst_ns, parent: limit.parent }
     });
-    (wanted.collect(), names.vms.iter().map(|v| v.id).zip(all.first.iter().skip(1).copied()).collect())
+    (
+        wanted.collect(),
+        names.vms.iter().map(|v| v.id).zip(all.first.iter().skip(1).copied()).collect(),
+    )
 }
 
 /// Shares, reservation and limit as they are said.
 fn terms(shares: u32, reservation: Rate, limit: Option<Rate>) -> String {
-    let reservation = if reservation.0 == 0 { String::new() } else { format!(", reservation {}", reservation.percent()) };
+    let reservation = if reservation.0 == 0 {
+        String::new()
+    } else {
+        format!(", reservation {}", reservation.percent())
+    };
     let limit = limit.map_or(String::new(), |l| format!(", limit {}", l.percent()));
     format!("{shares} shares{reservation}{limit}")
 }
@@ -174,7 +214,17 @@ mod tests {
         let (path, parent) = (path.to_owned(), parent.to_owned());
         let limit = limit.map(Rate::pcpus);
         let (expandable, sources) = (path != "/lab", Sources::new());
-        PoolName { path, parent, shares: 4000, reservation: Rate(0), limit, burst_ns: 7, expandable, scalable: false, sources }
+        PoolName {
+            path,
+            parent,
+            shares: 4000,
+            reservation: Rate(0),
+            limit,
+            burst_ns: 7,
+            expandable,
+            scalable: false,
+            sources,
+        }
     }
 
     fn vm(id: u32, pool: &str, limit: Option<u64>) -> VmName {
@@ -197,19 +247,33 @@ mod tests {
 
     #[test]
     fn limits_name_their_owners_and_vms_the_first_they_meet() {
-        let pools = vec![pool("/", "/", None), pool("/lab", "/", Some(3)), pool("/lab/x", "/lab", None)];
+        let pools =
+            vec![pool("/", "/", None), pool("/lab", "/", Some(3)), pool("/lab/x", "/lab", None)];
         let vms = vec![vm(4, "/lab/x", Some(1)), vm(2, "/", None), vm(3, "/lab", None)];
         let names = Names { pcpus: 4, system_shares: 4000, pools, vms, ..Names::default() };
         let (wanted, first) = limits(&names, &names.tree());
-        let seen: Vec<_> = wanted.iter().map(|w| (&w.owner, w.rate, w.burst_ns, w.parent)).collect();
-        assert_eq!(seen, [(&Owner::Pool("/lab".to_owned()), Rate::pcpus(3), 7, None), (&Owner::Vm(104, 5), Rate::ONE, 9, Some(0))]);
+        let seen: Vec<_> =
+            wanted.iter().map(|w| (&w.owner, w.rate, w.burst_ns, w.parent)).collect();
+        assert_eq!(
+            seen,
+            [
+                (&Owner::Pool("/lab".to_owned()), Rate::pcpus(3), 7, None),
+                (&Owner::Vm(104, 5), Rate::ONE, 9, Some(0))
+            ]
+        );
         assert_eq!(first, [(4, Some(1)), (2, None), (3, Some(0))]);
     }
 
     #[test]
     fn what_is_said_of_pools_and_vms_names_what_is_no_default() {
         assert_eq!(of_pool(&pool("/lab", "/", Some(3))), "4000 shares, limit 300 %, fixed");
-        assert_eq!(of_pool(&PoolName { scalable: true, ..pool("/x", "/", None) }), "4000 shares, scalable");
-        assert_eq!(of_vm(&vm(1, "/lab", Some(2))), "2 vCPUs, 1000 shares, reservation 50 %, limit 200 %, pool /lab");
+        assert_eq!(
+            of_pool(&PoolName { scalable: true, ..pool("/x", "/", None) }),
+            "4000 shares, scalable"
+        );
+        assert_eq!(
+            of_vm(&vm(1, "/lab", Some(2))),
+            "2 vCPUs, 1000 shares, reservation 50 %, limit 200 %, pool /lab"
+        );
     }
 }

@@ -91,12 +91,19 @@ pub enum End {
 /// Nobody else records meanwhile: a ring has one reader.
 fn alone() -> Result<File, HostError> {
     let path = Path::new(RUN_DIR).join("trace.lock");
-    let bad = |seen: String, next: &str| HostError::object(path.display().to_string(), "lock it", seen, next);
-    let file = fs::create_dir_all(RUN_DIR).and_then(|()| File::create(&path)).map_err(|e| bad(e.to_string(), "run it as root"))?;
+    let bad = |seen: String, next: &str| {
+        HostError::object(path.display().to_string(), "lock it", seen, next)
+    };
+    let file = fs::create_dir_all(RUN_DIR)
+        .and_then(|()| File::create(&path))
+        .map_err(|e| bad(e.to_string(), "run it as root"))?;
     if crate::live::lock(&file) {
         Ok(file)
     } else {
-        Err(bad("another 'tandem trace record' runs".to_owned(), "end that first: a ring has one reader"))
+        Err(bad(
+            "another 'tandem trace record' runs".to_owned(),
+            "end that first: a ring has one reader",
+        ))
     }
 }
 
@@ -112,14 +119,39 @@ pub(crate) fn lost_so_far() -> Result<u64, HostError> {
 ///
 /// # Errors
 /// `HostError` when no daemon runs, somebody else records, or a file cannot be written.
-pub fn record(topology: &Topology, out: impl Write, options: &Options<'_>) -> Result<Recorded, HostError> {
+pub fn record(
+    topology: &Topology,
+    out: impl Write,
+    options: &Options<'_>,
+) -> Result<Recorded, HostError> {
     let accounts = Accounts::open()?;
     let _alone = alone()?;
     let host: Records<HostRecord> = Records::new(&pinned("host_map")?, "host_map", true)?;
     let rings = Rings::open()?;
-    let raw = |e| HostError::object(options.raw.display().to_string(), "keep raw records there", e, "name another file with -o");
-    let file = File::options().create(true).truncate(true).read(true).write(true).open(options.raw).map_err(raw)?;
-    let mut session = Session { accounts, host, rings, spool: Spool::new(file), born: vec![], lost_before: 0, done: Recorded::default() };
+    let raw = |e| {
+        HostError::object(
+            options.raw.display().to_string(),
+            "keep raw records there",
+            e,
+            "name another file with -o",
+        )
+    };
+    let file = File::options()
+        .create(true)
+        .truncate(true)
+        .read(true)
+        .write(true)
+        .open(options.raw)
+        .map_err(raw)?;
+    let mut session = Session {
+        accounts,
+        host,
+        rings,
+        spool: Spool::new(file),
+        born: vec![],
+        lost_before: 0,
+        done: Recorded::default(),
+    };
     session.trace(false);
     std::thread::sleep(IN_FLIGHT);
     session.rings.clear(); // what somebody who was killed has left there
@@ -140,14 +172,27 @@ pub fn record(topology: &Topology, out: impl Write, options: &Options<'_>) -> Re
 ///
 /// # Errors
 /// `HostError` when they are none, or `out` cannot be written.
-pub fn salvage(raw: impl Read, out: impl Write, progress: &dyn Fn(&Recorded)) -> Result<Recorded, HostError> {
-    let as_recorded =
-        |m: &Merged| Recorded { events: m.records, lost: m.lost, bytes: m.bytes, merged_bytes: m.bytes, ..Recorded::default() };
+pub fn salvage(
+    raw: impl Read,
+    out: impl Write,
+    progress: &dyn Fn(&Recorded),
+) -> Result<Recorded, HostError> {
+    let as_recorded = |m: &Merged| Recorded {
+        events: m.records,
+        lost: m.lost,
+        bytes: m.bytes,
+        merged_bytes: m.bytes,
+        ..Recorded::default()
+    };
     salvage_with(raw, out, |m| progress(&as_recorded(m))).map(|m| as_recorded(&m))
 }
 
 /// Calls `look` a few times a second.
-fn salvage_with(raw: impl Read, out: impl Write, mut look: impl FnMut(&Merged)) -> Result<Merged, HostError> {
+fn salvage_with(
+    raw: impl Read,
+    out: impl Write,
+    mut look: impl FnMut(&Merged),
+) -> Result<Merged, HostError> {
     let mut looked = Instant::now();
     let rarely = |m: &Merged| {
         if looked.elapsed() >= NAMES {
@@ -161,7 +206,12 @@ fn salvage_with(raw: impl Read, out: impl Write, mut look: impl FnMut(&Merged)) 
 }
 
 fn written(e: &impl std::fmt::Display) -> HostError {
-    HostError::object("trace", "write it", e, "look at the disk; make the trace of what was written so far by --salvage")
+    HostError::object(
+        "trace",
+        "write it",
+        e,
+        "look at the disk; make the trace of what was written so far by --salvage",
+    )
 }
 
 struct Session {
@@ -186,7 +236,8 @@ impl Session {
     fn head(&mut self, topology: &Topology) -> Result<(), HostError> {
         let ns = monotonic_ns();
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let text = format!("recorded by tandem {} on Linux {}", env!("CARGO_PKG_VERSION"), kernel.trim());
+        let text =
+            format!("recorded by tandem {} on Linux {}", env!("CARGO_PKG_VERSION"), kernel.trim());
         let all = names::host(topology).into_iter().chain([(None, Kind::Mark { text })]);
         let events: Vec<Event> = all.map(|(pcpu, kind)| Event { ns, pcpu, kind }).collect();
         self.spool.events(ns, &events)
@@ -264,7 +315,10 @@ impl Session {
 
     /// Sequence number, state and pCPU of each world.
     fn states(&self) -> BTreeMap<u32, World> {
-        (1..self.accounts.worlds_len()).filter_map(|i| self.accounts.settled(i)).map(|w| (w.id, w)).collect()
+        (1..self.accounts.worlds_len())
+            .filter_map(|i| self.accounts.settled(i))
+            .map(|w| (w.id, w))
+            .collect()
     }
 
     /// Takes what has come; a world that has just begun is named at once, for it may be gone soon.
@@ -276,7 +330,10 @@ impl Session {
         self.done.events += (self.spool.bytes() - before) / 32;
         if !self.born.is_empty() {
             // A name comes before what is told of whoever has it.
-            let named = self.born.drain(..).flat_map(|b| namer.world(&self.accounts, b.world, b.ns.saturating_sub(1)));
+            let named = self
+                .born
+                .drain(..)
+                .flat_map(|b| namer.world(&self.accounts, b.world, b.ns.saturating_sub(1)));
             let events: Vec<Event> = named.collect();
             self.spool.events(ns, &events)?;
         }
@@ -287,7 +344,8 @@ impl Session {
 /// What a world does as a recording begins: its state, the limit that holds it back, and that it is outside its guest.
 fn told(w: &World, ns: u64) -> Vec<Event> {
     let Some(to) = State::of_code(u64::from(w.state)) else { return vec![] };
-    let (world, on) = (WorldId(w.id), u16::try_from(w.last_pcpu).ok().map(PcpuId).filter(|_| to == State::Run));
+    let (world, on) =
+        (WorldId(w.id), u16::try_from(w.last_pcpu).ok().map(PcpuId).filter(|_| to == State::Run));
     let mut kinds = vec![Kind::State { world, from: None, to, why: Why::Told, on }];
     let limit = w.queued_on.checked_sub(QUEUED_PARKED).filter(|l| *l < LIMITERS_MAX as u32);
     if let Some(limit) = limit.and_then(|l| u16::try_from(l).ok()).filter(|_| to == State::Ready) {
@@ -319,21 +377,30 @@ mod tests {
     fn a_recording_begins_with_who_is_held_back_and_who_is_outside_its_guest() {
         let kinds = |w: World| told(&w, 5).into_iter().map(|e| e.kind).collect::<Vec<_>>();
         let state = |to, on| Kind::State { world: WorldId(3), from: None, to, why: Why::Told, on };
-        let parked = World { id: 3, state: STATE_READY, queued_on: QUEUED_PARKED + 2, ..World::ZERO };
+        let parked =
+            World { id: 3, state: STATE_READY, queued_on: QUEUED_PARKED + 2, ..World::ZERO };
         let limit = Kind::Queued { world: WorldId(3), queue: Queue::Limit(2), key: 0 };
         assert_eq!(kinds(parked), [state(State::Ready, None), limit]);
         let in_qemu = World { id: 3, state: STATE_RUN, last_pcpu: 1, outside: 1, ..World::ZERO };
         let guest = Kind::Guest { world: WorldId(3), inside: false };
         assert_eq!(kinds(in_qemu), [state(State::Run, Some(PcpuId(1))), guest]);
         let queued = World { id: 3, state: STATE_READY, queued_on: 7, ..World::ZERO };
-        assert_eq!(kinds(queued), [state(State::Ready, None)], "at a pCPU, which its next record tells");
+        assert_eq!(
+            kinds(queued),
+            [state(State::Ready, None)],
+            "at a pCPU, which its next record tells"
+        );
         let asleep = World { id: 3, state: STATE_WAIT, ..World::ZERO };
         assert_eq!(kinds(asleep), [state(State::Wait, None)]);
     }
 
     #[test]
-    fn a_ring_that_fills_fast_is_emptied_more_often_and_half_a_ring_never_fills_at_50_000_records_a_second() {
-        assert_eq!((next_pause(READ, 0), next_pause(READ, 100), next_pause(READ_OFTEN, 0)), (READ, READ, READ));
+    fn a_ring_that_fills_fast_is_emptied_more_often_and_half_a_ring_never_fills_at_50_000_records_a_second()
+     {
+        assert_eq!(
+            (next_pause(READ, 0), next_pause(READ, 100), next_pause(READ_OFTEN, 0)),
+            (READ, READ, READ)
+        );
         assert_eq!(next_pause(READ, TRACE_RECORDS as usize), READ * 3 / 4);
         assert_eq!(next_pause(READ_OFTEN, TRACE_RECORDS as usize), READ_OFTEN);
         assert!(50_000 * READ.as_millis() as u64 / 1000 < u64::from(TRACE_RECORDS) / 2);

@@ -51,7 +51,10 @@ impl Reloaded {
     /// # Errors
     /// `HostError::Object` when /run is not writable.
     pub fn write(&self) -> Result<(), HostError> {
-        write_whole(&Path::new(RUN_DIR).join(FILE), &serde_json::to_string_pretty(self).unwrap_or_default())
+        write_whole(
+            &Path::new(RUN_DIR).join(FILE),
+            &serde_json::to_string_pretty(self).unwrap_or_default(),
+        )
     }
 
     /// The last one; `None` if nobody has asked.
@@ -109,7 +112,13 @@ impl Reload {
         let settled = age >= SETTLED || self.asked.elapsed() >= PATIENCE;
         let (text, found) = match fs::read_to_string(path) {
             Ok(text) => (Some(text.clone()), read(path, &text, in_force, fits)),
-            Err(e) => (None, Err(vec![format!("settings {}: cannot read it: {e}; give a file that is there", path.display())])),
+            Err(e) => (
+                None,
+                Err(vec![format!(
+                    "settings {}: cannot read it: {e}; give a file that is there",
+                    path.display()
+                )]),
+            ),
         };
         let same = text.is_some() && std::mem::replace(&mut self.text, text.clone()) == text;
         match found {
@@ -148,7 +157,9 @@ fn knobs(old: &LiveSettings, new: &LiveSettings) -> Vec<String> {
     let changed = names.into_iter().filter(|n| old.knobs.get(*n) != new.knobs.get(*n));
     let reason = |name: &String| {
         let (seen, allowed) = (shown(new.knobs.get(name)), shown(old.knobs.get(name)));
-        format!("knob '{name}': cannot change while the scheduler is loaded: seen {seen}, allowed {allowed}; restart 'tandem run'")
+        format!(
+            "knob '{name}': cannot change while the scheduler is loaded: seen {seen}, allowed {allowed}; restart 'tandem run'"
+        )
     };
     changed.map(reason).collect()
 }
@@ -185,7 +196,10 @@ mod tests {
     fn a_file_that_is_right_is_taken_over_at_once() {
         let t = MadeUp::new("reload-right");
         let path = file(&t, &OLD.replace("100", "300"), 5000);
-        assert_eq!(shares(&Reload::new().decide(Some(&path), &settings(OLD), &|_| Ok(()))), Some(300));
+        assert_eq!(
+            shares(&Reload::new().decide(Some(&path), &settings(OLD), &|_| Ok(()))),
+            Some(300)
+        );
     }
 
     #[test]
@@ -195,9 +209,15 @@ mod tests {
             let path = file(&t, text, 5000);
             refusal(&Reload::new().decide(Some(&path), &settings(OLD), fits)).to_vec()
         };
-        let seen = refuse("[[vm]]\nname = \"web\"\nshares = 0\nburst = \"1ms\"\nlimit = -1\n", &|_| Ok(()));
+        let seen = refuse(
+            "[[vm]]\nname = \"web\"\nshares = 0\nburst = \"1ms\"\nlimit = -1\n",
+            &|_| Ok(()),
+        );
         assert_eq!(seen.len(), 2);
-        assert!(seen[0].starts_with("vm 'web': shares: cannot use 0: allowed 1..262144"), "{seen:?}");
+        assert!(
+            seen[0].starts_with("vm 'web': shares: cannot use 0: allowed 1..262144"),
+            "{seen:?}"
+        );
         let changed = OLD.replace("20000", "30000\nslice_min_us = 3000");
         assert_eq!(
             refuse(&changed, &|_| Err(vec!["pool 'x': no".to_owned()])),
@@ -207,18 +227,32 @@ mod tests {
                 "pool 'x': no",
             ]
         );
-        let gone = Reload { asked: Instant::now() - PATIENCE, ..Reload::new() }.decide(Some(&t.path("gone")), &settings(OLD), &|_| Ok(()));
-        assert!(refusal(&gone)[0].contains("gone: cannot read it: No such file or directory (os error 2); give a file"), "{gone:?}");
+        let gone = Reload { asked: Instant::now() - PATIENCE, ..Reload::new() }.decide(
+            Some(&t.path("gone")),
+            &settings(OLD),
+            &|_| Ok(()),
+        );
+        assert!(
+            refusal(&gone)[0].contains(
+                "gone: cannot read it: No such file or directory (os error 2); give a file"
+            ),
+            "{gone:?}"
+        );
         assert_eq!(
             refusal(&Reload::new().decide(None, &settings(OLD), &|_| Ok(()))),
-            ["settings: cannot read them again: seen no file, allowed one; restart 'tandem run' with --config FILE"]
+            [
+                "settings: cannot read them again: seen no file, allowed one; restart 'tandem run' with --config FILE"
+            ]
         );
     }
 
     #[test]
     fn a_file_that_is_half_written_is_read_again_until_it_is_whole() {
         let t = MadeUp::new("reload-half");
-        let (old, whole) = (LiveSettings::default(), "[[vm]]\nname = \"web\"\nshares = 700\n[[vm]]\nname = \"db\"\n");
+        let (old, whole) = (
+            LiveSettings::default(),
+            "[[vm]]\nname = \"web\"\nshares = 700\n[[vm]]\nname = \"db\"\n",
+        );
         let mut reload = Reload::new();
         let mut decide = |text: &str, ms| {
             let path = file(&t, text, ms);
@@ -234,7 +268,10 @@ mod tests {
         assert_eq!(shares(&decide(whole, 450)), Some(700));
         // Half a file that nobody goes on with is refused once it is a second old.
         let refused = decide(&whole[..10], 2000);
-        assert!(refusal(&refused)[0].starts_with("cannot parse: TOML parse error at line 2"), "{refused:?}");
+        assert!(
+            refusal(&refused)[0].starts_with("cannot parse: TOML parse error at line 2"),
+            "{refused:?}"
+        );
         // One that is written all the time, after four.
         let mut reload = Reload { asked: Instant::now() - PATIENCE, ..Reload::new() };
         let path = file(&t, &whole[..10], 0);

@@ -101,7 +101,10 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 ///
 /// # Errors
 /// `HostError::Load` if the kernel refuses it, `HostError::Ejected` if the kernel ended it, whatever `topology` says.
-pub fn run(topology: &dyn Fn() -> Result<Topology, HostError>, options: &Options) -> Result<(), HostError> {
+pub fn run(
+    topology: &dyn Fn() -> Result<Topology, HostError>,
+    options: &Options,
+) -> Result<(), HostError> {
     live::come_first();
     let mut in_force = InForce { settings: options.settings.clone(), reloads: 0, taken: 0 };
     while let Some(reason) = once(topology, options, &mut in_force)? {
@@ -142,12 +145,17 @@ fn once(
         topology.online().len(),
         live.verified_instructions(),
     ));
-    let mut daemon = Daemon::new(&live, options, in_force, (roots, finder, guests), topology.online().clone());
+    let mut daemon =
+        Daemon::new(&live, options, in_force, (roots, finder, guests), topology.online().clone());
     daemon.take(found)?;
     if read()? != *topology {
         // The kernel tells of a pCPU only once a scheduler is attached.
         live.stop();
-        return Ok(Some(ExitReason { kind: 0, restart: true, text: "while it was being loaded".to_owned() }));
+        return Ok(Some(ExitReason {
+            kind: 0,
+            restart: true,
+            text: "while it was being loaded".to_owned(),
+        }));
     }
     let ended = daemon.follow()?;
     live.stop();
@@ -253,23 +261,28 @@ impl<'a> Daemon<'a> {
             let speed = Speed::of(&self.roots, settings.host.mhz);
             let reasons = settings.reasons_at(speed.mhz);
             let cgroups = Cgroups::read(&self.roots, &found, settings);
-            if reasons.is_empty() { layout(&found, &cgroups, &self.known(settings, speed)).map(drop) } else { Err(reasons) }
-        };
-        let reasons = match reload.decide(self.options.file.as_deref(), &self.in_force.settings, &fits) {
-            Verdict::Wait => {
-                self.reloading = Some(reload);
-                return Ok(());
-            }
-            Verdict::Refuse(reasons) => reasons,
-            Verdict::Take(settings) => {
-                self.speed = Speed::of(&self.roots, settings.host.mhz);
-                self.in_force.settings = *settings;
-                self.seen = None;
-                let found = self.finder.scan(&self.roots);
-                self.take(found)?;
-                vec![]
+            if reasons.is_empty() {
+                layout(&found, &cgroups, &self.known(settings, speed)).map(drop)
+            } else {
+                Err(reasons)
             }
         };
+        let reasons =
+            match reload.decide(self.options.file.as_deref(), &self.in_force.settings, &fits) {
+                Verdict::Wait => {
+                    self.reloading = Some(reload);
+                    return Ok(());
+                }
+                Verdict::Refuse(reasons) => reasons,
+                Verdict::Take(settings) => {
+                    self.speed = Speed::of(&self.roots, settings.host.mhz);
+                    self.in_force.settings = *settings;
+                    self.seen = None;
+                    let found = self.finder.scan(&self.roots);
+                    self.take(found)?;
+                    vec![]
+                }
+            };
         self.in_force.reloads += 1;
         self.in_force.taken += u64::from(reasons.is_empty());
         let outcome = Reloaded {
@@ -282,12 +295,18 @@ impl<'a> Daemon<'a> {
             ok: reasons.is_empty(),
             reasons,
         };
-        let file = outcome.file.as_ref().map_or_else(|| "no file".to_owned(), |f| f.display().to_string());
+        let file =
+            outcome.file.as_ref().map_or_else(|| "no file".to_owned(), |f| f.display().to_string());
         if outcome.ok {
-            (self.options.say)(&format!("settings read again from {file}: in force as plan {}", outcome.generation));
+            (self.options.say)(&format!(
+                "settings read again from {file}: in force as plan {}",
+                outcome.generation
+            ));
         } else {
             let reasons = outcome.reasons.join("\n  - ");
-            (self.options.say)(&format!("settings read again from {file}: refused, the old ones stay in force:\n  - {reasons}"));
+            (self.options.say)(&format!(
+                "settings read again from {file}: refused, the old ones stay in force:\n  - {reasons}"
+            ));
         }
         outcome.write()
     }

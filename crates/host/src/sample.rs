@@ -75,8 +75,12 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
     let called = names.called();
     let stats: Vec<_> = names.vms.iter().map(|v| both_accounts(accounts, v)).collect();
     let (at_ns, worlds) = worlds(accounts);
-    let mut vms: BTreeMap<u32, Sampled> =
-        names.vms.iter().zip(stats).map(|(v, stat)| (v.id, Sampled { stat, ..Sampled::default() })).collect();
+    let mut vms: BTreeMap<u32, Sampled> = names
+        .vms
+        .iter()
+        .zip(stats)
+        .map(|(v, stat)| (v.id, Sampled { stat, ..Sampled::default() }))
+        .collect();
     let process: BTreeMap<u32, i32> = names.vms.iter().map(|v| (v.id, v.pid)).collect();
     let mut system = Times::default();
     for (i, w) in worlds {
@@ -84,13 +88,18 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
         if w.vm == sched_core::VM_SYSTEM {
             system.add(&times);
         } else if let Some(vm) = vms.get_mut(&w.vm) {
-            if let Some(stat) = vm.stat.as_mut().filter(|_| process.get(&w.vm) != Some(&(w.tgid as i32))) {
+            if let Some(stat) =
+                vm.stat.as_mut().filter(|_| process.get(&w.vm) != Some(&(w.tgid as i32)))
+            {
                 // A kernel thread works for the VM, and is in no cgroup of it.
                 stat.used_ns = stat.used_ns.saturating_sub(times.used_ns);
             }
             let comm = String::from_utf8_lossy(&w.comm).trim_end_matches('\0').to_owned();
-            let (name, kind) =
-                if sched_core::is_vcpu(w.kind) { (format!("vcpu{}", w.index), WorldKind::Vcpu) } else { (comm, WorldKind::Helper) };
+            let (name, kind) = if sched_core::is_vcpu(w.kind) {
+                (format!("vcpu{}", w.index), WorldKind::Vcpu)
+            } else {
+                (comm, WorldKind::Helper)
+            };
             vm.delays.extend(both_delays(accounts, i, &w).map(|d| (w.pid as i32, d)));
             vm.threads.insert(w.pid as i32, Thread { name, kind, pid: w.tgid as i32, times });
         }
@@ -99,11 +108,17 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
     let group = accounts.vm(0);
     system.used_ns = group.used_ns;
     let busy = (0..topology.pcpus()).map(|i| accounts.pcpu(i)).map(|p| {
-        let running = if p.current_world == 0 { 0 } else { at_ns.saturating_sub(p.current_since_ns) };
+        let running =
+            if p.current_world == 0 { 0 } else { at_ns.saturating_sub(p.current_since_ns) };
         p.busy_ns + running
     });
     let busy = busy.collect();
-    let vms = names.vms.iter().zip(&called).map(|(v, name)| (name.clone(), vms.remove(&v.id).unwrap_or_default())).collect();
+    let vms = names
+        .vms
+        .iter()
+        .zip(&called)
+        .map(|(v, name)| (name.clone(), vms.remove(&v.id).unwrap_or_default()))
+        .collect();
     Ok(Sample { at_ns, names, called, vms, system, busy })
 }
 
@@ -113,7 +128,9 @@ fn worlds(accounts: &Accounts) -> (u64, Vec<(usize, sched_core::World)>) {
     let mut best: Option<(u64, u64, Vec<_>)> = None;
     for _ in 0..5 {
         let at_ns = monotonic_ns();
-        let seen: Vec<_> = (1..accounts.worlds_len()).filter_map(|i| Some((i, accounts.world(i, at_ns)?))).collect();
+        let seen: Vec<_> = (1..accounts.worlds_len())
+            .filter_map(|i| Some((i, accounts.world(i, at_ns)?)))
+            .collect();
         let took = monotonic_ns() - at_ns;
         if best.as_ref().is_none_or(|b| took < b.0) {
             best = Some((took, at_ns, seen));
@@ -163,10 +180,12 @@ fn both_accounts(accounts: &Accounts, vm: &VmName) -> Option<views::CpuStat> {
 fn both_delays(accounts: &Accounts, i: usize, w: &sched_core::World) -> Option<[u64; 3]> {
     for _ in 0..5 {
         let before = accounts.settled(i).filter(|x| x.pid == w.pid)?;
-        let [_, kernel, switches] = kernel_accounts::thread_stat(&Roots::default(), w.tgid as i32, w.pid as i32)?;
+        let [_, kernel, switches] =
+            kernel_accounts::thread_stat(&Roots::default(), w.tgid as i32, w.pid as i32)?;
         let after = accounts.settled(i)?;
         if before.seq == after.seq {
-            let waits = [sched_core::STATE_READY, sched_core::STATE_COSTOP].map(|s| after.time_ns[s as usize]);
+            let waits = [sched_core::STATE_READY, sched_core::STATE_COSTOP]
+                .map(|s| after.time_ns[s as usize]);
             return Some([kernel, waits.iter().sum(), switches]);
         }
     }
@@ -213,13 +232,23 @@ fn of_kernel(topology: &Topology, seen: &mut Seen) -> Sample {
         };
         Some((t.tid, Thread { name, kind, pid: vm.pid, times }))
     };
-    let sampled =
-        |vm: &discover::FoundVm| Sampled { threads: vm.threads.iter().filter_map(|t| thread(vm, t)).collect(), ..Sampled::default() };
-    let vms: BTreeMap<String, Sampled> = found.iter().zip(&called).map(|(vm, name)| (name.clone(), sampled(vm))).collect();
+    let sampled = |vm: &discover::FoundVm| Sampled {
+        threads: vm.threads.iter().filter_map(|t| thread(vm, t)).collect(),
+        ..Sampled::default()
+    };
+    let vms: BTreeMap<String, Sampled> =
+        found.iter().zip(&called).map(|(vm, name)| (name.clone(), sampled(vm))).collect();
     let busy = kernel_accounts::pcpu_busy(&roots, at_ns);
     let used: u64 = vms.values().flat_map(|v| v.threads.values()).map(|t| t.times.run_ns).sum();
     let used_ns = busy.iter().sum::<u64>().saturating_sub(used);
-    Sample { at_ns, names, called, vms, system: Times { used_ns, run_ns: used_ns, ..Times::default() }, busy }
+    Sample {
+        at_ns,
+        names,
+        called,
+        vms,
+        system: Times { used_ns, run_ns: used_ns, ..Times::default() },
+        busy,
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,10 @@
 
 mod totals;
 
-use crate::{Accounts, Ejections, HostError, Names, PIN_DIR, Reloaded, live, tree_look::plan, view::monotonic_ns};
+use crate::{
+    Accounts, Ejections, HostError, Names, PIN_DIR, Reloaded, live, tree_look::plan,
+    view::monotonic_ns,
+};
 use metrics::{Endpoint, Limits, Metric, Samples, Value};
 use sched_core::{HostRecord, Node, Pcpu, Vm, World};
 use std::{collections::BTreeMap, fs, io, net::TcpListener, os::unix::fs::MetadataExt, path::Path};
@@ -73,7 +76,10 @@ impl Reader {
             let moment = Moment::read(&accounts)?;
             self.totals.take(&moment);
             out.add(Metric::TraceLost, &[], Value::Count(lost));
-            reloads(&mut out, Reloaded::read().filter(|r| r.daemon == moment.names.daemon).as_ref());
+            reloads(
+                &mut out,
+                Reloaded::read().filter(|r| r.daemon == moment.names.daemon).as_ref(),
+            );
             moment.tell(&self.totals, &mut out);
         }
         Ok(out)
@@ -86,7 +92,9 @@ impl Reader {
 /// When there can be no thread.
 pub fn endpoint(listener: TcpListener, version: &str) -> io::Result<Endpoint> {
     let mut reader = Reader::new(version);
-    let page = move |format| reader.samples().map(|samples| samples.text(format)).map_err(|e| e.to_string());
+    let page = move |format| {
+        reader.samples().map(|samples| samples.text(format)).map_err(|e| e.to_string())
+    };
     metrics::serve(listener, Limits::default(), live::come_last, page)
 }
 
@@ -99,20 +107,37 @@ fn reloads(out: &mut Samples, last: Option<&Reloaded>) {
 impl Moment {
     fn read(accounts: &Accounts) -> Result<Moment, HostError> {
         let map = Path::new(PIN_DIR).join("host_map");
-        let load = fs::metadata(&map).map_err(|e| HostError::object(map.display().to_string(), "look at it", e, "run it again"))?.ino();
+        let load = fs::metadata(&map)
+            .map_err(|e| {
+                HostError::object(map.display().to_string(), "look at it", e, "run it again")
+            })?
+            .ino();
         let names = Names::read()?;
         let host = accounts.host();
-        let online = fs::read_to_string("/sys/devices/system/cpu/online").ok().and_then(|text| text.parse::<PcpuSet>().ok());
-        let is_online = |i: &usize| online.as_ref().is_none_or(|set| set.contains(units::PcpuId(*i as u16)));
-        let nodes = plan(accounts).filter(|(generation, _)| *generation == names.generation).map(|p| p.1);
+        let online = fs::read_to_string("/sys/devices/system/cpu/online")
+            .ok()
+            .and_then(|text| text.parse::<PcpuSet>().ok());
+        let is_online =
+            |i: &usize| online.as_ref().is_none_or(|set| set.contains(units::PcpuId(*i as u16)));
+        let nodes =
+            plan(accounts).filter(|(generation, _)| *generation == names.generation).map(|p| p.1);
         let now_ns = monotonic_ns();
         let (sums, worlds) = sums(accounts, &names, now_ns);
         Ok(Moment {
             load,
             now_ns,
             host,
-            pcpus: (0..host.pcpus as usize).filter(is_online).map(|i| (i, accounts.pcpu(i))).collect(),
-            vms: names.vms.iter().map(|v| v.id).chain([sched_core::VM_SYSTEM]).map(|id| (id, accounts.vm(id as usize))).collect(),
+            pcpus: (0..host.pcpus as usize)
+                .filter(is_online)
+                .map(|i| (i, accounts.pcpu(i)))
+                .collect(),
+            vms: names
+                .vms
+                .iter()
+                .map(|v| v.id)
+                .chain([sched_core::VM_SYSTEM])
+                .map(|id| (id, accounts.vm(id as usize)))
+                .collect(),
             names,
             sums,
             worlds,
@@ -150,7 +175,11 @@ impl Moment {
                 out.add(Metric::VmState, &[labels[0], labels[1], labels[2], state], Value::Ns(*ns));
             }
             out.add(Metric::VmUsed, &labels, Value::Ns(sums[USED]));
-            for (metric, n) in [(Metric::VmMigrations, MIGRATIONS), (Metric::VmSwitches, SWITCHES), (Metric::VmWakeups, WAKEUPS)] {
+            for (metric, n) in [
+                (Metric::VmMigrations, MIGRATIONS),
+                (Metric::VmSwitches, SWITCHES),
+                (Metric::VmWakeups, WAKEUPS),
+            ] {
                 out.add(metric, &labels, Value::Count(sums[n]));
             }
             if let Some(node) = nodes.leaves.get(&leaf).filter(|_| self.host.plan_outside == 0) {
@@ -162,7 +191,9 @@ impl Moment {
             out.add(Metric::VmVcpus, &labels, Value::Count(u64::from(vm.vcpus)));
             out.add(Metric::VmShares, &labels, Value::Count(u64::from(vm.shares)));
             out.add(Metric::VmReservation, &labels, Value::Rate(vm.reservation.0));
-            vm.limit.iter().for_each(|limit| out.add(Metric::VmLimit, &labels, Value::Rate(limit.0)));
+            vm.limit
+                .iter()
+                .for_each(|limit| out.add(Metric::VmLimit, &labels, Value::Rate(limit.0)));
         }
     }
 
@@ -180,12 +211,18 @@ impl Moment {
         for pool in &self.names.pools {
             let labels = [pool.path.as_str()];
             let [used, ready, limited] = totals.pool(&pool.path);
-            out.add(Metric::PoolUsed, &labels, Value::Ns(used + if pool.path == "/" { system } else { 0 }));
+            out.add(
+                Metric::PoolUsed,
+                &labels,
+                Value::Ns(used + if pool.path == "/" { system } else { 0 }),
+            );
             out.add(Metric::PoolReady, &labels, Value::Ns(ready));
             out.add(Metric::PoolLimited, &labels, Value::Ns(limited));
             out.add(Metric::PoolShares, &labels, Value::Count(u64::from(pool.shares)));
             out.add(Metric::PoolReservation, &labels, Value::Rate(pool.reservation.0));
-            pool.limit.iter().for_each(|limit| out.add(Metric::PoolLimit, &labels, Value::Rate(limit.0)));
+            pool.limit
+                .iter()
+                .for_each(|limit| out.add(Metric::PoolLimit, &labels, Value::Rate(limit.0)));
         }
         out.add(Metric::PoolUsed, &[SYSTEM], Value::Ns(system));
         out.add(Metric::PoolShares, &[SYSTEM], Value::Count(u64::from(self.names.system_shares)));
@@ -195,7 +232,9 @@ impl Moment {
     fn by_owner(&self) -> ByOwner<'_> {
         let mut out = ByOwner::default();
         let order = self.names.tree().nodes();
-        let Some(nodes) = self.plan.as_ref().filter(|nodes| nodes.len() == order.len()) else { return out };
+        let Some(nodes) = self.plan.as_ref().filter(|nodes| nodes.len() == order.len()) else {
+            return out;
+        };
         for (known, node) in order.iter().zip(nodes) {
             match known.owner {
                 entitlement::Owner::Pool(i) => out.pools.insert(i, node),
@@ -224,13 +263,15 @@ fn sums(accounts: &Accounts, names: &Names, now_ns: u64) -> (BTreeMap<u32, Sums>
     let mut settled: BTreeMap<u32, Sums> = BTreeMap::new();
     let mut worlds = 0;
     for last in (0..TRIES).map(|n| n + 1 == TRIES) {
-        let open: Vec<u32> = names.vms.iter().map(|v| v.id).filter(|id| !settled.contains_key(id)).collect();
+        let open: Vec<u32> =
+            names.vms.iter().map(|v| v.id).filter(|id| !settled.contains_key(id)).collect();
         if open.is_empty() && worlds > 0 {
             break;
         }
         let record = |id: &u32| accounts.vm(*id as usize);
         let before: Vec<Vm> = open.iter().map(record).collect();
-        let mut now: BTreeMap<u32, Sums> = open.iter().copied().zip(before.iter().map(of_past)).collect();
+        let mut now: BTreeMap<u32, Sums> =
+            open.iter().copied().zip(before.iter().map(of_past)).collect();
         worlds = 0;
         for w in (1..accounts.worlds_len()).filter_map(|i| accounts.world(i, now_ns)) {
             worlds += 1;
@@ -240,7 +281,10 @@ fn sums(accounts: &Accounts, names: &Names, now_ns: u64) -> (BTreeMap<u32, Sums>
         }
         for (id, before) in open.iter().zip(&before) {
             let after = record(id);
-            if last || (of_past(before)[..USED] == of_past(&after)[..USED] && before.worlds == after.worlds) {
+            if last
+                || (of_past(before)[..USED] == of_past(&after)[..USED]
+                    && before.worlds == after.worlds)
+            {
                 settled.extend(now.remove(id).map(|sums| (*id, sums)));
             }
         }
@@ -260,7 +304,12 @@ fn of_world(w: &World, now_ns: u64) -> Sums {
     summed(&w.time_ns, w.limited_ns + parked, [w.migrations, w.switches, w.wakeups], 0)
 }
 
-fn summed(time_ns: &[u64; 8], limited: u64, [migrations, switches, wakeups]: [u64; 3], used: u64) -> Sums {
+fn summed(
+    time_ns: &[u64; 8],
+    limited: u64,
+    [migrations, switches, wakeups]: [u64; 3],
+    used: u64,
+) -> Sums {
     let t = |state: u32| time_ns[state as usize];
     let ready = t(sched_core::STATE_READY);
     let limited = limited.min(ready);

@@ -41,7 +41,9 @@ impl Speed {
     #[must_use]
     pub fn of(roots: &Roots, file: Option<u32>) -> Speed {
         let khz = |name: &str| {
-            let text = fs::read_to_string(roots.sys.join("devices/system/cpu/cpu0/cpufreq").join(name)).ok()?;
+            let text =
+                fs::read_to_string(roots.sys.join("devices/system/cpu/cpu0/cpufreq").join(name))
+                    .ok()?;
             text.trim().parse::<u32>().ok().map(|khz| (khz + 500) / 1000)
         };
         let mut known = [
@@ -51,16 +53,28 @@ impl Speed {
         ]
         .into_iter()
         .filter_map(|(mhz, from)| Some(Speed { mhz: mhz?, from }));
-        known.find(Speed::can_be).or_else(|| Speed::of_cpuinfo(roots)).unwrap_or(Speed { mhz: ASSUMED_MHZ, from: SpeedSource::Assumed })
+        known
+            .find(Speed::can_be)
+            .or_else(|| Speed::of_cpuinfo(roots))
+            .unwrap_or(Speed { mhz: ASSUMED_MHZ, from: SpeedSource::Assumed })
     }
 
     /// By /proc/cpuinfo, which a large host takes long to write.
     fn of_cpuinfo(roots: &Roots) -> Option<Speed> {
         let info = fs::read_to_string(roots.proc_fs.join("cpuinfo")).ok()?;
-        let of = |key: &str| info.lines().find_map(|l| l.strip_prefix(key)?.trim_start().strip_prefix(':').map(str::trim));
+        let of = |key: &str| {
+            info.lines()
+                .find_map(|l| l.strip_prefix(key)?.trim_start().strip_prefix(':').map(str::trim))
+        };
         let now = of("cpu MHz").and_then(|t| thousandths(t)?.checked_add(500)).map(|t| t / 1000);
-        let known = [(now, SpeedSource::CpuMhz), (of("model name").and_then(at_ghz), SpeedSource::ModelName)];
-        known.into_iter().filter_map(|(mhz, from)| Some(Speed { mhz: mhz?, from })).find(Speed::can_be)
+        let known = [
+            (now, SpeedSource::CpuMhz),
+            (of("model name").and_then(at_ghz), SpeedSource::ModelName),
+        ];
+        known
+            .into_iter()
+            .filter_map(|(mhz, from)| Some(Speed { mhz: mhz?, from }))
+            .find(Speed::can_be)
     }
 
     fn can_be(&self) -> bool {

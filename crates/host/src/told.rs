@@ -43,9 +43,13 @@ mod tests {
     #[test]
     fn what_is_over_at_the_next_look_is_not_told() {
         let mut told = Told::default();
-        let mut news = |all: &[&str]| told.lasting_news(&all.iter().map(|s| (*s).to_owned()).collect());
+        let mut news =
+            |all: &[&str]| told.lasting_news(&all.iter().map(|s| (*s).to_owned()).collect());
         assert_eq!((news(&["a", "b"]), news(&["a"])), (vec![], vec!["a".to_owned()]));
-        assert_eq!((news(&["a", "c"]), news(&["c"]), news(&["c", "a"])), (vec![], vec!["c".to_owned()], vec![]));
+        assert_eq!(
+            (news(&["a", "c"]), news(&["c"]), news(&["c", "a"])),
+            (vec![], vec!["c".to_owned()], vec![])
+        );
         assert_eq!(news(&["c", "a"]), ["a"]);
     }
 }

@@ -36,7 +36,9 @@ pub fn look(
     let source = Source::Tandem(accounts);
     let Source::Tandem(accounts) = &source else { unreachable!("just made") };
     let mut seen: Vec<(u64, Vec<Node>)> = vec![];
-    let measured = measure_and(&source, topology, (duration, step), stop, &mut || seen.extend(plan(accounts)))?;
+    let measured = measure_and(&source, topology, (duration, step), stop, &mut || {
+        seen.extend(plan(accounts))
+    })?;
     // Where VMs are held to a few pCPUs the scheduler's own division knows nothing of that: what is ideal counts.
     let held = accounts.host().plan_outside != 0;
     Ok(gathered(measured.names, &measured.run, &seen, held))
@@ -55,13 +57,18 @@ pub(crate) fn plan(accounts: &Accounts) -> Option<(u64, Vec<Node>)> {
 fn gathered(names: Names, run: &RunResult, seen: &[(u64, Vec<Node>)], held: bool) -> Look {
     let tree = names.tree();
     let order: Vec<Owner> = tree.nodes().iter().map(|n| n.owner).collect();
-    let seen: Vec<&Vec<Node>> =
-        seen.iter().filter(|(g, nodes)| *g == names.generation && nodes.len() == order.len()).map(|s| &s.1).collect();
+    let seen: Vec<&Vec<Node>> = seen
+        .iter()
+        .filter(|(g, nodes)| *g == names.generation && nodes.len() == order.len())
+        .map(|s| &s.1)
+        .collect();
     let mean = |at: usize, field: fn(&Node) -> u64| {
         let sum: u128 = seen.iter().map(|nodes| u128::from(field(&nodes[at]))).sum();
         Rate((sum / seen.len().max(1) as u128) as u64)
     };
-    let rate = |ns: u64| Rate(((u128::from(ns) << Rate::SHIFT) / u128::from(run.duration_ns.max(1))) as u64);
+    let rate = |ns: u64| {
+        Rate(((u128::from(ns) << Rate::SHIFT) / u128::from(run.duration_ns.max(1))) as u64)
+    };
     let of = |owner: Owner, used: u64, entitled: u64| {
         let at = order.iter().position(|o| *o == owner).unwrap_or(0);
         let gets = if held { rate(entitled) } else { mean(at, |n| n.gets) };
@@ -73,13 +80,24 @@ fn gathered(names: Names, run: &RunResult, seen: &[(u64, Vec<Node>)], held: bool
         let sum = |f: fn(&views::Pool) -> u64| times.map_or(0, f) + system.map_or(0, f);
         of(Owner::Pool(i), sum(|t| t.used_ns), sum(|t| t.entitled_ns))
     };
-    let system = run.pools.iter().find(|r| r.path == "/system").map_or((0, 0), |s| (s.used_ns, s.entitled_ns));
+    let system = run
+        .pools
+        .iter()
+        .find(|r| r.path == "/system")
+        .map_or((0, 0), |s| (s.used_ns, s.entitled_ns));
     let called = names.called();
     let vm = |(i, name): (usize, &String)| {
-        let times = run.vms.iter().find(|v| v.name == *name).map_or((0, 0), |v| (v.times.used_ns, v.times.entitled_ns));
+        let times = run
+            .vms
+            .iter()
+            .find(|v| v.name == *name)
+            .map_or((0, 0), |v| (v.times.used_ns, v.times.entitled_ns));
         of(Owner::Leaf(i + 1), times.0, times.1)
     };
-    let leaves = [of(Owner::Leaf(0), system.0, system.1)].into_iter().chain(called.iter().enumerate().map(vm)).collect();
+    let leaves = [of(Owner::Leaf(0), system.0, system.1)]
+        .into_iter()
+        .chain(called.iter().enumerate().map(vm))
+        .collect();
     let pools = names.pools.iter().enumerate().map(pool).collect();
     Look { duration_ns: run.duration_ns, pools, leaves, names }
 }
@@ -133,7 +151,12 @@ mod tests {
             guest: None,
             worlds: vec![],
         };
-        let pool = |path: &str, used_ns, entitled_ns| Pool { path: path.to_owned(), used_ns, entitled_ns, ..Pool::default() };
+        let pool = |path: &str, used_ns, entitled_ns| Pool {
+            path: path.to_owned(),
+            used_ns,
+            entitled_ns,
+            ..Pool::default()
+        };
         RunResult {
             label: String::new(),
             duration_ns: 2000,
@@ -149,12 +172,19 @@ mod tests {
     #[test]
     fn what_the_scheduler_divided_is_averaged_and_other_plans_are_passed_over() {
         // Nodes: root, /a, system, v3, v5.
-        let nodes = |n: u64| (1..=5).map(|i| Node { demand: i * n, gets: i * n + 1, ..Node::ZERO }).collect::<Vec<_>>();
+        let nodes = |n: u64| {
+            (1..=5)
+                .map(|i| Node { demand: i * n, gets: i * n + 1, ..Node::ZERO })
+                .collect::<Vec<_>>()
+        };
         let seen = [(9, nodes(10)), (8, nodes(1000)), (9, nodes(30)), (9, nodes(1)[..2].to_vec())];
         let look = gathered(names(), &run(), &seen, false);
         let part = |p: &PlanNow| (p.asks.0, p.gets.0, p.used.0 >> (Rate::SHIFT - 1));
         assert_eq!(look.pools.iter().map(part).collect::<Vec<_>>(), [(20, 21, 6), (40, 41, 3)]);
-        assert_eq!(look.leaves.iter().map(part).collect::<Vec<_>>(), [(60, 61, 1), (100, 101, 3), (80, 81, 2)]);
+        assert_eq!(
+            look.leaves.iter().map(part).collect::<Vec<_>>(),
+            [(60, 61, 1), (100, 101, 3), (80, 81, 2)]
+        );
     }
 
     #[test]

@@ -26,19 +26,41 @@ pub(crate) struct Records<T> {
 
 impl<T: Copy> Records<T> {
     /// Maps `map`; `write` asks for a shared writable mapping.
-    pub(crate) fn new(map: &impl MapCore, name: &str, write: bool) -> Result<Records<T>, HostError> {
+    pub(crate) fn new(
+        map: &impl MapCore,
+        name: &str,
+        write: bool,
+    ) -> Result<Records<T>, HostError> {
         let bad = |seen: String| {
-            HostError::object(format!("map {name}"), "map it into memory", seen, "run tandem of the same version as the daemon")
+            HostError::object(
+                format!("map {name}"),
+                "map it into memory",
+                seen,
+                "run tandem of the same version as the daemon",
+            )
         };
         let stride = (map.value_size() as usize).next_multiple_of(8);
         if map.value_size() as usize != size_of::<T>() {
-            return Err(bad(format!("records of {} bytes, allowed {}", map.value_size(), size_of::<T>())));
+            return Err(bad(format!(
+                "records of {} bytes, allowed {}",
+                map.value_size(),
+                size_of::<T>()
+            )));
         }
         let len = map.max_entries() as usize;
         let bytes = (stride * len).next_multiple_of(4096);
         let protection = libc::PROT_READ | if write { libc::PROT_WRITE } else { 0 };
         // SAFETY: a fresh mapping of a whole map; the result is checked, and unmapped in drop.
-        let base = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, map.as_fd().as_raw_fd(), 0) };
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                protection,
+                libc::MAP_SHARED,
+                map.as_fd().as_raw_fd(),
+                0,
+            )
+        };
         if base == libc::MAP_FAILED {
             return Err(bad(std::io::Error::last_os_error().to_string()));
         }
@@ -98,8 +120,11 @@ impl Accounts {
     pub fn open() -> Result<Accounts, HostError> {
         let running = std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
         if running.trim() != "tandem" {
-            let seen =
-                if running.trim().is_empty() { "no scheduler is loaded".to_owned() } else { format!("{} is loaded", running.trim()) };
+            let seen = if running.trim().is_empty() {
+                "no scheduler is loaded".to_owned()
+            } else {
+                format!("{} is loaded", running.trim())
+            };
             return Err(HostError::object(
                 "scheduler",
                 "read its accounts",
@@ -149,7 +174,8 @@ impl Accounts {
             fence(Ordering::Acquire);
             let second = self.worlds.get(i);
             if first.seq % 2 == 0 && first.seq == second.seq {
-                return (second.flags & sched_core::WORLD_LIVE != 0 && second.born_ns != 0).then_some(second);
+                return (second.flags & sched_core::WORLD_LIVE != 0 && second.born_ns != 0)
+                    .then_some(second);
             }
             std::hint::spin_loop();
         }
@@ -167,7 +193,9 @@ impl Accounts {
         }
         let nodes = (first..first + count).map(|i| self.nodes.get(i)).collect();
         let after = self.host();
-        let same = before.plan == after.plan && before.planned_ns == after.planned_ns && before.generation == after.generation;
+        let same = before.plan == after.plan
+            && before.planned_ns == after.planned_ns
+            && before.generation == after.generation;
         // The division has long been done when it is read; one that has begun meanwhile is seen by its time.
         let done = monotonic_ns().saturating_sub(after.planned_ns) > DIVISION_NS;
         (same && done).then_some((after.generation, nodes))

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use topology::Topology;
 use units::PcpuId;
 use views::esxtop::{
-    Alloc, AllocUnits, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters, Role, SharesLevel, Totals, Wid,
-    WorldCounters,
+    Alloc, AllocUnits, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters,
+    Role, SharesLevel, Totals, Wid, WorldCounters,
 };
 
 /// Process and thread ids are below this (PID_MAX_LIMIT); ids of pools begin here.
@@ -31,7 +31,10 @@ impl Watcher {
     /// Looks at the accounts of the scheduler that runs.
     #[must_use]
     pub fn of_tandem() -> Watcher {
-        Watcher { ids: Ids::default(), accounts: Whose::Tandem(Ledger::default(), Services::default()) }
+        Watcher {
+            ids: Ids::default(),
+            accounts: Whose::Tandem(Ledger::default(), Services::default()),
+        }
     }
 
     /// Looks at the kernel's own accounts, under any scheduler.
@@ -48,7 +51,9 @@ impl Watcher {
         self.ids.forget();
         match &mut self.accounts {
             // Opened anew each time: the daemon loads anew when pCPUs come or go.
-            Whose::Tandem(ledger, services) => of_tandem(&Accounts::open()?, topology, &mut self.ids, (ledger, services)),
+            Whose::Tandem(ledger, services) => {
+                of_tandem(&Accounts::open()?, topology, &mut self.ids, (ledger, services))
+            }
             Whose::Kernel(kernel) => Ok(kernel.look(topology, &mut self.ids)),
         }
     }
@@ -103,12 +108,20 @@ impl Ids {
 
     pub(crate) fn pool(&mut self, path: &str) -> Gid {
         let next = PIDS + self.pools.len() as u64;
-        if path == "/" { Gid::HOST } else { Gid(*self.pools.entry(path.to_owned()).or_insert(next)) }
+        if path == "/" {
+            Gid::HOST
+        } else {
+            Gid(*self.pools.entry(path.to_owned()).or_insert(next))
+        }
     }
 }
 
 /// Pools, VMs and the system group as the daemon's file, or the cgroups, name them.
-pub(crate) fn groups(names: &Names, ids: &mut Ids, gauges: impl Fn(&VmName) -> Gauges) -> BTreeMap<Gid, GroupCounters> {
+pub(crate) fn groups(
+    names: &Names,
+    ids: &mut Ids,
+    gauges: impl Fn(&VmName) -> Gauges,
+) -> BTreeMap<Gid, GroupCounters> {
     let group = |name: &str, kind, parent, alloc| GroupCounters {
         name: name.to_owned(),
         kind,
@@ -118,17 +131,26 @@ pub(crate) fn groups(names: &Names, ids: &mut Ids, gauges: impl Fn(&VmName) -> G
         alloc,
         gauges: Gauges::default(),
     };
-    let system = Alloc { min: 0.0, max: None, shares: SharesLevel::Custom(u64::from(names.system_shares)), units: AllocUnits::Percent };
+    let system = Alloc {
+        min: 0.0,
+        max: None,
+        shares: SharesLevel::Custom(u64::from(names.system_shares)),
+        units: AllocUnits::Percent,
+    };
     let mut out = BTreeMap::from([
         (Gid::HOST, group("host", GroupKind::Host, None, None)),
         (Gid::SYSTEM, group("system", GroupKind::System, Some(Gid::HOST), Some(system))),
     ]);
     for p in names.pools.iter().filter(|p| p.path != "/") {
         let alloc = accounting::alloc(p.shares, None, p.reservation, p.limit, names.mhz);
-        out.insert(ids.pool(&p.path), group(&p.path, GroupKind::Pool, Some(ids.pool(&p.parent)), Some(alloc)));
+        out.insert(
+            ids.pool(&p.path),
+            group(&p.path, GroupKind::Pool, Some(ids.pool(&p.parent)), Some(alloc)),
+        );
     }
     for (vm, name) in names.vms.iter().zip(names.called()) {
-        let alloc = accounting::alloc(vm.shares, Some(vm.vcpus), vm.reservation, vm.limit, names.mhz);
+        let alloc =
+            accounting::alloc(vm.shares, Some(vm.vcpus), vm.reservation, vm.limit, names.mhz);
         let counters = group(&name, GroupKind::Vm, Some(ids.pool(&vm.pool)), Some(alloc));
         out.insert(ids.vm(vm.pid, vm.started), GroupCounters { gauges: gauges(vm), ..counters });
     }
@@ -137,11 +159,20 @@ pub(crate) fn groups(names: &Names, ids: &mut Ids, gauges: impl Fn(&VmName) -> G
 
 type Remembered<'a> = (&'a mut Ledger, &'a mut Services);
 
-fn of_tandem(accounts: &Accounts, topology: &Topology, ids: &mut Ids, (ledger, sys): Remembered) -> Result<Counters, HostError> {
+fn of_tandem(
+    accounts: &Accounts,
+    topology: &Topology,
+    ids: &mut Ids,
+    (ledger, sys): Remembered,
+) -> Result<Counters, HostError> {
     let names = Names::read()?;
-    let gid: BTreeMap<u32, Gid> =
-        [(VM_SYSTEM, Gid::SYSTEM)].into_iter().chain(names.vms.iter().map(|v| (v.id, ids.vm(v.pid, v.started)))).collect();
-    let gauges = |vm: &VmName| accounting::gauges(accounts.vm(vm.id as usize).demand, Some(vm.weight), names.mhz);
+    let gid: BTreeMap<u32, Gid> = [(VM_SYSTEM, Gid::SYSTEM)]
+        .into_iter()
+        .chain(names.vms.iter().map(|v| (v.id, ids.vm(v.pid, v.started))))
+        .collect();
+    let gauges = |vm: &VmName| {
+        accounting::gauges(accounts.vm(vm.id as usize).demand, Some(vm.weight), names.mhz)
+    };
     let groups = groups(&names, ids, gauges);
     let past = |gid: &BTreeMap<u32, Gid>| -> BTreeMap<Gid, Totals> {
         gid.iter().map(|(vm, gid)| (*gid, accounting::past(&accounts.vm(*vm as usize)))).collect()
@@ -165,7 +196,12 @@ fn of_tandem(accounts: &Accounts, topology: &Topology, ids: &mut Ids, (ledger, s
 }
 
 /// Worlds that live, and which of them are threads of the kernel.
-fn living(accounts: &Accounts, at_ns: u64, gid: &BTreeMap<u32, Gid>, ids: &mut Ids) -> (BTreeMap<Wid, WorldCounters>, Vec<Wid>) {
+fn living(
+    accounts: &Accounts,
+    at_ns: u64,
+    gid: &BTreeMap<u32, Gid>,
+    ids: &mut Ids,
+) -> (BTreeMap<Wid, WorldCounters>, Vec<Wid>) {
     let (mut worlds, mut services) = (BTreeMap::new(), vec![]);
     for i in 1..accounts.worlds_len() {
         let Some(w) = accounts.settled(i) else { continue };
@@ -182,23 +218,41 @@ fn living(accounts: &Accounts, at_ns: u64, gid: &BTreeMap<u32, Gid>, ids: &mut I
         if w.flags & WORLD_SERVICE != 0 {
             services.push(wid);
         }
-        worlds.insert(wid, WorldCounters { gid, role, totals, alloc: None, gauges: Gauges::default() });
+        worlds.insert(
+            wid,
+            WorldCounters { gid, role, totals, alloc: None, gauges: Gauges::default() },
+        );
     }
     (worlds, services)
 }
 
-fn pcpus(accounts: &Accounts, topology: &Topology, at_ns: u64) -> (Vec<PcpuCounters>, Vec<CoreCounters>) {
+fn pcpus(
+    accounts: &Accounts,
+    topology: &Topology,
+    at_ns: u64,
+) -> (Vec<PcpuCounters>, Vec<CoreCounters>) {
     let smt = accounts.host().smt;
     // Between two words of a change there is nothing to read: so few times in a row that it is another's fault.
-    let core = |first: u32| (0..8).find_map(|_| accounting::core(&accounts.pcpu(first as usize), at_ns)).filter(|_| smt > 1);
+    let core = |first: u32| {
+        (0..8)
+            .find_map(|_| accounting::core(&accounts.pcpu(first as usize), at_ns))
+            .filter(|_| smt > 1)
+    };
     let mut cores = BTreeMap::new();
     let one = |id: PcpuId| {
         let p = accounts.pcpu(usize::from(id.0));
-        let running = if p.current_world == 0 { 0 } else { at_ns.saturating_sub(p.current_since_ns) };
+        let running =
+            if p.current_world == 0 { 0 } else { at_ns.saturating_sub(p.current_since_ns) };
         let busy_ns = p.busy_ns + running;
         let times = *cores.entry(p.core).or_insert_with(|| core(p.core_first));
         let used_ns = accounting::used_of_pcpu(busy_ns, smt, times);
-        PcpuCounters { id, core: topology.place(id).core, used_ns, busy_ns: Some(busy_ns), idle_ns: None }
+        PcpuCounters {
+            id,
+            core: topology.place(id).core,
+            used_ns,
+            busy_ns: Some(busy_ns),
+            idle_ns: None,
+        }
     };
     let pcpus = topology.online().iter().map(one).collect();
     let known = cores.into_iter().filter(|_| smt > 1);
@@ -220,9 +274,10 @@ mod tests {
         let second = ids.world(4000, 8);
         assert_ne!(second, first);
         ids.forget();
-        assert_eq!((ids.world(4000, 8), ids.pool("/a"), ids.pool("/b"), ids.pool("/a"), ids.pool("/")), {
-            (second, Gid(PIDS), Gid(PIDS + 1), Gid(PIDS), Gid::HOST)
-        });
+        assert_eq!(
+            (ids.world(4000, 8), ids.pool("/a"), ids.pool("/b"), ids.pool("/a"), ids.pool("/")),
+            { (second, Gid(PIDS), Gid(PIDS + 1), Gid(PIDS), Gid::HOST) }
+        );
         (0..3).for_each(|_| ids.forget());
         assert!(ids.born.is_empty(), "who is gone is forgotten");
     }

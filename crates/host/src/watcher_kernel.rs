@@ -40,7 +40,9 @@ impl KernelWatcher {
         for vm in &found {
             let gid = ids.vm(vm.pid, vm.started);
             for t in &vm.threads {
-                let Some(stat) = kernel_accounts::thread_stat(&roots, t.pid, t.tid) else { continue };
+                let Some(stat) = kernel_accounts::thread_stat(&roots, t.pid, t.tid) else {
+                    continue;
+                };
                 // The kernel tells the start of a thread in ticks, in a file of its own: its VM's will do.
                 let wid = ids.world(t.tid as u64, vm.started);
                 threads.insert(wid, stat);
@@ -51,13 +53,27 @@ impl KernelWatcher {
         let host = kernel_accounts::host_waits(&roots);
         let run: u64 = busy.iter().sum();
         self.add_system([run, host.map_or(0, |h| h[0]), host.map_or(0, |h| h[1])], threads);
-        let mut counters = Counters { at_ns, unix_seconds: wall(), pcpus: pcpus(topology, &busy), cores: vec![], groups, worlds };
+        let mut counters = Counters {
+            at_ns,
+            unix_seconds: wall(),
+            pcpus: pcpus(topology, &busy),
+            cores: vec![],
+            groups,
+            worlds,
+        };
         if let Some(system) = counters.groups.get_mut(&Gid::SYSTEM) {
             let [run, ready, switches] = self.system.map(Some);
             let counted = |n: Option<u64>| n.filter(|_| host.is_some());
             let listed = counters.worlds.len() as u64;
-            system.nwld = kernel_accounts::host_threads(&roots).map(|all| all.saturating_sub(listed));
-            system.own = Totals { used_ns: run, run_ns: run, ready_ns: counted(ready), switches: counted(switches), ..Totals::default() };
+            system.nwld =
+                kernel_accounts::host_threads(&roots).map(|all| all.saturating_sub(listed));
+            system.own = Totals {
+                used_ns: run,
+                run_ns: run,
+                ready_ns: counted(ready),
+                switches: counted(switches),
+                ..Totals::default()
+            };
         }
         counters
     }
@@ -75,7 +91,9 @@ impl KernelWatcher {
     fn add_system(&mut self, host: [u64; 3], threads: BTreeMap<Wid, [u64; 3]>) {
         if let Some(before) = self.host.replace(host) {
             for i in 0..3 {
-                let did = |(wid, now): (&Wid, &[u64; 3])| now[i].saturating_sub(self.threads.get(wid).map_or(now[i], |b| b[i]));
+                let did = |(wid, now): (&Wid, &[u64; 3])| {
+                    now[i].saturating_sub(self.threads.get(wid).map_or(now[i], |b| b[i]))
+                };
                 let vms: u64 = threads.iter().map(did).sum();
                 self.system[i] += host[i].saturating_sub(before[i]).saturating_sub(vms);
             }
@@ -84,7 +102,12 @@ impl KernelWatcher {
     }
 }
 
-fn world(gid: Gid, t: &Thread, [run_ns, ready_ns, switches]: [u64; 3], at_ns: u64) -> WorldCounters {
+fn world(
+    gid: Gid,
+    t: &Thread,
+    [run_ns, ready_ns, switches]: [u64; 3],
+    at_ns: u64,
+) -> WorldCounters {
     let wait_ns = at_ns.saturating_sub(run_ns + ready_ns);
     let totals = Totals {
         used_ns: Some(run_ns),
@@ -104,7 +127,13 @@ fn pcpus(topology: &Topology, busy: &[u64]) -> Vec<PcpuCounters> {
     let alone = topology.places().iter().all(|p| p.thread == 0);
     let one = |id: PcpuId| {
         let busy_ns = busy.get(usize::from(id.0)).copied();
-        PcpuCounters { id, core: topology.place(id).core, used_ns: busy_ns.filter(|_| alone), busy_ns, idle_ns: None }
+        PcpuCounters {
+            id,
+            core: topology.place(id).core,
+            used_ns: busy_ns.filter(|_| alone),
+            busy_ns,
+            idle_ns: None,
+        }
     };
     topology.online().iter().map(one).collect()
 }
@@ -116,7 +145,8 @@ mod tests {
     #[test]
     fn host_tasks_did_what_vms_did_not_and_threads_that_come_and_go_take_nothing_back() {
         let mut k = KernelWatcher::default();
-        let threads = |all: &[(u64, u64)]| all.iter().map(|(wid, run)| (Wid(*wid), [*run, 0, 0])).collect();
+        let threads =
+            |all: &[(u64, u64)]| all.iter().map(|(wid, run)| (Wid(*wid), [*run, 0, 0])).collect();
         k.add_system([1000, 5, 5], threads(&[(1, 400), (2, 100)]));
         assert_eq!(k.system, [0; 3]);
         k.add_system([1100, 7, 9], threads(&[(1, 460), (2, 100)]));

@@ -15,7 +15,11 @@ struct Row {
     panels: &'static [Panel],
 }
 
-const fn panel(title: &'static str, unit: &'static str, queries: &'static [(&'static str, &'static str)]) -> Panel {
+const fn panel(
+    title: &'static str,
+    unit: &'static str,
+    queries: &'static [(&'static str, &'static str)],
+) -> Panel {
     Panel { title, unit, queries }
 }
 
@@ -24,16 +28,35 @@ const ROWS: [Row; 4] = [
     Row {
         title: "Host",
         panels: &[
-            panel("Scheduler loaded", "bool_yes_no", &[(r#"tandem_scheduler_loaded{instance=~"$host"}"#, "{{instance}}")]),
+            panel(
+                "Scheduler loaded",
+                "bool_yes_no",
+                &[(r#"tandem_scheduler_loaded{instance=~"$host"}"#, "{{instance}}")],
+            ),
             panel(
                 "What should stay 0",
                 "short",
                 &[
-                    (r#"increase(tandem_scheduler_ejections_total{instance=~"$host"}[$__range])"#, "ejections, {{cause}}"),
-                    (r#"increase(tandem_assertion_failures_total{instance=~"$host"}[$__range])"#, "assertion failures"),
-                    (r#"increase(tandem_overflowed_threads_total{instance=~"$host"}[$__range])"#, "overflowed threads"),
-                    (r#"increase(tandem_reloads_total{instance=~"$host",outcome="refused"}[$__range])"#, "settings refused"),
-                    (r#"increase(tandem_trace_lost_records_total{instance=~"$host"}[$__range])"#, "trace records lost"),
+                    (
+                        r#"increase(tandem_scheduler_ejections_total{instance=~"$host"}[$__range])"#,
+                        "ejections, {{cause}}",
+                    ),
+                    (
+                        r#"increase(tandem_assertion_failures_total{instance=~"$host"}[$__range])"#,
+                        "assertion failures",
+                    ),
+                    (
+                        r#"increase(tandem_overflowed_threads_total{instance=~"$host"}[$__range])"#,
+                        "overflowed threads",
+                    ),
+                    (
+                        r#"increase(tandem_reloads_total{instance=~"$host",outcome="refused"}[$__range])"#,
+                        "settings refused",
+                    ),
+                    (
+                        r#"increase(tandem_trace_lost_records_total{instance=~"$host"}[$__range])"#,
+                        "trace records lost",
+                    ),
                 ],
             ),
             panel(
@@ -46,7 +69,11 @@ const ROWS: [Row; 4] = [
                     (r#"tandem_plan_generation{instance=~"$host"}"#, "plan"),
                 ],
             ),
-            panel("Version", "short", &[(r#"tandem_build_info{instance=~"$host"}"#, "{{version}}")]),
+            panel(
+                "Version",
+                "short",
+                &[(r#"tandem_build_info{instance=~"$host"}"#, "{{version}}")],
+            ),
         ],
     },
     Row {
@@ -79,31 +106,56 @@ const ROWS: [Row; 4] = [
             panel(
                 "Used, in pCPUs",
                 "short",
-                &[(r#"rate(tandem_vm_used_seconds_total{instance=~"$host",vm=~"$vm",pool=~"$pool"}[$__rate_interval])"#, "{{vm}}")],
+                &[(
+                    r#"rate(tandem_vm_used_seconds_total{instance=~"$host",vm=~"$vm",pool=~"$pool"}[$__rate_interval])"#,
+                    "{{vm}}",
+                )],
             ),
             panel(
                 "Asks for and is entitled to, in pCPUs",
                 "short",
                 &[
-                    (r#"tandem_vm_demand_pcpus{instance=~"$host",vm=~"$vm",pool=~"$pool"}"#, "{{vm}} asks"),
-                    (r#"tandem_vm_entitlement_pcpus{instance=~"$host",vm=~"$vm",pool=~"$pool"}"#, "{{vm}} entitled"),
+                    (
+                        r#"tandem_vm_demand_pcpus{instance=~"$host",vm=~"$vm",pool=~"$pool"}"#,
+                        "{{vm}} asks",
+                    ),
+                    (
+                        r#"tandem_vm_entitlement_pcpus{instance=~"$host",vm=~"$vm",pool=~"$pool"}"#,
+                        "{{vm}} entitled",
+                    ),
                 ],
             ),
             panel(
                 "Reservation and limit, in pCPUs",
                 "short",
                 &[
-                    (r#"tandem_vm_reservation_pcpus{instance=~"$host",vm=~"$vm",pool=~"$pool"}"#, "{{vm}} reserved"),
-                    (r#"tandem_vm_limit_pcpus{instance=~"$host",vm=~"$vm",pool=~"$pool"}"#, "{{vm}} limit"),
+                    (
+                        r#"tandem_vm_reservation_pcpus{instance=~"$host",vm=~"$vm",pool=~"$pool"}"#,
+                        "{{vm}} reserved",
+                    ),
+                    (
+                        r#"tandem_vm_limit_pcpus{instance=~"$host",vm=~"$vm",pool=~"$pool"}"#,
+                        "{{vm}} limit",
+                    ),
                 ],
             ),
-            panel("Shares", "short", &[(r#"tandem_vm_shares{instance=~"$host",vm=~"$vm",pool=~"$pool"}"#, "{{vm}}")]),
+            panel(
+                "Shares",
+                "short",
+                &[(r#"tandem_vm_shares{instance=~"$host",vm=~"$vm",pool=~"$pool"}"#, "{{vm}}")],
+            ),
             panel(
                 "Events a second",
                 "ops",
                 &[
-                    (r#"rate(tandem_vm_switches_total{instance=~"$host",vm=~"$vm",pool=~"$pool"}[$__rate_interval])"#, "{{vm}} switches"),
-                    (r#"rate(tandem_vm_wakeups_total{instance=~"$host",vm=~"$vm",pool=~"$pool"}[$__rate_interval])"#, "{{vm}} wake-ups"),
+                    (
+                        r#"rate(tandem_vm_switches_total{instance=~"$host",vm=~"$vm",pool=~"$pool"}[$__rate_interval])"#,
+                        "{{vm}} switches",
+                    ),
+                    (
+                        r#"rate(tandem_vm_wakeups_total{instance=~"$host",vm=~"$vm",pool=~"$pool"}[$__rate_interval])"#,
+                        "{{vm}} wake-ups",
+                    ),
                     (
                         r#"rate(tandem_vm_migrations_total{instance=~"$host",vm=~"$vm",pool=~"$pool"}[$__rate_interval])"#,
                         "{{vm}} migrations",
@@ -118,30 +170,51 @@ const ROWS: [Row; 4] = [
             panel(
                 "Used, in pCPUs",
                 "short",
-                &[(r#"rate(tandem_pool_used_seconds_total{instance=~"$host",pool=~"$pool"}[$__rate_interval])"#, "{{pool}}")],
+                &[(
+                    r#"rate(tandem_pool_used_seconds_total{instance=~"$host",pool=~"$pool"}[$__rate_interval])"#,
+                    "{{pool}}",
+                )],
             ),
             panel(
                 "Asks for and is entitled to, in pCPUs",
                 "short",
                 &[
-                    (r#"tandem_pool_demand_pcpus{instance=~"$host",pool=~"$pool"}"#, "{{pool}} asks"),
-                    (r#"tandem_pool_entitlement_pcpus{instance=~"$host",pool=~"$pool"}"#, "{{pool}} entitled"),
+                    (
+                        r#"tandem_pool_demand_pcpus{instance=~"$host",pool=~"$pool"}"#,
+                        "{{pool}} asks",
+                    ),
+                    (
+                        r#"tandem_pool_entitlement_pcpus{instance=~"$host",pool=~"$pool"}"#,
+                        "{{pool}} entitled",
+                    ),
                 ],
             ),
             panel(
                 "Ready and limited",
                 "short",
                 &[
-                    (r#"rate(tandem_pool_ready_seconds_total{instance=~"$host",pool=~"$pool"}[$__rate_interval])"#, "{{pool}} ready"),
-                    (r#"rate(tandem_pool_limited_seconds_total{instance=~"$host",pool=~"$pool"}[$__rate_interval])"#, "{{pool}} limited"),
+                    (
+                        r#"rate(tandem_pool_ready_seconds_total{instance=~"$host",pool=~"$pool"}[$__rate_interval])"#,
+                        "{{pool}} ready",
+                    ),
+                    (
+                        r#"rate(tandem_pool_limited_seconds_total{instance=~"$host",pool=~"$pool"}[$__rate_interval])"#,
+                        "{{pool}} limited",
+                    ),
                 ],
             ),
             panel(
                 "Settings: reservation and limit in pCPUs, shares",
                 "short",
                 &[
-                    (r#"tandem_pool_reservation_pcpus{instance=~"$host",pool=~"$pool"}"#, "{{pool}} reserved"),
-                    (r#"tandem_pool_limit_pcpus{instance=~"$host",pool=~"$pool"}"#, "{{pool}} limit"),
+                    (
+                        r#"tandem_pool_reservation_pcpus{instance=~"$host",pool=~"$pool"}"#,
+                        "{{pool}} reserved",
+                    ),
+                    (
+                        r#"tandem_pool_limit_pcpus{instance=~"$host",pool=~"$pool"}"#,
+                        "{{pool}} limit",
+                    ),
                     (r#"tandem_pool_shares{instance=~"$host",pool=~"$pool"}"#, "{{pool}} shares"),
                 ],
             ),
@@ -150,14 +223,30 @@ const ROWS: [Row; 4] = [
     Row {
         title: "pCPUs",
         panels: &[
-            panel("Busy", "percentunit", &[(r#"rate(tandem_pcpu_busy_seconds_total{instance=~"$host"}[$__rate_interval])"#, "{{pcpu}}")]),
+            panel(
+                "Busy",
+                "percentunit",
+                &[(
+                    r#"rate(tandem_pcpu_busy_seconds_total{instance=~"$host"}[$__rate_interval])"#,
+                    "{{pcpu}}",
+                )],
+            ),
             panel(
                 "Events a second, all pCPUs",
                 "ops",
                 &[
-                    (r#"sum(rate(tandem_pcpu_switches_total{instance=~"$host"}[$__rate_interval]))"#, "switches"),
-                    (r#"sum(rate(tandem_pcpu_pulls_total{instance=~"$host"}[$__rate_interval]))"#, "pulls"),
-                    (r#"sum(rate(tandem_pcpu_preempts_total{instance=~"$host"}[$__rate_interval]))"#, "preempts"),
+                    (
+                        r#"sum(rate(tandem_pcpu_switches_total{instance=~"$host"}[$__rate_interval]))"#,
+                        "switches",
+                    ),
+                    (
+                        r#"sum(rate(tandem_pcpu_pulls_total{instance=~"$host"}[$__rate_interval]))"#,
+                        "pulls",
+                    ),
+                    (
+                        r#"sum(rate(tandem_pcpu_preempts_total{instance=~"$host"}[$__rate_interval]))"#,
+                        "preempts",
+                    ),
                 ],
             ),
         ],
@@ -229,7 +318,11 @@ mod tests {
     fn queries() -> Vec<String> {
         let board = dashboard();
         let texts = |list: &Value, key: &str| -> Vec<String> {
-            list.as_array().unwrap().iter().filter_map(|v| v[key].as_str().map(str::to_owned)).collect()
+            list.as_array()
+                .unwrap()
+                .iter()
+                .filter_map(|v| v[key].as_str().map(str::to_owned))
+                .collect()
         };
         let mut all = texts(&board["templating"]["list"], "definition");
         for p in board["panels"].as_array().unwrap().iter().filter(|p| p["type"] != "row") {
@@ -249,11 +342,16 @@ mod tests {
     fn totals_are_asked_for_their_growth_and_labels_are_those_that_are_declared() {
         for query in queries().iter().filter(|q| !q.starts_with("label_values")) {
             for d in METRICS.iter().filter(|d| named(query).contains(&d.sample())) {
-                let grows = query.contains(&format!("rate({}{{", d.sample())) || query.contains(&format!("increase({}{{", d.sample()));
+                let grows = query.contains(&format!("rate({}{{", d.sample()))
+                    || query.contains(&format!("increase({}{{", d.sample()));
                 assert_eq!(grows, d.kind == crate::Kind::Counter, "{query}");
                 for label in ["vm", "pool", "state", "outcome"] {
-                    let selected = query.split(&d.sample()).nth(1).and_then(|q| q.split('}').next()).unwrap();
-                    assert!(!selected.contains(&format!("{label}=")) || d.labels.contains(&label), "{query}: {label}");
+                    let selected =
+                        query.split(&d.sample()).nth(1).and_then(|q| q.split('}').next()).unwrap();
+                    assert!(
+                        !selected.contains(&format!("{label}=")) || d.labels.contains(&label),
+                        "{query}: {label}"
+                    );
                 }
             }
             assert_eq!(query.matches('(').count(), query.matches(')').count(), "{query}");
@@ -271,7 +369,9 @@ mod tests {
         for p in panels {
             let at = |key: &str| p["gridPos"][key].as_u64().unwrap();
             assert!(at("x") + at("w") <= 24);
-            for (x, y) in (at("x")..at("x") + at("w")).flat_map(|x| (at("y")..at("y") + at("h")).map(move |y| (x, y))) {
+            for (x, y) in (at("x")..at("x") + at("w"))
+                .flat_map(|x| (at("y")..at("y") + at("h")).map(move |y| (x, y)))
+            {
                 assert!(cells.insert((x, y)), "{} at {x}, {y}", p["title"]);
             }
         }

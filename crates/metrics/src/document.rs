@@ -19,10 +19,16 @@ what VMs did that have gone. They begin at 0 when it is loaded anew. What is not
 /// The document.
 #[must_use]
 pub fn document() -> String {
-    let groups = [("Host", "tandem_"), ("VMs", "tandem_vm_"), ("Pools", "tandem_pool_"), ("pCPUs", "tandem_pcpu_")];
+    let groups = [
+        ("Host", "tandem_"),
+        ("VMs", "tandem_vm_"),
+        ("Pools", "tandem_pool_"),
+        ("pCPUs", "tandem_pcpu_"),
+    ];
     let mut out = HEAD.to_owned();
     for (title, prefix) in groups {
-        let longer = |name: &str| groups.iter().any(|g| g.1.len() > prefix.len() && name.starts_with(g.1));
+        let longer =
+            |name: &str| groups.iter().any(|g| g.1.len() > prefix.len() && name.starts_with(g.1));
         let of = METRICS.iter().filter(|d| d.name.starts_with(prefix) && !longer(d.name));
         out.push_str(&format!("## {title}\n\n| metric | type | unit | labels | meaning | what to do |\n|---|---|---|---|---|---|\n"));
         out.extend(of.map(row));
@@ -50,7 +56,11 @@ fn code(text: &str) -> String {
     text.replace("'tandem ", "`tandem ")
         .split('`')
         .enumerate()
-        .map(|(i, part)| if i == 0 { part.to_owned() } else { format!("`{}", part.replacen('\'', "`", 1)) })
+        .map(
+            |(i, part)| {
+                if i == 0 { part.to_owned() } else { format!("`{}", part.replacen('\'', "`", 1)) }
+            },
+        )
         .collect()
 }
 
@@ -74,7 +84,12 @@ mod tests {
     fn every_metric_is_one_row_and_commands_are_code() {
         let text = document();
         for d in &METRICS {
-            assert_eq!(text.matches(&format!("\n| `{}` | {} |", d.sample(), d.kind.name())).count(), 1, "{}", d.name);
+            assert_eq!(
+                text.matches(&format!("\n| `{}` | {} |", d.sample(), d.kind.name())).count(),
+                1,
+                "{}",
+                d.name
+            );
         }
         assert!(
             text.contains(
@@ -82,7 +97,10 @@ mod tests {
             ),
             "{text}"
         );
-        assert_eq!(code("the kernel's, 'tandem plan' says, 'tandem admit' too"), "the kernel's, `tandem plan` says, `tandem admit` too");
+        assert_eq!(
+            code("the kernel's, 'tandem plan' says, 'tandem admit' too"),
+            "the kernel's, `tandem plan` says, `tandem admit` too"
+        );
         assert_eq!(list().as_array().map(Vec::len), Some(METRICS.len()));
     }
 }

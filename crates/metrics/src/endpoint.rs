@@ -34,7 +34,12 @@ pub struct Limits {
 impl Default for Limits {
     /// A scraper or two and a curious admin, with room for a few that hang; heads of Prometheus have 500 bytes.
     fn default() -> Self {
-        Limits { connections: 8, request_bytes: 8192, request_time: Duration::from_secs(2), answer_time: Duration::from_secs(5) }
+        Limits {
+            connections: 8,
+            request_bytes: 8192,
+            request_time: Duration::from_secs(2),
+            answer_time: Duration::from_secs(5),
+        }
     }
 }
 
@@ -66,7 +71,8 @@ pub fn serve(
 ) -> io::Result<Endpoint> {
     let address = listener.local_addr()?;
     let stop = Arc::new(AtomicBool::new(false));
-    let served = Arc::new(Served { limits, page: Mutex::new(Box::new(page)), busy: AtomicUsize::new(0) });
+    let served =
+        Arc::new(Served { limits, page: Mutex::new(Box::new(page)), busy: AtomicUsize::new(0) });
     let stopped = Arc::clone(&stop);
     let accept = move || {
         first();
@@ -107,7 +113,11 @@ fn take(served: &Arc<Served>, mut stream: TcpStream) {
     let refuse = |stream: &mut TcpStream| {
         // It fits into the socket's buffer, so nobody waits for the client; should it not, so be it.
         let _ = stream.set_nonblocking(true);
-        let _ = stream.write_all(&response(Refusal::Unavailable.status(), PLAIN, Refusal::Unavailable.text()));
+        let _ = stream.write_all(&response(
+            Refusal::Unavailable.status(),
+            PLAIN,
+            Refusal::Unavailable.text(),
+        ));
     };
     if served.busy.fetch_add(1, Ordering::AcqRel) >= served.limits.connections {
         served.busy.fetch_sub(1, Ordering::AcqRel);
@@ -142,10 +152,10 @@ impl Served {
             Asked::Refused(why) => response(why.status(), PLAIN, why.text()),
             Asked::Metrics(format) => {
                 // One at a time; a page that panicked once is not trusted again.
-                let made = self
-                    .page
-                    .lock()
-                    .map_or_else(|_| Err("metrics: their reader has failed; restart the daemon".to_owned()), |mut page| page(format));
+                let made = self.page.lock().map_or_else(
+                    |_| Err("metrics: their reader has failed; restart the daemon".to_owned()),
+                    |mut page| page(format),
+                );
                 match made {
                     Ok(text) => response("200 OK", format.content_type(), &text),
                     Err(why) => response(Refusal::Unavailable.status(), PLAIN, &format!("{why}\n")),

@@ -69,7 +69,11 @@ impl Format {
             accept.split(',').filter_map(of).fold(0.0, f64::max)
         };
         let open = quality("application/openmetrics-text");
-        if open > 0.0 && open >= quality("text/plain") { Format::OpenMetrics } else { Format::Prometheus }
+        if open > 0.0 && open >= quality("text/plain") {
+            Format::OpenMetrics
+        } else {
+            Format::Prometheus
+        }
     }
 }
 
@@ -110,7 +114,9 @@ impl Samples {
     #[must_use]
     pub fn text(&self, format: Format) -> String {
         let mut out = String::new();
-        for (declared, samples) in METRICS.iter().zip(&self.0).filter(|(_, samples)| !samples.is_empty()) {
+        for (declared, samples) in
+            METRICS.iter().zip(&self.0).filter(|(_, samples)| !samples.is_empty())
+        {
             let sample = declared.sample();
             let (name, kind) = match format {
                 Format::OpenMetrics => (declared.name, declared.kind.name()),
@@ -123,9 +129,16 @@ impl Samples {
             if format == Format::OpenMetrics && declared.unit != Unit::None {
                 line(&mut out, format_args!("# UNIT {name} {}", declared.unit.name()));
             }
-            line(&mut out, format_args!("# HELP {name} {}", escaped(&help, format == Format::OpenMetrics)));
+            line(
+                &mut out,
+                format_args!("# HELP {name} {}", escaped(&help, format == Format::OpenMetrics)),
+            );
             for (values, value) in samples {
-                let pairs = declared.labels.iter().zip(values).map(|(l, v)| format!("{l}=\"{}\"", escaped(v, true)));
+                let pairs = declared
+                    .labels
+                    .iter()
+                    .zip(values)
+                    .map(|(l, v)| format!("{l}=\"{}\"", escaped(v, true)));
                 let labels = pairs.collect::<Vec<_>>().join(",");
                 let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
                 line(&mut out, format_args!("{sample}{labels} {value}"));
@@ -163,8 +176,14 @@ mod tests {
     #[test]
     fn times_and_rates_are_shown_without_rounding() {
         let shown = |v: Value| v.to_string();
-        assert_eq!([Value::Ns(0), Value::Ns(1), Value::Ns(61_500_000_000)].map(shown), ["0.000000000", "0.000000001", "61.500000000"]);
-        assert_eq!([Value::Rate(3 << 20), Value::Rate(1 << 19), Value::Rate(5 << 18)].map(shown), ["3", "0.5", "1.25"]);
+        assert_eq!(
+            [Value::Ns(0), Value::Ns(1), Value::Ns(61_500_000_000)].map(shown),
+            ["0.000000000", "0.000000001", "61.500000000"]
+        );
+        assert_eq!(
+            [Value::Rate(3 << 20), Value::Rate(1 << 19), Value::Rate(5 << 18)].map(shown),
+            ["3", "0.5", "1.25"]
+        );
         assert_eq!(shown(Value::Rate(1)), "0.00000095367431640625");
         assert_eq!(shown(Value::Count(u64::MAX)), "18446744073709551615");
     }
@@ -172,11 +191,22 @@ mod tests {
     #[test]
     fn who_asks_for_open_metrics_gets_it_and_all_others_plain_text() {
         let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
-        for open in [prometheus, "application/openmetrics-text", "text/plain, Application/OpenMetrics-Text; version=0.0.1"] {
+        for open in [
+            prometheus,
+            "application/openmetrics-text",
+            "text/plain, Application/OpenMetrics-Text; version=0.0.1",
+        ] {
             assert_eq!(Format::accepted(open), Format::OpenMetrics, "{open}");
         }
         let less = "text/plain;q=0.9,application/openmetrics-text;q=0.1";
-        for plain in ["", "*/*", "text/html", "application/openmetrics-text;q=0", "application/openmetrics-text;q=x", less] {
+        for plain in [
+            "",
+            "*/*",
+            "text/html",
+            "application/openmetrics-text;q=0",
+            "application/openmetrics-text;q=x",
+            less,
+        ] {
             assert_eq!(Format::accepted(plain), Format::Prometheus, "{plain}");
         }
     }

@@ -46,7 +46,9 @@ impl Refusal {
     /// What was seen, what is allowed.
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Refusal::Malformed => "request: cannot read it: no HTTP/1.x, allowed 'GET /metrics HTTP/1.1' and header lines\n",
+            Refusal::Malformed => {
+                "request: cannot read it: no HTTP/1.x, allowed 'GET /metrics HTTP/1.1' and header lines\n"
+            }
             Refusal::Unknown => "path: nothing is there, allowed /metrics and /\n",
             Refusal::Method => "method: allowed GET\n",
             Refusal::Slow => "request: did not come whole in time; send it at once\n",
@@ -67,11 +69,18 @@ pub(crate) fn asked(head: &[u8]) -> Asked {
     let Ok(text) = std::str::from_utf8(head) else { return refused(Refusal::Malformed) };
     let mut lines = text.trim_end_matches("\r\n").split("\r\n");
     let words: Vec<&str> = lines.next().unwrap_or("").split(' ').collect();
-    let [method, target, "HTTP/1.0" | "HTTP/1.1"] = words[..] else { return refused(Refusal::Malformed) };
-    let token = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
+    let [method, target, "HTTP/1.0" | "HTTP/1.1"] = words[..] else {
+        return refused(Refusal::Malformed);
+    };
+    let token = |t: &str| {
+        !t.is_empty()
+            && t.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+    };
     let mut accept: Vec<&str> = vec![];
     for line in lines {
-        let Some((name, value)) = line.split_once(':').filter(|(name, _)| token(name)) else { return refused(Refusal::Malformed) };
+        let Some((name, value)) = line.split_once(':').filter(|(name, _)| token(name)) else {
+            return refused(Refusal::Malformed);
+        };
         if name.eq_ignore_ascii_case("accept") {
             accept.push(value);
         }
@@ -101,15 +110,26 @@ mod tests {
         let plain = Asked::Metrics(Format::Prometheus);
         assert_eq!(of("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"), plain);
         assert_eq!(of("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), plain);
-        assert_eq!(of("GET /metrics HTTP/1.1\r\naccEPT:application/openmetrics-text\r\n\r\n"), Asked::Metrics(Format::OpenMetrics));
+        assert_eq!(
+            of("GET /metrics HTTP/1.1\r\naccEPT:application/openmetrics-text\r\n\r\n"),
+            Asked::Metrics(Format::OpenMetrics)
+        );
         let two = "GET /metrics HTTP/1.1\r\nAccept: text/html\r\nAccept: application/openmetrics-text\r\n\r\n";
         assert_eq!(of(two), Asked::Metrics(Format::OpenMetrics));
         assert_eq!(of("GET / HTTP/1.1\r\n\r\n"), Asked::Index);
         for method in ["HEAD", "POST", "DELETE", "get"] {
-            assert_eq!(of(&format!("{method} /metrics HTTP/1.1\r\n\r\n")), Asked::Refused(Refusal::Method), "{method}");
+            assert_eq!(
+                of(&format!("{method} /metrics HTTP/1.1\r\n\r\n")),
+                Asked::Refused(Refusal::Method),
+                "{method}"
+            );
         }
         for path in ["/metrics/", "/etc/passwd", "/../metrics", "//metrics"] {
-            assert_eq!(of(&format!("GET {path} HTTP/1.1\r\n\r\n")), Asked::Refused(Refusal::Unknown), "{path}");
+            assert_eq!(
+                of(&format!("GET {path} HTTP/1.1\r\n\r\n")),
+                Asked::Refused(Refusal::Unknown),
+                "{path}"
+            );
         }
     }
 
@@ -132,6 +152,9 @@ mod tests {
             assert_eq!(of(text), Asked::Refused(Refusal::Malformed), "{text:?}");
         }
         assert_eq!(asked(b"\xff\xfe / HTTP/1.1\r\n\r\n"), Asked::Refused(Refusal::Malformed));
-        assert_eq!((head_end(b"GET / HTTP/1.1\r\n\r\nrest"), head_end(b"GET / HTTP/1.1\r\n")), (Some(18), None));
+        assert_eq!(
+            (head_end(b"GET / HTTP/1.1\r\n\r\nrest"), head_end(b"GET / HTTP/1.1\r\n")),
+            (Some(18), None)
+        );
     }
 }

@@ -18,7 +18,9 @@ pub struct Family {
 impl Family {
     /// Values of the samples that have these labels among theirs.
     pub fn of<'a>(&'a self, wanted: &'a [(&str, &str)]) -> impl Iterator<Item = f64> + 'a {
-        let has = |labels: &Labels| wanted.iter().all(|w| labels.iter().any(|l| (l.0.as_str(), l.1.as_str()) == *w));
+        let has = |labels: &Labels| {
+            wanted.iter().all(|w| labels.iter().any(|l| (l.0.as_str(), l.1.as_str()) == *w))
+        };
         self.samples.iter().filter(move |s| has(&s.0)).filter_map(|s| s.1.parse().ok())
     }
 }
@@ -50,9 +52,15 @@ pub fn read(text: &str) -> Result<BTreeMap<String, Family>, String> {
     Ok(all)
 }
 
-fn metadata(all: &mut BTreeMap<String, Family>, now: &mut String, comment: &str) -> Result<(), String> {
+fn metadata(
+    all: &mut BTreeMap<String, Family>,
+    now: &mut String,
+    comment: &str,
+) -> Result<(), String> {
     let mut parts = comment.splitn(3, ' ');
-    let (Some(what), Some(name), Some(text)) = (parts.next(), parts.next(), parts.next()) else { return Err("no metadata".to_owned()) };
+    let (Some(what), Some(name), Some(text)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err("no metadata".to_owned());
+    };
     is_name(name)?;
     if name != now {
         if all.contains_key(name) {
@@ -66,7 +74,16 @@ fn metadata(all: &mut BTreeMap<String, Family>, now: &mut String, comment: &str)
     }
     let field = match what {
         "TYPE" => {
-            let kinds = ["counter", "gauge", "info", "unknown", "stateset", "histogram", "gaugehistogram", "summary"];
+            let kinds = [
+                "counter",
+                "gauge",
+                "info",
+                "unknown",
+                "stateset",
+                "histogram",
+                "gaugehistogram",
+                "summary",
+            ];
             kinds.contains(&text).then_some(&mut family.kind).ok_or("no type of OpenMetrics")?
         }
         "UNIT" => &mut family.unit,
@@ -80,7 +97,12 @@ fn metadata(all: &mut BTreeMap<String, Family>, now: &mut String, comment: &str)
     Ok(())
 }
 
-fn sample(all: &mut BTreeMap<String, Family>, now: &str, seen: &mut BTreeSet<String>, line: &str) -> Result<(), String> {
+fn sample(
+    all: &mut BTreeMap<String, Family>,
+    now: &str,
+    seen: &mut BTreeSet<String>,
+    line: &str,
+) -> Result<(), String> {
     let name_end = line.find(['{', ' ']).ok_or("no value")?;
     let (name, rest) = line.split_at(name_end);
     is_name(name)?;

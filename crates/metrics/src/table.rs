@@ -142,22 +142,48 @@ mod tests {
 
     #[test]
     fn declarations_are_in_order_named_by_the_rules_and_complete() {
-        let word = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        let word = |s: &str| {
+            !s.is_empty()
+                && s.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        };
         let mut names = BTreeSet::new();
         for (i, d) in METRICS.iter().enumerate() {
             assert_eq!(d.metric as usize, i, "{}", d.name);
             assert!(names.insert(d.name), "{} is there twice", d.name);
             assert!(d.name.starts_with("tandem_") && word(d.name), "{}", d.name);
             let reserved = ["_total", "_created", "_count", "_sum", "_bucket", "_info"];
-            assert!(!reserved.iter().any(|r| d.name.ends_with(r)), "{} ends with what the format adds", d.name);
+            assert!(
+                !reserved.iter().any(|r| d.name.ends_with(r)),
+                "{} ends with what the format adds",
+                d.name
+            );
             let unit = d.unit.name();
-            assert!(unit.is_empty() || d.name.ends_with(&format!("_{unit}")), "{} does not end with {unit}", d.name);
-            let ends = ["_ms", "_us", "_ns", "_percent", "_minutes", "_seconds", "_pcpus"].iter().filter(|e| d.name.ends_with(**e));
-            assert!(ends.map(|e| &e[1..]).all(|e| e == unit), "{} ends with a unit that it does not declare", d.name);
+            assert!(
+                unit.is_empty() || d.name.ends_with(&format!("_{unit}")),
+                "{} does not end with {unit}",
+                d.name
+            );
+            let ends = ["_ms", "_us", "_ns", "_percent", "_minutes", "_seconds", "_pcpus"]
+                .iter()
+                .filter(|e| d.name.ends_with(**e));
+            assert!(
+                ends.map(|e| &e[1..]).all(|e| e == unit),
+                "{} ends with a unit that it does not declare",
+                d.name
+            );
             assert!(d.labels.iter().all(|l| word(l) && !l.starts_with("__")), "{}", d.name);
-            assert_eq!(d.labels.iter().collect::<BTreeSet<_>>().len(), d.labels.len(), "{}", d.name);
+            assert_eq!(
+                d.labels.iter().collect::<BTreeSet<_>>().len(),
+                d.labels.len(),
+                "{}",
+                d.name
+            );
             assert!(d.meaning.ends_with('.') && d.advice.ends_with('.'), "{}: sentences", d.name);
-            assert!(d.kind != Kind::Info || (d.unit == Unit::None && !d.labels.is_empty()), "{}", d.name);
+            assert!(
+                d.kind != Kind::Info || (d.unit == Unit::None && !d.labels.is_empty()),
+                "{}",
+                d.name
+            );
         }
     }
 }

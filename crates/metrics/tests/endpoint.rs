@@ -12,7 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-const OPEN: &str = "GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: application/openmetrics-text\r\n\r\n";
+const OPEN: &str =
+    "GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: application/openmetrics-text\r\n\r\n";
 
 fn limits() -> Limits {
     let (request_time, answer_time) = (Duration::from_millis(600), Duration::from_secs(20));
@@ -25,7 +26,10 @@ fn page(format: Format) -> Result<String, String> {
     Ok(samples.text(format))
 }
 
-fn endpoint(limits: Limits, page: impl FnMut(Format) -> Result<String, String> + Send + 'static) -> Endpoint {
+fn endpoint(
+    limits: Limits,
+    page: impl FnMut(Format) -> Result<String, String> + Send + 'static,
+) -> Endpoint {
     serve(TcpListener::bind("127.0.0.1:0").unwrap(), limits, || (), page).unwrap()
 }
 
@@ -62,13 +66,22 @@ fn body(answer: &str) -> &str {
 #[test]
 fn metrics_are_served_in_the_format_that_was_asked_for_and_the_connection_is_closed() {
     let endpoint = endpoint(limits(), page);
-    let open = ask(endpoint.address(), OPEN.replace("Host: a", "Connection: keep-alive").as_bytes());
+    let open =
+        ask(endpoint.address(), OPEN.replace("Host: a", "Connection: keep-alive").as_bytes());
     assert!(open.starts_with("HTTP/1.1 200 OK\r\n"), "{open}");
-    assert!(open.contains("\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"), "{open}");
+    assert!(
+        open.contains(
+            "\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"
+        ),
+        "{open}"
+    );
     assert!(open.contains("\r\nConnection: close\r\n"), "{open}");
     assert_eq!(strict::read(body(&open)).unwrap()["tandem_vm_shares"].samples[0].1, "1000");
     let plain = ask(endpoint.address(), b"GET /metrics HTTP/1.0\r\n\r\n");
-    assert!(plain.contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{plain}");
+    assert!(
+        plain.contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"),
+        "{plain}"
+    );
     assert!(!body(&plain).contains("# EOF"));
     let index = ask(endpoint.address(), b"GET / HTTP/1.1\r\n\r\n");
     assert!(body(&index).contains("/metrics"), "{index}");
@@ -133,7 +146,8 @@ fn a_request_in_pieces_is_served_and_one_that_trickles_is_not_waited_for() {
 fn clients_that_hang_take_their_places_and_no_more_and_give_them_back() {
     let limits = Limits { request_time: Duration::from_secs(4), ..limits() };
     let endpoint = endpoint(limits, page);
-    let hang: Vec<TcpStream> = (0..limits.connections).map(|_| connect(endpoint.address())).collect();
+    let hang: Vec<TcpStream> =
+        (0..limits.connections).map(|_| connect(endpoint.address())).collect();
     let begin = Instant::now();
     // Whoever comes while all places are taken is told so at once.
     let mut codes = vec![];
@@ -154,12 +168,13 @@ fn clients_that_hang_take_their_places_and_no_more_and_give_them_back() {
 fn of_a_hundred_clients_at_once_each_is_answered_and_no_more_are_served_than_may_be() {
     static NOW: AtomicUsize = AtomicUsize::new(0);
     static MOST: AtomicUsize = AtomicUsize::new(0);
-    let endpoint = endpoint(Limits { request_time: Duration::from_secs(20), ..limits() }, |format| {
-        MOST.fetch_max(NOW.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        thread::sleep(Duration::from_millis(20));
-        NOW.fetch_sub(1, Ordering::SeqCst);
-        page(format)
-    });
+    let endpoint =
+        endpoint(Limits { request_time: Duration::from_secs(20), ..limits() }, |format| {
+            MOST.fetch_max(NOW.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(20));
+            NOW.fetch_sub(1, Ordering::SeqCst);
+            page(format)
+        });
     let (at, together) = (endpoint.address(), Arc::new(Barrier::new(100)));
     let client = |_| {
         let together = Arc::clone(&together);
@@ -189,15 +204,24 @@ fn a_client_that_does_not_take_its_answer_is_let_go() {
         assert!(begin.elapsed() < Duration::from_secs(10), "its place is given back");
         thread::sleep(Duration::from_millis(20));
     }
-    assert!(begin.elapsed() >= Duration::from_millis(400), "{:?}: it had its time", begin.elapsed());
+    assert!(
+        begin.elapsed() >= Duration::from_millis(400),
+        "{:?}: it had its time",
+        begin.elapsed()
+    );
     assert!(rest(never).len() < 64 << 20, "the rest is not sent");
 }
 
 #[test]
 fn numbers_that_cannot_be_read_are_said_and_the_next_client_is_served() {
     let mut fails = [true, false].into_iter();
-    let endpoint =
-        endpoint(limits(), move |format| if fails.next() == Some(true) { Err("map x: cannot open it".to_owned()) } else { page(format) });
+    let endpoint = endpoint(limits(), move |format| {
+        if fails.next() == Some(true) {
+            Err("map x: cannot open it".to_owned())
+        } else {
+            page(format)
+        }
+    });
     let answer = ask(endpoint.address(), OPEN.as_bytes());
     assert_eq!((status(&answer), body(&answer)), ("503", "map x: cannot open it\n"));
     assert_eq!(status(&ask(endpoint.address(), OPEN.as_bytes())), "200");

@@ -7,12 +7,30 @@ struct Random(u64);
 
 impl Random {
     fn next(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % below
     }
 
     fn name(&mut self) -> String {
-        const ODD: [char; 16] = ['"', '\\', '\n', '{', '}', ',', '=', ' ', '#', 'n', 'a', '\u{e9}', '\u{1f980}', '\r', '\t', '\u{2028}'];
+        const ODD: [char; 16] = [
+            '"',
+            '\\',
+            '\n',
+            '{',
+            '}',
+            ',',
+            '=',
+            ' ',
+            '#',
+            'n',
+            'a',
+            '\u{e9}',
+            '\u{1f980}',
+            '\r',
+            '\t',
+            '\u{2028}',
+        ];
         (0..self.next(12)).map(|_| ODD[self.next(16) as usize]).collect()
     }
 
@@ -31,7 +49,8 @@ fn made_up(random: &mut Random) -> (Samples, Vec<(Metric, Vec<String>, Value)>) 
     let (mut samples, mut put) = (Samples::default(), vec![]);
     for d in &METRICS {
         for n in 0..if d.labels.is_empty() { 1 } else { 2 } {
-            let labels: Vec<String> = d.labels.iter().map(|_| format!("{}{n}", random.name())).collect();
+            let labels: Vec<String> =
+                d.labels.iter().map(|_| format!("{}{n}", random.name())).collect();
             let value = if d.kind == Kind::Info { Value::Count(1) } else { random.value(d.unit) };
             samples.add(d.metric, &labels.iter().map(String::as_str).collect::<Vec<_>>(), value);
             put.push((d.metric, labels, value));
@@ -51,10 +70,20 @@ fn any_names_survive_a_strict_reader() {
         for (metric, labels, value) in put {
             let d = metric.declared();
             let family = &families[d.name];
-            assert_eq!((family.kind.as_str(), family.unit.as_str()), (d.kind.name(), d.unit.name()), "{}", d.name);
+            assert_eq!(
+                (family.kind.as_str(), family.unit.as_str()),
+                (d.kind.name(), d.unit.name()),
+                "{}",
+                d.name
+            );
             assert_eq!(family.help, format!("{} {}", d.meaning, d.advice));
-            let labels: Vec<(String, String)> = d.labels.iter().map(|l| (*l).to_owned()).zip(labels).collect();
-            assert!(family.samples.contains(&(labels.clone(), value.to_string())), "seed {seed}: {} {labels:?} {value}", d.name);
+            let labels: Vec<(String, String)> =
+                d.labels.iter().map(|l| (*l).to_owned()).zip(labels).collect();
+            assert!(
+                family.samples.contains(&(labels.clone(), value.to_string())),
+                "seed {seed}: {} {labels:?} {value}",
+                d.name
+            );
         }
     }
 }
@@ -70,7 +99,10 @@ fn metrics_without_numbers_are_left_out_and_the_text_still_ends() {
     assert_eq!(lines[0], "# TYPE tandem_vm_state_seconds counter");
     assert_eq!(lines[1], "# UNIT tandem_vm_state_seconds seconds");
     assert!(lines[2].starts_with("# HELP tandem_vm_state_seconds Time of all worlds"));
-    assert_eq!(lines[3], r#"tandem_vm_state_seconds_total{vm="a\"b",pool="/p",id="7",state="ready"} 1.500000000"#);
+    assert_eq!(
+        lines[3],
+        r#"tandem_vm_state_seconds_total{vm="a\"b",pool="/p",id="7",state="ready"} 1.500000000"#
+    );
     assert_eq!(lines[4..], ["# EOF"]);
 }
 

@@ -108,7 +108,8 @@ impl Filler {
     pub(crate) fn finish(mut self) -> Buckets {
         self.lost(self.to);
         let shown = |all: &Vec<u64>| if all.iter().all(|x| *x == 0) { vec![] } else { all.clone() };
-        let long = |i: usize| (self.to - self.from).saturating_sub(i as u64 * self.width).min(self.width);
+        let long =
+            |i: usize| (self.to - self.from).saturating_sub(i as u64 * self.width).min(self.width);
         let mean = |(i, (sum, known)): (usize, &(u128, u64))| {
             (*known > 0).then(|| ((*sum / u128::from(*known) * u128::from(long(i))) >> 20) as u64)
         };
@@ -139,7 +140,10 @@ mod tests {
         assert_eq!((b.width_ns, b.count), (5, 200));
         assert_eq!((&b.vms[0].run[..3], &b.vms[0].run[197..]), (&[5, 2, 0][..], &[0, 5, 5][..]));
         assert_eq!(b.vms[0].limited[..4], [1, 5, 5, 1]);
-        assert_eq!((b.vms[0].ready.len(), b.vms[0].costop.len(), b.vms[0].entitled.len()), (0, 0, 0));
+        assert_eq!(
+            (b.vms[0].ready.len(), b.vms[0].costop.len(), b.vms[0].entitled.len()),
+            (0, 0, 0)
+        );
     }
 
     #[test]
@@ -158,7 +162,10 @@ mod tests {
         f.entitled(0, 0, 1 << 20);
         f.add(0, Counts::Run, 0, 3000);
         let b = f.finish();
-        assert_eq!((b.width_ns, b.count, b.vms[0].run[100], b.vms[0].entitled[100]), (20, 101, 1, Some(1)));
+        assert_eq!(
+            (b.width_ns, b.count, b.vms[0].run[100], b.vms[0].entitled[100]),
+            (20, 101, 1, Some(1))
+        );
         assert_eq!(b.vms[0].run.iter().sum::<u64>(), 2001);
     }
 }

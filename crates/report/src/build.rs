@@ -27,7 +27,8 @@ pub fn build(runs: Vec<Run>, options: &Options) -> Page {
     let names = names(&runs);
     let traces = runs.iter().filter(|r| r.trace.is_some()).count().max(1);
     let pieces = options.pieces / traces / 2;
-    let mut runs: Vec<RunView> = runs.into_iter().zip(names).map(|(r, name)| view(r, name, options, pieces)).collect();
+    let mut runs: Vec<RunView> =
+        runs.into_iter().zip(names).map(|(r, name)| view(r, name, options, pieces)).collect();
     let mut notes = vec![];
     let worlds: usize = runs.iter().flat_map(|r| &r.result.vms).map(|v| v.worlds.len()).sum();
     let findings = findings(&runs);
@@ -43,7 +44,16 @@ pub fn build(runs: Vec<Run>, options: &Options) -> Page {
     }
     let title = options.title.clone().unwrap_or_else(|| title(&runs));
     let sweep = sweep(&runs);
-    Page { title, version: options.version.clone(), command: options.command.clone(), vms, runs, findings, sweep, notes }
+    Page {
+        title,
+        version: options.version.clone(),
+        command: options.command.clone(),
+        vms,
+        runs,
+        findings,
+        sweep,
+        notes,
+    }
 }
 
 /// The scenario that all runs are of, if there is one.
@@ -57,12 +67,16 @@ fn title(runs: &[RunView]) -> String {
 
 /// What tells each run from the others: its label if the user gave one, else whatever differs.
 fn names(runs: &[Run]) -> Vec<String> {
-    let document = |r: &Run, of: fn(&Document) -> String| r.document.as_ref().map_or(String::new(), |d| of(&d.0));
+    let document = |r: &Run, of: fn(&Document) -> String| {
+        r.document.as_ref().map_or(String::new(), |d| of(&d.0))
+    };
     let parts: [Vec<String>; 6] = [
         runs.iter().map(|r| document(r, |d| d.scenario.clone())).collect(),
         runs.iter().map(|r| document(r, |d| place_name(d.place).to_owned())).collect(),
         runs.iter().map(|r| document(r, |d| d.policy.clone())).collect(),
-        runs.iter().map(|r| r.document.as_ref().map_or(String::new(), |d| d.1.label.clone())).collect(),
+        runs.iter()
+            .map(|r| r.document.as_ref().map_or(String::new(), |d| d.1.label.clone()))
+            .collect(),
         runs.iter().map(|r| document(r, |d| format!("seed {}", d.seed))).collect(),
         runs.iter().map(|r| r.files.first().cloned().unwrap_or_default()).collect(),
     ];
@@ -76,14 +90,16 @@ fn names(runs: &[Run]) -> Vec<String> {
             names.iter_mut().zip(part).filter(|(_, p)| !p.is_empty()).for_each(|(n, p)| n.push(p));
         }
     }
-    let joined = names.into_iter().enumerate().zip(runs).map(|((i, parts), r)| match (&r.label, r.document.as_ref()) {
-        (Some(label), Some(d)) if !d.1.label.is_empty() => format!("{label} {}", d.1.label),
-        (Some(label), _) => label.clone(),
-        (None, d) if parts.is_empty() => match d.map_or("", |d| d.1.label.as_str()) {
-            "" => format!("run {}", i + 1),
-            label => label.to_owned(),
-        },
-        _ => parts.join(" · "),
+    let joined = names.into_iter().enumerate().zip(runs).map(|((i, parts), r)| {
+        match (&r.label, r.document.as_ref()) {
+            (Some(label), Some(d)) if !d.1.label.is_empty() => format!("{label} {}", d.1.label),
+            (Some(label), _) => label.clone(),
+            (None, d) if parts.is_empty() => match d.map_or("", |d| d.1.label.as_str()) {
+                "" => format!("run {}", i + 1),
+                label => label.to_owned(),
+            },
+            _ => parts.join(" · "),
+        }
     });
     let mut seen = BTreeMap::new();
     joined
@@ -117,14 +133,18 @@ fn view(run: Run, name: String, options: &Options, pieces: usize) -> RunView {
         (None, Some((_, cast, window, told))) => result_of(cast, *window, told),
         (None, None) => nothing(),
     };
-    let known = document.map_or(Known { entitled: false, shares: false, limited: true, work: false }, |d| known(d, &result));
+    let known = document
+        .map_or(Known { entitled: false, shares: false, limited: true, work: false }, |d| {
+            known(d, &result)
+        });
     let map = map(place, &result.host, told.as_ref().map(|t| &t.1));
     let mut notes = vec![];
     if let (Some(_), Some((_, cast, window, told))) = (document, &told) {
         notes.extend(disagreement(&result, cast, told, *window, options));
     }
     let missing = missing(document, &known, told.is_some(), map.source);
-    let trace = told.map(|(trace, cast, window, told)| traced(trace, &cast, window, told, options, pieces));
+    let trace =
+        told.map(|(trace, cast, window, told)| traced(trace, &cast, window, told, options, pieces));
     RunView {
         name,
         files: run.files,
@@ -144,7 +164,16 @@ fn view(run: Run, name: String, options: &Options, pieces: usize) -> RunView {
 
 fn nothing() -> RunResult {
     let host = HostCounts { pcpus: 0, cores: 0, llcs: 0, nodes: 0, sockets: 0 };
-    RunResult { label: String::new(), duration_ns: 0, host, pcpus: vec![], pools: vec![], vms: vec![], wakeups: vec![], checked: None }
+    RunResult {
+        label: String::new(),
+        duration_ns: 0,
+        host,
+        pcpus: vec![],
+        pools: vec![],
+        vms: vec![],
+        wakeups: vec![],
+        checked: None,
+    }
 }
 
 fn known(document: &Document, result: &RunResult) -> Known {
@@ -158,12 +187,17 @@ fn known(document: &Document, result: &RunResult) -> Known {
 fn repeat(document: &Document) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._/-".contains(c);
     let s = &document.scenario;
-    let scenario = if s.chars().all(plain) { s.clone() } else { format!("'{}'", s.replace('\'', r"'\''")) };
+    let scenario =
+        if s.chars().all(plain) { s.clone() } else { format!("'{}'", s.replace('\'', r"'\''")) };
     match document.place {
         Where::Live => None,
         Where::Lab => Some(format!("cargo xtask lab {scenario}")),
         Where::Sim => {
-            let policy = if document.policy == "tandem" { String::new() } else { format!(" --policy {}", document.policy) };
+            let policy = if document.policy == "tandem" {
+                String::new()
+            } else {
+                format!(" --policy {}", document.policy)
+            };
             Some(format!("tandem sim {scenario} --seed {}{policy}", document.seed))
         }
     }
@@ -187,13 +221,22 @@ fn missing(document: Option<&Document>, known: &Known, traced: bool, map: &str) 
         out.push(Missing { what: "entitled", how: "measure again without --no-check".to_owned() });
     }
     if map == "none" {
-        out.push(Missing { what: "map", how: "a trace tells where each pCPU is; a result document has counts alone".to_owned() });
+        out.push(Missing {
+            what: "map",
+            how: "a trace tells where each pCPU is; a result document has counts alone".to_owned(),
+        });
     }
     out
 }
 
 /// What a document and a trace of the same run must agree on and do not.
-fn disagreement(result: &RunResult, cast: &Cast, told: &Told, window: Window, options: &Options) -> Option<String> {
+fn disagreement(
+    result: &RunResult,
+    cast: &Cast,
+    told: &Told,
+    window: Window,
+    options: &Options,
+) -> Option<String> {
     if options.from_ns.is_some() || options.to_ns.is_some() {
         return Some("The trace shows a part of the run, the tables all of it.".to_owned());
     }
@@ -211,7 +254,10 @@ fn disagreement(result: &RunResult, cast: &Cast, told: &Told, window: Window, op
         let seen = ran.vms.iter().find(|t| t.name == v.name).map_or(0, |t| t.times.run_ns);
         seen.abs_diff(v.times.run_ns) > bound * u64::from(v.vcpus.max(1))
     })?;
-    Some(format!("Document and trace say different things of how long {} ran: are they of the same run?", other.name))
+    Some(format!(
+        "Document and trace say different things of how long {} ran: are they of the same run?",
+        other.name
+    ))
 }
 
 /// A result as a trace tells it.
@@ -219,7 +265,11 @@ pub(crate) fn result_of(cast: &Cast, window: Window, told: &Told) -> RunResult {
     let empty = |(i, v): (usize, &crate::model::TraceVm)| Vm {
         name: v.name.clone(),
         pool: v.pool.clone(),
-        vcpus: cast.worlds.values().filter(|w| w.vm == i && matches!(w.role, None | Some(Role::Vcpu))).count() as u32,
+        vcpus: cast
+            .worlds
+            .values()
+            .filter(|w| w.vm == i && matches!(w.role, None | Some(Role::Vcpu)))
+            .count() as u32,
         shares: 0,
         times: Times::default(),
         cpu_stat: None,
@@ -238,12 +288,25 @@ pub(crate) fn result_of(cast: &Cast, window: Window, told: &Told) -> RunResult {
         vms[named.vm].worlds.push(World { name: named.name.clone(), kind, times: *times });
     }
     vms.retain(|v| !v.worlds.is_empty());
-    let busy = |(id, p): (usize, &crate::model::PcpuSums)| Pcpu { id, busy_ns: p.run.iter().sum::<u64>() + p.other };
+    let busy = |(id, p): (usize, &crate::model::PcpuSums)| Pcpu {
+        id,
+        busy_ns: p.run.iter().sum::<u64>() + p.other,
+    };
     let pcpus = told.pcpus.iter().enumerate().map(busy).collect();
-    let distinct = |of: fn(&trace::Place) -> u16| cast.places.values().map(of).collect::<BTreeSet<_>>().len();
+    let distinct =
+        |of: fn(&trace::Place) -> u16| cast.places.values().map(of).collect::<BTreeSet<_>>().len();
     let (cores, llcs, nodes) = (distinct(|p| p.core), distinct(|p| p.llc), distinct(|p| p.node));
     let host = HostCounts { pcpus: cast.pcpus, cores, llcs, nodes, sockets: 0 };
-    RunResult { label: String::new(), duration_ns: window.ns(), host, pcpus, pools: pools(&vms), vms, wakeups: vec![], checked: None }
+    RunResult {
+        label: String::new(),
+        duration_ns: window.ns(),
+        host,
+        pcpus,
+        pools: pools(&vms),
+        vms,
+        wakeups: vec![],
+        checked: None,
+    }
 }
 
 /// Sums over VMs for each pool and those above it.
@@ -267,7 +330,14 @@ fn pools(vms: &[Vm]) -> Vec<Pool> {
     pools.into_values().collect()
 }
 
-fn traced(trace: &Trace, cast: &Cast, window: Window, told: Told, options: &Options, pieces: usize) -> TraceView {
+fn traced(
+    trace: &Trace,
+    cast: &Cast,
+    window: Window,
+    told: Told,
+    options: &Options,
+    pieces: usize,
+) -> TraceView {
     let (worlds, timeline) = timeline(cast, &told, window, pieces);
     let lost = trace.events.iter().try_fold(0u64, |sum, e| match e.kind {
         Kind::Lost { events } => events.map(|n| sum + u64::from(n)),
@@ -290,9 +360,16 @@ fn traced(trace: &Trace, cast: &Cast, window: Window, told: Told, options: &Opti
 }
 
 /// Lanes, and the worlds that they name: first those with a lane of their own, in its order.
-fn timeline(cast: &Cast, told: &Told, window: Window, pieces: usize) -> (Vec<TraceWorld>, Timeline) {
-    let active = |id: &WorldId| told.sums.times.get(id).map_or(0, |t| t.run_ns + t.ready_ns + t.costop_ns);
-    let mut shown: Vec<WorldId> = told.world_lanes.iter().filter(|l| l.1.filled_ns() > 0).map(|l| *l.0).collect();
+fn timeline(
+    cast: &Cast,
+    told: &Told,
+    window: Window,
+    pieces: usize,
+) -> (Vec<TraceWorld>, Timeline) {
+    let active =
+        |id: &WorldId| told.sums.times.get(id).map_or(0, |t| t.run_ns + t.ready_ns + t.costop_ns);
+    let mut shown: Vec<WorldId> =
+        told.world_lanes.iter().filter(|l| l.1.filled_ns() > 0).map(|l| *l.0).collect();
     shown.sort_by_key(|id| std::cmp::Reverse(active(id)));
     let left_out = shown.len().saturating_sub(LANES_MAX);
     shown.truncate(LANES_MAX);
@@ -300,8 +377,10 @@ fn timeline(cast: &Cast, told: &Told, window: Window, pieces: usize) -> (Vec<Tra
     let lanes: Vec<Lane> = shown.iter().map(|id| told.world_lanes[id].clone()).collect();
     let (by_worlds, worlds) = reduce(&lanes, window.ns(), pieces);
     let (by_pcpus, mut pcpus) = reduce(&told.pcpu_lanes, window.ns(), pieces);
-    let mut index: BTreeMap<WorldId, usize> = shown.iter().enumerate().map(|(i, id)| (*id, i)).collect();
-    for code in pcpus.iter_mut().flat_map(|l| l.iter_mut().skip(1).step_by(2)).filter(|c| **c >= 6) {
+    let mut index: BTreeMap<WorldId, usize> =
+        shown.iter().enumerate().map(|(i, id)| (*id, i)).collect();
+    for code in pcpus.iter_mut().flat_map(|l| l.iter_mut().skip(1).step_by(2)).filter(|c| **c >= 6)
+    {
         let id = WorldId((*code / 2 - 3) as u32);
         let next = index.len();
         let i = *index.entry(id).or_insert_with(|| {
@@ -311,7 +390,10 @@ fn timeline(cast: &Cast, told: &Told, window: Window, pieces: usize) -> (Vec<Tra
         *code = 2 * (3 + i as u64) + *code % 2;
     }
     let named = |id: &WorldId| {
-        cast.worlds.get(id).map_or(TraceWorld { name: id.0.to_string(), vm: 0 }, |w| TraceWorld { name: w.name.clone(), vm: w.vm })
+        cast.worlds.get(id).map_or(TraceWorld { name: id.0.to_string(), vm: 0 }, |w| TraceWorld {
+            name: w.name.clone(),
+            vm: w.vm,
+        })
     };
     let resolution_ns = by_worlds.max(by_pcpus);
     (shown.iter().map(named).collect(), Timeline { resolution_ns, pcpus, worlds, left_out })

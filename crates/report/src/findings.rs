@@ -23,7 +23,11 @@ const NAMED: usize = 3;
 pub(crate) fn findings(runs: &[RunView]) -> Vec<Finding> {
     let (mut out, mut fine) = (vec![], vec![]);
     for (i, run) in runs.iter().enumerate() {
-        let own: Vec<Finding> = [ready(run), below(run), costop(run), limited(run)].into_iter().flatten().chain(traced(run)).collect();
+        let own: Vec<Finding> = [ready(run), below(run), costop(run), limited(run)]
+            .into_iter()
+            .flatten()
+            .chain(traced(run))
+            .collect();
         if own.is_empty() {
             fine.push(i);
         }
@@ -34,7 +38,10 @@ pub(crate) fn findings(runs: &[RunView]) -> Vec<Finding> {
         let text = format!(
             "Nothing stands out{many}: every VM is below {READY_WARN_PERCENT} % ready and {COSTOP_PERCENT} % co-stop, and no limit holds any back."
         );
-        out.push(Finding { run: Some(*first).filter(|_| fine.len() == 1), ..finding("good", None, text) });
+        out.push(Finding {
+            run: Some(*first).filter(|_| fine.len() == 1),
+            ..finding("good", None, text)
+        });
     }
     out.sort_by_key(|f| ["bad", "warn", "note", "good"].iter().position(|l| *l == f.level));
     out
@@ -61,14 +68,16 @@ fn finding(level: &'static str, vm: Option<&str>, text: String) -> Finding {
 
 /// VMs for which a number is worth telling, the largest first.
 fn worst<'r>(run: &'r RunView, of: impl Fn(&'r Vm) -> Option<f64>) -> Vec<(f64, &'r Vm)> {
-    let mut all: Vec<_> = run.result.vms.iter().filter(|v| v.vcpus > 0).filter_map(|v| Some((of(v)?, v))).collect();
+    let mut all: Vec<_> =
+        run.result.vms.iter().filter(|v| v.vcpus > 0).filter_map(|v| Some((of(v)?, v))).collect();
     all.sort_by(|a, b| b.0.total_cmp(&a.0));
     all
 }
 
 /// `a 5.1 %, b 4.0 % and 3 more VMs`: each VM with a number in words.
 fn named(all: &[(f64, &Vm)], words: impl Fn(f64, &Vm) -> String) -> String {
-    let mut texts: Vec<String> = all.iter().take(NAMED).map(|(p, vm)| format!("{} {}", vm.name, words(*p, vm))).collect();
+    let mut texts: Vec<String> =
+        all.iter().take(NAMED).map(|(p, vm)| format!("{} {}", vm.name, words(*p, vm))).collect();
     match all.len().saturating_sub(NAMED) {
         0 => {}
         1 => texts.push("1 more VM".to_owned()),
@@ -95,14 +104,27 @@ fn ready(run: &RunView) -> Option<Finding> {
     let most = all.first()?.0;
     let words = |p: f64, vm: &Vm| {
         let vcpus = vm.worlds.iter().filter(|w| w.kind == WorldKind::Vcpu);
-        let worst = vcpus.max_by(|a, b| contended(&a.times).total_cmp(&contended(&b.times))).filter(|_| vm.vcpus > 1);
-        format!("{p:.1} %{}", worst.map_or(String::new(), |w| format!(" (worst {} {:.1} %)", w.name, contended(&w.times))))
+        let worst = vcpus
+            .max_by(|a, b| contended(&a.times).total_cmp(&contended(&b.times)))
+            .filter(|_| vm.vcpus > 1);
+        format!(
+            "{p:.1} %{}",
+            worst.map_or(String::new(), |w| format!(
+                " (worst {} {:.1} %)",
+                w.name,
+                contended(&w.times)
+            ))
+        )
     };
     let enough = |vm: &Vm| entitled_percent(run, vm).map(|p| p >= 100.0 - ENTITLED_PERCENT);
     let why = match all.iter().map(|(_, vm)| enough(vm)).collect::<Option<Vec<bool>>>() {
         None => "",
-        Some(e) if !e.iter().all(|e| *e) => " Not all of it is for want of pCPUs: somebody got less than it is entitled to.",
-        Some(_) if busy_percent(run) >= FULL_PERCENT => " They got what they are entitled to: the host is asked for more than it has.",
+        Some(e) if !e.iter().all(|e| *e) => {
+            " Not all of it is for want of pCPUs: somebody got less than it is entitled to."
+        }
+        Some(_) if busy_percent(run) >= FULL_PERCENT => {
+            " They got what they are entitled to: the host is asked for more than it has."
+        }
         Some(_) => {
             " They got what they are entitled to, but others ran when they wanted to: fewer VMs, or fewer that wake at once, would help."
         }
@@ -129,10 +151,18 @@ fn entitled_percent(run: &RunView, vm: &Vm) -> Option<f64> {
 }
 
 fn below(run: &RunView) -> Option<Finding> {
-    let all = worst(run, |vm| entitled_percent(run, vm).map(|p| 100.0 - p).filter(|p| *p > ENTITLED_PERCENT));
+    let all = worst(run, |vm| {
+        entitled_percent(run, vm).map(|p| 100.0 - p).filter(|p| *p > ENTITLED_PERCENT)
+    });
     all.first()?;
     let secs = |ns: u64| ns as f64 / 1e9;
-    let words = |p: f64, vm: &Vm| format!("by {p:.1} % ({:.2} of {:.2} s)", secs(vm.times.used_ns), secs(vm.times.entitled_ns));
+    let words = |p: f64, vm: &Vm| {
+        format!(
+            "by {p:.1} % ({:.2} of {:.2} s)",
+            secs(vm.times.used_ns),
+            secs(vm.times.entitled_ns)
+        )
+    };
     let text = format!(
         "Below what it is entitled to: {}. Up to {ENTITLED_PERCENT} % is usual. Look at affinity, and at who ran instead.",
         named(&all, words)
@@ -146,15 +176,22 @@ fn costop(run: &RunView) -> Option<Finding> {
         Some(percent(t.costop_ns, life(&t))).filter(|p| *p > COSTOP_PERCENT)
     });
     all.first()?;
-    let text = format!("Co-stopped: {}, more than {COSTOP_PERCENT} %. Fewer vCPUs may do more.", named(&all, |p, _| format!("{p:.1} %")));
+    let text = format!(
+        "Co-stopped: {}, more than {COSTOP_PERCENT} %. Fewer vCPUs may do more.",
+        named(&all, |p, _| format!("{p:.1} %"))
+    );
     Some(finding("bad", only(&all), text))
 }
 
 fn limited(run: &RunView) -> Option<Finding> {
-    let all = worst(run, |vm| (vm.times.limited_ns > 0).then(|| percent(vm.times.limited_ns, life(&vm.times))));
+    let all = worst(run, |vm| {
+        (vm.times.limited_ns > 0).then(|| percent(vm.times.limited_ns, life(&vm.times)))
+    });
     all.first()?;
-    let words = |p: f64, _: &Vm| if p < 0.05 { "less than 0.1 %".to_owned() } else { format!("{p:.1} %") };
-    let text = format!("Held back by a limit, its own or a pool's: {} of the time.", named(&all, words));
+    let words =
+        |p: f64, _: &Vm| if p < 0.05 { "less than 0.1 %".to_owned() } else { format!("{p:.1} %") };
+    let text =
+        format!("Held back by a limit, its own or a pool's: {} of the time.", named(&all, words));
     Some(finding("note", only(&all), text))
 }
 
@@ -172,7 +209,11 @@ fn traced(run: &RunView) -> Vec<Finding> {
     }
     if trace.lost != Some(0) {
         let many = trace.lost.map_or("Events".to_owned(), |n| format!("{n} events"));
-        out.push(finding("warn", None, format!("{many} are missing in the trace; what was lost is shown as unknown.")));
+        out.push(finding(
+            "warn",
+            None,
+            format!("{many} are missing in the trace; what was lost is shown as unknown."),
+        ));
     }
     out
 }

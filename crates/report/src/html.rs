@@ -28,7 +28,8 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
 /// Never: the numbers have text keys and no floats that JSON lacks.
 #[must_use]
 pub fn page(page: &Page) -> String {
-    let data = serde_json::to_string(page).expect("numbers, texts and lists").replace('<', "\\u003c");
+    let data =
+        serde_json::to_string(page).expect("numbers, texts and lists").replace('<', "\\u003c");
     let policy = format!(
         "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'",
         sha256::base64(SCRIPT),

@@ -94,7 +94,8 @@ impl Short {
     fn end(&mut self, out: &mut Vec<(u64, u64)>) {
         let all = std::mem::take(self);
         // Of two that took as long, the one with the smaller code.
-        if let Some((code, _)) = all.codes.iter().max_by_key(|(code, ns)| (**ns, u32::MAX - **code)) {
+        if let Some((code, _)) = all.codes.iter().max_by_key(|(code, ns)| (**ns, u32::MAX - **code))
+        {
             out.push((all.ns, u64::from(*code) * 2 + u64::from(all.count > 1)));
         }
     }
@@ -106,7 +107,13 @@ pub(crate) fn reduce(lanes: &[Lane], span: u64, most: usize) -> (u64, Vec<Vec<u6
     loop {
         let joined: Vec<Vec<(u64, u64)>> = lanes.iter().map(|l| l.joined(resolution)).collect();
         if joined.iter().map(Vec::len).sum::<usize>() <= most || resolution > span {
-            return (resolution, joined.into_iter().map(|l| l.into_iter().flat_map(|p| [p.0, p.1]).collect()).collect());
+            return (
+                resolution,
+                joined
+                    .into_iter()
+                    .map(|l| l.into_iter().flat_map(|p| [p.0, p.1]).collect())
+                    .collect(),
+            );
         }
         resolution = next(resolution);
     }
@@ -132,7 +139,9 @@ mod tests {
     fn lane() -> Lane {
         let mut lane = Lane::default();
         lane.push(0, 50_000, 7);
-        (0..1000).for_each(|i| lane.push(50_000 + i * 10, 50_010 + i * 10, if i % 3 == 0 { 2 } else { 1 }));
+        (0..1000).for_each(|i| {
+            lane.push(50_000 + i * 10, 50_010 + i * 10, if i % 3 == 0 { 2 } else { 1 })
+        });
         lane.close(0, 100_000);
         lane
     }

@@ -43,7 +43,9 @@ pub enum PairError {
         runs: usize,
     },
     /// Two traces, or several runs and a trace, were given as one.
-    #[error("{files}: cannot put them together: seen {seen}, allowed one run and one trace; choose a run by --run, or give them apart")]
+    #[error(
+        "{files}: cannot put them together: seen {seen}, allowed one run and one trace; choose a run by --run, or give them apart"
+    )]
     TooMany {
         /// The files.
         files: String,
@@ -88,7 +90,10 @@ pub fn pair(given: Vec<Given>, only: &[String]) -> Result<Vec<Run>, PairError> {
                     runs[i].trace = Some(*trace);
                 }
                 None => {
-                    runs.insert(at + inserted, Run { files: vec![name], trace: Some(*trace), ..Run::default() });
+                    runs.insert(
+                        at + inserted,
+                        Run { files: vec![name], trace: Some(*trace), ..Run::default() },
+                    );
                     inserted += 1;
                 }
             }
@@ -105,12 +110,17 @@ fn documents(given: &[Given]) -> impl Iterator<Item = &Document> {
 }
 
 fn known_labels(given: &[Given], only: &[String]) -> Result<(), PairError> {
-    let labels: Vec<&str> = documents(given).flat_map(|d| &d.runs).map(|r| r.label.as_str()).collect();
+    let labels: Vec<&str> =
+        documents(given).flat_map(|d| &d.runs).map(|r| r.label.as_str()).collect();
     match only.iter().find(|o| !labels.contains(&o.as_str())) {
         None => Ok(()),
         Some(label) => {
             let seen: BTreeSet<String> = labels.iter().map(|l| format!("'{l}'")).collect();
-            let seen = if seen.is_empty() { "none".to_owned() } else { seen.into_iter().collect::<Vec<_>>().join(", ") };
+            let seen = if seen.is_empty() {
+                "none".to_owned()
+            } else {
+                seen.into_iter().collect::<Vec<_>>().join(", ")
+            };
             Err(PairError::NoSuchRun { label: label.clone(), seen })
         }
     }
@@ -128,7 +138,12 @@ fn together(given: Given, only: &[String]) -> Result<Vec<Run>, PairError> {
                     for result in std::mem::take(&mut document.runs) {
                         if only.is_empty() || only.contains(&result.label) {
                             let document = Some((document.clone(), result));
-                            runs.push(Run { label: given.label.clone(), files: vec![name.clone()], document, trace: None });
+                            runs.push(Run {
+                                label: given.label.clone(),
+                                files: vec![name.clone()],
+                                document,
+                                trace: None,
+                            });
                         }
                     }
                 }
@@ -163,10 +178,22 @@ fn owner(runs: &[Run], name: &str, trace: &Trace) -> Result<Option<usize>, PairE
     let own = vms(trace);
     let same = |r: &Run| {
         let result = r.document.as_ref().map(|d| &d.1);
-        result.is_some_and(|r| r.vms.iter().filter(|v| v.vcpus > 0).map(|v| v.name.as_str()).collect::<BTreeSet<_>>() == own)
+        result.is_some_and(|r| {
+            r.vms.iter().filter(|v| v.vcpus > 0).map(|v| v.name.as_str()).collect::<BTreeSet<_>>()
+                == own
+        })
     };
-    let fits: Vec<usize> = runs.iter().enumerate().filter(|(_, r)| r.trace.is_none() && same(r)).map(|(i, _)| i).collect();
-    let named: Vec<usize> = fits.iter().copied().filter(|i| runs[*i].files.iter().any(|f| stem(f) == stem(name))).collect();
+    let fits: Vec<usize> = runs
+        .iter()
+        .enumerate()
+        .filter(|(_, r)| r.trace.is_none() && same(r))
+        .map(|(i, _)| i)
+        .collect();
+    let named: Vec<usize> = fits
+        .iter()
+        .copied()
+        .filter(|i| runs[*i].files.iter().any(|f| stem(f) == stem(name)))
+        .collect();
     match (fits.as_slice(), named.as_slice()) {
         ([], _) => Ok(None),
         ([one], _) | (_, [one]) => Ok(Some(*one)),

@@ -89,7 +89,16 @@ fn sha256(bytes: &[u8]) -> [u32; 8] {
     message.resize((message.len() + 8).next_multiple_of(64) - 8, 0);
     message.extend((bytes.len() as u64 * 8).to_be_bytes());
     // First 32 bits of the fractional parts of the square roots of the first 8 primes.
-    let mut h = [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
+    let mut h = [
+        0x6a09_e667,
+        0xbb67_ae85,
+        0x3c6e_f372,
+        0xa54f_f53a,
+        0x510e_527f,
+        0x9b05_688c,
+        0x1f83_d9ab,
+        0x5be0_cd19,
+    ];
     message.chunks(64).for_each(|block| round(&mut h, block));
     h
 }
@@ -108,7 +117,11 @@ fn round(h: &mut [u32; 8], block: &[u8]) {
     for i in 0..64 {
         let [a, b, c, d, e, f, g, last] = v;
         let s1 = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
-        let t1 = last.wrapping_add(s1).wrapping_add(e & f ^ !e & g).wrapping_add(K[i]).wrapping_add(w[i]);
+        let t1 = last
+            .wrapping_add(s1)
+            .wrapping_add(e & f ^ !e & g)
+            .wrapping_add(K[i])
+            .wrapping_add(w[i]);
         let s0 = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
         let t2 = s0.wrapping_add(a & b ^ a & c ^ b & c);
         v = [t1.wrapping_add(t2), a, b, c, d.wrapping_add(t1), e, f, g];
@@ -125,7 +138,10 @@ mod tests {
     fn hashes_are_those_of_the_standard() {
         assert_eq!(base64(""), "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
         assert_eq!(base64("abc"), "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=");
-        assert_eq!(base64("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"), "JI1qYdIGOLjlwCaTDD5gOaM85Flk/yFn9uzt1BnbBsE=");
+        assert_eq!(
+            base64("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "JI1qYdIGOLjlwCaTDD5gOaM85Flk/yFn9uzt1BnbBsE="
+        );
         assert_eq!(base64(&"a".repeat(1000)), "Qe3s5C1j6Nm/UVqbppMuHCDLyfWl0TRkWttdsblzfqM=");
     }
 }

@@ -27,7 +27,9 @@ pub enum SourceError {
         cause: serde_json::Error,
     },
     /// A document without a run.
-    #[error("{name}: cannot report it: seen a document without runs, allowed one or more; measure again")]
+    #[error(
+        "{name}: cannot report it: seen a document without runs, allowed one or more; measure again"
+    )]
     Empty {
         /// The file.
         name: String,
@@ -58,14 +60,16 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Source, SourceError> {
             Ok(Source::Documents(all))
         }
         _ => {
-            let loaded = trace::load(bytes).map_err(|cause| SourceError::Trace { name: name.to_owned(), cause })?;
+            let loaded = trace::load(bytes)
+                .map_err(|cause| SourceError::Trace { name: name.to_owned(), cause })?;
             Ok(Source::Trace(Box::new(loaded.trace)))
         }
     }
 }
 
 fn parse<'a, T: serde::Deserialize<'a>>(name: &str, bytes: &'a [u8]) -> Result<T, SourceError> {
-    serde_json::from_slice(bytes).map_err(|cause| SourceError::Json { name: name.to_owned(), cause })
+    serde_json::from_slice(bytes)
+        .map_err(|cause| SourceError::Json { name: name.to_owned(), cause })
 }
 
 fn one(name: &str, bytes: &[u8]) -> Result<Document, SourceError> {
@@ -86,8 +90,12 @@ mod tests {
 
     #[test]
     fn content_and_not_the_name_says_what_a_file_is() {
-        assert!(matches!(read("x.trace", ONE.as_bytes()), Ok(Source::Documents(d)) if d.len() == 1));
-        assert!(matches!(read("x", format!(" \n[{ONE},{ONE}]").as_bytes()), Ok(Source::Documents(d)) if d.len() == 2));
+        assert!(
+            matches!(read("x.trace", ONE.as_bytes()), Ok(Source::Documents(d)) if d.len() == 1)
+        );
+        assert!(
+            matches!(read("x", format!(" \n[{ONE},{ONE}]").as_bytes()), Ok(Source::Documents(d)) if d.len() == 2)
+        );
         let trace = trace::Writer::new(vec![]).unwrap().finish().unwrap();
         assert!(matches!(read("x.json", &trace), Ok(Source::Trace(t)) if t.events.is_empty()));
     }
@@ -95,10 +103,15 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_said_with_the_file_and_the_next_step() {
         let said = |text: &str| read("a.json", text.as_bytes()).unwrap_err().to_string();
-        assert_eq!(said(EMPTY), "a.json: cannot report it: seen a document without runs, allowed one or more; measure again");
+        assert_eq!(
+            said(EMPTY),
+            "a.json: cannot report it: seen a document without runs, allowed one or more; measure again"
+        );
         assert_eq!(said("[]"), said(EMPTY));
         assert!(
-            said("{\"x\":1}").starts_with("a.json: cannot read it as a result document: missing field `scenario`"),
+            said("{\"x\":1}").starts_with(
+                "a.json: cannot read it as a result document: missing field `scenario`"
+            ),
             "{}",
             said("{\"x\":1}")
         );

@@ -11,14 +11,19 @@ pub(crate) fn sweep(runs: &[RunView]) -> Sweep {
         return Sweep::default();
     }
     let used: Vec<f64> = runs.iter().map(used_percent).collect();
-    let spread = used.iter().copied().fold(f64::MIN, f64::max) - used.iter().copied().fold(f64::MAX, f64::min);
+    let spread = used.iter().copied().fold(f64::MIN, f64::max)
+        - used.iter().copied().fold(f64::MAX, f64::min);
     // Ready time against utilisation is RDY's figure 1. Where the host is as busy in every run, or now more and now less, it says little.
     let rises = used.windows(2).all(|w| w[0] < w[1]) || used.windows(2).all(|w| w[0] > w[1]);
     let by_use = spread >= VARIES && rises && runs.len() > 2;
     let mut axes = vec![Axis { name: "host used".to_owned(), unit: "%", values: used }];
     let labels: Vec<&str> = runs.iter().map(|r| r.result.label.as_str()).collect();
     axes.extend(numbered(&labels));
-    axes.push(Axis { name: "run".to_owned(), unit: "", values: (1..=runs.len()).map(|i| i as f64).collect() });
+    axes.push(Axis {
+        name: "run".to_owned(),
+        unit: "",
+        values: (1..=runs.len()).map(|i| i as f64).collect(),
+    });
     Sweep { best: usize::from(!by_use), y: if by_use { "ready" } else { "used" }, axes }
 }
 
@@ -32,7 +37,8 @@ fn used_percent(run: &RunView) -> f64 {
 
 /// The one number that all labels have, where all else in them is the same but for a plural.
 fn numbered(labels: &[&str]) -> Option<Axis> {
-    let parts: Vec<(String, f64, String)> = labels.iter().map(|l| split(l)).collect::<Option<_>>()?;
+    let parts: Vec<(String, f64, String)> =
+        labels.iter().map(|l| split(l)).collect::<Option<_>>()?;
     let plain = |p: &(String, f64, String)| (p.0.clone(), p.2.trim_end_matches('s').to_owned());
     let first = parts.first().map(plain)?;
     let distinct = parts.windows(2).any(|w| w[0].1 != w[1].1);
@@ -50,7 +56,8 @@ fn split(label: &str) -> Option<(String, f64, String)> {
     let to = label[from..].find(|c| !digit(c)).map_or(label.len(), |n| from + n);
     let rest = &label[to..];
     let number = label[from..to].parse().ok()?;
-    (!rest.contains(|c: char| c.is_ascii_digit())).then(|| (label[..from].to_owned(), number, rest.to_owned()))
+    (!rest.contains(|c: char| c.is_ascii_digit()))
+        .then(|| (label[..from].to_owned(), number, rest.to_owned()))
 }
 
 #[cfg(test)]
@@ -68,6 +75,10 @@ mod tests {
     fn other_labels_are_none() {
         assert!(numbered(&["1:7", "2:6"]).is_none(), "two numbers");
         assert!(numbered(&["1 VM", "limit 2"]).is_none(), "other words");
-        assert!(numbered(&["", ""]).is_none() && numbered(&["3", "3"]).is_none() && numbered(&[]).is_none());
+        assert!(
+            numbered(&["", ""]).is_none()
+                && numbered(&["3", "3"]).is_none()
+                && numbered(&[]).is_none()
+        );
     }
 }

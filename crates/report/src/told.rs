@@ -32,7 +32,9 @@ impl Window {
         let told = || events.iter().filter(|e| !e.kind.is_name());
         let zero = told().next().map_or(0, |e| e.ns);
         let end = told().next_back().map_or(zero, |e| e.ns);
-        let warm = told().find(|e| matches!(&e.kind, Kind::Mark { text } if text == WARM)).map_or(zero, |e| e.ns);
+        let warm = told()
+            .find(|e| matches!(&e.kind, Kind::Mark { text } if text == WARM))
+            .map_or(zero, |e| e.ns);
         let at = |ns: u64| zero.saturating_add(ns).min(end);
         let from = from.map_or(warm, at);
         Window { zero, from, to: to.map_or(end, at).max(from), end }
@@ -78,7 +80,9 @@ impl Cast {
             cast.pcpus = cast.pcpus.max(event.pcpu.map_or(0, |p| usize::from(p.0) + 1));
             match &event.kind {
                 Kind::Vm { vm, name, pool } => cast.vm(Some(*vm), name, pool),
-                Kind::Account { vm, .. } if !cast.ids.contains_key(&Some(*vm)) => cast.vm(Some(*vm), "", ""),
+                Kind::Account { vm, .. } if !cast.ids.contains_key(&Some(*vm)) => {
+                    cast.vm(Some(*vm), "", "")
+                }
                 Kind::World { world, vm, role, name } => {
                     worlds.insert(*world, (name.clone(), Some(*vm), Some(*role)));
                 }
@@ -106,7 +110,8 @@ impl Cast {
     fn vm(&mut self, id: Option<VmId>, name: &str, pool: &str) {
         let number = id.map_or(0, |v| v.0);
         let name = if name.is_empty() { format!("VM {number}") } else { name.to_owned() };
-        let vm = TraceVm { name, pool: if pool.is_empty() { "/".to_owned() } else { pool.to_owned() } };
+        let vm =
+            TraceVm { name, pool: if pool.is_empty() { "/".to_owned() } else { pool.to_owned() } };
         match self.ids.get(&id) {
             Some(i) => self.vms[*i] = vm,
             None => {
@@ -157,7 +162,10 @@ impl Told {
         }
         let ended = replay.finish().clone();
         told.ended(&ended, cast, window);
-        told.pcpu_lanes.iter_mut().chain(told.world_lanes.values_mut()).for_each(|l| l.close(window.from, window.to));
+        told.pcpu_lanes
+            .iter_mut()
+            .chain(told.world_lanes.values_mut())
+            .for_each(|l| l.close(window.from, window.to));
         for sums in &mut told.pcpus {
             let known = sums.run.iter().sum::<u64>() + sums.idle + sums.other;
             sums.unknown = window.ns().saturating_sub(known);
@@ -176,7 +184,8 @@ impl Told {
             }
             Kind::Lost { events } => {
                 self.buckets.lost(event.ns);
-                let many = events.map_or("events are missing".to_owned(), |n| format!("{n} events are missing"));
+                let many = events
+                    .map_or("events are missing".to_owned(), |n| format!("{n} events are missing"));
                 self.mark(event.ns, many, window);
             }
             Kind::Mark { text } => self.mark(event.ns, text.clone(), window),
@@ -235,7 +244,9 @@ impl Told {
             self.buckets.add(vm, counts, part.from, part.to);
         }
         let state = if part.limited { 6 } else { u32::from(part.state.code()) };
-        let on = on.filter(|_| matches!(part.state, State::Run | State::Ready)).map_or(0, |p| u32::from(p.0) + 1);
+        let on = on
+            .filter(|_| matches!(part.state, State::Run | State::Ready))
+            .map_or(0, |p| u32::from(p.0) + 1);
         self.world_lanes.entry(world).or_default().push(part.from, part.to, 8 * on + state);
     }
 }

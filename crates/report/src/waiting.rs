@@ -12,7 +12,8 @@ const WORST: usize = 15;
 /// The waits of the part of a trace that is shown.
 pub(crate) fn waits(trace: &Trace, window: Window, brief_ns: u64) -> Waits {
     // The last event is in the part: its end is not after it.
-    let options = WaitOptions { from_ns: window.from, to_ns: window.to.saturating_add(1), brief_ns };
+    let options =
+        WaitOptions { from_ns: window.from, to_ns: window.to.saturating_add(1), brief_ns };
     let report = analyse(&trace.events, &options);
     let mut by_vm: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for w in report.waits.iter().filter(|w| w.ran_on.is_some()) {
@@ -52,7 +53,8 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
 }
 
 fn worst(w: &Wait, window: Window) -> WorstWait {
-    let who = if w.vm_name.is_empty() { w.name.clone() } else { format!("{}/{}", w.vm_name, w.name) };
+    let who =
+        if w.vm_name.is_empty() { w.name.clone() } else { format!("{}/{}", w.vm_name, w.name) };
     WorstWait {
         who,
         vm: w.vm_name.clone(),

@@ -6,7 +6,8 @@ use std::fmt::Write;
 fn doc(out: &mut String, indent: &str, text: &str, fallback: &str) {
     let text = if text.is_empty() { fallback } else { text };
     // Text of C comments is no Rust documentation markup.
-    let text = text.replace('\\', "\\\\").replace('[', "\\[").replace('<', "\\<").replace("*/", "* /");
+    let text =
+        text.replace('\\', "\\\\").replace('[', "\\[").replace('<', "\\<").replace("*/", "* /");
     let _ = writeln!(out, "{indent}/// {text}");
 }
 
@@ -17,7 +18,11 @@ fn camel(name: &str) -> String {
 
 /// Length of an array: a number as it is, a constant as a `usize`.
 fn length(count: &str) -> String {
-    if count.starts_with(|c: char| c.is_ascii_digit()) { count.to_owned() } else { format!("{count} as usize") }
+    if count.starts_with(|c: char| c.is_ascii_digit()) {
+        count.to_owned()
+    } else {
+        format!("{count} as usize")
+    }
 }
 
 /// Constants, enums and records.
@@ -42,10 +47,17 @@ pub fn records(schema: &Schema) -> String {
     }
     for s in &schema.structs {
         doc(&mut out, "", &s.doc, &format!("`struct {}` of `sched/abi`.", s.name));
-        let _ = writeln!(out, "#[repr(C)]\n#[derive(Clone, Copy, Debug, PartialEq, Eq)]\npub struct {} {{", camel(&s.name));
+        let _ = writeln!(
+            out,
+            "#[repr(C)]\n#[derive(Clone, Copy, Debug, PartialEq, Eq)]\npub struct {} {{",
+            camel(&s.name)
+        );
         for f in &s.fields {
             doc(&mut out, "    ", &f.doc, &format!("`{}` of `struct {}`.", f.name, s.name));
-            let kind = f.count.as_ref().map_or(f.rust.to_owned(), |n| format!("[{}; {}]", f.rust, length(n)));
+            let kind = f
+                .count
+                .as_ref()
+                .map_or(f.rust.to_owned(), |n| format!("[{}; {}]", f.rust, length(n)));
             let _ = writeln!(out, "    pub {}: {kind},", f.name);
         }
         let _ = writeln!(
@@ -65,7 +77,11 @@ pub fn records(schema: &Schema) -> String {
 /// The table of knobs and access to them by index.
 pub fn knobs(schema: &Schema) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "/// Every knob, in the order of `sched/abi/knobs.def`.\npub static KNOBS: [Knob; {}] = [", schema.knobs.len());
+    let _ = writeln!(
+        out,
+        "/// Every knob, in the order of `sched/abi/knobs.def`.\npub static KNOBS: [Knob; {}] = [",
+        schema.knobs.len()
+    );
     for k in &schema.knobs {
         let [default, min, max] = k.numbers;
         let _ = writeln!(
@@ -74,7 +90,9 @@ pub fn knobs(schema: &Schema) -> String {
             k.name, k.unit, k.doc
         );
     }
-    out.push_str("];\n\nimpl Knobs {\n    /// The defaults.\n    pub const DEFAULT: Knobs = Knobs {\n");
+    out.push_str(
+        "];\n\nimpl Knobs {\n    /// The defaults.\n    pub const DEFAULT: Knobs = Knobs {\n",
+    );
     for k in &schema.knobs {
         let _ = writeln!(out, "        {}: {},", k.name, k.numbers[0]);
     }
@@ -88,7 +106,19 @@ pub fn knobs(schema: &Schema) -> String {
 
 /// Records of native.h that Rust writes by hand, with their fields.
 const BY_HAND: [(&str, &[&str]); 2] = [
-    ("plat_task", &["slice_ns", "key", "allowed", "world", "pcpu", "allowed_count", "migration_disabled", "waits"]),
+    (
+        "plat_task",
+        &[
+            "slice_ns",
+            "key",
+            "allowed",
+            "world",
+            "pcpu",
+            "allowed_count",
+            "migration_disabled",
+            "waits",
+        ],
+    ),
     (
         "native",
         &[
@@ -122,7 +152,8 @@ const FLAGS: [&str; 3] = ["ENQUEUE_WAKEUP", "KICK_IDLE", "KICK_PREEMPT"];
 
 /// C's own word on sizes, offsets and constants, in the order of `layout_rust`.
 pub fn layout_c(schema: &Schema) -> String {
-    let mut out = "#include \"core.h\"\n#include <stddef.h>\n\nconst u64 tandem_layout[] = {\n".to_owned();
+    let mut out =
+        "#include \"core.h\"\n#include <stddef.h>\n\nconst u64 tandem_layout[] = {\n".to_owned();
     each_record(schema, |name, fields| {
         let _ = writeln!(out, "\tsizeof(struct {name}),");
         for f in fields {
@@ -134,7 +165,9 @@ pub fn layout_c(schema: &Schema) -> String {
     for name in constants.chain(items).chain(FLAGS) {
         let _ = writeln!(out, "\t{name},");
     }
-    out.push_str("};\nconst u64 tandem_layout_rows = sizeof(tandem_layout) / sizeof(tandem_layout[0]);\n");
+    out.push_str(
+        "};\nconst u64 tandem_layout_rows = sizeof(tandem_layout) / sizeof(tandem_layout[0]);\n",
+    );
     out
 }
 

@@ -14,7 +14,8 @@ fn main() {
     let out = Path::new(&out);
     let text = |name: &str| {
         let path = sched.join("abi").join(name);
-        let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: cannot read: {e}", path.display()));
+        let text = fs::read_to_string(&path)
+            .unwrap_or_else(|e| panic!("{}: cannot read: {e}", path.display()));
         (path.display().to_string(), text)
     };
     let [caps, records, trace, knobs] = HEADERS.map(text);
@@ -23,7 +24,9 @@ fn main() {
         schema.header(path, text).unwrap_or_else(|e| panic!("{e}"));
     }
     schema.knobs(&knobs.0, &knobs.1).unwrap_or_else(|e| panic!("{e}"));
-    let write = |name: &str, text: String| fs::write(out.join(name), text).unwrap_or_else(|e| panic!("{name}: cannot write: {e}"));
+    let write = |name: &str, text: String| {
+        fs::write(out.join(name), text).unwrap_or_else(|e| panic!("{name}: cannot write: {e}"))
+    };
     write("records.rs", emit::records(&schema));
     write("knobs.rs", emit::knobs(&schema));
     write("layout.c", emit::layout_c(&schema));

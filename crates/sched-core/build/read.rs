@@ -49,11 +49,19 @@ struct Line {
     comment: String,
 }
 
-const TYPES: [(&str, &str); 7] =
-    [("u8", "u8"), ("u16", "u16"), ("u32", "u32"), ("u64", "u64"), ("s32", "i32"), ("s64", "i64"), ("char", "u8")];
+const TYPES: [(&str, &str); 7] = [
+    ("u8", "u8"),
+    ("u16", "u16"),
+    ("u32", "u32"),
+    ("u64", "u64"),
+    ("s32", "i32"),
+    ("s64", "i64"),
+    ("char", "u8"),
+];
 
 fn is_name(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Splits code from comments; a comment over several lines belongs to the line it begins in.
@@ -65,8 +73,10 @@ fn lines(text: &str) -> Vec<Line> {
         let mut rest = raw;
         loop {
             if let Some(o) = owner {
-                let (inside, after) = rest.split_once("*/").map_or((rest, None), |(a, b)| (a, Some(b)));
-                let to: &mut String = if o == out.len() { &mut line.comment } else { &mut out[o].comment };
+                let (inside, after) =
+                    rest.split_once("*/").map_or((rest, None), |(a, b)| (a, Some(b)));
+                let to: &mut String =
+                    if o == out.len() { &mut line.comment } else { &mut out[o].comment };
                 let words = inside.trim().trim_start_matches('*').trim();
                 if !to.is_empty() && !words.is_empty() {
                     to.push(' ');
@@ -96,7 +106,9 @@ impl Schema {
         let mut doc = String::new();
         let mut lines = lines(text).into_iter();
         while let Some(line) = lines.next() {
-            let bad = |what: &str, l: &Line| format!("{path}:{}: cannot read '{}' as {what}", l.number, l.code);
+            let bad = |what: &str, l: &Line| {
+                format!("{path}:{}: cannot read '{}' as {what}", l.number, l.code)
+            };
             if line.code.is_empty() {
                 doc = if line.comment.is_empty() { doc } else { line.comment };
                 continue;
@@ -105,17 +117,28 @@ impl Schema {
             if let Some(define) = code.strip_prefix("#define ") {
                 self.define(define, &line).ok_or_else(|| bad("a constant", &line))?;
             } else if let Some(head) = code.strip_prefix("struct ") {
-                let name = head.strip_suffix('{').map(str::trim).filter(|n| is_name(n)).ok_or_else(|| bad("a struct", &line))?;
+                let name = head
+                    .strip_suffix('{')
+                    .map(str::trim)
+                    .filter(|n| is_name(n))
+                    .ok_or_else(|| bad("a struct", &line))?;
                 let mut fields = vec![];
                 loop {
-                    let l = lines.next().ok_or_else(|| format!("{path}: struct {name} has no end"))?;
+                    let l =
+                        lines.next().ok_or_else(|| format!("{path}: struct {name} has no end"))?;
                     match l.code.as_str() {
                         "};" => break,
                         "" => continue,
-                        code => fields.push(field(code, &l.comment).ok_or_else(|| bad("a field", &l))?),
+                        code => {
+                            fields.push(field(code, &l.comment).ok_or_else(|| bad("a field", &l))?)
+                        }
                     }
                 }
-                self.structs.push(Struct { name: name.to_owned(), doc: std::mem::take(&mut doc), fields });
+                self.structs.push(Struct {
+                    name: name.to_owned(),
+                    doc: std::mem::take(&mut doc),
+                    fields,
+                });
             } else if code.starts_with("enum ") {
                 let mut parts = vec![(line.code.clone(), line.comment.clone())];
                 while !parts.last().is_some_and(|p| p.0.ends_with("};")) {
@@ -123,7 +146,10 @@ impl Schema {
                     parts.push((l.code, l.comment));
                 }
                 self.enums.push(enumeration(&parts).ok_or_else(|| bad("an enum", &line))?);
-            } else if !["#ifndef ", "#endif", "#include ", "_Static_assert("].iter().any(|p| code.starts_with(p)) {
+            } else if !["#ifndef ", "#endif", "#include ", "_Static_assert("]
+                .iter()
+                .any(|p| code.starts_with(p))
+            {
                 return Err(bad("a constant, an enum or a struct", &line));
             }
             doc.clear();
@@ -138,13 +164,19 @@ impl Schema {
         };
         let value = value.trim();
         let value = value.strip_prefix('(').and_then(|v| v.strip_suffix(')')).unwrap_or(value);
-        let known = |t: &str| t.parse::<u64>().is_ok() || self.constants.iter().any(|c| c.name == t);
+        let known =
+            |t: &str| t.parse::<u64>().is_ok() || self.constants.iter().any(|c| c.name == t);
         let mut terms = value.split(' ').enumerate();
-        let good = terms.all(|(i, t)| if i % 2 == 0 { known(t) } else { ["+", "-", "*", "/"].contains(&t) });
+        let good = terms
+            .all(|(i, t)| if i % 2 == 0 { known(t) } else { ["+", "-", "*", "/"].contains(&t) });
         if !good || !is_name(name) {
             return None;
         }
-        self.constants.push(Constant { name: name.to_owned(), value: value.to_owned(), doc: line.comment.clone() });
+        self.constants.push(Constant {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            doc: line.comment.clone(),
+        });
         Some(())
     }
 
@@ -155,9 +187,16 @@ impl Schema {
                 continue;
             }
             let bad = || {
-                format!("{path}:{}: cannot read '{}': allowed KNOB(name, default, min, max, \"unit\", \"meaning\")", line.number, line.code)
+                format!(
+                    "{path}:{}: cannot read '{}': allowed KNOB(name, default, min, max, \"unit\", \"meaning\")",
+                    line.number, line.code
+                )
             };
-            let inner = line.code.strip_prefix("KNOB(").and_then(|c| c.strip_suffix(')')).ok_or_else(bad)?;
+            let inner = line
+                .code
+                .strip_prefix("KNOB(")
+                .and_then(|c| c.strip_suffix(')'))
+                .ok_or_else(bad)?;
             let mut parts = inner.splitn(6, ',').map(str::trim);
             let mut next = || parts.next().ok_or_else(bad);
             let name = next()?.to_owned();
@@ -165,7 +204,11 @@ impl Schema {
             for n in &mut numbers {
                 *n = next()?.parse().map_err(|_| bad())?;
             }
-            let mut quoted = || next().and_then(|t| t.strip_prefix('"').and_then(|t| t.strip_suffix('"')).ok_or_else(bad));
+            let mut quoted = || {
+                next().and_then(|t| {
+                    t.strip_prefix('"').and_then(|t| t.strip_suffix('"')).ok_or_else(bad)
+                })
+            };
             let (unit, doc) = (quoted()?.to_owned(), quoted()?.to_owned());
             let [default, min, max] = numbers;
             if !is_name(&name) || !(min..=max).contains(&default) || doc.contains(['"', '\\']) {
@@ -173,7 +216,11 @@ impl Schema {
             }
             self.knobs.push(Knob { name, numbers, unit, doc });
         }
-        let record = self.structs.iter().find(|s| s.name == "knobs").ok_or("records.h: there is no struct knobs")?;
+        let record = self
+            .structs
+            .iter()
+            .find(|s| s.name == "knobs")
+            .ok_or("records.h: there is no struct knobs")?;
         let fields: Vec<&str> = record.fields.iter().map(|f| f.name.as_str()).collect();
         let listed: Vec<&str> = self.knobs.iter().map(|k| k.name.as_str()).collect();
         if fields != listed || record.fields.iter().any(|f| f.rust != "u64" || f.count.is_some()) {
@@ -193,7 +240,12 @@ fn field(code: &str, comment: &str) -> Option<Field> {
         None => (rest.trim(), None),
     };
     let counted = count.as_ref().is_none_or(|c| is_name(c) || c.parse::<u32>().is_ok());
-    (is_name(name) && counted).then(|| Field { name: name.to_owned(), rust, count, doc: comment.to_owned() })
+    (is_name(name) && counted).then(|| Field {
+        name: name.to_owned(),
+        rust,
+        count,
+        doc: comment.to_owned(),
+    })
 }
 
 fn enumeration(parts: &[(String, String)]) -> Option<Enum> {
@@ -201,8 +253,11 @@ fn enumeration(parts: &[(String, String)]) -> Option<Enum> {
     let mut items = vec![];
     for (i, (code, comment)) in parts.iter().enumerate() {
         let code = if i == 0 { first } else { code.as_str() };
-        for item in code.trim_end_matches("};").split(',').map(str::trim).filter(|t| !t.is_empty()) {
-            let (n, value) = item.split_once('=').map_or((item, None), |(n, v)| (n.trim(), Some(v.trim().to_owned())));
+        for item in code.trim_end_matches("};").split(',').map(str::trim).filter(|t| !t.is_empty())
+        {
+            let (n, value) = item
+                .split_once('=')
+                .map_or((item, None), |(n, v)| (n.trim(), Some(v.trim().to_owned())));
             if !is_name(n) || value.as_ref().is_some_and(|v| v.parse::<u32>().is_err()) {
                 return None;
             }

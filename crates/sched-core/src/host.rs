@@ -2,7 +2,9 @@
 
 use crate::native::{self, Native, PlatTask};
 use crate::platform::{Call, Platform, Tasks};
-use crate::records::{self, Cluster, Knobs, Limiter, Node, Pcpu, Siblings, TRACE_NOWHERE, Vm, World};
+use crate::records::{
+    self, Cluster, Knobs, Limiter, Node, Pcpu, Siblings, TRACE_NOWHERE, Vm, World,
+};
 use crate::{KnobError, layout};
 use std::ptr::{self, NonNull};
 use topology::Topology;
@@ -25,7 +27,9 @@ pub enum HostError {
         max: usize,
     },
     /// The native build refused.
-    #[error("host: cannot lay out {pcpus} pCPUs in {clusters} clusters: the native build has room for {room}")]
+    #[error(
+        "host: cannot lay out {pcpus} pCPUs in {clusters} clusters: the native build has room for {room}"
+    )]
     Native {
         /// pCPUs asked for.
         pcpus: usize,
@@ -57,16 +61,28 @@ impl Host {
     ///
     /// # Errors
     /// `HostError` when it does not fit the caps.
-    pub fn new(topology: &Topology, vms: usize, worlds: usize, pools: usize) -> Result<Host, HostError> {
-        for (what, seen, max) in [("VMs", vms, caps::VMS_MAX), ("worlds", worlds, caps::WORLDS_MAX), ("pools", pools, caps::POOLS_MAX)] {
+    pub fn new(
+        topology: &Topology,
+        vms: usize,
+        worlds: usize,
+        pools: usize,
+    ) -> Result<Host, HostError> {
+        for (what, seen, max) in [
+            ("VMs", vms, caps::VMS_MAX),
+            ("worlds", worlds, caps::WORLDS_MAX),
+            ("pools", pools, caps::POOLS_MAX),
+        ] {
             if seen == 0 || seen > max {
                 return Err(HostError::Size { what, seen, max });
             }
         }
         let (pcpus, clusters) = layout(topology);
-        let refused = |room| HostError::Native { pcpus: pcpus.len(), clusters: clusters.len(), room };
+        let refused =
+            |room| HostError::Native { pcpus: pcpus.len(), clusters: clusters.len(), room };
         // SAFETY: native_new takes sizes only and returns a fresh block or null.
-        let native = unsafe { native::native_new(pcpus.len() as u32, vms as u32, worlds as u32, pools as u32) };
+        let native = unsafe {
+            native::native_new(pcpus.len() as u32, vms as u32, worlds as u32, pools as u32)
+        };
         let mut host = Host { native: NonNull::new(native).ok_or_else(|| refused(0))? };
         let room = host.native().clusters_cap as usize;
         if room < clusters.len() {
@@ -114,7 +130,11 @@ impl Host {
     }
 
     /// Calls C with `platform` behind the kernel handle.
-    fn call<'p, R>(&mut self, platform: &mut (dyn Platform + 'p), f: impl FnOnce(*mut Native) -> R) -> R {
+    fn call<'p, R>(
+        &mut self,
+        platform: &mut (dyn Platform + 'p),
+        f: impl FnOnce(*mut Native) -> R,
+    ) -> R {
         let native = self.native.as_ptr();
         let mut call = Call { native, platform: ptr::from_mut(platform) };
         // SAFETY: `call` outlives `f`, C keeps no handle past its return, and until then neither
@@ -237,10 +257,20 @@ impl Host {
     }
 
     /// The same from a plan of active VMs: whether it is held, and what is added to its virtual time, in ns.
-    pub fn vm_plan(&mut self, vm: u32, weight: u64, vcpus: u32, shares: u32, held: bool, shift: i64) {
+    pub fn vm_plan(
+        &mut self,
+        vm: u32,
+        weight: u64,
+        vcpus: u32,
+        shares: u32,
+        held: bool,
+        shift: i64,
+    ) {
         assert!(vm < self.native().vms_cap, "VM {vm} is outside the host");
         // SAFETY: the call takes an index that is in range and makes no call back.
-        unsafe { native::sched_vm_plan(self.native.as_ptr(), vm, weight, vcpus, shares, held, shift) }
+        unsafe {
+            native::sched_vm_plan(self.native.as_ptr(), vm, weight, vcpus, shares, held, shift)
+        }
     }
 
     /// Puts a plan's tree into force, whole: its root first, breadth first, at most as many nodes as VMs and pools.
@@ -377,8 +407,15 @@ mod tests {
 
     #[test]
     fn a_new_host_keeps_the_virtual_times_that_the_scheduler_set() {
-        let shape = Shape { sockets: 2, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 2, threads_per_core: 2 };
-        let host = Host::new(&Topology::regular(shape).expect("a topology"), 2, 3, 1).expect("a host");
+        let shape = Shape {
+            sockets: 2,
+            nodes_per_socket: 1,
+            llcs_per_node: 1,
+            cores_per_llc: 2,
+            threads_per_core: 2,
+        };
+        let host =
+            Host::new(&Topology::regular(shape).expect("a topology"), 2, 3, 1).expect("a host");
         let v = host.record().v_ns;
         for id in 0..8 {
             let p = host.pcpu(id);
@@ -390,7 +427,13 @@ mod tests {
 
     #[test]
     fn sizes_beyond_the_caps_are_refused_with_the_cap() {
-        let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 1, threads_per_core: 1 };
+        let shape = Shape {
+            sockets: 1,
+            nodes_per_socket: 1,
+            llcs_per_node: 1,
+            cores_per_llc: 1,
+            threads_per_core: 1,
+        };
         let topology = Topology::regular(shape).expect("a topology");
         let text = |vms, worlds| Host::new(&topology, vms, worlds, 1).err().map(|e| e.to_string());
         assert_eq!(text(1025, 1).as_deref(), Some("host: cannot hold 1025 VMs: allowed 1..1024"));
@@ -423,16 +466,25 @@ mod tests {
 
     #[test]
     fn what_worlds_did_that_are_gone_stays_in_their_vm() {
-        let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 1, threads_per_core: 1 };
-        let mut host = Host::new(&Topology::regular(shape).expect("a topology"), 1, 3, 1).expect("a host");
+        let shape = Shape {
+            sockets: 1,
+            nodes_per_socket: 1,
+            llcs_per_node: 1,
+            cores_per_llc: 1,
+            threads_per_core: 1,
+        };
+        let mut host =
+            Host::new(&Topology::regular(shape).expect("a topology"), 1, 3, 1).expect("a host");
         for world in [1, 2] {
             host.world_start(&mut Still, world);
             let w = host.world_mut(world);
-            (w.migrations, w.switches, w.wakeups, w.limited_ns, w.used_ns) = (1, 20, 300, 4000, 50_000);
+            (w.migrations, w.switches, w.wakeups, w.limited_ns, w.used_ns) =
+                (1, 20, 300, 4000, 50_000);
             host.world_exit(&mut Still, world);
         }
         let v = host.vm(0);
-        let past = (v.past_migrations, v.past_switches, v.past_wakeups, v.past_limited_ns, v.past_used_ns);
+        let past =
+            (v.past_migrations, v.past_switches, v.past_wakeups, v.past_limited_ns, v.past_used_ns);
         assert_eq!(past, (2, 40, 600, 8000, 100_000));
     }
 }

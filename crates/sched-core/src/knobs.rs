@@ -31,7 +31,9 @@ pub enum KnobError {
         allowed: String,
     },
     /// A value outside the knob's range.
-    #[error("knob '{name}': cannot set {value} {unit}: allowed {min}..{max} {unit}, default {default}")]
+    #[error(
+        "knob '{name}': cannot set {value} {unit}: allowed {min}..{max} {unit}, default {default}"
+    )]
     Range {
         /// Name of the knob.
         name: &'static str,
@@ -47,7 +49,9 @@ pub enum KnobError {
         default: u64,
     },
     /// A co-start threshold that is not below the co-stop threshold.
-    #[error("knob 'costart_us': cannot use {costart} us beside costop_us {costop} us: allowed less than costop_us")]
+    #[error(
+        "knob 'costart_us': cannot use {costart} us beside costop_us {costop} us: allowed less than costop_us"
+    )]
     Thresholds {
         /// `costart_us`.
         costart: u64,
@@ -110,17 +114,31 @@ mod tests {
         assert_eq!(k.set("quantum_us", 20_000), Ok(()));
         assert_eq!((k.quantum_us, k.get("quantum_us")), (20_000, Some(20_000)));
         let low = k.set("quantum_us", 1).unwrap_err().to_string();
-        assert_eq!(low, "knob 'quantum_us': cannot set 1 us: allowed 1000..1000000 us, default 50000");
-        assert!(k.set("quantum", 1).unwrap_err().to_string().contains("allowed quantum_us, slice_min_us"));
+        assert_eq!(
+            low,
+            "knob 'quantum_us': cannot set 1 us: allowed 1000..1000000 us, default 50000"
+        );
+        assert!(
+            k.set("quantum", 1)
+                .unwrap_err()
+                .to_string()
+                .contains("allowed quantum_us, slice_min_us")
+        );
         assert_eq!(k.quantum_us, 20_000);
     }
 
     #[test]
     fn a_co_start_threshold_is_below_the_co_stop_threshold() {
         let mut k = Knobs::default();
-        assert_eq!((k.set("costart_us", 3000), k.set("costop_us", 3001), k.check()), (Ok(()), Ok(()), Ok(())));
+        assert_eq!(
+            (k.set("costart_us", 3000), k.set("costop_us", 3001), k.check()),
+            (Ok(()), Ok(()), Ok(()))
+        );
         assert_eq!(k.set("costop_us", 3000), Ok(()));
         let text = k.check().unwrap_err().to_string();
-        assert_eq!(text, "knob 'costart_us': cannot use 3000 us beside costop_us 3000 us: allowed less than costop_us");
+        assert_eq!(
+            text,
+            "knob 'costart_us': cannot use 3000 us beside costop_us 3000 us: allowed less than costop_us"
+        );
     }
 }

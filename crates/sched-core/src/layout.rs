@@ -19,7 +19,10 @@ use units::PcpuId;
 #[must_use]
 pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
     let levels: [fn(&Place) -> u32; 4] = [|p| p.llc, |p| p.node, |p| p.socket, |_| 0];
-    let parts = levels.iter().map(|level| cut(topology, *level)).find(|parts| parts.len() <= CLUSTERS_MAX as usize);
+    let parts = levels
+        .iter()
+        .map(|level| cut(topology, *level))
+        .find(|parts| parts.len() <= CLUSTERS_MAX as usize);
     let parts = parts.unwrap_or_default();
     let nowhere = |i| Pcpu { id: i as u32, cluster: u32::MAX, wait_key: u64::MAX, ..Pcpu::ZERO };
     let mut pcpus: Vec<Pcpu> = (0..topology.pcpus()).map(nowhere).collect();
@@ -27,7 +30,12 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
     let mut firsts = BTreeMap::new();
     for (c, ids) in parts.iter().enumerate() {
         let first = topology.place(first_of(ids));
-        let mut cluster = Cluster { pcpus: ids.iter().flatten().count() as u32, llc: first.llc, node: first.node, ..Cluster::ZERO };
+        let mut cluster = Cluster {
+            pcpus: ids.iter().flatten().count() as u32,
+            llc: first.llc,
+            node: first.node,
+            ..Cluster::ZERO
+        };
         for (bit, id) in ids.iter().enumerate().filter_map(|(bit, id)| Some((bit, (*id)?))) {
             let place = topology.place(id);
             cluster.present |= 1 << bit;
@@ -107,7 +115,13 @@ mod tests {
     use topology::Shape;
 
     fn shape(sockets: u32, nodes: u32, llcs: u32, cores: u32, threads: u32) -> Topology {
-        let shape = Shape { sockets, nodes_per_socket: nodes, llcs_per_node: llcs, cores_per_llc: cores, threads_per_core: threads };
+        let shape = Shape {
+            sockets,
+            nodes_per_socket: nodes,
+            llcs_per_node: llcs,
+            cores_per_llc: cores,
+            threads_per_core: threads,
+        };
         Topology::regular(shape).expect("a host")
     }
 
@@ -127,7 +141,12 @@ mod tests {
 
     #[test]
     fn every_pcpu_is_the_bit_its_record_says() {
-        for topology in [shape(3, 1, 1, 3, 1), shape(1, 1, 1, 6, 2), shape(2, 2, 2, 20, 2), shape(16, 1, 1, 64, 1)] {
+        for topology in [
+            shape(3, 1, 1, 3, 1),
+            shape(1, 1, 1, 6, 2),
+            shape(2, 2, 2, 20, 2),
+            shape(16, 1, 1, 64, 1),
+        ] {
             let (pcpus, clusters) = layout(&topology);
             assert_eq!(clusters.iter().map(|c| c.pcpus as usize).sum::<usize>(), topology.pcpus());
             for (i, p) in pcpus.iter().enumerate() {
@@ -143,7 +162,10 @@ mod tests {
         let host = shape(2, 1, 1, 2, 1).with_online(&"0-1,3".parse().expect("a set"));
         let (pcpus, clusters) = layout(&host);
         assert_eq!(clusters.iter().map(|c| c.present).collect::<Vec<_>>(), [0b11, 0b1]);
-        assert_eq!((pcpus[2].cluster, pcpus[3].cluster, host.counts()), (u32::MAX, 1, (3, 2, 2, 2)));
+        assert_eq!(
+            (pcpus[2].cluster, pcpus[3].cluster, host.counts()),
+            (u32::MAX, 1, (3, 2, 2, 2))
+        );
     }
 
     #[test]

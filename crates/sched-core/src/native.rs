@@ -70,7 +70,15 @@ unsafe extern "C" {
     pub(crate) fn sched_world_affinity(h: *mut Native, task: *mut PlatTask);
     pub(crate) fn sched_vm_bind(h: *mut Native, w: *mut World, vm: u32, kind: u32, index: u32);
     pub(crate) fn sched_vm_weight(h: *mut Native, vm: u32, weight: u64, vcpus: u32, shares: u32);
-    pub(crate) fn sched_vm_plan(h: *mut Native, vm: u32, weight: u64, vcpus: u32, shares: u32, held: bool, shift: i64);
+    pub(crate) fn sched_vm_plan(
+        h: *mut Native,
+        vm: u32,
+        weight: u64,
+        vcpus: u32,
+        shares: u32,
+        held: bool,
+        shift: i64,
+    );
     pub(crate) fn sched_select(h: *mut Native, task: *mut PlatTask, prev: i32, waker: i32) -> i32;
     pub(crate) fn sched_runnable(h: *mut Native, task: *mut PlatTask);
     pub(crate) fn sched_enqueue(h: *mut Native, task: *mut PlatTask, flags: u32);

@@ -32,13 +32,29 @@ mod tests {
 
     #[test]
     fn a_leaf_names_its_vm_and_every_number_of_the_plan_arrives() {
-        let pool = |parent, expandable| TreePool { parent, shares: 4000, reservation: Rate(7), limit: None, expandable, scalable: false };
-        let leaf = TreeLeaf { pool: 1, shares: 300, reservation: Rate(5), limit: Some(Rate(9)), vcpus: 2 };
-        let nodes = plan_nodes(&Tree::new(2, vec![pool(0, false), pool(0, true)], vec![leaf]), &[41]);
-        let seen: Vec<_> =
-            nodes.iter().map(|n| (n.shares, n.reservation, n.sure, n.cap, n.first, n.count, n.parent, n.vm, n.flags)).collect();
+        let pool = |parent, expandable| TreePool {
+            parent,
+            shares: 4000,
+            reservation: Rate(7),
+            limit: None,
+            expandable,
+            scalable: false,
+        };
+        let leaf =
+            TreeLeaf { pool: 1, shares: 300, reservation: Rate(5), limit: Some(Rate(9)), vcpus: 2 };
+        let nodes =
+            plan_nodes(&Tree::new(2, vec![pool(0, false), pool(0, true)], vec![leaf]), &[41]);
+        let seen: Vec<_> = nodes
+            .iter()
+            .map(|n| {
+                (n.shares, n.reservation, n.sure, n.cap, n.first, n.count, n.parent, n.vm, n.flags)
+            })
+            .collect();
         // The root's own reservation is not looked at; the pool may use what its VM may, and can be sure of all of that.
-        assert_eq!(seen[1..], [(4000, 7, 7, 9, 2, 1, 0, 0, NODE_EXPANDABLE), (300, 5, 5, 9, 3, 0, 1, 42, 0)]);
+        assert_eq!(
+            seen[1..],
+            [(4000, 7, 7, 9, 2, 1, 0, 0, NODE_EXPANDABLE), (300, 5, 5, 9, 3, 0, 1, 42, 0)]
+        );
         assert_eq!((nodes.len(), nodes[0].cap, nodes[0].count), (3, 2 << 20, 1));
     }
 }

@@ -51,9 +51,20 @@ impl Attributes {
     ///
     /// # Errors
     /// Every reason why they cannot hold together, without the object's name.
-    pub fn over(&self, cgroup: VmResources, vcpus: Option<u32>, mhz: u32) -> Result<VmResources, Vec<String>> {
+    pub fn over(
+        &self,
+        cgroup: VmResources,
+        vcpus: Option<u32>,
+        mhz: u32,
+    ) -> Result<VmResources, Vec<String>> {
         let vcpus = vcpus.map(|v| v.max(1));
-        let said = Said { reservation: self.reservation, limit: self.limit, burst: self.burst, vcpus, mhz: Some(mhz) };
+        let said = Said {
+            reservation: self.reservation,
+            limit: self.limit,
+            burst: self.burst,
+            vcpus,
+            mhz: Some(mhz),
+        };
         let mut reasons = said.reasons();
         let reservation = self.reservation.map_or(cgroup.reservation, |r| r.rate(mhz));
         let limit = match self.limit {
@@ -61,12 +72,20 @@ impl Attributes {
             Some(limit) => limit.amount().map(|l| l.rate(mhz)),
         };
         if let (None, Some(below)) = (self.limit, limit.filter(|l| *l < reservation)) {
-            reasons.push(below_reservation(&format!("{} in the cgroup's cpu.max", below.percent()), &reservation.percent()));
+            reasons.push(below_reservation(
+                &format!("{} in the cgroup's cpu.max", below.percent()),
+                &reservation.percent(),
+            ));
         }
         let burst_of_cgroup = if self.limit.is_none() { cgroup.burst_ns } else { 0 };
         let burst_ns = limit.map_or(0, |_| self.burst.map_or(burst_of_cgroup, Span::ns));
         if reasons.is_empty() {
-            Ok(VmResources { shares: self.shares.unwrap_or(cgroup.shares), reservation, limit, burst_ns })
+            Ok(VmResources {
+                shares: self.shares.unwrap_or(cgroup.shares),
+                reservation,
+                limit,
+                burst_ns,
+            })
         } else {
             Err(reasons)
         }
@@ -81,16 +100,26 @@ impl Attributes {
         };
         match key {
             "shares" => {
-                let shares = text.parse().map_or_else(|_| SharesSetting::Preset(shown(text)), SharesSetting::Number);
+                let shares = text
+                    .parse()
+                    .map_or_else(|_| SharesSetting::Preset(shown(text)), SharesSetting::Number);
                 self.shares = Some(pool_or_vm(&shares, vcpus)?);
             }
-            "reservation" => self.reservation = Some(text.parse::<CpuAmount>().map_err(|e| e.to_string())?),
+            "reservation" => {
+                self.reservation = Some(text.parse::<CpuAmount>().map_err(|e| e.to_string())?)
+            }
             "limit" => self.limit = Some(text.parse::<LimitSetting>().map_err(|e| e.to_string())?),
             "burst" => self.burst = Some(text.parse::<Span>().map_err(|e| e.to_string())?),
-            "expandable" | "scalable" if vcpus.is_some() => return Err("seen on a VM, allowed on a pool only; remove it".to_owned()),
+            "expandable" | "scalable" if vcpus.is_some() => {
+                return Err("seen on a VM, allowed on a pool only; remove it".to_owned());
+            }
             "expandable" => self.expandable = flag(text)?,
             "scalable" => self.scalable = flag(text)?,
-            _ => return Err(format!("seen a name that means nothing, allowed {PREFIX}* with {NAMES}; remove it")),
+            _ => {
+                return Err(format!(
+                    "seen a name that means nothing, allowed {PREFIX}* with {NAMES}; remove it"
+                ));
+            }
         }
         Ok(())
     }
@@ -101,18 +130,28 @@ impl Attributes {
 ///
 /// # Errors
 /// Every reason, each with `object` and the attribute's name; then none of them counts.
-pub fn from_attributes(object: &str, attributes: &[(String, Vec<u8>)], vcpus: Option<u32>) -> Result<Attributes, Vec<String>> {
+pub fn from_attributes(
+    object: &str,
+    attributes: &[(String, Vec<u8>)],
+    vcpus: Option<u32>,
+) -> Result<Attributes, Vec<String>> {
     let mut out = Attributes::default();
     let mut reasons = vec![];
-    let ours = attributes.iter().filter_map(|(name, value)| Some((name.strip_prefix(PREFIX)?, value)));
+    let ours =
+        attributes.iter().filter_map(|(name, value)| Some((name.strip_prefix(PREFIX)?, value)));
     for (key, value) in ours {
         let set = match std::str::from_utf8(value) {
             Ok(text) => out.set(key, text.trim(), vcpus),
-            Err(_) => Err(format!("seen {} bytes that are no UTF-8, allowed text such as 250%; write it anew", value.len())),
+            Err(_) => Err(format!(
+                "seen {} bytes that are no UTF-8, allowed text such as 250%; write it anew",
+                value.len()
+            )),
         };
-        reasons.extend(set.err().map(|reason| format!("{object}: {PREFIX}{}: {reason}", shown(key))));
+        reasons
+            .extend(set.err().map(|reason| format!("{object}: {PREFIX}{}: {reason}", shown(key))));
     }
-    let said = Said { reservation: out.reservation, limit: out.limit, burst: out.burst, vcpus, mhz: None };
+    let said =
+        Said { reservation: out.reservation, limit: out.limit, burst: out.burst, vcpus, mhz: None };
     let misfits = said.reasons().into_iter().chain(said.loose_burst(true));
     reasons.extend(misfits.map(|reason| format!("{object}: {PREFIX}{reason}")));
     if reasons.is_empty() { Ok(out) } else { Err(reasons) }
@@ -129,13 +168,21 @@ fn shown(text: &str) -> String {
 /// # Errors
 /// What was seen in place of what the kernel writes.
 pub fn parse_cpu_max(text: &str, burst: Option<&str>) -> Result<Option<(Rate, u64)>, String> {
-    let bad = || format!("cpu.max: seen '{}', allowed QUOTA PERIOD in us as in '50000 100000', or max PERIOD", shown(text));
-    let number = |t: &str| t.bytes().all(|b| b.is_ascii_digit()).then(|| t.parse::<u64>().ok()).flatten();
+    let bad = || {
+        format!(
+            "cpu.max: seen '{}', allowed QUOTA PERIOD in us as in '50000 100000', or max PERIOD",
+            shown(text)
+        )
+    };
+    let number =
+        |t: &str| t.bytes().all(|b| b.is_ascii_digit()).then(|| t.parse::<u64>().ok()).flatten();
     let burst_us = match burst {
         None => 0,
-        Some(t) => number(t.trim()).ok_or_else(|| format!("cpu.max.burst: seen '{}', allowed a number of us", shown(t)))?,
+        Some(t) => number(t.trim())
+            .ok_or_else(|| format!("cpu.max.burst: seen '{}', allowed a number of us", shown(t)))?,
     };
-    let [quota, period] = text.split_whitespace().collect::<Vec<_>>().try_into().map_err(|_| bad())?;
+    let [quota, period] =
+        text.split_whitespace().collect::<Vec<_>>().try_into().map_err(|_| bad())?;
     let period = number(period).filter(|p| *p > 0).ok_or_else(bad)?;
     if quota == "max" {
         return Ok(None);
@@ -143,17 +190,22 @@ pub fn parse_cpu_max(text: &str, burst: Option<&str>) -> Result<Option<(Rate, u6
     let quota = u128::from(number(quota).ok_or_else(bad)?);
     let rate = ((quota << Rate::SHIFT) + u128::from(period) / 2) / u128::from(period);
     let most = Rate::pcpus(caps::PCPUS_MAX as u64);
-    Ok(Some((Rate(rate.min(u128::from(most.0)) as u64), burst_us.saturating_mul(1_000).min(BURST_MAX_NS))))
+    Ok(Some((
+        Rate(rate.min(u128::from(most.0)) as u64),
+        burst_us.saturating_mul(1_000).min(BURST_MAX_NS),
+    )))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PLAIN: VmResources = VmResources { shares: 1000, reservation: Rate(0), limit: None, burst_ns: 0 };
+    const PLAIN: VmResources =
+        VmResources { shares: 1000, reservation: Rate(0), limit: None, burst_ns: 0 };
 
     fn read(pairs: &[(&str, &str)], vcpus: Option<u32>) -> Result<Attributes, Vec<String>> {
-        let all: Vec<_> = pairs.iter().map(|(n, v)| ((*n).to_owned(), v.as_bytes().to_vec())).collect();
+        let all: Vec<_> =
+            pairs.iter().map(|(n, v)| ((*n).to_owned(), v.as_bytes().to_vec())).collect();
         from_attributes("cgroup '/a'", &all, vcpus)
     }
 
@@ -170,11 +222,20 @@ mod tests {
             ("user.tandemonium", "?"),
         ];
         let pool = read(&all, None).unwrap();
-        assert_eq!((pool.shares, pool.expandable, pool.scalable), (Some(8000), Some(false), Some(true)));
-        assert_eq!((pool.reservation, pool.burst), (Some(CpuAmount::percent(50)), Some(Span::from_ms(20))));
+        assert_eq!(
+            (pool.shares, pool.expandable, pool.scalable),
+            (Some(8000), Some(false), Some(true))
+        );
+        assert_eq!(
+            (pool.reservation, pool.burst),
+            (Some(CpuAmount::percent(50)), Some(Span::from_ms(20)))
+        );
         assert_eq!(pool.limit, Some(LimitSetting::Amount(CpuAmount::mhz(2400))));
         assert_eq!(read(&all[..4], Some(3)).unwrap().shares, Some(6000));
-        assert_eq!(read(&[("user.tandem.limit", "-1")], Some(1)).unwrap().limit, Some(LimitSetting::Unlimited));
+        assert_eq!(
+            read(&[("user.tandem.limit", "-1")], Some(1)).unwrap().limit,
+            Some(LimitSetting::Unlimited)
+        );
         assert_eq!(read(&[], None).unwrap(), Attributes::default());
     }
 
@@ -183,7 +244,9 @@ mod tests {
         let bytes = ("user.tandem.burst".to_owned(), vec![0xff, 0]);
         assert_eq!(
             from_attributes("vm 'a'", &[bytes], Some(1)).unwrap_err(),
-            ["vm 'a': user.tandem.burst: seen 2 bytes that are no UTF-8, allowed text such as 250%; write it anew"]
+            [
+                "vm 'a': user.tandem.burst: seen 2 bytes that are no UTF-8, allowed text such as 250%; write it anew"
+            ]
         );
         let all = [
             ("user.tandem.share", "3"),
@@ -213,15 +276,35 @@ mod tests {
 
     #[test]
     fn attributes_that_do_not_fit_each_other_are_refused() {
-        let seen = read(&[("user.tandem.reservation", "300%"), ("user.tandem.limit", "0.5%")], Some(2)).unwrap_err();
+        let seen =
+            read(&[("user.tandem.reservation", "300%"), ("user.tandem.limit", "0.5%")], Some(2))
+                .unwrap_err();
         assert_eq!(seen.len(), 3);
-        assert!(seen[0].starts_with("cgroup '/a': user.tandem.reservation: seen 300%, allowed up to 200 %"), "{}", seen[0]);
-        assert!(seen[1].starts_with("cgroup '/a': user.tandem.limit: seen 0.5%, allowed 1 % of a pCPU or more"), "{}", seen[1]);
-        assert!(seen[2].starts_with("cgroup '/a': user.tandem.limit: seen 0.5%, allowed its reservation of 300% or more"));
-        let seen = read(&[("user.tandem.limit", "unlimited"), ("user.tandem.burst", "1ms")], Some(2)).unwrap_err();
+        assert!(
+            seen[0].starts_with(
+                "cgroup '/a': user.tandem.reservation: seen 300%, allowed up to 200 %"
+            ),
+            "{}",
+            seen[0]
+        );
+        assert!(
+            seen[1].starts_with(
+                "cgroup '/a': user.tandem.limit: seen 0.5%, allowed 1 % of a pCPU or more"
+            ),
+            "{}",
+            seen[1]
+        );
+        assert!(seen[2].starts_with(
+            "cgroup '/a': user.tandem.limit: seen 0.5%, allowed its reservation of 300% or more"
+        ));
+        let seen =
+            read(&[("user.tandem.limit", "unlimited"), ("user.tandem.burst", "1ms")], Some(2))
+                .unwrap_err();
         assert_eq!(
             seen,
-            ["cgroup '/a': user.tandem.burst: seen 1ms without a limit, allowed only with one; give a limit, or leave it out"]
+            [
+                "cgroup '/a': user.tandem.burst: seen 1ms without a limit, allowed only with one; give a limit, or leave it out"
+            ]
         );
         // The limit may be the cgroup's own.
         assert!(read(&[("user.tandem.burst", "1ms")], Some(2)).is_ok());
@@ -230,19 +313,35 @@ mod tests {
     #[test]
     fn the_file_counts_before_attributes_and_they_before_the_cgroup() {
         let file = read(&[("user.tandem.shares", "7")], None).unwrap();
-        let own = read(&[("user.tandem.shares", "8"), ("user.tandem.reservation", "1000MHz")], None).unwrap();
+        let own =
+            read(&[("user.tandem.shares", "8"), ("user.tandem.reservation", "1000MHz")], None)
+                .unwrap();
         let cgroup = VmResources { limit: Some(Rate::ONE), burst_ns: 5, ..PLAIN };
         let half = Rate(Rate::ONE.0 / 2);
         let all = file.or(own).over(cgroup, Some(1), 2000).unwrap();
-        assert_eq!(all, VmResources { shares: 7, reservation: half, limit: Some(Rate::ONE), burst_ns: 5 });
-        let none = Attributes { limit: Some(LimitSetting::Unlimited), burst: Some(Span::from_ms(1)), ..Attributes::default() };
+        assert_eq!(
+            all,
+            VmResources { shares: 7, reservation: half, limit: Some(Rate::ONE), burst_ns: 5 }
+        );
+        let none = Attributes {
+            limit: Some(LimitSetting::Unlimited),
+            burst: Some(Span::from_ms(1)),
+            ..Attributes::default()
+        };
         assert_eq!(none.over(cgroup, None, 2000).unwrap(), VmResources { shares: 1000, ..PLAIN });
-        let limit = Attributes { limit: Some(LimitSetting::Amount(CpuAmount::percent(50))), ..Attributes::default() };
-        assert_eq!(limit.over(cgroup, None, 2000).unwrap(), VmResources { limit: Some(half), ..PLAIN });
+        let limit = Attributes {
+            limit: Some(LimitSetting::Amount(CpuAmount::percent(50))),
+            ..Attributes::default()
+        };
+        assert_eq!(
+            limit.over(cgroup, None, 2000).unwrap(),
+            VmResources { limit: Some(half), ..PLAIN }
+        );
         let tiny = VmResources { limit: Some(Rate(1)), ..PLAIN };
         assert_eq!(Attributes::default().over(tiny, Some(1), 2000).unwrap().limit, Some(LIMIT_MIN));
         assert_eq!(
-            own.over(VmResources { limit: Some(Rate(half.0 / 2)), ..PLAIN }, Some(1), 2000).unwrap_err(),
+            own.over(VmResources { limit: Some(Rate(half.0 / 2)), ..PLAIN }, Some(1), 2000)
+                .unwrap_err(),
             [
                 "limit: seen 25 % in the cgroup's cpu.max, allowed its reservation of 50 % or more; raise the limit, or lower the reservation"
             ]
@@ -254,17 +353,39 @@ mod tests {
         assert_eq!(parse_cpu_max("max 100000\n", Some("0\n")), Ok(None));
         assert_eq!(parse_cpu_max("max 100000\n", Some("5000")), Ok(None));
         assert_eq!(parse_cpu_max("50000 100000\n", None), Ok(Some((Rate(Rate::ONE.0 / 2), 0))));
-        assert_eq!(parse_cpu_max("800000 200000\n", Some("20000\n")), Ok(Some((Rate::pcpus(4), 20_000_000))));
+        assert_eq!(
+            parse_cpu_max("800000 200000\n", Some("20000\n")),
+            Ok(Some((Rate::pcpus(4), 20_000_000)))
+        );
         // 1/3 is 349525.33 units, 2/3 are 699050.67.
         assert_eq!(parse_cpu_max("1000 3000", None), Ok(Some((Rate(349_525), 0))));
         assert_eq!(parse_cpu_max("2000 3000", None), Ok(Some((Rate(699_051), 0))));
-        assert_eq!(parse_cpu_max("18446744073709551615 1", Some("18446744073709551615")), Ok(Some((Rate::pcpus(1024), BURST_MAX_NS))));
-        for text in ["", "max", "50000", "50000 0", "-1 100000", "+5 100000", "5e3 100000", "1 2 3", "max max", "99999999999999999999 1"] {
-            let all = format!("cpu.max: seen '{text}', allowed QUOTA PERIOD in us as in '50000 100000', or max PERIOD");
+        assert_eq!(
+            parse_cpu_max("18446744073709551615 1", Some("18446744073709551615")),
+            Ok(Some((Rate::pcpus(1024), BURST_MAX_NS)))
+        );
+        for text in [
+            "",
+            "max",
+            "50000",
+            "50000 0",
+            "-1 100000",
+            "+5 100000",
+            "5e3 100000",
+            "1 2 3",
+            "max max",
+            "99999999999999999999 1",
+        ] {
+            let all = format!(
+                "cpu.max: seen '{text}', allowed QUOTA PERIOD in us as in '50000 100000', or max PERIOD"
+            );
             assert_eq!(parse_cpu_max(text, None), Err(all));
         }
         for text in ["", "max", "-5", "1 2"] {
-            assert_eq!(parse_cpu_max("max 100000", Some(text)), Err(format!("cpu.max.burst: seen '{text}', allowed a number of us")));
+            assert_eq!(
+                parse_cpu_max("max 100000", Some(text)),
+                Err(format!("cpu.max.burst: seen '{text}', allowed a number of us"))
+            );
         }
     }
 }

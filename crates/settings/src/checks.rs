@@ -10,10 +10,17 @@ pub(crate) fn times(spec: &RunSpec, reasons: &mut Vec<String>) {
         reasons.push(format!("host.hz: seen {}, allowed 100..10000", spec.host.hz));
     }
     if spec.host.timer_late > HostSpec::TIMER_LATE_MAX {
-        reasons.push(format!("host.timer_late: seen {}, allowed at most {}", spec.host.timer_late, HostSpec::TIMER_LATE_MAX));
+        reasons.push(format!(
+            "host.timer_late: seen {}, allowed at most {}",
+            spec.host.timer_late,
+            HostSpec::TIMER_LATE_MAX
+        ));
     }
     if spec.duration <= spec.warmup {
-        reasons.push(format!("duration: seen {}, allowed more than warmup ({})", spec.duration, spec.warmup));
+        reasons.push(format!(
+            "duration: seen {}, allowed more than warmup ({})",
+            spec.duration, spec.warmup
+        ));
     }
 }
 
@@ -27,8 +34,13 @@ pub(crate) fn counts(spec: &RunSpec) -> Option<String> {
     let vms: u64 = spec.vms.iter().map(|v| u64::from(v.count)).sum();
     let worlds: u64 = spec.vms.iter().map(|v| u64::from(v.count) * u64::from(v.vcpus)).sum();
     let worlds = worlds + spec.host_tasks.iter().map(|t| u64::from(t.count)).sum::<u64>();
-    (vms + 1 > caps::VMS_MAX as u64 || worlds >= caps::WORLDS_MAX as u64)
-        .then(|| format!("vm: seen {vms} VMs and {worlds} worlds, allowed {} and {}", caps::VMS_MAX - 1, caps::WORLDS_MAX - 1))
+    (vms + 1 > caps::VMS_MAX as u64 || worlds >= caps::WORLDS_MAX as u64).then(|| {
+        format!(
+            "vm: seen {vms} VMs and {worlds} worlds, allowed {} and {}",
+            caps::VMS_MAX - 1,
+            caps::WORLDS_MAX - 1
+        )
+    })
 }
 
 /// Pools that VMs name, and how many limits there are.
@@ -42,7 +54,8 @@ pub(crate) fn pools_of_vms(spec: &RunSpec, reasons: &mut Vec<String>) {
     }
     let limited = |l: Option<LimitSetting>| u64::from(l.is_some_and(|l| l.amount().is_some()));
     let of_vms: u64 = spec.vms.iter().map(|v| limited(v.limit) * u64::from(v.count)).sum();
-    reasons.extend(too_many_limits(of_vms + spec.pools.iter().map(|p| limited(p.limit)).sum::<u64>()));
+    reasons
+        .extend(too_many_limits(of_vms + spec.pools.iter().map(|p| limited(p.limit)).sum::<u64>()));
 }
 
 /// Why there cannot be so many limits: number 0 of the scheduler's table stands for none.
@@ -53,15 +66,25 @@ fn too_many_limits(limits: u64) -> Option<String> {
 
 /// Names of VMs, host tasks and pools once they are counted out; `written` are the VMs' names before that.
 pub(crate) fn names(spec: &RunSpec, written: &[String], reasons: &mut Vec<String>) {
-    let vms: BTreeSet<&str> = spec.vms.iter().map(|v| &v.name).chain(written).map(String::as_str).collect();
+    let vms: BTreeSet<&str> =
+        spec.vms.iter().map(|v| &v.name).chain(written).map(String::as_str).collect();
     let tasks: BTreeSet<&str> = spec.host_tasks.iter().map(|t| t.name.as_str()).collect();
     let mut seen = BTreeSet::new();
-    let names = spec.vms.iter().map(|v| v.name.as_str()).chain(spec.host_tasks.iter().map(|t| t.name.as_str()));
-    reasons.extend(names.filter(|n| !seen.insert(*n)).map(|n| format!("vm '{n}': two have this name; each needs its own")));
+    let names = spec
+        .vms
+        .iter()
+        .map(|v| v.name.as_str())
+        .chain(spec.host_tasks.iter().map(|t| t.name.as_str()));
+    reasons.extend(
+        names
+            .filter(|n| !seen.insert(*n))
+            .map(|n| format!("vm '{n}': two have this name; each needs its own")),
+    );
     for pool in spec.pools.iter().map(|p| p.name.as_str()) {
         for (kind, taken) in [("VM", &vms), ("host task", &tasks)] {
             if taken.contains(pool) {
-                reasons.push(format!("pool '{pool}': a {kind} has this name too; each needs its own"));
+                reasons
+                    .push(format!("pool '{pool}': a {kind} has this name too; each needs its own"));
             }
         }
     }
@@ -71,17 +94,30 @@ pub(crate) fn names(spec: &RunSpec, written: &[String], reasons: &mut Vec<String
 pub(crate) fn expectations(spec: &RunSpec, reasons: &mut Vec<String>) {
     let expect = &spec.expect;
     let vms: BTreeSet<&str> = spec.vms.iter().map(|v| v.name.as_str()).collect();
-    let named = expect.ratio_of.iter().map(|n| ("ratio_of", n)).chain(expect.equal_of.iter().map(|n| ("equal_of", n)));
+    let named = expect
+        .ratio_of
+        .iter()
+        .map(|n| ("ratio_of", n))
+        .chain(expect.equal_of.iter().map(|n| ("equal_of", n)));
     let named = named.chain(expect.at_least.keys().map(|n| ("at_least", n)));
     let named = named.chain(expect.lab_at_least.keys().map(|n| ("lab_at_least", n)));
     let late = [("late_mean_us", &expect.late_mean_us), ("late_max_us", &expect.late_max_us)];
-    let lab_late = [("lab_late_mean_us", &expect.lab_late_mean_us), ("lab_late_max_us", &expect.lab_late_max_us)];
-    let named = named.chain(late.into_iter().chain(lab_late).flat_map(|(key, of)| of.keys().map(move |n| (key, n))));
+    let lab_late = [
+        ("lab_late_mean_us", &expect.lab_late_mean_us),
+        ("lab_late_max_us", &expect.lab_late_max_us),
+    ];
+    let named = named.chain(
+        late.into_iter().chain(lab_late).flat_map(|(key, of)| of.keys().map(move |n| (key, n))),
+    );
     let unknown = named.filter(|(_, n)| !vms.contains(n.as_str()));
-    reasons.extend(unknown.map(|(key, n)| format!("expect.{key}: seen '{n}', allowed the names of its VMs")));
+    reasons.extend(
+        unknown.map(|(key, n)| format!("expect.{key}: seen '{n}', allowed the names of its VMs")),
+    );
     for (key, all) in [("at_least", &expect.at_least), ("lab_at_least", &expect.lab_at_least)] {
         let over = all.iter().filter(|(_, permille)| **permille > 1000);
-        reasons.extend(over.map(|(n, permille)| format!("expect.{key}: seen {permille} for '{n}', allowed 0..1000 permille")));
+        reasons.extend(over.map(|(n, permille)| {
+            format!("expect.{key}: seen {permille} for '{n}', allowed 0..1000 permille")
+        }));
     }
 }
 
@@ -98,28 +134,47 @@ pub(crate) fn vm(vm: &VmSpec, pcpus: usize, mhz: u32, reasons: &mut Vec<String>)
         say(format!("vcpus: seen {}, allowed 1..{}", vm.vcpus, caps::VCPUS_MAX));
     }
     vm.resources(mhz).err().into_iter().flatten().for_each(&mut say);
-    for (what, len) in
-        [("vcpu_affinity", vm.vcpu_affinity.as_ref().map(Vec::len)), ("vcpu_workloads", vm.vcpu_workloads.as_ref().map(Vec::len))]
-    {
+    for (what, len) in [
+        ("vcpu_affinity", vm.vcpu_affinity.as_ref().map(Vec::len)),
+        ("vcpu_workloads", vm.vcpu_workloads.as_ref().map(Vec::len)),
+    ] {
         if len.is_some_and(|l| l != vm.vcpus as usize) {
-            say(format!("{what}: seen {} entries, allowed exactly {} (one a vCPU)", len.unwrap_or(0), vm.vcpus));
+            say(format!(
+                "{what}: seen {} entries, allowed exactly {} (one a vCPU)",
+                len.unwrap_or(0),
+                vm.vcpus
+            ));
         }
     }
-    let sets = [&vm.affinity, &vm.cpuset].into_iter().flatten().chain(vm.vcpu_affinity.iter().flatten());
+    let sets =
+        [&vm.affinity, &vm.cpuset].into_iter().flatten().chain(vm.vcpu_affinity.iter().flatten());
     for reason in sets.filter_map(|s| absent(s, pcpus)) {
         say(reason);
     }
-    if (0..vm.vcpus.min(caps::VCPUS_MAX) as usize).any(|i| vm.allowed(i).is_some_and(|s| s.is_empty())) {
+    if (0..vm.vcpus.min(caps::VCPUS_MAX) as usize)
+        .any(|i| vm.allowed(i).is_some_and(|s| s.is_empty()))
+    {
         say("affinity and cpuset leave a vCPU without any pCPU; let them overlap".to_owned());
     }
     if vm.stop.is_some_and(|s| s <= vm.start) {
-        say(format!("stop: seen {}, allowed after start ({})", vm.stop.unwrap_or_default(), vm.start));
+        say(format!(
+            "stop: seen {}, allowed after start ({})",
+            vm.stop.unwrap_or_default(),
+            vm.start
+        ));
     }
     if vm.hot_add.len() >= vm.vcpus as usize && !vm.hot_add.is_empty() {
-        say(format!("hot_add: seen {} times, allowed fewer than its {} vCPUs", vm.hot_add.len(), vm.vcpus));
+        say(format!(
+            "hot_add: seen {} times, allowed fewer than its {} vCPUs",
+            vm.hot_add.len(),
+            vm.vcpus
+        ));
     }
     for at in vm.hot_add.iter().filter(|t| **t <= vm.start || vm.stop.is_some_and(|s| **t >= s)) {
-        say(format!("hot_add: seen {at}, allowed times after start ({}) and before stop", vm.start));
+        say(format!(
+            "hot_add: seen {at}, allowed times after start ({}) and before stop",
+            vm.start
+        ));
     }
     let workloads = vm.vcpu_workloads.as_deref().unwrap_or(std::slice::from_ref(&vm.workload));
     workloads.iter().flat_map(|w| w.reasons()).for_each(&mut say);
@@ -129,9 +184,14 @@ pub(crate) fn vm(vm: &VmSpec, pcpus: usize, mhz: u32, reasons: &mut Vec<String>)
 /// What is wrong with vCPUs that wait for each other, and with the watchdog over them.
 fn siblings(vm: &VmSpec, workloads: &[Workload]) -> Vec<String> {
     let mut out = vec![];
-    let lock = |fair| workloads.iter().any(|w| matches!(w, Workload::Spinlock { ticket, .. } if *ticket == fair));
+    let lock = |fair| {
+        workloads.iter().any(|w| matches!(w, Workload::Spinlock { ticket, .. } if *ticket == fair))
+    };
     if lock(true) && lock(false) {
-        out.push("vcpu_workloads.ticket: seen true and false, allowed one of them: a VM has one lock".to_owned());
+        out.push(
+            "vcpu_workloads.ticket: seen true and false, allowed one of them: a VM has one lock"
+                .to_owned(),
+        );
     }
     if let Some(w) = vm.watchdog.filter(|w| w.ns() < 1_000_000) {
         out.push(format!("watchdog: seen {w}, allowed 1ms or more"));
@@ -156,9 +216,13 @@ pub(crate) fn task(task: &HostTask, pcpus: usize, reasons: &mut Vec<String>) {
     }
     let kind = task.workload.kind();
     if task.workload.has_siblings() {
-        say(format!("workload.kind: seen '{kind}', allowed in a [[vm]] only: a host task has no siblings to wait for"));
+        say(format!(
+            "workload.kind: seen '{kind}', allowed in a [[vm]] only: a host task has no siblings to wait for"
+        ));
     } else if matches!(task.workload, crate::Workload::Exits { .. }) {
-        say(format!("workload.kind: seen '{kind}', allowed in a [[vm]] only: a host task has no guest to leave"));
+        say(format!(
+            "workload.kind: seen '{kind}', allowed in a [[vm]] only: a host task has no guest to leave"
+        ));
     }
     task.workload.reasons().into_iter().for_each(say);
 }
@@ -171,5 +235,6 @@ pub(crate) fn bad_name(name: &str) -> Option<String> {
 
 fn absent(set: &PcpuSet, pcpus: usize) -> Option<String> {
     let last = set.last()?.0 as usize;
-    (last >= pcpus).then(|| format!("affinity: seen pCPU {last}, allowed 0..{} on this host", pcpus - 1))
+    (last >= pcpus)
+        .then(|| format!("affinity: seen pCPU {last}, allowed 0..{} on this host", pcpus - 1))
 }

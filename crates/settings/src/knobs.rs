@@ -37,9 +37,20 @@ mod tests {
 
     #[test]
     fn a_mode_has_a_name_and_other_knobs_are_numbers() {
-        let knobs = |text: &str| toml::from_str::<File>(&format!("[knobs]\n{text}")).map(|f| f.knobs).map_err(|e| e.to_string());
-        assert_eq!(knobs("cosched = 'strict'\nquantum_us = 7").unwrap(), [("cosched".into(), 2), ("quantum_us".into(), 7)].into());
-        assert!(knobs("cosched = 'gang'").unwrap_err().contains("seen 'gang', allowed a number, or for cosched off, relaxed, strict"));
+        let knobs = |text: &str| {
+            toml::from_str::<File>(&format!("[knobs]\n{text}"))
+                .map(|f| f.knobs)
+                .map_err(|e| e.to_string())
+        };
+        assert_eq!(
+            knobs("cosched = 'strict'\nquantum_us = 7").unwrap(),
+            [("cosched".into(), 2), ("quantum_us".into(), 7)].into()
+        );
+        assert!(
+            knobs("cosched = 'gang'")
+                .unwrap_err()
+                .contains("seen 'gang', allowed a number, or for cosched off, relaxed, strict")
+        );
         assert!(knobs("quantum_us = 'off'").unwrap_err().contains("knob 'quantum_us'"));
     }
 }

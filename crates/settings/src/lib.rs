@@ -23,14 +23,18 @@ pub use live::{LiveHost, LivePool, LiveSettings, LiveSettingsError, LiveVm};
 pub use pools::{Branch, Place, PlacedPool, arrange, place};
 pub use raw::load;
 pub use resources::{LIMIT_MIN, VmResources};
-pub use scenario::{Expect, HostSpec, HostTask, Lab, PoolSpec, Run, RunSpec, Scenario, SharesSetting, VmSpec};
+pub use scenario::{
+    Expect, HostSpec, HostTask, Lab, PoolSpec, Run, RunSpec, Scenario, SharesSetting, VmSpec,
+};
 pub use workload::{Dist, Window, Workload};
 
 /// Why a scenario was refused; each reason names the object, what was seen and what is allowed.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// The file cannot be read.
-    #[error("scenario {path}: cannot read: {cause}; allowed a TOML file or the name of a folder under scenarios/")]
+    #[error(
+        "scenario {path}: cannot read: {cause}; allowed a TOML file or the name of a folder under scenarios/"
+    )]
     Read {
         /// File as given.
         path: String,
@@ -38,7 +42,9 @@ pub enum ScenarioError {
         cause: std::io::Error,
     },
     /// The file is no TOML, is cut off, or has unknown or missing keys.
-    #[error("scenario {path}: cannot parse: {cause}\nsee docs/scenarios.md for the keys and ranges that are allowed")]
+    #[error(
+        "scenario {path}: cannot parse: {cause}\nsee docs/scenarios.md for the keys and ranges that are allowed"
+    )]
     Parse {
         /// File as given.
         path: String,

@@ -97,15 +97,24 @@ mod tests {
             assert_eq!(text.parse::<LimitSetting>().unwrap(), LimitSetting::Unlimited);
         }
         let limit: LimitSetting = "2.4GHz".parse().unwrap();
-        assert_eq!((limit.to_string(), limit.amount()), ("2400MHz".to_owned(), Some(CpuAmount::mhz(2400))));
-        assert_eq!(LimitSetting::default().to_string().parse::<LimitSetting>().unwrap(), LimitSetting::Unlimited);
+        assert_eq!(
+            (limit.to_string(), limit.amount()),
+            ("2400MHz".to_owned(), Some(CpuAmount::mhz(2400)))
+        );
+        assert_eq!(
+            LimitSetting::default().to_string().parse::<LimitSetting>().unwrap(),
+            LimitSetting::Unlimited
+        );
     }
 
     #[test]
     fn what_is_no_limit_is_refused_with_both_ways_to_write_one() {
-        for (text, part) in
-            [("none", "seen the unit 'none'"), ("-2", "seen less than 0"), ("300", "seen no unit"), ("max", "the unit 'max'")]
-        {
+        for (text, part) in [
+            ("none", "seen the unit 'none'"),
+            ("-2", "seen less than 0"),
+            ("300", "seen no unit"),
+            ("max", "the unit 'max'"),
+        ] {
             let seen = text.parse::<LimitSetting>().expect_err(text).to_string();
             assert!(seen.contains(part) && seen.ends_with("or unlimited (-1)"), "{seen}");
         }

@@ -1,6 +1,8 @@
 //! The live host's settings file: what cgroups cannot say, parsed whole or refused whole with every reason; it changes no cgroup.
 
-use crate::{Attributes, LimitSetting, SharesSetting, live_checks, resources::pool_or_vm, unreadable};
+use crate::{
+    Attributes, LimitSetting, SharesSetting, live_checks, resources::pool_or_vm, unreadable,
+};
 use serde::Deserialize;
 use std::{collections::BTreeMap, fs, path::Path};
 use units::{CpuAmount, Span};
@@ -90,7 +92,10 @@ impl LiveSettings {
         let shown = path.display().to_string();
         match fs::read_to_string(path) {
             Ok(text) => LiveSettings::parse(&shown, &text),
-            Err(e) => Err(LiveSettingsError { path: shown, reasons: vec![format!("cannot read it: {e}")] }),
+            Err(e) => Err(LiveSettingsError {
+                path: shown,
+                reasons: vec![format!("cannot read it: {e}")],
+            }),
         }
     }
 
@@ -105,7 +110,8 @@ impl LiveSettings {
         let mut table: toml::Table = text.parse().map_err(|e| refused(vec![cannot(&e)]))?;
         let mut reasons = unreadable::take(&mut table).map_err(|one| refused(vec![one]))?;
         // The text is parsed again rather than the table, which has lost lines and columns.
-        let settings: Result<LiveSettings, _> = if reasons.is_empty() { toml::from_str(text) } else { table.try_into() };
+        let settings: Result<LiveSettings, _> =
+            if reasons.is_empty() { toml::from_str(text) } else { table.try_into() };
         match settings {
             Err(e) => reasons.push(cannot(&e)),
             Ok(settings) => {
@@ -154,7 +160,14 @@ impl LivePool {
     #[must_use]
     pub fn attributes(&self) -> Attributes {
         let LivePool { reservation, limit, burst, expandable, scalable, .. } = *self;
-        Attributes { shares: resolved(self.shares.as_ref(), None), reservation, limit, burst, expandable, scalable }
+        Attributes {
+            shares: resolved(self.shares.as_ref(), None),
+            reservation,
+            limit,
+            burst,
+            expandable,
+            scalable,
+        }
     }
 }
 
@@ -163,7 +176,13 @@ impl LiveVm {
     #[must_use]
     pub fn attributes(&self, vcpus: u32) -> Attributes {
         let LiveVm { reservation, limit, burst, .. } = *self;
-        Attributes { shares: resolved(self.shares.as_ref(), Some(vcpus)), reservation, limit, burst, ..Attributes::default() }
+        Attributes {
+            shares: resolved(self.shares.as_ref(), Some(vcpus)),
+            reservation,
+            limit,
+            burst,
+            ..Attributes::default()
+        }
     }
 }
 
@@ -278,10 +297,18 @@ pool = "/sys/fs/cgroup/machine.slice"
 
     #[test]
     fn the_first_matching_pattern_counts() {
-        let s = read("[[vm]]\nname = \"web*\"\nshares = \"high\"\n[[vm]]\nname = \"*\"\nshares = 300\n");
+        let s = read(
+            "[[vm]]\nname = \"web*\"\nshares = \"high\"\n[[vm]]\nname = \"*\"\nshares = 300\n",
+        );
         assert_eq!((s.shares("web1", 2), s.shares("db", 2)), (Some(4000), Some(300)));
-        assert_eq!((s.vm("web1").unwrap().name.as_str(), s.vm("db").unwrap().name.as_str()), ("web*", "*"));
-        assert!(read("[[vm]]\nname='x'\n").vm("y").is_none() && read("[[vm]]\nname='x'\n").shares("x", 1).is_none());
+        assert_eq!(
+            (s.vm("web1").unwrap().name.as_str(), s.vm("db").unwrap().name.as_str()),
+            ("web*", "*")
+        );
+        assert!(
+            read("[[vm]]\nname='x'\n").vm("y").is_none()
+                && read("[[vm]]\nname='x'\n").shares("x", 1).is_none()
+        );
         assert!(matches("a*c*e", "abcde") && !matches("a*c", "abcd") && matches("*", ""));
         assert!(reasons("[[vm]]\nname='x'\nshare=3\n")[0].contains("line 3, column 1"));
     }
@@ -290,15 +317,39 @@ pool = "/sys/fs/cgroup/machine.slice"
     fn a_whole_file_is_read_and_layered_over_the_cgroups() {
         let s = read(WHOLE);
         assert_eq!((s.host.mhz, s.knobs["quantum_us"], s.pools.len()), (Some(2400), 20_000, 3));
-        let gold = s.pool("gold").unwrap().attributes().over(VmResources::POOL, None, 2400).unwrap();
-        assert_eq!(gold, VmResources { shares: 8000, reservation: Rate::ONE, limit: Some(Rate::pcpus(4)), burst_ns: 10_000_000 });
+        let gold =
+            s.pool("gold").unwrap().attributes().over(VmResources::POOL, None, 2400).unwrap();
+        assert_eq!(
+            gold,
+            VmResources {
+                shares: 8000,
+                reservation: Rate::ONE,
+                limit: Some(Rate::pcpus(4)),
+                burst_ns: 10_000_000
+            }
+        );
         let slice = s.pool("/machine.slice").unwrap();
-        assert!(slice.is_cgroup() && slice.attributes().expandable == Some(false) && slice.attributes().shares.is_none());
+        assert!(
+            slice.is_cgroup()
+                && slice.attributes().expandable == Some(false)
+                && slice.attributes().shares.is_none()
+        );
         let cgroup = VmResources { limit: Some(Rate::ONE), ..VmResources::POOL };
-        assert_eq!(slice.attributes().over(cgroup, None, 2400).unwrap(), VmResources { burst_ns: 5_000_000, ..cgroup });
+        assert_eq!(
+            slice.attributes().over(cgroup, None, 2400).unwrap(),
+            VmResources { burst_ns: 5_000_000, ..cgroup }
+        );
         let half = Rate(Rate::ONE.0 / 2);
-        let db = s.vm("db").unwrap().attributes(4).over(VmResources { shares: 1000, ..VmResources::POOL }, Some(4), 2400).unwrap();
-        assert_eq!(db, VmResources { shares: 300, reservation: half, limit: Some(half), burst_ns: 1_000_000 });
+        let db = s
+            .vm("db")
+            .unwrap()
+            .attributes(4)
+            .over(VmResources { shares: 1000, ..VmResources::POOL }, Some(4), 2400)
+            .unwrap();
+        assert_eq!(
+            db,
+            VmResources { shares: 300, reservation: half, limit: Some(half), burst_ns: 1_000_000 }
+        );
         assert!(LIMIT_MIN < half && s.reasons_at(2400).is_empty());
         // On a slower host the same reservation is more than the limit.
         let seen = s.reasons_at(1200);
@@ -340,14 +391,23 @@ pool = "/sys/fs/cgroup/machine.slice"
 
     #[test]
     fn too_many_pools_are_one_reason() {
-        let text: String = (0..10_000).map(|i| format!("[[pool]]\nname = \"p{}\"\nlimit = 7\n", i / 2)).collect();
-        assert_eq!(reasons(&text), ["pool: seen 10000 pools, allowed 1023 beside the root; leave some out, or join them"]);
+        let text: String =
+            (0..10_000).map(|i| format!("[[pool]]\nname = \"p{}\"\nlimit = 7\n", i / 2)).collect();
+        assert_eq!(
+            reasons(&text),
+            ["pool: seen 10000 pools, allowed 1023 beside the root; leave some out, or join them"]
+        );
     }
 
     #[test]
     fn a_pool_of_the_file_keeps_off_a_cgroups_path() {
         let text = "[[pool]]\nname = \"/a/b\"\n[[pool]]\nname = \"b\"\nparent = \"/a\"\n[[pool]]\nname = \"c\"\nparent = \"/\"\n";
-        assert_eq!(reasons(text), ["pool 'b': seen the path /a/b of a cgroup, allowed one of its own; give it another name"]);
+        assert_eq!(
+            reasons(text),
+            [
+                "pool 'b': seen the path /a/b of a cgroup, allowed one of its own; give it another name"
+            ]
+        );
         assert_eq!(read(&text.replace("\"/a\"", "\"/a/b\"")).pools.len(), 3);
     }
 
@@ -355,15 +415,23 @@ pool = "/sys/fs/cgroup/machine.slice"
     fn a_file_that_is_cut_off_is_refused_with_line_and_column_or_is_a_whole_shorter_one() {
         let seen = reasons(&WHOLE[..WHOLE.find("high").unwrap()]);
         assert_eq!(seen.len(), 1);
-        assert!(seen[0].starts_with("cannot parse: TOML parse error at line 7, column "), "{}", seen[0]);
+        assert!(
+            seen[0].starts_with("cannot parse: TOML parse error at line 7, column "),
+            "{}",
+            seen[0]
+        );
         let mut refused = 0;
         for end in 0..WHOLE.len() {
             if let Err(e) = LiveSettings::parse("t.toml", &WHOLE[..end]) {
                 refused += 1;
-                let placed = e.reasons[0].contains(" at line ") && e.reasons[0].contains(", column ");
+                let placed =
+                    e.reasons[0].contains(" at line ") && e.reasons[0].contains(", column ");
                 // Cut within an amount, pool or parent the text may be whole, and what it says wrong.
                 assert!(
-                    placed || e.reasons.iter().all(|r| r.starts_with("pool '") || r.starts_with("vm '") || r.starts_with("host.mhz")),
+                    placed
+                        || e.reasons.iter().all(|r| r.starts_with("pool '")
+                            || r.starts_with("vm '")
+                            || r.starts_with("host.mhz")),
                     "{e}"
                 );
             }
@@ -374,7 +442,9 @@ pool = "/sys/fs/cgroup/machine.slice"
     #[test]
     fn a_file_that_cannot_be_read_says_why() {
         let error = LiveSettings::load(Path::new("no-such-file.toml")).unwrap_err();
-        assert!(error.to_string().starts_with("settings no-such-file.toml: refused, nothing of it is in force:\n  - cannot read it: "));
+        assert!(error.to_string().starts_with(
+            "settings no-such-file.toml: refused, nothing of it is in force:\n  - cannot read it: "
+        ));
         assert!(reasons("[knobs]\na = 1\na = 2\n")[0].contains("line 3, column 1"));
         assert!(reasons("[[pool]]\nname = \"a\"\nlimit = \"1e\n")[0].contains("line 3, column "));
     }

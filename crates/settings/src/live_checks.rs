@@ -14,7 +14,8 @@ const PATH_MAX: usize = 4096;
 
 /// Everything that is wrong with a file; amounts in MHz are held to the speed of a pCPU where that is known.
 pub(crate) fn reasons(settings: &LiveSettings, mhz: Option<u32>) -> Vec<String> {
-    let mut out: Vec<String> = mhz.and_then(bad_speed).map(|reason| format!("host.mhz: {reason}")).into_iter().collect();
+    let mut out: Vec<String> =
+        mhz.and_then(bad_speed).map(|reason| format!("host.mhz: {reason}")).into_iter().collect();
     // What a wrong speed makes of amounts in MHz would be reasons of no use.
     let mhz = mhz.filter(|_| out.is_empty());
     for pool in &settings.pools {
@@ -30,12 +31,22 @@ pub(crate) fn reasons(settings: &LiveSettings, mhz: Option<u32>) -> Vec<String> 
             say("two have this name or pattern, and the second never counts; join them".to_owned());
         }
         let shares = vm.shares.as_ref().and_then(|s| pool_or_vm(s, Some(1)).err());
-        let said = Said { reservation: vm.reservation, limit: vm.limit, burst: vm.burst, vcpus: None, mhz };
+        let said = Said {
+            reservation: vm.reservation,
+            limit: vm.limit,
+            burst: vm.burst,
+            vcpus: None,
+            mhz,
+        };
         shares.into_iter().chain(said.reasons()).chain(said.loose_burst(true)).for_each(&mut say);
         match vm.pool.as_deref() {
-            Some(path) if path.starts_with('/') => bad_path(path).into_iter().for_each(|r| say(format!("pool: {r}"))),
+            Some(path) if path.starts_with('/') => {
+                bad_path(path).into_iter().for_each(|r| say(format!("pool: {r}")))
+            }
             Some(name) if !pools.contains(name) => {
-                say(format!("pool: seen '{name}', allowed {POOLS}; leave it out for the pool that its cgroup is in"));
+                say(format!(
+                    "pool: seen '{name}', allowed {POOLS}; leave it out for the pool that its cgroup is in"
+                ));
             }
             _ => {}
         }
@@ -52,15 +63,26 @@ fn of_pool(pool: &LivePool, mhz: Option<u32>) -> Vec<String> {
             out.push("name: seen the root, allowed a cgroup below it; the root has all that the host has".to_owned());
         }
         if let Some(parent) = &pool.parent {
-            out.push(format!("parent: seen '{parent}', allowed none, since a cgroup is where it is; leave it out"));
+            out.push(format!(
+                "parent: seen '{parent}', allowed none, since a cgroup is where it is; leave it out"
+            ));
         }
     } else {
-        out.extend(bad_name(&pool.name).map(|reason| format!("{reason}, or a cgroup's path such as /machine.slice")));
+        out.extend(
+            bad_name(&pool.name)
+                .map(|reason| format!("{reason}, or a cgroup's path such as /machine.slice")),
+        );
         let path = pool.parent.as_deref().filter(|p| p.starts_with('/'));
         out.extend(path.and_then(bad_path).map(|reason| format!("parent: {reason}")));
     }
     out.extend(pool.shares.as_ref().and_then(|s| pool_or_vm(s, None).err()));
-    let said = Said { reservation: pool.reservation, limit: pool.limit, burst: pool.burst, vcpus: None, mhz };
+    let said = Said {
+        reservation: pool.reservation,
+        limit: pool.limit,
+        burst: pool.burst,
+        vcpus: None,
+        mhz,
+    };
     out.extend(said.reasons().into_iter().chain(said.loose_burst(pool.is_cgroup())));
     out
 }
@@ -68,8 +90,10 @@ fn of_pool(pool: &LivePool, mhz: Option<u32>) -> Vec<String> {
 /// The tree as far as the file knows it: its pools, and the cgroups that it names as parents, each as deep as its path is long.
 fn tree(settings: &LiveSettings) -> Result<(), Vec<String>> {
     let named: BTreeSet<&str> = settings.pools.iter().map(|p| p.name.as_str()).collect();
-    let parents = settings.pools.iter().filter_map(|p| p.parent.as_deref().filter(|_| !p.is_cgroup()));
-    let cgroups: BTreeSet<&str> = parents.filter(|p| p.starts_with('/') && *p != "/" && !named.contains(p)).collect();
+    let parents =
+        settings.pools.iter().filter_map(|p| p.parent.as_deref().filter(|_| !p.is_cgroup()));
+    let cgroups: BTreeSet<&str> =
+        parents.filter(|p| p.starts_with('/') && *p != "/" && !named.contains(p)).collect();
     let own = settings.pools.iter().map(|p| match p.parent.as_deref() {
         _ if p.is_cgroup() => Branch::cgroup(&p.name),
         above => Branch::below(&p.name, above.filter(|a| *a != "/")),
@@ -81,7 +105,8 @@ fn tree(settings: &LiveSettings) -> Result<(), Vec<String>> {
 /// Why this is no path of a cgroup as `/proc/PID/cgroup` shows it.
 fn bad_path(path: &str) -> Option<String> {
     let parts = || path.split('/').skip(1);
-    let odd = path != "/" && parts().any(|part| matches!(part, "" | "." | "..")) || path.contains(|c: char| c.is_control());
+    let odd = path != "/" && parts().any(|part| matches!(part, "" | "." | ".."))
+        || path.contains(|c: char| c.is_control());
     let long = path.len() >= PATH_MAX;
     let mounted = path.starts_with("/sys/fs/cgroup");
     let shown: String = path.chars().take(80).collect::<String>().escape_debug().to_string();

@@ -63,7 +63,11 @@ impl<'a> Branch<'a> {
     /// A cgroup whose own parents are not listed: as deep as its path is long.
     #[must_use]
     pub fn cgroup(path: &'a str) -> Branch<'a> {
-        Branch { name: path, parent: None, levels: path.split('/').filter(|part| !part.is_empty()).count() }
+        Branch {
+            name: path,
+            parent: None,
+            levels: path.split('/').filter(|part| !part.is_empty()).count(),
+        }
     }
 }
 
@@ -99,7 +103,8 @@ pub fn place(pools: &[PoolSpec], mhz: u32) -> Result<Vec<PlacedPool>, Vec<String
             Err(all) => all.into_iter().for_each(say),
         }
     }
-    let branches: Vec<Branch> = pools.iter().map(|p| Branch::below(&p.name, p.parent.as_deref())).collect();
+    let branches: Vec<Branch> =
+        pools.iter().map(|p| Branch::below(&p.name, p.parent.as_deref())).collect();
     let places = arrange(&branches, "the name of a [[pool]]").unwrap_or_else(|all| {
         reasons.extend(all);
         vec![]
@@ -108,10 +113,22 @@ pub fn place(pools: &[PoolSpec], mhz: u32) -> Result<Vec<PlacedPool>, Vec<String
         return Err(reasons);
     }
     let placed = places.into_iter().map(|p| {
-        let (spec, VmResources { shares, reservation, limit, burst_ns }) = (&pools[p.branch], given[p.branch]);
+        let (spec, VmResources { shares, reservation, limit, burst_ns }) =
+            (&pools[p.branch], given[p.branch]);
         let (expandable, scalable) = (spec.expandable, spec.scalable);
         let Place { parent, depth, path, .. } = p;
-        PlacedPool { name: spec.name.clone(), path, parent, depth, shares, reservation, limit, burst_ns, expandable, scalable }
+        PlacedPool {
+            name: spec.name.clone(),
+            path,
+            parent,
+            depth,
+            shares,
+            reservation,
+            limit,
+            burst_ns,
+            expandable,
+            scalable,
+        }
     });
     Ok([root()].into_iter().chain(placed).collect())
 }
@@ -120,13 +137,28 @@ pub fn place(pools: &[PoolSpec], mhz: u32) -> Result<Vec<PlacedPool>, Vec<String
 fn root() -> PlacedPool {
     let VmResources { shares, reservation, limit, burst_ns } = VmResources::POOL;
     let (parent, name, path) = (ROOT.0, ROOT.1.to_owned(), ROOT.1.to_owned());
-    PlacedPool { name, path, parent, depth: 0, shares, reservation, limit, burst_ns, expandable: false, scalable: false }
+    PlacedPool {
+        name,
+        path,
+        parent,
+        depth: 0,
+        shares,
+        reservation,
+        limit,
+        burst_ns,
+        expandable: false,
+        scalable: false,
+    }
 }
 
 /// Why there cannot be so many pools, said once and not for each.
 pub(crate) fn too_many(pools: usize) -> Option<String> {
     let most = caps::POOLS_MAX - 1;
-    (pools > most).then(|| format!("pool: seen {pools} pools, allowed {most} beside the root; leave some out, or join them"))
+    (pools > most).then(|| {
+        format!(
+            "pool: seen {pools} pools, allowed {most} beside the root; leave some out, or join them"
+        )
+    })
 }
 
 /// Puts parents before their children and says where each is; `parents` is what a parent may be, for the reasons. Takes n log n.
@@ -165,7 +197,8 @@ fn shared_paths(branches: &[Branch], places: &[Place]) -> Vec<String> {
     let mut out = vec![];
     for place in places {
         let name = branches[place.branch].name;
-        if let Some(other) = names.insert(place.path.as_str(), name).filter(|other| *other != name) {
+        if let Some(other) = names.insert(place.path.as_str(), name).filter(|other| *other != name)
+        {
             let own = if name.starts_with('/') { other } else { name };
             out.push(format!("pool '{own}': seen the path {} of a cgroup, allowed one of its own; give it another name", place.path));
         }
@@ -247,7 +280,8 @@ fn walk(branches: &[Branch], above: &[Above], reasons: &mut Vec<String>) -> Vec<
             reasons.push(format!("pool '{}': seen {depth} levels below the root, allowed {most}; give it a parent further up", b.name));
             continue;
         }
-        let path = if b.name.starts_with('/') { b.name.to_owned() } else { format!("{path}/{}", b.name) };
+        let path =
+            if b.name.starts_with('/') { b.name.to_owned() } else { format!("{path}/{}", b.name) };
         places.push(Place { branch, parent, depth, path });
         place_of[branch] = places.len();
         ready.extend(below[branch].iter().map(|i| Reverse(*i)));
@@ -261,7 +295,13 @@ impl PoolSpec {
     /// # Errors
     /// Every reason, without the pool's name.
     pub fn resources(&self, mhz: u32) -> Result<VmResources, Vec<String>> {
-        let said = Said { reservation: self.reservation, limit: self.limit, burst: self.burst, vcpus: None, mhz: Some(mhz) };
+        let said = Said {
+            reservation: self.reservation,
+            limit: self.limit,
+            burst: self.burst,
+            vcpus: None,
+            mhz: Some(mhz),
+        };
         resources::resolve(&self.shares, &said, mhz)
     }
 }
@@ -273,7 +313,13 @@ impl VmSpec {
     /// Every reason, without the VM's name.
     pub fn resources(&self, mhz: u32) -> Result<VmResources, Vec<String>> {
         let vcpus = Some(self.vcpus.clamp(1, caps::VCPUS_MAX));
-        let said = Said { reservation: self.reservation, limit: self.limit, burst: self.burst, vcpus, mhz: Some(mhz) };
+        let said = Said {
+            reservation: self.reservation,
+            limit: self.limit,
+            burst: self.burst,
+            vcpus,
+            mhz: Some(mhz),
+        };
         resources::resolve(&self.shares, &said, mhz)
     }
 }

@@ -1,6 +1,8 @@
 //! From a TOML file to checked runs: applies each run's changes, expands counts, collects every reason to refuse.
 
-use crate::{HostSpec, HostTask, Run, RunSpec, Scenario, ScenarioError, VmSpec, checks, pools, unreadable};
+use crate::{
+    HostSpec, HostTask, Run, RunSpec, Scenario, ScenarioError, VmSpec, checks, pools, unreadable,
+};
 use std::{collections::BTreeSet, fs, path::Path};
 use topology::Topology;
 use units::caps;
@@ -11,10 +13,19 @@ use units::caps;
 /// `ScenarioError`; nothing is half-loaded.
 pub fn load(path: &str) -> Result<Scenario, ScenarioError> {
     let given = Path::new(path);
-    let candidates = [given.to_path_buf(), given.join("scenario.toml"), Path::new("scenarios").join(path).join("scenario.toml")];
+    let candidates = [
+        given.to_path_buf(),
+        given.join("scenario.toml"),
+        Path::new("scenarios").join(path).join("scenario.toml"),
+    ];
     let file = candidates.iter().find(|c| c.is_file()).unwrap_or(&candidates[0]);
-    let text = fs::read_to_string(file).map_err(|cause| ScenarioError::Read { path: path.to_owned(), cause })?;
-    let stem = if file.ends_with("scenario.toml") { file.parent().and_then(Path::file_name) } else { file.file_stem() };
+    let text = fs::read_to_string(file)
+        .map_err(|cause| ScenarioError::Read { path: path.to_owned(), cause })?;
+    let stem = if file.ends_with("scenario.toml") {
+        file.parent().and_then(Path::file_name)
+    } else {
+        file.file_stem()
+    };
     parse(path, &stem.map_or_else(String::new, |s| s.to_string_lossy().into_owned()), &text)
 }
 
@@ -22,11 +33,17 @@ pub fn load(path: &str) -> Result<Scenario, ScenarioError> {
 pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, ScenarioError> {
     let refused = |cause: String| ScenarioError::Parse { path: path.to_owned(), cause };
     let invalid = |reasons: Vec<String>| ScenarioError::Invalid { path: path.to_owned(), reasons };
-    let mut base: toml::Table = text.parse().map_err(|e: toml::de::Error| refused(e.to_string()))?;
+    let mut base: toml::Table =
+        text.parse().map_err(|e: toml::de::Error| refused(e.to_string()))?;
     let variants = match base.remove("run") {
         None => vec![],
         Some(toml::Value::Array(runs)) => runs,
-        Some(other) => return Err(refused(format!("run: seen a {}, allowed [[run]] tables", other.type_str()))),
+        Some(other) => {
+            return Err(refused(format!(
+                "run: seen a {}, allowed [[run]] tables",
+                other.type_str()
+            )));
+        }
     };
     let mut reasons = unreadable::take(&mut base).map_err(|one| invalid(vec![one]))?;
     // Unknown keys of the base are reported with line and column, which a table has lost.
@@ -72,7 +89,10 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, Scen
 }
 
 /// The run that one `[[run]]` makes of the base, with a reason for each amount in it that cannot be read.
-fn vary(base: &toml::Table, variant: &toml::Value) -> Result<(String, RunSpec, Vec<String>), Vec<String>> {
+fn vary(
+    base: &toml::Table,
+    variant: &toml::Value,
+) -> Result<(String, RunSpec, Vec<String>), Vec<String>> {
     let (label, mut changed) = change(base, variant).map_err(|reason| vec![reason])?;
     let at = |reason: String| format!("run '{label}': {reason}");
     let unreadable = unreadable::take(&mut changed).map_err(|reason| vec![at(reason)])?;
@@ -93,10 +113,15 @@ fn change(base: &toml::Table, variant: &toml::Value) -> Result<(String, toml::Ta
     if let Some(key) = table.keys().find(|k| !["label", "set"].contains(&k.as_str())) {
         return Err(format!("run: seen key '{key}', allowed label and set"));
     }
-    let label = table.get("label").and_then(|l| l.as_str()).ok_or("run: cannot find label: each [[run]] needs one")?;
+    let label = table
+        .get("label")
+        .and_then(|l| l.as_str())
+        .ok_or("run: cannot find label: each [[run]] needs one")?;
     let mut changed = base.clone();
     if let Some(set) = table.get("set") {
-        for (key, value) in set.as_table().ok_or("run.set: allowed a table such as { \"vm1.shares\" = 100 }")? {
+        for (key, value) in
+            set.as_table().ok_or("run.set: allowed a table such as { \"vm1.shares\" = 100 }")?
+        {
             *find(&mut changed, key).ok_or_else(|| {
                 format!("run '{label}': cannot set '{key}': no such VM, pool, host task or section; allowed NAME.KEY or KEY")
             })? = value.clone();
@@ -106,17 +131,22 @@ fn change(base: &toml::Table, variant: &toml::Value) -> Result<(String, toml::Ta
 }
 
 fn find<'t>(table: &'t mut toml::Table, key: &str) -> Option<&'t mut toml::Value> {
-    let place = |t: &'t mut toml::Table, k: &str| Some(t.entry(k.to_owned()).or_insert(toml::Value::Boolean(false)));
+    let place = |t: &'t mut toml::Table, k: &str| {
+        Some(t.entry(k.to_owned()).or_insert(toml::Value::Boolean(false)))
+    };
     let Some((object, rest)) = key.split_once('.') else {
         return place(table, key);
     };
     if ["host", "knobs", "expect", "lab"].contains(&object) {
-        let section = table.entry(object.to_owned()).or_insert(toml::Value::Table(toml::Table::new()));
+        let section =
+            table.entry(object.to_owned()).or_insert(toml::Value::Table(toml::Table::new()));
         return place(section.as_table_mut()?, rest);
     }
     for kind in ["vm", "host_task", "pool"] {
         let names = table.get(kind).and_then(|v| v.as_array());
-        let found = names.and_then(|a| a.iter().position(|v| v.get("name").and_then(|n| n.as_str()) == Some(object)));
+        let found = names.and_then(|a| {
+            a.iter().position(|v| v.get("name").and_then(|n| n.as_str()) == Some(object))
+        });
         if let Some(i) = found {
             let mut at = table.get_mut(kind)?.as_array_mut()?.get_mut(i)?.as_table_mut()?;
             let mut rest = rest;
@@ -133,7 +163,8 @@ fn find<'t>(table: &'t mut toml::Table, key: &str) -> Option<&'t mut toml::Value
 /// Checks a run whole: everything that can be known is looked at before anything is refused.
 fn resolve(mut spec: RunSpec) -> Result<(RunSpec, Topology), Vec<String>> {
     let mut reasons = vec![];
-    let topology = Topology::regular(spec.host.shape()).map_err(|e| reasons.push(e.to_string())).ok();
+    let topology =
+        Topology::regular(spec.host.shape()).map_err(|e| reasons.push(e.to_string())).ok();
     let pcpus = topology.as_ref().map_or(caps::PCPUS_MAX, Topology::pcpus);
     checks::times(&spec, &mut reasons);
     // What a wrong speed makes of amounts in MHz would be reasons of no use.
@@ -210,13 +241,22 @@ workload = { kind = "duty", work = "15ms", sleep = "85ms" }
     fn every_reason_is_named_and_nothing_is_half_loaded() {
         let bad = TWO.replace("vcpus = 2", "vcpus = 0\nshares = 0\naffinity = \"9\"");
         let text = reasons(&bad);
-        for part in ["vcpus: seen 0, allowed 1..1024", "cannot use 0: allowed 1..262144", "seen pCPU 9, allowed 0..3"] {
+        for part in [
+            "vcpus: seen 0, allowed 1..1024",
+            "cannot use 0: allowed 1..262144",
+            "seen pCPU 9, allowed 0..3",
+        ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert!(reasons(&TWO.replace("shares = \"high\"", "shares = 9223372036854775807")).contains("allowed 1..262144"));
         assert!(
-            reasons(&TWO.replace("shares = \"high\"", "shares = 9223372036854775808")).contains("refused")
-                || reasons(&TWO.replace("shares = \"high\"", "shares = 9223372036854775808")).contains("cannot parse")
+            reasons(&TWO.replace("shares = \"high\"", "shares = 9223372036854775807"))
+                .contains("allowed 1..262144")
+        );
+        assert!(
+            reasons(&TWO.replace("shares = \"high\"", "shares = 9223372036854775808"))
+                .contains("refused")
+                || reasons(&TWO.replace("shares = \"high\"", "shares = 9223372036854775808"))
+                    .contains("cannot parse")
         );
     }
 
@@ -224,8 +264,17 @@ workload = { kind = "duty", work = "15ms", sleep = "85ms" }
     fn unknown_keys_and_cut_files_are_refused_with_their_place() {
         assert!(reasons(&TWO.replace("vcpus = 1", "vcpus = 1\nsharez = 3")).contains("sharez"));
         assert!(reasons(&TWO[..TWO.len() - 20]).contains("line"));
-        assert!(reasons(&format!("{TWO}\n[expect]\nratio_of = [\"a\", \"c\"]")).contains("expect.ratio_of: seen 'c'"));
-        assert!(reasons(&format!("{TWO}\n[expect]\nlab_late_max_us = {{ c = 1 }}")).contains("expect.lab_late_max_us: seen 'c'"));
-        assert!(reasons(&format!("{TWO}\n[[run]]\nlabel=\"x\"\nset={{\"nobody.shares\"=1}}")).contains("nobody.shares"));
+        assert!(
+            reasons(&format!("{TWO}\n[expect]\nratio_of = [\"a\", \"c\"]"))
+                .contains("expect.ratio_of: seen 'c'")
+        );
+        assert!(
+            reasons(&format!("{TWO}\n[expect]\nlab_late_max_us = {{ c = 1 }}"))
+                .contains("expect.lab_late_max_us: seen 'c'")
+        );
+        assert!(
+            reasons(&format!("{TWO}\n[[run]]\nlabel=\"x\"\nset={{\"nobody.shares\"=1}}"))
+                .contains("nobody.shares")
+        );
     }
 }

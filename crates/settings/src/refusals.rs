@@ -13,7 +13,10 @@ fn scenario(lines: &str) -> String {
         let mut words = line.splitn(3, ' ');
         let (kind, name) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
         let vcpus = if kind == "vm" && !line.contains("vcpus") { "vcpus = 1\n" } else { "" };
-        out += &format!("[[{kind}]]\nname = \"{name}\"\n{vcpus}{}\n", words.next().unwrap_or("").replace(';', "\n"));
+        out += &format!(
+            "[[{kind}]]\nname = \"{name}\"\n{vcpus}{}\n",
+            words.next().unwrap_or("").replace(';', "\n")
+        );
     }
     out
 }
@@ -58,7 +61,10 @@ fn pools_and_vms_are_read_with_their_defaults() {
     let spec = &parse("t.toml", "t", &text).unwrap().runs[0].spec;
     assert_eq!(spec.host.mhz, 2000);
     let placed = place(&spec.pools, spec.host.mhz).unwrap();
-    let seen: Vec<_> = placed.iter().map(|p| (p.path.as_str(), p.parent, p.depth, p.shares, p.expandable, p.scalable)).collect();
+    let seen: Vec<_> = placed
+        .iter()
+        .map(|p| (p.path.as_str(), p.parent, p.depth, p.shares, p.expandable, p.scalable))
+        .collect();
     assert_eq!(
         seen,
         [
@@ -68,13 +74,19 @@ fn pools_and_vms_are_read_with_their_defaults() {
             ("/silver", 0, 1, 7, true, false)
         ]
     );
-    let amounts: Vec<_> = placed.iter().map(|p| (p.reservation.percent(), p.limit.map(Rate::percent), p.burst_ns)).collect();
+    let amounts: Vec<_> = placed
+        .iter()
+        .map(|p| (p.reservation.percent(), p.limit.map(Rate::percent), p.burst_ns))
+        .collect();
     assert_eq!(amounts[1], ("50 %".to_owned(), Some("120 %".to_owned()), 20_000_000));
     assert!([0, 2, 3].iter().all(|i| amounts[*i] == ("0 %".to_owned(), None, 0)), "{amounts:?}");
     assert_eq!(placed[2].name, "web");
     let a = spec.vms[0].resources(spec.host.mhz).unwrap();
     assert_eq!((a.shares, a.reservation, a.burst_ns), (2000, Rate(Rate::ONE.0 / 8), 1_000_000));
-    assert_eq!((a.limit, spec.vms[0].pool.as_deref()), (Some(Rate(Rate::ONE.0 * 3 / 2)), Some("web")));
+    assert_eq!(
+        (a.limit, spec.vms[0].pool.as_deref()),
+        (Some(Rate(Rate::ONE.0 * 3 / 2)), Some("web"))
+    );
     let b = spec.vms[1].resources(spec.host.mhz).unwrap();
     assert_eq!((b.shares, b.reservation, b.limit, b.burst_ns), (1000, Rate(0), None, 0));
     assert_eq!(CpuAmount::percent(1).rate(1), LIMIT_MIN);
@@ -87,13 +99,21 @@ fn runs_vary_pools_by_name() {
            [[run]]\nlabel=\"y\"\nset={\"gold.limit\"=-1}\n";
     let runs = parse("t.toml", "t", &text).unwrap().runs;
     let placed = place(&runs[0].spec.pools, runs[0].spec.host.mhz).unwrap();
-    assert_eq!((placed[1].limit, placed[2].reservation), (Some(Rate::pcpus(3)), Rate(Rate::ONE.0 / 2)));
+    assert_eq!(
+        (placed[1].limit, placed[2].reservation),
+        (Some(Rate::pcpus(3)), Rate(Rate::ONE.0 / 2))
+    );
     let vms = &runs[0].spec.vms;
     assert!(vms.len() == 3 && vms.iter().all(|v| v.pool.as_deref() == Some("silver")));
     assert_eq!(place(&runs[1].spec.pools, 2000).unwrap()[1].limit, None);
     let wrong = text.replace("\"300%\"", "\"300\"").replace("gold.limit\"=-1", "nobody.limit\"=1");
     let seen = reasons(&wrong);
-    assert!(seen[0].starts_with("run 'x': pool 'gold': limit: CPU amount: cannot read '300': seen no unit"), "{seen:?}");
+    assert!(
+        seen[0].starts_with(
+            "run 'x': pool 'gold': limit: CPU amount: cannot read '300': seen no unit"
+        ),
+        "{seen:?}"
+    );
     assert_eq!(
         seen[1..],
         ["run 'y': cannot set 'nobody.limit': no such VM, pool, host task or section; allowed NAME.KEY or KEY".to_owned()]
@@ -104,9 +124,18 @@ fn runs_vary_pools_by_name() {
 fn a_pool_is_not_called_like_the_group_of_host_tasks() {
     assert_eq!(
         reasons(&scenario("pool system\npool gold\nvm a pool=\"gold\"")),
-        ["pool 'system': seen the path /system, which means the host's own tasks; give it another name"]
+        [
+            "pool 'system': seen the path /system, which means the host's own tasks; give it another name"
+        ]
     );
-    assert!(parse("t.toml", "t", &scenario("pool gold\npool system parent=\"gold\"\nvm a pool=\"gold\"")).is_ok());
+    assert!(
+        parse(
+            "t.toml",
+            "t",
+            &scenario("pool gold\npool system parent=\"gold\"\nvm a pool=\"gold\"")
+        )
+        .is_ok()
+    );
 }
 
 #[test]
@@ -133,16 +162,35 @@ fn limits_and_reservations_that_cannot_be_are_refused() {
             "pool gold reservation=\"2048002MHz\"",
             "pool 'gold': reservation: seen 2048002MHz (102400.1 % of a pCPU), allowed up to 1024 pCPUs; write less",
         ),
-        ("pool gold burst=\"5ms\"", "pool 'gold': burst: seen 5ms without a limit, allowed only with one; give a limit, or leave it out"),
-        ("vm a burst=\"5ms\"; limit=-1", "vm 'a': burst: seen 5ms without a limit, allowed only with one; give a limit, or leave it out"),
-        ("pool gold shares=\"huge\"", "pool 'gold': shares: seen 'huge', allowed low, normal, high or 1..262144"),
+        (
+            "pool gold burst=\"5ms\"",
+            "pool 'gold': burst: seen 5ms without a limit, allowed only with one; give a limit, or leave it out",
+        ),
+        (
+            "vm a burst=\"5ms\"; limit=-1",
+            "vm 'a': burst: seen 5ms without a limit, allowed only with one; give a limit, or leave it out",
+        ),
+        (
+            "pool gold shares=\"huge\"",
+            "pool 'gold': shares: seen 'huge', allowed low, normal, high or 1..262144",
+        ),
     ] {
         assert_eq!(reason(line), said);
     }
-    assert!(reason("vm a limit=\"0%\"").starts_with("vm 'a': limit: seen 0%, allowed 1 % of a pCPU or more"));
-    assert!(reason("pool gold shares=0").starts_with("pool 'gold': shares: cannot use 0: allowed 1..262144"));
-    for fits in ["vm a reservation=\"100%\"; limit=\"2000MHz\"", "pool gold limit=\"1%\"", "pool gold limit=\"20MHz\"", "vm a burst=\"0s\""]
-    {
+    assert!(
+        reason("vm a limit=\"0%\"")
+            .starts_with("vm 'a': limit: seen 0%, allowed 1 % of a pCPU or more")
+    );
+    assert!(
+        reason("pool gold shares=0")
+            .starts_with("pool 'gold': shares: cannot use 0: allowed 1..262144")
+    );
+    for fits in [
+        "vm a reservation=\"100%\"; limit=\"2000MHz\"",
+        "pool gold limit=\"1%\"",
+        "pool gold limit=\"20MHz\"",
+        "vm a burst=\"0s\"",
+    ] {
         assert!(parse("t.toml", "t", &scenario(fits)).is_ok(), "{fits}");
     }
 }
@@ -152,15 +200,24 @@ fn names_are_each_their_own_and_parents_are_there() {
     for (lines, said) in [
         ("pool gold\npool gold", "pool 'gold': two have this name; each needs its own"),
         ("pool gold\nvm gold", "pool 'gold': a VM has this name too; each needs its own"),
-        ("pool gold-2\nvm gold count=2", "pool 'gold-2': a VM has this name too; each needs its own"),
+        (
+            "pool gold-2\nvm gold count=2",
+            "pool 'gold-2': a VM has this name too; each needs its own",
+        ),
         ("pool gold\nvm gold count=2", "pool 'gold': a VM has this name too; each needs its own"),
-        ("pool gold\nhost_task gold", "pool 'gold': a host task has this name too; each needs its own"),
+        (
+            "pool gold\nhost_task gold",
+            "pool 'gold': a host task has this name too; each needs its own",
+        ),
         ("pool a.b", "pool 'a.b': name: allowed 1..64 characters without / . , \" or line ends"),
         (
             "pool web parent=\"gould\"",
             "pool 'web': parent: seen 'gould', allowed the name of a [[pool]]; leave it out for a pool of the root",
         ),
-        ("vm a pool=\"gould\"", "vm 'a': pool: seen 'gould', allowed the name of a [[pool]]; leave it out for a VM of the root"),
+        (
+            "vm a pool=\"gould\"",
+            "vm 'a': pool: seen 'gould', allowed the name of a [[pool]]; leave it out for a VM of the root",
+        ),
         (
             "pool a parent=\"b\"\npool b parent=\"a\"\npool c parent=\"b\"",
             "pool 'a': parent: seen the circle a -> b -> a, allowed a chain that ends at the root; give one of them another parent",
@@ -176,37 +233,56 @@ fn names_are_each_their_own_and_parents_are_there() {
     ] {
         assert_eq!(reason(lines), said);
     }
-    assert_eq!(reasons(&scenario("pool a parent=\"a\"\npool b parent=\"c\"\npool c parent=\"b\"")).len(), 2);
+    assert_eq!(
+        reasons(&scenario("pool a parent=\"a\"\npool b parent=\"c\"\npool c parent=\"b\"")).len(),
+        2
+    );
 }
 
 #[test]
 fn pools_are_as_deep_as_the_scheduler_follows_them() {
-    let chain = |n: usize| (1..=n).map(|i| pool(&format!("p{i}"), (i > 1).then(|| format!("p{}", i - 1)).as_deref())).collect::<Vec<_>>();
+    let chain = |n: usize| {
+        (1..=n)
+            .map(|i| pool(&format!("p{i}"), (i > 1).then(|| format!("p{}", i - 1)).as_deref()))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(place(&chain(16), 2000).unwrap()[16].depth, 16);
     // Only the first that is too deep is named, and not all that hang below it.
-    let all = ["pool 'p17': seen 17 levels below the root, allowed 16; give it a parent further up"];
+    let all =
+        ["pool 'p17': seen 17 levels below the root, allowed 16; give it a parent further up"];
     assert_eq!(place(&chain(17), 2000).unwrap_err(), all);
     assert_eq!(place(&chain(1023), 2000).unwrap_err(), all);
 }
 
 #[test]
 fn too_many_pools_are_one_reason_and_soon_said() {
-    let bad = |i: usize| format!("pool p{i} parent=\"p{}\"; limit=\"7\"; shares=0\nvm v{i} pool=\"nope\"\n", (i + 1) % 10_000);
+    let bad = |i: usize| {
+        format!(
+            "pool p{i} parent=\"p{}\"; limit=\"7\"; shares=0\nvm v{i} pool=\"nope\"\n",
+            (i + 1) % 10_000
+        )
+    };
     let text = scenario(&(0..10_000).map(bad).collect::<String>());
     let begin = Instant::now();
-    let said = ["pool: seen 10000 pools, allowed 1023 beside the root; leave some out, or join them"];
+    let said =
+        ["pool: seen 10000 pools, allowed 1023 beside the root; leave some out, or join them"];
     assert_eq!(reasons(&text), said);
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     let many: Vec<PoolSpec> = (0..10_000).map(|_| pool("same", Some("same"))).collect();
     assert_eq!(place(&many, 2000).unwrap_err(), said);
-    let most: Vec<PoolSpec> = (0..1023).map(|i| pool(&format!("p{i}"), (i > 0).then(|| format!("p{}", (i - 1) / 8)).as_deref())).collect();
+    let most: Vec<PoolSpec> = (0..1023)
+        .map(|i| pool(&format!("p{i}"), (i > 0).then(|| format!("p{}", (i - 1) / 8)).as_deref()))
+        .collect();
     assert_eq!(place(&most, 2000).unwrap().len(), 1024);
 }
 
 #[test]
 fn too_many_limits_are_refused() {
-    let lines =
-        |vms: u32| format!("pool gold limit=\"10%\"\npool free limit=-1\nvm a count={vms}; limit=\"10%\"\nvm b limit=\"unlimited\"");
+    let lines = |vms: u32| {
+        format!(
+            "pool gold limit=\"10%\"\npool free limit=-1\nvm a count={vms}; limit=\"10%\"\nvm b limit=\"unlimited\""
+        )
+    };
     assert!(parse("t.toml", "t", &scenario(&lines(1022))).is_ok());
     let pools: String = (0..30).map(|i| format!("pool p{i} limit=\"10%\"\n")).collect();
     assert_eq!(
@@ -261,22 +337,34 @@ fn expectations_name_vms_as_they_are_counted_out() {
         + "[expect]\nequal_of = [\"a-1\", \"a-2\"]\nequal_permille = 5\nlab_equal_permille = 50\nlab_ratio_permille = 9\nlimit_permille = 3\n\
            lab_limit_permille = 4\nat_least = { a-1 = 1000 }\nlab_at_least = { a-2 = 900 }\n";
     let expect = parse("t.toml", "t", &text).unwrap().runs[0].spec.expect.clone();
-    assert_eq!((expect.equal_permille, expect.lab_equal_permille, expect.lab_ratio_permille), (5, Some(50), Some(9)));
+    assert_eq!(
+        (expect.equal_permille, expect.lab_equal_permille, expect.lab_ratio_permille),
+        (5, Some(50), Some(9))
+    );
     assert_eq!((expect.limit_permille, expect.lab_limit_permille), (Some(3), Some(4)));
     assert_eq!((expect.at_least["a-1"], expect.lab_at_least["a-2"]), (1000, 900));
-    assert_eq!(reasons(&text.replace("\"a-1\", ", "\"a\", ")), ["expect.equal_of: seen 'a', allowed the names of its VMs"]);
+    assert_eq!(
+        reasons(&text.replace("\"a-1\", ", "\"a\", ")),
+        ["expect.equal_of: seen 'a', allowed the names of its VMs"]
+    );
 }
 
 #[test]
 fn parents_come_first_and_the_files_order_holds_otherwise() {
-    let pools = [("x", Some("c")), ("b", None), ("c", None), ("y", Some("b")), ("d", Some("x"))].map(|(n, p)| pool(n, p));
+    let pools = [("x", Some("c")), ("b", None), ("c", None), ("y", Some("b")), ("d", Some("x"))]
+        .map(|(n, p)| pool(n, p));
     let placed = place(&pools, 2000).unwrap();
-    assert_eq!(placed.iter().map(|p| p.path.as_str()).collect::<Vec<_>>(), ["/", "/b", "/c", "/c/x", "/b/y", "/c/x/d"]);
+    assert_eq!(
+        placed.iter().map(|p| p.path.as_str()).collect::<Vec<_>>(),
+        ["/", "/b", "/c", "/c/x", "/b/y", "/c/x/d"]
+    );
     // Any tree: a pool's parent comes before it, and its path and depth are one longer.
     let mut seed = 1u64;
     for _ in 0..200 {
         let mut below = |n: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % n
         };
         let mut pools: Vec<PoolSpec> = vec![];
@@ -301,10 +389,18 @@ fn parents_come_first_and_the_files_order_holds_otherwise() {
 
 #[test]
 fn a_specification_is_written_as_it_is_read() {
-    let text = scenario("pool gold limit=\"2.4 ghz\"; burst=\"1ms\"\npool free limit=-1\nvm a reservation=\"12.50%\"; limit=\"unlimited\"");
+    let text = scenario(
+        "pool gold limit=\"2.4 ghz\"; burst=\"1ms\"\npool free limit=-1\nvm a reservation=\"12.50%\"; limit=\"unlimited\"",
+    );
     let spec = parse("t.toml", "t", &text).unwrap().runs[0].spec.clone();
     let written = toml::to_string(&spec).unwrap();
-    for part in ["limit = \"2400MHz\"", "limit = \"unlimited\"", "reservation = \"12.5%\"", "burst = \"1ms\"", "mhz = 2000"] {
+    for part in [
+        "limit = \"2400MHz\"",
+        "limit = \"unlimited\"",
+        "reservation = \"12.5%\"",
+        "burst = \"1ms\"",
+        "mhz = 2000",
+    ] {
         assert!(written.contains(part), "{part} in {written}");
     }
     let again = parse("t.toml", "t", &written).unwrap().runs[0].spec.clone();

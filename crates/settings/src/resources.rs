@@ -28,7 +28,8 @@ pub struct VmResources {
 
 impl VmResources {
     /// A pool of which nothing is said: normal shares, no reservation, no limit.
-    pub const POOL: VmResources = VmResources { shares: 4_000, reservation: Rate(0), limit: None, burst_ns: 0 };
+    pub const POOL: VmResources =
+        VmResources { shares: 4_000, reservation: Rate(0), limit: None, burst_ns: 0 };
 }
 
 /// What is said of a VM or pool, as a file or an attribute has it; `None` is not said.
@@ -65,17 +66,25 @@ impl Said {
         let mut out = vec![];
         let limit = self.limit();
         // A VM's reservation is held to its vCPUs below.
-        let amounts = [("reservation", self.reservation.filter(|_| self.vcpus.is_none())), ("limit", limit)];
+        let amounts =
+            [("reservation", self.reservation.filter(|_| self.vcpus.is_none())), ("limit", limit)];
         for (what, amount) in amounts.iter().filter_map(|(what, a)| Some((what, (*a)?))) {
             if self.rate(amount).is_some_and(|r| r > Rate::pcpus(caps::PCPUS_MAX as u64)) {
-                out.push(format!("{what}: seen {}, allowed up to {} pCPUs; write less", self.named(amount), caps::PCPUS_MAX));
+                out.push(format!(
+                    "{what}: seen {}, allowed up to {} pCPUs; write less",
+                    self.named(amount),
+                    caps::PCPUS_MAX
+                ));
             }
         }
         if let (Some(vcpus), Some(amount)) = (self.vcpus, self.reservation) {
             let most = Rate::pcpus(u64::from(vcpus));
             if self.rate(amount).is_some_and(|r| r > most) {
                 let seen = self.named(amount);
-                out.push(format!("reservation: seen {seen}, allowed up to {}, one pCPU for each vCPU; lower it", most.percent()));
+                out.push(format!(
+                    "reservation: seen {seen}, allowed up to {}, one pCPU for each vCPU; lower it",
+                    most.percent()
+                ));
             }
         }
         if let Some(amount) = limit.filter(|l| self.rate(*l).is_some_and(|r| r < LIMIT_MIN)) {
@@ -88,7 +97,8 @@ impl Said {
         if let (Some(limit), Some(reservation)) = (limit, self.reservation) {
             let rates = self.rate(limit).zip(self.rate(reservation));
             let both_mhz = limit.is_mhz() && reservation.is_mhz();
-            let rates = rates.or_else(|| both_mhz.then(|| (limit.rate(ANY_MHZ), reservation.rate(ANY_MHZ))));
+            let rates = rates
+                .or_else(|| both_mhz.then(|| (limit.rate(ANY_MHZ), reservation.rate(ANY_MHZ))));
             if rates.is_some_and(|(l, r)| l < r) {
                 out.push(below_reservation(&self.named(limit), &self.named(reservation)));
             }
@@ -99,21 +109,31 @@ impl Said {
     /// A burst that no limit goes with; `elsewhere` when the limit may be said elsewhere.
     pub(crate) fn loose_burst(&self, elsewhere: bool) -> Option<String> {
         let burst = self.burst.filter(|b| *b > Span::ZERO)?;
-        let without = if elsewhere { self.limit == Some(LimitSetting::Unlimited) } else { self.limit().is_none() };
+        let without = if elsewhere {
+            self.limit == Some(LimitSetting::Unlimited)
+        } else {
+            self.limit().is_none()
+        };
         without.then(|| format!("burst: seen {burst} without a limit, allowed only with one; give a limit, or leave it out"))
     }
 }
 
 /// The reason against a limit that cuts into what is guaranteed.
 pub(crate) fn below_reservation(limit: &str, reservation: &str) -> String {
-    format!("limit: seen {limit}, allowed its reservation of {reservation} or more; raise the limit, or lower the reservation")
+    format!(
+        "limit: seen {limit}, allowed its reservation of {reservation} or more; raise the limit, or lower the reservation"
+    )
 }
 
 /// The resources of something whose every setting is in one place; `vcpus` is `None` for a pool.
 ///
 /// # Errors
 /// Every reason, without the object's name.
-pub(crate) fn resolve(shares: &SharesSetting, said: &Said, mhz: u32) -> Result<VmResources, Vec<String>> {
+pub(crate) fn resolve(
+    shares: &SharesSetting,
+    said: &Said,
+    mhz: u32,
+) -> Result<VmResources, Vec<String>> {
     let mut reasons = vec![];
     let shares = pool_or_vm(shares, said.vcpus).unwrap_or_else(|e| {
         reasons.push(e);

@@ -244,11 +244,20 @@ impl SharesSetting {
             SharesSetting::Number(n) => i128::from(*n),
             SharesSetting::Preset(p) => match Shares::PER_VCPU.iter().find(|x| x.0 == p) {
                 Some(x) => i128::from(x.1) * i128::from(vcpus),
-                None => return Err(format!("shares: seen '{p}', allowed low, normal, high or 1..{}", caps::SHARES_MAX)),
+                None => {
+                    return Err(format!(
+                        "shares: seen '{p}', allowed low, normal, high or 1..{}",
+                        caps::SHARES_MAX
+                    ));
+                }
             },
         };
         // Presets of very wide VMs meet the cap; ESXi's users know the number as the maximum.
-        let number = if matches!(self, SharesSetting::Preset(_)) { number.min(i128::from(caps::SHARES_MAX)) } else { number };
+        let number = if matches!(self, SharesSetting::Preset(_)) {
+            number.min(i128::from(caps::SHARES_MAX))
+        } else {
+            number
+        };
         Shares::new(number).map_err(|e| e.to_string())
     }
 }
@@ -345,7 +354,10 @@ impl VmSpec {
     #[must_use]
     pub fn allowed(&self, i: usize) -> Option<PcpuSet> {
         let own = self.vcpu_affinity.as_ref().and_then(|a| a.get(i).cloned());
-        [own, self.affinity.clone(), self.cpuset.clone()].into_iter().flatten().reduce(|a, b| a.and(&b))
+        [own, self.affinity.clone(), self.cpuset.clone()]
+            .into_iter()
+            .flatten()
+            .reduce(|a, b| a.and(&b))
     }
 
     /// What vCPU `i` does.
@@ -357,7 +369,9 @@ impl VmSpec {
     /// The VMs this stands for, each with `count` 1 and a name of its own.
     #[must_use]
     pub fn expand(&self) -> Vec<VmSpec> {
-        (1..=self.count).map(|i| VmSpec { name: numbered(&self.name, self.count, i), count: 1, ..self.clone() }).collect()
+        (1..=self.count)
+            .map(|i| VmSpec { name: numbered(&self.name, self.count, i), count: 1, ..self.clone() })
+            .collect()
     }
 }
 
@@ -365,7 +379,13 @@ impl HostTask {
     /// The tasks this stands for, each with `count` 1 and a name of its own.
     #[must_use]
     pub fn expand(&self) -> Vec<HostTask> {
-        (1..=self.count).map(|i| HostTask { name: numbered(&self.name, self.count, i), count: 1, ..self.clone() }).collect()
+        (1..=self.count)
+            .map(|i| HostTask {
+                name: numbered(&self.name, self.count, i),
+                count: 1,
+                ..self.clone()
+            })
+            .collect()
     }
 }
 

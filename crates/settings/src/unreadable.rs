@@ -18,7 +18,11 @@ pub(crate) fn take(table: &mut Table) -> Result<Vec<String>, String> {
         let objects = table.get_mut(kind).and_then(Value::as_array_mut).into_iter().flatten();
         for object in objects.filter_map(Value::as_table_mut) {
             let name = object.get("name").and_then(Value::as_str).unwrap_or("").to_owned();
-            out.extend(of_object(object).into_iter().map(|(key, reason)| format!("{kind} '{name}': {key}: {reason}")));
+            out.extend(
+                of_object(object)
+                    .into_iter()
+                    .map(|(key, reason)| format!("{kind} '{name}': {key}: {reason}")),
+            );
         }
     }
     Ok(out)

@@ -181,9 +181,19 @@ impl Serialize for Window {
 impl<'de> Deserialize<'de> for Window {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Window, D::Error> {
         let text = String::deserialize(d)?;
-        let bad = || D::Error::custom(format!("window: cannot read '{text}': allowed FROM..TO as in '5s..20s', '..20s' or '5s..'"));
+        let bad = || {
+            D::Error::custom(format!(
+                "window: cannot read '{text}': allowed FROM..TO as in '5s..20s', '..20s' or '5s..'"
+            ))
+        };
         let (from, to) = text.split_once("..").ok_or_else(bad)?;
-        let part = |t: &str| if t.trim().is_empty() { Ok(None) } else { t.parse::<Span>().map(Some).map_err(D::Error::custom) };
+        let part = |t: &str| {
+            if t.trim().is_empty() {
+                Ok(None)
+            } else {
+                t.parse::<Span>().map(Some).map_err(D::Error::custom)
+            }
+        };
         let window = Window { from: part(from)?.unwrap_or(Span::ZERO), to: part(to)? };
         if window.to.is_some_and(|t| t <= window.from) { Err(bad()) } else { Ok(window) }
     }
@@ -216,7 +226,10 @@ mod tests {
             "{ kind = 'ipi', work = '1ms', handle = '5us' }",
             "{ kind = 'exits', work = '1ms', emulate = '5us', dist = 'exponential' }",
         ];
-        let text = format!("[[vm]]\nname = 'a'\nvcpus = 6\nwatchdog = '20ms'\nvcpu_workloads = [{}]", kinds.join(", "));
+        let text = format!(
+            "[[vm]]\nname = 'a'\nvcpus = 6\nwatchdog = '20ms'\nvcpu_workloads = [{}]",
+            kinds.join(", ")
+        );
         let spec = scenario(&text).expect("it is read").runs.remove(0).spec;
         let (think, hold, ms) = (Span::from_ns(20_000), Span::from_ns(5_000), Span::from_ms(1));
         let lock = |dist| Workload::Spinlock { think, hold, ticket: false, dist };
@@ -231,7 +244,11 @@ mod tests {
         ];
         assert_eq!(spec.vms[0].vcpu_workloads.as_deref(), Some(&all[..]));
         assert_eq!(spec.vms[0].watchdog, Some(Span::from_ms(20)));
-        assert!(all[..5].iter().all(Workload::has_siblings) && !all[5].has_siblings() && !Workload::Burn.has_siblings());
+        assert!(
+            all[..5].iter().all(Workload::has_siblings)
+                && !all[5].has_siblings()
+                && !Workload::Burn.has_siblings()
+        );
         let written = toml::to_string(&spec).expect("it is written");
         let again = parse("t.toml", "t", &written).expect("it is read again").runs.remove(0).spec;
         assert_eq!(again.vms[0].vcpu_workloads, spec.vms[0].vcpu_workloads);
@@ -239,14 +256,21 @@ mod tests {
 
     #[test]
     fn vcpus_that_cannot_be_added_are_refused_with_the_reason() {
-        assert_eq!(refused("hot_add = ['0s']"), ["vm 'a': hot_add: seen 0s, allowed times after start (0s) and before stop"]);
-        assert_eq!(refused("hot_add = ['1s', '2s']"), ["vm 'a': hot_add: seen 2 times, allowed fewer than its 2 vCPUs"]);
+        assert_eq!(
+            refused("hot_add = ['0s']"),
+            ["vm 'a': hot_add: seen 0s, allowed times after start (0s) and before stop"]
+        );
+        assert_eq!(
+            refused("hot_add = ['1s', '2s']"),
+            ["vm 'a': hot_add: seen 2 times, allowed fewer than its 2 vCPUs"]
+        );
     }
 
     #[test]
     fn what_vcpus_that_wait_for_each_other_may_not_be_is_refused_with_its_reason() {
         let of = |kind: &str| refused(&format!("workload = {{ kind = {kind} }}"));
-        let short = |what: &str| vec![format!("vm 'a': workload.{what}: seen 999ns, allowed 1us or more")];
+        let short =
+            |what: &str| vec![format!("vm 'a': workload.{what}: seen 999ns, allowed 1us or more")];
         assert_eq!(of("'spinlock', think = '999ns', hold = '1us'"), short("think"));
         assert_eq!(of("'spinlock', think = '1us', hold = '999ns'"), short("hold"));
         assert_eq!(of("'barrier', work = '999ns'"), short("work"));
@@ -254,11 +278,18 @@ mod tests {
         assert_eq!(of("'ipi', work = '1us', handle = '999ns'"), short("handle"));
         assert_eq!(of("'exits', work = '999ns', emulate = '1us'"), short("work"));
         assert_eq!(of("'exits', work = '1us', emulate = '999ns'"), short("emulate"));
-        assert_eq!(refused("watchdog = '999us'"), ["vm 'a': watchdog: seen 999us, allowed 1ms or more"]);
-        let lock = |ticket| format!("{{ kind = 'spinlock', think = '1us', hold = '1us', ticket = {ticket} }}");
+        assert_eq!(
+            refused("watchdog = '999us'"),
+            ["vm 'a': watchdog: seen 999us, allowed 1ms or more"]
+        );
+        let lock = |ticket| {
+            format!("{{ kind = 'spinlock', think = '1us', hold = '1us', ticket = {ticket} }}")
+        };
         assert_eq!(
             refused(&format!("vcpu_workloads = [{}, {}]", lock(true), lock(false))),
-            ["vm 'a': vcpu_workloads.ticket: seen true and false, allowed one of them: a VM has one lock"]
+            [
+                "vm 'a': vcpu_workloads.ticket: seen true and false, allowed one of them: a VM has one lock"
+            ]
         );
         for kind in [
             "spinlock', think = '1ms', hold = '1ms'",
@@ -266,9 +297,13 @@ mod tests {
             "ipi', work = '1ms', handle = '1ms'",
             "exits', work = '1ms', emulate = '1ms'",
         ] {
-            let text = scenario(&format!("[[host_task]]\nname = 't'\nworkload = {{ kind = '{kind} }}")).expect_err("refused").to_string();
+            let text =
+                scenario(&format!("[[host_task]]\nname = 't'\nworkload = {{ kind = '{kind} }}"))
+                    .expect_err("refused")
+                    .to_string();
             let name = kind.split('\'').next().unwrap_or("");
-            let reason = format!("host_task 't': workload.kind: seen '{name}', allowed in a [[vm]] only");
+            let reason =
+                format!("host_task 't': workload.kind: seen '{name}', allowed in a [[vm]] only");
             assert!(text.contains(&reason), "{reason} in {text}");
         }
     }

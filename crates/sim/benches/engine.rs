@@ -20,7 +20,12 @@ fn workload(i: u32) -> Workload {
         0 => Workload::Burn,
         1 => Workload::Duty { work: Span::from_ms(15), sleep: Span::from_ms(85) },
         2 => Workload::Periodic { period: Span::from_ms(10), work: Span::from_ms(1) },
-        _ => Workload::Io { work: Span::from_ns(200_000), sleep: Span::from_ms(2), dist: Dist::Exponential, halts: true },
+        _ => Workload::Io {
+            work: Span::from_ns(200_000),
+            sleep: Span::from_ms(2),
+            dist: Dist::Exponential,
+            halts: true,
+        },
     }
 }
 
@@ -49,7 +54,13 @@ fn vm(i: u32, vcpus: u32) -> VmSpec {
 
 /// A host of `sockets` × `cores` × 2 threads with 6.4 vCPUs a pCPU in at most 1,000 VMs.
 fn host(sockets: u32, cores: u32, duration: Span) -> Run {
-    let shape = Shape { sockets, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: cores, threads_per_core: 2 };
+    let shape = Shape {
+        sockets,
+        nodes_per_socket: 1,
+        llcs_per_node: 1,
+        cores_per_llc: cores,
+        threads_per_core: 2,
+    };
     let topology = Topology::regular(shape).expect("a host");
     let vcpus = topology.pcpus() as u32 * 64 / 10;
     let vms = (vcpus / 2).min(1000);
@@ -86,16 +97,31 @@ fn resident_kib() -> u64 {
 }
 
 fn main() {
-    let duration = std::env::args().skip(1).find_map(|a| a.parse::<Span>().ok()).unwrap_or(Span::from_secs(5));
-    let mut table =
-        views::Table::new(&["pCPUs", "VMs", "vCPUs", "<oracle", "events", "events/s", "ns/event", "sim s/s", "calls/event", "RSS KiB"]);
+    let duration =
+        std::env::args().skip(1).find_map(|a| a.parse::<Span>().ok()).unwrap_or(Span::from_secs(5));
+    let mut table = views::Table::new(&[
+        "pCPUs",
+        "VMs",
+        "vCPUs",
+        "<oracle",
+        "events",
+        "events/s",
+        "ns/event",
+        "sim s/s",
+        "calls/event",
+        "RSS KiB",
+    ]);
     let only = std::env::args().skip(1).find_map(|a| a.parse::<u32>().ok());
     for (sockets, cores) in [(1, 4), (2, 16), (2, 40), (8, 32)] {
         if only.is_some_and(|n| n != sockets * cores * 2) {
             continue;
         }
         for check in [false, true] {
-            let run_of = host(sockets, cores, if check { Span::from_ns(duration.ns() / 5) } else { duration });
+            let run_of = host(
+                sockets,
+                cores,
+                if check { Span::from_ns(duration.ns() / 5) } else { duration },
+            );
             let options = Options { check, ..Options::default() };
             let begun = Instant::now();
             let outcome = match run(&run_of, &options) {

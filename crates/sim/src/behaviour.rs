@@ -36,7 +36,15 @@ pub(crate) struct Behaviour {
 
 impl Behaviour {
     pub(crate) fn new(workload: Workload, random: Random) -> Behaviour {
-        Behaviour { workload, random, remaining: 0, release: 0, outside: false, open: false, leaving: false }
+        Behaviour {
+            workload,
+            random,
+            remaining: 0,
+            release: 0,
+            outside: false,
+            open: false,
+            leaving: false,
+        }
     }
 
     /// What it is to do.
@@ -54,9 +62,14 @@ impl Behaviour {
                 self.remaining = ENDLESS;
                 return Next::Work;
             }
-            Workload::Duty { sleep, .. } | Workload::Io { sleep, .. } => self.random.below(sleep.ns()),
+            Workload::Duty { sleep, .. } | Workload::Io { sleep, .. } => {
+                self.random.below(sleep.ns())
+            }
             Workload::Periodic { period, .. } => self.random.below(period.ns()),
-            Workload::Spinlock { .. } | Workload::Barrier { .. } | Workload::Exits { .. } | Workload::Ipi { .. } => {
+            Workload::Spinlock { .. }
+            | Workload::Barrier { .. }
+            | Workload::Exits { .. }
+            | Workload::Ipi { .. } => {
                 self.remaining = self.piece();
                 return Next::Work;
             }
@@ -94,9 +107,11 @@ impl Behaviour {
         match self.workload {
             Workload::Idle => Next::Halt,
             // Where these wait for siblings, `siblings` says.
-            Workload::Burn | Workload::Spinlock { .. } | Workload::Barrier { .. } | Workload::Exits { .. } | Workload::Ipi { .. } => {
-                Next::Work
-            }
+            Workload::Burn
+            | Workload::Spinlock { .. }
+            | Workload::Barrier { .. }
+            | Workload::Exits { .. }
+            | Workload::Ipi { .. } => Next::Work,
             Workload::Duty { sleep, .. } => Next::Sleep(now + sleep.ns()),
             Workload::Io { sleep, dist, .. } => Next::Sleep(now + self.draw(sleep.ns(), dist)),
             Workload::Periodic { period, .. } => {
@@ -147,7 +162,8 @@ mod tests {
 
     #[test]
     fn a_period_that_was_missed_is_worked_off_at_once() {
-        let mut b = of(Workload::Periodic { period: Span::from_ns(5000), work: Span::from_ns(1000) });
+        let mut b =
+            of(Workload::Periodic { period: Span::from_ns(5000), work: Span::from_ns(1000) });
         let Next::Sleep(t) = b.begin(0) else { panic!("it begins asleep") };
         assert_eq!(b.done(t + 12_000), Next::Work);
         assert_eq!(b.done(t + 13_000), Next::Work);

@@ -121,8 +121,17 @@ pub(crate) enum Fixed {
     Look,
 }
 
-const FIXED: [Fixed; 9] =
-    [Fixed::Change, Fixed::Plan, Fixed::Housekeep, Fixed::Audit, Fixed::Warm, Fixed::Replan, Fixed::Limits, Fixed::Cosched, Fixed::Look];
+const FIXED: [Fixed; 9] = [
+    Fixed::Change,
+    Fixed::Plan,
+    Fixed::Housekeep,
+    Fixed::Audit,
+    Fixed::Warm,
+    Fixed::Replan,
+    Fixed::Limits,
+    Fixed::Cosched,
+    Fixed::Look,
+];
 /// The kernel's watchdog looks at half its limit; looking each second names the world sooner.
 const AUDIT_NS: u64 = 1_000_000_000;
 
@@ -251,7 +260,8 @@ impl Engine {
 
     fn limits(&mut self) {
         if self.kernel.fault.is(Mutant::NoLimit) {
-            (0..self.host.record().limiters).for_each(|i| self.host.limiter_mut(i).tokens_ns = 1 << 40);
+            (0..self.host.record().limiters)
+                .for_each(|i| self.host.limiter_mut(i).tokens_ns = 1 << 40);
         }
         self.kernel.context = Context::Timer;
         self.stats.calls += 1;
@@ -336,7 +346,8 @@ impl Engine {
             let seat = self.kernel.seats[world as usize];
             let waited = now.saturating_sub(self.actors[world as usize].ready_since);
             if matches!(seat, Seat::Queue(_) | Seat::Local(_)) && waited > WATCHDOG_NS {
-                let what = format!("seen READY for {waited} ns in {seat:?}, allowed {WATCHDOG_NS} ns");
+                let what =
+                    format!("seen READY for {waited} ns in {seat:?}, allowed {WATCHDOG_NS} ns");
                 self.kernel.breach(Rule::Watchdog, Some(world), None, what);
             }
         }
@@ -356,7 +367,8 @@ impl Engine {
         for (vm, count) in runnable.into_iter().enumerate() {
             let seen = self.host.vm(vm as u32).runnable;
             if seen != count {
-                let what = format!("seen {seen} runnable worlds counted in VM {vm}, allowed {count}");
+                let what =
+                    format!("seen {seen} runnable worlds counted in VM {vm}, allowed {count}");
                 self.kernel.breach(Rule::Counts, None, None, what);
             }
         }
@@ -369,11 +381,13 @@ impl Engine {
             twice || self.kernel.seats[*w as usize] != *seat
         });
         if let Some((world, seat)) = wrong {
-            let what = format!("seen in {seat:?}, allowed only {:?}", self.kernel.seats[world as usize]);
+            let what =
+                format!("seen in {seat:?}, allowed only {:?}", self.kernel.seats[world as usize]);
             return self.kernel.breach(Rule::Custody, Some(world), None, what);
         }
         let lost = (1..self.actors.len()).find(|w| {
-            let queued = matches!(self.kernel.seats[*w], Seat::Queue(_) | Seat::Local(_) | Seat::Custody);
+            let queued =
+                matches!(self.kernel.seats[*w], Seat::Queue(_) | Seat::Local(_) | Seat::Custody);
             queued && !seen[*w]
         });
         if let Some(world) = lost {

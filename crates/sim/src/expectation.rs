@@ -9,7 +9,8 @@ use views::{MeasuredBy, RunResult, Vm, Wakeups, Where};
 /// kernel a halted VM's process wakes now and then for microseconds, of which the wait is most; 1.5 % seen on an emulated host.
 #[must_use]
 pub fn counts(vm: &Vm, result: &RunResult) -> bool {
-    vm.times.entitled_ns > 0 && u128::from(vm.times.entitled_ns) * 50 >= u128::from(result.duration_ns)
+    vm.times.entitled_ns > 0
+        && u128::from(vm.times.entitled_ns) * 50 >= u128::from(result.duration_ns)
 }
 
 /// Largest |used ÷ entitled − 1| of any VM that counts, in permille rounded to the nearest, with the VM's name.
@@ -17,7 +18,8 @@ pub fn counts(vm: &Vm, result: &RunResult) -> bool {
 pub fn worst_permille(result: &RunResult) -> Option<(u64, String)> {
     let off = |vm: &Vm| {
         let (used, entitled) = (u128::from(vm.times.used_ns), u128::from(vm.times.entitled_ns));
-        counts(vm, result).then(|| ((used.abs_diff(entitled) * 1000 + entitled / 2) / entitled) as u64)
+        counts(vm, result)
+            .then(|| ((used.abs_diff(entitled) * 1000 + entitled / 2) / entitled) as u64)
     };
     result.vms.iter().filter_map(|vm| Some((off(vm)?, vm.name.clone()))).max_by_key(|x| x.0)
 }
@@ -39,7 +41,8 @@ pub fn ratio_permille(result: &RunResult, names: &[String]) -> u64 {
 /// By how much, in permille, one of these VMs used more than another. One that used nothing makes it the largest number there is.
 #[must_use]
 pub fn unequal_permille(result: &RunResult, names: &[String]) -> u64 {
-    let used: Vec<u64> = result.vms.iter().filter(|v| names.contains(&v.name)).map(|v| v.times.used_ns).collect();
+    let used: Vec<u64> =
+        result.vms.iter().filter(|v| names.contains(&v.name)).map(|v| v.times.used_ns).collect();
     match (used.iter().min(), used.iter().max()) {
         (Some(0), _) => u64::MAX,
         (Some(least), Some(most)) => (u128::from(most - least) * 1000 / u128::from(*least)) as u64,
@@ -51,7 +54,8 @@ pub fn unequal_permille(result: &RunResult, names: &[String]) -> u64 {
 #[must_use]
 pub fn unmet(result: &RunResult, spec: &RunSpec, place: Where) -> Vec<String> {
     let (mut off, expect, lab) = (vec![], &spec.expect, place != Where::Sim);
-    let pick = |sim: u32, other: Option<u32>| u64::from(if lab { other.unwrap_or(sim) } else { sim });
+    let pick =
+        |sim: u32, other: Option<u32>| u64::from(if lab { other.unwrap_or(sim) } else { sim });
     let allowed = if lab { expect.lab_permille } else { expect.sim_permille };
     if let (Some(allowed), Some((seen, vm))) = (allowed.map(u64::from), worst_permille(result)) {
         if seen > allowed {
@@ -61,13 +65,25 @@ pub fn unmet(result: &RunResult, spec: &RunSpec, place: Where) -> Vec<String> {
     let absent = |n: &&String| result.vms.iter().all(|v| v.name != **n);
     let named = expect.ratio_of.iter().chain(&expect.equal_of);
     off.extend(named.filter(absent).map(|n| format!("VM {n} is not in the result")));
-    let (seen, allowed) = (ratio_permille(result, &expect.ratio_of), pick(expect.ratio_permille, expect.lab_ratio_permille));
+    let (seen, allowed) = (
+        ratio_permille(result, &expect.ratio_of),
+        pick(expect.ratio_permille, expect.lab_ratio_permille),
+    );
     if seen > allowed {
-        off.push(format!("VMs {} are {seen} permille off the ratio of their shares, allowed {allowed}", expect.ratio_of.join(" and ")));
+        off.push(format!(
+            "VMs {} are {seen} permille off the ratio of their shares, allowed {allowed}",
+            expect.ratio_of.join(" and ")
+        ));
     }
-    let (seen, allowed) = (unequal_permille(result, &expect.equal_of), pick(expect.equal_permille, expect.lab_equal_permille));
+    let (seen, allowed) = (
+        unequal_permille(result, &expect.equal_of),
+        pick(expect.equal_permille, expect.lab_equal_permille),
+    );
     if seen > allowed {
-        off.push(format!("VMs {} differ by {seen} permille, allowed {allowed}", expect.equal_of.join(", ")));
+        off.push(format!(
+            "VMs {} differ by {seen} permille, allowed {allowed}",
+            expect.equal_of.join(", ")
+        ));
     }
     off.extend(short(result, if lab { &expect.lab_at_least } else { &expect.at_least }));
     let permille = if lab { expect.lab_limit_permille } else { expect.limit_permille };
@@ -75,21 +91,48 @@ pub fn unmet(result: &RunResult, spec: &RunSpec, place: Where) -> Vec<String> {
     if spec.knobs.get("cosched") == Some(&0) {
         // A knob that does not reach the scheduler shows nowhere else.
         let stopped = result.vms.iter().filter(|v| v.times.costop_ns > 0);
-        off.extend(stopped.map(|v| format!("VM {} was co-stopped for {} ns, allowed 0 with cosched off", v.name, v.times.costop_ns)));
+        off.extend(stopped.map(|v| {
+            format!(
+                "VM {} was co-stopped for {} ns, allowed 0 with cosched off",
+                v.name, v.times.costop_ns
+            )
+        }));
     }
-    off.extend(late(result, if lab { &expect.lab_late_mean_us } else { &expect.late_mean_us }, "on average", |w| w.mean_ns));
-    off.extend(late(result, if lab { &expect.lab_late_max_us } else { &expect.late_max_us }, "once", |w| w.max_ns));
+    off.extend(late(
+        result,
+        if lab { &expect.lab_late_mean_us } else { &expect.late_mean_us },
+        "on average",
+        |w| w.mean_ns,
+    ));
+    off.extend(late(
+        result,
+        if lab { &expect.lab_late_max_us } else { &expect.late_max_us },
+        "once",
+        |w| w.max_ns,
+    ));
     off
 }
 
 /// VMs whose vCPUs ran later after they should have woken than they may, by their own clock.
-fn late(result: &RunResult, at_most: &BTreeMap<String, u64>, when: &str, of: fn(&Wakeups) -> u64) -> Vec<String> {
+fn late(
+    result: &RunResult,
+    at_most: &BTreeMap<String, u64>,
+    when: &str,
+    of: fn(&Wakeups) -> u64,
+) -> Vec<String> {
     let judge = |(name, us): (&String, &u64)| {
-        let Some(w) = result.wakeups.iter().find(|w| w.vm == *name && w.by == MeasuredBy::Workload) else {
+        let Some(w) = result.wakeups.iter().find(|w| w.vm == *name && w.by == MeasuredBy::Workload)
+        else {
             return Some(format!("VM {name} has no wake-ups"));
         };
         let seen = of(w);
-        (seen > us * 1000).then(|| format!("VM {name} woke {}.{:03} us late {when}, allowed {us} us", seen / 1000, seen % 1000))
+        (seen > us * 1000).then(|| {
+            format!(
+                "VM {name} woke {}.{:03} us late {when}, allowed {us} us",
+                seen / 1000,
+                seen % 1000
+            )
+        })
     };
     at_most.iter().filter_map(judge).collect()
 }
@@ -102,8 +145,11 @@ fn short(result: &RunResult, at_least: &BTreeMap<String, u32>) -> Vec<String> {
             return Some(format!("VM {name} is not in the result"));
         };
         let (t, most) = (v.times, u64::from(v.vcpus) * result.duration_ns);
-        let got = u128::from(t.used_ns) * 1000 / u128::from((t.run_ns + t.ready_ns + t.costop_ns).min(most).max(1));
-        (got < u128::from(*least)).then(|| format!("VM {name} got {got} permille of what it wanted, allowed {least} or more"))
+        let got = u128::from(t.used_ns) * 1000
+            / u128::from((t.run_ns + t.ready_ns + t.costop_ns).min(most).max(1));
+        (got < u128::from(*least)).then(|| {
+            format!("VM {name} got {got} permille of what it wanted, allowed {least} or more")
+        })
     };
     at_least.iter().filter_map(of).collect()
 }
@@ -114,10 +160,16 @@ fn passed(result: &RunResult, spec: &RunSpec, permille: u64) -> Vec<String> {
     let pools = settings::place(&spec.pools, spec.host.mhz).unwrap_or_default();
     let of = |p: &PlacedPool| {
         let limit = p.limit?.over(second);
-        let Some(peak) = result.pools.iter().find(|r| r.path == p.path).and_then(|r| r.peak_ns) else {
+        let Some(peak) = result.pools.iter().find(|r| r.path == p.path).and_then(|r| r.peak_ns)
+        else {
             return Some(format!("pool {} has no use in any second", p.path));
         };
-        let over = |ns: u64| format!("pool {} used {ns} ns in a second, allowed {limit} and {permille} permille", p.path);
+        let over = |ns: u64| {
+            format!(
+                "pool {} used {ns} ns in a second, allowed {limit} and {permille} permille",
+                p.path
+            )
+        };
         (peak * 1000 > limit * (1000 + permille)).then(|| over(peak))
     };
     pools.iter().filter_map(of).collect()
@@ -154,7 +206,8 @@ mod tests {
 
     /// A run whose file says this and expects that.
     fn spec(pools: &str, expect: &str) -> RunSpec {
-        toml::from_str(&format!("[host]\ncores_per_llc = 1\n{pools}\n[expect]\n{expect}")).expect("a scenario")
+        toml::from_str(&format!("[host]\ncores_per_llc = 1\n{pools}\n[expect]\n{expect}"))
+            .expect("a scenario")
     }
 
     #[test]
@@ -163,10 +216,23 @@ mod tests {
         assert_eq!(worst_permille(&seen), Some((30, "a".into())));
         let names = ["a".to_owned(), "b".to_owned()];
         assert_eq!(ratio_permille(&seen, &names), 30);
-        let expect = |ratio| spec("", &format!("sim_permille=30\nlab_permille=29\nratio_of=['a','b']\nratio_permille={ratio}"));
+        let expect = |ratio| {
+            spec(
+                "",
+                &format!(
+                    "sim_permille=30\nlab_permille=29\nratio_of=['a','b']\nratio_permille={ratio}"
+                ),
+            )
+        };
         assert_eq!(unmet(&seen, &expect(30), Where::Sim), Vec::<String>::new());
-        assert_eq!(unmet(&seen, &expect(30), Where::Lab), ["VM a is 30 permille off its entitlement, allowed 29"]);
-        assert_eq!(unmet(&seen, &expect(20), Where::Sim), ["VMs a and b are 30 permille off the ratio of their shares, allowed 20"]);
+        assert_eq!(
+            unmet(&seen, &expect(30), Where::Lab),
+            ["VM a is 30 permille off its entitlement, allowed 29"]
+        );
+        assert_eq!(
+            unmet(&seen, &expect(20), Where::Sim),
+            ["VMs a and b are 30 permille off the ratio of their shares, allowed 20"]
+        );
     }
 
     #[test]
@@ -184,7 +250,10 @@ mod tests {
         let seen = result(&[("a", 100, 0, 0), ("b", 300, 3000, 3000)]);
         assert_eq!(ratio_permille(&seen, &["a".into(), "b".into()]), u64::MAX);
         assert_eq!(ratio_permille(&seen, &[]), 0);
-        assert_eq!(unmet(&seen, &spec("", "ratio_of=['b','gone']"), Where::Lab), ["VM gone is not in the result"]);
+        assert_eq!(
+            unmet(&seen, &spec("", "ratio_of=['b','gone']"), Where::Lab),
+            ["VM gone is not in the result"]
+        );
     }
 
     #[test]
@@ -192,9 +261,20 @@ mod tests {
         let mut seen = result(&[("a", 1, 1000, 0)]);
         let expect = spec("", "late_mean_us={a=3}\nlate_max_us={a=8}\nlab_late_mean_us={a=4}");
         assert_eq!(unmet(&seen, &expect, Where::Lab), ["VM a has no wake-ups"]);
-        let by = |by, mean_ns| Wakeups { vm: "a".into(), by, count: 2, min_ns: 0, mean_ns, p99_ns: 8000, max_ns: 8001 };
+        let by = |by, mean_ns| Wakeups {
+            vm: "a".into(),
+            by,
+            count: 2,
+            min_ns: 0,
+            mean_ns,
+            p99_ns: 8000,
+            max_ns: 8001,
+        };
         seen.wakeups = vec![by(MeasuredBy::Scheduler, 9000), by(MeasuredBy::Workload, 3001)];
-        let off = ["VM a woke 3.001 us late on average, allowed 3 us", "VM a woke 8.001 us late once, allowed 8 us"];
+        let off = [
+            "VM a woke 3.001 us late on average, allowed 3 us",
+            "VM a woke 8.001 us late once, allowed 8 us",
+        ];
         assert_eq!(unmet(&seen, &expect, Where::Sim), off);
         assert_eq!(unmet(&seen, &expect, Where::Lab), Vec::<String>::new());
     }
@@ -206,21 +286,37 @@ mod tests {
         seen.vms[0].times = Times { used_ns: 990, run_ns: 990, ready_ns: 10, ..seen.vms[0].times };
         assert_eq!(unequal_permille(&seen, &["a".into(), "b".into()]), 30);
         let equal = spec("", "equal_of=['a','b']\nequal_permille=10\nlab_equal_permille=30");
-        assert_eq!(unmet(&seen, &equal, Where::Sim), ["VMs a, b differ by 30 permille, allowed 10"]);
+        assert_eq!(
+            unmet(&seen, &equal, Where::Sim),
+            ["VMs a, b differ by 30 permille, allowed 10"]
+        );
         assert_eq!(unmet(&seen, &equal, Where::Lab), Vec::<String>::new());
         let least = spec("", "at_least={a=995}\nlab_at_least={a=990}");
-        assert_eq!(unmet(&seen, &least, Where::Sim), ["VM a got 990 permille of what it wanted, allowed 995 or more"]);
+        assert_eq!(
+            unmet(&seen, &least, Where::Sim),
+            ["VM a got 990 permille of what it wanted, allowed 995 or more"]
+        );
         assert_eq!(unmet(&seen, &least, Where::Lab), Vec::<String>::new());
         seen.duration_ns = 995; // one vCPU cannot have more, whatever its emulator's threads want beside it
-        assert_eq!(unmet(&seen, &least, Where::Sim), ["VM a got 994 permille of what it wanted, allowed 995 or more"]);
+        assert_eq!(
+            unmet(&seen, &least, Where::Sim),
+            ["VM a got 994 permille of what it wanted, allowed 995 or more"]
+        );
         seen.duration_ns = 994;
         assert_eq!(unmet(&seen, &least, Where::Sim), Vec::<String>::new());
         seen.duration_ns = 1000;
         let limit = spec("[[pool]]\nname='p'\nlimit='100%'", "limit_permille=5");
         assert_eq!(unmet(&seen, &limit, Where::Sim), ["pool /p has no use in any second"]);
-        seen.pools.push(views::Pool { path: "/p".into(), peak_ns: Some(1_005_000_000), ..views::Pool::default() });
+        seen.pools.push(views::Pool {
+            path: "/p".into(),
+            peak_ns: Some(1_005_000_000),
+            ..views::Pool::default()
+        });
         assert_eq!(unmet(&seen, &limit, Where::Sim), Vec::<String>::new());
         seen.pools[0].peak_ns = Some(1_005_000_001);
-        assert_eq!(unmet(&seen, &limit, Where::Sim), ["pool /p used 1005000001 ns in a second, allowed 1000000000 and 5 permille"]);
+        assert_eq!(
+            unmet(&seen, &limit, Where::Sim),
+            ["pool /p used 1005000001 ns in a second, allowed 1000000000 and 5 permille"]
+        );
     }
 }

@@ -185,7 +185,11 @@ impl Lock {
 
     /// It is released. A ticket goes to who came first; otherwise who of those that spin came first has it. The world it went to, if any.
     pub(crate) fn release(&mut self, spins: impl Fn(u32) -> bool) -> Option<u32> {
-        let next = if self.ticket { 0 } else { self.waiters.iter().position(|w| spins(*w)).unwrap_or(self.waiters.len()) };
+        let next = if self.ticket {
+            0
+        } else {
+            self.waiters.iter().position(|w| spins(*w)).unwrap_or(self.waiters.len())
+        };
         let world = self.waiters.remove(next);
         self.holder = world.unwrap_or(0);
         world

@@ -99,7 +99,13 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    pub(crate) fn new(pcpus: usize, worlds: usize, limiters: usize, vms: usize, fault: Fault) -> Kernel {
+    pub(crate) fn new(
+        pcpus: usize,
+        worlds: usize,
+        limiters: usize,
+        vms: usize,
+        fault: Fault,
+    ) -> Kernel {
         Kernel {
             now: 0,
             cpus: vec![Cpu::default(); pcpus],
@@ -123,7 +129,13 @@ impl Kernel {
 
     /// Remembers the first breach; the engine stops after the event under way.
     #[cold]
-    pub(crate) fn breach(&mut self, rule: Rule, world: Option<u32>, pcpu: Option<u32>, what: String) {
+    pub(crate) fn breach(
+        &mut self,
+        rule: Rule,
+        world: Option<u32>,
+        pcpu: Option<u32>,
+        what: String,
+    ) {
         let at_ns = self.now;
         self.breach.get_or_insert(Breach { rule, what, world, pcpu, at_ns });
     }
@@ -186,7 +198,12 @@ impl Kernel {
     /// Checks who inserts what from where, and takes the insertion in.
     fn insert(&mut self, tasks: &mut Tasks, world: u32, target: Target, slice_ns: u64) {
         let Some(seat) = self.seats.get(world as usize).copied() else {
-            return self.breach(Rule::UnknownWorld, Some(world), None, "seen an insertion of a world that does not exist".to_owned());
+            return self.breach(
+                Rule::UnknownWorld,
+                Some(world),
+                None,
+                "seen an insertion of a world that does not exist".to_owned(),
+            );
         };
         let own = match self.context {
             Context::Select(w) | Context::Enqueue(w) => w == world,
@@ -194,17 +211,27 @@ impl Kernel {
             Context::None | Context::Timer => false,
         };
         if !own {
-            let what = format!("seen an insertion from {:?}, allowed from its own select and enqueue, and from dispatch", self.context);
+            let what = format!(
+                "seen an insertion from {:?}, allowed from its own select and enqueue, and from dispatch",
+                self.context
+            );
             return self.breach(Rule::Context, Some(world), None, what);
         }
         if let Context::Select(_) = self.context {
             if self.direct.replace((target, slice_ns)).is_some() {
-                self.breach(Rule::Custody, Some(world), None, "seen two insertions in one select, allowed one".to_owned());
+                self.breach(
+                    Rule::Custody,
+                    Some(world),
+                    None,
+                    "seen two insertions in one select, allowed one".to_owned(),
+                );
             }
             return;
         }
         if seat != Seat::Custody {
-            let what = format!("seen an insertion while it is {seat:?}, allowed only in the scheduler's custody");
+            let what = format!(
+                "seen an insertion while it is {seat:?}, allowed only in the scheduler's custody"
+            );
             return self.breach(Rule::Custody, Some(world), None, what);
         }
         self.put(tasks, world, target, slice_ns);
@@ -224,7 +251,10 @@ impl Kernel {
                 self.fifo += 1;
                 task.key = if self.fault.is(Mutant::Fifo) { (1 << 50) + self.fifo } else { key };
                 let key = task.key;
-                if self.withheld.is_none() && slot < self.cpus.len() && self.fault.strikes(Mutant::Withheld, 20) {
+                if self.withheld.is_none()
+                    && slot < self.cpus.len()
+                    && self.fault.strikes(Mutant::Withheld, 20)
+                {
                     self.withheld = Some((world, None));
                 }
                 self.put_ordered(slot, key, world);
@@ -275,13 +305,17 @@ impl Kernel {
     /// Whether a fault keeps worlds in the queue of this slot.
     fn is_stuck(&self, slot: usize) -> bool {
         let parked = 2 * self.cpus.len()..self.costop;
-        self.fault.is(Mutant::HeldForEver) && parked.contains(&slot) || self.fault.is(Mutant::LostCostart) && slot >= self.costop
+        self.fault.is(Mutant::HeldForEver) && parked.contains(&slot)
+            || self.fault.is(Mutant::LostCostart) && slot >= self.costop
     }
 
     /// Takes a world out of an ordered queue, from dispatch or a timer; the queue's slot, none if it is not there.
     fn leave_queue(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> Option<usize> {
         if !matches!(self.context, Context::Dispatch(_) | Context::Timer) {
-            let what = format!("seen a move between queues from {:?}, allowed from dispatch and timers", self.context);
+            let what = format!(
+                "seen a move between queues from {:?}, allowed from dispatch and timers",
+                self.context
+            );
             self.breach(Rule::Context, Some(world), None, what);
             return None;
         }
@@ -315,8 +349,16 @@ impl Kernel {
 
     /// Worlds in any queue, each with its place: for audits.
     pub(crate) fn queued(&self) -> impl Iterator<Item = (u32, Seat)> + '_ {
-        let ordered = self.ordered.iter().enumerate().flat_map(|(i, q)| q.worlds().map(move |w| (w, Seat::Queue(i as u32))));
-        let local = self.cpus.iter().enumerate().flat_map(|(i, c)| c.local.iter().map(move |w| (*w, Seat::Local(i as u32))));
+        let ordered = self
+            .ordered
+            .iter()
+            .enumerate()
+            .flat_map(|(i, q)| q.worlds().map(move |w| (w, Seat::Queue(i as u32))));
+        let local = self
+            .cpus
+            .iter()
+            .enumerate()
+            .flat_map(|(i, c)| c.local.iter().map(move |w| (*w, Seat::Local(i as u32))));
         ordered.chain(local)
     }
 
@@ -334,7 +376,8 @@ impl Kernel {
 
     /// `Mutant::Withheld` begins when a pCPU that has nothing else to do looks at the world it is after.
     fn withhold(&mut self, world: u32) {
-        let free = matches!(self.context, Context::Dispatch(p) if self.cpus[p as usize].current == 0);
+        let free =
+            matches!(self.context, Context::Dispatch(p) if self.cpus[p as usize].current == 0);
         if free && self.withheld == Some((world, None)) {
             self.withheld = Some((world, Some(self.now + WITHHELD_NS)));
             self.mark(|| format!("fault: world {world} is withheld"));
@@ -353,7 +396,14 @@ impl Platform for Kernel {
         self.insert(tasks, world, Target::Local, slice_ns);
     }
 
-    fn insert_on(&mut self, tasks: &mut Tasks, world: u32, pcpu: u32, slice_ns: u64, preempt: bool) {
+    fn insert_on(
+        &mut self,
+        tasks: &mut Tasks,
+        world: u32,
+        pcpu: u32,
+        slice_ns: u64,
+        preempt: bool,
+    ) {
         self.insert(tasks, world, Target::On { pcpu, preempt }, slice_ns);
     }
 
@@ -385,7 +435,10 @@ impl Platform for Kernel {
 
     fn queue_take(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> bool {
         let Context::Dispatch(pcpu) = self.context else {
-            let what = format!("seen a move to the local queue from {:?}, allowed from dispatch", self.context);
+            let what = format!(
+                "seen a move to the local queue from {:?}, allowed from dispatch",
+                self.context
+            );
             self.breach(Rule::Context, Some(world), None, what);
             return false;
         };
@@ -393,7 +446,9 @@ impl Platform for Kernel {
         if self.is_stuck(slot) {
             return false;
         }
-        if self.seats.get(world as usize) != Some(&Seat::Queue(slot as u32)) || !self.may_run(tasks, world, pcpu) {
+        if self.seats.get(world as usize) != Some(&Seat::Queue(slot as u32))
+            || !self.may_run(tasks, world, pcpu)
+        {
             return false;
         }
         let task = &mut tasks[world as usize];
@@ -402,7 +457,12 @@ impl Platform for Kernel {
             return true;
         }
         if !self.ordered[slot].take(task.key, world) {
-            self.breach(Rule::Custody, Some(world), Some(pcpu), "seen outside the queue it was put into".to_owned());
+            self.breach(
+                Rule::Custody,
+                Some(world),
+                Some(pcpu),
+                "seen outside the queue it was put into".to_owned(),
+            );
             return false;
         }
         task.pcpu = pcpu as i32;
@@ -443,7 +503,12 @@ impl Platform for Kernel {
     }
 
     fn assert_failed(&mut self, what: &str, file: &str, line: u32) {
-        self.breach(Rule::Assertion, None, None, format!("seen that '{what}' does not hold at {file}:{line}"));
+        self.breach(
+            Rule::Assertion,
+            None,
+            None,
+            format!("seen that '{what}' does not hold at {file}:{line}"),
+        );
     }
 }
 

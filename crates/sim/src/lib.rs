@@ -36,4 +36,7 @@ pub use looks::{EPOCH_UNIX_S, OnLook};
 pub use mutant::Mutant;
 pub use options::{Costs, Options, Policy, PolicyError, Ticks};
 pub use recorder::TraceOut;
-pub use run::{Outcome, Progress, SimError, bounds, cosched_terms, run, run_scenario, run_scenario_traced, run_traced, run_watched};
+pub use run::{
+    Outcome, Progress, SimError, bounds, cosched_terms, run, run_scenario, run_scenario_traced,
+    run_traced, run_watched,
+};

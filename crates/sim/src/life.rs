@@ -67,7 +67,9 @@ pub(crate) struct WorldSpec {
 /// The VMs of a run, the system group first; settings were checked when the scenario was read.
 pub(crate) fn vms(spec: &RunSpec, pools: &[PlacedPool], system_shares: u32) -> Vec<VmSeat> {
     let nothing = VmResources { shares: system_shares, ..VmResources::POOL };
-    let pool = |vm: &VmSpec| vm.pool.as_ref().and_then(|name| pools.iter().position(|p| p.name == *name)).unwrap_or(0);
+    let pool = |vm: &VmSpec| {
+        vm.pool.as_ref().and_then(|name| pools.iter().position(|p| p.name == *name)).unwrap_or(0)
+    };
     let mut next = 1;
     let mut range = |n: u32| {
         let first = next;
@@ -79,7 +81,10 @@ pub(crate) fn vms(spec: &RunSpec, pools: &[PlacedPool], system_shares: u32) -> V
         pool: pool(vm),
         resources: vm.resources(spec.host.mhz).unwrap_or(nothing),
         vcpus: vm.vcpus,
-        allowed: (0..vm.vcpus as usize).map(|i| vm.allowed(i)).reduce(|a, b| Some(a?.or(&b?))).flatten(),
+        allowed: (0..vm.vcpus as usize)
+            .map(|i| vm.allowed(i))
+            .reduce(|a, b| Some(a?.or(&b?)))
+            .flatten(),
         worlds,
         later: vm.hot_add.len() as u32,
         on: false,
@@ -89,14 +94,25 @@ pub(crate) fn vms(spec: &RunSpec, pools: &[PlacedPool], system_shares: u32) -> V
     let worlds = range(spec.host_tasks.len() as u32);
     vms.insert(
         0,
-        VmSeat { name: "system".to_owned(), pool: 0, resources: nothing, vcpus: 0, allowed: None, worlds, later: 0, on: true, live: 0 },
+        VmSeat {
+            name: "system".to_owned(),
+            pool: 0,
+            resources: nothing,
+            vcpus: 0,
+            allowed: None,
+            worlds,
+            later: 0,
+            on: true,
+            live: 0,
+        },
     );
     vms
 }
 
 /// The worlds of a run: their descriptions and behaviours by id, world 0 standing for nobody.
 pub(crate) fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldSpec>, Vec<Actor>) {
-    let mut specs = vec![WorldSpec { name: String::new(), allowed: None, index: 0, kthread: false }];
+    let mut specs =
+        vec![WorldSpec { name: String::new(), allowed: None, index: 0, kthread: false }];
     let actor = |workload, stream: &str, vm, vcpu| Actor {
         behaviour: Behaviour::new(workload, Random::new(seed, stream)),
         work: 0,
@@ -121,7 +137,12 @@ pub(crate) fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldS
     }
     for t in &spec.host_tasks {
         actors.push(actor(t.workload, &t.name, 0, false));
-        specs.push(WorldSpec { name: t.name.clone(), allowed: t.affinity.clone(), index: 0, kthread: t.per_cpu_kthread });
+        specs.push(WorldSpec {
+            name: t.name.clone(),
+            allowed: t.affinity.clone(),
+            index: 0,
+            kthread: t.per_cpu_kthread,
+        });
     }
     (specs, actors)
 }

@@ -8,7 +8,10 @@ use sched_core::STATE_RUN;
 use std::collections::BTreeMap;
 use std::fmt;
 use units::{PcpuId, Span};
-use views::esxtop::{CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters, Role, Totals, Wid, WorldCounters};
+use views::esxtop::{
+    CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters, Role, Totals, Wid,
+    WorldCounters,
+};
 
 /// What is done at a look. It says when to look next, or that the run may end now.
 pub type OnLook = Box<dyn FnMut(Counters) -> Option<Span> + Send>;
@@ -20,7 +23,10 @@ pub const EPOCH_UNIX_S: i64 = 946_684_800;
 const GIDS: (u64, u64) = (10, 2_000);
 const WIDS: u64 = 10_000;
 
-const _: () = assert!(GIDS.0 + (units::caps::POOLS_MAX as u64) < GIDS.1 && GIDS.1 + (units::caps::VMS_MAX as u64) < WIDS);
+const _: () = assert!(
+    GIDS.0 + (units::caps::POOLS_MAX as u64) < GIDS.1
+        && GIDS.1 + (units::caps::VMS_MAX as u64) < WIDS
+);
 
 /// Whoever looks.
 pub(crate) struct Looks {
@@ -54,7 +60,9 @@ impl Engine {
     pub(crate) fn look(&mut self) {
         let Some(mut looks) = self.looks.take() else { return };
         let mut counters = self.counters();
-        let past = (0..self.vms.len() as u32).map(|vm| (gid_of_vm(vm), accounting::past(self.host.vm(vm)))).collect();
+        let past = (0..self.vms.len() as u32)
+            .map(|vm| (gid_of_vm(vm), accounting::past(self.host.vm(vm))))
+            .collect();
         looks.ledger.settle(&mut counters, &past);
         match (looks.on_look)(counters) {
             Some(next) => {
@@ -71,11 +79,17 @@ impl Engine {
         let busy = |p: u32| {
             let (record, current) = (self.host.pcpu(p), self.kernel.cpus[p as usize].current);
             let w = self.host.world(current);
-            let running = if current != 0 && w.state == STATE_RUN { now.saturating_sub(w.run_since_ns) } else { 0 };
+            let running = if current != 0 && w.state == STATE_RUN {
+                now.saturating_sub(w.run_since_ns)
+            } else {
+                0
+            };
             record.busy_ns + running
         };
         let smt = self.host.record().smt;
-        let core = |p: u32| accounting::core(self.host.pcpu(self.host.pcpu(p).core_first), now).filter(|_| smt > 1);
+        let core = |p: u32| {
+            accounting::core(self.host.pcpu(self.host.pcpu(p).core_first), now).filter(|_| smt > 1)
+        };
         let pcpu = |p: u32| PcpuCounters {
             id: PcpuId(p as u16),
             core: self.host.pcpu(p).core,
@@ -85,12 +99,18 @@ impl Engine {
         };
         let all = 0..self.kernel.cpus.len() as u32;
         let cores = all.filter(|p| smt > 1 && self.host.pcpu(*p).core_first == *p);
-        let worlds = (1..self.actors.len() as u32).filter(|w| self.kernel.seats[*w as usize] != Seat::Off);
+        let worlds =
+            (1..self.actors.len() as u32).filter(|w| self.kernel.seats[*w as usize] != Seat::Off);
         Counters {
             at_ns: now,
             unix_seconds: EPOCH_UNIX_S + (now / 1_000_000_000) as i64,
             pcpus: (0..self.kernel.cpus.len() as u32).map(pcpu).collect(),
-            cores: cores.map(|p| CoreCounters { id: self.host.pcpu(p).core, busy_ns: core(p).map(|c| c[0]) }).collect(),
+            cores: cores
+                .map(|p| CoreCounters {
+                    id: self.host.pcpu(p).core,
+                    busy_ns: core(p).map(|c| c[0]),
+                })
+                .collect(),
             groups: self.groups(),
             worlds: worlds.map(|w| self.world_counters(w)).collect(),
         }
@@ -100,7 +120,16 @@ impl Engine {
         let (actor, spec) = (&self.actors[world as usize], &self.specs[world as usize]);
         let role = if actor.vcpu { Role::Vcpu(spec.index) } else { Role::Task(spec.name.clone()) };
         let totals = accounting::world(self.host.world(world), self.kernel.now);
-        (Wid(WIDS + u64::from(world)), WorldCounters { gid: gid_of_vm(actor.vm), role, totals, alloc: None, gauges: Gauges::default() })
+        (
+            Wid(WIDS + u64::from(world)),
+            WorldCounters {
+                gid: gid_of_vm(actor.vm),
+                role,
+                totals,
+                alloc: None,
+                gauges: Gauges::default(),
+            },
+        )
     }
 
     fn groups(&self) -> BTreeMap<Gid, GroupCounters> {
@@ -120,7 +149,8 @@ impl Engine {
                 0 => (GroupKind::Host, None, "host"),
                 _ => (GroupKind::Pool, Some(gid_of_pool(pool.parent)), pool.path.as_str()),
             };
-            let alloc = (i > 0).then(|| accounting::alloc(pool.shares, None, pool.reservation, pool.limit, mhz));
+            let alloc = (i > 0)
+                .then(|| accounting::alloc(pool.shares, None, pool.reservation, pool.limit, mhz));
             out.insert(gid_of_pool(i), GroupCounters { alloc, ..group(name, kind, parent) });
         }
         let (tree, on) = self.tree(false);
@@ -129,10 +159,15 @@ impl Engine {
             let seat = &self.vms[vm as usize];
             let r = &seat.resources;
             let kind = if vm == 0 { GroupKind::System } else { GroupKind::Vm };
-            let alloc = (vm != 0).then(|| accounting::alloc(r.shares, Some(seat.vcpus), r.reservation, r.limit, mhz));
+            let alloc = (vm != 0).then(|| {
+                accounting::alloc(r.shares, Some(seat.vcpus), r.reservation, r.limit, mhz)
+            });
             let gauges = accounting::gauges(self.host.vm(vm).demand, worst.get(leaf).copied(), mhz);
             let parent = Some(gid_of_pool(seat.pool));
-            out.insert(gid_of_vm(vm), GroupCounters { alloc, gauges, ..group(&seat.name, kind, parent) });
+            out.insert(
+                gid_of_vm(vm),
+                GroupCounters { alloc, gauges, ..group(&seat.name, kind, parent) },
+            );
         }
         out
     }

@@ -98,7 +98,9 @@ impl FromStr for Policy {
     type Err = PolicyError;
 
     fn from_str(text: &str) -> Result<Policy, PolicyError> {
-        let mutant = text.strip_prefix("mutant:").and_then(|name| Mutant::ALL.into_iter().find(|m| m.name() == name));
+        let mutant = text
+            .strip_prefix("mutant:")
+            .and_then(|name| Mutant::ALL.into_iter().find(|m| m.name() == name));
         match (text, mutant) {
             ("tandem", _) => Ok(Policy::Tandem),
             (_, Some(m)) => Ok(Policy::Mutant(m)),
@@ -127,6 +129,9 @@ mod tests {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
         let text = "mutant:none".parse::<Policy>().unwrap_err().to_string();
-        assert!(text.contains("cannot use 'mutant:none': allowed tandem, mutant:lost-kick"), "{text}");
+        assert!(
+            text.contains("cannot use 'mutant:none': allowed tandem, mutant:lost-kick"),
+            "{text}"
+        );
     }
 }

@@ -26,14 +26,24 @@ fn tree_pools(pools: &[PlacedPool], flat: bool) -> Vec<TreePool> {
 
 /// Pools as the oracle takes them.
 pub(crate) fn pool_terms(pools: &[PlacedPool]) -> Vec<PoolTerms> {
-    let term = |(p, pool): (&PlacedPool, TreePool)| PoolTerms { name: p.path.clone(), pool, burst_ns: p.burst_ns };
+    let term = |(p, pool): (&PlacedPool, TreePool)| PoolTerms {
+        name: p.path.clone(),
+        pool,
+        burst_ns: p.burst_ns,
+    };
     pools.iter().zip(tree_pools(pools, false)).map(term).collect()
 }
 
 /// A VM as the oracle takes it.
 pub(crate) fn vm_terms(vm: &VmSeat) -> VmTerms {
     let r = &vm.resources;
-    VmTerms { pool: vm.pool, shares: u64::from(r.shares), reservation: r.reservation, limit: r.limit, burst_ns: r.burst_ns }
+    VmTerms {
+        pool: vm.pool,
+        shares: u64::from(r.shares),
+        reservation: r.reservation,
+        limit: r.limit,
+        burst_ns: r.burst_ns,
+    }
 }
 
 impl Engine {
@@ -41,7 +51,8 @@ impl Engine {
     pub(crate) fn tree(&self, all: bool) -> (Tree, Vec<u32>) {
         let n = self.kernel.cpus.len();
         let fault = |m| self.kernel.fault.is(m);
-        let on: Vec<u32> = (0..self.vms.len() as u32).filter(|v| all || self.vms[*v as usize].on).collect();
+        let on: Vec<u32> =
+            (0..self.vms.len() as u32).filter(|v| all || self.vms[*v as usize].on).collect();
         let leaf = |v: &u32| {
             let vm = &self.vms[*v as usize];
             let r = &vm.resources;
@@ -50,7 +61,11 @@ impl Engine {
                 shares: u64::from(r.shares),
                 reservation: if fault(Mutant::NoReservation) { Rate(0) } else { r.reservation },
                 limit: r.limit,
-                vcpus: if *v == 0 { n as u32 } else { vm.allowed.as_ref().map_or(vm.vcpus, |a| vm.vcpus.min(a.len() as u32)) },
+                vcpus: if *v == 0 {
+                    n as u32
+                } else {
+                    vm.allowed.as_ref().map_or(vm.vcpus, |a| vm.vcpus.min(a.len() as u32))
+                },
             }
         };
         let leaves = on.iter().map(leaf).collect();
@@ -68,7 +83,8 @@ impl Engine {
                 Owner::Leaf(l) => self.vms[vms[l] as usize].resources.burst_ns,
             };
             let parent = limit.parent.map_or(0, number);
-            *self.host.limiter_mut(number(i)) = Limiter { rate: limit.rate.0, burst_ns, parent, ..Limiter::ZERO };
+            *self.host.limiter_mut(number(i)) =
+                Limiter { rate: limit.rate.0, burst_ns, parent, ..Limiter::ZERO };
         }
         for (leaf, first) in all.first.iter().enumerate() {
             self.host.vm_mut(vms[leaf]).limiter = first.map_or(0, number);
@@ -93,10 +109,17 @@ impl Engine {
         let mut vms = vec![];
         for v in on {
             let mut classes: Vec<(PcpuSet, Rate)> = vec![];
-            for world in self.vms[v as usize].worlds.clone().filter(|w| self.kernel.seats[*w as usize] != Seat::Off) {
+            for world in self.vms[v as usize]
+                .worlds
+                .clone()
+                .filter(|w| self.kernel.seats[*w as usize] != Seat::Off)
+            {
                 let times = self.times(world);
                 let demand = self.meter.demand(world, times.run_ns + times.ready_ns, period);
-                let set = self.specs[world as usize].allowed.as_ref().map_or_else(|| host.clone(), |a| a.and(&host));
+                let set = self.specs[world as usize]
+                    .allowed
+                    .as_ref()
+                    .map_or_else(|| host.clone(), |a| a.and(&host));
                 match classes.iter_mut().find(|c| c.0 == set) {
                     Some(class) => class.1.0 += demand.0,
                     None => classes.push((set, demand)),
@@ -112,9 +135,17 @@ impl Engine {
 
     fn order(&mut self, order: Order) {
         let seat = &self.vms[order.vm.0 as usize];
-        let rate = if self.kernel.fault.is(Mutant::EqualWeights) { Rate::ONE } else { order.weight };
+        let rate =
+            if self.kernel.fault.is(Mutant::EqualWeights) { Rate::ONE } else { order.weight };
         self.stats.calls += 1;
-        self.host.vm_plan(u32::from(order.vm.0), rate.0, seat.vcpus, seat.resources.shares, order.held, order.shift_ns);
+        self.host.vm_plan(
+            u32::from(order.vm.0),
+            rate.0,
+            seat.vcpus,
+            seat.resources.shares,
+            order.held,
+            order.shift_ns,
+        );
     }
 
     /// Puts the tree of the VMs that are powered on now into force.
@@ -132,7 +163,11 @@ impl Engine {
     pub(crate) fn weigh(&mut self, vm: u32) {
         let (tree, vms) = self.tree(false);
         let Some(leaf) = vms.iter().position(|v| *v == vm) else { return };
-        let rate = if self.kernel.fault.is(Mutant::EqualWeights) { Rate::ONE.0 } else { tree.worst_case().leaves[leaf].max(1) };
+        let rate = if self.kernel.fault.is(Mutant::EqualWeights) {
+            Rate::ONE.0
+        } else {
+            tree.worst_case().leaves[leaf].max(1)
+        };
         let seat = &self.vms[vm as usize];
         self.stats.calls += 1;
         self.host.vm_weight(vm, rate, seat.vcpus, seat.resources.shares);

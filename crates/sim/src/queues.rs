@@ -22,7 +22,8 @@ impl Ordered {
     /// Takes a world that was queued with `key`; false if it is not here.
     pub(crate) fn take(&mut self, key: u64, world: u32) -> bool {
         let first = self.entries.partition_point(|e| before(e.0, key));
-        let found = self.entries[first..].iter().take_while(|e| e.0 == key).position(|e| e.1 == world);
+        let found =
+            self.entries[first..].iter().take_while(|e| e.0 == key).position(|e| e.1 == world);
         found.is_some_and(|i| {
             self.entries.remove(first + i);
             true

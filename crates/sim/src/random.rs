@@ -16,7 +16,9 @@ impl Random {
     /// The stream of `name` under `seed`.
     pub(crate) fn new(seed: u64, name: &str) -> Random {
         // FNV-1a: names are short and come from the scenario, not from an adversary.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
+            (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+        });
         let mut random = Random { state: 0, stream: hash << 1 | 1 };
         random.next();
         random.state = random.state.wrapping_add(seed);

@@ -78,12 +78,23 @@ impl Engine {
             tell(Some(PcpuId(i as u16)), Kind::Pcpu { place: Place { smt, core, llc, node } });
         }
         for (i, vm) in self.vms.iter().enumerate() {
-            tell(None, Kind::Vm { vm: VmId(i as u16), name: vm.name.clone(), pool: self.pools[vm.pool].path.clone() });
+            tell(
+                None,
+                Kind::Vm {
+                    vm: VmId(i as u16),
+                    name: vm.name.clone(),
+                    pool: self.pools[vm.pool].path.clone(),
+                },
+            );
         }
         let host = PcpuSet::first(n);
         for (i, (spec, actor)) in self.specs.iter().zip(&self.actors).enumerate().skip(1) {
-            let (world, role) = (WorldId(i as u32), if actor.vcpu { Role::Vcpu } else { Role::Host });
-            tell(None, Kind::World { world, vm: VmId(actor.vm as u16), role, name: spec.name.clone() });
+            let (world, role) =
+                (WorldId(i as u32), if actor.vcpu { Role::Vcpu } else { Role::Host });
+            tell(
+                None,
+                Kind::World { world, vm: VmId(actor.vm as u16), role, name: spec.name.clone() },
+            );
             if let Some(allowed) = &spec.allowed {
                 tell(None, Kind::Affinity { world, allowed: Box::new(allowed.and(&host)) });
             }

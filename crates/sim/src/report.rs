@@ -5,7 +5,10 @@ use crate::kernel::Seat;
 use crate::watch::state_times;
 use sched_core::STATE_RUN;
 use settings::{PlacedPool, Run};
-use views::{Guest, HostCounts, Latencies, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm, Wakeups, World, WorldKind};
+use views::{
+    Guest, HostCounts, Latencies, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm, Wakeups, World,
+    WorldKind,
+};
 
 /// All accounts at one moment.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +30,8 @@ impl Engine {
             run_ns: times.run_ns,
             ready_ns: times.ready_ns,
             costop_ns: times.costop_ns,
-            limited_ns: w.limited_ns + if w.parked_ns == 0 { 0 } else { now.saturating_sub(w.parked_ns) },
+            limited_ns: w.limited_ns
+                + if w.parked_ns == 0 { 0 } else { now.saturating_sub(w.parked_ns) },
             wait_ns: times.wait_ns + times.wait_idle_ns,
             idle_ns: times.wait_idle_ns,
             entitled_ns: self.watch.world_entitled(world),
@@ -48,7 +52,8 @@ impl Engine {
         let busy = |p: u32| {
             let (record, current) = (self.host.pcpu(p), self.kernel.cpus[p as usize].current);
             let w = self.host.world(current);
-            let running = if current == 0 { 0 } else { self.kernel.now.saturating_sub(w.run_since_ns) };
+            let running =
+                if current == 0 { 0 } else { self.kernel.now.saturating_sub(w.run_since_ns) };
             record.busy_ns + running
         };
         Snapshot {
@@ -62,7 +67,12 @@ impl Engine {
     /// What came of the vCPUs of a VM waiting for each other, if they do or a watchdog looks; waits under way are as long as they are.
     fn guest(&self, vm: usize) -> Option<Guest> {
         let (guest, now) = (&self.guests[vm], self.kernel.now);
-        let worlds = || self.vms[vm].worlds.clone().map(|w| (self.kernel.seats[w as usize], &self.actors[w as usize]));
+        let worlds = || {
+            self.vms[vm]
+                .worlds
+                .clone()
+                .map(|w| (self.kernel.seats[w as usize], &self.actors[w as usize]))
+        };
         let silent = |(seat, actor): (Seat, &Actor)| match seat {
             Seat::Queue(_) | Seat::Local(_) => now - actor.ready_since,
             _ => 0,
@@ -72,7 +82,9 @@ impl Engine {
             spin_ns: worlds().map(|w| w.1.spun).sum(),
             rounds: guest.rounds,
             lockups: guest.lockups,
-            longest_wait_ns: worlds().map(|w| silent(w).max(waits(w.1))).fold(guest.longest, u64::max),
+            longest_wait_ns: worlds()
+                .map(|w| silent(w).max(waits(w.1)))
+                .fold(guest.longest, u64::max),
         })
     }
 }
@@ -118,7 +130,8 @@ pub(crate) fn result(run: &Run, engine: &mut Engine, duration_ns: u64) -> RunRes
         let mut times = Times::default();
         worlds.iter().for_each(|w| times.add(&w.times));
         // The ideal of a VM is exact, its parts for the worlds are not.
-        times.entitled_ns = end.entitled[i].saturating_sub(start.entitled.get(i).copied().unwrap_or(0));
+        times.entitled_ns =
+            end.entitled[i].saturating_sub(start.entitled.get(i).copied().unwrap_or(0));
         Vm {
             name: seat.name.clone(),
             pool: engine.pools[seat.pool].path.clone(),
@@ -126,13 +139,15 @@ pub(crate) fn result(run: &Run, engine: &mut Engine, duration_ns: u64) -> RunRes
             shares: u64::from(seat.resources.shares),
             times,
             cpu_stat: None,
-            guest: end.guests[i].map(|g| since(g, start.guests.get(i).copied().flatten().unwrap_or_default())),
+            guest: end.guests[i]
+                .map(|g| since(g, start.guests.get(i).copied().flatten().unwrap_or_default())),
             worlds,
         }
     };
     let system = vm(0);
     let vms: Vec<Vm> = (1..engine.vms.len()).map(vm).collect();
-    let busy = |(id, ns): (usize, &u64)| Pcpu { id, busy_ns: ns - start.busy.get(id).unwrap_or(&0) };
+    let busy =
+        |(id, ns): (usize, &u64)| Pcpu { id, busy_ns: ns - start.busy.get(id).unwrap_or(&0) };
     RunResult {
         label: run.label.clone(),
         duration_ns,
@@ -159,7 +174,10 @@ fn wakeups(engine: &Engine, vm: usize) -> impl Iterator<Item = Wakeups> + use<> 
 fn pools(all: &[PlacedPool], peaks: &[(usize, u64)], vms: &[Vm], system: &Vm) -> Vec<Pool> {
     let inside = |(i, p): (usize, &PlacedPool)| {
         let below = format!("{}/", p.path);
-        let sums = pool(&p.path, vms.iter().filter(move |vm| vm.pool == p.path || vm.pool.starts_with(&below)));
+        let sums = pool(
+            &p.path,
+            vms.iter().filter(move |vm| vm.pool == p.path || vm.pool.starts_with(&below)),
+        );
         Pool { peak_ns: peaks.iter().find(|x| x.0 == i).map(|x| x.1), ..sums }
     };
     let first = [pool("/", vms.iter().chain([system])), pool("/system", [system])];

@@ -97,15 +97,22 @@ pub fn bounds(knobs: &sched_core::Knobs, hz: u32) -> Bounds {
     // pCPU takes it from a crowded one.
     let late_us = knobs.quantum_us + knobs.preempt_margin_us + knobs.migrate_margin_us;
     let owed_us = knobs.lag_bound_us.saturating_sub(late_us);
-    Bounds { owed_ns: owed_us * 1000, ..Bounds::of(late_us * 1000, 1_000_000_000 / u64::from(hz), 1_000_000) }
+    Bounds {
+        owed_ns: owed_us * 1000,
+        ..Bounds::of(late_us * 1000, 1_000_000_000 / u64::from(hz), 1_000_000)
+    }
 }
 
 /// When vCPUs are to be stopped, by the knobs; none if they are not held together.
 #[must_use]
 pub fn cosched_terms(knobs: &sched_core::Knobs) -> Option<CoschedTerms> {
     let us = |n: u64| n * 1000;
-    let terms =
-        CoschedTerms { costop_ns: us(knobs.costop_us), costart_ns: us(knobs.costart_us), poll_ns: us(knobs.cosched_poll_us), apart_ns: 0 };
+    let terms = CoschedTerms {
+        costop_ns: us(knobs.costop_us),
+        costart_ns: us(knobs.costart_us),
+        poll_ns: us(knobs.cosched_poll_us),
+        apart_ns: 0,
+    };
     (knobs.cosched != 0).then_some(terms)
 }
 
@@ -121,7 +128,12 @@ pub fn run(run: &Run, options: &Options) -> Result<Outcome, SimError> {
 ///
 /// # Errors
 /// `SimError`, as for `run`.
-pub fn run_watched(run: &Run, options: &Options, interval: Span, on_look: OnLook) -> Result<Outcome, SimError> {
+pub fn run_watched(
+    run: &Run,
+    options: &Options,
+    interval: Span,
+    on_look: OnLook,
+) -> Result<Outcome, SimError> {
     run_recorded(run, options, None, Some(Looks::new(interval, on_look)))
 }
 
@@ -133,7 +145,12 @@ pub fn run_traced(run: &Run, options: &Options, out: TraceOut) -> Result<Outcome
     run_recorded(run, options, Some(out), None)
 }
 
-fn run_recorded(run: &Run, options: &Options, trace: Option<TraceOut>, looks: Option<Looks>) -> Result<Outcome, SimError> {
+fn run_recorded(
+    run: &Run,
+    options: &Options,
+    trace: Option<TraceOut>,
+    looks: Option<Looks>,
+) -> Result<Outcome, SimError> {
     let spec = &run.spec;
     let seed = options.seed.unwrap_or(spec.seed);
     let duration = options.duration.unwrap_or(spec.duration);
@@ -188,7 +205,8 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
     let label = || run.label.clone();
     let guests = siblings::guests(spec);
     let (specs, actors) = life::worlds(spec, &guests, seed);
-    let pools = settings::place(&spec.pools, spec.host.mhz).map_err(|reasons| SimError::Pools { label: label(), reasons })?;
+    let pools = settings::place(&spec.pools, spec.host.mhz)
+        .map_err(|reasons| SimError::Pools { label: label(), reasons })?;
     let host = Host::new(&run.topology, spec.vms.len() + 1, actors.len(), pools.len());
     let mut host = host.map_err(|cause| SimError::Host { label: label(), cause })?;
     for (name, value) in spec.knobs.iter().chain(&options.knobs) {
@@ -208,7 +226,13 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
     let worlds = actors.len();
     Ok(Engine {
         host,
-        kernel: Kernel::new(pcpus, worlds, spec.vms.len() + pools.len() + 2, spec.vms.len() + 1, Fault::new(mutant)),
+        kernel: Kernel::new(
+            pcpus,
+            worlds,
+            spec.vms.len() + pools.len() + 2,
+            spec.vms.len() + 1,
+            Fault::new(mutant),
+        ),
         timers: Timers::new(engine::slots(pcpus, worlds)),
         timer_late: spec.host.timer_late.ns(),
         lateness: Random::new(seed, "timers of the host"),
@@ -248,7 +272,11 @@ pub enum Progress<'p> {
 ///
 /// # Errors
 /// The first run's error; runs before it are lost.
-pub fn run_scenario(scenario: &Scenario, options: &Options, progress: impl FnMut(Progress<'_>)) -> Result<Document, SimError> {
+pub fn run_scenario(
+    scenario: &Scenario,
+    options: &Options,
+    progress: impl FnMut(Progress<'_>),
+) -> Result<Document, SimError> {
     run_all(scenario, options, None, progress)
 }
 

@@ -65,7 +65,13 @@ impl Engine {
     /// Asks the scheduler for a pCPU; the kernel's own choice where it may not say or says it wrongly.
     fn select(&mut self, world: u32, prev: u32) -> u32 {
         let task = self.host.task(world);
-        let fallback = |allowed: &[u64]| allowed.iter().zip(0..).find(|w| *w.0 != 0).map_or(0, |(w, i)| i * 64 + w.trailing_zeros());
+        let fallback = |allowed: &[u64]| {
+            allowed
+                .iter()
+                .zip(0..)
+                .find(|w| *w.0 != 0)
+                .map_or(0, |(w, i)| i * 64 + w.trailing_zeros())
+        };
         if task.allowed_count <= 1 || task.migration_disabled != 0 {
             return if task.may_run(prev) { prev } else { fallback(&task.allowed) };
         }
@@ -143,7 +149,9 @@ impl Engine {
         let left = self.actors[cpu.current as usize].behaviour.remaining;
         match left {
             ENDLESS => self.timers.disarm(Self::done_slot(pcpu)),
-            left => self.timers.arm(Self::done_slot(pcpu), cpu.work_from.max(self.kernel.now) + left),
+            left => {
+                self.timers.arm(Self::done_slot(pcpu), cpu.work_from.max(self.kernel.now) + left)
+            }
         }
     }
 
@@ -166,7 +174,11 @@ impl Engine {
         self.account(pcpu);
         let (now, world) = (self.kernel.now, self.kernel.cpus[pcpu as usize].current);
         let outside = self.actors[world as usize].behaviour.outside;
-        let next = if self.is_sibling(world) { self.sibling_done(pcpu, world) } else { self.actors[world as usize].behaviour.done(now) };
+        let next = if self.is_sibling(world) {
+            self.sibling_done(pcpu, world)
+        } else {
+            self.actors[world as usize].behaviour.done(now)
+        };
         if self.actors[world as usize].behaviour.outside != outside {
             self.cross(pcpu, world, outside);
         }
@@ -177,7 +189,8 @@ impl Engine {
         }
         self.kernel.cpus[pcpu as usize].current = 0;
         self.kernel.seats[world as usize] = Seat::Asleep;
-        let (vcpu, waits) = (self.actors[world as usize].vcpu, self.actors[world as usize].behaviour.waits());
+        let (vcpu, waits) =
+            (self.actors[world as usize].vcpu, self.actors[world as usize].behaviour.waits());
         self.host.task_mut(world).waits = u32::from(waits);
         self.stop(pcpu, world, false);
         self.stats.calls += 1;
@@ -332,7 +345,9 @@ impl Engine {
     /// KVM yields to it then. It costs the guest nothing here.
     pub(crate) fn pause_loop_exit(&mut self, spinner: u32, target: u32) {
         self.stats.pause_loop_exits += 1;
-        let (Seat::Running(pcpu), Seat::Queue(_)) = (self.kernel.seats[spinner as usize], self.kernel.seats[target as usize]) else {
+        let (Seat::Running(pcpu), Seat::Queue(_)) =
+            (self.kernel.seats[spinner as usize], self.kernel.seats[target as usize])
+        else {
             return;
         };
         self.stats.calls += 1;

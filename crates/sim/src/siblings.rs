@@ -59,7 +59,9 @@ impl Engine {
         let workload = self.workload(world);
         match (self.phase(world), workload) {
             (Phase::Hold, _) => self.actors[world as usize].behaviour.remaining = left,
-            (_, Workload::Spinlock { .. } | Workload::Ipi { .. }) => self.vcpu(world).phase = Phase::Work,
+            (_, Workload::Spinlock { .. } | Workload::Ipi { .. }) => {
+                self.vcpu(world).phase = Phase::Work
+            }
             (_, Workload::Barrier { .. }) => {
                 self.vcpu(world).phase = Phase::Work;
                 self.shared(world).barrier.join();
@@ -113,9 +115,14 @@ impl Engine {
         if self.phase(world) != Phase::Spin {
             return;
         }
-        let (now, spun, limit) = (self.kernel.now, self.actors[world as usize].spun, self.spin_limit(world));
+        let (now, spun, limit) =
+            (self.kernel.now, self.actors[world as usize].spun, self.spin_limit(world));
         let watchdog = self.shared(world).watchdog;
-        let left = if self.goes_on(world) { 0 } else { self.vcpu(world).spin_left(now, spun, limit, watchdog) };
+        let left = if self.goes_on(world) {
+            0
+        } else {
+            self.vcpu(world).spin_left(now, spun, limit, watchdog)
+        };
         self.actors[world as usize].behaviour.remaining = left;
     }
 
@@ -180,7 +187,9 @@ impl Engine {
     /// A vCPU has done its work, and comes to where it may have to wait.
     fn meets(&mut self, pcpu: u32, world: u32) -> Next {
         match self.workload(world) {
-            Workload::Spinlock { hold, .. } if self.shared(world).lock.ask(world) => self.holds(world, hold.ns()),
+            Workload::Spinlock { hold, .. } if self.shared(world).lock.ask(world) => {
+                self.holds(world, hold.ns())
+            }
             Workload::Barrier { .. } if self.shared(world).barrier.arrive() => {
                 // Its own next piece comes first: waking others takes time from it.
                 let next = self.next_piece(world);
@@ -253,7 +262,8 @@ impl Engine {
         match self.workload(world) {
             Workload::Spinlock { .. } => Some(self.shared(world).lock.holder).filter(|h| *h != 0),
             Workload::Barrier { .. } => {
-                let missing = || self.barrier_members(world).filter(|w| self.phase(*w) == Phase::Work);
+                let missing =
+                    || self.barrier_members(world).filter(|w| self.phase(*w) == Phase::Work);
                 let runs = |w: &u32| matches!(self.kernel.seats[*w as usize], Seat::Running(_));
                 missing().find(|w| !runs(w)).or_else(|| missing().next())
             }
@@ -270,7 +280,9 @@ impl Engine {
     fn release(&mut self, world: u32, pcpu: u32) {
         let (kernel, actors) = (&self.kernel, &self.actors);
         let in_guest = |w: u32| match kernel.seats[w as usize] {
-            Seat::Running(p) => actors[w as usize].spins && kernel.cpus[p as usize].work_from <= kernel.now,
+            Seat::Running(p) => {
+                actors[w as usize].spins && kernel.cpus[p as usize].work_from <= kernel.now
+            }
             _ => false,
         };
         let guest = &mut self.guests[actors[world as usize].vm as usize];
@@ -306,7 +318,11 @@ impl Engine {
     /// An interrupt for a vCPU, from one that runs on `pcpu`: it is handled at once if it runs, else when it does; a halted one is woken.
     fn send(&mut self, to: u32, ipi: Ipi, pcpu: u32) {
         let seat = self.kernel.seats[to as usize];
-        let found = if seat == Seat::Asleep { Found::Asleep(self.timers.armed(self.sleep_slot(to))) } else { Found::Awake };
+        let found = if seat == Seat::Asleep {
+            Found::Asleep(self.timers.armed(self.sleep_slot(to)))
+        } else {
+            Found::Awake
+        };
         self.vcpu(to).pending = Some((ipi, found));
         match seat {
             Seat::Running(there) => {

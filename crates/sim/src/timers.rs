@@ -78,7 +78,11 @@ impl Timers {
     }
 
     fn place(&mut self, at: usize, entry: Entry) {
-        if at > 0 && entry.key < self.heap[(at - 1) / 4].key { self.up(at, entry) } else { self.down(at, entry) }
+        if at > 0 && entry.key < self.heap[(at - 1) / 4].key {
+            self.up(at, entry)
+        } else {
+            self.down(at, entry)
+        }
     }
 
     fn up(&mut self, mut at: usize, entry: Entry) {

@@ -2,7 +2,9 @@
 
 use crate::run::cosched_terms;
 use check::{Bounds, Oracle, PoolTerms, State, StateTimes, Verdict, VmTerms};
-use sched_core::{Host, Knobs, STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, World};
+use sched_core::{
+    Host, Knobs, STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, World,
+};
 use topology::Topology;
 use units::{PcpuId, PcpuSet, VmId, WorldId};
 
@@ -72,7 +74,14 @@ impl Watch {
         }
     }
 
-    pub(crate) fn world_added(&mut self, now: u64, world: u32, vm: u32, allowed: Option<PcpuSet>, asleep: State) {
+    pub(crate) fn world_added(
+        &mut self,
+        now: u64,
+        world: u32,
+        vm: u32,
+        allowed: Option<PcpuSet>,
+        asleep: State,
+    ) {
         if let Some(o) = &mut self.oracle {
             o.world_added(now, WorldId(world), VmId(vm as u16), allowed);
             if vm != 0 {

@@ -28,7 +28,12 @@ fn with_knobs(name: &str, knobs: &[(&str, u64)], text: &str) -> Outcome {
 fn silent(name: &str, mode: u64, text: &str) -> Outcome {
     let out = outcome(name, mode, text);
     let verdict = out.verdict.as_ref().expect("the oracle watches");
-    assert_eq!(verdict.violated(), 0, "{name}: {:?}", verdict.violations.first().map(ToString::to_string));
+    assert_eq!(
+        verdict.violated(),
+        0,
+        "{name}: {:?}",
+        verdict.violations.first().map(ToString::to_string)
+    );
     out
 }
 
@@ -46,12 +51,18 @@ fn of<'o>(out: &'o Outcome, name: &str) -> &'o Vm {
 
 /// CPU time of all VMs in permille of the host.
 fn busy(out: &Outcome, seconds: u64, pcpus: u32) -> u64 {
-    out.result.vms.iter().map(|v| v.times.used_ns).sum::<u64>() / seconds / u64::from(pcpus) / 1_000_000
+    out.result.vms.iter().map(|v| v.times.used_ns).sum::<u64>()
+        / seconds
+        / u64::from(pcpus)
+        / 1_000_000
 }
 
 /// Work of all VMs in permille of the host.
 fn work(out: &Outcome, seconds: u64, pcpus: u32) -> u64 {
-    out.result.vms.iter().map(|v| v.times.work).sum::<u64>() / seconds / u64::from(pcpus) / 1_000_000
+    out.result.vms.iter().map(|v| v.times.work).sum::<u64>()
+        / seconds
+        / u64::from(pcpus)
+        / 1_000_000
 }
 
 const OFF: u64 = 0;
@@ -60,8 +71,9 @@ const STRICT: u64 = 2;
 
 #[test]
 fn a_wide_vm_uses_the_one_pcpu_that_reservations_leave_it_but_not_under_strict_co_scheduling() {
-    let text =
-        host("20s", 4) + &(0..3).map(|i| vm(&format!("held{i}"), 1, "reservation = '100%'")).collect::<String>() + &vm("wide", 4, "");
+    let text = host("20s", 4)
+        + &(0..3).map(|i| vm(&format!("held{i}"), 1, "reservation = '100%'")).collect::<String>()
+        + &vm("wide", 4, "");
     let out = silent("fragments", RELAXED, &text);
     let wide = &of(&out, "wide").times;
     // Of 20 s; a vCPU that has 3 ms of lead stops, and its sibling has the pCPU.
@@ -77,12 +89,14 @@ fn a_wide_vm_uses_the_one_pcpu_that_reservations_leave_it_but_not_under_strict_c
 /// VMs of so many vCPUs that want `percent` of so many pCPUs.
 fn crowd(seconds: u64, pcpus: u32, width: u32, percent: u32, workload: &str) -> String {
     let vms = (pcpus * percent / 100).div_ceil(width);
-    host(&format!("{seconds}s"), pcpus) + &(0..vms).map(|i| vm(&format!("vm{i}"), width, workload)).collect::<String>()
+    host(&format!("{seconds}s"), pcpus)
+        + &(0..vms).map(|i| vm(&format!("vm{i}"), width, workload)).collect::<String>()
 }
 
 const BURN: &str = "";
 const BARRIER: &str = "workload = { kind = 'barrier', work = '300us' }";
-const LOCK: &str = "workload = { kind = 'spinlock', think = '200us', hold = '10us', dist = 'exponential' }";
+const LOCK: &str =
+    "workload = { kind = 'spinlock', think = '200us', hold = '10us', dist = 'exponential' }";
 
 #[test]
 fn skew_stays_near_the_threshold_at_any_width_and_overcommitment() {
@@ -91,12 +105,21 @@ fn skew_stays_near_the_threshold_at_any_width_and_overcommitment() {
             for workload in [BURN, BARRIER, LOCK] {
                 let out = silent("skew", RELAXED, &crowd(3, pcpus, width, percent, workload));
                 let skew = out.verdict.as_ref().map_or(u64::MAX, |v| v.skew_max_ns) / 1000;
-                println!("{width} vCPUs on {pcpus} at {percent} %, {workload}: skew {skew} us, work {}", work(&out, 3, pcpus));
+                println!(
+                    "{width} vCPUs on {pcpus} at {percent} %, {workload}: skew {skew} us, work {}",
+                    work(&out, 3, pcpus)
+                );
                 // 3 ms, a period while nobody who lags waits, one until a look, and one for a sibling that could not take the pCPU.
-                assert!(skew <= 6_000, "{width} vCPUs on {pcpus} at {percent} %, {workload}: {skew} us");
+                assert!(
+                    skew <= 6_000,
+                    "{width} vCPUs on {pcpus} at {percent} %, {workload}: {skew} us"
+                );
                 // Turns keep them together too.
                 let least = if (width, percent) == (64, 400) { 900 } else { 990 };
-                assert!(workload != BARRIER || work(&out, 3, pcpus) >= least, "{width} vCPUs on {pcpus} at {percent} %");
+                assert!(
+                    workload != BARRIER || work(&out, 3, pcpus) >= least,
+                    "{width} vCPUs on {pcpus} at {percent} %"
+                );
             }
         }
     }
@@ -104,13 +127,20 @@ fn skew_stays_near_the_threshold_at_any_width_and_overcommitment() {
 
 #[test]
 fn thresholds_trade_skew_for_switches() {
-    let reserved: String = (0..3).map(|i| vm(&format!("held{i}"), 1, "reservation = '100%'")).collect();
+    let reserved: String =
+        (0..3).map(|i| vm(&format!("held{i}"), 1, "reservation = '100%'")).collect();
     let wide = host("5s", 4) + &reserved + &vm("wide", 4, "");
-    let mixed = host("5s", 8) + &[(8, BARRIER), (4, LOCK), (3, ""), (1, "")].map(|(n, load)| vm(&format!("v{n}"), n, load)).concat();
+    let mixed = host("5s", 8)
+        + &[(8, BARRIER), (4, LOCK), (3, ""), (1, "")]
+            .map(|(n, load)| vm(&format!("v{n}"), n, load))
+            .concat();
     let mut last = (0, u64::MAX);
     for (costop, costart) in [(1000, 500), (3000, 2000), (10_000, 7000), (30_000, 20_000)] {
         let knobs = [("costop_us", costop), ("costart_us", costart)];
-        let (one, many) = (with_knobs("thresholds", &knobs, &wide), with_knobs("thresholds-mixed", &knobs, &mixed));
+        let (one, many) = (
+            with_knobs("thresholds", &knobs, &wide),
+            with_knobs("thresholds-mixed", &knobs, &mixed),
+        );
         let skew = |o: &Outcome| o.verdict.as_ref().map_or(u64::MAX, |v| v.skew_max_ns) / 1000;
         let switches = one.stats.switches / 5;
         println!(
@@ -129,14 +159,23 @@ fn thresholds_trade_skew_for_switches() {
 
 #[test]
 fn guests_that_lock_and_meet_do_the_work_that_they_do_under_strict_and_many_times_that_without() {
-    for (width, pcpus, workload, gain) in
-        [(4, 4, BARRIER, 20), (8, 8, BARRIER, 20), (64, 64, BARRIER, 20), (4, 4, LOCK, 1), (8, 8, LOCK, 1)]
-    {
+    for (width, pcpus, workload, gain) in [
+        (4, 4, BARRIER, 20),
+        (8, 8, BARRIER, 20),
+        (64, 64, BARRIER, 20),
+        (4, 4, LOCK, 1),
+        (8, 8, LOCK, 1),
+    ] {
         let text = crowd(5, pcpus, width, 200, workload);
         let done = |mode| work(&outcome("guests", mode, &text), 5, pcpus);
         let (off, relaxed, strict) = (done(OFF), done(RELAXED), done(STRICT));
-        println!("{width} vCPUs on {pcpus} at 200 %, {workload}: work {off} off, {relaxed} relaxed, {strict} strict");
-        assert!(relaxed * 100 >= strict * 95 && relaxed > off * gain, "{workload}: {off} {relaxed} {strict}");
+        println!(
+            "{width} vCPUs on {pcpus} at 200 %, {workload}: work {off} off, {relaxed} relaxed, {strict} strict"
+        );
+        assert!(
+            relaxed * 100 >= strict * 95 && relaxed > off * gain,
+            "{workload}: {off} {relaxed} {strict}"
+        );
     }
 }
 
@@ -146,7 +185,12 @@ fn the_pcpu_goes_to_the_vcpu_that_a_spinner_waits_for() {
     let text = host("5s", 2) + &vm("wide", 4, ticket);
     let (out, off) = (silent("yields", RELAXED, &text), outcome("yields", OFF, &text));
     // Without the yield 47 %: whoever has the next ticket waits until a sibling's slice ends.
-    assert!(work(&out, 5, 2) >= 850 && work(&off, 5, 2) < 350, "{} {}", work(&out, 5, 2), work(&off, 5, 2));
+    assert!(
+        work(&out, 5, 2) >= 850 && work(&off, 5, 2) < 350,
+        "{} {}",
+        work(&out, 5, 2),
+        work(&off, 5, 2)
+    );
 }
 
 #[test]
@@ -162,35 +206,57 @@ fn a_vcpu_that_is_added_to_a_vm_of_one_keeps_its_pace() {
 /// A VM of one vCPU that is outside its guest for so much of each 10 ms, and one that burns.
 fn leaves_its_guest(outside_ms: u64) -> String {
     let work = 10 - outside_ms;
-    vm("exits", 2, &format!("vcpu_workloads = [{{ kind = 'exits', work = '{work}ms', emulate = '{outside_ms}ms' }}, {{ kind = 'burn' }}]"))
+    vm(
+        "exits",
+        2,
+        &format!(
+            "vcpu_workloads = [{{ kind = 'exits', work = '{work}ms', emulate = '{outside_ms}ms' }}, {{ kind = 'burn' }}]"
+        ),
+    )
 }
 
 #[test]
 fn time_outside_the_guest_is_left_out() {
     // Nobody lacks a pCPU: the sibling of one that is outside its guest half of the time, or for good, is not held up.
     for emulate in ["5ms", "11s"] {
-        let text = (host("12s", 4) + &leaves_its_guest(5)).replace("emulate = '5ms'", &format!("emulate = '{emulate}'"));
+        let text = (host("12s", 4) + &leaves_its_guest(5))
+            .replace("emulate = '5ms'", &format!("emulate = '{emulate}'"));
         let out = silent("outside", RELAXED, &text);
-        let work: Vec<u64> = of(&out, "exits").worlds.iter().map(|w| w.times.work / 1_000_000).collect();
-        println!("work in ms of one that is outside its guest for {emulate} after 5 ms, and of its sibling: {work:?}");
+        let work: Vec<u64> =
+            of(&out, "exits").worlds.iter().map(|w| w.times.work / 1_000_000).collect();
+        println!(
+            "work in ms of one that is outside its guest for {emulate} after 5 ms, and of its sibling: {work:?}"
+        );
         assert!(work[1] >= 11_990 && of(&out, "exits").times.costop_ns == 0, "{work:?}");
     }
     // Nor is it while that one's emulator waits for a pCPU that others hold: only while its guest does, for a tenth of the time or
     // so. All that waiting, 5 s, would be held against it if it were not left out.
-    let held = leaves_its_guest(9).replace("vcpu_workloads", "vcpu_affinity = ['0', '1']\nvcpu_workloads");
-    let out = outcome("outside-held", RELAXED, &(host("10s", 2) + &held + &vm("up", 1, "affinity = '0'")));
+    let held =
+        leaves_its_guest(9).replace("vcpu_workloads", "vcpu_affinity = ['0', '1']\nvcpu_workloads");
+    let out = outcome(
+        "outside-held",
+        RELAXED,
+        &(host("10s", 2) + &held + &vm("up", 1, "affinity = '0'")),
+    );
     let (exits, burns) = (&of(&out, "exits").worlds[0].times, &of(&out, "exits").worlds[1].times);
     println!(
         "one that is outside its guest waits {} ms for its pCPU, its sibling co-stops for {}",
         exits.ready_ns / 1_000_000,
         burns.costop_ns / 1_000_000
     );
-    assert!(exits.ready_ns > 4_000_000_000 && burns.costop_ns < exits.ready_ns * 2 / 5, "{exits:?} {burns:?}");
+    assert!(
+        exits.ready_ns > 4_000_000_000 && burns.costop_ns < exits.ready_ns * 2 / 5,
+        "{exits:?} {burns:?}"
+    );
     // Who runs outside its guest while its sibling waits does not lead: neither makes progress.
     let text = host("10s", 1) + &leaves_its_guest(9);
-    let stops = |text: &str, name: &str| of(&silent(name, RELAXED, text), "exits").worlds[0].times.costop_ns;
-    let (exits, burns) =
-        (stops(&text, "outside-one"), stops(&text.replace("'exits', work = '1ms', emulate = '9ms'", "'burn'"), "inside-one"));
+    let stops = |text: &str, name: &str| {
+        of(&silent(name, RELAXED, text), "exits").worlds[0].times.costop_ns
+    };
+    let (exits, burns) = (
+        stops(&text, "outside-one"),
+        stops(&text.replace("'exits', work = '1ms', emulate = '9ms'", "'burn'"), "inside-one"),
+    );
     println!(
         "co-stop in ms of one on the pCPU that its sibling waits for: {} outside its guest, {} inside",
         exits / 1_000_000,
@@ -199,8 +265,14 @@ fn time_outside_the_guest_is_left_out() {
     // A tenth of the time it leads, and for a period or so each time before it is seen to have left.
     assert!(exits < burns / 3, "{exits} {burns}");
     // Nor does it forget its lead each time that it leaves: one that leaves a thousand times a second stops nearly as one that burns.
-    let often = stops(&text.replace("work = '1ms', emulate = '9ms'", "work = '900us', emulate = '100us'"), "outside-often");
-    println!("co-stop in ms of one that leaves its guest for a tenth of each ms: {}", often / 1_000_000);
+    let often = stops(
+        &text.replace("work = '1ms', emulate = '9ms'", "work = '900us', emulate = '100us'"),
+        "outside-often",
+    );
+    println!(
+        "co-stop in ms of one that leaves its guest for a tenth of each ms: {}",
+        often / 1_000_000
+    );
     assert!(often > burns / 2, "{often} {burns}");
 }
 
@@ -211,8 +283,11 @@ fn a_vm_that_is_stopped_whole_finishes_what_its_emulator_does() {
     let exits = "vcpu_workloads = [{ kind = 'exits', work = '200us', emulate = '11s' }, { kind = 'burn' }, { kind = 'burn' }]";
     let text = host("12s", 2) + &vm("held", 1, "reservation = '100%'") + &vm("exits", 3, exits);
     let out = outcome("outside-strict", STRICT, &text);
-    let used: Vec<u64> = of(&out, "exits").worlds.iter().map(|w| w.times.used_ns / 1_000_000).collect();
-    println!("used in ms by one that its emulator works for, and by its siblings that cannot run together: {used:?}");
+    let used: Vec<u64> =
+        of(&out, "exits").worlds.iter().map(|w| w.times.used_ns / 1_000_000).collect();
+    println!(
+        "used in ms by one that its emulator works for, and by its siblings that cannot run together: {used:?}"
+    );
     assert!(used[0] >= 10_999 && used[1] + used[2] < 20, "{used:?}");
 }
 
@@ -233,7 +308,14 @@ fn where_pcpus_do_not_suffice_relaxed_uses_them_and_strict_leaves_them_idle() {
 fn a_guest_with_a_watchdog_is_never_silent_for_long_at_four_times_overcommitment() {
     let ticket = "workload = { kind = 'spinlock', think = '200us', hold = '20us', ticket = true, dist = 'exponential' }";
     let text = crowd(20, 4, 4, 400, &format!("watchdog = '200ms'\n{ticket}"));
-    let lockups = |mode| outcome("watchdog", mode, &text).result.vms.iter().map(|v| v.guest.map_or(0, |g| g.lockups)).sum::<u64>();
+    let lockups = |mode| {
+        outcome("watchdog", mode, &text)
+            .result
+            .vms
+            .iter()
+            .map(|v| v.guest.map_or(0, |g| g.lockups))
+            .sum::<u64>()
+    };
     let (off, relaxed) = (lockups(OFF), lockups(RELAXED));
     println!("soft lockups in 20 s: {off} off, {relaxed} relaxed");
     assert!(off > 100 && relaxed == 0, "{off} {relaxed}");
@@ -243,7 +325,8 @@ fn a_guest_with_a_watchdog_is_never_silent_for_long_at_four_times_overcommitment
 fn a_single_thread_in_a_wide_vm_costs_nothing() {
     let idle = ", { kind = 'idle' }".repeat(7);
     let wide = vm("wide", 8, &format!("vcpu_workloads = [{{ kind = 'burn' }}{idle}]"));
-    let text = host("10s", 2) + &wide + &vm("up", 1, "shares = 8000") + &vm("up2", 1, "shares = 8000");
+    let text =
+        host("10s", 2) + &wide + &vm("up", 1, "shares = 8000") + &vm("up2", 1, "shares = 8000");
     let out = silent("single", RELAXED, &text);
     let wide = &of(&out, "wide").times;
     assert_eq!((wide.costop_ns, out.verdict.as_ref().map(|v| v.skew_max_ns)), (0, Some(0)));
@@ -257,10 +340,17 @@ fn a_vcpu_held_to_a_busy_pcpu_slows_its_siblings_down_and_stops_nobody_for_good(
     let out = outcome("held", RELAXED, &text);
     let smp = of(&out, "smp");
     let verdict = out.verdict.as_ref().expect("the oracle watches");
-    assert!(verdict.costop_max_ns < 200_000_000 && verdict.count(check::Invariant::Skew) == 0, "{verdict:?}");
+    assert!(
+        verdict.costop_max_ns < 200_000_000 && verdict.count(check::Invariant::Skew) == 0,
+        "{verdict:?}"
+    );
     // vCPU 0 has a part of pCPU 0, and the others keep its pace.
     let work: Vec<u64> = smp.worlds.iter().map(|w| w.times.work / 1_000_000).collect();
-    assert!(work.iter().all(|w| *w > 2_000) && smp.times.costop_ns > 1_000_000_000, "{work:?} {:?}", smp.times);
+    assert!(
+        work.iter().all(|w| *w > 2_000) && smp.times.costop_ns > 1_000_000_000,
+        "{work:?} {:?}",
+        smp.times
+    );
 }
 
 #[test]
@@ -271,9 +361,16 @@ fn a_vcpu_that_must_wait_does_so_where_no_sibling_runs() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cosched-siblings.trace");
     let options = Options { ticks: Ticks::Staggered, ..Options::default() };
     let out = Box::new(fs::File::create(&file).expect("the test's folder can be written"));
-    run_traced(&scenario("siblings", &(host("10s", 4) + &vm("smp", 2, loads) + &ups)).runs[0], &options, out).expect("it runs");
+    run_traced(
+        &scenario("siblings", &(host("10s", 4) + &vm("smp", 2, loads) + &ups)).runs[0],
+        &options,
+        out,
+    )
+    .expect("it runs");
     let (mut replay, mut beside, mut all) = (Replay::new(), 0, 0);
-    for event in Trace::read(&fs::read(&file).expect("it was written")[..]).expect("it is a trace").events {
+    for event in
+        Trace::read(&fs::read(&file).expect("it was written")[..]).expect("it is a trace").events
+    {
         if let Kind::Queued { world: WorldId(2), queue: Queue::Pcpu(p), .. } = event.kind {
             all += 1;
             beside += u32::from(replay.pcpus()[usize::from(p.0)].0 == Now::World(WorldId(1)));

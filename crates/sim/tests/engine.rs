@@ -13,7 +13,8 @@ fn scenario(name: &str, text: &str) -> Scenario {
 }
 
 fn stored(name: &str) -> Scenario {
-    settings::load(&format!("{}/../../scenarios/{name}", env!("CARGO_MANIFEST_DIR"))).expect("the scenario loads")
+    settings::load(&format!("{}/../../scenarios/{name}", env!("CARGO_MANIFEST_DIR")))
+        .expect("the scenario loads")
 }
 
 fn ideal() -> Options {
@@ -40,7 +41,8 @@ vcpus = 1
 fn the_same_seed_gives_the_same_bytes_and_another_seed_does_not() {
     let s = stored("sleepers");
     let json = |seed| {
-        let options = Options { seed: Some(seed), duration: Some(Span::from_secs(10)), ..Options::default() };
+        let options =
+            Options { seed: Some(seed), duration: Some(Span::from_secs(10)), ..Options::default() };
         serde_json::to_string(&run_scenario(&s, &options, |_| ()).expect("it runs")).expect("JSON")
     };
     assert_eq!(json(1), json(1));
@@ -50,7 +52,8 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_does_not() {
 #[test]
 fn the_oracle_changes_nothing() {
     let s = stored("sleepers");
-    let short = |check| Options { check, duration: Some(Span::from_secs(10)), ..Options::default() };
+    let short =
+        |check| Options { check, duration: Some(Span::from_secs(10)), ..Options::default() };
     assert_eq!(used(&s.runs[0], &short(true)), used(&s.runs[0], &short(false)));
 }
 
@@ -74,7 +77,10 @@ fn state_times_sum_to_the_measured_time_to_the_nanosecond() {
 fn a_slice_ends_at_the_first_tick_after_it() {
     // 50 ms end at the tick of 52 ms with 250 ticks a second, and at 50 ms with 1,000.
     let first_60_ms = |hz: &str, ticks| {
-        let s = scenario(&format!("hz{hz}{ticks:?}"), &TWO_ON_ONE.replace("[host]", &format!("[host]\nhz = {hz}")));
+        let s = scenario(
+            &format!("hz{hz}{ticks:?}"),
+            &TWO_ON_ONE.replace("[host]", &format!("[host]\nhz = {hz}")),
+        );
         used(&s.runs[0], &Options { ticks, duration: Some(Span::from_ms(60)), ..ideal() })
     };
     assert_eq!(first_60_ms("250", Ticks::Aligned), [52_000_000, 8_000_000]);
@@ -84,9 +90,13 @@ fn a_slice_ends_at_the_first_tick_after_it() {
 #[test]
 fn costs_are_charged_and_take_from_work() {
     let s = scenario("costs", TWO_ON_ONE);
-    let outcome = run(&s.runs[0], &Options { costs: Costs { switch_ns: 10_000, ..Costs::ZERO }, ..Options::default() });
+    let outcome = run(
+        &s.runs[0],
+        &Options { costs: Costs { switch_ns: 10_000, ..Costs::ZERO }, ..Options::default() },
+    );
     let outcome = outcome.expect("it runs");
-    let sum = |f: fn(&views::Times) -> u64| outcome.result.vms.iter().map(|v| f(&v.times)).sum::<u64>();
+    let sum =
+        |f: fn(&views::Times) -> u64| outcome.result.vms.iter().map(|v| f(&v.times)).sum::<u64>();
     assert_eq!(sum(|t| t.used_ns), 10_000_000_000);
     assert_eq!(sum(|t| t.work), 10_000_000_000 - outcome.stats.switches * 10_000);
 }
@@ -103,7 +113,10 @@ fn a_lone_sleeper_does_all_its_work() {
 
 #[test]
 fn what_happens_in_the_warm_up_does_not_count() {
-    let text = format!("warmup = \"4s\"{}", TWO_ON_ONE.replace("[[vm]]\nname = \"b\"", "[[vm]]\nname = \"b\"\nstop = \"2s\""));
+    let text = format!(
+        "warmup = \"4s\"{}",
+        TWO_ON_ONE.replace("[[vm]]\nname = \"b\"", "[[vm]]\nname = \"b\"\nstop = \"2s\"")
+    );
     let outcome = run(&scenario("warm", &text).runs[0], &ideal()).expect("it runs");
     let used: Vec<u64> = outcome.result.vms.iter().map(|v| v.times.used_ns).collect();
     assert_eq!((used, outcome.result.duration_ns), (vec![6_000_000_000, 0], 6_000_000_000));
@@ -114,7 +127,8 @@ fn what_happens_in_the_warm_up_does_not_count() {
 #[test]
 fn a_per_cpu_kthread_runs_at_once() {
     let task = "\n[[host_task]]\nname = \"k\"\naffinity = \"0\"\nper_cpu_kthread = true\nworkload = { kind = \"periodic\", period = \"7ms\", work = \"50us\" }\n";
-    let outcome = run(&scenario("kthread", &format!("{TWO_ON_ONE}{task}")).runs[0], &ideal()).expect("it runs");
+    let outcome = run(&scenario("kthread", &format!("{TWO_ON_ONE}{task}")).runs[0], &ideal())
+        .expect("it runs");
     let system = &outcome.result.pools[1];
     assert_eq!(system.path, "/system");
     assert!((1427 * 50_000..=1429 * 50_000).contains(&system.used_ns), "{system:?}");
@@ -137,7 +151,9 @@ fn time_held_back_by_a_limit_is_inside_ready_time_and_only_there_where_a_limit_s
     let options = Options { duration: Some(Span::from_secs(5)), ..Options::default() };
     let result = run(&scenario.runs[0], &options).expect("it keeps the contract").result;
     let of = |name: &str| result.vms.iter().find(|v| v.name == name).expect("a VM").times;
-    assert!(result.vms.iter().flat_map(|v| &v.worlds).all(|w| w.times.limited_ns <= w.times.ready_ns));
+    assert!(
+        result.vms.iter().flat_map(|v| &v.worlds).all(|w| w.times.limited_ns <= w.times.ready_ns)
+    );
     // Two vCPUs that want all of 5 s each and may have 2.5 s together: the rest but a little is the limit's.
     let t = of("try");
     assert!(t.limited_ns > 7_000_000_000 && t.limited_ns + t.run_ns <= 10_000_000_000, "{t:?}");
@@ -149,17 +165,28 @@ fn time_held_back_by_a_limit_is_inside_ready_time_and_only_there_where_a_limit_s
 #[test]
 fn a_vcpu_that_waits_in_its_emulator_is_not_idle_and_one_that_halts_is() {
     let vm = |name: &str, halts: bool, active: &str| {
-        let io = format!("workload = {{ kind = \"io\", work = \"1ms\", sleep = \"9ms\", halts = {halts} }}");
+        let io = format!(
+            "workload = {{ kind = \"io\", work = \"1ms\", sleep = \"9ms\", halts = {halts} }}"
+        );
         format!("[[vm]]\nname = \"{name}\"\nvcpus = 1\n{io}\nactive = [\"{active}\"]\n")
     };
-    let vms = [vm("halts", true, "0s.."), vm("waits", false, "0s.."), vm("stops", false, "..6s")].concat();
+    let vms = [vm("halts", true, "0s.."), vm("waits", false, "0s.."), vm("stops", false, "..6s")]
+        .concat();
     let text = format!("duration = \"11s\"\nwarmup = \"1s\"\n[host]\ncores_per_llc = 4\n{vms}");
     let outcome = run(&scenario("waits", &text).runs[0], &ideal()).expect("it runs");
-    assert_eq!(outcome.verdict.expect("it was checked").violated(), 0, "the oracle knows why each sleeps");
-    let times: Vec<(u64, u64)> = outcome.result.vms.iter().map(|v| (v.times.wait_ns, v.times.idle_ns)).collect();
+    assert_eq!(
+        outcome.verdict.expect("it was checked").violated(),
+        0,
+        "the oracle knows why each sleeps"
+    );
+    let times: Vec<(u64, u64)> =
+        outcome.result.vms.iter().map(|v| (v.times.wait_ns, v.times.idle_ns)).collect();
     let [halts, waits, stops] = times[..] else { panic!("three VMs") };
     assert!(halts.0 >= 8_990_000_000 && halts.0 == halts.1, "{halts:?}");
     assert!(waits.0 >= 8_990_000_000 && waits.1 == 0, "{waits:?}");
     // Five of its ten seconds are outside its window: halted.
-    assert!(stops.1.abs_diff(5_000_000_000) <= 2_000_000 && stops.0 - stops.1 >= 4_490_000_000, "{stops:?}");
+    assert!(
+        stops.1.abs_diff(5_000_000_000) <= 2_000_000 && stops.0 - stops.1 >= 4_490_000_000,
+        "{stops:?}"
+    );
 }

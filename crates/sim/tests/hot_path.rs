@@ -46,12 +46,20 @@ impl Platform for Small {
 
 /// Two VMs on one pCPU, each below so many limits: world 1, and more of the first VM from world 3 on, so many in all; and world 2.
 fn host(limits: u32, width: u32) -> Host {
-    let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 1, threads_per_core: 1 };
-    let mut host = Host::new(&Topology::regular(shape).expect("a host"), 3, 2 + width as usize, 8).expect("it fits");
+    let shape = Shape {
+        sockets: 1,
+        nodes_per_socket: 1,
+        llcs_per_node: 1,
+        cores_per_llc: 1,
+        threads_per_core: 1,
+    };
+    let mut host = Host::new(&Topology::regular(shape).expect("a host"), 3, 2 + width as usize, 8)
+        .expect("it fits");
     let mut kernel = Small::default();
     for i in 1..=limits {
         let tokens_ns = 1 << 40;
-        *host.limiter_mut(i) = Limiter { rate: Rate::ONE.0, parent: i - 1, tokens_ns, ..Limiter::ZERO };
+        *host.limiter_mut(i) =
+            Limiter { rate: Rate::ONE.0, parent: i - 1, tokens_ns, ..Limiter::ZERO };
     }
     for vm in 1..=2 {
         host.vm_weight(vm, Rate::ONE.0 / 2, if vm == 1 { width } else { 1 }, 1000);
@@ -61,7 +69,8 @@ fn host(limits: u32, width: u32) -> Host {
         let task = host.task_mut(world);
         (task.allowed[0], task.allowed_count, task.pcpu) = (1, 1, 0);
         let record = host.world_mut(world);
-        (record.vm, record.kind, record.nice_weight) = (if world == 2 { 2 } else { 1 }, KIND_VCPU, 100);
+        (record.vm, record.kind, record.nice_weight) =
+            (if world == 2 { 2 } else { 1 }, KIND_VCPU, 100);
         record.index = world.saturating_sub(2);
         host.world_start(&mut kernel, world);
     }
@@ -157,7 +166,10 @@ fn cost(of: (u32, u32), cycle: Cycle) -> u64 {
 fn six_limited_pools_cost_a_tenth_at_most() {
     for (name, cycle) in [("idle pCPU", wake_idle as Cycle), ("busy pCPU", wake_busy)] {
         let (flat, deep) = (cost((0, 1), cycle), cost((7, 1), cycle));
-        println!("{name}: {flat} instructions flat, {deep} below 7 limits, ratio {:.3}", deep as f64 / flat as f64);
+        println!(
+            "{name}: {flat} instructions flat, {deep} below 7 limits, ratio {:.3}",
+            deep as f64 / flat as f64
+        );
         assert!(deep * 10 <= flat * 11, "{name}: {deep} instructions, allowed 1.1 of {flat}");
     }
 }
@@ -167,11 +179,17 @@ fn six_limited_pools_cost_a_tenth_at_most() {
 fn sixty_four_vcpus_cost_a_switch_a_fifth_more_than_two_at_most() {
     for (name, cycle) in [("idle pCPU", wake_idle as Cycle), ("busy pCPU", wake_busy)] {
         let (one, two, wide) = (cost((0, 1), cycle), cost((0, 2), cycle), cost((0, 64), cycle));
-        println!("{name}: {one} instructions for 1 vCPU, {two} for 2, {wide} for 64, ratio {:.3}", wide as f64 / two as f64);
+        println!(
+            "{name}: {one} instructions for 1 vCPU, {two} for 2, {wide} for 64, ratio {:.3}",
+            wide as f64 / two as f64
+        );
         assert!(wide * 10 <= two * 12, "{name}: {wide} instructions, allowed 1.2 of {two}");
     }
     let ticks = [2, 8, 64].map(|width| (width, cost((0, width), tick)));
-    println!("a tick: {} instructions for 2 vCPUs, {} for 8, {} for 64", ticks[0].1, ticks[1].1, ticks[2].1);
+    println!(
+        "a tick: {} instructions for 2 vCPUs, {} for 8, {} for 64",
+        ticks[0].1, ticks[1].1, ticks[2].1
+    );
     // Each vCPU is looked at a few times, and none at each other.
     assert!(ticks[2].1 < ticks[0].1 * 32, "{ticks:?}");
 }

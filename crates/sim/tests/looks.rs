@@ -6,7 +6,8 @@ use units::Span;
 use views::esxtop::{Counters, Gid, GroupKind, Metric, Rates, Role, Totals};
 
 fn scenario(name: &str) -> settings::Scenario {
-    settings::load(&format!("{}/../../scenarios/{name}", env!("CARGO_MANIFEST_DIR"))).expect("the scenario loads")
+    settings::load(&format!("{}/../../scenarios/{name}", env!("CARGO_MANIFEST_DIR")))
+        .expect("the scenario loads")
 }
 
 /// The looks at a run of so many seconds, and its result.
@@ -14,7 +15,11 @@ fn watched(name: &str, seconds: u64, every: Span) -> (Vec<Counters>, views::RunR
     watched_of(scenario(name), seconds, every)
 }
 
-fn watched_of(mut scenario: settings::Scenario, seconds: u64, every: Span) -> (Vec<Counters>, views::RunResult) {
+fn watched_of(
+    mut scenario: settings::Scenario,
+    seconds: u64,
+    every: Span,
+) -> (Vec<Counters>, views::RunResult) {
     let seen = Arc::new(Mutex::new(vec![]));
     let into = Arc::clone(&seen);
     let mut one = scenario.runs.swap_remove(0);
@@ -26,13 +31,18 @@ fn watched_of(mut scenario: settings::Scenario, seconds: u64, every: Span) -> (V
     };
     let outcome = run_watched(&one, &options, every, Box::new(on_look)).expect("it runs");
     let alone = run(&one, &options).expect("it runs");
-    assert_eq!(format!("{:?}", outcome.result), format!("{:?}", alone.result), "looking changes nothing");
+    assert_eq!(
+        format!("{:?}", outcome.result),
+        format!("{:?}", alone.result),
+        "looking changes nothing"
+    );
     let looks = std::mem::take(&mut *seen.lock().expect("one thread"));
     (looks, outcome.result)
 }
 
 fn run_of(t: &Totals) -> [u64; 6] {
-    [t.used_ns, t.run_ns, t.ready_ns, t.wait_ns, t.idle_ns, t.migrations].map(|n| n.expect("the scheduler knows it"))
+    [t.used_ns, t.run_ns, t.ready_ns, t.wait_ns, t.idle_ns, t.migrations]
+        .map(|n| n.expect("the scheduler knows it"))
 }
 
 #[test]
@@ -43,7 +53,9 @@ fn what_was_seen_adds_up_to_the_result() {
         let (first, last) = (&looks[0], &looks[18]);
         assert_eq!((first.at_ns, last.at_ns), (0, 12_000_000_000));
         for vm in &result.vms {
-            let Some((gid, group)) = last.groups.iter().find(|(_, g)| g.name == vm.name && g.kind == GroupKind::Vm) else {
+            let Some((gid, group)) =
+                last.groups.iter().find(|(_, g)| g.name == vm.name && g.kind == GroupKind::Vm)
+            else {
                 continue; // it is off at the end
             };
             let t = &vm.times;
@@ -53,14 +65,28 @@ fn what_was_seen_adds_up_to_the_result() {
                 .windows(2)
                 .filter_map(|w| {
                     Some(
-                        Rates::between(&w[0], &w[1]).expect("time passed").groups.get(gid)?.values.get(Metric::Run)?
+                        Rates::between(&w[0], &w[1])
+                            .expect("time passed")
+                            .groups
+                            .get(gid)?
+                            .values
+                            .get(Metric::Run)?
                             * (w[1].at_ns - w[0].at_ns) as f64
                             / 100.0,
                     )
                 })
                 .sum();
-            let unseen = looks.iter().find(|l| l.groups.contains_key(gid)).and_then(|l| l.groups[gid].own.run_ns).unwrap_or(0);
-            assert!((rates + unseen as f64 - t.run_ns as f64).abs() < 1e3, "{name}: {}: {rates} {}", vm.name, t.run_ns);
+            let unseen = looks
+                .iter()
+                .find(|l| l.groups.contains_key(gid))
+                .and_then(|l| l.groups[gid].own.run_ns)
+                .unwrap_or(0);
+            assert!(
+                (rates + unseen as f64 - t.run_ns as f64).abs() < 1e3,
+                "{name}: {}: {rates} {}",
+                vm.name,
+                t.run_ns
+            );
         }
         let busy: Vec<u64> = last.pcpus.iter().filter_map(|p| p.busy_ns).collect();
         assert_eq!(busy, result.pcpus.iter().map(|p| p.busy_ns).collect::<Vec<_>>());
@@ -72,7 +98,9 @@ fn a_vm_that_stops_leaves_its_group_and_totals_never_go_back() {
     let (looks, _) = watched("coming-and-going", 40, Span::from_ms(500));
     for pair in looks.windows(2) {
         for (gid, group) in &pair[0].groups {
-            let Some(after) = pair[1].groups.get(gid).filter(|g| g.kind != GroupKind::Host) else { continue };
+            let Some(after) = pair[1].groups.get(gid).filter(|g| g.kind != GroupKind::Host) else {
+                continue;
+            };
             let back = run_of(&group.own).into_iter().zip(run_of(&after.own)).any(|(a, b)| b < a);
             assert!(!back, "{}: {:?} {:?}", group.name, group.own, after.own);
         }
@@ -93,7 +121,11 @@ fn a_slice_that_is_used_up_counts_as_expired_and_sleepers_have_none() {
     assert!((150..=260).contains(&expiries), "10 s of slices of about 50 ms: {expiries}");
     assert!(database.switches.expect("counted") < 20, "it goes on without a switch");
     let web = of("web");
-    assert!(web.wakeups.expect("counted") > 100 && web.quantum_expiries.expect("counted") * 20 < web.wakeups.expect("counted"), "{web:?}");
+    assert!(
+        web.wakeups.expect("counted") > 100
+            && web.quantum_expiries.expect("counted") * 20 < web.wakeups.expect("counted"),
+        "{web:?}"
+    );
 }
 
 #[test]
@@ -102,7 +134,10 @@ fn settings_roles_and_ids_are_told() {
     let last = looks.last().expect("looks");
     let find = |name: &str| last.groups.iter().find(|(_, g)| g.name == name).expect("the group");
     let (prod, web, front) = (find("/prod"), find("/prod/web"), find("front"));
-    assert_eq!((front.1.parent, web.1.parent, prod.1.parent), (Some(*web.0), Some(*prod.0), Some(Gid::HOST)));
+    assert_eq!(
+        (front.1.parent, web.1.parent, prod.1.parent),
+        (Some(*web.0), Some(*prod.0), Some(Gid::HOST))
+    );
     assert!(prod.1.alloc.is_some() && front.1.gauges.emin_mhz.is_some_and(|mhz| mhz > 0.0));
     let worlds: Vec<_> = last.worlds.values().filter(|w| w.gid == *front.0).collect();
     assert!(worlds.iter().enumerate().all(|(i, w)| w.role == Role::Vcpu(i as u32)), "{worlds:?}");
@@ -118,7 +153,12 @@ fn a_run_ends_when_nobody_looks_any_more() {
         *into.lock().expect("one thread") = c.at_ns;
         (c.at_ns < 3_000_000_000).then_some(Span::from_secs(1))
     };
-    let outcome = run_watched(&one, &Options { check: false, ..Options::default() }, Span::from_secs(1), Box::new(on_look));
+    let outcome = run_watched(
+        &one,
+        &Options { check: false, ..Options::default() },
+        Span::from_secs(1),
+        Box::new(on_look),
+    );
     assert!(outcome.is_ok());
     assert_eq!(*seen.lock().expect("one thread"), 3_000_000_000);
 }
@@ -146,7 +186,11 @@ fn a_cores_time_is_that_of_its_threads_together() {
     "#;
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("one-core.toml");
     std::fs::write(&file, text).expect("it is written");
-    let (looks, _) = watched_of(settings::load(&file.to_string_lossy()).expect("it loads"), 10, Span::from_ms(1000));
+    let (looks, _) = watched_of(
+        settings::load(&file.to_string_lossy()).expect("it loads"),
+        10,
+        Span::from_ms(1000),
+    );
     let times = |c: &Counters| {
         let busy = |i: usize| c.pcpus[i].busy_ns.expect("known");
         let used = |i: usize| c.pcpus[i].used_ns.expect("known");
@@ -157,7 +201,12 @@ fn a_cores_time_is_that_of_its_threads_together() {
         let (burn, half, core, used_burn, used_half) = times(look);
         // Both at once is what they have together beyond the core's time.
         let shared = burn + half - core;
-        assert_eq!((used_burn, used_half), (burn - shared / 2, half - shared / 2), "at {}", look.at_ns);
+        assert_eq!(
+            (used_burn, used_half),
+            (burn - shared / 2, half - shared / 2),
+            "at {}",
+            look.at_ns
+        );
         assert!(core <= look.at_ns && core >= burn.max(half), "{core} {burn} {half}");
     }
     let (burn, half, core, ..) = times(looks.last().expect("the end"));

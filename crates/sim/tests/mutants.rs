@@ -19,7 +19,8 @@ const CROWD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/crowd.toml"
 const HALF_LOADED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/half-loaded.toml");
 
 fn outcome(scenario: &str, policy: Policy) -> Result<sim::Outcome, SimError> {
-    let path = if scenario.ends_with(".toml") { scenario.to_owned() } else { format!("{ROOT}{scenario}") };
+    let path =
+        if scenario.ends_with(".toml") { scenario.to_owned() } else { format!("{ROOT}{scenario}") };
     let scenario = settings::load(&path).expect("the scenario loads");
     let options = Options { policy, duration: Some(Span::from_secs(15)), ..Options::default() };
     run(&scenario.runs[0], &options)
@@ -28,11 +29,14 @@ fn outcome(scenario: &str, policy: Policy) -> Result<sim::Outcome, SimError> {
 fn caught(mutant: Mutant, scenario: &str, by: Catch) {
     let result = outcome(scenario, Policy::Mutant(mutant));
     let found = match (&result, by) {
-        (Ok(o), Catch::Oracle(invariant)) => o.verdict.as_ref().is_some_and(|v| v.count(invariant) > 0),
+        (Ok(o), Catch::Oracle(invariant)) => {
+            o.verdict.as_ref().is_some_and(|v| v.count(invariant) > 0)
+        }
         (Err(SimError::Contract { breach, .. }), Catch::Contract(rule)) => breach.rule == rule,
         _ => false,
     };
-    let seen = result.map(|o| o.verdict.map(|v| (v.counts, v.violations.first().map(ToString::to_string))));
+    let seen = result
+        .map(|o| o.verdict.map(|v| (v.counts, v.violations.first().map(ToString::to_string))));
     assert!(found, "{mutant:?} in {scenario}: not caught by {by:?}, but {seen:?}");
 }
 
@@ -77,6 +81,11 @@ fn the_scheduler_itself_is_not_caught_where_its_mutants_are() {
     for scenario in [HALF_LOADED, RESERVED, "demo", "up-smp-mix", "sleepers", "pools-nested"] {
         let outcome = outcome(scenario, Policy::Tandem).expect("it keeps the contract");
         let verdict = outcome.verdict.expect("it was checked");
-        assert_eq!(verdict.violated(), 0, "{scenario}: {:?}", verdict.violations.first().map(ToString::to_string));
+        assert_eq!(
+            verdict.violated(),
+            0,
+            "{scenario}: {:?}",
+            verdict.violations.first().map(ToString::to_string)
+        );
     }
 }

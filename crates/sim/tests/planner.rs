@@ -43,15 +43,36 @@ fn tree(draw: &mut Draw, pcpus: u64) -> Tree {
         // Chains of up to six pools come about by themselves.
         let parent = if i == 0 { 0 } else { draw.below(i as u64) as usize };
         let limit = (draw.below(3) == 0).then(|| Rate(rate(draw, pcpus).0 + 10_486));
-        let reservation = if draw.below(3) == 0 { Rate(rate(draw, 2).0.min(limit.map_or(u64::MAX, |l| l.0))) } else { Rate(0) };
+        let reservation = if draw.below(3) == 0 {
+            Rate(rate(draw, 2).0.min(limit.map_or(u64::MAX, |l| l.0)))
+        } else {
+            Rate(0)
+        };
         let shares = 1 + draw.below(10_000);
-        list.push(TreePool { parent, shares, reservation, limit, expandable: draw.below(2) == 0, scalable: draw.below(4) == 0 });
+        list.push(TreePool {
+            parent,
+            shares,
+            reservation,
+            limit,
+            expandable: draw.below(2) == 0,
+            scalable: draw.below(4) == 0,
+        });
     }
     let leaf = |draw: &mut Draw| {
         let vcpus = 1 + draw.below(8) as u32;
         let limit = (draw.below(4) == 0).then(|| Rate(rate(draw, u64::from(vcpus)).0 + 10_486));
-        let reservation = if draw.below(3) == 0 { Rate(rate(draw, 1).0.min(limit.map_or(u64::MAX, |l| l.0))) } else { Rate(0) };
-        TreeLeaf { pool: draw.below(pools as u64) as usize, shares: 1 + draw.below(10_000), reservation, limit, vcpus }
+        let reservation = if draw.below(3) == 0 {
+            Rate(rate(draw, 1).0.min(limit.map_or(u64::MAX, |l| l.0)))
+        } else {
+            Rate(0)
+        };
+        TreeLeaf {
+            pool: draw.below(pools as u64) as usize,
+            shares: 1 + draw.below(10_000),
+            reservation,
+            limit,
+            vcpus,
+        }
     };
     let leaves = (0..1 + draw.below(20)).map(|_| leaf(draw)).collect();
     Tree::new(pcpus, list, leaves)
@@ -63,12 +84,23 @@ fn the_scheduler_divides_as_the_planner_does() {
     for seed in 0..3000 {
         let mut draw = Draw(seed);
         let pcpus = 1 + draw.below(32);
-        let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: pcpus as u32, threads_per_core: 1 };
+        let shape = Shape {
+            sockets: 1,
+            nodes_per_socket: 1,
+            llcs_per_node: 1,
+            cores_per_llc: pcpus as u32,
+            threads_per_core: 1,
+        };
         let tree = tree(&mut draw, pcpus);
-        let demands: Vec<u64> =
-            tree.leaves().iter().map(|l| draw.below(3) * draw.below(u64::from(l.vcpus) * Rate::ONE.0 / 2 + 2)).collect();
+        let demands: Vec<u64> = tree
+            .leaves()
+            .iter()
+            .map(|l| draw.below(3) * draw.below(u64::from(l.vcpus) * Rate::ONE.0 / 2 + 2))
+            .collect();
         let vms = tree.leaves().len();
-        let mut host = Host::new(&Topology::regular(shape).expect("a host"), vms, 1, tree.pools().len()).expect("it fits");
+        let mut host =
+            Host::new(&Topology::regular(shape).expect("a host"), vms, 1, tree.pools().len())
+                .expect("it fits");
         let ids: Vec<u32> = (0..vms as u32).collect();
         let nodes = plan_nodes(&tree, &ids);
         for (i, demand) in demands.iter().enumerate() {
@@ -90,7 +122,10 @@ fn the_scheduler_divides_as_the_planner_does() {
             if laid.owner == Owner::Pool(0) {
                 continue; // the root is what there is
             }
-            let what = format!("seed {seed}: {:?} gets {} and could {}, allowed {x} and {y}", laid.owner, n.gets, n.could);
+            let what = format!(
+                "seed {seed}: {:?} gets {} and could {}, allowed {x} and {y}",
+                laid.owner, n.gets, n.could
+            );
             assert!(n.gets.abs_diff(x) <= unit, "{what}");
             // Where a unit decides whether one is contended, it weighs the one or the other: both are within what it gets
             // or could have.
@@ -105,7 +140,13 @@ fn the_scheduler_divides_as_the_planner_does() {
 const MS: u64 = 1_000_000;
 
 fn small_host(vms: usize) -> Host {
-    let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 4, threads_per_core: 1 };
+    let shape = Shape {
+        sockets: 1,
+        nodes_per_socket: 1,
+        llcs_per_node: 1,
+        cores_per_llc: 4,
+        threads_per_core: 1,
+    };
     Host::new(&Topology::regular(shape).expect("a host"), vms, 1, 2).expect("it fits")
 }
 
@@ -115,7 +156,14 @@ fn a_late_tick_of_limits_is_made_up_for_to_those_who_wait_within_half_a_percent_
     let tokens = |pcpus: u64, closed: u32, gone_ms: u64| {
         let mut host = small_host(1);
         let rate = pcpus * Rate::ONE.0;
-        *host.limiter_mut(1) = Limiter { rate, at_ns: 100 * MS, tick_ns: 100 * MS, closed, parked: closed, ..Limiter::ZERO };
+        *host.limiter_mut(1) = Limiter {
+            rate,
+            at_ns: 100 * MS,
+            tick_ns: 100 * MS,
+            closed,
+            parked: closed,
+            ..Limiter::ZERO
+        };
         host.limiters(2);
         host.set_now((100 + gone_ms) * MS);
         host.limits(&mut Nobody);
@@ -123,7 +171,11 @@ fn a_late_tick_of_limits_is_made_up_for_to_those_who_wait_within_half_a_percent_
     };
     assert_eq!([1, 3, 4, 11, 50].map(|ms| tokens(4, 1, ms)), [4, 12, 16, 18, 18]);
     assert_eq!([1, 3, 50].map(|ms| tokens(4, 0, ms)), [4, 8, 8], "nobody waits");
-    assert_eq!([1, 3, 50].map(|ms| tokens(1, 1, ms)), [1, 3, 3], "a limit of one pCPU has no room for more");
+    assert_eq!(
+        [1, 3, 50].map(|ms| tokens(1, 1, ms)),
+        [1, 3, 3],
+        "a limit of one pCPU has no room for more"
+    );
 }
 
 #[test]
@@ -136,7 +188,8 @@ fn one_vm_far_ahead_does_not_drag_the_hosts_time_along() {
         for vm in [1, 2] {
             host.vm_weight(vm, Rate::ONE.0, 1, 1000);
             let x = host.vm_mut(vm);
-            (x.flags, x.runnable, x.vt_ns) = (VM_LIVE | VM_CONTENDED, 1, v + 10 * MS + if vm == 1 { ahead_ms * MS } else { 0 });
+            (x.flags, x.runnable, x.vt_ns) =
+                (VM_LIVE | VM_CONTENDED, 1, v + 10 * MS + if vm == 1 { ahead_ms * MS } else { 0 });
         }
         host.set_now(110 * MS);
         host.housekeep(&mut Nobody);

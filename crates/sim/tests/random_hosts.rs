@@ -48,12 +48,17 @@ impl Hosts for Draw {
             cpuset: None,
             vcpu_affinity: None,
             workload: self.workload(),
-            vcpu_workloads: (self.below(3) == 0).then(|| (0..vcpus).map(|_| self.of_vcpu()).collect()),
+            vcpu_workloads: (self.below(3) == 0)
+                .then(|| (0..vcpus).map(|_| self.of_vcpu()).collect()),
             watchdog: None,
             active: if self.below(4) == 0 { self.pauses(secs * 1000) } else { vec![] },
             start: Span::from_secs(start),
             stop: stop.map(Span::from_secs),
-            hot_add: if self.below(3) == 0 { self.added(vcpus, start * 1000, stop.unwrap_or(secs) * 1000) } else { vec![] },
+            hot_add: if self.below(3) == 0 {
+                self.added(vcpus, start * 1000, stop.unwrap_or(secs) * 1000)
+            } else {
+                vec![]
+            },
         }
     }
 
@@ -62,7 +67,11 @@ impl Hosts for Draw {
         if self.below(4) > 0 {
             return self.workload();
         }
-        Workload::Exits { work: self.span(10_000), emulate: self.span(10_000), dist: Dist::Exponential }
+        Workload::Exits {
+            work: self.span(10_000),
+            emulate: self.span(10_000),
+            dist: Dist::Exponential,
+        }
     }
 
     /// Windows between which a VM is paused, for 1 ms or for a second.
@@ -79,7 +88,9 @@ impl Hosts for Draw {
 
     /// When the last of so many vCPUs come.
     fn added(&mut self, vcpus: u32, from_ms: u64, to_ms: u64) -> Vec<Span> {
-        let mut all: Vec<u64> = (0..self.below(u64::from(vcpus))).map(|_| from_ms + 1 + self.below(to_ms - from_ms - 1)).collect();
+        let mut all: Vec<u64> = (0..self.below(u64::from(vcpus)))
+            .map(|_| from_ms + 1 + self.below(to_ms - from_ms - 1))
+            .collect();
         all.sort_unstable();
         all.into_iter().map(Span::from_ms).collect()
     }
@@ -88,7 +99,12 @@ impl Hosts for Draw {
         let bound = self.below(3) == 0;
         let one = PcpuSet::from_iter([PcpuId(self.below(pcpus) as u16)]);
         let work = if bound {
-            Workload::Io { work: self.span(100), sleep: self.span(10_000), dist: Dist::Exponential, halts: true }
+            Workload::Io {
+                work: self.span(100),
+                sleep: self.span(10_000),
+                dist: Dist::Exponential,
+                halts: true,
+            }
         } else {
             self.workload()
         };
@@ -140,7 +156,11 @@ fn wrong(seed: u64) -> Option<String> {
     let costs = if draw.below(2) == 0 { Costs::ZERO } else { Costs::default() };
     let options = Options { ticks, costs, ..Options::default() };
     let done = match std::env::var("TRACE") {
-        Ok(file) => run_traced(&run_of, &options, Box::new(std::fs::File::create(file).expect("TRACE can be written"))),
+        Ok(file) => run_traced(
+            &run_of,
+            &options,
+            Box::new(std::fs::File::create(file).expect("TRACE can be written")),
+        ),
         Err(_) => run(&run_of, &options),
     };
     let outcome = match done {
@@ -152,7 +172,11 @@ fn wrong(seed: u64) -> Option<String> {
     let found = verdict.violations.iter().find(|v| v.invariant != check::Invariant::Lag);
     let odd = outcome.stats.default_slices + outcome.stats.fallbacks;
     match found {
-        Some(v) => Some(format!("seed {seed} ({} pCPUs, hz {}): {v}", run_of.topology.pcpus(), run_of.spec.host.hz)),
+        Some(v) => Some(format!(
+            "seed {seed} ({} pCPUs, hz {}): {v}",
+            run_of.topology.pcpus(),
+            run_of.spec.host.hz
+        )),
         None => (odd > 0).then(|| format!("seed {seed}: {:?}", outcome.stats)),
     }
 }

@@ -14,22 +14,31 @@ fn deviations(name: &str, ticks: Ticks) -> Vec<String> {
         let at = format!("{name} '{}' {ticks:?}", run.label);
         let verdict = outcome.verdict.as_ref().expect("it was checked");
         if verdict.violated() > 0 {
-            let first: Vec<String> = verdict.violations.iter().take(3).map(ToString::to_string).collect();
-            off.push(format!("{at}: {} violations {:?}:\n  {}", verdict.violated(), verdict.counts, first.join("\n  ")));
+            let first: Vec<String> =
+                verdict.violations.iter().take(3).map(ToString::to_string).collect();
+            off.push(format!(
+                "{at}: {} violations {:?}:\n  {}",
+                verdict.violated(),
+                verdict.counts,
+                first.join("\n  ")
+            ));
         }
         if outcome.stats.default_slices > 0 || outcome.stats.fallbacks > 0 {
             off.push(format!("{at}: {:?}", outcome.stats));
         }
         println!("{at}: worst {:?}", worst_permille(&outcome.result));
         let unmet = unmet(&outcome.result, &run.spec, Where::Sim);
-        off.extend(unmet.iter().map(|what| format!("{at}: {what}\n{}", views::summary(&outcome.result))));
+        off.extend(
+            unmet.iter().map(|what| format!("{at}: {what}\n{}", views::summary(&outcome.result))),
+        );
     });
     off.extend(done.err().map(|e| format!("{name} {ticks:?}: {e}")));
     off
 }
 
 fn holds(name: &str) {
-    let off: Vec<String> = [Ticks::Aligned, Ticks::Staggered].into_iter().flat_map(|t| deviations(name, t)).collect();
+    let off: Vec<String> =
+        [Ticks::Aligned, Ticks::Staggered].into_iter().flat_map(|t| deviations(name, t)).collect();
     assert!(off.is_empty(), "{}", off.join("\n"));
 }
 

@@ -84,14 +84,18 @@ fn told(events: &[Event], from: u64, to: u64) -> BTreeMap<WorldId, Told> {
             State::Ready => times.ready_ns += ns,
             State::Costop => times.costop_ns += ns,
             State::Wait => times.wait_ns += ns,
-            State::WaitIdle => (times.wait_ns, times.idle_ns) = (times.wait_ns + ns, times.idle_ns + ns),
+            State::WaitIdle => {
+                (times.wait_ns, times.idle_ns) = (times.wait_ns + ns, times.idle_ns + ns)
+            }
             State::None => panic!("a stay in no state"),
         }
         // Parked at ns 0 counts as not parked: 0 stands for that, and no clock but the simulator's shows it.
-        times.limited_ns += stay.held.iter().filter(|h| h.0 > 0).map(|h| clip(*h, from, to)).sum::<u64>();
+        times.limited_ns +=
+            stay.held.iter().filter(|h| h.0 > 0).map(|h| clip(*h, from, to)).sum::<u64>();
     }
     // The counts at the end of the warm-up are taken before whatever else happens at that ns.
-    let migrates = |e: &&Event| matches!(e.kind, Kind::Migrate { .. }) && (from..to).contains(&e.ns);
+    let migrates =
+        |e: &&Event| matches!(e.kind, Kind::Migrate { .. }) && (from..to).contains(&e.ns);
     for event in events.iter().filter(migrates) {
         out.entry(event.kind.world().expect("a world")).or_default().migrations += 1;
     }
@@ -105,7 +109,12 @@ fn of(t: &Times) -> Told {
 
 /// Holds the trace of so many seconds of a run to its result.
 fn exact(name: &str, secs: u64, ticks: Ticks) {
-    let options = Options { ticks, duration: Some(Span::from_secs(secs)), check: false, ..Options::default() };
+    let options = Options {
+        ticks,
+        duration: Some(Span::from_secs(secs)),
+        check: false,
+        ..Options::default()
+    };
     let (outcome, bytes) = traced(name, &options);
     let result = outcome.expect("it runs").result;
     let events = read(&bytes);
@@ -121,7 +130,11 @@ fn exact(name: &str, secs: u64, ticks: Ticks) {
     let system: Vec<&Told> = told.iter().filter(|(w, _)| w.0 > count).map(|t| t.1).collect();
     let pool = result.pools.iter().find(|p| p.path == "/system").expect("the system group");
     let sum = |f: fn(&Told) -> u64| system.iter().map(|t| f(t)).sum::<u64>();
-    assert_eq!((sum(|t| t.run_ns), sum(|t| t.ready_ns)), (pool.used_ns, pool.ready_ns), "{name} {ticks:?}: host tasks");
+    assert_eq!(
+        (sum(|t| t.run_ns), sum(|t| t.ready_ns)),
+        (pool.used_ns, pool.ready_ns),
+        "{name} {ticks:?}: host tasks"
+    );
     waits_are_ready_time(name, &events, from, to, &told);
     pcpus_are_busy_or_idle(name, &events, from, to, &result);
 }
@@ -129,7 +142,8 @@ fn exact(name: &str, secs: u64, ticks: Ticks) {
 /// What each pCPU does is known at every moment, and the time that it runs worlds is its busy time.
 fn pcpus_are_busy_or_idle(name: &str, events: &[Event], from: u64, to: u64, result: &RunResult) {
     let mut replay = Replay::new();
-    let mut stretches: Vec<Stretch> = events.iter().flat_map(|e| replay.step(e).stretches.clone()).collect();
+    let mut stretches: Vec<Stretch> =
+        events.iter().flat_map(|e| replay.step(e).stretches.clone()).collect();
     stretches.extend(replay.finish().stretches.clone());
     for p in &result.pcpus {
         let sum = |is: fn(&Now) -> bool| {
@@ -137,12 +151,23 @@ fn pcpus_are_busy_or_idle(name: &str, events: &[Event], from: u64, to: u64, resu
             own.map(|s| clip((s.from_ns, s.to_ns), from, to)).sum::<u64>()
         };
         assert_eq!(sum(|now| matches!(now, Now::World(_))), p.busy_ns, "{name}: pCPU {}", p.id);
-        assert_eq!(sum(|now| matches!(now, Now::Idle)), result.duration_ns - p.busy_ns, "{name}: pCPU {}", p.id);
+        assert_eq!(
+            sum(|now| matches!(now, Now::Idle)),
+            result.duration_ns - p.busy_ns,
+            "{name}: pCPU {}",
+            p.id
+        );
     }
 }
 
 /// What `trace waits` lists sums to the ready time of each world.
-fn waits_are_ready_time(name: &str, events: &[Event], from: u64, to: u64, told: &BTreeMap<WorldId, Told>) {
+fn waits_are_ready_time(
+    name: &str,
+    events: &[Event],
+    from: u64,
+    to: u64,
+    told: &BTreeMap<WorldId, Told>,
+) {
     let report = analyse(events, &WaitOptions::default());
     assert_eq!(report.unknown_begin, 0, "{name}: every wait is seen from its begin");
     assert_eq!(report.all.wrong_idle, 0, "{name}: no pCPU is wrong to idle");
@@ -151,7 +176,12 @@ fn waits_are_ready_time(name: &str, events: &[Event], from: u64, to: u64, told: 
         *sums.entry(w.world).or_default() += clip((w.since_ns, w.since_ns + w.ns), from, to);
     }
     for (world, times) in told {
-        assert_eq!(sums.get(world).copied().unwrap_or(0), times.ready_ns + times.costop_ns, "{name}: world {}", world.0);
+        assert_eq!(
+            sums.get(world).copied().unwrap_or(0),
+            times.ready_ns + times.costop_ns,
+            "{name}: world {}",
+            world.0
+        );
     }
 }
 
@@ -179,7 +209,13 @@ exact! {
 #[test]
 fn the_same_seed_gives_the_same_trace_and_another_seed_or_other_ticks_do_not() {
     let bytes = |seed, ticks| {
-        let options = Options { seed: Some(seed), ticks, duration: Some(Span::from_secs(4)), check: false, ..Options::default() };
+        let options = Options {
+            seed: Some(seed),
+            ticks,
+            duration: Some(Span::from_secs(4)),
+            check: false,
+            ..Options::default()
+        };
         traced("sleepers", &options).1
     };
     let one = bytes(1, Ticks::Aligned);
@@ -195,13 +231,17 @@ fn recording_changes_nothing() {
         let options = Options { duration: Some(Span::from_secs(5)), ..Options::default() };
         let plain = run(&scenario(name).runs[0], &options).expect("it runs");
         let recorded = traced(name, &options).0.expect("it runs");
-        assert_eq!((plain.stats, format!("{:?}", plain.result)), (recorded.stats, format!("{:?}", recorded.result)));
+        assert_eq!(
+            (plain.stats, format!("{:?}", plain.result)),
+            (recorded.stats, format!("{:?}", recorded.result))
+        );
     }
 }
 
 #[test]
 fn a_trace_names_its_host_its_vms_and_its_worlds() {
-    let options = Options { duration: Some(Span::from_secs(3)), check: false, ..Options::default() };
+    let options =
+        Options { duration: Some(Span::from_secs(3)), check: false, ..Options::default() };
     let events = read(&traced("pools-nested", &options).1);
     let mut names = trace::Names::default();
     events.iter().for_each(|e| names.take(e));
@@ -214,13 +254,16 @@ fn a_trace_names_its_host_its_vms_and_its_worlds() {
     let first = &scenario("pools-nested").runs[0].spec.vms[0];
     assert_eq!((names.vm(vm), names.world(WorldId(1))), (first.name.clone(), "vcpu0".to_owned()));
     assert!(pool.expect("it is told").ends_with(first.pool.as_deref().unwrap_or("/")));
-    let marks: Vec<&str> =
-        events.iter().filter_map(|e| if let Kind::Mark { text } = &e.kind { Some(text.as_str()) } else { None }).collect();
+    let marks: Vec<&str> = events
+        .iter()
+        .filter_map(|e| if let Kind::Mark { text } = &e.kind { Some(text.as_str()) } else { None })
+        .collect();
     assert_eq!(marks, ["the run ends"]);
     let confined = scenario("confined").runs[0].spec.vms.clone();
     let mut names = trace::Names::default();
     read(&traced("confined", &options).1).iter().for_each(|e| names.take(e));
-    let allowed: Vec<_> = confined.iter().flat_map(|vm| (0..vm.vcpus as usize).map(|i| vm.allowed(i))).collect();
+    let allowed: Vec<_> =
+        confined.iter().flat_map(|vm| (0..vm.vcpus as usize).map(|i| vm.allowed(i))).collect();
     assert!(allowed.iter().any(Option::is_some));
     for (i, allowed) in allowed.iter().enumerate() {
         assert_eq!(names.allowed(WorldId(i as u32 + 1)), allowed.as_ref(), "world {}", i + 1);
@@ -231,15 +274,30 @@ fn a_trace_names_its_host_its_vms_and_its_worlds() {
 fn a_trace_tells_wake_ups_migrations_kicks_queues_and_why_each_state_changed() {
     let mut whys: BTreeMap<Why, u32> = BTreeMap::new();
     let mut moves: BTreeMap<Move, u32> = BTreeMap::new();
-    for (name, secs) in [("sleepers", 9), ("pools-nested", 9), ("coming-and-going", 35), ("confined", 9), ("confined-busy-host", 9)] {
-        let options = Options { duration: Some(Span::from_secs(secs)), check: false, ..Options::default() };
+    for (name, secs) in [
+        ("sleepers", 9),
+        ("pools-nested", 9),
+        ("coming-and-going", 35),
+        ("confined", 9),
+        ("confined-busy-host", 9),
+    ] {
+        let options =
+            Options { duration: Some(Span::from_secs(secs)), check: false, ..Options::default() };
         let (outcome, bytes) = traced(name, &options);
         let (outcome, events) = (outcome.expect("it runs"), read(&bytes));
         let count = |f: fn(&Kind) -> bool| events.iter().filter(|e| f(&e.kind)).count() as u64;
         assert_eq!(count(|k| matches!(k, Kind::Wake { .. })), outcome.stats.wakeups, "{name}");
-        assert_eq!(count(|k| matches!(k, Kind::State { to: State::Run, .. })), outcome.stats.switches, "{name}");
+        assert_eq!(
+            count(|k| matches!(k, Kind::State { to: State::Run, .. })),
+            outcome.stats.switches,
+            "{name}"
+        );
         assert!(count(|k| matches!(k, Kind::Wake { by: Waker::Interrupt, .. })) > 0, "{name}");
-        assert!(count(|k| matches!(k, Kind::Queued { .. })) > 0 && count(|k| matches!(k, Kind::Unqueued { .. })) > 0, "{name}");
+        assert!(
+            count(|k| matches!(k, Kind::Queued { .. })) > 0
+                && count(|k| matches!(k, Kind::Unqueued { .. })) > 0,
+            "{name}"
+        );
         assert!(count(|k| matches!(k, Kind::Account { .. })) > 50, "{name}");
         assert!(count(|k| matches!(k, Kind::Kick { .. })) > 0, "{name}");
         for event in &events {
@@ -251,7 +309,17 @@ fn a_trace_tells_wake_ups_migrations_kicks_queues_and_why_each_state_changed() {
         }
     }
     println!("{whys:?}\n{moves:?}");
-    for why in [Why::Quantum, Why::Preempted, Why::Slept, Why::Woken, Why::Parked, Why::Migrated, Why::Picked, Why::Born, Why::Gone] {
+    for why in [
+        Why::Quantum,
+        Why::Preempted,
+        Why::Slept,
+        Why::Woken,
+        Why::Parked,
+        Why::Migrated,
+        Why::Picked,
+        Why::Born,
+        Why::Gone,
+    ] {
         assert!(whys.get(&why).is_some_and(|n| *n > 0), "{why:?} in {whys:?}");
     }
     assert!(!whys.contains_key(&Why::Unknown), "{whys:?}");
@@ -263,14 +331,23 @@ fn a_trace_tells_wake_ups_migrations_kicks_queues_and_why_each_state_changed() {
 #[test]
 fn whoever_has_waited_too_long_is_said_to_be_rescued_and_the_end_of_the_warm_up_is_marked() {
     let knobs = [("ready_bound_us".to_owned(), 100_000), ("cosched".to_owned(), 0)].into();
-    let options = Options { knobs, duration: Some(Span::from_secs(30)), check: false, ..Options::default() };
+    let options =
+        Options { knobs, duration: Some(Span::from_secs(30)), check: false, ..Options::default() };
     let events = read(&traced("sleepers", &options).1);
-    let rescued = |e: &&Event| matches!(e.kind, Kind::State { to: State::Run, why: Why::Rescued, .. });
+    let rescued =
+        |e: &&Event| matches!(e.kind, Kind::State { to: State::Run, why: Why::Rescued, .. });
     let rescues = events.iter().filter(rescued).count();
     assert!(rescues > 3, "{rescues} rescues");
-    let marks: Vec<(u64, &Kind)> = events.iter().filter(|e| matches!(e.kind, Kind::Mark { .. })).map(|e| (e.ns, &e.kind)).collect();
+    let marks: Vec<(u64, &Kind)> = events
+        .iter()
+        .filter(|e| matches!(e.kind, Kind::Mark { .. }))
+        .map(|e| (e.ns, &e.kind))
+        .collect();
     let mark = |text: &str| Kind::Mark { text: text.to_owned() };
-    assert_eq!(marks, [(2_000_000_000, &mark("the warm-up ends")), (30_000_000_000, &mark("the run ends"))]);
+    assert_eq!(
+        marks,
+        [(2_000_000_000, &mark("the warm-up ends")), (30_000_000_000, &mark("the run ends"))]
+    );
 }
 
 /// The numbers of `sched/abi/trace.h` are those of crates/trace.
@@ -305,18 +382,40 @@ fn kernel_side_and_reader_have_the_same_numbers() {
     assert!(moves.iter().all(|(n, why)| *n == u32::from(why.code())), "{moves:?}");
     let kicks = [(c::TRACE_KICK_IDLE, Kick::Idle), (c::TRACE_KICK_PREEMPT, Kick::Preempt)];
     assert!(kicks.iter().all(|(n, how)| *n == u32::from(how.code())), "{kicks:?}");
-    let states = [c::STATE_NONE, c::STATE_RUN, c::STATE_READY, c::STATE_COSTOP, c::STATE_WAIT, c::STATE_WAIT_IDLE];
+    let states = [
+        c::STATE_NONE,
+        c::STATE_RUN,
+        c::STATE_READY,
+        c::STATE_COSTOP,
+        c::STATE_WAIT,
+        c::STATE_WAIT_IDLE,
+    ];
     assert!(states.iter().zip(State::ALL).all(|(n, s)| *n == u32::from(s.code())));
     kinds_have_the_numbers_of_the_header();
 }
 
 fn kinds_have_the_numbers_of_the_header() {
     let kinds = [
-        (c::TRACE_STATE, Kind::State { world: WorldId(1), from: None, to: State::Run, why: Why::Picked, on: None }),
+        (
+            c::TRACE_STATE,
+            Kind::State {
+                world: WorldId(1),
+                from: None,
+                to: State::Run,
+                why: Why::Picked,
+                on: None,
+            },
+        ),
         (c::TRACE_WAKE, Kind::Wake { world: WorldId(1), by: Waker::World(WorldId(2)) }),
-        (c::TRACE_QUEUED, Kind::Queued { world: WorldId(1), queue: trace::Queue::Limit(4), key: 9 }),
+        (
+            c::TRACE_QUEUED,
+            Kind::Queued { world: WorldId(1), queue: trace::Queue::Limit(4), key: 9 },
+        ),
         (c::TRACE_UNQUEUED, Kind::Unqueued { world: WorldId(1) }),
-        (c::TRACE_MIGRATE, Kind::Migrate { world: WorldId(1), from: None, to: units::PcpuId(3), why: Move::Pull }),
+        (
+            c::TRACE_MIGRATE,
+            Kind::Migrate { world: WorldId(1), from: None, to: units::PcpuId(3), why: Move::Pull },
+        ),
         (c::TRACE_IDLE, Kind::Idle { begins: true }),
         (c::TRACE_KICK, Kind::Kick { target: units::PcpuId(3), how: Kick::Preempt }),
         (c::TRACE_ACCOUNT, Kind::Account { vm: units::VmId(3), used_ns: 5, entitled: 6 }),
@@ -328,10 +427,15 @@ fn kinds_have_the_numbers_of_the_header() {
         assert_eq!(u32::from(u16::from_le_bytes([raw[12], raw[13]])), number);
         assert_eq!(u32::from(u16::from_le_bytes([raw[14], raw[15]])), c::TRACE_NOWHERE);
     }
-    let by = |by| trace::to_raw(&Event { ns: 1, pcpu: None, kind: Kind::Wake { world: WorldId(1), by } }).expect("raw")[16];
-    let wakers = [Waker::Unknown, Waker::Interrupt, Waker::World(WorldId(2))].map(|w| u32::from(by(w)));
+    let by = |by| {
+        trace::to_raw(&Event { ns: 1, pcpu: None, kind: Kind::Wake { world: WorldId(1), by } })
+            .expect("raw")[16]
+    };
+    let wakers =
+        [Waker::Unknown, Waker::Interrupt, Waker::World(WorldId(2))].map(|w| u32::from(by(w)));
     assert_eq!(wakers, [c::WAKER_UNKNOWN, c::WAKER_INTERRUPT, c::WAKER_WORLD]);
-    let unknown = Kind::State { world: WorldId(1), from: None, to: State::Run, why: Why::Picked, on: None };
+    let unknown =
+        Kind::State { world: WorldId(1), from: None, to: State::Run, why: Why::Picked, on: None };
     let raw = trace::to_raw(&Event { ns: 1, pcpu: None, kind: unknown }).expect("raw");
     assert_eq!(u32::from(raw[16]), c::TRACE_STATE_UNKNOWN);
 }
@@ -339,7 +443,13 @@ fn kinds_have_the_numbers_of_the_header() {
 /// What else a record of the scheduler tells.
 #[test]
 fn kernel_side_and_reader_agree_on_what_a_record_tells_besides() {
-    let state = |to| Kind::State { world: WorldId(1), from: Some(State::Wait), to, why: Why::Woken, on: Some(units::PcpuId(2)) };
+    let state = |to| Kind::State {
+        world: WorldId(1),
+        from: Some(State::Wait),
+        to,
+        why: Why::Woken,
+        on: Some(units::PcpuId(2)),
+    };
     let told = |to, also: u32, b: u64| {
         let mut raw = trace::to_raw(&Event { ns: 1, pcpu: None, kind: state(to) }).expect("raw");
         raw[19] = also as u8;
@@ -351,9 +461,17 @@ fn kernel_side_and_reader_agree_on_what_a_record_tells_besides() {
     let (world, pull) = (u64::from(c::WAKER_WORLD) << 32, u64::from(c::MOVE_PULL) << 16);
     let woken = Kind::Wake { world: WorldId(1), by: Waker::World(WorldId(5)) };
     assert_eq!(told(State::Ready, c::ALSO_WOKEN, 5 | world), [woken, state(State::Ready)]);
-    let moved = Kind::Migrate { world: WorldId(1), from: Some(units::PcpuId(7)), to: units::PcpuId(2), why: Move::Pull };
+    let moved = Kind::Migrate {
+        world: WorldId(1),
+        from: Some(units::PcpuId(7)),
+        to: units::PcpuId(2),
+        why: Move::Pull,
+    };
     assert_eq!(told(State::Run, c::ALSO_MOVED, 7 | pull), [moved, state(State::Run)]);
-    assert_eq!(told(State::Run, c::ALSO_LEFT, 0), [Kind::Unqueued { world: WorldId(1) }, state(State::Run)]);
+    assert_eq!(
+        told(State::Run, c::ALSO_LEFT, 0),
+        [Kind::Unqueued { world: WorldId(1) }, state(State::Run)]
+    );
 }
 
 /// RDY "Interpreting Ready Time": of two that use 20 % each, each waits for the other one time in five.
@@ -361,18 +479,32 @@ fn kernel_side_and_reader_agree_on_what_a_record_tells_besides() {
 fn two_at_20_each_wait_for_about_20_percent_of_their_wake_ups() {
     let labels: Vec<String> = scenario("two-at-20").runs.iter().map(|r| r.label.clone()).collect();
     assert_eq!(labels, ["to the end", "preempting"]);
-    for (run, ticks) in [(0, Ticks::Aligned), (0, Ticks::Staggered), (1, Ticks::Aligned), (1, Ticks::Staggered)] {
-        let (outcome, bytes) = traced_run("two-at-20", run, &Options { ticks, check: false, ..Options::default() });
+    for (run, ticks) in
+        [(0, Ticks::Aligned), (0, Ticks::Staggered), (1, Ticks::Aligned), (1, Ticks::Staggered)]
+    {
+        let (outcome, bytes) =
+            traced_run("two-at-20", run, &Options { ticks, check: false, ..Options::default() });
         let result = outcome.expect("it runs").result;
         let report = analyse(&read(&bytes), &WaitOptions::default());
         assert_eq!(report.vms.len(), 2);
         for (vm, sum) in result.vms.iter().zip(&report.vms) {
             let of_wakeups = |n: u64| n * 1000 / sum.wakeup.count;
-            let (used, late, behind) = (vm.times.used_ns * 1000 / result.duration_ns, of_wakeups(sum.late), of_wakeups(sum.behind));
-            println!("run {run} {ticks:?} {}: used {used}, late {late}, behind {behind} permille of {}", vm.name, sum.wakeup.count);
+            let (used, late, behind) = (
+                vm.times.used_ns * 1000 / result.duration_ns,
+                of_wakeups(sum.late),
+                of_wakeups(sum.behind),
+            );
+            println!(
+                "run {run} {ticks:?} {}: used {used}, late {late}, behind {behind} permille of {}",
+                vm.name, sum.wakeup.count
+            );
             assert!(sum.wakeup.count > 20_000 && (190..=210).contains(&used), "{used}");
             // Where the one that wakes may preempt, the other waits in its stead.
-            assert!((185..=215).contains(&behind) && if run == 0 { late == behind } else { late < behind }, "{late} {behind}");
+            assert!(
+                (185..=215).contains(&behind)
+                    && if run == 0 { late == behind } else { late < behind },
+                "{late} {behind}"
+            );
         }
         assert_eq!(report.all.wrong_idle, 0, "no pCPU idled beside a wait");
     }
@@ -381,25 +513,37 @@ fn two_at_20_each_wait_for_about_20_percent_of_their_wake_ups() {
 #[test]
 fn a_world_kept_in_its_queue_while_a_pcpu_idles_comes_first_with_the_reason() {
     let judged = |policy| {
-        let events = read(&traced(TWO_AT_5, &Options { policy, check: false, ..Options::default() }).1);
+        let events =
+            read(&traced(TWO_AT_5, &Options { policy, check: false, ..Options::default() }).1);
         (analyse(&events, &WaitOptions::default()), events)
     };
     let (healthy, _) = judged(Policy::Tandem);
     assert_eq!(healthy.all.wrong_idle, 0);
     let (report, events) = judged(Policy::Mutant(Mutant::Withheld));
     let fault = |e: &Event| match &e.kind {
-        Kind::Mark { text } => Some((e.ns, text.strip_prefix("fault: world ")?.strip_suffix(" is withheld")?.parse::<u32>().ok()?)),
+        Kind::Mark { text } => Some((
+            e.ns,
+            text.strip_prefix("fault: world ")?
+                .strip_suffix(" is withheld")?
+                .parse::<u32>()
+                .ok()?,
+        )),
         _ => None,
     };
     let planted: Vec<(u64, u32)> = events.iter().filter_map(fault).collect();
     assert!(planted.len() >= 5, "{planted:?}");
     for w in &report.waits[..planted.len()] {
-        let inside = |f: &&(u64, u32)| f.1 == w.world.0 && (w.since_ns..w.since_ns + w.ns).contains(&f.0);
+        let inside =
+            |f: &&(u64, u32)| f.1 == w.world.0 && (w.since_ns..w.since_ns + w.ns).contains(&f.0);
         assert!(planted.iter().find(inside).is_some(), "{w:?} is none of the planted faults");
         // Housekeeping sends an idle pCPU to look every 10 ms, so that it lasts for little more than 20 ms at most.
         assert_eq!(w.judgement, Judgement::WrongIdle);
         assert!((10_000_000..40_000_000).contains(&w.ns) && w.longest_idle_ns > 1_000_000, "{w:?}");
-        assert!(w.because.starts_with("pCPU 0, in whose queue it was, idled for "), "{}", w.because);
+        assert!(
+            w.because.starts_with("pCPU 0, in whose queue it was, idled for "),
+            "{}",
+            w.because
+        );
     }
     let first = &report.waits[0];
     assert!(first.longest_idle_ns >= 10_000_000, "{first:?}");
@@ -409,11 +553,18 @@ fn a_world_kept_in_its_queue_while_a_pcpu_idles_comes_first_with_the_reason() {
 
 #[test]
 fn a_run_that_the_contract_ends_leaves_a_whole_trace_that_says_why() {
-    let options = Options { policy: Policy::Mutant(Mutant::LostEnqueue), duration: Some(Span::from_secs(9)), ..Options::default() };
+    let options = Options {
+        policy: Policy::Mutant(Mutant::LostEnqueue),
+        duration: Some(Span::from_secs(9)),
+        ..Options::default()
+    };
     let (outcome, bytes) = traced("up-smp-mix", &options);
     assert!(matches!(outcome, Err(SimError::Contract { .. })));
     let last = read(&bytes).pop().expect("events");
-    assert!(matches!(&last.kind, Kind::Mark { text } if text.contains("seen in no queue after enqueue")), "{last:?}");
+    assert!(
+        matches!(&last.kind, Kind::Mark { text } if text.contains("seen in no queue after enqueue")),
+        "{last:?}"
+    );
 }
 
 #[test]
@@ -428,6 +579,8 @@ fn a_disk_that_is_full_is_an_error() {
         }
     }
     let options = Options { duration: Some(Span::from_secs(3)), ..Options::default() };
-    let error = run_traced(&scenario("sleepers").runs[0], &options, Box::new(Full)).expect_err("refused").to_string();
+    let error = run_traced(&scenario("sleepers").runs[0], &options, Box::new(Full))
+        .expect_err("refused")
+        .to_string();
     assert!(error.starts_with("run '': cannot record: trace: cannot write: "), "{error}");
 }

@@ -12,7 +12,9 @@ use views::{MeasuredBy, Wakeups};
 
 /// A run of the scenario, from the time on that it is to count.
 fn of(label: &str, warmup: Span) -> Run {
-    let scenario = settings::load(&format!("{}/../../scenarios/wakeup-latency", env!("CARGO_MANIFEST_DIR"))).expect("it loads");
+    let scenario =
+        settings::load(&format!("{}/../../scenarios/wakeup-latency", env!("CARGO_MANIFEST_DIR")))
+            .expect("it loads");
     let mut run = scenario.runs.into_iter().find(|r| r.label == label).expect("the run");
     run.spec.warmup = warmup;
     run
@@ -50,7 +52,11 @@ fn on_an_idle_host_a_wake_up_takes_a_switch_and_nothing_else() {
 #[test]
 fn beside_host_tasks_and_beside_another_vm_who_is_owed_more_preempts_at_once() {
     for label in ["loaded host", "other VM loaded"] {
-        assert_eq!(late(label, MeasuredBy::Workload, &ten_seconds(Costs::default())), [2000; 4], "{label}");
+        assert_eq!(
+            late(label, MeasuredBy::Workload, &ten_seconds(Costs::default())),
+            [2000; 4],
+            "{label}"
+        );
     }
 }
 
@@ -67,20 +73,31 @@ fn without_preemption_the_waker_waits_for_the_end_of_a_quantum() {
 #[test]
 fn beside_its_own_siblings_a_waker_preempts_at_once() {
     for label in ["own VM loaded", "own VM loaded, two pCPUs"] {
-        let [min, mean, p99, max] = late(label, MeasuredBy::Workload, &ten_seconds(Costs::default()));
+        let [min, mean, p99, max] =
+            late(label, MeasuredBy::Workload, &ten_seconds(Costs::default()));
         // Once in 900 times a sibling that lags has just been handed the pCPU.
-        assert!(([min, p99], mean < 8_000, max < 5_000_000) == ([2000; 2], true, true), "{label}: {min} {mean} {p99} {max}");
+        assert!(
+            ([min, p99], mean < 8_000, max < 5_000_000) == ([2000; 2], true, true),
+            "{label}: {min} {mean} {p99} {max}"
+        );
     }
 }
 
 #[test]
 fn what_was_before_the_end_of_the_warm_up_does_not_count() {
-    let outcome = run(&of("idle host", Span::from_secs(9)), &ten_seconds(Costs::default())).expect("it runs");
+    let outcome =
+        run(&of("idle host", Span::from_secs(9)), &ten_seconds(Costs::default())).expect("it runs");
     let count = seen(&outcome, MeasuredBy::Workload).count;
     assert!((99..=100).contains(&count), "{count}");
     // Nobody sleeps in a run of burners.
-    let burners = settings::load(&format!("{}/../../scenarios/shares-ratio", env!("CARGO_MANIFEST_DIR"))).expect("it loads");
-    let outcome = run(&burners.runs[0], &Options { duration: Some(Span::from_secs(10)), ..Options::default() }).expect("it runs");
+    let burners =
+        settings::load(&format!("{}/../../scenarios/shares-ratio", env!("CARGO_MANIFEST_DIR")))
+            .expect("it loads");
+    let outcome = run(
+        &burners.runs[0],
+        &Options { duration: Some(Span::from_secs(10)), ..Options::default() },
+    )
+    .expect("it runs");
     assert_eq!(outcome.result.wakeups, []);
 }
 
@@ -101,16 +118,27 @@ impl Write for Shared {
 fn the_trace_has_the_same_wake_ups_as_the_result() {
     for label in ["idle host", "other VM loaded", "own VM loaded", "own VM loaded, two pCPUs"] {
         let out = Shared::default();
-        let outcome = run_traced(&of(label, Span::ZERO), &ten_seconds(Costs::default()), Box::new(out.clone())).expect("it runs");
+        let outcome = run_traced(
+            &of(label, Span::ZERO),
+            &ten_seconds(Costs::default()),
+            Box::new(out.clone()),
+        )
+        .expect("it runs");
         let bytes = std::mem::take(&mut *out.0.lock().expect("one thread"));
         let events = Trace::read(&bytes[..]).expect("it is a trace").events;
         let ends = analyse(&events, &WaitOptions::default()).waits.into_iter();
         // Burners wake too, once: nobody's timer was due.
-        let waker = ends.filter(|w| w.vm_name == "waker" && w.name == "vcpu0" && w.slept && w.ran_on.is_some()).map(|w| w.ns);
+        let waker = ends
+            .filter(|w| w.vm_name == "waker" && w.name == "vcpu0" && w.slept && w.ran_on.is_some())
+            .map(|w| w.ns);
         let waits: Vec<u64> = waker.collect();
         let (count, sum) = (waits.len() as u64, waits.iter().sum::<u64>());
         let w = seen(&outcome, MeasuredBy::Scheduler);
         let extremes = (waits.iter().copied().min(), waits.iter().copied().max());
-        assert_eq!((w.count, w.mean_ns, (Some(w.min_ns), Some(w.max_ns))), (count, sum / count, extremes), "{label}");
+        assert_eq!(
+            (w.count, w.mean_ns, (Some(w.min_ns), Some(w.max_ns))),
+            (count, sum / count, extremes),
+            "{label}"
+        );
     }
 }

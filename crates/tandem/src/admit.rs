@@ -54,16 +54,30 @@ pub fn main(args: &Args) -> Result<(), Failure> {
 fn answer(args: &Args, grown: &Grown) -> Result<(String, Option<String>), Failure> {
     let Some(ask) = ask(args, grown)? else {
         let report = entitlement::check(&grown.tree, &grown.names);
-        let refused = (!report.fits()).then(|| format!("not admitted: more is reserved than there is at {} places", report.excesses.len()));
+        let refused = (!report.fits()).then(|| {
+            format!(
+                "not admitted: more is reserved than there is at {} places",
+                report.excesses.len()
+            )
+        });
         return Ok((shown(args.json, &report, || report.text())?, refused));
     };
     let answer = entitlement::admit(&grown.tree, &grown.names, &ask);
-    let refused = answer.refusal.as_ref().map(|r| format!("{}: not admitted by {}", answer.path, r.path));
+    let refused =
+        answer.refusal.as_ref().map(|r| format!("{}: not admitted by {}", answer.path, r.path));
     Ok((shown(args.json, &answer, || answer.text())?, refused))
 }
 
-fn shown(json: bool, value: &impl serde::Serialize, text: impl Fn() -> String) -> Result<String, Failure> {
-    Ok(if json { serde_json::to_string_pretty(value).map_err(anyhow::Error::from)? + "\n" } else { text() })
+fn shown(
+    json: bool,
+    value: &impl serde::Serialize,
+    text: impl Fn() -> String,
+) -> Result<String, Failure> {
+    Ok(if json {
+        serde_json::to_string_pretty(value).map_err(anyhow::Error::from)? + "\n"
+    } else {
+        text()
+    })
 }
 
 /// What is asked for; `None` if the whole tree is to be checked.
@@ -74,21 +88,32 @@ fn ask(args: &Args, grown: &Grown) -> Result<Option<Ask>, Failure> {
     let pool = |name: &str| find("pool", name, &grown.names.pools);
     let Some(name) = &args.vm else {
         let Some(path) = &args.pool else {
-            return Err(Failure::new(Exit::Usage, anyhow::anyhow!("--reservation: cannot tell whose: give --vm NAME or --pool POOL")));
+            return Err(Failure::new(
+                Exit::Usage,
+                anyhow::anyhow!("--reservation: cannot tell whose: give --vm NAME or --pool POOL"),
+            ));
         };
         let found = pool(path)?;
-        let root = || refuse("pool '/': cannot change what it reserves: the root has the host; give a pool below it".to_owned());
-        return if found == 0 { Err(root()) } else { Ok(Some(Ask::Pool { pool: found, reservation })) };
+        let root = || {
+            refuse("pool '/': cannot change what it reserves: the root has the host; give a pool below it".to_owned())
+        };
+        return if found == 0 {
+            Err(root())
+        } else {
+            Ok(Some(Ask::Pool { pool: found, reservation }))
+        };
     };
     if let Some(vcpus) = args.vcpus {
         let pool = args.pool.as_deref().map_or(Ok(0), pool)?;
         let path = format!("{}/{name}", grown.names.pools[pool].trim_end_matches('/'));
-        let leaf = TreeLeaf { pool, shares: u64::from(vcpus) * 1000, reservation, limit: None, vcpus };
+        let leaf =
+            TreeLeaf { pool, shares: u64::from(vcpus) * 1000, reservation, limit: None, vcpus };
         return Ok(Some(Ask::PowerOn { path, leaf }));
     }
     // The system group is no VM.
-    let leaf = find("VM", name, &grown.names.leaves[1..])
-        .map_err(|f| refuse(format!("{:#}; give --vcpus N for one that shall power on", f.error)))?;
+    let leaf = find("VM", name, &grown.names.leaves[1..]).map_err(|f| {
+        refuse(format!("{:#}; give --vcpus N for one that shall power on", f.error))
+    })?;
     Ok(Some(Ask::Leaf { leaf: leaf + 1, reservation }))
 }
 
@@ -96,11 +121,22 @@ fn ask(args: &Args, grown: &Grown) -> Result<Option<Ask>, Failure> {
 fn find(kind: &str, name: &str, paths: &[String]) -> Result<usize, Failure> {
     let last = |path: &&String| path.rsplit('/').next() == Some(name);
     let named: Vec<&String> = paths.iter().filter(last).collect();
-    let found = paths.iter().position(|p| p == name).or_else(|| paths.iter().position(|p| named == [p]));
+    let found =
+        paths.iter().position(|p| p == name).or_else(|| paths.iter().position(|p| named == [p]));
     found.ok_or_else(|| {
-        let (seen, list) = if named.is_empty() { ("none of that name", paths.iter().collect()) } else { ("several of that name", named) };
+        let (seen, list) = if named.is_empty() {
+            ("none of that name", paths.iter().collect())
+        } else {
+            ("several of that name", named)
+        };
         let list: Vec<&str> = list.into_iter().take(20).map(String::as_str).collect();
-        Failure::new(Exit::Input, anyhow::anyhow!("{kind} '{name}': cannot find it: seen {seen}, allowed {}", list.join(", ")))
+        Failure::new(
+            Exit::Input,
+            anyhow::anyhow!(
+                "{kind} '{name}': cannot find it: seen {seen}, allowed {}",
+                list.join(", ")
+            ),
+        )
     })
 }
 
@@ -147,16 +183,25 @@ admitted
                 None
             )
         );
-        let (text, refused) = say(&["--vm", "huge", "--vcpus", "16", "--reservation", "1400%", "--pool", "web"]);
+        let (text, refused) =
+            say(&["--vm", "huge", "--vcpus", "16", "--reservation", "1400%", "--pool", "web"]);
         assert!(text.ends_with("refused: /: cannot give 1400 % to what it holds: the host has 1300 % for it; reserve less\n"), "{text}");
         assert_eq!(refused.as_deref(), Some("/prod/web/huge: not admitted by /"));
         // In MHz: 2000 of them are a pCPU.
-        assert!(say(&["--vm", "x", "--vcpus", "1", "--reservation", "1GHz"]).0.starts_with("/x: asks to reserve 50 %, has 0 %\n"));
+        assert!(
+            say(&["--vm", "x", "--vcpus", "1", "--reservation", "1GHz"])
+                .0
+                .starts_with("/x: asks to reserve 50 %, has 0 %\n")
+        );
     }
 
     #[test]
     fn a_vm_that_is_there_and_a_pool_may_reserve_another_amount() {
-        assert!(say(&["--vm", "sql", "--reservation", "300%"]).0.starts_with("/prod/db/sql: asks to reserve 300 %, has 200 %\n"));
+        assert!(
+            say(&["--vm", "sql", "--reservation", "300%"])
+                .0
+                .starts_with("/prod/db/sql: asks to reserve 300 %, has 200 %\n")
+        );
         let (text, refused) = say(&["--vm", "/test/try", "--reservation", "100%"]);
         assert_eq!(
             text,
@@ -164,31 +209,61 @@ admitted
         );
         assert!(refused.is_some());
         let (text, refused) = say(&["--pool", "test", "--reservation", "400%"]);
-        assert!(text.contains("refused: /test: cannot reserve 400 %: its limit is 300 %") && refused.is_some(), "{text}");
+        assert!(
+            text.contains("refused: /test: cannot reserve 400 %: its limit is 300 %")
+                && refused.is_some(),
+            "{text}"
+        );
     }
 
     #[test]
     fn the_whole_tree_is_checked_without_arguments_and_shown_as_json() {
         let (text, refused) = say(&[]);
-        assert!(text.starts_with("/:           reserved 300 % of 1600 %, 1300 % free: the host\n") && refused.is_none(), "{text}");
+        assert!(
+            text.starts_with("/:           reserved 300 % of 1600 %, 1300 % free: the host\n")
+                && refused.is_none(),
+            "{text}"
+        );
         let value: serde_json::Value = serde_json::from_str(&say(&["--json"]).0).unwrap();
-        assert_eq!((value["pools"][0]["reserved"].as_u64(), value["excesses"].as_array().map(Vec::len)), (Some(3 << 20), Some(0)));
+        assert_eq!(
+            (value["pools"][0]["reserved"].as_u64(), value["excesses"].as_array().map(Vec::len)),
+            (Some(3 << 20), Some(0))
+        );
         let asked = ["--vm", "x", "--vcpus", "1", "--reservation", "1%", "--json"];
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&say(&asked).0).unwrap()["admitted"], true);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&say(&asked).0).unwrap()["admitted"],
+            true
+        );
     }
 
     #[test]
     fn what_is_not_there_is_refused_with_what_is() {
         let (exit, text) = refusal(&["--vm", "x", "--reservation", "1%"]);
         assert_eq!(exit, Exit::Input);
-        assert!(text.starts_with("VM 'x': cannot find it: seen none of that name, allowed /prod/web/front, "), "{text}");
+        assert!(
+            text.starts_with(
+                "VM 'x': cannot find it: seen none of that name, allowed /prod/web/front, "
+            ),
+            "{text}"
+        );
         assert!(text.ends_with("; give --vcpus N for one that shall power on"), "{text}");
-        assert!(refusal(&["--pool", "/nowhere", "--reservation", "1%"]).1.starts_with("pool '/nowhere': cannot find it"));
-        assert!(refusal(&["--pool", "/", "--reservation", "1%"]).1.starts_with("pool '/': cannot change what it reserves"));
+        assert!(
+            refusal(&["--pool", "/nowhere", "--reservation", "1%"])
+                .1
+                .starts_with("pool '/nowhere': cannot find it")
+        );
+        assert!(
+            refusal(&["--pool", "/", "--reservation", "1%"])
+                .1
+                .starts_with("pool '/': cannot change what it reserves")
+        );
         assert_eq!(refusal(&["--reservation", "1%"]).0, Exit::Usage);
         let both = ["/a/x".to_owned(), "/b/x".to_owned()];
         let several = find("VM", "x", &both).map_err(|f| f.error.to_string());
-        assert_eq!(several.unwrap_err(), "VM 'x': cannot find it: seen several of that name, allowed /a/x, /b/x");
+        assert_eq!(
+            several.unwrap_err(),
+            "VM 'x': cannot find it: seen several of that name, allowed /a/x, /b/x"
+        );
         assert_eq!(find("VM", "/b/x", &both).ok(), Some(1));
     }
 }

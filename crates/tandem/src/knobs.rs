@@ -62,7 +62,14 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     }
     let mut t = views::Table::new(&["<knob", "default", "min", "max", "<unit", "<meaning"]);
     for k in &KNOBS {
-        t.row([k.name.to_owned(), k.default.to_string(), k.min.to_string(), k.max.to_string(), k.unit.to_owned(), k.doc.to_owned()]);
+        t.row([
+            k.name.to_owned(),
+            k.default.to_string(),
+            k.min.to_string(),
+            k.max.to_string(),
+            k.unit.to_owned(),
+            k.doc.to_owned(),
+        ]);
     }
     say::all(&t.text()).map_err(anyhow::Error::from)?;
     Ok(())

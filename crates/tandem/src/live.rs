@@ -94,13 +94,21 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let knobs = knobs::resolve(&settings.knobs, &args.set)?;
     let reasons = settings.reasons_at(Speed::of(&Roots::default(), settings.host.mhz).mhz);
     if let (Some(path), false) = (&args.config, reasons.is_empty()) {
-        return Err(Failure::new(Exit::Input, LiveSettingsError { path: path.display().to_string(), reasons }));
+        return Err(Failure::new(
+            Exit::Input,
+            LiveSettingsError { path: path.display().to_string(), reasons },
+        ));
     }
     let bad: Vec<_> = doctor::examine().into_iter().filter(|f| !f.ok).collect();
     if let Some(first) = bad.first() {
-        let all: Vec<String> = bad.iter().map(|f| format!("{}: {}; {}", f.what, f.seen, f.next)).collect();
-        let error = anyhow::anyhow!("this host cannot run the scheduler:\n  - {}", all.join("\n  - "));
-        return Err(Failure::new(Exit::Host, error.context(format!("{} is not as needed", first.what))));
+        let all: Vec<String> =
+            bad.iter().map(|f| format!("{}: {}; {}", f.what, f.seen, f.next)).collect();
+        let error =
+            anyhow::anyhow!("this host cannot run the scheduler:\n  - {}", all.join("\n  - "));
+        return Err(Failure::new(
+            Exit::Host,
+            error.context(format!("{} is not as needed", first.what)),
+        ));
     }
     watch(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
     let begin = Instant::now();
@@ -109,7 +117,10 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     let _endpoint = metrics::endpoint(args.metrics, &say)?;
     let options = host::run::Options {
-        file: args.config.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())),
+        file: args
+            .config
+            .as_ref()
+            .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())),
         settings,
         knobs,
         say: Box::new(say),
@@ -131,21 +142,40 @@ pub fn tables(args: &TopArgs) -> Result<(), Failure> {
     while !stopped() {
         // Opened anew for each look: the daemon loads anew when pCPUs come or go.
         let topology = this_host()?;
-        let source = if args.kernel { measure::Source::Kernel } else { measure::Source::Tandem(Accounts::open().map_err(host_failure)?) };
+        let source = if args.kernel {
+            measure::Source::Kernel
+        } else {
+            measure::Source::Tandem(Accounts::open().map_err(host_failure)?)
+        };
         let duration = Duration::from_nanos(args.interval.unwrap_or(TABLE_INTERVAL).ns());
         let step = Duration::from_nanos(args.step.ns().max(1_000_000));
-        let measure::Measured { run, names } = measure::measure(&source, &topology, duration, step, &stopped).map_err(host_failure)?;
+        let measure::Measured { run, names } =
+            measure::measure(&source, &topology, duration, step, &stopped).map_err(host_failure)?;
         let mut out = std::io::stdout().lock();
         if args.json {
-            let document = Document { scenario: String::new(), place: Where::Live, policy: policy.clone(), seed: 0, runs: vec![run] };
-            let text = if args.once { serde_json::to_string_pretty(&document) } else { serde_json::to_string(&document) };
+            let document = Document {
+                scenario: String::new(),
+                place: Where::Live,
+                policy: policy.clone(),
+                seed: 0,
+                runs: vec![run],
+            };
+            let text = if args.once {
+                serde_json::to_string_pretty(&document)
+            } else {
+                serde_json::to_string(&document)
+            };
             writeln!(out, "{}", text.map_err(anyhow::Error::from)?).context("standard output")?;
         } else {
             let home = if clear { "\x1b[H\x1b[2J" } else { "" };
             let settings = args.settings.then(|| allocations(&names));
-            let more = [(args.pools, views::pools as fn(&RunResult) -> String), (args.worlds, views::worlds)];
+            let more = [
+                (args.pools, views::pools as fn(&RunResult) -> String),
+                (args.worlds, views::worlds),
+            ];
             let more: String = more.iter().filter(|m| m.0).map(|m| m.1(&run)).collect();
-            write!(out, "{home}{}{more}", views::top(&run, &policy, settings.as_ref())).context("standard output")?;
+            write!(out, "{home}{}{more}", views::top(&run, &policy, settings.as_ref()))
+                .context("standard output")?;
         }
         out.flush().context("standard output")?;
         if args.once {
@@ -187,28 +217,44 @@ const ANSWER: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mil
 /// `Exit::Input` if the file was refused, `Exit::Host` when no daemon runs or it does not answer.
 pub fn reload(args: &ReloadArgs) -> Result<(), Failure> {
     let cannot = |seen: String, next: &str| {
-        Failure::new(Exit::Host, anyhow::anyhow!("daemon: cannot have it read its settings again: {seen}; {next}"))
+        Failure::new(
+            Exit::Host,
+            anyhow::anyhow!("daemon: cannot have it read its settings again: {seen}; {next}"),
+        )
     };
     let daemon = Names::of_running().map_err(host_failure)?.daemon;
-    let comm = |process: &str| std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    let comm = |process: &str| {
+        std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default()
+    };
     // The signal ends any process that does not know it: its number must not have become another's.
     let name = comm(&daemon.to_string());
     if name.trim() != "tandem" && name != comm("self") {
-        return Err(cannot(format!("process {daemon} is '{}'", name.trim()), "restart 'tandem run'"));
+        return Err(cannot(
+            format!("process {daemon} is '{}'", name.trim()),
+            "restart 'tandem run'",
+        ));
     }
     let before = Reloaded::read();
     // SAFETY: sends a signal and touches no memory.
     if unsafe { libc::kill(daemon as libc::pid_t, libc::SIGHUP) } != 0 {
-        return Err(cannot(std::io::Error::last_os_error().to_string(), "run it as root, while 'tandem run' runs"));
+        return Err(cannot(
+            std::io::Error::last_os_error().to_string(),
+            "run it as root, while 'tandem run' runs",
+        ));
     }
     let begin = Instant::now();
     while begin.elapsed() < ANSWER.0 {
         std::thread::sleep(ANSWER.1);
-        if let Some(outcome) = Reloaded::read().filter(|o| o.daemon == daemon && Some(o) != before.as_ref()) {
+        if let Some(outcome) =
+            Reloaded::read().filter(|o| o.daemon == daemon && Some(o) != before.as_ref())
+        {
             return tell(args, &outcome);
         }
     }
-    Err(cannot(format!("process {daemon} has not answered for {} s", ANSWER.0.as_secs()), "read what it says; restart it if it hangs"))
+    Err(cannot(
+        format!("process {daemon} has not answered for {} s", ANSWER.0.as_secs()),
+        "read what it says; restart it if it hangs",
+    ))
 }
 
 /// Says what came of it.
@@ -217,9 +263,17 @@ fn tell(args: &ReloadArgs, outcome: &Reloaded) -> Result<(), Failure> {
     if args.json {
         say::json(outcome)?;
     } else if outcome.ok {
-        say::line(&format!("settings {file}: in force as plan {}", outcome.generation)).map_err(anyhow::Error::from)?;
+        say::line(&format!("settings {file}: in force as plan {}", outcome.generation))
+            .map_err(anyhow::Error::from)?;
     }
-    if outcome.ok { Ok(()) } else { Err(Failure::new(Exit::Input, LiveSettingsError { path: file, reasons: outcome.reasons.clone() })) }
+    if outcome.ok {
+        Ok(())
+    } else {
+        Err(Failure::new(
+            Exit::Input,
+            LiveSettingsError { path: file, reasons: outcome.reasons.clone() },
+        ))
+    }
 }
 
 /// Name of the scheduler that runs now.
@@ -245,7 +299,10 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
     }
     let bad = findings.iter().filter(|f| !f.ok).count();
     if bad > 0 {
-        return Err(Failure::new(Exit::Host, anyhow::anyhow!("{bad} of {} things are not as needed", findings.len())));
+        return Err(Failure::new(
+            Exit::Host,
+            anyhow::anyhow!("{bad} of {} things are not as needed", findings.len()),
+        ));
     }
     Ok(())
 }

@@ -37,7 +37,12 @@ impl std::str::FromStr for At {
         if text == "off" {
             return Ok(At::Off);
         }
-        let bad = |_| format!("cannot read '{text}': allowed off, or an IP address and a port, such as {}", ::metrics::DEFAULT_ADDRESS);
+        let bad = |_| {
+            format!(
+                "cannot read '{text}': allowed off, or an IP address and a port, such as {}",
+                ::metrics::DEFAULT_ADDRESS
+            )
+        };
         text.parse().map(At::Address).map_err(bad)
     }
 }
@@ -52,14 +57,25 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     } else if args.json {
         say::json(&::metrics::list())?;
     } else if args.list {
-        let mut t = views::Table::new(&["<metric", "<type", "<unit", "<labels", "<meaning and what to do"]);
+        let mut t =
+            views::Table::new(&["<metric", "<type", "<unit", "<labels", "<meaning and what to do"]);
         for d in &::metrics::METRICS {
             let meaning = format!("{} {}", d.meaning, d.advice);
-            t.row([d.sample(), d.kind.name().to_owned(), d.unit.name().to_owned(), d.labels.join(","), meaning]);
+            t.row([
+                d.sample(),
+                d.kind.name().to_owned(),
+                d.unit.name().to_owned(),
+                d.labels.join(","),
+                meaning,
+            ]);
         }
         say::all(&t.text()).map_err(anyhow::Error::from)?;
     } else {
-        let format = if args.prometheus { ::metrics::Format::Prometheus } else { ::metrics::Format::OpenMetrics };
+        let format = if args.prometheus {
+            ::metrics::Format::Prometheus
+        } else {
+            ::metrics::Format::OpenMetrics
+        };
         say::all(&now()?.text(format)).map_err(anyhow::Error::from)?;
     }
     Ok(())
@@ -67,7 +83,9 @@ pub fn main(args: &Args) -> Result<(), Failure> {
 
 #[cfg(feature = "live")]
 fn now() -> Result<::metrics::Samples, Failure> {
-    host::scrape::Reader::new(env!("CARGO_PKG_VERSION")).samples().map_err(|e| Failure::new(Exit::Host, e))
+    host::scrape::Reader::new(env!("CARGO_PKG_VERSION"))
+        .samples()
+        .map_err(|e| Failure::new(Exit::Host, e))
 }
 
 #[cfg(not(feature = "live"))]
@@ -82,21 +100,24 @@ fn now() -> Result<::metrics::Samples, Failure> {
 /// # Errors
 /// `Exit::Host` when it cannot listen where it was told to.
 #[cfg(feature = "live")]
-pub fn endpoint(asked: Option<At>, say: &dyn Fn(&str)) -> Result<Option<::metrics::Endpoint>, Failure> {
+pub fn endpoint(
+    asked: Option<At>,
+    say: &dyn Fn(&str),
+) -> Result<Option<::metrics::Endpoint>, Failure> {
     let address = match asked {
         Some(At::Off) => return Ok(None),
         Some(At::Address(address)) => address.to_string(),
         None => ::metrics::DEFAULT_ADDRESS.to_owned(),
     };
-    let served = std::net::TcpListener::bind(&address).and_then(|listener| host::scrape::endpoint(listener, env!("CARGO_PKG_VERSION")));
+    let served = std::net::TcpListener::bind(&address)
+        .and_then(|listener| host::scrape::endpoint(listener, env!("CARGO_PKG_VERSION")));
     match served {
         Ok(endpoint) => {
             say(&format!("metrics at http://{}/metrics", endpoint.address()));
             Ok(Some(endpoint))
         }
         Err(e) => {
-            let next =
-                "allowed an address of this host and a port that is free; give another with --metrics ADDRESS:PORT, or --metrics off";
+            let next = "allowed an address of this host and a port that is free; give another with --metrics ADDRESS:PORT, or --metrics off";
             let text = format!("metrics {address}: cannot serve them there: {e}, {next}");
             if asked.is_some() {
                 return Err(Failure::new(Exit::Host, anyhow::anyhow!(text)));
@@ -118,7 +139,10 @@ mod tests {
         assert!("[::1]:9".parse::<At>().is_ok());
         for bad in ["", "on", "127.0.0.1", ":9", "localhost:9", "127.0.0.1:70000"] {
             let error = bad.parse::<At>().unwrap_err();
-            assert!(error.starts_with(&format!("cannot read '{bad}': allowed off, or ")), "{error}");
+            assert!(
+                error.starts_with(&format!("cannot read '{bad}': allowed off, or ")),
+                "{error}"
+            );
         }
     }
 
@@ -137,7 +161,12 @@ mod tests {
         let refused = endpoint(Some(At::Address(address)), &say).err().unwrap();
         assert_eq!(refused.exit, Exit::Host);
         let text = refused.error.to_string();
-        assert!(text.starts_with(&format!("metrics {address}: cannot serve them there: Address already in use")), "{text}");
+        assert!(
+            text.starts_with(&format!(
+                "metrics {address}: cannot serve them there: Address already in use"
+            )),
+            "{text}"
+        );
         assert!(endpoint(Some(At::Off), &say).unwrap_or_else(|e| panic!("{}", e.error)).is_none());
         assert_eq!(said.take(), "");
         // Whoever holds the default port, we or another: it is taken, and that is only said.
@@ -152,7 +181,8 @@ mod tests {
         client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
-        let known = answer.starts_with("HTTP/1.1 200 OK") && answer.contains("\ntandem_scheduler_loaded ");
+        let known =
+            answer.starts_with("HTTP/1.1 200 OK") && answer.contains("\ntandem_scheduler_loaded ");
         // Another's scheduler may be loaded, whose maps we may not read.
         assert!(known || answer.starts_with("HTTP/1.1 503"), "{answer}");
     }

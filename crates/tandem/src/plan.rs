@@ -74,13 +74,31 @@ fn live(_: Span) -> Result<(Grown, Option<Now>), Failure> {
 
 /// The tree as people read it.
 fn of(grown: &Grown, now: Option<&Now>) -> Plan {
-    let mut walk = Walk { grown, now, worst: grown.tree.worst_case(), weights: grown.tree.weights(), rows: vec![] };
+    let mut walk = Walk {
+        grown,
+        now,
+        worst: grown.tree.worst_case(),
+        weights: grown.tree.weights(),
+        rows: vec![],
+    };
     walk.pool(0, 0);
     let rows = walk.rows;
     let loans = views::loans(&rows);
-    let over_committed = entitlement::check(&grown.tree, &grown.names).excesses.iter().map(ToString::to_string).collect();
+    let over_committed = entitlement::check(&grown.tree, &grown.names)
+        .excesses
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     let duration_ns = now.map_or(0, |n| n.duration_ns);
-    Plan { generation: grown.generation, pcpus: grown.tree.pcpus(), mhz: grown.mhz, duration_ns, rows, loans, over_committed }
+    Plan {
+        generation: grown.generation,
+        pcpus: grown.tree.pcpus(),
+        mhz: grown.mhz,
+        duration_ns,
+        rows,
+        loans,
+        over_committed,
+    }
 }
 
 /// A walk down the tree.
@@ -175,15 +193,23 @@ pool, VM            shares  reserved  limit  worst case  set by
         let grown = nested();
         let worst = grown.tree.worst_case();
         // front asks for nothing, cache takes all of the pool.
-        let now = |worst: &u64| PlanNow { asks: Rate(*worst), gets: Rate(*worst), used: Rate(*worst) };
+        let now =
+            |worst: &u64| PlanNow { asks: Rate(*worst), gets: Rate(*worst), used: Rate(*worst) };
         let mut leaves: Vec<PlanNow> = worst.leaves.iter().map(now).collect();
         let moved = leaves[1].gets.0;
         leaves[1] = PlanNow::default();
         leaves[2].gets.0 += moved;
-        let now = Now { pools: worst.pools.iter().map(now).collect(), leaves, duration_ns: 1_000_000_000 };
+        let now = Now {
+            pools: worst.pools.iter().map(now).collect(),
+            leaves,
+            duration_ns: 1_000_000_000,
+        };
         let plan = of(&grown, Some(&now));
         assert_eq!(plan.loans.len(), 1);
-        assert_eq!((plan.loans[0].from.as_str(), plan.loans[0].to[0].0.as_str()), ("/prod/web/front", "/prod/web/cache"));
+        assert_eq!(
+            (plan.loans[0].from.as_str(), plan.loans[0].to[0].0.as_str()),
+            ("/prod/web/front", "/prod/web/cache")
+        );
         assert_eq!(plan.loans[0].lends, Rate(worst.leaves[1]));
     }
 }

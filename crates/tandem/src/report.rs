@@ -48,11 +48,14 @@ pub struct Args {
 pub fn main(args: &Args) -> Result<(), Failure> {
     let (from, to) = (args.from.map(Span::ns), args.to.map(Span::ns));
     if let Some((a, b)) = args.from.zip(args.to).filter(|(a, b)| a >= b) {
-        let error = anyhow::anyhow!("--from {a} --to {b}: cannot show that part: seen an empty one, allowed --from before --to");
+        let error = anyhow::anyhow!(
+            "--from {a} --to {b}: cannot show that part: seen an empty one, allowed --from before --to"
+        );
         return Err(Failure::new(Exit::Usage, error));
     }
     let given = args.runs.iter().map(|r| given(r)).collect::<Result<Vec<_>, _>>()?;
-    let missing = |s: &Source| matches!(s, Source::Trace(t) if t.gaps.iter().any(|g| g.events != Some(0)));
+    let missing =
+        |s: &Source| matches!(s, Source::Trace(t) if t.gaps.iter().any(|g| g.events != Some(0)));
     let damaged = given.iter().flat_map(|g| &g.files).find(|f| missing(&f.1)).map(|f| f.0.clone());
     let runs = ::report::pair(given, &args.run).map_err(|e| Failure::new(Exit::Input, e))?;
     let options = Options {
@@ -71,16 +74,25 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")?;
         return whole(damaged);
     }
-    fs::write(&args.output, &text).with_context(|| format!("{}: cannot write the page", args.output.display()))?;
-    let runs = if page.runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", page.runs.len()) };
+    fs::write(&args.output, &text)
+        .with_context(|| format!("{}: cannot write the page", args.output.display()))?;
+    let runs =
+        if page.runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", page.runs.len()) };
     let path = args.output.display();
-    writeln!(io::stdout(), "{path}: {runs}, {:.1} MB; open it in a browser", text.len() as f64 / 1e6).context("standard output")?;
+    writeln!(
+        io::stdout(),
+        "{path}: {runs}, {:.1} MB; open it in a browser",
+        text.len() as f64 / 1e6
+    )
+    .context("standard output")?;
     whole(damaged)
 }
 
 fn whole(damaged: Option<String>) -> Result<(), Failure> {
     let text = |name| {
-        anyhow::anyhow!("{name}: the trace is damaged: the page shows what is there; 'tandem trace waits {name}' says what is missing")
+        anyhow::anyhow!(
+            "{name}: the trace is damaged: the page shows what is there; 'tandem trace waits {name}' says what is missing"
+        )
     };
     damaged.map_or(Ok(()), |name| Err(Failure::new(Exit::Damaged, text(name))))
 }
@@ -111,11 +123,14 @@ fn file(name: &str) -> Result<(String, Source), Failure> {
         (name, fs::read(name).map(|b| bytes = b))
     };
     let next = "name a result document, a trace, or both joined by a comma";
-    read.with_context(|| format!("{shown}: cannot read it; {next}")).map_err(|e| Failure::new(Exit::Input, e))?;
+    read.with_context(|| format!("{shown}: cannot read it; {next}"))
+        .map_err(|e| Failure::new(Exit::Input, e))?;
     let source = ::report::read(shown, &bytes).map_err(|e| Failure::new(Exit::Input, e))?;
     let gaps = if let Source::Trace(trace) = &source { trace.gaps.len() } else { 0 };
     if gaps > 0 {
-        say::note(&format!("tandem: {shown}: {gaps} spans of the trace are missing; the page shows them as unknown"));
+        say::note(&format!(
+            "tandem: {shown}: {gaps} spans of the trace are missing; the page shows them as unknown"
+        ));
     }
     Ok((shown.to_owned(), source))
 }
@@ -123,7 +138,13 @@ fn file(name: &str) -> Result<(String, Source), Failure> {
 /// The command line as it can be typed again.
 fn command(words: impl Iterator<Item = String>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._/-=,:%+@".contains(c);
-    let quoted = words.map(|w| if !w.is_empty() && w.chars().all(plain) { w } else { format!("'{}'", w.replace('\'', r"'\''")) });
+    let quoted = words.map(|w| {
+        if !w.is_empty() && w.chars().all(plain) {
+            w
+        } else {
+            format!("'{}'", w.replace('\'', r"'\''"))
+        }
+    });
     std::iter::once("tandem".to_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
 }
 
@@ -134,6 +155,9 @@ mod tests {
     #[test]
     fn a_command_line_can_be_typed_again() {
         let words = ["report", "a b.json", "it's", "", "x=1.json,1.trace"].map(str::to_owned);
-        assert_eq!(command(words.into_iter()), r"tandem report 'a b.json' 'it'\''s' '' x=1.json,1.trace");
+        assert_eq!(
+            command(words.into_iter()),
+            r"tandem report 'a b.json' 'it'\''s' '' x=1.json,1.trace"
+        );
     }
 }

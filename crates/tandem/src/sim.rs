@@ -69,9 +69,16 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let to_stdout = args.json.as_deref() == Some(Path::new("-"));
     let mut violations = vec![];
     // Whoever reads may be gone; the documents are written all the same.
-    let say = |text: &str| if to_stdout { say::hint(text) } else { say::all(text).unwrap_or_default() };
+    let say =
+        |text: &str| if to_stdout { say::hint(text) } else { say::all(text).unwrap_or_default() };
     let seed = args.seed.unwrap_or(scenario.runs[0].spec.seed);
-    say(&format!("{}: {} (tandem {}, policy {}, seed {seed})\n", scenario.name, scenario.title, env!("CARGO_PKG_VERSION"), args.policy));
+    say(&format!(
+        "{}: {} (tandem {}, policy {}, seed {seed})\n",
+        scenario.name,
+        scenario.title,
+        env!("CARGO_PKG_VERSION"),
+        args.policy
+    ));
     let progress = |p: Progress<'_>| match p {
         Progress::Begins(run, i, n) => {
             if n > 1 {
@@ -80,7 +87,12 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         }
         Progress::Done(run, outcome) => {
             let result = &outcome.result;
-            say(&format!("\n{}{}{}", views::summary(result), views::pools(result), views::wakeups(result)));
+            say(&format!(
+                "\n{}{}{}",
+                views::summary(result),
+                views::pools(result),
+                views::wakeups(result)
+            ));
             for v in outcome.verdict.iter().flat_map(|v| &v.violations) {
                 violations.push(format!("run '{}': {v}", run.label));
             }
@@ -89,7 +101,8 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let done = match &args.trace {
         None => sim::run_scenario(&scenario, &options, progress),
         Some(path) => {
-            let file = File::create(path).with_context(|| format!("{}: cannot write the trace", path.display()))?;
+            let file = File::create(path)
+                .with_context(|| format!("{}: cannot write the trace", path.display()))?;
             sim::run_scenario_traced(&scenario, &options, Box::new(BufWriter::new(file)), progress)
         }
     };
@@ -137,7 +150,9 @@ fn choose(args: &Args, scenario: &mut settings::Scenario) -> Result<(), Failure>
     }
     if args.trace.is_some() && scenario.runs.len() > 1 {
         let seen = scenario.runs.len();
-        let error = anyhow::anyhow!("--trace: cannot record: seen {seen} runs, allowed one; name it by --run: {labels}");
+        let error = anyhow::anyhow!(
+            "--trace: cannot record: seen {seen} runs, allowed one; name it by --run: {labels}"
+        );
         return Err(Failure::new(Exit::Usage, error));
     }
     Ok(())
@@ -148,24 +163,36 @@ fn write_json(path: &Path, document: &Document) -> Result<(), Failure> {
     if path == Path::new("-") {
         std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
     } else {
-        std::fs::write(path, text).with_context(|| format!("{}: cannot write the result", path.display()))?;
+        std::fs::write(path, text)
+            .with_context(|| format!("{}: cannot write the result", path.display()))?;
     }
     Ok(())
 }
 
 /// Says what the oracle found and whether the scenario's expectation was met.
-fn judge(args: &Args, scenario: &settings::Scenario, document: &Document, violations: &[String]) -> Result<(), Failure> {
+fn judge(
+    args: &Args,
+    scenario: &settings::Scenario,
+    document: &Document,
+    violations: &[String],
+) -> Result<(), Failure> {
     if !violations.is_empty() {
         let shown = violations.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("\n  - ");
         let more = violations.len().saturating_sub(SHOWN);
         let rest = if more > 0 { format!("\n  and {more} more") } else { String::new() };
-        let error = anyhow::anyhow!("the oracle objects:\n  - {shown}{rest}\nreplay: {}", replay(args));
+        let error =
+            anyhow::anyhow!("the oracle objects:\n  - {shown}{rest}\nreplay: {}", replay(args));
         return Err(Failure::new(Exit::Check, error));
     }
     for (run, result) in scenario.runs.iter().zip(&document.runs) {
         let unmet = if args.no_check { vec![] } else { sim::unmet(result, &run.spec, Where::Sim) };
         if !unmet.is_empty() {
-            let error = anyhow::anyhow!("run '{}': {}\nreplay: {}", run.label, unmet.join("; "), replay(args));
+            let error = anyhow::anyhow!(
+                "run '{}': {}\nreplay: {}",
+                run.label,
+                unmet.join("; "),
+                replay(args)
+            );
             return Err(Failure::new(Exit::Check, error));
         }
     }

@@ -89,7 +89,10 @@ const SHORTEST: Span = Span::from_ms(1);
 /// `5` and `2.5` are seconds, as for esxtop; `500ms` and `2s` are what they say.
 fn seconds(text: &str) -> Result<Span, String> {
     let number = text.parse::<f64>().ok().filter(|s| *s > 0.0 && *s < 1e6);
-    number.map_or_else(|| text.parse::<Span>().map_err(|e| e.to_string()), |s| Ok(Span::from_ns((s * 1e9) as u64)))
+    number.map_or_else(
+        || text.parse::<Span>().map_err(|e| e.to_string()),
+        |s| Ok(Span::from_ns((s * 1e9) as u64)),
+    )
 }
 
 impl Args {
@@ -100,7 +103,11 @@ impl Args {
     /// Whether it is tables of this host, as lab and scripts have them.
     fn wants_tables(&self) -> bool {
         let lines = self.batch || self.json && !self.once;
-        let asked = self.once || self.worlds || self.pools || self.settings || !std::io::stdout().is_terminal();
+        let asked = self.once
+            || self.worlds
+            || self.pools
+            || self.settings
+            || !std::io::stdout().is_terminal();
         self.is_live() && !lines && asked
     }
 
@@ -112,31 +119,50 @@ impl Args {
         if allowed.contains(&self.pace) {
             return Ok(Some(self.pace));
         }
-        Err(Failure::new(Exit::Usage, anyhow::anyhow!("--pace: cannot play so: seen {}, allowed 0.001 to 1000000, or --fast", self.pace)))
+        Err(Failure::new(
+            Exit::Usage,
+            anyhow::anyhow!(
+                "--pace: cannot play so: seen {}, allowed 0.001 to 1000000, or --fast",
+                self.pace
+            ),
+        ))
     }
 
     /// The configuration in force, and the file that W writes.
     fn config(&self) -> Result<(Config, Option<PathBuf>), Failure> {
-        let usual = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".config/tandem/top.toml"));
+        let usual =
+            || Some(PathBuf::from(std::env::var_os("HOME")?).join(".config/tandem/top.toml"));
         let file = self.config.clone().or_else(usual);
         let read = file.as_ref().map(std::fs::read_to_string);
         let mut config = match (&file, read) {
             (Some(path), Some(Ok(text))) => {
-                let refused = |e: ::top::ConfigError| anyhow::Error::from(e).context(path.display().to_string());
+                let refused = |e: ::top::ConfigError| {
+                    anyhow::Error::from(e).context(path.display().to_string())
+                };
                 Config::parse(&text).map_err(|e| Failure::new(Exit::Input, refused(e)))?
             }
             (Some(path), Some(Err(e))) if e.kind() != std::io::ErrorKind::NotFound => {
-                let what = format!("{}: cannot read the configuration: {e}; correct it, or name another by --config", path.display());
+                let what = format!(
+                    "{}: cannot read the configuration: {e}; correct it, or name another by --config",
+                    path.display()
+                );
                 return Err(Failure::new(Exit::Input, anyhow::anyhow!(what)));
             }
             // W makes it.
             _ => Config::default(),
         };
-        let shortest = if self.is_live() { Span::from_ns((INTERVAL_S.start() * 1e9) as u64) } else { SHORTEST };
+        let shortest = if self.is_live() {
+            Span::from_ns((INTERVAL_S.start() * 1e9) as u64)
+        } else {
+            SHORTEST
+        };
         if let Some(interval) = self.interval {
             if interval < shortest || interval.as_secs_f64() > *INTERVAL_S.end() {
                 let allowed = format!("{shortest} to {} s", INTERVAL_S.end());
-                return Err(Failure::new(Exit::Usage, anyhow::anyhow!("--interval: cannot use {interval}: allowed {allowed}")));
+                return Err(Failure::new(
+                    Exit::Usage,
+                    anyhow::anyhow!("--interval: cannot use {interval}: allowed {allowed}"),
+                ));
             }
             config.interval_s = interval.as_secs_f64();
         }
@@ -179,7 +205,10 @@ fn tables(_: &Args) -> Result<(), Failure> {
 #[cfg(not(feature = "live"))]
 fn not_live() -> Failure {
     let what = "top: cannot look at this host: this tandem was built without the live host";
-    Failure::new(Exit::Host, anyhow::anyhow!("{what}; use --sim or --file, or build with --features live"))
+    Failure::new(
+        Exit::Host,
+        anyhow::anyhow!("{what}; use --sim or --file, or build with --features live"),
+    )
 }
 
 #[cfg(feature = "live")]
@@ -193,11 +222,21 @@ fn this_host(_: &Args, _: bool) -> Result<(Box<dyn Source>, String), Failure> {
 }
 
 /// What gives samples, and the name of the host; files are played apart.
-fn source(args: &Args, config: &Config, screen: bool) -> Result<(Box<dyn Source>, String), Failure> {
+fn source(
+    args: &Args,
+    config: &Config,
+    screen: bool,
+) -> Result<(Box<dyn Source>, String), Failure> {
     let Some(scenario) = &args.sim else { return this_host(args, screen) };
     let pace = if screen { args.pace()? } else { None };
-    let wanted = sim_source::Wanted { scenario, run: args.run.as_deref(), seed: args.seed, duration: args.duration };
-    let (source, name) = sim_source::SimSource::start(&wanted, Duration::from_secs_f64(config.interval_s), pace)?;
+    let wanted = sim_source::Wanted {
+        scenario,
+        run: args.run.as_deref(),
+        seed: args.seed,
+        duration: args.duration,
+    };
+    let (source, name) =
+        sim_source::SimSource::start(&wanted, Duration::from_secs_f64(config.interval_s), pace)?;
     Ok((Box::new(source), name))
 }
 
@@ -276,7 +315,11 @@ fn lines(args: &Args, config: &Config) -> Result<(), Failure> {
         let interval = Duration::from_secs_f64(config.interval_s);
         let next = || {
             given += 1;
-            if given > most { Ok(None) } else { wait_for(source.as_mut(), interval).map_err(Stopped) }
+            if given > most {
+                Ok(None)
+            } else {
+                wait_for(source.as_mut(), interval).map_err(Stopped)
+            }
         };
         ::top::write(out, format, &host, next)
     };
@@ -314,8 +357,10 @@ fn print_screen(args: &Args, mut player: Player, mut state: State) -> Result<(),
     if args.worlds {
         state.expand_all(&sample.rates);
     }
-    let columns = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).unwrap_or(PRINTED.width);
-    let text = ::top::screen(&mut state, &sample, &Status::default(), Size { width: columns, ..PRINTED });
+    let columns =
+        std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).unwrap_or(PRINTED.width);
+    let text =
+        ::top::screen(&mut state, &sample, &Status::default(), Size { width: columns, ..PRINTED });
     std::io::stdout().lock().write_all(text.as_bytes()).context("standard output")?;
     Ok(())
 }

@@ -95,7 +95,8 @@ impl Range {
 
 impl Who {
     fn choose(&self, events: &[Event]) -> Result<Chosen, Failure> {
-        let pick = Pick { vms: self.vm.clone(), worlds: self.world.clone(), pcpus: self.pcpu.clone() };
+        let pick =
+            Pick { vms: self.vm.clone(), worlds: self.world.clone(), pcpus: self.pcpu.clone() };
         pick.of(events).map_err(|e| Failure::new(Exit::Input, e))
     }
 }

@@ -33,7 +33,10 @@ pub fn of_scenario(name: &str, label: Option<&str>) -> Result<Grown, Failure> {
     found.map(of_run).ok_or_else(|| {
         let labels: Vec<&str> = scenario.runs.iter().map(|r| r.label.as_str()).collect();
         let seen = label.unwrap_or_default();
-        let error = anyhow::anyhow!("scenario {name}: cannot find run '{seen}': allowed {}", labels.join(", "));
+        let error = anyhow::anyhow!(
+            "scenario {name}: cannot find run '{seen}': allowed {}",
+            labels.join(", ")
+        );
         Failure::new(Exit::Input, error)
     })
 }
@@ -42,8 +45,10 @@ fn of_run(run: &Run) -> Grown {
     let (spec, pcpus) = (&run.spec, run.topology.online().len() as u32);
     // Settings were checked when the scenario was read.
     let placed = settings::place(&spec.pools, spec.host.mhz).unwrap_or_default();
-    let index: BTreeMap<&str, usize> = placed.iter().enumerate().map(|(i, p)| (p.name.as_str(), i)).collect();
-    let of = |vm: &VmSpec| vm.pool.as_ref().and_then(|p| index.get(p.as_str()).copied()).unwrap_or(0);
+    let index: BTreeMap<&str, usize> =
+        placed.iter().enumerate().map(|(i, p)| (p.name.as_str(), i)).collect();
+    let of =
+        |vm: &VmSpec| vm.pool.as_ref().and_then(|p| index.get(p.as_str()).copied()).unwrap_or(0);
     let pool = |p: &PlacedPool| TreePool {
         parent: p.parent,
         shares: u64::from(p.shares),
@@ -54,9 +59,16 @@ fn of_run(run: &Run) -> Grown {
     };
     let leaf = |vm: &VmSpec| {
         let r = vm.resources(spec.host.mhz).unwrap_or(settings::VmResources::POOL);
-        let allowed = (0..vm.vcpus as usize).map(|i| vm.allowed(i)).reduce(|a, b| Some(a?.or(&b?))).flatten();
+        let allowed =
+            (0..vm.vcpus as usize).map(|i| vm.allowed(i)).reduce(|a, b| Some(a?.or(&b?))).flatten();
         let vcpus = allowed.map_or(vm.vcpus, |a| vm.vcpus.min(a.len() as u32));
-        TreeLeaf { pool: of(vm), shares: u64::from(r.shares), reservation: r.reservation, limit: r.limit, vcpus }
+        TreeLeaf {
+            pool: of(vm),
+            shares: u64::from(r.shares),
+            reservation: r.reservation,
+            limit: r.limit,
+            vcpus,
+        }
     };
     let shares = match spec.knobs.get("system_shares") {
         None | Some(0) => (u64::from(pcpus) * 1000).min(SHARES_MAX),
@@ -78,8 +90,15 @@ fn of_run(run: &Run) -> Grown {
 #[cfg(feature = "live")]
 pub fn of_names(names: &host::Names) -> Grown {
     let pools = names.pools.iter().map(|p| p.sources.clone()).collect();
-    let leaves = [Sources::new()].into_iter().chain(names.vms.iter().map(|v| v.sources.clone())).collect();
-    Grown { tree: names.tree(), names: names.paths(), mhz: names.mhz, generation: names.generation, sources: (pools, leaves) }
+    let leaves =
+        [Sources::new()].into_iter().chain(names.vms.iter().map(|v| v.sources.clone())).collect();
+    Grown {
+        tree: names.tree(),
+        names: names.paths(),
+        mhz: names.mhz,
+        generation: names.generation,
+        sources: (pools, leaves),
+    }
 }
 
 /// The tree of the daemon that runs.
@@ -114,12 +133,22 @@ mod tests {
 
     #[test]
     fn a_scenarios_tree_has_its_pools_its_vms_and_the_system_group() {
-        let grown = of_scenario(&scenario("pools-nested"), None).unwrap_or_else(|f| panic!("{:#}", f.error));
-        assert_eq!(grown.names.pools, ["/", "/prod", "/prod/web", "/prod/db", "/test", "/test/batch"]);
+        let grown = of_scenario(&scenario("pools-nested"), None)
+            .unwrap_or_else(|f| panic!("{:#}", f.error));
+        assert_eq!(
+            grown.names.pools,
+            ["/", "/prod", "/prod/web", "/prod/db", "/test", "/test/batch"]
+        );
         assert_eq!(grown.names.leaves[..3], ["/system", "/prod/web/front", "/prod/web/cache"]);
-        assert_eq!(grown.tree.leaves()[0], TreeLeaf { pool: 0, shares: 16_000, reservation: Rate(0), limit: None, vcpus: 16 });
+        assert_eq!(
+            grown.tree.leaves()[0],
+            TreeLeaf { pool: 0, shares: 16_000, reservation: Rate(0), limit: None, vcpus: 16 }
+        );
         let sql = grown.names.leaves.iter().position(|n| n == "/prod/db/sql").unwrap();
-        assert_eq!((grown.tree.leaves()[sql].pool, grown.tree.leaves()[sql].reservation), (3, Rate::pcpus(2)));
+        assert_eq!(
+            (grown.tree.leaves()[sql].pool, grown.tree.leaves()[sql].reservation),
+            (3, Rate::pcpus(2))
+        );
         assert_eq!(grown.tree.pools()[4].limit, Some(Rate::pcpus(3)));
     }
 
@@ -129,6 +158,13 @@ mod tests {
         assert_eq!(tree(Some("1 VM")).map(|g| g.tree.leaves().len()).ok(), Some(3));
         let refused = tree(Some("9 VMs")).err().unwrap();
         assert_eq!(refused.exit, Exit::Input);
-        assert!(refused.error.to_string().contains("cannot find run '9 VMs': allowed 1 VM, 2 VMs, 3 VMs"), "{}", refused.error);
+        assert!(
+            refused
+                .error
+                .to_string()
+                .contains("cannot find run '9 VMs': allowed 1 VM, 2 VMs, 3 VMs"),
+            "{}",
+            refused.error
+        );
     }
 }

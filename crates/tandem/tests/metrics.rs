@@ -21,10 +21,16 @@ fn the_list_has_every_metric_with_meaning_and_advice_as_a_table_and_as_json() {
     for metric in list {
         let name = metric["name"].as_str().unwrap();
         assert!(table.lines().any(|l| l.starts_with(&format!("{name} "))), "{name}");
-        assert!(["type", "unit", "meaning", "advice"].iter().all(|key| metric[key].is_string()), "{metric}");
+        assert!(
+            ["type", "unit", "meaning", "advice"].iter().all(|key| metric[key].is_string()),
+            "{metric}"
+        );
     }
     let used = list.iter().find(|m| m["name"] == "tandem_vm_used_seconds_total").unwrap();
-    assert_eq!((&used["type"], &used["unit"], &used["labels"]), (&"counter".into(), &"seconds".into(), &["vm", "pool", "id"][..].into()));
+    assert_eq!(
+        (&used["type"], &used["unit"], &used["labels"]),
+        (&"counter".into(), &"seconds".into(), &["vm", "pool", "id"][..].into())
+    );
 }
 
 #[test]
@@ -36,8 +42,13 @@ fn the_dashboard_is_json_with_panels() {
 
 #[test]
 fn options_that_exclude_each_other_end_with_2() {
-    for words in [["--list", "--dashboard"], ["--prometheus", "--list"], ["--json", "--dashboard"]] {
-        assert_eq!(tandem(&[&["metrics"], &words[..]].concat()).status.code(), Some(2), "{words:?}");
+    for words in [["--list", "--dashboard"], ["--prometheus", "--list"], ["--json", "--dashboard"]]
+    {
+        assert_eq!(
+            tandem(&[&["metrics"], &words[..]].concat()).status.code(),
+            Some(2),
+            "{words:?}"
+        );
     }
 }
 
@@ -45,7 +56,9 @@ fn options_that_exclude_each_other_end_with_2() {
 #[cfg(feature = "live")]
 #[test]
 fn without_a_daemon_it_says_that_nothing_is_loaded() {
-    if std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").is_ok_and(|ops| ops.trim() == "tandem") {
+    if std::fs::read_to_string("/sys/kernel/sched_ext/root/ops")
+        .is_ok_and(|ops| ops.trim() == "tandem")
+    {
         return; // somebody uses this host
     }
     let done = tandem(&["metrics"]);
@@ -54,7 +67,11 @@ fn without_a_daemon_it_says_that_nothing_is_loaded() {
     assert!(text.contains("\ntandem_scheduler_loaded 0\n") && text.ends_with("# EOF\n"), "{text}");
     let version = env!("CARGO_PKG_VERSION");
     let plain = String::from_utf8(tandem(&["metrics", "--prometheus"]).stdout).unwrap();
-    assert!(plain.contains(&format!("\ntandem_build_info{{version=\"{version}\"}} 1\n")) && !plain.contains("# EOF"), "{plain}");
+    assert!(
+        plain.contains(&format!("\ntandem_build_info{{version=\"{version}\"}} 1\n"))
+            && !plain.contains("# EOF"),
+        "{plain}"
+    );
 }
 
 #[cfg(not(feature = "live"))]

@@ -16,12 +16,19 @@ type Rows = Vec<Vec<Value>>;
 
 /// Folder of the trace processor, or why a test is skipped.
 fn trace_processor() -> Option<PathBuf> {
-    let folder = env::var_os(VARIABLE).map_or_else(|| Path::new(ROOT).join(".cache/perfetto"), PathBuf::from);
+    let folder = env::var_os(VARIABLE)
+        .map_or_else(|| Path::new(ROOT).join(".cache/perfetto"), PathBuf::from);
     if !folder.join("trace_processor.wasm").is_file() {
-        println!("skipped: no trace processor; fetch it by 'cargo xtask perfetto-fetch', or name its folder by {VARIABLE}");
+        println!(
+            "skipped: no trace processor; fetch it by 'cargo xtask perfetto-fetch', or name its folder by {VARIABLE}"
+        );
         return None;
     }
-    let node = Command::new("node").arg("--version").stdin(Stdio::null()).output().is_ok_and(|o| o.status.success());
+    let node = Command::new("node")
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()
+        .is_ok_and(|o| o.status.success());
     if !node {
         println!("skipped: no node in the path (Debian's package nodejs)");
     }
@@ -30,7 +37,11 @@ fn trace_processor() -> Option<PathBuf> {
 
 /// What `tandem` prints, which has to end well.
 fn tandem(words: &[&str]) -> String {
-    let done = Command::new(env!("CARGO_BIN_EXE_tandem")).args(words).current_dir(ROOT).output().expect("it runs");
+    let done = Command::new(env!("CARGO_BIN_EXE_tandem"))
+        .args(words)
+        .current_dir(ROOT)
+        .output()
+        .expect("it runs");
     assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8(done.stdout).expect("text")
 }
@@ -50,13 +61,19 @@ struct Opened {
 impl Opened {
     fn new(name: &str, words: &[&str]) -> Option<Opened> {
         let folder = trace_processor()?;
-        let file = |end: &str| Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("perfetto-{name}.{end}")).display().to_string();
+        let file = |end: &str| {
+            Path::new(env!("CARGO_TARGET_TMPDIR"))
+                .join(format!("perfetto-{name}.{end}"))
+                .display()
+                .to_string()
+        };
         let (trace, json, picture) = (file("trace"), file("json"), file("pftrace"));
         tandem(&[&["sim"], words, &["--trace", &trace, "--json", &json]].concat());
         tandem(&["trace", "export", &trace, &picture]);
         let log = tandem(&["trace", "log", "--full", &trace]);
         let last = log.lines().last().and_then(|l| l.split(' ').nth(2)).expect("a last event");
-        let document: Value = serde_json::from_str(&fs::read_to_string(json).expect("the document")).expect("JSON");
+        let document: Value =
+            serde_json::from_str(&fs::read_to_string(json).expect("the document")).expect("JSON");
         Some(Opened {
             folder,
             picture,
@@ -74,7 +91,10 @@ impl Opened {
             .stdout(Stdio::piped())
             .spawn()
             .expect("node starts");
-        let lines: String = queries.iter().map(|q| q.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect();
+        let lines: String = queries
+            .iter()
+            .map(|q| q.split_whitespace().collect::<Vec<_>>().join(" ") + "\n")
+            .collect();
         child.stdin.take().expect("a pipe").write_all(lines.as_bytes()).expect("it reads");
         let done = child.wait_with_output().expect("it ends");
         assert!(done.status.success(), "the trace processor ended with {}", done.status);
@@ -107,7 +127,13 @@ fn number(v: &Value) -> u64 {
 /// Its VMs with their worlds.
 fn worlds(run: &Value) -> impl Iterator<Item = (String, &Value)> {
     let vms = run["vms"].as_array().expect("VMs").iter();
-    vms.flat_map(|vm| vm["worlds"].as_array().expect("worlds").iter().map(|w| (format!("{}/{}", text(&vm["name"]), text(&w["name"])), w)))
+    vms.flat_map(|vm| {
+        vm["worlds"]
+            .as_array()
+            .expect("worlds")
+            .iter()
+            .map(|w| (format!("{}/{}", text(&vm["name"]), text(&w["name"])), w))
+    })
 }
 
 /// Times of each world and state, and what each pCPU ran, as the document has them; what is 0 is left out.
@@ -116,11 +142,24 @@ fn expected(run: &Value) -> (BTreeMap<(String, String), u64>, BTreeMap<u64, u64>
     for (name, w) in worlds(run) {
         let ns = |key: &str| number(&w[key]);
         let (wait, idle) = (ns("wait_ns"), ns("idle_ns"));
-        let all =
-            [("RUN", ns("run_ns")), ("READY", ns("ready_ns")), ("COSTOP", ns("costop_ns")), ("WAIT", wait - idle), ("WAIT_IDLE", idle)];
-        states.extend(all.into_iter().filter(|s| s.1 > 0).map(|(state, ns)| ((name.clone(), state.to_owned()), ns)));
+        let all = [
+            ("RUN", ns("run_ns")),
+            ("READY", ns("ready_ns")),
+            ("COSTOP", ns("costop_ns")),
+            ("WAIT", wait - idle),
+            ("WAIT_IDLE", idle),
+        ];
+        states.extend(
+            all.into_iter()
+                .filter(|s| s.1 > 0)
+                .map(|(state, ns)| ((name.clone(), state.to_owned()), ns)),
+        );
     }
-    let pcpus = run["pcpus"].as_array().expect("pCPUs").iter().map(|p| (number(&p["id"]), number(&p["busy_ns"])));
+    let pcpus = run["pcpus"]
+        .as_array()
+        .expect("pCPUs")
+        .iter()
+        .map(|p| (number(&p["id"]), number(&p["busy_ns"])));
     (states, pcpus.filter(|p| p.1 > 0).collect())
 }
 
@@ -161,23 +200,41 @@ fn agrees(name: &str, words: &[&str]) {
     assert_eq!(answers[0], Rows::new(), "errors and losses that the import tells");
     assert!(one(1) > 50, "its list of possible errors");
     let (want_states, want_pcpus) = expected(&opened.run);
-    let states: BTreeMap<(String, String), u64> = answers[2].iter().map(|r| ((text(&r[0]), text(&r[1])), number(&r[2]))).collect();
+    let states: BTreeMap<(String, String), u64> =
+        answers[2].iter().map(|r| ((text(&r[0]), text(&r[1])), number(&r[2]))).collect();
     assert_eq!(states, want_states);
     // "pCPU 3 (node 0, …)"
-    let id = |name: &str| name.split(' ').nth(1).and_then(|n| n.parse::<u64>().ok()).expect("a pCPU");
-    assert_eq!(answers[3].iter().map(|r| (id(&text(&r[0])), number(&r[1]))).collect::<BTreeMap<_, _>>(), want_pcpus);
-    let tracks: BTreeSet<(String, String)> = answers[4].iter().map(|r| (text(&r[1]), text(&r[0]))).collect();
+    let id =
+        |name: &str| name.split(' ').nth(1).and_then(|n| n.parse::<u64>().ok()).expect("a pCPU");
+    assert_eq!(
+        answers[3].iter().map(|r| (id(&text(&r[0])), number(&r[1]))).collect::<BTreeMap<_, _>>(),
+        want_pcpus
+    );
+    let tracks: BTreeSet<(String, String)> =
+        answers[4].iter().map(|r| (text(&r[1]), text(&r[0]))).collect();
     // It shows no track on which nothing is.
     let pcpu_count = number(&opened.run["host"]["pcpus"]);
-    let mut pcpus = tracks.iter().filter(|t| t.0 == "pCPUs" && t.1.starts_with("pCPU ")).map(|t| id(&t.1));
-    assert!(pcpus.clone().count() >= want_pcpus.len() && pcpus.all(|p| p < pcpu_count), "{tracks:?}");
-    let drawn: BTreeSet<String> = tracks.iter().filter(|t| t.1.starts_with("vcpu")).map(|t| format!("{}/{}", t.0, t.1)).collect();
+    let mut pcpus =
+        tracks.iter().filter(|t| t.0 == "pCPUs" && t.1.starts_with("pCPU ")).map(|t| id(&t.1));
+    assert!(
+        pcpus.clone().count() >= want_pcpus.len() && pcpus.all(|p| p < pcpu_count),
+        "{tracks:?}"
+    );
+    let drawn: BTreeSet<String> = tracks
+        .iter()
+        .filter(|t| t.1.starts_with("vcpu"))
+        .map(|t| format!("{}/{}", t.0, t.1))
+        .collect();
     assert_eq!(drawn, worlds(&opened.run).map(|w| w.0).collect());
     let (flows, astray) = (one(5), number(&answers[5][0][1]));
     assert!(flows > 0 && astray == 0, "{flows} arrows from waker to woken, {astray} astray");
     assert_eq!(flows + one(6), opened.wakes as u64);
     assert_eq!(one(7), one(8), "what is READY, counted and as slices");
-    assert_eq!(one(9) + one(10), pcpu_count * end, "what is idle, counted, and what runs, as slices");
+    assert_eq!(
+        one(9) + one(10),
+        pcpu_count * end,
+        "what is idle, counted, and what runs, as slices"
+    );
     counters(&opened.run, &answers[11]);
     assert_eq!(one(12), 0, "slices without an end");
 }
@@ -186,13 +243,18 @@ fn agrees(name: &str, words: &[&str]) {
 fn counters(run: &Value, rows: &Rows) {
     let most = 100.0 * run["host"]["pcpus"].as_f64().expect("pCPUs");
     let of = |name: &str| {
-        let row = rows.iter().find(|r| r[0] == *name).unwrap_or_else(|| panic!("no counter '{name}'"));
+        let row =
+            rows.iter().find(|r| r[0] == *name).unwrap_or_else(|| panic!("no counter '{name}'"));
         (number(&row[1]), row[2].as_f64().expect("least"), row[3].as_f64().expect("most"))
     };
     for vm in run["vms"].as_array().expect("VMs") {
         for what in ["used", "entitled"] {
             let (count, low, high) = of(&format!("{}: {what}, % of a pCPU", text(&vm["name"])));
-            assert!(count > 10 && low >= 0.0 && high <= most * 1.001, "{what} of {}: {count} values, {low} to {high}", vm["name"]);
+            assert!(
+                count > 10 && low >= 0.0 && high <= most * 1.001,
+                "{what} of {}: {count} values, {low} to {high}",
+                vm["name"]
+            );
         }
     }
 }
@@ -214,7 +276,11 @@ fn worlds_below_a_limit_are_drawn_as_they_were_accounted() {
 
 #[test]
 fn a_picture_that_was_cut_is_told_by_the_trace_processor() {
-    let Some(mut opened) = Opened::new("cut", &["two-at-20", "--run", "to the end", "--duration", "3s"]) else { return };
+    let Some(mut opened) =
+        Opened::new("cut", &["two-at-20", "--run", "to the end", "--duration", "3s"])
+    else {
+        return;
+    };
     let whole = fs::read(&opened.picture).expect("the picture");
     let sums = "select count(*), sum(dur < 0) from slice";
     let before = opened.ask(&[sums]);
@@ -222,5 +288,8 @@ fn a_picture_that_was_cut_is_told_by_the_trace_processor() {
     fs::write(&opened.picture, &whole[..whole.len() / 2 + 1]).expect("written");
     let after = opened.ask(&[sums]);
     assert_eq!(number(&before[0][0][1]), 0);
-    assert!(number(&after[0][0][0]) < number(&before[0][0][0]) && number(&after[0][0][1]) > 0, "{before:?} {after:?}");
+    assert!(
+        number(&after[0][0][0]) < number(&before[0][0][0]) && number(&after[0][0][1]) > 0,
+        "{before:?} {after:?}"
+    );
 }

@@ -25,7 +25,13 @@ fn a_reader_that_is_gone_is_no_failure() {
     ];
     for words in all {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tandem"));
-        let status = command.args(words).current_dir(ROOT).stdout(nobody()).stderr(nobody()).status().expect("it starts");
+        let status = command
+            .args(words)
+            .current_dir(ROOT)
+            .stdout(nobody())
+            .stderr(nobody())
+            .status()
+            .expect("it starts");
         assert_eq!(status.code(), Some(0), "{words:?}: {status}");
     }
 }

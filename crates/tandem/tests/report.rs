@@ -9,7 +9,11 @@ use std::{
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 fn tandem(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tandem")).args(words).current_dir(ROOT).output().expect("it runs")
+    Command::new(env!("CARGO_BIN_EXE_tandem"))
+        .args(words)
+        .current_dir(ROOT)
+        .output()
+        .expect("it runs")
 }
 
 /// Exit code, standard output and error of a command.
@@ -34,7 +38,8 @@ fn measured(name: &str, scenario: &str) -> String {
 /// The block of JSON in a page.
 fn block(page: &str) -> serde_json::Value {
     let html = fs::read_to_string(page).expect("a page");
-    let json = html.split("<script type=\"application/json\" id=\"data\">").nth(1).expect("a block");
+    let json =
+        html.split("<script type=\"application/json\" id=\"data\">").nth(1).expect("a block");
     serde_json::from_str(json.split("</script>").next().expect("its end")).expect("JSON")
 }
 
@@ -43,7 +48,11 @@ fn a_page_has_the_results_of_its_documents_and_the_command_that_made_it() {
     let (document, page) = (measured("one.json", "demo"), file("one.html"));
     let (code, said, error) = ends(&["report", &document, "-o", &page, "--title", "Two words"]);
     assert_eq!((code, error.as_str()), (0, ""));
-    assert!(said.starts_with(&format!("{page}: 1 run, 0.")) && said.ends_with(" MB; open it in a browser\n"), "{said}");
+    assert!(
+        said.starts_with(&format!("{page}: 1 run, 0."))
+            && said.ends_with(" MB; open it in a browser\n"),
+        "{said}"
+    );
     let (seen, want) = (block(&page), fs::read_to_string(&document).expect("a document"));
     let want: serde_json::Value = serde_json::from_str(&want).expect("JSON");
     assert_eq!(seen["runs"][0]["result"], want["runs"][0]);
@@ -55,7 +64,17 @@ fn a_page_has_the_results_of_its_documents_and_the_command_that_made_it() {
 fn runs_are_named_chosen_and_set_side_by_side() {
     let (demo, shares) = (measured("demo.json", "demo"), measured("shares.json", "shares-ratio"));
     let page = file("two.html");
-    let (code, said, error) = ends(&["report", &format!("before={demo}"), &shares, "--run", "1:7", "--run", "", "-o", &page]);
+    let (code, said, error) = ends(&[
+        "report",
+        &format!("before={demo}"),
+        &shares,
+        "--run",
+        "1:7",
+        "--run",
+        "",
+        "-o",
+        &page,
+    ]);
     assert_eq!((code, error.as_str()), (0, ""));
     assert!(said.contains(": 2 runs, "), "{said}");
     let runs = block(&page)["runs"].clone();
@@ -74,13 +93,25 @@ fn what_cannot_be_used_is_refused_with_its_code() {
         "{error}"
     );
     let (code, _, error) = ends(&["report", "docs/exit-codes.md", "-o", &page]);
-    assert!(code == 3 && error.starts_with("tandem: docs/exit-codes.md: cannot read it as a trace"), "{error}");
+    assert!(
+        code == 3 && error.starts_with("tandem: docs/exit-codes.md: cannot read it as a trace"),
+        "{error}"
+    );
     let demo = measured("refused.json", "demo");
     let (code, _, error) = ends(&["report", &demo, "--run", "x", "-o", &page]);
-    assert_eq!((code, error.as_str()), (3, "tandem: --run x: cannot find it: seen runs ''; name one of them\n"));
+    assert_eq!(
+        (code, error.as_str()),
+        (3, "tandem: --run x: cannot find it: seen runs ''; name one of them\n")
+    );
     let (code, _, error) = ends(&["report", &demo, "--from", "2s", "--to", "1s", "-o", &page]);
-    assert!(code == 2 && error.contains("seen an empty one, allowed --from before --to"), "{error}");
+    assert!(
+        code == 2 && error.contains("seen an empty one, allowed --from before --to"),
+        "{error}"
+    );
     let (code, _, error) = ends(&["report", &demo, "-o", "no/such/folder/x.html"]);
-    assert!(code == 1 && error.starts_with("tandem: no/such/folder/x.html: cannot write the page"), "{error}");
+    assert!(
+        code == 1 && error.starts_with("tandem: no/such/folder/x.html: cannot write the page"),
+        "{error}"
+    );
     assert!(!Path::new(&page).exists(), "nothing was written");
 }

@@ -14,7 +14,13 @@ fn tandem(words: &[&str]) -> Output {
 
 fn tandem_in(columns: &str, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tandem"));
-    command.args(words).current_dir(ROOT).env("HOME", env!("CARGO_TARGET_TMPDIR")).env("COLUMNS", columns).output().expect("it runs")
+    command
+        .args(words)
+        .current_dir(ROOT)
+        .env("HOME", env!("CARGO_TARGET_TMPDIR"))
+        .env("COLUMNS", columns)
+        .output()
+        .expect("it runs")
 }
 
 /// What a command prints, which has to end well.
@@ -27,7 +33,10 @@ fn out(words: &[&str]) -> String {
 /// Exit code and standard error of a command.
 fn ends(words: &[&str]) -> (i32, String) {
     let done = tandem(words);
-    (done.status.code().expect("it ended by itself"), String::from_utf8_lossy(&done.stderr).into_owned())
+    (
+        done.status.code().expect("it ended by itself"),
+        String::from_utf8_lossy(&done.stderr).into_owned(),
+    )
 }
 
 fn file(name: &str) -> PathBuf {
@@ -36,8 +45,11 @@ fn file(name: &str) -> PathBuf {
 
 /// The numbers of one counter of one VM.
 fn numbers(batch: &Batch, vm: &str, counter: &str) -> Vec<f64> {
-    let of = |s: &&views::esxtop::Series| s.path.instance.as_ref().is_some_and(|i| i.ends_with(&format!(":{vm}")));
-    let series = batch.of("Group Cpu", counter).find(of).unwrap_or_else(|| panic!("no {counter} of {vm}"));
+    let of = |s: &&views::esxtop::Series| {
+        s.path.instance.as_ref().is_some_and(|i| i.ends_with(&format!(":{vm}")))
+    };
+    let series =
+        batch.of("Group Cpu", counter).find(of).unwrap_or_else(|| panic!("no {counter} of {vm}"));
     series.numbers.iter().map(|n| n.unwrap_or(f64::NAN)).collect()
 }
 
@@ -46,42 +58,78 @@ fn the_batch_file_of_a_run_says_what_its_result_says() {
     let text = out(&["top", "--sim", "demo", "--duration", "12s", "-b", "-d", "2"]);
     let batch = read(text.as_bytes()).expect("a batch file");
     assert_eq!((batch.unix_ms.len(), batch.host()), (6, Some("demo")));
-    let document: Document = serde_json::from_str(&out(&["sim", "demo", "--duration", "12s", "--json", "-"])).expect("a document");
+    let document: Document =
+        serde_json::from_str(&out(&["sim", "demo", "--duration", "12s", "--json", "-"]))
+            .expect("a document");
     for vm in &document.runs[0].vms {
         let t = &vm.times;
-        let all = [("% Used", t.used_ns), ("% Run", t.run_ns), ("% Ready", t.ready_ns), ("% Wait", t.wait_ns), ("% Idle", t.idle_ns)];
+        let all = [
+            ("% Used", t.used_ns),
+            ("% Run", t.run_ns),
+            ("% Ready", t.ready_ns),
+            ("% Wait", t.wait_ns),
+            ("% Idle", t.idle_ns),
+        ];
         for (counter, ns) in all {
             // The result leaves out the warm-up of 2 s: the first sample.
-            let seen: f64 = numbers(&batch, &vm.name, counter)[1..].iter().map(|percent| percent / 100.0 * 2e9).sum();
+            let seen: f64 = numbers(&batch, &vm.name, counter)[1..]
+                .iter()
+                .map(|percent| percent / 100.0 * 2e9)
+                .sum();
             assert!((seen - ns as f64).abs() <= 5.0 * 1e5, "{} {counter}: {seen} {ns}", vm.name);
         }
-        let migrations: f64 = numbers(&batch, &vm.name, "Migrates/sec")[1..].iter().map(|rate| rate * 2.0).sum();
-        assert!((migrations - t.migrations as f64).abs() < 0.1, "{}: {migrations} {}", vm.name, t.migrations);
+        let migrations: f64 =
+            numbers(&batch, &vm.name, "Migrates/sec")[1..].iter().map(|rate| rate * 2.0).sum();
+        assert!(
+            (migrations - t.migrations as f64).abs() < 0.1,
+            "{}: {migrations} {}",
+            vm.name,
+            t.migrations
+        );
     }
-    assert!(text.lines().next().expect("a header").contains(r"\\demo\Vcpu(2003:database:10017:vmx-vcpu-0)\% Ready"));
+    assert!(
+        text.lines()
+            .next()
+            .expect("a header")
+            .contains(r"\\demo\Vcpu(2003:database:10017:vmx-vcpu-0)\% Ready")
+    );
 }
 
 #[test]
 fn a_trace_becomes_the_same_batch_file() {
     let trace = file("top.trace").to_string_lossy().into_owned();
     out(&["sim", "demo", "--duration", "6s", "--trace", &trace]);
-    let of_trace = read(out(&["top", "--file", &trace, "-d", "500ms", "-b"]).as_bytes()).expect("a batch file");
-    let of_sim = read(out(&["top", "--sim", "demo", "--duration", "6s", "-d", "0.5", "-b"]).as_bytes()).expect("a batch file");
+    let of_trace = read(out(&["top", "--file", &trace, "-d", "500ms", "-b"]).as_bytes())
+        .expect("a batch file");
+    let of_sim =
+        read(out(&["top", "--sim", "demo", "--duration", "6s", "-d", "0.5", "-b"]).as_bytes())
+            .expect("a batch file");
     assert_eq!((of_trace.unix_ms.len(), of_sim.unix_ms.len()), (12, 12));
     for vm in ["batch", "build", "database", "web"] {
         for counter in ["% Run", "% Ready", "% Wait", "% Idle", "Switches/sec", "Migrates/sec"] {
             let (a, b) = (numbers(&of_trace, vm, counter), numbers(&of_sim, vm, counter));
             // Who is first seen within an interval has no numbers in it.
             let rounding = if counter.ends_with("sec") { 0.0 } else { 0.011 };
-            let differ = a.iter().zip(&b).skip(1).any(|(a, b)| (a - b).abs() > rounding || a.is_nan());
+            let differ =
+                a.iter().zip(&b).skip(1).any(|(a, b)| (a - b).abs() > rounding || a.is_nan());
             assert!(!differ, "{vm} {counter}: {a:?} {b:?}");
         }
-        assert!(numbers(&of_trace, vm, "% Used").iter().all(|n| n.is_nan()), "a trace tells no charges");
+        assert!(
+            numbers(&of_trace, vm, "% Used").iter().all(|n| n.is_nan()),
+            "a trace tells no charges"
+        );
     }
     let used = of_trace.find("Physical Cpu", Some("0"), "% Processor Time").expect("a column");
-    assert!(used.numbers[1..].iter().all(|n| n.is_some_and(|n| (n - 50.0).abs() < 0.5)), "two busy threads of a core: {:?}", used.numbers);
+    assert!(
+        used.numbers[1..].iter().all(|n| n.is_some_and(|n| (n - 50.0).abs() < 0.5)),
+        "two busy threads of a core: {:?}",
+        used.numbers
+    );
     let shown = out(&["top", "--file", &trace, "-d", "500ms", "--once", "-n", "3"]);
-    assert!(shown.contains("CORE UTIL(%)") && shown.find("build") < shown.find("system"), "sorted by %RUN: {shown}");
+    assert!(
+        shown.contains("CORE UTIL(%)") && shown.find("build") < shown.find("system"),
+        "sorted by %RUN: {shown}"
+    );
     let core = of_trace.find("Physical Cpu", Some("0"), "% Core Util Time").expect("a column");
     assert!(core.numbers.iter().all(|n| n.is_some_and(|n| n > 99.0)), "{:?}", core.numbers);
 }
@@ -89,48 +137,88 @@ fn a_trace_becomes_the_same_batch_file() {
 #[test]
 fn a_batch_file_is_shown_as_the_host_was() {
     let csv = file("top.csv");
-    fs::write(&csv, out(&["top", "--sim", "demo", "--duration", "12s", "-b", "-d", "2"])).expect("written");
+    fs::write(&csv, out(&["top", "--sim", "demo", "--duration", "12s", "-b", "-d", "2"]))
+        .expect("written");
     let csv = csv.to_string_lossy();
     let rows = |text: &str| {
         let begin = text.find("NAME").expect("a header");
-        text[begin..].lines().skip(1).map(|l| l.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect::<Vec<_>>()
+        text[begin..]
+            .lines()
+            .skip(1)
+            .map(|l| l.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            .collect::<Vec<_>>()
     };
     let live = rows(&out(&["top", "--sim", "demo", "--once", "-d", "2", "-n", "3"]));
     let recorded = rows(&out(&["top", "--file", &csv, "--once", "-n", "3"]));
-    let vm = |rows: &[Vec<String>], name: &str| rows.iter().find(|r| r.contains(&name.to_owned())).expect("the VM").clone();
+    let vm = |rows: &[Vec<String>], name: &str| {
+        rows.iter().find(|r| r.contains(&name.to_owned())).expect("the VM").clone()
+    };
     for name in ["batch", "build", "database", "web"] {
         assert_eq!(vm(&live, name), vm(&recorded, name));
     }
     let last = out(&["top", "--file", &csv, "--once", "-n", "99", "--filter", "WEB"]);
-    assert!(last.contains(" web ") && !last.contains("build") && last.contains("up 0:00:10"), "{last}");
+    assert!(
+        last.contains(" web ") && !last.contains("build") && last.contains("up 0:00:10"),
+        "{last}"
+    );
 }
 
 #[test]
 fn lines_of_json_have_the_same_numbers() {
     let text = out(&["top", "--sim", "demo", "--json", "-n", "2", "-d", "1"]);
-    let lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
     assert_eq!(lines.len(), 2);
-    assert_eq!((lines[1]["unix_seconds"].as_i64(), lines[1]["interval_ms"].as_u64()), (Some(946_684_802), Some(1000)));
-    let web = lines[1]["groups"].as_array().expect("groups").iter().find(|g| g["name"] == "web").expect("web").clone();
-    assert!(web["run_pct"].as_f64().expect("a number") > 10.0 && web["kind"] == "vm" && web["vcpus"] == 2, "{web}");
+    assert_eq!(
+        (lines[1]["unix_seconds"].as_i64(), lines[1]["interval_ms"].as_u64()),
+        (Some(946_684_802), Some(1000))
+    );
+    let web = lines[1]["groups"]
+        .as_array()
+        .expect("groups")
+        .iter()
+        .find(|g| g["name"] == "web")
+        .expect("web")
+        .clone();
+    assert!(
+        web["run_pct"].as_f64().expect("a number") > 10.0
+            && web["kind"] == "vm"
+            && web["vcpus"] == 2,
+        "{web}"
+    );
 }
 
 #[test]
 fn what_cannot_be_shown_is_said_with_its_code() {
     let (code, error) = ends(&["top", "--file", "README.md"]);
     assert_eq!(code, 3);
-    assert!(error.contains("README.md: cannot show it: ") && error.contains("allowed are a batch file of esxtop"), "{error}");
+    assert!(
+        error.contains("README.md: cannot show it: ")
+            && error.contains("allowed are a batch file of esxtop"),
+        "{error}"
+    );
     assert_eq!(ends(&["top", "--file", "/no/such.csv", "-b"]).0, 3);
     assert_eq!(ends(&["top", "--sim", "no-such-scenario", "-b"]).0, 3);
     let (code, error) = ends(&["top", "--sim", "two-at-20", "--run", "x", "-b"]);
-    assert_eq!((code, error.contains("cannot find run 'x': allowed 'to the end', 'preempting'")), (3, true), "{error}");
+    assert_eq!(
+        (code, error.contains("cannot find run 'x': allowed 'to the end', 'preempting'")),
+        (3, true),
+        "{error}"
+    );
     for wrong in [["-d", "0"], ["-d", "1us"], ["-n", "0"]] {
         assert_eq!(ends(&["top", "--sim", "demo", "-b", wrong[0], wrong[1]]).0, 2, "{wrong:?}");
     }
     let config = file("bad.toml");
     fs::write(&config, "sort = 'size'").expect("written");
-    let (code, error) = ends(&["top", "--sim", "demo", "--once", "--config", &config.to_string_lossy()]);
-    assert!(code == 3 && error.contains("bad.toml: sort: cannot use it: seen 'size', allowed GID, NAME, NWLD, %USED"), "{error}");
+    let (code, error) =
+        ends(&["top", "--sim", "demo", "--once", "--config", &config.to_string_lossy()]);
+    assert!(
+        code == 3
+            && error.contains(
+                "bad.toml: sort: cannot use it: seen 'size', allowed GID, NAME, NWLD, %USED"
+            ),
+        "{error}"
+    );
 }
 
 /// What stands between the marks of a part of docs/top.md that is made from the program.
@@ -146,14 +234,23 @@ fn the_document_shows_what_the_program_shows() {
     let mut document = fs::read_to_string(&path).expect("docs/top.md");
     let screen = tandem_in("100", &["top", "--sim", "pools-nested", "--once", "-n", "3"]);
     let screen = String::from_utf8(screen.stdout).expect("text");
-    let made = [("screen", format!("```text\n{screen}```\n")), ("keys", top::keys_markdown()), ("columns", views::esxtop::markdown())];
+    let made = [
+        ("screen", format!("```text\n{screen}```\n")),
+        ("keys", top::keys_markdown()),
+        ("columns", views::esxtop::markdown()),
+    ];
     let write = std::env::var_os("TANDEM_WRITE_DOCS").is_some();
     for (name, text) in made {
         if write {
             let old = format!("<!-- made: {name} -->\n{}<!-- end -->", part(&document, name));
-            document = document.replace(&old, &format!("<!-- made: {name} -->\n{text}<!-- end -->"));
+            document =
+                document.replace(&old, &format!("<!-- made: {name} -->\n{text}<!-- end -->"));
         }
-        assert_eq!(part(&document, name), text, "docs/top.md: run this test with TANDEM_WRITE_DOCS=1, which writes it anew");
+        assert_eq!(
+            part(&document, name),
+            text,
+            "docs/top.md: run this test with TANDEM_WRITE_DOCS=1, which writes it anew"
+        );
     }
     if write {
         fs::write(&path, document).expect("written");

@@ -22,16 +22,22 @@ struct Terminal {
 
 impl Terminal {
     fn run(words: &[&str]) -> Terminal {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .expect("a terminal");
         grantpt(&master).expect("granted");
         unlockpt(&master).expect("unlocked");
         let name = ptsname(&master, vec![]).expect("a name").into_string().expect("text");
         let line = OpenOptions::new().read(true).write(true).open(name).expect("it opens");
-        tcsetwinsize(&line, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
+        tcsetwinsize(&line, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 })
+            .expect("a size");
         let before = tcgetattr(&line).expect("modes").local_modes;
         let end = || line.try_clone().expect("another end");
         let mut command = Command::new(env!("CARGO_BIN_EXE_tandem"));
-        command.args(words).current_dir(ROOT).env("TERM", "xterm").env("HOME", env!("CARGO_TARGET_TMPDIR"));
+        command
+            .args(words)
+            .current_dir(ROOT)
+            .env("TERM", "xterm")
+            .env("HOME", env!("CARGO_TARGET_TMPDIR"));
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("it starts");
         let keyboard = File::from(master);
         let mut screen = keyboard.try_clone().expect("another end");
@@ -77,7 +83,11 @@ impl Terminal {
             assert!(begin.elapsed() < Duration::from_secs(60), "it goes on: {:?}", self.seen());
             std::thread::sleep(Duration::from_millis(10));
         };
-        assert_eq!(tcgetattr(&self.line).expect("modes").local_modes, self.before, "lines and echo are back");
+        assert_eq!(
+            tcgetattr(&self.line).expect("modes").local_modes,
+            self.before,
+            "lines and echo are back"
+        );
         self.until("\x1b[?1049l");
         self.until("\x1b[?25h");
         status
@@ -89,7 +99,11 @@ fn it_takes_the_screen_and_gives_it_back_on_q() {
     let mut t = Terminal::run(&["top", "--sim", "demo", "--fast", "--duration", "20s"]);
     t.until("\x1b[?1049h");
     t.until("ended");
-    assert!(t.raw() && t.seen().contains("CPU panel") == t.seen().contains("Keys (") && t.seen().contains("build"));
+    assert!(
+        t.raw()
+            && t.seen().contains("CPU panel") == t.seen().contains("Keys (")
+            && t.seen().contains("build")
+    );
     t.press("h");
     t.until("Keys (");
     t.press("x");
@@ -118,14 +132,19 @@ fn control_c_ends_it_while_a_line_is_asked_for() {
 
 #[test]
 fn a_terminal_that_is_gone_ends_it() {
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+    let master =
+        openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
     grantpt(&master).expect("granted");
     unlockpt(&master).expect("unlocked");
     let name = ptsname(&master, vec![]).expect("a name").into_string().expect("text");
     let line = OpenOptions::new().read(true).write(true).open(name).expect("it opens");
     let end = || line.try_clone().expect("another end");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tandem"));
-    command.args(["top", "--sim", "demo", "--fast"]).current_dir(ROOT).env("TERM", "xterm").env("HOME", env!("CARGO_TARGET_TMPDIR"));
+    command
+        .args(["top", "--sim", "demo", "--fast"])
+        .current_dir(ROOT)
+        .env("TERM", "xterm")
+        .env("HOME", env!("CARGO_TARGET_TMPDIR"));
     let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("it starts");
     let begin = Instant::now();
     let late = |what: &str| assert!(begin.elapsed() < Duration::from_secs(60), "{what}");

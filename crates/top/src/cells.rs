@@ -27,7 +27,11 @@ pub(crate) fn number(metric: Metric, value: Option<f64>, decimals: usize) -> Str
         _ => decimals,
     };
     let text = format!("{v:.decimals$}");
-    if text.starts_with('-') && text.trim_start_matches('-').parse() == Ok(0.0) { text.trim_start_matches('-').to_owned() } else { text }
+    if text.starts_with('-') && text.trim_start_matches('-').parse() == Ok(0.0) {
+        text.trim_start_matches('-').to_owned()
+    } else {
+        text
+    }
 }
 
 /// The mark beside a number, so that its colour is not the only sign.
@@ -41,7 +45,15 @@ pub(crate) fn mark(level: Level) -> char {
 
 /// A name fit for a terminal: nothing in it moves the cursor.
 pub(crate) fn safe(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}') { '?' } else { c }).collect()
+    name.chars()
+        .map(|c| {
+            if c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}') {
+                '?'
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 /// Columns of a terminal that a text takes.

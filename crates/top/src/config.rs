@@ -53,11 +53,15 @@ impl Part {
             Part::Gid => "GID of the group",
             Part::Name => "NAME",
             Part::Counters(Field::Nwld) => "NWLD, number of worlds",
-            Part::Counters(Field::StateTimes) => "%STATE TIMES: %USED %RUN %SYS %WAIT %VMWAIT %RDY and the others",
+            Part::Counters(Field::StateTimes) => {
+                "%STATE TIMES: %USED %RUN %SYS %WAIT %VMWAIT %RDY and the others"
+            }
             Part::Counters(Field::Events) => "EVENTS/s: SWTCH/s MIG/s QEXP/s WAKE/s",
             Part::Counters(Field::Alloc) => "CPU ALLOC: AMIN AMAX ASHRS AUNITS",
             Part::Counters(Field::Summary) => "SUMMARY: %LAT_C %DMD EMIN TIMER/s",
-            Part::Counters(Field::Physical) => "physical CPUs: PCPU USED(%), PCPU UTIL(%), CORE UTIL(%)",
+            Part::Counters(Field::Physical) => {
+                "physical CPUs: PCPU USED(%), PCPU UTIL(%), CORE UTIL(%)"
+            }
         }
     }
 }
@@ -107,7 +111,8 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
-        let hidden = |p: Part| matches!(p, Part::Counters(Field::Events | Field::Alloc | Field::Summary));
+        let hidden =
+            |p: Part| matches!(p, Part::Counters(Field::Events | Field::Alloc | Field::Summary));
         Config {
             interval_s: 5.0,
             parts: Part::ALL.into_iter().map(|p| (p, !hidden(p))).collect(),
@@ -136,7 +141,9 @@ struct Text {
 
 /// A file that is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{key}: cannot use it: seen {seen}, allowed {allowed}; correct it, or write the file anew by W")]
+#[error(
+    "{key}: cannot use it: seen {seen}, allowed {allowed}; correct it, or write the file anew by W"
+)]
 pub struct ConfigError {
     /// The key, or the file as a whole.
     pub key: &'static str,
@@ -158,13 +165,12 @@ impl Config {
             allowed: "interval_s, fields, sort, reverse, vms_only".to_owned(),
         };
         let read: Text = toml::from_str(text).map_err(whole)?;
-        let mut config = Config { reverse: read.reverse, vms_only: read.vms_only, ..Config::default() };
+        let mut config =
+            Config { reverse: read.reverse, vms_only: read.vms_only, ..Config::default() };
         if let Some(s) = read.interval_s {
             let allowed = || format!("{} to {}", INTERVAL_S.start(), INTERVAL_S.end());
-            config.interval_s = Some(s).filter(|s| INTERVAL_S.contains(s)).ok_or_else(|| ConfigError {
-                key: "interval_s",
-                seen: s.to_string(),
-                allowed: allowed(),
+            config.interval_s = Some(s).filter(|s| INTERVAL_S.contains(s)).ok_or_else(|| {
+                ConfigError { key: "interval_s", seen: s.to_string(), allowed: allowed() }
             })?;
         }
         if let Some(fields) = read.fields {
@@ -187,7 +193,9 @@ impl Config {
     /// The text of a file.
     #[must_use]
     pub fn text(&self) -> String {
-        let letter = |(p, shown): &(Part, bool)| if *shown { p.letter() } else { p.letter().to_ascii_lowercase() };
+        let letter = |(p, shown): &(Part, bool)| {
+            if *shown { p.letter() } else { p.letter().to_ascii_lowercase() }
+        };
         let text = Text {
             interval_s: Some(self.interval_s),
             fields: Some(self.parts.iter().map(letter).collect()),
@@ -195,7 +203,10 @@ impl Config {
             reverse: self.reverse,
             vms_only: self.vms_only,
         };
-        format!("# Configuration of tandem top, written by its key W.\n{}", toml::to_string(&text).unwrap_or_default())
+        format!(
+            "# Configuration of tandem top, written by its key W.\n{}",
+            toml::to_string(&text).unwrap_or_default()
+        )
     }
 
     /// Whether a part is shown.
@@ -206,21 +217,33 @@ impl Config {
 
     /// Counters with a column in the table, in order.
     pub fn metrics(&self) -> impl Iterator<Item = Metric> + '_ {
-        let of = |field: Field| COUNTERS.iter().filter(move |c| c.field == field && c.on.contains(&Object::Group)).map(|c| c.metric);
+        let of = |field: Field| {
+            COUNTERS
+                .iter()
+                .filter(move |c| c.field == field && c.on.contains(&Object::Group))
+                .map(|c| c.metric)
+        };
         let shown = self.parts.iter().filter(|p| p.1);
-        shown.filter_map(|(p, _)| if let Part::Counters(field) = p { Some(*field) } else { None }).flat_map(of)
+        shown
+            .filter_map(|(p, _)| if let Part::Counters(field) = p { Some(*field) } else { None })
+            .flat_map(of)
     }
 
     /// Switches a part on or off by its letter.
     pub(crate) fn switch(&mut self, letter: char) {
-        if let Some(part) = self.parts.iter_mut().find(|p| p.0.letter() == letter.to_ascii_uppercase()) {
+        if let Some(part) =
+            self.parts.iter_mut().find(|p| p.0.letter() == letter.to_ascii_uppercase())
+        {
             part.1 = !part.1;
         }
     }
 
     /// Moves a part by its letter: a capital to the left, a small one to the right.
     pub(crate) fn shift(&mut self, letter: char) {
-        let Some(at) = self.parts.iter().position(|p| p.0.letter() == letter.to_ascii_uppercase()) else { return };
+        let Some(at) = self.parts.iter().position(|p| p.0.letter() == letter.to_ascii_uppercase())
+        else {
+            return;
+        };
         let to = if letter.is_ascii_uppercase() { at.checked_sub(1) } else { Some(at + 1) };
         if let Some(to) = to.filter(|to| *to < self.parts.len()) {
             self.parts.swap(at, to);
@@ -229,7 +252,12 @@ impl Config {
 }
 
 fn parts(fields: &str) -> Option<Vec<(Part, bool)>> {
-    let part = |c: char| Part::ALL.into_iter().find(|p| p.letter() == c.to_ascii_uppercase()).map(|p| (p, c.is_ascii_uppercase()));
+    let part = |c: char| {
+        Part::ALL
+            .into_iter()
+            .find(|p| p.letter() == c.to_ascii_uppercase())
+            .map(|p| (p, c.is_ascii_uppercase()))
+    };
     let all: Vec<(Part, bool)> = fields.chars().map(part).collect::<Option<_>>()?;
     let whole = Part::ALL.into_iter().all(|p| all.iter().filter(|x| x.0 == p).count() == 1);
     whole.then_some(all)
@@ -241,7 +269,13 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let mut c = Config { interval_s: 2.5, sort: SortBy::Metric(Metric::Ready), reverse: true, vms_only: true, ..Config::default() };
+        let mut c = Config {
+            interval_s: 2.5,
+            sort: SortBy::Metric(Metric::Ready),
+            reverse: true,
+            vms_only: true,
+            ..Config::default()
+        };
         c.switch('g');
         c.switch('A');
         c.shift('G');
@@ -260,7 +294,10 @@ mod tests {
             "interval_s: cannot use it: seen 0.01, allowed 0.1 to 3600; correct it, or write the file anew by W"
         );
         for fields in ["ABDEFGHI", "ABDEFGHIKK", "ABDEFGHIZ", ""] {
-            assert!(refused(&format!("fields = '{fields}'")).starts_with("fields: cannot use it"), "{fields}");
+            assert!(
+                refused(&format!("fields = '{fields}'")).starts_with("fields: cannot use it"),
+                "{fields}"
+            );
         }
         assert!(refused("sort = '%READY'").contains("allowed GID, NAME, NWLD, %USED"));
         assert!(refused("colour = 1").contains("unknown field `colour`"));
@@ -269,8 +306,12 @@ mod tests {
     #[test]
     fn columns_follow_the_order_of_the_parts() {
         let mut c = Config::default();
-        let columns = |c: &Config| c.metrics().map(|m| m.counter().column).collect::<Vec<_>>().join(" ");
-        assert_eq!(columns(&c), "NWLD %USED %RUN %SYS %WAIT %VMWAIT %RDY %IDLE %OVRLP %CSTP %MLMTD %SWPWT");
+        let columns =
+            |c: &Config| c.metrics().map(|m| m.counter().column).collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            columns(&c),
+            "NWLD %USED %RUN %SYS %WAIT %VMWAIT %RDY %IDLE %OVRLP %CSTP %MLMTD %SWPWT"
+        );
         c.switch('F');
         c.switch('G');
         c.shift('G');

@@ -27,7 +27,9 @@ pub enum FileError {
         source: views::esxtop::ReadError,
     },
     /// It is no trace either.
-    #[error("{file}: cannot show it: {source}; allowed are a batch file of esxtop or 'tandem top -b', and a trace")]
+    #[error(
+        "{file}: cannot show it: {source}; allowed are a batch file of esxtop or 'tandem top -b', and a trace"
+    )]
     Trace {
         /// The file.
         file: String,
@@ -35,7 +37,9 @@ pub enum FileError {
         source: trace::ReadError,
     },
     /// Nothing in it.
-    #[error("{file}: cannot show it: seen no whole interval of {interval_s} s, allowed at least one; take a shorter --interval")]
+    #[error(
+        "{file}: cannot show it: seen no whole interval of {interval_s} s, allowed at least one; take a shorter --interval"
+    )]
     Empty {
         /// The file.
         file: String,
@@ -78,13 +82,15 @@ pub fn open(path: &Path, interval_s: f64) -> Result<Opened, FileError> {
     let got = input.read(&mut head).map_err(io)?;
     input.rewind().map_err(io)?;
     let text = String::from_utf8_lossy(&head[..got]).into_owned();
-    let is_batch = text.trim_start_matches('\u{feff}').trim_start_matches('"').starts_with("(PDH-CSV");
+    let is_batch =
+        text.trim_start_matches('\u{feff}').trim_start_matches('"').starts_with("(PDH-CSV");
     let opened = if is_batch { batch(&file, input)? } else { of_trace(&file, input, interval_s)? };
     if opened.len == 0 { Err(FileError::Empty { file, interval_s }) } else { Ok(opened) }
 }
 
 fn batch(file: &str, input: File) -> Result<Opened, FileError> {
-    let batch = read(BufReader::new(input)).map_err(|source| FileError::Batch { file: file.to_owned(), source })?;
+    let batch = read(BufReader::new(input))
+        .map_err(|source| FileError::Batch { file: file.to_owned(), source })?;
     let missing = batch.cut_line.map(|line| format!("line {line}, the last, is cut and left out"));
     let host = batch.host().map(str::to_owned);
     let title = format!("{file}{}", host.as_ref().map_or_else(String::new, |h| format!(" of {h}")));
@@ -98,8 +104,11 @@ fn batch(file: &str, input: File) -> Result<Opened, FileError> {
 }
 
 fn of_trace(file: &str, input: File, interval_s: f64) -> Result<Opened, FileError> {
-    let loaded = trace::load(BufReader::new(input)).map_err(|source| FileError::Trace { file: file.to_owned(), source })?;
-    let missing = loaded.is_damaged().then(|| "the trace is damaged; 'tandem trace waits' says where".to_owned());
+    let loaded = trace::load(BufReader::new(input))
+        .map_err(|source| FileError::Trace { file: file.to_owned(), source })?;
+    let missing = loaded
+        .is_damaged()
+        .then(|| "the trace is damaged; 'tandem trace waits' says where".to_owned());
     let samples = replayed(&loaded.trace.events, (interval_s * 1e9) as u64);
     let (title, len) = (format!("trace {file}"), samples.len());
     Ok(Opened { title, len, get: Box::new(move |i| samples.get(i).cloned()), missing, host: None })

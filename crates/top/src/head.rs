@@ -19,7 +19,13 @@ pub(crate) fn first(sample: &Sample, width: usize) -> Line {
     let (vms, vcpus) = vms.fold((0, 0), |(n, v), g| (n + 1, v + g.vcpus));
     let of = |g: &GroupRates| g.values.get(Metric::Worlds);
     // The host has all; a file does not say how many they are, and nothing of pools.
-    let all = || r.groups.values().filter(|g| g.parent.is_none() && g.kind != GroupKind::Pool).filter_map(of).sum();
+    let all = || {
+        r.groups
+            .values()
+            .filter(|g| g.parent.is_none() && g.kind != GroupKind::Pool)
+            .filter_map(of)
+            .sum()
+    };
     let worlds: f64 = r.groups.get(&Gid::HOST).and_then(of).unwrap_or_else(all);
     let time = format!("{} up {}", clock(r.unix_seconds), up(sample.up_ns));
     let counts = format!("{worlds:.0} worlds, {vms} VMs, {vcpus} vCPUs");
@@ -30,7 +36,8 @@ pub(crate) fn first(sample: &Sample, width: usize) -> Line {
     let mut line = Line::default();
     line.push(if fits { long } else { format!("{time}, {counts}; load: ") }, Tone::Plain);
     for (i, (metric, text)) in loads.into_iter().zip(known).enumerate() {
-        let level = r.host.get(metric).map_or(Level::Fine, |v| metric.counter().thresholds.level(v, 1));
+        let level =
+            r.host.get(metric).map_or(Level::Fine, |v| metric.counter().thresholds.level(v, 1));
         line.push(format!("{text}{}", mark(level).to_string().trim()), Tone::of(level));
         line.push(if i < 2 { ", " } else { "" }, Tone::Plain);
     }
@@ -66,12 +73,15 @@ pub(crate) fn pcpus(rates: &Rates, width: usize, height: usize) -> Vec<Line> {
     let most = if height < LARGE { LINES.0 } else { LINES.1 };
     let mut out = vec![];
     for metric in [Metric::PcpuUsed, Metric::PcpuUtil, Metric::CoreUtil] {
-        let mut values: Vec<(u32, Option<f64>)> = rates.pcpus.iter().map(|p| (u32::from(p.id.0), p.values.get(metric))).collect();
+        let mut values: Vec<(u32, Option<f64>)> =
+            rates.pcpus.iter().map(|p| (u32::from(p.id.0), p.values.get(metric))).collect();
         if metric == Metric::CoreUtil {
             if !smt {
                 continue;
             }
-            let of = |core: &u32| rates.pcpus.iter().find(|p| p.core == *core).and_then(|p| p.values.get(metric));
+            let of = |core: &u32| {
+                rates.pcpus.iter().find(|p| p.core == *core).and_then(|p| p.values.get(metric))
+            };
             values = cores.iter().map(|core| (*core, of(core))).collect();
         }
         if values.iter().any(|v| v.1.is_some()) {
@@ -93,7 +103,9 @@ fn row(title: &str, values: &[(u32, Option<f64>)], width: usize, most: usize) ->
     if values.len() > room * most {
         return vec![Line::of(summary(&title, &average, values, &known), Tone::Plain)];
     }
-    let number = |v: &(u32, Option<f64>)| v.1.map_or_else(|| format!("{:>each$}", "-"), |n| format!("{n:each$.decimals$}"));
+    let number = |v: &(u32, Option<f64>)| {
+        v.1.map_or_else(|| format!("{:>each$}", "-"), |n| format!("{n:each$.decimals$}"))
+    };
     let lines = values.chunks(room).enumerate().map(|(i, chunk)| {
         let begin = if i == 0 { title.clone() } else { " ".repeat(title.len()) };
         let end = if (i + 1) * room >= values.len() { average.as_str() } else { "" };
@@ -104,11 +116,18 @@ fn row(title: &str, values: &[(u32, Option<f64>)], width: usize, most: usize) ->
 
 /// `PCPU UTIL(%): AVG:  41.3  MIN: 0.0 (#7)  MAX: 100.0 (#12)  256 in all, 96 above 90, 40 below 10`.
 fn summary(title: &str, average: &str, values: &[(u32, Option<f64>)], known: &[f64]) -> String {
-    let by = |a: &&(u32, Option<f64>), b: &&(u32, Option<f64>)| a.1.unwrap_or(0.0).total_cmp(&b.1.unwrap_or(0.0));
+    let by = |a: &&(u32, Option<f64>), b: &&(u32, Option<f64>)| {
+        a.1.unwrap_or(0.0).total_cmp(&b.1.unwrap_or(0.0))
+    };
     let told = || values.iter().filter(|v| v.1.is_some());
-    let one = |v: Option<&(u32, Option<f64>)>| v.map_or(String::new(), |v| format!("{:.1} (#{})", v.1.unwrap_or(0.0), v.0));
+    let one = |v: Option<&(u32, Option<f64>)>| {
+        v.map_or(String::new(), |v| format!("{:.1} (#{})", v.1.unwrap_or(0.0), v.0))
+    };
     let (low, high) = (one(told().min_by(by)), one(told().rev().max_by(by)));
     let count = |wanted: fn(f64) -> bool| known.iter().filter(|v| wanted(**v)).count();
     let (above, below) = (count(|v| v > 90.0), count(|v| v < 10.0));
-    format!("{title}{average}  MIN: {low}  MAX: {high}  {} in all, {above} above 90, {below} below 10", values.len())
+    format!(
+        "{title}{average}  MIN: {low}  MAX: {high}  {} in all, {above} above 90, {below} below 10",
+        values.len()
+    )
 }

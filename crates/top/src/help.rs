@@ -6,7 +6,10 @@ use views::esxtop::{COUNTERS, Counter, Panel, Unit};
 
 /// Help for a screen of that width.
 pub(crate) fn lines(width: usize) -> Vec<Line> {
-    let mut out = vec![Line::of("tandem top: esxtop's CPU panel for this host", Tone::Sorted), Line::default()];
+    let mut out = vec![
+        Line::of("tandem top: esxtop's CPU panel for this host", Tone::Sorted),
+        Line::default(),
+    ];
     out.push(Line::of("Keys (* not esxtop's, or used otherwise there)", Tone::Sorted));
     for (keys, what) in KEYS {
         paragraph(&mut out, &format!("  {keys:<14}"), what, width, Tone::Plain);
@@ -35,7 +38,10 @@ fn counter(out: &mut Vec<Line>, c: &Counter, width: usize) {
     let number = |v: f64| if c.unit == Unit::Load { format!("{v:.2}") } else { v.to_string() };
     let mut title = format!("  {} ({})", c.column, c.unit.name());
     let marks = [(c.thresholds.look, "yellow"), (c.thresholds.bad, "red")];
-    let marks: Vec<String> = marks.iter().filter_map(|(limit, colour)| Some(format!("{colour} above {}", number((*limit)?)))).collect();
+    let marks: Vec<String> = marks
+        .iter()
+        .filter_map(|(limit, colour)| Some(format!("{colour} above {}", number((*limit)?))))
+        .collect();
     if !marks.is_empty() {
         title += &format!(": {}", marks.join(", "));
     }

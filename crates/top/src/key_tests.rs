@@ -31,8 +31,15 @@ fn keys_ask_for_what_has_to_be_done_outside() {
         [action("s2\n"), action("s\n"), action("s-1\n"), action("sx\n")],
         [Action::Interval, Action::None, Action::None, Action::None]
     );
-    assert_eq!([action("j90\n"), action("jx\n"), action("j9")], [Action::Jump(90.0), Action::None, Action::None]);
-    assert_eq!([action("sq"), action("/q"), action("fq")], [Action::None; 3], "q is a letter there, or leads back");
+    assert_eq!(
+        [action("j90\n"), action("jx\n"), action("j9")],
+        [Action::Jump(90.0), Action::None, Action::None]
+    );
+    assert_eq!(
+        [action("sq"), action("/q"), action("fq")],
+        [Action::None; 3],
+        "q is a letter there, or leads back"
+    );
 }
 
 #[test]
@@ -44,7 +51,9 @@ fn a_line_is_edited_taken_or_given_up() {
     assert_eq!(after("/web\n").0.filter, "web");
     assert_eq!(after("/web\n/\x08\n").0.filter, "we", "it begins with what is there");
     assert_eq!(after("/web\n\x1b").0.filter, "", "Escape shows all again");
-    assert!(after(&format!("/{}", "x".repeat(500))).0.mode == Mode::Prompt(Ask::Filter, "x".repeat(64)));
+    assert!(
+        after(&format!("/{}", "x".repeat(500))).0.mode == Mode::Prompt(Ask::Filter, "x".repeat(64))
+    );
 }
 
 #[test]
@@ -57,17 +66,26 @@ fn sorting_is_esxtops_and_goes_from_column_to_column() {
     assert_eq!(sort(">"), (SortBy::Metric(Metric::Run), false));
     assert_eq!(sort("<<"), (SortBy::Name, false));
     assert_eq!(sort("<<<<<<"), (SortBy::Gid, false));
-    assert_eq!(sort(&">".repeat(50)), (SortBy::Metric(Metric::SwapWait), false), "it stops at the last column");
+    assert_eq!(
+        sort(&">".repeat(50)),
+        (SortBy::Metric(Metric::SwapWait), false),
+        "it stops at the last column"
+    );
 }
 
 #[test]
 fn each_key_of_the_table_does_something() {
     for (keys, _) in KEYS {
-        for word in keys.split_whitespace().filter(|w| w.chars().count() == 1 && *w != "*" && *w != "c") {
+        for word in
+            keys.split_whitespace().filter(|w| w.chars().count() == 1 && *w != "*" && *w != "c")
+        {
             let (state, action) = after(word);
             let said = state.message.clone().unwrap_or_default();
             assert!(!said.contains("does nothing"), "{word}");
-            assert!(action != Action::None || state != after("").0 || "2 8 e l U".contains(word), "{word}");
+            assert!(
+                action != Action::None || state != after("").0 || "2 8 e l U".contains(word),
+                "{word}"
+            );
         }
     }
 }

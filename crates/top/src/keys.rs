@@ -86,7 +86,10 @@ pub const KEYS: &[(&str, &str)] = &[
 pub fn keys_markdown() -> String {
     let row = |(keys, what): &(&str, &str)| {
         let (keys, star) = keys.strip_suffix(" *").map_or((*keys, ""), |k| (k, "\\*"));
-        let words: Vec<String> = keys.split_whitespace().map(|k| if k.len() == 1 { format!("`{k}`") } else { k.to_owned() }).collect();
+        let words: Vec<String> = keys
+            .split_whitespace()
+            .map(|k| if k.len() == 1 { format!("`{k}`") } else { k.to_owned() })
+            .collect();
         format!("| {}{star} | {what} |\n", words.join(" "))
     };
     "| key | what it does |\n|---|---|\n".to_owned() + &KEYS.iter().map(row).collect::<String>()
@@ -122,7 +125,9 @@ impl State {
             Key::Char('s') => self.mode = Mode::Prompt(Ask::Interval, String::new()),
             Key::Char('/') => self.mode = Mode::Prompt(Ask::Filter, self.filter.clone()),
             Key::Char('j') => self.mode = Mode::Prompt(Ask::Jump, String::new()),
-            Key::Char('m') => self.say("There is no memory and NUMA panel yet: its columns come with NUMA scheduling."),
+            Key::Char('m') => self.say(
+                "There is no memory and NUMA panel yet: its columns come with NUMA scheduling.",
+            ),
             Key::Char('V') => self.config.vms_only = !self.config.vms_only,
             Key::Char('e') => self.expand(),
             Key::Char('l') => self.only = if self.only.is_some() { None } else { self.group() },
@@ -208,8 +213,12 @@ impl State {
             }
             (Ask::Jump, Some(s)) => return Action::Jump(s),
             _ if text.is_empty() => {}
-            (Ask::Interval, _) => self.say(format!("interval: cannot set '{text}': allowed 0.1 to 3600 seconds")),
-            (Ask::Jump, _) => self.say(format!("jump: cannot go to '{text}': allowed seconds after the first sample, such as 90")),
+            (Ask::Interval, _) => {
+                self.say(format!("interval: cannot set '{text}': allowed 0.1 to 3600 seconds"))
+            }
+            (Ask::Jump, _) => self.say(format!(
+                "jump: cannot go to '{text}': allowed seconds after the first sample, such as 90"
+            )),
         }
         Action::None
     }
@@ -228,7 +237,10 @@ impl State {
     }
 
     fn sort_beside(&mut self, right: bool) {
-        let shown: Vec<SortBy> = [SortBy::Gid, SortBy::Name].into_iter().chain(self.config.metrics().map(SortBy::Metric)).collect();
+        let shown: Vec<SortBy> = [SortBy::Gid, SortBy::Name]
+            .into_iter()
+            .chain(self.config.metrics().map(SortBy::Metric))
+            .collect();
         let at = shown.iter().position(|s| *s == self.config.sort);
         let next = match (at, right) {
             (Some(at), true) => at + 1,

@@ -78,7 +78,13 @@ impl Player {
     #[must_use]
     pub fn of_file(title: String, len: usize, get: Get, pace: Option<f64>) -> Player {
         let shown = get(0).map(Rc::new);
-        Player { tape: Tape::File { title, get, len, due: None, pace }, at: 0, paused: false, wait: Duration::ZERO, shown }
+        Player {
+            tape: Tape::File { title, get, len, due: None, pace },
+            at: 0,
+            paused: false,
+            wait: Duration::ZERO,
+            shown,
+        }
     }
 
     /// The sample to be shown.
@@ -107,12 +113,16 @@ impl Player {
     pub fn doing(&self) -> String {
         let paused = if self.paused { "paused" } else { "" };
         match &self.tape {
-            Tape::File { len, .. } => format!("{} of {len} {paused}", (self.at + 1).min(*len)).trim_end().to_owned(),
-            Tape::Growing { kept, ended, .. } => match (kept.len().saturating_sub(self.at + 1), *ended) {
-                (0, true) => "ended".to_owned(),
-                (0, false) => paused.to_owned(),
-                (back, _) => format!("{paused}, {back} back"),
-            },
+            Tape::File { len, .. } => {
+                format!("{} of {len} {paused}", (self.at + 1).min(*len)).trim_end().to_owned()
+            }
+            Tape::Growing { kept, ended, .. } => {
+                match (kept.len().saturating_sub(self.at + 1), *ended) {
+                    (0, true) => "ended".to_owned(),
+                    (0, false) => paused.to_owned(),
+                    (back, _) => format!("{paused}, {back} back"),
+                }
+            }
         }
     }
 
@@ -215,7 +225,11 @@ impl Player {
         let (mut low, mut high) = (0, len);
         while low < high {
             let middle = usize::midpoint(low, high);
-            if up(middle).is_some_and(|at| at.saturating_sub(begin) < wanted) { low = middle + 1 } else { high = middle }
+            if up(middle).is_some_and(|at| at.saturating_sub(begin) < wanted) {
+                low = middle + 1
+            } else {
+                high = middle
+            }
         }
         self.show(low);
     }
@@ -272,15 +286,27 @@ mod tests {
     fn samples_come_one_by_one_and_can_be_stepped_back_to() {
         let mut p = Player::of(Box::new(Three(0)));
         assert_eq!(shown(&p), None);
-        let seen: Vec<_> = (0..6).map(|_| (p.tick(Duration::ZERO, S).unwrap(), shown(&p), p.doing())).collect();
-        let expect = [(true, 1, ""), (false, 1, ""), (true, 3, ""), (true, 4, ""), (true, 4, "ended"), (false, 4, "ended")];
+        let seen: Vec<_> =
+            (0..6).map(|_| (p.tick(Duration::ZERO, S).unwrap(), shown(&p), p.doing())).collect();
+        let expect = [
+            (true, 1, ""),
+            (false, 1, ""),
+            (true, 3, ""),
+            (true, 4, ""),
+            (true, 4, "ended"),
+            (false, 4, "ended"),
+        ];
         assert_eq!(seen, expect.map(|(new, at, doing)| (new, Some(at), doing.to_owned())));
         p.step_and_pause(-1);
         assert_eq!((shown(&p), p.doing()), (Some(3), "paused, 1 back".to_owned()));
         p.step_and_pause(-9);
         assert_eq!(shown(&p), Some(1));
         p.pause();
-        assert_eq!((shown(&p), p.doing()), (Some(4), "ended".to_owned()), "going on is at the newest");
+        assert_eq!(
+            (shown(&p), p.doing()),
+            (Some(4), "ended".to_owned()),
+            "going on is at the newest"
+        );
     }
 
     #[test]
@@ -300,9 +326,17 @@ mod tests {
         assert_eq!((shown(&p), p.doing()), (Some(100), "1 of 10".to_owned()));
         let five = 5 * S;
         let ticks = [0, 1, 2, 3, 4, 5].map(|t| p.tick(t * S, five).unwrap());
-        assert_eq!((ticks, shown(&p)), ([false, false, false, true, false, false], Some(105)), "5 s at twice the pace are 2.5 s");
+        assert_eq!(
+            (ticks, shown(&p)),
+            ([false, false, false, true, false, false], Some(105)),
+            "5 s at twice the pace are 2.5 s"
+        );
         p.jump_and_pause(12.0);
-        assert_eq!((shown(&p), p.doing()), (Some(115), "4 of 10 paused".to_owned()), "the first at 12 s or later");
+        assert_eq!(
+            (shown(&p), p.doing()),
+            (Some(115), "4 of 10 paused".to_owned()),
+            "the first at 12 s or later"
+        );
         p.jump_and_pause(1e9);
         assert_eq!(shown(&p), Some(145));
         p.step_and_pause(-1);
@@ -317,7 +351,8 @@ mod tests {
         assert_eq!((kept.len(), kept[0].up_ns), (KEPT.0, 100_000_000_000));
         let mut large = at(0);
         let (wid, world) = large.rates.worlds.pop_first().unwrap();
-        large.rates.worlds = (0..30_000).map(|i| (views::esxtop::Wid(wid.0 + i), world.clone())).collect();
+        large.rates.worlds =
+            (0..30_000).map(|i| (views::esxtop::Wid(wid.0 + i), world.clone())).collect();
         let mut kept: VecDeque<Rc<Sample>> = (0..3).map(|_| Rc::new(large.clone())).collect();
         forget(&mut kept);
         assert_eq!(kept.len(), 1);

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use trace::{Event, Kind, Now, Replay, Role as TraceRole, State};
 use units::{PcpuId, VmId, WorldId};
 use views::esxtop::{
-    CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, LoadAverage, PcpuCounters, Rates, Role, Totals, Wid, WorldCounters,
+    CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, LoadAverage, PcpuCounters,
+    Rates, Role, Totals, Wid, WorldCounters,
 };
 
 use crate::play::Sample;
@@ -71,7 +72,8 @@ pub fn replayed(events: &[Event], interval_ns: u64) -> Vec<Sample> {
     let mut take = |host: &mut Host, at: u64, last: &mut Option<Counters>| {
         host.advance(at);
         let now = host.counters();
-        if let Some(mut rates) = last.as_ref().and_then(|before| Rates::between(before, &now).ok()) {
+        if let Some(mut rates) = last.as_ref().and_then(|before| Rates::between(before, &now).ok())
+        {
             rates.feed(&mut load);
             out.push(Sample { rates, up_ns: at - begin });
         }
@@ -128,12 +130,16 @@ impl Host {
         let ended = self.replay.step(event);
         for stay in &ended.stays {
             let sums = self.worlds.entry(stay.world).or_default();
-            sums.ns[stay.was.state.code() as usize % 6] += stay.to_ns.saturating_sub(stay.was.since_ns);
+            sums.ns[stay.was.state.code() as usize % 6] +=
+                stay.to_ns.saturating_sub(stay.was.since_ns);
             sums.limited_ns += stay.held.iter().map(|(a, b)| b.saturating_sub(*a)).sum::<u64>();
         }
         if let Kind::State { world, to: State::Run, .. } = &event.kind {
             // A state told again is no switch.
-            let begun = self.replay.world(*world).is_some_and(|w| w.since_ns == self.replay.ns() && w.begun);
+            let begun = self
+                .replay
+                .world(*world)
+                .is_some_and(|w| w.since_ns == self.replay.ns() && w.begun);
             self.worlds.entry(*world).or_default().switches += u64::from(begun);
         }
         self.pcpus_now();
@@ -242,7 +248,8 @@ impl Host {
         }
         // VMs that are not there now have no worlds.
         let there: BTreeSet<VmId> = self.replay.worlds().map(|(w, _)| self.vm_of(w)).collect();
-        for (vm, (name, pool)) in self.vms.iter().filter(|(vm, _)| vm.0 != 0 && there.contains(vm)) {
+        for (vm, (name, pool)) in self.vms.iter().filter(|(vm, _)| vm.0 != 0 && there.contains(vm))
+        {
             out.insert(gid_of(*vm), group(name, GroupKind::Vm, Some(of(pool))));
         }
         // Worlds that are gone count in their group, so that its totals never go back.
@@ -274,14 +281,18 @@ impl Host {
         let names = self.replay.names();
         let (vm, role) = names.vm_of(id).unwrap_or((VmId(0), TraceRole::Host));
         let name = names.world(id);
-        let number = || name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(id.0);
+        let number =
+            || name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(id.0);
         let role = match role {
             TraceRole::Vcpu => Role::Vcpu(number()),
             TraceRole::Host => Role::Task(name.clone()),
             _ => Role::Helper(name.clone()),
         };
         let totals = self.sums(id).totals();
-        (Wid(WIDS + u64::from(id.0)), WorldCounters { gid: gid_of(vm), role, totals, alloc: None, gauges: Gauges::default() })
+        (
+            Wid(WIDS + u64::from(id.0)),
+            WorldCounters { gid: gid_of(vm), role, totals, alloc: None, gauges: Gauges::default() },
+        )
     }
 }
 
@@ -307,7 +318,9 @@ impl Sums {
             wait_ns: Some(of(State::Wait) + of(State::WaitIdle)),
             idle_ns: Some(of(State::WaitIdle)),
             limited_ns: Some(self.limited_ns),
-            latency_ns: Some((of(State::Ready) + of(State::Costop)).saturating_sub(self.limited_ns)),
+            latency_ns: Some(
+                (of(State::Ready) + of(State::Costop)).saturating_sub(self.limited_ns),
+            ),
             switches: Some(self.switches),
             migrations: Some(self.migrations),
             wakeups: Some(self.wakeups),

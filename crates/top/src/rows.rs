@@ -5,7 +5,10 @@ use crate::config::{Part, SortBy};
 use crate::state::State;
 use crate::view::{Line, Tone};
 use std::cmp::Ordering;
-use views::esxtop::{AllocUnits, Field, Gid, GroupKind, GroupRates, Level, Metric, Object, Rates, Role, Values, Wid, WorldRates};
+use views::esxtop::{
+    AllocUnits, Field, Gid, GroupKind, GroupRates, Level, Metric, Object, Rates, Role, Values, Wid,
+    WorldRates,
+};
 
 /// Widths of the column of names.
 const NAME_COLUMNS: (usize, usize) = (12, 28);
@@ -98,7 +101,11 @@ impl Rows {
         for (gid, group) in chosen(rates, state) {
             rows.push(Row::group(&columns, rates, gid, group, decimals));
             if state.expanded.contains(&gid) {
-                rows.extend(members(rates, state, gid).into_iter().map(|(wid, w)| Row::world(&columns, wid, w, decimals)));
+                rows.extend(
+                    members(rates, state, gid)
+                        .into_iter()
+                        .map(|(wid, w)| Row::world(&columns, wid, w, decimals)),
+                );
             }
         }
         if !setting.whole {
@@ -106,7 +113,10 @@ impl Rows {
             let needed = |(i, what): (usize, &What)| match what {
                 What::Part(Part::Gid) => !id,
                 // A group of nobody knows that nobody did anything.
-                What::Metric(m) => *m == Metric::Worlds || rows.iter().any(|r: &Row| !r.empty && r.cells[i].text != UNKNOWN),
+                What::Metric(m) => {
+                    *m == Metric::Worlds
+                        || rows.iter().any(|r: &Row| !r.empty && r.cells[i].text != UNKNOWN)
+                }
                 _ => true,
             };
             let kept: Vec<bool> = columns.iter().enumerate().map(needed).collect();
@@ -127,15 +137,28 @@ impl Rows {
 
     /// Widths of the columns: as wide as what is in them, marks included.
     fn widths(&self, screen: usize) -> Vec<usize> {
-        let longest = |i: usize| self.rows.iter().map(|r| width(&r.cells[i].text)).max().unwrap_or(0);
-        let name = |i: usize| longest(i).clamp(NAME_COLUMNS.0, if screen < WIDE { NAME_COLUMNS.0 + 4 } else { NAME_COLUMNS.1 });
-        let one = |(i, what): (usize, &What)| if what.is_name() { name(i) } else { longest(i).max(width(what.title())) };
+        let longest =
+            |i: usize| self.rows.iter().map(|r| width(&r.cells[i].text)).max().unwrap_or(0);
+        let name = |i: usize| {
+            longest(i).clamp(
+                NAME_COLUMNS.0,
+                if screen < WIDE { NAME_COLUMNS.0 + 4 } else { NAME_COLUMNS.1 },
+            )
+        };
+        let one = |(i, what): (usize, &What)| {
+            if what.is_name() { name(i) } else { longest(i).max(width(what.title())) }
+        };
         self.columns.iter().enumerate().map(one).collect()
     }
 
     /// Whether all columns fit into a screen of that width.
     fn fits(&self, screen: usize) -> bool {
-        let all: usize = self.widths(screen).iter().zip(&self.columns).map(|(w, what)| w + self.gap(*what)).sum();
+        let all: usize = self
+            .widths(screen)
+            .iter()
+            .zip(&self.columns)
+            .map(|(w, what)| w + self.gap(*what))
+            .sum();
         all <= screen
     }
 
@@ -154,7 +177,8 @@ impl Rows {
                 break;
             }
             used += columns;
-            let tone = if sorted_by(*what) == Some(state.config.sort) { Tone::Sorted } else { Tone::Head };
+            let tone =
+                if sorted_by(*what) == Some(state.config.sort) { Tone::Sorted } else { Tone::Head };
             header.push(self.cell(what.title(), ' ', widths[i], *what), tone);
             shown.push(i);
         }
@@ -184,12 +208,22 @@ impl Rows {
 
     fn cell(&self, text: &str, mark: char, columns: usize, what: What) -> String {
         let text = fit(text, columns, what != What::Part(Part::Name));
-        if matches!(what, What::Metric(_)) { format!("{}{text}{mark}", " ".repeat(self.setting.gap - 1)) } else { text + " " }
+        if matches!(what, What::Metric(_)) {
+            format!("{}{text}{mark}", " ".repeat(self.setting.gap - 1))
+        } else {
+            text + " "
+        }
     }
 
     /// Columns that are scrolled out on the left.
     fn scrolled(&self, left: usize) -> Vec<usize> {
-        self.columns.iter().enumerate().filter(|(_, w)| !w.stays()).map(|(i, _)| i).take(left).collect()
+        self.columns
+            .iter()
+            .enumerate()
+            .filter(|(_, w)| !w.stays())
+            .map(|(i, _)| i)
+            .take(left)
+            .collect()
     }
 }
 
@@ -238,13 +272,16 @@ fn chosen<'r>(rates: &'r Rates, state: &State) -> Vec<(Gid, &'r GroupRates)> {
             && state.only.is_none_or(|only| only == **gid)
             && g.name.to_lowercase().contains(&wanted)
     };
-    let mut all: Vec<(Gid, &GroupRates)> = rates.groups.iter().filter(shown).map(|(gid, g)| (*gid, g)).collect();
+    let mut all: Vec<(Gid, &GroupRates)> =
+        rates.groups.iter().filter(shown).map(|(gid, g)| (*gid, g)).collect();
     let by = instead(state.config.sort, all.iter().map(|g| &g.1.values));
     all.sort_by(|a, b| {
         let order = match by {
             SortBy::Metric(m) => higher_first(&a.1.values, &b.1.values, m, state.config.reverse),
             SortBy::Gid => turned(a.0.cmp(&b.0), state.config.reverse),
-            SortBy::Name => turned(a.1.name.to_lowercase().cmp(&b.1.name.to_lowercase()), state.config.reverse),
+            SortBy::Name => {
+                turned(a.1.name.to_lowercase().cmp(&b.1.name.to_lowercase()), state.config.reverse)
+            }
         };
         order.then(a.0.cmp(&b.0))
     });
@@ -253,12 +290,15 @@ fn chosen<'r>(rates: &'r Rates, state: &State) -> Vec<(Gid, &'r GroupRates)> {
 
 /// Worlds of a group, in order.
 fn members<'r>(rates: &'r Rates, state: &State, gid: Gid) -> Vec<(Wid, &'r WorldRates)> {
-    let mut all: Vec<(Wid, &WorldRates)> = rates.worlds.iter().filter(|(_, w)| w.gid == gid).map(|(wid, w)| (*wid, w)).collect();
+    let mut all: Vec<(Wid, &WorldRates)> =
+        rates.worlds.iter().filter(|(_, w)| w.gid == gid).map(|(wid, w)| (*wid, w)).collect();
     let by = instead(state.config.sort, all.iter().map(|w| &w.1.values));
     all.sort_by(|a, b| {
         let order = match by {
             SortBy::Metric(m) => higher_first(&a.1.values, &b.1.values, m, state.config.reverse),
-            SortBy::Gid | SortBy::Name => turned(role(&a.1.role).cmp(&role(&b.1.role)), state.config.reverse),
+            SortBy::Gid | SortBy::Name => {
+                turned(role(&a.1.role).cmp(&role(&b.1.role)), state.config.reverse)
+            }
         };
         order.then(a.0.cmp(&b.0))
     });
@@ -269,7 +309,11 @@ fn members<'r>(rates: &'r Rates, state: &State, gid: Gid) -> Vec<(Wid, &'r World
 fn instead<'v>(by: SortBy, mut values: impl Iterator<Item = &'v Values>) -> SortBy {
     match by {
         // A group of nobody knows that it used nothing.
-        SortBy::Metric(Metric::Used) if values.all(|v| v.get(Metric::Used).is_none_or(|used| used == 0.0)) => SortBy::Metric(Metric::Run),
+        SortBy::Metric(Metric::Used)
+            if values.all(|v| v.get(Metric::Used).is_none_or(|used| used == 0.0)) =>
+        {
+            SortBy::Metric(Metric::Run)
+        }
         other => other,
     }
 }
@@ -297,7 +341,8 @@ fn role(role: &Role) -> (u32, &str) {
 impl Row {
     fn group(columns: &[What], rates: &Rates, gid: Gid, g: &GroupRates, decimals: usize) -> Row {
         // Thresholds are for vCPUs: host tasks that wait are nobody's loss of this kind.
-        let vcpus = Some(vcpus(rates, gid)).filter(|_| matches!(g.kind, GroupKind::Vm | GroupKind::Pool));
+        let vcpus =
+            Some(vcpus(rates, gid)).filter(|_| matches!(g.kind, GroupKind::Vm | GroupKind::Pool));
         let name = safe(&g.name);
         let cells = cells(columns, (gid.0, gid), &name, (&g.values, g.units), vcpus, decimals);
         Row { gid, wid: None, empty: g.values.get(Metric::Worlds) == Some(0.0), cells }
@@ -335,7 +380,9 @@ fn cells(
         What::Units => Cell::plain(units.map_or("-", AllocUnits::name)),
         What::Metric(m) => {
             let value = values.get(*m);
-            let level = value.zip(vcpus).map_or(Level::Fine, |(v, n)| m.counter().thresholds.level(shown(v), n));
+            let level = value
+                .zip(vcpus)
+                .map_or(Level::Fine, |(v, n)| m.counter().thresholds.level(shown(v), n));
             Cell { text: number(*m, value, decimals), level }
         }
     };

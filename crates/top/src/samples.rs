@@ -3,7 +3,8 @@
 use crate::play::Sample;
 use std::collections::BTreeMap;
 use views::esxtop::{
-    CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, LoadAverage, PcpuCounters, Rates, Role, Totals, Wid, WorldCounters,
+    CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, LoadAverage, PcpuCounters,
+    Rates, Role, Totals, Wid, WorldCounters,
 };
 
 const S: u64 = 1_000_000_000;
@@ -35,7 +36,10 @@ fn look(ns: u64, pcpus: u16, smt: bool) -> Counters {
         gauges: Gauges::default(),
     };
     let world = |wid: u64, gid: u64, role: Role, totals| {
-        (Wid(wid), WorldCounters { gid: Gid(gid), role, totals, alloc: None, gauges: Gauges::default() })
+        (
+            Wid(wid),
+            WorldCounters { gid: Gid(gid), role, totals, alloc: None, gauges: Gauges::default() },
+        )
     };
     let groups = BTreeMap::from([
         (Gid::HOST, group("host", GroupKind::Host, None)),
@@ -59,14 +63,28 @@ fn look(ns: u64, pcpus: u16, smt: bool) -> Counters {
         busy_ns: busy(i),
         idle_ns: None,
     };
-    let cores = if smt { (0..pcpus / 2).map(|id| CoreCounters { id: u32::from(id), busy_ns: busy(id * 2 + 1) }).collect() } else { vec![] };
+    let cores = if smt {
+        (0..pcpus / 2)
+            .map(|id| CoreCounters { id: u32::from(id), busy_ns: busy(id * 2 + 1) })
+            .collect()
+    } else {
+        vec![]
+    };
     let unix_seconds = 1_795_289_692 + (ns / S) as i64;
-    Counters { at_ns: ns, unix_seconds, pcpus: (0..pcpus).map(pcpu).collect(), cores, groups, worlds: worlds.into() }
+    Counters {
+        at_ns: ns,
+        unix_seconds,
+        pcpus: (0..pcpus).map(pcpu).collect(),
+        cores,
+        groups,
+        worlds: worlds.into(),
+    }
 }
 
 /// Five seconds of that host, so many pCPUs large, with two threads a core or one.
 pub(crate) fn sample(pcpus: u16, smt: bool) -> Sample {
-    let mut rates = Rates::between(&look(0, pcpus, smt), &look(5 * S, pcpus, smt)).expect("time passed");
+    let mut rates =
+        Rates::between(&look(0, pcpus, smt), &look(5 * S, pcpus, smt)).expect("time passed");
     rates.feed(&mut LoadAverage::new());
     Sample { rates, up_ns: (4 * 3600 + 31 * 60) * S }
 }

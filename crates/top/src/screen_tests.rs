@@ -37,23 +37,38 @@ fn names(state: &mut State) -> Vec<String> {
     let begin = lines.iter().position(|l| l.contains("NAME")).expect("a header") + 1;
     let column = lines[begin - 1].find("NAME").expect("names");
     let end = lines.iter().skip(begin).position(|l| l.trim().is_empty()).expect("an end");
-    lines[begin..begin + end].iter().map(|l| l[column..].split_whitespace().next().unwrap_or_default().to_owned()).collect()
+    lines[begin..begin + end]
+        .iter()
+        .map(|l| l[column..].split_whitespace().next().unwrap_or_default().to_owned())
+        .collect()
 }
 
 #[test]
 fn the_screen_is_esxtops() {
     let lines = text(&shown(&mut state(""), 140, 16));
-    assert_eq!(lines[0], "7:34:57pm up 4:31, 5 worlds, 2 VMs, 3 vCPUs; CPU load average: 0.67, 0.67, 0.67");
+    assert_eq!(
+        lines[0],
+        "7:34:57pm up 4:31, 5 worlds, 2 VMs, 3 vCPUs; CPU load average: 0.67, 0.67, 0.67"
+    );
     assert_eq!(lines[1], "PCPU USED(%):   0.0   7.0  14.0  21.0 AVG:  10.5");
     assert_eq!(lines[2], "PCPU UTIL(%):   0.0   7.0  14.0  21.0 AVG:  10.5");
     assert_eq!(lines[3], "", "no CORE UTIL without hyper-threads");
     let header: Vec<&str> = lines[4].split_whitespace().collect();
-    let columns = "ID GID NAME NWLD %USED %RUN %SYS %WAIT %VMWAIT %RDY %IDLE %OVRLP %CSTP %MLMTD %SWPWT";
+    let columns =
+        "ID GID NAME NWLD %USED %RUN %SYS %WAIT %VMWAIT %RDY %IDLE %OVRLP %CSTP %MLMTD %SWPWT";
     assert_eq!(header.join(" "), columns);
     let web: Vec<&str> = lines[7].split_whitespace().collect();
-    assert_eq!(web[..10], ["11", "11", "web", "3", "85.00", "85.00", "-", "197.00", "0.00", "14.00+"]);
+    assert_eq!(
+        web[..10],
+        ["11", "11", "web", "3", "85.00", "85.00", "-", "197.00", "0.00", "14.00+"]
+    );
     assert_eq!(web[12], "4.00", "2 a vCPU are not above 3");
-    assert!(lines[15].starts_with("esx01 by tandem | 5 s | by %USED") && lines[15].ends_with("h help  q quit"), "{}", lines[15]);
+    assert!(
+        lines[15].starts_with("esx01 by tandem | 5 s | by %USED")
+            && lines[15].ends_with("h help  q quit"),
+        "{}",
+        lines[15]
+    );
     assert!(lines.iter().all(|l| l.chars().count() <= 140));
 }
 
@@ -64,8 +79,15 @@ fn what_passes_a_threshold_is_coloured_and_marked() {
     press(&mut s, "22e");
     let screen = shown(&mut s, 140, 30);
     let tone = |row: &str, value: &str| {
-        let line = screen.lines.iter().find(|l| l.text().contains(row)).unwrap_or_else(|| panic!("no {row}"));
-        line.pieces.iter().find(|(t, _)| t.trim() == value).map_or_else(|| panic!("no {value} in {}", line.text()), |p| p.1)
+        let line = screen
+            .lines
+            .iter()
+            .find(|l| l.text().contains(row))
+            .unwrap_or_else(|| panic!("no {row}"));
+        line.pieces
+            .iter()
+            .find(|(t, _)| t.trim() == value)
+            .map_or_else(|| panic!("no {value} in {}", line.text()), |p| p.1)
     };
     assert_eq!(tone("vmx-vcpu-0", "12.00!"), Tone::Bad, "above 10");
     assert_eq!(tone(" web ", "14.00+"), Tone::Look, "7 for each of two vCPUs");
@@ -136,9 +158,16 @@ fn the_cursor_stays_on_its_row_when_rows_are_sorted_anew() {
 
 #[test]
 fn fields_are_switched_and_moved() {
-    let header = |s: &mut State| text(&shown(s, 200, 16)).into_iter().find(|l| l.contains("NAME")).expect("a header");
-    let words = |s: &mut State| header(s).split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
-    assert_eq!(words(&mut state("fFaGI ")), "GID NAME NWLD SWTCH/s MIG/s QEXP/s WAKE/s %LAT_C %DMD EMIN TIMER/s");
+    let header = |s: &mut State| {
+        text(&shown(s, 200, 16)).into_iter().find(|l| l.contains("NAME")).expect("a header")
+    };
+    let words = |s: &mut State| {
+        header(s).split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        words(&mut state("fFaGI ")),
+        "GID NAME NWLD SWTCH/s MIG/s QEXP/s WAKE/s %LAT_C %DMD EMIN TIMER/s"
+    );
     assert_eq!(words(&mut state("fFH ")), "ID GID NAME NWLD AMIN AMAX ASHRS AUNITS");
     assert_eq!(words(&mut state("fF oEE ")), "ID NWLD GID NAME");
     let fields = text(&shown(&mut state("fG"), 80, 24));
@@ -166,7 +195,13 @@ fn what_does_not_fit_is_scrolled() {
     s.key(Key::Right);
     s.key(Key::Right);
     let right = header(&mut s);
-    assert!(!right.contains("%USED") && !right.contains("%RUN") && right.contains("NAME") && right.contains("%RDY"), "{right}");
+    assert!(
+        !right.contains("%USED")
+            && !right.contains("%RUN")
+            && right.contains("NAME")
+            && right.contains("%RDY"),
+        "{right}"
+    );
     s.key(Key::Left);
     assert!(header(&mut s).contains("%RUN"));
     let mut s = state("V");
@@ -182,9 +217,11 @@ fn tiny_and_huge_terminals_are_filled_and_not_overrun() {
     let sample = sample(64, true);
     for (width, height) in [(0, 0), (1, 1), (5, 2), (20, 5), (80, 24), (500, 200)] {
         for keys in ["", "h", "f", "s1", "VRe"] {
-            let screen = view(&mut state(keys), Some(&sample), &Status::default(), Size { width, height });
+            let screen =
+                view(&mut state(keys), Some(&sample), &Status::default(), Size { width, height });
             assert_eq!(screen.lines.len(), height, "{width}x{height} {keys}");
-            let mut terminal = Terminal::new(TestBackend::new(width as u16, height as u16)).expect("a terminal");
+            let mut terminal =
+                Terminal::new(TestBackend::new(width as u16, height as u16)).expect("a terminal");
             terminal.draw(|f| paint(&screen, f.area(), f.buffer_mut(), true)).expect("drawn");
         }
     }
@@ -196,12 +233,23 @@ fn tiny_and_huge_terminals_are_filled_and_not_overrun() {
 fn large_hosts_are_wrapped_or_summed_up() {
     let head = |pcpus, smt, width, height| {
         let sample = sample(pcpus, smt);
-        let lines = text(&view(&mut state(""), Some(&sample), &Status::default(), Size { width, height }));
-        lines.into_iter().filter(|l| l.contains("UTIL") || l.starts_with("       ")).collect::<Vec<_>>()
+        let lines =
+            text(&view(&mut state(""), Some(&sample), &Status::default(), Size { width, height }));
+        lines
+            .into_iter()
+            .filter(|l| l.contains("UTIL") || l.starts_with("       "))
+            .collect::<Vec<_>>()
     };
     let sixteen = head(16, true, 80, 24);
-    assert!(sixteen[0].starts_with("PCPU UTIL(%):   0.0   7.0") && sixteen[1].trim_start().starts_with("63.0"), "{sixteen:?}");
-    assert!(sixteen.iter().any(|l| l.starts_with("CORE UTIL(%):   7.0  21.0  35.0")), "{sixteen:?}");
+    assert!(
+        sixteen[0].starts_with("PCPU UTIL(%):   0.0   7.0")
+            && sixteen[1].trim_start().starts_with("63.0"),
+        "{sixteen:?}"
+    );
+    assert!(
+        sixteen.iter().any(|l| l.starts_with("CORE UTIL(%):   7.0  21.0  35.0")),
+        "{sixteen:?}"
+    );
     let large = head(256, false, 80, 24);
     assert_eq!(large.len(), 1);
     let begin = "PCPU UTIL(%): AVG:  49.4  MIN: 0.0 (#0)  MAX: 100.0 (#72)  256 in all, ";
@@ -238,7 +286,10 @@ fn help_tells_keys_columns_thresholds_and_what_to_do() {
 fn the_foot_says_what_is_asked_for_and_what_was_wrong() {
     let foot = |s: &mut State| text(&shown(s, 100, 24)).pop().expect("a foot");
     assert!(foot(&mut state("s2.5")).starts_with("Interval in seconds (0.1 to 3600): 2.5_"));
-    assert!(foot(&mut state("s0\n")).starts_with("interval: cannot set '0': allowed 0.1 to 3600 seconds"));
+    assert!(
+        foot(&mut state("s0\n"))
+            .starts_with("interval: cannot set '0': allowed 0.1 to 3600 seconds")
+    );
     assert!(foot(&mut state("s2.5\nV/we\n")).contains("| 2.5 s | by %USED | VMs only | with 'we'"));
     assert!(foot(&mut state("x")).starts_with("Key 'x' does nothing; h shows the keys."));
     assert!(foot(&mut state("m")).starts_with("There is no memory and NUMA panel yet"));

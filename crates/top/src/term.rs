@@ -7,7 +7,9 @@ use crate::play::{Error, Player};
 use crate::state::State;
 use crate::view::{Line, Size, Status, Tone, View, view};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use crossterm::{cursor, execute};
 use ratatui::Terminal;
 use ratatui::backend::{Backend, CrosstermBackend};
@@ -87,7 +89,8 @@ impl TerminalLine {
         let stdin = rustix::stdio::stdin();
         let line = self.0.as_ref().map_or(stdin, |f| f.as_fd());
         let mut polled = [PollFd::from_borrowed_fd(line, PollFlags::IN)];
-        let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+        let timeout =
+            Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
         match poll(&mut polled, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),
@@ -102,7 +105,9 @@ impl TerminalLine {
 /// `TermError` where there is no terminal, or where the source fails.
 pub fn run(mut player: Player, mut state: State, file: Option<&Path>) -> Result<(), TermError> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP, signal_hook::consts::SIGINT] {
+    for signal in
+        [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP, signal_hook::consts::SIGINT]
+    {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let colours = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
@@ -156,7 +161,8 @@ fn carry_out(action: Action, player: &mut Player, state: &mut State, file: Optio
 
 /// Writes the configuration, and says what was wrong in words for the foot.
 fn save(config: &Config, file: Option<&Path>) -> Result<PathBuf, String> {
-    let path = file.ok_or("configuration: cannot write it: HOME is not set; name a file by --config")?;
+    let path =
+        file.ok_or("configuration: cannot write it: HOME is not set; name a file by --config")?;
     let bad = |e: io::Error| format!("{}: cannot write it: {e}", path.display());
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(bad)?;
@@ -165,7 +171,12 @@ fn save(config: &Config, file: Option<&Path>) -> Result<PathBuf, String> {
     Ok(path.to_owned())
 }
 
-fn draw<B: Backend>(terminal: &mut Terminal<B>, state: &mut State, player: &Player, colours: bool) -> io::Result<()> {
+fn draw<B: Backend>(
+    terminal: &mut Terminal<B>,
+    state: &mut State,
+    player: &Player,
+    colours: bool,
+) -> io::Result<()> {
     let status = Status { title: player.title(), doing: player.doing() };
     terminal.draw(|frame| {
         let area = frame.area();
@@ -178,7 +189,12 @@ fn draw<B: Backend>(terminal: &mut Terminal<B>, state: &mut State, player: &Play
 }
 
 /// Puts a view into a buffer; ratatui then writes only what has changed.
-pub(crate) fn paint(screen: &View, area: Rect, buffer: &mut ratatui::buffer::Buffer, colours: bool) {
+pub(crate) fn paint(
+    screen: &View,
+    area: Rect,
+    buffer: &mut ratatui::buffer::Buffer,
+    colours: bool,
+) {
     for (y, line) in screen.lines.iter().enumerate().take(usize::from(area.height)) {
         let y = area.y + y as u16;
         let mut x = area.x;

@@ -152,8 +152,17 @@ fn field_lines(state: &State) -> Vec<Line> {
     } else {
         "Fields: a letter shows or hides one; any other key leads back."
     };
-    let letters: String = state.config.parts.iter().map(|(p, s)| if *s { p.letter() } else { p.letter().to_ascii_lowercase() }).collect();
-    let mut lines = vec![Line::of(what, Tone::Plain), Line::of(format!("Now: {letters}"), Tone::Plain), Line::default()];
+    let letters: String = state
+        .config
+        .parts
+        .iter()
+        .map(|(p, s)| if *s { p.letter() } else { p.letter().to_ascii_lowercase() })
+        .collect();
+    let mut lines = vec![
+        Line::of(what, Tone::Plain),
+        Line::of(format!("Now: {letters}"), Tone::Plain),
+        Line::default(),
+    ];
     for (part, shown) in &state.config.parts {
         let mark = if *shown { '*' } else { ' ' };
         lines.push(Line::of(format!("{mark} {}  {}", part.letter(), part.title()), Tone::Plain));
@@ -164,11 +173,17 @@ fn field_lines(state: &State) -> Vec<Line> {
 fn foot(state: &State, status: &Status, columns: usize) -> Line {
     let text = match (&state.mode, &state.message) {
         (Mode::Prompt(ask, text), _) => format!("{}{text}_", ask.text()),
-        (Mode::Help(_), _) => "Help: arrows, PgUp and PgDn scroll; any other key leads back".to_owned(),
+        (Mode::Help(_), _) => {
+            "Help: arrows, PgUp and PgDn scroll; any other key leads back".to_owned()
+        }
         (_, Some(message)) => safe(message),
         _ => said(state, status),
     };
-    let keys = if matches!(state.mode, Mode::Panel) && state.message.is_none() { " h help  q quit" } else { "" };
+    let keys = if matches!(state.mode, Mode::Panel) && state.message.is_none() {
+        " h help  q quit"
+    } else {
+        ""
+    };
     let room = columns.saturating_sub(width(keys));
     Line::of(fit(&(fit(&text, room, false) + keys), columns, false), Tone::Head)
 }
@@ -177,9 +192,15 @@ fn said(state: &State, status: &Status) -> String {
     let mut parts = vec![safe(&status.title)];
     parts.extend(Some(status.doing.clone()).filter(|d| !d.is_empty()));
     parts.push(format!("{} s", state.config.interval_s));
-    parts.push(format!("by {}{}", state.config.sort.title(), if state.config.reverse { " reversed" } else { "" }));
+    parts.push(format!(
+        "by {}{}",
+        state.config.sort.title(),
+        if state.config.reverse { " reversed" } else { "" }
+    ));
     parts.extend(state.config.vms_only.then(|| "VMs only".to_owned()));
-    parts.extend(Some(format!("with '{}'", safe(&state.filter))).filter(|_| !state.filter.is_empty()));
+    parts.extend(
+        Some(format!("with '{}'", safe(&state.filter))).filter(|_| !state.filter.is_empty()),
+    );
     parts.extend(state.only.map(|gid| format!("only GID {}", gid.0)));
     parts.join(" | ")
 }

@@ -65,7 +65,11 @@ fn without_tasks(rates: &mut Rates) {
 /// One screen as text, without spaces at the ends of lines.
 #[must_use]
 pub fn screen(state: &mut State, sample: &Sample, status: &Status, size: Size) -> String {
-    let mut lines: Vec<String> = view(state, Some(sample), status, size).lines.iter().map(|l| l.text().trim_end().to_owned()).collect();
+    let mut lines: Vec<String> = view(state, Some(sample), status, size)
+        .lines
+        .iter()
+        .map(|l| l.text().trim_end().to_owned())
+        .collect();
     lines.pop(); // the foot is for who can press keys
     while lines.last().is_some_and(String::is_empty) {
         lines.pop();

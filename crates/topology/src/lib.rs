@@ -93,7 +93,13 @@ impl Topology {
                 let core = i / s.threads_per_core;
                 let llc = core / s.cores_per_llc;
                 let node = llc / s.llcs_per_node;
-                Place { socket: node / s.nodes_per_socket, node, llc, core, thread: i % s.threads_per_core }
+                Place {
+                    socket: node / s.nodes_per_socket,
+                    node,
+                    llc,
+                    core,
+                    thread: i % s.threads_per_core,
+                }
             })
             .collect();
         Topology::from_places(places)
@@ -167,7 +173,11 @@ impl Topology {
             let p = self.places[i];
             let new = |f: fn(&Place) -> u32| last.is_none_or(|l| f(&l) != f(&p));
             if new(|p| p.socket) {
-                out.push_str(&format!("{}socket {}", if last.is_some() { "\n" } else { "" }, p.socket));
+                out.push_str(&format!(
+                    "{}socket {}",
+                    if last.is_some() { "\n" } else { "" },
+                    p.socket
+                ));
             }
             if new(|p| p.node) {
                 out.push_str(&format!("\n  node {}", p.node));
@@ -195,7 +205,13 @@ mod tests {
 
     #[test]
     fn a_regular_host_counts_its_levels() {
-        let shape = Shape { sockets: 2, nodes_per_socket: 2, llcs_per_node: 1, cores_per_llc: 4, threads_per_core: 2 };
+        let shape = Shape {
+            sockets: 2,
+            nodes_per_socket: 2,
+            llcs_per_node: 1,
+            cores_per_llc: 4,
+            threads_per_core: 2,
+        };
         let t = Topology::regular(shape).unwrap();
         assert_eq!((t.pcpus(), t.counts()), (32, (16, 4, 4, 2)));
         assert_eq!(t.place(PcpuId(9)), Place { socket: 0, node: 1, llc: 1, core: 4, thread: 1 });
@@ -203,14 +219,29 @@ mod tests {
 
     #[test]
     fn refuses_nothing_and_too_much() {
-        let shape = Shape { sockets: 0, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 4, threads_per_core: 2 };
+        let shape = Shape {
+            sockets: 0,
+            nodes_per_socket: 1,
+            llcs_per_node: 1,
+            cores_per_llc: 4,
+            threads_per_core: 2,
+        };
         assert_eq!(Topology::regular(shape).unwrap_err().what, "sockets");
         assert!(Topology::regular(Shape { sockets: 64, cores_per_llc: 64, ..shape }).is_err());
     }
 
     #[test]
     fn draws_threads_of_a_core_together() {
-        let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 2, cores_per_llc: 1, threads_per_core: 2 };
-        assert_eq!(Topology::regular(shape).unwrap().draw(), "socket 0\n  node 0\n    LLC 0: [0 1]\n    LLC 1: [2 3]\n");
+        let shape = Shape {
+            sockets: 1,
+            nodes_per_socket: 1,
+            llcs_per_node: 2,
+            cores_per_llc: 1,
+            threads_per_core: 2,
+        };
+        assert_eq!(
+            Topology::regular(shape).unwrap().draw(),
+            "socket 0\n  node 0\n    LLC 0: [0 1]\n    LLC 1: [2 3]\n"
+        );
     }
 }

@@ -28,7 +28,10 @@ fn read(path: &Path) -> Result<String, SysfsError> {
 
 fn set(path: &Path) -> Result<PcpuSet, SysfsError> {
     let text = read(path)?;
-    text.parse().map_err(|e: units::PcpuSetError| SysfsError::Read { path: path.display().to_string(), cause: e.to_string() })
+    text.parse().map_err(|e: units::PcpuSetError| SysfsError::Read {
+        path: path.display().to_string(),
+        cause: e.to_string(),
+    })
 }
 
 /// Gives each distinct set of pCPUs an index in order of first appearance.
@@ -52,18 +55,26 @@ pub fn from_sysfs(root: &Path) -> Result<Topology, SysfsError> {
     let cpus = root.join("devices/system/cpu");
     let possible = set(&cpus.join("possible"))?;
     let n = possible.last().map_or(0, |p| p.0 as usize + 1);
-    let (mut cores, mut llcs, mut nodes, mut sockets) = (Index(vec![]), Index(vec![]), Index(vec![]), Index(vec![]));
+    let (mut cores, mut llcs, mut nodes, mut sockets) =
+        (Index(vec![]), Index(vec![]), Index(vec![]), Index(vec![]));
     let mut places = Vec::with_capacity(n);
     for i in 0..n {
         let dir = cpus.join(format!("cpu{i}"));
         let alone = || [PcpuId(i as u16)].into_iter().collect::<PcpuSet>();
         let threads = set(&dir.join("topology/thread_siblings_list")).unwrap_or_else(|_| alone());
-        let package = set(&dir.join("topology/package_cpus_list")).or_else(|_| set(&dir.join("topology/core_siblings_list")));
+        let package = set(&dir.join("topology/package_cpus_list"))
+            .or_else(|_| set(&dir.join("topology/core_siblings_list")));
         let package = package.unwrap_or_else(|_| alone());
         let llc = last_level_cache(&dir).unwrap_or_else(|| package.clone());
         let node = node_of(root, i).unwrap_or_else(|| package.clone());
         let thread = threads.iter().position(|p| p.0 as usize == i).unwrap_or(0) as u32;
-        places.push(Place { thread, core: cores.of(threads), llc: llcs.of(llc), node: nodes.of(node), socket: sockets.of(package) });
+        places.push(Place {
+            thread,
+            core: cores.of(threads),
+            llc: llcs.of(llc),
+            node: nodes.of(node),
+            socket: sockets.of(package),
+        });
     }
     let online = set(&cpus.join("online"))?;
     Ok(Topology::from_places(places)?.with_online(&online))

@@ -18,7 +18,12 @@ const ROUNDS: u64 = 24;
 /// Events of a small host, with some that no host makes among them.
 fn events(round: u64) -> Vec<Event> {
     let mut r = Rng(round * 77 + 1);
-    let mut out = host(round + 1, 1 + (round % 4) as u16, 2 + (round % 7) as u32, 4 + (round * round) as usize);
+    let mut out = host(
+        round + 1,
+        1 + (round % 4) as u16,
+        2 + (round % 7) as u32,
+        4 + (round * round) as usize,
+    );
     for _ in 0..round * 2 {
         let at = r.below(out.len() as u64) as usize;
         let odd = any(&mut r);
@@ -28,7 +33,9 @@ fn events(round: u64) -> Vec<Event> {
 }
 
 fn main() -> io::Result<()> {
-    let Some(folder) = env::args_os().nth(1) else { return Err(io::Error::other("no folder was given")) };
+    let Some(folder) = env::args_os().nth(1) else {
+        return Err(io::Error::other("no folder was given"));
+    };
     let write = |target: &str, name: &str, data: &[u8]| {
         let folder = Path::new(&folder).join(target).join("corpus");
         fs::create_dir_all(&folder)?;

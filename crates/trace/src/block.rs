@@ -83,8 +83,17 @@ impl Head {
     pub(crate) fn of(data: &[u8]) -> Option<Head> {
         let d = data.get(..BLOCK_HEAD)?;
         let first_ns = u64::from(u32_at(d, 24)) | u64::from(u32_at(d, 28)) << 32;
-        let head = Head { kind: d[8], len: u32_at(d, 12), count: u32_at(d, 16), number: u32_at(d, 20), first_ns, crc: u32_at(d, 32) };
-        let ok = d[..8] == SYNC && crc32fast::hash(&d[..36]) == u32_at(d, 36) && head.len as usize <= BLOCK_MAX;
+        let head = Head {
+            kind: d[8],
+            len: u32_at(d, 12),
+            count: u32_at(d, 16),
+            number: u32_at(d, 20),
+            first_ns,
+            crc: u32_at(d, 32),
+        };
+        let ok = d[..8] == SYNC
+            && crc32fast::hash(&d[..36]) == u32_at(d, 36)
+            && head.len as usize <= BLOCK_MAX;
         ok.then_some(head)
     }
 }

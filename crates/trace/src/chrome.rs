@@ -13,7 +13,9 @@ pub const EVENTS_MAX: usize = 250_000;
 #[non_exhaustive]
 pub enum ChromeError {
     /// Too long for JSON.
-    #[error("trace: cannot export as Chrome JSON: seen {seen} events, allowed up to {EVENTS_MAX}; export for Perfetto, or a shorter range")]
+    #[error(
+        "trace: cannot export as Chrome JSON: seen {seen} events, allowed up to {EVENTS_MAX}; export for Perfetto, or a shorter range"
+    )]
     TooLarge {
         /// Events of the trace.
         seen: usize,
@@ -84,7 +86,9 @@ impl<W: Write> Json<W> {
         let common = ",\"name\":\"wakes\",\"cat\":\"wake\",\"id\":";
         match flow {
             Some(Flow::From(id)) => self.record("s", track, Some(ns), &format!("{common}{id}")),
-            Some(Flow::To(id)) => self.record("f", track, Some(ns), &format!("{common}{id},\"bp\":\"e\"")),
+            Some(Flow::To(id)) => {
+                self.record("f", track, Some(ns), &format!("{common}{id},\"bp\":\"e\""))
+            }
             None => Ok(()),
         }
     }
@@ -100,12 +104,30 @@ impl<W: Write> Sink for Json<W> {
                 return Ok(());
             }
         };
-        self.record("M", track, None, &format!(",\"name\":\"{kind}\",\"args\":{{\"name\":{}}}", quoted(name)))
+        self.record(
+            "M",
+            track,
+            None,
+            &format!(",\"name\":\"{kind}\",\"args\":{{\"name\":{}}}", quoted(name)),
+        )
     }
 
-    fn begin(&mut self, ns: u64, track: Track, name: &str, notes: &[(&str, String)], flow: Option<Flow>) -> io::Result<()> {
-        let notes: Vec<String> = notes.iter().map(|(k, v)| format!("{}:{}", quoted(k), quoted(v))).collect();
-        self.record("B", track, Some(ns), &format!(",\"name\":{},\"args\":{{{}}}", quoted(name), notes.join(",")))?;
+    fn begin(
+        &mut self,
+        ns: u64,
+        track: Track,
+        name: &str,
+        notes: &[(&str, String)],
+        flow: Option<Flow>,
+    ) -> io::Result<()> {
+        let notes: Vec<String> =
+            notes.iter().map(|(k, v)| format!("{}:{}", quoted(k), quoted(v))).collect();
+        self.record(
+            "B",
+            track,
+            Some(ns),
+            &format!(",\"name\":{},\"args\":{{{}}}", quoted(name), notes.join(",")),
+        )?;
         self.arrow(ns, track, flow)
     }
 

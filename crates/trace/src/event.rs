@@ -225,6 +225,13 @@ impl Kind {
     /// Whether it names or describes something that lasts, and is repeated in a file so that a part of it can be read alone.
     #[must_use]
     pub fn is_name(&self) -> bool {
-        matches!(self, Kind::World { .. } | Kind::Vm { .. } | Kind::Host { .. } | Kind::Pcpu { .. } | Kind::Affinity { .. })
+        matches!(
+            self,
+            Kind::World { .. }
+                | Kind::Vm { .. }
+                | Kind::Host { .. }
+                | Kind::Pcpu { .. }
+                | Kind::Affinity { .. }
+        )
     }
 }

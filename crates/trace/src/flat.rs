@@ -23,9 +23,17 @@ fn pcpu(v: Option<PcpuId>) -> u64 {
 /// The fields of a kind.
 pub(crate) fn flatten(kind: &Kind) -> Flat {
     let (code, nums, texts): (u16, Vec<u64>, Vec<String>) = match kind {
-        Kind::State { world, from, to, why, on } => {
-            (1, vec![world.0.into(), some(from.map(State::code)), to.code().into(), why.code().into(), pcpu(*on)], vec![])
-        }
+        Kind::State { world, from, to, why, on } => (
+            1,
+            vec![
+                world.0.into(),
+                some(from.map(State::code)),
+                to.code().into(),
+                why.code().into(),
+                pcpu(*on),
+            ],
+            vec![],
+        ),
         Kind::Wake { world, by } => {
             let (how, waker) = match by {
                 Waker::Unknown => (0, world.0),
@@ -42,17 +50,31 @@ pub(crate) fn flatten(kind: &Kind) -> Flat {
             (3, vec![world.0.into(), pcpu(p), some(limit), *key], vec![])
         }
         Kind::Unqueued { world } => (4, vec![world.0.into()], vec![]),
-        Kind::Migrate { world, from, to, why } => (5, vec![world.0.into(), pcpu(*from), pcpu(Some(*to)), why.code().into()], vec![]),
-        Kind::Switch { from, to } => (6, vec![some(from.map(|w| w.0)), some(to.map(|w| w.0))], vec![]),
+        Kind::Migrate { world, from, to, why } => {
+            (5, vec![world.0.into(), pcpu(*from), pcpu(Some(*to)), why.code().into()], vec![])
+        }
+        Kind::Switch { from, to } => {
+            (6, vec![some(from.map(|w| w.0)), some(to.map(|w| w.0))], vec![])
+        }
         Kind::Idle { begins } => (7, vec![u64::from(*begins)], vec![]),
         Kind::Kick { target, how } => (8, vec![pcpu(Some(*target)), how.code().into()], vec![]),
-        Kind::WaitOn { world, event, class } => (9, vec![world.0.into(), *event], vec![class.clone()]),
-        Kind::Vtime { world, stride, from, to, host, why } => (10, vec![world.0.into(), *stride, *from, *to, *host], vec![why.clone()]),
-        Kind::Account { vm, used_ns, entitled } => (11, vec![vm.0.into(), *used_ns, *entitled], vec![]),
-        Kind::World { world, vm, role, name } => (12, vec![world.0.into(), vm.0.into(), role.code().into()], vec![name.clone()]),
+        Kind::WaitOn { world, event, class } => {
+            (9, vec![world.0.into(), *event], vec![class.clone()])
+        }
+        Kind::Vtime { world, stride, from, to, host, why } => {
+            (10, vec![world.0.into(), *stride, *from, *to, *host], vec![why.clone()])
+        }
+        Kind::Account { vm, used_ns, entitled } => {
+            (11, vec![vm.0.into(), *used_ns, *entitled], vec![])
+        }
+        Kind::World { world, vm, role, name } => {
+            (12, vec![world.0.into(), vm.0.into(), role.code().into()], vec![name.clone()])
+        }
         Kind::Vm { vm, name, pool } => (13, vec![vm.0.into()], vec![name.clone(), pool.clone()]),
         Kind::Host { pcpus } => (14, vec![u64::from(*pcpus)], vec![]),
-        Kind::Pcpu { place: p } => (15, [p.smt, p.core, p.llc, p.node].map(u64::from).to_vec(), vec![]),
+        Kind::Pcpu { place: p } => {
+            (15, [p.smt, p.core, p.llc, p.node].map(u64::from).to_vec(), vec![])
+        }
         Kind::Affinity { world, allowed } => (16, vec![world.0.into()], vec![allowed.to_string()]),
         Kind::Lost { events } => (17, vec![some(*events)], vec![]),
         Kind::Mark { text } => (18, vec![], vec![text.clone()]),
@@ -83,7 +105,9 @@ impl Flat {
     }
 
     fn maybe_world(&self, i: usize) -> Option<Option<WorldId>> {
-        self.num(i).checked_sub(1).map_or(Some(None), |w| u32::try_from(w).ok().map(|w| Some(WorldId(w))))
+        self.num(i)
+            .checked_sub(1)
+            .map_or(Some(None), |w| u32::try_from(w).ok().map(|w| Some(WorldId(w))))
     }
 
     fn pcpu(&self, i: usize) -> Option<Option<PcpuId>> {
@@ -94,9 +118,18 @@ impl Flat {
     pub(crate) fn kind(&self) -> Option<Kind> {
         Some(match self.code {
             1 => {
-                let from = self.num(1).checked_sub(1).map_or(Some(None), |s| State::of_code(s).map(Some))?;
+                let from = self
+                    .num(1)
+                    .checked_sub(1)
+                    .map_or(Some(None), |s| State::of_code(s).map(Some))?;
                 let why = Why::of_code(self.num(3)).unwrap_or(Why::Unknown);
-                Kind::State { world: self.world(0)?, from, to: State::of_code(self.num(2))?, why, on: self.pcpu(4)? }
+                Kind::State {
+                    world: self.world(0)?,
+                    from,
+                    to: State::of_code(self.num(2))?,
+                    why,
+                    on: self.pcpu(4)?,
+                }
             }
             2 => {
                 let by = match self.num(1) {
@@ -107,14 +140,21 @@ impl Flat {
                 Kind::Wake { world: self.world(0)?, by }
             }
             3 => {
-                let limit = self.num(2).checked_sub(1).map(|l| u16::try_from(l).ok().map(Queue::Limit));
-                let queue = if let Some(limit) = limit { limit? } else { Queue::Pcpu(self.pcpu(1)??) };
+                let limit =
+                    self.num(2).checked_sub(1).map(|l| u16::try_from(l).ok().map(Queue::Limit));
+                let queue =
+                    if let Some(limit) = limit { limit? } else { Queue::Pcpu(self.pcpu(1)??) };
                 Kind::Queued { world: self.world(0)?, queue, key: self.num(3) }
             }
             4 => Kind::Unqueued { world: self.world(0)? },
             5 => {
                 let why = Move::of_code(self.num(3)).unwrap_or(Move::Other);
-                Kind::Migrate { world: self.world(0)?, from: self.pcpu(1)?, to: self.pcpu(2)??, why }
+                Kind::Migrate {
+                    world: self.world(0)?,
+                    from: self.pcpu(1)?,
+                    to: self.pcpu(2)??,
+                    why,
+                }
             }
             6 => Kind::Switch { from: self.maybe_world(0)?, to: self.maybe_world(1)? },
             7 => Kind::Idle { begins: self.num(0) != 0 },
@@ -131,16 +171,30 @@ impl Flat {
                 Kind::Vtime { world: self.world(0)?, stride, from, to, host, why: self.text(0) }
             }
             11 => Kind::Account { vm: self.vm(0)?, used_ns: self.num(1), entitled: self.num(2) },
-            12 => Kind::World { world: self.world(0)?, vm: self.vm(1)?, role: Role::of_code(self.num(2))?, name: self.text(0) },
+            12 => Kind::World {
+                world: self.world(0)?,
+                vm: self.vm(1)?,
+                role: Role::of_code(self.num(2))?,
+                name: self.text(0),
+            },
             13 => Kind::Vm { vm: self.vm(0)?, name: self.text(0), pool: self.text(1) },
             14 => Kind::Host { pcpus: self.u16(0).filter(|n| usize::from(*n) <= PCPUS_MAX)? },
-            15 => Kind::Pcpu { place: Place { smt: self.u16(0)?, core: self.u16(1)?, llc: self.u16(2)?, node: self.u16(3)? } },
+            15 => Kind::Pcpu {
+                place: Place {
+                    smt: self.u16(0)?,
+                    core: self.u16(1)?,
+                    llc: self.u16(2)?,
+                    node: self.u16(3)?,
+                },
+            },
             16 => {
                 let text = self.text(0);
                 let allowed = if text.is_empty() { PcpuSet::empty() } else { text.parse().ok()? };
                 Kind::Affinity { world: self.world(0)?, allowed: Box::new(allowed) }
             }
-            17 => Kind::Lost { events: self.num(0).checked_sub(1).map(|n| u32::try_from(n).unwrap_or(u32::MAX)) },
+            17 => Kind::Lost {
+                events: self.num(0).checked_sub(1).map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+            },
             18 => Kind::Mark { text: self.text(0) },
             19 => Kind::Guest { world: self.world(0)?, inside: self.num(1) != 0 },
             _ => return None,
@@ -155,5 +209,6 @@ pub(crate) fn pcpu_of(id: u64) -> Option<PcpuId> {
 
 /// Whether every id of the event is one that this format can hold.
 pub(crate) fn fits(event: &Event) -> bool {
-    event.pcpu.is_none_or(|p| usize::from(p.0) < PCPUS_MAX) && flatten(&event.kind).kind().as_ref() == Some(&event.kind)
+    event.pcpu.is_none_or(|p| usize::from(p.0) < PCPUS_MAX)
+        && flatten(&event.kind).kind().as_ref() == Some(&event.kind)
 }

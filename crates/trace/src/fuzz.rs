@@ -10,7 +10,8 @@ use crate::{Item, RAW_BYTES, Reader, Trace, expand, from_raw};
 /// Reads bytes as a file, and analyses what is in it; the number of events that were read.
 #[must_use]
 pub fn fuzz_reader(data: &[u8]) -> usize {
-    let events = Reader::new(data).map_while(Result::ok).filter(|i| matches!(i, Item::Event(_))).count();
+    let events =
+        Reader::new(data).map_while(Result::ok).filter(|i| matches!(i, Item::Event(_))).count();
     if let Ok(trace) = Trace::read(data) {
         analyse(&trace.events);
     }
@@ -30,12 +31,21 @@ fn sealed(data: &[u8]) -> Vec<u8> {
     let mut rest = data.get(FILE_HEAD..).unwrap_or_default();
     while rest.len() >= BLOCK_HEAD {
         let (head, body) = rest.split_at(BLOCK_HEAD);
-        let u32_at = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let u32_at =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let first_ns = u64::from(u32_at(24)) | u64::from(u32_at(28)) << 32;
         let len = body.len().min(u32_at(12) as usize & 0xffff);
         let (body, behind) = body.split_at(len);
         let crc = crc32fast::hash(body);
-        let sealed = Head { kind: head[8], len: len as u32, count: u32_at(16), number: u32_at(20), first_ns, crc }.bytes();
+        let sealed = Head {
+            kind: head[8],
+            len: len as u32,
+            count: u32_at(16),
+            number: u32_at(20),
+            first_ns,
+            crc,
+        }
+        .bytes();
         assert_eq!(sealed[..SYNC.len()], SYNC, "a block begins with its marker");
         out.extend_from_slice(&sealed);
         out.extend_from_slice(body);
@@ -50,8 +60,16 @@ pub fn fuzz_log(data: &[u8]) -> usize {
     let text = String::from_utf8_lossy(data);
     let lenient = parse_lenient(&text);
     if let Ok(events) = parse(&text) {
-        assert_eq!((&events, 0), (&lenient.events, lenient.skipped), "what is strictly right is read alike by both");
-        assert_eq!(parse(&print(&events, Style::Full, 1)).ok().as_ref(), Some(&events), "what was read can be printed and read again");
+        assert_eq!(
+            (&events, 0),
+            (&lenient.events, lenient.skipped),
+            "what is strictly right is read alike by both"
+        );
+        assert_eq!(
+            parse(&print(&events, Style::Full, 1)).ok().as_ref(),
+            Some(&events),
+            "what was read can be printed and read again"
+        );
     }
     analyse(&lenient.events);
     lenient.events.len()

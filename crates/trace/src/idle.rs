@@ -49,11 +49,22 @@ impl Past {
     }
 
     /// Idling of pCPUs that are allowed, from `from` to now, outside of spans in which the world was held back anyway.
-    pub(crate) fn beside(&self, replay: &Replay, from: u64, allowed: Option<&PcpuSet>, held: &[(u64, u64)]) -> Beside {
+    pub(crate) fn beside(
+        &self,
+        replay: &Replay,
+        from: u64,
+        allowed: Option<&PcpuSet>,
+        held: &[(u64, u64)],
+    ) -> Beside {
         let to = replay.ns();
         let ended = &self.idle[self.idle.partition_point(|s| s.to_ns <= from)..];
         let open = replay.pcpus().iter().enumerate().filter(|(_, p)| p.0 == Now::Idle);
-        let open = open.map(|(i, p)| Stretch { pcpu: PcpuId(i as u16), now: Now::Idle, from_ns: p.1, to_ns: to });
+        let open = open.map(|(i, p)| Stretch {
+            pcpu: PcpuId(i as u16),
+            now: Now::Idle,
+            from_ns: p.1,
+            to_ns: to,
+        });
         let may = |s: &Stretch| allowed.is_none_or(|a| a.contains(s.pcpu));
         let mut out = Beside::default();
         let mut spans = vec![];
@@ -70,7 +81,8 @@ impl Past {
         }
         for (a, b) in merged(spans) {
             out.ns += b - a;
-            let count = self.changes.partition_point(|t| *t < b) - self.changes.partition_point(|t| *t < a);
+            let count =
+                self.changes.partition_point(|t| *t < b) - self.changes.partition_point(|t| *t < a);
             out.seen = out.seen.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         }
         out
@@ -79,8 +91,16 @@ impl Past {
     /// Who ran longest on a pCPU from `from` to now, and for how long in ns.
     pub(crate) fn ran_most(&self, replay: &Replay, p: PcpuId, from: u64) -> Option<(WorldId, u64)> {
         let to = replay.ns();
-        let ended = self.ran.get(usize::from(p.0)).map_or(&[][..], |r| &r[r.partition_point(|s| s.to_ns <= from)..]);
-        let open = replay.pcpus().get(usize::from(p.0)).map(|(now, since)| Stretch { pcpu: p, now: *now, from_ns: *since, to_ns: to });
+        let ended = self
+            .ran
+            .get(usize::from(p.0))
+            .map_or(&[][..], |r| &r[r.partition_point(|s| s.to_ns <= from)..]);
+        let open = replay.pcpus().get(usize::from(p.0)).map(|(now, since)| Stretch {
+            pcpu: p,
+            now: *now,
+            from_ns: *since,
+            to_ns: to,
+        });
         let mut sums: BTreeMap<WorldId, u64> = BTreeMap::new();
         for s in ended.iter().copied().chain(open) {
             if let Now::World(w) = s.now {

@@ -17,7 +17,9 @@ pub(crate) enum Coding {
 
 impl Coding {
     pub(crate) fn of_code(code: u8) -> Option<Coding> {
-        [Coding::Plain, Coding::World, Coding::Delta, Coding::Pcpu, Coding::Text].into_iter().find(|c| *c as u8 == code)
+        [Coding::Plain, Coding::World, Coding::Delta, Coding::Pcpu, Coding::Text]
+            .into_iter()
+            .find(|c| *c as u8 == code)
     }
 }
 
@@ -43,25 +45,60 @@ use Coding::{Delta, Pcpu, Plain, Text, World};
 ///
 /// A field that may be missing is its number + 1, and 0 stands for none. Texts and numbers are numbered apart, in order.
 pub(crate) const KINDS: &[Spec] = &[
-    Spec { code: 1, name: "state", fields: &[("world", World), ("from", Plain), ("to", Plain), ("why", Plain), ("on", Pcpu)] },
+    Spec {
+        code: 1,
+        name: "state",
+        fields: &[("world", World), ("from", Plain), ("to", Plain), ("why", Plain), ("on", Pcpu)],
+    },
     Spec { code: 2, name: "wake", fields: &[("world", World), ("by", Plain), ("waker", World)] },
-    Spec { code: 3, name: "queued", fields: &[("world", World), ("pcpu", Pcpu), ("limit", Plain), ("key", Delta)] },
+    Spec {
+        code: 3,
+        name: "queued",
+        fields: &[("world", World), ("pcpu", Pcpu), ("limit", Plain), ("key", Delta)],
+    },
     Spec { code: 4, name: "unqueued", fields: &[("world", World)] },
-    Spec { code: 5, name: "migrate", fields: &[("world", World), ("from", Pcpu), ("to", Pcpu), ("why", Plain)] },
+    Spec {
+        code: 5,
+        name: "migrate",
+        fields: &[("world", World), ("from", Pcpu), ("to", Pcpu), ("why", Plain)],
+    },
     Spec { code: 6, name: "switch", fields: &[("from", Plain), ("to", Plain)] },
     Spec { code: 7, name: "idle", fields: &[("begins", Plain)] },
     Spec { code: 8, name: "kick", fields: &[("target", Pcpu), ("how", Plain)] },
-    Spec { code: 9, name: "wait-on", fields: &[("world", World), ("event", Plain), ("class", Text)] },
+    Spec {
+        code: 9,
+        name: "wait-on",
+        fields: &[("world", World), ("event", Plain), ("class", Text)],
+    },
     Spec {
         code: 10,
         name: "vtime",
-        fields: &[("world", World), ("stride", Plain), ("from", Delta), ("to", Delta), ("host", Delta), ("why", Text)],
+        fields: &[
+            ("world", World),
+            ("stride", Plain),
+            ("from", Delta),
+            ("to", Delta),
+            ("host", Delta),
+            ("why", Text),
+        ],
     },
-    Spec { code: 11, name: "account", fields: &[("vm", Plain), ("used_ns", Plain), ("entitled", Plain)] },
-    Spec { code: 12, name: "world", fields: &[("world", World), ("vm", Plain), ("role", Plain), ("name", Text)] },
+    Spec {
+        code: 11,
+        name: "account",
+        fields: &[("vm", Plain), ("used_ns", Plain), ("entitled", Plain)],
+    },
+    Spec {
+        code: 12,
+        name: "world",
+        fields: &[("world", World), ("vm", Plain), ("role", Plain), ("name", Text)],
+    },
     Spec { code: 13, name: "vm", fields: &[("vm", Plain), ("name", Text), ("pool", Text)] },
     Spec { code: 14, name: "host", fields: &[("pcpus", Plain)] },
-    Spec { code: 15, name: "pcpu", fields: &[("smt", Plain), ("core", Plain), ("llc", Plain), ("node", Plain)] },
+    Spec {
+        code: 15,
+        name: "pcpu",
+        fields: &[("smt", Plain), ("core", Plain), ("llc", Plain), ("node", Plain)],
+    },
     Spec { code: 16, name: "affinity", fields: &[("world", World), ("allowed", Text)] },
     Spec { code: 17, name: "lost", fields: &[("events", Plain)] },
     Spec { code: 18, name: "mark", fields: &[("text", Text)] },
@@ -71,7 +108,10 @@ pub(crate) const KINDS: &[Spec] = &[
 /// The kinds of this version as a file describes them.
 pub(crate) fn described() -> Vec<Described> {
     let fields = |s: &Spec| s.fields.iter().map(|(n, c)| ((*n).to_owned(), *c)).collect();
-    KINDS.iter().map(|s| Described { code: s.code, name: s.name.to_owned(), fields: fields(s) }).collect()
+    KINDS
+        .iter()
+        .map(|s| Described { code: s.code, name: s.name.to_owned(), fields: fields(s) })
+        .collect()
 }
 
 /// The kind of this version with a number.

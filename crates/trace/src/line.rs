@@ -42,10 +42,18 @@ pub(crate) fn rdy(number: u64, event: &Event) -> Option<String> {
             let name = if *to == State::WaitIdle { State::Wait.name() } else { to.name() };
             (on.or(event.pcpu), format!("SETRUNSTATE {} {name}", world.0))
         }
-        Kind::Queued { world, queue: Queue::Pcpu(p), .. } => (Some(*p), format!("QUEUEADD {}", world.0)),
-        Kind::Queued { world, queue: Queue::Limit(l), .. } => (event.pcpu, format!("QUEUEADD {} LIMIT {l}", world.0)),
-        Kind::Migrate { world, from, to, why } => (from.or(event.pcpu), format!("MIGRATE {} {} {}", world.0, to.0, why.name())),
-        Kind::Unqueued { .. } | Kind::Switch { .. } | Kind::WaitOn { .. } | Kind::Vtime { .. } => (event.pcpu, arguments(event)),
+        Kind::Queued { world, queue: Queue::Pcpu(p), .. } => {
+            (Some(*p), format!("QUEUEADD {}", world.0))
+        }
+        Kind::Queued { world, queue: Queue::Limit(l), .. } => {
+            (event.pcpu, format!("QUEUEADD {} LIMIT {l}", world.0))
+        }
+        Kind::Migrate { world, from, to, why } => {
+            (from.or(event.pcpu), format!("MIGRATE {} {} {}", world.0, to.0, why.name()))
+        }
+        Kind::Unqueued { .. } | Kind::Switch { .. } | Kind::WaitOn { .. } | Kind::Vtime { .. } => {
+            (event.pcpu, arguments(event))
+        }
         _ => return None,
     };
     Some(format!("{number} {} {} {text}", maybe(pcpu), event.ns / 1000))
@@ -72,30 +80,56 @@ fn arguments(event: &Event) -> String {
     match &event.kind {
         Kind::State { world, from, to, why, on } => {
             let from = from.map_or("?", State::name);
-            format!("SETRUNSTATE {} {} {} {from}{}", world.0, to.name(), why.name(), other(*on, own))
+            format!(
+                "SETRUNSTATE {} {} {} {from}{}",
+                world.0,
+                to.name(),
+                why.name(),
+                other(*on, own)
+            )
         }
         Kind::Wake { world, by: Waker::World(w) } => format!("WAKE {} {}", world.0, w.0),
-        Kind::Wake { world, by } => format!("WAKE {} {}", world.0, if *by == Waker::Interrupt { "IRQ" } else { "?" }),
-        Kind::Queued { world, queue: Queue::Pcpu(p), key } => format!("QUEUEADD {} {key}{}", world.0, other(Some(*p), own)),
-        Kind::Queued { world, queue: Queue::Limit(l), key } => format!("QUEUEADD {} {key} LIMIT {l}", world.0),
+        Kind::Wake { world, by } => {
+            format!("WAKE {} {}", world.0, if *by == Waker::Interrupt { "IRQ" } else { "?" })
+        }
+        Kind::Queued { world, queue: Queue::Pcpu(p), key } => {
+            format!("QUEUEADD {} {key}{}", world.0, other(Some(*p), own))
+        }
+        Kind::Queued { world, queue: Queue::Limit(l), key } => {
+            format!("QUEUEADD {} {key} LIMIT {l}", world.0)
+        }
         Kind::Unqueued { world } => format!("QUEUEREMOVE {}", world.0),
-        Kind::Migrate { world, from, to, why } => format!("MIGRATE {} {} {}{}", world.0, to.0, why.name(), other(*from, own)),
-        Kind::Switch { from, to } => format!("SWITCH {} {}", from.map_or(0, |w| w.0), to.map_or(0, |w| w.0)),
+        Kind::Migrate { world, from, to, why } => {
+            format!("MIGRATE {} {} {}{}", world.0, to.0, why.name(), other(*from, own))
+        }
+        Kind::Switch { from, to } => {
+            format!("SWITCH {} {}", from.map_or(0, |w| w.0), to.map_or(0, |w| w.0))
+        }
         Kind::Idle { begins } => format!("IDLE {}", if *begins { "BEGIN" } else { "END" }),
         Kind::Kick { target, how } => format!("KICK {} {}", target.0, how.name()),
-        Kind::WaitOn { world, event, class } => format!("SETWAITSTATE {} {event} {}", world.0, escaped(class)),
+        Kind::WaitOn { world, event, class } => {
+            format!("SETWAITSTATE {} {event} {}", world.0, escaped(class))
+        }
         Kind::Vtime { world, stride, from, to, host, why } => {
             format!("VTIMESET {} {stride} {from} {to} {host} {}", world.0, escaped(why))
         }
         Kind::Account { vm, used_ns, entitled } => format!("ACCOUNT {} {used_ns} {entitled}", vm.0),
-        Kind::World { world, vm, role, name } => format!("WORLD {} {} {} {}", world.0, vm.0, role.name(), escaped(name)),
+        Kind::World { world, vm, role, name } => {
+            format!("WORLD {} {} {} {}", world.0, vm.0, role.name(), escaped(name))
+        }
         Kind::Vm { vm, name, pool } => format!("VM {} {} {}", vm.0, escaped(name), escaped(pool)),
         Kind::Host { pcpus } => format!("HOST {pcpus}"),
         Kind::Pcpu { place: p } => format!("PCPU {} {} {} {}", p.smt, p.core, p.llc, p.node),
-        Kind::Affinity { world, allowed } => format!("AFFINITY {} {}", world.0, escaped(&allowed.to_string())),
-        Kind::Lost { events } => format!("LOST {}", events.map_or("?".to_owned(), |n| n.to_string())),
+        Kind::Affinity { world, allowed } => {
+            format!("AFFINITY {} {}", world.0, escaped(&allowed.to_string()))
+        }
+        Kind::Lost { events } => {
+            format!("LOST {}", events.map_or("?".to_owned(), |n| n.to_string()))
+        }
         Kind::Mark { text } => format!("MARK {}", escaped(text)),
-        Kind::Guest { world, inside } => format!("GUEST {} {}", world.0, if *inside { "ENTER" } else { "LEAVE" }),
+        Kind::Guest { world, inside } => {
+            format!("GUEST {} {}", world.0, if *inside { "ENTER" } else { "LEAVE" })
+        }
     }
 }
 
@@ -191,9 +225,16 @@ impl Words<'_> {
     fn kind(&mut self, name: &str, own: Option<PcpuId>) -> Result<(Kind, bool), &'static str> {
         let plain = |kind: Option<Kind>, allowed| kind.map(|k| (k, true)).ok_or(allowed);
         match name {
-            "SETRUNSTATE" => self.state(own).ok_or("SETRUNSTATE world state, and reason, state before and pCPU or none of them"),
-            "QUEUEADD" => plain(self.queued(own), "QUEUEADD world, on a line with a pCPU or with LIMIT and its number"),
-            "QUEUEREMOVE" => plain(self.world().map(|world| Kind::Unqueued { world }), "QUEUEREMOVE world"),
+            "SETRUNSTATE" => self.state(own).ok_or(
+                "SETRUNSTATE world state, and reason, state before and pCPU or none of them",
+            ),
+            "QUEUEADD" => plain(
+                self.queued(own),
+                "QUEUEADD world, on a line with a pCPU or with LIMIT and its number",
+            ),
+            "QUEUEREMOVE" => {
+                plain(self.world().map(|world| Kind::Unqueued { world }), "QUEUEREMOVE world")
+            }
             "MIGRATE" => plain(self.migrate(own), "MIGRATE world pCPU reason"),
             "SWITCH" => plain(self.switch(), "SWITCH world world"),
             "SETWAITSTATE" => plain(self.wait_on(), "SETWAITSTATE world number class"),
@@ -213,13 +254,19 @@ impl Words<'_> {
     fn state(&mut self, own: Option<PcpuId>) -> Option<(Kind, bool)> {
         let (world, to) = (self.world()?, State::of_name(self.0.next()?)?);
         let Some(why) = self.0.next() else {
-            return Some((Kind::State { world, from: None, to, why: Why::Unknown, on: own }, false));
+            return Some((
+                Kind::State { world, from: None, to, why: Why::Unknown, on: own },
+                false,
+            ));
         };
         let from = match self.0.next()? {
             "?" => None,
             name => Some(State::of_name(name)?),
         };
-        Some((Kind::State { world, from, to, why: Why::of_name(why)?, on: self.pcpu_or(own)? }, true))
+        Some((
+            Kind::State { world, from, to, why: Why::of_name(why)?, on: self.pcpu_or(own)? },
+            true,
+        ))
     }
 
     fn queued(&mut self, own: Option<PcpuId>) -> Option<Kind> {
@@ -258,7 +305,8 @@ impl Words<'_> {
 
     fn vtime(&mut self) -> Option<Kind> {
         let world = self.world()?;
-        let (stride, from, to, host) = (self.number()?, self.number()?, self.number()?, self.number()?);
+        let (stride, from, to, host) =
+            (self.number()?, self.number()?, self.number()?, self.number()?);
         Some(Kind::Vtime { world, stride, from, to, host, why: self.text()? })
     }
 
@@ -294,12 +342,18 @@ impl Words<'_> {
 
     fn named(&mut self, name: &str) -> Option<Kind> {
         Some(match name {
-            "ACCOUNT" => Kind::Account { vm: self.number().map(VmId)?, used_ns: self.number()?, entitled: self.number()? },
+            "ACCOUNT" => Kind::Account {
+                vm: self.number().map(VmId)?,
+                used_ns: self.number()?,
+                entitled: self.number()?,
+            },
             "WORLD" => {
                 let (world, vm) = (self.world()?, self.number().map(VmId)?);
                 Kind::World { world, vm, role: Role::of_name(self.0.next()?)?, name: self.text()? }
             }
-            "VM" => Kind::Vm { vm: self.number().map(VmId)?, name: self.text()?, pool: self.text()? },
+            "VM" => {
+                Kind::Vm { vm: self.number().map(VmId)?, name: self.text()?, pool: self.text()? }
+            }
             "HOST" => Kind::Host { pcpus: self.number()? },
             "PCPU" => {
                 let (smt, core) = (self.number()?, self.number()?);
@@ -307,7 +361,8 @@ impl Words<'_> {
             }
             "AFFINITY" => {
                 let (world, list) = (self.world()?, self.text()?);
-                let allowed = if list.is_empty() { units::PcpuSet::empty() } else { list.parse().ok()? };
+                let allowed =
+                    if list.is_empty() { units::PcpuSet::empty() } else { list.parse().ok()? };
                 Kind::Affinity { world, allowed: Box::new(allowed) }
             }
             _ => Kind::Mark { text: self.text()? },

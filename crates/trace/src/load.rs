@@ -36,7 +36,11 @@ pub fn load(mut input: impl Read) -> Result<Loaded, ReadError> {
     let mut head = vec![];
     (&mut input).take(LOOK as u64).read_to_end(&mut head)?;
     let whole = io::Cursor::new(&head).chain(input);
-    if is_text(&head) { log(whole) } else { Ok(Loaded { trace: Trace::read(whole)?, first: 1, bad_lines: 0, bad: None }) }
+    if is_text(&head) {
+        log(whole)
+    } else {
+        Ok(Loaded { trace: Trace::read(whole)?, first: 1, bad_lines: 0, bad: None })
+    }
 }
 
 /// Whether these first bytes are text: no control characters but those of lines.
@@ -60,10 +64,16 @@ fn log(mut input: impl Read) -> Result<Loaded, ReadError> {
         _ => {}
     }
     let numbers = text.lines().filter(|l| !l.starts_with('#'));
-    let first = numbers.filter_map(|l| l.split_ascii_whitespace().next()?.parse().ok()).next().unwrap_or(1);
+    let first =
+        numbers.filter_map(|l| l.split_ascii_whitespace().next()?.parse().ok()).next().unwrap_or(1);
     let mut events = read.events;
     events.sort_by_key(|e| e.ns);
-    Ok(Loaded { trace: Trace { events, ..Trace::default() }, first, bad_lines: read.skipped, bad: read.first })
+    Ok(Loaded {
+        trace: Trace { events, ..Trace::default() },
+        first,
+        bad_lines: read.skipped,
+        bad: read.first,
+    })
 }
 
 #[cfg(test)]
@@ -77,7 +87,13 @@ mod tests {
     fn file(events: u64) -> Vec<u8> {
         let mut writer = Writer::new(vec![]).unwrap();
         for ns in 0..events {
-            writer.push(&Event { ns, pcpu: Some(PcpuId(1)), kind: Kind::Unqueued { world: WorldId(ns as u32) } }).unwrap();
+            writer
+                .push(&Event {
+                    ns,
+                    pcpu: Some(PcpuId(1)),
+                    kind: Kind::Unqueued { world: WorldId(ns as u32) },
+                })
+                .unwrap();
         }
         writer.finish().unwrap()
     }

@@ -19,7 +19,9 @@ pub enum Style {
 
 /// A line that is not one of the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("scheduler log line {line}: cannot read '{seen}': allowed {allowed}; correct the line, or skip such lines")]
+#[error(
+    "scheduler log line {line}: cannot read '{seen}': allowed {allowed}; correct the line, or skip such lines"
+)]
 pub struct LogError {
     /// Number of the line in the text, from 1.
     pub line: usize,
@@ -54,12 +56,15 @@ pub fn print(events: &[Event], style: Style, first: u64) -> String {
                 let line = full(out.number, event);
                 out.line(&line);
             }
-            (Style::Rdy, Kind::Lost { events }) => out.number += u64::from(events.unwrap_or(1).max(1)),
+            (Style::Rdy, Kind::Lost { events }) => {
+                out.number += u64::from(events.unwrap_or(1).max(1))
+            }
             (Style::Rdy, kind) => {
                 if let Some(line) = rdy(out.number, event) {
                     out.line(&line);
                 }
-                if matches!(kind, Kind::State { world, to: State::WaitIdle, .. } if !waits_on(*world, &events[i + 1..])) {
+                if matches!(kind, Kind::State { world, to: State::WaitIdle, .. } if !waits_on(*world, &events[i + 1..]))
+                {
                     out.halted(event);
                 }
                 if !told {
@@ -115,7 +120,10 @@ impl Printer {
         let (pcpu, to) = match event.kind {
             Kind::State { world, to: State::Run, on, .. } => (on.or(event.pcpu), Some(world)),
             Kind::State { world, on, .. } => {
-                let here = on.or(event.pcpu).and_then(|p| self.switches.get_mut(&p)).filter(|s| s.0 == Some(world));
+                let here = on
+                    .or(event.pcpu)
+                    .and_then(|p| self.switches.get_mut(&p))
+                    .filter(|s| s.0 == Some(world));
                 here.into_iter().for_each(|s| s.1 = Some(event.ns));
                 return;
             }
@@ -157,7 +165,10 @@ pub fn parse_lenient(text: &str) -> Lenient {
 }
 
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines().enumerate().map(|(i, l)| (i + 1, l.trim())).filter(|(_, l)| !l.is_empty() && !l.starts_with('#'))
+    text.lines()
+        .enumerate()
+        .map(|(i, l)| (i + 1, l.trim()))
+        .filter(|(_, l)| !l.is_empty() && !l.starts_with('#'))
 }
 
 #[derive(Default)]
@@ -173,10 +184,17 @@ impl Lines {
         let bad = |allowed| LogError { line: at, seen: text.chars().take(80).collect(), allowed };
         let Line { number, event, full } = parse_line(text).map_err(bad)?;
         if let Some(last) = self.number {
-            let jump = number.checked_sub(last).filter(|j| *j > 0).ok_or_else(|| bad("a sequence number above the last line's"))?;
+            let jump = number
+                .checked_sub(last)
+                .filter(|j| *j > 0)
+                .ok_or_else(|| bad("a sequence number above the last line's"))?;
             if jump > 1 {
                 let lost = u32::try_from(jump - 1).unwrap_or(u32::MAX);
-                self.events.push(Event { ns: event.ns, pcpu: None, kind: Kind::Lost { events: Some(lost) } });
+                self.events.push(Event {
+                    ns: event.ns,
+                    pcpu: None,
+                    kind: Kind::Lost { events: Some(lost) },
+                });
             }
         }
         self.number = Some(number);
@@ -189,7 +207,8 @@ impl Lines {
             }
             Kind::WaitOn { world, event: resource, class } if class == "IDLE" => {
                 if let Some(i) = self.waits.remove(world) {
-                    if let Some(Event { kind: Kind::State { to, .. }, .. }) = self.events.get_mut(i) {
+                    if let Some(Event { kind: Kind::State { to, .. }, .. }) = self.events.get_mut(i)
+                    {
                         *to = State::WaitIdle;
                     }
                     // Number 0 tells no more than the state does: `print` makes such lines.

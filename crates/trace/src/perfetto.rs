@@ -106,7 +106,15 @@ impl<W: Write> Packets<W> {
         self.out.write_all(&outer.0)
     }
 
-    fn event(&mut self, ns: u64, track: Track, kind: u64, name: Option<&str>, flow: Option<Flow>, mut body: Message) -> io::Result<()> {
+    fn event(
+        &mut self,
+        ns: u64,
+        track: Track,
+        kind: u64,
+        name: Option<&str>,
+        flow: Option<Flow>,
+        mut body: Message,
+    ) -> io::Result<()> {
         body.uint(event::TYPE, kind).uint(event::TRACK, uuid(track));
         if let Some(name) = name {
             body.bytes(event::NAME, name.as_bytes());
@@ -133,11 +141,19 @@ impl<W: Write> Sink for Packets<W> {
         self.packet(None, packet::TRACK_DESCRIPTOR, &body)
     }
 
-    fn begin(&mut self, ns: u64, track: Track, name: &str, notes: &[(&str, String)], flow: Option<Flow>) -> io::Result<()> {
+    fn begin(
+        &mut self,
+        ns: u64,
+        track: Track,
+        name: &str,
+        notes: &[(&str, String)],
+        flow: Option<Flow>,
+    ) -> io::Result<()> {
         let mut body = Message::default();
         for (key, value) in notes {
             let mut note = Message::default();
-            note.bytes(annotation::NAME, key.as_bytes()).bytes(annotation::STRING, value.as_bytes());
+            note.bytes(annotation::NAME, key.as_bytes())
+                .bytes(annotation::STRING, value.as_bytes());
             body.message(event::ANNOTATION, &note);
         }
         self.event(ns, track, event::BEGIN, Some(name), flow, body)

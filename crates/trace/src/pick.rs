@@ -53,8 +53,12 @@ impl Pick {
         for name in &self.vms {
             vms.extend(host.vms(name)?);
         }
-        let mut worlds: BTreeSet<WorldId> =
-            host.worlds.iter().filter(|w| w.1.0.is_some_and(|vm| vms.contains(&vm))).map(|w| *w.0).collect();
+        let mut worlds: BTreeSet<WorldId> = host
+            .worlds
+            .iter()
+            .filter(|w| w.1.0.is_some_and(|vm| vms.contains(&vm)))
+            .map(|w| *w.0)
+            .collect();
         for name in &self.worlds {
             worlds.extend(host.worlds(name)?);
         }
@@ -74,7 +78,9 @@ impl Chosen {
     pub fn who(&self, event: &Event) -> bool {
         let (Some(worlds), Some(vms)) = (&self.worlds, &self.vms) else { return true };
         match &event.kind {
-            Kind::Switch { from, to } => [from, to].into_iter().flatten().any(|w| worlds.contains(w)),
+            Kind::Switch { from, to } => {
+                [from, to].into_iter().flatten().any(|w| worlds.contains(w))
+            }
             Kind::Vm { vm, .. } | Kind::Account { vm, .. } => vms.contains(vm),
             Kind::Lost { .. } | Kind::Mark { .. } => true,
             kind => kind.world().is_some_and(|w| worlds.contains(&w)),
@@ -99,7 +105,8 @@ impl Chosen {
     #[must_use]
     pub fn wait(&self, wait: &Wait) -> bool {
         let who = self.worlds.as_ref().is_none_or(|worlds| worlds.contains(&wait.world));
-        who && (self.pcpus.is_none() || [wait.queued_on, wait.ran_on].into_iter().flatten().any(|p| self.pcpu(p)))
+        who && (self.pcpus.is_none()
+            || [wait.queued_on, wait.ran_on].into_iter().flatten().any(|p| self.pcpu(p)))
     }
 }
 
@@ -112,7 +119,8 @@ struct Known {
 
 impl Known {
     fn of(events: &[Event]) -> Known {
-        let mut known = Known { names: Names::default(), vms: BTreeSet::new(), worlds: BTreeMap::new() };
+        let mut known =
+            Known { names: Names::default(), vms: BTreeSet::new(), worlds: BTreeMap::new() };
         for event in events {
             known.names.take(event);
             match &event.kind {
@@ -134,7 +142,8 @@ impl Known {
     }
 
     fn vms(&self, name: &str) -> Result<Vec<VmId>, PickError> {
-        let named: Vec<VmId> = self.vms.iter().copied().filter(|vm| self.names.vm(*vm) == name).collect();
+        let named: Vec<VmId> =
+            self.vms.iter().copied().filter(|vm| self.names.vm(*vm) == name).collect();
         let number = name.parse().ok().map(VmId).filter(|vm| self.vms.contains(vm));
         let found: Vec<VmId> = if named.is_empty() { number.into_iter().collect() } else { named };
         let all = self.vms.iter().map(|vm| self.names.vm(*vm));
@@ -142,11 +151,15 @@ impl Known {
     }
 
     fn worlds(&self, name: &str) -> Result<Vec<WorldId>, PickError> {
-        let full = |w: &(Option<VmId>, String)| w.0.map(|vm| format!("{}/{}", self.names.vm(vm), w.1));
-        let is = |w: &(&WorldId, &(Option<VmId>, String))| (!w.1.1.is_empty() && w.1.1 == name) || full(w.1).is_some_and(|f| f == name);
+        let full =
+            |w: &(Option<VmId>, String)| w.0.map(|vm| format!("{}/{}", self.names.vm(vm), w.1));
+        let is = |w: &(&WorldId, &(Option<VmId>, String))| {
+            (!w.1.1.is_empty() && w.1.1 == name) || full(w.1).is_some_and(|f| f == name)
+        };
         let named: Vec<WorldId> = self.worlds.iter().filter(is).map(|w| *w.0).collect();
         let number = name.parse().ok().map(WorldId).filter(|w| self.worlds.contains_key(w));
-        let found: Vec<WorldId> = if named.is_empty() { number.into_iter().collect() } else { named };
+        let found: Vec<WorldId> =
+            if named.is_empty() { number.into_iter().collect() } else { named };
         let all = self.worlds.iter().map(|(id, w)| full(w).unwrap_or_else(|| id.0.to_string()));
         if found.is_empty() { Err(missing("world", name, all)) } else { Ok(found) }
     }
@@ -155,7 +168,8 @@ impl Known {
 fn missing(what: &'static str, seen: &str, all: impl Iterator<Item = String>) -> PickError {
     let all: Vec<String> = all.collect();
     let more = all.len().saturating_sub(LISTED);
-    let mut allowed = all.iter().take(LISTED).map(|n| format!("'{n}'")).collect::<Vec<_>>().join(", ");
+    let mut allowed =
+        all.iter().take(LISTED).map(|n| format!("'{n}'")).collect::<Vec<_>>().join(", ");
     if all.is_empty() {
         "none, the trace names no one".clone_into(&mut allowed);
     } else if more > 0 {
@@ -176,13 +190,33 @@ mod tests {
         for (vm, name) in [(0, "system"), (1, "web"), (2, "db")] {
             out.push(at(0, Kind::Vm { vm: VmId(vm), name: name.to_owned(), pool: "/".to_owned() }));
         }
-        for (world, vm, name) in [(1, 1, "vcpu0"), (2, 1, "vcpu1"), (3, 2, "vcpu0"), (4, 0, "backup")] {
-            out.push(at(0, Kind::World { world: WorldId(world), vm: VmId(vm), role: Role::Vcpu, name: name.to_owned() }));
-        }
-        for (ns, world, to, on) in
-            [(5, 1, State::Ready, 0), (6, 3, State::Ready, 1), (9, 1, State::Run, 0), (12, 3, State::Run, 1), (13, 9, State::Ready, 1)]
+        for (world, vm, name) in
+            [(1, 1, "vcpu0"), (2, 1, "vcpu1"), (3, 2, "vcpu0"), (4, 0, "backup")]
         {
-            let kind = Kind::State { world: WorldId(world), from: None, to, why: Why::Unknown, on: Some(PcpuId(on)) };
+            out.push(at(
+                0,
+                Kind::World {
+                    world: WorldId(world),
+                    vm: VmId(vm),
+                    role: Role::Vcpu,
+                    name: name.to_owned(),
+                },
+            ));
+        }
+        for (ns, world, to, on) in [
+            (5, 1, State::Ready, 0),
+            (6, 3, State::Ready, 1),
+            (9, 1, State::Run, 0),
+            (12, 3, State::Run, 1),
+            (13, 9, State::Ready, 1),
+        ] {
+            let kind = Kind::State {
+                world: WorldId(world),
+                from: None,
+                to,
+                why: Why::Unknown,
+                on: Some(PcpuId(on)),
+            };
             out.push(Event { ns, pcpu: Some(PcpuId(on)), kind });
         }
         out
@@ -213,7 +247,10 @@ mod tests {
     #[test]
     fn what_the_trace_does_not_have_is_refused_with_what_it_has() {
         let error = pick(&["mail"], &[], None).of(&events()).unwrap_err().to_string();
-        assert_eq!(error, "trace: cannot find VM 'mail': allowed 'system', 'web', 'db'; give one of them");
+        assert_eq!(
+            error,
+            "trace: cannot find VM 'mail': allowed 'system', 'web', 'db'; give one of them"
+        );
         let error = pick(&[], &["web/vcpu7"], None).of(&events()).unwrap_err().to_string();
         assert!(
             error.starts_with("trace: cannot find world 'web/vcpu7': allowed 'web/vcpu0', 'web/vcpu1', 'db/vcpu0', 'system/backup', '9';"),
@@ -227,7 +264,11 @@ mod tests {
         let of = |p: &Pick| {
             let chosen = p.of(&all).unwrap();
             let report = analyse_some(&all, &WaitOptions::default(), |w| chosen.wait(w));
-            (report.waits.iter().map(|w| w.ns).collect::<Vec<_>>(), report.all.waits, report.vms.len())
+            (
+                report.waits.iter().map(|w| w.ns).collect::<Vec<_>>(),
+                report.all.waits,
+                report.vms.len(),
+            )
         };
         assert_eq!(of(&pick(&["db"], &[], None)), (vec![6], 1, 1));
         assert_eq!(of(&pick(&[], &[], Some("0"))), (vec![4], 1, 1));

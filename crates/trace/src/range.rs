@@ -13,12 +13,19 @@ pub fn between(events: &[Event], from_ns: u64, to_ns: u64) -> Vec<Event> {
         replay.step(e);
     });
     for (world, now) in replay.worlds() {
-        let kind = Kind::State { world, from: now.before, to: now.state, why: Why::Told, on: now.on };
+        let kind =
+            Kind::State { world, from: now.before, to: now.state, why: Why::Told, on: now.on };
         out.push(Event { ns: from_ns, pcpu: now.on, kind });
     }
     for (p, _) in replay.pcpus().iter().enumerate().filter(|(_, now)| now.0 == Now::Idle) {
-        out.push(Event { ns: from_ns, pcpu: Some(PcpuId(p as u16)), kind: Kind::Idle { begins: true } });
+        out.push(Event {
+            ns: from_ns,
+            pcpu: Some(PcpuId(p as u16)),
+            kind: Kind::Idle { begins: true },
+        });
     }
-    out.extend(events.iter().filter(|e| !e.kind.is_name() && (from_ns..to_ns).contains(&e.ns)).cloned());
+    out.extend(
+        events.iter().filter(|e| !e.kind.is_name() && (from_ns..to_ns).contains(&e.ns)).cloned(),
+    );
     out
 }

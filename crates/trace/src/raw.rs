@@ -38,7 +38,9 @@ pub const RAW_BYTES: usize = 32;
 #[non_exhaustive]
 pub enum RawError {
     /// No kind has this number, or none with a raw form.
-    #[error("raw record: cannot read: seen kind {seen}, allowed 1..8, 11, 14, 15 and 17..19; build kernel side and reader from one tree")]
+    #[error(
+        "raw record: cannot read: seen kind {seen}, allowed 1..8, 11, 14, 15 and 17..19; build kernel side and reader from one tree"
+    )]
     Kind {
         /// The number.
         seen: u16,
@@ -85,12 +87,17 @@ fn known(v: Option<u32>) -> u64 {
 /// `RawError::TooLong` if it has none.
 pub fn to_raw(event: &Event) -> Result<[u8; RAW_BYTES], RawError> {
     let flat = crate::flat::flatten(&event.kind);
-    let too_long = || RawError::TooLong { kind: crate::kinds::spec(flat.code).map_or("", |s| s.name) };
+    let too_long =
+        || RawError::TooLong { kind: crate::kinds::spec(flat.code).map_or("", |s| s.name) };
     let world = event.kind.world().map_or(0, |w| w.0);
     let (world, a, b) = match &event.kind {
         Kind::State { from, to, why, on, .. } => {
             let from = from.map_or(0xff, |s| u64::from(s.code()));
-            (world, from | u64::from(to.code()) << 8 | u64::from(why.code()) << 16 | id(*on) << 32, 0)
+            (
+                world,
+                from | u64::from(to.code()) << 8 | u64::from(why.code()) << 16 | id(*on) << 32,
+                0,
+            )
         }
         Kind::Wake { by, .. } => match by {
             Waker::Unknown => (world, 0, 0),
@@ -100,13 +107,22 @@ pub fn to_raw(event: &Event) -> Result<[u8; RAW_BYTES], RawError> {
         Kind::Queued { queue: Queue::Pcpu(p), key, .. } => (world, *key, p.0.into()),
         Kind::Queued { queue: Queue::Limit(l), key, .. } => (world, *key, u64::from(*l) | KNOWN),
         Kind::Unqueued { .. } => (world, 0, 0),
-        Kind::Migrate { from, to, why, .. } => (world, id(*from) | u64::from(to.0) << 16 | u64::from(why.code()) << 32, 0),
+        Kind::Migrate { from, to, why, .. } => {
+            (world, id(*from) | u64::from(to.0) << 16 | u64::from(why.code()) << 32, 0)
+        }
         Kind::Switch { from, to } => (0, known(from.map(|w| w.0)), known(to.map(|w| w.0))),
         Kind::Idle { begins } => (0, u64::from(*begins), 0),
         Kind::Kick { target, how } => (0, u64::from(target.0) | u64::from(how.code()) << 16, 0),
         Kind::Account { vm, used_ns, entitled } => (vm.0.into(), *used_ns, *entitled),
         Kind::Host { pcpus } => (0, u64::from(*pcpus), 0),
-        Kind::Pcpu { place: p } => (0, u64::from(p.smt) | u64::from(p.core) << 16 | u64::from(p.llc) << 32 | u64::from(p.node) << 48, 0),
+        Kind::Pcpu { place: p } => (
+            0,
+            u64::from(p.smt)
+                | u64::from(p.core) << 16
+                | u64::from(p.llc) << 32
+                | u64::from(p.node) << 48,
+            0,
+        ),
         Kind::Lost { events } => (0, known(*events), 0),
         Kind::Guest { inside, .. } => (world, u64::from(*inside), 0),
         Kind::Mark { text } if text.len() <= 16 => {
@@ -142,7 +158,8 @@ pub fn from_raw(raw: &[u8; RAW_BYTES]) -> Result<Event, RawError> {
     if !matches!(kind, 1..=8 | 11 | 14 | 15 | 17..=19) {
         return Err(RawError::Kind { seen: kind });
     }
-    let event = pcpu_or_none(pcpu).and_then(|pcpu| Some(Event { ns: word(raw, 0), pcpu, kind: kind_of(kind, world, a, b)? }));
+    let event = pcpu_or_none(pcpu)
+        .and_then(|pcpu| Some(Event { ns: word(raw, 0), pcpu, kind: kind_of(kind, world, a, b)? }));
     event.filter(fits).ok_or(RawError::Value { kind, a, b })
 }
 
@@ -155,8 +172,13 @@ pub fn expand(raw: &[u8; RAW_BYTES], mut each: impl FnMut(Event)) -> Result<(), 
     let event = from_raw(raw)?;
     let (a, b) = (word(raw, 16), word(raw, 24));
     let also = |pcpu: u64, kind: Option<Kind>| {
-        let made = pcpu_or_none(pcpu).and_then(|pcpu| Some(Event { ns: event.ns, pcpu, kind: kind? }));
-        made.filter(fits).ok_or(RawError::Value { kind: u16::from_le_bytes([raw[12], raw[13]]), a, b })
+        let made =
+            pcpu_or_none(pcpu).and_then(|pcpu| Some(Event { ns: event.ns, pcpu, kind: kind? }));
+        made.filter(fits).ok_or(RawError::Value {
+            kind: u16::from_le_bytes([raw[12], raw[13]]),
+            a,
+            b,
+        })
     };
     let mut before = [None, None, None];
     let mut after = None;
@@ -166,17 +188,22 @@ pub fn expand(raw: &[u8; RAW_BYTES], mut each: impl FnMut(Event)) -> Result<(), 
                 before[0] = Some(also(NONE, Some(Kind::Unqueued { world }))?);
             }
             if a >> 24 & ALSO_WOKEN != 0 {
-                before[1] = Some(also(b >> 48, waker(b >> 32 & NONE, b & 0xffff_ffff).map(|by| Kind::Wake { world, by }))?);
+                before[1] = Some(also(
+                    b >> 48,
+                    waker(b >> 32 & NONE, b & 0xffff_ffff).map(|by| Kind::Wake { world, by }),
+                )?);
             }
             if a >> 24 & ALSO_MOVED != 0 {
                 let why = Move::of_code(b >> 16 & 0xff).unwrap_or(Move::Other);
                 let from = pcpu_or_none(b & NONE);
-                let migrate = from.and_then(|from| Some(Kind::Migrate { world, from, to: on?, why }));
+                let migrate =
+                    from.and_then(|from| Some(Kind::Migrate { world, from, to: on?, why }));
                 before[2] = Some(also(id(on), migrate)?);
             }
         }
         Kind::Queued { queue: Queue::Pcpu(_), .. } if b >> 40 & 0xff != 0 => {
-            let kick = Kick::of_code((b >> 40 & 0xff) - 1).and_then(|how| Some(Kind::Kick { target: pcpu_of(b >> 48)?, how }));
+            let kick = Kick::of_code((b >> 40 & 0xff) - 1)
+                .and_then(|how| Some(Kind::Kick { target: pcpu_of(b >> 48)?, how }));
             after = Some(also(b >> 16 & NONE, kick)?);
         }
         _ => {}
@@ -208,7 +235,13 @@ fn kind_of(kind: u16, id: u32, a: u64, b: u64) -> Option<Kind> {
         1 => {
             let from = if a & 0xff == 0xff { None } else { Some(State::of_code(a & 0xff)?) };
             let why = Why::of_code(a >> 16 & 0xff).unwrap_or(Why::Unknown);
-            Kind::State { world, from, to: State::of_code(a >> 8 & 0xff)?, why, on: pcpu_or_none(a >> 32 & NONE)? }
+            Kind::State {
+                world,
+                from,
+                to: State::of_code(a >> 8 & 0xff)?,
+                why,
+                on: pcpu_or_none(a >> 32 & NONE)?,
+            }
         }
         2 => Kind::Wake { world, by: waker(a, b)? },
         3 if b & KNOWN != 0 => Kind::Queued { world, queue: Queue::Limit(b as u16), key: a },
@@ -216,7 +249,12 @@ fn kind_of(kind: u16, id: u32, a: u64, b: u64) -> Option<Kind> {
         4 => Kind::Unqueued { world },
         5 => {
             let why = Move::of_code(a >> 32 & 0xff).unwrap_or(Move::Other);
-            Kind::Migrate { world, from: pcpu_or_none(a & NONE)?, to: pcpu_of(a >> 16 & NONE)?, why }
+            Kind::Migrate {
+                world,
+                from: pcpu_or_none(a & NONE)?,
+                to: pcpu_of(a >> 16 & NONE)?,
+                why,
+            }
         }
         6 => Kind::Switch { from: known_of(a).map(WorldId), to: known_of(b).map(WorldId) },
         7 => Kind::Idle { begins: a != 0 },
@@ -243,10 +281,18 @@ mod tests {
 
     #[test]
     fn the_layout_is_the_one_that_the_kernel_writes() {
-        let kind =
-            Kind::State { world: WorldId(0x0102_0304), from: Some(State::Ready), to: State::Run, why: Why::Picked, on: Some(PcpuId(7)) };
+        let kind = Kind::State {
+            world: WorldId(0x0102_0304),
+            from: Some(State::Ready),
+            to: State::Run,
+            why: Why::Picked,
+            on: Some(PcpuId(7)),
+        };
         let raw = to_raw(&Event { ns: 0x1122, pcpu: Some(PcpuId(3)), kind }).unwrap();
-        let want = [0x22, 0x11, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 1, 0, 3, 0, 2, 1, 10, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let want = [
+            0x22, 0x11, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 1, 0, 3, 0, 2, 1, 10, 0, 7, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 0, 0,
+        ];
         assert_eq!(raw, want);
     }
 
@@ -266,17 +312,33 @@ mod tests {
     #[test]
     fn a_change_of_state_tells_of_the_wake_up_the_queue_and_the_migration_that_came_with_it() {
         let world = WorldId(9);
-        let state = |to, on| Kind::State { world, from: Some(State::Wait), to, why: Why::Woken, on: Some(PcpuId(on)) };
+        let state = |to, on| Kind::State {
+            world,
+            from: Some(State::Wait),
+            to,
+            why: Why::Woken,
+            on: Some(PcpuId(on)),
+        };
         let at = |pcpu: Option<u16>, kind| Event { ns: 77, pcpu: pcpu.map(PcpuId), kind };
         let woken = with_ab(state(State::Ready, 4), 1, 5 | 2 << 32 | 3 << 48);
         let wake = Kind::Wake { world, by: Waker::World(WorldId(5)) };
-        assert_eq!(expanded(&woken), Ok(vec![at(Some(3), wake), at(Some(4), state(State::Ready, 4))]));
+        assert_eq!(
+            expanded(&woken),
+            Ok(vec![at(Some(3), wake), at(Some(4), state(State::Ready, 4))])
+        );
         let ran = with_ab(state(State::Run, 4), 6, 8 | 2 << 16);
         let moved = Kind::Migrate { world, from: Some(PcpuId(8)), to: PcpuId(4), why: Move::Pull };
-        let want = vec![at(None, Kind::Unqueued { world }), at(Some(4), moved), at(Some(4), state(State::Run, 4))];
+        let want = vec![
+            at(None, Kind::Unqueued { world }),
+            at(Some(4), moved),
+            at(Some(4), state(State::Run, 4)),
+        ];
         assert_eq!(expanded(&ran), Ok(want));
         assert_eq!(from_raw(&ran), Ok(at(Some(4), state(State::Run, 4))));
-        for bad in [with_ab(state(State::Ready, 4), 1, 3 << 32), with_ab(state(State::Ready, 4), 1, 1024 << 48)] {
+        for bad in [
+            with_ab(state(State::Ready, 4), 1, 3 << 32),
+            with_ab(state(State::Ready, 4), 1, 1024 << 48),
+        ] {
             assert!(matches!(expanded(&bad), Err(RawError::Value { kind: 1, .. })), "{bad:?}");
         }
     }
@@ -289,13 +351,20 @@ mod tests {
         assert_eq!(expanded(&plain), Ok(vec![at(4, queued.clone())]));
         let kick = |target, how| Kind::Kick { target: PcpuId(target), how };
         let kicked = with_ab(queued.clone(), 0, 1 << 16 | 2 << 40 | 6 << 48);
-        assert_eq!(expanded(&kicked), Ok(vec![at(4, queued.clone()), at(1, kick(6, Kick::Preempt))]));
-        assert!(expanded(&with_ab(queued, 0, 1 << 16 | 9 << 40 | 6 << 48)).is_err(), "no kick has the number 8");
+        assert_eq!(
+            expanded(&kicked),
+            Ok(vec![at(4, queued.clone()), at(1, kick(6, Kick::Preempt))])
+        );
+        assert!(
+            expanded(&with_ab(queued, 0, 1 << 16 | 9 << 40 | 6 << 48)).is_err(),
+            "no kick has the number 8"
+        );
     }
 
     #[test]
     fn numbers_outside_their_range_are_refused_with_what_was_seen() {
-        let good = to_raw(&Event { ns: 5, pcpu: None, kind: Kind::Unqueued { world: WorldId(9) } }).unwrap();
+        let good = to_raw(&Event { ns: 5, pcpu: None, kind: Kind::Unqueued { world: WorldId(9) } })
+            .unwrap();
         let with = |at: usize, v: u8| {
             let mut raw = good;
             raw[at] = v;
@@ -307,7 +376,8 @@ mod tests {
         let mut state = good;
         (state[12], state[17]) = (1, 6);
         assert_eq!(from_raw(&state), Err(RawError::Value { kind: 1, a: 6 << 8, b: 0 }));
-        let long = Event { ns: 0, pcpu: None, kind: Kind::Mark { text: "seventeen letters".to_owned() } };
+        let long =
+            Event { ns: 0, pcpu: None, kind: Kind::Mark { text: "seventeen letters".to_owned() } };
         assert_eq!(to_raw(&long), Err(RawError::TooLong { kind: "mark" }));
     }
 }

@@ -59,13 +59,17 @@ pub enum ReadError {
     #[error("trace: cannot read: {0}; look at the file")]
     Io(#[from] std::io::Error),
     /// No block of a trace is in it.
-    #[error("trace: cannot read: seen {bytes} bytes without a block of a trace, allowed a file that a `Writer` wrote; name that file")]
+    #[error(
+        "trace: cannot read: seen {bytes} bytes without a block of a trace, allowed a file that a `Writer` wrote; name that file"
+    )]
     NotATrace {
         /// Bytes that were looked at.
         bytes: u64,
     },
     /// A newer version of the format.
-    #[error("trace: cannot read: seen version {seen}, allowed {VERSION}; read it with the version of Tandem that wrote it")]
+    #[error(
+        "trace: cannot read: seen version {seen}, allowed {VERSION}; read it with the version of Tandem that wrote it"
+    )]
     Version {
         /// The file's version.
         seen: u16,
@@ -210,7 +214,8 @@ impl<R: Read> Reader<R> {
 
     fn open_gap(&mut self, cause: Cause, bytes: usize) {
         let from_ns = self.last_ns;
-        let gap = self.gap.get_or_insert(Gap { from_ns, to_ns: None, bytes: 0, events: None, cause });
+        let gap =
+            self.gap.get_or_insert(Gap { from_ns, to_ns: None, bytes: 0, events: None, cause });
         gap.bytes += bytes as u64;
         self.bytes += bytes as u64;
     }
@@ -239,7 +244,13 @@ impl<R: Read> Reader<R> {
         let found = self.events(&head, &body);
         let from_ns = found.1.or(self.last_ns);
         let events = Some(head.count.saturating_sub(found.0));
-        self.ready.push_back(Item::Gap(Gap { from_ns, to_ns: None, bytes: found.2, events, cause: Cause::Cut }));
+        self.ready.push_back(Item::Gap(Gap {
+            from_ns,
+            to_ns: None,
+            bytes: found.2,
+            events,
+            cause: Cause::Cut,
+        }));
         (self.ended, self.blocks) = (true, self.blocks + 1);
         Ok(())
     }
@@ -276,7 +287,13 @@ impl<R: Read> Reader<R> {
         if found.0 < head.count {
             let from_ns = found.1.or(self.last_ns);
             let events = Some(head.count - found.0);
-            self.ready.push_back(Item::Gap(Gap { from_ns, to_ns: None, bytes: found.2, events, cause: Cause::Damaged }));
+            self.ready.push_back(Item::Gap(Gap {
+                from_ns,
+                to_ns: None,
+                bytes: found.2,
+                events,
+                cause: Cause::Damaged,
+            }));
         }
     }
 
@@ -304,7 +321,13 @@ impl<R: Read> Reader<R> {
         self.expected = head.number.wrapping_add(1);
         let mut gap = self.gap.take();
         if missing > 0 && gap.is_none() {
-            gap = Some(Gap { from_ns: self.last_ns, to_ns: None, bytes: 0, events: None, cause: Cause::Missing });
+            gap = Some(Gap {
+                from_ns: self.last_ns,
+                to_ns: None,
+                bytes: 0,
+                events: None,
+                cause: Cause::Missing,
+            });
         }
         if self.told && head.kind != kind::NAMES {
             (self.missed, self.told) = (false, false);
@@ -337,7 +360,13 @@ impl<R: Read> Reader<R> {
             gap.cause = if self.ended { Cause::Garbage } else { Cause::Cut };
             self.ready.push_back(Item::Gap(gap));
         } else if !self.ended {
-            self.ready.push_back(Item::Gap(Gap { from_ns: self.last_ns, to_ns: None, bytes: 0, events: None, cause: Cause::Cut }));
+            self.ready.push_back(Item::Gap(Gap {
+                from_ns: self.last_ns,
+                to_ns: None,
+                bytes: 0,
+                events: None,
+                cause: Cause::Cut,
+            }));
         }
         Ok(())
     }
@@ -381,7 +410,11 @@ impl Trace {
                 Item::Gap(gap) => {
                     trace.gaps.push(gap);
                     if let (Some(ns), true) = (gap.from_ns.or(gap.to_ns), gap.events != Some(0)) {
-                        trace.events.push(Event { ns, pcpu: None, kind: Kind::Lost { events: gap.events } });
+                        trace.events.push(Event {
+                            ns,
+                            pcpu: None,
+                            kind: Kind::Lost { events: gap.events },
+                        });
                     }
                 }
             }
@@ -402,14 +435,19 @@ mod tests {
     #[test]
     fn a_reader_keeps_no_more_than_two_blocks_at_hand() {
         let mut writer = Writer::new(vec![]).unwrap();
-        let event = |ns| Event { ns, pcpu: Some(PcpuId(1)), kind: Kind::Idle { begins: ns % 2 == 0 } };
+        let event =
+            |ns| Event { ns, pcpu: Some(PcpuId(1)), kind: Kind::Idle { begins: ns % 2 == 0 } };
         (0..200_000).for_each(|ns| writer.push(&event(ns)).unwrap());
         let trace = writer.finish().unwrap();
         let (noise, sham) = (vec![0xf5; 4_000_000], SYNC.repeat(100_000));
         let mut reader = Reader::new((&noise[..]).chain(&trace[..]).chain(&sham[..]));
         let (mut events, mut gaps) = (0, vec![]);
         while let Some(item) = reader.next_item().unwrap() {
-            assert!(reader.buf.len() <= 2 * BLOCK_MAX && reader.ready.len() <= BLOCK_MAX / 4, "{}", reader.buf.len());
+            assert!(
+                reader.buf.len() <= 2 * BLOCK_MAX && reader.ready.len() <= BLOCK_MAX / 4,
+                "{}",
+                reader.buf.len()
+            );
             match item {
                 Item::Event(e) => {
                     assert_eq!(e.ns, events);
@@ -419,6 +457,9 @@ mod tests {
             }
         }
         // The file's head, 16 bytes, is part of the noise: it is looked for in front only.
-        assert_eq!((events, gaps), (200_000, vec![(4_000_016, Cause::Head, Some(0)), (800_000, Cause::Garbage, Some(0))]));
+        assert_eq!(
+            (events, gaps),
+            (200_000, vec![(4_000_016, Cause::Head, Some(0)), (800_000, Cause::Garbage, Some(0))])
+        );
     }
 }

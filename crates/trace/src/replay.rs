@@ -193,7 +193,9 @@ impl Replay {
         }
         self.names.take(event);
         match &event.kind {
-            Kind::State { world, from, to, why, on } => self.state(*world, *from, *to, *why, on.or(event.pcpu)),
+            Kind::State { world, from, to, why, on } => {
+                self.state(*world, *from, *to, *why, on.or(event.pcpu))
+            }
             Kind::Wake { world, by } => self.wake(*world, *by),
             Kind::Queued { world, queue, .. } => self.queued(*world, *queue),
             Kind::Migrate { world, to, .. } => {
@@ -269,7 +271,9 @@ impl Replay {
 
     fn queued(&mut self, world: WorldId, queue: Queue) {
         let ns = self.ns;
-        let Some(now) = self.worlds.get_mut(&world).filter(|n| n.state == State::Ready) else { return };
+        let Some(now) = self.worlds.get_mut(&world).filter(|n| n.state == State::Ready) else {
+            return;
+        };
         match queue {
             Queue::Pcpu(p) => {
                 now.release(ns);
@@ -279,7 +283,14 @@ impl Replay {
         }
     }
 
-    fn state(&mut self, world: WorldId, from: Option<State>, to: State, why: Why, on: Option<PcpuId>) {
+    fn state(
+        &mut self,
+        world: WorldId,
+        from: Option<State>,
+        to: State,
+        why: Why,
+        on: Option<PcpuId>,
+    ) {
         let ns = self.ns;
         if let Some(now) = self.worlds.get_mut(&world).filter(|n| n.state == to) {
             now.on = on.or(now.on);
@@ -296,13 +307,23 @@ impl Replay {
         }
     }
 
-    fn change(&mut self, world: WorldId, from: Option<State>, to: State, why: Why, on: Option<PcpuId>) {
+    fn change(
+        &mut self,
+        world: WorldId,
+        from: Option<State>,
+        to: State,
+        why: Why,
+        on: Option<PcpuId>,
+    ) {
         let old = self.worlds.remove(&world);
         self.ready.remove(&world);
         // Only a world that runs falls asleep or is held back (VS51).
         let ran = match &old {
             Some(old) => old.state == State::Run,
-            None => from == Some(State::Run) || matches!(to, State::Wait | State::WaitIdle | State::Costop) && from.is_none(),
+            None => {
+                from == Some(State::Run)
+                    || matches!(to, State::Wait | State::WaitIdle | State::Costop) && from.is_none()
+            }
         };
         if let Some(p) = old.as_ref().and_then(|o| o.on).or(on).filter(|_| ran) {
             let unseen = old.is_none() && self.now(p) == Now::Unknown;
@@ -322,7 +343,17 @@ impl Replay {
         }
         let held_since = (to == State::Ready && why == Why::Parked).then_some(self.ns);
         let begun = why != Why::Told;
-        let now = WorldNow { state: to, since_ns: self.ns, begun, before, why, on: pcpu, waker, held_since, held: vec![] };
+        let now = WorldNow {
+            state: to,
+            since_ns: self.ns,
+            begun,
+            before,
+            why,
+            on: pcpu,
+            waker,
+            held_since,
+            held: vec![],
+        };
         self.worlds.insert(world, now);
         if to == State::Ready {
             self.ready.insert(world);

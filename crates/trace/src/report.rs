@@ -32,7 +32,11 @@ impl Histogram {
             let (low, high) = (if i == 0 { 0 } else { 1u64 << (i - 1) }, 1u128 << i);
             let bar = "#".repeat((u128::from(*n) * 40).div_ceil(u128::from(most)) as usize);
             // Writing to a String cannot fail.
-            let _ = writeln!(out, "{}", format!("{low:>10} .. {high:>10} us  {n:>8}  {bar}").trim_end());
+            let _ = writeln!(
+                out,
+                "{}",
+                format!("{low:>10} .. {high:>10} us  {n:>8}  {bar}").trim_end()
+            );
         }
         out
     }
@@ -105,16 +109,31 @@ pub struct Report {
     pub begin_ns: u64,
 }
 
-pub(crate) fn report(mut waits: Vec<Wait>, unknown_begin: u64, brief_ns: u64, begin_ns: u64) -> Report {
+pub(crate) fn report(
+    mut waits: Vec<Wait>,
+    unknown_begin: u64,
+    brief_ns: u64,
+    begin_ns: u64,
+) -> Report {
     let mut vms: BTreeMap<_, Vec<&Wait>> = BTreeMap::new();
     for w in &waits {
         vms.entry(w.vm).or_default().push(w);
     }
-    let named = |all: &[&Wait]| Sum { name: all.first().map_or(String::new(), |w| w.vm_name.clone()), ..sum(all) };
+    let named = |all: &[&Wait]| Sum {
+        name: all.first().map_or(String::new(), |w| w.vm_name.clone()),
+        ..sum(all)
+    };
     let vms = vms.values().map(|w| named(w)).collect();
     let all = sum(&waits.iter().collect::<Vec<_>>());
     let wrong = |w: &Wait| w.judgement == Judgement::WrongIdle;
-    waits.sort_by(|a, b| (wrong(b), b.cost_ns(), a.since_ns, a.world).cmp(&(wrong(a), a.cost_ns(), b.since_ns, b.world)));
+    waits.sort_by(|a, b| {
+        (wrong(b), b.cost_ns(), a.since_ns, a.world).cmp(&(
+            wrong(a),
+            a.cost_ns(),
+            b.since_ns,
+            b.world,
+        ))
+    });
     Report { waits, all, vms, unknown_begin, brief_ns, begin_ns }
 }
 
@@ -165,7 +184,10 @@ impl Report {
         for w in self.waits.iter().take(most) {
             let vm = if w.vm_name.is_empty() { String::new() } else { format!("{}/", w.vm_name) };
             let waker = w.waker.as_ref().map_or(String::new(), |k| format!(", woken by {k}"));
-            let instead = w.instead.as_ref().map_or(String::new(), |(n, ns)| format!(", instead {n} for {} us", us(*ns)));
+            let instead = w
+                .instead
+                .as_ref()
+                .map_or(String::new(), |(n, ns)| format!(", instead {n} for {} us", us(*ns)));
             // Writing to a String cannot fail.
             let _ = writeln!(
                 out,
@@ -225,7 +247,13 @@ mod tests {
         let mut h = Histogram::default();
         [0, 999, 1000, 1999, 2000, 3999, 4000, 1_024_000].into_iter().for_each(|ns| h.add(ns));
         assert_eq!(h.buckets, [2, 2, 2, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
-        assert!(h.text().starts_with("         0 ..          1 us         2  ########################################\n"), "{}", h.text());
+        assert!(
+            h.text().starts_with(
+                "         0 ..          1 us         2  ########################################\n"
+            ),
+            "{}",
+            h.text()
+        );
         let mut last = Histogram::default();
         last.add(u64::MAX);
         assert_eq!(last.buckets.len(), 56);
@@ -235,6 +263,9 @@ mod tests {
     #[test]
     fn latency_of_nothing_is_nothing() {
         assert_eq!(Latency::of([].into_iter()), Latency::default());
-        assert_eq!(Latency::of([5, 8, 3].into_iter()), Latency { count: 3, min_ns: 3, mean_ns: 5, max_ns: 8 });
+        assert_eq!(
+            Latency::of([5, 8, 3].into_iter()),
+            Latency { count: 3, min_ns: 3, mean_ns: 5, max_ns: 8 }
+        );
     }
 }

@@ -81,9 +81,14 @@ pub fn rows(events: &[Event], options: &TableOptions) -> Result<Vec<Row>, TableE
 ///
 /// # Errors
 /// `TableError` if a step would give no row or too many: `f` is not called then.
-pub fn each(events: &[Event], options: &TableOptions, mut f: impl FnMut(Row)) -> Result<(), TableError> {
+pub fn each(
+    events: &[Event],
+    options: &TableOptions,
+    mut f: impl FnMut(Row),
+) -> Result<(), TableError> {
     let seen = Seen::of(events);
-    let (from, to) = (options.from_ns.max(seen.first), options.to_ns.min(seen.last.saturating_add(1)));
+    let (from, to) =
+        (options.from_ns.max(seen.first), options.to_ns.min(seen.last.saturating_add(1)));
     if let Step::Every(step_ns) = options.step {
         let rows = to.saturating_sub(from).checked_div(step_ns).unwrap_or(u64::MAX);
         if rows > ROWS_MAX {
@@ -100,7 +105,8 @@ pub fn each(events: &[Event], options: &TableOptions, mut f: impl FnMut(Row)) ->
             }
         }
         replay.step(event);
-        let changes = matches!(event.kind, Kind::State { .. } | Kind::Idle { .. } | Kind::Lost { .. });
+        let changes =
+            matches!(event.kind, Kind::State { .. } | Kind::Idle { .. } | Kind::Lost { .. });
         if options.step == Step::Changes && changes && (from..to).contains(&event.ns) {
             let mut row = seen.row(&replay, i, event.ns);
             if let Kind::State { world, to: State::Run, .. } = event.kind {
@@ -154,7 +160,12 @@ impl Seen {
 /// RDY's line for each wait that ended, by when it did and whose it was.
 fn notes(events: &[Event], zero: u64) -> BTreeMap<(u64, WorldId), String> {
     let report = waits::analyse(events, &WaitOptions::default());
-    report.waits.iter().filter(|w| w.ran_on.is_some() && w.ns > 0).map(|w| ((w.since_ns + w.ns, w.world), w.rdy(zero))).collect()
+    report
+        .waits
+        .iter()
+        .filter(|w| w.ran_on.is_some() && w.ns > 0)
+        .map(|w| ((w.since_ns + w.ns, w.world), w.rdy(zero)))
+        .collect()
 }
 
 /// Why a table was not written.
@@ -210,11 +221,13 @@ pub fn write_some(
 }
 
 fn line(row: &Row, width: usize, column: impl Fn(PcpuId) -> bool) -> String {
-    let mut out = format!("{:>8}  {:>10}.{:03}", row.event, row.elapsed_ns / 1000, row.elapsed_ns % 1000);
+    let mut out =
+        format!("{:>8}  {:>10}.{:03}", row.event, row.elapsed_ns / 1000, row.elapsed_ns % 1000);
     for (_, now) in row.pcpus.iter().enumerate().filter(|(p, _)| column(PcpuId(*p as u16))) {
         out.push_str(&format!("  {now:>width$}"));
     }
-    let waits = row.ready.iter().map(|(w, on)| on.map_or(w.0.to_string(), |p| format!("{}@{}", w.0, p.0)));
+    let waits =
+        row.ready.iter().map(|(w, on)| on.map_or(w.0.to_string(), |p| format!("{}@{}", w.0, p.0)));
     for word in waits.chain(row.notes.iter().cloned()) {
         out.push_str("  ");
         out.push_str(&word);

@@ -36,7 +36,14 @@ pub(crate) enum Flow {
 /// Where a picture is drawn. Times are in ns and never go back.
 pub(crate) trait Sink {
     fn track(&mut self, track: Track, name: &str) -> io::Result<()>;
-    fn begin(&mut self, ns: u64, track: Track, name: &str, notes: &[(&str, String)], flow: Option<Flow>) -> io::Result<()>;
+    fn begin(
+        &mut self,
+        ns: u64,
+        track: Track,
+        name: &str,
+        notes: &[(&str, String)],
+        flow: Option<Flow>,
+    ) -> io::Result<()>;
     fn end(&mut self, ns: u64, track: Track) -> io::Result<()>;
     fn instant(&mut self, ns: u64, track: Track, name: &str, flow: Option<Flow>) -> io::Result<()>;
     fn counter(&mut self, ns: u64, track: Track, value: f64) -> io::Result<()>;
@@ -101,17 +108,25 @@ impl<S: Sink> Drawer<'_, S> {
                 Kind::Migrate { world, .. } => {
                     all.insert(self.of(*world));
                 }
-                Kind::Account { vm, .. } => all.extend([Track::Vm(Some(*vm)), Track::Used(*vm), Track::Entitled(*vm)]),
+                Kind::Account { vm, .. } => {
+                    all.extend([Track::Vm(Some(*vm)), Track::Used(*vm), Track::Entitled(*vm)])
+                }
                 _ => {}
             }
         }
-        let vms: Vec<Track> = all.iter().filter_map(|t| if let Track::World(vm, _) = t { Some(Track::Vm(*vm)) } else { None }).collect();
+        let vms: Vec<Track> = all
+            .iter()
+            .filter_map(|t| if let Track::World(vm, _) = t { Some(Track::Vm(*vm)) } else { None })
+            .collect();
         all.extend(vms);
         for track in all {
             let name = match track {
                 Track::Host => "pCPUs".to_owned(),
                 Track::Pcpu(p) => match self.names.place(p) {
-                    Some(at) => format!("pCPU {} (node {}, LLC {}, core {}, thread {})", p.0, at.node, at.llc, at.core, at.smt),
+                    Some(at) => format!(
+                        "pCPU {} (node {}, LLC {}, core {}, thread {})",
+                        p.0, at.node, at.llc, at.core, at.smt
+                    ),
                     None => format!("pCPU {}", p.0),
                 },
                 Track::Vm(vm) => vm.map_or("no VM".to_owned(), |vm| self.names.vm(vm)),
@@ -135,9 +150,17 @@ impl<S: Sink> Drawer<'_, S> {
             match now {
                 Now::World(w) => {
                     let notes = [("world", w.0.to_string())];
-                    self.sink.begin(ns, Track::Pcpu(s.pcpu), &self.names.world(*w), &notes, None)?;
+                    self.sink.begin(
+                        ns,
+                        Track::Pcpu(s.pcpu),
+                        &self.names.world(*w),
+                        &notes,
+                        None,
+                    )?;
                 }
-                Now::Other => self.sink.begin(ns, Track::Pcpu(s.pcpu), "something else", &[], None)?,
+                Now::Other => {
+                    self.sink.begin(ns, Track::Pcpu(s.pcpu), "something else", &[], None)?
+                }
                 Now::Idle | Now::Unknown => {}
             }
         }
@@ -146,13 +169,25 @@ impl<S: Sink> Drawer<'_, S> {
             Kind::Wake { world, by } => self.wake(ns, *world, *by, event.pcpu)?,
             Kind::Migrate { world, from, to, .. } => {
                 let from = from.map_or("?".to_owned(), |p| p.0.to_string());
-                self.sink.instant(ns, self.of(*world), &format!("migrates {from} to {}", to.0), None)?;
+                self.sink.instant(
+                    ns,
+                    self.of(*world),
+                    &format!("migrates {from} to {}", to.0),
+                    None,
+                )?;
             }
             Kind::Kick { target, how } => {
                 let track = event.pcpu.map_or(Track::Host, Track::Pcpu);
-                self.sink.instant(ns, track, &format!("kicks {} ({})", target.0, how.name()), None)?;
+                self.sink.instant(
+                    ns,
+                    track,
+                    &format!("kicks {} ({})", target.0, how.name()),
+                    None,
+                )?;
             }
-            Kind::Account { vm, used_ns, entitled } => self.account(ns, *vm, *used_ns, *entitled)?,
+            Kind::Account { vm, used_ns, entitled } => {
+                self.account(ns, *vm, *used_ns, *entitled)?
+            }
             Kind::Mark { text } => self.sink.instant(ns, Track::Host, text, None)?,
             Kind::Lost { events } => {
                 let many = events.map_or("an unknown number of".to_owned(), |n| n.to_string());
@@ -180,10 +215,13 @@ impl<S: Sink> Drawer<'_, S> {
     }
 
     fn state(&mut self, world: WorldId) -> io::Result<()> {
-        let Some(now) = self.replay.world(world).filter(|_| !self.open.contains(&world)) else { return Ok(()) };
+        let Some(now) = self.replay.world(world).filter(|_| !self.open.contains(&world)) else {
+            return Ok(());
+        };
         let mut notes = vec![("why", now.why.name().to_owned())];
         notes.extend(now.on.map(|p| ("pCPU", p.0.to_string())));
-        let flow = if now.state == State::Ready { self.arrows.remove(&world).map(Flow::To) } else { None };
+        let flow =
+            if now.state == State::Ready { self.arrows.remove(&world).map(Flow::To) } else { None };
         self.sink.begin(now.since_ns, self.of(world), now.state.name(), &notes, flow)?;
         self.open.insert(world);
         Ok(())
@@ -197,11 +235,21 @@ impl<S: Sink> Drawer<'_, S> {
         };
         let state = self.replay.world(world).map(|n| n.state);
         if state == Some(State::Run) {
-            return self.sink.instant(ns, from, &format!("wakes {}, which runs", self.names.world(world)), None);
+            return self.sink.instant(
+                ns,
+                from,
+                &format!("wakes {}, which runs", self.names.world(world)),
+                None,
+            );
         }
         let arrow = self.next;
         self.next += 1;
-        self.sink.instant(ns, from, &format!("wakes {}", self.names.world(world)), Some(Flow::From(arrow)))?;
+        self.sink.instant(
+            ns,
+            from,
+            &format!("wakes {}", self.names.world(world)),
+            Some(Flow::From(arrow)),
+        )?;
         if state == Some(State::Ready) {
             return self.sink.instant(ns, self.of(world), "woken", Some(Flow::To(arrow)));
         }
@@ -212,7 +260,11 @@ impl<S: Sink> Drawer<'_, S> {
     fn account(&mut self, ns: u64, vm: VmId, used_ns: u64, entitled: u64) -> io::Result<()> {
         let last = self.used.insert(vm, (ns, used_ns));
         if let Some((then, before)) = last.filter(|l| l.0 < ns && l.1 <= used_ns) {
-            self.sink.counter(ns, Track::Used(vm), (used_ns - before) as f64 * 100.0 / (ns - then) as f64)?;
+            self.sink.counter(
+                ns,
+                Track::Used(vm),
+                (used_ns - before) as f64 * 100.0 / (ns - then) as f64,
+            )?;
         }
         self.sink.counter(ns, Track::Entitled(vm), entitled as f64 * 100.0 / Rate::ONE.0 as f64)
     }

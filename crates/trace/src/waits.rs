@@ -113,7 +113,12 @@ impl Wait {
     pub fn rdy(&self, zero_ns: u64) -> String {
         let from = self.since_ns.saturating_sub(zero_ns) / 1000;
         let on = self.queued_on.map_or("?".to_owned(), |p| p.0.to_string());
-        format!("pr={} Wt={} Frm={from}, NumberIdle={} WtOnCou={on}", self.world.0, self.ns / 1000, self.seen_idle)
+        format!(
+            "pr={} Wt={} Frm={from}, NumberIdle={} WtOnCou={on}",
+            self.world.0,
+            self.ns / 1000,
+            self.seen_idle
+        )
     }
 
     /// What it costs, to be sorted by: idling that was wrong, else the wait itself, in ns.
@@ -131,7 +136,11 @@ pub fn analyse(events: &[Event], options: &WaitOptions) -> Report {
 
 /// The waits of a trace that are to be kept, worst first; each is judged by all that happened.
 #[must_use]
-pub fn analyse_some(events: &[Event], options: &WaitOptions, keep: impl Fn(&Wait) -> bool) -> Report {
+pub fn analyse_some(
+    events: &[Event],
+    options: &WaitOptions,
+    keep: impl Fn(&Wait) -> bool,
+) -> Report {
     let mut replay = Replay::new();
     let mut past = Past::default();
     let (mut waits, mut unseen_begin) = (vec![], 0);
@@ -150,7 +159,9 @@ pub fn analyse_some(events: &[Event], options: &WaitOptions, keep: impl Fn(&Wait
     let mut unknown_before = 0;
     for event in events {
         if let Kind::State { world, to: State::Run, .. } = event.kind {
-            let known = replay.world(world).is_some() || event.ns < options.from_ns || event.ns >= options.to_ns;
+            let known = replay.world(world).is_some()
+                || event.ns < options.from_ns
+                || event.ns >= options.to_ns;
             unknown_before += u64::from(!known);
         }
         let ended = replay.step(event).clone();
@@ -184,7 +195,12 @@ fn wait(replay: &Replay, past: &Past, stay: &Stay, brief_ns: u64) -> Wait {
         Waker::Unknown => "?".to_owned(),
     });
     let may = |p: usize| allowed.is_none_or(|a| a.contains(PcpuId(p as u16)));
-    let unseen = replay.pcpus().iter().enumerate().filter(|(p, now)| may(*p) && matches!(now.0, Now::Unknown)).count();
+    let unseen = replay
+        .pcpus()
+        .iter()
+        .enumerate()
+        .filter(|(p, now)| may(*p) && matches!(now.0, Now::Unknown))
+        .count();
     let mut wait = Wait {
         world,
         name: names.world(world),
@@ -197,7 +213,8 @@ fn wait(replay: &Replay, past: &Past, stay: &Stay, brief_ns: u64) -> Wait {
         ran_on,
         queued_on,
         waker,
-        slept: was.state == State::Ready && matches!(was.before, Some(State::Wait | State::WaitIdle)),
+        slept: was.state == State::Ready
+            && matches!(was.before, Some(State::Wait | State::WaitIdle)),
         seen_idle: beside.seen,
         idle_stretches: beside.stretches,
         idle_ns: beside.ns,
@@ -218,7 +235,11 @@ fn judge(w: &Wait, brief_ns: u64) -> (Judgement, String) {
     let us = |ns: u64| format!("{}.{:03} us", ns / 1000, ns % 1000);
     let idle = || {
         let p = w.idle_pcpu.map_or("a pCPU".to_owned(), |p| format!("pCPU {}", p.0));
-        let own = if w.idle_pcpu.is_some() && w.idle_pcpu == w.queued_on { ", in whose queue it was," } else { "" };
+        let own = if w.idle_pcpu.is_some() && w.idle_pcpu == w.queued_on {
+            ", in whose queue it was,"
+        } else {
+            ""
+        };
         format!("{p}{own} idled for {} at a stretch", us(w.longest_idle_ns))
     };
     if w.state == State::Costop {
@@ -226,7 +247,10 @@ fn judge(w: &Wait, brief_ns: u64) -> (Judgement, String) {
     }
     if w.longest_idle_ns > brief_ns {
         let free = if w.held_ns > 0 { ", outside of what a limit held it back" } else { "" };
-        return (Judgement::WrongIdle, format!("{} beside it, more than {}{free}", idle(), us(brief_ns)));
+        return (
+            Judgement::WrongIdle,
+            format!("{} beside it, more than {}{free}", idle(), us(brief_ns)),
+        );
     }
     if w.end == End::Lost {
         return (Judgement::Cut, "events were lost while it waited".to_owned());

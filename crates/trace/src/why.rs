@@ -143,17 +143,29 @@ mod tests {
     #[test]
     fn numbers_and_names_lead_back_to_the_variant() {
         for s in State::ALL {
-            assert_eq!((State::of_code(u64::from(s.code())), State::of_name(s.name())), (Some(*s), Some(*s)));
+            assert_eq!(
+                (State::of_code(u64::from(s.code())), State::of_name(s.name())),
+                (Some(*s), Some(*s))
+            );
         }
         for w in Why::ALL {
-            assert_eq!((Why::of_code(u64::from(w.code())), Why::of_name(w.name())), (Some(*w), Some(*w)));
+            assert_eq!(
+                (Why::of_code(u64::from(w.code())), Why::of_name(w.name())),
+                (Some(*w), Some(*w))
+            );
         }
-        assert_eq!((State::of_code(6), State::of_code(256), Why::of_name("quantum"), Move::of_code(5)), (None, None, None, None));
+        assert_eq!(
+            (State::of_code(6), State::of_code(256), Why::of_name("quantum"), Move::of_code(5)),
+            (None, None, None, None)
+        );
     }
 
     #[test]
     fn states_have_the_numbers_of_the_schedulers_records() {
         let codes: Vec<(u8, &str)> = State::ALL.iter().map(|s| (s.code(), s.name())).collect();
-        assert_eq!(codes, [(0, "NONE"), (1, "RUN"), (2, "READY"), (3, "COSTOP"), (4, "WAIT"), (5, "WAIT_IDLE")]);
+        assert_eq!(
+            codes,
+            [(0, "NONE"), (1, "RUN"), (2, "READY"), (3, "COSTOP"), (4, "WAIT"), (5, "WAIT_IDLE")]
+        );
     }
 }

@@ -103,7 +103,8 @@ impl Base {
         let ns = unzigzag(self.ns, take(data)?);
         let own = take(data)?;
         let kind = kinds.find(code)?;
-        let mut flat = Flat { code, nums: vec![0; kind.nums], texts: vec![String::new(); kind.texts] };
+        let mut flat =
+            Flat { code, nums: vec![0; kind.nums], texts: vec![String::new(); kind.texts] };
         for (coding, slot) in &kind.fields {
             if *coding == Coding::Text {
                 let text = take_text(data)?;
@@ -198,7 +199,9 @@ impl Kinds {
 impl Mapped {
     fn of(d: &Described) -> Mapped {
         let own = spec(d.code).filter(|s| s.name == d.name);
-        let count = |text: bool| own.map_or(0, |s| s.fields.iter().filter(|f| (f.1 == Coding::Text) == text).count());
+        let count = |text: bool| {
+            own.map_or(0, |s| s.fields.iter().filter(|f| (f.1 == Coding::Text) == text).count())
+        };
         let slot = |name: &str, coding: Coding| {
             let fields = own?.fields;
             let same = |c: Coding| (c == Coding::Text) == (coding == Coding::Text);
@@ -258,11 +261,19 @@ mod tests {
         for v in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
             let mut out = vec![];
             put(&mut out, v);
-            assert_eq!((take(&mut &out[..]), take(&mut &out[..out.len() - 1])), (Some(v), None), "{v}");
+            assert_eq!(
+                (take(&mut &out[..]), take(&mut &out[..out.len() - 1])),
+                (Some(v), None),
+                "{v}"
+            );
             assert_eq!(unzigzag(77, zigzag(77, v)), v);
         }
         assert_eq!(take(&mut &[0xff; 11][..]), None);
-        assert_eq!(take(&mut &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2][..]), None, "65 bits");
+        assert_eq!(
+            take(&mut &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2][..]),
+            None,
+            "65 bits"
+        );
     }
 
     #[test]
@@ -279,7 +290,8 @@ mod tests {
     }
 
     fn state(ns: u64, why: Why, on: Option<PcpuId>) -> Event {
-        let kind = Kind::State { world: WorldId(300), from: Some(State::Run), to: State::Wait, why, on };
+        let kind =
+            Kind::State { world: WorldId(300), from: Some(State::Run), to: State::Wait, why, on };
         Event { ns, pcpu: Some(PcpuId(2)), kind }
     }
 
@@ -308,8 +320,13 @@ mod tests {
         let (mut base, mut rest) = (Base::new(100), &data[..]);
         assert_eq!(event(base.read(&mut rest, &kinds)), state(110, Why::Slept, Some(PcpuId(2))));
         assert!(matches!(base.read(&mut rest, &kinds), Taken::Unknown));
-        let want = Event { ns: 112, pcpu: Some(PcpuId(2)), kind: Kind::Unqueued { world: WorldId(305) } };
-        assert_eq!((event(base.read(&mut rest, &kinds)), rest.len()), (want, 0), "differences go on behind what was passed over");
+        let want =
+            Event { ns: 112, pcpu: Some(PcpuId(2)), kind: Kind::Unqueued { world: WorldId(305) } };
+        assert_eq!(
+            (event(base.read(&mut rest, &kinds)), rest.len()),
+            (want, 0),
+            "differences go on behind what was passed over"
+        );
     }
 
     /// What an earlier version may have written: no reason and no pCPU of a state, in another order.
@@ -324,6 +341,9 @@ mod tests {
         put(&mut data, 600);
         data.extend([4, 2]);
         assert_eq!(event(Base::new(7).read(&mut &data[..], &kinds)), state(7, Why::Unknown, None));
-        assert!(matches!(Base::new(7).read(&mut &[2, 0, 0, 0, 0, 0][..], &kinds), Taken::Bad), "a kind that the file does not describe");
+        assert!(
+            matches!(Base::new(7).read(&mut &[2, 0, 0, 0, 0, 0][..], &kinds), Taken::Bad),
+            "a kind that the file does not describe"
+        );
     }
 }

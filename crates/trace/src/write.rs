@@ -146,7 +146,13 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    fn block(&mut self, kind: u8, count: u32, first_ns: u64, data: &[u8]) -> Result<(), WriteError> {
+    fn block(
+        &mut self,
+        kind: u8,
+        count: u32,
+        first_ns: u64,
+        data: &[u8],
+    ) -> Result<(), WriteError> {
         let crc = crc32fast::hash(data);
         let head = Head { kind, len: data.len() as u32, count, number: self.number, first_ns, crc };
         self.number = self.number.wrapping_add(1);

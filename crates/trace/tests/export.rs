@@ -54,11 +54,15 @@ fn message(mut data: &[u8]) -> Message {
 }
 
 fn number(m: &Message, field: u32) -> Option<u64> {
-    m.iter().find_map(|(f, v)| if let (true, Field::Number(n)) = (*f == field, v) { Some(*n) } else { None })
+    m.iter().find_map(
+        |(f, v)| if let (true, Field::Number(n)) = (*f == field, v) { Some(*n) } else { None },
+    )
 }
 
 fn bytes(m: &Message, field: u32) -> Option<Vec<u8>> {
-    m.iter().find_map(|(f, v)| if let (true, Field::Bytes(b)) = (*f == field, v) { Some(b.clone()) } else { None })
+    m.iter().find_map(|(f, v)| {
+        if let (true, Field::Bytes(b)) = (*f == field, v) { Some(b.clone()) } else { None }
+    })
 }
 
 fn text(m: &Message, field: u32) -> Option<String> {
@@ -81,15 +85,25 @@ struct Picture {
 
 impl Picture {
     fn of(file: &[u8]) -> Picture {
-        let (mut p, mut open, mut last) = (Picture::default(), BTreeMap::<u64, (String, u64)>::new(), 0);
+        let (mut p, mut open, mut last) =
+            (Picture::default(), BTreeMap::<u64, (String, u64)>::new(), 0);
         for (i, (field, packet)) in message(file).into_iter().enumerate() {
             let Field::Bytes(packet) = packet else { panic!("packet {i} is a number") };
             let packet = message(&packet);
-            assert_eq!((field, number(&packet, 10), number(&packet, 13)), (1, Some(1), (i == 0).then_some(1)));
+            assert_eq!(
+                (field, number(&packet, 10), number(&packet, 13)),
+                (1, Some(1), (i == 0).then_some(1))
+            );
             if let Some(d) = bytes(&packet, 60) {
                 let d = message(&d);
-                let old = p.tracks.insert(number(&d, 1).unwrap(), (text(&d, 2).unwrap(), number(&d, 5), bytes(&d, 8).is_some()));
-                assert!(old.is_none() && number(&d, 5).is_none_or(|up| p.tracks.contains_key(&up)), "one track, below one that is there");
+                let old = p.tracks.insert(
+                    number(&d, 1).unwrap(),
+                    (text(&d, 2).unwrap(), number(&d, 5), bytes(&d, 8).is_some()),
+                );
+                assert!(
+                    old.is_none() && number(&d, 5).is_none_or(|up| p.tracks.contains_key(&up)),
+                    "one track, below one that is there"
+                );
                 continue;
             }
             let ns = number(&packet, 8).unwrap();
@@ -105,7 +119,10 @@ impl Picture {
         let track = number(e, 11).unwrap();
         let (name, _, is_counter) = self.tracks[&track].clone();
         match number(e, 9).unwrap() {
-            1 => assert!(open.insert(track, (text(e, 23).unwrap(), ns)).is_none(), "one slice at a time on {name}"),
+            1 => assert!(
+                open.insert(track, (text(e, 23).unwrap(), ns)).is_none(),
+                "one slice at a time on {name}"
+            ),
             2 => {
                 let (slice, begin) = open.remove(&track).unwrap();
                 self.slices.push((name.clone(), slice, begin, ns));
@@ -126,7 +143,12 @@ impl Picture {
 
 fn small() -> Vec<Event> {
     let at = |ns, kind| Event { ns, pcpu: Some(PcpuId(1)), kind };
-    let named = |w: u32, name: &str| at(0, Kind::World { world: WorldId(w), vm: VmId(4), role: Role::Vcpu, name: name.to_owned() });
+    let named = |w: u32, name: &str| {
+        at(
+            0,
+            Kind::World { world: WorldId(w), vm: VmId(4), role: Role::Vcpu, name: name.to_owned() },
+        )
+    };
     vec![
         named(5, "a \"quoted\" one"),
         named(6, "six"),
@@ -157,7 +179,8 @@ fn perfetto_gets_tracks_slices_arrows_and_counters() {
         (below("pCPU 1").as_deref(), below("six").as_deref(), below("pCPUs"), below("web")),
         (Some("pCPUs"), Some("web"), None, None)
     );
-    let mut slices: Vec<(&str, &str, u64, u64)> = p.slices.iter().map(|s| (s.0.as_str(), s.1.as_str(), s.2, s.3)).collect();
+    let mut slices: Vec<(&str, &str, u64, u64)> =
+        p.slices.iter().map(|s| (s.0.as_str(), s.1.as_str(), s.2, s.3)).collect();
     slices.sort_unstable();
     assert_eq!(
         slices,
@@ -170,13 +193,33 @@ fn perfetto_gets_tracks_slices_arrows_and_counters() {
             ("six", "RUN", 2500, 4000),
         ]
     );
-    assert_eq!((&p.from[&1], &p.to[&1]), (&("a \"quoted\" one".to_owned(), 2000), &("six".to_owned(), 2001)));
-    assert_eq!((&p.from[&2], p.to.get(&2)), (&("pCPU 1".to_owned(), 3500), None), "the woken never became READY");
-    assert!(p.from.len() == 2 && p.instants.contains(&("pCPU 1".to_owned(), "wakes a \"quoted\" one, which runs".to_owned())));
-    let web: Vec<(&str, u64, f64)> = p.counters.iter().map(|c| (c.0.as_str(), c.1, c.2)).filter(|c| c.0.starts_with("web")).collect();
+    assert_eq!(
+        (&p.from[&1], &p.to[&1]),
+        (&("a \"quoted\" one".to_owned(), 2000), &("six".to_owned(), 2001))
+    );
+    assert_eq!(
+        (&p.from[&2], p.to.get(&2)),
+        (&("pCPU 1".to_owned(), 3500), None),
+        "the woken never became READY"
+    );
+    assert!(
+        p.from.len() == 2
+            && p.instants
+                .contains(&("pCPU 1".to_owned(), "wakes a \"quoted\" one, which runs".to_owned()))
+    );
+    let web: Vec<(&str, u64, f64)> = p
+        .counters
+        .iter()
+        .map(|c| (c.0.as_str(), c.1, c.2))
+        .filter(|c| c.0.starts_with("web"))
+        .collect();
     let entitled = "web: entitled, % of a pCPU";
-    assert_eq!(web, [(entitled, 1500, 50.0), ("web: used, % of a pCPU", 2500, 75.0), (entitled, 2500, 100.0)]);
-    let idle: Vec<(u64, f64)> = p.counters.iter().filter(|c| c.0 == "pCPUs idle").map(|c| (c.1, c.2)).collect();
+    assert_eq!(
+        web,
+        [(entitled, 1500, 50.0), ("web: used, % of a pCPU", 2500, 75.0), (entitled, 2500, 100.0)]
+    );
+    let idle: Vec<(u64, f64)> =
+        p.counters.iter().filter(|c| c.0 == "pCPUs idle").map(|c| (c.1, c.2)).collect();
     assert_eq!(idle, [(3000, 1.0), (4000, 2.0)]);
 }
 
@@ -186,17 +229,30 @@ fn perfetto_gets_all_of_a_busy_host() {
     let mut file = vec![];
     perfetto::write(&events, &mut file).unwrap();
     let p = Picture::of(&file);
-    let count = |to: State| events.iter().filter(|e| matches!(e.kind, Kind::State { to: t, .. } if t == to)).count();
+    let count = |to: State| {
+        events.iter().filter(|e| matches!(e.kind, Kind::State { to: t, .. } if t == to)).count()
+    };
     let slices = |name: &str| p.slices.iter().filter(|s| s.1 == name).count();
-    assert_eq!((slices("RUN"), slices("READY"), slices("WAIT")), (count(State::Run), count(State::Ready), count(State::Wait)));
-    let on_pcpus = |named: bool| p.slices.iter().filter(|s| s.0.starts_with("pCPU ") && (s.1 != "something else") == named).count();
+    assert_eq!(
+        (slices("RUN"), slices("READY"), slices("WAIT")),
+        (count(State::Run), count(State::Ready), count(State::Wait))
+    );
+    let on_pcpus = |named: bool| {
+        p.slices
+            .iter()
+            .filter(|s| s.0.starts_with("pCPU ") && (s.1 != "something else") == named)
+            .count()
+    };
     let idle_ends = events.iter().filter(|e| e.kind == Kind::Idle { begins: false }).count();
     assert_eq!((on_pcpus(true), on_pcpus(false)), (count(State::Run), idle_ends));
     let wakes = events.iter().filter(|e| matches!(e.kind, Kind::Wake { .. })).count();
     assert_eq!((p.from.len(), p.to.len() + 1 >= wakes), (wakes, true));
     assert!(p.to.iter().all(|(id, to)| p.from[id].1 <= to.1));
     assert_eq!(p.tracks.values().filter(|t| t.0.starts_with("pCPU ")).count(), 8);
-    assert_eq!(p.instants.len(), wakes + events.iter().filter(|e| matches!(e.kind, Kind::Migrate { .. })).count());
+    assert_eq!(
+        p.instants.len(),
+        wakes + events.iter().filter(|e| matches!(e.kind, Kind::Migrate { .. })).count()
+    );
 }
 
 #[test]
@@ -206,24 +262,47 @@ fn chrome_gets_the_same_as_json() {
     let json: serde_json::Value = serde_json::from_slice(&file).unwrap();
     let all = json["traceEvents"].as_array().unwrap();
     let of = |phase: &str| all.iter().filter(|e| e["ph"] == phase).cloned().collect::<Vec<_>>();
-    let names: BTreeSet<String> = of("M").iter().map(|e| format!("{} {}: {}", e["pid"], e["tid"], e["args"]["name"])).collect();
-    let want = ["1 0: \"pCPUs\"", "1 1: \"pCPU 0\"", "1 2: \"pCPU 1\"", "7 0: \"web\"", "7 6: \"a \\\"quoted\\\" one\"", "7 7: \"six\""];
+    let names: BTreeSet<String> = of("M")
+        .iter()
+        .map(|e| format!("{} {}: {}", e["pid"], e["tid"], e["args"]["name"]))
+        .collect();
+    let want = [
+        "1 0: \"pCPUs\"",
+        "1 1: \"pCPU 0\"",
+        "1 2: \"pCPU 1\"",
+        "7 0: \"web\"",
+        "7 6: \"a \\\"quoted\\\" one\"",
+        "7 7: \"six\"",
+    ];
     assert_eq!(names, want.map(str::to_owned).into());
     assert_eq!((of("B").len(), of("E").len()), (6, 6));
-    assert_eq!((of("B")[0]["ts"].as_f64(), of("B")[0]["name"].as_str()), (Some(1.0), Some("a \"quoted\" one")));
+    assert_eq!(
+        (of("B")[0]["ts"].as_f64(), of("B")[0]["name"].as_str()),
+        (Some(1.0), Some("a \"quoted\" one"))
+    );
     let (from, to) = (&of("s")[0], &of("f")[0]);
-    assert_eq!((from["id"].as_u64(), from["tid"].as_u64(), from["ts"].as_f64()), (Some(1), Some(6), Some(2.0)));
-    assert_eq!((to["id"].as_u64(), to["tid"].as_u64(), to["ts"].as_f64()), (Some(1), Some(7), Some(2.001)));
+    assert_eq!(
+        (from["id"].as_u64(), from["tid"].as_u64(), from["ts"].as_f64()),
+        (Some(1), Some(6), Some(2.0))
+    );
+    assert_eq!(
+        (to["id"].as_u64(), to["tid"].as_u64(), to["ts"].as_f64()),
+        (Some(1), Some(7), Some(2.001))
+    );
     let used = of("C").into_iter().find(|c| c["name"] == "web: used, % of a pCPU").unwrap();
     assert_eq!(used["args"]["value"].as_f64(), Some(75.0));
 }
 
 #[test]
 fn json_is_refused_for_long_traces_and_says_what_to_do() {
-    let events = vec![Event { ns: 1, pcpu: None, kind: Kind::Host { pcpus: 1 } }; chrome::EVENTS_MAX + 1];
+    let events =
+        vec![Event { ns: 1, pcpu: None, kind: Kind::Host { pcpus: 1 } }; chrome::EVENTS_MAX + 1];
     let mut file = vec![];
     let error = chrome::write(&events, &mut file).unwrap_err().to_string();
-    assert!(error.contains("seen 250001 events, allowed up to 250000; export for Perfetto"), "{error}");
+    assert!(
+        error.contains("seen 250001 events, allowed up to 250000; export for Perfetto"),
+        "{error}"
+    );
     assert!(file.is_empty());
     assert!(chrome::write(&events[1..], &mut file).is_ok());
 }

@@ -7,7 +7,10 @@ use trace::{Cause, Event, Gap, Item, Kind, ReadError, Reader, Trace, Writer, fro
 use units::PcpuId;
 
 fn events(items: &[Item]) -> Vec<Event> {
-    items.iter().filter_map(|i| if let Item::Event(e) = i { Some(e.clone()) } else { None }).collect()
+    items
+        .iter()
+        .filter_map(|i| if let Item::Event(e) = i { Some(e.clone()) } else { None })
+        .collect()
 }
 
 fn gaps(items: &[Item]) -> Vec<Gap> {
@@ -75,11 +78,14 @@ fn a_flipped_byte_costs_its_block_and_is_reported() {
     let good = file(&want);
     let blocks = blocks(&good);
     assert!(blocks.len() > 4, "{}", blocks.len());
-    let per_block: Vec<usize> =
-        blocks.iter().map(|b| u32::from_le_bytes(good[b.start + 16..b.start + 20].try_into().unwrap()) as usize).collect();
+    let per_block: Vec<usize> = blocks
+        .iter()
+        .map(|b| u32::from_le_bytes(good[b.start + 16..b.start + 20].try_into().unwrap()) as usize)
+        .collect();
     let heads = blocks.iter().flat_map(|b| b.start..b.start + 40);
     let mut r = Rng(3);
-    let spots: Vec<usize> = (0..16).chain(heads).chain((0..400).map(|_| r.below(good.len() as u64) as usize)).collect();
+    let spots: Vec<usize> =
+        (0..16).chain(heads).chain((0..400).map(|_| r.below(good.len() as u64) as usize)).collect();
     for at in spots {
         let mut bad = good.clone();
         bad[at] ^= 1 << r.below(8);
@@ -89,7 +95,12 @@ fn a_flipped_byte_costs_its_block_and_is_reported() {
         let before: usize = per_block[..hit.unwrap_or(0)].iter().sum();
         let lost = hit.map_or(0, |h| per_block[h]);
         let left: Vec<Event> = [&want[..before], &want[before + lost..]].concat();
-        assert!(events(&got) == left, "byte {at}: {} events instead of {}", events(&got).len(), left.len());
+        assert!(
+            events(&got) == left,
+            "byte {at}: {} events instead of {}",
+            events(&got).len(),
+            left.len()
+        );
     }
 }
 
@@ -98,7 +109,9 @@ fn a_gap_tells_when_how_much_and_why() {
     let want = host(2, 4, 12, 6000);
     let good = file(&want);
     let blocks = blocks(&good);
-    let count = |b: usize| u32::from_le_bytes(good[blocks[b].start + 16..blocks[b].start + 20].try_into().unwrap());
+    let count = |b: usize| {
+        u32::from_le_bytes(good[blocks[b].start + 16..blocks[b].start + 20].try_into().unwrap())
+    };
     let (first, second) = (count(1) as usize, count(2) as usize);
     let mut bad = good.clone();
     bad[blocks[2].start + 100] ^= 4;
@@ -111,16 +124,29 @@ fn a_gap_tells_when_how_much_and_why() {
     };
     assert_eq!(gaps(&items(&bad)), [gap]);
     let trace = Trace::read(&bad[..]).unwrap();
-    assert_eq!(trace.events[first], Event { ns: want[first - 1].ns, pcpu: None, kind: Kind::Lost { events: Some(second as u32) } });
+    assert_eq!(
+        trace.events[first],
+        Event {
+            ns: want[first - 1].ns,
+            pcpu: None,
+            kind: Kind::Lost { events: Some(second as u32) }
+        }
+    );
 
     let mut missing = good.clone();
     missing.drain(blocks[2].clone());
-    assert_eq!(gaps(&items(&missing)), [Gap { bytes: 0, events: None, cause: Cause::Missing, ..gap }]);
+    assert_eq!(
+        gaps(&items(&missing)),
+        [Gap { bytes: 0, events: None, cause: Cause::Missing, ..gap }]
+    );
 
     let mut twice = good.clone();
     twice.splice(blocks[2].end..blocks[2].end, good[blocks[2].clone()].iter().copied());
     let shown = gaps(&items(&twice));
-    assert_eq!((shown.len(), shown[0].cause, shown[0].events, shown[0].bytes), (1, Cause::Garbage, Some(0), blocks[2].len() as u64));
+    assert_eq!(
+        (shown.len(), shown[0].cause, shown[0].events, shown[0].bytes),
+        (1, Cause::Garbage, Some(0), blocks[2].len() as u64)
+    );
     assert_eq!(events(&items(&twice)), want);
 }
 
@@ -131,7 +157,9 @@ fn a_cut_file_is_read_to_its_last_whole_event_and_shows_the_cut() {
     let blocks = blocks(&good);
     let last = blocks.iter().rev().nth(1).unwrap();
     let mut r = Rng(9);
-    let spots: Vec<usize> = (last.start..good.len()).chain((0..300).map(|_| 60 + r.below(good.len() as u64 - 60) as usize)).collect();
+    let spots: Vec<usize> = (last.start..good.len())
+        .chain((0..300).map(|_| 60 + r.below(good.len() as u64 - 60) as usize))
+        .collect();
     let mut fewer = want.len();
     for end in spots.into_iter().rev() {
         match Reader::new(&good[..end]).collect::<Result<Vec<Item>, ReadError>>() {
@@ -143,9 +171,15 @@ fn a_cut_file_is_read_to_its_last_whole_event_and_shows_the_cut() {
                 let whole: usize = blocks
                     .iter()
                     .filter(|b| b.end <= end)
-                    .map(|b| u32::from_le_bytes(good[b.start + 16..b.start + 20].try_into().unwrap()) as usize)
+                    .map(|b| {
+                        u32::from_le_bytes(good[b.start + 16..b.start + 20].try_into().unwrap())
+                            as usize
+                    })
                     .sum();
-                let inside = blocks.iter().find(|b| b.contains(&end)).map_or(0, |b| end.saturating_sub(b.start + 40));
+                let inside = blocks
+                    .iter()
+                    .find(|b| b.contains(&end))
+                    .map_or(0, |b| end.saturating_sub(b.start + 40));
                 assert!(
                     kept.len() >= whole + inside / 16 && kept.len() <= want.len(),
                     "cut at {end}: {} of {whole} + {inside} bytes",
@@ -175,11 +209,15 @@ fn garbage_between_two_blocks_costs_nothing_and_inside_one_costs_that_one() {
         bad.splice(at..at, junk.iter().copied());
         let got = items(&bad);
         assert_eq!(gaps(&got).len(), 1, "at {at}");
-        let count = u32::from_le_bytes(good[b.start + 16..b.start + 20].try_into().unwrap()) as usize;
+        let count =
+            u32::from_le_bytes(good[b.start + 16..b.start + 20].try_into().unwrap()) as usize;
         let lost = if between { 0 } else { count };
         assert_eq!(events(&got).len(), want.len() - lost, "at {at}");
         if between {
-            assert_eq!((gaps(&got)[0].cause, gaps(&got)[0].events, gaps(&got)[0].bytes), (Cause::Garbage, Some(0), junk.len() as u64));
+            assert_eq!(
+                (gaps(&got)[0].cause, gaps(&got)[0].events, gaps(&got)[0].bytes),
+                (Cause::Garbage, Some(0), junk.len() as u64)
+            );
         }
     }
 }
@@ -192,7 +230,8 @@ fn a_file_whose_front_is_cut_off_still_has_its_names() {
     let good = w.finish().unwrap();
     assert_eq!(events(&items(&good)), want, "repeated names are not told twice");
     let got = events(&items(&good[30_000..]));
-    let names = |all: &[Event]| all.iter().filter(|e| e.kind.is_name()).cloned().collect::<Vec<_>>();
+    let names =
+        |all: &[Event]| all.iter().filter(|e| e.kind.is_name()).cloned().collect::<Vec<_>>();
     assert_eq!(names(&got).len(), 41);
     assert!(names(&want).iter().all(|n| names(&got).contains(n)));
 }
@@ -230,5 +269,8 @@ fn what_was_flushed_can_be_read_without_an_end() {
     drop(w);
     let got = items(&data);
     assert_eq!(events(&got), want);
-    assert_eq!(gaps(&got).iter().map(|g| (g.cause, g.bytes)).collect::<Vec<_>>(), [(Cause::Cut, 0)]);
+    assert_eq!(
+        gaps(&got).iter().map(|g| (g.cause, g.bytes)).collect::<Vec<_>>(),
+        [(Cause::Cut, 0)]
+    );
 }

@@ -89,7 +89,10 @@ fn a_fuzzer_of_blocks_comes_behind_their_checksums() {
         read += behind;
         differs += usize::from(behind != before);
     }
-    assert!(read > 200 * 100 && differs > 100, "{read} read, {differs} are refused by their checksums otherwise");
+    assert!(
+        read > 200 * 100 && differs > 100,
+        "{read} read, {differs} are refused by their checksums otherwise"
+    );
 }
 
 #[test]
@@ -112,7 +115,8 @@ fn logs_with_changed_letters_are_read_line_by_line() {
 fn raw_records_of_any_bytes_do_no_harm() {
     let (mut r, mut read) = (Rng(25), 0);
     for _ in 0..120 {
-        let mut data: Vec<u8> = small(&mut r, 60).iter().filter_map(|e| to_raw(e).ok()).flatten().collect();
+        let mut data: Vec<u8> =
+            small(&mut r, 60).iter().filter_map(|e| to_raw(e).ok()).flatten().collect();
         for _ in 0..r.below(10) {
             let at = r.below(data.len() as u64) as usize;
             data[at] = r.next() as u8;

@@ -21,18 +21,55 @@ fn the_sample_of_rdy_says_what_happened() {
     let events = parse(SAMPLE).unwrap();
     let at = |i: usize| (events[i].ns, events[i].pcpu.unwrap().0, events[i].kind.clone());
     let w = WorldId;
-    let sleeps = |world, to, on| Kind::State { world: w(world), from: None, to, why: Why::Unknown, on: Some(PcpuId(on)) };
+    let sleeps = |world, to, on| Kind::State {
+        world: w(world),
+        from: None,
+        to,
+        why: Why::Unknown,
+        on: Some(PcpuId(on)),
+    };
     assert_eq!(at(0), (46_490_240_550_000, 2, sleeps(1212, State::Wait, 2)));
     assert_eq!(at(1), (46_490_240_553_000, 2, Kind::Unqueued { world: w(1212) }));
-    assert_eq!(at(2).2, Kind::WaitOn { world: w(1212), event: 1_047_688_517, class: "UPOL".to_owned() });
-    let vtime =
-        Kind::Vtime { world: w(1212), stride: 24672, from: 4_216_061_778, to: 4_216_061_945, host: 4_215_994_412, why: "RUN".to_owned() };
+    assert_eq!(
+        at(2).2,
+        Kind::WaitOn { world: w(1212), event: 1_047_688_517, class: "UPOL".to_owned() }
+    );
+    let vtime = Kind::Vtime {
+        world: w(1212),
+        stride: 24672,
+        from: 4_216_061_778,
+        to: 4_216_061_945,
+        host: 4_215_994_412,
+        why: "RUN".to_owned(),
+    };
     assert_eq!(at(3).2, vtime);
-    assert_eq!(at(6), (46_490_240_572_000, 3, Kind::Migrate { world: w(1180), from: Some(PcpuId(3)), to: PcpuId(2), why: Move::Other }));
+    assert_eq!(
+        at(6),
+        (
+            46_490_240_572_000,
+            3,
+            Kind::Migrate {
+                world: w(1180),
+                from: Some(PcpuId(3)),
+                to: PcpuId(2),
+                why: Move::Other
+            }
+        )
+    );
     assert_eq!(at(8).2, Kind::Queued { world: w(1180), queue: Queue::Pcpu(PcpuId(2)), key: 0 });
-    assert_eq!(at(9), (46_490_240_588_000, 2, Kind::Switch { from: Some(w(1212)), to: Some(w(1180)) }));
-    assert_eq!(at(19), (46_490_240_692_000, 3, sleeps(1187, State::WaitIdle, 3)), "SETWAITSTATE IDLE makes it a halted vCPU");
-    assert_eq!(at(21).2, Kind::WaitOn { world: w(1187), event: 14_142_156, class: "IDLE".to_owned() });
+    assert_eq!(
+        at(9),
+        (46_490_240_588_000, 2, Kind::Switch { from: Some(w(1212)), to: Some(w(1180)) })
+    );
+    assert_eq!(
+        at(19),
+        (46_490_240_692_000, 3, sleeps(1187, State::WaitIdle, 3)),
+        "SETWAITSTATE IDLE makes it a halted vCPU"
+    );
+    assert_eq!(
+        at(21).2,
+        Kind::WaitOn { world: w(1187), event: 14_142_156, class: "IDLE".to_owned() }
+    );
 }
 
 #[test]
@@ -62,9 +99,14 @@ fn a_recording_without_switches_is_printed_with_them() {
                 5 1 2001 SWITCH 5 0\n10 1 3001 SETRUNSTATE 6 RUN\n11 1 3001 SWITCH 0 6\n";
     assert_eq!(print(&events, Style::Rdy, 1), want);
     let read = parse(want).unwrap();
-    let kinds: Vec<&Kind> = read.iter().map(|e| &e.kind).filter(|k| !matches!(k, Kind::Switch { .. })).collect();
+    let kinds: Vec<&Kind> =
+        read.iter().map(|e| &e.kind).filter(|k| !matches!(k, Kind::Switch { .. })).collect();
     assert!(matches!(kinds[1], Kind::State { to: State::WaitIdle, .. }));
-    assert_eq!((kinds.len(), kinds[2]), (4, &Kind::Lost { events: Some(4) }), "SETWAITSTATE 5 0 IDLE is in the state");
+    assert_eq!(
+        (kinds.len(), kinds[2]),
+        (4, &Kind::Lost { events: Some(4) }),
+        "SETWAITSTATE 5 0 IDLE is in the state"
+    );
 }
 
 #[test]
@@ -76,19 +118,29 @@ fn a_line_that_is_none_is_named_and_can_be_skipped() {
         ("1 1 2.5 SWITCH 1 2", "a time in us as third field"),
         ("1 1 2", "an event as fourth field"),
         ("1 1 2 TELEPORT 1", "one of RDY's seven events, or one of Tandem's own"),
-        ("1 1 2 SETRUNSTATE 1212 SLEEPING", "SETRUNSTATE world state, and reason, state before and pCPU or none of them"),
+        (
+            "1 1 2 SETRUNSTATE 1212 SLEEPING",
+            "SETRUNSTATE world state, and reason, state before and pCPU or none of them",
+        ),
         ("1 - 2 QUEUEADD 12", "QUEUEADD world, on a line with a pCPU or with LIMIT and its number"),
         ("1 1 2 SWITCH 1 2 3", "nothing behind the event's arguments"),
         ("1 1 2 MIGRATE 1 1024 OTHER", "MIGRATE world pCPU reason"),
     ];
     for (line, allowed) in refused {
-        let text = format!("# a remark\n\n{SAMPLE}{}\n", line.replacen('1', "50000", usize::from(line.starts_with('1'))));
+        let text = format!(
+            "# a remark\n\n{SAMPLE}{}\n",
+            line.replacen('1', "50000", usize::from(line.starts_with('1')))
+        );
         let error = parse(&text).unwrap_err();
         assert_eq!((error.line, error.allowed), (26, allowed), "{line}");
         let lenient = parse_lenient(&text);
         assert_eq!((lenient.events.len(), lenient.skipped, lenient.first), (23, 1, Some(error)));
     }
-    let back = LogError { line: 2, seen: "5 0 9 SWITCH 1 2".to_owned(), allowed: "a sequence number above the last line's" };
+    let back = LogError {
+        line: 2,
+        seen: "5 0 9 SWITCH 1 2".to_owned(),
+        allowed: "a sequence number above the last line's",
+    };
     assert_eq!(parse("5 0 9 SWITCH 1 2\n5 0 9 SWITCH 1 2"), Err(back));
 }
 

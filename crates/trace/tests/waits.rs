@@ -4,7 +4,9 @@ mod common;
 
 use common::{host, state};
 use trace::waits::{Judgement, Wait, WaitOptions, analyse};
-use trace::{End, Event, Kind, Latency, Move, Now, Queue, Replay, Role, State, Waker, Why, between};
+use trace::{
+    End, Event, Kind, Latency, Move, Now, Queue, Replay, Role, State, Waker, Why, between,
+};
 use units::{PcpuId, PcpuSet, VmId, WorldId};
 
 const US: u64 = 1000;
@@ -50,15 +52,25 @@ fn beside(from: u64, to: u64) -> Vec<Event> {
 }
 
 fn of(events: &[Event], world: u32) -> Wait {
-    analyse(events, &WaitOptions::default()).waits.into_iter().find(|w| w.world == WorldId(world)).unwrap()
+    analyse(events, &WaitOptions::default())
+        .waits
+        .into_iter()
+        .find(|w| w.world == WorldId(world))
+        .unwrap()
 }
 
 #[test]
 fn a_wait_without_an_idle_pcpu_is_fine() {
     let w = of(&beside(950, 960), 2);
     assert_eq!((w.judgement, w.since_ns, w.ns), (Judgement::Fine, 100 * US, 800 * US));
-    assert_eq!((w.ran_on, w.queued_on, w.end, w.slept), (Some(PcpuId(0)), Some(PcpuId(0)), End::Became(Run), true));
-    assert_eq!((w.waker.as_deref(), w.instead.clone()), (Some("1"), Some(("1".to_owned(), 800 * US))));
+    assert_eq!(
+        (w.ran_on, w.queued_on, w.end, w.slept),
+        (Some(PcpuId(0)), Some(PcpuId(0)), End::Became(Run), true)
+    );
+    assert_eq!(
+        (w.waker.as_deref(), w.instead.clone()),
+        (Some("1"), Some(("1".to_owned(), 800 * US)))
+    );
     assert_eq!((w.seen_idle, w.idle_ns, w.longest_idle_ns, w.idle_pcpu), (0, 0, 0, None));
     assert_eq!(w.because, "no pCPU that it may use was seen idle");
 }
@@ -66,7 +78,10 @@ fn a_wait_without_an_idle_pcpu_is_fine() {
 #[test]
 fn idling_is_brief_up_to_the_bound_and_wrong_above_it() {
     let brief = of(&beside(300, 400), 2);
-    assert_eq!((brief.judgement, brief.idle_ns, brief.seen_idle, brief.idle_pcpu), (Judgement::Brief, 100 * US, 1, Some(PcpuId(1))));
+    assert_eq!(
+        (brief.judgement, brief.idle_ns, brief.seen_idle, brief.idle_pcpu),
+        (Judgement::Brief, 100 * US, 1, Some(PcpuId(1)))
+    );
     assert_eq!(brief.because, "pCPU 1 idled for 100.000 us at a stretch, no more than 100.000 us");
     let wrong = of(&beside(300, 401), 2);
     assert_eq!((wrong.judgement, wrong.longest_idle_ns), (Judgement::WrongIdle, 101 * US));
@@ -83,14 +98,26 @@ fn two_stretches_are_not_one() {
     events.push(goes(490, 5, Ready, Run, 1));
     events.sort_by_key(|e| e.ns);
     let w = of(&events, 2);
-    assert_eq!((w.judgement, w.idle_stretches, w.idle_ns, w.longest_idle_ns), (Judgement::Brief, 2, 180 * US, 90 * US));
+    assert_eq!(
+        (w.judgement, w.idle_stretches, w.idle_ns, w.longest_idle_ns),
+        (Judgement::Brief, 2, 180 * US, 90 * US)
+    );
     assert_eq!(w.seen_idle, 2, "of the five changes meanwhile a pCPU idled at two");
 }
 
 #[test]
 fn a_pcpu_that_a_world_may_not_use_is_no_reason() {
     let mut events = beside(300, 800);
-    let only = |p: u16| at(0, 0, Kind::Affinity { world: WorldId(2), allowed: Box::new([PcpuId(p)].into_iter().collect::<PcpuSet>()) });
+    let only = |p: u16| {
+        at(
+            0,
+            0,
+            Kind::Affinity {
+                world: WorldId(2),
+                allowed: Box::new([PcpuId(p)].into_iter().collect::<PcpuSet>()),
+            },
+        )
+    };
     events.insert(0, only(0));
     assert_eq!((of(&events, 2).judgement, of(&events, 2).seen_idle), (Judgement::Fine, 0));
     events.insert(1, only(1));
@@ -105,7 +132,11 @@ fn a_world_that_a_limit_holds_back_is_no_fault_of_an_idle_pcpu() {
     events.sort_by_key(|e| e.ns);
     let held = of(&events, 2);
     assert_eq!((held.judgement, held.held_ns), (Judgement::HeldBack, 540 * US));
-    assert_eq!((held.longest_idle_ns, held.idle_stretches), (10 * US, 1), "from 790 to 800 us it was free");
+    assert_eq!(
+        (held.longest_idle_ns, held.idle_stretches),
+        (10 * US, 1),
+        "from 790 to 800 us it was free"
+    );
     let release = events.iter().position(|e| e.ns == 790 * US).unwrap();
     events[release].ns = 650 * US;
     events.sort_by_key(|e| e.ns);
@@ -117,12 +148,21 @@ fn a_world_that_a_limit_holds_back_is_no_fault_of_an_idle_pcpu() {
 #[test]
 fn co_stop_is_holding_back() {
     let mut events = beside(300, 800);
-    events.extend([goes(910, 2, Run, Costop, 0), goes(930, 2, Costop, Ready, 0), goes(990, 2, Ready, Run, 0)]);
+    events.extend([
+        goes(910, 2, Run, Costop, 0),
+        goes(930, 2, Costop, Ready, 0),
+        goes(990, 2, Ready, Run, 0),
+    ]);
     events.sort_by_key(|e| e.ns);
     let report = analyse(&events, &WaitOptions::default());
     let costop = report.waits.iter().find(|w| w.state == Costop).unwrap();
-    assert_eq!((costop.judgement, costop.ns, costop.end), (Judgement::HeldBack, 20 * US, End::Became(Ready)));
-    assert!(report.waits.iter().any(|w| w.world == WorldId(2) && w.since_ns == 930 * US && !w.slept));
+    assert_eq!(
+        (costop.judgement, costop.ns, costop.end),
+        (Judgement::HeldBack, 20 * US, End::Became(Ready))
+    );
+    assert!(
+        report.waits.iter().any(|w| w.world == WorldId(2) && w.since_ns == 930 * US && !w.slept)
+    );
 }
 
 #[test]
@@ -134,7 +174,10 @@ fn what_is_lost_is_not_judged_and_what_is_open_is_counted_so_far() {
     let report = analyse(&events, &WaitOptions::default());
     let w = report.waits.iter().find(|w| w.world == WorldId(2)).unwrap();
     assert_eq!((w.judgement, w.end, w.ns), (Judgement::Cut, End::Lost, 400 * US));
-    assert_eq!(report.unknown_begin, 3, "1 and 3 ran from the first, and 2 began to wait before anything is known");
+    assert_eq!(
+        report.unknown_begin, 3,
+        "1 and 3 ran from the first, and 2 began to wait before anything is known"
+    );
     let open = analyse(&beside(950, 960)[..4], &WaitOptions::default());
     assert_eq!((open.waits[0].end, open.waits[0].ns, open.all.waits), (End::Open, 0, 0));
 }
@@ -148,12 +191,23 @@ fn the_worst_comes_first() {
     events.push(goes(5000, 5, Ready, Run, 0));
     events.sort_by_key(|e| e.ns);
     let report = analyse(&events, &WaitOptions::default());
-    let order: Vec<(u32, Judgement)> = report.waits.iter().map(|w| (w.world.0, w.judgement)).collect();
+    let order: Vec<(u32, Judgement)> =
+        report.waits.iter().map(|w| (w.world.0, w.judgement)).collect();
     assert_eq!(order[..2], [(2, Judgement::WrongIdle), (5, Judgement::Fine)]);
     assert_eq!((report.all.wrong_idle, report.waits[1].ns), (1, 4598 * US));
     let text = report.text(1);
-    assert!(text.starts_with("3 waits, 9498.000 us; 1 beside a pCPU that was wrong to idle; begun unseen: 2\n"), "{text}");
-    assert!(text.contains("WRONG-IDLE 2, woken by 1, instead 1 for 800.000 us: pCPU 1 idled for 101.000 us"), "{text}");
+    assert!(
+        text.starts_with(
+            "3 waits, 9498.000 us; 1 beside a pCPU that was wrong to idle; begun unseen: 2\n"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "WRONG-IDLE 2, woken by 1, instead 1 for 800.000 us: pCPU 1 idled for 101.000 us"
+        ),
+        "{text}"
+    );
     assert!(text.contains("\nand 3 more\n"), "{text}");
 }
 
@@ -161,14 +215,29 @@ fn the_worst_comes_first() {
 fn each_vm_has_its_latency_and_histogram() {
     let mut events = beside(950, 960);
     for (world, vm) in [(1, 7), (2, 8), (4, 8)] {
-        let kind = Kind::World { world: WorldId(world), vm: VmId(vm), role: Role::Vcpu, name: format!("vcpu{world}") };
+        let kind = Kind::World {
+            world: WorldId(world),
+            vm: VmId(vm),
+            role: Role::Vcpu,
+            name: format!("vcpu{world}"),
+        };
         events.insert(0, Event { ns: 0, pcpu: None, kind });
     }
-    events.insert(0, Event { ns: 0, pcpu: None, kind: Kind::Vm { vm: VmId(8), name: "db".to_owned(), pool: "/".to_owned() } });
+    events.insert(
+        0,
+        Event {
+            ns: 0,
+            pcpu: None,
+            kind: Kind::Vm { vm: VmId(8), name: "db".to_owned(), pool: "/".to_owned() },
+        },
+    );
     let report = analyse(&events, &WaitOptions::default());
     let db = report.vms.iter().find(|v| v.name == "db").unwrap();
     assert_eq!(db.wakeup, Latency { count: 2, min_ns: 0, mean_ns: 400 * US, max_ns: 800 * US });
-    assert_eq!((db.histogram.buckets[0], db.histogram.buckets[10], db.histogram.buckets.len()), (1, 1, 11));
+    assert_eq!(
+        (db.histogram.buckets[0], db.histogram.buckets[10], db.histogram.buckets.len()),
+        (1, 1, 11)
+    );
     let json = serde_json::to_value(&report).unwrap();
     let worst = &json["waits"][0];
     assert_eq!(
@@ -181,8 +250,10 @@ fn each_vm_has_its_latency_and_histogram() {
 fn a_range_leaves_out_what_is_outside_of_it() {
     let all = analyse(&host(4, 4, 12, 4000), &WaitOptions::default());
     let (from_ns, to_ns) = (5_000_000, 9_000_000);
-    let some = analyse(&host(4, 4, 12, 4000), &WaitOptions { from_ns, to_ns, ..WaitOptions::default() });
-    let inside: Vec<&Wait> = all.waits.iter().filter(|w| w.since_ns < to_ns && w.since_ns + w.ns >= from_ns).collect();
+    let some =
+        analyse(&host(4, 4, 12, 4000), &WaitOptions { from_ns, to_ns, ..WaitOptions::default() });
+    let inside: Vec<&Wait> =
+        all.waits.iter().filter(|w| w.since_ns < to_ns && w.since_ns + w.ns >= from_ns).collect();
     assert!(!inside.is_empty() && inside.len() < all.waits.len());
     assert_eq!(some.waits.iter().collect::<Vec<_>>(), inside);
 }
@@ -191,10 +262,19 @@ fn a_range_leaves_out_what_is_outside_of_it() {
 #[test]
 fn a_host_that_leaves_nothing_lying_has_no_wrong_idling() {
     let report = analyse(&host(9, 8, 40, 50_000), &WaitOptions::default());
-    assert!(report.all.waits > 5000 && report.all.wrong_idle == 0, "{} {}", report.all.waits, report.all.wrong_idle);
+    assert!(
+        report.all.waits > 5000 && report.all.wrong_idle == 0,
+        "{} {}",
+        report.all.waits,
+        report.all.wrong_idle
+    );
     let longest = report.waits.iter().map(|w| w.longest_idle_ns).max();
     assert_eq!(longest, Some(700), "from waking up to running, beside another idle pCPU");
-    let bound = |brief_ns| analyse(&host(9, 8, 40, 50_000), &WaitOptions { brief_ns, ..WaitOptions::default() }).all.wrong_idle;
+    let bound = |brief_ns| {
+        analyse(&host(9, 8, 40, 50_000), &WaitOptions { brief_ns, ..WaitOptions::default() })
+            .all
+            .wrong_idle
+    };
     assert!(bound(699) > 0 && bound(700) == 0);
 }
 
@@ -203,41 +283,66 @@ fn the_state_at_a_time_is_what_the_events_say() {
     let mut replay = Replay::new();
     let p = |i: usize, r: &Replay| r.pcpus()[i].0;
     replay.step(&at(0, 0, Kind::Host { pcpus: 3 }));
-    assert_eq!((p(0, &replay), p(2, &replay), replay.pcpus().len()), (Now::Unknown, Now::Unknown, 3));
+    assert_eq!(
+        (p(0, &replay), p(2, &replay), replay.pcpus().len()),
+        (Now::Unknown, Now::Unknown, 3)
+    );
     replay.step(&idle(1, 0, true));
     replay.step(&idle(2, 0, false));
     assert_eq!((p(0, &replay), replay.idle_pcpus()), (Now::Other, 0));
     replay.step(&goes(3, 9, Ready, Run, 0));
     let ended = replay.step(&goes(5, 9, Run, WaitIdle, 0)).clone();
-    assert_eq!((ended.stretches[0].now, ended.stretches[0].from_ns, ended.stretches[0].to_ns), (Now::World(WorldId(9)), 3 * US, 5 * US));
+    assert_eq!(
+        (ended.stretches[0].now, ended.stretches[0].from_ns, ended.stretches[0].to_ns),
+        (Now::World(WorldId(9)), 3 * US, 5 * US)
+    );
     assert_eq!((ended.stays[0].was.state, ended.stays[0].end), (Run, End::Became(WaitIdle)));
     assert_eq!((p(0, &replay), replay.idle_pcpus()), (Now::Idle, 1));
 
     replay.step(&wake(6, 1, 9, 4));
     replay.step(&goes(7, 9, WaitIdle, Ready, 1));
-    replay.step(&at(8, 1, Kind::Migrate { world: WorldId(9), from: Some(PcpuId(1)), to: PcpuId(2), why: Move::Pull }));
+    replay.step(&at(
+        8,
+        1,
+        Kind::Migrate { world: WorldId(9), from: Some(PcpuId(1)), to: PcpuId(2), why: Move::Pull },
+    ));
     let now = replay.world(WorldId(9)).unwrap();
-    assert_eq!((now.on, now.waker, now.since_ns), (Some(PcpuId(2)), Some(Waker::World(WorldId(4))), 7 * US));
+    assert_eq!(
+        (now.on, now.waker, now.since_ns),
+        (Some(PcpuId(2)), Some(Waker::World(WorldId(4))), 7 * US)
+    );
     assert_eq!(replay.ready().collect::<Vec<_>>(), [WorldId(9)]);
 
     replay.step(&at(4, 1, Kind::Mark { text: String::new() }));
     assert_eq!((replay.ns(), replay.late()), (8 * US, 1), "time does not go back");
-    let lost = replay.step(&Event { ns: 9 * US, pcpu: None, kind: Kind::Lost { events: None } }).clone();
+    let lost =
+        replay.step(&Event { ns: 9 * US, pcpu: None, kind: Kind::Lost { events: None } }).clone();
     assert_eq!((lost.stays.len(), lost.stays[0].end), (1, End::Lost));
-    assert!(replay.world(WorldId(9)).is_none() && replay.ready().len() == 0 && p(0, &replay) == Now::Unknown && replay.idle_pcpus() == 0);
+    assert!(
+        replay.world(WorldId(9)).is_none()
+            && replay.ready().len() == 0
+            && p(0, &replay) == Now::Unknown
+            && replay.idle_pcpus() == 0
+    );
 }
 
 #[test]
 fn a_state_told_again_is_no_change_and_one_told_first_is_of_unknown_age() {
     let told = |us, to| {
-        let kind = Kind::State { world: WorldId(2), from: None, to, why: Why::Told, on: Some(PcpuId(0)) };
+        let kind =
+            Kind::State { world: WorldId(2), from: None, to, why: Why::Told, on: Some(PcpuId(0)) };
         at(us, 0, kind)
     };
-    let events = [told(10, Ready), goes(50, 2, Ready, Run, 0), told(60, Run), goes(70, 2, Run, WaitIdle, 0)];
+    let events =
+        [told(10, Ready), goes(50, 2, Ready, Run, 0), told(60, Run), goes(70, 2, Run, WaitIdle, 0)];
     let report = analyse(&events, &WaitOptions::default());
     assert_eq!((report.waits.len(), report.unknown_begin), (0, 1));
     let mut replay = Replay::new();
-    let stays: Vec<u64> = events.iter().flat_map(|e| replay.step(e).stays.clone()).map(|s| s.to_ns - s.was.since_ns).collect();
+    let stays: Vec<u64> = events
+        .iter()
+        .flat_map(|e| replay.step(e).stays.clone())
+        .map(|s| s.to_ns - s.was.since_ns)
+        .collect();
     assert_eq!(stays, [40 * US, 20 * US], "RUN lasted from 50 to 70 us");
 }
 
@@ -262,12 +367,20 @@ fn a_part_of_a_trace_begins_with_what_was_so() {
     let inside = |e: &&Event| !e.kind.is_name() && (from..to).contains(&e.ns);
     assert!(part.iter().rev().zip(all.iter().filter(inside).rev()).all(|(a, b)| a == b));
     let names = |events: &[Event]| events.iter().filter(|e| e.kind.is_name()).count();
-    assert_eq!((names(&part), part.iter().filter(|e| !e.kind.is_name() && e.ns < from).count()), (names(&all), 0));
+    assert_eq!(
+        (names(&part), part.iter().filter(|e| !e.kind.is_name() && e.ns < from).count()),
+        (names(&all), 0)
+    );
 }
 
 #[test]
 fn a_wake_up_of_a_world_that_runs_is_not_why_it_waits_later() {
-    let events = [goes(0, 2, Ready, Run, 0), wake(5, 1, 2, 9), goes(10, 2, Run, Ready, 0), goes(30, 2, Ready, Run, 0)];
+    let events = [
+        goes(0, 2, Ready, Run, 0),
+        wake(5, 1, 2, 9),
+        goes(10, 2, Run, Ready, 0),
+        goes(30, 2, Ready, Run, 0),
+    ];
     let w = of(&events, 2);
     assert_eq!((w.waker, w.slept, w.ns), (None, false, 20 * US));
 }

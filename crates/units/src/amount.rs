@@ -125,9 +125,14 @@ fn in_thousandths(number: &str, per_unit: u64) -> Option<u64> {
     digits(whole).and(digits(fraction))?;
     let fraction = fraction.trim_end_matches('0');
     let fine = 10u64.checked_pow(u32::try_from(fraction.len()).ok()?).filter(|f| *f <= per_unit)?;
-    let parts = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()? * (per_unit / fine) };
+    let parts =
+        if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()? * (per_unit / fine) };
     // A number beyond 64 bits is plain, and more than is allowed.
-    let whole = if whole.trim_start_matches('0').len() > 12 { u64::MAX } else { whole.parse::<u64>().ok()? };
+    let whole = if whole.trim_start_matches('0').len() > 12 {
+        u64::MAX
+    } else {
+        whole.parse::<u64>().ok()?
+    };
     Some(whole.saturating_mul(per_unit).saturating_add(parts))
 }
 
@@ -147,7 +152,9 @@ impl FromStr for CpuAmount {
             return Err(CpuAmountError::NoUnit { seen });
         };
         let (number, written) = (&t[..at], t[at..].trim());
-        let Some((_, unit, per_unit, most)) = UNITS.iter().find(|u| u.0.eq_ignore_ascii_case(written)) else {
+        let Some((_, unit, per_unit, most)) =
+            UNITS.iter().find(|u| u.0.eq_ignore_ascii_case(written))
+        else {
             return Err(CpuAmountError::Unit { seen, unit: shown(written) });
         };
         match in_thousandths(number, *per_unit) {
@@ -218,20 +225,34 @@ mod tests {
             assert_eq!(rate(text, 1200), Rate::pcpus(2).0, "{text}");
         }
         // 1 % is 10485.76 units, a thousandth of it 10.49; 1 of 3 MHz is 349525.33 units, 2 of 3 are 699050.67.
-        assert_eq!([rate("1%", 1), rate("0.001%", 1), rate("1MHz", 3), rate("2MHz", 3)], [10_486, 10, 349_525, 699_051]);
-        assert_eq!([rate("0%", 1), rate("102400%", 1), rate("10000GHz", 100)], [0, 1024 << 20, 100_000 << 20]);
+        assert_eq!(
+            [rate("1%", 1), rate("0.001%", 1), rate("1MHz", 3), rate("2MHz", 3)],
+            [10_486, 10, 349_525, 699_051]
+        );
+        assert_eq!(
+            [rate("0%", 1), rate("102400%", 1), rate("10000GHz", 100)],
+            [0, 1024 << 20, 100_000 << 20]
+        );
     }
 
     #[test]
     fn what_is_written_reads_back_as_the_same() {
-        for (text, back) in
-            [("250 %", "250%"), ("0.500%", "0.5%"), ("0%", "0%"), ("2.4ghz", "2400MHz"), ("0.000001GHz", "0.001MHz"), ("007mhz", "7MHz")]
-        {
+        for (text, back) in [
+            ("250 %", "250%"),
+            ("0.500%", "0.5%"),
+            ("0%", "0%"),
+            ("2.4ghz", "2400MHz"),
+            ("0.000001GHz", "0.001MHz"),
+            ("007mhz", "7MHz"),
+        ] {
             let amount: CpuAmount = text.parse().unwrap();
             assert_eq!(amount.to_string(), back);
             assert_eq!(back.parse::<CpuAmount>().unwrap(), amount);
         }
-        assert_eq!([CpuAmount::percent(250).to_string(), CpuAmount::mhz(2400).to_string()], ["250%", "2400MHz"]);
+        assert_eq!(
+            [CpuAmount::percent(250).to_string(), CpuAmount::mhz(2400).to_string()],
+            ["250%", "2400MHz"]
+        );
         assert!(CpuAmount::mhz(1).is_mhz() && !CpuAmount::percent(1).is_mhz());
     }
 
@@ -247,19 +268,49 @@ mod tests {
     #[test]
     fn each_refusal_says_what_was_seen_and_what_is_allowed() {
         for text in ["", "  "] {
-            assert_eq!(refusal(text), format!("CPU amount: cannot read '': seen nothing, allowed {ALLOWED}"));
+            assert_eq!(
+                refusal(text),
+                format!("CPU amount: cannot read '': seen nothing, allowed {ALLOWED}")
+            );
         }
-        assert_eq!(refusal("-5%"), format!("CPU amount: cannot use '-5%': seen less than 0, allowed {ALLOWED}"));
+        assert_eq!(
+            refusal("-5%"),
+            format!("CPU amount: cannot use '-5%': seen less than 0, allowed {ALLOWED}")
+        );
         assert_eq!(
             refusal("250"),
             "CPU amount: cannot read '250': seen no unit, allowed % of one pCPU, MHz or GHz, such as 250%, 12.5% or 2.4GHz; write 250% or 250MHz"
         );
-        assert_eq!(refusal("5 parsecs"), format!("CPU amount: cannot read '5 parsecs': seen the unit 'parsecs', allowed {ALLOWED}"));
-        for text in ["1.2345%", ".5%", "5.%", "1..5%", "1.2.3MHz", "%", "GHz", "0.0000001GHz", "0.00000000000000000000000000001%"] {
-            let start = format!("CPU amount: cannot read '{text}': seen no plain number to the thousandth of % or MHz, allowed ");
+        assert_eq!(
+            refusal("5 parsecs"),
+            format!(
+                "CPU amount: cannot read '5 parsecs': seen the unit 'parsecs', allowed {ALLOWED}"
+            )
+        );
+        for text in [
+            "1.2345%",
+            ".5%",
+            "5.%",
+            "1..5%",
+            "1.2.3MHz",
+            "%",
+            "GHz",
+            "0.0000001GHz",
+            "0.00000000000000000000000000001%",
+        ] {
+            let start = format!(
+                "CPU amount: cannot read '{text}': seen no plain number to the thousandth of % or MHz, allowed "
+            );
             assert!(refusal(text).starts_with(&start), "{}", refusal(text));
         }
-        for text in ["102400.001%", "102401%", "10000001MHz", "10000.000001GHz", "99999999999999999999999999%", "18446744073709551615MHz"] {
+        for text in [
+            "102400.001%",
+            "102401%",
+            "10000001MHz",
+            "10000.000001GHz",
+            "99999999999999999999999999%",
+            "18446744073709551615MHz",
+        ] {
             let all = format!(
                 "CPU amount: cannot use '{text}': seen more than a host has, allowed up to 102400% (1024 pCPUs) or 10000000MHz; write less"
             );

@@ -95,7 +95,9 @@ impl Shares {
 
 /// A rate of CPU time in units of 2^-20 pCPU: 1 << 20 is one whole pCPU (rounding error below
 /// one millionth of a pCPU). The scheduler's weights and the planner's entitlements use it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Rate(pub u64);
 

@@ -62,7 +62,12 @@ impl PcpuSet {
     /// The largest member.
     #[must_use]
     pub fn last(&self) -> Option<PcpuId> {
-        self.0.iter().enumerate().rev().find(|w| *w.1 != 0).map(|(i, w)| PcpuId((i * 64 + 63 - w.leading_zeros() as usize) as u16))
+        self.0
+            .iter()
+            .enumerate()
+            .rev()
+            .find(|w| *w.1 != 0)
+            .map(|(i, w)| PcpuId((i * 64 + 63 - w.leading_zeros() as usize) as u16))
     }
 
     /// Members of both sets.

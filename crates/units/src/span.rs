@@ -9,14 +9,23 @@ pub struct Span(u64);
 
 /// A text that is no span.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("time: cannot read '{seen}': allowed a number with ns, us, ms, s, m or h, such as 50ms or 1.5s, up to 10000 h")]
+#[error(
+    "time: cannot read '{seen}': allowed a number with ns, us, ms, s, m or h, such as 50ms or 1.5s, up to 10000 h"
+)]
 pub struct SpanError {
     /// What was given.
     pub seen: String,
 }
 
-const UNITS: [(&str, u64); 7] =
-    [("ns", 1), ("us", 1_000), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("m", 60_000_000_000), ("h", 3_600_000_000_000)];
+const UNITS: [(&str, u64); 7] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
 /// 10,000 hours: no run is longer, and sums over 1,024 pCPUs stay below 2^64 ns.
 const MAX_NS: u128 = 10_000 * 3_600_000_000_000;
 
@@ -108,7 +117,13 @@ mod tests {
 
     #[test]
     fn reads_units_and_fractions_and_writes_them_back() {
-        for (text, ns) in [("50ms", 50_000_000), ("1.5s", 1_500_000_000), ("200us", 200_000), ("0s", 0), ("2m", 120_000_000_000)] {
+        for (text, ns) in [
+            ("50ms", 50_000_000),
+            ("1.5s", 1_500_000_000),
+            ("200us", 200_000),
+            ("0s", 0),
+            ("2m", 120_000_000_000),
+        ] {
             assert_eq!(text.parse::<Span>().unwrap().ns(), ns, "{text}");
         }
         assert_eq!(Span::from_ns(1_500_000_000).to_string(), "1500ms");

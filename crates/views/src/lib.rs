@@ -11,7 +11,8 @@ mod wakeups;
 pub use checked::checked_side_by_side;
 pub use plan::{Loan, Plan, PlanKind, PlanNow, PlanRow, Unit, loans, plan};
 pub use result::{
-    Checked, CpuStat, Document, Guest, HostCounts, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm, Wakeups, Where, World, WorldKind,
+    Checked, CpuStat, Document, Guest, HostCounts, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm,
+    Wakeups, Where, World, WorldKind,
 };
 pub use table::{Align, Table, pools, ready_side_by_side, side_by_side, summary};
 pub use top::{Allocations, top, worlds};

@@ -105,16 +105,28 @@ const LEAST: u64 = Rate::ONE.0 / 100;
 pub fn loans(rows: &[PlanRow]) -> Vec<Loan> {
     let mut out = vec![];
     for pool in 0..rows.len() {
-        let children = || rows.iter().enumerate().filter(move |(i, r)| r.parent == pool && *i != pool).map(|(_, r)| r);
-        let lent =
-            |r: &PlanRow| r.now.filter(|n| n.gets >= n.asks.min(r.worst_case)).map_or(0, |n| r.worst_case.0.saturating_sub(n.gets.0));
+        let children = || {
+            rows.iter()
+                .enumerate()
+                .filter(move |(i, r)| r.parent == pool && *i != pool)
+                .map(|(_, r)| r)
+        };
+        let lent = |r: &PlanRow| {
+            r.now
+                .filter(|n| n.gets >= n.asks.min(r.worst_case))
+                .map_or(0, |n| r.worst_case.0.saturating_sub(n.gets.0))
+        };
         let borrowed = |r: &PlanRow| r.now.map_or(0, |n| n.gets.0.saturating_sub(r.worst_case.0));
-        let (all_lent, all_borrowed): (u64, u64) = (children().map(lent).sum(), children().map(borrowed).sum());
+        let (all_lent, all_borrowed): (u64, u64) =
+            (children().map(lent).sum(), children().map(borrowed).sum());
         let changes_hands = all_lent.min(all_borrowed);
-        let part = |amount: u64, of: u64, whole: u64| (u128::from(amount) * u128::from(of) / u128::from(whole.max(1))) as u64;
+        let part = |amount: u64, of: u64, whole: u64| {
+            (u128::from(amount) * u128::from(of) / u128::from(whole.max(1))) as u64
+        };
         for from in children() {
             let lends = part(changes_hands, lent(from), all_lent);
-            let to = children().map(|r| (r.path.clone(), Rate(part(lends, borrowed(r), all_borrowed))));
+            let to =
+                children().map(|r| (r.path.clone(), Rate(part(lends, borrowed(r), all_borrowed))));
             let to: Vec<(String, Rate)> = to.filter(|(_, rate)| rate.0 >= LEAST).collect();
             if to.is_empty() {
                 continue;
@@ -144,7 +156,9 @@ impl Unit {
                 let tenths = (u128::from(rate.0) * 1000 + (1 << (Rate::SHIFT - 1))) >> Rate::SHIFT;
                 format!("{}.{}", tenths / 10, tenths % 10)
             }
-            Unit::Mhz(mhz) => ((u128::from(rate.0) * u128::from(mhz) + (1 << (Rate::SHIFT - 1))) >> Rate::SHIFT).to_string(),
+            Unit::Mhz(mhz) => ((u128::from(rate.0) * u128::from(mhz) + (1 << (Rate::SHIFT - 1)))
+                >> Rate::SHIFT)
+                .to_string(),
         }
     }
 
@@ -164,11 +178,16 @@ pub fn plan(plan: &Plan, unit: Unit) -> String {
     columns.push("<set by");
     let mut t = Table::new(&columns);
     for (i, row) in plan.rows.iter().enumerate() {
-        let shares = if row.weight == row.shares || i == 0 { row.shares.to_string() } else { format!("{} ({})", row.shares, row.weight) };
+        let shares = if row.weight == row.shares || i == 0 {
+            row.shares.to_string()
+        } else {
+            format!("{} ({})", row.shares, row.weight)
+        };
         let none = || "-".to_owned();
         let reserved = if row.reservation.0 == 0 { none() } else { unit.number(row.reservation) };
         let mut cells = vec![shown_name(plan, i), if i == 0 { none() } else { shares }, reserved];
-        cells.extend([row.limit.map_or_else(none, |l| unit.number(l)), unit.number(row.worst_case)]);
+        cells
+            .extend([row.limit.map_or_else(none, |l| unit.number(l)), unit.number(row.worst_case)]);
         if live {
             let now = row.now.unwrap_or_default();
             cells.extend([now.asks, now.gets, now.used].map(|r| unit.number(r)));
@@ -176,14 +195,29 @@ pub fn plan(plan: &Plan, unit: Unit) -> String {
         cells.push(said(row));
         t.row(cells);
     }
-    let seen = if live { format!("plan {}, seen over {:.1} s: ", plan.generation, plan.duration_ns as f64 / 1e9) } else { String::new() };
+    let seen = if live {
+        format!("plan {}, seen over {:.1} s: ", plan.generation, plan.duration_ns as f64 / 1e9)
+    } else {
+        String::new()
+    };
     let amounts = if unit == Unit::Percent { "percent of one pCPU" } else { "MHz" };
-    let mut out = format!("{seen}{} pCPUs of {} MHz; amounts in {amounts}\n{}", plan.pcpus, plan.mhz, t.text());
+    let mut out = format!(
+        "{seen}{} pCPUs of {} MHz; amounts in {amounts}\n{}",
+        plan.pcpus,
+        plan.mhz,
+        t.text()
+    );
     let amount = |rate: Rate| format!("{} {}", unit.number(rate), unit.name());
     for loan in &plan.loans {
-        let of = if loan.reserved { format!("its reserved {}", amount(loan.of)) } else { format!("the {} it could have", amount(loan.of)) };
-        let to: Vec<String> = loan.to.iter().map(|(path, rate)| format!("{path} {}", amount(*rate))).collect();
-        out += &format!("{} lends {} of {of} to: {}\n", loan.from, amount(loan.lends), to.join(", "));
+        let of = if loan.reserved {
+            format!("its reserved {}", amount(loan.of))
+        } else {
+            format!("the {} it could have", amount(loan.of))
+        };
+        let to: Vec<String> =
+            loan.to.iter().map(|(path, rate)| format!("{path} {}", amount(*rate))).collect();
+        out +=
+            &format!("{} lends {} of {of} to: {}\n", loan.from, amount(loan.lends), to.join(", "));
     }
     plan.over_committed.iter().for_each(|e| out += &format!("over-committed: {e}\n"));
     out
@@ -209,7 +243,9 @@ fn said(row: &PlanRow) -> String {
     let pool = row.kind == PlanKind::Pool && row.path != "/";
     let kind = [(pool && !row.expandable, "fixed"), (pool && row.scalable, "scalable")];
     let kind = kind.into_iter().filter(|k| k.0).map(|k| k.1.to_owned());
-    kind.chain(by.into_iter().map(|(from, keys)| format!("{from}: {}", keys.join(", ")))).collect::<Vec<_>>().join("; ")
+    kind.chain(by.into_iter().map(|(from, keys)| format!("{from}: {}", keys.join(", "))))
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 #[cfg(test)]
@@ -237,7 +273,15 @@ mod tests {
 
     fn of(rows: Vec<PlanRow>) -> Plan {
         let loans = loans(&rows);
-        Plan { generation: 7, pcpus: 8, mhz: 2400, duration_ns: 2_000_000_000, rows, loans, over_committed: vec![] }
+        Plan {
+            generation: 7,
+            pcpus: 8,
+            mhz: 2400,
+            duration_ns: 2_000_000_000,
+            rows,
+            loans,
+            over_committed: vec![],
+        }
     }
 
     /// Two pools on 8 pCPUs: in /prod web sleeps and its siblings take it; /test leaves 2 of its 4 to /prod.
@@ -259,16 +303,25 @@ mod tests {
     fn what_is_lent_goes_to_siblings_first_and_the_rest_leaves_the_pool() {
         let plan = of(example());
         let percent = |r: Rate| r.0 * 100 / Rate::ONE.0;
-        let seen: Vec<_> = plan.loans.iter().map(|l| (l.from.as_str(), percent(l.lends), l.reserved, l.to.len())).collect();
+        let seen: Vec<_> = plan
+            .loans
+            .iter()
+            .map(|l| (l.from.as_str(), percent(l.lends), l.reserved, l.to.len()))
+            .collect();
         assert_eq!(seen, [("/test", 200, false, 1), ("/prod/web", 150, true, 2)]);
-        let to: Vec<_> = plan.loans[1].to.iter().map(|(path, rate)| (path.as_str(), percent(*rate))).collect();
+        let to: Vec<_> =
+            plan.loans[1].to.iter().map(|(path, rate)| (path.as_str(), percent(*rate))).collect();
         // 1.5 in proportion to what they borrow: 2.7 and 0.8.
         assert_eq!(to, [("/prod/db", 115), ("/prod/batch", 34)]);
         // Who gets less than he asks for lends nothing, and who only has a little too much borrows nothing.
         let mut rows = example();
         rows[5].now = Some(PlanNow { asks: Rate::pcpus(4), ..rows[5].now.unwrap() });
         assert_eq!(loans(&rows).iter().map(|l| l.from.as_str()).collect::<Vec<_>>(), ["/prod/web"]);
-        rows[2].now = Some(PlanNow { asks: Rate(0), gets: Rate(rows[2].worst_case.0 - LEAST / 2), used: Rate(0) });
+        rows[2].now = Some(PlanNow {
+            asks: Rate(0),
+            gets: Rate(rows[2].worst_case.0 - LEAST / 2),
+            used: Rate(0),
+        });
         assert_eq!(loans(&rows), []);
     }
 
@@ -277,7 +330,9 @@ mod tests {
         let mut rows = example();
         rows[1].scalable = true;
         rows[1].weight = 3000;
-        rows[1].sources = [("scalable", "file"), ("shares", "cpu.weight")].map(|(a, b)| (a.to_owned(), b.to_owned())).into();
+        rows[1].sources = [("scalable", "file"), ("shares", "cpu.weight")]
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .into();
         rows[5].expandable = false;
         rows[5].limit = Some(Rate::pcpus(4));
         let mut seen = of(rows);
@@ -300,7 +355,10 @@ over-committed: /test: x
 "
         );
         let text = plan(&seen, Unit::Mhz(2400));
-        assert!(text.contains("/test lends 4800 MHz of the 9600 MHz it could have to: /prod 4800 MHz"), "{text}");
+        assert!(
+            text.contains("/test lends 4800 MHz of the 9600 MHz it could have to: /prod 4800 MHz"),
+            "{text}"
+        );
         seen.duration_ns = 0;
         let text = plan(&seen, Unit::Percent);
         assert!(text.starts_with(

@@ -20,7 +20,8 @@ pub struct Table {
 
 impl Align {
     fn of(name: &str) -> (String, Align) {
-        name.strip_prefix('<').map_or_else(|| (name.to_owned(), Align::Right), |n| (n.to_owned(), Align::Left))
+        name.strip_prefix('<')
+            .map_or_else(|| (name.to_owned(), Align::Right), |n| (n.to_owned(), Align::Left))
     }
 }
 
@@ -57,7 +58,8 @@ impl Table {
             cells.join("  ").trim_end().to_owned() + "\n"
         };
         let head: Vec<String> = self.columns.iter().map(|c| c.0.clone()).collect();
-        let rule = "-".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)) + "\n";
+        let rule =
+            "-".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)) + "\n";
         self.rows.iter().fold(line(&head) + &rule, |text, row| text + &line(row))
     }
 }
@@ -68,18 +70,38 @@ fn secs(ns: u64) -> String {
 
 /// Used against entitled in percent, or `-` without an entitlement.
 fn of_entitled(used: u64, entitled: u64) -> String {
-    if entitled == 0 { "-".to_owned() } else { format!("{:.2}%", used as f64 * 100.0 / entitled as f64) }
+    if entitled == 0 {
+        "-".to_owned()
+    } else {
+        format!("{:.2}%", used as f64 * 100.0 / entitled as f64)
+    }
 }
 
 /// What an SMP guest made of its time.
 fn guest_cells(g: Guest) -> [String; 4] {
-    [secs(g.spin_ns), g.rounds.to_string(), g.lockups.to_string(), format!("{:.3}", g.longest_wait_ns as f64 / 1e6)]
+    [
+        secs(g.spin_ns),
+        g.rounds.to_string(),
+        g.lockups.to_string(),
+        format!("{:.3}", g.longest_wait_ns as f64 / 1e6),
+    ]
 }
 
 /// One run as a table: a line a VM. Guests whose vCPUs wait for each other add columns.
 #[must_use]
 pub fn summary(run: &RunResult) -> String {
-    let mut columns = vec!["<VM", "vCPUs", "shares", "used s", "entitled s", "of entitled", "ready s", "idle s", "migrations", "work s"];
+    let mut columns = vec![
+        "<VM",
+        "vCPUs",
+        "shares",
+        "used s",
+        "entitled s",
+        "of entitled",
+        "ready s",
+        "idle s",
+        "migrations",
+        "work s",
+    ];
     if run.vms.iter().any(|vm| vm.guest.is_some()) {
         columns.extend(["spin s", "rounds", "lockups", "longest wait ms"]);
     }
@@ -103,8 +125,12 @@ pub fn summary(run: &RunResult) -> String {
     let busy: u64 = run.pcpus.iter().map(|p| p.busy_ns).sum();
     let whole = run.duration_ns as f64 * run.host.pcpus as f64;
     let label = if run.label.is_empty() { String::new() } else { format!("run {}: ", run.label) };
-    let head =
-        format!("{label}{} s, {} pCPUs {:.1} % busy\n", run.duration_ns as f64 / 1e9, run.host.pcpus, busy as f64 * 100.0 / whole.max(1.0));
+    let head = format!(
+        "{label}{} s, {} pCPUs {:.1} % busy\n",
+        run.duration_ns as f64 / 1e9,
+        run.host.pcpus,
+        busy as f64 * 100.0 / whole.max(1.0)
+    );
     head + &t.text()
 }
 
@@ -115,7 +141,15 @@ pub fn pools(run: &RunResult) -> String {
     if run.pools.len() <= 2 {
         return String::new();
     }
-    let mut t = Table::new(&["<pool", "used s", "entitled s", "of entitled", "ready s", "limited s", "peak %"]);
+    let mut t = Table::new(&[
+        "<pool",
+        "used s",
+        "entitled s",
+        "of entitled",
+        "ready s",
+        "limited s",
+        "peak %",
+    ]);
     for pool in &run.pools {
         t.row([
             pool.path.clone(),
@@ -139,7 +173,8 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
 /// entitlement that it got, a column a document.
 #[must_use]
 pub fn side_by_side(documents: &[&Document]) -> String {
-    let names: Vec<String> = documents.iter().map(|d| format!("{:?} {}", d.place, d.policy).to_lowercase()).collect();
+    let names: Vec<String> =
+        documents.iter().map(|d| format!("{:?} {}", d.place, d.policy).to_lowercase()).collect();
     let mut columns = vec!["<run", "<VM", "shares"];
     columns.extend(names.iter().map(String::as_str));
     let mut t = Table::new(&columns);
@@ -147,10 +182,20 @@ pub fn side_by_side(documents: &[&Document]) -> String {
     for run in &first.runs {
         for vm in &run.vms {
             let cell = |d: &&Document| {
-                let found = d.runs.iter().find(|r| r.label == run.label).and_then(|r| r.vms.iter().find(|v| v.name == vm.name));
+                let found = d
+                    .runs
+                    .iter()
+                    .find(|r| r.label == run.label)
+                    .and_then(|r| r.vms.iter().find(|v| v.name == vm.name));
                 found.map_or_else(
                     || "-".to_owned(),
-                    |v| format!("{:.2}  {:>8}", v.times.used_ns as f64 / 1e9, of_entitled(v.times.used_ns, v.times.entitled_ns)),
+                    |v| {
+                        format!(
+                            "{:.2}  {:>8}",
+                            v.times.used_ns as f64 / 1e9,
+                            of_entitled(v.times.used_ns, v.times.entitled_ns)
+                        )
+                    },
                 )
             };
             let mut row = vec![run.label.clone(), vm.name.clone(), vm.shares.to_string()];
@@ -165,17 +210,25 @@ pub fn side_by_side(documents: &[&Document]) -> String {
 /// ready together, in s for every 600 s as RDY's figures have it.
 #[must_use]
 pub fn ready_side_by_side(documents: &[&Document]) -> String {
-    let names: Vec<String> = documents.iter().map(|d| format!("{:?} {}: used  ready", d.place, d.policy).to_lowercase()).collect();
+    let names: Vec<String> = documents
+        .iter()
+        .map(|d| format!("{:?} {}: used  ready", d.place, d.policy).to_lowercase())
+        .collect();
     let mut columns = vec!["<run"];
     columns.extend(names.iter().map(String::as_str));
     let mut t = Table::new(&columns);
     let Some(first) = documents.first() else { return String::new() };
     for run in &first.runs {
         let cell = |d: &&Document| {
-            let Some(r) = d.runs.iter().find(|r| r.label == run.label) else { return "-".to_owned() };
+            let Some(r) = d.runs.iter().find(|r| r.label == run.label) else {
+                return "-".to_owned();
+            };
             let sum = |of: fn(&Times) -> u64| r.vms.iter().map(|v| of(&v.times)).sum::<u64>();
             let used = percent(sum(|t| t.used_ns), r.duration_ns * r.host.pcpus as u64);
-            format!("{used} %  {:>5.0} s", sum(|t| t.ready_ns) as f64 * 600.0 / r.duration_ns.max(1) as f64)
+            format!(
+                "{used} %  {:>5.0} s",
+                sum(|t| t.ready_ns) as f64 * 600.0 / r.duration_ns.max(1) as f64
+            )
         };
         t.row([run.label.clone()].into_iter().chain(documents.iter().map(cell)));
     }
@@ -192,7 +245,10 @@ mod tests {
         let mut t = Table::new(&["<VM", "used"]);
         t.row(["a", "1"]);
         t.row(["long name", "12345"]);
-        assert_eq!(t.text(), "VM          used\n----------------\na              1\nlong name  12345\n");
+        assert_eq!(
+            t.text(),
+            "VM          used\n----------------\na              1\nlong name  12345\n"
+        );
     }
 
     #[test]
@@ -217,11 +273,20 @@ mod tests {
             wakeups: vec![],
             checked: None,
         };
-        let document =
-            |policy: &str, runs| Document { scenario: String::new(), place: Where::Lab, policy: policy.to_owned(), seed: 0, runs };
+        let document = |policy: &str, runs| Document {
+            scenario: String::new(),
+            place: Where::Lab,
+            policy: policy.to_owned(),
+            seed: 0,
+            runs,
+        };
         let (one, none) = (document("eevdf", vec![run]), document("tandem", vec![]));
         let text = ready_side_by_side(&[&one, &none]);
-        assert_eq!(text.lines().last(), Some("4           30.0 %    300 s                        -"), "{text}");
+        assert_eq!(
+            text.lines().last(),
+            Some("4           30.0 %    300 s                        -"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -236,7 +301,8 @@ mod tests {
             guest,
             worlds: vec![],
         };
-        let some = Guest { spin_ns: 1_000_000_000, rounds: 17, lockups: 2, longest_wait_ns: 104_000_000 };
+        let some =
+            Guest { spin_ns: 1_000_000_000, rounds: 17, lockups: 2, longest_wait_ns: 104_000_000 };
         let mut run = RunResult {
             label: String::new(),
             duration_ns: 3_000_000_000,
@@ -248,8 +314,19 @@ mod tests {
             checked: None,
         };
         let text = summary(&run);
-        let ends = ["work s  spin s  rounds  lockups  longest wait ms", " 2.000   1.000      17        2          104.000", " 2.000"];
-        assert!(text.lines().skip(1).filter(|l| !l.starts_with('-')).zip(ends).all(|(l, end)| l.ends_with(end)), "{text}");
+        let ends = [
+            "work s  spin s  rounds  lockups  longest wait ms",
+            " 2.000   1.000      17        2          104.000",
+            " 2.000",
+        ];
+        assert!(
+            text.lines()
+                .skip(1)
+                .filter(|l| !l.starts_with('-'))
+                .zip(ends)
+                .all(|(l, end)| l.ends_with(end)),
+            "{text}"
+        );
         run.vms.remove(0);
         assert!(summary(&run).contains("work s\n"), "{}", summary(&run));
     }
@@ -268,7 +345,11 @@ mod tests {
             duration_ns: 2_000_000_000,
             host: HostCounts { pcpus: 4, cores: 4, llcs: 1, nodes: 1, sockets: 1 },
             pcpus: vec![],
-            pools: vec![pool("/", 4_000_000_000, None), pool("/system", 0, None), pool("/lab", 1_990_000_000, Some(1_004_000_000))],
+            pools: vec![
+                pool("/", 4_000_000_000, None),
+                pool("/system", 0, None),
+                pool("/lab", 1_990_000_000, Some(1_004_000_000)),
+            ],
             vms: vec![],
             wakeups: vec![],
             checked: None,

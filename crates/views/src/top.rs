@@ -18,7 +18,17 @@ pub fn top(run: &RunResult, policy: &str, settings: Option<&Allocations>) -> Str
     columns.extend(pools.then_some("<pool"));
     columns.extend(["vCPUs", "shares"]);
     columns.extend(settings.iter().flat_map(|_| ["AMIN", "AMAX"]));
-    columns.extend(["%USED", "%ENTITLED", "%RUN", "%RDY", "%CSTP", "%MLMTD", "%WAIT", "%IDLE", "MIG/s"]);
+    columns.extend([
+        "%USED",
+        "%ENTITLED",
+        "%RUN",
+        "%RDY",
+        "%CSTP",
+        "%MLMTD",
+        "%WAIT",
+        "%IDLE",
+        "MIG/s",
+    ]);
     let mut t = Table::new(&columns);
     for vm in &run.vms {
         let x = &vm.times;
@@ -26,7 +36,16 @@ pub fn top(run: &RunResult, policy: &str, settings: Option<&Allocations>) -> Str
         row.extend(pools.then(|| vm.pool.clone()));
         row.extend([vm.vcpus.to_string(), vm.shares.to_string()]);
         row.extend(settings.iter().flat_map(|all| allocation(all, vm)));
-        let times = [x.used_ns, x.entitled_ns, x.run_ns, x.ready_ns, x.costop_ns, x.limited_ns, x.wait_ns, x.idle_ns];
+        let times = [
+            x.used_ns,
+            x.entitled_ns,
+            x.run_ns,
+            x.ready_ns,
+            x.costop_ns,
+            x.limited_ns,
+            x.wait_ns,
+            x.idle_ns,
+        ];
         row.extend(times.map(|ns| percent(ns, wall)));
         row.push(format!("{:.1}", x.migrations as f64 * 1e9 / wall.max(1) as f64));
         t.row(row);
@@ -46,18 +65,36 @@ pub fn top(run: &RunResult, policy: &str, settings: Option<&Allocations>) -> Str
 
 /// AMIN and AMAX in percent of one pCPU; no limit is -1, as in esxtop.
 fn allocation(all: &Allocations, vm: &Vm) -> [String; 2] {
-    let Some((reservation, limit)) = all.get(&vm.name) else { return ["?".to_owned(), "?".to_owned()] };
-    [percent(reservation.0, Rate::ONE.0), limit.map_or("-1".to_owned(), |l| percent(l.0, Rate::ONE.0))]
+    let Some((reservation, limit)) = all.get(&vm.name) else {
+        return ["?".to_owned(), "?".to_owned()];
+    };
+    [
+        percent(reservation.0, Rate::ONE.0),
+        limit.map_or("-1".to_owned(), |l| percent(l.0, Rate::ONE.0)),
+    ]
 }
 
 /// A line a world, for `tandem top --worlds`.
 #[must_use]
 pub fn worlds(run: &RunResult) -> String {
-    let mut t = Table::new(&["<VM", "<world", "%USED", "%ENTITLED", "%RDY", "%MLMTD", "%WAIT", "%IDLE", "migrations"]);
+    let mut t = Table::new(&[
+        "<VM",
+        "<world",
+        "%USED",
+        "%ENTITLED",
+        "%RDY",
+        "%MLMTD",
+        "%WAIT",
+        "%IDLE",
+        "migrations",
+    ]);
     for (vm, w) in run.vms.iter().flat_map(|v| v.worlds.iter().map(move |w| (v, w))) {
         let x = &w.times;
         let mut row = vec![vm.name.clone(), w.name.clone()];
-        row.extend([x.used_ns, x.entitled_ns, x.ready_ns, x.limited_ns, x.wait_ns, x.idle_ns].map(|ns| percent(ns, run.duration_ns)));
+        row.extend(
+            [x.used_ns, x.entitled_ns, x.ready_ns, x.limited_ns, x.wait_ns, x.idle_ns]
+                .map(|ns| percent(ns, run.duration_ns)),
+        );
         row.push(x.migrations.to_string());
         t.row(row);
     }
@@ -70,7 +107,15 @@ mod tests {
     use crate::{HostCounts, Times};
 
     fn run(pool: &str) -> RunResult {
-        let times = Times { used_ns: 500, entitled_ns: 510, run_ns: 505, ready_ns: 395, limited_ns: 250, wait_ns: 100, ..Times::default() };
+        let times = Times {
+            used_ns: 500,
+            entitled_ns: 510,
+            run_ns: 505,
+            ready_ns: 395,
+            limited_ns: 250,
+            wait_ns: 100,
+            ..Times::default()
+        };
         let vm = |name: &str, pool: &str| Vm {
             name: name.to_owned(),
             pool: pool.to_owned(),
@@ -107,7 +152,10 @@ mod tests {
                 "a       1    1000   50.0       51.0  50.5  39.5    0.0    25.0   10.0    0.0    0.0",
             ]
         );
-        let settings = Allocations::from([("a".to_owned(), (Rate(Rate::ONE.0 / 4), Some(Rate::ONE))), ("b".to_owned(), (Rate(0), None))]);
+        let settings = Allocations::from([
+            ("a".to_owned(), (Rate(Rate::ONE.0 / 4), Some(Rate::ONE))),
+            ("b".to_owned(), (Rate(0), None)),
+        ]);
         let text = top(&run("/gold"), "x", Some(&settings));
         let shown = lines(&text);
         assert!(shown[0].starts_with("VM  pool   vCPUs  shares  AMIN   AMAX  %USED"), "{text}");

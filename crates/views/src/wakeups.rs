@@ -31,7 +31,11 @@ pub fn bucket_of(value: u64) -> usize {
 #[must_use]
 pub fn end_of(bucket: usize) -> u64 {
     let (octave, part) = (bucket as u64 / PARTS, bucket as u64 % PARTS);
-    if octave == 0 { part } else { (u128::from(PARTS + part + 1) << (octave - 1)).wrapping_sub(1) as u64 }
+    if octave == 0 {
+        part
+    } else {
+        (u128::from(PARTS + part + 1) << (octave - 1)).wrapping_sub(1) as u64
+    }
 }
 
 impl Latencies {
@@ -118,7 +122,14 @@ pub fn wakeups(run: &RunResult) -> String {
         return String::new();
     }
     for w in all {
-        t.row([w.vm.clone(), w.count.to_string(), us(w.min_ns), us(w.mean_ns), us(w.p99_ns), us(w.max_ns)]);
+        t.row([
+            w.vm.clone(),
+            w.count.to_string(),
+            us(w.min_ns),
+            us(w.mean_ns),
+            us(w.p99_ns),
+            us(w.max_ns),
+        ]);
     }
     t.text()
 }
@@ -126,17 +137,29 @@ pub fn wakeups(run: &RunResult) -> String {
 /// Wake-ups in several documents of one scenario, a line for each run, VM, document and who measured; nothing where nobody woke.
 #[must_use]
 pub fn wakeups_side_by_side(documents: &[&Document]) -> String {
-    let mut t = Table::new(&["<run", "<VM", "<by", "<where", "wake-ups", "min us", "mean us", "p99 us", "max us"]);
+    let mut t = Table::new(&[
+        "<run", "<VM", "<by", "<where", "wake-ups", "min us", "mean us", "p99 us", "max us",
+    ]);
     let mut any = false;
     for run in documents.first().iter().flat_map(|d| &d.runs) {
         for vm in &run.vms {
             for by in [MeasuredBy::Workload, MeasuredBy::Scheduler] {
                 for d in documents {
                     let same = d.runs.iter().find(|r| r.label == run.label);
-                    let Some(w) = same.and_then(|r| r.wakeups.iter().find(|w| w.vm == vm.name && w.by == by)) else { continue };
+                    let Some(w) =
+                        same.and_then(|r| r.wakeups.iter().find(|w| w.vm == vm.name && w.by == by))
+                    else {
+                        continue;
+                    };
                     any = true;
                     let place = format!("{:?} {}", d.place, d.policy).to_lowercase();
-                    let mut row = vec![run.label.clone(), vm.name.clone(), by.name().to_owned(), place, w.count.to_string()];
+                    let mut row = vec![
+                        run.label.clone(),
+                        vm.name.clone(),
+                        by.name().to_owned(),
+                        place,
+                        w.count.to_string(),
+                    ];
                     row.extend([w.min_ns, w.mean_ns, w.p99_ns, w.max_ns].map(us));
                     t.row(row);
                 }
@@ -179,7 +202,10 @@ mod tests {
     fn ninety_nine_of_a_hundred_are_not_above_the_percentile() {
         assert_eq!(of(&gathered(1..=100)), [100, 1, 50, 100, 100]); // 99 is in the bucket 96..=103, and nothing is above 100
         assert_eq!(of(&gathered((0..99).map(|_| 5).chain([9000]))), [100, 5, 94, 5, 9000]);
-        assert_eq!(of(&gathered((0..98).map(|_| 5).chain([1000, 9000]))), [100, 5, 104, 1023, 9000]);
+        assert_eq!(
+            of(&gathered((0..98).map(|_| 5).chain([1000, 9000]))),
+            [100, 5, 104, 1023, 9000]
+        );
         assert_eq!(of(&gathered([7])), [1, 7, 7, 7, 7]);
         assert_eq!(Latencies::default().sums("vm", MeasuredBy::Workload, 1, 0), None);
     }
@@ -195,7 +221,10 @@ mod tests {
         assert_eq!(none, b);
         assert_eq!(Latencies::of(73, 1, 70, b.buckets.clone()), b);
         let w = b.sums("vm", MeasuredBy::Scheduler, 1000, 5).expect("some");
-        assert_eq!([w.count, w.min_ns, w.mean_ns, w.p99_ns, w.max_ns], [3, 1005, 24_338, 70_005, 70_005]);
+        assert_eq!(
+            [w.count, w.min_ns, w.mean_ns, w.p99_ns, w.max_ns],
+            [3, 1005, 24_338, 70_005, 70_005]
+        );
     }
 
     #[test]
@@ -219,12 +248,25 @@ mod tests {
             pcpus: vec![],
             pools: vec![],
             vms: vec![vm("load"), vm("waker")],
-            wakeups: [sums(MeasuredBy::Workload), sums(MeasuredBy::Scheduler)].into_iter().flatten().collect(),
+            wakeups: [sums(MeasuredBy::Workload), sums(MeasuredBy::Scheduler)]
+                .into_iter()
+                .flatten()
+                .collect(),
             checked: None,
         };
-        assert_eq!(wakeups(&run).lines().last(), Some("waker         2           2.0      3.0     4.0     4.0"));
-        let document = |place, runs| Document { scenario: "s".to_owned(), place, policy: "tandem".to_owned(), seed: 1, runs };
-        let (lab, sim) = (document(Where::Lab, vec![run.clone()]), document(Where::Sim, vec![run.clone()]));
+        assert_eq!(
+            wakeups(&run).lines().last(),
+            Some("waker         2           2.0      3.0     4.0     4.0")
+        );
+        let document = |place, runs| Document {
+            scenario: "s".to_owned(),
+            place,
+            policy: "tandem".to_owned(),
+            seed: 1,
+            runs,
+        };
+        let (lab, sim) =
+            (document(Where::Lab, vec![run.clone()]), document(Where::Sim, vec![run.clone()]));
         let shown = wakeups_side_by_side(&[&lab, &sim]);
         assert_eq!(
             shown.lines().skip(2).collect::<Vec<_>>(),
@@ -237,6 +279,9 @@ mod tests {
         );
         let nobody = RunResult { wakeups: vec![], ..run };
         let quiet = document(Where::Sim, vec![nobody.clone()]);
-        assert_eq!((wakeups(&nobody), wakeups_side_by_side(&[&quiet])), (String::new(), String::new()));
+        assert_eq!(
+            (wakeups(&nobody), wakeups_side_by_side(&[&quiet])),
+            (String::new(), String::new())
+        );
     }
 }

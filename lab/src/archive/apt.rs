@@ -11,7 +11,8 @@ const MIRROR: &str = "http://deb.debian.org/debian";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// What to do when apt fails; the same for all of its steps.
-const NEXT: &str = "check the network; kernels may also be given as files with TANDEM_LAB_KERNELS=FOLDER";
+const NEXT: &str =
+    "check the network; kernels may also be given as files with TANDEM_LAB_KERNELS=FOLDER";
 
 /// An apt that knows only the suites it was made for; its folder is deleted when it is dropped.
 pub(super) struct Apt {
@@ -28,7 +29,12 @@ impl Apt {
     /// Makes the private configuration and downloads the package lists of these suites.
     pub(super) fn open(cache: &Path, name: &str, suites: &[&str]) -> Result<Self> {
         if !Path::new(KEYRING).is_file() {
-            return Err(LabError::new(KEYRING, "check package signatures", "no such file", "install the package debian-archive-keyring"));
+            return Err(LabError::new(
+                KEYRING,
+                "check package signatures",
+                "no such file",
+                "install the package debian-archive-keyring",
+            ));
         }
         tool::need_program(&["apt-get"], "apt")?;
         let folder = cache.join(format!("apt-{name}.{}", std::process::id()));
@@ -40,20 +46,27 @@ impl Apt {
         tool::write(&folder.join("sources.list"), sources(suites).as_bytes())?;
         tool::write(&folder.join("apt.conf"), configuration(&folder).as_bytes())?;
         let apt = Apt { folder };
-        tool::progress(&format!("reading the package lists of {} from {MIRROR}", suites.join(", ")));
+        tool::progress(&format!(
+            "reading the package lists of {} from {MIRROR}",
+            suites.join(", ")
+        ));
         tool::run(apt.command("apt-get").arg("update"), "read the package lists", NEXT)?;
         Ok(apt)
     }
 
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command.env("APT_CONFIG", self.folder.join("apt.conf")).env("LC_ALL", "C").current_dir(&self.folder);
+        command
+            .env("APT_CONFIG", self.folder.join("apt.conf"))
+            .env("LC_ALL", "C")
+            .current_dir(&self.folder);
         command
     }
 
     /// Names of all known packages that start with a prefix.
     pub(super) fn names(&self, prefix: &str) -> Result<Vec<String>> {
-        let list = tool::run(self.command("apt-cache").args(["pkgnames", prefix]), "list packages", NEXT)?;
+        let list =
+            tool::run(self.command("apt-cache").args(["pkgnames", prefix]), "list packages", NEXT)?;
         Ok(String::from_utf8_lossy(&list).lines().map(str::to_owned).collect())
     }
 
@@ -63,8 +76,14 @@ impl Apt {
         tool::remove_dir(&into)?;
         tool::make_dir(&into)?;
         let mut command = self.command("apt-get");
-        tool::run(command.args(["download", package]).current_dir(&into), &format!("download {package}"), NEXT)?;
-        tool::files_below(&into)?.pop().ok_or_else(|| LabError::new(package, "be downloaded", "apt-get succeeded without a file", NEXT))
+        tool::run(
+            command.args(["download", package]).current_dir(&into),
+            &format!("download {package}"),
+            NEXT,
+        )?;
+        tool::files_below(&into)?.pop().ok_or_else(|| {
+            LabError::new(package, "be downloaded", "apt-get succeeded without a file", NEXT)
+        })
     }
 
     /// Downloads packages with everything they depend on, down to the C library: the package state is empty, so
@@ -81,7 +100,12 @@ impl Apt {
 /// `check-valid-until=no`: a mirror that lags, or a machine whose clock is ahead, is no reason to stop; the
 /// signature is checked all the same, and a stale list costs us at most a newer kernel.
 fn sources(suites: &[&str]) -> String {
-    suites.iter().map(|s| format!("deb [arch=amd64 check-valid-until=no signed-by={KEYRING}] {MIRROR} {s} main\n")).collect()
+    suites
+        .iter()
+        .map(|s| {
+            format!("deb [arch=amd64 check-valid-until=no signed-by={KEYRING}] {MIRROR} {s} main\n")
+        })
+        .collect()
 }
 
 fn configuration(folder: &Path) -> String {
@@ -124,7 +148,13 @@ mod tests {
     #[test]
     fn all_of_apts_state_lies_in_the_private_folder() {
         let text = configuration(Path::new("/x/apt"));
-        for key in ["Dir ", "Dir::State::status", "Dir::State::lists", "Dir::Cache ", "Dir::Etc::sourcelist"] {
+        for key in [
+            "Dir ",
+            "Dir::State::status",
+            "Dir::State::lists",
+            "Dir::Cache ",
+            "Dir::Etc::sourcelist",
+        ] {
             let line = text.lines().find(|l| l.trim_start().starts_with(key)).expect(key);
             assert!(line.contains("\"/x/apt"), "{line}");
         }

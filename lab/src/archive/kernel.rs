@@ -193,7 +193,9 @@ fn candidates(names: &[String], role: &Role) -> Vec<(String, String)> {
             .filter_map(version)
             .filter(|v| v.starts_with(|c: char| c.is_ascii_digit()) && v.starts_with(role.series))
             .filter(|v| !role.exact || v == role.series)
-            .filter(|v| !role.needs_modules || names.contains(&format!("linux-modules-{v}{FLAVOUR}")))
+            .filter(|v| {
+                !role.needs_modules || names.contains(&format!("linux-modules-{v}{FLAVOUR}"))
+            })
             .collect();
         versions.sort_by_key(|v| std::cmp::Reverse(version_key(v)));
         out.extend(versions.into_iter().map(|v| (format!("{prefix}{v}{FLAVOUR}"), v)));
@@ -201,7 +203,12 @@ fn candidates(names: &[String], role: &Role) -> Vec<(String, String)> {
     out
 }
 
-fn try_source(kernels: &Path, source: &dyn Source, role: &Role, refused: &mut Vec<String>) -> Result<Option<Kernel>> {
+fn try_source(
+    kernels: &Path,
+    source: &dyn Source,
+    role: &Role,
+    refused: &mut Vec<String>,
+) -> Result<Option<Kernel>> {
     let names = source.names().unwrap_or_default();
     for (package, version) in candidates(&names, role) {
         let place = kernels.join(&version);
@@ -219,26 +226,46 @@ fn try_source(kernels: &Path, source: &dyn Source, role: &Role, refused: &mut Ve
         if kernel.verdict == Verdict::Callable && (kernel.has_kvm || !role.needs_modules) {
             return Ok(Some(kernel));
         }
-        tool::progress(&format!("kernel {version}: passed over, {} is {:?}", PROBE, kernel.verdict));
+        tool::progress(&format!(
+            "kernel {version}: passed over, {} is {:?}",
+            PROBE, kernel.verdict
+        ));
         refused.push(format!("{version} has {} {:?}", PROBE, kernel.verdict));
     }
     Ok(None)
 }
 
 /// Fetches one kernel, judges it and keeps it; of a kernel that is no use only the verdict is kept.
-fn take(place: &Path, source: &dyn Source, names: &[String], package: &str, version: &str) -> Result<Kernel> {
+fn take(
+    place: &Path,
+    source: &dyn Source,
+    names: &[String],
+    package: &str,
+    version: &str,
+) -> Result<Kernel> {
     let draft = draft_for(place)?;
     let unpacked = draft.join("unpacked");
     let size = fetch_into(source, package, &unpacked)?;
-    tool::progress(&format!("kernel {version}: {} from {}, reading its BTF", tool::megabytes(size), source.label()));
+    tool::progress(&format!(
+        "kernel {version}: {} from {}, reading its BTF",
+        tool::megabytes(size),
+        source.label()
+    ));
     let image = find_file(&unpacked, |n| n.starts_with("vmlinuz"))?;
     let vmlinux = bzimage::vmlinux(&tool::read(&image)?)?;
     let section = bzimage::elf_section(&vmlinux, ".BTF")?;
     let next = "name another kernel with --kernel";
-    let verdict =
-        btf::kfunc_verdict(section, PROBE).map_err(|e| LabError::new(format!("kernel {version}"), "be judged", e.to_string(), next))?;
-    let mut kernel =
-        Kernel { version: version.to_owned(), origin: source.label(), verdict, has_kvm: false, has_config: false, folder: draft.clone() };
+    let verdict = btf::kfunc_verdict(section, PROBE).map_err(|e| {
+        LabError::new(format!("kernel {version}"), "be judged", e.to_string(), next)
+    })?;
+    let mut kernel = Kernel {
+        version: version.to_owned(),
+        origin: source.label(),
+        verdict,
+        has_kvm: false,
+        has_config: false,
+        folder: draft.clone(),
+    };
     if verdict == Verdict::Callable {
         tool::copy(&image, &kernel.vmlinuz())?;
         kernel.has_kvm = take_modules(&draft, source, names, version)?;
@@ -252,7 +279,12 @@ fn take(place: &Path, source: &dyn Source, names: &[String], package: &str, vers
     Ok(kernel)
 }
 
-fn take_modules(draft: &Path, source: &dyn Source, names: &[String], version: &str) -> Result<bool> {
+fn take_modules(
+    draft: &Path,
+    source: &dyn Source,
+    names: &[String],
+    version: &str,
+) -> Result<bool> {
     let package = format!("linux-modules-{version}{FLAVOUR}");
     if !names.contains(&package) {
         tool::progress(&format!("kernel {version}: no {package} there, so no KVM inside"));
@@ -262,7 +294,9 @@ fn take_modules(draft: &Path, source: &dyn Source, names: &[String], version: &s
     let size = fetch_into(source, &package, &unpacked)?;
     tool::progress(&format!("kernel {version}: {} of modules for KVM", tool::megabytes(size)));
     for module in KVM_MODULES {
-        let file = find_file(&unpacked, |n| n == format!("{module}.ko.xz") || n == format!("{module}.ko"))?;
+        let file = find_file(&unpacked, |n| {
+            n == format!("{module}.ko.xz") || n == format!("{module}.ko")
+        })?;
         let packed = tool::read(&file)?;
         let is_packed = file.extension().is_some_and(|e| e == "xz");
         let plain = if is_packed { bzimage::through("xz", &packed)? } else { packed };
@@ -332,7 +366,12 @@ mod tests {
 
     #[test]
     fn the_older_role_stays_in_its_series_and_needs_no_modules() {
-        let all = names(&["binary-7.0.9+deb13", "binary-7.0.13+deb13", "binary-7.2.13+deb14", "binary-6.19.8+deb13"]);
+        let all = names(&[
+            "binary-7.0.9+deb13",
+            "binary-7.0.13+deb13",
+            "binary-7.2.13+deb14",
+            "binary-6.19.8+deb13",
+        ]);
         let versions: Vec<String> = candidates(&all, &ROLES[1]).into_iter().map(|c| c.1).collect();
         assert_eq!(versions, ["7.0.13+deb13", "7.0.9+deb13"]);
     }

@@ -74,7 +74,11 @@ impl Qemu {
         let libraries = self.root.join(LIBRARIES);
         let mut list = Command::new(self.root.join(LOADER));
         list.arg("--library-path").arg(&libraries).arg("--list").arg(self.root.join(BINARY));
-        let text = tool::run(&mut list, "list QEMU's libraries", "delete the cache folder and fetch again")?;
+        let text = tool::run(
+            &mut list,
+            "list QEMU's libraries",
+            "delete the cache folder and fetch again",
+        )?;
         let text = String::from_utf8_lossy(&text).into_owned();
         let loaded = text.lines().filter_map(|l| {
             let path = l.split_whitespace().find(|w| w.starts_with('/'))?;
@@ -118,27 +122,37 @@ fn make_merged_usr(root: &Path) -> Result<()> {
     for name in ["lib", "lib64", "bin", "sbin"] {
         tool::make_dir(&root.join("usr").join(name))?;
         let link = root.join(name);
-        std::os::unix::fs::symlink(format!("usr/{name}"), &link).map_err(|e| LabError::io(&link, "make the link", e))?;
+        std::os::unix::fs::symlink(format!("usr/{name}"), &link)
+            .map_err(|e| LabError::io(&link, "make the link", e))?;
     }
     Ok(())
 }
 
 /// Documentation, locales and other machines' firmware are two thirds of the unpacked size.
 fn drop_ballast(root: &Path) -> Result<()> {
-    for folder in ["usr/share/doc", "usr/share/locale", "usr/share/man", "usr/share/perl5", "etc", "var"] {
+    for folder in
+        ["usr/share/doc", "usr/share/locale", "usr/share/man", "usr/share/perl5", "etc", "var"]
+    {
         tool::remove_dir(&root.join(folder))?;
     }
     Ok(())
 }
 
 fn ask_version(qemu: &Qemu) -> Result<String> {
-    let text = tool::run(qemu.bare_command().arg("--version"), "say its version", "delete the cache folder")?;
+    let text = tool::run(
+        qemu.bare_command().arg("--version"),
+        "say its version",
+        "delete the cache folder",
+    )?;
     let text = String::from_utf8_lossy(&text).into_owned();
     parse_version(&text).ok_or_else(|| {
         LabError::new(
             "QEMU",
             "be used",
-            format!("\"{}\", allowed version {OLDEST_MAJOR} or newer", text.lines().next().unwrap_or("")),
+            format!(
+                "\"{}\", allowed version {OLDEST_MAJOR} or newer",
+                text.lines().next().unwrap_or("")
+            ),
             "the suite in lab/src/archive/qemu.rs must have a newer one",
         )
     })

@@ -43,17 +43,26 @@ impl Source for Folder {
     fn names(&self) -> Result<Vec<String>> {
         let files = tool::files_below(&self.0)?;
         let package = |f: &PathBuf| Some(f.file_name()?.to_str()?.split_once('_')?.0.to_owned());
-        Ok(files.iter().filter(|f| f.extension().is_some_and(|e| e == "deb")).filter_map(package).collect())
+        Ok(files
+            .iter()
+            .filter(|f| f.extension().is_some_and(|e| e == "deb"))
+            .filter_map(package)
+            .collect())
     }
 
     fn fetch(&self, package: &str) -> Result<PathBuf> {
         let wanted = format!("{package}_");
         let files = tool::files_below(&self.0)?;
-        let named = |f: &PathBuf| f.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&wanted));
-        files
-            .into_iter()
-            .find(named)
-            .ok_or_else(|| LabError::new(self.label(), format!("give {package}"), "no such file", "add the .deb file"))
+        let named =
+            |f: &PathBuf| f.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&wanted));
+        files.into_iter().find(named).ok_or_else(|| {
+            LabError::new(
+                self.label(),
+                format!("give {package}"),
+                "no such file",
+                "add the .deb file",
+            )
+        })
     }
 }
 

@@ -74,7 +74,10 @@ fn topology(args: &mut Vec<String>, t: &Topology, memory_mb: u32) {
     let node_mb = memory_mb / nodes;
     let mut add = |flag: &str, value: String| args.extend([flag.to_owned(), value]);
     add("-m", format!("{}M", node_mb * nodes));
-    add("-smp", format!("{cpus},sockets={},cores={},threads={}", t.sockets, t.cores_per_socket, t.threads));
+    add(
+        "-smp",
+        format!("{cpus},sockets={},cores={},threads={}", t.sockets, t.cores_per_socket, t.threads),
+    );
     let per_node = cpus / nodes;
     for node in 0..nodes {
         let (first, last) = (node * per_node, (node + 1) * per_node - 1);
@@ -105,7 +108,12 @@ fn serial_ports(args: &mut Vec<String>, files: &Files) {
 fn disk(args: &mut Vec<String>, id: &str, file: &Path, serial: &str, more: &str) {
     let file = file.display().to_string().replace(',', ",,");
     let drive = format!("if=none,id={id},file={file},format=raw,cache=unsafe{more}");
-    args.extend(["-drive".into(), drive, "-device".into(), format!("nvme,drive={id},serial={serial}")]);
+    args.extend([
+        "-drive".into(),
+        drive,
+        "-device".into(),
+        format!("nvme,drive={id},serial={serial}"),
+    ]);
 }
 
 fn kernel_arguments(spec: &BootSpec) -> String {
@@ -169,7 +177,13 @@ mod tests {
         let mut spec = BootSpec::new("true");
         spec.accel = Accel::Icount { shift: 2 };
         let text = line(&spec).unwrap();
-        for word in ["shift=2,sleep=off", "thread=single", "-rdrand,-rdseed", "clock=vm", "nokaslr norandmaps"] {
+        for word in [
+            "shift=2,sleep=off",
+            "thread=single",
+            "-rdrand,-rdseed",
+            "clock=vm",
+            "nokaslr norandmaps",
+        ] {
             assert!(text.contains(word), "{word} in {text}");
         }
         for device in ["nvme", "virtio", "-drive"] {
@@ -181,7 +195,9 @@ mod tests {
     fn a_topology_that_does_not_divide_is_refused_with_the_allowed_range() {
         let mut spec = BootSpec::new("true");
         spec.topology.nodes = 3;
-        assert!(line(&spec).unwrap_err().to_string().contains("3 nodes, allowed a divisor of 8 CPUs"));
+        assert!(
+            line(&spec).unwrap_err().to_string().contains("3 nodes, allowed a divisor of 8 CPUs")
+        );
         spec.topology = Topology { sockets: 4, nodes: 4, cores_per_socket: 16, threads: 2 };
         assert!(line(&spec).unwrap_err().to_string().contains("128 CPUs, allowed 1..=64"));
     }

@@ -16,7 +16,12 @@ const OUTPUT_BYTES: u64 = 512 << 20;
 const COMMAND_PATH: &str = "/lab/command";
 
 /// Writes a root in memory: the base archive and, behind it, the caller's files and the command.
-pub(super) fn write_initrd(initrd: &Path, base: &Path, command: &str, files: &[GuestFile]) -> Result<()> {
+pub(super) fn write_initrd(
+    initrd: &Path,
+    base: &Path,
+    command: &str,
+    files: &[GuestFile],
+) -> Result<()> {
     let mut cpio = Cpio::default();
     let command = GuestFile::bytes(COMMAND_PATH, format!("{command}\n").into_bytes(), true);
     for file in files.iter().chain([&command]) {
@@ -43,10 +48,14 @@ fn file_content(file: &GuestFile) -> Result<(Vec<u8>, bool)> {
 }
 
 fn relative(guest_path: &str) -> Result<&str> {
-    guest_path
-        .strip_prefix('/')
-        .filter(|p| !p.is_empty())
-        .ok_or_else(|| LabError::new(guest_path, "be put into the guest", "not an absolute path", "start the guest path with a slash"))
+    guest_path.strip_prefix('/').filter(|p| !p.is_empty()).ok_or_else(|| {
+        LabError::new(
+            guest_path,
+            "be put into the guest",
+            "not an absolute path",
+            "start the guest path with a slash",
+        )
+    })
 }
 
 /// Writes the archive that the guest unpacks into its root: the caller's files and the command.
@@ -58,15 +67,26 @@ pub(super) fn write_input(disk: &Path, command: &str, files: &[GuestFile]) -> Re
         append(&mut archive, disk, &file.guest_path, &content, executable)?;
     }
     append(&mut archive, disk, COMMAND_PATH, format!("{command}\n").as_bytes(), true)?;
-    archive.into_inner().and_then(|mut w| std::io::Write::flush(&mut w)).on(disk, "write the input disk")
+    archive
+        .into_inner()
+        .and_then(|mut w| std::io::Write::flush(&mut w))
+        .on(disk, "write the input disk")
 }
 
-fn append<W: std::io::Write>(archive: &mut tar::Builder<W>, disk: &Path, guest_path: &str, content: &[u8], executable: bool) -> Result<()> {
+fn append<W: std::io::Write>(
+    archive: &mut tar::Builder<W>,
+    disk: &Path,
+    guest_path: &str,
+    content: &[u8],
+    executable: bool,
+) -> Result<()> {
     let relative = relative(guest_path)?;
     let mut header = tar::Header::new_gnu();
     header.set_size(content.len() as u64);
     header.set_mode(if executable { 0o755 } else { 0o644 });
-    archive.append_data(&mut header, relative, content).on(disk, &format!("add {guest_path} to the input disk"))
+    archive
+        .append_data(&mut header, relative, content)
+        .on(disk, &format!("add {guest_path} to the input disk"))
 }
 
 fn is_executable(host: &Path) -> Result<bool> {
@@ -111,7 +131,10 @@ mod tests {
     fn files_and_the_command_arrive_with_their_modes() {
         let folder = scratch("in");
         let disk = folder.join("in.tar");
-        let files = [GuestFile::bytes("/usr/bin/x", b"#!/bin/sh".to_vec(), true), GuestFile::text("/etc/y", "1")];
+        let files = [
+            GuestFile::bytes("/usr/bin/x", b"#!/bin/sh".to_vec(), true),
+            GuestFile::text("/etc/y", "1"),
+        ];
         write_input(&disk, "x --now", &files).unwrap();
         assert_eq!(std::fs::metadata(&disk).unwrap().len() % 512, 0, "a disk is whole sectors");
         let mut archive = tar::Archive::new(File::open(&disk).unwrap());
@@ -129,7 +152,8 @@ mod tests {
     #[test]
     fn a_relative_guest_path_is_refused() {
         let folder = scratch("rel");
-        let error = write_input(&folder.join("in.tar"), "true", &[GuestFile::text("etc/y", "1")]).unwrap_err();
+        let error = write_input(&folder.join("in.tar"), "true", &[GuestFile::text("etc/y", "1")])
+            .unwrap_err();
         assert!(error.to_string().contains("start the guest path with a slash"), "{error}");
         tool::remove_dir(&folder).unwrap();
     }

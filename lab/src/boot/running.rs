@@ -28,8 +28,14 @@ impl Running {
         let sink = File::create(log).on(log, "create QEMU's log")?;
         let mut command = with_parent(archive.qemu()?.command());
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(sink);
-        let child =
-            command.spawn().map_err(|e| LabError::new("QEMU", "be started", e.to_string(), "delete the cache folder and fetch again"))?;
+        let child = command.spawn().map_err(|e| {
+            LabError::new(
+                "QEMU",
+                "be started",
+                e.to_string(),
+                "delete the cache folder and fetch again",
+            )
+        })?;
         Ok(Running { child, since: Instant::now() })
     }
 
@@ -64,7 +70,9 @@ impl Running {
     }
 
     fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        self.child.try_wait().map_err(|e| LabError::new("QEMU", "be waited for", e.to_string(), "try again"))
+        self.child
+            .try_wait()
+            .map_err(|e| LabError::new("QEMU", "be waited for", e.to_string(), "try again"))
     }
 }
 

@@ -67,7 +67,13 @@ fn classify(line: &str) -> Option<Finding> {
         // "disabled (unregistered …)" is an orderly exit; every other reason is an ejection.
         let ejected = has(&["disabled (", "disabled due to"]) && !has(&["(unregistered"]);
         ejected.then(|| Finding::SchedulerEjected(text()))
-    } else if has(&["soft lockup", "hard LOCKUP", "detected stall", "self-detected stall", "blocked for more than"]) {
+    } else if has(&[
+        "soft lockup",
+        "hard LOCKUP",
+        "detected stall",
+        "self-detected stall",
+        "blocked for more than",
+    ]) {
         Some(Finding::Lockup(text()))
     } else if has(&["Oops: ", "BUG: ", "kernel BUG at", "general protection fault"]) {
         Some(Finding::Oops(text()))
@@ -90,7 +96,9 @@ mod tests {
     #[test]
     fn an_int3_oops_and_a_vm_lost_without_tandem_are_the_emulators_fault_and_nothing_else_is() {
         assert!(died_of_the_emulator(INT3));
-        assert!(died_of_the_emulator("[   98.5] lab: lost without Tandem: VM build did not start\n"));
+        assert!(died_of_the_emulator(
+            "[   98.5] lab: lost without Tandem: VM build did not start\n"
+        ));
         assert!(!died_of_the_emulator("[   98.5] lab: command ended with 1\n"));
         let own = "[    9.1] Oops: 0000 [#1] SMP NOPTI\n[    9.2] Kernel panic - not syncing: Fatal exception\n";
         assert!(!died_of_the_emulator(own));

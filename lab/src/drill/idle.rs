@@ -37,17 +37,39 @@ type Does = (&'static str, u32, Sleeps);
 
 /// Each look, and what the VMs do meanwhile.
 const LOOKS: [(&str, [Does; 3]); 3] = [
-    ("halted", [("quiet", 2, Sleeps::Halted), ("plain", 1, Sleeps::Halted), ("loud", 1, Sleeps::Blocked)]),
-    ("paused", [("quiet", 2, Sleeps::Paused), ("plain", 1, Sleeps::Halted), ("loud", 1, Sleeps::Blocked)]),
-    ("resumed", [("quiet", 2, Sleeps::Halted), ("plain", 1, Sleeps::Halted), ("loud", 1, Sleeps::Blocked)]),
+    (
+        "halted",
+        [("quiet", 2, Sleeps::Halted), ("plain", 1, Sleeps::Halted), ("loud", 1, Sleeps::Blocked)],
+    ),
+    (
+        "paused",
+        [("quiet", 2, Sleeps::Paused), ("plain", 1, Sleeps::Halted), ("loud", 1, Sleeps::Blocked)],
+    ),
+    (
+        "resumed",
+        [("quiet", 2, Sleeps::Halted), ("plain", 1, Sleeps::Halted), ("loud", 1, Sleeps::Blocked)],
+    ),
 ];
 
-pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Report> {
+pub(super) fn run(
+    setting: &Setting,
+    archive: &Archive,
+    on: &mut dyn FnMut(Stream, &str),
+) -> Result<Report> {
     let mut spec = spec(setting, &format!("PERIOD={PERIOD_S}s"), SCRIPT, 300);
     spec.topology = TWO_CPUS;
     spec.accel = Accel::EXACT;
     let (mut report, outcome, _) = begin(Drill::Idle, &spec, archive, on)?;
-    report.columns = vec!["look", "vcpu", "run_ms", "ready_ms", "wait_ms", "idle_ms", "vmwait_pct_of_wait", "used_ms"];
+    report.columns = vec![
+        "look",
+        "vcpu",
+        "run_ms",
+        "ready_ms",
+        "wait_ms",
+        "idle_ms",
+        "vmwait_pct_of_wait",
+        "used_ms",
+    ];
     report.notes.push("quiet: KVM, mostly halted; plain: the same without KVM; loud: KVM, blocked in an emulated device".into());
     if report.checks.iter().all(|c| c.ok) {
         for (look, vms) in LOOKS {
@@ -60,10 +82,16 @@ pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Strea
 
 fn judge(report: &mut Report, outcome: &BootOutcome, look: &str, vms: &[Does]) -> Result<()> {
     let file = format!("{look}.json");
-    let document: views::Document = serde_json::from_str(&outcome.file(&file)?).map_err(|e| unreadable(&file, e))?;
+    let document: views::Document =
+        serde_json::from_str(&outcome.file(&file)?).map_err(|e| unreadable(&file, e))?;
     let run = document.runs.first().ok_or_else(|| unreadable(&file, "no run in it"))?;
     for (vm, vcpus, sleeps) in vms {
-        let worlds = run.vms.iter().filter(|v| v.name == *vm).flat_map(|v| &v.worlds).filter(|w| w.name.starts_with("vcpu"));
+        let worlds = run
+            .vms
+            .iter()
+            .filter(|v| v.name == *vm)
+            .flat_map(|v| &v.worlds)
+            .filter(|w| w.name.starts_with("vcpu"));
         let times: Vec<(&str, &Times)> = worlds.map(|w| (w.name.as_str(), &w.times)).collect();
         for (name, t) in &times {
             let ms = |ns: u64| format!("{:.0}", ns as f64 / 1e6);
@@ -95,22 +123,37 @@ fn services(report: &mut Report, outcome: &BootOutcome) -> Result<()> {
     let text = outcome.file("esxtop.csv")?;
     let batch = read(text.as_bytes()).map_err(|e| unreadable("esxtop.csv", e))?;
     let group = |counter| of(&batch, "Group Cpu", counter, "quiet").next().and_then(last);
-    let worlds: Vec<(bool, f64)> = of(&batch, "Vcpu", "% Used", "quiet").filter_map(|s| Some((is_service(s), last(s)?))).collect();
-    let sum = |wanted: fn(&(bool, f64)) -> bool| worlds.iter().filter(|w| wanted(w)).map(|w| w.1).sum::<f64>();
+    let worlds: Vec<(bool, f64)> = of(&batch, "Vcpu", "% Used", "quiet")
+        .filter_map(|s| Some((is_service(s), last(s)?)))
+        .collect();
+    let sum = |wanted: fn(&(bool, f64)) -> bool| {
+        worlds.iter().filter(|w| wanted(w)).map(|w| w.1).sum::<f64>()
+    };
     let (kernel, all) = (sum(|w| w.0), sum(|_| true));
     let checks = [("% System", kernel, "its threads of the kernel"), ("% Used", all, "its worlds")];
     for (counter, worlds, whose) in checks {
         let seen = group(counter);
         let ok = seen.is_some_and(|s| s > 0.0 && (s - worlds).abs() <= ROUNDED);
         let seen = seen.map_or("not known".to_owned(), |s| format!("{s:.2}"));
-        report.check(format!("{counter} of quiet"), ok, seen, format!("{worlds:.2}, %Used of {whose}, and not 0"));
+        report.check(
+            format!("{counter} of quiet"),
+            ok,
+            seen,
+            format!("{worlds:.2}, %Used of {whose}, and not 0"),
+        );
     }
     Ok(())
 }
 
 /// A counter's columns of a VM, or of its worlds.
-fn of<'a>(batch: &'a Batch, object: &'a str, counter: &'a str, vm: &'a str) -> impl Iterator<Item = &'a Series> {
-    let is_its = move |s: &&Series| s.path.instance.as_deref().and_then(|i| i.split(':').nth(1)) == Some(vm);
+fn of<'a>(
+    batch: &'a Batch,
+    object: &'a str,
+    counter: &'a str,
+    vm: &'a str,
+) -> impl Iterator<Item = &'a Series> {
+    let is_its =
+        move |s: &&Series| s.path.instance.as_deref().and_then(|i| i.split(':').nth(1)) == Some(vm);
     batch.of(object, counter).filter(is_its)
 }
 
@@ -120,7 +163,12 @@ fn last(series: &Series) -> Option<f64> {
 
 /// Threads of the kernel are called after what they do, not after QEMU.
 fn is_service(series: &Series) -> bool {
-    series.path.instance.as_deref().and_then(|i| i.split(':').nth(3)).is_some_and(|name| name.starts_with("kvm-"))
+    series
+        .path
+        .instance
+        .as_deref()
+        .and_then(|i| i.split(':').nth(3))
+        .is_some_and(|name| name.starts_with("kvm-"))
 }
 
 fn told(sleeps: Sleeps) -> &'static str {
@@ -151,7 +199,9 @@ mod tests {
     #[test]
     fn a_sleep_of_the_other_kind_or_none_at_all_is_not_right() {
         let slept = |wait_ns, idle_ns| Times { wait_ns, idle_ns, ..Times::default() };
-        let right = |t: &Times| [Sleeps::Halted, Sleeps::Paused, Sleeps::Blocked].map(|s| is_right(t, s, 1000));
+        let right = |t: &Times| {
+            [Sleeps::Halted, Sleeps::Paused, Sleeps::Blocked].map(|s| is_right(t, s, 1000))
+        };
         assert_eq!(right(&slept(995, 994)), [true, false, false]);
         assert_eq!(right(&slept(995, 3)), [false, true, true]);
         assert_eq!(right(&slept(300, 0)), [false, false, true]);

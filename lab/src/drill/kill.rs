@@ -43,14 +43,17 @@ impl Stretch<'_> {
     }
 
     fn stuck(&self) -> bool {
-        self.ms >= JUDGED_MS && self.percent().map_or(self.grown.is_none_or(|g| g == 0), |p| p < LEAST_PERCENT)
+        self.ms >= JUDGED_MS
+            && self.percent().map_or(self.grown.is_none_or(|g| g == 0), |p| p < LEAST_PERCENT)
     }
 }
 
 /// Who did what between two looks of a cycle.
 fn stretches<'a>(records: &'a [Record], cycle: &str, from: &str, to: &str) -> Vec<Stretch<'a>> {
     let seen = |at: &str| -> BTreeMap<&str, (Option<u64>, Option<u64>)> {
-        let of = records.iter().filter(|r| r.kind == "seen" && r.text("cycle") == cycle && r.text("at") == at);
+        let of = records
+            .iter()
+            .filter(|r| r.kind == "seen" && r.text("cycle") == cycle && r.text("at") == at);
         of.map(|r| (r.text("who"), (r.count("ms"), r.count("n")))).collect()
     };
     let (first, last) = (seen(from), seen(to));
@@ -69,9 +72,16 @@ fn holds(seed: u64) -> String {
     (0..CYCLES).map(hold).map(|ms| ms.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Report> {
-    let mut before =
-        format!("{IDLE_CONTROL}\nHOLDS=\"{}\" BURNERS={BURNERS} SLEEPERS={SLEEPERS} VMS=\"{}\"\n", holds(setting.seed), VMS.join(" "));
+pub(super) fn run(
+    setting: &Setting,
+    archive: &Archive,
+    on: &mut dyn FnMut(Stream, &str),
+) -> Result<Report> {
+    let mut before = format!(
+        "{IDLE_CONTROL}\nHOLDS=\"{}\" BURNERS={BURNERS} SLEEPERS={SLEEPERS} VMS=\"{}\"\n",
+        holds(setting.seed),
+        VMS.join(" ")
+    );
     for name in VMS {
         before += &Vm::new(name, 2, Runs::Payload(Orders::all(2, Work::Burn))).start_line()?;
         before.push('\n');
@@ -85,27 +95,52 @@ pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Strea
 /// The looks at every task are for the judge, not for the screen.
 fn quiet(on: &mut dyn FnMut(Stream, &str)) -> impl FnMut(Stream, &str) + '_ {
     move |stream, text| {
-        let shown: String = text.split_inclusive('\n').filter(|l| !l.contains("drill: seen")).collect();
+        let shown: String =
+            text.split_inclusive('\n').filter(|l| !l.contains("drill: seen")).collect();
         on(stream, &shown);
     }
 }
 
 fn judge(report: &mut Report, records: &[Record]) {
-    report.columns = vec!["cycle", "hold_ms", "load_ms", "handback_ms", "slowness", "tasks", "least_%_held", "least_%_after", "stuck"];
+    report.columns = vec![
+        "cycle",
+        "hold_ms",
+        "load_ms",
+        "handback_ms",
+        "slowness",
+        "tasks",
+        "least_%_held",
+        "least_%_after",
+        "stuck",
+    ];
     let cycles: Vec<&Record> = records.iter().filter(|r| r.kind == "cycle").collect();
-    let watched = records.iter().find(|r| r.kind == "watched").and_then(|r| r.count("count")).unwrap_or(0);
+    let watched =
+        records.iter().find(|r| r.kind == "watched").and_then(|r| r.count("count")).unwrap_or(0);
     let expected = u64::from(BURNERS + SLEEPERS) + 2 * VMS.len() as u64;
     report.check("tasks watched", watched == expected, watched.to_string(), expected.to_string());
     let (mut stuck, mut gone) = (vec![], vec![]);
     for r in &cycles {
         let cycle = r.text("n");
-        let (held, after) = (stretches(records, cycle, "loaded", "held"), stretches(records, cycle, "free", "end"));
-        let least = |s: &[Stretch<'_>]| s.iter().filter(|s| s.ms >= JUDGED_MS).filter_map(Stretch::percent).min_by(f64::total_cmp);
+        let (held, after) =
+            (stretches(records, cycle, "loaded", "held"), stretches(records, cycle, "free", "end"));
+        let least = |s: &[Stretch<'_>]| {
+            s.iter()
+                .filter(|s| s.ms >= JUDGED_MS)
+                .filter_map(Stretch::percent)
+                .min_by(f64::total_cmp)
+        };
         let shown = |n: Option<f64>| n.map_or("-".to_owned(), |n| format!("{n:.0}"));
-        let bad: Vec<&str> = held.iter().chain(&after).filter(|s| s.stuck()).map(|s| s.who).collect();
-        gone.extend(after.iter().filter(|s| s.grown.is_none()).map(|s| format!("{} in cycle {cycle}", s.who)));
+        let bad: Vec<&str> =
+            held.iter().chain(&after).filter(|s| s.stuck()).map(|s| s.who).collect();
+        gone.extend(
+            after
+                .iter()
+                .filter(|s| s.grown.is_none())
+                .map(|s| format!("{} in cycle {cycle}", s.who)),
+        );
         stuck.extend(bad.iter().map(|who| format!("{who} in cycle {cycle}")));
-        let mut row: Vec<String> = ["n", "hold_ms", "load_ms", "handback_ms"].map(|k| r.text(k).to_owned()).to_vec();
+        let mut row: Vec<String> =
+            ["n", "hold_ms", "load_ms", "handback_ms"].map(|k| r.text(k).to_owned()).to_vec();
         row.extend([
             format!("{:.1}", dilation(records, r)),
             after.len().to_string(),
@@ -121,13 +156,25 @@ fn judge(report: &mut Report, records: &[Record]) {
     report.notes.push(SLOWNESS.into());
     report.check("cycles", cycles.len() == CYCLES, cycles.len().to_string(), CYCLES.to_string());
     let disabled = cycles.iter().filter(|r| r.text("state") == "disabled").count();
-    report.check("cycles that ended with sched_ext disabled", disabled == CYCLES, disabled.to_string(), CYCLES.to_string());
-    let times = |key: &str| -> Vec<(f64, f64)> { cycles.iter().filter_map(|r| Some((r.number(key)?, dilation(records, r)))).collect() };
+    report.check(
+        "cycles that ended with sched_ext disabled",
+        disabled == CYCLES,
+        disabled.to_string(),
+        CYCLES.to_string(),
+    );
+    let times = |key: &str| -> Vec<(f64, f64)> {
+        cycles.iter().filter_map(|r| Some((r.number(key)?, dilation(records, r)))).collect()
+    };
     report.at_most("from SIGKILL to sched_ext disabled", &times("handback_ms"), HANDBACK_LIMIT_MS);
     verified(report, records);
     let none = |list: &[String]| if list.is_empty() { "none".to_owned() } else { list.join(", ") };
     report.check("tasks lost", gone.is_empty(), none(&gone), "none");
-    report.check(format!("tasks that stood still (under {LEAST_PERCENT} % of a second)"), stuck.is_empty(), none(&stuck), "none");
+    report.check(
+        format!("tasks that stood still (under {LEAST_PERCENT} % of a second)"),
+        stuck.is_empty(),
+        none(&stuck),
+        "none",
+    );
 }
 
 /// What the kernel went through at the last start.
@@ -155,7 +202,11 @@ mod tests {
             drill: seen cycle=1 at=end ms=2000 who=sleeper1 n=9\n\
             drill: seen cycle=1 at=end ms=2000 who=one.vcpu0 n=800000000\n";
         let all = records(text);
-        let stuck: Vec<&str> = stretches(&all, "1", "free", "end").iter().filter(|s| s.stuck()).map(|s| s.who).collect();
+        let stuck: Vec<&str> = stretches(&all, "1", "free", "end")
+            .iter()
+            .filter(|s| s.stuck())
+            .map(|s| s.who)
+            .collect();
         assert_eq!(stuck, ["burner1"]);
     }
 

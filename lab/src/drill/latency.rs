@@ -29,8 +29,13 @@ const MEASURED: [(&str, &str, f64); 3] = [
     ("hackbench_s", "hackbench, 2 groups", MOST),
 ];
 
-pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Report> {
-    let mut spec = spec(setting, &format!("ROUNDS={ROUNDS} WAKES=1600 PIPES=3000 MESSAGES=50"), SCRIPT, 600);
+pub(super) fn run(
+    setting: &Setting,
+    archive: &Archive,
+    on: &mut dyn FnMut(Stream, &str),
+) -> Result<Report> {
+    let mut spec =
+        spec(setting, &format!("ROUNDS={ROUNDS} WAKES=1600 PIPES=3000 MESSAGES=50"), SCRIPT, 600);
     spec.topology = TWO_CPUS;
     spec.kvm_inside = false;
     spec.accel = Accel::Icount { shift: 1 };
@@ -42,25 +47,55 @@ pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Strea
 
 fn judge(report: &mut Report, records: &[Record]) {
     report.columns = vec!["round", "policy", "wake_us", "pipe_us", "hackbench_s"];
-    let rounds: Vec<&Record> = records.iter().filter(|r| r.kind == "round" && r.text("policy") != "warm-up").collect();
-    report.rows.extend(rounds.iter().map(|r| ["n", "policy", "wake_us", "pipe_us", "hackbench_s"].map(|k| r.text(k).to_owned()).to_vec()));
+    let rounds: Vec<&Record> =
+        records.iter().filter(|r| r.kind == "round" && r.text("policy") != "warm-up").collect();
+    report.rows.extend(rounds.iter().map(|r| {
+        ["n", "policy", "wake_us", "pipe_us", "hackbench_s"].map(|k| r.text(k).to_owned()).to_vec()
+    }));
     report.notes.push("times count instructions of both CPUs, 2 ns each".into());
     for (key, what, most) in MEASURED {
         compare(report, &rounds, (key, what), ("eevdf", "tandem"), most);
     }
-    compare(report, &rounds, ("pipe_us", "the same round trip while a trace is recorded"), ("tandem", "recording"), MOST_RECORDING);
+    compare(
+        report,
+        &rounds,
+        ("pipe_us", "the same round trip while a trace is recorded"),
+        ("tandem", "recording"),
+        MOST_RECORDING,
+    );
     let traces: Vec<&Record> = records.iter().filter(|r| r.kind == "trace").collect();
     let number = |r: &Record, key: &str| r.number(key).unwrap_or(-1.0);
     // A line each, those of the names and of the accounts besides.
-    let whole = |r: &&Record| number(r, "code") == 0.0 && number(r, "lost") == 0.0 && number(r, "lines") >= number(r, "events").max(1000.0);
-    let seen = traces.iter().map(|r| format!("{} records, {} lost", r.text("events"), r.text("lost"))).collect::<Vec<_>>().join("; ");
+    let whole = |r: &&Record| {
+        number(r, "code") == 0.0
+            && number(r, "lost") == 0.0
+            && number(r, "lines") >= number(r, "events").max(1000.0)
+    };
+    let seen = traces
+        .iter()
+        .map(|r| format!("{} records, {} lost", r.text("events"), r.text("lost")))
+        .collect::<Vec<_>>()
+        .join("; ");
     let all = traces.len() == ROUNDS && traces.iter().all(whole);
-    report.check("each trace is whole, and every record of it is read again", all, seen, "nothing lost");
+    report.check(
+        "each trace is whole, and every record of it is read again",
+        all,
+        seen,
+        "nothing lost",
+    );
 }
 
 /// Holds the second policy's median to so much of the first's.
-fn compare(report: &mut Report, rounds: &[&Record], (key, what): (&str, &str), (one, other): (&str, &str), most: f64) {
-    let of = |policy: &str| -> Vec<f64> { rounds.iter().filter(|r| r.text("policy") == policy).filter_map(|r| r.number(key)).collect() };
+fn compare(
+    report: &mut Report,
+    rounds: &[&Record],
+    (key, what): (&str, &str),
+    (one, other): (&str, &str),
+    most: f64,
+) {
+    let of = |policy: &str| -> Vec<f64> {
+        rounds.iter().filter(|r| r.text("policy") == policy).filter_map(|r| r.number(key)).collect()
+    };
     let (first, second) = (of(one), of(other));
     let whole = first.len() == ROUNDS && second.len() == ROUNDS;
     let (Some(a), Some(b)) = (spread(first), spread(second)) else {
@@ -68,8 +103,10 @@ fn compare(report: &mut Report, rounds: &[&Record], (key, what): (&str, &str), (
         return;
     };
     let ratio = b.1 / a.1;
-    let seen =
-        format!("ratio {ratio:.2} of medians; {one} {:.2} ({:.2} to {:.2}), {other} {:.2} ({:.2} to {:.2})", a.1, a.0, a.2, b.1, b.0, b.2);
+    let seen = format!(
+        "ratio {ratio:.2} of medians; {one} {:.2} ({:.2} to {:.2}), {other} {:.2} ({:.2} to {:.2})",
+        a.1, a.0, a.2, b.1, b.0, b.2
+    );
     report.check(what, whole && ratio <= most, seen, format!("{most:.2}, {ROUNDS} rounds each"));
 }
 
@@ -78,7 +115,12 @@ mod tests {
     use super::super::record::records;
     use super::*;
 
-    fn judged_with((wake_us, hackbench_s): (&str, &str), rounds: usize, recording_us: &str, lost: u32) -> Report {
+    fn judged_with(
+        (wake_us, hackbench_s): (&str, &str),
+        rounds: usize,
+        recording_us: &str,
+        lost: u32,
+    ) -> Report {
         let mut report = Report {
             drill: "latency",
             kernel: String::new(),
@@ -89,11 +131,18 @@ mod tests {
             checks: vec![],
             notes: vec![],
         };
-        let mut text = "drill: round n=0 policy=warm-up wake_us=900 pipe_us=9 hackbench_s=9\n".to_owned();
+        let mut text =
+            "drill: round n=0 policy=warm-up wake_us=900 pipe_us=9 hackbench_s=9\n".to_owned();
         for n in 1..=rounds {
-            text += &format!("drill: round n={n} policy=eevdf wake_us=100 pipe_us=50 hackbench_s=1.0\n");
-            text += &format!("drill: round n={n} policy=tandem wake_us={wake_us} pipe_us=40 hackbench_s={hackbench_s}\n");
-            text += &format!("drill: round n={n} policy=recording wake_us=100 pipe_us={recording_us} hackbench_s=1.1\n");
+            text += &format!(
+                "drill: round n={n} policy=eevdf wake_us=100 pipe_us=50 hackbench_s=1.0\n"
+            );
+            text += &format!(
+                "drill: round n={n} policy=tandem wake_us={wake_us} pipe_us=40 hackbench_s={hackbench_s}\n"
+            );
+            text += &format!(
+                "drill: round n={n} policy=recording wake_us=100 pipe_us={recording_us} hackbench_s=1.1\n"
+            );
             text += &format!("drill: trace n={n} code=0 events=5000 lost={lost} lines=5100\n");
         }
         judge(&mut report, &records(&text));

@@ -36,7 +36,10 @@ pub(super) fn records(console: &str) -> Vec<Record> {
 fn record(line: &str) -> Option<Record> {
     let mut words = line.trim_end().strip_prefix("drill: ")?.split(' ');
     let kind = words.next()?.to_owned();
-    let fields = words.filter_map(|w| w.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+    let fields = words
+        .filter_map(|w| w.split_once('='))
+        .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        .collect();
     Some(Record { kind, fields })
 }
 
@@ -45,7 +48,11 @@ pub(super) fn spread(mut numbers: Vec<f64>) -> Option<(f64, f64, f64)> {
     numbers.sort_by(f64::total_cmp);
     let (first, last) = (*numbers.first()?, *numbers.last()?);
     let middle = numbers.len() / 2;
-    let median = if numbers.len() % 2 == 1 { numbers[middle] } else { (numbers[middle - 1] + numbers[middle]) / 2.0 };
+    let median = if numbers.len() % 2 == 1 {
+        numbers[middle]
+    } else {
+        (numbers[middle - 1] + numbers[middle]) / 2.0
+    };
     Some((first, median, last))
 }
 
@@ -55,9 +62,13 @@ mod tests {
 
     #[test]
     fn lines_become_records_and_half_a_line_is_passed_over() {
-        let seen = records("noise\ndrill: cycle n=3 load_ms=1200 state=disabled\r\ndrill: cycle n=4 lo");
+        let seen =
+            records("noise\ndrill: cycle n=3 load_ms=1200 state=disabled\r\ndrill: cycle n=4 lo");
         assert_eq!(seen.len(), 1);
-        assert_eq!((seen[0].kind.as_str(), seen[0].count("n"), seen[0].text("state")), ("cycle", Some(3), "disabled"));
+        assert_eq!(
+            (seen[0].kind.as_str(), seen[0].count("n"), seen[0].text("state")),
+            ("cycle", Some(3), "disabled")
+        );
         assert_eq!(seen[0].number("missing"), None);
     }
 

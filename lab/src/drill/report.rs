@@ -55,14 +55,26 @@ impl Report {
         }
     }
 
-    pub(super) fn check(&mut self, what: impl Into<String>, ok: bool, seen: impl Into<String>, allowed: impl Into<String>) {
-        self.checks.push(Check { what: what.into(), ok, seen: seen.into(), allowed: allowed.into() });
+    pub(super) fn check(
+        &mut self,
+        what: impl Into<String>,
+        ok: bool,
+        seen: impl Into<String>,
+        allowed: impl Into<String>,
+    ) {
+        self.checks.push(Check {
+            what: what.into(),
+            ok,
+            seen: seen.into(),
+            allowed: allowed.into(),
+        });
     }
 
     /// A check that times, each divided by the emulator's slowness beside it, stay at or below a limit; the times as the
     /// guest's clock told them are shown too. Without any it fails.
     pub(super) fn at_most(&mut self, what: &str, times: &[(f64, f64)], limit_ms: f64) {
-        let spread = |of: fn(&(f64, f64)) -> f64| super::record::spread(times.iter().map(of).collect());
+        let spread =
+            |of: fn(&(f64, f64)) -> f64| super::record::spread(times.iter().map(of).collect());
         let (ok, seen) = match (spread(|t| t.0), spread(|t| t.0 / t.1)) {
             (Some(clock), Some(scaled)) => (
                 scaled.2 <= limit_ms,
@@ -79,7 +91,12 @@ impl Report {
             ),
             _ => (false, "nothing measured".to_owned()),
         };
-        self.check(format!("{what}, divided by the slowness"), ok, seen, format!("at most {limit_ms:.0} ms"));
+        self.check(
+            format!("{what}, divided by the slowness"),
+            ok,
+            seen,
+            format!("at most {limit_ms:.0} ms"),
+        );
     }
 
     /// Whether every check held.
@@ -91,7 +108,11 @@ impl Report {
     pub fn json(&self) -> Value {
         let cell = |text: &String| text.parse::<f64>().map_or_else(|_| json!(text), |n| json!(n));
         let row = |cells: &Vec<String>| -> Map<String, Value> {
-            self.columns.iter().zip(cells).map(|(name, text)| ((*name).to_owned(), cell(text))).collect()
+            self.columns
+                .iter()
+                .zip(cells)
+                .map(|(name, text)| ((*name).to_owned(), cell(text)))
+                .collect()
         };
         json!({
             "drill": self.drill,
@@ -107,9 +128,19 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "drill {}: kernel {}, boots {}, all in {}", self.drill, self.kernel, self.tries, self.folder)?;
+        writeln!(
+            f,
+            "drill {}: kernel {}, boots {}, all in {}",
+            self.drill, self.kernel, self.tries, self.folder
+        )?;
         let width = |i: usize| {
-            self.rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).chain([self.columns[i].len()]).max().unwrap_or(0)
+            self.rows
+                .iter()
+                .filter_map(|r| r.get(i))
+                .map(|c| c.chars().count())
+                .chain([self.columns[i].len()])
+                .max()
+                .unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
         let line = |cells: &mut dyn Iterator<Item = &str>| -> String {
@@ -126,7 +157,14 @@ impl fmt::Display for Report {
             writeln!(f, "note: {note}")?;
         }
         for c in &self.checks {
-            writeln!(f, "{} {}: {}; allowed {}", if c.ok { "ok  " } else { "FAIL" }, c.what, c.seen, c.allowed)?;
+            writeln!(
+                f,
+                "{} {}: {}; allowed {}",
+                if c.ok { "ok  " } else { "FAIL" },
+                c.what,
+                c.seen,
+                c.allowed
+            )?;
         }
         writeln!(f, "drill {}: {}", self.drill, if self.passed() { "passed" } else { "FAILED" })
     }
@@ -154,7 +192,12 @@ mod tests {
         let mut r = report();
         assert!(!r.passed());
         r.at_most("load", &[], 5000.0);
-        assert!(!r.passed() && r.to_string().contains("FAIL load, divided by the slowness: nothing measured; allowed at most 5000 ms"));
+        assert!(
+            !r.passed()
+                && r.to_string().contains(
+                    "FAIL load, divided by the slowness: nothing measured; allowed at most 5000 ms"
+                )
+        );
     }
 
     #[test]

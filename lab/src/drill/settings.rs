@@ -12,9 +12,11 @@ const SCRIPT: &str = include_str!("../../guest/drill-settings");
 /// The daemon looks twice a second.
 const LIMIT_MS: f64 = 1000.0;
 /// Changes, in order.
-const CHANGES: [&str; 8] = ["found", "cpu.weight", "cpu.max", "lifted", "file", "refused", "half", "gone"];
+const CHANGES: [&str; 8] =
+    ["found", "cpu.weight", "cpu.max", "lifted", "file", "refused", "half", "gone"];
 /// What VM a shall use for each unit that VM b does.
-const RATIOS: [(&str, f64); 5] = [("equal", 1.0), ("weighed", 3.0), ("limited", 3.0), ("file", 1.0 / 3.0), ("half", 3.0)];
+const RATIOS: [(&str, f64); 5] =
+    [("equal", 1.0), ("weighed", 3.0), ("limited", 3.0), ("file", 1.0 / 3.0), ("half", 3.0)];
 /// By how much the ratio may be off, in four seconds: two quanta are 2.5 %.
 const RATIO_OFF: f64 = 0.025;
 /// Half a pCPU, and how much of it the pool gets at least: a quantum of four seconds is 1.3 %.
@@ -22,7 +24,11 @@ const LIMIT: (f64, f64) = (0.5, 0.98);
 /// Over four seconds; what is saved up when they begin is a hundredth of half a pCPU in a second.
 const LIMIT_OVER: f64 = 1.01;
 
-pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Report> {
+pub(super) fn run(
+    setting: &Setting,
+    archive: &Archive,
+    on: &mut dyn FnMut(Stream, &str),
+) -> Result<Report> {
     let mut spec = spec(setting, IDLE_CONTROL, SCRIPT, 300);
     spec.topology = TWO_CPUS;
     spec.accel = Accel::EXACT;
@@ -35,12 +41,30 @@ pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Strea
     }
     let reload = |name: &str| records.iter().find(|r| r.kind == "reload" && r.text("name") == name);
     let code = |name: &str| reload(name).map_or("none", |r| r.text("code")).to_owned();
-    report.check("exit code of 'tandem reload', a file that is taken over", code("file") == "0", code("file"), "0");
-    report.check("exit code of 'tandem reload', a limit below the reservation", code("refused") == "3", code("refused"), "3");
-    let before = records.iter().find(|r| r.kind == "before").map_or("none", |r| r.text("generation"));
+    report.check(
+        "exit code of 'tandem reload', a file that is taken over",
+        code("file") == "0",
+        code("file"),
+        "0",
+    );
+    report.check(
+        "exit code of 'tandem reload', a limit below the reservation",
+        code("refused") == "3",
+        code("refused"),
+        "3",
+    );
+    let before =
+        records.iter().find(|r| r.kind == "before").map_or("none", |r| r.text("generation"));
     let after = reload("refused").map_or("", |r| r.text("generation"));
-    report.check("plan in force after a refusal", before == after, format!("generation {after}"), format!("generation {before}"));
-    let up = records.iter().any(|r| r.kind == "daemon" && r.text("up") == "yes" && r.text("state") == "enabled");
+    report.check(
+        "plan in force after a refusal",
+        before == after,
+        format!("generation {after}"),
+        format!("generation {before}"),
+    );
+    let up = records
+        .iter()
+        .any(|r| r.kind == "daemon" && r.text("up") == "yes" && r.text("state") == "enabled");
     report.check("the daemon when every pool has gone", up, if up { "up" } else { "gone" }, "up");
     Ok(report)
 }
@@ -79,6 +103,11 @@ fn amounts(report: &mut Report, records: &[Record], name: &str, ratio: f64) {
         let pcpus = (a + b) / 1000.0 / ms.max(1.0);
         let ok = pcpus <= LIMIT.0 * LIMIT_OVER && pcpus >= LIMIT.0 * LIMIT.1;
         let allowed = format!("{:.3} to {:.3}", LIMIT.0 * LIMIT.1, LIMIT.0 * LIMIT_OVER);
-        report.check("pCPUs that the pool uses below its limit", ok, format!("{pcpus:.3}"), allowed);
+        report.check(
+            "pCPUs that the pool uses below its limit",
+            ok,
+            format!("{pcpus:.3}"),
+            allowed,
+        );
     }
 }

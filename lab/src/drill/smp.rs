@@ -26,14 +26,25 @@ const PERIOD_S: u32 = 10;
 /// Longer than the boots and all phases.
 const WORK_S: u32 = 600;
 /// What of the tools' folder hackbench needs.
-const HACKBENCH: [&str; 7] =
-    ["hackbench", "lib/ld.so", "lib/libc.so.6", "lib/libnuma.so.1", "lib/libpthread.so.0", "lib/librt.so.1", "lib/libm.so.6"];
+const HACKBENCH: [&str; 7] = [
+    "hackbench",
+    "lib/ld.so",
+    "lib/libc.so.6",
+    "lib/libnuma.so.1",
+    "lib/libpthread.so.0",
+    "lib/librt.so.1",
+    "lib/libm.so.6",
+];
 /// What one end of a stretch may be off: a tick of the guest's /proc/stat.
 const TICK_MS: f64 = 10.0;
 /// And in proportion: the guest's clock is corrected in steps.
 const CLOCK: f64 = 0.01;
 
-pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Report> {
+pub(super) fn run(
+    setting: &Setting,
+    archive: &Archive,
+    on: &mut dyn FnMut(Stream, &str),
+) -> Result<Report> {
     let mut starts = String::new();
     for name in VMS {
         starts += &Vm::new(name, VCPUS, Runs::LinuxMessages { work_s: WORK_S }).start_line()?;
@@ -48,7 +59,14 @@ pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Strea
     spec.topology = TWO_CPUS;
     spec.files.push(GuestFile::copy(guest_tools(archive)?, "/lab/in/tools.cpio"));
     let (mut report, outcome, records) = begin(Drill::Smp, &spec, archive, on)?;
-    report.columns = vec!["policy", "rounds", "soft_lockups", "tandem_ready_ms", "tandem_costop_ms", "guest_steal_ms"];
+    report.columns = vec![
+        "policy",
+        "rounds",
+        "soft_lockups",
+        "tandem_ready_ms",
+        "tandem_costop_ms",
+        "guest_steal_ms",
+    ];
     if report.checks.iter().all(|c| c.ok) {
         judge(&mut report, &outcome, &records)?;
     }
@@ -83,14 +101,18 @@ struct Phase {
 
 fn phase(outcome: &BootOutcome, record: &Record, longest_ms: f64) -> Result<Phase> {
     let name = format!("top-{}-{}.json", record.text("policy"), record.text("n"));
-    let document: views::Document = serde_json::from_str(&outcome.file(&name)?).map_err(|e| unreadable(&name, e))?;
+    let document: views::Document =
+        serde_json::from_str(&outcome.file(&name)?).map_err(|e| unreadable(&name, e))?;
     let run = document.runs.first().ok_or_else(|| unreadable(&name, "no run in it"))?;
     let (end, ms) = (record.number("to_ms").unwrap_or(0.0), run.duration_ns as f64 / 1e6);
     let mut sum = Phase::default();
     for vm in run.vms.iter().filter(|v| VMS.contains(&v.name.as_str())) {
-        let lines: Vec<Told> = outcome.file(&format!("{}.stamped", vm.name))?.lines().filter_map(told).collect();
+        let lines: Vec<Told> =
+            outcome.file(&format!("{}.stamped", vm.name))?.lines().filter_map(told).collect();
         for vcpu in 0..VCPUS {
-            let Some(world) = vm.worlds.iter().find(|w| w.name == format!("vcpu{vcpu}")) else { continue };
+            let Some(world) = vm.worlds.iter().find(|w| w.name == format!("vcpu{vcpu}")) else {
+                continue;
+            };
             let waited = (world.times.ready_ns + world.times.costop_ns) as f64 / 1e6;
             sum.ready_ms += world.times.ready_ns as f64 / 1e6;
             sum.costop_ms += world.times.costop_ns as f64 / 1e6;
@@ -115,10 +137,18 @@ fn judge(report: &mut Report, outcome: &BootOutcome, records: &[Record]) -> Resu
             }
         };
         let longest = (checked.ready_max_ns + checked.costop_max_ns) as f64 / 1e6;
-        skews.push(format!("{policy} {:.1} ms, {} violations", checked.skew_max_ns as f64 / 1e6, checked.violated));
+        skews.push(format!(
+            "{policy} {:.1} ms, {} violations",
+            checked.skew_max_ns as f64 / 1e6,
+            checked.violated
+        ));
         let mut apart = vec![];
         for record in phases.iter().filter(|r| r.text("policy") == policy) {
-            let mut row = vec![policy.to_owned(), record.text("rounds").to_owned(), record.text("lockups").to_owned()];
+            let mut row = vec![
+                policy.to_owned(),
+                record.text("rounds").to_owned(),
+                record.text("lockups").to_owned(),
+            ];
             if policy == "eevdf" {
                 row.extend(std::iter::repeat_n("-".to_owned(), 3));
             } else {
@@ -129,7 +159,11 @@ fn judge(report: &mut Report, outcome: &BootOutcome, records: &[Record]) -> Resu
             report.rows.push(row);
         }
         if policy != "eevdf" {
-            let worst = apart.iter().copied().max_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1))).unwrap_or((f64::INFINITY, 0.0));
+            let worst = apart
+                .iter()
+                .copied()
+                .max_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)))
+                .unwrap_or((f64::INFINITY, 0.0));
             let all = apart.len() == ROUNDS * VMS.len() * VCPUS as usize;
             let seen = format!("{:.0} ms apart at most, {} times", worst.0, apart.len());
             let what = format!("{policy}: a vCPU's steal by its guest against READY and COSTOP");
@@ -138,9 +172,19 @@ fn judge(report: &mut Report, outcome: &BootOutcome, records: &[Record]) -> Resu
     }
     let lockups: f64 = phases.iter().filter_map(|r| r.number("lockups")).sum();
     let all = phases.len() == POLICIES.len() * ROUNDS;
-    report.check("soft lockups that the guests told (after 2 s)", lockups == 0.0 && all, format!("{lockups:.0}"), "0");
+    report.check(
+        "soft lockups that the guests told (after 2 s)",
+        lockups == 0.0 && all,
+        format!("{lockups:.0}"),
+        "0",
+    );
     let done = phases.iter().all(|r| r.number("rounds").is_some_and(|n| n >= 10.0));
-    report.check("every phase did 10 rounds of messages or more", done && all, if done { "yes" } else { "no" }, "yes");
+    report.check(
+        "every phase did 10 rounds of messages or more",
+        done && all,
+        if done { "yes" } else { "no" },
+        "yes",
+    );
     report.notes.push(format!(
         "{} guests of {VCPUS} vCPUs on {VCPUS} pCPUs, {PERIOD_S} s each; a round is hackbench of 8 tasks and 800 messages",
         VMS.len()

@@ -34,7 +34,12 @@ pub(super) struct Told {
 pub(super) fn told(line: &str) -> Option<Told> {
     let (arrived, rest) = line.trim_end().split_once(" linux-guest: at ")?;
     let words: Vec<&str> = rest.split(' ').collect();
-    let ticks = |key: &str| words.iter().find_map(|w| w.strip_prefix(key)?.strip_prefix('=')).and_then(|n| n.parse::<f64>().ok());
+    let ticks = |key: &str| {
+        words
+            .iter()
+            .find_map(|w| w.strip_prefix(key)?.strip_prefix('='))
+            .and_then(|n| n.parse::<f64>().ok())
+    };
     Some(Told {
         arrived: arrived.parse().ok()?,
         clock: words.first()?.parse::<f64>().ok()? * 1000.0,
@@ -57,19 +62,25 @@ fn between(points: &[(f64, f64)], at: f64) -> Option<f64> {
 pub(super) fn by_guest(lines: &[Told], vcpu: u32, from: f64, to: f64) -> Option<(f64, f64)> {
     let offset = lines.iter().map(|t| t.arrived - t.clock).min_by(f64::total_cmp)?;
     let of = |value: fn(&Told) -> f64| -> Option<f64> {
-        let points: Vec<(f64, f64)> = lines.iter().filter(|t| t.vcpu == vcpu).map(|t| (t.clock + offset, value(t))).collect();
+        let points: Vec<(f64, f64)> =
+            lines.iter().filter(|t| t.vcpu == vcpu).map(|t| (t.clock + offset, value(t))).collect();
         Some(between(&points, to)? - between(&points, from)?)
     };
     Some((of(|t| t.steal)?, of(|t| t.busy)?))
 }
 
-pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Report> {
+pub(super) fn run(
+    setting: &Setting,
+    archive: &Archive,
+    on: &mut dyn FnMut(Stream, &str),
+) -> Result<Report> {
     let mut starts = String::new();
     for name in VMS {
         starts += &Vm::new(name, 2, Runs::Linux { work_s: WORK_S }).start_line()?;
         starts.push('\n');
     }
-    let before = format!("VMS=\"{}\" PERIOD={PERIOD_S}s\nstart_vms() {{\n{starts}}}", VMS.join(" "));
+    let before =
+        format!("VMS=\"{}\" PERIOD={PERIOD_S}s\nstart_vms() {{\n{starts}}}", VMS.join(" "));
     let mut spec = spec(setting, &before, SCRIPT, 420);
     spec.topology = TWO_CPUS;
     let (mut report, outcome, records) = begin(Drill::Steal, &spec, archive, on)?;
@@ -90,20 +101,33 @@ pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Strea
 }
 
 fn compare(report: &mut Report, outcome: &BootOutcome, records: &[Record]) -> Result<()> {
-    let document: views::Document = serde_json::from_str(&outcome.file("top.json")?).map_err(|e| unreadable("top.json", e))?;
+    let document: views::Document =
+        serde_json::from_str(&outcome.file("top.json")?).map_err(|e| unreadable("top.json", e))?;
     let run = document.runs.first().ok_or_else(|| unreadable("top.json", "no run in it"))?;
     let duration = run.duration_ns as f64 / 1e6;
-    let time = |at: &str| records.iter().find(|r| r.kind == "time" && r.text("at") == at).and_then(|r| r.number("ms")).unwrap_or(0.0);
+    let time = |at: &str| {
+        records
+            .iter()
+            .find(|r| r.kind == "time" && r.text("at") == at)
+            .and_then(|r| r.number("ms"))
+            .unwrap_or(0.0)
+    };
     let (begin, end) = (time("begin"), time("end"));
     let (mut guest_off, mut kernel_off, mut missing, mut total) = (vec![], vec![], vec![], 0.0);
     for vm in &run.vms {
-        let lines: Vec<Told> = outcome.file(&format!("{}.stamped", vm.name))?.lines().filter_map(told).collect();
+        let lines: Vec<Told> =
+            outcome.file(&format!("{}.stamped", vm.name))?.lines().filter_map(told).collect();
         for vcpu in 0..2 {
-            let Some(world) = vm.worlds.iter().find(|w| w.name == format!("vcpu{vcpu}")) else { continue };
+            let Some(world) = vm.worlds.iter().find(|w| w.name == format!("vcpu{vcpu}")) else {
+                continue;
+            };
             let ready = world.times.ready_ns as f64 / 1e6;
             // The looks at the kernel's counters enclose top's stretch: in proportion.
-            let delay = delay(records, &vm.name, vcpu).map(|ms| ms * duration / (end - begin).max(1.0));
-            let Some(((steal, busy), delay)) = by_guest(&lines, vcpu, end - duration, end).zip(delay) else {
+            let delay =
+                delay(records, &vm.name, vcpu).map(|ms| ms * duration / (end - begin).max(1.0));
+            let Some(((steal, busy), delay)) =
+                by_guest(&lines, vcpu, end - duration, end).zip(delay)
+            else {
                 missing.push(format!("{} vcpu{vcpu}", vm.name));
                 continue;
             };
@@ -149,13 +173,20 @@ fn compare(report: &mut Report, outcome: &BootOutcome, records: &[Record]) -> Re
 fn agree(report: &mut Report, what: &str, off: &[(f64, f64)]) {
     let worst = off.iter().copied().max_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
     let (seen, allowed) = worst.unwrap_or((f64::INFINITY, 0.0));
-    report.check(what, seen <= allowed, format!("{seen:.0} ms apart at most"), format!("{allowed:.0} ms"));
+    report.check(
+        what,
+        seen <= allowed,
+        format!("{seen:.0} ms apart at most"),
+        format!("{allowed:.0} ms"),
+    );
 }
 
 /// Growth of the kernel's run delay of a vCPU thread between the two looks, in ms.
 fn delay(records: &[Record], vm: &str, vcpu: u32) -> Option<f64> {
     let at = |at: &str| {
-        let mut of = records.iter().filter(|r| r.kind == "delay" && r.text("at") == at && r.text("vm") == vm);
+        let mut of = records
+            .iter()
+            .filter(|r| r.kind == "delay" && r.text("at") == at && r.text("vm") == vm);
         of.find(|r| r.count("vcpu") == Some(u64::from(vcpu)))?.number("delay_ns")
     };
     Some((at("end")? - at("begin")?) / 1e6)
@@ -164,7 +195,12 @@ fn delay(records: &[Record], vm: &str, vcpu: u32) -> Option<f64> {
 /// The longest single wait of a vCPU by growth of its run delay, in ms.
 fn longest_wait(records: &[Record], vm: &str, vcpu: u32) -> f64 {
     let name = format!("{vm}_{vcpu}");
-    records.iter().filter(|r| r.kind == "wait" && r.text("of") == name).filter_map(|r| r.number("ns")).fold(0.0, f64::max) / 1e6
+    records
+        .iter()
+        .filter(|r| r.kind == "wait" && r.text("of") == name)
+        .filter_map(|r| r.number("ns"))
+        .fold(0.0, f64::max)
+        / 1e6
 }
 
 #[cfg(test)]

@@ -21,7 +21,8 @@ const MOST_VCPUS: u64 = 14;
 const SERVED_AFTER_MS: u64 = 3000;
 const SERVED_LEAST_US: u64 = 50_000;
 const LAST: [&str; 3] = ["x1", "x2", "x3"];
-const ORDERS: [&str; 4] = ["all:burn", "all:duty,3000,5000", "all:io,500,2000,exp", "0:burn 1-3:periodic,10000,2000"];
+const ORDERS: [&str; 4] =
+    ["all:burn", "all:duty,3000,5000", "all:io,500,2000,exp", "0:burn 1-3:periodic,10000,2000"];
 
 /// Numbers by seed, the same on every machine (splitmix64).
 pub(super) struct Random(pub u64);
@@ -60,7 +61,12 @@ fn lives(seed: u64) -> Vec<Life> {
                 3..8 => 2000 + random.below(6000),
                 _ => 8000 + random.below(12_000),
             };
-            all.push(Life { name: format!("v{}", all.len()), vcpus, from_ms: at, to_ms: at + lived });
+            all.push(Life {
+                name: format!("v{}", all.len()),
+                vcpus,
+                from_ms: at,
+                to_ms: at + lived,
+            });
         }
         at += 500 + random.below(1500);
     }
@@ -75,7 +81,10 @@ fn events(lives: &[Life], seed: u64) -> String {
         let orders = ORDERS[random.below(ORDERS.len() as u64) as usize];
         // "1-3" of a smaller VM is refused by the workload kernel.
         let orders = if life.vcpus < 4 && orders.contains("1-3") { "all:burn" } else { orders };
-        all.push((life.from_ms, format!("start {} {} report=1000 {orders}", life.name, life.vcpus)));
+        all.push((
+            life.from_ms,
+            format!("start {} {} report=1000 {orders}", life.name, life.vcpus),
+        ));
         let signal = if random.below(3) == 0 { "TERM" } else { "KILL" };
         if life.to_ms < STORM_MS {
             all.push((life.to_ms, format!("stop {} {signal}", life.name)));
@@ -88,17 +97,33 @@ fn events(lives: &[Life], seed: u64) -> String {
     })
 }
 
-pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Report> {
+pub(super) fn run(
+    setting: &Setting,
+    archive: &Archive,
+    on: &mut dyn FnMut(Stream, &str),
+) -> Result<Report> {
     let lives = lives(setting.seed);
     let mut spec = spec(setting, &format!("LAST=\"{}\"", LAST.join(" ")), SCRIPT, 420);
     spec.files.push(GuestFile::text("/lab/in/events", &events(&lives, setting.seed)));
     let (mut report, outcome, records) = begin(Drill::Storm, &spec, archive, on)?;
-    report.notes.push(format!("seed {}: {} VMs, {} vCPUs in all", setting.seed, lives.len(), lives.iter().map(|l| l.vcpus).sum::<u64>()));
+    report.notes.push(format!(
+        "seed {}: {} VMs, {} vCPUs in all",
+        setting.seed,
+        lives.len(),
+        lives.iter().map(|l| l.vcpus).sum::<u64>()
+    ));
     vms(&mut report, &records, lives.len());
     let at = |moment: &str| records.iter().find(|r| r.kind == "daemon" && r.text("at") == moment);
     for moment in ["storm", "end"] {
-        let seen = at(moment).map_or("not seen".to_owned(), |r| format!("up {}, sched_ext {}", r.text("up"), r.text("state")));
-        report.check(format!("daemon after the {moment}"), seen == "up yes, sched_ext enabled", seen, "up yes, sched_ext enabled");
+        let seen = at(moment).map_or("not seen".to_owned(), |r| {
+            format!("up {}, sched_ext {}", r.text("up"), r.text("state"))
+        });
+        report.check(
+            format!("daemon after the {moment}"),
+            seen == "up yes, sched_ext enabled",
+            seen,
+            "up yes, sched_ext enabled",
+        );
     }
     if report.checks.iter().any(|c| c.what == "the drill ran to its end" && c.ok) {
         slots(&mut report, &outcome)?;
@@ -113,7 +138,8 @@ fn vms(report: &mut Report, records: &[Record], started: usize) {
     let stopped: Vec<&Record> = records.iter().filter(|r| r.kind == "vm").collect();
     let (mut unserved, mut judged, mut dead) = (vec![], 0, vec![]);
     for r in &stopped {
-        let least = r.text("ran").split(',').filter_map(|n| n.parse::<u64>().ok()).min().unwrap_or(0);
+        let least =
+            r.text("ran").split(',').filter_map(|n| n.parse::<u64>().ok()).min().unwrap_or(0);
         let (lived, used) = (r.count("lived_ms").unwrap_or(0), r.count("usage_us").unwrap_or(0));
         let vm = r.text("name").to_owned();
         report.rows.push(vec![
@@ -135,7 +161,12 @@ fn vms(report: &mut Report, records: &[Record], started: usize) {
         }
     }
     let none = |list: &[String]| if list.is_empty() { "none".to_owned() } else { list.join(", ") };
-    report.check("VMs started and ended", stopped.len() == started, stopped.len().to_string(), started.to_string());
+    report.check(
+        "VMs started and ended",
+        stopped.len() == started,
+        stopped.len().to_string(),
+        started.to_string(),
+    );
     report.check("VMs that died by themselves", dead.is_empty(), none(&dead), "none");
     report.check(
         format!("of {judged} VMs that lived over {SERVED_AFTER_MS} ms, those without all vCPUs or {} ms of CPU", SERVED_LEAST_US / 1000),
@@ -151,7 +182,10 @@ fn slots(report: &mut Report, outcome: &BootOutcome) -> Result<()> {
     for line in outcome.file("slots.txt")?.lines() {
         let Ok(names) = serde_json::from_str::<Value>(line) else { continue };
         for vm in names["vms"].as_array().into_iter().flatten() {
-            users.entry(vm["id"].as_u64().unwrap_or(0)).or_default().insert(vm["name"].as_str().unwrap_or("").to_owned());
+            users
+                .entry(vm["id"].as_u64().unwrap_or(0))
+                .or_default()
+                .insert(vm["name"].as_str().unwrap_or("").to_owned());
         }
     }
     let highest = users.keys().max().copied().unwrap_or(0);
@@ -165,8 +199,10 @@ fn slots(report: &mut Report, outcome: &BootOutcome) -> Result<()> {
         format!("{highest}, {reused} slots with several users, {seen} VMs seen in them"),
         format!("at most {allowed}"),
     );
-    let last: Value = serde_json::from_str(&outcome.file("last-slots.json")?).map_err(|e| unreadable("last-slots.json", e))?;
-    let ids: BTreeSet<u64> = last["vms"].as_array().into_iter().flatten().filter_map(|v| v["id"].as_u64()).collect();
+    let last: Value = serde_json::from_str(&outcome.file("last-slots.json")?)
+        .map_err(|e| unreadable("last-slots.json", e))?;
+    let ids: BTreeSet<u64> =
+        last["vms"].as_array().into_iter().flatten().filter_map(|v| v["id"].as_u64()).collect();
     report.check(
         "slots of the three VMs after the storm",
         ids == BTreeSet::from([1, 2, 3]),
@@ -178,10 +214,18 @@ fn slots(report: &mut Report, outcome: &BootOutcome) -> Result<()> {
 
 /// `tandem top` on the empty host, and with the last three VMs.
 fn documents(report: &mut Report, outcome: &BootOutcome) -> Result<()> {
-    let read = |name: &str| -> Result<views::Document> { serde_json::from_str(&outcome.file(name)?).map_err(|e| unreadable(name, e)) };
+    let read = |name: &str| -> Result<views::Document> {
+        serde_json::from_str(&outcome.file(name)?).map_err(|e| unreadable(name, e))
+    };
     let (empty, last) = (read("empty.json")?, read("last.json")?);
-    let ghosts: Vec<&str> = empty.runs.iter().flat_map(|r| &r.vms).map(|v| v.name.as_str()).collect();
-    report.check("VMs that top shows on the empty host", ghosts.is_empty(), format!("{ghosts:?}"), "none");
+    let ghosts: Vec<&str> =
+        empty.runs.iter().flat_map(|r| &r.vms).map(|v| v.name.as_str()).collect();
+    report.check(
+        "VMs that top shows on the empty host",
+        ghosts.is_empty(),
+        format!("{ghosts:?}"),
+        "none",
+    );
     let vms: Vec<&views::Vm> = last.runs.iter().flat_map(|r| &r.vms).collect();
     let names: BTreeSet<&str> = vms.iter().map(|v| v.name.as_str()).collect();
     report.check(
@@ -193,14 +237,31 @@ fn documents(report: &mut Report, outcome: &BootOutcome) -> Result<()> {
     let duration = last.runs.first().map_or(0, |r| r.duration_ns);
     let mut bad = vec![];
     for vm in &vms {
-        let vcpus: BTreeSet<&str> = vm.worlds.iter().filter(|w| w.kind == views::WorldKind::Vcpu).map(|w| w.name.as_str()).collect();
-        let life = |w: &views::World| w.times.run_ns + w.times.ready_ns + w.times.costop_ns + w.times.wait_ns;
+        let vcpus: BTreeSet<&str> = vm
+            .worlds
+            .iter()
+            .filter(|w| w.kind == views::WorldKind::Vcpu)
+            .map(|w| w.name.as_str())
+            .collect();
+        let life = |w: &views::World| {
+            w.times.run_ns + w.times.ready_ns + w.times.costop_ns + w.times.wait_ns
+        };
         // Two readings of a clock a moment apart, and top's own rounds of 100 ms.
-        let whole = vm.worlds.iter().filter(|w| w.kind == views::WorldKind::Vcpu).all(|w| life(w).abs_diff(duration) < 100_000_000);
+        let whole = vm
+            .worlds
+            .iter()
+            .filter(|w| w.kind == views::WorldKind::Vcpu)
+            .all(|w| life(w).abs_diff(duration) < 100_000_000);
         let kernel = vm.cpu_stat.map_or(0, |s| s.kernel_ns);
         let agrees = vm.times.used_ns.abs_diff(kernel) * 20 <= kernel;
-        if vcpus != BTreeSet::from(["vcpu0", "vcpu1"]) || !whole || !agrees || vm.times.used_ns == 0 {
-            bad.push(format!("{}: vCPUs {vcpus:?}, used {} ms, cgroup {} ms", vm.name, vm.times.used_ns / 1_000_000, kernel / 1_000_000));
+        if vcpus != BTreeSet::from(["vcpu0", "vcpu1"]) || !whole || !agrees || vm.times.used_ns == 0
+        {
+            bad.push(format!(
+                "{}: vCPUs {vcpus:?}, used {} ms, cgroup {} ms",
+                vm.name,
+                vm.times.used_ns / 1_000_000,
+                kernel / 1_000_000
+            ));
         }
     }
     report.check(
@@ -223,8 +284,11 @@ mod tests {
             assert_eq!(all, lives(seed));
             assert!(all.len() > 20, "{} VMs of seed {seed}", all.len());
             for l in &all {
-                let now: Vec<&Life> = all.iter().filter(|o| o.from_ms <= l.from_ms && o.to_ms > l.from_ms).collect();
-                assert!(now.len() <= MOST_VMS && now.iter().map(|o| o.vcpus).sum::<u64>() <= MOST_VCPUS);
+                let now: Vec<&Life> =
+                    all.iter().filter(|o| o.from_ms <= l.from_ms && o.to_ms > l.from_ms).collect();
+                assert!(
+                    now.len() <= MOST_VMS && now.iter().map(|o| o.vcpus).sum::<u64>() <= MOST_VCPUS
+                );
             }
         }
     }
@@ -239,7 +303,14 @@ mod tests {
             let at: u64 = words[0].parse().unwrap();
             assert!(at >= last && at < STORM_MS);
             last = at;
-            assert!(if words[1] == "start" { running.insert(words[2]) } else { running.remove(words[2]) }, "{line}");
+            assert!(
+                if words[1] == "start" {
+                    running.insert(words[2])
+                } else {
+                    running.remove(words[2])
+                },
+                "{line}"
+            );
         }
     }
 }

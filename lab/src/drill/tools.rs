@@ -37,7 +37,9 @@ fn make(work: &Path, place: &Path) -> Result<()> {
     tool::make_dir(&packages.join("partial"))?;
     tool::make_dir(&root)?;
     download(work, &packages)?;
-    for deb in tool::files_below(&packages)?.iter().filter(|f| f.extension().is_some_and(|e| e == "deb")) {
+    for deb in
+        tool::files_below(&packages)?.iter().filter(|f| f.extension().is_some_and(|e| e == "deb"))
+    {
         tool::unpack_deb(deb, &root)?;
     }
     let loader = loader(&root)?;
@@ -57,25 +59,53 @@ fn download(work: &Path, into: &Path) -> Result<()> {
     let status = work.join("status");
     tool::write(&status, b"")?;
     let mut command = Command::new("apt-get");
-    command.args(["install", "--download-only", "--yes", "-o", "APT::Install-Recommends=false", "-o", "Debug::NoLocking=1"]);
-    command.args(["-o", &format!("Dir::State::status={}", status.display()), "-o", &format!("Dir::Cache::archives={}", into.display())]);
+    command.args([
+        "install",
+        "--download-only",
+        "--yes",
+        "-o",
+        "APT::Install-Recommends=false",
+        "-o",
+        "Debug::NoLocking=1",
+    ]);
+    command.args([
+        "-o",
+        &format!("Dir::State::status={}", status.display()),
+        "-o",
+        &format!("Dir::Cache::archives={}", into.display()),
+    ]);
     command.args(PACKAGES).env("LC_ALL", "C");
     tool::run(&mut command, &format!("download {}", PACKAGES.join(", ")), NEXT).map(drop)
 }
 
 fn loader(root: &Path) -> Result<PathBuf> {
-    let names = ["lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"];
+    let names = [
+        "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+        "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+    ];
     let found = names.iter().map(|n| root.join(n)).find(|p| p.is_file());
-    found
-        .ok_or_else(|| LabError::new("C library", "give its loader", format!("none of {}", names.join(", ")), "report the layout of libc6"))
+    found.ok_or_else(|| {
+        LabError::new(
+            "C library",
+            "give its loader",
+            format!("none of {}", names.join(", ")),
+            "report the layout of libc6",
+        )
+    })
 }
 
 /// Every library that a program asks for, by its own loader.
 fn libraries(loader: &Path, root: &Path, program: &Path) -> Result<Vec<PathBuf>> {
-    let folders = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"].map(|f| root.join(f).display().to_string()).join(":");
+    let folders = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"]
+        .map(|f| root.join(f).display().to_string())
+        .join(":");
     let mut command = Command::new(loader);
     command.args(["--library-path", &folders, "--list"]).arg(program);
-    let list = tool::run(&mut command, "list a program's libraries", "delete the cache folder and fetch again")?;
+    let list = tool::run(
+        &mut command,
+        "list a program's libraries",
+        "delete the cache folder and fetch again",
+    )?;
     Ok(String::from_utf8_lossy(&list).lines().filter_map(library).collect())
 }
 
@@ -92,7 +122,10 @@ mod tests {
 
     #[test]
     fn libraries_are_read_and_the_vdso_is_none() {
-        assert_eq!(library("\tlibc.so.6 => /r/lib/libc.so.6 (0x00007f)"), Some(PathBuf::from("/r/lib/libc.so.6")));
+        assert_eq!(
+            library("\tlibc.so.6 => /r/lib/libc.so.6 (0x00007f)"),
+            Some(PathBuf::from("/r/lib/libc.so.6"))
+        );
         assert_eq!(library("\tlinux-vdso.so.1 (0x00007ffc)"), None);
     }
 }

@@ -25,7 +25,11 @@ const SAMPLES: usize = 3;
 /// 0.6 ms were seen by the exact clock.
 const READING_MS: f64 = 10.0;
 
-pub(super) fn run(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Report> {
+pub(super) fn run(
+    setting: &Setting,
+    archive: &Archive,
+    on: &mut dyn FnMut(Stream, &str),
+) -> Result<Report> {
     let duty = Work::Duty { work_us: 3000, sleep_us: 5000 };
     let vms = [
         Vm::new(BUSY, VCPUS, Runs::Payload(Orders::all(VCPUS, Work::Burn))),
@@ -62,7 +66,8 @@ fn none_wrong(report: &mut Report, what: &str, wrong: &[String], allowed: &str) 
 
 /// `tandem top --once --json`: each vCPU's states sum to the time of the look.
 fn document(report: &mut Report, outcome: &BootOutcome) -> Result<()> {
-    let read: views::Document = serde_json::from_str(&outcome.file("top.json")?).map_err(|e| unreadable("top.json", e))?;
+    let read: views::Document =
+        serde_json::from_str(&outcome.file("top.json")?).map_err(|e| unreadable("top.json", e))?;
     let mut wrong = vec![];
     let mut vcpus = 0;
     for run in &read.runs {
@@ -72,7 +77,13 @@ fn document(report: &mut Report, outcome: &BootOutcome) -> Result<()> {
                 let all = w.times.run_ns + w.times.ready_ns + w.times.costop_ns + w.times.wait_ns;
                 // Two readings of a clock a moment apart, and top's own rounds of 100 ms.
                 if all.abs_diff(run.duration_ns) > 100_000_000 {
-                    wrong.push(format!("{}/{}: {} of {} ms", vm.name, w.name, all / 1_000_000, run.duration_ns / 1_000_000));
+                    wrong.push(format!(
+                        "{}/{}: {} of {} ms",
+                        vm.name,
+                        w.name,
+                        all / 1_000_000,
+                        run.duration_ns / 1_000_000
+                    ));
                 }
             }
         }
@@ -80,6 +91,11 @@ fn document(report: &mut Report, outcome: &BootOutcome) -> Result<()> {
     if vcpus != VMS.len() * VCPUS as usize {
         wrong.push(format!("{vcpus} vCPUs"));
     }
-    none_wrong(report, "top --once --json: the states of each vCPU sum to the time", &wrong, "4 vCPUs, each to 100 ms");
+    none_wrong(
+        report,
+        "top --once --json: the states of each vCPU sum to the time",
+        &wrong,
+        "4 vCPUs, each to 100 ms",
+    );
     Ok(())
 }

@@ -59,7 +59,11 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     // One after the other, each stopped once it is up: a VM that burns would keep the next from booting.
     for vm in &all {
         s += &start(run, vm, &pools)?;
-        let _ = writeln!(s, "lab-wait 90 'payload up' /lab/out/{0}.debug || lost 'VM {0} did not start'", vm.name);
+        let _ = writeln!(
+            s,
+            "lab-wait 90 'payload up' /lab/out/{0}.debug || lost 'VM {0} did not start'",
+            vm.name
+        );
         s += &pins(vm);
         let _ = writeln!(s, "kill -STOP $(cat /lab/out/{}.pid)", vm.name);
     }
@@ -71,7 +75,12 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     if policy == Policy::Tandem {
         let _ = writeln!(s, "tandem_on /lab/in/settings-{i}.toml; knows {}", all.len());
     }
-    let _ = writeln!(s, "sleep 3; for v in {}; do cp /lab/out/$v.debug /lab/out/{}-{i}.$v.before; done", names(&all), policy.name());
+    let _ = writeln!(
+        s,
+        "sleep 3; for v in {}; do cp /lab/out/$v.debug /lab/out/{}-{i}.$v.before; done",
+        names(&all),
+        policy.name()
+    );
     run.spec.vms.iter().for_each(|vm| s += &edges(vm));
     if run.spec.warmup > Span::ZERO {
         let _ = writeln!(s, "sleep {}", decimal(run.spec.warmup));
@@ -84,17 +93,33 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
             "[ -p /tmp/top ] || mkfifo /tmp/top; cat /tmp/top & shown=$!; tandem top {kernel} --interval 2s >/tmp/top & top=$!"
         );
     }
-    let _ =
-        writeln!(s, "tandem top --once --json {kernel} --interval {duration} >/lab/out/{0}-{i}.json || fail 'no accounts'", policy.name());
+    let _ = writeln!(
+        s,
+        "tandem top --once --json {kernel} --interval {duration} >/lab/out/{0}-{i}.json || fail 'no accounts'",
+        policy.name()
+    );
     // Those that neither start nor stop while it is measured.
-    let always = all.iter().filter(|v| v.start == Span::ZERO && v.stop.is_none()).map(|v| v.name.as_str()).collect::<Vec<_>>().join(" ");
+    let always = all
+        .iter()
+        .filter(|v| v.start == Span::ZERO && v.stop.is_none())
+        .map(|v| v.name.as_str())
+        .collect::<Vec<_>>()
+        .join(" ");
     let gone = if policy == Policy::Eevdf { "lost" } else { "fail" };
-    let _ = writeln!(s, "for v in {always}; do kill -0 $(cat /lab/out/$v.pid) || {gone} \"VM $v is gone\"; done");
+    let _ = writeln!(
+        s,
+        "for v in {always}; do kill -0 $(cat /lab/out/$v.pid) || {gone} \"VM $v is gone\"; done"
+    );
     if experiment.show_top {
         s += "kill $top; wait $top $shown 2>/dev/null\n";
     }
     s += "[ -z \"$timers\" ] || kill $timers 2>/dev/null; timers=\n"; // what is due after the run's end is not for the next one
-    let _ = writeln!(s, "for v in {}; do cp /lab/out/$v.debug /lab/out/{}-{i}.$v.after; done", names(&all), policy.name());
+    let _ = writeln!(
+        s,
+        "for v in {}; do cp /lab/out/$v.debug /lab/out/{}-{i}.$v.after; done",
+        names(&all),
+        policy.name()
+    );
     if policy == Policy::Tandem && run.spec.lab.trace {
         s += &record(run, i, duration);
     }
@@ -113,7 +138,8 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
 fn record(run: &Run, i: usize, duration: Span) -> String {
     let most = run.spec.vms.iter().map(|v| v.vcpus).max().unwrap_or(1);
     let vcpus: String = (0..most).map(|v| format!(" --world vcpu{v}")).collect();
-    let knobs: String = run.spec.knobs.iter().map(|(name, value)| format!(" --set {name}={value}")).collect();
+    let knobs: String =
+        run.spec.knobs.iter().map(|(name, value)| format!(" --set {name}={value}")).collect();
     format!(
         "tandem trace record -o /tmp/{i}.trace --duration {duration} >/lab/out/record.log 2>&1 || fail 'no trace'\n\
          tandem trace waits /tmp/{i}.trace{vcpus} --json /lab/out/tandem-{i}.waits --most 3 || fail 'no waits'\n\
@@ -132,7 +158,8 @@ fn decimal(t: Span) -> String {
 
 /// The pools of a run, the root first.
 fn pools(run: &Run) -> Result<Vec<PlacedPool>> {
-    place(&run.spec.pools, run.spec.host.mhz).map_err(|all| refuse(run, all.join("; "), "correct its pools"))
+    place(&run.spec.pools, run.spec.host.mhz)
+        .map_err(|all| refuse(run, all.join("; "), "correct its pools"))
 }
 
 /// Position of a VM's pool.
@@ -166,7 +193,11 @@ fn cpu_max(group: &str, limit: Option<Rate>, burst_ns: u64) -> String {
     const PERIOD_US: u64 = 100_000;
     let Some(limit) = limit else { return String::new() };
     let quota = (limit.0 * PERIOD_US) >> Rate::SHIFT;
-    let burst = if burst_ns > 0 { format!("; echo {} >{group}/cpu.max.burst", burst_ns / 1000) } else { String::new() };
+    let burst = if burst_ns > 0 {
+        format!("; echo {} >{group}/cpu.max.burst", burst_ns / 1000)
+    } else {
+        String::new()
+    };
     format!("echo {quota} {PERIOD_US} >{group}/cpu.max{burst}\n")
 }
 
@@ -176,7 +207,10 @@ fn make_pools(pools: &[PlacedPool], largest: &[u64]) -> String {
     for pool in pools.iter().skip(1) {
         let group = format!("/sys/fs/cgroup{}", pool.path);
         let weight = weight(u64::from(pool.shares), largest[pool.parent]);
-        let _ = writeln!(s, "mkdir -p {group}; echo +cpu +cpuset >{group}/cgroup.subtree_control; echo {weight} >{group}/cpu.weight");
+        let _ = writeln!(
+            s,
+            "mkdir -p {group}; echo +cpu +cpuset >{group}/cgroup.subtree_control; echo {weight} >{group}/cpu.weight"
+        );
         s += &cpu_max(&group, pool.limit, pool.burst_ns);
     }
     s
@@ -190,9 +224,14 @@ fn start(run: &Run, vm: &VmSpec, pools: &[PlacedPool]) -> Result<String> {
     described.group = format!("{}/{}", pools[p].path, vm.name).trim_start_matches('/').to_owned();
     let line = described.start_line()?;
     let group = format!("/sys/fs/cgroup/{}", described.group);
-    let resources = vm.resources(run.spec.host.mhz).map_err(|all| refuse(run, all.join("; "), "correct its settings"))?;
+    let resources = vm
+        .resources(run.spec.host.mhz)
+        .map_err(|all| refuse(run, all.join("; "), "correct its settings"))?;
     let weight = weight(shares(vm), weights(run, pools)[p]);
-    let mut s = format!("rm -f /lab/out/{0}.debug; mkdir -p {group}; echo {weight} >{group}/cpu.weight\n", vm.name);
+    let mut s = format!(
+        "rm -f /lab/out/{0}.debug; mkdir -p {group}; echo {weight} >{group}/cpu.weight\n",
+        vm.name
+    );
     s += &cpu_max(&group, resources.limit, resources.burst_ns);
     if let Some(set) = &vm.cpuset {
         let _ = writeln!(s, "echo {set} >{group}/cpuset.cpus");
@@ -204,12 +243,14 @@ fn start(run: &Run, vm: &VmSpec, pools: &[PlacedPool]) -> Result<String> {
 
 fn pins(vm: &VmSpec) -> String {
     let sets = vm.vcpu_affinity.iter().flatten().enumerate();
-    sets.map(|(n, set)| format!("pin $(cat /lab/out/{}.pid) {n} {}\n", vm.name, mask(set))).collect()
+    sets.map(|(n, set)| format!("pin $(cat /lab/out/{}.pid) {n} {}\n", vm.name, mask(set)))
+        .collect()
 }
 
 /// Whether a VM is powered on and one of its windows is open.
 fn active_at(vm: &VmSpec, t: Span) -> bool {
-    let open = vm.active.is_empty() || vm.active.iter().any(|w| w.from <= t && w.to.is_none_or(|to| t < to));
+    let open = vm.active.is_empty()
+        || vm.active.iter().any(|w| w.from <= t && w.to.is_none_or(|to| t < to));
     vm.start <= t && open
 }
 
@@ -217,17 +258,27 @@ fn active_at(vm: &VmSpec, t: Span) -> bool {
 /// its process is halted, for booting takes seconds here, and a VM's own clock begins when it boots.
 fn edges(vm: &VmSpec) -> String {
     let pid = format!("$(cat /lab/out/{}.pid)", vm.name);
-    let edge = |at: Span, signal: &str| format!("( sleep {}; kill -{signal} {pid} ) & timers=\"$timers $!\"\n", decimal(at));
+    let edge = |at: Span, signal: &str| {
+        format!("( sleep {}; kill -{signal} {pid} ) & timers=\"$timers $!\"\n", decimal(at))
+    };
     let on = (vm.start > Span::ZERO && active_at(vm, vm.start)).then(|| edge(vm.start, "CONT"));
     let begin = vm.active.iter().filter(|w| w.from > vm.start).map(|w| edge(w.from, "CONT"));
-    let end = vm.active.iter().filter_map(|w| w.to).filter(|to| *to > vm.start).map(|to| edge(to, "STOP"));
+    let end = vm
+        .active
+        .iter()
+        .filter_map(|w| w.to)
+        .filter(|to| *to > vm.start)
+        .map(|to| edge(to, "STOP"));
     on.into_iter().chain(begin).chain(end).chain(vm.stop.map(|stop| edge(stop, "KILL"))).collect()
 }
 
 /// The scheduler's mask of a set, as taskset takes it.
 fn mask(set: &PcpuSet) -> String {
     let words: Vec<u64> = set.words().iter().rev().copied().skip_while(|w| *w == 0).collect();
-    let hex = words.iter().enumerate().map(|(i, w)| if i == 0 { format!("{w:x}") } else { format!("{w:016x}") });
+    let hex = words
+        .iter()
+        .enumerate()
+        .map(|(i, w)| if i == 0 { format!("{w:x}") } else { format!("{w:016x}") });
     format!("0x{}", hex.collect::<String>())
 }
 
@@ -235,36 +286,69 @@ fn orders(run: &Run, vm: &VmSpec) -> Result<Orders> {
     let work = |i: u32| Ok((work(run, vm.workload_of(i as usize))?, vec![]));
     // Each VM has random lengths of its own: with the same ones, they would work and sleep in step.
     if !vm.hot_add.is_empty() {
-        return Err(refuse(run, format!("vCPUs that are added to VM '{}'", vm.name), "add lab.skip with that reason"));
+        return Err(refuse(
+            run,
+            format!("vCPUs that are added to VM '{}'", vm.name),
+            "add lab.skip with that reason",
+        ));
     }
     let seed = run.spec.vms.iter().position(|v| v.name == vm.name).unwrap_or(0) as u32 + 1;
     let buckets = run.spec.lab.trace; // only these are shown as latencies (wakeups.rs)
-    Ok(Orders { report_ms: Some(1000), seed, buckets, vcpus: (0..vm.vcpus).map(work).collect::<Result<_>>()?, ..Orders::default() })
+    Ok(Orders {
+        report_ms: Some(1000),
+        seed,
+        buckets,
+        vcpus: (0..vm.vcpus).map(work).collect::<Result<_>>()?,
+        ..Orders::default()
+    })
 }
 
 fn work(run: &Run, w: Workload) -> Result<Work> {
-    let us = |t: Span| u32::try_from(t.ns() / 1000).map_err(|_| refuse(run, format!("a time of {t}"), "keep times below 71 minutes"));
+    let us = |t: Span| {
+        u32::try_from(t.ns() / 1000)
+            .map_err(|_| refuse(run, format!("a time of {t}"), "keep times below 71 minutes"))
+    };
     Ok(match w {
         Workload::Idle => Work::Idle,
         Workload::Burn => Work::Burn,
         Workload::Duty { work, sleep } => Work::Duty { work_us: us(work)?, sleep_us: us(sleep)? },
-        Workload::Periodic { period, work } => Work::Periodic { period_us: us(period)?, work_us: us(work)? },
+        Workload::Periodic { period, work } => {
+            Work::Periodic { period_us: us(period)?, work_us: us(work)? }
+        }
         Workload::Io { halts: false, .. } => {
-            return Err(refuse(run, "a vCPU that waits and does not halt".to_owned(), "add lab.skip with that reason"));
+            return Err(refuse(
+                run,
+                "a vCPU that waits and does not halt".to_owned(),
+                "add lab.skip with that reason",
+            ));
         }
-        Workload::Io { work, sleep, dist, halts: true } => {
-            Work::Io { work_us: us(work)?, sleep_us: us(sleep)?, exponential: dist == settings::Dist::Exponential }
-        }
+        Workload::Io { work, sleep, dist, halts: true } => Work::Io {
+            work_us: us(work)?,
+            sleep_us: us(sleep)?,
+            exponential: dist == settings::Dist::Exponential,
+        },
         Workload::Spinlock { think, hold, ticket, dist: settings::Dist::Fixed } => {
             Work::Lock { think_us: us(think)?, hold_us: us(hold)?, ticket }
         }
-        Workload::Exits { work, emulate, dist: settings::Dist::Fixed } => Work::Exits { work_us: us(work)?, emulate_us: us(emulate)? },
-        Workload::Barrier { work, spin: None, dist: settings::Dist::Fixed } => Work::Barrier { work_us: us(work)? },
+        Workload::Exits { work, emulate, dist: settings::Dist::Fixed } => {
+            Work::Exits { work_us: us(work)?, emulate_us: us(emulate)? }
+        }
+        Workload::Barrier { work, spin: None, dist: settings::Dist::Fixed } => {
+            Work::Barrier { work_us: us(work)? }
+        }
         Workload::Spinlock { .. } | Workload::Barrier { .. } | Workload::Exits { .. } => {
-            return Err(refuse(run, format!("a {} with 'dist' or 'spin'", w.kind()), "leave them out, or add lab.skip with that reason"));
+            return Err(refuse(
+                run,
+                format!("a {} with 'dist' or 'spin'", w.kind()),
+                "leave them out, or add lab.skip with that reason",
+            ));
         }
         Workload::Ipi { .. } => {
-            return Err(refuse(run, "vCPUs that interrupt each other (kind ipi)".to_owned(), "add lab.skip with that reason"));
+            return Err(refuse(
+                run,
+                "vCPUs that interrupt each other (kind ipi)".to_owned(),
+                "add lab.skip with that reason",
+            ));
         }
     })
 }
@@ -274,11 +358,19 @@ fn host_task(run: &Run, n: usize, task: &HostTask) -> Result<String> {
     match task.workload {
         Workload::Idle => Ok(String::new()),
         Workload::Burn if !task.per_cpu_kthread => {
-            let set = task.affinity.as_ref().map_or_else(String::new, |s| format!("taskset -p {} $task{n} >/dev/null; ", mask(s)));
+            let set = task.affinity.as_ref().map_or_else(String::new, |s| {
+                format!("taskset -p {} $task{n} >/dev/null; ", mask(s))
+            });
             let root = format!("echo $task{n} >/sys/fs/cgroup/cgroup.procs; ");
-            Ok(format!("( while :; do :; done ) & task{n}=$!; {root}{set}tasks=\"$tasks $task{n}\"\n"))
+            Ok(format!(
+                "( while :; do :; done ) & task{n}=$!; {root}{set}tasks=\"$tasks $task{n}\"\n"
+            ))
         }
-        _ => Err(refuse(run, format!("host_task '{}' of another kind than burn", task.name), "add lab.skip with that reason")),
+        _ => Err(refuse(
+            run,
+            format!("host_task '{}' of another kind than burn", task.name),
+            "add lab.skip with that reason",
+        )),
     }
 }
 
@@ -286,14 +378,25 @@ fn host_task(run: &Run, n: usize, task: &HostTask) -> Result<String> {
 pub(super) fn settings(run: &Run) -> Result<String> {
     let mut s = String::new();
     for pool in &run.spec.pools {
-        let path = pools(run)?.into_iter().find(|p| p.name == pool.name).map_or_else(String::new, |p| p.path);
-        let _ = writeln!(s, "[[pool]]\nname = \"{path}\"\nexpandable = {}\nscalable = {}", pool.expandable, pool.scalable);
-        let resources = pool.resources(run.spec.host.mhz).map_err(|all| refuse(run, all.join("; "), "correct its settings"))?;
+        let path = pools(run)?
+            .into_iter()
+            .find(|p| p.name == pool.name)
+            .map_or_else(String::new, |p| p.path);
+        let _ = writeln!(
+            s,
+            "[[pool]]\nname = \"{path}\"\nexpandable = {}\nscalable = {}",
+            pool.expandable, pool.scalable
+        );
+        let resources = pool
+            .resources(run.spec.host.mhz)
+            .map_err(|all| refuse(run, all.join("; "), "correct its settings"))?;
         let _ = writeln!(s, "shares = {}", resources.shares);
         s += &reservation(resources.reservation);
     }
     for vm in &run.spec.vms {
-        let resources = vm.resources(run.spec.host.mhz).map_err(|all| refuse(run, all.join("; "), "correct its settings"))?;
+        let resources = vm
+            .resources(run.spec.host.mhz)
+            .map_err(|all| refuse(run, all.join("; "), "correct its settings"))?;
         let _ = writeln!(s, "[[vm]]\nname = \"{}\"\nshares = {}", vm.name, resources.shares);
         s += &reservation(resources.reservation);
     }
@@ -307,7 +410,11 @@ pub(super) fn settings(run: &Run) -> Result<String> {
 }
 
 fn reservation(rate: Rate) -> String {
-    if rate.0 == 0 { String::new() } else { format!("reservation = \"{}\"\n", rate.percent().replace(' ', "")) }
+    if rate.0 == 0 {
+        String::new()
+    } else {
+        format!("reservation = \"{}\"\n", rate.percent().replace(' ', ""))
+    }
 }
 
 #[cfg(test)]
@@ -328,27 +435,44 @@ mod tests {
             expandable: true,
             scalable: false,
         };
-        let pools = [pool("/", 0, 4000, None), pool("/a", 0, 20_000, Some(250)), pool("/a/b", 1, 4000, None)];
+        let pools = [
+            pool("/", 0, 4000, None),
+            pool("/a", 0, 20_000, Some(250)),
+            pool("/a/b", 1, 4000, None),
+        ];
         let text = make_pools(&pools, &[20_000, 4000, 0]);
         let group = |path: &str, weight: u64| {
             let at = format!("/sys/fs/cgroup{path}");
-            format!("mkdir -p {at}; echo +cpu +cpuset >{at}/cgroup.subtree_control; echo {weight} >{at}/cpu.weight\n")
+            format!(
+                "mkdir -p {at}; echo +cpu +cpuset >{at}/cgroup.subtree_control; echo {weight} >{at}/cpu.weight\n"
+            )
         };
         let limit = "echo 250000 100000 >/sys/fs/cgroup/a/cpu.max; echo 5000 >/sys/fs/cgroup/a/cpu.max.burst\n";
         assert_eq!(text, [group("/a", 10_000), limit.to_owned(), group("/a/b", 4000)].concat());
-        assert_eq!((reservation(Rate::pcpus(2)), reservation(Rate(0))), ("reservation = \"200%\"\n".to_owned(), String::new()));
+        assert_eq!(
+            (reservation(Rate::pcpus(2)), reservation(Rate(0))),
+            ("reservation = \"200%\"\n".to_owned(), String::new())
+        );
     }
 
     #[test]
     fn windows_open_and_close_by_the_runs_clock() {
         // Figure 4's six VMs: vm3 is active but from 10 to 20 s, vm6 from 20 to 30 s alone.
-        let scenario = settings::load(&format!("{}/../scenarios/shares-active", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let scenario =
+            settings::load(&format!("{}/../scenarios/shares-active", env!("CARGO_MANIFEST_DIR")))
+                .unwrap();
         let (vm3, vm6) = (&scenario.runs[0].spec.vms[2], &scenario.runs[0].spec.vms[5]);
         let at = |ms: u64| Span::from_ns(ms * 1_000_000);
-        assert_eq!([0, 9999, 10_000, 20_000].map(|ms| active_at(vm3, at(ms))), [true, true, false, true]);
+        assert_eq!(
+            [0, 9999, 10_000, 20_000].map(|ms| active_at(vm3, at(ms))),
+            [true, true, false, true]
+        );
         assert_eq!([0, 20_000, 30_000].map(|ms| active_at(vm6, at(ms))), [false, true, false]);
-        let timer =
-            |s: &str, signal: &str, vm: &str| format!("( sleep {s}; kill -{signal} $(cat /lab/out/{vm}.pid) ) & timers=\"$timers $!\"\n");
+        let timer = |s: &str, signal: &str, vm: &str| {
+            format!(
+                "( sleep {s}; kill -{signal} $(cat /lab/out/{vm}.pid) ) & timers=\"$timers $!\"\n"
+            )
+        };
         assert_eq!(edges(vm3), timer("20.000", "CONT", "vm3") + &timer("10.000", "STOP", "vm3"));
         let vm5 = &scenario.runs[0].spec.vms[4]; // on from 20 to 40 s
         assert_eq!([19_999, 20_000].map(|ms| active_at(vm5, at(ms))), [false, true]);
@@ -381,7 +505,11 @@ mod tests {
         let recorded = text.find("tandem trace record -o /tmp/0.trace --duration 10s").unwrap();
         let waits =
             text.find("tandem trace waits /tmp/0.trace --world vcpu0 --world vcpu1 --world vcpu2 --json /lab/out/tandem-0.waits").unwrap();
-        assert!(accounts < recorded && recorded < waits && waits < text.find("tandem_off\npower_off").unwrap());
+        assert!(
+            accounts < recorded
+                && recorded < waits
+                && waits < text.find("tandem_off\npower_off").unwrap()
+        );
         assert!(!script(Policy::Eevdf, "wakeup-latency").contains("trace"));
         assert!(!script(Policy::Tandem, "shares-active").contains("trace"));
     }
@@ -389,13 +517,23 @@ mod tests {
     #[test]
     fn a_vm_that_is_gone_is_told_and_tried_again_where_tandem_is_not_loaded() {
         let scenario = load("coming-and-going");
-        for (policy, how) in [(Policy::Eevdf, "|| lost \"VM $v is gone\""), (Policy::Tandem, "|| fail \"VM $v is gone\"")] {
+        for (policy, how) in [
+            (Policy::Eevdf, "|| lost \"VM $v is gone\""),
+            (Policy::Tandem, "|| fail \"VM $v is gone\""),
+        ] {
             let text = script(policy, "coming-and-going");
             let line = text.lines().find(|l| l.contains("is gone")).expect("it is looked at");
             assert!(line.contains(how), "{line}");
             let stays = |v: &VmSpec| v.start == Span::ZERO && v.stop.is_none();
             let words: Vec<&str> = line.split([' ', ';']).collect();
-            assert!(scenario.runs[0].spec.vms.iter().all(|v| words.contains(&v.name.as_str()) == stays(v)), "{line}");
+            assert!(
+                scenario.runs[0]
+                    .spec
+                    .vms
+                    .iter()
+                    .all(|v| words.contains(&v.name.as_str()) == stays(v)),
+                "{line}"
+            );
         }
     }
 
@@ -403,7 +541,8 @@ mod tests {
     fn no_two_vms_draw_the_same_lengths() {
         let scenario = load("ready-vs-util");
         let run = &scenario.runs[0];
-        let seeds: std::collections::BTreeSet<u32> = run.spec.vms.iter().map(|vm| orders(run, vm).unwrap().seed).collect();
+        let seeds: std::collections::BTreeSet<u32> =
+            run.spec.vms.iter().map(|vm| orders(run, vm).unwrap().seed).collect();
         assert_eq!((run.spec.vms.len(), seeds.len()), (6, 6));
     }
 

@@ -30,10 +30,16 @@ pub(super) fn all(outcome: &BootOutcome, prefix: &str, run: &Run) -> Vec<Wakeups
     for vm in &run.spec.vms {
         let text = |when: &str| outcome.file(&format!("{prefix}.{}.{when}", vm.name));
         if let (Ok(before), Ok(after)) = (text("before"), text("after")) {
-            out.extend(payload::latencies(&before, &after).sums(&vm.name, MeasuredBy::Workload, 1000, 0));
+            out.extend(payload::latencies(&before, &after).sums(
+                &vm.name,
+                MeasuredBy::Workload,
+                1000,
+                0,
+            ));
         }
         let timed = |vcpu: usize| !matches!(vm.workload_of(vcpu), Workload::Burn | Workload::Idle);
-        let names: Vec<String> = (0..vm.vcpus as usize).filter(|i| timed(*i)).map(|i| format!("vcpu{i}")).collect();
+        let names: Vec<String> =
+            (0..vm.vcpus as usize).filter(|i| timed(*i)).map(|i| format!("vcpu{i}")).collect();
         let seen = waits.as_ref().map(|text| of_trace(text, &vm.name, &names));
         out.extend(seen.and_then(|l| l.sums(&vm.name, MeasuredBy::Scheduler, 1, 0)));
     }
@@ -56,7 +62,9 @@ mod tests {
     #[test]
     fn only_sleeps_of_the_vcpus_that_were_asked_for_count_and_only_if_they_ended_in_running() {
         let wait = |vm: &str, name: &str, ns: u64, ran_on: &str, slept: bool| {
-            format!(r#"{{"world":1,"name":"{name}","vm_name":"{vm}","ns":{ns},"ran_on":{ran_on},"slept":{slept},"end":"open"}}"#)
+            format!(
+                r#"{{"world":1,"name":"{name}","vm_name":"{vm}","ns":{ns},"ran_on":{ran_on},"slept":{slept},"end":"open"}}"#
+            )
         };
         let waits = [
             wait("waker", "vcpu2", 40, "0", true),
@@ -67,7 +75,9 @@ mod tests {
             wait("load", "vcpu2", 600, "0", true),
         ];
         let text = format!(r#"{{"waits":[{}],"all":{{}},"brief_ns":100000}}"#, waits.join(","));
-        let sums = of_trace(&text, "waker", &["vcpu2".to_owned()]).sums("waker", MeasuredBy::Scheduler, 1, 0).expect("some");
+        let sums = of_trace(&text, "waker", &["vcpu2".to_owned()])
+            .sums("waker", MeasuredBy::Scheduler, 1, 0)
+            .expect("some");
         assert_eq!((sums.count, sums.min_ns, sums.mean_ns, sums.max_ns), (2, 40, 50, 60));
         assert_eq!(of_trace("{}", "waker", &[]).sums("waker", MeasuredBy::Scheduler, 1, 0), None);
     }

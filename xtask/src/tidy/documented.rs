@@ -9,9 +9,17 @@ const EXIT_DOCUMENT: &str = "docs/exit-codes.md";
 
 /// Sources whose public fields are keys or fields of a file format, and the document that explains them.
 const FORMATS: [(&str, &[&str], &str); 10] = [
-    ("crates/settings/src/scenario.rs", &["RunSpec", "HostSpec", "VmSpec", "HostTask", "Lab", "Expect"], "docs/scenarios.md"),
+    (
+        "crates/settings/src/scenario.rs",
+        &["RunSpec", "HostSpec", "VmSpec", "HostTask", "Lab", "Expect"],
+        "docs/scenarios.md",
+    ),
     ("crates/settings/src/workload.rs", &["Workload"], "docs/scenarios.md"),
-    ("crates/settings/src/live.rs", &["LiveSettings", "LiveHost", "LivePool", "LiveVm"], "docs/operating.md"),
+    (
+        "crates/settings/src/live.rs",
+        &["LiveSettings", "LiveHost", "LivePool", "LiveVm"],
+        "docs/operating.md",
+    ),
     ("crates/host/src/names.rs", &["Names", "PoolName", "VmName"], "docs/operating.md"),
     ("crates/host/src/reload.rs", &["Reloaded"], "docs/operating.md"),
     ("crates/host/src/ejections.rs", &["Ejections"], "docs/operating.md"),
@@ -20,7 +28,18 @@ const FORMATS: [(&str, &[&str], &str); 10] = [
     ("crates/views/src/plan.rs", &["Plan", "PlanRow", "PlanNow", "Loan"], "docs/operating.md"),
     (
         "crates/views/src/result.rs",
-        &["Document", "RunResult", "HostCounts", "Pcpu", "Pool", "Times", "Vm", "CpuStat", "World", "Wakeups"],
+        &[
+            "Document",
+            "RunResult",
+            "HostCounts",
+            "Pcpu",
+            "Pool",
+            "Times",
+            "Vm",
+            "CpuStat",
+            "World",
+            "Wakeups",
+        ],
         "docs/result.md",
     ),
 ];
@@ -32,7 +51,12 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         for ty in types {
             for (line, field) in fields(tree.text(source), ty) {
                 if !is_named(&named, &field) {
-                    out.push(Finding::new(RULE, source, line, format!("'{field}' of {ty} is not in {document}; explain it there")));
+                    out.push(Finding::new(
+                        RULE,
+                        source,
+                        line,
+                        format!("'{field}' of {ty} is not in {document}; explain it there"),
+                    ));
                 }
             }
         }
@@ -47,7 +71,9 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 /// Whether a document has the name in a code span or fence, or as a key.
 fn is_named(document: &str, name: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
-    document.match_indices(name).any(|(at, _)| !document[..at].ends_with(part) && !document[at + name.len()..].starts_with(part))
+    document.match_indices(name).any(|(at, _)| {
+        !document[..at].ends_with(part) && !document[at + name.len()..].starts_with(part)
+    })
 }
 
 /// Public fields of a struct, or fields of an enum's variants, under the names that serde gives them.
@@ -64,7 +90,9 @@ fn fields(text: &str, ty: &str) -> Vec<(usize, String)> {
         }
         let declared = if is_enum { Some(line) } else { line.strip_prefix("pub ") };
         let Some((name, _)) = declared.and_then(|l| l.split_once(':')) else { continue };
-        if name.is_empty() || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
+        if name.is_empty()
+            || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        {
             continue;
         }
         let renamed = attribute.split("rename = \"").nth(1).and_then(|r| r.split('"').next());
@@ -78,10 +106,22 @@ fn fields(text: &str, ty: &str) -> Vec<(usize, String)> {
 
 /// Variants of `enum Exit` with their numbers are rows of the document.
 fn exit_codes(source: &str, document: &str) -> Vec<Finding> {
-    let body = source.split("pub enum Exit {").nth(1).and_then(|t| t.split('}').next()).unwrap_or("");
-    let codes = body.lines().filter_map(|l| Some(l.trim().trim_end_matches(',').split_once(" = ")?.1.to_owned()));
+    let body =
+        source.split("pub enum Exit {").nth(1).and_then(|t| t.split('}').next()).unwrap_or("");
+    let codes = body
+        .lines()
+        .filter_map(|l| Some(l.trim().trim_end_matches(',').split_once(" = ")?.1.to_owned()));
     let missing = codes.filter(|c| !document.lines().any(|l| l.starts_with(&format!("| {c} |"))));
-    missing.map(|c| Finding::new(RULE, EXIT_DOCUMENT, 0, format!("seen no row for exit code {c}; write '| {c} | … |'"))).collect()
+    missing
+        .map(|c| {
+            Finding::new(
+                RULE,
+                EXIT_DOCUMENT,
+                0,
+                format!("seen no row for exit code {c}; write '| {c} | … |'"),
+            )
+        })
+        .collect()
 }
 
 /// Fences `toml scenario` are whole scenarios, `toml settings` whole settings files of the live host.
@@ -89,13 +129,19 @@ fn examples(path: &str, text: &str) -> Vec<Finding> {
     let mut out = vec![];
     for fence in Document::of(text).fences {
         let parsed = match fence.info.as_str() {
-            "toml scenario" => try_file(&fence.body, |file| settings::load(file).map(drop).map_err(|e| e.to_string())),
-            "toml settings" => {
-                try_file(&fence.body, |file| settings::LiveSettings::load(file.as_ref()).map(drop).map_err(|e| e.to_string()))
-            }
+            "toml scenario" => try_file(&fence.body, |file| {
+                settings::load(file).map(drop).map_err(|e| e.to_string())
+            }),
+            "toml settings" => try_file(&fence.body, |file| {
+                settings::LiveSettings::load(file.as_ref()).map(drop).map_err(|e| e.to_string())
+            }),
             _ => Ok(()),
         };
-        out.extend(parsed.err().map(|e| Finding::new(RULE, path, fence.line, format!("the example is refused: {e}"))));
+        out.extend(
+            parsed.err().map(|e| {
+                Finding::new(RULE, path, fence.line, format!("the example is refused: {e}"))
+            }),
+        );
     }
     out
 }
@@ -104,7 +150,11 @@ fn examples(path: &str, text: &str) -> Vec<Finding> {
 fn try_file(text: &str, load: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let name = format!("tandem-example-{}-{}.toml", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let name = format!(
+        "tandem-example-{}-{}.toml",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    );
     let file = std::env::temp_dir().join(name);
     std::fs::write(&file, text).map_err(|e| e.to_string())?;
     let done = load(&file.to_string_lossy());
@@ -135,7 +185,10 @@ mod tests {
     fn an_example_that_is_refused_is_seen_with_its_line() {
         let good = "[host]\ncores_per_llc = 2\n[[vm]]\nname = \"a\"\nvcpus = 1\n";
         let seen = |kind: &str, body: &str| {
-            examples("a.md", &format!("# A\n```toml {kind}\n{body}```\n")).iter().map(|f| f.line).collect::<Vec<_>>()
+            examples("a.md", &format!("# A\n```toml {kind}\n{body}```\n"))
+                .iter()
+                .map(|f| f.line)
+                .collect::<Vec<_>>()
         };
         assert_eq!(seen("scenario", good), [0; 0]);
         assert_eq!(seen("scenario", &good.replace("vcpus = 1", "vcpus = 0")), [3]);

@@ -11,37 +11,65 @@ const FENCE: &str = "```edges";
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let manifests: Vec<(&str, &str)> =
-        tree.files.iter().filter(|f| f.path.ends_with("/Cargo.toml")).map(|f| (f.path.as_str(), f.text.as_str())).collect();
+    let manifests: Vec<(&str, &str)> = tree
+        .files
+        .iter()
+        .filter(|f| f.path.ends_with("/Cargo.toml"))
+        .map(|f| (f.path.as_str(), f.text.as_str()))
+        .collect();
     compare(tree.text(DOCUMENT), &manifests)
 }
 
 /// Compares the allowed edges with those of the manifests, given as (path, text).
 fn compare(document: &str, manifests: &[(&str, &str)]) -> Vec<Finding> {
-    let parsed: Vec<(&str, toml::Table)> = manifests.iter().filter_map(|(path, text)| Some((*path, text.parse().ok()?))).collect();
+    let parsed: Vec<(&str, toml::Table)> =
+        manifests.iter().filter_map(|(path, text)| Some((*path, text.parse().ok()?))).collect();
     let name = |t: &toml::Table| Some(t.get("package")?.get("name")?.as_str()?.to_owned());
     let crates: BTreeSet<String> = parsed.iter().filter_map(|(_, t)| name(t)).collect();
     let Some((first, allowed)) = allowed(document) else {
-        return vec![Finding::new(RULE, DOCUMENT, 0, format!("seen no {FENCE} block; list 'crate: crates it may use' there"))];
+        return vec![Finding::new(
+            RULE,
+            DOCUMENT,
+            0,
+            format!("seen no {FENCE} block; list 'crate: crates it may use' there"),
+        )];
     };
     let mut out = vec![];
     for (path, table) in &parsed {
         let Some(own) = name(table) else { continue };
         let seen = uses(table, &crates);
         let Some(may) = allowed.get(&own) else {
-            out.push(Finding::new(RULE, DOCUMENT, first, format!("seen no line for '{own}'; say what it may use")));
+            out.push(Finding::new(
+                RULE,
+                DOCUMENT,
+                first,
+                format!("seen no line for '{own}'; say what it may use"),
+            ));
             continue;
         };
         for edge in seen.difference(may) {
-            let what = format!("seen '{own}' use '{edge}', allowed {}; take it out, or argue for the edge in {DOCUMENT}", list(may));
+            let what = format!(
+                "seen '{own}' use '{edge}', allowed {}; take it out, or argue for the edge in {DOCUMENT}",
+                list(may)
+            );
             out.push(Finding::new(RULE, path, line_of(manifests, path, edge), what));
         }
         for edge in may.difference(&seen) {
-            out.push(Finding::new(RULE, DOCUMENT, first, format!("'{own}' does not use '{edge}' any more; take the edge out of the list")));
+            out.push(Finding::new(
+                RULE,
+                DOCUMENT,
+                first,
+                format!("'{own}' does not use '{edge}' any more; take the edge out of the list"),
+            ));
         }
     }
     for gone in allowed.keys().filter(|k| !crates.contains(*k)) {
-        out.push(Finding::new(RULE, DOCUMENT, first, format!("there is no crate '{gone}'; take its line out")));
+        out.push(Finding::new(
+            RULE,
+            DOCUMENT,
+            first,
+            format!("there is no crate '{gone}'; take its line out"),
+        ));
     }
     out
 }
@@ -72,7 +100,11 @@ fn uses(table: &toml::Table, crates: &BTreeSet<String>) -> BTreeSet<String> {
 }
 
 fn list(names: &BTreeSet<String>) -> String {
-    if names.is_empty() { "nothing".to_owned() } else { names.iter().cloned().collect::<Vec<_>>().join(", ") }
+    if names.is_empty() {
+        "nothing".to_owned()
+    } else {
+        names.iter().cloned().collect::<Vec<_>>().join(", ")
+    }
 }
 
 fn line_of(manifests: &[(&str, &str)], path: &str, edge: &str) -> usize {
@@ -84,8 +116,12 @@ fn line_of(manifests: &[(&str, &str)], path: &str, edge: &str) -> usize {
 mod tests {
     use super::*;
 
-    const UNITS: (&str, &str) = ("crates/units/Cargo.toml", "[package]\nname = \"units\"\n[dependencies]\nserde = \"1\"\n");
-    const SIM: (&str, &str) = ("crates/sim/Cargo.toml", "[package]\nname = \"sim\"\n[dev-dependencies]\nunits = { path = \"../units\" }\n");
+    const UNITS: (&str, &str) =
+        ("crates/units/Cargo.toml", "[package]\nname = \"units\"\n[dependencies]\nserde = \"1\"\n");
+    const SIM: (&str, &str) = (
+        "crates/sim/Cargo.toml",
+        "[package]\nname = \"sim\"\n[dev-dependencies]\nunits = { path = \"../units\" }\n",
+    );
 
     fn whats(edges: &str) -> Vec<(String, usize, String)> {
         let document = format!("# A\n\n```edges\n{edges}```\n");

@@ -43,22 +43,41 @@ pub(crate) fn apply(text: &str, found: Vec<Finding>) -> Vec<Finding> {
     let parsed: Exceptions = match toml::from_str(text) {
         Ok(parsed) => parsed,
         Err(e) => {
-            let what = format!("cannot parse: {}; allowed [[exception]] with rule, file, reason and for lengths max", e.message());
+            let what = format!(
+                "cannot parse: {}; allowed [[exception]] with rule, file, reason and for lengths max",
+                e.message()
+            );
             return found.into_iter().chain([Finding::new(RULE, FILE, 0, what)]).collect();
         }
     };
     let mut wrong = vec![];
     for e in &parsed.exception {
-        let line = text.lines().position(|l| l.contains(&format!("\"{}\"", e.file))).map_or(0, |n| n + 1);
+        let line =
+            text.lines().position(|l| l.contains(&format!("\"{}\"", e.file))).map_or(0, |n| n + 1);
         let covered: Vec<&Finding> = found.iter().filter(|f| e.covers(f)).collect();
         let most = covered.iter().filter_map(|f| f.count).max();
         if e.reason.split_whitespace().count() < 3 {
-            wrong.push(Finding::new(RULE, FILE, line, format!("{} of {}: seen no reason; say why in a sentence", e.rule, e.file)));
+            wrong.push(Finding::new(
+                RULE,
+                FILE,
+                line,
+                format!("{} of {}: seen no reason; say why in a sentence", e.rule, e.file),
+            ));
         } else if covered.is_empty() {
-            wrong.push(Finding::new(RULE, FILE, line, format!("{} of {} excuses nothing any more; remove it", e.rule, e.file)));
+            wrong.push(Finding::new(
+                RULE,
+                FILE,
+                line,
+                format!("{} of {} excuses nothing any more; remove it", e.rule, e.file),
+            ));
         } else if most < e.max {
             let most = most.unwrap_or(0);
-            wrong.push(Finding::new(RULE, FILE, line, format!("{} of {}: it has shrunk to {most}; lower max to that", e.rule, e.file)));
+            wrong.push(Finding::new(
+                RULE,
+                FILE,
+                line,
+                format!("{} of {}: it has shrunk to {most}; lower max to that", e.rule, e.file),
+            ));
         }
     }
     let left = found.into_iter().filter(|f| !parsed.exception.iter().any(|e| e.covers(f)));
@@ -74,7 +93,9 @@ mod tests {
     }
 
     fn toml(max: &str, reason: &str) -> String {
-        format!("[[exception]]\nrule = \"file-length\"\nfile = \"a.rs\"\n{max}\nreason = \"{reason}\"\n")
+        format!(
+            "[[exception]]\nrule = \"file-length\"\nfile = \"a.rs\"\n{max}\nreason = \"{reason}\"\n"
+        )
     }
 
     fn whats(text: &str, found: Vec<Finding>) -> Vec<String> {

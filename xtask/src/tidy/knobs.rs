@@ -33,7 +33,12 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     };
     let text = tree.text(DOCUMENT);
     let line = made.lines().zip(text.lines()).position(|(a, b)| a != b).map_or(0, |n| n + 1);
-    let stale = Finding::new(RULE, DOCUMENT, line, format!("not what {SOURCE} makes; run 'cargo xtask tidy --write'"));
+    let stale = Finding::new(
+        RULE,
+        DOCUMENT,
+        line,
+        format!("not what {SOURCE} makes; run 'cargo xtask tidy --write'"),
+    );
     if made == text { vec![] } else { vec![stale] }
 }
 
@@ -50,7 +55,8 @@ fn row(line: &str) -> Option<String> {
     let inner = line.strip_prefix("KNOB(")?.trim_end().strip_suffix(')')?;
     let parts: Vec<&str> = inner.splitn(5, ',').map(str::trim).collect();
     let [name, default, min, max, texts] = parts[..] else { return None };
-    let numbers: Vec<String> = [default, min, max].iter().filter_map(|n| Some(grouped(n.parse().ok()?))).collect();
+    let numbers: Vec<String> =
+        [default, min, max].iter().filter_map(|n| Some(grouped(n.parse().ok()?))).collect();
     let [default, min, max] = &numbers[..] else { return None };
     let quoted: Vec<&str> = texts.split('"').collect();
     let [_, unit, _, meaning, _] = quoted[..] else { return None };
@@ -60,7 +66,8 @@ fn row(line: &str) -> Option<String> {
 /// 50000 as 50,000.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
-    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|c| std::str::from_utf8(c).ok()).collect();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|c| std::str::from_utf8(c).ok()).collect();
     groups.join(",")
 }
 
@@ -73,7 +80,10 @@ mod tests {
 
     fn findings(source: &str, document: &str) -> Vec<(String, usize)> {
         let files = vec![SourceFile::of(SOURCE, source), SourceFile::of(DOCUMENT, document)];
-        check(&Tree { root: "no-such-root".into(), files }).into_iter().map(|f| (f.file, f.line)).collect()
+        check(&Tree { root: "no-such-root".into(), files })
+            .into_iter()
+            .map(|f| (f.file, f.line))
+            .collect()
     }
 
     #[test]
@@ -82,7 +92,10 @@ mod tests {
         assert!(made.ends_with("| `quantum_us` | 50,000 | 1,000..1,000,000 | us | longest time (VS51: 50 ms), at once |\n"), "{made}");
         assert_eq!(findings(KNOBS, &made), []);
         let last = made.lines().count();
-        assert_eq!(findings(KNOBS, &made.replace("50,000", "60,000")), [(DOCUMENT.to_owned(), last)]);
+        assert_eq!(
+            findings(KNOBS, &made.replace("50,000", "60,000")),
+            [(DOCUMENT.to_owned(), last)]
+        );
     }
 
     #[test]

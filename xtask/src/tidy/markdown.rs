@@ -24,7 +24,8 @@ impl Document {
         let mut out = Document::default();
         let mut open: Option<(String, Fence)> = None;
         for (i, line) in text.lines().enumerate() {
-            let marks: String = line.trim_start().chars().take_while(|c| *c == '`' || *c == '~').collect();
+            let marks: String =
+                line.trim_start().chars().take_while(|c| *c == '`' || *c == '~').collect();
             match &mut open {
                 Some((end, fence)) if line.trim() == end => {
                     out.fences.push(fence.clone());
@@ -44,7 +45,11 @@ impl Document {
 
     /// Anchors that GitHub makes of the headings.
     pub(crate) fn anchors(&self) -> Vec<String> {
-        self.prose.iter().filter_map(|(_, l)| l.strip_prefix('#')).map(|l| anchor(l.trim_start_matches('#'))).collect()
+        self.prose
+            .iter()
+            .filter_map(|(_, l)| l.strip_prefix('#'))
+            .map(|l| anchor(l.trim_start_matches('#')))
+            .collect()
     }
 }
 
@@ -55,13 +60,21 @@ pub(crate) fn spans(line: &str) -> Vec<&str> {
 
 /// Targets of `[text](target)` in a line, code spans left out.
 pub(crate) fn links(line: &str) -> Vec<String> {
-    let plain: String = line.split('`').enumerate().map(|(i, part)| if i % 2 == 0 { part } else { "x" }).collect();
-    plain.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0.trim().to_owned())).collect()
+    let plain: String =
+        line.split('`').enumerate().map(|(i, part)| if i % 2 == 0 { part } else { "x" }).collect();
+    plain
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once(')')?.0.trim().to_owned()))
+        .collect()
 }
 
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();
-    kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
+    kept.chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
 }
 
 #[cfg(test)]
@@ -70,10 +83,15 @@ mod tests {
 
     #[test]
     fn fences_prose_spans_links_and_anchors_are_told_apart() {
-        let d = Document::of("# A `b` title, here\nsee [x](y.md#z) and `[n](o)`\n```sh run\nmake a\n```\nend\n");
+        let d = Document::of(
+            "# A `b` title, here\nsee [x](y.md#z) and `[n](o)`\n```sh run\nmake a\n```\nend\n",
+        );
         assert_eq!(d.fences, [Fence { info: "sh run".into(), line: 4, body: "make a\n".into() }]);
         assert_eq!(d.anchors(), ["a-b-title-here"]);
-        assert_eq!((links(&d.prose[1].1), spans(&d.prose[1].1)), (vec!["y.md#z".to_owned()], vec!["[n](o)"]));
+        assert_eq!(
+            (links(&d.prose[1].1), spans(&d.prose[1].1)),
+            (vec!["y.md#z".to_owned()], vec!["[n](o)"])
+        );
         assert_eq!(d.prose[2], (6, "end".to_owned()));
     }
 }

@@ -13,13 +13,24 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut out = vec![];
     if made != text {
         let line = made.lines().zip(text.lines()).position(|(a, b)| a != b).map_or(0, |n| n + 1);
-        out.push(Finding::new(RULE, DOCUMENT, line, format!("not what {SOURCE} makes; run 'cargo xtask tidy --write'")));
+        out.push(Finding::new(
+            RULE,
+            DOCUMENT,
+            line,
+            format!("not what {SOURCE} makes; run 'cargo xtask tidy --write'"),
+        ));
     }
-    let declared: BTreeSet<String> = metrics::METRICS.iter().map(metrics::Declared::sample).collect();
+    let declared: BTreeSet<String> =
+        metrics::METRICS.iter().map(metrics::Declared::sample).collect();
     for file in tree.files.iter().filter(|f| f.has_extension(&["md"])) {
         for (i, line) in file.text.lines().enumerate() {
             for name in named(line).filter(|name| !declared.contains(*name)) {
-                out.push(Finding::new(RULE, &file.path, i + 1, format!("seen metric '{name}', allowed those of 'tandem metrics --list'")));
+                out.push(Finding::new(
+                    RULE,
+                    &file.path,
+                    i + 1,
+                    format!("seen metric '{name}', allowed those of 'tandem metrics --list'"),
+                ));
             }
         }
     }
@@ -30,7 +41,9 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 fn named(line: &str) -> impl Iterator<Item = &str> {
     const OF: [&str; 4] = ["tandem_vm_", "tandem_pool_", "tandem_pcpu_", "tandem_scheduler_"];
     let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    words.filter(|w| OF.iter().any(|of| w.starts_with(of)) || (w.starts_with("tandem_") && w.ends_with("_total")))
+    words.filter(|w| {
+        OF.iter().any(|of| w.starts_with(of)) || (w.starts_with("tandem_") && w.ends_with("_total"))
+    })
 }
 
 #[cfg(test)]
@@ -40,7 +53,10 @@ mod tests {
 
     fn findings(document: &str, other: &str) -> Vec<(String, usize)> {
         let files = vec![SourceFile::of(DOCUMENT, document), SourceFile::of("docs/a.md", other)];
-        check(&Tree { root: "no-such-root".into(), files }).into_iter().map(|f| (f.file, f.line)).collect()
+        check(&Tree { root: "no-such-root".into(), files })
+            .into_iter()
+            .map(|f| (f.file, f.line))
+            .collect()
     }
 
     #[test]
@@ -50,6 +66,9 @@ mod tests {
         let last = made.lines().count();
         let stale = made.replace("| Kicks that", "| Kick that");
         assert_eq!(findings(&stale, ""), [(DOCUMENT.to_owned(), last)]);
-        assert_eq!(findings(&made, "\n`tandem_vm_used_seconds > 1`\n"), [("docs/a.md".to_owned(), 2)]);
+        assert_eq!(
+            findings(&made, "\n`tandem_vm_used_seconds > 1`\n"),
+            [("docs/a.md".to_owned(), 2)]
+        );
     }
 }

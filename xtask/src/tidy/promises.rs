@@ -21,12 +21,19 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
             say(format!("{number} is there twice; give it the next number"));
         }
         let holder = cells.last().copied().unwrap_or("");
-        if cells.len() < 4 || spans(holder).is_empty() && !["pending", "same test", "scenario"].iter().any(|w| holder.contains(w)) {
-            say(format!("{number}: seen nothing that holds it; name a test, a scenario or a drill, or write pending"));
+        if cells.len() < 4
+            || spans(holder).is_empty()
+                && !["pending", "same test", "scenario"].iter().any(|w| holder.contains(w))
+        {
+            say(format!(
+                "{number}: seen nothing that holds it; name a test, a scenario or a drill, or write pending"
+            ));
         }
         for (file, name) in spans(holder).into_iter().filter_map(|s| s.split_once("::")) {
             if !has_word(tree.text(file), name) {
-                say(format!("{number}: seen no '{name}' in {file}; name what holds it now, or write pending"));
+                say(format!(
+                    "{number}: seen no '{name}' in {file}; name what holds it now, or write pending"
+                ));
             }
         }
     }
@@ -35,7 +42,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 
 /// A capital and a count: S1, M12.
 fn is_number(cell: &str) -> bool {
-    cell.strip_prefix(|c: char| c.is_ascii_uppercase()).is_some_and(|n| !n.is_empty() && n.chars().all(|c| c.is_ascii_digit()))
+    cell.strip_prefix(|c: char| c.is_ascii_uppercase())
+        .is_some_and(|n| !n.is_empty() && n.chars().all(|c| c.is_ascii_digit()))
 }
 
 fn has_word(text: &str, word: &str) -> bool {
@@ -51,8 +59,10 @@ mod tests {
     fn promises_that_nothing_holds_and_numbers_used_twice_are_seen() {
         let text = "| nr | promise | number | held by |\n|---|---|---|---|\n| S1 | a | 1 % | `t.rs::it_holds` |\n| S2 | b | | pending |\n\
                     | S2 | c | | pending |\n| S3 | d | | `t.rs::it_hold` |\n| S4 | e | | some day |\n";
-        let files = vec![SourceFile::of(DOCUMENT, text), SourceFile::of("t.rs", "fn it_holds() {}\n")];
-        let seen: Vec<usize> = check(&Tree { root: "no-such-root".into(), files }).iter().map(|f| f.line).collect();
+        let files =
+            vec![SourceFile::of(DOCUMENT, text), SourceFile::of("t.rs", "fn it_holds() {}\n")];
+        let seen: Vec<usize> =
+            check(&Tree { root: "no-such-root".into(), files }).iter().map(|f| f.line).collect();
         assert_eq!(seen, [5, 6, 7]);
     }
 }

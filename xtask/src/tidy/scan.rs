@@ -29,7 +29,9 @@ pub(crate) fn code(text: &str, language: Language) -> String {
             b'/' if bytes.get(at + 1) == Some(&b'*') => block_comment(bytes, at, language),
             b'#' if line_start && language == Language::C => preprocessor(bytes, at),
             b'"' => string(bytes, at),
-            b'r' if language == Language::Rust && !is_word(bytes, at.wrapping_sub(1)) => raw_string(bytes, at).unwrap_or(at),
+            b'r' if language == Language::Rust && !is_word(bytes, at.wrapping_sub(1)) => {
+                raw_string(bytes, at).unwrap_or(at)
+            }
             b'\'' => quoted(bytes, at, language),
             _ => at,
         };
@@ -57,7 +59,9 @@ fn block_comment(bytes: &[u8], mut at: usize, language: Language) -> usize {
     let mut depth = 0;
     while at < bytes.len() {
         match bytes.get(at..at + 2) {
-            Some(b"/*") if depth == 0 || language == Language::Rust => (depth, at) = (depth + 1, at + 2),
+            Some(b"/*") if depth == 0 || language == Language::Rust => {
+                (depth, at) = (depth + 1, at + 2)
+            }
             Some(b"*/") => {
                 (depth, at) = (depth - 1, at + 2);
                 if depth == 0 {
@@ -151,7 +155,8 @@ fn rust_functions(code: &str) -> Vec<Function> {
         if is_word(bytes, at.wrapping_sub(1)) {
             continue;
         }
-        let name: String = code[at + 3..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        let name: String =
+            code[at + 3..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         let mut depth = 0;
         let body = bytes[at..].iter().position(|b| {
             match b {
@@ -198,7 +203,9 @@ fn c_functions(code: &str) -> Vec<Function> {
 
 /// Name before the parameters; of `BPF_PROG(name, …)` the first argument.
 fn c_name(head: &str) -> String {
-    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let word = |text: &str| {
+        text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>()
+    };
     if let Some((_, rest)) = head.split_once("BPF_PROG(") {
         return word(rest);
     }

@@ -6,7 +6,14 @@ use super::{Finding, SourceFile};
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 /// Words of unfinished work; in two parts, so that this file does not hold them.
-const UNFINISHED: [(&str, &str); 6] = [("todo", "!("), ("unimplemented", "!("), ("FIX", "ME"), ("XX", "X"), ("HA", "CK"), ("TO", "DO")];
+const UNFINISHED: [(&str, &str); 6] = [
+    ("todo", "!("),
+    ("unimplemented", "!("),
+    ("FIX", "ME"),
+    ("XX", "X"),
+    ("HA", "CK"),
+    ("TO", "DO"),
+];
 /// Folders that exist on one machine only.
 const MACHINE_FOLDERS: [&str; 3] = ["work", "home", "root"];
 
@@ -50,13 +57,21 @@ fn kind(file: &SourceFile) -> Option<Kind> {
 
 fn file_length(file: &SourceFile) -> Option<Finding> {
     let lines = file.text.lines().count();
-    let what = format!("seen {lines} lines, allowed {FILE_LINES_MAX}; split it by what its parts decide");
-    (lines > FILE_LINES_MAX).then(|| Finding { count: Some(lines), ..Finding::new("file-length", &file.path, 0, what) })
+    let what =
+        format!("seen {lines} lines, allowed {FILE_LINES_MAX}; split it by what its parts decide");
+    (lines > FILE_LINES_MAX)
+        .then(|| Finding { count: Some(lines), ..Finding::new("file-length", &file.path, 0, what) })
 }
 
 fn function_length(file: &SourceFile, f: &Function) -> Option<Finding> {
-    let what = format!("{}: seen {} lines, allowed {FUNCTION_LINES_MAX}; branch in parents, compute in leaves", f.name, f.lines);
-    (f.lines > FUNCTION_LINES_MAX).then(|| Finding { count: Some(f.lines), ..Finding::new("function-length", &file.path, f.line, what) })
+    let what = format!(
+        "{}: seen {} lines, allowed {FUNCTION_LINES_MAX}; branch in parents, compute in leaves",
+        f.name, f.lines
+    );
+    (f.lines > FUNCTION_LINES_MAX).then(|| Finding {
+        count: Some(f.lines),
+        ..Finding::new("function-length", &file.path, f.line, what)
+    })
 }
 
 /// The comment a file opens with, as plain text.
@@ -69,7 +84,12 @@ fn opening_text(text: &str, kind: Kind) -> String {
         return block.split("*/").next().unwrap_or("").replace("\n *", " ").trim().to_owned();
     }
     let mark = if kind == Kind::Rust { "//!" } else { "#" };
-    let lines: Vec<&str> = text.lines().map_while(|l| l.strip_prefix(mark)).map(str::trim).take_while(|l| !l.is_empty()).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .map_while(|l| l.strip_prefix(mark))
+        .map(str::trim)
+        .take_while(|l| !l.is_empty())
+        .collect();
     lines.join(" ")
 }
 
@@ -94,7 +114,8 @@ fn unfinished(file: &SourceFile) -> Vec<Finding> {
             ));
         }
         if line.trim_start().starts_with(concat!("#[", "ignore]")) {
-            let what = concat!("seen a test ignored without a reason; write #[", "ignore = \"why\"]");
+            let what =
+                concat!("seen a test ignored without a reason; write #[", "ignore = \"why\"]");
             out.push(Finding::new("unfinished", &file.path, i + 1, what));
         }
     }
@@ -114,10 +135,15 @@ fn has_word(line: &str, word: &str) -> bool {
 fn indentation(file: &SourceFile) -> Option<Finding> {
     let wrong = |line: &str| {
         let indent = &line[..line.len() - line.trim_start().len()];
-        !line.trim().is_empty() && (indent.starts_with(' ') && !line.starts_with(" *") || indent.contains(" \t"))
+        !line.trim().is_empty()
+            && (indent.starts_with(' ') && !line.starts_with(" *") || indent.contains(" \t"))
     };
-    let lines: Vec<usize> = file.text.lines().enumerate().filter(|(_, l)| wrong(l)).map(|(i, _)| i + 1).collect();
-    let what = format!("seen {} lines of C that begin with spaces, this is the first; indent by tabs", lines.len());
+    let lines: Vec<usize> =
+        file.text.lines().enumerate().filter(|(_, l)| wrong(l)).map(|(i, _)| i + 1).collect();
+    let what = format!(
+        "seen {} lines of C that begin with spaces, this is the first; indent by tabs",
+        lines.len()
+    );
     lines.first().map(|line| Finding::new("indentation", &file.path, *line, what))
 }
 
@@ -126,7 +152,11 @@ fn kernel_names(file: &SourceFile) -> Vec<Finding> {
     if !file.path.starts_with("sched/") || file.path.starts_with("sched/glue/") {
         return vec![];
     }
-    let named = |word: &&str| word.to_lowercase().starts_with("scx_") || word.starts_with("bpf_") || *word == "task_struct";
+    let named = |word: &&str| {
+        word.to_lowercase().starts_with("scx_")
+            || word.starts_with("bpf_")
+            || *word == "task_struct"
+    };
     let mut out = vec![];
     for (i, line) in code(&file.text, Language::C).lines().enumerate() {
         let word = line.split(|c: char| !(c.is_alphanumeric() || c == '_')).find(named);
@@ -139,20 +169,26 @@ fn kernel_names(file: &SourceFile) -> Vec<Finding> {
 }
 
 fn machine_paths(file: &SourceFile) -> Vec<Finding> {
-    let begins = |before: &str| !before.ends_with(|c: char| c.is_alphanumeric() || "_-./~$*}{)>\\".contains(c));
-    let ends = |after: &str| !after.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '-' || c == '.');
+    let begins = |before: &str| {
+        !before.ends_with(|c: char| c.is_alphanumeric() || "_-./~$*}{)>\\".contains(c))
+    };
+    let ends = |after: &str| {
+        !after.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '-' || c == '.')
+    };
     let mut out = vec![];
     for (i, line) in file.text.lines().enumerate() {
-        let found = MACHINE_FOLDERS
-            .iter()
-            .map(|f| format!("/{f}"))
-            .find(|path| line.match_indices(path.as_str()).any(|(at, _)| begins(&line[..at]) && ends(&line[at + path.len()..])));
+        let found = MACHINE_FOLDERS.iter().map(|f| format!("/{f}")).find(|path| {
+            line.match_indices(path.as_str())
+                .any(|(at, _)| begins(&line[..at]) && ends(&line[at + path.len()..]))
+        });
         out.extend(found.map(|path| {
             Finding::new(
                 "machine-path",
                 &file.path,
                 i + 1,
-                format!("seen the path '{path}' of one machine; write it from the repository's root"),
+                format!(
+                    "seen the path '{path}' of one machine; write it from the repository's root"
+                ),
             )
         }));
     }
@@ -173,7 +209,13 @@ mod tests {
     #[test]
     fn a_clean_file_has_no_findings() {
         assert_eq!(rules("a.rs", &format!("{GOOD}fn main() {{}}\n")), []);
-        assert_eq!(rules("sched/a.h", "/* Who runs next, for all pCPUs; it moves nothing. */\nstruct a {\n\tint b;\n};\n"), []);
+        assert_eq!(
+            rules(
+                "sched/a.h",
+                "/* Who runs next, for all pCPUs; it moves nothing. */\nstruct a {\n\tint b;\n};\n"
+            ),
+            []
+        );
         assert_eq!(rules("a/init", "#!/bin/sh\n# Starts the machine and nothing else.\n"), []);
         assert_eq!(rules("a.md", "Any text, TODAY."), []);
     }
@@ -185,7 +227,10 @@ mod tests {
         let body = |n| format!("{GOOD}fn f() {{\n{}}}\n", "    g();\n".repeat(n));
         assert_eq!(rules("a.rs", &body(69)), [("function-length", 2)]);
         assert_eq!(rules("a.rs", &body(68)), []);
-        let c = format!("/* Who runs next, for all. */\nint f(void)\n{{\n{}}}\n", "\tg();\n".repeat(68));
+        let c = format!(
+            "/* Who runs next, for all. */\nint f(void)\n{{\n{}}}\n",
+            "\tg();\n".repeat(68)
+        );
         assert_eq!(rules("a.c", &c), [("function-length", 2)]);
     }
 
@@ -209,7 +254,10 @@ mod tests {
         }
         let ignored = concat!("#[", "ignore");
         assert_eq!(rules("a.rs", &format!("{GOOD}    {ignored}]\n")), [("unfinished", 2)]);
-        assert_eq!(rules("a.rs", &format!("{GOOD}    {ignored} = \"boots a machine\"]\n// mastodon\n")), []);
+        assert_eq!(
+            rules("a.rs", &format!("{GOOD}    {ignored} = \"boots a machine\"]\n// mastodon\n")),
+            []
+        );
     }
 
     #[test]
@@ -229,7 +277,12 @@ mod tests {
 
     #[test]
     fn paths_of_one_machine_are_seen_in_any_text() {
-        for (folder, text) in [("work", "see /F/shared"), ("home", "`/F/me/x`"), ("root", "HOME=/F x"), ("root", "a \"/F\"")] {
+        for (folder, text) in [
+            ("work", "see /F/shared"),
+            ("home", "`/F/me/x`"),
+            ("root", "HOME=/F x"),
+            ("root", "a \"/F\""),
+        ] {
             assert_eq!(rules("a.md", &text.replace('F', folder)), [("machine-path", 1)], "{text}");
         }
         for text in ["/sys/kernel/sched_ext/root/ops", "a/work/b", "/rootfs", "https://x/home/"] {

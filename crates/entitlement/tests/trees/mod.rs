@@ -20,8 +20,12 @@ impl Parts {
     }
 
     pub fn names(&self) -> Names {
-        let pools = (0..self.pools.len()).map(|p| if p == 0 { "/".into() } else { format!("/pool{p}") });
-        Names { pools: pools.collect(), leaves: (0..self.leaves.len()).map(|j| format!("/vm{j}")).collect() }
+        let pools =
+            (0..self.pools.len()).map(|p| if p == 0 { "/".into() } else { format!("/pool{p}") });
+        Names {
+            pools: pools.collect(),
+            leaves: (0..self.leaves.len()).map(|j| format!("/vm{j}")).collect(),
+        }
     }
 
     /// Pools from `p` up to the root, both included.
@@ -79,7 +83,8 @@ impl Draw {
         let mut parts = Parts { pcpus, pools: vec![], leaves: vec![] };
         for p in 0..1 + self.below(10) as usize {
             let parent = if p == 0 { 0 } else { self.below(p as u64) as usize };
-            let parent = if parts.pools.is_empty() || parts.upwards(parent).len() > 6 { 0 } else { parent };
+            let parent =
+                if parts.pools.is_empty() || parts.upwards(parent).len() > 6 { 0 } else { parent };
             parts.pools.push(TreePool {
                 parent,
                 shares: self.shares(),

@@ -33,11 +33,33 @@ fn slices_above_vms_are_pools_and_others_are_not() {
     t.cgroup("/machine.slice/db.scope", "cpu.weight", "250\n");
     t.cgroup("/system.slice", "cpu.weight", "900\n");
     let seen = laid(&t, &LiveSettings::default());
-    assert_eq!(pools(&seen), [("/", "/", 4000), ("/machine.slice", "/", 4000), ("/machine.slice/prod.slice", "/machine.slice", 1000)]);
+    assert_eq!(
+        pools(&seen),
+        [
+            ("/", "/", 4000),
+            ("/machine.slice", "/", 4000),
+            ("/machine.slice/prod.slice", "/machine.slice", 1000)
+        ]
+    );
     let prod = &seen.names.pools[2];
-    assert_eq!((prod.limit, prod.expandable, prod.scalable), (Some(Rate(Rate::ONE.0 * 3 / 2)), true, false));
-    let vms: Vec<_> = seen.names.vms.iter().map(|v| (v.name.as_str(), v.pool.as_str(), v.shares, v.vcpus)).collect();
-    assert_eq!(vms, [("web", "/machine.slice/prod.slice", 1000, 2), ("db", "/machine.slice", 2500, 4), ("shell", "/", 1000, 1)]);
+    assert_eq!(
+        (prod.limit, prod.expandable, prod.scalable),
+        (Some(Rate(Rate::ONE.0 * 3 / 2)), true, false)
+    );
+    let vms: Vec<_> = seen
+        .names
+        .vms
+        .iter()
+        .map(|v| (v.name.as_str(), v.pool.as_str(), v.shares, v.vcpus))
+        .collect();
+    assert_eq!(
+        vms,
+        [
+            ("web", "/machine.slice/prod.slice", 1000, 2),
+            ("db", "/machine.slice", 2500, 4),
+            ("shell", "/", 1000, 1)
+        ]
+    );
     assert_eq!(troubles(&seen), [""; 0]);
     // The system group is a leaf of the root; the tree is that of the simulator.
     let tree = seen.names.tree();
@@ -45,7 +67,10 @@ fn slices_above_vms_are_pools_and_others_are_not() {
         tree.leaves().iter().map(|l| (l.pool, l.shares, l.vcpus)).collect::<Vec<_>>(),
         [(0, 8000, 8), (2, 1000, 2), (1, 2500, 4), (0, 1000, 1)]
     );
-    assert_eq!(seen.names.paths().leaves, ["/system", "/machine.slice/prod.slice/web", "/machine.slice/db", "/shell"]);
+    assert_eq!(
+        seen.names.paths().leaves,
+        ["/system", "/machine.slice/prod.slice/web", "/machine.slice/db", "/shell"]
+    );
 }
 
 #[test]
@@ -63,21 +88,34 @@ fn the_file_counts_before_attributes_and_they_before_the_cgroup() {
     let none = LiveSettings::default();
     let seen = laid(&t, &none);
     assert_eq!(all(&seen), (300, "0 %".into(), Some("80 %".into()), 7_000_000));
-    assert_eq!(seen.names.vms[0].sources, Sources::from([("burst", "cpu.max"), ("limit", "cpu.max"), ("shares", "cpu.weight")].map(owned)));
+    assert_eq!(
+        seen.names.vms[0].sources,
+        Sources::from(
+            [("burst", "cpu.max"), ("limit", "cpu.max"), ("shares", "cpu.weight")].map(owned)
+        )
+    );
     t.attribute("/gold/web", "user.tandem.shares", "high");
     t.attribute("/gold/web", "user.tandem.reservation", "50%");
     t.attribute("/gold", "user.tandem.expandable", "false");
     let seen = laid(&t, &none);
     assert_eq!(all(&seen), (4000, "50 %".into(), Some("80 %".into()), 7_000_000));
     assert_eq!((seen.names.pools[1].shares, seen.names.pools[1].expandable), (2000, false));
-    let file = settings("[[vm]]\nname = \"w*\"\nshares = 77\nlimit = \"unlimited\"\n[[pool]]\nname = \"/gold\"\nreservation = \"100%\"\n");
+    let file = settings(
+        "[[vm]]\nname = \"w*\"\nshares = 77\nlimit = \"unlimited\"\n[[pool]]\nname = \"/gold\"\nreservation = \"100%\"\n",
+    );
     let seen = laid(&t, &file);
     assert_eq!(all(&seen), (77, "50 %".into(), None, 0));
     let gold = &seen.names.pools[1];
     assert_eq!((gold.shares, gold.reservation, gold.expandable), (2000, Rate::ONE, false));
     let from = [("limit", "file"), ("reservation", "attribute"), ("shares", "file")].map(owned);
     assert_eq!(seen.names.vms[0].sources, Sources::from(from));
-    assert_eq!(gold.sources, Sources::from([("expandable", "attribute"), ("reservation", "file"), ("shares", "cpu.weight")].map(owned)));
+    assert_eq!(
+        gold.sources,
+        Sources::from(
+            [("expandable", "attribute"), ("reservation", "file"), ("shares", "cpu.weight")]
+                .map(owned)
+        )
+    );
     assert_eq!(troubles(&seen), [""; 0]);
 }
 
@@ -104,15 +142,26 @@ fn pools_of_the_file_hold_vms_and_cgroups_hold_pools_of_the_file() {
             ("/machine.slice/gold/front", "/machine.slice/gold", 100)
         ]
     );
-    assert_eq!(seen.names.vms.iter().map(|v| v.pool.as_str()).collect::<Vec<_>>(), ["/machine.slice/gold/front", "/", "/machine.slice"]);
+    assert_eq!(
+        seen.names.vms.iter().map(|v| v.pool.as_str()).collect::<Vec<_>>(),
+        ["/machine.slice/gold/front", "/", "/machine.slice"]
+    );
 }
 
 #[test]
 fn a_cgroup_that_the_file_names_and_nobody_has_is_an_empty_pool_and_told() {
     let t = MadeUp::new("no-cgroup");
     let seen = laid(&t, &settings("[[pool]]\nname = \"/qemu.slice/x\"\nreservation = \"100%\"\n"));
-    assert_eq!(pools(&seen), [("/", "/", 4000), ("/qemu.slice", "/", 1000), ("/qemu.slice/x", "/qemu.slice", 1000)]);
-    assert_eq!(troubles(&seen), ["settings: cannot find the cgroup '/qemu.slice/x': seen none; it is a pool without VMs until there is"]);
+    assert_eq!(
+        pools(&seen),
+        [("/", "/", 4000), ("/qemu.slice", "/", 1000), ("/qemu.slice/x", "/qemu.slice", 1000)]
+    );
+    assert_eq!(
+        troubles(&seen),
+        [
+            "settings: cannot find the cgroup '/qemu.slice/x': seen none; it is a pool without VMs until there is"
+        ]
+    );
 }
 
 #[test]
@@ -124,25 +173,34 @@ fn what_does_not_hold_together_is_told_and_the_rest_is_in_force() {
     t.attribute("/web", "user.tandem.reservation", "60%");
     let seen = laid(&t, &LiveSettings::default());
     let web = &seen.names.vms[0];
-    assert_eq!((web.shares, web.reservation, web.limit.map(Rate::percent)), (500, Rate(0), Some("30 %".into())));
+    assert_eq!(
+        (web.shares, web.reservation, web.limit.map(Rate::percent)),
+        (500, Rate(0), Some("30 %".into()))
+    );
     assert_eq!(
         troubles(&seen),
-        ["VM 'web': limit: seen 30 % in the cgroup's cpu.max, allowed its reservation of 60 % or more; raise the limit, or lower the \
-          reservation; until then it is left without a reservation"]
+        [
+            "VM 'web': limit: seen 30 % in the cgroup's cpu.max, allowed its reservation of 60 % or more; raise the limit, or lower the \
+          reservation; until then it is left without a reservation"
+        ]
     );
     assert_eq!(web.sources.get("reservation"), None);
     // Attributes that cannot be read count for nothing, all of them.
     t.attribute("/web", "user.tandem.shares", "much");
     let seen = laid(&t, &LiveSettings::default());
     assert_eq!((seen.names.vms[0].shares, seen.names.vms[0].reservation), (500, Rate(0)));
-    let told =
-        "cgroup '/web': user.tandem.shares: shares: seen 'much', allowed low, normal, high or 1..262144; none of its attributes counts";
+    let told = "cgroup '/web': user.tandem.shares: shares: seen 'much', allowed low, normal, high or 1..262144; none of its attributes counts";
     assert_eq!(troubles(&seen), [told]);
     fs_remove(&t, "/web");
     t.cgroup("/web", "cpu.max", "1000 1000000\n");
     let seen = laid(&t, &LiveSettings::default());
     assert_eq!(seen.names.vms[0].limit.map(Rate::percent), Some("1 %".into()));
-    assert_eq!(troubles(&seen), ["VM 'web': limit: seen 0.1 % in the cgroup's cpu.max, allowed 1 % or more; it counts as 1 %"]);
+    assert_eq!(
+        troubles(&seen),
+        [
+            "VM 'web': limit: seen 0.1 % in the cgroup's cpu.max, allowed 1 % or more; it counts as 1 %"
+        ]
+    );
     // A limit that is too low on this host counts as the lowest.
     let file = settings("[host]\nmhz = 5000\n[[vm]]\nname = \"web\"\nlimit = \"60%\"\n");
     let slow = settings("[[vm]]\nname = \"web\"\nlimit = \"20MHz\"\n");
@@ -151,7 +209,11 @@ fn what_does_not_hold_together_is_told_and_the_rest_is_in_force() {
     let seen = laid(&t, &slow);
     assert_eq!(seen.names.vms[0].limit.map(Rate::percent), Some("1 %".into()));
     let reason = "VM 'web': limit: seen 20MHz (0.4 % of a pCPU), allowed 1 % of a pCPU or more";
-    assert!(troubles(&seen)[0].starts_with(reason) && troubles(&seen).len() == 1, "{:?}", troubles(&seen));
+    assert!(
+        troubles(&seen)[0].starts_with(reason) && troubles(&seen).len() == 1,
+        "{:?}",
+        troubles(&seen)
+    );
 }
 
 fn fs_remove(t: &MadeUp, cgroup: &str) {
@@ -196,13 +258,22 @@ fn cgroups_that_are_too_deep_or_in_the_way_are_no_pools_and_their_vms_go_to_the_
 
 #[test]
 fn more_pools_than_there_may_be_are_told_once_and_nothing_breaks() {
-    let vm = |n: i32| FoundVm { pid: n, started: 1, name: format!("v{n}"), cgroup: format!("/s/p{n}/v"), threads: vec![] };
+    let vm = |n: i32| FoundVm {
+        pid: n,
+        started: 1,
+        name: format!("v{n}"),
+        cgroup: format!("/s/p{n}/v"),
+        threads: vec![],
+    };
     let found: Vec<FoundVm> = (1..1100).map(vm).collect();
     let (settings, speed) = (LiveSettings::default(), Speed { mhz: 1000, from: SpeedSource::File });
     let known = Known { settings: &settings, speed, pcpus: 4, system_shares: 4000 };
     let seen = layout(&found, &Cgroups::default(), &known).unwrap();
     assert_eq!(seen.names.pools.len(), POOLS_MAX);
-    assert_eq!((seen.names.vms[1021].pool.as_str(), seen.names.vms[1022].pool.as_str()), ("/s/p1022", "/s"));
+    assert_eq!(
+        (seen.names.vms[1021].pool.as_str(), seen.names.vms[1022].pool.as_str()),
+        ("/s/p1022", "/s")
+    );
     let told = "pools: cannot hold 77 cgroups more, '/s/p1023' first: allowed 1024; VMs in them are in the pool above";
     assert_eq!(troubles(&seen), [told]);
     assert_eq!(seen.names.tree().leaves().len(), 1100);

@@ -33,11 +33,19 @@ impl Namer {
         let mut out = vec![];
         let names = Names::read().unwrap_or_default();
         let system = (0, ("system".to_owned(), "/".to_owned()));
-        let vms = names.vms.iter().zip(names.called()).map(|(v, called)| (v.id, (called, v.pool.clone())));
+        let vms = names
+            .vms
+            .iter()
+            .zip(names.called())
+            .map(|(v, called)| (v.id, (called, v.pool.clone())));
         for (id, name) in [system].into_iter().chain(vms) {
             if self.vms.get(&id) != Some(&name) {
                 let (vm, pool) = name.clone();
-                out.push(Event { ns, pcpu: None, kind: Kind::Vm { vm: VmId(id as u16), name: vm, pool } });
+                out.push(Event {
+                    ns,
+                    pcpu: None,
+                    kind: Kind::Vm { vm: VmId(id as u16), name: vm, pool },
+                });
                 self.vms.insert(id, name);
             }
         }
@@ -62,8 +70,14 @@ impl Namer {
         let world = WorldId(w.id);
         let named = Kind::World { world, vm: VmId(w.vm as u16), role, name };
         let restricted = w.flags & sched_core::WORLD_RESTRICTED != 0;
-        let set = restricted.then(|| discover::allowed(&Roots::default(), w.tgid as i32, w.pid as i32)).flatten();
+        let set = restricted
+            .then(|| discover::allowed(&Roots::default(), w.tgid as i32, w.pid as i32))
+            .flatten();
         let affinity = set.map(|allowed| Kind::Affinity { world, allowed: Box::new(allowed) });
-        [Some(named), affinity].into_iter().flatten().map(|kind| Event { ns, pcpu: None, kind }).collect()
+        [Some(named), affinity]
+            .into_iter()
+            .flatten()
+            .map(|kind| Event { ns, pcpu: None, kind })
+            .collect()
     }
 }

@@ -53,8 +53,14 @@ impl Rings {
                     shared((&raw mut (*of).records[slot].world).cast()).store(0, Ordering::Relaxed);
                 }
                 let ring = &raw mut (*of).ring;
-                shared(&raw mut (*ring).told).store(shared(&raw mut (*ring).lost).load(Ordering::Relaxed), Ordering::Relaxed);
-                shared(&raw mut (*ring).tail).store(shared(&raw mut (*ring).head).load(Ordering::Relaxed), Ordering::Release);
+                shared(&raw mut (*ring).told).store(
+                    shared(&raw mut (*ring).lost).load(Ordering::Relaxed),
+                    Ordering::Relaxed,
+                );
+                shared(&raw mut (*ring).tail).store(
+                    shared(&raw mut (*ring).head).load(Ordering::Relaxed),
+                    Ordering::Release,
+                );
             }
         }
     }
@@ -71,7 +77,10 @@ impl Rings {
         unsafe {
             let tail = shared(&raw mut (*of).ring.tail);
             let first = tail.load(Ordering::Relaxed);
-            let taken = (shared(&raw mut (*of).ring.head).load(Ordering::Acquire).wrapping_sub(first) as usize).min(SLOTS);
+            let taken = (shared(&raw mut (*of).ring.head)
+                .load(Ordering::Acquire)
+                .wrapping_sub(first) as usize)
+                .min(SLOTS);
             out.reserve(taken * RECORD);
             let mut to = out.as_mut_ptr().add(out.len());
             let mut n = 0;
@@ -83,7 +92,9 @@ impl Rings {
                     break;
                 }
                 std::ptr::copy_nonoverlapping(record.cast::<u8>().cast_const(), to, RECORD);
-                if (head >> 32) as u16 == TRACE_STATE as u16 && (*record).a >> 16 & 0xff == u64::from(WHY_BORN) {
+                if (head >> 32) as u16 == TRACE_STATE as u16
+                    && (*record).a >> 16 & 0xff == u64::from(WHY_BORN)
+                {
                     born.push(Born { world: head as u32, ns: (*record).ns });
                 }
                 word.store(0, Ordering::Relaxed);

@@ -36,7 +36,11 @@ impl<W: Write> Spool<W> {
     }
 
     /// A chunk of records, which `fill` appends.
-    pub(super) fn records<T>(&mut self, ns: u64, fill: impl FnOnce(&mut Vec<u8>) -> T) -> io::Result<T> {
+    pub(super) fn records<T>(
+        &mut self,
+        ns: u64,
+        fill: impl FnOnce(&mut Vec<u8>) -> T,
+    ) -> io::Result<T> {
         self.chunk(RECORDS, ns, fill)
     }
 
@@ -51,7 +55,12 @@ impl<W: Write> Spool<W> {
         self.chunk(EVENTS, ns, |to| to.extend_from_slice(&bytes)).map_err(|e| super::written(&e))
     }
 
-    fn chunk<T>(&mut self, kind: u64, ns: u64, fill: impl FnOnce(&mut Vec<u8>) -> T) -> io::Result<T> {
+    fn chunk<T>(
+        &mut self,
+        kind: u64,
+        ns: u64,
+        fill: impl FnOnce(&mut Vec<u8>) -> T,
+    ) -> io::Result<T> {
         let at = self.kept.len();
         self.kept.resize(at + HEAD, 0);
         let out = fill(&mut self.kept);
@@ -95,20 +104,35 @@ pub(super) struct Merged {
 }
 
 /// Turns a spool into a trace, sorted by time; `look` is called after each chunk.
-pub(super) fn merge<W: Write>(mut from: impl Read, to: W, mut look: impl FnMut(&Merged)) -> Result<(Merged, W), HostError> {
+pub(super) fn merge<W: Write>(
+    mut from: impl Read,
+    to: W,
+    mut look: impl FnMut(&Merged),
+) -> Result<(Merged, W), HostError> {
     let mut writer = Writer::new(to).map_err(|e| super::written(&e))?;
     let (mut waiting, mut done) = (Vec::<Event>::new(), Merged::default());
-    let unreadable = |seen: String| HostError::object("records of a trace", "read them", seen, "use tandem of the version that wrote them");
+    let unreadable = |seen: String| {
+        HostError::object(
+            "records of a trace",
+            "read them",
+            seen,
+            "use tandem of the version that wrote them",
+        )
+    };
     loop {
         let (head, whole) = read(&mut from, HEAD as u64).map_err(|e| unreadable(e.to_string()))?;
         if !whole {
             done.cut |= !head.is_empty();
             break;
         }
-        let word = |i: usize| head[8 * i..8 * i + 8].iter().rev().fold(0, |v, b| v << 8 | u64::from(*b));
+        let word =
+            |i: usize| head[8 * i..8 * i + 8].iter().rev().fold(0, |v, b| v << 8 | u64::from(*b));
         let (kind, bytes, ns) = (word(1), word(2), word(3));
         if word(0) != MAGIC || !matches!(kind, RECORDS | EVENTS) || bytes > CHUNK_MAX {
-            return Err(unreadable(format!("seen a chunk of kind {kind} with {bytes} bytes after {}, allowed 1 and 2", done.bytes)));
+            return Err(unreadable(format!(
+                "seen a chunk of kind {kind} with {bytes} bytes after {}, allowed 1 and 2",
+                done.bytes
+            )));
         }
         let (body, whole) = read(&mut from, bytes).map_err(|e| unreadable(e.to_string()))?;
         done.bytes += (head.len() + body.len()) as u64;
@@ -118,7 +142,8 @@ pub(super) fn merge<W: Write>(mut from: impl Read, to: W, mut look: impl FnMut(&
                 done.records += 1;
                 let took = trace::expand(raw, |event| {
                     if let Kind::Lost { events } = event.kind {
-                        (done.records, done.lost) = (done.records - 1, done.lost + u64::from(events.unwrap_or(0)));
+                        (done.records, done.lost) =
+                            (done.records - 1, done.lost + u64::from(events.unwrap_or(0)));
                     }
                     waiting.push(event);
                 });
@@ -143,7 +168,11 @@ fn read(from: &mut impl Read, bytes: u64) -> io::Result<(Vec<u8>, bool)> {
 }
 
 /// Writes what is older than `ns`.
-fn settle<W: Write>(waiting: &mut Vec<Event>, ns: u64, writer: &mut Writer<W>) -> Result<(), HostError> {
+fn settle<W: Write>(
+    waiting: &mut Vec<Event>,
+    ns: u64,
+    writer: &mut Writer<W>,
+) -> Result<(), HostError> {
     waiting.sort_by_key(|e| e.ns); // stable: what has the same time stays in the order in which it was recorded
     let end = waiting.partition_point(|e| e.ns < ns);
     waiting.drain(..end).try_for_each(|event| writer.push(&event)).map_err(|e| super::written(&e))
@@ -156,7 +185,13 @@ mod tests {
     use units::{PcpuId, WorldId};
 
     fn ran(ns: u64, world: u32) -> Event {
-        let kind = Kind::State { world: WorldId(world), from: Some(State::Ready), to: State::Run, why: Why::Picked, on: Some(PcpuId(1)) };
+        let kind = Kind::State {
+            world: WorldId(world),
+            from: Some(State::Ready),
+            to: State::Run,
+            why: Why::Picked,
+            on: Some(PcpuId(1)),
+        };
         Event { ns, pcpu: Some(PcpuId(1)), kind }
     }
 
@@ -165,7 +200,11 @@ mod tests {
     }
 
     fn mark(ns: u64) -> Event {
-        Event { ns, pcpu: None, kind: Kind::Mark { text: "a text that no raw record could hold".to_owned() } }
+        Event {
+            ns,
+            pcpu: None,
+            kind: Kind::Mark { text: "a text that no raw record could hold".to_owned() },
+        }
     }
 
     /// Chunks of records, each read at a time, and a mark of user space behind the first.
@@ -194,11 +233,23 @@ mod tests {
     fn records_of_several_rings_come_out_in_the_order_of_time_and_what_was_lost_where_it_was() {
         let late = 100 * SETTLE_NS;
         // Ring after ring within a chunk; one record of the second chunk is older than some of the first.
-        let chunks: [(u64, &[Event]); 3] =
-            [(30, &[ran(10, 1), ran(20, 2), ran(5, 3), lost(12, 7)]), (60, &[ran(40, 1), ran(19, 4)]), (late, &[ran(late + 1, 5)])];
+        let chunks: [(u64, &[Event]); 3] = [
+            (30, &[ran(10, 1), ran(20, 2), ran(5, 3), lost(12, 7)]),
+            (60, &[ran(40, 1), ran(19, 4)]),
+            (late, &[ran(late + 1, 5)]),
+        ];
         let raw = spooled(&chunks);
         let (done, events) = merged(&raw);
-        let want = [ran(5, 3), ran(10, 1), lost(12, 7), mark(15), ran(19, 4), ran(20, 2), ran(40, 1), ran(late + 1, 5)];
+        let want = [
+            ran(5, 3),
+            ran(10, 1),
+            lost(12, 7),
+            mark(15),
+            ran(19, 4),
+            ran(20, 2),
+            ran(40, 1),
+            ran(late + 1, 5),
+        ];
         assert_eq!(events, want);
         assert_eq!(done, Merged { records: 6, lost: 7, bytes: raw.len() as u64, cut: false });
     }
@@ -208,7 +259,10 @@ mod tests {
         let chunks: [(u64, &[Event]); 2] = [(30, &[ran(10, 1)]), (60, &[ran(40, 2), ran(50, 3)])];
         let raw = spooled(&chunks);
         let (done, events) = merged(&raw[..raw.len() - 5]);
-        assert_eq!((events, done.records, done.cut), (vec![ran(10, 1), mark(15), ran(40, 2)], 2, true));
+        assert_eq!(
+            (events, done.records, done.cut),
+            (vec![ran(10, 1), mark(15), ran(40, 2)], 2, true)
+        );
         let (done, events) = merged(&raw[..raw.len() - 64 - 5]);
         assert_eq!((events.len(), done.cut), (2, true), "within the head of a chunk");
     }
@@ -218,6 +272,9 @@ mod tests {
         let mut raw = spooled(&[(30, &[ran(10, 1)])]);
         raw[0] ^= 1;
         let said = merge(&raw[..], vec![], |_| {}).map(|_| ()).expect_err("refused").to_string();
-        assert!(said.starts_with("records of a trace: cannot read them: seen a chunk of kind"), "{said}");
+        assert!(
+            said.starts_with("records of a trace: cannot read them: seen a chunk of kind"),
+            "{said}"
+        );
     }
 }

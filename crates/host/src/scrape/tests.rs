@@ -10,7 +10,17 @@ const S: u64 = 1_000_000_000;
 fn pool(path: &str, parent: &str, limit: Option<u64>) -> PoolName {
     let (path, parent, sources) = (path.to_owned(), parent.to_owned(), Sources::new());
     let (reservation, limit) = (Rate(1 << 19), limit.map(Rate::pcpus));
-    PoolName { path, parent, shares: 4000, reservation, limit, burst_ns: 0, expandable: true, scalable: false, sources }
+    PoolName {
+        path,
+        parent,
+        shares: 4000,
+        reservation,
+        limit,
+        burst_ns: 0,
+        expandable: true,
+        scalable: false,
+        sources,
+    }
 }
 
 fn vm(id: u32, pid: i32, pool: &str) -> VmName {
@@ -35,7 +45,8 @@ fn vm(id: u32, pid: i32, pool: &str) -> VmName {
 fn moment(load: u64, seconds: u64) -> Moment {
     let pools = vec![pool("/", "/", None), pool("/a", "/", Some(3)), pool("/a/b", "/a", None)];
     let vms = vec![vm(1, 101, "/a/b"), vm(2, 102, "/a/b"), vm(3, 103, "/")];
-    let names = Names { generation: 7, pcpus: 2, system_shares: 2000, pools, vms, ..Names::default() };
+    let names =
+        Names { generation: 7, pcpus: 2, system_shares: 2000, pools, vms, ..Names::default() };
     let mut sums = [seconds * S; SUMS];
     sums[USED] = 2 * seconds * S;
     let record = |used: u64| Vm { used_ns: used * S, demand: 3 << 19, ..Vm::ZERO };
@@ -44,7 +55,10 @@ fn moment(load: u64, seconds: u64) -> Moment {
         load,
         now_ns: 100 * S,
         host: HostRecord { generation: 7, online: 2, asserts: 1, overflows: 4, ..HostRecord::ZERO },
-        pcpus: vec![(0, Pcpu { busy_ns: seconds * S, switches: 9, pulls: 2, preempts: 3, ..Pcpu::ZERO })],
+        pcpus: vec![(
+            0,
+            Pcpu { busy_ns: seconds * S, switches: 9, pulls: 2, preempts: 3, ..Pcpu::ZERO },
+        )],
         plan: Some((0..names.tree().nodes().len() as u64).map(|i| node((i + 1) << 20)).collect()),
         sums: [1, 2, 3].map(|id| (id, sums)).into(),
         vms: [0, 1, 2, 3].map(|id| (id, record(u64::from(id) + 20))).into(),
@@ -69,22 +83,35 @@ fn every_declared_metric_of_the_scheduler_is_told_with_its_labels() {
     let samples = told(&mut Totals::default(), &moment(1, 10));
     let vm = ["vm \"101\"", "/a/b", "1"];
     for (n, state) in STATES.iter().enumerate() {
-        assert_eq!(samples.get(Metric::VmState, &[vm[0], vm[1], vm[2], state]), Some(Value::Ns(10 * S)), "{n}");
+        assert_eq!(
+            samples.get(Metric::VmState, &[vm[0], vm[1], vm[2], state]),
+            Some(Value::Ns(10 * S)),
+            "{n}"
+        );
     }
     assert_eq!(samples.get(Metric::VmUsed, &vm), Some(Value::Ns(20 * S)));
     assert_eq!(samples.get(Metric::VmWakeups, &vm), Some(Value::Count(10 * S)));
     assert_eq!(samples.get(Metric::VmDemand, &vm), Some(Value::Rate(3 << 19)));
     assert_eq!(samples.get(Metric::VmLimit, &vm), Some(Value::Rate(2 << 20)));
-    assert_eq!(samples.get(Metric::VmLimit, &["vm \"103\"", "/", "3"]), None, "no limit is no number");
+    assert_eq!(
+        samples.get(Metric::VmLimit, &["vm \"103\"", "/", "3"]),
+        None,
+        "no limit is no number"
+    );
     // 20 s each by three VMs and the host's tasks.
-    assert_eq!(["/", "/a", "/a/b", "/system"].map(|p| pool_used(&samples, p)), [80, 40, 40, 20].map(|s| Some(Value::Ns(s * S))));
+    assert_eq!(
+        ["/", "/a", "/a/b", "/system"].map(|p| pool_used(&samples, p)),
+        [80, 40, 40, 20].map(|s| Some(Value::Ns(s * S)))
+    );
     assert_eq!(samples.get(Metric::PoolReady, &["/a"]), Some(Value::Ns(20 * S)));
     assert_eq!(samples.get(Metric::PoolLimited, &["/"]), Some(Value::Ns(30 * S)));
     assert_eq!(samples.get(Metric::PoolEntitlement, &["/"]), Some(Value::Rate(1 << 20)));
     assert_eq!(samples.get(Metric::PcpuBusy, &["0"]), Some(Value::Ns(10 * S)));
     assert_eq!(samples.get(Metric::HostPcpus, &[]), Some(Value::Rate(2 << 20)));
     let text = samples.text(Format::OpenMetrics);
-    let others = [Metric::Build, Metric::Loaded, Metric::Ejections, Metric::Reloads, Metric::TraceLost].map(|m| m.declared().name);
+    let others =
+        [Metric::Build, Metric::Loaded, Metric::Ejections, Metric::Reloads, Metric::TraceLost]
+            .map(|m| m.declared().name);
     for d in metrics::METRICS.iter().filter(|d| !others.contains(&d.name)) {
         assert!(text.contains(&format!("# TYPE {} ", d.name)), "{} is not told", d.name);
     }
@@ -96,19 +123,28 @@ fn nodes_of_the_plan_are_found_by_their_owners_and_not_told_where_they_do_not_co
     let order = m.names.tree().nodes();
     let at = |owner| order.iter().position(|n| n.owner == owner).unwrap() as u64;
     let samples = told(&mut Totals::default(), &m);
-    let gets = |samples: &Samples, name: &str, pool: &str, id: &str| samples.get(Metric::VmEntitlement, &[name, pool, id]);
+    let gets = |samples: &Samples, name: &str, pool: &str, id: &str| {
+        samples.get(Metric::VmEntitlement, &[name, pool, id])
+    };
     let second = Some(Value::Rate((at(entitlement::Owner::Leaf(2)) + 1) << 20));
     assert_eq!(gets(&samples, "vm \"102\"", "/a/b", "2"), second);
     let b = Some(Value::Rate((at(entitlement::Owner::Pool(2)) + 1) << 20));
     assert_eq!(samples.get(Metric::PoolEntitlement, &["/a/b"]), b);
     m.host.plan_outside = 1;
     let held = told(&mut Totals::default(), &m);
-    assert_eq!((gets(&held, "vm \"102\"", "/a/b", "2"), held.get(Metric::PoolEntitlement, &["/a/b"])), (None, None));
+    assert_eq!(
+        (gets(&held, "vm \"102\"", "/a/b", "2"), held.get(Metric::PoolEntitlement, &["/a/b"])),
+        (None, None)
+    );
     assert!(held.get(Metric::PoolDemand, &["/a/b"]).is_some());
     m.host.plan_outside = 0;
     m.plan.as_mut().unwrap().pop();
     let other = told(&mut Totals::default(), &m);
-    assert_eq!((gets(&other, "vm \"102\"", "/a/b", "2"), other.get(Metric::PoolDemand, &["/a/b"])), (None, None), "another plan");
+    assert_eq!(
+        (gets(&other, "vm \"102\"", "/a/b", "2"), other.get(Metric::PoolDemand, &["/a/b"])),
+        (None, None),
+        "another plan"
+    );
 }
 
 #[test]
@@ -139,10 +175,18 @@ fn totals_never_go_back_within_one_load_and_begin_anew_with_the_next() {
     told(&mut totals, &moment(1, 10));
     let torn = told(&mut totals, &moment(1, 9));
     let vm = ["vm \"101\"", "/a/b", "1"];
-    let all = |s: &Samples| (s.get(Metric::VmUsed, &vm), s.get(Metric::PcpuBusy, &["0"]), pool_used(s, "/a/b"));
-    assert_eq!(all(&torn), (Some(Value::Ns(20 * S)), Some(Value::Ns(10 * S)), Some(Value::Ns(40 * S))));
+    let all = |s: &Samples| {
+        (s.get(Metric::VmUsed, &vm), s.get(Metric::PcpuBusy, &["0"]), pool_used(s, "/a/b"))
+    };
+    assert_eq!(
+        all(&torn),
+        (Some(Value::Ns(20 * S)), Some(Value::Ns(10 * S)), Some(Value::Ns(40 * S)))
+    );
     let on = told(&mut totals, &moment(1, 11));
-    assert_eq!(all(&on), (Some(Value::Ns(22 * S)), Some(Value::Ns(11 * S)), Some(Value::Ns(44 * S))));
+    assert_eq!(
+        all(&on),
+        (Some(Value::Ns(22 * S)), Some(Value::Ns(11 * S)), Some(Value::Ns(44 * S)))
+    );
     let anew = told(&mut totals, &moment(2, 1));
     assert_eq!(all(&anew), (Some(Value::Ns(2 * S)), Some(Value::Ns(S)), Some(Value::Ns(4 * S))));
 }
@@ -152,18 +196,37 @@ fn what_runs_now_counts_as_busy() {
     let mut m = moment(1, 10);
     m.pcpus[0].1.current_world = 4;
     m.pcpus[0].1.current_since_ns = 97 * S;
-    assert_eq!(told(&mut Totals::default(), &m).get(Metric::PcpuBusy, &["0"]), Some(Value::Ns(13 * S)));
+    assert_eq!(
+        told(&mut Totals::default(), &m).get(Metric::PcpuBusy, &["0"]),
+        Some(Value::Ns(13 * S))
+    );
 }
 
 #[test]
 fn states_exclude_each_other_and_worlds_that_are_gone_stay_in_their_vm() {
-    let mut w = World { limited_ns: 3, parked_ns: 95, migrations: 4, switches: 5, wakeups: 6, used_ns: 7, ..World::ZERO };
+    let mut w = World {
+        limited_ns: 3,
+        parked_ns: 95,
+        migrations: 4,
+        switches: 5,
+        wakeups: 6,
+        used_ns: 7,
+        ..World::ZERO
+    };
     w.time_ns = [100, 1, 20, 2, 30, 40, 0, 0];
     assert_eq!(of_world(&w, 100), [1, 12, 2, 8, 30, 40, 4, 5, 6, 0]);
     assert_eq!(of_world(&World { parked_ns: 0, ..w }, 100)[..4], [1, 17, 2, 3]);
     let (past_migrations, past_switches, past_wakeups) = (4, 5, 6);
     let past_ns = [100, 1, 20, 2, 30, 40, 0, 0];
-    let v = Vm { past_ns, past_limited_ns: 3, past_migrations, past_switches, past_wakeups, used_ns: 70, ..Vm::ZERO };
+    let v = Vm {
+        past_ns,
+        past_limited_ns: 3,
+        past_migrations,
+        past_switches,
+        past_wakeups,
+        used_ns: 70,
+        ..Vm::ZERO
+    };
     assert_eq!(of_past(&v), [1, 17, 2, 3, 30, 40, 4, 5, 6, 70]);
 }
 
@@ -175,7 +238,16 @@ fn reloads_are_told_by_outcome_and_none_are_zero() {
         ["taken", "refused"].map(|o| out.get(Metric::Reloads, &[o]))
     };
     let (file, reasons) = (None, vec![]);
-    let last = Reloaded { number: 5, taken: 2, time_ns: 0, daemon: 1, generation: 1, file, ok: false, reasons };
+    let last = Reloaded {
+        number: 5,
+        taken: 2,
+        time_ns: 0,
+        daemon: 1,
+        generation: 1,
+        file,
+        ok: false,
+        reasons,
+    };
     assert_eq!(of(Some(&last)), [2, 3].map(|n| Some(Value::Count(n))));
     assert_eq!(of(None), [0, 0].map(|n| Some(Value::Count(n))));
 }

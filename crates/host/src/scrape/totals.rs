@@ -24,11 +24,16 @@ impl Totals {
             *self = Totals { load: Some(now.load), ..Totals::default() };
         }
         for (i, p) in &now.pcpus {
-            let running = if p.current_world == 0 { 0 } else { now.now_ns.saturating_sub(p.current_since_ns) };
+            let running = if p.current_world == 0 {
+                0
+            } else {
+                now.now_ns.saturating_sub(p.current_since_ns)
+            };
             let busy = self.busy.entry(*i).or_default();
             *busy = (*busy).max(p.busy_ns + running);
         }
-        let parents: BTreeMap<&str, &str> = now.names.pools.iter().map(|p| (p.path.as_str(), p.parent.as_str())).collect();
+        let parents: BTreeMap<&str, &str> =
+            now.names.pools.iter().map(|p| (p.path.as_str(), p.parent.as_str())).collect();
         let mut vms = BTreeMap::new();
         for vm in &now.names.vms {
             let key = (vm.pid, vm.started);

@@ -26,8 +26,21 @@ pub fn state(ns: u64, world: u32, to: State, why: Why, on: Option<u16>) -> Event
 /// Names of host, VMs and worlds; world 1 is vcpu0 of `a`, world 2 that of `b`.
 pub fn names(a: &str) -> Vec<Event> {
     let place = |smt| Kind::Pcpu { place: Place { smt, core: 0, llc: 0, node: 0 } };
-    let vm = |vm, name: &str| at(0, None, Kind::Vm { vm: VmId(vm), name: name.to_owned(), pool: "/gold".to_owned() });
-    let world = |w, vm| at(0, None, Kind::World { world: WorldId(w), vm: VmId(vm), role: Role::Vcpu, name: "vcpu0".to_owned() });
+    let vm = |vm, name: &str| {
+        at(0, None, Kind::Vm { vm: VmId(vm), name: name.to_owned(), pool: "/gold".to_owned() })
+    };
+    let world = |w, vm| {
+        at(
+            0,
+            None,
+            Kind::World {
+                world: WorldId(w),
+                vm: VmId(vm),
+                role: Role::Vcpu,
+                name: "vcpu0".to_owned(),
+            },
+        )
+    };
     vec![
         at(0, None, Kind::Host { pcpus: 2 }),
         at(0, Some(0), place(0)),
@@ -122,7 +135,13 @@ pub fn result(a: &str, label: &str) -> RunResult {
 }
 
 pub fn document(runs: Vec<RunResult>) -> Document {
-    Document { scenario: "pair".to_owned(), place: Where::Sim, policy: "tandem".to_owned(), seed: 7, runs }
+    Document {
+        scenario: "pair".to_owned(),
+        place: Where::Sim,
+        policy: "tandem".to_owned(),
+        seed: 7,
+        runs,
+    }
 }
 
 /// Document and trace of one run, as one RUN.
@@ -147,6 +166,7 @@ pub fn made(given: Vec<Given>, options: &Options) -> (Page, String) {
 
 /// The block of JSON in a page.
 pub fn block(html: &str) -> serde_json::Value {
-    let json = html.split("<script type=\"application/json\" id=\"data\">").nth(1).expect("a block");
+    let json =
+        html.split("<script type=\"application/json\" id=\"data\">").nth(1).expect("a block");
     serde_json::from_str(json.split("</script>").next().expect("its end")).expect("JSON")
 }

@@ -7,7 +7,13 @@ use topology::{Shape, Topology};
 
 /// A kernel of 4 pCPUs with worlds 1 to 3 in custody; world 2 may use pCPU 1 alone.
 fn kernel() -> (Kernel, Vec<PlatTask>) {
-    let shape = Shape { sockets: 1, nodes_per_socket: 1, llcs_per_node: 1, cores_per_llc: 4, threads_per_core: 1 };
+    let shape = Shape {
+        sockets: 1,
+        nodes_per_socket: 1,
+        llcs_per_node: 1,
+        cores_per_llc: 4,
+        threads_per_core: 1,
+    };
     let mut host = Host::new(&Topology::regular(shape).expect("a host"), 1, 4, 1).expect("a host");
     for task in host.tasks_mut() {
         task.allowed[0] = if task.world == 2 { 0b10 } else { 0b1111 };
@@ -83,7 +89,10 @@ fn a_move_to_the_local_queue_needs_a_dispatch_and_a_world_that_is_still_there() 
     assert!(!k.queue_take(&mut tasks, queue_vm(1), 1), "it is in another queue");
     assert!(k.queue_take(&mut tasks, queue_vm(2), 1));
     assert!(!k.queue_take(&mut tasks, queue_vm(2), 1), "it has just been taken");
-    assert_eq!((k.seats[1], tasks[1].pcpu, tasks[1].slice_ns, tasks[1].key), (Seat::Local(0), 0, 5 * MS, 7));
+    assert_eq!(
+        (k.seats[1], tasks[1].pcpu, tasks[1].slice_ns, tasks[1].key),
+        (Seat::Local(0), 0, 5 * MS, 7)
+    );
     assert_eq!(k.breach, None);
     k.context = Context::None;
     k.queue_take(&mut tasks, queue_vm(2), 1);
@@ -111,7 +120,10 @@ fn the_first_breach_is_kept_and_names_its_time() {
     k.assert_failed("a == b", "x.h", 3);
     k.insert_local(&mut tasks, 1, MS);
     let text = k.breach.expect("a breach").to_string();
-    assert_eq!(text, "host: at 77 ns: contract assertion: seen that 'a == b' does not hold at x.h:3");
+    assert_eq!(
+        text,
+        "host: at 77 ns: contract assertion: seen that 'a == b' does not hold at x.h:3"
+    );
 }
 
 #[test]
@@ -119,13 +131,22 @@ fn worlds_are_moved_between_queues_from_dispatch_and_timers_only_and_parked_ones
     let parked = |k: &mut Kernel, t: &mut Tasks| {
         k.context = Context::Enqueue(1);
         k.queue_insert(t, 1, queue_parked(1), MS, 7);
-        assert_eq!((k.seats[1], std::mem::take(&mut k.held_back)), (Seat::Queue(9), vec![(1, true)]));
+        assert_eq!(
+            (k.seats[1], std::mem::take(&mut k.held_back)),
+            (Seat::Queue(9), vec![(1, true)])
+        );
         k.context = Context::Timer;
     };
     let moved = |k: &mut Kernel, t: &mut Tasks| {
         parked(k, t);
-        assert!(k.queue_move(t, queue_parked(1), 1, queue_vm(2)) && !k.queue_move(t, queue_parked(1), 1, queue_vm(2)));
-        assert_eq!((k.seats[1], t[1].key, std::mem::take(&mut k.held_back)), (Seat::Queue(2), 7, vec![(1, false)]));
+        assert!(
+            k.queue_move(t, queue_parked(1), 1, queue_vm(2))
+                && !k.queue_move(t, queue_parked(1), 1, queue_vm(2))
+        );
+        assert_eq!(
+            (k.seats[1], t[1].key, std::mem::take(&mut k.held_back)),
+            (Seat::Queue(2), 7, vec![(1, false)])
+        );
     };
     assert_eq!(broken(Context::None, moved), None);
     let elsewhere = |k: &mut Kernel, t: &mut Tasks| {

@@ -40,9 +40,21 @@ impl LiveSource {
         }
         let mut watcher = if kernel { Watcher::of_kernel() } else { Watcher::of_tandem() };
         let before = look(&mut watcher).map_err(host_failure)?;
-        let title = if kernel { format!("{} by {}", host_name(), kernel_policy()) } else { format!("{} by tandem", host_name()) };
+        let title = if kernel {
+            format!("{} by {}", host_name(), kernel_policy())
+        } else {
+            format!("{} by tandem", host_name())
+        };
         let first = screen.then_some(FIRST);
-        Ok(LiveSource { watcher, title, before, at: Instant::now(), load: LoadAverage::new(), first, now: false })
+        Ok(LiveSource {
+            watcher,
+            title,
+            before,
+            at: Instant::now(),
+            load: LoadAverage::new(),
+            first,
+            now: false,
+        })
     }
 }
 

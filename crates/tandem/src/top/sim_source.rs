@@ -39,8 +39,13 @@ impl SimSource {
     ///
     /// # Errors
     /// `Exit::Input` for a scenario that is refused, or has no such run.
-    pub fn start(wanted: &Wanted<'_>, interval: Duration, pace: Option<f64>) -> Result<(SimSource, String), Failure> {
-        let mut scenario = settings::load(wanted.scenario).map_err(|e| Failure::new(Exit::Input, e))?;
+    pub fn start(
+        wanted: &Wanted<'_>,
+        interval: Duration,
+        pace: Option<f64>,
+    ) -> Result<(SimSource, String), Failure> {
+        let mut scenario =
+            settings::load(wanted.scenario).map_err(|e| Failure::new(Exit::Input, e))?;
         if let Some(label) = wanted.run {
             crate::sim::choose_run(&mut scenario, label)?;
         }
@@ -49,7 +54,12 @@ impl SimSource {
             _ => format!("simulated {}, run '{}'", scenario.name, scenario.runs[0].label),
         };
         let run = scenario.runs.swap_remove(0);
-        let options = Options { seed: wanted.seed, duration: wanted.duration, check: false, ..Options::default() };
+        let options = Options {
+            seed: wanted.seed,
+            duration: wanted.duration,
+            check: false,
+            ..Options::default()
+        };
         let (give, samples) = sync_channel(1);
         let interval_ns = Arc::new(AtomicU64::new(interval.as_nanos() as u64));
         let next = Arc::clone(&interval_ns);
@@ -65,7 +75,8 @@ impl SimSource {
             Some(Span::from_ns(next.load(Ordering::Relaxed)))
         });
         let first = Span::from_ns(interval.as_nanos() as u64);
-        let run = std::thread::spawn(move || sim::run_watched(&run, &options, first, on_look).map(drop));
+        let run =
+            std::thread::spawn(move || sim::run_watched(&run, &options, first, on_look).map(drop));
         let source = SimSource { title, samples, run: Some(run), interval_ns, pace, due: None };
         Ok((source, scenario.name))
     }
@@ -79,19 +90,25 @@ impl Source for SimSource {
     fn poll(&mut self, interval: Duration) -> Result<Polled, Error> {
         self.interval_ns.store(interval.as_nanos() as u64, Ordering::Relaxed);
         let now = Instant::now();
-        if let Some(wait) = self.due.and_then(|due| due.checked_duration_since(now)).filter(|w| !w.is_zero()) {
+        if let Some(wait) =
+            self.due.and_then(|due| due.checked_duration_since(now)).filter(|w| !w.is_zero())
+        {
             return Ok(Polled::NotYet(wait));
         }
         match self.samples.recv_timeout(PATIENCE) {
             Ok(sample) => {
                 let shown = Duration::from_nanos(sample.rates.interval_ns);
-                self.due = self.pace.map(|pace| self.due.unwrap_or(now).max(now - PATIENCE) + shown.div_f64(pace));
+                self.due = self
+                    .pace
+                    .map(|pace| self.due.unwrap_or(now).max(now - PATIENCE) + shown.div_f64(pace));
                 Ok(Polled::Sample(Box::new(sample)))
             }
             Err(RecvTimeoutError::Timeout) => Ok(Polled::NotYet(Duration::ZERO)),
             Err(RecvTimeoutError::Disconnected) => match self.run.take().map(JoinHandle::join) {
                 Some(Ok(Err(e))) => Err(Box::new(e)),
-                Some(Err(_)) => Err("simulator: it panicked; run 'tandem sim' for the reason".into()),
+                Some(Err(_)) => {
+                    Err("simulator: it panicked; run 'tandem sim' for the reason".into())
+                }
                 _ => Ok(Polled::End),
             },
         }

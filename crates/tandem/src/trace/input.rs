@@ -24,16 +24,24 @@ pub(super) struct Input {
 impl Input {
     /// Reads a file, or standard input for '-'.
     pub(super) fn read(path: &Path) -> Result<Input, Failure> {
-        let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
+        let name = if path == Path::new("-") {
+            "standard input".to_owned()
+        } else {
+            path.display().to_string()
+        };
         let loaded = if path == Path::new("-") {
             trace::load(Shown::new(io::stdin().lock(), None))
         } else {
-            let file = File::open(path).with_context(|| format!("{name}: cannot open it")).map_err(|e| Failure::new(Exit::Input, e))?;
+            let file = File::open(path)
+                .with_context(|| format!("{name}: cannot open it"))
+                .map_err(|e| Failure::new(Exit::Input, e))?;
             let bytes = file.metadata().ok().map(|m| m.len());
             trace::load(Shown::new(file, bytes))
         };
-        let exit = |e: &ReadError| if matches!(e, ReadError::Io(_)) { Exit::Other } else { Exit::Input };
-        let loaded = loaded.map_err(|e| Failure::new(exit(&e), anyhow::Error::from(e).context(name.clone())))?;
+        let exit =
+            |e: &ReadError| if matches!(e, ReadError::Io(_)) { Exit::Other } else { Exit::Input };
+        let loaded = loaded
+            .map_err(|e| Failure::new(exit(&e), anyhow::Error::from(e).context(name.clone())))?;
         Ok(Input { name, loaded })
     }
 
@@ -134,7 +142,9 @@ impl<R> Shown<R> {
         }
         self.told = Some(Instant::now());
         match self.total {
-            Some(total) => say::hint(&format!("\rreading: {:>3} %", (self.seen * 100 / total).min(100))),
+            Some(total) => {
+                say::hint(&format!("\rreading: {:>3} %", (self.seen * 100 / total).min(100)))
+            }
             None => say::hint(&format!("\rreading: {} MB", self.seen / 1_000_000)),
         }
         // What cannot be shown need not be.
@@ -165,10 +175,17 @@ mod tests {
 
     #[test]
     fn a_gap_is_told_with_its_times_and_what_is_known_of_it() {
-        let g = Gap { from_ns: Some(7_000), to_ns: Some(9_500), bytes: 12, events: Some(3), cause: Cause::Damaged };
+        let g = Gap {
+            from_ns: Some(7_000),
+            to_ns: Some(9_500),
+            bytes: 12,
+            events: Some(3),
+            cause: Cause::Damaged,
+        };
         let want = "between 2 us and 4 us: bytes are not those that were written, 12 bytes; 3 events are missing";
         assert_eq!(gap(&g, 5_000), want);
-        let cut = Gap { from_ns: Some(7_000), to_ns: None, bytes: 0, events: None, cause: Cause::Cut };
+        let cut =
+            Gap { from_ns: Some(7_000), to_ns: None, bytes: 0, events: None, cause: Cause::Cut };
         let want = "behind 7 us: the file ends before the trace does, 0 bytes; how many events are missing is not known";
         assert_eq!(gap(&cut, 0), want);
     }

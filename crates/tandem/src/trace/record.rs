@@ -39,13 +39,15 @@ pub struct Args {
 /// `Exit::Host` when no scheduler is loaded or the file cannot be written.
 pub fn main(args: &Args) -> Result<(), Failure> {
     let bad = |e| Failure::new(Exit::Host, e);
-    let topology = topology::from_sysfs(Path::new("/sys")).map_err(|e| Failure::new(Exit::Host, e))?;
+    let topology =
+        topology::from_sysfs(Path::new("/sys")).map_err(|e| Failure::new(Exit::Host, e))?;
     let left = args.salvage.as_deref().map(open).transpose()?;
     if left.is_none() {
         host::Accounts::open().map_err(bad)?; // before a file is made
     }
     let file = File::create(&args.output).map_err(|e| {
-        let text = format!("{}: cannot create it: {e}; name another with -o", args.output.display());
+        let text =
+            format!("{}: cannot create it: {e}; name another with -o", args.output.display());
         Failure::new(Exit::Host, anyhow::anyhow!(text))
     })?;
     live::watch_stop();
@@ -57,7 +59,13 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     };
     let duration = args.duration.map(|d| Duration::from_nanos(d.ns()));
     let raw = PathBuf::from(format!("{}.raw", args.output.display()));
-    let options = Options { duration, most_bytes: args.max_size << 20, raw: &raw, stop: &live::stopped, progress: &progress };
+    let options = Options {
+        duration,
+        most_bytes: args.max_size << 20,
+        raw: &raw,
+        stop: &live::stopped,
+        progress: &progress,
+    };
     let outcome = match left {
         Some(left) => salvage(left, BufWriter::new(file), &progress),
         None => record(&topology, BufWriter::new(file), &options),
@@ -73,7 +81,10 @@ pub fn main(args: &Args) -> Result<(), Failure> {
 
 fn open(raw: &Path) -> Result<File, Failure> {
     File::open(raw).map_err(|e| {
-        let text = format!("{}: cannot open it: {e}; name the raw records that a recorder has left", raw.display());
+        let text = format!(
+            "{}: cannot open it: {e}; name the raw records that a recorder has left",
+            raw.display()
+        );
         Failure::new(Exit::Host, anyhow::anyhow!(text))
     })
 }
@@ -85,18 +96,35 @@ fn tell(args: &Args, done: &Recorded) {
             "bytes": bytes, "ended": ended(done.end) });
         let _ = say::line(&text.to_string()); // the file is written all the same
     } else {
-        let mut text = format!("{}: {}; ended: {}\n", args.output.display(), line(&Recorded { merged_bytes: 0, ..*done }), ended(done.end));
+        let mut text = format!(
+            "{}: {}; ended: {}\n",
+            args.output.display(),
+            line(&Recorded { merged_bytes: 0, ..*done }),
+            ended(done.end)
+        );
         if done.lost > 0 {
             text += "records were lost: the file marks where; choose a shorter time or a less busy moment\n";
         }
-        let _ = say::line(&format!("{text}look at it with 'tandem trace waits {}'", args.output.display()));
+        let _ = say::line(&format!(
+            "{text}look at it with 'tandem trace waits {}'",
+            args.output.display()
+        ));
     }
 }
 
 fn line(done: &Recorded) -> String {
     let mib = done.bytes as f64 / f64::from(1 << 20);
-    let sorted = if done.merged_bytes > 0 { format!("; {} % sorted", done.merged_bytes * 100 / done.bytes.max(1)) } else { String::new() };
-    format!("{:.1} s, {} records, {mib:.1} MiB, {} lost{sorted}", done.time.as_secs_f64(), done.events, done.lost)
+    let sorted = if done.merged_bytes > 0 {
+        format!("; {} % sorted", done.merged_bytes * 100 / done.bytes.max(1))
+    } else {
+        String::new()
+    };
+    format!(
+        "{:.1} s, {} records, {mib:.1} MiB, {} lost{sorted}",
+        done.time.as_secs_f64(),
+        done.events,
+        done.lost
+    )
 }
 
 fn ended(end: End) -> &'static str {

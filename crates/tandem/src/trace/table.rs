@@ -31,7 +31,8 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     input.working("going through");
     let out = BufWriter::new(std::io::stdout().lock());
     let done = write_some(input.events(), &options, |e| chosen.event(e), |p| chosen.pcpu(p), out);
-    let exit = |e: &WriteError| if matches!(e, WriteError::Table(_)) { Exit::Usage } else { Exit::Other };
+    let exit =
+        |e: &WriteError| if matches!(e, WriteError::Table(_)) { Exit::Usage } else { Exit::Other };
     done.map_err(|e| Failure::new(exit(&e), e))?;
     input.finish()
 }

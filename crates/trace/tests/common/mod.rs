@@ -41,21 +41,51 @@ pub fn any(r: &mut Rng) -> Event {
             let from = (r.below(4) > 0).then(|| r.of(State::ALL));
             Kind::State { world, from, to: r.of(State::ALL), why: r.of(Why::ALL), on: maybe_p }
         }
-        1 => Kind::Wake { world, by: r.of(&[Waker::Unknown, Waker::Interrupt, Waker::World(other)]) },
-        2 => Kind::Queued { world, queue: r.of(&[Queue::Pcpu(p), Queue::Limit(number as u16)]), key: number },
+        1 => {
+            Kind::Wake { world, by: r.of(&[Waker::Unknown, Waker::Interrupt, Waker::World(other)]) }
+        }
+        2 => Kind::Queued {
+            world,
+            queue: r.of(&[Queue::Pcpu(p), Queue::Limit(number as u16)]),
+            key: number,
+        },
         3 => Kind::Unqueued { world },
-        4 => Kind::Migrate { world, from: maybe_p, to: PcpuId(r.below(1024) as u16), why: r.of(Move::ALL) },
+        4 => Kind::Migrate {
+            world,
+            from: maybe_p,
+            to: PcpuId(r.below(1024) as u16),
+            why: r.of(Move::ALL),
+        },
         5 => Kind::Switch { from: maybe_w, to: (r.below(2) == 0).then_some(world) },
         6 => Kind::Idle { begins: r.below(2) == 0 },
         7 => Kind::Kick { target: p, how: r.of(Kick::ALL) },
         8 => Kind::WaitOn { world, event: number, class: r.text() },
-        9 => Kind::Vtime { world, stride: r.below(99999), from: number, to: number.wrapping_add(77), host: r.next(), why: r.text() },
+        9 => Kind::Vtime {
+            world,
+            stride: r.below(99999),
+            from: number,
+            to: number.wrapping_add(77),
+            host: r.next(),
+            why: r.text(),
+        },
         10 => Kind::Account { vm: VmId(r.next() as u16), used_ns: number, entitled: r.next() },
-        11 => Kind::World { world, vm: VmId(r.below(1024) as u16), role: r.of(Role::ALL), name: r.text() },
+        11 => Kind::World {
+            world,
+            vm: VmId(r.below(1024) as u16),
+            role: r.of(Role::ALL),
+            name: r.text(),
+        },
         12 => Kind::Vm { vm: VmId(r.below(1024) as u16), name: r.text(), pool: r.text() },
         13 => Kind::Host { pcpus: r.below(1025) as u16 },
-        14 => Kind::Pcpu { place: Place { smt: r.next() as u16, core: r.next() as u16, llc: 0, node: u16::MAX } },
-        15 => Kind::Affinity { world, allowed: Box::new((0..r.below(50)).map(|_| PcpuId(r.below(1024) as u16)).collect::<PcpuSet>()) },
+        14 => Kind::Pcpu {
+            place: Place { smt: r.next() as u16, core: r.next() as u16, llc: 0, node: u16::MAX },
+        },
+        15 => Kind::Affinity {
+            world,
+            allowed: Box::new(
+                (0..r.below(50)).map(|_| PcpuId(r.below(1024) as u16)).collect::<PcpuSet>(),
+            ),
+        },
         17 => Kind::Guest { world, inside: r.below(2) == 0 },
         16 => Kind::Lost { events: (r.below(2) == 0).then_some(r.next() as u32) },
         _ => Kind::Mark { text: r.text() },
@@ -78,7 +108,13 @@ pub fn items(file: &[u8]) -> Vec<Item> {
 
 /// A state event.
 pub fn state(ns: u64, world: u32, from: State, to: State, on: u16) -> Event {
-    let kind = Kind::State { world: WorldId(world), from: Some(from), to, why: Why::Unknown, on: Some(PcpuId(on)) };
+    let kind = Kind::State {
+        world: WorldId(world),
+        from: Some(from),
+        to,
+        why: Why::Unknown,
+        on: Some(PcpuId(on)),
+    };
     Event { ns, pcpu: Some(PcpuId(on)), kind }
 }
 
@@ -89,10 +125,21 @@ pub fn host(seed: u64, pcpus: u16, worlds: u32, events: usize) -> Vec<Event> {
     let mut out = vec![Event { ns: 1_000_000, pcpu: None, kind: Kind::Host { pcpus } }];
     for w in 1..=worlds {
         let vm = VmId((1 + w / 4) as u16);
-        let kind = Kind::World { world: WorldId(w), vm, role: Role::Vcpu, name: format!("vm{}:{}", vm.0, w % 4) };
+        let kind = Kind::World {
+            world: WorldId(w),
+            vm,
+            role: Role::Vcpu,
+            name: format!("vm{}:{}", vm.0, w % 4),
+        };
         out.push(Event { ns: 1_000_000, pcpu: None, kind });
     }
-    let mut host = Host { ns: 1_000_000, key: 1 << 40, running: vec![None; pcpus.into()], asleep: (1..=worlds).collect(), queue: vec![] };
+    let mut host = Host {
+        ns: 1_000_000,
+        key: 1 << 40,
+        running: vec![None; pcpus.into()],
+        asleep: (1..=worlds).collect(),
+        queue: vec![],
+    };
     for p in 0..pcpus {
         out.push(Event { ns: host.ns, pcpu: Some(PcpuId(p)), kind: Kind::Idle { begins: true } });
     }
@@ -114,11 +161,14 @@ struct Host {
 impl Host {
     fn step(&mut self, r: &mut Rng, out: &mut Vec<Event>) {
         let p = r.below(self.running.len() as u64) as u16;
-        let add = |out: &mut Vec<Event>, ns: u64, p: u16, kind: Kind| out.push(Event { ns, pcpu: Some(PcpuId(p)), kind });
+        let add = |out: &mut Vec<Event>, ns: u64, p: u16, kind: Kind| {
+            out.push(Event { ns, pcpu: Some(PcpuId(p)), kind })
+        };
         if r.below(2) == 0 && !self.asleep.is_empty() {
             let at = r.below(self.asleep.len() as u64) as usize;
             let world = self.asleep.swap_remove(at);
-            let by = self.running[usize::from(p)].map_or(Waker::Interrupt, |w| Waker::World(WorldId(w)));
+            let by =
+                self.running[usize::from(p)].map_or(Waker::Interrupt, |w| Waker::World(WorldId(w)));
             add(out, self.ns, p, Kind::Wake { world: WorldId(world), by });
             let idle = self.running.iter().position(Option::is_none).map(|i| i as u16);
             out.push(state(self.ns + 300, world, State::Wait, State::Ready, idle.unwrap_or(p)));
@@ -127,7 +177,16 @@ impl Host {
                 add(out, self.ns + 900, i, Kind::Idle { begins: false });
                 self.run(out, self.ns + 1000, i, world);
             } else {
-                add(out, self.ns + 500, p, Kind::Queued { world: WorldId(world), queue: Queue::Pcpu(PcpuId(p)), key: self.key });
+                add(
+                    out,
+                    self.ns + 500,
+                    p,
+                    Kind::Queued {
+                        world: WorldId(world),
+                        queue: Queue::Pcpu(PcpuId(p)),
+                        key: self.key,
+                    },
+                );
                 self.queue.push((world, p));
             }
         } else if let Some(world) = self.running[usize::from(p)].take() {
@@ -138,7 +197,12 @@ impl Host {
             } else {
                 let (next, from) = self.queue.remove(0);
                 if from != p {
-                    let kind = Kind::Migrate { world: WorldId(next), from: Some(PcpuId(from)), to: PcpuId(p), why: Move::Pull };
+                    let kind = Kind::Migrate {
+                        world: WorldId(next),
+                        from: Some(PcpuId(from)),
+                        to: PcpuId(p),
+                        why: Move::Pull,
+                    };
                     add(out, self.ns + 200, p, kind);
                 }
                 self.run(out, self.ns + 400, p, next);

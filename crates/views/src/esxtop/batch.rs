@@ -94,7 +94,9 @@ pub enum BatchError {
     #[error("batch file: cannot write a sample: {0}; free space on the disk, or write elsewhere")]
     Io(#[from] io::Error),
     /// A moment that the format has no date for.
-    #[error("batch file: cannot write the time {seen} s since 1970: allowed are the years 0 to 9999; set the host's clock")]
+    #[error(
+        "batch file: cannot write the time {seen} s since 1970: allowed are the years 0 to 9999; set the host's clock"
+    )]
     Time {
         /// The moment.
         seen: i64,
@@ -198,22 +200,31 @@ impl Layout {
     fn paths(&self, host: &str) -> impl Iterator<Item = String> {
         self.columns.iter().map(move |c| {
             let key = &self.keys[c.key];
-            let counter = c.what.map_or_else(|name| name, |m| m.counter().batch.unwrap_or_default());
+            let counter =
+                c.what.map_or_else(|name| name, |m| m.counter().batch.unwrap_or_default());
             let (object, instance) = (key.object().to_owned(), key.instance());
-            Path { host: host.to_owned(), object, instance, counter: counter.to_owned() }.to_string()
+            Path { host: host.to_owned(), object, instance, counter: counter.to_owned() }
+                .to_string()
         })
     }
 
     /// A sample's cells; what is not known, or not there any more, is empty.
     fn cells(&self, rates: &Rates) -> impl Iterator<Item = String> {
-        let pcpus: BTreeMap<PcpuId, &Values> = rates.pcpus.iter().map(|p| (p.id, &p.values)).collect();
+        let pcpus: BTreeMap<PcpuId, &Values> =
+            rates.pcpus.iter().map(|p| (p.id, &p.values)).collect();
         let values = |key: &Key| match key {
             Key::Load => Some(&rates.host),
             Key::Memory => None,
             Key::Total => Some(&rates.total),
             Key::Pcpu(id) => pcpus.get(id).copied(),
-            Key::Group(gid, instance) => rates.groups.get(gid).filter(|g| group(*gid, g) == *instance).map(|g| &g.values),
-            Key::World(wid, instance) => rates.worlds.get(wid).filter(|w| world(rates, *wid, w) == *instance).map(|w| &w.values),
+            Key::Group(gid, instance) => {
+                rates.groups.get(gid).filter(|g| group(*gid, g) == *instance).map(|g| &g.values)
+            }
+            Key::World(wid, instance) => rates
+                .worlds
+                .get(wid)
+                .filter(|w| world(rates, *wid, w) == *instance)
+                .map(|w| &w.values),
         };
         let values: Vec<Option<&Values>> = self.keys.iter().map(values).collect();
         self.columns.iter().map(move |c| match c.what {
@@ -229,7 +240,8 @@ fn objects(rates: &Rates, worlds: bool) -> Vec<Key> {
     let pcpus: BTreeSet<PcpuId> = rates.pcpus.iter().map(|p| p.id).collect();
     keys.extend(pcpus.into_iter().map(Key::Pcpu));
     keys.push(Key::Total);
-    let mut groups: BTreeMap<Gid, String> = rates.groups.iter().map(|(gid, g)| (*gid, group(*gid, g))).collect();
+    let mut groups: BTreeMap<Gid, String> =
+        rates.groups.iter().map(|(gid, g)| (*gid, group(*gid, g))).collect();
     // Readers take it as given.
     groups.entry(Gid::SYSTEM).or_insert_with(|| "1:system".to_owned());
     keys.extend(groups.into_iter().map(|(gid, instance)| Key::Group(gid, instance)));
@@ -250,7 +262,8 @@ fn group(gid: Gid, group: &GroupRates) -> String {
 
 /// Instance of a world: `GID:group:world id:name`.
 fn world(rates: &Rates, wid: Wid, w: &WorldRates) -> String {
-    let group = rates.groups.get(&w.gid).map_or_else(|| format!("{}:_", w.gid.0), |g| group(w.gid, g));
+    let group =
+        rates.groups.get(&w.gid).map_or_else(|| format!("{}:_", w.gid.0), |g| group(w.gid, g));
     let name = match &w.role {
         Role::Vcpu(n) => format!("vmx-vcpu-{n}"),
         Role::Helper(name) | Role::Task(name) => clean(name).into_owned(),
@@ -273,18 +286,22 @@ mod tests {
 
     /// The cell of a path.
     fn cell(lines: &[String], sample: usize, path: &str) -> String {
-        let split = |l: &str| l[1..l.len() - 1].split("\",\"").map(str::to_owned).collect::<Vec<_>>();
-        let at = split(&lines[0]).iter().position(|p| p == path).unwrap_or_else(|| panic!("no {path}"));
+        let split =
+            |l: &str| l[1..l.len() - 1].split("\",\"").map(str::to_owned).collect::<Vec<_>>();
+        let at =
+            split(&lines[0]).iter().position(|p| p == path).unwrap_or_else(|| panic!("no {path}"));
         split(&lines[sample])[at].clone()
     }
 
     #[test]
     fn header_and_values_are_as_esxtop_writes_them() {
         let lines = written(&[rates()]);
-        let start = r#""(PDH-CSV 4.0) (UTC)(0)","\\esx01.lab\Physical Cpu Load\Cpu Load (1 Minute Avg)","#;
+        let start =
+            r#""(PDH-CSV 4.0) (UTC)(0)","\\esx01.lab\Physical Cpu Load\Cpu Load (1 Minute Avg)","#;
         assert!(lines[0].starts_with(start), "{}", lines[0]);
         let used = |i: &str| format!(r#","\\esx01.lab\Physical Cpu({i})\% Processor Time""#);
-        let pcpus = ["0", "1", "2", "_Total"].map(used).concat() + r#","\\esx01.lab\Physical Cpu(0)\% Util Time","#;
+        let pcpus = ["0", "1", "2", "_Total"].map(used).concat()
+            + r#","\\esx01.lab\Physical Cpu(0)\% Util Time","#;
         assert!(lines[0].contains(&pcpus), "{}", lines[0]);
         assert!(
             lines[1]
@@ -294,9 +311,20 @@ mod tests {
         assert_eq!(cell(&lines, 1, r"\\esx01.lab\Group Cpu(1:system)\% Used"), "15.00");
         assert_eq!(cell(&lines, 1, r"\\esx01.lab\Group Cpu(0:host)\% Run"), "180.00");
         assert_eq!(cell(&lines, 1, r"\\esx01.lab\Group Cpu(12:db)\Alloc Max"), "-1.00");
-        assert_eq!(cell(&lines, 1, r"\\esx01.lab\Vcpu(11:web:101:vmx-vcpu-1)\Switches/sec"), "200.00");
-        assert_eq!(cell(&lines, 1, r"\\esx01.lab\Vcpu(11:web:102:io)\% VmWait"), "", "not defined for it");
-        assert_eq!(cell(&lines, 1, r"\\esx01.lab\Group Cpu(11:web)\% System"), "", "not known on KVM");
+        assert_eq!(
+            cell(&lines, 1, r"\\esx01.lab\Vcpu(11:web:101:vmx-vcpu-1)\Switches/sec"),
+            "200.00"
+        );
+        assert_eq!(
+            cell(&lines, 1, r"\\esx01.lab\Vcpu(11:web:102:io)\% VmWait"),
+            "",
+            "not defined for it"
+        );
+        assert_eq!(
+            cell(&lines, 1, r"\\esx01.lab\Group Cpu(11:web)\% System"),
+            "",
+            "not known on KVM"
+        );
         assert_eq!(cell(&lines, 1, r"\\esx01.lab\Memory\Kernel MBytes"), "0.00");
     }
 
@@ -318,7 +346,11 @@ mod tests {
         assert_eq!([1, 2, 3].map(|i| of(i, r"Group Cpu(11:web)\% Run")), ["120.00", "", "120.00"]);
         assert_eq!([1, 2].map(|i| of(i, r"Vcpu(11:web:100:vmx-vcpu-0)\% Run")), ["40.00", ""]);
         assert_eq!([1, 2].map(|i| of(i, r"Physical Cpu(1)\% Util Time")), ["40.00", ""]);
-        assert_eq!([1, 3].map(|i| of(i, r"Group Cpu(12:db)\% Run")), ["40.00", ""], "another name is another object");
+        assert_eq!(
+            [1, 3].map(|i| of(i, r"Group Cpu(12:db)\% Run")),
+            ["40.00", ""],
+            "another name is another object"
+        );
         assert!(!lines[0].contains("late") && !lines[0].contains("renamed"));
         let mut w = BatchWriter::new(vec![], "h");
         assert_eq!(w.missing(&third), 0, "nothing is missing before there is a header");
@@ -370,9 +402,15 @@ mod tests {
             }
         }
         let said = BatchWriter::new(Full, "h").write(&rates()).unwrap_err().to_string();
-        assert_eq!(said, "batch file: cannot write a sample: no space left; free space on the disk, or write elsewhere");
+        assert_eq!(
+            said,
+            "batch file: cannot write a sample: no space left; free space on the disk, or write elsewhere"
+        );
         let late = Rates { unix_seconds: i64::MAX, ..rates() };
         let said = BatchWriter::new(vec![], "h").write(&late).unwrap_err().to_string();
-        assert!(said.contains("9223372036854775807 s since 1970: allowed are the years 0 to 9999"), "{said}");
+        assert!(
+            said.contains("9223372036854775807 s since 1970: allowed are the years 0 to 9999"),
+            "{said}"
+        );
     }
 }

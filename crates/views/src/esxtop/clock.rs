@@ -23,13 +23,17 @@ fn month_days(year: i64, month: i64) -> i64 {
 
 /// Seconds since 1970 as year, month, day and second of the day; `None` outside the years 0 to 9999.
 fn parts(unix_seconds: i64) -> Option<(i64, i64, i64, i64)> {
-    let (day, second) = (unix_seconds.div_euclid(DAY_S).checked_add(days_before(1970))?, unix_seconds.rem_euclid(DAY_S));
+    let (day, second) = (
+        unix_seconds.div_euclid(DAY_S).checked_add(days_before(1970))?,
+        unix_seconds.rem_euclid(DAY_S),
+    );
     if !(0..days_before(YEAR_MAX + 1)).contains(&day) {
         return None;
     }
     // A year has 365.2425 days in the mean, so this is at most one off.
     let guess = day * 400 / days_before(400);
-    let year = [guess + 1, guess, guess - 1].into_iter().find(|y| *y >= 0 && days_before(*y) <= day)?;
+    let year =
+        [guess + 1, guess, guess - 1].into_iter().find(|y| *y >= 0 && days_before(*y) <= day)?;
     let mut left = day - days_before(year);
     let mut month = 1;
     while left >= month_days(year, month) {
@@ -64,20 +68,33 @@ pub(crate) fn unix_ms(text: &str) -> Option<i64> {
     if words.next().is_some() {
         return None;
     }
-    let number = |s: &str, digits: usize| (s.len() == digits && s.bytes().all(|b| b.is_ascii_digit())).then(|| s.parse::<i64>().ok())?;
+    let number = |s: &str, digits: usize| {
+        (s.len() == digits && s.bytes().all(|b| b.is_ascii_digit()))
+            .then(|| s.parse::<i64>().ok())?
+    };
     let mut date = date.split('/');
-    let (month, day, year) = (number(date.next()?, 2)?, number(date.next()?, 2)?, number(date.next()?, 4)?);
+    let (month, day, year) =
+        (number(date.next()?, 2)?, number(date.next()?, 2)?, number(date.next()?, 4)?);
     let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
     let mut time = time.split(':');
-    let (hour, minute, second) = (number(time.next()?, 2)?, number(time.next()?, 2)?, number(time.next()?, 2)?);
-    let sane = date.next().is_none() && time.next().is_none() && (1..=12).contains(&month) && (1..=month_days(year, month)).contains(&day);
+    let (hour, minute, second) =
+        (number(time.next()?, 2)?, number(time.next()?, 2)?, number(time.next()?, 2)?);
+    let sane = date.next().is_none()
+        && time.next().is_none()
+        && (1..=12).contains(&month)
+        && (1..=month_days(year, month)).contains(&day);
     // A leap second is the 61st.
-    if !sane || hour > 23 || minute > 59 || second > 60 || fraction.is_empty() || fraction.len() > 9 {
+    if !sane || hour > 23 || minute > 59 || second > 60 || fraction.is_empty() || fraction.len() > 9
+    {
         return None;
     }
     // Below one ms is cut off.
-    let ms = number(&format!("{fraction:0<3}")[..3], 3).filter(|_| fraction.bytes().all(|b| b.is_ascii_digit()))?;
-    let days = days_before(year) - days_before(1970) + (1..month).map(|m| month_days(year, m)).sum::<i64>() + day - 1;
+    let ms = number(&format!("{fraction:0<3}")[..3], 3)
+        .filter(|_| fraction.bytes().all(|b| b.is_ascii_digit()))?;
+    let days = days_before(year) - days_before(1970)
+        + (1..month).map(|m| month_days(year, m)).sum::<i64>()
+        + day
+        - 1;
     Some((days * DAY_S + hour * 3600 + minute * 60 + second) * 1000 + ms)
 }
 
@@ -113,7 +130,10 @@ mod tests {
 
     #[test]
     fn moments_without_four_digits_of_a_year_are_refused() {
-        assert_eq!([253_402_300_800, i64::MAX, i64::MIN, -62_167_219_201].map(utc), [None, None, None, None]);
+        assert_eq!(
+            [253_402_300_800, i64::MAX, i64::MIN, -62_167_219_201].map(utc),
+            [None, None, None, None]
+        );
         assert_eq!(utc(-62_167_219_200).as_deref(), Some("01/01/0000 00:00:00"));
     }
 

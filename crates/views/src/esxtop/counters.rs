@@ -249,10 +249,22 @@ mod tests {
 
     #[test]
     fn levels_of_shares_and_units_are_shown_as_esxtop_shows_them() {
-        let codes = [SharesLevel::Low, SharesLevel::Normal, SharesLevel::High, SharesLevel::Custom(1234)].map(SharesLevel::code);
+        let codes =
+            [SharesLevel::Low, SharesLevel::Normal, SharesLevel::High, SharesLevel::Custom(1234)]
+                .map(SharesLevel::code);
         assert_eq!(codes, [-2.0, -3.0, -4.0, 1234.0]);
-        let of = [(1000, Some(2)), (2000, Some(2)), (4000, Some(2)), (4000, None), (0, Some(0))].map(|(s, v)| SharesLevel::of(s, v));
-        assert_eq!(of, [SharesLevel::Low, SharesLevel::Normal, SharesLevel::High, SharesLevel::Normal, SharesLevel::Custom(0)]);
+        let of = [(1000, Some(2)), (2000, Some(2)), (4000, Some(2)), (4000, None), (0, Some(0))]
+            .map(|(s, v)| SharesLevel::of(s, v));
+        assert_eq!(
+            of,
+            [
+                SharesLevel::Low,
+                SharesLevel::Normal,
+                SharesLevel::High,
+                SharesLevel::Normal,
+                SharesLevel::Custom(0)
+            ]
+        );
         assert_eq!([AllocUnits::Mhz, AllocUnits::Percent].map(AllocUnits::name), ["mhz", "pct"]);
     }
 }

@@ -12,23 +12,65 @@ const BOTH: &[Object] = &[Object::Group, Object::World];
 const ROWS: &[Panel] = &[Panel::Cpu, Panel::CpuWorlds];
 
 /// A line above the panel.
-const fn head(metric: Metric, column: &'static str, batch: &'static str, key: &'static str) -> Counter {
-    let (on, unit): (&[Object], Unit) =
-        if (metric as usize) <= Metric::Load15 as usize { (&[Object::Load], Unit::Load) } else { (&[Object::Pcpu], Unit::Percent) };
+const fn head(
+    metric: Metric,
+    column: &'static str,
+    batch: &'static str,
+    key: &'static str,
+) -> Counter {
+    let (on, unit): (&[Object], Unit) = if (metric as usize) <= Metric::Load15 as usize {
+        (&[Object::Load], Unit::Load)
+    } else {
+        (&[Object::Pcpu], Unit::Percent)
+    };
     let thresholds = if matches!(unit, Unit::Load) { FULL } else { NONE };
     let panels = &[Panel::CpuHead];
-    Counter { metric, column, batch: Some(batch), key, unit, meaning: "", advice: "", thresholds, on, panels, field: Field::Physical }
+    Counter {
+        metric,
+        column,
+        batch: Some(batch),
+        key,
+        unit,
+        meaning: "",
+        advice: "",
+        thresholds,
+        on,
+        panels,
+        field: Field::Physical,
+    }
 }
 
 /// A column of %STATE TIMES.
-const fn state(metric: Metric, column: &'static str, batch: &'static str, key: &'static str) -> Counter {
+const fn state(
+    metric: Metric,
+    column: &'static str,
+    batch: &'static str,
+    key: &'static str,
+) -> Counter {
     let (unit, thresholds) = (Unit::Percent, NONE);
     let field = Field::StateTimes;
-    Counter { metric, column, batch: Some(batch), key, unit, meaning: "", advice: "", thresholds, on: BOTH, panels: ROWS, field }
+    Counter {
+        metric,
+        column,
+        batch: Some(batch),
+        key,
+        unit,
+        meaning: "",
+        advice: "",
+        thresholds,
+        on: BOTH,
+        panels: ROWS,
+        field,
+    }
 }
 
 /// A column of EVENTS/s.
-const fn events(metric: Metric, column: &'static str, batch: &'static str, key: &'static str) -> Counter {
+const fn events(
+    metric: Metric,
+    column: &'static str,
+    batch: &'static str,
+    key: &'static str,
+) -> Counter {
     Counter { unit: Unit::PerSecond, field: Field::Events, ..state(metric, column, batch, key) }
 }
 
@@ -166,12 +208,26 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
     Counter {
         meaning: "Reservation.",
         advice: "What it gets however busy the host is; too much of it keeps other VMs from being started.",
-        ..setting(Metric::AllocMin, "AMIN", Some("Alloc Min"), "alloc_min", Unit::Alloc, Field::Alloc)
+        ..setting(
+            Metric::AllocMin,
+            "AMIN",
+            Some("Alloc Min"),
+            "alloc_min",
+            Unit::Alloc,
+            Field::Alloc,
+        )
     },
     Counter {
         meaning: "Limit; -1 is none.",
         advice: "Rarely what you want: shares do the same only when others need the time.",
-        ..setting(Metric::AllocMax, "AMAX", Some("Alloc Max"), "alloc_max", Unit::Alloc, Field::Alloc)
+        ..setting(
+            Metric::AllocMax,
+            "AMAX",
+            Some("Alloc Max"),
+            "alloc_max",
+            Unit::Alloc,
+            Field::Alloc,
+        )
     },
     Counter {
         meaning: "Shares; -2 is low, -3 normal, -4 high.",
@@ -181,22 +237,50 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
     Counter {
         meaning: "Time lost to contention of any kind, %MLMTD left out.",
         advice: "As %RDY; what it has more than %RDY and %CSTP is lost to busy partner threads and slow pCPUs.",
-        ..setting(Metric::Latency, "%LAT_C", Some("% CPU Latency"), "latency_pct", Unit::Percent, Field::Summary)
+        ..setting(
+            Metric::Latency,
+            "%LAT_C",
+            Some("% CPU Latency"),
+            "latency_pct",
+            Unit::Percent,
+            Field::Summary,
+        )
     },
     Counter {
         meaning: "CPU time asked for, met or not.",
         advice: "Compare with %USED: what is missing is contention or a limit.",
-        ..setting(Metric::Demand, "%DMD", Some("% Demand"), "demand_pct", Unit::Percent, Field::Summary)
+        ..setting(
+            Metric::Demand,
+            "%DMD",
+            Some("% Demand"),
+            "demand_pct",
+            Unit::Percent,
+            Field::Summary,
+        )
     },
     Counter {
         meaning: "What it would get if everybody wanted all that he can use.",
         advice: "Below what it needs: more shares, or a reservation, or fewer VMs on the host.",
-        ..setting(Metric::EffectiveMin, "EMIN", Some("Effective Min (MHz)"), "emin_mhz", Unit::Mhz, Field::Summary)
+        ..setting(
+            Metric::EffectiveMin,
+            "EMIN",
+            Some("Effective Min (MHz)"),
+            "emin_mhz",
+            Unit::Mhz,
+            Field::Summary,
+        )
     },
     Counter {
         meaning: "Timers that fired for it. Not known on KVM.",
         advice: "Look into the guest for its timer frequency.",
-        ..setting(Metric::Timers, "TIMER/s", Some("Timers/sec"), "timers_per_s", Unit::PerSecond, Field::Summary)
+        ..setting(
+            Metric::Timers,
+            "TIMER/s",
+            Some("Timers/sec"),
+            "timers_per_s",
+            Unit::PerSecond,
+            Field::Summary,
+        )
     },
 ];
 
@@ -210,21 +294,40 @@ mod tests {
         for (i, c) in COUNTERS.iter().enumerate() {
             assert_eq!(c.metric as usize, i, "{}", c.column);
             assert_eq!(c.metric.counter().column, c.column);
-            assert!(!c.column.is_empty() && !c.key.is_empty() && !c.on.is_empty() && !c.panels.is_empty(), "{}", c.column);
+            assert!(
+                !c.column.is_empty()
+                    && !c.key.is_empty()
+                    && !c.on.is_empty()
+                    && !c.panels.is_empty(),
+                "{}",
+                c.column
+            );
             assert!(c.meaning.ends_with('.') && c.advice.ends_with('.'), "{}", c.column);
         }
         for object in [Object::Load, Object::Pcpu, Object::Group, Object::World] {
             let of = || object.metrics().map(Metric::counter);
             let all = of().count();
-            assert_eq!(of().map(|c| c.key).collect::<BTreeSet<_>>().len(), all, "{object:?}: keys are told apart");
-            assert_eq!(of().map(|c| c.column).collect::<BTreeSet<_>>().len(), all, "{object:?}: columns are told apart");
+            assert_eq!(
+                of().map(|c| c.key).collect::<BTreeSet<_>>().len(),
+                all,
+                "{object:?}: keys are told apart"
+            );
+            assert_eq!(
+                of().map(|c| c.column).collect::<BTreeSet<_>>().len(),
+                all,
+                "{object:?}: columns are told apart"
+            );
         }
     }
 
     #[test]
     fn names_in_the_batch_file_are_those_of_public_lists_in_their_order() {
-        let names = |object: Object| object.metrics().filter_map(|m| m.counter().batch).collect::<Vec<_>>();
-        assert_eq!(names(Object::Load), ["Cpu Load (1 Minute Avg)", "Cpu Load (5 Minute Avg)", "Cpu Load (15 Minute Avg)"]);
+        let names =
+            |object: Object| object.metrics().filter_map(|m| m.counter().batch).collect::<Vec<_>>();
+        assert_eq!(
+            names(Object::Load),
+            ["Cpu Load (1 Minute Avg)", "Cpu Load (5 Minute Avg)", "Cpu Load (15 Minute Avg)"]
+        );
         assert_eq!(names(Object::Pcpu), ["% Processor Time", "% Util Time", "% Core Util Time"]);
         let group = "% Used, % Run, % System, % Wait, % VmWait, % Ready, % Idle, % Overlap, % CoStop, % Max Limited, % Swap Wait, \
                      Switches/sec, Migrates/sec, Quantum Expires/sec, Wakeups/sec, Alloc Min, Alloc Max, % CPU Latency, % Demand, \
@@ -246,7 +349,14 @@ mod tests {
 
     #[test]
     fn columns_are_switched_by_esxtops_letters() {
-        let of = |letter: char| COUNTERS.iter().filter(|c| c.field.letter() == letter).map(|c| c.column).collect::<Vec<_>>().join(" ");
+        let of = |letter: char| {
+            COUNTERS
+                .iter()
+                .filter(|c| c.field.letter() == letter)
+                .map(|c| c.column)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         assert_eq!(of('E'), "NWLD");
         assert_eq!(of('F'), "%USED %RUN %SYS %WAIT %VMWAIT %RDY %IDLE %OVRLP %CSTP %MLMTD %SWPWT");
         assert_eq!(of('G'), "SWTCH/s MIG/s QEXP/s WAKE/s");

@@ -86,7 +86,8 @@ mod tests {
         let (first, mut second) = (rates(), rates());
         let new = GroupRates { name: "late".to_owned(), ..second.groups[&Gid(12)].clone() };
         second.groups.insert(Gid(13), new);
-        let left: Vec<usize> = [&first, &first, &second, &first].map(|r| out.write(r).unwrap().left_out).into();
+        let left: Vec<usize> =
+            [&first, &first, &second, &first].map(|r| out.write(r).unwrap().left_out).into();
         assert_eq!(left, [0, 0, usize::from(late == Late::LeaveOut), 0]);
         assert_eq!(out.opened() as usize, files.borrow().len());
         files.borrow().iter().map(|f| String::from_utf8(f.0.borrow().clone()).unwrap()).collect()
@@ -98,13 +99,22 @@ mod tests {
         assert_eq!(one.iter().map(|f| f.lines().count()).collect::<Vec<_>>(), [5]);
         assert!(!one[0].contains("late") && one[0].contains("Vcpu(11:web:"));
         let two = run(Late::NewFile);
-        assert_eq!(two.iter().map(|f| f.lines().count()).collect::<Vec<_>>(), [3, 3], "who goes needs no new file");
+        assert_eq!(
+            two.iter().map(|f| f.lines().count()).collect::<Vec<_>>(),
+            [3, 3],
+            "who goes needs no new file"
+        );
         assert!(!two[0].contains("late") && two[1].contains("Group Cpu(13:late)"));
     }
 
     #[test]
     fn a_file_that_cannot_be_opened_is_said() {
-        let mut out = BatchFiles::new(|_| Err::<Vec<u8>, _>(io::Error::other("denied")), "h", true, Late::NewFile);
+        let mut out = BatchFiles::new(
+            |_| Err::<Vec<u8>, _>(io::Error::other("denied")),
+            "h",
+            true,
+            Late::NewFile,
+        );
         assert!(out.write(&rates()).unwrap_err().to_string().contains("denied"));
     }
 }

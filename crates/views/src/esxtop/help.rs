@@ -7,7 +7,8 @@ use crate::Table;
 /// Thresholds as text: `> 5, bad > 10`.
 fn warning(t: &Thresholds, unit: Unit) -> String {
     let number = |v: f64| if unit == Unit::Load { format!("{v:.2}") } else { v.to_string() };
-    let parts = [t.look.map(|v| format!("> {}", number(v))), t.bad.map(|v| format!("bad > {}", number(v)))];
+    let parts =
+        [t.look.map(|v| format!("> {}", number(v))), t.bad.map(|v| format!("bad > {}", number(v)))];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
@@ -19,7 +20,13 @@ pub fn help(panel: Option<Panel>) -> String {
     let mut t = Table::new(&["<counter", "<field", "<unit", "<warning", "<in the batch file"]);
     for c in &all {
         let field = c.field.letter().to_string();
-        t.row([c.column.to_owned(), field, c.unit.name().to_owned(), warning(&c.thresholds, c.unit), c.batch.unwrap_or("-").to_owned()]);
+        t.row([
+            c.column.to_owned(),
+            field,
+            c.unit.name().to_owned(),
+            warning(&c.thresholds, c.unit),
+            c.batch.unwrap_or("-").to_owned(),
+        ]);
     }
     let words = all.iter().map(|c| format!("{}\n    {}\n    {}\n", c.column, c.meaning, c.advice));
     t.text() + "\n" + &words.collect::<String>()
@@ -35,7 +42,16 @@ pub fn markdown() -> String {
         let of = c.on.iter().map(|o: &Object| o.name()).collect::<Vec<_>>().join(", ");
         let batch = c.batch.map_or("-".to_owned(), |b| format!("`{b}`"));
         let warning = warning(&c.thresholds, c.unit);
-        let cells = [&format!("`{}`", c.column), &batch, &format!("`{}`", c.key), &of, c.unit.name(), &warning, c.meaning, c.advice];
+        let cells = [
+            &format!("`{}`", c.column),
+            &batch,
+            &format!("`{}`", c.key),
+            &of,
+            c.unit.name(),
+            &warning,
+            c.meaning,
+            c.advice,
+        ];
         out += &format!("| {} |\n", cells.map(|s| s.replace('|', "\\|")).join(" | "));
     }
     out
@@ -55,9 +71,15 @@ mod tests {
             ["F", "% of one pCPU", "> 5, bad > 10", "% Ready"]
         );
         let ready = Metric::Ready.counter();
-        assert!(text.contains(&format!("%RDY\n    {}\n    {}\n", ready.meaning, ready.advice)), "{text}");
+        assert!(
+            text.contains(&format!("%RDY\n    {}\n    {}\n", ready.meaning, ready.advice)),
+            "{text}"
+        );
         assert!(!text.contains("NWLD") && !text.contains("PCPU"), "those are of other panels");
-        assert!(help(Some(Panel::CpuHead)).contains("CPU load average 1   K      1.00 = host full  > 0.80, bad > 1.00"));
+        assert!(
+            help(Some(Panel::CpuHead))
+                .contains("CPU load average 1   K      1.00 = host full  > 0.80, bad > 1.00")
+        );
         let all = help(None);
         assert!(COUNTERS.iter().all(|c| all.contains(&format!("{}\n    {}", c.column, c.meaning))));
     }
@@ -67,7 +89,11 @@ mod tests {
         let text = markdown();
         let rows: Vec<&str> = text.lines().skip(2).collect();
         assert_eq!(rows.len(), COUNTERS.len());
-        assert!(text.lines().all(|l| l.matches('|').count() == 9 && l.starts_with('|') && l.ends_with('|')), "{text}");
+        assert!(
+            text.lines()
+                .all(|l| l.matches('|').count() == 9 && l.starts_with('|') && l.ends_with('|')),
+            "{text}"
+        );
         let ready = rows.iter().find(|r| r.starts_with("| `%RDY` |")).unwrap();
         assert!(
             ready.starts_with("| `%RDY` | `% Ready` | `ready_pct` | Group Cpu, Vcpu | % of one pCPU | > 5, bad > 10 | Time ready"),

@@ -85,7 +85,15 @@ fn group<'a>(gid: u64, g: &'a GroupRates) -> Group<'a> {
         GroupKind::Vm => "vm",
     };
     let (parent, units) = (g.parent.map(|p| p.0), g.units.map(AllocUnits::name));
-    Group { gid, name: &g.name, kind, parent, vcpus: g.vcpus, units, numbers: Numbers(&g.values, Object::Group) }
+    Group {
+        gid,
+        name: &g.name,
+        kind,
+        parent,
+        vcpus: g.vcpus,
+        units,
+        numbers: Numbers(&g.values, Object::Group),
+    }
 }
 
 fn world(wid: u64, w: &WorldRates) -> World<'_> {
@@ -94,7 +102,15 @@ fn world(wid: u64, w: &WorldRates) -> World<'_> {
         Role::Helper(name) => (name.clone(), "helper", None),
         Role::Task(name) => (name.clone(), "task", None),
     };
-    World { wid, gid: w.gid.0, name, kind, vcpu, units: w.units.map(AllocUnits::name), numbers: Numbers(&w.values, Object::World) }
+    World {
+        wid,
+        gid: w.gid.0,
+        name,
+        kind,
+        vcpu,
+        units: w.units.map(AllocUnits::name),
+        numbers: Numbers(&w.values, Object::World),
+    }
 }
 
 /// A sample as one line, without its end.
@@ -108,7 +124,15 @@ pub fn json_line(rates: &Rates, host: &str) -> String {
         host,
         load: Numbers(&rates.host, Object::Load),
         total: Numbers(&rates.total, Object::Pcpu),
-        pcpus: rates.pcpus.iter().map(|p| Pcpu { id: pcpu(p).0, core: pcpu(p).1, numbers: Numbers(&p.values, Object::Pcpu) }).collect(),
+        pcpus: rates
+            .pcpus
+            .iter()
+            .map(|p| Pcpu {
+                id: pcpu(p).0,
+                core: pcpu(p).1,
+                numbers: Numbers(&p.values, Object::Pcpu),
+            })
+            .collect(),
         groups: rates.groups.iter().map(|(gid, g)| group(gid.0, g)).collect(),
         worlds: rates.worlds.iter().map(|(wid, w)| world(wid.0, w)).collect(),
     };
@@ -148,21 +172,33 @@ mod tests {
             (v["unix_seconds"].as_i64(), v["interval_ms"].as_u64(), v["host"].as_str()),
             (Some(1_795_289_697), Some(5000), Some("esx \"01\""))
         );
-        let kinds: Vec<_> = v["groups"].as_array().unwrap().iter().map(|g| g["kind"].as_str().unwrap()).collect();
+        let kinds: Vec<_> =
+            v["groups"].as_array().unwrap().iter().map(|g| g["kind"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["host", "system", "pool", "vm", "vm"]);
         let web = &v["groups"][3];
         assert_eq!(
-            (web["gid"].as_u64(), web["parent"].as_u64(), web["units"].as_str(), web["vcpus"].as_u64()),
+            (
+                web["gid"].as_u64(),
+                web["parent"].as_u64(),
+                web["units"].as_str(),
+                web["vcpus"].as_u64()
+            ),
             (Some(11), Some(10), Some("mhz"), Some(2))
         );
-        assert_eq!((web["ready_pct"].as_f64(), web["nwld"].as_f64(), web["alloc_shares"].as_f64()), (Some(60.0), Some(3.0), Some(-3.0)));
+        assert_eq!(
+            (web["ready_pct"].as_f64(), web["nwld"].as_f64(), web["alloc_shares"].as_f64()),
+            (Some(60.0), Some(3.0), Some(-3.0))
+        );
         assert_eq!(v["groups"][4]["name"], "a\nb", "names are as people gave them");
         let io = &v["worlds"][2];
         assert_eq!(
             (io["name"].as_str(), io["kind"].as_str(), &io["vcpu"], &io["vmwait_pct"]),
             (Some("io"), Some("helper"), &Value::Null, &Value::Null)
         );
-        assert_eq!((v["worlds"][1]["name"].as_str(), v["worlds"][1]["vcpu"].as_u64()), (Some("vmx-vcpu-1"), Some(1)));
+        assert_eq!(
+            (v["worlds"][1]["name"].as_str(), v["worlds"][1]["vcpu"].as_u64()),
+            (Some("vmx-vcpu-1"), Some(1))
+        );
         assert_eq!(v["pcpus"][1]["util_pct"], 40.0);
         assert_eq!(v["total"]["used_pct"], Value::Null);
         for c in &COUNTERS {
@@ -189,8 +225,15 @@ mod tests {
         let mut compared = 0;
         for (gid, instance) in [(0, "0:host"), (3, "11:web"), (4, "12:db")] {
             for m in Object::Group.metrics().filter(|m| m.counter().batch.is_some()) {
-                let number = batch.find("Group Cpu", Some(instance), m.counter().batch.unwrap()).unwrap().numbers[0];
-                assert_eq!(json["groups"][gid][m.counter().key].as_f64(), number, "{instance} {m:?}");
+                let number = batch
+                    .find("Group Cpu", Some(instance), m.counter().batch.unwrap())
+                    .unwrap()
+                    .numbers[0];
+                assert_eq!(
+                    json["groups"][gid][m.counter().key].as_f64(),
+                    number,
+                    "{instance} {m:?}"
+                );
                 compared += usize::from(number.is_some());
             }
         }

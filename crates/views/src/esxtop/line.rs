@@ -65,14 +65,17 @@ impl<R: BufRead> Lines<R> {
         let end = bytes.iter().rposition(|b| !matches!(b, b'\n' | b'\r')).map_or(0, |i| i + 1);
         bytes.truncate(end);
         // What is not UTF-8 is Latin-1, as other readers of such files have found.
-        let text = String::from_utf8(bytes).unwrap_or_else(|e| e.into_bytes().into_iter().map(char::from).collect());
+        let text = String::from_utf8(bytes)
+            .unwrap_or_else(|e| e.into_bytes().into_iter().map(char::from).collect());
         Ok(Some(Line { number: self.number, text, ended, too_long }))
     }
 }
 
 /// `"MM/DD/YYYY` and nothing more: some files have the time on the next line.
 fn is_date_alone(text: &str) -> bool {
-    text.len() == 11 && text.starts_with('"') && !text[1..].contains(|c: char| !c.is_ascii_digit() && c != '/')
+    text.len() == 11
+        && text.starts_with('"')
+        && !text[1..].contains(|c: char| !c.is_ascii_digit() && c != '/')
 }
 
 /// A field of a line.
@@ -146,7 +149,10 @@ mod tests {
         assert_eq!(texts(r#""a","b,c","","d""e""f","""""#), ["a", "b,c", "", "d\"e\"f", "\""]);
         assert_eq!(texts("1,2,"), ["1", "2", ""]);
         assert_eq!(texts(""), [""]);
-        assert_eq!(fields(r#""a",b"#).unwrap().iter().map(|f| f.quoted).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(
+            fields(r#""a",b"#).unwrap().iter().map(|f| f.quoted).collect::<Vec<_>>(),
+            [true, false]
+        );
         assert_eq!(fields(r#""a","b"#), Err(BadQuote { column: 2, open: true }));
         assert_eq!(fields(r#""a","b"""#), Err(BadQuote { column: 2, open: true }));
         assert_eq!(fields(r#""a","b"x,"c""#), Err(BadQuote { column: 2, open: false }));
@@ -154,15 +160,20 @@ mod tests {
 
     #[test]
     fn lines_are_numbered_blank_ones_passed_over_and_dates_joined_with_their_time() {
-        let mut lines = Lines::new(&b"one\r\n\n  \r\n\"05/15/2017\n06:49:37\",\"1\"\nG\xf6tz\nlast"[..], 100);
+        let mut lines =
+            Lines::new(&b"one\r\n\n  \r\n\"05/15/2017\n06:49:37\",\"1\"\nG\xf6tz\nlast"[..], 100);
         let mut seen = vec![];
         while let Some(l) = lines.next().unwrap() {
             assert!(!l.too_long);
             seen.push((l.number, l.text, l.ended));
         }
         let text = |s: &str| s.to_owned();
-        let expected =
-            [(1, text("one"), true), (4, text("\"05/15/2017 06:49:37\",\"1\""), true), (6, text("Götz"), true), (7, text("last"), false)];
+        let expected = [
+            (1, text("one"), true),
+            (4, text("\"05/15/2017 06:49:37\",\"1\""), true),
+            (6, text("Götz"), true),
+            (7, text("last"), false),
+        ];
         assert_eq!(seen, expected);
         assert_eq!(lines.number(), 7);
     }

@@ -285,10 +285,19 @@ mod tests {
         let ready = Metric::Ready.counter().thresholds;
         let seen = [5.0, 5.1, 10.0, 10.1].map(|v| ready.level(v, 1));
         assert_eq!(seen, [Level::Fine, Level::Look, Level::Look, Level::Bad]);
-        assert_eq!([19.9, 20.1, 40.1].map(|v| ready.level(v, 4)), [Level::Fine, Level::Look, Level::Bad]);
+        assert_eq!(
+            [19.9, 20.1, 40.1].map(|v| ready.level(v, 4)),
+            [Level::Fine, Level::Look, Level::Bad]
+        );
         assert_eq!(ready.level(10.1, 0), Level::Bad, "a group without vCPUs counts as one");
-        assert_eq!([3.0, 3.1].map(|v| Metric::CoStop.counter().thresholds.level(v, 1)), [Level::Fine, Level::Bad]);
-        assert_eq!([0.0, 0.1].map(|v| Metric::MaxLimited.counter().thresholds.level(v, 1)), [Level::Fine, Level::Look]);
+        assert_eq!(
+            [3.0, 3.1].map(|v| Metric::CoStop.counter().thresholds.level(v, 1)),
+            [Level::Fine, Level::Bad]
+        );
+        assert_eq!(
+            [0.0, 0.1].map(|v| Metric::MaxLimited.counter().thresholds.level(v, 1)),
+            [Level::Fine, Level::Look]
+        );
         assert_eq!(Metric::Used.counter().thresholds.level(1e9, 1), Level::Fine, "no thresholds");
     }
 

@@ -37,8 +37,8 @@ mod sums;
 pub use batch::{BatchError, BatchWriter, Written};
 pub use clock::utc;
 pub use counters::{
-    Alloc, AllocUnits, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters, Role, SharesLevel, Totals, Wid,
-    WorldCounters,
+    Alloc, AllocUnits, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters,
+    Role, SharesLevel, Totals, Wid, WorldCounters,
 };
 pub use declared::COUNTERS;
 pub use files::{BatchFiles, Late};

@@ -22,8 +22,10 @@ const INSTEAD: char = '_';
 /// A name of a VM, pool, world or host, safe within a path. Names that become the same are told apart by the ids beside them.
 #[must_use]
 pub fn clean(name: &str) -> Cow<'_, str> {
-    let unsafe_mark =
-        |c: char| matches!(c, ',' | '"' | '\\' | '(' | ')' | ':' | '%' | '\u{2028}' | '\u{2029}' | '\u{feff}') || c.is_control();
+    let unsafe_mark = |c: char| {
+        matches!(c, ',' | '"' | '\\' | '(' | ')' | ':' | '%' | '\u{2028}' | '\u{2029}' | '\u{feff}')
+            || c.is_control()
+    };
     if name.trim().is_empty() {
         Cow::Owned(INSTEAD.to_string())
     } else if name.contains(unsafe_mark) {
@@ -68,7 +70,8 @@ impl Path {
         let (host, rest) = text.strip_prefix("\\\\")?.split_once('\\')?;
         let (object, counter) = rest.rsplit_once('\\').unwrap_or(("", rest));
         let instance = object.strip_suffix(')').and_then(|o| o.split_once('('));
-        let (object, instance) = instance.map_or((object, None), |(object, instance)| (object, Some(instance.to_owned())));
+        let (object, instance) = instance
+            .map_or((object, None), |(object, instance)| (object, Some(instance.to_owned())));
         let owned = str::to_owned;
         Some(Path { host: owned(host), object: owned(object), instance, counter: owned(counter) })
     }
@@ -83,7 +86,10 @@ impl Path {
             (Object::Group, ObjectKind::Group),
             (Object::World, ObjectKind::World),
         ];
-        known.into_iter().find(|(object, _)| object.name() == self.object).map_or(ObjectKind::Other, |k| k.1)
+        known
+            .into_iter()
+            .find(|(object, _)| object.name() == self.object)
+            .map_or(ObjectKind::Other, |k| k.1)
     }
 }
 
@@ -131,7 +137,14 @@ mod tests {
                 "Cpu Load (1 Minute Avg)",
                 ObjectKind::Load,
             ),
-            (r"\\local\Physical Cpu(_Total)\% Util Time", "local", "Physical Cpu", Some("_Total"), "% Util Time", ObjectKind::Pcpu),
+            (
+                r"\\local\Physical Cpu(_Total)\% Util Time",
+                "local",
+                "Physical Cpu",
+                Some("_Total"),
+                "% Util Time",
+                ObjectKind::Pcpu,
+            ),
             (
                 r"\\localhost\Group Cpu(28868:Ted_DEV_ORA)\% Used",
                 "localhost",
@@ -148,14 +161,33 @@ mod tests {
                 "% CPU Latency",
                 ObjectKind::World,
             ),
-            (r"\\h\Physical Disk(a(b)c)\Reads/sec", "h", "Physical Disk", Some("a(b)c"), "Reads/sec", ObjectKind::Other),
-            (r"\\h\Physical Disk(a\b)\Reads/sec", "h", "Physical Disk", Some(r"a\b"), "Reads/sec", ObjectKind::Other),
+            (
+                r"\\h\Physical Disk(a(b)c)\Reads/sec",
+                "h",
+                "Physical Disk",
+                Some("a(b)c"),
+                "Reads/sec",
+                ObjectKind::Other,
+            ),
+            (
+                r"\\h\Physical Disk(a\b)\Reads/sec",
+                "h",
+                "Physical Disk",
+                Some(r"a\b"),
+                "Reads/sec",
+                ObjectKind::Other,
+            ),
             (r"\\MACHINE\% C2 Time", "MACHINE", "", None, "% C2 Time", ObjectKind::Other),
         ];
         for (text, host, object, instance, counter, kind) in all {
             let path = Path::parse(text).unwrap();
             assert_eq!(
-                (path.host.as_str(), path.object.as_str(), path.instance.as_deref(), path.counter.as_str()),
+                (
+                    path.host.as_str(),
+                    path.object.as_str(),
+                    path.instance.as_deref(),
+                    path.counter.as_str()
+                ),
                 (host, object, instance, counter)
             );
             assert_eq!((path.kind(), path.to_string().as_str()), (kind, text));

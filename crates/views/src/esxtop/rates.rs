@@ -75,7 +75,9 @@ pub struct WorldRates {
 
 /// Two looks that no rate can be made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("rates: cannot take them from {before_ns} ns to {after_ns} ns: allowed only forward in time; give the earlier look first")]
+#[error(
+    "rates: cannot take them from {before_ns} ns to {after_ns} ns: allowed only forward in time; give the earlier look first"
+)]
 pub struct RatesError {
     /// Time of the look given first.
     pub before_ns: u64,
@@ -114,19 +116,29 @@ impl Rates {
     /// `RatesError` where no time passed.
     pub fn between(before: &Counters, after: &Counters) -> Result<Rates, RatesError> {
         let interval_ns = after.at_ns.checked_sub(before.at_ns).filter(|ns| *ns > 0);
-        let interval_ns = interval_ns.ok_or(RatesError { before_ns: before.at_ns, after_ns: after.at_ns })?;
+        let interval_ns =
+            interval_ns.ok_or(RatesError { before_ns: before.at_ns, after_ns: after.at_ns })?;
         let pcpus = pcpus(before, after, interval_ns);
         let worlds = worlds(before, after, interval_ns);
         let groups = sums::groups(before, after, &worlds, interval_ns);
         let (host, total) = (Values::default(), mean(&pcpus));
-        Ok(Rates { unix_seconds: after.unix_seconds, interval_ns, host, total, pcpus, groups, worlds })
+        Ok(Rates {
+            unix_seconds: after.unix_seconds,
+            interval_ns,
+            host,
+            total,
+            pcpus,
+            groups,
+            worlds,
+        })
     }
 
     /// Worlds that ran or were ready, in the mean over the interval, for the load average; `None` where a group without a pool
     /// above it does not know.
     #[must_use]
     pub fn demand(&self) -> Option<f64> {
-        let top = self.groups.values().filter(|g| g.parent.is_none_or(|p| !self.groups.contains_key(&p)));
+        let top =
+            self.groups.values().filter(|g| g.parent.is_none_or(|p| !self.groups.contains_key(&p)));
         let both = |g: &GroupRates| Some(g.values.get(Metric::Run)? + g.values.get(Metric::Ready)?);
         let all: Option<Vec<f64>> = top.map(both).collect();
         all.filter(|a| !a.is_empty()).map(|a| a.iter().sum::<f64>() / 100.0)
@@ -174,13 +186,24 @@ fn worlds(before: &Counters, after: &Counters, interval_ns: u64) -> BTreeMap<Wid
         };
         if matches!(w.role, Role::Vcpu(_)) && values.get(Metric::VmWait).is_none() {
             // %VMWAIT is %WAIT without %IDLE (technicloud.com, 2013-09-07): a vCPU that waits and is not halted is blocked in its emulator.
-            let blocked = values.get(Metric::Wait).zip(values.get(Metric::Idle)).map(|(wait, idle)| wait - idle);
+            let blocked = values
+                .get(Metric::Wait)
+                .zip(values.get(Metric::Idle))
+                .map(|(wait, idle)| wait - idle);
             values.set(Metric::VmWait, blocked.filter(|v| *v >= 0.0));
         }
         set_alloc(&mut values, w.alloc.as_ref());
         values.set(Metric::Demand, w.gauges.demand_percent);
         values.set(Metric::EffectiveMin, w.gauges.emin_mhz);
-        (*wid, WorldRates { gid: w.gid, role: w.role.clone(), units: w.alloc.map(|a| a.units), values })
+        (
+            *wid,
+            WorldRates {
+                gid: w.gid,
+                role: w.role.clone(),
+                units: w.alloc.map(|a| a.units),
+                values,
+            },
+        )
     };
     after.worlds.iter().map(one).collect()
 }
@@ -198,7 +221,9 @@ fn pcpus(before: &Counters, after: &Counters, interval_ns: u64) -> Vec<PcpuRates
             let not_idle = || percent(b.idle_ns, a.idle_ns).map(|idle| (100.0 - idle).max(0.0));
             values.set(Metric::PcpuUtil, percent(b.busy_ns, a.busy_ns).or_else(not_idle));
         }
-        let core = |c: &Counters| c.cores.iter().find(|core| core.id == a.core).and_then(|core| core.busy_ns);
+        let core = |c: &Counters| {
+            c.cores.iter().find(|core| core.id == a.core).and_then(|core| core.busy_ns)
+        };
         // A core with one thread is busy when that is. With two it does not follow from them.
         let alone = after.pcpus.iter().filter(|p| p.core == a.core).count() == 1;
         let by_thread = values.get(Metric::PcpuUtil).filter(|_| alone);
@@ -213,7 +238,10 @@ fn mean(pcpus: &[PcpuRates]) -> Values {
     let mut out = Values::default();
     for metric in super::Object::Pcpu.metrics() {
         let all: Option<Vec<f64>> = pcpus.iter().map(|p| p.values.get(metric)).collect();
-        out.set(metric, all.filter(|a| !a.is_empty()).map(|a| a.iter().sum::<f64>() / a.len() as f64));
+        out.set(
+            metric,
+            all.filter(|a| !a.is_empty()).map(|a| a.iter().sum::<f64>() / a.len() as f64),
+        );
     }
     out
 }
@@ -231,33 +259,63 @@ mod tests {
             let v = |m| w.values.get(m).unwrap();
             let sum = v(Metric::Run) + v(Metric::Ready) + v(Metric::CoStop) + v(Metric::Wait);
             assert!((sum - 100.0).abs() < 1e-9, "{wid:?}: {sum}");
-            assert!(v(Metric::MaxLimited) <= v(Metric::Ready) && v(Metric::Idle) <= v(Metric::Wait));
+            assert!(
+                v(Metric::MaxLimited) <= v(Metric::Ready) && v(Metric::Idle) <= v(Metric::Wait)
+            );
         }
         // Of 5 s: 2 s run, 1 s ready of which 0.25 s limited, 0.5 s co-stopped, 1.5 s waiting of which 1 s halted.
         let w = &rates.worlds[&Wid(100)].values;
-        let seen =
-            [Metric::Used, Metric::Run, Metric::Ready, Metric::MaxLimited, Metric::CoStop, Metric::Wait, Metric::Idle, Metric::VmWait];
-        assert_eq!(seen.map(|m| w.get(m).unwrap()), [38.0, 40.0, 20.0, 5.0, 10.0, 30.0, 20.0, 10.0]);
+        let seen = [
+            Metric::Used,
+            Metric::Run,
+            Metric::Ready,
+            Metric::MaxLimited,
+            Metric::CoStop,
+            Metric::Wait,
+            Metric::Idle,
+            Metric::VmWait,
+        ];
+        assert_eq!(
+            seen.map(|m| w.get(m).unwrap()),
+            [38.0, 40.0, 20.0, 5.0, 10.0, 30.0, 20.0, 10.0]
+        );
         let seen = [Metric::Switches, Metric::Migrations, Metric::QuantumExpiries, Metric::Wakeups];
         assert_eq!(seen.map(|m| w.get(m).unwrap()), [200.0, 2.0, 4.0, 160.0]);
-        assert_eq!([Metric::System, Metric::Overlap, Metric::SwapWait, Metric::Timers].map(|m| w.get(m)), [None; 4], "not known on KVM");
+        assert_eq!(
+            [Metric::System, Metric::Overlap, Metric::SwapWait, Metric::Timers].map(|m| w.get(m)),
+            [None; 4],
+            "not known on KVM"
+        );
     }
 
     #[test]
     fn vmwait_is_for_vcpus_and_what_is_measured_goes_before_what_follows() {
         let (before, mut after) = host(5 * S);
         let rates = Rates::between(&before, &after).unwrap();
-        assert_eq!(rates.worlds[&Wid(102)].values.get(Metric::VmWait), None, "an emulator's thread");
-        let vmwait =
-            |before: &Counters, after: &Counters| Rates::between(before, after).unwrap().worlds[&Wid(100)].values.get(Metric::VmWait);
+        assert_eq!(
+            rates.worlds[&Wid(102)].values.get(Metric::VmWait),
+            None,
+            "an emulator's thread"
+        );
+        let vmwait = |before: &Counters, after: &Counters| {
+            Rates::between(before, after).unwrap().worlds[&Wid(100)].values.get(Metric::VmWait)
+        };
         let mut measured = before.clone();
         measured.worlds.get_mut(&Wid(100)).unwrap().totals.vmwait_ns = Some(0);
         after.worlds.get_mut(&Wid(100)).unwrap().totals.vmwait_ns = Some(S / 4);
         assert_eq!(vmwait(&measured, &after), Some(5.0));
-        assert_eq!(vmwait(&before, &after), Some(10.0), "from wait and idle while only one look has it");
+        assert_eq!(
+            vmwait(&before, &after),
+            Some(10.0),
+            "from wait and idle while only one look has it"
+        );
         let idle = &mut after.worlds.get_mut(&Wid(100)).unwrap().totals.idle_ns;
         *idle = idle.map(|ns| ns + S);
-        assert_eq!(vmwait(&before, &after), None, "more idle than waiting is nonsense, and nothing follows from it");
+        assert_eq!(
+            vmwait(&before, &after),
+            None,
+            "more idle than waiting is nonsense, and nothing follows from it"
+        );
     }
 
     #[test]
@@ -274,7 +332,11 @@ mod tests {
         let of = |wid| &rates.worlds[&Wid(wid)].values;
         assert_eq!([of(100).get(Metric::Run), of(100).get(Metric::Switches)], [None, None]);
         assert_eq!(of(100).get(Metric::Ready), Some(20.0), "the others are not touched");
-        assert_eq!([of(999).get(Metric::Run), of(101).get(Metric::Run)], [None, None], "new, and new in its group");
+        assert_eq!(
+            [of(999).get(Metric::Run), of(101).get(Metric::Run)],
+            [None, None],
+            "new, and new in its group"
+        );
         assert!(!rates.worlds.contains_key(&Wid(102)), "gone");
     }
 
@@ -285,7 +347,10 @@ mod tests {
         after.worlds.get_mut(&Wid(100)).unwrap().totals = totals(4, u64::MAX);
         let rates = Rates::between(&before, &after).unwrap();
         let w = &rates.worlds[&Wid(100)].values;
-        assert_eq!((w.get(Metric::Run), w.get(Metric::Wakeups)), (None, Some(u64::MAX as f64 / 5.0)));
+        assert_eq!(
+            (w.get(Metric::Run), w.get(Metric::Wakeups)),
+            (None, Some(u64::MAX as f64 / 5.0))
+        );
     }
 
     #[test]
@@ -300,11 +365,18 @@ mod tests {
     fn pcpus_are_used_not_idle_and_cores_busy() {
         let (mut before, mut after) = host(5 * S);
         let rates = Rates::between(&before, &after).unwrap();
-        let of = |i: usize| [Metric::PcpuUsed, Metric::PcpuUtil, Metric::CoreUtil].map(|m| rates.pcpus[i].values.get(m));
+        let of = |i: usize| {
+            [Metric::PcpuUsed, Metric::PcpuUtil, Metric::CoreUtil]
+                .map(|m| rates.pcpus[i].values.get(m))
+        };
         assert_eq!(of(0), [Some(50.0), Some(80.0), Some(90.0)]);
         assert_eq!(of(1), [Some(20.0), Some(40.0), Some(90.0)], "by idle time");
         assert_eq!(of(2), [None, Some(60.0), Some(60.0)], "a core with one thread");
-        assert_eq!([rates.total.get(Metric::PcpuUsed), rates.total.get(Metric::PcpuUtil)], [None, Some(60.0)], "means of what all know");
+        assert_eq!(
+            [rates.total.get(Metric::PcpuUsed), rates.total.get(Metric::PcpuUtil)],
+            [None, Some(60.0)],
+            "means of what all know"
+        );
         // Without the core's own account two threads do not say how busy it was.
         (before.cores, after.cores) = (vec![], vec![]);
         after.pcpus[1].idle_ns = after.pcpus[1].idle_ns.map(|ns| ns + 3 * S);
@@ -313,16 +385,27 @@ mod tests {
         assert_eq!(rates.pcpus[1].values.get(Metric::PcpuUtil), Some(0.0), "never below nothing");
         after.pcpus[0].used_ns = before.pcpus[0].used_ns.map(|ns| ns - 1);
         let used = Rates::between(&before, &after).unwrap().pcpus[0].values.get(Metric::PcpuUsed);
-        assert_eq!(used, Some(0.0), "woken beside its partner, and nothing to run: never below nothing, nor unknown");
+        assert_eq!(
+            used,
+            Some(0.0),
+            "woken beside its partner, and nothing to run: never below nothing, nor unknown"
+        );
         before.pcpus.remove(0);
-        assert_eq!(Rates::between(&before, &after).unwrap().pcpus[0].values, Values::default(), "plugged in between");
+        assert_eq!(
+            Rates::between(&before, &after).unwrap().pcpus[0].values,
+            Values::default(),
+            "plugged in between"
+        );
     }
 
     #[test]
     fn settings_are_shown_as_esxtop_shows_them() {
         let (before, after) = host(5 * S);
         let rates = Rates::between(&before, &after).unwrap();
-        let of = |gid| [Metric::AllocMin, Metric::AllocMax, Metric::AllocShares].map(|m| rates.groups[&Gid(gid)].values.get(m));
+        let of = |gid| {
+            [Metric::AllocMin, Metric::AllocMax, Metric::AllocShares]
+                .map(|m| rates.groups[&Gid(gid)].values.get(m))
+        };
         assert_eq!(of(11), [Some(500.0), Some(2400.0), Some(-3.0)]);
         assert_eq!(of(12), [Some(0.0), Some(-1.0), Some(1500.0)], "no limit is -1");
         assert_eq!(of(1), [None; 3]);
@@ -342,7 +425,10 @@ mod tests {
         rates.groups.get_mut(&Gid::HOST).unwrap().values.set(Metric::Run, None);
         assert_eq!(rates.demand(), None);
         rates.feed(&mut load);
-        assert!(rates.host.get(Metric::Load1).is_some(), "unknown demand feeds nothing, and the averages stay");
+        assert!(
+            rates.host.get(Metric::Load1).is_some(),
+            "unknown demand feeds nothing, and the averages stay"
+        );
         rates.groups.clear();
         assert_eq!(rates.demand(), None);
     }

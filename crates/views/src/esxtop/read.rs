@@ -44,7 +44,9 @@ pub struct Series {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The disk does not give it.
-    #[error("batch file: cannot read on after line {line}: {source}; check the disk, and copy the file again")]
+    #[error(
+        "batch file: cannot read on after line {line}: {source}; check the disk, and copy the file again"
+    )]
     Io {
         /// Lines read.
         line: usize,
@@ -52,7 +54,9 @@ pub enum ReadError {
         source: io::Error,
     },
     /// Nothing there.
-    #[error("batch file: cannot read it: seen no line at all, allowed a header and samples; give a file that batch mode wrote")]
+    #[error(
+        "batch file: cannot read it: seen no line at all, allowed a header and samples; give a file that batch mode wrote"
+    )]
     Empty,
     /// No batch file.
     #[error(
@@ -130,7 +134,9 @@ impl Batch {
     /// The series of one counter of one object.
     #[must_use]
     pub fn find(&self, object: &str, instance: Option<&str>, counter: &str) -> Option<&Series> {
-        let wanted = |p: &Path| p.object == object && p.counter == counter && p.instance.as_deref() == instance;
+        let wanted = |p: &Path| {
+            p.object == object && p.counter == counter && p.instance.as_deref() == instance
+        };
         self.series.iter().find(|s| wanted(&s.path))
     }
 
@@ -197,15 +203,22 @@ fn short(text: &str) -> String {
 /// An empty batch with the columns of the header, and whether Tandem knows each as a number.
 fn header(line: &Line) -> Result<(Batch, Vec<bool>), ReadError> {
     let text = line.text.trim_start_matches('\u{feff}');
-    let mut all = fields(text).map_err(|b| ReadError::Quote { line: line.number, column: b.column })?;
+    let mut all =
+        fields(text).map_err(|b| ReadError::Quote { line: line.number, column: b.column })?;
     // A comma at the end is no column.
     if all.len() > 1 && all.last().is_some_and(|f| f.text.trim().is_empty()) {
         all.pop();
     }
     let first = all[0].text.trim();
-    let (zone, bias_minutes) = zone(first).ok_or_else(|| ReadError::Header { line: line.number, seen: short(first) })?;
+    let (zone, bias_minutes) =
+        zone(first).ok_or_else(|| ReadError::Header { line: line.number, seen: short(first) })?;
     let path = |f: &Field| {
-        let none = || Path { host: String::new(), object: String::new(), instance: None, counter: f.text.to_string() };
+        let none = || Path {
+            host: String::new(),
+            object: String::new(),
+            instance: None,
+            counter: f.text.to_string(),
+        };
         Path::parse(f.text.trim()).unwrap_or_else(none)
     };
     let series = |f: &Field| Series { path: path(f), numbers: vec![], texts: BTreeMap::new() };
@@ -245,7 +258,8 @@ fn sample(batch: &mut Batch, known: &[bool], line: &Line) -> Result<(), Wrong> {
     };
     let mut all = fields(&line.text).map_err(quote)?;
     let allowed = batch.series.len() + 1;
-    if all.len() == allowed + 1 && all.last().is_some_and(|f| !f.quoted && f.text.trim().is_empty()) {
+    if all.len() == allowed + 1 && all.last().is_some_and(|f| !f.quoted && f.text.trim().is_empty())
+    {
         all.pop();
     }
     let seen = all.len();
@@ -260,8 +274,11 @@ fn sample(batch: &mut Batch, known: &[bool], line: &Line) -> Result<(), Wrong> {
     let time = || Wrong::Damaged(ReadError::Time { line: number, seen: short(&all[0].text) });
     let ms = unix_ms(&all[0].text).ok_or_else(time)? + i64::from(batch.bias_minutes) * 60_000;
     let cells: Vec<Cell> = all[1..].iter().map(|f| cell(&f.text)).collect();
-    if let Some(i) = cells.iter().zip(known).position(|(c, known)| *known && matches!(c, Cell::Text(_))) {
-        let (column, path, seen) = (i + 2, short(&batch.series[i].path.to_string()), short(&all[i + 1].text));
+    if let Some(i) =
+        cells.iter().zip(known).position(|(c, known)| *known && matches!(c, Cell::Text(_)))
+    {
+        let (column, path, seen) =
+            (i + 2, short(&batch.series[i].path.to_string()), short(&all[i + 1].text));
         return Err(Wrong::Damaged(ReadError::Number { line: number, column, path, seen }));
     }
     let at = batch.unix_ms.len();
@@ -307,7 +324,12 @@ mod tests {
         let max = HEADER.len() as u64;
         assert!(within(HEADER, max).is_ok(), "as long as allowed");
         let said = within(HEADER.chain(io::repeat(b'x')), max).unwrap_err().to_string();
-        assert!(said.starts_with("batch file, line 2: cannot read it: seen more than 268435456 bytes without an end"), "{said}");
+        assert!(
+            said.starts_with(
+                "batch file, line 2: cannot read it: seen more than 268435456 bytes without an end"
+            ),
+            "{said}"
+        );
     }
 
     #[test]
@@ -319,6 +341,9 @@ mod tests {
             }
         }
         let said = read(HEADER.chain(Fails)).unwrap_err().to_string();
-        assert_eq!(said, "batch file: cannot read on after line 1: bad sector; check the disk, and copy the file again");
+        assert_eq!(
+            said,
+            "batch file: cannot read on after line 1: bad sector; check the disk, and copy the file again"
+        );
     }
 }

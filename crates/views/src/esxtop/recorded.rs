@@ -39,11 +39,14 @@ impl Recorded {
     /// Finds out what each column is; columns that Tandem does not show are passed over.
     #[must_use]
     pub fn new(batch: Batch) -> Recorded {
-        let mut out = Recorded { columns: vec![], groups: BTreeMap::new(), worlds: BTreeMap::new(), batch };
-        let columns: Vec<_> = out.batch.series.iter().enumerate().map(|(i, s)| (i, s.path.clone())).collect();
+        let mut out =
+            Recorded { columns: vec![], groups: BTreeMap::new(), worlds: BTreeMap::new(), batch };
+        let columns: Vec<_> =
+            out.batch.series.iter().enumerate().map(|(i, s)| (i, s.path.clone())).collect();
         for (i, path) in columns {
             let Some((of, object)) = out.object(&path) else { continue };
-            let metric = object.metrics().find(|m| m.counter().batch == Some(path.counter.as_str()));
+            let metric =
+                object.metrics().find(|m| m.counter().batch == Some(path.counter.as_str()));
             out.columns.extend(metric.map(|m| (i, of, m)));
         }
         out
@@ -69,7 +72,10 @@ impl Recorded {
                 let (gid, wid) = (Gid(gid.parse().ok()?), Wid(wid.parse().ok()?));
                 self.groups.entry(gid).or_insert_with(|| group.to_owned());
                 let vcpu = name.strip_prefix("vmx-vcpu-").and_then(|n| n.parse().ok());
-                self.worlds.insert(wid, (gid, vcpu.map_or_else(|| Role::Helper(name.to_owned()), Role::Vcpu)));
+                self.worlds.insert(
+                    wid,
+                    (gid, vcpu.map_or_else(|| Role::Helper(name.to_owned()), Role::Vcpu)),
+                );
                 Some((Of::World(wid), Object::World))
             }
             ObjectKind::Other => None,
@@ -122,7 +128,8 @@ impl Recorded {
             worlds: BTreeMap::new(),
         };
         let mut pcpus: BTreeMap<PcpuId, Values> = BTreeMap::new();
-        let (mut groups, mut worlds): (BTreeMap<Gid, Values>, BTreeMap<Wid, Values>) = Default::default();
+        let (mut groups, mut worlds): (BTreeMap<Gid, Values>, BTreeMap<Wid, Values>) =
+            Default::default();
         for (column, of, metric) in &self.columns {
             let value = self.batch.series[*column].numbers.get(sample).copied().flatten();
             let into = match of {
@@ -136,30 +143,46 @@ impl Recorded {
             };
             into.set(*metric, value);
         }
-        rates.pcpus = pcpus.into_iter().map(|(id, values)| PcpuRates { id, core: u32::from(id.0), values }).collect();
+        rates.pcpus = pcpus
+            .into_iter()
+            .map(|(id, values)| PcpuRates { id, core: u32::from(id.0), values })
+            .collect();
         let world = |(wid, values): (Wid, Values)| {
             let (gid, role) = self.worlds.get(&wid)?.clone();
             Some((wid, WorldRates { gid, role, units: None, values }))
         };
         rates.worlds = worlds.into_iter().filter_map(world).collect();
-        rates.groups = groups.into_iter().map(|(gid, values)| (gid, self.group(gid, values, &rates.worlds))).collect();
+        rates.groups = groups
+            .into_iter()
+            .map(|(gid, values)| (gid, self.group(gid, values, &rates.worlds)))
+            .collect();
         Some(rates)
     }
 
-    fn group(&self, gid: Gid, mut values: Values, worlds: &BTreeMap<Wid, WorldRates>) -> GroupRates {
+    fn group(
+        &self,
+        gid: Gid,
+        mut values: Values,
+        worlds: &BTreeMap<Wid, WorldRates>,
+    ) -> GroupRates {
         let name = self.groups.get(&gid).cloned().unwrap_or_default();
         let own: Vec<&WorldRates> = worlds.values().filter(|w| w.gid == gid).collect();
         let mut vcpus = own.iter().filter(|w| matches!(w.role, Role::Vcpu(_))).count() as u32;
         let mut nwld = Some(own.len() as f64).filter(|n| *n > 0.0);
         if own.is_empty() {
-            let states = [Metric::Run, Metric::Ready, Metric::CoStop, Metric::Wait].map(|m| values.get(m));
-            nwld = states.into_iter().collect::<Option<Vec<f64>>>().map(|s| (s.iter().sum::<f64>() / 100.0).round());
+            let states =
+                [Metric::Run, Metric::Ready, Metric::CoStop, Metric::Wait].map(|m| values.get(m));
+            nwld = states
+                .into_iter()
+                .collect::<Option<Vec<f64>>>()
+                .map(|s| (s.iter().sum::<f64>() / 100.0).round());
         }
         if self.worlds.is_empty() {
             vcpus = nwld.unwrap_or(0.0) as u32;
         }
         values.set(Metric::Worlds, nwld);
-        let with_vcpus: BTreeSet<Gid> = self.worlds.values().filter(|w| matches!(w.1, Role::Vcpu(_))).map(|w| w.0).collect();
+        let with_vcpus: BTreeSet<Gid> =
+            self.worlds.values().filter(|w| matches!(w.1, Role::Vcpu(_))).map(|w| w.0).collect();
         let kind = match gid {
             Gid::HOST => GroupKind::Host,
             Gid::SYSTEM => GroupKind::System,
@@ -195,16 +218,31 @@ mod tests {
         second.worlds.retain(|_, w| w.gid != Gid(12));
         let r = recorded(&[first.clone(), second], true);
         let (a, b) = (r.rates(0).unwrap(), r.rates(1).unwrap());
-        assert_eq!((r.len(), a.unix_seconds, b.interval_ns, r.since_ms(1)), (2, first.unix_seconds, 4 * S, 4000));
+        assert_eq!(
+            (r.len(), a.unix_seconds, b.interval_ns, r.since_ms(1)),
+            (2, first.unix_seconds, 4 * S, 4000)
+        );
         assert_eq!(a.groups.len(), first.groups.len());
-        assert!(!b.groups.contains_key(&Gid(12)) && b.worlds.len() == 3, "it was not there any more");
+        assert!(
+            !b.groups.contains_key(&Gid(12)) && b.worlds.len() == 3,
+            "it was not there any more"
+        );
         for (gid, g) in &first.groups {
             for m in Object::Group.metrics().filter(|m| m.counter().batch.is_some()) {
-                assert_eq!(a.groups[gid].values.text(m), g.values.text(m), "{} of {}", m.counter().column, g.name);
+                assert_eq!(
+                    a.groups[gid].values.text(m),
+                    g.values.text(m),
+                    "{} of {}",
+                    m.counter().column,
+                    g.name
+                );
             }
         }
         let web = &a.groups[&Gid(11)];
-        assert_eq!((web.name.as_str(), web.kind, web.vcpus, web.values.get(Metric::Worlds)), ("web", GroupKind::Vm, 2, Some(3.0)));
+        assert_eq!(
+            (web.name.as_str(), web.kind, web.vcpus, web.values.get(Metric::Worlds)),
+            ("web", GroupKind::Vm, 2, Some(3.0))
+        );
         assert_eq!([0, 1].map(|g| a.groups[&Gid(g)].kind), [GroupKind::Host, GroupKind::System]);
         assert_eq!(a.worlds[&Wid(102)].role, Role::Helper("io".to_owned()));
         assert_eq!(
@@ -219,7 +257,10 @@ mod tests {
     fn without_worlds_the_states_tell_how_many_there_are() {
         let r = recorded(&[rates()], false).rates(0).unwrap();
         let web = &r.groups[&Gid(11)];
-        assert_eq!((web.values.get(Metric::Worlds), web.vcpus, web.kind), (Some(3.0), 3, GroupKind::Vm));
+        assert_eq!(
+            (web.values.get(Metric::Worlds), web.vcpus, web.kind),
+            (Some(3.0), 3, GroupKind::Vm)
+        );
         assert!(r.worlds.is_empty());
         assert_eq!(r.interval_ns, USUAL_NS);
     }

@@ -34,7 +34,15 @@ fn world(ns: u64, base: u64) -> Totals {
 
 fn group(name: &str, kind: GroupKind, parent: Option<u64>) -> GroupCounters {
     let (own, nwld, alloc) = (Totals::default(), None, None);
-    GroupCounters { name: name.to_owned(), kind, parent: parent.map(Gid), own, nwld, alloc, gauges: Gauges::default() }
+    GroupCounters {
+        name: name.to_owned(),
+        kind,
+        parent: parent.map(Gid),
+        own,
+        nwld,
+        alloc,
+        gauges: Gauges::default(),
+    }
 }
 
 fn look(ns: u64) -> Counters {
@@ -49,13 +57,27 @@ fn look(ns: u64) -> Counters {
     let system = groups.get_mut(&Gid::SYSTEM).unwrap();
     let halved = world(ns / 2, 5);
     // Host tasks are not listed; their group counts for itself.
-    system.own =
-        Totals { used_ns: Some(ns * 15 / 100), run_ns: halved.run_ns, ready_ns: halved.ready_ns, switches: Some(0), ..Totals::default() };
+    system.own = Totals {
+        used_ns: Some(ns * 15 / 100),
+        run_ns: halved.run_ns,
+        ready_ns: halved.ready_ns,
+        switches: Some(0),
+        ..Totals::default()
+    };
     system.nwld = Some(50);
     groups.get_mut(&Gid(11)).unwrap().alloc = alloc(500.0, Some(2400.0), SharesLevel::Normal);
     groups.get_mut(&Gid(12)).unwrap().alloc = alloc(0.0, None, SharesLevel::Custom(1500));
     let one = |wid: u64, gid: u64, role: Role| {
-        (Wid(wid), WorldCounters { gid: Gid(gid), role, totals: world(ns, wid), alloc: None, gauges: Gauges::default() })
+        (
+            Wid(wid),
+            WorldCounters {
+                gid: Gid(gid),
+                role,
+                totals: world(ns, wid),
+                alloc: None,
+                gauges: Gauges::default(),
+            },
+        )
     };
     let worlds = [
         one(100, 11, Role::Vcpu(0)),
@@ -64,11 +86,21 @@ fn look(ns: u64) -> Counters {
         one(103, 12, Role::Vcpu(0)),
     ];
     let part = |percent: u64| Some(77 + ns * percent / 100);
-    let pcpu = |id, core, used_ns, busy_ns, idle_ns| PcpuCounters { id: PcpuId(id), core, used_ns, busy_ns, idle_ns };
+    let pcpu = |id, core, used_ns, busy_ns, idle_ns| PcpuCounters {
+        id: PcpuId(id),
+        core,
+        used_ns,
+        busy_ns,
+        idle_ns,
+    };
     Counters {
         at_ns: S + ns,
         unix_seconds: 1_795_289_692 + (ns / S) as i64,
-        pcpus: vec![pcpu(0, 0, part(50), part(80), None), pcpu(1, 0, part(20), None, part(60)), pcpu(2, 1, None, part(60), None)],
+        pcpus: vec![
+            pcpu(0, 0, part(50), part(80), None),
+            pcpu(1, 0, part(20), None, part(60)),
+            pcpu(2, 1, None, part(60), None),
+        ],
         cores: vec![CoreCounters { id: 0, busy_ns: part(90) }],
         groups,
         worlds: worlds.into(),

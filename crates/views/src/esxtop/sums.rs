@@ -55,7 +55,8 @@ pub(crate) fn groups(
     interval_ns: u64,
 ) -> BTreeMap<Gid, GroupRates> {
     let mut sums = of_worlds(before, worlds);
-    let mut order: Vec<(usize, Gid)> = after.groups.keys().map(|gid| (depth(after, *gid), *gid)).collect();
+    let mut order: Vec<(usize, Gid)> =
+        after.groups.keys().map(|gid| (depth(after, *gid), *gid)).collect();
     order.sort_by_key(|(depth, gid)| (std::cmp::Reverse(*depth), *gid));
     let mut out = BTreeMap::new();
     // What is deepest first, so that a pool's members are complete when its turn comes.
@@ -75,7 +76,17 @@ pub(crate) fn groups(
             }
         }
         let units = group.alloc.map(|a| a.units);
-        out.insert(gid, GroupRates { name: group.name.clone(), kind: group.kind, parent, vcpus: sum.vcpus, units, values });
+        out.insert(
+            gid,
+            GroupRates {
+                name: group.name.clone(),
+                kind: group.kind,
+                parent,
+                vcpus: sum.vcpus,
+                units,
+                values,
+            },
+        );
     }
     out
 }
@@ -98,7 +109,12 @@ fn of_worlds(before: &Counters, worlds: &BTreeMap<Wid, WorldRates>) -> BTreeMap<
 }
 
 /// A group's numbers: its own, or else the sum.
-fn of_group(earlier: Option<&super::GroupCounters>, group: &super::GroupCounters, sum: &Sum, interval_ns: u64) -> Values {
+fn of_group(
+    earlier: Option<&super::GroupCounters>,
+    group: &super::GroupCounters,
+    sum: &Sum,
+    interval_ns: u64,
+) -> Values {
     let mut values = Values::default();
     if let Some(earlier) = earlier {
         let own = counted(&earlier.own, &group.own, interval_ns);
@@ -116,7 +132,9 @@ fn of_group(earlier: Option<&super::GroupCounters>, group: &super::GroupCounters
 
 /// How many groups are above one. A group whose pools run in a circle, or are more than there can be, counts as in none.
 fn depth(after: &Counters, gid: Gid) -> usize {
-    let above = |gid: &Gid| after.groups.get(gid).and_then(|g| g.parent).filter(|p| after.groups.contains_key(p));
+    let above = |gid: &Gid| {
+        after.groups.get(gid).and_then(|g| g.parent).filter(|p| after.groups.contains_key(p))
+    };
     let chain = std::iter::successors(Some(gid), above).take(LEVELS_MAX + 1).count() - 1;
     if chain >= LEVELS_MAX { 0 } else { chain }
 }
@@ -144,9 +162,13 @@ mod tests {
         near(get(&rates, 10, Metric::Run), 160.0);
         near(get(&rates, 0, Metric::Run), 180.0); // 20 % are the host's tasks
         near(get(&rates, 10, Metric::Switches), 800.0);
-        let states = [Metric::Run, Metric::Ready, Metric::CoStop, Metric::Wait].map(|m| get(&rates, 11, m).unwrap());
+        let states = [Metric::Run, Metric::Ready, Metric::CoStop, Metric::Wait]
+            .map(|m| get(&rates, 11, m).unwrap());
         near(Some(states.iter().sum()), 300.0);
-        assert_eq!([0, 1, 10, 11, 12].map(|gid| get(&rates, gid, Metric::Worlds).unwrap()), [54.0, 50.0, 4.0, 3.0, 1.0]);
+        assert_eq!(
+            [0, 1, 10, 11, 12].map(|gid| get(&rates, gid, Metric::Worlds).unwrap()),
+            [54.0, 50.0, 4.0, 3.0, 1.0]
+        );
         assert_eq!([rates.groups[&Gid(11)].vcpus, rates.groups[&Gid(12)].vcpus], [2, 1]);
     }
 
@@ -172,7 +194,11 @@ mod tests {
         let mut earlier = before.clone();
         earlier.groups.get_mut(&Gid(11)).unwrap().own.run_ns = Some(4);
         let rates = Rates::between(&earlier, &back).unwrap();
-        assert_eq!(get(&rates, 11, Metric::Run), None, "its own went back, and the sum does not stand in");
+        assert_eq!(
+            get(&rates, 11, Metric::Run),
+            None,
+            "its own went back, and the sum does not stand in"
+        );
         assert_eq!(get(&rates, 10, Metric::Run), None, "so the pool does not know either");
         near(get(&rates, 10, Metric::Ready), 80.0);
     }
@@ -182,17 +208,26 @@ mod tests {
         let (before, mut after) = host(5 * S);
         let (vm, world) = (after.groups[&Gid(12)].clone(), after.worlds[&Wid(103)].clone());
         after.groups.insert(Gid(13), GroupCounters { name: "new".to_owned(), ..vm });
-        after.worlds.insert(Wid(200), super::super::WorldCounters { gid: Gid(13), ..world.clone() });
+        after
+            .worlds
+            .insert(Wid(200), super::super::WorldCounters { gid: Gid(13), ..world.clone() });
         after.worlds.insert(Wid(201), super::super::WorldCounters { gid: Gid(11), ..world });
         after.worlds.remove(&Wid(102));
         let rates = Rates::between(&before, &after).unwrap();
-        assert_eq!([get(&rates, 13, Metric::Run), get(&rates, 13, Metric::Worlds)], [None, Some(1.0)]);
+        assert_eq!(
+            [get(&rates, 13, Metric::Run), get(&rates, 13, Metric::Worlds)],
+            [None, Some(1.0)]
+        );
         near(get(&rates, 11, Metric::Run), 80.0);
         near(get(&rates, 10, Metric::Run), 120.0);
         assert_eq!(get(&rates, 10, Metric::Worlds), Some(5.0));
         after.worlds.get_mut(&Wid(101)).unwrap().gid = Gid(12);
         let moved = Rates::between(&before, &after).unwrap();
-        assert_eq!([11, 12].map(|gid| get(&moved, gid, Metric::Run).unwrap().round()), [40.0, 40.0], "moved: in neither for now");
+        assert_eq!(
+            [11, 12].map(|gid| get(&moved, gid, Metric::Run).unwrap().round()),
+            [40.0, 40.0],
+            "moved: in neither for now"
+        );
         after.groups.remove(&Gid(11));
         after.worlds.retain(|wid, w| w.gid != Gid(11) && *wid != Wid(101));
         let rates = Rates::between(&before, &after).unwrap();
@@ -203,7 +238,11 @@ mod tests {
     #[test]
     fn an_empty_pool_uses_nothing_and_a_vm_whose_worlds_are_all_new_is_not_known() {
         let (mut before, mut after) = host(5 * S);
-        let pool = GroupCounters { kind: GroupKind::Pool, name: "empty".to_owned(), ..after.groups[&Gid(10)].clone() };
+        let pool = GroupCounters {
+            kind: GroupKind::Pool,
+            name: "empty".to_owned(),
+            ..after.groups[&Gid(10)].clone()
+        };
         before.groups.insert(Gid(20), pool.clone());
         after.groups.insert(Gid(20), pool);
         before.worlds.remove(&Wid(103));
@@ -235,7 +274,8 @@ mod tests {
                 let parent = Some(Gid(if level == 1 { 10 } else { 1000 + level - 1 }));
                 look.groups.insert(Gid(1000 + level), GroupCounters { parent, ..pool.clone() });
             }
-            look.groups.get_mut(&Gid(12)).unwrap().parent = Some(Gid(1000 + POOL_DEPTH_MAX as u64 - 1));
+            look.groups.get_mut(&Gid(12)).unwrap().parent =
+                Some(Gid(1000 + POOL_DEPTH_MAX as u64 - 1));
         }
         let rates = Rates::between(&before, &after).unwrap();
         near(get(&rates, 1001, Metric::Run), 40.0);

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use units::PcpuId;
 use views::esxtop::{
-    Alloc, AllocUnits, BatchWriter, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, LoadAverage, PcpuCounters, Rates, Role,
-    SharesLevel, Totals, Wid, WorldCounters,
+    Alloc, AllocUnits, BatchWriter, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind,
+    LoadAverage, PcpuCounters, Rates, Role, SharesLevel, Totals, Wid, WorldCounters,
 };
 
 /// Random numbers by seed (xorshift).
@@ -78,9 +78,18 @@ fn totals(r: &mut Rng, before: &Totals) -> Totals {
 /// A host of so many VMs with awkward names, and its first look.
 pub fn host(vms: u64) -> Counters {
     let group = |name: &str, kind, parent| {
-        let alloc = Alloc { min: 0.0, max: None, shares: SharesLevel::Normal, units: AllocUnits::Mhz };
+        let alloc =
+            Alloc { min: 0.0, max: None, shares: SharesLevel::Normal, units: AllocUnits::Mhz };
         let gauges = Gauges { demand_percent: Some(12.5), emin_mhz: Some(2400.0) };
-        GroupCounters { name: String::from(name), kind, parent, own: Totals::default(), nwld: None, alloc: Some(alloc), gauges }
+        GroupCounters {
+            name: String::from(name),
+            kind,
+            parent,
+            own: Totals::default(),
+            nwld: None,
+            alloc: Some(alloc),
+            gauges,
+        }
     };
     let mut groups = BTreeMap::from([
         (Gid::HOST, group("/", GroupKind::Host, None)),
@@ -89,7 +98,13 @@ pub fn host(vms: u64) -> Counters {
     ]);
     let mut worlds = BTreeMap::new();
     let mut add = |gid: u64, n: u64, role| {
-        let world = WorldCounters { gid: Gid(gid), role, totals: Totals::default(), alloc: None, gauges: Gauges::default() };
+        let world = WorldCounters {
+            gid: Gid(gid),
+            role,
+            totals: Totals::default(),
+            alloc: None,
+            gauges: Gauges::default(),
+        };
         worlds.insert(Wid(gid * 100 + n), world);
     };
     add(1, 0, Role::Task("kworker/0:1 (rcu)".to_owned()));
@@ -99,9 +114,22 @@ pub fn host(vms: u64) -> Counters {
         (0..2).for_each(|n| add(10 + vm, n, Role::Vcpu(n as u32)));
         add(10 + vm, 2, Role::Helper(name.to_owned()));
     }
-    let pcpu = |id| PcpuCounters { id: PcpuId(id), core: u32::from(id / 2), used_ns: None, busy_ns: None, idle_ns: None };
+    let pcpu = |id| PcpuCounters {
+        id: PcpuId(id),
+        core: u32::from(id / 2),
+        used_ns: None,
+        busy_ns: None,
+        idle_ns: None,
+    };
     let cores = (0..2).map(|id| CoreCounters { id, busy_ns: None }).collect();
-    Counters { at_ns: S, unix_seconds: 1_795_289_692, pcpus: (0..4).map(pcpu).collect(), cores, groups, worlds }
+    Counters {
+        at_ns: S,
+        unix_seconds: 1_795_289_692,
+        pcpus: (0..4).map(pcpu).collect(),
+        cores,
+        groups,
+        worlds,
+    }
 }
 
 /// The look after `before`, five seconds later.
@@ -113,7 +141,9 @@ pub fn later(r: &mut Rng, before: &Counters) -> Counters {
         p.used_ns = Some(p.used_ns.unwrap_or(0) + r.below(5 * S));
         p.busy_ns = Some(p.busy_ns.unwrap_or(0) + r.below(5 * S));
     }
-    c.cores.iter_mut().for_each(|core| core.busy_ns = Some(core.busy_ns.unwrap_or(0) + r.below(5 * S)));
+    c.cores
+        .iter_mut()
+        .for_each(|core| core.busy_ns = Some(core.busy_ns.unwrap_or(0) + r.below(5 * S)));
     c
 }
 

@@ -18,10 +18,19 @@ const READING: f64 = READING_MS / 2000.0 * 100.0;
 
 /// Checks a file.
 pub(super) fn judge(report: &mut Report, text: &str) {
-    none_wrong(report, "top -b: the letters of the file, by what esxtop's readers expect", &letters(text), "nothing wrong");
+    none_wrong(
+        report,
+        "top -b: the letters of the file, by what esxtop's readers expect",
+        &letters(text),
+        "nothing wrong",
+    );
     let wrong = match read(text.as_bytes()) {
         Ok(batch) => {
-            row(report, "top -b", format!("{} samples, {} columns", batch.unix_ms.len(), batch.series.len()));
+            row(
+                report,
+                "top -b",
+                format!("{} samples, {} columns", batch.unix_ms.len(), batch.series.len()),
+            );
             numbers(&batch)
         }
         Err(e) => vec![e.to_string()],
@@ -45,7 +54,9 @@ fn fields(line: &str) -> Option<Vec<&str>> {
 fn letters(text: &str) -> Vec<String> {
     let mut out = vec![];
     let mut lines = text.lines();
-    let Some(header) = lines.next().and_then(fields) else { return vec!["the header is not there, or not quoted".to_owned()] };
+    let Some(header) = lines.next().and_then(fields) else {
+        return vec!["the header is not there, or not quoted".to_owned()];
+    };
     if header[0] != FIRST {
         out.push(format!("column 1 is {}", header[0]));
     }
@@ -53,23 +64,33 @@ fn letters(text: &str) -> Vec<String> {
         out.push("a path is there twice".to_owned());
     }
     let has = |what: &str| header.iter().filter(|f| f.contains(what)).count();
-    for (what, least) in
-        [("\\Group Cpu(1:system)\\", 1), ("\\Physical Cpu(_Total)\\", 1), ("\\Memory\\", MEMORY), ("\\Physical Cpu Load\\Cpu Load (", 3)]
-    {
+    for (what, least) in [
+        ("\\Group Cpu(1:system)\\", 1),
+        ("\\Physical Cpu(_Total)\\", 1),
+        ("\\Memory\\", MEMORY),
+        ("\\Physical Cpu Load\\Cpu Load (", 3),
+    ] {
         if has(what) < least {
             out.push(format!("{what}: {} columns", has(what)));
         }
     }
     for path in &header[1..] {
-        let instance = path.split_once('(').filter(|_| !path.contains("Cpu Load")).and_then(|p| p.1.rsplit_once(")\\")).map_or("", |p| p.0);
+        let instance = path
+            .split_once('(')
+            .filter(|_| !path.contains("Cpu Load"))
+            .and_then(|p| p.1.rsplit_once(")\\"))
+            .map_or("", |p| p.0);
         // GROUP:VM, and for worlds :WORLD:NAME behind it.
         if instance.contains(['(', ')', '"', '\\', ',']) || instance.matches(':').count() > 3 {
             out.push(format!("{path}: marks that readers trip over"));
         }
     }
     for (n, line) in lines.enumerate() {
-        let Some(values) = fields(line) else { return [out, vec![format!("line {}: not quoted", n + 2)]].concat() };
-        let shape: String = values[0].chars().map(|c| if c.is_ascii_digit() { 'd' } else { c }).collect();
+        let Some(values) = fields(line) else {
+            return [out, vec![format!("line {}: not quoted", n + 2)]].concat();
+        };
+        let shape: String =
+            values[0].chars().map(|c| if c.is_ascii_digit() { 'd' } else { c }).collect();
         if values.len() != header.len() || shape != TIME {
             out.push(format!("line {}: {} fields, time {}", n + 2, values.len(), values[0]));
         }
@@ -85,18 +106,29 @@ fn numbers(batch: &Batch) -> Vec<String> {
     }
     out.extend(cores(batch));
     let instances = |object: &str| -> BTreeSet<&str> {
-        batch.series.iter().filter(|s| s.path.object == object).filter_map(|s| s.path.instance.as_deref()).collect()
+        batch
+            .series
+            .iter()
+            .filter(|s| s.path.object == object)
+            .filter_map(|s| s.path.instance.as_deref())
+            .collect()
     };
     for vm in VMS {
-        let group = instances(Object::Group.name()).into_iter().find(|i| i.split_once(':').is_some_and(|p| p.1 == vm));
-        let vcpus: Vec<&str> =
-            instances(Object::World.name()).into_iter().filter(|i| i.split(':').nth(1) == Some(vm) && i.contains(":vmx-vcpu-")).collect();
+        let group = instances(Object::Group.name())
+            .into_iter()
+            .find(|i| i.split_once(':').is_some_and(|p| p.1 == vm));
+        let vcpus: Vec<&str> = instances(Object::World.name())
+            .into_iter()
+            .filter(|i| i.split(':').nth(1) == Some(vm) && i.contains(":vmx-vcpu-"))
+            .collect();
         let (Some(group), true) = (group, vcpus.len() == VCPUS as usize) else {
             out.push(format!("{vm}: group {group:?}, {} vCPUs", vcpus.len()));
             continue;
         };
         let last = |object: &str, instance: &str, counter: &str| {
-            batch.find(object, Some(instance), counter).and_then(|s| s.numbers.last().copied().flatten())
+            batch
+                .find(object, Some(instance), counter)
+                .and_then(|s| s.numbers.last().copied().flatten())
         };
         let run = last(Object::Group.name(), group, "% Run").unwrap_or(0.0);
         if vm == BUSY && run < 20.0 {
@@ -125,11 +157,20 @@ fn cores(batch: &Batch) -> Vec<String> {
         .filter(|i| *i != "_Total")
         .collect();
     for pcpu in &pcpus {
-        let last =
-            |counter: &str| batch.find(object, Some(pcpu), counter).and_then(|s| s.numbers.last().copied().flatten()).unwrap_or(f64::NAN);
-        let (used, util, core) = (last("% Processor Time"), last("% Util Time"), last("% Core Util Time"));
+        let last = |counter: &str| {
+            batch
+                .find(object, Some(pcpu), counter)
+                .and_then(|s| s.numbers.last().copied().flatten())
+                .unwrap_or(f64::NAN)
+        };
+        let (used, util, core) =
+            (last("% Processor Time"), last("% Util Time"), last("% Core Util Time"));
         // A core is awake for a moment before and after what it runs.
-        if !(core >= util - READING && core <= 100.0 + READING && used <= util + READING && used >= util / 2.0 - READING) {
+        if !(core >= util - READING
+            && core <= 100.0 + READING
+            && used <= util + READING
+            && used >= util / 2.0 - READING)
+        {
             out.push(format!("pCPU {pcpu}: used {used} %, util {util} %, its core {core} %"));
         }
     }
@@ -145,7 +186,9 @@ mod tests {
 
     fn file() -> String {
         let mut header = vec![FIRST.to_owned()];
-        header.extend(["1", "5", "15"].map(|m| format!(r"\\h\Physical Cpu Load\Cpu Load ({m} Minute Avg)")));
+        header.extend(
+            ["1", "5", "15"].map(|m| format!(r"\\h\Physical Cpu Load\Cpu Load ({m} Minute Avg)")),
+        );
         header.extend((0..MEMORY).map(|i| format!(r"\\h\Memory\M{i}")));
         header.push(r"\\h\Physical Cpu(_Total)\% Util Time".to_owned());
         let mut values = vec!["11/21/2026 19:34:57".to_owned()];
@@ -154,7 +197,8 @@ mod tests {
             header.push(path);
             values.push(value.to_owned());
         };
-        for (counter, value) in [("Processor", "32.00"), ("Util", "40.00"), ("Core Util", "60.00")] {
+        for (counter, value) in [("Processor", "32.00"), ("Util", "40.00"), ("Core Util", "60.00")]
+        {
             add(format!(r"\\h\Physical Cpu(0)\% {counter} Time"), value);
         }
         add(r"\\h\Group Cpu(1:system)\% Run".to_owned(), "1.00");
@@ -162,11 +206,20 @@ mod tests {
             add(format!(r"\\h\Group Cpu({}:{vm})\% Run", 1000 + i), "150.00");
             for vcpu in 0..VCPUS {
                 for (state, value) in STATES.iter().zip(["75.00", "20.00", "5.00", "0.00"]) {
-                    add(format!(r"\\h\Vcpu({}:{vm}:{}:vmx-vcpu-{vcpu})\{state}", 1000 + i, 5000 + vcpu), value);
+                    add(
+                        format!(
+                            r"\\h\Vcpu({}:{vm}:{}:vmx-vcpu-{vcpu})\{state}",
+                            1000 + i,
+                            5000 + vcpu
+                        ),
+                        value,
+                    );
                 }
             }
         }
-        let line = |fields: &[String]| fields.iter().map(|f| format!("\"{f}\"")).collect::<Vec<_>>().join(",") + "\n";
+        let line = |fields: &[String]| {
+            fields.iter().map(|f| format!("\"{f}\"")).collect::<Vec<_>>().join(",") + "\n"
+        };
         line(&header) + &line(&values).repeat(SAMPLES)
     }
 
@@ -177,7 +230,10 @@ mod tests {
     #[test]
     fn a_file_as_readers_want_it_has_nothing_wrong() {
         let text = file();
-        assert_eq!((letters(&text), read(text.as_bytes()).map(|b| numbers(&b)).unwrap()), (vec![], vec![]));
+        assert_eq!(
+            (letters(&text), read(text.as_bytes()).map(|b| numbers(&b)).unwrap()),
+            (vec![], vec![])
+        );
     }
 
     #[test]

@@ -18,7 +18,8 @@ const STATES: &str = "tandem_vm_state_seconds";
 /// Checks all that was scraped; gives back the scrapes before and after the recording.
 pub(super) fn judge(report: &mut Report, outcome: &BootOutcome) -> Result<[Families; 2]> {
     let read = |name: &str| strict::read(&outcome.file(name)?).map_err(|e| unreadable(name, e));
-    let (first, printed, before, after) = (read("scrape-1.txt")?, read("metrics.txt")?, read("scrape-2.txt")?, read("scrape-3.txt")?);
+    let (first, printed, before, after) =
+        (read("scrape-1.txt")?, read("metrics.txt")?, read("scrape-2.txt")?, read("scrape-3.txt")?);
     let samples: usize = first.values().map(|f| f.samples.len()).sum();
     row(report, "endpoint", format!("{} families, {samples} samples", first.len()));
     let mut wrong = vec![];
@@ -32,17 +33,27 @@ pub(super) fn judge(report: &mut Report, outcome: &BootOutcome) -> Result<[Famil
     if plain.contains("# EOF") || !plain.contains("# TYPE tandem_vm_used_seconds_total counter") {
         wrong.push("plain.txt is not Prometheus' own text format".to_owned());
     }
-    none_wrong(report, "endpoint and 'tandem metrics', read strictly: families, VMs, counters that only grow", &wrong, "nothing wrong");
+    none_wrong(
+        report,
+        "endpoint and 'tandem metrics', read strictly: families, VMs, counters that only grow",
+        &wrong,
+        "nothing wrong",
+    );
     Ok([before, after])
 }
 
 /// What a text lacks of a host with these VMs.
 fn lacking(families: &Families) -> Vec<String> {
     let declared = METRICS.iter().map(|d| d.name);
-    let unknown = families.keys().filter(|f| !declared.clone().any(|d| d == f.as_str())).map(|f| format!("{f} is not declared"));
+    let unknown = families
+        .keys()
+        .filter(|f| !declared.clone().any(|d| d == f.as_str()))
+        .map(|f| format!("{f} is not declared"));
     let mut out: Vec<String> = unknown.collect();
     let value = |name: &str| families.get(name).and_then(|f| f.of(&[]).next());
-    if value("tandem_scheduler_loaded") != Some(1.0) || value("tandem_host_vms") != Some(VMS.len() as f64) {
+    if value("tandem_scheduler_loaded") != Some(1.0)
+        || value("tandem_host_vms") != Some(VMS.len() as f64)
+    {
         out.push("not loaded, or another number of VMs".to_owned());
     }
     if value("tandem_assertion_failures") != Some(0.0) {
@@ -75,7 +86,9 @@ fn falling(before: &Families, after: &Families) -> Vec<String> {
 
 /// Seconds that a VM's worlds were in a state between two scrapes.
 pub(super) fn seconds(vm: &str, state: &str, [before, after]: &[Families; 2]) -> f64 {
-    let of = |f: &Families| f.get(STATES).map_or(0.0, |f| f.of(&[("vm", vm), ("state", state)]).sum::<f64>());
+    let of = |f: &Families| {
+        f.get(STATES).map_or(0.0, |f| f.of(&[("vm", vm), ("state", state)]).sum::<f64>())
+    };
     of(after) - of(before)
 }
 
@@ -84,7 +97,9 @@ mod tests {
     use super::*;
 
     fn told(used: &str) -> Families {
-        let text = format!("# TYPE a_seconds counter\n# UNIT a_seconds seconds\na_seconds_total{{vm=\"busy\"}} {used}\n# EOF\n");
+        let text = format!(
+            "# TYPE a_seconds counter\n# UNIT a_seconds seconds\na_seconds_total{{vm=\"busy\"}} {used}\n# EOF\n"
+        );
         strict::read(&text).unwrap()
     }
 
@@ -99,7 +114,8 @@ mod tests {
     fn a_host_without_vms_lacks_them_and_unknown_families_are_told() {
         let seen = lacking(&told("1"));
         assert!(
-            seen.contains(&"a_seconds is not declared".to_owned()) && seen.contains(&"no tandem_vm_shares of beat".to_owned()),
+            seen.contains(&"a_seconds is not declared".to_owned())
+                && seen.contains(&"no tandem_vm_shares of beat".to_owned()),
             "{seen:?}"
         );
     }

@@ -41,8 +41,12 @@ fn times(trace: &Trace) -> Times {
     let told = |k: &Kind| matches!(k, Kind::State { .. } | Kind::Wake { .. });
     let mut seen = trace.events.iter().filter(|e| told(&e.kind)).map(|e| e.ns);
     let first_ns = seen.next().unwrap_or(0);
-    let mut out =
-        Times { first_ns, last_ns: trace.events.last().map_or(first_ns, |e| e.ns), events: trace.events.len(), ..Times::default() };
+    let mut out = Times {
+        first_ns,
+        last_ns: trace.events.last().map_or(first_ns, |e| e.ns),
+        events: trace.events.len(),
+        ..Times::default()
+    };
     let mut replay = Replay::new();
     let mut stays: Vec<(WorldId, State, u64)> = vec![];
     let (mut ended, mut seen) = (vec![], BTreeSet::new());
@@ -58,7 +62,10 @@ fn times(trace: &Trace) -> Times {
                 }
                 // Until its first event a world was in the state that this one says.
                 let first = seen.insert(world);
-                stays.extend(from.filter(|_| first && before.is_none()).map(|f| (world, f, event.ns - first_ns.min(event.ns))));
+                stays.extend(
+                    from.filter(|_| first && before.is_none())
+                        .map(|f| (world, f, event.ns - first_ns.min(event.ns))),
+                );
             }
             _ => {}
         }
@@ -66,8 +73,14 @@ fn times(trace: &Trace) -> Times {
     }
     ended.push(replay.finish().clone());
     for e in &ended {
-        stays.extend(e.stays.iter().map(|s| (s.world, s.was.state, s.to_ns - s.was.since_ns.max(first_ns).min(s.to_ns))));
-        for s in e.stretches.iter().filter(|s| matches!(s.now, trace::Now::World(_) | trace::Now::Other)) {
+        stays.extend(
+            e.stays.iter().map(|s| {
+                (s.world, s.was.state, s.to_ns - s.was.since_ns.max(first_ns).min(s.to_ns))
+            }),
+        );
+        for s in
+            e.stretches.iter().filter(|s| matches!(s.now, trace::Now::World(_) | trace::Now::Other))
+        {
             *out.pcpus.entry(s.pcpu).or_default() += s.to_ns - s.from_ns.max(first_ns).min(s.to_ns);
         }
     }
@@ -86,26 +99,51 @@ fn times(trace: &Trace) -> Times {
 
 /// An event that says another state before than `was`, and what came before it.
 fn contradiction(replay: &Replay, event: &Event, was: State) -> String {
-    let Kind::State { world, from: Some(from), to, why, on } = event.kind else { return String::new() };
+    let Kind::State { world, from: Some(from), to, why, on } = event.kind else {
+        return String::new();
+    };
     let since = replay.world(world).map_or(0, |now| now.since_ns);
     let name = replay.names().full(world);
     let place = on.map_or("nowhere".to_owned(), |p| format!("on pCPU {}", p.0));
-    format!("{name} at {} ns: from {from:?} to {to:?}, {why:?}, {place}, but was {was:?} since {since} ns", event.ns)
+    format!(
+        "{name} at {} ns: from {from:?} to {to:?}, {why:?}, {place}, but was {was:?} since {since} ns",
+        event.ns
+    )
 }
 
 /// Checks the recording, what the commands make of it, and that it agrees with the scrapes before and after.
-pub(super) fn judge(report: &mut Report, outcome: &BootOutcome, tandem: &Path, scrapes: &[Families; 2]) -> Result<()> {
-    let said: Value = serde_json::from_str(&outcome.file("record.json")?).map_err(|e| unreadable("record.json", e))?;
+pub(super) fn judge(
+    report: &mut Report,
+    outcome: &BootOutcome,
+    tandem: &Path,
+    scrapes: &[Families; 2],
+) -> Result<()> {
+    let said: Value = serde_json::from_str(&outcome.file("record.json")?)
+        .map_err(|e| unreadable("record.json", e))?;
     let path = outcome.folder.join("out/watch.trace");
-    let trace = Trace::read(tool::read(&path)?.as_slice()).map_err(|e| unreadable("watch.trace", e))?;
+    let trace =
+        Trace::read(tool::read(&path)?.as_slice()).map_err(|e| unreadable("watch.trace", e))?;
     let times = times(&trace);
     let lost = said["lost"].as_u64().unwrap_or(u64::MAX);
-    row(report, "trace record", format!("{} events, {lost} lost, {} ms", times.events, (times.last_ns - times.first_ns) / MS));
+    row(
+        report,
+        "trace record",
+        format!(
+            "{} events, {lost} lost, {} ms",
+            times.events,
+            (times.last_ns - times.first_ns) / MS
+        ),
+    );
     let mut wrong = whole(&times, &said);
     if !trace.gaps.is_empty() {
         wrong.push(format!("{} gaps in the file", trace.gaps.len()));
     }
-    none_wrong(report, "trace record: nothing lost, or marked; the states of each vCPU sum to the recorded time", &wrong, "nothing wrong");
+    none_wrong(
+        report,
+        "trace record: nothing lost, or marked; the states of each vCPU sum to the recorded time",
+        &wrong,
+        "nothing wrong",
+    );
     none_wrong(
         report,
         "trace record: CPU time of each VM, against the endpoint's before and after",
@@ -125,14 +163,23 @@ fn whole(times: &Times, said: &Value) -> Vec<String> {
     if long.abs_diff(ASKED_NS) > 500 * MS {
         out.push(format!("{} ms were recorded, asked for 3000", long / MS));
     }
-    if said["lost"].as_u64() != Some(times.lost) || said["duration_ns"].as_u64().is_none_or(|ns| ns.abs_diff(long) > 500 * MS) {
-        out.push(format!("the outcome says {said}, the trace {} lost in {} ms", times.lost, long / MS));
+    if said["lost"].as_u64() != Some(times.lost)
+        || said["duration_ns"].as_u64().is_none_or(|ns| ns.abs_diff(long) > 500 * MS)
+    {
+        out.push(format!(
+            "the outcome says {said}, the trace {} lost in {} ms",
+            times.lost,
+            long / MS
+        ));
     }
     if times.vcpus.len() != VMS.len() * VCPUS as usize {
         out.push(format!("vCPUs {:?}", times.vcpus.keys()));
     }
     if let Some(first) = times.contradictions.first() {
-        out.push(format!("{} events contradict those before them, first {first}", times.contradictions.len()));
+        out.push(format!(
+            "{} events contradict those before them, first {first}",
+            times.contradictions.len()
+        ));
     }
     // Nothing is known across a loss.
     for (vcpu, (all, _)) in times.vcpus.iter().filter(|_| times.lost == 0) {
@@ -152,14 +199,22 @@ fn against(times: &Times, scrapes: &[Families; 2]) -> Vec<String> {
         let between = seconds(vm, "run", scrapes);
         let traced = times.run.get(*vm).copied().unwrap_or(0) as f64 / 1e9;
         // Two vCPUs, for as long as two scrapes and a recorder take to come and go on a busy emulator.
-        let fits = times.lost > 0 || (traced <= between + 0.02 && traced > 0.3 * between && traced > 0.1);
-        (!fits).then(|| format!("{vm}: {traced:.3} s in the trace, {between:.3} s between the scrapes"))
+        let fits =
+            times.lost > 0 || (traced <= between + 0.02 && traced > 0.3 * between && traced > 0.1);
+        (!fits).then(|| {
+            format!("{vm}: {traced:.3} s in the trace, {between:.3} s between the scrapes")
+        })
     };
     VMS.iter().filter_map(wrong).collect()
 }
 
 /// Runs the commands that read a trace on this machine.
-fn commands(report: &mut Report, outcome: &BootOutcome, tandem: &Path, trace: &Path) -> Result<Vec<String>> {
+fn commands(
+    report: &mut Report,
+    outcome: &BootOutcome,
+    tandem: &Path,
+    trace: &Path,
+) -> Result<Vec<String>> {
     let file = |name: &str| outcome.folder.join("out").join(name);
     let run = |words: &[&str], paths: &[&Path]| {
         let mut command = Command::new(tandem);
@@ -171,15 +226,23 @@ fn commands(report: &mut Report, outcome: &BootOutcome, tandem: &Path, trace: &P
     run(&["trace", "export"], &[trace, &picture])?;
     run(&["report", "-o"], &[&page, &file("top.json"), trace])?;
     let mut wrong = vec![];
-    let read: Value = serde_json::from_str(&outcome.file("waits.json")?).map_err(|e| unreadable("waits.json", e))?;
+    let read: Value = serde_json::from_str(&outcome.file("waits.json")?)
+        .map_err(|e| unreadable("waits.json", e))?;
     let sums = read["vms"].as_array().cloned().unwrap_or_default();
     let waited = |vm: &str| sums.iter().find(|s| s["name"] == vm).and_then(|s| s["waits"].as_u64());
     row(
         report,
         "trace waits",
-        format!("{} waits, {} beside a pCPU that was wrong to idle", read["all"]["waits"], read["all"]["wrong_idle"]),
+        format!(
+            "{} waits, {} beside a pCPU that was wrong to idle",
+            read["all"]["waits"], read["all"]["wrong_idle"]
+        ),
     );
-    wrong.extend(VMS.iter().filter(|vm| waited(vm).is_none_or(|n| n == 0)).map(|vm| format!("no wait of {vm}")));
+    wrong.extend(
+        VMS.iter()
+            .filter(|vm| waited(vm).is_none_or(|n| n == 0))
+            .map(|vm| format!("no wait of {vm}")),
+    );
     let bytes = tool::read(&picture)?;
     row(report, "trace export", tool::megabytes(bytes.len() as u64));
     if bytes.first() != Some(&0x0a) || bytes.len() < 10_000 {
@@ -187,7 +250,11 @@ fn commands(report: &mut Report, outcome: &BootOutcome, tandem: &Path, trace: &P
     }
     let html = outcome.file("report.html")?;
     row(report, "report", tool::megabytes(html.len() as u64));
-    wrong.extend(VMS.iter().filter(|vm| !html.contains(&format!("\"{vm}\""))).map(|vm| format!("no {vm} in the report")));
+    wrong.extend(
+        VMS.iter()
+            .filter(|vm| !html.contains(&format!("\"{vm}\"")))
+            .map(|vm| format!("no {vm} in the report")),
+    );
     Ok(wrong)
 }
 
@@ -205,11 +272,28 @@ mod tests {
             let id = VmId(i as u16 + 1);
             events.push(at(0, Kind::Vm { vm: id, name: (*vm).to_owned(), pool: "/".to_owned() }));
             for n in 0..VCPUS {
-                events.push(at(0, Kind::World { world: WorldId(i as u32 * 10 + n), vm: id, role: Role::Vcpu, name: format!("vcpu{n}") }));
+                events.push(at(
+                    0,
+                    Kind::World {
+                        world: WorldId(i as u32 * 10 + n),
+                        vm: id,
+                        role: Role::Vcpu,
+                        name: format!("vcpu{n}"),
+                    },
+                ));
             }
         }
         let state = |ns: u64, world: u32, to: State| {
-            at(ns, Kind::State { world: WorldId(world), from: None, to, why: Why::Unknown, on: Some(PcpuId(world as u16)) })
+            at(
+                ns,
+                Kind::State {
+                    world: WorldId(world),
+                    from: None,
+                    to,
+                    why: Why::Unknown,
+                    on: Some(PcpuId(world as u16)),
+                },
+            )
         };
         let worlds = [0, 1, 10, 11];
         events.extend(worlds.map(|w| state(5, w, State::Run)));
@@ -223,11 +307,17 @@ mod tests {
     fn a_whole_trace_has_nothing_wrong_and_a_short_or_silent_one_has() {
         let said = json!({"lost": 0, "duration_ns": 3000 * MS});
         let t = times(&trace(1000, None));
-        assert_eq!((whole(&t, &said), t.vcpus["busy/vcpu1"], t.pcpus[&PcpuId(11)]), (vec![], (3000 * MS, 1000 * MS), 1000 * MS));
+        assert_eq!(
+            (whole(&t, &said), t.vcpus["busy/vcpu1"], t.pcpus[&PcpuId(11)]),
+            (vec![], (3000 * MS, 1000 * MS), 1000 * MS)
+        );
         assert_eq!(whole(&t, &json!({"lost": 3, "duration_ns": 3000 * MS})).len(), 1);
         let mut late = trace(1000, None);
-        late.events.retain(|e| !matches!(e.kind, Kind::State { world: WorldId(0), to: State::Run, .. }));
-        assert!(whole(&times(&late), &said)[0].contains("busy/vcpu0: states sum to 2000 of 3000 ms"));
+        late.events
+            .retain(|e| !matches!(e.kind, Kind::State { world: WorldId(0), to: State::Run, .. }));
+        assert!(
+            whole(&times(&late), &said)[0].contains("busy/vcpu0: states sum to 2000 of 3000 ms")
+        );
         let mut cut = trace(1000, None);
         cut.events.pop();
         assert!(!whole(&times(&cut), &said).is_empty());
@@ -237,16 +327,21 @@ mod tests {
     fn what_was_before_the_first_event_counts_and_a_contradiction_is_told() {
         let said = json!({"lost": 0, "duration_ns": 3000 * MS});
         let mut late = trace(1000, None);
-        late.events.retain(|e| !matches!(e.kind, Kind::State { world: WorldId(0), to: State::Run, .. }));
+        late.events
+            .retain(|e| !matches!(e.kind, Kind::State { world: WorldId(0), to: State::Run, .. }));
         let from = |events: &mut Vec<Event>, w: u32, state: State| {
-            let to_wait = |k: &Kind| matches!(k, Kind::State { world, to: State::Wait, .. } if world.0 == w);
+            let to_wait =
+                |k: &Kind| matches!(k, Kind::State { world, to: State::Wait, .. } if world.0 == w);
             let event = events.iter_mut().find(|e| to_wait(&e.kind)).unwrap();
             if let Kind::State { from, .. } = &mut event.kind {
                 *from = Some(state);
             }
         };
         from(&mut late.events, 0, State::Run);
-        assert_eq!((whole(&times(&late), &said), times(&late).vcpus["busy/vcpu0"]), (vec![], (3000 * MS, 1000 * MS)));
+        assert_eq!(
+            (whole(&times(&late), &said), times(&late).vcpus["busy/vcpu0"]),
+            (vec![], (3000 * MS, 1000 * MS))
+        );
         from(&mut late.events, 1, State::Ready);
         let told = "1 events contradict those before them, first busy/vcpu1 at 1000000005 ns: from Ready to Wait, Unknown, \
                     on pCPU 1, but was Run since 5 ns";
@@ -263,11 +358,21 @@ mod tests {
     #[test]
     fn cpu_time_that_the_endpoint_does_not_know_is_told() {
         let scrape = |s: f64| {
-            let of = |vm: &str| format!("tandem_vm_state_seconds_total{{vm=\"{vm}\",state=\"run\"}} {s}\n");
-            metrics::strict::read(&format!("# TYPE tandem_vm_state_seconds counter\n{}{}# EOF\n", of("busy"), of("beat"))).unwrap()
+            let of = |vm: &str| {
+                format!("tandem_vm_state_seconds_total{{vm=\"{vm}\",state=\"run\"}} {s}\n")
+            };
+            metrics::strict::read(&format!(
+                "# TYPE tandem_vm_state_seconds counter\n{}{}# EOF\n",
+                of("busy"),
+                of("beat")
+            ))
+            .unwrap()
         };
         let t = times(&trace(1000, None));
-        assert!(against(&t, &[scrape(1.0), scrape(3.5)]).is_empty(), "2 s in the trace, 2.5 s between");
+        assert!(
+            against(&t, &[scrape(1.0), scrape(3.5)]).is_empty(),
+            "2 s in the trace, 2.5 s between"
+        );
         assert_eq!(against(&t, &[scrape(1.0), scrape(2.5)]).len(), 2, "more than was used");
         assert_eq!(against(&t, &[scrape(1.0), scrape(9.0)]).len(), 2, "most is missing");
     }
