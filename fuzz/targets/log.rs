@@ -1,4 +1,5 @@
-//! Fuzzer: A textual log of any letters, read strictly and leniently, printed and read again. It judges nothing but that nobody panics.
+//! Fuzzer: A textual log of any letters, read strictly and leniently, printed and read again. It
+//! judges nothing but that nobody panics.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

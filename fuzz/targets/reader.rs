@@ -1,4 +1,5 @@
-//! Fuzzer: A trace's file of any bytes: heads, checksums, gaps and what follows them. It judges nothing but that nobody panics.
+//! Fuzzer: A trace's file of any bytes: heads, checksums, gaps and what follows them. It judges
+//! nothing but that nobody panics.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

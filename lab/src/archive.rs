@@ -1,9 +1,10 @@
-//! Finds and caches what the lab boots: kernels and a QEMU, out of Debian's archive; it installs nothing on the
-//! machine and leaves the machine's own package sources alone.
+//! Finds and caches what the lab boots: kernels and a QEMU, out of Debian's archive; it installs
+//! nothing on the machine and leaves the machine's own package sources alone.
 //!
-//! Why Debian packages: they are signed, small (14 MB a kernel), reachable from every machine that can build this
-//! repository, and their kernels have sched_ext and BTF switched on. Why not the machine's own kernel: most
-//! machines that build this have none with sched_ext, and the lab's answers must not depend on the machine.
+//! Why Debian packages: they are signed, small (14 MB a kernel), reachable from every machine that
+//! can build this repository, and their kernels have sched_ext and BTF switched on. Why not the
+//! machine's own kernel: most machines that build this have none with sched_ext, and the lab's
+//! answers must not depend on the machine.
 
 mod apt;
 mod kernel;
@@ -61,7 +62,8 @@ impl Archive {
     }
 }
 
-/// The repository: the nearest folder above the current one that has a lab, else the one this crate was built in.
+/// The repository: the nearest folder above the current one that has a lab, else the one this crate
+/// was built in.
 pub fn repository() -> PathBuf {
     let built_in = || {
         let lab = Path::new(env!("CARGO_MANIFEST_DIR"));

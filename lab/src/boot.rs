@@ -1,5 +1,6 @@
-//! Boots a kernel of the archive under QEMU's emulator, runs one command in it and brings its output, files and
-//! findings back; it retries the emulator's own early death and nothing else, and never outlives its time limit.
+//! Boots a kernel of the archive under QEMU's emulator, runs one command in it and brings its
+//! output, files and findings back; it retries the emulator's own early death and nothing else, and
+//! never outlives its time limit.
 
 mod command;
 mod files;
@@ -27,12 +28,13 @@ const COMMAND_ENDED: &str = "lab: command ended with ";
 /// How QEMU emulates the CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accel {
-    /// A host thread per CPU: fast, right for proportions of CPU time, and what KVM VMs inside need.
+    /// A host thread per CPU: fast, right for proportions of CPU time, and what KVM VMs inside
+    /// need.
     Multi,
     /// All CPUs in turn on one host thread: half the speed, needs one host core.
     Single,
-    /// One instruction is 2^shift ns of guest time: the same boot gives the same output, slowly. The root is in
-    /// memory then, so files should be small.
+    /// One instruction is 2^shift ns of guest time: the same boot gives the same output, slowly.
+    /// The root is in memory then, so files should be small.
     Icount {
         /// 2 is a 250 MHz machine, 4 a 62 MHz one.
         shift: u8,
@@ -40,8 +42,9 @@ pub enum Accel {
 }
 
 impl Accel {
-    /// All pCPUs together execute a billion instructions a second. At half of that, with 8 of them busy, a VM that another pool's
-    /// may not disturb lost 3 % to interrupts and switches; at this, 2 %.
+    /// All pCPUs together execute a billion instructions a second. At half of that, with 8 of them
+    /// busy, a VM that another pool's may not disturb lost 3 % to interrupts and switches; at this,
+    /// 2 %.
     pub const EXACT: Accel = Accel::Icount { shift: 0 };
 
     fn root_shape(self) -> image::Shape {
@@ -66,7 +69,8 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Two sockets that are two nodes, each two cores of two threads: 8 CPUs, the smallest host with everything.
+    /// Two sockets that are two nodes, each two cores of two threads: 8 CPUs, the smallest host
+    /// with everything.
     pub const SMALL: Topology = Topology { sockets: 2, nodes: 2, cores_per_socket: 2, threads: 2 };
 
     /// The number of logical CPUs.
@@ -126,8 +130,8 @@ pub struct BootSpec {
     pub memory_mb: u32,
     /// How the CPUs are emulated.
     pub accel: Accel,
-    /// Load the KVM modules. Off saves half a second, and a minute on 32 CPUs, where each patch of the running
-    /// kernel's code waits for all CPUs.
+    /// Load the KVM modules. Off saves half a second, and a minute on 32 CPUs, where each patch of
+    /// the running kernel's code waits for all CPUs.
     pub kvm_inside: bool,
     /// Shell script run by the guest's init; its exit code is the outcome's.
     pub command: String,
@@ -140,7 +144,8 @@ pub struct BootSpec {
 }
 
 impl BootSpec {
-    /// The defaults: newest kernel, 2 sockets × 2 cores × 2 threads, 2 GB, multi-threaded, two minutes.
+    /// The defaults: newest kernel, 2 sockets × 2 cores × 2 threads, 2 GB, multi-threaded, two
+    /// minutes.
     pub fn new(command: impl Into<String>) -> Self {
         BootSpec {
             kernel: KernelId::Newest,
@@ -235,7 +240,8 @@ pub fn boot(
             return Err(LabError::new(format!("boot of {}", kernel.version), "run", seen, next));
         }
         tool::progress(&format!(
-            "try {tries} of {MAX_TRIES} died of the emulator (Oops: int3, or a VM that was gone without Tandem), trying again"
+            "try {tries} of {MAX_TRIES} died of the emulator (Oops: int3, or a VM that was gone \
+                without Tandem), trying again"
         ));
         let kept = folder.join(format!("kernel.try{tries}.log"));
         std::fs::rename(folder.join("kernel.log"), &kept).on(&kept, "keep the log")?;
@@ -252,7 +258,8 @@ fn judge(outcome: BootOutcome, spec: &BootSpec) -> Result<BootOutcome> {
     }
     let qemu = tool::read(&outcome.folder.join("qemu.log")).unwrap_or_default();
     let seen = format!(
-        "no user space after {:.1} s, allowed {} s; QEMU said \"{}\"; the kernel's last words were \"{}\"",
+        "no user space after {:.1} s, allowed {} s; QEMU said \"{}\"; the kernel's last words were \
+            \"{}\"",
         outcome.wall.as_secs_f64(),
         spec.time_limit.as_secs(),
         tool::last_lines(&String::from_utf8_lossy(&qemu), 2),

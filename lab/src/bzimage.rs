@@ -1,4 +1,5 @@
-//! Opens a compressed x86 kernel image far enough for the kernel chooser to read its BTF; it never writes one.
+//! Opens a compressed x86 kernel image far enough for the kernel chooser to read its BTF; it never
+//! writes one.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -11,7 +12,8 @@ const HEADER_MAGIC: usize = 0x202;
 const PAYLOAD_OFFSET: usize = 0x248;
 const PAYLOAD_LENGTH: usize = 0x24c;
 
-/// Payload formats by their first bytes. Debian uses zstd; the others go through the tool of that name.
+/// Payload formats by their first bytes. Debian uses zstd; the others go through the tool of that
+/// name.
 const FORMATS: [(&[u8], &str); 4] = [
     (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
     (&[0xfd, b'7', b'z', b'X', b'Z'], "xz"),
@@ -59,7 +61,8 @@ fn payload(bzimage: &[u8]) -> Option<&[u8]> {
     bzimage.get(start..start + word(bzimage, PAYLOAD_LENGTH)?)
 }
 
-/// Decodes one zstd frame; the four bytes of size that the kernel's build appends are left over and ignored.
+/// Decodes one zstd frame; the four bytes of size that the kernel's build appends are left over and
+/// ignored.
 fn unzstd(payload: &[u8]) -> Result<Vec<u8>> {
     let mut source = payload;
     let mut decoder =
@@ -69,7 +72,8 @@ fn unzstd(payload: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Decompresses through a tool such as `xz`; trailing bytes after the stream make the tool complain but not fail us.
+/// Decompresses through a tool such as `xz`; trailing bytes after the stream make the tool complain
+/// but not fail us.
 pub fn through(tool: &str, packed: &[u8]) -> Result<Vec<u8>> {
     let trouble = |e: std::io::Error| {
         LabError::new(

@@ -1,4 +1,5 @@
-//! Writes cpio archives for the kernel's initramfs, with equal bytes for equal content: no times, no owners.
+//! Writes cpio archives for the kernel's initramfs, with equal bytes for equal content: no times,
+//! no owners.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +9,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{OnPath, Result};
 use crate::tool;
 
-/// Writer of the "newc" format, the one the kernel unpacks (Documentation/driver-api/early-userspace/buffer-format.rst).
+/// Writer of the "newc" format, the one the kernel unpacks
+/// (Documentation/driver-api/early-userspace/buffer-format.rst).
 #[derive(Default)]
 pub(crate) struct Cpio {
     out: Vec<u8>,
@@ -16,7 +18,8 @@ pub(crate) struct Cpio {
 }
 
 impl Cpio {
-    /// Adds one entry: a mode with its file type, a device number for device nodes, a link's target as content.
+    /// Adds one entry: a mode with its file type, a device number for device nodes, a link's target
+    /// as content.
     pub(crate) fn add(&mut self, name: &str, mode: u32, device: (u32, u32), content: &[u8]) {
         self.count += 1;
         let size = content.len() as u32;

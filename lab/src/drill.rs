@@ -1,9 +1,12 @@
-//! Drills: what a scheduler must survive and keep within bounds on a real kernel, each one boot of the lab (or two), with
-//! a verdict in numbers. The guest's scripts only observe; every judgement is taken here, from their lines.
+//! Drills: what a scheduler must survive and keep within bounds on a real kernel, each one boot of
+//! the lab (or two), with a verdict in numbers. The guest's scripts only observe; every judgement
+//! is taken here, from their lines.
 //!
-//! `kill` the daemon dies under load; `storm` VMs come and go; `steal` two Linux guests' own clocks against Tandem's
-//! accounts; `smp` Linux guests that pass messages, with and without co-scheduling; `latency` wake-ups and messages against the kernel's own scheduler; `load` the time a load takes; `settings` what
-//! is changed while VMs run; `idle` what vCPUs sleep for; `watch` everything that shows a live host.
+//! `kill` the daemon dies under load; `storm` VMs come and go; `steal` two Linux guests' own clocks
+//! against Tandem's accounts; `smp` Linux guests that pass messages, with and without
+//! co-scheduling; `latency` wake-ups and messages against the kernel's own scheduler; `load` the
+//! time a load takes; `settings` what is changed while VMs run; `idle` what vCPUs sleep for;
+//! `watch` everything that shows a live host.
 
 mod idle;
 mod kill;
@@ -36,7 +39,8 @@ const TWO_CPUS: Topology = Topology { sockets: 1, nodes: 1, cores_per_socket: 2,
 const IDLE_CONTROL: &str = "control; control; say \"control ns=$control_ns\"";
 
 /// Explains the column of [`dilation`].
-const SLOWNESS: &str = "slowness: CPU time of a fixed piece of work, by that on the idle host; busy emulated CPUs share the machine's few";
+const SLOWNESS: &str = "slowness: CPU time of a fixed piece of work, by that on the idle host; \
+    busy emulated CPUs share the machine's few";
 
 /// Which drill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +117,8 @@ pub struct Setting {
     pub seed: u64,
 }
 
-/// Runs one drill to its verdict; an error means that the lab could not run, never that the drill failed.
+/// Runs one drill to its verdict; an error means that the lab could not run, never that the drill
+/// failed.
 ///
 /// # Errors
 /// `LabError` when the lab cannot boot, or a tool that the drill needs cannot be had.
@@ -148,7 +153,8 @@ fn spec(setting: &Setting, before: &str, script: &str, seconds: u64) -> BootSpec
     spec
 }
 
-/// Boots, and begins the report with what every drill asks: no fatal finding, a script that ended, no failure told.
+/// Boots, and begins the report with what every drill asks: no fatal finding, a script that ended,
+/// no failure told.
 fn begin(
     drill: Drill,
     spec: &BootSpec,
@@ -188,8 +194,9 @@ fn begin(
     Ok((report, outcome, records))
 }
 
-/// How many times slower than on the idle host an emulated CPU was beside this record: 8 busy ones share the machine's
-/// few, and the guest's clock runs on. The same work is timed in CPU time, so waiting within the guest does not count.
+/// How many times slower than on the idle host an emulated CPU was beside this record: 8 busy ones
+/// share the machine's few, and the guest's clock runs on. The same work is timed in CPU time, so
+/// waiting within the guest does not count.
 fn dilation(records: &[record::Record], beside: &record::Record) -> f64 {
     let idle = records.iter().find(|r| r.kind == "control").and_then(|r| r.number("ns"));
     idle.zip(beside.number("control_ns")).map_or(1.0, |(a, b)| (b / a.max(1.0)).max(1.0))

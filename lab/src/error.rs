@@ -1,4 +1,5 @@
-//! The one error type of the lab: what could not be done to which object, what was seen, and the next step.
+//! The one error type of the lab: what could not be done to which object, what was seen, and the
+//! next step.
 
 use std::path::Path;
 
@@ -50,8 +51,8 @@ impl LabError {
         }
     }
 
-    /// The process exit code of a command that ended in this error; stable, so that scripts can tell
-    /// "the lab could not run" (70) from "the scenario failed" (any other).
+    /// The process exit code of a command that ended in this error; stable, so that scripts can
+    /// tell "the lab could not run" (70) from "the scenario failed" (any other).
     pub fn exit_code(&self) -> u8 {
         70
     }

@@ -1,5 +1,5 @@
-//! Runs a scenario with real VMs on a real kernel, under the kernel's own scheduler and under Tandem, and brings back
-//! result documents of the simulator's shape.
+//! Runs a scenario with real VMs on a real kernel, under the kernel's own scheduler and under
+//! Tandem, and brings back result documents of the simulator's shape.
 
 mod script;
 mod wakeups;
@@ -60,7 +60,8 @@ impl Experiment<'_> {
     /// The scenario's runs that the lab does.
     ///
     /// # Errors
-    /// `LabError` when the scenario says that the lab cannot run it, or names runs that are not there.
+    /// `LabError` when the scenario says that the lab cannot run it, or names runs that are not
+    /// there.
     pub fn runs(&self) -> Result<Vec<&Run>> {
         let refuse = |seen: String, next: &str| {
             LabError::new(format!("scenario {}", self.scenario.name), "run in the lab", seen, next)
@@ -193,10 +194,12 @@ fn read_result(outcome: &BootOutcome, policy: Policy, i: usize, run: &Run) -> Re
     Ok(result)
 }
 
-/// A tick of the lab's kernels. The kernel brings what runs up to date at each, so two readings of one account may differ by as much.
+/// A tick of the lab's kernels. The kernel brings what runs up to date at each, so two readings of
+/// one account may differ by as much.
 const TICK_NS: u64 = 4_000_000;
 
-/// Largest differences between a VM's accounts and the kernel's beyond a tick, in ten-thousandths, each with whose it is.
+/// Largest differences between a VM's accounts and the kernel's beyond a tick, in ten-thousandths,
+/// each with whose it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disagreement {
     /// CPU time and its cgroup's cpu.stat.
@@ -205,8 +208,8 @@ pub struct Disagreement {
     pub delay: Option<(u64, String)>,
 }
 
-/// The kernel takes the time when it begins to wake or to switch, the scheduler when it is told: some thousand instructions later,
-/// 2 ns each here, and on hardware about a hundredth of that.
+/// The kernel takes the time when it begins to wake or to switch, the scheduler when it is told:
+/// some thousand instructions later, 2 ns each here, and on hardware about a hundredth of that.
 const TOLD_NS: u64 = 10_000;
 
 /// How far the accounts of a document are from the kernel's.
@@ -214,7 +217,8 @@ pub fn disagreement(document: &Document) -> Disagreement {
     let worst = |pair: fn(&views::CpuStat) -> (u64, u64, u64)| {
         let of = |vm: &views::Vm| {
             let (kernel, ours, apart) = pair(&vm.cpu_stat?);
-            // of less than 1 s, what is between two instructions of an emulated pCPU while the others have their turn is too much
+            // of less than 1 s, what is between two instructions of an emulated pCPU while the
+            // others have their turn is too much
             (kernel > 1_000_000_000).then(|| {
                 (
                     ours.abs_diff(kernel).saturating_sub(TICK_NS + apart) * 10_000 / kernel,

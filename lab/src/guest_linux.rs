@@ -1,5 +1,6 @@
-//! Builds the initramfs of a real Linux VM for inside the lab: busybox and one script that works on every vCPU and
-//! prints the guest's own view of steal time; it runs the same kernel image as the lab itself.
+//! Builds the initramfs of a real Linux VM for inside the lab: busybox and one script that works on
+//! every vCPU and prints the guest's own view of steal time; it runs the same kernel image as the
+//! lab itself.
 
 use std::path::PathBuf;
 
@@ -12,7 +13,8 @@ const INIT: &[u8] = include_bytes!("../guest/linux-init");
 /// The programs the script uses.
 const APPLETS: [&str; 7] = ["sh", "mount", "cat", "cut", "grep", "poweroff", "sleep"];
 
-/// Kernel command line for [`build`]'s guest: console on the serial port and `work_s` seconds of work.
+/// Kernel command line for [`build`]'s guest: console on the serial port and `work_s` seconds of
+/// work.
 pub fn command_line(work_s: u32) -> String {
     format!("console=ttyS0 quiet panic=-1 rdinit=/init work_s={work_s}")
 }

@@ -1,5 +1,6 @@
-//! Builds the guest's root disk: busybox, QEMU with its libraries and firmware, KVM modules, payloads and the init
-//! script; it is cached, and what a single boot adds travels on a second disk.
+//! Builds the guest's root disk: busybox, QEMU with its libraries and firmware, KVM modules,
+//! payloads and the init script; it is cached, and what a single boot adds travels on a second
+//! disk.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -50,7 +51,8 @@ pub mod guest_path {
 pub enum Shape {
     /// An ext4 file system on a disk: quick to boot.
     Disk,
-    /// An archive that the kernel unpacks into memory: no device takes part, so no host thread's timing does.
+    /// An archive that the kernel unpacks into memory: no device takes part, so no host thread's
+    /// timing does.
     Initramfs,
 }
 
@@ -102,7 +104,8 @@ fn image_name(version: &str, key: &str, shape: Shape) -> String {
     format!("{version}-{key}.{}", shape.suffix())
 }
 
-/// Deletes the images that this one replaces. A QEMU that still has one open keeps it until it ends.
+/// Deletes the images that this one replaces. A QEMU that still has one open keeps it until it
+/// ends.
 fn clear_old(place: &Path, version: &str, shape: Shape) {
     let folder = place.parent().unwrap_or(place);
     let prefix = format!("{version}-");
@@ -176,7 +179,8 @@ fn add_qemu(tree: &Path, qemu: &Qemu) -> Result<()> {
     Ok(())
 }
 
-/// What `-nodefaults -kernel` needs: the BIOS, its KVM option ROM, and the ROMs that start a kernel image.
+/// What `-nodefaults -kernel` needs: the BIOS, its KVM option ROM, and the ROMs that start a kernel
+/// image.
 const FIRMWARE_FILES: [&str; 7] = [
     "bios-256k.bin",
     "kvmvapic.bin",

@@ -1,8 +1,10 @@
-//! The lab: boots a real Linux kernel under QEMU's emulator, with real KVM VMs inside it, on a machine that has
-//! neither KVM nor sched_ext; it decides nothing about scheduling and judges no result.
+//! The lab: boots a real Linux kernel under QEMU's emulator, with real KVM VMs inside it, on a
+//! machine that has neither KVM nor sched_ext; it decides nothing about scheduling and judges no
+//! result.
 //!
-//! The flow: [`archive`] finds kernels and QEMU, [`image`] builds the guest's root file system, [`boot`] runs a
-//! command in it and brings files back, [`payload`] and [`guest_linux`] are what the VMs inside run.
+//! The flow: [`archive`] finds kernels and QEMU, [`image`] builds the guest's root file system,
+//! [`boot`] runs a command in it and brings files back, [`payload`] and [`guest_linux`] are what
+//! the VMs inside run.
 
 pub mod archive;
 pub mod boot;

@@ -1,5 +1,6 @@
-//! The workload kernel that VMs inside the lab run: builds it from `lab/payload`, writes its command line and reads
-//! its reports; what it measures is CPU work done, never wall time passed (see `lab/payload/clock.c`).
+//! The workload kernel that VMs inside the lab run: builds it from `lab/payload`, writes its
+//! command line and reads its reports; what it measures is CPU work done, never wall time passed
+//! (see `lab/payload/clock.c`).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -124,8 +125,9 @@ pub struct Orders {
     pub run_ms: Option<u32>,
     /// Interval of progress reports; none reports only at the end.
     pub report_ms: Option<u32>,
-    /// Reports tell how many latencies fell into which bucket. Each letter of a report leaves the guest, so long lines cost a busy
-    /// host much: 0.9 of a pCPU for a VM that wakes often, in the lab.
+    /// Reports tell how many latencies fell into which bucket. Each letter of a report leaves the
+    /// guest, so long lines cost a busy host much: 0.9 of a pCPU for a VM that wakes often, in the
+    /// lab.
     pub buckets: bool,
     /// Rounds of the work loop per microsecond; none lets the VM calibrate.
     pub loops_per_us: Option<u32>,
@@ -226,7 +228,8 @@ pub fn last_reports(text: &str) -> Vec<Progress> {
     last
 }
 
-/// Latencies of a VM's wake-ups, in us, between the last report of an earlier text and the last of a later one.
+/// Latencies of a VM's wake-ups, in us, between the last report of an earlier text and the last of
+/// a later one.
 pub fn latencies(before: &str, after: &str) -> Latencies {
     let (first, last) = (last_reports(before), last_reports(after));
     let mut all = Latencies::default();
@@ -347,7 +350,8 @@ mod tests {
     fn the_last_report_of_each_vcpu_wins_and_half_a_line_is_passed_over() {
         let line = |what: &str, n: u32, vcpu: u32, work: u32| {
             format!(
-                "{what} n={n} ms=1000 vcpu={vcpu} kind=burn work_us={work} rounds=1 wakeups=0 missed=0 late_us_sum=0\n"
+                "{what} n={n} ms=1000 vcpu={vcpu} kind=burn work_us={work} rounds=1 wakeups=0 \
+                    missed=0 late_us_sum=0\n"
             )
         };
         let text = [
@@ -378,7 +382,8 @@ mod tests {
     fn latencies_are_those_between_two_moments_whatever_was_before() {
         let line = |n: u32, vcpu: u32, rest: &str| {
             format!(
-                "report n={n} ms=0 vcpu={vcpu} kind=duty work_us=0 rounds=0 wakeups=0 missed=0 {rest}\n"
+                "report n={n} ms=0 vcpu={vcpu} kind=duty work_us=0 rounds=0 wakeups=0 missed=0 \
+                    {rest}\n"
             )
         };
         // The wake-up of a halted process, 2 s late, was before.

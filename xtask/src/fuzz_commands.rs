@@ -1,8 +1,8 @@
-//! `fuzz`: builds the fuzzers of `fuzz/` with counters of coverage, gives them inputs to begin with, and says what they found; what is
-//! right is said by `crates/trace/src/fuzz.rs`.
+//! `fuzz`: builds the fuzzers of `fuzz/` with counters of coverage, gives them inputs to begin
+//! with, and says what they found; what is right is said by `crates/trace/src/fuzz.rs`.
 //!
-//! The compiler is the stable one: the counters come from LLVM's pass, which needs no nightly, and there is no address sanitizer, which
-//! does: these crates have no unsafe code.
+//! The compiler is the stable one: the counters come from LLVM's pass, which needs no nightly, and
+//! there is no address sanitizer, which does: these crates have no unsafe code.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -12,9 +12,11 @@ use lab::LabError;
 
 use crate::tidy;
 
-/// Runs the coverage-guided fuzzers of what reads traces, or one of them; inputs and findings are kept in .cache/fuzz.
+/// Runs the coverage-guided fuzzers of what reads traces, or one of them; inputs and findings are
+/// kept in .cache/fuzz.
 ///
-/// Needs a C++ compiler, for libFuzzer. Ends with 1 when a fuzzer found something, and says how to replay it.
+/// Needs a C++ compiler, for libFuzzer. Ends with 1 when a fuzzer found something, and says how to
+/// replay it.
 #[derive(Args)]
 pub struct Fuzz {
     /// Which fuzzer; without it, one after the other.
@@ -51,9 +53,11 @@ impl Target {
     }
 }
 
-const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
                         -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
-/// An input that takes longer or more memory than this is a finding; longer ones than this find nothing that shorter ones do not.
+/// An input that takes longer or more memory than this is a finding; longer ones than this find
+/// nothing that shorter ones do not.
 const LIMITS: [&str; 3] = ["-timeout=25", "-rss_limit_mb=2048", "-max_len=8192"];
 /// A program without counters tells 0, or the few of libFuzzer's glue.
 const LEAST_COVERAGE: u64 = 500;
@@ -166,7 +170,8 @@ fn fuzz(program: &Path, own: &Path, target: Target, seconds: u64) -> Result<bool
     let seen = Seen::of(&text);
     if let Some(Seen { inputs, first, last, kept }) = seen {
         println!(
-            "fuzz {name}: {inputs} inputs, coverage {first} at the start, {last} at the end, {kept} inputs kept"
+            "fuzz {name}: {inputs} inputs, coverage {first} at the start, {last} at the end, \
+                {kept} inputs kept"
         );
     }
     // A fault may show before anything was counted, in an input that was kept earlier.
@@ -240,7 +245,8 @@ mod tests {
 
     #[test]
     fn coverage_is_read_from_what_libfuzzer_says() {
-        let text = "INFO: Seed: 1\n#26\tINITED cov: 1500 ft: 9 corp: 24/1Kb exec/s: 0\n#27\tNEW    cov: 1501 ft: 9 corp: 25/2Kb\n#90\tDONE   cov: 1600 ft: 9 corp: 31/2Kb lim: 4\n";
+        let text = "INFO: Seed: 1\n#26\tINITED cov: 1500 ft: 9 corp: 24/1Kb exec/s: 0\n#27\tNEW    \
+            cov: 1501 ft: 9 corp: 25/2Kb\n#90\tDONE   cov: 1600 ft: 9 corp: 31/2Kb lim: 4\n";
         assert_eq!(Seen::of(text), Some(Seen { inputs: 90, first: 1500, last: 1600, kept: 31 }));
         assert_eq!(Seen::of("INFO: Seed: 1\n"), None);
     }

@@ -1,4 +1,5 @@
-//! `lab-fetch` and `lab-shell`: the lab from the command line; everything they do is in the `lab` crate.
+//! `lab-fetch` and `lab-shell`: the lab from the command line; everything they do is in the `lab`
+//! crate.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -18,8 +19,8 @@ pub struct Fetch {
 
 /// Boots the lab and runs a command in it, showing its output as it comes.
 ///
-/// The command's exit code becomes this command's; 70 means that the lab itself could not run. Files that the
-/// command leaves in /lab/out are brought back.
+/// The command's exit code becomes this command's; 70 means that the lab itself could not run.
+/// Files that the command leaves in /lab/out are brought back.
 #[derive(Args)]
 pub struct Shell {
     /// Kernel to boot: newest, older, or an exact version such as 7.2.13+deb14.
@@ -132,7 +133,8 @@ pub fn shell(arguments: &Shell) -> Result<ExitCode, LabError> {
     })?;
     let booted = outcome.user_space.map_or("never".into(), |t| format!("{:.1} s", t.as_secs_f64()));
     eprintln!(
-        "lab: kernel {}, user space at {booted}, whole run {:.1} s, {} of {} tries, {} files back, all in {}",
+        "lab: kernel {}, user space at {booted}, whole run {:.1} s, {} of {} tries, {} files back, \
+            all in {}",
         outcome.kernel,
         outcome.wall.as_secs_f64(),
         outcome.tries,

@@ -1,4 +1,5 @@
-//! `cargo xtask`: the repository's own commands; each is a thin wrapper around a library that does the work.
+//! `cargo xtask`: the repository's own commands; each is a thin wrapper around a library that does
+//! the work.
 
 mod ci;
 mod drill_commands;

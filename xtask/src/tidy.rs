@@ -1,7 +1,9 @@
-//! `cargo xtask tidy`: holds the tree to the mechanical rules of STYLE.md; it changes nothing but the generated documents, and those only with --write.
+//! `cargo xtask tidy`: holds the tree to the mechanical rules of STYLE.md; it changes nothing but
+//! the generated documents, and those only with --write.
 //!
-//! A rule takes the tracked files and gives findings, each with file, line and what to do. A finding
-//! that `xtask/tidy.toml` excuses with a reason does not count; an excuse that excuses nothing does.
+//! A rule takes the tracked files and gives findings, each with file, line and what to do. A
+//! finding that `xtask/tidy.toml` excuses with a reason does not count; an excuse that excuses
+//! nothing does.
 
 mod commands;
 mod documented;
@@ -98,7 +100,8 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
 }
 
-/// Runs `cargo xtask tidy`; `xtask` is the command line of xtask itself, whose commands the documents may name.
+/// Runs `cargo xtask tidy`; `xtask` is the command line of xtask itself, whose commands the
+/// documents may name.
 #[must_use]
 pub fn main(arguments: &Tidy, xtask: &clap::Command) -> ExitCode {
     match check(&root(), arguments.write, xtask) {

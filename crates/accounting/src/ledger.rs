@@ -1,4 +1,5 @@
-//! Keeps the totals of groups while worlds come, go and change their group between looks; it remembers the last look and no more.
+//! Keeps the totals of groups while worlds come, go and change their group between looks; it
+//! remembers the last look and no more.
 
 use std::collections::BTreeMap;
 use views::esxtop::{Counters, Gid, Totals, Wid};
@@ -8,7 +9,8 @@ use views::esxtop::{Counters, Gid, Totals, Wid};
 pub struct Ledger {
     /// Where each world was at the last look, and what it had.
     seen: BTreeMap<Wid, (Gid, Totals)>,
-    /// What each group lost to others (above 0), or got from them (below), by worlds that changed their group.
+    /// What each group lost to others (above 0), or got from them (below), by worlds that changed
+    /// their group.
     moved: BTreeMap<Gid, Moved>,
 }
 
@@ -41,7 +43,8 @@ fn amounts(t: &Totals) -> Moved {
 }
 
 impl Ledger {
-    /// Sets the own totals of each group in `past`: what its gone worlds left behind, and what its worlds in `look` have.
+    /// Sets the own totals of each group in `past`: what its gone worlds left behind, and what its
+    /// worlds in `look` have.
     pub fn settle(&mut self, look: &mut Counters, past: &BTreeMap<Gid, Totals>) {
         let mut sums: BTreeMap<Gid, Moved> =
             past.iter().map(|(gid, t)| (*gid, amounts(t))).collect();

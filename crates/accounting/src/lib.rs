@@ -1,11 +1,12 @@
-//! The scheduler's records as the cumulative times and counts that esxtop's numbers are made of, for the live host and the simulator;
-//! it reads no kernel and no clock.
+//! The scheduler's records as the cumulative times and counts that esxtop's numbers are made of,
+//! for the live host and the simulator; it reads no kernel and no clock.
 //!
-//! *Law*: a group's totals are what its worlds that are gone left behind (`past_*` of `struct vm`), what its worlds have now, and,
-//! for a world that came from another group, less what it had when it was seen there last. So a group's totals never go back, and a
-//! thread that a VM is found to own brings nothing of its earlier life along.
-//! *Limits*: a world that changed its group and ended between two looks is counted in the new one alone; the old one then has no rate
-//! for that interval.
+//! *Law*: a group's totals are what its worlds that are gone left behind (`past_*` of `struct vm`),
+//! what its worlds have now, and, for a world that came from another group, less what it had when
+//! it was seen there last. So a group's totals never go back, and a thread that a VM is found to
+//! own brings nothing of its earlier life along. *Limits*: a world that changed its group and ended
+//! between two looks is counted in the new one alone; the old one then has no rate for that
+//! interval.
 
 mod ledger;
 mod services;
@@ -36,15 +37,18 @@ pub fn world(w: &World, now_ns: u64) -> Totals {
     totals(of, w.used_ns + running, limited_ns, [w.switches, w.migrations, w.expiries, w.wakeups])
 }
 
-/// How long a reading of all records may take, in ns, and far less than a host has been up when something reads them.
+/// How long a reading of all records may take, in ns, and far less than a host has been up when
+/// something reads them.
 const AFTER_NS: u64 = 1_000_000_000;
 
-/// Times when at least one, and when at least two, threads of a core were not idle until `now_ns`, from the record of the pCPU that
-/// stands for it (`sched/account/busy.h`). `None` where the record was read between two words of a change: read it again.
+/// Times when at least one, and when at least two, threads of a core were not idle until `now_ns`,
+/// from the record of the pCPU that stands for it (`sched/account/busy.h`). `None` where the record
+/// was read between two words of a change: read it again.
 #[must_use]
 pub fn core(first: &Pcpu, now_ns: u64) -> Option<[u64; 2]> {
     let of = |base: u64, on: bool| match base.wrapping_add(if on { now_ns } else { 0 }) {
-        // A thread woke between `now_ns` and this reading: its stretch begins after `now_ns`, and is not in it.
+        // A thread woke between `now_ns` and this reading: its stretch begins after `now_ns`, and
+        // is not in it.
         ns if ns.wrapping_neg() < AFTER_NS => Some(0),
         ns => Some(ns).filter(|ns| *ns <= now_ns),
     };
@@ -54,7 +58,8 @@ pub fn core(first: &Pcpu, now_ns: u64) -> Option<[u64; 2]> {
     ])
 }
 
-/// CPU time of a pCPU in esxtop's PCPU USED: halved while the core's other thread is busy too. `None` for cores of more threads.
+/// CPU time of a pCPU in esxtop's PCPU USED: halved while the core's other thread is busy too.
+/// `None` for cores of more threads.
 #[must_use]
 pub fn used_of_pcpu(busy_ns: u64, smt: u32, core: Option<[u64; 2]>) -> Option<u64> {
     match smt {
@@ -114,7 +119,8 @@ pub fn alloc(
     }
 }
 
-/// What a group asks for now, and what it would get if everybody asked for all he can use; both in 2^-20 pCPU.
+/// What a group asks for now, and what it would get if everybody asked for all he can use; both in
+/// 2^-20 pCPU.
 #[must_use]
 pub fn gauges(demand: u64, worst_case: Option<u64>, mhz: u32) -> Gauges {
     let of_one = |rate: u64| rate as f64 / Rate::ONE.0 as f64;

@@ -1,8 +1,10 @@
-//! Sums up %SYS of VMs, what the kernel's own threads worked for each, from look to look; it never touches what anybody has used.
+//! Sums up %SYS of VMs, what the kernel's own threads worked for each, from look to look; it never
+//! touches what anybody has used.
 //!
-//! *Law*: a VM's %SYS grows by what each thread of the kernel that is one of its worlds used between two looks at which it was that.
-//! The same time is in the VM's %USED, by that world: it is told, and not added again.
-//! *Limits*: what a thread used before its first look in the VM and after its last is not told.
+//! *Law*: a VM's %SYS grows by what each thread of the kernel that is one of its worlds used
+//! between two looks at which it was that. The same time is in the VM's %USED, by that world: it is
+//! told, and not added again. *Limits*: what a thread used before its first look in the VM and
+//! after its last is not told.
 
 use std::collections::BTreeMap;
 use views::esxtop::{Counters, Gid, GroupKind, Wid};

@@ -1,10 +1,13 @@
-//! Holds a trace to the oracle's invariants, wherever it was recorded: simulator, lab or live host; it corrects nothing.
+//! Holds a trace to the oracle's invariants, wherever it was recorded: simulator, lab or live host;
+//! it corrects nothing.
 //!
-//! Judged is what a trace tells: transitions, who runs where, affinity, pCPUs that idle while somebody waits, waits, skew and co-stop.
-//! Not judged: lag, limits and reservations, for a trace has no settings; and accounts, for it has none that are as exact as states.
+//! Judged is what a trace tells: transitions, who runs where, affinity, pCPUs that idle while
+//! somebody waits, waits, skew and co-stop. Not judged: lag, limits and reservations, for a trace
+//! has no settings; and accounts, for it has none that are as exact as states.
 //!
-//! A pCPU of which nothing is known, or that runs what the trace does not name, counts as busy. Where events are lost the oracle
-//! begins anew, and what siblings are apart then is not known: they may lead by the threshold more.
+//! A pCPU of which nothing is known, or that runs what the trace does not name, counts as busy.
+//! Where events are lost the oracle begins anew, and what siblings are apart then is not known:
+//! they may lead by the threshold more.
 
 mod feed;
 

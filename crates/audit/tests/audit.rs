@@ -1,4 +1,5 @@
-//! What the oracle says of a trace is what it says of the run that was traced; faults show in a trace too, and losses forgive nothing.
+//! What the oracle says of a trace is what it says of the run that was traced; faults show in a
+//! trace too, and losses forgive nothing.
 
 use audit::{Audit, Terms, audit};
 use check::Invariant;
@@ -86,7 +87,8 @@ fn faults_show_in_the_trace() {
         (Mutant::Starve, "up-smp-mix", Invariant::ReadyTooLong),
         (Mutant::NoPull, HALF_LOADED, Invariant::IdleWhileWaiting),
         (Mutant::LostKick, HALF_LOADED, Invariant::IdleWhileWaiting),
-        (Mutant::LostCostart, "demo", Invariant::ReadyTooLong), // the record says that it goes on, and it does not
+        // the record says that it goes on, and it does not
+        (Mutant::LostCostart, "demo", Invariant::ReadyTooLong),
         (Mutant::WrongSlowest, "demo", Invariant::Skew),
     ];
     for (mutant, name, invariant) in table {

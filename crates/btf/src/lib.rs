@@ -1,14 +1,17 @@
-//! Reads just enough of a kernel's BTF to answer one question for the lab's choice of a kernel and for `tandem doctor`:
-//! does this kernel offer a function to BPF programs? It never interprets types beyond their record lengths.
+//! Reads just enough of a kernel's BTF to answer one question for the lab's choice of a kernel and
+//! for `tandem doctor`: does this kernel offer a function to BPF programs? It never interprets
+//! types beyond their record lengths.
 //!
-//! Law: a function is callable from BPF iff a `DECL_TAG` named `bpf_kfunc` points at it with component −1.
-//! A kernel may have sched_ext switched on and still lack the tags; then every scheduler is refused at load with
-//! "func_proto … incompatible with vmlinux", so the tag and not the configuration decides.
+//! Law: a function is callable from BPF iff a `DECL_TAG` named `bpf_kfunc` points at it with
+//! component −1. A kernel may have sched_ext switched on and still lack the tags; then every
+//! scheduler is refused at load with "func_proto … incompatible with vmlinux", so the tag and not
+//! the configuration decides.
 
 /// The section is truncated, or has a kind of record that is newer than this reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "BTF section: cannot be read: a truncated or unknown record; the kernel may use a newer BTF kind: extend crates/btf"
+    "BTF section: cannot be read: a truncated or unknown record; the kernel may use a newer BTF \
+        kind: extend crates/btf"
 )]
 pub struct Damaged;
 
@@ -92,15 +95,17 @@ fn scan(btf: &[u8], function: &str) -> Option<Verdict> {
     })
 }
 
-/// Bytes that follow the 12 common bytes of a type record (Documentation/bpf/btf.rst, "Type Encoding").
+/// Bytes that follow the 12 common bytes of a type record (Documentation/bpf/btf.rst, "Type
+/// Encoding").
 fn trailer_len(kind: u32, entries: u32) -> Option<usize> {
     let entries = entries as usize;
     Some(match kind {
-        1 | 14 => 4,                                 // INT, VAR
-        3 => 12,                                     // ARRAY
-        4 | 5 | 15 | 19 => 12 * entries,             // STRUCT, UNION, DATASEC, ENUM64
-        6 | 13 => 8 * entries,                       // ENUM, FUNC_PROTO
-        2 | 7 | 8 | 9 | 10 | 11 | 12 | 16 | 18 => 0, // PTR, FWD, TYPEDEF, qualifiers, FUNC, FLOAT, TYPE_TAG
+        1 | 14 => 4,                     // INT, VAR
+        3 => 12,                         // ARRAY
+        4 | 5 | 15 | 19 => 12 * entries, // STRUCT, UNION, DATASEC, ENUM64
+        6 | 13 => 8 * entries,           // ENUM, FUNC_PROTO
+        // PTR, FWD, TYPEDEF, qualifiers, FUNC, FLOAT, TYPE_TAG
+        2 | 7 | 8 | 9 | 10 | 11 | 12 | 16 | 18 => 0,
         _ => return None,
     })
 }

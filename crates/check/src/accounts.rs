@@ -1,9 +1,11 @@
-//! Exact accounts of a world's and a pCPU's time, beside which the scheduler's are held; it allows no tolerance.
+//! Exact accounts of a world's and a pCPU's time, beside which the scheduler's are held; it allows
+//! no tolerance.
 //!
 //! Law: the time charged to a world is the time it was in RUN, to the ns; so is a pCPU's busy time.
 //! A stint of running may be paid in parts and a little late: while it lasts, and until the next
 //! one's first payment, the account may lie behind. It never lies ahead, and whenever something is
-//! paid, every earlier stint is paid in full. At the end nothing is open but a stint that still runs.
+//! paid, every earlier stint is paid in full. At the end nothing is open but a stint that still
+//! runs.
 
 use crate::{State, StateTimes};
 

@@ -1,4 +1,5 @@
-//! How far a scheduler may be off and still be called correct, in one place with reasons; it measures nothing.
+//! How far a scheduler may be off and still be called correct, in one place with reasons; it
+//! measures nothing.
 
 /// What is allowed. Time on the wall unless a field says CPU time. Accounts have no bound: they
 /// are exact.
@@ -21,30 +22,35 @@ pub struct Bounds {
     /// CPU time added to it for each world that the VM can run at once (worlds or pCPUs, whichever
     /// is less): each is in the middle of a quantum of its own.
     pub lag_per_world_ns: u64,
-    /// Time constant with which lag fades; `u64::MAX` for never. A scheduler that keeps virtual time
-    /// leaks a little each time a world of a wide VM sleeps; a leak of rate `r` shows as `r` times
-    /// this. So the bound on lag divided by this is the rate of unfairness allowed for ever.
+    /// Time constant with which lag fades; `u64::MAX` for never. A scheduler that keeps virtual
+    /// time leaks a little each time a world of a wide VM sleeps; a leak of rate `r` shows as `r`
+    /// times this. So the bound on lag divided by this is the rate of unfairness allowed for ever.
     pub lag_memory_ns: u64,
     /// Time over which changes of the runnable set are averaged before the ideal is computed.
     /// Shorter is sharper, longer is cheaper: the ideal costs one `fluid` a window.
     pub window_ns: u64,
-    /// By how many permille of a limit a VM or pool may pass it over any second: for each pCPU of it what is saved up (2 ms), what
-    /// comes between two ticks (1), what has been granted when the second begins (2), and what those who are owed time take before
-    /// the second's last tick (1). `pool-limit` is held to 5. Worlds that were let go and wait for a pCPU hold grants too: eleven at
-    /// once passed it by 8.1 in random tree 3056, until their number was counted (`let_go` of a limiter).
+    /// By how many permille of a limit a VM or pool may pass it over any second: for each pCPU of
+    /// it what is saved up (2 ms), what comes between two ticks (1), what has been granted when the
+    /// second begins (2), and what those who are owed time take before the second's last tick (1).
+    /// `pool-limit` is held to 5. Worlds that were let go and wait for a pCPU hold grants too:
+    /// eleven at once passed it by 8.1 in random tree 3056, until their number was counted
+    /// (`let_go` of a limiter).
     pub limit_permille: u32,
-    /// And at least by so much CPU time a second: for limits of less than two pCPUs what is saved up (4 ms), what a VM keeps for
-    /// its next wake-up (2.5 ms) and a grant for each of two worlds are more than that, and a grant given while limits tick once in
-    /// 4 ms, nobody having wanted anything before, lasts so long. Seen: 10.0 ms in 800 trees.
+    /// And at least by so much CPU time a second: for limits of less than two pCPUs what is saved
+    /// up (4 ms), what a VM keeps for its next wake-up (2.5 ms) and a grant for each of two worlds
+    /// are more than that, and a grant given while limits tick once in 4 ms, nobody having wanted
+    /// anything before, lasts so long. Seen: 10.0 ms in 800 trees.
     pub limit_least_ns: u64,
-    /// CPU time added to the bound on lag for each world where there are pools, reservations or limits, twice: weights follow demand
-    /// only so much later, two periods of housekeeping; and it is the window of the ideal that goes by averages there
-    /// (`ideals.rs`), whose lag is as old as its last window.
+    /// CPU time added to the bound on lag for each world where there are pools, reservations or
+    /// limits, twice: weights follow demand only so much later, two periods of housekeeping; and it
+    /// is the window of the ideal that goes by averages there (`ideals.rs`), whose lag is as old as
+    /// its last window.
     pub plan_ns: u64,
-    /// CPU time added to it for each world there, once more: what the scheduler lets a VM be owed and still pays back, as time at
-    /// its share (`lag_bound_us`), beyond the quantum and the margins of `lag_per_world_ns`. Where weights change whenever somebody
-    /// wakes or sleeps a VM can be that far behind for as long as they do; what it is owed beyond is forgiven. 9,005 random trees are
-    /// within 0.97 of the bound, 9,000 of them within 0.75.
+    /// CPU time added to it for each world there, once more: what the scheduler lets a VM be owed
+    /// and still pays back, as time at its share (`lag_bound_us`), beyond the quantum and the
+    /// margins of `lag_per_world_ns`. Where weights change whenever somebody wakes or sleeps a VM
+    /// can be that far behind for as long as they do; what it is owed beyond is forgiven. 9,005
+    /// random trees are within 0.97 of the bound, 9,000 of them within 0.75.
     pub owed_ns: u64,
     /// Violations kept with their text; more are only counted.
     pub violations_kept: usize,
@@ -79,7 +85,8 @@ impl Bounds {
         }
     }
 
-    /// CPU time by which a VM that can run so many worlds at once may be off the ideal; `flat` where there are shares alone.
+    /// CPU time by which a VM that can run so many worlds at once may be off the ideal; `flat`
+    /// where there are shares alone.
     #[must_use]
     pub fn lag_ns(&self, worlds: u64, flat: bool) -> u64 {
         let later = if flat { 0 } else { 2 * self.plan_ns + self.owed_ns };

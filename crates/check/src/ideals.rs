@@ -1,19 +1,24 @@
-//! Two ideals of one host, and the distance of each VM from what lies between them; the accounts of each are in `lag.rs`.
+//! Two ideals of one host, and the distance of each VM from what lies between them; the accounts of
+//! each are in `lag.rs`.
 //!
-//! Promise: where there are pools, reservations or limits, a VM's CPU time stays near that of a fluid which divides by what
-//! everybody asks for at the moment, or that of one which goes by what everybody asked for on average in `Bounds::plan_ns`, or in
-//! between. On a host without any, near the first.
+//! Promise: where there are pools, reservations or limits, a VM's CPU time stays near that of a
+//! fluid which divides by what everybody asks for at the moment, or that of one which goes by what
+//! everybody asked for on average in `Bounds::plan_ns`, or in between. On a host without any, near
+//! the first.
 //!
-//! Why two: a part that is bounded by vCPUs, a limit or a reservation is not in proportion to what others ask for, so the part that an
-//! average of that gives is not the average of the parts that each moment gives. Both are right: nobody knows what will be asked
-//! for before it is, and a plan has to go by what was.
+//! Why two: a part that is bounded by vCPUs, a limit or a reservation is not in proportion to what
+//! others ask for, so the part that an average of that gives is not the average of the parts that
+//! each moment gives. Both are right: nobody knows what will be asked for before it is, and a plan
+//! has to go by what was.
 //!
-//! Law: `0` where a VM is behind one and ahead of the other, else its lag by the nearer one. The lag by the average is that of its last
-//! window, so what comes and goes within `plan_ns` is not seen.
+//! Law: `0` where a VM is behind one and ahead of the other, else its lag by the nearer one. The
+//! lag by the average is that of its last window, so what comes and goes within `plan_ns` is not
+//! seen.
 //!
-//! Example: 2 pCPUs. C has all shares and wants both for 10 of each 20 ms. A, with one vCPU, has three times the shares of B. While C is
-//! away A gets the whole pCPU that it can use: half of one by the moment. On average a pCPU is left, and A's part three quarters.
-//! 0.6 is right; 0.8 is 0.05 too much.
+//! Example: 2 pCPUs. C has all shares and wants both for 10 of each 20 ms. A, with one vCPU, has
+//! three times the shares of B. While C is away A gets the whole pCPU that it can use: half of one
+//! by the moment. On average a pCPU is left, and A's part three quarters. 0.6 is right; 0.8 is 0.05
+//! too much.
 
 use crate::{
     Bounds, PoolTerms, VmTerms,

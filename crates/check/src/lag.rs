@@ -1,4 +1,5 @@
-//! Keeps the accounts that the law of lag needs, closes its windows and holds VMs to their bound; the law is in `window.rs`.
+//! Keeps the accounts that the law of lag needs, closes its windows and holds VMs to their bound;
+//! the law is in `window.rs`.
 //!
 //! Windows end at multiples of their length; what happens at that instant belongs to the window
 //! that ends. Between two events that are many windows apart nothing changes, so they close as one.
@@ -27,7 +28,8 @@ struct Vm {
     worlds: u32,
     worlds_max: u32,
     awake: u32,
-    /// Time of its runnable worlds in the window, of each instant no more than the host has pCPUs, and up to when.
+    /// Time of its runnable worlds in the window, of each instant no more than the host has pCPUs,
+    /// and up to when.
     wanted: u64,
     until: u64,
     idled: bool,
@@ -289,7 +291,8 @@ impl Ledger {
         }
     }
 
-    /// Closes the window at `now`, whether it is full or not; with the ledger of the other ideal, VMs and pools are held to their bounds.
+    /// Closes the window at `now`, whether it is full or not; with the ledger of the other ideal,
+    /// VMs and pools are held to their bounds.
     pub(crate) fn close(&mut self, now: u64, average: Option<&Ledger>, log: &mut Log) {
         let wall = now - self.from;
         self.from = now;

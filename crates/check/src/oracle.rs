@@ -1,4 +1,5 @@
-//! Takes every event of a host and holds it to the invariants; it stops nothing and corrects nothing.
+//! Takes every event of a host and holds it to the invariants; it stops nothing and corrects
+//! nothing.
 //!
 //! Order of events: time never goes back. At one instant a pCPU gives up its old world before it
 //! takes a new one. Charges may come before or after the change of state they belong to.
@@ -87,7 +88,8 @@ impl Oracle {
         put(&mut self.vms, vm.0 as usize, slot);
     }
 
-    /// The pools change: the root, which has the host, comes first, and every pool after its parent. VMs name them by index.
+    /// The pools change: the root, which has the host, comes first, and every pool after its
+    /// parent. VMs name them by index.
     pub fn pools(&mut self, now_ns: u64, pools: Vec<PoolTerms>) {
         let now = self.advance(now_ns);
         self.ledger.close(now, &mut self.log);
@@ -104,8 +106,8 @@ impl Oracle {
         self.ledger.set_terms(slot, terms);
     }
 
-    /// A limit holds a READY world back from now on, or no longer: meanwhile pCPUs may idle beside it. That it is held back
-    /// no more than its limit asks shows in its lag.
+    /// A limit holds a READY world back from now on, or no longer: meanwhile pCPUs may idle beside
+    /// it. That it is held back no more than its limit asks shows in its lag.
     pub fn held_back(&mut self, now_ns: u64, world: WorldId, held: bool) {
         let now = self.advance(now_ns);
         let Some(mut w) = self.take(world) else {
@@ -218,7 +220,13 @@ impl Oracle {
     pub fn state(&mut self, now_ns: u64, world: WorldId, state: State, pcpu: Option<PcpuId>) {
         let now = self.advance(now_ns);
         let Some(mut w) = self.take(world) else {
-            return self.odd(now, None, Some(world), "a state of an unknown world", "a world added");
+            return self.odd(
+                now,
+                None,
+                Some(world),
+                "a state of an unknown world",
+                "a world added",
+            );
         };
         self.transition(now, world, &w, state, pcpu);
         if let Some(drift) = self.skew.turn(now, world, state) {
@@ -301,7 +309,8 @@ impl Oracle {
         self.world(world).map(|w| w.life.times(now_ns.max(w.life.since)))
     }
 
-    /// CPU time of the ideal for each VM so far, such as at the end of a warm-up; closes the window.
+    /// CPU time of the ideal for each VM so far, such as at the end of a warm-up; closes the
+    /// window.
     pub fn entitled(&mut self, now_ns: u64) -> Vec<(VmId, u64)> {
         let now = self.advance(now_ns);
         self.ledger.close(now, &mut self.log);

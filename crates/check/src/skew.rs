@@ -1,9 +1,12 @@
-//! How far the vCPUs of a VM drift apart while co-scheduling holds them together; it knows nothing of who is owed what.
+//! How far the vCPUs of a VM drift apart while co-scheduling holds them together; it knows nothing
+//! of who is owed what.
 //!
-//! Law (VS51 "Relaxed Co-Scheduling"): a vCPU makes progress when it runs in its guest or is halted; time outside its guest, in its
-//! emulator's code, is left out. What it is stalled is its time in READY and COSTOP. The lead of one that runs is what the slowest of
-//! its siblings that want to run was stalled more than itself, since both want to: who was halted, or outside its guest, has kept pace. A
-//! lead grows only while its vCPU runs, so it is looked at when that ends, when it leaves its guest, and with every window.
+//! Law (VS51 "Relaxed Co-Scheduling"): a vCPU makes progress when it runs in its guest or is
+//! halted; time outside its guest, in its emulator's code, is left out. What it is stalled is its
+//! time in READY and COSTOP. The lead of one that runs is what the slowest of its siblings that
+//! want to run was stalled more than itself, since both want to: who was halted, or outside its
+//! guest, has kept pace. A lead grows only while its vCPU runs, so it is looked at when that ends,
+//! when it leaves its guest, and with every window.
 //!
 //! Limits: the first 64 vCPUs of a VM.
 
@@ -20,16 +23,19 @@ pub struct CoschedTerms {
     pub costart_ns: u64,
     /// How often leads are looked at.
     pub poll_ns: u64,
-    /// Lead that siblings may have had already when the oracle began to watch: 0 where it watched from the first on.
+    /// Lead that siblings may have had already when the oracle began to watch: 0 where it watched
+    /// from the first on.
     pub apart_ns: u64,
 }
 
 impl CoschedTerms {
-    /// The most that skew may be: the threshold; `costart_ns` that one may have trailed by, for the scheduler, when this begins to count; a
-    /// period that it may be above while nobody who lags waits; a period until a look sees that one does, or `costop_ns - costart_ns`
-    /// more where no two wanted to run before; as much by which that look was late that said how slow the slowest is when a sibling
-    /// woke; two for siblings that could not take the pCPU that they were to have after all; and an interrupt. Seen: 11.2 ms in 1,000
-    /// random hosts, 11.1 in 800 random trees, 7 ms where nobody sleeps.
+    /// The most that skew may be: the threshold; `costart_ns` that one may have trailed by, for the
+    /// scheduler, when this begins to count; a period that it may be above while nobody who lags
+    /// waits; a period until a look sees that one does, or `costop_ns - costart_ns` more where no
+    /// two wanted to run before; as much by which that look was late that said how slow the slowest
+    /// is when a sibling woke; two for siblings that could not take the pCPU that they were to have
+    /// after all; and an interrupt. Seen: 11.2 ms in 1,000 random hosts, 11.1 in 800 random trees,
+    /// 7 ms where nobody sleeps.
     #[must_use]
     pub fn skew_max_ns(&self) -> u64 {
         3 * self.costop_ns - self.costart_ns + 5 * self.poll_ns + 100_000 + self.apart_ns
@@ -71,7 +77,8 @@ const CREW_MAX: usize = 64;
 #[derive(Clone, Debug, Default)]
 struct Crew {
     vcpus: Vec<Vcpu>,
-    /// For each two, what the second had been stalled more than the first when they began to want to run both.
+    /// For each two, what the second had been stalled more than the first when they began to want
+    /// to run both.
     from: Vec<i64>,
 }
 
@@ -259,7 +266,8 @@ impl Oracle {
         self.skew.terms = Some(terms);
     }
 
-    /// A vCPU enters its guest, or leaves it for its emulator; it counts as inside until it has left.
+    /// A vCPU enters its guest, or leaves it for its emulator; it counts as inside until it has
+    /// left.
     pub fn guest(&mut self, now_ns: u64, world: WorldId, inside: bool) {
         let now = self.advance(now_ns);
         if let Some((vm, drift)) = self.skew.cross(now, world, inside) {

@@ -1,4 +1,5 @@
-//! Run states of a world, their legal transitions and the time spent in each; it decides no scheduling.
+//! Run states of a world, their legal transitions and the time spent in each; it decides no
+//! scheduling.
 
 /// Run state of a world (VS51 "Terminology", spec W2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,7 +111,8 @@ mod tests {
                     .map(|b| format!("{}>{}", a.name(), b.name()))
             })
             .collect();
-        let want = "RUN>READY RUN>COSTOP RUN>WAIT RUN>WAIT_IDLE READY>RUN COSTOP>READY WAIT>READY WAIT_IDLE>READY";
+        let want = "RUN>READY RUN>COSTOP RUN>WAIT RUN>WAIT_IDLE READY>RUN COSTOP>READY WAIT>READY \
+            WAIT_IDLE>READY";
         assert_eq!(legal.join(" "), want);
     }
 }

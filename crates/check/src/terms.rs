@@ -1,4 +1,5 @@
-//! What each VM and pool is entitled to by settings, and the ideal division that follows from it; it measures nothing.
+//! What each VM and pool is entitled to by settings, and the ideal division that follows from it;
+//! it measures nothing.
 
 use entitlement::{Demand, Fluid, Tree, TreeLeaf, TreePool, divide_placed};
 use units::Rate;
@@ -55,7 +56,8 @@ pub(crate) fn root() -> PoolTerms {
     PoolTerms { name: "/".to_owned(), pool, burst_ns: 0 }
 }
 
-/// The tree of a host; its leaves are the VMs in the order given. One that has gone weighs nothing for what is above it.
+/// The tree of a host; its leaves are the VMs in the order given. One that has gone weighs nothing
+/// for what is above it.
 pub(crate) fn tree(
     pcpus: u64,
     pools: &[PoolTerms],

@@ -1,4 +1,5 @@
-//! What the oracle found: violations with what was seen and allowed, capped and counted; it judges nothing itself.
+//! What the oracle found: violations with what was seen and allowed, capped and counted; it judges
+//! nothing itself.
 
 use std::fmt;
 use units::{PcpuId, VmId, WorldId};
@@ -151,7 +152,8 @@ pub struct Verdict {
     /// Longest time any pCPU was idle while a world that may run there was READY, as far as it was
     /// looked at: stretches of more than the bound.
     pub idle_while_waiting_max_ns: u64,
-    /// Most that any running vCPU led its slowest sibling that wanted to run, where co-scheduling is watched.
+    /// Most that any running vCPU led its slowest sibling that wanted to run, where co-scheduling
+    /// is watched.
     pub skew_max_ns: u64,
     /// Longest time any vCPU was co-stopped at a stretch.
     pub costop_max_ns: u64,

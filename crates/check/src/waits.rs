@@ -1,12 +1,13 @@
-//! Watches that no world waits too long and no pCPU idles beside a world that may run there; it knows nothing of shares.
+//! Watches that no world waits too long and no pCPU idles beside a world that may run there; it
+//! knows nothing of shares.
 //!
-//! Law: for a pCPU and a world that may run there, the time both are at it together, idle and
-//! READY without a break, is at most `idle_while_waiting_max_ns`. A world is READY for at most
+//! Law: for a pCPU and a world that may run there, the time both are at it together, idle and READY
+//! without a break, is at most `idle_while_waiting_max_ns`. A world is READY for at most
 //! `ready_max_ns` at a stretch. Each stretch of idling, and each wait, is reported once.
 //!
 //! A stretch is looked at when it ends and whenever a window closes, so a report comes at most a
-//! window late. Worlds are queued by allowed set, so an event costs O(log n) unless a pCPU has
-//! been idle for longer than the bound.
+//! window late. Worlds are queued by allowed set, so an event costs O(log n) unless a pCPU has been
+//! idle for longer than the bound.
 
 use std::collections::{BTreeMap, BTreeSet};
 use units::{PcpuId, PcpuSet};
@@ -79,7 +80,8 @@ impl Waits {
         self.ready.entry(set).or_default().insert((now, world));
     }
 
-    /// Ends a wait: what was overdue, of the wait itself (begun at `began`) and of pCPUs idle beside it.
+    /// Ends a wait: what was overdue, of the wait itself (begun at `began`) and of pCPUs idle
+    /// beside it.
     pub(crate) fn world_stops(
         &mut self,
         now: u64,

@@ -1,11 +1,13 @@
-//! The law of lag over one window: who was asked, who got, who is owed; pure arithmetic on what `lag.rs` hands in.
+//! The law of lag over one window: who was asked, who got, who is owed; pure arithmetic on what
+//! `lag.rs` hands in.
 //!
-//! Promise: a VM's CPU time stays near what an ideal fluid scheduler would have given it. The
-//! ideal runs every VM at once, each at its rate, and sees only who asks for how much.
+//! Promise: a VM's CPU time stays near what an ideal fluid scheduler would have given it. The ideal
+//! runs every VM at once, each at its rate, and sees only who asks for how much.
 //!
 //! Law, for a window of `T` ns:
 //! 1. A world *asks* for the time it was runnable (RUN, READY or COSTOP).
-//! 2. The ideal gives VM `v` the time `x_v`: `divide_placed` of `T` on each pCPU, down the tree of pools, among
+//! 2. The ideal gives VM `v` the time `x_v`: `divide_placed` of `T` on each pCPU, down the tree of
+//! pools, among
 //!    what the VMs' worlds ask for on the pCPUs they may use. A world's part of `x_v` is
 //!    proportional to what it asks for.
 //! 3. `lag_v += used_v − x_v`. Behind (negative) is *owed*, ahead is *surplus*.
@@ -19,13 +21,13 @@
 //! 6. Lag fades: each window takes `T ÷ memory` of it away. What a VM is entitled to does not.
 //!
 //! Why 4 and 5: without them two correct VMs drift apart for ever, if one sleeps. The fluid here
-//! cannot know how much work a world brings when it wakes; it learns it when the world sleeps.
-//! With them `Σ lag` stays near 0 as long as no pCPU is left idle that the fluid could use.
+//! cannot know how much work a world brings when it wakes; it learns it when the world sleeps. With
+//! them `Σ lag` stays near 0 as long as no pCPU is left idle that the fluid could use.
 //!
-//! Why 6: on several pCPUs a VM that cannot use its share while one of its worlds sleeps banks
-//! some credit under every scheduler that keeps virtual time, up to a few quanta a sleep. Such a
-//! leak is a small rate, not a debt: with memory `H`, a rate `r` shows as a lag of `r·H`. Without
-//! fading (`u64::MAX`) the law is exact; on one pCPU virtual time does obey it
+//! Why 6: on several pCPUs a VM that cannot use its share while one of its worlds sleeps banks some
+//! credit under every scheduler that keeps virtual time, up to a few quanta a sleep. Such a leak is
+//! a small rate, not a debt: with memory `H`, a rate `r` shows as a lag of `r·H`. Without fading
+//! (`u64::MAX`) the law is exact; on one pCPU virtual time does obey it
 //! (`one_pcpu_never_drifts_even_if_lag_never_fades` in `tests/drift.rs`).
 //!
 //! Units: CPU ns. All whole numbers; a VM's `x_v` is less than 1 ns off a window.
@@ -36,9 +38,9 @@
 //! window A asks for 1 in its sleep; B, which runs all 10, gets 9 of the ideal. Both lags are 0.
 //!
 //! Limits: inside a window the order of events is lost: who asked for the first half only and who
-//! for the second half only compete. The error is below one window and is settled by 4 and 5.
-//! Known weakness: a VM that sleeps a moment in every window is never owed anything; its waits are
-//! then held only by the bound on READY.
+//! for the second half only compete. The error is below one window and is settled by 4 and 5. Known
+//! weakness: a VM that sleeps a moment in every window is never owed anything; its waits are then
+//! held only by the bound on READY.
 
 use crate::terms::Ideal;
 use entitlement::Demand;
@@ -52,7 +54,8 @@ pub(crate) struct Share {
     pub(crate) ideal: i64,
     /// Whether it had no runnable world at some time in the window.
     pub(crate) idled: bool,
-    /// The rest is `settle`'s own: what its worlds asked for, got, forfeit and gain from others' forfeits.
+    /// The rest is `settle`'s own: what its worlds asked for, got, forfeit and gain from others'
+    /// forfeits.
     pub(crate) asked: u64,
     pub(crate) used: u64,
     pub(crate) forfeit: u64,
@@ -276,7 +279,8 @@ mod tests {
 
     #[test]
     fn what_a_sleeper_forfeits_goes_to_those_who_asked() {
-        // Three equal VMs on one pCPU; A waits 9 of 10 ms and sleeps after 1. The ideal gave each 3.33.
+        // Three equal VMs on one pCPU; A waits 9 of 10 ms and sleeps after 1. The ideal gave each
+        // 3.33.
         let mut s = [share(0), share(0), share(0)];
         let part = |vm, used, slept| Part {
             vm,
@@ -294,8 +298,8 @@ mod tests {
 
     #[test]
     fn what_nobody_can_use_any_more_goes_to_those_who_used_it() {
-        // A is owed 4 since earlier windows, sleeps all through this one but its end; B is ahead by 3 and C by 1, and both ran all they
-        // asked for.
+        // A is owed 4 since earlier windows, sleeps all through this one but its end; B is ahead by
+        // 3 and C by 1, and both ran all they asked for.
         let mut s = [share(-4), share(3), share(1)];
         s[0].idled = true;
         let a = Part { vm: 0, owed: 4, slept: true, asleep: true, ..Part::default() };

@@ -1,4 +1,5 @@
-//! Holds the law of lag to a small scheduler known to be fair, and to unfair ones, over minutes of mixed load from fixed seeds.
+//! Holds the law of lag to a small scheduler known to be fair, and to unfair ones, over minutes of
+//! mixed load from fixed seeds.
 
 use check::{Bounds, Invariant, Oracle, State, Verdict};
 use std::{cmp::Reverse, collections::BinaryHeap};
@@ -283,7 +284,8 @@ fn simulate(
 fn one_pcpu_never_drifts_even_if_lag_never_fades() {
     for seed in 0..60 {
         let v = simulate(seed, mixed(seed, Some(1)), Fault::None, u64::MAX, 40);
-        // The most the scheduler lets a VM bank: CREDIT of 4000 shares, 32 ms. A drift of a thousandth would be 40 ms.
+        // The most the scheduler lets a VM bank: CREDIT of 4000 shares, 32 ms. A drift of a
+        // thousandth would be 40 ms.
         assert!(most(&v) < 35 * MS, "seed {seed}: {:?}", v.vms);
         let (used, entitled) =
             v.vms.iter().fold((0, 0), |sum, x| (sum.0 + x.used_ns, sum.1 + x.entitled_ns));

@@ -1,5 +1,6 @@
-//! Two ideals and what lies between them: C wants 2 pCPUs for 10 of each 20 ms; A, which has one vCPU and three times the shares of B,
-//! cannot use its three quarters of what is left while C is away. By the moment it gets half a pCPU, on average three quarters.
+//! Two ideals and what lies between them: C wants 2 pCPUs for 10 of each 20 ms; A, which has one
+//! vCPU and three times the shares of B, cannot use its three quarters of what is left while C is
+//! away. By the moment it gets half a pCPU, on average three quarters.
 
 use check::{Bounds, Invariant, Oracle, State, VmTerms};
 use topology::{Shape, Topology};
@@ -10,7 +11,8 @@ const A: u32 = 1;
 const B: [u32; 2] = [2, 3];
 const C: [u32; 2] = [4, 5];
 
-/// Two pCPUs and these VMs; a limit that holds nobody back makes it a host whose plan goes by averages.
+/// Two pCPUs and these VMs; a limit that holds nobody back makes it a host whose plan goes by
+/// averages.
 fn host(limit: bool) -> Oracle {
     let shape = Shape {
         sockets: 1,
@@ -37,8 +39,9 @@ fn host(limit: bool) -> Oracle {
     o
 }
 
-/// How far A was ahead and behind at most in four seconds, in ms, and who passed his bound. In each 20 ms A runs for `first` ms before
-/// C's second vCPU may, and for `second` ms when C's first has slept; B has the rest.
+/// How far A was ahead and behind at most in four seconds, in ms, and who passed his bound. In each
+/// 20 ms A runs for `first` ms before C's second vCPU may, and for `second` ms when C's first has
+/// slept; B has the rest.
 fn off(limit: bool, first: u64, second: u64) -> (u64, u64, Vec<String>) {
     let mut o = host(limit);
     for t in (0..4000).step_by(20) {
@@ -88,7 +91,8 @@ fn where_a_plan_goes_by_averages_what_lies_between_both_ideals_is_right() {
             "{first} {second}"
         );
     }
-    // 0.1 above the average, which fades with 400 ms; its bound is 64 ms, B's 115. Then as much as it can run: a quarter above.
+    // 0.1 above the average, which fades with 400 ms; its bound is 64 ms, B's 115. Then as much as
+    // it can run: a quarter above.
     assert_eq!(off(true, 7, 10), (37, 0, nobody));
     let (alone, both) = (vec!["a".to_owned()], vec!["a".to_owned(), "b".to_owned()]);
     assert_eq!(off(true, 10, 10), (94, 0, alone.clone()));

@@ -1,4 +1,5 @@
-//! Each invariant is violated once by a stream of events made by hand, and caught with its numbers; clean streams are silent.
+//! Each invariant is violated once by a stream of events made by hand, and caught with its numbers;
+//! clean streams are silent.
 
 use check::{Bounds, Invariant, Oracle, State, StateTimes, Verdict};
 use topology::{Shape, Topology};
@@ -100,7 +101,8 @@ fn two_worlds_on_one_pcpu_are_seen() {
     run(&mut o, MS, 2, 0);
     turn(&mut o, MS, 1, State::Wait);
     o.charged(MS, WorldId(1), MS);
-    let text = "VM 2 (vm2), world 2, pCPU 0: at 1000000 ns: one-world-a-pcpu: seen worlds 1 and 2, allowed one world";
+    let text = "VM 2 (vm2), world 2, pCPU 0: at 1000000 ns: one-world-a-pcpu: seen worlds 1 and 2, \
+        allowed one world";
     assert_eq!(only(&o.finish(MS)), (Invariant::OneWorldAPcpu, text.to_owned()));
 }
 
@@ -110,7 +112,8 @@ fn a_world_on_two_pcpus_is_seen() {
     run(&mut o, 0, 1, 0);
     run(&mut o, MS, 1, 1);
     pay(&mut o, MS, 1, 0, MS);
-    let text = "VM 1 (vm1), world 1, pCPU 1: at 1000000 ns: one-pcpu-a-world: seen RUN on pCPU 1 as well, allowed pCPU 0 alone";
+    let text = "VM 1 (vm1), world 1, pCPU 1: at 1000000 ns: one-pcpu-a-world: seen RUN on pCPU 1 \
+        as well, allowed pCPU 0 alone";
     assert_eq!(only(&o.finish(MS)), (Invariant::OnePcpuAWorld, text.to_owned()));
 }
 
@@ -144,7 +147,8 @@ fn an_illegal_transition_is_seen() {
     turn(&mut o, MS, 1, State::WaitIdle);
     pay(&mut o, MS, 1, 0, MS);
     run(&mut o, 2 * MS, 1, 0);
-    let text = "VM 1 (vm1), world 1, pCPU 0: at 2000000 ns: transition: seen WAIT_IDLE to RUN, allowed what VS51's figure 1 shows";
+    let text = "VM 1 (vm1), world 1, pCPU 0: at 2000000 ns: transition: seen WAIT_IDLE to RUN, \
+        allowed what VS51's figure 1 shows";
     assert_eq!(only(&o.finish(2 * MS)), (Invariant::Transition, text.to_owned()));
 }
 
@@ -246,7 +250,8 @@ fn a_world_ready_for_too_long_is_seen_once() {
             pay(&mut o, seen + 3, 2, 0, seen + 3);
             run(&mut o, seen + 3, 1, 0);
         }
-        let text = "VM 1 (vm1), world 1: at 10001000001 ns: ready-too-long: seen READY for 10001000001 ns, allowed 10000000000 ns";
+        let text = "VM 1 (vm1), world 1: at 10001000001 ns: ready-too-long: seen READY for \
+            10001000001 ns, allowed 10000000000 ns";
         assert_eq!(only(&o.finish(seen + 3)), (Invariant::ReadyTooLong, text.to_owned()));
     }
 }
@@ -385,7 +390,8 @@ fn a_vm_held_to_some_pcpus_is_measured_by_what_those_can_give() {
 
 #[test]
 fn a_lead_is_judged_when_its_vcpu_leaves_the_guest_and_not_while_it_is_outside() {
-    // Two vCPUs: one runs for 20 ms while the other waits, in its guest or outside. Allowed: 3 * 3 - 2 + 5 + 0.1 ms.
+    // Two vCPUs: one runs for 20 ms while the other waits, in its guest or outside. Allowed: 3 * 3
+    // - 2 + 5 + 0.1 ms.
     let run_for_20_ms = |inside: bool| {
         let mut o = oracle(1, 1);
         o.world_added(0, WorldId(2), VmId(1), None);

@@ -1,4 +1,5 @@
-//! Limits, reservations and being held back: each broken once by events made by hand, with its numbers.
+//! Limits, reservations and being held back: each broken once by events made by hand, with its
+//! numbers.
 
 use check::{Bounds, Invariant, Oracle, PoolTerms, State, Verdict, VmTerms};
 use entitlement::TreePool;
@@ -7,7 +8,8 @@ use units::{PcpuId, Rate, VmId, WorldId};
 
 const MS: u64 = 1_000_000;
 
-/// One pCPU; a quantum of 10 ms, ticks and windows of 1 ms; a limit may be passed by 5 permille, or by 12 ms.
+/// One pCPU; a quantum of 10 ms, ticks and windows of 1 ms; a limit may be passed by 5 permille, or
+/// by 12 ms.
 fn oracle(pool_limit: Option<u64>, vms: &[VmTerms]) -> Oracle {
     let shape = Shape {
         sockets: 1,
@@ -89,7 +91,8 @@ fn a_limit_is_held_over_any_second_and_not_over_the_run() {
 
 #[test]
 fn what_is_reserved_and_asked_for_but_not_given_adds_up() {
-    // VM 1 is sure of half of the pCPU and asks for all; VM 2 has it for 150 ms. Allowed: 13 + (11 + 2 * 20) ms.
+    // VM 1 is sure of half of the pCPU and asks for all; VM 2 has it for 150 ms. Allowed: 13 + (11
+    // + 2 * 20) ms.
     let run = |until: u64| {
         let mut o = oracle(None, &[vm(0, None, 50), vm(0, None, 0)]);
         stint(&mut o, 2, 0, until * MS);
@@ -124,7 +127,8 @@ fn a_pcpu_may_idle_beside_one_that_is_held_back_and_beside_no_other() {
 
 #[test]
 fn worlds_that_wake_together_do_not_ask_for_more_pcpus_than_there_are() {
-    // Two worlds want the one pCPU in the second half of each ms, and nobody does in the first: they have all that there was.
+    // Two worlds want the one pCPU in the second half of each ms, and nobody does in the first:
+    // they have all that there was.
     let mut o = oracle(None, &[vm(0, None, 90)]);
     o.world_added(0, WorldId(2), VmId(1), None);
     o.state(0, WorldId(1), State::WaitIdle, None);

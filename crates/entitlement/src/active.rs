@@ -1,22 +1,25 @@
-//! The plan of a host where VMs are held to some of its pCPUs: who competes with whom now, at what weight, and how far
-//! each group's virtual time is moved to stay near the host's.
+//! The plan of a host where VMs are held to some of its pCPUs: who competes with whom now, at what
+//! weight, and how far each group's virtual time is moved to stay near the host's.
 //!
-//! Promise: shares hold among VMs that compete within a few pCPUs, and between them and the VMs that roam, for
-//! whichever VMs are active (spec P2, P4).
+//! Promise: shares hold among VMs that compete within a few pCPUs, and between them and the VMs
+//! that roam, for whichever VMs are active (spec P2, P4).
 //!
-//! Law: the scheduler serves the smallest `used ÷ weight` first, which gives weights' ratios wherever the same VMs
-//! meet. Held VMs meet only some of the others, so weights are the rates `x` that `divide_placed` gives for the demand of now:
-//! then everybody's virtual time moves at the same pace, and a newcomer can start anywhere at the host's. A VM that
-//! gets all it wants weighs what it could have: its part of the host (`Tree::parts`) times the best level (`x ÷ part`) among
-//! its contended neighbours, at least what is reserved for it, at most its vCPUs. Groups of contended VMs (same level, overlapping sets) that nobody who roams is part
-//! of are *held*: what is left of a difference of pace moves all of the group together, so it is taken off together.
+//! Law: the scheduler serves the smallest `used ÷ weight` first, which gives weights' ratios
+//! wherever the same VMs meet. Held VMs meet only some of the others, so weights are the rates `x`
+//! that `divide_placed` gives for the demand of now: then everybody's virtual time moves at the
+//! same pace, and a newcomer can start anywhere at the host's. A VM that gets all it wants weighs
+//! what it could have: its part of the host (`Tree::parts`) times the best level (`x ÷ part`) among
+//! its contended neighbours, at least what is reserved for it, at most its vCPUs. Groups of
+//! contended VMs (same level, overlapping sets) that nobody who roams is part of are *held*: what
+//! is left of a difference of pace moves all of the group together, so it is taken off together.
 //!
 //! Units: `Rate` for weights and demand, ns for virtual time.
 //!
-//! Example: A (100 shares) and B (300) on pCPUs 0-1, C (400) on 0-7, all busy: weights 0.5, 1.5 and 6; A and B are one
-//! held group. When B sleeps: A 1.6, C 6.4, one group, not held.
+//! Example: A (100 shares) and B (300) on pCPUs 0-1, C (400) on 0-7, all busy: weights 0.5, 1.5 and
+//! 6; A and B are one held group. When B sleeps: A 1.6, C 6.4, one group, not held.
 //!
-//! Limits: as for `fluid`. Known weakness: until the next plan (100 ms) the weights of held VMs are those of before.
+//! Limits: as for `fluid`. Known weakness: until the next plan (100 ms) the weights of held VMs are
+//! those of before.
 
 use crate::{Tree, fluid::placed_rates};
 use std::collections::BTreeMap;
@@ -65,7 +68,8 @@ impl Meter {
         self.round += 1;
     }
 
-    /// Demand of `world`, which has run or been ready for `wanted_ns` in all its life, `period_ns` after the last round.
+    /// Demand of `world`, which has run or been ready for `wanted_ns` in all its life, `period_ns`
+    /// after the last round.
     pub fn demand(&mut self, world: u32, wanted_ns: u64, period_ns: u64) -> Rate {
         let seen = self.worlds.entry(world).or_insert((wanted_ns, Rate(0), 0));
         let rate = smoothed(seen.1, wanted_ns.saturating_sub(seen.0), period_ns);
@@ -81,9 +85,9 @@ fn smoothed(before: Rate, wanted_ns: u64, period_ns: u64) -> Rate {
     Rate((before.0 + now as u64).div_ceil(2)) // rounded up: a busy world reaches a whole pCPU
 }
 
-/// How far a held group may be from the host's virtual time: within it the distance itself steers, for host tasks and
-/// VMs that roam take from whoever is owed least. As much as the scheduler's bound of lag: with half of it held VMs got 2 %
-/// too much beside busy host tasks.
+/// How far a held group may be from the host's virtual time: within it the distance itself steers,
+/// for host tasks and VMs that roam take from whoever is owed least. As much as the scheduler's
+/// bound of lag: with half of it held VMs got 2 % too much beside busy host tasks.
 const STEERING_NS: i64 = 100_000_000;
 
 struct Seen<'a> {
@@ -101,7 +105,8 @@ struct Seen<'a> {
     group: usize,
 }
 
-/// Plans for the VMs that are active now, the leaves of `tree` in this order; `v_ns` is the host's virtual time.
+/// Plans for the VMs that are active now, the leaves of `tree` in this order; `v_ns` is the host's
+/// virtual time.
 #[must_use]
 pub fn active_plan(pcpus: &PcpuSet, tree: &Tree, vms: &[ActiveVm], v_ns: u64) -> Vec<Order> {
     let classes: Vec<&[(PcpuSet, Rate)]> = vms.iter().map(|v| v.classes.as_slice()).collect();
@@ -157,7 +162,8 @@ fn look<'a>(
     Seen { vm, set, rate, contended, part, level, cap, reserved: leaf.reservation, group: i }
 }
 
-/// Joins contended VMs of the same level (within a thousandth: rates are rounded) whose sets overlap.
+/// Joins contended VMs of the same level (within a thousandth: rates are rounded) whose sets
+/// overlap.
 fn join(seen: &mut [Seen<'_>]) {
     for i in 0..seen.len() {
         for j in 0..i {

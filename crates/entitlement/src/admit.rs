@@ -1,21 +1,29 @@
-//! Decides whether a VM may power on or a reservation may change, pool by pool up to the root; it never changes a tree.
+//! Decides whether a VM may power on or a reservation may change, pool by pool up to the root; it
+//! never changes a tree.
 //!
-//! Promise: if a tree is kept (`check` finds nothing), it still is with what was admitted, and what is refused would not be
-//! (`tests/admit.rs`: `what_is_admitted_is_what_check_finds_nothing_in`). The answer names every pool that was asked, and
-//! a refusal the one that refused, what it was asked for and what it has.
+//! Promise: if a tree is kept (`check` finds nothing), it still is with what was admitted, and what
+//! is refused would not be (`tests/admit.rs`: `what_is_admitted_is_what_check_finds_nothing_in`).
+//! The answer names every pool that was asked, and a refusal the one that refused, what it was
+//! asked for and what it has.
 //!
-//! Law: as in `reserve`, seen from one change. The pool that it is in is asked for what is reserved *more*.
-//! - A fixed pool gives what of its own reservation its children have not taken, and asks nobody. The root gives so of
+//! Law: as in `reserve`, seen from one change. The pool that it is in is asked for what is reserved
+//! *more*.
+//! - A fixed pool gives what of its own reservation its children have not taken, and asks nobody.
+//! The root gives so of
 //!   the host.
-//! - An expandable pool gives of its own reservation first. If that is too little, it asks its parent for what it will
+//! - An expandable pool gives of its own reservation first. If that is too little, it asks its
+//! parent for what it will
 //!   take more, as long as all that its children take stays within its limit.
-//! - Less than before is always admitted, but for a fixed pool not less than its children have taken.
-//! - Before any pool is asked: a VM reserves at most its vCPUs, and VM and pool at most their limits.
+//! - Less than before is always admitted, but for a fixed pool not less than its children have
+//! taken.
+//! - Before any pool is asked: a VM reserves at most its vCPUs, and VM and pool at most their
+//! limits.
 //!
 //! Units: `Rate` in results; texts say percent of one pCPU.
 //!
-//! Example: `/gold` has 6 pCPUs and holds a VM that reserves 1. An expandable pool in it has 2, and holds a VM that
-//! reserves them. A second one starts all the same, because the pool borrows 2 from `/gold`:
+//! Example: `/gold` has 6 pCPUs and holds a VM that reserves 1. An expandable pool in it has 2, and
+//! holds a VM that reserves them. A second one starts all the same, because the pool borrows 2 from
+//! `/gold`:
 //! ```
 //! use entitlement::{Ask, Names, Tree, TreeLeaf, TreePool, admit};
 //! use units::Rate;
@@ -40,8 +48,8 @@
 //! );
 //! ```
 //!
-//! Limits: it counts no affinity, as `check` does not. In a tree that is not kept, what is over-committed has nothing left
-//! to give, and what asks for nothing more is admitted.
+//! Limits: it counts no affinity, as `check` does not. In a tree that is not kept, what is
+//! over-committed has nothing left to give, and what asks for nothing more is admitted.
 
 use crate::reserve::{of_leaf, of_pool, over, own, reserved, room, taken};
 use crate::text::{aligned, percent, percents};
@@ -203,7 +211,8 @@ pub fn admit(tree: &Tree, names: &Names, ask: &Ask) -> Admission {
     answer
 }
 
-/// What a pool takes more of its parent if it reserves this, and what is wrong with that whatever the parent says.
+/// What a pool takes more of its parent if it reserves this, and what is wrong with that whatever
+/// the parent says.
 fn change_of_pool(
     tree: &Tree,
     names: &Names,
@@ -263,7 +272,8 @@ fn ask_pool(
         None if asked <= available => Outcome::Admitted,
         None => Outcome::PassedOn,
     };
-    // What it will take of its parent, less what it takes: its own reservation, or more if its children already borrow.
+    // What it will take of its parent, less what it takes: its own reservation, or more if its
+    // children already borrow.
     let passed_on =
         if outcome == Outcome::PassedOn { Rate(asked.0 - available.0) } else { Rate(0) };
     let limit = pool.limit.filter(|_| p > 0);

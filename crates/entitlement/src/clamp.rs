@@ -1,19 +1,23 @@
-//! Divides one capacity among weighted claims that each have a floor and a cap, for the division of pools; it never looks at a tree.
+//! Divides one capacity among weighted claims that each have a floor and a cap, for the division of
+//! pools; it never looks at a tree.
 //!
-//! Promise: nobody gets more than its cap, and nobody less than its floor while the floors fit; nothing is left over while
-//! somebody is below its cap; of those between floor and cap each gets the same per unit of weight (spec P2, P4, P5, P6).
+//! Promise: nobody gets more than its cap, and nobody less than its floor while the floors fit;
+//! nothing is left over while somebody is below its cap; of those between floor and cap each gets
+//! the same per unit of weight (spec P2, P4, P5, P6).
 //!
-//! Law: `x_i = clamp(λ·w_i, floor_i, cap_i)` with λ such that `Σ x_i = min(capacity, Σ cap_i)`.
-//! If `Σ floor_i > capacity`, floors are cut in proportion to themselves: `x_i = capacity·floor_i ÷ Σ floor_i`.
-//! That is for a division to stay defined where too much was promised; `check` says where and how much.
+//! Law: `x_i = clamp(λ·w_i, floor_i, cap_i)` with λ such that `Σ x_i = min(capacity, Σ cap_i)`. If
+//! `Σ floor_i > capacity`, floors are cut in proportion to themselves: `x_i = capacity·floor_i ÷ Σ
+//! floor_i`. That is for a division to stay defined where too much was promised; `check` says where
+//! and how much.
 //!
-//! Units: whatever the caller counts in; weights are unitless. The exact `x_i` is rational. Each is rounded down, and
-//! the units left (fewer than there are claims strictly between floor and cap) go to the largest remainders among
-//! those, ties to the lower index. So the sum is exact, each claim is less than one unit off, and no rounding passes
-//! a floor or a cap, because these are whole.
+//! Units: whatever the caller counts in; weights are unitless. The exact `x_i` is rational. Each is
+//! rounded down, and the units left (fewer than there are claims strictly between floor and cap) go
+//! to the largest remainders among those, ties to the lower index. So the sum is exact, each claim
+//! is less than one unit off, and no rounding passes a floor or a cap, because these are whole.
 //!
-//! Example (VMware's own): of 6000 MHz, VM1 (1000 shares) wants 500, VM2 (1000) has 2250 reserved, VM3 (2000) takes what
-//! it gets. By shares alone VM2 would get a third of 5500, which is less than its reservation:
+//! Example (VMware's own): of 6000 MHz, VM1 (1000 shares) wants 500, VM2 (1000) has 2250 reserved,
+//! VM3 (2000) takes what it gets. By shares alone VM2 would get a third of 5500, which is less than
+//! its reservation:
 //! ```
 //! use entitlement::{Between, fill_between};
 //! let claim = |weight, floor, cap| Between { weight, floor, cap };
@@ -21,14 +25,16 @@
 //! assert_eq!(x, [500, 2250, 3250]);
 //! ```
 //!
-//! How: each claim leaves its floor at `λ = floor ÷ w` and reaches its cap at `λ = cap ÷ w`. These edges are sorted, and λ
-//! climbs over them until the sum reaches the capacity: O(n log n).
+//! How: each claim leaves its floor at `λ = floor ÷ w` and reaches its cap at `λ = cap ÷ w`. These
+//! edges are sorted, and λ climbs over them until the sum reaches the capacity: O(n log n).
 //!
-//! Limits: capacity at most 2^62 units; weights sum below 2^64. A claim of weight 0 gets its floor and no more.
+//! Limits: capacity at most 2^62 units; weights sum below 2^64. A claim of weight 0 gets its floor
+//! and no more.
 
 use crate::fill::by_weight;
 
-/// What one claims of a capacity: never less than the floor, never more than the cap, by weight between them.
+/// What one claims of a capacity: never less than the floor, never more than the cap, by weight
+/// between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Between {
     /// Unitless weight, such as shares.
@@ -64,7 +70,8 @@ pub fn fill_between(capacity: u64, claims: &[Between]) -> Vec<u64> {
     );
     if let Some(c) = claims.iter().find(|c| c.floor > c.cap) {
         panic!(
-            "claim: cannot divide: seen a floor of {} and a cap of {}, allowed a floor up to the cap",
+            "claim: cannot divide: seen a floor of {} and a cap of {}, allowed a floor up to the \
+                cap",
             c.floor, c.cap
         );
     }
@@ -82,7 +89,8 @@ pub fn fill_between(capacity: u64, claims: &[Between]) -> Vec<u64> {
 fn climb(capacity: u64, floors: u64, claims: &[Between]) -> Vec<u64> {
     let mut out: Vec<u64> = claims.iter().map(|c| c.floor).collect();
     let mut open = vec![false; claims.len()];
-    // What claims at a floor or cap have; it is at most the sum at the λ reached, so at most the capacity.
+    // What claims at a floor or cap have; it is at most the sum at the λ reached, so at most the
+    // capacity.
     let mut fixed = u128::from(floors);
     let mut weight_open = 0u128;
     for edge in edges(claims) {
@@ -142,7 +150,8 @@ mod tests {
 
     #[test]
     fn floors_that_do_not_fit_are_cut_in_proportion_to_themselves() {
-        assert_eq!(fill_between(10, &of(&[(9, 20, 20), (1, 10, 50), (5, 0, 50)])), [7, 3, 0]); // 6.67, 3.33
+        // 6.67, 3.33
+        assert_eq!(fill_between(10, &of(&[(9, 20, 20), (1, 10, 50), (5, 0, 50)])), [7, 3, 0]);
         assert_eq!(fill_between(0, &of(&[(1, 1, 1)])), [0]);
     }
 

@@ -1,26 +1,32 @@
-//! What each pool and VM of a tree could have now if it wanted it, for the weights of the scheduler; it never changes a division.
+//! What each pool and VM of a tree could have now if it wanted it, for the weights of the
+//! scheduler; it never changes a division.
 //!
-//! Promise: who wants more than it gets weighs what it gets (`x` of `divide`). Who gets all it asks for weighs what it
-//! could have if it alone asked for more. So everybody's virtual time passes at one pace while it competes, and one
-//! that wakes starts at about the weight it will have: not at 0, as its demand of now would say. Where everybody gets
-//! all it asks for, weights are in the ratio of shares, for the moments in which some wait all the same.
+//! Promise: who wants more than it gets weighs what it gets (`x` of `divide`). Who gets all it asks
+//! for weighs what it could have if it alone asked for more. So everybody's virtual time passes at
+//! one pace while it competes, and one that wakes starts at about the weight it will have: not at
+//! 0, as its demand of now would say. Where everybody gets all it asks for, weights are in the
+//! ratio of shares, for the moments in which some wait all the same.
 //!
-//! Law: `x`, `f`, `c` and `w` are as in `tree`; `f⁰` and `c⁰` are floor and cap for a host where everybody wants all it
-//! can use. All are whole numbers of units, after rounding. `y` of the root is `pcpus·one`; among the children of a pool:
+//! Law: `x`, `f`, `c` and `w` are as in `tree`; `f⁰` and `c⁰` are floor and cap for a host where
+//! everybody wants all it can use. All are whole numbers of units, after rounding. `y` of the root
+//! is `pcpus·one`; among the children of a pool:
 //! - A child is *contended* if `x < c`. It is *open* if it is contended and `f < x`.
 //! - `y = x` of a contended child.
-//! - Of another, `share = K·w ÷ Σ w` of all children if no sibling is contended, `K` being the pool's `y`; else `share = (Σ x_open + x)·w ÷ (Σ w_open + w)`, rounded
+//! - Of another, `share = K·w ÷ Σ w` of all children if no sibling is contended, `K` being the
+//! pool's `y`; else `share = (Σ x_open + x)·w ÷ (Σ w_open + w)`, rounded
 //!   down: the open ones and it divide anew what they have together, by weight.
 //! - `y = min(clamp(share, max(f⁰, x), c⁰), y of the pool)`.
 //!
-//! The children of a pool divide its `y`, and not its `x`. That comes to the same `x`: where the two differ, the pool gets
-//! all it asks for and no limit cuts what it asks, so each child has its cap (`x ≤ y ≤ c⁰` throughout).
+//! The children of a pool divide its `y`, and not its `x`. That comes to the same `x`: where the
+//! two differ, the pool gets all it asks for and no limit cuts what it asks, so each child has its
+//! cap (`x ≤ y ≤ c⁰` throughout).
 //!
-//! Units: those of `divide`. `y` can be 0, of one that has nothing reserved below siblings that all stand at their
-//! floors; a scheduler that divides by it takes at least 1.
+//! Units: those of `divide`. `y` can be 0, of one that has nothing reserved below siblings that all
+//! stand at their floors; a scheduler that divides by it takes at least 1.
 //!
-//! Example: VMs of 100, 300 and 400 shares on 4 pCPUs, 4 vCPUs each. All busy they get 0.5, 1.5 and 2. When the first
-//! sleeps, the others get 1.714 and 2.286, and it still weighs the 0.5 that it would get:
+//! Example: VMs of 100, 300 and 400 shares on 4 pCPUs, 4 vCPUs each. All busy they get 0.5, 1.5 and
+//! 2. When the first sleeps, the others get 1.714 and 2.286, and it still weighs the 0.5 that it
+//! would get:
 //! ```
 //! use entitlement::{Tree, TreeLeaf, TreePool};
 //! use units::Rate;
@@ -32,9 +38,10 @@
 //! assert_eq!(tree.could(1000, &[0, 0, 4000]).leaves, [500, 1500, 4000]); // nobody wants more than it gets
 //! ```
 //!
-//! Limits: those of `tree`. Known weakness: the open ones' level stands for all the rest. It is exact while the newcomer
-//! would push nobody onto a floor or below what it asks for now. One that uses what others leave weighs that (the last
-//! line above), so the first to wake competes with it until the next division.
+//! Limits: those of `tree`. Known weakness: the open ones' level stands for all the rest. It is
+//! exact while the newcomer would push nobody onto a floor or below what it asks for now. One that
+//! uses what others leave weighs that (the last line above), so the first to wake competes with it
+//! until the next division.
 
 use crate::{Between, Division, Tree};
 

@@ -1,14 +1,15 @@
-//! Divides one capacity among weighted, capped claims, for planner and oracle alike; it never looks at placement.
+//! Divides one capacity among weighted, capped claims, for planner and oracle alike; it never looks
+//! at placement.
 //!
-//! Promise: nobody gets more than its cap; nothing is left over while somebody's cap is not met;
-//! of those below their cap each gets the same per unit of weight (spec P2, P4).
+//! Promise: nobody gets more than its cap; nothing is left over while somebody's cap is not met; of
+//! those below their cap each gets the same per unit of weight (spec P2, P4).
 //!
 //! Law: `x_i = min(λ·w_i, cap_i)` with λ such that `Σ x_i = min(capacity, Σ cap_i)`.
 //!
-//! Units: whatever the caller counts in (`Rate` units or ns); weights are unitless.
-//! The exact `x_i` is rational. Each is rounded down, and the units left (fewer than there are
-//! claims below their cap) go to the largest remainders, ties to the lower index. So the sum is
-//! exact and each claim is less than one unit off.
+//! Units: whatever the caller counts in (`Rate` units or ns); weights are unitless. The exact `x_i`
+//! is rational. Each is rounded down, and the units left (fewer than there are claims below their
+//! cap) go to the largest remainders, ties to the lower index. So the sum is exact and each claim
+//! is less than one unit off.
 //!
 //! Example (an infeasible weight): a 1-vCPU VM with 90 % of all shares on 8 pCPUs asks for 7.2
 //! pCPUs but can use 1. The other 7 go to the rest:
@@ -82,7 +83,8 @@ pub fn fill_units(capacity: u64, claims: &[(u64, u64)]) -> Vec<u64> {
     out
 }
 
-/// Gives all of `total` to the (index, weight) pairs in proportion to their weights, by largest remainder.
+/// Gives all of `total` to the (index, weight) pairs in proportion to their weights, by largest
+/// remainder.
 pub(crate) fn by_weight(total: u64, claims: &[(usize, u64)], mut give: impl FnMut(usize, u64)) {
     let sum: u128 = claims.iter().map(|c| u128::from(c.1)).sum();
     if sum == 0 {

@@ -34,7 +34,8 @@ impl Graph {
         }
     }
 
-    /// Pushes as much as fits from `source` to `sink`; afterwards `reached` is the smallest minimum cut.
+    /// Pushes as much as fits from `source` to `sink`; afterwards `reached` is the smallest minimum
+    /// cut.
     pub(crate) fn run(&mut self, source: usize, sink: usize) -> u128 {
         let mut total = 0;
         while self.levels(source, sink) {

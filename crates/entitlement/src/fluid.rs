@@ -1,18 +1,19 @@
-//! Divides the pCPUs among VMs whose worlds may be held to some of them, for planner and oracle; it never rounds on the way.
+//! Divides the pCPUs among VMs whose worlds may be held to some of them, for planner and oracle; it
+//! never rounds on the way.
 //!
-//! Promise: weighted max-min fairness under placement (spec P2, P4). Nobody can get more per
-//! unit of weight without taking from someone who has no more per unit of weight, and no pCPU
-//! time is left over that somebody could use.
+//! Promise: weighted max-min fairness under placement (spec P2, P4). Nobody can get more per unit
+//! of weight without taking from someone who has no more per unit of weight, and no pCPU time is
+//! left over that somebody could use.
 //!
 //! Law: VM `i` has weight `w_i` and classes, each a set of pCPUs and the most it can use there.
 //! Amounts `x_i` are feasible if they can flow VM → class → pCPU within the classes' amounts and
 //! the pCPUs' capacity. Among the feasible, `x_i ÷ w_i` in ascending order is the lexicographic
 //! maximum. It exists and is unique, because the feasible sums form a polymatroid.
 //!
-//! Units: `Rate` for `fluid`; whatever the caller counts one pCPU in for `Fluid` (the oracle uses ns).
-//! The exact result splits the VMs into groups; group `g` shares a whole number of units `K_g` by
-//! weight. Rounding is as in `fill` within each group: the sum is exact, each VM is less than one
-//! unit off, and so any set of n VMs gets less than n units more than its pCPUs have
+//! Units: `Rate` for `fluid`; whatever the caller counts one pCPU in for `Fluid` (the oracle uses
+//! ns). The exact result splits the VMs into groups; group `g` shares a whole number of units `K_g`
+//! by weight. Rounding is as in `fill` within each group: the sum is exact, each VM is less than
+//! one unit off, and so any set of n VMs gets less than n units more than its pCPUs have
 //! (`tests/fluid.rs` holds this against an independent solver).
 //!
 //! Example: A (100 shares, 2 vCPUs) and B (300, 2) are held to pCPUs 0-1, C (400, 8) is free on 8.
@@ -36,7 +37,8 @@
 use crate::{Tree, divide_placed, fill_units, split};
 use units::{PcpuSet, Rate};
 
-/// What one VM claims: its weight, and for each set of pCPUs the most its worlds held there can use.
+/// What one VM claims: its weight, and for each set of pCPUs the most its worlds held there can
+/// use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FluidClaim {
     /// Unitless weight, such as shares.
@@ -75,7 +77,8 @@ pub fn fluid(pcpus: &PcpuSet, claims: &[FluidClaim]) -> Vec<Rate> {
     Fluid::new(pcpus, &sets).divide(Rate::ONE.0, &demands).into_iter().map(Rate).collect()
 }
 
-/// The rate of CPU time of each leaf of a tree, whose worlds are held to these sets and want so much, by `divide_placed`.
+/// The rate of CPU time of each leaf of a tree, whose worlds are held to these sets and want so
+/// much, by `divide_placed`.
 pub(crate) fn placed_rates(
     pcpus: &PcpuSet,
     tree: &Tree,

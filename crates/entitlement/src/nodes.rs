@@ -1,7 +1,8 @@
-//! Lays a tree out for the scheduler: nodes breadth first, so that children are neighbours, and the limits above each VM.
-//! It divides nothing.
+//! Lays a tree out for the scheduler: nodes breadth first, so that children are neighbours, and the
+//! limits above each VM. It divides nothing.
 //!
-//! Example: pool 1 with two VMs in it, and a third VM beside it, are nodes 0 (root), 1 (pool 1), 2 (third VM), 3 and 4.
+//! Example: pool 1 with two VMs in it, and a third VM beside it, are nodes 0 (root), 1 (pool 1), 2
+//! (third VM), 3 and 4.
 
 use crate::Tree;
 use units::Rate;
@@ -13,7 +14,8 @@ pub struct PlanNode {
     pub shares: u64,
     /// What is reserved for it.
     pub reservation: Rate,
-    /// What of the host is sure to it if everybody wants all it can use: its reservation or, of an expandable pool, those below.
+    /// What of the host is sure to it if everybody wants all it can use: its reservation or, of an
+    /// expandable pool, those below.
     pub sure: Rate,
     /// The most it may use: limit, vCPUs or what is below it, the host.
     pub cap: Rate,

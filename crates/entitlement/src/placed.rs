@@ -1,18 +1,21 @@
-//! Divides the host down a tree of pools where VMs may also be held to some of the pCPUs: the ideal of the oracle, and of
-//! the planner for such hosts. It joins `Tree` and `Fluid`, and solves neither anew.
+//! Divides the host down a tree of pools where VMs may also be held to some of the pCPUs: the ideal
+//! of the oracle, and of the planner for such hosts. It joins `Tree` and `Fluid`, and solves
+//! neither anew.
 //!
-//! Promise: without held VMs it is `Tree::divide`, exactly. Without pools, reservations and limits it is `Fluid::divide`,
-//! exactly. With both, those who compete within a few pCPUs divide them by what their shares come to down the tree.
+//! Promise: without held VMs it is `Tree::divide`, exactly. Without pools, reservations and limits
+//! it is `Fluid::divide`, exactly. With both, those who compete within a few pCPUs divide them by
+//! what their shares come to down the tree.
 //!
-//! Law, with both: the weight of a leaf is its part of the host among those who want anything: `Π w ÷ Σ w of its siblings`
-//! that want something, down from the root. What it asks for is cut to its limit; below a pool whose limit is used up, to
-//! what the tree gives it. Then `Fluid::divide`. Whoever gets less than is reserved for it comes before all others up to
-//! that, and the rest is divided again, until nobody is short who need not be.
+//! Law, with both: the weight of a leaf is its part of the host among those who want anything: `Π w
+//! ÷ Σ w of its siblings` that want something, down from the root. What it asks for is cut to its
+//! limit; below a pool whose limit is used up, to what the tree gives it. Then `Fluid::divide`.
+//! Whoever gets less than is reserved for it comes before all others up to that, and the rest is
+//! divided again, until nobody is short who need not be.
 //!
 //! Units: `one` units are one pCPU, as in `Tree`.
 //!
-//! Example: A (1000 shares) and B (3000) are held to pCPUs 0-1, each in a pool of its own of 4000 shares; C (1000) roams
-//! on 8. A and B compete as equals, because their pools do:
+//! Example: A (1000 shares) and B (3000) are held to pCPUs 0-1, each in a pool of its own of 4000
+//! shares; C (1000) roams on 8. A and B compete as equals, because their pools do:
 //! ```
 //! use entitlement::{Demand, Fluid, Tree, TreeLeaf, TreePool, divide_placed};
 //! use units::{PcpuSet, Rate};
@@ -24,8 +27,9 @@
 //! assert_eq!(divide_placed(&tree, &fluid, 10, &[(0, ask(1, 20)), (1, ask(1, 20)), (2, ask(0, 80))]), [10, 10, 60]);
 //! ```
 //!
-//! Known weakness: a pool's reservation and its limit are met as far as its VMs roam; ESXi's admission control ignores
-//! affinity too ("a pinned VM may not receive its reservation", Resource Management 6.0).
+//! Known weakness: a pool's reservation and its limit are met as far as its VMs roam; ESXi's
+//! admission control ignores affinity too ("a pinned VM may not receive its reservation", Resource
+//! Management 6.0).
 
 use crate::{Demand, Division, Fluid, Tree};
 
@@ -34,8 +38,8 @@ const PART_BITS: u32 = 52;
 /// The weight of one that must come first.
 const FIRST: u64 = 1 << 60;
 
-/// Divides the host, `one` units for each pCPU, among the leaves that want something: for each its index in the tree and
-/// what its classes want. The demand's own weight is not looked at.
+/// Divides the host, `one` units for each pCPU, among the leaves that want something: for each its
+/// index in the tree and what its classes want. The demand's own weight is not looked at.
 ///
 /// # Panics
 /// Beyond the limits of `Tree` and `Fluid`.
@@ -122,7 +126,8 @@ impl Tree {
         self.leaves().iter().all(plain)
     }
 
-    /// Part of the host of each leaf among those that want something, of 2^52; 0 for those that do not.
+    /// Part of the host of each leaf among those that want something, of 2^52; 0 for those that do
+    /// not.
     #[must_use]
     pub fn parts(&self, wants: &[u64]) -> Vec<u64> {
         let weights = self.weights();
@@ -159,7 +164,8 @@ impl Tree {
         self.units(self.leaves()[leaf].reservation, one)
     }
 
-    /// The most a leaf may get: its own limit, and what the tree gives it below a pool that has used up its own.
+    /// The most a leaf may get: its own limit, and what the tree gives it below a pool that has
+    /// used up its own.
     fn most(&self, one: u64, leaf: usize, division: &Division) -> u64 {
         let vm = &self.leaves()[leaf];
         let mut most = vm.limit.map_or(u64::MAX, |l| self.units(l, one));

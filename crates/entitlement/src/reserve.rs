@@ -1,14 +1,19 @@
-//! Finds every place of a tree where more CPU time is reserved than can be kept, for settings and command line; it changes nothing.
+//! Finds every place of a tree where more CPU time is reserved than can be kept, for settings and
+//! command line; it changes nothing.
 //!
-//! Promise: if `check` finds nothing, every VM gets its reservation whenever it wants as much, whatever the others do
-//! (`tests/tree.rs`: `a_reservation_that_was_admitted_is_never_missed`). What is wrong is listed whole, place by place.
+//! Promise: if `check` finds nothing, every VM gets its reservation whenever it wants as much,
+//! whatever the others do (`tests/tree.rs`: `a_reservation_that_was_admitted_is_never_missed`).
+//! What is wrong is listed whole, place by place.
 //!
 //! Law, as ESXi documents it:
-//! - A VM reserves at most its vCPUs, each a whole pCPU (ESXi's `Cpu.VMAdmitCheckPerVcpuMin`), and at most its limit.
+//! - A VM reserves at most its vCPUs, each a whole pCPU (ESXi's `Cpu.VMAdmitCheckPerVcpuMin`), and
+//! at most its limit.
 //!   A pool reserves at most its limit.
-//! - A pool takes from its parent: if fixed, its own reservation; if expandable, the larger of that and all that its
+//! - A pool takes from its parent: if fixed, its own reservation; if expandable, the larger of that
+//! and all that its
 //!   children take. It takes it even while it is empty.
-//! - The children of a fixed pool take at most its own reservation, those of an expandable pool at most its limit, those
+//! - The children of a fixed pool take at most its own reservation, those of an expandable pool at
+//! most its limit, those
 //!   of the root at most the host's pCPUs.
 //!
 //! Units: `Rate` in results; texts say percent of one pCPU, as esxtop does.
@@ -30,8 +35,9 @@
 //! );
 //! ```
 //!
-//! Limits: it counts no affinity, as ESXi does not either: a VM held to few pCPUs may miss what it reserved. What is
-//! wrong at one place counts at the places above as far as it could be kept there, so that one mistake is listed once.
+//! Limits: it counts no affinity, as ESXi does not either: a VM held to few pCPUs may miss what it
+//! reserved. What is wrong at one place counts at the places above as far as it could be kept
+//! there, so that one mistake is listed once.
 
 use crate::text::{aligned, percent, percents};
 use crate::{Tree, TreeLeaf, TreePool};
@@ -39,7 +45,8 @@ use serde::Serialize;
 use std::fmt;
 use units::Rate;
 
-/// How the pools and leaves of a tree are called, by their indices: paths, such as `/`, `/gold` and `/gold/vm7`.
+/// How the pools and leaves of a tree are called, by their indices: paths, such as `/`, `/gold` and
+/// `/gold/vm7`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Names {
     /// Of each pool; the first is the root's.
@@ -144,17 +151,20 @@ impl fmt::Display for Excess {
         let give = |f: &mut fmt::Formatter<'_>, what: &str, next: &str| {
             write!(
                 f,
-                "{path}: cannot give {asked} to what it holds: {what} has {available} for it; {next}"
+                "{path}: cannot give {asked} to what it holds: {what} has {available} for it; \
+                    {next}"
             )
         };
         match self.rule {
             Rule::Vcpus => write!(
                 f,
-                "{path}: cannot reserve {asked}: its vCPUs can use {available}; reserve less or add vCPUs"
+                "{path}: cannot reserve {asked}: its vCPUs can use {available}; reserve less or \
+                    add vCPUs"
             ),
             Rule::Limit => write!(
                 f,
-                "{path}: cannot reserve {asked}: its limit is {available}; reserve less or raise the limit"
+                "{path}: cannot reserve {asked}: its limit is {available}; reserve less or raise \
+                    the limit"
             ),
             Rule::FixedPool => {
                 give(f, "its fixed reservation", "raise that or make the pool expandable")
@@ -219,7 +229,8 @@ pub(crate) fn over(path: &str, rule: Rule, asked: Rate, available: Option<Rate>)
     Some(Excess { path: path.to_owned(), rule, asked, available })
 }
 
-/// What each node takes of its pool, as far as it could be kept there; of the root what its children take.
+/// What each node takes of its pool, as far as it could be kept there; of the root what its
+/// children take.
 pub(crate) fn taken(tree: &Tree) -> Vec<u64> {
     let leaf = |l: &TreeLeaf| {
         l.reservation.min(l.limit.unwrap_or(l.reservation)).min(Rate::pcpus(u64::from(l.vcpus))).0
@@ -249,7 +260,8 @@ pub(crate) fn own(tree: &Tree, p: usize) -> Rate {
     if p == 0 { Rate(tree.capacity(Rate::ONE.0)) } else { tree.pools()[p].reservation }
 }
 
-/// What bounds all that the children of pool `p` take, and how much it is; `None` for no bound but the parent's.
+/// What bounds all that the children of pool `p` take, and how much it is; `None` for no bound but
+/// the parent's.
 pub(crate) fn room(tree: &Tree, p: usize) -> (Rule, Option<Rate>) {
     let pool = &tree.pools()[p];
     match p {

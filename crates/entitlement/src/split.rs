@@ -1,9 +1,10 @@
-//! Solves the restricted case of `fluid` by splitting the host at minimum cuts; it only ever meets whole units.
+//! Solves the restricted case of `fluid` by splitting the host at minimum cuts; it only ever meets
+//! whole units.
 //!
 //! Law (Fujishige 1980, Groenevelt 1991): let `K` be all that a group of VMs can use together and
-//! `W` the sum of their weights. Ask for `x_i = w_i·K/W`. If that flows, it is the fair result.
-//! If not, the VMs on the source's side of the minimum cut ask for more than their side `S` has;
-//! their fair result is that of the side alone, and the others' that of the rest alone:
+//! `W` the sum of their weights. Ask for `x_i = w_i·K/W`. If that flows, it is the fair result. If
+//! not, the VMs on the source's side of the minimum cut ask for more than their side `S` has; their
+//! fair result is that of the side alone, and the others' that of the rest alone:
 //! - the atoms in `S` are used up by the VMs of that side, so the rest never sees them;
 //! - a class that the cut saturates belongs to a VM of `S` but uses pCPUs of the rest: its whole
 //!   amount is `own` to the VM, and `fixed` demand on the rest.
@@ -121,7 +122,8 @@ impl<'a> Scratch<'a> {
         self.fluid.atoms[atom as usize] * self.one
     }
 
-    /// The graph of a group with all capacities times `scale`, VM `k` at node 2 + k asking for `ask(k)`.
+    /// The graph of a group with all capacities times `scale`, VM `k` at node 2 + k asking for
+    /// `ask(k)`.
     fn graph(&mut self, group: &Group, scale: u128, ask: impl Fn(&Vm) -> u128) -> Graph {
         self.set_node.fill(0);
         self.atom_node.fill(0);

@@ -1,27 +1,37 @@
-//! Divides the host among VMs down a tree of resource pools, for planner and oracle alike; it never looks at a clock or at placement.
+//! Divides the host among VMs down a tree of resource pools, for planner and oracle alike; it never
+//! looks at a clock or at placement.
 //!
-//! Promise: what a pool gets is divided among its children only, and nothing inside a pool but its total demand and its
-//! total floor is felt outside of it (spec P3). Siblings share by shares, between reservation and limit (P1, P5, P6);
-//! what an idle one does not use goes to its siblings first (P4). It is ESXi's division: shares compare siblings only, a
-//! reservation that is not used is lent, a limit holds on an idle host (VMware, vSphere Resource Management).
+//! Promise: what a pool gets is divided among its children only, and nothing inside a pool but its
+//! total demand and its total floor is felt outside of it (spec P3). Siblings share by shares,
+//! between reservation and limit (P1, P5, P6); what an idle one does not use goes to its siblings
+//! first (P4). It is ESXi's division: shares compare siblings only, a reservation that is not used
+//! is lent, a limit holds on an idle host (VMware, vSphere Resource Management).
 //!
-//! Law: `K` is what a pool has to give: the root `pcpus·one`, every other what its parent's division gave it.
-//! - Weight `w`: shares; of a scalable pool `max(1, Σ w of its children · shares ÷ 4000)`, rounded down, bottom up, over
-//!   all children whether they want anything or not. 4000 are a normal pool's shares, so that a normal scalable pool
+//! Law: `K` is what a pool has to give: the root `pcpus·one`, every other what its parent's
+//! division gave it.
+//! - Weight `w`: shares; of a scalable pool `max(1, Σ w of its children · shares ÷ 4000)`, rounded
+//! down, bottom up, over
+//!   all children whether they want anything or not. 4000 are a normal pool's shares, so that a
+//!   normal scalable pool
 //!   weighs what it holds (vSphere 7, "scalable shares"). Every weight is held within 1..2^32.
-//! - Cap `c`: of a leaf `min(demand, limit, vcpus·one, pcpus·one)`; of a pool `min(limit, Σ c of its children)`.
-//! - Floor `f`: of a leaf `min(reservation, c)`; of a pool `min(c, max(reservation, Σ f of its children if expandable))`.
-//! - Division: `x = clamp(λ·w, f, c)` over the children of one pool, with λ such that `Σ x = min(K, Σ c)`. Floors that
-//!   do not fit into `K` are cut in proportion to themselves. `fill_between` does both, and says how it rounds.
+//! - Cap `c`: of a leaf `min(demand, limit, vcpus·one, pcpus·one)`; of a pool `min(limit, Σ c of
+//! its children)`.
+//! - Floor `f`: of a leaf `min(reservation, c)`; of a pool `min(c, max(reservation, Σ f of its
+//! children if expandable))`.
+//! - Division: `x = clamp(λ·w, f, c)` over the children of one pool, with λ such that `Σ x = min(K,
+//! Σ c)`. Floors that
+//!   do not fit into `K` are cut in proportion to themselves. `fill_between` does both, and says
+//!   how it rounds.
 //!
-//! Order: the children of one pool are its pools by index, then its leaves by index. Left-over units go by largest
-//! remainder, ties in this order.
+//! Order: the children of one pool are its pools by index, then its leaves by index. Left-over
+//! units go by largest remainder, ties in this order.
 //!
-//! Units: `one` units are one pCPU: `Rate::ONE.0` for rates, a window in ns for the oracle. Reservations and limits are
-//! `Rate`, and count `rate·one >> 20` units, rounded down: so reservations that fit as rates fit in any unit.
+//! Units: `one` units are one pCPU: `Rate::ONE.0` for rates, a window in ns for the oracle.
+//! Reservations and limits are `Rate`, and count `rate·one >> 20` units, rounded down: so
+//! reservations that fit as rates fit in any unit.
 //!
-//! Example: `/gold` (8000 shares) and `/lab` (2000) on 10 pCPUs, two VMs in each. `/gold` gets 8. When its first VM
-//! sleeps, its 4 pCPUs go to its neighbour in `/gold`, not to `/lab`:
+//! Example: `/gold` (8000 shares) and `/lab` (2000) on 10 pCPUs, two VMs in each. `/gold` gets 8.
+//! When its first VM sleeps, its 4 pCPUs go to its neighbour in `/gold`, not to `/lab`:
 //! ```
 //! use entitlement::{Tree, TreeLeaf, TreePool};
 //! use units::Rate;
@@ -32,18 +42,22 @@
 //! assert_eq!(tree.divide(100, &[0, 800, 800, 800]).leaves, [0, 800, 100, 100]);
 //! ```
 //!
-//! Limits: `pcpus·one` at most 2^62; the caps of all leaves together below 2^64. Where leaves are held to some pCPUs their
-//! shares may differ from this: the tree knows nothing of sets, as ESXi's admission knows nothing of affinity.
+//! Limits: `pcpus·one` at most 2^62; the caps of all leaves together below 2^64. Where leaves are
+//! held to some pCPUs their shares may differ from this: the tree knows nothing of sets, as ESXi's
+//! admission knows nothing of affinity.
 
 use crate::{Between, fill_between};
 use units::Rate;
 
-/// Shares of a normal pool, at which a scalable pool weighs as much as its children (VMware, "Understanding Scalable Shares").
+/// Shares of a normal pool, at which a scalable pool weighs as much as its children (VMware,
+/// "Understanding Scalable Shares").
 pub const POOL_SHARES_NORMAL: u64 = 4000;
-/// The largest weight: far above what shares can reach, and products with a capacity stay within 128 bits.
+/// The largest weight: far above what shares can reach, and products with a capacity stay within
+/// 128 bits.
 pub const TREE_WEIGHT_MAX: u64 = 1 << 32;
 
-/// A resource pool. Pool 0 is the root: its parent is 0, it has the host's capacity, and its settings are ignored.
+/// A resource pool. Pool 0 is the root: its parent is 0, it has the host's capacity, and its
+/// settings are ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreePool {
     /// Index of the pool it is in; smaller than its own.
@@ -102,7 +116,8 @@ impl Tree {
     /// A tree on a host of so many pCPUs.
     ///
     /// # Panics
-    /// Unless pool 0 is the root, every other pool comes after its parent, and every leaf is in a pool that is there.
+    /// Unless pool 0 is the root, every other pool comes after its parent, and every leaf is in a
+    /// pool that is there.
     #[must_use]
     pub fn new(pcpus: u64, pools: Vec<TreePool>, leaves: Vec<TreeLeaf>) -> Tree {
         assert!(
@@ -119,7 +134,8 @@ impl Tree {
             let parent = pool.parent;
             assert!(
                 parent < i,
-                "pool {i}: cannot place it: seen parent {parent}, allowed 0..{}; list parents first",
+                "pool {i}: cannot place it: seen parent {parent}, allowed 0..{}; list parents \
+                    first",
                 i - 1
             );
             children[parent].push(i);
@@ -155,7 +171,8 @@ impl Tree {
         &self.leaves
     }
 
-    /// Effective weight of each pool and leaf among its siblings, by the law above. The root, which has none, weighs 1.
+    /// Effective weight of each pool and leaf among its siblings, by the law above. The root, which
+    /// has none, weighs 1.
     #[must_use]
     pub fn weights(&self) -> Division {
         self.split(self.weights.clone())
@@ -170,7 +187,8 @@ impl Tree {
         self.split(self.descend(one, &self.claims(one, Some(demands))))
     }
 
-    /// What each gets if every leaf wants all it can use, in units of `Rate`: ESXi's static, or worst-case, allocation.
+    /// What each gets if every leaf wants all it can use, in units of `Rate`: ESXi's static, or
+    /// worst-case, allocation.
     #[must_use]
     pub fn worst_case(&self) -> Division {
         self.split(self.descend(Rate::ONE.0, &self.claims(Rate::ONE.0, None)))
@@ -192,8 +210,8 @@ impl Tree {
         })
     }
 
-    /// Weight, floor and cap of each node; without demands of a host where everybody wants all it can use.
-    /// The root's are not looked at.
+    /// Weight, floor and cap of each node; without demands of a host where everybody wants all it
+    /// can use. The root's are not looked at.
     pub(crate) fn claims(&self, one: u64, demands: Option<&[u64]>) -> Vec<Between> {
         let seen = demands.map_or(self.leaves.len(), <[u64]>::len);
         assert!(
@@ -301,7 +319,8 @@ mod tests {
             scalable(0, 4000),
         ];
         let tree = Tree::new(4, pools, vec![vm(1, 1000), vm(3, 3000), vm(3, 1000), vm(2, 1000)]);
-        // /3 weighs 4000 · 2000 ÷ 4000; /1 holds it and 1000 at twice normal; an empty pool weighs 1.
+        // /3 weighs 4000 · 2000 ÷ 4000; /1 holds it and 1000 at twice normal; an empty pool weighs
+        // 1.
         assert_eq!(
             tree.weights(),
             Division { pools: vec![1, 6000, 8000, 2000, 1], leaves: vec![1000, 3000, 1000, 1000] }

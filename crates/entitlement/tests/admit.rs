@@ -1,4 +1,5 @@
-//! Holds `check` and `admit` to ESXi's documented examples, and to each other on random trees from fixed seeds.
+//! Holds `check` and `admit` to ESXi's documented examples, and to each other on random trees from
+//! fixed seeds.
 
 mod trees;
 
@@ -26,7 +27,8 @@ fn names(pools: &[&str], leaves: &[&str]) -> Names {
     Names { pools: owned(pools), leaves: owned(leaves) }
 }
 
-/// VMware's example, with pCPUs of 1 GHz: /gold of 6 GHz holds a VM of 1 GHz and /gold/db of 2 GHz with one VM of 2 GHz.
+/// VMware's example, with pCPUs of 1 GHz: /gold of 6 GHz holds a VM of 1 GHz and /gold/db of 2 GHz
+/// with one VM of 2 GHz.
 fn example(expandable: bool) -> (Tree, Names) {
     let pools = vec![pool(0, 0, false), pool(0, 6, false), pool(1, 2, expandable)];
     (
@@ -124,7 +126,8 @@ fn a_vm_reserves_no_more_than_its_vcpus_and_its_limit() {
         ..vm(1, 0)
     };
     let refused = admit(&tree, &names, &Ask::PowerOn { path: "/gold/x".into(), leaf: limited });
-    let text = "/gold/x: cannot reserve 100.0002 %: its limit is 100.0001 %; reserve less or raise the limit";
+    let text = "/gold/x: cannot reserve 100.0002 %: its limit is 100.0001 %; reserve less or raise \
+        the limit";
     assert_eq!(refused.refusal.unwrap().to_string(), text);
 }
 

@@ -1,9 +1,11 @@
-//! Holds `fill`, `fluid` and `plan` to solvers that share no code with them, on random hosts from fixed seeds.
+//! Holds `fill`, `fluid` and `plan` to solvers that share no code with them, on random hosts from
+//! fixed seeds.
 
 use entitlement::{Claim, Demand, Fluid, FluidClaim, fill, fluid};
 use units::{PcpuId, PcpuSet, Rate};
 
-/// A small generator of random numbers (splitmix64), so that a failure names the seed that repeats it.
+/// A small generator of random numbers (splitmix64), so that a failure names the seed that repeats
+/// it.
 struct Random(u64);
 
 impl Random {
@@ -65,8 +67,8 @@ fn usable(pcpus: &PcpuSet, claims: &[FluidClaim], subset: u32) -> u64 {
     (0..1 << sets.len()).map(cost).min().unwrap()
 }
 
-/// The exact fair rates as fractions (numerator, denominator): the tightest subset is fixed, largest
-/// first among equals, then the tightest of the rest beside it, until all are.
+/// The exact fair rates as fractions (numerator, denominator): the tightest subset is fixed,
+/// largest first among equals, then the tightest of the rest beside it, until all are.
 fn reference(pcpus: &PcpuSet, claims: &[FluidClaim]) -> Vec<(u128, u128)> {
     let all = (1u32 << claims.len()) - 1;
     let most: Vec<u64> = (0..=all).map(|s| usable(pcpus, claims, s)).collect();

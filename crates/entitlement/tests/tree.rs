@@ -1,4 +1,5 @@
-//! Holds `Tree` and `fill_between` to a solver that shares no code with them and to what a tree promises, on random trees.
+//! Holds `Tree` and `fill_between` to a solver that shares no code with them and to what a tree
+//! promises, on random trees.
 
 mod trees;
 
@@ -31,9 +32,10 @@ impl Draw {
 /// Weight, floor and cap, as wide as the solver below needs them.
 type Wide = (u128, u128, u128);
 
-/// The clamped division by another algorithm: everybody gets its part by weight; who is thereby pushed off a bound
-/// stays there for good, those below their floors if these pulls are the stronger, else those above their caps; and
-/// again with the rest (the order in which CSS flexbox resolves its minimum and maximum sizes).
+/// The clamped division by another algorithm: everybody gets its part by weight; who is thereby
+/// pushed off a bound stays there for good, those below their floors if these pulls are the
+/// stronger, else those above their caps; and again with the rest (the order in which CSS flexbox
+/// resolves its minimum and maximum sizes).
 fn freeze(amount: u128, claims: &[Wide]) -> Vec<u64> {
     let floors: u128 = claims.iter().map(|c| c.1).sum();
     if floors > amount {
@@ -65,7 +67,8 @@ fn freeze(amount: u128, claims: &[Wide]) -> Vec<u64> {
     }
 }
 
-/// Rounds fractions down and hands out what is missing of `amount` one by one, each to the first with the largest part cut off.
+/// Rounds fractions down and hands out what is missing of `amount` one by one, each to the first
+/// with the largest part cut off.
 fn rounded(amount: u128, exact: &[(u128, u128)]) -> Vec<u64> {
     let mut out: Vec<u128> = exact.iter().map(|(n, d)| if *d == 0 { 0 } else { n / d }).collect();
     let mut cut: Vec<(u128, u128)> =
@@ -233,7 +236,8 @@ fn one_level_is_exactly_that_of_an_independent_solver_and_without_floors_that_of
     }
 }
 
-/// Everything outside of pool `p`: all pools but those below it, and the leaves that are in none of them.
+/// Everything outside of pool `p`: all pools but those below it, and the leaves that are in none of
+/// them.
 fn outside(parts: &Parts, p: usize, x: &Division) -> (Vec<u64>, Vec<u64>) {
     let below = |q: usize| parts.upwards(q).contains(&p);
     let pools =
@@ -431,7 +435,8 @@ fn could_is_what_a_vm_gets_when_it_alone_begins_to_want_all() {
         let tree = Tree::new(pcpus, vec![root], (0..2 + d.below(8)).map(|_| vm(&mut d)).collect());
         let mut demands: Vec<u64> =
             tree.leaves().iter().map(|_| if d.one_in(2) { 0 } else { u64::MAX }).collect();
-        // One that wants a little may lose some of it to a newcomer, which the law does not see: then only it is looked at.
+        // One that wants a little may lose some of it to a newcomer, which the law does not see:
+        // then only it is looked at.
         let one_wants_little = d.one_in(2);
         demands[0] = if one_wants_little { d.below(50_000) } else { demands[0] };
         let busy = demands.iter().filter(|d| **d == u64::MAX).count();
@@ -461,7 +466,8 @@ fn could_is_what_a_vm_gets_when_it_alone_begins_to_want_all() {
 
 #[test]
 fn vmwares_worked_example_of_shares_comes_out_to_the_megahertz() {
-    // 6 GHz, here 6 pCPUs of 1000 MHz: VM1 wants 500 MHz, VM2 has 2250 reserved, VM3 has twice the shares.
+    // 6 GHz, here 6 pCPUs of 1000 MHz: VM1 wants 500 MHz, VM2 has 2250 reserved, VM3 has twice the
+    // shares.
     let root = TreePool {
         parent: 0,
         shares: 0,
@@ -479,7 +485,8 @@ fn vmwares_worked_example_of_shares_comes_out_to_the_megahertz() {
     };
     let tree = Tree::new(6, vec![root], vec![vm(1000, 0), vm(1000, 9), vm(2000, 0)]);
     assert_eq!(tree.divide(1000, &[500, 6000, 6000]).leaves, [500, 2250, 3250]);
-    assert_eq!(tree.divide(1000, &[500, 1000, 6000]).leaves, [500, 1000, 4500]); // what VM2 does not use is lent
+    // what VM2 does not use is lent
+    assert_eq!(tree.divide(1000, &[500, 1000, 6000]).leaves, [500, 1000, 4500]);
 }
 
 #[test]
@@ -498,7 +505,8 @@ fn an_idle_vms_time_goes_first_to_its_siblings() {
         vec![vm(1, None), vm(1, None), vm(1, Some(Rate::pcpus(2))), vm(2, None), vm(2, None)];
     let tree = Tree::new(12, vec![pool(0), pool(2000), pool(1000)], leaves);
     assert_eq!(tree.divide(10, &[120, 120, 120, 120, 120]).leaves, [30, 30, 20, 20, 20]);
-    // One of /gold sleeps: all of its 3 pCPUs go to its sibling. Two: what the limit leaves goes to /lab.
+    // One of /gold sleeps: all of its 3 pCPUs go to its sibling. Two: what the limit leaves goes to
+    // /lab.
     assert_eq!(tree.divide(10, &[0, 120, 120, 120, 120]).leaves, [0, 60, 20, 20, 20]);
     assert_eq!(tree.divide(10, &[0, 0, 120, 120, 120]).leaves, [0, 0, 20, 50, 50]);
 }

@@ -1,5 +1,6 @@
-//! Writes what user space owns of the scheduler's records: the plan's tree, limits, how many slots are in use. Each store is one
-//! aligned word that nobody else writes, and what it makes visible was written before it.
+//! Writes what user space owns of the scheduler's records: the plan's tree, limits, how many slots
+//! are in use. Each store is one aligned word that nobody else writes, and what it makes visible
+//! was written before it.
 #![allow(unsafe_code)]
 
 use crate::{
@@ -13,14 +14,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Stores a word of a record that is mapped into memory.
 macro_rules! store {
     ($records:expr, $i:expr, $kind:ty, $field:ident = $value:expr) => {
-        // SAFETY: `pointer` is within a writable mapping that lives as long as `self`, the field is aligned (repr(C)), and
-        // user space is its only writer: one thread, the daemon's.
-        unsafe { <$kind>::from_ptr(&raw mut (*$records.pointer($i as usize)).$field).store($value, Ordering::Release) }
+        // SAFETY: `pointer` is within a writable mapping that lives as long as `self`, the field is
+        // aligned (repr(C)), and user space is its only writer: one thread, the daemon's.
+        unsafe {
+            <$kind>::from_ptr(&raw mut (*$records.pointer($i as usize)).$field)
+                .store($value, Ordering::Release)
+        }
     };
 }
 
-/// Has the scheduler record, until `until_ns` of the monotonic clock unless it is told again. Its only writers are whoever holds
-/// the lock of recordings, and the scheduler, which ends it then.
+/// Has the scheduler record, until `until_ns` of the monotonic clock unless it is told again. Its
+/// only writers are whoever holds the lock of recordings, and the scheduler, which ends it then.
 pub(crate) fn set_tracing(host: &Records<HostRecord>, on: bool, until_ns: u64) {
     store!(host, 0, AtomicU64, trace_until_ns = until_ns);
     store!(host, 0, AtomicU32, tracing = u32::from(on));
@@ -32,7 +36,8 @@ impl Accounts {
         store!(self.host, 0, AtomicU32, vms = slots);
     }
 
-    /// Puts a plan's tree into force, whole: into the half of the array that is not in force, and then one word for all.
+    /// Puts a plan's tree into force, whole: into the half of the array that is not in force, and
+    /// then one word for all.
     pub(crate) fn set_plan(&self, nodes: &[Node], generation: u64) {
         let first = other_half(self.host().plan);
         for (i, node) in (first..).zip(nodes) {

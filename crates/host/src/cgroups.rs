@@ -1,6 +1,8 @@
-//! Reads what cgroups say of the VMs and pools that they are: cpu.weight, cpu.max, extended attributes. It changes nothing.
+//! Reads what cgroups say of the VMs and pools that they are: cpu.weight, cpu.max, extended
+//! attributes. It changes nothing.
 //!
-//! A cgroup that cannot be read, or says what cannot be, is no error: it is told, and the rest counts.
+//! A cgroup that cannot be read, or says what cannot be, is no error: it is told, and the rest
+//! counts.
 
 use crate::discover::{FoundVm, Named, Roots};
 use settings::{LiveSettings, parse_cpu_max};
@@ -46,7 +48,8 @@ pub struct Cgroup {
 /// Every cgroup that matters, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroups {
-    /// By path: those above VMs, those that several VMs share, and those that the settings file names.
+    /// By path: those above VMs, those that several VMs share, and those that the settings file
+    /// names.
     pub pools: BTreeMap<String, Cgroup>,
     /// By process: the cgroups of VMs that have one of their own.
     pub vms: BTreeMap<i32, Cgroup>,
@@ -118,8 +121,8 @@ fn of_pool(roots: &Roots, path: &str) -> Cgroup {
     Cgroup { present, weight, quota, attributes, troubles: read.troubles }
 }
 
-/// What a VM's own cgroup says, and what libvirt has set below it: shares and quota of the whole in `libvirt`, quotas of
-/// vCPUs in `libvirt/vcpuN`.
+/// What a VM's own cgroup says, and what libvirt has set below it: shares and quota of the whole in
+/// `libvirt`, quotas of vCPUs in `libvirt/vcpuN`.
 fn of_vm(roots: &Roots, vm: &FoundVm) -> Cgroup {
     const UNSET: u32 = 100;
     let mut out = of_pool(roots, &vm.cgroup);
@@ -317,8 +320,10 @@ mod tests {
         assert_eq!(
             seen.pools["/a"].troubles,
             [
-                "cgroup '/a': cpu.weight: cannot use it: seen 'many', allowed 1..10000; it counts as 100",
-                "cgroup '/a': cpu.max: seen '50000', allowed QUOTA PERIOD in us as in '50000 100000', or max PERIOD; it counts as unlimited",
+                "cgroup '/a': cpu.weight: cannot use it: seen 'many', allowed 1..10000; it counts \
+                    as 100",
+                "cgroup '/a': cpu.max: seen '50000', allowed QUOTA PERIOD in us as in '50000 \
+                    100000', or max PERIOD; it counts as unlimited",
             ]
         );
         let web = &seen.vms[&10];
@@ -358,7 +363,8 @@ mod tests {
     fn cgroups_that_the_settings_file_names_are_read_with_all_above_them() {
         let t = MadeUp::new("named");
         t.cgroup("/m", "cpu.weight", "50\n");
-        let text = "[[pool]]\nname = \"/m/n\"\n[[pool]]\nname = \"gold\"\nparent = \"/k\"\n[[vm]]\nname = \"w\"\npool = \"/v/w\"\n";
+        let text = "[[pool]]\nname = \"/m/n\"\n[[pool]]\nname = \"gold\"\nparent = \
+            \"/k\"\n[[vm]]\nname = \"w\"\npool = \"/v/w\"\n";
         let settings = LiveSettings::parse("t.toml", text).unwrap();
         let seen = Cgroups::read(&t.roots(), &[], &settings);
         assert_eq!(seen.pools.keys().collect::<Vec<_>>(), ["/k", "/m", "/m/n", "/v", "/v/w"]);

@@ -1,5 +1,6 @@
-//! Finds VMs on this host: QEMU processes, their threads, kernel threads that work for them, and their cgroups, as libvirt,
-//! Proxmox and plain shells lay them out. It reads /proc and changes nothing.
+//! Finds VMs on this host: QEMU processes, their threads, kernel threads that work for them, and
+//! their cgroups, as libvirt, Proxmox and plain shells lay them out. It reads /proc and changes
+//! nothing.
 
 use crate::cgroups;
 use std::{
@@ -50,7 +51,8 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Whether it is a vCPU that QEMU itself emulates: by its name, for nothing but QEMU knows. One without such a name is KVM's.
+    /// Whether it is a vCPU that QEMU itself emulates: by its name, for nothing but QEMU knows. One
+    /// without such a name is KVM's.
     #[must_use]
     pub fn emulated(&self) -> bool {
         self.vcpu.is_some() && self.comm.ends_with("/TCG")
@@ -80,8 +82,8 @@ impl FoundVm {
     }
 }
 
-/// Finds VMs again and again. A process that was no hypervisor is looked at anew only every `LOOK_AGAIN` scans: it may
-/// have become one by exec.
+/// Finds VMs again and again. A process that was no hypervisor is looked at anew only every
+/// `LOOK_AGAIN` scans: it may have become one by exec.
 #[derive(Debug, Default)]
 pub struct Finder {
     others: BTreeSet<i32>,
@@ -121,14 +123,16 @@ impl Finder {
         found
     }
 
-    /// The VM of one process, as `look` finds it, with the kernel threads that are known to work for it.
+    /// The VM of one process, as `look` finds it, with the kernel threads that are known to work
+    /// for it.
     pub(crate) fn look(&self, roots: &Roots, pid: i32) -> Option<FoundVm> {
         let mut vm = look(roots, pid)?;
         self.helped(&mut vm);
         Some(vm)
     }
 
-    /// Adds the kernel threads that work for a VM; they are called after the thread of it that asked for them.
+    /// Adds the kernel threads that work for a VM; they are called after the thread of it that
+    /// asked for them.
     fn helped(&self, vm: &mut FoundVm) {
         let its = |number: i32| number == vm.pid || vm.threads.iter().any(|t| t.tid == number);
         let helpers: Vec<Thread> = self
@@ -158,8 +162,9 @@ pub fn look(roots: &Roots, pid: i32) -> Option<FoundVm> {
     Some(FoundVm { pid, started, name, cgroup, threads })
 }
 
-/// The number in the name of a kernel thread that works for a VM, and the name: `vhost-4711` (network and disks; on kernels
-/// before 6.4, later ones are threads of the VM itself) and `kvm-pit/4711`.
+/// The number in the name of a kernel thread that works for a VM, and the name: `vhost-4711`
+/// (network and disks; on kernels before 6.4, later ones are threads of the VM itself) and
+/// `kvm-pit/4711`.
 fn works_for(roots: &Roots, pid: i32) -> Option<(i32, String)> {
     const PF_KTHREAD: u64 = 0x0020_0000;
     let dir = roots.proc_fs.join(pid.to_string());
@@ -210,7 +215,8 @@ fn threads(dir: &Path, pid: i32) -> Vec<Thread> {
     out
 }
 
-/// `CPU 3/KVM` and `CPU 3/TCG` (QEMU with `-name …,debug-threads=on`, as libvirt and Proxmox start it).
+/// `CPU 3/KVM` and `CPU 3/TCG` (QEMU with `-name …,debug-threads=on`, as libvirt and Proxmox start
+/// it).
 fn vcpu_of_name(comm: &str) -> Option<u32> {
     let (number, kind) = comm.strip_prefix("CPU ")?.split_once('/')?;
     (kind.starts_with("KVM") || kind.starts_with("TCG")).then(|| number.parse().ok())?
@@ -257,7 +263,8 @@ fn qemu_name(dir: &Path) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Name in a scope: `machine-qemu\x2d3\x2dweb1.scope` is web1 (libvirt), `100.scope` is 100 (Proxmox).
+/// Name in a scope: `machine-qemu\x2d3\x2dweb1.scope` is web1 (libvirt), `100.scope` is 100
+/// (Proxmox).
 fn scope_name(cgroup: &str) -> Option<String> {
     let scope = cgroup.rsplit('/').next()?.strip_suffix(".scope")?.replace("\\x2d", "-");
     let name = match scope.strip_prefix("machine-qemu-") {

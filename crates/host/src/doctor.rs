@@ -16,7 +16,8 @@ pub struct Finding {
     pub next: &'static str,
 }
 
-/// What the scheduler calls and cannot do without; of several names in one row, any will do: they changed in 6.13.
+/// What the scheduler calls and cannot do without; of several names in one row, any will do: they
+/// changed in 6.13.
 const KFUNCS: [&[&str]; 9] = [
     &["scx_bpf_create_dsq"],
     &["scx_bpf_dsq_insert", "scx_bpf_dispatch"],
@@ -76,7 +77,8 @@ fn release() -> Finding {
 
 fn sched_ext() -> Finding {
     let state = fs::read_to_string("/sys/kernel/sched_ext/state");
-    let next = "boot a kernel with CONFIG_SCHED_CLASS_EXT=y (Debian: a 7.x kernel from backports; the stock 6.12 has it off)";
+    let next = "boot a kernel with CONFIG_SCHED_CLASS_EXT=y (Debian: a 7.x kernel from backports; \
+        the stock 6.12 has it off)";
     finding(
         "sched_ext",
         state.is_ok(),
@@ -112,7 +114,8 @@ fn btf() -> Vec<Finding> {
         "BTF of the kernel's calls",
         ok,
         seen,
-        "boot another kernel: sched_ext is off in this one, or its BTF lacks the tags of these calls (Debian's 7.2.12 lacks them, 7.2.13 has them)",
+        "boot another kernel: sched_ext is off in this one, or its BTF lacks the tags of these \
+            calls (Debian's 7.2.12 lacks them, 7.2.13 has them)",
     )]
 }
 

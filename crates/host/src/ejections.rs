@@ -1,4 +1,5 @@
-//! Counts how often the kernel has ended the scheduler since the host was booted: in a file, for the daemon ends then too.
+//! Counts how often the kernel has ended the scheduler since the host was booted: in a file, for
+//! the daemon ends then too.
 
 use crate::{HostError, RUN_DIR, names::write_whole};
 use serde::{Deserialize, Serialize};

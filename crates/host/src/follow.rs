@@ -1,4 +1,5 @@
-//! Follows VMs: gives each a slot of the scheduler's tables, binds its threads, has the plan made anew when something has changed.
+//! Follows VMs: gives each a slot of the scheduler's tables, binds its threads, has the plan made
+//! anew when something has changed.
 
 use crate::{
     HostError, Names,
@@ -139,7 +140,8 @@ impl Daemon<'_> {
         if !self.beyond.is_empty() {
             let (n, most) = (self.beyond.len(), VMS_MAX - 1);
             troubles.insert(format!(
-                "VM '{}' and {} more: cannot follow them: allowed {most} VMs; they run as host tasks",
+                "VM '{}' and {} more: cannot follow them: allowed {most} VMs; they run as host \
+                    tasks",
                 self.beyond[0].name,
                 n - 1
             ));
@@ -155,13 +157,15 @@ impl Daemon<'_> {
         }
     }
 
-    /// Binds threads that are new. One that has gone meanwhile is no error; any other refusal is tried again with the next scan.
+    /// Binds threads that are new. One that has gone meanwhile is no error; any other refusal is
+    /// tried again with the next scan.
     fn bind(&mut self) {
         let planned: BTreeSet<u32> = self.names.vms.iter().map(|v| v.id).collect();
         for vm in self.vms.values_mut().filter(|v| planned.contains(&v.id)) {
             let now: BTreeSet<Bound> = vm.found.threads.iter().map(bound_as).collect();
             if vm.bound.is_empty() {
-                self.live.process(vm.found.pid, Some(vm.id)); // from here on new threads join by themselves
+                // from here on new threads join by themselves
+                self.live.process(vm.found.pid, Some(vm.id));
             }
             vm.bound.retain(|t| now.contains(t));
             for thread in now {

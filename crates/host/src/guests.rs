@@ -1,4 +1,5 @@
-//! Attaches the hooks that tell when a vCPU is in its guest and when in its emulator (`sched/glue/guest.bpf.c`); it reads nothing itself.
+//! Attaches the hooks that tell when a vCPU is in its guest and when in its emulator
+//! (`sched/glue/guest.bpf.c`); it reads nothing itself.
 
 #![allow(unsafe_code)]
 
@@ -27,8 +28,8 @@ pub(crate) enum Guests {
 }
 
 impl Guests {
-    /// Attaches the hooks as soon as there is a KVM, beside the scheduler that has these maps and knobs; says so if the kernel
-    /// refuses them.
+    /// Attaches the hooks as soon as there is a KVM, beside the scheduler that has these maps and
+    /// knobs; says so if the kernel refuses them.
     pub(crate) fn hook(&mut self, maps: &TandemMaps<'_>, knobs: Knobs, say: &dyn Fn(&str)) {
         if !matches!(self, Guests::Unknown) || !Path::new("/sys/module/kvm").exists() {
             return;
@@ -37,7 +38,8 @@ impl Guests {
             Ok(links) => Guests::Hooked(links),
             Err(e) => {
                 say(&format!(
-                    "vCPUs: cannot tell when one is in its emulator: seen {e}, allowed hooks on kvm_arch_vcpu_ioctl_run; \
+                    "vCPUs: cannot tell when one is in its emulator: seen {e}, allowed hooks on \
+                        kvm_arch_vcpu_ioctl_run; \
                      that time counts as its guest's, and nothing else changes"
                 ));
                 Guests::Refused
@@ -49,7 +51,8 @@ impl Guests {
         let mut object = MaybeUninit::uninit();
         let mut open = GuestSkelBuilder::default().open(&mut object)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            // SAFETY: both are the C struct knobs: u64s only, in the same order (sched-core's layout test).
+            // SAFETY: both are the C struct knobs: u64s only, in the same order (sched-core's
+            // layout test).
             rodata.knobs_now = unsafe { std::mem::transmute_copy(&knobs) };
         }
         open.maps.host_map.reuse_fd(maps.host_map.as_fd())?;

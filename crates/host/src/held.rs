@@ -1,7 +1,8 @@
-//! Weighs VMs in place of the scheduler where some are held to a few pCPUs: by what is active now, ten times a second.
+//! Weighs VMs in place of the scheduler where some are held to a few pCPUs: by what is active now,
+//! ten times a second.
 //!
-//! The scheduler divides the plan's tree without a thought for who may run where (crates/entitlement, active.rs, says why that
-//! would be wrong here).
+//! The scheduler divides the plan's tree without a thought for who may run where
+//! (crates/entitlement, active.rs, says why that would be wrong here).
 
 use crate::{discover, live::Word, run::Daemon, view::monotonic_ns};
 use entitlement::{ActiveVm, Meter, active_plan};
@@ -76,7 +77,8 @@ impl Daemon<'_> {
         }
     }
 
-    /// The leaves of the tree in their order, with what their worlds have wanted in the last period.
+    /// The leaves of the tree in their order, with what their worlds have wanted in the last
+    /// period.
     fn demands(&mut self, now: u64, period: u64) -> Vec<ActiveVm> {
         let accounts = self.live.accounts();
         let active = |id: u32| ActiveVm {

@@ -1,11 +1,13 @@
-//! What an ideal scheduler would have given each VM between two samples: by the tree of pools, and by where threads may run.
+//! What an ideal scheduler would have given each VM between two samples: by the tree of pools, and
+//! by where threads may run.
 
 use crate::{Names, discover, discover::Roots};
 use entitlement::{Demand, Fluid, divide_placed};
 use std::collections::BTreeMap;
 use units::PcpuSet;
 
-/// What the worlds of one VM wanted in an interval, in ns of CPU time, by the pCPUs that they may use.
+/// What the worlds of one VM wanted in an interval, in ns of CPU time, by the pCPUs that they may
+/// use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wants {
     /// Its worlds, for those that are no vCPUs use CPU time too.
@@ -23,7 +25,8 @@ impl Wants {
     }
 }
 
-/// CPU time in ns that each VM of `names` was entitled to within `span_ns`, `system_ns` being what host tasks wanted.
+/// CPU time in ns that each VM of `names` was entitled to within `span_ns`, `system_ns` being what
+/// host tasks wanted.
 pub(crate) fn entitled(
     names: &Names,
     pcpus: &PcpuSet,

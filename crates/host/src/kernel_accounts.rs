@@ -1,4 +1,5 @@
-//! What the kernel itself says of a thread's time, whatever scheduler runs it: /proc/PID/task/TID/schedstat.
+//! What the kernel itself says of a thread's time, whatever scheduler runs it:
+//! /proc/PID/task/TID/schedstat.
 
 use crate::discover::Roots;
 use std::fs;
@@ -11,7 +12,8 @@ pub(crate) fn thread_times(roots: &Roots, pid: i32, tid: i32) -> Option<Times> {
     Some(Times { used_ns: run_ns, run_ns, ready_ns, ..Times::default() })
 }
 
-/// Run and ready time of a thread since it began, in ns, and how often it was switched to; `None` when it has gone.
+/// Run and ready time of a thread since it began, in ns, and how often it was switched to; `None`
+/// when it has gone.
 pub(crate) fn thread_stat(roots: &Roots, pid: i32, tid: i32) -> Option<[u64; 3]> {
     let text =
         fs::read_to_string(roots.proc_fs.join(format!("{pid}/task/{tid}/schedstat"))).ok()?;
@@ -19,8 +21,9 @@ pub(crate) fn thread_stat(roots: &Roots, pid: i32, tid: i32) -> Option<[u64; 3]>
     Some([words.next()??, words.next()??, words.next()??])
 }
 
-/// Time that tasks waited for any pCPU since the host started, in ns, and how often pCPUs switched to one: the last two of nine fields
-/// of each `cpu` line of /proc/schedstat (Documentation/scheduler/sched-stats.rst). `None` where the kernel does not count.
+/// Time that tasks waited for any pCPU since the host started, in ns, and how often pCPUs switched
+/// to one: the last two of nine fields of each `cpu` line of /proc/schedstat
+/// (Documentation/scheduler/sched-stats.rst). `None` where the kernel does not count.
 pub(crate) fn host_waits(roots: &Roots) -> Option<[u64; 2]> {
     let text = fs::read_to_string(roots.proc_fs.join("schedstat")).ok()?;
     let mut sums = [0; 2];
@@ -40,8 +43,9 @@ pub(crate) fn host_threads(roots: &Roots) -> Option<u64> {
     text.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }
 
-/// Busy time of each pCPU in ns since some moment, from what /proc/stat says of its idle time (in steps of 10 ms): a
-/// tickless kernel measures that, while it counts busy time by ticks, of which an emulated pCPU gets too few.
+/// Busy time of each pCPU in ns since some moment, from what /proc/stat says of its idle time (in
+/// steps of 10 ms): a tickless kernel measures that, while it counts busy time by ticks, of which
+/// an emulated pCPU gets too few.
 pub(crate) fn pcpu_busy(roots: &Roots, now_ns: u64) -> Vec<u64> {
     const TICK_NS: u64 = 10_000_000;
     let text = fs::read_to_string(roots.proc_fs.join("stat")).unwrap_or_default();
@@ -90,7 +94,8 @@ mod tests {
             (host_waits(&roots), host_threads(&roots), thread_stat(&roots, 7, 9)),
             (None, None, None)
         );
-        let schedstat = "version 15\ntimestamp 4294\ncpu0 0 0 0 0 0 0 500 30 4\ndomain0 3 1 2\ncpu1 0 0 0 0 0 0 700 50 6\n";
+        let schedstat = "version 15\ntimestamp 4294\ncpu0 0 0 0 0 0 0 500 30 4\ndomain0 3 1 \
+            2\ncpu1 0 0 0 0 0 0 700 50 6\n";
         fs::write(proc_fs.join("schedstat"), schedstat).unwrap();
         fs::write(proc_fs.join("loadavg"), "0.10 0.20 0.30 2/345 6789\n").unwrap();
         fs::write(proc_fs.join("7/task/9/schedstat"), "111 22 3\n").unwrap();

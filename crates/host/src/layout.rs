@@ -1,7 +1,8 @@
-//! Lays out pools and VMs as a tree, from the settings file, the cgroups and their extended attributes; it reads nothing itself.
+//! Lays out pools and VMs as a tree, from the settings file, the cgroups and their extended
+//! attributes; it reads nothing itself.
 //!
-//! Precedence: the settings file, then extended attributes, then cpu.weight and cpu.max, key by key. What cannot hold together
-//! is told with what counts in its place, and the rest is in force.
+//! Precedence: the settings file, then extended attributes, then cpu.weight and cpu.max, key by
+//! key. What cannot hold together is told with what counts in its place, and the rest is in force.
 
 use crate::{
     Names, PoolName, Sources, Speed, SpeedSource, VmName,
@@ -70,7 +71,8 @@ pub fn layout(found: &[FoundVm], cgroups: &Cgroups, known: &Known) -> Result<Lay
     if let Some(first) = grove.beyond.first() {
         let n = grove.beyond.len();
         troubles.insert(format!(
-            "pools: cannot hold {n} cgroups more, '{first}' first: allowed {POOLS_MAX}; VMs in them are in the pool above"
+            "pools: cannot hold {n} cgroups more, '{first}' first: allowed {POOLS_MAX}; VMs in \
+                them are in the pool above"
         ));
     }
 
@@ -95,7 +97,8 @@ pub fn layout(found: &[FoundVm], cgroups: &Cgroups, known: &Known) -> Result<Lay
         .collect();
     if merge.mhz_used && known.speed.from == SpeedSource::Assumed {
         merge.troubles.insert(format!(
-            "host: cannot find the speed of a pCPU: seen none in cpufreq and /proc/cpuinfo, {} MHz assumed; write [host] mhz",
+            "host: cannot find the speed of a pCPU: seen none in cpufreq and /proc/cpuinfo, {} MHz \
+                assumed; write [host] mhz",
             known.speed.mhz
         ));
     }
@@ -167,7 +170,8 @@ impl<'a> Grove<'a> {
             .filter(|n| n.starts_with('/'));
         for path in named.filter(|path| cgroups.pools.get(*path).is_some_and(|c| !c.present)) {
             let trouble = format!(
-                "settings: cannot find the cgroup '{path}': seen none; it is a pool without VMs until there is"
+                "settings: cannot find the cgroup '{path}': seen none; it is a pool without VMs \
+                    until there is"
             );
             grove.troubles.insert(trouble);
         }
@@ -219,7 +223,8 @@ impl<'a> Grove<'a> {
         }
         if let Some(name) = self.own_paths.get(path) {
             return Some(format!(
-                "seen the pool '{name}' of the settings file at that path, allowed one; give that another name"
+                "seen the pool '{name}' of the settings file at that path, allowed one; give that \
+                    another name"
             ));
         }
         None
@@ -335,15 +340,18 @@ impl Merge<'_> {
         let amounts = [all.reservation, all.limit.and_then(LimitSetting::amount)];
         self.mhz_used |= amounts.into_iter().flatten().any(CpuAmount::is_mhz);
         if let (None, Some(low)) = (all.limit, base.limit.filter(|l| *l < LIMIT_MIN)) {
-            self.troubles
-                .insert(format!("{object}: limit: seen {} in the cgroup's cpu.max, allowed 1 % or more; it counts as 1 %", low.percent()));
+            self.troubles.insert(format!(
+                "{object}: limit: seen {} in the cgroup's cpu.max, allowed 1 % or \
+                    more; it counts as 1 %",
+                low.percent()
+            ));
         }
         let (kept, resources) = self.fitting(object, all, base, vcpus);
         (all, resources, sources(&kept, &file, cgroup))
     }
 
-    /// What is said, and what it comes to; where it does not hold together, without the reservation, and with the lowest limit
-    /// in place of one that is too low.
+    /// What is said, and what it comes to; where it does not hold together, without the
+    /// reservation, and with the lowest limit in place of one that is too low.
     fn fitting(
         &mut self,
         object: &str,

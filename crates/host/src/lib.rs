@@ -1,4 +1,5 @@
-//! The live host: loads the scheduler into the kernel, finds VMs, publishes plans, reads accounts, watches the end.
+//! The live host: loads the scheduler into the kernel, finds VMs, publishes plans, reads accounts,
+//! watches the end.
 //!
 //! It never schedules: when it dies the kernel's own scheduler takes every task back.
 
@@ -42,7 +43,8 @@ pub use tree_look::{Look, look};
 pub use view::{Accounts, PIN_DIR};
 pub use watcher::Watcher;
 
-/// Why the live host could not do what was asked. Each names the object, what was seen and the next step.
+/// Why the live host could not do what was asked. Each names the object, what was seen and the next
+/// step.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The kernel cannot take the scheduler.
@@ -70,7 +72,8 @@ pub enum HostError {
     Topology(#[from] topology::SysfsError),
     /// The kernel ended the scheduler.
     #[error(
-        "scheduler: ended by the kernel: {reason}; every task is back under the kernel's own scheduler. See dmesg, then run it again"
+        "scheduler: ended by the kernel: {reason}; every task is back under the kernel's own \
+            scheduler. See dmesg, then run it again"
     )]
     Ejected {
         /// The kernel's words.

@@ -1,8 +1,10 @@
-//! Gives each limit of the tree a slot in the scheduler's table, in an order in which no world ever meets half a change.
+//! Gives each limit of the tree a slot in the scheduler's table, in an order in which no world ever
+//! meets half a change.
 //!
-//! A limit keeps its slot as long as its VM or pool has one. A change is written so: new and kept limits, those above before
-//! those below; how far the table is in use; the first limit of each VM; and last, limits that nobody meets any more let
-//! everybody pass. A slot of such a limit is free once nobody is parked there, and not before the next look.
+//! A limit keeps its slot as long as its VM or pool has one. A change is written so: new and kept
+//! limits, those above before those below; how far the table is in use; the first limit of each VM;
+//! and last, limits that nobody meets any more let everybody pass. A slot of such a limit is free
+//! once nobody is parked there, and not before the next look.
 
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Rate, caps::LIMITERS_MAX};
@@ -61,8 +63,8 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Puts these limits into force, and for each VM the first that it meets (a position in the list). How many there was no
-    /// room for: those are not kept.
+    /// Puts these limits into force, and for each VM the first that it meets (a position in the
+    /// list). How many there was no room for: those are not kept.
     pub(crate) fn set(
         &mut self,
         table: &dyn Table,

@@ -32,10 +32,12 @@ pub(crate) fn come_first() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, MOST) };
 }
 
-/// Puts this thread behind ordinary host tasks, and those that it starts: nobody waits for what it does.
+/// Puts this thread behind ordinary host tasks, and those that it starts: nobody waits for what it
+/// does.
 pub(crate) fn come_last() {
     const BEHIND: i32 = 10;
-    // SAFETY: changes the nice value of the calling thread, which Linux keeps for each; raising it is always allowed.
+    // SAFETY: changes the nice value of the calling thread, which Linux keeps for each; raising it
+    // is always allowed.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, BEHIND) };
 }
 
@@ -85,7 +87,8 @@ pub(crate) struct Word {
     pub shift: i64,
 }
 
-/// The scheduler, loaded and, once told to, attached. Dropping it gives every task back to the kernel's own scheduler.
+/// The scheduler, loaded and, once told to, attached. Dropping it gives every task back to the
+/// kernel's own scheduler.
 pub struct Live {
     // Order matters: the link goes before the maps, the skeleton before the object it borrows.
     link: Option<Link>,
@@ -123,7 +126,8 @@ impl Live {
             .rodata_data
             .as_deref_mut()
             .ok_or_else(|| load_error("the object has no read-only data"))?;
-        // SAFETY: both are the C struct knobs: u64s only, in the same order (sched-core's layout test).
+        // SAFETY: both are the C struct knobs: u64s only, in the same order (sched-core's layout
+        // test).
         rodata.knobs_now = unsafe { std::mem::transmute_copy(&knobs) };
         open.maps.trace_rings.set_max_entries(topology.pcpus() as u32).map_err(load_error)?;
         let skel = open.load().map_err(load_error)?;
@@ -134,7 +138,8 @@ impl Live {
         Ok(Live { link: None, renames: None, events, received, accounts, skel, _object: object })
     }
 
-    /// Instructions that the kernel's verifier went through to load it, each as often as there are ways to it.
+    /// Instructions that the kernel's verifier went through to load it, each as often as there are
+    /// ways to it.
     #[must_use]
     pub fn verified_instructions(&self) -> u64 {
         let of = |program: libbpf_rs::Program<'_>| -> u64 {
@@ -171,7 +176,8 @@ impl Live {
 
     /// Waits up to `wait` for events.
     pub(crate) fn poll(&self, wait: Duration) -> Vec<Event> {
-        let _ = self.events.poll(wait); // interrupted by a signal: the caller looks at its flags anyway
+        // interrupted by a signal: the caller looks at its flags anyway
+        let _ = self.events.poll(wait);
         self.received.take()
     }
 
@@ -260,7 +266,8 @@ fn weigh(skel: &TandemSkel<'_>, vm: u32, vcpus: u32, shares: u32, word: Word) ->
         shift as u32,
         (shift >> 32) as u32,
     ];
-    // SAFETY: the C struct weight_call: u64, four u32, s64, in the little-endian order of this target.
+    // SAFETY: the C struct weight_call: u64, four u32, s64, in the little-endian order of this
+    // target.
     let bytes = unsafe { std::slice::from_raw_parts_mut(call.as_mut_ptr().cast::<u8>(), 32) };
     run_call(&skel.progs.tandem_weight, bytes)
 }

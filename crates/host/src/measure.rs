@@ -1,5 +1,5 @@
-//! Measures what VMs used, waited and were entitled to over a time on this host, by Tandem's accounts or the
-//! kernel's own, as a result document. It reads only.
+//! Measures what VMs used, waited and were entitled to over a time on this host, by Tandem's
+//! accounts or the kernel's own, as a result document. It reads only.
 
 use crate::{
     HostError, Names, PoolName,
@@ -170,7 +170,8 @@ impl Sums {
         }
     }
 
-    /// The root with all VMs, the system group, then the other pools; each with everything below it.
+    /// The root with all VMs, the system group, then the other pools; each with everything below
+    /// it.
     fn pools(&self, names: &Names, vms: &[Vm]) -> Vec<Pool> {
         let sum = |path: &str| {
             let mut t = Times::default();
@@ -186,7 +187,8 @@ impl Sums {
     }
 }
 
-/// What the kernel and the accounts say of the time between two samples; of waits, of threads that were there at both.
+/// What the kernel and the accounts say of the time between two samples; of waits, of threads that
+/// were there at both.
 fn both_accounts(a: &Sampled, b: &Sampled) -> Option<views::CpuStat> {
     let (x, y) = (a.stat?, b.stat?);
     let delays = b.delays.iter().filter_map(|(tid, late)| Some((a.delays.get(tid)?, late)));
@@ -232,7 +234,8 @@ fn did(a: &Sample, b: &Sample, name: &str, span: u64) -> BTreeMap<i32, (Thread, 
         let old = old.map_or_else(unknown, |t| t.times);
         let mut delta = minus(&thread.times, &old);
         if matches!(thread.kind, WorldKind::Vcpu) && delta.run_ns + delta.ready_ns > span {
-            delta.ready_ns = span.saturating_sub(delta.run_ns); // two clocks were read a moment apart
+            // two clocks were read a moment apart
+            delta.ready_ns = span.saturating_sub(delta.run_ns);
         }
         delta.limited_ns = delta.limited_ns.min(delta.ready_ns);
         let want = (delta.run_ns + delta.ready_ns).min(span);
@@ -299,7 +302,8 @@ mod tests {
         }
     }
 
-    /// Four pCPUs; in /lab (limit 1) vm1 and, below it, vm2; beside it vm3. Each has used and been ready for so much.
+    /// Four pCPUs; in /lab (limit 1) vm1 and, below it, vm2; beside it vm3. Each has used and been
+    /// ready for so much.
     fn sample(at_ms: u64, times: [(u64, u64); 3]) -> Sample {
         let pools = vec![
             pool("/", "/", None),

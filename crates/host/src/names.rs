@@ -1,5 +1,5 @@
-//! Names and settings of the VMs and pools behind the scheduler's numbers: a small file that the daemon writes for its readers,
-//! and the tree that they make.
+//! Names and settings of the VMs and pools behind the scheduler's numbers: a small file that the
+//! daemon writes for its readers, and the tree that they make.
 
 use crate::HostError;
 use entitlement::{Tree, TreeLeaf, TreePool};

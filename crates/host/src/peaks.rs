@@ -1,4 +1,5 @@
-//! Finds the most CPU time that a limited pool used in any second, from samples of what it had used; it sees no finer than those.
+//! Finds the most CPU time that a limited pool used in any second, from samples of what it had
+//! used; it sees no finer than those.
 
 /// A second in ns.
 const SECOND_NS: u64 = 1_000_000_000;
@@ -14,8 +15,9 @@ impl Uses {
         self.0.push((at_ns, before + more_ns));
     }
 
-    /// The most used in any second; all of it where less than a second was seen. Between two looks CPU time is taken to have
-    /// been used evenly, so the most is in a second that begins or ends at a look.
+    /// The most used in any second; all of it where less than a second was seen. Between two looks
+    /// CPU time is taken to have been used evenly, so the most is in a second that begins or ends
+    /// at a look.
     pub(crate) fn peak(&self) -> Option<u64> {
         let (first, last) = (*self.0.first()?, *self.0.last()?);
         if last.0 - first.0 < SECOND_NS {

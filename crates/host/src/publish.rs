@@ -1,5 +1,6 @@
-//! Puts a layout into force: limits, weights of VMs that are new, the plan's tree, the names for readers; then says what is
-//! over-committed. It decides nothing: `layout` and crates/entitlement do.
+//! Puts a layout into force: limits, weights of VMs that are new, the plan's tree, the names for
+//! readers; then says what is over-committed. It decides nothing: `layout` and crates/entitlement
+//! do.
 
 use crate::{
     HostError, Names, PoolName, VmName,
@@ -15,7 +16,8 @@ use std::{
 };
 use units::{Rate, caps::LIMITERS_MAX};
 
-/// Longer than the scheduler takes to divide a tree: until then a plan that is not in force any more may still be read.
+/// Longer than the scheduler takes to divide a tree: until then a plan that is not in force any
+/// more may still be read.
 const DIVIDING: Duration = Duration::from_millis(20);
 
 impl Daemon<'_> {
@@ -37,7 +39,8 @@ impl Daemon<'_> {
 
         let accounts = self.live.accounts();
         self.put_limits();
-        // A VM has its weight and its limit before its first world is charged to it; one whose size is another gets it anew.
+        // A VM has its weight and its limit before its first world is charged to it; one whose size
+        // is another gets it anew.
         let slots = self
             .names
             .vms
@@ -92,7 +95,8 @@ impl Daemon<'_> {
         }
     }
 
-    /// Limits of all pools and VMs; VMs that leave are under none, for their limits may become another's.
+    /// Limits of all pools and VMs; VMs that leave are under none, for their limits may become
+    /// another's.
     fn put_limits(&mut self) {
         let (wanted, first) = limits(&self.names, &self.tree);
         let first: Vec<(u32, Option<usize>)> =
@@ -101,7 +105,8 @@ impl Daemon<'_> {
         self.limits_refused = (refused > 0).then(|| {
             let most = LIMITERS_MAX - 1;
             format!(
-                "limits: cannot keep {refused} of {}: allowed {most}; those are not in force; limit pools in place of their VMs",
+                "limits: cannot keep {refused} of {}: allowed {most}; those are not in force; \
+                    limit pools in place of their VMs",
                 wanted.len()
             )
         });
@@ -158,7 +163,8 @@ impl Daemon<'_> {
 /// What is said of a place where more is reserved than there is.
 pub(crate) fn over_committed(excess: &str) -> String {
     format!(
-        "over-committed: {excess}; nothing is scaled silently: reservations of the siblings there are met in proportion"
+        "over-committed: {excess}; nothing is scaled silently: reservations of the siblings there \
+            are met in proportion"
     )
 }
 

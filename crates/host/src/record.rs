@@ -1,9 +1,11 @@
-//! Records a trace of the running scheduler: empties the rings of all pCPUs into a file of raw records, and makes the trace of it
-//! when the recording has ended, with the names of worlds and VMs.
+//! Records a trace of the running scheduler: empties the rings of all pCPUs into a file of raw
+//! records, and makes the trace of it when the recording has ended, with the names of worlds and
+//! VMs.
 //!
-//! It decides nothing. While it records it does as little as it can, for what it does is taken from the host that is looked at.
-//! Memory: the rings and `spool::KEEP`. What finds no room in a ring is counted by the kernel's side, exactly.
-//! Whoever records is killed: the scheduler stops recording by itself after `LEASE`, and the raw records are still there.
+//! It decides nothing. While it records it does as little as it can, for what it does is taken from
+//! the host that is looked at. Memory: the rings and `spool::KEEP`. What finds no room in a ring is
+//! counted by the kernel's side, exactly. Whoever records is killed: the scheduler stops recording
+//! by itself after `LEASE`, and the raw records are still there.
 
 mod names;
 mod rings;
@@ -30,7 +32,8 @@ use units::{PcpuId, WorldId, caps::LIMITERS_MAX};
 
 /// How long the scheduler goes on recording unless it is told again.
 const LEASE: Duration = Duration::from_secs(1);
-/// How often the rings are emptied: at 200,000 records a second of a pCPU three quarters of its ring fill meanwhile.
+/// How often the rings are emptied: at 200,000 records a second of a pCPU three quarters of its
+/// ring fill meanwhile.
 const READ: Duration = Duration::from_millis(30);
 /// And where a ring fills faster than that.
 const READ_OFTEN: Duration = Duration::from_millis(2);
@@ -38,7 +41,8 @@ const READ_OFTEN: Duration = Duration::from_millis(2);
 const NAMES: Duration = Duration::from_millis(500);
 /// What a recorder that is killed may take with it.
 const FLUSH: Duration = Duration::from_millis(500);
-/// Longer than a program of the scheduler that has seen that somebody records takes to write its record.
+/// Longer than a program of the scheduler that has seen that somebody records takes to write its
+/// record.
 const IN_FLIGHT: Duration = Duration::from_millis(20);
 
 /// What to record and when to end.
@@ -247,9 +251,11 @@ impl Session {
     fn begin(&mut self, namer: &mut Namer) -> Result<(), HostError> {
         let (before, first_ns) = (self.states(), monotonic_ns());
         self.trace(true);
-        // A program that was about to change a state before this was seen tells nobody: it has done so by then.
+        // A program that was about to change a state before this was seen tells nobody: it has done
+        // so by then.
         std::thread::sleep(IN_FLIGHT);
-        // Who did not change meanwhile was in that state when the recording began; of the others their first record tells.
+        // Who did not change meanwhile was in that state when the recording began; of the others
+        // their first record tells.
         let after = self.states();
         let mut events = namer.look(&self.accounts, first_ns);
         let same = before.iter().filter(|(id, w)| after.get(id).is_some_and(|a| a.seq == w.seq));
@@ -341,7 +347,8 @@ impl Session {
     }
 }
 
-/// What a world does as a recording begins: its state, the limit that holds it back, and that it is outside its guest.
+/// What a world does as a recording begins: its state, the limit that holds it back, and that it is
+/// outside its guest.
 fn told(w: &World, ns: u64) -> Vec<Event> {
     let Some(to) = State::of_code(u64::from(w.state)) else { return vec![] };
     let (world, on) =
@@ -361,7 +368,8 @@ fn loaded() -> bool {
     fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default().trim() == "tandem"
 }
 
-/// So that the fullest ring, which had so many records after this pause, is about three quarters full after the next.
+/// So that the fullest ring, which had so many records after this pause, is about three quarters
+/// full after the next.
 fn next_pause(pause: Duration, fullest: usize) -> Duration {
     let wanted = TRACE_RECORDS / 4 * 3;
     let next = pause.saturating_mul(wanted) / u32::try_from(fullest.max(1)).unwrap_or(u32::MAX);

@@ -1,7 +1,9 @@
-//! Decides whether a settings file that was read again is taken over: whole, or not at all, with the old one in force.
+//! Decides whether a settings file that was read again is taken over: whole, or not at all, with
+//! the old one in force.
 //!
-//! A file that was changed less than a second ago may be half written: it is read again every 100 ms until it reads the same
-//! twice, has not been changed for 300 ms and can be taken over, or is a second old.
+//! A file that was changed less than a second ago may be half written: it is read again every 100
+//! ms until it reads the same twice, has not been changed for 300 ms and can be taken over, or is a
+//! second old.
 
 use crate::{HostError, RUN_DIR, names::write_whole};
 use serde::{Deserialize, Serialize};
@@ -96,7 +98,8 @@ impl Reload {
         Reload { asked: now, due: now, text: None }
     }
 
-    /// Reads the file and decides; `fits` are the reasons against settings that are right in themselves.
+    /// Reads the file and decides; `fits` are the reasons against settings that are right in
+    /// themselves.
     pub(crate) fn decide(
         &mut self,
         file: Option<&Path>,
@@ -104,7 +107,8 @@ impl Reload {
         fits: &dyn Fn(&LiveSettings) -> Result<(), Vec<String>>,
     ) -> Verdict {
         let Some(path) = file else {
-            let reason = "settings: cannot read them again: seen no file, allowed one; restart 'tandem run' with --config FILE";
+            let reason = "settings: cannot read them again: seen no file, allowed one; restart \
+                'tandem run' with --config FILE";
             return Verdict::Refuse(vec![reason.to_owned()]);
         };
         self.due = Instant::now() + AGAIN;
@@ -158,7 +162,8 @@ fn knobs(old: &LiveSettings, new: &LiveSettings) -> Vec<String> {
     let reason = |name: &String| {
         let (seen, allowed) = (shown(new.knobs.get(name)), shown(old.knobs.get(name)));
         format!(
-            "knob '{name}': cannot change while the scheduler is loaded: seen {seen}, allowed {allowed}; restart 'tandem run'"
+            "knob '{name}': cannot change while the scheduler is loaded: seen {seen}, allowed \
+                {allowed}; restart 'tandem run'"
         )
     };
     changed.map(reason).collect()
@@ -222,8 +227,10 @@ mod tests {
         assert_eq!(
             refuse(&changed, &|_| Err(vec!["pool 'x': no".to_owned()])),
             [
-                "knob 'quantum_us': cannot change while the scheduler is loaded: seen 30000, allowed 20000; restart 'tandem run'",
-                "knob 'slice_min_us': cannot change while the scheduler is loaded: seen 3000, allowed its default; restart 'tandem run'",
+                "knob 'quantum_us': cannot change while the scheduler is loaded: seen 30000, \
+                    allowed 20000; restart 'tandem run'",
+                "knob 'slice_min_us': cannot change while the scheduler is loaded: seen 3000, \
+                    allowed its default; restart 'tandem run'",
                 "pool 'x': no",
             ]
         );
@@ -240,9 +247,8 @@ mod tests {
         );
         assert_eq!(
             refusal(&Reload::new().decide(None, &settings(OLD), &|_| Ok(()))),
-            [
-                "settings: cannot read them again: seen no file, allowed one; restart 'tandem run' with --config FILE"
-            ]
+            ["settings: cannot read them again: seen no file, allowed one; restart 'tandem run' \
+                    with --config FILE"]
         );
     }
 
@@ -260,7 +266,8 @@ mod tests {
         };
         assert!(matches!(decide(&whole[..10], 0), Verdict::Wait));
         assert!(matches!(decide(&whole[..10], 0), Verdict::Wait), "it cannot be parsed");
-        // Cut so that it is a whole shorter file: it must read the same twice, with nobody at it for a while.
+        // Cut so that it is a whole shorter file: it must read the same twice, with nobody at it
+        // for a while.
         let cut = whole.rfind("[[vm]]").unwrap();
         assert!(matches!(decide(&whole[..cut], 0), Verdict::Wait));
         assert!(matches!(decide(&whole[..cut], 200), Verdict::Wait));

@@ -1,7 +1,8 @@
-//! The daemon: loads the scheduler, follows VMs that come, go, gain and lose threads, puts their plan into force, and takes over
-//! settings that have changed.
+//! The daemon: loads the scheduler, follows VMs that come, go, gain and lose threads, puts their
+//! plan into force, and takes over settings that have changed.
 //!
-//! It is off the critical path: while it is stopped, slow or dead, VMs run on under the last plan or the kernel.
+//! It is off the critical path: while it is stopped, slow or dead, VMs run on under the last plan
+//! or the kernel.
 
 use crate::{
     Ejections, ExitReason, HostError, Live, Names, Reloaded, Speed,
@@ -91,16 +92,19 @@ pub(crate) struct Daemon<'a> {
     pub(crate) asserts: u64,
 }
 
-/// How often everything is looked at anew: a change of cpu.weight or cpu.max is in force within a second.
+/// How often everything is looked at anew: a change of cpu.weight or cpu.max is in force within a
+/// second.
 const SCAN: Duration = Duration::from_millis(500);
 
 /// The ring buffer takes whole milliseconds, and 0 would not wait at all.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
-/// Loads the scheduler and runs until told to stop or ended by the kernel; loads it anew when pCPUs come or go.
+/// Loads the scheduler and runs until told to stop or ended by the kernel; loads it anew when pCPUs
+/// come or go.
 ///
 /// # Errors
-/// `HostError::Load` if the kernel refuses it, `HostError::Ejected` if the kernel ended it, whatever `topology` says.
+/// `HostError::Load` if the kernel refuses it, `HostError::Ejected` if the kernel ended it,
+/// whatever `topology` says.
 pub fn run(
     topology: &dyn Fn() -> Result<Topology, HostError>,
     options: &Options,
@@ -132,15 +136,17 @@ fn once(
     let begin = Instant::now();
     let topology = &read()?;
     let mut live = Live::load(topology, options.knobs, options.verbose)?;
-    // Everything that takes long is done before the scheduler is attached: the daemon comes first on its pCPU, also while the kernel
-    // verifies programs for it; and until VMs are known their threads compete with it as host tasks.
+    // Everything that takes long is done before the scheduler is attached: the daemon comes first
+    // on its pCPU, also while the kernel verifies programs for it; and until VMs are known their
+    // threads compete with it as host tasks.
     let mut guests = Guests::Unknown;
     guests.hook(live.maps(), options.knobs, &options.say);
     let (roots, mut finder) = (Roots::default(), Finder::default());
     let found = finder.scan(&roots);
     live.attach()?;
     (options.say)(&format!(
-        "loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now; the kernel verified {} instructions for it",
+        "loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now; the kernel \
+            verified {} instructions for it",
         begin.elapsed().as_secs_f64(),
         topology.online().len(),
         live.verified_instructions(),
@@ -305,7 +311,8 @@ impl<'a> Daemon<'a> {
         } else {
             let reasons = outcome.reasons.join("\n  - ");
             (self.options.say)(&format!(
-                "settings read again from {file}: refused, the old ones stay in force:\n  - {reasons}"
+                "settings read again from {file}: refused, the old ones stay in force:\n  - \
+                    {reasons}"
             ));
         }
         outcome.write()

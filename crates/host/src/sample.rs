@@ -1,4 +1,5 @@
-//! Reads all accounts at one moment, Tandem's or the kernel's own, together with the tree of pools that they belong to.
+//! Reads all accounts at one moment, Tandem's or the kernel's own, together with the tree of pools
+//! that they belong to.
 
 use crate::{
     Accounts, HostError, Names, Speed, VmName,
@@ -34,7 +35,8 @@ pub(crate) struct Thread {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sampled {
     pub(crate) stat: Option<views::CpuStat>,
-    /// Of each thread: how long it has waited for a pCPU by the kernel and by the scheduler, waits under way left out.
+    /// Of each thread: how long it has waited for a pCPU by the kernel and by the scheduler, waits
+    /// under way left out.
     pub(crate) delays: BTreeMap<i32, [u64; 3]>,
     pub(crate) threads: BTreeMap<i32, Thread>,
 }
@@ -122,8 +124,9 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
     Ok(Sample { at_ns, names, called, vms, system, busy })
 }
 
-/// All worlds at one moment, with their slots: copied at a stretch, for whoever is interrupted in between sees the later ones as they were
-/// later, 5 ms of 8 pCPUs, say; that would look like a limit passed.
+/// All worlds at one moment, with their slots: copied at a stretch, for whoever is interrupted in
+/// between sees the later ones as they were later, 5 ms of 8 pCPUs, say; that would look like a
+/// limit passed.
 fn worlds(accounts: &Accounts) -> (u64, Vec<(usize, sched_core::World)>) {
     let mut best: Option<(u64, u64, Vec<_>)> = None;
     for _ in 0..5 {
@@ -176,7 +179,8 @@ fn both_accounts(accounts: &Accounts, vm: &VmName) -> Option<views::CpuStat> {
     best.map(|b| b.1)
 }
 
-/// How long the thread of a world has waited so far by its schedstat and by the scheduler, read while neither changed.
+/// How long the thread of a world has waited so far by its schedstat and by the scheduler, read
+/// while neither changed.
 fn both_delays(accounts: &Accounts, i: usize, w: &sched_core::World) -> Option<[u64; 3]> {
     for _ in 0..5 {
         let before = accounts.settled(i).filter(|x| x.pid == w.pid)?;

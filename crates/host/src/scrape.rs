@@ -1,6 +1,8 @@
-//! Fills in the metrics from the scheduler's records, for the daemon's endpoint and for `tandem metrics`; it changes nothing.
+//! Fills in the metrics from the scheduler's records, for the daemon's endpoint and for `tandem
+//! metrics`; it changes nothing.
 //!
-//! It reads what the daemon has pinned, as any other process would, so the daemon's own thread never waits for it.
+//! It reads what the daemon has pinned, as any other process would, so the daemon's own thread
+//! never waits for it.
 
 mod totals;
 
@@ -86,7 +88,8 @@ impl Reader {
     }
 }
 
-/// Serves the metrics at `listener` until the endpoint is dropped, by threads that come after all ordinary ones.
+/// Serves the metrics at `listener` until the endpoint is dropped, by threads that come after all
+/// ordinary ones.
 ///
 /// # Errors
 /// When there can be no thread.
@@ -257,7 +260,8 @@ struct ByOwner<'a> {
 
 /// Sums over the worlds of each VM, and how many live worlds there are in all.
 ///
-/// A world that goes while they are read would be missed or counted twice: VMs that lost one meanwhile are read again.
+/// A world that goes while they are read would be missed or counted twice: VMs that lost one
+/// meanwhile are read again.
 fn sums(accounts: &Accounts, names: &Names, now_ns: u64) -> (BTreeMap<u32, Sums>, u64) {
     const TRIES: usize = 4;
     let mut settled: BTreeMap<u32, Sums> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! How fast a pCPU of this host is, in MHz, to resolve reservations and limits in MHz; it reads and never sets a speed.
+//! How fast a pCPU of this host is, in MHz, to resolve reservations and limits in MHz; it reads and
+//! never sets a speed.
 
 use crate::discover::Roots;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! Remembers what has been told, so that what goes on is told once, and again only after it was over.
+//! Remembers what has been told, so that what goes on is told once, and again only after it was
+//! over.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,8 @@ impl Told {
         news
     }
 
-    /// The same, but only what was true at the last look as well: a VM that is just starting has its vCPUs one by one.
+    /// The same, but only what was true at the last look as well: a VM that is just starting has
+    /// its vCPUs one by one.
     pub(crate) fn lasting_news(&mut self, now: &BTreeSet<String>) -> Vec<String> {
         let lasts = now.intersection(&self.before).cloned().collect();
         self.before.clone_from(now);

@@ -1,4 +1,5 @@
-//! Looks at the tree that the scheduler divides: what each pool and VM asks for, gets and uses, as means over a short time.
+//! Looks at the tree that the scheduler divides: what each pool and VM asks for, gets and uses, as
+//! means over a short time.
 
 use crate::{
     Accounts, HostError, Names, PoolName,
@@ -39,7 +40,8 @@ pub fn look(
     let measured = measure_and(&source, topology, (duration, step), stop, &mut || {
         seen.extend(plan(accounts))
     })?;
-    // Where VMs are held to a few pCPUs the scheduler's own division knows nothing of that: what is ideal counts.
+    // Where VMs are held to a few pCPUs the scheduler's own division knows nothing of that: what is
+    // ideal counts.
     let held = accounts.host().plan_outside != 0;
     Ok(gathered(measured.names, &measured.run, &seen, held))
 }

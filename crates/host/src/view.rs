@@ -1,4 +1,5 @@
-//! The scheduler's records as another process or the daemon itself sees them: maps of the kernel, mapped into memory.
+//! The scheduler's records as another process or the daemon itself sees them: maps of the kernel,
+//! mapped into memory.
 #![allow(unsafe_code)]
 
 use crate::HostError;
@@ -182,8 +183,8 @@ impl Accounts {
         None
     }
 
-    /// The nodes of the plan in force, copied between two of its divisions, and its generation; `None` if none is in force or the
-    /// scheduler was just dividing.
+    /// The nodes of the plan in force, copied between two of its divisions, and its generation;
+    /// `None` if none is in force or the scheduler was just dividing.
     #[must_use]
     pub fn plan(&self) -> Option<(u64, Vec<Node>)> {
         let before = self.host();
@@ -196,7 +197,8 @@ impl Accounts {
         let same = before.plan == after.plan
             && before.planned_ns == after.planned_ns
             && before.generation == after.generation;
-        // The division has long been done when it is read; one that has begun meanwhile is seen by its time.
+        // The division has long been done when it is read; one that has begun meanwhile is seen by
+        // its time.
         let done = monotonic_ns().saturating_sub(after.planned_ns) > DIVISION_NS;
         (same && done).then_some((after.generation, nodes))
     }
@@ -224,7 +226,8 @@ fn brought_up(mut w: World, now_ns: u64) -> World {
 /// A map that the daemon has pinned.
 pub(crate) fn pinned(name: &str) -> Result<MapHandle, HostError> {
     MapHandle::from_pinned_path(Path::new(PIN_DIR).join(name)).map_err(|e| {
-        let next = "start 'tandem run' of this version first, or use --kernel for the kernel's own accounts";
+        let next = "start 'tandem run' of this version first, or use --kernel for the kernel's own \
+            accounts";
         HostError::object(format!("{PIN_DIR}/{name}"), "open it", e, next)
     })
 }

@@ -1,4 +1,5 @@
-//! Looks at this host again and again for esxtop's numbers, by Tandem's accounts or the kernel's own; it reads only.
+//! Looks at this host again and again for esxtop's numbers, by Tandem's accounts or the kernel's
+//! own; it reads only.
 
 use crate::sample::wall;
 use crate::view::monotonic_ns;
@@ -87,7 +88,8 @@ impl Ids {
         id + known.before * 2 * PIDS
     }
 
-    /// A look begins: who was not there at the last one is forgotten, for rates are taken between two looks.
+    /// A look begins: who was not there at the last one is forgotten, for rates are taken between
+    /// two looks.
     pub(crate) fn forget(&mut self) {
         let last = self.round;
         self.born.retain(|_, k| k.round >= last);
@@ -179,7 +181,8 @@ fn of_tandem(
     };
     let mut gone = past(&gid);
     let (mut at_ns, mut worlds, mut services) = (0, BTreeMap::new(), vec![]);
-    // A world that ends while they are read would be counted twice or not at all: read again, unless they end all the time.
+    // A world that ends while they are read would be counted twice or not at all: read again,
+    // unless they end all the time.
     for _ in 0..4 {
         at_ns = monotonic_ns();
         (worlds, services) = living(accounts, at_ns, &gid, ids);
@@ -232,7 +235,8 @@ fn pcpus(
     at_ns: u64,
 ) -> (Vec<PcpuCounters>, Vec<CoreCounters>) {
     let smt = accounts.host().smt;
-    // Between two words of a change there is nothing to read: so few times in a row that it is another's fault.
+    // Between two words of a change there is nothing to read: so few times in a row that it is
+    // another's fault.
     let core = |first: u32| {
         (0..8)
             .find_map(|_| accounting::core(&accounts.pcpu(first as usize), at_ns))

@@ -1,7 +1,9 @@
-//! esxtop's numbers by the kernel's own accounts, whatever scheduler runs: schedstat of the threads of VMs, /proc/stat, /proc/schedstat.
+//! esxtop's numbers by the kernel's own accounts, whatever scheduler runs: schedstat of the threads
+//! of VMs, /proc/stat, /proc/schedstat.
 //!
-//! *Limits*: the kernel does not count wake-ups, migrations, co-stop and limits by thread. Host tasks are one group: what the pCPUs did
-//! less what VMs did; a thread that ended between two looks counts there with what it did since the first of them.
+//! *Limits*: the kernel does not count wake-ups, migrations, co-stop and limits by thread. Host
+//! tasks are one group: what the pCPUs did less what VMs did; a thread that ended between two looks
+//! counts there with what it did since the first of them.
 
 use crate::cgroups::Cgroups;
 use crate::discover::{Finder, FoundVm, Roots, Thread};
@@ -43,7 +45,8 @@ impl KernelWatcher {
                 let Some(stat) = kernel_accounts::thread_stat(&roots, t.pid, t.tid) else {
                     continue;
                 };
-                // The kernel tells the start of a thread in ticks, in a file of its own: its VM's will do.
+                // The kernel tells the start of a thread in ticks, in a file of its own: its VM's
+                // will do.
                 let wid = ids.world(t.tid as u64, vm.started);
                 threads.insert(wid, stat);
                 worlds.insert(wid, world(gid, t, stat, at_ns));

@@ -1,4 +1,5 @@
-//! A dashboard for Grafana, printed by `tandem metrics --dashboard`; each of its queries names metrics that are declared.
+//! A dashboard for Grafana, printed by `tandem metrics --dashboard`; each of its queries names
+//! metrics that are declared.
 
 use serde_json::{Value, json};
 
@@ -23,7 +24,8 @@ const fn panel(
     Panel { title, unit, queries }
 }
 
-/// Rates are over the interval that suits the scrape; `$host`, `$pool` and `$vm` are chosen above the panels.
+/// Rates are over the interval that suits the scrape; `$host`, `$pool` and `$vm` are chosen above
+/// the panels.
 const ROWS: [Row; 4] = [
     Row {
         title: "Host",

@@ -30,7 +30,10 @@ pub fn document() -> String {
         let longer =
             |name: &str| groups.iter().any(|g| g.1.len() > prefix.len() && name.starts_with(g.1));
         let of = METRICS.iter().filter(|d| d.name.starts_with(prefix) && !longer(d.name));
-        out.push_str(&format!("## {title}\n\n| metric | type | unit | labels | meaning | what to do |\n|---|---|---|---|---|---|\n"));
+        out.push_str(&format!(
+            "## {title}\n\n| metric | type | unit | labels | meaning | what to \
+            do |\n|---|---|---|---|---|---|\n"
+        ));
         out.extend(of.map(row));
         out.push('\n');
     }
@@ -93,7 +96,8 @@ mod tests {
         }
         assert!(
             text.contains(
-                "| `tandem_vm_shares` | gauge |  | `vm` `pool` `id` | CPU shares in force. | `tandem plan` says who set them. |\n"
+                "| `tandem_vm_shares` | gauge |  | `vm` `pool` `id` | CPU shares in force. | \
+                    `tandem plan` says who set them. |\n"
             ),
             "{text}"
         );

@@ -1,7 +1,8 @@
 //! Serves metrics over HTTP/1.1, for whoever may connect: GET /metrics and GET /, and nothing else.
 //!
-//! It never makes the daemon wait. It has threads of its own, at most `Limits::connections` at once beside the one that accepts. Each
-//! connection has one request, and so long and no longer to send it and to take the answer.
+//! It never makes the daemon wait. It has threads of its own, at most `Limits::connections` at once
+//! beside the one that accepts. Each connection has one request, and so long and no longer to send
+//! it and to take the answer.
 
 use crate::{
     Format,
@@ -32,7 +33,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// A scraper or two and a curious admin, with room for a few that hang; heads of Prometheus have 500 bytes.
+    /// A scraper or two and a curious admin, with room for a few that hang; heads of Prometheus
+    /// have 500 bytes.
     fn default() -> Self {
         Limits {
             connections: 8,
@@ -59,7 +61,8 @@ struct Served {
     busy: AtomicUsize,
 }
 
-/// Serves `page` at `listener`. `first` is called in the endpoint's own thread, whose priority the others inherit.
+/// Serves `page` at `listener`. `first` is called in the endpoint's own thread, whose priority the
+/// others inherit.
 ///
 /// # Errors
 /// When the listener has no address, or there can be no thread.
@@ -80,7 +83,8 @@ pub fn serve(
             match listener.accept() {
                 Ok((stream, _)) if !stopped.load(Ordering::Relaxed) => take(&served, stream),
                 Ok(_) => {}
-                // No more files, or a client that left at once: neither ends by asking again at once.
+                // No more files, or a client that left at once: neither ends by asking again at
+                // once.
                 Err(_) => thread::sleep(Duration::from_millis(50)),
             }
         }
@@ -111,7 +115,8 @@ impl Drop for Endpoint {
 /// Serves a connection in a thread of its own, if there may be one more.
 fn take(served: &Arc<Served>, mut stream: TcpStream) {
     let refuse = |stream: &mut TcpStream| {
-        // It fits into the socket's buffer, so nobody waits for the client; should it not, so be it.
+        // It fits into the socket's buffer, so nobody waits for the client; should it not, so be
+        // it.
         let _ = stream.set_nonblocking(true);
         let _ = stream.write_all(&response(
             Refusal::Unavailable.status(),
@@ -131,7 +136,8 @@ fn take(served: &Arc<Served>, mut stream: TcpStream) {
     let _ = thread::Builder::new().name("metrics-client".to_owned()).spawn(serve);
 }
 
-/// A place among the connections that are served; given back when dropped, also by a thread that panics.
+/// A place among the connections that are served; given back when dropped, also by a thread that
+/// panics.
 struct Place(Arc<Served>);
 
 impl Drop for Place {
@@ -141,7 +147,8 @@ impl Drop for Place {
 }
 
 const PLAIN: &str = "text/plain; charset=utf-8";
-const INDEX: &str = "Tandem, a CPU scheduler for virtual machines.\n\n/metrics  OpenMetrics for Prometheus; \
+const INDEX: &str = "Tandem, a CPU scheduler for virtual machines.\n\n/metrics  OpenMetrics for \
+    Prometheus; \
                      'tandem metrics --list' explains each metric\n";
 
 impl Served {
@@ -196,7 +203,8 @@ fn response(status: &str, content_type: &str, body: &str) -> Vec<u8> {
     let allow = if status.starts_with("405") { "Allow: GET\r\n" } else { "" };
     let length = body.len();
     format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{allow}X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n{body}"
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: \
+            {length}\r\n{allow}X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n{body}"
     )
     .into_bytes()
 }
@@ -234,8 +242,8 @@ fn write_until(stream: &mut TcpStream, mut bytes: &[u8], end: Instant) -> io::Re
     Ok(())
 }
 
-/// Takes a little of what the client still sends: closed with bytes unread, the kernel would reset the connection, and the
-/// answer might never be seen.
+/// Takes a little of what the client still sends: closed with bytes unread, the kernel would reset
+/// the connection, and the answer might never be seen.
 fn drain(stream: &mut TcpStream, end: Instant) -> io::Result<()> {
     const MOST_BYTES: usize = 1 << 20;
     const MOST_TIME: Duration = Duration::from_millis(500);

@@ -1,4 +1,5 @@
-//! Numbers of all metrics at one moment, as text: OpenMetrics 1.0, or Prometheus' own format 0.0.4 for readers that do not ask for it.
+//! Numbers of all metrics at one moment, as text: OpenMetrics 1.0, or Prometheus' own format 0.0.4
+//! for readers that do not ask for it.
 
 use crate::{Kind, METRICS, Metric, Unit};
 use std::fmt::{self, Write};
@@ -20,7 +21,8 @@ impl fmt::Display for Value {
         match *self {
             Value::Count(n) => write!(f, "{n}"),
             Value::Ns(ns) => write!(f, "{}.{:09}", ns / NS, ns % NS),
-            // A fraction of 20 bits has at most 20 decimals: each more doubles away one bit, so the loop ends.
+            // A fraction of 20 bits has at most 20 decimals: each more doubles away one bit, so the
+            // loop ends.
             Value::Rate(rate) => {
                 write!(f, "{}", rate >> 20)?;
                 let mut rest = rate & ((1 << 20) - 1);
@@ -56,7 +58,8 @@ impl Format {
         }
     }
 
-    /// What a client that sends this `Accept` wants: OpenMetrics if it names it, and plain text no more than that.
+    /// What a client that sends this `Accept` wants: OpenMetrics if it names it, and plain text no
+    /// more than that.
     #[must_use]
     pub fn accepted(accept: &str) -> Format {
         let quality = |wanted: &str| {
@@ -91,7 +94,8 @@ impl Samples {
     /// Adds a number under the values of the metric's labels, in their order.
     ///
     /// # Panics
-    /// When there are more or fewer values than labels, or the value has another unit than the metric.
+    /// When there are more or fewer values than labels, or the value has another unit than the
+    /// metric.
     pub fn add(&mut self, metric: Metric, labels: &[&str], value: Value) {
         let declared = metric.declared();
         assert_eq!(labels.len(), declared.labels.len(), "labels of {}", declared.name);

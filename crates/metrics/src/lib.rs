@@ -1,4 +1,5 @@
-//! What the daemon tells Prometheus: each metric is declared once, and text, document, dashboard and list come from that.
+//! What the daemon tells Prometheus: each metric is declared once, and text, document, dashboard
+//! and list come from that.
 //!
 //! It measures nothing: `crates/host` fills in the numbers.
 
@@ -20,8 +21,8 @@ pub use table::METRICS;
 
 /// Where the daemon listens unless it is told otherwise: the loopback address alone.
 ///
-/// The ports of Prometheus' public list of default ports, 9100 to 9999, have all been given away. This one is outside of them, and
-/// below 32768, where Linux takes the ports of clients from.
+/// The ports of Prometheus' public list of default ports, 9100 to 9999, have all been given away.
+/// This one is outside of them, and below 32768, where Linux takes the ports of clients from.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:19477";
 
 #[cfg(test)]

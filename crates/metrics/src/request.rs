@@ -47,7 +47,8 @@ impl Refusal {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Refusal::Malformed => {
-                "request: cannot read it: no HTTP/1.x, allowed 'GET /metrics HTTP/1.1' and header lines\n"
+                "request: cannot read it: no HTTP/1.x, allowed 'GET /metrics HTTP/1.1' and header \
+                    lines\n"
             }
             Refusal::Unknown => "path: nothing is there, allowed /metrics and /\n",
             Refusal::Method => "method: allowed GET\n",
@@ -114,7 +115,8 @@ mod tests {
             of("GET /metrics HTTP/1.1\r\naccEPT:application/openmetrics-text\r\n\r\n"),
             Asked::Metrics(Format::OpenMetrics)
         );
-        let two = "GET /metrics HTTP/1.1\r\nAccept: text/html\r\nAccept: application/openmetrics-text\r\n\r\n";
+        let two = "GET /metrics HTTP/1.1\r\nAccept: text/html\r\nAccept: \
+            application/openmetrics-text\r\n\r\n";
         assert_eq!(of(two), Asked::Metrics(Format::OpenMetrics));
         assert_eq!(of("GET / HTTP/1.1\r\n\r\n"), Asked::Index);
         for method in ["HEAD", "POST", "DELETE", "get"] {

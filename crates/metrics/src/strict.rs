@@ -1,4 +1,5 @@
-//! Reads an exposition by the rules of OpenMetrics 1.0, and refuses whatever breaks one; for tests and the lab, never for the daemon.
+//! Reads an exposition by the rules of OpenMetrics 1.0, and refuses whatever breaks one; for tests
+//! and the lab, never for the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 

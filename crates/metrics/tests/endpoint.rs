@@ -42,7 +42,8 @@ fn connect(at: SocketAddr) -> TcpStream {
 /// All that the server says until it closes.
 fn rest(mut stream: TcpStream) -> String {
     let mut all = vec![];
-    let _ = stream.read_to_end(&mut all); // a reset behind the answer is what a client that goes on sending gets
+    // a reset behind the answer is what a client that goes on sending gets
+    let _ = stream.read_to_end(&mut all);
     String::from_utf8(all).unwrap()
 }
 

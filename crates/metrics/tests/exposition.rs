@@ -111,7 +111,13 @@ fn prometheus_own_format_names_families_as_samples_and_has_no_unit_and_no_end() 
     let (samples, put) = made_up(&mut Random(7));
     let text = samples.text(Format::Prometheus);
     assert!(!text.contains("# UNIT") && !text.contains("# EOF"));
-    assert!(text.contains("# TYPE tandem_vm_used_seconds_total counter\n# HELP tandem_vm_used_seconds_total CPU time"), "{text}");
+    assert!(
+        text.contains(
+            "# TYPE tandem_vm_used_seconds_total counter\n# HELP \
+        tandem_vm_used_seconds_total CPU time"
+        ),
+        "{text}"
+    );
     assert!(text.contains("# TYPE tandem_build_info gauge\n"));
     assert!(text.contains("# TYPE tandem_vm_vcpus gauge\n"));
     assert_eq!(text.split_terminator('\n').filter(|l| !l.starts_with("# ")).count(), put.len());
@@ -119,7 +125,8 @@ fn prometheus_own_format_names_families_as_samples_and_has_no_unit_and_no_end() 
 
 #[test]
 fn the_strict_reader_refuses_what_breaks_a_rule() {
-    let good = "# TYPE a_seconds counter\n# UNIT a_seconds seconds\n# HELP a_seconds x\na_seconds_total{l=\"v\"} 1.5\n# EOF\n";
+    let good = "# TYPE a_seconds counter\n# UNIT a_seconds seconds\n# HELP a_seconds \
+        x\na_seconds_total{l=\"v\"} 1.5\n# EOF\n";
     assert_eq!(strict::read(good).unwrap()["a_seconds"].samples[0].1, "1.5");
     let broken = [
         ("# EOF\n", ""),

@@ -1,4 +1,5 @@
-//! CPU time over time: spans added to buckets of equal width, to the nanosecond; what was entitled is a mean over what was told.
+//! CPU time over time: spans added to buckets of equal width, to the nanosecond; what was entitled
+//! is a mean over what was told.
 
 use crate::model::{Buckets, Series};
 
@@ -79,7 +80,8 @@ impl Filler {
         }
     }
 
-    /// From `ns` on a VM is entitled to `rate`, in 2^-20 of a pCPU; what was told before holds until then.
+    /// From `ns` on a VM is entitled to `rate`, in 2^-20 of a pCPU; what was told before holds
+    /// until then.
     pub(crate) fn entitled(&mut self, vm: usize, ns: u64, rate: u64) {
         self.settle(vm, ns);
         self.told[vm] = Some((ns, rate));
@@ -104,7 +106,8 @@ impl Filler {
         }
     }
 
-    /// The buckets. Where what is entitled was told for a part of a bucket only, that part stands for all of it.
+    /// The buckets. Where what is entitled was told for a part of a bucket only, that part stands
+    /// for all of it.
     pub(crate) fn finish(mut self) -> Buckets {
         self.lost(self.to);
         let shown = |all: &Vec<u64>| if all.iter().all(|x| *x == 0) { vec![] } else { all.clone() };

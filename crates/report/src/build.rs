@@ -1,4 +1,5 @@
-//! Puts the numbers of the page together from documents and traces; it draws nothing, and takes every number as it was measured.
+//! Puts the numbers of the page together from documents and traces; it draws nothing, and takes
+//! every number as it was measured.
 
 use crate::Options;
 use crate::findings::findings;
@@ -34,7 +35,10 @@ pub fn build(runs: Vec<Run>, options: &Options) -> Page {
     let findings = findings(&runs);
     if worlds > WORLDS_MAX {
         runs.iter_mut().flat_map(|r| &mut r.result.vms).for_each(|v| v.worlds.clear());
-        notes.push(format!("The page has no single worlds: seen {worlds} in all runs, allowed {WORLDS_MAX}; choose a run by --run."));
+        notes.push(format!(
+            "The page has no single worlds: seen {worlds} in all runs, allowed \
+            {WORLDS_MAX}; choose a run by --run."
+        ));
     }
     let mut vms: Vec<String> = vec![];
     for vm in runs.iter().flat_map(|r| &r.result.vms) {
@@ -209,11 +213,24 @@ fn missing(document: Option<&Document>, known: &Known, traced: bool, map: &str) 
     match document {
         None => out.push(Missing {
             what: "document",
-            how: "shares, what VMs were entitled to over the whole run, and their work are in its result document: write it with --json FILE and give both, FILE,TRACE".to_owned(),
+            how: "shares, what VMs were entitled to over the whole run, and their work are in its \
+                result document: write it with --json FILE and give both, FILE,TRACE"
+                .to_owned(),
         }),
         Some(d) if !traced => {
-            let record = repeat(d).filter(|_| d.place == Where::Sim).map_or("record a trace of the run".to_owned(), |r| format!("record it: {r} --trace FILE"));
-            out.push(Missing { what: "trace", how: format!("{record}; then give both: tandem report RUN.json,FILE") });
+            let record = repeat(d).filter(|_| d.place == Where::Sim).map_or(
+                "record a trace of the \
+                run"
+                .to_owned(),
+                |r| format!("record it: {r} --trace FILE"),
+            );
+            out.push(Missing {
+                what: "trace",
+                how: format!(
+                    "{record}; then give both: tandem \
+                report RUN.json,FILE"
+                ),
+            });
         }
         Some(_) => {}
     }

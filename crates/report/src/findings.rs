@@ -1,7 +1,9 @@
-//! What to look at first, worst first, by the thresholds that people who run ESXi use; it is computed from the page's numbers alone.
+//! What to look at first, worst first, by the thresholds that people who run ESXi use; it is
+//! computed from the page's numbers alone.
 //!
-//! Ready time counts here without what a limit caused, for that is asked for; it has a line of its own. Percents are of the life
-//! of a VM's vCPUs, so that a VM with 8 vCPUs is held to the same bound as one with 1.
+//! Ready time counts here without what a limit caused, for that is asked for; it has a line of its
+//! own. Percents are of the life of a VM's vCPUs, so that a VM with 8 vCPUs is held to the same
+//! bound as one with 1.
 
 use crate::model::{Finding, RunView};
 use views::{Times, Vm, WorldKind};
@@ -36,7 +38,8 @@ pub(crate) fn findings(runs: &[RunView]) -> Vec<Finding> {
     let many = if fine.len() > 1 { format!(" in {} runs", fine.len()) } else { String::new() };
     if let Some(first) = fine.first() {
         let text = format!(
-            "Nothing stands out{many}: every VM is below {READY_WARN_PERCENT} % ready and {COSTOP_PERCENT} % co-stop, and no limit holds any back."
+            "Nothing stands out{many}: every VM is below {READY_WARN_PERCENT} % ready and \
+                {COSTOP_PERCENT} % co-stop, and no limit holds any back."
         );
         out.push(Finding {
             run: Some(*first).filter(|_| fine.len() == 1),
@@ -126,12 +129,14 @@ fn ready(run: &RunView) -> Option<Finding> {
             " They got what they are entitled to: the host is asked for more than it has."
         }
         Some(_) => {
-            " They got what they are entitled to, but others ran when they wanted to: fewer VMs, or fewer that wake at once, would help."
+            " They got what they are entitled to, but others ran when they wanted to: fewer VMs, \
+                or fewer that wake at once, would help."
         }
     };
     let level = if most >= READY_BAD_PERCENT { "bad" } else { "warn" };
     let text = format!(
-        "Ready, waiting for a pCPU: {}. Users notice from {READY_BAD_PERCENT} %, a look is due from {READY_WARN_PERCENT} %.{why}",
+        "Ready, waiting for a pCPU: {}. Users notice from {READY_BAD_PERCENT} %, a look is due \
+            from {READY_WARN_PERCENT} %.{why}",
         named(&all, words)
     );
     Some(finding(level, only(&all), text))
@@ -164,7 +169,8 @@ fn below(run: &RunView) -> Option<Finding> {
         )
     };
     let text = format!(
-        "Below what it is entitled to: {}. Up to {ENTITLED_PERCENT} % is usual. Look at affinity, and at who ran instead.",
+        "Below what it is entitled to: {}. Up to {ENTITLED_PERCENT} % is usual. Look at affinity, \
+            and at who ran instead.",
         named(&all, words)
     );
     Some(finding("bad", only(&all), text))
@@ -203,7 +209,8 @@ fn traced(run: &RunView) -> Vec<Finding> {
         let us = trace.waits.brief_ns / 1000;
         let waits = if wrong == 1 { "1 wait".to_owned() } else { format!("{wrong} waits") };
         let text = format!(
-            "{waits} beside a pCPU that the world may use and that idled for more than {us} µs: a fault of the scheduler, or a kick that came late."
+            "{waits} beside a pCPU that the world may use and that idled for more than {us} µs: a \
+                fault of the scheduler, or a kick that came late."
         );
         out.push(finding("bad", None, text));
     }

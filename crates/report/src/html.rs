@@ -1,7 +1,9 @@
-//! The page around the numbers: markup, style and scripts in one text that loads nothing and runs no script but its own.
+//! The page around the numbers: markup, style and scripts in one text that loads nothing and runs
+//! no script but its own.
 //!
-//! Names are put into the page in two ways only: into the title as escaped text, and into the JSON block, where every `<` is
-//! written as an escape, so that no name can end the block. Scripts write names as text nodes, never as markup.
+//! Names are put into the page in two ways only: into the title as escaped text, and into the JSON
+//! block, where every `<` is written as an escape, so that no name can end the block. Scripts write
+//! names as text nodes, never as markup.
 
 use crate::{model::Page, sha256};
 
@@ -20,7 +22,9 @@ const SCRIPT: &str = concat!(
 );
 const STYLE: &str = concat!(include_str!("page/page.css"), include_str!("page/parts.css"));
 /// A square with two bars; without it browsers ask for a file of their own.
-const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' height='16' rx='4' fill='%230072b2'/%3E%3Cpath d='M3 6h10M3 10h6' stroke='%23fff' stroke-width='2.4'/%3E%3C/svg%3E";
+const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 \
+    16'%3E%3Crect width='16' height='16' rx='4' fill='%230072b2'/%3E%3Cpath d='M3 6h10M3 10h6' \
+    stroke='%23fff' stroke-width='2.4'/%3E%3C/svg%3E";
 
 /// The page as a browser reads it.
 ///
@@ -31,7 +35,8 @@ pub fn page(page: &Page) -> String {
     let data =
         serde_json::to_string(page).expect("numbers, texts and lists").replace('<', "\\u003c");
     let policy = format!(
-        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'",
+        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; img-src data:; \
+            base-uri 'none'; form-action 'none'",
         sha256::base64(SCRIPT),
         sha256::base64(STYLE)
     );
@@ -45,9 +50,11 @@ pub fn page(page: &Page) -> String {
          <meta name=\"generator\" content=\"Tandem {version}\">\n\
          <title>{title} · Tandem</title>\n<link rel=\"icon\" href=\"{ICON}\">\n<style>{STYLE}</style>\n</head>\n<body>\n\
          <a class=\"skip\" href=\"#main\">To the content</a>\n<main id=\"main\"></main>\n\
-         <noscript><p class=\"note\">This page draws its numbers with its own script, which is switched off here. \
+         <noscript><p class=\"note\">This page draws its numbers with its own script, which is \
+         switched off here. \
          The numbers are in the block of JSON at the end of this file.</p></noscript>\n\
-         <script type=\"application/json\" id=\"data\">{data}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+         <script type=\"application/json\" \
+         id=\"data\">{data}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
     )
 }
 

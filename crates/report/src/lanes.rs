@@ -1,7 +1,9 @@
-//! The timeline's lanes: every piece as it was, or the short ones drawn together so that a page stays small; sums are made elsewhere.
+//! The timeline's lanes: every piece as it was, or the short ones drawn together so that a page
+//! stays small; sums are made elsewhere.
 //!
-//! Law: with a resolution of r ns, a piece of r or longer is kept as it is. Shorter neighbours become one piece with the code that
-//! took most of their time, marked as mixed, of at most 2 r. So a lane over T ns has at most 2 T / r + 1 pieces, and no moment is lost.
+//! Law: with a resolution of r ns, a piece of r or longer is kept as it is. Shorter neighbours
+//! become one piece with the code that took most of their time, marked as mixed, of at most 2 r. So
+//! a lane over T ns has at most 2 T / r + 1 pieces, and no moment is lost.
 
 use std::collections::BTreeMap;
 
@@ -101,7 +103,8 @@ impl Short {
     }
 }
 
-/// Resolution and lanes, so that there are at most `most` pieces if `span` and the number of lanes let them be.
+/// Resolution and lanes, so that there are at most `most` pieces if `span` and the number of lanes
+/// let them be.
 pub(crate) fn reduce(lanes: &[Lane], span: u64, most: usize) -> (u64, Vec<Vec<u64>>) {
     let mut resolution = 0;
     loop {

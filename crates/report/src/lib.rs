@@ -1,15 +1,18 @@
-//! Results and traces as one page for people who would rather look: files in, HTML out; it measures nothing and writes no file.
+//! Results and traces as one page for people who would rather look: files in, HTML out; it measures
+//! nothing and writes no file.
 //!
 //! | file | what |
 //! |---|---|
 //! | `source.rs`, `pair.rs` | what a file is; which trace belongs to which run |
-//! | `told.rs`, `world_sums.rs`, `buckets.rs` | what a trace tells: state times, who ran where, CPU time over time |
+//! | `told.rs`, `world_sums.rs`, `buckets.rs` | what a trace tells: state times, who ran where, CPU
+//! time over time |
 //! | `lanes.rs` | the timeline, reduced to a bounded size |
 //! | `waiting.rs` | ready times: percentiles, histogram, worst waits |
 //! | `map.rs` | where each pCPU is in the host, as far as it is known |
 //! | `findings.rs`, `sweep.rs` | what to look at first; the runs as points of a chart |
 //! | `model.rs`, `build.rs` | the numbers of the page, and how they are put together |
-//! | `html.rs`, `sha256.rs`, `page/` | the page around them: markup, policy of its content, style, scripts |
+//! | `html.rs`, `sha256.rs`, `page/` | the page around them: markup, policy of its content, style,
+//! scripts |
 //!
 //! The page has every number in one JSON block. Its scripts only draw, and load nothing.
 
@@ -44,7 +47,8 @@ pub struct Options {
     pub command: String,
     /// Version of Tandem.
     pub version: String,
-    /// Begin of the part of each trace that is shown, in ns since the trace begins; else where its warm-up ends.
+    /// Begin of the part of each trace that is shown, in ns since the trace begins; else where its
+    /// warm-up ends.
     pub from_ns: Option<u64>,
     /// End of that part, in ns since the trace begins; else its end.
     pub to_ns: Option<u64>,

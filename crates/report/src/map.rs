@@ -1,4 +1,5 @@
-//! Where each pCPU is in the host: as a trace told it, or by the counts of a document where these leave one answer; else unknown.
+//! Where each pCPU is in the host: as a trace told it, or by the counts of a document where these
+//! leave one answer; else unknown.
 
 use crate::model::Map;
 use crate::told::Cast;
@@ -7,8 +8,9 @@ use views::{HostCounts, Where};
 
 /// The map of a host.
 ///
-/// A document has counts alone. In the simulator and in the lab pCPUs are numbered thread by thread, core by core
-/// (docs/scenarios.md), so equal parts leave one answer. A live host may number them otherwise.
+/// A document has counts alone. In the simulator and in the lab pCPUs are numbered thread by
+/// thread, core by core (docs/scenarios.md), so equal parts leave one answer. A live host may
+/// number them otherwise.
 pub(crate) fn map(place: Option<Where>, host: &HostCounts, cast: Option<&Cast>) -> Map {
     cast.and_then(|c| told(c, place.map(|_| host)))
         .or_else(|| counted(place, host))

@@ -1,4 +1,5 @@
-//! The numbers of the page as its scripts read them, in one JSON block; times are whole ns, a field that is not known is absent or null.
+//! The numbers of the page as its scripts read them, in one JSON block; times are whole ns, a field
+//! that is not known is absent or null.
 
 use serde::Serialize;
 use views::RunResult;
@@ -82,7 +83,8 @@ pub struct Missing {
 pub struct Map {
     /// `trace` (told), `counts` (by the numbers of sockets, nodes, LLCs and cores), or `none`.
     pub source: &'static str,
-    /// Each pCPU: socket, node, LLC, core, thread, each counted over the host but the thread. Empty if not known.
+    /// Each pCPU: socket, node, LLC, core, thread, each counted over the host but the thread. Empty
+    /// if not known.
     pub pcpus: Vec<[u16; 5]>,
     /// Whether sockets are known; else the first number of each is 0.
     pub sockets: bool,
@@ -264,15 +266,18 @@ pub struct WorstWait {
     pub because: String,
 }
 
-/// The timeline. A lane is a list of pairs, length in ns and code, without holes from `from_ns` to `to_ns`.
+/// The timeline. A lane is a list of pairs, length in ns and code, without holes from `from_ns` to
+/// `to_ns`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Timeline {
     /// Pieces shorter than this are drawn together; 0 if every piece is there.
     pub resolution_ns: u64,
-    /// Each pCPU. Codes are twice 0 unknown, 1 idle, 2 not named, 3 + index of the world; plus 1 where several are drawn together.
+    /// Each pCPU. Codes are twice 0 unknown, 1 idle, 2 not named, 3 + index of the world; plus 1
+    /// where several are drawn together.
     pub pcpus: Vec<Vec<u64>>,
-    /// Each world. Codes are twice 8 × (pCPU + 1) + state (0 gone or unknown, 1 RUN, 2 READY, 3 COSTOP, 4 WAIT, 5 WAIT_IDLE,
-    /// 6 limited), 8 × 0 where it has no pCPU; plus 1 where several are drawn together.
+    /// Each world. Codes are twice 8 × (pCPU + 1) + state (0 gone or unknown, 1 RUN, 2 READY, 3
+    /// COSTOP, 4 WAIT, 5 WAIT_IDLE, 6 limited), 8 × 0 where it has no pCPU; plus 1 where several
+    /// are drawn together.
     pub worlds: Vec<Vec<u64>>,
     /// Worlds that have no lane.
     pub left_out: usize,

@@ -1,4 +1,5 @@
-//! Puts documents and traces together: which trace belongs to which run, by VMs or as it was told; where two would fit it refuses.
+//! Puts documents and traces together: which trace belongs to which run, by VMs or as it was told;
+//! where two would fit it refuses.
 
 use crate::source::Source;
 use std::collections::BTreeSet;
@@ -34,7 +35,8 @@ pub struct Run {
 pub enum PairError {
     /// A trace fits several runs.
     #[error(
-        "{trace}: cannot tell whose trace it is: seen {runs} runs with its VMs, allowed one; choose a run by --run, or give both as RUN.json,{trace}"
+        "{trace}: cannot tell whose trace it is: seen {runs} runs with its VMs, allowed one; \
+            choose a run by --run, or give both as RUN.json,{trace}"
     )]
     Ambiguous {
         /// File of the trace.
@@ -44,7 +46,8 @@ pub enum PairError {
     },
     /// Two traces, or several runs and a trace, were given as one.
     #[error(
-        "{files}: cannot put them together: seen {seen}, allowed one run and one trace; choose a run by --run, or give them apart"
+        "{files}: cannot put them together: seen {seen}, allowed one run and one trace; choose a \
+            run by --run, or give them apart"
     )]
     TooMany {
         /// The files.
@@ -62,10 +65,12 @@ pub enum PairError {
     },
 }
 
-/// Runs in the order in which they were given. `only` leaves the runs of these labels; empty is all.
+/// Runs in the order in which they were given. `only` leaves the runs of these labels; empty is
+/// all.
 ///
-/// Files given as one RUN belong together. A trace given alone belongs to the one run that has the same VMs and no trace yet;
-/// of several, to the one whose file has its name but for the ending; if none has its VMs, it is a run of its own.
+/// Files given as one RUN belong together. A trace given alone belongs to the one run that has the
+/// same VMs and no trace yet; of several, to the one whose file has its name but for the ending; if
+/// none has its VMs, it is a run of its own.
 ///
 /// # Errors
 /// `PairError` where that is not told.

@@ -1,6 +1,8 @@
-//! SHA-256 in base64 as a content security policy wants it, so that a browser runs the page's own script and no other (FIPS 180-4).
+//! SHA-256 in base64 as a content security policy wants it, so that a browser runs the page's own
+//! script and no other (FIPS 180-4).
 
-/// First 32 bits of the fractional parts of the cube roots of the first 64 primes; FIPS 180-4, 4.2.2.
+/// First 32 bits of the fractional parts of the cube roots of the first 64 primes; FIPS 180-4,
+/// 4.2.2.
 const K: [u32; 64] = [
     0x428a_2f98,
     0x7137_4491,

@@ -1,4 +1,5 @@
-//! What a file is, found out by its content and not by its name: a result document, several, or a trace; it judges no number.
+//! What a file is, found out by its content and not by its name: a result document, several, or a
+//! trace; it judges no number.
 
 use trace::{ReadError, Trace};
 use views::Document;
@@ -18,7 +19,8 @@ pub enum Source {
 pub enum SourceError {
     /// It looks like JSON and is no result document.
     #[error(
-        "{name}: cannot read it as a result document: {cause}; allowed is what `--json` of `tandem sim`, `tandem top` or `cargo xtask lab` writes"
+        "{name}: cannot read it as a result document: {cause}; allowed is what `--json` of `tandem \
+            sim`, `tandem top` or `cargo xtask lab` writes"
     )]
     Json {
         /// The file.
@@ -105,7 +107,8 @@ mod tests {
         let said = |text: &str| read("a.json", text.as_bytes()).unwrap_err().to_string();
         assert_eq!(
             said(EMPTY),
-            "a.json: cannot report it: seen a document without runs, allowed one or more; measure again"
+            "a.json: cannot report it: seen a document without runs, allowed one or more; measure \
+                again"
         );
         assert_eq!(said("[]"), said(EMPTY));
         assert!(
@@ -115,7 +118,8 @@ mod tests {
             "{}",
             said("{\"x\":1}")
         );
-        let neither = "a.json: cannot read it as a trace: trace: cannot read it, neither as a trace nor as a log: ";
+        let neither = "a.json: cannot read it as a trace: trace: cannot read it, neither as a \
+            trace nor as a log: ";
         assert!(said("no").starts_with(neither), "{}", said("no"));
     }
 }

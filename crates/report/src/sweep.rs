@@ -1,4 +1,5 @@
-//! The runs as points of a chart: which numbers vary from run to run and so may be its x axis; what y shows the page works out.
+//! The runs as points of a chart: which numbers vary from run to run and so may be its x axis; what
+//! y shows the page works out.
 
 use crate::model::{Axis, RunView, Sweep};
 
@@ -13,7 +14,8 @@ pub(crate) fn sweep(runs: &[RunView]) -> Sweep {
     let used: Vec<f64> = runs.iter().map(used_percent).collect();
     let spread = used.iter().copied().fold(f64::MIN, f64::max)
         - used.iter().copied().fold(f64::MAX, f64::min);
-    // Ready time against utilisation is RDY's figure 1. Where the host is as busy in every run, or now more and now less, it says little.
+    // Ready time against utilisation is RDY's figure 1. Where the host is as busy in every run, or
+    // now more and now less, it says little.
     let rises = used.windows(2).all(|w| w[0] < w[1]) || used.windows(2).all(|w| w[0] > w[1]);
     let by_use = spread >= VARIES && rises && runs.len() > 2;
     let mut axes = vec![Axis { name: "host used".to_owned(), unit: "%", values: used }];

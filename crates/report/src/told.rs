@@ -1,4 +1,5 @@
-//! What a trace tells, in one pass over its events: state times, who ran where, CPU time over time, lanes; it judges nothing.
+//! What a trace tells, in one pass over its events: state times, who ran where, CPU time over time,
+//! lanes; it judges nothing.
 
 use crate::buckets::{Counts, Filler};
 use crate::lanes::Lane;
@@ -27,7 +28,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The part that was asked for, in ns since the trace begins; else from the end of its warm-up to its end.
+    /// The part that was asked for, in ns since the trace begins; else from the end of its warm-up
+    /// to its end.
     pub(crate) fn of(events: &[Event], from: Option<u64>, to: Option<u64>) -> Window {
         let told = || events.iter().filter(|e| !e.kind.is_name());
         let zero = told().next().map_or(0, |e| e.ns);

@@ -1,4 +1,5 @@
-//! Ready times for the page: percentiles and histogram of each VM, and the worst waits; `trace::waits` judges them, not this.
+//! Ready times for the page: percentiles and histogram of each VM, and the worst waits;
+//! `trace::waits` judges them, not this.
 
 use crate::model::{WaitSum, Waits, WorstWait};
 use crate::told::Window;
@@ -46,7 +47,8 @@ fn sum(name: &str, mut ns: Vec<u64>) -> WaitSum {
     }
 }
 
-/// The smallest of the sorted numbers that `percent` of 100 do not exceed (nearest rank); 0 if there are none.
+/// The smallest of the sorted numbers that `percent` of 100 do not exceed (nearest rank); 0 if
+/// there are none.
 fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)

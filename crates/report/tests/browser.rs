@@ -1,4 +1,5 @@
-//! The page in a real browser: it draws without errors, zooms by wheel and keys, requests nothing, and prints. Without Chromium these are skipped.
+//! The page in a real browser: it draws without errors, zooms by wheel and keys, requests nothing,
+//! and prints. Without Chromium these are skipped.
 
 mod common;
 
@@ -92,7 +93,8 @@ fn url(own: &Path, hash: &str) -> String {
 fn selftest(name: &str, html: &str, width: u32) -> Option<Value> {
     let browser = browser()?;
     let own = folder(name, html);
-    // On a busy machine the browser may print the page before the page has tried itself: again, with more patience.
+    // On a busy machine the browser may print the page before the page has tried itself: again,
+    // with more patience.
     let text = [8000, 20_000, 60_000].into_iter().find_map(|budget| {
         let words = [
             format!("--window-size={width},900"),

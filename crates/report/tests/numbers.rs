@@ -1,4 +1,5 @@
-//! The numbers of a page are those of its inputs: of the document as they stand, of the trace as they are counted by hand.
+//! The numbers of a page are those of its inputs: of the document as they stand, of the trace as
+//! they are counted by hand.
 
 mod common;
 

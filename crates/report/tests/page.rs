@@ -1,4 +1,5 @@
-//! What is around the numbers: which files belong together, names that are no markup, what to look at, the policy of the page.
+//! What is around the numbers: which files belong together, names that are no markup, what to look
+//! at, the policy of the page.
 
 mod common;
 
@@ -127,7 +128,10 @@ fn a_name_that_looks_like_markup_stays_a_name() {
         EVIL,
         "and it is still the name"
     );
-    assert!(html.contains("<title>&lt;/script&gt;&lt;img src=x onerror=document.title=&#39;owned&#39;&gt; · Tandem</title>"));
+    assert!(html.contains(
+        "<title>&lt;/script&gt;&lt;img src=x \
+        onerror=document.title=&#39;owned&#39;&gt; · Tandem</title>"
+    ));
 }
 
 #[test]
@@ -176,7 +180,8 @@ fn the_same_inputs_make_the_same_page() {
     assert_eq!(once(), once());
 }
 
-/// Findings of a document with one VM of these times, each 10 ms of life, on a host that is 42 % busy.
+/// Findings of a document with one VM of these times, each 10 ms of life, on a host that is 42 %
+/// busy.
 fn found(change: impl Fn(&mut Times)) -> Vec<(&'static str, String)> {
     found_on(change, [8500 * US, 0])
 }
@@ -209,7 +214,8 @@ fn what_to_look_at_follows_the_thresholds() {
     );
     assert!(
         bad[0].1.ends_with(
-            "They got what they are entitled to, but others ran when they wanted to: fewer VMs, or fewer that wake at once, would help."
+            "They got what they are entitled to, but others ran when they wanted to: fewer VMs, or \
+                fewer that wake at once, would help."
         ),
         "{bad:?}"
     );
@@ -266,7 +272,8 @@ fn a_missing_input_is_named_with_what_would_provide_it() {
     r.vms.iter_mut().for_each(|v| v.times.entitled_ns = 0);
     let page = report::build(paired(vec![json("x", vec![r])]), &Options::default());
     let said: Vec<_> = page.runs[0].missing.iter().map(|m| (m.what, m.how.as_str())).collect();
-    let trace = "record it: tandem sim pair --seed 7 --trace FILE; then give both: tandem report RUN.json,FILE";
+    let trace = "record it: tandem sim pair --seed 7 --trace FILE; then give both: tandem report \
+        RUN.json,FILE";
     assert_eq!(said, [("trace", trace), ("entitled", "measure again without --no-check")]);
 }
 

@@ -1,4 +1,5 @@
-//! Writes what the headers say as Rust, and as C tables of sizes and offsets that a test compares with Rust's own.
+//! Writes what the headers say as Rust, and as C tables of sizes and offsets that a test compares
+//! with Rust's own.
 
 use crate::read::Schema;
 use std::fmt::Write;
@@ -62,7 +63,8 @@ pub fn records(schema: &Schema) -> String {
         }
         let _ = writeln!(
             out,
-            "}}\n\nimpl {} {{\n    /// The record with every field zero.\n    pub const ZERO: Self = Self {{",
+            "}}\n\nimpl {} {{\n    /// The record with every field zero.\n    pub const ZERO: Self \
+                = Self {{",
             camel(&s.name)
         );
         for f in &s.fields {
@@ -86,7 +88,8 @@ pub fn knobs(schema: &Schema) -> String {
         let [default, min, max] = k.numbers;
         let _ = writeln!(
             out,
-            "    Knob {{ name: {:?}, default: {default}, min: {min}, max: {max}, unit: {:?}, doc: {:?} }},",
+            "    Knob {{ name: {:?}, default: {default}, min: {min}, max: {max}, unit: {:?}, doc: \
+                {:?} }},",
             k.name, k.unit, k.doc
         );
     }
@@ -174,7 +177,9 @@ pub fn layout_c(schema: &Schema) -> String {
 /// Rust's word on the same.
 pub fn layout_rust(schema: &Schema) -> String {
     let mut out =
-        "/// Sizes, offsets and constants as Rust sees them, each with its name.\npub const ROWS: &[(&str, u64)] = &[\n".to_owned();
+        "/// Sizes, offsets and constants as Rust sees them, each with its name.\npub const ROWS: \
+            &[(&str, u64)] = &[\n"
+            .to_owned();
     each_record(schema, |name, fields| {
         let by_hand = BY_HAND.iter().any(|r| r.0 == name);
         let rust = if by_hand { camel(name) } else { format!("records::{}", camel(name)) };

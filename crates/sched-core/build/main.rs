@@ -1,4 +1,5 @@
-//! Compiles the scheduler natively and writes its records, caps and knobs as Rust; it decides no layout itself.
+//! Compiles the scheduler natively and writes its records, caps and knobs as Rust; it decides no
+//! layout itself.
 
 mod emit;
 mod read;

@@ -1,4 +1,5 @@
-//! Reads caps.h, records.h and knobs.def line by line; a line it does not know is an error that names file and line.
+//! Reads caps.h, records.h and knobs.def line by line; a line it does not know is an error that
+//! names file and line.
 
 /// What the headers say.
 #[derive(Default)]
@@ -188,7 +189,8 @@ impl Schema {
             }
             let bad = || {
                 format!(
-                    "{path}:{}: cannot read '{}': allowed KNOB(name, default, min, max, \"unit\", \"meaning\")",
+                    "{path}:{}: cannot read '{}': allowed KNOB(name, default, min, max, \"unit\", \
+                        \"meaning\")",
                     line.number, line.code
                 )
             };

@@ -1,4 +1,5 @@
-//! A simulated host of the native scheduler: owns its records and makes every call of `sched/core.h` safe.
+//! A simulated host of the native scheduler: owns its records and makes every call of
+//! `sched/core.h` safe.
 
 use crate::native::{self, Native, PlatTask};
 use crate::platform::{Call, Platform, Tasks};
@@ -28,7 +29,8 @@ pub enum HostError {
     },
     /// The native build refused.
     #[error(
-        "host: cannot lay out {pcpus} pCPUs in {clusters} clusters: the native build has room for {room}"
+        "host: cannot lay out {pcpus} pCPUs in {clusters} clusters: the native build has room for \
+            {room}"
     )]
     Native {
         /// pCPUs asked for.
@@ -56,8 +58,9 @@ impl Drop for Host {
 }
 
 impl Host {
-    /// A host of this topology with room for so many VMs (the system group included), worlds
-    /// (world 0 included) and pools (the root included), knobs at their defaults, every pCPU neither idle nor running.
+    /// A host of this topology with room for so many VMs (the system group included), worlds (world
+    /// 0 included) and pools (the root included), knobs at their defaults, every pCPU neither idle
+    /// nor running.
     ///
     /// # Errors
     /// `HostError` when it does not fit the caps.
@@ -162,7 +165,8 @@ macro_rules! records {
     ($($(#[$doc:meta])* $get:ident $get_mut:ident $array:ident $cap:ident $t:ty;)*) => {
         /// Records by id.
         ///
-        /// Each panics for an id outside the host: ids come from this crate's caller, which made them.
+        /// Each panics for an id outside the host: ids come from this crate's caller, which made
+        /// them.
         impl Host {
             $(
                 $(#[$doc])*
@@ -243,7 +247,8 @@ impl Host {
         host.tracing = u32::from(on);
     }
 
-    /// For traces: the pCPU on which the next callback runs (none: not told), and the world that causes it (0: an interrupt).
+    /// For traces: the pCPU on which the next callback runs (none: not told), and the world that
+    /// causes it (0: an interrupt).
     pub fn set_cause(&mut self, here: Option<u32>, waker: u32) {
         let native = self.native_mut();
         (native.here, native.waker) = (here.unwrap_or(TRACE_NOWHERE), waker);
@@ -256,7 +261,8 @@ impl Host {
         unsafe { native::sched_vm_weight(self.native.as_ptr(), vm, weight, vcpus, shares) }
     }
 
-    /// The same from a plan of active VMs: whether it is held, and what is added to its virtual time, in ns.
+    /// The same from a plan of active VMs: whether it is held, and what is added to its virtual
+    /// time, in ns.
     pub fn vm_plan(
         &mut self,
         vm: u32,
@@ -273,7 +279,8 @@ impl Host {
         }
     }
 
-    /// Puts a plan's tree into force, whole: its root first, breadth first, at most as many nodes as VMs and pools.
+    /// Puts a plan's tree into force, whole: its root first, breadth first, at most as many nodes
+    /// as VMs and pools.
     ///
     /// # Panics
     /// If there are more.
@@ -317,7 +324,8 @@ impl Host {
 
 macro_rules! entries {
     ($($(#[$doc:meta])* $name:ident => $c:ident ( $($arg:ident : $t:ty),* ) $(-> $ret:ty)?;)*) => {
-        /// Life of a world, in the order in which a kernel calls it; `sched/core.h` says what each call means.
+        /// Life of a world, in the order in which a kernel calls it; `sched/core.h` says what each
+        /// call means.
         impl Host {
             $(
                 $(#[$doc])*
@@ -392,7 +400,8 @@ impl Host {
         self.call(platform, |h| unsafe { native::sched_guest(h, task, inside) });
     }
 
-    /// The running `world` yields to `to`; whether its slice is to end, so that it comes to dispatch.
+    /// The running `world` yields to `to`; whether its slice is to end, so that it comes to
+    /// dispatch.
     pub fn yield_to(&mut self, platform: &mut dyn Platform, world: u32, to: u32) -> bool {
         let (task, to) = (self.task_at(world), self.task_at(to));
         // SAFETY: both tasks are this host's; see `call` for the handle.

@@ -50,7 +50,8 @@ pub enum KnobError {
     },
     /// A co-start threshold that is not below the co-stop threshold.
     #[error(
-        "knob 'costart_us': cannot use {costart} us beside costop_us {costop} us: allowed less than costop_us"
+        "knob 'costart_us': cannot use {costart} us beside costop_us {costop} us: allowed less \
+            than costop_us"
     )]
     Thresholds {
         /// `costart_us`.
@@ -138,7 +139,8 @@ mod tests {
         let text = k.check().unwrap_err().to_string();
         assert_eq!(
             text,
-            "knob 'costart_us': cannot use 3000 us beside costop_us 3000 us: allowed less than costop_us"
+            "knob 'costart_us': cannot use 3000 us beside costop_us 3000 us: allowed less than \
+                costop_us"
         );
     }
 }

@@ -1,4 +1,5 @@
-//! From a topology to the pCPU and cluster records of a host, for the simulator and the live host alike.
+//! From a topology to the pCPU and cluster records of a host, for the simulator and the live host
+//! alike.
 
 use crate::records::{CLUSTER_PCPUS, CLUSTERS_MAX, Cluster, Pcpu};
 use std::collections::BTreeMap;
@@ -59,15 +60,17 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
     (pcpus, clusters)
 }
 
-/// Threads of each core of a group: node and LLC first, so that a merged group keeps its caches together.
+/// Threads of each core of a group: node and LLC first, so that a merged group keeps its caches
+/// together.
 type Cores = BTreeMap<(u32, u32, u32), Vec<(u32, PcpuId)>>;
 
 fn first_of(ids: &[Option<PcpuId>]) -> PcpuId {
     ids.iter().flatten().copied().next().unwrap_or(PcpuId(0))
 }
 
-/// pCPUs of each cluster, in the order of their bits. Every core takes as many bits as a core may have threads: by that
-/// the scheduler knows which bits are one core, also where a thread is not online.
+/// pCPUs of each cluster, in the order of their bits. Every core takes as many bits as a core may
+/// have threads: by that the scheduler knows which bits are one core, also where a thread is not
+/// online.
 fn cut(topology: &Topology, level: fn(&Place) -> u32) -> Vec<Vec<Option<PcpuId>>> {
     let smt = topology.places().iter().map(|p| p.thread + 1).max().unwrap_or(1) as usize;
     let mut groups: BTreeMap<u32, Cores> = BTreeMap::new();

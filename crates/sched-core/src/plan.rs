@@ -1,9 +1,11 @@
-//! Turns a planner's tree into the scheduler's records, for the simulator and the live host alike. It plans nothing.
+//! Turns a planner's tree into the scheduler's records, for the simulator and the live host alike.
+//! It plans nothing.
 
 use crate::{NODE_EXPANDABLE, Node};
 use entitlement::{Owner, Tree};
 
-/// The nodes of a plan as the scheduler takes them, the root first; leaf `i` of the tree is VM `vms[i]`.
+/// The nodes of a plan as the scheduler takes them, the root first; leaf `i` of the tree is VM
+/// `vms[i]`.
 ///
 /// # Panics
 /// If there is a leaf without a VM.
@@ -50,7 +52,8 @@ mod tests {
                 (n.shares, n.reservation, n.sure, n.cap, n.first, n.count, n.parent, n.vm, n.flags)
             })
             .collect();
-        // The root's own reservation is not looked at; the pool may use what its VM may, and can be sure of all of that.
+        // The root's own reservation is not looked at; the pool may use what its VM may, and can be
+        // sure of all of that.
         assert_eq!(
             seen[1..],
             [(4000, 7, 7, 9, 2, 1, 0, 0, NODE_EXPANDABLE), (300, 5, 5, 9, 3, 0, 1, 42, 0)]

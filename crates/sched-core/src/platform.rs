@@ -1,4 +1,5 @@
-//! The calls that the scheduler makes back into whatever runs it: C's `plat_*_` functions forward to a `Platform`.
+//! The calls that the scheduler makes back into whatever runs it: C's `plat_*_` functions forward
+//! to a `Platform`.
 
 use crate::native::{Native, PlatTask};
 use crate::records::TraceRecord;
@@ -22,7 +23,8 @@ pub trait Platform {
     fn queue_at(&mut self, queue: u64, i: u32) -> u32;
     /// Moves a task from an ordered queue to the local queue of the dispatching pCPU.
     fn queue_take(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> bool;
-    /// Moves a task from an ordered queue to another, its key and slice as they are; false if it is not there.
+    /// Moves a task from an ordered queue to another, its key and slice as they are; false if it is
+    /// not there.
     fn queue_move(&mut self, tasks: &mut Tasks, queue: u64, world: u32, to: u64) -> bool;
     /// Asks a pCPU to schedule, with `KICK_*` flags.
     fn kick(&mut self, pcpu: u32, flags: u32);
@@ -84,7 +86,8 @@ forward! {
     fn plat_queue_move_(queue: u64, world: u32, to: u64) -> u32 { |p, tasks| u32::from(p.queue_move(tasks, queue, world, to)) }
     fn plat_kick_(pcpu: u32, flags: u32) { |p, _tasks| p.kick(pcpu, flags) }
     fn plat_trace_(record: *const TraceRecord) {
-        // SAFETY: it points to a record on the stack of trace_put, which waits for this function to return.
+        // SAFETY: it points to a record on the stack of trace_put, which waits for this function to
+        // return.
         |p, _tasks| unsafe { p.trace(&*record) }
     }
     fn plat_assert_failed_(what: *const c_char, file: *const c_char, line: u32) {

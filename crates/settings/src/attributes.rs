@@ -1,4 +1,5 @@
-//! What is said of a VM or pool piece by piece: by `user.tandem.*` attributes of its cgroup, by a settings file, by cpu.max.
+//! What is said of a VM or pool piece by piece: by `user.tandem.*` attributes of its cgroup, by a
+//! settings file, by cpu.max.
 //!
 //! It reads texts that others fetched, and layers them; it never looks at a file system.
 
@@ -10,7 +11,8 @@ use units::{CpuAmount, Rate, Span, caps};
 
 /// Names of all our attributes begin so.
 const PREFIX: &str = "user.tandem.";
-/// A burst is 10,000 h at most, as every time in a file is; the kernel lets cpu.max.burst be more than 63 bits of ns.
+/// A burst is 10,000 h at most, as every time in a file is; the kernel lets cpu.max.burst be more
+/// than 63 bits of ns.
 const BURST_MAX_NS: u64 = 10_000 * 3_600_000_000_000;
 const NAMES: &str = "shares, reservation, limit, burst, expandable and scalable";
 
@@ -45,9 +47,10 @@ impl Attributes {
         }
     }
 
-    /// These over what the cgroup itself says (cpu.weight, cpu.max), for a VM of so many vCPUs or for a pool, on a host whose
-    /// pCPUs run at `mhz`. A limit of the cgroup below `LIMIT_MIN` is raised to it. The cgroup's burst goes with the cgroup's
-    /// limit only; a burst without any limit does nothing.
+    /// These over what the cgroup itself says (cpu.weight, cpu.max), for a VM of so many vCPUs or
+    /// for a pool, on a host whose pCPUs run at `mhz`. A limit of the cgroup below `LIMIT_MIN` is
+    /// raised to it. The cgroup's burst goes with the cgroup's limit only; a burst without any
+    /// limit does nothing.
     ///
     /// # Errors
     /// Every reason why they cannot hold together, without the object's name.
@@ -125,8 +128,9 @@ impl Attributes {
     }
 }
 
-/// What the extended attributes of a cgroup's folder say of the VM (of so many vCPUs) or pool (`None`) that it is. Attributes
-/// of others are passed over. Amounts are read, and checked as far as that needs no speed of the pCPUs.
+/// What the extended attributes of a cgroup's folder say of the VM (of so many vCPUs) or pool
+/// (`None`) that it is. Attributes of others are passed over. Amounts are read, and checked as far
+/// as that needs no speed of the pCPUs.
 ///
 /// # Errors
 /// Every reason, each with `object` and the attribute's name; then none of them counts.
@@ -162,8 +166,9 @@ fn shown(text: &str) -> String {
     text.trim().chars().take(40).collect::<String>().escape_debug().to_string()
 }
 
-/// Limit and burst in ns that a cgroup's cpu.max and cpu.max.burst say, `None` if it has no limit. `burst` is `None` where the
-/// kernel has no such file. The rate is rounded to the nearest, and no more than the largest host; it may be below `LIMIT_MIN`.
+/// Limit and burst in ns that a cgroup's cpu.max and cpu.max.burst say, `None` if it has no limit.
+/// `burst` is `None` where the kernel has no such file. The rate is rounded to the nearest, and no
+/// more than the largest host; it may be below `LIMIT_MIN`.
 ///
 /// # Errors
 /// What was seen in place of what the kernel writes.
@@ -244,9 +249,8 @@ mod tests {
         let bytes = ("user.tandem.burst".to_owned(), vec![0xff, 0]);
         assert_eq!(
             from_attributes("vm 'a'", &[bytes], Some(1)).unwrap_err(),
-            [
-                "vm 'a': user.tandem.burst: seen 2 bytes that are no UTF-8, allowed text such as 250%; write it anew"
-            ]
+            ["vm 'a': user.tandem.burst: seen 2 bytes that are no UTF-8, allowed text such as \
+                    250%; write it anew"]
         );
         let all = [
             ("user.tandem.share", "3"),
@@ -257,10 +261,12 @@ mod tests {
         ];
         let seen = read(&all, None).unwrap_err();
         let starts = [
-            "cgroup '/a': user.tandem.share: seen a name that means nothing, allowed user.tandem.* with shares, reservation, limit, burst, \
+            "cgroup '/a': user.tandem.share: seen a name that means nothing, allowed user.tandem.* \
+                with shares, reservation, limit, burst, \
              expandable and scalable; remove it",
             "cgroup '/a': user.tandem.shares: shares: cannot use 0: allowed 1..262144",
-            "cgroup '/a': user.tandem.reservation: CPU amount: cannot read 'much': seen the unit 'much'",
+            "cgroup '/a': user.tandem.reservation: CPU amount: cannot read 'much': seen the unit \
+                'much'",
             "cgroup '/a': user.tandem.limit: CPU amount: cannot read '': seen nothing",
             "cgroup '/a': user.tandem.expandable: seen 'yes', allowed true or false",
         ];
@@ -302,9 +308,8 @@ mod tests {
                 .unwrap_err();
         assert_eq!(
             seen,
-            [
-                "cgroup '/a': user.tandem.burst: seen 1ms without a limit, allowed only with one; give a limit, or leave it out"
-            ]
+            ["cgroup '/a': user.tandem.burst: seen 1ms without a limit, allowed only with one; \
+                    give a limit, or leave it out"]
         );
         // The limit may be the cgroup's own.
         assert!(read(&[("user.tandem.burst", "1ms")], Some(2)).is_ok());
@@ -342,9 +347,8 @@ mod tests {
         assert_eq!(
             own.over(VmResources { limit: Some(Rate(half.0 / 2)), ..PLAIN }, Some(1), 2000)
                 .unwrap_err(),
-            [
-                "limit: seen 25 % in the cgroup's cpu.max, allowed its reservation of 50 % or more; raise the limit, or lower the reservation"
-            ]
+            ["limit: seen 25 % in the cgroup's cpu.max, allowed its reservation of 50 % or \
+                    more; raise the limit, or lower the reservation"]
         );
     }
 
@@ -377,7 +381,8 @@ mod tests {
             "99999999999999999999 1",
         ] {
             let all = format!(
-                "cpu.max: seen '{text}', allowed QUOTA PERIOD in us as in '50000 100000', or max PERIOD"
+                "cpu.max: seen '{text}', allowed QUOTA PERIOD in us as in '50000 100000', or max \
+                    PERIOD"
             );
             assert_eq!(parse_cpu_max(text, None), Err(all));
         }

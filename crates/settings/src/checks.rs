@@ -1,4 +1,5 @@
-//! What a run's host, VMs, tasks, names and expectations may be, each with the reason it is refused for; it changes nothing.
+//! What a run's host, VMs, tasks, names and expectations may be, each with the reason it is refused
+//! for; it changes nothing.
 
 use crate::{HostSpec, HostTask, LimitSetting, RunSpec, VmSpec, Workload};
 use std::collections::BTreeSet;
@@ -29,7 +30,8 @@ pub(crate) fn mhz(mhz: u32) -> Option<String> {
     (!(100..=10_000).contains(&mhz)).then(|| format!("seen {mhz}, allowed 100..10000"))
 }
 
-/// More VMs, worlds or limits than the scheduler's tables hold; `None` also means that the VMs can be counted out.
+/// More VMs, worlds or limits than the scheduler's tables hold; `None` also means that the VMs can
+/// be counted out.
 pub(crate) fn counts(spec: &RunSpec) -> Option<String> {
     let vms: u64 = spec.vms.iter().map(|v| u64::from(v.count)).sum();
     let worlds: u64 = spec.vms.iter().map(|v| u64::from(v.count) * u64::from(v.vcpus)).sum();
@@ -48,8 +50,11 @@ pub(crate) fn pools_of_vms(spec: &RunSpec, reasons: &mut Vec<String>) {
     let pools: BTreeSet<&str> = spec.pools.iter().map(|p| p.name.as_str()).collect();
     for (vm, pool) in spec.vms.iter().filter_map(|v| Some((v, v.pool.as_ref()?))) {
         if !pools.contains(pool.as_str()) {
-            reasons
-                .push(format!("vm '{}': pool: seen '{pool}', allowed the name of a [[pool]]; leave it out for a VM of the root", vm.name));
+            reasons.push(format!(
+                "vm '{}': pool: seen '{pool}', allowed the name of a [[pool]]; leave \
+                    it out for a VM of the root",
+                vm.name
+            ));
         }
     }
     let limited = |l: Option<LimitSetting>| u64::from(l.is_some_and(|l| l.amount().is_some()));
@@ -61,10 +66,16 @@ pub(crate) fn pools_of_vms(spec: &RunSpec, reasons: &mut Vec<String>) {
 /// Why there cannot be so many limits: number 0 of the scheduler's table stands for none.
 fn too_many_limits(limits: u64) -> Option<String> {
     let most = caps::LIMITERS_MAX as u64 - 1;
-    (limits > most).then(|| format!("limit: seen {limits} limits on VMs and pools, allowed {most}; limit pools in place of their VMs"))
+    (limits > most).then(|| {
+        format!(
+            "limit: seen {limits} limits on VMs and pools, allowed {most}; \
+        limit pools in place of their VMs"
+        )
+    })
 }
 
-/// Names of VMs, host tasks and pools once they are counted out; `written` are the VMs' names before that.
+/// Names of VMs, host tasks and pools once they are counted out; `written` are the VMs' names
+/// before that.
 pub(crate) fn names(spec: &RunSpec, written: &[String], reasons: &mut Vec<String>) {
     let vms: BTreeSet<&str> =
         spec.vms.iter().map(|v| &v.name).chain(written).map(String::as_str).collect();
@@ -90,7 +101,8 @@ pub(crate) fn names(spec: &RunSpec, written: &[String], reasons: &mut Vec<String
     }
 }
 
-/// VMs that expectations name, once they are counted out, and the share of their wishes that they are to get.
+/// VMs that expectations name, once they are counted out, and the share of their wishes that they
+/// are to get.
 pub(crate) fn expectations(spec: &RunSpec, reasons: &mut Vec<String>) {
     let expect = &spec.expect;
     let vms: BTreeSet<&str> = spec.vms.iter().map(|v| v.name.as_str()).collect();
@@ -221,7 +233,8 @@ pub(crate) fn task(task: &HostTask, pcpus: usize, reasons: &mut Vec<String>) {
         ));
     } else if matches!(task.workload, crate::Workload::Exits { .. }) {
         say(format!(
-            "workload.kind: seen '{kind}', allowed in a [[vm]] only: a host task has no guest to leave"
+            "workload.kind: seen '{kind}', allowed in a [[vm]] only: a host task has no guest to \
+                leave"
         ));
     }
     task.workload.reasons().into_iter().for_each(say);

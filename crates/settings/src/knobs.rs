@@ -1,4 +1,5 @@
-//! Knobs in files: a number each, or a name where the scheduler has names; which knobs there are the scheduler says.
+//! Knobs in files: a number each, or a name where the scheduler has names; which knobs there are
+//! the scheduler says.
 
 use serde::{Deserialize, Deserializer, de::Error};
 use std::collections::BTreeMap;

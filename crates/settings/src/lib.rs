@@ -1,6 +1,8 @@
-//! Scenario files: hosts, VMs and workloads as data, parsed whole or refused whole with every reason.
+//! Scenario files: hosts, VMs and workloads as data, parsed whole or refused whole with every
+//! reason.
 //!
-//! The format with examples is in `docs/scenarios.md`. The simulator and the lab read the same file.
+//! The format with examples is in `docs/scenarios.md`. The simulator and the lab read the same
+//! file.
 
 mod attributes;
 mod checks;
@@ -33,7 +35,8 @@ pub use workload::{Dist, Window, Workload};
 pub enum ScenarioError {
     /// The file cannot be read.
     #[error(
-        "scenario {path}: cannot read: {cause}; allowed a TOML file or the name of a folder under scenarios/"
+        "scenario {path}: cannot read: {cause}; allowed a TOML file or the name of a folder under \
+            scenarios/"
     )]
     Read {
         /// File as given.
@@ -43,7 +46,8 @@ pub enum ScenarioError {
     },
     /// The file is no TOML, is cut off, or has unknown or missing keys.
     #[error(
-        "scenario {path}: cannot parse: {cause}\nsee docs/scenarios.md for the keys and ranges that are allowed"
+        "scenario {path}: cannot parse: {cause}\nsee docs/scenarios.md for the keys and ranges \
+            that are allowed"
     )]
     Parse {
         /// File as given.

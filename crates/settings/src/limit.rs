@@ -1,4 +1,5 @@
-//! A limit as people write it: an amount of CPU, or `unlimited` (ESXi's -1); whether it fits its VM, `resources.rs` says.
+//! A limit as people write it: an amount of CPU, or `unlimited` (ESXi's -1); whether it fits its
+//! VM, `resources.rs` says.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, str::FromStr};
@@ -68,7 +69,10 @@ impl<'de> Deserialize<'de> for LimitSetting {
             type Value = LimitSetting;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a limit: a text with an amount of CPU such as 250% or 2.4GHz, or unlimited (-1)")
+                f.write_str(
+                    "a limit: a text with an amount of CPU such as 250% or 2.4GHz, or \
+                    unlimited (-1)",
+                )
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<LimitSetting, E> {

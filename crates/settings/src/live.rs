@@ -1,4 +1,5 @@
-//! The live host's settings file: what cgroups cannot say, parsed whole or refused whole with every reason; it changes no cgroup.
+//! The live host's settings file: what cgroups cannot say, parsed whole or refused whole with every
+//! reason; it changes no cgroup.
 
 use crate::{
     Attributes, LimitSetting, SharesSetting, live_checks, resources::pool_or_vm, unreadable,
@@ -29,7 +30,8 @@ pub struct LiveSettings {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveHost {
-    /// Speed of a pCPU in MHz, to resolve reservations and limits in MHz or GHz; the host's own if left out.
+    /// Speed of a pCPU in MHz, to resolve reservations and limits in MHz or GHz; the host's own if
+    /// left out.
     pub mhz: Option<u32>,
 }
 
@@ -45,7 +47,8 @@ pub struct LivePool {
     pub shares: Option<SharesSetting>,
     /// What it gets whatever the load.
     pub reservation: Option<CpuAmount>,
-    /// What it and all below it never exceed; if left out unlimited, and for a cgroup what it says itself.
+    /// What it and all below it never exceed; if left out unlimited, and for a cgroup what it says
+    /// itself.
     pub limit: Option<LimitSetting>,
     /// CPU time that may be saved up while the limit is not used.
     pub burst: Option<Span>,
@@ -99,8 +102,8 @@ impl LiveSettings {
         }
     }
 
-    /// Parses a file's text; `path` is what messages call it. Amounts in MHz are held against the host's speed where the file
-    /// gives it, and by `reasons_at` where it does not.
+    /// Parses a file's text; `path` is what messages call it. Amounts in MHz are held against the
+    /// host's speed where the file gives it, and by `reasons_at` where it does not.
     ///
     /// # Errors
     /// `LiveSettingsError` with the parser's reason with line and column, or all of our own.
@@ -124,7 +127,8 @@ impl LiveSettings {
         Err(refused(reasons))
     }
 
-    /// What is wrong with the file's amounts on a host whose pCPUs run at `mhz`; empty if nothing is.
+    /// What is wrong with the file's amounts on a host whose pCPUs run at `mhz`; empty if nothing
+    /// is.
     #[must_use]
     pub fn reasons_at(&self, mhz: u32) -> Vec<String> {
         live_checks::reasons(self, Some(mhz))
@@ -354,7 +358,13 @@ pool = "/sys/fs/cgroup/machine.slice"
         // On a slower host the same reservation is more than the limit.
         let seen = s.reasons_at(1200);
         assert_eq!(seen.len(), 1);
-        assert!(seen[0].starts_with("vm '*': limit: seen 50%, allowed its reservation of 1200MHz (100 % of a pCPU) or more"), "{seen:?}");
+        assert!(
+            seen[0].starts_with(
+                "vm '*': limit: seen 50%, allowed its reservation of 1200MHz \
+            (100 % of a pCPU) or more"
+            ),
+            "{seen:?}"
+        );
     }
 
     #[test]
@@ -363,30 +373,43 @@ pool = "/sys/fs/cgroup/machine.slice"
         let parts = [
             "pool 'gold': limit: CPU amount: cannot read '300': seen no unit",
             "host.mhz: seen 50, allowed 100..10000",
-            "pool 'gold': limit: seen 1999MHz, allowed its reservation of 2000MHz or more; raise the limit, or lower the reservation",
-            "pool 'a': burst: seen 1ms without a limit, allowed only with one; give a limit, or leave it out",
+            "pool 'gold': limit: seen 1999MHz, allowed its reservation of 2000MHz or more; raise \
+                the limit, or lower the reservation",
+            "pool 'a': burst: seen 1ms without a limit, allowed only with one; give a limit, or \
+                leave it out",
             "pool 'b': shares: seen 'some', allowed low, normal, high or 1..262144",
-            "pool 'c.d': name: allowed 1..64 characters without / . , \" or line ends, or a cgroup's path such as /machine.slice",
-            "pool '/x/../y': name: seen '/x/../y', allowed a cgroup's path as /proc/PID/cgroup shows it, such as /machine.slice; write it so",
-            "pool '/x/../y': parent: seen 'gold', allowed none, since a cgroup is where it is; leave it out",
-            "pool '/': name: seen the root, allowed a cgroup below it; the root has all that the host has",
+            "pool 'c.d': name: allowed 1..64 characters without / . , \" or line ends, or a \
+                cgroup's path such as /machine.slice",
+            "pool '/x/../y': name: seen '/x/../y', allowed a cgroup's path as /proc/PID/cgroup \
+                shows it, such as /machine.slice; write it so",
+            "pool '/x/../y': parent: seen 'gold', allowed none, since a cgroup is where it is; \
+                leave it out",
+            "pool '/': name: seen the root, allowed a cgroup below it; the root has all that the \
+                host has",
             "pool 'deep': limit: seen 0.5%, allowed 1 % of a pCPU or more",
             "pool 'gold': two have this name; each needs its own",
-            "pool 'c.d': parent: seen 'machine.slice', allowed the name of a [[pool]] or a cgroup's path such as /machine.slice",
+            "pool 'c.d': parent: seen 'machine.slice', allowed the name of a [[pool]] or a \
+                cgroup's path such as /machine.slice",
             "pool 'a': parent: seen the circle a -> b -> a, allowed a chain that ends at the root",
-            "pool '/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17': seen 17 levels below the root, allowed 16",
+            "pool '/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17': seen 17 levels below the root, \
+                allowed 16",
             "pool 'deep': seen 17 levels below the root, allowed 16; give it a parent further up",
             "vm 'x': shares: cannot use 0: allowed 1..262144",
             "vm 'x': burst: seen 1ms without a limit",
-            "vm 'x': pool: seen 'tin', allowed the name of a [[pool]] or a cgroup's path such as /machine.slice; leave it out",
+            "vm 'x': pool: seen 'tin', allowed the name of a [[pool]] or a cgroup's path such as \
+                /machine.slice; leave it out",
             "vm 'x': two have this name or pattern, and the second never counts; join them",
-            "vm 'x': pool: seen '/sys/fs/cgroup/machine.slice', allowed a cgroup's path as /proc/PID/cgroup shows it",
+            "vm 'x': pool: seen '/sys/fs/cgroup/machine.slice', allowed a cgroup's path as \
+                /proc/PID/cgroup shows it",
         ];
         assert_eq!(error.reasons.len(), parts.len(), "{error}");
         for (seen, part) in error.reasons.iter().zip(parts) {
             assert!(seen.starts_with(part), "{seen} is not {part}");
         }
-        assert!(error.to_string().starts_with("settings t.toml: refused, nothing of it is in force:\n  - pool 'gold': limit: CPU amount"));
+        assert!(error.to_string().starts_with(
+            "settings t.toml: refused, nothing of it is in \
+            force:\n  - pool 'gold': limit: CPU amount"
+        ));
     }
 
     #[test]
@@ -401,12 +424,12 @@ pool = "/sys/fs/cgroup/machine.slice"
 
     #[test]
     fn a_pool_of_the_file_keeps_off_a_cgroups_path() {
-        let text = "[[pool]]\nname = \"/a/b\"\n[[pool]]\nname = \"b\"\nparent = \"/a\"\n[[pool]]\nname = \"c\"\nparent = \"/\"\n";
+        let text = "[[pool]]\nname = \"/a/b\"\n[[pool]]\nname = \"b\"\nparent = \
+            \"/a\"\n[[pool]]\nname = \"c\"\nparent = \"/\"\n";
         assert_eq!(
             reasons(text),
-            [
-                "pool 'b': seen the path /a/b of a cgroup, allowed one of its own; give it another name"
-            ]
+            ["pool 'b': seen the path /a/b of a cgroup, allowed one of its own; give it another \
+                    name"]
         );
         assert_eq!(read(&text.replace("\"/a\"", "\"/a/b\"")).pools.len(), 3);
     }
@@ -426,7 +449,8 @@ pool = "/sys/fs/cgroup/machine.slice"
                 refused += 1;
                 let placed =
                     e.reasons[0].contains(" at line ") && e.reasons[0].contains(", column ");
-                // Cut within an amount, pool or parent the text may be whole, and what it says wrong.
+                // Cut within an amount, pool or parent the text may be whole, and what it says
+                // wrong.
                 assert!(
                     placed
                         || e.reasons.iter().all(|r| r.starts_with("pool '")

@@ -1,4 +1,5 @@
-//! What the live host's settings file may say of pools and VMs, with the reason it is refused for; the cgroups it never sees.
+//! What the live host's settings file may say of pools and VMs, with the reason it is refused for;
+//! the cgroups it never sees.
 
 use crate::{
     Branch, LivePool, LiveSettings, arrange,
@@ -12,7 +13,8 @@ const POOLS: &str = "the name of a [[pool]] or a cgroup's path such as /machine.
 /// The kernel's longest path; `/proc/PID/cgroup` shows no longer one.
 const PATH_MAX: usize = 4096;
 
-/// Everything that is wrong with a file; amounts in MHz are held to the speed of a pCPU where that is known.
+/// Everything that is wrong with a file; amounts in MHz are held to the speed of a pCPU where that
+/// is known.
 pub(crate) fn reasons(settings: &LiveSettings, mhz: Option<u32>) -> Vec<String> {
     let mut out: Vec<String> =
         mhz.and_then(bad_speed).map(|reason| format!("host.mhz: {reason}")).into_iter().collect();
@@ -45,7 +47,8 @@ pub(crate) fn reasons(settings: &LiveSettings, mhz: Option<u32>) -> Vec<String> 
             }
             Some(name) if !pools.contains(name) => {
                 say(format!(
-                    "pool: seen '{name}', allowed {POOLS}; leave it out for the pool that its cgroup is in"
+                    "pool: seen '{name}', allowed {POOLS}; leave it out for the pool that its \
+                        cgroup is in"
                 ));
             }
             _ => {}
@@ -60,7 +63,11 @@ fn of_pool(pool: &LivePool, mhz: Option<u32>) -> Vec<String> {
     if pool.is_cgroup() {
         out.extend(bad_path(&pool.name).map(|reason| format!("name: {reason}")));
         if pool.name == "/" {
-            out.push("name: seen the root, allowed a cgroup below it; the root has all that the host has".to_owned());
+            out.push(
+                "name: seen the root, allowed a cgroup below it; the root has all that the \
+                host has"
+                    .to_owned(),
+            );
         }
         if let Some(parent) = &pool.parent {
             out.push(format!(
@@ -87,7 +94,8 @@ fn of_pool(pool: &LivePool, mhz: Option<u32>) -> Vec<String> {
     out
 }
 
-/// The tree as far as the file knows it: its pools, and the cgroups that it names as parents, each as deep as its path is long.
+/// The tree as far as the file knows it: its pools, and the cgroups that it names as parents, each
+/// as deep as its path is long.
 fn tree(settings: &LiveSettings) -> Result<(), Vec<String>> {
     let named: BTreeSet<&str> = settings.pools.iter().map(|p| p.name.as_str()).collect();
     let parents =
@@ -110,6 +118,10 @@ fn bad_path(path: &str) -> Option<String> {
     let long = path.len() >= PATH_MAX;
     let mounted = path.starts_with("/sys/fs/cgroup");
     let shown: String = path.chars().take(80).collect::<String>().escape_debug().to_string();
-    (odd || long || mounted)
-        .then(|| format!("seen '{shown}', allowed a cgroup's path as /proc/PID/cgroup shows it, such as /machine.slice; write it so"))
+    (odd || long || mounted).then(|| {
+        format!(
+            "seen '{shown}', allowed a cgroup's path as /proc/PID/cgroup shows it, \
+            such as /machine.slice; write it so"
+        )
+    })
 }

@@ -1,4 +1,5 @@
-//! The tree of resource pools, for the simulator and the live host: checked whole, and laid out with parents before children.
+//! The tree of resource pools, for the simulator and the live host: checked whole, and laid out
+//! with parents before children.
 
 use crate::{
     PoolSpec, VmResources, VmSpec,
@@ -76,7 +77,8 @@ impl<'a> Branch<'a> {
 pub struct Place {
     /// Index of the branch in the list that was given.
     pub branch: usize,
-    /// Place of the parent, counted from 1 in the list of places; 0 is the root, which is not in it.
+    /// Place of the parent, counted from 1 in the list of places; 0 is the root, which is not in
+    /// it.
     pub parent: usize,
     /// Levels below the root.
     pub depth: usize,
@@ -84,8 +86,8 @@ pub struct Place {
     pub path: String,
 }
 
-/// The pools of a scenario in their places: index 0 is the root, parents come before their children, and where that leaves a
-/// choice the file's order holds. Takes n log n.
+/// The pools of a scenario in their places: index 0 is the root, parents come before their
+/// children, and where that leaves a choice the file's order holds. Takes n log n.
 ///
 /// # Errors
 /// Every reason why they make no tree, or why a pool's settings cannot be.
@@ -161,10 +163,12 @@ pub(crate) fn too_many(pools: usize) -> Option<String> {
     })
 }
 
-/// Puts parents before their children and says where each is; `parents` is what a parent may be, for the reasons. Takes n log n.
+/// Puts parents before their children and says where each is; `parents` is what a parent may be,
+/// for the reasons. Takes n log n.
 ///
 /// # Errors
-/// Every reason: too many, a name used twice, a parent that is not there, a circle, too deep a tree.
+/// Every reason: too many, a name used twice, a parent that is not there, a circle, too deep a
+/// tree.
 pub fn arrange(branches: &[Branch], parents: &str) -> Result<Vec<Place>, Vec<String>> {
     if let Some(reason) = too_many(branches.len()) {
         return Err(vec![reason]);
@@ -179,13 +183,20 @@ pub fn arrange(branches: &[Branch], parents: &str) -> Result<Vec<Place>, Vec<Str
     let above: Vec<Above> = branches.iter().map(|b| Above::of(b, &by_name)).collect();
     for (b, _) in branches.iter().zip(&above).filter(|(_, a)| **a == Above::Unknown) {
         let seen = b.parent.unwrap_or_default();
-        reasons.push(format!("pool '{}': parent: seen '{seen}', allowed {parents}; leave it out for a pool of the root", b.name));
+        reasons.push(format!(
+            "pool '{}': parent: seen '{seen}', allowed {parents}; leave it out \
+            for a pool of the root",
+            b.name
+        ));
     }
     reasons.extend(circles(branches, &above));
     let places = walk(branches, &above, &mut reasons);
     for p in places.iter().filter(|p| p.path == SYSTEM) {
         let name = branches[p.branch].name;
-        reasons.push(format!("pool '{name}': seen the path {SYSTEM}, which means the host's own tasks; give it another name"));
+        reasons.push(format!(
+            "pool '{name}': seen the path {SYSTEM}, which means the host's own \
+            tasks; give it another name"
+        ));
     }
     reasons.extend(shared_paths(branches, &places));
     if reasons.is_empty() { Ok(places) } else { Err(reasons) }
@@ -200,7 +211,11 @@ fn shared_paths(branches: &[Branch], places: &[Place]) -> Vec<String> {
         if let Some(other) = names.insert(place.path.as_str(), name).filter(|other| *other != name)
         {
             let own = if name.starts_with('/') { other } else { name };
-            out.push(format!("pool '{own}': seen the path {} of a cgroup, allowed one of its own; give it another name", place.path));
+            out.push(format!(
+                "pool '{own}': seen the path {} of a cgroup, allowed one of its own; \
+                give it another name",
+                place.path
+            ));
         }
     }
     out
@@ -223,7 +238,8 @@ impl Above {
     }
 }
 
-/// A reason for every circle, with its whole chain. Each branch is passed once: whoever comes upon an older trail ends there.
+/// A reason for every circle, with its whole chain. Each branch is passed once: whoever comes upon
+/// an older trail ends there.
 fn circles(branches: &[Branch], above: &[Above]) -> Vec<String> {
     let mut out = vec![];
     let mut trail = vec![None; branches.len()];
@@ -236,7 +252,8 @@ fn circles(branches: &[Branch], above: &[Above]) -> Vec<String> {
                 Above::Root | Above::Unknown => break,
             }
         }
-        // Only a branch that leads back to its own trail by a parent closes a circle; the end of the trail has none.
+        // Only a branch that leads back to its own trail by a parent closes a circle; the end of
+        // the trail has none.
         if trail[at] == Some(first) && matches!(above[at], Above::Branch(_)) {
             let mut chain = vec![branches[at].name];
             let mut next = above[at];
@@ -246,7 +263,8 @@ fn circles(branches: &[Branch], above: &[Above]) -> Vec<String> {
             }
             let name = branches[at].name;
             out.push(format!(
-                "pool '{name}': parent: seen the circle {}, allowed a chain that ends at the root; give one of them another parent",
+                "pool '{name}': parent: seen the circle {}, allowed a chain that ends at the root; \
+                    give one of them another parent",
                 chain.join(" -> ")
             ));
         }
@@ -254,8 +272,9 @@ fn circles(branches: &[Branch], above: &[Above]) -> Vec<String> {
     out
 }
 
-/// Walks down from the root, always to the first branch of the list whose parent has its place. It does not go below a
-/// branch that is too deep, and never reaches circles and branches without a known parent.
+/// Walks down from the root, always to the first branch of the list whose parent has its place. It
+/// does not go below a branch that is too deep, and never reaches circles and branches without a
+/// known parent.
 fn walk(branches: &[Branch], above: &[Above], reasons: &mut Vec<String>) -> Vec<Place> {
     let mut below = vec![vec![]; branches.len()];
     let mut ready = BinaryHeap::new();
@@ -277,7 +296,11 @@ fn walk(branches: &[Branch], above: &[Above], reasons: &mut Vec<String>) -> Vec<
         };
         if depth > caps::POOL_DEPTH_MAX {
             let most = caps::POOL_DEPTH_MAX;
-            reasons.push(format!("pool '{}': seen {depth} levels below the root, allowed {most}; give it a parent further up", b.name));
+            reasons.push(format!(
+                "pool '{}': seen {depth} levels below the root, allowed {most}; \
+                give it a parent further up",
+                b.name
+            ));
             continue;
         }
         let path =

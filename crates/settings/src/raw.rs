@@ -1,4 +1,5 @@
-//! From a TOML file to checked runs: applies each run's changes, expands counts, collects every reason to refuse.
+//! From a TOML file to checked runs: applies each run's changes, expands counts, collects every
+//! reason to refuse.
 
 use crate::{
     HostSpec, HostTask, Run, RunSpec, Scenario, ScenarioError, VmSpec, checks, pools, unreadable,
@@ -88,7 +89,8 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, Scen
     Ok(Scenario { name: name.to_owned(), title: first.title, source: first.source, runs })
 }
 
-/// The run that one `[[run]]` makes of the base, with a reason for each amount in it that cannot be read.
+/// The run that one `[[run]]` makes of the base, with a reason for each amount in it that cannot be
+/// read.
 fn vary(
     base: &toml::Table,
     variant: &toml::Value,
@@ -106,8 +108,8 @@ fn vary(
     }
 }
 
-/// Applies `label` and `set`, a table of `OBJECT.KEY = VALUE`, where OBJECT is the name of a VM, pool or host task, or
-/// `host`, `knobs`, or nothing for a key at the top.
+/// Applies `label` and `set`, a table of `OBJECT.KEY = VALUE`, where OBJECT is the name of a VM,
+/// pool or host task, or `host`, `knobs`, or nothing for a key at the top.
 fn change(base: &toml::Table, variant: &toml::Value) -> Result<(String, toml::Table), String> {
     let table = variant.as_table().ok_or("run: allowed [[run]] tables")?;
     if let Some(key) = table.keys().find(|k| !["label", "set"].contains(&k.as_str())) {
@@ -123,7 +125,10 @@ fn change(base: &toml::Table, variant: &toml::Value) -> Result<(String, toml::Ta
             set.as_table().ok_or("run.set: allowed a table such as { \"vm1.shares\" = 100 }")?
         {
             *find(&mut changed, key).ok_or_else(|| {
-                format!("run '{label}': cannot set '{key}': no such VM, pool, host task or section; allowed NAME.KEY or KEY")
+                format!(
+                    "run '{label}': cannot set '{key}': no such VM, pool, host task or \
+                    section; allowed NAME.KEY or KEY"
+                )
             })? = value.clone();
         }
     }
@@ -229,7 +234,8 @@ workload = { kind = "duty", work = "15ms", sleep = "85ms" }
     #[test]
     fn runs_vary_any_key_of_any_object() {
         let text = format!(
-            "{TWO}\n[[run]]\nlabel = \"x\"\nset = {{ \"a.shares\" = 7, \"host.cores_per_llc\" = 2, \"duration\" = \"3s\", \"b.workload.work\" = \"1ms\" }}\n[[run]]\nlabel = \"y\"\n"
+            "{TWO}\n[[run]]\nlabel = \"x\"\nset = {{ \"a.shares\" = 7, \"host.cores_per_llc\" = 2, \
+                \"duration\" = \"3s\", \"b.workload.work\" = \"1ms\" }}\n[[run]]\nlabel = \"y\"\n"
         );
         let s = parse("t.toml", "t", &text).unwrap();
         assert_eq!((s.runs[0].topology.pcpus(), s.runs[1].topology.pcpus()), (2, 4));

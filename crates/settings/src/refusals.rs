@@ -1,4 +1,5 @@
-//! Tests that each thing a scenario may not say about pools, limits and reservations is refused with the reason it should have.
+//! Tests that each thing a scenario may not say about pools, limits and reservations is refused
+//! with the reason it should have.
 
 use crate::{LIMIT_MIN, PoolSpec, ScenarioError, SharesSetting, place, raw::parse};
 use std::time::{Duration, Instant};
@@ -52,7 +53,8 @@ fn pool(name: &str, parent: Option<&str>) -> PoolSpec {
 #[test]
 fn pools_and_vms_are_read_with_their_defaults() {
     let text = scenario(
-        "pool web parent=\"gold\"; shares=\"high\"; limit=\"unlimited\"; expandable=false; scalable=true
+        "pool web parent=\"gold\"; shares=\"high\"; limit=\"unlimited\"; expandable=false; \
+            scalable=true
          pool gold reservation=\"1GHz\"; limit=\"2400 mhz\"; burst=\"20ms\"
          pool silver shares=7; limit=-1
          vm a vcpus=2; pool=\"web\"; reservation=\"12.5%\"; limit=\"150%\"; burst=\"1ms\"
@@ -95,7 +97,8 @@ fn pools_and_vms_are_read_with_their_defaults() {
 #[test]
 fn runs_vary_pools_by_name() {
     let text = scenario("pool gold\npool silver\nvm a count=2; pool=\"gold\"")
-        + "[[run]]\nlabel=\"x\"\nset={\"gold.limit\"=\"300%\", \"a.pool\"=\"silver\", \"a.count\"=3, \"host.mhz\"=1000, \"silver.reservation\"=\"500MHz\"}\n\
+        + "[[run]]\nlabel=\"x\"\nset={\"gold.limit\"=\"300%\", \"a.pool\"=\"silver\", \
+            \"a.count\"=3, \"host.mhz\"=1000, \"silver.reservation\"=\"500MHz\"}\n\
            [[run]]\nlabel=\"y\"\nset={\"gold.limit\"=-1}\n";
     let runs = parse("t.toml", "t", &text).unwrap().runs;
     let placed = place(&runs[0].spec.pools, runs[0].spec.host.mhz).unwrap();
@@ -116,7 +119,9 @@ fn runs_vary_pools_by_name() {
     );
     assert_eq!(
         seen[1..],
-        ["run 'y': cannot set 'nobody.limit': no such VM, pool, host task or section; allowed NAME.KEY or KEY".to_owned()]
+        ["run 'y': cannot set 'nobody.limit': no such VM, pool, host task or section; allowed \
+            NAME.KEY or KEY"
+            .to_owned()]
     );
 }
 
@@ -124,9 +129,8 @@ fn runs_vary_pools_by_name() {
 fn a_pool_is_not_called_like_the_group_of_host_tasks() {
     assert_eq!(
         reasons(&scenario("pool system\npool gold\nvm a pool=\"gold\"")),
-        [
-            "pool 'system': seen the path /system, which means the host's own tasks; give it another name"
-        ]
+        ["pool 'system': seen the path /system, which means the host's own tasks; give it \
+                another name"]
     );
     assert!(
         parse(
@@ -143,32 +147,39 @@ fn limits_and_reservations_that_cannot_be_are_refused() {
     for (line, said) in [
         (
             "vm a vcpus=2; reservation=\"150%\"; limit=\"2GHz\"",
-            "vm 'a': limit: seen 2000MHz (100 % of a pCPU), allowed its reservation of 150% or more; raise the limit, or lower the reservation",
+            "vm 'a': limit: seen 2000MHz (100 % of a pCPU), allowed its reservation of 150% or \
+                more; raise the limit, or lower the reservation",
         ),
         (
             "pool gold reservation=\"3GHz\"; limit=\"100%\"",
-            "pool 'gold': limit: seen 100%, allowed its reservation of 3000MHz (150 % of a pCPU) or more; raise the limit, or lower the reservation",
+            "pool 'gold': limit: seen 100%, allowed its reservation of 3000MHz (150 % of a pCPU) \
+                or more; raise the limit, or lower the reservation",
         ),
         (
             "vm a vcpus=2; reservation=\"4001MHz\"",
-            "vm 'a': reservation: seen 4001MHz (200.05 % of a pCPU), allowed up to 200 %, one pCPU for each vCPU; lower it",
+            "vm 'a': reservation: seen 4001MHz (200.05 % of a pCPU), allowed up to 200 %, one pCPU \
+                for each vCPU; lower it",
         ),
         (
             "pool gold limit=\"19MHz\"",
-            "pool 'gold': limit: seen 19MHz (0.95 % of a pCPU), allowed 1 % of a pCPU or more: even what is held back must run now and \
+            "pool 'gold': limit: seen 19MHz (0.95 % of a pCPU), allowed 1 % of a pCPU or more: \
+                even what is held back must run now and \
              then, since the kernel ejects a scheduler that leaves a task waiting for 30 s; raise it, or power the VM off",
         ),
         (
             "pool gold reservation=\"2048002MHz\"",
-            "pool 'gold': reservation: seen 2048002MHz (102400.1 % of a pCPU), allowed up to 1024 pCPUs; write less",
+            "pool 'gold': reservation: seen 2048002MHz (102400.1 % of a pCPU), allowed up to 1024 \
+                pCPUs; write less",
         ),
         (
             "pool gold burst=\"5ms\"",
-            "pool 'gold': burst: seen 5ms without a limit, allowed only with one; give a limit, or leave it out",
+            "pool 'gold': burst: seen 5ms without a limit, allowed only with one; give a limit, or \
+                leave it out",
         ),
         (
             "vm a burst=\"5ms\"; limit=-1",
-            "vm 'a': burst: seen 5ms without a limit, allowed only with one; give a limit, or leave it out",
+            "vm 'a': burst: seen 5ms without a limit, allowed only with one; give a limit, or \
+                leave it out",
         ),
         (
             "pool gold shares=\"huge\"",
@@ -212,23 +223,29 @@ fn names_are_each_their_own_and_parents_are_there() {
         ("pool a.b", "pool 'a.b': name: allowed 1..64 characters without / . , \" or line ends"),
         (
             "pool web parent=\"gould\"",
-            "pool 'web': parent: seen 'gould', allowed the name of a [[pool]]; leave it out for a pool of the root",
+            "pool 'web': parent: seen 'gould', allowed the name of a [[pool]]; leave it out for a \
+                pool of the root",
         ),
         (
             "vm a pool=\"gould\"",
-            "vm 'a': pool: seen 'gould', allowed the name of a [[pool]]; leave it out for a VM of the root",
+            "vm 'a': pool: seen 'gould', allowed the name of a [[pool]]; leave it out for a VM of \
+                the root",
         ),
         (
             "pool a parent=\"b\"\npool b parent=\"a\"\npool c parent=\"b\"",
-            "pool 'a': parent: seen the circle a -> b -> a, allowed a chain that ends at the root; give one of them another parent",
+            "pool 'a': parent: seen the circle a -> b -> a, allowed a chain that ends at the root; \
+                give one of them another parent",
         ),
         (
-            "pool under parent=\"x\"\npool x parent=\"y\"\npool y parent=\"z\"\npool z parent=\"x\"",
-            "pool 'x': parent: seen the circle x -> y -> z -> x, allowed a chain that ends at the root; give one of them another parent",
+            "pool under parent=\"x\"\npool x parent=\"y\"\npool y parent=\"z\"\npool z \
+                parent=\"x\"",
+            "pool 'x': parent: seen the circle x -> y -> z -> x, allowed a chain that ends at the \
+                root; give one of them another parent",
         ),
         (
             "pool me parent=\"me\"",
-            "pool 'me': parent: seen the circle me -> me, allowed a chain that ends at the root; give one of them another parent",
+            "pool 'me': parent: seen the circle me -> me, allowed a chain that ends at the root; \
+                give one of them another parent",
         ),
     ] {
         assert_eq!(reason(lines), said);
@@ -280,7 +297,8 @@ fn too_many_pools_are_one_reason_and_soon_said() {
 fn too_many_limits_are_refused() {
     let lines = |vms: u32| {
         format!(
-            "pool gold limit=\"10%\"\npool free limit=-1\nvm a count={vms}; limit=\"10%\"\nvm b limit=\"unlimited\""
+            "pool gold limit=\"10%\"\npool free limit=-1\nvm a count={vms}; limit=\"10%\"\nvm b \
+                limit=\"unlimited\""
         )
     };
     assert!(parse("t.toml", "t", &scenario(&lines(1022))).is_ok());
@@ -301,14 +319,16 @@ fn every_reason_is_said_at_once_unreadable_amounts_too() {
          vm b limit=\"0.1%\"",
     )
     .replace("cores_per_llc = 4", "cores_per_llc = 4\nmhz = 99")
-        + "[expect]\nratio_of = [\"c\"]\nequal_of = [\"a\", \"d\"]\nat_least = { a = 1001, e = 5 }\nlab_at_least = { f = 0 }\n";
+        + "[expect]\nratio_of = [\"c\"]\nequal_of = [\"a\", \"d\"]\nat_least = { a = 1001, e = 5 \
+            }\nlab_at_least = { f = 0 }\n";
     let seen = reasons(&text);
     let parts = [
         "pool 'gold': limit: CPU amount: cannot read '7 parsecs': seen the unit 'parsecs'",
         "pool 'gold': reservation: CPU amount: cannot read '250': seen no unit",
         "vm 'a': reservation: CPU amount: cannot use '-5%': seen less than 0",
         "vm 'a': burst: time: cannot read 'soon': allowed a number with ns",
-        "vm 'b': limit: invalid type: floating point `300.5`, expected a limit: a text with an amount of CPU such as 250%",
+        "vm 'b': limit: invalid type: floating point `300.5`, expected a limit: a text with an \
+            amount of CPU such as 250%",
         "host.mhz: seen 99, allowed 100..10000",
         "pool 'gold': shares: cannot use 0: allowed 1..262144",
         "pool 'gold': two have this name; each needs its own",
@@ -334,7 +354,8 @@ fn every_reason_is_said_at_once_unreadable_amounts_too() {
 #[test]
 fn expectations_name_vms_as_they_are_counted_out() {
     let text = scenario("vm a count=2")
-        + "[expect]\nequal_of = [\"a-1\", \"a-2\"]\nequal_permille = 5\nlab_equal_permille = 50\nlab_ratio_permille = 9\nlimit_permille = 3\n\
+        + "[expect]\nequal_of = [\"a-1\", \"a-2\"]\nequal_permille = 5\nlab_equal_permille = \
+            50\nlab_ratio_permille = 9\nlimit_permille = 3\n\
            lab_limit_permille = 4\nat_least = { a-1 = 1000 }\nlab_at_least = { a-2 = 900 }\n";
     let expect = parse("t.toml", "t", &text).unwrap().runs[0].spec.expect.clone();
     assert_eq!(
@@ -390,7 +411,8 @@ fn parents_come_first_and_the_files_order_holds_otherwise() {
 #[test]
 fn a_specification_is_written_as_it_is_read() {
     let text = scenario(
-        "pool gold limit=\"2.4 ghz\"; burst=\"1ms\"\npool free limit=-1\nvm a reservation=\"12.50%\"; limit=\"unlimited\"",
+        "pool gold limit=\"2.4 ghz\"; burst=\"1ms\"\npool free limit=-1\nvm a \
+            reservation=\"12.50%\"; limit=\"unlimited\"",
     );
     let spec = parse("t.toml", "t", &text).unwrap().runs[0].spec.clone();
     let written = toml::to_string(&spec).unwrap();

@@ -1,14 +1,17 @@
-//! Shares, reservation, limit and burst of one VM or pool: whether they fit each other, and the rates they come to.
+//! Shares, reservation, limit and burst of one VM or pool: whether they fit each other, and the
+//! rates they come to.
 //!
-//! It looks at one object alone. Whether all reservations together fit the host is admission control's question.
+//! It looks at one object alone. Whether all reservations together fit the host is admission
+//! control's question.
 
 use crate::{LimitSetting, SharesSetting};
 use units::{CpuAmount, Rate, Span, caps};
 
-/// The least a limit may be, 1 % of a pCPU: even a world that is held back runs now and then, since the
-/// kernel ejects a scheduler that leaves a task waiting for 30 s.
+/// The least a limit may be, 1 % of a pCPU: even a world that is held back runs now and then, since
+/// the kernel ejects a scheduler that leaves a task waiting for 30 s.
 pub const LIMIT_MIN: Rate = Rate(10_486);
-/// Pools' presets are those of a VM with so many vCPUs (VMware vSphere Resource Management: 2000, 4000, 8000).
+/// Pools' presets are those of a VM with so many vCPUs (VMware vSphere Resource Management: 2000,
+/// 4000, 8000).
 const VCPUS_OF_A_POOLS_PRESET: u32 = 4;
 /// Any speed will do to compare two amounts in MHz.
 const ANY_MHZ: u32 = 1_000;
@@ -40,7 +43,8 @@ pub(crate) struct Said {
     pub burst: Option<Span>,
     /// vCPUs of a VM; `None` for a pool, and where they are not known yet.
     pub vcpus: Option<u32>,
-    /// Speed of a pCPU; `None` where it is not known yet, and then amounts in MHz are compared with each other only.
+    /// Speed of a pCPU; `None` where it is not known yet, and then amounts in MHz are compared with
+    /// each other only.
     pub mhz: Option<u32>,
 }
 
@@ -53,7 +57,8 @@ impl Said {
         self.limit.and_then(LimitSetting::amount)
     }
 
-    /// How a reason names an amount: as written, and what that is on this host where it does not say so itself.
+    /// How a reason names an amount: as written, and what that is on this host where it does not
+    /// say so itself.
     fn named(&self, amount: CpuAmount) -> String {
         match self.rate(amount) {
             Some(rate) if amount.is_mhz() => format!("{amount} ({} of a pCPU)", rate.percent()),
@@ -89,7 +94,8 @@ impl Said {
         }
         if let Some(amount) = limit.filter(|l| self.rate(*l).is_some_and(|r| r < LIMIT_MIN)) {
             out.push(format!(
-                "limit: seen {}, allowed 1 % of a pCPU or more: even what is held back must run now and then, since the kernel ejects \
+                "limit: seen {}, allowed 1 % of a pCPU or more: even what is held back must run \
+                    now and then, since the kernel ejects \
                  a scheduler that leaves a task waiting for 30 s; raise it, or power the VM off",
                 self.named(amount)
             ));
@@ -114,14 +120,20 @@ impl Said {
         } else {
             self.limit().is_none()
         };
-        without.then(|| format!("burst: seen {burst} without a limit, allowed only with one; give a limit, or leave it out"))
+        without.then(|| {
+            format!(
+                "burst: seen {burst} without a limit, allowed only with one; give \
+            a limit, or leave it out"
+            )
+        })
     }
 }
 
 /// The reason against a limit that cuts into what is guaranteed.
 pub(crate) fn below_reservation(limit: &str, reservation: &str) -> String {
     format!(
-        "limit: seen {limit}, allowed its reservation of {reservation} or more; raise the limit, or lower the reservation"
+        "limit: seen {limit}, allowed its reservation of {reservation} or more; raise the limit, \
+            or lower the reservation"
     )
 }
 

@@ -100,8 +100,9 @@ pub struct HostSpec {
     /// Timer ticks per second of the kernel (CONFIG_HZ).
     #[serde(default = "default_hz")]
     pub hz: u32,
-    /// How late the scheduler's own timers may be: each by anything up to this, at random; at most `TIMER_LATE_MAX`. Hardware's are late
-    /// by microseconds, those of an emulated or very busy host by milliseconds.
+    /// How late the scheduler's own timers may be: each by anything up to this, at random; at most
+    /// `TIMER_LATE_MAX`. Hardware's are late by microseconds, those of an emulated or very busy
+    /// host by milliseconds.
     #[serde(default)]
     pub timer_late: Span,
     /// Speed of a pCPU in MHz, to resolve reservations and limits that are given in MHz or GHz.
@@ -203,7 +204,8 @@ pub struct VmSpec {
     pub workload: Workload,
     /// What each vCPU does, instead of `workload`; as long as `vcpus` when given.
     pub vcpu_workloads: Option<Vec<Workload>>,
-    /// How long a vCPU may be silent before its guest reports a soft lockup; no watchdog if left out.
+    /// How long a vCPU may be silent before its guest reports a soft lockup; no watchdog if left
+    /// out.
     pub watchdog: Option<Span>,
     /// Windows in which the workload is active; outside, its vCPUs are halted. None: always.
     #[serde(default)]
@@ -289,12 +291,12 @@ pub struct Lab {
     pub duration: Option<Span>,
     /// Labels of the runs that the lab does; all if left out.
     pub runs: Option<Vec<String>>,
-    /// The lab's clock counts instructions, so that no pCPU stands still while it runs on, as emulated ones otherwise do for
-    /// 5 to 20 ms; slower by half, and a pCPU is slow.
+    /// The lab's clock counts instructions, so that no pCPU stands still while it runs on, as
+    /// emulated ones otherwise do for 5 to 20 ms; slower by half, and a pCPU is slow.
     #[serde(default)]
     pub exact_clock: bool,
-    /// Records a trace under Tandem after the measured time, for as long again, of which the result has the scheduler's own
-    /// word on wake-ups.
+    /// Records a trace under Tandem after the measured time, for as long again, of which the result
+    /// has the scheduler's own word on wake-ups.
     #[serde(default)]
     pub trace: bool,
     /// Why the lab cannot run it; then only the simulator does.
@@ -325,17 +327,20 @@ pub struct Expect {
     pub equal_permille: u32,
     /// The same in the lab; `equal_permille` if left out.
     pub lab_equal_permille: Option<u32>,
-    /// VM by VM, how much in permille of what it wanted (run and ready, a pCPU for each vCPU at most) it gets at least, in the simulator.
+    /// VM by VM, how much in permille of what it wanted (run and ready, a pCPU for each vCPU at
+    /// most) it gets at least, in the simulator.
     #[serde(default)]
     pub at_least: BTreeMap<String, u32>,
     /// The same in the lab.
     #[serde(default)]
     pub lab_at_least: BTreeMap<String, u32>,
-    /// By how much, in permille of its limit, any limited VM or pool may use more than the limit in any second in the simulator.
+    /// By how much, in permille of its limit, any limited VM or pool may use more than the limit in
+    /// any second in the simulator.
     pub limit_permille: Option<u32>,
     /// The same in the lab.
     pub lab_limit_permille: Option<u32>,
-    /// VM by VM, how late in us its vCPUs may run after they should have woken, by their own clock: on average, in the simulator.
+    /// VM by VM, how late in us its vCPUs may run after they should have woken, by their own clock:
+    /// on average, in the simulator.
     #[serde(default)]
     pub late_mean_us: BTreeMap<String, u64>,
     /// The same, at most.

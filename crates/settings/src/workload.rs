@@ -50,13 +50,15 @@ pub enum Workload {
         #[serde(default = "halts")]
         halts: bool,
     },
-    /// One of the vCPUs that share the VM's one spinlock: computes, takes the lock, computes with it, releases it.
+    /// One of the vCPUs that share the VM's one spinlock: computes, takes the lock, computes with
+    /// it, releases it.
     Spinlock {
         /// Mean CPU time of the work outside.
         think: Span,
         /// CPU time that the lock is held for.
         hold: Span,
-        /// Whether who came first gets the lock next, even if it does not run; otherwise who runs when the lock is free.
+        /// Whether who came first gets the lock next, even if it does not run; otherwise who runs
+        /// when the lock is free.
         #[serde(default)]
         ticket: bool,
         /// How `think` is spread.
@@ -70,10 +72,12 @@ pub enum Workload {
         /// How it is spread.
         #[serde(default)]
         dist: Dist,
-        /// CPU time that it spins for before it halts until the last has come; it never halts if left out.
+        /// CPU time that it spins for before it halts until the last has come; it never halts if
+        /// left out.
         spin: Option<Span>,
     },
-    /// Computes in its guest, then calls its emulator, which computes for it on the same pCPU: a device that is emulated.
+    /// Computes in its guest, then calls its emulator, which computes for it on the same pCPU: a
+    /// device that is emulated.
     Exits {
         /// Mean CPU time in the guest before each call.
         work: Span,
@@ -220,7 +224,8 @@ mod tests {
     fn vcpus_that_wait_for_each_other_are_read_with_their_defaults_and_written_as_read() {
         let kinds = [
             "{ kind = 'spinlock', think = '20us', hold = '5us' }",
-            "{ kind = 'spinlock', think = '20us', hold = '5us', ticket = false, dist = 'exponential' }",
+            "{ kind = 'spinlock', think = '20us', hold = '5us', ticket = false, dist = \
+                'exponential' }",
             "{ kind = 'barrier', work = '1ms' }",
             "{ kind = 'barrier', work = '1ms', spin = '0s', dist = 'exponential' }",
             "{ kind = 'ipi', work = '1ms', handle = '5us' }",
@@ -287,9 +292,8 @@ mod tests {
         };
         assert_eq!(
             refused(&format!("vcpu_workloads = [{}, {}]", lock(true), lock(false))),
-            [
-                "vm 'a': vcpu_workloads.ticket: seen true and false, allowed one of them: a VM has one lock"
-            ]
+            ["vm 'a': vcpu_workloads.ticket: seen true and false, allowed one of them: a VM has \
+                    one lock"]
         );
         for kind in [
             "spinlock', think = '1ms', hold = '1ms'",

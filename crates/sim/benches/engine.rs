@@ -1,12 +1,13 @@
-//! Speed of the engine at 8, 64, 160 and 512 pCPUs with 6.4 vCPUs a pCPU; it prints and asserts nothing, since it is timed.
+//! Speed of the engine at 8, 64, 160 and 512 pCPUs with 6.4 vCPUs a pCPU; it prints and asserts
+//! nothing, since it is timed.
 //!
 //! What grows with the host: the heap of timers (logarithm to base 4), the bytes that one event
 //! touches (they leave the caches), the scheduler's search for idle pCPUs and its pulls (bounded by
 //! NEAR_MAX and PROBE_MAX), and housekeeping, a pass over all VMs each `housekeep_us`. Events a
 //! simulated second grow with worlds and pCPUs alone.
 //!
-//! `cargo bench -p sim` runs it; arguments are the simulated time and one number of pCPUs:
-//! `cargo bench -p sim -- 10s 512`.
+//! `cargo bench -p sim` runs it; arguments are the simulated time and one number of pCPUs: `cargo
+//! bench -p sim -- 10s 512`.
 
 use settings::{Dist, Run, RunSpec, VmSpec, Workload};
 use sim::{Options, run};

@@ -1,4 +1,5 @@
-//! What a world does with the CPU time it gets: pieces of work and sleeps, from its workload and its own random stream.
+//! What a world does with the CPU time it gets: pieces of work and sleeps, from its workload and
+//! its own random stream.
 
 use crate::random::Random;
 use settings::{Dist, Workload};
@@ -91,7 +92,8 @@ impl Behaviour {
         self.remaining = 0;
     }
 
-    /// Whether it sleeps for something else than that it has nothing to do: a vCPU that has not halted.
+    /// Whether it sleeps for something else than that it has nothing to do: a vCPU that has not
+    /// halted.
     pub(crate) fn waits(&self) -> bool {
         self.open && !self.leaving && matches!(self.workload, Workload::Io { halts: false, .. })
     }

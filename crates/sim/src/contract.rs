@@ -1,4 +1,5 @@
-//! What sched_ext allows a scheduler to do; a breach stops the run, as the kernel would eject the scheduler.
+//! What sched_ext allows a scheduler to do; a breach stops the run, as the kernel would eject the
+//! scheduler.
 
 use std::fmt;
 

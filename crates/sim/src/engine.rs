@@ -1,8 +1,9 @@
-//! The engine: one run of one host, event by event in virtual time; integers only, one seed, no wall clock.
+//! The engine: one run of one host, event by event in virtual time; integers only, one seed, no
+//! wall clock.
 //!
-//! Events come from the timers (`timers.rs`) and from the ticks, which need no heap: tick `i` belongs
-//! to pCPU `i mod n`. At one instant timers come before ticks, timers among themselves in the order
-//! in which they were armed. What an event does is in `schedule.rs` and `life.rs`.
+//! Events come from the timers (`timers.rs`) and from the ticks, which need no heap: tick `i`
+//! belongs to pCPU `i mod n`. At one instant timers come before ticks, timers among themselves in
+//! the order in which they were armed. What an event does is in `schedule.rs` and `life.rs`.
 
 use crate::behaviour::Behaviour;
 use crate::contract::{Breach, Rule, WATCHDOG_NS};
@@ -54,7 +55,8 @@ pub struct Stats {
     pub switches: u64,
     /// Wake-ups.
     pub wakeups: u64,
-    /// Times the kernel had to give its own default slice of 20 ms, because the scheduler gave none.
+    /// Times the kernel had to give its own default slice of 20 ms, because the scheduler gave
+    /// none.
     pub default_slices: u64,
     /// Times select named a pCPU where the world may not run, and the kernel chose another.
     pub fallbacks: u64,

@@ -1,19 +1,22 @@
-//! Holds a result against what its scenario expects (`[expect]`), for simulated runs and for the lab's; it runs nothing.
+//! Holds a result against what its scenario expects (`[expect]`), for simulated runs and for the
+//! lab's; it runs nothing.
 
 use settings::{PlacedPool, RunSpec};
 use std::collections::BTreeMap;
 use units::Span;
 use views::{MeasuredBy, RunResult, Vm, Wakeups, Where};
 
-/// Whether what a VM had of its entitlement says anything. Of one that the ideal gave less than 2 % of a pCPU it does not: on a real
-/// kernel a halted VM's process wakes now and then for microseconds, of which the wait is most; 1.5 % seen on an emulated host.
+/// Whether what a VM had of its entitlement says anything. Of one that the ideal gave less than 2 %
+/// of a pCPU it does not: on a real kernel a halted VM's process wakes now and then for
+/// microseconds, of which the wait is most; 1.5 % seen on an emulated host.
 #[must_use]
 pub fn counts(vm: &Vm, result: &RunResult) -> bool {
     vm.times.entitled_ns > 0
         && u128::from(vm.times.entitled_ns) * 50 >= u128::from(result.duration_ns)
 }
 
-/// Largest |used ÷ entitled − 1| of any VM that counts, in permille rounded to the nearest, with the VM's name.
+/// Largest |used ÷ entitled − 1| of any VM that counts, in permille rounded to the nearest, with
+/// the VM's name.
 #[must_use]
 pub fn worst_permille(result: &RunResult) -> Option<(u64, String)> {
     let off = |vm: &Vm| {
@@ -24,8 +27,9 @@ pub fn worst_permille(result: &RunResult) -> Option<(u64, String)> {
     result.vms.iter().filter_map(|vm| Some((off(vm)?, vm.name.clone()))).max_by_key(|x| x.0)
 }
 
-/// By how much, in permille, the most favoured of these VMs had more for each of its shares than the least.
-/// A VM that used nothing makes it the largest number there is; fewer than two VMs make it 0.
+/// By how much, in permille, the most favoured of these VMs had more for each of its shares than
+/// the least. A VM that used nothing makes it the largest number there is; fewer than two VMs make
+/// it 0.
 #[must_use]
 pub fn ratio_permille(result: &RunResult, names: &[String]) -> u64 {
     let listed = result.vms.iter().filter(|v| names.contains(&v.name));
@@ -38,7 +42,8 @@ pub fn ratio_permille(result: &RunResult, names: &[String]) -> u64 {
     }
 }
 
-/// By how much, in permille, one of these VMs used more than another. One that used nothing makes it the largest number there is.
+/// By how much, in permille, one of these VMs used more than another. One that used nothing makes
+/// it the largest number there is.
 #[must_use]
 pub fn unequal_permille(result: &RunResult, names: &[String]) -> u64 {
     let used: Vec<u64> =
@@ -137,8 +142,8 @@ fn late(
     at_most.iter().filter_map(judge).collect()
 }
 
-/// VMs that got less of what they wanted than they should. Nobody has a claim to more than a pCPU for each vCPU, though helper threads
-/// beside busy vCPUs want more.
+/// VMs that got less of what they wanted than they should. Nobody has a claim to more than a pCPU
+/// for each vCPU, though helper threads beside busy vCPUs want more.
 fn short(result: &RunResult, at_least: &BTreeMap<String, u32>) -> Vec<String> {
     let of = |(name, least): (&String, &u32)| {
         let Some(v) = result.vms.iter().find(|v| v.name == *name) else {
@@ -297,7 +302,8 @@ mod tests {
             ["VM a got 990 permille of what it wanted, allowed 995 or more"]
         );
         assert_eq!(unmet(&seen, &least, Where::Lab), Vec::<String>::new());
-        seen.duration_ns = 995; // one vCPU cannot have more, whatever its emulator's threads want beside it
+        // one vCPU cannot have more, whatever its emulator's threads want beside it
+        seen.duration_ns = 995;
         assert_eq!(
             unmet(&seen, &least, Where::Sim),
             ["VM a got 994 permille of what it wanted, allowed 995 or more"]

@@ -1,12 +1,15 @@
-//! What the vCPUs of an SMP guest share, and what each waits for: one lock, one barrier, interrupts; it runs nothing and knows no pCPU.
+//! What the vCPUs of an SMP guest share, and what each waits for: one lock, one barrier,
+//! interrupts; it runs nothing and knows no pCPU.
 //!
-//! VS51 "Relaxed Co-Scheduling": vCPUs that synchronize by spinning lose CPU time while the one they wait for does not run, and a guest's
-//! watchdog may take a vCPU that it does not hear of for dead. `siblings` moves the vCPUs; here is what decides when one goes on.
+//! VS51 "Relaxed Co-Scheduling": vCPUs that synchronize by spinning lose CPU time while the one
+//! they wait for does not run, and a guest's watchdog may take a vCPU that it does not hear of for
+//! dead. `siblings` moves the vCPUs; here is what decides when one goes on.
 
 use std::collections::VecDeque;
 
-/// CPU time that a vCPU spins for before hardware takes it out of the guest for the first time (pause-loop exiting), and between
-/// that and each further time. KVM's window begins at 4096 cycles and grows.
+/// CPU time that a vCPU spins for before hardware takes it out of the guest for the first time
+/// (pause-loop exiting), and between that and each further time. KVM's window begins at 4096 cycles
+/// and grows.
 const PAUSE_LOOP_NS: (u64, u64) = (10_000, 50_000);
 
 /// What a vCPU does, as its siblings see it.
@@ -93,7 +96,8 @@ impl Vcpu {
         if self.phase == Phase::Spin { now.saturating_sub(self.since) } else { 0 }
     }
 
-    /// CPU time until the next thing that happens to one that spins for nothing: an exit, a halt, a report of its watchdog.
+    /// CPU time until the next thing that happens to one that spins for nothing: an exit, a halt, a
+    /// report of its watchdog.
     pub(crate) fn spin_left(&self, now: u64, spun: u64, spin_limit: u64, watchdog: u64) -> u64 {
         let report = match watchdog {
             _ if self.reported => u64::MAX,
@@ -127,7 +131,8 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// A vCPU runs again that was READY for so long. The timer interrupt that is long overdue comes first, whatever it does.
+    /// A vCPU runs again that was READY for so long. The timer interrupt that is long overdue comes
+    /// first, whatever it does.
     pub(crate) fn ran_again(&mut self, ready_ns: u64) {
         self.longest = self.longest.max(ready_ns);
         self.lockups += u64::from(ready_ns > self.watchdog);
@@ -183,7 +188,8 @@ impl Lock {
         self.holder == world
     }
 
-    /// It is released. A ticket goes to who came first; otherwise who of those that spin came first has it. The world it went to, if any.
+    /// It is released. A ticket goes to who came first; otherwise who of those that spin came first
+    /// has it. The world it went to, if any.
     pub(crate) fn release(&mut self, spins: impl Fn(u32) -> bool) -> Option<u32> {
         let next = if self.ticket {
             0
@@ -200,7 +206,8 @@ impl Lock {
         self.waiters.iter().copied()
     }
 
-    /// A vCPU gives up: its window closes or it is powered off, as for all its siblings, so that nobody is left to take it over.
+    /// A vCPU gives up: its window closes or it is powered off, as for all its siblings, so that
+    /// nobody is left to take it over.
     pub(crate) fn leave(&mut self, world: u32) {
         self.waiters.retain(|w| *w != world);
         if self.holder == world {

@@ -1,8 +1,9 @@
-//! The kernel's side of the contract in virtual time: queues, custody and the calls a scheduler may make; it chooses nothing.
+//! The kernel's side of the contract in virtual time: queues, custody and the calls a scheduler may
+//! make; it chooses nothing.
 //!
 //! Rules and order follow sched_ext (kernel/sched/ext.c): a task is in the scheduler's custody only
-//! between select and the insertion it leads to; an insertion is legal only from select, enqueue and
-//! dispatch; a local queue takes only tasks that may run on its pCPU.
+//! between select and the insertion it leads to; an insertion is legal only from select, enqueue
+//! and dispatch; a local queue takes only tasks that may run on its pCPU.
 
 use crate::contract::{Breach, Rule};
 use crate::mutant::{Fault, Mutant};
@@ -33,7 +34,8 @@ pub(crate) enum Context {
     Select(u32),
     Enqueue(u32),
     Dispatch(u32),
-    /// A timer of the scheduler's own: no runqueue is locked, so worlds may be moved out of ordered queues.
+    /// A timer of the scheduler's own: no runqueue is locked, so worlds may be moved out of ordered
+    /// queues.
     Timer,
 }
 
@@ -84,7 +86,8 @@ pub(crate) struct Kernel {
     /// Insertions since the callback began.
     pub(crate) inserted: u32,
     pub(crate) nudges: Vec<(u32, Nudge)>,
-    /// READY worlds that have been parked at a limit, or until all of their VM may start, (true) or left it, in order.
+    /// READY worlds that have been parked at a limit, or until all of their VM may start, (true) or
+    /// left it, in order.
     pub(crate) held_back: Vec<(u32, bool)>,
     /// Which worlds are in COSTOP, and those that have left it since that was told.
     pub(crate) costopped: Vec<bool>,
@@ -148,8 +151,8 @@ impl Kernel {
         }
     }
 
-    /// Slot of an ordered queue: `QUEUE_VM` of each pCPU, then `QUEUE_SYSTEM`, then `QUEUE_PARKED` of each limit, then `QUEUE_COSTOP` of
-    /// each VM.
+    /// Slot of an ordered queue: `QUEUE_VM` of each pCPU, then `QUEUE_SYSTEM`, then `QUEUE_PARKED`
+    /// of each limit, then `QUEUE_COSTOP` of each VM.
     fn slot(&self, queue: u64) -> Option<usize> {
         let n = self.cpus.len() as u64;
         let max = u64::from(PCPUS_MAX);
@@ -189,7 +192,10 @@ impl Kernel {
                 Rule::UnknownQueue,
                 None,
                 None,
-                format!("seen queue {queue:#x}, allowed the two queues of each pCPU and one a limit and a VM"),
+                format!(
+                    "seen queue {queue:#x}, allowed the two queues of each pCPU and one a \
+                    limit and a VM"
+                ),
             );
         }
         slot
@@ -212,7 +218,8 @@ impl Kernel {
         };
         if !own {
             let what = format!(
-                "seen an insertion from {:?}, allowed from its own select and enqueue, and from dispatch",
+                "seen an insertion from {:?}, allowed from its own select and enqueue, and from \
+                    dispatch",
                 self.context
             );
             return self.breach(Rule::Context, Some(world), None, what);
@@ -309,7 +316,8 @@ impl Kernel {
             || self.fault.is(Mutant::LostCostart) && slot >= self.costop
     }
 
-    /// Takes a world out of an ordered queue, from dispatch or a timer; the queue's slot, none if it is not there.
+    /// Takes a world out of an ordered queue, from dispatch or a timer; the queue's slot, none if
+    /// it is not there.
     fn leave_queue(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> Option<usize> {
         if !matches!(self.context, Context::Dispatch(_) | Context::Timer) {
             let what = format!(
@@ -374,7 +382,8 @@ impl Kernel {
         until.filter(|t| *t > self.now).map(|_| world)
     }
 
-    /// `Mutant::Withheld` begins when a pCPU that has nothing else to do looks at the world it is after.
+    /// `Mutant::Withheld` begins when a pCPU that has nothing else to do looks at the world it is
+    /// after.
     fn withhold(&mut self, world: u32) {
         let free =
             matches!(self.context, Context::Dispatch(p) if self.cpus[p as usize].current == 0);

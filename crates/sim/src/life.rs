@@ -1,8 +1,9 @@
-//! Life of VMs and worlds: power on and off, windows of activity; the plans that follow are made in `plans`.
+//! Life of VMs and worlds: power on and off, windows of activity; the plans that follow are made in
+//! `plans`.
 //!
 //! A VM that starts gets its own weight at once, since its threads are bound to it only when it is
-//! known; the weights of the others follow with the plan, `Costs::plan_ns` later. A VM that stops is
-//! killed: each of its worlds runs once more, to exit.
+//! known; the weights of the others follow with the plan, `Costs::plan_ns` later. A VM that stops
+//! is killed: each of its worlds runs once more, to exit.
 
 use crate::behaviour::{Behaviour, Next};
 use crate::engine::{Actor, Engine, Fixed};
@@ -329,7 +330,8 @@ impl Engine {
             Seat::Running(pcpu) => self.arm_done(pcpu),
             Seat::Asleep => {
                 self.timers.disarm(self.sleep_slot(world));
-                // One that waits and is not halted notices that its window closes; else it would be told as waiting until the next.
+                // One that waits and is not halted notices that its window closes; else it would be
+                // told as waiting until the next.
                 if leaving || self.host.task(world).waits != 0 {
                     self.wake(world);
                 }

@@ -1,5 +1,5 @@
-//! Hands out the accounts of a run while it goes on, as esxtop's counters; the run does not notice, and costs nothing more where
-//! nobody looks.
+//! Hands out the accounts of a run while it goes on, as esxtop's counters; the run does not notice,
+//! and costs nothing more where nobody looks.
 
 use crate::engine::{Engine, Fixed};
 use crate::kernel::Seat;
@@ -16,10 +16,12 @@ use views::esxtop::{
 /// What is done at a look. It says when to look next, or that the run may end now.
 pub type OnLook = Box<dyn FnMut(Counters) -> Option<Span> + Send>;
 
-/// Simulated time 0 by the wall clock, in s since 1970 UTC: 2000-01-01. A run has no clock of its own, and is the same every day.
+/// Simulated time 0 by the wall clock, in s since 1970 UTC: 2000-01-01. A run has no clock of its
+/// own, and is the same every day.
 pub const EPOCH_UNIX_S: i64 = 946_684_800;
 
-/// Ids of VMs and worlds begin here, so that the two and the host's own are told apart. Pools are in between.
+/// Ids of VMs and worlds begin here, so that the two and the host's own are told apart. Pools are
+/// in between.
 const GIDS: (u64, u64) = (10, 2_000);
 const WIDS: u64 = 10_000;
 

@@ -1,4 +1,5 @@
-//! Faults put between the scheduler and the kernel, each of which a checker must catch; they change no line of the scheduler.
+//! Faults put between the scheduler and the kernel, each of which a checker must catch; they change
+//! no line of the scheduler.
 
 /// A fault. `tests/mutants.rs` names the invariant that catches each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,8 @@ pub enum Mutant {
     NoLimit,
     /// Whoever a limit has held back once is never let go.
     HeldForEver,
-    /// A world is kept in its queue for 10 ms, although a pCPU that has nothing else to do looks for it there.
+    /// A world is kept in its queue for 10 ms, although a pCPU that has nothing else to do looks
+    /// for it there.
     Withheld,
     /// Whoever is co-stopped is never let go.
     LostCostart,

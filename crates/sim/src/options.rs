@@ -15,7 +15,8 @@ pub struct Options {
     pub knobs: BTreeMap<String, u64>,
     /// The scheduler.
     pub policy: Policy,
-    /// Whether the oracle watches, and accounts and queues are audited. Costs about two thirds of the speed.
+    /// Whether the oracle watches, and accounts and queues are audited. Costs about two thirds of
+    /// the speed.
     pub check: bool,
     /// What hardware and kernel cost.
     pub costs: Costs,
@@ -88,7 +89,8 @@ pub enum Policy {
 
 /// A name that is no policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("policy: cannot use '{seen}': allowed tandem, {}", Mutant::ALL.map(|m| format!("mutant:{}", m.name())).join(", "))]
+#[error("policy: cannot use '{seen}': allowed tandem, \
+    {}", Mutant::ALL.map(|m| format!("mutant:{}", m.name())).join(", "))]
 pub struct PolicyError {
     /// What was given.
     pub seen: String,

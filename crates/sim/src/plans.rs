@@ -1,5 +1,5 @@
-//! What the daemon does, in virtual time: lays the tree of pools out for the scheduler, sets up limits, and weighs VMs itself
-//! where some are held to a few pCPUs. It follows no VM: `life` does.
+//! What the daemon does, in virtual time: lays the tree of pools out for the scheduler, sets up
+//! limits, and weighs VMs itself where some are held to a few pCPUs. It follows no VM: `life` does.
 
 use crate::engine::{Engine, Fixed};
 use crate::kernel::Seat;
@@ -47,7 +47,8 @@ pub(crate) fn vm_terms(vm: &VmSeat) -> VmTerms {
 }
 
 impl Engine {
-    /// The tree of the VMs that are powered on (or of all), and the VM of each leaf; the system group is the first.
+    /// The tree of the VMs that are powered on (or of all), and the VM of each leaf; the system
+    /// group is the first.
     pub(crate) fn tree(&self, all: bool) -> (Tree, Vec<u32>) {
         let n = self.kernel.cpus.len();
         let fault = |m| self.kernel.fault.is(m);
@@ -159,7 +160,8 @@ impl Engine {
         }
     }
 
-    /// The weight of a VM that the scheduler has not divided for yet: what it gets if everybody wants all it can use.
+    /// The weight of a VM that the scheduler has not divided for yet: what it gets if everybody
+    /// wants all it can use.
     pub(crate) fn weigh(&mut self, vm: u32) {
         let (tree, vms) = self.tree(false);
         let Some(leaf) = vms.iter().position(|v| *v == vm) else { return };

@@ -1,4 +1,5 @@
-//! Dispatch queues of the simulated kernel: a local one for each pCPU, and ordered ones, with sched_ext's order.
+//! Dispatch queues of the simulated kernel: a local one for each pCPU, and ordered ones, with
+//! sched_ext's order.
 
 use std::collections::VecDeque;
 

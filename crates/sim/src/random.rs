@@ -1,7 +1,9 @@
-//! Random numbers of a run: one stream a world, from the seed and the world's name, in integers only.
+//! Random numbers of a run: one stream a world, from the seed and the world's name, in integers
+//! only.
 
 /// PCG-XSH-RR 64/32 (M. O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good
-/// Algorithms", 2014). The stream is chosen by name, so that a VM more changes no other VM's numbers.
+/// Algorithms", 2014). The stream is chosen by name, so that a VM more changes no other VM's
+/// numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Random {
     state: u64,

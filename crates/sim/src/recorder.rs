@@ -1,4 +1,5 @@
-//! Writes the trace of a run: the scheduler's own records, with the names that only the scenario knows; it changes nothing in the run.
+//! Writes the trace of a run: the scheduler's own records, with the names that only the scenario
+//! knows; it changes nothing in the run.
 
 use crate::engine::Engine;
 use sched_core::TraceRecord;

@@ -1,4 +1,5 @@
-//! The result document of a run: what the scheduler's own accounts say between the end of the warm-up and the end.
+//! The result document of a run: what the scheduler's own accounts say between the end of the
+//! warm-up and the end.
 
 use crate::engine::{Actor, Engine};
 use crate::kernel::Seat;
@@ -64,7 +65,8 @@ impl Engine {
         }
     }
 
-    /// What came of the vCPUs of a VM waiting for each other, if they do or a watchdog looks; waits under way are as long as they are.
+    /// What came of the vCPUs of a VM waiting for each other, if they do or a watchdog looks; waits
+    /// under way are as long as they are.
     fn guest(&self, vm: usize) -> Option<Guest> {
         let (guest, now) = (&self.guests[vm], self.kernel.now);
         let worlds = || {
@@ -160,8 +162,8 @@ pub(crate) fn result(run: &Run, engine: &mut Engine, duration_ns: u64) -> RunRes
     }
 }
 
-/// Wake-ups of a VM's vCPUs, by the workload and by the scheduler. A timer fires when it is due; a world is READY at once, and its own
-/// work begins a switch after it runs.
+/// Wake-ups of a VM's vCPUs, by the workload and by the scheduler. A timer fires when it is due; a
+/// world is READY at once, and its own work begins a switch after it runs.
 fn wakeups(engine: &Engine, vm: usize) -> impl Iterator<Item = Wakeups> + use<> {
     let seat = &engine.vms[vm];
     let mut all = Latencies::default();

@@ -1,4 +1,5 @@
-//! Runs scenarios: builds the engine from a run's description and hands back the result document and the verdict.
+//! Runs scenarios: builds the engine from a run's description and hands back the result document
+//! and the verdict.
 
 use crate::contract::Breach;
 use crate::engine::{self, Engine, Fixed, Stats};
@@ -93,8 +94,8 @@ pub enum SimError {
 /// switch can be.
 #[must_use]
 pub fn bounds(knobs: &sched_core::Knobs, hz: u32) -> Bounds {
-    // A world may be owed a quantum, more by a margin before it preempts, and by another before a busy
-    // pCPU takes it from a crowded one.
+    // A world may be owed a quantum, more by a margin before it preempts, and by another before a
+    // busy pCPU takes it from a crowded one.
     let late_us = knobs.quantum_us + knobs.preempt_margin_us + knobs.migrate_margin_us;
     let owed_us = knobs.lag_bound_us.saturating_sub(late_us);
     Bounds {
@@ -124,7 +125,8 @@ pub fn run(run: &Run, options: &Options) -> Result<Outcome, SimError> {
     run_recorded(run, options, None, None)
 }
 
-/// Does one run, and shows the accounts to `on_look` at its start, every `interval`, and at its end. The run is the same as without.
+/// Does one run, and shows the accounts to `on_look` at its start, every `interval`, and at its
+/// end. The run is the same as without.
 ///
 /// # Errors
 /// `SimError`, as for `run`.

@@ -1,11 +1,13 @@
-//! What the kernel does on a wake-up, a tick, a reschedule and a block, in the order of kernel/sched/ext.c; it calls the
-//! scheduler and decides nothing itself.
+//! What the kernel does on a wake-up, a tick, a reschedule and a block, in the order of
+//! kernel/sched/ext.c; it calls the scheduler and decides nothing itself.
 //!
 //! Order, as in Linux 6.12 and later:
-//! - wake-up: select (skipped for a task with one pCPU), runnable, enqueue (unless select inserted),
+//! - wake-up: select (skipped for a task with one pCPU), runnable, enqueue (unless select
+//! inserted),
 //!   reschedule of the chosen pCPU if it is idle;
 //! - block: stopping, quiescent, then dispatch with no previous task;
-//! - reschedule: a running task with slice left goes on; else dispatch, if the local queue is empty;
+//! - reschedule: a running task with slice left goes on; else dispatch, if the local queue is
+//! empty;
 //!   then stopping of the old task, its re-queueing, idle, running of the new one.
 
 use crate::behaviour::{ENDLESS, Next};
@@ -17,7 +19,8 @@ use check::State;
 use sched_core::{ENQUEUE_WAKEUP, STATE_COSTOP};
 
 impl Engine {
-    /// A sleep ends as its workload wanted: what passes until it runs is the latency of the wake-up.
+    /// A sleep ends as its workload wanted: what passes until it runs is the latency of the
+    /// wake-up.
     pub(crate) fn timer_wakes(&mut self, world: u32) {
         if self.kernel.seats[world as usize] == Seat::Asleep {
             self.actors[world as usize].due = Some(self.kernel.now);
@@ -30,7 +33,8 @@ impl Engine {
         self.wake_by(world, self.host.task(world).pcpu as u32, 0);
     }
 
-    /// A sleep ends: on pCPU `here` an interrupt wakes the world, or another world, `waker`, that runs there.
+    /// A sleep ends: on pCPU `here` an interrupt wakes the world, or another world, `waker`, that
+    /// runs there.
     pub(crate) fn wake_by(&mut self, world: u32, here: u32, waker: u32) {
         if self.kernel.seats[world as usize] != Seat::Asleep {
             return;
@@ -62,7 +66,8 @@ impl Engine {
         }
     }
 
-    /// Asks the scheduler for a pCPU; the kernel's own choice where it may not say or says it wrongly.
+    /// Asks the scheduler for a pCPU; the kernel's own choice where it may not say or says it
+    /// wrongly.
     fn select(&mut self, world: u32, prev: u32) -> u32 {
         let task = self.host.task(world);
         let fallback = |allowed: &[u64]| {
@@ -230,8 +235,8 @@ impl Engine {
         self.watch.charged(self.kernel.now, &self.host, world, pcpu);
     }
 
-    /// Chooses what a pCPU runs next; `prev` still wants to run, 0 for none. `slept` has just gone to sleep there:
-    /// sched_ext names it to ops.dispatch all the same.
+    /// Chooses what a pCPU runs next; `prev` still wants to run, 0 for none. `slept` has just gone
+    /// to sleep there: sched_ext names it to ops.dispatch all the same.
     fn pick(&mut self, pcpu: u32, prev: u32, slept: u32) {
         self.host.set_cause(Some(pcpu), 0);
         let next = self.balance(pcpu, prev, slept);
@@ -286,7 +291,8 @@ impl Engine {
         }
         match self.kernel.cpus[pcpu as usize].local.front() {
             Some(world) => *world,
-            // The scheduler has SCX_OPS_ENQ_LAST: one that it gave no slice is handed to enqueue, even if it is the last.
+            // The scheduler has SCX_OPS_ENQ_LAST: one that it gave no slice is handed to enqueue,
+            // even if it is the last.
             None => 0,
         }
     }
@@ -341,8 +347,9 @@ impl Engine {
         self.arm_done(pcpu);
     }
 
-    /// The hardware has taken a vCPU out of its guest because it spins; it waits for `target`, which may run, be READY or be halted.
-    /// KVM yields to it then. It costs the guest nothing here.
+    /// The hardware has taken a vCPU out of its guest because it spins; it waits for `target`,
+    /// which may run, be READY or be halted. KVM yields to it then. It costs the guest nothing
+    /// here.
     pub(crate) fn pause_loop_exit(&mut self, spinner: u32, target: u32) {
         self.stats.pause_loop_exits += 1;
         let (Seat::Running(pcpu), Seat::Queue(_)) =

@@ -1,9 +1,11 @@
-//! Moves the vCPUs of an SMP guest: who works, spins, halts or handles an interrupt, as CPU time passes and siblings act; it calls no
-//! scheduler except through `schedule`.
+//! Moves the vCPUs of an SMP guest: who works, spins, halts or handles an interrupt, as CPU time
+//! passes and siblings act; it calls no scheduler except through `schedule`.
 //!
-//! A guest's time passes only while its vCPU runs, so a vCPU goes on by the timer of its own pCPU and no other. One that spins has that
-//! timer armed for the next thing that can happen without its siblings. When a sibling makes it go on, the timer is moved to now, or
-//! to the end of the switch or interrupt that is under way there: the cost is per lock operation, not per time spent spinning.
+//! A guest's time passes only while its vCPU runs, so a vCPU goes on by the timer of its own pCPU
+//! and no other. One that spins has that timer armed for the next thing that can happen without its
+//! siblings. When a sibling makes it go on, the timer is moved to now, or to the end of the switch
+//! or interrupt that is under way there: the cost is per lock operation, not per time spent
+//! spinning.
 
 use crate::behaviour::Next;
 use crate::engine::Engine;
@@ -54,7 +56,8 @@ impl Engine {
         self.actors[world as usize].spins = spins;
     }
 
-    /// A window opens; `left` is what was left of its piece of work before. Who still holds the lock goes on with it.
+    /// A window opens; `left` is what was left of its piece of work before. Who still holds the
+    /// lock goes on with it.
     pub(crate) fn sibling_begins(&mut self, world: u32, left: u64) {
         let workload = self.workload(world);
         match (self.phase(world), workload) {
@@ -70,11 +73,13 @@ impl Engine {
         }
     }
 
-    /// A window closes, or it is powered off; `left` is what was left of its piece of work. Who holds the lock keeps it to the end of
-    /// its critical section, unless it is powered off. All its siblings end at the same instant: nobody is woken or let go on.
+    /// A window closes, or it is powered off; `left` is what was left of its piece of work. Who
+    /// holds the lock keeps it to the end of its critical section, unless it is powered off. All
+    /// its siblings end at the same instant: nobody is woken or let go on.
     pub(crate) fn sibling_ends(&mut self, world: u32, left: u64) {
         let leaving = self.actors[world as usize].behaviour.leaving;
-        self.timers.disarm(self.sleep_slot(world)); // an interrupt may have woken it before its time
+        // an interrupt may have woken it before its time
+        self.timers.disarm(self.sleep_slot(world));
         let v = self.vcpu(world);
         let was = std::mem::take(v);
         let left = was.handling.map_or(left, |h| h.left);
@@ -142,8 +147,8 @@ impl Engine {
         }
     }
 
-    /// Something came that a vCPU waits for: it sees it now if it runs in the guest, else when it does; one that is halted is woken by
-    /// `waker`, which runs on `here`.
+    /// Something came that a vCPU waits for: it sees it now if it runs in the guest, else when it
+    /// does; one that is halted is woken by `waker`, which runs on `here`.
     fn rouse(&mut self, world: u32, here: u32, waker: u32) {
         match self.kernel.seats[world as usize] {
             Seat::Running(pcpu) => {
@@ -158,7 +163,8 @@ impl Engine {
         }
     }
 
-    /// The CPU time of a vCPU's present piece of work, of spinning or of an interrupt is over: what it does next.
+    /// The CPU time of a vCPU's present piece of work, of spinning or of an interrupt is over: what
+    /// it does next.
     pub(crate) fn sibling_done(&mut self, pcpu: u32, world: u32) -> Next {
         if self.vcpu(world).handling.is_some() {
             return self.handled(pcpu, world);
@@ -256,8 +262,8 @@ impl Engine {
         Next::Work
     }
 
-    /// Whom one that spins waits for: the lock's holder, somebody that the barrier misses (best one that does not run), the sibling
-    /// that it sent an interrupt.
+    /// Whom one that spins waits for: the lock's holder, somebody that the barrier misses (best one
+    /// that does not run), the sibling that it sent an interrupt.
     fn waited_for(&mut self, world: u32) -> Option<u32> {
         match self.workload(world) {
             Workload::Spinlock { .. } => Some(self.shared(world).lock.holder).filter(|h| *h != 0),
@@ -276,7 +282,8 @@ impl Engine {
         all.filter(|w| matches!(self.workload(*w), Workload::Barrier { .. }))
     }
 
-    /// The lock is released, to one that spins on a pCPU now, to the one whose turn it is, or to whoever runs next.
+    /// The lock is released, to one that spins on a pCPU now, to the one whose turn it is, or to
+    /// whoever runs next.
     fn release(&mut self, world: u32, pcpu: u32) {
         let (kernel, actors) = (&self.kernel, &self.actors);
         let in_guest = |w: u32| match kernel.seats[w as usize] {
@@ -315,7 +322,8 @@ impl Engine {
         Some(next).filter(|n| *n != world)
     }
 
-    /// An interrupt for a vCPU, from one that runs on `pcpu`: it is handled at once if it runs, else when it does; a halted one is woken.
+    /// An interrupt for a vCPU, from one that runs on `pcpu`: it is handled at once if it runs,
+    /// else when it does; a halted one is woken.
     fn send(&mut self, to: u32, ipi: Ipi, pcpu: u32) {
         let seat = self.kernel.seats[to as usize];
         let found = if seat == Seat::Asleep {

@@ -7,8 +7,8 @@ const NOWHERE: u32 = u32::MAX;
 /// A timer in the heap.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Time above, the order of arming below: one number is compared without a branch, and half of all comparisons
-    /// would be guessed wrong.
+    /// Time above, the order of arming below: one number is compared without a branch, and half of
+    /// all comparisons would be guessed wrong.
     key: u128,
     slot: u32,
 }

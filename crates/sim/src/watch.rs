@@ -1,4 +1,5 @@
-//! Tells the oracle what the engine does and what the scheduler's accounts say; without an oracle it does nothing.
+//! Tells the oracle what the engine does and what the scheduler's accounts say; without an oracle
+//! it does nothing.
 
 use crate::run::cosched_terms;
 use check::{Bounds, Oracle, PoolTerms, State, StateTimes, Verdict, VmTerms};

@@ -1,4 +1,5 @@
-//! Co-scheduling of SMP VMs: what it must show (spec C1 to C6), under the oracle, with the figures that docs/measured.md tells.
+//! Co-scheduling of SMP VMs: what it must show (spec C1 to C6), under the oracle, with the figures
+//! that docs/measured.md tells.
 
 use settings::Scenario;
 use sim::{Options, Outcome, Ticks, run, run_traced};
@@ -109,7 +110,8 @@ fn skew_stays_near_the_threshold_at_any_width_and_overcommitment() {
                     "{width} vCPUs on {pcpus} at {percent} %, {workload}: skew {skew} us, work {}",
                     work(&out, 3, pcpus)
                 );
-                // 3 ms, a period while nobody who lags waits, one until a look, and one for a sibling that could not take the pCPU.
+                // 3 ms, a period while nobody who lags waits, one until a look, and one for a
+                // sibling that could not take the pCPU.
                 assert!(
                     skew <= 6_000,
                     "{width} vCPUs on {pcpus} at {percent} %, {workload}: {skew} us"
@@ -144,7 +146,8 @@ fn thresholds_trade_skew_for_switches() {
         let skew = |o: &Outcome| o.verdict.as_ref().map_or(u64::MAX, |v| v.skew_max_ns) / 1000;
         let switches = one.stats.switches / 5;
         println!(
-            "costop {costop} us: 4 vCPUs on the pCPU that is left: skew {} us, {switches} switches a second on the host; 8, 4, 3, 1 on 8: skew {} us, work {}, {} of those that meet",
+            "costop {costop} us: 4 vCPUs on the pCPU that is left: skew {} us, {switches} switches \
+                a second on the host; 8, 4, 3, 1 on 8: skew {} us, work {}, {} of those that meet",
             skew(&one),
             skew(&many),
             work(&many, 5, 8),
@@ -170,7 +173,8 @@ fn guests_that_lock_and_meet_do_the_work_that_they_do_under_strict_and_many_time
         let done = |mode| work(&outcome("guests", mode, &text), 5, pcpus);
         let (off, relaxed, strict) = (done(OFF), done(RELAXED), done(STRICT));
         println!(
-            "{width} vCPUs on {pcpus} at 200 %, {workload}: work {off} off, {relaxed} relaxed, {strict} strict"
+            "{width} vCPUs on {pcpus} at 200 %, {workload}: work {off} off, {relaxed} relaxed, \
+                {strict} strict"
         );
         assert!(
             relaxed * 100 >= strict * 95 && relaxed > off * gain,
@@ -181,7 +185,8 @@ fn guests_that_lock_and_meet_do_the_work_that_they_do_under_strict_and_many_time
 
 #[test]
 fn the_pcpu_goes_to_the_vcpu_that_a_spinner_waits_for() {
-    let ticket = "workload = { kind = 'spinlock', think = '200us', hold = '20us', ticket = true, dist = 'exponential' }";
+    let ticket = "workload = { kind = 'spinlock', think = '200us', hold = '20us', ticket = true, \
+        dist = 'exponential' }";
     let text = host("5s", 2) + &vm("wide", 4, ticket);
     let (out, off) = (silent("yields", RELAXED, &text), outcome("yields", OFF, &text));
     // Without the yield 47 %: whoever has the next ticket waits until a sibling's slice ends.
@@ -199,7 +204,8 @@ fn a_vcpu_that_is_added_to_a_vm_of_one_keeps_its_pace() {
     let text = host("5s", 2) + &vm("grows", 2, "hot_add = ['3s']") + &vm("gone", 3, "stop = '3s'");
     let out = silent("grows", RELAXED, &text);
     let grows = &of(&out, "grows").times;
-    // Measured by what it had been stalled itself, which was nothing, it led by more than the oracle allows.
+    // Measured by what it had been stalled itself, which was nothing, it led by more than the
+    // oracle allows.
     assert!(grows.costop_ns < 10_000_000 && grows.ready_ns > 500_000_000, "{grows:?}");
 }
 
@@ -210,14 +216,16 @@ fn leaves_its_guest(outside_ms: u64) -> String {
         "exits",
         2,
         &format!(
-            "vcpu_workloads = [{{ kind = 'exits', work = '{work}ms', emulate = '{outside_ms}ms' }}, {{ kind = 'burn' }}]"
+            "vcpu_workloads = [{{ kind = 'exits', work = '{work}ms', emulate = '{outside_ms}ms' \
+                }}, {{ kind = 'burn' }}]"
         ),
     )
 }
 
 #[test]
 fn time_outside_the_guest_is_left_out() {
-    // Nobody lacks a pCPU: the sibling of one that is outside its guest half of the time, or for good, is not held up.
+    // Nobody lacks a pCPU: the sibling of one that is outside its guest half of the time, or for
+    // good, is not held up.
     for emulate in ["5ms", "11s"] {
         let text = (host("12s", 4) + &leaves_its_guest(5))
             .replace("emulate = '5ms'", &format!("emulate = '{emulate}'"));
@@ -225,12 +233,14 @@ fn time_outside_the_guest_is_left_out() {
         let work: Vec<u64> =
             of(&out, "exits").worlds.iter().map(|w| w.times.work / 1_000_000).collect();
         println!(
-            "work in ms of one that is outside its guest for {emulate} after 5 ms, and of its sibling: {work:?}"
+            "work in ms of one that is outside its guest for {emulate} after 5 ms, and of its \
+                sibling: {work:?}"
         );
         assert!(work[1] >= 11_990 && of(&out, "exits").times.costop_ns == 0, "{work:?}");
     }
-    // Nor is it while that one's emulator waits for a pCPU that others hold: only while its guest does, for a tenth of the time or
-    // so. All that waiting, 5 s, would be held against it if it were not left out.
+    // Nor is it while that one's emulator waits for a pCPU that others hold: only while its guest
+    // does, for a tenth of the time or so. All that waiting, 5 s, would be held against it if it
+    // were not left out.
     let held =
         leaves_its_guest(9).replace("vcpu_workloads", "vcpu_affinity = ['0', '1']\nvcpu_workloads");
     let out = outcome(
@@ -258,13 +268,16 @@ fn time_outside_the_guest_is_left_out() {
         stops(&text.replace("'exits', work = '1ms', emulate = '9ms'", "'burn'"), "inside-one"),
     );
     println!(
-        "co-stop in ms of one on the pCPU that its sibling waits for: {} outside its guest, {} inside",
+        "co-stop in ms of one on the pCPU that its sibling waits for: {} outside its guest, {} \
+            inside",
         exits / 1_000_000,
         burns / 1_000_000
     );
-    // A tenth of the time it leads, and for a period or so each time before it is seen to have left.
+    // A tenth of the time it leads, and for a period or so each time before it is seen to have
+    // left.
     assert!(exits < burns / 3, "{exits} {burns}");
-    // Nor does it forget its lead each time that it leaves: one that leaves a thousand times a second stops nearly as one that burns.
+    // Nor does it forget its lead each time that it leaves: one that leaves a thousand times a
+    // second stops nearly as one that burns.
     let often = stops(
         &text.replace("work = '1ms', emulate = '9ms'", "work = '900us', emulate = '100us'"),
         "outside-often",
@@ -278,15 +291,18 @@ fn time_outside_the_guest_is_left_out() {
 
 #[test]
 fn a_vm_that_is_stopped_whole_finishes_what_its_emulator_does() {
-    // Two vCPUs that want to run in their guest have one pCPU: under strict they stop for good after some ms, and so does their VM. One
-    // that is in its emulator's code then may hold what they wait for, and goes on; without that rule it has 11 ms.
-    let exits = "vcpu_workloads = [{ kind = 'exits', work = '200us', emulate = '11s' }, { kind = 'burn' }, { kind = 'burn' }]";
+    // Two vCPUs that want to run in their guest have one pCPU: under strict they stop for good
+    // after some ms, and so does their VM. One that is in its emulator's code then may hold what
+    // they wait for, and goes on; without that rule it has 11 ms.
+    let exits = "vcpu_workloads = [{ kind = 'exits', work = '200us', emulate = '11s' }, { kind = \
+        'burn' }, { kind = 'burn' }]";
     let text = host("12s", 2) + &vm("held", 1, "reservation = '100%'") + &vm("exits", 3, exits);
     let out = outcome("outside-strict", STRICT, &text);
     let used: Vec<u64> =
         of(&out, "exits").worlds.iter().map(|w| w.times.used_ns / 1_000_000).collect();
     println!(
-        "used in ms by one that its emulator works for, and by its siblings that cannot run together: {used:?}"
+        "used in ms by one that its emulator works for, and by its siblings that cannot run \
+            together: {used:?}"
     );
     assert!(used[0] >= 10_999 && used[1] + used[2] < 20, "{used:?}");
 }
@@ -306,7 +322,8 @@ fn where_pcpus_do_not_suffice_relaxed_uses_them_and_strict_leaves_them_idle() {
 
 #[test]
 fn a_guest_with_a_watchdog_is_never_silent_for_long_at_four_times_overcommitment() {
-    let ticket = "workload = { kind = 'spinlock', think = '200us', hold = '20us', ticket = true, dist = 'exponential' }";
+    let ticket = "workload = { kind = 'spinlock', think = '200us', hold = '20us', ticket = true, \
+        dist = 'exponential' }";
     let text = crowd(20, 4, 4, 400, &format!("watchdog = '200ms'\n{ticket}"));
     let lockups = |mode| {
         outcome("watchdog", mode, &text)
@@ -356,7 +373,8 @@ fn a_vcpu_held_to_a_busy_pcpu_slows_its_siblings_down_and_stops_nobody_for_good(
 #[test]
 fn a_vcpu_that_must_wait_does_so_where_no_sibling_runs() {
     // Four burners on four pCPUs, one of them a sibling of one that wakes and is owed nothing.
-    let loads = "vcpu_workloads = [{ kind = 'burn' }, { kind = 'periodic', period = '20ms', work = '4ms' }]";
+    let loads = "vcpu_workloads = [{ kind = 'burn' }, { kind = 'periodic', period = '20ms', work = \
+        '4ms' }]";
     let ups: String = (0..5).map(|i| vm(&format!("up{i}"), 1, "shares = 4000")).collect();
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cosched-siblings.trace");
     let options = Options { ticks: Ticks::Staggered, ..Options::default() };

@@ -103,7 +103,8 @@ fn costs_are_charged_and_take_from_work() {
 
 #[test]
 fn a_lone_sleeper_does_all_its_work() {
-    let text = "duration = \"10s\"\n[host]\ncores_per_llc = 2\n[[vm]]\nname = \"d\"\nvcpus = 1\nworkload = { kind = \"periodic\", period = \"10ms\", work = \"3ms\" }\n";
+    let text = "duration = \"10s\"\n[host]\ncores_per_llc = 2\n[[vm]]\nname = \"d\"\nvcpus = \
+        1\nworkload = { kind = \"periodic\", period = \"10ms\", work = \"3ms\" }\n";
     let outcome = run(&scenario("lone", text).runs[0], &ideal()).expect("it runs");
     let t = outcome.result.vms[0].times;
     // The first release is at a random point of the first period, the last piece may be cut.
@@ -126,7 +127,8 @@ fn what_happens_in_the_warm_up_does_not_count() {
 
 #[test]
 fn a_per_cpu_kthread_runs_at_once() {
-    let task = "\n[[host_task]]\nname = \"k\"\naffinity = \"0\"\nper_cpu_kthread = true\nworkload = { kind = \"periodic\", period = \"7ms\", work = \"50us\" }\n";
+    let task = "\n[[host_task]]\nname = \"k\"\naffinity = \"0\"\nper_cpu_kthread = true\nworkload \
+        = { kind = \"periodic\", period = \"7ms\", work = \"50us\" }\n";
     let outcome = run(&scenario("kthread", &format!("{TWO_ON_ONE}{task}")).runs[0], &ideal())
         .expect("it runs");
     let system = &outcome.result.pools[1];
@@ -154,7 +156,8 @@ fn time_held_back_by_a_limit_is_inside_ready_time_and_only_there_where_a_limit_s
     assert!(
         result.vms.iter().flat_map(|v| &v.worlds).all(|w| w.times.limited_ns <= w.times.ready_ns)
     );
-    // Two vCPUs that want all of 5 s each and may have 2.5 s together: the rest but a little is the limit's.
+    // Two vCPUs that want all of 5 s each and may have 2.5 s together: the rest but a little is the
+    // limit's.
     let t = of("try");
     assert!(t.limited_ns > 7_000_000_000 && t.limited_ns + t.run_ns <= 10_000_000_000, "{t:?}");
     assert_eq!((of("front").limited_ns, of("loner").limited_ns), (0, 0));

@@ -1,4 +1,5 @@
-//! SMP guests whose vCPUs wait for each other: work and spinning, locks, barriers, interrupts, the guest's watchdog; in exact numbers.
+//! SMP guests whose vCPUs wait for each other: work and spinning, locks, barriers, interrupts, the
+//! guest's watchdog; in exact numbers.
 
 use check::Invariant;
 use settings::Scenario;
@@ -11,10 +12,11 @@ const MS: u64 = 1_000_000;
 /// The scenario of one VM on a host of so many pCPUs; `more` are keys of the VM.
 fn scenario(name: &str, pcpus: u32, duration: &str, more: &str) -> Scenario {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("guests-{name}.toml"));
-    // A quantum of 50 ms ends at the tick of 52 ms. Two busy vCPUs on one pCPU run 0..104 ms, 104..260, 260..364, 364..468,
-    // 468..572.
+    // A quantum of 50 ms ends at the tick of 52 ms. Two busy vCPUs on one pCPU run 0..104 ms,
+    // 104..260, 260..364, 364..468, 468..572.
     let text = format!(
-        "duration = '{duration}'\n[host]\ncores_per_llc = {pcpus}\n[knobs]\nquantum_us = 50000\ncosched = 0\n[[vm]]\nname = 'smp'\n{more}\n"
+        "duration = '{duration}'\n[host]\ncores_per_llc = {pcpus}\n[knobs]\nquantum_us = \
+            50000\ncosched = 0\n[[vm]]\nname = 'smp'\n{more}\n"
     );
     fs::write(&path, text).expect("the test's folder can be written");
     settings::load(&path.to_string_lossy()).expect("the scenario loads")
@@ -64,7 +66,8 @@ fn two_vcpus_that_both_run_hand_the_lock_over_at_the_instant_of_its_release() {
         "41ms",
         "vcpus = 2\nworkload = { kind = 'spinlock', think = '1ms', hold = '2ms' }",
     );
-    // vCPU 0: 1 ms of thought, then 2 ms with the lock, 1 ms of thought, 1 ms of spinning, and so on. vCPU 1 the same, 2 ms later.
+    // vCPU 0: 1 ms of thought, then 2 ms with the lock, 1 ms of thought, 1 ms of spinning, and so
+    // on. vCPU 1 the same, 2 ms later.
     assert_eq!(progress(&x), (61, 21, 19));
     assert_eq!((x.worlds[0].times.work, x.worlds[1].times.work), (31 * MS, 30 * MS));
     assert_eq!(
@@ -75,7 +78,8 @@ fn two_vcpus_that_both_run_hand_the_lock_over_at_the_instant_of_its_release() {
 
 #[test]
 fn while_the_holder_is_preempted_its_sibling_burns_all_its_time() {
-    // vCPU 0 is preempted at 104 ms, 1 ms after it took the lock for the twelfth time; vCPU 1 thinks for 4 ms and spins for 152.
+    // vCPU 0 is preempted at 104 ms, 1 ms after it took the lock for the twelfth time; vCPU 1
+    // thinks for 4 ms and spins for 152.
     let out = outcome("preempted", 1, "260ms", &lock(false));
     let x = &out.result.vms[0];
     assert_eq!(progress(x), (104 + 4, 152, 11));
@@ -85,12 +89,13 @@ fn while_the_holder_is_preempted_its_sibling_burns_all_its_time() {
 
 #[test]
 fn a_ticket_waits_for_who_came_first_though_it_does_not_run() {
-    // From 260 ms on vCPU 0 runs again and releases the lock at 264 ms, when vCPU 1 does not run. It can have it again and again, and
-    // at 364 ms, when vCPU 1 runs, it is free.
+    // From 260 ms on vCPU 0 runs again and releases the lock at 264 ms, when vCPU 1 does not run.
+    // It can have it again and again, and at 364 ms, when vCPU 1 runs, it is free.
     let x = vm("plain", 1, "468ms", &lock(false));
     assert_eq!(progress(&x), (104 + 4 + 104 + 104, 152, 11 + 1 + 11 + 11));
     assert_eq!(guest(&x).longest_wait_ns, (364 - 108) * MS);
-    // A ticket lock goes to vCPU 1 all the same: vCPU 0 thinks and spins, and vCPU 1 does the same to it from 373 ms on.
+    // A ticket lock goes to vCPU 1 all the same: vCPU 0 thinks and spins, and vCPU 1 does the same
+    // to it from 373 ms on.
     let x = vm("ticket", 1, "468ms", &lock(true));
     assert_eq!(progress(&x), (104 + 4 + (4 + 4) + (5 + 4), 152 + 96 + 95, 11 + 1 + 1));
     assert_eq!(guest(&x).longest_wait_ns, (364 - 108) * MS);
@@ -107,18 +112,21 @@ fn a_watchdog_reports_each_silence_that_is_longer_than_it_allows() {
         );
         guest(&x).lockups
     };
-    // vCPU 1 did not run for 104 ms, then spun for 152 ms. vCPU 0 has not run again when the run ends.
+    // vCPU 1 did not run for 104 ms, then spun for 152 ms. vCPU 0 has not run again when the run
+    // ends.
     assert_eq!(["103ms", "104ms", "151990us", "152ms"].map(lockups), [2, 1, 1, 0]);
     // Waits of 1 and, once, of 2 ms are longer than 1 ms once, and never longer than 2.
     let handover = |watchdog: &str| {
         let keys = format!(
-            "vcpus = 2\nwatchdog = '{watchdog}'\nworkload = {{ kind = 'spinlock', think = '1ms', hold = '2ms' }}"
+            "vcpus = 2\nwatchdog = '{watchdog}'\nworkload = {{ kind = 'spinlock', think = '1ms', \
+                hold = '2ms' }}"
         );
         guest(&vm(&format!("dog-handover-{watchdog}"), 2, "41ms", &keys)).lockups
     };
     assert_eq!(["1ms", "1999us", "2ms"].map(handover), [1, 1, 0]);
-    // It reports a wait once, however long: vCPU 1 is in READY to 104 and spins 108..364; vCPU 0 is in READY 104..260 and spins
-    // 268..364, which is too long only when it runs again at 468. What they wait for from 373 and 477 on is not too long yet.
+    // It reports a wait once, however long: vCPU 1 is in READY to 104 and spins 108..364; vCPU 0 is
+    // in READY 104..260 and spins 268..364, which is too long only when it runs again at 468. What
+    // they wait for from 373 and 477 on is not too long yet.
     let x = vm("dog-ticket", 1, "572ms", &format!("watchdog = '100ms'\n{}", lock(true)));
     assert_eq!(guest(&x).lockups, 4);
 }
@@ -134,7 +142,8 @@ fn a_watchdog_looks_at_burners_too_and_not_at_vcpus_that_are_halted() {
 
 #[test]
 fn a_barrier_on_one_pcpu_costs_the_rest_of_each_quantum() {
-    // vCPU 0 works 0..20 and spins to 104; vCPU 1 works 104..144, spins to 260; vCPU 0 works 260..300, spins to 364.
+    // vCPU 0 works 0..20 and spins to 104; vCPU 1 works 104..144, spins to 260; vCPU 0 works
+    // 260..300, spins to 364.
     let x = vm("barrier", 1, "364ms", "vcpus = 2\nworkload = { kind = 'barrier', work = '20ms' }");
     assert_eq!(progress(&x), (100, 84 + 116 + 64, 2));
     // One that halts after 2 ms of it leaves the pCPU to the other.
@@ -185,10 +194,12 @@ fn an_interrupt_wakes_a_halted_sibling_and_its_sender_spins_until_it_is_handled(
         &format!("vcpus = 2\nvcpu_workloads = [{ipi}, {{ kind = 'burn' }}]"),
     );
     assert_eq!(progress(&x), (40 + 50, 10, 9));
-    // Both are done at 4 ms. vCPU 0 sends first and spins while vCPU 1 handles it; then the other way round; at 6 ms both work again.
+    // Both are done at 4 ms. vCPU 0 sends first and spins while vCPU 1 handles it; then the other
+    // way round; at 6 ms both work again.
     let x = vm("ipi-both", 2, "50ms", &format!("vcpus = 2\nworkload = {ipi}"));
     assert_eq!(progress(&x), (2 * (8 * 5 + 2), 16, 16));
-    // On one pCPU vCPU 0 works 0..4 and spins to 104; vCPU 1 handles that, works 105..109 and spins to 260.
+    // On one pCPU vCPU 0 works 0..4 and spins to 104; vCPU 1 handles that, works 105..109 and spins
+    // to 260.
     let x = vm("ipi-one", 1, "260ms", &format!("vcpus = 2\nworkload = {ipi}"));
     assert_eq!(progress(&x), (4 + 5, 100 + 151, 1));
 }
@@ -197,7 +208,8 @@ fn an_interrupt_wakes_a_halted_sibling_and_its_sender_spins_until_it_is_handled(
 fn a_sleeper_that_an_interrupt_wakes_sleeps_on_and_loses_no_work() {
     let with = |first: &str| {
         let more = format!(
-            "vcpus = 2\nvcpu_workloads = [{first}, {{ kind = 'periodic', period = '10ms', work = '2ms' }}]"
+            "vcpus = 2\nvcpu_workloads = [{first}, {{ kind = 'periodic', period = '10ms', work = \
+                '2ms' }}]"
         );
         vm(&format!("sleeper-{}", first.len()), 2, "1005ms", &more)
     };
@@ -224,11 +236,13 @@ fn a_window_that_closes_lets_the_holder_finish_and_nobody_else() {
         (4 + 4 + 2, 1 + 2, 2)
     );
     assert_eq!(progress(&vm("off", 2, "9ms", &format!("{keys}stop = '2ms'"))), (2 + 1, 1, 0));
-    // Opened again while vCPU 0 still holds it: it goes on to 3, and vCPU 1, which thinks 1.8..2.8, waits for it.
+    // Opened again while vCPU 0 still holds it: it goes on to 3, and vCPU 1, which thinks 1.8..2.8,
+    // waits for it.
     let x = vm("soon", 2, "5500us", &format!("{keys}active = ['..1500us', '1800us..']"));
     assert_eq!((x.times.work, guest(&x).spin_ns, guest(&x).rounds), (9 * MS, 1_700_000, 2));
     // A barrier begins anew.
-    let barrier = "vcpus = 2\nvcpu_workloads = [{ kind = 'barrier', work = '1ms' }, { kind = 'barrier', work = '3ms' }]\n";
+    let barrier = "vcpus = 2\nvcpu_workloads = [{ kind = 'barrier', work = '1ms' }, { kind = \
+        'barrier', work = '3ms' }]\n";
     assert_eq!(
         progress(&vm("anew", 2, "17ms", &format!("{barrier}active = ['..2ms', '10ms..']"))),
         (1 + 2 + 3 + 7, 1 + 4, 2)
@@ -261,10 +275,12 @@ fn a_single_thread_in_a_wide_vm_gets_a_whole_pcpu() {
 
 #[test]
 fn what_came_meanwhile_is_seen_only_after_the_switch_that_is_under_way() {
-    // vCPU 1 runs from 104 ms on and vCPU 0 again from 260: work begins a ms later. vCPU 0 does the last ms of its piece and is the last at
-    // the barrier; vCPU 1, which has spun since 115, sees it when it is in the guest again, after 364.
+    // vCPU 1 runs from 104 ms on and vCPU 0 again from 260: work begins a ms later. vCPU 0 does the
+    // last ms of its piece and is the last at the barrier; vCPU 1, which has spun since 115, sees
+    // it when it is in the guest again, after 364.
     let options = Options { costs: Costs { switch_ns: MS, ..Costs::ZERO }, ..Options::default() };
-    let keys = "vcpus = 2\nvcpu_workloads = [{ kind = 'barrier', work = '104ms' }, { kind = 'barrier', work = '10ms' }]";
+    let keys = "vcpus = 2\nvcpu_workloads = [{ kind = 'barrier', work = '104ms' }, { kind = \
+        'barrier', work = '10ms' }]";
     let x = run(&scenario("switch", 1, "370ms", keys).runs[0], &options)
         .expect("it runs")
         .result
@@ -292,7 +308,8 @@ fn random_text(seed: u64) -> String {
                 (1 + below(3000), 1 + below(300), ["fixed", "exponential"][below(2) as usize]);
             match below(7) {
                 0 | 1 => format!(
-                    "{{ kind = 'spinlock', think = '{a}us', hold = '{b}us', ticket = {ticket}, dist = '{dist}' }}"
+                    "{{ kind = 'spinlock', think = '{a}us', hold = '{b}us', ticket = {ticket}, \
+                        dist = '{dist}' }}"
                 ),
                 2 => format!("{{ kind = 'barrier', work = '{a}us', dist = '{dist}' }}"),
                 3 => format!("{{ kind = 'barrier', work = '{a}us', spin = '{b}us' }}"),
@@ -337,8 +354,8 @@ fn random_guests_never_stand_still_and_one_seed_decides_all() {
         };
         let (whole, again, half) = (done(None), done(None), done(Some(units::Span::from_secs(3))));
         let verdict = whole.verdict.as_ref().expect("the oracle watches");
-        // The ideal takes time in READY for a claim. Who sleeps or halts after each short burst is never given it later, for there is
-        // nothing more to do then; that may pass for lag.
+        // The ideal takes time in READY for a claim. Who sleeps or halts after each short burst is
+        // never given it later, for there is nothing more to do then; that may pass for lag.
         let sleeps = ["spin = ", "'io'"].iter().any(|k| random_text(seed).contains(k));
         let allowed = if sleeps { verdict.count(Invariant::Lag) } else { 0 };
         assert_eq!(verdict.violated(), allowed, "seed {seed}: {:?}", verdict.violations);
@@ -359,7 +376,8 @@ fn random_guests_never_stand_still_and_one_seed_decides_all() {
 
 #[test]
 fn a_lock_of_64_vcpus_costs_events_by_its_rounds_and_not_by_time() {
-    let keys = "vcpus = 64\nworkload = { kind = 'spinlock', think = '900us', hold = '10us', dist = 'exponential' }";
+    let keys = "vcpus = 64\nworkload = { kind = 'spinlock', think = '900us', hold = '10us', dist = \
+        'exponential' }";
     let out = outcome("wide", 64, "2s", keys);
     let g = guest(&out.result.vms[0]);
     assert!(g.rounds > 100_000, "{g:?}");

@@ -1,5 +1,7 @@
-//! What a wake-up costs in instructions of the native scheduler: six pools deep, each with a limit, no more than a tenth above
-//! the flat case; in a VM of 64 vCPUs no more than a fifth above one of two. Instructions are counted one by one by single-stepping a child process, so the result is the same everywhere.
+//! What a wake-up costs in instructions of the native scheduler: six pools deep, each with a limit,
+//! no more than a tenth above the flat case; in a VM of 64 vCPUs no more than a fifth above one of
+//! two. Instructions are counted one by one by single-stepping a child process, so the result is
+//! the same everywhere.
 #![allow(unsafe_code)]
 
 use sched_core::{ENQUEUE_WAKEUP, Host, KIND_VCPU, Limiter, Platform, Tasks};
@@ -44,7 +46,8 @@ impl Platform for Small {
     }
 }
 
-/// Two VMs on one pCPU, each below so many limits: world 1, and more of the first VM from world 3 on, so many in all; and world 2.
+/// Two VMs on one pCPU, each below so many limits: world 1, and more of the first VM from world 3
+/// on, so many in all; and world 2.
 fn host(limits: u32, width: u32) -> Host {
     let shape = Shape {
         sockets: 1,
@@ -92,7 +95,8 @@ fn wake_idle(host: &mut Host, kernel: &mut Small, now: &mut u64) {
     host.idle(kernel, 0, true);
 }
 
-/// World 1 wakes while world 2 runs, waits for its turn, runs for 100 us and sleeps; world 2 goes on.
+/// World 1 wakes while world 2 runs, waits for its turn, runs for 100 us and sleeps; world 2 goes
+/// on.
 fn wake_busy(host: &mut Host, kernel: &mut Small, now: &mut u64) {
     let _ = host.select(kernel, 1, 0, -1);
     host.runnable(kernel, 1);
@@ -132,7 +136,8 @@ fn stepped((limits, width): (u32, u32), cycle: Cycle, cycles: u32) -> u64 {
         host.runnable(&mut kernel, 2);
         host.running(&mut kernel, 2);
     }
-    // SAFETY: the child touches only its own copy of what was made above, and leaves by _exit; the parent waits for it.
+    // SAFETY: the child touches only its own copy of what was made above, and leaves by _exit; the
+    // parent waits for it.
     unsafe {
         let child = libc::fork();
         assert!(child >= 0, "fork");

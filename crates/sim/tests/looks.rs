@@ -163,7 +163,8 @@ fn a_run_ends_when_nobody_looks_any_more() {
     assert_eq!(*seen.lock().expect("one thread"), 3_000_000_000);
 }
 
-/// Two threads of one core: one burns, the other half of the time. The core is never idle, and shared half of the time.
+/// Two threads of one core: one burns, the other half of the time. The core is never idle, and
+/// shared half of the time.
 #[test]
 fn a_cores_time_is_that_of_its_threads_together() {
     let text = r#"
@@ -210,7 +211,8 @@ fn a_cores_time_is_that_of_its_threads_together() {
         assert!(core <= look.at_ns && core >= burn.max(half), "{core} {burn} {half}");
     }
     let (burn, half, core, ..) = times(looks.last().expect("the end"));
-    // 6 s of one, half of the other's 10 s: 3 s of which were beside it; wake-ups cost microseconds.
+    // 6 s of one, half of the other's 10 s: 3 s of which were beside it; wake-ups cost
+    // microseconds.
     for (seen, want) in [(burn, 6_000), (half, 5_000), (core, 8_000)] {
         assert!(seen.abs_diff(want * 1_000_000) < 60_000_000, "{seen} ns, about {want} ms");
     }

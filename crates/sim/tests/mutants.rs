@@ -1,4 +1,5 @@
-//! Each mutant is caught, by the invariant or the rule of the contract that is named beside it; the scheduler itself is not.
+//! Each mutant is caught, by the invariant or the rule of the contract that is named beside it; the
+//! scheduler itself is not.
 
 use check::Invariant;
 use sim::{Mutant, Options, Policy, Rule, SimError, run};

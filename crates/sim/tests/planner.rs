@@ -1,6 +1,7 @@
-//! What the scheduler does off the critical path. The division that it makes every 10 ms (`sched/plan.h`) is the pure planner's
-//! (`entitlement::Tree`), for trees drawn at random: two solvers in two languages, one by rounds, one by sorting. The host's
-//! virtual time and the tick of limits, by numbers.
+//! What the scheduler does off the critical path. The division that it makes every 10 ms
+//! (`sched/plan.h`) is the pure planner's (`entitlement::Tree`), for trees drawn at random: two
+//! solvers in two languages, one by rounds, one by sorting. The host's virtual time and the tick of
+//! limits, by numbers.
 
 mod draw;
 
@@ -127,8 +128,8 @@ fn the_scheduler_divides_as_the_planner_does() {
                 laid.owner, n.gets, n.could
             );
             assert!(n.gets.abs_diff(x) <= unit, "{what}");
-            // Where a unit decides whether one is contended, it weighs the one or the other: both are within what it gets
-            // or could have.
+            // Where a unit decides whether one is contended, it weighs the one or the other: both
+            // are within what it gets or could have.
             assert!(n.could.abs_diff(y) <= unit || n.gets.abs_diff(n.demand) <= unit, "{what}");
             exact += u32::from(n.could.abs_diff(y) <= unit);
             all += 1;
@@ -152,7 +153,8 @@ fn small_host(vms: usize) -> Host {
 
 #[test]
 fn a_late_tick_of_limits_is_made_up_for_to_those_who_wait_within_half_a_percent_of_a_second() {
-    // A grant for each pCPU is saved up, 3 ms at least; beyond that what came while a tick was late, to 2 ms below 5 ms a pCPU.
+    // A grant for each pCPU is saved up, 3 ms at least; beyond that what came while a tick was
+    // late, to 2 ms below 5 ms a pCPU.
     let tokens = |pcpus: u64, closed: u32, gone_ms: u64| {
         let mut host = small_host(1);
         let rate = pcpus * Rate::ONE.0;
@@ -195,7 +197,8 @@ fn one_vm_far_ahead_does_not_drag_the_hosts_time_along() {
         host.housekeep(&mut Nobody);
         (host.record().v_ns - v) / 1000
     };
-    // 10 ms of time, and a 16th of the mean: 200 ms ahead counts whole, 20 s as four times the bound on lag of 100 ms.
+    // 10 ms of time, and a 16th of the mean: 200 ms ahead counts whole, 20 s as four times the
+    // bound on lag of 100 ms.
     assert_eq!(moved(0).abs_diff(10_000), 0);
     assert!(moved(200).abs_diff(10_000 + 200_000 / 2 / 16) <= 20, "{}", moved(200));
     assert!(moved(20_000).abs_diff(10_000 + 400_000 / 2 / 16) <= 20, "{}", moved(20_000));

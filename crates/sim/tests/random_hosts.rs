@@ -1,4 +1,5 @@
-//! Hosts, VMs and workloads drawn at random, VMs that start, stop, pause and have vCPUs added, one seed each: contract and accounts hold, no pCPU idles beside work, nobody starves.
+//! Hosts, VMs and workloads drawn at random, VMs that start, stop, pause and have vCPUs added, one
+//! seed each: contract and accounts hold, no pCPU idles beside work, nobody starves.
 //!
 //! A failure names its seed; `SEED=n cargo test -p sim --test random_hosts` replays it alone, and
 //! `SEEDS=n` tries that many, `SEED=n` one; with it `TRACE=FILE` writes its trace.
@@ -181,7 +182,8 @@ fn wrong(seed: u64) -> Option<String> {
     }
 }
 
-/// Seeds whose woken pCPU once took another world than the one that it was woken for, which waited on beside idle ones.
+/// Seeds whose woken pCPU once took another world than the one that it was woken for, which waited
+/// on beside idle ones.
 const ODD: &[u64] = &[64, 148, 243];
 
 #[test]

@@ -1,4 +1,5 @@
-//! The trace of a run says what its accounts say, to the nanosecond, is the same for the same seed, and judges a planted fault.
+//! The trace of a run says what its accounts say, to the nanosecond, is the same for the same seed,
+//! and judges a planted fault.
 
 use sched_core::records as c;
 use sim::{Mutant, Options, Outcome, Policy, SimError, Ticks, run, run_traced};
@@ -89,7 +90,8 @@ fn told(events: &[Event], from: u64, to: u64) -> BTreeMap<WorldId, Told> {
             }
             State::None => panic!("a stay in no state"),
         }
-        // Parked at ns 0 counts as not parked: 0 stands for that, and no clock but the simulator's shows it.
+        // Parked at ns 0 counts as not parked: 0 stands for that, and no clock but the simulator's
+        // shows it.
         times.limited_ns +=
             stay.held.iter().filter(|h| h.0 > 0).map(|h| clip(*h, from, to)).sum::<u64>();
     }
@@ -474,7 +476,8 @@ fn kernel_side_and_reader_agree_on_what_a_record_tells_besides() {
     );
 }
 
-/// RDY "Interpreting Ready Time": of two that use 20 % each, each waits for the other one time in five.
+/// RDY "Interpreting Ready Time": of two that use 20 % each, each waits for the other one time in
+/// five.
 #[test]
 fn two_at_20_each_wait_for_about_20_percent_of_their_wake_ups() {
     let labels: Vec<String> = scenario("two-at-20").runs.iter().map(|r| r.label.clone()).collect();
@@ -536,7 +539,8 @@ fn a_world_kept_in_its_queue_while_a_pcpu_idles_comes_first_with_the_reason() {
         let inside =
             |f: &&(u64, u32)| f.1 == w.world.0 && (w.since_ns..w.since_ns + w.ns).contains(&f.0);
         assert!(planted.iter().find(inside).is_some(), "{w:?} is none of the planted faults");
-        // Housekeeping sends an idle pCPU to look every 10 ms, so that it lasts for little more than 20 ms at most.
+        // Housekeeping sends an idle pCPU to look every 10 ms, so that it lasts for little more
+        // than 20 ms at most.
         assert_eq!(w.judgement, Judgement::WrongIdle);
         assert!((10_000_000..40_000_000).contains(&w.ns) && w.longest_idle_ns > 1_000_000, "{w:?}");
         assert!(
@@ -562,7 +566,8 @@ fn a_run_that_the_contract_ends_leaves_a_whole_trace_that_says_why() {
     assert!(matches!(outcome, Err(SimError::Contract { .. })));
     let last = read(&bytes).pop().expect("events");
     assert!(
-        matches!(&last.kind, Kind::Mark { text } if text.contains("seen in no queue after enqueue")),
+        matches!(&last.kind, Kind::Mark { text } if text.contains("seen in no queue after \
+            enqueue")),
         "{last:?}"
     );
 }

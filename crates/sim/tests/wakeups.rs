@@ -1,5 +1,5 @@
-//! XK's wake-up latency test in the simulator: least, average and most from the moment that a sleep was due to the waker's own work, in
-//! numbers, and the same as the trace has them.
+//! XK's wake-up latency test in the simulator: least, average and most from the moment that a sleep
+//! was due to the waker's own work, in numbers, and the same as the trace has them.
 
 use settings::Run;
 use sim::{Costs, Options, Outcome, run, run_traced};
@@ -28,7 +28,8 @@ fn seen(outcome: &Outcome, by: MeasuredBy) -> &Wakeups {
     outcome.result.wakeups.iter().find(|w| w.vm == "waker" && w.by == by).expect("it woke")
 }
 
-/// Least, mean, 99th percentile and most in ns of the waker in nine seconds of a run; the first wake-up comes while VMs begin.
+/// Least, mean, 99th percentile and most in ns of the waker in nine seconds of a run; the first
+/// wake-up comes while VMs begin.
 fn late(label: &str, by: MeasuredBy, options: &Options) -> [u64; 4] {
     let outcome = run(&of(label, Span::from_secs(1)), options).expect("it runs");
     let w = seen(&outcome, by);
@@ -41,7 +42,8 @@ fn on_an_idle_host_a_wake_up_takes_a_switch_and_nothing_else() {
     assert_eq!(late("idle host", MeasuredBy::Workload, &options), [2000; 4]);
     assert_eq!(late("idle host", MeasuredBy::Scheduler, &options), [0; 4]);
     assert_eq!(late("idle host", MeasuredBy::Workload, &ten_seconds(Costs::ZERO)), [0; 4]);
-    // One in 10 ms, 50 us of work and a switch, from a random point of the first 10 ms on; nobody else wakes.
+    // One in 10 ms, 50 us of work and a switch, from a random point of the first 10 ms on; nobody
+    // else wakes.
     let outcome = run(&of("idle host", Span::ZERO), &options).expect("it runs");
     let count = seen(&outcome, MeasuredBy::Workload).count;
     assert!((994..=995).contains(&count), "{count}");

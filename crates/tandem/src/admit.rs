@@ -1,4 +1,5 @@
-//! `tandem admit`: says whether a VM may power on, or a reservation may change, level by level; it changes nothing.
+//! `tandem admit`: says whether a VM may power on, or a reservation may change, level by level; it
+//! changes nothing.
 
 use crate::{
     Exit, Failure,
@@ -9,11 +10,13 @@ use entitlement::{Ask, TreeLeaf};
 use std::io::Write;
 use units::{CpuAmount, caps::VCPUS_MAX};
 
-/// Says whether a VM may power on, or a VM or pool may reserve so much; without any, whether all that is reserved can be kept.
+/// Says whether a VM may power on, or a VM or pool may reserve so much; without any, whether all
+/// that is reserved can be kept.
 #[derive(clap::Args)]
 #[command(after_help = "Exit code 0: admitted. 7: not admitted.")]
 pub struct Args {
-    /// A VM that shall power on (with --vcpus), or one that is there and shall reserve another amount.
+    /// A VM that shall power on (with --vcpus), or one that is there and shall reserve another
+    /// amount.
     #[arg(long, value_name = "NAME", requires = "reservation")]
     vm: Option<String>,
     /// vCPUs of a VM that shall power on.
@@ -22,7 +25,8 @@ pub struct Args {
     /// What it shall reserve: percent of one pCPU, MHz or GHz, such as 250% or 2.4GHz.
     #[arg(long, value_name = "AMOUNT")]
     reservation: Option<CpuAmount>,
-    /// The pool that the VM is to be in, the root if left out; or, without --vm, the pool that shall reserve so much.
+    /// The pool that the VM is to be in, the root if left out; or, without --vm, the pool that
+    /// shall reserve so much.
     #[arg(long, value_name = "POOL", requires = "reservation")]
     pool: Option<String>,
     /// The tree of a scenario, with all its VMs powered on, in place of the running daemon's.
@@ -39,7 +43,8 @@ pub struct Args {
 /// Runs `tandem admit`.
 ///
 /// # Errors
-/// `Exit::NotAdmitted` if it is not, `Exit::Input` for what is not there, `Exit::Host` when no daemon runs.
+/// `Exit::NotAdmitted` if it is not, `Exit::Input` for what is not there, `Exit::Host` when no
+/// daemon runs.
 pub fn main(args: &Args) -> Result<(), Failure> {
     let grown = match &args.scenario {
         Some(name) => tree::of_scenario(name, args.run.as_deref())?,
@@ -95,7 +100,11 @@ fn ask(args: &Args, grown: &Grown) -> Result<Option<Ask>, Failure> {
         };
         let found = pool(path)?;
         let root = || {
-            refuse("pool '/': cannot change what it reserves: the root has the host; give a pool below it".to_owned())
+            refuse(
+                "pool '/': cannot change what it reserves: the root has the host; give a pool \
+                below it"
+                    .to_owned(),
+            )
         };
         return if found == 0 {
             Err(root())
@@ -185,7 +194,13 @@ admitted
         );
         let (text, refused) =
             say(&["--vm", "huge", "--vcpus", "16", "--reservation", "1400%", "--pool", "web"]);
-        assert!(text.ends_with("refused: /: cannot give 1400 % to what it holds: the host has 1300 % for it; reserve less\n"), "{text}");
+        assert!(
+            text.ends_with(
+                "refused: /: cannot give 1400 % to what it holds: the host has 1300 \
+            % for it; reserve less\n"
+            ),
+            "{text}"
+        );
         assert_eq!(refused.as_deref(), Some("/prod/web/huge: not admitted by /"));
         // In MHz: 2000 of them are a pCPU.
         assert!(
@@ -205,7 +220,8 @@ admitted
         let (text, refused) = say(&["--vm", "/test/try", "--reservation", "100%"]);
         assert_eq!(
             text,
-            "/test/try: asks to reserve 100 %, has 0 %\nrefused: /test/try: cannot reserve 100 %: its limit is 50 %; reserve less or raise the limit\n"
+            "/test/try: asks to reserve 100 %, has 0 %\nrefused: /test/try: cannot reserve 100 %: \
+                its limit is 50 %; reserve less or raise the limit\n"
         );
         assert!(refused.is_some());
         let (text, refused) = say(&["--pool", "test", "--reservation", "400%"]);

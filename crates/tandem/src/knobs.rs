@@ -22,7 +22,8 @@ impl std::str::FromStr for Setting {
     fn from_str(text: &str) -> Result<Setting, String> {
         let bad = || {
             format!(
-                "cannot read '{text}': allowed NAME=NUMBER, such as quantum_us=20000, or cosched=off, relaxed or strict; 'tandem knobs' lists the names"
+                "cannot read '{text}': allowed NAME=NUMBER, such as quantum_us=20000, or \
+                    cosched=off, relaxed or strict; 'tandem knobs' lists the names"
             )
         };
         let (name, value) = text.split_once('=').ok_or_else(bad)?;

@@ -16,16 +16,19 @@ use topology::Topology;
 use units::Span;
 use views::{Allocations, Document, RunResult, Where};
 
-/// Loads the scheduler into this kernel, finds VMs by itself and follows them until SIGINT or SIGTERM.
+/// Loads the scheduler into this kernel, finds VMs by itself and follows them until SIGINT or
+/// SIGTERM.
 #[derive(clap::Args)]
 pub struct RunArgs {
-    /// Settings file (TOML): [[pool]] and [[vm]] with shares, reservation, limit; [knobs] quantum_us = 50000.
+    /// Settings file (TOML): [[pool]] and [[vm]] with shares, reservation, limit; [knobs]
+    /// quantum_us = 50000.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Sets a knob, over the file; may be given often. `tandem knobs` lists them.
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<knobs::Setting>,
-    /// Where metrics are served for Prometheus, or off. Unless it is said, 127.0.0.1:19477 if that port is free.
+    /// Where metrics are served for Prometheus, or off. Unless it is said, 127.0.0.1:19477 if that
+    /// port is free.
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = ::metrics::DEFAULT_ADDRESS)]
     metrics: Option<metrics::At>,
     /// Print what libbpf and the kernel's verifier say.
@@ -85,7 +88,8 @@ pub(crate) fn host_failure(e: HostError) -> Failure {
 /// Runs `tandem run`.
 ///
 /// # Errors
-/// `Exit::Input` for refused settings, `Exit::Host` if the kernel refuses, `Exit::Ejected` if it ended it.
+/// `Exit::Input` for refused settings, `Exit::Host` if the kernel refuses, `Exit::Ejected` if it
+/// ended it.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let settings = match &args.config {
         Some(path) => LiveSettings::load(path).map_err(|e| Failure::new(Exit::Input, e))?,
@@ -113,7 +117,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     watch(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
     let begin = Instant::now();
     let say = move |text: &str| {
-        let _ = say::line(&format!("[{:9.3}] {text}", begin.elapsed().as_secs_f64())); // the scheduler goes on, whoever reads
+        // the scheduler goes on, whoever reads
+        let _ = say::line(&format!("[{:9.3}] {text}", begin.elapsed().as_secs_f64()));
     };
     let _endpoint = metrics::endpoint(args.metrics, &say)?;
     let options = host::run::Options {

@@ -1,4 +1,5 @@
-//! The command line of Tandem: parses what was asked, calls the crate that does it, turns errors into exit codes.
+//! The command line of Tandem: parses what was asked, calls the crate that does it, turns errors
+//! into exit codes.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)] // say.rs: they panic where nobody reads
 
@@ -62,12 +63,14 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// CPU scheduler for virtual machines with ESXi's resource controls, on a live KVM host and in a simulator.
+/// CPU scheduler for virtual machines with ESXi's resource controls, on a live KVM host and in a
+/// simulator.
 #[derive(Parser)]
 #[command(
     name = "tandem",
     version,
-    after_help = "Exit codes: 0 well, 1 other, 2 command line, 3 refused input, 4 host cannot, 5 ended by the kernel, 6 check failed, 7 not admitted, 8 damaged trace."
+    after_help = "Exit codes: 0 well, 1 other, 2 command line, 3 refused input, 4 host cannot, 5 \
+        ended by the kernel, 6 check failed, 7 not admitted, 8 damaged trace."
 )]
 struct Cli {
     #[command(subcommand)]

@@ -3,10 +3,12 @@
 use crate::{Exit, Failure, say};
 use std::net::SocketAddr;
 
-/// Prints the running daemon's metrics once, as OpenMetrics; or their list, or a dashboard for Grafana.
+/// Prints the running daemon's metrics once, as OpenMetrics; or their list, or a dashboard for
+/// Grafana.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Prometheus' own text format 0.0.4 in place of OpenMetrics, as node_exporter's textfile collector wants it.
+    /// Prometheus' own text format 0.0.4 in place of OpenMetrics, as node_exporter's textfile
+    /// collector wants it.
     #[arg(long, conflicts_with_all = ["list", "dashboard"])]
     prometheus: bool,
     /// Every metric with type, unit, labels, meaning and what to do; needs no daemon.
@@ -90,12 +92,13 @@ fn now() -> Result<::metrics::Samples, Failure> {
 
 #[cfg(not(feature = "live"))]
 fn now() -> Result<::metrics::Samples, Failure> {
-    let seen = "metrics: cannot read them: this tandem was built without the live host; build it by 'make build', or ask for --list";
+    let seen = "metrics: cannot read them: this tandem was built without the live host; build it \
+        by 'make build', or ask for --list";
     Err(Failure::new(Exit::Host, anyhow::anyhow!(seen)))
 }
 
-/// Serves the metrics as the daemon was told; `None` if nowhere. Where it was told nothing, a port that is taken is no reason
-/// not to run.
+/// Serves the metrics as the daemon was told; `None` if nowhere. Where it was told nothing, a port
+/// that is taken is no reason not to run.
 ///
 /// # Errors
 /// `Exit::Host` when it cannot listen where it was told to.
@@ -117,7 +120,8 @@ pub fn endpoint(
             Ok(Some(endpoint))
         }
         Err(e) => {
-            let next = "allowed an address of this host and a port that is free; give another with --metrics ADDRESS:PORT, or --metrics off";
+            let next = "allowed an address of this host and a port that is free; give another with \
+                --metrics ADDRESS:PORT, or --metrics off";
             let text = format!("metrics {address}: cannot serve them there: {e}, {next}");
             if asked.is_some() {
                 return Err(Failure::new(Exit::Host, anyhow::anyhow!(text)));

@@ -1,4 +1,5 @@
-//! `tandem plan`: shows the tree of pools and VMs, of the daemon that runs or of a scenario: settings, who gets how much, who lends.
+//! `tandem plan`: shows the tree of pools and VMs, of the daemon that runs or of a scenario:
+//! settings, who gets how much, who lends.
 
 use crate::{
     Failure,
@@ -10,7 +11,8 @@ use std::io::Write;
 use units::{Rate, Span};
 use views::{Plan, PlanKind, PlanNow, PlanRow, Unit};
 
-/// Shows the tree of pools and VMs: settings, worst case, who asks for and gets how much now, who lends to whom.
+/// Shows the tree of pools and VMs: settings, worst case, who asks for and gets how much now, who
+/// lends to whom.
 #[derive(clap::Args)]
 pub struct Args {
     /// The tree of a scenario, with all its VMs powered on, in place of the running daemon's.
@@ -111,7 +113,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Adds pool `p` and all that it holds, `above` being its parent's row; pools come before VMs, as they do in the division.
+    /// Adds pool `p` and all that it holds, `above` being its parent's row; pools come before VMs,
+    /// as they do in the division.
     fn pool(&mut self, p: usize, above: usize) {
         let (tree, grown) = (&self.grown.tree, self.grown);
         let pool = &tree.pools()[p];

@@ -1,4 +1,5 @@
-//! `tandem report`: reads results and traces, and writes one page for a browser; what is on it `crates/report` decides.
+//! `tandem report`: reads results and traces, and writes one page for a browser; what is on it
+//! `crates/report` decides.
 
 use crate::{Exit, Failure, say};
 use ::report::{Given, Options, Source};
@@ -10,10 +11,12 @@ use std::{
 };
 use units::Span;
 
-/// Draws results and traces as one page that works offline: map, state times, entitlement, ready times, timeline, comparison.
+/// Draws results and traces as one page that works offline: map, state times, entitlement, ready
+/// times, timeline, comparison.
 #[derive(clap::Args)]
 #[command(
-    after_help = "A RUN is a result document (--json of tandem sim, tandem top or cargo xtask lab), a trace (--trace of tandem sim), or both \
+    after_help = "A RUN is a result document (--json of tandem sim, tandem top or cargo xtask \
+        lab), a trace (--trace of tandem sim), or both \
 joined by a comma; LABEL= names it on the page. A trace given by itself goes to the run that has the same VMs (docs/report.md)."
 )]
 pub struct Args {
@@ -43,13 +46,15 @@ pub struct Args {
 /// Runs `tandem report`.
 ///
 /// # Errors
-/// `Exit::Input` for files that cannot be used, `Exit::Usage` for an empty part, `Exit::Other` if the page cannot be written,
-/// `Exit::Damaged` when it was written and a part of a trace is missing.
+/// `Exit::Input` for files that cannot be used, `Exit::Usage` for an empty part, `Exit::Other` if
+/// the page cannot be written, `Exit::Damaged` when it was written and a part of a trace is
+/// missing.
 pub fn main(args: &Args) -> Result<(), Failure> {
     let (from, to) = (args.from.map(Span::ns), args.to.map(Span::ns));
     if let Some((a, b)) = args.from.zip(args.to).filter(|(a, b)| a >= b) {
         let error = anyhow::anyhow!(
-            "--from {a} --to {b}: cannot show that part: seen an empty one, allowed --from before --to"
+            "--from {a} --to {b}: cannot show that part: seen an empty one, allowed --from before \
+                --to"
         );
         return Err(Failure::new(Exit::Usage, error));
     }
@@ -91,7 +96,8 @@ pub fn main(args: &Args) -> Result<(), Failure> {
 fn whole(damaged: Option<String>) -> Result<(), Failure> {
     let text = |name| {
         anyhow::anyhow!(
-            "{name}: the trace is damaged: the page shows what is there; 'tandem trace waits {name}' says what is missing"
+            "{name}: the trace is damaged: the page shows what is there; 'tandem trace waits \
+                {name}' says what is missing"
         )
     };
     damaged.map_or(Ok(()), |name| Err(Failure::new(Exit::Damaged, text(name))))

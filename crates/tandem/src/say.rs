@@ -1,12 +1,13 @@
-//! Writes what a command prints, and never fails the command because nobody reads any more: the macros of the standard library
-//! end the program by a panic then.
+//! Writes what a command prints, and never fails the command because nobody reads any more: the
+//! macros of the standard library end the program by a panic then.
 
 use std::io::{self, Write};
 
 /// A line to standard output.
 ///
 /// # Errors
-/// When it cannot be written. A reader that is gone (`tandem … | head`) is no failure of a command: `main` ends with 0 then.
+/// When it cannot be written. A reader that is gone (`tandem … | head`) is no failure of a command:
+/// `main` ends with 0 then.
 pub(crate) fn line(text: &str) -> io::Result<()> {
     all(&format!("{text}\n"))
 }

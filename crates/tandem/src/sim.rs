@@ -1,4 +1,5 @@
-//! `tandem sim`: runs a scenario in the simulated host, shows what came out, and fails where the oracle objects.
+//! `tandem sim`: runs a scenario in the simulated host, shows what came out, and fails where the
+//! oracle objects.
 
 use crate::say;
 use crate::{
@@ -39,7 +40,8 @@ pub struct Args {
     /// Only the run of this label.
     #[arg(long, value_name = "LABEL")]
     run: Option<String>,
-    /// Record every decision in a file for 'tandem trace' (docs/trace.md); of one run, which --run names if there are several.
+    /// Record every decision in a file for 'tandem trace' (docs/trace.md); of one run, which --run
+    /// names if there are several.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Without the oracle: faster, and no entitlements in the result.
@@ -53,7 +55,8 @@ const SHOWN: usize = 20;
 /// Runs `tandem sim`.
 ///
 /// # Errors
-/// `Exit::Input` for a refused scenario or knob, `Exit::Check` if the oracle objects or an expectation is missed.
+/// `Exit::Input` for a refused scenario or knob, `Exit::Check` if the oracle objects or an
+/// expectation is missed.
 pub fn main(args: &Args) -> Result<(), Failure> {
     let mut scenario = settings::load(&args.scenario).map_err(|e| Failure::new(Exit::Input, e))?;
     choose(args, &mut scenario)?;

@@ -1,5 +1,5 @@
-//! `tandem top`: what was asked for, on which host (this one, a simulated one, a recorded one), and as what: a full screen, a batch
-//! file, lines, or tables.
+//! `tandem top`: what was asked for, on which host (this one, a simulated one, a recorded one), and
+//! as what: a full screen, a batch file, lines, or tables.
 
 #[cfg(feature = "live")]
 mod live_source;
@@ -13,10 +13,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use units::Span;
 
-/// Shows what VMs, pools and worlds use and wait for, with esxtop's columns and keys: this host, a simulated or a recorded one.
+/// Shows what VMs, pools and worlds use and wait for, with esxtop's columns and keys: this host, a
+/// simulated or a recorded one.
 #[derive(clap::Args)]
 #[command(
-    after_help = "On a terminal it takes the whole screen: h shows the keys and explains each column. Otherwise, and with --once, --worlds, --pools or --settings, it prints tables of this host (docs/top.md)."
+    after_help = "On a terminal it takes the whole screen: h shows the keys and explains each \
+        column. Otherwise, and with --once, --worlds, --pools or --settings, it prints tables of \
+        this host (docs/top.md)."
 )]
 pub struct Args {
     /// One look, then leave.
@@ -64,7 +67,8 @@ pub struct Args {
     /// Only groups whose name contains this.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
-    /// Configuration that is read at the start, and that W writes [default: ~/.config/tandem/top.toml].
+    /// Configuration that is read at the start, and that W writes [default:
+    /// ~/.config/tandem/top.toml].
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Of tables: how often accounts are read within a look.
@@ -76,7 +80,8 @@ pub struct Args {
     /// Of tables: a line a pool as well.
     #[arg(long)]
     pub pools: bool,
-    /// Of tables: reservation (AMIN) and limit (AMAX, -1 for none) of each VM too, in percent of one pCPU.
+    /// Of tables: reservation (AMIN) and limit (AMAX, -1 for none) of each VM too, in percent of
+    /// one pCPU.
     #[arg(long)]
     pub settings: bool,
 }
@@ -143,7 +148,8 @@ impl Args {
             }
             (Some(path), Some(Err(e))) if e.kind() != std::io::ErrorKind::NotFound => {
                 let what = format!(
-                    "{}: cannot read the configuration: {e}; correct it, or name another by --config",
+                    "{}: cannot read the configuration: {e}; correct it, or name another by \
+                        --config",
                     path.display()
                 );
                 return Err(Failure::new(Exit::Input, anyhow::anyhow!(what)));
@@ -173,7 +179,8 @@ impl Args {
 /// Runs `tandem top`.
 ///
 /// # Errors
-/// `Exit::Host` when there are no accounts to read, `Exit::Input` for a refused scenario, file or configuration.
+/// `Exit::Host` when there are no accounts to read, `Exit::Input` for a refused scenario, file or
+/// configuration.
 pub fn main(args: &Args) -> Result<(), Failure> {
     if args.wants_tables() {
         return tables(args);
@@ -325,7 +332,8 @@ fn lines(args: &Args, config: &Config) -> Result<(), Failure> {
     };
     let (_, late) = written.map_err(|e: Stopped| e.0)?;
     if late > 0 {
-        let text = "groups or worlds came after its header and have no columns, as in esxtop; begin another file";
+        let text = "groups or worlds came after its header and have no columns, as in esxtop; \
+            begin another file";
         say::note(&format!("tandem: batch file: {late} {text}"));
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! `tandem trace`: what was asked of a trace, and the parts that its commands share; each command is a file of its own.
+//! `tandem trace`: what was asked of a trace, and the parts that its commands share; each command
+//! is a file of its own.
 
 mod check;
 mod export;
@@ -16,10 +17,14 @@ use std::path::PathBuf;
 use trace::{Chosen, Event, Pick};
 use units::{PcpuSet, Span};
 
-/// Looks at a trace: every change of state, queue, wake-up and kick, as a log, a table, a list of waits, or a picture.
+/// Looks at a trace: every change of state, queue, wake-up and kick, as a log, a table, a list of
+/// waits, or a picture.
 #[derive(clap::Args)]
 #[command(
-    after_help = "A trace comes from 'tandem sim SCENARIO --trace FILE', or on a live host from 'tandem trace record'. Each other command reads it, and the textual log that 'tandem trace log' prints, and finds out which it is. Of a damaged or cut file it shows what is there, says what is missing, and ends with code 8 (docs/trace.md)."
+    after_help = "A trace comes from 'tandem sim SCENARIO --trace FILE', or on a live host from \
+        'tandem trace record'. Each other command reads it, and the textual log that 'tandem trace \
+        log' prints, and finds out which it is. Of a damaged or cut file it shows what is there, \
+        says what is missing, and ends with code 8 (docs/trace.md)."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -67,7 +72,8 @@ pub struct Who {
 /// Runs `tandem trace`.
 ///
 /// # Errors
-/// `Exit::Input` for a file that is no trace and for a name that is not in it, `Exit::Damaged` when a part of it is missing.
+/// `Exit::Input` for a file that is no trace and for a name that is not in it, `Exit::Damaged` when
+/// a part of it is missing.
 pub fn main(args: &Args) -> Result<(), Failure> {
     match &args.command {
         #[cfg(feature = "live")]

@@ -1,4 +1,5 @@
-//! Where a tree of pools and VMs comes from, for `tandem plan` and `tandem admit`: a scenario, or the daemon that runs.
+//! Where a tree of pools and VMs comes from, for `tandem plan` and `tandem admit`: a scenario, or
+//! the daemon that runs.
 
 use crate::{Exit, Failure};
 use entitlement::{Names, Tree, TreeLeaf, TreePool};
@@ -117,7 +118,8 @@ pub fn of_daemon() -> Result<Grown, Failure> {
 #[cfg(not(feature = "live"))]
 pub fn of_daemon() -> Result<Grown, Failure> {
     let error = anyhow::anyhow!(
-        "daemon: cannot ask it: seen a tandem built without the live host; give --scenario NAME, or build it with --features live"
+        "daemon: cannot ask it: seen a tandem built without the live host; give --scenario NAME, \
+            or build it with --features live"
     );
     Err(Failure::new(Exit::Host, error))
 }

@@ -1,5 +1,6 @@
-//! The picture for Perfetto, loaded by Perfetto's own trace processor and held, by SQL, to the simulator's accounts to the ns. Where
-//! `cargo xtask perfetto-fetch` has not put it, or node is missing, these are skipped.
+//! The picture for Perfetto, loaded by Perfetto's own trace processor and held, by SQL, to the
+//! simulator's accounts to the ns. Where `cargo xtask perfetto-fetch` has not put it, or node is
+//! missing, these are skipped.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +21,8 @@ fn trace_processor() -> Option<PathBuf> {
         .map_or_else(|| Path::new(ROOT).join(".cache/perfetto"), PathBuf::from);
     if !folder.join("trace_processor.wasm").is_file() {
         println!(
-            "skipped: no trace processor; fetch it by 'cargo xtask perfetto-fetch', or name its folder by {VARIABLE}"
+            "skipped: no trace processor; fetch it by 'cargo xtask perfetto-fetch', or name its \
+                folder by {VARIABLE}"
         );
         return None;
     }
@@ -136,7 +138,8 @@ fn worlds(run: &Value) -> impl Iterator<Item = (String, &Value)> {
     })
 }
 
-/// Times of each world and state, and what each pCPU ran, as the document has them; what is 0 is left out.
+/// Times of each world and state, and what each pCPU ran, as the document has them; what is 0 is
+/// left out.
 fn expected(run: &Value) -> (BTreeMap<(String, String), u64>, BTreeMap<u64, u64>) {
     let mut states = BTreeMap::new();
     for (name, w) in worlds(run) {
@@ -170,30 +173,39 @@ fn agrees(name: &str, words: &[&str]) {
     // What was left out of the middle of a slice before the document begins.
     let cut = format!("sum(max(0, min(s.ts + s.dur, {end}) - max(s.ts, {begin})))");
     let states = format!(
-        "select p.name || '/' || t.name, s.name, {cut} ns from slice s join track t on s.track_id = t.id join track p on t.parent_id = p.id where p.name != 'pCPUs' group by 1, 2 having ns > 0"
+        "select p.name || '/' || t.name, s.name, {cut} ns from slice s join track t on s.track_id \
+            = t.id join track p on t.parent_id = p.id where p.name != 'pCPUs' group by 1, 2 having \
+            ns > 0"
     );
     let pcpus = format!(
-        "select t.name, {cut} ns from slice s join track t on s.track_id = t.id join track p on t.parent_id = p.id where p.name = 'pCPUs' group by 1 having ns > 0"
+        "select t.name, {cut} ns from slice s join track t on s.track_id = t.id join track p on \
+            t.parent_id = p.id where p.name = 'pCPUs' group by 1 having ns > 0"
     );
     let integral = |counter: &str| {
         format!(
-            "select ifnull(sum(cast(value as int) * (next - ts)), 0) from (select value, ts, lead(ts, 1, {end}) over (order by ts) next from counter c join track t on c.track_id = t.id where t.name = '{counter}')"
+            "select ifnull(sum(cast(value as int) * (next - ts)), 0) from (select value, ts, \
+                lead(ts, 1, {end}) over (order by ts) next from counter c join track t on \
+                c.track_id = t.id where t.name = '{counter}')"
         )
     };
-    let whole = "select ifnull(sum(dur), 0) from slice s join track t on s.track_id = t.id join track p on t.parent_id = p.id where";
+    let whole = "select ifnull(sum(dur), 0) from slice s join track t on s.track_id = t.id join \
+        track p on t.parent_id = p.id where";
     let answers = opened.ask(&[
         "select name, severity, value from stats where value > 0 and severity != 'info'",
         "select count(*) from stats where severity = 'error'",
         &states,
         &pcpus,
         "select t.name, ifnull(p.name, '') from track t left join track p on t.parent_id = p.id",
-        "select count(*), sum(i.name not in ('READY', 'woken') or o.name != 'wakes ' || t.name or o.ts > i.ts) from flow f join slice o on f.slice_out = o.id join slice i on f.slice_in = i.id join track t on i.track_id = t.id",
+        "select count(*), sum(i.name not in ('READY', 'woken') or o.name != 'wakes ' || t.name or \
+            o.ts > i.ts) from flow f join slice o on f.slice_out = o.id join slice i on f.slice_in \
+            = i.id join track t on i.track_id = t.id",
         "select count(*) from slice where name glob 'wakes *, which runs'",
         &integral("worlds READY"),
         &format!("{whole} p.name != 'pCPUs' and s.name = 'READY'"),
         &integral("pCPUs idle"),
         &format!("{whole} p.name = 'pCPUs'"),
-        "select t.name, count(*), min(value), max(value) from counter c join track t on c.track_id = t.id group by 1",
+        "select t.name, count(*), min(value), max(value) from counter c join track t on c.track_id \
+            = t.id group by 1",
         "select count(*) from slice where dur < 0",
     ]);
     let one = |i: usize| number(&answers[i][0][0]);

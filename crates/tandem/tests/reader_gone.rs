@@ -1,4 +1,5 @@
-//! Whoever reads what a command prints may have seen enough (`tandem … | head`): that is no failure, and never a panic.
+//! Whoever reads what a command prints may have seen enough (`tandem … | head`): that is no
+//! failure, and never a panic.
 
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};

@@ -89,7 +89,11 @@ fn what_cannot_be_used_is_refused_with_its_code() {
     let page = file("none.html");
     let (code, _, error) = ends(&["report", "no-such-file.json", "-o", &page]);
     assert!(
-        code == 3 && error.starts_with("tandem: no-such-file.json: cannot read it; name a result document, a trace, or both"),
+        code == 3
+            && error.starts_with(
+                "tandem: no-such-file.json: cannot read it; name a result \
+            document, a trace, or both"
+            ),
         "{error}"
     );
     let (code, _, error) = ends(&["report", "docs/exit-codes.md", "-o", &page]);

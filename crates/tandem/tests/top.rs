@@ -1,4 +1,5 @@
-//! `tandem top` as it is typed: batch files, lines and screens of simulated and recorded hosts, and the full screen on a terminal.
+//! `tandem top` as it is typed: batch files, lines and screens of simulated and recorded hosts, and
+//! the full screen on a terminal.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! `tandem top` on a terminal of its own: it takes the screen, obeys keys, and puts everything back when it ends, however it ends.
+//! `tandem top` on a terminal of its own: it takes the screen, obeys keys, and puts everything back
+//! when it ends, however it ends.
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

@@ -1,4 +1,5 @@
-//! `tandem sim --trace` and `tandem trace`, as they are typed: what is printed, and which exit code it ends with.
+//! `tandem sim --trace` and `tandem trace`, as they are typed: what is printed, and which exit code
+//! it ends with.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +50,8 @@ fn recorded(name: &str, duration: &str) -> String {
 fn a_trace_is_of_one_run_and_which_is_said_by_its_label() {
     let path = file("none.trace").to_string_lossy().into_owned();
     let (code, _, error) = ends(&["sim", "two-at-20", "--trace", &path]);
-    let want = "tandem: --trace: cannot record: seen 2 runs, allowed one; name it by --run: 'to the end', 'preempting'\n";
+    let want = "tandem: --trace: cannot record: seen 2 runs, allowed one; name it by --run: 'to \
+        the end', 'preempting'\n";
     assert_eq!((code, error.as_str()), (2, want));
     let (code, _, error) = ends(&["sim", "two-at-20", "--run", "x"]);
     assert_eq!(

@@ -1,4 +1,5 @@
-//! Numbers and names as cells of a table: text of a width, and how bad what it says is; it chooses no rows.
+//! Numbers and names as cells of a table: text of a width, and how bad what it says is; it chooses
+//! no rows.
 
 use unicode_width::UnicodeWidthStr;
 use views::esxtop::{Level, Metric, Unit};

@@ -1,4 +1,5 @@
-//! What `tandem top` remembers from session to session: fields and their order, sorting, interval; a file is taken whole or refused.
+//! What `tandem top` remembers from session to session: fields and their order, sorting, interval;
+//! a file is taken whole or refused.
 
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -7,7 +8,8 @@ use views::esxtop::{COUNTERS, Field, Metric, Object};
 /// Intervals that may be set, in s. Below the first, looking itself would show.
 pub const INTERVAL_S: RangeInclusive<f64> = 0.1..=3600.0;
 
-/// A part of the table, or of the lines above it, that `f` switches and `o` moves, under esxtop's letters.
+/// A part of the table, or of the lines above it, that `f` switches and `o` moves, under esxtop's
+/// letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// A: id of the world, of a group its own.
@@ -177,7 +179,9 @@ impl Config {
             config.parts = parts(&fields).ok_or_else(|| ConfigError {
                 key: "fields",
                 seen: format!("'{fields}'"),
-                allowed: "each of the letters ABDEFGHIK once, capital where it is shown, in the order of the columns".to_owned(),
+                allowed: "each of the letters ABDEFGHIK once, capital where it is shown, in the \
+                    order of the columns"
+                    .to_owned(),
             })?;
         }
         if let Some(sort) = read.sort {
@@ -291,7 +295,8 @@ mod tests {
         let refused = |text: &str| Config::parse(text).unwrap_err().to_string();
         assert_eq!(
             refused("interval_s = 0.01"),
-            "interval_s: cannot use it: seen 0.01, allowed 0.1 to 3600; correct it, or write the file anew by W"
+            "interval_s: cannot use it: seen 0.01, allowed 0.1 to 3600; correct it, or write the \
+                file anew by W"
         );
         for fields in ["ABDEFGHI", "ABDEFGHIKK", "ABDEFGHIZ", ""] {
             assert!(

@@ -1,4 +1,5 @@
-//! Opens a recorded file, a batch file of esxtop or Tandem or a trace, whichever it is, and gives its samples by number.
+//! Opens a recorded file, a batch file of esxtop or Tandem or a trace, whichever it is, and gives
+//! its samples by number.
 
 use crate::play::{Player, Sample};
 use crate::replayed::replayed;
@@ -28,7 +29,8 @@ pub enum FileError {
     },
     /// It is no trace either.
     #[error(
-        "{file}: cannot show it: {source}; allowed are a batch file of esxtop or 'tandem top -b', and a trace"
+        "{file}: cannot show it: {source}; allowed are a batch file of esxtop or 'tandem top -b', \
+            and a trace"
     )]
     Trace {
         /// The file.
@@ -38,7 +40,8 @@ pub enum FileError {
     },
     /// Nothing in it.
     #[error(
-        "{file}: cannot show it: seen no whole interval of {interval_s} s, allowed at least one; take a shorter --interval"
+        "{file}: cannot show it: seen no whole interval of {interval_s} s, allowed at least one; \
+            take a shorter --interval"
     )]
     Empty {
         /// The file.

@@ -1,4 +1,5 @@
-//! The lines above the table: time, worlds, load average, and what each pCPU did; large hosts are summed up.
+//! The lines above the table: time, worlds, load average, and what each pCPU did; large hosts are
+//! summed up.
 
 use crate::cells::mark;
 use crate::play::Sample;
@@ -64,7 +65,8 @@ fn up(ns: u64) -> String {
     }
 }
 
-/// PCPU USED, PCPU UTIL and, with hyper-threads, CORE UTIL; counters that no pCPU knows have no line.
+/// PCPU USED, PCPU UTIL and, with hyper-threads, CORE UTIL; counters that no pCPU knows have no
+/// line.
 pub(crate) fn pcpus(rates: &Rates, width: usize, height: usize) -> Vec<Line> {
     let mut cores: Vec<u32> = rates.pcpus.iter().map(|p| p.core).collect();
     cores.sort_unstable();
@@ -91,7 +93,8 @@ pub(crate) fn pcpus(rates: &Rates, width: usize, height: usize) -> Vec<Line> {
     out
 }
 
-/// One counter of all pCPUs (or cores): each number, wrapped, or a summary where that would take too many lines.
+/// One counter of all pCPUs (or cores): each number, wrapped, or a summary where that would take
+/// too many lines.
 fn row(title: &str, values: &[(u32, Option<f64>)], width: usize, most: usize) -> Vec<Line> {
     let decimals = usize::from(values.len() <= WITH_DECIMAL);
     let each = 4 + 2 * decimals;
@@ -114,7 +117,8 @@ fn row(title: &str, values: &[(u32, Option<f64>)], width: usize, most: usize) ->
     lines.collect()
 }
 
-/// `PCPU UTIL(%): AVG:  41.3  MIN: 0.0 (#7)  MAX: 100.0 (#12)  256 in all, 96 above 90, 40 below 10`.
+/// `PCPU UTIL(%): AVG:  41.3  MIN: 0.0 (#7)  MAX: 100.0 (#12)  256 in all, 96 above 90, 40 below
+/// 10`.
 fn summary(title: &str, average: &str, values: &[(u32, Option<f64>)], known: &[f64]) -> String {
     let by = |a: &&(u32, Option<f64>), b: &&(u32, Option<f64>)| {
         a.1.unwrap_or(0.0).total_cmp(&b.1.unwrap_or(0.0))

@@ -1,4 +1,5 @@
-//! Help: keys, colours, and every counter as it is declared, with its thresholds and what to do; it says nothing that is not declared.
+//! Help: keys, colours, and every counter as it is declared, with its thresholds and what to do; it
+//! says nothing that is not declared.
 
 use crate::keys::KEYS;
 use crate::view::{Line, Tone};
@@ -18,7 +19,8 @@ pub(crate) fn lines(width: usize) -> Vec<Line> {
     out.push(Line::of("Colours", Tone::Sorted));
     paragraph(&mut out, "  12.34+  ", "yellow: worth a look", width, Tone::Look);
     paragraph(&mut out, "  12.34!  ", "red: people notice", width, Tone::Bad);
-    let rest = "Thresholds are for one vCPU: those of a VM or pool are multiplied by its vCPUs. Host tasks have none. A dash is what \
+    let rest = "Thresholds are for one vCPU: those of a VM or pool are multiplied by its vCPUs. \
+        Host tasks have none. A dash is what \
                 nobody knows. Where room is short, columns that nobody knows are left out. NO_COLOR=1 in the environment leaves colours out.";
     paragraph(&mut out, "  ", rest, width, Tone::Plain);
     for (panel, title) in [(Panel::CpuHead, "Above the table"), (Panel::Cpu, "Columns")] {
@@ -29,7 +31,8 @@ pub(crate) fn lines(width: usize) -> Vec<Line> {
         }
     }
     out.push(Line::default());
-    let memory = "The memory and NUMA panel (m) is not there yet: its columns NHN, NMIG, NRMEM, NLMEM and N%L come with NUMA scheduling.";
+    let memory = "The memory and NUMA panel (m) is not there yet: its columns NHN, NMIG, NRMEM, \
+        NLMEM and N%L come with NUMA scheduling.";
     paragraph(&mut out, "", memory, width, Tone::Plain);
     out
 }

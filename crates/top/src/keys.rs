@@ -1,4 +1,5 @@
-//! Keys as a state machine: esxtop's where it has one for the purpose; it knows no terminal and carries nothing out itself.
+//! Keys as a state machine: esxtop's where it has one for the purpose; it knows no terminal and
+//! carries nothing out itself.
 
 use crate::config::{INTERVAL_S, Part, SortBy};
 use crate::state::{Ask, Mode, State};
@@ -56,7 +57,8 @@ pub enum Action {
     Jump(f64),
 }
 
-/// Every key and what it does, for help and documents; a star marks those that esxtop does not have or uses otherwise.
+/// Every key and what it does, for help and documents; a star marks those that esxtop does not have
+/// or uses otherwise.
 pub const KEYS: &[(&str, &str)] = &[
     ("q", "quit; Ctrl-C as well"),
     ("h ?", "help: keys, colours, and what each column means"),

@@ -1,14 +1,17 @@
-//! The full-screen program behind `tandem top`, with esxtop's panel, columns and keys: what it shows, what keys do, and how both come
-//! onto a terminal; it reads no accounts by itself.
+//! The full-screen program behind `tandem top`, with esxtop's panel, columns and keys: what it
+//! shows, what keys do, and how both come onto a terminal; it reads no accounts by itself.
 //!
 //! | file | what |
 //! |---|---|
 //! | `config.rs` | what is remembered from session to session: fields, order, sorting, interval |
-//! | `state.rs`, `keys.rs` | what the user has asked for so far; keys as a state machine without a terminal |
-//! | `rows.rs`, `cells.rs` | the table: groups and worlds chosen, sorted, as text with the level of each number |
+//! | `state.rs`, `keys.rs` | what the user has asked for so far; keys as a state machine without a
+//! terminal |
+//! | `rows.rs`, `cells.rs` | the table: groups and worlds chosen, sorted, as text with the level of
+//! each number |
 //! | `head.rs` | the lines above the table |
 //! | `view.rs`, `help.rs` | the whole screen as lines; help, made from the table of counters |
-//! | `play.rs` | samples one after the other: as they come, or back and forth in what was recorded |
+//! | `play.rs` | samples one after the other: as they come, or back and forth in what was recorded
+//! |
 //! | `file.rs`, `replayed.rs` | samples from a batch file; from a trace |
 //! | `write.rs` | samples as batch file, lines of JSON, or one screen as text |
 //! | `term.rs` | the terminal: drawing, keys, and putting everything back at the end |

@@ -1,5 +1,5 @@
-//! Samples one after the other: as a source gives them, kept for a while so that one can step back, or from a file, back and forth.
-//! It reads no clock: who calls says what time it is.
+//! Samples one after the other: as a source gives them, kept for a while so that one can step back,
+//! or from a file, back and forth. It reads no clock: who calls says what time it is.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -9,7 +9,8 @@ use views::esxtop::Rates;
 /// What a source may say went wrong.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// Samples that are kept to step back to: so many, and so many worlds in them, which are about 1 KB each.
+/// Samples that are kept to step back to: so many, and so many worlds in them, which are about 1 KB
+/// each.
 const KEPT: (usize, usize) = (600, 50_000);
 /// How long a sample of a file is shown where it is played as fast as possible.
 const FASTEST: Duration = Duration::from_millis(50);
@@ -74,7 +75,8 @@ impl Player {
         Player { tape, at: 0, paused: false, wait: Duration::ZERO, shown: None }
     }
 
-    /// Plays `len` samples of a file, `pace` times as fast as the interval says; `None`: as fast as possible.
+    /// Plays `len` samples of a file, `pace` times as fast as the interval says; `None`: as fast as
+    /// possible.
     #[must_use]
     pub fn of_file(title: String, len: usize, get: Get, pace: Option<f64>) -> Player {
         let shown = get(0).map(Rc::new);

@@ -1,9 +1,11 @@
-//! A trace as esxtop's counters: states, pCPUs and counts summed up to each interval's end; it judges nothing.
+//! A trace as esxtop's counters: states, pCPUs and counts summed up to each interval's end; it
+//! judges nothing.
 //!
-//! *Law*: a time is the sum of a world's stays in a state, up to the moment. A core is busy while one of its threads is; a pCPU's used
-//! time is its busy time, less half of what both threads of its core were busy together.
-//! *Limits*: %USED is the kernel's to tell, and a trace tells states: it stays unknown, of worlds and groups. So do slices that ended
-//! and led to no change. Where events are lost, what happened meanwhile is missing from all sums.
+//! *Law*: a time is the sum of a world's stays in a state, up to the moment. A core is busy while
+//! one of its threads is; a pCPU's used time is its busy time, less half of what both threads of
+//! its core were busy together. *Limits*: %USED is the kernel's to tell, and a trace tells states:
+//! it stays unknown, of worlds and groups. So do slices that ended and led to no change. Where
+//! events are lost, what happened meanwhile is missing from all sums.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trace::{Event, Kind, Now, Replay, Role as TraceRole, State};

@@ -1,4 +1,5 @@
-//! The table of groups and worlds: which rows, in which order, with which columns in the width there is; it draws nothing.
+//! The table of groups and worlds: which rows, in which order, with which columns in the width
+//! there is; it draws nothing.
 
 use crate::cells::{Cell, UNKNOWN, fit, mark, number, safe, width};
 use crate::config::{Part, SortBy};
@@ -60,7 +61,8 @@ struct Setting {
     decimals: usize,
     /// Columns beside a counter: one for a mark, and one between numbers where there is room.
     gap: usize,
-    /// Also what the screen can do without: GID beside ID, and counters that nobody on the screen knows.
+    /// Also what the screen can do without: GID beside ID, and counters that nobody on the screen
+    /// knows.
     whole: bool,
 }
 
@@ -81,7 +83,8 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// The rows that the user has asked for, set so that all columns fit into the screen, if they can be.
+    /// The rows that the user has asked for, set so that all columns fit into the screen, if they
+    /// can be.
     pub(crate) fn of(rates: &Rates, state: &State, screen: usize) -> Rows {
         let [first, rest @ ..] = SETTINGS;
         let mut set = Rows::set(rates, state, first);

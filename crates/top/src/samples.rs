@@ -1,4 +1,5 @@
-//! A host for tests of the screen: two VMs in a pool, one of them with a helper, and the system group.
+//! A host for tests of the screen: two VMs in a pool, one of them with a helper, and the system
+//! group.
 
 use crate::play::Sample;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! The terminal: draws views, gives keys to the state, carries actions out, and puts everything back at the end, also after a panic
-//! or a signal.
+//! The terminal: draws views, gives keys to the state, carries actions out, and puts everything
+//! back at the end, also after a panic or a signal.
 
 use crate::config::Config;
 use crate::keys::{Action, Key};
@@ -71,8 +71,8 @@ fn give_back() {
     let _ = disable_raw_mode();
 }
 
-/// The line that keys come from: standard input, or the terminal behind it. crossterm reads a line whose other end is gone for
-/// ever and never comes back, so it is looked at before.
+/// The line that keys come from: standard input, or the terminal behind it. crossterm reads a line
+/// whose other end is gone for ever and never comes back, so it is looked at before.
 struct TerminalLine(Option<File>);
 
 impl TerminalLine {
@@ -84,7 +84,8 @@ impl TerminalLine {
         }
     }
 
-    /// Waits for keys for so long; false if nobody is at the other end any more: a window that was closed, a connection that broke.
+    /// Waits for keys for so long; false if nobody is at the other end any more: a window that was
+    /// closed, a connection that broke.
     fn wait(&self, wait: Duration) -> io::Result<bool> {
         let stdin = rustix::stdio::stdin();
         let line = self.0.as_ref().map_or(stdin, |f| f.as_fd());
@@ -113,7 +114,8 @@ pub fn run(mut player: Player, mut state: State, file: Option<&Path>) -> Result<
     let colours = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let line = TerminalLine::open()?;
     let held = Held::take()?;
-    // `held` gives the cursor back; where the terminal is gone, ratatui's own attempt would end in a panic.
+    // `held` gives the cursor back; where the terminal is gone, ratatui's own attempt would end in
+    // a panic.
     let mut terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(io::stdout()))?);
     let begin = Instant::now();
     let mut stale = true;

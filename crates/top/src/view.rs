@@ -1,4 +1,5 @@
-//! The whole screen as lines of text with a tone for each piece, for one size; it draws nothing and knows no terminal.
+//! The whole screen as lines of text with a tone for each piece, for one size; it draws nothing and
+//! knows no terminal.
 
 use crate::cells::{fit, safe, width};
 use crate::config::Part;
@@ -148,7 +149,8 @@ fn help_lines(state: &mut State, size: Size) -> Vec<Line> {
 fn field_lines(state: &State) -> Vec<Line> {
     let moving = state.mode == Mode::Order;
     let what = if moving {
-        "Order of fields: a capital letter moves one to the left, a small letter to the right; any other key leads back."
+        "Order of fields: a capital letter moves one to the left, a small letter to the right; any \
+            other key leads back."
     } else {
         "Fields: a letter shows or hides one; any other key leads back."
     };

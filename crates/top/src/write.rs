@@ -1,4 +1,5 @@
-//! Samples as esxtop's batch file, as lines of JSON, or one screen as text, for pipes and documents; it opens no file.
+//! Samples as esxtop's batch file, as lines of JSON, or one screen as text, for pipes and
+//! documents; it opens no file.
 
 use crate::play::Sample;
 use crate::state::State;
@@ -28,7 +29,8 @@ pub enum WriteError {
     Io(#[from] io::Error),
 }
 
-/// Writes samples until there are no more; gives back how many, and how many objects came after the header of a batch file.
+/// Writes samples until there are no more; gives back how many, and how many objects came after the
+/// header of a batch file.
 ///
 /// # Errors
 /// `E` of what gives the samples, or `WriteError` made into one.

@@ -1,4 +1,5 @@
-//! Sockets, nodes, LLCs, cores and threads of a host: from a description or from sysfs, drawn as text.
+//! Sockets, nodes, LLCs, cores and threads of a host: from a description or from sysfs, drawn as
+//! text.
 
 mod sysfs;
 
@@ -50,13 +51,15 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     places: Vec<Place>,
-    /// Ids that stand for a pCPU that can run something; firmware often announces more than there are.
+    /// Ids that stand for a pCPU that can run something; firmware often announces more than there
+    /// are.
     online: PcpuSet,
 }
 
 /// A description that makes no host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("topology: cannot build a host of {seen} pCPUs ({what}): allowed 1..{max} pCPUs, each level at least 1; correct [host]", max = PCPUS_MAX)]
+#[error("topology: cannot build a host of {seen} pCPUs ({what}): allowed 1..{max} pCPUs, each \
+    level at least 1; correct [host]", max = PCPUS_MAX)]
 pub struct ShapeError {
     /// Number of pCPUs described.
     pub seen: u64,
@@ -117,7 +120,8 @@ impl Topology {
         Ok(Topology { places, online })
     }
 
-    /// The same host with only these pCPUs online; ids of the others stay, so that ids are the kernel's.
+    /// The same host with only these pCPUs online; ids of the others stay, so that ids are the
+    /// kernel's.
     #[must_use]
     pub fn with_online(self, online: &PcpuSet) -> Topology {
         Topology { online: self.online.and(online), ..self }

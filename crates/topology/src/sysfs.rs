@@ -47,7 +47,8 @@ impl Index {
     }
 }
 
-/// The topology of the machine whose sysfs is mounted at `root` (usually `/sys`), with what is online now.
+/// The topology of the machine whose sysfs is mounted at `root` (usually `/sys`), with what is
+/// online now.
 ///
 /// # Errors
 /// `SysfsError` names the file that could not be read.

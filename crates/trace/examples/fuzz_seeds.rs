@@ -1,5 +1,6 @@
-//! Writes the inputs that fuzzers begin with into FOLDER/TARGET/corpus, for `cargo xtask fuzz`: traces of small hosts as file, log and
-//! raw records, and RDY's sample. The same bytes each time, so that none has to be kept.
+//! Writes the inputs that fuzzers begin with into FOLDER/TARGET/corpus, for `cargo xtask fuzz`:
+//! traces of small hosts as file, log and raw records, and RDY's sample. The same bytes each time,
+//! so that none has to be kept.
 
 use std::path::Path;
 use std::{env, fs, io};

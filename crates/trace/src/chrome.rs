@@ -1,4 +1,5 @@
-//! Export as JSON in Chrome's trace event format, for small traces and tools that read no other; it draws what `tracks.rs` says.
+//! Export as JSON in Chrome's trace event format, for small traces and tools that read no other; it
+//! draws what `tracks.rs` says.
 
 use crate::Event;
 use crate::tracks::{Flow, Sink, Track, draw};
@@ -14,7 +15,8 @@ pub const EVENTS_MAX: usize = 250_000;
 pub enum ChromeError {
     /// Too long for JSON.
     #[error(
-        "trace: cannot export as Chrome JSON: seen {seen} events, allowed up to {EVENTS_MAX}; export for Perfetto, or a shorter range"
+        "trace: cannot export as Chrome JSON: seen {seen} events, allowed up to {EVENTS_MAX}; \
+            export for Perfetto, or a shorter range"
     )]
     TooLarge {
         /// Events of the trace.
@@ -28,7 +30,8 @@ pub enum ChromeError {
 /// Writes these events, which are in the order of time, as Chrome JSON.
 ///
 /// # Errors
-/// `ChromeError::TooLarge` above `EVENTS_MAX` events: nothing is written then. `ChromeError::Io` if `out` refuses.
+/// `ChromeError::TooLarge` above `EVENTS_MAX` events: nothing is written then. `ChromeError::Io` if
+/// `out` refuses.
 pub fn write(events: &[Event], mut out: impl Write) -> Result<(), ChromeError> {
     if events.len() > EVENTS_MAX {
         return Err(ChromeError::TooLarge { seen: events.len() });

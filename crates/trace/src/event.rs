@@ -1,4 +1,5 @@
-//! What can happen, as one enum: the meaning that ring buffer, simulator, file, log and exports share; it knows no bytes.
+//! What can happen, as one enum: the meaning that ring buffer, simulator, file, log and exports
+//! share; it knows no bytes.
 
 use crate::{Kick, Move, Role, State, Why};
 use units::{PcpuId, PcpuSet, VmId, WorldId};
@@ -127,7 +128,8 @@ pub enum Kind {
     Vtime {
         /// Who.
         world: WorldId,
-        /// A number of the world, in RDY's sample constant for each: how fast its virtual time passes.
+        /// A number of the world, in RDY's sample constant for each: how fast its virtual time
+        /// passes.
         stride: u64,
         /// Virtual time before, in ns.
         from: u64,
@@ -189,7 +191,8 @@ pub enum Kind {
         /// How many, as far as that is known.
         events: Option<u32>,
     },
-    /// A vCPU that runs enters its guest, or leaves it for its emulator; it counts as inside until it has left.
+    /// A vCPU that runs enters its guest, or leaves it for its emulator; it counts as inside until
+    /// it has left.
     Guest {
         /// Who.
         world: WorldId,
@@ -222,7 +225,8 @@ impl Kind {
         }
     }
 
-    /// Whether it names or describes something that lasts, and is repeated in a file so that a part of it can be read alone.
+    /// Whether it names or describes something that lasts, and is repeated in a file so that a part
+    /// of it can be read alone.
     #[must_use]
     pub fn is_name(&self) -> bool {
         matches!(

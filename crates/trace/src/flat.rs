@@ -1,4 +1,5 @@
-//! An event's kind as a row of numbers and texts in the order of the table of kinds, and back; it knows no bytes and no time.
+//! An event's kind as a row of numbers and texts in the order of the table of kinds, and back; it
+//! knows no bytes and no time.
 
 use crate::{Event, Kick, Kind, Move, Place, Queue, Role, State, Waker, Why};
 use units::{PcpuId, PcpuSet, VmId, WorldId, caps::PCPUS_MAX};

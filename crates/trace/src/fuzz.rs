@@ -1,5 +1,5 @@
-//! Entry points for fuzzers (`fuzz/`, `cargo xtask fuzz`): any bytes at all, which must not panic (`tests/fuzz.rs` holds it); they find
-//! nothing out by themselves.
+//! Entry points for fuzzers (`fuzz/`, `cargo xtask fuzz`): any bytes at all, which must not panic
+//! (`tests/fuzz.rs` holds it); they find nothing out by themselves.
 
 use crate::block::{BLOCK_HEAD, FILE_HEAD, Head, SYNC, file_head};
 use crate::log::{Style, parse, parse_lenient, print};
@@ -18,14 +18,15 @@ pub fn fuzz_reader(data: &[u8]) -> usize {
     events
 }
 
-/// Reads bytes as a file whose checksums are right, so that any bytes at all come to the decoder behind them; the number of events
-/// that were read.
+/// Reads bytes as a file whose checksums are right, so that any bytes at all come to the decoder
+/// behind them; the number of events that were read.
 #[must_use]
 pub fn fuzz_blocks(data: &[u8]) -> usize {
     fuzz_reader(&sealed(data))
 }
 
-/// A file of the same bytes behind a head, with the markers, lengths and checksums of its blocks set right.
+/// A file of the same bytes behind a head, with the markers, lengths and checksums of its blocks
+/// set right.
 fn sealed(data: &[u8]) -> Vec<u8> {
     let mut out = file_head().to_vec();
     let mut rest = data.get(FILE_HEAD..).unwrap_or_default();
@@ -54,7 +55,8 @@ fn sealed(data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Reads bytes as a log, strictly and leniently, and analyses what is in it; the number of events that were read.
+/// Reads bytes as a log, strictly and leniently, and analyses what is in it; the number of events
+/// that were read.
 #[must_use]
 pub fn fuzz_log(data: &[u8]) -> usize {
     let text = String::from_utf8_lossy(data);

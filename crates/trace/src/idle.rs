@@ -1,4 +1,5 @@
-//! Remembers what each pCPU did, to say of any wait which pCPUs idled meanwhile and what ran; it knows no worlds' states.
+//! Remembers what each pCPU did, to say of any wait which pCPUs idled meanwhile and what ran; it
+//! knows no worlds' states.
 
 use crate::{Now, Replay, Stretch};
 use std::collections::BTreeMap;
@@ -48,7 +49,8 @@ impl Past {
         self.changes.push(ns);
     }
 
-    /// Idling of pCPUs that are allowed, from `from` to now, outside of spans in which the world was held back anyway.
+    /// Idling of pCPUs that are allowed, from `from` to now, outside of spans in which the world
+    /// was held back anyway.
     pub(crate) fn beside(
         &self,
         replay: &Replay,

@@ -1,4 +1,5 @@
-//! The table of kinds: number, name and fields of each, as a file carries it to describe itself; it knows no values.
+//! The table of kinds: number, name and fields of each, as a file carries it to describe itself; it
+//! knows no values.
 
 /// How a field is written. The numbers are part of the file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +41,11 @@ pub(crate) struct Spec {
 
 use Coding::{Delta, Pcpu, Plain, Text, World};
 
-/// Every kind that this version knows. Numbers, names of fields and their meaning stay; fields may be added at the end, where
-/// 0 or the empty text has to mean that nothing is told.
+/// Every kind that this version knows. Numbers, names of fields and their meaning stay; fields may
+/// be added at the end, where 0 or the empty text has to mean that nothing is told.
 ///
-/// A field that may be missing is its number + 1, and 0 stands for none. Texts and numbers are numbered apart, in order.
+/// A field that may be missing is its number + 1, and 0 stands for none. Texts and numbers are
+/// numbered apart, in order.
 pub(crate) const KINDS: &[Spec] = &[
     Spec {
         code: 1,

@@ -1,20 +1,26 @@
-//! A scheduler's trace: one record of what happened, kept in a file, read back and judged; it never decides anything.
+//! A scheduler's trace: one record of what happened, kept in a file, read back and judged; it never
+//! decides anything.
 //!
 //! | file | what |
 //! |---|---|
 //! | `event.rs`, `why.rs` | the events, their states and reasons |
 //! | `raw.rs` | the 32 bytes of events in a ring of the scheduler |
-//! | `kinds.rs`, `flat.rs`, `wire.rs` | the table of kinds that a file carries, and the bytes of an event in it |
-//! | `block.rs`, `write.rs`, `names.rs`, `read.rs` | the file: blocks, writer, what is repeated, reader that goes on behind damage |
+//! | `kinds.rs`, `flat.rs`, `wire.rs` | the table of kinds that a file carries, and the bytes of an
+//! event in it |
+//! | `block.rs`, `write.rs`, `names.rs`, `read.rs` | the file: blocks, writer, what is repeated,
+//! reader that goes on behind damage |
 //! | `log.rs`, `line.rs` | the textual log of RDY, written and read |
 //! | `load.rs`, `pick.rs` | whichever of both a file is; the events of some worlds, VMs or pCPUs |
-//! | `replay.rs`, `range.rs` | the state of each pCPU and world at a time; a part of a trace that stands alone |
+//! | `replay.rs`, `range.rs` | the state of each pCPU and world at a time; a part of a trace that
+//! stands alone |
 //! | `table.rs` | pCPU-by-time state table |
-//! | `idle.rs`, `waits.rs`, `report.rs` | each wait, and whether an idle pCPU was wrong to be idle |
+//! | `idle.rs`, `waits.rs`, `report.rs` | each wait, and whether an idle pCPU was wrong to be idle
+//! |
 //! | `proto.rs`, `perfetto.rs`, `tracks.rs`, `chrome.rs` | exports |
 //! | `fuzz.rs` | entry points for the fuzzers in `fuzz/` |
 //!
-//! RDY is "VMware ESX Server 3 Ready Time Observations"; its section "Scheduler Trace" is the model of log, table and waits.
+//! RDY is "VMware ESX Server 3 Ready Time Observations"; its section "Scheduler Trace" is the model
+//! of log, table and waits.
 
 mod block;
 pub mod chrome;

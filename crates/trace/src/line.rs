@@ -1,14 +1,18 @@
-//! One line of the textual log and one event, in both directions; it knows no order and no time but the line's own.
+//! One line of the textual log and one event, in both directions; it knows no order and no time but
+//! the line's own.
 //!
-//! RDY's lines are `number pCPU time EVENT arguments`, time in µs. Its seven events have its arguments; in the full style they
-//! are followed by what RDY does not print, and there are events that RDY does not have:
+//! RDY's lines are `number pCPU time EVENT arguments`, time in µs. Its seven events have its
+//! arguments; in the full style they are followed by what RDY does not print, and there are events
+//! that RDY does not have:
 //!
 //! | event | arguments |
 //! |---|---|
-//! | SETRUNSTATE | world, state; full: reason, state before or `?`, pCPU or `-` if it is not the line's |
+//! | SETRUNSTATE | world, state; full: reason, state before or `?`, pCPU or `-` if it is not the
+//! line's |
 //! | QUEUEADD | world; full: key; then `LIMIT` and its number, or a pCPU if it is not the line's |
 //! | QUEUEREMOVE | world |
-//! | MIGRATE | world, to which pCPU, reason; full: from which pCPU or `-`, if it is not the line's |
+//! | MIGRATE | world, to which pCPU, reason; full: from which pCPU or `-`, if it is not the line's
+//! |
 //! | SWITCH | from world, to world; 0 is idling |
 //! | SETWAITSTATE | world, number of the resource, its class |
 //! | VTIMESET | world, stride, virtual time before and after, the host's, reason |
@@ -16,11 +20,13 @@
 //! | IDLE | `BEGIN` or `END` |
 //! | KICK | pCPU, `IDLE` or `PREEMPT` |
 //! | ACCOUNT | VM, used ns, entitled in 2^-20 pCPU |
-//! | WORLD, VM, HOST, PCPU, AFFINITY | world, VM, role, name; VM, name, pool; pCPUs; thread, core, LLC, node; world, pCPUs |
+//! | WORLD, VM, HOST, PCPU, AFFINITY | world, VM, role, name; VM, name, pool; pCPUs; thread, core,
+//! LLC, node; world, pCPUs |
 //! | LOST | how many events, or `?` |
 //! | MARK | text |
 //!
-//! Texts have no spaces: every byte outside `!`..`~` and `%` itself is written `%xx`; the empty text is `%`.
+//! Texts have no spaces: every byte outside `!`..`~` and `%` itself is written `%xx`; the empty
+//! text is `%`.
 
 use crate::flat::{fits, pcpu_of};
 use crate::{Event, Kick, Kind, Move, Place, Queue, Role, State, Waker, Why};

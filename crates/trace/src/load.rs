@@ -1,4 +1,5 @@
-//! Reads a trace whichever way it was written, as a file of blocks or as RDY's text, and says what of it is missing; it guesses nothing.
+//! Reads a trace whichever way it was written, as a file of blocks or as RDY's text, and says what
+//! of it is missing; it guesses nothing.
 
 use crate::log::{LogError, parse_lenient};
 use crate::read::{ReadError, Trace};
@@ -21,7 +22,8 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Whether something that was written may be missing: not what the recorder says it lost, but what the file lost.
+    /// Whether something that was written may be missing: not what the recorder says it lost, but
+    /// what the file lost.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         self.bad_lines > 0 || self.trace.gaps.iter().any(|g| g.events != Some(0))
@@ -126,7 +128,10 @@ mod tests {
         assert!(matches!(load(&b"\x7fELF"[..]), Err(ReadError::NotATrace { bytes: 4 })));
         let text = load(&b"[host]\ncores_per_llc = 4\n"[..]).unwrap_err().to_string();
         assert!(
-            text.starts_with("trace: cannot read it, neither as a trace nor as a log: scheduler log line 1: cannot read '[host]'"),
+            text.starts_with(
+                "trace: cannot read it, neither as a trace nor as a log: scheduler \
+                log line 1: cannot read '[host]'"
+            ),
             "{text}"
         );
     }

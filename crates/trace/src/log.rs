@@ -1,7 +1,9 @@
-//! The textual log of RDY ("Scheduler Trace"): events as lines, and lines as events; it judges nothing that it prints.
+//! The textual log of RDY ("Scheduler Trace"): events as lines, and lines as events; it judges
+//! nothing that it prints.
 //!
-//! In RDY's style a halted vCPU is WAIT, and a SETWAITSTATE of class IDLE tells what it waits for. Where a recording has no SWITCH
-//! events, each is made from who ran there last. Missing events show as a jump of the sequence number.
+//! In RDY's style a halted vCPU is WAIT, and a SETWAITSTATE of class IDLE tells what it waits for.
+//! Where a recording has no SWITCH events, each is made from who ran there last. Missing events
+//! show as a jump of the sequence number.
 
 use crate::line::{Line, full, parse as parse_line, rdy};
 use crate::{Event, Kind, State};
@@ -20,7 +22,8 @@ pub enum Style {
 /// A line that is not one of the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "scheduler log line {line}: cannot read '{seen}': allowed {allowed}; correct the line, or skip such lines"
+    "scheduler log line {line}: cannot read '{seen}': allowed {allowed}; correct the line, or skip \
+        such lines"
 )]
 pub struct LogError {
     /// Number of the line in the text, from 1.
@@ -42,7 +45,8 @@ pub struct Lenient {
     pub first: Option<LogError>,
 }
 
-/// How far behind a WAIT_IDLE its own SETWAITSTATE is looked for; RDY's sample has one event between.
+/// How far behind a WAIT_IDLE its own SETWAITSTATE is looked for; RDY's sample has one event
+/// between.
 const LOOK_AHEAD: usize = 16;
 
 /// The log of these events, a line each, numbered from `first`.
@@ -114,8 +118,8 @@ impl Printer {
         }
     }
 
-    /// A switch that follows from a world that begins to run, or a pCPU that begins to idle. One that nobody used since its world
-    /// stopped has idled.
+    /// A switch that follows from a world that begins to run, or a pCPU that begins to idle. One
+    /// that nobody used since its world stopped has idled.
     fn switched(&mut self, event: &Event) {
         let (pcpu, to) = match event.kind {
             Kind::State { world, to: State::Run, on, .. } => (on.or(event.pcpu), Some(world)),

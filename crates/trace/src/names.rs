@@ -1,10 +1,12 @@
-//! Remembers who is called what, so that a file can repeat it and tables can show it; it forgets worlds that are gone.
+//! Remembers who is called what, so that a file can repeat it and tables can show it; it forgets
+//! worlds that are gone.
 
 use crate::{Event, Kind, Place, Role, State};
 use std::collections::BTreeMap;
 use units::{PcpuId, PcpuSet, VmId, WorldId, caps};
 
-/// Most names that are kept: two for each world (name and pCPUs), one for each VM and pCPU, and the host.
+/// Most names that are kept: two for each world (name and pCPUs), one for each VM and pCPU, and the
+/// host.
 const KEPT_MAX: usize = 2 * caps::WORLDS_MAX + caps::VMS_MAX + caps::PCPUS_MAX + 1;
 
 /// What is named, in the order in which a file repeats it: host, pCPUs, VMs, worlds, their pCPUs.

@@ -1,7 +1,9 @@
-//! Export for ui.perfetto.dev in its native format, as a stream; it draws what `tracks.rs` says and no more.
+//! Export for ui.perfetto.dev in its native format, as a stream; it draws what `tracks.rs` says and
+//! no more.
 //!
-//! Numbers of messages and fields are those of `trace_packet.proto`, `track_descriptor.proto`, `track_event.proto`,
-//! `counter_descriptor.proto` and `debug_annotation.proto` of Perfetto's stable TrackEvent interface.
+//! Numbers of messages and fields are those of `trace_packet.proto`, `track_descriptor.proto`,
+//! `track_event.proto`, `counter_descriptor.proto` and `debug_annotation.proto` of Perfetto's
+//! stable TrackEvent interface.
 
 use crate::Event;
 use crate::proto::Message;

@@ -1,4 +1,5 @@
-//! Picks what concerns some VMs, worlds or pCPUs out of a trace, by name or number; it never changes an event.
+//! Picks what concerns some VMs, worlds or pCPUs out of a trace, by name or number; it never
+//! changes an event.
 
 use crate::waits::Wait;
 use crate::{Event, Kind, Names};
@@ -253,7 +254,10 @@ mod tests {
         );
         let error = pick(&[], &["web/vcpu7"], None).of(&events()).unwrap_err().to_string();
         assert!(
-            error.starts_with("trace: cannot find world 'web/vcpu7': allowed 'web/vcpu0', 'web/vcpu1', 'db/vcpu0', 'system/backup', '9';"),
+            error.starts_with(
+                "trace: cannot find world 'web/vcpu7': allowed 'web/vcpu0', \
+                'web/vcpu1', 'db/vcpu0', 'system/backup', '9';"
+            ),
             "{error}"
         );
     }

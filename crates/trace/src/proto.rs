@@ -1,6 +1,7 @@
 //! Writes fields of protocol buffers (varint, fixed 64 bits, bytes); it knows no message.
 //!
-//! By hand, because Perfetto's export needs five messages and about twenty fields: a generator and its runtime would be more.
+//! By hand, because Perfetto's export needs five messages and about twenty fields: a generator and
+//! its runtime would be more.
 
 /// A message under construction.
 #[derive(Clone, Debug, Default)]

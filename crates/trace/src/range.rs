@@ -1,10 +1,12 @@
-//! A part of a trace that stands alone: what was so at its beginning is told again; it leaves out nothing inside.
+//! A part of a trace that stands alone: what was so at its beginning is told again; it leaves out
+//! nothing inside.
 
 use crate::{Event, Kind, Now, Replay, Why};
 use units::PcpuId;
 
-/// Events from `from_ns` to before `to_ns`, with every name. In front of them the states of worlds and the idling of pCPUs at
-/// `from_ns` are told again, so that tables and pictures begin right. `waits::analyse` has a range of its own, and knows more.
+/// Events from `from_ns` to before `to_ns`, with every name. In front of them the states of worlds
+/// and the idling of pCPUs at `from_ns` are told again, so that tables and pictures begin right.
+/// `waits::analyse` has a range of its own, and knows more.
 #[must_use]
 pub fn between(events: &[Event], from_ns: u64, to_ns: u64) -> Vec<Event> {
     let mut out: Vec<Event> = events.iter().filter(|e| e.kind.is_name()).cloned().collect();

@@ -1,16 +1,21 @@
-//! The 32 bytes of an event in a ring, the layout that kernel and simulator share; it knows no ring.
+//! The 32 bytes of an event in a ring, the layout that kernel and simulator share; it knows no
+//! ring.
 //!
-//! Little endian, no padding: `{ u64 ns; u32 world; u16 kind; u16 pcpu; u64 a; u64 b; }`. `pcpu` is 0xffff where there is none.
-//! Numbers of kinds, states and reasons are those of the file's table of kinds; `sched/abi/trace.h` is to be made from this.
+//! Little endian, no padding: `{ u64 ns; u32 world; u16 kind; u16 pcpu; u64 a; u64 b; }`. `pcpu` is
+//! 0xffff where there is none. Numbers of kinds, states and reasons are those of the file's table
+//! of kinds; `sched/abi/trace.h` is to be made from this.
 //!
 //! | kind | world | a | b |
 //! |---|---|---|---|
-//! | 1 state | the world | from (0xff: unknown) \| to << 8 \| why << 16 \| also << 24 \| pCPU it is on << 32 (0xffff: none) | 0, or by also |
-//! | also & 1 | | it was woken | the waker, if a world \| unknown, interrupt, world << 32 \| pCPU of the waker << 48 |
+//! | 1 state | the world | from (0xff: unknown) \| to << 8 \| why << 16 \| also << 24 \| pCPU it is
+//! on << 32 (0xffff: none) | 0, or by also |
+//! | also & 1 | | it was woken | the waker, if a world \| unknown, interrupt, world << 32 \| pCPU
+//! of the waker << 48 |
 //! | also & 2 | | it runs on another pCPU than before | from \| why << 16 |
 //! | also & 4 | | it was taken out of its queue | |
 //! | 2 wake | the woken | 0 unknown, 1 an interrupt, 2 a world | the waker, if a world |
-//! | 3 queued | the world | the key | pCPU, or limit \| 1 << 32; with a kick: from << 16 \| how + 1 << 40 \| the pCPU kicked << 48 |
+//! | 3 queued | the world | the key | pCPU, or limit \| 1 << 32; with a kick: from << 16 \| how + 1
+//! << 40 \| the pCPU kicked << 48 |
 //! | 4 unqueued | the world | 0 | 0 |
 //! | 5 migrate | the world | from (0xffff: unknown) \| to << 16 \| why << 32 | 0 |
 //! | 6 switch | 0 | who ran, with 1 << 32 if a world did | who runs, likewise |
@@ -24,7 +29,8 @@
 //! | 19 guest | the vCPU | 1 it enters its guest, 0 leaves it | 0 |
 //!
 //! A record of the scheduler may tell of several events (`expand`); an event made here never does.
-//! The kinds that need more room (names, wait-on, vtime, affinity) are made by user space and have no raw form.
+//! The kinds that need more room (names, wait-on, vtime, affinity) are made by user space and have
+//! no raw form.
 
 use crate::flat::{fits, pcpu_of};
 use crate::{Event, Kick, Kind, Move, Place, Queue, State, Waker, Why};
@@ -39,7 +45,8 @@ pub const RAW_BYTES: usize = 32;
 pub enum RawError {
     /// No kind has this number, or none with a raw form.
     #[error(
-        "raw record: cannot read: seen kind {seen}, allowed 1..8, 11, 14, 15 and 17..19; build kernel side and reader from one tree"
+        "raw record: cannot read: seen kind {seen}, allowed 1..8, 11, 14, 15 and 17..19; build \
+            kernel side and reader from one tree"
     )]
     Kind {
         /// The number.
@@ -47,7 +54,8 @@ pub enum RawError {
     },
     /// A number outside what its field allows.
     #[error(
-        "raw record: cannot read kind {kind}: seen a = {a:#x}, b = {b:#x}, allowed what raw.rs lists; build kernel side and reader from one tree"
+        "raw record: cannot read kind {kind}: seen a = {a:#x}, b = {b:#x}, allowed what raw.rs \
+            lists; build kernel side and reader from one tree"
     )]
     Value {
         /// Number of the kind.
@@ -59,7 +67,8 @@ pub enum RawError {
     },
     /// The event does not fit.
     #[error(
-        "raw record: cannot hold a {kind} event: seen names or text, allowed numbers and texts of 16 bytes; write it to the file instead"
+        "raw record: cannot hold a {kind} event: seen names or text, allowed numbers and texts of \
+            16 bytes; write it to the file instead"
     )]
     TooLong {
         /// Name of the kind.
@@ -163,8 +172,9 @@ pub fn from_raw(raw: &[u8; RAW_BYTES]) -> Result<Event, RawError> {
     event.filter(fits).ok_or(RawError::Value { kind, a, b })
 }
 
-/// Every event that a raw record tells of, in their order: a change of state can say that the world was woken, left its queue or
-/// came from another pCPU, and being queued that a pCPU was kicked for it.
+/// Every event that a raw record tells of, in their order: a change of state can say that the world
+/// was woken, left its queue or came from another pCPU, and being queued that a pCPU was kicked for
+/// it.
 ///
 /// # Errors
 /// `RawError` if a number is outside what its field allows; `each` has been given nothing then.

@@ -1,7 +1,9 @@
-//! Reads a trace in bounded memory and goes on behind damage, which it reports as gaps; it fills no gap with a guess.
+//! Reads a trace in bounded memory and goes on behind damage, which it reports as gaps; it fills no
+//! gap with a guess.
 //!
-//! A block is taken whole or not at all: which of its events a damaged byte belongs to cannot be known. Only the last block
-//! of a file that ends too early is read up to its last whole event. After damage the next sync marker is looked for.
+//! A block is taken whole or not at all: which of its events a damaged byte belongs to cannot be
+//! known. Only the last block of a file that ends too early is read up to its last whole event.
+//! After damage the next sync marker is looked for.
 
 use crate::block::{BLOCK_HEAD, BLOCK_MAX, FILE_HEAD, Head, SYNC, VERSION, file_version, kind};
 use crate::kinds::described;
@@ -15,7 +17,8 @@ use std::io::Read;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// The head of the file is damaged or missing; kinds are taken from the first block that has them.
+    /// The head of the file is damaged or missing; kinds are taken from the first block that has
+    /// them.
     Head,
     /// Bytes of a block are not those that were written.
     Damaged,
@@ -60,7 +63,8 @@ pub enum ReadError {
     Io(#[from] std::io::Error),
     /// No block of a trace is in it.
     #[error(
-        "trace: cannot read: seen {bytes} bytes without a block of a trace, allowed a file that a `Writer` wrote; name that file"
+        "trace: cannot read: seen {bytes} bytes without a block of a trace, allowed a file that a \
+            `Writer` wrote; name that file"
     )]
     NotATrace {
         /// Bytes that were looked at.
@@ -68,7 +72,8 @@ pub enum ReadError {
     },
     /// A newer version of the format.
     #[error(
-        "trace: cannot read: seen version {seen}, allowed {VERSION}; read it with the version of Tandem that wrote it"
+        "trace: cannot read: seen version {seen}, allowed {VERSION}; read it with the version of \
+            Tandem that wrote it"
     )]
     Version {
         /// The file's version.
@@ -79,7 +84,8 @@ pub enum ReadError {
     NotALog(crate::log::LogError),
     /// A table of kinds that is whole but not understood.
     #[error(
-        "trace: cannot read its table of kinds: seen a coding that is not allowed in version {VERSION}; read it with the version of Tandem that wrote it"
+        "trace: cannot read its table of kinds: seen a coding that is not allowed in version \
+            {VERSION}; read it with the version of Tandem that wrote it"
     )]
     Kinds,
 }
@@ -232,7 +238,8 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// The last block of a file that ends too early: events up to where it ends, unless another block follows.
+    /// The last block of a file that ends too early: events up to where it ends, unless another
+    /// block follows.
     fn cut(&mut self, head: Head) -> Result<(), ReadError> {
         let body = self.data()[BLOCK_HEAD..].to_vec();
         let follows = body.windows(SYNC.len()).any(|w| w == SYNC);

@@ -1,8 +1,10 @@
-//! Events turned into the state of every pCPU and world at a time, and into stays that ended; it judges none of them.
+//! Events turned into the state of every pCPU and world at a time, and into stays that ended; it
+//! judges none of them.
 //!
-//! A pCPU idles when the world on it stops and none has begun to run, as in RDY's state table; an `Idle` event says it as well, and
-//! where it says that idling ended and no world is seen to run, something runs there that the trace does not name. What is not
-//! told is unknown, and where events are lost everything is unknown again.
+//! A pCPU idles when the world on it stops and none has begun to run, as in RDY's state table; an
+//! `Idle` event says it as well, and where it says that idling ended and no world is seen to run,
+//! something runs there that the trace does not name. What is not told is unknown, and where events
+//! are lost everything is unknown again.
 
 use crate::{Event, Kind, Names, Queue, State, Waker, Why};
 use serde::{Serialize, Serializer};
@@ -175,7 +177,8 @@ impl Replay {
         &self.names
     }
 
-    /// Events that came with a time before the one of an event before them; they are taken as if at that one's.
+    /// Events that came with a time before the one of an event before them; they are taken as if at
+    /// that one's.
     #[must_use]
     pub fn late(&self) -> u64 {
         self.late

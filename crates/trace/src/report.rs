@@ -1,4 +1,5 @@
-//! Waits summed up: worst first, histograms in powers of two of a µs, wake-up latency of each VM; it judges nothing itself.
+//! Waits summed up: worst first, histograms in powers of two of a µs, wake-up latency of each VM;
+//! it judges nothing itself.
 
 use crate::waits::{Judgement, Wait};
 use serde::Serialize;
@@ -8,7 +9,8 @@ use std::fmt::Write;
 /// Counts of waits by length.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Histogram {
-    /// Bucket 0 counts waits below 1 µs, bucket i those from 2^(i-1) to below 2^i µs. The last one is not 0.
+    /// Bucket 0 counts waits below 1 µs, bucket i those from 2^(i-1) to below 2^i µs. The last one
+    /// is not 0.
     pub buckets: Vec<u64>,
 }
 
@@ -82,7 +84,8 @@ pub struct Sum {
     pub total_ns: u64,
     /// Waits that ended in running while another world ran where it was queued.
     pub behind: u64,
-    /// Those of them that a wake-up began: of `wakeup.count`. RDY's two worlds of 20 % have one in five.
+    /// Those of them that a wake-up began: of `wakeup.count`. RDY's two worlds of 20 % have one in
+    /// five.
     pub late: u64,
     /// Waits in which a pCPU was wrong to idle.
     pub wrong_idle: u64,
@@ -101,7 +104,8 @@ pub struct Report {
     pub all: Sum,
     /// Each VM.
     pub vms: Vec<Sum>,
-    /// Worlds that came to run of which it is not known since when they waited, or whether they did.
+    /// Worlds that came to run of which it is not known since when they waited, or whether they
+    /// did.
     pub unknown_begin: u64,
     /// The bound that was used, in ns.
     pub brief_ns: u64,
@@ -154,7 +158,8 @@ fn sum(waits: &[&Wait]) -> Sum {
 }
 
 impl Sum {
-    /// Share of wake-ups that found another world running where they were queued, with one decimal; `-` without wake-ups.
+    /// Share of wake-ups that found another world running where they were queued, with one decimal;
+    /// `-` without wake-ups.
     fn late_percent(&self) -> String {
         // Rounded to the nearest.
         let permille = (self.late * 1000 + self.wakeup.count / 2).checked_div(self.wakeup.count);
@@ -163,13 +168,15 @@ impl Sum {
 }
 
 impl Report {
-    /// The report for people: the first `most` waits, the VMs, the histogram. Times in µs, moments since the trace begins.
+    /// The report for people: the first `most` waits, the VMs, the histogram. Times in µs, moments
+    /// since the trace begins.
     #[must_use]
     pub fn text(&self, most: usize) -> String {
         let us = |ns: u64| format!("{}.{:03}", ns / 1000, ns % 1000);
         let pcpu = |p: Option<units::PcpuId>| p.map_or("-".to_owned(), |p| p.0.to_string());
         let mut out = format!(
-            "{} waits, {} us; {} beside a pCPU that was wrong to idle; begun unseen: {}\n\n{:>14} {:>16} {:>5} {:>5} {:>6}  {:<10} world, waker, instead, why\n",
+            "{} waits, {} us; {} beside a pCPU that was wrong to idle; begun unseen: {}\n\n{:>14} \
+                {:>16} {:>5} {:>5} {:>6}  {:<10} world, waker, instead, why\n",
             self.all.waits,
             us(self.all.total_ns),
             self.all.wrong_idle,

@@ -1,4 +1,5 @@
-//! The pCPU-by-time state table of RDY: which world runs on each pCPU or that it idles, and who waits; it does not judge.
+//! The pCPU-by-time state table of RDY: which world runs on each pCPU or that it idles, and who
+//! waits; it does not judge.
 
 use crate::waits::{self, WaitOptions};
 use crate::{Event, Kind, Now, Replay, State};
@@ -41,7 +42,8 @@ impl Default for TableOptions {
 /// A table that cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "state table: cannot make rows every {step_ns} ns: seen {rows} of them, allowed 1 to {ROWS_MAX}; give a longer step or a shorter range"
+    "state table: cannot make rows every {step_ns} ns: seen {rows} of them, allowed 1 to \
+        {ROWS_MAX}; give a longer step or a shorter range"
 )]
 pub struct TableError {
     /// The step asked for, in ns.
@@ -183,7 +185,8 @@ pub enum WriteError {
 /// Writes the table as text: RDY's columns, then who waits (`world@pCPU`), then notes.
 ///
 /// # Errors
-/// `WriteError::Table` if a step would give no row or too many: nothing is written then. `WriteError::Io` if `out` refuses.
+/// `WriteError::Table` if a step would give no row or too many: nothing is written then.
+/// `WriteError::Io` if `out` refuses.
 pub fn write(events: &[Event], options: &TableOptions, out: impl Write) -> Result<(), WriteError> {
     write_some(events, options, |_| true, |_| true, out)
 }

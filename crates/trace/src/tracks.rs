@@ -1,4 +1,5 @@
-//! What exports draw: tracks of pCPUs and worlds, slices, arrows from waker to woken, counters; it knows no file format.
+//! What exports draw: tracks of pCPUs and worlds, slices, arrows from waker to woken, counters; it
+//! knows no file format.
 
 use crate::{Event, Kind, Names, Now, Replay, State, Waker};
 use std::collections::{BTreeMap, BTreeSet};
@@ -227,7 +228,8 @@ impl<S: Sink> Drawer<'_, S> {
         Ok(())
     }
 
-    /// An arrow from the waker to where the woken becomes READY. An interrupt's begins on the pCPU that took it.
+    /// An arrow from the waker to where the woken becomes READY. An interrupt's begins on the pCPU
+    /// that took it.
     fn wake(&mut self, ns: u64, world: WorldId, by: Waker, pcpu: Option<PcpuId>) -> io::Result<()> {
         let from = match by {
             Waker::World(w) => self.of(w),

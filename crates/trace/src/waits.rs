@@ -1,8 +1,10 @@
-//! Every wait of a world for a pCPU, and whether a pCPU that idled meanwhile was wrong to: RDY's judgement, made by rule.
+//! Every wait of a world for a pCPU, and whether a pCPU that idled meanwhile was wrong to: RDY's
+//! judgement, made by rule.
 //!
-//! RDY found a world that waited 10.795 ms while a pCPU was seen idle 31 times, and judged that right: each idled very briefly,
-//! and the world that had run there came back soon. So the law is of single stretches: one pCPU that the world may use, idle
-//! for longer than `brief_ns` without a break, while the world was READY and no limit held it back, was wrong to idle.
+//! RDY found a world that waited 10.795 ms while a pCPU was seen idle 31 times, and judged that
+//! right: each idled very briefly, and the world that had run there came back soon. So the law is
+//! of single stretches: one pCPU that the world may use, idle for longer than `brief_ns` without a
+//! break, while the world was READY and no limit held it back, was wrong to idle.
 
 use crate::idle::Past;
 use crate::replay::{End, Replay, Stay};
@@ -81,7 +83,8 @@ pub struct Wait {
     pub ran_on: Option<PcpuId>,
     /// The pCPU in whose queue it was last.
     pub queued_on: Option<PcpuId>,
-    /// Who woke it: a world's name with its VM's, `interrupt`, `?`; none if no wake-up led to the wait.
+    /// Who woke it: a world's name with its VM's, `interrupt`, `?`; none if no wake-up led to the
+    /// wait.
     pub waker: Option<String>,
     /// Whether it slept before: the wait is the latency of a wake-up.
     pub slept: bool,
@@ -108,7 +111,8 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// RDY's words: `pr=1172 Wt=10795 Frm=203817, NumberIdle=31 WtOnCou=3`, times in µs, `Frm` since `zero_ns`.
+    /// RDY's words: `pr=1172 Wt=10795 Frm=203817, NumberIdle=31 WtOnCou=3`, times in µs, `Frm`
+    /// since `zero_ns`.
     #[must_use]
     pub fn rdy(&self, zero_ns: u64) -> String {
         let from = self.since_ns.saturating_sub(zero_ns) / 1000;

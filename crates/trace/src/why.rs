@@ -1,4 +1,5 @@
-//! States of a world and the reasons for a change, with the names and numbers that every format uses; it judges none of them.
+//! States of a world and the reasons for a change, with the names and numbers that every format
+//! uses; it judges none of them.
 
 use serde::Serialize;
 
@@ -43,7 +44,8 @@ macro_rules! named {
 }
 
 named! {
-    /// Run state of a world (VS51 "Terminology"); numbers are those of `enum world_state` in `sched/abi/records.h`.
+    /// Run state of a world (VS51 "Terminology"); numbers are those of `enum world_state` in
+    /// `sched/abi/records.h`.
     State {
         /// Not there: not yet, or no longer.
         None = 0, "NONE";

@@ -1,4 +1,5 @@
-//! The bytes of an event inside a block: numbers as LEB128, times, worlds and keys as differences; it knows no blocks.
+//! The bytes of an event inside a block: numbers as LEB128, times, worlds and keys as differences;
+//! it knows no blocks.
 
 use crate::Event;
 use crate::flat::{Flat, flatten, pcpu_of};
@@ -180,7 +181,8 @@ struct Mapped {
     known: bool,
     nums: usize,
     texts: usize,
-    /// Coding of each field in the file, and where it goes; nowhere if this version does not know it.
+    /// Coding of each field in the file, and where it goes; nowhere if this version does not know
+    /// it.
     fields: Vec<(Coding, Option<usize>)>,
 }
 
@@ -213,7 +215,8 @@ impl Mapped {
     }
 }
 
-/// The table of kinds as bytes: number of kinds; for each its number, name, number of fields, and their codings and names.
+/// The table of kinds as bytes: number of kinds; for each its number, name, number of fields, and
+/// their codings and names.
 pub(crate) fn put_kinds(kinds: &[Described]) -> Vec<u8> {
     let mut out = vec![];
     put(&mut out, kinds.len() as u64);
@@ -229,7 +232,8 @@ pub(crate) fn put_kinds(kinds: &[Described]) -> Vec<u8> {
     out
 }
 
-/// The table of kinds of a file; none if it cannot be read or has a coding that this version does not know.
+/// The table of kinds of a file; none if it cannot be read or has a coding that this version does
+/// not know.
 pub(crate) fn take_kinds(mut data: &[u8]) -> Option<Vec<Described>> {
     let data = &mut data;
     let mut kinds = vec![];
@@ -329,7 +333,8 @@ mod tests {
         );
     }
 
-    /// What an earlier version may have written: no reason and no pCPU of a state, in another order.
+    /// What an earlier version may have written: no reason and no pCPU of a state, in another
+    /// order.
     #[test]
     fn fields_that_an_earlier_version_lacks_are_not_told() {
         let kinds = kinds_with(|all| {

@@ -1,4 +1,5 @@
-//! Writes events to a file, block by block, in bounded memory; it does not know where the file goes or what events mean.
+//! Writes events to a file, block by block, in bounded memory; it does not know where the file goes
+//! or what events mean.
 
 use crate::block::{BLOCK_MAX, Head, file_head, kind};
 use crate::kinds::described;
@@ -23,7 +24,8 @@ pub enum WriteError {
     #[error("trace: cannot write: {0}; look at the disk, what was written so far can be read")]
     Io(#[from] std::io::Error),
     /// An id that no host has.
-    #[error("trace: cannot write event {event:?}: seen a pCPU beyond the cap, allowed 0..{max}; correct the source of the event", max = units::caps::PCPUS_MAX - 1)]
+    #[error("trace: cannot write event {event:?}: seen a pCPU beyond the cap, allowed 0..{max}; \
+        correct the source of the event", max = units::caps::PCPUS_MAX - 1)]
     Event {
         /// The event.
         event: Box<Event>,
@@ -78,7 +80,8 @@ impl<W: Write> Writer<W> {
     /// Adds an event. Texts longer than 4096 bytes are cut.
     ///
     /// # Errors
-    /// `WriteError::Event` for an id that no host has: nothing is written then. `WriteError::Io` if the file refuses.
+    /// `WriteError::Event` for an id that no host has: nothing is written then. `WriteError::Io` if
+    /// the file refuses.
     pub fn push(&mut self, event: &Event) -> Result<(), WriteError> {
         if !flat::fits(event) {
             return Err(WriteError::Event { event: Box::new(event.clone()) });

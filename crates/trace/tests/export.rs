@@ -1,4 +1,5 @@
-//! Exports, read back by a small reader of protocol buffers and by a JSON parser: tracks, slices, arrows and counters.
+//! Exports, read back by a small reader of protocol buffers and by a JSON parser: tracks, slices,
+//! arrows and counters.
 
 mod common;
 

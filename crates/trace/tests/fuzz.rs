@@ -1,4 +1,5 @@
-//! Any bytes at all: readers neither panic nor take more memory than a file of that length is worth.
+//! Any bytes at all: readers neither panic nor take more memory than a file of that length is
+//! worth.
 
 mod common;
 

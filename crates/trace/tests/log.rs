@@ -1,4 +1,5 @@
-//! The textual log: RDY's sample is read and printed again, field by field, and everything else survives as well.
+//! The textual log: RDY's sample is read and printed again, field by field, and everything else
+//! survives as well.
 
 mod common;
 
@@ -95,7 +96,8 @@ fn a_recording_without_switches_is_printed_with_them() {
         Event { ns: 3_000_000, pcpu: None, kind: Kind::Lost { events: Some(4) } },
         state(3_001_000, 6, State::Ready, State::Run, 1),
     ];
-    let want = "1 1 1000 SETRUNSTATE 5 RUN\n2 1 1000 SWITCH 0 5\n3 1 2000 SETRUNSTATE 5 WAIT\n4 1 2000 SETWAITSTATE 5 0 IDLE\n\
+    let want = "1 1 1000 SETRUNSTATE 5 RUN\n2 1 1000 SWITCH 0 5\n3 1 2000 SETRUNSTATE 5 WAIT\n4 1 \
+        2000 SETWAITSTATE 5 0 IDLE\n\
                 5 1 2001 SWITCH 5 0\n10 1 3001 SETRUNSTATE 6 RUN\n11 1 3001 SWITCH 0 6\n";
     assert_eq!(print(&events, Style::Rdy, 1), want);
     let read = parse(want).unwrap();

@@ -1,4 +1,5 @@
-//! RDY's own example: its state table comes out of the events behind it, and so does its judgement of world 1172.
+//! RDY's own example: its state table comes out of the events behind it, and so does its judgement
+//! of world 1172.
 
 mod common;
 
@@ -20,7 +21,8 @@ fn wanted() -> Vec<(u64, [String; 4])> {
     TABLE.lines().map(row).collect()
 }
 
-/// State changes that lead through RDY's rows, one a row where one is enough; 1172 waits on pCPU 3 since 203817 µs.
+/// State changes that lead through RDY's rows, one a row where one is enough; 1172 waits on pCPU 3
+/// since 203817 µs.
 fn events() -> Vec<Event> {
     let mut out = vec![Event { ns: 0, pcpu: None, kind: Kind::Host { pcpus: 4 } }];
     out.push(Event { ns: 0, pcpu: None, kind: Kind::Mark { text: "begin".to_owned() } });
@@ -33,7 +35,8 @@ fn events() -> Vec<Event> {
         let ns = us * 1000;
         let changed = (0..4).find(|p| row[*p] != last[*p]);
         let Some(p) = changed else {
-            // Something that no pCPU runs goes to sleep or wakes: a state change that no column shows.
+            // Something that no pCPU runs goes to sleep or wakes: a state change that no column
+            // shows.
             out.push(state(ns, 5000 + i as u32, State::None, State::Wait, 0));
             continue;
         };
@@ -99,7 +102,13 @@ fn the_wait_that_rdy_judges_is_told_in_its_words_and_judged_alike() {
         text.starts_with("  Event#      Elapsed us  CPU0  CPU1  CPU2  CPU3  READY\n       2           0.000  1190     ?     ?     ?\n"),
         "{text}"
     );
-    assert!(text.ends_with("214612.000  1182  1165  1172  1187  pr=1172 Wt=10795 Frm=203817, NumberIdle=6 WtOnCou=3\n"), "{text}");
+    assert!(
+        text.ends_with(
+            "214612.000  1182  1165  1172  1187  pr=1172 Wt=10795 Frm=203817, \
+        NumberIdle=6 WtOnCou=3\n"
+        ),
+        "{text}"
+    );
 }
 
 #[test]
@@ -140,7 +149,8 @@ fn a_table_with_a_step_has_a_row_at_every_step() {
     let rows = table::rows(&events(), &options).unwrap();
     let first: Vec<String> =
         rows.iter().map(|r| format!("{}:{}", r.elapsed_ns / 1000, r.pcpus[0])).collect();
-    let want = "213540:1190 213550:I 213560:I 213570:1192 213580:1192 213590:1192 213600:1192 213610:1192 213620:1192 213630:I";
+    let want = "213540:1190 213550:I 213560:I 213570:1192 213580:1192 213590:1192 213600:1192 \
+        213610:1192 213620:1192 213630:I";
     assert_eq!(first.join(" "), want);
     let refused =
         table::rows(&events(), &TableOptions { step: Step::Every(0), ..options }).unwrap_err();

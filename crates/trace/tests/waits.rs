@@ -33,7 +33,8 @@ fn queued(us: u64, world: u32, queue: Queue) -> Event {
 
 use State::{Costop, Ready, Run, WaitIdle};
 
-/// World 1 runs on pCPU 0, and pCPU 1 idles from `idle` µs to `busy` µs; world 2 is woken at 100 µs by 1 and runs at 900 µs.
+/// World 1 runs on pCPU 0, and pCPU 1 idles from `idle` µs to `busy` µs; world 2 is woken at 100 µs
+/// by 1 and runs at 900 µs.
 fn beside(from: u64, to: u64) -> Vec<Event> {
     let mut out = vec![
         goes(0, 1, Ready, Run, 0),
@@ -258,7 +259,8 @@ fn a_range_leaves_out_what_is_outside_of_it() {
     assert_eq!(some.waits.iter().collect::<Vec<_>>(), inside);
 }
 
-/// The host of `common` gives an idle pCPU to whoever wakes: waits while one idles are as short as its wake-ups.
+/// The host of `common` gives an idle pCPU to whoever wakes: waits while one idles are as short as
+/// its wake-ups.
 #[test]
 fn a_host_that_leaves_nothing_lying_has_no_wrong_idling() {
     let report = analyse(&host(9, 8, 40, 50_000), &WaitOptions::default());

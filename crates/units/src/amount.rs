@@ -1,4 +1,5 @@
-//! An amount of CPU as people write it, `250%` of one pCPU or `2.4GHz`, kept in integers; how fast a pCPU is, others say.
+//! An amount of CPU as people write it, `250%` of one pCPU or `2.4GHz`, kept in integers; how fast
+//! a pCPU is, others say.
 
 use crate::{Rate, caps::PCPUS_MAX};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -25,19 +26,22 @@ pub enum CpuAmountError {
     #[error("CPU amount: cannot read '': seen nothing, allowed {allowed}", allowed = ALLOWED)]
     Empty,
     /// Less than nothing.
-    #[error("CPU amount: cannot use '{seen}': seen less than 0, allowed {allowed}", allowed = ALLOWED)]
+    #[error("CPU amount: cannot use '{seen}': seen less than 0, allowed \
+        {allowed}", allowed = ALLOWED)]
     Negative {
         /// What was given.
         seen: String,
     },
     /// A number alone.
-    #[error("CPU amount: cannot read '{seen}': seen no unit, allowed {allowed}; write {seen}% or {seen}MHz", allowed = ALLOWED)]
+    #[error("CPU amount: cannot read '{seen}': seen no unit, allowed {allowed}; write {seen}% or \
+        {seen}MHz", allowed = ALLOWED)]
     NoUnit {
         /// What was given.
         seen: String,
     },
     /// A unit that is none.
-    #[error("CPU amount: cannot read '{seen}': seen the unit '{unit}', allowed {allowed}", allowed = ALLOWED)]
+    #[error("CPU amount: cannot read '{seen}': seen the unit '{unit}', allowed \
+        {allowed}", allowed = ALLOWED)]
     Unit {
         /// What was given.
         seen: String,
@@ -45,14 +49,16 @@ pub enum CpuAmountError {
         unit: String,
     },
     /// A unit without a number before it, or a number finer than is kept.
-    #[error("CPU amount: cannot read '{seen}': seen no plain number to the thousandth of % or MHz, allowed {allowed}", allowed = ALLOWED)]
+    #[error("CPU amount: cannot read '{seen}': seen no plain number to the thousandth of % or MHz, \
+        allowed {allowed}", allowed = ALLOWED)]
     Number {
         /// What was given.
         seen: String,
     },
     /// More than any host has.
     #[error(
-        "CPU amount: cannot use '{seen}': seen more than a host has, allowed up to {}% ({PCPUS_MAX} pCPUs) or {MHZ_MAX}MHz; write less",
+        "CPU amount: cannot use '{seen}': seen more than a host has, allowed up to {}% \
+            ({PCPUS_MAX} pCPUs) or {MHZ_MAX}MHz; write less",
         PERCENT_MAX
     )]
     TooMuch {
@@ -66,7 +72,8 @@ const ALLOWED: &str = "% of one pCPU, MHz or GHz, such as 250%, 12.5% or 2.4GHz"
 const PERCENT_MAX: u64 = PCPUS_MAX as u64 * 100;
 /// Twice what the pCPUs of such a host have at 5 GHz, rounded to a number people remember.
 const MHZ_MAX: u64 = 10_000_000;
-/// Unit as written, its kind, thousandths in one of it, and the most of it in thousandths of % or MHz.
+/// Unit as written, its kind, thousandths in one of it, and the most of it in thousandths of % or
+/// MHz.
 const UNITS: [(&str, Unit, u64, u64); 3] = [
     ("%", Unit::Percent, 1_000, PERCENT_MAX * 1_000),
     ("MHz", Unit::Mhz, 1_000, MHZ_MAX * 1_000),
@@ -94,7 +101,8 @@ impl CpuAmount {
         matches!(self.unit, Unit::Mhz)
     }
 
-    /// The rate it is on a host whose pCPUs run at `mhz_of_pcpu`, rounded to the nearest; percent is the same on every host.
+    /// The rate it is on a host whose pCPUs run at `mhz_of_pcpu`, rounded to the nearest; percent
+    /// is the same on every host.
     #[must_use]
     pub fn rate(self, mhz_of_pcpu: u32) -> Rate {
         let whole = match self.unit {
@@ -224,7 +232,8 @@ mod tests {
         for text in ["2400MHz", "2.4GHz", "2400 mhz", "2.400000 ghz", "2400.000MHZ"] {
             assert_eq!(rate(text, 1200), Rate::pcpus(2).0, "{text}");
         }
-        // 1 % is 10485.76 units, a thousandth of it 10.49; 1 of 3 MHz is 349525.33 units, 2 of 3 are 699050.67.
+        // 1 % is 10485.76 units, a thousandth of it 10.49; 1 of 3 MHz is 349525.33 units, 2 of 3
+        // are 699050.67.
         assert_eq!(
             [rate("1%", 1), rate("0.001%", 1), rate("1MHz", 3), rate("2MHz", 3)],
             [10_486, 10, 349_525, 699_051]
@@ -279,7 +288,8 @@ mod tests {
         );
         assert_eq!(
             refusal("250"),
-            "CPU amount: cannot read '250': seen no unit, allowed % of one pCPU, MHz or GHz, such as 250%, 12.5% or 2.4GHz; write 250% or 250MHz"
+            "CPU amount: cannot read '250': seen no unit, allowed % of one pCPU, MHz or GHz, such \
+                as 250%, 12.5% or 2.4GHz; write 250% or 250MHz"
         );
         assert_eq!(
             refusal("5 parsecs"),
@@ -299,7 +309,8 @@ mod tests {
             "0.00000000000000000000000000001%",
         ] {
             let start = format!(
-                "CPU amount: cannot read '{text}': seen no plain number to the thousandth of % or MHz, allowed "
+                "CPU amount: cannot read '{text}': seen no plain number to the thousandth of % or \
+                    MHz, allowed "
             );
             assert!(refusal(text).starts_with(&start), "{}", refusal(text));
         }
@@ -312,7 +323,8 @@ mod tests {
             "18446744073709551615MHz",
         ] {
             let all = format!(
-                "CPU amount: cannot use '{text}': seen more than a host has, allowed up to 102400% (1024 pCPUs) or 10000000MHz; write less"
+                "CPU amount: cannot use '{text}': seen more than a host has, allowed up to 102400% \
+                    (1024 pCPUs) or 10000000MHz; write less"
             );
             assert_eq!(refusal(text), all);
         }

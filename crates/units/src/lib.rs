@@ -1,4 +1,5 @@
-//! Quantities and ids used at every boundary of Tandem; it computes nothing and depends on nothing of ours.
+//! Quantities and ids used at every boundary of Tandem; it computes nothing and depends on nothing
+//! of ours.
 
 mod amount;
 mod pcpus;
@@ -27,11 +28,13 @@ pub mod caps {
     pub const POOL_DEPTH_MAX: usize = 16;
     /// Limits in force at once, of VMs and pools together.
     pub const LIMITERS_MAX: usize = 1024;
-    /// Largest shares a VM or pool may have: ESXi's own range (libvirt's esx driver accepts 0..262144).
+    /// Largest shares a VM or pool may have: ESXi's own range (libvirt's esx driver accepts
+    /// 0..262144).
     pub const SHARES_MAX: u64 = 262_144;
 }
 
-/// Ways of co-scheduling the vCPUs of a VM by the value of the knob `cosched`, as `--set cosched=relaxed` and files name them.
+/// Ways of co-scheduling the vCPUs of a VM by the value of the knob `cosched`, as `--set
+/// cosched=relaxed` and files name them.
 pub const COSCHED_MODES: [&str; 3] = ["off", "relaxed", "strict"];
 
 /// Value of a knob: a number, or for `cosched` a name; none if it is neither.
@@ -65,7 +68,8 @@ pub struct Shares(u32);
 
 /// Shares outside what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("shares: cannot use {seen}: allowed 1..{max}; give low, normal, high or a number in that range", max = caps::SHARES_MAX)]
+#[error("shares: cannot use {seen}: allowed 1..{max}; give low, normal, high or a number in that \
+    range", max = caps::SHARES_MAX)]
 pub struct SharesError {
     /// What was given.
     pub seen: i128,

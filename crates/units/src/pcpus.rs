@@ -12,7 +12,8 @@ pub struct PcpuSet([u64; WORDS]);
 
 /// A text that is no set of pCPUs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("pCPU list: cannot read '{seen}': allowed ids 0..{max} as in '0-3,8', at least one", max = PCPUS_MAX - 1)]
+#[error("pCPU list: cannot read '{seen}': allowed ids 0..{max} as in '0-3,8', at least \
+    one", max = PCPUS_MAX - 1)]
 pub struct PcpuSetError {
     /// What was given.
     pub seen: String,

@@ -10,7 +10,8 @@ pub struct Span(u64);
 /// A text that is no span.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "time: cannot read '{seen}': allowed a number with ns, us, ms, s, m or h, such as 50ms or 1.5s, up to 10000 h"
+    "time: cannot read '{seen}': allowed a number with ns, us, ms, s, m or h, such as 50ms or \
+        1.5s, up to 10000 h"
 )]
 pub struct SpanError {
     /// What was given.

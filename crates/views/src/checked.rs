@@ -2,7 +2,8 @@
 
 use crate::{Document, Table};
 
-/// The oracle's measures in several documents of one scenario, a line for each run and document; nothing where it watched none.
+/// The oracle's measures in several documents of one scenario, a line for each run and document;
+/// nothing where it watched none.
 #[must_use]
 pub fn checked_side_by_side(documents: &[&Document]) -> String {
     let ms = |ns: u64| format!("{}.{:03}", ns / 1_000_000, ns / 1000 % 1000);

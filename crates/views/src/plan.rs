@@ -1,9 +1,10 @@
-//! The tree of pools and VMs as people read it: what each is set to and could have, what it asks for and gets now, and who lends
-//! to whom. It computes nothing but the loans.
+//! The tree of pools and VMs as people read it: what each is set to and could have, what it asks
+//! for and gets now, and who lends to whom. It computes nothing but the loans.
 //!
-//! A node *lends* what it could have in the worst case (everybody wanting all he can use) and does not get, because it asks for
-//! less. A node that gets more than that *borrows*. What is lent in a pool goes to borrowers in it first, in proportion; only
-//! the rest leaves it, and is the pool's own loan.
+//! A node *lends* what it could have in the worst case (everybody wanting all he can use) and does
+//! not get, because it asks for less. A node that gets more than that *borrows*. What is lent in a
+//! pool goes to borrowers in it first, in proportion; only the rest leaves it, and is the pool's
+//! own loan.
 
 use crate::Table;
 use serde::Serialize;
@@ -167,7 +168,8 @@ impl Unit {
     }
 }
 
-/// A tree as text: a line for each pool and VM, then who lends to whom, then where too much is reserved.
+/// A tree as text: a line for each pool and VM, then who lends to whom, then where too much is
+/// reserved.
 #[must_use]
 pub fn plan(plan: &Plan, unit: Unit) -> String {
     let live = plan.duration_ns > 0;
@@ -284,7 +286,8 @@ mod tests {
         }
     }
 
-    /// Two pools on 8 pCPUs: in /prod web sleeps and its siblings take it; /test leaves 2 of its 4 to /prod.
+    /// Two pools on 8 pCPUs: in /prod web sleeps and its siblings take it; /test leaves 2 of its 4
+    /// to /prod.
     fn example() -> Vec<PlanRow> {
         let mut rows = vec![
             row("/", 0, 80, (100, 80, 80)),
@@ -313,7 +316,8 @@ mod tests {
             plan.loans[1].to.iter().map(|(path, rate)| (path.as_str(), percent(*rate))).collect();
         // 1.5 in proportion to what they borrow: 2.7 and 0.8.
         assert_eq!(to, [("/prod/db", 115), ("/prod/batch", 34)]);
-        // Who gets less than he asks for lends nothing, and who only has a little too much borrows nothing.
+        // Who gets less than he asks for lends nothing, and who only has a little too much borrows
+        // nothing.
         let mut rows = example();
         rows[5].now = Some(PlanNow { asks: Rate::pcpus(4), ..rows[5].now.unwrap() });
         assert_eq!(loans(&rows).iter().map(|l| l.from.as_str()).collect::<Vec<_>>(), ["/prod/web"]);

@@ -1,4 +1,5 @@
-//! The result document (`--json`): the same for a simulated run, the lab and a live host. docs/result.md explains it.
+//! The result document (`--json`): the same for a simulated run, the lab and a live host.
+//! docs/result.md explains it.
 
 use serde::{Deserialize, Serialize};
 
@@ -62,9 +63,11 @@ pub struct Checked {
     pub violations: Vec<String>,
     /// Longest time any world was READY at a stretch, in ns.
     pub ready_max_ns: u64,
-    /// Longest time any pCPU idled while a world that may run there was READY, in ns; 0 if never for longer than allowed.
+    /// Longest time any pCPU idled while a world that may run there was READY, in ns; 0 if never
+    /// for longer than allowed.
     pub idle_while_waiting_max_ns: u64,
-    /// Most that any running vCPU led its slowest sibling that wanted to run, in ns; 0 where vCPUs are not held together.
+    /// Most that any running vCPU led its slowest sibling that wanted to run, in ns; 0 where vCPUs
+    /// are not held together.
     pub skew_max_ns: u64,
     /// Longest time any vCPU was co-stopped at a stretch, in ns.
     pub costop_max_ns: u64,
@@ -223,7 +226,8 @@ pub struct Vm {
     /// On a real kernel: the kernel's own word on the same CPU time, to hold the accounts against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_stat: Option<CpuStat>,
-    /// In the simulator: what came of its vCPUs waiting for each other, where they do or a watchdog looks.
+    /// In the simulator: what came of its vCPUs waiting for each other, where they do or a watchdog
+    /// looks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<Guest>,
     /// Each of its worlds.
@@ -239,7 +243,8 @@ pub struct Guest {
     pub rounds: u64,
     /// Soft lockups that its watchdog reported; 0 without one.
     pub lockups: u64,
-    /// Longest time that a vCPU was silent, in ns: spun for its siblings, by the clock, or wanted to run and did not.
+    /// Longest time that a vCPU was silent, in ns: spun for its siblings, by the clock, or wanted
+    /// to run and did not.
     pub longest_wait_ns: u64,
 }
 
@@ -253,7 +258,8 @@ pub struct CpuStat {
     /// `run_delay` of its threads in /proc/PID/task/TID/schedstat, in ns: waits that have ended.
     #[serde(default)]
     pub kernel_delay_ns: u64,
-    /// The same by the accounts: time in READY and COSTOP of the same threads, without the waits under way.
+    /// The same by the accounts: time in READY and COSTOP of the same threads, without the waits
+    /// under way.
     #[serde(default)]
     pub delay_ns: u64,
     /// How often those threads were switched to, by schedstat: so many waits.

@@ -134,8 +134,8 @@ pub fn summary(run: &RunResult) -> String {
     head + &t.text()
 }
 
-/// Pools of a run, a line each: what each used of what it was entitled to, and what its limit did; without any but the root
-/// and the system group nothing.
+/// Pools of a run, a line each: what each used of what it was entitled to, and what its limit did;
+/// without any but the root and the system group nothing.
 #[must_use]
 pub fn pools(run: &RunResult) -> String {
     if run.pools.len() <= 2 {
@@ -206,8 +206,8 @@ pub fn side_by_side(documents: &[&Document]) -> String {
     t.text()
 }
 
-/// Several documents of one scenario side by side: for each run what all VMs used, in percent of the host, and how long they were
-/// ready together, in s for every 600 s as RDY's figures have it.
+/// Several documents of one scenario side by side: for each run what all VMs used, in percent of
+/// the host, and how long they were ready together, in s for every 600 s as RDY's figures have it.
 #[must_use]
 pub fn ready_side_by_side(documents: &[&Document]) -> String {
     let names: Vec<String> = documents

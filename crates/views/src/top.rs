@@ -1,4 +1,5 @@
-//! Tables of `tandem top`: a line for each VM or world, in percent of one pCPU, under esxtop's names.
+//! Tables of `tandem top`: a line for each VM or world, in percent of one pCPU, under esxtop's
+//! names.
 
 use crate::{RunResult, Table, Vm, table::percent};
 use std::collections::BTreeMap;
@@ -7,7 +8,8 @@ use units::Rate;
 /// Reservation and limit of VMs by name, for the columns of `--settings`.
 pub type Allocations = BTreeMap<String, (Rate, Option<Rate>)>;
 
-/// One look of `tandem top`: a line a VM, in percent of one pCPU as esxtop has them. With `settings` AMIN and AMAX as well.
+/// One look of `tandem top`: a line a VM, in percent of one pCPU as esxtop has them. With
+/// `settings` AMIN and AMAX as well.
 #[must_use]
 pub fn top(run: &RunResult, policy: &str, settings: Option<&Allocations>) -> String {
     let wall = run.duration_ns;
@@ -147,9 +149,11 @@ mod tests {
         assert_eq!(
             lines(&top(&run("/"), "x", None))[..3],
             [
-                "VM  vCPUs  shares  %USED  %ENTITLED  %RUN  %RDY  %CSTP  %MLMTD  %WAIT  %IDLE  MIG/s",
+                "VM  vCPUs  shares  %USED  %ENTITLED  %RUN  %RDY  %CSTP  %MLMTD  %WAIT  %IDLE  \
+                    MIG/s",
                 "-----------------------------------------------------------------------------------",
-                "a       1    1000   50.0       51.0  50.5  39.5    0.0    25.0   10.0    0.0    0.0",
+                "a       1    1000   50.0       51.0  50.5  39.5    0.0    25.0   10.0    0.0    \
+                    0.0",
             ]
         );
         let settings = Allocations::from([

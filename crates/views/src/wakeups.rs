@@ -1,5 +1,5 @@
-//! How late worlds run after they should have woken: gathers single latencies, sums them up in the words of XK's test (least, average,
-//! most), and shows the sums; it measures nothing itself.
+//! How late worlds run after they should have woken: gathers single latencies, sums them up in the
+//! words of XK's test (least, average, most), and shows the sums; it measures nothing itself.
 
 use crate::{Document, MeasuredBy, RunResult, Table, Wakeups};
 
@@ -17,7 +17,8 @@ pub struct Latencies {
     buckets: Vec<u64>,
 }
 
-/// Values below 8 have a bucket each, larger ones eight an octave; `late_bucket` of the lab's workload kernel has the same law.
+/// Values below 8 have a bucket each, larger ones eight an octave; `late_bucket` of the lab's
+/// workload kernel has the same law.
 #[must_use]
 pub fn bucket_of(value: u64) -> usize {
     if value < PARTS {
@@ -39,7 +40,8 @@ pub fn end_of(bucket: usize) -> u64 {
 }
 
 impl Latencies {
-    /// Sums of latencies that were gathered elsewhere: their sum, least and most, and how many fell into each bucket.
+    /// Sums of latencies that were gathered elsewhere: their sum, least and most, and how many fell
+    /// into each bucket.
     #[must_use]
     pub fn of(sum: u64, min: u64, max: u64, buckets: Vec<u64>) -> Latencies {
         Latencies { count: buckets.iter().sum(), sum, min, max, buckets }
@@ -84,7 +86,8 @@ impl Latencies {
         self.buckets.iter().position(reached).map_or(self.max, end_of).clamp(self.min, self.max)
     }
 
-    /// The sums for a result, in ns: of each latency in units of `unit_ns` and `more_ns` that all have beside. `None` of none.
+    /// The sums for a result, in ns: of each latency in units of `unit_ns` and `more_ns` that all
+    /// have beside. `None` of none.
     #[must_use]
     pub fn sums(&self, vm: &str, by: MeasuredBy, unit_ns: u64, more_ns: u64) -> Option<Wakeups> {
         let ns = |value: u64| value * unit_ns + more_ns;
@@ -134,7 +137,8 @@ pub fn wakeups(run: &RunResult) -> String {
     t.text()
 }
 
-/// Wake-ups in several documents of one scenario, a line for each run, VM, document and who measured; nothing where nobody woke.
+/// Wake-ups in several documents of one scenario, a line for each run, VM, document and who
+/// measured; nothing where nobody woke.
 #[must_use]
 pub fn wakeups_side_by_side(documents: &[&Document]) -> String {
     let mut t = Table::new(&[
@@ -200,7 +204,8 @@ mod tests {
 
     #[test]
     fn ninety_nine_of_a_hundred_are_not_above_the_percentile() {
-        assert_eq!(of(&gathered(1..=100)), [100, 1, 50, 100, 100]); // 99 is in the bucket 96..=103, and nothing is above 100
+        // 99 is in the bucket 96..=103, and nothing is above 100
+        assert_eq!(of(&gathered(1..=100)), [100, 1, 50, 100, 100]);
         assert_eq!(of(&gathered((0..99).map(|_| 5).chain([9000]))), [100, 5, 94, 5, 9000]);
         assert_eq!(
             of(&gathered((0..98).map(|_| 5).chain([1000, 9000]))),

@@ -1,4 +1,5 @@
-//! Batch files written and read back, cut off and damaged: the same numbers, whole lines, errors that say where, and never a panic.
+//! Batch files written and read back, cut off and damaged: the same numbers, whole lines, errors
+//! that say where, and never a panic.
 
 mod common;
 

@@ -1,8 +1,10 @@
-//! The reader on files as ESXi and perfmon write them, and on each kind of damage: what it keeps, and what it says.
+//! The reader on files as ESXi and perfmon write them, and on each kind of damage: what it keeps,
+//! and what it says.
 
 use views::esxtop::{ObjectKind, read};
 
-/// A file of ESXi's: memory and disks that Tandem does not know, text in a column, line ends of Windows, a comma at the end.
+/// A file of ESXi's: memory and disks that Tandem does not know, text in a column, line ends of
+/// Windows, a comma at the end.
 const ESXI: &str = concat!(
     r#""(PDH-CSV 4.0) (UTC)(0)","\\esx\Memory\Memory Overcommit (1 Minute Avg)","\\esx\Physical Cpu(_Total)\% Util Time","#,
     r#""\\esx\Group Cpu(28868:Ted)\% Ready","\\esx\Group Memory(28868:Ted)\Memctl?","\\esx\Vcpu(1:a:2:vmx-vcpu-0)\% Ready","#,
@@ -45,7 +47,8 @@ fn files_of_esxi_are_read_with_all_that_tandem_does_not_know() {
 
 #[test]
 fn files_of_perfmon_have_their_own_time_zone_and_fractions() {
-    let text = "\u{feff}\"(PDH-CSV 4.0) (GMT Standard Time)(-60)\",\"\\\\M\\% C2 Time\",\"odd\"\n\"10/29/2017 01:59:44.562\",\"88.36\",7";
+    let text = "\u{feff}\"(PDH-CSV 4.0) (GMT Standard Time)(-60)\",\"\\\\M\\% C2 \
+        Time\",\"odd\"\n\"10/29/2017 01:59:44.562\",\"88.36\",7";
     let batch = read(format!("{text}\n").as_bytes()).unwrap();
     assert_eq!((batch.zone.as_str(), batch.bias_minutes), ("GMT Standard Time", -60));
     // 00:59:44.562 UTC.
@@ -95,18 +98,22 @@ fn damage_is_said_with_line_and_column() {
     }
     assert_eq!(
         with(r#""05/15/2017","1","2""#),
-        "batch file, line 3, column 1: cannot read the time: seen '05/15/2017', allowed MM/DD/YYYY HH:MM:SS; copy the file again, or take the line out"
+        "batch file, line 3, column 1: cannot read the time: seen '05/15/2017', allowed MM/DD/YYYY \
+            HH:MM:SS; copy the file again, or take the line out"
     );
     let columns = |n| {
         format!(
-            "batch file, line 3: cannot read the sample: seen {n} columns, allowed 3 as in the header; copy the file again, or take the line out"
+            "batch file, line 3: cannot read the sample: seen {n} columns, allowed 3 as in the \
+                header; copy the file again, or take the line out"
         )
     };
     assert_eq!(with(r#""05/15/2017 06:49:42","1""#), columns(2));
     assert_eq!(with(r#""05/15/2017 06:49:42","1","2","3","4""#), columns(5));
     let quote = |column| {
         format!(
-            "batch file, line 3, column {column}: cannot read the field: seen a quote that does not end it, allowed two of them around a field; copy the file again, or take the line out"
+            "batch file, line 3, column {column}: cannot read the field: seen a quote that does \
+                not end it, allowed two of them around a field; copy the file again, or take the \
+                line out"
         )
     };
     assert_eq!(with(r#""05/15/2017 06:49:42","1"x,"2""#), quote(2));
@@ -143,12 +150,14 @@ fn the_last_line_may_be_cut_and_nothing_else_may_be_wrong_with_it() {
 fn what_is_no_batch_file_is_refused_at_its_first_line() {
     assert_eq!(
         said(""),
-        "batch file: cannot read it: seen no line at all, allowed a header and samples; give a file that batch mode wrote"
+        "batch file: cannot read it: seen no line at all, allowed a header and samples; give a \
+            file that batch mode wrote"
     );
     assert_eq!(said(" \r\n\n"), said(""));
     let header = |seen: &str, line| {
         format!(
-            "batch file, line {line}, column 1: cannot read the header: seen '{seen}', allowed '(PDH-CSV 4.0) (zone)(minutes)'; give a file that batch mode wrote"
+            "batch file, line {line}, column 1: cannot read the header: seen '{seen}', allowed \
+                '(PDH-CSV 4.0) (zone)(minutes)'; give a file that batch mode wrote"
         )
     };
     assert_eq!(said("\nTime,CPU\n1,2\n"), header("Time", 2));

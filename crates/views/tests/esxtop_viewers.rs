@@ -1,5 +1,6 @@
-//! Opens Tandem's batch files the way public readers of esxtop's open theirs, each by its own crude means; it uses no code of the
-//! writer's. Each reader is named with the file that shows what it does.
+//! Opens Tandem's batch files the way public readers of esxtop's open theirs, each by its own crude
+//! means; it uses no code of the writer's. Each reader is named with the file that shows what it
+//! does.
 
 mod common;
 
@@ -12,8 +13,9 @@ fn text() -> String {
     String::from_utf8(file(&samples(7, VMS, 3), "esx01.lab")).unwrap()
 }
 
-/// As yukiuuh/react-esxtop-viewer does (`csvFormat.ts`, `esxtopParser.worker.ts`): split at every comma, quoted or not; of a header
-/// field what is between the first two quotes; of a value all but the first and last character.
+/// As yukiuuh/react-esxtop-viewer does (`csvFormat.ts`, `esxtopParser.worker.ts`): split at every
+/// comma, quoted or not; of a header field what is between the first two quotes; of a value all but
+/// the first and last character.
 fn by_commas(text: &str) -> (Vec<String>, Vec<Vec<String>>) {
     let mut lines = text.split('\n').filter(|l| !l.is_empty());
     let header = lines
@@ -29,7 +31,8 @@ fn by_commas(text: &str) -> (Vec<String>, Vec<Vec<String>>) {
 /// What a path is split into by backslashes: host, object with instance, counter.
 fn parts(path: &str) -> [&str; 3] {
     let all: Vec<&str> = path.split('\\').collect();
-    // Two empty ones before the host: vfedotovs/esxtop-batch-data-visualizer `parser.py` and mu853/esxtop2report count on them.
+    // Two empty ones before the host: vfedotovs/esxtop-batch-data-visualizer `parser.py` and
+    // mu853/esxtop2report count on them.
     assert_eq!((all.len(), all[0], all[1]), (5, "", ""), "{path}");
     [all[2], all[3], all[4]]
 }
@@ -140,7 +143,8 @@ fn what_readers_take_as_given_is_there() {
     };
     assert_eq!([vcpus(0), vcpus(1), vcpus(2)], [VMS, VMS, 0]);
     // akshaykalia-chd/esxtopdrillv3 `c_map.csv` asks these of each vCPU.
-    let of_vcpu = "% Used,% VmWait,% Ready,% CoStop,% Max Limited,% Swap Wait,Switches/sec,Migrates/sec,Quantum Expires/sec,Alloc Min,Alloc Max,% Demand";
+    let of_vcpu = "% Used,% VmWait,% Ready,% CoStop,% Max Limited,% Swap \
+        Wait,Switches/sec,Migrates/sec,Quantum Expires/sec,Alloc Min,Alloc Max,% Demand";
     assert!(of_vcpu.split(',').all(|c| has(&format!(r"Vcpu(10:VM_web-01:1000:vmx-vcpu-0)\{c}"))));
     // Numbers are numbers for pandas, or gaps.
     let decimals = |v: &String| {

@@ -1,5 +1,5 @@
-//! A private apt for the archive: own sources, lists and package state in a scratch folder, signatures checked
-//! against Debian's keyring; the machine's apt neither sees nor feels it.
+//! A private apt for the archive: own sources, lists and package state in a scratch folder,
+//! signatures checked against Debian's keyring; the machine's apt neither sees nor feels it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -86,8 +86,8 @@ impl Apt {
         })
     }
 
-    /// Downloads packages with everything they depend on, down to the C library: the package state is empty, so
-    /// nothing of what the machine has installed is taken for granted.
+    /// Downloads packages with everything they depend on, down to the C library: the package state
+    /// is empty, so nothing of what the machine has installed is taken for granted.
     pub(super) fn download_closure(&self, packages: &[&str]) -> Result<Vec<PathBuf>> {
         let mut command = self.command("apt-get");
         command.args(["install", "--download-only", "--yes"]).args(packages);
@@ -97,8 +97,8 @@ impl Apt {
     }
 }
 
-/// `check-valid-until=no`: a mirror that lags, or a machine whose clock is ahead, is no reason to stop; the
-/// signature is checked all the same, and a stale list costs us at most a newer kernel.
+/// `check-valid-until=no`: a mirror that lags, or a machine whose clock is ahead, is no reason to
+/// stop; the signature is checked all the same, and a stale list costs us at most a newer kernel.
 fn sources(suites: &[&str]) -> String {
     suites
         .iter()

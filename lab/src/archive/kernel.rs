@@ -1,5 +1,6 @@
-//! Chooses the lab's kernels: the newest that really loads sched_ext schedulers and has KVM modules, and an older
-//! one of another series; it judges a kernel by its BTF, never by its version or configuration.
+//! Chooses the lab's kernels: the newest that really loads sched_ext schedulers and has KVM
+//! modules, and an older one of another series; it judges a kernel by its BTF, never by its version
+//! or configuration.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,9 +14,9 @@ use super::{draft_for, settle};
 use crate::error::{LabError, Result};
 use crate::{bzimage, tool};
 
-/// The packages that hold a kernel image, in order of preference. The cloud flavour has NVMe, ext4, virtio-console
-/// and the serial console built in, so it boots without an initramfs. An `unsigned` image appears days before its
-/// signed sibling and is tried only when no signed one will do.
+/// The packages that hold a kernel image, in order of preference. The cloud flavour has NVMe, ext4,
+/// virtio-console and the serial console built in, so it boots without an initramfs. An `unsigned`
+/// image appears days before its signed sibling and is tried only when no signed one will do.
 const IMAGE_PACKAGES: [&str; 2] = ["linux-binary-", "linux-binary-unsigned-"];
 const FLAVOUR: &str = "-cloud-amd64";
 
@@ -33,15 +34,17 @@ struct Role<'a> {
     needs_modules: bool,
 }
 
-/// Tried newest version first within each role. 7.2.12+deb13 is the example of a kernel that is passed over: its
-/// sched_ext functions lack their BTF tags. The older series is there because a scheduler must work on more than
-/// one kernel; its modules have left the archive, so VMs in it run without KVM.
+/// Tried newest version first within each role. 7.2.12+deb13 is the example of a kernel that is
+/// passed over: its sched_ext functions lack their BTF tags. The older series is there because a
+/// scheduler must work on more than one kernel; its modules have left the archive, so VMs in it run
+/// without KVM.
 const ROLES: [Role<'static>; 2] = [
     Role { name: "newest", series: "", exact: false, needs_modules: true },
     Role { name: "older", series: "7.0.", exact: false, needs_modules: false },
 ];
 
-/// The modules that make a KVM host of the guest, in loading order. QEMU's emulator offers AMD's SVM, not Intel's VMX.
+/// The modules that make a KVM host of the guest, in loading order. QEMU's emulator offers AMD's
+/// SVM, not Intel's VMX.
 pub(crate) const KVM_MODULES: [&str; 3] = ["irqbypass", "kvm", "kvm-amd"];
 
 /// Which kernel a boot wants.
@@ -94,7 +97,8 @@ pub struct Kernel {
     pub verdict: Verdict,
     /// Whether the KVM modules of the same version are there.
     pub has_kvm: bool,
-    /// Whether Debian's configuration file of the same version is there; if not, the guest makes a minimal one.
+    /// Whether Debian's configuration file of the same version is there; if not, the guest makes a
+    /// minimal one.
     pub has_config: bool,
     #[serde(skip)]
     folder: PathBuf,
@@ -158,7 +162,8 @@ pub(super) fn find(cache: &Path, id: &KernelId) -> Result<Kernel> {
         format!("kernel \"{id}\""),
         "be found",
         if refused.is_empty() { "no candidate".into() } else { refused.join(", ") },
-        "put linux-binary-*-cloud-amd64 and linux-modules-*-cloud-amd64 .deb files into a folder and set \
+        "put linux-binary-*-cloud-amd64 and linux-modules-*-cloud-amd64 .deb files into a folder \
+            and set \
          TANDEM_LAB_KERNELS to it",
     ))
 }

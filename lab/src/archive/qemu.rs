@@ -1,10 +1,10 @@
-//! Fetches one QEMU that runs anywhere: Debian 13's, with every library down to its C library and loader, unpacked
-//! into the cache; it is never installed, and the same files go into the guest.
+//! Fetches one QEMU that runs anywhere: Debian 13's, with every library down to its C library and
+//! loader, unpacked into the cache; it is never installed, and the same files go into the guest.
 //!
-//! Why not the machine's QEMU: version 7.2 (Debian 12) dies in multi-threaded emulation when the guest kernel
-//! patches its own code, which loading a scheduler does; 10.0 does not. Why the whole closure and not only what the
-//! machine lacks: run through its own loader it depends on nothing of the machine, so every machine and the guest
-//! run the same emulator.
+//! Why not the machine's QEMU: version 7.2 (Debian 12) dies in multi-threaded emulation when the
+//! guest kernel patches its own code, which loading a scheduler does; 10.0 does not. Why the whole
+//! closure and not only what the machine lacks: run through its own loader it depends on nothing of
+//! the machine, so every machine and the guest run the same emulator.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -51,7 +51,8 @@ impl Qemu {
         self.root.join("usr/bin/busybox")
     }
 
-    /// A command that runs this QEMU through its own loader, with its libraries, modules and firmware.
+    /// A command that runs this QEMU through its own loader, with its libraries, modules and
+    /// firmware.
     pub fn command(&self) -> Command {
         let mut command = self.bare_command();
         for folder in FIRMWARE {
@@ -68,8 +69,8 @@ impl Qemu {
         command
     }
 
-    /// The files a guest needs to run this QEMU, as paths below [`Qemu::root`]: the binary, the loader, the
-    /// libraries it loads. No modules: they are sound, display and USB.
+    /// The files a guest needs to run this QEMU, as paths below [`Qemu::root`]: the binary, the
+    /// loader, the libraries it loads. No modules: they are sound, display and USB.
     pub(crate) fn program_files(&self) -> Result<Vec<PathBuf>> {
         let libraries = self.root.join(LIBRARIES);
         let mut list = Command::new(self.root.join(LOADER));

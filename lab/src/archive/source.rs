@@ -1,5 +1,5 @@
-//! The places that may have kernel packages: Debian's archive first, a folder of given files after it; they only
-//! hand packages out, and judge none.
+//! The places that may have kernel packages: Debian's archive first, a folder of given files after
+//! it; they only hand packages out, and judge none.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,8 @@ use super::repository;
 use crate::error::{LabError, Result};
 use crate::tool;
 
-/// Where kernels come from. sid has the newest first; trixie-backports keeps many versions for months.
+/// Where kernels come from. sid has the newest first; trixie-backports keeps many versions for
+/// months.
 const SUITES: [&str; 2] = ["sid", "trixie-backports"];
 
 /// A place that may have kernel packages.
@@ -66,7 +67,8 @@ impl Source for Folder {
     }
 }
 
-/// The archive first, the given files after it; a source that cannot be opened is noted and passed over.
+/// The archive first, the given files after it; a source that cannot be opened is noted and passed
+/// over.
 pub(super) fn sources<'a>(cache: &'a Path, refused: &mut Vec<String>) -> Vec<Box<dyn Source + 'a>> {
     let mut found: Vec<Box<dyn Source>> = Vec::new();
     match Apt::open(cache, "kernels", &SUITES) {

@@ -1,5 +1,5 @@
-//! Writes QEMU's command line for a boot of the lab: accelerator, topology, disks, consoles and kernel arguments;
-//! pure, so that tests can read it.
+//! Writes QEMU's command line for a boot of the lab: accelerator, topology, disks, consoles and
+//! kernel arguments; pure, so that tests can read it.
 
 use std::path::Path;
 
@@ -96,8 +96,8 @@ fn disks_and_console(args: &mut Vec<String>, files: &Files) {
     add(&["-device", "virtio-serial-pci", "-device", "virtconsole,chardev=console"]);
 }
 
-/// Under icount no device may take part that a host thread serves: when its answer comes would be chance. Serial
-/// ports answer on the spot.
+/// Under icount no device may take part that a host thread serves: when its answer comes would be
+/// chance. Serial ports answer on the spot.
 fn serial_ports(args: &mut Vec<String>, files: &Files) {
     for file in [files.kernel_log, files.console, files.output] {
         args.extend(["-serial".into(), format!("file:{}", file.display())]);
@@ -123,7 +123,8 @@ fn kernel_arguments(spec: &BootSpec) -> String {
     };
     let mut words = vec![
         root,
-        // The early console shows deaths before the serial driver is up; they are the ones worth a retry.
+        // The early console shows deaths before the serial driver is up; they are the ones worth a
+        // retry.
         "console=ttyS0 earlycon=uart8250,io,0x3f8".into(),
         // Any oops ends the boot at once, and QEMU leaves instead of booting again.
         "oops=panic panic=-1".into(),

@@ -1,5 +1,5 @@
-//! Carries files between the machine and a guest: a tar archive on a disk of its own in each direction; it never
-//! mounts a guest's file system.
+//! Carries files between the machine and a guest: a tar archive on a disk of its own in each
+//! direction; it never mounts a guest's file system.
 
 use std::fs::File;
 use std::io::Read;
@@ -26,7 +26,8 @@ pub(super) fn write_initrd(
     let command = GuestFile::bytes(COMMAND_PATH, format!("{command}\n").into_bytes(), true);
     for file in files.iter().chain([&command]) {
         let relative = relative(&file.guest_path)?;
-        // In the root, bin and its like are links: a folder of that name would take the link's place.
+        // In the root, bin and its like are links: a folder of that name would take the link's
+        // place.
         let linked = ["bin/", "sbin/", "lib/", "lib64/"].iter().any(|l| relative.starts_with(l));
         let relative = if linked { format!("usr/{relative}") } else { relative.to_owned() };
         for (at, _) in relative.match_indices('/') {
@@ -108,7 +109,8 @@ pub(super) fn read_output(disk: &Path, into: &Path) -> Result<Vec<PathBuf>> {
     let source = File::open(disk).on(disk, "open the output disk")?;
     let mut archive = tar::Archive::new(std::io::BufReader::new(source.take(OUTPUT_BYTES)));
     for entry in archive.entries().on(disk, "read the output disk")? {
-        // A guest that was cut off in the middle leaves a torn end; what came before it still counts.
+        // A guest that was cut off in the middle leaves a torn end; what came before it still
+        // counts.
         let Ok(mut entry) = entry else { break };
         if entry.unpack_in(into).is_err() {
             break;

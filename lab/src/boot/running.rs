@@ -1,5 +1,5 @@
-//! A running QEMU and the logs it writes: follows them until it ends, its time is up or the emulator has died, and
-//! never leaves a QEMU behind.
+//! A running QEMU and the logs it writes: follows them until it ends, its time is up or the
+//! emulator has died, and never leaves a QEMU behind.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -90,7 +90,8 @@ impl Drop for Running {
     }
 }
 
-/// Lets the kernel kill QEMU should this process die without cleaning up, where util-linux's setpriv is there.
+/// Lets the kernel kill QEMU should this process die without cleaning up, where util-linux's
+/// setpriv is there.
 fn with_parent(command: Command) -> Command {
     let Some(setpriv) = tool::find_program(&["setpriv"]) else {
         return command;
@@ -131,7 +132,8 @@ impl Tail {
     }
 }
 
-/// Splits off an incomplete character or half a terminal line end; invalid bytes elsewhere stay in the first part.
+/// Splits off an incomplete character or half a terminal line end; invalid bytes elsewhere stay in
+/// the first part.
 fn split_utf8(bytes: &[u8]) -> (&[u8], &[u8]) {
     if bytes.ends_with(b"\r") {
         return bytes.split_at(bytes.len() - 1);

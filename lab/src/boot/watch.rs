@@ -1,13 +1,15 @@
-//! Reads a guest kernel's log for what a test must not overlook: panics, ejected schedulers, lockups, and the two
-//! deaths that are the emulator's fault and may be tried again; pure, so that canned logs test it.
+//! Reads a guest kernel's log for what a test must not overlook: panics, ejected schedulers,
+//! lockups, and the two deaths that are the emulator's fault and may be tried again; pure, so that
+//! canned logs test it.
 
 use std::fmt;
 
-/// QEMU's emulator can run into a half-patched branch of the guest kernel; the kernel never takes an int3 of its own
-/// without handling it, so this line is reason to try again.
+/// QEMU's emulator can run into a half-patched branch of the guest kernel; the kernel never takes
+/// an int3 of its own without handling it, so this line is reason to try again.
 const EMULATOR_DEATH: &str = "Oops: int3";
-/// The KVM that QEMU emulates loses a VM now and then, one of wide ones in some tens, without a word. Where Tandem is not loaded it
-/// has no part in it: reason to try again as well, and nothing else is. The script of an experiment writes this into the log.
+/// The KVM that QEMU emulates loses a VM now and then, one of wide ones in some tens, without a
+/// word. Where Tandem is not loaded it has no part in it: reason to try again as well, and nothing
+/// else is. The script of an experiment writes this into the log.
 const VM_LOST: &str = "lab: lost without Tandem: ";
 
 /// Something in the kernel's log that a result must be judged by.
@@ -19,7 +21,8 @@ pub enum Finding {
     Oops(String),
     /// A sched_ext scheduler was thrown out: an error, a stalled task, or the operator's key.
     SchedulerEjected(String),
-    /// A CPU or task stood still for too long. Under emulation on a busy machine this can be the machine's fault.
+    /// A CPU or task stood still for too long. Under emulation on a busy machine this can be the
+    /// machine's fault.
     Lockup(String),
     /// The kernel complained (`WARNING:`).
     Warning(String),
@@ -100,7 +103,8 @@ mod tests {
             "[   98.5] lab: lost without Tandem: VM build did not start\n"
         ));
         assert!(!died_of_the_emulator("[   98.5] lab: command ended with 1\n"));
-        let own = "[    9.1] Oops: 0000 [#1] SMP NOPTI\n[    9.2] Kernel panic - not syncing: Fatal exception\n";
+        let own = "[    9.1] Oops: 0000 [#1] SMP NOPTI\n[    9.2] Kernel panic - not syncing: \
+            Fatal exception\n";
         assert!(!died_of_the_emulator(own));
         assert!(!died_of_the_emulator("[    3.0] Run /init as init process\n"));
     }

@@ -1,6 +1,7 @@
-//! Drill "idle": vCPUs of real VMs that are halted by their guest, paused, and blocked in their emulator; Tandem must count the
-//! first as idle and the others as waiting. One that QEMU emulates without KVM is idle whenever it sleeps. And %SYS of a VM: the
-//! threads of the kernel that work for it, each counted once.
+//! Drill "idle": vCPUs of real VMs that are halted by their guest, paused, and blocked in their
+//! emulator; Tandem must count the first as idle and the others as waiting. One that QEMU emulates
+//! without KVM is idle whenever it sleeps. And %SYS of a VM: the threads of the kernel that work
+//! for it, each counted once.
 
 use super::{Drill, Report, Setting, TWO_CPUS, begin, spec, unreadable};
 use crate::archive::Archive;
@@ -14,8 +15,8 @@ const SCRIPT: &str = include_str!("../../guest/drill-idle");
 const PERIOD_S: u32 = 8;
 /// What may be counted wrongly, of a vCPU's sleep.
 const WRONG: f64 = 0.01;
-/// What a vCPU that has little work sleeps at least, of each look: its work, 0.5 ms, takes a busy machine ten times as long. One
-/// blocked in its emulator looks again every 0.1 ms.
+/// What a vCPU that has little work sleeps at least, of each look: its work, 0.5 ms, takes a busy
+/// machine ten times as long. One blocked in its emulator looks again every 0.1 ms.
 const ASLEEP: f64 = 0.3;
 const BLOCKED: f64 = 0.1;
 /// Sums of numbers that the batch file rounds to two places.
@@ -70,7 +71,11 @@ pub(super) fn run(
         "vmwait_pct_of_wait",
         "used_ms",
     ];
-    report.notes.push("quiet: KVM, mostly halted; plain: the same without KVM; loud: KVM, blocked in an emulated device".into());
+    report.notes.push(
+        "quiet: KVM, mostly halted; plain: the same without KVM; loud: KVM, blocked \
+        in an emulated device"
+            .into(),
+    );
     if report.checks.iter().all(|c| c.ok) {
         for (look, vms) in LOOKS {
             judge(&mut report, &outcome, look, &vms)?;

@@ -1,5 +1,5 @@
-//! Drill "kill": the daemon dies of SIGKILL under load, again and again; the kernel must have every task back within
-//! two seconds, nobody may be lost or stand still, and the next start must work.
+//! Drill "kill": the daemon dies of SIGKILL under load, again and again; the kernel must have every
+//! task back within two seconds, nobody may be lost or stand still, and the next start must work.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ const SLEEPERS: u32 = 4;
 const VMS: [&str; 2] = ["one", "two"];
 /// From SIGKILL until the kernel's own scheduler has all tasks.
 const HANDBACK_LIMIT_MS: f64 = 2000.0;
-/// What the kernel's verifier may go through at each start. Counted and not timed: 44,500, and each loop that a change makes it walk anew
-/// is some thousands. Drill "load" takes the time.
+/// What the kernel's verifier may go through at each start. Counted and not timed: 44,500, and each
+/// loop that a change makes it walk anew is some thousands. Drill "load" takes the time.
 const VERIFIED_MOST: u64 = 50_000;
 /// A stretch shorter than this may see a task only wait: two quanta, and the emulator's own pauses.
 const JUDGED_MS: u64 = 900;
-/// What a burner or vCPU must have run of a judged stretch: 9 runnable on 8 CPUs should have 89 %; this only tells
-/// the living from the stuck.
+/// What a burner or vCPU must have run of a judged stretch: 9 runnable on 8 CPUs should have 89 %;
+/// this only tells the living from the stuck.
 const LEAST_PERCENT: f64 = 5.0;
 
 /// What one task did in one stretch.
@@ -65,7 +65,8 @@ fn stretches<'a>(records: &'a [Record], cycle: &str, from: &str, to: &str) -> Ve
     last.iter().map(stretch).collect()
 }
 
-/// Half of the daemons live for 1.2 s, so that their scheduling shows; the others die at any moment after the load.
+/// Half of the daemons live for 1.2 s, so that their scheduling shows; the others die at any moment
+/// after the load.
 fn holds(seed: u64) -> String {
     let mut random = super::storm::Random(seed);
     let hold = |i: usize| if i % 2 == 0 { 1200 } else { random.below(900) };
@@ -151,7 +152,8 @@ fn judge(report: &mut Report, records: &[Record]) {
         report.rows.push(row);
     }
     report.notes.push(format!(
-        "least_%: the least CPU time of a burner or vCPU, in % of the stretch, under Tandem (held at least {JUDGED_MS} ms) and after it"
+        "least_%: the least CPU time of a burner or vCPU, in % of the stretch, under Tandem (held \
+            at least {JUDGED_MS} ms) and after it"
     ));
     report.notes.push(SLOWNESS.into());
     report.check("cycles", cycles.len() == CYCLES, cycles.len().to_string(), CYCLES.to_string());

@@ -1,10 +1,11 @@
-//! Drill "latency": what Tandem costs a host that runs no VM: wake-up latency when idle, `perf bench sched pipe` and
-//! hackbench against the kernel's own scheduler, in turn within one boot, by the ratio of medians; and what recording a trace
-//! costs there.
+//! Drill "latency": what Tandem costs a host that runs no VM: wake-up latency when idle, `perf
+//! bench sched pipe` and hackbench against the kernel's own scheduler, in turn within one boot, by
+//! the ratio of medians; and what recording a trace costs there.
 //!
-//! The boot counts instructions: an instruction of any CPU is 2 ns of the guest's time. So the ratios are those of the work
-//! that is done, CPUs that work at the same time add up, and the machine's other work does not show. With a thread of the
-//! emulator for each CPU the same measurements spread by 12 %, too much to hold anything to a tenth.
+//! The boot counts instructions: an instruction of any CPU is 2 ns of the guest's time. So the
+//! ratios are those of the work that is done, CPUs that work at the same time add up, and the
+//! machine's other work does not show. With a thread of the emulator for each CPU the same
+//! measurements spread by 12 %, too much to hold anything to a tenth.
 
 use super::record::{Record, spread};
 use super::{Drill, Report, Setting, TWO_CPUS, begin, spec, tools};
@@ -13,14 +14,16 @@ use crate::boot::{Accel, Stream};
 use crate::error::Result;
 
 const SCRIPT: &str = include_str!("../../guest/drill-latency");
-/// Of three rounds the median moved by 3 % with what else is in the boot image, and of five with 400 wake-ups each: the daemon looks at the
-/// host every 500 ms, within them or not. Now there are 1,600.
+/// Of three rounds the median moved by 3 % with what else is in the boot image, and of five with
+/// 400 wake-ups each: the daemon looks at the host every 500 ms, within them or not. Now there are
+/// 1,600.
 const ROUNDS: usize = 5;
 /// What Tandem may cost against the kernel's own scheduler.
 const MOST: f64 = 1.10;
 /// And a wake-up, which cyclictest tells in whole us of 59, 1.7 % each: 63 to 65 are seen.
 const MOST_WAKE_UP: f64 = 1.12;
-/// What recording may add to a round trip: 3 % in each of six boots of two kernels, medians within 0.3 %.
+/// What recording may add to a round trip: 3 % in each of six boots of two kernels, medians within
+/// 0.3 %.
 const MOST_RECORDING: f64 = 1.05;
 /// Each name of a measurement, what it is and what it may cost.
 const MEASURED: [(&str, &str, f64); 3] = [
@@ -138,10 +141,12 @@ mod tests {
                 "drill: round n={n} policy=eevdf wake_us=100 pipe_us=50 hackbench_s=1.0\n"
             );
             text += &format!(
-                "drill: round n={n} policy=tandem wake_us={wake_us} pipe_us=40 hackbench_s={hackbench_s}\n"
+                "drill: round n={n} policy=tandem wake_us={wake_us} pipe_us=40 \
+                    hackbench_s={hackbench_s}\n"
             );
             text += &format!(
-                "drill: round n={n} policy=recording wake_us=100 pipe_us={recording_us} hackbench_s=1.1\n"
+                "drill: round n={n} policy=recording wake_us=100 pipe_us={recording_us} \
+                    hackbench_s=1.1\n"
             );
             text += &format!("drill: trace n={n} code=0 events=5000 lost={lost} lines=5100\n");
         }

@@ -1,5 +1,5 @@
-//! Drill "load": how long the kernel takes to verify the scheduler and to hand it all tasks, on an idle host of 8 CPUs
-//! and on a full one.
+//! Drill "load": how long the kernel takes to verify the scheduler and to hand it all tasks, on an
+//! idle host of 8 CPUs and on a full one.
 
 use super::{Drill, IDLE_CONTROL, Report, SLOWNESS, Setting, begin, dilation, spec};
 use crate::archive::Archive;
@@ -11,8 +11,9 @@ const SCRIPT: &str = include_str!("../../guest/drill-load");
 const LOADS: u32 = 5;
 /// One for each CPU; the loader and the script come on top.
 const BURNERS: u32 = 8;
-/// A host that comes up must not wait longer for its scheduler, not even an emulated one; 5.2 to 7.0 s there on kernel 7.3, most of
-/// which the kernel's verifier spends by the size of the programs (its analysis of the stack, and rewriting), not by the ways through them.
+/// A host that comes up must not wait longer for its scheduler, not even an emulated one; 5.2 to
+/// 7.0 s there on kernel 7.3, most of which the kernel's verifier spends by the size of the
+/// programs (its analysis of the stack, and rewriting), not by the ways through them.
 const LIMIT_MS: f64 = 10_000.0;
 
 pub(super) fn run(
@@ -34,7 +35,9 @@ pub(super) fn run(
         report.rows.push(row);
     }
     report.notes.push(
-        "verified_ms: from the start of the process until the kernel begins to switch tasks; enabled_ms: until all are switched".into(),
+        "verified_ms: from the start of the process until the kernel begins to switch tasks; \
+            enabled_ms: until all are switched"
+            .into(),
     );
     report.notes.push(SLOWNESS.into());
     for host in ["idle", "loaded"] {

@@ -1,4 +1,5 @@
-//! Reads the observations that a drill's script prints, `drill: KIND key=value …`, and sums them up for the judges.
+//! Reads the observations that a drill's script prints, `drill: KIND key=value …`, and sums them up
+//! for the judges.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The verdict of a drill: a table of what was measured and a list of checks, as text for people and as JSON; it
-//! measures nothing itself.
+//! The verdict of a drill: a table of what was measured and a list of checks, as text for people
+//! and as JSON; it measures nothing itself.
 
 use std::fmt;
 
@@ -70,8 +70,8 @@ impl Report {
         });
     }
 
-    /// A check that times, each divided by the emulator's slowness beside it, stay at or below a limit; the times as the
-    /// guest's clock told them are shown too. Without any it fails.
+    /// A check that times, each divided by the emulator's slowness beside it, stay at or below a
+    /// limit; the times as the guest's clock told them are shown too. Without any it fails.
     pub(super) fn at_most(&mut self, what: &str, times: &[(f64, f64)], limit_ms: f64) {
         let spread =
             |of: fn(&(f64, f64)) -> f64| super::record::spread(times.iter().map(of).collect());
@@ -79,7 +79,8 @@ impl Report {
             (Some(clock), Some(scaled)) => (
                 scaled.2 <= limit_ms,
                 format!(
-                    "{:.0} / {:.0} / {:.0} ms in {} (least, median, most); by the clock {:.0} / {:.0} / {:.0} ms",
+                    "{:.0} / {:.0} / {:.0} ms in {} (least, median, most); by the clock {:.0} / \
+                        {:.0} / {:.0} ms",
                     scaled.0,
                     scaled.1,
                     scaled.2,
@@ -204,7 +205,11 @@ mod tests {
     fn text_is_aligned_and_json_has_numbers() {
         let mut r = report();
         r.at_most("load", &[(1200.0, 1.0), (12_000.0, 10.0)], 5000.0);
-        assert!(r.to_string().contains("host  load_ms\n-------------\nidle     1200\nok   load, divided by the slowness: 1200 / 1200 / 1200 ms in 2 (least, median, most); by the clock 1200 / 6600 / 12000 ms"));
+        assert!(r.to_string().contains(
+            "host  load_ms\n-------------\nidle     1200\nok   load, \
+            divided by the slowness: 1200 / 1200 / 1200 ms in 2 (least, median, most); by the \
+            clock 1200 / 6600 / 12000 ms"
+        ));
         assert_eq!(r.json()["rows"][0]["load_ms"], 1200.0);
         assert_eq!(r.json()["passed"], true);
     }

@@ -1,6 +1,7 @@
-//! Drill "settings": two busy VMs in a pool on two pCPUs, and settings that change while they run: `cpu.weight` and `cpu.max`
-//! as libvirt and systemd write them, the settings file, one that is refused, one that is read half written, and a pool
-//! that goes. Each must be in force within a second, and be what the VMs then get.
+//! Drill "settings": two busy VMs in a pool on two pCPUs, and settings that change while they run:
+//! `cpu.weight` and `cpu.max` as libvirt and systemd write them, the settings file, one that is
+//! refused, one that is read half written, and a pool that goes. Each must be in force within a
+//! second, and be what the VMs then get.
 
 use super::record::Record;
 use super::{Drill, IDLE_CONTROL, Report, SLOWNESS, Setting, TWO_CPUS, begin, dilation, spec};

@@ -1,9 +1,11 @@
-//! Drill "smp": two Linux guests of two vCPUs on two pCPUs pass messages between their vCPUs (hackbench), under the kernel's own
-//! scheduler and under Tandem without and with relaxed co-scheduling. Witnesses are the guests' own: rounds done, steal time, and
-//! their soft-lockup watchdog; beside them Tandem's accounts and the oracle's word on a trace.
+//! Drill "smp": two Linux guests of two vCPUs on two pCPUs pass messages between their vCPUs
+//! (hackbench), under the kernel's own scheduler and under Tandem without and with relaxed
+//! co-scheduling. Witnesses are the guests' own: rounds done, steal time, and their soft-lockup
+//! watchdog; beside them Tandem's accounts and the oracle's word on a trace.
 //!
-//! Each pCPU has a core of the machine; where others want that too, pCPUs stand still, and what the oracle sees then is told and not
-//! judged. Counting instructions it would be exact, and take half an hour for the guests' boots alone.
+//! Each pCPU has a core of the machine; where others want that too, pCPUs stand still, and what the
+//! oracle sees then is told and not judged. Counting instructions it would be exact, and take half
+//! an hour for the guests' boots alone.
 
 use super::record::Record;
 use super::steal::{Told, by_guest, told};
@@ -20,7 +22,8 @@ const SCRIPT: &str = include_str!("../../guest/drill-smp");
 const VMS: [&str; 2] = ["left", "right"];
 const VCPUS: u32 = 2;
 const POLICIES: [&str; 3] = ["eevdf", "off", "relaxed"];
-/// More would be better: each load and unload is another chance for the emulator to die of it, seen in two of five boots.
+/// More would be better: each load and unload is another chance for the emulator to die of it, seen
+/// in two of five boots.
 const ROUNDS: usize = 1;
 const PERIOD_S: u32 = 10;
 /// Longer than the boots and all phases.
@@ -186,11 +189,20 @@ fn judge(report: &mut Report, outcome: &BootOutcome, records: &[Record]) -> Resu
         "yes",
     );
     report.notes.push(format!(
-        "{} guests of {VCPUS} vCPUs on {VCPUS} pCPUs, {PERIOD_S} s each; a round is hackbench of 8 tasks and 800 messages",
+        "{} guests of {VCPUS} vCPUs on {VCPUS} pCPUs, {PERIOD_S} s each; a round is hackbench of 8 \
+            tasks and 800 messages",
         VMS.len()
     ));
     report.notes.push(format!("skew in a trace of as long: {}", skews[1..].join("; ")));
-    report.notes.push("rounds are told, not judged: beside other work on the machine they go up and down by a third".into());
-    report.notes.push("steal: at each end a tick of 10 ms and the longest wait seen may be under way, and 1 % for the clocks".into());
+    report.notes.push(
+        "rounds are told, not judged: beside other work on the machine they go up \
+        and down by a third"
+            .into(),
+    );
+    report.notes.push(
+        "steal: at each end a tick of 10 ms and the longest wait seen may be under \
+        way, and 1 % for the clocks"
+            .into(),
+    );
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! Drill "steal": two Linux guests of two vCPUs on two pCPUs tell from the inside how long they were kept waiting; Tandem's
-//! ready time of their vCPU worlds over the same stretch must say the same, and so must the kernel's run delay.
+//! Drill "steal": two Linux guests of two vCPUs on two pCPUs tell from the inside how long they
+//! were kept waiting; Tandem's ready time of their vCPU worlds over the same stretch must say the
+//! same, and so must the kernel's run delay.
 
 use super::record::Record;
 use super::{Drill, Report, Setting, TWO_CPUS, begin, spec, unreadable};
@@ -13,14 +14,17 @@ const VMS: [&str; 2] = ["left", "right"];
 const PERIOD_S: u32 = 60;
 /// Longer than both boots under contention and the period.
 const WORK_S: u32 = 200;
-/// What one end of the stretch may be off, per vCPU, beside one wait: a tick of the guest's /proc/stat. Kernel and guest
-/// learn of a wait when it is over, while Tandem counts the one under way; and the guest's steal is known once a second,
-/// with a straight line in between. So one wait more at each end, the longest that was seen.
+/// What one end of the stretch may be off, per vCPU, beside one wait: a tick of the guest's
+/// /proc/stat. Kernel and guest learn of a wait when it is over, while Tandem counts the one under
+/// way; and the guest's steal is known once a second, with a straight line in between. So one wait
+/// more at each end, the longest that was seen.
 const TICK_MS: f64 = 10.0;
-/// And in proportion: the guest's clock is corrected in steps, and its lines arrive up to a quantum late.
+/// And in proportion: the guest's clock is corrected in steps, and its lines arrive up to a quantum
+/// late.
 const CLOCK: f64 = 0.01;
 
-/// A line that a guest printed: the host's time of its arrival, the guest's clock, and what a vCPU had seen, in ms.
+/// A line that a guest printed: the host's time of its arrival, the guest's clock, and what a vCPU
+/// had seen, in ms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Told {
     arrived: f64,
@@ -49,7 +53,8 @@ pub(super) fn told(line: &str) -> Option<Told> {
     })
 }
 
-/// Value of a counter at `at`, by a straight line between the two points around it; none outside them.
+/// Value of a counter at `at`, by a straight line between the two points around it; none outside
+/// them.
 fn between(points: &[(f64, f64)], at: f64) -> Option<f64> {
     let after = points.iter().position(|p| p.0 >= at)?;
     let (x1, y1) = points[after];
@@ -57,8 +62,9 @@ fn between(points: &[(f64, f64)], at: f64) -> Option<f64> {
     Some(y0 + (y1 - y0) * (at - x0) / (x1 - x0).max(1.0))
 }
 
-/// Steal and busy time of a vCPU by its guest's lines between two moments of the host's clock, in ms. The guest's clock
-/// is placed on the host's by the line that arrived soonest after it was written.
+/// Steal and busy time of a vCPU by its guest's lines between two moments of the host's clock, in
+/// ms. The guest's clock is placed on the host's by the line that arrived soonest after it was
+/// written.
 pub(super) fn by_guest(lines: &[Told], vcpu: u32, from: f64, to: f64) -> Option<(f64, f64)> {
     let offset = lines.iter().map(|t| t.arrived - t.clock).min_by(f64::total_cmp)?;
     let of = |value: fn(&Told) -> f64| -> Option<f64> {
@@ -150,7 +156,8 @@ fn compare(report: &mut Report, outcome: &BootOutcome, records: &[Record]) -> Re
         }
     }
     report.notes.push(format!(
-        "over {duration:.0} ms; allowed per vCPU: at each end a tick of 10 ms and the longest wait seen, under way and known to Tandem only; and {:.0} % for the clocks",
+        "over {duration:.0} ms; allowed per vCPU: at each end a tick of 10 ms and the longest wait \
+            seen, under way and known to Tandem only; and {:.0} % for the clocks",
         CLOCK * 100.0
     ));
     report.check(

@@ -1,5 +1,6 @@
-//! Drill "storm": VMs of 1 to 4 vCPUs come and go at random for a minute under one daemon, some killed before their
-//! firmware is through; the daemon must stay, free every slot, show no ghost and serve all that live long enough.
+//! Drill "storm": VMs of 1 to 4 vCPUs come and go at random for a minute under one daemon, some
+//! killed before their firmware is through; the daemon must stay, free every slot, show no ghost
+//! and serve all that live long enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -47,7 +48,8 @@ struct Life {
     to_ms: u64,
 }
 
-/// The lives of a storm, by seed: three in ten die within two seconds, two in ten live up to twenty.
+/// The lives of a storm, by seed: three in ten die within two seconds, two in ten live up to
+/// twenty.
 fn lives(seed: u64) -> Vec<Life> {
     let mut random = Random(seed);
     let mut all: Vec<Life> = vec![];
@@ -169,7 +171,11 @@ fn vms(report: &mut Report, records: &[Record], started: usize) {
     );
     report.check("VMs that died by themselves", dead.is_empty(), none(&dead), "none");
     report.check(
-        format!("of {judged} VMs that lived over {SERVED_AFTER_MS} ms, those without all vCPUs or {} ms of CPU", SERVED_LEAST_US / 1000),
+        format!(
+            "of {judged} VMs that lived over {SERVED_AFTER_MS} ms, those without all vCPUs or \
+            {} ms of CPU",
+            SERVED_LEAST_US / 1000
+        ),
         unserved.is_empty() && judged > 0,
         none(&unserved),
         "none",

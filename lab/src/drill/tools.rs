@@ -1,5 +1,6 @@
-//! Finds the measuring tools that drills run in the guest: perf, hackbench and cyclictest out of Debian's packages, with
-//! their own loader and libraries, so that the guest's stay as they are; nothing is installed on the machine.
+//! Finds the measuring tools that drills run in the guest: perf, hackbench and cyclictest out of
+//! Debian's packages, with their own loader and libraries, so that the guest's stay as they are;
+//! nothing is installed on the machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -53,7 +54,8 @@ fn make(work: &Path, place: &Path) -> Result<()> {
     std::fs::rename(&draft, place).on(place, "put the tools in place")
 }
 
-/// The packages with all they need: the empty package state makes apt take nothing of the machine's for granted.
+/// The packages with all they need: the empty package state makes apt take nothing of the machine's
+/// for granted.
 fn download(work: &Path, into: &Path) -> Result<()> {
     tool::progress(&format!("fetching {} with their libraries", PACKAGES.join(", ")));
     let status = work.join("status");

@@ -1,5 +1,6 @@
-//! Drill "watch": whatever shows a live host, in one boot with two real VMs: the endpoint, `tandem metrics`, batch mode, JSON lines,
-//! a result document, a trace with its commands, a report. Here what came back is read, by readers that did not write it.
+//! Drill "watch": whatever shows a live host, in one boot with two real VMs: the endpoint, `tandem
+//! metrics`, batch mode, JSON lines, a result document, a trace with its commands, a report. Here
+//! what came back is read, by readers that did not write it.
 
 mod batch;
 mod exposition;
@@ -21,8 +22,8 @@ const VMS: [&str; 2] = [BUSY, BEAT];
 const VCPUS: u32 = 2;
 /// Samples of batch mode and of JSON lines, as the script asks for them.
 const SAMPLES: usize = 3;
-/// Accounts are read after the clock, and one after another: what passes meanwhile may be missing in one sample and be in the next.
-/// 0.6 ms were seen by the exact clock.
+/// Accounts are read after the clock, and one after another: what passes meanwhile may be missing
+/// in one sample and be in the next. 0.6 ms were seen by the exact clock.
 const READING_MS: f64 = 10.0;
 
 pub(super) fn run(

@@ -1,4 +1,5 @@
-//! Writes the shell script and the settings that one boot of an experiment follows inside the guest; pure.
+//! Writes the shell script and the settings that one boot of an experiment follows inside the
+//! guest; pure.
 
 use std::fmt::Write as _;
 
@@ -10,7 +11,8 @@ use crate::error::{LabError, Result};
 use crate::payload::{Orders, Work};
 use crate::vm::{Runs, Vm};
 
-/// Functions that the script uses. Cgroups are named after the VMs, each in the cgroup of its pool; those are the pools.
+/// Functions that the script uses. Cgroups are named after the VMs, each in the cgroup of its pool;
+/// those are the pools.
 const HEAD: &str = r#"
 fail() { echo "lab: $*"; exit 1; }
 # A VM that is gone while the kernel's own scheduler runs: the emulator's fault, and the boot is tried again (boot/watch.rs).
@@ -24,7 +26,8 @@ tandem_on() { rm -f /run/tandem/vms.json; tandem run --config $1 >>/lab/out/tand
   for i in $(seq 150); do grep -q enabled /sys/kernel/sched_ext/state && return; kill -0 $daemon 2>/dev/null || break; sleep 0.2; done
   cat /lab/out/tandem.log; fail "tandem did not start"; }
 # knows N: waits until the daemon has found so many VMs
-knows() { for i in $(seq 150); do [ "$(cat /run/tandem/vms.json 2>/dev/null | grep -c '"name"')" -ge $1 ] && return; sleep 0.2; done; fail "tandem found too few VMs"; }
+knows() { for i in $(seq 150); do [ "$(cat /run/tandem/vms.json 2>/dev/null | grep -c \
+    '"name"')" -ge $1 ] && return; sleep 0.2; done; fail "tandem found too few VMs"; }
 tandem_off() { kill -INT $daemon; wait $daemon; [ $? = 0 ] || { tail -5 /lab/out/tandem.log; fail "tandem did not leave cleanly"; }
   ! grep "cannot tell when one is in its emulator" /lab/out/tandem.log || fail "the hooks of KVM are missing"; }
 echo +cpu +cpuset >/sys/fs/cgroup/cgroup.subtree_control
@@ -56,7 +59,8 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     let pools = pools(run)?;
     s += &make_pools(&pools, &weights(run, &pools));
     let all: Vec<&VmSpec> = run.spec.vms.iter().collect();
-    // One after the other, each stopped once it is up: a VM that burns would keep the next from booting.
+    // One after the other, each stopped once it is up: a VM that burns would keep the next from
+    // booting.
     for vm in &all {
         s += &start(run, vm, &pools)?;
         let _ = writeln!(
@@ -90,12 +94,14 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
         // Through a pipe: on a terminal it would take the whole screen.
         let _ = writeln!(
             s,
-            "[ -p /tmp/top ] || mkfifo /tmp/top; cat /tmp/top & shown=$!; tandem top {kernel} --interval 2s >/tmp/top & top=$!"
+            "[ -p /tmp/top ] || mkfifo /tmp/top; cat /tmp/top & shown=$!; tandem top {kernel} \
+                --interval 2s >/tmp/top & top=$!"
         );
     }
     let _ = writeln!(
         s,
-        "tandem top --once --json {kernel} --interval {duration} >/lab/out/{0}-{i}.json || fail 'no accounts'",
+        "tandem top --once --json {kernel} --interval {duration} >/lab/out/{0}-{i}.json || fail \
+            'no accounts'",
         policy.name()
     );
     // Those that neither start nor stop while it is measured.
@@ -113,7 +119,8 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     if experiment.show_top {
         s += "kill $top; wait $top $shown 2>/dev/null\n";
     }
-    s += "[ -z \"$timers\" ] || kill $timers 2>/dev/null; timers=\n"; // what is due after the run's end is not for the next one
+    // what is due after the run's end is not for the next one
+    s += "[ -z \"$timers\" ] || kill $timers 2>/dev/null; timers=\n";
     let _ = writeln!(
         s,
         "for v in {}; do cp /lab/out/$v.debug /lab/out/{}-{i}.$v.after; done",
@@ -124,7 +131,8 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
         s += &record(run, i, duration);
     }
     if policy == Policy::Tandem {
-        s += "grep -q enabled /sys/kernel/sched_ext/state || fail 'the kernel ejected the scheduler'\ntandem_off\n";
+        s += "grep -q enabled /sys/kernel/sched_ext/state || fail 'the kernel ejected the \
+            scheduler'\ntandem_off\n";
     }
     let _ = writeln!(s, "power_off {}; for t in $tasks; do kill -9 $t; done; tasks=", names(&all));
     for pool in pools.iter().skip(1).rev() {
@@ -133,15 +141,17 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     Ok(s)
 }
 
-/// Records for as long as was measured, lists what the vCPUs waited, and asks the oracle. Not while it is measured: a recorder is a host
-/// task as well. The trace stays with what the run left, for 'tandem trace'.
+/// Records for as long as was measured, lists what the vCPUs waited, and asks the oracle. Not while
+/// it is measured: a recorder is a host task as well. The trace stays with what the run left, for
+/// 'tandem trace'.
 fn record(run: &Run, i: usize, duration: Span) -> String {
     let most = run.spec.vms.iter().map(|v| v.vcpus).max().unwrap_or(1);
     let vcpus: String = (0..most).map(|v| format!(" --world vcpu{v}")).collect();
     let knobs: String =
         run.spec.knobs.iter().map(|(name, value)| format!(" --set {name}={value}")).collect();
     format!(
-        "tandem trace record -o /tmp/{i}.trace --duration {duration} >/lab/out/record.log 2>&1 || fail 'no trace'\n\
+        "tandem trace record -o /tmp/{i}.trace --duration {duration} >/lab/out/record.log 2>&1 || \
+            fail 'no trace'\n\
          tandem trace waits /tmp/{i}.trace{vcpus} --json /lab/out/tandem-{i}.waits --most 3 || fail 'no waits'\n\
          tandem trace check /tmp/{i}.trace{knobs} --json /lab/out/tandem-{i}.checked; case $? in 0|6) ;; *) fail 'not checked';; esac\n\
          mv /tmp/{i}.trace /lab/out/tandem-{i}.trace\n"
@@ -171,7 +181,8 @@ fn shares(vm: &VmSpec) -> u64 {
     vm.shares.resolve(vm.vcpus).map_or(1000, |s| u64::from(s.get()))
 }
 
-/// For each pool what cpu.weight its children's shares are divided by: exact while the largest are at most 10,000.
+/// For each pool what cpu.weight its children's shares are divided by: exact while the largest are
+/// at most 10,000.
 fn weights(run: &Run, pools: &[PlacedPool]) -> Vec<u64> {
     let mut largest = vec![0u64; pools.len()];
     for pool in pools.iter().skip(1) {
@@ -209,7 +220,8 @@ fn make_pools(pools: &[PlacedPool], largest: &[u64]) -> String {
         let weight = weight(u64::from(pool.shares), largest[pool.parent]);
         let _ = writeln!(
             s,
-            "mkdir -p {group}; echo +cpu +cpuset >{group}/cgroup.subtree_control; echo {weight} >{group}/cpu.weight"
+            "mkdir -p {group}; echo +cpu +cpuset >{group}/cgroup.subtree_control; echo {weight} \
+                >{group}/cpu.weight"
         );
         s += &cpu_max(&group, pool.limit, pool.burst_ns);
     }
@@ -254,8 +266,9 @@ fn active_at(vm: &VmSpec, t: Span) -> bool {
     vm.start <= t && open
 }
 
-/// When a VM begins and ends to be active by the run's clock, in the background and in `timers`. It was booted before the run and
-/// its process is halted, for booting takes seconds here, and a VM's own clock begins when it boots.
+/// When a VM begins and ends to be active by the run's clock, in the background and in `timers`. It
+/// was booted before the run and its process is halted, for booting takes seconds here, and a VM's
+/// own clock begins when it boots.
 fn edges(vm: &VmSpec) -> String {
     let pid = format!("$(cat /lab/out/{}.pid)", vm.name);
     let edge = |at: Span, signal: &str| {
@@ -374,7 +387,8 @@ fn host_task(run: &Run, n: usize, task: &HostTask) -> Result<String> {
     }
 }
 
-/// The settings file of a run: shares beyond what cpu.weight can say, reservations, and knobs. Limits are the cgroups' own.
+/// The settings file of a run: shares beyond what cpu.weight can say, reservations, and knobs.
+/// Limits are the cgroups' own.
 pub(super) fn settings(run: &Run) -> Result<String> {
     let mut s = String::new();
     for pool in &run.spec.pools {
@@ -444,10 +458,12 @@ mod tests {
         let group = |path: &str, weight: u64| {
             let at = format!("/sys/fs/cgroup{path}");
             format!(
-                "mkdir -p {at}; echo +cpu +cpuset >{at}/cgroup.subtree_control; echo {weight} >{at}/cpu.weight\n"
+                "mkdir -p {at}; echo +cpu +cpuset >{at}/cgroup.subtree_control; echo {weight} \
+                    >{at}/cpu.weight\n"
             )
         };
-        let limit = "echo 250000 100000 >/sys/fs/cgroup/a/cpu.max; echo 5000 >/sys/fs/cgroup/a/cpu.max.burst\n";
+        let limit = "echo 250000 100000 >/sys/fs/cgroup/a/cpu.max; echo 5000 \
+            >/sys/fs/cgroup/a/cpu.max.burst\n";
         assert_eq!(text, [group("/a", 10_000), limit.to_owned(), group("/a/b", 4000)].concat());
         assert_eq!(
             (reservation(Rate::pcpus(2)), reservation(Rate(0))),
@@ -503,8 +519,12 @@ mod tests {
         let text = script(Policy::Tandem, "wakeup-latency");
         let accounts = text.find("tandem top --once").unwrap();
         let recorded = text.find("tandem trace record -o /tmp/0.trace --duration 10s").unwrap();
-        let waits =
-            text.find("tandem trace waits /tmp/0.trace --world vcpu0 --world vcpu1 --world vcpu2 --json /lab/out/tandem-0.waits").unwrap();
+        let waits = text
+            .find(
+                "tandem trace waits /tmp/0.trace --world vcpu0 --world vcpu1 --world vcpu2 \
+                --json /lab/out/tandem-0.waits",
+            )
+            .unwrap();
         assert!(
             accounts < recorded
                 && recorded < waits

@@ -1,5 +1,5 @@
-//! How late vCPUs ran after they should have woken: by the VMs' own clock under any scheduler, and by Tandem's trace where one was
-//! recorded.
+//! How late vCPUs ran after they should have woken: by the VMs' own clock under any scheduler, and
+//! by Tandem's trace where one was recorded.
 
 use serde::Deserialize;
 use settings::{Run, Workload};

@@ -1,4 +1,5 @@
-//! Every `make`, `cargo xtask` and `tandem` command that a document names exists, with the options it is given.
+//! Every `make`, `cargo xtask` and `tandem` command that a document names exists, with the options
+//! it is given.
 
 use super::markdown::{Document, spans};
 use super::{Finding, Tree};
@@ -88,7 +89,8 @@ impl Known {
     }
 }
 
-/// A word that looks like a command and is none; placeholders in capitals and options are passed over.
+/// A word that looks like a command and is none; placeholders in capitals and options are passed
+/// over.
 fn unknown<'a>(
     tool: &str,
     word: &str,
@@ -177,7 +179,8 @@ mod tests {
     use super::*;
 
     fn lines(text: &str) -> Vec<usize> {
-        let main = "enum Command {\n    Sim(sim::Args),\n    #[cfg(x)]\n    TopMost(T),\n}\nstruct A {\n    /// x\n    no_wait: bool,\n}\n";
+        let main = "enum Command {\n    Sim(sim::Args),\n    #[cfg(x)]\n    TopMost(T),\n}\nstruct \
+            A {\n    /// x\n    no_wait: bool,\n}\n";
         let files = vec![
             SourceFile::of("a.md", text),
             SourceFile::of("Makefile", "PATH := x\n.PHONY: a\ntest: b ## c\n\t@cargo d: e\n"),
@@ -193,13 +196,16 @@ mod tests {
 
     #[test]
     fn commands_and_options_that_exist_are_let_through() {
-        let text = "`make test`, `tandem sim x --no-wait`, `tandem top-most | head`, make something of it\n```sh\ncargo xtask lab-shell --kernel older -- nproc --all\nsudo target/release/tandem sim SCENARIO\n```\n```text\nmake x\n```\n`tandem --version`\n";
+        let text = "`make test`, `tandem sim x --no-wait`, `tandem top-most | head`, make \
+            something of it\n```sh\ncargo xtask lab-shell --kernel older -- nproc --all\nsudo \
+            target/release/tandem sim SCENARIO\n```\n```text\nmake x\n```\n`tandem --version`\n";
         assert_eq!(lines(text), [0; 0]);
     }
 
     #[test]
     fn commands_and_options_that_do_not_exist_are_seen() {
-        let text = "`make tests`\n`cargo xtask lab`\n`tandem tops`\n`tandem sim --wait`\n```sh\ntrue && tandem simulate\n```\n`cargo xtask lab-shell --fast`\n";
+        let text = "`make tests`\n`cargo xtask lab`\n`tandem tops`\n`tandem sim \
+            --wait`\n```sh\ntrue && tandem simulate\n```\n`cargo xtask lab-shell --fast`\n";
         let mut seen = lines(text);
         seen.sort_unstable(); // fences come before prose
         assert_eq!(seen, [1, 2, 3, 4, 6, 8]);

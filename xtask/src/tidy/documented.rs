@@ -1,4 +1,5 @@
-//! Every key of a scenario, field of a result and exit code that the code has is in its document, and every example scenario parses.
+//! Every key of a scenario, field of a result and exit code that the code has is in its document,
+//! and every example scenario parses.
 
 use super::markdown::Document;
 use super::{Finding, Tree};
@@ -7,7 +8,8 @@ const RULE: &str = "documented";
 const EXIT_SOURCE: &str = "crates/tandem/src/main.rs";
 const EXIT_DOCUMENT: &str = "docs/exit-codes.md";
 
-/// Sources whose public fields are keys or fields of a file format, and the document that explains them.
+/// Sources whose public fields are keys or fields of a file format, and the document that explains
+/// them.
 const FORMATS: [(&str, &[&str], &str); 10] = [
     (
         "crates/settings/src/scenario.rs",
@@ -76,7 +78,8 @@ fn is_named(document: &str, name: &str) -> bool {
     })
 }
 
-/// Public fields of a struct, or fields of an enum's variants, under the names that serde gives them.
+/// Public fields of a struct, or fields of an enum's variants, under the names that serde gives
+/// them.
 fn fields(text: &str, ty: &str) -> Vec<(usize, String)> {
     let opens = |l: &str| l == format!("pub struct {ty} {{") || l == format!("pub enum {ty} {{");
     let Some(first) = text.lines().position(opens) else { return vec![] };
@@ -124,7 +127,8 @@ fn exit_codes(source: &str, document: &str) -> Vec<Finding> {
         .collect()
 }
 
-/// Fences `toml scenario` are whole scenarios, `toml settings` whole settings files of the live host.
+/// Fences `toml scenario` are whole scenarios, `toml settings` whole settings files of the live
+/// host.
 fn examples(path: &str, text: &str) -> Vec<Finding> {
     let mut out = vec![];
     for fence in Document::of(text).fences {
@@ -168,7 +172,9 @@ mod tests {
 
     #[test]
     fn fields_are_read_under_the_names_that_files_give_them() {
-        let text = "pub struct A {\n    /// X: y.\n    #[serde(default, rename = \"vm\")]\n    pub vms: u32,\n    #[serde(flatten)]\n    pub times: T,\n    pub wait_ns: u64,\n}\npub enum B {\n    C,\n    D {\n        /// P.\n        period: Span,\n    },\n}\n";
+        let text = "pub struct A {\n    /// X: y.\n    #[serde(default, rename = \"vm\")]\n    pub \
+            vms: u32,\n    #[serde(flatten)]\n    pub times: T,\n    pub wait_ns: u64,\n}\npub \
+            enum B {\n    C,\n    D {\n        /// P.\n        period: Span,\n    },\n}\n";
         assert_eq!(fields(text, "A"), [(4, "vm".to_owned()), (7, "wait_ns".to_owned())]);
         assert_eq!(fields(text, "B"), [(13, "period".to_owned())]);
         assert!(is_named("| `wait_ns` |", "wait_ns") && !is_named("| `wait_ns_max` |", "wait_ns"));

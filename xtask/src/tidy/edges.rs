@@ -1,4 +1,5 @@
-//! Holds the workspace's dependencies to the edges that ARCHITECTURE.md allows: no other, and none that nobody uses.
+//! Holds the workspace's dependencies to the edges that ARCHITECTURE.md allows: no other, and none
+//! that nobody uses.
 
 use super::{Finding, Tree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +50,8 @@ fn compare(document: &str, manifests: &[(&str, &str)]) -> Vec<Finding> {
         };
         for edge in seen.difference(may) {
             let what = format!(
-                "seen '{own}' use '{edge}', allowed {}; take it out, or argue for the edge in {DOCUMENT}",
+                "seen '{own}' use '{edge}', allowed {}; take it out, or argue for the edge in \
+                    {DOCUMENT}",
                 list(may)
             );
             out.push(Finding::new(RULE, path, line_of(manifests, path, edge), what));

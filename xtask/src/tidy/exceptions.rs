@@ -1,4 +1,5 @@
-//! What `xtask/tidy.toml` excuses, each with a reason; an excuse may only shrink, and one that excuses nothing is a finding.
+//! What `xtask/tidy.toml` excuses, each with a reason; an excuse may only shrink, and one that
+//! excuses nothing is a finding.
 
 use super::Finding;
 use serde::Deserialize;
@@ -44,7 +45,8 @@ pub(crate) fn apply(text: &str, found: Vec<Finding>) -> Vec<Finding> {
         Ok(parsed) => parsed,
         Err(e) => {
             let what = format!(
-                "cannot parse: {}; allowed [[exception]] with rule, file, reason and for lengths max",
+                "cannot parse: {}; allowed [[exception]] with rule, file, reason and for lengths \
+                    max",
                 e.message()
             );
             return found.into_iter().chain([Finding::new(RULE, FILE, 0, what)]).collect();

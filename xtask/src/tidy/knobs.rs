@@ -1,4 +1,5 @@
-//! docs/knobs.md is generated from sched/abi/knobs.def, the one list that C, Rust and the command line read.
+//! docs/knobs.md is generated from sched/abi/knobs.def, the one list that C, Rust and the command
+//! line read.
 
 use super::{Finding, Tree};
 
@@ -16,7 +17,8 @@ Knobs tune the scheduler. They are read when it is loaded. Later sources win: th
 scenario or of the settings file, `--set NAME=VALUE` on the command line. A name that does not exist and a value
 outside the range are refused with exit code 3. `tandem knobs` prints this list too.
 
-Times \"at its share\" are measured in virtual time: a VM that gets what it is entitled to passes one unit of it in
+Times \"at its share\" are measured in virtual time: a VM that gets what it is entitled to passes \
+    one unit of it in
 one unit of time. See [ARCHITECTURE.md](../ARCHITECTURE.md#shares).
 
 | knob | default | allowed | unit | meaning |
@@ -27,7 +29,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let made = match document(tree.text(SOURCE)) {
         Ok(made) => made,
         Err(line) => {
-            let what = "cannot read it; allowed KNOB(name, default, min, max, \"unit\", \"meaning\") on one line";
+            let what = "cannot read it; allowed KNOB(name, default, min, max, \"unit\", \
+                \"meaning\") on one line";
             return vec![Finding::new(RULE, SOURCE, line, what)];
         }
     };
@@ -76,7 +79,8 @@ mod tests {
     use super::super::SourceFile;
     use super::*;
 
-    const KNOBS: &str = "/* Knobs. */\nKNOB(quantum_us,        50000, 1000, 1000000, \"us\", \"longest time (VS51: 50 ms), at once\")\n";
+    const KNOBS: &str = "/* Knobs. */\nKNOB(quantum_us,        50000, 1000, 1000000, \"us\", \
+        \"longest time (VS51: 50 ms), at once\")\n";
 
     fn findings(source: &str, document: &str) -> Vec<(String, usize)> {
         let files = vec![SourceFile::of(SOURCE, source), SourceFile::of(DOCUMENT, document)];
@@ -89,7 +93,13 @@ mod tests {
     #[test]
     fn a_knob_is_a_row_and_a_stale_document_is_seen() {
         let made = document(KNOBS).unwrap();
-        assert!(made.ends_with("| `quantum_us` | 50,000 | 1,000..1,000,000 | us | longest time (VS51: 50 ms), at once |\n"), "{made}");
+        assert!(
+            made.ends_with(
+                "| `quantum_us` | 50,000 | 1,000..1,000,000 | us | longest time \
+            (VS51: 50 ms), at once |\n"
+            ),
+            "{made}"
+        );
         assert_eq!(findings(KNOBS, &made), []);
         let last = made.lines().count();
         assert_eq!(

@@ -1,4 +1,5 @@
-//! Every relative link of a document leads to a file of the repository, and to a heading of it where it names one.
+//! Every relative link of a document leads to a file of the repository, and to a heading of it
+//! where it names one.
 
 use super::markdown::{Document, links};
 use super::{Finding, Tree};
@@ -70,7 +71,8 @@ mod tests {
 
     #[test]
     fn links_to_nowhere_and_to_no_heading_are_seen() {
-        let text = "[a](docs/b.md) [c](docs/b.md#two-words) [d](docs) [e](https://x.y) [f](#here)\n# Here\n[g](docs/c.md)\n[h](docs/b.md#three)\n[i](#there)\n";
+        let text = "[a](docs/b.md) [c](docs/b.md#two-words) [d](docs) [e](https://x.y) \
+            [f](#here)\n# Here\n[g](docs/c.md)\n[h](docs/b.md#three)\n[i](#there)\n";
         let files = vec![
             SourceFile::of("a.md", text),
             SourceFile::of("docs/b.md", "# Two words\n[a](../a.md)\n[b](../a)\n"),

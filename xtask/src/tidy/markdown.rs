@@ -1,4 +1,5 @@
-//! Takes a Markdown text apart as far as the rules need it: fenced blocks, prose lines, code spans, headings, links.
+//! Takes a Markdown text apart as far as the rules need it: fenced blocks, prose lines, code spans,
+//! headings, links.
 
 /// A fenced block.
 #[derive(Clone, Debug, PartialEq, Eq)]

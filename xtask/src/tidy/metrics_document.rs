@@ -1,4 +1,5 @@
-//! docs/metrics.md is generated from the declarations of crates/metrics, and the documents name no metric that is not declared.
+//! docs/metrics.md is generated from the declarations of crates/metrics, and the documents name no
+//! metric that is not declared.
 
 use super::{Finding, Tree};
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! Every promise of SPECIFICATION.md has a number of its own and names what holds it, and what it names is there.
+//! Every promise of SPECIFICATION.md has a number of its own and names what holds it, and what it
+//! names is there.
 
 use super::markdown::{Document, spans};
 use super::{Finding, Tree};
@@ -26,7 +27,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
                 && !["pending", "same test", "scenario"].iter().any(|w| holder.contains(w))
         {
             say(format!(
-                "{number}: seen nothing that holds it; name a test, a scenario or a drill, or write pending"
+                "{number}: seen nothing that holds it; name a test, a scenario or a drill, or \
+                    write pending"
             ));
         }
         for (file, name) in spans(holder).into_iter().filter_map(|s| s.split_once("::")) {
@@ -57,7 +59,8 @@ mod tests {
 
     #[test]
     fn promises_that_nothing_holds_and_numbers_used_twice_are_seen() {
-        let text = "| nr | promise | number | held by |\n|---|---|---|---|\n| S1 | a | 1 % | `t.rs::it_holds` |\n| S2 | b | | pending |\n\
+        let text = "| nr | promise | number | held by |\n|---|---|---|---|\n| S1 | a | 1 % | \
+            `t.rs::it_holds` |\n| S2 | b | | pending |\n\
                     | S2 | c | | pending |\n| S3 | d | | `t.rs::it_hold` |\n| S4 | e | | some day |\n";
         let files =
             vec![SourceFile::of(DOCUMENT, text), SourceFile::of("t.rs", "fn it_holds() {}\n")];

@@ -1,4 +1,5 @@
-//! Blanks comments and strings out of Rust and C, and finds functions by their braces; it parses no further.
+//! Blanks comments and strings out of Rust and C, and finds functions by their braces; it parses no
+//! further.
 
 /// Language of a source file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,8 @@ pub(crate) struct Function {
     pub lines: usize,
 }
 
-/// The text with comments and the inside of strings blanked, line ends kept. In C, preprocessor lines too.
+/// The text with comments and the inside of strings blanked, line ends kept. In C, preprocessor
+/// lines too.
 pub(crate) fn code(text: &str, language: Language) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
@@ -174,7 +176,8 @@ fn rust_functions(code: &str) -> Vec<Function> {
     out
 }
 
-/// A brace at the outermost level that follows `)` opens a function; one that follows `=` or a name does not.
+/// A brace at the outermost level that follows `)` opens a function; one that follows `=` or a name
+/// does not.
 fn c_functions(code: &str) -> Vec<Function> {
     let bytes = code.as_bytes();
     let mut out = vec![];
@@ -223,13 +226,16 @@ mod tests {
 
     #[test]
     fn braces_in_strings_comments_and_characters_do_not_count() {
-        let text = "fn a<'x>(b: &'x str) -> char {\n    let _ = \"}\"; // }\n    let _ = r#\"}\"#; /* } /* } */ */\n    '}'\n}\nfn b();\nfn c() {}\n";
+        let text = "fn a<'x>(b: &'x str) -> char {\n    let _ = \"}\"; // }\n    let _ = r#\"}\"#; \
+            /* } /* } */ */\n    '}'\n}\nfn b();\nfn c() {}\n";
         assert_eq!(seen(text, Language::Rust), [("a".into(), 1, 5), ("c".into(), 7, 1)]);
     }
 
     #[test]
     fn functions_of_c_are_told_from_records_arrays_and_macros() {
-        let text = "struct s {\n\tint a;\n};\n#define F(x) { \\\n\t}\nstatic const int t[] = {\n\t1\n};\nstatic int\nf(int a)\n{\n\tif (a) {\n\t}\n\treturn '{';\n}\ns32 SEC(\"x\") BPF_PROG(g, int a)\n{\n}\n";
+        let text = "struct s {\n\tint a;\n};\n#define F(x) { \\\n\t}\nstatic const int t[] = \
+            {\n\t1\n};\nstatic int\nf(int a)\n{\n\tif (a) {\n\t}\n\treturn '{';\n}\ns32 SEC(\"x\") \
+            BPF_PROG(g, int a)\n{\n}\n";
         assert_eq!(seen(text, Language::C), [("f".into(), 9, 7), ("g".into(), 16, 3)]);
     }
 }

@@ -1,4 +1,5 @@
-//! Rules that look at one source file alone: lengths, opening sentence, unfinished work, indentation, kernel names, machine paths.
+//! Rules that look at one source file alone: lengths, opening sentence, unfinished work,
+//! indentation, kernel names, machine paths.
 
 use super::scan::{Function, Language, code, functions};
 use super::{Finding, SourceFile};
@@ -97,7 +98,8 @@ fn opening(file: &SourceFile, kind: Kind) -> Option<Finding> {
     let text = opening_text(&file.text, kind);
     let starts = text.starts_with(|c: char| c.is_alphanumeric() || c == '`');
     let sentence = starts && text.contains('.') && text.split_whitespace().count() >= 4;
-    let what = "seen no opening sentence; begin with a comment that says what the file decides, for whom, and what it never does";
+    let what = "seen no opening sentence; begin with a comment that says what the file decides, \
+        for whom, and what it never does";
     (!sentence).then(|| Finding::new("opening", &file.path, 1, what))
 }
 
@@ -161,7 +163,10 @@ fn kernel_names(file: &SourceFile) -> Vec<Finding> {
     for (i, line) in code(&file.text, Language::C).lines().enumerate() {
         let word = line.split(|c: char| !(c.is_alphanumeric() || c == '_')).find(named);
         out.extend(word.map(|w| {
-            let what = format!("seen '{w}' outside sched/glue; name what is needed in platform.h and give both platforms the call");
+            let what = format!(
+                "seen '{w}' outside sched/glue; name what is needed in platform.h \
+                and give both platforms the call"
+            );
             Finding::new("kernel-names", &file.path, i + 1, what)
         }));
     }
@@ -269,7 +274,8 @@ mod tests {
 
     #[test]
     fn the_kernel_is_named_in_the_glue_alone() {
-        let text = "/* Who runs next, for all. */\nint a = scx_bpf_kick(); /* bpf_x */\nstruct task_struct *t;\nint b = SCX_KICK;\n#ifdef __bpf__\n#endif\n";
+        let text = "/* Who runs next, for all. */\nint a = scx_bpf_kick(); /* bpf_x */\nstruct \
+            task_struct *t;\nint b = SCX_KICK;\n#ifdef __bpf__\n#endif\n";
         let seen = rules("sched/policy/a.h", text);
         assert_eq!(seen, [("kernel-names", 2), ("kernel-names", 3), ("kernel-names", 4)]);
         assert_eq!(rules("sched/glue/a.h", text), []);

@@ -1,9 +1,11 @@
-//! Trees of pools and VMs drawn at random from a seed, for the tests of division and admission; it never divides or admits anything.
+//! Trees of pools and VMs drawn at random from a seed, for the tests of division and admission; it
+//! never divides or admits anything.
 
 use entitlement::{Names, Tree, TreeLeaf, TreePool};
 use units::Rate;
 
-/// A small generator of random numbers (splitmix64), so that a failure names the seed that repeats it.
+/// A small generator of random numbers (splitmix64), so that a failure names the seed that repeats
+/// it.
 pub struct Draw(pub u64);
 
 /// A tree as it is given to `Tree::new`, so that a test can change it.

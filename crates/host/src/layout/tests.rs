@@ -1,4 +1,5 @@
-//! What a layout comes to, on made-up hosts: precedence, pools, what does not fit. Nothing here is of this machine.
+//! What a layout comes to, on made-up hosts: precedence, pools, what does not fit. Nothing here is
+//! of this machine.
 
 use super::*;
 use crate::{discover::Finder, made_up::MadeUp};
@@ -101,7 +102,8 @@ fn the_file_counts_before_attributes_and_they_before_the_cgroup() {
     assert_eq!(all(&seen), (4000, "50 %".into(), Some("80 %".into()), 7_000_000));
     assert_eq!((seen.names.pools[1].shares, seen.names.pools[1].expandable), (2000, false));
     let file = settings(
-        "[[vm]]\nname = \"w*\"\nshares = 77\nlimit = \"unlimited\"\n[[pool]]\nname = \"/gold\"\nreservation = \"100%\"\n",
+        "[[vm]]\nname = \"w*\"\nshares = 77\nlimit = \"unlimited\"\n[[pool]]\nname = \
+            \"/gold\"\nreservation = \"100%\"\n",
     );
     let seen = laid(&t, &file);
     assert_eq!(all(&seen), (77, "50 %".into(), None, 0));
@@ -130,8 +132,10 @@ fn pools_of_the_file_hold_vms_and_cgroups_hold_pools_of_the_file() {
     t.vm(20, "web2", "/machine.slice/web2.scope", 1);
     t.vm(30, "db", "/db", 1);
     t.cgroup("/machine.slice", "cpu.weight", "100\n");
-    let text = "[[pool]]\nname = \"front\"\nparent = \"gold\"\nshares = 100\n[[pool]]\nname = \"gold\"\nparent = \"/machine.slice\"\nlimit = \"200%\"\n\
-                [[vm]]\nname = \"web1\"\npool = \"front\"\n[[vm]]\nname = \"db\"\npool = \"/machine.slice\"\n[[vm]]\nname = \"web2\"\npool = \"/\"\n";
+    let text = "[[pool]]\nname = \"front\"\nparent = \"gold\"\nshares = 100\n[[pool]]\nname = \
+        \"gold\"\nparent = \"/machine.slice\"\nlimit = \"200%\"\n\
+                [[vm]]\nname = \"web1\"\npool = \"front\"\n[[vm]]\nname = \"db\"\npool = \
+                \"/machine.slice\"\n[[vm]]\nname = \"web2\"\npool = \"/\"\n";
     let seen = laid(&t, &settings(text));
     assert_eq!(
         pools(&seen),
@@ -158,9 +162,8 @@ fn a_cgroup_that_the_file_names_and_nobody_has_is_an_empty_pool_and_told() {
     );
     assert_eq!(
         troubles(&seen),
-        [
-            "settings: cannot find the cgroup '/qemu.slice/x': seen none; it is a pool without VMs until there is"
-        ]
+        ["settings: cannot find the cgroup '/qemu.slice/x': seen none; it is a pool without VMs \
+                until there is"]
     );
 }
 
@@ -179,17 +182,17 @@ fn what_does_not_hold_together_is_told_and_the_rest_is_in_force() {
     );
     assert_eq!(
         troubles(&seen),
-        [
-            "VM 'web': limit: seen 30 % in the cgroup's cpu.max, allowed its reservation of 60 % or more; raise the limit, or lower the \
-          reservation; until then it is left without a reservation"
-        ]
+        ["VM 'web': limit: seen 30 % in the cgroup's cpu.max, allowed its reservation of 60 % \
+                or more; raise the limit, or lower the \
+          reservation; until then it is left without a reservation"]
     );
     assert_eq!(web.sources.get("reservation"), None);
     // Attributes that cannot be read count for nothing, all of them.
     t.attribute("/web", "user.tandem.shares", "much");
     let seen = laid(&t, &LiveSettings::default());
     assert_eq!((seen.names.vms[0].shares, seen.names.vms[0].reservation), (500, Rate(0)));
-    let told = "cgroup '/web': user.tandem.shares: shares: seen 'much', allowed low, normal, high or 1..262144; none of its attributes counts";
+    let told = "cgroup '/web': user.tandem.shares: shares: seen 'much', allowed low, normal, high \
+        or 1..262144; none of its attributes counts";
     assert_eq!(troubles(&seen), [told]);
     fs_remove(&t, "/web");
     t.cgroup("/web", "cpu.max", "1000 1000000\n");
@@ -197,9 +200,8 @@ fn what_does_not_hold_together_is_told_and_the_rest_is_in_force() {
     assert_eq!(seen.names.vms[0].limit.map(Rate::percent), Some("1 %".into()));
     assert_eq!(
         troubles(&seen),
-        [
-            "VM 'web': limit: seen 0.1 % in the cgroup's cpu.max, allowed 1 % or more; it counts as 1 %"
-        ]
+        ["VM 'web': limit: seen 0.1 % in the cgroup's cpu.max, allowed 1 % or more; it counts \
+                as 1 %"]
     );
     // A limit that is too low on this host counts as the lowest.
     let file = settings("[host]\nmhz = 5000\n[[vm]]\nname = \"web\"\nlimit = \"60%\"\n");
@@ -228,7 +230,8 @@ fn a_speed_that_nobody_tells_is_told_when_it_decides_something() {
     t.attribute("/web", "user.tandem.reservation", "1GHz");
     let seen = laid(&t, &LiveSettings::default());
     assert_eq!((seen.names.vms[0].reservation, seen.names.mhz), (Rate(Rate::ONE.0 / 2), 2000));
-    let told = "host: cannot find the speed of a pCPU: seen none in cpufreq and /proc/cpuinfo, 2000 MHz assumed; write [host] mhz";
+    let told = "host: cannot find the speed of a pCPU: seen none in cpufreq and /proc/cpuinfo, \
+        2000 MHz assumed; write [host] mhz";
     assert_eq!(troubles(&seen), [told]);
     assert_eq!(troubles(&laid(&t, &settings("[host]\nmhz = 2500\n"))), [""; 0]);
 }
@@ -244,14 +247,14 @@ fn cgroups_that_are_too_deep_or_in_the_way_are_no_pools_and_their_vms_go_to_the_
     assert_eq!(seen.names.vms[0].pool, (1..=16).map(|n| format!("/{n}")).collect::<String>());
     assert_eq!(seen.names.vms[1].pool, "/a");
     let told = troubles(&seen);
-    assert!(
-        told[0].starts_with(
-            "cgroup '/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17': cannot be a pool: seen 17 levels below the root, allowed 16; "
-        )
-    );
+    assert!(told[0].starts_with(
+        "cgroup '/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17': cannot be a pool: seen 17 levels \
+                below the root, allowed 16; "
+    ));
     assert_eq!(
         told[1],
-        "cgroup '/a/gold': cannot be a pool: seen the pool 'gold' of the settings file at that path, allowed one; give that another name; \
+        "cgroup '/a/gold': cannot be a pool: seen the pool 'gold' of the settings file at that \
+            path, allowed one; give that another name; \
          VMs in it are in /a"
     );
 }
@@ -274,7 +277,8 @@ fn more_pools_than_there_may_be_are_told_once_and_nothing_breaks() {
         (seen.names.vms[1021].pool.as_str(), seen.names.vms[1022].pool.as_str()),
         ("/s/p1022", "/s")
     );
-    let told = "pools: cannot hold 77 cgroups more, '/s/p1023' first: allowed 1024; VMs in them are in the pool above";
+    let told = "pools: cannot hold 77 cgroups more, '/s/p1023' first: allowed 1024; VMs in them \
+        are in the pool above";
     assert_eq!(troubles(&seen), [told]);
     assert_eq!(seen.names.tree().leaves().len(), 1100);
 }

@@ -1,4 +1,5 @@
-//! Who the worlds and VMs of a recording are: looked up in the accounts and in what the daemon says; it records nothing.
+//! Who the worlds and VMs of a recording are: looked up in the accounts and in what the daemon
+//! says; it records nothing.
 
 use crate::{
     Accounts, Names,

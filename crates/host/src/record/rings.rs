@@ -1,4 +1,5 @@
-//! The scheduler's rings of records, one for each pCPU, mapped into memory: takes out what is whole, in order; it understands no record.
+//! The scheduler's rings of records, one for each pCPU, mapped into memory: takes out what is
+//! whole, in order; it understands no record.
 #![allow(unsafe_code)]
 
 use crate::{
@@ -47,7 +48,8 @@ impl Rings {
     pub(super) fn clear(&self) {
         for i in 0..self.0.len() {
             let of = self.0.pointer(i);
-            // SAFETY: `pointer` is within the mapping, which `self` keeps; fields of repr(C) records are aligned.
+            // SAFETY: `pointer` is within the mapping, which `self` keeps; fields of repr(C)
+            // records are aligned.
             unsafe {
                 for slot in 0..SLOTS {
                     shared((&raw mut (*of).records[slot].world).cast()).store(0, Ordering::Relaxed);
@@ -65,15 +67,17 @@ impl Rings {
         }
     }
 
-    /// Appends every record that is whole, ring by ring, says who was born, and how many the fullest ring had.
+    /// Appends every record that is whole, ring by ring, says who was born, and how many the
+    /// fullest ring had.
     pub(super) fn take(&self, out: &mut Vec<u8>, born: &mut Vec<Born>) -> usize {
         (0..self.0.len()).map(|i| self.take_one(i, out, born)).max().unwrap_or(0)
     }
 
     fn take_one(&self, i: usize, out: &mut Vec<u8>, born: &mut Vec<Born>) -> usize {
         let of = self.0.pointer(i);
-        // SAFETY: as in `clear`. A record whose last word is not 0 is whole, and nobody else touches it until its slot is given
-        // back by `tail`; `reserve` has made room for as many records as there are slots taken.
+        // SAFETY: as in `clear`. A record whose last word is not 0 is whole, and nobody else
+        // touches it until its slot is given back by `tail`; `reserve` has made room for as many
+        // records as there are slots taken.
         unsafe {
             let tail = shared(&raw mut (*of).ring.tail);
             let first = tail.load(Ordering::Relaxed);

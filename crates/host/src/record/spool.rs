@@ -1,8 +1,10 @@
-//! What a recorder writes while it records, and how a trace comes from it: the rings' records as they are, in the order in which they
-//! were read, and between them the events that user space has made. It asks nobody anything: a file left over is enough.
+//! What a recorder writes while it records, and how a trace comes from it: the rings' records as
+//! they are, in the order in which they were read, and between them the events that user space has
+//! made. It asks nobody anything: a file left over is enough.
 //!
-//! A chunk is 32 bytes, `{ u64 magic; u64 kind; u64 bytes; u64 ns }`, and so many bytes: records of 32 bytes (kind 1), or events
-//! as a whole trace file (kind 2). `ns` is when the rings began to be read: what comes in a later chunk is hardly older.
+//! A chunk is 32 bytes, `{ u64 magic; u64 kind; u64 bytes; u64 ns }`, and so many bytes: records of
+//! 32 bytes (kind 1), or events as a whole trace file (kind 2). `ns` is when the rings began to be
+//! read: what comes in a later chunk is hardly older.
 
 use crate::HostError;
 use std::io::{self, Read, Write};
@@ -16,7 +18,8 @@ const EVENTS: u64 = 2;
 const KEEP: usize = 8 << 20;
 /// What comes on top of it at one look at a few dozen rings; more takes more memory.
 const MORE: usize = 4 << 20;
-/// Programs are interrupted between the time that they note and the record: so much older a record of a later chunk may be.
+/// Programs are interrupted between the time that they note and the record: so much older a record
+/// of a later chunk may be.
 const SETTLE_NS: u64 = 50_000_000;
 /// More than a chunk ever has: 1,024 rings.
 const CHUNK_MAX: u64 = 1 << 29;
@@ -30,7 +33,8 @@ pub(super) struct Spool<W: Write> {
 
 impl<W: Write> Spool<W> {
     pub(super) fn new(to: W) -> Spool<W> {
-        let mut kept = vec![1; KEEP + MORE]; // written to, so that no page has to be found while it records
+        // written to, so that no page has to be found while it records
+        let mut kept = vec![1; KEEP + MORE];
         kept.clear();
         Spool { to, kept, written: 0 }
     }
@@ -173,7 +177,8 @@ fn settle<W: Write>(
     ns: u64,
     writer: &mut Writer<W>,
 ) -> Result<(), HostError> {
-    waiting.sort_by_key(|e| e.ns); // stable: what has the same time stays in the order in which it was recorded
+    // stable: what has the same time stays in the order in which it was recorded
+    waiting.sort_by_key(|e| e.ns);
     let end = waiting.partition_point(|e| e.ns < ns);
     waiting.drain(..end).try_for_each(|event| writer.push(&event)).map_err(|e| super::written(&e))
 }
@@ -232,7 +237,8 @@ mod tests {
     #[test]
     fn records_of_several_rings_come_out_in_the_order_of_time_and_what_was_lost_where_it_was() {
         let late = 100 * SETTLE_NS;
-        // Ring after ring within a chunk; one record of the second chunk is older than some of the first.
+        // Ring after ring within a chunk; one record of the second chunk is older than some of the
+        // first.
         let chunks: [(u64, &[Event]); 3] = [
             (30, &[ran(10, 1), ran(20, 2), ran(5, 3), lost(12, 7)]),
             (60, &[ran(40, 1), ran(19, 4)]),

@@ -1,4 +1,5 @@
-//! Metrics from made-up records: what is summed up, what is left out, and that totals never go back.
+//! Metrics from made-up records: what is summed up, what is left out, and that totals never go
+//! back.
 
 use super::*;
 use crate::{PoolName, Sources, VmName};
@@ -41,7 +42,8 @@ fn vm(id: u32, pid: i32, pool: &str) -> VmName {
     }
 }
 
-/// Two VMs in `/a/b` and one beside it; each has so many seconds in every state, and twice that used.
+/// Two VMs in `/a/b` and one beside it; each has so many seconds in every state, and twice that
+/// used.
 fn moment(load: u64, seconds: u64) -> Moment {
     let pools = vec![pool("/", "/", None), pool("/a", "/", Some(3)), pool("/a/b", "/a", None)];
     let vms = vec![vm(1, 101, "/a/b"), vm(2, 102, "/a/b"), vm(3, 103, "/")];

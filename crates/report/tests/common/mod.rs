@@ -1,4 +1,5 @@
-//! A host of two pCPUs and two VMs for 10 ms, as a trace and as a result document; every number in it can be checked by hand.
+//! A host of two pCPUs and two VMs for 10 ms, as a trace and as a result document; every number in
+//! it can be checked by hand.
 
 // Each test program uses a part of it.
 #![allow(dead_code)]
@@ -52,7 +53,8 @@ pub fn names(a: &str) -> Vec<Event> {
     ]
 }
 
-/// `a` runs 0..4, 6..8, 9.5..10 ms and is limited 8..9; `b` waits 0..4 while pCPU 1 idles, runs 4..6 and halts.
+/// `a` runs 0..4, 6..8, 9.5..10 ms and is limited 8..9; `b` waits 0..4 while pCPU 1 idles, runs
+/// 4..6 and halts.
 pub fn events(a: &str) -> Vec<Event> {
     let account = |ns, entitled| at(ns, None, Kind::Account { vm: VmId(1), used_ns: 0, entitled });
     let mut out = names(a);

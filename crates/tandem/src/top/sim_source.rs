@@ -1,4 +1,5 @@
-//! Samples of a simulated host: the run goes on in a thread of its own, one sample ahead of whoever looks.
+//! Samples of a simulated host: the run goes on in a thread of its own, one sample ahead of whoever
+//! looks.
 
 use crate::{Exit, Failure};
 use sim::{Options, SimError};

@@ -14,10 +14,12 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Holds a trace to the oracle: legal changes of state, one world a pCPU, affinity, idle pCPUs beside who waits, waits, skew, co-stop.
+/// Holds a trace to the oracle: legal changes of state, one world a pCPU, affinity, idle pCPUs
+/// beside who waits, waits, skew, co-stop.
 #[derive(clap::Args)]
 #[command(
-    after_help = "A trace has no settings: shares, reservations and limits are not judged. Say with --set which knobs the scheduler had, \
+    after_help = "A trace has no settings: shares, reservations and limits are not judged. Say \
+        with --set which knobs the scheduler had, \
                   where they were not the defaults: what is allowed depends on them; with cosched=strict neither idle pCPUs nor skew are \
                   judged. Ends with code 6 if anything is violated."
 )]
@@ -33,7 +35,8 @@ pub struct Args {
     /// Violations that are listed; all of them count.
     #[arg(long, value_name = "N", default_value_t = 20)]
     most: usize,
-    /// Write what came out (docs/result.md, `checked`) to a file, or to standard output with '-' in place of the text.
+    /// Write what came out (docs/result.md, `checked`) to a file, or to standard output with '-' in
+    /// place of the text.
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
 }
@@ -52,7 +55,8 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let mut terms =
         Terms { bounds: sim::bounds(&knobs, args.hz), cosched: sim::cosched_terms(&knobs) };
     if knobs.cosched == STRICT {
-        // A VM stops whole, though pCPUs idle, and starts with none ahead of another: its siblings' waits say nothing of their skew.
+        // A VM stops whole, though pCPUs idle, and starts with none ahead of another: its siblings'
+        // waits say nothing of their skew.
         terms = Terms {
             bounds: Bounds { idle_while_waiting_max_ns: terms.bounds.ready_max_ns, ..terms.bounds },
             cosched: None,

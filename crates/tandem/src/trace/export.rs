@@ -1,4 +1,5 @@
-//! `tandem trace export`: a trace as a picture for ui.perfetto.dev or a browser's tracing page; it judges nothing.
+//! `tandem trace export`: a trace as a picture for ui.perfetto.dev or a browser's tracing page; it
+//! judges nothing.
 
 use super::Range;
 use crate::{Exit, Failure};

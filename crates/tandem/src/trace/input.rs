@@ -1,4 +1,5 @@
-//! Reads a trace or a log for `tandem trace`, shows how far it is, and says at the end what of it is missing; it prints no event.
+//! Reads a trace or a log for `tandem trace`, shows how far it is, and says at the end what of it
+//! is missing; it prints no event.
 
 use crate::{Exit, Failure, say};
 use anyhow::Context;
@@ -77,7 +78,8 @@ impl Input {
         }
         if trace.skipped > 0 {
             say::note(&format!(
-                "tandem: {}: {} events are of kinds that only a newer version knows; they were left out",
+                "tandem: {}: {} events are of kinds that only a newer version knows; they were \
+                    left out",
                 self.name, trace.skipped
             ));
         }
@@ -90,7 +92,8 @@ impl Input {
         Err(Failure::new(
             Exit::Damaged,
             anyhow::anyhow!(
-                "{}: the trace is damaged; {kept} events were read, and worlds are unknown across each gap:\n  - {text}",
+                "{}: the trace is damaged; {kept} events were read, and worlds are unknown across \
+                    each gap:\n  - {text}",
                 self.name
             ),
         ))
@@ -182,11 +185,13 @@ mod tests {
             events: Some(3),
             cause: Cause::Damaged,
         };
-        let want = "between 2 us and 4 us: bytes are not those that were written, 12 bytes; 3 events are missing";
+        let want = "between 2 us and 4 us: bytes are not those that were written, 12 bytes; 3 \
+            events are missing";
         assert_eq!(gap(&g, 5_000), want);
         let cut =
             Gap { from_ns: Some(7_000), to_ns: None, bytes: 0, events: None, cause: Cause::Cut };
-        let want = "behind 7 us: the file ends before the trace does, 0 bytes; how many events are missing is not known";
+        let want = "behind 7 us: the file ends before the trace does, 0 bytes; how many events are \
+            missing is not known";
         assert_eq!(gap(&cut, 0), want);
     }
 }

@@ -1,4 +1,5 @@
-//! `tandem trace log`: a trace as lines of text, RDY's or with everything; such a log can be read again by every command.
+//! `tandem trace log`: a trace as lines of text, RDY's or with everything; such a log can be read
+//! again by every command.
 
 use super::{Range, Who};
 use crate::Failure;
@@ -9,7 +10,8 @@ use trace::log::{Style, print};
 
 /// Prints a trace as RDY's textual log: sequence number, pCPU, time in us, event, arguments.
 ///
-/// Lines are numbered one after the other; where events are missing the number jumps. Times are those of the trace's clock.
+/// Lines are numbered one after the other; where events are missing the number jumps. Times are
+/// those of the trace's clock.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
@@ -17,7 +19,8 @@ pub struct Args {
     range: Range,
     #[command(flatten)]
     who: Who,
-    /// Everything: reasons, keys, wake-ups, kicks, names, ns. Without it, RDY's seven events with RDY's arguments.
+    /// Everything: reasons, keys, wake-ups, kicks, names, ns. Without it, RDY's seven events with
+    /// RDY's arguments.
     #[arg(long)]
     full: bool,
 }

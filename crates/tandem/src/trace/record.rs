@@ -1,4 +1,5 @@
-//! `tandem trace record`: asks for a trace of the scheduler that is loaded and says how it goes; crates/host records it.
+//! `tandem trace record`: asks for a trace of the scheduler that is loaded and says how it goes;
+//! crates/host records it.
 
 use crate::{Exit, Failure, live, say};
 use host::record::{End, Options, Recorded, record, salvage};
@@ -12,8 +13,8 @@ use units::Span;
 
 /// Records what the running scheduler does, until Ctrl-C, for a time, or until the file is full.
 ///
-/// 'tandem run' must be running. Recording needs root. What the scheduler's
-/// rings cannot hold is counted, and marked in the file. Raw records are kept in FILE.raw meanwhile.
+/// 'tandem run' must be running. Recording needs root. What the scheduler's rings cannot hold is
+/// counted, and marked in the file. Raw records are kept in FILE.raw meanwhile.
 #[derive(clap::Args)]
 pub struct Args {
     /// File that it is written to; one that exists is overwritten.
@@ -22,10 +23,12 @@ pub struct Args {
     /// End after this time, such as 10s.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
-    /// End when there are so many MiB of raw records, 32 bytes each: a busy host of 16 pCPUs has about five a second.
+    /// End when there are so many MiB of raw records, 32 bytes each: a busy host of 16 pCPUs has
+    /// about five a second.
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     max_size: u64,
-    /// Record nothing, but make a trace of the raw records that a recorder which was killed has left.
+    /// Record nothing, but make a trace of the raw records that a recorder which was killed has
+    /// left.
     #[arg(long, value_name = "FILE.raw", conflicts_with_all = ["duration", "max_size"])]
     salvage: Option<PathBuf>,
     /// The outcome as JSON on standard output.
@@ -103,7 +106,8 @@ fn tell(args: &Args, done: &Recorded) {
             ended(done.end)
         );
         if done.lost > 0 {
-            text += "records were lost: the file marks where; choose a shorter time or a less busy moment\n";
+            text += "records were lost: the file marks where; choose a shorter time or a less busy \
+                moment\n";
         }
         let _ = say::line(&format!(
             "{text}look at it with 'tandem trace waits {}'",

@@ -1,4 +1,5 @@
-//! `tandem trace table`: which world each pCPU runs at each time, as RDY's state table; it judges nothing.
+//! `tandem trace table`: which world each pCPU runs at each time, as RDY's state table; it judges
+//! nothing.
 
 use super::{Range, Who};
 use crate::{Exit, Failure};
@@ -6,7 +7,8 @@ use std::io::BufWriter;
 use trace::table::{Step, TableOptions, WriteError, write_some};
 use units::Span;
 
-/// Shows what each pCPU does at each time: a world's number, I for idle, * for something else, ? for what is not known; and who waits.
+/// Shows what each pCPU does at each time: a world's number, I for idle, * for something else, ?
+/// for what is not known; and who waits.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -16,7 +18,8 @@ pub struct Args {
     /// A row every so often, in place of one at each change.
     #[arg(long, value_name = "TIME")]
     step: Option<Span>,
-    /// Without RDY's remark on each wait that ended ('pr=1172 Wt=10795 Frm=203817, NumberIdle=31 WtOnCou=3').
+    /// Without RDY's remark on each wait that ended ('pr=1172 Wt=10795 Frm=203817, NumberIdle=31
+    /// WtOnCou=3').
     #[arg(long)]
     no_notes: bool,
 }

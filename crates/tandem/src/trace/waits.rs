@@ -1,4 +1,5 @@
-//! `tandem trace waits`: who waited for a pCPU, how long, behind whom, and whether a pCPU was wrong to idle meanwhile.
+//! `tandem trace waits`: who waited for a pCPU, how long, behind whom, and whether a pCPU was wrong
+//! to idle meanwhile.
 
 use super::{Range, Who};
 use crate::Failure;
@@ -10,10 +11,13 @@ use trace::Report;
 use trace::waits::{WaitOptions, analyse_some};
 use units::Span;
 
-/// Lists every wait of a world for a pCPU, worst first, and judges whether a pCPU that idled meanwhile was wrong to.
+/// Lists every wait of a world for a pCPU, worst first, and judges whether a pCPU that idled
+/// meanwhile was wrong to.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Judgements: WRONG-IDLE a pCPU that the world may use idled for longer than --brief at a stretch; cut events are missing; held-back a limit or co-scheduling held it; brief a pCPU idled, but briefly; fine none did."
+    after_help = "Judgements: WRONG-IDLE a pCPU that the world may use idled for longer than \
+        --brief at a stretch; cut events are missing; held-back a limit or co-scheduling held it; \
+        brief a pCPU idled, but briefly; fine none did."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -26,7 +30,8 @@ pub struct Args {
     /// How long a pCPU may idle beside a wait: what a kick takes until a world runs.
     #[arg(long, value_name = "TIME", default_value = "100us")]
     brief: Span,
-    /// Write all waits and sums (docs/trace.md) to a file, or to standard output with '-' in place of the report.
+    /// Write all waits and sums (docs/trace.md) to a file, or to standard output with '-' in place
+    /// of the report.
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
 }

@@ -118,8 +118,8 @@ pub fn state(ns: u64, world: u32, from: State, to: State, on: u16) -> Event {
     Event { ns, pcpu: Some(PcpuId(on)), kind }
 }
 
-/// What a busy host records: worlds that wake each other, queue, run for some time and sleep. The oldest waiter runs next, and an
-/// idle pCPU takes a world that wakes at once.
+/// What a busy host records: worlds that wake each other, queue, run for some time and sleep. The
+/// oldest waiter runs next, and an idle pCPU takes a world that wakes at once.
 pub fn host(seed: u64, pcpus: u16, worlds: u32, events: usize) -> Vec<Event> {
     let mut r = Rng(seed);
     let mut out = vec![Event { ns: 1_000_000, pcpu: None, kind: Kind::Host { pcpus } }];

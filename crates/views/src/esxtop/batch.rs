@@ -1,23 +1,33 @@
-//! Writes the CSV of esxtop's batch mode, so that tools made for ESXi's files open Tandem's; it opens no file by itself.
+//! Writes the CSV of esxtop's batch mode, so that tools made for ESXi's files open Tandem's; it
+//! opens no file by itself.
 //!
-//! *Promise*: one header line, then a line a sample. Each field is quoted, also those that need not be. Column 1 is exactly
-//! `(PDH-CSV 4.0) (UTC)(0)`, and times are UTC, `MM/DD/YYYY HH:MM:SS`. Numbers have two decimals. Columns are those of the first sample
-//! for the whole file: objects that come later are left out (`files.rs` begins a new file instead), those that go leave empty cells.
+//! *Promise*: one header line, then a line a sample. Each field is quoted, also those that need not
+//! be. Column 1 is exactly `(PDH-CSV 4.0) (UTC)(0)`, and times are UTC, `MM/DD/YYYY HH:MM:SS`.
+//! Numbers have two decimals. Columns are those of the first sample for the whole file: objects
+//! that come later are left out (`files.rs` begins a new file instead), those that go leave empty
+//! cells.
 //!
 //! What each rule is for, by public readers of such files:
 //!
 //! | rule | reader |
 //! |---|---|
-//! | each value is quoted | yukiuuh/react-esxtop-viewer `esxtopParser.worker.ts` takes the first and the last character off each value |
-//! | column 1, to the letter | akshaykalia-chd/esxtopdrillv3 `fault_finder.py` looks for that name |
-//! | minutes of 0, times in UTC | nithintitta/ESXTOP-BATCHMODE-VIEWER takes them for ahead of UTC, perfmon for behind: with 0 both are right |
-//! | no fractions of seconds | vfedotovs/esxtop-batch-data-visualizer `extractor.py` matches the whole field |
+//! | each value is quoted | yukiuuh/react-esxtop-viewer `esxtopParser.worker.ts` takes the first
+//! and the last character off each value |
+//! | column 1, to the letter | akshaykalia-chd/esxtopdrillv3 `fault_finder.py` looks for that name
+//! |
+//! | minutes of 0, times in UTC | nithintitta/ESXTOP-BATCHMODE-VIEWER takes them for ahead of UTC,
+//! perfmon for behind: with 0 both are right |
+//! | no fractions of seconds | vfedotovs/esxtop-batch-data-visualizer `extractor.py` matches the
+//! whole field |
 //! | as many fields in each line | mu853/esxtop2report drops shorter lines |
-//! | what is not known is empty | pandas makes it a gap, and of any other text it makes a column that is no number |
+//! | what is not known is empty | pandas makes it a gap, and of any other text it makes a column
+//! that is no number |
 //! | no path twice | pandas (esxtopdrillv3, cesirx/vSphere-esxtop-parser) renames the second |
-//! | `vmx-vcpu-N` | cesirx/vSphere-esxtop-parser finds vCPUs by it, esxtopdrillv3 shows `% VmWait` of no other world |
+//! | `vmx-vcpu-N` | cesirx/vSphere-esxtop-parser finds vCPUs by it, esxtopdrillv3 shows `% VmWait`
+//! of no other world |
 //! | `Group Cpu(1:system)`, `Memory` | mu853/esxtop2report takes both as given |
-//! | pCPUs of one counter come before the next counter; `Physical Cpu(_Total)` | files of ESXi have it so (elatov.github.io, 2013-01-14) |
+//! | pCPUs of one counter come before the next counter; `Physical Cpu(_Total)` | files of ESXi have
+//! it so (elatov.github.io, 2013-01-14) |
 
 use super::counters::Role;
 use super::metric::{Metric, Object, Values};
@@ -30,8 +40,9 @@ use units::PcpuId;
 /// Name of the first column.
 pub(crate) const FIRST: &str = "(PDH-CSV 4.0) (UTC)(0)";
 
-/// Counters of memory that readers take as given. Tandem does not look at the host's memory; they are 0, which they may be, so that
-/// such readers open the file. Nothing is to be concluded from them.
+/// Counters of memory that readers take as given. Tandem does not look at the host's memory; they
+/// are 0, which they may be, so that such readers open the file. Nothing is to be concluded from
+/// them.
 const MEMORY: [&str; 7] = [
     "Kernel MBytes",
     "NonKernel MBytes",
@@ -95,7 +106,8 @@ pub enum BatchError {
     Io(#[from] io::Error),
     /// A moment that the format has no date for.
     #[error(
-        "batch file: cannot write the time {seen} s since 1970: allowed are the years 0 to 9999; set the host's clock"
+        "batch file: cannot write the time {seen} s since 1970: allowed are the years 0 to 9999; \
+            set the host's clock"
     )]
     Time {
         /// The moment.
@@ -137,8 +149,8 @@ impl<W: Write> BatchWriter<W> {
         objects(rates, self.worlds).iter().filter(|key| !layout.known.contains(key)).count()
     }
 
-    /// Writes a sample, and before the first one the header. What was written is flushed, so that a reader at the other end of a
-    /// pipe has whole lines.
+    /// Writes a sample, and before the first one the header. What was written is flushed, so that a
+    /// reader at the other end of a pipe has whole lines.
     ///
     /// # Errors
     /// `BatchError` where the file does not take it, or the time has no date.
@@ -251,7 +263,8 @@ fn objects(rates: &Rates, worlds: bool) -> Vec<Key> {
     keys
 }
 
-/// Instance of a group: `GID:name`. The host and the system group have the names that ESXi gives them.
+/// Instance of a group: `GID:name`. The host and the system group have the names that ESXi gives
+/// them.
 fn group(gid: Gid, group: &GroupRates) -> String {
     match gid {
         Gid::HOST => "0:host".to_owned(),
@@ -404,7 +417,8 @@ mod tests {
         let said = BatchWriter::new(Full, "h").write(&rates()).unwrap_err().to_string();
         assert_eq!(
             said,
-            "batch file: cannot write a sample: no space left; free space on the disk, or write elsewhere"
+            "batch file: cannot write a sample: no space left; free space on the disk, or write \
+                elsewhere"
         );
         let late = Rates { unix_seconds: i64::MAX, ..rates() };
         let said = BatchWriter::new(vec![], "h").write(&late).unwrap_err().to_string();

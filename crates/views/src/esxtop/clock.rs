@@ -1,4 +1,5 @@
-//! Dates of the batch file, `MM/DD/YYYY HH:MM:SS` in UTC, from and to seconds since 1970; it knows no time zones and no clock.
+//! Dates of the batch file, `MM/DD/YYYY HH:MM:SS` in UTC, from and to seconds since 1970; it knows
+//! no time zones and no clock.
 
 const DAY_S: i64 = 86_400;
 /// Last year that has four digits.
@@ -8,7 +9,8 @@ fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-/// Days from the first of January of year 0 to that of `year`, which is not negative; year 0 is a leap year.
+/// Days from the first of January of year 0 to that of `year`, which is not negative; year 0 is a
+/// leap year.
 fn days_before(year: i64) -> i64 {
     365 * year + (year + 3) / 4 - (year + 99) / 100 + (year + 399) / 400
 }
@@ -21,7 +23,8 @@ fn month_days(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Seconds since 1970 as year, month, day and second of the day; `None` outside the years 0 to 9999.
+/// Seconds since 1970 as year, month, day and second of the day; `None` outside the years 0 to
+/// 9999.
 fn parts(unix_seconds: i64) -> Option<(i64, i64, i64, i64)> {
     let (day, second) = (
         unix_seconds.div_euclid(DAY_S).checked_add(days_before(1970))?,
@@ -47,7 +50,8 @@ fn time_of_day(second: i64) -> String {
     format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// Seconds since 1970 as the batch file has them, `11/21/2026 19:34:52`; `None` outside the years 0 to 9999.
+/// Seconds since 1970 as the batch file has them, `11/21/2026 19:34:52`; `None` outside the years 0
+/// to 9999.
 #[must_use]
 pub fn utc(unix_seconds: i64) -> Option<String> {
     let (year, month, day, second) = parts(unix_seconds)?;
@@ -60,8 +64,9 @@ pub(crate) fn iso(unix_seconds: i64) -> Option<String> {
     Some(format!("{year:04}-{month:02}-{day:02}T{}Z", time_of_day(second)))
 }
 
-/// `MM/DD/YYYY HH:MM:SS`, with or without a fraction of a second (perfmon writes one), as ms since 1970. Between date and time any
-/// white space will do: a public reader in Java, `fr.lelouet.server.perf.vmware.esxtop`, knows files with a line break there.
+/// `MM/DD/YYYY HH:MM:SS`, with or without a fraction of a second (perfmon writes one), as ms since
+/// 1970. Between date and time any white space will do: a public reader in Java,
+/// `fr.lelouet.server.perf.vmware.esxtop`, knows files with a line break there.
 pub(crate) fn unix_ms(text: &str) -> Option<i64> {
     let mut words = text.split_whitespace();
     let (date, time) = (words.next()?, words.next()?);

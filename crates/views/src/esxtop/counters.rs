@@ -1,12 +1,15 @@
-//! One look at a host for esxtop's numbers: cumulative times and counts at one moment, and settings; it computes nothing.
+//! One look at a host for esxtop's numbers: cumulative times and counts at one moment, and
+//! settings; it computes nothing.
 //!
-//! Everything that is counted is optional, for no source knows it all: the scheduler's accounts know no interrupts, the kernel's own
-//! know no co-stop. What is not known is `None`, and stays a gap in all that is made from it.
+//! Everything that is counted is optional, for no source knows it all: the scheduler's accounts
+//! know no interrupts, the kernel's own know no co-stop. What is not known is `None`, and stays a
+//! gap in all that is made from it.
 
 use std::collections::BTreeMap;
 use units::PcpuId;
 
-/// Id of a group (pool, VM, system group) that stays for its life, and is not given again: esxtop's GID.
+/// Id of a group (pool, VM, system group) that stays for its life, and is not given again: esxtop's
+/// GID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gid(pub u64);
 
@@ -17,8 +20,8 @@ impl Gid {
     pub const SYSTEM: Gid = Gid(1);
 }
 
-/// Id of a world that stays for its life, and is not given again: esxtop's world id. The scheduler's own `units::WorldId` is an
-/// index that is used again, and will not do.
+/// Id of a world that stays for its life, and is not given again: esxtop's world id. The
+/// scheduler's own `units::WorldId` is an index that is used again, and will not do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wid(pub u64);
 
@@ -46,8 +49,8 @@ pub struct PcpuCounters {
     pub id: PcpuId,
     /// Id of the core that it is a thread of.
     pub core: u32,
-    /// Time used, in ns, halved while the partner thread is busy too. esxtop's is at the nominal frequency; at which one a pCPU of a
-    /// KVM host ran is not known.
+    /// Time used, in ns, halved while the partner thread is busy too. esxtop's is at the nominal
+    /// frequency; at which one a pCPU of a KVM host ran is not known.
     pub used_ns: Option<u64>,
     /// Time not idle, in ns of the wall clock.
     pub busy_ns: Option<u64>,
@@ -60,7 +63,8 @@ pub struct PcpuCounters {
 pub struct CoreCounters {
     /// Its id.
     pub id: u32,
-    /// Time when at least one of its threads was not idle, in ns. It does not follow from the threads' own times.
+    /// Time when at least one of its threads was not idle, in ns. It does not follow from the
+    /// threads' own times.
     pub busy_ns: Option<u64>,
 }
 
@@ -86,7 +90,8 @@ pub struct GroupCounters {
     pub kind: GroupKind,
     /// The pool that it is in.
     pub parent: Option<Gid>,
-    /// What is counted for the group as a whole. Where it says nothing, the group is the sum of what is in it.
+    /// What is counted for the group as a whole. Where it says nothing, the group is the sum of
+    /// what is in it.
     pub own: Totals,
     /// Number of worlds where they are not listed one by one.
     pub nwld: Option<u64>,
@@ -122,33 +127,39 @@ pub struct WorldCounters {
     pub gauges: Gauges,
 }
 
-/// Cumulative times in ns and cumulative counts, since any moment. For a world, run + ready + co-stop + wait is the wall clock.
+/// Cumulative times in ns and cumulative counts, since any moment. For a world, run + ready +
+/// co-stop + wait is the wall clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// CPU time charged, in ns: run, less overlap, scaled by frequency and by a busy partner thread where that is known.
+    /// CPU time charged, in ns: run, less overlap, scaled by frequency and by a busy partner thread
+    /// where that is known.
     pub used_ns: Option<u64>,
     /// Time in RUN.
     pub run_ns: Option<u64>,
-    /// Time that system services worked for the world. On KVM it is known of VMs alone: threads of the kernel that work for one are
-    /// worlds of their own, with this time as theirs, and nobody says for whom an interrupt was served.
+    /// Time that system services worked for the world. On KVM it is known of VMs alone: threads of
+    /// the kernel that work for one are worlds of their own, with this time as theirs, and nobody
+    /// says for whom an interrupt was served.
     pub sys_ns: Option<u64>,
     /// Time in WAIT, idle or not.
     pub wait_ns: Option<u64>,
-    /// Time in WAIT for something else than work, of a vCPU. Where it is not known it is wait less idle.
+    /// Time in WAIT for something else than work, of a vCPU. Where it is not known it is wait less
+    /// idle.
     pub vmwait_ns: Option<u64>,
     /// Time in READY; `limited_ns` is inside it.
     pub ready_ns: Option<u64>,
     /// Part of WAIT in which a vCPU was halted.
     pub idle_ns: Option<u64>,
-    /// Part of RUN that system services took for others. On KVM it is not known: interrupts are counted by pCPU, not by world. Nor is
-    /// it what RUN has more than the thread's own CPU time: the kernel begins to count that when it begins to choose whom to run,
-    /// RUN begins when it has chosen, and many kernels do not leave interrupts out of it.
+    /// Part of RUN that system services took for others. On KVM it is not known: interrupts are
+    /// counted by pCPU, not by world. Nor is it what RUN has more than the thread's own CPU time:
+    /// the kernel begins to count that when it begins to choose whom to run, RUN begins when it has
+    /// chosen, and many kernels do not leave interrupts out of it.
     pub overlap_ns: Option<u64>,
     /// Time in COSTOP.
     pub costop_ns: Option<u64>,
     /// Part of READY that a limit caused.
     pub limited_ns: Option<u64>,
-    /// Part of WAIT for memory that is swapped in. On KVM a vCPU's page faults are waits like others, and it is not known.
+    /// Part of WAIT for memory that is swapped in. On KVM a vCPU's page faults are waits like
+    /// others, and it is not known.
     pub swap_wait_ns: Option<u64>,
     /// Time lost to contention of any kind, limits excepted.
     pub latency_ns: Option<u64>,
@@ -204,7 +215,8 @@ pub enum SharesLevel {
 }
 
 impl SharesLevel {
-    /// The level that so many shares are for a VM of so many vCPUs, or (`None`) for a pool; else the number itself.
+    /// The level that so many shares are for a VM of so many vCPUs, or (`None`) for a pool; else
+    /// the number itself.
     #[must_use]
     pub fn of(shares: u64, vcpus: Option<u32>) -> SharesLevel {
         // A pool is taken for a VM of four vCPUs.

@@ -1,8 +1,10 @@
-//! Every counter that Tandem shows under esxtop's names, declared once: screen, batch file, JSON, help and documents come from here.
+//! Every counter that Tandem shows under esxtop's names, declared once: screen, batch file, JSON,
+//! help and documents come from here.
 //!
-//! Sources: columns, fields and batch names as public lists of esxtop have them; meanings by Broadcom KB 382249 and isvara.net
-//! "vSphere metrics"; thresholds are the rules of thumb that admins pass on (5 and 10 % ready a vCPU, 3 % co-stop, 5 % swap wait,
-//! no limit at all). Of NWLD and ASHRS no public list has the batch name, so they have none here. AMLMT is not offered.
+//! Sources: columns, fields and batch names as public lists of esxtop have them; meanings by
+//! Broadcom KB 382249 and isvara.net "vSphere metrics"; thresholds are the rules of thumb that
+//! admins pass on (5 and 10 % ready a vCPU, 3 % co-stop, 5 % swap wait, no limit at all). Of NWLD
+//! and ASHRS no public list has the batch name, so they have none here. AMLMT is not offered.
 
 use super::metric::{Counter, Field, Metric, Object, Panel, Thresholds, Unit};
 
@@ -89,8 +91,10 @@ const fn setting(
 /// All of them, in the order of `Metric`.
 pub const COUNTERS: [Counter; Metric::COUNT] = [
     Counter {
-        meaning: "Worlds that ran or were ready, by pCPU, averaged over the last minute. 1.00 is a host just full.",
-        advice: "Above 1 the host has more work than pCPUs: move VMs away, or look for the one that is new.",
+        meaning: "Worlds that ran or were ready, by pCPU, averaged over the last minute. 1.00 is a \
+            host just full.",
+        advice: "Above 1 the host has more work than pCPUs: move VMs away, or look for the one \
+            that is new.",
         ..head(Metric::Load1, "CPU load average 1", "Cpu Load (1 Minute Avg)", "load_1m")
     },
     Counter {
@@ -104,7 +108,8 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
         ..head(Metric::Load15, "CPU load average 15", "Cpu Load (15 Minute Avg)", "load_15m")
     },
     Counter {
-        meaning: "Work done by a pCPU: time not idle, by its frequency where that is known, and halved while its partner thread works.",
+        meaning: "Work done by a pCPU: time not idle, by its frequency where that is known, and \
+            halved while its partner thread works.",
         advice: "Two busy threads of a core show about 50 each: the core is full then.",
         ..head(Metric::PcpuUsed, "PCPU USED(%)", "% Processor Time", "used_pct")
     },
@@ -122,13 +127,16 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
         unit: Unit::Count,
         on: &[Object::Group],
         panels: &[Panel::Cpu],
-        meaning: "Worlds of the group. A row of a group is the sum over them, so its states add up to 100 times as much.",
+        meaning: "Worlds of the group. A row of a group is the sum over them, so its states add up \
+            to 100 times as much.",
         advice: "Divide a VM's percentages by its vCPUs before you compare them with a threshold.",
         ..setting(Metric::Worlds, "NWLD", None, "nwld", Unit::Count, Field::Nwld)
     },
     Counter {
-        meaning: "CPU time charged: %RUN, scaled by frequency and by a busy partner thread where that is known; a VM's with %SYS.",
-        advice: "Near 100 for each vCPU the VM wants more: look into the guest, then give it a vCPU more.",
+        meaning: "CPU time charged: %RUN, scaled by frequency and by a busy partner thread where \
+            that is known; a VM's with %SYS.",
+        advice: "Near 100 for each vCPU the VM wants more: look into the guest, then give it a \
+            vCPU more.",
         ..state(Metric::Used, "%USED", "% Used", "used_pct")
     },
     Counter {
@@ -137,8 +145,10 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
         ..state(Metric::Run, "%RUN", "% Run", "run_pct")
     },
     Counter {
-        meaning: "Time that the kernel's own threads (vhost, kvm-pit, io_uring's workers) worked for a VM; inside its %USED. Of a world it is not known.",
-        advice: "High: that is what the VM's I/O costs the host. Expanded, the VM shows which of these threads.",
+        meaning: "Time that the kernel's own threads (vhost, kvm-pit, io_uring's workers) worked \
+            for a VM; inside its %USED. Of a world it is not known.",
+        advice: "High: that is what the VM's I/O costs the host. Expanded, the VM shows which of \
+            these threads.",
         ..state(Metric::System, "%SYS", "% System", "sys_pct")
     },
     Counter {
@@ -147,14 +157,17 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
         ..state(Metric::Wait, "%WAIT", "% Wait", "wait_pct")
     },
     Counter {
-        meaning: "Time that a vCPU was blocked and not halted: in its emulator, for memory of the host, or paused. Absent for worlds that are no vCPU.",
-        advice: "High, and the VM is not paused: look at its disks and devices, and whether the host has memory left.",
+        meaning: "Time that a vCPU was blocked and not halted: in its emulator, for memory of the \
+            host, or paused. Absent for worlds that are no vCPU.",
+        advice: "High, and the VM is not paused: look at its disks and devices, and whether the \
+            host has memory left.",
         ..state(Metric::VmWait, "%VMWAIT", "% VmWait", "vmwait_pct")
     },
     Counter {
         thresholds: Thresholds { look: Some(5.0), bad: Some(10.0) },
         meaning: "Time ready to run, and not let run; %MLMTD is inside it.",
-        advice: "More than 5 a vCPU is worth a look, 10 is felt: take %MLMTD off, then free pCPUs, or give shares or a reservation.",
+        advice: "More than 5 a vCPU is worth a look, 10 is felt: take %MLMTD off, then free pCPUs, \
+            or give shares or a reservation.",
         ..state(Metric::Ready, "%RDY", "% Ready", "ready_pct")
     },
     Counter {
@@ -163,14 +176,16 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
         ..state(Metric::Idle, "%IDLE", "% Idle", "idle_pct")
     },
     Counter {
-        meaning: "Part of %RUN that system services took for others. Not known on KVM: interrupts are counted by pCPU, and %RUN less %USED is not them.",
+        meaning: "Part of %RUN that system services took for others. Not known on KVM: interrupts \
+            are counted by pCPU, and %RUN less %USED is not them.",
         advice: "Look at the interrupts of the pCPUs that it runs on.",
         ..state(Metric::Overlap, "%OVRLP", "% Overlap", "overlap_pct")
     },
     Counter {
         thresholds: Thresholds { look: None, bad: Some(3.0) },
         meaning: "Time that a vCPU was stopped so that its slower siblings could catch up.",
-        advice: "More than 3 a vCPU: the VM has more vCPUs than it uses, or the host is overcommitted. Take vCPUs away.",
+        advice: "More than 3 a vCPU: the VM has more vCPUs than it uses, or the host is \
+            overcommitted. Take vCPUs away.",
         ..state(Metric::CoStop, "%CSTP", "% CoStop", "costop_pct")
     },
     Counter {
@@ -196,7 +211,8 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
         ..events(Metric::Migrations, "MIG/s", "Migrates/sec", "migrations_per_s")
     },
     Counter {
-        meaning: "Times that a world's slice ended while it could go on: used up, or cut short for another world.",
+        meaning: "Times that a world's slice ended while it could go on: used up, or cut short for \
+            another world.",
         advice: "Alone on a pCPU it is one a quantum; many more, and others take the pCPU from it.",
         ..events(Metric::QuantumExpiries, "QEXP/s", "Quantum Expires/sec", "quantum_expiries_per_s")
     },
@@ -207,7 +223,8 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
     },
     Counter {
         meaning: "Reservation.",
-        advice: "What it gets however busy the host is; too much of it keeps other VMs from being started.",
+        advice: "What it gets however busy the host is; too much of it keeps other VMs from being \
+            started.",
         ..setting(
             Metric::AllocMin,
             "AMIN",
@@ -236,7 +253,8 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
     },
     Counter {
         meaning: "Time lost to contention of any kind, %MLMTD left out.",
-        advice: "As %RDY; what it has more than %RDY and %CSTP is lost to busy partner threads and slow pCPUs.",
+        advice: "As %RDY; what it has more than %RDY and %CSTP is lost to busy partner threads and \
+            slow pCPUs.",
         ..setting(
             Metric::Latency,
             "%LAT_C",
@@ -329,7 +347,8 @@ mod tests {
             ["Cpu Load (1 Minute Avg)", "Cpu Load (5 Minute Avg)", "Cpu Load (15 Minute Avg)"]
         );
         assert_eq!(names(Object::Pcpu), ["% Processor Time", "% Util Time", "% Core Util Time"]);
-        let group = "% Used, % Run, % System, % Wait, % VmWait, % Ready, % Idle, % Overlap, % CoStop, % Max Limited, % Swap Wait, \
+        let group = "% Used, % Run, % System, % Wait, % VmWait, % Ready, % Idle, % Overlap, % \
+            CoStop, % Max Limited, % Swap Wait, \
                      Switches/sec, Migrates/sec, Quantum Expires/sec, Wakeups/sec, Alloc Min, Alloc Max, % CPU Latency, % Demand, \
                      Effective Min (MHz), Timers/sec";
         assert_eq!(names(Object::Group).join(", "), group);

@@ -1,4 +1,5 @@
-//! A row of batch files, or one: what happens to a VM that starts after the header was written; it opens files by what it is given.
+//! A row of batch files, or one: what happens to a VM that starts after the header was written; it
+//! opens files by what it is given.
 
 use super::batch::{BatchError, BatchWriter, Written};
 use super::rates::Rates;

@@ -1,4 +1,5 @@
-//! The table of counters for people: as text for a terminal and as Markdown for a document; it says nothing that is not declared.
+//! The table of counters for people: as text for a terminal and as Markdown for a document; it says
+//! nothing that is not declared.
 
 use super::metric::{Counter, Panel, Thresholds, Unit};
 use super::{COUNTERS, Object};
@@ -36,7 +37,8 @@ pub fn help(panel: Option<Panel>) -> String {
 #[must_use]
 pub fn markdown() -> String {
     let mut out = String::from(
-        "| counter | batch file | JSON | of | unit | warning | what it says | what to do |\n|---|---|---|---|---|---|---|---|\n",
+        "| counter | batch file | JSON | of | unit | warning | what it says | what to do \
+            |\n|---|---|---|---|---|---|---|---|\n",
     );
     for c in &COUNTERS {
         let of = c.on.iter().map(|o: &Object| o.name()).collect::<Vec<_>>().join(", ");
@@ -96,7 +98,10 @@ mod tests {
         );
         let ready = rows.iter().find(|r| r.starts_with("| `%RDY` |")).unwrap();
         assert!(
-            ready.starts_with("| `%RDY` | `% Ready` | `ready_pct` | Group Cpu, Vcpu | % of one pCPU | > 5, bad > 10 | Time ready"),
+            ready.starts_with(
+                "| `%RDY` | `% Ready` | `ready_pct` | Group Cpu, Vcpu | % of one \
+                pCPU | > 5, bad > 10 | Time ready"
+            ),
             "{ready}"
         );
         assert!(rows.iter().any(|r| r.starts_with("| `NWLD` | - | `nwld` | Group Cpu | worlds |")));

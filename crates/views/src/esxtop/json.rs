@@ -1,4 +1,5 @@
-//! A sample as one line of JSON, with the numbers of the batch file and the names as people gave them; it rounds, and adds nothing.
+//! A sample as one line of JSON, with the numbers of the batch file and the names as people gave
+//! them; it rounds, and adds nothing.
 //!
 //! ```text
 //! {"time":"2026-11-21T19:34:57Z","unix_seconds":1795289697,"interval_ms":5000,"host":"esx01",
@@ -7,8 +8,9 @@
 //!  "groups":[{"gid":11,"name":"web","kind":"vm","parent":10,"vcpus":2,"units":"mhz","nwld":3.0,"used_pct":114.0,…},…],
 //!  "worlds":[{"wid":100,"gid":11,"name":"vmx-vcpu-0","kind":"vcpu","vcpu":0,"units":null,"used_pct":38.0,…},…]}
 //! ```
-//! Keys of counters are those of `COUNTERS`, and all are there. `null` is what is not known. `kind` of a group is `host`, `system`,
-//! `pool` or `vm`, of a world `vcpu`, `helper` or `task`. Keys may be added, and never change their meaning.
+//! Keys of counters are those of `COUNTERS`, and all are there. `null` is what is not known. `kind`
+//! of a group is `host`, `system`, `pool` or `vm`, of a world `vcpu`, `helper` or `task`. Keys may
+//! be added, and never change their meaning.
 
 use super::clock::iso;
 use super::counters::{AllocUnits, GroupKind, Role};

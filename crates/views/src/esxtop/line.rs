@@ -1,9 +1,11 @@
-//! Lines of a batch file and the fields in them, for the reader; it knows nothing of what they mean.
+//! Lines of a batch file and the fields in them, for the reader; it knows nothing of what they
+//! mean.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
 
-/// Longest line that is read. A host of 1,000 VMs with all that ESXi counts has lines of some 20 MB.
+/// Longest line that is read. A host of 1,000 VMs with all that ESXi counts has lines of some 20
+/// MB.
 pub(crate) const LINE_BYTES_MAX: u64 = 256 << 20;
 
 /// A line.
@@ -36,7 +38,8 @@ impl<R: BufRead> Lines<R> {
         self.number
     }
 
-    /// The next line that is not blank; a date that a line break parts from its time is one line with that.
+    /// The next line that is not blank; a date that a line break parts from its time is one line
+    /// with that.
     pub(crate) fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let Some(mut line) = self.one()? else { return Ok(None) };

@@ -1,13 +1,17 @@
-//! Load averages over 1, 5 and 15 minutes as esxtop's first line has them; it is fed, and reads no clock.
+//! Load averages over 1, 5 and 15 minutes as esxtop's first line has them; it is fed, and reads no
+//! clock.
 //!
-//! *Promise*: 1.00 means that the pCPUs were just enough for all worlds that ran or were ready; 2.00 that there was twice as much work.
-//! *Law*: the load of a moment is (running + ready worlds) ÷ pCPUs; an average is the arithmetic mean over its minutes.
-//! *Units*: pCPUs' worth of work by pCPU. *Example*: 6 worlds run or wait on 4 pCPUs for a minute: 1.50.
-//! *Limits*: time is kept in pieces of 6 s, esxtop's own sampling, of which 150 are kept; a piece that is not full is left out as
-//! soon as there is a full one. *Weakness*: until its minutes have passed, an average is over what there is.
+//! *Promise*: 1.00 means that the pCPUs were just enough for all worlds that ran or were ready;
+//! 2.00 that there was twice as much work. *Law*: the load of a moment is (running + ready worlds)
+//! ÷ pCPUs; an average is the arithmetic mean over its minutes. *Units*: pCPUs' worth of work by
+//! pCPU. *Example*: 6 worlds run or wait on 4 pCPUs for a minute: 1.50. *Limits*: time is kept in
+//! pieces of 6 s, esxtop's own sampling, of which 150 are kept; a piece that is not full is left
+//! out as soon as there is a full one. *Weakness*: until its minutes have passed, an average is
+//! over what there is.
 //!
-//! That esxtop's mean is arithmetic over samples of 6 s, and not a decaying one as Linux's, is from memory of VMware's "Interpreting
-//! esxtop 4.1 Statistics" (DOC-11812, section 2.3), not read again.
+//! That esxtop's mean is arithmetic over samples of 6 s, and not a decaying one as Linux's, is from
+//! memory of VMware's "Interpreting esxtop 4.1 Statistics" (DOC-11812, section 2.3), not read
+//! again.
 
 use std::collections::VecDeque;
 
@@ -34,8 +38,8 @@ impl LoadAverage {
         LoadAverage::default()
     }
 
-    /// For `interval_ns` so many worlds ran or were ready, in the mean, on so many pCPUs. Without pCPUs, or with a demand that is no
-    /// number, it is as if the time had not passed.
+    /// For `interval_ns` so many worlds ran or were ready, in the mean, on so many pCPUs. Without
+    /// pCPUs, or with a demand that is no number, it is as if the time had not passed.
     pub fn feed(&mut self, interval_ns: u64, demand: f64, pcpus: usize) {
         if pcpus == 0 || !demand.is_finite() {
             return;

@@ -1,4 +1,5 @@
-//! What the declaration of a counter consists of, for help, panels, batch file and JSON; and the numbers of one object by counter.
+//! What the declaration of a counter consists of, for help, panels, batch file and JSON; and the
+//! numbers of one object by counter.
 
 /// A counter. The order is that of `COUNTERS`, and of the columns in the batch file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +79,8 @@ impl Metric {
 /// Unit of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Percent of one pCPU's time over the interval: a world has at most about 100, a group as often 100 as it has worlds.
+    /// Percent of one pCPU's time over the interval: a world has at most about 100, a group as
+    /// often 100 as it has worlds.
     Percent,
     /// Events a second.
     PerSecond,
@@ -205,7 +207,8 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// How bad `value` is for an object of so many vCPUs: thresholds of percentages are for one vCPU, and a VM's row is a sum.
+    /// How bad `value` is for an object of so many vCPUs: thresholds of percentages are for one
+    /// vCPU, and a VM's row is a sum.
     #[must_use]
     pub fn level(&self, value: f64, vcpus: u32) -> Level {
         let each = value / f64::from(vcpus.max(1));
@@ -226,7 +229,8 @@ pub struct Counter {
     pub metric: Metric,
     /// esxtop's column or line on the screen.
     pub column: &'static str,
-    /// Name in the batch file; `None` where ESXi's is not publicly known, and the counter is left out of that file.
+    /// Name in the batch file; `None` where ESXi's is not publicly known, and the counter is left
+    /// out of that file.
     pub batch: Option<&'static str>,
     /// Key in a line of JSON.
     pub key: &'static str,

@@ -1,20 +1,24 @@
-//! What esxtop shows of CPUs, under its names and in its units, from two looks at a host: rates, load averages, its batch file
-//! written and read, JSON lines. It reads no kernel, no clock and no file by itself.
+//! What esxtop shows of CPUs, under its names and in its units, from two looks at a host: rates,
+//! load averages, its batch file written and read, JSON lines. It reads no kernel, no clock and no
+//! file by itself.
 //!
 //! | file | what |
 //! |---|---|
 //! | `counters.rs` | one look: cumulative times and counts of pCPUs, groups and worlds |
-//! | `rates.rs`, `sums.rs` | the difference of two looks, in percent and per second; groups as sums of what is in them |
+//! | `rates.rs`, `sums.rs` | the difference of two looks, in percent and per second; groups as sums
+//! of what is in them |
 //! | `load.rs` | load averages over 1, 5 and 15 minutes |
-//! | `metric.rs`, `declared.rs`, `help.rs` | every counter, declared once; the table as text and as Markdown |
+//! | `metric.rs`, `declared.rs`, `help.rs` | every counter, declared once; the table as text and as
+//! Markdown |
 //! | `path.rs`, `clock.rs` | `\\host\object(instance)\counter`, names made safe for it; dates |
 //! | `batch.rs`, `files.rs` | the writer of `esxtop -b`'s CSV; a new file when a VM starts |
 //! | `read.rs`, `line.rs` | the reader, of Tandem's files and ESXi's |
 //! | `recorded.rs` | samples of a batch file as rates |
 //! | `json.rs` | a sample as one line of JSON |
 //!
-//! Names and meanings are those of Broadcom KB 382249 "Using ESXTop and Interpreting ESXTop Statistics" and of isvara.net
-//! "vSphere metrics". What public readers of the batch file expect stands in `batch.rs`, each with its source.
+//! Names and meanings are those of Broadcom KB 382249 "Using ESXTop and Interpreting ESXTop
+//! Statistics" and of isvara.net "vSphere metrics". What public readers of the batch file expect
+//! stands in `batch.rs`, each with its source.
 
 mod batch;
 mod clock;

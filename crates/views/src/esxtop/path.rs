@@ -1,15 +1,22 @@
-//! Paths of counters in a batch file, `\\host\object(instance)\counter`, and names made safe for them; it decides nothing else.
+//! Paths of counters in a batch file, `\\host\object(instance)\counter`, and names made safe for
+//! them; it decides nothing else.
 //!
-//! Public readers take paths apart by hand, so a name has to be without the marks that they look for:
+//! Public readers take paths apart by hand, so a name has to be without the marks that they look
+//! for:
 //!
 //! | mark | who trips over it |
 //! |---|---|
-//! | `,` | yukiuuh/react-esxtop-viewer `csvFormat.ts` splits the header at each comma, quoted or not |
-//! | `"` | the same takes what is between the first two quotes; iceiilin/elk strips quotes after splitting |
-//! | `\` | nithintitta/ESXTOP-BATCHMODE-VIEWER takes the last two parts between them, mu853/esxtop2report the 4th and 5th |
-//! | `(` `)` | akshaykalia-chd/esxtopdrillv3 ends the object at the first `(`; react-esxtop-viewer `esxtopTree.ts` ends the instance at `)` |
+//! | `,` | yukiuuh/react-esxtop-viewer `csvFormat.ts` splits the header at each comma, quoted or
+//! not |
+//! | `"` | the same takes what is between the first two quotes; iceiilin/elk strips quotes after
+//! splitting |
+//! | `\` | nithintitta/ESXTOP-BATCHMODE-VIEWER takes the last two parts between them,
+//! mu853/esxtop2report the 4th and 5th |
+//! | `(` `)` | akshaykalia-chd/esxtopdrillv3 ends the object at the first `(`; react-esxtop-viewer
+//! `esxtopTree.ts` ends the instance at `)` |
 //! | `:` | react-esxtop-viewer parts the group of `Vcpu` from its world at the second colon |
-//! | `%` | react-esxtop-viewer decodes the header as a URI, column by column: `%41` would be `A` in some and not in others |
+//! | `%` | react-esxtop-viewer decodes the header as a URI, column by column: `%41` would be `A` in
+//! some and not in others |
 //! | line breaks, controls | all read line by line |
 //!
 //! Letters beyond ASCII stay: these readers take the file for UTF-8.
@@ -19,7 +26,8 @@ use std::{borrow::Cow, fmt};
 /// What stands for a mark that a name must not have.
 const INSTEAD: char = '_';
 
-/// A name of a VM, pool, world or host, safe within a path. Names that become the same are told apart by the ids beside them.
+/// A name of a VM, pool, world or host, safe within a path. Names that become the same are told
+/// apart by the ids beside them.
 #[must_use]
 pub fn clean(name: &str) -> Cow<'_, str> {
     let unsafe_mark = |c: char| {

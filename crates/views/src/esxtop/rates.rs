@@ -1,10 +1,13 @@
-//! The difference of two looks in esxtop's units, for panels, batch file and JSON; it guesses nothing that the looks do not say.
+//! The difference of two looks in esxtop's units, for panels, batch file and JSON; it guesses
+//! nothing that the looks do not say.
 //!
-//! *Law*: a time is 100 × (later − earlier) ÷ time between the looks, a count (later − earlier) by second. So 100 % is one pCPU for
-//! the whole interval; for a world %RUN + %RDY + %CSTP + %WAIT is 100 as its times add up to the clock, %MLMTD is inside %RDY,
-//! %IDLE and %VMWAIT inside %WAIT, %OVRLP inside %RUN. A group is the sum of its worlds, so it can exceed 100 (KB 382249).
-//! *Limits*: a world or group that only the later look knows has no rates yet, one that only the earlier knows is gone. A count that
-//! went back (it wrapped, or began anew) gives no rate for that interval.
+//! *Law*: a time is 100 × (later − earlier) ÷ time between the looks, a count (later − earlier) by
+//! second. So 100 % is one pCPU for the whole interval; for a world %RUN + %RDY + %CSTP + %WAIT is
+//! 100 as its times add up to the clock, %MLMTD is inside %RDY, %IDLE and %VMWAIT inside %WAIT,
+//! %OVRLP inside %RUN. A group is the sum of its worlds, so it can exceed 100 (KB 382249).
+//! *Limits*: a world or group that only the later look knows has no rates yet, one that only the
+//! earlier knows is gone. A count that went back (it wrapped, or began anew) gives no rate for that
+//! interval.
 
 use super::counters::{Alloc, AllocUnits, Counters, GroupKind, Role, Totals};
 use super::load::LoadAverage;
@@ -76,7 +79,8 @@ pub struct WorldRates {
 /// Two looks that no rate can be made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "rates: cannot take them from {before_ns} ns to {after_ns} ns: allowed only forward in time; give the earlier look first"
+    "rates: cannot take them from {before_ns} ns to {after_ns} ns: allowed only forward in time; \
+        give the earlier look first"
 )]
 pub struct RatesError {
     /// Time of the look given first.
@@ -133,8 +137,8 @@ impl Rates {
         })
     }
 
-    /// Worlds that ran or were ready, in the mean over the interval, for the load average; `None` where a group without a pool
-    /// above it does not know.
+    /// Worlds that ran or were ready, in the mean over the interval, for the load average; `None`
+    /// where a group without a pool above it does not know.
     #[must_use]
     pub fn demand(&self) -> Option<f64> {
         let top =
@@ -154,7 +158,8 @@ impl Rates {
     }
 }
 
-/// 100 × or 1 × what was counted, by time; `None` where one look does not know, or the count went back.
+/// 100 × or 1 × what was counted, by time; `None` where one look does not know, or the count went
+/// back.
 fn rate(before: Option<u64>, after: Option<u64>, interval_ns: u64, unit: Unit) -> Option<f64> {
     let counted = after?.checked_sub(before?)? as f64;
     let of_one = if unit == Unit::PerSecond { 1e9 } else { 100.0 };
@@ -185,7 +190,8 @@ fn worlds(before: &Counters, after: &Counters, interval_ns: u64) -> BTreeMap<Wid
             None => Values::default(),
         };
         if matches!(w.role, Role::Vcpu(_)) && values.get(Metric::VmWait).is_none() {
-            // %VMWAIT is %WAIT without %IDLE (technicloud.com, 2013-09-07): a vCPU that waits and is not halted is blocked in its emulator.
+            // %VMWAIT is %WAIT without %IDLE (technicloud.com, 2013-09-07): a vCPU that waits and
+            // is not halted is blocked in its emulator.
             let blocked = values
                 .get(Metric::Wait)
                 .zip(values.get(Metric::Idle))
@@ -214,10 +220,12 @@ fn pcpus(before: &Counters, after: &Counters, interval_ns: u64) -> Vec<PcpuRates
     for a in &after.pcpus {
         let mut values = Values::default();
         if let Some(b) = before.pcpus.iter().find(|b| b.id == a.id) {
-            // A thread that wakes beside its partner and finds nothing to run is charged half of that, and was not busy itself.
+            // A thread that wakes beside its partner and finds nothing to run is charged half of
+            // that, and was not busy itself.
             let woken = || b.used_ns.zip(a.used_ns).zip(percent(b.busy_ns, a.busy_ns)).map(|_| 0.0);
             values.set(Metric::PcpuUsed, percent(b.used_ns, a.used_ns).or_else(woken));
-            // Idle time is counted in ticks by some kernels, and may then be a tick more than the interval.
+            // Idle time is counted in ticks by some kernels, and may then be a tick more than the
+            // interval.
             let not_idle = || percent(b.idle_ns, a.idle_ns).map(|idle| (100.0 - idle).max(0.0));
             values.set(Metric::PcpuUtil, percent(b.busy_ns, a.busy_ns).or_else(not_idle));
         }
@@ -263,7 +271,8 @@ mod tests {
                 v(Metric::MaxLimited) <= v(Metric::Ready) && v(Metric::Idle) <= v(Metric::Wait)
             );
         }
-        // Of 5 s: 2 s run, 1 s ready of which 0.25 s limited, 0.5 s co-stopped, 1.5 s waiting of which 1 s halted.
+        // Of 5 s: 2 s run, 1 s ready of which 0.25 s limited, 0.5 s co-stopped, 1.5 s waiting of
+        // which 1 s halted.
         let w = &rates.worlds[&Wid(100)].values;
         let seen = [
             Metric::Used,
@@ -356,7 +365,8 @@ mod tests {
     #[test]
     fn no_rates_without_time() {
         let (before, after) = host(5 * S);
-        let text = "rates: cannot take them from 6000000000 ns to 1000000000 ns: allowed only forward in time; give the earlier look first";
+        let text = "rates: cannot take them from 6000000000 ns to 1000000000 ns: allowed only \
+            forward in time; give the earlier look first";
         assert_eq!(Rates::between(&after, &before).unwrap_err().to_string(), text);
         assert!(Rates::between(&before, &before).is_err());
     }
@@ -416,7 +426,8 @@ mod tests {
     fn demand_is_what_runs_or_is_ready_and_feeds_the_load_average() {
         let (before, after) = host(5 * S);
         let mut rates = Rates::between(&before, &after).unwrap();
-        // Two vCPUs and a helper of VM 11 and one vCPU of VM 12, each 60 %, and 30 % of the host's tasks.
+        // Two vCPUs and a helper of VM 11 and one vCPU of VM 12, each 60 %, and 30 % of the host's
+        // tasks.
         let demand = rates.demand().unwrap();
         assert!((demand - 2.7).abs() < 1e-9, "{demand}");
         let mut load = LoadAverage::new();

@@ -1,11 +1,13 @@
-//! Reads a batch file, Tandem's or ESXi's, into one series a counter, for comparisons and charts; it opens no file by itself.
+//! Reads a batch file, Tandem's or ESXi's, into one series a counter, for comparisons and charts;
+//! it opens no file by itself.
 //!
-//! *Promise*: what is read is what stands there. An empty cell, or one of `-` or a blank, is a gap. Counters that Tandem does not know
-//! stay under their names; where their cells are no numbers, the text is kept. A file that was cut gives all its whole lines. Any other
-//! damage is an error with line and column.
-//! *Units*: as in the file. Times are ms since 1970, by the offset that the first column states: minutes to add to get UTC, as perfmon
-//! has it (digitalflapjack.com, 2018-05-15: summer time in Britain is `(GMT Standard Time)(-60)`).
-//! *Limits*: a cut line is noticed by fields that are missing or quotes that are open; without quotes, by a last line that is not ended.
+//! *Promise*: what is read is what stands there. An empty cell, or one of `-` or a blank, is a gap.
+//! Counters that Tandem does not know stay under their names; where their cells are no numbers, the
+//! text is kept. A file that was cut gives all its whole lines. Any other damage is an error with
+//! line and column. *Units*: as in the file. Times are ms since 1970, by the offset that the first
+//! column states: minutes to add to get UTC, as perfmon has it (digitalflapjack.com, 2018-05-15:
+//! summer time in Britain is `(GMT Standard Time)(-60)`). *Limits*: a cut line is noticed by fields
+//! that are missing or quotes that are open; without quotes, by a last line that is not ended.
 
 use super::clock::unix_ms;
 use super::line::{BadQuote, Field, LINE_BYTES_MAX, Line, Lines, fields};
@@ -45,7 +47,8 @@ pub struct Series {
 pub enum ReadError {
     /// The disk does not give it.
     #[error(
-        "batch file: cannot read on after line {line}: {source}; check the disk, and copy the file again"
+        "batch file: cannot read on after line {line}: {source}; check the disk, and copy the file \
+            again"
     )]
     Io {
         /// Lines read.
@@ -55,12 +58,14 @@ pub enum ReadError {
     },
     /// Nothing there.
     #[error(
-        "batch file: cannot read it: seen no line at all, allowed a header and samples; give a file that batch mode wrote"
+        "batch file: cannot read it: seen no line at all, allowed a header and samples; give a \
+            file that batch mode wrote"
     )]
     Empty,
     /// No batch file.
     #[error(
-        "batch file, line {line}, column 1: cannot read the header: seen '{seen}', allowed '(PDH-CSV 4.0) (zone)(minutes)'; give a file \
+        "batch file, line {line}, column 1: cannot read the header: seen '{seen}', allowed \
+            '(PDH-CSV 4.0) (zone)(minutes)'; give a file \
          that batch mode wrote"
     )]
     Header {
@@ -71,7 +76,8 @@ pub enum ReadError {
     },
     /// Quotes that do not fit.
     #[error(
-        "batch file, line {line}, column {column}: cannot read the field: seen a quote that does not end it, allowed two of them around \
+        "batch file, line {line}, column {column}: cannot read the field: seen a quote that does \
+            not end it, allowed two of them around \
          a field; copy the file again, or take the line out"
     )]
     Quote {
@@ -82,7 +88,8 @@ pub enum ReadError {
     },
     /// Another number of fields than the header.
     #[error(
-        "batch file, line {line}: cannot read the sample: seen {seen} columns, allowed {allowed} as in the header; copy the file again, \
+        "batch file, line {line}: cannot read the sample: seen {seen} columns, allowed {allowed} \
+            as in the header; copy the file again, \
          or take the line out"
     )]
     Columns {
@@ -95,7 +102,8 @@ pub enum ReadError {
     },
     /// A time that is none.
     #[error(
-        "batch file, line {line}, column 1: cannot read the time: seen '{seen}', allowed MM/DD/YYYY HH:MM:SS; copy the file again, or \
+        "batch file, line {line}, column 1: cannot read the time: seen '{seen}', allowed \
+            MM/DD/YYYY HH:MM:SS; copy the file again, or \
          take the line out"
     )]
     Time {
@@ -106,7 +114,8 @@ pub enum ReadError {
     },
     /// A number that is none.
     #[error(
-        "batch file, line {line}, column {column} ({path}): cannot read the number: seen '{seen}', allowed a decimal number or nothing; \
+        "batch file, line {line}, column {column} ({path}): cannot read the number: seen '{seen}', \
+            allowed a decimal number or nothing; \
          correct the cell, or empty it"
     )]
     Number {
@@ -121,7 +130,8 @@ pub enum ReadError {
     },
     /// A line without end.
     #[error(
-        "batch file, line {line}: cannot read it: seen more than {LINE_BYTES_MAX} bytes without an end, allowed so many; give a file \
+        "batch file, line {line}: cannot read it: seen more than {LINE_BYTES_MAX} bytes without an \
+            end, allowed so many; give a file \
          that batch mode wrote"
     )]
     TooLong {
@@ -343,7 +353,8 @@ mod tests {
         let said = read(HEADER.chain(Fails)).unwrap_err().to_string();
         assert_eq!(
             said,
-            "batch file: cannot read on after line 1: bad sector; check the disk, and copy the file again"
+            "batch file: cannot read on after line 1: bad sector; check the disk, and copy the \
+                file again"
         );
     }
 }

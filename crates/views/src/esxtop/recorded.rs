@@ -1,9 +1,10 @@
-//! Samples of a batch file as rates, for the screen: what esxtop or Tandem wrote is shown as if it were now; what the file does not
-//! say stays unknown.
+//! Samples of a batch file as rates, for the screen: what esxtop or Tandem wrote is shown as if it
+//! were now; what the file does not say stays unknown.
 //!
-//! *Limits*: a file has no NWLD. It is the number of the group's worlds in the file; where it has none of them, the group's states,
-//! which add up to 100 for each world, say how many there are. Whether a group is a VM is told by its vCPUs; in a file without
-//! worlds all but `host`, `system` and pools (whose names begin with `/`) are taken for VMs. Which pCPUs are threads of one core is
+//! *Limits*: a file has no NWLD. It is the number of the group's worlds in the file; where it has
+//! none of them, the group's states, which add up to 100 for each world, say how many there are.
+//! Whether a group is a VM is told by its vCPUs; in a file without worlds all but `host`, `system`
+//! and pools (whose names begin with `/`) are taken for VMs. Which pCPUs are threads of one core is
 //! not told: each is shown as a core.
 
 use super::counters::Role;

@@ -1,4 +1,5 @@
-//! A small host for tests: a pool with two VMs beside the system group, looked at twice; it checks nothing.
+//! A small host for tests: a pool with two VMs beside the system group, looked at twice; it checks
+//! nothing.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -12,7 +13,8 @@ pub(crate) fn totals(run_ns: u64, wakeups: u64) -> Totals {
     Totals { run_ns: Some(run_ns), wakeups: Some(wakeups), ..Totals::default() }
 }
 
-/// Of `ns`: 40 % run, 20 % ready (5 % limited), 10 % co-stopped, 30 % waiting (20 % halted), on top of what was before.
+/// Of `ns`: 40 % run, 20 % ready (5 % limited), 10 % co-stopped, 30 % waiting (20 % halted), on top
+/// of what was before.
 fn world(ns: u64, base: u64) -> Totals {
     let part = |percent: u64| Some(base + ns * percent / 100);
     let count = |per_s: u64| Some(base + ns * per_s / S);

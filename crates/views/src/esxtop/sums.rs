@@ -1,9 +1,11 @@
-//! Groups of a host by esxtop's rule, a row is the sum over its worlds, for VMs, pools and the host; it adds nothing it does not know.
+//! Groups of a host by esxtop's rule, a row is the sum over its worlds, for VMs, pools and the
+//! host; it adds nothing it does not know.
 //!
-//! *Law*: for each counter, a group's own count if it has one; else the sum over the worlds and groups directly in it. %USED of a VM
-//! has the known %SYS of its worlds added (KB 382249); what is in %SYS of nobody is in no sum.
-//! *Limits*: members that came between the looks are not in the sum yet; if one that was there both times does not know, the sum does
-//! not know either. %VMWAIT alone is the sum over those that have it, for it is not defined for worlds that are no vCPU.
+//! *Law*: for each counter, a group's own count if it has one; else the sum over the worlds and
+//! groups directly in it. %USED of a VM has the known %SYS of its worlds added (KB 382249); what is
+//! in %SYS of nobody is in no sum. *Limits*: members that came between the looks are not in the sum
+//! yet; if one that was there both times does not know, the sum does not know either. %VMWAIT alone
+//! is the sum over those that have it, for it is not defined for worlds that are no vCPU.
 
 use super::counters::{Counters, Role};
 use super::metric::{Metric, Values};
@@ -130,7 +132,8 @@ fn of_group(
     values
 }
 
-/// How many groups are above one. A group whose pools run in a circle, or are more than there can be, counts as in none.
+/// How many groups are above one. A group whose pools run in a circle, or are more than there can
+/// be, counts as in none.
 fn depth(after: &Counters, gid: Gid) -> usize {
     let above = |gid: &Gid| {
         after.groups.get(gid).and_then(|g| g.parent).filter(|p| after.groups.contains_key(p))

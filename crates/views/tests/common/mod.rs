@@ -1,5 +1,5 @@
-//! What the tests of esxtop's numbers share: random numbers by seed, and a host whose names are as awkward as names get; it checks
-//! nothing.
+//! What the tests of esxtop's numbers share: random numbers by seed, and a host whose names are as
+//! awkward as names get; it checks nothing.
 
 #![allow(dead_code)] // Each test file uses a part.
 

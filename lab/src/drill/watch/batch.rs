@@ -1,5 +1,6 @@
-//! Reads the CSV of batch mode: first the letters, by the rules that public readers of esxtop's files have (`batch.rs` of crates/views
-//! names them), then the numbers, by the reader of crates/views; it writes none.
+//! Reads the CSV of batch mode: first the letters, by the rules that public readers of esxtop's
+//! files have (`batch.rs` of crates/views names them), then the numbers, by the reader of
+//! crates/views; it writes none.
 
 use std::collections::BTreeSet;
 
@@ -144,8 +145,8 @@ fn numbers(batch: &Batch) -> Vec<String> {
     out
 }
 
-/// What of pCPUs and their cores does not fit together: a core is busy at least while a thread of it is, and a thread that another
-/// works beside counts half.
+/// What of pCPUs and their cores does not fit together: a core is busy at least while a thread of
+/// it is, and a thread that another works beside counts half.
 fn cores(batch: &Batch) -> Vec<String> {
     let mut out = vec![];
     let object = Object::Pcpu.name();

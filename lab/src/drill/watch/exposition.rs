@@ -1,5 +1,5 @@
-//! Reads what the endpoint and `tandem metrics` told, by the rules of OpenMetrics, and compares one scrape with the next; it knows no
-//! daemon.
+//! Reads what the endpoint and `tandem metrics` told, by the rules of OpenMetrics, and compares one
+//! scrape with the next; it knows no daemon.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,8 @@ mod tests {
 
     fn told(used: &str) -> Families {
         let text = format!(
-            "# TYPE a_seconds counter\n# UNIT a_seconds seconds\na_seconds_total{{vm=\"busy\"}} {used}\n# EOF\n"
+            "# TYPE a_seconds counter\n# UNIT a_seconds seconds\na_seconds_total{{vm=\"busy\"}} \
+                {used}\n# EOF\n"
         );
         strict::read(&text).unwrap()
     }

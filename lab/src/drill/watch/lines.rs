@@ -1,4 +1,5 @@
-//! Reads the lines of `tandem top --json`, one a sample, as a script would: VMs, vCPUs and their states; it writes none.
+//! Reads the lines of `tandem top --json`, one a sample, as a script would: VMs, vCPUs and their
+//! states; it writes none.
 
 use serde_json::Value;
 

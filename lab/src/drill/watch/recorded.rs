@@ -1,4 +1,5 @@
-//! Reads the trace of a live host, and lets `tandem trace waits`, `export` and `tandem report` read it; it judges no wait.
+//! Reads the trace of a live host, and lets `tandem trace waits`, `export` and `tandem report` read
+//! it; it judges no wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -106,12 +107,14 @@ fn contradiction(replay: &Replay, event: &Event, was: State) -> String {
     let name = replay.names().full(world);
     let place = on.map_or("nowhere".to_owned(), |p| format!("on pCPU {}", p.0));
     format!(
-        "{name} at {} ns: from {from:?} to {to:?}, {why:?}, {place}, but was {was:?} since {since} ns",
+        "{name} at {} ns: from {from:?} to {to:?}, {why:?}, {place}, but was {was:?} since {since} \
+            ns",
         event.ns
     )
 }
 
-/// Checks the recording, what the commands make of it, and that it agrees with the scrapes before and after.
+/// Checks the recording, what the commands make of it, and that it agrees with the scrapes before
+/// and after.
 pub(super) fn judge(
     report: &mut Report,
     outcome: &BootOutcome,
@@ -193,12 +196,14 @@ fn whole(times: &Times, said: &Value) -> Vec<String> {
     out
 }
 
-/// A VM's CPU time in the trace is at most what it used between the scrapes, and lacks no more than the time around the recording.
+/// A VM's CPU time in the trace is at most what it used between the scrapes, and lacks no more than
+/// the time around the recording.
 fn against(times: &Times, scrapes: &[Families; 2]) -> Vec<String> {
     let wrong = |vm: &&str| {
         let between = seconds(vm, "run", scrapes);
         let traced = times.run.get(*vm).copied().unwrap_or(0) as f64 / 1e9;
-        // Two vCPUs, for as long as two scrapes and a recorder take to come and go on a busy emulator.
+        // Two vCPUs, for as long as two scrapes and a recorder take to come and go on a busy
+        // emulator.
         let fits =
             times.lost > 0 || (traced <= between + 0.02 && traced > 0.3 * between && traced > 0.1);
         (!fits).then(|| {
@@ -343,7 +348,8 @@ mod tests {
             (vec![], (3000 * MS, 1000 * MS))
         );
         from(&mut late.events, 1, State::Ready);
-        let told = "1 events contradict those before them, first busy/vcpu1 at 1000000005 ns: from Ready to Wait, Unknown, \
+        let told = "1 events contradict those before them, first busy/vcpu1 at 1000000005 ns: from \
+            Ready to Wait, Unknown, \
                     on pCPU 1, but was Run since 5 ns";
         assert_eq!(whole(&times(&late), &said), [told]);
     }
