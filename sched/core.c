@@ -22,7 +22,7 @@ hot s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, s32
 	v = plat_vm(h, w->vm);
 	if (!v || w->flags & WORLD_PCPU_KTHREAD || limit_closed(h, v) || queue_stopped(v, w))
 		return prev; /* one that a limit holds back is parked by enqueue */
-	if (waker >= 0 && place_beside(h, t, w, (u32)waker)) {
+	if (with(SYNC_WAKE) && waker >= 0 && place_beside(h, t, w, (u32)waker)) {
 		plat_insert_local(h, t, share_slice(h, plat_knobs(h), v, w));
 		return waker;
 	}
@@ -56,9 +56,9 @@ hot void core_runnable(struct host *h, plat_task *t, struct world *w)
 	if (!world_wants(h, v, 1))
 		share_activate(h, plat_knobs(h), v);
 	floor = plat_read(v->progress_ns) - plat_knobs(h)->wake_credit_us * US;
-	if (w->vm != VM_SYSTEM && (s64)(w->lead_ns - floor) < 0)
+	if (with(WORLD_CREDIT) && w->vm != VM_SYSTEM && (s64)(w->lead_ns - floor) < 0)
 		w->lead_ns = floor;
-	if (v->indices > 1 && cosched_is_vcpu(w))
+	if (with(SKEW_WOKEN) && v->indices > 1 && cosched_is_vcpu(w))
 		cosched_woken(plat_knobs(h), v, w);
 	if (trace_on(h))
 		trace_woken(h, w, from, p->id);
@@ -69,6 +69,8 @@ hot u64 core_system_key(struct host *h, struct world *w, struct pcpu *p)
 {
 	u64 near = plat_knobs(h)->wake_credit_us * US, at = p->system_v_ns;
 
+	if (!with(TASK_CLAMP))
+		return w->lead_ns;
 	if (w->lead_ns + near < at)
 		w->lead_ns = at - near;
 	if (w->lead_ns > at + near * 8)
@@ -191,7 +193,7 @@ hot bool core_yield(struct host *h, struct world *w, struct world *to)
 {
 	struct pcpu *p = w->last_pcpu >= 0 ? plat_pcpu(h, (u32)w->last_pcpu) : NULL;
 
-	if (!p || w->vm == VM_SYSTEM || w->vm != to->vm || plat_knobs(h)->cosched == COSCHED_OFF)
+	if (!with(YIELD_TO) || !p || w->vm == VM_SYSTEM || w->vm != to->vm || plat_knobs(h)->cosched == COSCHED_OFF)
 		return false;
 	if (to->state != STATE_READY || plat_read(to->queued_on) >= QUEUED_PARKED)
 		return false;

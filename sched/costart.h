@@ -140,13 +140,14 @@ cold u32 crew_stop(THE(struct host *h), THE(struct crew *c))
 
 		if (i >= c->count)
 			break;
-		w = crew_look(h, c, i) ? plat_world(h, c->world) : NULL;
+		w = with(COSTOP) && crew_look(h, c, i) ? plat_world(h, c->world) : NULL;
 		if (!w || c->state == STATE_COSTOP)
 			continue;
 		stalled = c->stalled_ns;
 		runs = c->state == STATE_RUN;
 		asks = runs && c->waits_ns > stalled + most && crew_laggard(h, c, stalled + most); /* which looks at others */
-		if (asks || c->stuck_ns > stalled + most || c->slowest_ns > stalled + more)
+		if (asks || (with(COSTOP_STUCK) && c->stuck_ns > stalled + most) ||
+		    (with(COSTOP_SLOWEST) && c->slowest_ns > stalled + more))
 			crew_ask(h, w, runs);
 		else if (!runs)
 			w->costop = COSTOP_NOT; /* it was asked, could not stop, and leads no more */
@@ -161,9 +162,10 @@ hot bool crew_may_start(const struct knobs *k, const struct crew *c, const struc
 	u64 since = plat_read(w->state_since_ns), stay = c->now_ns > since ? c->now_ns - since : 0;
 	u64 stalled = cosched_stalled(w) + stay;
 
-	if (k->cosched == COSCHED_STRICT || stay > k->ready_bound_us * US)
+	if (k->cosched == COSCHED_STRICT || (with(GUARD_COSTOP) && stay > k->ready_bound_us * US))
 		return true;
-	return c->waits_ns < stalled + k->costart_us * US && c->slowest_ns < stalled + 2 * k->costop_us * US;
+	return c->waits_ns < stalled + k->costart_us * US &&
+	       (!with(COSTART_FAR) || c->slowest_ns < stalled + 2 * k->costop_us * US);
 }
 
 /* Lets co-stopped vCPUs go on. */
@@ -222,7 +224,7 @@ cold u32 crew_gather(THE(struct host *h), THE(struct crew *c))
 		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, i) : NULL;
 		u32 world;
 
-		if (!p || !key)
+		if (!p || !key || !with(GANG_PLACE))
 			break;
 		if (!crew_makes_room(h, c, p, key))
 			continue;
@@ -386,7 +388,7 @@ cold u32 crew_tick(THE(struct host *h), THE(struct crew *c))
 		v->slowest_ns = c->slowest_ns;
 	v->waiting = c->waiting;
 	c->ended = cosched_turn_ends(v, c->now_ns);
-	if (c->ended)
+	if (c->ended && with(GANG_END))
 		crew_end_turn(h, c);
 	if (plat_knobs(h)->cosched == COSCHED_STRICT) { /* starts here, not there: a BPF program's calls have 512 bytes of stack together */
 		starts = crew_strict(h, c);

@@ -76,7 +76,7 @@ hot bool dispatch_rescue(struct host *h, struct pcpu *p, u64 now)
 	u64 since = now - plat_knobs(h)->ready_bound_us * US;
 	u32 world;
 
-	if (now < p->rescued_ns + RESCUE_NS || now < plat_knobs(h)->ready_bound_us * US)
+	if (!with(GUARD_READY) || now < p->rescued_ns + RESCUE_NS || now < plat_knobs(h)->ready_bound_us * US)
 		return false;
 	p->rescued_ns = now;
 	world = queue_waited(h, QUEUE_VM(p->id), p->id, since);
@@ -97,7 +97,7 @@ cold bool dispatch_swap(THE(struct host *h), u32 pcpu, TASK(prev))
 	u64 idle = c ? plat_read(c->idle) : 0;
 	u32 held;
 
-	if (!idle || !plat_may_run(prev, c->pcpu[plat_first_bit(idle) & 63]))
+	if (!with(SWAP) || !idle || !plat_may_run(prev, c->pcpu[plat_first_bit(idle) & 63]))
 		return false;
 	held = queue_held(h, QUEUE_VM(pcpu), pcpu);
 	if (!held || !queue_take(h, QUEUE_VM(pcpu), held))
@@ -123,7 +123,7 @@ cold bool dispatch_hand(THE(struct host *h), u32 pcpu, u32 to)
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	u64 least = plat_knobs(h)->slice_min_us * US, end = plat_now(h) + least;
 
-	if (!c || !v || !queued || queued >= QUEUED_PARKED || on & 1 || (end > plat_read(v->turn_end_ns) && plat_read(c->queued)))
+	if (!c || !v || !queued || queued >= QUEUED_PARKED || on & 1 || (with(HANDOVER) && end > plat_read(v->turn_end_ns) && plat_read(c->queued)))
 		return false;
 	if (end < plat_read(v->turn_end_ns))
 		least += plat_read(v->turn_end_ns) - end;
@@ -183,7 +183,7 @@ cold u32 dispatch_siblings(THE(struct host *h), u32 pcpu, TASK(prev), THE(struct
 
 	if (!p)
 		return SIBLINGS_LET;
-	if (!preempt_claimed(p) && ((p->yield_to && dispatch_yields(h, pcpu, w)) || (p->invited && dispatch_invited(h, pcpu, limit)))) {
+	if ((!preempt_claimed(p) || !with(PREEMPT_FIRST)) && ((p->yield_to && dispatch_yields(h, pcpu, w)) || (p->invited && dispatch_invited(h, pcpu, limit)))) {
 		plat_set_slice(prev, 0); /* so that the kernel hands it back to enqueue */
 		return SIBLINGS_TAKE;
 	}
@@ -200,9 +200,9 @@ hot bool dispatch_goes_on(struct host *h, struct vm *v, struct world *w, struct 
 	if (!first || limit_take(h, v, w, GRANT_NS))
 		return true;
 	limiter = limit_parking(h, first);
-	if (key <= h->v_ns && key <= queue_first_key(h, QUEUE_PARKED(limiter)) && limit_grant(h, first, w, GRANT_NS, LIMIT_OWED))
+	if (with(LIMIT_RENEW) && key <= h->v_ns && key <= queue_first_key(h, QUEUE_PARKED(limiter)) && limit_grant(h, first, w, GRANT_NS, LIMIT_OWED))
 		return true;
-	p->limit_look = limiter;
+	p->limit_look = with(LIMIT_LOOK) ? limiter : 0;
 	return false;
 }
 

@@ -25,7 +25,7 @@ cold u32 housekeep_idle(THE(struct host *h))
 		queued |= plat_read(c->queued);
 	}
 	plat_for(i, CLUSTERS_MAX) {
-		struct cluster *c = queued && i < h->clusters ? plat_cluster(h, i) : NULL;
+		struct cluster *c = with(IDLE_SCAN) && queued && i < h->clusters ? plat_cluster(h, i) : NULL;
 		u64 idle = c ? plat_read(c->idle) : 0;
 
 		if (!c)
@@ -85,7 +85,7 @@ cold u32 housekeep_pcpus(THE(struct host *h), u64 now)
 
 		if (!p)
 			break;
-		if (plat_read(p->waits_vm) && plat_read(p->current_world))
+		if (with(URGENT_SCAN) && plat_read(p->waits_vm) && plat_read(p->current_world))
 			housekeep_urgent(h, p, now);
 	}
 	return 0;
@@ -174,10 +174,10 @@ cold u32 core_housekeep(THE(struct host *h))
 	housekeep_drift(h, &d);
 	if (!h->plan_outside)
 		h->rate = 1ull << RATE_SHIFT;
-	if (d.total) {
+	if (d.total && with(DRIFT)) {
 		step = (u64)(d.sum < 0 ? -d.sum : d.sum) / (u64)d.total << 4 >> V_DRIFT_SHIFT; /* rounded towards 0 */
 		h->v_ns = d.sum < 0 ? h->v_ns - step : h->v_ns + step;
-		if (!h->plan_outside && step)
+		if (!h->plan_outside && step && with(RESERVED_DRIFT))
 			housekeep_reserved(h, d.sum < 0 ? -(s64)step : (s64)step);
 	}
 	if (d.total && h->plan_outside) {

@@ -60,7 +60,8 @@ apart u32 world_waited(THE(struct host *h), THE(struct vm *v), THE(struct world 
 	waited = plan_min(waited, WAITED_MAX_NS) * slept / turn;
 	if (turn > seen)
 		waited = waited * seen / turn;
-	plat_add(&v->wanted_base, -waited);
+	if (with(DEMAND_BURST))
+		plat_add(&v->wanted_base, -waited);
 	return 0;
 }
 

@@ -1,4 +1,5 @@
 /* The native build of the scheduler: core.c behind the C interface that crates/sched-core calls. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,6 +7,36 @@
 #include "core.c"
 
 #define WORLD(h, t) plat_world_of(h, t)
+
+#ifdef TANDEM_ABLATE
+u64 native_ablated;
+
+/* TANDEM_ABLATE lists mechanisms that are off, by name, with commas between them. */
+__attribute__((constructor)) static void native_ablate(void)
+{
+	static const char *const names[] = {
+#define MECHANISM(name, room, what) #name,
+#include "abi/mechanisms.def"
+#undef MECHANISM
+	};
+	const char *at = getenv("TANDEM_ABLATE");
+
+	while (at && *at) {
+		size_t length = strcspn(at, ",");
+		u32 i = 0;
+
+		while (i < MECHANISMS && (strlen(names[i]) != length || memcmp(names[i], at, length)))
+			i++;
+		if (i == MECHANISMS) {
+			fprintf(stderr, "TANDEM_ABLATE: cannot switch off '%.*s': no such mechanism; "
+					"abi/mechanisms.def lists them\n", (int)length, at);
+			exit(3);
+		}
+		native_ablated |= 1ull << i;
+		at += length + (at[length] == ',');
+	}
+}
+#endif
 
 static bool restricted(struct host *h, const plat_task *t)
 {

@@ -33,7 +33,7 @@
  * counters make up what it wanted: a change of both that is seen half is off by the whole clock, and that look does not count. */
 hot void plan_demand(struct vm *v, u64 now, u64 gone)
 {
-	bool waits = v->woke_used_ns && !plat_read(v->committed_ns) && plat_read(v->used_ns) == v->woke_used_ns;
+	bool waits = with(DEMAND_WOKEN) && v->woke_used_ns && !plat_read(v->committed_ns) && plat_read(v->used_ns) == v->woke_used_ns;
 	u64 wanted = plat_read(v->wanted_base) + plat_read(v->runnable) * (waits ? v->woke_ns : now);
 	s64 more = (s64)(wanted - v->wanted_ns), most = (s64)(gone * (v->worlds + 1ull));
 
@@ -44,6 +44,8 @@ hot void plan_demand(struct vm *v, u64 now, u64 gone)
 	} else if (more < 0) {
 		v->demand /= 2; /* bursts took back what they had waited; the rest of it is taken off next time */
 	} else {
+		if (!with(DEMAND_HALF))
+			v->demand = ((u64)more << RATE_SHIFT) / gone + 1;
 		v->demand = (v->demand + ((u64)more << RATE_SHIFT) / gone + 1) / 2; /* rounded up: a busy world reaches a whole pCPU */
 		v->wanted_ns = wanted;
 	}
@@ -167,6 +169,8 @@ hot void plan_settle(struct node *p, struct node *n, u64 asked, u64 reserved)
 	else
 		could = (p->left + n->gets) * n->shares / (p->open + n->shares);
 	could = plan_max(could, plan_max(n->gets, n->sure));
+	if (!with(COULD_WEIGHT))
+		could = n->gets;
 	n->could = plan_min(could, plan_min(n->cap, has));
 }
 
@@ -178,7 +182,9 @@ hot void plan_rescale(struct host *h, struct vm *v, u64 before, u64 weight)
 	s64 ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
 	u64 far = (u64)(ahead < 0 ? -ahead : ahead), new;
 
-	if (before < WEIGHT_MIN || weight < WEIGHT_MIN || (ahead < 0 && weight < before && !(v->flags & VM_CONTENDED)))
+	if (!with(RESCALE))
+		return;
+	if (before < WEIGHT_MIN || weight < WEIGHT_MIN || (with(RESCALE_EXCEPT) && ahead < 0 && weight < before && !(v->flags & VM_CONTENDED)))
 		return;
 	/* A VM that had a tiny weight when it started may be hours of virtual time ahead: 2^22 us * 2^30 fits, and so does 2^42 ns. */
 	new = far >> 32 ? (far >> 10) * before / weight << 10 : far * before / weight;

@@ -12,6 +12,22 @@
 #include "native.h"
 #endif
 
+/* Whether a mechanism is on. Always, but in a native build for `cargo xtask ablate`, where
+ * the environment says which ones are off; see abi/mechanisms.def. */
+#ifdef TANDEM_ABLATE
+enum mechanism {
+#define MECHANISM(name, room, what) MECHANISM_##name,
+#include "abi/mechanisms.def"
+#undef MECHANISM
+	MECHANISMS
+};
+_Static_assert(MECHANISMS <= 64, "one bit for each");
+extern u64 native_ablated; /* set once, before main */
+#define with(name) (!(native_ablated >> MECHANISM_##name & 1))
+#else
+#define with(name) true
+#endif
+
 /*
  * What each platform provides:
  *

@@ -30,7 +30,7 @@ hot bool release_may_go(struct host *h, struct vm *v, struct world *w, u64 overd
 
 	if (limit_grant(h, plat_read(v->limiter), w, GRANT_NS, LIMIT_TURN) || plat_read(w->grant_ns))
 		return true;
-	if (!since || since >= overdue_ns)
+	if (!since || since >= overdue_ns || !with(GUARD_PARKED))
 		return false;
 	w->grant_ns = GRANT_MIN_NS;
 	limit_move(h, plat_read(v->limiter), -(s64)GRANT_MIN_NS);
@@ -87,10 +87,12 @@ hot s64 release_pace(struct limiter *l)
 {
 	u64 least = limit_size(l), whole = l->rate >> RATE_SHIFT;
 
-	if (l->running < whole)
+	if (l->running < whole && with(LIMIT_HALF))
 		least /= 2;
 	l->scarce = l->rate && l->owed > whole && plat_read(l->tokens_ns) < (s64)(l->owed * limit_size(l) + GRANT_MIN_NS);
-	if (l->rate && plat_read(l->let_go) > whole + 1) /* and on a full host, where they hold grants that they all may use in the same second */
+	if (!with(LIMIT_SCARCE))
+		l->scarce = 0;
+	if (l->rate && plat_read(l->let_go) > whole + 1 && with(LIMIT_UNPARKED)) /* and on a full host, where they hold grants that they all may use in the same second */
 		l->scarce = 1;
 	l->running = l->owed = 0;
 	return (s64)least;
@@ -129,7 +131,7 @@ cold bool release_limit(THE(struct host *h), u32 id, u64 now)
 	/* Nobody waits any more, and there was all that can be saved up before those who waited took theirs: the limit does not bind.
 	 * Were it to open any sooner, those whose grants end when there happens to be something left would never line up; were they
 	 * to leave as much, it would stay closed while anybody wakes between two ticks, and each of them waits for the next. */
-	if (!plat_read(l->parked) && full)
+	if (!plat_read(l->parked) && (full || !with(LIMIT_CLOSED)))
 		l->closed = 0;
 	rest = plat_read(l->tokens_ns) - (s64)most;
 	if (rest > 0)
@@ -207,7 +209,7 @@ cold bool release_grants(THE(struct host *h), u64 now)
 		if (!end)
 			continue;
 		any = true;
-		if (now > end)
+		if (now > end && with(LIMIT_OVERRUN))
 			release_overrun(h, p, end, now);
 		ends = now + LIMIT_TICK_NS / 2 >= end;
 		release_count(h, p, !ends, now);

@@ -28,7 +28,7 @@ hot void charge_settle(struct host *h, plat_task *t, struct world *w, struct vm 
 	plat_add(&v->used_ns, d);
 	if (limit_pay(h, v, w, d)) {
 		limiter = limit_waited_at(h, plat_read(v->limiter));
-		if (limiter)
+		if (limiter && with(LIMIT_LOOK))
 			p->limit_look = limiter; /* if nothing else is to be done here, somebody who waits there need not wait for the tick of limits */
 	}
 	plat_add(&v->vt_ns, scaled / v->weight);
@@ -52,7 +52,7 @@ hot void charge_commit(struct world *w, struct vm *v, u64 slice_ns)
 {
 	u64 max = 1000000000ull;
 
-	w->commit_ns = share_virtual(v, slice_ns < max ? slice_ns : max);
+	w->commit_ns = with(COMMIT) ? share_virtual(v, slice_ns < max ? slice_ns : max) : 0;
 	plat_add(&v->committed_ns, w->commit_ns);
 }
 

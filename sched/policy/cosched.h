@@ -88,7 +88,7 @@ hot u64 cosched_turn_ns(const struct knobs *k, const struct vm *v, u32 siblings)
 /* A turn begins. */
 hot void cosched_turn_begin(struct vm *v, u32 vm, u64 end_ns)
 {
-	v->turn_key = share_vm_key(v) + vm; /* no two VMs have the same */
+	v->turn_key = with(GANG_KEY) ? share_vm_key(v) + vm : KEY_NONE; /* no two VMs have the same */
 	v->turn_end_ns = end_ns;
 	v->gathers = 0;
 }
@@ -110,7 +110,7 @@ hot void cosched_turn(const struct knobs *k, plat_task *t, struct vm *v, const s
 	} else if (now + slice > end) {
 		plat_set_slice(t, end - now > least ? end - now : least);
 	}
-	if (w->costop == COSTOP_ASKED)
+	if (w->costop == COSTOP_ASKED && with(COSTOP_ASKED))
 		plat_set_slice(t, ASKED_NS);
 }
 

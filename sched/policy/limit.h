@@ -44,6 +44,8 @@ hot u64 limit_size(const struct limiter *l)
 {
 	u64 size = l->rate * GRANT_NS >> RATE_SHIFT;
 
+	if (!with(LIMIT_SMALL))
+		return GRANT_NS;
 	return size < GRANT_MIN_NS ? GRANT_MIN_NS : size < GRANT_NS ? size : GRANT_NS;
 }
 
@@ -54,7 +56,7 @@ hot u64 limit_late(const struct limiter *l, u64 most, u64 from, u64 now)
 {
 	u64 late = now > from ? now - from : 0, room;
 
-	if (!late || !plat_read(l->closed))
+	if (!late || !plat_read(l->closed) || !with(LIMIT_LATE))
 		return 0;
 	room = (l->rate * LIMIT_SLACK_NS >> RATE_SHIFT) + l->burst_ns;
 	room = room > most + GRANT_NS ? room - most - GRANT_NS : 0;
@@ -78,7 +80,7 @@ cold u32 limit_fill(THE(struct limiter *l), u64 now)
 		return 0;
 	if (tokens + (s64)more > (s64)most)
 		more = (u64)((s64)most - tokens);
-	if (tokens < -LIMIT_DEBT_NS)
+	if (tokens < -LIMIT_DEBT_NS && with(LIMIT_DEBT))
 		more += (u64)(-LIMIT_DEBT_NS - tokens);
 	plat_add(&l->tokens_ns, (s64)more);
 	return 0;
@@ -124,7 +126,7 @@ cold u64 limit_grant(THE(struct host *h), u32 first, THE(struct world *w), u64 w
 			continue;
 		limit_fill(l, now);
 		has = plat_read(l->tokens_ns);
-		if (who == LIMIT_OWED && l->rate >= 1ull << RATE_SHIFT) /* a small one's bucket is larger than its tick anyway */
+		if (who == LIMIT_OWED && l->rate >= 1ull << RATE_SHIFT && with(LIMIT_OVERDRAFT)) /* a small one's bucket is larger than its tick anyway */
 			has += (s64)(l->rate * LIMIT_TICK_NS >> RATE_SHIFT);
 		if ((plat_read(l->closed) && who == LIMIT_ANY) || has < (s64)GRANT_MIN_NS) {
 			l->closed = 1;
@@ -172,7 +174,7 @@ hot bool limit_pay(struct host *h, struct vm *v, struct world *w, u64 ran)
 	if (!first && !had)
 		return false;
 	plat_add(&w->grant_ns, -had); /* the tick of limits may add to it meanwhile */
-	if (rest > 0 && plat_read(v->kept_ns) + rest <= (s64)(GRANT_NS + GRANT_MIN_NS)) {
+	if (with(LIMIT_KEPT) && rest > 0 && plat_read(v->kept_ns) + rest <= (s64)(GRANT_NS + GRANT_MIN_NS)) {
 		plat_add(&v->kept_ns, rest);
 		return false;
 	}

@@ -44,7 +44,7 @@ hot bool place_on_whole_core(const struct cluster *c, u32 smt, u64 idle, u32 bit
 {
 	u64 own = 1ull << (bit & 63);
 
-	if (!(idle & own) || smt == 1)
+	if (!(idle & own) || smt == 1 || !with(WHOLE_CORE))
 		return idle & own;
 	if (place_first_threads(smt) != ~0ull)
 		own >>= bit % smt; /* the core's first thread stands for it */
@@ -109,7 +109,7 @@ hot s32 place_in(struct host *h, u32 cluster, plat_task *t, bool whole)
 
 	if (!idle)
 		return -1;
-	return place_claim_of(c, t, whole ? place_whole_cores(c, h->smt, idle) : idle);
+	return place_claim_of(c, t, whole && with(WHOLE_CORE) ? place_whole_cores(c, h->smt, idle) : idle);
 }
 
 cold s32 place_near(THE(struct host *h), THE(struct cluster *own), TASK(t), bool whole)
@@ -182,7 +182,7 @@ cold u64 place_score(THE(struct host *h), u32 pcpu, THE(struct claim *claim), u6
 		return 0;
 	if (plat_read(p->wait_key) <= claim->key)
 		gain = 0; /* another takes that place first: siblings that wake together spread */
-	sibling = claim->vm && plat_read(p->current_world) && plat_read(p->current_vm) == claim->vm;
+	sibling = with(PLACE_SIBLING) && claim->vm && plat_read(p->current_world) && plat_read(p->current_vm) == claim->vm;
 	return gain ? (sibling ? 1ull << 61 : 1ull << 62) + gain + bonus : (1ull << 32) - 2 * queue_waiting(p) - sibling;
 }
 
@@ -234,7 +234,7 @@ cold u32 place_busy(THE(struct host *h), TASK(t), THE(struct world *w), u64 key,
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
 	u32 near, turn;
 
-	if (!c || w->flags & WORLD_PCPU_KTHREAD)
+	if (!c || w->flags & WORLD_PCPU_KTHREAD || !with(PLACE_PROBE))
 		return s.pcpu;
 	s.turn = turn = p->probe++;
 	s.score = place_score(h, s.pcpu, &s.claim, margin);

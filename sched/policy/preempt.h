@@ -59,9 +59,9 @@ hot u64 preempt_gain(struct host *h, const struct pcpu *p, const struct claim *c
 {
 	u64 margin = share_span(h, plat_knobs(h)->preempt_margin_us), current, more;
 
-	if (!plat_read(p->current_world))
+	if (!plat_read(p->current_world) || !with(PREEMPT))
 		return 0;
-	if (claim->vm && plat_read(p->current_vm) == claim->vm) {
+	if (with(PREEMPT_SIBLING) && claim->vm && plat_read(p->current_vm) == claim->vm) {
 		more = preempt_over_sibling(h, p, claim, now);
 		return more > margin ? more - margin : 0;
 	}
@@ -80,6 +80,8 @@ hot u64 preempt_slice(const struct host *h, const struct knobs *k, const struct 
 {
 	u64 owed = ((gain + share_span(h, k->preempt_margin_us)) >> 10) * (v->weight >> 10);
 
+	if (!with(PREEMPT_SLICE))
+		return quantum;
 	if (owed < k->slice_min_us * US)
 		owed = k->slice_min_us * US;
 	return owed < quantum ? owed : quantum;

@@ -20,7 +20,7 @@
  * there are any that they may use. */
 cold u32 pull_passes_over(THE(struct host *h), u32 pcpu)
 {
-	u32 seen = 0;
+	u32 seen = with(WAKE_MORE) ? 0 : PASSED_MAX;
 	plat_task *t;
 
 	plat_queue_each(h, t, QUEUE_VM(pcpu)) {
@@ -145,7 +145,7 @@ cold bool pull_idle(THE(struct host *h), u32 pcpu)
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	struct cluster *own = p ? plat_cluster(h, p->cluster) : NULL;
 
-	if (!own)
+	if (!own || !with(PULL_IDLE))
 		return false;
 	if (plat_read(own->queued) && pull_cluster(h, p->cluster, pcpu, plat_read(own->queued) & ~(1ull << (p->bit & 63))))
 		return true;
@@ -211,7 +211,7 @@ cold bool pull_owed(THE(struct host *h), u32 pcpu, u64 key)
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
 	u64 margin = share_span(h, plat_knobs(h)->migrate_margin_us), mask;
 
-	if (!c || key < margin)
+	if (!c || key < margin || !with(PULL_LAG))
 		return false;
 	mask = plat_read(c->queued) & ~(1ull << (p->bit & 63));
 	plat_for(i, PROBE_MAX)

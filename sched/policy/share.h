@@ -46,7 +46,7 @@ hot u64 share_urgency(const struct host *h, const struct knobs *k, s64 behind)
 {
 	u64 most = share_span(h, k->lag_bound_us);
 
-	if (behind <= 0)
+	if (behind <= 0 || !with(URGENCY))
 		return 0;
 	return (u64)behind * URGENCY < most ? (u64)behind * URGENCY : most;
 }
@@ -63,7 +63,7 @@ hot s64 share_lead(const struct vm *v, const struct world *w)
 {
 	s64 lead = (s64)(w->lead_ns - plat_read(v->progress_ns));
 
-	if (w->vm == VM_SYSTEM)
+	if (w->vm == VM_SYSTEM || !with(LEAD))
 		return 0;
 	if (lead > v->lead_max_ns)
 		lead = v->lead_max_ns;
@@ -94,7 +94,7 @@ hot u64 share_queue_key(const struct host *h, const struct knobs *k, const struc
 	u64 key = share_turn(v, plat_read(v->vt_ns) - plat_read(v->urgent_ns)) + (u64)share_lead(v, w);
 	u64 bound = share_span(h, k->lag_bound_us), most = plat_read(h->v_ns) + bound, more;
 
-	if (key <= most)
+	if (key <= most || !with(KEY_DAMP))
 		return key;
 	more = (key - most) >> 6;
 	return most + (more < bound ? more : bound);
@@ -108,7 +108,7 @@ hot u64 share_slice(const struct host *h, const struct knobs *k, const struct vm
 
 	if (w->vm == VM_SYSTEM)
 		return k->system_slice_us * US;
-	if (slice > k->quantum_us * US)
+	if (slice > k->quantum_us * US || !with(SMALL_SLICE))
 		slice = k->quantum_us * US;
 	if (slice < k->slice_min_us * US)
 		slice = k->slice_min_us * US;
@@ -133,7 +133,8 @@ hot void share_activate(struct host *h, const struct knobs *k, struct vm *v)
 	v->stopped = 0;
 	v->woke_ns = plat_now(h);
 	v->woke_used_ns = plat_read(v->used_ns);
-	share_forgive(v, h->v_ns - credit);
+	if (with(WAKE_CREDIT))
+		share_forgive(v, h->v_ns - credit);
 	if (urgent > URGENCY * credit)
 		v->urgent_ns = URGENCY * credit; /* what it was by all that has just been forgiven */
 }
@@ -145,9 +146,9 @@ hot void share_bound(struct host *h, const struct knobs *k, struct vm *v, bool s
 {
 	u64 vt = plat_read(v->vt_ns), bound = share_span(h, k->lag_bound_us);
 
-	if (!(plat_read(v->flags) & VM_HELD))
+	if (!(plat_read(v->flags) & VM_HELD) && with(LAG_CLAMP))
 		share_forgive(v, h->v_ns - bound);
-	if (system && vt > h->v_ns + bound)
+	if (system && vt > h->v_ns + bound && with(SYSTEM_CLAMP))
 		plat_cas(&v->vt_ns, vt, h->v_ns + bound); /* host tasks that ran while no VM did owe nothing for it */
 }
 

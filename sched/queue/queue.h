@@ -215,7 +215,7 @@ cold u32 queue_best(THE(struct host *h), u64 queue, u32 pcpu, u64 limit, THE(str
 		v = w ? plat_vm(h, w->vm) : NULL;
 		if (!v || !plat_may_run(t, pcpu))
 			continue;
-		if (plat_read(v->limiter) && !w->grant_ns) {
+		if (plat_read(v->limiter) && !w->grant_ns && with(LIMIT_REPARK)) {
 			u32 limiter = limit_closed(h, v);
 
 			if (limiter && queue != QUEUE_PARKED(limiter)) {

@@ -32,7 +32,11 @@ fn main() {
     write("knobs.rs", emit::knobs(&schema));
     write("layout.c", emit::layout_c(&schema));
     write("layout.rs", emit::layout_rust(&schema));
-    cc::Build::new()
+    let mut build = cc::Build::new();
+    if env::var_os("CARGO_FEATURE_ABLATE").is_some() {
+        build.define("TANDEM_ABLATE", None);
+    }
+    build
         .file(sched.join("native.c"))
         .file(out.join("layout.c"))
         .include(sched)

@@ -150,7 +150,7 @@ impl Hosts for Draw {
 }
 
 /// What is wrong with the run of a seed.
-fn wrong(seed: u64) -> Option<String> {
+pub fn wrong(seed: u64) -> Option<String> {
     let mut draw = Draw(seed);
     let run_of = draw.run(6);
     let ticks = if draw.below(2) == 0 { Ticks::Aligned } else { Ticks::Staggered };

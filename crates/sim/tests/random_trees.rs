@@ -169,7 +169,7 @@ fn admitted(spec: &RunSpec, pcpus: u64) -> bool {
 
 /// What came out of a seed: what is wrong, and the largest distance of a VM from the ideal, in
 /// percent of what is allowed.
-fn outcome(seed: u64) -> (Option<String>, u64) {
+pub fn outcome(seed: u64) -> (Option<String>, u64) {
     let mut draw = Draw(seed);
     let run_of = Trees(&mut draw).run(8);
     let ticks = if draw.below(2) == 0 { Ticks::Aligned } else { Ticks::Staggered };
