@@ -3,8 +3,7 @@
 //!
 //! | invariant | law | file |
 //! |---|---|---|
-//! | placement, transitions, state times, charges | what is always so, to the nanosecond |
-//! `oracle.rs`, `accounts.rs` |
+//! | placement, transitions, state times, charges | to the ns | `oracle.rs`, `accounts.rs` |
 //! | lag | a VM's CPU time stays near that of an ideal fluid | `ideals.rs`, `lag.rs` |
 //! | limit, reservation | nobody passes the one or misses the other | `promises.rs` |
 //! | idle while waiting, ready too long | work is not left lying | `waits.rs` |

@@ -9,13 +9,16 @@
 //!
 //! After a violation the oracle believes the event and goes on, so that one fault is one violation.
 
+mod finding;
+mod seat;
+
 use crate::{
     Bounds, Invariant, PoolTerms, State, StateTimes, Verdict, Violation, VmTerms,
     accounts::{Life, Stints},
     ideals::{Account, Ideals},
     skew::Skew,
     verdict::Log,
-    waits::{Overdue, Waits},
+    waits::Waits,
 };
 use topology::Topology;
 use units::{PcpuId, PcpuSet, VmId, WorldId};
@@ -416,192 +419,6 @@ impl Oracle {
             self.drifted(now, vm, world, drift);
         }
     }
-
-    /// Holds a change of state to VS51's transitions.
-    fn transition(
-        &mut self,
-        now: u64,
-        world: WorldId,
-        w: &World,
-        next: State,
-        pcpu: Option<PcpuId>,
-    ) {
-        let legal = if w.fresh { next != State::Costop } else { w.life.state.may_become(next) };
-        if let (State::Run, State::Run, Some(old)) =
-            (w.life.state, next, w.pcpu.filter(|p| Some(*p) != pcpu))
-        {
-            let texts =
-                (format!("RUN on {} as well", named(pcpu)), format!("pCPU {} alone", old.0));
-            self.violated(now, Invariant::OnePcpuAWorld, Some(w.vm), Some(world), pcpu, texts);
-        } else if !legal {
-            let texts = (
-                format!("{} to {}", w.life.state.name(), next.name()),
-                "what VS51's figure 1 shows".to_owned(),
-            );
-            self.violated(now, Invariant::Transition, Some(w.vm), Some(world), pcpu, texts);
-        }
-    }
-
-    /// Ends what the present state of a world is: its run or its wait.
-    fn leave(&mut self, now: u64, world: WorldId, w: &mut World) {
-        match w.life.state {
-            State::Run => {
-                self.misplaced(now, world, w);
-                w.charge.end(now);
-                if let Some(p) = w.pcpu.take() {
-                    let pcpu = &mut self.pcpus[p.0 as usize];
-                    if pcpu.world == Some(world) {
-                        pcpu.world = None;
-                        pcpu.busy.end(now);
-                        self.waits.pcpu_idles(now, p);
-                    }
-                }
-            }
-            State::Ready => {
-                if !std::mem::take(&mut w.held) {
-                    self.stop_waiting(now, world, w);
-                }
-                self.waits.settled(world.0);
-            }
-            _ => {}
-        }
-    }
-
-    fn stop_waiting(&mut self, now: u64, world: WorldId, w: &World) {
-        let set = (w.set, self.ledger.pcpus_of(w.set));
-        let found = self.waits.world_stops(now, world.0, set, w.queued, w.life.since);
-        for o in found {
-            self.late(now, Some(w.vm), o);
-        }
-    }
-
-    /// Puts a world on a pCPU.
-    fn dispatch(&mut self, now: u64, world: WorldId, w: &mut World, pcpu: Option<PcpuId>) {
-        w.charge.begin(now);
-        let Some(p) = pcpu else {
-            return self.odd(now, Some(w.vm), Some(world), "RUN on no pCPU of the host", "a pCPU");
-        };
-        let allowed = self.ledger.pcpus_of(w.set);
-        if !allowed.contains(p) {
-            let texts = (format!("RUN on pCPU {}", p.0), format!("pCPUs {allowed}"));
-            self.violated(now, Invariant::Affinity, Some(w.vm), Some(world), Some(p), texts);
-        }
-        w.pcpu = Some(p);
-        let pcpu = &mut self.pcpus[p.0 as usize];
-        let old = pcpu.world.replace(world);
-        match old {
-            // The pCPU stays busy; its stint goes on with the newer world.
-            Some(old) => {
-                let texts = (format!("worlds {} and {}", old.0, world.0), "one world".to_owned());
-                self.violated(
-                    now,
-                    Invariant::OneWorldAPcpu,
-                    Some(w.vm),
-                    Some(world),
-                    Some(p),
-                    texts,
-                );
-            }
-            None => pcpu.busy.begin(now),
-        }
-    }
-
-    /// Holds a world that ran where it no longer may to the grace it has.
-    fn misplaced(&mut self, now: u64, world: WorldId, w: &mut World) {
-        if let Some(since) = w.misplaced.take().filter(|s| now - s > self.bounds.affinity_grace_ns)
-        {
-            let texts = (
-                format!("RUN for {} ns after it was excluded", now - since),
-                format!(
-                    "{} ns, then pCPUs {}",
-                    self.bounds.affinity_grace_ns,
-                    self.ledger.pcpus_of(w.set)
-                ),
-            );
-            self.violated(now, Invariant::Affinity, Some(w.vm), Some(world), w.pcpu, texts);
-        }
-    }
-
-    fn settle_charge(&mut self, now: u64, world: WorldId, w: &mut World) {
-        if let Some(wrong) = w.charge.settle(now) {
-            self.wrong_account(now, Invariant::Charge, Some((w.vm, world)), None, wrong);
-        }
-    }
-
-    fn wrong_account(
-        &mut self,
-        now: u64,
-        what: Invariant,
-        of: Option<(VmId, WorldId)>,
-        p: Option<PcpuId>,
-        wrong: (u64, u64, u64),
-    ) {
-        let (paid, least, most) = wrong;
-        let allowed =
-            if least == most { format!("{least} ns") } else { format!("{least}..{most} ns") };
-        let texts = (format!("{paid} ns in all"), format!("{allowed}, the time run"));
-        self.violated(now, what, of.map(|o| o.0), of.map(|o| o.1), p, texts);
-    }
-
-    fn late(&mut self, now: u64, vm: Option<VmId>, o: Overdue) {
-        let (what, verb, max) = match o.pcpu {
-            Some(_) => (
-                Invariant::IdleWhileWaiting,
-                "idle beside the READY world",
-                self.bounds.idle_while_waiting_max_ns,
-            ),
-            None => (Invariant::ReadyTooLong, "READY", self.bounds.ready_max_ns),
-        };
-        let texts = (format!("{verb} for {} ns", o.ns), format!("{max} ns"));
-        self.violated(now, what, vm, Some(WorldId(o.world)), o.pcpu, texts);
-    }
-
-    fn odd(
-        &mut self,
-        now: u64,
-        vm: Option<VmId>,
-        world: Option<WorldId>,
-        seen: &str,
-        allowed: &str,
-    ) {
-        self.violated(
-            now,
-            Invariant::Events,
-            vm,
-            world,
-            None,
-            (seen.to_owned(), allowed.to_owned()),
-        );
-    }
-
-    #[allow(clippy::too_many_arguments)] // One for each field of a violation.
-    pub(crate) fn violated(
-        &mut self,
-        at_ns: u64,
-        invariant: Invariant,
-        vm: Option<VmId>,
-        world: Option<WorldId>,
-        pcpu: Option<PcpuId>,
-        texts: (String, String),
-    ) {
-        let named = vm.map(|id| {
-            self.vm(id).map_or((id, "unknown".to_owned()), |slot| self.ledger.vm_name(slot))
-        });
-        let (seen, allowed) = texts;
-        self.log.add(invariant, || Violation {
-            invariant,
-            at_ns,
-            vm: named,
-            world,
-            pcpu,
-            seen,
-            allowed,
-        });
-    }
-}
-
-fn named(pcpu: Option<PcpuId>) -> String {
-    pcpu.map_or_else(|| "no pCPU".to_owned(), |p| format!("pCPU {}", p.0))
 }
 
 fn put<T>(table: &mut Vec<Option<T>>, at: usize, value: T) {

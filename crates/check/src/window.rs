@@ -7,9 +7,8 @@
 //! Law, for a window of `T` ns:
 //! 1. A world *asks* for the time it was runnable (RUN, READY or COSTOP).
 //! 2. The ideal gives VM `v` the time `x_v`: `divide_placed` of `T` on each pCPU, down the tree of
-//! pools, among
-//!    what the VMs' worlds ask for on the pCPUs they may use. A world's part of `x_v` is
-//!    proportional to what it asks for.
+//!    pools, among what the VMs' worlds ask for on the pCPUs they may use. A world's part of `x_v`
+//!    is proportional to what it asks for.
 //! 3. `lag_v += used_v − x_v`. Behind (negative) is *owed*, ahead is *surplus*.
 //! 4. A world that goes to sleep *forfeits* what it is owed since it woke, and no more than its VM
 //!    is owed; a VM that has no runnable world left forfeits all. It did not use it, so the ideal

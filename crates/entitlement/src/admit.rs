@@ -9,15 +9,14 @@
 //! Law: as in `reserve`, seen from one change. The pool that it is in is asked for what is reserved
 //! *more*.
 //! - A fixed pool gives what of its own reservation its children have not taken, and asks nobody.
-//! The root gives so of
-//!   the host.
+//!   The root gives so of the host.
 //! - An expandable pool gives of its own reservation first. If that is too little, it asks its
-//! parent for what it will
-//!   take more, as long as all that its children take stays within its limit.
+//!   parent for what it will take more, as long as all that its children take stays within its
+//!   limit.
 //! - Less than before is always admitted, but for a fixed pool not less than its children have
-//! taken.
+//!   taken.
 //! - Before any pool is asked: a VM reserves at most its vCPUs, and VM and pool at most their
-//! limits.
+//!   limits.
 //!
 //! Units: `Rate` in results; texts say percent of one pCPU.
 //!

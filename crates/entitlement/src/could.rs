@@ -13,8 +13,8 @@
 //! - A child is *contended* if `x < c`. It is *open* if it is contended and `f < x`.
 //! - `y = x` of a contended child.
 //! - Of another, `share = K·w ÷ Σ w` of all children if no sibling is contended, `K` being the
-//! pool's `y`; else `share = (Σ x_open + x)·w ÷ (Σ w_open + w)`, rounded
-//!   down: the open ones and it divide anew what they have together, by weight.
+//!   pool's `y`; else `share = (Σ x_open + x)·w ÷ (Σ w_open + w)`, rounded down: the open ones and
+//!   it divide anew what they have together, by weight.
 //! - `y = min(clamp(share, max(f⁰, x), c⁰), y of the pool)`.
 //!
 //! The children of a pool divide its `y`, and not its `x`. That comes to the same `x`: where the

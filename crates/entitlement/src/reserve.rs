@@ -7,14 +7,11 @@
 //!
 //! Law, as ESXi documents it:
 //! - A VM reserves at most its vCPUs, each a whole pCPU (ESXi's `Cpu.VMAdmitCheckPerVcpuMin`), and
-//! at most its limit.
-//!   A pool reserves at most its limit.
+//!   at most its limit. A pool reserves at most its limit.
 //! - A pool takes from its parent: if fixed, its own reservation; if expandable, the larger of that
-//! and all that its
-//!   children take. It takes it even while it is empty.
+//!   and all that its children take. It takes it even while it is empty.
 //! - The children of a fixed pool take at most its own reservation, those of an expandable pool at
-//! most its limit, those
-//!   of the root at most the host's pCPUs.
+//!   most its limit, those of the root at most the host's pCPUs.
 //!
 //! Units: `Rate` in results; texts say percent of one pCPU, as esxtop does.
 //!

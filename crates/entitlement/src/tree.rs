@@ -10,18 +10,16 @@
 //! Law: `K` is what a pool has to give: the root `pcpus·one`, every other what its parent's
 //! division gave it.
 //! - Weight `w`: shares; of a scalable pool `max(1, Σ w of its children · shares ÷ 4000)`, rounded
-//! down, bottom up, over
-//!   all children whether they want anything or not. 4000 are a normal pool's shares, so that a
-//!   normal scalable pool
-//!   weighs what it holds (vSphere 7, "scalable shares"). Every weight is held within 1..2^32.
+//!   down, bottom up, over all children whether they want anything or not. 4000 are a normal pool's
+//!   shares, so that a normal scalable pool weighs what it holds (vSphere 7, "scalable shares").
+//!   Every weight is held within 1..2^32.
 //! - Cap `c`: of a leaf `min(demand, limit, vcpus·one, pcpus·one)`; of a pool `min(limit, Σ c of
-//! its children)`.
+//!   its children)`.
 //! - Floor `f`: of a leaf `min(reservation, c)`; of a pool `min(c, max(reservation, Σ f of its
-//! children if expandable))`.
+//!   children if expandable))`.
 //! - Division: `x = clamp(λ·w, f, c)` over the children of one pool, with λ such that `Σ x = min(K,
-//! Σ c)`. Floors that
-//!   do not fit into `K` are cut in proportion to themselves. `fill_between` does both, and says
-//!   how it rounds.
+//!   Σ c)`. Floors that do not fit into `K` are cut in proportion to themselves. `fill_between`
+//!   does both, and says how it rounds.
 //!
 //! Order: the children of one pool are its pools by index, then its leaves by index. Left-over
 //! units go by largest remainder, ties in this order.

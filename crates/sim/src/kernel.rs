@@ -5,14 +5,13 @@
 //! between select and the insertion it leads to; an insertion is legal only from select, enqueue
 //! and dispatch; a local queue takes only tasks that may run on its pCPU.
 
+mod hiding;
+
 use crate::contract::{Breach, Rule};
 use crate::mutant::{Fault, Mutant};
 use crate::queues::{Local, Ordered};
 use crate::recorder::Recorder;
 use sched_core::{KICK_IDLE, KICK_PREEMPT, PCPUS_MAX, Platform, Tasks, TraceRecord};
-
-/// How long `Mutant::Withheld` withholds: two and a half ticks, more than any switch takes.
-const WITHHELD_NS: u64 = 10_000_000;
 
 /// Where a world is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,13 +308,6 @@ impl Kernel {
         true
     }
 
-    /// Whether a fault keeps worlds in the queue of this slot.
-    fn is_stuck(&self, slot: usize) -> bool {
-        let parked = 2 * self.cpus.len()..self.costop;
-        self.fault.is(Mutant::HeldForEver) && parked.contains(&slot)
-            || self.fault.is(Mutant::LostCostart) && slot >= self.costop
-    }
-
     /// Takes a world out of an ordered queue, from dispatch or a timer; the queue's slot, none if
     /// it is not there.
     fn leave_queue(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> Option<usize> {
@@ -368,35 +360,6 @@ impl Kernel {
             .enumerate()
             .flat_map(|(i, c)| c.local.iter().map(move |w| (*w, Seat::Local(i as u32))));
         ordered.chain(local)
-    }
-
-    /// The world that is not to be found in an ordered queue now, if there is one.
-    fn unfindable(&mut self) -> Option<u32> {
-        if self.fault.is(Mutant::Starve) {
-            return Some(1);
-        }
-        let (world, until) = self.withheld?;
-        if until.is_some_and(|t| t <= self.now) {
-            self.withheld = None;
-        }
-        until.filter(|t| *t > self.now).map(|_| world)
-    }
-
-    /// `Mutant::Withheld` begins when a pCPU that has nothing else to do looks at the world it is
-    /// after.
-    fn withhold(&mut self, world: u32) {
-        let free =
-            matches!(self.context, Context::Dispatch(p) if self.cpus[p as usize].current == 0);
-        if free && self.withheld == Some((world, None)) {
-            self.withheld = Some((world, Some(self.now + WITHHELD_NS)));
-            self.mark(|| format!("fault: world {world} is withheld"));
-        }
-    }
-
-    /// Whether a queue is to look empty to the pCPU that dispatches now.
-    fn hidden(&self, queue: u64) -> bool {
-        let Context::Dispatch(pcpu) = self.context else { return false };
-        self.fault.is(Mutant::NoPull) && queue % u64::from(PCPUS_MAX) != u64::from(pcpu)
     }
 }
 

@@ -3,12 +3,10 @@
 //!
 //! Order, as in Linux 6.12 and later:
 //! - wake-up: select (skipped for a task with one pCPU), runnable, enqueue (unless select
-//! inserted),
-//!   reschedule of the chosen pCPU if it is idle;
+//!   inserted), reschedule of the chosen pCPU if it is idle;
 //! - block: stopping, quiescent, then dispatch with no previous task;
 //! - reschedule: a running task with slice left goes on; else dispatch, if the local queue is
-//! empty;
-//!   then stopping of the old task, its re-queueing, idle, running of the new one.
+//!   empty; then stopping of the old task, its re-queueing, idle, running of the new one.
 
 use crate::behaviour::{ENDLESS, Next};
 use crate::contract::{DISPATCH_LOOPS, Rule, SLICE_DEFAULT_NS, SLICE_ENDLESS};

@@ -169,6 +169,27 @@ fn expected(run: &Value) -> (BTreeMap<(String, String), u64>, BTreeMap<u64, u64>
 /// Opens the picture of a run and compares all that it draws with what the run accounted.
 fn agrees(name: &str, words: &[&str]) {
     let Some(opened) = Opened::new(name, words) else { return };
+    import_is_whole(&opened);
+    slices_are_the_accounts(&opened);
+    tracks_are_the_hosts(&opened);
+    arrows_are_wake_ups(&opened);
+    counters_sum_the_slices(&opened);
+    counters(&opened);
+}
+
+fn import_is_whole(opened: &Opened) {
+    let answers = opened.ask(&[
+        "select name, severity, value from stats where value > 0 and severity != 'info'",
+        "select count(*) from stats where severity = 'error'",
+        "select count(*) from slice where dur < 0",
+    ]);
+    assert_eq!(answers[0], Rows::new(), "errors and losses that the import tells");
+    assert!(number(&answers[1][0][0]) > 50, "its list of possible errors");
+    assert_eq!(number(&answers[2][0][0]), 0, "slices without an end");
+}
+
+/// Each world's time in each state and each pCPU's busy time.
+fn slices_are_the_accounts(opened: &Opened) {
     let (begin, end) = (opened.begin(), opened.end);
     // What was left out of the middle of a slice before the document begins.
     let cut = format!("sum(max(0, min(s.ts + s.dur, {end}) - max(s.ts, {begin})))");
@@ -181,6 +202,65 @@ fn agrees(name: &str, words: &[&str]) {
         "select t.name, {cut} ns from slice s join track t on s.track_id = t.id join track p on \
             t.parent_id = p.id where p.name = 'pCPUs' group by 1 having ns > 0"
     );
+    let answers = opened.ask(&[&states, &pcpus]);
+    let (want_states, want_pcpus) = expected(&opened.run);
+    let states: BTreeMap<(String, String), u64> =
+        answers[0].iter().map(|r| ((text(&r[0]), text(&r[1])), number(&r[2]))).collect();
+    assert_eq!(states, want_states);
+    let pcpus: BTreeMap<u64, u64> =
+        answers[1].iter().map(|r| (pcpu_id(&text(&r[0])), number(&r[1]))).collect();
+    assert_eq!(pcpus, want_pcpus);
+}
+
+/// Of a name such as "pCPU 3 (node 0, …)".
+fn pcpu_id(name: &str) -> u64 {
+    name.split(' ').nth(1).and_then(|n| n.parse::<u64>().ok()).expect("a pCPU")
+}
+
+fn pcpu_count(opened: &Opened) -> u64 {
+    number(&opened.run["host"]["pcpus"])
+}
+
+/// A track for each world, and one for each pCPU that ran something: it shows none that is empty.
+fn tracks_are_the_hosts(opened: &Opened) {
+    let answers = opened.ask(&[
+        "select t.name, ifnull(p.name, '') from track t left join track p on t.parent_id = p.id",
+    ]);
+    let tracks: BTreeSet<(String, String)> =
+        answers[0].iter().map(|r| (text(&r[1]), text(&r[0]))).collect();
+    let pcpus: Vec<u64> = tracks
+        .iter()
+        .filter(|t| t.0 == "pCPUs" && t.1.starts_with("pCPU "))
+        .map(|t| pcpu_id(&t.1))
+        .collect();
+    let busy = expected(&opened.run).1.len();
+    assert!(
+        pcpus.len() >= busy && pcpus.iter().all(|p| *p < pcpu_count(opened)),
+        "{busy} pCPUs ran worlds: {tracks:?}"
+    );
+    let drawn: BTreeSet<String> = tracks
+        .iter()
+        .filter(|t| t.1.starts_with("vcpu"))
+        .map(|t| format!("{}/{}", t.0, t.1))
+        .collect();
+    assert_eq!(drawn, worlds(&opened.run).map(|w| w.0).collect());
+}
+
+fn arrows_are_wake_ups(opened: &Opened) {
+    let answers = opened.ask(&[
+        "select count(*), sum(i.name not in ('READY', 'woken') or o.name != 'wakes ' || t.name or \
+            o.ts > i.ts) from flow f join slice o on f.slice_out = o.id join slice i on f.slice_in \
+            = i.id join track t on i.track_id = t.id",
+        "select count(*) from slice where name glob 'wakes *, which runs'",
+    ]);
+    let (flows, astray) = (number(&answers[0][0][0]), number(&answers[0][0][1]));
+    assert!(flows > 0 && astray == 0, "{flows} arrows from waker to woken, {astray} astray");
+    assert_eq!(flows + number(&answers[1][0][0]), opened.wakes as u64);
+}
+
+/// The counters of the whole host, integrated over time, are the sums of slices.
+fn counters_sum_the_slices(opened: &Opened) {
+    let end = opened.end;
     let integral = |counter: &str| {
         format!(
             "select ifnull(sum(cast(value as int) * (next - ts)), 0) from (select value, ts, \
@@ -191,68 +271,27 @@ fn agrees(name: &str, words: &[&str]) {
     let whole = "select ifnull(sum(dur), 0) from slice s join track t on s.track_id = t.id join \
         track p on t.parent_id = p.id where";
     let answers = opened.ask(&[
-        "select name, severity, value from stats where value > 0 and severity != 'info'",
-        "select count(*) from stats where severity = 'error'",
-        &states,
-        &pcpus,
-        "select t.name, ifnull(p.name, '') from track t left join track p on t.parent_id = p.id",
-        "select count(*), sum(i.name not in ('READY', 'woken') or o.name != 'wakes ' || t.name or \
-            o.ts > i.ts) from flow f join slice o on f.slice_out = o.id join slice i on f.slice_in \
-            = i.id join track t on i.track_id = t.id",
-        "select count(*) from slice where name glob 'wakes *, which runs'",
         &integral("worlds READY"),
         &format!("{whole} p.name != 'pCPUs' and s.name = 'READY'"),
         &integral("pCPUs idle"),
         &format!("{whole} p.name = 'pCPUs'"),
-        "select t.name, count(*), min(value), max(value) from counter c join track t on c.track_id \
-            = t.id group by 1",
-        "select count(*) from slice where dur < 0",
     ]);
     let one = |i: usize| number(&answers[i][0][0]);
-    assert_eq!(answers[0], Rows::new(), "errors and losses that the import tells");
-    assert!(one(1) > 50, "its list of possible errors");
-    let (want_states, want_pcpus) = expected(&opened.run);
-    let states: BTreeMap<(String, String), u64> =
-        answers[2].iter().map(|r| ((text(&r[0]), text(&r[1])), number(&r[2]))).collect();
-    assert_eq!(states, want_states);
-    // "pCPU 3 (node 0, …)"
-    let id =
-        |name: &str| name.split(' ').nth(1).and_then(|n| n.parse::<u64>().ok()).expect("a pCPU");
+    assert_eq!(one(0), one(1), "what is READY, counted and as slices");
     assert_eq!(
-        answers[3].iter().map(|r| (id(&text(&r[0])), number(&r[1]))).collect::<BTreeMap<_, _>>(),
-        want_pcpus
-    );
-    let tracks: BTreeSet<(String, String)> =
-        answers[4].iter().map(|r| (text(&r[1]), text(&r[0]))).collect();
-    // It shows no track on which nothing is.
-    let pcpu_count = number(&opened.run["host"]["pcpus"]);
-    let mut pcpus =
-        tracks.iter().filter(|t| t.0 == "pCPUs" && t.1.starts_with("pCPU ")).map(|t| id(&t.1));
-    assert!(
-        pcpus.clone().count() >= want_pcpus.len() && pcpus.all(|p| p < pcpu_count),
-        "{tracks:?}"
-    );
-    let drawn: BTreeSet<String> = tracks
-        .iter()
-        .filter(|t| t.1.starts_with("vcpu"))
-        .map(|t| format!("{}/{}", t.0, t.1))
-        .collect();
-    assert_eq!(drawn, worlds(&opened.run).map(|w| w.0).collect());
-    let (flows, astray) = (one(5), number(&answers[5][0][1]));
-    assert!(flows > 0 && astray == 0, "{flows} arrows from waker to woken, {astray} astray");
-    assert_eq!(flows + one(6), opened.wakes as u64);
-    assert_eq!(one(7), one(8), "what is READY, counted and as slices");
-    assert_eq!(
-        one(9) + one(10),
-        pcpu_count * end,
+        one(2) + one(3),
+        pcpu_count(opened) * end,
         "what is idle, counted, and what runs, as slices"
     );
-    counters(&opened.run, &answers[11]);
-    assert_eq!(one(12), 0, "slices without an end");
 }
 
 /// Every VM has both counters, within what the host can give.
-fn counters(run: &Value, rows: &Rows) {
+fn counters(opened: &Opened) {
+    let answers = opened.ask(&[
+        "select t.name, count(*), min(value), max(value) from counter c join track t on c.track_id \
+            = t.id group by 1",
+    ]);
+    let (run, rows) = (&opened.run, &answers[0]);
     let most = 100.0 * run["host"]["pcpus"].as_f64().expect("pCPUs");
     let of = |name: &str| {
         let row =

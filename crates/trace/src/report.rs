@@ -172,8 +172,6 @@ impl Report {
     /// since the trace begins.
     #[must_use]
     pub fn text(&self, most: usize) -> String {
-        let us = |ns: u64| format!("{}.{:03}", ns / 1000, ns % 1000);
-        let pcpu = |p: Option<units::PcpuId>| p.map_or("-".to_owned(), |p| p.0.to_string());
         let mut out = format!(
             "{} waits, {} us; {} beside a pCPU that was wrong to idle; begun unseen: {}\n\n{:>14} \
                 {:>16} {:>5} {:>5} {:>6}  {:<10} world, waker, instead, why\n",
@@ -189,25 +187,7 @@ impl Report {
             "judgement"
         );
         for w in self.waits.iter().take(most) {
-            let vm = if w.vm_name.is_empty() { String::new() } else { format!("{}/", w.vm_name) };
-            let waker = w.waker.as_ref().map_or(String::new(), |k| format!(", woken by {k}"));
-            let instead = w
-                .instead
-                .as_ref()
-                .map_or(String::new(), |(n, ns)| format!(", instead {n} for {} us", us(*ns)));
-            // Writing to a String cannot fail.
-            let _ = writeln!(
-                out,
-                "{:>14} {:>16} {:>5} {:>5} {:>6}  {:<10} {vm}{}{waker}{instead}: {}",
-                us(w.ns),
-                us(w.since_ns.saturating_sub(self.begin_ns)),
-                pcpu(w.queued_on),
-                pcpu(w.ran_on),
-                w.seen_idle,
-                w.judgement.name(),
-                w.name,
-                w.because
-            );
+            self.wait_line(w, &mut out);
         }
         let left = self.waits.len().saturating_sub(most);
         if left > 0 {
@@ -243,6 +223,35 @@ impl Report {
         out.push_str(&self.all.histogram.text());
         out
     }
+
+    /// One wait as a line of the report.
+    fn wait_line(&self, w: &Wait, out: &mut String) {
+        let pcpu = |p: Option<units::PcpuId>| p.map_or("-".to_owned(), |p| p.0.to_string());
+        let vm = if w.vm_name.is_empty() { String::new() } else { format!("{}/", w.vm_name) };
+        let waker = w.waker.as_ref().map_or(String::new(), |k| format!(", woken by {k}"));
+        let instead = w
+            .instead
+            .as_ref()
+            .map_or(String::new(), |(n, ns)| format!(", instead {n} for {} us", us(*ns)));
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            out,
+            "{:>14} {:>16} {:>5} {:>5} {:>6}  {:<10} {vm}{}{waker}{instead}: {}",
+            us(w.ns),
+            us(w.since_ns.saturating_sub(self.begin_ns)),
+            pcpu(w.queued_on),
+            pcpu(w.ran_on),
+            w.seen_idle,
+            w.judgement.name(),
+            w.name,
+            w.because
+        );
+    }
+}
+
+/// Nanoseconds as µs with three decimals.
+fn us(ns: u64) -> String {
+    format!("{}.{:03}", ns / 1000, ns % 1000)
 }
 
 #[cfg(test)]

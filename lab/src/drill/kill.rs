@@ -121,35 +121,10 @@ fn judge(report: &mut Report, records: &[Record]) {
     report.check("tasks watched", watched == expected, watched.to_string(), expected.to_string());
     let (mut stuck, mut gone) = (vec![], vec![]);
     for r in &cycles {
-        let cycle = r.text("n");
-        let (held, after) =
-            (stretches(records, cycle, "loaded", "held"), stretches(records, cycle, "free", "end"));
-        let least = |s: &[Stretch<'_>]| {
-            s.iter()
-                .filter(|s| s.ms >= JUDGED_MS)
-                .filter_map(Stretch::percent)
-                .min_by(f64::total_cmp)
-        };
-        let shown = |n: Option<f64>| n.map_or("-".to_owned(), |n| format!("{n:.0}"));
-        let bad: Vec<&str> =
-            held.iter().chain(&after).filter(|s| s.stuck()).map(|s| s.who).collect();
-        gone.extend(
-            after
-                .iter()
-                .filter(|s| s.grown.is_none())
-                .map(|s| format!("{} in cycle {cycle}", s.who)),
-        );
-        stuck.extend(bad.iter().map(|who| format!("{who} in cycle {cycle}")));
-        let mut row: Vec<String> =
-            ["n", "hold_ms", "load_ms", "handback_ms"].map(|k| r.text(k).to_owned()).to_vec();
-        row.extend([
-            format!("{:.1}", dilation(records, r)),
-            after.len().to_string(),
-            shown(least(&held)),
-            shown(least(&after)),
-            if bad.is_empty() { "none".into() } else { bad.join(",") },
-        ]);
-        report.rows.push(row);
+        let judged = cycle(records, r);
+        report.rows.push(judged.row);
+        gone.extend(judged.gone);
+        stuck.extend(judged.stuck);
     }
     report.notes.push(format!(
         "least_%: the least CPU time of a burner or vCPU, in % of the stretch, under Tandem (held \
@@ -177,6 +152,37 @@ fn judge(report: &mut Report, records: &[Record]) {
         none(&stuck),
         "none",
     );
+}
+
+/// A cycle's row in the table, and the tasks that were lost or stood still in it.
+struct Cycle {
+    row: Vec<String>,
+    gone: Vec<String>,
+    stuck: Vec<String>,
+}
+
+fn cycle(records: &[Record], r: &Record) -> Cycle {
+    let n = r.text("n");
+    let (held, after) =
+        (stretches(records, n, "loaded", "held"), stretches(records, n, "free", "end"));
+    let least = |s: &[Stretch<'_>]| {
+        let judged = s.iter().filter(|s| s.ms >= JUDGED_MS);
+        let least = judged.filter_map(Stretch::percent).min_by(f64::total_cmp);
+        least.map_or("-".to_owned(), |n| format!("{n:.0}"))
+    };
+    let named = |s: &Stretch<'_>| format!("{} in cycle {n}", s.who);
+    let stuck = || held.iter().chain(&after).filter(|s| s.stuck());
+    let who: Vec<&str> = stuck().map(|s| s.who).collect();
+    let mut row = ["n", "hold_ms", "load_ms", "handback_ms"].map(|k| r.text(k).to_owned()).to_vec();
+    row.extend([
+        format!("{:.1}", dilation(records, r)),
+        after.len().to_string(),
+        least(&held),
+        least(&after),
+        if who.is_empty() { "none".into() } else { who.join(",") },
+    ]);
+    let gone = after.iter().filter(|s| s.grown.is_none()).map(named).collect();
+    Cycle { row, gone, stuck: stuck().map(named).collect() }
 }
 
 /// What the kernel went through at the last start.

@@ -127,6 +127,39 @@ fn phase(outcome: &BootOutcome, record: &Record, longest_ms: f64) -> Result<Phas
     Ok(sum)
 }
 
+/// The guests' steal is what their vCPUs waited, by `apart`: how far they are from each other, and
+/// what is allowed.
+fn steal_is_waiting(report: &mut Report, policy: &str, apart: &[(f64, f64)]) {
+    let worst = apart
+        .iter()
+        .copied()
+        .max_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)))
+        .unwrap_or((f64::INFINITY, 0.0));
+    let all = apart.len() == ROUNDS * VMS.len() * VCPUS as usize;
+    let seen = format!("{:.0} ms apart at most, {} times", worst.0, apart.len());
+    let what = format!("{policy}: a vCPU's steal by its guest against READY and COSTOP");
+    report.check(what, all && worst.0 <= worst.1, seen, format!("{:.0} ms, each", worst.1));
+}
+
+/// No guest locked up, and all phases did their work.
+fn phases_are_whole(report: &mut Report, phases: &[&Record]) {
+    let lockups: f64 = phases.iter().filter_map(|r| r.number("lockups")).sum();
+    let all = phases.len() == POLICIES.len() * ROUNDS;
+    report.check(
+        "soft lockups that the guests told (after 2 s)",
+        lockups == 0.0 && all,
+        format!("{lockups:.0}"),
+        "0",
+    );
+    let done = phases.iter().all(|r| r.number("rounds").is_some_and(|n| n >= 10.0));
+    report.check(
+        "every phase did 10 rounds of messages or more",
+        done && all,
+        if done { "yes" } else { "no" },
+        "yes",
+    );
+}
+
 fn judge(report: &mut Report, outcome: &BootOutcome, records: &[Record]) -> Result<()> {
     let phases: Vec<&Record> = records.iter().filter(|r| r.kind == "phase").collect();
     let ms = |n: f64| format!("{n:.0}");
@@ -162,32 +195,10 @@ fn judge(report: &mut Report, outcome: &BootOutcome, records: &[Record]) -> Resu
             report.rows.push(row);
         }
         if policy != "eevdf" {
-            let worst = apart
-                .iter()
-                .copied()
-                .max_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)))
-                .unwrap_or((f64::INFINITY, 0.0));
-            let all = apart.len() == ROUNDS * VMS.len() * VCPUS as usize;
-            let seen = format!("{:.0} ms apart at most, {} times", worst.0, apart.len());
-            let what = format!("{policy}: a vCPU's steal by its guest against READY and COSTOP");
-            report.check(what, all && worst.0 <= worst.1, seen, format!("{:.0} ms, each", worst.1));
+            steal_is_waiting(report, policy, &apart);
         }
     }
-    let lockups: f64 = phases.iter().filter_map(|r| r.number("lockups")).sum();
-    let all = phases.len() == POLICIES.len() * ROUNDS;
-    report.check(
-        "soft lockups that the guests told (after 2 s)",
-        lockups == 0.0 && all,
-        format!("{lockups:.0}"),
-        "0",
-    );
-    let done = phases.iter().all(|r| r.number("rounds").is_some_and(|n| n >= 10.0));
-    report.check(
-        "every phase did 10 rounds of messages or more",
-        done && all,
-        if done { "yes" } else { "no" },
-        "yes",
-    );
+    phases_are_whole(report, &phases);
     report.notes.push(format!(
         "{} guests of {VCPUS} vCPUs on {VCPUS} pCPUs, {PERIOD_S} s each; a round is hackbench of 8 \
             tasks and 800 messages",

@@ -126,68 +126,74 @@ mod tests {
         }
     }
 
+    /// Text, host, object, instance, counter and kind of a path.
+    type RealPath =
+        (&'static str, &'static str, &'static str, Option<&'static str>, &'static str, ObjectKind);
+
+    /// Paths of real files.
+    const PATHS: [RealPath; 8] = [
+        (
+            r"\\local\Memory\Memory Overcommit (1 Minute Avg)",
+            "local",
+            "Memory",
+            None,
+            "Memory Overcommit (1 Minute Avg)",
+            ObjectKind::Other,
+        ),
+        (
+            r"\\local\Physical Cpu Load\Cpu Load (1 Minute Avg)",
+            "local",
+            "Physical Cpu Load",
+            None,
+            "Cpu Load (1 Minute Avg)",
+            ObjectKind::Load,
+        ),
+        (
+            r"\\local\Physical Cpu(_Total)\% Util Time",
+            "local",
+            "Physical Cpu",
+            Some("_Total"),
+            "% Util Time",
+            ObjectKind::Pcpu,
+        ),
+        (
+            r"\\localhost\Group Cpu(28868:Ted_DEV_ORA)\% Used",
+            "localhost",
+            "Group Cpu",
+            Some("28868:Ted_DEV_ORA"),
+            "% Used",
+            ObjectKind::Group,
+        ),
+        (
+            r"\\192.168.18.5\Vcpu(3497860:diskless vm 2:5421591:vmx)\% CPU Latency",
+            "192.168.18.5",
+            "Vcpu",
+            Some("3497860:diskless vm 2:5421591:vmx"),
+            "% CPU Latency",
+            ObjectKind::World,
+        ),
+        (
+            r"\\h\Physical Disk(a(b)c)\Reads/sec",
+            "h",
+            "Physical Disk",
+            Some("a(b)c"),
+            "Reads/sec",
+            ObjectKind::Other,
+        ),
+        (
+            r"\\h\Physical Disk(a\b)\Reads/sec",
+            "h",
+            "Physical Disk",
+            Some(r"a\b"),
+            "Reads/sec",
+            ObjectKind::Other,
+        ),
+        (r"\\MACHINE\% C2 Time", "MACHINE", "", None, "% C2 Time", ObjectKind::Other),
+    ];
+
     #[test]
     fn paths_of_real_files_are_taken_apart_and_put_together_again() {
-        let all = [
-            (
-                r"\\local\Memory\Memory Overcommit (1 Minute Avg)",
-                "local",
-                "Memory",
-                None,
-                "Memory Overcommit (1 Minute Avg)",
-                ObjectKind::Other,
-            ),
-            (
-                r"\\local\Physical Cpu Load\Cpu Load (1 Minute Avg)",
-                "local",
-                "Physical Cpu Load",
-                None,
-                "Cpu Load (1 Minute Avg)",
-                ObjectKind::Load,
-            ),
-            (
-                r"\\local\Physical Cpu(_Total)\% Util Time",
-                "local",
-                "Physical Cpu",
-                Some("_Total"),
-                "% Util Time",
-                ObjectKind::Pcpu,
-            ),
-            (
-                r"\\localhost\Group Cpu(28868:Ted_DEV_ORA)\% Used",
-                "localhost",
-                "Group Cpu",
-                Some("28868:Ted_DEV_ORA"),
-                "% Used",
-                ObjectKind::Group,
-            ),
-            (
-                r"\\192.168.18.5\Vcpu(3497860:diskless vm 2:5421591:vmx)\% CPU Latency",
-                "192.168.18.5",
-                "Vcpu",
-                Some("3497860:diskless vm 2:5421591:vmx"),
-                "% CPU Latency",
-                ObjectKind::World,
-            ),
-            (
-                r"\\h\Physical Disk(a(b)c)\Reads/sec",
-                "h",
-                "Physical Disk",
-                Some("a(b)c"),
-                "Reads/sec",
-                ObjectKind::Other,
-            ),
-            (
-                r"\\h\Physical Disk(a\b)\Reads/sec",
-                "h",
-                "Physical Disk",
-                Some(r"a\b"),
-                "Reads/sec",
-                ObjectKind::Other,
-            ),
-            (r"\\MACHINE\% C2 Time", "MACHINE", "", None, "% C2 Time", ObjectKind::Other),
-        ];
-        for (text, host, object, instance, counter, kind) in all {
+        for (text, host, object, instance, counter, kind) in PATHS {
             let path = Path::parse(text).unwrap();
             assert_eq!(
                 (
