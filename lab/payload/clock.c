@@ -1,13 +1,11 @@
-/* Time and work: the TSC as clock, the local APIC timer as alarm, and a counted loop as the unit of CPU work.
- *
- * Units. Wall time is TSC ticks: the TSC goes on while the vCPU is not running, so it must never measure work.
- * Work is loop rounds: they only pass while the vCPU runs, so stolen time does not count as progress. One
- * microsecond of work is as many rounds as the quickest of many short samples did per microsecond; the quickest is
- * the one nobody interrupted.
- *
- * Limits. Speed changes of the CPU (frequency, a busy SMT sibling, a busy emulator) count as less progress, which
- * is meant. Known weakness: two VMs that calibrate on differently busy hosts may differ by a few per cent; pass
- * loops=N to give them the same unit. */
+/* Time and work: the TSC as clock, the local APIC timer as alarm, and a counted loop as the unit
+ * of CPU work.  Units. Wall time is TSC ticks: the TSC goes on while the vCPU is not running, so
+ * it must never measure work. Work is loop rounds: they only pass while the vCPU runs, so stolen
+ * time does not count as progress. One microsecond of work is as many rounds as the quickest of
+ * many short samples did per microsecond; the quickest is the one nobody interrupted.  Limits.
+ * Speed changes of the CPU (frequency, a busy SMT sibling, a busy emulator) count as less
+ * progress, which is meant. Known weakness: two VMs that calibrate on differently busy hosts may
+ * differ by a few per cent; pass loops=N to give them the same unit. */
 #include "payload.h"
 
 #define APIC 0xfee00000u
@@ -61,7 +59,8 @@ struct kvmclock {
 };
 static struct kvmclock kvmclock __attribute__((aligned(64)));
 
-/* KVM states the TSC's rate exactly: ns = (ticks << shift) * mul / 2^32 (Documentation/virt/kvm/x86/msr.rst). */
+/* KVM states the TSC's rate exactly: ns = (ticks << shift) * mul / 2^32
+ * (Documentation/virt/kvm/x86/msr.rst). */
 static u32 khz_from_kvmclock(void)
 {
 	u32 a, b, c, d;
@@ -89,8 +88,8 @@ static u32 pit_count(void)
 	return low | (u32)in8(0x42) << 8;
 }
 
-/* Without KVM: count the 1,193,182 Hz timer chip against the TSC. Only readings taken quickly count, so that being
- * descheduled between the two clocks cannot spoil the rate. */
+/* Without KVM: count the 1,193,182 Hz timer chip against the TSC. Only readings taken quickly
+ * count, so that being descheduled between the two clocks cannot spoil the rate. */
 static u32 khz_from_pit(void)
 {
 	u64 best_start = 0, best_end = 0;
@@ -143,7 +142,8 @@ void clock_calibrate(void)
 
 static void __attribute__((noinline)) rounds(u32 n)
 {
-	__asm__ volatile("1: imull $1103515245, %%eax, %%eax\n addl $12345, %%eax\n decl %0\n jnz 1b"
+	__asm__ volatile("1: imull $1103515245, %%eax, %%eax\n"
+			 " addl $12345, %%eax\n decl %0\n jnz 1b"
 					 : "+r"(n) : : "eax", "cc");
 }
 
@@ -180,7 +180,10 @@ static void set_gate(u32 vector, void (*entry)(void))
 /* Called on every CPU; the first call also measures the timer's rate, which all share. */
 void timer_init(void)
 {
-	struct __attribute__((packed)) { u16 limit; u32 base; } pointer = { sizeof idt - 1, (u32)idt };
+	struct __attribute__((packed)) {
+		u16 limit;
+		u32 base;
+	} pointer = { sizeof idt - 1, (u32)idt };
 	set_gate(TIMER_VECTOR, timer_entry);
 	set_gate(0xff, spurious_entry);
 	__asm__ volatile("lidt %0" : : "m"(pointer));
@@ -188,7 +191,8 @@ void timer_init(void)
 	apic_write(0x3e0, 0xb);        /* divide by 1 */
 	apic_write(0x320, 1 << 16 | TIMER_VECTOR);
 	if (!apic_per_ms && under_kvm)
-		apic_per_ms = 1000000; /* KVM's counts ns (APIC_BUS_CYCLE_NS); an alarm that comes too early halts twice */
+		/* KVM's counts ns (APIC_BUS_CYCLE_NS); an alarm that comes too early halts twice */
+		apic_per_ms = 1000000;
 	if (!apic_per_ms) {
 		apic_write(0x380, ~0u);
 		u64 start = rdtsc(), wanted = ticks_of_us(5000);
@@ -203,13 +207,15 @@ void timer_init(void)
 	apic_write(0x320, TIMER_VECTOR); /* one-shot, open */
 }
 
-/* Halts until the timer fires `us` from now (at most 3 s: the counter has 32 bits), or anything else wakes us. */
+/* Halts until the timer fires `us` from now (at most 3 s: the counter has 32 bits), or anything
+ * else wakes us. */
 void wait_interrupt(u32 us)
 {
 	if (us > 3000000)
 		us = 3000000;
 	u32 ticks = (u32)udiv((u64)us * apic_per_ms, 1000);
 	apic_write(0x380, ticks ? ticks : 1);
-	__asm__ volatile("sti; hlt; cli" : : : "memory"); /* sti holds interrupts off for one instruction: no race */
+	/* sti holds interrupts off for one instruction: no race */
+	__asm__ volatile("sti; hlt; cli" : : : "memory");
 	apic_write(0x380, 0);
 }

@@ -1,13 +1,16 @@
-/* The workload kernel of the lab: starts all its vCPUs and runs on each what the command line orders, counting what
- * it got done for the report on the debug port; it never touches a disk, a screen or the other VMs. */
+/* The workload kernel of the lab: starts all its vCPUs and runs on each what the command line
+ * orders, counting what it got done for the report on the debug port; it never touches a disk, a
+ * screen or the other VMs. */
 #include "payload.h"
 
 #define APIC_ICR_LOW 0xfee00300u
 #define APIC_ICR_HIGH 0xfee00310u
-#define TRAMPOLINE 0x8000u      /* below 1 MB and on a page boundary, as the start-up interrupt wants */
+/* below 1 MB and on a page boundary, as the start-up interrupt wants */
+#define TRAMPOLINE 0x8000u
 #define DEBUG_PORT 0xe9
 #define EXIT_PORT 0xf4
-#define CHUNK_US 50             /* work between two looks at the clock: precise windows, little overhead */
+/* work between two looks at the clock: precise windows, little overhead */
+#define CHUNK_US 50
 #define LINE_BYTES 4096         /* every bucket of latencies with a large number, and the rest */
 
 struct run run;
@@ -60,7 +63,8 @@ static void put_value(const char *name, u32 value)
 	put(p);
 }
 
-/* One string instruction for the whole line: KVM hands it to the emulator in one exit instead of one per byte. */
+/* One string instruction for the whole line: KVM hands it to the emulator in one exit instead of
+ * one per byte. */
 static void flush_line(void)
 {
 	const char *from = line;
@@ -72,10 +76,11 @@ static void flush_line(void)
 
 static u32 now_ms(void) { return (u32)udiv(rdtsc() - start_tsc, tsc_khz); }
 
-static const char *const kind_names[] = { "idle", "burn", "duty", "periodic", "io", "io-exp", "lock", "ticket", "barrier", "exits" };
+static const char *const kind_names[] = { "idle", "burn",   "duty", "periodic", "io",
+					  "io-exp", "lock", "ticket", "barrier",  "exits" };
 
-/* Latencies below 8 us have a bucket each, larger ones eight an octave, so that a percentile is at most an eighth too large;
- * bucket_of in crates/views has the same law. */
+/* Latencies below 8 us have a bucket each, larger ones eight an octave, so that a percentile is at
+ * most an eighth too large; bucket_of in crates/views has the same law. */
 static u32 late_bucket(u32 us)
 {
 	u32 top = 31;
@@ -105,7 +110,8 @@ static void count_late(u32 me, u32 us)
 	p->late_counts[late_bucket(us)]++;
 }
 
-/* The least and most latency of the stretch that report n tells of; their sum, and how many fell into each bucket, since the start. */
+/* The least and most latency of the stretch that report n tells of; their sum, and how many fell
+ * into each bucket, since the start. */
 static void put_late(const struct progress *p, u32 n)
 {
 	const struct late *l = &p->late[n & 1];
@@ -176,8 +182,9 @@ static int active(const struct orders *o, u32 ms, u32 *change_ms)
 	return 0;
 }
 
-/* Halts until a point in time, or until the run or (on vCPU 0) its reports want attention. Counts the wake-up, but not one whose
- * sleep a report has shortened: to write one takes ms in an emulator. */
+/* Halts until a point in time, or until the run or (on vCPU 0) its reports want attention. Counts
+ * the wake-up, but not one whose sleep a report has shortened: to write one takes ms in an
+ * emulator. */
 static void sleep_until(u32 me, u64 deadline, int counts)
 {
 	for (;;) {
@@ -196,7 +203,8 @@ static void sleep_until(u32 me, u64 deadline, int counts)
 		if (!me && run.report_ms && next_report_ms > ms && us / 1000 > next_report_ms - ms)
 			us = (next_report_ms - ms) * 1000;
 		wait_interrupt(us);
-		if (rdtsc() < deadline && report_if_due(me)) /* whoever is due looks at the clock first */
+		/* whoever is due looks at the clock first */
+		if (rdtsc() < deadline && report_if_due(me))
 			counts = 0;
 	}
 }
@@ -219,10 +227,9 @@ static int work_for(u32 me, u32 us)
 	return 1;
 }
 
-/* --- what the vCPUs share: one lock and one barrier ---
- *
- * Who waits spins with PAUSE, as kernels do, so that KVM sees it (pause-loop exits); what it spins is no work. Another vCPU may not run for
- * long, so a waiting one still looks at the clock: the run may end meanwhile. */
+/* --- what the vCPUs share: one lock and one barrier ---  Who waits spins with PAUSE, as kernels
+ * do, so that KVM sees it (pause-loop exits); what it spins is no work. Another vCPU may not run
+ * for long, so a waiting one still looks at the clock: the run may end meanwhile. */
 static volatile u32 lock_taken, ticket_next, ticket_served;
 static volatile u32 barrier_members, barrier_arrived, barrier_round;
 
@@ -279,8 +286,8 @@ static void barrier_round_of(u32 me, const struct orders *o)
 			return;
 }
 
-/* Has the emulator work for about `us`, by the clock: a string instruction from a port that no device has is one exit for all its bytes,
- * which the emulator fetches one by one. */
+/* Has the emulator work for about `us`, by the clock: a string instruction from a port that no
+ * device has is one exit for all its bytes, which the emulator fetches one by one. */
 #define NO_DEVICE_PORT 0x80
 static void emulate_for(u32 us)
 {
@@ -301,8 +308,8 @@ static u32 random_u32(u32 *state)
 	return *state;
 }
 
-/* -ln(x / 2^32) in 16.16 fixed point: the logarithm to base 2 from the top bit, the rest by a parabola that is
- * right to 0.8 %, times ln 2 = 45426 / 2^16. */
+/* -ln(x / 2^32) in 16.16 fixed point: the logarithm to base 2 from the top bit, the rest by a
+ * parabola that is right to 0.8 %, times ln 2 = 45426 / 2^16. */
 static u32 minus_ln(u32 x)
 {
 	u32 top = 31;

@@ -1,4 +1,5 @@
-/* The command line of the workload kernel, see lab/README.md; it is parsed whole or refused whole. */
+/* The command line of the workload kernel, see lab/README.md; it is parsed whole or refused
+ * whole. */
 #include "payload.h"
 
 static const char *at;
@@ -61,7 +62,8 @@ static int parse_orders(struct orders *o)
 		return 0;
 	while (eat("@")) {
 		u32 w = o->windows;
-		if (w == MAX_WINDOWS || !number(&o->from_ms[w]) || !eat("-") || !number(&o->to_ms[w]))
+		if (w == MAX_WINDOWS || !number(&o->from_ms[w]) || !eat("-") ||
+		    !number(&o->to_ms[w]))
 			return 0;
 		if (o->to_ms[w] <= o->from_ms[w] || (w && o->from_ms[w] < o->to_ms[w - 1]))
 			return 0;

@@ -14,11 +14,16 @@ typedef unsigned long long u64;
 
 enum kind { IDLE, BURN, DUTY, PERIODIC, IO_FIXED, IO_EXP, LOCK, TICKET, BARRIER, EXITS };
 
-/* One vCPU's orders, from the command line. Windows are in ms since the start; none means always. */
+/* One vCPU's orders, from the command line. Windows are in ms since the start; none means
+ * always. */
 struct orders {
 	enum kind kind;
-	u32 work_us;   /* DUTY, PERIODIC, IO, BARRIER, EXITS: CPU work per round; LOCK, TICKET: between two critical sections */
-	u32 rest_us;   /* DUTY, IO: sleep per round; PERIODIC: the period; LOCK, TICKET: work with the lock held; EXITS: time in the emulator */
+	/* DUTY, PERIODIC, IO, BARRIER, EXITS: CPU work per round; LOCK, TICKET: between two
+	 * critical sections */
+	u32 work_us;
+	/* DUTY, IO: sleep per round; PERIODIC: the period; LOCK, TICKET: work with the lock
+	 * held; EXITS: time in the emulator */
+	u32 rest_us;
 	u32 windows;
 	u32 from_ms[MAX_WINDOWS], to_ms[MAX_WINDOWS];
 };
@@ -28,23 +33,28 @@ struct late {
 	volatile u32 n, min_us, max_us;
 };
 
-/* One vCPU's progress. Written by that vCPU only and read by vCPU 0 for the report: every field is one aligned
- * 32-bit word, so a reader sees an old or a new value, never half of one. work_us wraps after 71 minutes. */
+/* One vCPU's progress. Written by that vCPU only and read by vCPU 0 for the report: every field is
+ * one aligned 32-bit word, so a reader sees an old or a new value, never half of one. work_us
+ * wraps after 71 minutes. */
 struct progress {
 	volatile u32 up;            /* 1 once the vCPU runs */
 	volatile u32 work_us;       /* CPU work done, in calibrated microseconds */
 	volatile u32 rounds;        /* completed rounds of work */
 	volatile u32 wakeups;       /* timed wake-ups */
 	volatile u32 late_us_sum;   /* of all wake-ups, for the mean; wraps */
-	struct late late[2];        /* of the stretch under way and of the last one, which may be being told */
+	/* of the stretch under way and of the last one, which may be being told */
+	struct late late[2];
 	volatile u32 late_counts[LATE_BUCKETS];
-	volatile u32 missed;        /* PERIODIC: rounds whose next release had passed before they were done */
+	/* PERIODIC: rounds whose next release had passed before they were done */
+	volatile u32 missed;
 	volatile u32 done;          /* 1 when the run is over for this vCPU */
 } __attribute__((aligned(64)));
 
 struct run {
 	u32 run_ms, report_ms;      /* 0: for ever; 0: only at the end */
-	u32 buckets;                /* not 0: reports tell the buckets of latencies: long lines, and each letter costs an exit */
+	/* not 0: reports tell the buckets of latencies: long lines, and each letter costs an
+	 * exit */
+	u32 buckets;
 	u32 loops_per_us;           /* 0 on the command line: calibrate */
 	u32 seed;
 	struct orders orders[MAX_VCPUS];

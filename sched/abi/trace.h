@@ -1,21 +1,25 @@
-/* The record of a trace: one decision or change of state in 32 bytes, in the ring of a pCPU or handed to the simulator.
- * crates/trace (raw.rs, why.rs) reads it; a test of crates/sim holds every number here to the ones there. It decides nothing.
- * What comes with a change of state or with being queued each time is in the same record, for a record is what costs.
+/* The record of a trace: one decision or change of state in 32 bytes. crates/trace (raw.rs, why.rs)
+ * reads it; a test of crates/sim holds every number here to the ones there. What comes with each
+ * change of state or each queueing is in the same record, for the number of records is the cost.
  *
- * kind		world		a						b
- * state	the world	from | to << 8 | why << 16 | also << 24 | pCPU << 32	by also (enum trace_also), else 0
- *   woken							the waker, if a world | enum trace_waker << 32 | pCPU it was on << 48
- *   moved							the pCPU before | enum trace_move << 16
- * wake		the woken	enum trace_waker				the waker, if a world
- * queued	the world	its key						pCPU, or limit | 1 << 32; with a kick for its sake also
- *								from << 16 | how + 1 << 40 | the pCPU kicked << 48
- * unqueued	the world	0						0
- * migrate	the world	from | to << 16 | why << 32			0
- * idle		0		1 begins, 0 ends				0
- * kick		0		the pCPU kicked | how << 16			0
- * account	the VM		CPU time charged so far, ns			weight, 2^-20 pCPU
- * lost		0		how many | 1 << 32				0
- * guest	the vCPU	1 it enters its guest, 0 leaves it		0
+ * kind		world		a				b
+ * state	the world	from | to << 8 | why << 16 |	by also (enum trace_also), else 0
+ *				also << 24 | pCPU << 32
+ *   woken							the waker, if a world |
+ *								enum trace_waker << 32 |
+ *								pCPU it was on << 48
+ *   moved							pCPU before | enum trace_move << 16
+ * wake		the woken	enum trace_waker		the waker, if a world
+ * queued	the world	its key				pCPU, or limit | 1 << 32; for a
+ *								kick also from << 16 |
+ *								how + 1 << 40 | pCPU kicked << 48
+ * unqueued	the world	0				0
+ * migrate	the world	from | to << 16 | why << 32	0
+ * idle		0		1 begins, 0 ends		0
+ * kick		0		the pCPU kicked | how << 16	0
+ * account	the VM		CPU time charged so far, ns	weight, 2^-20 pCPU
+ * lost		0		how many | 1 << 32		0
+ * guest	the vCPU	1 enters its guest, 0 leaves	0
  */
 #ifndef TANDEM_TRACE_RECORD_H
 #define TANDEM_TRACE_RECORD_H
@@ -37,15 +41,15 @@ enum trace_kind {
 enum trace_why {
 	WHY_UNKNOWN = 0,
 	WHY_QUANTUM = 1,	/* its quantum ended */
-	WHY_PREEMPTED = 2,	/* somebody owed more took the pCPU */
+	WHY_PREEMPTED = 2,	/* a world of an earlier deadline took the pCPU */
 	WHY_SLEPT = 3,		/* of its own accord */
 	WHY_WOKEN = 4,
 	WHY_YIELDED = 5,	/* it spins, and gave the pCPU to the sibling that it waits for */
 	WHY_PARKED = 6,		/* a limit holds it back */
-	WHY_RELEASED = 7,	/* a limit lets it go */
+	WHY_RELEASED = 7,	/* a limit admits it again */
 	WHY_MIGRATED = 8,	/* it makes room here and goes elsewhere */
 	WHY_RESCUED = 9,	/* it had waited too long */
-	WHY_PICKED = 10,	/* its turn came */
+	WHY_PICKED = 10,	/* it had the earliest deadline */
 	WHY_SKEWED = 11,	/* its siblings are behind */
 	WHY_BORN = 12,
 	WHY_GONE = 13,
@@ -72,7 +76,8 @@ enum trace_how { TRACE_KICK_IDLE, TRACE_KICK_PREEMPT };
 
 #define TRACE_NOWHERE 65535	/* no pCPU */
 #define TRACE_STATE_UNKNOWN 255	/* state before that nobody knows */
-#define TRACE_ACCOUNT_NS 100000000	/* how often accounts are told: ten points a second draw a curve */
+/* period of the records of accounts: ten points a second draw a curve */
+#define TRACE_ACCOUNT_NS 100000000
 
 /* One record: little endian, no padding. */
 struct trace_record {
@@ -84,16 +89,25 @@ struct trace_record {
 	u64 b;
 };
 
-/* Head of the ring of one pCPU, in which TRACE_RECORDS records follow. Programs take a slot, fill it, and at last write the
- * word of world, kind and pCPU, which is never 0; the recorder reads up to the first such word that is 0, writes 0 there
- * again, and then gives the slots back. */
+/* Head of the ring of one pCPU; TRACE_RECORDS records follow. A program takes a slot, fills it,
+ * and last writes the word of world, kind and pCPU, which is never 0. The recorder reads up to the
+ * first such word that is 0, writes 0 to those it has read, and then gives the slots back. */
 struct trace_ring {
-	u64 head;		/* slots taken so far (atomic adds of programs on that pCPU) */
-	u64 lost;		/* records that found no room so far, exactly (likewise) */
-	u64 told;		/* of which a record of kind lost tells: it follows once there is room again (likewise) */
-	u64 since_ns;		/* when the first was lost that is not told of (a hint, of programs on that pCPU) */
-	u64 pad_head[4];	/* the recorder's word has a cache line of its own */
-	u64 tail;		/* slots given back (the recorder writes) */
+	/* --- programs on that pCPU (atomic adds) --- */
+
+	/* slots taken so far */
+	u64 head;
+	/* records that found no room so far, exactly */
+	u64 lost;
+	/* of these, told of by a record of kind lost, which follows once there is room again */
+	u64 told;
+	/* when the first of the others was lost (a hint) */
+	u64 since_ns;
+	/* the recorder's word has a cache line of its own */
+	u64 pad_head[4];
+
+	/* slots given back (the recorder writes) */
+	u64 tail;
 	u64 pad_tail[7];
 };
 

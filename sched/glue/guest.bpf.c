@@ -1,7 +1,8 @@
-/* Hooks where a vCPU's thread goes into KVM and comes back to its emulator: a BPF object of its own, for KVM may be a module that is loaded
- * after the scheduler. It shares the scheduler's maps, which the loader gives it (crates/host/src/guests.rs). */
+/* Hooks where a vCPU's thread goes into KVM and comes back to its emulator: a BPF object of its
+ * own, for KVM may be a module that is loaded after the scheduler. It shares the scheduler's maps,
+ * which the loader gives it (crates/host/src/guests.rs). */
 #include "../core.h"
-#include "../policy/cosched.h"
+#include "../account/stall.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -11,8 +12,9 @@ const volatile struct knobs knobs_now = {};
 void bpf_preempt_disable(void) __ksym;
 void bpf_preempt_enable(void) __ksym;
 
-/* Nothing may come between the clock and the record: who reads the trace waits for a record that was begun. */
-hot int crossed(bool inside)
+/* Nothing may come between the clock and the record: who reads the trace waits for a record that
+ * was begun. */
+INLINE int crossed(bool inside)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
 	struct host *h = plat_host();
@@ -20,7 +22,7 @@ hot int crossed(bool inside)
 
 	if (w && w->kind == KIND_VCPU) {
 		bpf_preempt_disable();
-		cosched_crossed(h, w, inside);
+		stall_crossed(h, w, inside);
 		bpf_preempt_enable();
 	}
 	return 0;

@@ -1,5 +1,5 @@
-/* The scheduler as a BPF object: sched_ext's callbacks and the daemon's calls, each a few lines onto core.c.
- * It owns no policy; what it adds is finding a thread's world and giving it back. */
+/* The scheduler as a BPF object: sched_ext's callbacks and the daemon's calls, each a few lines
+ * onto core.c. It owns no policy; what it adds is finding a thread's world and giving it back. */
 #include "../core.h"
 #include "../core.c"
 
@@ -12,7 +12,8 @@ const volatile struct knobs knobs_now = {
 #undef KNOB
 };
 
-/* What user space is told: threads that took a name a vCPU might have, and the end of this scheduler. */
+/* What user space is told: threads that took a name a vCPU might have, and the end of this
+ * scheduler. */
 enum event_kind { EVENT_NAMED = 1, EVENT_GONE = 2 };
 struct event {
 	u32 kind;
@@ -29,8 +30,8 @@ struct {
 struct housekeeper {
 	struct bpf_timer timer;
 };
-/* Number 0 keeps house; number 1 is the tick of limits, which number 0 starts when something is limited; number 2 that of co-scheduling,
- * which it starts at once. */
+/* Number 0 keeps house; number 1 is the tick of limits, which number 0 starts when something is
+ * limited; number 2 that of co-scheduling, which it starts at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 3);
@@ -56,12 +57,15 @@ struct exit_record {
 	char message[256];
 } exit_record;
 
-s32 SEC("struct_ops/select_cpu") BPF_PROG(tandem_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+s32 SEC("struct_ops/select_cpu")
+	BPF_PROG(tandem_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct host *h = plat_host();
 	struct world *w = h ? plat_world_of(h, p) : NULL;
 
-	s32 waker = wake_flags & SCX_VALUE(scx_wake_flags, SCX_WAKE_SYNC) ? (s32)bpf_get_smp_processor_id() : -1;
+	s32 waker = wake_flags & SCX_VALUE(scx_wake_flags, SCX_WAKE_SYNC)
+			    ? (s32)bpf_get_smp_processor_id()
+			    : -1;
 
 	return w ? core_select(h, p, w, prev_cpu, waker) : prev_cpu;
 }
@@ -74,7 +78,9 @@ void SEC("struct_ops/enqueue") BPF_PROG(tandem_enqueue, struct task_struct *p, u
 	if (!w) /* a thread beyond the cap: first come, first served, at once */
 		glue_insert(p, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), 1000000, 0);
 	else
-		core_enqueue(h, p, w, enq_flags & SCX_VALUE(scx_enq_flags, SCX_ENQ_WAKEUP) ? ENQUEUE_WAKEUP : 0);
+		core_enqueue(h, p, w,
+			     enq_flags & SCX_VALUE(scx_enq_flags, SCX_ENQ_WAKEUP) ? ENQUEUE_WAKEUP
+										  : 0);
 }
 
 static int tick_limits(void *map, int *key, struct housekeeper *keeper)
@@ -103,27 +109,32 @@ static int housekeep(void *map, int *key, struct housekeeper *keeper)
 {
 	struct host *h = plat_host();
 	u32 one = 1, two = 2;
-	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one), *cosched = bpf_map_lookup_elem(&housekeepers, &two);
+	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one),
+			   *cosched = bpf_map_lookup_elem(&housekeepers, &two);
 
 	if (h)
 		core_housekeep(h);
 	if (h && limits && h->limiters && !limits_ticking)
 		limits_ticking = !bpf_timer_start(&limits->timer, LIMIT_TICK_NS, 0);
 	if (cosched && !cosched_ticking)
-		cosched_ticking = !bpf_timer_start(&cosched->timer, knobs_now.cosched_poll_us * 1000, 0);
+		cosched_ticking = !bpf_timer_start(&cosched->timer,
+						   knobs_now.cosched_poll_us * 1000, 0);
 	bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
 	return 0;
 }
 
-/* Timers walk queues and move threads between them, which a program that may sleep (init) is not let do: dispatch owns them. */
+/* Timers walk queues and move threads between them, which a program that may sleep (init) is not
+ * let do: dispatch owns them. */
 static __noinline void own_ticks(void)
 {
 	u32 zero = 0, one = 1, two = 2;
 	struct housekeeper *keeper = bpf_map_lookup_elem(&housekeepers, &zero);
-	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one), *cosched = bpf_map_lookup_elem(&housekeepers, &two);
+	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one),
+			   *cosched = bpf_map_lookup_elem(&housekeepers, &two);
 
 	if (keeper && limits && cosched && !bpf_timer_set_callback(&limits->timer, tick_limits) &&
-	    !bpf_timer_set_callback(&cosched->timer, tick_cosched) && !bpf_timer_set_callback(&keeper->timer, housekeep))
+	    !bpf_timer_set_callback(&cosched->timer, tick_cosched) &&
+	    !bpf_timer_set_callback(&keeper->timer, housekeep))
 		ticks_owned = !bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
 }
 
@@ -173,9 +184,10 @@ void SEC("struct_ops/quiescent") BPF_PROG(tandem_quiescent, struct task_struct *
 		core_quiescent(h, p, w, deq_flags & SCX_VALUE(scx_deq_flags, SCX_DEQ_SLEEP));
 }
 
-/* KVM takes a vCPU that spins out of its guest, and yields to one that it takes for the one that is waited for; also sched_yield(2),
- * without `to`. */
-bool SEC("struct_ops/yield") BPF_PROG(tandem_yield, struct task_struct *from, struct task_struct *to)
+/* KVM takes a vCPU that spins out of its guest, and yields to one that it takes for the one that
+ * is waited for; also sched_yield(2), without `to`. */
+bool SEC("struct_ops/yield")
+	BPF_PROG(tandem_yield, struct task_struct *from, struct task_struct *to)
 {
 	struct host *h = plat_host();
 	struct world *w = h ? plat_world_of(h, from) : NULL, *target;
@@ -200,12 +212,13 @@ void SEC("struct_ops/set_weight") BPF_PROG(tandem_set_weight, struct task_struct
 		w->nice_weight = weight;
 }
 
-hot bool is_restricted(struct host *h, struct task_struct *p)
+INLINE bool is_restricted(struct host *h, struct task_struct *p)
 {
 	return (u32)p->nr_cpus_allowed < h->online;
 }
 
-void SEC("struct_ops/set_cpumask") BPF_PROG(tandem_set_cpumask, struct task_struct *p, const struct cpumask *mask)
+void SEC("struct_ops/set_cpumask")
+	BPF_PROG(tandem_set_cpumask, struct task_struct *p, const struct cpumask *mask)
 {
 	struct host *h = plat_host();
 	struct world *w = h ? plat_world_of(h, p) : NULL;
@@ -242,7 +255,8 @@ void SEC("struct_ops/update_idle") BPF_PROG(tandem_update_idle, s32 cpu, bool id
 /* Readers look at slots below h->worlds. */
 static void world_note(struct host *h, u32 id)
 {
-	plat_for(i, 4) { /* a race is lost to at most a few forks at once; the next fork makes up for it */
+	/* a race is lost to at most a few forks at once; the next fork makes up for it */
+	plat_for(i, 4) {
 		u32 end = plat_read(h->worlds);
 
 		if (id < end || plat_cas(&h->worlds, end, id + 1))
@@ -250,7 +264,8 @@ static void world_note(struct host *h, u32 id)
 	}
 }
 
-/* A free world, 0 when all are taken. The lowest is preferred, so that readers need not look at all there could be. */
+/* A free world, 0 when all are taken. The lowest is preferred, so that readers need not look at
+ * all there could be. */
 static __noinline u32 world_find(struct host *h)
 {
 	u32 start = plat_read(h->world_cursor), i;
@@ -260,7 +275,8 @@ static __noinline u32 world_find(struct host *h)
 		struct world *w = plat_world(h, id);
 
 		if (w && !w->flags && __sync_bool_compare_and_swap(&w->flags, 0, WORLD_LIVE)) {
-			h->world_cursor = id; /* a lost race with an exit only makes the next search start higher */
+			/* a lost race with an exit only makes the next search start higher */
+			h->world_cursor = id;
 			world_note(h, id);
 			return id;
 		}
@@ -276,7 +292,8 @@ static void world_name(struct world *w, struct task_struct *p)
 	bpf_probe_read_kernel_str(w->comm, sizeof(w->comm), p->comm);
 }
 
-s32 SEC("struct_ops.s/init_task") BPF_PROG(tandem_init_task, struct task_struct *p, struct scx_init_task_args *args)
+s32 SEC("struct_ops.s/init_task")
+	BPF_PROG(tandem_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct host *h = plat_host();
 	u32 id = h ? world_find(h) : WORLD_NONE, *slot, *vm;
@@ -309,7 +326,8 @@ s32 SEC("struct_ops.s/init_task") BPF_PROG(tandem_init_task, struct task_struct 
 	return 0;
 }
 
-void SEC("struct_ops/exit_task") BPF_PROG(tandem_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+void SEC("struct_ops/exit_task")
+	BPF_PROG(tandem_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
 	struct host *h = plat_host();
 	struct world *w = h ? plat_world_of(h, p) : NULL;
@@ -327,7 +345,8 @@ s32 SEC("struct_ops.s/init") BPF_PROG(tandem_init)
 {
 	struct host *h = plat_host();
 	u32 zero = 0, one = 1, two = 2, i;
-	struct housekeeper *keeper = bpf_map_lookup_elem(&housekeepers, &zero), *limits = bpf_map_lookup_elem(&housekeepers, &one);
+	struct housekeeper *keeper = bpf_map_lookup_elem(&housekeepers, &zero),
+			   *limits = bpf_map_lookup_elem(&housekeepers, &one);
 	struct housekeeper *cosched = bpf_map_lookup_elem(&housekeepers, &two);
 	s32 error;
 
@@ -365,8 +384,10 @@ void SEC("struct_ops/exit") BPF_PROG(tandem_exit, struct scx_exit_info *info)
 
 	exit_record.kind = BPF_CORE_READ(info, kind);
 	exit_record.code = BPF_CORE_READ(info, exit_code);
-	bpf_probe_read_kernel_str(exit_record.reason, sizeof(exit_record.reason), BPF_CORE_READ(info, reason));
-	bpf_probe_read_kernel_str(exit_record.message, sizeof(exit_record.message), BPF_CORE_READ(info, msg));
+	bpf_probe_read_kernel_str(exit_record.reason, sizeof(exit_record.reason),
+				  BPF_CORE_READ(info, reason));
+	bpf_probe_read_kernel_str(exit_record.message, sizeof(exit_record.message),
+				  BPF_CORE_READ(info, msg));
 	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e)
 		return;
@@ -451,7 +472,7 @@ SEC("syscall") int tandem_weight(struct weight_call *call)
 
 	if (!v)
 		return -22;
-	share_weight(h, v, call->weight, call->vcpus, call->shares, call->held, call->shift);
+	lag_set_weight(h, v, call->weight, call->vcpus, call->shares, call->held, call->shift);
 	return 0;
 }
 

@@ -14,7 +14,7 @@ use crate::{Bounds, Invariant, Oracle, State};
 use std::collections::BTreeMap;
 use units::{VmId, WorldId};
 
-/// When vCPUs are to be stopped, in ns; see `sched/policy/cosched.h`.
+/// When vCPUs are to be stopped, in ns; see `sched/law/skew.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoschedTerms {
     /// Lead beyond which one stops.

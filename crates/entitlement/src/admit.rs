@@ -27,10 +27,15 @@
 //! use entitlement::{Ask, Names, Tree, TreeLeaf, TreePool, admit};
 //! use units::Rate;
 //! let pool = |parent, pcpus, expandable| {
-//!     TreePool { parent, shares: 4000, reservation: Rate::pcpus(pcpus), limit: None, expandable, scalable: false }
+//!     let (reservation, limit) = (Rate::pcpus(pcpus), None);
+//!     TreePool { parent, shares: 4000, reservation, limit, expandable, scalable: false }
 //! };
-//! let vm = |pool, pcpus| TreeLeaf { pool, shares: 1000, reservation: Rate::pcpus(pcpus), limit: None, vcpus: 2 };
-//! let tree = Tree::new(8, vec![pool(0, 0, false), pool(0, 6, false), pool(1, 2, true)], vec![vm(1, 1), vm(2, 2)]);
+//! let vm = |pool, pcpus| {
+//!     let (reservation, limit) = (Rate::pcpus(pcpus), None);
+//!     TreeLeaf { pool, shares: 1000, reservation, limit, vcpus: 2 }
+//! };
+//! let pools = vec![pool(0, 0, false), pool(0, 6, false), pool(1, 2, true)];
+//! let tree = Tree::new(8, pools, vec![vm(1, 1), vm(2, 2)]);
 //! let names = Names {
 //!     pools: vec!["/".into(), "/gold".into(), "/gold/db".into()],
 //!     leaves: vec!["/gold/web".into(), "/gold/db/a".into()],

@@ -21,7 +21,8 @@
 //! ```
 //! use entitlement::{Between, fill_between};
 //! let claim = |weight, floor, cap| Between { weight, floor, cap };
-//! let x = fill_between(6000, &[claim(1000, 0, 500), claim(1000, 2250, 6000), claim(2000, 0, 6000)]);
+//! let claims = [claim(1000, 0, 500), claim(1000, 2250, 6000), claim(2000, 0, 6000)];
+//! let x = fill_between(6000, &claims);
 //! assert_eq!(x, [500, 2250, 3250]);
 //! ```
 //!

@@ -30,12 +30,15 @@
 //! ```
 //! use entitlement::{Tree, TreeLeaf, TreePool};
 //! use units::Rate;
-//! let root = TreePool { parent: 0, shares: 0, reservation: Rate(0), limit: None, expandable: true, scalable: false };
-//! let vm = |shares| TreeLeaf { pool: 0, shares, reservation: Rate(0), limit: None, vcpus: 4 };
+//! let (reservation, limit) = (Rate(0), None);
+//! let root =
+//!     TreePool { parent: 0, shares: 0, reservation, limit, expandable: true, scalable: false };
+//! let vm = |shares| TreeLeaf { pool: 0, shares, reservation, limit, vcpus: 4 };
 //! let tree = Tree::new(4, vec![root], vec![vm(100), vm(300), vm(400)]);
 //! assert_eq!(tree.could(1000, &[4000, 4000, 4000]).leaves, [500, 1500, 2000]);
 //! assert_eq!(tree.could(1000, &[0, 4000, 4000]).leaves, [500, 1714, 2286]);
-//! assert_eq!(tree.could(1000, &[0, 0, 4000]).leaves, [500, 1500, 4000]); // nobody wants more than it gets
+//! // nobody wants more than it gets
+//! assert_eq!(tree.could(1000, &[0, 0, 4000]).leaves, [500, 1500, 4000]);
 //! ```
 //!
 //! Limits: those of `tree`. Known weakness: the open ones' level stands for all the rest. It is

@@ -21,7 +21,10 @@
 //! ```
 //! use entitlement::{FluidClaim, fluid};
 //! use units::{PcpuSet, Rate};
-//! let vm = |weight, pcpus, vcpus| FluidClaim { weight, classes: vec![(PcpuSet::first(pcpus), Rate::pcpus(vcpus))] };
+//! let vm = |weight, pcpus, vcpus| FluidClaim {
+//!     weight,
+//!     classes: vec![(PcpuSet::first(pcpus), Rate::pcpus(vcpus))],
+//! };
 //! let x = fluid(&PcpuSet::first(8), &[vm(100, 2, 2), vm(300, 2, 2), vm(400, 8, 8)]);
 //! assert_eq!(x, [Rate(1 << 19), Rate(3 << 19), Rate::pcpus(6)]); // 0.5, 1.5, 6
 //! let x = fluid(&PcpuSet::first(8), &[vm(100, 2, 2), vm(400, 8, 8)]);

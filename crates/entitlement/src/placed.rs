@@ -19,12 +19,16 @@
 //! ```
 //! use entitlement::{Demand, Fluid, Tree, TreeLeaf, TreePool, divide_placed};
 //! use units::{PcpuSet, Rate};
-//! let pool = TreePool { parent: 0, shares: 4000, reservation: Rate(0), limit: None, expandable: true, scalable: false };
-//! let vm = |pool, shares| TreeLeaf { pool, shares, reservation: Rate(0), limit: None, vcpus: 8 };
-//! let tree = Tree::new(8, vec![pool.clone(), pool.clone(), pool], vec![vm(1, 1000), vm(2, 3000), vm(0, 1000)]);
+//! let (reservation, limit) = (Rate(0), None);
+//! let pool =
+//!     TreePool { parent: 0, shares: 4000, reservation, limit, expandable: true, scalable: false };
+//! let vm = |pool, shares| TreeLeaf { pool, shares, reservation, limit, vcpus: 8 };
+//! let leaves = vec![vm(1, 1000), vm(2, 3000), vm(0, 1000)];
+//! let tree = Tree::new(8, vec![pool.clone(), pool.clone(), pool], leaves);
 //! let fluid = Fluid::new(&PcpuSet::first(8), &[PcpuSet::first(8), PcpuSet::first(2)]);
 //! let ask = |set, n| Demand { weight: 0, classes: vec![(set, n)] };
-//! assert_eq!(divide_placed(&tree, &fluid, 10, &[(0, ask(1, 20)), (1, ask(1, 20)), (2, ask(0, 80))]), [10, 10, 60]);
+//! let asked = [(0, ask(1, 20)), (1, ask(1, 20)), (2, ask(0, 80))];
+//! assert_eq!(divide_placed(&tree, &fluid, 10, &asked), [10, 10, 60]);
 //! ```
 //!
 //! Known weakness: a pool's reservation and its limit are met as far as its VMs roam; ESXi's

@@ -20,15 +20,20 @@
 //! use entitlement::{Names, Tree, TreeLeaf, TreePool, check};
 //! use units::Rate;
 //! let pool = |pcpus| {
-//!     TreePool { parent: 0, shares: 4000, reservation: Rate::pcpus(pcpus), limit: None, expandable: false, scalable: false }
+//!     let (reservation, limit) = (Rate::pcpus(pcpus), None);
+//!     TreePool { parent: 0, shares: 4000, reservation, limit, expandable: false, scalable: false }
 //! };
 //! let vm = TreeLeaf { pool: 1, shares: 1000, reservation: Rate::pcpus(2), limit: None, vcpus: 2 };
 //! let tree = Tree::new(8, vec![pool(0), pool(2)], vec![vm.clone(), vm]);
-//! let names = Names { pools: vec!["/".into(), "/lab".into()], leaves: vec!["/lab/a".into(), "/lab/b".into()] };
+//! let names = Names {
+//!     pools: vec!["/".into(), "/lab".into()],
+//!     leaves: vec!["/lab/a".into(), "/lab/b".into()],
+//! };
 //! let report = check(&tree, &names);
 //! assert_eq!(
 //!     report.excesses[0].to_string(),
-//!     "/lab: cannot give 400 % to what it holds: its fixed reservation has 200 % for it; raise that or make the pool expandable"
+//!     "/lab: cannot give 400 % to what it holds: its fixed reservation has 200 % for it; \
+//!      raise that or make the pool expandable"
 //! );
 //! ```
 //!

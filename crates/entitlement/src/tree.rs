@@ -33,9 +33,13 @@
 //! ```
 //! use entitlement::{Tree, TreeLeaf, TreePool};
 //! use units::Rate;
-//! let pool = |shares| TreePool { parent: 0, shares, reservation: Rate(0), limit: None, expandable: true, scalable: false };
-//! let vm = |pool| TreeLeaf { pool, shares: 1000, reservation: Rate(0), limit: None, vcpus: 8 };
-//! let tree = Tree::new(10, vec![pool(0), pool(8000), pool(2000)], vec![vm(1), vm(1), vm(2), vm(2)]);
+//! let (reservation, limit) = (Rate(0), None);
+//! let pool = |shares| {
+//!     TreePool { parent: 0, shares, reservation, limit, expandable: true, scalable: false }
+//! };
+//! let vm = |pool| TreeLeaf { pool, shares: 1000, reservation, limit, vcpus: 8 };
+//! let leaves = vec![vm(1), vm(1), vm(2), vm(2)];
+//! let tree = Tree::new(10, vec![pool(0), pool(8000), pool(2000)], leaves);
 //! assert_eq!(tree.divide(100, &[800, 800, 800, 800]).leaves, [400, 400, 100, 100]);
 //! assert_eq!(tree.divide(100, &[0, 800, 800, 800]).leaves, [0, 800, 100, 100]);
 //! ```

@@ -77,8 +77,9 @@ impl Table for Accounts {
         store!(self.vms, vm, AtomicU32, limiter = slot);
     }
 
-    fn parked(&self, slot: u32) -> u32 {
-        self.limiters.get(slot as usize).parked
+    fn in_use(&self, slot: u32) -> bool {
+        let limiter = self.limiters.get(slot as usize);
+        limiter.parked > 0 || limiter.inflight > 0
     }
 }
 

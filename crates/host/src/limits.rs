@@ -1,10 +1,12 @@
 //! Gives each limit of the tree a slot in the scheduler's table, in an order in which no world ever
 //! meets half a change.
 //!
-//! A limit keeps its slot as long as its VM or pool has one. A change is written so: new and kept
+//! A limit keeps its slot as long as its VM or pool has one and the limit above it stays: a world
+//! that runs returns its budget to the chain of limits that it started with
+//! (`sched/account/budget.h`), so a chain never changes. A change is written so: new and kept
 //! limits, those above before those below; how far the table is in use; the first limit of each VM;
-//! and last, limits that nobody meets any more let everybody pass. A slot of such a limit is free
-//! once nobody is parked there, and not before the next look.
+//! and last, limits that no world meets any more admit every world. A slot of such a limit is free
+//! once no world is parked there or uses its budget, and not before the next look.
 
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Rate, caps::LIMITERS_MAX};
@@ -48,15 +50,15 @@ pub(crate) trait Table {
     fn used(&self, slots: u32);
     /// The first limit of a VM, 0 for none.
     fn first(&self, vm: u32, slot: u32);
-    /// Worlds that wait in a slot.
-    fn parked(&self, slot: u32) -> u32;
+    /// Whether worlds are parked in a slot or use its budget.
+    fn in_use(&self, slot: u32) -> bool;
 }
 
 /// Slots of limits; number 0 stands for none.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
     slots: BTreeMap<Owner, (u32, Terms)>,
-    /// Ended, and not free before nobody waits there.
+    /// Ended, and not free while worlds use them.
     ending: BTreeSet<u32>,
     /// One past the highest that was ever used.
     used: u32,
@@ -72,12 +74,9 @@ impl Limits {
         first: &[(u32, Option<usize>)],
     ) -> usize {
         let keep: BTreeSet<&Owner> = wanted.iter().map(|w| &w.owner).collect();
-        let gone: Vec<(Owner, u32)> = self
-            .slots
-            .iter()
-            .filter(|(owner, _)| !keep.contains(owner))
-            .map(|(owner, slot)| (owner.clone(), slot.0))
-            .collect();
+        let unwanted: Vec<Owner> =
+            self.slots.keys().filter(|owner| !keep.contains(owner)).cloned().collect();
+        let mut gone: Vec<u32> = vec![];
         // Slot of each in the list, or of the nearest above it that has one.
         let mut at: Vec<u32> = vec![];
         let mut refused = 0;
@@ -87,10 +86,14 @@ impl Limits {
                 burst_ns: w.burst_ns,
                 parent: w.parent.map_or(0, |p| at[p]),
             };
+            let old = self.slots.get(&w.owner).copied();
             match self.slot(table, &w.owner, terms) {
-                Some(slot) => at.push(slot),
+                Some(slot) => {
+                    gone.extend(old.map(|o| o.0).filter(|old| *old != slot));
+                    at.push(slot);
+                }
                 None => {
-                    at.push(terms.parent);
+                    at.push(old.map_or(terms.parent, |o| o.0));
                     refused += 1;
                 }
             }
@@ -98,17 +101,20 @@ impl Limits {
         for (vm, first) in first {
             table.first(*vm, first.map_or(0, |i| at[i]));
         }
-        for (owner, slot) in gone {
-            self.slots.remove(&owner);
+        gone.extend(unwanted.iter().filter_map(|owner| self.slots.remove(owner)).map(|s| s.0));
+        for slot in gone {
             self.ending.insert(slot);
             table.end(slot);
         }
         refused
     }
 
-    /// The slot of a limit, written with its terms; `None` when there is no room.
+    /// The slot of a limit, written with its terms: another one if the limit above it is another;
+    /// `None`, and nothing is written, when there is no room.
     fn slot(&mut self, table: &dyn Table, owner: &Owner, terms: Terms) -> Option<u32> {
-        if let Some((slot, old)) = self.slots.get_mut(owner) {
+        if let Some((slot, old)) =
+            self.slots.get_mut(owner).filter(|(_, old)| old.parent == terms.parent)
+        {
             if *old != terms {
                 *old = terms;
                 table.change(*slot, terms);
@@ -123,13 +129,15 @@ impl Limits {
             self.used = slot + 1;
             table.used(self.used);
         }
-        self.slots.insert(owner.clone(), (slot, terms));
+        if let Some((old, _)) = self.slots.insert(owner.clone(), (slot, terms)) {
+            self.ending.insert(old); // ended once every VM's first limit is written
+        }
         Some(slot)
     }
 
-    /// Slots of ended limits where nobody waits any more are free again.
+    /// Slots of ended limits that no world uses any more are free again.
     pub(crate) fn sweep(&mut self, table: &dyn Table) {
-        self.ending.retain(|slot| table.parked(*slot) > 0);
+        self.ending.retain(|slot| table.in_use(*slot));
     }
 }
 
@@ -170,8 +178,8 @@ mod tests {
         fn first(&self, vm: u32, slot: u32) {
             self.say(format!("vm {vm} meets {slot}"));
         }
-        fn parked(&self, slot: u32) -> u32 {
-            self.parked.borrow().get(&slot).copied().unwrap_or(0)
+        fn in_use(&self, slot: u32) -> bool {
+            self.parked.borrow().get(&slot).is_some_and(|n| *n > 0)
         }
     }
 
@@ -206,14 +214,17 @@ mod tests {
                 "vm 3 meets 0"
             ]
         );
-        // The pool's goes: who is below it is pointed past it first.
+        // The pool's goes: the VM's has another above it, so it is another.
         limits.set(&log, &[vm(7, 10, None)], &[(1, Some(0)), (2, None)]);
-        assert_eq!(log.take(), ["change 2: 10 below 0", "vm 1 meets 2", "vm 2 meets 0", "end 1"]);
+        assert_eq!(
+            log.take(),
+            ["begin 3: 10 below 0", "used 4", "vm 1 meets 3", "vm 2 meets 0", "end 2", "end 1"]
+        );
         // What has not changed is not written.
         limits.set(&log, &[vm(7, 10, None)], &[]);
         assert_eq!(log.take(), [""; 0]);
         limits.set(&log, &[vm(7, 20, None)], &[]);
-        assert_eq!(log.take(), ["change 2: 20 below 0"]);
+        assert_eq!(log.take(), ["change 3: 20 below 0"]);
     }
 
     #[test]
@@ -251,7 +262,10 @@ mod tests {
         limits.set(&log, &[pool("/a", 1, None), pool("/b", 2, Some(0))], &[]);
         log.take();
         limits.set(&log, &[pool("/b", 2, None), pool("/a", 1, Some(0))], &[]);
-        assert_eq!(log.take(), ["change 2: 2 below 0", "change 1: 1 below 2"]);
+        assert_eq!(
+            log.take(),
+            ["begin 3: 2 below 0", "used 4", "begin 4: 1 below 3", "used 5", "end 2", "end 1"]
+        );
     }
 
     #[test]
@@ -266,12 +280,13 @@ mod tests {
         let lines = log.take();
         assert_eq!(lines[lines.len() - 3..], ["vm 1 meets 1023", "vm 2 meets 1", "vm 3 meets 1"]);
         assert!(lines.contains(&"used 1024".to_owned()));
-        // One that has its slot keeps it when others come before it.
+        // One that has its slot keeps it, and the limit above it, while there is no room for
+        // another.
         let again: Vec<Wanted> = [pool("/new", 5, None)]
             .into_iter()
             .chain(many.into_iter().take(1023).map(|w| Wanted { parent: None, ..w }))
             .collect();
-        assert_eq!(limits.set(&log, &again, &[(1, Some(1023))]), 1);
+        assert_eq!(limits.set(&log, &again, &[(1, Some(1023))]), 1023);
         assert_eq!(log.take().last().map(String::as_str), Some("vm 1 meets 1023"));
     }
 }

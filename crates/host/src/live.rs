@@ -47,7 +47,7 @@ pub(crate) fn lock(file: &fs::File) -> bool {
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
 }
 
-/// Virtual time of an empty host (`V_START` in sched/policy/share.h).
+/// Virtual time of an empty host (`V_START` in sched/law/share.h).
 const V_START: u64 = 1 << 50;
 
 /// Bit of the kernel's exit code that asks for a fresh load (`SCX_ECODE_ACT_RESTART`).

@@ -107,7 +107,7 @@ pub fn knobs(schema: &Schema) -> String {
     out
 }
 
-/// Records of native.h that Rust writes by hand, with their fields.
+/// Records of platform/native.h that Rust writes by hand, with their fields.
 const BY_HAND: [(&str, &[&str]); 2] = [
     (
         "plat_task",

@@ -6,7 +6,19 @@ mod read;
 
 use std::{env, fs, path::Path};
 
-const HEADERS: [&str; 4] = ["caps.h", "records.h", "trace.h", "knobs.def"];
+/// Headers of `sched/abi`, each after those that it needs.
+const HEADERS: [&str; 10] = [
+    "caps.h",
+    "ids.h",
+    "knobs.h",
+    "host.h",
+    "pcpu.h",
+    "vm.h",
+    "world.h",
+    "limiter.h",
+    "node.h",
+    "trace.h",
+];
 
 fn main() {
     let sched = Path::new("../../sched");
@@ -19,12 +31,12 @@ fn main() {
             .unwrap_or_else(|e| panic!("{}: cannot read: {e}", path.display()));
         (path.display().to_string(), text)
     };
-    let [caps, records, trace, knobs] = HEADERS.map(text);
     let mut schema = read::Schema::default();
-    for (path, text) in [&caps, &records, &trace] {
-        schema.header(path, text).unwrap_or_else(|e| panic!("{e}"));
+    for (path, text) in HEADERS.map(text) {
+        schema.header(&path, &text).unwrap_or_else(|e| panic!("{e}"));
     }
-    schema.knobs(&knobs.0, &knobs.1).unwrap_or_else(|e| panic!("{e}"));
+    let (path, list) = text("knobs.def");
+    schema.knobs(&path, &list).unwrap_or_else(|e| panic!("{e}"));
     let write = |name: &str, text: String| {
         fs::write(out.join(name), text).unwrap_or_else(|e| panic!("{name}: cannot write: {e}"))
     };
@@ -37,7 +49,7 @@ fn main() {
         build.define("TANDEM_ABLATE", None);
     }
     build
-        .file(sched.join("native.c"))
+        .file(sched.join("glue/native.c"))
         .file(out.join("layout.c"))
         .include(sched)
         .opt_level(2)

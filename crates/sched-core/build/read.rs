@@ -1,5 +1,6 @@
-//! Reads caps.h, records.h and knobs.def line by line; a line it does not know is an error that
-//! names file and line.
+//! Reads the headers of `sched/abi` and knobs.def line by line; a line it does not know is an error
+//! that names file and line. The comment of a field, constant or item stands in its line or in the
+//! lines above it; one that begins with dashes heads a group.
 
 /// What the headers say.
 #[derive(Default)]
@@ -111,12 +112,13 @@ impl Schema {
                 format!("{path}:{}: cannot read '{}' as {what}", l.number, l.code)
             };
             if line.code.is_empty() {
-                doc = if line.comment.is_empty() { doc } else { line.comment };
+                note(&mut doc, line.comment);
                 continue;
             }
             let code = line.code.as_str();
             if let Some(define) = code.strip_prefix("#define ") {
-                self.define(define, &line).ok_or_else(|| bad("a constant", &line))?;
+                let doc = doc_of(&mut doc, &line.comment);
+                self.define(define, doc).ok_or_else(|| bad("a constant", &line))?;
             } else if let Some(head) = code.strip_prefix("struct ") {
                 let name = head
                     .strip_suffix('{')
@@ -124,14 +126,16 @@ impl Schema {
                     .filter(|n| is_name(n))
                     .ok_or_else(|| bad("a struct", &line))?;
                 let mut fields = vec![];
+                let mut above = String::new();
                 loop {
                     let l =
                         lines.next().ok_or_else(|| format!("{path}: struct {name} has no end"))?;
                     match l.code.as_str() {
                         "};" => break,
-                        "" => continue,
+                        "" => note(&mut above, l.comment),
                         code => {
-                            fields.push(field(code, &l.comment).ok_or_else(|| bad("a field", &l))?)
+                            let doc = doc_of(&mut above, &l.comment);
+                            fields.push(field(code, &doc).ok_or_else(|| bad("a field", &l))?)
                         }
                     }
                 }
@@ -158,11 +162,14 @@ impl Schema {
         Ok(())
     }
 
-    fn define(&mut self, define: &str, line: &Line) -> Option<()> {
+    fn define(&mut self, define: &str, doc: String) -> Option<()> {
         let Some((name, value)) = define.split_once(char::is_whitespace) else {
             // An include guard has no value.
             return define.ends_with("_H").then_some(());
         };
+        if name.contains('(') {
+            return Some(()); // C's own
+        }
         let value = value.trim();
         let value = value.strip_prefix('(').and_then(|v| v.strip_suffix(')')).unwrap_or(value);
         let known =
@@ -173,11 +180,7 @@ impl Schema {
         if !good || !is_name(name) {
             return None;
         }
-        self.constants.push(Constant {
-            name: name.to_owned(),
-            value: value.to_owned(),
-            doc: line.comment.clone(),
-        });
+        self.constants.push(Constant { name: name.to_owned(), value: value.to_owned(), doc });
         Some(())
     }
 
@@ -222,7 +225,7 @@ impl Schema {
             .structs
             .iter()
             .find(|s| s.name == "knobs")
-            .ok_or("records.h: there is no struct knobs")?;
+            .ok_or("knobs.h: there is no struct knobs")?;
         let fields: Vec<&str> = record.fields.iter().map(|f| f.name.as_str()).collect();
         let listed: Vec<&str> = self.knobs.iter().map(|k| k.name.as_str()).collect();
         if fields != listed || record.fields.iter().any(|f| f.rust != "u64" || f.count.is_some()) {
@@ -232,6 +235,21 @@ impl Schema {
         }
         Ok(())
     }
+}
+
+/// Keeps a comment for what stands below it.
+fn note(above: &mut String, comment: String) {
+    if comment.starts_with("---") {
+        above.clear();
+    } else if !comment.is_empty() {
+        *above = comment;
+    }
+}
+
+/// The comment of a line, or that above it.
+fn doc_of(above: &mut String, comment: &str) -> String {
+    let above = std::mem::take(above);
+    if comment.is_empty() { above } else { comment.to_owned() }
 }
 
 fn field(code: &str, comment: &str) -> Option<Field> {
@@ -253,8 +271,14 @@ fn field(code: &str, comment: &str) -> Option<Field> {
 fn enumeration(parts: &[(String, String)]) -> Option<Enum> {
     let (name, first) = parts[0].0.strip_prefix("enum ")?.split_once('{')?;
     let mut items = vec![];
+    let mut above = String::new();
     for (i, (code, comment)) in parts.iter().enumerate() {
         let code = if i == 0 { first } else { code.as_str() };
+        if code.is_empty() {
+            note(&mut above, comment.clone());
+            continue;
+        }
+        let comment = doc_of(&mut above, comment);
         for item in code.trim_end_matches("};").split(',').map(str::trim).filter(|t| !t.is_empty())
         {
             let (n, value) = item

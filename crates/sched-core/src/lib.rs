@@ -28,9 +28,9 @@ pub mod records {
 
 /// Flag of an enqueue: the world was waiting (`sched/core.h`).
 pub const ENQUEUE_WAKEUP: u32 = 1;
-/// Flag of a kick: only an idle pCPU is woken (`sched/platform.h`).
+/// Flag of a kick: only an idle pCPU is woken (`sched/platform/platform.h`).
 pub const KICK_IDLE: u32 = 1;
-/// Flag of a kick: the running world's slice ends now (`sched/platform.h`).
+/// Flag of a kick: the running world's slice ends now (`sched/platform/platform.h`).
 pub const KICK_PREEMPT: u32 = 2;
 
 /// Whether a world of this kind is a vCPU, of KVM or emulated by its process.
@@ -39,25 +39,28 @@ pub const fn is_vcpu(kind: u32) -> bool {
     kind == KIND_VCPU || kind == KIND_EMULATED
 }
 
-/// The ordered queue of a pCPU that holds worlds of VMs (`QUEUE_VM` in `sched/platform.h`).
+/// The ordered queue of a pCPU that holds worlds of VMs (`QUEUE_VM` in
+/// `sched/platform/platform.h`).
 #[must_use]
 pub const fn queue_vm(pcpu: u32) -> u64 {
     pcpu as u64
 }
 
-/// The ordered queue of a pCPU that holds host tasks (`QUEUE_SYSTEM` in `sched/platform.h`).
+/// The ordered queue of a pCPU that holds host tasks (`QUEUE_SYSTEM` in
+/// `sched/platform/platform.h`).
 #[must_use]
 pub const fn queue_system(pcpu: u32) -> u64 {
     pcpu as u64 + PCPUS_MAX as u64
 }
 
-/// The ordered queue of worlds that wait for a limit (`QUEUE_PARKED` in `sched/platform.h`).
+/// The ordered queue of worlds that wait for a limit (`QUEUE_PARKED` in
+/// `sched/platform/platform.h`).
 #[must_use]
 pub const fn queue_parked(limiter: u32) -> u64 {
     limiter as u64 + 2 * PCPUS_MAX as u64
 }
 
-/// The ordered queue of a VM's co-stopped vCPUs (`QUEUE_COSTOP` in `sched/platform.h`).
+/// The ordered queue of a VM's co-stopped vCPUs (`QUEUE_COSTOP` in `sched/platform/platform.h`).
 #[must_use]
 pub const fn queue_costop(vm: u32) -> u64 {
     vm as u64 + 3 * PCPUS_MAX as u64

@@ -1,5 +1,5 @@
-//! Records of `sched/native.h` and the entry points of `sched/core.h`, as C declares them; nothing
-//! here is safe to call by itself.
+//! Records of `sched/platform/native.h` and the entry points of `sched/core.h`, as C declares them;
+//! nothing here is safe to call by itself.
 
 use crate::records::{self, Cluster, Knobs, Limiter, Node, PCPU_WORDS, Pcpu, Siblings, Vm, World};
 

@@ -8,8 +8,8 @@ use std::ffi::{CStr, c_char};
 /// The threads of a host, as the kernel sees them during a callback.
 pub type Tasks = [PlatTask];
 
-/// A kernel, simulated or toy. Each method stands for one call of `sched/platform.h`; it may change
-/// the tasks it is given, as a kernel does, and cannot call the scheduler again.
+/// A kernel, simulated or toy. Each method stands for one call of `sched/platform/platform.h`; it
+/// may change the tasks it is given, as a kernel does, and cannot call the scheduler again.
 pub trait Platform {
     /// Inserts into the local queue of the pCPU that select chooses, or of the task's pCPU.
     fn insert_local(&mut self, tasks: &mut Tasks, world: u32, slice_ns: u64);

@@ -262,8 +262,7 @@ impl Engine {
 
     fn limits(&mut self) {
         if self.kernel.fault.is(Mutant::NoLimit) {
-            (0..self.host.record().limiters)
-                .for_each(|i| self.host.limiter_mut(i).tokens_ns = 1 << 40);
+            (0..self.host.record().limiters).for_each(|i| self.host.limiter_mut(i).rate = 0);
         }
         self.kernel.context = Context::Timer;
         self.stats.calls += 1;

@@ -12,8 +12,8 @@ const MS: u64 = 1_000_000;
 /// The scenario of one VM on a host of so many pCPUs; `more` are keys of the VM.
 fn scenario(name: &str, pcpus: u32, duration: &str, more: &str) -> Scenario {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("guests-{name}.toml"));
-    // A quantum of 50 ms ends at the tick of 52 ms. Two busy vCPUs on one pCPU run 0..104 ms,
-    // 104..260, 260..364, 364..468, 468..572.
+    // A quantum of 50 ms ends at the tick of 52 ms. Two busy vCPUs on one pCPU run 0..52 ms,
+    // 52..156, 156..260, 260..364, 364..468.
     let text = format!(
         "duration = '{duration}'\n[host]\ncores_per_llc = {pcpus}\n[knobs]\nquantum_us = \
             50000\ncosched = 0\n[[vm]]\nname = 'smp'\n{more}\n"
@@ -78,27 +78,27 @@ fn two_vcpus_that_both_run_hand_the_lock_over_at_the_instant_of_its_release() {
 
 #[test]
 fn while_the_holder_is_preempted_its_sibling_burns_all_its_time() {
-    // vCPU 0 is preempted at 104 ms, 1 ms after it took the lock for the twelfth time; vCPU 1
-    // thinks for 4 ms and spins for 152.
-    let out = outcome("preempted", 1, "260ms", &lock(false));
+    // vCPU 0 is preempted at 52 ms, 3 ms after it took the lock for the sixth time; vCPU 1 thinks
+    // for 4 ms and spins for 100.
+    let out = outcome("preempted", 1, "156ms", &lock(false));
     let x = &out.result.vms[0];
-    assert_eq!(progress(x), (104 + 4, 152, 11));
-    assert_eq!(guest(x).longest_wait_ns, 156 * MS); // vCPU 0 in READY, to the end
-    assert_eq!(out.stats.pause_loop_exits, 3040); // after 10 us, then every 50 us
+    assert_eq!(progress(x), (52 + 4, 100, 5));
+    assert_eq!(guest(x).longest_wait_ns, 104 * MS); // vCPU 0 in READY, to the end
+    assert_eq!(out.stats.pause_loop_exits, 2000); // after 10 us, then every 50 us
 }
 
 #[test]
 fn a_ticket_waits_for_who_came_first_though_it_does_not_run() {
-    // From 260 ms on vCPU 0 runs again and releases the lock at 264 ms, when vCPU 1 does not run.
-    // It can have it again and again, and at 364 ms, when vCPU 1 runs, it is free.
-    let x = vm("plain", 1, "468ms", &lock(false));
-    assert_eq!(progress(&x), (104 + 4 + 104 + 104, 152, 11 + 1 + 11 + 11));
-    assert_eq!(guest(&x).longest_wait_ns, (364 - 108) * MS);
+    // From 156 ms on vCPU 0 runs again and releases the lock at 158 ms, when vCPU 1 does not run.
+    // It can have it again and again, and at 260 ms, when vCPU 1 runs, it is free.
+    let x = vm("plain", 1, "360ms", &lock(false));
+    assert_eq!(progress(&x), (52 + 4 + 104 + 100, 100, 5 + (1 + 11) + (1 + 10)));
+    assert_eq!(guest(&x).longest_wait_ns, (260 - 56) * MS);
     // A ticket lock goes to vCPU 1 all the same: vCPU 0 thinks and spins, and vCPU 1 does the same
-    // to it from 373 ms on.
-    let x = vm("ticket", 1, "468ms", &lock(true));
-    assert_eq!(progress(&x), (104 + 4 + (4 + 4) + (5 + 4), 152 + 96 + 95, 11 + 1 + 1));
-    assert_eq!(guest(&x).longest_wait_ns, (364 - 108) * MS);
+    // to it from 269 ms on.
+    let x = vm("ticket", 1, "360ms", &lock(true));
+    assert_eq!(progress(&x), (52 + 4 + (2 + 4) + (5 + 4), 100 + 98 + 91, 5 + 1 + 1));
+    assert_eq!(guest(&x).longest_wait_ns, (260 - 56) * MS);
 }
 
 #[test]
@@ -107,14 +107,14 @@ fn a_watchdog_reports_each_silence_that_is_longer_than_it_allows() {
         let x = vm(
             &format!("dog-{watchdog}"),
             1,
-            "260ms",
+            "156ms",
             &format!("watchdog = '{watchdog}'\n{}", lock(false)),
         );
         guest(&x).lockups
     };
-    // vCPU 1 did not run for 104 ms, then spun for 152 ms. vCPU 0 has not run again when the run
+    // vCPU 1 did not run for 52 ms, then spun for 100 ms. vCPU 0 has not run again when the run
     // ends.
-    assert_eq!(["103ms", "104ms", "151990us", "152ms"].map(lockups), [2, 1, 1, 0]);
+    assert_eq!(["51ms", "52ms", "99990us", "100ms"].map(lockups), [2, 1, 1, 0]);
     // Waits of 1 and, once, of 2 ms are longer than 1 ms once, and never longer than 2.
     let handover = |watchdog: &str| {
         let keys = format!(
@@ -124,17 +124,18 @@ fn a_watchdog_reports_each_silence_that_is_longer_than_it_allows() {
         guest(&vm(&format!("dog-handover-{watchdog}"), 2, "41ms", &keys)).lockups
     };
     assert_eq!(["1ms", "1999us", "2ms"].map(handover), [1, 1, 0]);
-    // It reports a wait once, however long: vCPU 1 is in READY to 104 and spins 108..364; vCPU 0 is
-    // in READY 104..260 and spins 268..364, which is too long only when it runs again at 468. What
-    // they wait for from 373 and 477 on is not too long yet.
-    let x = vm("dog-ticket", 1, "572ms", &format!("watchdog = '100ms'\n{}", lock(true)));
+    // It reports a wait once, however long, and when the vCPU runs: vCPU 0 is in READY 52..156 and
+    // spins 162..260, which is too long when it runs again at 364; vCPU 1 spins 56..156 and
+    // 269..364, which is too long at 260 and at 468. What they wait for from 373 and 477 on is not
+    // reported yet.
+    let x = vm("dog-ticket", 1, "560ms", &format!("watchdog = '100ms'\n{}", lock(true)));
     assert_eq!(guest(&x).lockups, 4);
 }
 
 #[test]
 fn a_watchdog_looks_at_burners_too_and_not_at_vcpus_that_are_halted() {
-    let x = vm("dog-burn", 1, "364ms", "vcpus = 2\nwatchdog = '40ms'");
-    assert_eq!(guest(&x), Guest { spin_ns: 0, rounds: 0, lockups: 2, longest_wait_ns: 156 * MS });
+    let x = vm("dog-burn", 1, "250ms", "vcpus = 2\nwatchdog = '40ms'");
+    assert_eq!(guest(&x), Guest { spin_ns: 0, rounds: 0, lockups: 2, longest_wait_ns: 104 * MS });
     let halted =
         "vcpus = 2\nwatchdog = '1ms'\nvcpu_workloads = [{ kind = 'burn' }, { kind = 'idle' }]";
     assert_eq!(guest(&vm("dog-idle", 1, "156ms", halted)), Guest::default());
@@ -142,10 +143,10 @@ fn a_watchdog_looks_at_burners_too_and_not_at_vcpus_that_are_halted() {
 
 #[test]
 fn a_barrier_on_one_pcpu_costs_the_rest_of_each_quantum() {
-    // vCPU 0 works 0..20 and spins to 104; vCPU 1 works 104..144, spins to 260; vCPU 0 works
-    // 260..300, spins to 364.
-    let x = vm("barrier", 1, "364ms", "vcpus = 2\nworkload = { kind = 'barrier', work = '20ms' }");
-    assert_eq!(progress(&x), (100, 84 + 116 + 64, 2));
+    // vCPU 0 works 0..20 and spins to 52; vCPU 1 works 52..92, spins to 156; vCPU 0 works
+    // 156..196, spins to 260.
+    let x = vm("barrier", 1, "260ms", "vcpus = 2\nworkload = { kind = 'barrier', work = '20ms' }");
+    assert_eq!(progress(&x), (100, 32 + 64 + 64, 2));
     // One that halts after 2 ms of it leaves the pCPU to the other.
     let x = vm(
         "barrier-2ms",
@@ -198,10 +199,10 @@ fn an_interrupt_wakes_a_halted_sibling_and_its_sender_spins_until_it_is_handled(
     // way round; at 6 ms both work again.
     let x = vm("ipi-both", 2, "50ms", &format!("vcpus = 2\nworkload = {ipi}"));
     assert_eq!(progress(&x), (2 * (8 * 5 + 2), 16, 16));
-    // On one pCPU vCPU 0 works 0..4 and spins to 104; vCPU 1 handles that, works 105..109 and spins
-    // to 260.
-    let x = vm("ipi-one", 1, "260ms", &format!("vcpus = 2\nworkload = {ipi}"));
-    assert_eq!(progress(&x), (4 + 5, 100 + 151, 1));
+    // On one pCPU vCPU 0 works 0..4 and spins to 52; vCPU 1 handles that, works 53..57 and spins to
+    // 156.
+    let x = vm("ipi-one", 1, "156ms", &format!("vcpus = 2\nworkload = {ipi}"));
+    assert_eq!(progress(&x), (4 + 5, 48 + 99, 1));
 }
 
 #[test]
@@ -275,19 +276,19 @@ fn a_single_thread_in_a_wide_vm_gets_a_whole_pcpu() {
 
 #[test]
 fn what_came_meanwhile_is_seen_only_after_the_switch_that_is_under_way() {
-    // vCPU 1 runs from 104 ms on and vCPU 0 again from 260: work begins a ms later. vCPU 0 does the
-    // last ms of its piece and is the last at the barrier; vCPU 1, which has spun since 115, sees
-    // it when it is in the guest again, after 364.
+    // vCPU 1 runs from 52 ms on and vCPU 0 again from 156: work begins a ms later. vCPU 0 has done
+    // its piece at 259 and is the last at the barrier; vCPU 1, which has spun since 63, sees it
+    // when it is in the guest again, after 260.
     let options = Options { costs: Costs { switch_ns: MS, ..Costs::ZERO }, ..Options::default() };
-    let keys = "vcpus = 2\nvcpu_workloads = [{ kind = 'barrier', work = '104ms' }, { kind = \
+    let keys = "vcpus = 2\nvcpu_workloads = [{ kind = 'barrier', work = '153ms' }, { kind = \
         'barrier', work = '10ms' }]";
-    let x = run(&scenario("switch", 1, "370ms", keys).runs[0], &options)
+    let x = run(&scenario("switch", 1, "270ms", keys).runs[0], &options)
         .expect("it runs")
         .result
         .vms
         .remove(0);
-    assert_eq!((guest(&x).rounds, guest(&x).spin_ns), (1, (260 - 115) * MS));
-    assert_eq!(guest(&x).longest_wait_ns, (365 - 115) * MS);
+    assert_eq!((guest(&x).rounds, guest(&x).spin_ns), (1, (156 - 63) * MS));
+    assert_eq!(guest(&x).longest_wait_ns, (261 - 63) * MS);
     assert_eq!(x.times.used_ns, x.times.work + guest(&x).spin_ns + 4 * MS);
 }
 

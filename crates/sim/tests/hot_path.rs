@@ -60,9 +60,7 @@ fn host(limits: u32, width: u32) -> Host {
         .expect("it fits");
     let mut kernel = Small::default();
     for i in 1..=limits {
-        let tokens_ns = 1 << 40;
-        *host.limiter_mut(i) =
-            Limiter { rate: Rate::ONE.0, parent: i - 1, tokens_ns, ..Limiter::ZERO };
+        *host.limiter_mut(i) = Limiter { rate: Rate::ONE.0, parent: i - 1, ..Limiter::ZERO };
     }
     for vm in 1..=2 {
         host.vm_weight(vm, Rate::ONE.0 / 2, if vm == 1 { width } else { 1 }, 1000);

@@ -245,7 +245,11 @@ fn trees_that_were_beyond_the_bound_stay_within() {
     // What had gone wrong, and what is allowed now: less than with one of the pieces missing that
     // mended it.
     let seeds = [
-        (1721, 80, "the vCPUs of a limited VM ran all at once, and then none: 92 %"),
+        (
+            1721,
+            85,
+            "a world that starts was compared with its request, a parked one without: 102 %",
+        ),
         (
             965,
             60,
@@ -279,13 +283,16 @@ fn trees_that_were_beyond_the_bound_stay_within() {
                 behind for: 112 %",
         ),
     ];
-    for (seed, most, why) in seeds {
-        let (wrong, percent) = outcome(seed);
-        assert!(
-            wrong.is_none() && percent <= most,
-            "seed {seed} ({why}): {percent} % of the bound, {wrong:?}"
-        );
-    }
+    let beyond: Vec<String> = seeds
+        .into_iter()
+        .filter_map(|(seed, most, why)| {
+            let (wrong, percent) = outcome(seed);
+            println!("seed {seed}: {percent} % of the bound, {most} % allowed");
+            (wrong.is_some() || percent > most)
+                .then(|| format!("seed {seed} ({why}): {percent} % of the bound, {wrong:?}"))
+        })
+        .collect();
+    assert!(beyond.is_empty(), "{beyond:#?}");
 }
 
 #[test]

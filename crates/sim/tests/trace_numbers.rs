@@ -1,5 +1,5 @@
-//! Records of the scheduler and their reader agree: numbers of `sched/abi/trace.h` and what a record
-//! tells besides its state.
+//! Records of the scheduler and their reader agree: numbers of `sched/abi/trace.h` and what a
+//! record tells besides its state.
 
 use sched_core::records as c;
 use trace::{Event, Kick, Kind, Move, State, Waker, Why};

@@ -19,7 +19,7 @@ outside the range are refused with exit code 3. `tandem knobs` prints this list 
 
 Times \"at its share\" are measured in virtual time: a VM that gets what it is entitled to passes \
     one unit of it in
-one unit of time. See [ARCHITECTURE.md](../ARCHITECTURE.md#shares).
+one unit of time. See [design/003](design/003-shares.md).
 
 | knob | default | allowed | unit | meaning |
 |---|---:|---:|---|---|

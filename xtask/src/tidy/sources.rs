@@ -1,4 +1,4 @@
-//! Rules that look at one source file alone: lengths, opening sentence, unfinished work,
+//! Rules that look at one source file alone: lengths, widths, opening sentence, unfinished work,
 //! indentation, kernel names, machine paths.
 
 use super::scan::{Function, Language, code, functions};
@@ -6,6 +6,8 @@ use super::{Finding, SourceFile};
 
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
+/// Of a line of C or Rust, tabs at eight.
+const LINE_COLUMNS_MAX: usize = 100;
 /// Words of unfinished work; in two parts, so that this file does not hold them.
 const UNFINISHED: [(&str, &str); 6] = [
     ("todo", "!("),
@@ -30,6 +32,7 @@ pub(crate) fn check(file: &SourceFile) -> Vec<Finding> {
         Kind::C => Language::C,
         Kind::Other => return out,
     };
+    out.extend(line_width(file));
     out.extend(functions(&file.text, language).iter().filter_map(|f| function_length(file, f)));
     if kind == Kind::C {
         out.extend(indentation(file));
@@ -62,6 +65,34 @@ fn file_length(file: &SourceFile) -> Option<Finding> {
         format!("seen {lines} lines, allowed {FILE_LINES_MAX}; split it by what its parts decide");
     (lines > FILE_LINES_MAX)
         .then(|| Finding { count: Some(lines), ..Finding::new("file-length", &file.path, 0, what) })
+}
+
+/// Width of a line on a screen.
+fn columns(line: &str) -> usize {
+    line.chars().fold(0, |at, c| if c == '\t' { at / 8 * 8 + 8 } else { at + 1 })
+}
+
+/// All lines of C; of Rust comments, for its code is rustfmt's. A list of one entry a line is read
+/// as a table.
+fn line_width(file: &SourceFile) -> Option<Finding> {
+    if file.has_extension(&["def"]) {
+        return None;
+    }
+    let rust = file.has_extension(&["rs"]);
+    let wide: Vec<usize> = (1..)
+        .zip(file.text.lines())
+        .filter(|(_, l)| !rust || l.trim_start().starts_with("//"))
+        .filter(|(_, l)| columns(l) > LINE_COLUMNS_MAX)
+        .map(|(n, _)| n)
+        .collect();
+    let what = format!(
+        "seen {} lines of more than {LINE_COLUMNS_MAX} columns, this is the first; wrap them",
+        wide.len()
+    );
+    wide.first().map(|line| Finding {
+        count: Some(wide.len()),
+        ..Finding::new("line-width", &file.path, *line, what)
+    })
 }
 
 fn function_length(file: &SourceFile, f: &Function) -> Option<Finding> {
@@ -151,7 +182,8 @@ fn indentation(file: &SourceFile) -> Option<Finding> {
 
 /// Only the glue may name the kernel.
 fn kernel_names(file: &SourceFile) -> Vec<Finding> {
-    if !file.path.starts_with("sched/") || file.path.starts_with("sched/glue/") {
+    let kernels = ["sched/glue/", "sched/platform/bpf.h", "sched/platform/kernel.h"];
+    if !file.path.starts_with("sched/") || kernels.iter().any(|k| file.path.starts_with(k)) {
         return vec![];
     }
     let named = |word: &&str| {
@@ -164,7 +196,7 @@ fn kernel_names(file: &SourceFile) -> Vec<Finding> {
         let word = line.split(|c: char| !(c.is_alphanumeric() || c == '_')).find(named);
         out.extend(word.map(|w| {
             let what = format!(
-                "seen '{w}' outside sched/glue; name what is needed in platform.h \
+                "seen '{w}' outside sched/glue; name what is needed in platform/platform.h \
                 and give both platforms the call"
             );
             Finding::new("kernel-names", &file.path, i + 1, what)
@@ -240,6 +272,16 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_101_columns_is_seen_and_a_tab_counts_up_to_eight() {
+        let rust = |n| format!("{GOOD}// {}\n", "x".repeat(n));
+        assert_eq!(rules("a.rs", &rust(97)), []);
+        assert_eq!(rules("a.rs", &rust(98)), [("line-width", 2)]);
+        let c = |n| format!("/* Who runs next, for all. */\n\tint {};\n", "x".repeat(n));
+        assert_eq!(rules("a.c", &c(87)), []);
+        assert_eq!(rules("a.c", &c(88)), [("line-width", 2)]);
+    }
+
+    #[test]
     fn a_file_without_an_opening_sentence_is_seen() {
         for (path, text) in [
             ("a.rs", "use b;\n"),
@@ -267,7 +309,8 @@ mod tests {
 
     #[test]
     fn spaces_before_code_are_seen_and_alignment_after_tabs_is_not() {
-        let text = "/* Who runs next, for all. */\nint f(void)\n{\n    a();\n\t \tb();\n\tc(1,\n\t  2);\n}\n";
+        let text = "/* Who runs next, for all. */\n\
+                    int f(void)\n{\n    a();\n\t \tb();\n\tc(1,\n\t  2);\n}\n";
         assert_eq!(rules("a.c", text), [("indentation", 4)]);
         assert_eq!(rules("a.c", &text.replace("    a", "\ta")), [("indentation", 5)]);
     }
@@ -276,7 +319,7 @@ mod tests {
     fn the_kernel_is_named_in_the_glue_alone() {
         let text = "/* Who runs next, for all. */\nint a = scx_bpf_kick(); /* bpf_x */\nstruct \
             task_struct *t;\nint b = SCX_KICK;\n#ifdef __bpf__\n#endif\n";
-        let seen = rules("sched/policy/a.h", text);
+        let seen = rules("sched/law/a.h", text);
         assert_eq!(seen, [("kernel-names", 2), ("kernel-names", 3), ("kernel-names", 4)]);
         assert_eq!(rules("sched/glue/a.h", text), []);
     }

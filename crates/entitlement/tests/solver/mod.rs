@@ -1,5 +1,5 @@
-//! The law of `tree` by other algorithms, which share no code with it: a solver of one level and the
-//! tree as recursive definitions.
+//! The law of `tree` by other algorithms, which share no code with it: a solver of one level and
+//! the tree as recursive definitions.
 
 use crate::trees::Parts;
 use entitlement::Division;

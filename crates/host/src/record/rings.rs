@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SLOTS: usize = TRACE_RECORDS as usize;
 const RECORD: usize = size_of::<TraceRecord>();
 
-/// One ring, as `struct trace_of_pcpu` of `sched/glue/platform_bpf.h`.
+/// One ring, as `struct trace_of_pcpu` of `sched/platform/bpf.h`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct OfPcpu {

@@ -5,8 +5,10 @@
 //! {"time":"2026-11-21T19:34:57Z","unix_seconds":1795289697,"interval_ms":5000,"host":"esx01",
 //!  "load":{"load_1m":0.9,…},"total":{"used_pct":null,"util_pct":60.0,"core_util_pct":80.0},
 //!  "pcpus":[{"id":0,"core":0,"used_pct":50.0,…},…],
-//!  "groups":[{"gid":11,"name":"web","kind":"vm","parent":10,"vcpus":2,"units":"mhz","nwld":3.0,"used_pct":114.0,…},…],
-//!  "worlds":[{"wid":100,"gid":11,"name":"vmx-vcpu-0","kind":"vcpu","vcpu":0,"units":null,"used_pct":38.0,…},…]}
+//!  "groups":[{"gid":11,"name":"web","kind":"vm","parent":10,"vcpus":2,"units":"mhz",
+//!             "nwld":3.0,"used_pct":114.0,…},…],
+//!  "worlds":[{"wid":100,"gid":11,"name":"vmx-vcpu-0","kind":"vcpu","vcpu":0,"units":null,
+//!             "used_pct":38.0,…},…]}
 //! ```
 //! Keys of counters are those of `COUNTERS`, and all are there. `null` is what is not known. `kind`
 //! of a group is `host`, `system`, `pool` or `vm`, of a world `vcpu`, `helper` or `task`. Keys may

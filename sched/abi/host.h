@@ -1,0 +1,72 @@
+/* The record of the host. */
+#ifndef TANDEM_HOST_H
+#define TANDEM_HOST_H
+
+/* One record. */
+struct host {
+	/* --- user space --- */
+
+	/* clock of the simulator; the kernel build does not use it */
+	u64 now_ns;
+	/* of the plan in force */
+	u64 generation;
+	/* first node of the plan's tree << 32 | number of nodes: one word, so a plan changes at
+	 * once */
+	u64 plan;
+	/* not 0: user space weighs VMs, because some are pinned to a few pCPUs */
+	u64 plan_outside;
+	/* when tracing ends unless the recorder puts it off: a recorder may have been killed */
+	u64 trace_until_ns;
+
+	/* --- tick/housekeep.h --- */
+
+	/* virtual time: the weighted mean of the active VMs' virtual times */
+	u64 v_ns;
+	/* when v_ns was advanced last */
+	u64 v_at_ns;
+	/* virtual ns per ns at which an active VM is served, 20 fraction bits */
+	u64 rate;
+	/* when the plan's tree was divided last */
+	u64 planned_ns;
+
+	/* --- tick/cosched.h --- */
+
+	/* when the tick of co-scheduling looked at all VMs last */
+	u64 looked_ns;
+	/* time until it looks at some of them again */
+	u64 look_in_ns;
+
+	/* --- counters, atomic adds --- */
+
+	/* failed assertions, counted where they cannot stop the run */
+	u64 asserts;
+	/* threads that found no free world */
+	u64 overflows;
+
+	/* --- user space --- */
+
+	/* ids end here, those that are not online included */
+	u32 pcpus;
+	u32 clusters;
+	/* slots in use end here */
+	u32 vms;
+	/* pCPUs that can run something; a world that may use fewer is restricted */
+	u32 online;
+	/* hardware threads of a core */
+	u32 smt;
+	/* slots in use end here; 0 while nothing is limited */
+	u32 limiters;
+	/* not 0: a recorder reads the trace (housekeep clears it) */
+	u32 tracing;
+
+	/* --- life of worlds --- */
+
+	/* the search for a free world begins after it (a hint) */
+	u32 world_cursor;
+	/* slots that were ever in use end here */
+	u32 worlds;
+	/* not 0: a VM of several vCPUs has been seen */
+	u32 smp;
+};
+
+#endif

@@ -1,0 +1,43 @@
+/* The record of a limit in force, of a VM or of a pool. */
+#ifndef TANDEM_LIMITER_H
+#define TANDEM_LIMITER_H
+
+struct limiter {
+	/* --- user space --- */
+
+	/* 2^-20 pCPU; 0: it is gone and admits everybody */
+	u64 rate;
+	/* saved up beyond the usual, cpu.max.burst */
+	u64 burst_ns;
+
+	/* --- account/budget.h (atomic) --- */
+
+	/* the CPU time that worlds below it have used, at this rate, is paid for up to here */
+	u64 tat_ns;
+	/* worlds that use its budget now, and when they started (law/budget.h) */
+	u64 inflight;
+
+	/* --- tick/limits.h --- */
+
+	/* latest deadline of the running worlds that are to stop at this tick */
+	u64 stop_key;
+	/* when the starvation guard looked at its parked worlds last */
+	u64 rescued_ns;
+	/* pCPU of the world with that deadline, plus 1 */
+	u32 stop_pcpu;
+	/* which of them stop (enum limits_stops) */
+	u32 stops;
+
+	/* limiter above it, 0 for none (user space writes) */
+	u32 parent;
+
+	/* --- queue/count.h (atomic adds) --- */
+
+	/* worlds in its queue */
+	u32 parked;
+	/* worlds below it that were unparked and wait for a pCPU */
+	u32 unparked;
+	u32 spare;
+};
+
+#endif

@@ -1,0 +1,108 @@
+/* Records of pCPUs and of clusters of pCPUs. */
+#ifndef TANDEM_PCPU_H
+#define TANDEM_PCPU_H
+
+#include "caps.h"
+
+/* Up to 64 pCPUs that share a last-level cache; threads of a core are neighbouring bits. */
+struct cluster {
+	/* pCPUs that run nothing and are not reserved (atomic and/or; place/idle.h) */
+	u64 idle;
+	/* pCPUs in whose queues worlds wait (atomic and/or; queue/count.h) */
+	u64 queued;
+
+	/* --- user space --- */
+
+	/* bits that stand for a pCPU */
+	u64 present;
+	u32 pcpus;
+	u32 llc;
+	u32 node;
+	/* entries of near */
+	u32 nears;
+	/* pCPU of each bit */
+	u16 pcpu[CLUSTER_PCPUS];
+	/* other clusters: same LLC first, then node, socket, host */
+	u16 near[CLUSTERS_MAX];
+};
+
+/* One pCPU. Its own CPU writes it; others read hints. */
+struct pcpu {
+	/* lower bound of the deadlines in its queue of VMs, ~0 when that is empty (a hint) */
+	u64 wait_key;
+
+	/* --- core.c, of the running world --- */
+
+	/* deadline when it was dispatched */
+	u64 current_key;
+	u64 current_since_ns;
+	/* when the pick of the next world began; 0 while one runs, or while idle */
+	u64 chose_ns;
+
+	/* --- counters --- */
+
+	/* time it ran worlds, completed runs only */
+	u64 busy_ns;
+	u64 switches;
+	/* worlds taken from other pCPUs' queues */
+	u64 pulls;
+	/* kicks that asked it to preempt */
+	u64 preempts;
+
+	/* --- core.c and place/pick.h --- */
+
+	/* virtual runtime of the host task served here last */
+	u64 system_v_ns;
+	/* when the starvation guard looked at its queues last */
+	u64 rescued_ns;
+
+	/* --- account/busy.h, of the core that this pCPU stands for (atomic adds) --- */
+
+	/* a thread was awake for this + now while core_awake is not 0 */
+	u64 core_busy_ns;
+	/* two or more were awake for this + now while core_awake is above 1 */
+	u64 core_shared_ns;
+
+	/* --- user space --- */
+
+	u32 id;
+	u32 cluster;
+	/* bit within the cluster */
+	u32 bit;
+
+	/* --- core.c --- */
+
+	u32 current_vm;
+	/* 0 while idle */
+	u32 current_world;
+
+	/* cursor of the search among remote pCPUs */
+	u32 probe;
+	/* worlds in its queue of VMs (atomic; queue/count.h) */
+	u32 waits_vm;
+	/* worlds in its queue of host tasks (likewise) */
+	u32 waits_system;
+
+	/* --- user space --- */
+
+	u32 node;
+	u32 core;
+	/* limiter whose parked worlds this pCPU serves before it idles, 0 for none */
+	u32 serve_limiter;
+	/* the pCPU that stands for its core */
+	u32 core_first;
+	/* threads of the core that are not idle (atomic adds; account/busy.h) */
+	u32 core_awake;
+	/* it was not idle when last seen (only on hosts with hyper-threads) */
+	u32 awake;
+	/* state of the kick that a queued world has sent here (enum kick_state) */
+	u32 kicked;
+	/* world to which the running one yields the pCPU, 0 for none */
+	u32 yield_to;
+	/* READY vCPU of a gang that runs here next, 0 for none (tick/gang.h) */
+	u32 gang_next;
+	/* four bytes of tell/trace.h for the next records, each written alone */
+	u32 trace_note;
+};
+
+#endif

@@ -1,0 +1,97 @@
+/* Bounds on lag, and weights of VMs.
+ *
+ * Promise	positive lag, the CPU time by which a VM is behind its entitlement, is bounded: a
+ *		sleeper saves up wake_credit_us at most, a busy VM lag_bound_us
+ * Law		vt = max(vt, v - bound)
+ * Units	ns of virtual time
+ * Limits	negative lag is not bounded; a wait is (ready_bound_us). VMs that compete within a
+ *		few pCPUs drift together against the host's virtual time: one clamp for each would
+ *		make them equal, so the planner moves them, all by the same
+ *		(crates/entitlement/src/active.rs)
+ */
+#ifndef TANDEM_LAG_H
+#define TANDEM_LAG_H
+
+#include "../law/share.h"
+
+/* The one clamp on positive lag: `bound_us` of time at the VM's present share. A lost race means
+ * that virtual time has just moved: the next charge clamps again. */
+INLINE void lag_clamp(struct host *h, struct vm *v, u64 bound_us)
+{
+	u64 vt = plat_read(v->vt_ns), least = h->v_ns - share_span(h, bound_us);
+
+	if (vt < least)
+		plat_cas(&v->vt_ns, vt, least);
+}
+
+/* At every charge. */
+INLINE void lag_charged(struct host *h, const struct knobs *k, struct vm *v)
+{
+	if (!(plat_read(v->flags) & VM_HELD) && with(LAG_CLAMP))
+		lag_clamp(h, v, k->lag_bound_us);
+}
+
+/* A VM becomes active: its first world wakes. A gang slice from before its sleep would put it
+ * before all others. */
+INLINE void lag_activated(struct host *h, const struct knobs *k, struct vm *v)
+{
+	v->gang_key = 0;
+	v->stopped = 0;
+	v->woke_ns = plat_now(h);
+	v->woke_used_ns = plat_read(v->used_ns);
+	if (with(WAKE_CREDIT))
+		lag_clamp(h, v, k->wake_credit_us);
+}
+
+/* Sets a VM's weight, and what follows from it. A waiting world's offset falls by the run time of
+ * its siblings over their number: with the number capped at 8, by no more than its VM's virtual
+ * time grows, so a queued deadline stays a lower bound. The offset is capped at half the bound on
+ * lag: the VM's own lag must be able to make up for a permanent offset. */
+INLINE void lag_weigh(const struct host *h, const struct knobs *k, struct vm *v, u64 weight)
+{
+	u64 vcpus = v->vcpus < 1 ? 1 : min_u64(v->vcpus, 8), most;
+
+	weight = max_u64(weight, WEIGHT_MIN);
+	v->weight = weight;
+	v->inverse = (1ull << 40) / weight;
+	v->offset_inverse = min_u64((vcpus << 37) / weight, OFFSET_INVERSE_MAX);
+	most = (share_span(h, k->lag_bound_us) << (RATE_SHIFT - 1)) / v->offset_inverse;
+	v->offset_max_ns = most < OFFSET_MAX_NS ? (s64)most : OFFSET_MAX_NS;
+}
+
+/* Takes over user space's word on a VM; `shift` is added to its virtual time. */
+INLINE void lag_set_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, u32 shares,
+			   bool held, s64 shift)
+{
+	if (!(v->flags & VM_LIVE)) {
+		v->vt_ns = h->v_ns;
+		v->request_ns = share_span(h, plat_knobs(h)->quantum_us);
+		v->gang_key = 0;
+		v->stopped = 0;
+	}
+	v->vcpus = vcpus;
+	v->shares = shares;
+	lag_weigh(h, plat_knobs(h), v, weight);
+	if (shift)
+		plat_add(&v->vt_ns, (u64)shift);
+	v->flags = held ? VM_LIVE | VM_HELD : VM_LIVE;
+}
+
+/* Lag is CPU time: at another weight it is another stretch of virtual time. Positive lag of a
+ * satisfied VM does not grow in virtual time: part of it was never asked for. */
+INLINE void lag_rescale(struct host *h, struct vm *v, u64 before, u64 weight)
+{
+	s64 ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
+	u64 apart = (u64)(ahead < 0 ? -ahead : ahead), new;
+
+	if (!with(RESCALE) || before < WEIGHT_MIN || weight < WEIGHT_MIN)
+		return;
+	if (with(RESCALE_EXCEPT) && ahead < 0 && weight < before && !(v->flags & VM_CONTENDED))
+		return;
+	/* A VM that started with a tiny weight may be hours of virtual time ahead: 2^22 us * 2^30
+	 * fits, and so does 2^42 ns. */
+	new = apart >> 32 ? (apart >> 10) * before / weight << 10 : apart *before / weight;
+	plat_add(&v->vt_ns, ahead < 0 ? apart - new : new - apart);
+}
+
+#endif

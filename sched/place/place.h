@@ -1,0 +1,200 @@
+/* Placement: the pCPU of a world that wakes, or that a timer lets go on.
+ *
+ * Promise	a whole idle core before a part of one (VS51 "Hyper-Threading", H1), near before
+ *		far, never a pCPU that the world may not use
+ * Law		idle: own pCPU's core, cores of the cluster, cores near, own pCPU, threads of the
+ *		cluster, threads near; a host task that another wakes just before it sleeps: the
+ *		waker's pCPU
+ *		none idle: of `prev`, PROBE_MAX pCPUs of its cluster and as many of another, the one
+ *		where the candidate's gain is largest, else the one with the fewest that wait
+ * Units	scores: ns of virtual time above 2^61, counts below 2^32
+ * Limits	NEAR_MAX clusters are looked at; farther idle pCPUs pull by themselves (pull.h).
+ *		Running worlds do not move to a core that has become idle
+ */
+#ifndef TANDEM_PLACE_H
+#define TANDEM_PLACE_H
+
+#include "../law/preempt.h"
+#include "../queue/count.h"
+#include "idle.h"
+
+/* 2,048 pCPUs of full clusters, 128 of the smallest */
+#define NEAR_MAX 32
+/* scores of a pCPU where the candidate preempts another VM's world, a sibling, or none */
+#define SCORE_PREEMPTS (1ull << 62)
+#define SCORE_SIBLING (1ull << 61)
+#define SCORE_QUEUES (1ull << 32)
+
+/* Whether a host task is placed at the pCPU of its waker, which is about to sleep (a pipe's
+ * reader): it runs next there, with a warm cache, and no idle pCPU is woken. Not while a world
+ * waits in the cluster: such a pair would keep its pCPU from picking another. A waker that does
+ * not sleep delays it by a slice and a tick. */
+INLINE bool place_at_waker(struct host *h, plat_task *t, const struct world *w, u32 waker)
+{
+	struct pcpu *p = plat_pcpu(h, waker);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+
+	if (!c || w->vm != VM_SYSTEM || plat_read(p->current_vm) != VM_SYSTEM ||
+	    !plat_read(p->current_world))
+		return false;
+	return !plat_read(c->queued) && !plat_local_length(h, waker) && plat_may_run(t, waker);
+}
+
+INLINE s32 place_in(struct host *h, u32 cluster, plat_task *t, bool whole)
+{
+	struct cluster *c = plat_cluster(h, cluster);
+	u64 idle = c ? plat_read(c->idle) : 0;
+
+	if (!idle)
+		return -1;
+	if (whole && with(WHOLE_CORE))
+		idle = idle_cores(c, h->smt, idle);
+	return idle_reserve_of(c, t, idle);
+}
+
+SUBPROG s32 place_near(NONNULL(struct host *h), NONNULL(struct cluster *own), TRUSTED_TASK(t),
+		       bool whole)
+{
+	plat_for(i, NEAR_MAX) {
+		s32 found;
+
+		if (i >= own->nears)
+			break;
+		found = place_in(h, own->near[i & (CLUSTERS_MAX - 1)], t, whole);
+		if (found >= 0)
+			return found;
+	}
+	return -1;
+}
+
+/* Reserves the best idle pCPU for a thread that last ran on `prev`; -1 if none is idle. */
+SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
+{
+	struct pcpu *p = plat_pcpu(h, prev);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	s32 found;
+
+	if (!c)
+		return -1;
+	if (idle_on_core(c, h->smt, plat_read(c->idle), p->bit) && plat_may_run(t, prev) &&
+	    idle_reserve(c, p->bit))
+		return (s32)prev;
+	found = place_in(h, p->cluster, t, true);
+	if (found < 0)
+		found = place_near(h, c, t, true);
+	if (found >= 0 || h->smt == 1)
+		return found;
+	if (plat_may_run(t, prev) && idle_reserve(c, p->bit))
+		return (s32)prev;
+	found = place_in(h, p->cluster, t, false);
+	return found >= 0 ? found : place_near(h, c, t, false);
+}
+
+/* Bits of a cluster that the thread may use. */
+INLINE u64 place_allowed(struct cluster *c, plat_task *t, u32 flags)
+{
+	u64 mask = 0;
+
+	if (!(flags & WORLD_RESTRICTED))
+		return c->present;
+	plat_for(i, CLUSTER_PCPUS)
+		if (c->present >> i & 1 && plat_may_run(t, c->pcpu[i & 63]))
+			mask |= 1ull << i;
+	return mask;
+}
+
+/* How good a pCPU is for a candidate that must queue. Preempting another VM's world is better than
+ * preempting a sibling, and where nobody is preempted a sibling that runs counts as half a waiting
+ * world (VS51 "Load Balancing", L2: siblings spread). `bonus` favours the pCPU it comes from. */
+SUBPROG u64 place_score(NONNULL(struct host *h), u32 pcpu, NONNULL(struct candidate *cand),
+			u64 bonus)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	u64 gain = p ? preempt_gain(h, p, cand, plat_now(h)) : 0;
+	bool sibling;
+
+	if (!p)
+		return 0;
+	if (plat_read(p->wait_key) <= cand->deadline)
+		gain = 0; /* another preempts there first: siblings that wake together spread */
+	sibling = with(PLACE_SIBLING) && cand->vm && plat_read(p->current_world) &&
+		  plat_read(p->current_vm) == cand->vm;
+	if (gain)
+		return (sibling ? SCORE_SIBLING : SCORE_PREEMPTS) + gain + bonus;
+	return SCORE_QUEUES - 2 * count_waiting(p) - sibling;
+}
+
+/* The search for a pCPU to queue at. */
+struct search {
+	struct candidate cand;
+	/* pCPUs of the cluster that are left to look at */
+	u64 mask;
+	/* by how much another pCPU must be better */
+	u64 margin;
+	u64 score;
+	/* the best so far */
+	u32 pcpu;
+	/* where to go on: of the pCPU it comes from, for a cluster's counter would be a hot line */
+	u32 cursor;
+};
+
+/* Looks at PROBE_MAX pCPUs of a cluster, from the cursor on. */
+SUBPROG u32 place_probe(NONNULL(struct host *h), u32 cluster, NONNULL(struct search *s))
+{
+	struct cluster *c = plat_cluster(h, cluster);
+
+	if (!c || !c->pcpus)
+		return 0;
+	plat_for(i, PROBE_MAX) {
+		u64 mask = s->mask, ahead, score;
+		u32 from, bit, pcpu;
+
+		if (!mask)
+			break;
+		from = s->cursor++ % c->pcpus & 63;
+		ahead = mask >> from << from;
+		bit = plat_first_bit(ahead ? ahead : mask) & 63;
+		s->mask = mask & ~(1ull << bit);
+		pcpu = c->pcpu[bit];
+		score = place_score(h, pcpu, &s->cand, 0);
+		if (score > s->score + s->margin) {
+			s->score = score;
+			s->pcpu = pcpu;
+		}
+	}
+	return 0;
+}
+
+/* The pCPU to queue at when none is idle; `prev` is favoured by a margin. One other cluster is
+ * looked at too: else small clusters would each be fair for themselves only. */
+SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct world *w),
+		       u64 deadline, u32 prev)
+{
+	struct search s = {
+		.cand = preempt_candidate(w, deadline),
+		.pcpu = plat_may_run(t, prev) ? prev : plat_any_pcpu(h, t),
+	};
+	u64 margin = share_span(h, plat_knobs(h)->migrate_margin_us);
+	struct pcpu *p = plat_pcpu(h, s.pcpu);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
+	u32 near, cursor;
+
+	if (!c || w->flags & WORLD_PCPU_KTHREAD || !with(PLACE_PROBE))
+		return s.pcpu;
+	s.cursor = cursor = p->probe++;
+	s.score = place_score(h, s.pcpu, &s.cand, margin);
+	s.mask = place_allowed(c, t, w->flags) & ~(1ull << (p->bit & 63));
+	place_probe(h, p->cluster, &s);
+	if (!c->nears)
+		return s.pcpu;
+	near = c->near[cursor % c->nears & (CLUSTERS_MAX - 1)];
+	other = plat_cluster(h, near);
+	if (!other)
+		return s.pcpu;
+	s.mask = place_allowed(other, t, w->flags);
+	s.margin = margin;
+	place_probe(h, near, &s);
+	return s.pcpu;
+}
+
+#endif

@@ -1,0 +1,234 @@
+/* Pulling: what a pCPU takes from the queues of others.
+ *
+ * Promise	no pCPU stays idle while a world that may use it waits (VS51 "Load Balancing", pull
+ *		migration, L1); VMs on crowded pCPUs get their share
+ * Law		idle: any world, the earliest wait_key of the nearest cluster first
+ *		busy: a world whose deadline + migrate_margin is before that of its own best
+ *		idle beside pinned worlds only: a world of free affinity makes room for one of them
+ * Units	ns of virtual time
+ * Limits	busy: PROBE_MAX pCPUs of the cluster and one of another; idle: every cluster,
+ *		nearest first. Warm caches do not count yet
+ */
+#ifndef TANDEM_PULL_H
+#define TANDEM_PULL_H
+
+#include "../queue/ready.h"
+#include "place.h"
+
+/* worlds for which a spent kick is sent again, at once */
+#define RESEND_MAX 4
+/* a world that is parked when it is taken makes room for the next */
+#define PULL_TRIES 4
+
+/* The kick sent here for a queued world was spent on another: idle pCPUs are woken for the worlds
+ * that still wait here. */
+SUBPROG u32 pull_resend(NONNULL(struct host *h), u32 pcpu)
+{
+	u32 seen = with(WAKE_MORE) ? 0 : RESEND_MAX;
+	plat_task *t;
+
+	plat_queue_each(h, t, QUEUE_VM(pcpu)) {
+		s32 found;
+
+		if (seen++ >= RESEND_MAX)
+			break;
+		found = place_idle(h, t, pcpu);
+		if (found >= 0)
+			trace_kick(h, (u32)found, KICK_IDLE, WHY_UNKNOWN);
+	}
+	return 0;
+}
+
+/* A pCPU has taken a world out of a queue, and `left` still wait in its own. */
+INLINE void pull_took(struct pcpu *p, u32 left)
+{
+	if (plat_read(p->kicked))
+		p->kicked = left ? KICK_STATE_SPENT : KICK_STATE_NONE;
+}
+
+/* Before that world runs; a call of its own, for call chains of BPF share 512 bytes of stack. */
+INLINE void pull_after(struct host *h, struct pcpu *p)
+{
+	if (plat_read(p->kicked) != KICK_STATE_SPENT)
+		return;
+	p->kicked = KICK_STATE_NONE;
+	pull_resend(h, p->id);
+}
+
+INLINE void pull_count(struct host *h, struct pcpu *p)
+{
+	p->pulls++;
+	trace_note_pull(h, p);
+	pull_took(p, count_waiting(p));
+}
+
+/* Takes the best world that waits at `victim` for `p`, if its deadline is before `key_max`. */
+INLINE bool pull_from(struct host *h, struct pcpu *victim, struct pcpu *p, u64 key_max)
+{
+	plat_for(i, PULL_TRIES) {
+		struct pick best = {};
+
+		ready_best(h, QUEUE_VM(victim->id), p->id, key_max, &best);
+		if (!best.world)
+			break;
+		if (ready_take(h, QUEUE_VM(victim->id), best.world)) {
+			pull_count(h, p);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Takes a host task, in the order of virtual runtime. */
+INLINE bool pull_system_from(struct host *h, struct pcpu *victim, struct pcpu *p)
+{
+	struct pick best = {};
+
+	if (!plat_read(victim->waits_system))
+		return false;
+	ready_best(h, QUEUE_SYSTEM(victim->id), p->id, KEY_NONE, &best);
+	if (!best.world || !ready_take(h, QUEUE_SYSTEM(victim->id), best.world))
+		return false;
+	pull_count(h, p);
+	return true;
+}
+
+/* A busy pCPU takes a host task only if the system group's deadline is before that of its own
+ * best. */
+INLINE bool pull_system_earlier(struct host *h, struct pcpu *victim, struct pcpu *p, u64 key_max)
+{
+	struct vm *system = plat_vm(h, VM_SYSTEM);
+
+	return system && plat_read(p->current_vm) != VM_SYSTEM &&
+	       share_vm_deadline(system) < key_max && pull_system_from(h, victim, p);
+}
+
+/* The pCPU of `mask` with the earliest wait_key, NULL if there is none. */
+INLINE struct pcpu *pull_earliest(struct host *h, struct cluster *c, u64 mask)
+{
+	struct pcpu *found = NULL;
+	u64 least = KEY_NONE;
+
+	plat_for(i, CLUSTER_PCPUS) {
+		struct pcpu *q;
+		u32 bit;
+
+		if (!mask)
+			break;
+		bit = plat_first_bit(mask);
+		mask &= mask - 1;
+		q = plat_pcpu(h, c->pcpu[bit & 63]);
+		if (q && (!found || plat_read(q->wait_key) < least)) {
+			found = q;
+			least = plat_read(q->wait_key);
+		}
+	}
+	return found;
+}
+
+SUBPROG bool pull_cluster(NONNULL(struct host *h), u32 cluster, u32 pcpu, u64 mask)
+{
+	struct cluster *c = plat_cluster(h, cluster);
+	struct pcpu *p = plat_pcpu(h, pcpu);
+
+	if (!c || !p)
+		return false;
+	plat_for(i, CLUSTER_PCPUS) {
+		struct pcpu *victim = mask ? pull_earliest(h, c, mask) : NULL;
+
+		if (!victim)
+			break;
+		mask &= ~(1ull << (victim->bit & 63));
+		if (pull_system_from(h, victim, p) || pull_from(h, victim, p, KEY_NONE))
+			return true;
+	}
+	return false;
+}
+
+/* An idle pCPU looks for work, nearest cluster first. */
+SUBPROG bool pull_idle(NONNULL(struct host *h), u32 pcpu)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *own = p ? plat_cluster(h, p->cluster) : NULL;
+	u64 mask = own ? plat_read(own->queued) : 0;
+
+	if (!own || !with(PULL_IDLE))
+		return false;
+	if (mask && pull_cluster(h, p->cluster, pcpu, mask & ~(1ull << (p->bit & 63))))
+		return true;
+	plat_for(i, CLUSTERS_MAX) {
+		struct cluster *c;
+		u32 near;
+
+		if (i >= own->nears)
+			break;
+		near = own->near[i & (CLUSTERS_MAX - 1)];
+		c = plat_cluster(h, near);
+		if (c && plat_read(c->queued) && pull_cluster(h, near, pcpu, plat_read(c->queued)))
+			return true;
+	}
+	return false;
+}
+
+/* An idle pCPU that may run nothing of what waits kicks a busy one where a pinned world waits
+ * behind one of free affinity: that one makes room (pick_swap) and comes here. */
+SUBPROG u32 pull_swap(NONNULL(struct host *h), u32 pcpu)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	u64 mask = c ? plat_read(c->queued) & ~(1ull << (p->bit & 63)) : 0;
+
+	plat_for(i, PROBE_MAX) {
+		struct pcpu *q = mask ? plat_pcpu(h, c->pcpu[plat_first_bit(mask) & 63]) : NULL;
+		struct world *runs = q ? plat_world(h, plat_read(q->current_world)) : NULL;
+
+		if (!q)
+			break;
+		mask &= mask - 1;
+		if (runs && runs->vm != VM_SYSTEM && !(runs->flags & WORLD_RESTRICTED) &&
+		    ready_pinned(h, QUEUE_VM(q->id), q->id)) {
+			trace_kick(h, q->id, KICK_PREEMPT, WHY_PREEMPTED);
+			break;
+		}
+	}
+	return 0;
+}
+
+/* One look of a busy pCPU at a cluster, from its cursor on; true when it took a world. */
+INLINE bool pull_probe(struct host *h, struct cluster *c, struct pcpu *p, u64 mask, u64 key_max)
+{
+	u32 from = c->pcpus ? p->probe++ % c->pcpus & 63 : 0;
+	u64 ahead;
+	struct pcpu *q;
+
+	if (!mask)
+		return false;
+	ahead = mask >> from << from;
+	q = plat_pcpu(h, c->pcpu[plat_first_bit(ahead ? ahead : mask) & 63]);
+	if (!q)
+		return false;
+	if (pull_system_earlier(h, q, p, key_max))
+		return true;
+	return plat_read(q->wait_key) < key_max && pull_from(h, q, p, key_max);
+}
+
+/* A busy pCPU whose own best world has the deadline `key` looks for an earlier one. */
+SUBPROG bool pull_earlier(NONNULL(struct host *h), u32 pcpu, u64 key)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
+	u64 margin = share_span(h, plat_knobs(h)->migrate_margin_us), mask;
+
+	if (!c || key < margin || !with(PULL_LAG))
+		return false;
+	mask = plat_read(c->queued) & ~(1ull << (p->bit & 63));
+	plat_for(i, PROBE_MAX)
+		if (pull_probe(h, c, p, mask, key - margin))
+			return true;
+	if (!c->nears)
+		return false;
+	other = plat_cluster(h, c->near[p->probe % c->nears & (CLUSTERS_MAX - 1)]);
+	return other && pull_probe(h, other, p, plat_read(other->queued), key - margin);
+}
+
+#endif

@@ -1,0 +1,158 @@
+/* The ready queues of a pCPU: the best world that waits there, and how it is taken.
+ *
+ * Promise	the world found has the earliest deadline now of those that may run on the pCPU
+ * Law		queued deadline <= deadline now, so a walk ends at the first queued deadline that is
+ *		no earlier than the best so far. A world met on the way whose VM is stopped whole is
+ *		co-stopped, and one that its limiters refuse is parked when it is taken
+ * Units	ns of virtual time
+ * Limits	at most QUEUE_SCAN_MAX worlds are looked at. A plan that shifts a VM back
+ *		(lag_set_weight) makes its deadline earlier than queued until it is queued again
+ */
+#ifndef TANDEM_READY_H
+#define TANDEM_READY_H
+
+#include "costopped.h"
+#include "parked.h"
+
+struct pick {
+	/* deadline now; KEY_NONE when nothing was found */
+	u64 key;
+	/* queued deadline of the best of the rest: a lower bound */
+	u64 next;
+	u32 world;
+	/* worlds looked at; in memory, where a BPF verifier does not count along */
+	u32 seen;
+};
+
+/* The best world of `queue` for `pcpu` with a deadline before `key_max`. */
+SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max,
+		       NONNULL(struct pick *out))
+{
+	plat_task *t;
+
+	out->seen = 0;
+	out->key = key_max;
+	out->next = KEY_NONE;
+	out->world = WORLD_NONE;
+	plat_queue_each(h, t, queue) {
+		u64 queued = plat_queue_key(t), key;
+		struct world *w;
+		struct vm *v;
+
+		if (queued >= out->key || out->seen++ >= QUEUE_SCAN_MAX) {
+			out->next = min_u64(queued, out->next);
+			break;
+		}
+		w = plat_world_of(h, t);
+		v = w ? plat_vm(h, w->vm) : NULL;
+		if (!v || !plat_may_run(t, pcpu))
+			continue;
+		if (costopped_whole(v, w)) {
+			count_out_waiting(h, w);
+			count_costopped(h, v, w);
+			if (!plat_queue_move(h, t, QUEUE_COSTOP(w->vm)))
+				count_out_waiting(h, w);
+			continue;
+		}
+		key = w->vm == VM_SYSTEM ? queued : share_deadline(v, w);
+		if (key < out->key) {
+			if (out->world)
+				out->next = min_u64(out->key, out->next);
+			out->key = key;
+			out->world = w->id;
+		} else {
+			out->next = min_u64(queued, out->next);
+		}
+	}
+	if (!out->world)
+		out->key = KEY_NONE;
+	return out->world;
+}
+
+/* A world that has been READY since before `since_ns` and may run on `pcpu`; 0 if there is none. */
+SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 since_ns)
+{
+	plat_task *t;
+	u32 found = WORLD_NONE;
+
+	plat_queue_each(h, t, queue) {
+		struct world *w = plat_world_of(h, t);
+
+		if (w && w->state_since_ns < since_ns && plat_may_run(t, pcpu)) {
+			found = w->id;
+			break;
+		}
+	}
+	return found;
+}
+
+/* The first world of `queue` that is pinned and may run on `pcpu`; 0 if there is none. */
+SUBPROG u32 ready_pinned(NONNULL(struct host *h), u64 queue, u32 pcpu)
+{
+	plat_task *t;
+	u32 found = WORLD_NONE;
+
+	plat_queue_each(h, t, queue) {
+		struct world *w = plat_world_of(h, t);
+
+		if (w && w->flags & WORLD_RESTRICTED && plat_may_run(t, pcpu)) {
+			found = w->id;
+			break;
+		}
+	}
+	return found;
+}
+
+/* Gives a world that waits in `queue` the slice `slice`, if it may run on `pcpu`; whether it
+ * may. */
+SUBPROG bool ready_slice(NONNULL(struct host *h), u64 queue, u32 world, u32 pcpu, u64 slice)
+{
+	plat_task *t;
+	bool found = false;
+
+	plat_queue_each(h, t, queue) {
+		struct world *w = plat_world_of(h, t);
+
+		if (w && w->id == world) {
+			found = plat_may_run(t, pcpu);
+			if (found)
+				plat_set_slice(t, slice);
+			break;
+		}
+	}
+	return found;
+}
+
+/* Moves a world to the local queue of this pCPU. False when it is gone, or a limiter has refused it
+ * meanwhile: then it is parked. */
+SUBPROG bool ready_take(NONNULL(struct host *h), u64 queue, u32 world)
+{
+	plat_task *t;
+	bool took = false;
+
+	plat_queue_each(h, t, queue) {
+		struct world *w = plat_world_of(h, t);
+
+		if (w && w->id == world) {
+			struct vm *v = plat_vm(h, w->vm);
+
+			if (v && parked_admit(h, v, w, plat_knobs(h)->quantum_us * US, 0)) {
+				if (queue >= QUEUE_PARKED(0))
+					plat_set_slice(t, share_quantum(plat_knobs(h), w));
+				took = plat_queue_take(h, queue, t);
+				if (!took)
+					budget_stop(h, v, w, 0);
+			} else if (v && queue < QUEUE_PARKED(0)) {
+				struct budget_ask a = {};
+				u32 first = plat_read(v->limiter),
+				    refused = parked_ask(h, first, &a);
+
+				parked_move(h, t, w, refused ? refused : first);
+			}
+			break;
+		}
+	}
+	return took;
+}
+
+#endif

@@ -1,0 +1,115 @@
+/* The tick of co-scheduling: for each VM with two or more vCPUs that want to run, its skew and its
+ * gang slice.
+ *
+ * Promise	a vCPU that leads by more than costop_us is asked to co-stop within cosched_poll_us;
+ *		a co-stopped one goes on within as much of when it may, in any case after
+ *		ready_bound_us
+ * Law		law/skew.h, law/gang.h
+ * Units	ns until the next tick
+ * Limits	all VMs are looked at every cosched_poll_us; in between, four times as often at
+ *		most, those whose gang slice ends or has just begun. About 20 ns a vCPU and look
+ */
+#ifndef TANDEM_COSCHED_H
+#define TANDEM_COSCHED_H
+
+#include "strict.h"
+
+/* The least between two ticks. */
+INLINE u64 cosched_soon(const struct knobs *k)
+{
+	return k->cosched_poll_us * (US / 4);
+}
+
+/* One VM; whether its gang slice has ended. */
+SUBPROG u32 cosched_vm(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
+{
+	struct vm *v = plat_vm(h, s->vm);
+	u32 strict;
+
+	if (!v)
+		return 0;
+	siblings_measure(h, s);
+	if (s->slowest_ns)
+		v->slowest_ns = s->slowest_ns;
+	v->waiting = s->waiting;
+	s->ended = gang_end(v, s->now_ns);
+	if (s->ended && with(GANG_END))
+		gang_stop(h, s);
+	if (plat_knobs(h)->cosched == COSCHED_STRICT) {
+		/* calls from here, not from strict_tick: BPF call chains share 512 bytes of
+		 * stack */
+		strict = strict_tick(h, s);
+		if (strict != STRICT_STAYS)
+			siblings_start(h, s);
+		if (strict == STRICT_STARTS_WHOLE) {
+			gang_place(h, s);
+			strict_wake(h);
+		}
+		return s->ended;
+	}
+	siblings_stop(h, s);
+	if (plat_read(v->costopped))
+		siblings_start(h, s);
+	if (s->waiting && v->gang_tries < GANG_TRIES && plat_read(v->gang_key)) {
+		v->gang_tries++;
+		gang_place(h, s);
+	}
+	return s->ended;
+}
+
+/* Whether a VM is looked at between two full looks. */
+INLINE bool cosched_due(const struct vm *v, u64 now)
+{
+	return plat_read(v->gang_key) && (gang_over(v, now) || gang_incomplete(v));
+}
+
+/* Time until such a look. */
+INLINE u64 cosched_due_in(const struct knobs *k, const struct vm *v, u64 now)
+{
+	if (!plat_read(v->gang_key))
+		return KEY_NONE;
+	return cosched_due(v, now) ? cosched_soon(k) : plat_read(v->gang_end_ns) - now;
+}
+
+/* The tick; ns until the next one, 0 while nothing is to be co-scheduled. */
+SUBPROG u64 core_cosched(NONNULL(struct host *h))
+{
+	const struct knobs *k = plat_knobs(h);
+	struct siblings_look s = { .now_ns = plat_now(h) };
+	u64 poll = k->cosched_poll_us * US;
+	bool busy = false;
+
+	if (k->cosched == COSCHED_OFF)
+		return 0;
+	if (!h->smp)
+		return k->housekeep_us * US;
+	if (s.now_ns >= h->looked_ns + poll)
+		h->looked_ns = s.now_ns;
+	h->look_in_ns = h->looked_ns + poll - s.now_ns;
+	plat_for(i, VMS_MAX) {
+		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
+		u64 in;
+
+		if (!v)
+			break;
+		/* One vCPU alone is looked at too: those that wake are measured by it. */
+		if (v->indices < 2 || !plat_read(v->runnable))
+			continue;
+		if (plat_read(v->runnable) > 1)
+			busy = true;
+		s.vm = i;
+		s.count = v->indices;
+		if ((h->looked_ns == s.now_ns || cosched_due(v, s.now_ns)) && cosched_vm(h, &s))
+			in = cosched_soon(k); /* another VM's gang slice begins */
+		else
+			in = cosched_due_in(k, v, s.now_ns);
+		h->look_in_ns = min_u64(h->look_in_ns, in);
+	}
+	/* While no two vCPUs of a VM want to run, one that wakes leads by costart_us at most, and
+	 * that lead grows until the next tick. */
+	if (!busy)
+		return poll + (k->costop_us - k->costart_us) * US;
+	return max_u64(h->look_in_ns, cosched_soon(k));
+}
+
+#endif

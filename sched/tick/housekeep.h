@@ -1,0 +1,202 @@
+/* Housekeeping, every housekeep_us: the plan, the host's virtual time, and nets under races.
+ *
+ * Promise	the host's virtual time is an ideal scheduler's, so lag is measured against it
+ *		a waiting world with a request of 0 preempts within a period of when it may
+ * Law		v += gone * rate + drift / 16; rate = served / weight of the active VMs
+ * Units	ns of virtual time
+ * Limits	one idle pCPU a cluster is kicked to look for work
+ */
+#ifndef TANDEM_HOUSEKEEP_H
+#define TANDEM_HOUSEKEEP_H
+
+#include "../place/place.h"
+#include "plan.h"
+
+/* Kicks one idle pCPU of each cluster while a world waits anywhere: the net under the races between
+ * placing and pulling. */
+SUBPROG u32 housekeep_idle(NONNULL(struct host *h))
+{
+	u64 queued = 0;
+
+	plat_for(i, CLUSTERS_MAX) {
+		struct cluster *c = i < h->clusters ? plat_cluster(h, i) : NULL;
+
+		if (!c)
+			break;
+		queued |= plat_read(c->queued);
+	}
+	plat_for(i, CLUSTERS_MAX) {
+		struct cluster *c = with(IDLE_SCAN) && queued && i < h->clusters
+					    ? plat_cluster(h, i)
+					    : NULL;
+		u64 idle = c ? plat_read(c->idle) : 0;
+
+		if (!c)
+			break;
+		if (idle && idle_reserve(c, plat_first_bit(idle)))
+			trace_kick(h, c->pcpu[plat_first_bit(idle) & 63], KICK_IDLE, WHY_UNKNOWN);
+	}
+	return 0;
+}
+
+/* A look at the worlds that wait on a pCPU; in memory, where a BPF verifier does not count
+ * along. */
+struct wait_look {
+	u64 now;
+	u32 seen;
+};
+
+/* Whether a world that waits on `p` preempts there now: one whose VM's request is 0. A function of
+ * its own, for the verifier walks a loop anew for every path through its body. */
+SUBPROG bool housekeep_due(NONNULL(struct host *h), NONNULL(struct pcpu *p),
+			   NONNULL(struct world *w), NONNULL(struct wait_look *look))
+{
+	struct vm *v = plat_vm(h, w->vm);
+	struct candidate cand;
+
+	look->seen++;
+	if (!v || plat_read(v->request_ns) || w->vm == plat_read(p->current_vm))
+		return false;
+	cand = preempt_candidate(w, share_deadline(v, w));
+	return preempt_gain(h, p, &cand, look->now);
+}
+
+/* A world with a request of 0 that woke beside one of an earlier deadline waits until that is the
+ * later one, to this period, and not for a quantum. */
+SUBPROG u32 housekeep_preempt(NONNULL(struct host *h), NONNULL(struct pcpu *p), u64 now)
+{
+	struct wait_look look = { .now = now };
+	plat_task *t;
+
+	plat_queue_each(h, t, QUEUE_VM(p->id)) {
+		struct world *w = plat_world_of(h, t);
+
+		if (!w || look.seen >= QUEUE_SCAN_MAX)
+			break;
+		if (!housekeep_due(h, p, w, &look))
+			continue;
+		p->preempts++;
+		trace_kick(h, p->id, KICK_PREEMPT, WHY_PREEMPTED);
+		break;
+	}
+	return 0;
+}
+
+SUBPROG u32 housekeep_pcpus(NONNULL(struct host *h), u64 now)
+{
+	plat_for(i, PCPUS_MAX) {
+		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, i) : NULL;
+
+		if (!p)
+			break;
+		if (with(REQUEST_SCAN) && plat_read(p->waits_vm) && plat_read(p->current_world))
+			housekeep_preempt(h, p, now);
+	}
+	return 0;
+}
+
+/* drift is corrected over 16 periods, 160 ms: slower than bursts, faster than plans change */
+#define V_DRIFT_SHIFT 4
+
+/* Sums over the active VMs; in memory, where a BPF verifier does not count along. */
+struct drift {
+	/* weighted distance from the host's virtual time */
+	s64 sum;
+	/* weights */
+	s64 total;
+	/* worlds that want to run */
+	u64 busy;
+};
+
+/* A VM's distance counts up to four times the bound on lag: one that is farther ahead, having had a
+ * tiny weight for a moment, would drag the host's virtual time along, and all others would reach
+ * their bounds, where they are equal. */
+INLINE void housekeep_vm(const struct host *h, const struct knobs *k, const struct vm *v,
+			 struct drift *d)
+{
+	s64 weight = (s64)(v->weight >> 10), ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
+	s64 limit = 4 * (s64)share_span(h, k->lag_bound_us);
+
+	if (limit > 1ll << 34)
+		limit = 1ll << 34;
+	ahead = clamp_s64(ahead, -limit, limit);
+	d->sum += ahead * weight >> 4; /* 2^34 * 2^20 * 2^10 VMs, less 4 bits, fits 63 */
+	d->total += weight;
+	d->busy += plat_read(v->runnable);
+}
+
+SUBPROG u32 housekeep_drift(NONNULL(struct host *h), NONNULL(struct drift *d))
+{
+	u32 counts = h->plan_outside ? VM_LIVE : VM_LIVE | VM_CONTENDED;
+
+	plat_for(i, VMS_MAX) {
+		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
+
+		if (!v)
+			break;
+		if (i == VM_SYSTEM && h->plan_outside)
+			continue;
+		if ((v->flags & counts) == counts && plat_read(v->runnable) &&
+		    !plat_read(v->stopped))
+			housekeep_vm(h, plat_knobs(h), v, d);
+	}
+	return 0;
+}
+
+/* A correction of the host's virtual time does not change the lag of a VM that gets its reservation
+ * and no more: a reservation is due by the clock. */
+SUBPROG u32 housekeep_reserved(NONNULL(struct host *h), s64 step)
+{
+	plat_for(i, VMS_MAX) {
+		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
+
+		if (!v)
+			break;
+		if (v->flags & VM_RESERVED && plat_read(v->runnable))
+			plat_add(&v->vt_ns, step);
+	}
+	return 0;
+}
+
+/* The host's virtual time advances as an ideal scheduler's: by the rate, which is the CPU time
+ * served (at most a pCPU for each busy world) over the weight of the active VMs. Their mean
+ * virtual time only corrects the drift: as the mean alone, it would jump whenever a VM goes to
+ * sleep, and lag with it. Not counted are VMs that are stopped whole, and VMs that get all they
+ * ask for, which lag for ever. By the plan's tree those that count are served their weight, and
+ * the rate is 1. */
+SUBPROG u32 core_housekeep(NONNULL(struct host *h))
+{
+	u64 now = plat_now(h), gone = now > h->v_at_ns ? now - h->v_at_ns : 0, rate, step;
+	struct drift d = {};
+
+	plan_divide(h);
+	if (trace_on(h) && now / TRACE_ACCOUNT_NS != h->v_at_ns / TRACE_ACCOUNT_NS)
+		trace_accounts(h);
+	if (h->tracing && now > h->trace_until_ns)
+		h->tracing = 0;
+	h->v_at_ns = now;
+	if (gone > SEC_NS)
+		gone = SEC_NS;
+	h->v_ns += (gone >> 4) * (h->rate >> 6) >> (RATE_SHIFT - 10);
+	housekeep_drift(h, &d);
+	if (!h->plan_outside)
+		h->rate = 1ull << RATE_SHIFT;
+	if (d.total && with(DRIFT)) {
+		/* rounded towards 0 */
+		step = (u64)(d.sum < 0 ? -d.sum : d.sum) / (u64)d.total << 4 >> V_DRIFT_SHIFT;
+		h->v_ns = d.sum < 0 ? h->v_ns - step : h->v_ns + step;
+		if (!h->plan_outside && step && with(RESERVED_DRIFT))
+			housekeep_reserved(h, d.sum < 0 ? -(s64)step : (s64)step);
+	}
+	if (d.total && h->plan_outside) {
+		rate = ((d.busy < h->online ? d.busy : h->online) << (2 * RATE_SHIFT - 10)) /
+		       (u64)d.total;
+		h->rate = rate < (1ull << RATE_SHIFT) ? 1ull << RATE_SHIFT
+			  : rate < RATE_MAX           ? rate
+						      : RATE_MAX;
+	}
+	housekeep_pcpus(h, now);
+	return housekeep_idle(h);
+}
+
+#endif

@@ -1,0 +1,211 @@
+/* The tick of limits: unparks worlds that their limits admit, stops worlds beyond their budgets.
+ *
+ * Promise	a parked world goes on within LIMIT_TICK_NS of the moment when its limits admit it,
+ *		the earliest deadline first; one parked for ready_bound_us goes on in any case
+ * Law		law/budget.h; of the worlds below a limit the one of the latest deadline stops if
+ *		the level ends before half the next tick, or if a parked world has an earlier
+ *		deadline by the margin of preemption: one a tick; in debt all stop
+ * Example	3 vCPUs below 128 %: two run for a quarter of the time and one for the rest
+ * Limits	PARKED_SCAN_MAX worlds of each limiter are looked at in a tick
+ */
+#ifndef TANDEM_LIMITS_H
+#define TANDEM_LIMITS_H
+
+#include "../place/pick.h"
+#include "../place/requeue.h"
+
+/* more than 1,024 pCPUs can start in a tick is not looked at */
+#define PARKED_SCAN_MAX 256
+
+struct limits_look {
+	/* worlds looked at; in memory, where a BPF verifier does not count along */
+	u32 seen;
+	/* whose they are */
+	u32 limiter;
+	/* a world parked since before this goes on in any case; 0: none does */
+	u64 overdue_ns;
+};
+
+/* Unparks worlds of a limiter while its budget lasts. */
+SUBPROG u32 limits_unpark(NONNULL(struct host *h), NONNULL(struct limits_look *look))
+{
+	plat_task *t;
+
+	look->seen = 0;
+	plat_queue_each(h, t, QUEUE_PARKED(look->limiter)) {
+		struct world *w = plat_world_of(h, t);
+		struct vm *v = w ? plat_vm(h, w->vm) : NULL;
+		struct budget_ask a = { .unparking = 1 };
+		struct requeue r = {};
+		u64 since;
+		u32 refused;
+
+		if (!v || look->seen++ >= PARKED_SCAN_MAX)
+			break;
+		since = plat_read(w->parked_ns);
+		refused = parked_ask(h, plat_read(v->limiter), &a);
+		if (refused && with(GUARD_PARKED) && since && since < look->overdue_ns) {
+			budget_overdraw(h, v, w);
+			refused = 0;
+		}
+		if (refused == look->limiter) {
+			if (!look->overdue_ns)
+				break; /* the next one is refused too */
+			continue;
+		}
+		if (refused) {
+			parked_move(h, t, w, refused);
+			continue;
+		}
+		if (!requeue_choose(h, t, w, v, &r))
+			break;
+		count_out_waiting(h, w);
+		count_unparked(h, w, plat_read(v->limiter));
+		requeue_enter(h, w, &r, plat_queue_key(t));
+		if (!plat_queue_move(h, t, QUEUE_VM(r.pcpu)))
+			count_out_waiting(h, w); /* gone; a reserved idle pCPU looks for itself */
+		requeue_kick(h, &r);
+	}
+	return 0;
+}
+
+/* limiter.stops: which of the running worlds below it stop at this tick. */
+enum limits_stops { STOPS_NONE, STOPS_LATEST, STOPS_ALL };
+
+/* Which worlds below the limiter stop, and which deadlines are late enough for that. In debt none may
+ * run: their own slices end as soon, but a pCPU may be late. */
+INLINE void limits_decide(struct host *h, struct limiter *l, u32 id, u64 now)
+{
+	u64 running = budget_running(l);
+	s64 drain = budget_drain(l, running), level;
+	u64 margin = share_span(h, plat_knobs(h)->preempt_margin_us), first;
+
+	l->stops = STOPS_NONE;
+	l->stop_pcpu = 0;
+	l->stop_key = 0;
+	if (!l->rate || !running)
+		return;
+	level = budget_level(l, now);
+	if (with(LIMIT_STOP) && level < 0) {
+		l->stops = STOPS_ALL;
+	} else if (with(LIMIT_STOP) && drain > 0 &&
+		   level < (drain * (s64)LIMIT_TICK_NS >> RATE_SHIFT) / 2) {
+		l->stops = STOPS_LATEST;
+	} else if (with(LIMIT_PREEMPT) && plat_read(l->parked)) {
+		first = parked_deadline(h, id);
+		l->stops = first != KEY_NONE ? STOPS_LATEST : STOPS_NONE;
+		l->stop_key = first + margin;
+	}
+}
+
+/* Serves one limiter; whether the tick is to come soon. */
+SUBPROG bool limits_serve(NONNULL(struct host *h), u32 id, u64 now)
+{
+	u64 bound = plat_knobs(h)->ready_bound_us * US;
+	struct limiter *l = plat_limiter(h, id);
+	struct limits_look look = { .limiter = id };
+
+	if (!l)
+		return false;
+	if (plat_read(l->parked)) {
+		if (now > l->rescued_ns + GUARD_NS) {
+			l->rescued_ns = now;
+			if (now > bound)
+				look.overdue_ns = now - bound;
+		}
+		limits_unpark(h, &look);
+	}
+	limits_decide(h, l, id, now);
+	return plat_read(l->parked) || budget_running(l);
+}
+
+/* Stops the world that runs on `p` if all below one of its limiters stop; notes it at each limiter
+ * where one is to stop, if its deadline is the latest so far. */
+SUBPROG u32 limits_latest(NONNULL(struct host *h), NONNULL(struct pcpu *p), u64 now)
+{
+	struct world *w = plat_world(h, plat_read(p->current_world));
+	u32 id = w ? budget_first(plat_read(w->budget)) : 0;
+	u64 key;
+
+	if (!id)
+		return 0;
+	key = preempt_current(h, p, now);
+	plat_for(i, BUDGET_CHAIN) {
+		struct limiter *l = id ? plat_limiter(h, id) : NULL;
+
+		if (!l)
+			break;
+		id = l->parent;
+		if (l->stops == STOPS_ALL) {
+			trace_kick(h, p->id, KICK_PREEMPT, WHY_QUANTUM);
+			break;
+		}
+		if (!l->stops || key <= l->stop_key)
+			continue;
+		l->stop_key = key;
+		l->stop_pcpu = p->id + 1;
+	}
+	return 0;
+}
+
+SUBPROG u32 limits_stop(NONNULL(struct host *h), u64 now)
+{
+	plat_for(i, PCPUS_MAX) {
+		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, i) : NULL;
+
+		if (!p)
+			break;
+		if (plat_read(p->current_world))
+			limits_latest(h, p, now);
+	}
+	plat_for(k, LIMITERS_MAX) {
+		struct limiter *l = k < h->limiters ? plat_limiter(h, k) : NULL;
+
+		if (!l)
+			break;
+		if (l->stops && l->stop_pcpu)
+			trace_kick(h, l->stop_pcpu - 1, KICK_PREEMPT, WHY_QUANTUM);
+	}
+	return 0;
+}
+
+/* Ends the uses that sleeping VMs have kept. */
+SUBPROG u32 limits_end_kept(NONNULL(struct host *h))
+{
+	plat_for(i, VMS_MAX) {
+		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
+
+		if (!v)
+			break;
+		budget_end_kept(h, v);
+	}
+	return 0;
+}
+
+/* The tick; ns until the next one, 0 while nothing is limited. Lower limiters mostly have higher
+ * numbers: a world that is unparked there is still in time for the limiter above. */
+SUBPROG u64 core_limits(NONNULL(struct host *h))
+{
+	u64 now = plat_now(h);
+	bool busy = false, stops = false;
+
+	if (!h->limiters)
+		return 0;
+	limits_end_kept(h);
+	plat_for(i, LIMITERS_MAX) {
+		struct limiter *l;
+
+		if (i >= h->limiters)
+			break;
+		if (limits_serve(h, h->limiters - 1 - i, now))
+			busy = true;
+		l = plat_limiter(h, h->limiters - 1 - i);
+		if (l && l->stops)
+			stops = true;
+	}
+	if (stops)
+		limits_stop(h, now);
+	return busy ? LIMIT_TICK_NS : LIMIT_IDLE_NS;
+}
+
+#endif

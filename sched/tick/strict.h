@@ -1,0 +1,124 @@
+/* Strict co-scheduling (ESX 2.x), for comparison: a VM stops and starts whole.
+ *
+ * Promise	all vCPUs of a VM run together or none does (VS51 "Strict Co-Scheduling", C1)
+ * Law		stop all if one leads another by more than costop_us; start all when there is a pCPU
+ *		for each that wants one, or after ready_bound_us
+ * Limits	each pCPU of the host is looked at for each stopped VM and tick
+ */
+#ifndef TANDEM_STRICT_H
+#define TANDEM_STRICT_H
+
+#include "../account/lag.h"
+#include "gang.h"
+
+/* pCPUs that a VM could have at once: idle ones, and those where it preempts. */
+SUBPROG u32 strict_room(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
+{
+	struct vm *v = plat_vm(h, s->vm);
+
+	s->seen = 0;
+	plat_for(i, PCPUS_MAX) {
+		struct pcpu *p = v && i < h->pcpus ? plat_pcpu(h, i) : NULL;
+		struct cluster *on = p ? plat_cluster(h, p->cluster) : NULL;
+
+		if (!p)
+			break;
+		if (on && (idle_has(on, p->bit) ||
+			   gang_preempts(h, p, s->vm, share_vm_deadline(v), s->now_ns)))
+			s->seen++;
+	}
+	return s->seen;
+}
+
+SUBPROG u32 strict_stop(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
+{
+	struct vm *v = plat_vm(h, s->vm);
+
+	if (!v)
+		return 0;
+	if (!v->stopped)
+		v->stopped_ns = s->now_ns;
+	v->stopped = 1;
+	v->gang_key = 0;
+	plat_for(i, VCPUS_MAX) {
+		struct world *w;
+
+		if (i >= s->count)
+			break;
+		w = siblings_see(h, s, i) && s->state == STATE_RUN ? plat_world(h, s->world) : NULL;
+		if (w)
+			siblings_ask(h, w, true);
+	}
+	return 0;
+}
+
+/* Starts a VM, none of its vCPUs ahead of another. One that has been stopped for too long starts
+ * with the pCPUs there are, and its lag is forgiven: it cannot use it, and would take pCPUs from
+ * those who are entitled to them. */
+SUBPROG u32 strict_start(NONNULL(struct host *h), NONNULL(struct siblings_look *s), bool whole)
+{
+	struct vm *v = plat_vm(h, s->vm);
+
+	if (!v)
+		return 0;
+	v->stopped = 0;
+	plat_for(i, VCPUS_MAX) {
+		struct world *w;
+
+		if (i >= s->count)
+			break;
+		w = siblings_see(h, s, i) ? plat_world(h, s->world) : NULL;
+		if (w)
+			w->stalled_base_ns += s->slowest_ns - s->stalled_ns;
+	}
+	if (!whole) {
+		lag_clamp(h, v, 0);
+		return 0;
+	}
+	gang_begin(v, s->vm, s->now_ns + gang_slice(plat_knobs(h), v, s->busy));
+	return 0;
+}
+
+/* Idle pCPUs look for those that were READY when their VM was stopped: they are where they waited,
+ * or on their way. */
+SUBPROG u32 strict_wake(NONNULL(struct host *h))
+{
+	plat_for(i, PCPUS_MAX) {
+		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, i) : NULL;
+		struct cluster *on = p ? plat_cluster(h, p->cluster) : NULL;
+
+		if (!p)
+			break;
+		if (on && plat_read(on->queued) && idle_reserve(on, p->bit))
+			trace_kick(h, p->id, KICK_IDLE, WHY_UNKNOWN);
+	}
+	return 0;
+}
+
+/* What becomes of a VM: its co-stopped vCPUs may co-start, and its gang is placed. */
+enum strict_choice { STRICT_STAYS, STRICT_STARTS, STRICT_STARTS_WHOLE };
+
+SUBPROG u32 strict_tick(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
+{
+	struct vm *v = plat_vm(h, s->vm);
+	const struct knobs *k = plat_knobs(h);
+
+	if (!v)
+		return STRICT_STAYS;
+	if (!v->stopped && s->waiting && s->slowest_ns - s->ahead_ns > k->costop_us * US) {
+		strict_stop(h, s);
+	} else if (v->stopped && s->now_ns - v->stopped_ns > k->ready_bound_us * US) {
+		strict_start(h, s, false);
+		return STRICT_STARTS;
+	} else if (v->stopped && s->busy && strict_room(h, s) >= s->busy) {
+		strict_start(h, s, true);
+		return STRICT_STARTS_WHOLE;
+	} else if (v->stopped) {
+		strict_stop(h, s); /* those that run still */
+	} else if (plat_read(v->costopped)) {
+		return STRICT_STARTS; /* those that came when it had just been started */
+	}
+	return STRICT_STAYS;
+}
+
+#endif
