@@ -56,23 +56,31 @@ fn failed(object: &str, seen: impl Into<String>, next: &str) -> LabError {
     LabError::new(object, "pass", seen, next)
 }
 
-/// Builds the static binary that goes into the guest.
+/// Environment variable that names a static `tandem` with the live host, built before.
+pub(crate) const BINARY: &str = "TANDEM_LAB_BINARY";
+/// Words of the cargo that builds one. Only the last link is static: the libraries are those that
+/// tests and this program are linked with.
+pub(crate) const LIVE_BUILD: &str = "rustc --profile ci -p tandem --bin tandem --features live \
+    -- -C target-feature=+crt-static";
+
+/// The static binary that goes into the guest: the one that the environment names, or a new one.
 pub(crate) fn build_tandem() -> lab::Result<PathBuf> {
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    if let Some(built) = std::env::var_os(BINARY) {
+        return Ok(PathBuf::from(built));
+    }
     println!(
         "building tandem with the live host (clang compiles the scheduler for the kernel) ..."
     );
     let status = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
-        .args(["build", "--release", "-p", "tandem", "--features", "live", "--target", &target])
-        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        .args(LIVE_BUILD.split(' '))
         .status();
     let folder =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     match status {
-        Ok(s) if s.success() => Ok(folder.join(target).join("release/tandem")),
+        Ok(s) if s.success() => Ok(folder.join("ci/tandem")),
         Ok(s) => Err(failed(
             "tandem",
-            format!("cargo build ended with {s}"),
+            format!("cargo rustc ended with {s}"),
             "install clang, libelf-dev and zlib1g-dev ('make build' does)",
         )),
         Err(e) => Err(failed("tandem", e.to_string(), "install cargo")),

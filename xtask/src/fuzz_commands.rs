@@ -27,6 +27,9 @@ pub struct Fuzz {
     /// Run this one input instead, such as one that was found.
     #[arg(long, value_name = "FILE", requires = "target", conflicts_with = "seconds")]
     replay: Option<PathBuf>,
+    /// Build the fuzzers and their first inputs, and run none.
+    #[arg(long, conflicts_with_all = ["replay", "seconds"])]
+    build_only: bool,
 }
 
 /// What is fuzzed.
@@ -81,9 +84,21 @@ pub fn run(args: &Fuzz) -> Result<ExitCode, LabError> {
             ExitCode::FAILURE
         });
     }
-    let mut seeds =
-        cargo(&["run", "--quiet", "--release", "-p", "trace", "--example", "fuzz_seeds", "--"]);
+    let mut seeds = cargo(&[
+        "run",
+        "--quiet",
+        "--profile",
+        "ci",
+        "-p",
+        "trace",
+        "--example",
+        "fuzz_seeds",
+        "--",
+    ]);
     finish(seeds.arg(&cache), "seeds")?;
+    if args.build_only {
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut passed = true;
     for target in args.target.map_or(Target::value_variants().to_vec(), |t| vec![t]) {
         passed &=
