@@ -38,6 +38,6 @@ pub use mutant::Mutant;
 pub use options::{Costs, Options, Policy, PolicyError, Ticks};
 pub use recorder::TraceOut;
 pub use run::{
-    Outcome, Progress, SimError, bounds, cosched_terms, run, run_scenario, run_scenario_traced,
-    run_traced, run_watched,
+    Outcome, Progress, SimError, run, run_scenario, run_scenario_traced, run_traced, run_watched,
+    scheduler_terms,
 };

@@ -186,7 +186,6 @@ impl Engine {
             self.tell_idle(pcpu, true);
         }
         self.kernel.nudges.clear();
-        self.watch.cosched(self.host.knobs());
         self.watch.pools(0, plans::pool_terms(&self.pools));
         self.watch.vm_added(0, 0, "system", plans::vm_terms(&self.vms[0]));
         for change in self.changes.iter().filter(|c| c.at == 0 && c.what == What::Start) {
