@@ -192,7 +192,7 @@ impl Engine {
             self.vms[change.vm as usize].on = true;
         }
         (0..self.vms.len() as u32).for_each(|vm| self.weigh(vm));
-        self.set_limits();
+        self.put_limits();
         let held = self.any_held();
         self.host.plan_outside(held);
         self.publish();

@@ -8,6 +8,7 @@ use crate::life;
 use crate::looks::{Looks, OnLook};
 use crate::mutant::Fault;
 use crate::options::{Options, Policy};
+use crate::plans::Publisher;
 use crate::random::Random;
 use crate::recorder::{Recorder, TraceOut};
 use crate::report;
@@ -245,7 +246,7 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
         end: duration.ns(),
         generation: 0,
         start: None,
-        meter: entitlement::Meter::default(),
+        publisher: Publisher::default(),
         looks: None,
         mhz: spec.host.mhz,
         gone: vec![None; worlds],
