@@ -213,7 +213,7 @@ fn report(scenario: &Scenario, done: &Done) -> lab::Result<()> {
         let of = |d: &Document| d.runs.iter().find(|r| r.label == run.label).cloned();
         let (Some(lab), Some(simulated)) = (of(tandem), of(&done.simulated)) else { continue };
         println!("{}", distances(&run.label, &lab, &simulated));
-        let mut unmet = sim::unmet(&lab, &run.spec, Where::Lab);
+        let mut unmet = expect::unmet(&lab, &run.spec, Where::Lab);
         // Where emulated pCPUs take turns by the machine's clock, it is its host that is late.
         let exact = lab.checked.iter().filter(|c| run.spec.lab.exact_clock && c.violated > 0);
         unmet.extend(exact.map(|c| {
@@ -234,11 +234,11 @@ fn report(scenario: &Scenario, done: &Done) -> lab::Result<()> {
 /// the entitlement.
 fn distances(label: &str, lab: &RunResult, simulated: &RunResult) -> String {
     let part = |v: &views::Vm| v.times.used_ns as f64 * 100.0 / v.times.entitled_ns.max(1) as f64;
-    let apart = lab.vms.iter().filter(|v| sim::counts(v, lab)).filter_map(|v| {
+    let apart = lab.vms.iter().filter(|v| expect::counts(v, lab)).filter_map(|v| {
         let other = simulated.vms.iter().find(|s| s.name == v.name)?;
         Some((part(v) - part(other)).abs())
     });
-    let (seen, vm) = sim::worst_permille(lab).unwrap_or_default();
+    let (seen, vm) = expect::worst_permille(lab).unwrap_or_default();
     format!(
         "tandem{}{label}: {:.1} % from the entitlement at most ({vm}); lab and simulator differ by \
             {:.1} points at most",

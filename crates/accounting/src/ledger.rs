@@ -1,8 +1,8 @@
 //! Keeps the totals of groups while worlds come, go and change their group between looks; it
 //! remembers the last look and no more.
 
+use esxtop::{Counters, Gid, Totals, Wid};
 use std::collections::BTreeMap;
-use views::esxtop::{Counters, Gid, Totals, Wid};
 
 /// What has to be remembered from look to look.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +76,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use views::esxtop::{Gauges, GroupCounters, GroupKind, Rates, Role, WorldCounters};
+    use esxtop::{Gauges, GroupCounters, GroupKind, Rates, Role, WorldCounters};
 
     const SYSTEM: Gid = Gid::SYSTEM;
     const VM: Gid = Gid(77);
@@ -138,7 +138,7 @@ mod tests {
         ledger.settle(&mut b, &past(5 + 140, 0));
         assert_eq!(run_of(&b), [145, 80], "it ran 40 more before it ended");
         let rates = Rates::between(&a, &b).unwrap();
-        assert_eq!(rates.groups[&SYSTEM].values.get(views::esxtop::Metric::Run), Some(4.0));
+        assert_eq!(rates.groups[&SYSTEM].values.get(esxtop::Metric::Run), Some(4.0));
     }
 
     #[test]

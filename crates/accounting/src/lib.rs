@@ -14,11 +14,11 @@ mod services;
 pub use ledger::Ledger;
 pub use services::Services;
 
+use esxtop::{Alloc, AllocUnits, Gauges, SharesLevel, Totals};
 use sched_core::{
     Pcpu, STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, Vm, World,
 };
 use units::Rate;
-use views::esxtop::{Alloc, AllocUnits, Gauges, SharesLevel, Totals};
 
 /// %LAT_C as far as it is known: waiting for a pCPU or for siblings, limits excepted.
 fn latency(ready_ns: u64, costop_ns: u64, limited_ns: u64) -> u64 {

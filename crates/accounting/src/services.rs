@@ -6,8 +6,8 @@
 //! told, and not added again. *Limits*: what a thread used before its first look in the VM and
 //! after its last is not told.
 
+use esxtop::{Counters, Gid, GroupKind, Wid};
 use std::collections::BTreeMap;
-use views::esxtop::{Counters, Gid, GroupKind, Wid};
 
 /// What has to be remembered from look to look.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ impl Services {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use views::esxtop::{Gauges, GroupCounters, Metric, Rates, Role, Totals, WorldCounters};
+    use esxtop::{Gauges, GroupCounters, Metric, Rates, Role, Totals, WorldCounters};
 
     const VM: Gid = Gid(77);
 

@@ -11,7 +11,7 @@
 
 mod feed;
 
-use check::{Bounds, CoschedTerms, Invariant, Verdict, Violation};
+use check::{Bounds, CoschedTerms, Invariant, SchedulerTerms, Verdict, Violation};
 use feed::Feed;
 use trace::{Event, Kind};
 use views::Checked;
@@ -23,6 +23,13 @@ pub struct Terms {
     pub bounds: Bounds,
     /// When vCPUs are to be stopped, if they are held together.
     pub cosched: Option<CoschedTerms>,
+}
+
+impl From<&SchedulerTerms> for Terms {
+    /// What a scheduler of these settings is held to from its first event on.
+    fn from(of: &SchedulerTerms) -> Terms {
+        Terms { bounds: of.bounds(), cosched: of.cosched() }
+    }
 }
 
 /// What came out.

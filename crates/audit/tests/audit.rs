@@ -3,7 +3,7 @@
 
 use audit::{Audit, Terms, audit};
 use check::Invariant;
-use sim::{Mutant, Options, Policy, Ticks, bounds, cosched_terms, run_traced};
+use sim::{Mutant, Options, Policy, Ticks, run_traced, scheduler_terms};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use trace::{Event, Kind, State, Trace, Why};
@@ -41,10 +41,7 @@ fn traced(name: &str, policy: Policy) -> (check::Verdict, Vec<Event>, Terms) {
     };
     let outcome = run_traced(run, &options, Box::new(out.clone())).expect("it runs");
     let bytes = std::mem::take(&mut *out.0.lock().expect("one thread"));
-    let terms = Terms {
-        bounds: bounds(&outcome.knobs, run.spec.host.hz),
-        cosched: cosched_terms(&outcome.knobs),
-    };
+    let terms = Terms::from(&scheduler_terms(&outcome.knobs, run.spec.host.hz));
     (
         outcome.verdict.expect("it was watched"),
         Trace::read(&bytes[..]).expect("a trace").events,

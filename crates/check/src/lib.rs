@@ -17,6 +17,7 @@ mod ideals;
 mod lag;
 mod oracle;
 mod promises;
+mod settings;
 mod skew;
 mod state;
 mod terms;
@@ -26,6 +27,7 @@ mod window;
 
 pub use bounds::Bounds;
 pub use oracle::Oracle;
+pub use settings::{CoschedSpans, SchedulerTerms};
 pub use skew::CoschedTerms;
 pub use state::{State, StateTimes};
 pub use terms::{PoolTerms, VmTerms};

@@ -3,11 +3,8 @@
 //! was written before it.
 #![allow(unsafe_code)]
 
-use crate::{
-    Accounts,
-    limits::{Table, Terms},
-    view::Records,
-};
+use crate::{Accounts, view::Records};
+use ::publish::{Table, Terms};
 use sched_core::{HostRecord, Limiter, NODES_MAX, Node};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -53,27 +50,27 @@ impl Accounts {
     }
 }
 
-impl Table for Accounts {
-    fn begin(&self, slot: u32, terms: Terms) {
+impl Table for &Accounts {
+    fn begin(&mut self, slot: u32, terms: Terms) {
         let Terms { rate, burst_ns, parent } = terms;
         self.limiters.set(slot as usize, Limiter { rate, burst_ns, parent, ..Limiter::ZERO });
     }
 
-    fn change(&self, slot: u32, terms: Terms) {
+    fn change(&mut self, slot: u32, terms: Terms) {
         store!(self.limiters, slot, AtomicU32, parent = terms.parent);
         store!(self.limiters, slot, AtomicU64, burst_ns = terms.burst_ns);
         store!(self.limiters, slot, AtomicU64, rate = terms.rate);
     }
 
-    fn end(&self, slot: u32) {
+    fn end(&mut self, slot: u32) {
         store!(self.limiters, slot, AtomicU64, rate = 0);
     }
 
-    fn used(&self, slots: u32) {
+    fn used(&mut self, slots: u32) {
         store!(self.host, 0, AtomicU32, limiters = slots);
     }
 
-    fn first(&self, vm: u32, slot: u32) {
+    fn first(&mut self, vm: u32, slot: u32) {
         store!(self.vms, vm, AtomicU32, limiter = slot);
     }
 

@@ -187,7 +187,7 @@ impl Daemon<'_> {
             }
             !gone
         });
-        limits.sweep(live.accounts());
+        limits.sweep(&live.accounts());
     }
 }
 

@@ -5,9 +5,12 @@
 //! (crates/entitlement, active.rs, says why that would be wrong here).
 
 use crate::{discover, live::Word, run::Daemon, view::monotonic_ns};
-use entitlement::{ActiveVm, Meter, active_plan};
-use std::{collections::BTreeMap, time::Duration};
-use units::{PcpuSet, VmId};
+use ::publish::{Wants, Weigher};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use units::PcpuSet;
 
 /// After a load it takes so long until every thread of a held VM is counted as the VM's.
 const BINDING: Duration = Duration::from_secs(2);
@@ -17,7 +20,7 @@ const BINDING: Duration = Duration::from_secs(2);
 pub(crate) struct Held {
     /// Whether some VM is held, and user space weighs.
     pub(crate) now: bool,
-    meter: Meter,
+    weigher: Weigher,
     /// Affinity of threads, read anew with every scan.
     allowed: BTreeMap<i32, PcpuSet>,
     replanned_ns: u64,
@@ -61,11 +64,10 @@ impl Daemon<'_> {
         let now = monotonic_ns();
         let period = now.saturating_sub(std::mem::replace(&mut self.held.replanned_ns, now)).max(1);
         if !std::mem::replace(&mut self.held.now, true) {
-            self.held.meter = Meter::default();
+            self.held.weigher = Weigher::default();
             accounts.set_outside(true);
         }
-        let vms = self.demands(now, period);
-        for order in active_plan(&self.pcpus, &self.tree, &vms, accounts.host().v_ns) {
+        for order in self.orders(now, period) {
             let id = u32::from(order.vm.0);
             let (vcpus, shares) = self.size(id);
             let _ = self.live.weight(
@@ -77,42 +79,31 @@ impl Daemon<'_> {
         }
     }
 
-    /// The leaves of the tree in their order, with what their worlds have wanted in the last
-    /// period.
-    fn demands(&mut self, now: u64, period: u64) -> Vec<ActiveVm> {
+    /// Weights of the tree's leaves, by what their worlds have wanted in the last period.
+    fn orders(&mut self, now: u64, period: u64) -> Vec<entitlement::Order> {
         let accounts = self.live.accounts();
-        let active = |id: u32| ActiveVm {
-            vm: VmId(id as u16),
-            classes: vec![],
-            vt_ns: accounts.vm(id as usize).vt_ns,
-        };
-        let mut vms: Vec<ActiveVm> = self.ids().into_iter().map(active).collect();
-        let leaf: BTreeMap<u32, usize> =
-            vms.iter().enumerate().map(|(i, v)| (u32::from(v.vm.0), i)).collect();
-        self.held.meter.begin();
-        for i in 1..accounts.worlds_len() {
-            let Some(w) = accounts.world(i, now) else { continue };
-            let Some(at) = leaf.get(&w.vm) else { continue };
-            let wanted = w.time_ns[sched_core::STATE_RUN as usize]
+        let ids = self.ids();
+        let leaves: BTreeSet<u32> = ids.iter().copied().collect();
+        let (host, roots, known) = (&self.pcpus, &self.roots, &mut self.held.allowed);
+        let wants = |i| {
+            let w = accounts.world(i, now).filter(|w| leaves.contains(&w.vm))?;
+            let wanted_ns = w.time_ns[sched_core::STATE_RUN as usize]
                 + w.time_ns[sched_core::STATE_READY as usize];
-            let demand = self.held.meter.demand(w.id, wanted, period);
             let restricted = w.vm != 0 && w.flags & sched_core::WORLD_RESTRICTED != 0;
-            let host = &self.pcpus;
             let read = || {
-                discover::allowed(&self.roots, w.tgid as i32, w.pid as i32)
+                discover::allowed(roots, w.tgid as i32, w.pid as i32)
                     .map_or_else(|| host.clone(), |s| s.and(host))
             };
-            let set = if restricted {
-                self.held.allowed.entry(w.pid as i32).or_insert_with(read).clone()
+            let allowed = if restricted {
+                known.entry(w.pid as i32).or_insert_with(read).clone()
             } else {
                 host.clone()
             };
-            let classes = &mut vms[*at].classes;
-            match classes.iter_mut().find(|c| c.0 == set) {
-                Some(class) => class.1.0 += demand.0,
-                None => classes.push((set, demand)),
-            }
-        }
-        vms
+            Some(Wants { world: w.id, vm: w.vm, wanted_ns, allowed })
+        };
+        let vms = ids.iter().map(|id| (*id, accounts.vm(*id as usize).vt_ns));
+        let worlds = (1..accounts.worlds_len()).filter_map(wants);
+        let v_ns = accounts.host().v_ns;
+        self.held.weigher.plan(host, &self.tree, vms, worlds, period, v_ns)
     }
 }

@@ -14,7 +14,6 @@ mod held;
 mod ideal;
 mod kernel_accounts;
 pub mod layout;
-mod limits;
 mod live;
 #[cfg(test)]
 mod made_up;

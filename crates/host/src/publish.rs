@@ -2,12 +2,8 @@
 //! readers; then says what is over-committed. It decides nothing: `layout` and crates/entitlement
 //! do.
 
-use crate::{
-    HostError, Names, PoolName, VmName,
-    limits::{Owner, Wanted},
-    live::Word,
-    run::Daemon,
-};
+use crate::{HostError, Names, PoolName, VmName, live::Word, run::Daemon};
+use ::publish::{Owner, Wanted};
 use entitlement::Tree;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -66,7 +62,7 @@ impl Daemon<'_> {
         if let Some(wait) = self.published.and_then(|at| DIVIDING.checked_sub(at.elapsed())) {
             thread::sleep(wait);
         }
-        accounts.set_plan(&sched_core::plan_nodes(&self.tree, &self.ids()), self.generation);
+        accounts.set_plan(&::publish::plan_nodes(&self.tree, &self.ids()), self.generation);
         self.published = Some(Instant::now());
         self.names.write()?;
         self.say_excesses();
@@ -101,7 +97,7 @@ impl Daemon<'_> {
         let (wanted, first) = limits(&self.names, &self.tree);
         let first: Vec<(u32, Option<usize>)> =
             first.into_iter().chain(self.leaving.iter().map(|id| (*id, None))).collect();
-        let refused = self.limits.set(self.live.accounts(), &wanted, &first);
+        let refused = self.limits.set(&mut self.live.accounts(), &wanted, &first);
         self.limits_refused = (refused > 0).then(|| {
             let most = LIMITERS_MAX - 1;
             format!(
@@ -168,26 +164,22 @@ pub(crate) fn over_committed(excess: &str) -> String {
     )
 }
 
+/// A limit's place in the list of limits; `None` is no limit.
+type First = Option<usize>;
+
 /// The limits of a tree as the table takes them, and for each VM the first that it meets.
-fn limits(names: &Names, tree: &Tree) -> (Vec<Wanted>, Vec<(u32, Option<usize>)>) {
-    let all = tree.limits();
-    let wanted = all.limits.iter().map(|limit| {
-        let (owner, burst_ns) = match limit.owner {
-            entitlement::Owner::Pool(p) => {
-                (Owner::Pool(names.pools[p].path.clone()), names.pools[p].burst_ns)
-            }
-            // Leaf 0 is the system group, which nothing limits.
-            entitlement::Owner::Leaf(l) => {
-                let vm = &names.vms[l - 1];
-                (Owner::Vm(vm.pid, vm.started), vm.burst_ns)
-            }
-        };
-        Wanted { owner, rate: limit.rate, burst_ns, parent: limit.parent }
+fn limits(names: &Names, tree: &Tree) -> (Vec<Wanted<(i32, u64)>>, Vec<(u32, First)>) {
+    let (wanted, first) = ::publish::wanted(tree, |owner| match owner {
+        entitlement::Owner::Pool(p) => {
+            (Owner::Pool(names.pools[p].path.clone()), names.pools[p].burst_ns)
+        }
+        // Leaf 0 is the system group, which nothing limits.
+        entitlement::Owner::Leaf(l) => {
+            let vm = &names.vms[l - 1];
+            (Owner::Vm((vm.pid, vm.started)), vm.burst_ns)
+        }
     });
-    (
-        wanted.collect(),
-        names.vms.iter().map(|v| v.id).zip(all.first.iter().skip(1).copied()).collect(),
-    )
+    (wanted, names.vms.iter().map(|v| v.id).zip(first.into_iter().skip(1)).collect())
 }
 
 /// Shares, reservation and limit as they are said.
@@ -264,7 +256,7 @@ mod tests {
             seen,
             [
                 (&Owner::Pool("/lab".to_owned()), Rate::pcpus(3), 7, None),
-                (&Owner::Vm(104, 5), Rate::ONE, 9, Some(0))
+                (&Owner::Vm((104, 5)), Rate::ONE, 9, Some(0))
             ]
         );
         assert_eq!(first, [(4, Some(1)), (2, None), (3, Some(0))]);

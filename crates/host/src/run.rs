@@ -12,11 +12,11 @@ use crate::{
     guests::Guests,
     held::Held,
     layout::{Known, layout},
-    limits::Limits,
     live::{self, Event},
     reload::{AGAIN, Reload, Verdict, wall_ns},
     told::Told,
 };
+use ::publish::Limits;
 use entitlement::{REPLAN, Tree};
 use sched_core::Knobs;
 use settings::LiveSettings;
@@ -76,7 +76,8 @@ pub(crate) struct Daemon<'a> {
     pub(crate) names: Names,
     pub(crate) tree: Tree,
     pub(crate) system_weight: u64,
-    pub(crate) limits: Limits,
+    /// Slots of limits; a VM is its process and that one's start.
+    pub(crate) limits: Limits<(i32, u64)>,
     pub(crate) limits_refused: Option<String>,
     pub(crate) generation: u64,
     pub(crate) published: Option<Instant>,

@@ -5,14 +5,14 @@ use crate::sample::wall;
 use crate::view::monotonic_ns;
 use crate::{Accounts, HostError, Names, VmName, watcher_kernel::KernelWatcher};
 use accounting::{Ledger, Services};
+use esxtop::{
+    Alloc, AllocUnits, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters,
+    Role, SharesLevel, Totals, Wid, WorldCounters,
+};
 use sched_core::{VM_SYSTEM, WORLD_SERVICE, is_vcpu};
 use std::collections::BTreeMap;
 use topology::Topology;
 use units::PcpuId;
-use views::esxtop::{
-    Alloc, AllocUnits, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters,
-    Role, SharesLevel, Totals, Wid, WorldCounters,
-};
 
 /// Process and thread ids are below this (PID_MAX_LIMIT); ids of pools begin here.
 const PIDS: u64 = 1 << 22;

@@ -12,11 +12,11 @@ use crate::sample::wall;
 use crate::view::monotonic_ns;
 use crate::watcher::{Ids, groups};
 use crate::{Names, Speed, kernel_accounts};
+use esxtop::{Counters, Gauges, Gid, PcpuCounters, Role, Totals, Wid, WorldCounters};
 use settings::LiveSettings;
 use std::collections::BTreeMap;
 use topology::Topology;
 use units::PcpuId;
-use views::esxtop::{Counters, Gauges, Gid, PcpuCounters, Role, Totals, Wid, WorldCounters};
 
 /// What is remembered between two looks.
 #[derive(Default)]

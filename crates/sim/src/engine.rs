@@ -13,6 +13,7 @@ use crate::life::{Change, VmSeat, WorldSpec};
 use crate::looks::Looks;
 use crate::mutant::Mutant;
 use crate::options::{Costs, Ticks};
+use crate::plans::Publisher;
 use crate::random::Random;
 use crate::report::Snapshot;
 use crate::timers::Timers;
@@ -94,7 +95,7 @@ pub(crate) struct Engine {
     pub(crate) end: u64,
     pub(crate) generation: u64,
     pub(crate) start: Option<Snapshot>,
-    pub(crate) meter: entitlement::Meter,
+    pub(crate) publisher: Publisher,
     /// Whoever looks at the run while it goes on.
     pub(crate) looks: Option<Looks>,
     /// Speed of a pCPU in MHz, as reservations and limits count it.

@@ -14,7 +14,6 @@
 mod behaviour;
 mod contract;
 mod engine;
-mod expectation;
 mod guest;
 mod kernel;
 mod life;
@@ -34,12 +33,11 @@ mod watch;
 
 pub use contract::{Breach, Rule};
 pub use engine::Stats;
-pub use expectation::{counts, ratio_permille, unequal_permille, unmet, worst_permille};
 pub use looks::{EPOCH_UNIX_S, OnLook};
 pub use mutant::Mutant;
 pub use options::{Costs, Options, Policy, PolicyError, Ticks};
 pub use recorder::TraceOut;
 pub use run::{
-    Outcome, Progress, SimError, bounds, cosched_terms, run, run_scenario, run_scenario_traced,
-    run_traced, run_watched,
+    Outcome, Progress, SimError, run, run_scenario, run_scenario_traced, run_traced, run_watched,
+    scheduler_terms,
 };

@@ -186,14 +186,13 @@ impl Engine {
             self.tell_idle(pcpu, true);
         }
         self.kernel.nudges.clear();
-        self.watch.cosched(self.host.knobs());
         self.watch.pools(0, plans::pool_terms(&self.pools));
         self.watch.vm_added(0, 0, "system", plans::vm_terms(&self.vms[0]));
         for change in self.changes.iter().filter(|c| c.at == 0 && c.what == What::Start) {
             self.vms[change.vm as usize].on = true;
         }
         (0..self.vms.len() as u32).for_each(|vm| self.weigh(vm));
-        self.set_limits();
+        self.put_limits();
         let held = self.any_held();
         self.host.plan_outside(held);
         self.publish();

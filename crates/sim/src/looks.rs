@@ -4,14 +4,14 @@
 use crate::engine::{Engine, Fixed};
 use crate::kernel::Seat;
 use accounting::Ledger;
+use esxtop::{
+    CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters, Role, Totals, Wid,
+    WorldCounters,
+};
 use sched_core::STATE_RUN;
 use std::collections::BTreeMap;
 use std::fmt;
 use units::{PcpuId, Span};
-use views::esxtop::{
-    CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters, Role, Totals, Wid,
-    WorldCounters,
-};
 
 /// What is done at a look. It says when to look next, or that the run may end now.
 pub type OnLook = Box<dyn FnMut(Counters) -> Option<Span> + Send>;

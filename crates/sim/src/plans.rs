@@ -6,10 +6,17 @@ use crate::kernel::Seat;
 use crate::life::VmSeat;
 use crate::mutant::Mutant;
 use check::{PoolTerms, VmTerms};
-use entitlement::{ActiveVm, Order, Owner, Tree, TreeLeaf, TreePool, active_plan};
-use sched_core::{Limiter, plan_nodes};
+use entitlement::{Order, Tree, TreeLeaf, TreePool};
+use publish::{Limits, Owner, Wants, Weigher, plan_nodes, wanted};
 use settings::PlacedPool;
-use units::{PcpuSet, Rate, VmId};
+use units::{PcpuSet, Rate};
+
+/// What the daemon remembers between two plans.
+#[derive(Debug, Default)]
+pub(crate) struct Publisher {
+    limits: Limits<u32>,
+    weigher: Weigher,
+}
 
 /// The pools of a tree.
 fn tree_pools(pools: &[PlacedPool], flat: bool) -> Vec<TreePool> {
@@ -73,26 +80,27 @@ impl Engine {
         (Tree::new(n as u64, tree_pools(&self.pools, fault(Mutant::FlatTree)), leaves), on)
     }
 
-    /// Sets up the limits of all pools and VMs; VMs that are off too, for they stay where they are.
-    pub(crate) fn set_limits(&mut self) {
+    /// Puts the limits of all pools and VMs into force; VMs that are off too, for they stay where
+    /// they are.
+    pub(crate) fn put_limits(&mut self) {
         let (tree, vms) = self.tree(true);
-        let all = tree.limits();
-        let number = |i: usize| i as u32 + 1; // 0 is none
-        for (i, limit) in all.limits.iter().enumerate() {
-            let burst_ns = match limit.owner {
-                Owner::Pool(p) => self.pools[p].burst_ns,
-                Owner::Leaf(l) => self.vms[vms[l] as usize].resources.burst_ns,
-            };
-            let parent = limit.parent.map_or(0, number);
-            *self.host.limiter_mut(number(i)) =
-                Limiter { rate: limit.rate.0, burst_ns, parent, ..Limiter::ZERO };
-        }
-        for (leaf, first) in all.first.iter().enumerate() {
-            self.host.vm_mut(vms[leaf]).limiter = first.map_or(0, number);
-        }
-        if !all.limits.is_empty() {
-            self.host.limiters(number(all.limits.len()));
-            self.timers.arm(Self::fixed(Fixed::Limits), 1_000_000);
+        let (wanted, first) = wanted(&tree, |owner| match owner {
+            entitlement::Owner::Pool(p) => {
+                (Owner::Pool(self.pools[p].path.clone()), self.pools[p].burst_ns)
+            }
+            entitlement::Owner::Leaf(l) => {
+                (Owner::Vm(vms[l]), self.vms[vms[l] as usize].resources.burst_ns)
+            }
+        });
+        let first: Vec<(u32, Option<usize>)> = vms.into_iter().zip(first).collect();
+        let limits = &mut self.publisher.limits;
+        limits.sweep(&self.host);
+        // The settings hold their number to the table; where limits that end still fill it, the
+        // oracle sees what the refused ones let pass.
+        let _refused = limits.set(&mut self.host, &wanted, &first);
+        let slot = Self::fixed(Fixed::Limits);
+        if self.host.record().limiters > 0 && self.timers.armed(slot).is_none() {
+            self.timers.arm(slot, self.kernel.now + 1_000_000);
         }
     }
 
@@ -106,29 +114,24 @@ impl Engine {
         let (period, now) = (entitlement::REPLAN.ns(), self.kernel.now);
         let host = PcpuSet::first(self.kernel.cpus.len());
         let (tree, on) = self.tree(false);
-        self.meter.begin();
-        let mut vms = vec![];
+        let vms: Vec<(u32, u64)> = on.iter().map(|v| (*v, self.host.vm(*v).vt_ns)).collect();
+        let mut worlds = vec![];
         for v in on {
-            let mut classes: Vec<(PcpuSet, Rate)> = vec![];
-            for world in self.vms[v as usize]
-                .worlds
-                .clone()
-                .filter(|w| self.kernel.seats[*w as usize] != Seat::Off)
-            {
+            let there = |w: &u32| self.kernel.seats[*w as usize] != Seat::Off;
+            for world in self.vms[v as usize].worlds.clone().filter(there) {
                 let times = self.times(world);
-                let demand = self.meter.demand(world, times.run_ns + times.ready_ns, period);
-                let set = self.specs[world as usize]
-                    .allowed
-                    .as_ref()
-                    .map_or_else(|| host.clone(), |a| a.and(&host));
-                match classes.iter_mut().find(|c| c.0 == set) {
-                    Some(class) => class.1.0 += demand.0,
-                    None => classes.push((set, demand)),
-                }
+                let set = self.specs[world as usize].allowed.as_ref();
+                let allowed = set.map_or_else(|| host.clone(), |a| a.and(&host));
+                worlds.push(Wants {
+                    world,
+                    vm: v,
+                    wanted_ns: times.run_ns + times.ready_ns,
+                    allowed,
+                });
             }
-            vms.push(ActiveVm { vm: VmId(v as u16), classes, vt_ns: self.host.vm(v).vt_ns });
         }
-        for order in active_plan(&host, &tree, &vms, self.host.record().v_ns) {
+        let v_ns = self.host.record().v_ns;
+        for order in self.publisher.weigher.plan(&host, &tree, vms, worlds, period, v_ns) {
             self.order(order);
         }
         self.timers.arm(Self::fixed(Fixed::Replan), now + period);

@@ -8,13 +8,14 @@ use crate::life;
 use crate::looks::{Looks, OnLook};
 use crate::mutant::Fault;
 use crate::options::{Options, Policy};
+use crate::plans::Publisher;
 use crate::random::Random;
 use crate::recorder::{Recorder, TraceOut};
 use crate::report;
 use crate::siblings;
 use crate::timers::Timers;
 use crate::watch::Watch;
-use check::{Bounds, CoschedTerms, Verdict};
+use check::{CoschedSpans, SchedulerTerms, Verdict};
 use sched_core::{Host, HostError, KnobError};
 use settings::{Run, Scenario};
 use units::Span;
@@ -90,31 +91,24 @@ pub enum SimError {
     },
 }
 
-/// Bounds that the oracle holds a run to, from the knobs and the timer that decide how late a
-/// switch can be.
+/// Settings of the scheduler that decide what the oracle holds a run to: its knobs, and how often
+/// the host's timers interrupt.
 #[must_use]
-pub fn bounds(knobs: &sched_core::Knobs, hz: u32) -> Bounds {
-    // A world may be owed a quantum, more by a margin before it preempts, and by another before a
-    // busy pCPU takes it from a crowded one.
-    let late_us = knobs.quantum_us + knobs.preempt_margin_us + knobs.migrate_margin_us;
-    let owed_us = knobs.lag_bound_us.saturating_sub(late_us);
-    Bounds {
-        owed_ns: owed_us * 1000,
-        ..Bounds::of(late_us * 1000, 1_000_000_000 / u64::from(hz), 1_000_000)
-    }
-}
-
-/// When vCPUs are to be stopped, by the knobs; none if they are not held together.
-#[must_use]
-pub fn cosched_terms(knobs: &sched_core::Knobs) -> Option<CoschedTerms> {
-    let us = |n: u64| n * 1000;
-    let terms = CoschedTerms {
-        costop_ns: us(knobs.costop_us),
-        costart_ns: us(knobs.costart_us),
-        poll_ns: us(knobs.cosched_poll_us),
-        apart_ns: 0,
+pub fn scheduler_terms(knobs: &sched_core::Knobs, hz: u32) -> SchedulerTerms {
+    let us = |n: u64| Span::from_ns(n * 1000);
+    let cosched = CoschedSpans {
+        costop: us(knobs.costop_us),
+        costart: us(knobs.costart_us),
+        poll: us(knobs.cosched_poll_us),
     };
-    (knobs.cosched != 0).then_some(terms)
+    SchedulerTerms {
+        quantum: us(knobs.quantum_us),
+        preempt_margin: us(knobs.preempt_margin_us),
+        migrate_margin: us(knobs.migrate_margin_us),
+        lag_bound: us(knobs.lag_bound_us),
+        tick: Span::from_ns(1_000_000_000 / u64::from(hz)),
+        cosched: (knobs.cosched != 0).then_some(cosched),
+    }
 }
 
 /// Does one run.
@@ -224,7 +218,7 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
         Policy::Tandem => None,
         Policy::Mutant(m) => Some(m),
     };
-    let bounds = options.check.then(|| bounds(host.knobs(), spec.host.hz));
+    let terms = options.check.then(|| scheduler_terms(host.knobs(), spec.host.hz));
     let worlds = actors.len();
     Ok(Engine {
         host,
@@ -243,7 +237,7 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
         pools,
         changes: life::changes(spec),
         next_change: 0,
-        watch: Watch::new(&run.topology, worlds, bounds),
+        watch: Watch::new(&run.topology, worlds, terms),
         stats: Stats::default(),
         costs: options.costs,
         ticks: options.ticks,
@@ -252,7 +246,7 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
         end: duration.ns(),
         generation: 0,
         start: None,
-        meter: entitlement::Meter::default(),
+        publisher: Publisher::default(),
         looks: None,
         mhz: spec.host.mhz,
         gone: vec![None; worlds],

@@ -1,11 +1,8 @@
 //! Tells the oracle what the engine does and what the scheduler's accounts say; without an oracle
 //! it does nothing.
 
-use crate::run::cosched_terms;
-use check::{Bounds, Oracle, PoolTerms, State, StateTimes, Verdict, VmTerms};
-use sched_core::{
-    Host, Knobs, STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, World,
-};
+use check::{Oracle, PoolTerms, SchedulerTerms, State, StateTimes, Verdict, VmTerms};
+use sched_core::{Host, STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, World};
 use topology::Topology;
 use units::{PcpuId, PcpuSet, VmId, WorldId};
 
@@ -35,20 +32,18 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(topology: &Topology, worlds: usize, bounds: Option<Bounds>) -> Watch {
-        let oracle = bounds.map(|b| Oracle::new(topology, b));
+    pub(crate) fn new(topology: &Topology, worlds: usize, terms: Option<SchedulerTerms>) -> Watch {
+        let watched = |t: SchedulerTerms| {
+            let mut oracle = Oracle::new(topology, t.bounds());
+            t.cosched().into_iter().for_each(|c| oracle.cosched(c));
+            oracle
+        };
+        let oracle = terms.map(watched);
         Watch { oracle, charged: vec![0; worlds], busy: vec![0; topology.pcpus()] }
     }
 
     pub(crate) fn is_on(&self) -> bool {
         self.oracle.is_some()
-    }
-
-    /// The scheduler holds vCPUs together, if its knobs say so.
-    pub(crate) fn cosched(&mut self, knobs: &Knobs) {
-        if let (Some(o), Some(terms)) = (&mut self.oracle, cosched_terms(knobs)) {
-            o.cosched(terms);
-        }
     }
 
     pub(crate) fn pools(&mut self, now: u64, pools: Vec<PoolTerms>) {

@@ -8,8 +8,9 @@ mod random_hosts;
 #[path = "random_trees.rs"]
 mod random_trees;
 
+use expect::{unmet, worst_permille};
 use serde_json::json;
-use sim::{Options, Progress, run_scenario, unmet, worst_permille};
+use sim::{Options, Progress, run_scenario};
 use std::path::Path;
 use units::Span;
 use views::Where;

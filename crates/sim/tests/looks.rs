@@ -1,9 +1,9 @@
 //! Looking at a run while it goes on: it is the same run, and what was seen adds up to its result.
 
+use esxtop::{Counters, Gid, GroupKind, Metric, Rates, Role, Totals};
 use sim::{Options, run, run_watched};
 use std::sync::{Arc, Mutex};
 use units::Span;
-use views::esxtop::{Counters, Gid, GroupKind, Metric, Rates, Role, Totals};
 
 fn scenario(name: &str) -> settings::Scenario {
     settings::load(&format!("{}/../../scenarios/{name}", env!("CARGO_MANIFEST_DIR")))

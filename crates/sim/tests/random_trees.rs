@@ -12,7 +12,7 @@ use entitlement::{Names, Tree, TreeLeaf, TreePool};
 use settings::{
     HostSpec, LimitSetting, PoolSpec, Run, RunSpec, SharesSetting, VmSpec, Window, place,
 };
-use sim::{Costs, Options, Ticks, bounds, run, run_traced};
+use sim::{Costs, Options, Ticks, run, run_traced, scheduler_terms};
 use topology::Topology;
 use units::{CpuAmount, Span};
 
@@ -194,7 +194,7 @@ pub fn outcome(seed: u64) -> (Option<String>, u64) {
         run_of.spec.host.hz,
         run_of.spec.pools.len()
     );
-    let bounds = bounds(&outcome.knobs, run_of.spec.host.hz);
+    let bounds = scheduler_terms(&outcome.knobs, run_of.spec.host.hz).bounds();
     let apart = |v: &check::VmVerdict| {
         let vcpus =
             run_of.spec.vms.iter().find(|s| s.name == v.name).map_or(0, |s| u64::from(s.vcpus));

@@ -1,6 +1,7 @@
 //! Every scenario comes out as its file says, with the oracle silent.
 
-use sim::{Options, Progress, Ticks, run_scenario, unmet, worst_permille};
+use expect::{unmet, worst_permille};
+use sim::{Options, Progress, Ticks, run_scenario};
 use views::Where;
 
 /// Runs one scenario and says what is off.

@@ -1,8 +1,10 @@
 //! The scheduler's knobs as people set and read them.
 
 use crate::{Exit, Failure, say};
+use check::{CoschedSpans, SchedulerTerms};
 use sched_core::{KNOBS, Knobs};
 use std::collections::BTreeMap;
+use units::Span;
 
 /// Lists the scheduler's knobs: name, default, range and meaning.
 #[derive(clap::Args)]
@@ -46,6 +48,26 @@ pub fn resolve(file: &BTreeMap<String, u64>, line: &[Setting]) -> Result<Knobs, 
     Ok(knobs)
 }
 
+/// What the oracle holds a scheduler of these knobs to, on a kernel of so many timer interrupts a
+/// second.
+#[must_use]
+pub fn terms(knobs: &Knobs, hz: u32) -> SchedulerTerms {
+    let us = |n: u64| Span::from_ns(n * 1000);
+    let cosched = CoschedSpans {
+        costop: us(knobs.costop_us),
+        costart: us(knobs.costart_us),
+        poll: us(knobs.cosched_poll_us),
+    };
+    SchedulerTerms {
+        quantum: us(knobs.quantum_us),
+        preempt_margin: us(knobs.preempt_margin_us),
+        migrate_margin: us(knobs.migrate_margin_us),
+        lag_bound: us(knobs.lag_bound_us),
+        tick: Span::from_ns(1_000_000_000 / u64::from(hz)),
+        cosched: (knobs.cosched != 0).then_some(cosched),
+    }
+}
+
 /// Runs `tandem knobs`.
 ///
 /// # Errors
@@ -74,4 +96,27 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     }
     say::all(&t.text()).map_err(anyhow::Error::from)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A live trace and a simulated run of one scheduler are held to the same.
+    #[test]
+    fn knobs_are_held_to_what_the_simulator_holds_them_to() {
+        let mut knobs = Knobs::default();
+        for (i, knob) in KNOBS.iter().enumerate() {
+            let value = (knob.default + 100 + i as u64).clamp(knob.min, knob.max);
+            knobs.set(knob.name, value).expect("within its range");
+        }
+        let ours = terms(&knobs, 1000);
+        assert_eq!(ours, sim::scheduler_terms(&knobs, 1000));
+        assert_eq!((ours.quantum.ns(), ours.tick.ns()), (50_100_000, 1_000_000));
+        knobs.set("cosched", 0).expect("off");
+        assert_eq!(
+            (terms(&knobs, 250).cosched, sim::scheduler_terms(&knobs, 250).cosched),
+            (None, None)
+        );
+    }
 }

@@ -188,7 +188,8 @@ fn judge(
         return Err(Failure::new(Exit::Check, error));
     }
     for (run, result) in scenario.runs.iter().zip(&document.runs) {
-        let unmet = if args.no_check { vec![] } else { sim::unmet(result, &run.spec, Where::Sim) };
+        let unmet =
+            if args.no_check { vec![] } else { expect::unmet(result, &run.spec, Where::Sim) };
         if !unmet.is_empty() {
             let error = anyhow::anyhow!(
                 "run '{}': {}\nreplay: {}",

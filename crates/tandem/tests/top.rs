@@ -1,11 +1,11 @@
 //! `tandem top` as it is typed: batch files, lines and screens of simulated and recorded hosts, and
 //! the full screen on a terminal.
 
+use esxtop::{Batch, read};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use views::Document;
-use views::esxtop::{Batch, read};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -46,7 +46,7 @@ fn file(name: &str) -> PathBuf {
 
 /// The numbers of one counter of one VM.
 fn numbers(batch: &Batch, vm: &str, counter: &str) -> Vec<f64> {
-    let of = |s: &&views::esxtop::Series| {
+    let of = |s: &&esxtop::Series| {
         s.path.instance.as_ref().is_some_and(|i| i.ends_with(&format!(":{vm}")))
     };
     let series =
@@ -238,7 +238,7 @@ fn the_document_shows_what_the_program_shows() {
     let made = [
         ("screen", format!("```text\n{screen}```\n")),
         ("keys", top::keys_markdown()),
-        ("columns", views::esxtop::markdown()),
+        ("columns", esxtop::markdown()),
     ];
     let write = std::env::var_os("TANDEM_WRITE_DOCS").is_some();
     for (name, text) in made {

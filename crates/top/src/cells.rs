@@ -1,8 +1,8 @@
 //! Numbers and names as cells of a table: text of a width, and how bad what it says is; it chooses
 //! no rows.
 
+use esxtop::{Level, Metric, Unit};
 use unicode_width::UnicodeWidthStr;
-use views::esxtop::{Level, Metric, Unit};
 
 /// What is not known.
 pub(crate) const UNKNOWN: &str = "-";

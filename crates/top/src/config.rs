@@ -1,9 +1,9 @@
 //! What `tandem top` remembers from session to session: fields and their order, sorting, interval;
 //! a file is taken whole or refused.
 
+use esxtop::{COUNTERS, Field, Metric, Object};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
-use views::esxtop::{COUNTERS, Field, Metric, Object};
 
 /// Intervals that may be set, in s. Below the first, looking itself would show.
 pub const INTERVAL_S: RangeInclusive<f64> = 0.1..=3600.0;

@@ -3,10 +3,10 @@
 
 use crate::play::{Player, Sample};
 use crate::replayed::replayed;
+use esxtop::{Recorded, read};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
-use views::esxtop::{Recorded, read};
 
 /// A file that cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum FileError {
         /// The file.
         file: String,
         /// Why.
-        source: views::esxtop::ReadError,
+        source: esxtop::ReadError,
     },
     /// It is no trace either.
     #[error(

@@ -4,7 +4,7 @@
 use crate::cells::mark;
 use crate::play::Sample;
 use crate::view::{Line, Tone};
-use views::esxtop::{Gid, GroupKind, GroupRates, Level, Metric, Rates};
+use esxtop::{Gid, GroupKind, GroupRates, Level, Metric, Rates};
 
 /// Lines that one counter of pCPUs may take, on small screens and on large ones.
 const LINES: (usize, usize) = (2, 4);

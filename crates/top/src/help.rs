@@ -3,7 +3,7 @@
 
 use crate::keys::KEYS;
 use crate::view::{Line, Tone};
-use views::esxtop::{COUNTERS, Counter, Panel, Unit};
+use esxtop::{COUNTERS, Counter, Panel, Unit};
 
 /// Help for a screen of that width.
 pub(crate) fn lines(width: usize) -> Vec<Line> {

@@ -3,7 +3,7 @@
 use crate::config::{Config, SortBy};
 use crate::keys::{Action, KEYS, Key};
 use crate::state::{Ask, Mode, State};
-use views::esxtop::Metric;
+use esxtop::Metric;
 
 fn after(keys: &str) -> (State, Action) {
     let mut state = State::new(Config::default());

@@ -3,7 +3,7 @@
 
 use crate::config::{INTERVAL_S, Part, SortBy};
 use crate::state::{Ask, Mode, State};
-use views::esxtop::Metric;
+use esxtop::Metric;
 
 /// A key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

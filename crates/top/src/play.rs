@@ -1,10 +1,10 @@
 //! Samples one after the other: as a source gives them, kept for a while so that one can step back,
 //! or from a file, back and forth. It reads no clock: who calls says what time it is.
 
+use esxtop::Rates;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
-use views::esxtop::Rates;
 
 /// What a source may say went wrong.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -353,8 +353,7 @@ mod tests {
         assert_eq!((kept.len(), kept[0].up_ns), (KEPT.0, 100_000_000_000));
         let mut large = at(0);
         let (wid, world) = large.rates.worlds.pop_first().unwrap();
-        large.rates.worlds =
-            (0..30_000).map(|i| (views::esxtop::Wid(wid.0 + i), world.clone())).collect();
+        large.rates.worlds = (0..30_000).map(|i| (esxtop::Wid(wid.0 + i), world.clone())).collect();
         let mut kept: VecDeque<Rc<Sample>> = (0..3).map(|_| Rc::new(large.clone())).collect();
         forget(&mut kept);
         assert_eq!(kept.len(), 1);

@@ -7,13 +7,13 @@
 //! it stays unknown, of worlds and groups. So do slices that ended and led to no change. Where
 //! events are lost, what happened meanwhile is missing from all sums.
 
-use std::collections::{BTreeMap, BTreeSet};
-use trace::{Event, Kind, Now, Replay, Role as TraceRole, State};
-use units::{PcpuId, VmId, WorldId};
-use views::esxtop::{
+use esxtop::{
     CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, LoadAverage, PcpuCounters,
     Rates, Role, Totals, Wid, WorldCounters,
 };
+use std::collections::{BTreeMap, BTreeSet};
+use trace::{Event, Kind, Now, Replay, Role as TraceRole, State};
+use units::{PcpuId, VmId, WorldId};
 
 use crate::play::Sample;
 

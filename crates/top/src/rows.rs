@@ -5,11 +5,11 @@ use crate::cells::{Cell, UNKNOWN, fit, mark, number, safe, width};
 use crate::config::{Part, SortBy};
 use crate::state::State;
 use crate::view::{Line, Tone};
-use std::cmp::Ordering;
-use views::esxtop::{
+use esxtop::{
     AllocUnits, Field, Gid, GroupKind, GroupRates, Level, Metric, Object, Rates, Role, Values, Wid,
     WorldRates,
 };
+use std::cmp::Ordering;
 
 /// Widths of the column of names.
 const NAME_COLUMNS: (usize, usize) = (12, 28);

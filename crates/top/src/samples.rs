@@ -2,11 +2,11 @@
 //! group.
 
 use crate::play::Sample;
-use std::collections::BTreeMap;
-use views::esxtop::{
+use esxtop::{
     CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, LoadAverage, PcpuCounters,
     Rates, Role, Totals, Wid, WorldCounters,
 };
+use std::collections::BTreeMap;
 
 const S: u64 = 1_000_000_000;
 

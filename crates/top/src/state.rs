@@ -2,8 +2,8 @@
 //! knows no terminal.
 
 use crate::config::Config;
+use esxtop::{Gid, Rates, Wid};
 use std::collections::BTreeSet;
-use views::esxtop::{Gid, Rates, Wid};
 
 /// What the keys act on.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use crate::play::Sample;
 use crate::rows::Rows;
 use crate::state::{Mode, State};
 use crate::{head, help};
-use views::esxtop::{Field, Level};
+use esxtop::{Field, Level};
 
 /// How a piece of text is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 use crate::play::Sample;
 use crate::state::State;
 use crate::view::{Size, Status, view};
+use esxtop::{BatchError, BatchWriter, Rates, Role, write_json};
 use std::io::{self, Write};
-use views::esxtop::{BatchError, BatchWriter, Rates, Role, write_json};
 
 /// As what samples are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! What people and tools see of a run: the result document and tables made from it.
 
 mod checked;
-pub mod esxtop;
 mod plan;
 mod result;
 mod table;

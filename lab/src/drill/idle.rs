@@ -7,8 +7,8 @@ use super::{Drill, Report, Setting, TWO_CPUS, begin, spec, unreadable};
 use crate::archive::Archive;
 use crate::boot::{Accel, BootOutcome, Stream};
 use crate::error::Result;
+use esxtop::{Batch, Series, read};
 use views::Times;
-use views::esxtop::{Batch, Series, read};
 
 const SCRIPT: &str = include_str!("../../guest/drill-idle");
 /// Length of each look.

@@ -2,12 +2,12 @@
 
 use crate::Failure;
 use crate::live::{host_failure, kernel_policy, this_host, watch};
+use esxtop::{Counters, LoadAverage, Rates};
 use host::{HostError, Watcher};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use top::{Error, Polled, Sample, Source};
 use topology::Topology;
-use views::esxtop::{Counters, LoadAverage, Rates};
 
 /// On a screen the first sample comes after this time, so that there is something to see.
 const FIRST: Duration = Duration::from_secs(1);

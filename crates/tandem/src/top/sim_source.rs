@@ -2,6 +2,7 @@
 //! looks.
 
 use crate::{Exit, Failure};
+use esxtop::{Counters, LoadAverage, Rates};
 use sim::{Options, SimError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use top::{Error, Polled, Sample, Source};
 use units::Span;
-use views::esxtop::{Counters, LoadAverage, Rates};
 
 /// How long it waits for the simulator at a time: keys shall not have to.
 const PATIENCE: Duration = Duration::from_millis(20);

@@ -52,8 +52,7 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let knobs = knobs::resolve(&BTreeMap::new(), &args.set)?;
     let input = args.range.read()?;
     let (from_ns, to_ns) = args.range.ns(input.events());
-    let mut terms =
-        Terms { bounds: sim::bounds(&knobs, args.hz), cosched: sim::cosched_terms(&knobs) };
+    let mut terms = Terms::from(&knobs::terms(&knobs, args.hz));
     if knobs.cosched == STRICT {
         // A VM stops whole, though pCPUs idle, and starts with none ahead of another: its siblings'
         // waits say nothing of their skew.

@@ -1,10 +1,10 @@
 //! Reads the CSV of batch mode: first the letters, by the rules that public readers of esxtop's
-//! files have (`batch.rs` of crates/views names them), then the numbers, by the reader of
-//! crates/views; it writes none.
+//! files have (`batch.rs` of crates/esxtop names them), then the numbers, by the reader of
+//! crates/esxtop; it writes none.
 
 use std::collections::BTreeSet;
 
-use views::esxtop::{Batch, Object, read};
+use esxtop::{Batch, Object, read};
 
 use super::super::Report;
 use super::{BUSY, READING_MS, SAMPLES, VCPUS, VMS, none_wrong, row};

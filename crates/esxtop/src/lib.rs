@@ -8,7 +8,7 @@
 //! | `rates.rs`, `sums.rs` | the difference of two looks, in percent and per second; groups as sums
 //! of what is in them |
 //! | `load.rs` | load averages over 1, 5 and 15 minutes |
-//! | `metric.rs`, `declared.rs`, `help.rs` | every counter, declared once; the table as text and as
+//! | `metric.rs`, `declared.rs`, `markdown.rs` | every counter, declared once; the table as
 //! Markdown |
 //! | `path.rs`, `clock.rs` | `\\host\object(instance)\counter`, names made safe for it; dates |
 //! | `batch.rs`, `files.rs` | the writer of `esxtop -b`'s CSV; a new file when a VM starts |
@@ -25,10 +25,10 @@ mod clock;
 mod counters;
 mod declared;
 mod files;
-mod help;
 mod json;
 mod line;
 mod load;
+mod markdown;
 mod metric;
 mod path;
 mod rates;
@@ -46,9 +46,9 @@ pub use counters::{
 };
 pub use declared::COUNTERS;
 pub use files::{BatchFiles, Late};
-pub use help::{help, markdown};
 pub use json::{json_line, write_json};
 pub use load::LoadAverage;
+pub use markdown::markdown;
 pub use metric::{Counter, Field, Level, Metric, Object, Panel, Thresholds, Unit, Values};
 pub use path::{ObjectKind, Path, clean};
 pub use rates::{GroupRates, PcpuRates, Rates, RatesError, WorldRates};

@@ -6,7 +6,7 @@
 //! admins pass on (5 and 10 % ready a vCPU, 3 % co-stop, 5 % swap wait, no limit at all). Of NWLD
 //! and ASHRS no public list has the batch name, so they have none here. AMLMT is not offered.
 
-use super::metric::{Counter, Field, Metric, Object, Panel, Thresholds, Unit};
+use crate::metric::{Counter, Field, Metric, Object, Panel, Thresholds, Unit};
 
 const NONE: Thresholds = Thresholds { look: None, bad: None };
 const FULL: Thresholds = Thresholds { look: Some(0.8), bad: Some(1.0) };

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{AWKWARD, Rng, file, samples};
-use views::esxtop::{Batch, Metric, Object, Rates, ReadError, read};
+use esxtop::{Batch, Metric, Object, Rates, ReadError, read};
 
 /// Compares each number that was written with what was read; how many there were.
 fn compare(samples: &[Rates], batch: &Batch) -> usize {
@@ -15,7 +15,7 @@ fn compare(samples: &[Rates], batch: &Batch) -> usize {
         let mut check = |object: Object, starts: &str, get: &dyn Fn(Metric) -> Option<f64>| {
             for metric in object.metrics() {
                 let Some(name) = metric.counter().batch else { continue };
-                let is_it = |s: &&views::esxtop::Series| {
+                let is_it = |s: &&esxtop::Series| {
                     s.path.instance.as_deref().unwrap_or("").starts_with(starts)
                 };
                 let all: Vec<_> = batch.of(object.name(), name).filter(is_it).collect();

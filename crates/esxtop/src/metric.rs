@@ -72,7 +72,7 @@ impl Metric {
     /// Its declaration.
     #[must_use]
     pub fn counter(self) -> &'static Counter {
-        &super::COUNTERS[self as usize]
+        &crate::COUNTERS[self as usize]
     }
 }
 
@@ -139,7 +139,7 @@ impl Object {
 
     /// Its counters, in order.
     pub fn metrics(self) -> impl Iterator<Item = Metric> {
-        super::COUNTERS.iter().filter(move |c| c.on.contains(&self)).map(|c| c.metric)
+        crate::COUNTERS.iter().filter(move |c| c.on.contains(&self)).map(|c| c.metric)
     }
 }
 

@@ -8,73 +8,103 @@
 //! and last, limits that no world meets any more admit every world. A slot of such a limit is free
 //! once no world is parked there or uses its budget, and not before the next look.
 
+use entitlement::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Rate, caps::LIMITERS_MAX};
 
-/// Whose a limit is.
+/// Whose a limit is. A VM that is replaced by another has another `V`, though it may have the same
+/// number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Owner {
+pub enum Owner<V> {
     /// A pool, by its path.
     Pool(String),
-    /// A VM, by its process and that one's start.
-    Vm(i32, u64),
+    /// A VM.
+    Vm(V),
 }
 
 /// A limit as it shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    pub(crate) owner: Owner,
-    pub(crate) rate: Rate,
-    pub(crate) burst_ns: u64,
+pub struct Wanted<V> {
+    /// Its pool or VM.
+    pub owner: Owner<V>,
+    /// CPU time that it allows.
+    pub rate: Rate,
+    /// CPU time that may be saved up, in ns.
+    pub burst_ns: u64,
     /// The nearest limit above it: a position in the list, before its own.
-    pub(crate) parent: Option<usize>,
+    pub parent: Option<usize>,
 }
 
 /// What user space writes of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
-    pub(crate) rate: u64,
-    pub(crate) burst_ns: u64,
-    pub(crate) parent: u32,
+pub struct Terms {
+    /// In 2^-20 pCPU.
+    pub rate: u64,
+    /// CPU time that may be saved up, in ns.
+    pub burst_ns: u64,
+    /// Slot of the limit above it, 0 for none.
+    pub parent: u32,
 }
 
 /// The scheduler's table of limits, or a test's.
-pub(crate) trait Table {
-    /// A slot that nobody meets yet: begins with nothing saved up.
-    fn begin(&self, slot: u32, terms: Terms);
+pub trait Table {
+    /// A slot that no world meets yet: begins with nothing saved up.
+    fn begin(&mut self, slot: u32, terms: Terms);
     /// A limit in force.
-    fn change(&self, slot: u32, terms: Terms);
-    /// A limit that nobody meets any more.
-    fn end(&self, slot: u32);
+    fn change(&mut self, slot: u32, terms: Terms);
+    /// A limit that no world meets any more.
+    fn end(&mut self, slot: u32);
     /// Slots in use end here.
-    fn used(&self, slots: u32);
+    fn used(&mut self, slots: u32);
     /// The first limit of a VM, 0 for none.
-    fn first(&self, vm: u32, slot: u32);
+    fn first(&mut self, vm: u32, slot: u32);
     /// Whether worlds are parked in a slot or use its budget.
     fn in_use(&self, slot: u32) -> bool;
 }
 
+/// The limits of a tree in the order of the table, those above before those below, and for each
+/// leaf the first that its worlds meet: a position in the list. `owner` says whose a limit is, and
+/// its burst in ns.
+#[must_use]
+pub fn wanted<V>(
+    tree: &Tree,
+    owner: impl Fn(entitlement::Owner) -> (Owner<V>, u64),
+) -> (Vec<Wanted<V>>, Vec<Option<usize>>) {
+    let all = tree.limits();
+    let one = |limit: entitlement::PlanLimit| {
+        let (owner, burst_ns) = owner(limit.owner);
+        Wanted { owner, rate: limit.rate, burst_ns, parent: limit.parent }
+    };
+    (all.limits.into_iter().map(one).collect(), all.first)
+}
+
 /// Slots of limits; number 0 stands for none.
-#[derive(Debug, Default)]
-pub(crate) struct Limits {
-    slots: BTreeMap<Owner, (u32, Terms)>,
+#[derive(Clone, Debug)]
+pub struct Limits<V> {
+    slots: BTreeMap<Owner<V>, (u32, Terms)>,
     /// Ended, and not free while worlds use them.
     ending: BTreeSet<u32>,
     /// One past the highest that was ever used.
     used: u32,
 }
 
-impl Limits {
+impl<V> Default for Limits<V> {
+    fn default() -> Limits<V> {
+        Limits { slots: BTreeMap::new(), ending: BTreeSet::new(), used: 0 }
+    }
+}
+
+impl<V: Ord + Clone> Limits<V> {
     /// Puts these limits into force, and for each VM the first that it meets (a position in the
     /// list). How many there was no room for: those are not kept.
-    pub(crate) fn set(
+    pub fn set(
         &mut self,
-        table: &dyn Table,
-        wanted: &[Wanted],
+        table: &mut dyn Table,
+        wanted: &[Wanted<V>],
         first: &[(u32, Option<usize>)],
     ) -> usize {
-        let keep: BTreeSet<&Owner> = wanted.iter().map(|w| &w.owner).collect();
-        let unwanted: Vec<Owner> =
+        let keep: BTreeSet<&Owner<V>> = wanted.iter().map(|w| &w.owner).collect();
+        let unwanted: Vec<Owner<V>> =
             self.slots.keys().filter(|owner| !keep.contains(owner)).cloned().collect();
         let mut gone: Vec<u32> = vec![];
         // Slot of each in the list, or of the nearest above it that has one.
@@ -111,7 +141,7 @@ impl Limits {
 
     /// The slot of a limit, written with its terms: another one if the limit above it is another;
     /// `None`, and nothing is written, when there is no room.
-    fn slot(&mut self, table: &dyn Table, owner: &Owner, terms: Terms) -> Option<u32> {
+    fn slot(&mut self, table: &mut dyn Table, owner: &Owner<V>, terms: Terms) -> Option<u32> {
         if let Some((slot, old)) =
             self.slots.get_mut(owner).filter(|(_, old)| old.parent == terms.parent)
         {
@@ -136,7 +166,7 @@ impl Limits {
     }
 
     /// Slots of ended limits that no world uses any more are free again.
-    pub(crate) fn sweep(&mut self, table: &dyn Table) {
+    pub fn sweep(&mut self, table: &dyn Table) {
         self.ending.retain(|slot| table.in_use(*slot));
     }
 }
@@ -144,59 +174,58 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::RefCell;
 
     /// Takes down what is written.
     #[derive(Default)]
     struct Log {
-        lines: RefCell<Vec<String>>,
-        parked: RefCell<BTreeMap<u32, u32>>,
+        lines: Vec<String>,
+        parked: BTreeMap<u32, u32>,
     }
 
     impl Log {
-        fn take(&self) -> Vec<String> {
-            self.lines.take()
+        fn take(&mut self) -> Vec<String> {
+            std::mem::take(&mut self.lines)
         }
-        fn say(&self, line: String) {
-            self.lines.borrow_mut().push(line);
+        fn say(&mut self, line: String) {
+            self.lines.push(line);
         }
     }
 
     impl Table for Log {
-        fn begin(&self, slot: u32, t: Terms) {
+        fn begin(&mut self, slot: u32, t: Terms) {
             self.say(format!("begin {slot}: {} below {}", t.rate, t.parent));
         }
-        fn change(&self, slot: u32, t: Terms) {
+        fn change(&mut self, slot: u32, t: Terms) {
             self.say(format!("change {slot}: {} below {}", t.rate, t.parent));
         }
-        fn end(&self, slot: u32) {
+        fn end(&mut self, slot: u32) {
             self.say(format!("end {slot}"));
         }
-        fn used(&self, slots: u32) {
+        fn used(&mut self, slots: u32) {
             self.say(format!("used {slots}"));
         }
-        fn first(&self, vm: u32, slot: u32) {
+        fn first(&mut self, vm: u32, slot: u32) {
             self.say(format!("vm {vm} meets {slot}"));
         }
         fn in_use(&self, slot: u32) -> bool {
-            self.parked.borrow().get(&slot).is_some_and(|n| *n > 0)
+            self.parked.get(&slot).is_some_and(|n| *n > 0)
         }
     }
 
-    fn pool(path: &str, rate: u64, parent: Option<usize>) -> Wanted {
+    fn pool(path: &str, rate: u64, parent: Option<usize>) -> Wanted<(i32, u64)> {
         Wanted { owner: Owner::Pool(path.to_owned()), rate: Rate(rate), burst_ns: 0, parent }
     }
 
-    fn vm(pid: i32, rate: u64, parent: Option<usize>) -> Wanted {
-        Wanted { owner: Owner::Vm(pid, 1), rate: Rate(rate), burst_ns: 0, parent }
+    fn vm(pid: i32, rate: u64, parent: Option<usize>) -> Wanted<(i32, u64)> {
+        Wanted { owner: Owner::Vm((pid, 1)), rate: Rate(rate), burst_ns: 0, parent }
     }
 
     #[test]
     fn a_limit_is_written_before_anybody_meets_it_and_ended_after_nobody_does() {
-        let (log, mut limits) = (Log::default(), Limits::default());
+        let (mut log, mut limits) = (Log::default(), Limits::default());
         assert_eq!(
             limits.set(
-                &log,
+                &mut log,
                 &[pool("/a", 40, None), vm(7, 10, Some(0))],
                 &[(1, Some(1)), (2, Some(0)), (3, None)]
             ),
@@ -215,53 +244,53 @@ mod tests {
             ]
         );
         // The pool's goes: the VM's has another above it, so it is another.
-        limits.set(&log, &[vm(7, 10, None)], &[(1, Some(0)), (2, None)]);
+        limits.set(&mut log, &[vm(7, 10, None)], &[(1, Some(0)), (2, None)]);
         assert_eq!(
             log.take(),
             ["begin 3: 10 below 0", "used 4", "vm 1 meets 3", "vm 2 meets 0", "end 2", "end 1"]
         );
         // What has not changed is not written.
-        limits.set(&log, &[vm(7, 10, None)], &[]);
+        limits.set(&mut log, &[vm(7, 10, None)], &[]);
         assert_eq!(log.take(), [""; 0]);
-        limits.set(&log, &[vm(7, 20, None)], &[]);
+        limits.set(&mut log, &[vm(7, 20, None)], &[]);
         assert_eq!(log.take(), ["change 3: 20 below 0"]);
     }
 
     #[test]
     fn a_slot_is_used_again_only_when_nobody_waits_there_and_keeps_its_owner_until_then() {
-        let (log, mut limits) = (Log::default(), Limits::default());
-        limits.set(&log, &[pool("/a", 1, None), pool("/b", 2, None)], &[]);
-        limits.set(&log, &[pool("/b", 2, None)], &[]);
-        log.parked.borrow_mut().insert(1, 3);
+        let (mut log, mut limits) = (Log::default(), Limits::default());
+        limits.set(&mut log, &[pool("/a", 1, None), pool("/b", 2, None)], &[]);
+        limits.set(&mut log, &[pool("/b", 2, None)], &[]);
+        log.parked.insert(1, 3);
         limits.sweep(&log);
         log.take();
-        limits.set(&log, &[pool("/b", 2, None), pool("/c", 3, None)], &[]);
+        limits.set(&mut log, &[pool("/b", 2, None), pool("/c", 3, None)], &[]);
         assert_eq!(log.take(), ["begin 3: 3 below 0", "used 4"]);
-        log.parked.borrow_mut().clear();
+        log.parked.clear();
         // Nobody waits there any more, but it is free only from the next look on.
-        limits.set(&log, &[pool("/b", 2, None), pool("/c", 3, None), pool("/d", 4, None)], &[]);
+        limits.set(&mut log, &[pool("/b", 2, None), pool("/c", 3, None), pool("/d", 4, None)], &[]);
         assert_eq!(log.take(), ["begin 4: 4 below 0", "used 5"]);
         limits.sweep(&log);
         limits.set(
-            &log,
+            &mut log,
             &[pool("/a", 9, None), pool("/b", 2, None), pool("/c", 3, None), pool("/d", 4, None)],
             &[],
         );
         assert_eq!(log.take(), ["begin 1: 9 below 0"]);
         // A process that has the number of another is another owner.
-        limits.set(&log, &[vm(5, 1, None)], &[]);
+        limits.set(&mut log, &[vm(5, 1, None)], &[]);
         log.take();
-        let other = Wanted { owner: Owner::Vm(5, 2), ..vm(5, 1, None) };
-        limits.set(&log, &[other], &[(9, Some(0))]);
+        let other = Wanted { owner: Owner::Vm((5, 2)), ..vm(5, 1, None) };
+        limits.set(&mut log, &[other], &[(9, Some(0))]);
         assert_eq!(log.take(), ["begin 6: 1 below 0", "used 7", "vm 9 meets 6", "end 5"]);
     }
 
     #[test]
     fn pools_that_change_places_never_stand_above_each_other() {
-        let (log, mut limits) = (Log::default(), Limits::default());
-        limits.set(&log, &[pool("/a", 1, None), pool("/b", 2, Some(0))], &[]);
+        let (mut log, mut limits) = (Log::default(), Limits::default());
+        limits.set(&mut log, &[pool("/a", 1, None), pool("/b", 2, Some(0))], &[]);
         log.take();
-        limits.set(&log, &[pool("/b", 2, None), pool("/a", 1, Some(0))], &[]);
+        limits.set(&mut log, &[pool("/b", 2, None), pool("/a", 1, Some(0))], &[]);
         assert_eq!(
             log.take(),
             ["begin 3: 2 below 0", "used 4", "begin 4: 1 below 3", "used 5", "end 2", "end 1"]
@@ -270,11 +299,11 @@ mod tests {
 
     #[test]
     fn limits_beyond_the_table_are_refused_and_those_above_them_still_hold() {
-        let (log, mut limits) = (Log::default(), Limits::default());
-        let many: Vec<Wanted> =
+        let (mut log, mut limits) = (Log::default(), Limits::default());
+        let many: Vec<Wanted<(i32, u64)>> =
             (0..1025).map(|n| pool(&format!("/{n}"), 5, (n > 0).then_some(0))).collect();
         assert_eq!(
-            limits.set(&log, &many, &[(1, Some(1022)), (2, Some(1023)), (3, Some(1024))]),
+            limits.set(&mut log, &many, &[(1, Some(1022)), (2, Some(1023)), (3, Some(1024))]),
             2
         );
         let lines = log.take();
@@ -282,11 +311,11 @@ mod tests {
         assert!(lines.contains(&"used 1024".to_owned()));
         // One that has its slot keeps it, and the limit above it, while there is no room for
         // another.
-        let again: Vec<Wanted> = [pool("/new", 5, None)]
+        let again: Vec<Wanted<(i32, u64)>> = [pool("/new", 5, None)]
             .into_iter()
             .chain(many.into_iter().take(1023).map(|w| Wanted { parent: None, ..w }))
             .collect();
-        assert_eq!(limits.set(&log, &again, &[(1, Some(1023))]), 1023);
+        assert_eq!(limits.set(&mut log, &again, &[(1, Some(1023))]), 1023);
         assert_eq!(log.take().last().map(String::as_str), Some("vm 1 meets 1023"));
     }
 }

@@ -1,7 +1,7 @@
 //! A small host for tests: a pool with two VMs beside the system group, looked at twice; it checks
 //! nothing.
 
-use super::*;
+use crate::*;
 use std::collections::BTreeMap;
 use units::PcpuId;
 

@@ -1,8 +1,8 @@
 //! A row of batch files, or one: what happens to a VM that starts after the header was written; it
 //! opens files by what it is given.
 
-use super::batch::{BatchError, BatchWriter, Written};
-use super::rates::Rates;
+use crate::batch::{BatchError, BatchWriter, Written};
+use crate::rates::Rates;
 use std::io::{self, Write};
 
 /// What becomes of objects that come after the header.
@@ -58,9 +58,9 @@ impl<W: Write, F: FnMut(u32) -> io::Result<W>> BatchFiles<W, F> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::rates;
-    use super::super::{Gid, GroupRates};
     use super::*;
+    use crate::samples::rates;
+    use crate::{Gid, GroupRates};
     use std::{cell::RefCell, rc::Rc};
 
     /// A file in memory that several hold.

@@ -9,10 +9,10 @@
 //! earlier knows is gone. A count that went back (it wrapped, or began anew) gives no rate for that
 //! interval.
 
-use super::counters::{Alloc, AllocUnits, Counters, GroupKind, Role, Totals};
-use super::load::LoadAverage;
-use super::metric::{Metric, Unit, Values};
-use super::{Gid, Wid, sums};
+use crate::counters::{Alloc, AllocUnits, Counters, GroupKind, Role, Totals};
+use crate::load::LoadAverage;
+use crate::metric::{Metric, Unit, Values};
+use crate::{Gid, Wid, sums};
 use std::collections::BTreeMap;
 use units::PcpuId;
 
@@ -184,7 +184,7 @@ pub(crate) fn set_alloc(values: &mut Values, alloc: Option<&Alloc>) {
 }
 
 fn worlds(before: &Counters, after: &Counters, interval_ns: u64) -> BTreeMap<Wid, WorldRates> {
-    let one = |(wid, w): (&Wid, &super::WorldCounters)| {
+    let one = |(wid, w): (&Wid, &crate::WorldCounters)| {
         let mut values = match before.worlds.get(wid).filter(|b| b.gid == w.gid) {
             Some(b) => counted(&b.totals, &w.totals, interval_ns),
             None => Values::default(),
@@ -244,7 +244,7 @@ fn pcpus(before: &Counters, after: &Counters, interval_ns: u64) -> Vec<PcpuRates
 /// Means over all pCPUs, of what all of them know.
 fn mean(pcpus: &[PcpuRates]) -> Values {
     let mut out = Values::default();
-    for metric in super::Object::Pcpu.metrics() {
+    for metric in crate::Object::Pcpu.metrics() {
         let all: Option<Vec<f64>> = pcpus.iter().map(|p| p.values.get(metric)).collect();
         out.set(
             metric,
@@ -256,8 +256,8 @@ fn mean(pcpus: &[PcpuRates]) -> Values {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{S, host, totals};
     use super::*;
+    use crate::samples::{S, host, totals};
 
     #[test]
     fn states_of_a_world_add_up_to_100_and_the_parts_are_inside_them() {

@@ -3,12 +3,12 @@
 
 #![allow(dead_code)] // Each test file uses a part.
 
-use std::collections::BTreeMap;
-use units::PcpuId;
-use views::esxtop::{
+use esxtop::{
     Alloc, AllocUnits, BatchWriter, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind,
     LoadAverage, PcpuCounters, Rates, Role, SharesLevel, Totals, Wid, WorldCounters,
 };
+use std::collections::BTreeMap;
+use units::PcpuId;
 
 /// Random numbers by seed (xorshift).
 pub struct Rng(pub u64);

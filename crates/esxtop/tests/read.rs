@@ -1,7 +1,7 @@
 //! The reader on files as ESXi and perfmon write them, and on each kind of damage: what it keeps,
 //! and what it says.
 
-use views::esxtop::{ObjectKind, read};
+use esxtop::{ObjectKind, read};
 
 /// A file of ESXi's: memory and disks that Tandem does not know, text in a column, line ends of
 /// Windows, a comma at the end.

@@ -29,10 +29,10 @@
 //! | pCPUs of one counter come before the next counter; `Physical Cpu(_Total)` | files of ESXi have
 //! it so (elatov.github.io, 2013-01-14) |
 
-use super::counters::Role;
-use super::metric::{Metric, Object, Values};
-use super::path::{Path, clean};
-use super::{Gid, GroupRates, Rates, Wid, WorldRates, utc};
+use crate::counters::Role;
+use crate::metric::{Metric, Object, Values};
+use crate::path::{Path, clean};
+use crate::{Gid, GroupRates, Rates, Wid, WorldRates, utc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use units::PcpuId;
@@ -286,8 +286,8 @@ fn world(rates: &Rates, wid: Wid, w: &WorldRates) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::rates;
     use super::*;
+    use crate::samples::rates;
 
     fn written(samples: &[Rates]) -> Vec<String> {
         let mut w = BatchWriter::new(vec![], "esx01.lab");

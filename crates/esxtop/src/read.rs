@@ -9,10 +9,10 @@
 //! summer time in Britain is `(GMT Standard Time)(-60)`). *Limits*: a cut line is noticed by fields
 //! that are missing or quotes that are open; without quotes, by a last line that is not ended.
 
-use super::clock::unix_ms;
-use super::line::{BadQuote, Field, LINE_BYTES_MAX, Line, Lines, fields};
-use super::path::{ObjectKind, Path};
-use super::{COUNTERS, Object};
+use crate::clock::unix_ms;
+use crate::line::{BadQuote, Field, LINE_BYTES_MAX, Line, Lines, fields};
+use crate::path::{ObjectKind, Path};
+use crate::{COUNTERS, Object};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read};
 

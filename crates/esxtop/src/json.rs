@@ -14,10 +14,10 @@
 //! of a group is `host`, `system`, `pool` or `vm`, of a world `vcpu`, `helper` or `task`. Keys may
 //! be added, and never change their meaning.
 
-use super::clock::iso;
-use super::counters::{AllocUnits, GroupKind, Role};
-use super::metric::{Object, Values};
-use super::{GroupRates, Rates, WorldRates};
+use crate::clock::iso;
+use crate::counters::{AllocUnits, GroupKind, Role};
+use crate::metric::{Object, Values};
+use crate::{GroupRates, Rates, WorldRates};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::io::{self, Write};
 
@@ -120,7 +120,7 @@ fn world(wid: u64, w: &WorldRates) -> World<'_> {
 /// A sample as one line, without its end.
 #[must_use]
 pub fn json_line(rates: &Rates, host: &str) -> String {
-    let pcpu = |p: &'_ super::PcpuRates| (p.id.0, p.core);
+    let pcpu = |p: &'_ crate::PcpuRates| (p.id.0, p.core);
     let sample = Sample {
         time: iso(rates.unix_seconds),
         unix_seconds: rates.unix_seconds,
@@ -155,9 +155,9 @@ pub fn write_json(mut out: impl Write, rates: &Rates, host: &str) -> io::Result<
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::rates;
-    use super::super::{BatchWriter, COUNTERS, read};
     use super::*;
+    use crate::samples::rates;
+    use crate::{BatchWriter, COUNTERS, read};
     use serde_json::Value;
 
     fn parsed(rates: &Rates) -> Value {
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_line_says_when_where_and_of_whom() {
         let mut rates = rates();
-        rates.groups.get_mut(&super::super::Gid(12)).unwrap().name = "a\nb".to_owned();
+        rates.groups.get_mut(&crate::Gid(12)).unwrap().name = "a\nb".to_owned();
         let line = json_line(&rates, "esx \"01\"");
         assert!(!line.contains('\n'), "one line, whatever names are");
         let v: Value = serde_json::from_str(&line).unwrap();

@@ -1,67 +1,32 @@
 //! Dates of the batch file, `MM/DD/YYYY HH:MM:SS` in UTC, from and to seconds since 1970; it knows
 //! no time zones and no clock.
 
-const DAY_S: i64 = 86_400;
-/// Last year that has four digits.
-const YEAR_MAX: i64 = 9999;
+use time::{Date, Month, OffsetDateTime};
 
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+/// A moment by the calendar; `None` outside the years 0 to 9999, which four digits can say.
+fn moment(unix_seconds: i64) -> Option<OffsetDateTime> {
+    let moment = OffsetDateTime::from_unix_timestamp(unix_seconds).ok()?;
+    (0..=9999).contains(&moment.year()).then_some(moment)
 }
 
-/// Days from the first of January of year 0 to that of `year`, which is not negative; year 0 is a
-/// leap year.
-fn days_before(year: i64) -> i64 {
-    365 * year + (year + 3) / 4 - (year + 99) / 100 + (year + 399) / 400
-}
-
-fn month_days(year: i64, month: i64) -> i64 {
-    match month {
-        2 => 28 + i64::from(is_leap(year)),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Seconds since 1970 as year, month, day and second of the day; `None` outside the years 0 to
-/// 9999.
-fn parts(unix_seconds: i64) -> Option<(i64, i64, i64, i64)> {
-    let (day, second) = (
-        unix_seconds.div_euclid(DAY_S).checked_add(days_before(1970))?,
-        unix_seconds.rem_euclid(DAY_S),
-    );
-    if !(0..days_before(YEAR_MAX + 1)).contains(&day) {
-        return None;
-    }
-    // A year has 365.2425 days in the mean, so this is at most one off.
-    let guess = day * 400 / days_before(400);
-    let year =
-        [guess + 1, guess, guess - 1].into_iter().find(|y| *y >= 0 && days_before(*y) <= day)?;
-    let mut left = day - days_before(year);
-    let mut month = 1;
-    while left >= month_days(year, month) {
-        left -= month_days(year, month);
-        month += 1;
-    }
-    Some((year, month, left + 1, second))
-}
-
-fn time_of_day(second: i64) -> String {
-    format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+fn time_of_day(at: OffsetDateTime) -> String {
+    format!("{:02}:{:02}:{:02}", at.hour(), at.minute(), at.second())
 }
 
 /// Seconds since 1970 as the batch file has them, `11/21/2026 19:34:52`; `None` outside the years 0
 /// to 9999.
 #[must_use]
 pub fn utc(unix_seconds: i64) -> Option<String> {
-    let (year, month, day, second) = parts(unix_seconds)?;
-    Some(format!("{month:02}/{day:02}/{year:04} {}", time_of_day(second)))
+    let at = moment(unix_seconds)?;
+    let (month, day, year) = (u8::from(at.month()), at.day(), at.year());
+    Some(format!("{month:02}/{day:02}/{year:04} {}", time_of_day(at)))
 }
 
 /// The same as ISO 8601, `2026-11-21T19:34:52Z`.
 pub(crate) fn iso(unix_seconds: i64) -> Option<String> {
-    let (year, month, day, second) = parts(unix_seconds)?;
-    Some(format!("{year:04}-{month:02}-{day:02}T{}Z", time_of_day(second)))
+    let at = moment(unix_seconds)?;
+    let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
+    Some(format!("{year:04}-{month:02}-{day:02}T{}Z", time_of_day(at)))
 }
 
 /// `MM/DD/YYYY HH:MM:SS`, with or without a fraction of a second (perfmon writes one), as ms since
@@ -75,7 +40,7 @@ pub(crate) fn unix_ms(text: &str) -> Option<i64> {
     }
     let number = |s: &str, digits: usize| {
         (s.len() == digits && s.bytes().all(|b| b.is_ascii_digit()))
-            .then(|| s.parse::<i64>().ok())?
+            .then(|| s.parse::<u16>().ok())?
     };
     let mut date = date.split('/');
     let (month, day, year) =
@@ -84,23 +49,20 @@ pub(crate) fn unix_ms(text: &str) -> Option<i64> {
     let mut time = time.split(':');
     let (hour, minute, second) =
         (number(time.next()?, 2)?, number(time.next()?, 2)?, number(time.next()?, 2)?);
-    let sane = date.next().is_none()
-        && time.next().is_none()
-        && (1..=12).contains(&month)
-        && (1..=month_days(year, month)).contains(&day);
+    let sane = date.next().is_none() && time.next().is_none();
+    let fraction_is_one =
+        (1..=9).contains(&fraction.len()) && fraction.bytes().all(|b| b.is_ascii_digit());
     // A leap second is the 61st.
-    if !sane || hour > 23 || minute > 59 || second > 60 || fraction.is_empty() || fraction.len() > 9
-    {
+    if !sane || hour > 23 || minute > 59 || second > 60 || !fraction_is_one {
         return None;
     }
     // Below one ms is cut off.
-    let ms = number(&format!("{fraction:0<3}")[..3], 3)
-        .filter(|_| fraction.bytes().all(|b| b.is_ascii_digit()))?;
-    let days = days_before(year) - days_before(1970)
-        + (1..month).map(|m| month_days(year, m)).sum::<i64>()
-        + day
-        - 1;
-    Some((days * DAY_S + hour * 3600 + minute * 60 + second) * 1000 + ms)
+    let ms = number(&format!("{fraction:0<3}")[..3], 3)?;
+    let month = Month::try_from(u8::try_from(month).ok()?).ok()?;
+    let date = Date::from_calendar_date(i32::from(year), month, u8::try_from(day).ok()?).ok()?;
+    let seconds = [(hour, 3600), (minute, 60), (second, 1)].map(|(n, s)| i64::from(n) * s);
+    let midnight = date.midnight().assume_utc().unix_timestamp();
+    Some((midnight + seconds.iter().sum::<i64>()) * 1000 + i64::from(ms))
 }
 
 #[cfg(test)]
@@ -128,7 +90,7 @@ mod tests {
     #[test]
     fn every_day_of_1200_years_comes_back() {
         for day in -300_000..140_000 {
-            let seconds = day * DAY_S + 12_345;
+            let seconds = day * 86_400 + 12_345;
             assert_eq!(unix_ms(&utc(seconds).unwrap()), Some(seconds * 1000), "{day}");
         }
     }
@@ -147,6 +109,7 @@ mod tests {
         assert_eq!(unix_ms("10/29/2017 01:59:44.562"), Some(1_509_242_384_562));
         assert_eq!(unix_ms("10/29/2017 01:59:44.5"), Some(1_509_242_384_500));
         assert_eq!(unix_ms("10/29/2017\n01:59:44"), Some(1_509_242_384_000));
+        assert_eq!(unix_ms("12/31/2016 23:59:60"), unix_ms("01/01/2017 00:00:00"));
         let wrong = [
             "",
             "10/29/2017",
@@ -161,6 +124,7 @@ mod tests {
             "10/29/2017 01:02",
             "10/29/2017 01:02:03.",
             "10/29/2017 01:02:03.5x",
+            "10/29/2017 01:02:03.12é",
             "10/29/2017 +1:02:03",
             "10/29/2017/1 01:02:03",
         ];

@@ -87,7 +87,7 @@ impl Path {
     /// What it is about.
     #[must_use]
     pub fn kind(&self) -> ObjectKind {
-        use super::Object;
+        use crate::Object;
         let known = [
             (Object::Load, ObjectKind::Load),
             (Object::Pcpu, ObjectKind::Pcpu),

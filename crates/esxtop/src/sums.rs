@@ -7,10 +7,10 @@
 //! yet; if one that was there both times does not know, the sum does not know either. %VMWAIT alone
 //! is the sum over those that have it, for it is not defined for worlds that are no vCPU.
 
-use super::counters::{Counters, Role};
-use super::metric::{Metric, Values};
-use super::rates::{COUNTED, GroupRates, WorldRates, counted, set_alloc};
-use super::{Gid, Wid};
+use crate::counters::{Counters, Role};
+use crate::metric::{Metric, Values};
+use crate::rates::{COUNTED, GroupRates, WorldRates, counted, set_alloc};
+use crate::{Gid, Wid};
 use std::collections::BTreeMap;
 use units::caps::POOL_DEPTH_MAX;
 
@@ -112,8 +112,8 @@ fn of_worlds(before: &Counters, worlds: &BTreeMap<Wid, WorldRates>) -> BTreeMap<
 
 /// A group's numbers: its own, or else the sum.
 fn of_group(
-    earlier: Option<&super::GroupCounters>,
-    group: &super::GroupCounters,
+    earlier: Option<&crate::GroupCounters>,
+    group: &crate::GroupCounters,
     sum: &Sum,
     interval_ns: u64,
 ) -> Values {
@@ -144,9 +144,9 @@ fn depth(after: &Counters, gid: Gid) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{S, host};
-    use super::super::{GroupCounters, GroupKind, Rates};
     use super::*;
+    use crate::samples::{S, host};
+    use crate::{GroupCounters, GroupKind, Rates};
 
     fn get(rates: &Rates, gid: u64, metric: Metric) -> Option<f64> {
         rates.groups[&Gid(gid)].values.get(metric)
@@ -211,10 +211,8 @@ mod tests {
         let (before, mut after) = host(5 * S);
         let (vm, world) = (after.groups[&Gid(12)].clone(), after.worlds[&Wid(103)].clone());
         after.groups.insert(Gid(13), GroupCounters { name: "new".to_owned(), ..vm });
-        after
-            .worlds
-            .insert(Wid(200), super::super::WorldCounters { gid: Gid(13), ..world.clone() });
-        after.worlds.insert(Wid(201), super::super::WorldCounters { gid: Gid(11), ..world });
+        after.worlds.insert(Wid(200), crate::WorldCounters { gid: Gid(13), ..world.clone() });
+        after.worlds.insert(Wid(201), crate::WorldCounters { gid: Gid(11), ..world });
         after.worlds.remove(&Wid(102));
         let rates = Rates::between(&before, &after).unwrap();
         assert_eq!(

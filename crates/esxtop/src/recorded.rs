@@ -7,10 +7,10 @@
 //! and pools (whose names begin with `/`) are taken for VMs. Which pCPUs are threads of one core is
 //! not told: each is shown as a core.
 
-use super::counters::Role;
-use super::metric::{Metric, Object, Values};
-use super::path::{ObjectKind, Path};
-use super::{Batch, Gid, GroupKind, GroupRates, PcpuRates, Rates, Wid, WorldRates};
+use crate::counters::Role;
+use crate::metric::{Metric, Object, Values};
+use crate::path::{ObjectKind, Path};
+use crate::{Batch, Gid, GroupKind, GroupRates, PcpuRates, Rates, Wid, WorldRates};
 use std::collections::{BTreeMap, BTreeSet};
 use units::PcpuId;
 
@@ -197,9 +197,9 @@ impl Recorded {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{S, rates};
-    use super::super::{BatchWriter, read};
     use super::*;
+    use crate::samples::{S, rates};
+    use crate::{BatchWriter, read};
 
     fn recorded(samples: &[Rates], worlds: bool) -> Recorded {
         let w = BatchWriter::new(vec![], "esx01");
