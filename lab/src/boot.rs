@@ -1,9 +1,10 @@
 //! Boots a kernel of the archive under QEMU's emulator, runs one command in it and brings its
-//! output, files and findings back; it retries the emulator's own early death and nothing else, and
-//! never outlives its time limit.
+//! output, files and findings back; it retries the emulator's own death or hang and nothing else,
+//! and never outlives its time limit.
 
 mod command;
 mod files;
+mod hang;
 mod running;
 mod watch;
 
@@ -15,6 +16,7 @@ use crate::archive::{Archive, Kernel, KernelId};
 use crate::error::{LabError, OnPath, Result};
 use crate::{image, tool};
 
+pub use hang::{Hang, hang};
 use running::{Running, Tail};
 pub use watch::{Finding, died_of_the_emulator, findings};
 
@@ -187,7 +189,7 @@ pub struct BootOutcome {
     pub user_space: Option<Duration>,
     /// Wall time of the last try, from start to end of QEMU.
     pub wall: Duration,
-    /// Boots it took; more than one means the emulator died and was tried again.
+    /// Boots it took; more than one means the emulator died or hung and was tried again.
     pub tries: u32,
     /// Folder of this boot: `kernel.log`, `console.log`, `qemu.log`, `out/`.
     pub folder: PathBuf,
@@ -229,24 +231,44 @@ pub fn boot(
     let mut tries = 1;
     loop {
         let outcome = attempt.run(tries, on_output)?;
-        if !died_of_the_emulator(&outcome.kernel_log) {
-            return judge(outcome, spec);
-        }
-        let line = tool::last_lines(&outcome.kernel_log, 1);
+        let Some(fault) = emulators_fault(&outcome) else { return judge(outcome, spec) };
         if tries == MAX_TRIES {
-            let seen =
-                format!("the emulator died in {tries} of {tries} tries, the last at \"{line}\"");
+            let seen = format!(
+                "the emulator {} in {tries} of {tries} tries, the last at \"{}\"",
+                fault.verb, fault.line
+            );
             let next = "try again on a quieter machine, or with the single-threaded accelerator";
             return Err(LabError::new(format!("boot of {}", kernel.version), "run", seen, next));
         }
-        tool::progress(&format!(
-            "try {tries} of {MAX_TRIES} died of the emulator (Oops: int3, or a VM that was gone \
-                without Tandem), trying again"
-        ));
+        tool::progress(&format!("try {tries} of {MAX_TRIES} {}, trying again", fault.told));
         let kept = folder.join(format!("kernel.try{tries}.log"));
         std::fs::rename(folder.join("kernel.log"), &kept).on(&kept, "keep the log")?;
         tries += 1;
     }
+}
+
+/// What the emulator did to a boot that Tandem had no part in.
+#[derive(Debug, PartialEq, Eq)]
+struct Fault {
+    /// For the error after the last try.
+    verb: &'static str,
+    /// The line of the log that shows it.
+    line: String,
+    /// For the terminal before the next try.
+    told: String,
+}
+
+/// Whether the boot is worth another try; everything else is final.
+fn emulators_fault(outcome: &BootOutcome) -> Option<Fault> {
+    if died_of_the_emulator(&outcome.kernel_log) {
+        let told =
+            "died of the emulator (Oops: int3, or a VM that was gone without Tandem)".to_owned();
+        return Some(Fault { verb: "died", line: tool::last_lines(&outcome.kernel_log, 1), told });
+    }
+    let limit = outcome.findings.iter().find(|f| matches!(f, Finding::TimeLimit(_)))?;
+    let Some(Hang::Emulator(line)) = hang(&outcome.kernel_log) else { return None };
+    let told = format!("hung in the emulator without Tandem ({line}; {limit})");
+    Some(Fault { verb: "hung", line, told })
 }
 
 /// A boot that never reached user space and did not even panic has no outcome, only an error.
@@ -304,6 +326,9 @@ impl Attempt<'_> {
         drop(qemu);
         let mut found = findings(&kernel_log.text);
         if seen.cut_off {
+            if let Some(Hang::Scheduler(line)) = hang(&kernel_log.text) {
+                found.push(Finding::SchedulerHung(line));
+            }
             found.push(Finding::TimeLimit(format!(
                 "stopped after {} s",
                 self.spec.time_limit.as_secs()
@@ -369,20 +394,24 @@ mod tests {
         assert_eq!(exit_code("[ 5.0] lab: command starts\n"), None);
     }
 
-    #[test]
-    fn success_needs_exit_code_zero_and_no_fatal_finding() {
-        let mut outcome = BootOutcome {
+    fn outcome(kernel_log: &str, findings: Vec<Finding>) -> BootOutcome {
+        BootOutcome {
             kernel: "7.2.13".into(),
             exit_code: Some(0),
             console: String::new(),
-            kernel_log: String::new(),
-            findings: vec![Finding::Lockup("cpu 3".into())],
+            kernel_log: kernel_log.into(),
+            findings,
             user_space: None,
             wall: Duration::ZERO,
             tries: 1,
             folder: PathBuf::from("/r"),
             files: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn success_needs_exit_code_zero_and_no_fatal_finding() {
+        let mut outcome = outcome("", vec![Finding::Lockup("cpu 3".into())]);
         assert!(outcome.require_success().is_ok());
         outcome.findings.push(Finding::SchedulerEjected("stall".into()));
         let error = outcome.require_success().unwrap_err().to_string();
@@ -390,5 +419,23 @@ mod tests {
             error.starts_with("boot of 7.2.13: cannot succeed: scheduler ejected: stall; read"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_hang_is_the_emulators_fault_only_at_the_time_limit_and_without_tandem() {
+        let hung = "[  130.0] watchdog: BUG: soft lockup - CPU#3 stuck for 26s! [x:1]\n\
+            [  130.1] RIP: 0010:smp_call_function_many_cond+0x129/0x540\n";
+        let limit = || vec![Finding::TimeLimit("stopped after 120 s".into())];
+        let fault = emulators_fault(&outcome(hung, limit())).expect("worth another try");
+        assert_eq!((fault.verb, &fault.line[..9]), ("hung", "[  130.0]"));
+        assert_eq!(
+            fault.told,
+            "hung in the emulator without Tandem ([  130.0] watchdog: BUG: soft lockup - CPU#3 \
+                stuck for 26s! [x:1]; time limit: stopped after 120 s)"
+        );
+        assert_eq!(emulators_fault(&outcome(hung, vec![])), None, "it went on in time");
+        let loaded = format!("[   40.0] lab: scheduler loads\n{hung}");
+        assert_eq!(emulators_fault(&outcome(&loaded, limit())), None);
+        assert_eq!(emulators_fault(&outcome("[ 1.0] slow\n", limit())), None);
     }
 }

@@ -29,6 +29,8 @@ use crate::archive::{Archive, KernelId};
 use crate::boot::{BootOutcome, BootSpec, GuestFile, Stream, Topology, boot};
 use crate::error::{LabError, Result};
 
+pub use kill::CYCLES;
+pub use latency::ROUNDS;
 pub use report::{Check, Report};
 
 const LIB: &str = include_str!("../guest/drill-lib");
@@ -115,6 +117,10 @@ pub struct Setting {
     pub tandem: PathBuf,
     /// Seed of everything random.
     pub seed: u64,
+    /// How often drill "kill" kills the daemon, from 1.
+    pub cycles: usize,
+    /// How often drill "latency" measures under each scheduler, from 1.
+    pub rounds: usize,
 }
 
 /// Runs one drill to its verdict; an error means that the lab could not run, never that the drill

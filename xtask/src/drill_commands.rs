@@ -29,6 +29,12 @@ pub struct RunDrill {
     /// Seed of everything random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How often drill 'kill' kills the daemon.
+    #[arg(long, value_name = "N", default_value_t = drill::CYCLES, value_parser = count)]
+    cycles: usize,
+    /// How often drill 'latency' measures under each scheduler.
+    #[arg(long, value_name = "N", default_value_t = drill::ROUNDS, value_parser = count)]
+    rounds: usize,
     /// Use this static binary instead of building one.
     #[arg(long, value_name = "FILE")]
     tandem: Option<PathBuf>,
@@ -47,10 +53,17 @@ fn parse_name(text: &str) -> Result<Names, String> {
     if text == "all" { Ok(Names::All) } else { text.parse().map(Names::One) }
 }
 
+/// A number of repetitions: at 200 a drill takes some hours.
+fn count(text: &str) -> Result<usize, String> {
+    let n = text.parse().ok().filter(|n| (1..=200).contains(n));
+    n.ok_or_else(|| "allowed 1..200".to_owned())
+}
+
 /// Runs `cargo xtask lab-drill`.
 pub fn run(args: &RunDrill) -> Result<ExitCode, LabError> {
     let tandem = args.tandem.clone().map_or_else(build_tandem, Ok)?;
-    let setting = Setting { kernel: args.kernel.clone(), tandem, seed: args.seed };
+    let (cycles, rounds) = (args.cycles, args.rounds);
+    let setting = Setting { kernel: args.kernel.clone(), tandem, seed: args.seed, cycles, rounds };
     let archive = Archive::open()?;
     let mut show = |stream: Stream, text: &str| {
         if args.verbose && stream == Stream::Command {
@@ -71,10 +84,11 @@ pub fn run(args: &RunDrill) -> Result<ExitCode, LabError> {
         if !report.passed() {
             passed = false;
             println!(
-                "again: cargo xtask lab-drill {} --kernel {} --seed {}",
+                "again: cargo xtask lab-drill {} --kernel {} --seed {}{}",
                 drill.name(),
                 args.kernel,
-                args.seed
+                args.seed,
+                repetitions(drill, &setting)
             );
         }
         verdicts.push(report.json());
@@ -84,4 +98,39 @@ pub fn run(args: &RunDrill) -> Result<ExitCode, LabError> {
         std::fs::write(path, text).map_err(|e| LabError::io(path, "write the verdicts", e))?;
     }
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The option that repeats a drill as often as it was.
+fn repetitions(drill: Drill, setting: &Setting) -> String {
+    match drill {
+        Drill::Kill if setting.cycles != drill::CYCLES => format!(" --cycles {}", setting.cycles),
+        Drill::Latency if setting.rounds != drill::ROUNDS => {
+            format!(" --rounds {}", setting.rounds)
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetitions_are_counts_from_1_to_200_and_said_where_they_are_not_the_usual() {
+        assert_eq!((count("1"), count("200")), (Ok(1), Ok(200)));
+        for wrong in ["0", "201", "-1", "six"] {
+            assert_eq!(count(wrong), Err("allowed 1..200".to_owned()), "{wrong}");
+        }
+        let setting = |cycles, rounds| Setting {
+            kernel: KernelId::Newest,
+            tandem: PathBuf::new(),
+            seed: 1,
+            cycles,
+            rounds,
+        };
+        assert_eq!(repetitions(Drill::Kill, &setting(6, 5)), " --cycles 6");
+        assert_eq!(repetitions(Drill::Latency, &setting(20, 3)), " --rounds 3");
+        assert_eq!(repetitions(Drill::Kill, &setting(20, 3)), "");
+        assert_eq!(repetitions(Drill::Watch, &setting(6, 3)), "");
+    }
 }

@@ -21,6 +21,8 @@ pub enum Finding {
     Oops(String),
     /// A sched_ext scheduler was thrown out: an error, a stalled task, or the operator's key.
     SchedulerEjected(String),
+    /// CPUs locked up while a scheduler was loaded, and the boot never ended.
+    SchedulerHung(String),
     /// A CPU or task stood still for too long. Under emulation on a busy machine this can be the
     /// machine's fault.
     Lockup(String),
@@ -43,6 +45,7 @@ impl fmt::Display for Finding {
             Finding::Panic(line) => ("kernel panic", line),
             Finding::Oops(line) => ("kernel oops", line),
             Finding::SchedulerEjected(line) => ("scheduler ejected", line),
+            Finding::SchedulerHung(line) => ("scheduler hung", line),
             Finding::Lockup(line) => ("lockup", line),
             Finding::Warning(line) => ("kernel warning", line),
             Finding::TimeLimit(line) => ("time limit", line),

@@ -27,13 +27,15 @@ pin() { for t in /proc/$1/task/*; do case "$(cat $t/comm)" in "CPU $2/"*) taskse
 power_off() { for v in "$@"; do [ -f /lab/out/$v.pid ] && kill $(cat /lab/out/$v.pid) 2>/dev/null; done; sleep 1
   for v in "$@"; do [ -f /lab/out/$v.pid ] && kill -9 $(cat /lab/out/$v.pid) 2>/dev/null; done; sleep 1
   for v in "$@"; do rmdir $(find /sys/fs/cgroup -type d -name $v) 2>/dev/null; rm -f /lab/out/$v.pid; done; }
-tandem_on() { rm -f /run/tandem/vms.json; tandem run --config $1 >>/lab/out/tandem.log 2>&1 & daemon=$!
+# The log says when the scheduler is there, so that a hang can be told from the emulator's (boot/hang.rs).
+tandem_on() { rm -f /run/tandem/vms.json; echo "lab: scheduler loads" >/dev/kmsg; tandem run --config $1 >>/lab/out/tandem.log 2>&1 & daemon=$!
   for i in $(seq 150); do grep -q enabled /sys/kernel/sched_ext/state && return; kill -0 $daemon 2>/dev/null || break; sleep 0.2; done
   cat /lab/out/tandem.log; fail "tandem did not start"; }
 # knows N: waits until the daemon has found so many VMs
 knows() { for i in $(seq 150); do [ "$(cat /run/tandem/vms.json 2>/dev/null | grep -c \
     '"name"')" -ge $1 ] && return; sleep 0.2; done; fail "tandem found too few VMs"; }
 tandem_off() { kill -INT $daemon; wait $daemon; [ $? = 0 ] || { tail -5 /lab/out/tandem.log; fail "tandem did not leave cleanly"; }
+  echo "lab: scheduler unloaded" >/dev/kmsg
   ! grep "cannot tell when one is in its emulator" /lab/out/tandem.log || fail "the hooks of KVM are missing"; }
 echo +cpu +cpuset >/sys/fs/cgroup/cgroup.subtree_control
 # The kernel's own scheduler weighs groups: what measures beside VMs of weight 10,000 needs as much to measure in time.

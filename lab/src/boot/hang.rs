@@ -1,0 +1,214 @@
+//! Tells from a guest kernel's log alone which side a boot that stopped making progress hung on:
+//! the emulator, whose pCPU stays in a nested guest, or the scheduler; pure, and it asks nobody
+//! whether the boot did stop.
+
+/// What the guest's scripts write into the log before they start Tandem. The kernel tells the end
+/// of loading only, and verifying takes seconds.
+const LOADS: &str = "lab: scheduler loads";
+/// What they write when the kernel's own scheduler has all tasks again.
+const UNLOADED: &str = "lab: scheduler unloaded";
+/// How the kernel tells both itself.
+const KERNEL_LOADED: &str = "\" enabled";
+const KERNEL_UNLOADED: &str = "disabled (unregistered";
+/// What a CPU waits in for one that takes no interrupts: an emulated one in a nested guest.
+const WAITS_FOR_A_CPU: &str = "smp_call_function_many_cond";
+/// CONFIG_RCU_CPU_STALL_TIMEOUT of Debian's kernels, in seconds: a stall is as old as that when its
+/// first line comes.
+const RCU_STALL_S: f64 = 21.0;
+/// CONFIG_HZ of Debian's kernels.
+const HZ: f64 = 250.0;
+
+/// Which side a boot hung on, with the line of the log that shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hang {
+    /// The lockup's whole signature, no part of it while a scheduler was loaded, and no error of
+    /// sched_ext: reason to try again.
+    Emulator(String),
+    /// CPUs were locked up while a scheduler was loaded: its failure.
+    Scheduler(String),
+}
+
+/// A CPU that stood still, as one line of the log tells it.
+struct Lockup<'a> {
+    line: &'a str,
+    /// Guest time in s at which it began; unknown is before everything.
+    began: f64,
+    /// A scheduler was loaded when the line came.
+    loaded: bool,
+    /// Guest time in s at which a scheduler was unloaded last before the line.
+    unloaded: f64,
+}
+
+impl Lockup<'_> {
+    fn beside_a_scheduler(&self) -> bool {
+        self.loaded || self.began < self.unloaded
+    }
+}
+
+/// Which side hung by the log of a boot that ran into its time limit; none where the log shows no
+/// lockup, or not all that tells one of the emulator.
+pub fn hang(log: &str) -> Option<Hang> {
+    let all = lockups(log);
+    let first = all.first()?;
+    if let Some(lockup) = all.iter().find(|l| l.beside_a_scheduler()) {
+        return Some(Hang::Scheduler(lockup.line.to_owned()));
+    }
+    let shown = log.contains(WAITS_FOR_A_CPU) && !log.lines().any(is_error_of_sched_ext);
+    shown.then(|| Hang::Emulator(first.line.to_owned()))
+}
+
+fn lockups(log: &str) -> Vec<Lockup<'_>> {
+    let (mut loaded, mut unloaded) = (false, f64::NEG_INFINITY);
+    let mut out = vec![];
+    for line in log.lines() {
+        let at = stamp(line);
+        if is_unloading(line) {
+            (loaded, unloaded) = (false, at.unwrap_or(f64::INFINITY));
+        } else if is_loading(line) {
+            loaded = true;
+        } else if let Some(seconds) = stood_still(line) {
+            let began = at.map_or(f64::NEG_INFINITY, |at| at - seconds);
+            out.push(Lockup { line: line.trim(), began, loaded, unloaded });
+        }
+    }
+    out
+}
+
+fn is_loading(line: &str) -> bool {
+    line.contains(LOADS) || line.contains("sched_ext:") && line.contains(KERNEL_LOADED)
+}
+
+fn is_unloading(line: &str) -> bool {
+    line.contains(UNLOADED) || line.contains("sched_ext:") && line.contains(KERNEL_UNLOADED)
+}
+
+/// Anything that sched_ext says beside loading and unloading, and warnings of its source.
+fn is_error_of_sched_ext(line: &str) -> bool {
+    let said = line.contains("sched_ext:") && !is_loading(line) && !is_unloading(line);
+    said || line.contains("WARNING: ") && line.contains("kernel/sched/ext")
+}
+
+/// For how many seconds a CPU has stood still, if the line says that one has.
+fn stood_still(line: &str) -> Option<f64> {
+    if line.contains("soft lockup") {
+        let told = line.split("stuck for ").nth(1).and_then(|rest| rest.split('s').next());
+        return Some(told.and_then(|n| n.parse().ok()).unwrap_or(f64::INFINITY));
+    }
+    if !line.contains("rcu:") {
+        return None;
+    }
+    let jiffies = line.split("t=").nth(1).and_then(|rest| rest.split(" jiffies").next());
+    let told = jiffies.and_then(|n| n.parse::<f64>().ok()).map(|n| n / HZ);
+    let begins = line.contains("detected stall") || line.contains("self-detected stall");
+    told.or_else(|| begins.then_some(RCU_STALL_S))
+}
+
+/// Guest time of a line in s: `[   12.345678] …`.
+fn stamp(line: &str) -> Option<f64> {
+    line.trim_start().strip_prefix('[')?.split(']').next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOADING: &str = "[   40.100000] lab: scheduler loads\n\
+        [   42.500000] sched_ext: BPF scheduler \"tandem\" enabled\n";
+    const UNLOADING: &str = "[   80.000000] sched_ext: BPF scheduler \"tandem\" disabled \
+        (unregistered from user space)\n[   80.100000] lab: scheduler unloaded\n";
+    const STACK: &str = "[  130.000100] RIP: 0010:smp_call_function_many_cond+0x129/0x540\n";
+
+    fn soft(at: f64, seconds: u32) -> String {
+        format!(
+            "[{at:12.6}] watchdog: BUG: soft lockup - CPU#3 stuck for {seconds}s! \
+                [qemu-system-x86:412]\n"
+        )
+    }
+
+    fn is_emulators(log: &str) -> bool {
+        matches!(hang(log), Some(Hang::Emulator(_)))
+    }
+
+    fn is_schedulers(log: &str) -> bool {
+        matches!(hang(log), Some(Hang::Scheduler(_)))
+    }
+
+    #[test]
+    fn a_lockup_after_the_scheduler_was_unloaded_is_the_emulators() {
+        let log = format!("{LOADING}{UNLOADING}{}{STACK}", soft(130.0, 26));
+        let line = "[  130.000000] watchdog: BUG: soft lockup - CPU#3 stuck for 26s! \
+            [qemu-system-x86:412]";
+        assert_eq!(hang(&log), Some(Hang::Emulator(line.to_owned())));
+        assert!(is_emulators(&format!("{}{STACK}", soft(130.0, 26))), "it was never loaded");
+    }
+
+    #[test]
+    fn a_lockup_while_the_scheduler_is_loaded_or_loads_is_the_schedulers() {
+        let lockup = format!("{}{STACK}", soft(130.0, 26));
+        assert!(is_schedulers(&format!("{LOADING}{lockup}")));
+        let loads = LOADING.lines().next().unwrap();
+        assert!(is_schedulers(&format!("{loads}\n{lockup}")), "before the kernel says enabled");
+        let enabled = LOADING.lines().nth(1).unwrap();
+        assert!(is_schedulers(&format!("{enabled}\n{lockup}")), "loaded by no script of the lab");
+        assert!(is_schedulers(&format!("{LOADING}{UNLOADING}{LOADING}{lockup}")), "loaded again");
+    }
+
+    #[test]
+    fn a_lockup_that_began_while_the_scheduler_was_loaded_is_the_schedulers() {
+        // Unloaded at 80.1 s: a lockup of 26 s told at 106 s began at 80.0 s.
+        let log = |at| format!("{LOADING}{UNLOADING}{}{STACK}", soft(at, 26));
+        assert!(is_schedulers(&log(106.0)));
+        assert!(is_emulators(&log(106.2)));
+    }
+
+    #[test]
+    fn one_lockup_beside_the_scheduler_makes_all_of_them_its_own() {
+        let log = format!("{LOADING}{}{UNLOADING}{}{STACK}", soft(70.0, 22), soft(130.0, 26));
+        let Some(Hang::Scheduler(line)) = hang(&log) else { panic!("the scheduler's") };
+        assert!(line.starts_with("[   70.000000]"), "{line}");
+    }
+
+    #[test]
+    fn a_stall_of_rcu_is_a_lockup_as_old_as_its_jiffies() {
+        let stall = |at: f64, jiffies: u32| {
+            format!(
+                "[{at:12.6}] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n\
+                 [{at:12.6}] rcu: \t(detected by 2, t={jiffies} jiffies, g=5521, q=91 ncpus=8)\n"
+            )
+        };
+        let log = |at, jiffies| format!("{LOADING}{UNLOADING}{}{STACK}", stall(at, jiffies));
+        assert!(is_emulators(&log(102.0, 5250)), "21 s before: 81.0 s");
+        assert!(is_schedulers(&log(101.0, 5250)), "80.0 s");
+        assert!(is_schedulers(&log(102.0, 21_003)), "84 s before");
+    }
+
+    #[test]
+    fn without_the_whole_signature_or_with_an_error_of_sched_ext_nothing_is_said() {
+        assert_eq!(hang(&format!("{LOADING}{UNLOADING}")), None, "no lockup");
+        assert_eq!(hang(&format!("{LOADING}{UNLOADING}{}", soft(130.0, 26))), None, "no IPI");
+        for error in [
+            "[   60.0] sched_ext: BPF scheduler \"tandem\" disabled (runnable task stall)\n",
+            "[   60.0] sched_ext: tandem: burn[211] failed to run for 30.004s\n",
+            "[   60.0] WARNING: CPU: 1 PID: 5 at kernel/sched/ext.c:100 foo+0x1/0x2\n",
+        ] {
+            let log = format!("{LOADING}{error}{UNLOADING}{}{STACK}", soft(130.0, 26));
+            assert_eq!(hang(&log), None, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_lockup_without_a_time_is_the_schedulers_once_one_was_loaded() {
+        let lockup = "watchdog: BUG: soft lockup - CPU#3 stuck for 26s! [x:1]\n";
+        assert!(is_schedulers(&format!("{LOADING}{UNLOADING}{lockup}{STACK}")));
+        assert!(is_emulators(&format!("{lockup}{STACK}")));
+    }
+
+    #[test]
+    fn the_guests_scripts_write_the_markers_that_are_read() {
+        let drills = include_str!("../../guest/drill-lib");
+        let runs = include_str!("../experiment/script.rs");
+        for (text, marker) in [drills, runs].into_iter().flat_map(|t| [(t, LOADS), (t, UNLOADED)]) {
+            assert!(text.contains(&format!("echo \"{marker}\" >/dev/kmsg")), "{marker}");
+        }
+    }
+}
