@@ -1,6 +1,7 @@
 //! `cargo xtask`: the repository's own commands; each is a thin wrapper around a library that does
 //! the work.
 
+mod ablate;
 mod ci;
 mod drill_commands;
 mod experiment_commands;
@@ -23,6 +24,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    Ablate(ablate::Ablate),
     Ci(ci::Ci),
     Demo(experiment_commands::Demo),
     Fuzz(fuzz_commands::Fuzz),
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Task::Ci(arguments) => Ok(ci::main(&arguments, &Arguments::command())),
         Task::Tidy(arguments) => Ok(tidy::main(&arguments, &Arguments::command())),
+        Task::Ablate(arguments) => ablate::run(&arguments),
         Task::Demo(arguments) => experiment_commands::demo(&arguments),
         Task::Fuzz(arguments) => fuzz_commands::run(&arguments),
         Task::PerfettoFetch(arguments) => perfetto_fetch::run(&arguments),

@@ -59,7 +59,7 @@ pub const STEPS: [Step; 17] = [
     boot("lab drill idle", LIVE, |c| lab(c, &["lab-drill", "idle"])),
     boot("lab drill watch", LIVE, |c| lab(c, &["lab-drill", "watch"])),
     boot("lab smoke", LIVE, |c| lab(c, &["lab-smoke"])),
-    boot("lab drill latency", LIVE, |c| lab(c, &["lab-drill", "latency"])),
+    boot("lab drill latency", LIVE, |c| lab(c, &["lab-drill", "latency", "--rounds", "3"])),
     build("live tests", |c| cargo(c, LIVE_TESTS, &[])),
     build("documents", documents),
     build("clippy", |c| unless(clippy_missing(c), || cargo(c, CLIPPY, &[]))),
@@ -71,7 +71,7 @@ pub const STEPS: [Step; 17] = [
         name: "lab drill kill",
         uses: Uses::WholeMachine,
         needs: LIVE,
-        run: |c| lab(c, &["lab-drill", "kill"]),
+        run: |c| lab(c, &["lab-drill", "kill", "--cycles", "6"]),
     },
 ];
 
