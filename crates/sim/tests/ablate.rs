@@ -3,6 +3,8 @@
 
 #![cfg(feature = "ablate")]
 
+#[path = "hot_path.rs"]
+mod hot_path;
 #[path = "random_hosts.rs"]
 mod random_hosts;
 #[path = "random_trees.rs"]
@@ -58,6 +60,9 @@ fn figures() {
         .collect();
     folders.sort();
     folders.iter().for_each(|f| scenario(f));
+    for (name, count) in hot_path::figures() {
+        println!("{}", json!({ "instructions_of": name, "count": count }));
+    }
     for seed in 0..seeds {
         let (wrong, percent) = random_trees::outcome(seed);
         println!("{}", json!({ "tree": seed, "wrong": wrong, "lag_percent": percent }));

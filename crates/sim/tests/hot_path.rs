@@ -164,6 +164,16 @@ fn cost(of: (u32, u32), cycle: Cycle) -> u64 {
     (stepped(of, cycle, 120) - stepped(of, cycle, 20)) / 100
 }
 
+/// Instructions of a wake-up by what it is.
+#[allow(dead_code, reason = "the ablation prints them")]
+pub fn figures() -> [(&'static str, u64); 3] {
+    [
+        ("1 idle pCPU", cost((0, 1), wake_idle)),
+        ("2 busy pCPU", cost((0, 1), wake_busy)),
+        ("3 busy pCPU below seven limits", cost((7, 1), wake_busy)),
+    ]
+}
+
 #[test]
 #[ignore = "a measurement of the optimised build: make bench runs it"]
 fn six_limited_pools_cost_a_tenth_at_most() {
