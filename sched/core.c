@@ -55,6 +55,7 @@ INLINE void core_runnable(struct host *h, plat_task *t, struct world *w)
 	w->slept_ns = now > w->state_since_ns ? now - w->state_since_ns : 0;
 	w->ready_before_ns = w->time_ns[STATE_READY];
 	w->ran_before_ns = w->time_ns[STATE_RUN];
+	plat_assert(h, !w->commit_ns && !w->queued_on);
 	state_enter(h, w, STATE_READY, now);
 	w->wakeups++;
 	if (!life_wants(h, v, 1))
@@ -177,6 +178,7 @@ INLINE void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flag
 	if (!v)
 		return;
 	budget_stop(h, v, w, 0);
+	plat_assert(h, !w->queued_on && !w->commit_ns);
 	if (w->state == STATE_COSTOP || costopped_whole(v, w)) {
 		costopped_insert(h, t, v, w);
 		return;
@@ -350,6 +352,7 @@ INLINE void core_running(struct host *h, plat_task *t, struct world *w)
 		trace_running(h, t, w, p, now);
 	busy_seen(h, p, true);
 	count_out(h, w);
+	plat_assert(h, !w->commit_ns);
 	state_enter(h, w, STATE_RUN, now);
 	now = w->state_since_ns;
 	if (w->last_pcpu >= 0 && w->last_pcpu != (s32)p->id)
@@ -365,7 +368,7 @@ INLINE void core_running(struct host *h, plat_task *t, struct world *w)
 	p->current_world = w->id;
 	if (w->vm == VM_SYSTEM)
 		p->system_v_ns = max_u64(p->system_v_ns, w->runtime_ns);
-	gang_run(plat_knobs(h), t, v, w, now);
+	gang_run(h, t, v, w, now);
 	if (plat_read(v->limiter))
 		parked_runs(h, t, v, w);
 	charge_commit(h, w, v, plat_slice(t));
@@ -381,6 +384,7 @@ INLINE void core_stopping(struct host *h, plat_task *t, struct world *w, bool ru
 
 	if (!p || !v || w->state != STATE_RUN)
 		return;
+	plat_assert_alone(h, p->current_world == w->id && p->current_vm == w->vm);
 	now = max_u64(plat_chose(h, p), w->run_since_ns);
 	charge_settle(h, t, w, v, p, now, true);
 	p->current_world = WORLD_NONE;
@@ -411,6 +415,7 @@ INLINE void core_quiescent(struct host *h, plat_task *t, struct world *w, bool s
 	}
 	if (w->state == STATE_READY)
 		state_change(h, w, state_asleep(t, w), now, WHY_SLEPT, TRACE_NOWHERE);
+	plat_assert(h, !state_wants_pcpu(w->state) && !w->commit_ns);
 	waited = w->time_ns[STATE_READY] - w->ready_before_ns;
 	if (waited > WAITED_MIN_NS)
 		life_waited(h, v, w, waited);

@@ -21,6 +21,7 @@ INLINE void life_join(struct host *h, struct world *w, u32 id)
 	if (!v)
 		return;
 	plat_add(&v->worlds, 1);
+	plat_assert(h, plat_read(v->worlds) <= WORLDS_MAX);
 	if (w->flags & WORLD_RESTRICTED)
 		plat_add(&v->restricted, 1);
 	w->runtime_ns = plat_read(v->progress_ns);
@@ -79,6 +80,7 @@ INLINE void life_bind(struct host *h, struct world *w)
 	plat_assert(h, !w->queued_on && !w->commit_ns);
 	if (to && from && to != from) {
 		budget_stop(h, from, w, 0);
+		plat_assert(h, !plat_read(w->budget));
 		life_leave(h, w);
 		life_join(h, w, (u32)w->bind_vm);
 		if (state_wants_pcpu(w->state)) {
@@ -97,6 +99,7 @@ INLINE void core_world_start(struct host *h, plat_task *t, struct world *w, bool
 	u64 now = plat_now(h);
 	u32 asleep = state_asleep(t, w);
 
+	plat_assert(h, !w->queued_on && !w->budget && !w->commit_ns);
 	w->born_ns = now;
 	w->state_since_ns = now;
 	w->state = STATE_NONE;
@@ -119,6 +122,7 @@ INLINE void core_world_exit(struct host *h, struct world *w)
 		return;
 	count_out_waiting(h, w);
 	budget_stop(h, v, w, 0);
+	plat_assert(h, !w->queued_on && !w->unparked_by);
 	if (state_wants_pcpu(w->state))
 		life_wants(h, v, -1);
 	if (w->commit_ns)
@@ -146,6 +150,7 @@ INLINE void core_world_affinity(struct host *h, struct world *w, bool restricted
 		return;
 	w->flags ^= WORLD_RESTRICTED;
 	plat_add(&v->restricted, restricted ? 1 : -1);
+	plat_assert(h, plat_read(v->restricted) <= plat_read(v->worlds));
 	if (!restricted)
 		lag_clamp(h, v, plat_knobs(h)->wake_credit_us);
 }

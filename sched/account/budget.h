@@ -51,6 +51,7 @@ SUBPROG u32 budget_begin(NONNULL(struct host *h), u64 token)
 SUBPROG u32 budget_end(NONNULL(struct host *h), u64 token, u64 used)
 {
 	u32 id = budget_first(token), serve = 0;
+	u64 left;
 
 	plat_for(i, BUDGET_CHAIN) {
 		struct limiter *l = id ? plat_limiter(h, id) : NULL;
@@ -60,7 +61,10 @@ SUBPROG u32 budget_end(NONNULL(struct host *h), u64 token, u64 used)
 		plat_assert(h, budget_running(l) > 0);
 		if (l->rate && used)
 			plat_add(&l->tat_ns, ((used << RATE_SHIFT) + l->rate - 1) / l->rate);
-		plat_add(&l->inflight, -(BUDGET_ONE + budget_stamp(token)));
+		/* what has begun ends with its own stamp: none is left where nothing runs */
+		left = plat_fetch_add(&l->inflight, -(BUDGET_ONE + budget_stamp(token))) -
+		       (BUDGET_ONE + budget_stamp(token));
+		plat_assert(h, left >= BUDGET_ONE || !left);
 		if (!serve && plat_read(l->parked))
 			serve = id;
 		id = l->parent;
@@ -118,6 +122,7 @@ INLINE void budget_overdraw(struct host *h, const struct vm *v, struct world *w)
 {
 	u64 token = budget_token(plat_read(v->limiter), plat_now(h));
 
+	plat_assert(h, budget_first(token));
 	if (!plat_cas(&w->budget, 0, token))
 		return;
 	w->budget_ns = BUDGET_MIN_NS;

@@ -29,6 +29,7 @@ INLINE void charge_settle(struct host *h, plat_task *t, struct world *w, struct 
 	w->exec_ns += d;
 	w->used_ns += d;
 	w->remainder = scaled % v->weight;
+	plat_assert_alone(h, w->exec_ns == exec && w->used_ns >= d);
 	plat_add(&v->used_ns, d);
 	serve = sleeps ? budget_keep(h, v, w, d) : budget_stop(h, v, w, d);
 	if (serve && with(LIMIT_LOOK))
@@ -55,6 +56,7 @@ INLINE void charge_commit(struct host *h, struct world *w, struct vm *v, u64 sli
 	plat_assert(h, !w->commit_ns);
 	w->commit_ns = with(COMMIT) ? share_virtual(v, min_u64(slice_ns, SEC_NS)) : 0;
 	plat_add(&v->committed_ns, w->commit_ns);
+	plat_assert(h, plat_read(v->committed_ns) >= w->commit_ns);
 }
 
 #endif

@@ -18,17 +18,19 @@ INLINE void gang_begin(struct vm *v, u32 vm, u64 end_ns)
 
 /* A vCPU runs, with a slice before it: it begins a gang slice of its VM, or joins the one that is
  * under way, and runs to its end. */
-INLINE void gang_run(const struct knobs *k, plat_task *t, struct vm *v, const struct world *w,
-		     u64 now)
+INLINE void gang_run(struct host *h, plat_task *t, struct vm *v, const struct world *w, u64 now)
 {
+	const struct knobs *k = plat_knobs(h);
 	u64 end = plat_read(v->gang_end_ns), slice = plat_slice(t), most;
 
 	if (v->indices < 2 || k->cosched == COSCHED_OFF || !skew_is_vcpu(w))
 		return;
+	plat_assert(h, w->state == STATE_RUN);
 	if (!plat_read(v->gang_key) || now >= end) {
 		most = gang_slice(k, v, plat_read(v->runnable));
 		if (slice > most)
 			plat_set_slice(t, slice = most);
+		plat_assert(h, slice);
 		gang_begin(v, w->vm, now + slice);
 	} else if (now + slice > end) {
 		plat_set_slice(t, max_u64(end - now, k->slice_min_us * US));

@@ -22,6 +22,7 @@ INLINE void lag_clamp(struct host *h, struct vm *v, u64 bound_us)
 
 	if (vt < least)
 		plat_cas(&v->vt_ns, vt, least);
+	plat_assert_alone(h, plat_read(v->vt_ns) >= least);
 }
 
 /* At every charge. */
@@ -35,6 +36,7 @@ INLINE void lag_charged(struct host *h, const struct knobs *k, struct vm *v)
  * before all others. */
 INLINE void lag_activated(struct host *h, const struct knobs *k, struct vm *v)
 {
+	plat_assert_alone(h, !plat_read(v->committed_ns));
 	v->gang_key = 0;
 	v->stopped = 0;
 	v->woke_ns = plat_now(h);
@@ -47,7 +49,7 @@ INLINE void lag_activated(struct host *h, const struct knobs *k, struct vm *v)
  * its siblings over their number: with the number capped at 8, by no more than its VM's virtual
  * time grows, so a queued deadline stays a lower bound. The offset is capped at half the bound on
  * lag: the VM's own lag must be able to make up for a permanent offset. */
-INLINE void lag_weigh(const struct host *h, const struct knobs *k, struct vm *v, u64 weight)
+INLINE void lag_weigh(struct host *h, const struct knobs *k, struct vm *v, u64 weight)
 {
 	u64 vcpus = v->vcpus < 1 ? 1 : min_u64(v->vcpus, 8), most;
 
@@ -57,6 +59,7 @@ INLINE void lag_weigh(const struct host *h, const struct knobs *k, struct vm *v,
 	v->offset_inverse = min_u64((vcpus << 37) / weight, OFFSET_INVERSE_MAX);
 	most = (share_span(h, k->lag_bound_us) << (RATE_SHIFT - 1)) / v->offset_inverse;
 	v->offset_max_ns = most < OFFSET_MAX_NS ? (s64)most : OFFSET_MAX_NS;
+	plat_assert(h, v->inverse <= 1ull << 30 && v->offset_inverse <= OFFSET_INVERSE_MAX);
 }
 
 /* Takes over user space's word on a VM; `shift` is added to its virtual time. */
@@ -91,6 +94,7 @@ INLINE void lag_rescale(struct host *h, struct vm *v, u64 before, u64 weight)
 	/* A VM that started with a tiny weight may be hours of virtual time ahead: 2^22 us * 2^30
 	 * fits, and so does 2^42 ns. */
 	new = apart >> 32 ? (apart >> 10) * before / weight << 10 : apart *before / weight;
+	plat_assert(h, weight < before || new <= apart);
 	plat_add(&v->vt_ns, ahead < 0 ? apart - new : new - apart);
 }
 

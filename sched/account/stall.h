@@ -46,6 +46,7 @@ INLINE void stall_crossed(struct host *h, struct world *w, bool inside)
 		w->led_ns = slowest > stall ? slowest - stall : 0;
 	else if (slowest)
 		stall_back(v, w, max_u64(w->led_ns, least));
+	plat_assert_alone(h, w->state == STATE_RUN);
 	w->outside = !inside;
 	if (trace_on(h))
 		trace_put(h, plat_now(h), trace_head(TRACE_GUEST, w->id, plat_here(h)), inside, 0);

@@ -21,8 +21,10 @@ INLINE void pick_keep(struct host *h, plat_task *prev, struct world *w, struct v
 {
 	u64 slice = share_quantum(plat_knobs(h), w);
 
+	plat_assert(h, w->state == STATE_RUN);
+	plat_assert_alone(h, p->current_world == w->id);
 	plat_set_slice(prev, slice);
-	gang_run(plat_knobs(h), prev, v, w, now);
+	gang_run(h, prev, v, w, now);
 	if (plat_read(v->limiter)) {
 		parked_runs(h, prev, v, w);
 		slice = plat_slice(prev);
@@ -202,6 +204,7 @@ SUBPROG bool pick_costops(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev),
 	w->costop = COSTOP_NOT;
 	if (!p || (w->kind == KIND_VCPU && !plat_in_guest(prev)))
 		return false;
+	plat_assert(h, w->state == STATE_RUN);
 	w->costop = COSTOP_DECIDED;
 	plat_set_slice(prev, 0); /* the kernel hands it to enqueue, which queues it as co-stopped */
 	trace_note_stop(h, p, WHY_SKEWED);

@@ -37,6 +37,7 @@ INLINE void requeue_enter(struct host *h, struct world *w, const struct requeue 
 
 	if (!p)
 		return;
+	plat_assert_alone(h, w->state == STATE_READY);
 	count_ready(h, w, p, key);
 	trace_queued(h, w, p->id, key);
 }

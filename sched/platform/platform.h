@@ -83,6 +83,8 @@ extern u64 native_ablated; /* set once, before main */
  *				atomic on records
  * plat_barrier()		orders stores for readers elsewhere
  * plat_assert(h, cond)		stops a simulated run, counts on a kernel
+ * plat_assert_alone(h, cond)	the same for what holds only while no other pCPU changes what it
+ *				reads: nothing on a kernel
  * plat_first_bit(mask)		index of the lowest set bit; mask is not 0
  * plat_for(i, n) {...}		a loop that a BPF verifier can bound
  */

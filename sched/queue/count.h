@@ -51,6 +51,7 @@ INLINE void count_parked(struct host *h, struct world *w, u32 limiter, u64 key)
 	if (!l)
 		return;
 	plat_assert(h, !w->queued_on);
+	plat_assert(h, !plat_read(w->budget));
 	w->parked_ns = plat_now(h);
 	w->queued_on = QUEUED_PARKED + limiter;
 	plat_add(&l->parked, 1);
@@ -71,6 +72,7 @@ SUBPROG u32 count_unparked(NONNULL(struct host *h), NONNULL(struct world *w), u3
 {
 	u32 id = first ? first : w->unparked_by;
 
+	plat_assert(h, id && !w->unparked_by == !!first);
 	w->unparked_by = first;
 	plat_for(i, BUDGET_CHAIN) {
 		struct limiter *l = id ? plat_limiter(h, id) : NULL;

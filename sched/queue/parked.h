@@ -112,6 +112,7 @@ INLINE u64 parked_admit(struct host *h, struct vm *v, struct world *w, u64 want,
 	token = budget_token(first, plat_now(h));
 	if (!plat_cas(&w->budget, 0, token))
 		return 0; /* another pCPU takes it just now */
+	plat_assert(h, a.span_ns && a.span_ns <= want);
 	w->budget_ns = a.span_ns;
 	budget_begin(h, token);
 	return a.span_ns;
@@ -123,6 +124,7 @@ SUBPROG u32 parked_runs(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct
 {
 	if (!plat_read(w->budget))
 		budget_overdraw(h, v, w);
+	plat_assert(h, w->budget_ns);
 	if (plat_slice(t) > w->budget_ns)
 		plat_set_slice(t, w->budget_ns);
 	return 0;
@@ -136,6 +138,7 @@ INLINE void parked_insert(struct host *h, plat_task *t, const struct vm *v, stru
 
 	if (!limiter)
 		limiter = plat_read(v->limiter);
+	plat_assert(h, limiter);
 	count_parked(h, w, limiter, key);
 	plat_queue_insert(h, t, QUEUE_PARKED(limiter), BUDGET_SPAN_NS, key);
 }

@@ -19,6 +19,8 @@ struct pick {
 	u64 key;
 	/* queued deadline of the best of the rest: a lower bound */
 	u64 next;
+	/* queued deadline of the world looked at last: a queue is in order */
+	u64 last;
 	u32 world;
 	/* worlds looked at; in memory, where a BPF verifier does not count along */
 	u32 seen;
@@ -31,6 +33,7 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 	plat_task *t;
 
 	out->seen = 0;
+	out->last = 0;
 	out->key = key_max;
 	out->next = KEY_NONE;
 	out->world = WORLD_NONE;
@@ -39,6 +42,8 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 		struct world *w;
 		struct vm *v;
 
+		plat_assert_alone(h, queued >= out->last);
+		out->last = queued;
 		if (queued >= out->key || out->seen++ >= QUEUE_SCAN_MAX) {
 			out->next = min_u64(queued, out->next);
 			break;

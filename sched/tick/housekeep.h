@@ -158,6 +158,29 @@ SUBPROG u32 housekeep_reserved(NONNULL(struct host *h), s64 step)
 	return 0;
 }
 
+/* What holds between two callbacks, in the simulator alone: a VM of which no world wants to run has
+ * no slice committed, and a pCPU's bit of waiting worlds and its wait_key follow its counts. */
+INLINE void housekeep_audit(struct host *h)
+{
+	plat_for(i, VMS_MAX) {
+		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
+
+		if (!v)
+			break;
+		plat_assert_alone(h, plat_read(v->runnable) <= plat_read(v->worlds));
+		plat_assert_alone(h, plat_read(v->costopped) <= plat_read(v->runnable));
+		plat_assert_alone(h, plat_read(v->runnable) || !plat_read(v->committed_ns));
+	}
+	plat_for(k, PCPUS_MAX) {
+		struct pcpu *p = k < h->pcpus ? plat_pcpu(h, k) : NULL;
+		struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+
+		if (!p || !c)
+			break;
+		plat_assert_alone(h, !count_waiting(p) == !(c->queued >> (p->bit & 63) & 1));
+	}
+}
+
 /* The host's virtual time advances as an ideal scheduler's: by the rate, which is the CPU time
  * served (at most a pCPU for each busy world) over the weight of the active VMs. Their mean
  * virtual time only corrects the drift: as the mean alone, it would jump whenever a VM goes to
@@ -196,6 +219,7 @@ SUBPROG u32 core_housekeep(NONNULL(struct host *h))
 						      : RATE_MAX;
 	}
 	housekeep_pcpus(h, now);
+	housekeep_audit(h);
 	return housekeep_idle(h);
 }
 

@@ -179,7 +179,7 @@ INLINE void plan_weigh(struct host *h, const struct node *n, struct vm *v)
 SUBPROG u32 plan_pool(NONNULL(struct host *h), u32 first, u32 pool)
 {
 	struct node *p = plat_node(h, first + pool);
-	u64 asked = 0, reserved = 0;
+	u64 asked = 0, reserved = 0, given = 0;
 	u32 children, count;
 
 	if (!p)
@@ -214,10 +214,13 @@ SUBPROG u32 plan_pool(NONNULL(struct host *h), u32 first, u32 pool)
 		if (!n)
 			break;
 		plan_settle(p, n, asked, reserved);
+		plat_assert(h, n->gets <= n->demand && n->could <= n->cap);
+		given += n->gets;
 		v = n->vm ? plat_vm(h, n->vm - 1) : NULL;
 		if (v && v->flags & VM_LIVE)
 			plan_weigh(h, n, v);
 	}
+	plat_assert(h, given <= p->could);
 	return 0;
 }
 

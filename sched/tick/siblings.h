@@ -66,6 +66,7 @@ SUBPROG u32 siblings_measure(NONNULL(struct host *h), NONNULL(struct siblings_lo
 		s->waiting++;
 		s->waits_ns = max_u64(s->waits_ns, s->stalled_ns);
 	}
+	plat_assert(h, s->waiting <= s->busy && s->waits_ns <= s->slowest_ns);
 	return 0;
 }
 

@@ -61,6 +61,7 @@ SUBPROG u32 strict_start(NONNULL(struct host *h), NONNULL(struct siblings_look *
 
 	if (!v)
 		return 0;
+	plat_assert(h, v->stopped);
 	v->stopped = 0;
 	plat_for(i, VCPUS_MAX) {
 		struct world *w;

@@ -187,8 +187,12 @@ fn one_vm_far_ahead_does_not_drag_the_hosts_time_along() {
         for vm in [1, 2] {
             host.vm_weight(vm, Rate::ONE.0, 1, 1000);
             let x = host.vm_mut(vm);
-            (x.flags, x.runnable, x.vt_ns) =
-                (VM_LIVE | VM_CONTENDED, 1, v + 10 * MS + if vm == 1 { ahead_ms * MS } else { 0 });
+            (x.worlds, x.flags, x.runnable, x.vt_ns) = (
+                1,
+                VM_LIVE | VM_CONTENDED,
+                1,
+                v + 10 * MS + if vm == 1 { ahead_ms * MS } else { 0 },
+            );
         }
         host.set_now(110 * MS);
         host.housekeep(&mut Nobody);
