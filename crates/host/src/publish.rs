@@ -62,7 +62,7 @@ impl Daemon<'_> {
         if let Some(wait) = self.published.and_then(|at| DIVIDING.checked_sub(at.elapsed())) {
             thread::sleep(wait);
         }
-        accounts.set_plan(&::publish::plan_nodes(&self.tree, &self.ids()), self.generation);
+        accounts.set_plan(&sched_core::plan_nodes(&self.tree, &self.ids()), self.generation);
         self.published = Some(Instant::now());
         self.names.write()?;
         self.say_excesses();

@@ -8,13 +8,16 @@
 mod host;
 mod knobs;
 mod layout;
+mod limits;
 mod native;
+mod plan;
 mod platform;
 
 pub use host::{EntryFlags, Host, HostError};
 pub use knobs::{KNOBS, Knob, KnobError};
 pub use layout::layout;
 pub use native::{Native, PlatTask};
+pub use plan::plan_nodes;
 pub use platform::{Platform, Tasks};
 pub use records::Host as HostRecord;
 pub use records::*;

@@ -7,7 +7,8 @@ use crate::life::VmSeat;
 use crate::mutant::Mutant;
 use check::{PoolTerms, VmTerms};
 use entitlement::{Order, Tree, TreeLeaf, TreePool};
-use publish::{Limits, Owner, Wants, Weigher, plan_nodes, wanted};
+use publish::{Limits, Owner, Wants, Weigher, wanted};
+use sched_core::plan_nodes;
 use settings::PlacedPool;
 use units::{PcpuSet, Rate};
 

@@ -7,8 +7,9 @@ mod draw;
 
 use draw::Draw;
 use entitlement::{Owner, Tree, TreeLeaf, TreePool};
-use publish::plan_nodes;
-use sched_core::{BUDGET_COUNT_SHIFT, Host, Limiter, Platform, Tasks, VM_CONTENDED, VM_LIVE};
+use sched_core::{
+    BUDGET_COUNT_SHIFT, Host, Limiter, Platform, Tasks, VM_CONTENDED, VM_LIVE, plan_nodes,
+};
 use topology::{Shape, Topology};
 use units::Rate;
 

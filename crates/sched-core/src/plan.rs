@@ -1,7 +1,7 @@
 //! Turns a planner's tree into the nodes of a plan as the scheduler takes them; it plans nothing.
 
+use crate::{NODE_EXPANDABLE, Node};
 use entitlement::{Owner, Tree};
-use sched_core::{NODE_EXPANDABLE, Node};
 
 /// The nodes of a plan as the scheduler takes them, the root first; leaf `i` of the tree is VM
 /// `vms[i]`.

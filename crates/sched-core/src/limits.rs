@@ -1,8 +1,8 @@
 //! The table of limits of the native build, which the simulator runs; the live host's is a map in
 //! the kernel's memory.
 
-use crate::{Table, Terms};
-use sched_core::{Host, Limiter};
+use crate::{Host, Limiter};
+use publish::{Table, Terms};
 
 impl Table for Host {
     fn begin(&mut self, slot: u32, terms: Terms) {
