@@ -33,8 +33,8 @@ INLINE void pick_keep(struct host *h, plat_task *prev, struct world *w, struct v
 	charge_commit(h, w, v, slice);
 }
 
-/* Looks for the best of this pCPU's queue of VMs before `key_max`. Returns the earliest deadline that
- * wants this pCPU, KEY_NONE for none. */
+/* Looks for the best of this pCPU's queue of VMs before `key_max`. Returns the earliest deadline
+ * that wants this pCPU, KEY_NONE for none. */
 SUBPROG u64 pick_look(NONNULL(struct host *h), u32 pcpu, u64 key_max, NONNULL(struct pick *best))
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
@@ -141,7 +141,7 @@ SUBPROG bool pick_swap(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev))
 }
 
 /* The vCPU `to`, wherever it waits, for the rest of its VM's gang slice; after the slice only if it
- * waits in another cluster and nobody in this one: then queues decide again. */
+ * waits in another cluster and no world waits in this one: then queues decide again. */
 SUBPROG bool pick_sibling(NONNULL(struct host *h), u32 pcpu, u32 to)
 {
 	struct world *w = plat_world(h, to);

@@ -72,8 +72,8 @@ SUBPROG u32 limits_unpark(NONNULL(struct host *h), NONNULL(struct limits_look *l
 /* limiter.stops: which of the running worlds below it stop at this tick. */
 enum limits_stops { STOPS_NONE, STOPS_LATEST, STOPS_ALL };
 
-/* Which worlds below the limiter stop, and which deadlines are late enough for that. In debt none may
- * run: their own slices end as soon, but a pCPU may be late. */
+/* Which worlds below the limiter stop, and which deadlines are late enough for that. In debt none
+ * may run: their own slices end as soon, but a pCPU may be late. */
 INLINE void limits_decide(struct host *h, struct limiter *l, u32 id, u64 now)
 {
 	u64 running = budget_running(l);
