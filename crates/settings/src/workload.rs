@@ -57,8 +57,8 @@ pub enum Workload {
         think: Span,
         /// CPU time that the lock is held for.
         hold: Span,
-        /// Whether who came first gets the lock next, even if it does not run; otherwise who runs
-        /// when the lock is free.
+        /// Whether the first vCPU that waits gets the lock next, even if it does not run; otherwise
+        /// a vCPU that runs when the lock is free.
         #[serde(default)]
         ticket: bool,
         /// How `think` is spread.

@@ -1,5 +1,5 @@
-//! Samples one after the other: as a source gives them, kept for a while so that one can step back,
-//! or from a file, back and forth. It reads no clock: who calls says what time it is.
+//! Samples one after the other: as a source gives them, kept for a while for steps back, or from a
+//! file, back and forth. It reads no clock: the caller passes the time.
 
 use std::collections::VecDeque;
 use std::rc::Rc;

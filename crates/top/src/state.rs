@@ -118,8 +118,8 @@ impl State {
     pub(crate) fn go(&mut self, row: usize) {
         let last = self.shown.len().saturating_sub(1);
         self.cursor = row.min(last);
-        // At the top it stays at the top, whatever row that is: who looks for the worst wants to go
-        // on seeing it.
+        // At the top it stays at the top, whatever row that is, so that the worst row stays in
+        // view.
         self.at = self.shown.get(self.cursor).copied().filter(|_| self.cursor > 0);
         self.top = self.top.min(self.cursor).max((self.cursor + 1).saturating_sub(self.height));
         self.top = self.top.min((last + 1).saturating_sub(self.height));

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 /// How long keys and signals wait at most.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Why the program ended before it was told to.
+/// Why the program ended before a key or signal ended it.
 #[derive(Debug, thiserror::Error)]
 pub enum TermError {
     /// The terminal.
@@ -84,8 +84,8 @@ impl TerminalLine {
         }
     }
 
-    /// Waits for keys for so long; false if nobody is at the other end any more: a window that was
-    /// closed, a connection that broke.
+    /// Waits for keys for so long; false if the terminal is gone: a closed window, a broken
+    /// connection.
     fn wait(&self, wait: Duration) -> io::Result<bool> {
         let stdin = rustix::stdio::stdin();
         let line = self.0.as_ref().map_or(stdin, |f| f.as_fd());
@@ -100,7 +100,7 @@ impl TerminalLine {
     }
 }
 
-/// Runs the program on the terminal until it is told to end; `file` is where W writes.
+/// Runs the program on the terminal until a key or signal ends it; `file` is where W writes.
 ///
 /// # Errors
 /// `TermError` where there is no terminal, or where the source fails.
