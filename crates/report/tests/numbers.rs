@@ -12,7 +12,7 @@ fn numbers(v: &Value) -> Vec<u64> {
     v.as_array().expect("a list").iter().map(|x| x.as_u64().expect("a number")).collect()
 }
 
-/// Lengths and codes of a lane.
+/// Lengths and codes of a row.
 fn lane(v: &Value) -> Vec<(u64, u64)> {
     numbers(v).chunks(2).map(|p| (p[0], p[1])).collect()
 }
