@@ -177,7 +177,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// Slots whose last world has gone are free again, and limits where nobody waits any more.
+    /// Slots whose last world has ended are free again, and limits without waiting worlds.
     fn sweep(&mut self) {
         let (live, limits) = (self.live, &mut self.limits);
         self.leaving.retain(|id| {

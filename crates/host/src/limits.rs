@@ -40,11 +40,11 @@ pub(crate) struct Terms {
 
 /// The scheduler's table of limits, or a test's.
 pub(crate) trait Table {
-    /// A slot that nobody meets yet: begins with nothing saved up.
+    /// A slot without worlds below it: begins with nothing saved up.
     fn begin(&self, slot: u32, terms: Terms);
     /// A limit in force.
     fn change(&self, slot: u32, terms: Terms);
-    /// A limit that nobody meets any more.
+    /// A limit that no world is below any more.
     fn end(&self, slot: u32);
     /// Slots in use end here.
     fn used(&self, slots: u32);
@@ -238,7 +238,7 @@ mod tests {
         limits.set(&log, &[pool("/b", 2, None), pool("/c", 3, None)], &[]);
         assert_eq!(log.take(), ["begin 3: 3 below 0", "used 4"]);
         log.parked.borrow_mut().clear();
-        // Nobody waits there any more, but it is free only from the next look on.
+        // No world waits there any more, but it is free only from the next look on.
         limits.set(&log, &[pool("/b", 2, None), pool("/c", 3, None), pool("/d", 4, None)], &[]);
         assert_eq!(log.take(), ["begin 4: 4 below 0", "used 5"]);
         limits.sweep(&log);
