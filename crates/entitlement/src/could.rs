@@ -37,7 +37,7 @@
 //! let tree = Tree::new(4, vec![root], vec![vm(100), vm(300), vm(400)]);
 //! assert_eq!(tree.could(1000, &[4000, 4000, 4000]).leaves, [500, 1500, 2000]);
 //! assert_eq!(tree.could(1000, &[0, 4000, 4000]).leaves, [500, 1714, 2286]);
-//! // nobody wants more than it gets
+//! // none wants more than it gets
 //! assert_eq!(tree.could(1000, &[0, 0, 4000]).leaves, [500, 1500, 4000]);
 //! ```
 //!

@@ -117,7 +117,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     watch(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
     let begin = Instant::now();
     let say = move |text: &str| {
-        // the scheduler goes on, whoever reads
+        // the scheduler goes on, with or without a reader
         let _ = say::line(&format!("[{:9.3}] {text}", begin.elapsed().as_secs_f64()));
     };
     let _endpoint = metrics::endpoint(args.metrics, &say)?;

@@ -1,5 +1,5 @@
-//! `tandem plan`: shows the tree of pools and VMs, of the daemon that runs or of a scenario:
-//! settings, who gets how much, who lends.
+//! `tandem plan`: shows the tree of pools and VMs, of the running daemon or of a scenario:
+//! settings, entitlements, loans.
 
 use crate::{
     Failure,
@@ -11,8 +11,7 @@ use std::io::Write;
 use units::{Rate, Span};
 use views::{Plan, PlanKind, PlanNow, PlanRow, Unit};
 
-/// Shows the tree of pools and VMs: settings, worst case, who asks for and gets how much now, who
-/// lends to whom.
+/// Shows the tree of pools and VMs: settings, worst case, demand and entitlement now, and loans.
 #[derive(clap::Args)]
 pub struct Args {
     /// The tree of a scenario, with all its VMs powered on, in place of the running daemon's.

@@ -71,7 +71,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     };
     let to_stdout = args.json.as_deref() == Some(Path::new("-"));
     let mut violations = vec![];
-    // Whoever reads may be gone; the documents are written all the same.
+    // The reader may be gone; the documents are written nevertheless.
     let say =
         |text: &str| if to_stdout { say::hint(text) } else { say::all(text).unwrap_or_default() };
     let seed = args.seed.unwrap_or(scenario.runs[0].spec.seed);

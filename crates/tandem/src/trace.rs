@@ -55,7 +55,7 @@ pub struct Range {
     to: Option<Span>,
 }
 
-/// The part of a trace that concerns somebody.
+/// The part of a trace that concerns the selected VMs, worlds and pCPUs.
 #[derive(clap::Args)]
 pub struct Who {
     /// Only this VM, by name or number; may be given often.

@@ -14,8 +14,8 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Holds a trace to the oracle: legal changes of state, one world a pCPU, affinity, idle pCPUs
-/// beside who waits, waits, skew, co-stop.
+/// Checks a trace with the oracle: legal changes of state, one world a pCPU, affinity, pCPUs that
+/// idle while a world waits, waits, skew, co-stop.
 #[derive(clap::Args)]
 #[command(
     after_help = "A trace has no settings: shares, reservations and limits are not judged. Say \

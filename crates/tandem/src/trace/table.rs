@@ -8,7 +8,7 @@ use trace::table::{Step, TableOptions, WriteError, write_some};
 use units::Span;
 
 /// Shows what each pCPU does at each time: a world's number, I for idle, * for something else, ?
-/// for what is not known; and who waits.
+/// for unknown; and the waiting worlds.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

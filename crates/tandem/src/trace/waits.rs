@@ -1,5 +1,5 @@
-//! `tandem trace waits`: who waited for a pCPU, how long, behind whom, and whether a pCPU was wrong
-//! to idle meanwhile.
+//! `tandem trace waits`: the waits of worlds for a pCPU, how long, behind which world, and whether
+//! a pCPU was wrong to idle meanwhile.
 
 use super::{Range, Who};
 use crate::Failure;
