@@ -45,7 +45,7 @@ pub struct Audit {
     pub events: u64,
     /// Time that was judged, in ns.
     pub span_ns: u64,
-    /// Times that events were lost and everything began anew.
+    /// Number of times that events were lost and the checks started again.
     pub lost: u64,
 }
 

@@ -24,7 +24,8 @@ pub struct Bounds {
     pub lag_per_world_ns: u64,
     /// Time constant with which lag fades; `u64::MAX` for never. A scheduler that keeps virtual
     /// time leaks a little each time a world of a wide VM sleeps; a leak of rate `r` shows as `r`
-    /// times this. So the bound on lag divided by this is the rate of unfairness allowed for ever.
+    /// times this. So the bound on lag divided by this is the permanent rate of unfairness that is
+    /// allowed.
     pub lag_memory_ns: u64,
     /// Time over which changes of the runnable set are averaged before the ideal is computed.
     /// Shorter is sharper, longer is cheaper: the ideal costs one `fluid` a window.
@@ -61,8 +62,8 @@ impl Bounds {
     ///
     /// - lag: one quantum and one tick for each world, because that is how late a switch can be;
     ///   once more, and two windows, for the VM.
-    /// - memory: 40 quanta (2 s at ESXi's quantum), so that the rate of unfairness allowed for ever
-    ///   is about 1 in 40 of each pCPU a VM can use, whatever the quantum.
+    /// - memory: 40 quanta (2 s at ESXi's quantum), so that the permanent rate of unfairness
+    ///   allowed is about 1 in 40 of each pCPU a VM can use, whatever the quantum.
     /// - idle while waiting: one tick, after which an idle pCPU has looked around in any case.
     /// - affinity: the kernel stops the world by interrupt; 100 us is far above any on hardware.
     #[must_use]

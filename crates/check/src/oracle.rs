@@ -35,7 +35,7 @@ pub(crate) struct World {
     charge: Stints,
     /// Since when it is queued for its present set, and since when it runs where it may not.
     queued: u64,
-    /// A limit holds it back, while it is READY.
+    /// A limit parks it, while it is READY.
     held: bool,
     misplaced: Option<u64>,
 }
@@ -109,8 +109,8 @@ impl Oracle {
         self.ledger.set_terms(slot, terms);
     }
 
-    /// A limit holds a READY world back from now on, or no longer: meanwhile pCPUs may idle beside
-    /// it. That it is held back no more than its limit asks shows in its lag.
+    /// A limit parks a READY world from now on, or no longer: while it is parked pCPUs may idle. A
+    /// limit that parks more than it must shows in the lag.
     pub fn held_back(&mut self, now_ns: u64, world: WorldId, held: bool) {
         let now = self.advance(now_ns);
         let Some(mut w) = self.take(world) else {

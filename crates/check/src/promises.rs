@@ -99,7 +99,7 @@ pub(crate) struct Promises {
 }
 
 impl Promises {
-    /// New pools; meters of limits that stay as they are go on.
+    /// New pools; meters of unchanged limits go on.
     pub(crate) fn set_pools(&mut self, pools: &[PoolTerms]) {
         let old = std::mem::take(&mut self.pools);
         let meter = |p: &PoolTerms| {

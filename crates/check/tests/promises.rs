@@ -1,5 +1,4 @@
-//! Limits, reservations and being held back: each broken once by events made by hand, with its
-//! numbers.
+//! Limits, reservations and parking: each broken once by events made by hand, with its numbers.
 
 use check::{Bounds, Invariant, Oracle, PoolTerms, State, Verdict, VmTerms};
 use entitlement::TreePool;

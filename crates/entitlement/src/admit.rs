@@ -20,7 +20,7 @@
 //! Units: `Rate` in results; texts say percent of one pCPU.
 //!
 //! Example: `/gold` has 6 pCPUs and holds a VM that reserves 1. An expandable pool in it has 2, and
-//! holds a VM that reserves them. A second one starts all the same, because the pool borrows 2 from
+//! holds a VM that reserves them. A second one can start too, because the pool borrows 2 from
 //! `/gold`:
 //! ```
 //! use entitlement::{Ask, Names, Tree, TreeLeaf, TreePool, admit};

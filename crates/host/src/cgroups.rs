@@ -154,7 +154,7 @@ pub fn attributes(folder: &Path) -> io::Result<Named> {
         Err(e) => return Err(e),
     };
     let ours = names.filter_map(|n| n.to_str().filter(|n| n.starts_with(OURS)).map(str::to_owned));
-    // One that has gone since is none.
+    // A cgroup removed since is none.
     ours.filter_map(|name| Some(xattr::get(folder, &name).transpose()?.map(|value| (name, value))))
         .collect()
 }

@@ -82,7 +82,7 @@ impl FoundVm {
     }
 }
 
-/// Finds VMs again and again. A process that was no hypervisor is looked at anew only every
+/// Finds VMs, scan by scan. A process that was no hypervisor is examined again only every
 /// `LOOK_AGAIN` scans: it may have become one by exec.
 #[derive(Debug, Default)]
 pub struct Finder {
@@ -145,7 +145,7 @@ impl Finder {
     }
 }
 
-/// The VM of one process; `None` if it is no hypervisor or has gone.
+/// The VM of one process; `None` if it is no hypervisor or has ended.
 #[must_use]
 pub fn look(roots: &Roots, pid: i32) -> Option<FoundVm> {
     let dir = roots.proc_fs.join(pid.to_string());

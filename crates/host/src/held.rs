@@ -18,13 +18,13 @@ pub(crate) struct Held {
     /// Whether some VM is held, and user space weighs.
     pub(crate) now: bool,
     meter: Meter,
-    /// Affinity of threads, read anew with every scan.
+    /// Affinity of threads, read again with every scan.
     allowed: BTreeMap<i32, PcpuSet>,
     replanned_ns: u64,
 }
 
 impl Held {
-    /// Affinities are read anew.
+    /// Affinities are read again.
     pub(crate) fn forget(&mut self) {
         self.allowed.clear();
     }

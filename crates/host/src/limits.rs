@@ -1,12 +1,12 @@
 //! Gives each limit of the tree a slot in the scheduler's table, in an order in which no world ever
 //! meets half a change.
 //!
-//! A limit keeps its slot as long as its VM or pool has one and the limit above it stays: a world
-//! that runs returns its budget to the chain of limits that it started with
-//! (`sched/account/budget.h`), so a chain never changes. A change is written so: new and kept
-//! limits, those above before those below; how far the table is in use; the first limit of each VM;
-//! and last, limits that no world meets any more admit every world. A slot of such a limit is free
-//! once no world is parked there or uses its budget, and not before the next look.
+//! A limit keeps its slot as long as its VM or pool has a limit and the limit above it stays: a
+//! world that runs returns its budget to the chain of limits that it started with
+//! (`sched/account/budget.h`), so a chain never changes. A change is written in this order: new and
+//! kept limits, those above before those below; the used length of the table; the first limit of
+//! each VM; and last, limits without worlds below them admit every world. A slot of such a limit is
+//! free once no world is parked there or uses its budget, and not before the next look.
 
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Rate, caps::LIMITERS_MAX};
@@ -44,7 +44,7 @@ pub(crate) trait Table {
     fn begin(&self, slot: u32, terms: Terms);
     /// A limit in force.
     fn change(&self, slot: u32, terms: Terms);
-    /// A limit that no world is below any more.
+    /// An ended limit: no world is below it.
     fn end(&self, slot: u32);
     /// Slots in use end here.
     fn used(&self, slots: u32);

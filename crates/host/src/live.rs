@@ -225,7 +225,7 @@ impl Live {
         };
     }
 
-    /// Clears a VM's record after its last world has gone.
+    /// Clears a VM's record after the end of its last world.
     pub(crate) fn forget(&self, vm: u32) {
         self.accounts.vms.set(vm as usize, Vm::ZERO);
     }

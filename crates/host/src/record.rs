@@ -347,7 +347,7 @@ impl Session {
     }
 }
 
-/// What a world does as a recording begins: its state, the limit that holds it back, and that it is
+/// What a world does as a recording begins: its state, the limit that parks it, and whether it is
 /// outside its guest.
 fn told(w: &World, ns: u64) -> Vec<Event> {
     let Some(to) = State::of_code(u64::from(w.state)) else { return vec![] };

@@ -67,7 +67,7 @@ pub(crate) struct Daemon<'a> {
     pub(crate) pcpus: PcpuSet,
     /// By process.
     pub(crate) vms: BTreeMap<i32, Followed>,
-    /// Slots of VMs that have gone and whose last threads have not.
+    /// Slots of stopped VMs whose last threads still run.
     pub(crate) leaving: BTreeSet<u32>,
     /// VMs that there is no slot for.
     pub(crate) beyond: Vec<FoundVm>,
@@ -92,8 +92,7 @@ pub(crate) struct Daemon<'a> {
     pub(crate) asserts: u64,
 }
 
-/// How often everything is looked at anew: a change of cpu.weight or cpu.max is in force within a
-/// second.
+/// Period of the scan: a change of cpu.weight or cpu.max is in force within a second.
 const SCAN: Duration = Duration::from_millis(500);
 
 /// The ring buffer takes whole milliseconds, and 0 would not wait at all.

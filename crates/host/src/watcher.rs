@@ -51,7 +51,7 @@ impl Watcher {
     pub fn look(&mut self, topology: &Topology) -> Result<Counters, HostError> {
         self.ids.forget();
         match &mut self.accounts {
-            // Opened anew each time: the daemon loads anew when pCPUs come or go.
+            // Opened each time: the daemon loads the scheduler again when pCPUs go on or off line.
             Whose::Tandem(ledger, services) => {
                 of_tandem(&Accounts::open()?, topology, &mut self.ids, (ledger, services))
             }

@@ -356,7 +356,7 @@ entries! {
     running => sched_running();
     /// It stops running; `runnable` when it would go on.
     stopping => sched_stopping(runnable: bool);
-    /// It does not want to run any more.
+    /// It no longer wants to run.
     quiescent => sched_quiescent(sleeping: bool);
 }
 

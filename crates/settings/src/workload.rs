@@ -18,7 +18,7 @@ pub enum Dist {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Workload {
-    /// Halted for ever.
+    /// Always halted.
     Idle,
     /// Never stops wanting CPU.
     #[default]

@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 /// Grafana.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Prometheus' own text format 0.0.4 in place of OpenMetrics, as node_exporter's textfile
-    /// collector wants it.
+    /// Prometheus' own text format 0.0.4 instead of OpenMetrics, for node_exporter's textfile
+    /// collector.
     #[arg(long, conflicts_with_all = ["list", "dashboard"])]
     prometheus: bool,
-    /// Every metric with type, unit, labels, meaning and what to do; needs no daemon.
+    /// Every metric with type, unit, labels, meaning and advice; needs no daemon.
     #[arg(long, conflicts_with = "dashboard")]
     list: bool,
     /// The list as JSON.

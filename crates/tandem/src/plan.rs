@@ -14,16 +14,16 @@ use views::{Plan, PlanKind, PlanNow, PlanRow, Unit};
 /// Shows the tree of pools and VMs: settings, worst case, demand and entitlement now, and loans.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The tree of a scenario, with all its VMs powered on, in place of the running daemon's.
+    /// The tree of a scenario, with all its VMs powered on, instead of the running daemon's.
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
-    /// Label of the scenario's run; its first if left out.
+    /// Label of the scenario's run [default: the first].
     #[arg(long, value_name = "LABEL", requires = "scenario")]
     run: Option<String>,
-    /// Time that is looked at.
+    /// Length of the interval that is measured.
     #[arg(long, default_value = "2s")]
     interval: Span,
-    /// Amounts in MHz, not in percent of one pCPU.
+    /// Amounts in MHz instead of percent of one pCPU.
     #[arg(long)]
     mhz: bool,
     /// As JSON; docs/operating.md explains it.

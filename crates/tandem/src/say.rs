@@ -12,7 +12,7 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
     all(&format!("{text}\n"))
 }
 
-/// Text to standard output, as it is.
+/// Text to standard output, unchanged.
 ///
 /// # Errors
 /// As [`line`].

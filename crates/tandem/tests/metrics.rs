@@ -1,4 +1,4 @@
-//! `tandem metrics` as it is typed, without a daemon.
+//! The command `tandem metrics`, without a daemon.
 
 use std::process::{Command, Output};
 

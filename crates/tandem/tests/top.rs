@@ -1,4 +1,4 @@
-//! `tandem top` as it is typed: batch files, lines and screens of simulated and recorded hosts, and
+//! The command `tandem top`: batch files, lines and screens of simulated and recorded hosts, and
 //! the full screen on a terminal.
 
 use std::fs;

@@ -31,7 +31,7 @@ pub enum Polled {
     Sample(Box<Sample>),
     /// None yet: it is worth asking again after that time.
     NotYet(Duration),
-    /// There will be none any more.
+    /// There are no further samples.
     End,
 }
 

@@ -65,14 +65,14 @@ impl Drop for Held {
     }
 }
 
-/// Puts the terminal back as it was; once too often does no harm.
+/// Restores the terminal; a second call has no effect.
 fn give_back() {
     let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
     let _ = disable_raw_mode();
 }
 
-/// The line that keys come from: standard input, or the terminal behind it. crossterm reads a line
-/// whose other end is gone for ever and never comes back, so it is looked at before.
+/// The line that keys come from: standard input, or the terminal behind it. crossterm never returns
+/// from a read of a line whose other end is closed, so the line is checked before.
 struct TerminalLine(Option<File>);
 
 impl TerminalLine {

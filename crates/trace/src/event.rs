@@ -20,7 +20,7 @@ pub struct Event {
 pub enum Queue {
     /// Into the queue of a pCPU.
     Pcpu(PcpuId),
-    /// Into the queue of a limit, by its number: it is held back until the limit lets it go.
+    /// Into the queue of a limit, by its number: it is parked until the limit unparks it.
     Limit(u16),
 }
 

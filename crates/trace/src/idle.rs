@@ -50,7 +50,7 @@ impl Past {
     }
 
     /// Idling of pCPUs that are allowed, from `from` to now, outside of spans in which the world
-    /// was held back anyway.
+    /// was parked or co-stopped.
     pub(crate) fn beside(
         &self,
         replay: &Replay,

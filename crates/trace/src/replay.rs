@@ -60,7 +60,7 @@ pub struct WorldNow {
     pub on: Option<PcpuId>,
     /// Its waker, if a wake-up led to this state.
     pub waker: Option<Waker>,
-    /// Since when a limit holds it back, in ns.
+    /// Since when a limit parks it, in ns.
     pub held_since: Option<u64>,
     held: Vec<(u64, u64)>,
 }
@@ -320,7 +320,7 @@ impl Replay {
     ) {
         let old = self.worlds.remove(&world);
         self.ready.remove(&world);
-        // Only a world that runs falls asleep or is held back (VS51).
+        // Only a running world falls asleep or co-stops (VS51).
         let ran = match &old {
             Some(old) => old.state == State::Run,
             None => {

@@ -53,7 +53,7 @@ named! {
         Run = 1, "RUN";
         /// Waiting for a pCPU.
         Ready = 2, "READY";
-        /// Held back so that its siblings catch up.
+        /// Co-stopped, so that its siblings catch up.
         Costop = 3, "COSTOP";
         /// Blocked on a resource.
         Wait = 4, "WAIT";
@@ -77,7 +77,7 @@ named! {
         Woken = 4, "WOKEN";
         /// It gave the pCPU away.
         Yielded = 5, "YIELDED";
-        /// A limit holds it back.
+        /// A limit parks it.
         Parked = 6, "PARKED";
         /// A limit lets it go.
         Released = 7, "RELEASED";
