@@ -11,8 +11,8 @@
 
 /* --- a wake-up: admit, place, enter, tell, kick --- */
 
-/* Chooses the pCPU of a waking world, and inserts it there if that pCPU is idle. A world that is
- * held back goes on to enqueue. */
+/* Chooses the pCPU of a waking world, and inserts it there if that pCPU is idle. A world that must
+ * park or co-stop goes on to enqueue. */
 INLINE s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, s32 waker)
 {
 	struct vm *v;
@@ -266,7 +266,8 @@ INLINE bool dispatch_settle(struct host *h, struct pcpu *p, struct running *r, u
 	if (siblings == SIBLINGS_STOP) {
 		running_none(r, true);
 	} else if (!pick_admitted(h, v, w, p, r->key_max)) {
-		plat_set_slice(r->prev, 0); /* enqueue parks it, even if nobody else wants to run */
+		/* enqueue parks it, even if no other world wants to run */
+		plat_set_slice(r->prev, 0);
 		trace_note_stop(h, p, WHY_PARKED);
 		running_none(r, true);
 	}
@@ -291,7 +292,7 @@ INLINE bool dispatch_take(struct host *h, struct pcpu *p, struct cluster *c, str
 	return r->w && plat_read(c->idle) && pick_swap(h, p->id, r->prev);
 }
 
-/* Nothing waits here and nobody runs on. */
+/* Nothing waits here, and the running world stops. */
 INLINE void dispatch_idle(struct host *h, struct pcpu *p, struct cluster *c, bool held_back)
 {
 	if ((plat_read(c->queued) || c->nears) && pull_idle(h, p->id))

@@ -5,7 +5,7 @@
 struct limiter {
 	/* --- user space --- */
 
-	/* 2^-20 pCPU; 0: it is gone and admits everybody */
+	/* 2^-20 pCPU; 0: the limit is gone and admits every world */
 	u64 rate;
 	/* saved up beyond the usual, cpu.max.burst */
 	u64 burst_ns;

@@ -20,7 +20,7 @@ struct node {
 	/* weight among its siblings */
 	u64 shares;
 	u64 reservation;
-	/* reserved if everybody asks for all he may use; of an expandable pool, also below it */
+	/* reserved if all nodes ask for all they may use; of an expandable pool, also below it */
 	u64 sure;
 	/* the most it may use: limit, vCPUs, the host */
 	u64 cap;

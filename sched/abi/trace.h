@@ -10,7 +10,7 @@
  *								pCPU it was on << 48
  *   moved							pCPU before | enum trace_move << 16
  * wake		the woken	enum trace_waker		the waker, if a world
- * queued	the world	its key				pCPU, or limit | 1 << 32; for a
+ * queued	the world	its deadline			pCPU, or limit | 1 << 32; for a
  *								kick also from << 16 |
  *								how + 1 << 40 | pCPU kicked << 48
  * unqueued	the world	0				0
@@ -75,7 +75,7 @@ enum trace_how { TRACE_KICK_IDLE, TRACE_KICK_PREEMPT };
 #include "caps.h"
 
 #define TRACE_NOWHERE 65535	/* no pCPU */
-#define TRACE_STATE_UNKNOWN 255	/* state before that nobody knows */
+#define TRACE_STATE_UNKNOWN 255	/* the state before is unknown */
 /* period of the records of accounts: ten points a second draw a curve */
 #define TRACE_ACCOUNT_NS 100000000
 
@@ -99,7 +99,7 @@ struct trace_ring {
 	u64 head;
 	/* records that found no room so far, exactly */
 	u64 lost;
-	/* of these, told of by a record of kind lost, which follows once there is room again */
+	/* of these, counted by a record of kind lost, which follows once there is room again */
 	u64 told;
 	/* when the first of the others was lost (a hint) */
 	u64 since_ns;

@@ -52,7 +52,7 @@ struct vm {
 	u64 woke_ns;
 	/* CPU time charged until then */
 	u64 woke_used_ns;
-	/* use of a budget that the next world to start takes over, 0 for none (compare and swap) */
+	/* budget that the next world to start takes over, 0 for none (compare and swap) */
 	u64 kept;
 	/* CPU time used with that and not charged to the limiters yet */
 	u64 unpaid_ns;

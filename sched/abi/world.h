@@ -16,7 +16,7 @@ enum world_kind {
 	/* of KVM */
 	KIND_VCPU,
 	KIND_HELPER,
-	/* a vCPU that its process emulates (TCG): it halts there, where nobody else sees it */
+	/* a vCPU that its process emulates (TCG): it halts there, and the kernel sees a sleep */
 	KIND_EMULATED,
 };
 enum world_flag {
@@ -95,7 +95,7 @@ struct world {
 	u64 expiries;
 	u64 wakeups;
 
-	/* --- identity: whoever starts or binds it --- */
+	/* --- identity: glue and binding --- */
 
 	u32 id;
 	u32 vm;

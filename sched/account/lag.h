@@ -80,7 +80,7 @@ INLINE void lag_set_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, 
 	v->flags = held ? VM_LIVE | VM_HELD : VM_LIVE;
 }
 
-/* Lag is CPU time: at another weight it is another stretch of virtual time. Positive lag of a
+/* Lag is CPU time: at another weight it is another span of virtual time. Positive lag of a
  * satisfied VM does not grow in virtual time: part of it was never asked for. */
 INLINE void lag_rescale(struct host *h, struct vm *v, u64 before, u64 weight)
 {

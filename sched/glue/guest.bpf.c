@@ -12,8 +12,8 @@ const volatile struct knobs knobs_now = {};
 void bpf_preempt_disable(void) __ksym;
 void bpf_preempt_enable(void) __ksym;
 
-/* Nothing may come between the clock and the record: who reads the trace waits for a record that
- * was begun. */
+/* Nothing may come between the clock and the record: the recorder waits for a record that was
+ * begun. */
 INLINE int crossed(bool inside)
 {
 	struct task_struct *t = bpf_get_current_task_btf();

@@ -12,7 +12,7 @@ const volatile struct knobs knobs_now = {
 #undef KNOB
 };
 
-/* What user space is told: threads that took a name a vCPU might have, and the end of this
+/* Events for user space: threads that took a name a vCPU might have, and the end of this
  * scheduler. */
 enum event_kind { EVENT_NAMED = 1, EVENT_GONE = 2 };
 struct event {
@@ -227,7 +227,7 @@ void SEC("struct_ops/set_cpumask")
 		core_world_affinity(h, w, is_restricted(h, p));
 }
 
-/* It joins the fair class under this scheduler: from here on its key tells its world. */
+/* A thread joins the fair class under this scheduler: its queue key has its world's number. */
 void SEC("struct_ops/enable") BPF_PROG(tandem_enable, struct task_struct *p)
 {
 	u32 *id = bpf_task_storage_get(&world_of_task, p, 0, 0);

@@ -7,7 +7,7 @@
  *		bucket kept as one time)
  *		a world may start if level + rate * BUDGET_SPAN_NS pays for all that run, itself
  *		included, over that span, at each limit above it: about ceil(rate) run at once,
- *		the last of them in turns
+ *		the last of them part of the time
  * Units	ns of CPU time; rate in 2^-20 pCPU
  * Example	150 %: one world may always run; a second one starts at a level of 1 ms and has
  *		used that up after 2 ms; 2 ms later it may start again
@@ -21,11 +21,11 @@
 
 #include "units.h"
 
-/* period of the tick while a limit binds: a thousandth of the second that limits are held to */
+/* period of the tick while a limit binds: a thousandth of the second for which limits hold */
 #define LIMIT_TICK_NS 1000000ull
 /* period of the tick while no limit binds: a timer tick at 250 Hz */
 #define LIMIT_IDLE_NS 4000000ull
-/* for each pCPU of a limit: half a percent of a second, to which limits are held */
+/* for each pCPU of a limit: half a percent of a second, the accuracy of limits */
 #define LIMIT_SLACK_NS 5000000ull
 /* a world that starts may run for so long, if the limit allows whole pCPUs */
 #define BUDGET_SPAN_NS 2000000ull

@@ -3,7 +3,7 @@
  * Promise	a VM that could use more than it gets is known to within two periods (P4)
  * Law		demand = (demand + runnable time since the last look / its length) / 2
  *		of a burst's wait only the duty cycle, run / (run + sleep), counts: without the
- *		wait the world would have run and slept in turns
+ *		wait the world would have alternated between both
  * Units	2^-20 pCPU
  * Example	a world that runs 1 ms, sleeps 9 ms and waits 10 ms asks for 0.1 pCPU and not 0.55
  * Limits	cycles longer than DEMAND_PERIODS are scaled down: a look sees one part of them

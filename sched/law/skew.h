@@ -60,7 +60,7 @@ struct siblings_look {
 	/* that want to run */
 	u32 busy;
 	u32 vm;
-	/* --- the vCPU looked at just now --- */
+	/* --- the vCPU of the step under way --- */
 	u64 stalled_ns;
 	u32 state;
 	u32 world;

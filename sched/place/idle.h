@@ -64,7 +64,7 @@ INLINE void idle_set(struct cluster *c, u32 bit)
 	plat_or(&c->idle, 1ull << (bit & 63));
 }
 
-/* A pCPU no longer idles; whoever woke it has mostly reserved it. */
+/* A pCPU no longer idles; the waker has mostly reserved it already. */
 INLINE void idle_clear(struct cluster *c, u32 bit)
 {
 	if (idle_has(c, bit))

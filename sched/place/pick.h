@@ -143,7 +143,7 @@ SUBPROG bool pick_swap(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev))
 }
 
 /* The vCPU `to`, wherever it waits, for the rest of its VM's gang slice; after the slice only if it
- * waits in another cluster and nobody in this one: then queues decide again. */
+ * waits in another cluster and no world waits in this one: then queues decide again. */
 SUBPROG bool pick_sibling(NONNULL(struct host *h), u32 pcpu, u32 to)
 {
 	struct world *w = plat_world(h, to);

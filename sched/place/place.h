@@ -1,10 +1,10 @@
-/* Placement: the pCPU of a world that wakes, or that a timer lets go on.
+/* Placement: the pCPU of a world that wakes, or that a timer unparks or co-starts.
  *
  * Promise	a whole idle core before a part of one (VS51 "Hyper-Threading", H1), near before
  *		far, never a pCPU that the world may not use
  * Law		idle: own pCPU's core, cores of the cluster, cores near, own pCPU, threads of the
- *		cluster, threads near; a host task that another wakes just before it sleeps: the
- *		waker's pCPU
+ *		cluster, threads near; a sync wake-up, by a host task that sleeps right after it:
+ *		the waker's pCPU
  *		none idle: of `prev`, PROBE_MAX pCPUs of its cluster and as many of another, the one
  *		where the candidate's gain is largest, else the one with the fewest that wait
  * Units	scores: ns of virtual time above 2^61, counts below 2^32
@@ -104,8 +104,8 @@ INLINE u64 place_allowed(struct cluster *c, plat_task *t, u32 flags)
 }
 
 /* How good a pCPU is for a candidate that must queue. Preempting another VM's world is better than
- * preempting a sibling, and where nobody is preempted a sibling that runs counts as half a waiting
- * world (VS51 "Load Balancing", L2: siblings spread). `bonus` favours the pCPU it comes from. */
+ * preempting a sibling; without a preemption a sibling that runs counts as half a waiting world
+ * (VS51 "Load Balancing", L2: siblings spread). `bonus` favours the pCPU it comes from. */
 SUBPROG u64 place_score(NONNULL(struct host *h), u32 pcpu, NONNULL(struct candidate *cand),
 			u64 bonus)
 {

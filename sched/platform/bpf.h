@@ -39,7 +39,7 @@ ARRAY(siblings_map, struct siblings, VMS_MAX);
 
 /* Records of a trace, a ring for each pCPU: no lock, no call of the kernel, and about a fifth of
  * the instructions of the kernel's own ring buffer. The loader makes it as long as the host has
- * pCPUs: for PCPUS_MAX it would be 256 MB, held whether somebody records or not. */
+ * pCPUs: for PCPUS_MAX it would be 256 MB, allocated with and without a recorder. */
 struct trace_of_pcpu {
 	struct trace_ring ring;
 	struct trace_record records[TRACE_RECORDS];
@@ -94,8 +94,9 @@ INLINE u64 plat_chose(struct host *h, const struct pcpu *p)
 	return chose && now - chose < CHOSE_MAX_NS ? chose : now;
 }
 
-/* A thread's key in the kernel: what it was queued with, and below that the number of its world,
- * so that most look-ups are one load. The number is a hint, held against the thread's id. */
+/* A thread's queue key in the kernel: the deadline it was queued with and, in the low bits, the
+ * number of its world, so that most look-ups are one load. The number is a hint, compared with the
+ * thread's id. */
 #define KEY_WORLD (WORLDS_MAX - 1ull)
 _Static_assert((WORLDS_MAX & (WORLDS_MAX - 1)) == 0, "a mask of whole bits");
 _Static_assert(WORLDS_MAX <= 4 * QUEUE_KEY_UNIT, "keys keep 62 bits");
@@ -265,7 +266,7 @@ INLINE u32 plat_first_bit(u64 mask)
 
 #define plat_here(h) bpf_get_smp_processor_id()
 
-/* Whoever runs here while another is woken, be it only that an interrupt came meanwhile. */
+/* The world that runs here while another is woken, also if an interrupt wakes it. */
 INLINE u64 plat_waker(struct host *h, u32 here)
 {
 	struct pcpu *p = plat_pcpu(h, here);
@@ -287,8 +288,8 @@ INLINE void glue_record(struct trace_of_pcpu *of, u64 ns, u64 head, u64 a, u64 b
 	__sync_lock_test_and_set((u64 *)&r->world, head);
 }
 
-/* What finds no room is counted, and told of as soon as there is room again. Whoever interrupts
- * another between its look and its record finds TRACE_NESTED slots that nobody else has. */
+/* A record that finds no room is counted, and the count is recorded as soon as there is room again.
+ * TRACE_NESTED slots are reserved for programs that interrupt another one here. */
 INLINE void plat_trace(struct host *h, u64 ns, u64 head, u64 a, u64 b)
 {
 	u32 here = bpf_get_smp_processor_id();

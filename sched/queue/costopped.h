@@ -1,7 +1,7 @@
 /* The queue of a VM's co-stopped vCPUs.
  *
- * Promise	a co-stopped vCPU is in no pCPU's queue; one in its emulator's code is never held
- *		here, for its siblings may wait for what it holds (C3)
+ * Promise	a co-stopped vCPU is in no pCPU's queue; one in its emulator's code is never
+ *		co-stopped, for its siblings may wait for a lock that it holds (C3)
  */
 #ifndef TANDEM_COSTOPPED_H
 #define TANDEM_COSTOPPED_H

@@ -3,8 +3,8 @@
  * Promise	a world counts as waiting from before it is put into a queue (the kernel does so
  *		only after enqueue has returned) until it runs or is taken off; so a count may be
  *		too high for a moment, and is never too low
- * Law		world.queued_on names the one queue that counts it; whoever clears that word counts
- *		it out, for a timer moves parked worlds without the lock of their runqueue
+ * Law		world.queued_on names the one queue that counts it; the CPU that clears that word
+ *		counts it out, for a timer moves parked worlds without the lock of their runqueue
  */
 #ifndef TANDEM_COUNT_H
 #define TANDEM_COUNT_H
@@ -19,8 +19,8 @@ INLINE u32 count_waiting(const struct pcpu *p)
 	return plat_read(p->waits_vm) + plat_read(p->waits_system);
 }
 
-/* pcpu.kicked: nobody was queued while the pCPU was idle; somebody was; but the pCPU has taken
- * another world, so the kick is spent. */
+/* pcpu.kicked: no world was queued while the pCPU was idle; one was; one was, but the pCPU has
+ * taken another, so the kick is spent. */
 enum kick_state { KICK_STATE_NONE, KICK_STATE_SENT, KICK_STATE_SPENT };
 
 /* A world waits at `p`. */

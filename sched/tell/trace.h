@@ -27,8 +27,7 @@ INLINE bool trace_on(const struct host *h)
 }
 
 /* Bytes of a pCPU's note: why its running world will stop, why the next was picked and comes from
- * elsewhere, and whether the trace tells that the pCPU idles. Apart, so that who notes one does
- * not touch another. */
+ * elsewhere, and whether the trace has that the pCPU idles. Each is written alone. */
 enum note { NOTE_STOP, NOTE_PICK, NOTE_MOVE, NOTE_IDLE };
 #define TRACE_NOTE(p, note) (((u8 *)&(p)->trace_note)[note])
 
@@ -114,7 +113,7 @@ RARE_SUBPROG u32 trace_idle(NONNULL(struct host *h), NONNULL(struct pcpu *p), bo
 	return 0;
 }
 
-/* --- reasons: noted when a decision is taken, told when the state changes --- */
+/* --- reasons: noted when a decision is taken, recorded when the state changes --- */
 
 /* Why the running world of `p` will stop, if it does. */
 INLINE void trace_note_stop(struct host *h, struct pcpu *p, u32 why)
@@ -210,7 +209,7 @@ RARE_INLINE void trace_and_kick(struct host *h, u32 pcpu, u32 flags, u32 why)
 	trace_put(h, plat_now(h), trace_head(TRACE_KICK, 0, plat_here(h)), pcpu | how << 16, 0);
 	if (p && flags & KICK_PREEMPT)
 		trace_note_stop(h, p, why);
-	plat_kick(h, pcpu, flags); /* last: what it leads to is told after it */
+	plat_kick(h, pcpu, flags); /* last: its effects are recorded after it */
 }
 
 /* Kicks a pCPU; `why` its running world stops, if it does. */
@@ -222,8 +221,7 @@ INLINE void trace_kick(struct host *h, u32 pcpu, u32 flags, u32 why)
 		plat_kick(h, pcpu, flags);
 }
 
-/* What every VM has used and weighs, every TRACE_ACCOUNT_NS: curves for whoever looks at a
- * trace. */
+/* CPU time and weight of every VM, every TRACE_ACCOUNT_NS: the curves of a trace. */
 SUBPROG u32 trace_accounts(NONNULL(struct host *h))
 {
 	plat_for(i, VMS_MAX) {

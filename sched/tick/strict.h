@@ -52,9 +52,9 @@ SUBPROG u32 strict_stop(NONNULL(struct host *h), NONNULL(struct siblings_look *s
 	return 0;
 }
 
-/* Starts a VM, none of its vCPUs ahead of another. One that has been stopped for too long starts
- * with the pCPUs there are, and its lag is forgiven: it cannot use it, and would take pCPUs from
- * those who are entitled to them. */
+/* Starts a VM, none of its vCPUs ahead of another. A VM stopped for longer than the bound starts
+ * on the pCPUs there are, and its lag is clamped to 0: lag that it cannot use would take pCPUs
+ * from VMs that are entitled to them. */
 SUBPROG u32 strict_start(NONNULL(struct host *h), NONNULL(struct siblings_look *s), bool whole)
 {
 	struct vm *v = plat_vm(h, s->vm);

@@ -47,8 +47,8 @@ const AFTER_NS: u64 = 1_000_000_000;
 #[must_use]
 pub fn core(first: &Pcpu, now_ns: u64) -> Option<[u64; 2]> {
     let of = |base: u64, on: bool| match base.wrapping_add(if on { now_ns } else { 0 }) {
-        // A thread woke between `now_ns` and this reading: its stretch begins after `now_ns`, and
-        // is not in it.
+        // A thread woke between `now_ns` and this reading: its interval begins after `now_ns`, and
+        // is not included.
         ns if ns.wrapping_neg() < AFTER_NS => Some(0),
         ns => Some(ns).filter(|ns| *ns <= now_ns),
     };
@@ -119,8 +119,8 @@ pub fn alloc(
     }
 }
 
-/// What a group asks for now, and what it would get if everybody asked for all he can use; both in
-/// 2^-20 pCPU.
+/// Demand of a group now, and its entitlement if all asked for all that they can use; both in 2^-20
+/// pCPU.
 #[must_use]
 pub fn gauges(demand: u64, worst_case: Option<u64>, mhz: u32) -> Gauges {
     let of_one = |rate: u64| rate as f64 / Rate::ONE.0 as f64;

@@ -1,10 +1,10 @@
-//! Sums up %SYS of VMs, what the kernel's own threads worked for each, from look to look; it never
-//! touches what anybody has used.
+//! Sums up %SYS of VMs, the CPU time of the kernel threads that work for each, from sample to
+//! sample; it never changes used time.
 //!
-//! *Law*: a VM's %SYS grows by what each thread of the kernel that is one of its worlds used
-//! between two looks at which it was that. The same time is in the VM's %USED, by that world: it is
-//! told, and not added again. *Limits*: what a thread used before its first look in the VM and
-//! after its last is not told.
+//! *Law*: a VM's %SYS grows by the CPU time that each kernel thread used between two samples in
+//! which it was a world of the VM. The VM's %USED includes the same time by that world: it is not
+//! added again. *Limits*: the CPU time of a thread before its first sample in the VM and after its
+//! last is not in %SYS.
 
 use esxtop::{Counters, Gid, GroupKind, Wid};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub struct Services {
     /// Threads of the kernel at the last look: whose, and what they had used.
     seen: BTreeMap<Wid, (Gid, u64)>,
-    /// What was told of each VM so far.
+    /// %SYS of each VM so far.
     told: BTreeMap<Gid, u64>,
 }
 
@@ -107,7 +107,7 @@ mod tests {
             None,
             "the host's own threads are not told apart"
         );
-        // One ends, one is new: what was told stays.
+        // One ends, one is new: earlier %SYS stays.
         let c = settled(3000, 400, &[(3, VM, 9150), (4, VM, 40)]);
         let d = settled(4000, 400, &[(4, VM, 70)]);
         assert_eq!((of(&c), of(&d)), (Some(250), Some(280)));

@@ -9,10 +9,10 @@ use units::{PcpuId, PcpuSet, VmId, WorldId};
 
 /// So far that no VM is ever beyond it: a trace has no settings to judge shares by.
 const ANY_LAG: u64 = 1 << 60;
-/// Any: nobody is judged by them.
+/// Any: no check uses them.
 const SHARES: u32 = 1000;
 
-/// What the oracle has been told of a world.
+/// State of a world as reported to the oracle.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     vm: VmId,
@@ -168,7 +168,7 @@ impl Feed {
         }
     }
 
-    /// A name has been told: a world may turn out to be of another VM, or to be allowed elsewhere.
+    /// A name is known: a world may turn out to be of another VM, or to have another affinity.
     fn named(&mut self, event: &Event) {
         let now = self.replay.ns();
         let Some(oracle) = &mut self.oracle else { return };

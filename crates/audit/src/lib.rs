@@ -1,13 +1,13 @@
-//! Holds a trace to the oracle's invariants, wherever it was recorded: simulator, lab or live host;
-//! it corrects nothing.
+//! Checks a trace against the oracle's invariants, whether it was recorded in the simulator, in the
+//! lab or on a live host; it corrects nothing.
 //!
-//! Judged is what a trace tells: transitions, who runs where, affinity, pCPUs that idle while
-//! somebody waits, waits, skew and co-stop. Not judged: lag, limits and reservations, for a trace
-//! has no settings; and accounts, for it has none that are as exact as states.
+//! Checked: transitions, the worlds on each pCPU, affinity, pCPUs that idle while a world waits,
+//! waits, skew and co-stop. Not checked: lag, limits and reservations, for a trace has no settings;
+//! and accounts, for those of a trace are less exact than states.
 //!
-//! A pCPU of which nothing is known, or that runs what the trace does not name, counts as busy.
-//! Where events are lost the oracle begins anew, and what siblings are apart then is not known:
-//! they may lead by the threshold more.
+//! A pCPU in an unknown state, or that runs a world without a name in the trace, counts as busy.
+//! After lost events the oracle starts again, and the skew of siblings is unknown then: they may
+//! lead by the threshold more.
 
 mod feed;
 
@@ -39,19 +39,20 @@ pub struct Audit {
     pub violations: Vec<Violation>,
     /// How often each invariant was violated, in the order of `Invariant::ALL`.
     pub counts: [u64; Invariant::ALL.len()],
-    /// Longest time any world was READY at a stretch, in ns.
+    /// Longest time any world was READY without interruption, in ns.
     pub ready_max_ns: u64,
-    /// Longest time any pCPU idled beside one who waits, in ns; 0 if never for longer than allowed.
+    /// Longest time any pCPU idled while a world waited that may run there, in ns; 0 if never for
+    /// longer than allowed.
     pub idle_while_waiting_max_ns: u64,
     /// Most that any running vCPU led its slowest sibling that wanted to run, in ns.
     pub skew_max_ns: u64,
-    /// Longest time any vCPU was co-stopped at a stretch, in ns.
+    /// Longest time any vCPU was co-stopped without interruption, in ns.
     pub costop_max_ns: u64,
     /// Events of the trace that were judged.
     pub events: u64,
     /// Time that was judged, in ns.
     pub span_ns: u64,
-    /// Times that events were lost and everything began anew.
+    /// Number of times that events were lost and the checks started again.
     pub lost: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What the oracle says of a trace is what it says of the run that was traced; faults show in a
-//! trace too, and losses forgive nothing.
+//! The oracle's result for a trace equals its result for the traced run; faults show in a trace
+//! too, and lost events hide none of the others.
 
 use audit::{Audit, Terms, audit};
 use check::Invariant;
@@ -142,7 +142,7 @@ fn where_events_are_lost_the_oracle_begins_anew_and_pcpus_of_which_nothing_is_kn
         events[middle] = Event { ns, pcpu: None, kind: Kind::Lost { events: Some(1) } };
     });
     assert_eq!((found.violations.first(), found.lost, whole.lost), (None, 1, 0));
-    // From the middle on, as a recorder on a host under way sees it: told states first.
+    // From the middle on, as a recorder on a running host sees it: initial states first.
     let found = spoilt(|events| {
         let middle = events.len() / 2;
         let names: Vec<Event> =

@@ -1,20 +1,19 @@
-//! Exact accounts of a world's and a pCPU's time, beside which the scheduler's are held; it allows
-//! no tolerance.
+//! Exact accounts of a world's and a pCPU's time, to check the scheduler's accounts; it allows no
+//! tolerance.
 //!
 //! Law: the time charged to a world is the time it was in RUN, to the ns; so is a pCPU's busy time.
-//! A stint of running may be paid in parts and a little late: while it lasts, and until the next
-//! one's first payment, the account may lie behind. It never lies ahead, and whenever something is
-//! paid, every earlier stint is paid in full. At the end nothing is open but a stint that still
-//! runs.
+//! A run may be charged in parts and a little late: while it lasts, and until the first charge of
+//! the next run, the account may be behind. It is never ahead, and with each charge every earlier
+//! run is charged in full. At the end only a run under way is open.
 
 use crate::{State, StateTimes};
 
-/// Time that comes in stints and is paid for by someone else's account.
+/// Time that comes in runs and is charged by another account.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stints {
-    /// All finished stints.
+    /// All finished runs.
     done: u64,
-    /// What had been done when the present stint began.
+    /// Time of all runs before the present one.
     before: u64,
     since: Option<u64>,
     paid: u64,
@@ -98,7 +97,7 @@ mod tests {
         assert_eq!(s.pay(15, 3), Some((6, 0, 5)));
         s.end(20);
         s.begin(30);
-        assert_eq!(s.pay(31, 5), None); // 5 + 5 pays the first stint in full
+        assert_eq!(s.pay(31, 5), None); // 5 + 5 charges the first run in full
         assert_eq!(s.settle(32), None);
         s.end(40);
         assert_eq!(s.settle(40), Some((10, 20, 20)));

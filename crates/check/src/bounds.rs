@@ -5,9 +5,9 @@
 /// are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Longest time a world may be READY at a stretch. Sched_ext ejects a scheduler that leaves a
-    /// runnable task for 30 s; a bound well below that also finds starvation that would only end
-    /// when the load does.
+    /// Longest time a world may be READY without interruption. Sched_ext ejects a scheduler that
+    /// leaves a runnable task for 30 s; a bound well below that also finds starvation that would
+    /// only end when the load does.
     pub ready_max_ns: u64,
     /// Longest time a pCPU may be idle while one and the same world that may run there is READY.
     /// Not zero: an idle pCPU may leave a cache-hot world to its own pCPU for a moment (spec L4),
@@ -24,33 +24,32 @@ pub struct Bounds {
     pub lag_per_world_ns: u64,
     /// Time constant with which lag fades; `u64::MAX` for never. A scheduler that keeps virtual
     /// time leaks a little each time a world of a wide VM sleeps; a leak of rate `r` shows as `r`
-    /// times this. So the bound on lag divided by this is the rate of unfairness allowed for ever.
+    /// times this. So the bound on lag divided by this is the permanent rate of unfairness that is
+    /// allowed.
     pub lag_memory_ns: u64,
     /// Time over which changes of the runnable set are averaged before the ideal is computed.
     /// Shorter is sharper, longer is cheaper: the ideal costs one `fluid` a window.
     pub window_ns: u64,
-    /// By how many permille of a limit a VM or pool may pass it over any second: for each pCPU of
-    /// it what is saved up (2 ms), what comes between two ticks (1), what has been granted when the
-    /// second begins (2), and what those who are owed time take before the second's last tick (1).
-    /// `pool-limit` is held to 5. Worlds that were let go and wait for a pCPU hold grants too:
-    /// eleven at once passed it by 8.1 in random tree 3056, until their number was counted
-    /// (`let_go` of a limiter).
+    /// By how many permille of a limit a VM or pool may exceed it over any second. The sum, for
+    /// each pCPU of the limit: saved budget (2 ms), budget that accrues between two ticks (1), use
+    /// of running worlds at the begin of the second (2), and overuse before its last tick (1).
+    /// `pool-limit` expects 5.
     pub limit_permille: u32,
-    /// And at least by so much CPU time a second: for limits of less than two pCPUs what is saved
-    /// up (4 ms), what a VM keeps for its next wake-up (2.5 ms) and a grant for each of two worlds
-    /// are more than that, and a grant given while limits tick once in 4 ms, nobody having wanted
-    /// anything before, lasts so long. Seen: 10.0 ms in 800 trees.
+    /// The least of that bound, in CPU time a second: for limits below two pCPUs saved budget (4
+    /// ms), the budget that a VM keeps for its next wake-up (2.5 ms) and a start of each of two
+    /// worlds exceed the permille, and a start while limits tick once in 4 ms lasts that long.
+    /// Seen: 10.0 ms in 800 trees.
     pub limit_least_ns: u64,
     /// CPU time added to the bound on lag for each world where there are pools, reservations or
     /// limits, twice: weights follow demand only so much later, two periods of housekeeping; and it
     /// is the window of the ideal that goes by averages there (`ideals.rs`), whose lag is as old as
     /// its last window.
     pub plan_ns: u64,
-    /// CPU time added to it for each world there, once more: what the scheduler lets a VM be owed
-    /// and still pays back, as time at its share (`lag_bound_us`), beyond the quantum and the
-    /// margins of `lag_per_world_ns`. Where weights change whenever somebody wakes or sleeps a VM
-    /// can be that far behind for as long as they do; what it is owed beyond is forgiven. 9,005
-    /// random trees are within 0.97 of the bound, 9,000 of them within 0.75.
+    /// CPU time added to it for each world there: the scheduler's bound on positive lag, as time at
+    /// the VM's entitlement (`lag_bound_us`), beyond the quantum and the margins of
+    /// `lag_per_world_ns`. While weights change with every wake-up and sleep a VM can be that far
+    /// behind; further lag is clamped. 9,005 random trees are within 0.97 of the bound, 9,000 of
+    /// them within 0.75.
     pub owed_ns: u64,
     /// Violations kept with their text; more are only counted.
     pub violations_kept: usize,
@@ -63,8 +62,8 @@ impl Bounds {
     ///
     /// - lag: one quantum and one tick for each world, because that is how late a switch can be;
     ///   once more, and two windows, for the VM.
-    /// - memory: 40 quanta (2 s at ESXi's quantum), so that the rate of unfairness allowed for ever
-    ///   is about 1 in 40 of each pCPU a VM can use, whatever the quantum.
+    /// - memory: 40 quanta (2 s at ESXi's quantum), so that the permanent rate of unfairness
+    ///   allowed is about 1 in 40 of each pCPU a VM can use, whatever the quantum.
     /// - idle while waiting: one tick, after which an idle pCPU has looked around in any case.
     /// - affinity: the kernel stops the world by interrupt; 100 us is far above any on hardware.
     #[must_use]

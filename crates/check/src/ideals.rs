@@ -1,19 +1,16 @@
 //! Two ideals of one host, and the distance of each VM from what lies between them; the accounts of
 //! each are in `lag.rs`.
 //!
-//! Promise: where there are pools, reservations or limits, a VM's CPU time stays near that of a
-//! fluid which divides by what everybody asks for at the moment, or that of one which goes by what
-//! everybody asked for on average in `Bounds::plan_ns`, or in between. On a host without any, near
-//! the first.
+//! Promise: on a host with pools, reservations or limits, a VM's CPU time stays near the interval
+//! between two fluids: one that divides by the demand of the moment, and one that divides by the
+//! average demand in `Bounds::plan_ns`. On other hosts, near the first.
 //!
-//! Why two: a part that is bounded by vCPUs, a limit or a reservation is not in proportion to what
-//! others ask for, so the part that an average of that gives is not the average of the parts that
-//! each moment gives. Both are right: nobody knows what will be asked for before it is, and a plan
-//! has to go by what was.
+//! Why two: a part that is bounded by vCPUs, a limit or a reservation is not in proportion to the
+//! demand of others, so the part for the average demand is not the average of the parts of each
+//! moment. Both are correct: future demand is unknown, and a plan can only use past demand.
 //!
 //! Law: `0` where a VM is behind one and ahead of the other, else its lag by the nearer one. The
-//! lag by the average is that of its last window, so what comes and goes within `plan_ns` is not
-//! seen.
+//! lag by the average is that of its last window, so changes within `plan_ns` are not seen.
 //!
 //! Example: 2 pCPUs. C has all shares and wants both for 10 of each 20 ms. A, with one vCPU, has
 //! three times the shares of B. While C is away A gets the whole pCPU that it can use: half of one

@@ -5,8 +5,8 @@
 //! |---|---|---|
 //! | placement, transitions, state times, charges | to the ns | `oracle.rs`, `accounts.rs` |
 //! | lag | a VM's CPU time stays near that of an ideal fluid | `ideals.rs`, `lag.rs` |
-//! | limit, reservation | nobody passes the one or misses the other | `promises.rs` |
-//! | idle while waiting, ready too long | work is not left lying | `waits.rs` |
+//! | limit, reservation | no VM or pool exceeds its limit or misses its reservation | `promises.rs` |
+//! | idle while waiting, ready too long | work conservation | `waits.rs` |
 //!
 //! `Oracle` takes every event as it happens. It stops nothing: it counts violations, keeps the
 //! first of them, and goes on from what it saw.

@@ -35,7 +35,7 @@ pub(crate) struct World {
     charge: Stints,
     /// Since when it is queued for its present set, and since when it runs where it may not.
     queued: u64,
-    /// A limit holds it back, while it is READY.
+    /// A limit parks it, while it is READY.
     held: bool,
     misplaced: Option<u64>,
 }
@@ -99,7 +99,7 @@ impl Oracle {
         self.ledger.set_pools(pools);
     }
 
-    /// A VM's settings change; what it is owed stays.
+    /// A VM's settings change; its lag stays.
     pub fn vm_terms(&mut self, now_ns: u64, vm: VmId, terms: VmTerms) {
         let now = self.advance(now_ns);
         let Some(slot) = self.vm(vm) else {
@@ -109,8 +109,8 @@ impl Oracle {
         self.ledger.set_terms(slot, terms);
     }
 
-    /// A limit holds a READY world back from now on, or no longer: meanwhile pCPUs may idle beside
-    /// it. That it is held back no more than its limit asks shows in its lag.
+    /// A limit parks a READY world from now on, or no longer: while it is parked pCPUs may idle. A
+    /// limit that parks more than it must shows in the lag.
     pub fn held_back(&mut self, now_ns: u64, world: WorldId, held: bool) {
         let now = self.advance(now_ns);
         let Some(mut w) = self.take(world) else {
@@ -128,7 +128,7 @@ impl Oracle {
         self.worlds[world.0 as usize] = Some(w);
     }
 
-    /// A VM's shares change; what it is owed stays.
+    /// A VM's shares change; its lag stays.
     pub fn vm_shares(&mut self, now_ns: u64, vm: VmId, shares: u32) {
         let now = self.advance(now_ns);
         let Some(slot) = self.vm(vm) else {
@@ -235,7 +235,7 @@ impl Oracle {
         if let Some(drift) = self.skew.turn(now, world, state) {
             self.drifted(now, w.vm, world, drift);
         }
-        // A pCPU is asked who waited beside it before the world it takes stops waiting.
+        // The pCPU's idle time is checked before the world that it takes stops waiting.
         let pcpu = pcpu.filter(|p| state == State::Run && (p.0 as usize) < self.pcpus.len());
         if let Some(p) = pcpu.filter(|p| self.pcpus[p.0 as usize].world.is_none()) {
             let may = |set: u32, p| self.ledger.pcpus_of(set).contains(p);
@@ -339,7 +339,7 @@ impl Oracle {
         &self.log.kept
     }
 
-    /// Settles all accounts; the caller has charged everything but stints that still run.
+    /// Settles all accounts; the caller has charged everything but runs under way.
     #[must_use]
     pub fn finish(mut self, now_ns: u64) -> Verdict {
         let now = self.advance(now_ns);

@@ -1,15 +1,16 @@
-//! Watches that nobody passes a limit and nobody misses a reservation; it knows nothing of shares.
+//! Checks that no VM or pool exceeds its limit or misses its reservation; it knows nothing of
+//! shares.
 //!
 //! Law of limits: over any second that ends with a window, a VM or pool uses at most its limit,
 //! more by `Bounds::limit_permille`, and what it may have saved up (`burst_ns`).
 //!
-//! Law of reservations: a VM that asks for time gets what is reserved of it. What it gets less in a
-//! window is added up, what it gets more is taken off, down to 0; the sum stays below the bound on
+//! Law of reservations: a VM that asks for time gets it up to its reservation. The shortfall of
+//! each window is added up, an excess is subtracted, down to 0; the sum stays below the bound on
 //! lag, and fades with ten times the memory of lag. It asks at each instant for a pCPU for each
 //! runnable world, and for no more pCPUs than there are: many vCPUs that wake together for a moment
-//! leave pCPUs idle before and after, which nobody can make up for. Why it may be short at all:
-//! whoever wakes waits for the end of a tick, and one that asks for all it may use can never make
-//! up for it.
+//! leave pCPUs idle before and after, and no scheduler can make up for that. Why a shortfall is
+//! allowed at all: a waking world waits for the end of a tick, and a VM that asks for all it may
+//! use can never make up for it.
 //!
 //! Units: CPU ns.
 
@@ -98,7 +99,7 @@ pub(crate) struct Promises {
 }
 
 impl Promises {
-    /// New pools; meters of limits that stay as they are go on.
+    /// New pools; meters of unchanged limits go on.
     pub(crate) fn set_pools(&mut self, pools: &[PoolTerms]) {
         let old = std::mem::take(&mut self.pools);
         let meter = |p: &PoolTerms| {

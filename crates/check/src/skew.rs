@@ -1,12 +1,12 @@
-//! How far the vCPUs of a VM drift apart while co-scheduling holds them together; it knows nothing
-//! of who is owed what.
+//! How far the vCPUs of a VM drift apart while co-scheduling bounds their skew; it knows nothing of
+//! lag.
 //!
 //! Law (VS51 "Relaxed Co-Scheduling"): a vCPU makes progress when it runs in its guest or is
-//! halted; time outside its guest, in its emulator's code, is left out. What it is stalled is its
-//! time in READY and COSTOP. The lead of one that runs is what the slowest of its siblings that
-//! want to run was stalled more than itself, since both want to: who was halted, or outside its
-//! guest, has kept pace. A lead grows only while its vCPU runs, so it is looked at when that ends,
-//! when it leaves its guest, and with every window.
+//! halted; time outside its guest, in its emulator's code, is left out. Its stall is its time in
+//! READY and COSTOP. The lead of a running vCPU is the stall of the slowest of its siblings that
+//! want to run − its own stall, since both want to run: a vCPU that was halted, or outside its
+//! guest, has kept pace. A lead grows only while its vCPU runs, so it is checked when the run ends,
+//! when the vCPU leaves its guest, and with every window.
 //!
 //! Limits: the first 64 vCPUs of a VM.
 
@@ -29,13 +29,13 @@ pub struct CoschedTerms {
 }
 
 impl CoschedTerms {
-    /// The most that skew may be: the threshold; `costart_ns` that one may have trailed by, for the
-    /// scheduler, when this begins to count; a period that it may be above while nobody who lags
-    /// waits; a period until a look sees that one does, or `costop_ns - costart_ns` more where no
-    /// two wanted to run before; as much by which that look was late that said how slow the slowest
-    /// is when a sibling woke; two for siblings that could not take the pCPU that they were to have
-    /// after all; and an interrupt. Seen: 11.2 ms in 1,000 random hosts, 11.1 in 800 random trees,
-    /// 7 ms where nobody sleeps.
+    /// The bound on skew, a sum: the threshold; `costart_ns`, by which a vCPU may lag in the
+    /// scheduler's accounts when this count begins; a period above the threshold while no lagging
+    /// vCPU waits; a period until the tick sees that one does, or `costop_ns - costart_ns` more if
+    /// no two vCPUs wanted to run before; the delay of the look that gave the slowest's stall when
+    /// a sibling woke; two periods for siblings that could not take their pCPU after all; and an
+    /// interrupt. Seen: 11.2 ms in 1,000 random hosts, 11.1 in 800 random trees, 7 ms if no vCPU
+    /// sleeps.
     #[must_use]
     pub fn skew_max_ns(&self) -> u64 {
         3 * self.costop_ns - self.costart_ns + 5 * self.poll_ns + 100_000 + self.apart_ns
@@ -50,7 +50,7 @@ struct Vcpu {
     stalled: i64,
     /// In its emulator's code, and not in its guest.
     outside: bool,
-    /// This stretch of running, or of being co-stopped, has been reported.
+    /// This run, or this co-stop, has been reported.
     told: bool,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum Drift {
     Stopped(u64),
 }
 
-/// Sides of the table of a crew.
+/// Sides of the table of a gang.
 const CREW_MAX: usize = 64;
 
 /// The vCPUs of a VM.
@@ -238,7 +238,7 @@ impl Skew {
         }
     }
 
-    /// What is wrong at `now` and has not been told, with its VM and world.
+    /// A violation at `now` that has not been reported, with its VM and world.
     pub(crate) fn look(&mut self, now: u64) -> Vec<(VmId, WorldId, Drift)> {
         if self.terms.is_none() {
             return vec![];

@@ -8,7 +8,7 @@ pub enum State {
     Run,
     /// Waiting for a pCPU.
     Ready,
-    /// Held back so that its siblings catch up.
+    /// Co-stopped, so that its siblings catch up.
     Costop,
     /// Blocked on a resource, or not yet started.
     Wait,

@@ -56,8 +56,8 @@ pub(crate) fn root() -> PoolTerms {
     PoolTerms { name: "/".to_owned(), pool, burst_ns: 0 }
 }
 
-/// The tree of a host; its leaves are the VMs in the order given. One that has gone weighs nothing
-/// for what is above it.
+/// The tree of a host; its leaves are the VMs in the order given. A stopped VM has no weight for
+/// the pools above it.
 pub(crate) fn tree(
     pcpus: u64,
     pools: &[PoolTerms],

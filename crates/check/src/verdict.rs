@@ -147,15 +147,15 @@ pub struct Verdict {
     pub entitled: Vec<(VmId, u64)>,
     /// Each VM, in the order they were added; also those removed.
     pub vms: Vec<VmVerdict>,
-    /// Longest time any world was READY at a stretch.
+    /// Longest time any world was READY without interruption.
     pub ready_max_ns: u64,
     /// Longest time any pCPU was idle while a world that may run there was READY, as far as it was
-    /// looked at: stretches of more than the bound.
+    /// checked: times of more than the bound.
     pub idle_while_waiting_max_ns: u64,
     /// Most that any running vCPU led its slowest sibling that wanted to run, where co-scheduling
     /// is watched.
     pub skew_max_ns: u64,
-    /// Longest time any vCPU was co-stopped at a stretch.
+    /// Longest time any vCPU was co-stopped without interruption.
     pub costop_max_ns: u64,
     /// Events taken.
     pub events: u64,

@@ -1,11 +1,11 @@
-//! Watches that no world waits too long and no pCPU idles beside a world that may run there; it
+//! Checks that no world waits too long and no pCPU idles while a world waits that may run there; it
 //! knows nothing of shares.
 //!
-//! Law: for a pCPU and a world that may run there, the time both are at it together, idle and READY
-//! without a break, is at most `idle_while_waiting_max_ns`. A world is READY for at most
-//! `ready_max_ns` at a stretch. Each stretch of idling, and each wait, is reported once.
+//! Law: for a pCPU and a world that may run there, the time that the one is idle and the other
+//! READY, without interruption, is at most `idle_while_waiting_max_ns`. A world is READY for at
+//! most `ready_max_ns` without interruption. Each idle time, and each wait, is reported once.
 //!
-//! A stretch is looked at when it ends and whenever a window closes, so a report comes at most a
+//! An idle time is checked when it ends and whenever a window closes, so a report comes at most a
 //! window late. Worlds are queued by allowed set, so an event costs O(log n) unless a pCPU has been
 //! idle for longer than the bound.
 
@@ -51,7 +51,7 @@ impl Waits {
         }
     }
 
-    /// Lets idling start at `now`: before, nobody watched.
+    /// Starts an idle time at `now`: earlier ones were not observed.
     pub(crate) fn start(&mut self, now: u64) {
         self.idle = (0..self.since.len() as u16).map(|p| (now, p)).collect();
         self.since.fill(Some((now, false)));
@@ -80,8 +80,8 @@ impl Waits {
         self.ready.entry(set).or_default().insert((now, world));
     }
 
-    /// Ends a wait: what was overdue, of the wait itself (begun at `began`) and of pCPUs idle
-    /// beside it.
+    /// Ends a wait: violations of the wait itself (begun at `began`) and of pCPUs that idled during
+    /// it.
     pub(crate) fn world_stops(
         &mut self,
         now: u64,
@@ -118,7 +118,7 @@ impl Waits {
         }
     }
 
-    /// What is overdue at `now` and has not been reported.
+    /// Violations at `now` that have not been reported.
     pub(crate) fn look(&mut self, now: u64, may: impl Fn(u32, PcpuId) -> bool) -> Vec<Overdue> {
         let mut found = vec![];
         for queue in self.ready.values() {

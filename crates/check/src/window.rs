@@ -1,27 +1,29 @@
-//! The law of lag over one window: who was asked, who got, who is owed; pure arithmetic on what
-//! `lag.rs` hands in.
+//! The law of lag over one window: demand, CPU time and lag of each VM; pure arithmetic on the
+//! input from `lag.rs`.
 //!
-//! Promise: a VM's CPU time stays near what an ideal fluid scheduler would have given it. The ideal
-//! runs every VM at once, each at its rate, and sees only who asks for how much.
+//! Promise: a VM's CPU time stays near that of an ideal fluid scheduler. The ideal runs every VM at
+//! once, each at its rate, and sees only the demand of each.
 //!
 //! Law, for a window of `T` ns:
 //! 1. A world *asks* for the time it was runnable (RUN, READY or COSTOP).
 //! 2. The ideal gives VM `v` the time `x_v`: `divide_placed` of `T` on each pCPU, down the tree of
 //!    pools, among what the VMs' worlds ask for on the pCPUs they may use. A world's part of `x_v`
 //!    is proportional to what it asks for.
-//! 3. `lag_v += used_v − x_v`. Behind (negative) is *owed*, ahead is *surplus*.
-//! 4. A world that goes to sleep *forfeits* what it is owed since it woke, and no more than its VM
-//!    is owed; a VM that has no runnable world left forfeits all. It did not use it, so the ideal
-//!    should have given it to the others: it is divided among them as the fluid would have, had
-//!    the sleeper asked for less in this window. What nobody can use in this window goes to those
-//!    who are ahead, in the ratio of how far: they have used it.
+//! 3. `lag_v += used_v − x_v`. The sign is the opposite of the scheduler's: negative is *behind*,
+//!    positive is *surplus*.
+//! 4. A world that goes to sleep *forfeits* the time that it is behind since it woke, and no more
+//!    than its VM is behind; a VM without a runnable world forfeits all. The sleeper did not use
+//!    that time, so the ideal should have given it to the others: it is divided among them as the
+//!    fluid would have, had the sleeper asked for less in this window. Time that no VM can use in
+//!    this window goes to the VMs with a surplus, in the ratio of their surpluses: they have used
+//!    it.
 //! 5. A world that goes to sleep with a surplus goes on asking in its sleep, until the ideal has
-//!    given its VM as much as it had: the ideal is merely slower at the same work.
+//!    given its VM as much CPU time: the ideal is merely slower at the same work.
 //! 6. Lag fades: each window takes `T ÷ memory` of it away. What a VM is entitled to does not.
 //!
-//! Why 4 and 5: without them two correct VMs drift apart for ever, if one sleeps. The fluid here
-//! cannot know how much work a world brings when it wakes; it learns it when the world sleeps. With
-//! them `Σ lag` stays near 0 as long as no pCPU is left idle that the fluid could use.
+//! Why 4 and 5: without them two correct VMs drift apart without bound, if one sleeps. The fluid
+//! here cannot know how much work a world brings when it wakes; it learns it when the world sleeps.
+//! With them `Σ lag` stays near 0 as long as no pCPU is left idle that the fluid could use.
 //!
 //! Why 6: on several pCPUs a VM that cannot use its share while one of its worlds sleeps banks some
 //! credit under every scheduler that keeps virtual time, up to a few quanta a sleep. Such a leak is
@@ -33,13 +35,13 @@
 //!
 //! Example: pCPU 0, A and B of equal shares, T = 10 ms. A wakes, runs 4 ms at once and sleeps; B
 //! waits, then runs 6 ms. A asked for 4, B for 10: the ideal gives 4 and 6, both lags are 0. Had A
-//! run for 6 ms: asked 6 and 10, ideal 5 and 5, A has a surplus of 1, B is owed 1. In the next
+//! run for 6 ms: asked 6 and 10, ideal 5 and 5, A has a surplus of 1, B is behind by 1. In the next
 //! window A asks for 1 in its sleep; B, which runs all 10, gets 9 of the ideal. Both lags are 0.
 //!
-//! Limits: inside a window the order of events is lost: who asked for the first half only and who
-//! for the second half only compete. The error is below one window and is settled by 4 and 5. Known
-//! weakness: a VM that sleeps a moment in every window is never owed anything; its waits are then
-//! held only by the bound on READY.
+//! Limits: inside a window the order of events is lost: a VM that asked in the first half only
+//! competes with one that asked in the second half only. The error is below one window and is
+//! settled by 4 and 5. Known weakness: a VM that sleeps a moment in every window is never behind;
+//! its waits are then bounded only by the bound on READY.
 
 use crate::terms::Ideal;
 use entitlement::Demand;
@@ -297,8 +299,8 @@ mod tests {
 
     #[test]
     fn what_nobody_can_use_any_more_goes_to_those_who_used_it() {
-        // A is owed 4 since earlier windows, sleeps all through this one but its end; B is ahead by
-        // 3 and C by 1, and both ran all they asked for.
+        // A is behind by 4 since earlier windows, sleeps all through this one but its end; B is
+        // ahead by 3 and C by 1, and both ran all they asked for.
         let mut s = [share(-4), share(3), share(1)];
         s[0].idled = true;
         let a = Part { vm: 0, owed: 4, slept: true, asleep: true, ..Part::default() };
@@ -309,7 +311,7 @@ mod tests {
 
     #[test]
     fn one_world_sleeping_forfeits_only_what_it_is_owed_itself() {
-        // A has two worlds on its own pCPU; one got everything, so A as a whole is owed nothing.
+        // A has two worlds on its own pCPU; one got everything, so A as a whole is not behind.
         let mut s = [share(0)];
         let hog = Part { demand: 10, used: 10, ..Part::default() };
         let waiter = Part { demand: 10, slept: true, asleep: true, ..Part::default() };

@@ -31,7 +31,7 @@ enum Fault {
     Equal,
     /// A VM that wakes goes first, whatever it had: sleeping a moment pays.
     Reward,
-    /// The last VM runs only when nobody else wants to.
+    /// The last VM runs only when no other wants to.
     Starve,
 }
 
@@ -66,7 +66,7 @@ struct Sim {
     /// (time, pCPU or 1000 + world)
     events: BinaryHeap<Reverse<(u64, usize)>>,
     floor: u64,
-    /// What would have been told to the oracle, when it is to be timed later.
+    /// The calls of the oracle, recorded to be timed later.
     record: Option<Vec<Event>>,
 }
 
@@ -289,7 +289,7 @@ fn one_pcpu_never_drifts_even_if_lag_never_fades() {
         assert!(most(&v) < 35 * MS, "seed {seed}: {:?}", v.vms);
         let (used, entitled) =
             v.vms.iter().fold((0, 0), |sum, x| (sum.0 + x.used_ns, sum.1 + x.entitled_ns));
-        // What the ideal gave in all is what was used; some forfeits met nobody who asked.
+        // What the ideal gave in all is what was used; some forfeits met no demand.
         assert!(
             u64::abs_diff(used, entitled) < used / 10_000,
             "seed {seed}: used {used}, entitled {entitled}"

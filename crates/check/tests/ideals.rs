@@ -11,8 +11,7 @@ const A: u32 = 1;
 const B: [u32; 2] = [2, 3];
 const C: [u32; 2] = [4, 5];
 
-/// Two pCPUs and these VMs; a limit that holds nobody back makes it a host whose plan goes by
-/// averages.
+/// Two pCPUs and these VMs; a limit that does not bind makes it a host whose plan uses averages.
 fn host(limit: bool) -> Oracle {
     let shape = Shape {
         sockets: 1,
@@ -39,9 +38,9 @@ fn host(limit: bool) -> Oracle {
     o
 }
 
-/// How far A was ahead and behind at most in four seconds, in ms, and who passed his bound. In each
-/// 20 ms A runs for `first` ms before C's second vCPU may, and for `second` ms when C's first has
-/// slept; B has the rest.
+/// How far A was ahead and behind at most in four seconds, in ms, and the VMs beyond their bounds.
+/// In each 20 ms A runs for `first` ms before C's second vCPU may, and for `second` ms when C's
+/// first has slept; B has the rest.
 fn off(limit: bool, first: u64, second: u64) -> (u64, u64, Vec<String>) {
     let mut o = host(limit);
     for t in (0..4000).step_by(20) {

@@ -1,5 +1,4 @@
-//! Limits, reservations and being held back: each broken once by events made by hand, with its
-//! numbers.
+//! Limits, reservations and parking: each broken once by events made by hand, with its numbers.
 
 use check::{Bounds, Invariant, Oracle, PoolTerms, State, Verdict, VmTerms};
 use entitlement::TreePool;
@@ -127,8 +126,8 @@ fn a_pcpu_may_idle_beside_one_that_is_held_back_and_beside_no_other() {
 
 #[test]
 fn worlds_that_wake_together_do_not_ask_for_more_pcpus_than_there_are() {
-    // Two worlds want the one pCPU in the second half of each ms, and nobody does in the first:
-    // they have all that there was.
+    // Two worlds want the only pCPU in the second half of each ms, and none does in the first: they
+    // get all the time that there is.
     let mut o = oracle(None, &[vm(0, None, 90)]);
     o.world_added(0, WorldId(2), VmId(1), None);
     o.state(0, WorldId(1), State::WaitIdle, None);

@@ -1,32 +1,33 @@
-//! The plan of a host where VMs are held to some of its pCPUs: who competes with whom now, at what
-//! weight, and how far each group's virtual time is moved to stay near the host's.
+//! The plan of a host where VMs are pinned to some of its pCPUs: the VMs that compete now, their
+//! weights, and how far each group's virtual time is moved to stay near the host's.
 //!
-//! Promise: shares hold among VMs that compete within a few pCPUs, and between them and the VMs
-//! that roam, for whichever VMs are active (spec P2, P4).
+//! Promise: shares hold among VMs that compete within a few pCPUs, and between them and
+//! unrestricted VMs, for any set of active VMs (spec P2, P4).
 //!
 //! Law: the scheduler serves the smallest `used ÷ weight` first, which gives weights' ratios
-//! wherever the same VMs meet. Held VMs meet only some of the others, so weights are the rates `x`
-//! that `divide_placed` gives for the demand of now: then everybody's virtual time moves at the
-//! same pace, and a newcomer can start anywhere at the host's. A VM that gets all it wants weighs
-//! what it could have: its part of the host (`Tree::parts`) times the best level (`x ÷ part`) among
-//! its contended neighbours, at least what is reserved for it, at most its vCPUs. Groups of
-//! contended VMs (same level, overlapping sets) that nobody who roams is part of are *held*: what
-//! is left of a difference of pace moves all of the group together, so it is taken off together.
+//! wherever the same VMs meet. Pinned VMs meet only some of the others, so weights are the rates
+//! `x` that `divide_placed` gives for the present demand: then all virtual times advance at the
+//! same rate, and a new VM can start at the host's. The weight of a VM that gets all it wants is
+//! its potential entitlement: its part of the host (`Tree::parts`) times the best level
+//! (`x ÷ part`) among its contended neighbours, at least what is reserved for it, at most its
+//! vCPUs. Groups of contended VMs (same level, overlapping sets) without an unrestricted VM are
+//! *held*: a remaining difference of rates moves the whole group, so it is corrected for the whole
+//! group.
 //!
 //! Units: `Rate` for weights and demand, ns for virtual time.
 //!
 //! Example: A (100 shares) and B (300) on pCPUs 0-1, C (400) on 0-7, all busy: weights 0.5, 1.5 and
 //! 6; A and B are one held group. When B sleeps: A 1.6, C 6.4, one group, not held.
 //!
-//! Limits: as for `fluid`. Known weakness: until the next plan (100 ms) the weights of held VMs are
-//! those of before.
+//! Limits: as for `fluid`. Known weakness: until the next plan (100 ms) the weights of pinned VMs
+//! are those of the last one.
 
 use crate::{Tree, fluid::placed_rates};
 use std::collections::BTreeMap;
 use units::{PcpuSet, Rate, Span, VmId};
 
-/// How often a host with held VMs is planned anew: ten times a second is felt by nobody, and costs
-/// 0.4 ms a time for 512 VMs held to nodes (measured for `fluid`).
+/// Period of the plan of a host with pinned VMs: ten plans a second have no visible effect, and
+/// each costs 0.4 ms for 512 VMs pinned to nodes (measured for `fluid`).
 pub const REPLAN: Span = Span::from_ms(100);
 
 /// A VM as the planner sees it now.
@@ -85,9 +86,10 @@ fn smoothed(before: Rate, wanted_ns: u64, period_ns: u64) -> Rate {
     Rate((before.0 + now as u64).div_ceil(2)) // rounded up: a busy world reaches a whole pCPU
 }
 
-/// How far a held group may be from the host's virtual time: within it the distance itself steers,
-/// for host tasks and VMs that roam take from whoever is owed least. As much as the scheduler's
-/// bound of lag: with half of it held VMs got 2 % too much beside busy host tasks.
+/// How far a held group may be from the host's virtual time: within it the distance has its effect
+/// on the order, for host tasks and unrestricted VMs take time from the VMs with the least lag.
+/// Equal to the scheduler's bound on lag: with half of it pinned VMs got 2 % too much beside busy
+/// host tasks.
 const STEERING_NS: i64 = 100_000_000;
 
 struct Seen<'a> {
@@ -95,7 +97,7 @@ struct Seen<'a> {
     set: PcpuSet,
     rate: Rate,
     contended: bool,
-    /// Its part of the host; of a sleeper, what that would be if everybody were active.
+    /// Its part of the host; of a sleeper, the part if all were active.
     part: u64,
     /// `rate ÷ part` with 32 fraction bits.
     level: u128,
@@ -177,7 +179,7 @@ fn join(seen: &mut [Seen<'_>]) {
     }
 }
 
-/// Of each held group: how far it is moved. `None` for groups that somebody who roams is part of.
+/// Of each held group: how far it is moved. `None` for groups with an unrestricted VM.
 fn shifts(seen: &[Seen<'_>], pcpus: &PcpuSet, v_ns: u64) -> Vec<Option<i64>> {
     let of = |g: usize| {
         let members = || seen.iter().filter(|s| s.contended && s.group == g);

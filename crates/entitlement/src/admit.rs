@@ -8,11 +8,10 @@
 //!
 //! Law: as in `reserve`, seen from one change. The pool that it is in is asked for what is reserved
 //! *more*.
-//! - A fixed pool gives what of its own reservation its children have not taken, and asks nobody.
-//!   The root gives so of the host.
+//! - A fixed pool gives the part of its own reservation that its children have not taken, and asks
+//!   no other. The root does the same with the host.
 //! - An expandable pool gives of its own reservation first. If that is too little, it asks its
-//!   parent for what it will take more, as long as all that its children take stays within its
-//!   limit.
+//!   parent for the difference, as long as all that its children take stays within its limit.
 //! - Less than before is always admitted, but for a fixed pool not less than its children have
 //!   taken.
 //! - Before any pool is asked: a VM reserves at most its vCPUs, and VM and pool at most their
@@ -21,7 +20,7 @@
 //! Units: `Rate` in results; texts say percent of one pCPU.
 //!
 //! Example: `/gold` has 6 pCPUs and holds a VM that reserves 1. An expandable pool in it has 2, and
-//! holds a VM that reserves them. A second one starts all the same, because the pool borrows 2 from
+//! holds a VM that reserves them. A second one can start too, because the pool borrows 2 from
 //! `/gold`:
 //! ```
 //! use entitlement::{Ask, Names, Tree, TreeLeaf, TreePool, admit};

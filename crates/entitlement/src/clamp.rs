@@ -1,14 +1,14 @@
 //! Divides one capacity among weighted claims that each have a floor and a cap, for the division of
 //! pools; it never looks at a tree.
 //!
-//! Promise: nobody gets more than its cap, and nobody less than its floor while the floors fit;
-//! nothing is left over while somebody is below its cap; of those between floor and cap each gets
-//! the same per unit of weight (spec P2, P4, P5, P6).
+//! Promise: no claim gets more than its cap, and none less than its floor while the floors fit;
+//! nothing is left over while a claim is below its cap; claims between floor and cap get the same
+//! per unit of weight (spec P2, P4, P5, P6).
 //!
 //! Law: `x_i = clamp(λ·w_i, floor_i, cap_i)` with λ such that `Σ x_i = min(capacity, Σ cap_i)`. If
-//! `Σ floor_i > capacity`, floors are cut in proportion to themselves: `x_i = capacity·floor_i ÷ Σ
-//! floor_i`. That is for a division to stay defined where too much was promised; `check` says where
-//! and how much.
+//! `Σ floor_i > capacity`, floors are cut in proportion to themselves:
+//! `x_i = capacity·floor_i ÷ Σ floor_i`. So a division is defined also where too much is reserved;
+//! `check` reports where and how much.
 //!
 //! Units: whatever the caller counts in; weights are unitless. The exact `x_i` is rational. Each is
 //! rounded down, and the units left (fewer than there are claims strictly between floor and cap) go
@@ -86,7 +86,8 @@ pub fn fill_between(capacity: u64, claims: &[Between]) -> Vec<u64> {
     climb(capacity, floors as u64, claims)
 }
 
-/// Raises λ from 0 until the sum, first `floors`, reaches the capacity or everybody is at its cap.
+/// Raises λ from 0 until the sum, first `floors`, reaches the capacity or all claims are at their
+/// caps.
 fn climb(capacity: u64, floors: u64, claims: &[Between]) -> Vec<u64> {
     let mut out: Vec<u64> = claims.iter().map(|c| c.floor).collect();
     let mut open = vec![false; claims.len()];

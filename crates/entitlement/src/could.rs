@@ -1,20 +1,20 @@
-//! What each pool and VM of a tree could have now if it wanted it, for the weights of the
-//! scheduler; it never changes a division.
+//! The potential entitlement of each pool and VM of a tree, if it asked for all it can use, for the
+//! weights of the scheduler; it never changes a division.
 //!
-//! Promise: who wants more than it gets weighs what it gets (`x` of `divide`). Who gets all it asks
-//! for weighs what it could have if it alone asked for more. So everybody's virtual time passes at
-//! one pace while it competes, and one that wakes starts at about the weight it will have: not at
-//! 0, as its demand of now would say. Where everybody gets all it asks for, weights are in the
-//! ratio of shares, for the moments in which some wait all the same.
+//! Promise: the weight of a VM that wants more than it gets is what it gets (`x` of `divide`). The
+//! weight of a VM that gets all it asks for is what it would get if it alone asked for more. So the
+//! virtual times of competing VMs advance at one rate, and a waking VM starts at about its later
+//! weight: not at 0, which its present demand would give. If all get all they ask for, weights are
+//! in the ratio of shares, for the moments in which some wait nevertheless.
 //!
 //! Law: `x`, `f`, `c` and `w` are as in `tree`; `f⁰` and `c⁰` are floor and cap for a host where
-//! everybody wants all it can use. All are whole numbers of units, after rounding. `y` of the root
-//! is `pcpus·one`; among the children of a pool:
+//! all want all they can use. All are whole numbers of units, after rounding. `y` of the root is
+//! `pcpus·one`; among the children of a pool:
 //! - A child is *contended* if `x < c`. It is *open* if it is contended and `f < x`.
 //! - `y = x` of a contended child.
 //! - Of another, `share = K·w ÷ Σ w` of all children if no sibling is contended, `K` being the
 //!   pool's `y`; else `share = (Σ x_open + x)·w ÷ (Σ w_open + w)`, rounded down: the open ones and
-//!   it divide anew what they have together, by weight.
+//!   it divide the sum of their parts again, by weight.
 //! - `y = min(clamp(share, max(f⁰, x), c⁰), y of the pool)`.
 //!
 //! The children of a pool divide its `y`, and not its `x`. That comes to the same `x`: where the
@@ -37,14 +37,14 @@
 //! let tree = Tree::new(4, vec![root], vec![vm(100), vm(300), vm(400)]);
 //! assert_eq!(tree.could(1000, &[4000, 4000, 4000]).leaves, [500, 1500, 2000]);
 //! assert_eq!(tree.could(1000, &[0, 4000, 4000]).leaves, [500, 1714, 2286]);
-//! // nobody wants more than it gets
+//! // none wants more than it gets
 //! assert_eq!(tree.could(1000, &[0, 0, 4000]).leaves, [500, 1500, 4000]);
 //! ```
 //!
 //! Limits: those of `tree`. Known weakness: the open ones' level stands for all the rest. It is
-//! exact while the newcomer would push nobody onto a floor or below what it asks for now. One that
-//! uses what others leave weighs that (the last line above), so the first to wake competes with it
-//! until the next division.
+//! exact while the waking VM would push none onto a floor or below its present demand. The weight
+//! of a VM that uses the time of idle others is that time (the last line above), so the first to
+//! wake competes with it until the next division.
 
 use crate::{Between, Division, Tree};
 

@@ -1,8 +1,8 @@
 //! Divides one capacity among weighted, capped claims, for planner and oracle alike; it never looks
 //! at placement.
 //!
-//! Promise: nobody gets more than its cap; nothing is left over while somebody's cap is not met; of
-//! those below their cap each gets the same per unit of weight (spec P2, P4).
+//! Promise: no claim gets more than its cap; nothing is left over while a claim is below its cap;
+//! claims below their caps get the same per unit of weight (spec P2, P4).
 //!
 //! Law: `x_i = min(λ·w_i, cap_i)` with λ such that `Σ x_i = min(capacity, Σ cap_i)`.
 //!

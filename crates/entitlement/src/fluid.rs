@@ -1,9 +1,9 @@
-//! Divides the pCPUs among VMs whose worlds may be held to some of them, for planner and oracle; it
-//! never rounds on the way.
+//! Divides the pCPUs among VMs whose worlds may be pinned to some of them, for planner and oracle;
+//! it never rounds on the way.
 //!
-//! Promise: weighted max-min fairness under placement (spec P2, P4). Nobody can get more per unit
-//! of weight without taking from someone who has no more per unit of weight, and no pCPU time is
-//! left over that somebody could use.
+//! Promise: weighted max-min fairness under placement (spec P2, P4). No VM can get more per unit of
+//! weight without taking from a VM that has no more per unit of weight, and no pCPU time is left
+//! over that a VM could use.
 //!
 //! Law: VM `i` has weight `w_i` and classes, each a set of pCPUs and the most it can use there.
 //! Amounts `x_i` are feasible if they can flow VM → class → pCPU within the classes' amounts and
@@ -16,8 +16,8 @@
 //! one unit off, and so any set of n VMs gets less than n units more than its pCPUs have
 //! (`tests/fluid.rs` holds this against an independent solver).
 //!
-//! Example: A (100 shares, 2 vCPUs) and B (300, 2) are held to pCPUs 0-1, C (400, 8) is free on 8.
-//! A and B divide their two pCPUs 1:3, C has the other six:
+//! Example: A (100 shares, 2 vCPUs) and B (300, 2) are pinned to pCPUs 0-1, C (400, 8) is
+//! unrestricted on 8. A and B divide their two pCPUs 1:3, C has the other six:
 //! ```
 //! use entitlement::{FluidClaim, fluid};
 //! use units::{PcpuSet, Rate};
@@ -40,7 +40,7 @@
 use crate::{Tree, divide_placed, fill_units, split};
 use units::{PcpuSet, Rate};
 
-/// What one VM claims: its weight, and for each set of pCPUs the most its worlds held there can
+/// Claim of one VM: its weight, and for each set of pCPUs the most that its worlds pinned there can
 /// use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FluidClaim {

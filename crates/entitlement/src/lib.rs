@@ -3,9 +3,9 @@
 //!
 //! `fill` divides one capacity by weights and caps, `fill_between` by weights, floors and caps;
 //! `Tree` divides a host down its resource pools with `fill_between`, and lays itself out for the
-//! scheduler; `check` and `admit` say whether what a tree reserves can be kept. `fluid` and `Fluid`
-//! divide where claims are held to some of the pCPUs, `divide_placed` where there are pools too;
-//! `active_plan` makes the scheduler's weights of that.
+//! scheduler; `check` and `admit` decide whether the reservations of a tree can be guaranteed.
+//! `fluid` and `Fluid` divide where claims are pinned to some of the pCPUs, `divide_placed` where
+//! there are pools too; `active_plan` makes the scheduler's weights of that.
 
 mod active;
 mod admit;

@@ -14,7 +14,7 @@ pub struct PlanNode {
     pub shares: u64,
     /// What is reserved for it.
     pub reservation: Rate,
-    /// What of the host is sure to it if everybody wants all it can use: its reservation or, of an
+    /// Guaranteed part of the host if all want all they can use: its reservation or, of an
     /// expandable pool, those below.
     pub sure: Rate,
     /// The most it may use: limit, vCPUs or what is below it, the host.

@@ -1,21 +1,21 @@
-//! Divides the host down a tree of pools where VMs may also be held to some of the pCPUs: the ideal
-//! of the oracle, and of the planner for such hosts. It joins `Tree` and `Fluid`, and solves
-//! neither anew.
+//! Divides the host down a tree of pools where VMs may also be pinned to some of the pCPUs: the
+//! ideal of the oracle, and of the planner for such hosts. It joins `Tree` and `Fluid`, and solves
+//! neither problem again.
 //!
-//! Promise: without held VMs it is `Tree::divide`, exactly. Without pools, reservations and limits
-//! it is `Fluid::divide`, exactly. With both, those who compete within a few pCPUs divide them by
-//! what their shares come to down the tree.
+//! Promise: without pinned VMs it is `Tree::divide`, exactly. Without pools, reservations and
+//! limits it is `Fluid::divide`, exactly. With both, VMs that compete within a few pCPUs divide
+//! them by the product of their shares down the tree.
 //!
-//! Law, with both: the weight of a leaf is its part of the host among those who want anything: `Π w
-//! ÷ Σ w of its siblings` that want something, down from the root. What it asks for is cut to its
-//! limit; below a pool whose limit is used up, to what the tree gives it. Then `Fluid::divide`.
-//! Whoever gets less than is reserved for it comes before all others up to that, and the rest is
-//! divided again, until nobody is short who need not be.
+//! Law, with both: the weight of a leaf is its part of the host among the leaves with demand:
+//! `Π w ÷ Σ w of its siblings` that want something, down from the root. What it asks for is cut to
+//! its limit; below a pool whose limit is used up, to what the tree gives it. Then `Fluid::divide`.
+//! A leaf below its reservation is served first, up to it, and the rest is divided again, until no
+//! leaf is short that need not be.
 //!
 //! Units: `one` units are one pCPU, as in `Tree`.
 //!
-//! Example: A (1000 shares) and B (3000) are held to pCPUs 0-1, each in a pool of its own of 4000
-//! shares; C (1000) roams on 8. A and B compete as equals, because their pools do:
+//! Example: A (1000 shares) and B (3000) are pinned to pCPUs 0-1, each in a pool of its own of 4000
+//! shares; C (1000) is unrestricted on 8. A and B compete as equals, because their pools do:
 //! ```
 //! use entitlement::{Demand, Fluid, Tree, TreeLeaf, TreePool, divide_placed};
 //! use units::{PcpuSet, Rate};
@@ -31,9 +31,9 @@
 //! assert_eq!(divide_placed(&tree, &fluid, 10, &asked), [10, 10, 60]);
 //! ```
 //!
-//! Known weakness: a pool's reservation and its limit are met as far as its VMs roam; ESXi's
-//! admission control ignores affinity too ("a pinned VM may not receive its reservation", Resource
-//! Management 6.0).
+//! Known weakness: a pool's reservation and its limit are met as far as its VMs are unrestricted;
+//! ESXi's admission control ignores affinity too ("a pinned VM may not receive its reservation",
+//! Resource Management 6.0).
 
 use crate::{Demand, Division, Fluid, Tree};
 

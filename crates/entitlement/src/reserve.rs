@@ -37,9 +37,9 @@
 //! );
 //! ```
 //!
-//! Limits: it counts no affinity, as ESXi does not either: a VM held to few pCPUs may miss what it
-//! reserved. What is wrong at one place counts at the places above as far as it could be kept
-//! there, so that one mistake is listed once.
+//! Limits: it counts no affinity, as ESXi does not either: a VM pinned to few pCPUs may miss its
+//! reservation. An excess at one place counts at the places above only as far as it fits there, so
+//! that one mistake is listed once.
 
 use crate::text::{aligned, percent, percents};
 use crate::{Tree, TreeLeaf, TreePool};

@@ -30,7 +30,7 @@ struct Vm {
     classes: Vec<(u32, u64)>,
 }
 
-/// VMs that share atoms with each other and with nobody else.
+/// VMs that share atoms with each other and with no other VM.
 struct Group {
     vms: Vec<Vm>,
     /// Set and amount of demand that comes first, always met.

@@ -1,7 +1,7 @@
-//! Writes rates and columns for people who read what is reserved; it never decides anything.
+//! Writes rates and columns for texts about reservations; it never decides anything.
 //!
-//! Rates are percent of one pCPU, as in esxtop. Two decimals are enough for what people set; where
-//! two rates that differ would read the same, more are shown, so that no text says "asks 200 %, has
+//! Rates are percent of one pCPU, as in esxtop. Two decimals are enough for usual settings; where
+//! two different rates would read the same, more are shown, so that no text says "asks 200 %, has
 //! 200 %" of a refusal.
 
 use units::Rate;

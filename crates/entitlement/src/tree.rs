@@ -1,11 +1,11 @@
 //! Divides the host among VMs down a tree of resource pools, for planner and oracle alike; it never
 //! looks at a clock or at placement.
 //!
-//! Promise: what a pool gets is divided among its children only, and nothing inside a pool but its
-//! total demand and its total floor is felt outside of it (spec P3). Siblings share by shares,
-//! between reservation and limit (P1, P5, P6); what an idle one does not use goes to its siblings
-//! first (P4). It is ESXi's division: shares compare siblings only, a reservation that is not used
-//! is lent, a limit holds on an idle host (VMware, vSphere Resource Management).
+//! Promise: a pool's part is divided among its children only, and only its total demand and its
+//! total floor have an effect outside of it (spec P3). Siblings share by shares, between
+//! reservation and limit (P1, P5, P6); what an idle one does not use goes to its siblings first
+//! (P4). It is ESXi's division: shares compare siblings only, a reservation that is not used is
+//! lent, a limit holds on an idle host (VMware, vSphere Resource Management).
 //!
 //! Law: `K` is what a pool has to give: the root `pcpus·one`, every other what its parent's
 //! division gave it.
@@ -45,8 +45,8 @@
 //! ```
 //!
 //! Limits: `pcpus·one` at most 2^62; the caps of all leaves together below 2^64. Where leaves are
-//! held to some pCPUs their shares may differ from this: the tree knows nothing of sets, as ESXi's
-//! admission knows nothing of affinity.
+//! pinned to some pCPUs their shares may differ from this: the tree knows nothing of sets, as
+//! ESXi's admission knows nothing of affinity.
 
 use crate::{Between, fill_between};
 use units::Rate;
@@ -212,8 +212,8 @@ impl Tree {
         })
     }
 
-    /// Weight, floor and cap of each node; without demands of a host where everybody wants all it
-    /// can use. The root's are not looked at.
+    /// Weight, floor and cap of each node; without demands, of a host where all want all they can
+    /// use. The root's are not used.
     pub(crate) fn claims(&self, one: u64, demands: Option<&[u64]>) -> Vec<Between> {
         let seen = demands.map_or(self.leaves.len(), <[u64]>::len);
         assert!(

@@ -1,6 +1,6 @@
 //! Writes what user space owns of the scheduler's records: the plan's tree, limits, how many slots
-//! are in use. Each store is one aligned word that nobody else writes, and what it makes visible
-//! was written before it.
+//! are in use. Each store is one aligned word with no other writer, and the data that it makes
+//! visible was written before it.
 #![allow(unsafe_code)]
 
 use crate::{Accounts, view::Records};
@@ -20,8 +20,8 @@ macro_rules! store {
     };
 }
 
-/// Has the scheduler record, until `until_ns` of the monotonic clock unless it is told again. Its
-/// only writers are whoever holds the lock of recordings, and the scheduler, which ends it then.
+/// Makes the scheduler record until `until_ns` of the monotonic clock, or until a later call. Its
+/// only writers are the holder of the lock of recordings, and the scheduler, which ends it then.
 pub(crate) fn set_tracing(host: &Records<HostRecord>, on: bool, until_ns: u64) {
     store!(host, 0, AtomicU64, trace_until_ns = until_ns);
     store!(host, 0, AtomicU32, tracing = u32::from(on));
@@ -44,7 +44,7 @@ impl Accounts {
         store!(self.host, 0, AtomicU64, generation = generation);
     }
 
-    /// Whether user space weighs VMs itself, because some are held to a few pCPUs.
+    /// Whether user space weighs VMs itself, because some are pinned to a few pCPUs.
     pub(crate) fn set_outside(&self, outside: bool) {
         store!(self.host, 0, AtomicU64, plan_outside = u64::from(outside));
     }

@@ -1,8 +1,8 @@
 //! Reads what cgroups say of the VMs and pools that they are: cpu.weight, cpu.max, extended
 //! attributes. It changes nothing.
 //!
-//! A cgroup that cannot be read, or says what cannot be, is no error: it is told, and the rest
-//! counts.
+//! A cgroup that cannot be read, or has invalid values, is no error: it is reported, and the rest
+//! applies.
 
 use crate::discover::{FoundVm, Named, Roots};
 use settings::{LiveSettings, parse_cpu_max};
@@ -14,7 +14,7 @@ use std::{
 };
 use units::Rate;
 
-/// Names of our extended attributes begin so; others are nobody's business here.
+/// Names of our extended attributes begin so; others are ignored.
 const OURS: &str = "user.tandem.";
 /// No file that is read here is longer.
 const FILE_MAX: usize = 256;
@@ -83,7 +83,7 @@ impl Cgroups {
     }
 }
 
-/// Cgroups that are one VM's own: not the root, and nobody else's.
+/// Cgroups of exactly one VM: not the root, and no other VM's.
 pub(crate) fn alone(found: &[FoundVm]) -> BTreeSet<&str> {
     let mut users: BTreeMap<&str, usize> = BTreeMap::new();
     found.iter().for_each(|vm| *users.entry(&vm.cgroup).or_default() += 1);
@@ -154,7 +154,7 @@ pub fn attributes(folder: &Path) -> io::Result<Named> {
         Err(e) => return Err(e),
     };
     let ours = names.filter_map(|n| n.to_str().filter(|n| n.starts_with(OURS)).map(str::to_owned));
-    // One that has gone since is none.
+    // A cgroup removed since is none.
     ours.filter_map(|name| Some(xattr::get(folder, &name).transpose()?.map(|value| (name, value))))
         .collect()
 }

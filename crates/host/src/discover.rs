@@ -82,7 +82,7 @@ impl FoundVm {
     }
 }
 
-/// Finds VMs again and again. A process that was no hypervisor is looked at anew only every
+/// Finds VMs, scan by scan. A process that was no hypervisor is examined again only every
 /// `LOOK_AGAIN` scans: it may have become one by exec.
 #[derive(Debug, Default)]
 pub struct Finder {
@@ -145,7 +145,7 @@ impl Finder {
     }
 }
 
-/// The VM of one process; `None` if it is no hypervisor or has gone.
+/// The VM of one process; `None` if it is no hypervisor or has ended.
 #[must_use]
 pub fn look(roots: &Roots, pid: i32) -> Option<FoundVm> {
     let dir = roots.proc_fs.join(pid.to_string());
@@ -171,7 +171,7 @@ fn works_for(roots: &Roots, pid: i32) -> Option<(i32, String)> {
     let comm = fs::read_to_string(dir.join("comm")).ok()?.trim_end().to_owned();
     let number =
         comm.strip_prefix("vhost-").or_else(|| comm.strip_prefix("kvm-pit/"))?.parse().ok()?;
-    // Anybody may call himself so; a kernel thread is told by its flags, field 9.
+    // Any thread may have this name; a kernel thread is recognised by its flags, field 9.
     let flags: u64 = after_name(&dir)?.split_whitespace().nth(6)?.parse().ok()?;
     (flags & PF_KTHREAD != 0).then_some((number, comm))
 }
@@ -366,7 +366,7 @@ mod tests {
         t.kernel_thread(61, "vhost-60"); // asked for by the main thread
         t.kernel_thread(62, "vhost-71"); // and by a vCPU of the other VM
         t.kernel_thread(63, "kvm-pit/60");
-        t.kernel_thread(64, "vhost-99"); // of nobody we know
+        t.kernel_thread(64, "vhost-99"); // of no known process
         t.process(65, "/usr/bin/evil", b"evil\0", "/", &[(65, "vhost-60")]);
         t.put("proc/65/comm", b"vhost-60\n");
         let mut finder = Finder::default();

@@ -11,7 +11,7 @@ const FILE: &str = "ejections.json";
 /// How often the kernel has ended the scheduler, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ejections {
-    /// pCPUs came or went, and it was loaded anew.
+    /// pCPUs went on or off line, and it was loaded again.
     pub pcpus: u64,
     /// All else.
     pub other: u64,

@@ -1,5 +1,5 @@
-//! Follows VMs: gives each a slot of the scheduler's tables, binds its threads, has the plan made
-//! anew when something has changed.
+//! Follows VMs: gives each a slot of the scheduler's tables, binds its threads, makes another plan
+//! after a change.
 
 use crate::{
     HostError, Names,
@@ -88,7 +88,7 @@ impl Daemon<'_> {
         Ok(())
     }
 
-    /// VMs that have gone: their slots wait for their last threads.
+    /// Stopped VMs: their slots wait for their last threads.
     fn part(&mut self, found: &[FoundVm]) {
         let alive: BTreeSet<(i32, u64)> = found.iter().map(|f| (f.pid, f.started)).collect();
         let gone: Vec<i32> = self
@@ -157,8 +157,8 @@ impl Daemon<'_> {
         }
     }
 
-    /// Binds threads that are new. One that has gone meanwhile is no error; any other refusal is
-    /// tried again with the next scan.
+    /// Binds new threads. A thread that has ended meanwhile is no error; after any other refusal
+    /// the next scan tries again.
     fn bind(&mut self) {
         let planned: BTreeSet<u32> = self.names.vms.iter().map(|v| v.id).collect();
         for vm in self.vms.values_mut().filter(|v| planned.contains(&v.id)) {
@@ -177,7 +177,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// Slots whose last world has gone are free again, and limits where nobody waits any more.
+    /// Slots whose last world has ended are free again, and limits without waiting worlds.
     fn sweep(&mut self) {
         let (live, limits) = (self.live, &mut self.limits);
         self.leaving.retain(|id| {

@@ -1,8 +1,8 @@
-//! Weighs VMs in place of the scheduler where some are held to a few pCPUs: by what is active now,
-//! ten times a second.
+//! Weighs VMs in place of the scheduler where some are pinned to a few pCPUs: by the present
+//! demand, ten times a second.
 //!
-//! The scheduler divides the plan's tree without a thought for who may run where
-//! (crates/entitlement, active.rs, says why that would be wrong here).
+//! The scheduler divides the plan's tree without regard to affinity (crates/entitlement, active.rs,
+//! says why that would be wrong here).
 
 use crate::{discover, live::Word, run::Daemon, view::monotonic_ns};
 use ::publish::{Wants, Weigher};
@@ -12,7 +12,7 @@ use std::{
 };
 use units::PcpuSet;
 
-/// After a load it takes so long until every thread of a held VM is counted as the VM's.
+/// After a load it takes so long until every thread of a pinned VM is counted as the VM's.
 const BINDING: Duration = Duration::from_secs(2);
 
 /// What is remembered between two plans.
@@ -21,13 +21,13 @@ pub(crate) struct Held {
     /// Whether some VM is held, and user space weighs.
     pub(crate) now: bool,
     weigher: Weigher,
-    /// Affinity of threads, read anew with every scan.
+    /// Affinity of threads, read again with every scan.
     allowed: BTreeMap<i32, PcpuSet>,
     replanned_ns: u64,
 }
 
 impl Held {
-    /// Affinities are read anew.
+    /// Affinities are read again.
     pub(crate) fn forget(&mut self) {
         self.allowed.clear();
     }
@@ -55,7 +55,8 @@ impl Daemon<'_> {
         let accounts = self.live.accounts();
         if !self.any_held() {
             if std::mem::take(&mut self.held.now) {
-                // The last held VM has gone or roams again: back to the division of the tree.
+                // The last pinned VM has ended or is unrestricted again: back to the division of
+                // the tree.
                 self.weigh(|_| true);
                 accounts.set_outside(false);
             }

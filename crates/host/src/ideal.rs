@@ -52,7 +52,7 @@ pub(crate) fn entitled(
     divide_placed(&tree, &Fluid::new(pcpus, &sets), span_ns, &demands).split_off(1)
 }
 
-/// Affinity of threads, read anew every second.
+/// Affinity of threads, read again every second.
 #[derive(Default)]
 pub(crate) struct Allowed {
     sets: BTreeMap<i32, PcpuSet>,

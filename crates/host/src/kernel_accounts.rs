@@ -6,14 +6,14 @@ use std::fs;
 use units::caps::PCPUS_MAX;
 use views::Times;
 
-/// Run and ready time of a thread since it began, in ns; `None` when it has gone.
+/// Run and ready time of a thread since its start, in ns; `None` if it has ended.
 pub(crate) fn thread_times(roots: &Roots, pid: i32, tid: i32) -> Option<Times> {
     let [run_ns, ready_ns, _] = thread_stat(roots, pid, tid)?;
     Some(Times { used_ns: run_ns, run_ns, ready_ns, ..Times::default() })
 }
 
-/// Run and ready time of a thread since it began, in ns, and how often it was switched to; `None`
-/// when it has gone.
+/// Run and ready time of a thread since its start, in ns, and the number of switches to it; `None`
+/// if it has ended.
 pub(crate) fn thread_stat(roots: &Roots, pid: i32, tid: i32) -> Option<[u64; 3]> {
     let text =
         fs::read_to_string(roots.proc_fs.join(format!("{pid}/task/{tid}/schedstat"))).ok()?;

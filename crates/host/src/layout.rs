@@ -2,7 +2,7 @@
 //! attributes; it reads nothing itself.
 //!
 //! Precedence: the settings file, then extended attributes, then cpu.weight and cpu.max, key by
-//! key. What cannot hold together is told with what counts in its place, and the rest is in force.
+//! key. Contradictions are reported with what applies instead, and the rest is in force.
 
 use crate::{
     Names, PoolName, Sources, Speed, SpeedSource, VmName,
@@ -400,7 +400,7 @@ fn of_cgroup(cgroup: Option<&Cgroup>) -> VmResources {
     }
 }
 
-/// Who says each setting that is in force and no default.
+/// Source of each setting that is in force and no default.
 fn sources(said: &Attributes, file: &Attributes, cgroup: Option<&Cgroup>) -> Sources {
     let quota = cgroup.and_then(|c| c.quota.as_ref());
     let burst = quota.filter(|q| q.burst_ns > 0 && said.limit.is_none()).map(|q| q.from);

@@ -32,8 +32,8 @@ pub(crate) fn come_first() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, MOST) };
 }
 
-/// Puts this thread behind ordinary host tasks, and those that it starts: nobody waits for what it
-/// does.
+/// Gives this thread, and those that it starts, a lower priority than ordinary host tasks: nothing
+/// waits for its work.
 pub(crate) fn come_last() {
     const BEHIND: i32 = 10;
     // SAFETY: changes the nice value of the calling thread, which Linux keeps for each; raising it
@@ -41,7 +41,7 @@ pub(crate) fn come_last() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, BEHIND) };
 }
 
-/// Locks a file; whether nobody else has.
+/// Locks a file; false if another process has.
 pub(crate) fn lock(file: &fs::File) -> bool {
     // SAFETY: a descriptor that is open.
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
@@ -87,7 +87,7 @@ pub(crate) struct Word {
     pub shift: i64,
 }
 
-/// The scheduler, loaded and, once told to, attached. Dropping it gives every task back to the
+/// The scheduler, loaded and, after `attach`, attached. Dropping it gives every task back to the
 /// kernel's own scheduler.
 pub struct Live {
     // Order matters: the link goes before the maps, the skeleton before the object it borrows.
@@ -225,7 +225,7 @@ impl Live {
         };
     }
 
-    /// Clears a VM's record after its last world has gone.
+    /// Clears a VM's record after the end of its last world.
     pub(crate) fn forget(&self, vm: u32) {
         self.accounts.vms.set(vm as usize, Vm::ZERO);
     }

@@ -229,7 +229,7 @@ fn did(a: &Sample, b: &Sample, name: &str, span: u64) -> BTreeMap<i32, (Thread, 
         let old = before
             .and_then(|v| v.threads.get(tid))
             .or_else(|| a.vms.values().find_map(|v| v.threads.get(tid)));
-        // Of a VM that has just been found nobody knows what it did before: it counts from here.
+        // The past of a VM that has just been found is unknown: it counts from here.
         let unknown = || if before.is_some() { Times::default() } else { thread.times };
         let old = old.map_or_else(unknown, |t| t.times);
         let mut delta = minus(&thread.times, &old);

@@ -12,7 +12,7 @@ pub const RUN_DIR: &str = "/run/tandem";
 /// Where the daemon writes it.
 pub const NAMES_FILE: &str = "/run/tandem/vms.json";
 
-/// Who says each setting that is not a default: `file`, `attribute`, or the cgroup's file.
+/// Source of each setting that is not a default: `file`, `attribute`, or the cgroup's file.
 pub type Sources = BTreeMap<String, String>;
 
 /// One resource pool as the daemon knows it.
@@ -34,7 +34,7 @@ pub struct PoolName {
     pub expandable: bool,
     /// Whether its shares grow with those of its children.
     pub scalable: bool,
-    /// Who says so.
+    /// Its source.
     pub sources: Sources,
 }
 
@@ -61,11 +61,11 @@ pub struct VmName {
     pub burst_ns: u64,
     /// vCPUs found.
     pub vcpus: u32,
-    /// What it gets if everybody wants all it can use, in 2^-20 pCPU.
+    /// Entitlement if all want all they can use, in 2^-20 pCPU.
     pub weight: u64,
     /// Its cgroup.
     pub cgroup: String,
-    /// Who says its settings.
+    /// Sources of its settings.
     pub sources: Sources,
 }
 
@@ -185,7 +185,7 @@ impl Names {
         )
     }
 
-    /// What pools and leaves of the tree are called: paths, VMs of one name told apart.
+    /// Names of pools and leaves of the tree: paths, distinct for VMs of one name.
     #[must_use]
     pub fn paths(&self) -> entitlement::Names {
         let called = self.called();

@@ -12,8 +12,8 @@ use std::{
 };
 use units::{Rate, caps::LIMITERS_MAX};
 
-/// Longer than the scheduler takes to divide a tree: until then a plan that is not in force any
-/// more may still be read.
+/// Longer than the scheduler takes to divide a tree: until then the previous plan may still be
+/// read.
 const DIVIDING: Duration = Duration::from_millis(20);
 
 impl Daemon<'_> {
@@ -35,8 +35,8 @@ impl Daemon<'_> {
 
         let accounts = self.live.accounts();
         self.put_limits();
-        // A VM has its weight and its limit before its first world is charged to it; one whose size
-        // is another gets it anew.
+        // A VM has its weight and its limit before its first world is charged to it; after a change
+        // of size it gets them again.
         let slots = self
             .names
             .vms
@@ -182,7 +182,7 @@ fn limits(names: &Names, tree: &Tree) -> (Vec<Wanted<(i32, u64)>>, Vec<(u32, Fir
     (wanted, names.vms.iter().map(|v| v.id).zip(first.into_iter().skip(1)).collect())
 }
 
-/// Shares, reservation and limit as they are said.
+/// Shares, reservation and limit as they are set.
 fn terms(shares: u32, reservation: Rate, limit: Option<Rate>) -> String {
     let reservation = if reservation.0 == 0 {
         String::new()

@@ -2,10 +2,10 @@
 //! records, and makes the trace of it when the recording has ended, with the names of worlds and
 //! VMs.
 //!
-//! It decides nothing. While it records it does as little as it can, for what it does is taken from
-//! the host that is looked at. Memory: the rings and `spool::KEEP`. What finds no room in a ring is
-//! counted by the kernel's side, exactly. Whoever records is killed: the scheduler stops recording
-//! by itself after `LEASE`, and the raw records are still there.
+//! It decides nothing. While it records it does as little as it can, for its CPU time is taken from
+//! the observed host. Memory: the rings and `spool::KEEP`. What finds no room in a ring is counted
+//! by the kernel's side, exactly. After the kill of a recorder the scheduler stops recording by
+//! itself after `LEASE`, and the raw records remain.
 
 mod names;
 mod rings;
@@ -30,7 +30,7 @@ use topology::Topology;
 use trace::{Event, Kind, Queue, State, Why};
 use units::{PcpuId, WorldId, caps::LIMITERS_MAX};
 
-/// How long the scheduler goes on recording unless it is told again.
+/// How long the scheduler goes on recording without a renewal.
 const LEASE: Duration = Duration::from_secs(1);
 /// How often the rings are emptied: at 200,000 records a second of a pCPU three quarters of its
 /// ring fill meanwhile.
@@ -41,8 +41,8 @@ const READ_OFTEN: Duration = Duration::from_millis(2);
 const NAMES: Duration = Duration::from_millis(500);
 /// What a recorder that is killed may take with it.
 const FLUSH: Duration = Duration::from_millis(500);
-/// Longer than a program of the scheduler that has seen that somebody records takes to write its
-/// record.
+/// Longer than a program of the scheduler takes to write its record after it has seen that a
+/// recorder runs.
 const IN_FLIGHT: Duration = Duration::from_millis(20);
 
 /// What to record and when to end.
@@ -82,7 +82,7 @@ pub enum End {
     /// It goes on.
     #[default]
     Not,
-    /// It was told to.
+    /// A signal or the command line ended it.
     Stopped,
     /// Its time was over.
     Time,
@@ -92,7 +92,7 @@ pub enum End {
     Unloaded,
 }
 
-/// Nobody else records meanwhile: a ring has one reader.
+/// No other recorder runs meanwhile: a ring has one reader.
 fn alone() -> Result<File, HostError> {
     let path = Path::new(RUN_DIR).join("trace.lock");
     let bad = |seen: String, next: &str| {
@@ -122,7 +122,7 @@ pub(crate) fn lost_so_far() -> Result<u64, HostError> {
 /// Records the scheduler that is loaded now into `out`.
 ///
 /// # Errors
-/// `HostError` when no daemon runs, somebody else records, or a file cannot be written.
+/// `HostError` when no daemon runs, another recorder runs, or a file cannot be written.
 pub fn record(
     topology: &Topology,
     out: impl Write,
@@ -158,7 +158,7 @@ pub fn record(
     };
     session.trace(false);
     std::thread::sleep(IN_FLIGHT);
-    session.rings.clear(); // what somebody who was killed has left there
+    session.rings.clear(); // what a killed recorder has left there
     session.lost_before = session.rings.lost().0;
     let ended = session.head(topology).and_then(|()| session.run(options));
     session.trace(false);
@@ -251,11 +251,11 @@ impl Session {
     fn begin(&mut self, namer: &mut Namer) -> Result<(), HostError> {
         let (before, first_ns) = (self.states(), monotonic_ns());
         self.trace(true);
-        // A program that was about to change a state before this was seen tells nobody: it has done
-        // so by then.
+        // A program that was about to change a state before this was seen does not record it: it
+        // has done so by then.
         std::thread::sleep(IN_FLIGHT);
-        // Who did not change meanwhile was in that state when the recording began; of the others
-        // their first record tells.
+        // A world without a change meanwhile was in that state when the recording began; the first
+        // record of the others has theirs.
         let after = self.states();
         let mut events = namer.look(&self.accounts, first_ns);
         let same = before.iter().filter(|(id, w)| after.get(id).is_some_and(|a| a.seq == w.seq));
@@ -335,7 +335,7 @@ impl Session {
         let fullest = self.spool.records(ns, |to| rings.take(to, born)).map_err(|e| written(&e))?;
         self.done.events += (self.spool.bytes() - before) / 32;
         if !self.born.is_empty() {
-            // A name comes before what is told of whoever has it.
+            // A name comes before the events of its world.
             let named = self
                 .born
                 .drain(..)
@@ -347,7 +347,7 @@ impl Session {
     }
 }
 
-/// What a world does as a recording begins: its state, the limit that holds it back, and that it is
+/// What a world does as a recording begins: its state, the limit that parks it, and whether it is
 /// outside its guest.
 fn told(w: &World, ns: u64) -> Vec<Event> {
     let Some(to) = State::of_code(u64::from(w.state)) else { return vec![] };

@@ -16,9 +16,9 @@ use std::{
 
 /// Where the daemon tells what came of it, in `RUN_DIR`.
 const FILE: &str = "reload.json";
-/// How old a file is that can be taken over: whoever writes one pauses for less.
+/// Least age of a file that can be taken over: a writer pauses for less.
 const QUIET: Duration = Duration::from_millis(300);
-/// How old a file is that nobody writes any more.
+/// Age of a file whose writing has ended.
 const SETTLED: Duration = Duration::from_secs(1);
 /// Until it is read again.
 pub(crate) const AGAIN: Duration = Duration::from_millis(100);
@@ -48,7 +48,7 @@ pub struct Reloaded {
 }
 
 impl Reloaded {
-    /// Writes it for whoever asked.
+    /// Writes it for the caller of `tandem reload`.
     ///
     /// # Errors
     /// `HostError::Object` when /run is not writable.
@@ -59,7 +59,7 @@ impl Reloaded {
         )
     }
 
-    /// The last one; `None` if nobody has asked.
+    /// The last one; `None` before the first reload.
     #[must_use]
     pub fn read() -> Option<Reloaded> {
         serde_json::from_str(&fs::read_to_string(Path::new(RUN_DIR).join(FILE)).ok()?).ok()
@@ -266,14 +266,14 @@ mod tests {
         };
         assert!(matches!(decide(&whole[..10], 0), Verdict::Wait));
         assert!(matches!(decide(&whole[..10], 0), Verdict::Wait), "it cannot be parsed");
-        // Cut so that it is a whole shorter file: it must read the same twice, with nobody at it
-        // for a while.
+        // Cut so that it is a whole shorter file: it must read the same twice, without a change for
+        // a while.
         let cut = whole.rfind("[[vm]]").unwrap();
         assert!(matches!(decide(&whole[..cut], 0), Verdict::Wait));
         assert!(matches!(decide(&whole[..cut], 200), Verdict::Wait));
         assert!(matches!(decide(whole, 350), Verdict::Wait));
         assert_eq!(shares(&decide(whole, 450)), Some(700));
-        // Half a file that nobody goes on with is refused once it is a second old.
+        // Half a file without further changes is refused once it is a second old.
         let refused = decide(&whole[..10], 2000);
         assert!(
             refusal(&refused)[0].starts_with("cannot parse: TOML parse error at line 2"),

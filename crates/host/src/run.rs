@@ -67,7 +67,7 @@ pub(crate) struct Daemon<'a> {
     pub(crate) pcpus: PcpuSet,
     /// By process.
     pub(crate) vms: BTreeMap<i32, Followed>,
-    /// Slots of VMs that have gone and whose last threads have not.
+    /// Slots of stopped VMs whose last threads still run.
     pub(crate) leaving: BTreeSet<u32>,
     /// VMs that there is no slot for.
     pub(crate) beyond: Vec<FoundVm>,
@@ -83,25 +83,24 @@ pub(crate) struct Daemon<'a> {
     pub(crate) published: Option<Instant>,
     pub(crate) held: Held,
     reloading: Option<Reload>,
-    /// What could not be taken over, and what of it was told.
+    /// What could not be taken over, and what of it was reported.
     pub(crate) troubles: BTreeSet<String>,
     pub(crate) told: Told,
     pub(crate) excesses: Told,
     /// Whether all reservations can be kept.
     pub(crate) fits: bool,
-    /// Failed assertions of the scheduler that have been told.
+    /// Failed assertions of the scheduler that have been reported.
     pub(crate) asserts: u64,
 }
 
-/// How often everything is looked at anew: a change of cpu.weight or cpu.max is in force within a
-/// second.
+/// Period of the scan: a change of cpu.weight or cpu.max is in force within a second.
 const SCAN: Duration = Duration::from_millis(500);
 
 /// The ring buffer takes whole milliseconds, and 0 would not wait at all.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
-/// Loads the scheduler and runs until told to stop or ended by the kernel; loads it anew when pCPUs
-/// come or go.
+/// Loads the scheduler and runs until a signal or the kernel ends it; loads it again when pCPUs go
+/// on or off line.
 ///
 /// # Errors
 /// `HostError::Load` if the kernel refuses it, `HostError::Ejected` if the kernel ended it,
@@ -128,7 +127,7 @@ pub fn run(
     Ok(())
 }
 
-/// One load, until told to stop (`None`) or ended by the kernel.
+/// One load, until a signal (`None`) or the kernel ends it.
 fn once(
     read: &dyn Fn() -> Result<Topology, HostError>,
     options: &Options,
@@ -231,7 +230,7 @@ impl<'a> Daemon<'a> {
                 self.say_troubles();
                 scanned = Instant::now();
             }
-            self.replan(); // after a scan, whose plan knows nothing of held VMs
+            self.replan(); // after a scan, whose plan ignores pinning
         }
         Ok(None)
     }

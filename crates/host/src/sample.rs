@@ -124,9 +124,9 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
     Ok(Sample { at_ns, names, called, vms, system, busy })
 }
 
-/// All worlds at one moment, with their slots: copied at a stretch, for whoever is interrupted in
-/// between sees the later ones as they were later, 5 ms of 8 pCPUs, say; that would look like a
-/// limit passed.
+/// All worlds at one moment, with their slots: copied in one go, for an interruption would show
+/// later worlds at a later time, after 5 ms of 8 pCPUs for example; that would look like a limit
+/// exceeded.
 fn worlds(accounts: &Accounts) -> (u64, Vec<(usize, sched_core::World)>) {
     let mut best: Option<(u64, u64, Vec<_>)> = None;
     for _ in 0..5 {

@@ -15,11 +15,11 @@ const ASSUMED_MHZ: u32 = 2_000;
 pub struct Speed {
     /// In MHz.
     pub mhz: u32,
-    /// Who says so.
+    /// Its source.
     pub from: SpeedSource,
 }
 
-/// Who says how fast a pCPU is, the first that does.
+/// Source of the speed of a pCPU, the first that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpeedSource {
@@ -33,7 +33,7 @@ pub enum SpeedSource {
     CpuMhz,
     /// The model's name in /proc/cpuinfo.
     ModelName,
-    /// Nobody.
+    /// No source.
     Assumed,
 }
 

@@ -1,9 +1,9 @@
-//! Remembers what has been told, so that what goes on is told once, and again only after it was
-//! over.
+//! Stores what has been reported, so that a lasting condition is reported once, and again only
+//! after it was over.
 
 use std::collections::BTreeSet;
 
-/// What was told and is still true.
+/// What was reported and is still true.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     told: BTreeSet<String>,
@@ -12,7 +12,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Takes note of all that is true now; what has not been told.
+    /// Stores all that is true now; returns what has not been reported.
     pub(crate) fn news(&mut self, now: BTreeSet<String>) -> Vec<String> {
         let news = now.difference(&self.told).cloned().collect();
         self.told = now;

@@ -40,8 +40,8 @@ pub fn look(
     let measured = measure_and(&source, topology, (duration, step), stop, &mut || {
         seen.extend(plan(accounts))
     })?;
-    // Where VMs are held to a few pCPUs the scheduler's own division knows nothing of that: what is
-    // ideal counts.
+    // Where VMs are pinned to a few pCPUs the scheduler's own division ignores that: the ideal is
+    // used.
     let held = accounts.host().plan_outside != 0;
     Ok(gathered(measured.names, &measured.run, &seen, held))
 }

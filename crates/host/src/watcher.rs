@@ -51,7 +51,7 @@ impl Watcher {
     pub fn look(&mut self, topology: &Topology) -> Result<Counters, HostError> {
         self.ids.forget();
         match &mut self.accounts {
-            // Opened anew each time: the daemon loads anew when pCPUs come or go.
+            // Opened each time: the daemon loads the scheduler again when pCPUs go on or off line.
             Whose::Tandem(ledger, services) => {
                 of_tandem(&Accounts::open()?, topology, &mut self.ids, (ledger, services))
             }
@@ -68,7 +68,7 @@ pub(crate) struct Ids {
     round: u64,
 }
 
-/// Who has a process or thread id.
+/// The owner of a process or thread id.
 struct Known {
     born: u64,
     /// How many had it before.
@@ -88,8 +88,8 @@ impl Ids {
         id + known.before * 2 * PIDS
     }
 
-    /// A look begins: who was not there at the last one is forgotten, for rates are taken between
-    /// two looks.
+    /// A look begins: owners missing at the last one are dropped, for rates are taken between two
+    /// looks.
     pub(crate) fn forget(&mut self) {
         let last = self.round;
         self.born.retain(|_, k| k.round >= last);

@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(k.system, [0; 3]);
         k.add_system([1100, 7, 9], threads(&[(1, 460), (2, 100)]));
         assert_eq!(k.system, [40, 2, 4]);
-        // One has gone, another came with a life behind it.
+        // One has ended, another appeared with earlier time.
         k.add_system([1150, 7, 9], threads(&[(1, 480), (3, 900)]));
         assert_eq!(k.system, [70, 2, 4]);
         k.add_system([1140, 7, 9], threads(&[(1, 490)]));

@@ -7,12 +7,12 @@ const HEAD: &str = "# Metrics
 
 <!-- Generated from crates/metrics/src/table.rs by `cargo xtask tidy --write`; changes here are lost. -->
 
-What `tandem run` tells Prometheus, under `/metrics` of its endpoint, and what `tandem metrics` prints. How to scrape it, alerts and the
-dashboard: [operating.md](operating.md#metrics). `tandem metrics --list` prints this list too.
+The metrics that `tandem run` serves to Prometheus under `/metrics` of its endpoint, and that `tandem metrics` prints. Scraping, alerts and
+the dashboard are described in [operating.md](operating.md#metrics). `tandem metrics --list` prints this list too.
 
-A VM has the labels `vm` (its name), `pool` (path of the pool it is in) and `id` (its number in the scheduler's tables, which tells VMs of
-one name apart). Counters only grow while the scheduler is loaded: what threads did that have ended stays in them, and a pool keeps
-what VMs did that have gone. They begin at 0 when it is loaded anew. What is not known is absent, and never 0 in place of it.
+A VM has the labels `vm` (its name), `pool` (path of its pool) and `id` (its number in the scheduler's tables, which distinguishes VMs of
+the same name). Counters only grow while the scheduler is loaded: they include ended threads, and the counters of a pool include ended
+VMs. They begin at 0 with each load. An unknown value is absent, never 0.
 
 ";
 

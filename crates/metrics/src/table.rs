@@ -33,87 +33,86 @@ impl Declared {
 pub const METRICS: [Declared; Metric::COUNT] = [
     metric(Metric::Build, "tandem_build", Kind::Info, Unit::None)
         .of(&["version"])
-        .says("Version of Tandem that tells this.", "Compare hosts after an update."),
+        .says("Version of Tandem.", "Compare hosts after an update."),
     gauge(Metric::Loaded, "tandem_scheduler_loaded", Unit::None).says(
         "1 while the kernel schedules by Tandem, else 0; then the metrics of VMs, pools and pCPUs \
             are absent.",
-        "At 0 shares, reservations and limits are those of the kernel's own scheduler: read what \
-            the daemon said last, then start it.",
+        "At 0 the kernel's own scheduler runs, without Tandem's shares, reservations and limits: \
+            read the daemon's last messages, then start it.",
     ),
     counter(Metric::Ejections, "tandem_scheduler_ejections", Unit::None).of(&["cause"]).says(
         "How often the kernel has ended the scheduler since the host was booted: cause is pcpus \
             when pCPUs came or went, else other.",
-        "Unless somebody asked the kernel for it, other is a bug: read the daemon's last lines and \
-            dmesg, and report it. After pcpus it was \
-         loaded anew by itself.",
+        "Unless an administrator caused it, other is a bug: read the daemon's last messages and \
+            dmesg, and report it. After pcpus the daemon has loaded the scheduler again.",
     ),
     counter(Metric::Reloads, "tandem_reloads", Unit::None).of(&["outcome"]).says(
         "How often this daemon has read its settings file again: outcome is taken or refused.",
-        "When refused grows, the old settings are in force: 'tandem reload' says every reason.",
+        "When refused grows, the old settings are in force: 'tandem reload' prints every reason.",
     ),
     gauge(Metric::PlanGeneration, "tandem_plan_generation", Unit::None).says(
         "Generation of the plan in force; each change of VMs, pools or settings makes another.",
-        "When it moves all the time, look for what starts VMs or writes cgroups so often.",
+        "If it changes all the time, look for a program that starts VMs or writes cgroups.",
     ),
     gauge(Metric::HostPcpus, "tandem_host_pcpus", Unit::Pcpus).says("pCPUs that are \
         online.", "None."),
     gauge(Metric::HostWorlds, "tandem_host_worlds", Unit::None).says(
         "Threads that the scheduler accounts, host tasks included.",
-        "There is room for 16,383: beyond that tandem_overflowed_threads_total grows.",
+        "The most is 16,383: beyond that tandem_overflowed_threads_total grows.",
     ),
     gauge(Metric::HostVms, "tandem_host_vms", Unit::None)
-        .says("VMs that the daemon follows.", "Fewer than run here: the daemon says which it \
-            cannot follow, and they run as host tasks."),
+        .says("VMs that the daemon follows.", "Fewer than run here: the daemon names those that \
+            it cannot follow, and they run as host tasks."),
     counter(Metric::AssertionFailures, "tandem_assertion_failures", Unit::None)
-        .says("Failed assertions of the scheduler; it goes on all the same.", "Any is a bug: \
-            please report it with a trace."),
+        .says("Failed assertions of the scheduler, which does not stop for them.", "Each is a \
+            bug: please report it with a trace."),
     counter(Metric::OverflowedThreads, "tandem_overflowed_threads", Unit::None).says(
         "Threads that found no room in the scheduler's table: they run first come, first served, \
             and are not accounted.",
-        "Find what has so many threads; shares do not hold against it.",
+        "Find the program with so many threads; shares do not hold against it.",
     ),
     counter(Metric::TraceLost, "tandem_trace_lost_records", Unit::None)
-        .says("Records of traces that found no room in the ring buffer; a trace marks \
-            where.", "Record for a shorter time, or on a quieter host."),
+        .says("Records of traces that found no room in the ring buffer; the trace marks the \
+            gaps.", "Record for a shorter time, or on a quieter host."),
     counter(Metric::VmState, "tandem_vm_state_seconds", Unit::Seconds).of(&["vm", "pool", "id", "state"]).says(
         "Time of all worlds of a VM in a state: run, ready (waits for a pCPU), costop, limited \
-            (held back by a limit), wait, idle (a \
+            (parked by a limit), wait, idle (a \
          vCPU that is halted). They exclude each other, so esxtop's %RDY is ready and limited, its %WAIT wait and idle.",
-        "ready above 0.1 for each vCPU: too much is asked of the host, raise shares or \
-            reservation, or move VMs. limited: raise the limit.",
+        "ready above 0.1 for each vCPU: the host is overcommitted, raise shares or reservation, or \
+            move VMs. limited: raise the limit.",
     ),
     counter(Metric::VmUsed, "tandem_vm_used_seconds", Unit::Seconds)
         .of(VM)
         .says("CPU time charged to a VM, its helper threads included.", "Compare it with \
             tandem_vm_entitlement_pcpus."),
     gauge(Metric::VmEntitlement, "tandem_vm_entitlement_pcpus", Unit::Pcpus).of(VM).says(
-        "What a VM is entitled to at this moment for what everybody asks for; absent while VMs are \
-            held to some pCPUs.",
-        "Less than tandem_vm_demand_pcpus: it has to wait. Give it shares or a reservation if that \
-            matters.",
+        "Entitlement of a VM now, for the demand of all; absent while VMs are pinned to some \
+            pCPUs.",
+        "Less than tandem_vm_demand_pcpus: its worlds must wait. Give it shares or a reservation \
+            if that matters.",
     ),
     gauge(Metric::VmDemand, "tandem_vm_demand_pcpus", Unit::Pcpus)
         .of(VM)
-        .says("What a VM asks for at this moment: worlds that run or wait for a pCPU, smoothed \
-            over a few times 10 ms.", "Compare it with its vCPUs: it may need more, or fewer."),
+        .says("Demand of a VM now: worlds that run or wait for a pCPU, smoothed over a few times \
+            10 ms.", "Compare it with its vCPUs: it may need more, or fewer."),
     gauge(Metric::VmVcpus, "tandem_vm_vcpus", Unit::None)
         .of(VM)
-        .says("vCPUs that were found.", "Fewer than the VM has: see 'What is found' in \
+        .says("vCPUs that the daemon found.", "Fewer than the VM has: see 'What is found' in \
             operating.md."),
     gauge(Metric::VmShares, "tandem_vm_shares", Unit::None).of(VM).says("CPU shares in \
-        force.", "'tandem plan' says who set them."),
+        force.", "'tandem plan' shows their source."),
     gauge(Metric::VmReservation, "tandem_vm_reservation_pcpus", Unit::Pcpus)
         .of(VM)
-        .says("What a VM gets whatever the others want.", "'tandem plan' says who set it, 'tandem \
-            admit' whether it can be kept."),
+        .says("CPU that a VM gets whatever the others want.", "'tandem plan' shows its source, \
+            'tandem admit' whether it can be guaranteed."),
     gauge(Metric::VmLimit, "tandem_vm_limit_pcpus", Unit::Pcpus)
         .of(VM)
-        .says("What a VM never exceeds; absent where there is no limit of its own.", "'tandem \
-            plan' says who set it."),
+        .says("CPU that a VM never exceeds; absent for a VM without a limit of its \
+            own.", "'tandem plan' shows its source."),
     counter(Metric::VmMigrations, "tandem_vm_migrations", Unit::None)
         .of(VM)
-        .says("Moves of a VM's worlds from one pCPU to another.", "Thousands a second cost caches: \
-            record a trace and look why."),
+        .says("Migrations of a VM's worlds from one pCPU to another.", "Thousands a second refill \
+            caches: record a trace and look for the cause."),
     counter(Metric::VmSwitches, "tandem_vm_switches", Unit::None)
         .of(VM)
         .says("How often a pCPU began to run a world of the VM.", "Far more than wake-ups: it is \
@@ -125,47 +124,49 @@ pub const METRICS: [Declared; Metric::COUNT] = [
     counter(Metric::PoolUsed, "tandem_pool_used_seconds", Unit::Seconds).of(POOL).says(
         "CPU time charged in a pool, pools in it included; the pool /system is the host's own \
             tasks.",
-        "Compare it with the pool's limit and entitlement. Do not sum it over pools: they are in \
-            one another.",
+        "Compare it with the pool's limit and entitlement. Do not sum it over pools: a pool \
+            includes the pools in it.",
     ),
     counter(Metric::PoolReady, "tandem_pool_ready_seconds", Unit::Seconds)
         .of(POOL)
-        .says("Time that worlds of VMs in a pool waited for a pCPU and no limit held them \
-            back.", "Grows fast: the pool wants more than its shares give."),
+        .says("Time that worlds of VMs in a pool waited for a pCPU and were not \
+            parked.", "Grows fast: the pool's demand exceeds what its shares give."),
     counter(Metric::PoolLimited, "tandem_pool_limited_seconds", Unit::Seconds)
         .of(POOL)
-        .says("Time that worlds of VMs in a pool were held back by a limit, theirs or that of a \
-            pool above.", "Raise the limit if that was not wanted."),
+        .says("Time that worlds of VMs in a pool were parked by a limit, theirs or that of a pool \
+            above.", "Raise the limit if that was not wanted."),
     gauge(Metric::PoolEntitlement, "tandem_pool_entitlement_pcpus", Unit::Pcpus).of(POOL).says(
-        "What a pool is entitled to at this moment; absent while VMs are held to some pCPUs.",
-        "Less than its demand: its VMs have to wait.",
+        "Entitlement of a pool now; absent while VMs are pinned to some pCPUs.",
+        "Less than its demand: its VMs must wait.",
     ),
     gauge(Metric::PoolDemand, "tandem_pool_demand_pcpus", Unit::Pcpus)
         .of(POOL)
-        .says("What a pool asks for at this moment, at most what it may use.", "Above the \
-            entitlement for long: the host is too small for it."),
+        .says("Demand of a pool now, at most what it may use.", "Above the entitlement for long: \
+            the host is too small for it."),
     gauge(Metric::PoolShares, "tandem_pool_shares", Unit::None).of(POOL).says("CPU shares of a \
-        pool among its siblings, as they are set.", "'tandem plan' says who set them."),
+        pool among its siblings, as they are set.", "'tandem plan' shows their source."),
     gauge(Metric::PoolReservation, "tandem_pool_reservation_pcpus", Unit::Pcpus)
         .of(POOL)
-        .says("What a pool gets whatever others want.", "'tandem admit' says what of it is left."),
+        .says("CPU that a pool gets whatever others want.", "'tandem admit' shows how much is \
+            left."),
     gauge(Metric::PoolLimit, "tandem_pool_limit_pcpus", Unit::Pcpus)
         .of(POOL)
-        .says("What all in a pool never exceed together; absent where there is no \
-            limit.", "'tandem plan' says who set it."),
+        .says("CPU that the VMs of a pool never exceed together; absent without a \
+            limit.", "'tandem plan' shows its source."),
     counter(Metric::PcpuBusy, "tandem_pcpu_busy_seconds", Unit::Seconds)
         .of(PCPU)
         .says("Time that a pCPU ran worlds.", "Near 1 a second on all pCPUs: the host is full."),
     counter(Metric::PcpuSwitches, "tandem_pcpu_switches", Unit::None).of(PCPU).says("How often a \
-        pCPU began to run a world.", "Tens of thousands a second: look which VM wakes so often."),
+        pCPU began to run a world.", "Tens of thousands a second: look for a VM that wakes so \
+        often."),
     counter(Metric::PcpuPulls, "tandem_pcpu_pulls", Unit::None)
         .of(PCPU)
         .says("Worlds that a pCPU took from the queues of others.", "Normal on a busy host; far \
             more than elsewhere: record a trace."),
     counter(Metric::PcpuPreempts, "tandem_pcpu_preempts", Unit::None)
         .of(PCPU)
-        .says("Kicks that asked a pCPU to change to a world that is owed more.", "Far more than \
-            elsewhere: raise the knob preempt_margin_us."),
+        .says("Kicks that asked a pCPU to preempt for a world with an earlier deadline.", "Far \
+            more than elsewhere: raise the knob preempt_margin_us."),
 ];
 
 #[cfg(test)]

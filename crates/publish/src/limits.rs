@@ -1,12 +1,12 @@
 //! Gives each limit of the tree a slot in the scheduler's table, in an order in which no world ever
 //! meets half a change.
 //!
-//! A limit keeps its slot as long as its VM or pool has one and the limit above it stays: a world
-//! that runs returns its budget to the chain of limits that it started with
-//! (`sched/account/budget.h`), so a chain never changes. A change is written so: new and kept
-//! limits, those above before those below; how far the table is in use; the first limit of each VM;
-//! and last, limits that no world meets any more admit every world. A slot of such a limit is free
-//! once no world is parked there or uses its budget, and not before the next look.
+//! A limit keeps its slot as long as its VM or pool has a limit and the limit above it stays: a
+//! world that runs returns its budget to the chain of limits that it started with
+//! (`sched/account/budget.h`), so a chain never changes. A change is written in this order: new and
+//! kept limits, those above before those below; the used length of the table; the first limit of
+//! each VM; and last, limits without worlds below them admit every world. A slot of such a limit is
+//! free once no world is parked there or uses its budget, and not before the next look.
 
 use entitlement::Tree;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,11 +48,11 @@ pub struct Terms {
 
 /// The scheduler's table of limits, or a test's.
 pub trait Table {
-    /// A slot that no world meets yet: begins with nothing saved up.
+    /// A slot without worlds below it: begins with nothing saved up.
     fn begin(&mut self, slot: u32, terms: Terms);
     /// A limit in force.
     fn change(&mut self, slot: u32, terms: Terms);
-    /// A limit that no world meets any more.
+    /// An ended limit: no world is below it.
     fn end(&mut self, slot: u32);
     /// Slots in use end here.
     fn used(&mut self, slots: u32);
@@ -267,7 +267,7 @@ mod tests {
         limits.set(&mut log, &[pool("/b", 2, None), pool("/c", 3, None)], &[]);
         assert_eq!(log.take(), ["begin 3: 3 below 0", "used 4"]);
         log.parked.clear();
-        // Nobody waits there any more, but it is free only from the next look on.
+        // No world waits there any more, but it is free only from the next look on.
         limits.set(&mut log, &[pool("/b", 2, None), pool("/c", 3, None), pool("/d", 4, None)], &[]);
         assert_eq!(log.take(), ["begin 4: 4 below 0", "used 5"]);
         limits.sweep(&log);

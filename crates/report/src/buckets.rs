@@ -1,5 +1,5 @@
-//! CPU time over time: spans added to buckets of equal width, to the nanosecond; what was entitled
-//! is a mean over what was told.
+//! CPU time over time: spans added to buckets of equal width, to the nanosecond; entitlements are
+//! means over the known time.
 
 use crate::model::{Buckets, Series};
 
@@ -23,7 +23,8 @@ pub(crate) struct Filler {
     width: u64,
     count: usize,
     vms: Vec<[Vec<u64>; 4]>,
-    /// For each VM: what was told last and when, and ns entitled and ns known in each bucket.
+    /// For each VM: the last known entitlement and since when, and ns entitled and ns known in each
+    /// bucket.
     told: Vec<Option<(u64, u64)>>,
     entitled: Vec<Vec<(u128, u64)>>,
 }
@@ -80,14 +81,14 @@ impl Filler {
         }
     }
 
-    /// From `ns` on a VM is entitled to `rate`, in 2^-20 of a pCPU; what was told before holds
+    /// From `ns` on a VM is entitled to `rate`, in 2^-20 of a pCPU; the entitlement before holds
     /// until then.
     pub(crate) fn entitled(&mut self, vm: usize, ns: u64, rate: u64) {
         self.settle(vm, ns);
         self.told[vm] = Some((ns, rate));
     }
 
-    /// Nothing is known any more of what anybody is entitled to.
+    /// All entitlements are unknown from here on.
     pub(crate) fn lost(&mut self, ns: u64) {
         for vm in 0..self.told.len() {
             self.settle(vm, ns);
@@ -106,8 +107,8 @@ impl Filler {
         }
     }
 
-    /// The buckets. Where what is entitled was told for a part of a bucket only, that part stands
-    /// for all of it.
+    /// The buckets. If the entitlement is known for a part of a bucket only, that part stands for
+    /// all of it.
     pub(crate) fn finish(mut self) -> Buckets {
         self.lost(self.to);
         let shown = |all: &Vec<u64>| if all.iter().all(|x| *x == 0) { vec![] } else { all.clone() };

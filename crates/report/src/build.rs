@@ -15,7 +15,7 @@ use trace::{Kind, Role, Trace};
 use units::WorldId;
 use views::{Document, HostCounts, Pcpu, Pool, RunResult, Times, Vm, Where, World, WorldKind};
 
-/// Worlds of which the timeline has a lane; more than fit on any screen.
+/// Worlds of which the timeline has a row; more than fit on any screen.
 const LANES_MAX: usize = 256;
 /// Worlds in all results together; each is about 300 bytes.
 const WORLDS_MAX: usize = 8000;
@@ -376,7 +376,7 @@ fn traced(
     }
 }
 
-/// Lanes, and the worlds that they name: first those with a lane of their own, in its order.
+/// Rows, and the worlds that they name: first those with a row of their own, in its order.
 fn timeline(
     cast: &Cast,
     told: &Told,

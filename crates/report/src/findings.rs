@@ -1,9 +1,9 @@
-//! What to look at first, worst first, by the thresholds that people who run ESXi use; it is
+//! What to look at first, worst first, by the usual thresholds of ESXi administrators; it is
 //! computed from the page's numbers alone.
 //!
-//! Ready time counts here without what a limit caused, for that is asked for; it has a line of its
-//! own. Percents are of the life of a VM's vCPUs, so that a VM with 8 vCPUs is held to the same
-//! bound as one with 1.
+//! Ready time counts here without the time parked by a limit, which is intended; that has a line of
+//! its own. Percents are of the life of a VM's vCPUs, so that a VM with 8 vCPUs has the same bound
+//! as one with 1.
 
 use crate::model::{Finding, RunView};
 use views::{Times, Vm, WorldKind};

@@ -1,16 +1,16 @@
-//! The timeline's lanes: every piece as it was, or the short ones drawn together so that a page
-//! stays small; sums are made elsewhere.
+//! The timeline's rows: every piece, or the short ones merged so that a page stays small; sums are
+//! made elsewhere.
 //!
-//! Law: with a resolution of r ns, a piece of r or longer is kept as it is. Shorter neighbours
-//! become one piece with the code that took most of their time, marked as mixed, of at most 2 r. So
-//! a lane over T ns has at most 2 T / r + 1 pieces, and no moment is lost.
+//! Law: with a resolution of r ns, a piece of r or longer is unchanged. Shorter neighbours become
+//! one piece with the code that took most of their time, marked as mixed, of at most 2 r. So a row
+//! over T ns has at most 2 T / r + 1 pieces, and no moment is lost.
 
 use std::collections::BTreeMap;
 
 /// Most pieces on a page: about 9 bytes each, so a little more than two megabytes.
 pub(crate) const PIECES_MAX: usize = 240_000;
 
-/// A piece of a lane.
+/// A piece of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// Begin, in ns.
@@ -21,7 +21,7 @@ pub(crate) struct Piece {
     pub(crate) code: u32,
 }
 
-/// A lane that is being filled, in the order of time.
+/// A row that is being filled, in the order of time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lane {
     pieces: Vec<Piece>,
@@ -103,8 +103,8 @@ impl Short {
     }
 }
 
-/// Resolution and lanes, so that there are at most `most` pieces if `span` and the number of lanes
-/// let them be.
+/// Resolution and rows, so that there are at most `most` pieces if `span` and the number of rows
+/// allow it.
 pub(crate) fn reduce(lanes: &[Lane], span: u64, most: usize) -> (u64, Vec<Vec<u64>>) {
     let mut resolution = 0;
     loop {
@@ -138,7 +138,7 @@ fn next(ns: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// A lane with a long piece, then 1,000 of 10 ns, of which every third has code 2.
+    /// A row with a long piece, then 1,000 of 10 ns, of which every third has code 2.
     fn lane() -> Lane {
         let mut lane = Lane::default();
         lane.push(0, 50_000, 7);

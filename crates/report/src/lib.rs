@@ -1,5 +1,5 @@
-//! Results and traces as one page for people who would rather look: files in, HTML out; it measures
-//! nothing and writes no file.
+//! Results and traces as one page with charts: files in, HTML out; it measures nothing and writes
+//! no file.
 //!
 //! | file | what |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Where each pCPU is in the host: as a trace told it, or by the counts of a document where these
+//! Where each pCPU is in the host: as a trace has it, or by the counts of a document where these
 //! leave one answer; else unknown.
 
 use crate::model::Map;

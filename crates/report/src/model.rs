@@ -36,7 +36,7 @@ pub struct RunView {
     pub scenario: String,
     /// `sim`, `lab`, `live`; `trace` if a trace is all there is.
     pub place: &'static str,
-    /// Scheduler, if it was told.
+    /// Scheduler, if it is known.
     pub policy: Option<String>,
     /// Seed of a simulated run.
     pub seed: Option<u64>,
@@ -81,7 +81,8 @@ pub struct Missing {
 /// Where pCPUs are in the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Map {
-    /// `trace` (told), `counts` (by the numbers of sockets, nodes, LLCs and cores), or `none`.
+    /// `trace` (recorded there), `counts` (by the numbers of sockets, nodes, LLCs and cores), or
+    /// `none`.
     pub source: &'static str,
     /// Each pCPU: socket, node, LLC, core, thread, each counted over the host but the thread. Empty
     /// if not known.
@@ -150,7 +151,7 @@ pub struct TraceView {
     pub waits: Waits,
     /// The timeline.
     pub timeline: Timeline,
-    /// Remarks of whoever recorded: time and text.
+    /// Remarks of the recorder: time and text.
     pub marks: Vec<(u64, String)>,
 }
 
@@ -207,7 +208,7 @@ pub struct Series {
     pub limited: Vec<u64>,
     /// COSTOP.
     pub costop: Vec<u64>,
-    /// What it was entitled to, null where it was not told. Empty if it was never told.
+    /// Its entitlement, null where it is unknown. Empty if it is never known.
     pub entitled: Vec<Option<u64>>,
 }
 
@@ -246,7 +247,7 @@ pub struct WaitSum {
 /// One wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorstWait {
-    /// Who, with its VM.
+    /// The world, with its VM.
     pub who: String,
     /// Its VM, or empty.
     pub vm: String,
@@ -266,7 +267,7 @@ pub struct WorstWait {
     pub because: String,
 }
 
-/// The timeline. A lane is a list of pairs, length in ns and code, without holes from `from_ns` to
+/// The timeline. A row is a list of pairs, length in ns and code, without holes from `from_ns` to
 /// `to_ns`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Timeline {
@@ -279,6 +280,6 @@ pub struct Timeline {
     /// COSTOP, 4 WAIT, 5 WAIT_IDLE, 6 limited), 8 × 0 where it has no pCPU; plus 1 where several
     /// are drawn together.
     pub worlds: Vec<Vec<u64>>,
-    /// Worlds that have no lane.
+    /// Worlds that have no row.
     pub left_out: usize,
 }

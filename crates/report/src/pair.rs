@@ -1,5 +1,5 @@
-//! Puts documents and traces together: which trace belongs to which run, by VMs or as it was told;
-//! where two would fit it refuses.
+//! Puts documents and traces together: which trace belongs to which run, by VMs or as the arguments
+//! say; where two would fit it refuses.
 
 use crate::source::Source;
 use std::collections::BTreeSet;
@@ -73,7 +73,7 @@ pub enum PairError {
 /// none has its VMs, it is a run of its own.
 ///
 /// # Errors
-/// `PairError` where that is not told.
+/// `PairError` where that is unknown.
 pub fn pair(given: Vec<Given>, only: &[String]) -> Result<Vec<Run>, PairError> {
     known_labels(&given, only)?;
     let (mut runs, mut alone) = (vec![], vec![]);

@@ -1,5 +1,5 @@
-//! What a trace tells, in one pass over its events: state times, who ran where, CPU time over time,
-//! lanes; it judges nothing.
+//! The contents of a trace, in one pass over its events: state times, the worlds on each pCPU, CPU
+//! time over time, rows; it judges nothing.
 
 use crate::buckets::{Counts, Filler};
 use crate::lanes::Lane;
@@ -55,14 +55,14 @@ pub(crate) struct Named {
     pub(crate) name: String,
     /// Index of its VM.
     pub(crate) vm: usize,
-    /// What it is, if that was told.
+    /// Its kind, if that is known.
     pub(crate) role: Option<Role>,
 }
 
 /// What a trace names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cast {
-    /// VMs; worlds of which no VM was told are in one of their own.
+    /// VMs; worlds without a known VM are in one of their own.
     pub(crate) vms: Vec<TraceVm>,
     /// Index of a VM.
     ids: BTreeMap<Option<VmId>, usize>,
@@ -70,7 +70,7 @@ pub(crate) struct Cast {
     pub(crate) worlds: BTreeMap<WorldId, Named>,
     /// Places of pCPUs.
     pub(crate) places: BTreeMap<PcpuId, Place>,
-    /// Number of pCPUs, as far as they were told or seen.
+    /// Number of pCPUs, as far as they are named or seen.
     pub(crate) pcpus: usize,
 }
 

@@ -1,5 +1,5 @@
-//! The numbers of a page are those of its inputs: of the document as they stand, of the trace as
-//! they are counted by hand.
+//! The numbers of a page are those of its inputs: of the document unchanged, of the trace as
+//! counted by hand.
 
 mod common;
 
@@ -12,7 +12,7 @@ fn numbers(v: &Value) -> Vec<u64> {
     v.as_array().expect("a list").iter().map(|x| x.as_u64().expect("a number")).collect()
 }
 
-/// Lengths and codes of a lane.
+/// Lengths and codes of a row.
 fn lane(v: &Value) -> Vec<(u64, u64)> {
     numbers(v).chunks(2).map(|p| (p[0], p[1])).collect()
 }
@@ -103,7 +103,7 @@ fn lanes_have_every_piece_and_no_hole() {
         [(4_000_000, 6), (2_000_000, 8), (2_000_000, 6), (1_500_000, 2), (500_000, 6)]
     );
     assert_eq!(lane(&l["pcpus"][1]), [(10_000_000, 2)]);
-    // Twice 8 × (pCPU + 1) + state: 9 runs on pCPU 0, 10 waits there, 14 is held back, 5 halted.
+    // Twice 8 × (pCPU + 1) + state: 9 runs on pCPU 0, 10 waits there, 14 is parked, 5 halted.
     assert_eq!(
         lane(&l["worlds"][0]),
         [

@@ -17,7 +17,7 @@ fn camel(name: &str) -> String {
     name.split('_').map(|w| w[..1].to_uppercase() + &w[1..]).collect()
 }
 
-/// Length of an array: a number as it is, a constant as a `usize`.
+/// Length of an array: a number unchanged, a constant as a `usize`.
 fn length(count: &str) -> String {
     if count.starts_with(|c: char| c.is_ascii_digit()) {
         count.to_owned()

@@ -247,7 +247,7 @@ impl Host {
         host.tracing = u32::from(on);
     }
 
-    /// For traces: the pCPU on which the next callback runs (none: not told), and the world that
+    /// For traces: the pCPU on which the next callback runs (none: unknown), and the world that
     /// causes it (0: an interrupt).
     pub fn set_cause(&mut self, here: Option<u32>, waker: u32) {
         let native = self.native_mut();
@@ -356,7 +356,7 @@ entries! {
     running => sched_running();
     /// It stops running; `runnable` when it would go on.
     stopping => sched_stopping(runnable: bool);
-    /// It does not want to run any more.
+    /// It no longer wants to run.
     quiescent => sched_quiescent(sleeping: bool);
 }
 

@@ -11,7 +11,7 @@ use units::PcpuId;
 /// clusters is cut by node instead, then by socket, then by nothing: 1,024 pCPUs always fit.
 ///
 /// `near` holds the other clusters by distance (same LLC, node, socket, host); equal distances
-/// rotate from the cluster's own index, so that no cluster is everybody's first choice.
+/// rotate from the cluster's own index, so that no cluster is the first choice of all others.
 ///
 /// A pCPU that is not online is part of no cluster.
 ///

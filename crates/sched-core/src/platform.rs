@@ -23,8 +23,8 @@ pub trait Platform {
     fn queue_at(&mut self, queue: u64, i: u32) -> u32;
     /// Moves a task from an ordered queue to the local queue of the dispatching pCPU.
     fn queue_take(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> bool;
-    /// Moves a task from an ordered queue to another, its key and slice as they are; false if it is
-    /// not there.
+    /// Moves a task from an ordered queue to another, with its key and slice; false if it is not
+    /// there.
     fn queue_move(&mut self, tasks: &mut Tasks, queue: u64, world: u32, to: u64) -> bool;
     /// Asks a pCPU to schedule, with `KICK_*` flags.
     fn kick(&mut self, pcpu: u32, flags: u32);

@@ -133,7 +133,7 @@ pub(crate) fn expectations(spec: &RunSpec, reasons: &mut Vec<String>) {
     }
 }
 
-/// A VM as it is written, on a host of so many pCPUs of so many MHz.
+/// A VM as written in the file, on a host of so many pCPUs of so many MHz.
 pub(crate) fn vm(vm: &VmSpec, pcpus: usize, mhz: u32, reasons: &mut Vec<String>) {
     let mut say = |r: String| reasons.push(format!("vm '{}': {r}", vm.name));
     if let Some(reason) = bad_name(&vm.name) {
@@ -211,7 +211,7 @@ fn siblings(vm: &VmSpec, workloads: &[Workload]) -> Vec<String> {
     out
 }
 
-/// A host task as it is written.
+/// A host task as written in the file.
 pub(crate) fn task(task: &HostTask, pcpus: usize, reasons: &mut Vec<String>) {
     let mut say = |r: String| reasons.push(format!("host_task '{}': {r}", task.name));
     if let Some(reason) = bad_name(&task.name) {

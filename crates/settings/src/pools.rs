@@ -238,8 +238,8 @@ impl Above {
     }
 }
 
-/// A reason for every circle, with its whole chain. Each branch is passed once: whoever comes upon
-/// an older trail ends there.
+/// A reason for every circle, with its whole chain. Each branch is passed once: a walk ends at a
+/// node of an older walk.
 fn circles(branches: &[Branch], above: &[Above]) -> Vec<String> {
     let mut out = vec![];
     let mut trail = vec![None; branches.len()];

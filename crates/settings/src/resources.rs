@@ -7,8 +7,8 @@
 use crate::{LimitSetting, SharesSetting};
 use units::{CpuAmount, Rate, Span, caps};
 
-/// The least a limit may be, 1 % of a pCPU: even a world that is held back runs now and then, since
-/// the kernel ejects a scheduler that leaves a task waiting for 30 s.
+/// The least a limit may be, 1 % of a pCPU: even a parked world runs now and then, since the kernel
+/// ejects a scheduler that leaves a task waiting for 30 s.
 pub const LIMIT_MIN: Rate = Rate(10_486);
 /// Pools' presets are those of a VM with so many vCPUs (VMware vSphere Resource Management: 2000,
 /// 4000, 8000).

@@ -18,7 +18,7 @@ pub enum Dist {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Workload {
-    /// Halted for ever.
+    /// Always halted.
     Idle,
     /// Never stops wanting CPU.
     #[default]
@@ -57,8 +57,8 @@ pub enum Workload {
         think: Span,
         /// CPU time that the lock is held for.
         hold: Span,
-        /// Whether who came first gets the lock next, even if it does not run; otherwise who runs
-        /// when the lock is free.
+        /// Whether the first vCPU that waits gets the lock next, even if it does not run; otherwise
+        /// a vCPU that runs when the lock is free.
         #[serde(default)]
         ticket: bool,
         /// How `think` is spread.

@@ -10,12 +10,12 @@ use entitlement::{Ask, TreeLeaf};
 use std::io::Write;
 use units::{CpuAmount, caps::VCPUS_MAX};
 
-/// Says whether a VM may power on, or a VM or pool may reserve so much; without any, whether all
-/// that is reserved can be kept.
+/// Checks whether a VM may power on, or whether a VM or pool may change its reservation; without
+/// either, whether all reservations can be guaranteed.
 #[derive(clap::Args)]
 #[command(after_help = "Exit code 0: admitted. 7: not admitted.")]
 pub struct Args {
-    /// A VM that shall power on (with --vcpus), or one that is there and shall reserve another
+    /// A VM that shall power on (with --vcpus), or an existing VM that shall reserve another
     /// amount.
     #[arg(long, value_name = "NAME", requires = "reservation")]
     vm: Option<String>,
@@ -25,14 +25,14 @@ pub struct Args {
     /// What it shall reserve: percent of one pCPU, MHz or GHz, such as 250% or 2.4GHz.
     #[arg(long, value_name = "AMOUNT")]
     reservation: Option<CpuAmount>,
-    /// The pool that the VM is to be in, the root if left out; or, without --vm, the pool that
-    /// shall reserve so much.
+    /// The pool of the VM [default: the root]; or, without --vm, the pool that shall change its
+    /// reservation.
     #[arg(long, value_name = "POOL", requires = "reservation")]
     pool: Option<String>,
-    /// The tree of a scenario, with all its VMs powered on, in place of the running daemon's.
+    /// The tree of a scenario, with all its VMs powered on, instead of the running daemon's.
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
-    /// Label of the scenario's run; its first if left out.
+    /// Label of the scenario's run [default: the first].
     #[arg(long, value_name = "LABEL", requires = "scenario")]
     run: Option<String>,
     /// As JSON.

@@ -16,27 +16,26 @@ use topology::Topology;
 use units::Span;
 use views::{Allocations, Document, RunResult, Where};
 
-/// Loads the scheduler into this kernel, finds VMs by itself and follows them until SIGINT or
-/// SIGTERM.
+/// Loads the scheduler into this kernel, finds the VMs and follows them until SIGINT or SIGTERM.
 #[derive(clap::Args)]
 pub struct RunArgs {
     /// Settings file (TOML): [[pool]] and [[vm]] with shares, reservation, limit; [knobs]
     /// quantum_us = 50000.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Sets a knob, over the file; may be given often. `tandem knobs` lists them.
+    /// Sets a knob; overrides the file; may be repeated. `tandem knobs` lists them.
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<knobs::Setting>,
-    /// Where metrics are served for Prometheus, or off. Unless it is said, 127.0.0.1:19477 if that
-    /// port is free.
+    /// Address of the metrics endpoint for Prometheus, or off [default: 127.0.0.1:19477 if that
+    /// port is free].
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = ::metrics::DEFAULT_ADDRESS)]
     metrics: Option<metrics::At>,
-    /// Print what libbpf and the kernel's verifier say.
+    /// Print the messages of libbpf and of the kernel's verifier.
     #[arg(long)]
     verbose: bool,
 }
 
-/// Has the running daemon read its settings file again, and says what came of it.
+/// Makes the running daemon read its settings file again, and prints the outcome.
 #[derive(clap::Args)]
 pub struct ReloadArgs {
     /// As JSON.
@@ -44,7 +43,7 @@ pub struct ReloadArgs {
     json: bool,
 }
 
-/// Says whether this kernel can run the scheduler, and what to do if not.
+/// Checks whether this kernel can run the scheduler, and prints a remedy for each problem.
 #[derive(clap::Args)]
 pub struct DoctorArgs {
     /// As JSON.
@@ -117,7 +116,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     watch(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
     let begin = Instant::now();
     let say = move |text: &str| {
-        // the scheduler goes on, whoever reads
+        // the scheduler goes on, with or without a reader
         let _ = say::line(&format!("[{:9.3}] {text}", begin.elapsed().as_secs_f64()));
     };
     let _endpoint = metrics::endpoint(args.metrics, &say)?;
@@ -145,7 +144,7 @@ pub fn tables(args: &TopArgs) -> Result<(), Failure> {
     let policy = if args.kernel { kernel_policy() } else { "tandem".to_owned() };
     let clear = std::io::stdout().is_terminal() && !args.once;
     while !stopped() {
-        // Opened anew for each look: the daemon loads anew when pCPUs come or go.
+        // Opened for each look: the daemon loads the scheduler again when pCPUs go on or off line.
         let topology = this_host()?;
         let source = if args.kernel {
             measure::Source::Kernel

@@ -1,7 +1,7 @@
 //! The command line of Tandem: parses what was asked, calls the crate that does it, turns errors
 //! into exit codes.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)] // say.rs: they panic where nobody reads
+#![deny(clippy::print_stdout, clippy::print_stderr)] // say.rs: they panic without a reader
 
 mod admit;
 mod knobs;

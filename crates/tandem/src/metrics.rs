@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 /// Grafana.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Prometheus' own text format 0.0.4 in place of OpenMetrics, as node_exporter's textfile
-    /// collector wants it.
+    /// Prometheus' own text format 0.0.4 instead of OpenMetrics, for node_exporter's textfile
+    /// collector.
     #[arg(long, conflicts_with_all = ["list", "dashboard"])]
     prometheus: bool,
-    /// Every metric with type, unit, labels, meaning and what to do; needs no daemon.
+    /// Every metric with type, unit, labels, meaning and advice; needs no daemon.
     #[arg(long, conflicts_with = "dashboard")]
     list: bool,
     /// The list as JSON.
@@ -97,11 +97,11 @@ fn now() -> Result<::metrics::Samples, Failure> {
     Err(Failure::new(Exit::Host, anyhow::anyhow!(seen)))
 }
 
-/// Serves the metrics as the daemon was told; `None` if nowhere. Where it was told nothing, a port
-/// that is taken is no reason not to run.
+/// Serves the metrics at the given address; `None` if nowhere. Without an option, a port in use is
+/// no reason not to run.
 ///
 /// # Errors
-/// `Exit::Host` when it cannot listen where it was told to.
+/// `Exit::Host` when it cannot listen at the given address.
 #[cfg(feature = "live")]
 pub fn endpoint(
     asked: Option<At>,
@@ -173,7 +173,7 @@ mod tests {
         );
         assert!(endpoint(Some(At::Off), &say).unwrap_or_else(|e| panic!("{}", e.error)).is_none());
         assert_eq!(said.take(), "");
-        // Whoever holds the default port, we or another: it is taken, and that is only said.
+        // The default port is in use, by this test or another process: that is only reported.
         let held = TcpListener::bind(::metrics::DEFAULT_ADDRESS);
         assert!(endpoint(None, &say).unwrap_or_else(|e| panic!("{}", e.error)).is_none());
         assert!(said.take().contains("19477: cannot serve them there: "));

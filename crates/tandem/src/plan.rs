@@ -1,5 +1,5 @@
-//! `tandem plan`: shows the tree of pools and VMs, of the daemon that runs or of a scenario:
-//! settings, who gets how much, who lends.
+//! `tandem plan`: shows the tree of pools and VMs, of the running daemon or of a scenario:
+//! settings, entitlements, loans.
 
 use crate::{
     Failure,
@@ -11,20 +11,19 @@ use std::io::Write;
 use units::{Rate, Span};
 use views::{Plan, PlanKind, PlanNow, PlanRow, Unit};
 
-/// Shows the tree of pools and VMs: settings, worst case, who asks for and gets how much now, who
-/// lends to whom.
+/// Shows the tree of pools and VMs: settings, worst case, demand and entitlement now, and loans.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The tree of a scenario, with all its VMs powered on, in place of the running daemon's.
+    /// The tree of a scenario, with all its VMs powered on, instead of the running daemon's.
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
-    /// Label of the scenario's run; its first if left out.
+    /// Label of the scenario's run [default: the first].
     #[arg(long, value_name = "LABEL", requires = "scenario")]
     run: Option<String>,
-    /// Time that is looked at.
+    /// Length of the interval that is measured.
     #[arg(long, default_value = "2s")]
     interval: Span,
-    /// Amounts in MHz, not in percent of one pCPU.
+    /// Amounts in MHz instead of percent of one pCPU.
     #[arg(long)]
     mhz: bool,
     /// As JSON; docs/operating.md explains it.

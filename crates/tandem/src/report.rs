@@ -16,8 +16,8 @@ use units::Span;
 #[derive(clap::Args)]
 #[command(
     after_help = "A RUN is a result document (--json of tandem sim, tandem top or cargo xtask \
-        lab), a trace (--trace of tandem sim), or both \
-joined by a comma; LABEL= names it on the page. A trace given by itself goes to the run that has the same VMs (docs/report.md)."
+        lab), a trace (--trace of tandem sim), or both joined by a comma. LABEL= is its name on \
+        the page. A single trace belongs to the run with the same VMs (docs/report.md)."
 )]
 pub struct Args {
     /// Results, traces or both: [LABEL=]FILE[,FILE]; '-' is standard input.
@@ -26,19 +26,19 @@ pub struct Args {
     /// The page to write, or '-' for standard output.
     #[arg(long, short, value_name = "FILE|-")]
     output: PathBuf,
-    /// Heading of the page; else the scenario's name.
+    /// Heading of the page [default: the scenario's name].
     #[arg(long)]
     title: Option<String>,
-    /// Only the runs of this label, of documents with several; may be given often.
+    /// Only the runs with this label, of documents with several; may be repeated.
     #[arg(long, value_name = "LABEL")]
     run: Vec<String>,
-    /// Show of traces what is behind this time since they begin; else what is behind the warm-up.
+    /// Show traces from this time after their start on [default: the end of the warm-up].
     #[arg(long, value_name = "TIME")]
     from: Option<Span>,
-    /// Show of traces what is before this time since they begin.
+    /// Show traces up to this time after their start.
     #[arg(long, value_name = "TIME")]
     to: Option<Span>,
-    /// How long a pCPU may idle beside a wait without being wrong to.
+    /// Longest idle time of a pCPU during a wait that is not judged wrong.
     #[arg(long, value_name = "TIME", default_value = "100us")]
     brief: Span,
 }

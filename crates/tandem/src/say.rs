@@ -1,5 +1,5 @@
-//! Writes what a command prints, and never fails the command because nobody reads any more: the
-//! macros of the standard library end the program by a panic then.
+//! Writes what a command prints, and never fails the command for a closed pipe: the macros of the
+//! standard library end the program by a panic then.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
     all(&format!("{text}\n"))
 }
 
-/// Text to standard output, as it is.
+/// Text to standard output, unchanged.
 ///
 /// # Errors
 /// As [`line`].
@@ -30,12 +30,13 @@ pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     Ok(line(&serde_json::to_string_pretty(value)?)?)
 }
 
-/// A line to standard error; whoever would read it may be gone.
+/// A line to standard error; its reader may be gone.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Text to standard error as it is, such as how far long work is; nobody need read it.
+/// Text to standard error without a line end, such as the progress of long work; it needs no
+/// reader.
 pub(crate) fn hint(text: &str) {
     let mut err = io::stderr();
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());

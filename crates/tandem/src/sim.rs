@@ -22,13 +22,13 @@ use views::{Document, Where};
 pub struct Args {
     /// Name of a folder under scenarios/, or a TOML file (docs/scenarios.md).
     scenario: String,
-    /// Seed of everything random, over the scenario's.
+    /// Seed of all random numbers; overrides the scenario's.
     #[arg(long)]
     seed: Option<u64>,
-    /// Simulated time of each run, over the scenario's.
+    /// Simulated time of each run; overrides the scenario's.
     #[arg(long)]
     duration: Option<Span>,
-    /// Sets a knob of the scheduler, over the scenario's; may be given often.
+    /// Sets a knob of the scheduler; overrides the scenario's; may be repeated.
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<Setting>,
     /// Scheduler: tandem, or mutant:NAME, a faulty one that the checkers must catch.
@@ -37,7 +37,7 @@ pub struct Args {
     /// Write the result document (docs/result.md) to a file, or to standard output with '-'.
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
-    /// Only the run of this label.
+    /// Only the run with this label.
     #[arg(long, value_name = "LABEL")]
     run: Option<String>,
     /// Record every decision in a file for 'tandem trace' (docs/trace.md); of one run, which --run
@@ -71,7 +71,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     };
     let to_stdout = args.json.as_deref() == Some(Path::new("-"));
     let mut violations = vec![];
-    // Whoever reads may be gone; the documents are written all the same.
+    // The reader may be gone; the documents are written nevertheless.
     let say =
         |text: &str| if to_stdout { say::hint(text) } else { say::all(text).unwrap_or_default() };
     let seed = args.seed.unwrap_or(scenario.runs[0].spec.seed);

@@ -13,19 +13,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use units::Span;
 
-/// Shows what VMs, pools and worlds use and wait for, with esxtop's columns and keys: this host, a
-/// simulated or a recorded one.
+/// Shows the CPU use and the waits of VMs, pools and worlds, with esxtop's columns and keys: of
+/// this host, or of a simulated or recorded one.
 #[derive(clap::Args)]
 #[command(
-    after_help = "On a terminal it takes the whole screen: h shows the keys and explains each \
+    after_help = "On a terminal it uses the whole screen: h shows the keys and explains each \
         column. Otherwise, and with --once, --worlds, --pools or --settings, it prints tables of \
         this host (docs/top.md)."
 )]
 pub struct Args {
-    /// One look, then leave.
+    /// One sample, then end.
     #[arg(long)]
     pub once: bool,
-    /// With --once a result document (docs/result.md), else a line of JSON a sample.
+    /// With --once a result document (docs/result.md), else a line of JSON for each sample.
     #[arg(long)]
     pub json: bool,
     /// esxtop's batch mode: a CSV that its viewers open, on standard output.
@@ -34,10 +34,10 @@ pub struct Args {
     /// Time between two samples: seconds, or 500ms [default: 5s; of tables 2s].
     #[arg(short = 'd', long, visible_alias = "delay", value_name = "SECONDS", value_parser = seconds)]
     pub interval: Option<Span>,
-    /// So many samples, then leave.
+    /// Number of samples; ends after them.
     #[arg(short = 'n', long = "count", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// In batch mode also host tasks, one by one.
+    /// In batch mode also each host task.
     #[arg(short, long, requires = "batch")]
     all: bool,
     /// The kernel's own accounts: works under any scheduler, also without 'tandem run'.
@@ -46,42 +46,41 @@ pub struct Args {
     /// A simulated host: name of a folder under scenarios/, or a TOML file.
     #[arg(long, value_name = "SCENARIO", conflicts_with = "file")]
     sim: Option<String>,
-    /// The run of this label instead of the first.
+    /// The run with this label instead of the first.
     #[arg(long, value_name = "LABEL", requires = "sim")]
     run: Option<String>,
-    /// Seed of everything random, over the scenario's.
+    /// Seed of all random numbers; overrides the scenario's.
     #[arg(long, requires = "sim")]
     seed: Option<u64>,
-    /// Simulated time, over the scenario's.
+    /// Simulated time; overrides the scenario's.
     #[arg(long, requires = "sim")]
     duration: Option<Span>,
     /// A recorded host: a batch file of esxtop or of 'tandem top -b', or a trace.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// A simulated or recorded host so many times as fast as the clock.
+    /// Speed of a simulated or recorded host, as a multiple of the clock's.
     #[arg(long, value_name = "TIMES", default_value_t = 1.0, conflicts_with = "fast")]
     pace: f64,
-    /// A simulated or recorded host as fast as possible.
+    /// Plays a simulated or recorded host as fast as possible.
     #[arg(long)]
     fast: bool,
     /// Only groups whose name contains this.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
-    /// Configuration that is read at the start, and that W writes [default:
-    /// ~/.config/tandem/top.toml].
+    /// Configuration file, read at the start and written by W [default: ~/.config/tandem/top.toml].
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Of tables: how often accounts are read within a look.
+    /// Of tables: period in which accounts are read within an interval.
     #[arg(long, default_value = "100ms")]
     pub step: Span,
-    /// Of tables: a line a world as well.
+    /// Of tables: adds a line for each world.
     #[arg(long)]
     pub worlds: bool,
-    /// Of tables: a line a pool as well.
+    /// Of tables: adds a line for each pool.
     #[arg(long)]
     pub pools: bool,
-    /// Of tables: reservation (AMIN) and limit (AMAX, -1 for none) of each VM too, in percent of
-    /// one pCPU.
+    /// Of tables: adds the reservation (AMIN) and limit (AMAX, -1 for none) of each VM, in percent
+    /// of one pCPU.
     #[arg(long)]
     pub settings: bool,
 }

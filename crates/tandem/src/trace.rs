@@ -17,14 +17,14 @@ use std::path::PathBuf;
 use trace::{Chosen, Event, Pick};
 use units::{PcpuSet, Span};
 
-/// Looks at a trace: every change of state, queue, wake-up and kick, as a log, a table, a list of
+/// Shows a trace: every change of state, queueing, wake-up and kick, as a log, a table, a list of
 /// waits, or a picture.
 #[derive(clap::Args)]
 #[command(
     after_help = "A trace comes from 'tandem sim SCENARIO --trace FILE', or on a live host from \
-        'tandem trace record'. Each other command reads it, and the textual log that 'tandem trace \
-        log' prints, and finds out which it is. Of a damaged or cut file it shows what is there, \
-        says what is missing, and ends with code 8 (docs/trace.md)."
+        'tandem trace record'. The other commands read traces and the textual log that 'tandem \
+        trace log' prints; they detect the format. Of a damaged or cut file they show the readable \
+        part, report the missing part, and end with code 8 (docs/trace.md)."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -47,21 +47,21 @@ enum Command {
 pub struct Range {
     /// A trace or a log; '-' is standard input.
     file: PathBuf,
-    /// Leave out what happened earlier, such as 2.5s after the trace begins.
+    /// Leave out earlier events: a time after the trace begins, such as 2.5s.
     #[arg(long, value_name = "TIME")]
     from: Option<Span>,
-    /// Leave out what happened then or later.
+    /// Leave out events at this time and later.
     #[arg(long, value_name = "TIME")]
     to: Option<Span>,
 }
 
-/// The part of a trace that concerns somebody.
+/// The part of a trace that concerns the selected VMs, worlds and pCPUs.
 #[derive(clap::Args)]
 pub struct Who {
-    /// Only this VM, by name or number; may be given often.
+    /// Only this VM, by name or number; may be repeated.
     #[arg(long, value_name = "VM")]
     vm: Vec<String>,
-    /// Only this world: vcpu0, VM/vcpu0, or its number; may be given often.
+    /// Only this world: vcpu0, VM/vcpu0, or its number; may be repeated.
     #[arg(long, value_name = "WORLD")]
     world: Vec<String>,
     /// Only these pCPUs, such as 0-3,8.

@@ -7,7 +7,7 @@ use settings::{PlacedPool, Run, VmSpec};
 use std::collections::BTreeMap;
 use units::{Rate, caps::SHARES_MAX};
 
-/// Who says each setting of a pool or VM.
+/// Source of each setting of a pool or VM.
 pub type Sources = BTreeMap<String, String>;
 
 /// A tree with what its pools and VMs are called. Leaf 0 is the system group.
@@ -20,7 +20,7 @@ pub struct Grown {
     pub mhz: u32,
     /// Generation of the plan; 0 for a scenario.
     pub generation: u64,
-    /// Who says the settings of each pool and each leaf; empty where one file says them all.
+    /// Sources of the settings of each pool and each leaf; empty where one file has them all.
     pub sources: (Vec<Sources>, Vec<Sources>),
 }
 

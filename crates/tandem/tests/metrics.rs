@@ -1,4 +1,4 @@
-//! `tandem metrics` as it is typed, without a daemon.
+//! The command `tandem metrics`, without a daemon.
 
 use std::process::{Command, Output};
 
@@ -59,7 +59,7 @@ fn without_a_daemon_it_says_that_nothing_is_loaded() {
     if std::fs::read_to_string("/sys/kernel/sched_ext/root/ops")
         .is_ok_and(|ops| ops.trim() == "tandem")
     {
-        return; // somebody uses this host
+        return; // another process uses this host
     }
     let done = tandem(&["metrics"]);
     let text = String::from_utf8(done.stdout).unwrap();

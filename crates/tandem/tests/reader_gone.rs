@@ -1,4 +1,4 @@
-//! Whoever reads what a command prints may have seen enough (`tandem … | head`): that is no
+//! A reader may close the pipe before a command has printed all (`tandem … | head`): that is no
 //! failure, and never a panic.
 
 use std::os::fd::OwnedFd;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// A pipe that nobody reads.
+/// A pipe without a reader.
 fn nobody() -> Stdio {
     let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
     drop::<OwnedFd>(reader);

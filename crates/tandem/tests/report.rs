@@ -1,4 +1,4 @@
-//! `tandem report`, as it is typed: what it writes, what it says, and which exit code it ends with.
+//! The command `tandem report`: the files that it writes, its messages, and its exit code.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! `tandem top` as it is typed: batch files, lines and screens of simulated and recorded hosts, and
+//! The command `tandem top`: batch files, lines and screens of simulated and recorded hosts, and
 //! the full screen on a terminal.
 
 use esxtop::{Batch, read};
@@ -109,7 +109,7 @@ fn a_trace_becomes_the_same_batch_file() {
     for vm in ["batch", "build", "database", "web"] {
         for counter in ["% Run", "% Ready", "% Wait", "% Idle", "Switches/sec", "Migrates/sec"] {
             let (a, b) = (numbers(&of_trace, vm, counter), numbers(&of_sim, vm, counter));
-            // Who is first seen within an interval has no numbers in it.
+            // A group first seen within an interval has no numbers in it.
             let rounding = if counter.ends_with("sec") { 0.0 } else { 0.011 };
             let differ =
                 a.iter().zip(&b).skip(1).any(|(a, b)| (a - b).abs() > rounding || a.is_nan());

@@ -74,7 +74,7 @@ impl Terminal {
         !tcgetattr(&self.line).expect("modes").local_modes.contains(LocalModes::ICANON)
     }
 
-    /// Waits for the end; the terminal has to be as it was.
+    /// Waits for the end; the terminal must be restored.
     fn ended(&mut self) -> ExitStatus {
         let begin = Instant::now();
         let status = loop {

@@ -1,5 +1,4 @@
-//! `tandem sim --trace` and `tandem trace`, as they are typed: what is printed, and which exit code
-//! it ends with.
+//! The commands `tandem sim --trace` and `tandem trace`: their output and their exit codes.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Help: keys, colours, and every counter as it is declared, with its thresholds and what to do; it
-//! says nothing that is not declared.
+//! Help: keys, colours, and every counter as declared, with its thresholds and advice; it has no
+//! texts of its own for them.
 
 use crate::keys::KEYS;
 use crate::view::{Line, Tone};

@@ -39,7 +39,7 @@ pub enum Key {
 /// What has to be done outside.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
-    /// Nothing but to draw anew.
+    /// Only draw again.
     None,
     /// End.
     Quit,

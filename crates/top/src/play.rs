@@ -1,5 +1,5 @@
-//! Samples one after the other: as a source gives them, kept for a while so that one can step back,
-//! or from a file, back and forth. It reads no clock: who calls says what time it is.
+//! Samples one after the other: as a source gives them, kept for a while for steps back, or from a
+//! file, back and forth. It reads no clock: the caller passes the time.
 
 use esxtop::Rates;
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ pub enum Polled {
     Sample(Box<Sample>),
     /// None yet: it is worth asking again after that time.
     NotYet(Duration),
-    /// There will be none any more.
+    /// There are no further samples.
     End,
 }
 

@@ -83,7 +83,7 @@ pub fn replayed(events: &[Event], interval_ns: u64) -> Vec<Sample> {
     };
     for event in events {
         if !event.kind.is_name() {
-            // What is told at the first moment is how it all began.
+            // Events of the first moment are the initial state.
             if last.is_none() && event.ns > begin {
                 take(&mut host, begin, &mut last);
             }
@@ -137,7 +137,7 @@ impl Host {
             sums.limited_ns += stay.held.iter().map(|(a, b)| b.saturating_sub(*a)).sum::<u64>();
         }
         if let Kind::State { world, to: State::Run, .. } = &event.kind {
-            // A state told again is no switch.
+            // A repeated state is no switch.
             let begun = self
                 .replay
                 .world(*world)
@@ -178,7 +178,7 @@ impl Host {
         }
     }
 
-    /// Takes over which core a pCPU is a thread of; one that is not told of is a core of its own.
+    /// Takes over the core of each pCPU; a pCPU without one is a core of its own.
     fn place(&mut self, i: usize) {
         let place = self.replay.names().place(PcpuId(i as u16));
         let core = place.map_or(i, |p| usize::from(p.core));

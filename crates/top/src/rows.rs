@@ -21,7 +21,7 @@ const WIDE: usize = 120;
 pub(crate) struct Row {
     pub(crate) gid: Gid,
     pub(crate) wid: Option<Wid>,
-    /// A group that nobody is in.
+    /// A group without worlds.
     empty: bool,
     cells: Vec<Cell>,
 }
@@ -61,8 +61,7 @@ struct Setting {
     decimals: usize,
     /// Columns beside a counter: one for a mark, and one between numbers where there is room.
     gap: usize,
-    /// Also what the screen can do without: GID beside ID, and counters that nobody on the screen
-    /// knows.
+    /// Also GID beside ID, and counters that are unknown in every row, which the screen leaves out.
     whole: bool,
 }
 
@@ -115,7 +114,7 @@ impl Rows {
             let id = columns.contains(&What::Part(Part::Id));
             let needed = |(i, what): (usize, &What)| match what {
                 What::Part(Part::Gid) => !id,
-                // A group of nobody knows that nobody did anything.
+                // An empty group has counters of 0, not unknown ones.
                 What::Metric(m) => {
                     *m == Metric::Worlds
                         || rows.iter().any(|r: &Row| !r.empty && r.cells[i].text != UNKNOWN)
@@ -308,10 +307,10 @@ fn members<'r>(rates: &'r Rates, state: &State, gid: Gid) -> Vec<(Wid, &'r World
     all
 }
 
-/// Where nobody knows %USED, a trace for one, rows are sorted by %RUN instead.
+/// If %USED is unknown in every row, as in a trace, rows are sorted by %RUN instead.
 fn instead<'v>(by: SortBy, mut values: impl Iterator<Item = &'v Values>) -> SortBy {
     match by {
-        // A group of nobody knows that it used nothing.
+        // An empty group has used 0.
         SortBy::Metric(Metric::Used)
             if values.all(|v| v.get(Metric::Used).is_none_or(|used| used == 0.0)) =>
         {
@@ -321,7 +320,7 @@ fn instead<'v>(by: SortBy, mut values: impl Iterator<Item = &'v Values>) -> Sort
     }
 }
 
-/// The highest first; who does not know comes last either way.
+/// The highest first; unknown values come last in either order.
 fn higher_first(a: &Values, b: &Values, metric: Metric, reverse: bool) -> Ordering {
     match (a.get(metric), b.get(metric)) {
         (Some(a), Some(b)) => turned(b.total_cmp(&a), reverse),
@@ -343,7 +342,7 @@ fn role(role: &Role) -> (u32, &str) {
 
 impl Row {
     fn group(columns: &[What], rates: &Rates, gid: Gid, g: &GroupRates, decimals: usize) -> Row {
-        // Thresholds are for vCPUs: host tasks that wait are nobody's loss of this kind.
+        // Thresholds are for vCPUs: host tasks have none.
         let vcpus =
             Some(vcpus(rates, gid)).filter(|_| matches!(g.kind, GroupKind::Vm | GroupKind::Pool));
         let name = safe(&g.name);

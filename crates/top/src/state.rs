@@ -48,15 +48,16 @@ pub struct State {
     /// What W writes.
     pub config: Config,
     pub(crate) mode: Mode,
-    /// Row that is highlighted: what it is, so that it stays on it when rows are sorted anew.
+    /// Highlighted row, by its identity, so that the highlight stays on it when rows are sorted
+    /// again.
     pub(crate) at: Option<(Gid, Option<Wid>)>,
-    /// The same as a number, for when that row has gone.
+    /// The same as a number, for when that row is gone.
     pub(crate) cursor: usize,
     /// First row on the screen.
     pub(crate) top: usize,
     /// Columns of counters that are scrolled out on the left.
     pub(crate) left: usize,
-    /// Rows of the table as it was shown last.
+    /// Rows of the table as shown last.
     pub(crate) shown: Vec<(Gid, Option<Wid>)>,
     /// Rows that fit on the screen.
     pub(crate) height: usize,
@@ -118,8 +119,8 @@ impl State {
     pub(crate) fn go(&mut self, row: usize) {
         let last = self.shown.len().saturating_sub(1);
         self.cursor = row.min(last);
-        // At the top it stays at the top, whatever row that is: who looks for the worst wants to go
-        // on seeing it.
+        // At the top it stays at the top, whatever row that is, so that the worst row stays in
+        // view.
         self.at = self.shown.get(self.cursor).copied().filter(|_| self.cursor > 0);
         self.top = self.top.min(self.cursor).max((self.cursor + 1).saturating_sub(self.height));
         self.top = self.top.min((last + 1).saturating_sub(self.height));

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 /// How long keys and signals wait at most.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Why the program ended before it was told to.
+/// Why the program ended before a key or signal ended it.
 #[derive(Debug, thiserror::Error)]
 pub enum TermError {
     /// The terminal.
@@ -65,14 +65,14 @@ impl Drop for Held {
     }
 }
 
-/// Puts the terminal back as it was; once too often does no harm.
+/// Restores the terminal; a second call has no effect.
 fn give_back() {
     let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
     let _ = disable_raw_mode();
 }
 
-/// The line that keys come from: standard input, or the terminal behind it. crossterm reads a line
-/// whose other end is gone for ever and never comes back, so it is looked at before.
+/// The line that keys come from: standard input, or the terminal behind it. crossterm never returns
+/// from a read of a line whose other end is closed, so the line is checked before.
 struct TerminalLine(Option<File>);
 
 impl TerminalLine {
@@ -84,8 +84,8 @@ impl TerminalLine {
         }
     }
 
-    /// Waits for keys for so long; false if nobody is at the other end any more: a window that was
-    /// closed, a connection that broke.
+    /// Waits for keys for so long; false if the terminal is gone: a closed window, a broken
+    /// connection.
     fn wait(&self, wait: Duration) -> io::Result<bool> {
         let stdin = rustix::stdio::stdin();
         let line = self.0.as_ref().map_or(stdin, |f| f.as_fd());
@@ -100,7 +100,7 @@ impl TerminalLine {
     }
 }
 
-/// Runs the program on the terminal until it is told to end; `file` is where W writes.
+/// Runs the program on the terminal until a key or signal ends it; `file` is where W writes.
 ///
 /// # Errors
 /// `TermError` where there is no terminal, or where the source fails.

@@ -12,7 +12,7 @@ use esxtop::{Field, Level};
 /// How a piece of text is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// As it is.
+    /// Unchanged.
     Plain,
     /// A row of a world.
     World,

@@ -72,7 +72,7 @@ pub fn screen(state: &mut State, sample: &Sample, status: &Status, size: Size) -
         .iter()
         .map(|l| l.text().trim_end().to_owned())
         .collect();
-    lines.pop(); // the foot is for who can press keys
+    lines.pop(); // the foot is for a keyboard
     while lines.last().is_some_and(String::is_empty) {
         lines.pop();
     }

@@ -20,14 +20,14 @@ pub struct Event {
 pub enum Queue {
     /// Into the queue of a pCPU.
     Pcpu(PcpuId),
-    /// Into the queue of a limit, by its number: it is held back until the limit lets it go.
+    /// Into the queue of a limit, by its number: it is parked until the limit unparks it.
     Limit(u16),
 }
 
-/// Who woke a world.
+/// The waker of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waker {
-    /// Not told.
+    /// Unknown.
     Unknown,
     /// An interrupt or timer.
     Interrupt,
@@ -53,7 +53,7 @@ pub struct Place {
 pub enum Kind {
     /// A world changed its state.
     State {
-        /// Who.
+        /// The world.
         world: WorldId,
         /// State before, as far as it is known.
         from: Option<State>,
@@ -66,28 +66,28 @@ pub enum Kind {
     },
     /// A world was woken.
     Wake {
-        /// Who was woken.
+        /// The woken world.
         world: WorldId,
-        /// By whom.
+        /// The waker.
         by: Waker,
     },
     /// A READY world was put into a queue.
     Queued {
-        /// Who.
+        /// The world.
         world: WorldId,
         /// Where.
         queue: Queue,
-        /// Its key: the smallest of a queue comes next. Virtual time in ns.
+        /// Its deadline: the earliest of a queue comes next. Virtual time in ns.
         key: u64,
     },
     /// A world was taken out of its queue.
     Unqueued {
-        /// Who.
+        /// The world.
         world: WorldId,
     },
     /// A world went to another pCPU.
     Migrate {
-        /// Who.
+        /// The world.
         world: WorldId,
         /// From where, as far as it is known.
         from: Option<PcpuId>,
@@ -98,9 +98,9 @@ pub enum Kind {
     },
     /// The event's pCPU went from one world to another; none stands for idling. RDY's SWITCH.
     Switch {
-        /// Who ran.
+        /// The world that ran.
         from: Option<WorldId>,
-        /// Who runs.
+        /// The world that runs.
         to: Option<WorldId>,
     },
     /// The event's pCPU begins (or ends) to idle.
@@ -117,7 +117,7 @@ pub enum Kind {
     },
     /// What a world blocks on. RDY's SETWAITSTATE.
     WaitOn {
-        /// Who.
+        /// The world.
         world: WorldId,
         /// Number of the resource.
         event: u64,
@@ -126,7 +126,7 @@ pub enum Kind {
     },
     /// A world's virtual time was set. RDY's VTIMESET, whose numbers it does not explain.
     Vtime {
-        /// Who.
+        /// The world.
         world: WorldId,
         /// A number of the world, in RDY's sample constant for each: how fast its virtual time
         /// passes.
@@ -179,7 +179,7 @@ pub enum Kind {
         /// Its place.
         place: Place,
     },
-    /// The pCPUs that a world may use; a world that none was told of may use all.
+    /// The pCPUs that a world may use; a world without such an event may use all.
     Affinity {
         /// Which world.
         world: WorldId,
@@ -194,12 +194,12 @@ pub enum Kind {
     /// A vCPU that runs enters its guest, or leaves it for its emulator; it counts as inside until
     /// it has left.
     Guest {
-        /// Who.
+        /// The world.
         world: WorldId,
         /// Whether it enters.
         inside: bool,
     },
-    /// A remark of whoever recorded.
+    /// A remark of the recorder.
     Mark {
         /// Its text.
         text: String,

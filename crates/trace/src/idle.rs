@@ -5,7 +5,7 @@ use crate::{Now, Replay, Stretch};
 use std::collections::BTreeMap;
 use units::{PcpuId, PcpuSet, WorldId};
 
-/// Stretches of pCPUs that ended, in the order in which they did, and times of state changes.
+/// Ended intervals of pCPUs, in the order of their ends, and times of state changes.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     idle: Vec<Stretch>,
@@ -16,13 +16,13 @@ pub(crate) struct Past {
 /// Idling beside a wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Beside {
-    /// Stretches of idling.
+    /// Number of idle times.
     pub(crate) stretches: u32,
     /// Time in which at least one pCPU idled, in ns.
     pub(crate) ns: u64,
     /// State changes at which one did.
     pub(crate) seen: u32,
-    /// The longest stretch of one pCPU, in ns, and which.
+    /// The longest idle time of one pCPU, in ns, and the pCPU.
     pub(crate) longest: Option<(u64, PcpuId)>,
 }
 
@@ -50,7 +50,7 @@ impl Past {
     }
 
     /// Idling of pCPUs that are allowed, from `from` to now, outside of spans in which the world
-    /// was held back anyway.
+    /// was parked or co-stopped.
     pub(crate) fn beside(
         &self,
         replay: &Replay,
@@ -90,7 +90,7 @@ impl Past {
         out
     }
 
-    /// Who ran longest on a pCPU from `from` to now, and for how long in ns.
+    /// The world that ran longest on a pCPU from `from` to now, and for how long in ns.
     pub(crate) fn ran_most(&self, replay: &Replay, p: PcpuId, from: u64) -> Option<(WorldId, u64)> {
         let to = replay.ns();
         let ended = self

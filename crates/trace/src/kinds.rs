@@ -42,7 +42,7 @@ pub(crate) struct Spec {
 use Coding::{Delta, Pcpu, Plain, Text, World};
 
 /// Every kind that this version knows. Numbers, names of fields and their meaning stay; fields may
-/// be added at the end, where 0 or the empty text has to mean that nothing is told.
+/// be added at the end, where 0 or the empty text has to mean unknown.
 ///
 /// A field that may be missing is its number + 1, and 0 stands for none. Texts and numbers are
 /// numbered apart, in order.

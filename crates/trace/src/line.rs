@@ -34,7 +34,7 @@ use std::fmt::Write;
 use std::str::{FromStr, SplitAsciiWhitespace};
 use units::{PcpuId, VmId, WorldId};
 
-/// A line that was understood: its number, its event, and whether it told the reason of a state.
+/// A parsed line: its number, its event, and whether it has the reason of a state.
 pub(crate) struct Line {
     pub(crate) number: u64,
     pub(crate) event: Event,

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 /// Bytes that are looked at to tell text from blocks.
 const LOOK: usize = 4096;
 
-/// A trace as it was found.
+/// A trace as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
     /// Its events and gaps.

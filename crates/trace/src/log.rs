@@ -1,9 +1,9 @@
 //! The textual log of RDY ("Scheduler Trace"): events as lines, and lines as events; it judges
 //! nothing that it prints.
 //!
-//! In RDY's style a halted vCPU is WAIT, and a SETWAITSTATE of class IDLE tells what it waits for.
-//! Where a recording has no SWITCH events, each is made from who ran there last. Missing events
-//! show as a jump of the sequence number.
+//! In RDY's style a halted vCPU is WAIT, and a SETWAITSTATE of class IDLE has what it waits for.
+//! Where a recording has no SWITCH events, each is made from the world that ran there last. Missing
+//! events show as a jump of the sequence number.
 
 use crate::line::{Line, full, parse as parse_line, rdy};
 use crate::{Event, Kind, State};
@@ -94,7 +94,7 @@ fn waits_on(world: WorldId, next: &[Event]) -> bool {
 struct Printer {
     text: String,
     number: u64,
-    /// Of each pCPU who was switched to last, and since when it has stopped.
+    /// Of each pCPU the world switched to last, and since when it has stopped.
     switches: HashMap<PcpuId, (Option<WorldId>, Option<u64>)>,
 }
 
@@ -118,8 +118,8 @@ impl Printer {
         }
     }
 
-    /// A switch that follows from a world that begins to run, or a pCPU that begins to idle. One
-    /// that nobody used since its world stopped has idled.
+    /// A switch that follows from a world that begins to run, or a pCPU that begins to idle. A pCPU
+    /// that ran nothing since its world stopped has idled.
     fn switched(&mut self, event: &Event) {
         let (pcpu, to) = match event.kind {
             Kind::State { world, to: State::Run, on, .. } => (on.or(event.pcpu), Some(world)),

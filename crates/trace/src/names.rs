@@ -1,5 +1,5 @@
-//! Remembers who is called what, so that a file can repeat it and tables can show it; it forgets
-//! worlds that are gone.
+//! Stores the names of worlds, VMs and pCPUs, so that a file can repeat them and tables can show
+//! them; it drops worlds that have ended.
 
 use crate::{Event, Kind, Place, Role, State};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ enum Key {
     Affinity(WorldId),
 }
 
-/// The names told so far. Memory is bounded: beyond a full host's, names are not kept.
+/// The names so far. Memory is bounded: beyond a full host's, names are not kept.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     kept: BTreeMap<Key, Event>,
@@ -66,14 +66,14 @@ impl Names {
         }
     }
 
-    /// Name of a world behind its VM's, `db/vcpu0`; alone where no VM was told.
+    /// Name of a world behind its VM's, `db/vcpu0`; alone if its VM is unknown.
     #[must_use]
     pub fn full(&self, world: WorldId) -> String {
         let name = self.world(world);
         self.vm_of(world).map_or_else(|| name.clone(), |(vm, _)| format!("{}/{name}", self.vm(vm)))
     }
 
-    /// VM of a world and what it is there, if that was told.
+    /// VM of a world and its kind there, if that is known.
     #[must_use]
     pub fn vm_of(&self, world: WorldId) -> Option<(VmId, Role)> {
         match self.kept.get(&Key::World(world)).map(|e| &e.kind) {
@@ -91,7 +91,7 @@ impl Names {
         }
     }
 
-    /// pCPUs that a world may use; none if it was told of none, and may use all.
+    /// pCPUs that a world may use; none if it is unknown, and it may use all.
     #[must_use]
     pub fn allowed(&self, world: WorldId) -> Option<&PcpuSet> {
         match self.kept.get(&Key::Affinity(world)).map(|e| &e.kind) {
@@ -100,7 +100,7 @@ impl Names {
         }
     }
 
-    /// Place of a pCPU, if it was told.
+    /// Place of a pCPU, if it is known.
     #[must_use]
     pub fn place(&self, pcpu: PcpuId) -> Option<Place> {
         match self.kept.get(&Key::Pcpu(pcpu)).map(|e| &e.kind) {
@@ -109,7 +109,7 @@ impl Names {
         }
     }
 
-    /// Number of pCPUs of the host, if it was told.
+    /// Number of pCPUs of the host, if it is known.
     #[must_use]
     pub fn pcpus(&self) -> Option<u16> {
         match self.kept.get(&Key::Host).map(|e| &e.kind) {

@@ -9,7 +9,7 @@ use units::{PcpuId, PcpuSet, VmId, WorldId};
 /// Most names that an error lists.
 const LISTED: usize = 12;
 
-/// What somebody asked for; nothing asked for is everything.
+/// A selection of worlds and pCPUs; an empty one is everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pick {
     /// VMs by name or number.
@@ -88,7 +88,7 @@ impl Chosen {
         }
     }
 
-    /// Whether an event concerns who is wanted, and a pCPU that is wanted.
+    /// Whether an event concerns a selected world, and a selected pCPU.
     #[must_use]
     pub fn event(&self, event: &Event) -> bool {
         let on = match &event.kind {
@@ -102,7 +102,7 @@ impl Chosen {
         self.who(event) && (self.pcpus.is_none() || lasts || on.is_some_and(|p| self.pcpu(p)))
     }
 
-    /// Whether a wait is of who is wanted, and was spent on a pCPU that is wanted or ended there.
+    /// Whether a wait is of a selected world, and was spent on a selected pCPU or ended there.
     #[must_use]
     pub fn wait(&self, wait: &Wait) -> bool {
         let who = self.worlds.as_ref().is_none_or(|worlds| worlds.contains(&wait.world));
@@ -111,7 +111,7 @@ impl Chosen {
     }
 }
 
-/// Who is in a trace.
+/// The worlds of a trace.
 struct Known {
     names: Names,
     vms: BTreeSet<VmId>,

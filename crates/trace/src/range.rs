@@ -1,11 +1,11 @@
-//! A part of a trace that stands alone: what was so at its beginning is told again; it leaves out
+//! A part of a trace that stands alone: it begins with the states at its start; it leaves out
 //! nothing inside.
 
 use crate::{Event, Kind, Now, Replay, Why};
 use units::PcpuId;
 
-/// Events from `from_ns` to before `to_ns`, with every name. In front of them the states of worlds
-/// and the idling of pCPUs at `from_ns` are told again, so that tables and pictures begin right.
+/// Events from `from_ns` to before `to_ns`, with every name. Before them come events with the
+/// states of worlds and the idle pCPUs at `from_ns`, so that tables and pictures begin correctly.
 /// `waits::analyse` has a range of its own, and knows more.
 #[must_use]
 pub fn between(events: &[Event], from_ns: u64, to_ns: u64) -> Vec<Event> {

@@ -18,7 +18,7 @@
 //! << 40 \| the pCPU kicked << 48 |
 //! | 4 unqueued | the world | 0 | 0 |
 //! | 5 migrate | the world | from (0xffff: unknown) \| to << 16 \| why << 32 | 0 |
-//! | 6 switch | 0 | who ran, with 1 << 32 if a world did | who runs, likewise |
+//! | 6 switch | 0 | the world that ran, with 1 << 32 if a world did | the world that runs, likewise |
 //! | 7 idle | 0 | 1 begins, 0 ends | 0 |
 //! | 8 kick | 0 | the pCPU kicked \| how << 16 | 0 |
 //! | 11 account | the VM | used ns | entitled, 2^-20 pCPU |

@@ -108,7 +108,7 @@ pub struct Reader<R: Read> {
     gap: Option<Gap>,
     /// Blocks and events in the gap whose heads could be read.
     in_gap: (u32, u32),
-    /// Names may have been missed, and some of them have been told again.
+    /// Names may have been lost, and some of them have been repeated.
     missed: bool,
     told: bool,
     skipped: u64,

@@ -2,9 +2,9 @@
 //! judges none of them.
 //!
 //! A pCPU idles when the world on it stops and none has begun to run, as in RDY's state table; an
-//! `Idle` event says it as well, and where it says that idling ended and no world is seen to run,
-//! something runs there that the trace does not name. What is not told is unknown, and where events
-//! are lost everything is unknown again.
+//! `Idle` event has it as well, and where an idle time ends and no world runs, something runs there
+//! that the trace does not name. States without an event are unknown, and after lost events
+//! everything is unknown again.
 
 use crate::{Event, Kind, Names, Queue, State, Waker, Why};
 use serde::{Serialize, Serializer};
@@ -15,7 +15,7 @@ use units::{PcpuId, WorldId};
 /// What a pCPU does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Now {
-    /// Not told.
+    /// Unknown.
     Unknown,
     /// Nothing.
     Idle,
@@ -52,15 +52,15 @@ pub struct WorldNow {
     pub since_ns: u64,
     /// Whether it was seen to begin. If not, it is as old as `since_ns` or older.
     pub begun: bool,
-    /// State before, as far as it was told.
+    /// State before, as far as it is known.
     pub before: Option<State>,
     /// Why it came into this state.
     pub why: Why,
     /// Where it runs, or in which pCPU's queue it is.
     pub on: Option<PcpuId>,
-    /// Who woke it, if a wake-up led to this state.
+    /// Its waker, if a wake-up led to this state.
     pub waker: Option<Waker>,
-    /// Since when a limit holds it back, in ns.
+    /// Since when a limit parks it, in ns.
     pub held_since: Option<u64>,
     held: Vec<(u64, u64)>,
 }
@@ -80,7 +80,7 @@ pub enum End {
 /// A stay of a world in one state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stay {
-    /// Who.
+    /// The world.
     pub world: WorldId,
     /// How it was: state, since when and the rest.
     pub was: WorldNow,
@@ -94,7 +94,7 @@ pub struct Stay {
     pub next_on: Option<PcpuId>,
 }
 
-/// A stretch in which a pCPU did one thing.
+/// An interval in which a pCPU did one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// Which pCPU.
@@ -112,7 +112,7 @@ pub struct Stretch {
 pub struct Ended {
     /// Stays of worlds.
     pub stays: Vec<Stay>,
-    /// Stretches of pCPUs.
+    /// Intervals of pCPUs.
     pub stretches: Vec<Stretch>,
 }
 
@@ -143,7 +143,7 @@ impl Replay {
         self.ns
     }
 
-    /// Every pCPU that was told of: what it does and since when, in ns.
+    /// Every known pCPU: what it does and since when, in ns.
     #[must_use]
     pub fn pcpus(&self) -> &[(Now, u64)] {
         &self.pcpus
@@ -171,7 +171,7 @@ impl Replay {
         self.idle
     }
 
-    /// Names told so far.
+    /// Names so far.
     #[must_use]
     pub fn names(&self) -> &Names {
         &self.names
@@ -264,7 +264,7 @@ impl Replay {
     fn wake(&mut self, world: WorldId, by: Waker) {
         match self.worlds.get_mut(&world) {
             Some(now) if now.state == State::Ready => now.waker = now.waker.or(Some(by)),
-            // Who runs is not asleep: the wake-up came too late to do anything.
+            // A running world is not asleep: the wake-up came too late to do anything.
             Some(now) if now.state == State::Run => {}
             _ => {
                 self.wakers.insert(world, by);
@@ -320,7 +320,7 @@ impl Replay {
     ) {
         let old = self.worlds.remove(&world);
         self.ready.remove(&world);
-        // Only a world that runs falls asleep or is held back (VS51).
+        // Only a running world falls asleep or co-stops (VS51).
         let ran = match &old {
             Some(old) => old.state == State::Run,
             None => {

@@ -1,5 +1,5 @@
-//! The pCPU-by-time state table of RDY: which world runs on each pCPU or that it idles, and who
-//! waits; it does not judge.
+//! The pCPU-by-time state table of RDY: the world that runs on each pCPU or that it idles, and the
+//! waiting worlds; it does not judge.
 
 use crate::waits::{self, WaitOptions};
 use crate::{Event, Kind, Now, Replay, State};
@@ -182,7 +182,7 @@ pub enum WriteError {
     Io(#[from] std::io::Error),
 }
 
-/// Writes the table as text: RDY's columns, then who waits (`world@pCPU`), then notes.
+/// Writes the table as text: RDY's columns, then waiting worlds (`world@pCPU`), then notes.
 ///
 /// # Errors
 /// `WriteError::Table` if a step would give no row or too many: nothing is written then.

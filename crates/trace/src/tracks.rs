@@ -13,7 +13,7 @@ pub(crate) enum Track {
     Host,
     /// What a pCPU runs.
     Pcpu(PcpuId),
-    /// Heading above the worlds of a VM; none for worlds of which no VM was told.
+    /// Heading above the worlds of a VM; none for worlds of unknown VMs.
     Vm(Option<VmId>),
     /// States of a world.
     World(Option<VmId>, WorldId),

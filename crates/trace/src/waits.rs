@@ -2,9 +2,9 @@
 //! judgement, made by rule.
 //!
 //! RDY found a world that waited 10.795 ms while a pCPU was seen idle 31 times, and judged that
-//! right: each idled very briefly, and the world that had run there came back soon. So the law is
-//! of single stretches: one pCPU that the world may use, idle for longer than `brief_ns` without a
-//! break, while the world was READY and no limit held it back, was wrong to idle.
+//! correct: each idled very briefly, and the world that had run there came back soon. So the law is
+//! about single idle times: a pCPU that the world may use, idle for longer than `brief_ns` without
+//! interruption, while the world was READY and not parked, idled wrongly.
 
 use crate::idle::Past;
 use crate::replay::{End, Replay, Stay};
@@ -63,11 +63,11 @@ impl Judgement {
 /// A wait: a stay in READY or COSTOP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Wait {
-    /// Who.
+    /// The world.
     pub world: WorldId,
     /// Its name, or its number.
     pub name: String,
-    /// Its VM, if it was told.
+    /// Its VM, if it is known.
     pub vm: Option<VmId>,
     /// Name of the VM, or empty.
     pub vm_name: String,
@@ -83,24 +83,25 @@ pub struct Wait {
     pub ran_on: Option<PcpuId>,
     /// The pCPU in whose queue it was last.
     pub queued_on: Option<PcpuId>,
-    /// Who woke it: a world's name with its VM's, `interrupt`, `?`; none if no wake-up led to the
+    /// Its waker: a world's name with its VM's, `interrupt`, `?`; none if no wake-up led to the
     /// wait.
     pub waker: Option<String>,
     /// Whether it slept before: the wait is the latency of a wake-up.
     pub slept: bool,
     /// At how many state changes a pCPU that it may use was seen idle. RDY's NumberIdle.
     pub seen_idle: u32,
-    /// How many stretches of idling there were beside it.
+    /// Number of idle times during it.
     pub idle_stretches: u32,
     /// How long at least one pCPU idled beside it, in ns.
     pub idle_ns: u64,
-    /// The longest of these stretches, in ns.
+    /// The longest of these idle times, in ns.
     pub longest_idle_ns: u64,
     /// Which pCPU that was.
     pub idle_pcpu: Option<PcpuId>,
     /// How long a limit held it back, in ns.
     pub held_ns: u64,
-    /// Who ran most meanwhile where it was queued, named with its VM, and for how long in ns.
+    /// The world that ran most meanwhile where it was queued, named with its VM, and for how long
+    /// in ns.
     pub instead: Option<(String, u64)>,
     /// pCPUs of which it was not known at the end what they do.
     pub unseen_pcpus: usize,

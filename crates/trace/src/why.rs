@@ -53,7 +53,7 @@ named! {
         Run = 1, "RUN";
         /// Waiting for a pCPU.
         Ready = 2, "READY";
-        /// Held back so that its siblings catch up.
+        /// Co-stopped, so that its siblings catch up.
         Costop = 3, "COSTOP";
         /// Blocked on a resource.
         Wait = 4, "WAIT";
@@ -65,11 +65,11 @@ named! {
 named! {
     /// Why a world changed its state.
     Why {
-        /// Not told.
+        /// Unknown.
         Unknown = 0, "UNKNOWN";
         /// Its quantum ended.
         Quantum = 1, "QUANTUM";
-        /// Somebody owed more took the pCPU.
+        /// A world with an earlier deadline took the pCPU.
         Preempted = 2, "PREEMPTED";
         /// It slept of its own accord.
         Slept = 3, "SLEPT";
@@ -77,15 +77,15 @@ named! {
         Woken = 4, "WOKEN";
         /// It gave the pCPU away.
         Yielded = 5, "YIELDED";
-        /// A limit holds it back.
+        /// A limit parks it.
         Parked = 6, "PARKED";
         /// A limit lets it go.
         Released = 7, "RELEASED";
         /// It was moved to another pCPU.
         Migrated = 8, "MIGRATED";
-        /// It had waited too long and ran whatever it was owed.
+        /// It had waited too long and ran whatever its deadline.
         Rescued = 9, "RESCUED";
-        /// Its turn came.
+        /// Its deadline was the earliest.
         Picked = 10, "PICKED";
         /// Its siblings are behind.
         Skewed = 11, "SKEWED";
@@ -93,7 +93,7 @@ named! {
         Born = 12, "BORN";
         /// It is gone.
         Gone = 13, "GONE";
-        /// No change: its present state told again, as at the start of a recording.
+        /// No change: its present state, as at the start of a recording.
         Told = 14, "TOLD";
         /// Its siblings have caught up.
         CaughtUp = 15, "CAUGHT_UP";
@@ -103,7 +103,7 @@ named! {
 named! {
     /// Why a world went to another pCPU.
     Move {
-        /// Not told; RDY prints no other.
+        /// Unknown; RDY prints no other.
         Other = 0, "OTHER";
         /// Its waker's pCPU or one near it was chosen.
         Wake = 1, "WAKE";

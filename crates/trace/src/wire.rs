@@ -46,7 +46,7 @@ fn unzigzag(from: u64, code: u64) -> u64 {
     from.wrapping_add((code >> 1) ^ (code & 1).wrapping_neg())
 }
 
-/// What differences refer to. It starts anew in every block, so that each can be read alone.
+/// The base of differences. It is reset in every block, so that each block can be read alone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Base {
     ns: u64,

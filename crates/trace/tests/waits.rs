@@ -259,7 +259,7 @@ fn a_range_leaves_out_what_is_outside_of_it() {
     assert_eq!(some.waits.iter().collect::<Vec<_>>(), inside);
 }
 
-/// The host of `common` gives an idle pCPU to whoever wakes: waits while one idles are as short as
+/// The host of `common` gives an idle pCPU to a waking world: waits while one idles are as short as
 /// its wake-ups.
 #[test]
 fn a_host_that_leaves_nothing_lying_has_no_wrong_idling() {

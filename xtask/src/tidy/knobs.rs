@@ -14,12 +14,12 @@ const HEAD: &str = "# Knobs
 <!-- Generated from sched/abi/knobs.def by `cargo xtask tidy --write`; changes here are lost. -->
 
 Knobs tune the scheduler. They are read when it is loaded. Later sources win: the default, `[knobs]` of the
-scenario or of the settings file, `--set NAME=VALUE` on the command line. A name that does not exist and a value
-outside the range are refused with exit code 3. `tandem knobs` prints this list too.
+scenario or of the settings file, `--set NAME=VALUE` on the command line. An unknown name and a value outside
+the range are refused with exit code 3. `tandem knobs` prints this list too.
 
-Times \"at its share\" are measured in virtual time: a VM that gets what it is entitled to passes \
-    one unit of it in
-one unit of time. See [design/003](design/003-shares.md).
+Times \"at its entitlement\" are virtual time: the virtual time of a VM that gets what it is entitled to \
+    advances by
+1 us per us. See [design/003](design/003-shares.md).
 
 | knob | default | allowed | unit | meaning |
 |---|---:|---:|---|---|

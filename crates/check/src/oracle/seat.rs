@@ -85,7 +85,7 @@ impl Oracle {
         let pcpu = &mut self.pcpus[p.0 as usize];
         let old = pcpu.world.replace(world);
         match old {
-            // The pCPU stays busy; its stint goes on with the newer world.
+            // The pCPU stays busy; its run goes on with the newer world.
             Some(old) => {
                 let texts = (format!("worlds {} and {}", old.0, world.0), "one world".to_owned());
                 self.violated(

@@ -8,10 +8,9 @@ use units::Rate;
 /// Weight, floor and cap, as wide as the solver below needs them.
 pub type Wide = (u128, u128, u128);
 
-/// The clamped division by another algorithm: everybody gets its part by weight; who is thereby
-/// pushed off a bound stays there for good, those below their floors if these pulls are the
-/// stronger, else those above their caps; and again with the rest (the order in which CSS flexbox
-/// resolves its minimum and maximum sizes).
+/// The clamped division by another algorithm: each claim gets its part by weight; claims beyond a
+/// bound stay at it, those below their floors if their sum is larger, else those above their caps;
+/// and again with the rest (the order in which CSS flexbox resolves its minimum and maximum sizes).
 pub fn freeze(amount: u128, claims: &[Wide]) -> Vec<u64> {
     let floors: u128 = claims.iter().map(|c| c.1).sum();
     if floors > amount {

@@ -1,5 +1,5 @@
-//! Who the worlds and VMs of a recording are: looked up in the accounts and in what the daemon
-//! says; it records nothing.
+//! The names of worlds and VMs of a recording: looked up in the accounts and in the daemon's file;
+//! it records nothing.
 
 use crate::{
     Accounts, Names,
@@ -20,7 +20,7 @@ pub(super) fn host(topology: &Topology) -> Vec<(Option<PcpuId>, Kind)> {
     [(None, Kind::Host { pcpus: topology.pcpus() as u16 })].into_iter().chain(places).collect()
 }
 
-/// Names that were told, so that each is told once.
+/// Names that were written, so that each is written once.
 #[derive(Default)]
 pub(super) struct Namer {
     vms: BTreeMap<u32, (String, String)>,

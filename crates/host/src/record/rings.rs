@@ -27,7 +27,7 @@ pub(super) struct Born {
     pub(super) ns: u64,
 }
 
-/// All rings; whoever holds the lock of recordings is their one reader.
+/// All rings; the holder of the lock of recordings is their one reader.
 pub(super) struct Rings(Records<OfPcpu>);
 
 /// A word that programs of the scheduler change at any time.
@@ -44,7 +44,7 @@ impl Rings {
         Ok(Rings(Records::new(&pinned("trace_rings")?, "trace_rings", true)?))
     }
 
-    /// Throws away what others have left there, be it half read; nobody may be recording.
+    /// Discards what others have left there, even half read; no recorder may run.
     pub(super) fn clear(&self) {
         for i in 0..self.0.len() {
             let of = self.0.pointer(i);
@@ -67,15 +67,15 @@ impl Rings {
         }
     }
 
-    /// Appends every record that is whole, ring by ring, says who was born, and how many the
-    /// fullest ring had.
+    /// Appends every record that is whole, ring by ring, returns the new worlds, and how many
+    /// records the fullest ring had.
     pub(super) fn take(&self, out: &mut Vec<u8>, born: &mut Vec<Born>) -> usize {
         (0..self.0.len()).map(|i| self.take_one(i, out, born)).max().unwrap_or(0)
     }
 
     fn take_one(&self, i: usize, out: &mut Vec<u8>, born: &mut Vec<Born>) -> usize {
         let of = self.0.pointer(i);
-        // SAFETY: as in `clear`. A record whose last word is not 0 is whole, and nobody else
+        // SAFETY: as in `clear`. A record whose last word is not 0 is whole, and nothing else
         // touches it until its slot is given back by `tail`; `reserve` has made room for as many
         // records as there are slots taken.
         unsafe {

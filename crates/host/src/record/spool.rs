@@ -1,6 +1,6 @@
-//! What a recorder writes while it records, and how a trace comes from it: the rings' records as
-//! they are, in the order in which they were read, and between them the events that user space has
-//! made. It asks nobody anything: a file left over is enough.
+//! What a recorder writes while it records, and how a trace comes from it: the rings' records
+//! unchanged, in the order in which they were read, and between them the events that user space has
+//! made. It needs no other source: a file left over is enough.
 //!
 //! A chunk is 32 bytes, `{ u64 magic; u64 kind; u64 bytes; u64 ns }`, and so many bytes: records of
 //! 32 bytes (kind 1), or events as a whole trace file (kind 2). `ns` is when the rings began to be
@@ -103,7 +103,7 @@ pub(super) struct Merged {
     pub(super) lost: u64,
     /// Bytes read.
     pub(super) bytes: u64,
-    /// The file ends within a chunk: whoever wrote it was killed.
+    /// The file ends within a chunk: its writer was killed.
     pub(super) cut: bool,
 }
 

@@ -158,7 +158,7 @@ fn a_pool_keeps_what_a_vm_did_that_has_gone_and_a_slots_next_vm_begins_at_zero()
     later.sums.insert(1, [S; SUMS]);
     let samples = told(&mut totals, &later);
     assert_eq!(samples.get(Metric::VmUsed, &["vm \"777\"", "/a/b", "1"]), Some(Value::Ns(S)));
-    // 20 s of the one that has gone, 30 s of the second, 1 s of the new one.
+    // 20 s of the ended one, 30 s of the second, 1 s of the new one.
     assert_eq!(pool_used(&samples, "/a/b"), Some(Value::Ns(51 * S)));
     assert_eq!(pool_used(&samples, "/a"), Some(Value::Ns(51 * S)));
     later.names.vms[1].pool = "/".to_owned();

@@ -1,6 +1,6 @@
-//! Keeps totals from going back between two looks: what VMs did that have gone stays in their
-//! pools, and numbers that were read while they changed never fall. It begins anew when the
-//! scheduler was loaded anew.
+//! Keeps totals from decreasing between two looks: the totals of pools include ended VMs, and
+//! numbers that were read while they changed never fall. Totals begin at 0 with each load of the
+//! scheduler.
 
 use super::{LIMITED, Moment, READY, SUMS, Sums, USED};
 use crate::VmName;

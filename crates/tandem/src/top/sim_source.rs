@@ -1,5 +1,5 @@
-//! Samples of a simulated host: the run goes on in a thread of its own, one sample ahead of whoever
-//! looks.
+//! Samples of a simulated host: the run goes on in a thread of its own, one sample ahead of the
+//! viewer.
 
 use crate::{Exit, Failure};
 use esxtop::{Counters, LoadAverage, Rates};
@@ -69,7 +69,7 @@ impl SimSource {
         let on_look = Box::new(move |now: Counters| {
             if let Some(mut rates) = before.as_ref().and_then(|b| Rates::between(b, &now).ok()) {
                 rates.feed(&mut load);
-                // Nobody looks any more.
+                // The viewer is gone.
                 give.send(Sample { rates, up_ns: now.at_ns }).ok()?;
             }
             before = Some(now);

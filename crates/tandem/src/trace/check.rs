@@ -14,19 +14,19 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Holds a trace to the oracle: legal changes of state, one world a pCPU, affinity, idle pCPUs
-/// beside who waits, waits, skew, co-stop.
+/// Checks a trace with the oracle: legal changes of state, one world a pCPU, affinity, pCPUs that
+/// idle while a world waits, waits, skew, co-stop.
 #[derive(clap::Args)]
 #[command(
-    after_help = "A trace has no settings: shares, reservations and limits are not judged. Say \
-        with --set which knobs the scheduler had, \
-                  where they were not the defaults: what is allowed depends on them; with cosched=strict neither idle pCPUs nor skew are \
-                  judged. Ends with code 6 if anything is violated."
+    after_help = "A trace has no settings: shares, reservations and limits are not checked. The \
+        bounds depend on knobs: pass the scheduler's with --set if they were not the defaults. \
+        With cosched=strict neither idle pCPUs nor skew are checked. Ends with code 6 if there is \
+        a violation."
 )]
 pub struct Args {
     #[command(flatten)]
     range: Range,
-    /// A knob that the recorded scheduler had; may be given often.
+    /// A knob that the recorded scheduler had; may be repeated.
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<Setting>,
     /// Timer interrupts a second of the recorded kernel.
@@ -35,8 +35,8 @@ pub struct Args {
     /// Violations that are listed; all of them count.
     #[arg(long, value_name = "N", default_value_t = 20)]
     most: usize,
-    /// Write what came out (docs/result.md, `checked`) to a file, or to standard output with '-' in
-    /// place of the text.
+    /// Write the outcome (docs/result.md, `checked`) to a file, or to standard output with '-'
+    /// instead of the text.
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
 }

@@ -17,12 +17,12 @@ pub struct Args {
     range: Range,
     /// File to write.
     out: PathBuf,
-    /// Format; if left out, chrome where OUT ends in .json, else perfetto.
+    /// Format [default: chrome if OUT ends in .json, else perfetto].
     #[arg(long)]
     format: Option<Format>,
 }
 
-/// What is written.
+/// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// Perfetto's protobuf, of any size.

@@ -13,7 +13,7 @@ use trace::{Cause, Event, Gap, Loaded, ReadError};
 const TELL: Duration = Duration::from_millis(300);
 /// So many events take a second.
 const LONG: usize = 1_000_000;
-/// Gaps that are told of one by one; the rest is counted.
+/// Gaps that are reported one by one; the rest is counted.
 const SHOWN: usize = 10;
 
 /// What was read.

@@ -10,8 +10,8 @@ use trace::log::{Style, print};
 
 /// Prints a trace as RDY's textual log: sequence number, pCPU, time in us, event, arguments.
 ///
-/// Lines are numbered one after the other; where events are missing the number jumps. Times are
-/// those of the trace's clock.
+/// Lines are numbered consecutively; missing events show as a jump. Times are those of the trace's
+/// clock.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
@@ -19,8 +19,8 @@ pub struct Args {
     range: Range,
     #[command(flatten)]
     who: Who,
-    /// Everything: reasons, keys, wake-ups, kicks, names, ns. Without it, RDY's seven events with
-    /// RDY's arguments.
+    /// All events, with reasons, deadlines, wake-ups, kicks, names, ns. Without it, RDY's seven
+    /// events with RDY's arguments.
     #[arg(long)]
     full: bool,
 }

@@ -13,22 +13,21 @@ use units::Span;
 
 /// Records what the running scheduler does, until Ctrl-C, for a time, or until the file is full.
 ///
-/// 'tandem run' must be running. Recording needs root. What the scheduler's rings cannot hold is
-/// counted, and marked in the file. Raw records are kept in FILE.raw meanwhile.
+/// 'tandem run' must be running. Recording needs root. Records that find no room in the scheduler's
+/// rings are counted, and marked in the file. Raw records are kept in FILE.raw meanwhile.
 #[derive(clap::Args)]
 pub struct Args {
-    /// File that it is written to; one that exists is overwritten.
+    /// File to write; an existing one is overwritten.
     #[arg(short, long, value_name = "FILE", default_value = "tandem.trace")]
     output: PathBuf,
     /// End after this time, such as 10s.
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
-    /// End when there are so many MiB of raw records, 32 bytes each: a busy host of 16 pCPUs has
-    /// about five a second.
+    /// End at this many MiB of raw records, 32 bytes each: a busy host of 16 pCPUs makes about five
+    /// MiB a second.
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     max_size: u64,
-    /// Record nothing, but make a trace of the raw records that a recorder which was killed has
-    /// left.
+    /// Record nothing, but make a trace of the raw records that a killed recorder has left.
     #[arg(long, value_name = "FILE.raw", conflicts_with_all = ["duration", "max_size"])]
     salvage: Option<PathBuf>,
     /// The outcome as JSON on standard output.
@@ -97,7 +96,7 @@ fn tell(args: &Args, done: &Recorded) {
         let Recorded { events, lost, bytes, .. } = *done;
         let text = serde_json::json!({ "file": args.output, "duration_ns": done.time.as_nanos() as u64, "events": events, "lost": lost,
             "bytes": bytes, "ended": ended(done.end) });
-        let _ = say::line(&text.to_string()); // the file is written all the same
+        let _ = say::line(&text.to_string()); // the file is written nevertheless
     } else {
         let mut text = format!(
             "{}: {}; ended: {}\n",

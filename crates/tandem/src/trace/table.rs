@@ -7,15 +7,15 @@ use std::io::BufWriter;
 use trace::table::{Step, TableOptions, WriteError, write_some};
 use units::Span;
 
-/// Shows what each pCPU does at each time: a world's number, I for idle, * for something else, ?
-/// for what is not known; and who waits.
+/// Shows the state of each pCPU at each time: a world's number, I for idle, * for something else, ?
+/// for unknown; and the waiting worlds.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     range: Range,
     #[command(flatten)]
     who: Who,
-    /// A row every so often, in place of one at each change.
+    /// A row at this interval, instead of one at each change.
     #[arg(long, value_name = "TIME")]
     step: Option<Span>,
     /// Without RDY's remark on each wait that ended ('pr=1172 Wt=10795 Frm=203817, NumberIdle=31

@@ -1,5 +1,5 @@
-//! `tandem trace waits`: who waited for a pCPU, how long, behind whom, and whether a pCPU was wrong
-//! to idle meanwhile.
+//! `tandem trace waits`: the waits of worlds for a pCPU, how long, behind which world, and whether
+//! a pCPU was wrong to idle meanwhile.
 
 use super::{Range, Who};
 use crate::Failure;
@@ -16,18 +16,19 @@ use units::Span;
 #[derive(clap::Args)]
 #[command(
     after_help = "Judgements: WRONG-IDLE a pCPU that the world may use idled for longer than \
-        --brief at a stretch; cut events are missing; held-back a limit or co-scheduling held it; \
-        brief a pCPU idled, but briefly; fine none did."
+        --brief without interruption; cut events are missing; held-back it was parked or \
+        co-stopped; brief a pCPU idled, but briefly; fine no pCPU idled."
 )]
 pub struct Args {
     #[command(flatten)]
     range: Range,
     #[command(flatten)]
     who: Who,
-    /// Waits that are listed; all of them count.
+    /// Number of waits that are listed; all of them are counted.
     #[arg(long, value_name = "N", default_value_t = 20)]
     most: usize,
-    /// How long a pCPU may idle beside a wait: what a kick takes until a world runs.
+    /// Longest idle time of a pCPU during a wait that is not judged wrong: the time from a kick
+    /// until a world runs.
     #[arg(long, value_name = "TIME", default_value = "100us")]
     brief: Span,
     /// Write all waits and sums (docs/trace.md) to a file, or to standard output with '-' in place
