@@ -72,6 +72,6 @@ pub fn main(args: &Args) -> Result<(), Failure> {
             k.doc.to_owned(),
         ]);
     }
-    say::all(&t.text()).map_err(anyhow::Error::from)?;
+    say::all(&t.text())?;
     Ok(())
 }
