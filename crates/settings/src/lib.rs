@@ -10,6 +10,7 @@ mod knobs;
 mod limit;
 mod live;
 mod live_checks;
+mod names;
 mod pools;
 mod raw;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod workload;
 pub use attributes::{Attributes, from_attributes, parse_cpu_max};
 pub use limit::{LimitError, LimitSetting};
 pub use live::{LiveHost, LivePool, LiveSettings, LiveSettingsError, LiveVm};
+pub use names::scenarios;
 pub use pools::{Branch, Place, PlacedPool, arrange, place};
 pub use raw::load;
 pub use resources::{LIMIT_MIN, VmResources};
@@ -36,13 +38,16 @@ pub enum ScenarioError {
     /// The file cannot be read.
     #[error(
         "scenario {path}: cannot read: {cause}; allowed a TOML file or the name of a folder under \
-            scenarios/"
+            scenarios/{}",
+        such_as(near)
     )]
     Read {
         /// File as given.
         path: String,
         /// Why.
         cause: std::io::Error,
+        /// Scenarios whose name is near, the nearest first.
+        near: Vec<String>,
     },
     /// The file is no TOML, is cut off, or has unknown or missing keys.
     #[error(
@@ -63,4 +68,9 @@ pub enum ScenarioError {
         /// Every reason found, not only the first.
         reasons: Vec<String>,
     },
+}
+
+/// Names that are near, as the end of a message.
+fn such_as(near: &[String]) -> String {
+    if near.is_empty() { String::new() } else { format!(", such as {}", near.join(", ")) }
 }

@@ -2,7 +2,8 @@
 //! reason to refuse.
 
 use crate::{
-    HostSpec, HostTask, Run, RunSpec, Scenario, ScenarioError, VmSpec, checks, pools, unreadable,
+    HostSpec, HostTask, Run, RunSpec, Scenario, ScenarioError, VmSpec, checks, names, pools,
+    unreadable,
 };
 use std::{collections::BTreeSet, fs, path::Path};
 use topology::Topology;
@@ -17,11 +18,14 @@ pub fn load(path: &str) -> Result<Scenario, ScenarioError> {
     let candidates = [
         given.to_path_buf(),
         given.join("scenario.toml"),
-        Path::new("scenarios").join(path).join("scenario.toml"),
+        Path::new(names::FOLDER).join(path).join("scenario.toml"),
     ];
     let file = candidates.iter().find(|c| c.is_file()).unwrap_or(&candidates[0]);
-    let text = fs::read_to_string(file)
-        .map_err(|cause| ScenarioError::Read { path: path.to_owned(), cause })?;
+    let text = fs::read_to_string(file).map_err(|cause| ScenarioError::Read {
+        path: path.to_owned(),
+        cause,
+        near: names::near(path),
+    })?;
     let stem = if file.ends_with("scenario.toml") {
         file.parent().and_then(Path::file_name)
     } else {

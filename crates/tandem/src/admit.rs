@@ -2,12 +2,10 @@
 //! changes nothing.
 
 use crate::{
-    Exit, Failure,
+    Exit, Failure, say,
     tree::{self, Grown},
 };
-use anyhow::Context;
 use entitlement::{Ask, TreeLeaf};
-use std::io::Write;
 use units::{CpuAmount, caps::VCPUS_MAX};
 
 /// Checks whether a VM may power on, or whether a VM or pool may change its reservation; without
@@ -51,7 +49,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         None => tree::of_daemon()?,
     };
     let (text, refused) = answer(args, &grown)?;
-    std::io::stdout().lock().write_all(text.as_bytes()).context("standard output")?;
+    say::all(&text)?;
     refused.map_or(Ok(()), |why| Err(Failure::new(Exit::NotAdmitted, anyhow::anyhow!(why))))
 }
 

@@ -94,7 +94,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
             k.doc.to_owned(),
         ]);
     }
-    say::all(&t.text()).map_err(anyhow::Error::from)?;
+    say::all(&t.text())?;
     Ok(())
 }
 

@@ -3,12 +3,12 @@
 
 use crate::top::Args as TopArgs;
 use crate::{Exit, Failure, knobs, metrics, say};
-use anyhow::Context;
 use host::{Accounts, HostError, Names, Reloaded, Speed, discover::Roots, doctor, measure};
 use settings::{LiveSettings, LiveSettingsError};
 use std::{
-    io::{IsTerminal, Write},
+    io::IsTerminal,
     path::{Path, PathBuf},
+    rc::Rc,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -115,9 +115,11 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     watch(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
     let begin = Instant::now();
+    // The scheduler goes on where nothing more can be said.
+    let said = Rc::new(say::Beside::default());
+    let beside = Rc::clone(&said);
     let say = move |text: &str| {
-        // the scheduler goes on, with or without a reader
-        let _ = say::line(&format!("[{:9.3}] {text}", begin.elapsed().as_secs_f64()));
+        beside.all(&format!("[{:9.3}] {text}\n", begin.elapsed().as_secs_f64()));
     };
     let _endpoint = metrics::endpoint(args.metrics, &say)?;
     let options = host::run::Options {
@@ -132,7 +134,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         reload: Box::new(|| RELOAD.swap(false, Ordering::Relaxed)),
         verbose: args.verbose,
     };
-    host::run::run(&|| Ok(topology::from_sysfs(Path::new("/sys"))?), &options).map_err(host_failure)
+    let done = host::run::run(&|| Ok(topology::from_sysfs(Path::new("/sys"))?), &options);
+    said.end(done.map_err(host_failure))
 }
 
 /// `tandem top` as tables and result documents.
@@ -155,7 +158,6 @@ pub fn tables(args: &TopArgs) -> Result<(), Failure> {
         let step = Duration::from_nanos(args.step.ns().max(1_000_000));
         let measure::Measured { run, names } =
             measure::measure(&source, &topology, duration, step, &stopped).map_err(host_failure)?;
-        let mut out = std::io::stdout().lock();
         if args.json {
             let document = Document {
                 scenario: String::new(),
@@ -169,7 +171,7 @@ pub fn tables(args: &TopArgs) -> Result<(), Failure> {
             } else {
                 serde_json::to_string(&document)
             };
-            writeln!(out, "{}", text.map_err(anyhow::Error::from)?).context("standard output")?;
+            say::line(&text.map_err(anyhow::Error::from)?)?;
         } else {
             let home = if clear { "\x1b[H\x1b[2J" } else { "" };
             let settings = args.settings.then(|| allocations(&names));
@@ -178,10 +180,8 @@ pub fn tables(args: &TopArgs) -> Result<(), Failure> {
                 (args.worlds, views::worlds),
             ];
             let more: String = more.iter().filter(|m| m.0).map(|m| m.1(&run)).collect();
-            write!(out, "{home}{}{more}", views::top(&run, &policy, settings.as_ref()))
-                .context("standard output")?;
+            say::all(&format!("{home}{}{more}", views::top(&run, &policy, settings.as_ref())))?;
         }
-        out.flush().context("standard output")?;
         if args.once {
             break;
         }
@@ -267,8 +267,7 @@ fn tell(args: &ReloadArgs, outcome: &Reloaded) -> Result<(), Failure> {
     if args.json {
         say::json(outcome)?;
     } else if outcome.ok {
-        say::line(&format!("settings {file}: in force as plan {}", outcome.generation))
-            .map_err(anyhow::Error::from)?;
+        say::line(&format!("settings {file}: in force as plan {}", outcome.generation))?;
     }
     if outcome.ok {
         Ok(())
@@ -299,7 +298,7 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
             let next = if f.ok { String::new() } else { format!("     -> {}\n", f.next) };
             format!("{} {}: {}\n{next}", if f.ok { "ok  " } else { "BAD " }, f.what, f.seen)
         };
-        say::all(&findings.iter().map(text).collect::<String>()).map_err(anyhow::Error::from)?;
+        say::all(&findings.iter().map(text).collect::<String>())?;
     }
     let bad = findings.iter().filter(|f| !f.ok).count();
     if bad > 0 {

@@ -8,6 +8,7 @@ mod knobs;
 #[cfg(feature = "live")]
 mod live;
 mod metrics;
+mod output;
 mod plan;
 mod report;
 mod say;
@@ -96,7 +97,30 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    match Cli::try_parse().map_err(refused).and_then(|cli| run(cli.command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        // A reader that has seen enough (`tandem … | head`) is no failure.
+        Err(f) if say::is_gone(&f.error) => ExitCode::SUCCESS,
+        Err(f) => {
+            // clap has said what is wrong with a command line.
+            if !f.error.is::<clap::Error>() {
+                say::note(&format!("tandem: {:#}", f.error));
+            }
+            ExitCode::from(f.exit as u8)
+        }
+    }
+}
+
+/// A command line that is none, or that asks for help or the version: clap says so.
+fn refused(e: clap::Error) -> Failure {
+    match e.print() {
+        Err(cause) if !e.use_stderr() => say::Unwritten::on_stdout("the output", cause).into(),
+        _ => Failure::new(if e.use_stderr() { Exit::Usage } else { Exit::Ok }, e),
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
         Command::Sim(args) => sim::main(&args),
         Command::Top(args) => top::main(&args),
         Command::Trace(args) => trace::main(&args),
@@ -111,21 +135,5 @@ fn main() -> ExitCode {
         Command::Reload(args) => live::reload(&args),
         #[cfg(feature = "live")]
         Command::Doctor(args) => live::doctor(&args),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        // A reader that has seen enough (`tandem … | head`) is no failure.
-        Err(f)
-            if f.error
-                .root_cause()
-                .downcast_ref::<std::io::Error>()
-                .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe) =>
-        {
-            ExitCode::SUCCESS
-        }
-        Err(f) => {
-            say::note(&format!("tandem: {:#}", f.error));
-            ExitCode::from(f.exit as u8)
-        }
     }
 }

@@ -71,14 +71,14 @@ pub fn main(args: &Args) -> Result<(), Failure> {
                 meaning,
             ]);
         }
-        say::all(&t.text()).map_err(anyhow::Error::from)?;
+        say::all(&t.text())?;
     } else {
         let format = if args.prometheus {
             ::metrics::Format::Prometheus
         } else {
             ::metrics::Format::OpenMetrics
         };
-        say::all(&now()?.text(format)).map_err(anyhow::Error::from)?;
+        say::all(&now()?.text(format))?;
     }
     Ok(())
 }

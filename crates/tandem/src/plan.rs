@@ -2,12 +2,10 @@
 //! settings, entitlements, loans.
 
 use crate::{
-    Failure,
+    Failure, say,
     tree::{self, Grown},
 };
-use anyhow::Context;
 use entitlement::Division;
-use std::io::Write;
 use units::{Rate, Span};
 use views::{Plan, PlanKind, PlanNow, PlanRow, Unit};
 
@@ -51,14 +49,12 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         None => live(args.interval)?,
     };
     let plan = of(&grown, now.as_ref());
-    let mut out = std::io::stdout().lock();
     let text = if args.json {
         serde_json::to_string_pretty(&plan).map_err(anyhow::Error::from)? + "\n"
     } else {
         views::plan(&plan, if args.mhz { Unit::Mhz(plan.mhz) } else { Unit::Percent })
     };
-    out.write_all(text.as_bytes()).context("standard output")?;
-    Ok(())
+    Ok(say::all(&text)?)
 }
 
 #[cfg(feature = "live")]

@@ -1,12 +1,12 @@
 //! `tandem report`: reads results and traces, and writes one page for a browser; what is on it
 //! `crates/report` decides.
 
-use crate::{Exit, Failure, say};
+use crate::{Exit, Failure, output::Output, say};
 use ::report::{Given, Options, Source};
 use anyhow::Context;
 use std::{
     fs,
-    io::{self, Read, Write},
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 use units::Span;
@@ -58,6 +58,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         );
         return Err(Failure::new(Exit::Usage, error));
     }
+    let output = Output::open_or_stdout(&args.output, "the page")?;
     let given = args.runs.iter().map(|r| given(r)).collect::<Result<Vec<_>, _>>()?;
     let missing =
         |s: &Source| matches!(s, Source::Trace(t) if t.gaps.iter().any(|g| g.events != Some(0)));
@@ -74,22 +75,15 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     };
     let page = ::report::build(runs, &options);
     let text = ::report::page(&page);
-    if args.output == Path::new("-") {
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")?;
+    let told = !output.is_stdout();
+    output.write(&text)?;
+    if !told {
         return whole(damaged);
     }
-    fs::write(&args.output, &text)
-        .with_context(|| format!("{}: cannot write the page", args.output.display()))?;
     let runs =
         if page.runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", page.runs.len()) };
     let path = args.output.display();
-    writeln!(
-        io::stdout(),
-        "{path}: {runs}, {:.1} MB; open it in a browser",
-        text.len() as f64 / 1e6
-    )
-    .context("standard output")?;
+    say::line(&format!("{path}: {runs}, {:.1} MB; open it in a browser", text.len() as f64 / 1e6))?;
     whole(damaged)
 }
 

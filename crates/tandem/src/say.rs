@@ -1,14 +1,73 @@
 //! Writes what a command prints, and never fails the command for a closed pipe: the macros of the
 //! standard library end the program by a panic then.
 
-use std::io::{self, Write};
+use crate::Failure;
+use std::cell::RefCell;
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
+
+/// Something that a command cannot write; `main` takes a reader that is gone (`tandem … | head`)
+/// for no failure.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    /// Where it is written: standard output, or a file as given.
+    pub(crate) object: String,
+    /// What is written, such as `the result`.
+    pub(crate) what: &'static str,
+    /// Why it is not.
+    pub(crate) cause: io::Error,
+    /// What to do.
+    pub(crate) next: &'static str,
+}
+
+impl fmt::Display for Unwritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unwritten { object, what, cause, next } = self;
+        write!(f, "{object}: cannot write {what}: {cause}; {next}")
+    }
+}
+
+impl std::error::Error for Unwritten {}
+
+impl Unwritten {
+    /// `what` on standard output.
+    pub(crate) fn on_stdout(what: &'static str, cause: io::Error) -> Unwritten {
+        let next = "free space there, or send it elsewhere";
+        Unwritten { object: "standard output".to_owned(), what, cause, next }
+    }
+}
+
+impl From<Unwritten> for Failure {
+    fn from(e: Unwritten) -> Failure {
+        Failure::from(anyhow::Error::from(e))
+    }
+}
+
+/// The failure of another crate that wrote `what` to standard output: the error of the write where
+/// that is the cause, else as it is.
+pub(crate) fn failed(what: &'static str, error: impl Into<anyhow::Error>) -> anyhow::Error {
+    let error = error.into();
+    let Some(e) = error.chain().find_map(|c| c.downcast_ref::<io::Error>()) else { return error };
+    let cause = e.raw_os_error().map_or_else(|| e.kind().into(), io::Error::from_raw_os_error);
+    Unwritten::on_stdout(what, cause).into()
+}
+
+/// Whether it failed because the reader is gone.
+pub(crate) fn is_gone(error: &anyhow::Error) -> bool {
+    error.chain().any(|c| {
+        let unwritten = c.downcast_ref::<Unwritten>().map(|u| &u.cause);
+        unwritten
+            .or_else(|| c.downcast_ref::<io::Error>())
+            .is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
+    })
+}
 
 /// A line to standard output.
 ///
 /// # Errors
 /// When it cannot be written. A reader that is gone (`tandem … | head`) is no failure of a command:
 /// `main` ends with 0 then.
-pub(crate) fn line(text: &str) -> io::Result<()> {
+pub(crate) fn line(text: &str) -> Result<(), Unwritten> {
     all(&format!("{text}\n"))
 }
 
@@ -16,10 +75,10 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// As [`line`].
-pub(crate) fn all(text: &str) -> io::Result<()> {
+pub(crate) fn all(text: &str) -> Result<(), Unwritten> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    let done = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    done.map_err(|e| Unwritten::on_stdout("the output", e))
 }
 
 /// A value to standard output as JSON that people can read.
@@ -40,4 +99,36 @@ pub(crate) fn note(text: &str) {
 pub(crate) fn hint(text: &str) {
     let mut err = io::stderr();
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+}
+
+/// What a command says beside its work: the work goes on where that cannot be written, and the end
+/// reports it.
+#[derive(Debug, Default)]
+pub(crate) struct Beside(RefCell<Option<Unwritten>>);
+
+impl Beside {
+    /// Text to standard output, as it is.
+    pub(crate) fn all(&self, text: &str) {
+        if let Err(e) = all(text) {
+            self.0.borrow_mut().get_or_insert(e);
+        }
+    }
+
+    /// How the command ends whose work is `done`.
+    ///
+    /// # Errors
+    /// The work's own; else the first text that could not be written.
+    pub(crate) fn end(&self, done: Result<(), Failure>) -> Result<(), Failure> {
+        match (self.0.take(), done) {
+            (None, done) => done,
+            (Some(unwritten), Ok(())) => Err(unwritten.into()),
+            (Some(unwritten), failed) => {
+                let error = anyhow::Error::from(unwritten);
+                if !is_gone(&error) {
+                    note(&format!("tandem: {error}"));
+                }
+                failed
+            }
+        }
+    }
 }

@@ -1,27 +1,23 @@
 //! `tandem sim`: runs a scenario in the simulated host, shows what came out, and fails where the
 //! oracle objects.
 
-use crate::say;
+use crate::output::Output;
 use crate::{
     Exit, Failure,
     knobs::{self, Setting},
+    say,
 };
-use anyhow::Context;
 use sim::{Options, Policy, Progress};
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    io::{BufWriter, Write},
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, io::BufWriter, path::PathBuf};
 use units::Span;
 use views::{Document, Where};
 
 /// Runs a scenario in the simulated host: same seed, same bytes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Name of a folder under scenarios/, or a TOML file (docs/scenarios.md).
-    scenario: String,
+    /// Name of a folder under scenarios/, or a TOML file (docs/scenarios.md); without it, they are
+    /// listed.
+    scenario: Option<String>,
     /// Seed of all random numbers; overrides the scenario's.
     #[arg(long)]
     seed: Option<u64>,
@@ -56,9 +52,10 @@ const SHOWN: usize = 20;
 ///
 /// # Errors
 /// `Exit::Input` for a refused scenario or knob, `Exit::Check` if the oracle objects or an
-/// expectation is missed.
+/// expectation is missed, `Exit::Usage` where no scenario is named.
 pub fn main(args: &Args) -> Result<(), Failure> {
-    let mut scenario = settings::load(&args.scenario).map_err(|e| Failure::new(Exit::Input, e))?;
+    let Some(name) = &args.scenario else { return Err(which()) };
+    let mut scenario = settings::load(name).map_err(|e| Failure::new(Exit::Input, e))?;
     choose(args, &mut scenario)?;
     knobs::resolve(&BTreeMap::new(), &args.set)?; // a wrong knob is said before anything runs
     let options = Options {
@@ -69,11 +66,13 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         check: !args.no_check,
         ..Options::default()
     };
-    let to_stdout = args.json.as_deref() == Some(Path::new("-"));
+    let json = args.json.as_deref().map(|p| Output::open_or_stdout(p, "the result")).transpose()?;
+    let trace = args.trace.as_deref().map(|p| Output::open(p, "the trace")).transpose()?;
+    let to_stdout = json.as_ref().is_some_and(Output::is_stdout);
     let mut violations = vec![];
-    // The reader may be gone; the documents are written nevertheless.
-    let say =
-        |text: &str| if to_stdout { say::hint(text) } else { say::all(text).unwrap_or_default() };
+    // The documents are written, also where nothing more can be said.
+    let said = say::Beside::default();
+    let say = |text: &str| if to_stdout { say::hint(text) } else { said.all(text) };
     let seed = args.seed.unwrap_or(scenario.runs[0].spec.seed);
     say(&format!(
         "{}: {} (tandem {}, policy {}, seed {seed})\n",
@@ -101,30 +100,63 @@ pub fn main(args: &Args) -> Result<(), Failure> {
             }
         }
     };
-    let done = match &args.trace {
+    let done = match &trace {
         None => sim::run_scenario(&scenario, &options, progress),
-        Some(path) => {
-            let file = File::create(path)
-                .with_context(|| format!("{}: cannot write the trace", path.display()))?;
-            sim::run_scenario_traced(&scenario, &options, Box::new(BufWriter::new(file)), progress)
+        Some(file) => {
+            let out = Box::new(BufWriter::new(file.writer()?));
+            sim::run_scenario_traced(&scenario, &options, out, progress)
         }
     };
-    let document = done.map_err(|e| Failure::new(exit_of(&e), e))?;
+    // The trace of a run that the kernel's contract ended is whole.
+    if let (Some(file), Ok(_) | Err(sim::SimError::Contract { .. })) = (trace, &done) {
+        file.finish()?;
+    }
+    let document = done.map_err(|e| failure_of(e, args))?;
     if let Some(path) = &args.trace {
         say(&format!("\ntrace: {0}; look at it by: tandem trace waits {0}\n", path.display()));
     }
-    if let Some(path) = &args.json {
-        write_json(path, &document)?;
+    if let Some(file) = json {
+        file.json(&document)?;
     }
-    judge(args, &scenario, &document, &violations)
+    said.end(judge(args, &scenario, &document, &violations))
 }
 
-fn exit_of(e: &sim::SimError) -> Exit {
-    match e {
+/// No scenario is named: those that there are.
+fn which() -> Failure {
+    let all = settings::scenarios();
+    let next = "run one by 'tandem sim NAME', or a file of your own by 'tandem sim FILE' \
+        (docs/scenarios.md)";
+    if all.is_empty() {
+        let seen = "seen no name, and no folder scenarios/ here";
+        return Failure::new(Exit::Usage, anyhow::anyhow!("sim: cannot run: {seen}; {next}"));
+    }
+    let mut table = views::Table::new(&["<scenario", "<title"]);
+    for (name, title) in all {
+        table.row([name, title]);
+    }
+    let error = anyhow::anyhow!(
+        "sim: cannot run: seen no name, allowed one of these; {next}\n\n{}",
+        table.text().trim_end()
+    );
+    Failure::new(Exit::Usage, error)
+}
+
+fn failure_of(e: sim::SimError, args: &Args) -> Failure {
+    let exit = match e {
         sim::SimError::Contract { .. } => Exit::Check,
         sim::SimError::Trace { .. } => Exit::Other,
         _ => Exit::Input,
-    }
+    };
+    let error = anyhow::Error::from(e);
+    Failure::new(
+        exit,
+        match &args.trace {
+            Some(path) if exit == Exit::Other => {
+                error.context(format!("{}: cannot write the trace", path.display()))
+            }
+            _ => error,
+        },
+    )
 }
 
 fn labels(scenario: &settings::Scenario) -> String {
@@ -157,17 +189,6 @@ fn choose(args: &Args, scenario: &mut settings::Scenario) -> Result<(), Failure>
             "--trace: cannot record: seen {seen} runs, allowed one; name it by --run: {labels}"
         );
         return Err(Failure::new(Exit::Usage, error));
-    }
-    Ok(())
-}
-
-fn write_json(path: &Path, document: &Document) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(document).map_err(anyhow::Error::from)? + "\n";
-    if path == Path::new("-") {
-        std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
-    } else {
-        std::fs::write(path, text)
-            .with_context(|| format!("{}: cannot write the result", path.display()))?;
     }
     Ok(())
 }
@@ -208,5 +229,6 @@ fn replay(args: &Args) -> String {
     let duration = args.duration.map_or_else(String::new, |d| format!(" --duration {d}"));
     let run = args.run.as_ref().map_or_else(String::new, |l| format!(" --run '{l}'"));
     let set: String = args.set.iter().map(|s| format!(" --set {}={}", s.0, s.1)).collect();
-    format!("tandem sim {}{run}{seed}{duration}{set} --policy {}", args.scenario, args.policy)
+    let scenario = args.scenario.as_deref().unwrap_or_default();
+    format!("tandem sim {scenario}{run}{seed}{duration}{set} --policy {}", args.policy)
 }

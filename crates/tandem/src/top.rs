@@ -7,7 +7,6 @@ mod sim_source;
 
 use crate::{Exit, Failure, say};
 use ::top::{Config, Format, INTERVAL_S, Player, Polled, Sample, Size, Source, State, Status};
-use anyhow::Context;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -294,7 +293,7 @@ struct Stopped(Failure);
 
 impl From<::top::WriteError> for Stopped {
     fn from(e: ::top::WriteError) -> Stopped {
-        Stopped(Failure::from(anyhow::Error::from(e)))
+        Stopped(Failure::from(say::failed("a sample", e)))
     }
 }
 
@@ -340,7 +339,6 @@ fn lines(args: &Args, config: &Config) -> Result<(), Failure> {
 
 /// The last of so many screens as text.
 fn print_screen(args: &Args, mut player: Player, mut state: State) -> Result<(), Failure> {
-    use std::io::Write;
     let interval = Duration::from_secs_f64(state.config.interval_s);
     let mut left = args.count.unwrap_or(1);
     let mut last = None;
@@ -368,6 +366,5 @@ fn print_screen(args: &Args, mut player: Player, mut state: State) -> Result<(),
         std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).unwrap_or(PRINTED.width);
     let text =
         ::top::screen(&mut state, &sample, &Status::default(), Size { width: columns, ..PRINTED });
-    std::io::stdout().lock().write_all(text.as_bytes()).context("standard output")?;
-    Ok(())
+    Ok(say::all(&text)?)
 }

@@ -169,7 +169,11 @@ fn save(config: &Config, file: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(bad)?;
     }
-    std::fs::write(path, config.text()).map_err(bad)?;
+    // The old file stays until the new one is whole; a link stays a link.
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let draft = target.with_extension("part");
+    std::fs::write(&draft, config.text()).map_err(bad)?;
+    std::fs::rename(&draft, &target).map_err(bad)?;
     Ok(path.to_owned())
 }
 

@@ -21,7 +21,7 @@ const _: () = assert!(BLOCK_BYTES + EVENT_MAX <= BLOCK_MAX);
 #[non_exhaustive]
 pub enum WriteError {
     /// Below the trace.
-    #[error("trace: cannot write: {0}; look at the disk, what was written so far can be read")]
+    #[error("trace: cannot write: {0}; free space on the disk")]
     Io(#[from] std::io::Error),
     /// An id that no host has.
     #[error("trace: cannot write event {event:?}: seen a pCPU beyond the cap, allowed 0..{max}; \

@@ -4,15 +4,14 @@ use super::Range;
 use crate::{
     Exit, Failure,
     knobs::{self, Setting},
+    output::Output,
     say,
 };
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use audit::{Audit, Terms, audit};
 use check::Bounds;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Checks a trace with the oracle: legal changes of state, one world a pCPU, affinity, pCPUs that
 /// idle while a world waits, waits, skew, co-stop.
@@ -43,6 +42,8 @@ pub struct Args {
 
 /// The knob `cosched`.
 const STRICT: u64 = 2;
+/// What `--json` writes.
+const WHAT: &str = "what came out";
 
 /// Runs `tandem trace check`.
 ///
@@ -50,6 +51,7 @@ const STRICT: u64 = 2;
 /// `Exit::Check` if anything is violated.
 pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let knobs = knobs::resolve(&BTreeMap::new(), &args.set)?;
+    let json = args.json.as_deref().map(|p| Output::open_or_stdout(p, WHAT)).transpose()?;
     let input = args.range.read()?;
     let (from_ns, to_ns) = args.range.ns(input.events());
     let mut terms = Terms::from(&knobs::terms(&knobs, args.hz));
@@ -66,11 +68,12 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
         (0, u64::MAX) => audit(input.events(), &terms),
         _ => audit(&trace::between(input.events(), from_ns, to_ns), &terms),
     };
-    if let Some(path) = &args.json {
-        write_json(path, &found)?;
+    let to_stdout = json.as_ref().is_some_and(Output::is_stdout);
+    if let Some(file) = json {
+        file.json(&found.checked())?;
     }
-    if args.json.as_deref() != Some(Path::new("-")) {
-        say::all(&text(&found, terms.cosched.is_some(), args.most)).context("standard output")?;
+    if !to_stdout {
+        say::all(&text(&found, terms.cosched.is_some(), args.most))?;
     }
     input.finish()?;
     match found.violated() {
@@ -101,19 +104,4 @@ fn text(a: &Audit, held_together: bool, most: usize) -> String {
         out += &format!("  and {} more\n", a.violated() - most.min(a.violations.len()) as u64);
     }
     out
-}
-
-fn write_json(path: &Path, found: &Audit) -> Result<(), Failure> {
-    let checked = found.checked();
-    let write = |out: &mut dyn Write| -> std::io::Result<()> {
-        let mut out = BufWriter::new(out);
-        serde_json::to_writer_pretty(&mut out, &checked).map_err(std::io::Error::from)?;
-        out.write_all(b"\n")?;
-        out.flush()
-    };
-    if path == Path::new("-") {
-        return Ok(write(&mut std::io::stdout().lock()).context("standard output")?);
-    }
-    let named = || format!("{}: cannot write what came out", path.display());
-    Ok(write(&mut File::create(path).with_context(named)?).with_context(named)?)
 }

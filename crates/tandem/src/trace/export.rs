@@ -2,9 +2,8 @@
 //! judges nothing.
 
 use super::Range;
-use crate::{Exit, Failure};
+use crate::{Exit, Failure, output::Output};
 use anyhow::Context;
-use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
 use trace::chrome::{self, ChromeError};
@@ -35,6 +34,7 @@ enum Format {
 pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let json = args.out.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
     let format = args.format.unwrap_or(if json { Format::Chrome } else { Format::Perfetto });
+    let file = Output::open(&args.out, "the picture")?;
     let input = args.range.read()?;
     let (from, to) = args.range.ns(input.events());
     let part = (from > 0 || to < u64::MAX).then(|| between(input.events(), from, to));
@@ -44,10 +44,11 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     }
     input.working("drawing");
     let named = || format!("{}: cannot write the picture", args.out.display());
-    let out = BufWriter::new(File::create(&args.out).with_context(named)?);
+    let out = BufWriter::new(file.writer()?);
     match format {
         Format::Perfetto => perfetto::write(events, out).with_context(named)?,
         Format::Chrome => chrome::write(events, out).with_context(named)?,
     }
+    file.finish()?;
     input.finish()
 }

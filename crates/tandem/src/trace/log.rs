@@ -2,9 +2,7 @@
 //! again by every command.
 
 use super::{Range, Who};
-use crate::Failure;
-use anyhow::Context;
-use std::io::Write;
+use crate::{Failure, say};
 use trace::Event;
 use trace::log::{Style, print};
 
@@ -34,8 +32,6 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let wanted = |e: &&Event| (e.kind.is_name() || (from..to).contains(&e.ns)) && chosen.event(e);
     let events: Vec<Event> = input.events().iter().filter(wanted).cloned().collect();
     let style = if args.full { Style::Full } else { Style::Rdy };
-    let mut out = std::io::stdout().lock();
-    out.write_all(print(&events, style, input.first()).as_bytes()).context("standard output")?;
-    out.flush().context("standard output")?;
+    say::all(&print(&events, style, input.first()))?;
     input.finish()
 }

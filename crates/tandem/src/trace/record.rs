@@ -1,7 +1,7 @@
 //! `tandem trace record`: asks for a trace of the scheduler that is loaded and says how it goes;
 //! crates/host records it.
 
-use crate::{Exit, Failure, live, say};
+use crate::{Exit, Failure, live, output::Output, say};
 use host::record::{End, Options, Recorded, record, salvage};
 use std::{
     fs::File,
@@ -38,7 +38,7 @@ pub struct Args {
 /// Runs it.
 ///
 /// # Errors
-/// `Exit::Host` when no scheduler is loaded or the file cannot be written.
+/// `Exit::Host` when no scheduler is loaded, `Exit::Other` when the file cannot be written.
 pub fn main(args: &Args) -> Result<(), Failure> {
     let bad = |e| Failure::new(Exit::Host, e);
     let topology =
@@ -47,11 +47,8 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     if left.is_none() {
         host::Accounts::open().map_err(bad)?; // before a file is made
     }
-    let file = File::create(&args.output).map_err(|e| {
-        let text =
-            format!("{}: cannot create it: {e}; name another with -o", args.output.display());
-        Failure::new(Exit::Host, anyhow::anyhow!(text))
-    })?;
+    let file = Output::open(&args.output, "the trace")?;
+    let out = BufWriter::new(file.writer()?);
     live::watch_stop();
     let show = std::io::stderr().is_terminal();
     let progress = |done: &Recorded| {
@@ -69,16 +66,16 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         progress: &progress,
     };
     let outcome = match left {
-        Some(left) => salvage(left, BufWriter::new(file), &progress),
-        None => record(&topology, BufWriter::new(file), &options),
+        Some(left) => salvage(left, out, &progress),
+        None => record(&topology, out, &options),
     };
     if show {
         say::hint("\r\x1b[K");
     }
     let mut done = outcome.map_err(bad)?;
+    file.finish()?;
     done.bytes = std::fs::metadata(&args.output).map_or(0, |m| m.len());
-    tell(args, &done);
-    Ok(())
+    Ok(tell(args, &done)?)
 }
 
 fn open(raw: &Path) -> Result<File, Failure> {
@@ -91,12 +88,12 @@ fn open(raw: &Path) -> Result<File, Failure> {
     })
 }
 
-fn tell(args: &Args, done: &Recorded) {
+fn tell(args: &Args, done: &Recorded) -> Result<(), say::Unwritten> {
     if args.json {
         let Recorded { events, lost, bytes, .. } = *done;
         let text = serde_json::json!({ "file": args.output, "duration_ns": done.time.as_nanos() as u64, "events": events, "lost": lost,
             "bytes": bytes, "ended": ended(done.end) });
-        let _ = say::line(&text.to_string()); // the file is written nevertheless
+        say::line(&text.to_string())
     } else {
         let mut text = format!(
             "{}: {}; ended: {}\n",
@@ -108,10 +105,7 @@ fn tell(args: &Args, done: &Recorded) {
             text += "records were lost: the file marks where; choose a shorter time or a less busy \
                 moment\n";
         }
-        let _ = say::line(&format!(
-            "{text}look at it with 'tandem trace waits {}'",
-            args.output.display()
-        ));
+        say::line(&format!("{text}look at it with 'tandem trace waits {}'", args.output.display()))
     }
 }
 

@@ -2,7 +2,7 @@
 //! nothing.
 
 use super::{Range, Who};
-use crate::{Exit, Failure};
+use crate::{Exit, Failure, say};
 use std::io::BufWriter;
 use trace::table::{Step, TableOptions, WriteError, write_some};
 use units::Span;
@@ -36,6 +36,6 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let done = write_some(input.events(), &options, |e| chosen.event(e), |p| chosen.pcpu(p), out);
     let exit =
         |e: &WriteError| if matches!(e, WriteError::Table(_)) { Exit::Usage } else { Exit::Other };
-    done.map_err(|e| Failure::new(exit(&e), e))?;
+    done.map_err(|e| Failure::new(exit(&e), say::failed("the table", e)))?;
     input.finish()
 }

@@ -2,12 +2,8 @@
 //! a pCPU was wrong to idle meanwhile.
 
 use super::{Range, Who};
-use crate::Failure;
-use anyhow::Context;
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
-use trace::Report;
+use crate::{Failure, output::Output, say};
+use std::path::PathBuf;
 use trace::waits::{WaitOptions, analyse_some};
 use units::Span;
 
@@ -39,36 +35,19 @@ pub struct Args {
 
 /// Runs `tandem trace waits`.
 pub(super) fn main(args: &Args) -> Result<(), Failure> {
+    let json = args.json.as_deref().map(|p| Output::open_or_stdout(p, "the waits")).transpose()?;
     let input = args.range.read()?;
     let chosen = args.who.choose(input.events())?;
     let (from_ns, to_ns) = args.range.ns(input.events());
     let options = WaitOptions { from_ns, to_ns, brief_ns: args.brief.ns() };
     input.working("judging");
     let report = analyse_some(input.events(), &options, |w| chosen.wait(w));
-    let to_stdout = args.json.as_deref() == Some(Path::new("-"));
-    if let Some(path) = &args.json {
-        write_json(path, &report)?;
+    let to_stdout = json.as_ref().is_some_and(Output::is_stdout);
+    if let Some(file) = json {
+        file.json(&report)?;
     }
     if !to_stdout {
-        let mut out = std::io::stdout().lock();
-        out.write_all(report.text(args.most).as_bytes()).context("standard output")?;
-        out.flush().context("standard output")?;
+        say::all(&report.text(args.most))?;
     }
     input.finish()
-}
-
-fn write_json(path: &Path, report: &Report) -> Result<(), Failure> {
-    let write = |out: &mut dyn Write| -> std::io::Result<()> {
-        let mut out = BufWriter::new(out);
-        serde_json::to_writer_pretty(&mut out, report).map_err(std::io::Error::from)?;
-        out.write_all(b"\n")?;
-        out.flush()
-    };
-    if path == Path::new("-") {
-        write(&mut std::io::stdout().lock()).context("standard output")?;
-    } else {
-        let named = || format!("{}: cannot write the waits", path.display());
-        write(&mut File::create(path).with_context(named)?).with_context(named)?;
-    }
-    Ok(())
 }
