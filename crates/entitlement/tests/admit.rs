@@ -208,12 +208,11 @@ fn ask(d: &mut Draw, parts: &Parts) -> Ask {
 
 #[test]
 fn what_is_admitted_is_what_check_finds_nothing_in() {
-    let (mut yes, mut no, mut borrowed) = (0, 0, 0);
-    for seed in 0..30_000 {
+    let found = seeds::each(0..30_000, |seed| {
         let mut d = Draw(seed);
         let parts = d.parts(6);
         if !check(&parts.tree(), &parts.names()).fits() {
-            continue;
+            return None;
         }
         let ask = ask(&mut d, &parts);
         let answer = admit(&parts.tree(), &parts.names(), &ask);
@@ -236,9 +235,10 @@ fn what_is_admitted_is_what_check_finds_nothing_in() {
                 .all(|l| l.outcome == Outcome::PassedOn && l.expandable),
             "seed {seed}"
         );
-        *(if answer.admitted { &mut yes } else { &mut no }) += 1;
-        borrowed += u32::from(answer.admitted && answer.levels.len() > 1);
-    }
+        Some((answer.admitted, answer.levels.len() > 1))
+    });
+    let count = |is: fn(&(bool, bool)) -> bool| found.iter().flatten().filter(|f| is(f)).count();
+    let (yes, no, borrowed) = (count(|f| f.0), count(|f| !f.0), count(|f| f.0 && f.1));
     assert!(
         yes > 1000 && no > 1000 && borrowed > 100,
         "too few: {yes} admitted, {no} refused, {borrowed} borrowed"

@@ -102,7 +102,7 @@ fn reference(pcpus: &PcpuSet, claims: &[FluidClaim]) -> Vec<(u128, u128)> {
 
 #[test]
 fn fluid_is_less_than_a_unit_off_the_exact_solution_and_loses_nothing() {
-    for seed in 0..4000 {
+    seeds::each(0..4000, |seed| {
         let mut r = Random(seed);
         let n = 1 + r.below(8) as usize;
         let host = PcpuSet::first(n);
@@ -129,12 +129,12 @@ fn fluid_is_less_than_a_unit_off_the_exact_solution_and_loses_nothing() {
                 "seed {seed}: {s:b}"
             );
         }
-    }
+    });
 }
 
 #[test]
 fn more_shares_never_give_a_vm_less() {
-    for seed in 0..1500 {
+    seeds::each(0..1500, |seed| {
         let mut r = Random(seed);
         let n = 1 + r.below(8) as usize;
         let host = PcpuSet::first(n);
@@ -146,12 +146,12 @@ fn more_shares_never_give_a_vm_less() {
         let after = fluid(&host, &more);
         // One unit: the exact rates are monotone, and both are rounded.
         assert!(after[i].0 + 1 >= before[i].0, "seed {seed}: {before:?} {after:?}");
-    }
+    });
 }
 
 #[test]
 fn the_order_of_vms_and_of_pcpus_does_not_matter() {
-    for seed in 0..1500 {
+    seeds::each(0..1500, |seed| {
         let mut r = Random(seed);
         let n = 1 + r.below(8) as usize;
         let claims = r.claims(n);
@@ -168,12 +168,12 @@ fn the_order_of_vms_and_of_pcpus_does_not_matter() {
             got.iter().zip(&other).all(|(a, b)| a.0.abs_diff(b.0) <= 1),
             "seed {seed}: {got:?} {other:?}"
         );
-    }
+    });
 }
 
 #[test]
 fn what_happens_on_other_pcpus_does_not_matter() {
-    for seed in 0..800 {
+    seeds::each(0..800, |seed| {
         let mut r = Random(seed);
         let n = 1 + r.below(4) as usize;
         let claims = r.claims(n);
@@ -189,7 +189,7 @@ fn what_happens_on_other_pcpus_does_not_matter() {
         let mut both: Vec<FluidClaim> = claims.iter().map(held).collect();
         both.push(elsewhere);
         assert_eq!(fluid(&PcpuSet::first(8), &both)[..claims.len()], alone, "seed {seed}");
-    }
+    });
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn shares_are_encapsulated_between_vms_that_nobody_else_can_reach() {
 
 #[test]
 fn unrestricted_claims_are_the_same_by_fill_by_fluid_and_by_naive_rounds() {
-    for seed in 0..2000 {
+    seeds::each(0..2000, |seed| {
         let mut r = Random(seed);
         let n = 1 + r.below(8);
         let claim = |r: &mut Random| {
@@ -246,7 +246,7 @@ fn unrestricted_claims_are_the_same_by_fill_by_fluid_and_by_naive_rounds() {
             }
             open = rest;
         }
-    }
+    });
 }
 
 #[test]

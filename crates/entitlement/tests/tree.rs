@@ -33,7 +33,7 @@ impl Draw {
 
 #[test]
 fn a_division_is_exactly_that_of_an_independent_solver() {
-    for seed in 0..20_000 {
+    seeds::each(0..20_000, |seed| {
         let mut d = Draw(seed);
         let sparse = d.below(4);
         let (parts, one) = (d.parts(sparse), d.one());
@@ -51,12 +51,12 @@ fn a_division_is_exactly_that_of_an_independent_solver() {
                 .all(|p| u128::from(weights.pools[p]) == reference.weight(Node::Pool(p))),
             "seed {seed}"
         );
-    }
+    });
 }
 
 #[test]
 fn one_level_is_exactly_that_of_an_independent_solver_and_without_floors_that_of_fill() {
-    for seed in 0..20_000 {
+    seeds::each(0..20_000, |seed| {
         let mut d = Draw(seed);
         let small = d.one_in(2);
         let most = if small { 30 } else { 1 << 40 };
@@ -81,7 +81,7 @@ fn one_level_is_exactly_that_of_an_independent_solver_and_without_floors_that_of
             fill_units(capacity, &pairs),
             "seed {seed}: {capacity} {claims:?}"
         );
-    }
+    });
 }
 
 /// Everything outside of pool `p`: all pools but those below it, and the leaves that are in none of
@@ -101,8 +101,7 @@ fn outside(parts: &Parts, p: usize, x: &Division) -> (Vec<u64>, Vec<u64>) {
 
 #[test]
 fn what_changes_inside_a_pool_is_not_felt_outside_while_it_claims_as_much() {
-    let (mut held, mut moved) = (0, 0);
-    for seed in 0..4000 {
+    let found = seeds::each(0..4000, |seed| {
         let mut d = Draw(seed);
         let (mut parts, one) = (d.parts(3), d.one());
         let p = d.below(parts.pools.len() as u64) as usize;
@@ -114,7 +113,7 @@ fn what_changes_inside_a_pool_is_not_felt_outside_while_it_claims_as_much() {
             .filter(|j| parts.upwards(parts.leaves[*j].pool).contains(&p))
             .collect();
         if p == 0 || inside.len() < 2 {
-            continue;
+            return None;
         }
         inside.iter().for_each(|j| other.leaves[*j].shares = 1 + d.below(100_000));
         let (from, to) = (
@@ -129,9 +128,8 @@ fn what_changes_inside_a_pool_is_not_felt_outside_while_it_claims_as_much() {
             (reference.cap(Node::Pool(p)), reference.floor(Node::Pool(p)))
         };
         if claim(&parts, &demands) != claim(&other, &wants) {
-            continue;
+            return None;
         }
-        held += 1;
         let (before, after) =
             (parts.tree().divide(one, &demands), other.tree().divide(one, &wants));
         assert_eq!(
@@ -139,19 +137,21 @@ fn what_changes_inside_a_pool_is_not_felt_outside_while_it_claims_as_much() {
             outside(&parts, p, &after),
             "seed {seed}: pool {p}: {parts:#?}"
         );
-        moved += u32::from(before != after);
-    }
+        Some(before != after)
+    });
+    let held = found.iter().flatten().count();
+    let moved = found.iter().flatten().filter(|moved| **moved).count();
     assert!(held > 1000 && moved > 200, "too few trees where it could show: {held}, {moved}");
 }
 
 #[test]
 fn more_shares_never_give_a_vm_less() {
-    for seed in 0..4000 {
+    seeds::each(0..4000, |seed| {
         let mut d = Draw(seed);
         let (parts, one) = (d.parts(3), d.one());
         let demands = d.demands(one, parts.leaves.len());
         if parts.leaves.is_empty() {
-            continue;
+            return;
         }
         let j = d.below(parts.leaves.len() as u64) as usize;
         let mut more = parts.clone();
@@ -167,19 +167,18 @@ fn more_shares_never_give_a_vm_less() {
             before[j],
             after[j]
         );
-    }
+    });
 }
 
 #[test]
 fn a_reservation_that_was_admitted_is_never_missed() {
-    let mut admitted = 0;
-    for seed in 0..8000 {
+    let found = seeds::each(0..8000, |seed| {
         let mut d = Draw(seed);
         let (parts, one) = (d.parts(4), d.one());
         if !check(&parts.tree(), &parts.names()).fits() {
-            continue;
+            return false;
         }
-        admitted += u32::from(parts.leaves.iter().any(|l| l.reservation > Rate(0)));
+        let reserves = parts.leaves.iter().any(|l| l.reservation > Rate(0));
         let demands = d.demands(one, parts.leaves.len());
         let x = parts.tree().divide(one, &demands);
         let reference = Reference { parts: &parts, one: one.into(), demands: &demands };
@@ -191,13 +190,15 @@ fn a_reservation_that_was_admitted_is_never_missed() {
             let sure = reference.units(pool.reservation).min(reference.cap(Node::Pool(p)));
             assert!(u128::from(x.pools[p]) >= sure, "seed {seed}: pool {p}: {x:?}: {parts:#?}");
         }
-    }
+        reserves
+    });
+    let admitted = found.into_iter().filter(|reserves| *reserves).count();
     assert!(admitted > 500, "too few trees with reservations that fit: {admitted}");
 }
 
 #[test]
 fn no_limit_is_passed_and_nothing_is_left_over_that_somebody_may_use() {
-    for seed in 0..4000 {
+    seeds::each(0..4000, |seed| {
         let mut d = Draw(seed);
         let (parts, one) = (d.parts(2), d.one());
         let demands = d.demands(one, parts.leaves.len());
@@ -215,12 +216,12 @@ fn no_limit_is_passed_and_nothing_is_left_over_that_somebody_may_use() {
         let usable: u128 = reference.children(0).into_iter().map(|c| reference.cap(c)).sum();
         let sum: u128 = x.leaves.iter().map(|x| u128::from(*x)).sum();
         assert_eq!(sum, usable.min(u128::from(parts.pcpus * one)), "seed {seed}: {x:?}");
-    }
+    });
 }
 
 #[test]
 fn could_is_at_least_what_it_is_and_at_most_what_the_pool_could() {
-    for seed in 0..4000 {
+    seeds::each(0..4000, |seed| {
         let mut d = Draw(seed);
         let (parts, one) = (d.parts(2), d.one());
         let demands = d.demands(one, parts.leaves.len());
@@ -256,13 +257,12 @@ fn could_is_at_least_what_it_is_and_at_most_what_the_pool_could() {
                 "seed {seed}: pool {p}: {parts:#?}"
             );
         }
-    }
+    });
 }
 
 #[test]
 fn could_is_what_a_vm_gets_when_it_alone_begins_to_want_all() {
-    let mut seen = 0;
-    for seed in 0..3000 {
+    let found = seeds::each(0..3000, |seed| {
         let mut d = Draw(seed);
         let pcpus = 1 + d.below(8);
         let root = TreePool {
@@ -306,9 +306,10 @@ fn could_is_what_a_vm_gets_when_it_alone_begins_to_want_all() {
                 "seed {seed}: vm {j}: {} and not {gets}",
                 could[j]
             );
-            seen += 1;
         }
-    }
+        looked_at
+    });
+    let seen: usize = found.into_iter().sum();
     assert!(seen > 4000, "too few: {seen}");
 }
 
