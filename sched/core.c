@@ -19,10 +19,8 @@ INLINE s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, 
 	s32 found;
 	u64 slice;
 
-	if (w->bind_vm >= 0)
-		life_bind(h, w); /* asleep, so neither queued nor charged */
 	v = plat_vm(h, w->vm);
-	if (!v || w->flags & WORLD_PCPU_KTHREAD || costopped_whole(v, w))
+	if (!v || life_unbound(w) || w->flags & WORLD_PCPU_KTHREAD || costopped_whole(v, w))
 		return prev;
 	slice = share_quantum(plat_knobs(h), w);
 	if (with(SYNC_WAKE) && waker >= 0 && place_at_waker(h, t, w, (u32)waker)) {
@@ -172,7 +170,7 @@ INLINE void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flag
 	struct vm *v;
 
 	count_out_waiting(h, w);
-	if (w->bind_vm >= 0)
+	if (life_unbound(w))
 		life_bind(h, w);
 	v = plat_vm(h, w->vm);
 	if (!v)
@@ -247,13 +245,11 @@ INLINE bool dispatch_settle(struct host *h, struct pcpu *p, struct running *r, u
 	}
 	charge_settle(h, r->prev, w, v, p, now, false);
 	w->expiries++;
-	if (w->bind_vm >= 0) {
-		life_bind(h, w);
-		v = plat_vm(h, w->vm);
-		if (!v) {
-			running_none(r, false);
-			return true;
-		}
+	if (life_unbound(w)) {
+		plat_set_slice(r->prev, 0); /* enqueue binds it */
+		trace_note_stop(h, p, WHY_UNKNOWN);
+		running_none(r, true);
+		return false;
 	}
 	gang_end(v, now);
 	r->w = w;

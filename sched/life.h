@@ -72,7 +72,14 @@ INLINE void life_sibling(struct host *h, struct world *w)
 	stall_woken(plat_knobs(h), v, w);
 }
 
-/* Moves a world to the VM that user space has found for it. */
+/* Whether user space has found a VM for the world that it is not bound to yet. */
+INLINE bool life_unbound(const struct world *w)
+{
+	return w->bind_vm >= 0;
+}
+
+/* Moves a world to the VM that user space has found for it; enqueue alone does, where the world is
+ * neither queued nor charged. Select and dispatch hand the world to it. */
 INLINE void life_bind(struct host *h, struct world *w)
 {
 	struct vm *from = plat_vm(h, w->vm), *to = plat_vm(h, (u32)w->bind_vm);
