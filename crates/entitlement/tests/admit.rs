@@ -210,7 +210,7 @@ fn ask(d: &mut Draw, parts: &Parts) -> Ask {
 fn what_is_admitted_is_what_check_finds_nothing_in() {
     let (mut yes, mut no, mut borrowed) = (0, 0, 0);
     for seed in 0..30_000 {
-        let mut d = Draw(seed);
+        let mut d = Draw::new(seed);
         let parts = d.parts(6);
         if !check(&parts.tree(), &parts.names()).fits() {
             continue;

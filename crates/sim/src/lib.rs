@@ -23,7 +23,6 @@ mod mutant;
 mod options;
 mod plans;
 mod queues;
-mod random;
 mod recorder;
 mod report;
 mod run;
