@@ -2,6 +2,7 @@
 //! mixed load from fixed seeds.
 
 use check::{Bounds, Invariant, Oracle, State, Verdict};
+use dice::Draw;
 use std::{cmp::Reverse, collections::BinaryHeap};
 use topology::{Shape, Topology};
 use units::{PcpuId, PcpuSet, VmId, WorldId};
@@ -11,17 +12,6 @@ const MS: u64 = 1_000_000;
 const QUANTUM: u64 = MS;
 /// Virtual time that a VM may be behind: four quanta of the smallest shares here.
 const CREDIT: u64 = 4 * (QUANTUM << 20) / 500;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-}
 
 /// What is wrong with the scheduler.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,7 +48,7 @@ struct Sim {
     oracle: Oracle,
     fault: Fault,
     now: u64,
-    random: Random,
+    random: Draw,
     vms: Vec<Vm>,
     worlds: Vec<World>,
     /// World and begin of what each pCPU runs.
@@ -121,7 +111,7 @@ impl Sim {
                 worlds.push(World { vm: i, ..w });
             }
         }
-        let (events, random) = (BinaryHeap::new(), Random(seed));
+        let (events, random) = (BinaryHeap::new(), Draw::new(seed));
         Sim {
             oracle,
             fault,
@@ -246,11 +236,11 @@ fn hog(pcpus: usize) -> World {
 
 /// A host of random size with more worlds than pCPUs, some asleep part of the time.
 fn mixed(seed: u64, pcpus: Option<usize>) -> (usize, Vec<(u32, Vec<World>)>) {
-    let mut r = Random(seed);
+    let mut r = Draw::new(seed);
     let pcpus = pcpus.unwrap_or(1 + r.below(4) as usize);
-    let worlds = |r: &mut Random| {
+    let worlds = |r: &mut Draw| {
         let n = 1 + r.below(3);
-        let one = |r: &mut Random| match r.below(3) {
+        let one = |r: &mut Draw| match r.below(3) {
             0 => hog(pcpus),
             1 => world(100 * US + r.below(3 * MS), 100 * US + r.below(10 * MS), pcpus),
             _ => world(5 * MS + r.below(40 * MS), MS + r.below(100 * MS), pcpus),
@@ -346,11 +336,11 @@ fn the_same_events_give_the_same_verdict() {
 fn bench_events_on_the_largest_host_of_vs51() {
     let pcpus = 160;
     for (window, held) in [(MS, false), (10 * MS, false), (10 * MS, true)] {
-        let mut r = Random(1);
-        let vm = |r: &mut Random| {
+        let mut r = Draw::new(1);
+        let vm = |r: &mut Draw| {
             let n = r.below(8) as u16;
             let node = (n * 20..n * 20 + 20).map(PcpuId).collect::<PcpuSet>();
-            let one = |r: &mut Random| match r.below(2) {
+            let one = |r: &mut Draw| match r.below(2) {
                 0 => hog(pcpus),
                 _ => world(100 * US + r.below(3 * MS), 100 * US + r.below(10 * MS), pcpus),
             };

@@ -209,7 +209,7 @@ fn ask(d: &mut Draw, parts: &Parts) -> Ask {
 #[test]
 fn what_is_admitted_is_what_check_finds_nothing_in() {
     let found = seeds::each(0..30_000, |seed| {
-        let mut d = Draw(seed);
+        let mut d = Draw::new(seed);
         let parts = d.parts(6);
         if !check(&parts.tree(), &parts.names()).fits() {
             return None;

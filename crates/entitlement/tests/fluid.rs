@@ -4,16 +4,16 @@
 use entitlement::{Claim, Demand, Fluid, FluidClaim, fill, fluid};
 use units::{PcpuId, PcpuSet, Rate};
 
-/// A small generator of random numbers (splitmix64), so that a failure names the seed that repeats
-/// it.
-struct Random(u64);
+/// Numbers and claims by seed, so that a failure names the seed that repeats it.
+struct Random(dice::Draw);
 
 impl Random {
+    fn new(seed: u64) -> Random {
+        Random(dice::Draw::new(seed))
+    }
+
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
+        self.0.below(n)
     }
 
     fn set(&mut self, pcpus: usize) -> PcpuSet {
@@ -103,7 +103,7 @@ fn reference(pcpus: &PcpuSet, claims: &[FluidClaim]) -> Vec<(u128, u128)> {
 #[test]
 fn fluid_is_less_than_a_unit_off_the_exact_solution_and_loses_nothing() {
     seeds::each(0..4000, |seed| {
-        let mut r = Random(seed);
+        let mut r = Random::new(seed);
         let n = 1 + r.below(8) as usize;
         let host = PcpuSet::first(n);
         let claims = r.claims(n);
@@ -135,7 +135,7 @@ fn fluid_is_less_than_a_unit_off_the_exact_solution_and_loses_nothing() {
 #[test]
 fn more_shares_never_give_a_vm_less() {
     seeds::each(0..1500, |seed| {
-        let mut r = Random(seed);
+        let mut r = Random::new(seed);
         let n = 1 + r.below(8) as usize;
         let host = PcpuSet::first(n);
         let claims = r.claims(n);
@@ -152,7 +152,7 @@ fn more_shares_never_give_a_vm_less() {
 #[test]
 fn the_order_of_vms_and_of_pcpus_does_not_matter() {
     seeds::each(0..1500, |seed| {
-        let mut r = Random(seed);
+        let mut r = Random::new(seed);
         let n = 1 + r.below(8) as usize;
         let claims = r.claims(n);
         let got = fluid(&PcpuSet::first(n), &claims);
@@ -174,7 +174,7 @@ fn the_order_of_vms_and_of_pcpus_does_not_matter() {
 #[test]
 fn what_happens_on_other_pcpus_does_not_matter() {
     seeds::each(0..800, |seed| {
-        let mut r = Random(seed);
+        let mut r = Random::new(seed);
         let n = 1 + r.below(4) as usize;
         let claims = r.claims(n);
         let alone = fluid(&PcpuSet::first(n), &claims);
@@ -206,7 +206,7 @@ fn shares_are_encapsulated_between_vms_that_nobody_else_can_reach() {
 #[test]
 fn unrestricted_claims_are_the_same_by_fill_by_fluid_and_by_naive_rounds() {
     seeds::each(0..2000, |seed| {
-        let mut r = Random(seed);
+        let mut r = Random::new(seed);
         let n = 1 + r.below(8);
         let claim = |r: &mut Random| {
             let bits = 1 + r.below(18);
@@ -257,7 +257,7 @@ fn bench_divide_on_the_largest_host_of_vs51() {
     sets.extend((0..8).map(|n| (n * 20..n * 20 + 20).map(PcpuId).collect::<PcpuSet>()));
     sets.extend((0..160).map(|p| [PcpuId(p)].into_iter().collect::<PcpuSet>()));
     let f = Fluid::new(&host, &sets);
-    let mut r = Random(1);
+    let mut r = Random::new(1);
     for (name, choices) in [("free", 0..1u32), ("nodes", 0..9), ("nodes and pins", 0..169)] {
         for busy in [10, 100] {
             let class = |r: &mut Random| {

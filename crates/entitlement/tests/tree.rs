@@ -34,7 +34,7 @@ impl Draw {
 #[test]
 fn a_division_is_exactly_that_of_an_independent_solver() {
     seeds::each(0..20_000, |seed| {
-        let mut d = Draw(seed);
+        let mut d = Draw::new(seed);
         let sparse = d.below(4);
         let (parts, one) = (d.parts(sparse), d.one());
         let demands = d.demands(one, parts.leaves.len());
@@ -57,7 +57,7 @@ fn a_division_is_exactly_that_of_an_independent_solver() {
 #[test]
 fn one_level_is_exactly_that_of_an_independent_solver_and_without_floors_that_of_fill() {
     seeds::each(0..20_000, |seed| {
-        let mut d = Draw(seed);
+        let mut d = Draw::new(seed);
         let small = d.one_in(2);
         let most = if small { 30 } else { 1 << 40 };
         let claim = |d: &mut Draw| {
@@ -102,7 +102,7 @@ fn outside(parts: &Parts, p: usize, x: &Division) -> (Vec<u64>, Vec<u64>) {
 #[test]
 fn what_changes_inside_a_pool_is_not_felt_outside_while_it_claims_as_much() {
     let found = seeds::each(0..4000, |seed| {
-        let mut d = Draw(seed);
+        let mut d = Draw::new(seed);
         let (mut parts, one) = (d.parts(3), d.one());
         let p = d.below(parts.pools.len() as u64) as usize;
         parts.upwards(p).into_iter().for_each(|q| parts.pools[q].scalable = false);
@@ -147,7 +147,7 @@ fn what_changes_inside_a_pool_is_not_felt_outside_while_it_claims_as_much() {
 #[test]
 fn more_shares_never_give_a_vm_less() {
     seeds::each(0..4000, |seed| {
-        let mut d = Draw(seed);
+        let mut d = Draw::new(seed);
         let (parts, one) = (d.parts(3), d.one());
         let demands = d.demands(one, parts.leaves.len());
         if parts.leaves.is_empty() {
@@ -173,7 +173,7 @@ fn more_shares_never_give_a_vm_less() {
 #[test]
 fn a_reservation_that_was_admitted_is_never_missed() {
     let found = seeds::each(0..8000, |seed| {
-        let mut d = Draw(seed);
+        let mut d = Draw::new(seed);
         let (parts, one) = (d.parts(4), d.one());
         if !check(&parts.tree(), &parts.names()).fits() {
             return false;
@@ -199,7 +199,7 @@ fn a_reservation_that_was_admitted_is_never_missed() {
 #[test]
 fn no_limit_is_passed_and_nothing_is_left_over_that_somebody_may_use() {
     seeds::each(0..4000, |seed| {
-        let mut d = Draw(seed);
+        let mut d = Draw::new(seed);
         let (parts, one) = (d.parts(2), d.one());
         let demands = d.demands(one, parts.leaves.len());
         let x = parts.tree().divide(one, &demands);
@@ -222,7 +222,7 @@ fn no_limit_is_passed_and_nothing_is_left_over_that_somebody_may_use() {
 #[test]
 fn could_is_at_least_what_it_is_and_at_most_what_the_pool_could() {
     seeds::each(0..4000, |seed| {
-        let mut d = Draw(seed);
+        let mut d = Draw::new(seed);
         let (parts, one) = (d.parts(2), d.one());
         let demands = d.demands(one, parts.leaves.len());
         let (tree, all) = (parts.tree(), vec![u64::MAX; parts.leaves.len()]);
@@ -263,7 +263,7 @@ fn could_is_at_least_what_it_is_and_at_most_what_the_pool_could() {
 #[test]
 fn could_is_what_a_vm_gets_when_it_alone_begins_to_want_all() {
     let found = seeds::each(0..3000, |seed| {
-        let mut d = Draw(seed);
+        let mut d = Draw::new(seed);
         let pcpus = 1 + d.below(8);
         let root = TreePool {
             parent: 0,
@@ -363,7 +363,7 @@ fn an_idle_vms_time_goes_first_to_its_siblings() {
 #[test]
 #[ignore = "a measurement: run with --release --ignored --nocapture"]
 fn bench_divide_1024_pools_and_vms() {
-    let mut d = Draw(1);
+    let mut d = Draw::new(1);
     let pool = |d: &mut Draw, i: u64| TreePool {
         parent: if i == 0 { 0 } else { d.below(i) as usize },
         shares: 1 + d.below(8000),

@@ -1,15 +1,14 @@
 //! The exposition against a strict reader, with names that are as odd as names can be.
 
+use dice::Draw;
 use metrics::{Format, Kind, METRICS, Metric, Samples, Unit, Value, strict};
 
-/// Small and the same every time.
-struct Random(u64);
+/// Names and values by seed.
+struct Random(Draw);
 
 impl Random {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % below
+    fn new(seed: u64) -> Random {
+        Random(Draw::new(seed))
     }
 
     fn name(&mut self) -> String {
@@ -31,11 +30,11 @@ impl Random {
             '\t',
             '\u{2028}',
         ];
-        (0..self.next(12)).map(|_| ODD[self.next(16) as usize]).collect()
+        (0..self.0.below(12)).map(|_| self.0.of(&ODD)).collect()
     }
 
     fn value(&mut self, unit: Unit) -> Value {
-        let n = self.next(1 << 31) * self.next(1 << 31);
+        let n = self.0.below(1 << 31) * self.0.below(1 << 31);
         match unit {
             Unit::None => Value::Count(n),
             Unit::Seconds => Value::Ns(n),
@@ -62,7 +61,7 @@ fn made_up(random: &mut Random) -> (Samples, Vec<(Metric, Vec<String>, Value)>) 
 #[test]
 fn any_names_survive_a_strict_reader() {
     for seed in 0..500 {
-        let (samples, put) = made_up(&mut Random(seed));
+        let (samples, put) = made_up(&mut Random::new(seed));
         let text = samples.text(Format::OpenMetrics);
         let families = strict::read(&text).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         assert_eq!(families.len(), METRICS.len());
@@ -108,7 +107,7 @@ fn metrics_without_numbers_are_left_out_and_the_text_still_ends() {
 
 #[test]
 fn prometheus_own_format_names_families_as_samples_and_has_no_unit_and_no_end() {
-    let (samples, put) = made_up(&mut Random(7));
+    let (samples, put) = made_up(&mut Random::new(7));
     let text = samples.text(Format::Prometheus);
     assert!(!text.contains("# UNIT") && !text.contains("# EOF"));
     assert!(

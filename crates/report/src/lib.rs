@@ -11,8 +11,7 @@
 //! | `map.rs` | where each pCPU is in the host, as far as it is known |
 //! | `findings.rs`, `sweep.rs` | what to look at first; the runs as points of a chart |
 //! | `model.rs`, `build.rs` | the numbers of the page, and how they are put together |
-//! | `html.rs`, `sha256.rs`, `page/` | the page around them: markup, policy of its content, style,
-//! scripts |
+//! | `html.rs`, `page/` | the page around them: markup, policy of its content, style, scripts |
 //!
 //! The page has every number in one JSON block. Its scripts only draw, and load nothing.
 
@@ -24,7 +23,6 @@ mod lanes;
 mod map;
 mod model;
 mod pair;
-mod sha256;
 mod source;
 mod sweep;
 mod told;

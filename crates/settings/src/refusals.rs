@@ -380,21 +380,16 @@ fn parents_come_first_and_the_files_order_holds_otherwise() {
         ["/", "/b", "/c", "/c/x", "/b/y", "/c/x/d"]
     );
     // Any tree: a pool's parent comes before it, and its path and depth are one longer.
-    let mut seed = 1u64;
+    let mut draw = dice::Draw::new(1);
     for _ in 0..200 {
-        let mut below = |n: u64| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % n
-        };
         let mut pools: Vec<PoolSpec> = vec![];
         for i in 0..40u64 {
-            let parent = (below(3) > 0 && i > 0).then(|| format!("p{}", i - 1 - below(i.min(3))));
+            let parent =
+                (draw.below(3) > 0 && i > 0).then(|| format!("p{}", i - 1 - draw.below(i.min(3))));
             pools.push(pool(&format!("p{i}"), parent.as_deref()));
         }
         for i in (1..pools.len()).rev() {
-            pools.swap(i, below(i as u64 + 1) as usize);
+            pools.swap(i, draw.below(i as u64 + 1) as usize);
         }
         let Ok(placed) = place(&pools, 2000) else { continue };
         assert_eq!(placed.len(), 41);

@@ -1,7 +1,7 @@
 //! What a world does with the CPU time it gets: pieces of work and sleeps, from its workload and
 //! its own random stream.
 
-use crate::random::Random;
+use dice::Stream;
 use settings::{Dist, Workload};
 
 /// Work that never ends.
@@ -22,7 +22,7 @@ pub(crate) enum Next {
 #[derive(Clone, Debug)]
 pub(crate) struct Behaviour {
     workload: Workload,
-    random: Random,
+    random: Stream,
     /// CPU time left of the present piece.
     pub(crate) remaining: u64,
     /// Time of the next release of a periodic workload.
@@ -36,7 +36,7 @@ pub(crate) struct Behaviour {
 }
 
 impl Behaviour {
-    pub(crate) fn new(workload: Workload, random: Random) -> Behaviour {
+    pub(crate) fn new(workload: Workload, random: Stream) -> Behaviour {
         Behaviour {
             workload,
             random,
@@ -151,7 +151,7 @@ mod tests {
     use units::Span;
 
     fn of(workload: Workload) -> Behaviour {
-        Behaviour::new(workload, Random::new(1, "w"))
+        Behaviour::new(workload, Stream::new(1, "w"))
     }
 
     #[test]

@@ -14,11 +14,11 @@ use crate::looks::Looks;
 use crate::mutant::Mutant;
 use crate::options::{Costs, Ticks};
 use crate::plans::Publisher;
-use crate::random::Random;
 use crate::report::Snapshot;
 use crate::timers::Timers;
 use crate::watch::Watch;
 use check::State;
+use dice::Stream;
 use sched_core::{Host, KICK_IDLE, KICK_PREEMPT};
 use views::{Latencies, Times};
 
@@ -74,7 +74,7 @@ pub(crate) struct Engine {
     pub(crate) timers: Timers,
     /// How late timers of the scheduler may be, in ns, and how late the next one is.
     pub(crate) timer_late: u64,
-    pub(crate) lateness: Random,
+    pub(crate) lateness: Stream,
     pub(crate) actors: Vec<Actor>,
     pub(crate) specs: Vec<WorldSpec>,
     /// Accounts of worlds that have exited.

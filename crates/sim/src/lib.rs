@@ -22,7 +22,6 @@ mod mutant;
 mod options;
 mod plans;
 mod queues;
-mod random;
 mod recorder;
 mod report;
 mod run;

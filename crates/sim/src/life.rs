@@ -10,8 +10,8 @@ use crate::engine::{Actor, Engine, Fixed};
 use crate::guest::Guest;
 use crate::kernel::Seat;
 use crate::plans;
-use crate::random::Random;
 use check::State;
+use dice::Stream;
 use sched_core::{KIND_TASK, KIND_VCPU, WORLD_PCPU_KTHREAD};
 use settings::{PlacedPool, RunSpec, VmResources, VmSpec};
 use std::ops::Range;
@@ -115,7 +115,7 @@ pub(crate) fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldS
     let mut specs =
         vec![WorldSpec { name: String::new(), allowed: None, index: 0, kthread: false }];
     let actor = |workload, stream: &str, vm, vcpu| Actor {
-        behaviour: Behaviour::new(workload, Random::new(seed, stream)),
+        behaviour: Behaviour::new(workload, Stream::new(seed, stream)),
         work: 0,
         spun: 0,
         spins: false,

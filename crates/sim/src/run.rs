@@ -9,13 +9,13 @@ use crate::looks::{Looks, OnLook};
 use crate::mutant::Fault;
 use crate::options::{Options, Policy};
 use crate::plans::Publisher;
-use crate::random::Random;
 use crate::recorder::{Recorder, TraceOut};
 use crate::report;
 use crate::siblings;
 use crate::timers::Timers;
 use crate::watch::Watch;
 use check::{CoschedSpans, SchedulerTerms, Verdict};
+use dice::Stream;
 use sched_core::{Host, HostError, KnobError};
 use settings::{Run, Scenario};
 use units::Span;
@@ -231,7 +231,7 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
         ),
         timers: Timers::new(engine::slots(pcpus, worlds)),
         timer_late: spec.host.timer_late.ns(),
-        lateness: Random::new(seed, "timers of the host"),
+        lateness: Stream::new(seed, "timers of the host"),
         vms: life::vms(spec, &pools, system_shares),
         guests,
         pools,

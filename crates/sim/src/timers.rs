@@ -129,7 +129,7 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use dice::Stream;
 
     #[test]
     fn timers_fire_by_time_then_by_order_of_arming() {
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn it_agrees_with_a_sorted_list_over_random_use() {
-        let mut random = Random::new(7, "timers");
+        let mut random = Stream::new(7, "timers");
         let mut timers = Timers::new(100);
         let mut list: Vec<(u64, u64, usize)> = vec![];
         for seq in 0..20_000_u64 {

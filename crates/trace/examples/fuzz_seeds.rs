@@ -8,7 +8,7 @@ use std::{env, fs, io};
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use common::{Rng, any, file, host};
+use common::{Draw, any, file, host};
 use trace::log::{Style, print};
 use trace::{Event, to_raw};
 
@@ -18,7 +18,7 @@ const ROUNDS: u64 = 24;
 
 /// Events of a small host, with some that no host makes among them.
 fn events(round: u64) -> Vec<Event> {
-    let mut r = Rng(round * 77 + 1);
+    let mut r = Draw::new(round * 77 + 1);
     let mut out = host(
         round + 1,
         1 + (round % 4) as u16,

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Rng, any, file, host, items};
+use common::{Draw, any, file, host, items};
 use trace::{Cause, Event, Gap, Item, Kind, ReadError, Reader, Trace, Writer, from_raw, to_raw};
 use units::PcpuId;
 
@@ -32,7 +32,7 @@ fn blocks(file: &[u8]) -> Vec<std::ops::Range<usize>> {
 #[test]
 fn what_is_written_is_read() {
     for seed in 1..=60 {
-        let mut r = Rng(seed);
+        let mut r = Draw::new(seed);
         let want: Vec<Event> = (0..r.below(4000)).map(|_| any(&mut r)).collect();
         let got = items(&file(&want));
         assert_eq!(gaps(&got), []);
@@ -42,7 +42,7 @@ fn what_is_written_is_read() {
 
 #[test]
 fn every_event_with_a_raw_form_comes_back_from_it() {
-    let (mut r, mut some, mut none) = (Rng(5), 0, 0);
+    let (mut r, mut some, mut none) = (Draw::new(5), 0, 0);
     for _ in 0..20_000 {
         let event = any(&mut r);
         if let Ok(raw) = to_raw(&event) {
@@ -54,7 +54,7 @@ fn every_event_with_a_raw_form_comes_back_from_it() {
     }
     assert!(some > 12_000 && none > 4_000, "{some} {none}");
     for _ in 0..50_000 {
-        let mut raw: [u8; 32] = std::array::from_fn(|_| r.next() as u8);
+        let mut raw: [u8; 32] = std::array::from_fn(|_| r.bits() as u8);
         (raw[13], raw[15]) = (0, raw[15] & 3);
         raw[12] %= 20;
         if let Ok(event) = from_raw(&raw) {
@@ -83,7 +83,7 @@ fn a_flipped_byte_costs_its_block_and_is_reported() {
         .map(|b| u32::from_le_bytes(good[b.start + 16..b.start + 20].try_into().unwrap()) as usize)
         .collect();
     let heads = blocks.iter().flat_map(|b| b.start..b.start + 40);
-    let mut r = Rng(3);
+    let mut r = Draw::new(3);
     let spots: Vec<usize> =
         (0..16).chain(heads).chain((0..400).map(|_| r.below(good.len() as u64) as usize)).collect();
     for at in spots {
@@ -156,7 +156,7 @@ fn a_cut_file_is_read_to_its_last_whole_event_and_shows_the_cut() {
     let good = file(&want);
     let blocks = blocks(&good);
     let last = blocks.iter().rev().nth(1).unwrap();
-    let mut r = Rng(9);
+    let mut r = Draw::new(9);
     let spots: Vec<usize> = (last.start..good.len())
         .chain((0..300).map(|_| 60 + r.below(good.len() as u64 - 60) as usize))
         .collect();
@@ -199,9 +199,9 @@ fn garbage_between_two_blocks_costs_nothing_and_inside_one_costs_that_one() {
     let want = host(6, 4, 12, 6000);
     let good = file(&want);
     let blocks = blocks(&good);
-    let mut r = Rng(11);
+    let mut r = Draw::new(11);
     for round in 0..200 {
-        let junk: Vec<u8> = (0..1 + r.below(300)).map(|_| r.next() as u8).collect();
+        let junk: Vec<u8> = (0..1 + r.below(300)).map(|_| r.bits() as u8).collect();
         let between = round % 2 == 0;
         let b = &blocks[r.below(blocks.len() as u64 - 1) as usize];
         let at = if between { b.end } else { b.start + 1 + r.below(b.len() as u64 - 1) as usize };

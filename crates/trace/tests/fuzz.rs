@@ -3,14 +3,14 @@
 
 mod common;
 
-use common::{Rng, any, file, host};
+use common::{Draw, any, file, host};
 use trace::fuzz::{fuzz_blocks, fuzz_log, fuzz_raw, fuzz_reader};
 use trace::log::{Style, print};
 use trace::{Event, to_raw};
 
 /// Small ids, so that what is analysed stays small.
-fn small(r: &mut Rng, n: u64) -> Vec<Event> {
-    let mut out = host(r.next() | 1, 4, 8, n as usize);
+fn small(r: &mut Draw, n: u64) -> Vec<Event> {
+    let mut out = host(r.bits() | 1, 4, 8, n as usize);
     for _ in 0..n / 8 {
         let at = r.below(out.len() as u64) as usize;
         let e = any(r);
@@ -21,9 +21,9 @@ fn small(r: &mut Rng, n: u64) -> Vec<Event> {
 
 #[test]
 fn random_bytes_are_no_trace_and_do_no_harm() {
-    let mut r = Rng(21);
+    let mut r = Draw::new(21);
     for _ in 0..2000 {
-        let data: Vec<u8> = (0..r.below(2000)).map(|_| r.next() as u8).collect();
+        let data: Vec<u8> = (0..r.below(2000)).map(|_| r.bits() as u8).collect();
         assert_eq!(fuzz_reader(&data), 0);
         assert_eq!(fuzz_log(&data), 0);
     }
@@ -31,16 +31,16 @@ fn random_bytes_are_no_trace_and_do_no_harm() {
 
 #[test]
 fn files_with_many_damages_are_read_around_them() {
-    let (mut r, mut read, mut none) = (Rng(22), 0, 0);
+    let (mut r, mut read, mut none) = (Draw::new(22), 0, 0);
     for _ in 0..120 {
         let n = 50 + r.below(600);
         let mut data = file(&small(&mut r, n));
         for _ in 0..r.below(6) {
             let at = r.below(data.len() as u64) as usize;
             match r.below(4) {
-                0 => data[at] ^= r.next() as u8,
+                0 => data[at] ^= r.bits() as u8,
                 1 => data.truncate(at + 1),
-                2 => data.insert(at, r.next() as u8),
+                2 => data.insert(at, r.bits() as u8),
                 _ => drop(data.drain(at..(at + r.below(100) as usize).min(data.len()))),
             }
             if data.is_empty() {
@@ -57,7 +57,7 @@ fn files_with_many_damages_are_read_around_them() {
 /// A body that lies: its checksums are right, so that the decoder sees any bytes at all.
 #[test]
 fn blocks_whose_checksums_are_right_and_whose_events_are_not_do_no_harm() {
-    let mut r = Rng(23);
+    let mut r = Draw::new(23);
     let good = file(&host(5, 4, 8, 300));
     let kinds = 40 + u32::from_le_bytes(good[28..32].try_into().unwrap()) as usize;
     for _ in 0..800 {
@@ -66,7 +66,7 @@ fn blocks_whose_checksums_are_right_and_whose_events_are_not_do_no_harm() {
         let len = u32::from_le_bytes(data[head + 12..head + 16].try_into().unwrap()) as usize;
         for _ in 0..1 + r.below(4) {
             let at = head + 40 + r.below(len as u64) as usize;
-            data[at] = r.next() as u8;
+            data[at] = r.bits() as u8;
         }
         let body = crc32fast::hash(&data[head + 40..head + 40 + len]).to_le_bytes();
         data[head + 32..head + 36].copy_from_slice(&body);
@@ -78,7 +78,7 @@ fn blocks_whose_checksums_are_right_and_whose_events_are_not_do_no_harm() {
 
 #[test]
 fn a_fuzzer_of_blocks_comes_behind_their_checksums() {
-    let mut r = Rng(26);
+    let mut r = Draw::new(26);
     let good = file(&host(5, 4, 8, 300));
     assert_eq!(fuzz_blocks(&good), fuzz_reader(&good), "what is right stays as it is");
     let (mut read, mut differs) = (0, 0);
@@ -98,7 +98,7 @@ fn a_fuzzer_of_blocks_comes_behind_their_checksums() {
 
 #[test]
 fn logs_with_changed_letters_are_read_line_by_line() {
-    let (mut r, mut read) = (Rng(24), 0);
+    let (mut r, mut read) = (Draw::new(24), 0);
     let letters = b"0159 .-?%\nABEQUSTW\xff";
     for round in 0..120 {
         let style = if round % 2 == 0 { Style::Full } else { Style::Rdy };
@@ -114,13 +114,13 @@ fn logs_with_changed_letters_are_read_line_by_line() {
 
 #[test]
 fn raw_records_of_any_bytes_do_no_harm() {
-    let (mut r, mut read) = (Rng(25), 0);
+    let (mut r, mut read) = (Draw::new(25), 0);
     for _ in 0..120 {
         let mut data: Vec<u8> =
             small(&mut r, 60).iter().filter_map(|e| to_raw(e).ok()).flatten().collect();
         for _ in 0..r.below(10) {
             let at = r.below(data.len() as u64) as usize;
-            data[at] = r.next() as u8;
+            data[at] = r.bits() as u8;
         }
         read += fuzz_raw(&data);
     }

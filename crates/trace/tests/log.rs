@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Rng, any, host, state};
+use common::{Draw, any, host, state};
 use trace::log::{LogError, Style, parse, parse_lenient, print};
 use trace::{Event, Kind, Move, Queue, State, Waker, Why};
 use units::{PcpuId, WorldId};
@@ -76,7 +76,7 @@ fn the_sample_of_rdy_says_what_happened() {
 #[test]
 fn whatever_is_printed_in_full_is_read_again() {
     for seed in 1..=40 {
-        let mut r = Rng(seed);
+        let mut r = Draw::new(seed);
         let mut events: Vec<Event> = (0..500).map(|_| any(&mut r)).collect();
         // World 0 is no world, as in the scheduler's records, and SWITCH prints it for idling.
         events.retain(|e| !matches!(&e.kind, Kind::Switch { from, to } if *from == Some(WorldId(0)) || *to == Some(WorldId(0))));

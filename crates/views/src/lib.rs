@@ -13,6 +13,6 @@ pub use result::{
     Checked, CpuStat, Document, Guest, HostCounts, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm,
     Wakeups, Where, World, WorldKind,
 };
-pub use table::{Align, Table, pools, ready_side_by_side, side_by_side, summary};
+pub use table::{Table, pools, ready_side_by_side, side_by_side, summary};
 pub use top::{Allocations, top, worlds};
 pub use wakeups::{Latencies, bucket_of, end_of, wakeups, wakeups_side_by_side};

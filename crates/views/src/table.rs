@@ -1,66 +1,38 @@
 //! Plain-text tables for terminals: aligned columns, no colour, one line a row.
 
 use crate::{Document, Guest, RunResult, Times};
-
-/// Alignment of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
-    /// Text.
-    Left,
-    /// Numbers.
-    Right,
-}
+use comfy_table::{CellAlignment, TableComponent, presets};
 
 /// A table with a header line.
-#[derive(Clone, Debug, Default)]
-pub struct Table {
-    columns: Vec<(String, Align)>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Align {
-    fn of(name: &str) -> (String, Align) {
-        name.strip_prefix('<')
-            .map_or_else(|| (name.to_owned(), Align::Right), |n| (n.to_owned(), Align::Left))
-    }
-}
+#[derive(Clone, Debug)]
+pub struct Table(comfy_table::Table);
 
 impl Table {
     /// A table with these columns; a name that starts with `<` is left-aligned.
     #[must_use]
     pub fn new(columns: &[&str]) -> Table {
-        Table { columns: columns.iter().map(|c| Align::of(c)).collect(), rows: vec![] }
+        let mut table = comfy_table::Table::new();
+        table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '-');
+        table.set_header(columns.iter().map(|name| name.trim_start_matches('<')));
+        for (i, (column, name)) in table.column_iter_mut().zip(columns).enumerate() {
+            let is_text = name.starts_with('<');
+            let align = if is_text { CellAlignment::Left } else { CellAlignment::Right };
+            let gap = if i + 1 < columns.len() { 2 } else { 0 };
+            column.set_padding((0, gap)).set_cell_alignment(align);
+        }
+        Table(table)
     }
 
-    /// Adds a row; missing cells stay empty.
+    /// Adds a row; missing cells stay empty, and those behind the last column are left out.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
-        self.rows.push(cells.into_iter().map(Into::into).collect());
+        let room = self.0.column_count();
+        self.0.add_row(cells.into_iter().map(Into::into).take(room).collect::<Vec<String>>());
     }
 
     /// The table as text, each line ended.
     #[must_use]
     pub fn text(&self) -> String {
-        let cell = |row: &[String], i: usize| row.get(i).cloned().unwrap_or_default();
-        let width = |i: usize| {
-            let head = self.columns[i].0.chars().count();
-            self.rows.iter().map(|r| cell(r, i).chars().count()).chain([head]).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        let line = |row: &[String]| {
-            let cells: Vec<String> = widths
-                .iter()
-                .enumerate()
-                .map(|(i, w)| match self.columns[i].1 {
-                    Align::Left => format!("{:<w$}", cell(row, i)),
-                    Align::Right => format!("{:>w$}", cell(row, i)),
-                })
-                .collect();
-            cells.join("  ").trim_end().to_owned() + "\n"
-        };
-        let head: Vec<String> = self.columns.iter().map(|c| c.0.clone()).collect();
-        let rule =
-            "-".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)) + "\n";
-        self.rows.iter().fold(line(&head) + &rule, |text, row| text + &line(row))
+        self.0.trim_fmt() + "\n"
     }
 }
 
@@ -249,6 +221,14 @@ mod tests {
             t.text(),
             "VM          used\n----------------\na              1\nlong name  12345\n"
         );
+    }
+
+    #[test]
+    fn rows_may_be_short_and_names_wide_or_indented() {
+        let mut t = Table::new(&["<VM", "used", "<what"]);
+        t.row(["日本"]);
+        t.row(["  in", "7", "x", "too many"]);
+        assert_eq!(t.text(), "VM    used  what\n----------------\n日本\n  in     7  x\n");
     }
 
     #[test]

@@ -71,7 +71,7 @@ fn stretches<'a>(records: &'a [Record], cycle: &str, from: &str, to: &str) -> Ve
 /// Half of the daemons live for 1.2 s, so that their scheduling shows; the others die at any moment
 /// after the load.
 fn holds(seed: u64, cycles: usize) -> String {
-    let mut random = super::storm::Random(seed);
+    let mut random = dice::Draw::new(seed);
     let hold = |i: usize| if i % 2 == 0 { 1200 } else { random.below(900) };
     (0..cycles).map(hold).map(|ms| ms.to_string()).collect::<Vec<_>>().join(" ")
 }

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use dice::Draw;
 use serde_json::Value;
 
 use super::record::Record;
@@ -25,20 +26,6 @@ const LAST: [&str; 3] = ["x1", "x2", "x3"];
 const ORDERS: [&str; 4] =
     ["all:burn", "all:duty,3000,5000", "all:io,500,2000,exp", "0:burn 1-3:periodic,10000,2000"];
 
-/// Numbers by seed, the same on every machine (splitmix64).
-pub(super) struct Random(pub u64);
-
-impl Random {
-    /// A number below `bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
-
 /// One VM of the storm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Life {
@@ -51,7 +38,7 @@ struct Life {
 /// The lives of a storm, by seed: three in ten die within two seconds, two in ten live up to
 /// twenty.
 fn lives(seed: u64) -> Vec<Life> {
-    let mut random = Random(seed);
+    let mut random = Draw::new(seed);
     let mut all: Vec<Life> = vec![];
     let mut at = 0;
     while at < STORM_MS {
@@ -77,7 +64,7 @@ fn lives(seed: u64) -> Vec<Life> {
 
 /// The script's events; lives that outlast the storm have no stop.
 fn events(lives: &[Life], seed: u64) -> String {
-    let mut random = Random(!seed);
+    let mut random = Draw::new(!seed);
     let mut all: Vec<(u64, String)> = vec![];
     for life in lives {
         let orders = ORDERS[random.below(ORDERS.len() as u64) as usize];

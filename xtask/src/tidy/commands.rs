@@ -1,7 +1,7 @@
 //! Every `make`, `cargo xtask` and `tandem` command that a document names exists, with the options
 //! it is given.
 
-use super::markdown::{Document, spans};
+use super::markdown::Document;
 use super::{Finding, Tree};
 use std::collections::BTreeSet;
 
@@ -49,9 +49,7 @@ fn code_lines(text: &str) -> Vec<(usize, String)> {
     let mut out: Vec<(usize, String)> = fenced
         .flat_map(|f| f.body.lines().enumerate().map(|(i, l)| (f.line + i, l.to_owned())))
         .collect();
-    for (line, text) in &document.prose {
-        out.extend(spans(text).into_iter().map(|s| (*line, s.to_owned())));
-    }
+    out.extend(document.spans);
     out
 }
 

@@ -1,7 +1,7 @@
 //! Every promise of SPECIFICATION.md has a number of its own and names what holds it, and what it
 //! names is there.
 
-use super::markdown::{Document, spans};
+use super::markdown::{Cell, Document};
 use super::{Finding, Tree};
 use std::collections::BTreeSet;
 
@@ -11,27 +11,24 @@ const RULE: &str = "promises";
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut out = vec![];
     let mut numbers = BTreeSet::new();
-    for (line, text) in Document::of(tree.text(DOCUMENT)).prose {
-        let cells: Vec<&str> = text.trim().trim_matches('|').split('|').map(str::trim).collect();
-        let number = cells.first().copied().unwrap_or("");
-        if !text.starts_with('|') || !is_number(number) {
+    for (line, cells) in Document::of(tree.text(DOCUMENT)).rows {
+        let number = cells.first().map_or("", |c| c.text.as_str());
+        if !is_number(number) {
             continue;
         }
         let mut say = |what: String| out.push(Finding::new(RULE, DOCUMENT, line, what));
         if !numbers.insert(number.to_owned()) {
             say(format!("{number} is there twice; give it the next number"));
         }
-        let holder = cells.last().copied().unwrap_or("");
-        if cells.len() < 4
-            || spans(holder).is_empty()
-                && !["pending", "same test", "scenario"].iter().any(|w| holder.contains(w))
-        {
+        let Cell { text, spans } = cells.get(3).cloned().unwrap_or_default();
+        let excused = ["pending", "same test", "scenario"].iter().any(|w| text.contains(w));
+        if spans.is_empty() && !excused {
             say(format!(
                 "{number}: seen nothing that holds it; name a test, a scenario or a drill, or \
                     write pending"
             ));
         }
-        for (file, name) in spans(holder).into_iter().filter_map(|s| s.split_once("::")) {
+        for (file, name) in spans.iter().filter_map(|s| s.split_once("::")) {
             if !has_word(tree.text(file), name) {
                 say(format!(
                     "{number}: seen no '{name}' in {file}; name what holds it now, or write pending"

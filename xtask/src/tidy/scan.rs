@@ -1,12 +1,4 @@
-//! Blanks comments and strings out of Rust and C, and finds functions by their braces; it parses no
-//! further.
-
-/// Language of a source file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Language {
-    Rust,
-    C,
-}
+//! Blanks comments and strings out of C, and finds functions by their braces; it parses no further.
 
 /// A function with a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,9 +10,8 @@ pub(crate) struct Function {
     pub lines: usize,
 }
 
-/// The text with comments and the inside of strings blanked, line ends kept. In C, preprocessor
-/// lines too.
-pub(crate) fn code(text: &str, language: Language) -> String {
+/// The text with comments, preprocessor lines and the inside of strings blanked, line ends kept.
+pub(crate) fn code(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
     let mut at = 0;
@@ -28,13 +19,9 @@ pub(crate) fn code(text: &str, language: Language) -> String {
     while at < bytes.len() {
         let end = match bytes[at] {
             b'/' if bytes.get(at + 1) == Some(&b'/') => line_end(bytes, at),
-            b'/' if bytes.get(at + 1) == Some(&b'*') => block_comment(bytes, at, language),
-            b'#' if line_start && language == Language::C => preprocessor(bytes, at),
-            b'"' => string(bytes, at),
-            b'r' if language == Language::Rust && !is_word(bytes, at.wrapping_sub(1)) => {
-                raw_string(bytes, at).unwrap_or(at)
-            }
-            b'\'' => quoted(bytes, at, language),
+            b'/' if bytes.get(at + 1) == Some(&b'*') => block_comment(bytes, at),
+            b'#' if line_start => preprocessor(bytes, at),
+            b'"' | b'\'' => literal(bytes, at),
             _ => at,
         };
         if end > at {
@@ -49,31 +36,13 @@ pub(crate) fn code(text: &str, language: Language) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-fn is_word(bytes: &[u8], at: usize) -> bool {
-    bytes.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_')
-}
-
 fn line_end(bytes: &[u8], at: usize) -> usize {
     bytes[at..].iter().position(|b| *b == b'\n').map_or(bytes.len(), |n| at + n)
 }
 
-fn block_comment(bytes: &[u8], mut at: usize, language: Language) -> usize {
-    let mut depth = 0;
-    while at < bytes.len() {
-        match bytes.get(at..at + 2) {
-            Some(b"/*") if depth == 0 || language == Language::Rust => {
-                (depth, at) = (depth + 1, at + 2)
-            }
-            Some(b"*/") => {
-                (depth, at) = (depth - 1, at + 2);
-                if depth == 0 {
-                    return at;
-                }
-            }
-            _ => at += 1,
-        }
-    }
-    at
+fn block_comment(bytes: &[u8], at: usize) -> usize {
+    let close = bytes[at + 2..].windows(2).position(|w| w == b"*/");
+    close.map_or(bytes.len(), |n| at + 2 + n + 2)
 }
 
 /// A preprocessor line with its continuations.
@@ -87,47 +56,13 @@ fn preprocessor(bytes: &[u8], mut at: usize) -> usize {
     }
 }
 
-fn string(bytes: &[u8], at: usize) -> usize {
+/// A string or a character.
+fn literal(bytes: &[u8], at: usize) -> usize {
     let mut i = at + 1;
-    while i < bytes.len() && bytes[i] != b'"' {
+    while i < bytes.len() && bytes[i] != bytes[at] {
         i += if bytes[i] == b'\\' { 2 } else { 1 };
     }
     (i + 1).min(bytes.len())
-}
-
-/// `r"…"`, `r#"…"#`; `None` where `r` begins a word.
-fn raw_string(bytes: &[u8], at: usize) -> Option<usize> {
-    let hashes = bytes[at + 1..].iter().take_while(|b| **b == b'#').count();
-    if bytes.get(at + 1 + hashes) != Some(&b'"') {
-        return None;
-    }
-    let close: Vec<u8> = std::iter::once(b'"').chain(std::iter::repeat_n(b'#', hashes)).collect();
-    let from = at + hashes + 2;
-    let found = bytes[from..].windows(close.len()).position(|w| w == close);
-    Some(found.map_or(bytes.len(), |n| from + n + close.len()))
-}
-
-/// A character; a lifetime of Rust is none.
-fn quoted(bytes: &[u8], at: usize, language: Language) -> usize {
-    if bytes.get(at + 1) == Some(&b'\\') {
-        let close = bytes[at + 3..].iter().position(|b| *b == b'\'');
-        return close.map_or(at, |n| at + 3 + n + 1);
-    }
-    // One character may take up to four bytes.
-    let close = (at + 2..=at + 5).find(|i| bytes.get(*i) == Some(&b'\''));
-    match close {
-        Some(end) if language == Language::C || bytes[at + 1] >= 0x80 || end == at + 2 => end + 1,
-        _ => at,
-    }
-}
-
-/// Functions with a body, in order; nested ones too.
-pub(crate) fn functions(text: &str, language: Language) -> Vec<Function> {
-    let code = code(text, language);
-    match language {
-        Language::Rust => rust_functions(&code),
-        Language::C => c_functions(&code),
-    }
 }
 
 fn line_of(code: &str, at: usize) -> usize {
@@ -150,35 +85,10 @@ fn closing(code: &[u8], open: usize) -> usize {
     code.len() - 1
 }
 
-fn rust_functions(code: &str) -> Vec<Function> {
-    let bytes = code.as_bytes();
-    let mut out = vec![];
-    for (at, _) in code.match_indices("fn ") {
-        if is_word(bytes, at.wrapping_sub(1)) {
-            continue;
-        }
-        let name: String =
-            code[at + 3..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-        let mut depth = 0;
-        let body = bytes[at..].iter().position(|b| {
-            match b {
-                b'(' | b'[' => depth += 1,
-                b')' | b']' => depth -= 1,
-                _ => {}
-            }
-            depth == 0 && matches!(b, b'{' | b';') || depth < 0
-        });
-        if let Some(open) = body.map(|n| at + n).filter(|o| bytes[*o] == b'{' && !name.is_empty()) {
-            let (line, last) = (line_of(code, at), line_of(code, closing(bytes, open)));
-            out.push(Function { name, line, lines: last - line + 1 });
-        }
-    }
-    out
-}
-
-/// A brace at the outermost level that follows `)` opens a function; one that follows `=` or a name
-/// does not.
-fn c_functions(code: &str) -> Vec<Function> {
+/// Functions with a body, in order. A brace at the outermost level that follows `)` opens one; a
+/// brace that follows `=` or a name does not.
+pub(crate) fn functions(text: &str) -> Vec<Function> {
+    let code = &code(text);
     let bytes = code.as_bytes();
     let mut out = vec![];
     let (mut at, mut from) = (0, 0);
@@ -189,7 +99,7 @@ fn c_functions(code: &str) -> Vec<Function> {
                 let head = &code[from..at];
                 let end = closing(bytes, at);
                 if head.trim_end().ends_with(')') && !head.contains('=') {
-                    let name = c_name(head);
+                    let name = name(head);
                     let start = from + head.find(|c: char| !c.is_whitespace()).unwrap_or(0);
                     let (line, last) = (line_of(code, start), line_of(code, end));
                     out.push(Function { name, line, lines: last - line + 1 });
@@ -205,7 +115,7 @@ fn c_functions(code: &str) -> Vec<Function> {
 }
 
 /// Name before the parameters; of `BPF_PROG(name, …)` the first argument.
-fn c_name(head: &str) -> String {
+fn name(head: &str) -> String {
     let word = |text: &str| {
         text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>()
     };
@@ -220,22 +130,22 @@ fn c_name(head: &str) -> String {
 mod tests {
     use super::*;
 
-    fn seen(text: &str, language: Language) -> Vec<(String, usize, usize)> {
-        functions(text, language).into_iter().map(|f| (f.name, f.line, f.lines)).collect()
+    fn seen(text: &str) -> Vec<(String, usize, usize)> {
+        functions(text).into_iter().map(|f| (f.name, f.line, f.lines)).collect()
     }
 
     #[test]
     fn braces_in_strings_comments_and_characters_do_not_count() {
-        let text = "fn a<'x>(b: &'x str) -> char {\n    let _ = \"}\"; // }\n    let _ = r#\"}\"#; \
-            /* } /* } */ */\n    '}'\n}\nfn b();\nfn c() {}\n";
-        assert_eq!(seen(text, Language::Rust), [("a".into(), 1, 5), ("c".into(), 7, 1)]);
+        let text = "int a(void)\n{\n\tputs(\"}\\\"\"); // }\n\t/* } /* } */\n\treturn '}' + \
+            '\\'';\n}\nint b(void);\nint c(void) {}\n";
+        assert_eq!(seen(text), [("a".into(), 1, 6), ("c".into(), 8, 1)]);
     }
 
     #[test]
-    fn functions_of_c_are_told_from_records_arrays_and_macros() {
+    fn functions_are_told_from_records_arrays_and_macros() {
         let text = "struct s {\n\tint a;\n};\n#define F(x) { \\\n\t}\nstatic const int t[] = \
             {\n\t1\n};\nstatic int\nf(int a)\n{\n\tif (a) {\n\t}\n\treturn '{';\n}\ns32 SEC(\"x\") \
             BPF_PROG(g, int a)\n{\n}\n";
-        assert_eq!(seen(text, Language::C), [("f".into(), 9, 7), ("g".into(), 16, 3)]);
+        assert_eq!(seen(text), [("f".into(), 9, 7), ("g".into(), 16, 3)]);
     }
 }

@@ -4,9 +4,8 @@
 use entitlement::{Names, Tree, TreeLeaf, TreePool};
 use units::Rate;
 
-/// A small generator of random numbers (splitmix64), so that a failure names the seed that repeats
-/// it.
-pub struct Draw(pub u64);
+/// Numbers and trees by seed, so that a failure names the seed that repeats it.
+pub struct Draw(dice::Draw);
 
 /// A tree as it is given to `Tree::new`, so that a test can change it.
 #[derive(Clone, Debug)]
@@ -42,11 +41,12 @@ impl Parts {
 }
 
 impl Draw {
+    pub fn new(seed: u64) -> Draw {
+        Draw(dice::Draw::new(seed))
+    }
+
     pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
+        self.0.below(n)
     }
 
     pub fn one_in(&mut self, n: u64) -> bool {

@@ -1,41 +1,23 @@
 //! Events for tests, from a seed: any event at all, and a host that schedules; no test is in here.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub use dice::Draw;
 use trace::{Event, Item, Kick, Kind, Move, Place, Queue, Reader, Role, State, Waker, Why, Writer};
 use units::{PcpuId, PcpuSet, VmId, WorldId};
 
-/// A generator of numbers that a seed decides (xorshift64*).
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 11) % n
-    }
-
-    pub fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
-
-    fn text(&mut self) -> String {
-        let letters = ['a', 'Z', ' ', '"', '\\', 'ä', '世', '\n', '0'];
-        (0..self.below(12)).map(|_| self.of(&letters)).collect()
-    }
+/// A name with letters that a log has to escape.
+fn text(r: &mut Draw) -> String {
+    let letters = ['a', 'Z', ' ', '"', '\\', 'ä', '世', '\n', '0'];
+    (0..r.below(12)).map(|_| r.of(&letters)).collect()
 }
 
 /// Any event that a file can hold.
-pub fn any(r: &mut Rng) -> Event {
-    let world = WorldId(if r.below(4) == 0 { r.next() as u32 } else { r.below(300) as u32 });
+pub fn any(r: &mut Draw) -> Event {
+    let world = WorldId(if r.below(4) == 0 { r.bits() as u32 } else { r.below(300) as u32 });
     let other = WorldId(r.below(300) as u32);
     let p = PcpuId(r.below(1024) as u16);
     let (maybe_p, maybe_w) = ((r.below(3) > 0).then_some(p), (r.below(2) == 0).then_some(other));
-    let number = if r.below(3) == 0 { r.next() } else { r.below(1 << 40) };
+    let number = if r.below(3) == 0 { r.bits() } else { r.below(1 << 40) };
     let kind = match r.below(19) {
         0 => {
             let from = (r.below(4) > 0).then(|| r.of(State::ALL));
@@ -59,26 +41,26 @@ pub fn any(r: &mut Rng) -> Event {
         5 => Kind::Switch { from: maybe_w, to: (r.below(2) == 0).then_some(world) },
         6 => Kind::Idle { begins: r.below(2) == 0 },
         7 => Kind::Kick { target: p, how: r.of(Kick::ALL) },
-        8 => Kind::WaitOn { world, event: number, class: r.text() },
+        8 => Kind::WaitOn { world, event: number, class: text(r) },
         9 => Kind::Vtime {
             world,
             stride: r.below(99999),
             from: number,
             to: number.wrapping_add(77),
-            host: r.next(),
-            why: r.text(),
+            host: r.bits(),
+            why: text(r),
         },
-        10 => Kind::Account { vm: VmId(r.next() as u16), used_ns: number, entitled: r.next() },
+        10 => Kind::Account { vm: VmId(r.bits() as u16), used_ns: number, entitled: r.bits() },
         11 => Kind::World {
             world,
             vm: VmId(r.below(1024) as u16),
             role: r.of(Role::ALL),
-            name: r.text(),
+            name: text(r),
         },
-        12 => Kind::Vm { vm: VmId(r.below(1024) as u16), name: r.text(), pool: r.text() },
+        12 => Kind::Vm { vm: VmId(r.below(1024) as u16), name: text(r), pool: text(r) },
         13 => Kind::Host { pcpus: r.below(1025) as u16 },
         14 => Kind::Pcpu {
-            place: Place { smt: r.next() as u16, core: r.next() as u16, llc: 0, node: u16::MAX },
+            place: Place { smt: r.bits() as u16, core: r.bits() as u16, llc: 0, node: u16::MAX },
         },
         15 => Kind::Affinity {
             world,
@@ -87,8 +69,8 @@ pub fn any(r: &mut Rng) -> Event {
             ),
         },
         17 => Kind::Guest { world, inside: r.below(2) == 0 },
-        16 => Kind::Lost { events: (r.below(2) == 0).then_some(r.next() as u32) },
-        _ => Kind::Mark { text: r.text() },
+        16 => Kind::Lost { events: (r.below(2) == 0).then_some(r.bits() as u32) },
+        _ => Kind::Mark { text: text(r) },
     };
     let own = if r.below(2) == 0 { maybe_p } else { Some(PcpuId(r.below(1024) as u16)) };
     Event { ns: 1 << 50 | r.below(1 << 30), pcpu: own, kind }
@@ -121,7 +103,7 @@ pub fn state(ns: u64, world: u32, from: State, to: State, on: u16) -> Event {
 /// What a busy host records: worlds that wake each other, queue, run for some time and sleep. The
 /// oldest waiter runs next, and an idle pCPU takes a world that wakes at once.
 pub fn host(seed: u64, pcpus: u16, worlds: u32, events: usize) -> Vec<Event> {
-    let mut r = Rng(seed);
+    let mut r = Draw::new(seed);
     let mut out = vec![Event { ns: 1_000_000, pcpu: None, kind: Kind::Host { pcpus } }];
     for w in 1..=worlds {
         let vm = VmId((1 + w / 4) as u16);
@@ -159,7 +141,7 @@ struct Host {
 }
 
 impl Host {
-    fn step(&mut self, r: &mut Rng, out: &mut Vec<Event>) {
+    fn step(&mut self, r: &mut Draw, out: &mut Vec<Event>) {
         let p = r.below(self.running.len() as u64) as u16;
         let add = |out: &mut Vec<Event>, ns: u64, p: u16, kind: Kind| {
             out.push(Event { ns, pcpu: Some(PcpuId(p)), kind })
