@@ -107,7 +107,7 @@ bool sched_yield_to(struct host *h, plat_task *t, plat_task *to)
 /* One block for a whole host; NULL when there is no memory. */
 struct native *native_new(u32 pcpus, u32 vms, u32 worlds, u32 pools)
 {
-	u32 nodes = 2 * (vms + pools), limiters = vms + pools + 1;
+	u32 nodes = 2 * (vms + pools), limiters = LIMITERS_MAX;
 	size_t at_pcpus = (sizeof(struct native) + 63) / 64 * 64;
 	size_t at_clusters = at_pcpus + pcpus * sizeof(struct pcpu);
 	size_t at_vms = at_clusters + CLUSTERS_MAX * sizeof(struct cluster);

@@ -106,6 +106,7 @@ impl Promises {
             let kept = old
                 .iter()
                 .find(|o| o.0.name == p.name && o.0.pool.limit == p.pool.limit)
+                .filter(|o| o.0.burst_ns == p.burst_ns)
                 .and_then(|o| o.1.clone());
             kept.or_else(|| p.pool.limit.map(|l| Meter::new(l, p.burst_ns)))
         };
@@ -123,7 +124,7 @@ impl Promises {
     /// A VM's settings change.
     pub(crate) fn set_terms(&mut self, slot: u32, terms: VmTerms) {
         let vm = &mut self.vms[slot as usize];
-        if vm.terms.limit != terms.limit {
+        if (vm.terms.limit, vm.terms.burst_ns) != (terms.limit, terms.burst_ns) {
             vm.limit = terms.limit.map(|l| Meter::new(l, terms.burst_ns));
         }
         vm.terms = terms;

@@ -162,7 +162,10 @@ fn short(result: &RunResult, at_least: &BTreeMap<String, u32>) -> Vec<String> {
 /// Pools that used more than their limit and so many permille of it in some second.
 fn passed(result: &RunResult, spec: &RunSpec, permille: u64) -> Vec<String> {
     let second = Span::from_secs(1);
-    let pools = settings::place(&spec.pools, spec.host.mhz).unwrap_or_default();
+    // A peak is one below the limit that is in force at the end.
+    let end = Span::from_ns(spec.warmup.ns().saturating_add(result.duration_ns));
+    let pools = settings::pools_at(spec, end);
+    let pools = settings::place(&pools, spec.host.mhz).unwrap_or_default();
     let of = |p: &PlacedPool| {
         let limit = p.limit?.over(second);
         let Some(peak) = result.pools.iter().find(|r| r.path == p.path).and_then(|r| r.peak_ns)

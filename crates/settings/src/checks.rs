@@ -64,7 +64,7 @@ pub(crate) fn pools_of_vms(spec: &RunSpec, reasons: &mut Vec<String>) {
 }
 
 /// Why there cannot be so many limits: number 0 of the scheduler's table stands for none.
-fn too_many_limits(limits: u64) -> Option<String> {
+pub(crate) fn too_many_limits(limits: u64) -> Option<String> {
     let most = caps::LIMITERS_MAX as u64 - 1;
     (limits > most).then(|| {
         format!(

@@ -5,6 +5,7 @@
 //! file.
 
 mod attributes;
+mod changes;
 mod checks;
 mod knobs;
 mod limit;
@@ -21,6 +22,7 @@ mod unreadable;
 mod workload;
 
 pub use attributes::{Attributes, from_attributes, parse_cpu_max};
+pub use changes::{Change, ChangeSpec, Changed, changes, pools_at};
 pub use limit::{LimitError, LimitSetting};
 pub use live::{LiveHost, LivePool, LiveSettings, LiveSettingsError, LiveVm};
 pub use names::scenarios;

@@ -2,8 +2,8 @@
 //! reason to refuse.
 
 use crate::{
-    HostSpec, HostTask, Run, RunSpec, Scenario, ScenarioError, VmSpec, checks, names, pools,
-    unreadable,
+    HostSpec, HostTask, Run, RunSpec, Scenario, ScenarioError, VmSpec, changes::changes, checks,
+    names, pools, unreadable,
 };
 use std::{collections::BTreeSet, fs, path::Path};
 use topology::Topology;
@@ -198,6 +198,7 @@ fn resolve(mut spec: RunSpec) -> Result<(RunSpec, Topology), Vec<String>> {
     spec.host_tasks = spec.host_tasks.iter().flat_map(HostTask::expand).collect();
     checks::names(&spec, &written, &mut reasons);
     checks::expectations(&spec, &mut reasons);
+    reasons.extend(changes(&spec).err().into_iter().flatten());
     match topology {
         Some(topology) if reasons.is_empty() => Ok((spec, topology)),
         _ => Err(reasons),

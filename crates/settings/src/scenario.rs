@@ -1,6 +1,6 @@
 //! A scenario: one host, its VMs and host tasks, and the runs that vary them.
 
-use crate::{LimitSetting, Window, Workload};
+use crate::{ChangeSpec, LimitSetting, Window, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use topology::{Shape, Topology};
@@ -60,6 +60,9 @@ pub struct RunSpec {
     /// Worlds of the `system` group.
     #[serde(default, rename = "host_task")]
     pub host_tasks: Vec<HostTask>,
+    /// Settings of VMs and pools that change while it runs.
+    #[serde(default, rename = "change")]
+    pub changes: Vec<ChangeSpec>,
     /// Knobs of the scheduler for this run, by name; `--set` overrides them.
     #[serde(default, deserialize_with = "crate::knobs::read")]
     pub knobs: BTreeMap<String, u64>,

@@ -8,7 +8,7 @@ use crate::{LimitSetting, pools};
 use toml::{Table, Value};
 use units::{CpuAmount, Span};
 
-/// Removes unreadable values of VMs and pools and gives a reason for each.
+/// Removes unreadable values of VMs, pools and changes of them and gives a reason for each.
 ///
 /// # Errors
 /// The one reason that there are too many pools to say anything about each.
@@ -16,15 +16,22 @@ pub(crate) fn take(table: &mut Table) -> Result<Vec<String>, String> {
     let pools = table.get("pool").and_then(Value::as_array).map_or(0, Vec::len);
     pools::too_many(pools).map_or(Ok(()), Err)?;
     let mut out = vec![];
-    for kind in ["pool", "vm"] {
+    for kind in ["pool", "vm", "change"] {
         let objects = table.get_mut(kind).and_then(Value::as_array_mut).into_iter().flatten();
-        for object in objects.filter_map(Value::as_table_mut) {
-            let name = object.get("name").and_then(Value::as_str).unwrap_or("").to_owned();
-            out.extend(
-                of_object(object)
-                    .into_iter()
-                    .map(|(key, reason)| format!("{kind} '{name}': {key}: {reason}")),
-            );
+        for (number, object) in (1..).zip(objects.filter_map(Value::as_table_mut)) {
+            let title = match kind {
+                "change" => format!("change {number}"),
+                _ => {
+                    let name = object.get("name").and_then(Value::as_str).unwrap_or("");
+                    format!("{kind} '{name}'")
+                }
+            };
+            let all = of_object(object);
+            if kind == "change" && !all.is_empty() {
+                // It still changes something: that its value cannot be read is the only reason.
+                object.insert("shares".to_owned(), Value::Integer(1));
+            }
+            out.extend(all.iter().map(|(key, reason)| format!("{title}: {key}: {reason}")));
         }
     }
     Ok(out)

@@ -37,6 +37,13 @@ pub(crate) struct VmSeat {
 /// Time between the beginnings of VMs that the scenario lets begin at one moment: a few interrupts.
 const OPEN_APART_NS: u64 = 10_000;
 
+impl VmSeat {
+    /// Whether it is powered on, or worlds of it still run to their exit.
+    pub(crate) fn is_there(&self) -> bool {
+        self.on || self.live > 0
+    }
+}
+
 /// Something that happens to a VM at a time the scenario gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Change {
@@ -50,6 +57,8 @@ pub(crate) struct Change {
 enum What {
     Close,
     Stop,
+    /// Settings change, by this change of `settings::changes`.
+    Set(u32),
     Start,
     /// The vCPU of this number is added.
     Add(u32),
@@ -149,8 +158,10 @@ pub(crate) fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldS
 }
 
 /// Everything that the scenario lets happen to VMs, in order.
-pub(crate) fn changes(spec: &RunSpec) -> Vec<Change> {
-    let mut all = vec![];
+pub(crate) fn changes(spec: &RunSpec, settings: &[settings::Change]) -> Vec<Change> {
+    let set =
+        |(i, c): (u32, &settings::Change)| Change { at: c.at.ns(), what: What::Set(i), vm: 0 };
+    let mut all: Vec<Change> = (0..).zip(settings).map(set).collect();
     for (vm, v) in spec.vms.iter().enumerate() {
         let mut push = |at: u64, what| all.push(Change { at, what, vm: vm as u32 + 1 });
         push(v.start.ns(), What::Start);
@@ -213,6 +224,15 @@ impl Engine {
             match change.what {
                 What::Start => self.start_vm(change.vm),
                 What::Stop => self.stop_vm(change.vm),
+                What::Set(i) => {
+                    self.set(i);
+                    // Those of one moment come into force together.
+                    let next = self.changes.get(self.next_change);
+                    if !next.is_some_and(|n| n.at == change.at && matches!(n.what, What::Set(_))) {
+                        self.put_limits();
+                        self.plan_later();
+                    }
+                }
                 What::Add(vcpu) => self.add_vcpu(change.vm, vcpu),
                 What::Open => worlds.for_each(|w| self.open_world(w)),
                 What::Close => worlds.for_each(|w| self.end_world(w, Behaviour::close)),

@@ -9,14 +9,22 @@ use check::{PoolTerms, VmTerms};
 use entitlement::{Order, Tree, TreeLeaf, TreePool};
 use publish::{Limits, Owner, Wants, Weigher, wanted};
 use sched_core::plan_nodes;
-use settings::PlacedPool;
+use settings::{Changed, PlacedPool};
 use units::{PcpuSet, Rate};
 
-/// What the daemon remembers between two plans.
+/// What the daemon remembers between two plans, and the settings that are to change.
 #[derive(Debug, Default)]
 pub(crate) struct Publisher {
     limits: Limits<u32>,
     weigher: Weigher,
+    changes: Vec<settings::Change>,
+}
+
+impl Publisher {
+    /// A publisher of settings that change so.
+    pub(crate) fn new(changes: Vec<settings::Change>) -> Publisher {
+        Publisher { changes, ..Publisher::default() }
+    }
 }
 
 /// The pools of a tree.
@@ -102,6 +110,31 @@ impl Engine {
         let slot = Self::fixed(Fixed::Limits);
         if self.host.record().limiters > 0 && self.timers.armed(slot).is_none() {
             self.timers.arm(slot, self.kernel.now + 1_000_000);
+        }
+    }
+
+    /// A VM or pool has other settings from now on. They are in force with the next `put_limits`
+    /// and plan; shares of a VM at once, as on a live host.
+    pub(crate) fn set(&mut self, change: u32) {
+        let (now, change) = (self.kernel.now, self.publisher.changes[change as usize]);
+        let new = change.resources;
+        match change.of {
+            Changed::Vm(i) => {
+                let (vm, seat) = (i as u32 + 1, &mut self.vms[i + 1]);
+                let old = std::mem::replace(&mut seat.resources, new);
+                if seat.is_there() {
+                    self.watch.vm_terms(now, vm, vm_terms(seat));
+                }
+                if seat.on && old.shares != new.shares {
+                    self.weigh(vm);
+                }
+            }
+            Changed::Pool(p) => {
+                let pool = &mut self.pools[p];
+                (pool.shares, pool.reservation) = (new.shares, new.reservation);
+                (pool.limit, pool.burst_ns) = (new.limit, new.burst_ns);
+                self.watch.pools(now, pool_terms(&self.pools));
+            }
         }
     }
 

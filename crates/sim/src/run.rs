@@ -45,7 +45,7 @@ pub enum SimError {
         /// Why.
         cause: HostError,
     },
-    /// The pools make no tree.
+    /// The pools make no tree, or a change of settings cannot be.
     #[error("run '{label}': {}", reasons.join("; "))]
     Pools {
         /// The run.
@@ -203,6 +203,8 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
     let (specs, actors) = life::worlds(spec, &guests, seed);
     let pools = settings::place(&spec.pools, spec.host.mhz)
         .map_err(|reasons| SimError::Pools { label: label(), reasons })?;
+    let settings =
+        settings::changes(spec).map_err(|reasons| SimError::Pools { label: label(), reasons })?;
     let host = Host::new(&run.topology, spec.vms.len() + 1, actors.len(), pools.len());
     let mut host = host.map_err(|cause| SimError::Host { label: label(), cause })?;
     for (name, value) in spec.knobs.iter().chain(&options.knobs) {
@@ -225,7 +227,7 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
         kernel: Kernel::new(
             pcpus,
             worlds,
-            spec.vms.len() + pools.len() + 2,
+            units::caps::LIMITERS_MAX,
             spec.vms.len() + 1,
             Fault::new(mutant),
         ),
@@ -235,7 +237,7 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
         vms: life::vms(spec, &pools, system_shares),
         guests,
         pools,
-        changes: life::changes(spec),
+        changes: life::changes(spec, &settings),
         next_change: 0,
         watch: Watch::new(&run.topology, worlds, terms),
         stats: Stats::default(),
@@ -246,7 +248,7 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
         end: duration.ns(),
         generation: 0,
         start: None,
-        publisher: Publisher::default(),
+        publisher: Publisher::new(settings),
         looks: None,
         mhz: spec.host.mhz,
         gone: vec![None; worlds],

@@ -64,6 +64,12 @@ impl Watch {
         }
     }
 
+    pub(crate) fn vm_terms(&mut self, now: u64, vm: u32, terms: VmTerms) {
+        if let Some(o) = &mut self.oracle {
+            o.vm_terms(now, VmId(vm as u16), terms);
+        }
+    }
+
     pub(crate) fn vm_removed(&mut self, now: u64, vm: u32) {
         if let Some(o) = &mut self.oracle {
             o.vm_removed(now, VmId(vm as u16));

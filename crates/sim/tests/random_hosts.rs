@@ -141,6 +141,7 @@ impl Hosts for Draw {
             pools: vec![],
             vms: (0..1 + self.below(pcpus)).map(|i| self.vm(i, pcpus, secs)).collect(),
             host_tasks: (0..self.below(4)).map(|i| self.task(i, pcpus)).collect(),
+            changes: vec![],
             knobs: Default::default(),
             lab: Default::default(),
             expect: Default::default(),

@@ -119,6 +119,7 @@ impl Trees<'_> {
                 .collect(),
             pools,
             host_tasks: vec![],
+            changes: vec![],
             knobs: Default::default(),
             lab: Default::default(),
             expect: Default::default(),

@@ -88,6 +88,7 @@ scenarios! {
     cosched_exits "cosched-exits";
     reservation "reservation";
     limit_sleepers "limit-sleepers";
+    limits_change "limits-change";
     pool_limit "pool-limit";
     pools_nested "pools-nested";
     two_at_20 "two-at-20";

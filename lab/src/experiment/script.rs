@@ -64,6 +64,13 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     let duration = experiment.duration_of(run);
     let seconds = duration.ns().div_ceil(1_000_000_000);
     let _ = writeln!(s, "echo; echo '== {}: {label}, {seconds} s'", policy.name());
+    if !run.spec.changes.is_empty() {
+        return Err(refuse(
+            run,
+            "settings that change while it goes on".to_owned(),
+            "add lab.skip with that reason",
+        ));
+    }
     let pools = pools(run)?;
     s += &make_pools(&pools, &weights(run, &pools));
     s += &boot_vms(run, &pools)?;

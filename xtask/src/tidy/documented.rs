@@ -16,6 +16,7 @@ const FORMATS: [(&str, &[&str], &str); 10] = [
         &["RunSpec", "HostSpec", "VmSpec", "HostTask", "Lab", "Expect"],
         "docs/scenarios.md",
     ),
+    ("crates/settings/src/changes.rs", &["ChangeSpec"], "docs/scenarios.md"),
     ("crates/settings/src/workload.rs", &["Workload"], "docs/scenarios.md"),
     (
         "crates/settings/src/live.rs",
