@@ -10,7 +10,7 @@ const EXIT_DOCUMENT: &str = "docs/exit-codes.md";
 
 /// Sources whose public fields are keys or fields of a file format, and the document that explains
 /// them.
-const FORMATS: [(&str, &[&str], &str); 10] = [
+const FORMATS: [(&str, &[&str], &str); 11] = [
     (
         "crates/settings/src/scenario.rs",
         &["RunSpec", "HostSpec", "VmSpec", "HostTask", "Lab", "Expect"],
