@@ -15,6 +15,7 @@
 #define TANDEM_GANG_H
 
 #include "preempt.h"
+#include "skew.h"
 
 /* attempts to place the rest of a gang in one slice; more would make gangs preempt each other */
 #define GANG_TRIES 4
@@ -52,7 +53,7 @@ INLINE bool gang_preempts(struct host *h, const struct pcpu *p, u32 vm, u64 dead
 
 	if (!v || v->flags & VM_RESERVED)
 		return false;
-	if (gang && plat_read(v->runnable) > 1 && plat_knobs(h)->cosched != COSCHED_STRICT)
+	if (gang && plat_read(v->runnable) > 1 && !skew_strict(plat_knobs(h)))
 		return v->waiting && gang > deadline;
 	return preempt_current(h, p, now) > deadline;
 }

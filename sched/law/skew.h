@@ -32,6 +32,11 @@ enum cosched { COSCHED_OFF, COSCHED_RELAXED, COSCHED_STRICT };
 /* of a new VM and of a new vCPU: bases may go below it without wrapping */
 #define STALLED_START (1ull << 50)
 
+INLINE bool skew_strict(const struct knobs *k)
+{
+	return PLAT_STRICT && k->cosched == COSCHED_STRICT;
+}
+
 INLINE bool skew_is_vcpu(const struct world *w)
 {
 	return w->kind == KIND_VCPU || w->kind == KIND_EMULATED;
@@ -92,7 +97,7 @@ INLINE bool skew_may_start(const struct knobs *k, const struct siblings_look *s,
 	u64 since = plat_read(w->state_since_ns), stay = s->now_ns > since ? s->now_ns - since : 0;
 	u64 stalled = skew_stall(w) + stay;
 
-	if (k->cosched == COSCHED_STRICT || (with(GUARD_COSTOP) && stay > k->ready_bound_us * US))
+	if (skew_strict(k) || (with(GUARD_COSTOP) && stay > k->ready_bound_us * US))
 		return true;
 	return s->waits_ns < stalled + k->costart_us * US &&
 	       (!with(COSTART_FAR) || s->slowest_ns < stalled + 2 * k->costop_us * US);

@@ -245,6 +245,7 @@ INLINE void plat_kick(struct host *h, u32 pcpu, u32 flags)
 #define plat_fetch_and(ptr, bits) __sync_fetch_and_and(ptr, bits)
 #define plat_cas(ptr, old, new) __sync_bool_compare_and_swap(ptr, old, new)
 #define plat_assert(h, cond) ((void)((cond) || (__sync_fetch_and_add(&(h)->asserts, 1), 0)))
+#define PLAT_STRICT 0
 #define plat_assert_alone(h, cond) ((void)0)
 #define plat_for(i, n) for (u32 i = 0, once_ = 1; once_; once_ = 0) bpf_for(i, 0, n)
 

@@ -82,6 +82,7 @@ extern u64 native_ablated; /* set once, before main */
  * plat_add, plat_or, plat_fetch_add, plat_fetch_and, plat_cas
  *				atomic on records
  * plat_barrier()		orders stores for readers elsewhere
+ * PLAT_STRICT			1 where strict co-scheduling is built; 0 on a kernel
  * plat_assert(h, cond)		stops a simulated run, counts on a kernel
  * plat_assert_alone(h, cond)	the same for what holds only while no other pCPU changes what it
  *				reads: nothing on a kernel

@@ -12,7 +12,7 @@
 /* Whether a world may not run because its VM is stopped whole (strict co-scheduling). */
 INLINE bool costopped_whole(const struct vm *v, const struct world *w)
 {
-	return plat_read(v->stopped) && skew_is_vcpu(w) && !plat_read(w->outside);
+	return PLAT_STRICT && plat_read(v->stopped) && skew_is_vcpu(w) && !plat_read(w->outside);
 }
 
 /* Queues a vCPU that is co-stopped, or whose VM is stopped whole; called from enqueue. */

@@ -12,7 +12,10 @@
 #ifndef TANDEM_COSCHED_H
 #define TANDEM_COSCHED_H
 
+#include "gang.h"
+#if PLAT_STRICT
 #include "strict.h"
+#endif
 
 /* The least between two ticks. */
 INLINE u64 cosched_soon(const struct knobs *k)
@@ -24,7 +27,6 @@ INLINE u64 cosched_soon(const struct knobs *k)
 SUBPROG u32 cosched_vm(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
 {
 	struct vm *v = plat_vm(h, s->vm);
-	u32 strict;
 
 	if (!v)
 		return 0;
@@ -35,18 +37,12 @@ SUBPROG u32 cosched_vm(NONNULL(struct host *h), NONNULL(struct siblings_look *s)
 	s->ended = gang_end(v, s->now_ns);
 	if (s->ended && with(GANG_END))
 		gang_stop(h, s);
-	if (plat_knobs(h)->cosched == COSCHED_STRICT) {
-		/* calls from here, not from strict_tick: BPF call chains share 512 bytes of
-		 * stack */
-		strict = strict_tick(h, s);
-		if (strict != STRICT_STAYS)
-			siblings_start(h, s);
-		if (strict == STRICT_STARTS_WHOLE) {
-			gang_place(h, s);
-			strict_wake(h);
-		}
+#if PLAT_STRICT
+	if (skew_strict(plat_knobs(h))) {
+		strict_tick(h, s);
 		return s->ended;
 	}
+#endif
 	siblings_stop(h, s);
 	if (plat_read(v->costopped))
 		siblings_start(h, s);

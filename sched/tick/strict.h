@@ -1,4 +1,5 @@
-/* Strict co-scheduling (ESX 2.x), for comparison: a VM stops and starts whole.
+/* Strict co-scheduling (ESX 2.x), a mode of the simulator to compare with: a VM stops and starts
+ * whole.
  *
  * Promise	all vCPUs of a VM run together or none does (VS51 "Strict Co-Scheduling", C1)
  * Law		stop all if one leads another by more than costop_us; start all when there is a pCPU
@@ -12,7 +13,7 @@
 #include "gang.h"
 
 /* pCPUs that a VM could have at once: idle ones, and those where it preempts. */
-SUBPROG u32 strict_room(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
+INLINE u32 strict_room(struct host *h, struct siblings_look *s)
 {
 	struct vm *v = plat_vm(h, s->vm);
 
@@ -30,12 +31,12 @@ SUBPROG u32 strict_room(NONNULL(struct host *h), NONNULL(struct siblings_look *s
 	return s->seen;
 }
 
-SUBPROG u32 strict_stop(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
+INLINE void strict_stop(struct host *h, struct siblings_look *s)
 {
 	struct vm *v = plat_vm(h, s->vm);
 
 	if (!v)
-		return 0;
+		return;
 	if (!v->stopped)
 		v->stopped_ns = s->now_ns;
 	v->stopped = 1;
@@ -49,18 +50,17 @@ SUBPROG u32 strict_stop(NONNULL(struct host *h), NONNULL(struct siblings_look *s
 		if (w)
 			siblings_ask(h, w, true);
 	}
-	return 0;
 }
 
 /* Starts a VM, none of its vCPUs ahead of another. A VM stopped for longer than the bound starts
  * on the pCPUs there are, and its lag is clamped to 0: lag that it cannot use would take pCPUs
  * from VMs that are entitled to them. */
-SUBPROG u32 strict_start(NONNULL(struct host *h), NONNULL(struct siblings_look *s), bool whole)
+INLINE void strict_start(struct host *h, struct siblings_look *s, bool whole)
 {
 	struct vm *v = plat_vm(h, s->vm);
 
 	if (!v)
-		return 0;
+		return;
 	plat_assert(h, v->stopped);
 	v->stopped = 0;
 	plat_for(i, VCPUS_MAX) {
@@ -74,15 +74,14 @@ SUBPROG u32 strict_start(NONNULL(struct host *h), NONNULL(struct siblings_look *
 	}
 	if (!whole) {
 		lag_clamp(h, v, 0);
-		return 0;
+		return;
 	}
 	gang_begin(v, s->vm, s->now_ns + gang_slice(plat_knobs(h), v, s->busy));
-	return 0;
 }
 
 /* Idle pCPUs look for those that were READY when their VM was stopped: they are where they waited,
  * or on their way. */
-SUBPROG u32 strict_wake(NONNULL(struct host *h))
+INLINE void strict_wake(struct host *h)
 {
 	plat_for(i, PCPUS_MAX) {
 		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, i) : NULL;
@@ -93,33 +92,30 @@ SUBPROG u32 strict_wake(NONNULL(struct host *h))
 		if (on && plat_read(on->queued) && idle_reserve(on, p->bit))
 			trace_kick(h, p->id, KICK_IDLE, WHY_UNKNOWN);
 	}
-	return 0;
 }
 
-/* What becomes of a VM: its co-stopped vCPUs may co-start, and its gang is placed. */
-enum strict_choice { STRICT_STAYS, STRICT_STARTS, STRICT_STARTS_WHOLE };
-
-SUBPROG u32 strict_tick(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
+INLINE void strict_tick(struct host *h, struct siblings_look *s)
 {
 	struct vm *v = plat_vm(h, s->vm);
 	const struct knobs *k = plat_knobs(h);
 
 	if (!v)
-		return STRICT_STAYS;
+		return;
 	if (!v->stopped && s->waiting && s->slowest_ns - s->ahead_ns > k->costop_us * US) {
 		strict_stop(h, s);
 	} else if (v->stopped && s->now_ns - v->stopped_ns > k->ready_bound_us * US) {
 		strict_start(h, s, false);
-		return STRICT_STARTS;
+		siblings_start(h, s);
 	} else if (v->stopped && s->busy && strict_room(h, s) >= s->busy) {
 		strict_start(h, s, true);
-		return STRICT_STARTS_WHOLE;
+		siblings_start(h, s);
+		gang_place(h, s);
+		strict_wake(h);
 	} else if (v->stopped) {
 		strict_stop(h, s); /* those that run still */
 	} else if (plat_read(v->costopped)) {
-		return STRICT_STARTS; /* those that came when it had just been started */
+		siblings_start(h, s); /* those that came when it had just been started */
 	}
-	return STRICT_STAYS;
 }
 
 #endif

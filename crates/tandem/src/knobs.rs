@@ -14,6 +14,10 @@ pub struct Args {
     json: bool,
 }
 
+/// The value of the knob `cosched` for strict co-scheduling.
+#[cfg(feature = "live")]
+const STRICT: u64 = 2;
+
 /// One `--set NAME=VALUE`.
 #[derive(Clone, Debug)]
 pub struct Setting(pub String, pub u64);
@@ -45,6 +49,25 @@ pub fn resolve(file: &BTreeMap<String, u64>, line: &[Setting]) -> Result<Knobs, 
         knobs.set(name, value).map_err(|e| Failure::new(Exit::Input, e))?;
     }
     knobs.check().map_err(|e| Failure::new(Exit::Input, e))?;
+    Ok(knobs)
+}
+
+/// The same for a live host, whose scheduler has no strict co-scheduling.
+///
+/// # Errors
+/// `Exit::Input` for `cosched=strict` as well.
+#[cfg(feature = "live")]
+pub fn of_live(file: &BTreeMap<String, u64>, line: &[Setting]) -> Result<Knobs, Failure> {
+    let knobs = resolve(file, line)?;
+    if knobs.cosched == STRICT {
+        return Err(Failure::new(
+            Exit::Input,
+            anyhow::anyhow!(
+                "cosched: cannot be set on a live host: seen strict, allowed off, relaxed; strict \
+                 co-scheduling is in the simulator: 'tandem sim NAME --set cosched=strict'"
+            ),
+        ));
+    }
     Ok(knobs)
 }
 
@@ -118,5 +141,18 @@ mod tests {
             (terms(&knobs, 250).cosched, sim::scheduler_terms(&knobs, 250).cosched),
             (None, None)
         );
+    }
+
+    #[cfg(feature = "live")]
+    #[test]
+    fn a_live_host_refuses_strict_co_scheduling_and_takes_the_other_modes() {
+        let set = |mode: &str| of_live(&BTreeMap::new(), &[mode.parse().expect("a setting")]);
+        let refused = set("cosched=strict").err().expect("it is refused");
+        assert!(matches!(refused.exit, Exit::Input));
+        assert!(refused.error.to_string().starts_with("cosched: cannot be set on a live host"));
+        for (mode, value) in [("cosched=off", 0), ("cosched=relaxed", 1)] {
+            let taken = set(mode).map_err(|f| f.error).expect("it is taken");
+            assert_eq!(taken.cosched, value);
+        }
     }
 }

@@ -94,7 +94,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         Some(path) => LiveSettings::load(path).map_err(|e| Failure::new(Exit::Input, e))?,
         None => LiveSettings::default(),
     };
-    let knobs = knobs::resolve(&settings.knobs, &args.set)?;
+    let knobs = knobs::of_live(&settings.knobs, &args.set)?;
     let reasons = settings.reasons_at(Speed::of(&Roots::default(), settings.host.mhz).mhz);
     if let (Some(path), false) = (&args.config, reasons.is_empty()) {
         return Err(Failure::new(
