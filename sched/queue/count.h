@@ -72,7 +72,7 @@ SUBPROG u32 count_unparked(NONNULL(struct host *h), NONNULL(struct world *w), u3
 {
 	u32 id = first ? first : w->unparked_by;
 
-	plat_assert(h, id && !w->unparked_by == !!first);
+	plat_assert(h, !first || !w->unparked_by);
 	w->unparked_by = first;
 	plat_for(i, BUDGET_CHAIN) {
 		struct limiter *l = id ? plat_limiter(h, id) : NULL;

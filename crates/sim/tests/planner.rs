@@ -174,10 +174,10 @@ fn what_a_late_tick_of_limits_could_not_give_is_kept_for_parked_worlds() {
         host.limits(&mut Nobody);
         (now - host.limiter(1).tat_ns) * pcpus / MS
     };
-    // 2 ms of each pCPU, 3 ms at least; with parked worlds 5 ms a pCPU less those 2.
+    // 2 ms of each pCPU, 4 ms at least; with parked worlds 5 ms a pCPU less those 2.
     assert_eq!([1, 3, 4, 11, 50].map(|ms| level(4, 1, ms)), [4, 12, 16, 18, 18]);
     assert_eq!([1, 3, 50].map(|ms| level(4, 0, ms)), [4, 8, 8], "no world is parked");
-    assert_eq!([1, 3, 50].map(|ms| level(1, 1, ms)), [1, 3, 3], "a limit of one pCPU");
+    assert_eq!([1, 3, 50].map(|ms| level(1, 1, ms)), [1, 3, 4], "a limit of one pCPU");
 }
 
 #[test]
