@@ -17,7 +17,7 @@ INLINE s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, 
 {
 	struct vm *v;
 	s32 found;
-	u64 slice;
+	u64 slice, deadline;
 
 	v = plat_vm(h, w->vm);
 	if (!v || life_unbound(w) || w->flags & WORLD_PCPU_KTHREAD || costopped_whole(v, w))
@@ -27,7 +27,8 @@ INLINE s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, 
 		plat_insert_local(h, t, slice);
 		return waker;
 	}
-	slice = parked_admit(h, v, w, slice, share_deadline(v, w));
+	deadline = share_deadline(v, w);
+	slice = parked_admit(h, v, w, slice, deadline);
 	if (!slice)
 		return prev;
 	found = place_idle(h, t, (u32)prev);
@@ -36,7 +37,7 @@ INLINE s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, 
 		return found;
 	}
 	budget_keep(h, v, w, 0);
-	return (s32)place_busy(h, t, w, share_deadline(v, w), (u32)prev);
+	return (s32)place_busy(h, t, w, deadline, (u32)prev);
 }
 
 /* A world that slept wants to run: demand, lag and stall go by that. */
@@ -79,8 +80,8 @@ INLINE u64 core_system_key(struct host *h, struct world *w, struct pcpu *p)
 }
 
 /* Inserts a world at an idle pCPU, if there is one; whether it is taken care of. */
-INLINE bool core_enter_idle(struct host *h, plat_task *t, struct vm *v, struct world *w, u32 pcpu,
-			    u32 flags)
+INLINE bool core_enter_idle(struct host *h, plat_task *t, struct vm *v, struct world *w,
+			    u64 deadline, u32 pcpu, u32 flags)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
@@ -93,10 +94,10 @@ INLINE bool core_enter_idle(struct host *h, plat_task *t, struct vm *v, struct w
 		found = place_idle(h, t, pcpu);
 	if (found < 0)
 		return false;
-	slice = parked_admit(h, v, w, share_quantum(plat_knobs(h), w), share_deadline(v, w));
+	slice = parked_admit(h, v, w, share_quantum(plat_knobs(h), w), deadline);
 	if (!slice) {
 		idle_return(h, (u32)found);
-		parked_insert(h, t, v, w, parked_refused(h, v, w));
+		parked_insert(h, t, v, w, parked_refused(h, v, w, deadline));
 		return true;
 	}
 	plat_insert_on(h, t, (u32)found, slice, false);
@@ -129,10 +130,11 @@ INLINE u32 core_kick(struct host *h, plat_task *t, struct pcpu *p, u64 gain, u32
 }
 
 /* Queues a world at a busy pCPU. */
-INLINE void core_enter_busy(struct host *h, plat_task *t, struct vm *v, struct world *w, u32 pcpu)
+INLINE void core_enter_busy(struct host *h, plat_task *t, struct vm *v, struct world *w,
+			    u64 deadline, u32 pcpu)
 {
 	const struct knobs *k = plat_knobs(h);
-	u64 deadline = share_deadline(v, w), slice = share_quantum(k, w), key, gain = 0;
+	u64 slice = share_quantum(k, w), key, gain = 0;
 	struct candidate cand = preempt_candidate(w, deadline);
 	u32 kicked, kick;
 	struct pcpu *p;
@@ -168,6 +170,7 @@ INLINE void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flag
 	u32 pcpu = (u32)plat_task_pcpu(t), refused;
 	struct pcpu *p;
 	struct vm *v;
+	u64 deadline;
 
 	count_out_waiting(h, w);
 	if (life_unbound(w))
@@ -185,7 +188,8 @@ INLINE void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flag
 		plat_insert_on(h, t, pcpu, plat_knobs(h)->system_slice_us * US, true);
 		return;
 	}
-	refused = parked_refused(h, v, w);
+	deadline = share_deadline(v, w);
+	refused = parked_refused(h, v, w, deadline);
 	if (refused) {
 		parked_insert(h, t, v, w, refused);
 		p = plat_pcpu(h, pcpu);
@@ -193,8 +197,8 @@ INLINE void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flag
 			trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN); /* pick_parked */
 		return;
 	}
-	if (!core_enter_idle(h, t, v, w, pcpu, flags))
-		core_enter_busy(h, t, v, w, pcpu);
+	if (!core_enter_idle(h, t, v, w, deadline, pcpu, flags))
+		core_enter_busy(h, t, v, w, deadline, pcpu);
 }
 
 /* The running world gives up its pCPU: a vCPU that spins to its sibling `to`, which KVM takes for

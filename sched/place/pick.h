@@ -235,7 +235,7 @@ INLINE bool pick_admitted(struct host *h, struct vm *v, struct world *w, struct 
 {
 	if (!plat_read(v->limiter) || parked_admit(h, v, w, share_quantum(plat_knobs(h), w), key))
 		return true;
-	p->serve_limiter = with(LIMIT_LOOK) ? parked_refused(h, v, w) : 0;
+	p->serve_limiter = with(LIMIT_LOOK) ? parked_refused(h, v, w, share_deadline(v, w)) : 0;
 	return false;
 }
 

@@ -79,9 +79,9 @@ SUBPROG u32 parked_ask(NONNULL(struct host *h), u32 first, NONNULL(struct budget
 }
 
 /* The limiter that keeps a world from starting, 0 if none does. */
-INLINE u32 parked_refused(struct host *h, const struct vm *v, const struct world *w)
+INLINE u32 parked_refused(struct host *h, const struct vm *v, const struct world *w, u64 deadline)
 {
-	struct budget_ask a = { .deadline = share_deadline(v, w) };
+	struct budget_ask a = { .deadline = deadline };
 	u32 first = plat_read(v->limiter);
 
 	return first && !plat_read(w->budget) && !plat_read(v->kept) ? parked_ask(h, first, &a) : 0;
