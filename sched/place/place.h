@@ -6,24 +6,21 @@
  *		cluster, threads near; a sync wake-up, by a host task that sleeps right after it:
  *		the waker's pCPU
  *		none idle: of `prev`, PROBE_MAX pCPUs of its cluster and as many of another, the one
- *		where the candidate's gain is largest, else the one with the fewest that wait
- * Units	scores: ns of virtual time above 2^61, counts below 2^32
+ *		of the smallest cost (law/goodness.h); preempting at `prev` costs less by a margin
+ * Units	ns
  * Limits	NEAR_MAX clusters are looked at; farther idle pCPUs pull by themselves (pull.h).
  *		Running worlds do not move to a core that has become idle
  */
 #ifndef TANDEM_PLACE_H
 #define TANDEM_PLACE_H
 
+#include "../law/goodness.h"
 #include "../law/preempt.h"
 #include "../queue/count.h"
 #include "idle.h"
 
 /* 2,048 pCPUs of full clusters, 128 of the smallest */
 #define NEAR_MAX 32
-/* scores of a pCPU where the candidate preempts another VM's world, a sibling, or none */
-#define SCORE_PREEMPTS (1ull << 62)
-#define SCORE_SIBLING (1ull << 61)
-#define SCORE_QUEUES (1ull << 32)
 
 /* Whether a host task is placed at the pCPU of its waker, which is about to sleep (a pipe's
  * reader): it runs next there, with a warm cache, and no idle pCPU is woken. Not while a world
@@ -103,25 +100,20 @@ INLINE u64 place_allowed(struct cluster *c, plat_task *t, u32 flags)
 	return mask;
 }
 
-/* How good a pCPU is for a candidate that must queue. Preempting another VM's world is better than
- * preempting a sibling; without a preemption a sibling that runs counts as half a waiting world
- * (VS51 "Load Balancing", L2: siblings spread). `bonus` favours the pCPU it comes from. */
-SUBPROG u64 place_score(NONNULL(struct host *h), u32 pcpu, NONNULL(struct candidate *cand),
-			u64 bonus)
+/* Cost of a pCPU for a candidate that must queue (law/goodness.h). */
+SUBPROG s64 place_cost(NONNULL(struct host *h), u32 pcpu, NONNULL(struct candidate *cand))
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	u64 gain = p ? preempt_gain(h, p, cand, plat_now(h)) : 0;
 	bool sibling;
 
 	if (!p)
-		return 0;
+		return GOODNESS_WORST;
 	if (plat_read(p->wait_key) <= cand->deadline)
 		gain = 0; /* another preempts there first: siblings that wake together spread */
 	sibling = with(PLACE_SIBLING) && cand->vm && plat_read(p->current_world) &&
 		  plat_read(p->current_vm) == cand->vm;
-	if (gain)
-		return (sibling ? SCORE_SIBLING : SCORE_PREEMPTS) + gain + bonus;
-	return SCORE_QUEUES - 2 * count_waiting(p) - sibling;
+	return goodness_cost(plat_knobs(h), gain, count_waiting(p), sibling);
 }
 
 /* The search for a pCPU to queue at. */
@@ -129,9 +121,9 @@ struct search {
 	struct candidate cand;
 	/* pCPUs of the cluster that are left to look at */
 	u64 mask;
-	/* by how much another pCPU must be better */
-	u64 margin;
-	u64 score;
+	/* by how much another pCPU must be cheaper */
+	s64 margin;
+	s64 cost;
 	/* the best so far */
 	u32 pcpu;
 	/* where to go on: of the pCPU it comes from, for a cluster's counter would be a hot line */
@@ -146,8 +138,9 @@ SUBPROG u32 place_probe(NONNULL(struct host *h), u32 cluster, NONNULL(struct sea
 	if (!c || !c->pcpus)
 		return 0;
 	plat_for(i, PROBE_MAX) {
-		u64 mask = s->mask, ahead, score;
+		u64 mask = s->mask, ahead;
 		u32 from, bit, pcpu;
+		s64 cost;
 
 		if (!mask)
 			break;
@@ -156,9 +149,9 @@ SUBPROG u32 place_probe(NONNULL(struct host *h), u32 cluster, NONNULL(struct sea
 		bit = plat_first_bit(ahead ? ahead : mask) & 63;
 		s->mask = mask & ~(1ull << bit);
 		pcpu = c->pcpu[bit];
-		score = place_score(h, pcpu, &s->cand, 0);
-		if (score > s->score + s->margin) {
-			s->score = score;
+		cost = place_cost(h, pcpu, &s->cand);
+		if (cost + s->margin < s->cost) {
+			s->cost = cost;
 			s->pcpu = pcpu;
 		}
 	}
@@ -174,7 +167,7 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 		.cand = preempt_candidate(w, deadline),
 		.pcpu = plat_may_run(t, prev) ? prev : plat_any_pcpu(h, t),
 	};
-	u64 margin = share_span(h, plat_knobs(h)->migrate_margin_us);
+	s64 margin = (s64)share_span(h, plat_knobs(h)->migrate_margin_us);
 	struct pcpu *p = plat_pcpu(h, s.pcpu);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
 	u32 near, cursor;
@@ -182,7 +175,9 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	if (!c || w->flags & WORLD_PCPU_KTHREAD || !with(PLACE_PROBE))
 		return s.pcpu;
 	s.cursor = cursor = p->probe++;
-	s.score = place_score(h, s.pcpu, &s.cand, margin);
+	s.cost = place_cost(h, s.pcpu, &s.cand);
+	if (s.cost < 0) /* it preempts there */
+		s.cost -= margin;
 	s.mask = place_allowed(c, t, w->flags) & ~(1ull << (p->bit & 63));
 	place_probe(h, p->cluster, &s);
 	if (!c->nears)
