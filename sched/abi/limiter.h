@@ -37,7 +37,9 @@ struct limiter {
 	u32 parked;
 	/* worlds below it that were unparked and wait for a pCPU */
 	u32 unparked;
-	u32 spare;
+
+	/* a tick of limits has served it; 0: it is new (tick/limits.h) */
+	u32 seen;
 };
 
 #endif

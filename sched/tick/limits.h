@@ -4,7 +4,8 @@
  *		the earliest deadline first; one parked for ready_bound_us goes on in any case
  * Law		law/budget.h; of the worlds below a limit the one of the latest deadline stops if
  *		the level ends before half the next tick, or if a parked world has an earlier
- *		deadline by the margin of preemption: one a tick; in debt all stop
+ *		deadline by the margin of preemption: one a tick; in debt all stop; the first
+ *		tick of a new limit stops the worlds that started before it, to go on below it
  * Example	3 vCPUs below 128 %: two run for a quarter of the time and one for the rest
  * Limits	PARKED_SCAN_MAX worlds of each limiter are looked at in a tick
  */
@@ -120,14 +121,20 @@ SUBPROG bool limits_serve(NONNULL(struct host *h), u32 id, u64 now)
 	return plat_read(l->parked) || budget_running(l);
 }
 
-/* Stops the world that runs on `p` if all below one of its limiters stop; notes it at each limiter
- * where one is to stop, if its deadline is the latest so far. */
+/* Stops the world that runs on `p` if all below one of its limiters stop, or if its VM has other
+ * limiters now than those whose budgets it uses; notes it at each limiter where one is to stop, if
+ * its deadline is the latest so far. */
 SUBPROG u32 limits_latest(NONNULL(struct host *h), NONNULL(struct pcpu *p), u64 now)
 {
 	struct world *w = plat_world(h, plat_read(p->current_world));
 	u32 id = w ? budget_first(plat_read(w->budget)) : 0;
+	struct vm *v = w ? plat_vm(h, w->vm) : NULL;
 	u64 key;
 
+	if (with(LIMIT_STOP) && v && plat_read(v->limiter) != id) {
+		trace_kick(h, p->id, KICK_PREEMPT, WHY_QUANTUM);
+		return 0;
+	}
 	if (!id)
 		return 0;
 	key = preempt_current(h, p, now);
@@ -201,8 +208,12 @@ SUBPROG u64 core_limits(NONNULL(struct host *h))
 		if (limits_serve(h, h->limiters - 1 - i, now))
 			busy = true;
 		l = plat_limiter(h, h->limiters - 1 - i);
-		if (l && l->stops)
+		if (!l)
+			break;
+		/* a new limit: worlds that started before it go on below it */
+		if (l->stops || (l->rate && !l->seen))
 			stops = true;
+		l->seen = 1;
 	}
 	if (stops)
 		limits_stop(h, now);
