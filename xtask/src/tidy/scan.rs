@@ -1,6 +1,8 @@
 //! Blanks comments and strings out of Rust and C, and finds functions by their braces; it parses no
 //! further.
 
+use std::ops::Range;
+
 /// Language of a source file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
@@ -21,24 +23,61 @@ pub(crate) struct Function {
 /// The text with comments and the inside of strings blanked, line ends kept. In C, preprocessor
 /// lines too.
 pub(crate) fn code(text: &str, language: Language) -> String {
+    let mut out = text.as_bytes().to_vec();
+    for (_, range) in parts(text.as_bytes(), language, true) {
+        blank(&mut out[range]);
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The text with everything but comments blanked, line ends kept.
+pub(crate) fn comments(text: &str, language: Language) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
+    blank(&mut out);
+    for (_, range) in parts(bytes, language, false).into_iter().filter(|(p, _)| *p == Part::Comment)
+    {
+        out[range.clone()].copy_from_slice(&bytes[range]);
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// What is not plain code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Comment,
+    /// A string, a character or a preprocessor line.
+    Other,
+}
+
+fn blank(bytes: &mut [u8]) {
+    bytes.iter_mut().filter(|b| **b != b'\n').for_each(|b| *b = b' ');
+}
+
+/// Parts of the text that are not plain code, in order. Preprocessor lines of C are parts if
+/// `preprocessed`, else the comments and strings in them are.
+fn parts(bytes: &[u8], language: Language, preprocessed: bool) -> Vec<(Part, Range<usize>)> {
+    let mut out = vec![];
     let mut at = 0;
     let mut line_start = true;
     while at < bytes.len() {
-        let end = match bytes[at] {
-            b'/' if bytes.get(at + 1) == Some(&b'/') => line_end(bytes, at),
-            b'/' if bytes.get(at + 1) == Some(&b'*') => block_comment(bytes, at, language),
-            b'#' if line_start && language == Language::C => preprocessor(bytes, at),
-            b'"' => string(bytes, at),
-            b'r' if language == Language::Rust && !is_word(bytes, at.wrapping_sub(1)) => {
-                raw_string(bytes, at).unwrap_or(at)
+        let (part, end) = match bytes[at] {
+            b'/' if bytes.get(at + 1) == Some(&b'/') => (Part::Comment, line_end(bytes, at)),
+            b'/' if bytes.get(at + 1) == Some(&b'*') => {
+                (Part::Comment, block_comment(bytes, at, language))
             }
-            b'\'' => quoted(bytes, at, language),
-            _ => at,
+            b'#' if line_start && language == Language::C && preprocessed => {
+                (Part::Other, preprocessor(bytes, at))
+            }
+            b'"' => (Part::Other, string(bytes, at)),
+            b'r' if language == Language::Rust && !is_word(bytes, at.wrapping_sub(1)) => {
+                (Part::Other, raw_string(bytes, at).unwrap_or(at))
+            }
+            b'\'' => (Part::Other, quoted(bytes, at, language)),
+            _ => (Part::Other, at),
         };
         if end > at {
-            out[at..end].iter_mut().filter(|b| **b != b'\n').for_each(|b| *b = b' ');
+            out.push((part, at..end));
             at = end;
             line_start = bytes.get(at.wrapping_sub(1)) == Some(&b'\n');
         } else {
@@ -46,7 +85,7 @@ pub(crate) fn code(text: &str, language: Language) -> String {
             at += 1;
         }
     }
-    String::from_utf8_lossy(&out).into_owned()
+    out
 }
 
 fn is_word(bytes: &[u8], at: usize) -> bool {
@@ -229,6 +268,17 @@ mod tests {
         let text = "fn a<'x>(b: &'x str) -> char {\n    let _ = \"}\"; // }\n    let _ = r#\"}\"#; \
             /* } /* } */ */\n    '}'\n}\nfn b();\nfn c() {}\n";
         assert_eq!(seen(text, Language::Rust), [("a".into(), 1, 5), ("c".into(), 7, 1)]);
+    }
+
+    #[test]
+    fn comments_are_kept_where_they_stand_and_code_and_strings_are_blanked() {
+        let rust = "let a = \"// no\"; // yes\n/// and `this`\nfn f() {} /* too */\n";
+        let kept = comments(rust, Language::Rust);
+        let words: Vec<Vec<&str>> = kept.lines().map(|l| l.split_whitespace().collect()).collect();
+        let want = [vec!["//", "yes"], vec!["///", "and", "`this`"], vec!["/*", "too", "*/"]];
+        assert_eq!(words, want);
+        assert_eq!(kept.len(), rust.len());
+        assert_eq!(comments("#define A 1 /* of b */\n", Language::C).trim(), "/* of b */");
     }
 
     #[test]
