@@ -1,11 +1,11 @@
-//! Writes what user space owns of the scheduler's records: the plan's tree, limits, how many slots
-//! are in use. Each store is one aligned word with no other writer, and the data that it makes
-//! visible was written before it.
+//! Writes the parts of the scheduler's records that user space owns: the plan's tree, limits, the
+//! number of slots in use. Each store is one aligned word with no other writer, and the data that
+//! it makes visible was written before it.
 #![allow(unsafe_code)]
 
 use crate::{
     Accounts,
-    limits::{Table, Terms},
+    limits::{LimitRecord, Table},
     view::Records,
 };
 use sched_core::{HostRecord, Limiter, NODES_MAX, Node};
@@ -54,12 +54,12 @@ impl Accounts {
 }
 
 impl Table for Accounts {
-    fn begin(&self, slot: u32, terms: Terms) {
-        let Terms { rate, burst_ns, parent } = terms;
+    fn begin(&self, slot: u32, terms: LimitRecord) {
+        let LimitRecord { rate, burst_ns, parent } = terms;
         self.limiters.set(slot as usize, Limiter { rate, burst_ns, parent, ..Limiter::ZERO });
     }
 
-    fn change(&self, slot: u32, terms: Terms) {
+    fn change(&self, slot: u32, terms: LimitRecord) {
         store!(self.limiters, slot, AtomicU32, parent = terms.parent);
         store!(self.limiters, slot, AtomicU64, burst_ns = terms.burst_ns);
         store!(self.limiters, slot, AtomicU64, rate = terms.rate);

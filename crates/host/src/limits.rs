@@ -1,5 +1,5 @@
-//! Gives each limit of the tree a slot in the scheduler's table, in an order in which no world ever
-//! meets half a change.
+//! Gives each limit of the tree a slot in the scheduler's table, in an order in which no world sees
+//! half a change.
 //!
 //! A limit keeps its slot as long as its VM or pool has a limit and the limit above it stays: a
 //! world that runs returns its budget to the chain of limits that it started with
@@ -13,7 +13,7 @@ use units::{Rate, caps::LIMITERS_MAX};
 
 /// Whose a limit is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Owner {
+pub(crate) enum LimitOwner {
     /// A pool, by its path.
     Pool(String),
     /// A VM, by its process and that one's start.
@@ -23,7 +23,7 @@ pub(crate) enum Owner {
 /// A limit as it shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    pub(crate) owner: Owner,
+    pub(crate) owner: LimitOwner,
     pub(crate) rate: Rate,
     pub(crate) burst_ns: u64,
     /// The nearest limit above it: a position in the list, before its own.
@@ -32,7 +32,7 @@ pub(crate) struct Wanted {
 
 /// What user space writes of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub(crate) struct LimitRecord {
     pub(crate) rate: u64,
     pub(crate) burst_ns: u64,
     pub(crate) parent: u32,
@@ -41,9 +41,9 @@ pub(crate) struct Terms {
 /// The scheduler's table of limits, or a test's.
 pub(crate) trait Table {
     /// A slot without worlds below it: begins with nothing saved up.
-    fn begin(&self, slot: u32, terms: Terms);
+    fn begin(&self, slot: u32, terms: LimitRecord);
     /// A limit in force.
-    fn change(&self, slot: u32, terms: Terms);
+    fn change(&self, slot: u32, terms: LimitRecord);
     /// An ended limit: no world is below it.
     fn end(&self, slot: u32);
     /// Slots in use end here.
@@ -57,7 +57,7 @@ pub(crate) trait Table {
 /// Slots of limits; number 0 stands for none.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
-    slots: BTreeMap<Owner, (u32, Terms)>,
+    slots: BTreeMap<LimitOwner, (u32, LimitRecord)>,
     /// Ended, and not free while worlds use them.
     ending: BTreeSet<u32>,
     /// One past the highest that was ever used.
@@ -73,15 +73,15 @@ impl Limits {
         wanted: &[Wanted],
         first: &[(u32, Option<usize>)],
     ) -> usize {
-        let keep: BTreeSet<&Owner> = wanted.iter().map(|w| &w.owner).collect();
-        let unwanted: Vec<Owner> =
+        let keep: BTreeSet<&LimitOwner> = wanted.iter().map(|w| &w.owner).collect();
+        let unwanted: Vec<LimitOwner> =
             self.slots.keys().filter(|owner| !keep.contains(owner)).cloned().collect();
         let mut gone: Vec<u32> = vec![];
         // Slot of each in the list, or of the nearest above it that has one.
         let mut at: Vec<u32> = vec![];
         let mut refused = 0;
         for w in wanted {
-            let terms = Terms {
+            let terms = LimitRecord {
                 rate: w.rate.0,
                 burst_ns: w.burst_ns,
                 parent: w.parent.map_or(0, |p| at[p]),
@@ -111,7 +111,7 @@ impl Limits {
 
     /// The slot of a limit, written with its terms: another one if the limit above it is another;
     /// `None`, and nothing is written, when there is no room.
-    fn slot(&mut self, table: &dyn Table, owner: &Owner, terms: Terms) -> Option<u32> {
+    fn slot(&mut self, table: &dyn Table, owner: &LimitOwner, terms: LimitRecord) -> Option<u32> {
         if let Some((slot, old)) =
             self.slots.get_mut(owner).filter(|(_, old)| old.parent == terms.parent)
         {
@@ -163,10 +163,10 @@ mod tests {
     }
 
     impl Table for Log {
-        fn begin(&self, slot: u32, t: Terms) {
+        fn begin(&self, slot: u32, t: LimitRecord) {
             self.say(format!("begin {slot}: {} below {}", t.rate, t.parent));
         }
-        fn change(&self, slot: u32, t: Terms) {
+        fn change(&self, slot: u32, t: LimitRecord) {
             self.say(format!("change {slot}: {} below {}", t.rate, t.parent));
         }
         fn end(&self, slot: u32) {
@@ -184,11 +184,11 @@ mod tests {
     }
 
     fn pool(path: &str, rate: u64, parent: Option<usize>) -> Wanted {
-        Wanted { owner: Owner::Pool(path.to_owned()), rate: Rate(rate), burst_ns: 0, parent }
+        Wanted { owner: LimitOwner::Pool(path.to_owned()), rate: Rate(rate), burst_ns: 0, parent }
     }
 
     fn vm(pid: i32, rate: u64, parent: Option<usize>) -> Wanted {
-        Wanted { owner: Owner::Vm(pid, 1), rate: Rate(rate), burst_ns: 0, parent }
+        Wanted { owner: LimitOwner::Vm(pid, 1), rate: Rate(rate), burst_ns: 0, parent }
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
         // A process that has the number of another is another owner.
         limits.set(&log, &[vm(5, 1, None)], &[]);
         log.take();
-        let other = Wanted { owner: Owner::Vm(5, 2), ..vm(5, 1, None) };
+        let other = Wanted { owner: LimitOwner::Vm(5, 2), ..vm(5, 1, None) };
         limits.set(&log, &[other], &[(9, Some(0))]);
         assert_eq!(log.take(), ["begin 6: 1 below 0", "used 7", "vm 9 meets 6", "end 5"]);
     }

@@ -1,10 +1,9 @@
-//! Puts a layout into force: limits, weights of VMs that are new, the plan's tree, the names for
-//! readers; then says what is over-committed. It decides nothing: `layout` and crates/entitlement
-//! do.
+//! Puts a layout into force: limits, weights of new VMs, the plan's tree, the names for readers;
+//! then reports over-commitment. It decides nothing: `layout` and crates/entitlement do.
 
 use crate::{
     HostError, Names, PoolName, VmName,
-    limits::{Owner, Wanted},
+    limits::{LimitOwner, Wanted},
     live::Word,
     run::Daemon,
 };
@@ -174,12 +173,12 @@ fn limits(names: &Names, tree: &Tree) -> (Vec<Wanted>, Vec<(u32, Option<usize>)>
     let wanted = all.limits.iter().map(|limit| {
         let (owner, burst_ns) = match limit.owner {
             entitlement::Owner::Pool(p) => {
-                (Owner::Pool(names.pools[p].path.clone()), names.pools[p].burst_ns)
+                (LimitOwner::Pool(names.pools[p].path.clone()), names.pools[p].burst_ns)
             }
             // Leaf 0 is the system group, which nothing limits.
             entitlement::Owner::Leaf(l) => {
                 let vm = &names.vms[l - 1];
-                (Owner::Vm(vm.pid, vm.started), vm.burst_ns)
+                (LimitOwner::Vm(vm.pid, vm.started), vm.burst_ns)
             }
         };
         Wanted { owner, rate: limit.rate, burst_ns, parent: limit.parent }
@@ -263,8 +262,8 @@ mod tests {
         assert_eq!(
             seen,
             [
-                (&Owner::Pool("/lab".to_owned()), Rate::pcpus(3), 7, None),
-                (&Owner::Vm(104, 5), Rate::ONE, 9, Some(0))
+                (&LimitOwner::Pool("/lab".to_owned()), Rate::pcpus(3), 7, None),
+                (&LimitOwner::Vm(104, 5), Rate::ONE, 9, Some(0))
             ]
         );
         assert_eq!(first, [(4, Some(1)), (2, None), (3, Some(0))]);
