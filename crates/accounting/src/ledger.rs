@@ -1,5 +1,5 @@
-//! Keeps the totals of groups while worlds come, go and change their group between looks; it
-//! remembers the last look and no more.
+//! Keeps the totals of groups while worlds start, end and change their group between samples; it
+//! stores the last sample and no more.
 
 use esxtop::{Counters, Gid, Totals, Wid};
 use std::collections::BTreeMap;

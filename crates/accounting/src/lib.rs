@@ -1,10 +1,10 @@
 //! The scheduler's records as the cumulative times and counts that esxtop's numbers are made of,
 //! for the live host and the simulator; it reads no kernel and no clock.
 //!
-//! *Law*: a group's totals are what its worlds that are gone left behind (`past_*` of `struct vm`),
-//! what its worlds have now, and, for a world that came from another group, less what it had when
-//! it was seen there last. So a group's totals never go back, and a thread that a VM is found to
-//! own brings nothing of its earlier life along. *Limits*: a world that changed its group and ended
+//! *Law*: a group's totals are those of its ended worlds (`past_*` of `struct vm`) and of its
+//! present worlds; from a world that came from another group, the totals at its last sample there
+//! are subtracted. So a group's totals never decrease, and do not include the earlier life of a
+//! thread that turns out to belong to a VM. *Limits*: a world that changed its group and ended
 //! between two looks is counted in the new one alone; the old one then has no rate for that
 //! interval.
 

@@ -1,4 +1,4 @@
-//! Tells the oracle what a trace tells; it judges nothing.
+//! Feeds the events of a trace to the oracle; it judges nothing.
 
 use crate::Terms;
 use check::{Bounds, Oracle, State, Verdict, VmTerms};
@@ -14,7 +14,7 @@ const SHARES: u32 = 1000;
 
 /// State of a world as reported to the oracle.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Reported {
     vm: VmId,
     vcpu: bool,
     state: State,
@@ -28,7 +28,7 @@ pub(crate) struct Feed {
     topology: Topology,
     replay: Replay,
     oracle: Option<Oracle>,
-    worlds: BTreeMap<WorldId, Told>,
+    worlds: BTreeMap<WorldId, Reported>,
     vms: BTreeSet<VmId>,
     /// Number of the world that stands for what runs unnamed on pCPU 0; the next is pCPU 1's.
     unnamed: u32,
@@ -198,7 +198,7 @@ impl Feed {
         if vcpu {
             oracle.vcpu(world);
         }
-        self.worlds.insert(world, Told { vm, vcpu, state: State::Wait, runs: None });
+        self.worlds.insert(world, Reported { vm, vcpu, state: State::Wait, runs: None });
     }
 
     fn remove(&mut self, now: u64, world: WorldId) {

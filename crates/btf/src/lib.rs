@@ -7,7 +7,7 @@
 //! scheduler is refused at load with "func_proto … incompatible with vmlinux", so the tag and not
 //! the configuration decides.
 
-/// The section is truncated, or has a kind of record that is newer than this reader.
+/// The section is truncated, or has an unknown kind of record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "BTF section: cannot be read: a truncated or unknown record; the kernel may use a newer BTF \
@@ -19,7 +19,7 @@ const MAGIC: u16 = 0xeb9f;
 const KIND_FUNC: u32 = 12;
 const KIND_DECL_TAG: u32 = 17;
 
-/// What a kernel's BTF says about one kernel function.
+/// Entry of one kernel function in a kernel's BTF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -44,7 +44,7 @@ impl Reader<'_> {
     }
 }
 
-/// Says whether `function` is callable from BPF according to a little-endian BTF section.
+/// Whether `function` is callable from BPF, by a little-endian BTF section.
 ///
 /// # Errors
 /// `Damaged` when the section cannot be read to its end.

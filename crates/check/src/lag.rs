@@ -19,7 +19,7 @@ use units::{PcpuSet, VmId};
 
 /// A VM's account; never taken away, so that a VM that left can still be asked about.
 #[derive(Clone, Debug)]
-struct Vm {
+struct LagAccount {
     id: VmId,
     name: String,
     terms: VmTerms,
@@ -79,7 +79,7 @@ pub(crate) struct Ledger {
     sets: Vec<PcpuSet>,
     index: BTreeMap<Vec<u64>, u32>,
     settler: Settler,
-    vms: Vec<Vm>,
+    vms: Vec<LagAccount>,
     entries: Vec<Entry>,
     free: Vec<u32>,
     /// Entries that take part in the window.
@@ -151,7 +151,7 @@ impl Ledger {
     pub(crate) fn add_vm(&mut self, id: VmId, name: &str, terms: VmTerms) -> u32 {
         self.promises.add_vm(id, name, terms);
         self.changed();
-        self.vms.push(Vm {
+        self.vms.push(LagAccount {
             id,
             name: name.to_owned(),
             terms,
@@ -352,7 +352,7 @@ impl Ledger {
             return;
         }
         let pcpus = self.pcpus.len() as u64;
-        let of = |vm: &mut Vm| {
+        let of = |vm: &mut LagAccount| {
             vm.want(now, pcpus);
             Use {
                 worlds: u64::from(vm.worlds_max).min(pcpus),
@@ -417,7 +417,7 @@ impl Ledger {
     }
 
     pub(crate) fn verdicts(&self) -> Vec<VmVerdict> {
-        self.vms.iter().map(Vm::verdict).collect()
+        self.vms.iter().map(LagAccount::verdict).collect()
     }
 }
 
@@ -430,7 +430,7 @@ impl Entry {
     }
 }
 
-impl Vm {
+impl LagAccount {
     fn want(&mut self, now: u64, pcpus: u64) {
         self.wanted += u64::from(self.awake).min(pcpus) * (now - self.until);
         self.until = now;

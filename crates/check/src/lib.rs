@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | placement, transitions, state times, charges | to the ns | `oracle.rs`, `accounts.rs` |
 //! | lag | a VM's CPU time stays near that of an ideal fluid | `ideals.rs`, `lag.rs` |
-//! | limit, reservation | no VM or pool exceeds its limit or misses its reservation | `promises.rs` |
+//! | limit, reservation | no limit exceeded, no reservation missed | `promises.rs` |
 //! | idle while waiting, ready too long | work conservation | `waits.rs` |
 //!
 //! `Oracle` takes every event as it happens. It stops nothing: it counts violations, keeps the

@@ -72,7 +72,7 @@ impl Meter {
 
 /// A VM's account of promises.
 #[derive(Clone, Debug)]
-struct Vm {
+struct PromiseAccount {
     id: VmId,
     name: String,
     terms: VmTerms,
@@ -94,7 +94,7 @@ pub(crate) struct Use {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Promises {
     pools: Vec<(PoolTerms, Option<Meter>)>,
-    vms: Vec<Vm>,
+    vms: Vec<PromiseAccount>,
     any: bool,
 }
 
@@ -117,7 +117,14 @@ impl Promises {
     /// A VM in the next slot.
     pub(crate) fn add_vm(&mut self, id: VmId, name: &str, terms: VmTerms) {
         let limit = terms.limit.map(|l| Meter::new(l, terms.burst_ns));
-        self.vms.push(Vm { id, name: name.to_owned(), terms, limit, short: 0, over: false });
+        self.vms.push(PromiseAccount {
+            id,
+            name: name.to_owned(),
+            terms,
+            limit,
+            short: 0,
+            over: false,
+        });
         self.note();
     }
 
@@ -132,7 +139,7 @@ impl Promises {
     }
 
     fn note(&mut self) {
-        let promised = |v: &Vm| v.terms.limit.is_some() || v.terms.reservation.0 > 0;
+        let promised = |v: &PromiseAccount| v.terms.limit.is_some() || v.terms.reservation.0 > 0;
         self.any = self.vms.iter().any(promised) || self.pools.iter().any(|p| p.1.is_some());
     }
 
@@ -198,7 +205,7 @@ fn passed(
     });
 }
 
-impl Vm {
+impl PromiseAccount {
     fn reserve(&mut self, now: u64, wall: u64, u: Use, bounds: &Bounds, log: &mut Log) {
         if self.terms.reservation.0 == 0 {
             return;

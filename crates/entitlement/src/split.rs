@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A VM in a group.
-struct Vm {
+struct Member {
     index: usize,
     weight: u64,
     /// Amount that is its already, from classes cut off to another group.
@@ -32,7 +32,7 @@ struct Vm {
 
 /// VMs that share atoms with each other and with no other VM.
 struct Group {
-    vms: Vec<Vm>,
+    vms: Vec<Member>,
     /// Set and amount of demand that comes first, always met.
     fixed: Vec<(u32, u64)>,
     atoms: Vec<u32>,
@@ -58,20 +58,20 @@ pub(crate) fn divide(fluid: &Fluid, one: u64, demands: &[Demand]) -> Vec<u64> {
     let vm = |(index, d): (usize, &Demand)| {
         let classes: Vec<(u32, u64)> =
             d.classes.iter().map(|c| (c.0, c.1.min(room(c.0)))).filter(|c| c.1 > 0).collect();
-        (d.weight > 0 && !classes.is_empty()).then_some(Vm {
+        (d.weight > 0 && !classes.is_empty()).then_some(Member {
             index,
             weight: d.weight,
             own: 0,
             classes,
         })
     };
-    let vms: Vec<Vm> = demands.iter().enumerate().filter_map(vm).collect();
+    let vms: Vec<Member> = demands.iter().enumerate().filter_map(vm).collect();
     let mut whole =
         Group { vms, fixed: vec![], atoms: (0..fluid.atoms.len() as u32).collect(), usable: 0 };
     whole.usable = scratch.usable(&whole);
     let mut open = vec![whole];
     while let Some(group) = open.pop() {
-        if group.vms.iter().map(Vm::wanted).sum::<u128>() == u128::from(group.usable) {
+        if group.vms.iter().map(Member::wanted).sum::<u128>() == u128::from(group.usable) {
             group.vms.iter().for_each(|vm| out[vm.index] = vm.wanted() as u64);
             continue;
         }
@@ -87,7 +87,7 @@ pub(crate) fn divide(fluid: &Fluid, one: u64, demands: &[Demand]) -> Vec<u64> {
     out
 }
 
-impl Vm {
+impl Member {
     fn wanted(&self) -> u128 {
         u128::from(self.own) + self.classes.iter().map(|c| u128::from(c.1)).sum::<u128>()
     }
@@ -124,7 +124,7 @@ impl<'a> Scratch<'a> {
 
     /// The graph of a group with all capacities times `scale`, VM `k` at node 2 + k asking for
     /// `ask(k)`.
-    fn graph(&mut self, group: &Group, scale: u128, ask: impl Fn(&Vm) -> u128) -> Graph {
+    fn graph(&mut self, group: &Group, scale: u128, ask: impl Fn(&Member) -> u128) -> Graph {
         self.set_node.fill(0);
         self.atom_node.fill(0);
         let mut nodes = 2 + group.vms.len();
@@ -176,7 +176,7 @@ impl<'a> Scratch<'a> {
 
     /// All that the VMs of a group can use together.
     fn usable(&mut self, group: &Group) -> u64 {
-        self.graph(group, 1, Vm::wanted).run(SOURCE, SINK) as u64
+        self.graph(group, 1, Member::wanted).run(SOURCE, SINK) as u64
     }
 
     /// The side that asks for more than it has when all ask in proportion to their weights, if any.

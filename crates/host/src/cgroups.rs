@@ -1,4 +1,4 @@
-//! Reads what cgroups say of the VMs and pools that they are: cpu.weight, cpu.max, extended
+//! Reads the settings of VMs and pools from their cgroups: cpu.weight, cpu.max, extended
 //! attributes. It changes nothing.
 //!
 //! A cgroup that cannot be read, or has invalid values, is no error: it is reported, and the rest

@@ -1,4 +1,5 @@
-//! Whether this kernel can run the scheduler, and what to do where it cannot. It changes nothing.
+//! Checks whether this kernel can run the scheduler, with a remedy for each problem. It changes
+//! nothing.
 #![allow(unsafe_code)]
 
 use std::{fs, path::Path};

@@ -152,7 +152,7 @@ impl Daemon<'_> {
 
     /// Says once what cannot be taken over, if it lasts from one scan to the next.
     pub(crate) fn say_troubles(&mut self) {
-        for trouble in self.told.lasting_news(&self.troubles) {
+        for trouble in self.reported.lasting_news(&self.troubles) {
             (self.options.say)(&trouble);
         }
     }

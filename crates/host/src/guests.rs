@@ -1,4 +1,4 @@
-//! Attaches the hooks that tell when a vCPU is in its guest and when in its emulator
+//! Attaches the hooks that detect whether a vCPU is in its guest or in its emulator
 //! (`sched/glue/guest.bpf.c`); it reads nothing itself.
 
 #![allow(unsafe_code)]

@@ -41,7 +41,7 @@ impl Daemon<'_> {
             || self.loaded.elapsed() < BINDING && self.restricted()
     }
 
-    /// The same by the threads themselves, whomever they are counted as now.
+    /// The same by the threads themselves, of whichever VM they are counted now.
     fn restricted(&self) -> bool {
         let (accounts, now) = (self.live.accounts(), monotonic_ns());
         let mut worlds = (1..accounts.worlds_len()).filter_map(|i| accounts.world(i, now));

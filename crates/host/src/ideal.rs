@@ -1,5 +1,5 @@
-//! What an ideal scheduler would have given each VM between two samples: by the tree of pools, and
-//! by where threads may run.
+//! The CPU time that an ideal scheduler would have given each VM between two samples: by the tree
+//! of pools, and by affinity.
 
 use crate::{Names, discover, discover::Roots};
 use entitlement::{Demand, Fluid, divide_placed};

@@ -1,5 +1,4 @@
-//! What the kernel itself says of a thread's time, whatever scheduler runs it:
-//! /proc/PID/task/TID/schedstat.
+//! The kernel's own account of a thread's time, under any scheduler: /proc/PID/task/TID/schedstat.
 
 use crate::discover::Roots;
 use std::fs;

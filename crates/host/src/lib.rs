@@ -1,7 +1,7 @@
 //! The live host: loads the scheduler into the kernel, finds VMs, publishes plans, reads accounts,
-//! watches the end.
+//! notices the end.
 //!
-//! It never schedules: when it dies the kernel's own scheduler takes every task back.
+//! It never schedules: when it ends the kernel's own scheduler takes every task back.
 
 mod board;
 pub mod cgroups;
@@ -23,11 +23,11 @@ mod peaks;
 mod publish;
 pub mod record;
 mod reload;
+mod reported;
 pub mod run;
 mod sample;
 pub mod scrape;
 mod speed;
-mod told;
 mod tree_look;
 mod view;
 mod watcher;

@@ -1,4 +1,4 @@
-//! Measures what VMs used, waited and were entitled to over a time on this host, by Tandem's
+//! Measures the CPU time, waits and entitlements of VMs over an interval on this host, by Tandem's
 //! accounts or the kernel's own, as a result document. It reads only.
 
 use crate::{

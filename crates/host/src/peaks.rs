@@ -1,5 +1,5 @@
-//! Finds the most CPU time that a limited pool used in any second, from samples of what it had
-//! used; it sees no finer than those.
+//! Finds the most CPU time that a limited pool used in any second, from samples of its used time;
+//! its resolution is theirs.
 
 /// A second in ns.
 const SECOND_NS: u64 = 1_000_000_000;

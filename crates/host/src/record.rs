@@ -3,9 +3,9 @@
 //! VMs.
 //!
 //! It decides nothing. While it records it does as little as it can, for its CPU time is taken from
-//! the observed host. Memory: the rings and `spool::KEEP`. What finds no room in a ring is counted
-//! by the kernel's side, exactly. After the kill of a recorder the scheduler stops recording by
-//! itself after `LEASE`, and the raw records remain.
+//! the observed host. Memory: the rings and `spool::KEEP`. Records that find no room in a ring are
+//! counted by the kernel's side, exactly. After the kill of a recorder the scheduler stops
+//! recording by itself after `LEASE`, and the raw records remain.
 
 mod names;
 mod rings;

@@ -1,8 +1,8 @@
-//! The daemon: loads the scheduler, follows VMs that come, go, gain and lose threads, puts their
-//! plan into force, and takes over settings that have changed.
+//! The daemon: loads the scheduler, follows VMs as they start, stop, gain and lose threads, puts
+//! their plan into force, and takes over changed settings.
 //!
 //! It is off the critical path: while it is stopped, slow or dead, VMs run on under the last plan
-//! or the kernel.
+//! or the kernel's own scheduler.
 
 use crate::{
     Ejections, ExitReason, HostError, Live, Names, Reloaded, Speed,
@@ -14,7 +14,7 @@ use crate::{
     layout::{Known, layout},
     live::{self, Event},
     reload::{AGAIN, Reload, Verdict, wall_ns},
-    told::Told,
+    reported::Reported,
 };
 use ::publish::Limits;
 use entitlement::{REPLAN, Tree};
@@ -85,8 +85,8 @@ pub(crate) struct Daemon<'a> {
     reloading: Option<Reload>,
     /// What could not be taken over, and what of it was reported.
     pub(crate) troubles: BTreeSet<String>,
-    pub(crate) told: Told,
-    pub(crate) excesses: Told,
+    pub(crate) reported: Reported,
+    pub(crate) excesses: Reported,
     /// Whether all reservations can be kept.
     pub(crate) fits: bool,
     /// Failed assertions of the scheduler that have been reported.
@@ -200,8 +200,8 @@ impl<'a> Daemon<'a> {
             held: Held::default(),
             reloading: None,
             troubles: BTreeSet::new(),
-            told: Told::default(),
-            excesses: Told::default(),
+            reported: Reported::default(),
+            excesses: Reported::default(),
             fits: true,
             asserts: 0,
         }

@@ -13,7 +13,7 @@ use crate::{
 use metrics::{Endpoint, Limits, Metric, Samples, Value};
 use sched_core::{HostRecord, Node, Pcpu, Vm, World};
 use std::{collections::BTreeMap, fs, io, net::TcpListener, os::unix::fs::MetadataExt, path::Path};
-use totals::Totals;
+use totals::KeptTotals;
 use units::PcpuSet;
 
 /// What is summed up over the worlds of a VM; the first are states as the metric calls them, in ns.
@@ -49,14 +49,14 @@ struct Moment {
 /// Reads metrics again and again; what it remembers keeps totals from going back.
 pub struct Reader {
     version: String,
-    totals: Totals,
+    totals: KeptTotals,
 }
 
 impl Reader {
     /// A reader; `version` is that of Tandem.
     #[must_use]
     pub fn new(version: &str) -> Reader {
-        Reader { version: version.to_owned(), totals: Totals::default() }
+        Reader { version: version.to_owned(), totals: KeptTotals::default() }
     }
 
     /// All metrics now. While Tandem is not loaded these are few.
@@ -149,7 +149,7 @@ impl Moment {
     }
 
     /// Tells all of it.
-    fn tell(&self, totals: &Totals, out: &mut Samples) {
+    fn tell(&self, totals: &KeptTotals, out: &mut Samples) {
         let count = |n: u64| Value::Count(n);
         out.add(Metric::PlanGeneration, &[], count(self.host.generation));
         out.add(Metric::HostPcpus, &[], Value::Rate(u64::from(self.host.online) << 20));
@@ -169,7 +169,7 @@ impl Moment {
         self.tell_pools(totals, &gets, out);
     }
 
-    fn tell_vms(&self, totals: &Totals, nodes: &ByOwner<'_>, out: &mut Samples) {
+    fn tell_vms(&self, totals: &KeptTotals, nodes: &ByOwner<'_>, out: &mut Samples) {
         for (leaf, vm) in (1..).zip(&self.names.vms) {
             let id = vm.id.to_string();
             let labels = [vm.name.as_str(), vm.pool.as_str(), id.as_str()];
@@ -200,7 +200,7 @@ impl Moment {
         }
     }
 
-    fn tell_pools(&self, totals: &Totals, nodes: &ByOwner<'_>, out: &mut Samples) {
+    fn tell_pools(&self, totals: &KeptTotals, nodes: &ByOwner<'_>, out: &mut Samples) {
         let system = self.vms.get(&sched_core::VM_SYSTEM).map_or(0, |vm| vm.used_ns);
         let mut now = |path: &str, node: Option<&&Node>| {
             let Some(node) = node else { return };

@@ -1,4 +1,4 @@
-//! How fast a pCPU of this host is, in MHz, to resolve reservations and limits in MHz; it reads and
+//! The speed of a pCPU of this host in MHz, to convert reservations and limits in MHz; it reads and
 //! never sets a speed.
 
 use crate::discover::Roots;

@@ -1,5 +1,5 @@
-//! Looks at the tree that the scheduler divides: what each pool and VM asks for, gets and uses, as
-//! means over a short time.
+//! Reads the tree that the scheduler divides: demand, entitlement and use of each pool and VM, as
+//! means over a short interval.
 
 use crate::{
     Accounts, HostError, Names, PoolName,

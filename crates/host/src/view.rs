@@ -1,5 +1,5 @@
-//! The scheduler's records as another process or the daemon itself sees them: maps of the kernel,
-//! mapped into memory.
+//! The scheduler's records, for the daemon and other processes: maps of the kernel, mapped into
+//! memory.
 #![allow(unsafe_code)]
 
 use crate::HostError;

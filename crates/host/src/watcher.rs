@@ -1,5 +1,4 @@
-//! Looks at this host again and again for esxtop's numbers, by Tandem's accounts or the kernel's
-//! own; it reads only.
+//! Samples this host for esxtop's numbers, by Tandem's accounts or the kernel's own; it reads only.
 
 use crate::sample::wall;
 use crate::view::monotonic_ns;

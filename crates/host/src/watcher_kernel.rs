@@ -1,9 +1,9 @@
-//! esxtop's numbers by the kernel's own accounts, whatever scheduler runs: schedstat of the threads
-//! of VMs, /proc/stat, /proc/schedstat.
+//! esxtop's numbers by the kernel's own accounts, under any scheduler: schedstat of the threads of
+//! VMs, /proc/stat, /proc/schedstat.
 //!
 //! *Limits*: the kernel does not count wake-ups, migrations, co-stop and limits by thread. Host
-//! tasks are one group: what the pCPUs did less what VMs did; a thread that ended between two looks
-//! counts there with what it did since the first of them.
+//! tasks are one group: the CPU time of the pCPUs less that of the VMs; a thread that ended between
+//! two samples counts there from the first of them.
 
 use crate::cgroups::Cgroups;
 use crate::discover::{Finder, FoundVm, Roots, Thread};

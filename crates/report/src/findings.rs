@@ -123,7 +123,7 @@ fn ready(run: &RunView) -> Option<Finding> {
     let why = match all.iter().map(|(_, vm)| enough(vm)).collect::<Option<Vec<bool>>>() {
         None => "",
         Some(e) if !e.iter().all(|e| *e) => {
-            " Not all of it is for want of pCPUs: somebody got less than it is entitled to."
+            " Not all of it is for want of pCPUs: a VM got less than its entitlement."
         }
         Some(_) if busy_percent(run) >= FULL_PERCENT => {
             " They got what they are entitled to: the host is asked for more than it has."

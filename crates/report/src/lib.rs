@@ -4,8 +4,8 @@
 //! | file | what |
 //! |---|---|
 //! | `source.rs`, `pair.rs` | what a file is; which trace belongs to which run |
-//! | `told.rs`, `world_sums.rs`, `buckets.rs` | what a trace tells: state times, who ran where, CPU
-//! time over time |
+//! | `told.rs`, `world_sums.rs`, `buckets.rs` | contents of a trace: state times, worlds by pCPU,
+//! CPU time over time |
 //! | `lanes.rs` | the timeline, reduced to a bounded size |
 //! | `waiting.rs` | ready times: percentiles, histogram, worst waits |
 //! | `map.rs` | where each pCPU is in the host, as far as it is known |

@@ -1,5 +1,5 @@
-//! What a file is, found out by its content and not by its name: a result document, several, or a
-//! trace; it judges no number.
+//! The type of a file, detected by its content and not by its name: a result document, several, or
+//! a trace; it judges no number.
 
 use trace::{ReadError, Trace};
 use views::Document;

@@ -1,5 +1,5 @@
-//! The runs as points of a chart: which numbers vary from run to run and so may be its x axis; what
-//! y shows the page works out.
+//! The runs as points of a chart: the numbers that vary from run to run and so may be its x axis;
+//! the page computes y.
 
 use crate::model::{Axis, RunView, Sweep};
 

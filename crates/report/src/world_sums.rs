@@ -1,5 +1,5 @@
-//! State times of each world by a trace, in the fields of a result document; what a trace does not
-//! tell (work, shares) stays 0.
+//! State times of each world by a trace, in the fields of a result document; fields that a trace
+//! lacks (work, shares) stay 0.
 
 use std::collections::BTreeMap;
 use trace::{State, Stay};

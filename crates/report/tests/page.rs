@@ -228,7 +228,7 @@ fn what_to_look_at_follows_the_thresholds() {
     );
     let short = found(|t| (t.run_ns, t.used_ns, t.ready_ns) = (9 * MS, 9 * MS, MS));
     assert!(
-        short.iter().any(|f| f.1.ends_with("somebody got less than it is entitled to.")),
+        short.iter().any(|f| f.1.ends_with("a VM got less than its entitlement.")),
         "{short:?}"
     );
     let below = found(|t| t.used_ns = 9_600 * US);

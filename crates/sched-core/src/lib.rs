@@ -1,5 +1,5 @@
-//! The scheduler of `sched/`, built natively, behind a safe face: what the simulator calls and the
-//! live host shares.
+//! The scheduler of `sched/`, built natively, behind a safe interface, for the simulator; the live
+//! host shares its records.
 //!
 //! The records, caps and knobs are generated from `sched/abi` at build time; a test compares every
 //! size and offset with C's. This crate decides nothing about scheduling.

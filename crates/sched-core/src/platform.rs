@@ -1,5 +1,5 @@
-//! The calls that the scheduler makes back into whatever runs it: C's `plat_*_` functions forward
-//! to a `Platform`.
+//! The calls of the scheduler into its environment: C's `plat_*_` functions forward to a
+//! `Platform`.
 
 use crate::native::{Native, PlatTask};
 use crate::records::TraceRecord;
@@ -23,8 +23,8 @@ pub trait Platform {
     fn queue_at(&mut self, queue: u64, i: u32) -> u32;
     /// Moves a task from an ordered queue to the local queue of the dispatching pCPU.
     fn queue_take(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> bool;
-    /// Moves a task from an ordered queue to another, with its key and slice; false if it is not
-    /// there.
+    /// Moves a task from an ordered queue to another, with key and slice unchanged; false if it
+    /// is not there.
     fn queue_move(&mut self, tasks: &mut Tasks, queue: u64, world: u32, to: u64) -> bool;
     /// Asks a pCPU to schedule, with `KICK_*` flags.
     fn kick(&mut self, pcpu: u32, flags: u32);

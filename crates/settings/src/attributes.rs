@@ -1,7 +1,7 @@
-//! What is said of a VM or pool piece by piece: by `user.tandem.*` attributes of its cgroup, by a
-//! settings file, by cpu.max.
+//! Settings of a VM or pool from several sources: `user.tandem.*` attributes of its cgroup, a
+//! settings file, cpu.max.
 //!
-//! It reads texts that others fetched, and layers them; it never looks at a file system.
+//! It parses texts that the caller has read, and layers them; it never accesses a file system.
 
 use crate::{
     LIMIT_MIN, LimitSetting, SharesSetting, VmResources,

@@ -1,5 +1,5 @@
-//! What a run's host, VMs, tasks, names and expectations may be, each with the reason it is refused
-//! for; it changes nothing.
+//! Checks of a run's host, VMs, tasks, names and expectations, each with the reason of a refusal;
+//! it changes nothing.
 
 use crate::{HostSpec, HostTask, LimitSetting, RunSpec, VmSpec, Workload};
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! Knobs in files: a number each, or a name where the scheduler has names; which knobs there are
-//! the scheduler says.
+//! Knobs in files: a number each, or a name where the scheduler has names; the scheduler has the
+//! list of knobs.
 
 use serde::{Deserialize, Deserializer, de::Error};
 use std::collections::BTreeMap;

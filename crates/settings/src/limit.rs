@@ -1,5 +1,5 @@
-//! A limit as people write it: an amount of CPU, or `unlimited` (ESXi's -1); whether it fits its
-//! VM, `resources.rs` says.
+//! A limit as written in settings: an amount of CPU, or `unlimited` (ESXi's -1); `resources.rs`
+//! checks it against its VM.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, str::FromStr};

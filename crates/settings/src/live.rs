@@ -1,5 +1,5 @@
-//! The live host's settings file: what cgroups cannot say, parsed whole or refused whole with every
-//! reason; it changes no cgroup.
+//! The live host's settings file, for settings without a cgroup file, parsed whole or refused whole
+//! with every reason; it changes no cgroup.
 
 use crate::{
     Attributes, LimitSetting, SharesSetting, live_checks, resources::pool_or_vm, unreadable,

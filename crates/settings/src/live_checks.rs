@@ -1,5 +1,5 @@
-//! What the live host's settings file may say of pools and VMs, with the reason it is refused for;
-//! the cgroups it never sees.
+//! Checks of pools and VMs in the live host's settings file, with the reason of a refusal; it never
+//! sees cgroups.
 
 use crate::{
     Branch, LivePool, LiveSettings, arrange,

@@ -1,5 +1,4 @@
-//! Tests that each thing a scenario may not say about pools, limits and reservations is refused
-//! with the reason it should have.
+//! Tests that each invalid setting of pools, limits and reservations is refused with its reason.
 
 use crate::{LIMIT_MIN, PoolSpec, ScenarioError, SharesSetting, place, raw::parse};
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
-//! Shares, reservation, limit and burst of one VM or pool: whether they fit each other, and the
-//! rates they come to.
+//! Shares, reservation, limit and burst of one VM or pool: whether they are consistent, and the
+//! rates that result.
 //!
-//! It looks at one object alone. Whether all reservations together fit the host is admission
-//! control's question.
+//! It checks one object alone. Admission control checks whether all reservations together fit the
+//! host.
 
 use crate::{LimitSetting, SharesSetting};
 use units::{CpuAmount, Rate, Span, caps};

@@ -1,8 +1,8 @@
 //! Takes what is no amount of CPU, limit or time out of a file's table, so that it is refused
 //! together with every other reason.
 //!
-//! A parser stops at the first value it cannot read; what is written wrong in several VMs and pools
-//! is seen here at once.
+//! A parser stops at the first value that it cannot read; this file finds all wrong values of all
+//! VMs and pools.
 
 use crate::{LimitSetting, pools};
 use toml::{Table, Value};

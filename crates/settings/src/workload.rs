@@ -1,4 +1,4 @@
-//! What a world does with the CPU time it gets, described as data.
+//! The workload of a world, described as data.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use units::Span;

@@ -1,5 +1,5 @@
-//! `tandem admit`: says whether a VM may power on, or a reservation may change, level by level; it
-//! changes nothing.
+//! `tandem admit`: checks whether a VM may power on, or a reservation may change, level by level;
+//! it changes nothing.
 
 use crate::{
     Exit, Failure, say,

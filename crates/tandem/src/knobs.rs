@@ -1,4 +1,4 @@
-//! The scheduler's knobs as people set and read them.
+//! The scheduler's knobs on the command line.
 
 use crate::{Exit, Failure, say};
 use check::{CoschedSpans, SchedulerTerms};

@@ -1,4 +1,4 @@
-//! The command line of Tandem: parses what was asked, calls the crate that does it, turns errors
+//! The command line of Tandem: parses the arguments, calls the crate of the command, turns errors
 //! into exit codes.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)] // say.rs: they panic without a reader

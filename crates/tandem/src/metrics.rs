@@ -1,4 +1,5 @@
-//! `tandem metrics`, and where `tandem run` serves them: what was asked, no more.
+//! `tandem metrics`, and the address at which `tandem run` serves them; the numbers come from
+//! crates/host.
 
 use crate::{Exit, Failure, say};
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! `tandem report`: reads results and traces, and writes one page for a browser; what is on it
-//! `crates/report` decides.
+//! `tandem report`: reads results and traces, and writes one page for a browser; `crates/report`
+//! decides its contents.
 
 use crate::{Exit, Failure, output::Output, say};
 use ::report::{Given, Options, Source};

@@ -1,5 +1,5 @@
-//! `tandem sim`: runs a scenario in the simulated host, shows what came out, and fails where the
-//! oracle objects.
+//! `tandem sim`: runs a scenario in the simulated host, prints the result, and fails if the oracle
+//! finds a violation.
 
 use crate::output::Output;
 use crate::{

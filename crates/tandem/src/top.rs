@@ -1,5 +1,5 @@
-//! `tandem top`: what was asked for, on which host (this one, a simulated one, a recorded one), and
-//! as what: a full screen, a batch file, lines, or tables.
+//! `tandem top`: its arguments, the host (this one, a simulated one, a recorded one), and the form:
+//! a full screen, a batch file, lines, or tables.
 
 #[cfg(feature = "live")]
 mod live_source;

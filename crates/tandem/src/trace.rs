@@ -1,5 +1,5 @@
-//! `tandem trace`: what was asked of a trace, and the parts that its commands share; each command
-//! is a file of its own.
+//! `tandem trace`: its arguments, and the parts that its commands share; each command has a file of
+//! its own.
 
 mod check;
 mod export;
@@ -57,7 +57,7 @@ pub struct Range {
 
 /// The part of a trace that concerns the selected VMs, worlds and pCPUs.
 #[derive(clap::Args)]
-pub struct Who {
+pub struct Selection {
     /// Only this VM, by name or number; may be repeated.
     #[arg(long, value_name = "VM")]
     vm: Vec<String>,
@@ -99,7 +99,7 @@ impl Range {
     }
 }
 
-impl Who {
+impl Selection {
     fn choose(&self, events: &[Event]) -> Result<Chosen, Failure> {
         let pick =
             Pick { vms: self.vm.clone(), worlds: self.world.clone(), pcpus: self.pcpu.clone() };

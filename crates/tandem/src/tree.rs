@@ -1,5 +1,5 @@
-//! Where a tree of pools and VMs comes from, for `tandem plan` and `tandem admit`: a scenario, or
-//! the daemon that runs.
+//! The source of a tree of pools and VMs, for `tandem plan` and `tandem admit`: a scenario, or the
+//! running daemon.
 
 use crate::{Exit, Failure};
 use entitlement::{Names, Tree, TreeLeaf, TreePool};

@@ -1,4 +1,4 @@
-//! Numbers and names as cells of a table: text of a width, and how bad what it says is; it chooses
+//! Numbers and names as cells of a table: text of a width, and the level of its warning; it chooses
 //! no rows.
 
 use esxtop::{Level, Metric, Unit};

@@ -1,5 +1,5 @@
-//! What `tandem top` remembers from session to session: fields and their order, sorting, interval;
-//! a file is taken whole or refused.
+//! Settings of `tandem top` that last from session to session: fields and their order, sorting,
+//! interval; a file is accepted or refused whole.
 
 use esxtop::{COUNTERS, Field, Metric, Object};
 use serde::{Deserialize, Serialize};

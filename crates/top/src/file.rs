@@ -1,5 +1,5 @@
-//! Opens a recorded file, a batch file of esxtop or Tandem or a trace, whichever it is, and gives
-//! its samples by number.
+//! Opens a recorded file, a batch file of esxtop or Tandem or a trace, and gives its samples by
+//! number.
 
 use crate::play::{Player, Sample};
 use crate::replayed::replayed;

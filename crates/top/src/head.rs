@@ -1,5 +1,5 @@
-//! The lines above the table: time, worlds, load average, and what each pCPU did; large hosts are
-//! summed up.
+//! The lines above the table: time, worlds, load average, and the use of each pCPU; large hosts are
+//! summarised.
 
 use crate::cells::mark;
 use crate::play::Sample;

@@ -1,5 +1,5 @@
 //! Keys as a state machine: esxtop's where it has one for the purpose; it knows no terminal and
-//! carries nothing out itself.
+//! executes no action.
 
 use crate::config::{INTERVAL_S, Part, SortBy};
 use crate::state::{Ask, Mode, State};

@@ -3,9 +3,9 @@
 //!
 //! *Law*: a time is the sum of a world's stays in a state, up to the moment. A core is busy while
 //! one of its threads is; a pCPU's used time is its busy time, less half of what both threads of
-//! its core were busy together. *Limits*: %USED is the kernel's to tell, and a trace tells states:
-//! it stays unknown, of worlds and groups. So do slices that ended and led to no change. Where
-//! events are lost, what happened meanwhile is missing from all sums.
+//! its core were busy together. *Limits*: %USED comes from the kernel, and a trace has states only:
+//! it stays unknown, of worlds and groups. So do slices that ended without a change. Lost events
+//! are missing from all sums.
 
 use esxtop::{
     CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, LoadAverage, PcpuCounters,

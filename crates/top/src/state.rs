@@ -1,5 +1,5 @@
-//! What the user has asked for so far: mode, cursor, what is expanded, chosen and filtered; it
-//! knows no terminal.
+//! The state of the screen by the keys so far: mode, cursor, expansion, choice and filter; it knows
+//! no terminal.
 
 use crate::config::Config;
 use esxtop::{Gid, Rates, Wid};

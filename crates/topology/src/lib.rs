@@ -8,7 +8,7 @@ pub use sysfs::{SysfsError, from_sysfs};
 use serde::{Deserialize, Serialize};
 use units::{PcpuId, PcpuSet, caps::PCPUS_MAX};
 
-/// A regular host: so many of each level inside the one above it.
+/// A regular host: the number of each level inside the level above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shape {
@@ -32,7 +32,7 @@ fn one() -> u32 {
     1
 }
 
-/// Where one pCPU sits; every number is an index over the whole host.
+/// The place of one pCPU; every number is an index over the whole host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Socket of the pCPU.
@@ -51,8 +51,7 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     places: Vec<Place>,
-    /// Ids that stand for a pCPU that can run something; firmware often announces more than there
-    /// are.
+    /// Ids of pCPUs that are online; firmware often announces more than exist.
     online: PcpuSet,
 }
 
@@ -108,7 +107,7 @@ impl Topology {
         Topology::from_places(places)
     }
 
-    /// A host from explicit places, as sysfs or a test gives them.
+    /// A host from explicit places, from sysfs or a test.
     ///
     /// # Errors
     /// `ShapeError` for none or more than 1,024 pCPUs.
@@ -127,7 +126,7 @@ impl Topology {
         Topology { online: self.online.and(online), ..self }
     }
 
-    /// pCPUs that can run something.
+    /// pCPUs that are online.
     #[must_use]
     pub fn online(&self) -> &PcpuSet {
         &self.online
@@ -139,13 +138,13 @@ impl Topology {
         self.places.len()
     }
 
-    /// Where each pCPU sits, by id.
+    /// The place of each pCPU, by id.
     #[must_use]
     pub fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// Where `p` sits.
+    /// The place of `p`.
     #[must_use]
     pub fn place(&self, p: PcpuId) -> Place {
         self.places[p.0 as usize]

@@ -47,8 +47,8 @@ impl Index {
     }
 }
 
-/// The topology of the machine whose sysfs is mounted at `root` (usually `/sys`), with what is
-/// online now.
+/// The topology of the machine whose sysfs is mounted at `root` (usually `/sys`), with the pCPUs
+/// that are online now.
 ///
 /// # Errors
 /// `SysfsError` names the file that could not be read.
@@ -81,7 +81,7 @@ pub fn from_sysfs(root: &Path) -> Result<Topology, SysfsError> {
     Ok(Topology::from_places(places)?.with_online(&online))
 }
 
-/// pCPUs that share the deepest cache of `dir`'s pCPU, by the kernel's own word.
+/// pCPUs that share the deepest cache of `dir`'s pCPU, as the kernel lists them.
 fn last_level_cache(dir: &Path) -> Option<PcpuSet> {
     (0..8)
         .filter_map(|k| {

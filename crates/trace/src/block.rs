@@ -1,4 +1,5 @@
-//! Head of a file and of a block, byte by byte, little endian; it does not know what a block holds.
+//! Head of a file and of a block, byte by byte, little endian; it does not know the contents of a
+//! block.
 //!
 //! | file head, 16 bytes | | block head, 40 bytes | |
 //! |---|---|---|---|

@@ -1,5 +1,5 @@
 //! Export as JSON in Chrome's trace event format, for small traces and tools that read no other; it
-//! draws what `tracks.rs` says.
+//! draws the tracks of `tracks.rs`.
 
 use crate::Event;
 use crate::tracks::{Flow, Sink, Track, draw};

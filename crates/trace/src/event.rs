@@ -1,5 +1,5 @@
-//! What can happen, as one enum: the meaning that ring buffer, simulator, file, log and exports
-//! share; it knows no bytes.
+//! All events as one enum, shared by ring buffer, simulator, file, log and exports; it knows no
+//! bytes.
 
 use crate::{Kick, Move, Role, State, Why};
 use units::{PcpuId, PcpuSet, VmId, WorldId};

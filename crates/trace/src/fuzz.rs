@@ -1,5 +1,5 @@
-//! Entry points for fuzzers (`fuzz/`, `cargo xtask fuzz`): any bytes at all, which must not panic
-//! (`tests/fuzz.rs` holds it); they find nothing out by themselves.
+//! Entry points for fuzzers (`fuzz/`, `cargo xtask fuzz`): any bytes, which must not cause a panic
+//! (`tests/fuzz.rs` checks it); they contain no checks of their own.
 
 use crate::block::{BLOCK_HEAD, FILE_HEAD, Head, SYNC, file_head};
 use crate::log::{Style, parse, parse_lenient, print};

@@ -1,5 +1,5 @@
-//! Remembers what each pCPU did, to say of any wait which pCPUs idled meanwhile and what ran; it
-//! knows no worlds' states.
+//! Stores the past of each pCPU, to find for any wait the pCPUs that idled meanwhile and the worlds
+//! that ran; it knows no states of worlds.
 
 use crate::{Now, Replay, Stretch};
 use std::collections::BTreeMap;

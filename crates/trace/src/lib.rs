@@ -1,4 +1,4 @@
-//! A scheduler's trace: one record of what happened, kept in a file, read back and judged; it never
+//! A scheduler's trace: one record of its decisions, in a file, read back and judged; it never
 //! decides anything.
 //!
 //! | file | what |

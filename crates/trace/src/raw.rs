@@ -14,11 +14,11 @@
 //! | also & 2 | | it runs on another pCPU than before | from \| why << 16 |
 //! | also & 4 | | it was taken out of its queue | |
 //! | 2 wake | the woken | 0 unknown, 1 an interrupt, 2 a world | the waker, if a world |
-//! | 3 queued | the world | the key | pCPU, or limit \| 1 << 32; with a kick: from << 16 \| how + 1
-//! << 40 \| the pCPU kicked << 48 |
+//! | 3 queued | the world | deadline | pCPU, or limit \| 1 << 32; with a kick: from << 16 \|
+//! how + 1 << 40 \| the pCPU kicked << 48 |
 //! | 4 unqueued | the world | 0 | 0 |
 //! | 5 migrate | the world | from (0xffff: unknown) \| to << 16 \| why << 32 | 0 |
-//! | 6 switch | 0 | the world that ran, with 1 << 32 if a world did | the world that runs, likewise |
+//! | 6 switch | 0 | world that ran, with 1 << 32 if one did | world that runs, likewise |
 //! | 7 idle | 0 | 1 begins, 0 ends | 0 |
 //! | 8 kick | 0 | the pCPU kicked \| how << 16 | 0 |
 //! | 11 account | the VM | used ns | entitled, 2^-20 pCPU |

@@ -9,7 +9,7 @@ use units::{PcpuId, Rate, VmId, WorldId};
 /// A line of the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Track {
-    /// Heading above all pCPUs, with what concerns no one of them.
+    /// Heading above all pCPUs, with what concerns no single pCPU.
     Host,
     /// What a pCPU runs.
     Pcpu(PcpuId),

@@ -245,10 +245,10 @@ fn judge(w: &Wait, brief_ns: u64) -> (Judgement, String) {
         } else {
             ""
         };
-        format!("{p}{own} idled for {} at a stretch", us(w.longest_idle_ns))
+        format!("{p}{own} idled for {} without a break", us(w.longest_idle_ns))
     };
     if w.state == State::Costop {
-        return (Judgement::HeldBack, "held back so that its siblings catch up".to_owned());
+        return (Judgement::HeldBack, "co-stopped so that its siblings catch up".to_owned());
     }
     if w.longest_idle_ns > brief_ns {
         let free = if w.held_ns > 0 { ", outside of what a limit held it back" } else { "" };

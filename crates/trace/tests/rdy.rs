@@ -91,7 +91,7 @@ fn the_wait_that_rdy_judges_is_told_in_its_words_and_judged_alike() {
     assert_eq!(wait.judgement, Judgement::WrongIdle);
     assert_eq!(
         wait.because,
-        "pCPU 2 idled for 20.000 us at a stretch beside it, more than 19.999 us"
+        "pCPU 2 idled for 20.000 us without a break beside it, more than 19.999 us"
     );
     let rows = table::rows(&events, &TableOptions::default()).unwrap();
     assert_eq!(rows.last().unwrap().notes, ["pr=1172 Wt=10795 Frm=203817, NumberIdle=6 WtOnCou=3"]);

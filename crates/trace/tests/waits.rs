@@ -83,7 +83,10 @@ fn idling_is_brief_up_to_the_bound_and_wrong_above_it() {
         (brief.judgement, brief.idle_ns, brief.seen_idle, brief.idle_pcpu),
         (Judgement::Brief, 100 * US, 1, Some(PcpuId(1)))
     );
-    assert_eq!(brief.because, "pCPU 1 idled for 100.000 us at a stretch, no more than 100.000 us");
+    assert_eq!(
+        brief.because,
+        "pCPU 1 idled for 100.000 us without a break, no more than 100.000 us"
+    );
     let wrong = of(&beside(300, 401), 2);
     assert_eq!((wrong.judgement, wrong.longest_idle_ns), (Judgement::WrongIdle, 101 * US));
     // Only what is beside the wait counts: it began at 100 us.

@@ -1,5 +1,5 @@
-//! An amount of CPU as people write it, `250%` of one pCPU or `2.4GHz`, kept in integers; how fast
-//! a pCPU is, others say.
+//! An amount of CPU as written in settings, `250%` of one pCPU or `2.4GHz`, in integers; the speed
+//! of a pCPU is the caller's input.
 
 use crate::{Rate, caps::PCPUS_MAX};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -25,7 +25,7 @@ pub enum CpuAmountError {
     /// No text at all.
     #[error("CPU amount: cannot read '': seen nothing, allowed {allowed}", allowed = ALLOWED)]
     Empty,
-    /// Less than nothing.
+    /// A negative amount.
     #[error("CPU amount: cannot use '{seen}': seen less than 0, allowed \
         {allowed}", allowed = ALLOWED)]
     Negative {
@@ -39,7 +39,7 @@ pub enum CpuAmountError {
         /// What was given.
         seen: String,
     },
-    /// A unit that is none.
+    /// An unknown unit.
     #[error("CPU amount: cannot read '{seen}': seen the unit '{unit}', allowed \
         {allowed}", allowed = ALLOWED)]
     Unit {
@@ -70,7 +70,7 @@ pub enum CpuAmountError {
 const ALLOWED: &str = "% of one pCPU, MHz or GHz, such as 250%, 12.5% or 2.4GHz";
 /// As many pCPUs as a host may have, in percent of one.
 const PERCENT_MAX: u64 = PCPUS_MAX as u64 * 100;
-/// Twice what the pCPUs of such a host have at 5 GHz, rounded to a number people remember.
+/// Twice the sum of such a host's pCPUs at 5 GHz, rounded to a simple number.
 const MHZ_MAX: u64 = 10_000_000;
 /// Unit as written, its kind, thousandths in one of it, and the most of it in thousandths of % or
 /// MHz.
@@ -95,14 +95,14 @@ impl CpuAmount {
         CpuAmount { unit: Unit::Mhz, thousandths: mhz as u64 * 1_000 }
     }
 
-    /// Whether the speed of a pCPU decides what it is worth.
+    /// Whether its rate depends on the speed of a pCPU.
     #[must_use]
     pub const fn is_mhz(self) -> bool {
         matches!(self.unit, Unit::Mhz)
     }
 
-    /// The rate it is on a host whose pCPUs run at `mhz_of_pcpu`, rounded to the nearest; percent
-    /// is the same on every host.
+    /// Its rate on a host whose pCPUs run at `mhz_of_pcpu`, rounded to the nearest; percent is the
+    /// same on every host.
     #[must_use]
     pub fn rate(self, mhz_of_pcpu: u32) -> Rate {
         let whole = match self.unit {
@@ -119,14 +119,14 @@ pub(crate) fn decimal(thousandths: u128) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// What an error shows of a text: no control characters, and not a megabyte of it.
+/// The part of a text that an error shows: without control characters, and bounded.
 fn shown(text: &str) -> String {
     let cut: String = text.chars().take(SEEN_MAX).collect();
     let rest = if cut.len() < text.len() { "…" } else { "" };
     format!("{}{rest}", cut.escape_debug())
 }
 
-/// `number` in thousandths; `None` if it is no plain decimal or too fine to be kept.
+/// `number` in thousandths; `None` if it is no plain decimal or too fine.
 fn in_thousandths(number: &str, per_unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |t: &str| (!t.is_empty() && t.bytes().all(|b| b.is_ascii_digit())).then_some(());

@@ -1,5 +1,5 @@
-//! Quantities and ids used at every boundary of Tandem; it computes nothing and depends on nothing
-//! of ours.
+//! Quantities and ids used at every boundary of Tandem; it computes nothing and depends on no other
+//! crate of the workspace.
 
 mod amount;
 mod pcpus;
@@ -123,7 +123,7 @@ impl Rate {
         ((u128::from(self.0) * u128::from(wall.ns())) >> Self::SHIFT) as u64
     }
 
-    /// In percent of one pCPU for people, `37.5 %`, rounded to the nearest thousandth.
+    /// As a text in percent of one pCPU, `37.5 %`, rounded to the nearest thousandth.
     #[must_use]
     pub fn percent(self) -> String {
         let thousandths = (u128::from(self.0) * 100_000 + (1 << (Self::SHIFT - 1))) >> Self::SHIFT;

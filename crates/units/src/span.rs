@@ -58,7 +58,7 @@ impl Span {
         self.0
     }
 
-    /// In s, for people only: never used in a decision.
+    /// In s, for texts only: never used in a decision.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9

@@ -1,5 +1,5 @@
 //! Holds the workspace's dependencies to the edges that ARCHITECTURE.md allows: no other, and none
-//! that nobody uses.
+//! that no crate uses.
 
 use super::{Finding, Tree};
 use std::collections::{BTreeMap, BTreeSet};

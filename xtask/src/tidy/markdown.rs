@@ -98,6 +98,18 @@ impl Document {
     }
 }
 
+/// Lines outside fenced blocks, as they stand, with their numbers from 1.
+pub(crate) fn prose(text: &str) -> Vec<(usize, &str)> {
+    let line_of = |at: usize| text[..at].matches('\n').count() + 1;
+    let fenced: Vec<_> = Parser::new_ext(text, Options::ENABLE_TABLES)
+        .into_offset_iter()
+        .filter(|(e, _)| matches!(e, Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(_)))))
+        .map(|(_, at)| line_of(at.start)..=line_of(at.end.saturating_sub(1)))
+        .collect();
+    let lines = text.lines().enumerate().map(|(i, line)| (i + 1, line));
+    lines.filter(|(n, _)| fenced.iter().all(|range| !range.contains(n))).collect()
+}
+
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();
     kept.chars()
@@ -128,6 +140,13 @@ mod tests {
             Document::of("````md\n```sh\nmake a\n```\n````\n- x\n\n  ~~~toml\n  a = 1\n  ~~~\n");
         let seen: Vec<_> = d.fences.iter().map(|f| (f.line, f.info.as_str(), &*f.body)).collect();
         assert_eq!(seen, [(2, "md", "```sh\nmake a\n```\n"), (9, "toml", "a = 1\n")]);
+    }
+
+    #[test]
+    fn prose_is_what_stands_outside_fences() {
+        let text = "a\n```sh\nb\n```\n\n- c\n  ~~~\n  d\n  ~~~\ne `f`\n";
+        let seen = prose(text);
+        assert_eq!(seen, [(1, "a"), (5, ""), (6, "- c"), (10, "e `f`")]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Rules that look at one source file alone: lengths, widths, opening sentence, unfinished work,
 //! indentation, kernel names, machine paths.
 
-use super::scan::{Function, code, functions};
+use super::scan::{Function, Language, code, functions};
 use super::{Finding, SourceFile};
 
 const FILE_LINES_MAX: usize = 500;
@@ -32,7 +32,9 @@ pub(crate) fn check(file: &SourceFile) -> Vec<Finding> {
     }
     out.extend(line_width(file));
     if kind == Kind::C {
-        out.extend(functions(&file.text).iter().filter_map(|f| function_length(file, f)));
+        out.extend(
+            functions(&file.text, Language::C).iter().filter_map(|f| function_length(file, f)),
+        );
         out.extend(indentation(file));
         out.extend(kernel_names(file));
     }
@@ -191,7 +193,7 @@ fn kernel_names(file: &SourceFile) -> Vec<Finding> {
             || *word == "task_struct"
     };
     let mut out = vec![];
-    for (i, line) in code(&file.text).lines().enumerate() {
+    for (i, line) in code(&file.text, Language::C).lines().enumerate() {
         let word = line.split(|c: char| !(c.is_alphanumeric() || c == '_')).find(named);
         out.extend(word.map(|w| {
             let what = format!(

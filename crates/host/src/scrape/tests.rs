@@ -69,7 +69,7 @@ fn moment(load: u64, seconds: u64) -> Moment {
     }
 }
 
-fn told(totals: &mut Totals, moment: &Moment) -> Samples {
+fn told(totals: &mut KeptTotals, moment: &Moment) -> Samples {
     let mut out = Samples::default();
     totals.take(moment);
     moment.tell(totals, &mut out);
@@ -82,7 +82,7 @@ fn pool_used(samples: &Samples, path: &str) -> Option<Value> {
 
 #[test]
 fn every_declared_metric_of_the_scheduler_is_told_with_its_labels() {
-    let samples = told(&mut Totals::default(), &moment(1, 10));
+    let samples = told(&mut KeptTotals::default(), &moment(1, 10));
     let vm = ["vm \"101\"", "/a/b", "1"];
     for (n, state) in STATES.iter().enumerate() {
         assert_eq!(
@@ -124,7 +124,7 @@ fn nodes_of_the_plan_are_found_by_their_owners_and_not_told_where_they_do_not_co
     let mut m = moment(1, 10);
     let order = m.names.tree().nodes();
     let at = |owner| order.iter().position(|n| n.owner == owner).unwrap() as u64;
-    let samples = told(&mut Totals::default(), &m);
+    let samples = told(&mut KeptTotals::default(), &m);
     let gets = |samples: &Samples, name: &str, pool: &str, id: &str| {
         samples.get(Metric::VmEntitlement, &[name, pool, id])
     };
@@ -133,7 +133,7 @@ fn nodes_of_the_plan_are_found_by_their_owners_and_not_told_where_they_do_not_co
     let b = Some(Value::Rate((at(entitlement::Owner::Pool(2)) + 1) << 20));
     assert_eq!(samples.get(Metric::PoolEntitlement, &["/a/b"]), b);
     m.host.plan_outside = 1;
-    let held = told(&mut Totals::default(), &m);
+    let held = told(&mut KeptTotals::default(), &m);
     assert_eq!(
         (gets(&held, "vm \"102\"", "/a/b", "2"), held.get(Metric::PoolEntitlement, &["/a/b"])),
         (None, None)
@@ -141,7 +141,7 @@ fn nodes_of_the_plan_are_found_by_their_owners_and_not_told_where_they_do_not_co
     assert!(held.get(Metric::PoolDemand, &["/a/b"]).is_some());
     m.host.plan_outside = 0;
     m.plan.as_mut().unwrap().pop();
-    let other = told(&mut Totals::default(), &m);
+    let other = told(&mut KeptTotals::default(), &m);
     assert_eq!(
         (gets(&other, "vm \"102\"", "/a/b", "2"), other.get(Metric::PoolDemand, &["/a/b"])),
         (None, None),
@@ -151,7 +151,7 @@ fn nodes_of_the_plan_are_found_by_their_owners_and_not_told_where_they_do_not_co
 
 #[test]
 fn a_pool_keeps_what_a_vm_did_that_has_gone_and_a_slots_next_vm_begins_at_zero() {
-    let mut totals = Totals::default();
+    let mut totals = KeptTotals::default();
     told(&mut totals, &moment(1, 10));
     let mut later = moment(1, 15);
     later.names.vms[0] = vm(1, 777, "/a/b"); // another process in the slot of the first
@@ -173,7 +173,7 @@ fn a_pool_keeps_what_a_vm_did_that_has_gone_and_a_slots_next_vm_begins_at_zero()
 
 #[test]
 fn totals_never_go_back_within_one_load_and_begin_anew_with_the_next() {
-    let mut totals = Totals::default();
+    let mut totals = KeptTotals::default();
     told(&mut totals, &moment(1, 10));
     let torn = told(&mut totals, &moment(1, 9));
     let vm = ["vm \"101\"", "/a/b", "1"];
@@ -199,7 +199,7 @@ fn what_runs_now_counts_as_busy() {
     m.pcpus[0].1.current_world = 4;
     m.pcpus[0].1.current_since_ns = 97 * S;
     assert_eq!(
-        told(&mut Totals::default(), &m).get(Metric::PcpuBusy, &["0"]),
+        told(&mut KeptTotals::default(), &m).get(Metric::PcpuBusy, &["0"]),
         Some(Value::Ns(13 * S))
     );
 }

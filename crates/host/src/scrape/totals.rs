@@ -9,7 +9,7 @@ use units::caps::POOL_DEPTH_MAX;
 
 /// What was seen so far.
 #[derive(Default)]
-pub(super) struct Totals {
+pub(super) struct KeptTotals {
     load: Option<u64>,
     /// By process and its start: a slot of the scheduler's tables may be another VM's later.
     vms: BTreeMap<(i32, u64), Sums>,
@@ -18,11 +18,11 @@ pub(super) struct Totals {
     busy: BTreeMap<usize, u64>,
 }
 
-impl Totals {
+impl KeptTotals {
     /// Takes over what is so now.
     pub(super) fn take(&mut self, now: &Moment) {
         if self.load != Some(now.load) {
-            *self = Totals { load: Some(now.load), ..Totals::default() };
+            *self = KeptTotals { load: Some(now.load), ..KeptTotals::default() };
         }
         for (i, p) in &now.pcpus {
             let running = if p.current_world == 0 {

@@ -1,4 +1,4 @@
-//! `tandem trace check`: holds a trace to the oracle, and says what it saw.
+//! `tandem trace check`: checks a trace with the oracle, and prints the result.
 
 use super::Range;
 use crate::{
@@ -87,15 +87,15 @@ fn text(a: &Audit, held_together: bool, most: usize) -> String {
     let mut out = format!("{} events, {}: {} violations\n", a.events, ms(a.span_ns), a.violated());
     out += &format!("longest wait for a pCPU               {}\n", ms(a.ready_max_ns));
     out += &match a.idle_while_waiting_max_ns {
-        0 => "no pCPU idled beside one who waits for longer than allowed\n".to_owned(),
-        ns => format!("longest idling beside one who waits   {}\n", ms(ns)),
+        0 => "no pCPU idled for longer than allowed while a world waited\n".to_owned(),
+        ns => format!("longest idling while a world waited   {}\n", ms(ns)),
     };
     if held_together {
         out += &format!("most skew of a VM's vCPUs             {}\n", ms(a.skew_max_ns));
         out += &format!("longest co-stop                       {}\n", ms(a.costop_max_ns));
     }
     if a.lost > 0 {
-        out += &format!("events were lost {} times; everything began anew there\n", a.lost);
+        out += &format!("events were lost {} times; the checks started again there\n", a.lost);
     }
     for v in a.violations.iter().take(most) {
         out += &format!("  - {v}\n");

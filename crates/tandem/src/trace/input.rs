@@ -1,5 +1,5 @@
-//! Reads a trace or a log for `tandem trace`, shows how far it is, and says at the end what of it
-//! is missing; it prints no event.
+//! Reads a trace or a log for `tandem trace`, shows the progress, and reports missing parts at the
+//! end; it prints no event.
 
 use crate::{Exit, Failure, say};
 use anyhow::Context;

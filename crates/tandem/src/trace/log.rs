@@ -1,7 +1,7 @@
 //! `tandem trace log`: a trace as lines of text, RDY's or with everything; such a log can be read
 //! again by every command.
 
-use super::{Range, Who};
+use super::{Range, Selection};
 use crate::{Failure, say};
 use trace::Event;
 use trace::log::{Style, print};
@@ -16,7 +16,7 @@ pub struct Args {
     #[command(flatten)]
     range: Range,
     #[command(flatten)]
-    who: Who,
+    selection: Selection,
     /// All events, with reasons, deadlines, wake-ups, kicks, names, ns. Without it, RDY's seven
     /// events with RDY's arguments.
     #[arg(long)]
@@ -26,7 +26,7 @@ pub struct Args {
 /// Runs `tandem trace log`.
 pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let input = args.range.read()?;
-    let chosen = args.who.choose(input.events())?;
+    let chosen = args.selection.choose(input.events())?;
     let (from, to) = args.range.ns(input.events());
     input.working("printing");
     let wanted = |e: &&Event| (e.kind.is_name() || (from..to).contains(&e.ns)) && chosen.event(e);

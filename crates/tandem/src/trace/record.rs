@@ -1,4 +1,4 @@
-//! `tandem trace record`: asks for a trace of the scheduler that is loaded and says how it goes;
+//! `tandem trace record`: starts a recording of the loaded scheduler and prints its progress;
 //! crates/host records it.
 
 use crate::{Exit, Failure, live, output::Output, say};

@@ -1,7 +1,7 @@
 //! `tandem trace table`: which world each pCPU runs at each time, as RDY's state table; it judges
 //! nothing.
 
-use super::{Range, Who};
+use super::{Range, Selection};
 use crate::{Exit, Failure, say};
 use std::io::BufWriter;
 use trace::table::{Step, TableOptions, WriteError, write_some};
@@ -14,7 +14,7 @@ pub struct Args {
     #[command(flatten)]
     range: Range,
     #[command(flatten)]
-    who: Who,
+    selection: Selection,
     /// A row at this interval, instead of one at each change.
     #[arg(long, value_name = "TIME")]
     step: Option<Span>,
@@ -27,7 +27,7 @@ pub struct Args {
 /// Runs `tandem trace table`.
 pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let input = args.range.read()?;
-    let chosen = args.who.choose(input.events())?;
+    let chosen = args.selection.choose(input.events())?;
     let (from_ns, to_ns) = args.range.ns(input.events());
     let step = args.step.map_or(Step::Changes, |s| Step::Every(s.ns()));
     let options = TableOptions { from_ns, to_ns, step, notes: !args.no_notes };

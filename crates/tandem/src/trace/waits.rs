@@ -1,7 +1,7 @@
 //! `tandem trace waits`: the waits of worlds for a pCPU, how long, behind which world, and whether
 //! a pCPU was wrong to idle meanwhile.
 
-use super::{Range, Who};
+use super::{Range, Selection};
 use crate::{Failure, output::Output, say};
 use std::path::PathBuf;
 use trace::waits::{WaitOptions, analyse_some};
@@ -19,7 +19,7 @@ pub struct Args {
     #[command(flatten)]
     range: Range,
     #[command(flatten)]
-    who: Who,
+    selection: Selection,
     /// Number of waits that are listed; all of them are counted.
     #[arg(long, value_name = "N", default_value_t = 20)]
     most: usize,
@@ -37,7 +37,7 @@ pub struct Args {
 pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let json = args.json.as_deref().map(|p| Output::open_or_stdout(p, "the waits")).transpose()?;
     let input = args.range.read()?;
-    let chosen = args.who.choose(input.events())?;
+    let chosen = args.selection.choose(input.events())?;
     let (from_ns, to_ns) = args.range.ns(input.events());
     let options = WaitOptions { from_ns, to_ns, brief_ns: args.brief.ns() };
     input.working("judging");

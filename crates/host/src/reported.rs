@@ -5,17 +5,17 @@ use std::collections::BTreeSet;
 
 /// What was reported and is still true.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
-    told: BTreeSet<String>,
+pub(crate) struct Reported {
+    reported: BTreeSet<String>,
     /// All that was true when it was looked at last.
     before: BTreeSet<String>,
 }
 
-impl Told {
+impl Reported {
     /// Stores all that is true now; returns what has not been reported.
     pub(crate) fn news(&mut self, now: BTreeSet<String>) -> Vec<String> {
-        let news = now.difference(&self.told).cloned().collect();
-        self.told = now;
+        let news = now.difference(&self.reported).cloned().collect();
+        self.reported = now;
         news
     }
 
@@ -33,9 +33,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_on_is_told_once_and_again_after_it_was_over() {
-        let mut told = Told::default();
-        let mut news = |all: &[&str]| told.news(all.iter().map(|s| (*s).to_owned()).collect());
+    fn what_goes_on_is_reported_once_and_again_after_it_was_over() {
+        let mut reported = Reported::default();
+        let mut news = |all: &[&str]| reported.news(all.iter().map(|s| (*s).to_owned()).collect());
         assert_eq!(news(&["b", "a"]), ["a", "b"]);
         assert_eq!(news(&["b", "c"]), ["c"]);
         assert_eq!(news(&[]), [""; 0]);
@@ -43,10 +43,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_at_the_next_look_is_not_told() {
-        let mut told = Told::default();
+    fn what_is_over_at_the_next_look_is_not_reported() {
+        let mut reported = Reported::default();
         let mut news =
-            |all: &[&str]| told.lasting_news(&all.iter().map(|s| (*s).to_owned()).collect());
+            |all: &[&str]| reported.lasting_news(&all.iter().map(|s| (*s).to_owned()).collect());
         assert_eq!((news(&["a", "b"]), news(&["a"])), (vec![], vec!["a".to_owned()]));
         assert_eq!(
             (news(&["a", "c"]), news(&["c"]), news(&["c", "a"])),
