@@ -1,11 +1,15 @@
 //! `cargo xtask`: the repository's own commands; each is a thin wrapper around a library that does
 //! the work.
 
+mod bench_commands;
 mod ci;
 mod drill_commands;
 mod experiment_commands;
+mod figures;
 mod fuzz_commands;
+mod history;
 mod lab_commands;
+mod measured;
 mod perfetto_fetch;
 mod tidy;
 
@@ -23,6 +27,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    Bench(bench_commands::Bench),
     Ci(ci::Ci),
     Demo(experiment_commands::Demo),
     Fuzz(fuzz_commands::Fuzz),
@@ -31,6 +36,7 @@ enum Task {
     LabFetch(lab_commands::Fetch),
     LabSmoke(experiment_commands::Smoke),
     LabShell(lab_commands::Shell),
+    Measured(measured::Measured),
     PerfettoFetch(perfetto_fetch::Fetch),
     Tidy(tidy::Tidy),
 }
@@ -39,6 +45,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Task::Ci(arguments) => Ok(ci::main(&arguments, &Arguments::command())),
         Task::Tidy(arguments) => Ok(tidy::main(&arguments, &Arguments::command())),
+        Task::Bench(arguments) => bench_commands::run(&arguments),
         Task::Demo(arguments) => experiment_commands::demo(&arguments),
         Task::Fuzz(arguments) => fuzz_commands::run(&arguments),
         Task::PerfettoFetch(arguments) => perfetto_fetch::run(&arguments),
@@ -46,6 +53,7 @@ fn main() -> ExitCode {
         Task::LabSmoke(arguments) => experiment_commands::smoke(&arguments),
         Task::LabDrill(arguments) => drill_commands::run(&arguments),
         Task::LabFetch(arguments) => lab_commands::fetch(&arguments),
+        Task::Measured(arguments) => measured::run(&arguments),
         Task::LabShell(arguments) => lab_commands::shell(&arguments),
     };
     result.unwrap_or_else(|error| {

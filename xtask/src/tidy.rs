@@ -6,6 +6,7 @@
 //! nothing does.
 
 mod commands;
+mod constants;
 mod documented;
 mod edges;
 mod exceptions;
@@ -17,6 +18,7 @@ mod promises;
 mod rooms;
 mod scan;
 mod sources;
+mod tables;
 
 use std::{
     fmt, fs, io,
@@ -27,7 +29,8 @@ use std::{
 /// Checks the mechanical rules of STYLE.md.
 #[derive(clap::Args)]
 pub struct Tidy {
-    /// Write the generated documents (docs/knobs.md, docs/metrics.md) instead of comparing them.
+    /// Write what is generated (docs/knobs.md, docs/metrics.md, numbers of constants, tables of what
+    /// was measured) instead of comparing it.
     #[arg(long)]
     write: bool,
 }
@@ -140,6 +143,7 @@ pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<
             tree.files.retain(|f| f.path != path);
             tree.files.push(SourceFile { path: path.to_owned(), text });
         }
+        renew(&mut tree)?;
     }
     let mut found: Vec<Finding> = tree.files.iter().flat_map(sources::check).collect();
     found.extend(edges::check(&tree));
@@ -150,9 +154,30 @@ pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<
     found.extend(metrics_document::check(&tree));
     found.extend(documented::check(&tree));
     found.extend(promises::check(&tree));
+    found.extend(constants::check(&tree));
+    found.extend(tables::check(&tree));
     let mut left = exceptions::apply(tree.text(exceptions::FILE), found);
     left.sort_by(|a, b| (&a.file, a.line, a.rule).cmp(&(&b.file, b.line, b.rule)));
     Ok(left)
+}
+
+/// Writes numbers of constants and tables of what was measured into the documents that have them;
+/// what cannot be made stays, and is found afterwards.
+fn renew(tree: &mut Tree) -> io::Result<()> {
+    for i in 0..tree.files.len() {
+        if !tree.files[i].has_extension(&["md"]) {
+            continue;
+        }
+        let path = tree.files[i].path.clone();
+        let text = constants::renewed(tree, &tree.files[i]);
+        let file = SourceFile { path, text };
+        let text = tables::renewed(tree, &file).unwrap_or_else(|_| file.text.clone());
+        if text != tree.files[i].text {
+            fs::write(tree.root.join(&file.path), &text)?;
+            tree.files[i].text = text;
+        }
+    }
+    Ok(())
 }
 
 /// Every Markdown document with its text.
