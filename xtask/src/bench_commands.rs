@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: runs the bench of the simulator's speed, and records its figures where it is
-//! asked to; the bench measures, this reads what it prints.
+//! `cargo xtask bench`: runs the bench of the simulator's speed, and records its figures where it
+//! is asked to; the bench measures, this reads what it prints.
 
 use std::process::{Command, ExitCode, Stdio};
 

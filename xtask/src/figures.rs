@@ -5,19 +5,20 @@ use lab::drill::Report;
 use settings::{Run, Scenario};
 use views::{Document, MeasuredBy, RunResult, Where};
 
-use crate::history::Row;
+use crate::history::{Row, UNNAMED};
 
 /// One row a run, with columns such as `tandem lab percent` for each document.
 ///
 /// | column | figure |
 /// |---|---|
 /// | `percent` | CPU time by entitlement of the VMs that count: least and most, in % |
+/// | `vm_percent` | the same of each VM, in the file's order |
 /// | `ratio` | CPU time of the second VM by the first's, of those that `ratio_of` names or of two |
 /// | `cpu_s` | CPU time of each VM, in s |
 /// | `used_percent` | CPU time of all VMs by the host's |
 /// | `ready_s` | ready time of all VMs for every 600 s |
 /// | `wake_us` | how late vCPUs woke by the workload's clock: least, mean, most |
-/// | `peak_percent` | the most that the pool with the highest peak used of any second, in % of a pCPU |
+/// | `peak_percent` | the most that any pool with a limit used of a second, in % of a pCPU |
 /// | `work_s` | work of each VM, in s of a CPU |
 /// | `costop_percent` | co-stop by all VMs' time as RUN, READY and COSTOP |
 /// | `skew_ms`, `violations` | what the oracle saw in the trace |
@@ -27,7 +28,7 @@ pub fn of_documents(scenario: &Scenario, documents: &[&Document]) -> Vec<Row> {
         let place = if document.place == Where::Sim { "simulator" } else { "lab" };
         let prefix = format!("{} {place}", document.policy);
         for result in &document.runs {
-            let label = if result.label.is_empty() { "the run" } else { &result.label };
+            let label = if result.label.is_empty() { UNNAMED } else { &result.label };
             let spec = scenario.runs.iter().find(|r| r.label == result.label);
             let at = rows.iter().position(|r| r.row == label).unwrap_or_else(|| {
                 rows.push(Row::new(label));
@@ -43,9 +44,11 @@ fn of_run(row: &mut Row, prefix: &str, result: &RunResult, spec: Option<&Run>) {
     let column = |name: &str| format!("{prefix} {name}");
     let seconds = |ns: u64| ns as f64 / 1e9;
     let counted = result.vms.iter().filter(|v| sim::counts(v, result));
-    let parts: Vec<f64> =
-        counted.map(|v| v.times.used_ns as f64 * 100.0 / v.times.entitled_ns as f64).collect();
+    let part = |v: &views::Vm| v.times.used_ns as f64 * 100.0 / v.times.entitled_ns.max(1) as f64;
+    let parts: Vec<f64> = counted.map(part).collect();
     row.numbers(column("percent"), &least_and_most(&parts), 1);
+    let each: Vec<f64> = result.vms.iter().map(part).collect();
+    row.numbers(column("vm_percent"), &each, 1);
     if let Some([first, second]) = pair(result, spec) {
         row.number(column("ratio"), second as f64 / first as f64, 3);
     }
@@ -152,6 +155,7 @@ mod tests {
         let figure = |name: &str| rows[0].figures.get(name).map(ToString::to_string);
         for (name, shown) in [
             ("tandem lab percent", "[99.0,101.0]"),
+            ("tandem lab vm_percent", "[99.0,101.0]"),
             ("tandem lab ratio", "1.02"),
             ("tandem lab cpu_s", "[0.99,1.01]"),
             ("tandem simulator used_percent", "25.0"),

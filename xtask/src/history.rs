@@ -11,8 +11,13 @@ use lab::LabError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::campaign;
+
 /// Where the lines are, from the repository's root.
 pub const FOLDER: &str = "bench/history";
+
+/// Name of the one row of a scenario whose run has no label.
+pub const UNNAMED: &str = "the run";
 
 /// Where a line's figures come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,15 +135,16 @@ fn append(path: &Path, line: &Line) -> Result<(), LabError> {
         .map_err(|e| LabError::io(path, "append a line", e))
 }
 
-/// The commit that is checked out, abbreviated, with `+` where tracked files differ from it; the
-/// histories themselves do not count.
+/// The commit that is checked out, abbreviated, with `+` where tracked files differ from it; what is
+/// written of it, histories and the report of a campaign, does not count.
 ///
 /// # Errors
 /// `LabError` when git cannot tell.
 pub fn commit(root: &Path) -> Result<String, LabError> {
     let head = says(root, "git", &["rev-parse", "--short=7", "HEAD"])?;
-    let other = format!(":!{FOLDER}");
-    let changed = says(root, "git", &["status", "--porcelain", "-uno", "--", ".", &other])?;
+    let (histories, report) = (format!(":!{FOLDER}"), format!(":!{}", campaign::DOCUMENT));
+    let paths = ["status", "--porcelain", "-uno", "--", ".", &histories, &report];
+    let changed = says(root, "git", &paths)?;
     Ok(if changed.is_empty() { head } else { head + "+" })
 }
 

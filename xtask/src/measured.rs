@@ -1,7 +1,9 @@
 //! `cargo xtask measured`: renews the tables of documents that are made from `bench/history`; it
 //! measures nothing, and changes no line outside the marked blocks.
 //!
-//! A block names its history and its columns, and is filled with the newest figure of each cell:
+//! A block names one or more histories and its columns, and is filled with the newest figure of each
+//! cell. A list can be shown in part: `[0]` is its first, `[-1]` its last, `[1..]` least and most of
+//! the rest.
 //!
 //! ```text
 //! <!-- measured: shares-ratio-2x2x2
@@ -22,7 +24,7 @@ use clap::Args;
 use lab::LabError;
 use serde_json::Value;
 
-use crate::history::{self, Line, Source};
+use crate::history::{self, Line, Row, Source, UNNAMED};
 use crate::tidy;
 
 /// Renews the tables of documents that are made from bench/history.
@@ -95,12 +97,15 @@ pub fn renewed(
         }
         let closed = lines.by_ref().find(|(_, l)| l.trim() == CLOSE);
         let (_, close) = closed.ok_or_else(|| wrong(format!("seen no '{CLOSE}'")))?;
-        let name = name.trim();
-        let told = history(name)
-            .ok_or_else(|| wrong(format!("seen no {}/{name}.jsonl", history::FOLDER)))?;
-        let told = history::parse(&told)
-            .map_err(|(n, e)| wrong(format!("{}/{name}.jsonl:{n}: {e}", history::FOLDER)))?;
-        out.push_str(&table(&columns, &told).map_err(wrong)?);
+        let mut table = Table::new(&columns).map_err(wrong)?;
+        let names: Vec<&str> = name.split_whitespace().collect();
+        for name in &names {
+            let file = format!("{}/{name}.jsonl", history::FOLDER);
+            let told = history(name).ok_or_else(|| wrong(format!("seen no {file}")))?;
+            let told = history::parse(&told).map_err(|(n, e)| wrong(format!("{file}:{n}: {e}")))?;
+            table.add((names.len() > 1).then_some(*name), &told);
+        }
+        out.push_str(&table.text().map_err(wrong)?);
         out.push_str(close);
     }
     Ok(out)
@@ -121,10 +126,32 @@ impl<'a> Column<'a> {
         Column { heading, figure: figure.trim(), format }
     }
 
+    /// The figure of this column in a row, or the part of a list that it names.
+    fn of_row(&self, row: &Row) -> Option<Value> {
+        if let Some(whole) = row.figures.get(self.figure) {
+            return Some(whole.clone());
+        }
+        let (name, part) = self.figure.strip_suffix(']')?.split_once('[')?;
+        let Value::Array(all) = row.figures.get(name)? else { return None };
+        // -1 is the last, and as an end what stands before it.
+        let at = |text: &str| -> Option<usize> {
+            let n: i64 = text.parse().ok()?;
+            usize::try_from(if n < 0 { n + all.len() as i64 } else { n }).ok()
+        };
+        let Some((from, to)) = part.split_once("..") else { return all.get(at(part)?).cloned() };
+        let to = if to.is_empty() { all.len() } else { at(to)? };
+        let part = all.get(at(from)?..to)?;
+        let by = |a: &&Value, b: &&Value| {
+            a.as_f64().unwrap_or(f64::NAN).total_cmp(&b.as_f64().unwrap_or(f64::NAN))
+        };
+        let (least, most) = (part.iter().min_by(by)?, part.iter().max_by(by)?);
+        Some(Value::Array(vec![least.clone(), most.clone()]))
+    }
+
     /// Lines that may fill this column: those that a command wrote, where there are any with this
     /// figure, and otherwise those that were transcribed.
     fn lines<'l>(&self, told: &'l [Line]) -> Vec<&'l Line> {
-        let has = |l: &&Line| l.rows.iter().any(|r| r.figures.contains_key(self.figure));
+        let has = |l: &&Line| l.rows.iter().any(|r| self.of_row(r).is_some());
         let all: Vec<&Line> = told.iter().filter(has).collect();
         let measured: Vec<&Line> =
             all.iter().copied().filter(|l| l.source == Source::Measured).collect();
@@ -132,54 +159,77 @@ impl<'a> Column<'a> {
     }
 }
 
-/// The table in Markdown and a line with the origin of its figures.
-fn table(columns: &[Column<'_>], told: &[Line]) -> Result<String, String> {
-    let Some((first, figures)) = columns.split_first() else {
-        return Err("seen no columns, allowed the row's heading and one a line".into());
-    };
-    let filled: Vec<Vec<&Line>> = figures.iter().map(|c| c.lines(told)).collect();
-    if let Some(c) = figures.iter().zip(&filled).find(|(_, lines)| lines.is_empty()) {
-        return Err(format!("seen no figure '{}' in the history", c.0.figure));
+/// A table as it is filled, history by history.
+struct Table<'a> {
+    first: &'a Column<'a>,
+    figures: &'a [Column<'a>],
+    rows: Vec<String>,
+    /// Whether a history has a figure of this column.
+    seen: Vec<bool>,
+    origins: BTreeSet<String>,
+}
+
+impl<'a> Table<'a> {
+    fn new(columns: &'a [Column<'a>]) -> Result<Table<'a>, String> {
+        let (first, figures) = columns
+            .split_first()
+            .ok_or("seen no columns, allowed the row's heading and one a line")?;
+        let seen = vec![false; figures.len()];
+        Ok(Table { first, figures, rows: vec![], seen, origins: BTreeSet::new() })
     }
-    let mut out = format!("| {} |", first.heading);
-    figures.iter().for_each(|c| out.push_str(&format!(" {} |", c.heading)));
-    out.push_str(&format!("\n|{}\n", "---|".repeat(columns.len())));
-    let mut origins = BTreeSet::new();
-    for row in rows(figures, &filled) {
-        out.push_str(&format!("| {row} |"));
-        for (column, lines) in figures.iter().zip(&filled) {
-            let cell = lines.iter().rev().find_map(|line| {
-                let of_row = line.rows.iter().filter(|r| r.row == row);
-                Some((of_row.filter_map(|r| r.figures.get(column.figure)).next()?, line))
-            });
-            let text = cell.map_or_else(String::new, |(value, line)| {
-                origins.insert(origin(line));
-                shown(value, column.format)
-            });
-            out.push_str(&if text.is_empty() { " |".to_owned() } else { format!(" {text} |") });
+
+    /// Adds the rows of a history, under its name where there are several.
+    fn add(&mut self, name: Option<&str>, told: &[Line]) {
+        let filled: Vec<Vec<&Line>> = self.figures.iter().map(|c| c.lines(told)).collect();
+        for row in rows(self.figures, &filled) {
+            let shown_name = match name {
+                Some(name) if row == UNNAMED => name.to_owned(),
+                Some(name) => format!("{name}: {row}"),
+                None => row.to_owned(),
+            };
+            let mut text = format!("| {shown_name} |");
+            for (i, (column, lines)) in self.figures.iter().zip(&filled).enumerate() {
+                let cell = lines.iter().rev().find_map(|line| {
+                    let mut of_row = line.rows.iter().filter(|r| r.row == row);
+                    Some((of_row.find_map(|r| column.of_row(r))?, line))
+                });
+                let shown = cell.map_or_else(String::new, |(value, line)| {
+                    self.origins.insert(origin(line));
+                    shown(&value, column.format)
+                });
+                self.seen[i] |= !lines.is_empty();
+                text += &if shown.is_empty() { " |".to_owned() } else { format!(" {shown} |") };
+            }
+            self.rows.push(text + "\n");
         }
-        out.push('\n');
     }
-    let origins: Vec<String> = origins.into_iter().collect();
-    Ok(format!("{out}\n{}\n", origins.join("; ")))
+
+    /// The table in Markdown and a line with the origin of its figures.
+    fn text(self) -> Result<String, String> {
+        if let Some((c, _)) = self.figures.iter().zip(&self.seen).find(|(_, seen)| !**seen) {
+            return Err(format!("seen no figure '{}' in the history", c.figure));
+        }
+        let mut out = format!("| {} |", self.first.heading);
+        self.figures.iter().for_each(|c| out.push_str(&format!(" {} |", c.heading)));
+        out.push_str(&format!("\n|{}\n", "---|".repeat(self.figures.len() + 1)));
+        out.push_str(&self.rows.concat());
+        let origins: Vec<String> = self.origins.into_iter().collect();
+        Ok(format!("{out}\n{}\n", origins.join("; ")))
+    }
 }
 
 /// Rows with one of the figures, as the newest line orders them; those of older lines follow.
 fn rows<'l>(figures: &[Column<'_>], filled: &[Vec<&'l Line>]) -> Vec<&'l str> {
+    let mut lines: Vec<&'l Line> = filled.iter().flatten().copied().collect();
+    lines.sort_by(|a, b| b.date.cmp(&a.date));
+    let fills = |line: &Line, row: &Row| {
+        let of = |all: &[&Line]| all.iter().any(|l| std::ptr::eq(*l, line));
+        figures.iter().zip(filled).any(|(c, all)| of(all) && c.of_row(row).is_some())
+    };
     let mut out: Vec<&str> = vec![];
-    let mut lines: Vec<(&Line, &Column<'_>)> = figures
-        .iter()
-        .zip(filled)
-        .flat_map(|(c, lines)| lines.iter().map(move |l| (*l, c)))
-        .collect();
-    lines.sort_by(|a, b| b.0.date.cmp(&a.0.date));
-    let of = |line: &'l Line| line.rows.iter();
-    for line in lines.iter().map(|l| l.0) {
-        for row in of(line) {
-            let wanted = figures.iter().zip(filled).any(|(c, all)| {
-                row.figures.contains_key(c.figure) && all.iter().any(|l| std::ptr::eq(*l, line))
-            });
-            if wanted && !out.contains(&row.row.as_str()) {
+    for line in lines {
+        for row in line.rows.iter().filter(|r| fills(line, r)) {
+            if !out.contains(&row.row.as_str()) {
                 out.push(&row.row);
             }
         }
@@ -279,6 +329,19 @@ mod tests {
         assert!(only.contains(
             "| a | 1 : 3 | 99–100 % |\n\n2026-11-21, abc, kernel 7.2, transcribed: `c`\n"
         ));
+    }
+
+    #[test]
+    fn parts_of_lists_and_several_histories_make_one_table() {
+        let block = "<!-- measured: x y\nwhat\nfirst = p[0] :.1 %\nothers = p[1..] :.1 %\nlast = p[-1]\n-->\n\
+            <!-- end measured -->\n";
+        let x = line("2026-11-21", "measured", &row("the run", "\"p\":[40.0,10.0,30.0]"));
+        let y = line("2026-11-21", "measured", &row("half", "\"p\":[1.0],\"p[1..]\":\"told\""));
+        let read = |name: &str| Some(if name == "x" { x.clone() } else { y.clone() });
+        let text = renewed(block, &read).unwrap();
+        let table = "| what | first | others | last |\n|---|---|---|---|\n\
+            | x | 40.0 % | 10.0–30.0 % | 30 |\n| y: half | 1.0 % | told | 1 |\n\n2026-11-21,";
+        assert!(text.contains(table), "{text}");
     }
 
     #[test]

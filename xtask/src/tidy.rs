@@ -29,8 +29,8 @@ use std::{
 /// Checks the mechanical rules of STYLE.md.
 #[derive(clap::Args)]
 pub struct Tidy {
-    /// Write what is generated (docs/knobs.md, docs/metrics.md, numbers of constants, tables of what
-    /// was measured) instead of comparing it.
+    /// Write what is generated (docs/knobs.md, docs/metrics.md, numbers of constants, tables of
+    /// what was measured) instead of comparing it.
     #[arg(long)]
     write: bool,
 }

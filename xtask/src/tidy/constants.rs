@@ -1,8 +1,8 @@
 //! Numbers in documents that repeat a constant of the code are read from it: the marker
 //! `<!-- const: FILE NAME -->` has the number behind it, up to `<!-- end -->`.
 //!
-//! Behind the name may stand how it is shown: `over` as percent over 1 (1.12 is 12), `/N` divided by
-//! N (2000 `/1000` is 2). An array without a number is shown by its length.
+//! Behind the name may stand how it is shown: `over` as percent over 1 (1.12 is 12), `/N` divided
+//! by N (2000 `/1000` is 2). An array without a number is shown by its length.
 
 use super::{Finding, SourceFile, Tree};
 
@@ -79,8 +79,8 @@ fn value(tree: &Tree, spec: &str) -> Result<String, String> {
     Ok(grouped(&((shown * 1e9).round() / 1e9).to_string()))
 }
 
-/// The digits of a constant: `const NAME: T = N;`, the length of `const NAME: [T; N]`, `#define NAME
-/// N`, or the default of `KNOB(NAME, N, …)`.
+/// The digits of a constant: `const NAME: T = N;`, the length of `const NAME: [T; N]`,
+/// `#define NAME N`, or the default of `KNOB(NAME, N, …)`.
 fn number_of(text: &str, name: &str) -> Option<String> {
     let is_number = |t: &String| t.parse::<f64>().is_ok();
     text.lines().map(str::trim_start).find_map(|line| {
