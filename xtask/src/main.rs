@@ -2,6 +2,7 @@
 //! the work.
 
 mod bench_commands;
+mod campaign;
 mod ci;
 mod drill_commands;
 mod experiment_commands;
@@ -28,6 +29,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     Bench(bench_commands::Bench),
+    Campaign(campaign::Campaign),
     Ci(ci::Ci),
     Demo(experiment_commands::Demo),
     Fuzz(fuzz_commands::Fuzz),
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Task::Ci(arguments) => Ok(ci::main(&arguments, &Arguments::command())),
         Task::Tidy(arguments) => Ok(tidy::main(&arguments, &Arguments::command())),
         Task::Bench(arguments) => bench_commands::run(&arguments),
+        Task::Campaign(arguments) => campaign::run(&arguments, &Arguments::command()),
         Task::Demo(arguments) => experiment_commands::demo(&arguments),
         Task::Fuzz(arguments) => fuzz_commands::run(&arguments),
         Task::PerfettoFetch(arguments) => perfetto_fetch::run(&arguments),
