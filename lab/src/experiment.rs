@@ -233,3 +233,26 @@ pub fn disagreement(document: &Document) -> Disagreement {
         delay: worst(|s| (s.kernel_delay_ns, s.delay_ns, TOLD_NS * s.waits)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scenario_goes_by_the_exact_clock_unless_it_says_why_not() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios");
+        let scenario = settings::load(&format!("{root}/coming-and-going")).unwrap();
+        assert!(scenario.runs.iter().all(|r| r.spec.lab.exact_clock), "it has no [lab]");
+        let scenario = settings::load(&format!("{root}/confined")).unwrap();
+        assert!(scenario.runs.iter().all(|r| r.spec.lab.exact_clock), "its [lab] does not say");
+        for folder in std::fs::read_dir(root).unwrap().flatten() {
+            let path = folder.path().join("scenario.toml");
+            let text = std::fs::read_to_string(&path).unwrap();
+            let lines: Vec<&str> = text.lines().collect();
+            let silent = |pair: &&[&str]| {
+                pair[1].starts_with("exact_clock = false") && !pair[0].starts_with("# ")
+            };
+            assert_eq!(lines.windows(2).find(silent), None, "{}", path.display());
+        }
+    }
+}

@@ -10,6 +10,7 @@ use lab::drill::{self, Drill, Setting};
 use lab::{Archive, KernelId, LabError, Stream};
 
 use crate::experiment_commands::build_tandem;
+use crate::{figures, history, tidy};
 
 /// Shows on a real kernel that the scheduler survives and stays within bounds, and what shows it:
 /// load, settings, idle, watch, kill, storm, steal, latency.
@@ -35,6 +36,9 @@ pub struct RunDrill {
     /// How often drill 'latency' measures under each scheduler.
     #[arg(long, value_name = "N", default_value_t = drill::ROUNDS, value_parser = count)]
     rounds: usize,
+    /// Append the figures of drills that passed to bench/history/drill-NAME.jsonl.
+    #[arg(long)]
+    record: bool,
     /// Use this static binary instead of building one.
     #[arg(long, value_name = "FILE")]
     tandem: Option<PathBuf>,
@@ -81,15 +85,19 @@ pub fn run(args: &RunDrill) -> Result<ExitCode, LabError> {
         eprintln!("lab: drill {}, seed {}", drill.name(), args.seed);
         let report = drill::run(drill, &setting, &archive, &mut show)?;
         println!("{report}");
+        let again = format!(
+            "cargo xtask lab-drill {} --kernel {} --seed {}{}",
+            drill.name(),
+            args.kernel,
+            args.seed,
+            repetitions(drill, &setting)
+        );
         if !report.passed() {
             passed = false;
-            println!(
-                "again: cargo xtask lab-drill {} --kernel {} --seed {}{}",
-                drill.name(),
-                args.kernel,
-                args.seed,
-                repetitions(drill, &setting)
-            );
+            println!("again: {again}");
+        } else if args.record {
+            let (name, rows) = (format!("drill-{}", drill.name()), figures::of_drill(&report));
+            history::record(&tidy::root(), &name, again, &report.kernel, rows)?;
         }
         verdicts.push(report.json());
     }

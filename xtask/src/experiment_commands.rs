@@ -10,6 +10,8 @@ use settings::Scenario;
 use units::Span;
 use views::{Document, RunResult, Where};
 
+use crate::{figures, history, tidy};
+
 /// Runs a scenario with real VMs in the lab, under the kernel's own scheduler and under Tandem,
 /// beside the simulator.
 #[derive(Args)]
@@ -31,6 +33,12 @@ pub struct Run {
     /// Write the result documents, a JSON array: lab eevdf, lab tandem, sim tandem.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Append the figures to bench/history/SCENARIO.jsonl, once the run has passed.
+    #[arg(long)]
+    record: bool,
+    /// Use this static binary instead of building one.
+    #[arg(long, value_name = "FILE")]
+    tandem: Option<PathBuf>,
 }
 
 /// The main job, end to end: real VMs under both schedulers with a live top, then the table; under
@@ -114,6 +122,8 @@ fn simulate(scenario: &Scenario, experiment: &Experiment<'_>) -> lab::Result<Doc
 }
 
 struct Done {
+    /// Version of the kernel that was booted.
+    kernel: String,
     documents: Vec<Document>,
     simulated: Document,
 }
@@ -125,13 +135,14 @@ fn execute(scenario: &Scenario, args: &Run) -> lab::Result<Done> {
         scenario,
         policies,
         kernel: args.kernel.clone(),
-        tandem: build_tandem()?,
+        tandem: args.tandem.clone().map_or_else(build_tandem, Ok)?,
         duration: args.duration,
         show_top: args.top,
     };
     let archive = Archive::open()?;
     let documents = experiment.run(&archive, &mut show)?;
-    Ok(Done { simulated: simulate(scenario, &experiment)?, documents })
+    let kernel = archive.kernel(&args.kernel)?.version;
+    Ok(Done { kernel, simulated: simulate(scenario, &experiment)?, documents })
 }
 
 /// Prints how far the accounts are from the kernel's; an error when Tandem's are farther than
@@ -259,7 +270,28 @@ pub fn run(args: &Run) -> lab::Result<ExitCode> {
         std::fs::write(path, text).map_err(|e| LabError::io(path, "be written", e))?;
     }
     report(&scenario, &done)?;
+    if args.record {
+        let mut all: Vec<&Document> = done.documents.iter().collect();
+        all.push(&done.simulated);
+        let rows = figures::of_documents(&scenario, &all);
+        history::record(&tidy::root(), &scenario.name, again(args), &done.kernel, rows)?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command that measures the same again.
+fn again(args: &Run) -> String {
+    let mut text = format!("cargo xtask lab {}", args.scenario);
+    if args.kernel != KernelId::Newest {
+        text += &format!(" --kernel {}", args.kernel);
+    }
+    if let Some(duration) = args.duration {
+        text += &format!(" --duration {duration}");
+    }
+    if args.tandem_only {
+        text += " --tandem-only";
+    }
+    text
 }
 
 /// Runs `cargo xtask demo`.
@@ -271,6 +303,8 @@ pub fn demo(_: &Demo) -> lab::Result<ExitCode> {
         tandem_only: false,
         top: true,
         json: None,
+        record: false,
+        tandem: None,
     })
 }
 
@@ -283,6 +317,8 @@ pub fn smoke(_: &Smoke) -> lab::Result<ExitCode> {
         tandem_only: true,
         top: false,
         json: None,
+        record: false,
+        tandem: None,
     };
     run(&short("smoke", KernelId::Newest))?;
     // The older kernel has no KVM modules in the archive: its VMs run by TCG, with busy helper

@@ -2,11 +2,16 @@
 //! the work.
 
 mod ablate;
+mod bench_commands;
+mod campaign;
 mod ci;
 mod drill_commands;
 mod experiment_commands;
+mod figures;
 mod fuzz_commands;
+mod history;
 mod lab_commands;
+mod measured;
 mod perfetto_fetch;
 mod tidy;
 
@@ -25,6 +30,8 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     Ablate(ablate::Ablate),
+    Bench(bench_commands::Bench),
+    Campaign(campaign::Campaign),
     Ci(ci::Ci),
     Demo(experiment_commands::Demo),
     Fuzz(fuzz_commands::Fuzz),
@@ -33,6 +40,7 @@ enum Task {
     LabFetch(lab_commands::Fetch),
     LabSmoke(experiment_commands::Smoke),
     LabShell(lab_commands::Shell),
+    Measured(measured::Measured),
     PerfettoFetch(perfetto_fetch::Fetch),
     Tidy(tidy::Tidy),
 }
@@ -42,6 +50,8 @@ fn main() -> ExitCode {
         Task::Ci(arguments) => Ok(ci::main(&arguments, &Arguments::command())),
         Task::Tidy(arguments) => Ok(tidy::main(&arguments, &Arguments::command())),
         Task::Ablate(arguments) => ablate::run(&arguments),
+        Task::Bench(arguments) => bench_commands::run(&arguments),
+        Task::Campaign(arguments) => campaign::run(&arguments, &Arguments::command()),
         Task::Demo(arguments) => experiment_commands::demo(&arguments),
         Task::Fuzz(arguments) => fuzz_commands::run(&arguments),
         Task::PerfettoFetch(arguments) => perfetto_fetch::run(&arguments),
@@ -49,6 +59,7 @@ fn main() -> ExitCode {
         Task::LabSmoke(arguments) => experiment_commands::smoke(&arguments),
         Task::LabDrill(arguments) => drill_commands::run(&arguments),
         Task::LabFetch(arguments) => lab_commands::fetch(&arguments),
+        Task::Measured(arguments) => measured::run(&arguments),
         Task::LabShell(arguments) => lab_commands::shell(&arguments),
     };
     result.unwrap_or_else(|error| {

@@ -6,6 +6,7 @@
 //! nothing does.
 
 mod commands;
+mod constants;
 mod documented;
 mod edges;
 mod exceptions;
@@ -17,6 +18,7 @@ mod promises;
 mod rooms;
 mod scan;
 mod sources;
+mod tables;
 mod words;
 
 use std::{
@@ -28,8 +30,9 @@ use std::{
 /// Checks the mechanical rules of STYLE.md.
 #[derive(clap::Args)]
 pub struct Tidy {
-    /// Write the generated documents (docs/knobs.md, docs/metrics.md) instead of comparing them,
-    /// and lower the ratchets of xtask/tidy.toml to what is left.
+    /// Write what is generated (docs/knobs.md, docs/metrics.md, numbers of constants, tables of
+    /// what was measured) instead of comparing it, and lower the ratchets of xtask/tidy.toml to
+    /// what is left.
     #[arg(long)]
     write: bool,
 }
@@ -142,6 +145,7 @@ pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<
             tree.files.retain(|f| f.path != path);
             tree.files.push(SourceFile { path: path.to_owned(), text });
         }
+        renew(&mut tree)?;
     }
     let mut found: Vec<Finding> = tree.files.iter().flat_map(sources::check).collect();
     found.extend(edges::check(&tree));
@@ -152,6 +156,8 @@ pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<
     found.extend(metrics_document::check(&tree));
     found.extend(documented::check(&tree));
     found.extend(promises::check(&tree));
+    found.extend(constants::check(&tree));
+    found.extend(tables::check(&tree));
     found.extend(words::check(&tree));
     let mut excuses = tree.text(exceptions::FILE).to_owned();
     if write {
@@ -161,6 +167,25 @@ pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<
     let mut left = exceptions::apply(&excuses, found);
     left.sort_by(|a, b| (&a.file, a.line, a.rule).cmp(&(&b.file, b.line, b.rule)));
     Ok(left)
+}
+
+/// Writes numbers of constants and tables of what was measured into the documents that have them;
+/// what cannot be made stays, and is found afterwards.
+fn renew(tree: &mut Tree) -> io::Result<()> {
+    for i in 0..tree.files.len() {
+        if !tree.files[i].has_extension(&["md"]) {
+            continue;
+        }
+        let path = tree.files[i].path.clone();
+        let text = constants::renewed(tree, &tree.files[i]);
+        let file = SourceFile { path, text };
+        let text = tables::renewed(tree, &file).unwrap_or_else(|_| file.text.clone());
+        if text != tree.files[i].text {
+            fs::write(tree.root.join(&file.path), &text)?;
+            tree.files[i].text = text;
+        }
+    }
+    Ok(())
 }
 
 /// Every Markdown document with its text.

@@ -287,7 +287,7 @@ pub struct HostTask {
 }
 
 /// How the lab runs a scenario.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lab {
     /// Time of one run in the lab; the run's own duration if left out.
@@ -295,8 +295,9 @@ pub struct Lab {
     /// Labels of the runs that the lab does; all if left out.
     pub runs: Option<Vec<String>>,
     /// The lab's clock counts instructions, so that no pCPU stands still while it runs on, as
-    /// emulated ones otherwise do for 5 to 20 ms; slower by half, and a pCPU is slow.
-    #[serde(default)]
+    /// emulated ones otherwise do for 5 to 20 ms; slower by half, and a pCPU is slow. On unless the
+    /// scenario says otherwise.
+    #[serde(default = "yes")]
     pub exact_clock: bool,
     /// Records a trace under Tandem after the measured time, for as long again, of which the result
     /// has the scheduler's own word on wake-ups.
@@ -304,6 +305,12 @@ pub struct Lab {
     pub trace: bool,
     /// Why the lab cannot run it; then only the simulator does.
     pub skip: Option<String>,
+}
+
+impl Default for Lab {
+    fn default() -> Lab {
+        Lab { duration: None, runs: None, exact_clock: true, trace: false, skip: None }
+    }
 }
 
 /// What must come out of a run.

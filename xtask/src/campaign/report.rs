@@ -1,0 +1,90 @@
+//! The report of a campaign as a Markdown document; pure.
+
+use super::state::{State, Verdict, clock};
+use super::steps::Step;
+use std::time::Duration;
+
+/// What came of the steps at a commit, as a table, with the commands below.
+pub(super) fn text(steps: &[Step], state: &State, commit: &str) -> String {
+    let of = |step: &Step| state.at(&step.name, commit);
+    let count =
+        |is: fn(&Verdict) -> bool| steps.iter().filter_map(of).filter(|d| is(&d.verdict)).count();
+    let passed = count(|v| *v == Verdict::Passed);
+    let failed = count(|v| matches!(v, Verdict::Failed(_)));
+    let skipped = count(|v| matches!(v, Verdict::Skipped(_)));
+    let seconds = steps.iter().filter_map(of).map(|d| d.seconds).sum();
+    let mut out = format!(
+        "# Campaign\n\n<!-- Written by `cargo xtask campaign --report`; changes here are lost. -->\n\n\
+         At commit {commit}: {passed} of {} steps passed, {failed} failed, {skipped} skipped, {} not \
+         run; {} in all.\n\n\
+         | step | verdict | time | figures | kernel | commit |\n|---|---|---:|---|---|---|\n",
+        steps.len(),
+        steps.len() - passed - failed - skipped,
+        clock(Duration::from_secs(seconds))
+    );
+    for step in steps {
+        let Some(done) = of(step) else {
+            out += &format!("| {} | not run | | | {} | |\n", cell(&step.name), cell(&step.kernel));
+            continue;
+        };
+        let verdict = match &done.verdict {
+            Verdict::Passed => "passed".to_owned(),
+            Verdict::Failed(why) => format!("**failed**: {}", cell(why)),
+            Verdict::Skipped(why) => format!("skipped: {}", cell(why)),
+        };
+        out += &format!(
+            "| {} | {verdict} | {} | {} | {} | {} |\n",
+            cell(&step.name),
+            clock(Duration::from_secs(done.seconds)),
+            cell(&done.figures),
+            cell(&done.kernel),
+            done.commit
+        );
+    }
+    out += "\n## Commands\n\n```text\n";
+    steps.iter().for_each(|s| out += &format!("{}: {}\n", s.name, s.command()));
+    out + "```\n"
+}
+
+/// Text that ends no cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::Done;
+    use super::*;
+
+    #[test]
+    fn every_step_is_a_row_with_its_verdict_and_those_of_other_commits_were_not_run() {
+        let step = |name: &str| Step {
+            kernel: "newest".into(),
+            ..Step::shell(name, "a | b", Duration::from_secs(9))
+        };
+        let steps = ["one", "two", "three", "four"].map(step);
+        let mut state = State::default();
+        let done = |commit: &str, verdict| Done {
+            commit: commit.into(),
+            verdict,
+            seconds: 61,
+            kernel: "newest".into(),
+            figures: "3 | 4".into(),
+        };
+        state.set("one", done("abc", Verdict::Passed));
+        state.set("two", done("abc", Verdict::Failed("exit status: 1".into())));
+        state.set("three", done("old", Verdict::Passed));
+        state.set("four", done("abc", Verdict::Skipped("no clang".into())));
+        let text = text(&steps, &state, "abc");
+        for line in [
+            "At commit abc: 1 of 4 steps passed, 1 failed, 1 skipped, 1 not run; 0:03:03 in all.",
+            "| one | passed | 0:01:01 | 3 \\| 4 | newest | abc |",
+            "| two | **failed**: exit status: 1 | 0:01:01 | 3 \\| 4 | newest | abc |",
+            "| three | not run | | | newest | |",
+            "| four | skipped: no clang | 0:01:01 | 3 \\| 4 | newest | abc |",
+            "one: sh -c 'a | b'",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+    }
+}
