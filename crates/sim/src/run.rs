@@ -224,7 +224,9 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
         Policy::Tandem => None,
         Policy::Mutant(m) => Some(m),
     };
-    let bounds = options.check.then(|| bounds(host.knobs(), spec.host.hz));
+    let timer_late_ns = spec.host.timer_late.ns();
+    let bounds =
+        options.check.then(|| Bounds { timer_late_ns, ..bounds(host.knobs(), spec.host.hz) });
     let worlds = actors.len();
     Ok(Engine {
         host,
