@@ -236,7 +236,6 @@ pub fn disagreement(document: &Document) -> Disagreement {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
 
     #[test]
     fn a_scenario_goes_by_the_exact_clock_unless_it_says_why_not() {

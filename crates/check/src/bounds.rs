@@ -51,6 +51,11 @@ pub struct Bounds {
     /// behind; further lag is clamped. 9,005 random trees are within 0.97 of the bound, 9,000 of
     /// them within 0.75.
     pub owed_ns: u64,
+    /// How late the scheduler's own timers may be on this host, which no scheduler can help. What
+    /// each bound owes to it stands beside that bound: `lag_ns`, and `skew_max_ns` of
+    /// `CoschedTerms`. The others go by ticks of the kernel, or hold for late timers as they are: a
+    /// limit keeps what a late tick could not give.
+    pub timer_late_ns: u64,
     /// Violations kept with their text; more are only counted.
     pub violations_kept: usize,
 }
@@ -80,15 +85,18 @@ impl Bounds {
             limit_least_ns: 12 * MS,
             plan_ns: 20 * MS,
             owed_ns: 0,
+            timer_late_ns: 0,
             violations_kept: 100,
         }
     }
 
     /// CPU time by which a VM that can run so many worlds at once may be off the ideal; `flat`
-    /// where there are shares alone.
+    /// where there are shares alone. Each of the two planning periods after which weights follow
+    /// demand may begin as late as its timer.
     #[must_use]
     pub fn lag_ns(&self, worlds: u64, flat: bool) -> u64 {
-        let later = if flat { 0 } else { 2 * self.plan_ns + self.owed_ns };
+        let planned_ns = 2 * self.plan_ns + 2 * self.timer_late_ns;
+        let later = if flat { 0 } else { planned_ns + self.owed_ns };
         self.lag_base_ns + (self.lag_per_world_ns + later) * worlds
     }
 }

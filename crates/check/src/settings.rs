@@ -17,6 +17,8 @@ pub struct SchedulerTerms {
     pub lag_bound: Span,
     /// Time between two timer interrupts of a pCPU.
     pub tick: Span,
+    /// How late the scheduler's timers may be on this host.
+    pub timer_late: Span,
     /// Thresholds of co-scheduling; `None` where vCPUs are not held together.
     pub cosched: Option<CoschedSpans>,
 }
@@ -42,6 +44,7 @@ impl SchedulerTerms {
     pub fn bounds(&self) -> Bounds {
         let late_ns = self.quantum.ns() + self.preempt_margin.ns() + self.migrate_margin.ns();
         Bounds {
+            timer_late_ns: self.timer_late.ns(),
             owed_ns: self.lag_bound.ns().saturating_sub(late_ns),
             ..Bounds::of(late_ns, self.tick.ns(), 1_000_000)
         }
@@ -71,6 +74,7 @@ mod tests {
             preempt_margin: Span::from_ms(2),
             migrate_margin: Span::from_ms(20),
             lag_bound: Span::from_ms(100),
+            timer_late: Span::ZERO,
             tick: Span::from_ms(4),
             cosched: Some(CoschedSpans {
                 costop: Span::from_ms(3),

@@ -263,7 +263,9 @@ impl Skew {
 impl Oracle {
     /// vCPUs are held together from now on.
     pub fn cosched(&mut self, terms: CoschedTerms) {
-        self.skew.terms = Some(terms);
+        // A look comes as late as its timer.
+        let poll_ns = terms.poll_ns + self.bounds.timer_late_ns;
+        self.skew.terms = Some(CoschedTerms { poll_ns, ..terms });
     }
 
     /// A vCPU enters its guest, or leaves it for its emulator; it counts as inside until it has

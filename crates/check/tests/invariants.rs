@@ -391,9 +391,11 @@ fn a_vm_held_to_some_pcpus_is_measured_by_what_those_can_give() {
 #[test]
 fn a_lead_is_judged_when_its_vcpu_leaves_the_guest_and_not_while_it_is_outside() {
     // Two vCPUs: one runs for 20 ms while the other waits, in its guest or outside. Allowed: 3 * 3
-    // - 2 + 5 + 0.1 ms.
-    let run_for_20_ms = |inside: bool| {
-        let mut o = oracle(1, 1);
+    // - 2 + 5 + 0.1 ms, and with timers late by 1.5 ms, 1.6 ms each: 5 of them, 7.5 or 8 ms.
+    let run_for_20_ms = |inside: bool, timer_late_ns: u64| {
+        let mut o = Oracle::new(&host(1), Bounds { timer_late_ns, ..bounds() });
+        o.vm_added(0, VmId(1), "vm1", 1000);
+        o.world_added(0, WorldId(1), VmId(1), None);
         o.world_added(0, WorldId(2), VmId(1), None);
         o.vcpu(WorldId(1));
         o.vcpu(WorldId(2));
@@ -413,8 +415,12 @@ fn a_lead_is_judged_when_its_vcpu_leaves_the_guest_and_not_while_it_is_outside()
         pay(&mut o, 20 * MS, 1, 0, 20 * MS);
         o.finish(20 * MS)
     };
-    let (all, seen) = only(&run_for_20_ms(true));
+    let (all, seen) = only(&run_for_20_ms(true, 0));
     assert_eq!(all, Invariant::Skew);
     assert!(seen.contains("seen a lead of 20000000 ns, allowed 12100000 ns"), "{seen}");
-    clean(&run_for_20_ms(false));
+    clean(&run_for_20_ms(false, 0));
+    let (all, seen) = only(&run_for_20_ms(true, 1_500_000));
+    assert_eq!(all, Invariant::Skew);
+    assert!(seen.contains("allowed 19600000 ns"), "{seen}");
+    clean(&run_for_20_ms(true, 1_600_000));
 }

@@ -107,6 +107,7 @@ pub fn scheduler_terms(knobs: &sched_core::Knobs, hz: u32) -> SchedulerTerms {
         migrate_margin: us(knobs.migrate_margin_us),
         lag_bound: us(knobs.lag_bound_us),
         tick: Span::from_ns(1_000_000_000 / u64::from(hz)),
+        timer_late: Span::ZERO,
         cosched: (knobs.cosched != 0).then_some(cosched),
     }
 }
@@ -220,7 +221,10 @@ fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engi
         Policy::Tandem => None,
         Policy::Mutant(m) => Some(m),
     };
-    let terms = options.check.then(|| scheduler_terms(host.knobs(), spec.host.hz));
+    let timer_late = spec.host.timer_late;
+    let terms = options
+        .check
+        .then(|| SchedulerTerms { timer_late, ..scheduler_terms(host.knobs(), spec.host.hz) });
     let worlds = actors.len();
     Ok(Engine {
         host,

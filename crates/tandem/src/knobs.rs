@@ -87,6 +87,7 @@ pub fn terms(knobs: &Knobs, hz: u32) -> SchedulerTerms {
         migrate_margin: us(knobs.migrate_margin_us),
         lag_bound: us(knobs.lag_bound_us),
         tick: Span::from_ns(1_000_000_000 / u64::from(hz)),
+        timer_late: Span::ZERO,
         cosched: (knobs.cosched != 0).then_some(cosched),
     }
 }
