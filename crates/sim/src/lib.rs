@@ -12,9 +12,10 @@
 //! clock, no hashed order and no float in any decision.
 
 mod behaviour;
-mod contract;
+mod clock;
 mod engine;
 mod expectation;
+mod faults;
 mod guest;
 mod kernel;
 mod life;
@@ -22,6 +23,7 @@ mod looks;
 mod mutant;
 mod options;
 mod plans;
+mod policies;
 mod queues;
 mod random;
 mod recorder;
@@ -30,14 +32,17 @@ mod run;
 mod schedule;
 mod siblings;
 mod timers;
+mod truth;
 mod watch;
 
-pub use contract::{Breach, Rule};
+pub use ::contract::{Breach, Feature, Rule};
 pub use engine::Stats;
 pub use expectation::{counts, ratio_permille, unequal_permille, unmet, worst_permille};
 pub use looks::{EPOCH_UNIX_S, OnLook};
 pub use mutant::Mutant;
-pub use options::{Costs, Options, Policy, PolicyError, Ticks};
+pub use options::{Costs, Options, Ticks};
+pub use peers::Peer;
+pub use policies::{Policy, PolicyError};
 pub use recorder::TraceOut;
 pub use run::{
     Outcome, Progress, SimError, bounds, cosched_terms, run, run_scenario, run_scenario_traced,

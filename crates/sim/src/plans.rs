@@ -1,20 +1,20 @@
 //! What the daemon does, in virtual time: lays the tree of pools out for the scheduler, sets up
 //! limits, and weighs VMs itself where some are held to a few pCPUs. It follows no VM: `life` does.
 
-use crate::engine::{Engine, Fixed};
+use crate::clock::Fixed;
+use crate::engine::Engine;
 use crate::kernel::Seat;
 use crate::life::VmSeat;
-use crate::mutant::Mutant;
-use check::{PoolTerms, VmTerms};
+use check::PoolTerms;
+use contract::{Limit, Limits, Plan, Scheduler, VmTerms};
 use entitlement::{ActiveVm, Order, Owner, Tree, TreeLeaf, TreePool, active_plan};
-use sched_core::{Limiter, plan_nodes};
 use settings::PlacedPool;
 use units::{PcpuSet, Rate, VmId};
 
 /// The pools of a tree.
-fn tree_pools(pools: &[PlacedPool], flat: bool) -> Vec<TreePool> {
+fn tree_pools(pools: &[PlacedPool]) -> Vec<TreePool> {
     let pool = |p: &PlacedPool| TreePool {
-        parent: if flat { 0 } else { p.parent },
+        parent: p.parent,
         shares: u64::from(p.shares),
         reservation: p.reservation,
         limit: p.limit,
@@ -31,13 +31,13 @@ pub(crate) fn pool_terms(pools: &[PlacedPool]) -> Vec<PoolTerms> {
         pool,
         burst_ns: p.burst_ns,
     };
-    pools.iter().zip(tree_pools(pools, false)).map(term).collect()
+    pools.iter().zip(tree_pools(pools)).map(term).collect()
 }
 
 /// A VM as the oracle takes it.
-pub(crate) fn vm_terms(vm: &VmSeat) -> VmTerms {
+pub(crate) fn vm_terms(vm: &VmSeat) -> check::VmTerms {
     let r = &vm.resources;
-    VmTerms {
+    check::VmTerms {
         pool: vm.pool,
         shares: u64::from(r.shares),
         reservation: r.reservation,
@@ -46,21 +46,20 @@ pub(crate) fn vm_terms(vm: &VmSeat) -> VmTerms {
     }
 }
 
-impl Engine {
+impl<P: Scheduler> Engine<P> {
     /// The tree of the VMs that are powered on (or of all), and the VM of each leaf; the system
     /// group is the first.
     pub(crate) fn tree(&self, all: bool) -> (Tree, Vec<u32>) {
         let n = self.kernel.cpus.len();
-        let fault = |m| self.kernel.fault.is(m);
         let on: Vec<u32> =
             (0..self.vms.len() as u32).filter(|v| all || self.vms[*v as usize].on).collect();
         let leaf = |v: &u32| {
             let vm = &self.vms[*v as usize];
             let r = &vm.resources;
             TreeLeaf {
-                pool: if fault(Mutant::FlatTree) { 0 } else { vm.pool },
+                pool: vm.pool,
                 shares: u64::from(r.shares),
-                reservation: if fault(Mutant::NoReservation) { Rate(0) } else { r.reservation },
+                reservation: r.reservation,
                 limit: r.limit,
                 vcpus: if *v == 0 {
                     n as u32
@@ -70,30 +69,26 @@ impl Engine {
             }
         };
         let leaves = on.iter().map(leaf).collect();
-        (Tree::new(n as u64, tree_pools(&self.pools, fault(Mutant::FlatTree)), leaves), on)
+        (Tree::new(n as u64, tree_pools(&self.pools), leaves), on)
     }
 
     /// Sets up the limits of all pools and VMs; VMs that are off too, for they stay where they are.
     pub(crate) fn set_limits(&mut self) {
         let (tree, vms) = self.tree(true);
         let all = tree.limits();
-        let number = |i: usize| i as u32 + 1; // 0 is none
-        for (i, limit) in all.limits.iter().enumerate() {
-            let burst_ns = match limit.owner {
-                Owner::Pool(p) => self.pools[p].burst_ns,
-                Owner::Leaf(l) => self.vms[vms[l] as usize].resources.burst_ns,
-            };
-            let parent = limit.parent.map_or(0, number);
-            *self.host.limiter_mut(number(i)) =
-                Limiter { rate: limit.rate.0, burst_ns, parent, ..Limiter::ZERO };
-        }
-        for (leaf, first) in all.first.iter().enumerate() {
-            self.host.vm_mut(vms[leaf]).limiter = first.map_or(0, number);
-        }
-        if !all.limits.is_empty() {
-            self.host.limiters(number(all.limits.len()));
-            self.timers.arm(Self::fixed(Fixed::Limits), 1_000_000);
-        }
+        let burst_of = |owner| match owner {
+            Owner::Pool(p) => self.pools[p].burst_ns,
+            Owner::Leaf(l) => self.vms[vms[l] as usize].resources.burst_ns,
+        };
+        let limit = |l: &entitlement::PlanLimit| Limit {
+            rate: l.rate,
+            burst_ns: burst_of(l.owner),
+            parent: l.parent,
+        };
+        let limits: Vec<Limit> = all.limits.iter().map(limit).collect();
+        let first: Vec<(u32, Option<usize>)> = vms.into_iter().zip(all.first).collect();
+        self.call(|p, k| p.limits(k, &Limits { limits: &limits, first: &first }));
+        self.settle(u32::MAX);
     }
 
     /// Whether some VM may not use all pCPUs.
@@ -107,7 +102,7 @@ impl Engine {
         let host = PcpuSet::first(self.kernel.cpus.len());
         let (tree, on) = self.tree(false);
         self.meter.begin();
-        let mut vms = vec![];
+        let (mut vms, mut v_ns) = (vec![], 0);
         for v in on {
             let mut classes: Vec<(PcpuSet, Rate)> = vec![];
             for world in self.vms[v as usize]
@@ -126,59 +121,44 @@ impl Engine {
                     None => classes.push((set, demand)),
                 }
             }
-            vms.push(ActiveVm { vm: VmId(v as u16), classes, vt_ns: self.host.vm(v).vt_ns });
+            let (vt_ns, host_ns) = self.policy.virtual_times(v).unwrap_or_default();
+            v_ns = host_ns;
+            vms.push(ActiveVm { vm: VmId(v as u16), classes, vt_ns });
         }
-        for order in active_plan(&host, &tree, &vms, self.host.record().v_ns) {
+        for order in active_plan(&host, &tree, &vms, v_ns) {
             self.order(order);
         }
-        self.timers.arm(Self::fixed(Fixed::Replan), now + period);
+        self.clock.arm(Fixed::Replan, now + period);
     }
 
     fn order(&mut self, order: Order) {
-        let seat = &self.vms[order.vm.0 as usize];
-        let rate =
-            if self.kernel.fault.is(Mutant::EqualWeights) { Rate::ONE } else { order.weight };
-        self.stats.calls += 1;
-        self.host.vm_plan(
-            u32::from(order.vm.0),
-            rate.0,
-            seat.vcpus,
-            seat.resources.shares,
-            order.held,
-            order.shift_ns,
-        );
+        let terms = self.terms(u32::from(order.vm.0));
+        self.call(|p, k| p.order(k, &order, &terms));
+    }
+
+    fn terms(&self, vm: u32) -> VmTerms {
+        let seat = &self.vms[vm as usize];
+        VmTerms { vm, vcpus: seat.vcpus, shares: seat.resources.shares }
     }
 
     /// Puts the tree of the VMs that are powered on now into force.
     pub(crate) fn publish(&mut self) {
         self.generation += 1;
-        let (tree, vms) = self.tree(false);
-        let nodes = plan_nodes(&tree, &vms);
-        self.stats.calls += 1;
-        if !self.kernel.fault.is(Mutant::EqualWeights) {
-            self.host.plan(&nodes, self.generation);
-        }
+        let (generation, (tree, vms)) = (self.generation, self.tree(false));
+        self.call(|p, k| p.plan(k, &Plan { generation, tree: &tree, vms: &vms }));
     }
 
-    /// The weight of a VM that the scheduler has not divided for yet: what it gets if everybody
-    /// wants all it can use.
+    /// The settings of a VM that no plan has yet.
     pub(crate) fn weigh(&mut self, vm: u32) {
-        let (tree, vms) = self.tree(false);
-        let Some(leaf) = vms.iter().position(|v| *v == vm) else { return };
-        let rate = if self.kernel.fault.is(Mutant::EqualWeights) {
-            Rate::ONE.0
-        } else {
-            tree.worst_case().leaves[leaf].max(1)
-        };
-        let seat = &self.vms[vm as usize];
-        self.stats.calls += 1;
-        self.host.vm_weight(vm, rate, seat.vcpus, seat.resources.shares);
+        let (generation, (tree, vms)) = (self.generation, self.tree(false));
+        let terms = self.terms(vm);
+        let plan = Plan { generation, tree: &tree, vms: &vms };
+        self.call(|p, k| p.vm_terms(k, &terms, &plan));
     }
 
     pub(crate) fn plan_later(&mut self) {
-        let slot = Self::fixed(Fixed::Plan);
-        if self.timers.armed(slot).is_none() {
-            self.timers.arm(slot, self.kernel.now + self.costs.plan_ns);
+        if !self.clock.is_armed(Fixed::Plan) {
+            self.clock.arm(Fixed::Plan, self.kernel.now + self.costs.plan_ns);
         }
     }
 }
