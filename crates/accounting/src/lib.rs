@@ -20,9 +20,71 @@ use sched_core::{
 };
 use units::Rate;
 
-/// %LAT_C as far as it is known: waiting for a pCPU or for siblings, limits excepted.
-fn latency(ready_ns: u64, costop_ns: u64, limited_ns: u64) -> u64 {
-    (ready_ns + costop_ns).saturating_sub(limited_ns)
+/// Times in ns and counts of a world, or of several together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// CPU time.
+    pub used_ns: u64,
+    /// Time in RUN.
+    pub run_ns: u64,
+    /// Time in READY.
+    pub ready_ns: u64,
+    /// Time in COSTOP.
+    pub costop_ns: u64,
+    /// Time in WAIT, without WAIT_IDLE.
+    pub wait_ns: u64,
+    /// Time in WAIT_IDLE.
+    pub wait_idle_ns: u64,
+    /// Part of READY that a limit caused.
+    pub limited_ns: u64,
+    /// Times a pCPU took it up.
+    pub switches: u64,
+    /// Of these, on another pCPU than before.
+    pub migrations: u64,
+    /// Slices that ended while it could go on.
+    pub expiries: u64,
+    /// Wake-ups.
+    pub wakeups: u64,
+}
+
+impl Spent {
+    /// Adds another's.
+    pub fn add(&mut self, more: &Spent) {
+        let Spent { used_ns, run_ns, ready_ns, costop_ns, wait_ns, wait_idle_ns, .. } = more;
+        let Spent { limited_ns, switches, migrations, expiries, wakeups, .. } = more;
+        self.used_ns += used_ns;
+        self.run_ns += run_ns;
+        self.ready_ns += ready_ns;
+        self.costop_ns += costop_ns;
+        self.wait_ns += wait_ns;
+        self.wait_idle_ns += wait_idle_ns;
+        self.limited_ns += limited_ns;
+        self.switches += switches;
+        self.migrations += migrations;
+        self.expiries += expiries;
+        self.wakeups += wakeups;
+    }
+
+    /// As esxtop's totals.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        Totals {
+            used_ns: Some(self.used_ns),
+            run_ns: Some(self.run_ns),
+            wait_ns: Some(self.wait_ns + self.wait_idle_ns),
+            ready_ns: Some(self.ready_ns),
+            idle_ns: Some(self.wait_idle_ns),
+            costop_ns: Some(self.costop_ns),
+            limited_ns: Some(self.limited_ns),
+            // %LAT_C as far as it is known: waiting for a pCPU or for siblings, limits excepted.
+            latency_ns: Some((self.ready_ns + self.costop_ns).saturating_sub(self.limited_ns)),
+            switches: Some(self.switches),
+            migrations: Some(self.migrations),
+            quantum_expiries: Some(self.expiries),
+            wakeups: Some(self.wakeups),
+            ..Totals::default()
+        }
+    }
 }
 
 /// A world's totals at `now_ns`, from its record with completed stays only.
@@ -33,8 +95,28 @@ pub fn world(w: &World, now_ns: u64) -> Totals {
     let of = |state: u32| time[state as usize];
     let running = if w.state == STATE_RUN { now_ns.saturating_sub(w.run_since_ns) } else { 0 };
     let parked = if w.parked_ns == 0 { 0 } else { now_ns.saturating_sub(w.parked_ns) };
-    let limited_ns = w.limited_ns + parked;
-    totals(of, w.used_ns + running, limited_ns, [w.switches, w.migrations, w.expiries, w.wakeups])
+    let spent = Spent {
+        used_ns: w.used_ns + running,
+        limited_ns: w.limited_ns + parked,
+        switches: w.switches,
+        migrations: w.migrations,
+        expiries: w.expiries,
+        wakeups: w.wakeups,
+        ..stays(of)
+    };
+    spent.totals()
+}
+
+/// Times by state.
+fn stays(of: impl Fn(u32) -> u64) -> Spent {
+    Spent {
+        run_ns: of(STATE_RUN),
+        ready_ns: of(STATE_READY),
+        costop_ns: of(STATE_COSTOP),
+        wait_ns: of(STATE_WAIT),
+        wait_idle_ns: of(STATE_WAIT_IDLE),
+        ..Spent::default()
+    }
 }
 
 /// How long a reading of all records may take, in ns, and far less than a host has been up when
@@ -72,33 +154,16 @@ pub fn used_of_pcpu(busy_ns: u64, smt: u32, core: Option<[u64; 2]>) -> Option<u6
 /// What worlds that are gone left behind in their group.
 #[must_use]
 pub fn past(v: &Vm) -> Totals {
-    let of = |state: u32| v.past_ns[state as usize];
-    totals(
-        of,
-        v.past_used_ns,
-        v.past_limited_ns,
-        [v.past_switches, v.past_migrations, v.past_expiries, v.past_wakeups],
-    )
-}
-
-fn totals(of: impl Fn(u32) -> u64, used_ns: u64, limited_ns: u64, counts: [u64; 4]) -> Totals {
-    let [switches, migrations, expiries, wakeups] = counts.map(Some);
-    let (ready_ns, costop_ns, idle_ns) = (of(STATE_READY), of(STATE_COSTOP), of(STATE_WAIT_IDLE));
-    Totals {
-        used_ns: Some(used_ns),
-        run_ns: Some(of(STATE_RUN)),
-        wait_ns: Some(of(STATE_WAIT) + idle_ns),
-        ready_ns: Some(ready_ns),
-        idle_ns: Some(idle_ns),
-        costop_ns: Some(costop_ns),
-        limited_ns: Some(limited_ns),
-        latency_ns: Some(latency(ready_ns, costop_ns, limited_ns)),
-        switches,
-        migrations,
-        quantum_expiries: expiries,
-        wakeups,
-        ..Totals::default()
-    }
+    let spent = Spent {
+        used_ns: v.past_used_ns,
+        limited_ns: v.past_limited_ns,
+        switches: v.past_switches,
+        migrations: v.past_migrations,
+        expiries: v.past_expiries,
+        wakeups: v.past_wakeups,
+        ..stays(|state| v.past_ns[state as usize])
+    };
+    spent.totals()
 }
 
 /// Settings in MHz; `vcpus` is none for a pool.

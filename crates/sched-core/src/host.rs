@@ -1,12 +1,13 @@
 //! A simulated host of the native scheduler: owns its records and makes every call of
 //! `sched/core.h` safe.
 
-use crate::native::{self, Native, PlatTask};
-use crate::platform::{Call, Platform, Tasks};
+use crate::native::{self, Native};
+use crate::platform::Call;
 use crate::records::{
     self, Cluster, Knobs, Limiter, Node, Pcpu, Siblings, TRACE_NOWHERE, Vm, World,
 };
 use crate::{KnobError, layout};
+use contract::{Callback, Kernel as Platform, Task as PlatTask, Tasks};
 use std::ptr::{self, NonNull};
 use topology::Topology;
 use units::caps;
@@ -150,6 +151,33 @@ impl Host {
         }
     }
 
+    /// Calls C within a callback of a kernel that has the threads itself.
+    ///
+    /// # Panics
+    /// If the kernel has not exactly as many threads as the host has worlds.
+    pub(crate) fn within<R>(
+        &mut self,
+        k: &mut Callback<'_>,
+        f: impl FnOnce(*mut Native) -> R,
+    ) -> R {
+        let native = self.native.as_ptr();
+        let (seen, worlds) = (k.tasks.len(), self.native().worlds_cap as usize);
+        assert!(seen == worlds, "a callback with {seen} threads, allowed {worlds}");
+        let mut call = Call { native, platform: ptr::from_mut(&mut *k.kernel) };
+        // SAFETY: `call` outlives `f`, C keeps no handle past its return, and until then neither
+        // the kernel nor the threads nor the block are used here; there is a thread for each world.
+        unsafe {
+            (*native).host.now_ns = k.now_ns;
+            ((*native).here, (*native).waker) = (k.here.unwrap_or(TRACE_NOWHERE), k.waker);
+            let own = std::mem::replace(&mut (*native).tasks, k.tasks.as_mut_ptr());
+            (*native).kernel = (&raw mut call).expose_provenance() as u64;
+            let result = f(native);
+            (*native).kernel = 0;
+            (*native).tasks = own;
+            result
+        }
+    }
+
     /// Pointer to a task for C.
     ///
     /// # Panics
@@ -233,6 +261,11 @@ impl Host {
     /// `KnobError`; then nothing has changed.
     pub fn set_knob(&mut self, name: &str, value: u64) -> Result<(), KnobError> {
         self.native_mut().knobs.set(name, value)
+    }
+
+    /// Sets all knobs.
+    pub fn set_knobs(&mut self, knobs: &Knobs) {
+        self.native_mut().knobs = *knobs;
     }
 
     /// Sets the host's clock.

@@ -12,27 +12,24 @@ mod limits;
 mod native;
 mod plan;
 mod platform;
+mod tandem;
 
+pub use contract::{
+    ENQUEUE_WAKEUP, KICK_IDLE, KICK_PREEMPT, Kernel as Platform, Task as PlatTask, Tasks,
+};
 pub use host::{EntryFlags, Host, HostError};
 pub use knobs::{KNOBS, Knob, KnobError};
 pub use layout::layout;
-pub use native::{Native, PlatTask};
+pub use native::Native;
 pub use plan::plan_nodes;
-pub use platform::{Platform, Tasks};
 pub use records::Host as HostRecord;
 pub use records::*;
+pub use tandem::Tandem;
 
 /// Records and constants of `sched/abi`, generated; `records::Host` is C's, `Host` the safe face.
 pub mod records {
     include!(concat!(env!("OUT_DIR"), "/records.rs"));
 }
-
-/// Flag of an enqueue: the world was waiting (`sched/core.h`).
-pub const ENQUEUE_WAKEUP: u32 = 1;
-/// Flag of a kick: only an idle pCPU is woken (`sched/platform/platform.h`).
-pub const KICK_IDLE: u32 = 1;
-/// Flag of a kick: the running world's slice ends now (`sched/platform/platform.h`).
-pub const KICK_PREEMPT: u32 = 2;
 
 /// Whether a world of this kind is a vCPU, of KVM or emulated by its process.
 #[must_use]
@@ -67,6 +64,8 @@ pub const fn queue_costop(vm: u32) -> u64 {
     vm as u64 + 3 * PCPUS_MAX as u64
 }
 
+const _: () = assert!(PCPU_WORDS as usize == contract::PCPU_WORDS);
+const _: () = assert!(4 * PCPUS_MAX as u64 <= contract::QUEUES_MAX && VMS_MAX <= PCPUS_MAX);
 const _: () = assert!(PCPUS_MAX as usize == units::caps::PCPUS_MAX);
 const _: () = assert!(VMS_MAX as usize == units::caps::VMS_MAX);
 const _: () = assert!(WORLDS_MAX as usize == units::caps::WORLDS_MAX);

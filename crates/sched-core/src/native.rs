@@ -1,42 +1,8 @@
 //! Records of `sched/platform/native.h` and the entry points of `sched/core.h`, as C declares them;
 //! nothing here is safe to call by itself.
 
-use crate::records::{self, Cluster, Knobs, Limiter, Node, PCPU_WORDS, Pcpu, Siblings, Vm, World};
-
-/// A thread of the simulated kernel (`struct plat_task`).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlatTask {
-    /// What is left of its slice.
-    pub slice_ns: u64,
-    /// Key it was queued with last.
-    pub key: u64,
-    /// pCPUs it may run on, lowest in bit 0 of word 0.
-    pub allowed: [u64; PCPU_WORDS as usize],
-    /// Its world.
-    pub world: u32,
-    /// pCPU it belongs to now.
-    pub pcpu: i32,
-    /// Number of bits in `allowed`.
-    pub allowed_count: u32,
-    /// Above zero while it must stay on `pcpu`.
-    pub migration_disabled: u32,
-    /// Not 0: if it is a vCPU, what it sleeps for next is not that its guest has halted it.
-    pub waits: u32,
-    /// Not 0: a vCPU that runs in its emulator's code.
-    pub outside: u32,
-}
-
-impl PlatTask {
-    /// Whether its affinity allows `pcpu`.
-    #[must_use]
-    pub fn may_run(&self, pcpu: u32) -> bool {
-        if self.migration_disabled != 0 && self.pcpu != pcpu as i32 {
-            return false;
-        }
-        self.allowed.get(pcpu as usize / 64).is_some_and(|w| w >> (pcpu % 64) & 1 == 1)
-    }
-}
+use crate::records::{self, Cluster, Knobs, Limiter, Node, Pcpu, Siblings, Vm, World};
+use contract::Task as PlatTask;
 
 /// A whole host as C lays it out (`struct native`).
 #[repr(C)]

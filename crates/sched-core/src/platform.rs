@@ -1,43 +1,39 @@
-//! The calls of the scheduler into its environment: C's `plat_*_` functions forward to a
-//! `Platform`.
+//! The calls of the scheduler into its environment: C's `plat_*_` functions forward to a `Kernel`,
+//! and report what a queue of the scheduler means for the worlds in it.
 
-use crate::native::{Native, PlatTask};
-use crate::records::TraceRecord;
+use crate::native::Native;
+use crate::records::{PCPUS_MAX, TraceRecord};
+use contract::{Hold, Kernel, Tasks};
 use std::ffi::{CStr, c_char};
 
-/// The threads of a host, as the kernel sees them during a callback.
-pub type Tasks = [PlatTask];
+/// What keeps the worlds of a queue from every pCPU.
+fn hold_of(queue: u64) -> Hold {
+    match queue / u64::from(PCPUS_MAX) {
+        0 | 1 => Hold::None,
+        2 => Hold::Limited,
+        _ => Hold::Gang,
+    }
+}
 
-/// A kernel, simulated or toy. Each method stands for one call of `sched/platform/platform.h`; it
-/// may change the tasks it is given, as a kernel does, and cannot call the scheduler again.
-pub trait Platform {
-    /// Inserts into the local queue of the pCPU that select chooses, or of the task's pCPU.
-    fn insert_local(&mut self, tasks: &mut Tasks, world: u32, slice_ns: u64);
-    /// Inserts at the head of a pCPU's local queue; with `preempt`, its running world's slice ends.
-    fn insert_on(&mut self, tasks: &mut Tasks, world: u32, pcpu: u32, slice_ns: u64, preempt: bool);
-    /// Inserts into an ordered queue; equal keys keep their order.
-    fn queue_insert(&mut self, tasks: &mut Tasks, world: u32, queue: u64, slice_ns: u64, key: u64);
-    /// Number of tasks in a pCPU's local queue.
-    fn local_length(&mut self, pcpu: u32) -> u32;
-    /// World at position `i` of an ordered queue, 0 past its end.
-    fn queue_at(&mut self, queue: u64, i: u32) -> u32;
-    /// Moves a task from an ordered queue to the local queue of the dispatching pCPU.
-    fn queue_take(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> bool;
-    /// Moves a task from an ordered queue to another, with key and slice unchanged; false if it
-    /// is not there.
-    fn queue_move(&mut self, tasks: &mut Tasks, queue: u64, world: u32, to: u64) -> bool;
-    /// Asks a pCPU to schedule, with `KICK_*` flags.
-    fn kick(&mut self, pcpu: u32, flags: u32);
-    /// Takes a record of the trace, in order; called only while `Host::record_trace` is on.
-    fn trace(&mut self, _record: &TraceRecord) {}
-    /// An assertion of the scheduler does not hold.
-    fn assert_failed(&mut self, what: &str, file: &str, line: u32);
+/// A world has come into a queue.
+fn entered(p: &mut dyn Kernel, world: u32, queue: u64) {
+    let hold = hold_of(queue);
+    if hold != Hold::None {
+        p.hold(world, hold);
+    }
+}
+
+/// A world has left a queue.
+fn left(p: &mut dyn Kernel, world: u32, queue: u64) {
+    if hold_of(queue) != Hold::None {
+        p.hold(world, Hold::None);
+    }
 }
 
 /// What the kernel handle of a `Native` points to while the scheduler is being called.
 pub(crate) struct Call<'c> {
     pub(crate) native: *mut Native,
-    pub(crate) platform: *mut (dyn Platform + 'c),
+    pub(crate) platform: *mut (dyn Kernel + 'c),
 }
 
 /// Turns a handle back into the platform and the tasks of its host.
@@ -45,7 +41,7 @@ pub(crate) struct Call<'c> {
 /// # Safety
 /// `kernel` must be the handle that `Host::call` put into the `Native`, and that call must still be
 /// under way on this thread; the references must be gone before C goes on.
-unsafe fn parts<'c>(kernel: u64) -> (&'c mut dyn Platform, &'c mut Tasks) {
+unsafe fn parts<'c>(kernel: u64) -> (&'c mut dyn Kernel, &'c mut Tasks) {
     let call = std::ptr::with_exposed_provenance::<Call<'c>>(kernel as usize);
     // SAFETY: by the contract above `call` is alive. The platform is borrowed exclusively by
     // `Host::call`, which does not touch it while C runs; the tasks belong to the Native, whose
@@ -78,17 +74,40 @@ forward! {
         |p, tasks| p.insert_on(tasks, world, pcpu, slice_ns, preempt != 0)
     }
     fn plat_queue_insert_(world: u32, queue: u64, slice_ns: u64, key: u64) {
-        |p, tasks| p.queue_insert(tasks, world, queue, slice_ns, key)
+        |p, tasks| {
+            p.queue_insert(tasks, world, queue, slice_ns, key);
+            entered(p, world, queue);
+        }
     }
     fn plat_local_length_(pcpu: u32) -> u32 { |p, _tasks| p.local_length(pcpu) }
     fn plat_queue_at_(queue: u64, i: u32) -> u32 { |p, _tasks| p.queue_at(queue, i) }
-    fn plat_queue_take_(queue: u64, world: u32) -> u32 { |p, tasks| u32::from(p.queue_take(tasks, queue, world)) }
-    fn plat_queue_move_(queue: u64, world: u32, to: u64) -> u32 { |p, tasks| u32::from(p.queue_move(tasks, queue, world, to)) }
+    fn plat_queue_take_(queue: u64, world: u32) -> u32 {
+        |p, tasks| {
+            let taken = p.queue_take(tasks, queue, world);
+            if taken {
+                left(p, world, queue);
+            }
+            u32::from(taken)
+        }
+    }
+    fn plat_queue_move_(queue: u64, world: u32, to: u64) -> u32 {
+        |p, tasks| {
+            let moved = p.queue_move(tasks, queue, world, to);
+            if moved {
+                left(p, world, queue);
+                entered(p, world, to);
+            }
+            u32::from(moved)
+        }
+    }
     fn plat_kick_(pcpu: u32, flags: u32) { |p, _tasks| p.kick(pcpu, flags) }
     fn plat_trace_(record: *const TraceRecord) {
         // SAFETY: it points to a record on the stack of trace_put, which waits for this function to
         // return.
-        |p, _tasks| unsafe { p.trace(&*record) }
+        |p, _tasks| {
+            let TraceRecord { ns, world, kind, pcpu, a, b } = unsafe { *record };
+            p.trace(&contract::TraceRecord { ns, world, kind, pcpu, a, b });
+        }
     }
     fn plat_assert_failed_(what: *const c_char, file: *const c_char, line: u32) {
         // SAFETY: both are string literals of the C source.

@@ -5,13 +5,15 @@
 //! between select and the insertion it leads to; an insertion is legal only from select, enqueue
 //! and dispatch; a local queue takes only tasks that may run on its pCPU.
 
-mod hiding;
-
-use crate::contract::{Breach, Rule};
-use crate::mutant::{Fault, Mutant};
 use crate::queues::{Local, Ordered};
 use crate::recorder::Recorder;
-use sched_core::{KICK_IDLE, KICK_PREEMPT, PCPUS_MAX, Platform, Tasks, TraceRecord};
+use contract::{
+    Breach, Hold, KICK_IDLE, KICK_PREEMPT, QUEUES_MAX, Rule, TIMERS_MAX, Task, Tasks, TraceRecord,
+};
+use dice::Stream;
+
+/// Position of a queue that was not created.
+const NOWHERE: u32 = u32::MAX;
 
 /// Where a world is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,9 @@ pub(crate) enum Seat {
     Asleep,
     /// In the scheduler's custody: about to be queued.
     Custody,
+    /// In the local queue of a pCPU.
     Local(u32),
+    /// In the ordered queue of this id.
     Queue(u32),
     Running(u32),
 }
@@ -76,56 +80,47 @@ pub(crate) struct Kernel {
     pub(crate) now: u64,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) seats: Vec<Seat>,
-    ordered: Vec<Ordered>,
-    /// Slot of the first queue of co-stopped vCPUs.
-    costop: usize,
+    /// Ordered queues with their ids, in the order of creation, and the position of each id.
+    ordered: Vec<(u32, Ordered)>,
+    positions: Vec<u32>,
     pub(crate) context: Context,
     /// Insertion made in select: it is carried out in place of enqueue.
     pub(crate) direct: Option<(Target, u64)>,
     /// Insertions since the callback began.
     pub(crate) inserted: u32,
     pub(crate) nudges: Vec<(u32, Nudge)>,
-    /// READY worlds that have been parked at a limit, or until all of their VM may start, (true) or
-    /// left it, in order.
-    pub(crate) held_back: Vec<(u32, bool)>,
-    /// Which worlds are in COSTOP, and those that have left it since that was told.
-    pub(crate) costopped: Vec<bool>,
-    pub(crate) costarted: Vec<u32>,
+    /// What keeps each world from every pCPU, and the changes of that since they were told.
+    holds: Vec<Hold>,
+    pub(crate) told: Vec<(u32, Hold, Hold)>,
+    /// Timers of the scheduler that it has armed, with the time from now.
+    pub(crate) arms: Vec<(u32, u64)>,
+    /// Idle pCPUs that nobody has taken.
+    idle: Vec<u64>,
+    random: Stream,
     pub(crate) breach: Option<Breach>,
-    pub(crate) fault: Fault,
     /// Writes the trace, if one is wanted.
     pub(crate) recorder: Option<Recorder>,
-    fifo: u64,
-    /// The world that `Mutant::Withheld` is after, and until when it hides it, once it does.
-    withheld: Option<(u32, Option<u64>)>,
 }
 
 impl Kernel {
-    pub(crate) fn new(
-        pcpus: usize,
-        worlds: usize,
-        limiters: usize,
-        vms: usize,
-        fault: Fault,
-    ) -> Kernel {
+    pub(crate) fn new(pcpus: usize, worlds: usize, random: Stream) -> Kernel {
         Kernel {
             now: 0,
             cpus: vec![Cpu::default(); pcpus],
             seats: vec![Seat::Off; worlds],
-            ordered: vec![Ordered::default(); 2 * pcpus + limiters + vms],
-            costop: 2 * pcpus + limiters,
+            ordered: vec![],
+            positions: vec![],
             context: Context::None,
             direct: None,
             inserted: 0,
             nudges: Vec::with_capacity(64),
-            held_back: vec![],
-            costopped: vec![false; worlds],
-            costarted: vec![],
+            holds: vec![Hold::None; worlds],
+            told: vec![],
+            arms: vec![],
+            idle: vec![0; pcpus.div_ceil(64)],
+            random,
             breach: None,
-            fault,
             recorder: None,
-            fifo: 0,
-            withheld: None,
         }
     }
 
@@ -150,54 +145,37 @@ impl Kernel {
         }
     }
 
-    /// Slot of an ordered queue: `QUEUE_VM` of each pCPU, then `QUEUE_SYSTEM`, then `QUEUE_PARKED`
-    /// of each limit, then `QUEUE_COSTOP` of each VM.
-    fn slot(&self, queue: u64) -> Option<usize> {
-        let n = self.cpus.len() as u64;
-        let max = u64::from(PCPUS_MAX);
-        let (base, i, end) = match queue / max {
-            0 => (0, queue, n),
-            1 => (n, queue - max, n),
-            2 => (2 * n, queue - 2 * max, self.costop as u64 - 2 * n),
-            _ => (self.costop as u64, queue - 3 * max, (self.ordered.len() - self.costop) as u64),
-        };
-        (i < end).then_some((base + i) as usize)
+    fn put_ordered(&mut self, position: usize, key: u64, world: u32) {
+        let (id, queue) = &mut self.ordered[position];
+        queue.insert(key, world);
+        self.seats[world as usize] = Seat::Queue(*id);
     }
 
-    fn put_ordered(&mut self, slot: usize, key: u64, world: u32) {
-        self.ordered[slot].insert(key, world);
-        self.seats[world as usize] = Seat::Queue(slot as u32);
-        if slot >= 2 * self.cpus.len() && !self.costopped[world as usize] {
-            self.held_back.push((world, true));
-        }
-    }
-
-    /// A world has left a queue where something held it back.
-    fn let_go(&mut self, slot: usize, world: u32) {
-        if slot < 2 * self.cpus.len() {
-            return;
-        }
-        if std::mem::take(&mut self.costopped[world as usize]) {
-            self.costarted.push(world);
-        } else {
-            self.held_back.push((world, false));
-        }
-    }
-
+    /// Position of an ordered queue.
     fn queue(&mut self, queue: u64) -> Option<usize> {
-        let slot = self.slot(queue);
-        if slot.is_none() {
-            self.breach(
-                Rule::UnknownQueue,
-                None,
-                None,
-                format!(
-                    "seen queue {queue:#x}, allowed the two queues of each pCPU and one a \
-                    limit and a VM"
-                ),
-            );
+        let position = self.positions.get(queue as usize).copied().unwrap_or(NOWHERE);
+        if position != NOWHERE {
+            return Some(position as usize);
         }
-        slot
+        let what = format!("seen queue {queue:#x}, allowed only queues that it has created");
+        self.breach(Rule::UnknownQueue, None, None, what);
+        None
+    }
+
+    /// What keeps a world from every pCPU.
+    pub(crate) fn hold_of(&self, world: u32) -> Hold {
+        self.holds[world as usize]
+    }
+
+    /// A world runs: nothing holds it back.
+    pub(crate) fn unhold(&mut self, world: u32) {
+        self.holds[world as usize] = Hold::None;
+    }
+
+    /// A pCPU idles from now on, or no longer.
+    pub(crate) fn set_idle(&mut self, pcpu: u32, idle: bool) {
+        let (word, bit) = (&mut self.idle[pcpu as usize / 64], 1 << (pcpu % 64));
+        *word = if idle { *word | bit } else { *word & !bit };
     }
 
     /// Checks who inserts what from where, and takes the insertion in.
@@ -247,23 +225,12 @@ impl Kernel {
     pub(crate) fn put(&mut self, tasks: &mut Tasks, world: u32, target: Target, slice_ns: u64) {
         let task = &mut tasks[world as usize];
         task.slice_ns = if slice_ns == 0 { task.slice_ns.max(1) } else { slice_ns };
-        if self.fault.is(Mutant::EndlessSlice) {
-            task.slice_ns = u64::MAX;
-        }
         self.inserted += 1;
         match target {
             Target::Queue { id, key } => {
-                let Some(slot) = self.queue(id) else { return };
-                self.fifo += 1;
-                task.key = if self.fault.is(Mutant::Fifo) { (1 << 50) + self.fifo } else { key };
-                let key = task.key;
-                if self.withheld.is_none()
-                    && slot < self.cpus.len()
-                    && self.fault.strikes(Mutant::Withheld, 20)
-                {
-                    self.withheld = Some((world, None));
-                }
-                self.put_ordered(slot, key, world);
+                let Some(position) = self.queue(id) else { return };
+                tasks[world as usize].key = key;
+                self.put_ordered(position, key, world);
             }
             Target::Local => self.put_local(tasks, world, tasks[world as usize].pcpu as u32, None),
             Target::On { pcpu, preempt } => self.put_local(tasks, world, pcpu, Some(preempt)),
@@ -271,10 +238,7 @@ impl Kernel {
     }
 
     /// At the tail of a local queue, or (`head`) at its head with or without preemption.
-    fn put_local(&mut self, tasks: &mut Tasks, world: u32, mut pcpu: u32, head: Option<bool>) {
-        if self.fault.is(Mutant::WrongPcpu) {
-            pcpu = (pcpu + 1) % self.cpus.len() as u32;
-        }
+    fn put_local(&mut self, tasks: &mut Tasks, world: u32, pcpu: u32, head: Option<bool>) {
         if !self.may_run(tasks, world, pcpu) {
             return;
         }
@@ -308,8 +272,8 @@ impl Kernel {
         true
     }
 
-    /// Takes a world out of an ordered queue, from dispatch or a timer; the queue's slot, none if
-    /// it is not there.
+    /// Takes a world out of an ordered queue, from dispatch or a timer; the queue's position, none
+    /// if it is not there.
     fn leave_queue(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> Option<usize> {
         if !matches!(self.context, Context::Dispatch(_) | Context::Timer) {
             let what = format!(
@@ -319,16 +283,10 @@ impl Kernel {
             self.breach(Rule::Context, Some(world), None, what);
             return None;
         }
-        let slot = self.queue(queue)?;
-        if self.is_stuck(slot) {
-            return None;
-        }
-        let here = self.seats.get(world as usize) == Some(&Seat::Queue(slot as u32));
-        let left = here && self.ordered[slot].take(tasks[world as usize].key, world);
-        if left {
-            self.let_go(slot, world);
-        }
-        left.then_some(slot)
+        let position = self.queue(queue)?;
+        let here = self.seats.get(world as usize) == Some(&Seat::Queue(queue as u32));
+        let left = here && self.ordered[position].1.take(tasks[world as usize].key, world);
+        left.then_some(position)
     }
 
     /// Puts a world with some slice left back to the head of its pCPU's local queue.
@@ -349,11 +307,8 @@ impl Kernel {
 
     /// Worlds in any queue, each with its place: for audits.
     pub(crate) fn queued(&self) -> impl Iterator<Item = (u32, Seat)> + '_ {
-        let ordered = self
-            .ordered
-            .iter()
-            .enumerate()
-            .flat_map(|(i, q)| q.worlds().map(move |w| (w, Seat::Queue(i as u32))));
+        let ordered =
+            self.ordered.iter().flat_map(|(id, q)| q.worlds().map(move |w| (w, Seat::Queue(*id))));
         let local = self
             .cpus
             .iter()
@@ -363,7 +318,20 @@ impl Kernel {
     }
 }
 
-impl Platform for Kernel {
+impl contract::Kernel for Kernel {
+    fn create_queue(&mut self, queue: u64) {
+        if queue >= QUEUES_MAX {
+            let what = format!("seen queue {queue:#x}, allowed below {QUEUES_MAX:#x}");
+            return self.breach(Rule::UnknownQueue, None, None, what);
+        }
+        let at = queue as usize;
+        self.positions.resize(self.positions.len().max(at + 1), NOWHERE);
+        if self.positions[at] == NOWHERE {
+            self.positions[at] = self.ordered.len() as u32;
+            self.ordered.push((queue as u32, Ordered::default()));
+        }
+    }
+
     fn insert_local(&mut self, tasks: &mut Tasks, world: u32, slice_ns: u64) {
         self.insert(tasks, world, Target::Local, slice_ns);
     }
@@ -388,21 +356,7 @@ impl Platform for Kernel {
     }
 
     fn queue_at(&mut self, queue: u64, i: u32) -> u32 {
-        if self.hidden(queue) {
-            return 0;
-        }
-        let Some(slot) = self.queue(queue) else { return 0 };
-        let mut i = i as usize;
-        if self.fault.is(Mutant::Fifo) && i > 0 {
-            return 0;
-        }
-        if self.withheld.is_some() {
-            self.withhold(self.ordered[slot].at(i));
-        }
-        if let Some(hidden) = self.unfindable() {
-            i += usize::from(self.ordered[slot].worlds().take(i + 1).any(|w| w == hidden));
-        }
-        self.ordered[slot].at(i)
+        self.queue(queue).map_or(0, |position| self.ordered[position].1.at(i as usize))
     }
 
     fn queue_take(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> bool {
@@ -414,21 +368,14 @@ impl Platform for Kernel {
             self.breach(Rule::Context, Some(world), None, what);
             return false;
         };
-        let Some(slot) = self.queue(queue) else { return false };
-        if self.is_stuck(slot) {
-            return false;
-        }
-        if self.seats.get(world as usize) != Some(&Seat::Queue(slot as u32))
+        let Some(position) = self.queue(queue) else { return false };
+        if self.seats.get(world as usize) != Some(&Seat::Queue(queue as u32))
             || !self.may_run(tasks, world, pcpu)
         {
             return false;
         }
         let task = &mut tasks[world as usize];
-        if self.fault.strikes(Mutant::DoubleInsert, 50) {
-            self.cpus[pcpu as usize].local.push_back(world);
-            return true;
-        }
-        if !self.ordered[slot].take(task.key, world) {
+        if !self.ordered[position].1.take(task.key, world) {
             self.breach(
                 Rule::Custody,
                 Some(world),
@@ -438,7 +385,6 @@ impl Platform for Kernel {
             return false;
         }
         task.pcpu = pcpu as i32;
-        self.let_go(slot, world);
         self.seats[world as usize] = Seat::Local(pcpu);
         self.cpus[pcpu as usize].local.push_back(world);
         true
@@ -446,10 +392,10 @@ impl Platform for Kernel {
 
     fn queue_move(&mut self, tasks: &mut Tasks, queue: u64, world: u32, to: u64) -> bool {
         let Some(from) = self.leave_queue(tasks, queue, world) else { return false };
-        let Some(slot) = self.queue(to) else { return false };
+        let Some(position) = self.queue(to) else { return false };
         let key = tasks[world as usize].key;
-        self.put_ordered(slot, key, world);
-        from != slot
+        self.put_ordered(position, key, world);
+        from != position
     }
 
     fn kick(&mut self, pcpu: u32, flags: u32) {
@@ -466,6 +412,38 @@ impl Platform for Kernel {
             );
         }
         self.nudges.push((pcpu, Nudge::Kick(flags)));
+    }
+
+    fn pick_idle(&mut self, task: &Task, prev: u32) -> Option<u32> {
+        let free = |p: u32, idle: &[u64]| {
+            task.may_run(p) && idle.get(p as usize / 64).is_some_and(|w| w >> (p % 64) & 1 == 1)
+        };
+        let mut all = std::iter::once(prev).chain(0..self.cpus.len() as u32);
+        let found = all.find(|p| free(*p, &self.idle))?;
+        self.set_idle(found, false);
+        Some(found)
+    }
+
+    fn hold(&mut self, world: u32, hold: Hold) {
+        let Some(held) = self.holds.get_mut(world as usize) else { return };
+        let before = *held;
+        // One that is co-stopped stays so, whatever queue it waits in.
+        if before != Hold::Costopped || hold == Hold::None {
+            *held = hold;
+        }
+        self.told.push((world, before, hold));
+    }
+
+    fn arm(&mut self, timer: u32, after_ns: u64) {
+        if timer >= TIMERS_MAX {
+            let what = format!("seen timer {timer}, allowed 0..{}", TIMERS_MAX - 1);
+            return self.breach(Rule::Context, None, None, what);
+        }
+        self.arms.push((timer, after_ns));
+    }
+
+    fn random(&mut self) -> u32 {
+        self.random.bits()
     }
 
     fn trace(&mut self, record: &TraceRecord) {

@@ -12,8 +12,9 @@
 //! clock, no hashed order and no float in any decision.
 
 mod behaviour;
-mod contract;
+mod clock;
 mod engine;
+mod faults;
 mod guest;
 mod kernel;
 mod life;
@@ -21,6 +22,7 @@ mod looks;
 mod mutant;
 mod options;
 mod plans;
+mod policies;
 mod queues;
 mod recorder;
 mod report;
@@ -28,13 +30,16 @@ mod run;
 mod schedule;
 mod siblings;
 mod timers;
+mod truth;
 mod watch;
 
-pub use contract::{Breach, Rule};
+pub use ::contract::{Breach, Feature, Rule};
 pub use engine::Stats;
 pub use looks::{EPOCH_UNIX_S, OnLook};
 pub use mutant::Mutant;
-pub use options::{Costs, Options, Policy, PolicyError, Ticks};
+pub use options::{Costs, Options, Ticks};
+pub use peers::Peer;
+pub use policies::{Policy, PolicyError};
 pub use recorder::TraceOut;
 pub use run::{
     Outcome, Progress, SimError, run, run_scenario, run_scenario_traced, run_traced, run_watched,

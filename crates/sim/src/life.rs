@@ -6,13 +6,14 @@
 //! is killed: each of its worlds runs once more, to exit.
 
 use crate::behaviour::{Behaviour, Next};
-use crate::engine::{Actor, Engine, Fixed};
+use crate::clock::Fixed;
+use crate::engine::{Actor, Engine};
 use crate::guest::Guest;
-use crate::kernel::Seat;
+use crate::kernel::{Context, Seat};
 use crate::plans;
 use check::State;
+use contract::{Scheduler, WorldTerms};
 use dice::Stream;
-use sched_core::{KIND_TASK, KIND_VCPU, WORLD_PCPU_KTHREAD};
 use settings::{PlacedPool, RunSpec, VmResources, VmSpec};
 use std::ops::Range;
 use units::PcpuSet;
@@ -119,6 +120,11 @@ pub(crate) fn vms(spec: &RunSpec, pools: &[PlacedPool], system_shares: u32) -> V
     vms
 }
 
+/// Number of worlds of a run, world 0 included.
+pub(crate) fn count(spec: &RunSpec) -> usize {
+    1 + spec.vms.iter().map(|v| v.vcpus as usize).sum::<usize>() + spec.host_tasks.len()
+}
+
 /// The worlds of a run: their descriptions and behaviours by id, world 0 standing for nobody.
 pub(crate) fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldSpec>, Vec<Actor>) {
     let mut specs =
@@ -130,7 +136,6 @@ pub(crate) fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldS
         spins: false,
         sibling: None,
         ready_since: 0,
-        charged: 0,
         due: None,
         late: views::Latencies::default(),
         vm,
@@ -189,9 +194,10 @@ pub(crate) fn changes(spec: &RunSpec, settings: &[settings::Change]) -> Vec<Chan
     all
 }
 
-impl Engine {
+impl<P: Scheduler> Engine<P> {
     /// Starts the run: every pCPU idle, host tasks there, VMs of time 0 powered on.
     pub(crate) fn boot(&mut self) {
+        self.call_from(Context::Timer, |p, k| p.init(k));
         for pcpu in 0..self.kernel.cpus.len() as u32 {
             self.kernel.cpus[pcpu as usize].idle = true;
             self.tell_idle(pcpu, true);
@@ -205,7 +211,7 @@ impl Engine {
         (0..self.vms.len() as u32).for_each(|vm| self.weigh(vm));
         self.put_limits();
         let held = self.any_held();
-        self.host.plan_outside(held);
+        self.ordered = self.call(|p, k| p.ordered(k, held));
         self.publish();
         let tasks = self.vms[0].worlds.clone();
         tasks.clone().for_each(|w| self.start_world(w));
@@ -217,7 +223,7 @@ impl Engine {
     pub(crate) fn change(&mut self) {
         while let Some(change) = self.changes.get(self.next_change).copied() {
             if change.at > self.kernel.now {
-                return self.timers.arm(Self::fixed(Fixed::Change), change.at);
+                return self.clock.arm(Fixed::Change, change.at);
             }
             self.next_change += 1;
             let worlds = self.vms[change.vm as usize].worlds.clone();
@@ -281,22 +287,23 @@ impl Engine {
         let allowed = spec.allowed.as_ref().map_or_else(|| host.clone(), |a| a.and(&host));
         let count = allowed.len();
         let first = allowed.iter().nth(world as usize % count.max(1)).map_or(0, |p| p.0);
-        let task = self.host.task_mut(world);
+        let task = &mut self.tasks[world as usize];
         task.allowed.copy_from_slice(allowed.words());
         task.allowed_count = count as u32;
         task.pcpu = i32::from(first as i16);
-        let record = self.host.world_mut(world);
-        record.vm = actor.vm;
-        record.kind = if actor.vcpu { KIND_VCPU } else { KIND_TASK };
-        record.index = spec.index;
-        record.flags = if spec.kthread { WORLD_PCPU_KTHREAD } else { 0 };
-        record.nice_weight = 100;
+        let terms = WorldTerms {
+            vm: actor.vm,
+            vcpu: actor.vcpu.then_some(spec.index),
+            index: spec.index,
+            per_cpu_kthread: spec.kthread,
+            nice_weight: 100,
+        };
         self.kernel.seats[world as usize] = Seat::Asleep;
         self.vms[actor.vm as usize].live += 1;
         let asleep = if actor.vcpu { State::WaitIdle } else { State::Wait };
+        self.truth.born(self.kernel.now, world, asleep);
         self.watch.world_added(self.kernel.now, world, actor.vm, spec.allowed.clone(), asleep);
-        self.stats.calls += 1;
-        self.host.world_start(&mut self.kernel, world);
+        self.call(|p, k| p.world_start(k, world, &terms));
     }
 
     /// A world's window opens.
@@ -307,7 +314,7 @@ impl Engine {
         }
         let next = self.begin(world);
         match (next, self.kernel.seats[world as usize]) {
-            (Next::Sleep(until), Seat::Asleep) => self.timers.arm(self.sleep_slot(world), until),
+            (Next::Sleep(until), Seat::Asleep) => self.clock.arm_sleep(world, until),
             (Next::Work, Seat::Asleep) => self.wake(world),
             // It has not even noticed that its last window closed: it goes on with the new piece.
             (_, Seat::Running(pcpu)) => self.arm_done(pcpu),
@@ -348,10 +355,10 @@ impl Engine {
         match seat {
             Seat::Running(pcpu) => self.arm_done(pcpu),
             Seat::Asleep => {
-                self.timers.disarm(self.sleep_slot(world));
+                self.clock.disarm_sleep(world);
                 // One that waits and is not halted notices that its window closes; else it would be
                 // told as waiting until the next.
-                if leaving || self.host.task(world).waits != 0 {
+                if leaving || self.tasks[world as usize].waits != 0 {
                     self.wake(world);
                 }
             }
@@ -362,12 +369,12 @@ impl Engine {
     /// A world has run to its end.
     pub(crate) fn exit(&mut self, world: u32) {
         let (now, vm) = (self.kernel.now, self.actors[world as usize].vm);
-        self.watch.reported(now, &self.host, world);
+        self.watch.reported(now, &self.policy, world);
         self.gone[world as usize] = Some(self.times(world));
         self.kernel.seats[world as usize] = Seat::Off;
         self.watch.world_removed(now, world);
-        self.stats.calls += 1;
-        self.host.world_exit(&mut self.kernel, world);
+        self.truth.exit(now, world, vm);
+        self.call(|p, k| p.world_exit(k, world));
         self.vms[vm as usize].live -= 1;
         if self.vms[vm as usize].live == 0 && !self.vms[vm as usize].on {
             self.watch.vm_removed(now, vm);

@@ -1,14 +1,15 @@
 //! Hands out the accounts of a run while it goes on, as esxtop's counters; the run does not notice,
 //! and costs nothing more where nobody looks.
 
-use crate::engine::{Engine, Fixed};
+use crate::clock::Fixed;
+use crate::engine::Engine;
 use crate::kernel::Seat;
 use accounting::Ledger;
+use contract::Scheduler;
 use esxtop::{
     CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters, Role, Totals, Wid,
     WorldCounters,
 };
-use sched_core::STATE_RUN;
 use std::collections::BTreeMap;
 use std::fmt;
 use units::{PcpuId, Span};
@@ -57,50 +58,42 @@ fn gid_of_vm(vm: u32) -> Gid {
     if vm == 0 { Gid::SYSTEM } else { Gid(GIDS.1 + u64::from(vm)) }
 }
 
-impl Engine {
+impl<P: Scheduler> Engine<P> {
     /// Shows everything as it is now, if somebody looks.
     pub(crate) fn look(&mut self) {
         let Some(mut looks) = self.looks.take() else { return };
         let mut counters = self.counters();
         let past = (0..self.vms.len() as u32)
-            .map(|vm| (gid_of_vm(vm), accounting::past(self.host.vm(vm))))
+            .map(|vm| (gid_of_vm(vm), self.truth.past(vm).totals()))
             .collect();
         looks.ledger.settle(&mut counters, &past);
         match (looks.on_look)(counters) {
             Some(next) => {
                 looks.interval = Span::from_ns(next.ns().max(1));
-                self.timers.arm(Self::fixed(Fixed::Look), self.kernel.now + looks.interval.ns());
+                self.clock.arm(Fixed::Look, self.kernel.now + looks.interval.ns());
                 self.looks = Some(looks);
             }
-            None => self.end = self.kernel.now,
+            None => self.clock.end_at(self.kernel.now),
         }
     }
 
     fn counters(&self) -> Counters {
         let now = self.kernel.now;
-        let busy = |p: u32| {
-            let (record, current) = (self.host.pcpu(p), self.kernel.cpus[p as usize].current);
-            let w = self.host.world(current);
-            let running = if current != 0 && w.state == STATE_RUN {
-                now.saturating_sub(w.run_since_ns)
-            } else {
-                0
-            };
-            record.busy_ns + running
-        };
-        let smt = self.host.record().smt;
-        let core = |p: u32| {
-            accounting::core(self.host.pcpu(self.host.pcpu(p).core_first), now).filter(|_| smt > 1)
-        };
-        let pcpu = |p: u32| PcpuCounters {
-            id: PcpuId(p as u16),
-            core: self.host.pcpu(p).core,
-            used_ns: accounting::used_of_pcpu(busy(p), smt, core(p)),
-            busy_ns: Some(busy(p)),
-            idle_ns: None,
+        let places = self.topology.places();
+        let smt = places.iter().map(|p| p.thread + 1).max().unwrap_or(1);
+        let core = |p: u32| (smt > 1).then(|| self.truth.core_ns(now, p));
+        let pcpu = |p: u32| {
+            let busy = self.truth.busy_ns(now, p);
+            PcpuCounters {
+                id: PcpuId(p as u16),
+                core: places[p as usize].core,
+                used_ns: accounting::used_of_pcpu(busy, smt, core(p)),
+                busy_ns: Some(busy),
+                idle_ns: None,
+            }
         };
         let all = 0..self.kernel.cpus.len() as u32;
-        let cores = all.filter(|p| smt > 1 && self.host.pcpu(*p).core_first == *p);
+        let cores = all.filter(|p| smt > 1 && self.truth.core_of(*p) == *p);
         let worlds =
             (1..self.actors.len() as u32).filter(|w| self.kernel.seats[*w as usize] != Seat::Off);
         Counters {
@@ -109,7 +102,7 @@ impl Engine {
             pcpus: (0..self.kernel.cpus.len() as u32).map(pcpu).collect(),
             cores: cores
                 .map(|p| CoreCounters {
-                    id: self.host.pcpu(p).core,
+                    id: places[p as usize].core,
                     busy_ns: core(p).map(|c| c[0]),
                 })
                 .collect(),
@@ -121,7 +114,7 @@ impl Engine {
     fn world_counters(&self, world: u32) -> (Wid, WorldCounters) {
         let (actor, spec) = (&self.actors[world as usize], &self.specs[world as usize]);
         let role = if actor.vcpu { Role::Vcpu(spec.index) } else { Role::Task(spec.name.clone()) };
-        let totals = accounting::world(self.host.world(world), self.kernel.now);
+        let totals = self.truth.spent(self.kernel.now, world).totals();
         (
             Wid(WIDS + u64::from(world)),
             WorldCounters {
@@ -164,7 +157,8 @@ impl Engine {
             let alloc = (vm != 0).then(|| {
                 accounting::alloc(r.shares, Some(seat.vcpus), r.reservation, r.limit, mhz)
             });
-            let gauges = accounting::gauges(self.host.vm(vm).demand, worst.get(leaf).copied(), mhz);
+            let demand = self.policy.demand(vm).unwrap_or(0);
+            let gauges = accounting::gauges(demand, worst.get(leaf).copied(), mhz);
             let parent = Some(gid_of_pool(seat.pool));
             out.insert(
                 gid_of_vm(vm),

@@ -99,30 +99,3 @@ impl Mutant {
         }
     }
 }
-
-/// The fault of a run and how often it had the chance.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Fault {
-    pub(crate) mutant: Option<Mutant>,
-    chances: u64,
-}
-
-impl Fault {
-    pub(crate) fn new(mutant: Option<Mutant>) -> Fault {
-        Fault { mutant, chances: 0 }
-    }
-
-    /// Whether the run has this fault.
-    pub(crate) fn is(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
-    }
-
-    /// Whether it has this fault and strikes now: one chance in `n`.
-    pub(crate) fn strikes(&mut self, mutant: Mutant, n: u64) -> bool {
-        if !self.is(mutant) {
-            return false;
-        }
-        self.chances += 1;
-        self.chances % n == 0
-    }
-}

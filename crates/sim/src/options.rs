@@ -1,7 +1,7 @@
 //! How a scenario is run: seed, knobs, policy, costs of the hardware; each default with its reason.
 
-use crate::mutant::Mutant;
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use crate::policies::Policy;
+use std::collections::BTreeMap;
 use units::Span;
 
 /// How to run a scenario.
@@ -75,65 +75,4 @@ pub enum Ticks {
     Aligned,
     /// Evenly spread over the period, as Linux does with `skew_tick=1`.
     Staggered,
-}
-
-/// The scheduler of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Policy {
-    /// Tandem itself.
-    #[default]
-    Tandem,
-    /// Tandem with one fault put between it and the kernel, for the checkers to catch.
-    Mutant(Mutant),
-}
-
-/// A name that is no policy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("policy: cannot use '{seen}': allowed tandem, \
-    {}", Mutant::ALL.map(|m| format!("mutant:{}", m.name())).join(", "))]
-pub struct PolicyError {
-    /// What was given.
-    pub seen: String,
-}
-
-impl FromStr for Policy {
-    type Err = PolicyError;
-
-    fn from_str(text: &str) -> Result<Policy, PolicyError> {
-        let mutant = text
-            .strip_prefix("mutant:")
-            .and_then(|name| Mutant::ALL.into_iter().find(|m| m.name() == name));
-        match (text, mutant) {
-            ("tandem", _) => Ok(Policy::Tandem),
-            (_, Some(m)) => Ok(Policy::Mutant(m)),
-            _ => Err(PolicyError { seen: text.to_owned() }),
-        }
-    }
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Policy::Tandem => f.write_str("tandem"),
-            Policy::Mutant(m) => write!(f, "mutant:{}", m.name()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn policies_are_read_back_as_written_and_others_refused() {
-        for mutant in Mutant::ALL {
-            let policy = Policy::Mutant(mutant);
-            assert_eq!(policy.to_string().parse(), Ok(policy));
-        }
-        let text = "mutant:none".parse::<Policy>().unwrap_err().to_string();
-        assert!(
-            text.contains("cannot use 'mutant:none': allowed tandem, mutant:lost-kick"),
-            "{text}"
-        );
-    }
 }

@@ -1,21 +1,20 @@
 //! What the daemon does, in virtual time: lays the tree of pools out for the scheduler, sets up
 //! limits, and weighs VMs itself where some are held to a few pCPUs. It follows no VM: `life` does.
 
-use crate::engine::{Engine, Fixed};
+use crate::clock::Fixed;
+use crate::engine::Engine;
 use crate::kernel::Seat;
 use crate::life::VmSeat;
-use crate::mutant::Mutant;
-use check::{PoolTerms, VmTerms};
-use entitlement::{Order, Tree, TreeLeaf, TreePool};
-use publish::{Limits, Owner, Wants, Weigher, wanted};
-use sched_core::plan_nodes;
+use check::PoolTerms;
+use contract::{Limit, LimitOf, Limits, Plan, Scheduler, VmTerms};
+use entitlement::{Order, Owner, Tree, TreeLeaf, TreePool};
+use publish::{Wants, Weigher};
 use settings::{Changed, PlacedPool};
-use units::{PcpuSet, Rate};
+use units::PcpuSet;
 
 /// What the daemon remembers between two plans, and the settings that are to change.
 #[derive(Debug, Default)]
 pub(crate) struct Publisher {
-    limits: Limits<u32>,
     weigher: Weigher,
     changes: Vec<settings::Change>,
 }
@@ -28,9 +27,9 @@ impl Publisher {
 }
 
 /// The pools of a tree.
-fn tree_pools(pools: &[PlacedPool], flat: bool) -> Vec<TreePool> {
+fn tree_pools(pools: &[PlacedPool]) -> Vec<TreePool> {
     let pool = |p: &PlacedPool| TreePool {
-        parent: if flat { 0 } else { p.parent },
+        parent: p.parent,
         shares: u64::from(p.shares),
         reservation: p.reservation,
         limit: p.limit,
@@ -47,13 +46,13 @@ pub(crate) fn pool_terms(pools: &[PlacedPool]) -> Vec<PoolTerms> {
         pool,
         burst_ns: p.burst_ns,
     };
-    pools.iter().zip(tree_pools(pools, false)).map(term).collect()
+    pools.iter().zip(tree_pools(pools)).map(term).collect()
 }
 
 /// A VM as the oracle takes it.
-pub(crate) fn vm_terms(vm: &VmSeat) -> VmTerms {
+pub(crate) fn vm_terms(vm: &VmSeat) -> check::VmTerms {
     let r = &vm.resources;
-    VmTerms {
+    check::VmTerms {
         pool: vm.pool,
         shares: u64::from(r.shares),
         reservation: r.reservation,
@@ -62,21 +61,20 @@ pub(crate) fn vm_terms(vm: &VmSeat) -> VmTerms {
     }
 }
 
-impl Engine {
+impl<P: Scheduler> Engine<P> {
     /// The tree of the VMs that are powered on (or of all), and the VM of each leaf; the system
     /// group is the first.
     pub(crate) fn tree(&self, all: bool) -> (Tree, Vec<u32>) {
         let n = self.kernel.cpus.len();
-        let fault = |m| self.kernel.fault.is(m);
         let on: Vec<u32> =
             (0..self.vms.len() as u32).filter(|v| all || self.vms[*v as usize].on).collect();
         let leaf = |v: &u32| {
             let vm = &self.vms[*v as usize];
             let r = &vm.resources;
             TreeLeaf {
-                pool: if fault(Mutant::FlatTree) { 0 } else { vm.pool },
+                pool: vm.pool,
                 shares: u64::from(r.shares),
-                reservation: if fault(Mutant::NoReservation) { Rate(0) } else { r.reservation },
+                reservation: r.reservation,
                 limit: r.limit,
                 vcpus: if *v == 0 {
                     n as u32
@@ -86,31 +84,26 @@ impl Engine {
             }
         };
         let leaves = on.iter().map(leaf).collect();
-        (Tree::new(n as u64, tree_pools(&self.pools, fault(Mutant::FlatTree)), leaves), on)
+        (Tree::new(n as u64, tree_pools(&self.pools), leaves), on)
     }
 
     /// Puts the limits of all pools and VMs into force; VMs that are off too, for they stay where
     /// they are.
     pub(crate) fn put_limits(&mut self) {
         let (tree, vms) = self.tree(true);
-        let (wanted, first) = wanted(&tree, |owner| match owner {
-            entitlement::Owner::Pool(p) => {
-                (Owner::Pool(self.pools[p].path.clone()), self.pools[p].burst_ns)
-            }
-            entitlement::Owner::Leaf(l) => {
-                (Owner::Vm(vms[l]), self.vms[vms[l] as usize].resources.burst_ns)
-            }
-        });
-        let first: Vec<(u32, Option<usize>)> = vms.into_iter().zip(first).collect();
-        let limits = &mut self.publisher.limits;
-        limits.sweep(&self.host);
-        // The settings hold their number to the table; where limits that end still fill it, the
-        // oracle sees what the refused ones let pass.
-        let _refused = limits.set(&mut self.host, &wanted, &first);
-        let slot = Self::fixed(Fixed::Limits);
-        if self.host.record().limiters > 0 && self.timers.armed(slot).is_none() {
-            self.timers.arm(slot, self.kernel.now + 1_000_000);
-        }
+        let all = tree.limits();
+        let of = |owner| match owner {
+            Owner::Pool(p) => (LimitOf::Pool(p as u32), self.pools[p].burst_ns),
+            Owner::Leaf(l) => (LimitOf::Vm(vms[l]), self.vms[vms[l] as usize].resources.burst_ns),
+        };
+        let limit = |l: &entitlement::PlanLimit| {
+            let (of, burst_ns) = of(l.owner);
+            Limit { of, rate: l.rate, burst_ns, parent: l.parent }
+        };
+        let limits: Vec<Limit> = all.limits.iter().map(limit).collect();
+        let first: Vec<(u32, Option<usize>)> = vms.into_iter().zip(all.first).collect();
+        self.call(|p, k| p.limits(k, &Limits { limits: &limits, first: &first }));
+        self.settle(u32::MAX);
     }
 
     /// A VM or pool has other settings from now on. They are in force with the next `put_limits`
@@ -148,7 +141,9 @@ impl Engine {
         let (period, now) = (entitlement::REPLAN.ns(), self.kernel.now);
         let host = PcpuSet::first(self.kernel.cpus.len());
         let (tree, on) = self.tree(false);
-        let vms: Vec<(u32, u64)> = on.iter().map(|v| (*v, self.host.vm(*v).vt_ns)).collect();
+        let times_of = |v: u32| self.policy.virtual_times(v).unwrap_or_default();
+        let vms: Vec<(u32, u64)> = on.iter().map(|v| (*v, times_of(*v).0)).collect();
+        let v_ns = times_of(0).1;
         let mut worlds = vec![];
         for v in on {
             let there = |w: &u32| self.kernel.seats[*w as usize] != Seat::Off;
@@ -164,58 +159,40 @@ impl Engine {
                 });
             }
         }
-        let v_ns = self.host.record().v_ns;
         for order in self.publisher.weigher.plan(&host, &tree, vms, worlds, period, v_ns) {
             self.order(order);
         }
-        self.timers.arm(Self::fixed(Fixed::Replan), now + period);
+        self.clock.arm(Fixed::Replan, now + period);
     }
 
     fn order(&mut self, order: Order) {
-        let seat = &self.vms[order.vm.0 as usize];
-        let rate =
-            if self.kernel.fault.is(Mutant::EqualWeights) { Rate::ONE } else { order.weight };
-        self.stats.calls += 1;
-        self.host.vm_plan(
-            u32::from(order.vm.0),
-            rate.0,
-            seat.vcpus,
-            seat.resources.shares,
-            order.held,
-            order.shift_ns,
-        );
+        let terms = self.terms(u32::from(order.vm.0));
+        self.call(|p, k| p.order(k, &order, &terms));
+    }
+
+    fn terms(&self, vm: u32) -> VmTerms {
+        let seat = &self.vms[vm as usize];
+        VmTerms { vm, vcpus: seat.vcpus, shares: seat.resources.shares }
     }
 
     /// Puts the tree of the VMs that are powered on now into force.
     pub(crate) fn publish(&mut self) {
         self.generation += 1;
-        let (tree, vms) = self.tree(false);
-        let nodes = plan_nodes(&tree, &vms);
-        self.stats.calls += 1;
-        if !self.kernel.fault.is(Mutant::EqualWeights) {
-            self.host.plan(&nodes, self.generation);
-        }
+        let (generation, (tree, vms)) = (self.generation, self.tree(false));
+        self.call(|p, k| p.plan(k, &Plan { generation, tree: &tree, vms: &vms }));
     }
 
-    /// The weight of a VM that the scheduler has not divided for yet: what it gets if everybody
-    /// wants all it can use.
+    /// The settings of a VM that no plan has yet.
     pub(crate) fn weigh(&mut self, vm: u32) {
-        let (tree, vms) = self.tree(false);
-        let Some(leaf) = vms.iter().position(|v| *v == vm) else { return };
-        let rate = if self.kernel.fault.is(Mutant::EqualWeights) {
-            Rate::ONE.0
-        } else {
-            tree.worst_case().leaves[leaf].max(1)
-        };
-        let seat = &self.vms[vm as usize];
-        self.stats.calls += 1;
-        self.host.vm_weight(vm, rate, seat.vcpus, seat.resources.shares);
+        let (generation, (tree, vms)) = (self.generation, self.tree(false));
+        let terms = self.terms(vm);
+        let plan = Plan { generation, tree: &tree, vms: &vms };
+        self.call(|p, k| p.vm_terms(k, &terms, &plan));
     }
 
     pub(crate) fn plan_later(&mut self) {
-        let slot = Self::fixed(Fixed::Plan);
-        if self.timers.armed(slot).is_none() {
-            self.timers.arm(slot, self.kernel.now + self.costs.plan_ns);
+        if !self.clock.is_armed(Fixed::Plan) {
+            self.clock.arm(Fixed::Plan, self.kernel.now + self.costs.plan_ns);
         }
     }
 }

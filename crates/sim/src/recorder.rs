@@ -2,7 +2,7 @@
 //! knows; it changes nothing in the run.
 
 use crate::engine::Engine;
-use sched_core::TraceRecord;
+use contract::{Scheduler, TraceRecord};
 use settings::Run;
 use std::{fmt, io::Write};
 use trace::{Event, Kind, Place, RAW_BYTES, Role, Writer};
@@ -68,7 +68,7 @@ impl Recorder {
     }
 }
 
-impl Engine {
+impl<P: Scheduler> Engine<P> {
     /// Records from now on; the first events are the names of everything that the run has.
     pub(crate) fn record(&mut self, run: &Run, mut recorder: Recorder) {
         let n = self.kernel.cpus.len();
@@ -101,6 +101,6 @@ impl Engine {
             }
         }
         self.kernel.recorder = Some(recorder);
-        self.host.record_trace(true);
+        self.policy.record(true);
     }
 }

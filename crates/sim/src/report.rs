@@ -1,10 +1,9 @@
-//! The result document of a run: what the scheduler's own accounts say between the end of the
-//! warm-up and the end.
+//! The result document of a run: what worlds and pCPUs did between the end of the warm-up and the
+//! end.
 
 use crate::engine::{Actor, Engine};
 use crate::kernel::Seat;
-use crate::watch::state_times;
-use sched_core::STATE_RUN;
+use contract::Scheduler;
 use settings::{PlacedPool, Run};
 use views::{
     Guest, HostCounts, Latencies, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm, Wakeups, World,
@@ -20,23 +19,20 @@ pub(crate) struct Snapshot {
     guests: Vec<Option<Guest>>,
 }
 
-impl Engine {
+impl<P: Scheduler> Engine<P> {
     /// A world's accounts up to now, what is not settled yet included.
     pub(crate) fn times(&self, world: u32) -> Times {
-        let (now, w) = (self.kernel.now, self.host.world(world));
-        let times = state_times(w, now);
-        let running = if w.state == STATE_RUN { now.saturating_sub(w.run_since_ns) } else { 0 };
+        let spent = self.truth.spent(self.kernel.now, world);
         Times {
-            used_ns: w.used_ns + running,
-            run_ns: times.run_ns,
-            ready_ns: times.ready_ns,
-            costop_ns: times.costop_ns,
-            limited_ns: w.limited_ns
-                + if w.parked_ns == 0 { 0 } else { now.saturating_sub(w.parked_ns) },
-            wait_ns: times.wait_ns + times.wait_idle_ns,
-            idle_ns: times.wait_idle_ns,
+            used_ns: spent.used_ns,
+            run_ns: spent.run_ns,
+            ready_ns: spent.ready_ns,
+            costop_ns: spent.costop_ns,
+            limited_ns: spent.limited_ns,
+            wait_ns: spent.wait_ns + spent.wait_idle_ns,
+            idle_ns: spent.wait_idle_ns,
             entitled_ns: self.watch.world_entitled(world),
-            migrations: w.migrations,
+            migrations: spent.migrations,
             work: self.actors[world as usize].work,
         }
     }
@@ -50,13 +46,7 @@ impl Engine {
             Seat::Off => self.gone[w].unwrap_or_default(),
             _ => self.times(w as u32),
         };
-        let busy = |p: u32| {
-            let (record, current) = (self.host.pcpu(p), self.kernel.cpus[p as usize].current);
-            let w = self.host.world(current);
-            let running =
-                if current == 0 { 0 } else { self.kernel.now.saturating_sub(w.run_since_ns) };
-            record.busy_ns + running
-        };
+        let busy = |p: u32| self.truth.busy_ns(self.kernel.now, p);
         Snapshot {
             worlds: (0..self.actors.len()).map(world).collect(),
             entitled,
@@ -117,7 +107,11 @@ fn less(a: &Times, b: &Times) -> Times {
 }
 
 /// Names, kinds and VMs of a run around the difference of two snapshots.
-pub(crate) fn result(run: &Run, engine: &mut Engine, duration_ns: u64) -> RunResult {
+pub(crate) fn result<P: Scheduler>(
+    run: &Run,
+    engine: &mut Engine<P>,
+    duration_ns: u64,
+) -> RunResult {
     let end = engine.snapshot();
     let start = engine.start.take().unwrap_or_default();
     let zero = Times::default();
@@ -164,7 +158,7 @@ pub(crate) fn result(run: &Run, engine: &mut Engine, duration_ns: u64) -> RunRes
 
 /// Wake-ups of a VM's vCPUs, by the workload and by the scheduler. A timer fires when it is due; a
 /// world is READY at once, and its own work begins a switch after it runs.
-fn wakeups(engine: &Engine, vm: usize) -> impl Iterator<Item = Wakeups> + use<> {
+fn wakeups<P>(engine: &Engine<P>, vm: usize) -> impl Iterator<Item = Wakeups> + use<P> {
     let seat = &engine.vms[vm];
     let mut all = Latencies::default();
     seat.worlds.clone().for_each(|w| all.merge(&engine.actors[w as usize].late));

@@ -1,23 +1,24 @@
 //! Runs scenarios: builds the engine from a run's description and hands back the result document
 //! and the verdict.
 
-use crate::contract::Breach;
-use crate::engine::{self, Engine, Fixed, Stats};
+use crate::clock::{Clock, Fixed, Lateness};
+use crate::engine::{Engine, Stats};
 use crate::kernel::Kernel;
 use crate::life;
 use crate::looks::{Looks, OnLook};
-use crate::mutant::Fault;
-use crate::options::{Options, Policy};
+use crate::options::Options;
 use crate::plans::Publisher;
+use crate::policies::{self, Policy};
 use crate::recorder::{Recorder, TraceOut};
 use crate::report;
 use crate::siblings;
-use crate::timers::Timers;
+use crate::truth::Truth;
 use crate::watch::Watch;
 use check::{CoschedSpans, SchedulerTerms, Verdict};
+use contract::{Breach, Scheduler, Setup, Task};
 use dice::Stream;
-use sched_core::{Host, HostError, KnobError};
-use settings::{Run, Scenario};
+use sched_core::{HostError, KnobError, Knobs, Tandem};
+use settings::{PlacedPool, Run, Scenario};
 use units::Span;
 use views::{Checked, Document, RunResult, Where};
 
@@ -60,6 +61,19 @@ pub enum SimError {
         label: String,
         /// Why.
         cause: KnobError,
+    },
+    /// The run asks for what the policy cannot do.
+    #[error(
+        "run '{label}': cannot run it with policy {policy}, which has no {}; run it with tandem, \
+            or take that out of the scenario", missing.join(", no ")
+    )]
+    Unsupported {
+        /// The run.
+        label: String,
+        /// The policy.
+        policy: String,
+        /// What is missing, each with what asks for it.
+        missing: Vec<String>,
     },
     /// The duration leaves nothing to measure.
     #[error("run '{label}': cannot measure {duration}: allowed more than the warm-up of {warmup}")]
@@ -154,25 +168,136 @@ fn run_recorded(
     if duration <= spec.warmup {
         return Err(SimError::Duration { label: run.label.clone(), duration, warmup: spec.warmup });
     }
-    let mut engine = build(run, options, seed, duration)?;
-    engine.looks = looks;
-    let broken = |breach| SimError::Contract { label: run.label.clone(), seed, breach };
-    let unwritten = |cause| SimError::Trace { label: run.label.clone(), cause };
-    if let Some(out) = trace {
-        engine.record(run, Recorder::new(out).map_err(unwritten)?);
+    let pools = settings::place(&spec.pools, spec.host.mhz)
+        .map_err(|reasons| SimError::Pools { label: run.label.clone(), reasons })?;
+    let setup = Setup {
+        topology: &run.topology,
+        vms: spec.vms.len() + 1,
+        worlds: life::count(spec),
+        pools: pools.len(),
+    };
+    let knobs = knobs(run, options)?;
+    let settings = settings::changes(spec)
+        .map_err(|reasons| SimError::Pools { label: run.label.clone(), reasons })?;
+    let job = Job { run, options, seed, duration, knobs, settings, trace, looks };
+    let tandem = || {
+        Tandem::new(&setup, &knobs)
+            .map_err(|cause| SimError::Host { label: run.label.clone(), cause })
+    };
+    let pcpus = run.topology.pcpus();
+    let faulty = |policy, mutant| policies::faulty(policy, mutant, pcpus);
+    match options.policy {
+        // The one whose speed counts has an engine of its own.
+        Policy::Tandem => job.done_by(tandem()?, pools),
+        Policy::Mutant(mutant) => job.done_by(faulty(Box::new(tandem()?), mutant), pools),
+        Policy::Peer(peer, None) => job.done_by(peer.make(&setup), pools),
+        Policy::Peer(peer, Some(mutant)) => job.done_by(faulty(peer.make(&setup), mutant), pools),
     }
-    let done = boot_and_run(&mut engine, spec.warmup.ns());
-    if let Err(breach) = &done {
-        engine.kernel.mark(|| breach.to_string());
+}
+
+/// The knobs of a run.
+fn knobs(run: &Run, options: &Options) -> Result<Knobs, SimError> {
+    let refused = |cause| SimError::Knob { label: run.label.clone(), cause };
+    let mut knobs = Knobs::DEFAULT;
+    for (name, value) in run.spec.knobs.iter().chain(&options.knobs) {
+        knobs.set(name, *value).map_err(refused)?;
     }
-    if let Some(recorder) = engine.kernel.recorder.take() {
-        recorder.finish().map_err(unwritten)?;
+    knobs.check().map_err(refused)?;
+    Ok(knobs)
+}
+
+/// A run that is to be done, whatever schedules it.
+struct Job<'r> {
+    run: &'r Run,
+    options: &'r Options,
+    seed: u64,
+    duration: Span,
+    knobs: Knobs,
+    settings: Vec<settings::Change>,
+    trace: Option<TraceOut>,
+    looks: Option<Looks>,
+}
+
+impl Job<'_> {
+    fn done_by<P: Scheduler>(
+        mut self,
+        policy: P,
+        pools: Vec<PlacedPool>,
+    ) -> Result<Outcome, SimError> {
+        let (run, seed, duration) = (self.run, self.seed, self.duration);
+        policies::refuse(run, self.options, self.trace.is_some(), policy.features())?;
+        let warmup = run.spec.warmup.ns();
+        let mut engine = self.engine(policy, pools);
+        engine.looks = self.looks.take();
+        let broken = |breach| SimError::Contract { label: run.label.clone(), seed, breach };
+        let unwritten = |cause| SimError::Trace { label: run.label.clone(), cause };
+        if let Some(out) = self.trace.take() {
+            engine.record(run, Recorder::new(out).map_err(unwritten)?);
+        }
+        let done = boot_and_run(&mut engine, warmup);
+        if let Err(breach) = &done {
+            engine.kernel.mark(|| breach.to_string());
+        }
+        if let Some(recorder) = engine.kernel.recorder.take() {
+            recorder.finish().map_err(unwritten)?;
+        }
+        done.map_err(broken)?;
+        let mut result = report::result(run, &mut engine, duration.ns() - warmup);
+        let verdict = engine.watch.finish(duration.ns());
+        result.checked = verdict.as_ref().map(checked);
+        Ok(Outcome { result, verdict, stats: engine.stats, knobs: self.knobs })
     }
-    done.map_err(broken)?;
-    let mut result = report::result(run, &mut engine, duration.ns() - spec.warmup.ns());
-    let verdict = engine.watch.finish(duration.ns());
-    result.checked = verdict.as_ref().map(checked);
-    Ok(Outcome { result, verdict, stats: engine.stats, knobs: *engine.host.knobs() })
+
+    fn engine<P: Scheduler>(&self, policy: P, pools: Vec<PlacedPool>) -> Engine<P> {
+        let (spec, options, knobs) = (&self.run.spec, self.options, &self.knobs);
+        let (topology, seed) = (&self.run.topology, self.seed);
+        let pcpus = topology.pcpus();
+        let guests = siblings::guests(spec);
+        let (specs, actors) = life::worlds(spec, &guests, seed);
+        let system_shares = match knobs.system_shares {
+            0 => 1000 * pcpus as u32,
+            shares => shares as u32,
+        };
+        let cosched = |t: SchedulerTerms| t.cosched.filter(|_| options.policy.is_tandem());
+        let terms = options
+            .check
+            .then(|| scheduler_terms(knobs, spec.host.hz))
+            .map(|t| SchedulerTerms { timer_late: spec.host.timer_late, cosched: cosched(t), ..t });
+        let worlds = actors.len();
+        let watch = Watch::new(topology, worlds, terms);
+        let lateness = Lateness {
+            most_ns: spec.host.timer_late.ns(),
+            random: Stream::new(seed, "timers of the host"),
+        };
+        let ticks = (options.ticks, 1_000_000_000 / u64::from(spec.host.hz));
+        let tasks = (0..worlds as u32).map(|world| Task { world, ..Task::ZERO });
+        Engine {
+            policy,
+            kernel: Kernel::new(pcpus, worlds, Stream::new(seed, "the scheduler's own")),
+            tasks: tasks.collect(),
+            clock: Clock::new((pcpus, worlds), ticks, self.duration.ns(), lateness),
+            cause: (None, 0),
+            truth: Truth::new(worlds, spec.vms.len() + 1, topology),
+            vms: life::vms(spec, &pools, system_shares),
+            guests,
+            pools,
+            changes: life::changes(spec, &self.settings),
+            next_change: 0,
+            watch,
+            stats: Stats::default(),
+            costs: options.costs,
+            generation: 0,
+            start: None,
+            publisher: Publisher::new(self.settings.clone()),
+            ordered: false,
+            looks: None,
+            topology: topology.clone(),
+            mhz: spec.host.mhz,
+            gone: vec![None; worlds],
+            actors,
+            specs,
+        }
+    }
 }
 
 fn checked(v: &Verdict) -> Checked {
@@ -186,79 +311,15 @@ fn checked(v: &Verdict) -> Checked {
     }
 }
 
-fn boot_and_run(engine: &mut Engine, warmup_ns: u64) -> Result<(), Breach> {
+fn boot_and_run<P: Scheduler>(engine: &mut Engine<P>, warmup_ns: u64) -> Result<(), Breach> {
     engine.boot();
     if let Some(breach) = engine.kernel.breach.take() {
         return Err(breach);
     }
     if warmup_ns > 0 {
-        engine.timers.arm(Engine::fixed(Fixed::Warm), warmup_ns);
+        engine.clock.arm(Fixed::Warm, warmup_ns);
     }
     engine.run()
-}
-
-fn build(run: &Run, options: &Options, seed: u64, duration: Span) -> Result<Engine, SimError> {
-    let spec = &run.spec;
-    let label = || run.label.clone();
-    let guests = siblings::guests(spec);
-    let (specs, actors) = life::worlds(spec, &guests, seed);
-    let pools = settings::place(&spec.pools, spec.host.mhz)
-        .map_err(|reasons| SimError::Pools { label: label(), reasons })?;
-    let settings =
-        settings::changes(spec).map_err(|reasons| SimError::Pools { label: label(), reasons })?;
-    let host = Host::new(&run.topology, spec.vms.len() + 1, actors.len(), pools.len());
-    let mut host = host.map_err(|cause| SimError::Host { label: label(), cause })?;
-    for (name, value) in spec.knobs.iter().chain(&options.knobs) {
-        host.set_knob(name, *value).map_err(|cause| SimError::Knob { label: label(), cause })?;
-    }
-    host.knobs().check().map_err(|cause| SimError::Knob { label: label(), cause })?;
-    let pcpus = run.topology.pcpus();
-    let system_shares = match host.knobs().system_shares {
-        0 => 1000 * pcpus as u32,
-        shares => shares as u32,
-    };
-    let mutant = match options.policy {
-        Policy::Tandem => None,
-        Policy::Mutant(m) => Some(m),
-    };
-    let timer_late = spec.host.timer_late;
-    let terms = options
-        .check
-        .then(|| SchedulerTerms { timer_late, ..scheduler_terms(host.knobs(), spec.host.hz) });
-    let worlds = actors.len();
-    Ok(Engine {
-        host,
-        kernel: Kernel::new(
-            pcpus,
-            worlds,
-            units::caps::LIMITERS_MAX,
-            spec.vms.len() + 1,
-            Fault::new(mutant),
-        ),
-        timers: Timers::new(engine::slots(pcpus, worlds)),
-        timer_late: spec.host.timer_late.ns(),
-        lateness: Stream::new(seed, "timers of the host"),
-        vms: life::vms(spec, &pools, system_shares),
-        guests,
-        pools,
-        changes: life::changes(spec, &settings),
-        next_change: 0,
-        watch: Watch::new(&run.topology, worlds, terms),
-        stats: Stats::default(),
-        costs: options.costs,
-        ticks: options.ticks,
-        tick_ns: 1_000_000_000 / u64::from(spec.host.hz),
-        tick: 0,
-        end: duration.ns(),
-        generation: 0,
-        start: None,
-        publisher: Publisher::new(settings),
-        looks: None,
-        mhz: spec.host.mhz,
-        gone: vec![None; worlds],
-        actors,
-        specs,
-    })
 }
 
 /// Progress of a scenario, for people to see.

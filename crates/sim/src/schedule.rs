@@ -9,14 +9,15 @@
 //!   empty; then stopping of the old task, its re-queueing, idle, running of the new one.
 
 use crate::behaviour::{ENDLESS, Next};
-use crate::contract::{DISPATCH_LOOPS, Rule, SLICE_DEFAULT_NS, SLICE_ENDLESS};
 use crate::engine::Engine;
 use crate::kernel::{Context, Nudge, Seat};
-use crate::mutant::Mutant;
 use check::State;
-use sched_core::{ENQUEUE_WAKEUP, STATE_COSTOP};
+use contract::{ENQUEUE_WAKEUP, Hold, Rule, SLICE_DEFAULT_NS, SLICE_ENDLESS, Scheduler};
 
-impl Engine {
+/// How often the kernel calls dispatch again while it only fed other pCPUs (SCX_DSP_MAX_LOOPS).
+const DISPATCH_LOOPS: u32 = 32;
+
+impl<P: Scheduler> Engine<P> {
     /// A sleep ends as its workload wanted: what passes until it runs is the latency of the
     /// wake-up.
     pub(crate) fn timer_wakes(&mut self, world: u32) {
@@ -28,32 +29,30 @@ impl Engine {
 
     /// A sleep ends, by a timer on the pCPU where the world ran last.
     pub(crate) fn wake(&mut self, world: u32) {
-        self.wake_by(world, self.host.task(world).pcpu as u32, 0);
+        self.wake_by(world, self.tasks[world as usize].pcpu as u32, 0, 0);
     }
 
     /// A sleep ends: on pCPU `here` an interrupt wakes the world, or another world, `waker`, that
-    /// runs there.
-    pub(crate) fn wake_by(&mut self, world: u32, here: u32, waker: u32) {
+    /// runs there; `flags` are those of select.
+    pub(crate) fn wake_by(&mut self, world: u32, here: u32, waker: u32, flags: u32) {
         if self.kernel.seats[world as usize] != Seat::Asleep {
             return;
         }
         self.stats.wakeups += 1;
         self.steal(here, self.costs.wake_ns);
-        self.host.set_cause(Some(here), waker);
-        let target = self.select(world, self.host.task(world).pcpu as u32);
-        self.host.task_mut(world).pcpu = target as i32;
+        self.cause = (Some(here), waker);
+        let target = self.select(world, self.tasks[world as usize].pcpu as u32, flags);
+        self.tasks[world as usize].pcpu = target as i32;
         let now = self.kernel.now;
         self.kernel.seats[world as usize] = Seat::Custody;
         self.actors[world as usize].ready_since = now;
-        if !self.kernel.fault.strikes(Mutant::StaleState, 20) {
-            self.stats.calls += 1;
-            self.host.runnable(&mut self.kernel, world);
-        }
-        self.watch.state(now, world, State::Ready, None);
+        self.call(|p, k| p.runnable(k, world));
+        self.truth.woken(world);
+        self.enter(world, State::Ready);
         match self.kernel.direct.take() {
             Some((to, slice)) => {
                 // The insertion that select asked for takes the place of enqueue.
-                self.kernel.put(self.host.tasks_mut(), world, to, slice);
+                self.kernel.put(&mut self.tasks, world, to, slice);
             }
             None => self.enqueue(world, ENQUEUE_WAKEUP),
         }
@@ -66,43 +65,28 @@ impl Engine {
 
     /// Asks the scheduler for a pCPU; the kernel's own choice where it may not say or says it
     /// wrongly.
-    fn select(&mut self, world: u32, prev: u32) -> u32 {
-        let task = self.host.task(world);
-        let fallback = |allowed: &[u64]| {
-            allowed
-                .iter()
-                .zip(0..)
-                .find(|w| *w.0 != 0)
-                .map_or(0, |(w, i)| i * 64 + w.trailing_zeros())
-        };
+    fn select(&mut self, world: u32, prev: u32, flags: u32) -> u32 {
+        let task = &self.tasks[world as usize];
         if task.allowed_count <= 1 || task.migration_disabled != 0 {
-            return if task.may_run(prev) { prev } else { fallback(&task.allowed) };
+            return if task.may_run(prev) { prev } else { task.first_allowed() };
         }
-        self.kernel.context = Context::Select(world);
-        self.stats.calls += 1;
-        let chosen = self.host.select(&mut self.kernel, world, prev as i32, -1);
-        self.kernel.context = Context::None;
+        let chosen = self.call_from(Context::Select(world), |p, k| p.select(k, world, prev, flags));
         let n = self.kernel.cpus.len();
         if chosen < 0 || chosen as usize >= n {
             let what = format!("seen {chosen} from select, allowed 0..{}", n - 1);
             self.kernel.breach(Rule::UnknownPcpu, Some(world), None, what);
             return prev;
         }
-        let task = self.host.task(world);
+        let task = &self.tasks[world as usize];
         if task.may_run(chosen as u32) {
             return chosen as u32;
         }
         self.stats.fallbacks += 1;
-        fallback(&task.allowed)
+        task.first_allowed()
     }
 
     fn enqueue(&mut self, world: u32, flags: u32) {
-        self.kernel.context = Context::Enqueue(world);
-        if !self.kernel.fault.strikes(Mutant::LostEnqueue, 50) {
-            self.stats.calls += 1;
-            self.host.enqueue(&mut self.kernel, world, flags);
-        }
-        self.kernel.context = Context::None;
+        self.call_from(Context::Enqueue(world), |p, k| p.enqueue(k, world, flags));
         if self.kernel.seats[world as usize] == Seat::Custody {
             let what = "seen in no queue after enqueue, allowed exactly one".to_owned();
             self.kernel.breach(Rule::Custody, Some(world), None, what);
@@ -140,7 +124,7 @@ impl Engine {
             }
             cpu.work_from = now;
         }
-        let task = self.host.task_mut(cpu.current);
+        let task = &mut self.tasks[cpu.current as usize];
         if task.slice_ns != SLICE_ENDLESS {
             task.slice_ns = task.slice_ns.saturating_sub(ran);
         }
@@ -151,19 +135,25 @@ impl Engine {
         let cpu = &self.kernel.cpus[pcpu as usize];
         let left = self.actors[cpu.current as usize].behaviour.remaining;
         match left {
-            ENDLESS => self.timers.disarm(Self::done_slot(pcpu)),
-            left => {
-                self.timers.arm(Self::done_slot(pcpu), cpu.work_from.max(self.kernel.now) + left)
-            }
+            ENDLESS => self.clock.disarm_done(pcpu),
+            left => self.clock.arm_done(pcpu, cpu.work_from.max(self.kernel.now) + left),
         }
     }
 
     pub(crate) fn on_tick(&mut self, pcpu: u32) {
         self.account(pcpu);
         let current = self.kernel.cpus[pcpu as usize].current;
-        if self.host.task(current).slice_ns == 0 {
+        self.tick(current);
+        if self.tasks[current as usize].slice_ns == 0 {
             self.pick(pcpu, current, 0);
         }
+    }
+
+    /// The scheduler sees a tick; most do nothing.
+    fn tick(&mut self, current: u32) {
+        let calls = self.stats.calls;
+        self.call(|p, k| p.tick(k, current));
+        self.stats.calls = calls;
     }
 
     /// A reschedule interrupt.
@@ -187,19 +177,17 @@ impl Engine {
         }
         match next {
             Next::Work => return self.arm_done(pcpu),
-            Next::Sleep(until) => self.timers.arm(self.sleep_slot(world), until),
+            Next::Sleep(until) => self.clock.arm_sleep(world, until),
             Next::Halt => {}
         }
         self.kernel.cpus[pcpu as usize].current = 0;
         self.kernel.seats[world as usize] = Seat::Asleep;
         let (vcpu, waits) =
             (self.actors[world as usize].vcpu, self.actors[world as usize].behaviour.waits());
-        self.host.task_mut(world).waits = u32::from(waits);
+        self.tasks[world as usize].waits = u32::from(waits);
         self.stop(pcpu, world, false);
-        self.stats.calls += 1;
-        self.host.quiescent(&mut self.kernel, world, true);
-        let asleep = if vcpu && !waits { State::WaitIdle } else { State::Wait };
-        self.watch.state(now, world, asleep, None);
+        self.call(|p, k| p.quiescent(k, world, true));
+        self.enter(world, if vcpu && !waits { State::WaitIdle } else { State::Wait });
         self.settle(pcpu);
         let leaves = self.actors[world as usize].behaviour.leaving;
         if leaves {
@@ -210,33 +198,22 @@ impl Engine {
 
     /// The running vCPU enters its guest, or leaves it for its emulator.
     fn cross(&mut self, pcpu: u32, world: u32, inside: bool) {
-        self.stats.calls += 1;
-        self.host.set_cause(Some(pcpu), 0);
-        self.host.guest(&mut self.kernel, world, inside);
+        self.cause = (Some(pcpu), 0);
+        self.call(|p, k| p.guest(k, world, inside));
         self.watch.guest(self.kernel.now, world, inside);
         self.settle(pcpu);
     }
 
     fn stop(&mut self, pcpu: u32, world: u32, runnable: bool) {
-        if !self.kernel.fault.strikes(Mutant::LostStop, 20) {
-            self.stats.calls += 1;
-            self.host.stopping(&mut self.kernel, world, runnable);
-        }
-        let before = self.actors[world as usize].charged;
-        let used = &mut self.host.world_mut(world).used_ns;
-        if self.kernel.fault.strikes(Mutant::DoubleCharge, 20) {
-            *used += *used - before;
-        }
-        if self.kernel.fault.strikes(Mutant::LostCharge, 20) {
-            *used = before;
-        }
-        self.watch.charged(self.kernel.now, &self.host, world, pcpu);
+        self.call(|p, k| p.stopping(k, world, runnable));
+        self.truth.stops(self.kernel.now, pcpu);
+        self.watch.charged(self.kernel.now, &self.policy, world, pcpu);
     }
 
     /// Chooses what a pCPU runs next; `prev` still wants to run, 0 for none. `slept` has just gone
     /// to sleep there: sched_ext names it to ops.dispatch all the same.
     fn pick(&mut self, pcpu: u32, prev: u32, slept: u32) {
-        self.host.set_cause(Some(pcpu), 0);
+        self.cause = (Some(pcpu), 0);
         let next = self.balance(pcpu, prev, slept);
         if next != 0 && next == prev {
             return;
@@ -247,7 +224,7 @@ impl Engine {
         let cpu = &mut self.kernel.cpus[pcpu as usize];
         if next == 0 {
             cpu.current = 0;
-            self.timers.disarm(Self::done_slot(pcpu));
+            self.clock.disarm_done(pcpu);
             if !std::mem::replace(&mut self.kernel.cpus[pcpu as usize].idle, true) {
                 self.tell_idle(pcpu, true);
             }
@@ -261,13 +238,14 @@ impl Engine {
     }
 
     pub(crate) fn tell_idle(&mut self, pcpu: u32, idle: bool) {
-        self.stats.calls += 1;
-        self.host.idle(&mut self.kernel, pcpu, idle);
+        self.kernel.set_idle(pcpu, idle);
+        self.truth.idle(self.kernel.now, pcpu, idle);
+        self.call(|p, k| p.idle(k, pcpu, idle));
     }
 
     /// The kernel's balance_one: what comes next, 0 for nothing; `prev` is called before it stops.
     fn balance(&mut self, pcpu: u32, prev: u32, slept: u32) -> u32 {
-        let keeps = |e: &Engine| prev != 0 && e.host.task(prev).slice_ns > 0;
+        let keeps = |e: &Self| prev != 0 && e.tasks[prev as usize].slice_ns > 0;
         if keeps(self) {
             return prev;
         }
@@ -275,11 +253,12 @@ impl Engine {
             if !self.kernel.cpus[pcpu as usize].local.is_empty() {
                 break;
             }
-            self.kernel.context = Context::Dispatch(pcpu);
             self.kernel.inserted = 0;
-            self.stats.calls += 1;
-            self.host.dispatch(&mut self.kernel, pcpu, prev.max(slept)); // one of both is 0
-            self.kernel.context = Context::None;
+            if prev != 0 {
+                self.truth.expired(prev);
+            }
+            // One of both is 0.
+            self.call_from(Context::Dispatch(pcpu), |p, k| p.dispatch(k, pcpu, prev.max(slept)));
             if keeps(self) {
                 return prev;
             }
@@ -289,15 +268,18 @@ impl Engine {
         }
         match self.kernel.cpus[pcpu as usize].local.front() {
             Some(world) => *world,
-            // The scheduler has SCX_OPS_ENQ_LAST: one that it gave no slice is handed to enqueue,
-            // even if it is the last.
+            // The last is handed to enqueue only where the scheduler wants that.
+            None if prev != 0 && !self.policy.enqueues_last() => {
+                self.default_slice(prev);
+                prev
+            }
             None => 0,
         }
     }
 
     fn default_slice(&mut self, world: u32) {
         self.stats.default_slices += 1;
-        self.host.task_mut(world).slice_ns = SLICE_DEFAULT_NS;
+        self.tasks[world as usize].slice_ns = SLICE_DEFAULT_NS;
     }
 
     /// A world that still wants to run leaves its pCPU.
@@ -306,10 +288,9 @@ impl Engine {
         self.kernel.seats[prev as usize] = Seat::Custody;
         self.actors[prev as usize].ready_since = now;
         self.stop(pcpu, prev, true);
-        let costops = self.host.world(prev).state == STATE_COSTOP;
-        self.kernel.costopped[prev as usize] = costops;
-        self.watch.state(now, prev, if costops { State::Costop } else { State::Ready }, None);
-        if self.host.task(prev).slice_ns > 0 {
+        let costops = self.kernel.hold_of(prev) == Hold::Costopped;
+        self.enter(prev, if costops { State::Costop } else { State::Ready });
+        if self.tasks[prev as usize].slice_ns > 0 {
             self.kernel.put_back(prev, pcpu);
         } else {
             self.enqueue(prev, 0);
@@ -321,7 +302,7 @@ impl Engine {
         let now = self.kernel.now;
         self.kernel.take_local(world, pcpu);
         self.kernel.seats[world as usize] = Seat::Running(pcpu);
-        if self.host.task(world).slice_ns == 0 {
+        if self.tasks[world as usize].slice_ns == 0 {
             self.default_slice(world);
         }
         let cpu = &mut self.kernel.cpus[pcpu as usize];
@@ -331,13 +312,13 @@ impl Engine {
         cpu.system_ns += self.costs.switch_ns;
         self.stats.switches += 1;
         let actor = &mut self.actors[world as usize];
-        actor.charged = self.host.world(world).used_ns;
         if let Some(due) = actor.due.take() {
             actor.late.add(now - due);
         }
-        self.stats.calls += 1;
-        self.host.running(&mut self.kernel, world);
-        self.tell_held_back();
+        self.call(|p, k| p.running(k, world));
+        self.hear();
+        self.kernel.unhold(world);
+        self.truth.runs(now, world, pcpu);
         self.watch.state(now, world, State::Run, Some(pcpu));
         if self.is_sibling(world) {
             self.sibling_runs(world);
@@ -355,10 +336,9 @@ impl Engine {
         else {
             return;
         };
-        self.stats.calls += 1;
-        if self.host.yield_to(&mut self.kernel, spinner, target) {
+        if self.call(|p, k| p.yield_to(k, spinner, target)) {
             self.stats.yields += 1;
-            self.host.task_mut(spinner).slice_ns = 0;
+            self.tasks[spinner as usize].slice_ns = 0;
             self.kernel.nudges.push((pcpu, Nudge::Reschedule));
             self.settle(pcpu);
         }

@@ -11,6 +11,7 @@ use crate::behaviour::Next;
 use crate::engine::Engine;
 use crate::guest::{Found, Guest, Handling, Ipi, Lock, Phase, Vcpu};
 use crate::kernel::Seat;
+use contract::Scheduler;
 use settings::{RunSpec, VmSpec, Workload};
 
 /// What vCPUs of each VM share, by VM; the system group shares nothing.
@@ -27,7 +28,7 @@ pub(crate) fn guests(spec: &RunSpec) -> Vec<Guest> {
     std::iter::once(Guest::default()).chain(spec.vms.iter().map(guest)).collect()
 }
 
-impl Engine {
+impl<P: Scheduler> Engine<P> {
     fn shared(&mut self, world: u32) -> &mut Guest {
         &mut self.guests[self.actors[world as usize].vm as usize]
     }
@@ -79,7 +80,7 @@ impl Engine {
     pub(crate) fn sibling_ends(&mut self, world: u32, left: u64) {
         let leaving = self.actors[world as usize].behaviour.leaving;
         // an interrupt may have woken it before its time
-        self.timers.disarm(self.sleep_slot(world));
+        self.clock.disarm_sleep(world);
         let v = self.vcpu(world);
         let was = std::mem::take(v);
         let left = was.handling.map_or(left, |h| h.left);
@@ -158,7 +159,7 @@ impl Engine {
                     self.arm_done(pcpu);
                 }
             }
-            Seat::Asleep => self.wake_by(world, here, waker),
+            Seat::Asleep => self.wake_by(world, here, waker, 0),
             _ => {}
         }
     }
@@ -327,7 +328,7 @@ impl Engine {
     fn send(&mut self, to: u32, ipi: Ipi, pcpu: u32) {
         let seat = self.kernel.seats[to as usize];
         let found = if seat == Seat::Asleep {
-            Found::Asleep(self.timers.armed(self.sleep_slot(to)))
+            Found::Asleep(self.clock.sleeps_until(to))
         } else {
             Found::Awake
         };
@@ -338,7 +339,7 @@ impl Engine {
                 self.handle(to);
                 self.arm_done(there);
             }
-            Seat::Asleep => self.wake_by(to, pcpu, ipi.from),
+            Seat::Asleep => self.wake_by(to, pcpu, ipi.from, 0),
             _ => {}
         }
     }

@@ -2,25 +2,9 @@
 //! it does nothing.
 
 use check::{Oracle, PoolTerms, SchedulerTerms, State, StateTimes, Verdict, VmTerms};
-use sched_core::{Host, STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, World};
+use contract::Accounts;
 use topology::Topology;
 use units::{PcpuId, PcpuSet, VmId, WorldId};
-
-/// State times of a world by its own record, the present stay included.
-pub(crate) fn state_times(w: &World, now: u64) -> StateTimes {
-    let mut times = w.time_ns;
-    if let Some(t) = times.get_mut(w.state as usize) {
-        *t += now.saturating_sub(w.state_since_ns);
-    }
-    let at = |state: u32| times[state as usize];
-    StateTimes {
-        run_ns: at(STATE_RUN),
-        ready_ns: at(STATE_READY),
-        costop_ns: at(STATE_COSTOP),
-        wait_ns: at(STATE_WAIT),
-        wait_idle_ns: at(STATE_WAIT_IDLE),
-    }
-}
 
 /// The oracle of a run, if there is one, and what it has been told of the accounts.
 #[derive(Debug)]
@@ -115,20 +99,30 @@ impl Watch {
     }
 
     /// A world has stopped: passes on what the scheduler charged to it and to its pCPU.
-    pub(crate) fn charged(&mut self, now: u64, host: &Host, world: u32, pcpu: u32) {
+    pub(crate) fn charged(&mut self, now: u64, accounts: &impl Accounts, world: u32, pcpu: u32) {
         let Some(o) = &mut self.oracle else { return };
-        let (used, busy) = (host.world(world).used_ns, host.pcpu(pcpu).busy_ns);
-        let last = std::mem::replace(&mut self.charged[world as usize], used);
-        o.charged(now, WorldId(world), used.saturating_sub(last));
-        let last = std::mem::replace(&mut self.busy[pcpu as usize], busy);
-        o.pcpu_busy(now, PcpuId(pcpu as u16), busy.saturating_sub(last));
+        if let Some(used) = accounts.charged_ns(world) {
+            let last = std::mem::replace(&mut self.charged[world as usize], used);
+            o.charged(now, WorldId(world), used.saturating_sub(last));
+        }
+        if let Some(busy) = accounts.busy_ns(pcpu) {
+            let last = std::mem::replace(&mut self.busy[pcpu as usize], busy);
+            o.pcpu_busy(now, PcpuId(pcpu as u16), busy.saturating_sub(last));
+        }
     }
 
     /// Holds the scheduler's state times of a world to the oracle's.
-    pub(crate) fn reported(&mut self, now: u64, host: &Host, world: u32) {
-        if let Some(o) = &mut self.oracle {
-            o.reported(now, WorldId(world), &state_times(host.world(world), now));
-        }
+    pub(crate) fn reported(&mut self, now: u64, accounts: &impl Accounts, world: u32) {
+        let Some(o) = &mut self.oracle else { return };
+        let Some(t) = accounts.state_times(world, now) else { return };
+        let times = StateTimes {
+            run_ns: t.run_ns,
+            ready_ns: t.ready_ns,
+            costop_ns: t.costop_ns,
+            wait_ns: t.wait_ns,
+            wait_idle_ns: t.wait_idle_ns,
+        };
+        o.reported(now, WorldId(world), &times);
     }
 
     /// CPU time of the ideal so far: of each VM, by id.

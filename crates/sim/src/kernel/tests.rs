@@ -1,27 +1,25 @@
 //! Each rule of the contract, broken by hand at the boundary that the scheduler calls.
 
 use super::*;
-use crate::contract::Rule;
-use sched_core::{Host, PlatTask, queue_parked, queue_system, queue_vm};
-use topology::{Shape, Topology};
+use contract::{Kernel as _, Rule};
+
+/// Queues that the scheduler has created.
+const FIRST: u64 = 7;
+const SECOND: u64 = 3000;
 
 /// A kernel of 4 pCPUs with worlds 1 to 3 in custody; world 2 may use pCPU 1 alone.
-fn kernel() -> (Kernel, Vec<PlatTask>) {
-    let shape = Shape {
-        sockets: 1,
-        nodes_per_socket: 1,
-        llcs_per_node: 1,
-        cores_per_llc: 4,
-        threads_per_core: 1,
-    };
-    let mut host = Host::new(&Topology::regular(shape).expect("a host"), 1, 4, 1).expect("a host");
-    for task in host.tasks_mut() {
-        task.allowed[0] = if task.world == 2 { 0b10 } else { 0b1111 };
+fn kernel() -> (Kernel, Vec<Task>) {
+    let task = |world| {
+        let mut task = Task { world, ..Task::ZERO };
+        task.allowed[0] = if world == 2 { 0b10 } else { 0b1111 };
         task.allowed_count = task.allowed[0].count_ones();
-    }
-    let mut kernel = Kernel::new(4, 4, 2, 1, Fault::default());
+        task
+    };
+    let mut kernel = Kernel::new(4, 4, Stream::new(1, "kernel"));
     kernel.seats = vec![Seat::Off, Seat::Custody, Seat::Custody, Seat::Custody];
-    (kernel, host.tasks_mut().to_vec())
+    kernel.create_queue(SECOND);
+    kernel.create_queue(FIRST);
+    (kernel, (0..4).map(task).collect())
 }
 
 /// The rule that `calls` break in a context, if any.
@@ -61,9 +59,9 @@ fn local_queues_take_only_worlds_that_may_run_there() {
     assert_eq!(broken(Context::Enqueue(2), on(4)), Some(Rule::UnknownPcpu));
     let take = |k: &mut Kernel, t: &mut Tasks| {
         k.context = Context::Enqueue(2);
-        k.queue_insert(t, 2, queue_vm(3), MS, 7);
+        k.queue_insert(t, 2, FIRST, MS, 7);
         k.context = Context::Dispatch(3);
-        assert!(!k.queue_take(t, queue_vm(3), 2));
+        assert!(!k.queue_take(t, FIRST, 2));
     };
     assert_eq!(broken(Context::None, take), Some(Rule::Affinity));
 }
@@ -71,9 +69,13 @@ fn local_queues_take_only_worlds_that_may_run_there() {
 #[test]
 fn only_queues_and_pcpus_that_exist_are_named() {
     let insert = |queue| move |k: &mut Kernel, t: &mut Tasks| k.queue_insert(t, 1, queue, MS, 7);
-    assert_eq!(broken(Context::Enqueue(1), insert(queue_system(3))), None);
-    assert_eq!(broken(Context::Enqueue(1), insert(queue_vm(4))), Some(Rule::UnknownQueue));
-    assert_eq!(broken(Context::Enqueue(1), insert(queue_system(4))), Some(Rule::UnknownQueue));
+    assert_eq!(broken(Context::Enqueue(1), insert(SECOND)), None);
+    for unknown in [0, FIRST + 1, SECOND + 1, u64::MAX] {
+        assert_eq!(broken(Context::Enqueue(1), insert(unknown)), Some(Rule::UnknownQueue));
+    }
+    let create = |id| move |k: &mut Kernel, _: &mut Tasks| k.create_queue(id);
+    assert_eq!(broken(Context::None, create(QUEUES_MAX - 1)), None);
+    assert_eq!(broken(Context::None, create(QUEUES_MAX)), Some(Rule::UnknownQueue));
     assert_eq!(broken(Context::None, |k, _| k.kick(3, KICK_IDLE)), None);
     assert_eq!(broken(Context::None, |k, _| k.kick(4, 0)), Some(Rule::UnknownPcpu));
     assert_eq!(broken(Context::None, |k, _| k.kick(0, 8)), Some(Rule::Context));
@@ -83,19 +85,19 @@ fn only_queues_and_pcpus_that_exist_are_named() {
 fn a_move_to_the_local_queue_needs_a_dispatch_and_a_world_that_is_still_there() {
     let (mut k, mut tasks) = kernel();
     k.context = Context::Enqueue(1);
-    k.queue_insert(&mut tasks, 1, queue_vm(2), 5 * MS, 7);
-    assert_eq!((k.queue_at(queue_vm(2), 0), k.queue_at(queue_vm(2), 1)), (1, 0));
+    k.queue_insert(&mut tasks, 1, SECOND, 5 * MS, 7);
+    assert_eq!((k.queue_at(SECOND, 0), k.queue_at(SECOND, 1)), (1, 0));
     k.context = Context::Dispatch(0);
-    assert!(!k.queue_take(&mut tasks, queue_vm(1), 1), "it is in another queue");
-    assert!(k.queue_take(&mut tasks, queue_vm(2), 1));
-    assert!(!k.queue_take(&mut tasks, queue_vm(2), 1), "it has just been taken");
+    assert!(!k.queue_take(&mut tasks, FIRST, 1), "it is in another queue");
+    assert!(k.queue_take(&mut tasks, SECOND, 1));
+    assert!(!k.queue_take(&mut tasks, SECOND, 1), "it has just been taken");
     assert_eq!(
         (k.seats[1], tasks[1].pcpu, tasks[1].slice_ns, tasks[1].key),
         (Seat::Local(0), 0, 5 * MS, 7)
     );
     assert_eq!(k.breach, None);
     k.context = Context::None;
-    k.queue_take(&mut tasks, queue_vm(2), 1);
+    k.queue_take(&mut tasks, SECOND, 1);
     assert_eq!(k.breach.map(|b| b.rule), Some(Rule::Context));
 }
 
@@ -127,34 +129,62 @@ fn the_first_breach_is_kept_and_names_its_time() {
 }
 
 #[test]
-fn worlds_are_moved_between_queues_from_dispatch_and_timers_only_and_parked_ones_are_told() {
-    let parked = |k: &mut Kernel, t: &mut Tasks| {
+fn worlds_are_moved_between_queues_from_dispatch_and_timers_only() {
+    let queued = |k: &mut Kernel, t: &mut Tasks| {
         k.context = Context::Enqueue(1);
-        k.queue_insert(t, 1, queue_parked(1), MS, 7);
-        assert_eq!(
-            (k.seats[1], std::mem::take(&mut k.held_back)),
-            (Seat::Queue(9), vec![(1, true)])
-        );
+        k.queue_insert(t, 1, FIRST, MS, 7);
+        assert_eq!(k.seats[1], Seat::Queue(FIRST as u32));
         k.context = Context::Timer;
     };
     let moved = |k: &mut Kernel, t: &mut Tasks| {
-        parked(k, t);
-        assert!(
-            k.queue_move(t, queue_parked(1), 1, queue_vm(2))
-                && !k.queue_move(t, queue_parked(1), 1, queue_vm(2))
-        );
-        assert_eq!(
-            (k.seats[1], t[1].key, std::mem::take(&mut k.held_back)),
-            (Seat::Queue(2), 7, vec![(1, false)])
-        );
+        queued(k, t);
+        assert!(k.queue_move(t, FIRST, 1, SECOND) && !k.queue_move(t, FIRST, 1, SECOND));
+        assert_eq!((k.seats[1], t[1].key), (Seat::Queue(SECOND as u32), 7));
     };
     assert_eq!(broken(Context::None, moved), None);
     let elsewhere = |k: &mut Kernel, t: &mut Tasks| {
-        parked(k, t);
+        queued(k, t);
         k.context = Context::Enqueue(1);
-        assert!(!k.queue_move(t, queue_parked(1), 1, queue_vm(2)));
+        assert!(!k.queue_move(t, FIRST, 1, SECOND));
     };
     assert_eq!(broken(Context::None, elsewhere), Some(Rule::Context));
-    let unknown = |k: &mut Kernel, t: &mut Tasks| k.queue_insert(t, 1, queue_parked(2), MS, 7);
-    assert_eq!(broken(Context::Enqueue(1), unknown), Some(Rule::UnknownQueue));
+}
+
+#[test]
+fn what_holds_a_world_back_is_told_in_order_and_one_that_is_co_stopped_stays_so() {
+    let (mut k, _) = kernel();
+    k.hold(1, Hold::Limited);
+    k.hold(2, Hold::Costopped);
+    k.hold(2, Hold::Gang);
+    assert_eq!((k.hold_of(1), k.hold_of(2)), (Hold::Limited, Hold::Costopped));
+    k.hold(1, Hold::None);
+    k.hold(2, Hold::None);
+    let want = [
+        (1, Hold::None, Hold::Limited),
+        (2, Hold::None, Hold::Costopped),
+        (2, Hold::Costopped, Hold::Gang),
+        (1, Hold::Limited, Hold::None),
+        (2, Hold::Costopped, Hold::None),
+    ];
+    assert_eq!((&k.told[..], k.hold_of(2)), (&want[..], Hold::None));
+}
+
+#[test]
+fn an_idle_pcpu_is_taken_once_the_previous_one_first() {
+    let (mut k, tasks) = kernel();
+    for pcpu in [0, 1, 3] {
+        k.set_idle(pcpu, true);
+    }
+    assert_eq!(k.pick_idle(&tasks[1], 3), Some(3));
+    assert_eq!(k.pick_idle(&tasks[1], 3), Some(0));
+    assert_eq!(k.pick_idle(&tasks[2], 0), Some(1), "it may run there alone");
+    assert_eq!(k.pick_idle(&tasks[1], 3), None);
+    k.set_idle(2, true);
+    assert_eq!((k.pick_idle(&tasks[2], 2), k.pick_idle(&tasks[1], 0)), (None, Some(2)));
+}
+
+#[test]
+fn timers_are_numbered_below_their_number() {
+    assert_eq!(broken(Context::Timer, |k, _| k.arm(TIMERS_MAX - 1, 5)), None);
+    assert_eq!(broken(Context::Timer, |k, _| k.arm(TIMERS_MAX, 5)), Some(Rule::Context));
 }

@@ -1,4 +1,4 @@
-//! What sched_ext allows a scheduler to do; a breach stops the run, as the kernel would eject the
+//! What the kernel allows a scheduler to do; a breach ends the run, as a kernel ejects the
 //! scheduler.
 
 use std::fmt;
@@ -69,11 +69,24 @@ impl fmt::Display for Breach {
     }
 }
 
-/// A runnable world must run within this time; sched_ext's own default (SCX_WATCHDOG_MAX_TIMEOUT).
-pub(crate) const WATCHDOG_NS: u64 = 30_000_000_000;
-/// Slice that the kernel gives where a scheduler left none (SCX_SLICE_DFL).
-pub(crate) const SLICE_DEFAULT_NS: u64 = 20_000_000;
-/// A slice that never ends (SCX_SLICE_INF).
-pub(crate) const SLICE_ENDLESS: u64 = u64::MAX;
-/// How often the kernel calls dispatch again while it only fed other pCPUs (SCX_DSP_MAX_LOOPS).
-pub(crate) const DISPATCH_LOOPS: u32 = 32;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_breach_names_its_objects_time_and_rule() {
+        let breach = Breach {
+            rule: Rule::Affinity,
+            what: "seen 1, allowed 2".to_owned(),
+            world: Some(7),
+            pcpu: Some(3),
+            at_ns: 12,
+        };
+        assert_eq!(
+            breach.to_string(),
+            "world 7, pCPU 3: at 12 ns: contract affinity: seen 1, allowed 2"
+        );
+        let host = Breach { world: None, pcpu: None, ..breach };
+        assert!(host.to_string().starts_with("host: at 12 ns"));
+    }
+}

@@ -1,0 +1,57 @@
+//! What a scenario may ask of a scheduler, by name, so that one that cannot do it is not run with
+//! it. It reads no scenario.
+
+/// A thing that a scenario may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Feature {
+    /// VMs with different shares per vCPU.
+    Shares,
+    /// VMs in resource pools.
+    Pools,
+    /// Guaranteed CPU time.
+    Reservations,
+    /// CPU time that is never exceeded.
+    Limits,
+    /// Tandem's knobs, co-scheduling among them.
+    Knobs,
+    /// Decisions recorded as a trace.
+    Traces,
+}
+
+impl Feature {
+    /// All of them.
+    pub const ALL: [Feature; 6] = [
+        Feature::Shares,
+        Feature::Pools,
+        Feature::Reservations,
+        Feature::Limits,
+        Feature::Knobs,
+        Feature::Traces,
+    ];
+
+    /// Name in messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Feature::Shares => "shares",
+            Feature::Pools => "pools",
+            Feature::Reservations => "reservations",
+            Feature::Limits => "limits",
+            Feature::Knobs => "knobs",
+            Feature::Traces => "traces",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_have_names_of_their_own() {
+        let mut names = Feature::ALL.map(Feature::name).to_vec();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Feature::ALL.len());
+    }
+}

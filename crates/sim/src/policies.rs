@@ -1,0 +1,166 @@
+//! Which schedulers there are by name, and what each can be asked for; the only file here that
+//! names one.
+
+use crate::faults::Faulty;
+use crate::mutant::Mutant;
+use crate::options::Options;
+use crate::run::SimError;
+use contract::{Feature, Scheduler};
+use peers::Peer;
+use settings::{Run, VmSpec};
+use std::{fmt, str::FromStr};
+
+/// The scheduler of a run, and the fault that is put between it and the kernel, if any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// Tandem itself.
+    #[default]
+    Tandem,
+    /// Tandem with a fault, for the checkers to catch.
+    Mutant(Mutant),
+    /// A policy to compare with, possibly with a fault.
+    Peer(Peer, Option<Mutant>),
+}
+
+/// A name that is no policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("policy: cannot use '{seen}': allowed tandem, {}, {}; after a policy and '+' a fault too",
+    Peer::ALL.map(Peer::name).join(", "),
+    Mutant::ALL.map(|m| format!("mutant:{}", m.name())).join(", "))]
+pub struct PolicyError {
+    /// What was given.
+    pub seen: String,
+}
+
+/// The fault that `mutant:NAME` names.
+fn mutant(text: &str) -> Option<Mutant> {
+    let name = text.strip_prefix("mutant:")?;
+    Mutant::ALL.into_iter().find(|m| m.name() == name)
+}
+
+impl FromStr for Policy {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<Policy, PolicyError> {
+        let refused = || PolicyError { seen: text.to_owned() };
+        if let Some(mutant) = mutant(text) {
+            return Ok(Policy::Mutant(mutant));
+        }
+        let (name, fault) = match text.split_once('+') {
+            None => (text, None),
+            Some((name, fault)) => (name, Some(mutant(fault).ok_or_else(refused)?)),
+        };
+        match (Peer::ALL.into_iter().find(|p| p.name() == name), fault) {
+            (Some(peer), _) => Ok(Policy::Peer(peer, fault)),
+            (None, None) if name == "tandem" => Ok(Policy::Tandem),
+            (None, Some(fault)) if name == "tandem" => Ok(Policy::Mutant(fault)),
+            _ => Err(refused()),
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Policy::Tandem => f.write_str("tandem"),
+            Policy::Mutant(m) => write!(f, "mutant:{}", m.name()),
+            Policy::Peer(peer, None) => f.write_str(peer.name()),
+            Policy::Peer(peer, Some(m)) => write!(f, "{}+mutant:{}", peer.name(), m.name()),
+        }
+    }
+}
+
+impl Policy {
+    /// Whether it is Tandem, with or without a fault: a policy that what the oracle promises and a
+    /// scenario expects is said of.
+    #[must_use]
+    pub fn is_tandem(self) -> bool {
+        !matches!(self, Policy::Peer(..))
+    }
+}
+
+/// A policy with a fault, on so many pCPUs.
+pub(crate) fn faulty(
+    policy: Box<dyn Scheduler>,
+    mutant: Mutant,
+    pcpus: usize,
+) -> Box<dyn Scheduler> {
+    Box::new(Faulty::new(policy, mutant, pcpus))
+}
+
+/// Refuses a run that asks for what the policy cannot do, naming all of it.
+pub(crate) fn refuse(
+    run: &Run,
+    options: &Options,
+    traced: bool,
+    features: &[Feature],
+) -> Result<(), SimError> {
+    let mut missing = vec![];
+    for (feature, by) in asked(run, options, traced) {
+        if !features.contains(&feature) {
+            missing.push(format!("{} ({by})", feature.name()));
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let (label, policy) = (run.label.clone(), options.policy.to_string());
+    Err(SimError::Unsupported { label, policy, missing })
+}
+
+/// What a run asks for, each with what asks for it.
+fn asked(run: &Run, options: &Options, traced: bool) -> Vec<(Feature, String)> {
+    let spec = &run.spec;
+    let mut out = vec![];
+    let mut ask = |feature, by: String| out.push((feature, by));
+    for pool in &spec.pools {
+        ask(Feature::Pools, format!("pool '{}'", pool.name));
+    }
+    let shares = |vm: &VmSpec| vm.shares.resolve(vm.vcpus).map_or(0, |s| s.get());
+    let first = spec.vms.first().map_or((0, 1), |vm| (shares(vm), vm.vcpus));
+    for vm in &spec.vms {
+        let by = || format!("VM '{}'", vm.name);
+        let of = |shares, vcpus| u64::from(shares) * u64::from(vcpus);
+        if of(shares(vm), first.1) != of(first.0, vm.vcpus) {
+            ask(Feature::Shares, by());
+        }
+        if vm.reservation.is_some() {
+            ask(Feature::Reservations, by());
+        }
+        if vm.limit.is_some() {
+            ask(Feature::Limits, by());
+        }
+    }
+    for name in spec.knobs.keys().chain(options.knobs.keys()) {
+        ask(Feature::Knobs, format!("'{name}'"));
+    }
+    if traced {
+        ask(Feature::Traces, "--trace".to_owned());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_read_back_as_written_and_others_refused() {
+        let mut all = vec![Policy::Tandem];
+        all.extend(Mutant::ALL.map(Policy::Mutant));
+        for peer in Peer::ALL {
+            all.push(Policy::Peer(peer, None));
+            all.push(Policy::Peer(peer, Some(Mutant::LostEnqueue)));
+        }
+        for policy in all {
+            assert_eq!(policy.to_string().parse(), Ok(policy));
+        }
+        assert_eq!("tandem+mutant:fifo".parse(), Ok(Policy::Mutant(Mutant::Fifo)));
+        for seen in ["mutant:none", "fifo+none", "credit", "fifo+", "+mutant:fifo"] {
+            let text = seen.parse::<Policy>().unwrap_err().to_string();
+            let want =
+                format!("cannot use '{seen}': allowed tandem, fifo, vtime, mutant:lost-kick");
+            assert!(text.contains(&want), "{text}");
+        }
+    }
+}
