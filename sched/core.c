@@ -295,15 +295,23 @@ INLINE bool dispatch_take(struct host *h, struct pcpu *p, struct cluster *c, str
 /* Nothing waits here, and the running world stops. */
 INLINE void dispatch_idle(struct host *h, struct pcpu *p, struct cluster *c, bool held_back)
 {
+	bool took = false;
+
 	if ((plat_read(c->queued) || c->nears) && pull_idle(h, p->id))
 		return;
 	if (p->serve_limiter && !held_back && pick_parked(h, p->id))
 		return;
 	idle_set(c, p->bit);
-	/* A world may have been queued while this pCPU did not look idle yet. */
+	/* A world may have been queued while this pCPU did not look idle yet. One that its limits
+	 * refuse is parked, and the next is tried. */
 	if (!plat_read(c->queued))
 		return;
-	if (pick_local(h, p, KEY_NONE, WORLD_NONE) || pull_idle(h, p->id))
+	plat_for(i, PULL_TRIES) {
+		if (took || !count_waiting(p))
+			break;
+		took = pick_local(h, p, KEY_NONE, WORLD_NONE);
+	}
+	if (took || pull_idle(h, p->id))
 		idle_clear(c, p->bit);
 	else
 		pull_swap(h, p->id);

@@ -17,8 +17,11 @@ INLINE s64 budget_level(struct limiter *l, u64 now)
 {
 	u64 tat = plat_read(l->tat_ns);
 	s64 used = budget_in_flight(l, now), most = (s64)budget_most(l), level;
-	s64 gone = (s64)(now - tat);
+	s64 gone;
 
+	if (!tat && plat_cas(&l->tat_ns, 0, now))
+		tat = now; /* a new limit has saved up nothing */
+	gone = (s64)(now - tat);
 	gone = clamp_s64(gone, with(LIMIT_DEBT) ? -(s64)BUDGET_DEBT_NS : gone, BUDGET_DEBT_NS);
 	level = (gone * (s64)l->rate >> RATE_SHIFT) - used;
 	if (level > most) {

@@ -18,7 +18,7 @@
 /* worlds for which a spent kick is sent again, at once */
 #define RESEND_MAX 4
 /* a world that is parked when it is taken makes room for the next */
-#define PULL_TRIES 4
+#define PULL_TRIES 16
 
 /* The kick sent here for a queued world was spent on another: idle pCPUs are woken for the worlds
  * that still wait here. */

@@ -105,6 +105,8 @@ pub trait Kernel {
     fn random(&mut self) -> u32 {
         0
     }
+    /// Puts a remark into the trace (`bpf_printk`).
+    fn note(&mut self, _text: &str) {}
     /// Takes a record of the trace, in order; called only while `Scheduler::record` is on.
     fn trace(&mut self, _record: &TraceRecord) {}
     /// An assertion of the scheduler does not hold.

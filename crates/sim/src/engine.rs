@@ -7,7 +7,7 @@
 use crate::behaviour::Behaviour;
 use crate::clock::{Clock, Event, Fixed};
 use crate::guest::{Guest, Vcpu};
-use crate::kernel::{Context, Kernel, Nudge, Seat};
+use crate::kernel::{Context, Kernel, Nudge, Seat, Told};
 use crate::life::{Change, VmSeat, WorldSpec};
 use crate::looks::Looks;
 use crate::options::Costs;
@@ -89,6 +89,8 @@ pub(crate) struct Engine<P> {
     pub(crate) watch: Watch,
     pub(crate) stats: Stats,
     pub(crate) costs: Costs,
+    /// Kicks and reschedule interrupts from other pCPUs do not arrive (`Mutant::LostKick`).
+    pub(crate) deaf: bool,
     pub(crate) generation: u64,
     pub(crate) start: Option<Snapshot>,
     pub(crate) publisher: Publisher,
@@ -201,23 +203,20 @@ impl<P: Scheduler> Engine<P> {
 
     /// Takes note of what the scheduler holds back since the last callback, and what no longer.
     pub(crate) fn hear(&mut self) {
-        if self.kernel.told.is_empty() {
-            return;
-        }
-        let now = self.kernel.now;
         for i in 0..self.kernel.told.len() {
-            let (world, from, to) = self.kernel.told[i];
+            let Told { world, from, to, at_ns, taken } = self.kernel.told[i];
             if to == Hold::Costopped {
                 continue;
             }
             // Once taken to a pCPU a world counts as limited until it runs there.
-            if !matches!(self.kernel.seats[world as usize], Seat::Local(_)) {
-                self.truth.held(now, world, to);
+            if !taken {
+                self.truth.held(at_ns, world, to);
             }
             if from != Hold::Costopped {
-                self.watch.held_back(now, world, to != Hold::None);
+                self.watch.held_back(self.kernel.now, world, to != Hold::None);
             } else if to == Hold::None {
-                self.enter(world, State::Ready);
+                self.truth.enter(at_ns, world, State::Ready);
+                self.watch.state(self.kernel.now, world, State::Ready, None);
             }
         }
         self.kernel.told.clear();
@@ -236,6 +235,9 @@ impl<P: Scheduler> Engine<P> {
                 Nudge::Kick(flags) if flags & KICK_IDLE != 0 && current != 0 => continue,
                 Nudge::Kick(flags) => flags & KICK_PREEMPT != 0,
             };
+            if self.deaf && pcpu != here {
+                continue;
+            }
             if preempts && current != 0 {
                 self.account(pcpu);
                 self.tasks[current as usize].slice_ns = 0;

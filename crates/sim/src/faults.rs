@@ -1,6 +1,6 @@
 //! Faults between any scheduler and the kernel: a scheduler around another that loses, doubles or
-//! twists what passes in either direction. Engine, kernel and the scheduler inside know nothing of
-//! it.
+//! twists what passes in either direction. Kernel and the scheduler inside know nothing of it. One
+//! fault is the machine's, and the engine's to make: `Mutant::LostKick`.
 
 use crate::mutant::Mutant;
 use contract::{
@@ -137,7 +137,12 @@ impl Kernel for Through<'_, '_> {
             if world == 0 {
                 break;
             }
-            if self.fault.hides(world) {
+            let after = self.fault.withheld;
+            let hides = self.fault.hides(world);
+            if hides && after == Some((world, None)) {
+                self.kernel.note(&format!("fault: world {world} is withheld"));
+            }
+            if hides {
                 hidden += 1;
             } else if at - hidden == i {
                 return world;
@@ -166,9 +171,7 @@ impl Kernel for Through<'_, '_> {
     }
 
     fn kick(&mut self, pcpu: u32, flags: u32) {
-        if !self.fault.is(Mutant::LostKick) {
-            self.kernel.kick(pcpu, flags);
-        }
+        self.kernel.kick(pcpu, flags);
     }
 
     fn pick_idle(&mut self, task: &Task, prev: u32) -> Option<u32> {
@@ -186,6 +189,10 @@ impl Kernel for Through<'_, '_> {
 
     fn random(&mut self) -> u32 {
         self.kernel.random()
+    }
+
+    fn note(&mut self, text: &str) {
+        self.kernel.note(text);
     }
 
     fn trace(&mut self, record: &TraceRecord) {

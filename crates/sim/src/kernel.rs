@@ -74,6 +74,17 @@ pub(crate) struct Cpu {
     pub(crate) system_ns: u64,
 }
 
+/// What keeps a world from every pCPU has changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    pub(crate) world: u32,
+    pub(crate) from: Hold,
+    pub(crate) to: Hold,
+    pub(crate) at_ns: u64,
+    /// The world is in the local queue of a pCPU.
+    pub(crate) taken: bool,
+}
+
 /// The kernel.
 #[derive(Debug)]
 pub(crate) struct Kernel {
@@ -91,7 +102,7 @@ pub(crate) struct Kernel {
     pub(crate) nudges: Vec<(u32, Nudge)>,
     /// What keeps each world from every pCPU, and the changes of that since they were told.
     holds: Vec<Hold>,
-    pub(crate) told: Vec<(u32, Hold, Hold)>,
+    pub(crate) told: Vec<Told>,
     /// Timers of the scheduler that it has armed, with the time from now.
     pub(crate) arms: Vec<(u32, u64)>,
     /// Idle pCPUs that nobody has taken.
@@ -431,7 +442,8 @@ impl contract::Kernel for Kernel {
         if before != Hold::Costopped || hold == Hold::None {
             *held = hold;
         }
-        self.told.push((world, before, hold));
+        let taken = matches!(self.seats[world as usize], Seat::Local(_));
+        self.told.push(Told { world, from: before, to: hold, at_ns: self.now, taken });
     }
 
     fn arm(&mut self, timer: u32, after_ns: u64) {
@@ -444,6 +456,10 @@ impl contract::Kernel for Kernel {
 
     fn random(&mut self) -> u32 {
         self.random.bits()
+    }
+
+    fn note(&mut self, text: &str) {
+        self.mark(|| text.to_owned());
     }
 
     fn trace(&mut self, record: &TraceRecord) {

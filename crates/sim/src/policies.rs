@@ -79,6 +79,16 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// The fault, if there is one.
+    pub(crate) fn mutant(self) -> Option<Mutant> {
+        match self {
+            Policy::Mutant(mutant) | Policy::Peer(_, Some(mutant)) => Some(mutant),
+            Policy::Tandem | Policy::Peer(_, None) => None,
+        }
+    }
+}
+
 /// A policy with a fault, on so many pCPUs.
 pub(crate) fn faulty(
     policy: Box<dyn Scheduler>,

@@ -6,6 +6,7 @@ use crate::engine::{Engine, Stats};
 use crate::kernel::Kernel;
 use crate::life;
 use crate::looks::{Looks, OnLook};
+use crate::mutant::Mutant;
 use crate::options::Options;
 use crate::plans::Publisher;
 use crate::policies::{self, Policy};
@@ -286,6 +287,7 @@ impl Job<'_> {
             watch,
             stats: Stats::default(),
             costs: options.costs,
+            deaf: options.policy.mutant() == Some(Mutant::LostKick),
             generation: 0,
             start: None,
             publisher: Publisher::new(self.settings.clone()),

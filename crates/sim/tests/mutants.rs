@@ -57,7 +57,7 @@ fn table() -> [(Mutant, &'static str, Catch); Mutant::ALL.len()] {
         (Mutant::StaleState, "sleepers", Contract(Rule::Assertion)),
         (Mutant::LostStop, "up-smp-mix", Oracle(Invariant::StateTimes)),
         (Mutant::EndlessSlice, "held-alone", Oracle(Invariant::ReadyTooLong)),
-        (Mutant::DoubleInsert, "up-smp-mix", Contract(Rule::Assertion)),
+        (Mutant::DoubleInsert, "up-smp-mix", Contract(Rule::Custody)),
         (Mutant::FlatTree, "pools-nested", Oracle(Invariant::Lag)),
         (Mutant::NoReservation, RESERVED, Oracle(Invariant::Reservation)),
         (Mutant::NoLimit, "pools-nested", Oracle(Invariant::Limit)),
