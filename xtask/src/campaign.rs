@@ -143,7 +143,8 @@ fn execute(root: &Path, folder: &Path, step: &Step, commit: &str) -> Result<Done
     })
 }
 
-/// Version of the kernel that a step boots; the name that it was asked by if the archive cannot tell.
+/// Version of the kernel that a step boots; the name that it was asked by if the archive cannot
+/// tell.
 fn kernel(step: &Step) -> String {
     let version = || {
         let id = step.kernel.parse().ok()?;

@@ -135,8 +135,8 @@ fn append(path: &Path, line: &Line) -> Result<(), LabError> {
         .map_err(|e| LabError::io(path, "append a line", e))
 }
 
-/// The commit that is checked out, abbreviated, with `+` where tracked files differ from it; what is
-/// written of it, histories and the report of a campaign, does not count.
+/// The commit that is checked out, abbreviated, with `+` where tracked files differ from it; what
+/// is written of it, histories and the report of a campaign, does not count.
 ///
 /// # Errors
 /// `LabError` when git cannot tell.
@@ -196,7 +196,12 @@ mod tests {
         fs::remove_dir_all(path.parent().unwrap()).unwrap();
         assert_eq!(
             text.lines().next().unwrap(),
-            r#"{"date":"2026-11-24","commit":"998f0f7","source":"measured","command":"cargo xtask lab x","kernel":"7.2.13","rows":[{"row":"1:7","figures":{"note":"quiet","tandem lab percent":[100.0,100.0],"tandem lab ratio":7.0}}]}"#
+            concat!(
+                r#"{"date":"2026-11-24","commit":"998f0f7","#,
+                r#""source":"measured","command":"cargo xtask lab x","#,
+                r#""kernel":"7.2.13","rows":[{"row":"1:7","#,
+                r#""figures":{"note":"quiet","tandem lab percent":[100.0,100.0],"tandem lab ratio":7.0}}]}"#,
+            )
         );
         assert_eq!(parse(&text), Ok(vec![line(), second]));
     }

@@ -1,9 +1,9 @@
 //! `cargo xtask measured`: renews the tables of documents that are made from `bench/history`; it
 //! measures nothing, and changes no line outside the marked blocks.
 //!
-//! A block names one or more histories and its columns, and is filled with the newest figure of each
-//! cell. A list can be shown in part: `[0]` is its first, `[-1]` its last, `[1..]` least and most of
-//! the rest.
+//! A block names one or more histories and its columns, and is filled with the newest figure of
+//! each cell. A list can be shown in part: `[0]` is its first, `[-1]` its last, `[1..]` least and
+//! most of the rest.
 //!
 //! ```text
 //! <!-- measured: shares-ratio-2x2x2
@@ -333,7 +333,8 @@ mod tests {
 
     #[test]
     fn parts_of_lists_and_several_histories_make_one_table() {
-        let block = "<!-- measured: x y\nwhat\nfirst = p[0] :.1 %\nothers = p[1..] :.1 %\nlast = p[-1]\n-->\n\
+        let block = "<!-- measured: x y\nwhat\nfirst = p[0] :.1 %\n\
+            others = p[1..] :.1 %\nlast = p[-1]\n-->\n\
             <!-- end measured -->\n";
         let x = line("2026-11-21", "measured", &row("the run", "\"p\":[40.0,10.0,30.0]"));
         let y = line("2026-11-21", "measured", &row("half", "\"p\":[1.0],\"p[1..]\":\"told\""));

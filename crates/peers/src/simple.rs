@@ -3,8 +3,8 @@
 //!
 //! *Law*: a world that wakes goes straight to an idle pCPU if there is one. Otherwise it joins the
 //! queue, from which a pCPU with nothing to do takes the first world that may run there. When a
-//! slice ends, `fifo` gives the pCPU to the first that waits, `vtime` only to one of earlier virtual
-//! time.
+//! slice ends, `fifo` gives the pCPU to the first that waits, `vtime` only to one of earlier
+//! virtual time.
 //! - `fifo`: the queue is in the order of arrival. Shares mean nothing.
 //! - `vtime`: the queue is by virtual time. A world's grows by `used · 1000 ÷ w`, rounded down, `w`
 //!   being its VM's shares per vCPU (a host task's 1000, times its nice weight); the host's is the

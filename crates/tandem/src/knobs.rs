@@ -126,7 +126,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    /// A live trace and a simulated run of one scheduler are held to the same.
+    /// A live trace and a simulated run of one scheduler have the same bounds.
     #[test]
     fn knobs_are_held_to_what_the_simulator_holds_them_to() {
         let mut knobs = Knobs::default();

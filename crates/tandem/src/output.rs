@@ -1,5 +1,5 @@
-//! Files that a command writes: whether they can be written is found out before its work begins, and
-//! an old file stays as it is until the new one is whole.
+//! Files that a command writes: whether they can be written is found out before its work begins,
+//! and an old file stays as it is until the new one is whole.
 
 use crate::say::{self, Unwritten};
 use std::fs::{self, File, OpenOptions};
