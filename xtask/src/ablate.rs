@@ -191,7 +191,7 @@ fn one(programs: &[PathBuf], off: &str, args: &Ablate) -> Result<Figures, LabErr
             continue;
         }
         let out = command.stderr(Stdio::null()).output().map_err(|e| {
-            LabError::new(&program.display().to_string(), "run", e.to_string(), "build it again")
+            LabError::new(program.display().to_string(), "run", e.to_string(), "build it again")
         })?;
         let text = String::from_utf8_lossy(&out.stdout);
         if prints { figures.read(&text) } else { figures.read_tests(&text) }
@@ -200,7 +200,7 @@ fn one(programs: &[PathBuf], off: &str, args: &Ablate) -> Result<Figures, LabErr
         let seen = "it printed no figure";
         return Err(LabError::new(
             "ablation",
-            &format!("run without {off}"),
+            format!("run without {off}"),
             seen,
             "run the test by hand",
         ));

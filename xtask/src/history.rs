@@ -151,7 +151,7 @@ pub fn commit(root: &Path) -> Result<String, LabError> {
 /// What a program prints.
 fn says(root: &Path, program: &str, words: &[&str]) -> Result<String, LabError> {
     let failed = |seen: String| {
-        LabError::new(program, &format!("tell {}", words.join(" ")), seen, "run it in a checkout")
+        LabError::new(program, format!("tell {}", words.join(" ")), seen, "run it in a checkout")
     };
     let out = Command::new(program).args(words).current_dir(root).output();
     match out {

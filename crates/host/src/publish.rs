@@ -166,9 +166,11 @@ pub(crate) fn over_committed(excess: &str) -> String {
 
 /// A limit's place in the list of limits; `None` is no limit.
 type First = Option<usize>;
+/// A limit of a VM, by its process and that one's start, or of a pool.
+type WantedLimit = Wanted<(i32, u64)>;
 
 /// The limits of a tree as the table takes them, and for each VM the first that it meets.
-fn limits(names: &Names, tree: &Tree) -> (Vec<Wanted<(i32, u64)>>, Vec<(u32, First)>) {
+fn limits(names: &Names, tree: &Tree) -> (Vec<WantedLimit>, Vec<(u32, First)>) {
     let (wanted, first) = ::publish::wanted(tree, |owner| match owner {
         entitlement::Owner::Pool(p) => {
             (Owner::Pool(names.pools[p].path.clone()), names.pools[p].burst_ns)

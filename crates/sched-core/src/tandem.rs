@@ -120,7 +120,7 @@ impl Scheduler for Tandem {
     fn init(&mut self, k: &mut Callback<'_>) {
         (0..self.pcpus).for_each(|p| k.kernel.create_queue(queue_vm(p)));
         (0..self.pcpus).for_each(|p| k.kernel.create_queue(queue_system(p)));
-        (0..LIMITERS_MAX as u32).for_each(|l| k.kernel.create_queue(queue_parked(l)));
+        (0..LIMITERS_MAX).for_each(|l| k.kernel.create_queue(queue_parked(l)));
         (0..self.vms).for_each(|v| k.kernel.create_queue(queue_costop(v)));
     }
 

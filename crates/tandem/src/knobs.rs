@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_live_host_refuses_strict_co_scheduling_and_takes_the_other_modes() {
         let set = |mode: &str| of_live(&BTreeMap::new(), &[mode.parse().expect("a setting")]);
-        let refused = set("cosched=strict").err().expect("it is refused");
+        let refused = set("cosched=strict").expect_err("it is refused");
         assert!(matches!(refused.exit, Exit::Input));
         assert!(refused.error.to_string().starts_with("cosched: cannot be set on a live host"));
         for (mode, value) in [("cosched=off", 0), ("cosched=relaxed", 1)] {
