@@ -97,7 +97,7 @@ mod tests {
         assert!(
             text.contains(
                 "| `tandem_vm_shares` | gauge |  | `vm` `pool` `id` | CPU shares in force. | \
-                    `tandem plan` says who set them. |\n"
+                    `tandem plan` shows their source. |\n"
             ),
             "{text}"
         );
