@@ -299,7 +299,7 @@ INLINE void dispatch_idle(struct host *h, struct pcpu *p, struct cluster *c, boo
 
 	if ((plat_read(c->queued) || c->nears) && pull_idle(h, p->id))
 		return;
-	if (p->serve_limiter && !held_back && pick_parked(h, p->id))
+	if (p->serve_limiter && !held_back && pick_parked(h, p->id, KEY_NONE))
 		return;
 	idle_set(c, p->bit);
 	/* A world may have been queued while this pCPU did not look idle yet. One that its limits

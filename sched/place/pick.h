@@ -86,6 +86,26 @@ SUBPROG bool pick_take(NONNULL(struct host *h), u32 pcpu, u64 key_max, u32 prev_
 	return true;
 }
 
+/* The best parked world of the limiter that has just got budget back here, if its deadline is
+ * before `own`: it takes the place of the world that its limit has refused. */
+SUBPROG bool pick_parked(NONNULL(struct host *h), u32 pcpu, u64 own)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	u32 limiter = p ? p->serve_limiter : 0;
+	struct limiter *l = limiter ? plat_limiter(h, limiter) : NULL;
+	struct pick best = {};
+
+	if (!p || !l)
+		return false;
+	p->serve_limiter = 0;
+	ready_best(h, QUEUE_PARKED(limiter), pcpu, own, &best);
+	if (!best.world || !ready_take(h, QUEUE_PARKED(limiter), best.world))
+		return false;
+	trace_note_pick(h, p, WHY_RELEASED);
+	pull_took(p, count_waiting(p));
+	return true;
+}
+
 /* The best of this pCPU's queues, or a world of another pCPU that is earlier than all of these by a
  * margin. Inline, for call chains of BPF share 512 bytes of stack. */
 INLINE bool pick_local(struct host *h, struct pcpu *p, u64 key_max, u32 prev_world)
@@ -93,7 +113,8 @@ INLINE bool pick_local(struct host *h, struct pcpu *p, u64 key_max, u32 prev_wor
 	struct pick best = {};
 	u64 own = pick_look(h, p->id, key_max, &best);
 
-	if (own != KEY_NONE && pull_earlier(h, p->id, own)) {
+	if ((p->serve_limiter && pick_parked(h, p->id, own)) ||
+	    (own != KEY_NONE && pull_earlier(h, p->id, own))) {
 		p->wait_key = min_u64(best.key, p->wait_key); /* KEY_NONE where none was found */
 		return true;
 	}
@@ -237,24 +258,6 @@ INLINE bool pick_admitted(struct host *h, struct vm *v, struct world *w, struct 
 		return true;
 	p->serve_limiter = with(LIMIT_LOOK) ? parked_refused(h, v, w, share_deadline(v, w)) : 0;
 	return false;
-}
-
-/* The best parked world of the limiter that this pCPU has just returned budget to. */
-SUBPROG bool pick_parked(NONNULL(struct host *h), u32 pcpu)
-{
-	struct pcpu *p = plat_pcpu(h, pcpu);
-	u32 limiter = p ? p->serve_limiter : 0;
-	struct limiter *l = limiter ? plat_limiter(h, limiter) : NULL;
-	struct pick best = {};
-
-	if (!p || !l)
-		return false;
-	p->serve_limiter = 0;
-	ready_best(h, QUEUE_PARKED(limiter), pcpu, KEY_NONE, &best);
-	if (!best.world || !ready_take(h, QUEUE_PARKED(limiter), best.world))
-		return false;
-	trace_note_pick(h, p, WHY_RELEASED);
-	return true;
 }
 
 #endif

@@ -1,10 +1,10 @@
 //! Co-scheduling of SMP VMs: what it must show (spec C1 to C6), under the oracle, with the figures
 //! that docs/measured.md tells.
 
+use ::trace::{Kind, Now, Queue, Replay, Trace};
 use settings::Scenario;
 use sim::{Options, Outcome, Ticks, run, run_traced};
 use std::{fs, path::PathBuf};
-use trace::{Kind, Now, Queue, Replay, Trace};
 use units::WorldId;
 use views::Vm;
 
@@ -69,6 +69,20 @@ fn work(out: &Outcome, seconds: u64, pcpus: u32) -> u64 {
 const OFF: u64 = 0;
 const RELAXED: u64 = 1;
 const STRICT: u64 = 2;
+
+#[test]
+fn siblings_below_a_limit_that_is_no_whole_number_use_it_whole() {
+    // Two of three vCPUs may run at once, the second of them for 95 % of the time; the one that a
+    // limit parks falls behind, and takes the pCPU of the next whose slice ends. Where a VM beside
+    // them got that pCPU, they had 77 % of their limit.
+    let text = host("8s", 3)
+        + "[[pool]]\nname = 'web'\nlimit = '195%'\n"
+        + &vm("capped", 3, "pool = 'web'\nshares = 20000")
+        + &vm("beside", 3, "shares = 300");
+    let out = silent("limited", 1, &text);
+    let used = of(&out, "capped").times.used_ns;
+    assert!((15_522_000_000..15_700_000_000).contains(&used), "{used} ns of 15.6 s");
+}
 
 #[test]
 fn a_wide_vm_uses_the_one_pcpu_that_reservations_leave_it_but_not_under_strict_co_scheduling() {
