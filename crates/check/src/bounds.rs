@@ -40,17 +40,12 @@ pub struct Bounds {
     /// worlds exceed the permille, and a start while limits tick once in 4 ms lasts that long.
     /// Seen: 10.0 ms in 800 trees.
     pub limit_least_ns: u64,
-    /// CPU time added to the bound on lag for each world where there are pools, reservations or
-    /// limits, twice: weights follow demand only so much later, two periods of housekeeping; and it
-    /// is the window of the ideal that goes by averages there (`ideals.rs`), whose lag is as old as
-    /// its last window.
+    /// CPU time added to it for each world where there are pools, reservations or limits: weights
+    /// follow demand there, and a plan knows the past only. A world may win a quantum by a demand
+    /// that has just fallen, and lose one by a demand that has just risen.
+    pub lag_replanned_ns: u64,
+    /// Period of the averages that the second ideal goes by (`ideals.rs`).
     pub plan_ns: u64,
-    /// CPU time added to it for each world there: the scheduler's bound on positive lag, as time at
-    /// the VM's entitlement (`lag_bound_us`), beyond the quantum and the margins of
-    /// `lag_per_world_ns`. While weights change with every wake-up and sleep a VM can be that far
-    /// behind; further lag is clamped. 9,005 random trees are within 0.97 of the bound, 9,000 of
-    /// them within 0.75.
-    pub owed_ns: u64,
     /// How late the scheduler's own timers may be on this host, which no scheduler can help. What
     /// each bound owes to it stands beside that bound: `lag_ns`, and `skew_max_ns` of
     /// `CoschedTerms`. The others go by ticks of the kernel, or hold for late timers as they are: a
@@ -66,7 +61,8 @@ impl Bounds {
     /// Bounds for a scheduler that preempts at this quantum and at timer ticks of this length.
     ///
     /// - lag: one quantum and one tick for each world, because that is how late a switch can be;
-    ///   once more, and two windows, for the VM.
+    ///   once more, and two windows, for the VM; two quanta more for each world where weights
+    ///   follow demand. No knob but the quantum has a part in it.
     /// - memory: 40 quanta (2 s at ESXi's quantum), so that the permanent rate of unfairness
     ///   allowed is about 1 in 40 of each pCPU a VM can use, whatever the quantum.
     /// - idle while waiting: one tick, after which an idle pCPU has looked around in any case.
@@ -83,8 +79,8 @@ impl Bounds {
             window_ns,
             limit_permille: 6,
             limit_least_ns: 12 * MS,
+            lag_replanned_ns: 2 * quantum_ns,
             plan_ns: 20 * MS,
-            owed_ns: 0,
             timer_late_ns: 0,
             violations_kept: 100,
         }
@@ -95,8 +91,7 @@ impl Bounds {
     /// demand may begin as late as its timer.
     #[must_use]
     pub fn lag_ns(&self, worlds: u64, flat: bool) -> u64 {
-        let planned_ns = 2 * self.plan_ns + 2 * self.timer_late_ns;
-        let later = if flat { 0 } else { planned_ns + self.owed_ns };
+        let later = if flat { 0 } else { self.lag_replanned_ns + 2 * self.timer_late_ns };
         self.lag_base_ns + (self.lag_per_world_ns + later) * worlds
     }
 }

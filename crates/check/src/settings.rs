@@ -9,12 +9,6 @@ use units::Span;
 pub struct SchedulerTerms {
     /// Longest time a world runs before the scheduler is asked again.
     pub quantum: Span,
-    /// Time at its share by which a woken world must be behind the running one to preempt it.
-    pub preempt_margin: Span,
-    /// Time at its share by which a world elsewhere must be behind before a busy pCPU takes it.
-    pub migrate_margin: Span,
-    /// Positive lag of a VM that is still paid back, as time at its share.
-    pub lag_bound: Span,
     /// Time between two timer interrupts of a pCPU.
     pub tick: Span,
     /// How late the scheduler's timers may be on this host.
@@ -37,16 +31,13 @@ pub struct CoschedSpans {
 impl SchedulerTerms {
     /// Bounds that the oracle holds such a scheduler to.
     ///
-    /// A world may be behind by a quantum, by a margin more before it preempts, and by another
-    /// before a busy pCPU takes it from a crowded one. Lag that is paid back beyond that is allowed
-    /// in trees.
+    /// They follow from the quantum and the tick alone: margins and the clamp of lag are the
+    /// scheduler's own affair.
     #[must_use]
     pub fn bounds(&self) -> Bounds {
-        let late_ns = self.quantum.ns() + self.preempt_margin.ns() + self.migrate_margin.ns();
         Bounds {
             timer_late_ns: self.timer_late.ns(),
-            owed_ns: self.lag_bound.ns().saturating_sub(late_ns),
-            ..Bounds::of(late_ns, self.tick.ns(), 1_000_000)
+            ..Bounds::of(self.quantum.ns(), self.tick.ns(), 1_000_000)
         }
     }
 
@@ -67,13 +58,10 @@ impl SchedulerTerms {
 mod tests {
     use super::*;
 
-    /// A quantum of 50 ms, margins of 2 and 20, lag of 100 that is paid back, 250 ticks a second.
+    /// A quantum of 50 ms, 250 ticks a second.
     fn terms() -> SchedulerTerms {
         SchedulerTerms {
             quantum: Span::from_ms(50),
-            preempt_margin: Span::from_ms(2),
-            migrate_margin: Span::from_ms(20),
-            lag_bound: Span::from_ms(100),
             timer_late: Span::ZERO,
             tick: Span::from_ms(4),
             cosched: Some(CoschedSpans {
@@ -85,15 +73,16 @@ mod tests {
     }
 
     #[test]
-    fn bounds_follow_the_quantum_its_margins_and_the_tick() {
+    fn bounds_follow_the_quantum_and_the_tick() {
         let b = terms().bounds();
-        let seen = (b.lag_base_ns, b.lag_per_world_ns, b.owed_ns, b.idle_while_waiting_max_ns);
-        assert_eq!(seen, (78_000_000, 76_000_000, 28_000_000, 4_000_000));
-        // Trees: twice the plan's delay, and the lag that is paid back.
-        assert_eq!(b.lag_ns(2, true), 230_000_000);
-        assert_eq!(b.lag_ns(2, false), 366_000_000);
-        let short = SchedulerTerms { lag_bound: Span::from_ms(71), ..terms() };
-        assert_eq!(short.bounds().owed_ns, 0);
+        let seen =
+            (b.lag_base_ns, b.lag_per_world_ns, b.lag_replanned_ns, b.idle_while_waiting_max_ns);
+        assert_eq!(seen, (56_000_000, 54_000_000, 100_000_000, 4_000_000));
+        assert_eq!(b.lag_ns(2, true), 164_000_000);
+        // Weights follow demand in trees: two more quanta for each world.
+        assert_eq!(b.lag_ns(2, false), 364_000_000);
+        let late = SchedulerTerms { timer_late: Span::from_ms(3), ..terms() };
+        assert_eq!(late.bounds().lag_ns(2, false), 376_000_000);
     }
 
     #[test]

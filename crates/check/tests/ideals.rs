@@ -20,7 +20,8 @@ fn host(limit: bool) -> Oracle {
         cores_per_llc: 2,
         threads_per_core: 1,
     };
-    let mut o = Oracle::new(&Topology::regular(shape).unwrap(), Bounds::of(10 * MS, MS, MS));
+    let bounds = Bounds { lag_replanned_ns: 40 * MS, ..Bounds::of(10 * MS, MS, MS) };
+    let mut o = Oracle::new(&Topology::regular(shape).unwrap(), bounds);
     let limit = limit.then_some(Rate(2 * Rate::ONE.0));
     for (i, (name, shares, worlds)) in
         [("a", 3000, &[A][..]), ("b", 1000, &B), ("c", 1_000_000, &C)].into_iter().enumerate()

@@ -118,9 +118,6 @@ pub fn scheduler_terms(knobs: &sched_core::Knobs, hz: u32) -> SchedulerTerms {
     };
     SchedulerTerms {
         quantum: us(knobs.quantum_us),
-        preempt_margin: us(knobs.preempt_margin_us),
-        migrate_margin: us(knobs.migrate_margin_us),
-        lag_bound: us(knobs.lag_bound_us),
         tick: Span::from_ns(1_000_000_000 / u64::from(hz)),
         timer_late: Span::ZERO,
         cosched: (knobs.cosched != 0).then_some(cosched),

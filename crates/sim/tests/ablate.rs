@@ -1,15 +1,12 @@
 //! Figures of every scenario and of random trees and hosts, one JSON line each, for `cargo xtask
 //! ablate`, which runs this with mechanisms of the scheduler switched off. It judges nothing.
 
-#![cfg(feature = "ablate")]
-
-#[path = "hot_path.rs"]
+mod draw;
 mod hot_path;
-#[path = "random_hosts.rs"]
 mod random_hosts;
-#[path = "random_trees.rs"]
 mod random_trees;
 
+use draw::case::{Judged, Lag};
 use expect::{unmet, worst_permille};
 use serde_json::json;
 use sim::{Options, Progress, run_scenario};
@@ -63,9 +60,18 @@ fn figures() {
     for (name, count) in hot_path::figures() {
         println!("{}", json!({ "instructions_of": name, "count": count }));
     }
-    for seed in 0..seeds {
-        let (wrong, percent) = random_trees::outcome(seed);
-        println!("{}", json!({ "tree": seed, "wrong": wrong, "lag_percent": percent }));
-        println!("{}", json!({ "host": seed, "wrong": random_hosts::wrong(seed) }));
+    for (seed, tree, host) in seeds::each(0..seeds, |seed| {
+        (
+            seed,
+            random_trees::drawn(seed).judge(Lag::Held),
+            random_hosts::drawn(seed).judge(Lag::Free),
+        )
+    }) {
+        let wrong = |j: &Judged| j.fault.as_ref().map(|f| f.text.clone());
+        println!(
+            "{}",
+            json!({ "tree": seed, "wrong": wrong(&tree), "lag_percent": tree.lag_percent })
+        );
+        println!("{}", json!({ "host": seed, "wrong": wrong(&host) }));
     }
 }

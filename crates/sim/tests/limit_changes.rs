@@ -1,13 +1,11 @@
 //! Limits, shares and reservations that change while worlds run and are parked: no limit is passed
 //! by more than the oracle allows, and what a limit no longer holds back is used.
 //!
-//! A random tree that fails names its seed; `SEED=n cargo test -p sim --test limit_changes` replays
-//! it alone, and `SEEDS=n` tries that many.
-
-mod draw;
+//! A random tree that fails names its seed; `SEED=n cargo test -p sim --test all limit_changes`
+//! replays it alone, and `SEEDS=n` tries that many.
 
 use check::Invariant;
-use draw::Draw;
+use dice::Draw;
 use expect::worst_permille;
 use sim::{Options, Outcome, Ticks, run};
 use std::{fmt::Write, fs, path::PathBuf};
@@ -183,7 +181,7 @@ fn tree(draw: &mut Draw, secs: u64) -> String {
 
 /// What is wrong with the tree of a seed.
 fn wrong(seed: u64) -> Option<String> {
-    let mut draw = Draw(seed);
+    let mut draw = Draw::new(seed);
     let text = tree(&mut draw, 6);
     let ticks = if draw.below(2) == 0 { Ticks::Aligned } else { Ticks::Staggered };
     let options = Options { ticks, ..Options::default() };

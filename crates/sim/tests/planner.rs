@@ -3,9 +3,7 @@
 //! solvers in two languages, one by rounds, one by sorting. The host's virtual time and the tick of
 //! limits, by numbers.
 
-mod draw;
-
-use draw::Draw;
+use dice::Draw;
 use entitlement::{Owner, Tree, TreeLeaf, TreePool};
 use sched_core::{
     BUDGET_COUNT_SHIFT, Host, Limiter, Platform, Tasks, VM_CONTENDED, VM_LIVE, plan_nodes,
@@ -85,7 +83,7 @@ fn tree(draw: &mut Draw, pcpus: u64) -> Tree {
 fn the_scheduler_divides_as_the_planner_does() {
     let found = seeds::each(0..3000, |seed| {
         let (mut exact, mut all) = (0, 0);
-        let mut draw = Draw(seed);
+        let mut draw = Draw::new(seed);
         let pcpus = 1 + draw.below(32);
         let shape = Shape {
             sockets: 1,

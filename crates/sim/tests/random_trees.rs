@@ -1,18 +1,19 @@
 //! Trees of pools drawn at random, up to six deep, with all settings mixed and demand that comes
 //! and goes: no reservation is missed, no limit passed, and VMs stay near the ideal.
 //!
-//! A failure names its seed; `SEED=n cargo test -p sim --test random_trees` replays it alone, and
-//! `SEEDS=n` tries that many. With `SEED=n` `TRACE=FILE` writes its trace.
+//! A failure names its seed and the smallest tree that fails like it; `SEED=n cargo test -p sim
+//! --test all random_trees` replays one alone, `SEEDS=n` tries that many. With `SEED=n`
+//! `TRACE=FILE` writes its trace.
 
-mod draw;
-
-use check::Invariant;
-use draw::Draw;
+use crate::draw::{
+    Workloads,
+    case::{self, Case, Lag},
+};
+use dice::Draw;
 use entitlement::{Names, Tree, TreeLeaf, TreePool};
 use settings::{
     HostSpec, LimitSetting, PoolSpec, Run, RunSpec, SharesSetting, VmSpec, Window, place,
 };
-use sim::{Costs, Options, Ticks, run, run_traced, scheduler_terms};
 use topology::Topology;
 use units::{CpuAmount, Span};
 
@@ -168,143 +169,31 @@ fn admitted(spec: &RunSpec, pcpus: u64) -> bool {
     entitlement::check(&tree, &names).fits()
 }
 
-/// What came out of a seed: what is wrong, and the largest distance of a VM from the ideal, in
-/// percent of what is allowed.
-pub fn outcome(seed: u64) -> (Option<String>, u64) {
-    let mut draw = Draw(seed);
-    let run_of = Trees(&mut draw).run(8);
-    let ticks = if draw.below(2) == 0 { Ticks::Aligned } else { Ticks::Staggered };
-    let costs = if draw.below(2) == 0 { Costs::ZERO } else { Costs::default() };
-    let options = Options { ticks, costs, ..Options::default() };
-    let done = match std::env::var("TRACE") {
-        Ok(file) => run_traced(
-            &run_of,
-            &options,
-            Box::new(std::fs::File::create(file).expect("TRACE can be written")),
-        ),
-        Err(_) => run(&run_of, &options),
-    };
-    let outcome = match done {
-        Ok(outcome) => outcome,
-        Err(e) => return (Some(format!("seed {seed}: {e}")), 0),
-    };
-    let verdict = outcome.verdict.expect("it was checked");
-    let host = format!(
-        "{} pCPUs, hz {}, {} pools",
-        run_of.topology.pcpus(),
-        run_of.spec.host.hz,
-        run_of.spec.pools.len()
-    );
-    let bounds = scheduler_terms(&outcome.knobs, run_of.spec.host.hz).bounds();
-    let apart = |v: &check::VmVerdict| {
-        let vcpus =
-            run_of.spec.vms.iter().find(|s| s.name == v.name).map_or(0, |s| u64::from(s.vcpus));
-        let worlds = vcpus.min(run_of.topology.pcpus() as u64);
-        let allowed = bounds.lag_ns(worlds, false);
-        v.owed_max_ns.max(v.surplus_max_ns) * 100 / allowed
-    };
-    let worst = verdict.vms.iter().map(apart).max().unwrap_or(0);
-    let odd = outcome.stats.default_slices + outcome.stats.fallbacks;
-    let found = match verdict.violations.iter().find(|v| v.invariant != Invariant::Lag) {
-        Some(v) => Some(format!("seed {seed} ({host}): {:?} {v}", verdict.counts)),
-        None => (odd > 0).then(|| format!("seed {seed}: {:?}", outcome.stats)),
-    };
-    (found, worst)
+/// The tree of a seed, and all else that the seed decides.
+pub fn drawn(seed: u64) -> Case {
+    let mut draw = Draw::new(seed);
+    let run = Trees(&mut draw).run(8);
+    Case::of(run, seed, &mut draw)
 }
+
+/// Trees that earlier schedulers failed in: a reservation missed, a limit passed, a VM beyond the
+/// bound on lag.
+const FAILED_ONCE: &[u64] = &[
+    101, 185, 263, 361, 451, 554, 567, 768, 892, 965, 1150, 1721, 2023, 3056, 3811, 3831, 5005,
+    5079, 5569, 7469, 7940, 8082,
+];
+
+/// A ratchet: no tree of a change is further off than this part of the bound on lag. Seen: 91 %
+/// (5569), 90 % (615), 79 % (3831), all others below 77 %. It is lowered when that falls.
+const FURTHEST_PERCENT: u64 = 92;
 
 #[test]
 fn the_ideal_reservations_and_limits_hold_in_any_tree() {
-    let number = |name| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
-    let seeds = number("SEED").map_or(0..number("SEEDS").unwrap_or(60), |seed| seed..seed + 1);
-    // Two more in which one VM far ahead made all others equal; both were beyond the bound then, up
-    // to three times. And two in which a reservation was missed, by 4 %, because the host's virtual
-    // time forgave all that lagged together. And one in which a pool that sleepers woke in lost 12
-    // % of its limit.
-    let more = if number("SEED").is_some() { vec![] } else { vec![101, 263, 361, 567, 1150] };
-    let all: Vec<(u64, (Option<String>, u64))> =
-        seeds.chain(more).map(|s| (s, outcome(s))).collect();
-    let wrong: Vec<&String> = all.iter().filter_map(|o| o.1.0.as_ref()).collect();
-    // 97 % at most in 9,005 trees (3831), and of those only 3831, 5569, 7469, 5079 and 5005 are
-    // beyond 75 %.
-    let mut far: Vec<(u64, u64)> = all.iter().map(|o| (o.0, o.1.1)).filter(|o| o.1 > 75).collect();
-    far.sort_by_key(|f| std::cmp::Reverse(f.1));
-    println!(
-        "{} of {} seeds beyond three quarters of the bound: (seed, percent) {far:?}",
-        far.len(),
-        all.len()
-    );
-    assert!(wrong.is_empty(), "{} seeds:\n{wrong:#?}", wrong.len());
-    let alone = number("SEED").is_some();
-    assert!(
-        far.iter().all(|f| f.1 <= 100) && (alone || far.len() * 1000 <= all.len()),
-        "(seed, percent of the bound): {far:?}"
-    );
-}
-
-#[test]
-fn trees_that_were_beyond_the_bound_stay_within() {
-    // What had gone wrong, and what is allowed now: less than with one of the pieces missing that
-    // mended it.
-    let seeds = [
-        (
-            1721,
-            85,
-            "a world that starts was compared with its request, a parked one without: 102 %",
-        ),
-        (
-            965,
-            60,
-            "what a limit hands out went to who was owed nothing while the grants of those who \
-                were owed time ended: 68 %",
-        ),
-        (
-            7940,
-            50,
-            "and so did what is left when those who are owed time have theirs, although it is no \
-                more than the next grant: 99 %",
-        ),
-        (
-            3811,
-            60,
-            "all siblings of a vCPU that a limit had parked stopped at once, and not a ms later: \
-                80 %",
-        ),
-        (892, 55, "waits of bursts longer than what a plan goes by counted as not wanted: 61 %"),
-        (
-            3056,
-            100,
-            "worlds that were let go waited for pCPUs of a full host, and ran with their grants in \
-                the same second: a limit was passed",
-        ),
-        (2023, 100, "what VMs had kept of their grants passed the limit of their pool"),
-        (
-            8082,
-            100,
-            "one vCPU that burns beside siblings that sleep led them by more than its VM may be \
-                behind for: 112 %",
-        ),
-    ];
-    let beyond: Vec<String> = seeds
-        .into_iter()
-        .filter_map(|(seed, most, why)| {
-            let (wrong, percent) = outcome(seed);
-            println!("seed {seed}: {percent} % of the bound, {most} % allowed");
-            (wrong.is_some() || percent > most)
-                .then(|| format!("seed {seed} ({why}): {percent} % of the bound, {wrong:?}"))
-        })
-        .collect();
-    assert!(beyond.is_empty(), "{beyond:#?}");
-}
-
-#[test]
-fn who_waits_with_short_bursts_does_not_count_as_asking_for_a_whole_pcpu() {
-    // Seeds in which that took up to 186 % of the bound from who had a place in the same pool
-    // beside such bursts.
-    for seed in [185, 451, 554, 768] {
-        let (wrong, percent) = outcome(seed);
-        assert!(
-            wrong.is_none() && percent <= 80,
-            "seed {seed}: {percent} % of the bound, {wrong:?}"
-        );
-    }
+    let all = case::hold(Lag::Held, &case::seeds(2_000, FAILED_ONCE), drawn);
+    let mut far: Vec<(u64, u64)> = all.iter().map(|(seed, j)| (j.lag_percent, *seed)).collect();
+    far.sort_unstable_by(|a, b| b.cmp(a));
+    let sum: u64 = far.iter().map(|f| f.0).sum();
+    println!("{} trees: mean {} % of the bound on lag", far.len(), sum / far.len() as u64);
+    println!("furthest, percent and seed: {:?}", &far[..far.len().min(10)]);
+    assert!(far[0].0 <= FURTHEST_PERCENT, "seed {}: {} % of the bound", far[0].1, far[0].0);
 }

@@ -1,12 +1,12 @@
 //! The trace of a run says what its accounts say, to the nanosecond, is the same for the same seed,
 //! and judges a planted fault.
 
+use ::trace::waits::{Judgement, WaitOptions, analyse};
+use ::trace::{Event, Kind, Move, Now, Replay, State, Stay, Stretch, Trace, Waker, Why};
 use sim::{Mutant, Options, Outcome, Policy, SimError, Ticks, run, run_traced};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
-use trace::waits::{Judgement, WaitOptions, analyse};
-use trace::{Event, Kind, Move, Now, Replay, State, Stay, Stretch, Trace, Waker, Why};
 use units::{Span, WorldId};
 use views::{RunResult, Times};
 

@@ -1,8 +1,8 @@
 //! Records of the scheduler and their reader agree: numbers of `sched/abi/trace.h` and what a
 //! record tells besides its state.
 
+use ::trace::{Event, Kick, Kind, Move, State, Waker, Why};
 use sched_core::records as c;
-use trace::{Event, Kick, Kind, Move, State, Waker, Why};
 use units::WorldId;
 
 /// The numbers of `sched/abi/trace.h` are those of crates/trace.

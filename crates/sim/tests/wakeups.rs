@@ -1,12 +1,12 @@
 //! XK's wake-up latency test in the simulator: least, average and most from the moment that a sleep
 //! was due to the waker's own work, in numbers, and the same as the trace has them.
 
+use ::trace::Trace;
+use ::trace::waits::{WaitOptions, analyse};
 use settings::Run;
 use sim::{Costs, Options, Outcome, run, run_traced};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
-use trace::Trace;
-use trace::waits::{WaitOptions, analyse};
 use units::Span;
 use views::{MeasuredBy, Wakeups};
 

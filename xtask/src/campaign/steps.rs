@@ -100,7 +100,8 @@ impl Step {
 
 /// Every step, those of one core and no boot first.
 pub(super) fn all(root: &Path, xtask: &clap::Command) -> Vec<Step> {
-    let sim = |suite: &str| format!("cargo test --release -p sim --test {suite} -- --nocapture");
+    let sim =
+        |suite: &str| format!("cargo test --release -p sim --test all {suite} -- --nocapture");
     let mut out = vec![
         Step::new("random trees", &sim("random_trees"), 40, 240).with("SEEDS", TREES),
         Step::new("random hosts", &sim("random_hosts"), 60, 360).with("SEEDS", HOSTS),

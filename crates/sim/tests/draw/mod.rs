@@ -1,25 +1,27 @@
-//! Numbers and workloads drawn at random for scenarios, by a seed alone.
+//! Hosts and what runs on them, drawn at random by a seed alone, judged, and made smaller where
+//! they fail.
 
+pub mod case;
+pub mod shrink;
+
+use dice::Draw;
 use settings::{Dist, Workload};
 use units::Span;
 
-/// Numbers for scenarios only; splitmix64.
-pub struct Draw(pub u64);
+/// Times and workloads of scenarios.
+pub trait Workloads {
+    /// Up to so many us, and never 0.
+    fn span(&mut self, max_us: u64) -> Span;
+    /// What a vCPU or task does.
+    fn workload(&mut self) -> Workload;
+}
 
-#[allow(dead_code)] // Each test uses what it needs.
-impl Draw {
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-
-    pub fn span(&mut self, max_us: u64) -> Span {
+impl Workloads for Draw {
+    fn span(&mut self, max_us: u64) -> Span {
         Span::from_ns(1000 * (1 + self.below(max_us)))
     }
 
-    pub fn workload(&mut self) -> Workload {
+    fn workload(&mut self) -> Workload {
         match self.below(6) {
             0 => Workload::Idle,
             1 | 2 => Workload::Burn,

@@ -1,0 +1,158 @@
+//! One simulated run that a seed decides, and what the oracle says of it.
+
+use super::shrink;
+use check::Invariant;
+use dice::Draw;
+use settings::Run;
+use sim::{Costs, Options, Outcome, SimError, Ticks, run, run_traced, scheduler_terms};
+use std::{env, fs::File};
+use units::Span;
+
+/// A run and the options that are drawn with it.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub run: Run,
+    pub ticks: Ticks,
+    pub costs: Costs,
+}
+
+/// What is wrong with a case. Cases that fail in the same way have the same `kind`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub kind: String,
+    pub text: String,
+}
+
+/// Verdict on a case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Judged {
+    pub fault: Option<Fault>,
+    /// Largest distance of a VM from the ideal, in percent of the bound on lag.
+    pub lag_percent: u64,
+}
+
+/// Whether lag counts as a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lag {
+    Held,
+    Free,
+}
+
+impl Case {
+    /// The run with what else the seed decides: where ticks fall, whether switches cost anything,
+    /// and on one host of four timers that are up to 3 ms late.
+    pub fn of(mut run: Run, seed: u64, draw: &mut Draw) -> Case {
+        let ticks = if draw.below(2) == 0 { Ticks::Aligned } else { Ticks::Staggered };
+        let costs = if draw.below(2) == 0 { Costs::ZERO } else { Costs::default() };
+        // Numbers of their own, so that the host of a seed does not depend on them.
+        let mut late = Draw::new(!seed);
+        if late.below(4) == 0 {
+            run.spec.host.timer_late = Span::from_ns(late.below(3_000_001));
+        }
+        Case { run, ticks, costs }
+    }
+
+    /// Runs it; with `TRACE=FILE` its trace is written there.
+    fn outcome(&self) -> Result<Outcome, SimError> {
+        let options = Options { ticks: self.ticks, costs: self.costs, ..Options::default() };
+        match env::var("TRACE") {
+            Ok(file) => {
+                let file = File::create(file).expect("TRACE can be written");
+                run_traced(&self.run, &options, Box::new(file))
+            }
+            Err(_) => run(&self.run, &options),
+        }
+    }
+
+    /// Runs and judges it.
+    pub fn judge(&self, lag: Lag) -> Judged {
+        let outcome = match self.outcome() {
+            Ok(outcome) => outcome,
+            Err(e) => {
+                let kind = match &e {
+                    SimError::Contract { breach, .. } => format!("{:?}", breach.rule),
+                    _ => "refused".to_owned(),
+                };
+                let fault = Some(Fault { kind, text: e.to_string() });
+                return Judged { fault, lag_percent: 0 };
+            }
+        };
+        let verdict = outcome.verdict.as_ref().expect("it was checked");
+        let found = verdict
+            .violations
+            .iter()
+            .find(|v| lag == Lag::Held || v.invariant != Invariant::Lag)
+            .map(|v| Fault { kind: format!("{:?}", v.invariant), text: v.to_string() });
+        let odd = outcome.stats.default_slices + outcome.stats.fallbacks;
+        let odd = (odd > 0)
+            .then(|| Fault { kind: "odd".to_owned(), text: format!("{:?}", outcome.stats) });
+        Judged { fault: found.or(odd), lag_percent: self.lag_percent(&outcome) }
+    }
+
+    fn lag_percent(&self, outcome: &Outcome) -> u64 {
+        let host = &self.run.spec.host;
+        let terms = scheduler_terms(&outcome.knobs, host.hz);
+        let bounds = check::SchedulerTerms { timer_late: host.timer_late, ..terms }.bounds();
+        let verdict = outcome.verdict.as_ref().expect("it was checked");
+        let apart = |v: &check::VmVerdict| {
+            let vcpus = self.run.spec.vms.iter().find(|s| s.name == v.name).map_or(0, |s| s.vcpus);
+            let worlds = u64::from(vcpus).min(self.run.topology.pcpus() as u64);
+            v.owed_max_ns.max(v.surplus_max_ns) * 100 / bounds.lag_ns(worlds, self.flat())
+        };
+        verdict.vms.iter().map(apart).max().unwrap_or(0)
+    }
+
+    /// Whether there are shares alone.
+    fn flat(&self) -> bool {
+        let spec = &self.run.spec;
+        spec.pools.is_empty()
+            && spec.vms.iter().all(|v| v.reservation.is_none() && v.limit.is_none())
+    }
+}
+
+/// Seeds that a test tries: `SEED=n` one, `SEEDS=n` that many, else `usual`; with `more` unless one
+/// was named.
+pub fn seeds(usual: u64, more: &[u64]) -> Vec<u64> {
+    let number = |name| env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
+    match number("SEED") {
+        Some(seed) => vec![seed],
+        None => (0..number("SEEDS").unwrap_or(usual)).chain(more.iter().copied()).collect(),
+    }
+}
+
+/// Verdicts on these seeds, on all cores.
+///
+/// # Panics
+/// If a case fails: with each seed and its fault, and the smallest host that fails as the first of
+/// them does.
+pub fn hold(lag: Lag, seeds: &[u64], drawn: impl Fn(u64) -> Case + Sync) -> Vec<(u64, Judged)> {
+    let all = seeds::each(seeds.iter().copied(), |seed| (seed, drawn(seed).judge(lag)));
+    let failed: Vec<(u64, &Fault, u64)> = all
+        .iter()
+        .filter_map(|(seed, j)| Some((*seed, j.fault.as_ref()?, j.lag_percent)))
+        .collect();
+    let Some((seed, fault, _)) = failed.first() else { return all };
+    let small = shrink::smallest(drawn(*seed), &|c: &Case| {
+        c.judge(lag).fault.is_some_and(|f| f.kind == fault.kind)
+    });
+    let line = |(seed, f, percent): &(u64, &Fault, u64)| {
+        format!("seed {seed}: {}: {}; at most {percent} % of the bound on lag", f.kind, f.text)
+    };
+    let lines: Vec<String> = failed.iter().map(line).collect();
+    panic!(
+        "{} of {} seeds fail:\n{}\nthe smallest host that fails as seed {seed} does ({}):\n{}",
+        failed.len(),
+        all.len(),
+        lines.join("\n"),
+        small.judge(lag).fault.map_or_else(String::new, |f| f.text),
+        small.text()
+    );
+}
+
+impl Case {
+    /// All of it that decides the run, to be read.
+    pub fn text(&self) -> String {
+        let spec = serde_json::to_string_pretty(&self.run.spec).expect("settings are JSON");
+        format!("{:?}, {:?}\n{spec}", self.ticks, self.costs)
+    }
+}

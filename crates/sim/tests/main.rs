@@ -1,0 +1,18 @@
+//! All tests of the simulator in one program, so that it is linked once: each file has a subject.
+//! `hot_path` forks and `ablate` switches mechanisms off: they are programs of their own.
+
+mod cosched;
+mod draw;
+mod engine;
+mod guests;
+mod limit_changes;
+mod looks;
+mod mutants;
+mod peers;
+mod planner;
+mod random_hosts;
+mod random_trees;
+mod scenarios;
+mod trace;
+mod trace_numbers;
+mod wakeups;
