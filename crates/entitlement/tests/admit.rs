@@ -1,7 +1,7 @@
 //! Holds `check` and `admit` to ESXi's documented examples, and to each other on random trees from
 //! fixed seeds.
 
-mod trees;
+use crate::trees;
 
 use entitlement::{Admission, Ask, Names, Outcome, Rule, Tree, TreeLeaf, TreePool, admit, check};
 use trees::{Draw, Parts};

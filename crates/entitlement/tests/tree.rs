@@ -1,8 +1,8 @@
 //! Holds `Tree` and `fill_between` to a solver that shares no code with them and to what a tree
 //! promises, on random trees.
 
-mod solver;
-mod trees;
+use crate::solver;
+use crate::trees;
 
 use entitlement::{Between, Division, Tree, TreeLeaf, TreePool, check, fill_between, fill_units};
 use solver::{Node, Reference, Wide, freeze};

@@ -1,7 +1,7 @@
 //! Batch files written and read back, cut off and damaged: the same numbers, whole lines, errors
 //! that say where, and never a panic.
 
-mod common;
+use crate::common;
 
 use common::{AWKWARD, Rng, file, samples};
 use esxtop::{Batch, Metric, Object, Rates, ReadError, read};

@@ -2,7 +2,7 @@
 //! means; it uses no code of the writer's. Each reader is named with the file that shows what it
 //! does.
 
-mod common;
+use crate::common;
 
 use common::{AWKWARD, file, samples};
 use std::collections::{BTreeMap, BTreeSet};

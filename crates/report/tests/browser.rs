@@ -1,7 +1,7 @@
 //! The page in a real browser: it draws without errors, zooms by wheel and keys, requests nothing,
 //! and prints. Without Chromium these are skipped.
 
-mod common;
+use crate::common;
 
 use common::*;
 use report::{Given, Options, Source};

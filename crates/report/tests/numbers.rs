@@ -1,7 +1,7 @@
 //! The numbers of a page are those of its inputs: of the document unchanged, of the trace as
 //! counted by hand.
 
-mod common;
+use crate::common;
 
 use common::*;
 use report::{Given, Options, Source};

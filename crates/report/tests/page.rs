@@ -1,7 +1,7 @@
 //! What is around the numbers: which files belong together, names that are no markup, what to look
 //! at, the policy of the page.
 
-mod common;
+use crate::common;
 
 use common::*;
 use report::{Given, Options, PairError, Source, pair};

@@ -237,7 +237,7 @@ fn the_document_shows_what_the_program_shows() {
     let screen = String::from_utf8(screen.stdout).expect("text");
     let made = [
         ("screen", format!("```text\n{screen}```\n")),
-        ("keys", top::keys_markdown()),
+        ("keys", ::top::keys_markdown()),
         ("columns", esxtop::markdown()),
     ];
     let write = std::env::var_os("TANDEM_WRITE_DOCS").is_some();

@@ -1,7 +1,7 @@
 //! Exports, read back by a small reader of protocol buffers and by a JSON parser: tracks, slices,
 //! arrows and counters.
 
-mod common;
+use crate::common;
 
 use common::{host, state};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! A file of events: what is written is read, and damage costs what it touches and no more.
 
-mod common;
+use crate::common;
 
 use common::{Draw, any, file, host, items};
 use trace::{Cause, Event, Gap, Item, Kind, ReadError, Reader, Trace, Writer, from_raw, to_raw};

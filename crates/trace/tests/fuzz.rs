@@ -1,7 +1,7 @@
 //! Any bytes at all: readers neither panic nor take more memory than a file of that length is
 //! worth.
 
-mod common;
+use crate::common;
 
 use common::{Draw, any, file, host};
 use trace::fuzz::{fuzz_blocks, fuzz_log, fuzz_raw, fuzz_reader};

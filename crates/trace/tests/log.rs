@@ -1,7 +1,7 @@
 //! The textual log: RDY's sample is read and printed again, field by field, and everything else
 //! survives as well.
 
-mod common;
+use crate::common;
 
 use common::{Draw, any, host, state};
 use trace::log::{LogError, Style, parse, parse_lenient, print};

@@ -1,7 +1,7 @@
 //! RDY's own example: its state table comes out of the events behind it, and so does its judgement
 //! of world 1172.
 
-mod common;
+use crate::common;
 
 use common::state;
 use trace::table::{self, Row, Step, TableOptions};

@@ -1,6 +1,6 @@
 //! Waits and their judgement, each of the five; and the state of the host behind it.
 
-mod common;
+use crate::common;
 
 use common::{host, state};
 use trace::waits::{Judgement, Wait, WaitOptions, analyse};

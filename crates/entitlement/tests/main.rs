@@ -1,0 +1,8 @@
+//! All tests of the planner in one program, linked once;
+//! each file has a subject.
+
+mod admit;
+mod fluid;
+mod solver;
+mod tree;
+mod trees;

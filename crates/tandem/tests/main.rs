@@ -1,0 +1,12 @@
+//! All tests of the command line in one program, linked once;
+//! each file has a subject.
+
+mod metrics;
+mod output;
+mod perfetto;
+mod reader_gone;
+mod report;
+mod sim_names;
+mod top;
+mod top_screen;
+mod trace;
