@@ -5,7 +5,7 @@
 //! known; the weights of the others follow with the plan, `Costs::plan_ns` later. A VM that stops
 //! is killed: each of its worlds runs once more, to exit.
 
-use crate::behaviour::{Behaviour, Next};
+use crate::behaviour::{Behaviour, Link, Next};
 use crate::clock::Fixed;
 use crate::engine::{Actor, Engine};
 use crate::guest::Guest;
@@ -14,7 +14,7 @@ use crate::plans;
 use check::State;
 use contract::{Scheduler, WorldTerms};
 use dice::Stream;
-use settings::{PlacedPool, RunSpec, VmResources, VmSpec};
+use settings::{HostTask, PlacedPool, RunSpec, VmResources, VmSpec, Workload};
 use std::ops::Range;
 use units::PcpuSet;
 
@@ -129,8 +129,8 @@ pub(crate) fn count(spec: &RunSpec) -> usize {
 pub(crate) fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldSpec>, Vec<Actor>) {
     let mut specs =
         vec![WorldSpec { name: String::new(), allowed: None, index: 0, kthread: false }];
-    let actor = |workload, stream: &str, vm, vcpu| Actor {
-        behaviour: Behaviour::new(workload, Stream::new(seed, stream)),
+    let actor = |workload, link, stream: &str, vm, vcpu| Actor {
+        behaviour: Behaviour::new(workload, link, Stream::new(seed, stream)),
         work: 0,
         spun: 0,
         spins: false,
@@ -141,17 +141,20 @@ pub(crate) fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldS
         vm,
         vcpu,
     };
-    let mut actors = vec![actor(settings::Workload::Idle, "", 0, false)];
+    let alone = Link::default();
+    let mut actors = vec![actor(Workload::Idle, alone, "", 0, false)];
     for (vm, v) in spec.vms.iter().enumerate() {
         for i in 0..v.vcpus as usize {
             let name = format!("vcpu{i}");
-            let vcpu = actor(v.workload_of(i), &format!("{}/{name}", v.name), vm as u32 + 1, true);
+            let stream = format!("{}/{name}", v.name);
+            let vcpu = actor(v.workload_of(i), alone, &stream, vm as u32 + 1, true);
             actors.push(Actor { sibling: guests[vm + 1].on.then(Box::default), ..vcpu });
             specs.push(WorldSpec { name, allowed: v.allowed(i), index: i as u32, kthread: false });
         }
     }
-    for t in &spec.host_tasks {
-        actors.push(actor(t.workload, &t.name, 0, false));
+    let links = links(&spec.host_tasks, actors.len() as u32);
+    for (t, link) in spec.host_tasks.iter().zip(links) {
+        actors.push(actor(t.workload, link, &t.name, 0, false));
         specs.push(WorldSpec {
             name: t.name.clone(),
             allowed: t.affinity.clone(),
@@ -160,6 +163,26 @@ pub(crate) fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldS
         });
     }
     (specs, actors)
+}
+
+/// The place of each task in its ring; `world` is the world of the first task. Rings are whole, and
+/// the tasks of a ring follow one another.
+fn links(tasks: &[HostTask], world: u32) -> Vec<Link> {
+    let mut links = vec![];
+    while let Some(task) = tasks.get(links.len()) {
+        let Workload::Pipe { ring, .. } = task.workload else {
+            links.push(Link::default());
+            continue;
+        };
+        let begin = links.len();
+        let end = tasks.len().min(begin + ring.max(1) as usize);
+        let link = |at: usize| {
+            let next = if at + 1 == end { begin } else { at + 1 };
+            Link { next: world + next as u32, first: at == begin }
+        };
+        links.extend((begin..end).map(link));
+    }
+    links
 }
 
 /// Everything that the scenario lets happen to VMs, in order.

@@ -3,8 +3,9 @@
 
 use crate::engine::{Actor, Engine};
 use crate::kernel::Seat;
+use crate::life::VmSeat;
 use contract::Scheduler;
-use settings::{PlacedPool, Run};
+use settings::{PlacedPool, Run, Workload};
 use views::{
     Guest, HostCounts, Latencies, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm, Wakeups, World,
     WorldKind,
@@ -151,19 +152,29 @@ pub(crate) fn result<P: Scheduler>(
         pcpus: end.busy.iter().enumerate().map(busy).collect(),
         pools: pools(&engine.pools, &engine.watch.pool_peaks(), &vms, &system),
         vms,
-        wakeups: (1..engine.vms.len()).flat_map(|vm| wakeups(engine, vm)).collect(),
+        wakeups: wakeups(engine),
         checked: None,
     }
 }
 
-/// Wake-ups of a VM's vCPUs, by the workload and by the scheduler. A timer fires when it is due; a
-/// world is READY at once, and its own work begins a switch after it runs.
-fn wakeups<P>(engine: &Engine<P>, vm: usize) -> impl Iterator<Item = Wakeups> + use<P> {
-    let seat = &engine.vms[vm];
-    let mut all = Latencies::default();
-    seat.worlds.clone().for_each(|w| all.merge(&engine.actors[w as usize].late));
-    let by = [(MeasuredBy::Workload, engine.costs.switch_ns), (MeasuredBy::Scheduler, 0)];
-    by.map(|(by, more_ns)| all.sums(&seat.name, by, 1, more_ns)).into_iter().flatten()
+/// Wake-ups of each VM's vCPUs and of host tasks that others wake, by the workload and by the
+/// scheduler. A timer fires when it is due; a world is READY at once, and its own work begins a
+/// switch after it runs.
+fn wakeups<P>(engine: &Engine<P>) -> Vec<Wakeups> {
+    let of = |name: &str, all: Latencies| {
+        let by = [(MeasuredBy::Workload, engine.costs.switch_ns), (MeasuredBy::Scheduler, 0)];
+        by.map(|(by, more_ns)| all.sums(name, by, 1, more_ns)).into_iter().flatten()
+    };
+    let vm = |seat: &VmSeat| {
+        let mut all = Latencies::default();
+        seat.worlds.clone().for_each(|w| all.merge(&engine.actors[w as usize].late));
+        of(&seat.name, all)
+    };
+    let in_pipe =
+        |w: &u32| matches!(engine.actors[*w as usize].behaviour.workload(), Workload::Pipe { .. });
+    let task = |w: u32| of(&engine.specs[w as usize].name, engine.actors[w as usize].late.clone());
+    let tasks = engine.vms[0].worlds.clone().filter(in_pipe).flat_map(task);
+    engine.vms[1..].iter().flat_map(vm).chain(tasks).collect()
 }
 
 /// The root, the system group, then the other pools; each with everything below it.

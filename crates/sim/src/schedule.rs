@@ -12,7 +12,7 @@ use crate::behaviour::{ENDLESS, Next};
 use crate::engine::Engine;
 use crate::kernel::{Context, Nudge, Seat};
 use check::State;
-use contract::{ENQUEUE_WAKEUP, Hold, Rule, SLICE_DEFAULT_NS, SLICE_ENDLESS, Scheduler};
+use contract::{ENQUEUE_WAKEUP, Hold, Rule, SLICE_DEFAULT_NS, SLICE_ENDLESS, Scheduler, WAKE_SYNC};
 
 /// How often the kernel calls dispatch again while it only fed other pCPUs (SCX_DSP_MAX_LOOPS).
 const DISPATCH_LOOPS: u32 = 32;
@@ -38,8 +38,21 @@ impl<P: Scheduler> Engine<P> {
         if self.kernel.seats[world as usize] != Seat::Asleep {
             return;
         }
-        self.stats.wakeups += 1;
         self.steal(here, self.costs.wake_ns);
+        self.wake_from(world, here, waker, flags);
+    }
+
+    /// A world that runs on pCPU `here` has written to a pipe, and is about to sleep: its reader is
+    /// woken synchronously. What that takes is part of the writer's work.
+    fn pass(&mut self, writer: u32, here: u32, reader: u32) {
+        if self.kernel.seats[reader as usize] == Seat::Asleep {
+            self.actors[reader as usize].due = Some(self.kernel.now);
+            self.wake_from(reader, here, writer, WAKE_SYNC);
+        }
+    }
+
+    fn wake_from(&mut self, world: u32, here: u32, waker: u32, flags: u32) {
+        self.stats.wakeups += 1;
         self.cause = (Some(here), waker);
         let target = self.select(world, self.tasks[world as usize].pcpu as u32, flags);
         self.tasks[world as usize].pcpu = target as i32;
@@ -179,6 +192,7 @@ impl<P: Scheduler> Engine<P> {
             Next::Work => return self.arm_done(pcpu),
             Next::Sleep(until) => self.clock.arm_sleep(world, until),
             Next::Halt => {}
+            Next::Pass(to) => self.pass(world, pcpu, to),
         }
         self.kernel.cpus[pcpu as usize].current = 0;
         self.kernel.seats[world as usize] = Seat::Asleep;
