@@ -4,11 +4,10 @@
 //! What comes next is the `Clock`'s; what an event does is in `schedule.rs` and `life.rs`. The
 //! scheduler is any of the contract, called through `call` alone.
 
-use crate::behaviour::Behaviour;
+use crate::cast::Cast;
 use crate::clock::{Clock, Event, Fixed};
-use crate::guest::{Guest, Vcpu};
 use crate::kernel::{Context, Kernel, Nudge, Seat, Told};
-use crate::life::{Change, VmSeat, WorldSpec};
+use crate::life::Change;
 use crate::looks::Looks;
 use crate::options::Costs;
 use crate::plans::Publisher;
@@ -17,31 +16,10 @@ use crate::truth::Truth;
 use crate::watch::Watch;
 use check::State;
 use contract::{Breach, Callback, Hold, KICK_IDLE, KICK_PREEMPT, Rule, Scheduler, Task};
-use views::{Latencies, Times};
+use views::Times;
 
 /// A runnable world must run within this time; sched_ext's own default (SCX_WATCHDOG_MAX_TIMEOUT).
 const WATCHDOG_NS: u64 = 30_000_000_000;
-
-/// A world as the engine knows it.
-#[derive(Debug)]
-pub(crate) struct Actor {
-    pub(crate) behaviour: Behaviour,
-    /// CPU time of its own work done.
-    pub(crate) work: u64,
-    /// CPU time that it burned waiting for siblings, and whether it does now.
-    pub(crate) spun: u64,
-    pub(crate) spins: bool,
-    /// What it is to its siblings, if it is a vCPU of an SMP guest or a watchdog looks at it.
-    pub(crate) sibling: Option<Box<Vcpu>>,
-    /// Since when it is READY, for the watchdog.
-    pub(crate) ready_since: u64,
-    /// When the sleep was due from which it has not run yet.
-    pub(crate) due: Option<u64>,
-    /// From there until it ran, each time.
-    pub(crate) late: Latencies,
-    pub(crate) vm: u32,
-    pub(crate) vcpu: bool,
-}
 
 /// Counts of a run, for speed and for what a scheduler should not do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,13 +53,9 @@ pub(crate) struct Engine<P> {
     /// pCPU that the next callback runs on, and the world that causes it, 0 for an interrupt.
     pub(crate) cause: (Option<u32>, u32),
     pub(crate) truth: Truth,
-    pub(crate) actors: Vec<Actor>,
-    pub(crate) specs: Vec<WorldSpec>,
+    pub(crate) cast: Cast,
     /// Accounts of worlds that have exited.
     pub(crate) gone: Vec<Option<Times>>,
-    pub(crate) vms: Vec<VmSeat>,
-    /// What vCPUs of a VM share, by VM.
-    pub(crate) guests: Vec<Guest>,
     /// The pools, the root first.
     pub(crate) pools: Vec<settings::PlacedPool>,
     pub(crate) changes: Vec<Change>,
@@ -186,8 +160,7 @@ impl<P: Scheduler> Engine<P> {
             }
             Fixed::Warm => {
                 self.start = Some(self.snapshot());
-                self.actors.iter_mut().for_each(|a| a.late = Latencies::default());
-                self.guests.iter_mut().for_each(|g| g.longest = 0);
+                self.cast.warmed_up();
                 self.kernel.mark(|| "the warm-up ends".to_owned());
             }
             Fixed::Replan => self.replan(),
@@ -257,10 +230,10 @@ impl<P: Scheduler> Engine<P> {
     /// runnable worlds, and that every world is in the one queue it is said to be in.
     fn audit(&mut self) {
         let now = self.kernel.now;
-        for world in 1..self.actors.len() as u32 {
-            let seat = self.kernel.seats[world as usize];
-            let waited = now.saturating_sub(self.actors[world as usize].ready_since);
-            if matches!(seat, Seat::Queue(_) | Seat::Local(_)) && waited > WATCHDOG_NS {
+        for world in self.cast.worlds() {
+            let waited = now.saturating_sub(self.cast.ready_since(world));
+            if self.kernel.queues(world) && waited > WATCHDOG_NS {
+                let seat = self.kernel.seats[world as usize];
                 let what =
                     format!("seen READY for {waited} ns in {seat:?}, allowed {WATCHDOG_NS} ns");
                 self.kernel.breach(Rule::Watchdog, Some(world), None, what);
@@ -270,14 +243,14 @@ impl<P: Scheduler> Engine<P> {
             return;
         }
         self.audit_queues();
-        let mut runnable = vec![0; self.vms.len()];
-        for world in 1..self.actors.len() as u32 {
+        let mut runnable = vec![0; self.cast.vms().len()];
+        for world in self.cast.worlds() {
             let seat = self.kernel.seats[world as usize];
             if seat == Seat::Off {
                 continue;
             }
             self.watch.reported(now, &self.policy, world);
-            runnable[self.actors[world as usize].vm as usize] += u32::from(seat != Seat::Asleep);
+            runnable[self.cast.vm_of(world) as usize] += u32::from(seat != Seat::Asleep);
         }
         for (vm, count) in runnable.into_iter().enumerate() {
             let Some(seen) = self.policy.runnable_worlds(vm as u32).filter(|n| *n != count) else {
@@ -289,7 +262,8 @@ impl<P: Scheduler> Engine<P> {
     }
 
     fn audit_queues(&mut self) {
-        let mut seen = vec![false; self.actors.len()];
+        let worlds = self.cast.worlds();
+        let mut seen = vec![false; worlds.end as usize];
         let wrong = self.kernel.queued().find(|(w, seat)| {
             let twice = std::mem::replace(&mut seen[*w as usize], true);
             twice || self.kernel.seats[*w as usize] != *seat
@@ -299,7 +273,7 @@ impl<P: Scheduler> Engine<P> {
                 format!("seen in {seat:?}, allowed only {:?}", self.kernel.seats[world as usize]);
             return self.kernel.breach(Rule::Custody, Some(world), None, what);
         }
-        let lost = (1..self.actors.len()).find(|w| {
+        let lost = (1..seen.len()).find(|w| {
             let queued =
                 matches!(self.kernel.seats[*w], Seat::Queue(_) | Seat::Local(_) | Seat::Custody);
             queued && !seen[*w]

@@ -1,10 +1,10 @@
 //! What the daemon does, in virtual time: lays the tree of pools out for the scheduler, sets up
 //! limits, and weighs VMs itself where some are held to a few pCPUs. It follows no VM: `life` does.
 
+use crate::cast::Vm;
 use crate::clock::Fixed;
 use crate::engine::Engine;
 use crate::kernel::Seat;
-use crate::life::VmSeat;
 use check::PoolTerms;
 use contract::{Limit, LimitOf, Limits, Plan, Scheduler, VmTerms};
 use entitlement::{Order, Owner, Tree, TreeLeaf, TreePool};
@@ -50,7 +50,7 @@ pub(crate) fn pool_terms(pools: &[PlacedPool]) -> Vec<PoolTerms> {
 }
 
 /// A VM as the oracle takes it.
-pub(crate) fn vm_terms(vm: &VmSeat) -> check::VmTerms {
+pub(crate) fn vm_terms(vm: &Vm) -> check::VmTerms {
     let r = &vm.resources;
     check::VmTerms {
         pool: vm.pool,
@@ -67,9 +67,9 @@ impl<P: Scheduler> Engine<P> {
     pub(crate) fn tree(&self, all: bool) -> (Tree, Vec<u32>) {
         let n = self.kernel.cpus.len();
         let on: Vec<u32> =
-            (0..self.vms.len() as u32).filter(|v| all || self.vms[*v as usize].on).collect();
+            (0..).zip(self.cast.vms()).filter(|(_, v)| all || v.is_on()).map(|(i, _)| i).collect();
         let leaf = |v: &u32| {
-            let vm = &self.vms[*v as usize];
+            let vm = self.cast.vm(*v);
             let r = &vm.resources;
             TreeLeaf {
                 pool: vm.pool,
@@ -94,7 +94,7 @@ impl<P: Scheduler> Engine<P> {
         let all = tree.limits();
         let of = |owner| match owner {
             Owner::Pool(p) => (LimitOf::Pool(p as u32), self.pools[p].burst_ns),
-            Owner::Leaf(l) => (LimitOf::Vm(vms[l]), self.vms[vms[l] as usize].resources.burst_ns),
+            Owner::Leaf(l) => (LimitOf::Vm(vms[l]), self.cast.vm(vms[l]).resources.burst_ns),
         };
         let limit = |l: &entitlement::PlanLimit| {
             let (of, burst_ns) = of(l.owner);
@@ -113,12 +113,13 @@ impl<P: Scheduler> Engine<P> {
         let new = change.resources;
         match change.of {
             Changed::Vm(i) => {
-                let (vm, seat) = (i as u32 + 1, &mut self.vms[i + 1]);
-                let old = std::mem::replace(&mut seat.resources, new);
-                if seat.is_there() {
-                    self.watch.vm_terms(now, vm, vm_terms(seat));
+                let vm = i as u32 + 1;
+                let old = self.cast.set(vm, new);
+                let of = self.cast.vm(vm);
+                if of.is_there() {
+                    self.watch.vm_terms(now, vm, vm_terms(of));
                 }
-                if seat.on && old.shares != new.shares {
+                if of.is_on() && old.shares != new.shares {
                     self.weigh(vm);
                 }
             }
@@ -129,11 +130,6 @@ impl<P: Scheduler> Engine<P> {
                 self.watch.pools(now, pool_terms(&self.pools));
             }
         }
-    }
-
-    /// Whether some VM may not use all pCPUs.
-    pub(crate) fn any_held(&self) -> bool {
-        self.specs.iter().zip(&self.actors).any(|(s, a)| a.vm != 0 && s.allowed.is_some())
     }
 
     /// Weights by what is active now, as the daemon makes them where VMs are held.
@@ -147,9 +143,9 @@ impl<P: Scheduler> Engine<P> {
         let mut worlds = vec![];
         for v in on {
             let there = |w: &u32| self.kernel.seats[*w as usize] != Seat::Off;
-            for world in self.vms[v as usize].worlds.clone().filter(there) {
+            for world in self.cast.vm(v).worlds.clone().filter(there) {
                 let times = self.times(world);
-                let set = self.specs[world as usize].allowed.as_ref();
+                let set = self.cast.spec(world).allowed.as_ref();
                 let allowed = set.map_or_else(|| host.clone(), |a| a.and(&host));
                 worlds.push(Wants {
                     world,
@@ -171,8 +167,8 @@ impl<P: Scheduler> Engine<P> {
     }
 
     fn terms(&self, vm: u32) -> VmTerms {
-        let seat = &self.vms[vm as usize];
-        VmTerms { vm, vcpus: seat.vcpus, shares: seat.resources.shares }
+        let of = self.cast.vm(vm);
+        VmTerms { vm, vcpus: of.vcpus, shares: of.resources.shares }
     }
 
     /// Puts the tree of the VMs that are powered on now into force.

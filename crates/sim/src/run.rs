@@ -1,6 +1,7 @@
 //! Runs scenarios: builds the engine from a run's description and hands back the result document
 //! and the verdict.
 
+use crate::cast::{self, Cast};
 use crate::clock::{Clock, Fixed, Lateness};
 use crate::engine::{Engine, Stats};
 use crate::kernel::Kernel;
@@ -12,7 +13,6 @@ use crate::plans::Publisher;
 use crate::policies::{self, Policy};
 use crate::recorder::{Recorder, TraceOut};
 use crate::report;
-use crate::siblings;
 use crate::truth::Truth;
 use crate::watch::Watch;
 use check::{CoschedSpans, SchedulerTerms, Verdict};
@@ -174,7 +174,7 @@ fn run_recorded(
     let setup = Setup {
         topology: &run.topology,
         vms: spec.vms.len() + 1,
-        worlds: life::count(spec),
+        worlds: cast::count(spec),
         pools: pools.len(),
     };
     let knobs = knobs(run, options)?;
@@ -253,8 +253,6 @@ impl Job<'_> {
         let (spec, options, knobs) = (&self.run.spec, self.options, &self.knobs);
         let (topology, seed) = (&self.run.topology, self.seed);
         let pcpus = topology.pcpus();
-        let guests = siblings::guests(spec);
-        let (specs, actors) = life::worlds(spec, &guests, seed);
         let system_shares = match knobs.system_shares {
             0 => 1000 * pcpus as u32,
             shares => shares as u32,
@@ -264,7 +262,7 @@ impl Job<'_> {
             .check
             .then(|| scheduler_terms(knobs, spec.host.hz))
             .map(|t| SchedulerTerms { timer_late: spec.host.timer_late, cosched: cosched(t), ..t });
-        let worlds = actors.len();
+        let worlds = cast::count(spec);
         let watch = Watch::new(topology, worlds, terms);
         let lateness = Lateness {
             most_ns: spec.host.timer_late.ns(),
@@ -279,8 +277,7 @@ impl Job<'_> {
             clock: Clock::new((pcpus, worlds), ticks, self.duration.ns(), lateness),
             cause: (None, 0),
             truth: Truth::new(worlds, spec.vms.len() + 1, topology),
-            vms: life::vms(spec, &pools, system_shares),
-            guests,
+            cast: Cast::new(spec, &pools, system_shares, seed),
             pools,
             changes: life::changes(spec, &self.settings),
             next_change: 0,
@@ -296,8 +293,6 @@ impl Job<'_> {
             topology: topology.clone(),
             mhz: spec.host.mhz,
             gone: vec![None; worlds],
-            actors,
-            specs,
         }
     }
 }
