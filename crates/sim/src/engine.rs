@@ -4,19 +4,16 @@
 //! What comes next is the `Clock`'s; what an event does is in `schedule.rs` and `life.rs`. The
 //! scheduler is any of the contract, called through `call` alone.
 
+use crate::books::Books;
 use crate::cast::Cast;
 use crate::clock::{Clock, Event, Fixed};
-use crate::kernel::{Context, Kernel, Nudge, Seat, Told};
+use crate::kernel::{Context, Kernel, Nudge, Seat};
 use crate::life::Change;
 use crate::looks::Looks;
 use crate::options::Costs;
 use crate::plans::Publisher;
 use crate::report::Snapshot;
-use crate::truth::Truth;
-use crate::watch::Watch;
-use check::State;
-use contract::{Breach, Callback, Hold, KICK_IDLE, KICK_PREEMPT, Rule, Scheduler, Task};
-use views::Times;
+use contract::{Breach, Callback, KICK_IDLE, KICK_PREEMPT, Rule, Scheduler, Task};
 
 /// A runnable world must run within this time; sched_ext's own default (SCX_WATCHDOG_MAX_TIMEOUT).
 const WATCHDOG_NS: u64 = 30_000_000_000;
@@ -52,15 +49,12 @@ pub(crate) struct Engine<P> {
     pub(crate) clock: Clock,
     /// pCPU that the next callback runs on, and the world that causes it, 0 for an interrupt.
     pub(crate) cause: (Option<u32>, u32),
-    pub(crate) truth: Truth,
+    pub(crate) books: Books,
     pub(crate) cast: Cast,
-    /// Accounts of worlds that have exited.
-    pub(crate) gone: Vec<Option<Times>>,
     /// The pools, the root first.
     pub(crate) pools: Vec<settings::PlacedPool>,
     pub(crate) changes: Vec<Change>,
     pub(crate) next_change: usize,
-    pub(crate) watch: Watch,
     pub(crate) stats: Stats,
     pub(crate) costs: Costs,
     /// Kicks and reschedule interrupts from other pCPUs do not arrive (`Mutant::LostKick`).
@@ -168,29 +162,10 @@ impl<P: Scheduler> Engine<P> {
         }
     }
 
-    /// A world enters a state; `pcpu` is where it runs.
-    pub(crate) fn enter(&mut self, world: u32, state: State) {
-        self.truth.enter(self.kernel.now, world, state);
-        self.watch.state(self.kernel.now, world, state, None);
-    }
-
     /// Takes note of what the scheduler holds back since the last callback, and what no longer.
     pub(crate) fn hear(&mut self) {
-        for i in 0..self.kernel.told.len() {
-            let Told { world, from, to, at_ns, taken } = self.kernel.told[i];
-            if to == Hold::Costopped {
-                continue;
-            }
-            // Once taken to a pCPU a world counts as limited until it runs there.
-            if !taken {
-                self.truth.held(at_ns, world, to);
-            }
-            if from != Hold::Costopped {
-                self.watch.held_back(self.kernel.now, world, to != Hold::None);
-            } else if to == Hold::None {
-                self.truth.enter(at_ns, world, State::Ready);
-                self.watch.state(self.kernel.now, world, State::Ready, None);
-            }
+        for told in &self.kernel.told {
+            self.books.held(self.kernel.now, told);
         }
         self.kernel.told.clear();
     }
@@ -239,7 +214,7 @@ impl<P: Scheduler> Engine<P> {
                 self.kernel.breach(Rule::Watchdog, Some(world), None, what);
             }
         }
-        if !self.watch.is_on() {
+        if !self.books.is_watched() {
             return;
         }
         self.audit_queues();
@@ -249,7 +224,7 @@ impl<P: Scheduler> Engine<P> {
             if seat == Seat::Off {
                 continue;
             }
-            self.watch.reported(now, &self.policy, world);
+            self.books.audit(now, &self.policy, world);
             runnable[self.cast.vm_of(world) as usize] += u32::from(seat != Seat::Asleep);
         }
         for (vm, count) in runnable.into_iter().enumerate() {

@@ -4,13 +4,15 @@
 //! Data flows one way: `cast` has the VMs and worlds of a scenario, and what each does with CPU
 //! time; `engine` takes the next event; `life` powers VMs on and off; `schedule` does what the
 //! kernel does, and calls the scheduler; `kernel` is what the scheduler calls back, and holds it to
-//! the contract; `watch` tells the oracle; `recorder` writes the trace; `looks` hands out esxtop's
-//! counters while a run goes on; `report` reads the scheduler's accounts into the result document.
+//! the contract; `books` has the engine's own accounts, and what the oracle learns; `recorder`
+//! writes the trace; `looks` hands out esxtop's counters while a run goes on; `report` reads the
+//! accounts into the result document.
 //!
 //! One seed decides everything: same scenario, options and seed, same bytes. There is no wall
 //! clock, no hashed order and no float in any decision.
 
 mod behaviour;
+mod books;
 mod cast;
 mod clock;
 mod engine;

@@ -80,8 +80,8 @@ impl<P: Scheduler> Engine<P> {
             self.tell_idle(pcpu, true);
         }
         self.kernel.nudges.clear();
-        self.watch.pools(0, plans::pool_terms(&self.pools));
-        self.watch.vm_added(0, 0, "system", plans::vm_terms(self.cast.vm(0)));
+        self.books.pools(0, plans::pool_terms(&self.pools));
+        self.books.vm_added(0, 0, "system", plans::vm_terms(self.cast.vm(0)));
         for change in self.changes.iter().filter(|c| c.at == 0 && c.what == What::Start) {
             self.cast.power(change.vm, true);
         }
@@ -127,7 +127,7 @@ impl<P: Scheduler> Engine<P> {
         let now = self.kernel.now;
         self.cast.power(vm, true);
         let of = self.cast.vm(vm);
-        self.watch.vm_added(now, vm, &of.name, plans::vm_terms(of));
+        self.books.vm_added(now, vm, &of.name, plans::vm_terms(of));
         if now > 0 {
             self.weigh(vm);
             self.plan_later();
@@ -176,8 +176,7 @@ impl<P: Scheduler> Engine<P> {
         };
         self.kernel.seats[world as usize] = Seat::Asleep;
         let asleep = if vcpu { State::WaitIdle } else { State::Wait };
-        self.truth.born(self.kernel.now, world, asleep);
-        self.watch.world_added(self.kernel.now, world, vm, spec.allowed.clone(), asleep);
+        self.books.born(self.kernel.now, world, vm, spec.allowed.clone(), asleep);
         self.cast.starts(world);
         self.call(|p, k| p.world_start(k, world, &terms));
     }
@@ -236,14 +235,11 @@ impl<P: Scheduler> Engine<P> {
     /// A world has run to its end.
     pub(crate) fn exit(&mut self, world: u32) {
         let (now, vm) = (self.kernel.now, self.cast.vm_of(world));
-        self.watch.reported(now, &self.policy, world);
-        self.gone[world as usize] = Some(self.times(world));
         self.kernel.seats[world as usize] = Seat::Off;
-        self.watch.world_removed(now, world);
-        self.truth.exit(now, world, vm);
+        self.books.exit(now, (world, vm), self.cast.work(world), &self.policy);
         self.call(|p, k| p.world_exit(k, world));
         if self.cast.exits(world) {
-            self.watch.vm_removed(now, vm);
+            self.books.vm_removed(now, vm);
         }
     }
 }

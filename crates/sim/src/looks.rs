@@ -64,7 +64,7 @@ impl<P: Scheduler> Engine<P> {
         let Some(mut looks) = self.looks.take() else { return };
         let mut counters = self.counters();
         let past = (0..self.cast.vms().len() as u32)
-            .map(|vm| (gid_of_vm(vm), self.truth.past(vm).totals()))
+            .map(|vm| (gid_of_vm(vm), self.books.truth().past(vm).totals()))
             .collect();
         looks.ledger.settle(&mut counters, &past);
         match (looks.on_look)(counters) {
@@ -81,9 +81,9 @@ impl<P: Scheduler> Engine<P> {
         let now = self.kernel.now;
         let places = self.topology.places();
         let smt = places.iter().map(|p| p.thread + 1).max().unwrap_or(1);
-        let core = |p: u32| (smt > 1).then(|| self.truth.core_ns(now, p));
+        let core = |p: u32| (smt > 1).then(|| self.books.truth().core_ns(now, p));
         let pcpu = |p: u32| {
-            let busy = self.truth.busy_ns(now, p);
+            let busy = self.books.truth().busy_ns(now, p);
             PcpuCounters {
                 id: PcpuId(p as u16),
                 core: places[p as usize].core,
@@ -93,7 +93,7 @@ impl<P: Scheduler> Engine<P> {
             }
         };
         let all = 0..self.kernel.cpus.len() as u32;
-        let cores = all.filter(|p| smt > 1 && self.truth.core_of(*p) == *p);
+        let cores = all.filter(|p| smt > 1 && self.books.truth().core_of(*p) == *p);
         let worlds = self.cast.worlds().filter(|w| self.kernel.seats[*w as usize] != Seat::Off);
         Counters {
             at_ns: now,
@@ -117,7 +117,7 @@ impl<P: Scheduler> Engine<P> {
         } else {
             Role::Task(spec.name.clone())
         };
-        let totals = self.truth.spent(self.kernel.now, world).totals();
+        let totals = self.books.truth().spent(self.kernel.now, world).totals();
         (
             Wid(WIDS + u64::from(world)),
             WorldCounters {

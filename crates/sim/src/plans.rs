@@ -117,7 +117,7 @@ impl<P: Scheduler> Engine<P> {
                 let old = self.cast.set(vm, new);
                 let of = self.cast.vm(vm);
                 if of.is_there() {
-                    self.watch.vm_terms(now, vm, vm_terms(of));
+                    self.books.vm_terms(now, vm, vm_terms(of));
                 }
                 if of.is_on() && old.shares != new.shares {
                     self.weigh(vm);
@@ -127,7 +127,7 @@ impl<P: Scheduler> Engine<P> {
                 let pool = &mut self.pools[p];
                 (pool.shares, pool.reservation) = (new.shares, new.reservation);
                 (pool.limit, pool.burst_ns) = (new.limit, new.burst_ns);
-                self.watch.pools(now, pool_terms(&self.pools));
+                self.books.pools(now, pool_terms(&self.pools));
             }
         }
     }
@@ -144,7 +144,7 @@ impl<P: Scheduler> Engine<P> {
         for v in on {
             let there = |w: &u32| self.kernel.seats[*w as usize] != Seat::Off;
             for world in self.cast.vm(v).worlds.clone().filter(there) {
-                let times = self.times(world);
+                let times = self.books.times(now, world, self.cast.work(world));
                 let set = self.cast.spec(world).allowed.as_ref();
                 let allowed = set.map_or_else(|| host.clone(), |a| a.and(&host));
                 worlds.push(Wants {

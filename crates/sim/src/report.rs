@@ -21,33 +21,16 @@ pub(crate) struct Snapshot {
 }
 
 impl<P: Scheduler> Engine<P> {
-    /// A world's accounts up to now, what is not settled yet included.
-    pub(crate) fn times(&self, world: u32) -> Times {
-        let spent = self.truth.spent(self.kernel.now, world);
-        Times {
-            used_ns: spent.used_ns,
-            run_ns: spent.run_ns,
-            ready_ns: spent.ready_ns,
-            costop_ns: spent.costop_ns,
-            limited_ns: spent.limited_ns,
-            wait_ns: spent.wait_ns + spent.wait_idle_ns,
-            idle_ns: spent.wait_idle_ns,
-            entitled_ns: self.watch.world_entitled(world),
-            migrations: spent.migrations,
-            work: self.cast.work(world),
-        }
-    }
-
     /// All accounts now.
     pub(crate) fn snapshot(&mut self) -> Snapshot {
         let pcpus = self.kernel.cpus.len() as u32;
         (0..pcpus).for_each(|p| self.account(p));
-        let entitled = self.watch.entitled(self.kernel.now, self.cast.vms().len());
+        let entitled = self.books.entitled(self.kernel.now, self.cast.vms().len());
         let world = |w: usize| match self.kernel.seats[w] {
-            Seat::Off => self.gone[w].unwrap_or_default(),
-            _ => self.times(w as u32),
+            Seat::Off => self.books.times_of_gone(w as u32),
+            _ => self.books.times(self.kernel.now, w as u32, self.cast.work(w as u32)),
         };
-        let busy = |p: u32| self.truth.busy_ns(self.kernel.now, p);
+        let busy = |p: u32| self.books.truth().busy_ns(self.kernel.now, p);
         Snapshot {
             worlds: (0..self.cast.worlds().end as usize).map(world).collect(),
             entitled,
@@ -127,7 +110,7 @@ pub(crate) fn result<P: Scheduler>(
         duration_ns,
         host: HostCounts::from(&run.topology),
         pcpus: end.busy.iter().enumerate().map(busy).collect(),
-        pools: pools(&engine.pools, &engine.watch.pool_peaks(), &vms, &system),
+        pools: pools(&engine.pools, &engine.books.pool_peaks(), &vms, &system),
         vms,
         wakeups: wakeups(engine),
         checked: None,

@@ -1,6 +1,7 @@
 //! Runs scenarios: builds the engine from a run's description and hands back the result document
 //! and the verdict.
 
+use crate::books::Books;
 use crate::cast::{self, Cast};
 use crate::clock::{Clock, Fixed, Lateness};
 use crate::engine::{Engine, Stats};
@@ -244,7 +245,7 @@ impl Job<'_> {
         }
         done.map_err(broken)?;
         let mut result = report::result(run, &mut engine, duration.ns() - warmup);
-        let verdict = engine.watch.finish(duration.ns());
+        let verdict = engine.books.finish(duration.ns());
         result.checked = verdict.as_ref().map(checked);
         Ok(Outcome { result, verdict, stats: engine.stats, knobs: self.knobs })
     }
@@ -263,6 +264,7 @@ impl Job<'_> {
             .then(|| scheduler_terms(knobs, spec.host.hz))
             .map(|t| SchedulerTerms { timer_late: spec.host.timer_late, cosched: cosched(t), ..t });
         let worlds = cast::count(spec);
+        let truth = Truth::new(worlds, spec.vms.len() + 1, topology);
         let watch = Watch::new(topology, worlds, terms);
         let lateness = Lateness {
             most_ns: spec.host.timer_late.ns(),
@@ -276,12 +278,11 @@ impl Job<'_> {
             tasks: tasks.collect(),
             clock: Clock::new((pcpus, worlds), ticks, self.duration.ns(), lateness),
             cause: (None, 0),
-            truth: Truth::new(worlds, spec.vms.len() + 1, topology),
+            books: Books::new(truth, watch, worlds),
             cast: Cast::new(spec, &pools, system_shares, seed),
             pools,
             changes: life::changes(spec, &self.settings),
             next_change: 0,
-            watch,
             stats: Stats::default(),
             costs: options.costs,
             deaf: options.policy.mutant() == Some(Mutant::LostKick),
@@ -292,7 +293,6 @@ impl Job<'_> {
             looks: None,
             topology: topology.clone(),
             mhz: spec.host.mhz,
-            gone: vec![None; worlds],
         }
     }
 }

@@ -61,8 +61,7 @@ impl<P: Scheduler> Engine<P> {
         self.kernel.seats[world as usize] = Seat::Custody;
         self.cast.readies(world, self.kernel.now);
         self.call(|p, k| p.runnable(k, world));
-        self.truth.woken(world);
-        self.enter(world, State::Ready);
+        self.books.woken(self.kernel.now, world);
         match self.kernel.direct.take() {
             Some((to, slice)) => {
                 // The insertion that select asked for takes the place of enqueue.
@@ -191,7 +190,8 @@ impl<P: Scheduler> Engine<P> {
         self.tasks[world as usize].waits = u32::from(waits);
         self.stop(pcpu, world, false);
         self.call(|p, k| p.quiescent(k, world, true));
-        self.enter(world, if vcpu && !waits { State::WaitIdle } else { State::Wait });
+        let asleep = if vcpu && !waits { State::WaitIdle } else { State::Wait };
+        self.books.enter(self.kernel.now, world, asleep);
         self.settle(pcpu);
         let leaves = self.cast.is_leaving(world);
         if leaves {
@@ -204,14 +204,13 @@ impl<P: Scheduler> Engine<P> {
     fn cross(&mut self, pcpu: u32, world: u32, inside: bool) {
         self.cause = (Some(pcpu), 0);
         self.call(|p, k| p.guest(k, world, inside));
-        self.watch.guest(self.kernel.now, world, inside);
+        self.books.guest(self.kernel.now, world, inside);
         self.settle(pcpu);
     }
 
     fn stop(&mut self, pcpu: u32, world: u32, runnable: bool) {
         self.call(|p, k| p.stopping(k, world, runnable));
-        self.truth.stops(self.kernel.now, pcpu);
-        self.watch.charged(self.kernel.now, &self.policy, world, pcpu);
+        self.books.stops(self.kernel.now, world, pcpu, &self.policy);
     }
 
     /// Chooses what a pCPU runs next; `prev` still wants to run, 0 for none. `slept` has just gone
@@ -243,7 +242,7 @@ impl<P: Scheduler> Engine<P> {
 
     pub(crate) fn tell_idle(&mut self, pcpu: u32, idle: bool) {
         self.kernel.set_idle(pcpu, idle);
-        self.truth.idle(self.kernel.now, pcpu, idle);
+        self.books.idle(self.kernel.now, pcpu, idle);
         self.call(|p, k| p.idle(k, pcpu, idle));
     }
 
@@ -259,7 +258,7 @@ impl<P: Scheduler> Engine<P> {
             }
             self.kernel.inserted = 0;
             if prev != 0 {
-                self.truth.expired(prev);
+                self.books.expired(prev);
             }
             // One of both is 0.
             self.call_from(Context::Dispatch(pcpu), |p, k| p.dispatch(k, pcpu, prev.max(slept)));
@@ -292,7 +291,8 @@ impl<P: Scheduler> Engine<P> {
         self.cast.readies(prev, self.kernel.now);
         self.stop(pcpu, prev, true);
         let costops = self.kernel.hold_of(prev) == Hold::Costopped;
-        self.enter(prev, if costops { State::Costop } else { State::Ready });
+        let state = if costops { State::Costop } else { State::Ready };
+        self.books.enter(self.kernel.now, prev, state);
         if self.tasks[prev as usize].slice_ns > 0 {
             self.kernel.put_back(prev, pcpu);
         } else {
@@ -318,8 +318,7 @@ impl<P: Scheduler> Engine<P> {
         self.call(|p, k| p.running(k, world));
         self.hear();
         self.kernel.unhold(world);
-        self.truth.runs(now, world, pcpu);
-        self.watch.state(now, world, State::Run, Some(pcpu));
+        self.books.runs(now, world, pcpu);
         if self.cast.is_sibling(world) {
             self.cast.sibling_runs(world, now);
         }
