@@ -103,6 +103,11 @@ impl Cast {
         &self.vms[vm as usize]
     }
 
+    /// VMs that are powered on, the system group first.
+    pub(crate) fn on(&self) -> Vec<u32> {
+        (0..).zip(&self.vms).filter(|(_, v)| v.on).map(|(i, _)| i).collect()
+    }
+
     /// All worlds but world 0, which stands for none.
     pub(crate) fn worlds(&self) -> Range<u32> {
         1..self.actors.len() as u32

@@ -4,14 +4,14 @@
 //! What comes next is the `Clock`'s; what an event does is in `schedule.rs` and `life.rs`. The
 //! scheduler is any of the contract, called through `call` alone.
 
+use crate::agenda::Agenda;
 use crate::books::Books;
 use crate::cast::Cast;
 use crate::clock::{Clock, Event, Fixed};
 use crate::kernel::{Context, Kernel, Nudge, Seat};
-use crate::life::Change;
 use crate::looks::Looks;
 use crate::options::Costs;
-use crate::plans::Publisher;
+use crate::planner::Planner;
 use crate::report::Snapshot;
 use contract::{Breach, Callback, KICK_IDLE, KICK_PREEMPT, Rule, Scheduler, Task};
 
@@ -51,19 +51,13 @@ pub(crate) struct Engine<P> {
     pub(crate) cause: (Option<u32>, u32),
     pub(crate) books: Books,
     pub(crate) cast: Cast,
-    /// The pools, the root first.
-    pub(crate) pools: Vec<settings::PlacedPool>,
-    pub(crate) changes: Vec<Change>,
-    pub(crate) next_change: usize,
+    pub(crate) agenda: Agenda,
+    pub(crate) planner: Planner,
     pub(crate) stats: Stats,
     pub(crate) costs: Costs,
     /// Kicks and reschedule interrupts from other pCPUs do not arrive (`Mutant::LostKick`).
     pub(crate) deaf: bool,
-    pub(crate) generation: u64,
     pub(crate) start: Option<Snapshot>,
-    pub(crate) publisher: Publisher,
-    /// Whether the scheduler takes orders of the planner.
-    pub(crate) ordered: bool,
     /// The run is looked at while it goes on.
     pub(crate) looks: Option<Looks>,
     pub(crate) topology: topology::Topology,
@@ -80,7 +74,7 @@ impl<P: Scheduler> Engine<P> {
         self.call_from(Context::Timer, |p, k| p.enable(k));
         self.settle(u32::MAX);
         self.clock.arm(Fixed::Audit, AUDIT_NS);
-        if self.ordered {
+        if self.planner.gives_orders() {
             self.clock.arm(Fixed::Replan, entitlement::REPLAN.ns());
         }
         self.look();

@@ -2,15 +2,17 @@
 //! workloads, plans and mutants.
 //!
 //! Data flows one way: `cast` has the VMs and worlds of a scenario, and what each does with CPU
-//! time; `engine` takes the next event; `life` powers VMs on and off; `schedule` does what the
-//! kernel does, and calls the scheduler; `kernel` is what the scheduler calls back, and holds it to
-//! the contract; `books` has the engine's own accounts, and what the oracle learns; `recorder`
-//! writes the trace; `looks` hands out esxtop's counters while a run goes on; `report` reads the
-//! accounts into the result document.
+//! time; `engine` takes the next event; `life` powers VMs on and off, by the `agenda`; `plans` does
+//! what the daemon does, by the `planner`; `schedule` does what the kernel does, and calls the
+//! scheduler; `kernel` is what the scheduler calls back, and holds it to the contract; `books` has
+//! the engine's own accounts, and what the oracle learns; `recorder` writes the trace; `looks`
+//! hands out esxtop's counters while a run goes on; `report` reads the accounts into the result
+//! document.
 //!
 //! One seed decides everything: same scenario, options and seed, same bytes. There is no wall
 //! clock, no hashed order and no float in any decision.
 
+mod agenda;
 mod behaviour;
 mod books;
 mod cast;
@@ -23,6 +25,7 @@ mod life;
 mod looks;
 mod mutant;
 mod options;
+mod planner;
 mod plans;
 mod policies;
 mod queues;

@@ -5,71 +5,15 @@
 //! known; the weights of the others follow with the plan, `Costs::plan_ns` later. A VM that stops
 //! is killed: each of its worlds runs once more, to exit.
 
+use crate::agenda::What;
 use crate::behaviour::Next;
 use crate::clock::Fixed;
 use crate::engine::Engine;
 use crate::kernel::{Context, Seat};
-use crate::plans;
+use crate::planner::vm_terms;
 use check::State;
 use contract::{Scheduler, WorldTerms};
-use settings::RunSpec;
 use units::PcpuSet;
-
-/// Time between the beginnings of VMs that the scenario lets begin at one moment: a few interrupts.
-const OPEN_APART_NS: u64 = 10_000;
-
-/// Something that happens to a VM at a time the scenario gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Change {
-    at: u64,
-    what: What,
-    vm: u32,
-}
-
-/// At one instant, what ends comes before what begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
-    Close,
-    Stop,
-    /// Settings change, by this change of `settings::changes`.
-    Set(u32),
-    Start,
-    /// The vCPU of this number is added.
-    Add(u32),
-    Open,
-}
-
-/// Everything that the scenario lets happen to VMs, in order.
-pub(crate) fn changes(spec: &RunSpec, settings: &[settings::Change]) -> Vec<Change> {
-    let set =
-        |(i, c): (u32, &settings::Change)| Change { at: c.at.ns(), what: What::Set(i), vm: 0 };
-    let mut all: Vec<Change> = (0..).zip(settings).map(set).collect();
-    for (vm, v) in spec.vms.iter().enumerate() {
-        let mut push = |at: u64, what| all.push(Change { at, what, vm: vm as u32 + 1 });
-        push(v.start.ns(), What::Start);
-        v.stop.iter().for_each(|s| push(s.ns(), What::Stop));
-        for (i, at) in v.hot_add.iter().enumerate() {
-            push(at.ns(), What::Add(v.vcpus - (v.hot_add.len() - i) as u32));
-        }
-        for window in v.active.iter().filter(|w| w.to.is_none_or(|t| t > v.start)) {
-            push(window.from.ns().max(v.start.ns()), What::Open);
-            window.to.iter().for_each(|t| push(t.ns(), What::Close));
-        }
-        if v.active.is_empty() {
-            push(v.start.ns(), What::Open);
-        }
-    }
-    all.sort();
-    // VMs do not begin in the same ns: each sees what the one before it has made of the host.
-    let mut rank = 0;
-    let mut last = None;
-    for change in all.iter_mut().filter(|c| c.what == What::Open) {
-        rank = if last.replace(change.at) == Some(change.at) { rank + 1 } else { 0 };
-        change.at += rank * OPEN_APART_NS;
-    }
-    all.sort();
-    all
-}
 
 impl<P: Scheduler> Engine<P> {
     /// Starts the run: every pCPU idle, host tasks there, VMs of time 0 powered on.
@@ -80,15 +24,14 @@ impl<P: Scheduler> Engine<P> {
             self.tell_idle(pcpu, true);
         }
         self.kernel.nudges.clear();
-        self.books.pools(0, plans::pool_terms(&self.pools));
-        self.books.vm_added(0, 0, "system", plans::vm_terms(self.cast.vm(0)));
-        for change in self.changes.iter().filter(|c| c.at == 0 && c.what == What::Start) {
-            self.cast.power(change.vm, true);
-        }
+        self.books.pools(0, self.planner.pool_terms());
+        self.books.vm_added(0, 0, "system", vm_terms(self.cast.vm(0)));
+        self.agenda.on_at_start().for_each(|vm| self.cast.power(vm, true));
         (0..self.cast.vms().len() as u32).for_each(|vm| self.weigh(vm));
         self.put_limits();
         let held = self.cast.any_restricted();
-        self.ordered = self.call(|p, k| p.ordered(k, held));
+        let ordered = self.call(|p, k| p.ordered(k, held));
+        self.planner.take_orders(ordered);
         self.publish();
         let tasks = self.cast.vm(0).worlds.clone();
         tasks.clone().for_each(|w| self.start_world(w));
@@ -98,11 +41,11 @@ impl<P: Scheduler> Engine<P> {
 
     /// Carries out the changes that are due and waits for the next.
     pub(crate) fn change(&mut self) {
-        while let Some(change) = self.changes.get(self.next_change).copied() {
+        while let Some(change) = self.agenda.peek() {
             if change.at > self.kernel.now {
                 return self.clock.arm(Fixed::Change, change.at);
             }
-            self.next_change += 1;
+            self.agenda.advance();
             let worlds = self.cast.vm(change.vm).worlds.clone();
             match change.what {
                 What::Start => self.start_vm(change.vm),
@@ -110,7 +53,7 @@ impl<P: Scheduler> Engine<P> {
                 What::Set(i) => {
                     self.set(i);
                     // Those of one moment come into force together.
-                    let next = self.changes.get(self.next_change);
+                    let next = self.agenda.peek();
                     if !next.is_some_and(|n| n.at == change.at && matches!(n.what, What::Set(_))) {
                         self.put_limits();
                         self.plan_later();
@@ -127,7 +70,7 @@ impl<P: Scheduler> Engine<P> {
         let now = self.kernel.now;
         self.cast.power(vm, true);
         let of = self.cast.vm(vm);
-        self.books.vm_added(now, vm, &of.name, plans::vm_terms(of));
+        self.books.vm_added(now, vm, &of.name, vm_terms(of));
         if now > 0 {
             self.weigh(vm);
             self.plan_later();

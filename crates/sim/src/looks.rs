@@ -142,7 +142,7 @@ impl<P: Scheduler> Engine<P> {
             gauges: Gauges::default(),
         };
         let mut out = BTreeMap::new();
-        for (i, pool) in self.pools.iter().enumerate() {
+        for (i, pool) in self.planner.pools().iter().enumerate() {
             let (kind, parent, name) = match i {
                 0 => (GroupKind::Host, None, "host"),
                 _ => (GroupKind::Pool, Some(gid_of_pool(pool.parent)), pool.path.as_str()),
@@ -151,7 +151,7 @@ impl<P: Scheduler> Engine<P> {
                 .then(|| accounting::alloc(pool.shares, None, pool.reservation, pool.limit, mhz));
             out.insert(gid_of_pool(i), GroupCounters { alloc, ..group(name, kind, parent) });
         }
-        let (tree, on) = self.tree(false);
+        let (tree, on) = self.planner.tree(&self.cast, false);
         let worst = tree.worst_case().leaves;
         for (leaf, vm) in on.into_iter().enumerate() {
             let of = self.cast.vm(vm);

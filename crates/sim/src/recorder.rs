@@ -84,7 +84,7 @@ impl<P: Scheduler> Engine<P> {
                 Kind::Vm {
                     vm: VmId(i as u16),
                     name: vm.name.clone(),
-                    pool: self.pools[vm.pool].path.clone(),
+                    pool: self.planner.pools()[vm.pool].path.clone(),
                 },
             );
         }

@@ -91,7 +91,7 @@ pub(crate) fn result<P: Scheduler>(
             end.entitled[i].saturating_sub(start.entitled.get(i).copied().unwrap_or(0));
         Vm {
             name: member.name.clone(),
-            pool: engine.pools[member.pool].path.clone(),
+            pool: engine.planner.pools()[member.pool].path.clone(),
             vcpus: member.vcpus,
             shares: u64::from(member.resources.shares),
             times,
@@ -110,7 +110,7 @@ pub(crate) fn result<P: Scheduler>(
         duration_ns,
         host: HostCounts::from(&run.topology),
         pcpus: end.busy.iter().enumerate().map(busy).collect(),
-        pools: pools(&engine.pools, &engine.books.pool_peaks(), &vms, &system),
+        pools: pools(engine.planner.pools(), &engine.books.pool_peaks(), &vms, &system),
         vms,
         wakeups: wakeups(engine),
         checked: None,

@@ -1,16 +1,16 @@
 //! Runs scenarios: builds the engine from a run's description and hands back the result document
 //! and the verdict.
 
+use crate::agenda::Agenda;
 use crate::books::Books;
 use crate::cast::{self, Cast};
 use crate::clock::{Clock, Fixed, Lateness};
 use crate::engine::{Engine, Stats};
 use crate::kernel::Kernel;
-use crate::life;
 use crate::looks::{Looks, OnLook};
 use crate::mutant::Mutant;
 use crate::options::Options;
-use crate::plans::Publisher;
+use crate::planner::Planner;
 use crate::policies::{self, Policy};
 use crate::recorder::{Recorder, TraceOut};
 use crate::report;
@@ -280,16 +280,12 @@ impl Job<'_> {
             cause: (None, 0),
             books: Books::new(truth, watch, worlds),
             cast: Cast::new(spec, &pools, system_shares, seed),
-            pools,
-            changes: life::changes(spec, &self.settings),
-            next_change: 0,
+            agenda: Agenda::new(spec, &self.settings),
+            planner: Planner::new(pools, self.settings.clone(), pcpus),
             stats: Stats::default(),
             costs: options.costs,
             deaf: options.policy.mutant() == Some(Mutant::LostKick),
-            generation: 0,
             start: None,
-            publisher: Publisher::new(self.settings.clone()),
-            ordered: false,
             looks: None,
             topology: topology.clone(),
             mhz: spec.host.mhz,
