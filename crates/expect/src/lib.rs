@@ -118,22 +118,27 @@ pub fn unmet(result: &RunResult, spec: &RunSpec, place: Where) -> Vec<String> {
     off
 }
 
-/// VMs whose vCPUs ran later after they should have woken than they may, by their own clock.
+/// VMs whose vCPUs ran later after they should have woken than they may, by their own clock, and
+/// such host tasks.
 fn late(
     result: &RunResult,
     at_most: &BTreeMap<String, u64>,
     when: &str,
     of: fn(&Wakeups) -> u64,
 ) -> Vec<String> {
+    let what = |name: &str| {
+        if result.vms.iter().any(|v| v.name == name) { "VM" } else { "host task" }
+    };
     let judge = |(name, us): (&String, &u64)| {
         let Some(w) = result.wakeups.iter().find(|w| w.vm == *name && w.by == MeasuredBy::Workload)
         else {
-            return Some(format!("VM {name} has no wake-ups"));
+            return Some(format!("{} {name} has no wake-ups", what(name)));
         };
         let seen = of(w);
         (seen > us * 1000).then(|| {
             format!(
-                "VM {name} woke {}.{:03} us late {when}, allowed {us} us",
+                "{} {name} woke {}.{:03} us late {when}, allowed {us} us",
+                what(name),
                 seen / 1000,
                 seen % 1000
             )
@@ -285,6 +290,8 @@ mod tests {
         ];
         assert_eq!(unmet(&seen, &expect, Where::Sim), off);
         assert_eq!(unmet(&seen, &expect, Where::Lab), Vec::<String>::new());
+        let none = spec("", "late_mean_us={t=3}");
+        assert_eq!(unmet(&seen, &none, Where::Sim), ["host task t has no wake-ups"]);
     }
 
     #[test]

@@ -101,8 +101,8 @@ pub(crate) fn names(spec: &RunSpec, written: &[String], reasons: &mut Vec<String
     }
 }
 
-/// VMs that expectations name, once they are counted out, and the share of their wishes that they
-/// are to get.
+/// VMs and host tasks that expectations name, once they are counted out, and the share of their
+/// wishes that VMs are to get.
 pub(crate) fn expectations(spec: &RunSpec, reasons: &mut Vec<String>) {
     let expect = &spec.expect;
     let vms: BTreeSet<&str> = spec.vms.iter().map(|v| v.name.as_str()).collect();
@@ -118,13 +118,21 @@ pub(crate) fn expectations(spec: &RunSpec, reasons: &mut Vec<String>) {
         ("lab_late_mean_us", &expect.lab_late_mean_us),
         ("lab_late_max_us", &expect.lab_late_max_us),
     ];
-    let named = named.chain(
-        late.into_iter().chain(lab_late).flat_map(|(key, of)| of.keys().map(move |n| (key, n))),
-    );
-    let unknown = named.filter(|(_, n)| !vms.contains(n.as_str()));
+    let lab_named = lab_late.into_iter().flat_map(|(key, of)| of.keys().map(move |n| (key, n)));
+    let unknown = named.chain(lab_named).filter(|(_, n)| !vms.contains(n.as_str()));
     reasons.extend(
         unknown.map(|(key, n)| format!("expect.{key}: seen '{n}', allowed the names of its VMs")),
     );
+    let in_pipes = spec.host_tasks.iter().filter(|t| matches!(t.workload, Workload::Pipe { .. }));
+    let woken: BTreeSet<&str> = in_pipes.map(|t| t.name.as_str()).chain(vms).collect();
+    for (key, of) in late {
+        reasons.extend(of.keys().filter(|n| !woken.contains(n.as_str())).map(|n| {
+            format!(
+                "expect.{key}: seen '{n}', allowed the names of its VMs and of host tasks of kind \
+                    pipe"
+            )
+        }));
+    }
     for (key, all) in [("at_least", &expect.at_least), ("lab_at_least", &expect.lab_at_least)] {
         let over = all.iter().filter(|(_, permille)| **permille > 1000);
         reasons.extend(over.map(|(n, permille)| {
@@ -190,6 +198,11 @@ pub(crate) fn vm(vm: &VmSpec, pcpus: usize, mhz: u32, reasons: &mut Vec<String>)
     }
     let workloads = vm.vcpu_workloads.as_deref().unwrap_or(std::slice::from_ref(&vm.workload));
     workloads.iter().flat_map(|w| w.reasons()).for_each(&mut say);
+    if workloads.iter().any(|w| matches!(w, Workload::Pipe { .. })) {
+        say("workload.kind: seen 'pipe', allowed in a [[host_task]] only: vCPUs wake each other by \
+            interrupts (ipi)"
+            .to_owned());
+    }
     siblings(vm, workloads).into_iter().for_each(say);
 }
 
@@ -231,7 +244,16 @@ pub(crate) fn task(task: &HostTask, pcpus: usize, reasons: &mut Vec<String>) {
         say(format!(
             "workload.kind: seen '{kind}', allowed in a [[vm]] only: a host task has no siblings to wait for"
         ));
-    } else if matches!(task.workload, crate::Workload::Exits { .. }) {
+    } else if let Workload::Pipe { ring, .. } = task.workload {
+        if ring < 2 {
+            say(format!("workload.ring: seen {ring}, allowed 2 or more"));
+        } else if task.count % ring != 0 {
+            say(format!(
+                "count: seen {}, allowed a multiple of workload.ring ({ring})",
+                task.count
+            ));
+        }
+    } else if matches!(task.workload, Workload::Exits { .. }) {
         say(format!(
             "workload.kind: seen '{kind}', allowed in a [[vm]] only: a host task has no guest to \
                 leave"

@@ -349,8 +349,8 @@ pub struct Expect {
     pub limit_permille: Option<u32>,
     /// The same in the lab.
     pub lab_limit_permille: Option<u32>,
-    /// VM by VM, how late in us its vCPUs may run after they should have woken, by their own clock:
-    /// on average, in the simulator.
+    /// VM by VM, and host task of kind pipe by host task, how late in us it may run after it should
+    /// have woken, by its own clock: on average, in the simulator.
     #[serde(default)]
     pub late_mean_us: BTreeMap<String, u64>,
     /// The same, at most.

@@ -97,11 +97,28 @@ pub enum Workload {
         #[serde(default)]
         dist: Dist,
     },
+    /// One of the host tasks that pass a token round a ring of pipes: the task with the token
+    /// works, wakes the next task synchronously, and sleeps until the token comes back.
+    Pipe {
+        /// Mean CPU time of one piece of work, system calls included.
+        work: Span,
+        /// How it is spread.
+        #[serde(default)]
+        dist: Dist,
+        /// Number of tasks in each ring, 2 or more; `count` is a multiple of it.
+        #[serde(default = "pair")]
+        ring: u32,
+    },
 }
 
 /// What a guest does while a device works.
 fn halts() -> bool {
     true
+}
+
+/// A ring of a writer and a reader.
+fn pair() -> u32 {
+    2
 }
 
 impl Workload {
@@ -124,6 +141,7 @@ impl Workload {
             Workload::Barrier { .. } => "barrier",
             Workload::Exits { .. } => "exits",
             Workload::Ipi { .. } => "ipi",
+            Workload::Pipe { .. } => "pipe",
         }
     }
 
@@ -150,7 +168,9 @@ impl Workload {
                 at_least_us("hold", hold);
             }
             // A barrier that halts at once spins for 0.
-            Workload::Barrier { work, .. } => at_least_us("work", work),
+            Workload::Barrier { work, .. } | Workload::Pipe { work, .. } => {
+                at_least_us("work", work);
+            }
             Workload::Exits { work, emulate, .. } => {
                 at_least_us("work", work);
                 at_least_us("emulate", emulate);
@@ -257,6 +277,47 @@ mod tests {
         let written = toml::to_string(&spec).expect("it is written");
         let again = parse("t.toml", "t", &written).expect("it is read again").runs.remove(0).spec;
         assert_eq!(again.vms[0].vcpu_workloads, spec.vms[0].vcpu_workloads);
+    }
+
+    /// Why so many host tasks with these keys are refused; nothing if they are not.
+    fn refused_tasks(count: u32, workload: &str) -> Vec<String> {
+        let text = format!("[[host_task]]\nname = 't'\ncount = {count}\nworkload = {workload}");
+        match scenario(&text) {
+            Err(ScenarioError::Invalid { reasons, .. }) => reasons,
+            Err(other) => panic!("{workload}: {other:?}"),
+            Ok(_) => vec![],
+        }
+    }
+
+    #[test]
+    fn rings_of_pipes_are_pairs_by_default_and_only_whole_ones_of_host_tasks_are_taken() {
+        let pipe = |keys: &str| format!("{{ kind = 'pipe', work = '5us'{keys} }}");
+        let text =
+            format!("[[host_task]]\nname = 't'\ncount = 4\nworkload = {}", pipe(", ring = 4"));
+        let tasks = scenario(&text).expect("it is read").runs.remove(0).spec.host_tasks;
+        let (work, dist) = (Span::from_ns(5_000), Dist::Fixed);
+        assert_eq!(tasks.len(), 4);
+        assert!(tasks.iter().all(|t| t.workload == Workload::Pipe { work, dist, ring: 4 }));
+        assert_eq!(refused_tasks(4, &pipe("")), [""; 0]);
+        assert_eq!(
+            refused_tasks(3, &pipe("")),
+            ["host_task 't': count: seen 3, allowed a multiple of workload.ring (2)"]
+        );
+        assert_eq!(
+            refused_tasks(1, &pipe(", ring = 1")),
+            ["host_task 't': workload.ring: seen 1, allowed 2 or more"]
+        );
+        assert_eq!(
+            refused_tasks(2, "{ kind = 'pipe', work = '999ns' }"),
+            ["host_task 't': workload.work: seen 999ns, allowed 1us or more"]
+        );
+        assert_eq!(
+            refused(&format!("workload = {}", pipe(""))),
+            [
+                "vm 'a': workload.kind: seen 'pipe', allowed in a [[host_task]] only: vCPUs wake each \
+                other by interrupts (ipi)"
+            ]
+        );
     }
 
     #[test]

@@ -16,6 +16,17 @@ pub(crate) enum Next {
     Sleep(u64),
     /// Sleep until something else wakes it.
     Halt,
+    /// Hand over to this world, and sleep until something else wakes it.
+    Pass(u32),
+}
+
+/// A task's place in its ring of pipes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Link {
+    /// World that it hands over to.
+    pub(crate) next: u32,
+    /// Whether it begins with the token.
+    pub(crate) first: bool,
 }
 
 /// The behaviour of one world.
@@ -27,6 +38,7 @@ pub(crate) struct Behaviour {
     pub(crate) remaining: u64,
     /// Time of the next release of a periodic workload.
     release: u64,
+    link: Link,
     /// In its emulator's code, and not in its guest.
     pub(crate) outside: bool,
     /// Within a window of activity.
@@ -36,12 +48,13 @@ pub(crate) struct Behaviour {
 }
 
 impl Behaviour {
-    pub(crate) fn new(workload: Workload, random: Stream) -> Behaviour {
+    pub(crate) fn new(workload: Workload, link: Link, random: Stream) -> Behaviour {
         Behaviour {
             workload,
             random,
             remaining: 0,
             release: 0,
+            link,
             outside: false,
             open: false,
             leaving: false,
@@ -73,6 +86,10 @@ impl Behaviour {
             | Workload::Ipi { .. } => {
                 self.remaining = self.piece();
                 return Next::Work;
+            }
+            Workload::Pipe { .. } => {
+                self.remaining = self.piece();
+                return if self.link.first { Next::Work } else { Next::Halt };
             }
         };
         self.release = now + phase;
@@ -114,6 +131,7 @@ impl Behaviour {
             | Workload::Barrier { .. }
             | Workload::Exits { .. }
             | Workload::Ipi { .. } => Next::Work,
+            Workload::Pipe { .. } => Next::Pass(self.link.next),
             Workload::Duty { sleep, .. } => Next::Sleep(now + sleep.ns()),
             Workload::Io { sleep, dist, .. } => Next::Sleep(now + self.draw(sleep.ns(), dist)),
             Workload::Periodic { period, .. } => {
@@ -132,7 +150,8 @@ impl Behaviour {
             Workload::Io { work, dist, .. }
             | Workload::Barrier { work, dist, .. }
             | Workload::Exits { work, dist, .. }
-            | Workload::Ipi { work, dist, .. } => self.draw(work.ns(), dist),
+            | Workload::Ipi { work, dist, .. }
+            | Workload::Pipe { work, dist, .. } => self.draw(work.ns(), dist),
             Workload::Spinlock { think, dist, .. } => self.draw(think.ns(), dist),
         }
     }
@@ -151,7 +170,18 @@ mod tests {
     use units::Span;
 
     fn of(workload: Workload) -> Behaviour {
-        Behaviour::new(workload, Stream::new(1, "w"))
+        Behaviour::new(workload, Link::default(), Stream::new(1, "w"))
+    }
+
+    #[test]
+    fn a_token_begins_at_the_first_of_a_ring_and_goes_to_the_next_after_each_piece() {
+        let pipe = Workload::Pipe { work: Span::from_ns(5000), dist: Dist::Fixed, ring: 2 };
+        for (first, begins) in [(true, Next::Work), (false, Next::Halt)] {
+            let mut b = Behaviour::new(pipe, Link { next: 9, first }, Stream::new(1, "w"));
+            assert_eq!((b.begin(0), b.remaining), (begins, 5000));
+            b.remaining = 0;
+            assert_eq!((b.done(5000), b.remaining), (Next::Pass(9), 5000));
+        }
     }
 
     #[test]

@@ -4,44 +4,19 @@
 //! What comes next is the `Clock`'s; what an event does is in `schedule.rs` and `life.rs`. The
 //! scheduler is any of the contract, called through `call` alone.
 
-use crate::behaviour::Behaviour;
+use crate::agenda::Agenda;
+use crate::books::Books;
+use crate::cast::Cast;
 use crate::clock::{Clock, Event, Fixed};
-use crate::guest::{Guest, Vcpu};
-use crate::kernel::{Context, Kernel, Nudge, Seat, Told};
-use crate::life::{Change, VmSeat, WorldSpec};
+use crate::kernel::{Context, Kernel, Nudge, Seat};
 use crate::looks::Looks;
 use crate::options::Costs;
-use crate::plans::Publisher;
+use crate::planner::Planner;
 use crate::report::Snapshot;
-use crate::truth::Truth;
-use crate::watch::Watch;
-use check::State;
-use contract::{Breach, Callback, Hold, KICK_IDLE, KICK_PREEMPT, Rule, Scheduler, Task};
-use views::{Latencies, Times};
+use contract::{Breach, Callback, KICK_IDLE, KICK_PREEMPT, Rule, Scheduler, Task};
 
 /// A runnable world must run within this time; sched_ext's own default (SCX_WATCHDOG_MAX_TIMEOUT).
 const WATCHDOG_NS: u64 = 30_000_000_000;
-
-/// A world as the engine knows it.
-#[derive(Debug)]
-pub(crate) struct Actor {
-    pub(crate) behaviour: Behaviour,
-    /// CPU time of its own work done.
-    pub(crate) work: u64,
-    /// CPU time that it burned waiting for siblings, and whether it does now.
-    pub(crate) spun: u64,
-    pub(crate) spins: bool,
-    /// What it is to its siblings, if it is a vCPU of an SMP guest or a watchdog looks at it.
-    pub(crate) sibling: Option<Box<Vcpu>>,
-    /// Since when it is READY, for the watchdog.
-    pub(crate) ready_since: u64,
-    /// When the sleep was due from which it has not run yet.
-    pub(crate) due: Option<u64>,
-    /// From there until it ran, each time.
-    pub(crate) late: Latencies,
-    pub(crate) vm: u32,
-    pub(crate) vcpu: bool,
-}
 
 /// Counts of a run, for speed and for what a scheduler should not do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,28 +49,15 @@ pub(crate) struct Engine<P> {
     pub(crate) clock: Clock,
     /// pCPU that the next callback runs on, and the world that causes it, 0 for an interrupt.
     pub(crate) cause: (Option<u32>, u32),
-    pub(crate) truth: Truth,
-    pub(crate) actors: Vec<Actor>,
-    pub(crate) specs: Vec<WorldSpec>,
-    /// Accounts of worlds that have exited.
-    pub(crate) gone: Vec<Option<Times>>,
-    pub(crate) vms: Vec<VmSeat>,
-    /// What vCPUs of a VM share, by VM.
-    pub(crate) guests: Vec<Guest>,
-    /// The pools, the root first.
-    pub(crate) pools: Vec<settings::PlacedPool>,
-    pub(crate) changes: Vec<Change>,
-    pub(crate) next_change: usize,
-    pub(crate) watch: Watch,
+    pub(crate) books: Books,
+    pub(crate) cast: Cast,
+    pub(crate) agenda: Agenda,
+    pub(crate) planner: Planner,
     pub(crate) stats: Stats,
     pub(crate) costs: Costs,
     /// Kicks and reschedule interrupts from other pCPUs do not arrive (`Mutant::LostKick`).
     pub(crate) deaf: bool,
-    pub(crate) generation: u64,
     pub(crate) start: Option<Snapshot>,
-    pub(crate) publisher: Publisher,
-    /// Whether the scheduler takes orders of the planner.
-    pub(crate) ordered: bool,
     /// The run is looked at while it goes on.
     pub(crate) looks: Option<Looks>,
     pub(crate) topology: topology::Topology,
@@ -112,7 +74,7 @@ impl<P: Scheduler> Engine<P> {
         self.call_from(Context::Timer, |p, k| p.enable(k));
         self.settle(u32::MAX);
         self.clock.arm(Fixed::Audit, AUDIT_NS);
-        if self.ordered {
+        if self.planner.gives_orders() {
             self.clock.arm(Fixed::Replan, entitlement::REPLAN.ns());
         }
         self.look();
@@ -186,8 +148,7 @@ impl<P: Scheduler> Engine<P> {
             }
             Fixed::Warm => {
                 self.start = Some(self.snapshot());
-                self.actors.iter_mut().for_each(|a| a.late = Latencies::default());
-                self.guests.iter_mut().for_each(|g| g.longest = 0);
+                self.cast.warmed_up();
                 self.kernel.mark(|| "the warm-up ends".to_owned());
             }
             Fixed::Replan => self.replan(),
@@ -195,29 +156,10 @@ impl<P: Scheduler> Engine<P> {
         }
     }
 
-    /// A world enters a state; `pcpu` is where it runs.
-    pub(crate) fn enter(&mut self, world: u32, state: State) {
-        self.truth.enter(self.kernel.now, world, state);
-        self.watch.state(self.kernel.now, world, state, None);
-    }
-
     /// Takes note of what the scheduler holds back since the last callback, and what no longer.
     pub(crate) fn hear(&mut self) {
-        for i in 0..self.kernel.told.len() {
-            let Told { world, from, to, at_ns, taken } = self.kernel.told[i];
-            if to == Hold::Costopped {
-                continue;
-            }
-            // Once taken to a pCPU a world counts as limited until it runs there.
-            if !taken {
-                self.truth.held(at_ns, world, to);
-            }
-            if from != Hold::Costopped {
-                self.watch.held_back(self.kernel.now, world, to != Hold::None);
-            } else if to == Hold::None {
-                self.truth.enter(at_ns, world, State::Ready);
-                self.watch.state(self.kernel.now, world, State::Ready, None);
-            }
+        for told in &self.kernel.told {
+            self.books.held(self.kernel.now, told);
         }
         self.kernel.told.clear();
     }
@@ -257,27 +199,27 @@ impl<P: Scheduler> Engine<P> {
     /// runnable worlds, and that every world is in the one queue it is said to be in.
     fn audit(&mut self) {
         let now = self.kernel.now;
-        for world in 1..self.actors.len() as u32 {
-            let seat = self.kernel.seats[world as usize];
-            let waited = now.saturating_sub(self.actors[world as usize].ready_since);
-            if matches!(seat, Seat::Queue(_) | Seat::Local(_)) && waited > WATCHDOG_NS {
+        for world in self.cast.worlds() {
+            let waited = now.saturating_sub(self.cast.ready_since(world));
+            if self.kernel.queues(world) && waited > WATCHDOG_NS {
+                let seat = self.kernel.seats[world as usize];
                 let what =
                     format!("seen READY for {waited} ns in {seat:?}, allowed {WATCHDOG_NS} ns");
                 self.kernel.breach(Rule::Watchdog, Some(world), None, what);
             }
         }
-        if !self.watch.is_on() {
+        if !self.books.is_watched() {
             return;
         }
         self.audit_queues();
-        let mut runnable = vec![0; self.vms.len()];
-        for world in 1..self.actors.len() as u32 {
+        let mut runnable = vec![0; self.cast.vms().len()];
+        for world in self.cast.worlds() {
             let seat = self.kernel.seats[world as usize];
             if seat == Seat::Off {
                 continue;
             }
-            self.watch.reported(now, &self.policy, world);
-            runnable[self.actors[world as usize].vm as usize] += u32::from(seat != Seat::Asleep);
+            self.books.audit(now, &self.policy, world);
+            runnable[self.cast.vm_of(world) as usize] += u32::from(seat != Seat::Asleep);
         }
         for (vm, count) in runnable.into_iter().enumerate() {
             let Some(seen) = self.policy.runnable_worlds(vm as u32).filter(|n| *n != count) else {
@@ -289,7 +231,8 @@ impl<P: Scheduler> Engine<P> {
     }
 
     fn audit_queues(&mut self) {
-        let mut seen = vec![false; self.actors.len()];
+        let worlds = self.cast.worlds();
+        let mut seen = vec![false; worlds.end as usize];
         let wrong = self.kernel.queued().find(|(w, seat)| {
             let twice = std::mem::replace(&mut seen[*w as usize], true);
             twice || self.kernel.seats[*w as usize] != *seat
@@ -299,7 +242,7 @@ impl<P: Scheduler> Engine<P> {
                 format!("seen in {seat:?}, allowed only {:?}", self.kernel.seats[world as usize]);
             return self.kernel.breach(Rule::Custody, Some(world), None, what);
         }
-        let lost = (1..self.actors.len()).find(|w| {
+        let lost = (1..seen.len()).find(|w| {
             let queued =
                 matches!(self.kernel.seats[*w], Seat::Queue(_) | Seat::Local(_) | Seat::Custody);
             queued && !seen[*w]

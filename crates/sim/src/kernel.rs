@@ -156,6 +156,24 @@ impl Kernel {
         }
     }
 
+    /// Whether a world runs.
+    pub(crate) fn runs(&self, world: u32) -> bool {
+        matches!(self.seats[world as usize], Seat::Running(_))
+    }
+
+    /// Whether a world runs, and what comes before its own work there is over.
+    pub(crate) fn works(&self, world: u32) -> bool {
+        match self.seats[world as usize] {
+            Seat::Running(pcpu) => self.cpus[pcpu as usize].work_from <= self.now,
+            _ => false,
+        }
+    }
+
+    /// Whether a world is in a queue, of a pCPU or of the scheduler.
+    pub(crate) fn queues(&self, world: u32) -> bool {
+        matches!(self.seats[world as usize], Seat::Queue(_) | Seat::Local(_))
+    }
+
     fn put_ordered(&mut self, position: usize, key: u64, world: u32) {
         let (id, queue) = &mut self.ordered[position];
         queue.insert(key, world);

@@ -1,17 +1,21 @@
 //! The simulated host: sched_ext in virtual time around the native build of the scheduler, with
 //! workloads, plans and mutants.
 //!
-//! Data flows one way: `life` builds worlds from a scenario and powers VMs on and off; `engine`
-//! takes the next event; `schedule` does what the kernel does then, and calls the scheduler;
-//! `kernel` is what the scheduler calls back, and holds it to the contract; `siblings` and `guest`
-//! are vCPUs that wait for each other; `watch` tells the oracle; `recorder` writes the trace;
-//! `looks` hands out esxtop's counters while a run goes on; `report` reads the scheduler's accounts
-//! into the result document.
+//! Data flows one way: `cast` has the VMs and worlds of a scenario, and what each does with CPU
+//! time; `engine` takes the next event; `life` powers VMs on and off, by the `agenda`; `plans` does
+//! what the daemon does, by the `planner`; `schedule` does what the kernel does, and calls the
+//! scheduler; `kernel` is what the scheduler calls back, and holds it to the contract; `books` has
+//! the engine's own accounts, and what the oracle learns; `recorder` writes the trace; `looks`
+//! hands out esxtop's counters while a run goes on; `report` reads the accounts into the result
+//! document.
 //!
 //! One seed decides everything: same scenario, options and seed, same bytes. There is no wall
 //! clock, no hashed order and no float in any decision.
 
+mod agenda;
 mod behaviour;
+mod books;
+mod cast;
 mod clock;
 mod engine;
 mod faults;
@@ -21,6 +25,7 @@ mod life;
 mod looks;
 mod mutant;
 mod options;
+mod planner;
 mod plans;
 mod policies;
 mod queues;
@@ -28,7 +33,6 @@ mod recorder;
 mod report;
 mod run;
 mod schedule;
-mod siblings;
 mod timers;
 mod truth;
 mod watch;

@@ -63,8 +63,8 @@ impl<P: Scheduler> Engine<P> {
     pub(crate) fn look(&mut self) {
         let Some(mut looks) = self.looks.take() else { return };
         let mut counters = self.counters();
-        let past = (0..self.vms.len() as u32)
-            .map(|vm| (gid_of_vm(vm), self.truth.past(vm).totals()))
+        let past = (0..self.cast.vms().len() as u32)
+            .map(|vm| (gid_of_vm(vm), self.books.truth().past(vm).totals()))
             .collect();
         looks.ledger.settle(&mut counters, &past);
         match (looks.on_look)(counters) {
@@ -81,9 +81,9 @@ impl<P: Scheduler> Engine<P> {
         let now = self.kernel.now;
         let places = self.topology.places();
         let smt = places.iter().map(|p| p.thread + 1).max().unwrap_or(1);
-        let core = |p: u32| (smt > 1).then(|| self.truth.core_ns(now, p));
+        let core = |p: u32| (smt > 1).then(|| self.books.truth().core_ns(now, p));
         let pcpu = |p: u32| {
-            let busy = self.truth.busy_ns(now, p);
+            let busy = self.books.truth().busy_ns(now, p);
             PcpuCounters {
                 id: PcpuId(p as u16),
                 core: places[p as usize].core,
@@ -93,9 +93,8 @@ impl<P: Scheduler> Engine<P> {
             }
         };
         let all = 0..self.kernel.cpus.len() as u32;
-        let cores = all.filter(|p| smt > 1 && self.truth.core_of(*p) == *p);
-        let worlds =
-            (1..self.actors.len() as u32).filter(|w| self.kernel.seats[*w as usize] != Seat::Off);
+        let cores = all.filter(|p| smt > 1 && self.books.truth().core_of(*p) == *p);
+        let worlds = self.cast.worlds().filter(|w| self.kernel.seats[*w as usize] != Seat::Off);
         Counters {
             at_ns: now,
             unix_seconds: EPOCH_UNIX_S + (now / 1_000_000_000) as i64,
@@ -112,13 +111,17 @@ impl<P: Scheduler> Engine<P> {
     }
 
     fn world_counters(&self, world: u32) -> (Wid, WorldCounters) {
-        let (actor, spec) = (&self.actors[world as usize], &self.specs[world as usize]);
-        let role = if actor.vcpu { Role::Vcpu(spec.index) } else { Role::Task(spec.name.clone()) };
-        let totals = self.truth.spent(self.kernel.now, world).totals();
+        let spec = self.cast.spec(world);
+        let role = if self.cast.is_vcpu(world) {
+            Role::Vcpu(spec.index)
+        } else {
+            Role::Task(spec.name.clone())
+        };
+        let totals = self.books.truth().spent(self.kernel.now, world).totals();
         (
             Wid(WIDS + u64::from(world)),
             WorldCounters {
-                gid: gid_of_vm(actor.vm),
+                gid: gid_of_vm(self.cast.vm_of(world)),
                 role,
                 totals,
                 alloc: None,
@@ -139,7 +142,7 @@ impl<P: Scheduler> Engine<P> {
             gauges: Gauges::default(),
         };
         let mut out = BTreeMap::new();
-        for (i, pool) in self.pools.iter().enumerate() {
+        for (i, pool) in self.planner.pools().iter().enumerate() {
             let (kind, parent, name) = match i {
                 0 => (GroupKind::Host, None, "host"),
                 _ => (GroupKind::Pool, Some(gid_of_pool(pool.parent)), pool.path.as_str()),
@@ -148,21 +151,20 @@ impl<P: Scheduler> Engine<P> {
                 .then(|| accounting::alloc(pool.shares, None, pool.reservation, pool.limit, mhz));
             out.insert(gid_of_pool(i), GroupCounters { alloc, ..group(name, kind, parent) });
         }
-        let (tree, on) = self.tree(false);
+        let (tree, on) = self.planner.tree(&self.cast, false);
         let worst = tree.worst_case().leaves;
         for (leaf, vm) in on.into_iter().enumerate() {
-            let seat = &self.vms[vm as usize];
-            let r = &seat.resources;
+            let of = self.cast.vm(vm);
+            let r = &of.resources;
             let kind = if vm == 0 { GroupKind::System } else { GroupKind::Vm };
-            let alloc = (vm != 0).then(|| {
-                accounting::alloc(r.shares, Some(seat.vcpus), r.reservation, r.limit, mhz)
-            });
+            let alloc = (vm != 0)
+                .then(|| accounting::alloc(r.shares, Some(of.vcpus), r.reservation, r.limit, mhz));
             let demand = self.policy.demand(vm).unwrap_or(0);
             let gauges = accounting::gauges(demand, worst.get(leaf).copied(), mhz);
-            let parent = Some(gid_of_pool(seat.pool));
+            let parent = Some(gid_of_pool(of.pool));
             out.insert(
                 gid_of_vm(vm),
-                GroupCounters { alloc, gauges, ..group(&seat.name, kind, parent) },
+                GroupCounters { alloc, gauges, ..group(&of.name, kind, parent) },
             );
         }
         out

@@ -78,24 +78,22 @@ impl<P: Scheduler> Engine<P> {
             let [smt, core, llc, node] = [p.thread, p.core, p.llc, p.node].map(|x| x as u16);
             tell(Some(PcpuId(i as u16)), Kind::Pcpu { place: Place { smt, core, llc, node } });
         }
-        for (i, vm) in self.vms.iter().enumerate() {
+        for (i, vm) in self.cast.vms().iter().enumerate() {
             tell(
                 None,
                 Kind::Vm {
                     vm: VmId(i as u16),
                     name: vm.name.clone(),
-                    pool: self.pools[vm.pool].path.clone(),
+                    pool: self.planner.pools()[vm.pool].path.clone(),
                 },
             );
         }
         let host = PcpuSet::first(n);
-        for (i, (spec, actor)) in self.specs.iter().zip(&self.actors).enumerate().skip(1) {
-            let (world, role) =
-                (WorldId(i as u32), if actor.vcpu { Role::Vcpu } else { Role::Host });
-            tell(
-                None,
-                Kind::World { world, vm: VmId(actor.vm as u16), role, name: spec.name.clone() },
-            );
+        for w in self.cast.worlds() {
+            let (world, spec) = (WorldId(w), self.cast.spec(w));
+            let role = if self.cast.is_vcpu(w) { Role::Vcpu } else { Role::Host };
+            let vm = VmId(self.cast.vm_of(w) as u16);
+            tell(None, Kind::World { world, vm, role, name: spec.name.clone() });
             if let Some(allowed) = &spec.allowed {
                 tell(None, Kind::Affinity { world, allowed: Box::new(allowed.and(&host)) });
             }

@@ -1,7 +1,8 @@
 //! The result document of a run: what worlds and pCPUs did between the end of the warm-up and the
 //! end.
 
-use crate::engine::{Actor, Engine};
+use crate::cast::Vm as Member;
+use crate::engine::Engine;
 use crate::kernel::Seat;
 use contract::Scheduler;
 use settings::{PlacedPool, Run};
@@ -20,64 +21,24 @@ pub(crate) struct Snapshot {
 }
 
 impl<P: Scheduler> Engine<P> {
-    /// A world's accounts up to now, what is not settled yet included.
-    pub(crate) fn times(&self, world: u32) -> Times {
-        let spent = self.truth.spent(self.kernel.now, world);
-        Times {
-            used_ns: spent.used_ns,
-            run_ns: spent.run_ns,
-            ready_ns: spent.ready_ns,
-            costop_ns: spent.costop_ns,
-            limited_ns: spent.limited_ns,
-            wait_ns: spent.wait_ns + spent.wait_idle_ns,
-            idle_ns: spent.wait_idle_ns,
-            entitled_ns: self.watch.world_entitled(world),
-            migrations: spent.migrations,
-            work: self.actors[world as usize].work,
-        }
-    }
-
     /// All accounts now.
     pub(crate) fn snapshot(&mut self) -> Snapshot {
         let pcpus = self.kernel.cpus.len() as u32;
         (0..pcpus).for_each(|p| self.account(p));
-        let entitled = self.watch.entitled(self.kernel.now, self.vms.len());
+        let entitled = self.books.entitled(self.kernel.now, self.cast.vms().len());
         let world = |w: usize| match self.kernel.seats[w] {
-            Seat::Off => self.gone[w].unwrap_or_default(),
-            _ => self.times(w as u32),
+            Seat::Off => self.books.times_of_gone(w as u32),
+            _ => self.books.times(self.kernel.now, w as u32, self.cast.work(w as u32)),
         };
-        let busy = |p: u32| self.truth.busy_ns(self.kernel.now, p);
+        let busy = |p: u32| self.books.truth().busy_ns(self.kernel.now, p);
         Snapshot {
-            worlds: (0..self.actors.len()).map(world).collect(),
+            worlds: (0..self.cast.worlds().end as usize).map(world).collect(),
             entitled,
             busy: (0..pcpus).map(busy).collect(),
-            guests: (0..self.vms.len()).map(|vm| self.guest(vm)).collect(),
+            guests: (0..self.cast.vms().len())
+                .map(|vm| self.cast.guest(vm, &self.kernel))
+                .collect(),
         }
-    }
-
-    /// What came of the vCPUs of a VM waiting for each other, if they do or a watchdog looks; waits
-    /// under way are as long as they are.
-    fn guest(&self, vm: usize) -> Option<Guest> {
-        let (guest, now) = (&self.guests[vm], self.kernel.now);
-        let worlds = || {
-            self.vms[vm]
-                .worlds
-                .clone()
-                .map(|w| (self.kernel.seats[w as usize], &self.actors[w as usize]))
-        };
-        let silent = |(seat, actor): (Seat, &Actor)| match seat {
-            Seat::Queue(_) | Seat::Local(_) => now - actor.ready_since,
-            _ => 0,
-        };
-        let waits = |actor: &Actor| actor.sibling.as_ref().map_or(0, |v| v.waited(now));
-        guest.on.then(|| Guest {
-            spin_ns: worlds().map(|w| w.1.spun).sum(),
-            rounds: guest.rounds,
-            lockups: guest.lockups,
-            longest_wait_ns: worlds()
-                .map(|w| silent(w).max(waits(w.1)))
-                .fold(guest.longest, u64::max),
-        })
     }
 }
 
@@ -116,23 +77,23 @@ pub(crate) fn result<P: Scheduler>(
     let start = engine.start.take().unwrap_or_default();
     let zero = Times::default();
     let world = |w: u32| World {
-        name: engine.specs[w as usize].name.clone(),
-        kind: if engine.actors[w as usize].vcpu { WorldKind::Vcpu } else { WorldKind::Task },
+        name: engine.cast.spec(w).name.clone(),
+        kind: if engine.cast.is_vcpu(w) { WorldKind::Vcpu } else { WorldKind::Task },
         times: less(&end.worlds[w as usize], start.worlds.get(w as usize).unwrap_or(&zero)),
     };
     let vm = |i: usize| {
-        let seat = &engine.vms[i];
-        let worlds: Vec<World> = seat.worlds.clone().map(world).collect();
+        let member = engine.cast.vm(i as u32);
+        let worlds: Vec<World> = member.worlds.clone().map(world).collect();
         let mut times = Times::default();
         worlds.iter().for_each(|w| times.add(&w.times));
         // The ideal of a VM is exact, its parts for the worlds are not.
         times.entitled_ns =
             end.entitled[i].saturating_sub(start.entitled.get(i).copied().unwrap_or(0));
         Vm {
-            name: seat.name.clone(),
-            pool: engine.pools[seat.pool].path.clone(),
-            vcpus: seat.vcpus,
-            shares: u64::from(seat.resources.shares),
+            name: member.name.clone(),
+            pool: engine.planner.pools()[member.pool].path.clone(),
+            vcpus: member.vcpus,
+            shares: u64::from(member.resources.shares),
             times,
             cpu_stat: None,
             guest: end.guests[i]
@@ -141,7 +102,7 @@ pub(crate) fn result<P: Scheduler>(
         }
     };
     let system = vm(0);
-    let vms: Vec<Vm> = (1..engine.vms.len()).map(vm).collect();
+    let vms: Vec<Vm> = (1..engine.cast.vms().len()).map(vm).collect();
     let busy =
         |(id, ns): (usize, &u64)| Pcpu { id, busy_ns: ns - start.busy.get(id).unwrap_or(&0) };
     RunResult {
@@ -149,21 +110,29 @@ pub(crate) fn result<P: Scheduler>(
         duration_ns,
         host: HostCounts::from(&run.topology),
         pcpus: end.busy.iter().enumerate().map(busy).collect(),
-        pools: pools(&engine.pools, &engine.watch.pool_peaks(), &vms, &system),
+        pools: pools(engine.planner.pools(), &engine.books.pool_peaks(), &vms, &system),
         vms,
-        wakeups: (1..engine.vms.len()).flat_map(|vm| wakeups(engine, vm)).collect(),
+        wakeups: wakeups(engine),
         checked: None,
     }
 }
 
-/// Wake-ups of a VM's vCPUs, by the workload and by the scheduler. A timer fires when it is due; a
-/// world is READY at once, and its own work begins a switch after it runs.
-fn wakeups<P>(engine: &Engine<P>, vm: usize) -> impl Iterator<Item = Wakeups> + use<P> {
-    let seat = &engine.vms[vm];
-    let mut all = Latencies::default();
-    seat.worlds.clone().for_each(|w| all.merge(&engine.actors[w as usize].late));
-    let by = [(MeasuredBy::Workload, engine.costs.switch_ns), (MeasuredBy::Scheduler, 0)];
-    by.map(|(by, more_ns)| all.sums(&seat.name, by, 1, more_ns)).into_iter().flatten()
+/// Wake-ups of each VM's vCPUs and of host tasks that others wake, by the workload and by the
+/// scheduler. A timer fires when it is due; a world is READY at once, and its own work begins a
+/// switch after it runs.
+fn wakeups<P>(engine: &Engine<P>) -> Vec<Wakeups> {
+    let of = |name: &str, all: Latencies| {
+        let by = [(MeasuredBy::Workload, engine.costs.switch_ns), (MeasuredBy::Scheduler, 0)];
+        by.map(|(by, more_ns)| all.sums(name, by, 1, more_ns)).into_iter().flatten()
+    };
+    let vm = |member: &Member| {
+        let mut all = Latencies::default();
+        member.worlds.clone().for_each(|w| all.merge(engine.cast.late(w)));
+        of(&member.name, all)
+    };
+    let task = |w: u32| of(&engine.cast.spec(w).name, engine.cast.late(w).clone());
+    let in_pipe = engine.cast.vm(0).worlds.clone().filter(|w| engine.cast.in_pipe(*w));
+    engine.cast.vms()[1..].iter().flat_map(vm).chain(in_pipe.flat_map(task)).collect()
 }
 
 /// The root, the system group, then the other pools; each with everything below it.

@@ -1,18 +1,19 @@
 //! Runs scenarios: builds the engine from a run's description and hands back the result document
 //! and the verdict.
 
+use crate::agenda::Agenda;
+use crate::books::Books;
+use crate::cast::{self, Cast};
 use crate::clock::{Clock, Fixed, Lateness};
 use crate::engine::{Engine, Stats};
 use crate::kernel::Kernel;
-use crate::life;
 use crate::looks::{Looks, OnLook};
 use crate::mutant::Mutant;
 use crate::options::Options;
-use crate::plans::Publisher;
+use crate::planner::Planner;
 use crate::policies::{self, Policy};
 use crate::recorder::{Recorder, TraceOut};
 use crate::report;
-use crate::siblings;
 use crate::truth::Truth;
 use crate::watch::Watch;
 use check::{CoschedSpans, SchedulerTerms, Verdict};
@@ -171,7 +172,7 @@ fn run_recorded(
     let setup = Setup {
         topology: &run.topology,
         vms: spec.vms.len() + 1,
-        worlds: life::count(spec),
+        worlds: cast::count(spec),
         pools: pools.len(),
     };
     let knobs = knobs(run, options)?;
@@ -241,7 +242,7 @@ impl Job<'_> {
         }
         done.map_err(broken)?;
         let mut result = report::result(run, &mut engine, duration.ns() - warmup);
-        let verdict = engine.watch.finish(duration.ns());
+        let verdict = engine.books.finish(duration.ns());
         result.checked = verdict.as_ref().map(checked);
         Ok(Outcome { result, verdict, stats: engine.stats, knobs: self.knobs })
     }
@@ -250,8 +251,6 @@ impl Job<'_> {
         let (spec, options, knobs) = (&self.run.spec, self.options, &self.knobs);
         let (topology, seed) = (&self.run.topology, self.seed);
         let pcpus = topology.pcpus();
-        let guests = siblings::guests(spec);
-        let (specs, actors) = life::worlds(spec, &guests, seed);
         let system_shares = match knobs.system_shares {
             0 => 1000 * pcpus as u32,
             shares => shares as u32,
@@ -261,7 +260,8 @@ impl Job<'_> {
             .check
             .then(|| scheduler_terms(knobs, spec.host.hz))
             .map(|t| SchedulerTerms { timer_late: spec.host.timer_late, cosched: cosched(t), ..t });
-        let worlds = actors.len();
+        let worlds = cast::count(spec);
+        let truth = Truth::new(worlds, spec.vms.len() + 1, topology);
         let watch = Watch::new(topology, worlds, terms);
         let lateness = Lateness {
             most_ns: spec.host.timer_late.ns(),
@@ -275,26 +275,17 @@ impl Job<'_> {
             tasks: tasks.collect(),
             clock: Clock::new((pcpus, worlds), ticks, self.duration.ns(), lateness),
             cause: (None, 0),
-            truth: Truth::new(worlds, spec.vms.len() + 1, topology),
-            vms: life::vms(spec, &pools, system_shares),
-            guests,
-            pools,
-            changes: life::changes(spec, &self.settings),
-            next_change: 0,
-            watch,
+            books: Books::new(truth, watch, worlds),
+            cast: Cast::new(spec, &pools, system_shares, seed),
+            agenda: Agenda::new(spec, &self.settings),
+            planner: Planner::new(pools, self.settings.clone(), pcpus),
             stats: Stats::default(),
             costs: options.costs,
             deaf: options.policy.mutant() == Some(Mutant::LostKick),
-            generation: 0,
             start: None,
-            publisher: Publisher::new(self.settings.clone()),
-            ordered: false,
             looks: None,
             topology: topology.clone(),
             mhz: spec.host.mhz,
-            gone: vec![None; worlds],
-            actors,
-            specs,
         }
     }
 }

@@ -9,10 +9,12 @@
 //!   empty; then stopping of the old task, its re-queueing, idle, running of the new one.
 
 use crate::behaviour::{ENDLESS, Next};
+use crate::cast::Deed;
 use crate::engine::Engine;
+use crate::guest::{Found, Ipi};
 use crate::kernel::{Context, Nudge, Seat};
 use check::State;
-use contract::{ENQUEUE_WAKEUP, Hold, Rule, SLICE_DEFAULT_NS, SLICE_ENDLESS, Scheduler};
+use contract::{ENQUEUE_WAKEUP, Hold, Rule, SLICE_DEFAULT_NS, SLICE_ENDLESS, Scheduler, WAKE_SYNC};
 
 /// How often the kernel calls dispatch again while it only fed other pCPUs (SCX_DSP_MAX_LOOPS).
 const DISPATCH_LOOPS: u32 = 32;
@@ -22,7 +24,7 @@ impl<P: Scheduler> Engine<P> {
     /// wake-up.
     pub(crate) fn timer_wakes(&mut self, world: u32) {
         if self.kernel.seats[world as usize] == Seat::Asleep {
-            self.actors[world as usize].due = Some(self.kernel.now);
+            self.cast.is_due(world, self.kernel.now);
             self.wake(world);
         }
     }
@@ -34,21 +36,32 @@ impl<P: Scheduler> Engine<P> {
 
     /// A sleep ends: on pCPU `here` an interrupt wakes the world, or another world, `waker`, that
     /// runs there; `flags` are those of select.
-    pub(crate) fn wake_by(&mut self, world: u32, here: u32, waker: u32, flags: u32) {
+    fn wake_by(&mut self, world: u32, here: u32, waker: u32, flags: u32) {
         if self.kernel.seats[world as usize] != Seat::Asleep {
             return;
         }
-        self.stats.wakeups += 1;
         self.steal(here, self.costs.wake_ns);
+        self.wake_from(world, here, waker, flags);
+    }
+
+    /// A world that runs on pCPU `here` has written to a pipe, and is about to sleep: its reader is
+    /// woken synchronously. What that takes is part of the writer's work.
+    fn pass(&mut self, writer: u32, here: u32, reader: u32) {
+        if self.kernel.seats[reader as usize] == Seat::Asleep {
+            self.cast.is_due(reader, self.kernel.now);
+            self.wake_from(reader, here, writer, WAKE_SYNC);
+        }
+    }
+
+    fn wake_from(&mut self, world: u32, here: u32, waker: u32, flags: u32) {
+        self.stats.wakeups += 1;
         self.cause = (Some(here), waker);
         let target = self.select(world, self.tasks[world as usize].pcpu as u32, flags);
         self.tasks[world as usize].pcpu = target as i32;
-        let now = self.kernel.now;
         self.kernel.seats[world as usize] = Seat::Custody;
-        self.actors[world as usize].ready_since = now;
+        self.cast.readies(world, self.kernel.now);
         self.call(|p, k| p.runnable(k, world));
-        self.truth.woken(world);
-        self.enter(world, State::Ready);
+        self.books.woken(self.kernel.now, world);
         match self.kernel.direct.take() {
             Some((to, slice)) => {
                 // The insertion that select asked for takes the place of enqueue.
@@ -115,13 +128,7 @@ impl<P: Scheduler> Engine<P> {
         }
         let ran = now - std::mem::replace(&mut cpu.slice_from, now);
         if now > cpu.work_from {
-            let actor = &mut self.actors[cpu.current as usize];
-            let left = &mut actor.behaviour.remaining;
-            let done = (now - cpu.work_from).min(*left);
-            *left -= if *left == ENDLESS { 0 } else { done };
-            if !actor.behaviour.outside {
-                *if actor.spins { &mut actor.spun } else { &mut actor.work } += done;
-            }
+            self.cast.works(cpu.current, now - cpu.work_from);
             cpu.work_from = now;
         }
         let task = &mut self.tasks[cpu.current as usize];
@@ -133,8 +140,7 @@ impl<P: Scheduler> Engine<P> {
     /// Arms the timer of the end of the present piece of work.
     pub(crate) fn arm_done(&mut self, pcpu: u32) {
         let cpu = &self.kernel.cpus[pcpu as usize];
-        let left = self.actors[cpu.current as usize].behaviour.remaining;
-        match left {
+        match self.cast.remaining(cpu.current) {
             ENDLESS => self.clock.disarm_done(pcpu),
             left => self.clock.arm_done(pcpu, cpu.work_from.max(self.kernel.now) + left),
         }
@@ -165,31 +171,29 @@ impl<P: Scheduler> Engine<P> {
     /// The running world has done its piece of work: it goes on, sleeps, or exits.
     pub(crate) fn piece_done(&mut self, pcpu: u32) {
         self.account(pcpu);
-        let (now, world) = (self.kernel.now, self.kernel.cpus[pcpu as usize].current);
-        let outside = self.actors[world as usize].behaviour.outside;
-        let next = if self.is_sibling(world) {
-            self.sibling_done(pcpu, world)
-        } else {
-            self.actors[world as usize].behaviour.done(now)
-        };
-        if self.actors[world as usize].behaviour.outside != outside {
+        let world = self.kernel.cpus[pcpu as usize].current;
+        let outside = self.cast.is_outside(world);
+        let (next, deed) = self.cast.piece_done(world, &self.kernel);
+        self.carry_out(deed, world, pcpu);
+        if self.cast.is_outside(world) != outside {
             self.cross(pcpu, world, outside);
         }
         match next {
             Next::Work => return self.arm_done(pcpu),
             Next::Sleep(until) => self.clock.arm_sleep(world, until),
             Next::Halt => {}
+            Next::Pass(to) => self.pass(world, pcpu, to),
         }
         self.kernel.cpus[pcpu as usize].current = 0;
         self.kernel.seats[world as usize] = Seat::Asleep;
-        let (vcpu, waits) =
-            (self.actors[world as usize].vcpu, self.actors[world as usize].behaviour.waits());
+        let (vcpu, waits) = (self.cast.is_vcpu(world), self.cast.waits(world));
         self.tasks[world as usize].waits = u32::from(waits);
         self.stop(pcpu, world, false);
         self.call(|p, k| p.quiescent(k, world, true));
-        self.enter(world, if vcpu && !waits { State::WaitIdle } else { State::Wait });
+        let asleep = if vcpu && !waits { State::WaitIdle } else { State::Wait };
+        self.books.enter(self.kernel.now, world, asleep);
         self.settle(pcpu);
-        let leaves = self.actors[world as usize].behaviour.leaving;
+        let leaves = self.cast.is_leaving(world);
         if leaves {
             self.exit(world);
         }
@@ -200,14 +204,13 @@ impl<P: Scheduler> Engine<P> {
     fn cross(&mut self, pcpu: u32, world: u32, inside: bool) {
         self.cause = (Some(pcpu), 0);
         self.call(|p, k| p.guest(k, world, inside));
-        self.watch.guest(self.kernel.now, world, inside);
+        self.books.guest(self.kernel.now, world, inside);
         self.settle(pcpu);
     }
 
     fn stop(&mut self, pcpu: u32, world: u32, runnable: bool) {
         self.call(|p, k| p.stopping(k, world, runnable));
-        self.truth.stops(self.kernel.now, pcpu);
-        self.watch.charged(self.kernel.now, &self.policy, world, pcpu);
+        self.books.stops(self.kernel.now, world, pcpu, &self.policy);
     }
 
     /// Chooses what a pCPU runs next; `prev` still wants to run, 0 for none. `slept` has just gone
@@ -239,7 +242,7 @@ impl<P: Scheduler> Engine<P> {
 
     pub(crate) fn tell_idle(&mut self, pcpu: u32, idle: bool) {
         self.kernel.set_idle(pcpu, idle);
-        self.truth.idle(self.kernel.now, pcpu, idle);
+        self.books.idle(self.kernel.now, pcpu, idle);
         self.call(|p, k| p.idle(k, pcpu, idle));
     }
 
@@ -255,7 +258,7 @@ impl<P: Scheduler> Engine<P> {
             }
             self.kernel.inserted = 0;
             if prev != 0 {
-                self.truth.expired(prev);
+                self.books.expired(prev);
             }
             // One of both is 0.
             self.call_from(Context::Dispatch(pcpu), |p, k| p.dispatch(k, pcpu, prev.max(slept)));
@@ -284,12 +287,12 @@ impl<P: Scheduler> Engine<P> {
 
     /// A world that still wants to run leaves its pCPU.
     fn put_prev(&mut self, pcpu: u32, prev: u32) {
-        let now = self.kernel.now;
         self.kernel.seats[prev as usize] = Seat::Custody;
-        self.actors[prev as usize].ready_since = now;
+        self.cast.readies(prev, self.kernel.now);
         self.stop(pcpu, prev, true);
         let costops = self.kernel.hold_of(prev) == Hold::Costopped;
-        self.enter(prev, if costops { State::Costop } else { State::Ready });
+        let state = if costops { State::Costop } else { State::Ready };
+        self.books.enter(self.kernel.now, prev, state);
         if self.tasks[prev as usize].slice_ns > 0 {
             self.kernel.put_back(prev, pcpu);
         } else {
@@ -311,25 +314,68 @@ impl<P: Scheduler> Engine<P> {
         cpu.work_from = now + self.costs.switch_ns;
         cpu.system_ns += self.costs.switch_ns;
         self.stats.switches += 1;
-        let actor = &mut self.actors[world as usize];
-        if let Some(due) = actor.due.take() {
-            actor.late.add(now - due);
-        }
+        self.cast.is_picked(world, now);
         self.call(|p, k| p.running(k, world));
         self.hear();
         self.kernel.unhold(world);
-        self.truth.runs(now, world, pcpu);
-        self.watch.state(now, world, State::Run, Some(pcpu));
-        if self.is_sibling(world) {
-            self.sibling_runs(world);
+        self.books.runs(now, world, pcpu);
+        if self.cast.is_sibling(world) {
+            self.cast.sibling_runs(world, now);
         }
         self.arm_done(pcpu);
+    }
+
+    /// Does to the siblings of a vCPU, which runs on `pcpu`, what it has done to them.
+    fn carry_out(&mut self, deed: Deed, world: u32, pcpu: u32) {
+        match deed {
+            Deed::Nothing => {}
+            Deed::Rouse(one) => self.rouse(one, pcpu, world),
+            Deed::RouseAll(all) => all.into_iter().for_each(|w| self.rouse(w, pcpu, world)),
+            Deed::Interrupt(to, ipi) => self.interrupt(to, ipi, pcpu),
+            Deed::PauseLoopExit(target) => self.pause_loop_exit(world, target),
+        }
+    }
+
+    /// Something came that a vCPU waits for: it sees it now if it runs in the guest, else when it
+    /// does; one that is halted is woken by `waker`, which runs on `here`.
+    fn rouse(&mut self, world: u32, here: u32, waker: u32) {
+        match self.kernel.seats[world as usize] {
+            Seat::Running(pcpu) => {
+                self.account(pcpu);
+                if self.cast.sees(world, self.kernel.now) {
+                    self.arm_done(pcpu);
+                }
+            }
+            Seat::Asleep => self.wake_by(world, here, waker, 0),
+            _ => {}
+        }
+    }
+
+    /// An interrupt for a vCPU, from one that runs on `pcpu`: it is handled at once if it runs,
+    /// else when it does; a halted one is woken.
+    fn interrupt(&mut self, to: u32, ipi: Ipi, pcpu: u32) {
+        let seat = self.kernel.seats[to as usize];
+        let found = if seat == Seat::Asleep {
+            Found::Asleep(self.clock.sleeps_until(to))
+        } else {
+            Found::Awake
+        };
+        self.cast.is_interrupted(to, ipi, found);
+        match seat {
+            Seat::Running(there) => {
+                self.account(there);
+                self.cast.handles(to);
+                self.arm_done(there);
+            }
+            Seat::Asleep => self.wake_by(to, pcpu, ipi.from, 0),
+            _ => {}
+        }
     }
 
     /// The hardware has taken a vCPU out of its guest because it spins; it waits for `target`,
     /// which may run, be READY or be halted. KVM yields to it then. It costs the guest nothing
     /// here.
-    pub(crate) fn pause_loop_exit(&mut self, spinner: u32, target: u32) {
+    fn pause_loop_exit(&mut self, spinner: u32, target: u32) {
         self.stats.pause_loop_exits += 1;
         let (Seat::Running(pcpu), Seat::Queue(_)) =
             (self.kernel.seats[spinner as usize], self.kernel.seats[target as usize])

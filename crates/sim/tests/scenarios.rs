@@ -95,4 +95,5 @@ scenarios! {
     ready_vs_util "ready-vs-util";
     ready_smp "ready-smp";
     wakeup_latency "wakeup-latency";
+    pipe_pairs "pipe-pairs";
 }

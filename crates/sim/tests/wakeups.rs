@@ -3,7 +3,7 @@
 
 use ::trace::Trace;
 use ::trace::waits::{WaitOptions, analyse};
-use settings::Run;
+use settings::{Dist, Run, Workload};
 use sim::{Costs, Options, Outcome, run, run_traced};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -49,6 +49,30 @@ fn on_an_idle_host_a_wake_up_takes_a_switch_and_nothing_else() {
     assert!((994..=995).contains(&count), "{count}");
     assert_eq!(outcome.stats.wakeups, count);
     assert!(outcome.result.wakeups.iter().all(|w| w.vm == "waker"));
+}
+
+#[test]
+fn a_reader_runs_at_its_writers_pcpu_a_switch_after_the_write() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/pipe-pairs");
+    let mut ring = settings::load(folder).expect("it loads").runs.remove(0);
+    ring.spec.warmup = Span::ZERO;
+    ring.spec.host_tasks.truncate(3);
+    for task in &mut ring.spec.host_tasks {
+        task.workload = Workload::Pipe { work: Span::from_ns(5000), dist: Dist::Fixed, ring: 3 };
+    }
+    // A policy that does not look at the flag runs it on the idle pCPU where it ran last, a kick
+    // later.
+    for (policy, late_ns) in [("tandem", 2000), ("fifo", 3000)] {
+        let policy = policy.parse().expect("a policy");
+        let outcome = run(&ring, &Options { policy, ..ten_seconds(Costs::default()) });
+        let result = outcome.expect("it runs").result;
+        let by_workload = result.wakeups.iter().filter(|w| w.by == MeasuredBy::Workload);
+        let seen: Vec<_> = by_workload.map(|w| (w.vm.as_str(), w.count, w.max_ns)).collect();
+        let rounds = 10_000_000_000 / (3 * (5000 + late_ns));
+        assert_eq!(seen.iter().map(|s| s.0).collect::<Vec<_>>(), ["pipe-1", "pipe-2", "pipe-3"]);
+        assert!(seen.iter().all(|s| s.1.abs_diff(rounds) <= 1), "{rounds}: {seen:?}");
+        assert!(seen.iter().all(|s| s.2 == late_ns), "{late_ns}: {seen:?}");
+    }
 }
 
 #[test]

@@ -83,10 +83,10 @@ pub enum MeasuredBy {
     Scheduler,
 }
 
-/// Wake-ups of a VM's vCPUs: how many, and how late they were.
+/// Wake-ups of a VM's vCPUs, or of a host task that others wake: how many, and how late they were.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wakeups {
-    /// Name of the VM.
+    /// Name of the VM, or of the host task.
     pub vm: String,
     /// Who measured.
     pub by: MeasuredBy,

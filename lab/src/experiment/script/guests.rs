@@ -139,10 +139,10 @@ fn work(run: &Run, w: Workload) -> Result<Work> {
                 "leave them out, or add lab.skip with that reason",
             ));
         }
-        Workload::Ipi { .. } => {
+        Workload::Ipi { .. } | Workload::Pipe { .. } => {
             return Err(refuse(
                 run,
-                "vCPUs that interrupt each other (kind ipi)".to_owned(),
+                format!("vCPUs that wake each other (kind {})", w.kind()),
                 "add lab.skip with that reason",
             ));
         }

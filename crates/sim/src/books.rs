@@ -1,0 +1,189 @@
+//! The engine's own accounts of worlds and pCPUs, and what the oracle learns of them: every change
+//! of state is written down once, for both. It judges nothing.
+
+use crate::kernel::Told;
+use crate::truth::Truth;
+use crate::watch::Watch;
+use check::{PoolTerms, State, Verdict, VmTerms};
+use contract::{Accounts, Hold};
+use units::PcpuSet;
+use views::Times;
+
+/// The accounts of a run.
+#[derive(Debug)]
+pub(crate) struct Books {
+    truth: Truth,
+    watch: Watch,
+    /// Times of worlds that have exited.
+    gone: Vec<Option<Times>>,
+}
+
+/// VMs and pools, for the oracle alone.
+impl Books {
+    /// Books of so many worlds.
+    pub(crate) fn new(truth: Truth, watch: Watch, worlds: usize) -> Books {
+        Books { truth, watch, gone: vec![None; worlds] }
+    }
+
+    pub(crate) fn pools(&mut self, now: u64, pools: Vec<PoolTerms>) {
+        self.watch.pools(now, pools);
+    }
+
+    pub(crate) fn vm_added(&mut self, now: u64, vm: u32, name: &str, terms: VmTerms) {
+        self.watch.vm_added(now, vm, name, terms);
+    }
+
+    pub(crate) fn vm_terms(&mut self, now: u64, vm: u32, terms: VmTerms) {
+        self.watch.vm_terms(now, vm, terms);
+    }
+
+    pub(crate) fn vm_removed(&mut self, now: u64, vm: u32) {
+        self.watch.vm_removed(now, vm);
+    }
+}
+
+/// What happens to worlds and pCPUs.
+impl Books {
+    /// A world of a VM comes to life, in this state.
+    pub(crate) fn born(
+        &mut self,
+        now: u64,
+        world: u32,
+        vm: u32,
+        allowed: Option<PcpuSet>,
+        asleep: State,
+    ) {
+        self.truth.born(now, world, asleep);
+        self.watch.world_added(now, world, vm, allowed, asleep);
+    }
+
+    /// A world is woken, and READY from now on.
+    pub(crate) fn woken(&mut self, now: u64, world: u32) {
+        self.truth.woken(world);
+        self.enter(now, world, State::Ready);
+    }
+
+    /// A world enters a state in which it does not run.
+    #[inline]
+    pub(crate) fn enter(&mut self, now: u64, world: u32, state: State) {
+        self.truth.enter(now, world, state);
+        self.watch.state(now, world, state, None);
+    }
+
+    /// Its slice is used up, or cut short for another, while it could go on.
+    #[inline]
+    pub(crate) fn expired(&mut self, world: u32) {
+        self.truth.expired(world);
+    }
+
+    /// A world begins to run on a pCPU.
+    #[inline]
+    pub(crate) fn runs(&mut self, now: u64, world: u32, pcpu: u32) {
+        self.truth.runs(now, world, pcpu);
+        self.watch.state(now, world, State::Run, Some(pcpu));
+    }
+
+    /// A world stops running on a pCPU, and the scheduler has charged it.
+    #[inline]
+    pub(crate) fn stops(&mut self, now: u64, world: u32, pcpu: u32, accounts: &impl Accounts) {
+        self.truth.stops(now, pcpu);
+        self.watch.charged(now, accounts, world, pcpu);
+    }
+
+    /// A pCPU enters or leaves idle.
+    #[inline]
+    pub(crate) fn idle(&mut self, now: u64, pcpu: u32, idle: bool) {
+        self.truth.idle(now, pcpu, idle);
+    }
+
+    /// A vCPU that runs enters its guest, or leaves it for its emulator.
+    pub(crate) fn guest(&mut self, now: u64, world: u32, inside: bool) {
+        self.watch.guest(now, world, inside);
+    }
+
+    /// What the scheduler holds back has changed.
+    pub(crate) fn held(&mut self, now: u64, told: &Told) {
+        let Told { world, from, to, at_ns, taken } = *told;
+        if to == Hold::Costopped {
+            return;
+        }
+        // Once taken to a pCPU a world counts as limited until it runs there.
+        if !taken {
+            self.truth.held(at_ns, world, to);
+        }
+        if from != Hold::Costopped {
+            self.watch.held_back(now, world, to != Hold::None);
+        } else if to == Hold::None {
+            self.truth.enter(at_ns, world, State::Ready);
+            self.watch.state(now, world, State::Ready, None);
+        }
+    }
+
+    /// A world of a VM is gone; `work` is what it has done.
+    pub(crate) fn exit(
+        &mut self,
+        now: u64,
+        (world, vm): (u32, u32),
+        work: u64,
+        accounts: &impl Accounts,
+    ) {
+        self.watch.reported(now, accounts, world);
+        self.gone[world as usize] = Some(self.times(now, world, work));
+        self.watch.world_removed(now, world);
+        self.truth.exit(now, world, vm);
+    }
+}
+
+/// What is read from them.
+impl Books {
+    /// The engine's part of them.
+    pub(crate) fn truth(&self) -> &Truth {
+        &self.truth
+    }
+
+    /// Whether there is an oracle.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watch.is_on()
+    }
+
+    /// Holds the scheduler's state times of a world to the oracle's.
+    pub(crate) fn audit(&mut self, now: u64, accounts: &impl Accounts, world: u32) {
+        self.watch.reported(now, accounts, world);
+    }
+
+    /// Times of a world that has exited; none of one that was never there.
+    pub(crate) fn times_of_gone(&self, world: u32) -> Times {
+        self.gone[world as usize].unwrap_or_default()
+    }
+
+    /// Times of a world up to now; `work` is what it has done.
+    pub(crate) fn times(&self, now: u64, world: u32, work: u64) -> Times {
+        let spent = self.truth.spent(now, world);
+        Times {
+            used_ns: spent.used_ns,
+            run_ns: spent.run_ns,
+            ready_ns: spent.ready_ns,
+            costop_ns: spent.costop_ns,
+            limited_ns: spent.limited_ns,
+            wait_ns: spent.wait_ns + spent.wait_idle_ns,
+            idle_ns: spent.wait_idle_ns,
+            entitled_ns: self.watch.world_entitled(world),
+            migrations: spent.migrations,
+            work,
+        }
+    }
+
+    /// CPU time of the ideal so far: of each VM, by id.
+    pub(crate) fn entitled(&mut self, now: u64, vms: usize) -> Vec<u64> {
+        self.watch.entitled(now, vms)
+    }
+
+    /// Most CPU time that each limited pool used in a second, by its index.
+    pub(crate) fn pool_peaks(&self) -> Vec<(usize, u64)> {
+        self.watch.pool_peaks()
+    }
+
+    pub(crate) fn finish(&mut self, now: u64) -> Option<Verdict> {
+        self.watch.finish(now)
+    }
+}
