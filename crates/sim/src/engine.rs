@@ -80,28 +80,28 @@ impl<P: Scheduler> Engine<P> {
         self.look();
         while let Some((time, event)) = self.clock.next() {
             if let Event::Tick(pcpu) = event {
-                if self.kernel.cpus[pcpu as usize].current == 0 {
+                if self.kernel.current(pcpu) == 0 {
                     continue;
                 }
             }
             self.stats.events += 1;
-            self.kernel.now = time;
+            self.kernel.advance(time);
             self.fire(event);
-            if let Some(breach) = self.kernel.breach.take() {
+            if let Some(breach) = self.kernel.take_breach() {
                 return Err(breach);
             }
         }
-        self.kernel.now = self.clock.end();
+        self.kernel.advance(self.clock.end());
         self.kernel.mark(|| "the run ends".to_owned());
         self.look();
         self.audit();
-        self.kernel.breach.take().map_or(Ok(()), Err)
+        self.kernel.take_breach().map_or(Ok(()), Err)
     }
 
     /// Calls the scheduler.
     pub(crate) fn call<R>(&mut self, f: impl FnOnce(&mut P, &mut Callback<'_>) -> R) -> R {
         self.stats.calls += 1;
-        let now_ns = self.kernel.now;
+        let now_ns = self.kernel.now();
         let (here, waker) = self.cause;
         let mut k =
             Callback { kernel: &mut self.kernel, tasks: &mut self.tasks, now_ns, here, waker };
@@ -114,9 +114,9 @@ impl<P: Scheduler> Engine<P> {
         context: Context,
         f: impl FnOnce(&mut P, &mut Callback<'_>) -> R,
     ) -> R {
-        self.kernel.context = context;
+        self.kernel.set_context(context);
         let result = self.call(f);
-        self.kernel.context = Context::None;
+        self.kernel.set_context(Context::None);
         result
     }
 
@@ -144,7 +144,7 @@ impl<P: Scheduler> Engine<P> {
             Fixed::Plan => self.publish(),
             Fixed::Audit => {
                 self.audit();
-                self.clock.arm(timer, self.kernel.now + AUDIT_NS);
+                self.clock.arm(timer, self.kernel.now() + AUDIT_NS);
             }
             Fixed::Warm => {
                 self.start = Some(self.snapshot());
@@ -158,19 +158,18 @@ impl<P: Scheduler> Engine<P> {
 
     /// Takes note of what the scheduler holds back since the last callback, and what no longer.
     pub(crate) fn hear(&mut self) {
-        for told in &self.kernel.told {
-            self.books.held(self.kernel.now, told);
-        }
-        self.kernel.told.clear();
+        let now = self.kernel.now();
+        self.kernel.take_holds(|told| self.books.held(now, told));
     }
 
     /// Carries out what the callback just made asked of pCPUs and timers; `here` is the pCPU it ran
     /// on.
     pub(crate) fn settle(&mut self, here: u32) {
         self.hear();
-        for i in 0..self.kernel.nudges.len() {
-            let (pcpu, nudge) = self.kernel.nudges[i];
-            let current = self.kernel.cpus[pcpu as usize].current;
+        let (mut i, now) = (0, self.kernel.now());
+        while let Some((pcpu, nudge)) = self.kernel.nudge(i) {
+            i += 1;
+            let current = self.kernel.current(pcpu);
             let preempts = match nudge {
                 Nudge::Reschedule => false,
                 // An idle kick that finds its pCPU busy does nothing (can_skip_idle_kick).
@@ -185,24 +184,20 @@ impl<P: Scheduler> Engine<P> {
                 self.tasks[current as usize].slice_ns = 0;
             }
             let delay = if pcpu == here { 0 } else { self.costs.kick_ns };
-            self.clock.kick(pcpu, self.kernel.now + delay);
+            self.clock.kick(pcpu, now + delay);
         }
-        self.kernel.nudges.clear();
-        for i in 0..self.kernel.arms.len() {
-            let (timer, after) = self.kernel.arms[i];
-            self.clock.arm_policy(timer, self.kernel.now, after);
-        }
-        self.kernel.arms.clear();
+        self.kernel.clear_nudges();
+        self.kernel.take_arms(|timer, after| self.clock.arm_policy(timer, now, after));
     }
 
     /// The watchdog, and with the oracle on also: the scheduler's state times, its counts of
     /// runnable worlds, and that every world is in the one queue it is said to be in.
     fn audit(&mut self) {
-        let now = self.kernel.now;
+        let now = self.kernel.now();
         for world in self.cast.worlds() {
             let waited = now.saturating_sub(self.cast.ready_since(world));
             if self.kernel.queues(world) && waited > WATCHDOG_NS {
-                let seat = self.kernel.seats[world as usize];
+                let seat = self.kernel.seat(world);
                 let what =
                     format!("seen READY for {waited} ns in {seat:?}, allowed {WATCHDOG_NS} ns");
                 self.kernel.breach(Rule::Watchdog, Some(world), None, what);
@@ -214,7 +209,7 @@ impl<P: Scheduler> Engine<P> {
         self.audit_queues();
         let mut runnable = vec![0; self.cast.vms().len()];
         for world in self.cast.worlds() {
-            let seat = self.kernel.seats[world as usize];
+            let seat = self.kernel.seat(world);
             if seat == Seat::Off {
                 continue;
             }
@@ -235,20 +230,21 @@ impl<P: Scheduler> Engine<P> {
         let mut seen = vec![false; worlds.end as usize];
         let wrong = self.kernel.queued().find(|(w, seat)| {
             let twice = std::mem::replace(&mut seen[*w as usize], true);
-            twice || self.kernel.seats[*w as usize] != *seat
+            twice || self.kernel.seat(*w) != *seat
         });
         if let Some((world, seat)) = wrong {
-            let what =
-                format!("seen in {seat:?}, allowed only {:?}", self.kernel.seats[world as usize]);
+            let what = format!("seen in {seat:?}, allowed only {:?}", self.kernel.seat(world));
             return self.kernel.breach(Rule::Custody, Some(world), None, what);
         }
         let lost = (1..seen.len()).find(|w| {
-            let queued =
-                matches!(self.kernel.seats[*w], Seat::Queue(_) | Seat::Local(_) | Seat::Custody);
+            let queued = matches!(
+                self.kernel.seat(*w as u32),
+                Seat::Queue(_) | Seat::Local(_) | Seat::Custody
+            );
             queued && !seen[*w]
         });
         if let Some(world) = lost {
-            let what = format!("seen in no queue, allowed {:?}", self.kernel.seats[world]);
+            let what = format!("seen in no queue, allowed {:?}", self.kernel.seat(world as u32));
             self.kernel.breach(Rule::Custody, Some(world as u32), None, what);
         }
     }

@@ -3,7 +3,6 @@
 
 use crate::clock::Fixed;
 use crate::engine::Engine;
-use crate::kernel::Seat;
 use accounting::Ledger;
 use contract::Scheduler;
 use esxtop::{
@@ -70,15 +69,15 @@ impl<P: Scheduler> Engine<P> {
         match (looks.on_look)(counters) {
             Some(next) => {
                 looks.interval = Span::from_ns(next.ns().max(1));
-                self.clock.arm(Fixed::Look, self.kernel.now + looks.interval.ns());
+                self.clock.arm(Fixed::Look, self.kernel.now() + looks.interval.ns());
                 self.looks = Some(looks);
             }
-            None => self.clock.end_at(self.kernel.now),
+            None => self.clock.end_at(self.kernel.now()),
         }
     }
 
     fn counters(&self) -> Counters {
-        let now = self.kernel.now;
+        let now = self.kernel.now();
         let places = self.topology.places();
         let smt = places.iter().map(|p| p.thread + 1).max().unwrap_or(1);
         let core = |p: u32| (smt > 1).then(|| self.books.truth().core_ns(now, p));
@@ -92,13 +91,13 @@ impl<P: Scheduler> Engine<P> {
                 idle_ns: None,
             }
         };
-        let all = 0..self.kernel.cpus.len() as u32;
+        let all = 0..self.kernel.pcpus();
         let cores = all.filter(|p| smt > 1 && self.books.truth().core_of(*p) == *p);
-        let worlds = self.cast.worlds().filter(|w| self.kernel.seats[*w as usize] != Seat::Off);
+        let worlds = self.cast.worlds().filter(|w| self.kernel.is_there(*w));
         Counters {
             at_ns: now,
             unix_seconds: EPOCH_UNIX_S + (now / 1_000_000_000) as i64,
-            pcpus: (0..self.kernel.cpus.len() as u32).map(pcpu).collect(),
+            pcpus: (0..self.kernel.pcpus()).map(pcpu).collect(),
             cores: cores
                 .map(|p| CoreCounters {
                     id: places[p as usize].core,
@@ -117,7 +116,7 @@ impl<P: Scheduler> Engine<P> {
         } else {
             Role::Task(spec.name.clone())
         };
-        let totals = self.books.truth().spent(self.kernel.now, world).totals();
+        let totals = self.books.truth().spent(self.kernel.now(), world).totals();
         (
             Wid(WIDS + u64::from(world)),
             WorldCounters {

@@ -4,7 +4,6 @@
 
 use crate::clock::Fixed;
 use crate::engine::Engine;
-use crate::kernel::Seat;
 use crate::planner::vm_terms;
 use contract::{Limits, Plan, Scheduler, VmTerms};
 use entitlement::Order;
@@ -24,7 +23,7 @@ impl<P: Scheduler> Engine<P> {
     /// A VM or pool has other settings from now on. They are in force with the next `put_limits`
     /// and plan; shares of a VM at once, as on a live host.
     pub(crate) fn set(&mut self, change: u32) {
-        let (now, change) = (self.kernel.now, self.planner.change(change));
+        let (now, change) = (self.kernel.now(), self.planner.change(change));
         let new = change.resources;
         match change.of {
             Changed::Vm(i) => {
@@ -47,15 +46,15 @@ impl<P: Scheduler> Engine<P> {
 
     /// Weights by what is active now, as the daemon makes them where VMs are held.
     pub(crate) fn replan(&mut self) {
-        let (period, now) = (entitlement::REPLAN.ns(), self.kernel.now);
-        let host = PcpuSet::first(self.kernel.cpus.len());
+        let (period, now) = (entitlement::REPLAN.ns(), self.kernel.now());
+        let host = PcpuSet::first(self.kernel.pcpus() as usize);
         let on = self.cast.on();
         let times_of = |v: u32| self.policy.virtual_times(v).unwrap_or_default();
         let vms: Vec<(u32, u64)> = on.iter().map(|v| (*v, times_of(*v).0)).collect();
         let v_ns = times_of(0).1;
         let mut worlds = vec![];
         for v in on {
-            let there = |w: &u32| self.kernel.seats[*w as usize] != Seat::Off;
+            let there = |w: &u32| self.kernel.is_there(*w);
             for world in self.cast.vm(v).worlds.clone().filter(there) {
                 let times = self.books.times(now, world, self.cast.work(world));
                 let set = self.cast.spec(world).allowed.as_ref();
@@ -102,7 +101,7 @@ impl<P: Scheduler> Engine<P> {
 
     pub(crate) fn plan_later(&mut self) {
         if !self.clock.is_armed(Fixed::Plan) {
-            self.clock.arm(Fixed::Plan, self.kernel.now + self.costs.plan_ns);
+            self.clock.arm(Fixed::Plan, self.kernel.now() + self.costs.plan_ns);
         }
     }
 }

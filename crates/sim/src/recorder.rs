@@ -71,7 +71,7 @@ impl Recorder {
 impl<P: Scheduler> Engine<P> {
     /// Records from now on; the first events are the names of everything that the run has.
     pub(crate) fn record(&mut self, run: &Run, mut recorder: Recorder) {
-        let n = self.kernel.cpus.len();
+        let n = self.kernel.pcpus() as usize;
         let mut tell = |pcpu, kind| recorder.push(&Event { ns: 0, pcpu, kind });
         tell(None, Kind::Host { pcpus: n as u16 });
         for (i, p) in run.topology.places().iter().enumerate() {
@@ -98,7 +98,7 @@ impl<P: Scheduler> Engine<P> {
                 tell(None, Kind::Affinity { world, allowed: Box::new(allowed.and(&host)) });
             }
         }
-        self.kernel.recorder = Some(recorder);
+        self.kernel.record_by(recorder);
         self.policy.record(true);
     }
 }

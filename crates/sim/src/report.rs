@@ -23,14 +23,14 @@ pub(crate) struct Snapshot {
 impl<P: Scheduler> Engine<P> {
     /// All accounts now.
     pub(crate) fn snapshot(&mut self) -> Snapshot {
-        let pcpus = self.kernel.cpus.len() as u32;
+        let pcpus = self.kernel.pcpus();
         (0..pcpus).for_each(|p| self.account(p));
-        let entitled = self.books.entitled(self.kernel.now, self.cast.vms().len());
-        let world = |w: usize| match self.kernel.seats[w] {
+        let entitled = self.books.entitled(self.kernel.now(), self.cast.vms().len());
+        let world = |w: usize| match self.kernel.seat(w as u32) {
             Seat::Off => self.books.times_of_gone(w as u32),
-            _ => self.books.times(self.kernel.now, w as u32, self.cast.work(w as u32)),
+            _ => self.books.times(self.kernel.now(), w as u32, self.cast.work(w as u32)),
         };
-        let busy = |p: u32| self.books.truth().busy_ns(self.kernel.now, p);
+        let busy = |p: u32| self.books.truth().busy_ns(self.kernel.now(), p);
         Snapshot {
             worlds: (0..self.cast.worlds().end as usize).map(world).collect(),
             entitled,

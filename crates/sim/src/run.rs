@@ -240,7 +240,7 @@ impl Job<'_> {
         if let Err(breach) = &done {
             engine.kernel.mark(|| breach.to_string());
         }
-        if let Some(recorder) = engine.kernel.recorder.take() {
+        if let Some(recorder) = engine.kernel.take_recorder() {
             recorder.finish().map_err(unwritten)?;
         }
         done.map_err(broken)?;
@@ -306,7 +306,7 @@ fn checked(v: &Verdict) -> Checked {
 
 fn boot_and_run<P: Scheduler>(engine: &mut Engine<P>, warmup_ns: u64) -> Result<(), Breach> {
     engine.boot();
-    if let Some(breach) = engine.kernel.breach.take() {
+    if let Some(breach) = engine.kernel.take_breach() {
         return Err(breach);
     }
     if warmup_ns > 0 {
