@@ -5,10 +5,10 @@
 //! known; the weights of the others follow with the plan, `Costs::plan_ns` later. A VM that stops
 //! is killed: each of its worlds runs once more, to exit.
 
+use super::Engine;
 use crate::agenda::What;
 use crate::behaviour::Next;
 use crate::clock::Fixed;
-use crate::engine::Engine;
 use crate::kernel::{Context, Seat};
 use crate::planner::vm_terms;
 use check::State;
@@ -17,7 +17,7 @@ use units::PcpuSet;
 
 impl<P: Scheduler> Engine<P> {
     /// Starts the run: every pCPU idle, host tasks there, VMs of time 0 powered on.
-    pub(crate) fn boot(&mut self) {
+    pub(super) fn boot(&mut self) {
         self.call_from(Context::Timer, |p, k| p.init(k));
         for pcpu in 0..self.kernel.pcpus() {
             self.kernel.turns_idle(pcpu, true);
@@ -40,7 +40,7 @@ impl<P: Scheduler> Engine<P> {
     }
 
     /// Carries out the changes that are due and waits for the next.
-    pub(crate) fn change(&mut self) {
+    pub(super) fn change(&mut self) {
         while let Some(change) = self.agenda.peek() {
             if change.at > self.kernel.now() {
                 return self.clock.arm(Fixed::Change, change.at);
@@ -166,7 +166,7 @@ impl<P: Scheduler> Engine<P> {
             Seat::Asleep => {
                 self.clock.disarm_sleep(world);
                 // One that waits and is not halted notices that its window closes; else it would be
-                // told as waiting until the next.
+                // reported as waiting until the next.
                 if self.cast.is_leaving(world) || self.tasks[world as usize].waits != 0 {
                     self.wake(world);
                 }
@@ -176,7 +176,7 @@ impl<P: Scheduler> Engine<P> {
     }
 
     /// A world has run to its end.
-    pub(crate) fn exit(&mut self, world: u32) {
+    pub(super) fn exit(&mut self, world: u32) {
         let (now, vm) = (self.kernel.now(), self.cast.vm_of(world));
         self.kernel.move_to(world, Seat::Off);
         self.books.exit(now, (world, vm), self.cast.work(world), &self.policy);

@@ -8,9 +8,9 @@
 //! - reschedule: a running task with slice left goes on; else dispatch, if the local queue is
 //!   empty; then stopping of the old task, its re-queueing, idle, running of the new one.
 
+use super::Engine;
 use crate::behaviour::{ENDLESS, Next};
 use crate::cast::Deed;
-use crate::engine::Engine;
 use crate::guest::{Found, Ipi};
 use crate::kernel::{Context, Seat};
 use check::State;
@@ -22,7 +22,7 @@ const DISPATCH_LOOPS: u32 = 32;
 impl<P: Scheduler> Engine<P> {
     /// A sleep ends as its workload wanted: what passes until it runs is the latency of the
     /// wake-up.
-    pub(crate) fn timer_wakes(&mut self, world: u32) {
+    pub(super) fn timer_wakes(&mut self, world: u32) {
         if self.kernel.seat(world) == Seat::Asleep {
             self.cast.is_due(world, self.kernel.now());
             self.wake(world);
@@ -30,7 +30,7 @@ impl<P: Scheduler> Engine<P> {
     }
 
     /// A sleep ends, by a timer on the pCPU where the world ran last.
-    pub(crate) fn wake(&mut self, world: u32) {
+    pub(super) fn wake(&mut self, world: u32) {
         self.wake_by(world, self.tasks[world as usize].pcpu as u32, 0, 0);
     }
 
@@ -117,7 +117,7 @@ impl<P: Scheduler> Engine<P> {
     }
 
     /// Brings the slice and the work of the running world up to now.
-    pub(crate) fn account(&mut self, pcpu: u32) {
+    pub(super) fn account(&mut self, pcpu: u32) {
         let Some(past) = self.kernel.elapse(pcpu) else { return };
         if past.worked_ns > 0 {
             self.cast.works(past.world, past.worked_ns);
@@ -129,14 +129,14 @@ impl<P: Scheduler> Engine<P> {
     }
 
     /// Arms the timer of the end of the present piece of work.
-    pub(crate) fn arm_done(&mut self, pcpu: u32) {
+    pub(super) fn arm_done(&mut self, pcpu: u32) {
         match self.cast.remaining(self.kernel.current(pcpu)) {
             ENDLESS => self.clock.disarm_done(pcpu),
             left => self.clock.arm_done(pcpu, self.kernel.work_goes_on(pcpu) + left),
         }
     }
 
-    pub(crate) fn on_tick(&mut self, pcpu: u32) {
+    pub(super) fn on_tick(&mut self, pcpu: u32) {
         self.account(pcpu);
         let current = self.kernel.current(pcpu);
         self.tick(current);
@@ -153,13 +153,13 @@ impl<P: Scheduler> Engine<P> {
     }
 
     /// A reschedule interrupt.
-    pub(crate) fn resched(&mut self, pcpu: u32) {
+    pub(super) fn resched(&mut self, pcpu: u32) {
         self.account(pcpu);
         self.pick(pcpu, self.kernel.current(pcpu), 0);
     }
 
     /// The running world has done its piece of work: it goes on, sleeps, or exits.
-    pub(crate) fn piece_done(&mut self, pcpu: u32) {
+    pub(super) fn piece_done(&mut self, pcpu: u32) {
         self.account(pcpu);
         let world = self.kernel.current(pcpu);
         let outside = self.cast.is_outside(world);
@@ -229,7 +229,7 @@ impl<P: Scheduler> Engine<P> {
         self.settle(pcpu);
     }
 
-    pub(crate) fn tell_idle(&mut self, pcpu: u32, idle: bool) {
+    pub(super) fn tell_idle(&mut self, pcpu: u32, idle: bool) {
         self.kernel.set_idle(pcpu, idle);
         self.books.idle(self.kernel.now(), pcpu, idle);
         self.call(|p, k| p.idle(k, pcpu, idle));
