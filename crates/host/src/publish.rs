@@ -37,15 +37,8 @@ impl Daemon<'_> {
         self.put_limits();
         // A VM has its weight and its limit before its first world is charged to it; after a change
         // of size it gets them again.
-        let slots = self
-            .names
-            .vms
-            .iter()
-            .map(|v| v.id)
-            .chain(self.leaving.iter().copied())
-            .max()
-            .unwrap_or(0)
-            + 1;
+        let slots =
+            self.names.vms.iter().map(|v| v.id).chain(self.slots.leaving()).max().unwrap_or(0) + 1;
         accounts.set_vms(slots);
         let first = self.generation == 1;
         let size = |v: &VmName| (v.pid, v.started, v.vcpus, v.shares);
@@ -96,7 +89,7 @@ impl Daemon<'_> {
     fn put_limits(&mut self) {
         let (wanted, first) = limits(&self.names, &self.tree);
         let first: Vec<(u32, Option<usize>)> =
-            first.into_iter().chain(self.leaving.iter().map(|id| (*id, None))).collect();
+            first.into_iter().chain(self.slots.leaving().map(|id| (id, None))).collect();
         let refused = self.limits.set(&mut self.live.accounts(), &wanted, &first);
         self.limits_refused = (refused > 0).then(|| {
             let most = LIMITERS_MAX - 1;

@@ -8,20 +8,20 @@ use crate::{
     Ejections, ExitReason, HostError, Live, Names, Reloaded, Speed,
     cgroups::Cgroups,
     discover::{Finder, FoundVm, Roots},
-    follow::Followed,
     guests::Guests,
     held::Held,
     layout::{Known, layout},
     live::{self, Event},
     reload::{AGAIN, Reload, Verdict, wall_ns},
     reported::Reported,
+    slots::Slots,
 };
 use ::publish::Limits;
 use entitlement::{REPLAN, Tree};
 use sched_core::Knobs;
 use settings::LiveSettings;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -65,12 +65,7 @@ pub(crate) struct Daemon<'a> {
     speed: Speed,
     /// Those that are online.
     pub(crate) pcpus: PcpuSet,
-    /// By process.
-    pub(crate) vms: BTreeMap<i32, Followed>,
-    /// Slots of stopped VMs whose last threads still run.
-    pub(crate) leaving: BTreeSet<u32>,
-    /// VMs that there is no slot for.
-    pub(crate) beyond: Vec<FoundVm>,
+    pub(crate) slots: Slots,
     /// What the plan was made from.
     pub(crate) seen: Option<(Vec<FoundVm>, Cgroups)>,
     pub(crate) names: Names,
@@ -186,9 +181,7 @@ impl<'a> Daemon<'a> {
             guests,
             loaded: Instant::now(),
             pcpus,
-            vms: BTreeMap::new(),
-            leaving: BTreeSet::new(),
-            beyond: vec![],
+            slots: Slots::default(),
             seen: None,
             names: Names::default(),
             tree: Names::default().tree(),
@@ -262,7 +255,7 @@ impl<'a> Daemon<'a> {
     /// Reads the settings file again, takes it over if it can be, and says what came of it.
     fn reload(&mut self) -> Result<(), HostError> {
         let Some(mut reload) = self.reloading.take() else { return Ok(()) };
-        let found: Vec<FoundVm> = self.vms.values().map(|v| v.found.clone()).collect();
+        let found: Vec<FoundVm> = self.slots.found().cloned().collect();
         let fits = |settings: &LiveSettings| {
             let speed = Speed::of(&self.roots, settings.host.mhz);
             let reasons = settings.reasons_at(speed.mhz);
