@@ -59,7 +59,7 @@ impl Daemon<'_> {
         self.bind();
         self.sweep();
         let asserts = self.live.accounts().host().asserts;
-        if std::mem::replace(&mut self.asserts, asserts) != asserts {
+        if self.conditions.asserts(asserts) {
             (self.options.say)(&format!(
                 "{asserts} assertions of the scheduler have failed: VMs run on; please report it"
             ));
@@ -94,13 +94,13 @@ impl Daemon<'_> {
                 more.len()
             ));
         }
-        self.troubles = troubles;
+        self.conditions.set_troubles(troubles);
         Ok(())
     }
 
     /// Says once what cannot be taken over, if it lasts from one scan to the next.
     pub(crate) fn say_troubles(&mut self) {
-        for trouble in self.reported.lasting_news(&self.troubles) {
+        for trouble in self.conditions.lasting_troubles() {
             (self.options.say)(&trouble);
         }
     }

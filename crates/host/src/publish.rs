@@ -138,12 +138,12 @@ impl Daemon<'_> {
     /// Where more is reserved than there is: said once, and once more when it is over.
     fn say_excesses(&mut self) {
         let report = entitlement::check(&self.tree, &self.names.paths());
-        let fits = report.fits();
-        for excess in self.excesses.news(report.excesses.iter().map(ToString::to_string).collect())
-        {
+        let now = report.excesses.iter().map(ToString::to_string).collect();
+        let (news, fits_again) = self.conditions.excesses(now);
+        for excess in news {
             (self.options.say)(&over_committed(&excess));
         }
-        if !std::mem::replace(&mut self.fits, fits) && fits {
+        if fits_again {
             (self.options.say)("all reservations fit again");
         }
     }

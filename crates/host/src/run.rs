@@ -13,7 +13,7 @@ use crate::{
     layout::{Known, layout},
     live::{self, Event},
     reload::{AGAIN, Reload, Verdict, wall_ns},
-    reported::Reported,
+    reported::Conditions,
     slots::Slots,
 };
 use ::publish::Limits;
@@ -21,7 +21,6 @@ use entitlement::{REPLAN, Tree};
 use sched_core::Knobs;
 use settings::LiveSettings;
 use std::{
-    collections::BTreeSet,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -78,14 +77,7 @@ pub(crate) struct Daemon<'a> {
     pub(crate) published: Option<Instant>,
     pub(crate) held: Held,
     reloading: Option<Reload>,
-    /// What could not be taken over, and what of it was reported.
-    pub(crate) troubles: BTreeSet<String>,
-    pub(crate) reported: Reported,
-    pub(crate) excesses: Reported,
-    /// Whether all reservations can be kept.
-    pub(crate) fits: bool,
-    /// Failed assertions of the scheduler that have been reported.
-    pub(crate) asserts: u64,
+    pub(crate) conditions: Conditions,
 }
 
 /// Period of the scan: a change of cpu.weight or cpu.max is in force within a second.
@@ -192,11 +184,7 @@ impl<'a> Daemon<'a> {
             published: None,
             held: Held::default(),
             reloading: None,
-            troubles: BTreeSet::new(),
-            reported: Reported::default(),
-            excesses: Reported::default(),
-            fits: true,
-            asserts: 0,
+            conditions: Conditions::default(),
         }
     }
 
