@@ -45,9 +45,7 @@ impl Daemon<'_> {
     fn restricted(&self) -> bool {
         let (accounts, now) = (self.live.accounts(), monotonic_ns());
         let mut worlds = (1..accounts.worlds_len()).filter_map(|i| accounts.world(i, now));
-        worlds.any(|w| {
-            w.flags & sched_core::WORLD_RESTRICTED != 0 && self.vms.contains_key(&(w.tgid as i32))
-        })
+        worlds.any(|w| w.flags & sched_core::WORLD_RESTRICTED != 0 && self.slots.has(w.tgid as i32))
     }
 
     /// Where VMs are held: their weights by what is active now.

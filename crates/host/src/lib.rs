@@ -27,6 +27,7 @@ mod reported;
 pub mod run;
 mod sample;
 pub mod scrape;
+mod slots;
 mod speed;
 mod tree_look;
 mod view;

@@ -37,15 +37,8 @@ impl Daemon<'_> {
         self.put_limits();
         // A VM has its weight and its limit before its first world is charged to it; after a change
         // of size it gets them again.
-        let slots = self
-            .names
-            .vms
-            .iter()
-            .map(|v| v.id)
-            .chain(self.leaving.iter().copied())
-            .max()
-            .unwrap_or(0)
-            + 1;
+        let slots =
+            self.names.vms.iter().map(|v| v.id).chain(self.slots.leaving()).max().unwrap_or(0) + 1;
         accounts.set_vms(slots);
         let first = self.generation == 1;
         let size = |v: &VmName| (v.pid, v.started, v.vcpus, v.shares);
@@ -96,7 +89,7 @@ impl Daemon<'_> {
     fn put_limits(&mut self) {
         let (wanted, first) = limits(&self.names, &self.tree);
         let first: Vec<(u32, Option<usize>)> =
-            first.into_iter().chain(self.leaving.iter().map(|id| (*id, None))).collect();
+            first.into_iter().chain(self.slots.leaving().map(|id| (id, None))).collect();
         let refused = self.limits.set(&mut self.live.accounts(), &wanted, &first);
         self.limits_refused = (refused > 0).then(|| {
             let most = LIMITERS_MAX - 1;
@@ -145,12 +138,12 @@ impl Daemon<'_> {
     /// Where more is reserved than there is: said once, and once more when it is over.
     fn say_excesses(&mut self) {
         let report = entitlement::check(&self.tree, &self.names.paths());
-        let fits = report.fits();
-        for excess in self.excesses.news(report.excesses.iter().map(ToString::to_string).collect())
-        {
+        let now = report.excesses.iter().map(ToString::to_string).collect();
+        let (news, fits_again) = self.conditions.excesses(now);
+        for excess in news {
             (self.options.say)(&over_committed(&excess));
         }
-        if !std::mem::replace(&mut self.fits, fits) && fits {
+        if fits_again {
             (self.options.say)("all reservations fit again");
         }
     }

@@ -28,6 +28,56 @@ impl Reported {
     }
 }
 
+/// Everything that lasts on a host and is reported once, and again only after it was over.
+#[derive(Debug)]
+pub(crate) struct Conditions {
+    /// What could not be taken over.
+    troubles: BTreeSet<String>,
+    reported: Reported,
+    excesses: Reported,
+    /// Whether all reservations can be kept.
+    fits: bool,
+    /// Failed assertions of the scheduler.
+    asserts: u64,
+}
+
+impl Default for Conditions {
+    fn default() -> Conditions {
+        Conditions {
+            troubles: BTreeSet::new(),
+            reported: Reported::default(),
+            excesses: Reported::default(),
+            fits: true,
+            asserts: 0,
+        }
+    }
+}
+
+impl Conditions {
+    /// What cannot be taken over now.
+    pub(crate) fn set_troubles(&mut self, troubles: BTreeSet<String>) {
+        self.troubles = troubles;
+    }
+
+    /// What cannot be taken over, lasts from one scan to the next, and has not been reported.
+    pub(crate) fn lasting_troubles(&mut self) -> Vec<String> {
+        self.reported.lasting_news(&self.troubles)
+    }
+
+    /// Places where more is reserved than there is: those that have not been reported, and whether
+    /// all reservations fit again.
+    pub(crate) fn excesses(&mut self, now: BTreeSet<String>) -> (Vec<String>, bool) {
+        let fits = now.is_empty();
+        let again = !std::mem::replace(&mut self.fits, fits) && fits;
+        (self.excesses.news(now), again)
+    }
+
+    /// So many assertions of the scheduler have failed: whether that is news.
+    pub(crate) fn asserts(&mut self, now: u64) -> bool {
+        std::mem::replace(&mut self.asserts, now) != now
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,5 +103,17 @@ mod tests {
             (vec![], vec!["c".to_owned()], vec![])
         );
         assert_eq!(news(&["c", "a"]), ["a"]);
+    }
+
+    #[test]
+    fn that_all_reservations_fit_again_is_reported_once() {
+        let mut conditions = Conditions::default();
+        let over = || BTreeSet::from(["over".to_owned()]);
+        assert_eq!(conditions.excesses(BTreeSet::new()), (vec![], false));
+        assert_eq!(conditions.excesses(over()), (vec!["over".to_owned()], false));
+        assert_eq!(conditions.excesses(over()), (vec![], false));
+        assert_eq!(conditions.excesses(BTreeSet::new()), (vec![], true));
+        assert_eq!(conditions.excesses(BTreeSet::new()), (vec![], false));
+        assert_eq!([2, 2, 3].map(|n| conditions.asserts(n)), [true, false, true]);
     }
 }

@@ -8,20 +8,19 @@ use crate::{
     Ejections, ExitReason, HostError, Live, Names, Reloaded, Speed,
     cgroups::Cgroups,
     discover::{Finder, FoundVm, Roots},
-    follow::Followed,
     guests::Guests,
     held::Held,
     layout::{Known, layout},
     live::{self, Event},
     reload::{AGAIN, Reload, Verdict, wall_ns},
-    reported::Reported,
+    reported::Conditions,
+    slots::Slots,
 };
 use ::publish::Limits;
 use entitlement::{REPLAN, Tree};
 use sched_core::Knobs;
 use settings::LiveSettings;
 use std::{
-    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -65,12 +64,7 @@ pub(crate) struct Daemon<'a> {
     speed: Speed,
     /// Those that are online.
     pub(crate) pcpus: PcpuSet,
-    /// By process.
-    pub(crate) vms: BTreeMap<i32, Followed>,
-    /// Slots of stopped VMs whose last threads still run.
-    pub(crate) leaving: BTreeSet<u32>,
-    /// VMs that there is no slot for.
-    pub(crate) beyond: Vec<FoundVm>,
+    pub(crate) slots: Slots,
     /// What the plan was made from.
     pub(crate) seen: Option<(Vec<FoundVm>, Cgroups)>,
     pub(crate) names: Names,
@@ -83,14 +77,7 @@ pub(crate) struct Daemon<'a> {
     pub(crate) published: Option<Instant>,
     pub(crate) held: Held,
     reloading: Option<Reload>,
-    /// What could not be taken over, and what of it was reported.
-    pub(crate) troubles: BTreeSet<String>,
-    pub(crate) reported: Reported,
-    pub(crate) excesses: Reported,
-    /// Whether all reservations can be kept.
-    pub(crate) fits: bool,
-    /// Failed assertions of the scheduler that have been reported.
-    pub(crate) asserts: u64,
+    pub(crate) conditions: Conditions,
 }
 
 /// Period of the scan: a change of cpu.weight or cpu.max is in force within a second.
@@ -186,9 +173,7 @@ impl<'a> Daemon<'a> {
             guests,
             loaded: Instant::now(),
             pcpus,
-            vms: BTreeMap::new(),
-            leaving: BTreeSet::new(),
-            beyond: vec![],
+            slots: Slots::default(),
             seen: None,
             names: Names::default(),
             tree: Names::default().tree(),
@@ -199,11 +184,7 @@ impl<'a> Daemon<'a> {
             published: None,
             held: Held::default(),
             reloading: None,
-            troubles: BTreeSet::new(),
-            reported: Reported::default(),
-            excesses: Reported::default(),
-            fits: true,
-            asserts: 0,
+            conditions: Conditions::default(),
         }
     }
 
@@ -262,7 +243,7 @@ impl<'a> Daemon<'a> {
     /// Reads the settings file again, takes it over if it can be, and says what came of it.
     fn reload(&mut self) -> Result<(), HostError> {
         let Some(mut reload) = self.reloading.take() else { return Ok(()) };
-        let found: Vec<FoundVm> = self.vms.values().map(|v| v.found.clone()).collect();
+        let found: Vec<FoundVm> = self.slots.found().cloned().collect();
         let fits = |settings: &LiveSettings| {
             let speed = Speed::of(&self.roots, settings.host.mhz);
             let reasons = settings.reasons_at(speed.mhz);

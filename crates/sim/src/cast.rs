@@ -225,7 +225,7 @@ impl Cast {
         if self.is_sibling(world) {
             return self.sibling_done(world, kernel);
         }
-        (self.actors[world as usize].behaviour.done(kernel.now), Deed::Nothing)
+        (self.actors[world as usize].behaviour.done(kernel.now()), Deed::Nothing)
     }
 
     /// Whether it is in its emulator's code, and not in its guest.

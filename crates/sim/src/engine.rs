@@ -1,22 +1,34 @@
 //! The engine: one run of one host, event by event in virtual time; integers only, one seed, no
 //! wall clock.
 //!
-//! What comes next is the `Clock`'s; what an event does is in `schedule.rs` and `life.rs`. The
-//! scheduler is any of the contract, called through `call` alone.
+//! It owns the rooms and wires them: each has its fields to itself, and knows no other but by what
+//! the engine passes on. What comes next is the `Clock`'s; what an event does is in `schedule` and
+//! `life`. The scheduler is any of the contract, called through `call` alone.
+
+mod audit;
+mod build;
+mod life;
+mod looks;
+mod plans;
+mod report;
+mod schedule;
+
+pub(crate) use build::Terms;
+pub(crate) use looks::Looks;
+pub use looks::{EPOCH_UNIX_S, OnLook};
 
 use crate::agenda::Agenda;
 use crate::books::Books;
 use crate::cast::Cast;
 use crate::clock::{Clock, Event, Fixed};
-use crate::kernel::{Context, Kernel, Nudge, Seat};
-use crate::looks::Looks;
+use crate::kernel::{Context, Kernel, Nudge};
 use crate::options::Costs;
 use crate::planner::Planner;
-use crate::report::Snapshot;
-use contract::{Breach, Callback, KICK_IDLE, KICK_PREEMPT, Rule, Scheduler, Task};
-
-/// A runnable world must run within this time; sched_ext's own default (SCX_WATCHDOG_MAX_TIMEOUT).
-const WATCHDOG_NS: u64 = 30_000_000_000;
+use crate::recorder::Recorder;
+use check::Verdict;
+use contract::{Breach, Callback, KICK_IDLE, KICK_PREEMPT, Scheduler, Task};
+use report::Snapshot;
+use settings::Run;
 
 /// Counts of a run, for speed and for what a scheduler should not do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,35 +54,74 @@ pub struct Stats {
 
 /// One run of one host.
 pub(crate) struct Engine<P> {
-    pub(crate) policy: P,
-    pub(crate) kernel: Kernel,
+    policy: P,
+    kernel: Kernel,
     /// The threads, by world.
-    pub(crate) tasks: Vec<Task>,
-    pub(crate) clock: Clock,
+    tasks: Vec<Task>,
+    clock: Clock,
     /// pCPU that the next callback runs on, and the world that causes it, 0 for an interrupt.
-    pub(crate) cause: (Option<u32>, u32),
-    pub(crate) books: Books,
-    pub(crate) cast: Cast,
-    pub(crate) agenda: Agenda,
-    pub(crate) planner: Planner,
-    pub(crate) stats: Stats,
-    pub(crate) costs: Costs,
+    cause: (Option<u32>, u32),
+    books: Books,
+    cast: Cast,
+    agenda: Agenda,
+    planner: Planner,
+    stats: Stats,
+    costs: Costs,
     /// Kicks and reschedule interrupts from other pCPUs do not arrive (`Mutant::LostKick`).
-    pub(crate) deaf: bool,
-    pub(crate) start: Option<Snapshot>,
+    deaf: bool,
+    /// All accounts at the end of the warm-up.
+    start: Option<Snapshot>,
     /// The run is looked at while it goes on.
-    pub(crate) looks: Option<Looks>,
-    pub(crate) topology: topology::Topology,
-    /// Speed of a pCPU in MHz, as reservations and limits count it.
-    pub(crate) mhz: u32,
+    looks: Option<Looks>,
 }
 
 /// The kernel's watchdog looks at half its limit; looking each second names the world sooner.
 const AUDIT_NS: u64 = 1_000_000_000;
 
 impl<P: Scheduler> Engine<P> {
-    /// Runs to the end.
-    pub(crate) fn run(&mut self) -> Result<(), Breach> {
+    /// The accounts of the run are shown while it goes on.
+    pub(crate) fn look_by(&mut self, looks: Option<Looks>) {
+        self.looks = looks;
+    }
+
+    /// Records from now on; the first events are the names of everything that the run has.
+    pub(crate) fn record(&mut self, run: &Run, mut recorder: Recorder) {
+        recorder.begin(run, &self.cast, self.planner.pools());
+        self.kernel.record_by(recorder);
+        self.policy.record(true);
+    }
+
+    /// Starts the run and does it to the end; what comes before `warmup_ns` does not count.
+    pub(crate) fn run(&mut self, warmup_ns: u64) -> Result<(), Breach> {
+        let done = self.boot_and_run(warmup_ns);
+        if let Err(breach) = &done {
+            self.kernel.mark(|| breach.to_string());
+        }
+        done
+    }
+
+    /// The trace, which ends here.
+    pub(crate) fn take_recorder(&mut self) -> Option<Recorder> {
+        self.kernel.take_recorder()
+    }
+
+    /// What the oracle found, if there is one, in a run of so long.
+    pub(crate) fn verdict(&mut self, duration_ns: u64) -> Option<Verdict> {
+        self.books.finish(duration_ns)
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    fn boot_and_run(&mut self, warmup_ns: u64) -> Result<(), Breach> {
+        self.boot();
+        if let Some(breach) = self.kernel.take_breach() {
+            return Err(breach);
+        }
+        if warmup_ns > 0 {
+            self.clock.arm(Fixed::Warm, warmup_ns);
+        }
         self.call_from(Context::Timer, |p, k| p.enable(k));
         self.settle(u32::MAX);
         self.clock.arm(Fixed::Audit, AUDIT_NS);
@@ -80,28 +131,28 @@ impl<P: Scheduler> Engine<P> {
         self.look();
         while let Some((time, event)) = self.clock.next() {
             if let Event::Tick(pcpu) = event {
-                if self.kernel.cpus[pcpu as usize].current == 0 {
+                if self.kernel.current(pcpu) == 0 {
                     continue;
                 }
             }
             self.stats.events += 1;
-            self.kernel.now = time;
+            self.kernel.advance(time);
             self.fire(event);
-            if let Some(breach) = self.kernel.breach.take() {
+            if let Some(breach) = self.kernel.take_breach() {
                 return Err(breach);
             }
         }
-        self.kernel.now = self.clock.end();
+        self.kernel.advance(self.clock.end());
         self.kernel.mark(|| "the run ends".to_owned());
         self.look();
         self.audit();
-        self.kernel.breach.take().map_or(Ok(()), Err)
+        self.kernel.take_breach().map_or(Ok(()), Err)
     }
 
     /// Calls the scheduler.
-    pub(crate) fn call<R>(&mut self, f: impl FnOnce(&mut P, &mut Callback<'_>) -> R) -> R {
+    fn call<R>(&mut self, f: impl FnOnce(&mut P, &mut Callback<'_>) -> R) -> R {
         self.stats.calls += 1;
-        let now_ns = self.kernel.now;
+        let now_ns = self.kernel.now();
         let (here, waker) = self.cause;
         let mut k =
             Callback { kernel: &mut self.kernel, tasks: &mut self.tasks, now_ns, here, waker };
@@ -109,14 +160,14 @@ impl<P: Scheduler> Engine<P> {
     }
 
     /// Calls a callback that may insert or move worlds.
-    pub(crate) fn call_from<R>(
+    fn call_from<R>(
         &mut self,
         context: Context,
         f: impl FnOnce(&mut P, &mut Callback<'_>) -> R,
     ) -> R {
-        self.kernel.context = context;
+        self.kernel.set_context(context);
         let result = self.call(f);
-        self.kernel.context = Context::None;
+        self.kernel.set_context(Context::None);
         result
     }
 
@@ -144,7 +195,7 @@ impl<P: Scheduler> Engine<P> {
             Fixed::Plan => self.publish(),
             Fixed::Audit => {
                 self.audit();
-                self.clock.arm(timer, self.kernel.now + AUDIT_NS);
+                self.clock.arm(timer, self.kernel.now() + AUDIT_NS);
             }
             Fixed::Warm => {
                 self.start = Some(self.snapshot());
@@ -157,20 +208,19 @@ impl<P: Scheduler> Engine<P> {
     }
 
     /// Takes note of what the scheduler holds back since the last callback, and what no longer.
-    pub(crate) fn hear(&mut self) {
-        for told in &self.kernel.told {
-            self.books.held(self.kernel.now, told);
-        }
-        self.kernel.told.clear();
+    fn hear(&mut self) {
+        let now = self.kernel.now();
+        self.kernel.take_holds(|told| self.books.held(now, told));
     }
 
     /// Carries out what the callback just made asked of pCPUs and timers; `here` is the pCPU it ran
     /// on.
-    pub(crate) fn settle(&mut self, here: u32) {
+    fn settle(&mut self, here: u32) {
         self.hear();
-        for i in 0..self.kernel.nudges.len() {
-            let (pcpu, nudge) = self.kernel.nudges[i];
-            let current = self.kernel.cpus[pcpu as usize].current;
+        let (mut i, now) = (0, self.kernel.now());
+        while let Some((pcpu, nudge)) = self.kernel.nudge(i) {
+            i += 1;
+            let current = self.kernel.current(pcpu);
             let preempts = match nudge {
                 Nudge::Reschedule => false,
                 // An idle kick that finds its pCPU busy does nothing (can_skip_idle_kick).
@@ -185,71 +235,9 @@ impl<P: Scheduler> Engine<P> {
                 self.tasks[current as usize].slice_ns = 0;
             }
             let delay = if pcpu == here { 0 } else { self.costs.kick_ns };
-            self.clock.kick(pcpu, self.kernel.now + delay);
+            self.clock.kick(pcpu, now + delay);
         }
-        self.kernel.nudges.clear();
-        for i in 0..self.kernel.arms.len() {
-            let (timer, after) = self.kernel.arms[i];
-            self.clock.arm_policy(timer, self.kernel.now, after);
-        }
-        self.kernel.arms.clear();
-    }
-
-    /// The watchdog, and with the oracle on also: the scheduler's state times, its counts of
-    /// runnable worlds, and that every world is in the one queue it is said to be in.
-    fn audit(&mut self) {
-        let now = self.kernel.now;
-        for world in self.cast.worlds() {
-            let waited = now.saturating_sub(self.cast.ready_since(world));
-            if self.kernel.queues(world) && waited > WATCHDOG_NS {
-                let seat = self.kernel.seats[world as usize];
-                let what =
-                    format!("seen READY for {waited} ns in {seat:?}, allowed {WATCHDOG_NS} ns");
-                self.kernel.breach(Rule::Watchdog, Some(world), None, what);
-            }
-        }
-        if !self.books.is_watched() {
-            return;
-        }
-        self.audit_queues();
-        let mut runnable = vec![0; self.cast.vms().len()];
-        for world in self.cast.worlds() {
-            let seat = self.kernel.seats[world as usize];
-            if seat == Seat::Off {
-                continue;
-            }
-            self.books.audit(now, &self.policy, world);
-            runnable[self.cast.vm_of(world) as usize] += u32::from(seat != Seat::Asleep);
-        }
-        for (vm, count) in runnable.into_iter().enumerate() {
-            let Some(seen) = self.policy.runnable_worlds(vm as u32).filter(|n| *n != count) else {
-                continue;
-            };
-            let what = format!("seen {seen} runnable worlds counted in VM {vm}, allowed {count}");
-            self.kernel.breach(Rule::Counts, None, None, what);
-        }
-    }
-
-    fn audit_queues(&mut self) {
-        let worlds = self.cast.worlds();
-        let mut seen = vec![false; worlds.end as usize];
-        let wrong = self.kernel.queued().find(|(w, seat)| {
-            let twice = std::mem::replace(&mut seen[*w as usize], true);
-            twice || self.kernel.seats[*w as usize] != *seat
-        });
-        if let Some((world, seat)) = wrong {
-            let what =
-                format!("seen in {seat:?}, allowed only {:?}", self.kernel.seats[world as usize]);
-            return self.kernel.breach(Rule::Custody, Some(world), None, what);
-        }
-        let lost = (1..seen.len()).find(|w| {
-            let queued =
-                matches!(self.kernel.seats[*w], Seat::Queue(_) | Seat::Local(_) | Seat::Custody);
-            queued && !seen[*w]
-        });
-        if let Some(world) = lost {
-            let what = format!("seen in no queue, allowed {:?}", self.kernel.seats[world]);
-            self.kernel.breach(Rule::Custody, Some(world as u32), None, what);
-        }
+        self.kernel.clear_nudges();
+        self.kernel.take_arms(|timer, after| self.clock.arm_policy(timer, now, after));
     }
 }

@@ -5,6 +5,8 @@
 //! between select and the insertion it leads to; an insertion is legal only from select, enqueue
 //! and dispatch; a local queue takes only tasks that may run on its pCPU.
 
+mod pcpus;
+
 use crate::queues::{Local, Ordered};
 use crate::recorder::Recorder;
 use contract::{
@@ -60,18 +62,16 @@ pub(crate) enum Nudge {
 
 /// A pCPU.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cpu {
+struct Cpu {
     /// World running, 0 when idle.
-    pub(crate) current: u32,
-    pub(crate) local: Local,
-    /// Whether the scheduler was told that it is idle.
-    pub(crate) idle: bool,
+    current: u32,
+    local: Local,
+    /// Whether the scheduler knows it as idle.
+    idle: bool,
     /// The slice of `current` is accounted up to here.
-    pub(crate) slice_from: u64,
+    slice_from: u64,
     /// Work of `current` is accounted up to here, or begins here.
-    pub(crate) work_from: u64,
-    /// Time that went to switches and interrupts instead of work.
-    pub(crate) system_ns: u64,
+    work_from: u64,
 }
 
 /// What keeps a world from every pCPU has changed.
@@ -88,29 +88,29 @@ pub(crate) struct Told {
 /// The kernel.
 #[derive(Debug)]
 pub(crate) struct Kernel {
-    pub(crate) now: u64,
-    pub(crate) cpus: Vec<Cpu>,
-    pub(crate) seats: Vec<Seat>,
+    now: u64,
+    cpus: Vec<Cpu>,
+    seats: Vec<Seat>,
     /// Ordered queues with their ids, in the order of creation, and the position of each id.
     ordered: Vec<(u32, Ordered)>,
     positions: Vec<u32>,
-    pub(crate) context: Context,
+    context: Context,
     /// Insertion made in select: it is carried out in place of enqueue.
-    pub(crate) direct: Option<(Target, u64)>,
+    direct: Option<(Target, u64)>,
     /// Insertions since the callback began.
-    pub(crate) inserted: u32,
-    pub(crate) nudges: Vec<(u32, Nudge)>,
+    inserted: u32,
+    nudges: Vec<(u32, Nudge)>,
     /// What keeps each world from every pCPU, and the changes of that since they were told.
     holds: Vec<Hold>,
-    pub(crate) told: Vec<Told>,
+    told: Vec<Told>,
     /// Timers of the scheduler that it has armed, with the time from now.
-    pub(crate) arms: Vec<(u32, u64)>,
+    arms: Vec<(u32, u64)>,
     /// Idle pCPUs that nobody has taken.
     idle: Vec<u64>,
     random: Stream,
-    pub(crate) breach: Option<Breach>,
+    breach: Option<Breach>,
     /// Writes the trace, if one is wanted.
-    pub(crate) recorder: Option<Recorder>,
+    recorder: Option<Recorder>,
 }
 
 impl Kernel {
@@ -156,24 +156,6 @@ impl Kernel {
         }
     }
 
-    /// Whether a world runs.
-    pub(crate) fn runs(&self, world: u32) -> bool {
-        matches!(self.seats[world as usize], Seat::Running(_))
-    }
-
-    /// Whether a world runs, and what comes before its own work there is over.
-    pub(crate) fn works(&self, world: u32) -> bool {
-        match self.seats[world as usize] {
-            Seat::Running(pcpu) => self.cpus[pcpu as usize].work_from <= self.now,
-            _ => false,
-        }
-    }
-
-    /// Whether a world is in a queue, of a pCPU or of the scheduler.
-    pub(crate) fn queues(&self, world: u32) -> bool {
-        matches!(self.seats[world as usize], Seat::Queue(_) | Seat::Local(_))
-    }
-
     fn put_ordered(&mut self, position: usize, key: u64, world: u32) {
         let (id, queue) = &mut self.ordered[position];
         queue.insert(key, world);
@@ -189,16 +171,6 @@ impl Kernel {
         let what = format!("seen queue {queue:#x}, allowed only queues that it has created");
         self.breach(Rule::UnknownQueue, None, None, what);
         None
-    }
-
-    /// What keeps a world from every pCPU.
-    pub(crate) fn hold_of(&self, world: u32) -> Hold {
-        self.holds[world as usize]
-    }
-
-    /// A world runs: nothing holds it back.
-    pub(crate) fn unhold(&mut self, world: u32) {
-        self.holds[world as usize] = Hold::None;
     }
 
     /// A pCPU idles from now on, or no longer.
@@ -325,7 +297,7 @@ impl Kernel {
     }
 
     /// Takes a world that is about to run out of a local queue.
-    pub(crate) fn take_local(&mut self, world: u32, pcpu: u32) {
+    fn take_local(&mut self, world: u32, pcpu: u32) {
         let local = &mut self.cpus[pcpu as usize].local;
         if local.front() == Some(&world) {
             local.pop_front();

@@ -1,24 +1,13 @@
 //! Runs scenarios: builds the engine from a run's description and hands back the result document
 //! and the verdict.
 
-use crate::agenda::Agenda;
-use crate::books::Books;
-use crate::cast::{self, Cast};
-use crate::clock::{Clock, Fixed, Lateness};
-use crate::engine::{Engine, Stats};
-use crate::kernel::Kernel;
-use crate::looks::{Looks, OnLook};
-use crate::mutant::Mutant;
+use crate::cast;
+use crate::engine::{Engine, Looks, OnLook, Stats, Terms};
 use crate::options::Options;
-use crate::planner::Planner;
 use crate::policies::{self, Policy};
 use crate::recorder::{Recorder, TraceOut};
-use crate::report;
-use crate::truth::Truth;
-use crate::watch::Watch;
 use check::{CoschedSpans, SchedulerTerms, Verdict};
-use contract::{Breach, Scheduler, Setup, Task};
-use dice::Stream;
+use contract::{Breach, Scheduler, Setup};
 use sched_core::{HostError, KnobError, Knobs, Tandem};
 use settings::{PlacedPool, Run, Scenario};
 use units::Span;
@@ -144,7 +133,7 @@ pub fn run_watched(
     interval: Span,
     on_look: OnLook,
 ) -> Result<Outcome, SimError> {
-    run_recorded(run, options, None, Some(Looks::new(interval, on_look)))
+    run_recorded(run, options, None, Some(Looks::new(run, interval, on_look)))
 }
 
 /// Does one run and writes its trace, which is whole even if the kernel's contract ends the run.
@@ -225,68 +214,32 @@ impl Job<'_> {
     ) -> Result<Outcome, SimError> {
         let (run, seed, duration) = (self.run, self.seed, self.duration);
         policies::refuse(run, self.options, self.trace.is_some(), policy.features())?;
-        let warmup = run.spec.warmup.ns();
-        let mut engine = self.engine(policy, pools);
-        engine.looks = self.looks.take();
+        let terms = Terms {
+            run,
+            options: self.options,
+            seed,
+            duration,
+            knobs: &self.knobs,
+            pools,
+            changes: self.settings,
+        };
+        let mut engine = Engine::new(policy, terms);
+        engine.look_by(self.looks.take());
         let broken = |breach| SimError::Contract { label: run.label.clone(), seed, breach };
         let unwritten = |cause| SimError::Trace { label: run.label.clone(), cause };
         if let Some(out) = self.trace.take() {
             engine.record(run, Recorder::new(out).map_err(unwritten)?);
         }
-        let done = boot_and_run(&mut engine, warmup);
-        if let Err(breach) = &done {
-            engine.kernel.mark(|| breach.to_string());
-        }
-        if let Some(recorder) = engine.kernel.recorder.take() {
+        let warmup = run.spec.warmup.ns();
+        let done = engine.run(warmup);
+        if let Some(recorder) = engine.take_recorder() {
             recorder.finish().map_err(unwritten)?;
         }
         done.map_err(broken)?;
-        let mut result = report::result(run, &mut engine, duration.ns() - warmup);
-        let verdict = engine.books.finish(duration.ns());
+        let mut result = engine.result(run, duration.ns() - warmup);
+        let verdict = engine.verdict(duration.ns());
         result.checked = verdict.as_ref().map(checked);
-        Ok(Outcome { result, verdict, stats: engine.stats, knobs: self.knobs })
-    }
-
-    fn engine<P: Scheduler>(&self, policy: P, pools: Vec<PlacedPool>) -> Engine<P> {
-        let (spec, options, knobs) = (&self.run.spec, self.options, &self.knobs);
-        let (topology, seed) = (&self.run.topology, self.seed);
-        let pcpus = topology.pcpus();
-        let system_shares = match knobs.system_shares {
-            0 => 1000 * pcpus as u32,
-            shares => shares as u32,
-        };
-        let cosched = |t: SchedulerTerms| t.cosched.filter(|_| options.policy.is_tandem());
-        let terms = options
-            .check
-            .then(|| scheduler_terms(knobs, spec.host.hz))
-            .map(|t| SchedulerTerms { timer_late: spec.host.timer_late, cosched: cosched(t), ..t });
-        let worlds = cast::count(spec);
-        let truth = Truth::new(worlds, spec.vms.len() + 1, topology);
-        let watch = Watch::new(topology, worlds, terms);
-        let lateness = Lateness {
-            most_ns: spec.host.timer_late.ns(),
-            random: Stream::new(seed, "timers of the host"),
-        };
-        let ticks = (options.ticks, 1_000_000_000 / u64::from(spec.host.hz));
-        let tasks = (0..worlds as u32).map(|world| Task { world, ..Task::ZERO });
-        Engine {
-            policy,
-            kernel: Kernel::new(pcpus, worlds, Stream::new(seed, "the scheduler's own")),
-            tasks: tasks.collect(),
-            clock: Clock::new((pcpus, worlds), ticks, self.duration.ns(), lateness),
-            cause: (None, 0),
-            books: Books::new(truth, watch, worlds),
-            cast: Cast::new(spec, &pools, system_shares, seed),
-            agenda: Agenda::new(spec, &self.settings),
-            planner: Planner::new(pools, self.settings.clone(), pcpus),
-            stats: Stats::default(),
-            costs: options.costs,
-            deaf: options.policy.mutant() == Some(Mutant::LostKick),
-            start: None,
-            looks: None,
-            topology: topology.clone(),
-            mhz: spec.host.mhz,
-        }
+        Ok(Outcome { result, verdict, stats: engine.stats(), knobs: self.knobs })
     }
 }
 
@@ -299,17 +252,6 @@ fn checked(v: &Verdict) -> Checked {
         skew_max_ns: v.skew_max_ns,
         costop_max_ns: v.costop_max_ns,
     }
-}
-
-fn boot_and_run<P: Scheduler>(engine: &mut Engine<P>, warmup_ns: u64) -> Result<(), Breach> {
-    engine.boot();
-    if let Some(breach) = engine.kernel.breach.take() {
-        return Err(breach);
-    }
-    if warmup_ns > 0 {
-        engine.clock.arm(Fixed::Warm, warmup_ns);
-    }
-    engine.run()
 }
 
 /// Progress of a scenario, for people to see.

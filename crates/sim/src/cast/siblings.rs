@@ -163,21 +163,21 @@ impl Cast {
     /// it does next.
     pub(super) fn sibling_done(&mut self, world: u32, kernel: &Kernel) -> (Next, Deed) {
         if self.vcpu(world).handling.is_some() {
-            return self.handled(world, kernel.now);
+            return self.handled(world, kernel.now());
         }
         let open = self.actors[world as usize].behaviour.open;
         match self.phase(world) {
-            Phase::Apart => (self.next_piece(world, kernel.now), Deed::Nothing),
-            Phase::Work => self.meets(world, kernel.now),
+            Phase::Apart => (self.next_piece(world, kernel.now()), Deed::Nothing),
+            Phase::Work => self.meets(world, kernel.now()),
             Phase::Spin => self.spins_on(world, kernel),
             Phase::Hold => {
                 let deed = self.release(world, kernel);
                 self.vcpu(world).phase = if open { Phase::Work } else { Phase::Apart };
-                (self.next_piece(world, kernel.now), deed)
+                (self.next_piece(world, kernel.now()), deed)
             }
             Phase::Halted => {
                 self.vcpu(world).phase = Phase::Work;
-                (self.next_piece(world, kernel.now), Deed::Nothing)
+                (self.next_piece(world, kernel.now()), Deed::Nothing)
             }
         }
     }
@@ -223,7 +223,7 @@ impl Cast {
 
     /// One that spins looks whether it may go on, halts, or spins on.
     fn spins_on(&mut self, world: u32, kernel: &Kernel) -> (Next, Deed) {
-        let (vm, now) = (self.actors[world as usize].vm as usize, kernel.now);
+        let (vm, now) = (self.actors[world as usize].vm as usize, kernel.now());
         let (spun, limit) = (self.actors[world as usize].spun, self.spin_limit(world));
         if let Some(v) = &mut self.actors[world as usize].sibling {
             self.guests[vm].seen_spinning(v, now);
@@ -341,7 +341,7 @@ impl Cast {
     /// What came of the vCPUs of a VM waiting for each other, if they do or a watchdog looks; waits
     /// under way are as long as they are.
     pub(crate) fn guest(&self, vm: usize, kernel: &Kernel) -> Option<views::Guest> {
-        let (guest, now) = (&self.guests[vm], kernel.now);
+        let (guest, now) = (&self.guests[vm], kernel.now());
         let actors = || self.vms[vm].worlds.clone().map(|w| (w, &self.actors[w as usize]));
         let ready = |w: u32| if kernel.queues(w) { now - self.ready_since(w) } else { 0 };
         guest.on.then(|| views::Guest {

@@ -1,8 +1,8 @@
 //! The result document of a run: what worlds and pCPUs did between the end of the warm-up and the
 //! end.
 
+use super::Engine;
 use crate::cast::Vm as Member;
-use crate::engine::Engine;
 use crate::kernel::Seat;
 use contract::Scheduler;
 use settings::{PlacedPool, Run};
@@ -13,7 +13,7 @@ use views::{
 
 /// All accounts at one moment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Snapshot {
+pub(super) struct Snapshot {
     worlds: Vec<Times>,
     entitled: Vec<u64>,
     busy: Vec<u64>,
@@ -22,15 +22,15 @@ pub(crate) struct Snapshot {
 
 impl<P: Scheduler> Engine<P> {
     /// All accounts now.
-    pub(crate) fn snapshot(&mut self) -> Snapshot {
-        let pcpus = self.kernel.cpus.len() as u32;
+    pub(super) fn snapshot(&mut self) -> Snapshot {
+        let pcpus = self.kernel.pcpus();
         (0..pcpus).for_each(|p| self.account(p));
-        let entitled = self.books.entitled(self.kernel.now, self.cast.vms().len());
-        let world = |w: usize| match self.kernel.seats[w] {
+        let entitled = self.books.entitled(self.kernel.now(), self.cast.vms().len());
+        let world = |w: usize| match self.kernel.seat(w as u32) {
             Seat::Off => self.books.times_of_gone(w as u32),
-            _ => self.books.times(self.kernel.now, w as u32, self.cast.work(w as u32)),
+            _ => self.books.times(self.kernel.now(), w as u32, self.cast.work(w as u32)),
         };
-        let busy = |p: u32| self.books.truth().busy_ns(self.kernel.now, p);
+        let busy = |p: u32| self.books.truth().busy_ns(self.kernel.now(), p);
         Snapshot {
             worlds: (0..self.cast.worlds().end as usize).map(world).collect(),
             entitled,
@@ -38,6 +38,53 @@ impl<P: Scheduler> Engine<P> {
             guests: (0..self.cast.vms().len())
                 .map(|vm| self.cast.guest(vm, &self.kernel))
                 .collect(),
+        }
+    }
+
+    /// Names, kinds and VMs of a run around the difference of two snapshots.
+    pub(crate) fn result(&mut self, run: &Run, duration_ns: u64) -> RunResult {
+        let end = self.snapshot();
+        let start = self.start.take().unwrap_or_default();
+        let engine = &*self;
+        let zero = Times::default();
+        let world = |w: u32| World {
+            name: engine.cast.spec(w).name.clone(),
+            kind: if engine.cast.is_vcpu(w) { WorldKind::Vcpu } else { WorldKind::Task },
+            times: less(&end.worlds[w as usize], start.worlds.get(w as usize).unwrap_or(&zero)),
+        };
+        let vm = |i: usize| {
+            let member = engine.cast.vm(i as u32);
+            let worlds: Vec<World> = member.worlds.clone().map(world).collect();
+            let mut times = Times::default();
+            worlds.iter().for_each(|w| times.add(&w.times));
+            // The ideal of a VM is exact, its parts for the worlds are not.
+            times.entitled_ns =
+                end.entitled[i].saturating_sub(start.entitled.get(i).copied().unwrap_or(0));
+            Vm {
+                name: member.name.clone(),
+                pool: engine.planner.pools()[member.pool].path.clone(),
+                vcpus: member.vcpus,
+                shares: u64::from(member.resources.shares),
+                times,
+                cpu_stat: None,
+                guest: end.guests[i]
+                    .map(|g| since(g, start.guests.get(i).copied().flatten().unwrap_or_default())),
+                worlds,
+            }
+        };
+        let system = vm(0);
+        let vms: Vec<Vm> = (1..engine.cast.vms().len()).map(vm).collect();
+        let busy =
+            |(id, ns): (usize, &u64)| Pcpu { id, busy_ns: ns - start.busy.get(id).unwrap_or(&0) };
+        RunResult {
+            label: run.label.clone(),
+            duration_ns,
+            host: HostCounts::from(&run.topology),
+            pcpus: end.busy.iter().enumerate().map(busy).collect(),
+            pools: pools(engine.planner.pools(), &engine.books.pool_peaks(), &vms, &system),
+            vms,
+            wakeups: wakeups(engine),
+            checked: None,
         }
     }
 }
@@ -64,56 +111,6 @@ fn less(a: &Times, b: &Times) -> Times {
         entitled_ns: a.entitled_ns.saturating_sub(b.entitled_ns),
         migrations: a.migrations.saturating_sub(b.migrations),
         work: a.work.saturating_sub(b.work),
-    }
-}
-
-/// Names, kinds and VMs of a run around the difference of two snapshots.
-pub(crate) fn result<P: Scheduler>(
-    run: &Run,
-    engine: &mut Engine<P>,
-    duration_ns: u64,
-) -> RunResult {
-    let end = engine.snapshot();
-    let start = engine.start.take().unwrap_or_default();
-    let zero = Times::default();
-    let world = |w: u32| World {
-        name: engine.cast.spec(w).name.clone(),
-        kind: if engine.cast.is_vcpu(w) { WorldKind::Vcpu } else { WorldKind::Task },
-        times: less(&end.worlds[w as usize], start.worlds.get(w as usize).unwrap_or(&zero)),
-    };
-    let vm = |i: usize| {
-        let member = engine.cast.vm(i as u32);
-        let worlds: Vec<World> = member.worlds.clone().map(world).collect();
-        let mut times = Times::default();
-        worlds.iter().for_each(|w| times.add(&w.times));
-        // The ideal of a VM is exact, its parts for the worlds are not.
-        times.entitled_ns =
-            end.entitled[i].saturating_sub(start.entitled.get(i).copied().unwrap_or(0));
-        Vm {
-            name: member.name.clone(),
-            pool: engine.planner.pools()[member.pool].path.clone(),
-            vcpus: member.vcpus,
-            shares: u64::from(member.resources.shares),
-            times,
-            cpu_stat: None,
-            guest: end.guests[i]
-                .map(|g| since(g, start.guests.get(i).copied().flatten().unwrap_or_default())),
-            worlds,
-        }
-    };
-    let system = vm(0);
-    let vms: Vec<Vm> = (1..engine.cast.vms().len()).map(vm).collect();
-    let busy =
-        |(id, ns): (usize, &u64)| Pcpu { id, busy_ns: ns - start.busy.get(id).unwrap_or(&0) };
-    RunResult {
-        label: run.label.clone(),
-        duration_ns,
-        host: HostCounts::from(&run.topology),
-        pcpus: end.busy.iter().enumerate().map(busy).collect(),
-        pools: pools(engine.planner.pools(), &engine.books.pool_peaks(), &vms, &system),
-        vms,
-        wakeups: wakeups(engine),
-        checked: None,
     }
 }
 

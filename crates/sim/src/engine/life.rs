@@ -5,10 +5,10 @@
 //! known; the weights of the others follow with the plan, `Costs::plan_ns` later. A VM that stops
 //! is killed: each of its worlds runs once more, to exit.
 
+use super::Engine;
 use crate::agenda::What;
 use crate::behaviour::Next;
 use crate::clock::Fixed;
-use crate::engine::Engine;
 use crate::kernel::{Context, Seat};
 use crate::planner::vm_terms;
 use check::State;
@@ -17,13 +17,13 @@ use units::PcpuSet;
 
 impl<P: Scheduler> Engine<P> {
     /// Starts the run: every pCPU idle, host tasks there, VMs of time 0 powered on.
-    pub(crate) fn boot(&mut self) {
+    pub(super) fn boot(&mut self) {
         self.call_from(Context::Timer, |p, k| p.init(k));
-        for pcpu in 0..self.kernel.cpus.len() as u32 {
-            self.kernel.cpus[pcpu as usize].idle = true;
+        for pcpu in 0..self.kernel.pcpus() {
+            self.kernel.turns_idle(pcpu, true);
             self.tell_idle(pcpu, true);
         }
-        self.kernel.nudges.clear();
+        self.kernel.clear_nudges();
         self.books.pools(0, self.planner.pool_terms());
         self.books.vm_added(0, 0, "system", vm_terms(self.cast.vm(0)));
         self.agenda.on_at_start().for_each(|vm| self.cast.power(vm, true));
@@ -40,9 +40,9 @@ impl<P: Scheduler> Engine<P> {
     }
 
     /// Carries out the changes that are due and waits for the next.
-    pub(crate) fn change(&mut self) {
+    pub(super) fn change(&mut self) {
         while let Some(change) = self.agenda.peek() {
-            if change.at > self.kernel.now {
+            if change.at > self.kernel.now() {
                 return self.clock.arm(Fixed::Change, change.at);
             }
             self.agenda.advance();
@@ -67,7 +67,7 @@ impl<P: Scheduler> Engine<P> {
     }
 
     fn start_vm(&mut self, vm: u32) {
-        let now = self.kernel.now;
+        let now = self.kernel.now();
         self.cast.power(vm, true);
         let of = self.cast.vm(vm);
         self.books.vm_added(now, vm, &of.name, vm_terms(of));
@@ -99,7 +99,7 @@ impl<P: Scheduler> Engine<P> {
 
     /// A world comes to life, asleep, on one of its pCPUs.
     fn start_world(&mut self, world: u32) {
-        let n = self.kernel.cpus.len();
+        let n = self.kernel.pcpus() as usize;
         let spec = self.cast.spec(world);
         let (vm, vcpu) = (self.cast.vm_of(world), self.cast.is_vcpu(world));
         let host = PcpuSet::first(n);
@@ -117,20 +117,20 @@ impl<P: Scheduler> Engine<P> {
             per_cpu_kthread: spec.kthread,
             nice_weight: 100,
         };
-        self.kernel.seats[world as usize] = Seat::Asleep;
+        self.kernel.move_to(world, Seat::Asleep);
         let asleep = if vcpu { State::WaitIdle } else { State::Wait };
-        self.books.born(self.kernel.now, world, vm, spec.allowed.clone(), asleep);
+        self.books.born(self.kernel.now(), world, vm, spec.allowed.clone(), asleep);
         self.cast.starts(world);
         self.call(|p, k| p.world_start(k, world, &terms));
     }
 
     /// A world's window opens.
     fn open_world(&mut self, world: u32) {
-        if self.kernel.seats[world as usize] == Seat::Off || !self.cast.can_begin(world) {
+        if !self.kernel.is_there(world) || !self.cast.can_begin(world) {
             return;
         }
         let next = self.begin(world);
-        match (next, self.kernel.seats[world as usize]) {
+        match (next, self.kernel.seat(world)) {
             (Next::Sleep(until), Seat::Asleep) => self.clock.arm_sleep(world, until),
             (Next::Work, Seat::Asleep) => self.wake(world),
             // It has not even noticed that its last window closed: it goes on with the new piece.
@@ -141,15 +141,15 @@ impl<P: Scheduler> Engine<P> {
 
     fn begin(&mut self, world: u32) -> Next {
         let sibling = self.cast.is_sibling(world);
-        if let (true, Seat::Running(pcpu)) = (sibling, self.kernel.seats[world as usize]) {
+        if let (true, Seat::Running(pcpu)) = (sibling, self.kernel.seat(world)) {
             self.account(pcpu);
         }
-        self.cast.begins(world, self.kernel.now)
+        self.cast.begins(world, self.kernel.now())
     }
 
     /// A world's window closes, or it is powered off (`leaves`): what it does is cut short.
     fn end_world(&mut self, world: u32, leaves: bool) {
-        let seat = self.kernel.seats[world as usize];
+        let seat = self.kernel.seat(world);
         if seat == Seat::Off {
             return; // not there yet, or gone
         }
@@ -166,7 +166,7 @@ impl<P: Scheduler> Engine<P> {
             Seat::Asleep => {
                 self.clock.disarm_sleep(world);
                 // One that waits and is not halted notices that its window closes; else it would be
-                // told as waiting until the next.
+                // reported as waiting until the next.
                 if self.cast.is_leaving(world) || self.tasks[world as usize].waits != 0 {
                     self.wake(world);
                 }
@@ -176,9 +176,9 @@ impl<P: Scheduler> Engine<P> {
     }
 
     /// A world has run to its end.
-    pub(crate) fn exit(&mut self, world: u32) {
-        let (now, vm) = (self.kernel.now, self.cast.vm_of(world));
-        self.kernel.seats[world as usize] = Seat::Off;
+    pub(super) fn exit(&mut self, world: u32) {
+        let (now, vm) = (self.kernel.now(), self.cast.vm_of(world));
+        self.kernel.move_to(world, Seat::Off);
         self.books.exit(now, (world, vm), self.cast.work(world), &self.policy);
         self.call(|p, k| p.world_exit(k, world));
         if self.cast.exits(world) {

@@ -1,17 +1,18 @@
 //! Hands out the accounts of a run while it goes on, as esxtop's counters; the run does not notice,
-//! and costs nothing more where nobody looks.
+//! and costs nothing more where there is no look.
 
+use super::Engine;
 use crate::clock::Fixed;
-use crate::engine::Engine;
-use crate::kernel::Seat;
 use accounting::Ledger;
 use contract::Scheduler;
 use esxtop::{
     CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters, Role, Totals, Wid,
     WorldCounters,
 };
+use settings::Run;
 use std::collections::BTreeMap;
 use std::fmt;
+use topology::Topology;
 use units::{PcpuId, Span};
 
 /// What is done at a look. It says when to look next, or that the run may end now.
@@ -21,7 +22,7 @@ pub type OnLook = Box<dyn FnMut(Counters) -> Option<Span> + Send>;
 /// own, and is the same every day.
 pub const EPOCH_UNIX_S: i64 = 946_684_800;
 
-/// Ids of VMs and worlds begin here, so that the two and the host's own are told apart. Pools are
+/// Ids of VMs and worlds begin here, apart from each other and from the host's own. Pools are
 /// in between.
 const GIDS: (u64, u64) = (10, 2_000);
 const WIDS: u64 = 10_000;
@@ -31,11 +32,14 @@ const _: () = assert!(
         && GIDS.1 + (units::caps::VMS_MAX as u64) < WIDS
 );
 
-/// Whoever looks.
+/// The looks at a run.
 pub(crate) struct Looks {
     interval: Span,
     on_look: OnLook,
     ledger: Ledger,
+    topology: Topology,
+    /// Speed of a pCPU in MHz, as reservations and limits count it.
+    mhz: u32,
 }
 
 impl fmt::Debug for Looks {
@@ -45,8 +49,9 @@ impl fmt::Debug for Looks {
 }
 
 impl Looks {
-    pub(crate) fn new(interval: Span, on_look: OnLook) -> Looks {
-        Looks { interval, on_look, ledger: Ledger::default() }
+    pub(crate) fn new(run: &Run, interval: Span, on_look: OnLook) -> Looks {
+        let (topology, mhz) = (run.topology.clone(), run.spec.host.mhz);
+        Looks { interval, on_look, ledger: Ledger::default(), topology, mhz }
     }
 }
 
@@ -59,10 +64,10 @@ fn gid_of_vm(vm: u32) -> Gid {
 }
 
 impl<P: Scheduler> Engine<P> {
-    /// Shows everything as it is now, if somebody looks.
-    pub(crate) fn look(&mut self) {
+    /// Shows everything as it is now, if it is to be seen.
+    pub(super) fn look(&mut self) {
         let Some(mut looks) = self.looks.take() else { return };
-        let mut counters = self.counters();
+        let mut counters = self.counters(&looks);
         let past = (0..self.cast.vms().len() as u32)
             .map(|vm| (gid_of_vm(vm), self.books.truth().past(vm).totals()))
             .collect();
@@ -70,16 +75,16 @@ impl<P: Scheduler> Engine<P> {
         match (looks.on_look)(counters) {
             Some(next) => {
                 looks.interval = Span::from_ns(next.ns().max(1));
-                self.clock.arm(Fixed::Look, self.kernel.now + looks.interval.ns());
+                self.clock.arm(Fixed::Look, self.kernel.now() + looks.interval.ns());
                 self.looks = Some(looks);
             }
-            None => self.clock.end_at(self.kernel.now),
+            None => self.clock.end_at(self.kernel.now()),
         }
     }
 
-    fn counters(&self) -> Counters {
-        let now = self.kernel.now;
-        let places = self.topology.places();
+    fn counters(&self, looks: &Looks) -> Counters {
+        let now = self.kernel.now();
+        let places = looks.topology.places();
         let smt = places.iter().map(|p| p.thread + 1).max().unwrap_or(1);
         let core = |p: u32| (smt > 1).then(|| self.books.truth().core_ns(now, p));
         let pcpu = |p: u32| {
@@ -92,20 +97,20 @@ impl<P: Scheduler> Engine<P> {
                 idle_ns: None,
             }
         };
-        let all = 0..self.kernel.cpus.len() as u32;
+        let all = 0..self.kernel.pcpus();
         let cores = all.filter(|p| smt > 1 && self.books.truth().core_of(*p) == *p);
-        let worlds = self.cast.worlds().filter(|w| self.kernel.seats[*w as usize] != Seat::Off);
+        let worlds = self.cast.worlds().filter(|w| self.kernel.is_there(*w));
         Counters {
             at_ns: now,
             unix_seconds: EPOCH_UNIX_S + (now / 1_000_000_000) as i64,
-            pcpus: (0..self.kernel.cpus.len() as u32).map(pcpu).collect(),
+            pcpus: (0..self.kernel.pcpus()).map(pcpu).collect(),
             cores: cores
                 .map(|p| CoreCounters {
                     id: places[p as usize].core,
                     busy_ns: core(p).map(|c| c[0]),
                 })
                 .collect(),
-            groups: self.groups(),
+            groups: self.groups(looks.mhz),
             worlds: worlds.map(|w| self.world_counters(w)).collect(),
         }
     }
@@ -117,7 +122,7 @@ impl<P: Scheduler> Engine<P> {
         } else {
             Role::Task(spec.name.clone())
         };
-        let totals = self.books.truth().spent(self.kernel.now, world).totals();
+        let totals = self.books.truth().spent(self.kernel.now(), world).totals();
         (
             Wid(WIDS + u64::from(world)),
             WorldCounters {
@@ -130,8 +135,7 @@ impl<P: Scheduler> Engine<P> {
         )
     }
 
-    fn groups(&self) -> BTreeMap<Gid, GroupCounters> {
-        let mhz = self.mhz;
+    fn groups(&self, mhz: u32) -> BTreeMap<Gid, GroupCounters> {
         let group = |name: &str, kind, parent| GroupCounters {
             name: name.to_owned(),
             kind,

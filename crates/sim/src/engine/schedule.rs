@@ -8,11 +8,11 @@
 //! - reschedule: a running task with slice left goes on; else dispatch, if the local queue is
 //!   empty; then stopping of the old task, its re-queueing, idle, running of the new one.
 
+use super::Engine;
 use crate::behaviour::{ENDLESS, Next};
 use crate::cast::Deed;
-use crate::engine::Engine;
 use crate::guest::{Found, Ipi};
-use crate::kernel::{Context, Nudge, Seat};
+use crate::kernel::{Context, Seat};
 use check::State;
 use contract::{ENQUEUE_WAKEUP, Hold, Rule, SLICE_DEFAULT_NS, SLICE_ENDLESS, Scheduler, WAKE_SYNC};
 
@@ -22,22 +22,22 @@ const DISPATCH_LOOPS: u32 = 32;
 impl<P: Scheduler> Engine<P> {
     /// A sleep ends as its workload wanted: what passes until it runs is the latency of the
     /// wake-up.
-    pub(crate) fn timer_wakes(&mut self, world: u32) {
-        if self.kernel.seats[world as usize] == Seat::Asleep {
-            self.cast.is_due(world, self.kernel.now);
+    pub(super) fn timer_wakes(&mut self, world: u32) {
+        if self.kernel.seat(world) == Seat::Asleep {
+            self.cast.is_due(world, self.kernel.now());
             self.wake(world);
         }
     }
 
     /// A sleep ends, by a timer on the pCPU where the world ran last.
-    pub(crate) fn wake(&mut self, world: u32) {
+    pub(super) fn wake(&mut self, world: u32) {
         self.wake_by(world, self.tasks[world as usize].pcpu as u32, 0, 0);
     }
 
     /// A sleep ends: on pCPU `here` an interrupt wakes the world, or another world, `waker`, that
     /// runs there; `flags` are those of select.
     fn wake_by(&mut self, world: u32, here: u32, waker: u32, flags: u32) {
-        if self.kernel.seats[world as usize] != Seat::Asleep {
+        if self.kernel.seat(world) != Seat::Asleep {
             return;
         }
         self.steal(here, self.costs.wake_ns);
@@ -47,8 +47,8 @@ impl<P: Scheduler> Engine<P> {
     /// A world that runs on pCPU `here` has written to a pipe, and is about to sleep: its reader is
     /// woken synchronously. What that takes is part of the writer's work.
     fn pass(&mut self, writer: u32, here: u32, reader: u32) {
-        if self.kernel.seats[reader as usize] == Seat::Asleep {
-            self.cast.is_due(reader, self.kernel.now);
+        if self.kernel.seat(reader) == Seat::Asleep {
+            self.cast.is_due(reader, self.kernel.now());
             self.wake_from(reader, here, writer, WAKE_SYNC);
         }
     }
@@ -58,11 +58,11 @@ impl<P: Scheduler> Engine<P> {
         self.cause = (Some(here), waker);
         let target = self.select(world, self.tasks[world as usize].pcpu as u32, flags);
         self.tasks[world as usize].pcpu = target as i32;
-        self.kernel.seats[world as usize] = Seat::Custody;
-        self.cast.readies(world, self.kernel.now);
+        self.kernel.move_to(world, Seat::Custody);
+        self.cast.readies(world, self.kernel.now());
         self.call(|p, k| p.runnable(k, world));
-        self.books.woken(self.kernel.now, world);
-        match self.kernel.direct.take() {
+        self.books.woken(self.kernel.now(), world);
+        match self.kernel.take_direct() {
             Some((to, slice)) => {
                 // The insertion that select asked for takes the place of enqueue.
                 self.kernel.put(&mut self.tasks, world, to, slice);
@@ -70,8 +70,8 @@ impl<P: Scheduler> Engine<P> {
             None => self.enqueue(world, ENQUEUE_WAKEUP),
         }
         self.settle(here);
-        if self.kernel.cpus[target as usize].current == 0 {
-            self.kernel.nudges.push((target, Nudge::Reschedule));
+        if self.kernel.current(target) == 0 {
+            self.kernel.reschedule(target);
             self.settle(here);
         }
     }
@@ -84,8 +84,8 @@ impl<P: Scheduler> Engine<P> {
             return if task.may_run(prev) { prev } else { task.first_allowed() };
         }
         let chosen = self.call_from(Context::Select(world), |p, k| p.select(k, world, prev, flags));
-        let n = self.kernel.cpus.len();
-        if chosen < 0 || chosen as usize >= n {
+        let n = self.kernel.pcpus();
+        if chosen < 0 || chosen as u32 >= n {
             let what = format!("seen {chosen} from select, allowed 0..{}", n - 1);
             self.kernel.breach(Rule::UnknownPcpu, Some(world), None, what);
             return prev;
@@ -100,7 +100,7 @@ impl<P: Scheduler> Engine<P> {
 
     fn enqueue(&mut self, world: u32, flags: u32) {
         self.call_from(Context::Enqueue(world), |p, k| p.enqueue(k, world, flags));
-        if self.kernel.seats[world as usize] == Seat::Custody {
+        if self.kernel.seat(world) == Seat::Custody {
             let what = "seen in no queue after enqueue, allowed exactly one".to_owned();
             self.kernel.breach(Rule::Custody, Some(world), None, what);
         }
@@ -108,47 +108,37 @@ impl<P: Scheduler> Engine<P> {
 
     /// Takes time from the work of whatever runs on a pCPU.
     fn steal(&mut self, pcpu: u32, ns: u64) {
-        let cpu = &self.kernel.cpus[pcpu as usize];
-        if cpu.current == 0 || ns == 0 {
+        if self.kernel.current(pcpu) == 0 || ns == 0 {
             return;
         }
         self.account(pcpu);
-        let cpu = &mut self.kernel.cpus[pcpu as usize];
-        cpu.work_from += ns;
-        cpu.system_ns += ns;
+        self.kernel.delay(pcpu, ns);
         self.arm_done(pcpu);
     }
 
     /// Brings the slice and the work of the running world up to now.
-    pub(crate) fn account(&mut self, pcpu: u32) {
-        let now = self.kernel.now;
-        let cpu = &mut self.kernel.cpus[pcpu as usize];
-        if cpu.current == 0 {
-            return;
+    pub(super) fn account(&mut self, pcpu: u32) {
+        let Some(past) = self.kernel.elapse(pcpu) else { return };
+        if past.worked_ns > 0 {
+            self.cast.works(past.world, past.worked_ns);
         }
-        let ran = now - std::mem::replace(&mut cpu.slice_from, now);
-        if now > cpu.work_from {
-            self.cast.works(cpu.current, now - cpu.work_from);
-            cpu.work_from = now;
-        }
-        let task = &mut self.tasks[cpu.current as usize];
+        let task = &mut self.tasks[past.world as usize];
         if task.slice_ns != SLICE_ENDLESS {
-            task.slice_ns = task.slice_ns.saturating_sub(ran);
+            task.slice_ns = task.slice_ns.saturating_sub(past.ran_ns);
         }
     }
 
     /// Arms the timer of the end of the present piece of work.
-    pub(crate) fn arm_done(&mut self, pcpu: u32) {
-        let cpu = &self.kernel.cpus[pcpu as usize];
-        match self.cast.remaining(cpu.current) {
+    pub(super) fn arm_done(&mut self, pcpu: u32) {
+        match self.cast.remaining(self.kernel.current(pcpu)) {
             ENDLESS => self.clock.disarm_done(pcpu),
-            left => self.clock.arm_done(pcpu, cpu.work_from.max(self.kernel.now) + left),
+            left => self.clock.arm_done(pcpu, self.kernel.work_goes_on(pcpu) + left),
         }
     }
 
-    pub(crate) fn on_tick(&mut self, pcpu: u32) {
+    pub(super) fn on_tick(&mut self, pcpu: u32) {
         self.account(pcpu);
-        let current = self.kernel.cpus[pcpu as usize].current;
+        let current = self.kernel.current(pcpu);
         self.tick(current);
         if self.tasks[current as usize].slice_ns == 0 {
             self.pick(pcpu, current, 0);
@@ -163,15 +153,15 @@ impl<P: Scheduler> Engine<P> {
     }
 
     /// A reschedule interrupt.
-    pub(crate) fn resched(&mut self, pcpu: u32) {
+    pub(super) fn resched(&mut self, pcpu: u32) {
         self.account(pcpu);
-        self.pick(pcpu, self.kernel.cpus[pcpu as usize].current, 0);
+        self.pick(pcpu, self.kernel.current(pcpu), 0);
     }
 
     /// The running world has done its piece of work: it goes on, sleeps, or exits.
-    pub(crate) fn piece_done(&mut self, pcpu: u32) {
+    pub(super) fn piece_done(&mut self, pcpu: u32) {
         self.account(pcpu);
-        let world = self.kernel.cpus[pcpu as usize].current;
+        let world = self.kernel.current(pcpu);
         let outside = self.cast.is_outside(world);
         let (next, deed) = self.cast.piece_done(world, &self.kernel);
         self.carry_out(deed, world, pcpu);
@@ -184,14 +174,14 @@ impl<P: Scheduler> Engine<P> {
             Next::Halt => {}
             Next::Pass(to) => self.pass(world, pcpu, to),
         }
-        self.kernel.cpus[pcpu as usize].current = 0;
-        self.kernel.seats[world as usize] = Seat::Asleep;
+        self.kernel.switch_off(pcpu);
+        self.kernel.move_to(world, Seat::Asleep);
         let (vcpu, waits) = (self.cast.is_vcpu(world), self.cast.waits(world));
         self.tasks[world as usize].waits = u32::from(waits);
         self.stop(pcpu, world, false);
         self.call(|p, k| p.quiescent(k, world, true));
         let asleep = if vcpu && !waits { State::WaitIdle } else { State::Wait };
-        self.books.enter(self.kernel.now, world, asleep);
+        self.books.enter(self.kernel.now(), world, asleep);
         self.settle(pcpu);
         let leaves = self.cast.is_leaving(world);
         if leaves {
@@ -204,13 +194,13 @@ impl<P: Scheduler> Engine<P> {
     fn cross(&mut self, pcpu: u32, world: u32, inside: bool) {
         self.cause = (Some(pcpu), 0);
         self.call(|p, k| p.guest(k, world, inside));
-        self.books.guest(self.kernel.now, world, inside);
+        self.books.guest(self.kernel.now(), world, inside);
         self.settle(pcpu);
     }
 
     fn stop(&mut self, pcpu: u32, world: u32, runnable: bool) {
         self.call(|p, k| p.stopping(k, world, runnable));
-        self.books.stops(self.kernel.now, world, pcpu, &self.policy);
+        self.books.stops(self.kernel.now(), world, pcpu, &self.policy);
     }
 
     /// Chooses what a pCPU runs next; `prev` still wants to run, 0 for none. `slept` has just gone
@@ -224,15 +214,14 @@ impl<P: Scheduler> Engine<P> {
         if prev != 0 {
             self.put_prev(pcpu, prev);
         }
-        let cpu = &mut self.kernel.cpus[pcpu as usize];
         if next == 0 {
-            cpu.current = 0;
+            self.kernel.switch_off(pcpu);
             self.clock.disarm_done(pcpu);
-            if !std::mem::replace(&mut self.kernel.cpus[pcpu as usize].idle, true) {
+            if self.kernel.turns_idle(pcpu, true) {
                 self.tell_idle(pcpu, true);
             }
         } else {
-            if std::mem::replace(&mut cpu.idle, false) {
+            if self.kernel.turns_idle(pcpu, false) {
                 self.tell_idle(pcpu, false);
             }
             self.run_on(pcpu, next);
@@ -240,9 +229,9 @@ impl<P: Scheduler> Engine<P> {
         self.settle(pcpu);
     }
 
-    pub(crate) fn tell_idle(&mut self, pcpu: u32, idle: bool) {
+    pub(super) fn tell_idle(&mut self, pcpu: u32, idle: bool) {
         self.kernel.set_idle(pcpu, idle);
-        self.books.idle(self.kernel.now, pcpu, idle);
+        self.books.idle(self.kernel.now(), pcpu, idle);
         self.call(|p, k| p.idle(k, pcpu, idle));
     }
 
@@ -253,10 +242,10 @@ impl<P: Scheduler> Engine<P> {
             return prev;
         }
         for _ in 0..DISPATCH_LOOPS {
-            if !self.kernel.cpus[pcpu as usize].local.is_empty() {
+            if self.kernel.first_local(pcpu).is_some() {
                 break;
             }
-            self.kernel.inserted = 0;
+            self.kernel.reset_inserted();
             if prev != 0 {
                 self.books.expired(prev);
             }
@@ -265,12 +254,12 @@ impl<P: Scheduler> Engine<P> {
             if keeps(self) {
                 return prev;
             }
-            if self.kernel.inserted == 0 {
+            if self.kernel.inserted() == 0 {
                 break;
             }
         }
-        match self.kernel.cpus[pcpu as usize].local.front() {
-            Some(world) => *world,
+        match self.kernel.first_local(pcpu) {
+            Some(world) => world,
             // The last is handed to enqueue only where the scheduler wants that.
             None if prev != 0 && !self.policy.enqueues_last() => {
                 self.default_slice(prev);
@@ -287,12 +276,12 @@ impl<P: Scheduler> Engine<P> {
 
     /// A world that still wants to run leaves its pCPU.
     fn put_prev(&mut self, pcpu: u32, prev: u32) {
-        self.kernel.seats[prev as usize] = Seat::Custody;
-        self.cast.readies(prev, self.kernel.now);
+        self.kernel.move_to(prev, Seat::Custody);
+        self.cast.readies(prev, self.kernel.now());
         self.stop(pcpu, prev, true);
         let costops = self.kernel.hold_of(prev) == Hold::Costopped;
         let state = if costops { State::Costop } else { State::Ready };
-        self.books.enter(self.kernel.now, prev, state);
+        self.books.enter(self.kernel.now(), prev, state);
         if self.tasks[prev as usize].slice_ns > 0 {
             self.kernel.put_back(prev, pcpu);
         } else {
@@ -302,17 +291,11 @@ impl<P: Scheduler> Engine<P> {
 
     /// A world from the local queue starts to run.
     fn run_on(&mut self, pcpu: u32, world: u32) {
-        let now = self.kernel.now;
-        self.kernel.take_local(world, pcpu);
-        self.kernel.seats[world as usize] = Seat::Running(pcpu);
+        let now = self.kernel.now();
+        self.kernel.switch_to(pcpu, world, self.costs.switch_ns);
         if self.tasks[world as usize].slice_ns == 0 {
             self.default_slice(world);
         }
-        let cpu = &mut self.kernel.cpus[pcpu as usize];
-        cpu.current = world;
-        cpu.slice_from = now;
-        cpu.work_from = now + self.costs.switch_ns;
-        cpu.system_ns += self.costs.switch_ns;
         self.stats.switches += 1;
         self.cast.is_picked(world, now);
         self.call(|p, k| p.running(k, world));
@@ -339,10 +322,10 @@ impl<P: Scheduler> Engine<P> {
     /// Something came that a vCPU waits for: it sees it now if it runs in the guest, else when it
     /// does; one that is halted is woken by `waker`, which runs on `here`.
     fn rouse(&mut self, world: u32, here: u32, waker: u32) {
-        match self.kernel.seats[world as usize] {
+        match self.kernel.seat(world) {
             Seat::Running(pcpu) => {
                 self.account(pcpu);
-                if self.cast.sees(world, self.kernel.now) {
+                if self.cast.sees(world, self.kernel.now()) {
                     self.arm_done(pcpu);
                 }
             }
@@ -354,7 +337,7 @@ impl<P: Scheduler> Engine<P> {
     /// An interrupt for a vCPU, from one that runs on `pcpu`: it is handled at once if it runs,
     /// else when it does; a halted one is woken.
     fn interrupt(&mut self, to: u32, ipi: Ipi, pcpu: u32) {
-        let seat = self.kernel.seats[to as usize];
+        let seat = self.kernel.seat(to);
         let found = if seat == Seat::Asleep {
             Found::Asleep(self.clock.sleeps_until(to))
         } else {
@@ -378,14 +361,14 @@ impl<P: Scheduler> Engine<P> {
     fn pause_loop_exit(&mut self, spinner: u32, target: u32) {
         self.stats.pause_loop_exits += 1;
         let (Seat::Running(pcpu), Seat::Queue(_)) =
-            (self.kernel.seats[spinner as usize], self.kernel.seats[target as usize])
+            (self.kernel.seat(spinner), self.kernel.seat(target))
         else {
             return;
         };
         if self.call(|p, k| p.yield_to(k, spinner, target)) {
             self.stats.yields += 1;
             self.tasks[spinner as usize].slice_ns = 0;
-            self.kernel.nudges.push((pcpu, Nudge::Reschedule));
+            self.kernel.reschedule(pcpu);
             self.settle(pcpu);
         }
     }

@@ -2,9 +2,8 @@
 //! limits, and weighs VMs itself where some may use a few pCPUs only. It follows no VM: `life`
 //! does.
 
+use super::Engine;
 use crate::clock::Fixed;
-use crate::engine::Engine;
-use crate::kernel::Seat;
 use crate::planner::vm_terms;
 use contract::{Limits, Plan, Scheduler, VmTerms};
 use entitlement::Order;
@@ -15,7 +14,7 @@ use units::PcpuSet;
 impl<P: Scheduler> Engine<P> {
     /// Puts the limits of all pools and VMs into force; VMs that are off too, for they stay where
     /// they are.
-    pub(crate) fn put_limits(&mut self) {
+    pub(super) fn put_limits(&mut self) {
         let (limits, first) = self.planner.limits(&self.cast);
         self.call(|p, k| p.limits(k, &Limits { limits: &limits, first: &first }));
         self.settle(u32::MAX);
@@ -23,8 +22,8 @@ impl<P: Scheduler> Engine<P> {
 
     /// A VM or pool has other settings from now on. They are in force with the next `put_limits`
     /// and plan; shares of a VM at once, as on a live host.
-    pub(crate) fn set(&mut self, change: u32) {
-        let (now, change) = (self.kernel.now, self.planner.change(change));
+    pub(super) fn set(&mut self, change: u32) {
+        let (now, change) = (self.kernel.now(), self.planner.change(change));
         let new = change.resources;
         match change.of {
             Changed::Vm(i) => {
@@ -45,17 +44,17 @@ impl<P: Scheduler> Engine<P> {
         }
     }
 
-    /// Weights by what is active now, as the daemon makes them where VMs are held.
-    pub(crate) fn replan(&mut self) {
-        let (period, now) = (entitlement::REPLAN.ns(), self.kernel.now);
-        let host = PcpuSet::first(self.kernel.cpus.len());
+    /// Weights by what is active now, as the daemon makes them where VMs are pinned.
+    pub(super) fn replan(&mut self) {
+        let (period, now) = (entitlement::REPLAN.ns(), self.kernel.now());
+        let host = PcpuSet::first(self.kernel.pcpus() as usize);
         let on = self.cast.on();
         let times_of = |v: u32| self.policy.virtual_times(v).unwrap_or_default();
         let vms: Vec<(u32, u64)> = on.iter().map(|v| (*v, times_of(*v).0)).collect();
         let v_ns = times_of(0).1;
         let mut worlds = vec![];
         for v in on {
-            let there = |w: &u32| self.kernel.seats[*w as usize] != Seat::Off;
+            let there = |w: &u32| self.kernel.is_there(*w);
             for world in self.cast.vm(v).worlds.clone().filter(there) {
                 let times = self.books.times(now, world, self.cast.work(world));
                 let set = self.cast.spec(world).allowed.as_ref();
@@ -85,14 +84,14 @@ impl<P: Scheduler> Engine<P> {
     }
 
     /// Puts the tree of the VMs that are powered on now into force.
-    pub(crate) fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         let generation = self.planner.next_generation();
         let (tree, vms) = self.planner.tree(&self.cast, false);
         self.call(|p, k| p.plan(k, &Plan { generation, tree: &tree, vms: &vms }));
     }
 
     /// The settings of a VM that no plan has yet.
-    pub(crate) fn weigh(&mut self, vm: u32) {
+    pub(super) fn weigh(&mut self, vm: u32) {
         let generation = self.planner.generation();
         let (tree, vms) = self.planner.tree(&self.cast, false);
         let terms = self.terms(vm);
@@ -100,9 +99,9 @@ impl<P: Scheduler> Engine<P> {
         self.call(|p, k| p.vm_terms(k, &terms, &plan));
     }
 
-    pub(crate) fn plan_later(&mut self) {
+    pub(super) fn plan_later(&mut self) {
         if !self.clock.is_armed(Fixed::Plan) {
-            self.clock.arm(Fixed::Plan, self.kernel.now + self.costs.plan_ns);
+            self.clock.arm(Fixed::Plan, self.kernel.now() + self.costs.plan_ns);
         }
     }
 }

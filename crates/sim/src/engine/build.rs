@@ -1,0 +1,79 @@
+//! Builds the engine of a run, with all its rooms.
+
+use super::{Engine, Stats};
+use crate::agenda::Agenda;
+use crate::books::Books;
+use crate::cast::{self, Cast};
+use crate::clock::{Clock, Lateness};
+use crate::kernel::Kernel;
+use crate::mutant::Mutant;
+use crate::options::Options;
+use crate::planner::Planner;
+use crate::run::scheduler_terms;
+use crate::truth::Truth;
+use crate::watch::Watch;
+use check::SchedulerTerms;
+use contract::{Scheduler, Task};
+use dice::Stream;
+use sched_core::Knobs;
+use settings::{Change, PlacedPool, Run};
+use units::Span;
+
+/// What a run is built from.
+pub(crate) struct Terms<'r> {
+    pub(crate) run: &'r Run,
+    pub(crate) options: &'r Options,
+    pub(crate) seed: u64,
+    pub(crate) duration: Span,
+    pub(crate) knobs: &'r Knobs,
+    pub(crate) pools: Vec<PlacedPool>,
+    /// Settings that are to change.
+    pub(crate) changes: Vec<Change>,
+}
+
+impl<P: Scheduler> Engine<P> {
+    /// The engine of a run under this scheduler.
+    pub(crate) fn new(policy: P, terms: Terms<'_>) -> Engine<P> {
+        let (spec, topology) = (&terms.run.spec, &terms.run.topology);
+        let (seed, pcpus, worlds) = (terms.seed, topology.pcpus(), cast::count(spec));
+        let system_shares = match terms.knobs.system_shares {
+            0 => 1000 * pcpus as u32,
+            shares => shares as u32,
+        };
+        let truth = Truth::new(worlds, spec.vms.len() + 1, topology);
+        let watch = Watch::new(topology, worlds, held_to(&terms));
+        let lateness = Lateness {
+            most_ns: spec.host.timer_late.ns(),
+            random: Stream::new(seed, "timers of the host"),
+        };
+        let ticks = (terms.options.ticks, 1_000_000_000 / u64::from(spec.host.hz));
+        let tasks = (0..worlds as u32).map(|world| Task { world, ..Task::ZERO });
+        Engine {
+            policy,
+            kernel: Kernel::new(pcpus, worlds, Stream::new(seed, "the scheduler's own")),
+            tasks: tasks.collect(),
+            clock: Clock::new((pcpus, worlds), ticks, terms.duration.ns(), lateness),
+            cause: (None, 0),
+            books: Books::new(truth, watch, worlds),
+            cast: Cast::new(spec, &terms.pools, system_shares, seed),
+            agenda: Agenda::new(spec, &terms.changes),
+            planner: Planner::new(terms.pools, terms.changes, pcpus),
+            stats: Stats::default(),
+            costs: terms.options.costs,
+            deaf: terms.options.policy.mutant() == Some(Mutant::LostKick),
+            start: None,
+            looks: None,
+        }
+    }
+}
+
+/// What the oracle holds the run to, if there is one.
+fn held_to(terms: &Terms<'_>) -> Option<SchedulerTerms> {
+    let (host, options) = (&terms.run.spec.host, terms.options);
+    let cosched = |t: SchedulerTerms| t.cosched.filter(|_| options.policy.is_tandem());
+    options.check.then(|| scheduler_terms(terms.knobs, host.hz)).map(|t| SchedulerTerms {
+        timer_late: host.timer_late,
+        cosched: cosched(t),
+        ..t
+    })
+}
