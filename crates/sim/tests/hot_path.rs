@@ -16,7 +16,8 @@ struct Small {
 }
 
 impl Platform for Small {
-    fn insert_local(&mut self, _: &mut Tasks, world: u32, _: u64) {
+    fn insert_local(&mut self, tasks: &mut Tasks, world: u32, slice: u64) {
+        tasks[world as usize].slice_ns = slice;
         self.local = world;
     }
     fn insert_on(&mut self, _: &mut Tasks, world: u32, _: u32, _: u64, _: bool) {
@@ -127,6 +128,7 @@ fn stepped((limits, width): (u32, u32), cycle: Cycle, cycles: u32) -> u64 {
     if cycle as usize == tick as Cycle as usize {
         // All vCPUs of VM 1 want to run, and one does.
         (1..2 + width).filter(|w| *w != 2).for_each(|w| host.runnable(&mut kernel, w));
+        host.task_mut(1).slice_ns = 50_000_000;
         host.running(&mut kernel, 1);
     }
     if cycle as usize == wake_busy as Cycle as usize {
@@ -161,7 +163,7 @@ fn stepped((limits, width): (u32, u32), cycle: Cycle, cycles: u32) -> u64 {
 
 /// Instructions of one cycle.
 fn cost(of: (u32, u32), cycle: Cycle) -> u64 {
-    (stepped(of, cycle, 120) - stepped(of, cycle, 20)) / 100
+    (stepped(of, cycle, 14) - stepped(of, cycle, 4)) / 10
 }
 
 /// Instructions of a wake-up by what it is.
