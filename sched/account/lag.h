@@ -80,16 +80,13 @@ INLINE void lag_set_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, 
 	v->flags = held ? VM_LIVE | VM_HELD : VM_LIVE;
 }
 
-/* Lag is CPU time: at another weight it is another span of virtual time. Positive lag of a
- * satisfied VM does not grow in virtual time: part of it was never asked for. */
+/* Lag is CPU time: at another weight it is another span of virtual time. */
 INLINE void lag_rescale(struct host *h, struct vm *v, u64 before, u64 weight)
 {
 	s64 ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
 	u64 apart = (u64)(ahead < 0 ? -ahead : ahead), new;
 
 	if (!with(RESCALE) || before < WEIGHT_MIN || weight < WEIGHT_MIN)
-		return;
-	if (with(RESCALE_EXCEPT) && ahead < 0 && weight < before && !(v->flags & VM_CONTENDED))
 		return;
 	/* A VM that started with a tiny weight may be hours of virtual time ahead: 2^22 us * 2^30
 	 * fits, and so does 2^42 ns. */

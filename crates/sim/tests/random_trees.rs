@@ -183,9 +183,9 @@ const FAILED_ONCE: &[u64] = &[
     5079, 5569, 7469, 7940, 8082,
 ];
 
-/// A ratchet: no tree of a change is further off than this part of the bound on lag. Seen: 91 %
-/// (5569), 90 % (615), 79 % (3831), all others below 77 %. It is lowered when that falls.
-const FURTHEST_PERCENT: u64 = 92;
+/// A ratchet: no tree of a change is further off than this part of the bound on lag. Seen: 86 %
+/// (5569), 76 % (1721), all others below 68 %. It is lowered when that falls.
+const FURTHEST_PERCENT: u64 = 87;
 
 #[test]
 fn the_ideal_reservations_and_limits_hold_in_any_tree() {
