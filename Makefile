@@ -17,7 +17,7 @@ test: ## everything that CI runs: format, tidy, clippy, tests, live build, docs
 	@sh tools/bootstrap.sh browser
 	@cargo xtask ci
 
-campaign: bootstrap ## hours of work, resumable: all drills, all scenarios in the lab, 9,005 trees, 20,000 hosts
+campaign: bootstrap ## hours of work, resumable: all drills, all scenarios in the lab, 9,000 trees, 20,000 hosts
 	@cargo xtask campaign --report
 
 bench: bootstrap ## speed of the simulator, and of the hot path beside the kernel's own scheduler

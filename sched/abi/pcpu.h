@@ -87,7 +87,7 @@ struct pcpu {
 
 	u32 node;
 	u32 core;
-	/* limiter whose parked worlds this pCPU serves before it idles, 0 for none */
+	/* limiter whose parked worlds this pCPU considers beside its own queue, 0 for none */
 	u32 serve_limiter;
 	/* the pCPU that stands for its core */
 	u32 core_first;

@@ -1,8 +1,9 @@
 /* What a pCPU runs next, choice by choice; core_dispatch has their order.
  *
- * Promise	a world that has waited too long; else one elsewhere whose deadline is earlier by a
- *		margin; else the best of its own queues; else the running world; before idling, a
- *		parked world of a limiter that has just got budget back here
+ * Promise	a world that has waited too long; else a parked world of a limiter that has just got
+ *		budget back here, if its deadline is earlier than those of its own queue; else one
+ *		elsewhere whose deadline is earlier by a margin; else the best of its own queues;
+ *		else the running world; before idling, any parked world of that limiter
  * Limits	as for queue/ready.h and pull.h
  */
 #ifndef TANDEM_PICK_H

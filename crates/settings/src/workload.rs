@@ -313,10 +313,8 @@ mod tests {
         );
         assert_eq!(
             refused(&format!("workload = {}", pipe(""))),
-            [
-                "vm 'a': workload.kind: seen 'pipe', allowed in a [[host_task]] only: vCPUs wake each \
-                other by interrupts (ipi)"
-            ]
+            ["vm 'a': workload.kind: seen 'pipe', allowed in a [[host_task]] only: vCPUs wake \
+                 each other by interrupts (ipi)"]
         );
     }
 

@@ -183,7 +183,7 @@ const FAILED_ONCE: &[u64] = &[
     5079, 5569, 7469, 7940, 8082,
 ];
 
-/// A ratchet: no tree of a change is further off than this part of the bound on lag. Seen: 86 %
+/// A ratchet: none of these trees is further off than this part of the bound on lag. Seen: 86 %
 /// (5569), 76 % (1721), all others below 68 %. It is lowered when that falls.
 const FURTHEST_PERCENT: u64 = 87;
 
