@@ -361,7 +361,6 @@ INLINE void core_running(struct host *h, plat_task *t, struct world *w)
 		trace_running(h, t, w, p, now);
 	busy_seen(h, p, true);
 	count_out(h, w);
-	plat_assert(h, !w->commit_ns);
 	state_enter(h, w, STATE_RUN, now);
 	now = w->state_since_ns;
 	if (w->last_pcpu >= 0 && w->last_pcpu != (s32)p->id)

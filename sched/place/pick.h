@@ -22,8 +22,7 @@ INLINE void pick_keep(struct host *h, plat_task *prev, struct world *w, struct v
 {
 	u64 slice = share_quantum(plat_knobs(h), w);
 
-	plat_assert(h, w->state == STATE_RUN);
-	plat_assert_alone(h, p->current_world == w->id);
+	plat_assert_alone(h, w->state == STATE_RUN && p->current_world == w->id);
 	plat_set_slice(prev, slice);
 	gang_run(h, prev, v, w, now);
 	if (plat_read(v->limiter)) {

@@ -88,6 +88,7 @@ INLINE void limits_decide(struct host *h, struct limiter *l, u32 id, u64 now)
 		return;
 	level = budget_level(l, now);
 	plat_assert_alone(h, level <= (s64)budget_most(l));
+	plat_assert(h, budget_running(l) <= PCPUS_MAX);
 	if (with(LIMIT_STOP) && level < 0) {
 		l->stops = STOPS_ALL;
 	} else if (with(LIMIT_STOP) && drain > 0 &&

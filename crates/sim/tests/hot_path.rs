@@ -4,6 +4,8 @@
 //! the same everywhere.
 #![allow(unsafe_code)]
 
+use std::sync::atomic::{AtomicPtr, Ordering};
+
 use sched_core::{ENQUEUE_WAKEUP, Host, KIND_VCPU, Limiter, Platform, Tasks};
 use topology::{Shape, Topology};
 use units::Rate;
@@ -80,49 +82,119 @@ fn host(limits: u32, width: u32) -> Host {
     host
 }
 
+/// The callbacks that are counted apart, in the order of [`CALLBACKS`].
+#[derive(Clone, Copy)]
+enum Callback {
+    Select,
+    Runnable,
+    Enqueue,
+    Dispatch,
+    Running,
+    Stopping,
+    Quiescent,
+    Idle,
+    Tick,
+}
+
+const CALLBACKS: [&str; 9] = [
+    "select", "runnable", "enqueue", "dispatch", "running", "stopping", "quiescent", "idle", "tick",
+];
+
+/// The callback that runs now: a page that the counted child shares with its parent.
+static NOW: AtomicPtr<u32> = AtomicPtr::new(std::ptr::null_mut());
+
+fn begins(callback: Callback) {
+    // SAFETY: the page is mapped before the child is made, and is never unmapped.
+    unsafe { *NOW.load(Ordering::Relaxed) = callback as u32 };
+}
+
 /// World 1 wakes on an idle pCPU, runs for 100 us and sleeps.
 fn wake_idle(host: &mut Host, kernel: &mut Small, now: &mut u64) {
+    begins(Callback::Select);
     let _ = host.select(kernel, 1, 0, -1);
+    begins(Callback::Runnable);
     host.runnable(kernel, 1);
+    begins(Callback::Idle);
     host.idle(kernel, 0, false);
+    begins(Callback::Running);
     host.running(kernel, 1);
     *now += 100_000;
     host.set_now(*now);
+    begins(Callback::Stopping);
     host.stopping(kernel, 1, false);
+    begins(Callback::Quiescent);
     host.quiescent(kernel, 1, true);
+    begins(Callback::Dispatch);
     host.dispatch(kernel, 0, 0);
+    begins(Callback::Idle);
     host.idle(kernel, 0, true);
 }
 
 /// World 1 wakes while world 2 runs, waits for its turn, runs for 100 us and sleeps; world 2 goes
 /// on.
 fn wake_busy(host: &mut Host, kernel: &mut Small, now: &mut u64) {
+    begins(Callback::Select);
     let _ = host.select(kernel, 1, 0, -1);
+    begins(Callback::Runnable);
     host.runnable(kernel, 1);
+    begins(Callback::Enqueue);
     host.enqueue(kernel, 1, ENQUEUE_WAKEUP);
+    begins(Callback::Stopping);
     host.stopping(kernel, 2, false);
+    begins(Callback::Quiescent);
     host.quiescent(kernel, 2, true);
+    begins(Callback::Dispatch);
     host.dispatch(kernel, 0, 0);
+    begins(Callback::Running);
     host.running(kernel, 1);
     *now += 100_000;
     host.set_now(*now);
+    begins(Callback::Stopping);
     host.stopping(kernel, 1, false);
+    begins(Callback::Quiescent);
     host.quiescent(kernel, 1, true);
+    begins(Callback::Dispatch);
     host.dispatch(kernel, 0, 0);
+    begins(Callback::Select);
     let _ = host.select(kernel, 2, 0, -1);
+    begins(Callback::Runnable);
     host.runnable(kernel, 2);
+    begins(Callback::Running);
     host.running(kernel, 2);
 }
 
 /// The tick of co-scheduling, while nobody leads by much.
 fn tick(host: &mut Host, kernel: &mut Small, _now: &mut u64) {
+    begins(Callback::Tick);
     host.cosched(kernel);
 }
 
 type Cycle = fn(&mut Host, &mut Small, &mut u64);
 
+/// Instructions of each callback, in the order of [`CALLBACKS`].
+type Counts = [u64; CALLBACKS.len()];
+
+/// A page that a child process shares.
+fn shared_page() -> *mut u32 {
+    // SAFETY: a new mapping of its own.
+    let page = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    assert_ne!(page, libc::MAP_FAILED, "mmap");
+    page.cast()
+}
+
 /// Instructions of a child process that does so many cycles, from its stop to its end.
-fn stepped((limits, width): (u32, u32), cycle: Cycle, cycles: u32) -> u64 {
+fn stepped((limits, width): (u32, u32), cycle: Cycle, cycles: u32) -> Counts {
+    let page = shared_page();
+    NOW.store(page, Ordering::Relaxed);
     let (mut host, mut kernel, mut now) = (host(limits, width), Small::default(), 1_000_000u64);
     host.set_now(now);
     if cycle as usize == tick as Cycle as usize {
@@ -149,21 +221,48 @@ fn stepped((limits, width): (u32, u32), cycle: Cycle, cycles: u32) -> u64 {
             }
             libc::_exit(0);
         }
-        let (mut status, mut steps) = (0, 0u64);
+        let (mut status, mut steps) = (0, Counts::default());
         loop {
             assert_eq!(libc::waitpid(child, &raw mut status, 0), child, "waitpid");
             if libc::WIFEXITED(status) {
                 return steps;
             }
-            steps += 1;
+            steps[page.read_volatile() as usize] += 1;
             assert_eq!(libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0), 0, "single step");
         }
     }
 }
 
+/// Instructions of one cycle by callback.
+fn costs(of: (u32, u32), cycle: Cycle) -> Counts {
+    let (few, many) = (stepped(of, cycle, 4), stepped(of, cycle, 14));
+    std::array::from_fn(|i| (many[i] - few[i]) / 10)
+}
+
 /// Instructions of one cycle.
 fn cost(of: (u32, u32), cycle: Cycle) -> u64 {
-    (stepped(of, cycle, 14) - stepped(of, cycle, 4)) / 10
+    costs(of, cycle).iter().sum()
+}
+
+#[test]
+#[ignore = "a measurement of the optimised build: make bench runs it"]
+fn each_callback_is_counted() {
+    let cycles: [(&str, (u32, u32), Cycle); 3] = [
+        ("idle pCPU", (0, 1), wake_idle),
+        ("busy pCPU", (0, 1), wake_busy),
+        ("busy pCPU below 7 limits", (7, 1), wake_busy),
+    ];
+    for (name, of, cycle) in cycles {
+        let counts = costs(of, cycle);
+        let told: Vec<String> = CALLBACKS
+            .iter()
+            .zip(counts)
+            .filter(|(_, n)| *n > 0)
+            .map(|(callback, n)| format!("{callback} {n}"))
+            .collect();
+        println!("{name}: {} instructions: {}", counts.iter().sum::<u64>(), told.join(", "));
+        assert!(counts.iter().all(|n| *n < 2_000), "{name}: {counts:?}");
+    }
 }
 
 /// Instructions of a wake-up by what it is.
