@@ -16,7 +16,7 @@ use crate::archive::{Archive, Kernel, KernelId};
 use crate::error::{LabError, OnPath, Result};
 use crate::{image, tool};
 
-pub use hang::{Hang, hang};
+pub use hang::{Hang, hang, lost_in_nested_guest};
 use running::{Running, Tail};
 pub use watch::{Finding, died_of_the_emulator, findings};
 
@@ -247,7 +247,7 @@ pub fn boot(
     }
 }
 
-/// What the emulator did to a boot that Tandem had no part in.
+/// What the emulator did to a boot.
 #[derive(Debug, PartialEq, Eq)]
 struct Fault {
     /// For the error after the last try.
@@ -264,6 +264,10 @@ fn emulators_fault(outcome: &BootOutcome) -> Option<Fault> {
         let told =
             "died of the emulator (Oops: int3, or a VM that was gone without Tandem)".to_owned();
         return Some(Fault { verb: "died", line: tool::last_lines(&outcome.kernel_log, 1), told });
+    }
+    if let Some(line) = lost_in_nested_guest(&outcome.kernel_log) {
+        let told = format!("had a CPU that its nested guest did not give back ({line})");
+        return Some(Fault { verb: "hung", line, told });
     }
     let limit = outcome.findings.iter().find(|f| matches!(f, Finding::TimeLimit(_)))?;
     let Some(Hang::Emulator(line)) = hang(&outcome.kernel_log) else { return None };

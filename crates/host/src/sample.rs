@@ -188,12 +188,20 @@ fn both_delays(accounts: &Accounts, i: usize, w: &sched_core::World) -> Option<[
             kernel_accounts::thread_stat(&Roots::default(), w.tgid as i32, w.pid as i32)?;
         let after = accounts.settled(i)?;
         if before.seq == after.seq {
-            let waits = [sched_core::STATE_READY, sched_core::STATE_COSTOP]
-                .map(|s| after.time_ns[s as usize]);
-            return Some([kernel, waits.iter().sum(), switches]);
+            return Some([kernel, waited(&after), switches]);
         }
     }
     None
+}
+
+/// How long a world has waited as the kernel counts it. The kernel's CPU time begins when it picks
+/// the thread, RUN when the scheduler is told: what was executed before RUN is no wait.
+fn waited(w: &sched_core::World) -> u64 {
+    let t = |s: u32| w.time_ns[s as usize];
+    let under_way = w.run_since_ns.saturating_sub(w.state_since_ns);
+    let charged = if w.state == sched_core::STATE_RUN { under_way } else { 0 };
+    let before_run = w.used_ns.saturating_sub(t(sched_core::STATE_RUN) + charged);
+    (t(sched_core::STATE_READY) + t(sched_core::STATE_COSTOP)).saturating_sub(before_run)
 }
 
 /// A world's times up to now, what is not completed yet included.

@@ -259,7 +259,7 @@ pub struct CpuStat {
     #[serde(default)]
     pub kernel_delay_ns: u64,
     /// The same by the accounts: time in READY and COSTOP of the same threads, without the waits
-    /// under way.
+    /// under way and without CPU time that the kernel charged before RUN began.
     #[serde(default)]
     pub delay_ns: u64,
     /// How often those threads were switched to, by schedstat: so many waits.

@@ -12,6 +12,10 @@ const KERNEL_LOADED: &str = "\" enabled";
 const KERNEL_UNLOADED: &str = "disabled (unregistered";
 /// What a CPU waits in for one that takes no interrupts: an emulated one in a nested guest.
 const WAITS_FOR_A_CPU: &str = "smp_call_function_many_cond";
+/// What comes before the registers of a CPU that RCU has waited for.
+const STALLED_CPU: &str = "NMI backtrace for cpu";
+/// Where a CPU is while its nested guest runs.
+const IN_NESTED_GUEST: [&str; 2] = ["svm_vcpu_run+", "vmx_vcpu_run+"];
 /// CONFIG_RCU_CPU_STALL_TIMEOUT of Debian's kernels, in seconds: a stall is as old as that when its
 /// first line comes.
 const RCU_STALL_S: f64 = 21.0;
@@ -55,6 +59,20 @@ pub fn hang(log: &str) -> Option<Hang> {
     }
     let shown = log.contains(WAITS_FOR_A_CPU) && !log.lines().any(is_error_of_sched_ext);
     shown.then(|| Hang::Emulator(first.line.to_owned()))
+}
+
+/// The place of a CPU that RCU has waited for in vain while it ran a nested guest, if the log shows
+/// one. Each timer interrupt ends a nested guest's run, whatever the scheduler does: for 21 s none
+/// has come through, and that is the emulator's fault.
+pub fn lost_in_nested_guest(log: &str) -> Option<String> {
+    let mut lines = log.lines().skip_while(|l| stood_still(l).is_none());
+    while lines.any(|l| l.contains(STALLED_CPU)) {
+        let at = lines.by_ref().find(|l| l.contains("RIP: "))?;
+        if IN_NESTED_GUEST.iter().any(|place| at.contains(place)) {
+            return Some(at.trim().to_owned());
+        }
+    }
+    None
 }
 
 fn lockups(log: &str) -> Vec<Lockup<'_>> {
@@ -180,6 +198,27 @@ mod tests {
         assert!(is_emulators(&log(102.0, 5250)), "21 s before: 81.0 s");
         assert!(is_schedulers(&log(101.0, 5250)), "80.0 s");
         assert!(is_schedulers(&log(102.0, 21_003)), "84 s before");
+    }
+
+    #[test]
+    fn a_stalled_cpu_in_a_nested_guest_is_the_emulators_with_a_scheduler_too() {
+        let stall = "[  425.968962] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n\
+            [  425.984568] rcu: \t(detected by 3, t=5252 jiffies, g=31157, q=1364 ncpus=8)\n";
+        let backtrace = |at: &str| {
+            format!(
+                "[  425.984568] Sending NMI from CPU 3 to CPUs 0:\n\
+                 [  425.499205] NMI backtrace for cpu 0\n\
+                 [  425.499205] RIP: 0010:{at}+0x2d7/0x850\n"
+            )
+        };
+        let guest = backtrace("svm_vcpu_run");
+        let line = "[  425.499205] RIP: 0010:svm_vcpu_run+0x2d7/0x850";
+        assert_eq!(lost_in_nested_guest(&format!("{LOADING}{stall}{guest}")), Some(line.into()));
+        let kernel = backtrace("native_queued_spin_lock_slowpath");
+        assert_eq!(lost_in_nested_guest(&format!("{LOADING}{stall}{kernel}")), None);
+        let both = format!("{LOADING}{stall}{kernel}{guest}");
+        assert!(lost_in_nested_guest(&both).is_some(), "the second CPU of two");
+        assert_eq!(lost_in_nested_guest(&format!("{LOADING}{guest}")), None, "no stall");
     }
 
     #[test]
