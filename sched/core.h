@@ -40,7 +40,7 @@ void sched_guest(struct host *h, plat_task *task, bool inside);
 /* `task` runs; it comes to dispatch, its slice ended, if true */
 bool sched_yield_to(struct host *h, plat_task *task, plat_task *to);
 /* the tick of co-scheduling; ns until the next one, 0 for none */
-u64 sched_cosched(struct host *h);
+u64 sched_cosched(struct host *h, u32 block);
 /* the tick of limits; ns until the next one, 0 for none until something is limited */
 u64 sched_limits(struct host *h);
 

@@ -25,6 +25,9 @@
 #define CLUSTERS_MAX 256
 /* one word of idle bits; a larger LLC is cut into several clusters */
 #define CLUSTER_PCPUS 64
+/* pCPUs whose timer looks at the same VMs: on 512 pCPUs each tick has a 64th of them */
+#define BLOCK_PCPUS 8
+#define BLOCKS_MAX (PCPUS_MAX / BLOCK_PCPUS)
 /* worlds of a queue that one decision looks at; VS51: "tens of vCPUs per pCPU" */
 #define QUEUE_SCAN_MAX 48
 /* ns to which queued deadlines are rounded down: a five-hundredth of the smallest margin */

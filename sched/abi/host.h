@@ -29,13 +29,6 @@ struct host {
 	/* when the plan's tree was divided last */
 	u64 planned_ns;
 
-	/* --- tick/cosched.h --- */
-
-	/* when the tick of co-scheduling looked at all VMs last */
-	u64 looked_ns;
-	/* time until it looks at some of them again */
-	u64 look_in_ns;
-
 	/* --- counters, atomic adds --- */
 
 	/* failed assertions, counted where they cannot stop the run */

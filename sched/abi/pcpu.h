@@ -63,6 +63,13 @@ struct pcpu {
 	/* two or more were awake for this + now while core_awake is above 1 */
 	u64 core_shared_ns;
 
+	/* --- tick/cosched.h, of the first pCPU of a block --- */
+
+	/* when the block's tick looked at all its VMs last */
+	u64 looked_ns;
+	/* time until it looks at some of them again */
+	u64 look_in_ns;
+
 	/* --- user space --- */
 
 	u32 id;

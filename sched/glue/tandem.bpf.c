@@ -12,6 +12,8 @@ const volatile struct knobs knobs_now = {
 #undef KNOB
 };
 
+#include "ticks.h"
+
 /* Events for user space: threads that took a name a vCPU might have, and the end of this
  * scheduler. */
 enum event_kind { EVENT_NAMED = 1, EVENT_GONE = 2 };
@@ -26,19 +28,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 256 * 1024);
 } events SEC(".maps");
-
-struct housekeeper {
-	struct bpf_timer timer;
-};
-/* Number 0 keeps house; number 1 is the tick of limits, which number 0 starts when something is
- * limited; number 2 that of co-scheduling, which it starts at once. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 3);
-	__type(key, u32);
-	__type(value, struct housekeeper);
-} housekeepers SEC(".maps");
-static bool ticks_owned, limits_ticking, cosched_ticking;
 
 /* VM of a process: its new threads join the VM by themselves. */
 struct {
@@ -83,67 +72,14 @@ void SEC("struct_ops/enqueue") BPF_PROG(tandem_enqueue, struct task_struct *p, u
 										  : 0);
 }
 
-static int tick_limits(void *map, int *key, struct housekeeper *keeper)
-{
-	struct host *h = plat_host();
-	u64 next = h ? core_limits(h) : 0;
-
-	if (next)
-		bpf_timer_start(&keeper->timer, next, 0);
-	else
-		limits_ticking = false;
-	return 0;
-}
-
-static int tick_cosched(void *map, int *key, struct housekeeper *keeper)
-{
-	struct host *h = plat_host();
-	u64 next = h ? core_cosched(h) : 0;
-
-	if (next)
-		bpf_timer_start(&keeper->timer, next, 0);
-	return 0;
-}
-
-static int housekeep(void *map, int *key, struct housekeeper *keeper)
-{
-	struct host *h = plat_host();
-	u32 one = 1, two = 2;
-	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one),
-			   *cosched = bpf_map_lookup_elem(&housekeepers, &two);
-
-	if (h)
-		core_housekeep(h);
-	if (h && limits && h->limiters && !limits_ticking)
-		limits_ticking = !bpf_timer_start(&limits->timer, LIMIT_TICK_NS, 0);
-	if (cosched && !cosched_ticking)
-		cosched_ticking = !bpf_timer_start(&cosched->timer,
-						   knobs_now.cosched_poll_us * 1000, 0);
-	bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
-	return 0;
-}
-
-/* Timers walk queues and move threads between them, which a program that may sleep (init) is not
- * let do: dispatch owns them. */
-static __noinline void own_ticks(void)
-{
-	u32 zero = 0, one = 1, two = 2;
-	struct housekeeper *keeper = bpf_map_lookup_elem(&housekeepers, &zero);
-	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one),
-			   *cosched = bpf_map_lookup_elem(&housekeepers, &two);
-
-	if (keeper && limits && cosched && !bpf_timer_set_callback(&limits->timer, tick_limits) &&
-	    !bpf_timer_set_callback(&cosched->timer, tick_cosched) &&
-	    !bpf_timer_set_callback(&keeper->timer, housekeep))
-		ticks_owned = !bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
-}
-
 void SEC("struct_ops/dispatch") BPF_PROG(tandem_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct host *h = plat_host();
 
 	if (!ticks_owned)
 		own_ticks();
+	else if (!cosched_claimed[(u32)cpu / BLOCK_PCPUS & (BLOCKS_MAX - 1)])
+		claim_cosched((u32)cpu / BLOCK_PCPUS);
 	if (h)
 		core_dispatch(h, (u32)cpu, prev);
 }
@@ -344,13 +280,10 @@ void SEC("struct_ops/exit_task")
 s32 SEC("struct_ops.s/init") BPF_PROG(tandem_init)
 {
 	struct host *h = plat_host();
-	u32 zero = 0, one = 1, two = 2, i;
-	struct housekeeper *keeper = bpf_map_lookup_elem(&housekeepers, &zero),
-			   *limits = bpf_map_lookup_elem(&housekeepers, &one);
-	struct housekeeper *cosched = bpf_map_lookup_elem(&housekeepers, &two);
 	s32 error;
+	u32 i;
 
-	if (!h || !keeper || !limits || !cosched)
+	if (!h)
 		return -22;
 	bpf_for(i, 0, PCPUS_MAX) {
 		if (i >= h->pcpus)
@@ -372,10 +305,7 @@ s32 SEC("struct_ops.s/init") BPF_PROG(tandem_init)
 		if (error)
 			return error;
 	}
-	bpf_timer_init(&cosched->timer, &housekeepers, CLOCK_MONOTONIC);
-	bpf_timer_init(&limits->timer, &housekeepers, CLOCK_MONOTONIC);
-	bpf_timer_init(&keeper->timer, &housekeepers, CLOCK_MONOTONIC);
-	return 0;
+	return ticks_init();
 }
 
 void SEC("struct_ops/exit") BPF_PROG(tandem_exit, struct scx_exit_info *info)

@@ -221,7 +221,7 @@ SUBPROG bool pull_earlier(NONNULL(struct host *h), u32 pcpu, u64 key)
 		return false;
 	mask = plat_read(c->queued) & ~(1ull << (p->bit & 63));
 	if (!mask)
-		p->probe += PROBE_MAX; /* clusters near take turns all the same */
+		p->probe += PROBE_MAX; /* clusters near alternate all the same */
 	plat_for(i, PROBE_MAX) {
 		if (!mask)
 			break;

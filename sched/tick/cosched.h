@@ -1,13 +1,14 @@
 /* The tick of co-scheduling: for each VM with two or more vCPUs that want to run, its skew and its
- * gang slice.
+ * gang slice. The VMs are dealt out to blocks of pCPUs, each with a timer of its own.
  *
  * Promise	a vCPU that leads by more than costop_us is asked to co-stop within cosched_poll_us;
  *		a co-stopped one goes on within as much of when it may, in any case after
  *		ready_bound_us
  * Law		law/skew.h, law/gang.h
  * Units	ns until the next tick
- * Limits	all VMs are looked at every cosched_poll_us; in between, four times as often at
- *		most, those whose gang slice ends or has just begun. About 20 ns a vCPU and look
+ * Limits	all VMs of a block are looked at every cosched_poll_us; in between, four times as
+ *		often at most, those whose gang slice ends or has just begun. About 20 ns a vCPU
+ *		and look. A VM stays with its block, wherever it runs
  */
 #ifndef TANDEM_COSCHED_H
 #define TANDEM_COSCHED_H
@@ -67,23 +68,32 @@ INLINE u64 cosched_due_in(const struct knobs *k, const struct vm *v, u64 now)
 	return cosched_due(v, now) ? cosched_soon(k) : plat_read(v->gang_end_ns) - now;
 }
 
-/* The tick; ns until the next one, 0 while nothing is to be co-scheduled. */
-SUBPROG u64 core_cosched(NONNULL(struct host *h))
+/* Blocks of the host; VM i belongs to block i modulo their number. */
+INLINE u32 cosched_blocks(const struct host *h)
 {
+	return (h->pcpus + BLOCK_PCPUS - 1) / BLOCK_PCPUS;
+}
+
+/* The tick of a block; ns until its next one, 0 while nothing is to be co-scheduled. */
+INLINE u64 core_cosched(struct host *h, u32 block)
+{
+	struct pcpu *p = plat_pcpu(h, block * BLOCK_PCPUS);
 	const struct knobs *k = plat_knobs(h);
+	u32 blocks = cosched_blocks(h);
 	struct siblings_look s = { .now_ns = plat_now(h) };
 	u64 poll = k->cosched_poll_us * US;
 	bool busy = false;
 
-	if (k->cosched == COSCHED_OFF)
+	if (k->cosched == COSCHED_OFF || !p)
 		return 0;
 	if (!h->smp)
 		return k->housekeep_us * US;
-	if (s.now_ns >= h->looked_ns + poll)
-		h->looked_ns = s.now_ns;
-	h->look_in_ns = h->looked_ns + poll - s.now_ns;
+	if (s.now_ns >= p->looked_ns + poll)
+		p->looked_ns = s.now_ns;
+	p->look_in_ns = p->looked_ns + poll - s.now_ns;
 	plat_for(i, VMS_MAX) {
-		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
+		u32 id = block + i * blocks;
+		struct vm *v = id < h->vms ? plat_vm(h, id) : NULL;
 		u64 in;
 
 		if (!v)
@@ -93,19 +103,19 @@ SUBPROG u64 core_cosched(NONNULL(struct host *h))
 			continue;
 		if (plat_read(v->runnable) > 1)
 			busy = true;
-		s.vm = i;
+		s.vm = id;
 		s.count = v->indices;
-		if ((h->looked_ns == s.now_ns || cosched_due(v, s.now_ns)) && cosched_vm(h, &s))
+		if ((p->looked_ns == s.now_ns || cosched_due(v, s.now_ns)) && cosched_vm(h, &s))
 			in = cosched_soon(k); /* another VM's gang slice begins */
 		else
 			in = cosched_due_in(k, v, s.now_ns);
-		h->look_in_ns = min_u64(h->look_in_ns, in);
+		p->look_in_ns = min_u64(p->look_in_ns, in);
 	}
 	/* While no two vCPUs of a VM want to run, one that wakes leads by costart_us at most, and
 	 * that lead grows until the next tick. */
 	if (!busy)
 		return poll + (k->costop_us - k->costart_us) * US;
-	return max_u64(h->look_in_ns, cosched_soon(k));
+	return max_u64(p->look_in_ns, cosched_soon(k));
 }
 
 #endif

@@ -2,22 +2,38 @@
  * when the slice ends.
  *
  * Promise	as law/gang.h
- * Limits	each pCPU of the host is looked at when a gang slice has just begun
+ * Limits	GANG_PCPUS pCPUs are looked at in each attempt, from those near the VM's first vCPU
+ *		on; on a host of more than GANG_PCPUS * GANG_TRIES not all
  */
 #ifndef TANDEM_GANG_TICK_H
 #define TANDEM_GANG_TICK_H
 
 #include "siblings.h"
 
+/* pCPUs of an attempt: 1,300 instructions */
+#define GANG_PCPUS 64
+
+/* First pCPU of an attempt, whose number counts from 1. */
+INLINE u32 gang_from(struct host *h, const struct siblings_look *s, u32 attempt)
+{
+	struct siblings *all = plat_siblings(h, s->vm);
+	struct world *first = all ? plat_world(h, all->world[0]) : NULL;
+	u32 near = first && first->last_pcpu > 0 ? (u32)first->last_pcpu / GANG_PCPUS : 0;
+
+	return h->pcpus > GANG_PCPUS ? (near + attempt - 1) * GANG_PCPUS % h->pcpus : 0;
+}
+
 /* Names READY vCPUs that lag as the next of pCPUs where they preempt. */
 SUBPROG u32 gang_place(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
 {
 	struct vm *v = plat_vm(h, s->vm);
 	u64 key = v ? plat_read(v->gang_key) : 0, near = plat_knobs(h)->costop_us * US;
+	u32 from = v ? gang_from(h, s, v->gang_tries) : 0;
 
 	s->next = 0;
-	plat_for(i, PCPUS_MAX) {
-		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, i) : NULL;
+	plat_for(i, GANG_PCPUS) {
+		u32 id = from + i < h->pcpus ? from + i : from + i - h->pcpus;
+		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, id) : NULL;
 		u32 world;
 
 		if (!p || !key || !with(GANG_PLACE))

@@ -195,7 +195,7 @@ fn both_delays(accounts: &Accounts, i: usize, w: &sched_core::World) -> Option<[
 }
 
 /// How long a world has waited as the kernel counts it. The kernel's CPU time begins when it picks
-/// the thread, RUN when the scheduler is told: what was executed before RUN is no wait.
+/// the thread, RUN when the scheduler hears of it: what was executed before RUN is no wait.
 fn waited(w: &sched_core::World) -> u64 {
     let t = |s: u32| w.time_ns[s as usize];
     let under_way = w.run_since_ns.saturating_sub(w.state_since_ns);

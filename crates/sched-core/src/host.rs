@@ -419,10 +419,11 @@ impl Host {
         self.call(platform, |h| unsafe { native::sched_limits(h) })
     }
 
-    /// The tick of co-scheduling; ns until the next, 0 while nothing is co-scheduled.
-    pub fn cosched(&mut self, platform: &mut dyn Platform) -> u64 {
+    /// The tick of co-scheduling of a block of `BLOCK_PCPUS` pCPUs; ns until its next, 0 while
+    /// nothing is co-scheduled.
+    pub fn cosched(&mut self, platform: &mut dyn Platform, block: u32) -> u64 {
         // SAFETY: see `call`.
-        self.call(platform, |h| unsafe { native::sched_cosched(h) })
+        self.call(platform, |h| unsafe { native::sched_cosched(h, block) })
     }
 
     /// The running vCPU `world` enters its guest, or leaves it for its emulator.

@@ -56,7 +56,7 @@ unsafe extern "C" {
     pub(crate) fn sched_idle(h: *mut Native, pcpu: u32, idle: bool);
     pub(crate) fn sched_housekeep(h: *mut Native);
     pub(crate) fn sched_limits(h: *mut Native) -> u64;
-    pub(crate) fn sched_cosched(h: *mut Native) -> u64;
+    pub(crate) fn sched_cosched(h: *mut Native, block: u32) -> u64;
     pub(crate) fn sched_guest(h: *mut Native, task: *mut PlatTask, inside: bool);
     pub(crate) fn sched_yield_to(h: *mut Native, task: *mut PlatTask, to: *mut PlatTask) -> bool;
 }

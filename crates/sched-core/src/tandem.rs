@@ -4,8 +4,8 @@
 use crate::host::{Host, HostError};
 use crate::native::{self, Native};
 use crate::records::{
-    KIND_TASK, KIND_VCPU, Knobs, LIMITERS_MAX, STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT,
-    STATE_WAIT_IDLE, WORLD_PCPU_KTHREAD, World,
+    BLOCK_PCPUS, KIND_TASK, KIND_VCPU, Knobs, LIMITERS_MAX, STATE_COSTOP, STATE_READY, STATE_RUN,
+    STATE_WAIT, STATE_WAIT_IDLE, WORLD_PCPU_KTHREAD, World,
 };
 use crate::{plan_nodes, queue_costop, queue_parked, queue_system, queue_vm};
 use contract::{
@@ -19,6 +19,7 @@ use units::Rate;
 /// Timers of `sched/tick`.
 const HOUSEKEEP: u32 = 0;
 const LIMITS: u32 = 1;
+/// The first of one for each block of pCPUs.
 const COSCHED: u32 = 2;
 /// First tick of limits after some are published, in ns.
 const LIMITS_FIRST_NS: u64 = 1_000_000;
@@ -127,7 +128,9 @@ impl Scheduler for Tandem {
     fn enable(&mut self, k: &mut Callback<'_>) {
         let knobs = self.host.knobs();
         k.kernel.arm(HOUSEKEEP, knobs.housekeep_us * 1000);
-        k.kernel.arm(COSCHED, knobs.cosched_poll_us * 1000);
+        for block in 0..self.pcpus.div_ceil(BLOCK_PCPUS) {
+            k.kernel.arm(COSCHED + block, knobs.cosched_poll_us * 1000);
+        }
     }
 
     fn world_start(&mut self, k: &mut Callback<'_>, world: u32, terms: &WorldTerms) {
@@ -258,7 +261,7 @@ impl Scheduler for Tandem {
                     (*h).knobs.housekeep_us * 1000
                 }
                 LIMITS => native::sched_limits(h),
-                _ => native::sched_cosched(h),
+                _ => native::sched_cosched(h, timer - COSCHED),
             }
         });
         if next > 0 {

@@ -1,11 +1,10 @@
 //! What a wake-up costs in instructions of the native scheduler: six pools deep, each with a limit,
 //! no more than a tenth above the flat case; in a VM of 64 vCPUs no more than a fifth above one of
-//! two. Instructions are counted one by one by single-stepping a child process, so the result is
-//! the same everywhere.
-#![allow(unsafe_code)]
+//! two.
+#[path = "count/mod.rs"]
+mod count;
 
-use std::sync::atomic::{AtomicPtr, Ordering};
-
+use count::{Counts, begins, counted};
 use sched_core::{ENQUEUE_WAKEUP, Host, KIND_VCPU, Limiter, Platform, Tasks};
 use topology::{Shape, Topology};
 use units::Rate;
@@ -97,104 +96,82 @@ enum Callback {
 }
 
 const CALLBACKS: [&str; 9] = [
-    "select", "runnable", "enqueue", "dispatch", "running", "stopping", "quiescent", "idle", "tick",
+    "select",
+    "runnable",
+    "enqueue",
+    "dispatch",
+    "running",
+    "stopping",
+    "quiescent",
+    "idle",
+    "tick",
 ];
-
-/// The callback that runs now: a page that the counted child shares with its parent.
-static NOW: AtomicPtr<u32> = AtomicPtr::new(std::ptr::null_mut());
-
-fn begins(callback: Callback) {
-    // SAFETY: the page is mapped before the child is made, and is never unmapped.
-    unsafe { *NOW.load(Ordering::Relaxed) = callback as u32 };
-}
 
 /// World 1 wakes on an idle pCPU, runs for 100 us and sleeps.
 fn wake_idle(host: &mut Host, kernel: &mut Small, now: &mut u64) {
-    begins(Callback::Select);
+    begins(Callback::Select as usize);
     let _ = host.select(kernel, 1, 0, -1);
-    begins(Callback::Runnable);
+    begins(Callback::Runnable as usize);
     host.runnable(kernel, 1);
-    begins(Callback::Idle);
+    begins(Callback::Idle as usize);
     host.idle(kernel, 0, false);
-    begins(Callback::Running);
+    begins(Callback::Running as usize);
     host.running(kernel, 1);
     *now += 100_000;
     host.set_now(*now);
-    begins(Callback::Stopping);
+    begins(Callback::Stopping as usize);
     host.stopping(kernel, 1, false);
-    begins(Callback::Quiescent);
+    begins(Callback::Quiescent as usize);
     host.quiescent(kernel, 1, true);
-    begins(Callback::Dispatch);
+    begins(Callback::Dispatch as usize);
     host.dispatch(kernel, 0, 0);
-    begins(Callback::Idle);
+    begins(Callback::Idle as usize);
     host.idle(kernel, 0, true);
 }
 
 /// World 1 wakes while world 2 runs, waits for its turn, runs for 100 us and sleeps; world 2 goes
 /// on.
 fn wake_busy(host: &mut Host, kernel: &mut Small, now: &mut u64) {
-    begins(Callback::Select);
+    begins(Callback::Select as usize);
     let _ = host.select(kernel, 1, 0, -1);
-    begins(Callback::Runnable);
+    begins(Callback::Runnable as usize);
     host.runnable(kernel, 1);
-    begins(Callback::Enqueue);
+    begins(Callback::Enqueue as usize);
     host.enqueue(kernel, 1, ENQUEUE_WAKEUP);
-    begins(Callback::Stopping);
+    begins(Callback::Stopping as usize);
     host.stopping(kernel, 2, false);
-    begins(Callback::Quiescent);
+    begins(Callback::Quiescent as usize);
     host.quiescent(kernel, 2, true);
-    begins(Callback::Dispatch);
+    begins(Callback::Dispatch as usize);
     host.dispatch(kernel, 0, 0);
-    begins(Callback::Running);
+    begins(Callback::Running as usize);
     host.running(kernel, 1);
     *now += 100_000;
     host.set_now(*now);
-    begins(Callback::Stopping);
+    begins(Callback::Stopping as usize);
     host.stopping(kernel, 1, false);
-    begins(Callback::Quiescent);
+    begins(Callback::Quiescent as usize);
     host.quiescent(kernel, 1, true);
-    begins(Callback::Dispatch);
+    begins(Callback::Dispatch as usize);
     host.dispatch(kernel, 0, 0);
-    begins(Callback::Select);
+    begins(Callback::Select as usize);
     let _ = host.select(kernel, 2, 0, -1);
-    begins(Callback::Runnable);
+    begins(Callback::Runnable as usize);
     host.runnable(kernel, 2);
-    begins(Callback::Running);
+    begins(Callback::Running as usize);
     host.running(kernel, 2);
 }
 
 /// The tick of co-scheduling, while nobody leads by much.
 fn tick(host: &mut Host, kernel: &mut Small, _now: &mut u64) {
-    begins(Callback::Tick);
-    host.cosched(kernel);
+    begins(Callback::Tick as usize);
+    host.cosched(kernel, 0);
 }
 
 type Cycle = fn(&mut Host, &mut Small, &mut u64);
 
-/// Instructions of each callback, in the order of [`CALLBACKS`].
-type Counts = [u64; CALLBACKS.len()];
-
-/// A page that a child process shares.
-fn shared_page() -> *mut u32 {
-    // SAFETY: a new mapping of its own.
-    let page = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            4096,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    assert_ne!(page, libc::MAP_FAILED, "mmap");
-    page.cast()
-}
-
 /// Instructions of a child process that does so many cycles, from its stop to its end.
 fn stepped((limits, width): (u32, u32), cycle: Cycle, cycles: u32) -> Counts {
-    let page = shared_page();
-    NOW.store(page, Ordering::Relaxed);
     let (mut host, mut kernel, mut now) = (host(limits, width), Small::default(), 1_000_000u64);
     host.set_now(now);
     if cycle as usize == tick as Cycle as usize {
@@ -208,29 +185,11 @@ fn stepped((limits, width): (u32, u32), cycle: Cycle, cycles: u32) -> Counts {
         host.runnable(&mut kernel, 2);
         host.running(&mut kernel, 2);
     }
-    // SAFETY: the child touches only its own copy of what was made above, and leaves by _exit; the
-    // parent waits for it.
-    unsafe {
-        let child = libc::fork();
-        assert!(child >= 0, "fork");
-        if child == 0 {
-            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
-            libc::raise(libc::SIGSTOP);
-            for _ in 0..cycles {
-                cycle(&mut host, &mut kernel, &mut now);
-            }
-            libc::_exit(0);
+    counted(|| {
+        for _ in 0..cycles {
+            cycle(&mut host, &mut kernel, &mut now);
         }
-        let (mut status, mut steps) = (0, Counts::default());
-        loop {
-            assert_eq!(libc::waitpid(child, &raw mut status, 0), child, "waitpid");
-            if libc::WIFEXITED(status) {
-                return steps;
-            }
-            steps[page.read_volatile() as usize] += 1;
-            assert_eq!(libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0), 0, "single step");
-        }
-    }
+    })
 }
 
 /// Instructions of one cycle by callback.

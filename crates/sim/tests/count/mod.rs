@@ -1,0 +1,67 @@
+//! Counts the instructions of a piece of work one by one, by single-stepping a child process: the
+//! result is the same everywhere.
+#![allow(unsafe_code, dead_code, reason = "not every test program uses all")]
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Parts of a piece of work that are counted apart.
+pub const PARTS: usize = 64;
+/// Instructions by part.
+pub type Counts = [u64; PARTS];
+
+/// The part that runs now: a page that the counted child shares with its parent.
+static NOW: AtomicPtr<u32> = AtomicPtr::new(std::ptr::null_mut());
+
+/// A part of the work begins, in the child.
+pub fn begins(part: usize) {
+    assert!(part < PARTS, "part {part}");
+    let page = NOW.load(Ordering::Relaxed);
+    if !page.is_null() {
+        // SAFETY: the page is mapped before the child is made, and is never unmapped.
+        unsafe { page.write_volatile(part as u32) };
+    }
+}
+
+/// A page that a child process shares.
+fn shared_page() -> *mut u32 {
+    // SAFETY: a new mapping of its own.
+    let page = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    assert_ne!(page, libc::MAP_FAILED, "mmap");
+    page.cast()
+}
+
+/// Instructions of `work` in a child process, by the part that has begun last; part 0 before.
+pub fn counted(work: impl FnOnce()) -> Counts {
+    let page = shared_page();
+    NOW.store(page, Ordering::Relaxed);
+    // SAFETY: the child touches only its own copy of what was made before, and leaves by _exit; the
+    // parent waits for it.
+    unsafe {
+        let child = libc::fork();
+        assert!(child >= 0, "fork");
+        if child == 0 {
+            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+            libc::raise(libc::SIGSTOP);
+            work();
+            libc::_exit(0);
+        }
+        let (mut status, mut steps): (_, Counts) = (0, [0; PARTS]);
+        loop {
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child, "waitpid");
+            if libc::WIFEXITED(status) {
+                return steps;
+            }
+            steps[page.read_volatile() as usize] += 1;
+            assert_eq!(libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0), 0, "single step");
+        }
+    }
+}
