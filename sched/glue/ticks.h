@@ -2,7 +2,8 @@
  * block of pCPUs.
  *
  * Promise	each timer that is due fires on one CPU at a time
- * Limits	a timer of an offline CPU goes on at another
+ * Limits	a timer of an offline CPU goes on at another. A pCPU that claims a block's tick
+ *		while its callback runs elsewhere may lose it to that CPU
  */
 #ifndef TANDEM_TICKS_H
 #define TANDEM_TICKS_H

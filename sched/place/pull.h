@@ -194,14 +194,16 @@ SUBPROG u32 pull_swap(NONNULL(struct host *h), u32 pcpu)
 	return 0;
 }
 
-/* One look of a busy pCPU at the pCPUs of `mask`, not 0, from its cursor on; true when it took a
- * world. */
+/* One look of a busy pCPU at a cluster, from its cursor on; true when it took a world. */
 INLINE bool pull_probe(struct host *h, struct cluster *c, struct pcpu *p, u64 mask, u64 key_max)
 {
 	u32 from = c->pcpus ? p->probe++ % c->pcpus & 63 : 0;
-	u64 ahead = mask >> from << from;
+	u64 ahead;
 	struct pcpu *q;
 
+	if (!mask)
+		return false;
+	ahead = mask >> from << from;
 	q = plat_pcpu(h, c->pcpu[plat_first_bit(ahead ? ahead : mask) & 63]);
 	if (!q)
 		return false;
@@ -220,21 +222,13 @@ SUBPROG bool pull_earlier(NONNULL(struct host *h), u32 pcpu, u64 key)
 	if (!c || key < margin || !with(PULL_LAG))
 		return false;
 	mask = plat_read(c->queued) & ~(1ull << (p->bit & 63));
-	if (!mask)
-		p->probe += PROBE_MAX; /* clusters near alternate all the same */
-	plat_for(i, PROBE_MAX) {
-		if (!mask)
-			break;
+	plat_for(i, PROBE_MAX)
 		if (pull_probe(h, c, p, mask, key - margin))
 			return true;
-	}
 	if (!c->nears)
 		return false;
 	other = plat_cluster(h, c->near[p->probe % c->nears & (CLUSTERS_MAX - 1)]);
-	mask = other ? plat_read(other->queued) : 0;
-	if (!mask)
-		p->probe++;
-	return mask && pull_probe(h, other, p, mask, key - margin);
+	return other && pull_probe(h, other, p, plat_read(other->queued), key - margin);
 }
 
 #endif

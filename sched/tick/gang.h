@@ -10,7 +10,7 @@
 
 #include "siblings.h"
 
-/* pCPUs of an attempt: 1,300 instructions */
+/* pCPUs that one attempt to place the rest of a gang looks at */
 #define GANG_PCPUS 64
 
 /* First pCPU of an attempt, whose number counts from 1. */

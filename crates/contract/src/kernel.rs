@@ -113,6 +113,31 @@ pub trait Kernel {
     fn assert_failed(&mut self, what: &str, file: &str, line: u32);
 }
 
+/// A kernel that schedules nothing, for tests and measurements of single callbacks.
+pub struct NoKernel;
+
+impl Kernel for NoKernel {
+    fn insert_local(&mut self, _: &mut Tasks, _: u32, _: u64) {}
+    fn insert_on(&mut self, _: &mut Tasks, _: u32, _: u32, _: u64, _: bool) {}
+    fn queue_insert(&mut self, _: &mut Tasks, _: u32, _: u64, _: u64, _: u64) {}
+    fn local_length(&mut self, _: u32) -> u32 {
+        0
+    }
+    fn queue_at(&mut self, _: u64, _: u32) -> u32 {
+        0
+    }
+    fn queue_take(&mut self, _: &mut Tasks, _: u64, _: u32) -> bool {
+        false
+    }
+    fn queue_move(&mut self, _: &mut Tasks, _: u64, _: u32, _: u64) -> bool {
+        false
+    }
+    fn kick(&mut self, _: u32, _: u32) {}
+    fn assert_failed(&mut self, what: &str, file: &str, line: u32) {
+        panic!("{what} at {file}:{line}");
+    }
+}
+
 /// A callback under way: when and where it runs, and what the kernel lends to it.
 pub struct Callback<'k> {
     /// The services.

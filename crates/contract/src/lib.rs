@@ -26,8 +26,8 @@ pub use accounts::{Accounts, StateTimes};
 pub use breach::{Breach, Rule};
 pub use features::Feature;
 pub use kernel::{
-    Callback, ENQUEUE_WAKEUP, Hold, KICK_IDLE, KICK_PREEMPT, Kernel, QUEUES_MAX, SLICE_DEFAULT_NS,
-    SLICE_ENDLESS, TIMERS_MAX, TraceRecord, WAKE_SYNC,
+    Callback, ENQUEUE_WAKEUP, Hold, KICK_IDLE, KICK_PREEMPT, Kernel, NoKernel, QUEUES_MAX,
+    SLICE_DEFAULT_NS, SLICE_ENDLESS, TIMERS_MAX, TraceRecord, WAKE_SYNC,
 };
 pub use scheduler::Scheduler;
 pub use settings::{Limit, LimitOf, Limits, Plan, Setup, VmTerms, WorldTerms};

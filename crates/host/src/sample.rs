@@ -275,4 +275,22 @@ mod tests {
         assert_eq!(world_times(&w, 1000).limited_ns, 140);
         assert_eq!(world_times(&w, 800).limited_ns, 40, "read a moment apart");
     }
+
+    #[test]
+    fn cpu_time_before_run_is_no_wait_and_a_charge_within_run_is_not_before_it() {
+        let mut w = sched_core::World::ZERO;
+        w.time_ns[sched_core::STATE_READY as usize] = 100;
+        w.time_ns[sched_core::STATE_COSTOP as usize] = 20;
+        w.time_ns[sched_core::STATE_RUN as usize] = 50;
+        w.used_ns = 50;
+        assert_eq!(waited(&w), 120);
+        w.used_ns = 65;
+        assert_eq!(waited(&w), 105, "15 ns from the pick to RUN");
+        w.used_ns = 45;
+        assert_eq!(waited(&w), 120, "5 ns of interrupts are no wait");
+        // It runs since 1,000 and was charged at 1,010.
+        (w.state, w.state_since_ns, w.run_since_ns) = (sched_core::STATE_RUN, 1_000, 1_010);
+        w.used_ns = 75;
+        assert_eq!(waited(&w), 105);
+    }
 }

@@ -15,7 +15,7 @@ mod platform;
 mod tandem;
 
 pub use contract::{
-    ENQUEUE_WAKEUP, KICK_IDLE, KICK_PREEMPT, Kernel as Platform, Task as PlatTask, Tasks,
+    ENQUEUE_WAKEUP, KICK_IDLE, KICK_PREEMPT, Kernel as Platform, NoKernel, Task as PlatTask, Tasks,
 };
 pub use host::{EntryFlags, Host, HostError};
 pub use knobs::{KNOBS, Knob, KnobError};

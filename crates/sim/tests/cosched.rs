@@ -142,6 +142,17 @@ fn skew_stays_near_the_threshold_at_any_width_and_overcommitment() {
 }
 
 #[test]
+fn guests_that_meet_do_their_work_on_hosts_of_many_blocks() {
+    // With one timer for the whole host: 802, 738 and 669.
+    for (pcpus, width) in [(64, 32), (160, 8), (512, 8)] {
+        let text = crowd(2, pcpus, width, 200, BARRIER);
+        let done = work(&silent("many-blocks", RELAXED, &text), 2, pcpus);
+        println!("{width} vCPUs on {pcpus} at 200 %: work {done}");
+        assert!(done >= 990, "{width} vCPUs on {pcpus}: {done}");
+    }
+}
+
+#[test]
 fn thresholds_trade_skew_for_switches() {
     let reserved: String =
         (0..3).map(|i| vm(&format!("held{i}"), 1, "reservation = '100%'")).collect();

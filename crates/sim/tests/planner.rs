@@ -5,36 +5,9 @@
 
 use dice::Draw;
 use entitlement::{Owner, Tree, TreeLeaf, TreePool};
-use sched_core::{
-    BUDGET_COUNT_SHIFT, Host, Limiter, Platform, Tasks, VM_CONTENDED, VM_LIVE, plan_nodes,
-};
+use sched_core::{BUDGET_COUNT_SHIFT, Host, Limiter, NoKernel, VM_CONTENDED, VM_LIVE, plan_nodes};
 use topology::{Shape, Topology};
 use units::Rate;
-
-/// Nothing is scheduled.
-struct Nobody;
-
-impl Platform for Nobody {
-    fn insert_local(&mut self, _: &mut Tasks, _: u32, _: u64) {}
-    fn insert_on(&mut self, _: &mut Tasks, _: u32, _: u32, _: u64, _: bool) {}
-    fn queue_insert(&mut self, _: &mut Tasks, _: u32, _: u64, _: u64, _: u64) {}
-    fn local_length(&mut self, _: u32) -> u32 {
-        0
-    }
-    fn queue_at(&mut self, _: u64, _: u32) -> u32 {
-        0
-    }
-    fn queue_take(&mut self, _: &mut Tasks, _: u64, _: u32) -> bool {
-        false
-    }
-    fn queue_move(&mut self, _: &mut Tasks, _: u64, _: u32, _: u64) -> bool {
-        false
-    }
-    fn kick(&mut self, _: u32, _: u32) {}
-    fn assert_failed(&mut self, what: &str, file: &str, line: u32) {
-        panic!("{what} at {file}:{line}");
-    }
-}
 
 fn tree(draw: &mut Draw, pcpus: u64) -> Tree {
     let rate = |draw: &mut Draw, most: u64| Rate(draw.below(most * Rate::ONE.0 + 1));
@@ -111,7 +84,7 @@ fn the_scheduler_divides_as_the_planner_does() {
         }
         host.plan(&nodes, 1);
         host.set_now(10_000_000);
-        host.housekeep(&mut Nobody);
+        host.housekeep(&mut NoKernel);
         let (gets, could) = (tree.divide(Rate::ONE.0, &demands), tree.could(Rate::ONE.0, &demands));
         // Each level rounds down once more than the planner, which gives left-over units away.
         let unit = 2 * tree.leaves().len() as u64 + 2 * tree.pools().len() as u64;
@@ -169,7 +142,7 @@ fn what_a_late_tick_of_limits_could_not_give_is_kept_for_parked_worlds() {
         };
         host.limiters(2);
         host.set_now(now);
-        host.limits(&mut Nobody);
+        host.limits(&mut NoKernel);
         (now - host.limiter(1).tat_ns) * pcpus / MS
     };
     // 2 ms of each pCPU, 4 ms at least; with parked worlds 5 ms a pCPU less those 2.
@@ -183,7 +156,7 @@ fn one_vm_far_ahead_does_not_drag_the_hosts_time_along() {
     let moved = |ahead_ms: u64| {
         let mut host = small_host(3);
         host.set_now(100 * MS);
-        host.housekeep(&mut Nobody);
+        host.housekeep(&mut NoKernel);
         let v = host.record().v_ns;
         for vm in [1, 2] {
             host.vm_weight(vm, Rate::ONE.0, 1, 1000);
@@ -196,7 +169,7 @@ fn one_vm_far_ahead_does_not_drag_the_hosts_time_along() {
             );
         }
         host.set_now(110 * MS);
-        host.housekeep(&mut Nobody);
+        host.housekeep(&mut NoKernel);
         (host.record().v_ns - v) / 1000
     };
     // 10 ms of time, and a 16th of the mean: 200 ms ahead counts whole, 20 s as four times the

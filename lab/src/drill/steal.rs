@@ -1,6 +1,6 @@
 //! Drill "steal": two Linux guests of two vCPUs on two pCPUs tell from the inside how long they
-//! were kept waiting; Tandem's ready time of their vCPU worlds over the same stretch must say the
-//! same, and so must the kernel's run delay.
+//! were kept waiting; Tandem's READY and COSTOP of their vCPU worlds over the same stretch must
+//! say the same, and so must the kernel's run delay.
 
 use super::record::Record;
 use super::{Drill, Report, Setting, TWO_CPUS, begin, spec, unreadable};

@@ -1,6 +1,7 @@
 //! A new host as the scheduler finds it, sizes that are refused, and worlds that are gone.
 
 use super::*;
+use crate::NoKernel;
 use topology::Shape;
 
 #[test]
@@ -36,31 +37,6 @@ fn sizes_beyond_the_caps_are_refused_with_the_cap() {
     assert_eq!(text(1025, 1).as_deref(), Some("host: cannot hold 1025 VMs: allowed 1..1024"));
     assert_eq!(text(1, 0).as_deref(), Some("host: cannot hold 0 worlds: allowed 1..16384"));
 }
-/// A kernel without pCPUs that do anything.
-struct Still;
-
-impl Platform for Still {
-    fn insert_local(&mut self, _: &mut Tasks, _: u32, _: u64) {}
-    fn insert_on(&mut self, _: &mut Tasks, _: u32, _: u32, _: u64, _: bool) {}
-    fn queue_insert(&mut self, _: &mut Tasks, _: u32, _: u64, _: u64, _: u64) {}
-    fn local_length(&mut self, _: u32) -> u32 {
-        0
-    }
-    fn queue_at(&mut self, _: u64, _: u32) -> u32 {
-        0
-    }
-    fn queue_take(&mut self, _: &mut Tasks, _: u64, _: u32) -> bool {
-        false
-    }
-    fn queue_move(&mut self, _: &mut Tasks, _: u64, _: u32, _: u64) -> bool {
-        false
-    }
-    fn kick(&mut self, _: u32, _: u32) {}
-    fn assert_failed(&mut self, what: &str, file: &str, line: u32) {
-        panic!("{file}:{line}: {what}");
-    }
-}
-
 #[test]
 fn what_worlds_did_that_are_gone_stays_in_their_vm() {
     let shape = Shape {
@@ -73,10 +49,10 @@ fn what_worlds_did_that_are_gone_stays_in_their_vm() {
     let mut host =
         Host::new(&Topology::regular(shape).expect("a topology"), 1, 3, 1).expect("a host");
     for world in [1, 2] {
-        host.world_start(&mut Still, world);
+        host.world_start(&mut NoKernel, world);
         let w = host.world_mut(world);
         (w.migrations, w.switches, w.wakeups, w.limited_ns, w.used_ns) = (1, 20, 300, 4000, 50_000);
-        host.world_exit(&mut Still, world);
+        host.world_exit(&mut NoKernel, world);
     }
     let v = host.vm(0);
     let past =
