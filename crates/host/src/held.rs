@@ -4,11 +4,18 @@
 //! The scheduler divides the plan's tree without regard to affinity (crates/entitlement, active.rs,
 //! says why that would be wrong here).
 
-use crate::{discover, live::Word, run::Daemon, view::monotonic_ns};
+use crate::{
+    Live,
+    discover::{self, Roots},
+    live::Word,
+    publish::Published,
+    slots::Slots,
+    view::monotonic_ns,
+};
 use ::publish::{Wants, Weigher};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use units::PcpuSet;
 
@@ -16,10 +23,12 @@ use units::PcpuSet;
 const BINDING: Duration = Duration::from_secs(2);
 
 /// What is remembered between two plans.
-#[derive(Default)]
 pub(crate) struct Held {
+    /// Those that are online.
+    pcpus: PcpuSet,
+    loaded: Instant,
     /// Whether some VM is held, and user space weighs.
-    pub(crate) now: bool,
+    now: bool,
     weigher: Weigher,
     /// Affinity of threads, read again with every scan.
     allowed: BTreeMap<i32, PcpuSet>,
@@ -27,63 +36,86 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    /// Nothing is held yet on a host with these pCPUs, whose scheduler was loaded just now.
+    pub(crate) fn new(pcpus: PcpuSet) -> Held {
+        Held {
+            pcpus,
+            loaded: Instant::now(),
+            now: false,
+            weigher: Weigher::default(),
+            allowed: BTreeMap::new(),
+            replanned_ns: 0,
+        }
+    }
+
+    /// Whether some VM is held, and user space weighs.
+    pub(crate) fn now(&self) -> bool {
+        self.now
+    }
+
     /// Affinities are read again.
     pub(crate) fn forget(&mut self) {
         self.allowed.clear();
     }
-}
 
-impl Daemon<'_> {
-    /// Whether some VM may not use all pCPUs.
-    pub(crate) fn any_held(&self) -> bool {
-        let accounts = self.live.accounts();
-        self.names.vms.iter().any(|v| accounts.vm(v.id as usize).restricted > 0)
-            || self.loaded.elapsed() < BINDING && self.restricted()
+    /// Before the first plan: the scheduler does not divide its tree where VMs are held.
+    pub(crate) fn begin(&mut self, live: &Live, published: &Published, slots: &Slots) {
+        if self.any_held(live, published, slots) {
+            self.now = true;
+            live.accounts().set_outside(true);
+        }
     }
 
-    /// The same by the threads themselves, of whichever VM they are counted now.
-    fn restricted(&self) -> bool {
-        let (accounts, now) = (self.live.accounts(), monotonic_ns());
-        let mut worlds = (1..accounts.worlds_len()).filter_map(|i| accounts.world(i, now));
-        worlds.any(|w| w.flags & sched_core::WORLD_RESTRICTED != 0 && self.slots.has(w.tgid as i32))
+    /// Whether some VM may not use all pCPUs.
+    fn any_held(&self, live: &Live, published: &Published, slots: &Slots) -> bool {
+        let accounts = live.accounts();
+        published.vms().any(|id| accounts.vm(id as usize).restricted > 0)
+            || self.loaded.elapsed() < BINDING && restricted(live, slots)
     }
 
     /// Where VMs are held: their weights by what is active now.
-    pub(crate) fn replan(&mut self) {
-        let accounts = self.live.accounts();
-        if !self.any_held() {
-            if std::mem::take(&mut self.held.now) {
+    pub(crate) fn replan(
+        &mut self,
+        live: &Live,
+        published: &Published,
+        slots: &Slots,
+        roots: &Roots,
+    ) {
+        let accounts = live.accounts();
+        if !self.any_held(live, published, slots) {
+            if std::mem::take(&mut self.now) {
                 // The last pinned VM has ended or is unrestricted again: back to the division of
                 // the tree.
-                self.weigh(|_| true);
+                published.weigh(live, |_| true);
                 accounts.set_outside(false);
             }
             return;
         }
         let now = monotonic_ns();
-        let period = now.saturating_sub(std::mem::replace(&mut self.held.replanned_ns, now)).max(1);
-        if !std::mem::replace(&mut self.held.now, true) {
-            self.held.weigher = Weigher::default();
+        let period = now.saturating_sub(std::mem::replace(&mut self.replanned_ns, now)).max(1);
+        if !std::mem::replace(&mut self.now, true) {
+            self.weigher = Weigher::default();
             accounts.set_outside(true);
         }
-        for order in self.orders(now, period) {
-            let id = u32::from(order.vm.0);
-            let (vcpus, shares) = self.size(id);
-            let _ = self.live.weight(
-                id,
-                vcpus,
-                shares,
-                Word { weight: order.weight.0, held: order.held, shift: order.shift_ns },
-            );
+        for order in self.orders(live, published, roots, (now, period)) {
+            let word = Word { weight: order.weight.0, held: order.held, shift: order.shift_ns };
+            published.give(live, u32::from(order.vm.0), word);
         }
     }
 
-    /// Weights of the tree's leaves, by what their worlds have wanted in the last period.
-    fn orders(&mut self, now: u64, period: u64) -> Vec<entitlement::Order> {
-        let accounts = self.live.accounts();
-        let ids = self.ids();
+    /// Weights of the tree's leaves, by what their worlds have wanted until `now` in the last
+    /// period.
+    fn orders(
+        &mut self,
+        live: &Live,
+        published: &Published,
+        roots: &Roots,
+        (now, period): (u64, u64),
+    ) -> Vec<entitlement::Order> {
+        let accounts = live.accounts();
+        let ids = published.ids();
         let leaves: BTreeSet<u32> = ids.iter().copied().collect();
-        let (host, roots, known) = (&self.pcpus, &self.roots, &mut self.held.allowed);
+        let (host, known) = (&self.pcpus, &mut self.allowed);
         let wants = |i| {
             let w = accounts.world(i, now).filter(|w| leaves.contains(&w.vm))?;
             let wanted_ns = w.time_ns[sched_core::STATE_RUN as usize]
@@ -103,6 +135,13 @@ impl Daemon<'_> {
         let vms = ids.iter().map(|id| (*id, accounts.vm(*id as usize).vt_ns));
         let worlds = (1..accounts.worlds_len()).filter_map(wants);
         let v_ns = accounts.host().v_ns;
-        self.held.weigher.plan(host, &self.tree, vms, worlds, period, v_ns)
+        self.weigher.plan(host, published.tree(), vms, worlds, period, v_ns)
     }
+}
+
+/// Whether some thread of a VM's process may not use all pCPUs, of whichever VM it is counted now.
+fn restricted(live: &Live, slots: &Slots) -> bool {
+    let (accounts, now) = (live.accounts(), monotonic_ns());
+    let mut worlds = (1..accounts.worlds_len()).filter_map(|i| accounts.world(i, now));
+    worlds.any(|w| w.flags & sched_core::WORLD_RESTRICTED != 0 && slots.has(w.tgid as i32))
 }

@@ -12,6 +12,7 @@ mod follow;
 mod guests;
 mod held;
 mod ideal;
+mod in_force;
 mod kernel_accounts;
 pub mod layout;
 mod live;

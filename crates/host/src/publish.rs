@@ -2,8 +2,10 @@
 //! readers; then says what is over-committed. It decides nothing: `layout` and crates/entitlement
 //! do.
 
-use crate::{HostError, Names, PoolName, VmName, live::Word, run::Daemon};
-use ::publish::{Owner, Wanted};
+use crate::{
+    HostError, Live, Names, PoolName, VmName, live::Word, reported::Conditions, slots::Slots,
+};
+use ::publish::{Limits, Owner, Wanted};
 use entitlement::Tree;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,11 +18,74 @@ use units::{Rate, caps::LIMITERS_MAX};
 /// read.
 const DIVIDING: Duration = Duration::from_millis(20);
 
-impl Daemon<'_> {
-    /// Puts names with their numbers into force.
-    pub(crate) fn publish(&mut self, mut names: Names) -> Result<(), HostError> {
-        self.generation += 1;
-        names.generation = self.generation;
+/// The plan in force.
+pub(crate) struct Published {
+    /// With its generation, 0 before the first.
+    names: Names,
+    tree: Tree,
+    system_weight: u64,
+    /// Slots of limits; a VM is its process and that one's start.
+    limits: Limits<(i32, u64)>,
+    limits_refused: Option<String>,
+    /// When the scheduler got the tree.
+    divided: Option<Instant>,
+}
+
+impl Default for Published {
+    fn default() -> Published {
+        let names = Names::default();
+        Published {
+            tree: names.tree(),
+            names,
+            system_weight: 0,
+            limits: Limits::default(),
+            limits_refused: None,
+            divided: None,
+        }
+    }
+}
+
+impl Published {
+    /// Generation of the plan, 0 before the first.
+    pub(crate) fn generation(&self) -> u64 {
+        self.names.generation
+    }
+
+    /// The plan's tree.
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Numbers of the VMs.
+    pub(crate) fn vms(&self) -> impl Iterator<Item = u32> + '_ {
+        self.names.vms.iter().map(|v| v.id)
+    }
+
+    /// Numbers of the leaves' VMs, the system group first.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        [0].into_iter().chain(self.vms()).collect()
+    }
+
+    /// Limits that are not in force.
+    pub(crate) fn limits_refused(&self) -> Option<&String> {
+        self.limits_refused.as_ref()
+    }
+
+    /// Whether names with their numbers are another plan than this.
+    pub(crate) fn differs(&self, names: &Names) -> bool {
+        self.generation() == 0 || !same(names, &self.names)
+    }
+
+    /// Takes over names with their numbers: their limits, and weights of VMs that are new. `divide`
+    /// puts their tree into force.
+    pub(crate) fn take(
+        &mut self,
+        mut names: Names,
+        live: &Live,
+        slots: &Slots,
+        say: &dyn Fn(&str),
+    ) {
+        names.generation = self.generation() + 1;
         let tree = names.tree();
         let worst = tree.worst_case().leaves;
         names
@@ -31,66 +96,58 @@ impl Daemon<'_> {
         let old = std::mem::replace(&mut self.names, names);
         self.tree = tree;
         self.system_weight = worst[0].max(1);
-        self.say_changes(&old);
+        say_changes(&old, &self.names, say);
 
-        let accounts = self.live.accounts();
-        self.put_limits();
+        self.put_limits(live, slots);
         // A VM has its weight and its limit before its first world is charged to it; after a change
         // of size it gets them again.
-        let slots =
-            self.names.vms.iter().map(|v| v.id).chain(self.slots.leaving()).max().unwrap_or(0) + 1;
-        accounts.set_vms(slots);
-        let first = self.generation == 1;
+        live.accounts().set_vms(self.vms().chain(slots.leaving()).max().unwrap_or(0) + 1);
         let size = |v: &VmName| (v.pid, v.started, v.vcpus, v.shares);
         let known: BTreeSet<_> = old.vms.iter().map(size).collect();
         let changed: BTreeSet<u32> =
             self.names.vms.iter().filter(|v| !known.contains(&size(v))).map(|v| v.id).collect();
-        let system =
-            first || old.system_shares != self.names.system_shares || old.pcpus != self.names.pcpus;
-        self.weigh(|id| if id == 0 { system } else { changed.contains(&id) });
-        if first && self.any_held() {
-            self.held.now = true;
-            accounts.set_outside(true);
-        }
-        if let Some(wait) = self.published.and_then(|at| DIVIDING.checked_sub(at.elapsed())) {
+        let system = self.generation() == 1
+            || old.system_shares != self.names.system_shares
+            || old.pcpus != self.names.pcpus;
+        self.weigh(live, |id| if id == 0 { system } else { changed.contains(&id) });
+    }
+
+    /// Gives the tree to the scheduler, and the names to readers.
+    pub(crate) fn divide(&mut self, live: &Live) -> Result<(), HostError> {
+        if let Some(wait) = self.divided.and_then(|at| DIVIDING.checked_sub(at.elapsed())) {
             thread::sleep(wait);
         }
-        accounts.set_plan(&sched_core::plan_nodes(&self.tree, &self.ids()), self.generation);
-        self.published = Some(Instant::now());
-        self.names.write()?;
-        self.say_excesses();
-        Ok(())
+        let nodes = sched_core::plan_nodes(&self.tree, &self.ids());
+        live.accounts().set_plan(&nodes, self.generation());
+        self.divided = Some(Instant::now());
+        self.names.write()
     }
 
-    /// Numbers of the leaves' VMs, the system group first.
-    pub(crate) fn ids(&self) -> Vec<u32> {
-        [0].into_iter().chain(self.names.vms.iter().map(|v| v.id)).collect()
-    }
-
-    /// vCPUs and shares of a VM or the system group.
-    pub(crate) fn size(&self, id: u32) -> (u32, u32) {
-        let known = self.names.vms.iter().find(|v| v.id == id && id != 0);
-        known.map_or((self.names.pcpus, self.names.system_shares), |v| (v.vcpus.max(1), v.shares))
+    /// Gives a VM or the system group a weight.
+    pub(crate) fn give(&self, live: &Live, id: u32, word: Word) {
+        let vm = self.names.vms.iter().find(|v| v.id == id && id != 0);
+        let (vcpus, shares) =
+            vm.map_or((self.names.pcpus, self.names.system_shares), |v| (v.vcpus.max(1), v.shares));
+        let _ = live.weight(id, vcpus, shares, word);
     }
 
     /// Gives VMs what they get in the worst case, until the scheduler divides for them.
-    pub(crate) fn weigh(&self, which: impl Fn(u32) -> bool) {
+    pub(crate) fn weigh(&self, live: &Live, which: impl Fn(u32) -> bool) {
         let vms = self.names.vms.iter().map(|v| (v.id, v.weight));
         for (id, weight) in
             [(0, self.system_weight)].into_iter().chain(vms).filter(|(id, _)| which(*id))
         {
-            let (vcpus, shares) = self.size(id);
-            let _ = self.live.weight(id, vcpus, shares, Word { weight, ..Word::default() });
+            self.give(live, id, Word { weight, ..Word::default() });
         }
     }
 
     /// Limits of all pools and VMs; VMs that leave are under none, for their limits may become
     /// another's.
-    fn put_limits(&mut self) {
+    fn put_limits(&mut self, live: &Live, slots: &Slots) {
         let (wanted, first) = limits(&self.names, &self.tree);
         let first: Vec<(u32, Option<usize>)> =
-            first.into_iter().chain(self.slots.leaving().map(|id| (id, None))).collect();
-        let refused = self.limits.set(&mut self.live.accounts(), &wanted, &first);
+            first.into_iter().chain(slots.leaving().map(|id| (id, None))).collect();
+        let refused = self.limits.set(&mut live.accounts(), &wanted, &first);
         self.limits_refused = (refused > 0).then(|| {
             let most = LIMITERS_MAX - 1;
             format!(
@@ -101,60 +158,67 @@ impl Daemon<'_> {
         });
     }
 
-    /// What has come, changed and gone, a line each.
-    fn say_changes(&self, old: &Names) {
-        let say = |text: String| (self.options.say)(&text);
-        let before: BTreeMap<&str, String> =
-            old.pools.iter().map(|p| (p.path.as_str(), of_pool(p))).collect();
-        for pool in self.names.pools.iter().filter(|p| p.path != "/") {
-            match before.get(pool.path.as_str()) {
-                None => say(format!("pool {}: {}", pool.path, of_pool(pool))),
-                Some(text) if *text != of_pool(pool) => {
-                    say(format!("pool {}: now {}", pool.path, of_pool(pool)))
-                }
-                Some(_) => {}
-            }
-        }
-        let now: BTreeSet<&str> = self.names.pools.iter().map(|p| p.path.as_str()).collect();
-        old.pools
-            .iter()
-            .filter(|p| !now.contains(p.path.as_str()))
-            .for_each(|p| say(format!("pool {} has gone", p.path)));
-        let before: BTreeMap<(i32, u64), String> =
-            old.vms.iter().map(|v| ((v.pid, v.started), of_vm(v))).collect();
-        for vm in &self.names.vms {
-            match before.get(&(vm.pid, vm.started)) {
-                None => {
-                    say(format!("VM {} (pid {}): {}, {}", vm.name, vm.pid, of_vm(vm), vm.cgroup))
-                }
-                Some(text) if *text != of_vm(vm) => {
-                    say(format!("VM {}: now {}", vm.name, of_vm(vm)))
-                }
-                Some(_) => {}
-            }
-        }
+    /// Limits without waiting worlds are free again.
+    pub(crate) fn sweep(&mut self, live: &Live) {
+        self.limits.sweep(&live.accounts());
     }
 
     /// Where more is reserved than there is: said once, and once more when it is over.
-    fn say_excesses(&mut self) {
+    pub(crate) fn say_excesses(&self, conditions: &mut Conditions, say: &dyn Fn(&str)) {
         let report = entitlement::check(&self.tree, &self.names.paths());
         let now = report.excesses.iter().map(ToString::to_string).collect();
-        let (news, fits_again) = self.conditions.excesses(now);
+        let (news, fits_again) = conditions.excesses(now);
         for excess in news {
-            (self.options.say)(&over_committed(&excess));
+            say(&format!(
+                "over-committed: {excess}; nothing is scaled silently: reservations of the \
+                    siblings there are met in proportion"
+            ));
         }
         if fits_again {
-            (self.options.say)("all reservations fit again");
+            say("all reservations fit again");
         }
     }
 }
 
-/// What is said of a place where more is reserved than there is.
-pub(crate) fn over_committed(excess: &str) -> String {
-    format!(
-        "over-committed: {excess}; nothing is scaled silently: reservations of the siblings there \
-            are met in proportion"
-    )
+/// What has come, changed and gone, a line each.
+fn say_changes(old: &Names, new: &Names, say: &dyn Fn(&str)) {
+    let say = |text: String| say(&text);
+    let before: BTreeMap<&str, String> =
+        old.pools.iter().map(|p| (p.path.as_str(), of_pool(p))).collect();
+    for pool in new.pools.iter().filter(|p| p.path != "/") {
+        match before.get(pool.path.as_str()) {
+            None => say(format!("pool {}: {}", pool.path, of_pool(pool))),
+            Some(text) if *text != of_pool(pool) => {
+                say(format!("pool {}: now {}", pool.path, of_pool(pool)))
+            }
+            Some(_) => {}
+        }
+    }
+    let now: BTreeSet<&str> = new.pools.iter().map(|p| p.path.as_str()).collect();
+    old.pools
+        .iter()
+        .filter(|p| !now.contains(p.path.as_str()))
+        .for_each(|p| say(format!("pool {} has gone", p.path)));
+    let before: BTreeMap<(i32, u64), String> =
+        old.vms.iter().map(|v| ((v.pid, v.started), of_vm(v))).collect();
+    for vm in &new.vms {
+        match before.get(&(vm.pid, vm.started)) {
+            None => say(format!("VM {} (pid {}): {}, {}", vm.name, vm.pid, of_vm(vm), vm.cgroup)),
+            Some(text) if *text != of_vm(vm) => say(format!("VM {}: now {}", vm.name, of_vm(vm))),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Whether two layouts are the same plan.
+fn same(new: &Names, old: &Names) -> bool {
+    let Names { generation, daemon, .. } = *old;
+    let weighed = |vm: &VmName| VmName { weight: 0, ..vm.clone() };
+    let old_vms: Vec<_> = old.vms.iter().map(weighed).collect();
+    let new_vms: Vec<_> = new.vms.iter().map(weighed).collect();
+    new_vms == old_vms
+        && Names { generation, daemon, vms: vec![], ..new.clone() }
+            == Names { vms: vec![], ..old.clone() }
 }
 
 /// A limit's place in the list of limits; `None` is no limit.

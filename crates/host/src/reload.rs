@@ -59,6 +59,20 @@ impl Reloaded {
         )
     }
 
+    /// The same in words.
+    pub(crate) fn said(&self) -> String {
+        let file =
+            self.file.as_ref().map_or_else(|| "no file".to_owned(), |f| f.display().to_string());
+        if self.ok {
+            format!("settings read again from {file}: in force as plan {}", self.generation)
+        } else {
+            format!(
+                "settings read again from {file}: refused, the old ones stay in force:\n  - {}",
+                self.reasons.join("\n  - ")
+            )
+        }
+    }
+
     /// The last one; `None` before the first reload.
     #[must_use]
     pub fn read() -> Option<Reloaded> {
@@ -87,7 +101,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Reload {
     asked: Instant,
     /// When the file is read next.
-    pub(crate) due: Instant,
+    due: Instant,
     /// What it said when it was read last.
     text: Option<String>,
 }
@@ -96,6 +110,11 @@ impl Reload {
     pub(crate) fn new() -> Reload {
         let now = Instant::now();
         Reload { asked: now, due: now, text: None }
+    }
+
+    /// Whether the file is to be read now.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due <= Instant::now()
     }
 
     /// Reads the file and decides; `fits` are the reasons against settings that are right in

@@ -5,19 +5,18 @@
 //! or the kernel's own scheduler.
 
 use crate::{
-    Ejections, ExitReason, HostError, Live, Names, Reloaded, Speed,
-    cgroups::Cgroups,
-    discover::{Finder, FoundVm, Roots},
+    Ejections, ExitReason, HostError, Live,
+    discover::{FoundVm, Roots},
+    follow::Vms,
     guests::Guests,
     held::Held,
-    layout::{Known, layout},
+    in_force::{InForce, Lasting},
+    layout::Layout,
     live::{self, Event},
-    reload::{AGAIN, Reload, Verdict, wall_ns},
+    publish::Published,
     reported::Conditions,
-    slots::Slots,
 };
-use ::publish::Limits;
-use entitlement::{REPLAN, Tree};
+use entitlement::REPLAN;
 use sched_core::Knobs;
 use settings::LiveSettings;
 use std::{
@@ -25,7 +24,6 @@ use std::{
     time::{Duration, Instant},
 };
 use topology::Topology;
-use units::{PcpuSet, caps::SHARES_MAX};
 
 /// How the daemon runs.
 pub struct Options {
@@ -45,39 +43,17 @@ pub struct Options {
     pub verbose: bool,
 }
 
-/// What outlives a load of the scheduler.
-struct InForce {
-    settings: LiveSettings,
-    reloads: u64,
-    /// Of these so many were taken over.
-    taken: u64,
-}
-
-pub(crate) struct Daemon<'a> {
-    pub(crate) live: &'a Live,
-    pub(crate) options: &'a Options,
-    in_force: &'a mut InForce,
-    pub(crate) roots: Roots,
-    pub(crate) finder: Finder,
+/// What follows a host that is loaded: rooms, each with what it alone changes.
+struct Daemon<'a> {
+    live: &'a Live,
+    options: &'a Options,
+    roots: Roots,
     guests: Guests,
-    pub(crate) loaded: Instant,
-    speed: Speed,
-    /// Those that are online.
-    pub(crate) pcpus: PcpuSet,
-    pub(crate) slots: Slots,
-    /// What the plan was made from.
-    pub(crate) seen: Option<(Vec<FoundVm>, Cgroups)>,
-    pub(crate) names: Names,
-    pub(crate) tree: Tree,
-    pub(crate) system_weight: u64,
-    /// Slots of limits; a VM is its process and that one's start.
-    pub(crate) limits: Limits<(i32, u64)>,
-    pub(crate) limits_refused: Option<String>,
-    pub(crate) generation: u64,
-    pub(crate) published: Option<Instant>,
-    pub(crate) held: Held,
-    reloading: Option<Reload>,
-    pub(crate) conditions: Conditions,
+    in_force: InForce<'a>,
+    vms: Vms,
+    published: Published,
+    held: Held,
+    conditions: Conditions,
 }
 
 /// Period of the scan: a change of cpu.weight or cpu.max is in force within a second.
@@ -97,8 +73,8 @@ pub fn run(
     options: &Options,
 ) -> Result<(), HostError> {
     live::come_first();
-    let mut in_force = InForce { settings: options.settings.clone(), reloads: 0, taken: 0 };
-    while let Some(reason) = once(topology, options, &mut in_force)? {
+    let mut lasting = Lasting::new(options.settings.clone(), options.file.clone());
+    while let Some(reason) = once(topology, options, &mut lasting)? {
         // One of kind 0 was our own doing.
         if reason.kind != 0 {
             if let Err(e) = Ejections::count(reason.restart) {
@@ -118,7 +94,7 @@ pub fn run(
 fn once(
     read: &dyn Fn() -> Result<Topology, HostError>,
     options: &Options,
-    in_force: &mut InForce,
+    lasting: &mut Lasting,
 ) -> Result<Option<ExitReason>, HostError> {
     let begin = Instant::now();
     let topology = &read()?;
@@ -128,8 +104,8 @@ fn once(
     // threads compete with it as host tasks.
     let mut guests = Guests::Unknown;
     guests.hook(live.maps(), options.knobs, &options.say);
-    let (roots, mut finder) = (Roots::default(), Finder::default());
-    let found = finder.scan(&roots);
+    let (roots, mut vms) = (Roots::default(), Vms::default());
+    let found = vms.scan(&roots);
     live.attach()?;
     (options.say)(&format!(
         "loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now; the kernel \
@@ -138,8 +114,18 @@ fn once(
         topology.online().len(),
         live.verified_instructions(),
     ));
-    let mut daemon =
-        Daemon::new(&live, options, in_force, (roots, finder, guests), topology.online().clone());
+    let pcpus = topology.online();
+    let mut daemon = Daemon {
+        live: &live,
+        options,
+        in_force: InForce::new(lasting, &roots, pcpus.len() as u32, options.knobs.system_shares),
+        roots,
+        guests,
+        vms,
+        published: Published::default(),
+        held: Held::new(pcpus.clone()),
+        conditions: Conditions::default(),
+    };
     daemon.take(found)?;
     if read()? != *topology {
         // The kernel tells of a pCPU only once a scheduler is attached.
@@ -155,39 +141,7 @@ fn once(
     Ok(ended)
 }
 
-impl<'a> Daemon<'a> {
-    fn new(
-        live: &'a Live,
-        options: &'a Options,
-        in_force: &'a mut InForce,
-        (roots, finder, guests): (Roots, Finder, Guests),
-        pcpus: PcpuSet,
-    ) -> Self {
-        Daemon {
-            live,
-            options,
-            speed: Speed::of(&roots, in_force.settings.host.mhz),
-            in_force,
-            roots,
-            finder,
-            guests,
-            loaded: Instant::now(),
-            pcpus,
-            slots: Slots::default(),
-            seen: None,
-            names: Names::default(),
-            tree: Names::default().tree(),
-            system_weight: 0,
-            limits: Limits::default(),
-            limits_refused: None,
-            generation: 0,
-            published: None,
-            held: Held::default(),
-            reloading: None,
-            conditions: Conditions::default(),
-        }
-    }
-
+impl Daemon<'_> {
     /// Until stopped (`None`) or ended by the kernel (its reason).
     fn follow(&mut self) -> Result<Option<ExitReason>, HostError> {
         let mut scanned = Instant::now();
@@ -196,106 +150,88 @@ impl<'a> Daemon<'a> {
             if events.contains(&Event::Gone) || self.live.exit_reason().kind != 0 {
                 return Ok(Some(self.live.exit_reason()));
             }
-            self.named(&events)?;
+            if let Some(found) = self.vms.named(&events, &self.roots) {
+                self.take(found)?;
+            }
             if (self.options.reload)() {
-                self.reloading = Some(Reload::new());
+                self.in_force.ask();
             }
-            if self.reloading.as_ref().is_some_and(|r| r.due <= Instant::now()) {
-                self.reload()?;
-            }
+            self.reload()?;
             if scanned.elapsed() >= SCAN {
                 self.held.forget();
                 self.guests.hook(self.live.maps(), self.options.knobs, &self.options.say);
-                let found = self.finder.scan(&self.roots);
-                self.take(found)?;
-                self.say_troubles();
+                self.scan()?;
+                for trouble in self.conditions.lasting_troubles() {
+                    (self.options.say)(&trouble);
+                }
                 scanned = Instant::now();
             }
-            self.replan(); // after a scan, whose plan ignores pinning
+            // After a scan, whose plan ignores pinning.
+            self.held.replan(self.live, &self.published, self.vms.slots(), &self.roots);
         }
         Ok(None)
     }
 
-    /// How long it may wait for events.
+    /// How long it may wait for events. A held host is replanned on time; its scan waits for that.
     fn patience(&self, scanned: Instant) -> Duration {
-        let scan = SCAN.saturating_sub(scanned.elapsed());
-        let replan = if self.held.now { Duration::from_nanos(REPLAN.ns()) } else { SCAN };
-        let reload = if self.reloading.is_some() { AGAIN } else { SCAN };
-        // A held host is replanned on time; its scan waits for that.
-        if self.held.now { replan.min(reload) } else { scan.min(reload) }
-    }
-
-    /// What a layout depends on, by these settings.
-    pub(crate) fn known<'s>(&self, settings: &'s LiveSettings, speed: Speed) -> Known<'s> {
-        let pcpus = self.pcpus.len() as u32;
-        let system_shares = match self.options.knobs.system_shares {
-            0 => (pcpus * 1000).min(SHARES_MAX as u32),
-            n => n as u32,
-        };
-        Known { settings, speed, pcpus, system_shares }
-    }
-
-    /// The settings in force, and the speed of a pCPU by them.
-    pub(crate) fn settings(&self) -> (&LiveSettings, Speed) {
-        (&self.in_force.settings, self.speed)
-    }
-
-    /// Reads the settings file again, takes it over if it can be, and says what came of it.
-    fn reload(&mut self) -> Result<(), HostError> {
-        let Some(mut reload) = self.reloading.take() else { return Ok(()) };
-        let found: Vec<FoundVm> = self.slots.found().cloned().collect();
-        let fits = |settings: &LiveSettings| {
-            let speed = Speed::of(&self.roots, settings.host.mhz);
-            let reasons = settings.reasons_at(speed.mhz);
-            let cgroups = Cgroups::read(&self.roots, &found, settings);
-            if reasons.is_empty() {
-                layout(&found, &cgroups, &self.known(settings, speed)).map(drop)
-            } else {
-                Err(reasons)
-            }
-        };
-        let reasons =
-            match reload.decide(self.options.file.as_deref(), &self.in_force.settings, &fits) {
-                Verdict::Wait => {
-                    self.reloading = Some(reload);
-                    return Ok(());
-                }
-                Verdict::Refuse(reasons) => reasons,
-                Verdict::Take(settings) => {
-                    self.speed = Speed::of(&self.roots, settings.host.mhz);
-                    self.in_force.settings = *settings;
-                    self.seen = None;
-                    let found = self.finder.scan(&self.roots);
-                    self.take(found)?;
-                    vec![]
-                }
-            };
-        self.in_force.reloads += 1;
-        self.in_force.taken += u64::from(reasons.is_empty());
-        let outcome = Reloaded {
-            number: self.in_force.reloads,
-            taken: self.in_force.taken,
-            time_ns: wall_ns(),
-            daemon: std::process::id(),
-            generation: self.generation,
-            file: self.options.file.clone(),
-            ok: reasons.is_empty(),
-            reasons,
-        };
-        let file =
-            outcome.file.as_ref().map_or_else(|| "no file".to_owned(), |f| f.display().to_string());
-        if outcome.ok {
-            (self.options.say)(&format!(
-                "settings read again from {file}: in force as plan {}",
-                outcome.generation
-            ));
+        let wait = if self.held.now() {
+            Duration::from_nanos(REPLAN.ns())
         } else {
-            let reasons = outcome.reasons.join("\n  - ");
-            (self.options.say)(&format!(
-                "settings read again from {file}: refused, the old ones stay in force:\n  - \
-                    {reasons}"
+            SCAN.saturating_sub(scanned.elapsed())
+        };
+        self.in_force.again().map_or(wait, |again| wait.min(again))
+    }
+
+    /// Reads the settings file again if that is due, and tells what came of it.
+    fn reload(&mut self) -> Result<(), HostError> {
+        let Some(reasons) = self.in_force.read_again(&self.roots, self.vms.slots()) else {
+            return Ok(());
+        };
+        if reasons.is_empty() {
+            self.vms.forget();
+            self.scan()?;
+        }
+        self.in_force.tell(reasons, self.published.generation(), &self.options.say)
+    }
+
+    fn scan(&mut self) -> Result<(), HostError> {
+        let found = self.vms.scan(&self.roots);
+        self.take(found)
+    }
+
+    /// Takes note of all the VMs that there are now.
+    fn take(&mut self, found: Vec<FoundVm>) -> Result<(), HostError> {
+        let (live, say) = (self.live, &self.options.say);
+        if let Some(laid) = self.vms.seat(found, live, &self.roots, &self.in_force, say) {
+            self.change(laid)?;
+        }
+        self.vms.bind(live, &self.published.vms().collect());
+        self.vms.sweep(live);
+        self.published.sweep(live);
+        let asserts = live.accounts().host().asserts;
+        if self.conditions.asserts(asserts) {
+            say(&format!(
+                "{asserts} assertions of the scheduler have failed: VMs run on; please report it"
             ));
         }
-        outcome.write()
+        Ok(())
+    }
+
+    /// Puts a layout into force if it is another plan, and takes note of what could not be taken
+    /// over.
+    fn change(&mut self, laid: Layout) -> Result<(), HostError> {
+        let Layout { names, mut troubles } = laid;
+        let (live, say, slots) = (self.live, &self.options.say, self.vms.slots());
+        if self.published.differs(&names) {
+            self.published.take(names, live, slots, say);
+            if self.published.generation() == 1 {
+                self.held.begin(live, &self.published, slots);
+            }
+            self.published.divide(live)?;
+            self.published.say_excesses(&mut self.conditions, say);
+        }
+        troubles.extend(self.published.limits_refused().cloned());
+        self.conditions.set_troubles(troubles);
+        Ok(())
     }
 }

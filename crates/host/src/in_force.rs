@@ -1,0 +1,185 @@
+//! Settings in force and how often they were read again, for `run`; what a layout depends on by
+//! them, for `follow`. Whether a file is taken over, `reload` decides.
+
+use crate::{
+    HostError, Reloaded, Speed,
+    cgroups::Cgroups,
+    discover::{FoundVm, Roots},
+    layout::{Known, layout},
+    reload::{AGAIN, Reload, Verdict, wall_ns},
+    slots::Slots,
+};
+use settings::LiveSettings;
+use std::{path::PathBuf, time::Duration};
+use units::caps::SHARES_MAX;
+
+/// What outlives a load of the scheduler.
+pub(crate) struct Lasting {
+    file: Option<PathBuf>,
+    settings: LiveSettings,
+    reloads: u64,
+    /// Of these so many were taken over.
+    taken: u64,
+}
+
+impl Lasting {
+    /// Settings at the start, and their file.
+    pub(crate) fn new(settings: LiveSettings, file: Option<PathBuf>) -> Lasting {
+        Lasting { file, settings, reloads: 0, taken: 0 }
+    }
+}
+
+/// Settings in force on a host that is loaded.
+pub(crate) struct InForce<'a> {
+    lasting: &'a mut Lasting,
+    speed: Speed,
+    /// So many are online.
+    pcpus: u32,
+    system_shares: u32,
+    reloading: Option<Reload>,
+}
+
+impl<'a> InForce<'a> {
+    /// Settings for so many pCPUs; `system_shares` is the knob.
+    pub(crate) fn new(
+        lasting: &'a mut Lasting,
+        roots: &Roots,
+        pcpus: u32,
+        system_shares: u64,
+    ) -> InForce<'a> {
+        let speed = Speed::of(roots, lasting.settings.host.mhz);
+        let system_shares = match system_shares {
+            0 => (pcpus * 1000).min(SHARES_MAX as u32),
+            n => n as u32,
+        };
+        InForce { lasting, speed, pcpus, system_shares, reloading: None }
+    }
+
+    /// The settings.
+    pub(crate) fn settings(&self) -> &LiveSettings {
+        &self.lasting.settings
+    }
+
+    /// What a layout depends on.
+    pub(crate) fn known(&self) -> Known<'_> {
+        self.known_by(self.settings(), self.speed)
+    }
+
+    /// The same by other settings.
+    fn known_by<'s>(&self, settings: &'s LiveSettings, speed: Speed) -> Known<'s> {
+        let InForce { pcpus, system_shares, .. } = *self;
+        Known { settings, speed, pcpus, system_shares }
+    }
+
+    /// A reload is asked for; one under way begins anew.
+    pub(crate) fn ask(&mut self) {
+        self.reloading = Some(Reload::new());
+    }
+
+    /// How long the loop waits at most while a reload is under way.
+    pub(crate) fn again(&self) -> Option<Duration> {
+        self.reloading.as_ref().map(|_| AGAIN)
+    }
+
+    /// Reads the settings file again if that is due, and takes it over if the VMs can be laid out
+    /// by it. Once decided: every reason against the file; none if it is in force.
+    pub(crate) fn read_again(&mut self, roots: &Roots, slots: &Slots) -> Option<Vec<String>> {
+        let mut reload = self.reloading.take_if(|r| r.is_due())?;
+        let found: Vec<FoundVm> = slots.found().cloned().collect();
+        let fits = |settings: &LiveSettings| {
+            let speed = Speed::of(roots, settings.host.mhz);
+            let reasons = settings.reasons_at(speed.mhz);
+            let cgroups = Cgroups::read(roots, &found, settings);
+            if reasons.is_empty() {
+                layout(&found, &cgroups, &self.known_by(settings, speed)).map(drop)
+            } else {
+                Err(reasons)
+            }
+        };
+        match reload.decide(self.lasting.file.as_deref(), self.settings(), &fits) {
+            Verdict::Wait => {
+                self.reloading = Some(reload);
+                None
+            }
+            Verdict::Refuse(reasons) => Some(reasons),
+            Verdict::Take(settings) => {
+                self.speed = Speed::of(roots, settings.host.mhz);
+                self.lasting.settings = *settings;
+                Some(vec![])
+            }
+        }
+    }
+
+    /// Tells what came of a reload: reasons against the file, and the plan in force now.
+    pub(crate) fn tell(
+        &mut self,
+        reasons: Vec<String>,
+        generation: u64,
+        say: &dyn Fn(&str),
+    ) -> Result<(), HostError> {
+        let outcome = self.outcome(reasons, generation);
+        say(&outcome.said());
+        outcome.write()
+    }
+
+    /// What came of a reload, which counts from now on.
+    fn outcome(&mut self, reasons: Vec<String>, generation: u64) -> Reloaded {
+        let ok = reasons.is_empty();
+        self.lasting.reloads += 1;
+        self.lasting.taken += u64::from(ok);
+        Reloaded {
+            number: self.lasting.reloads,
+            taken: self.lasting.taken,
+            time_ns: wall_ns(),
+            daemon: std::process::id(),
+            generation,
+            file: self.lasting.file.clone(),
+            ok,
+            reasons,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up::MadeUp;
+    use std::{fs, time::SystemTime};
+
+    #[test]
+    fn a_file_that_is_refused_changes_no_settings_and_reloads_are_counted() {
+        let t = MadeUp::new("in-force");
+        let path = t.path("tandem.toml");
+        let put = |text: &str| {
+            t.put("tandem.toml", text.as_bytes());
+            let at = SystemTime::now() - Duration::from_secs(5);
+            fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
+        };
+        let mut lasting = Lasting::new(LiveSettings::default(), Some(path.clone()));
+        let mut now = InForce::new(&mut lasting, &t.roots(), 4, 0);
+        let seen = |now: &InForce| (now.known().speed.mhz, now.known().system_shares);
+        assert_eq!((now.read_again(&t.roots(), &Slots::default()), now.again()), (None, None));
+        put("[host]\nmhz = 3000\n[[vm]]\nname = \"web\"\nshares = 0\n");
+        now.ask();
+        let refused = now.read_again(&t.roots(), &Slots::default()).unwrap();
+        assert_eq!((refused.len(), seen(&now), now.again()), (1, (2000, 4000), None));
+        let said = now.outcome(refused.clone(), 7).said();
+        assert_eq!(
+            said,
+            format!(
+                "settings read again from {}: refused, the old ones stay in force:\n  - {}",
+                path.display(),
+                refused[0]
+            )
+        );
+        put("[host]\nmhz = 3000\n");
+        now.ask();
+        assert_eq!(now.read_again(&t.roots(), &Slots::default()), Some(vec![]));
+        assert_eq!(seen(&now), (3000, 4000));
+        let taken = now.outcome(vec![], 8);
+        assert_eq!((taken.number, taken.taken, taken.generation, taken.ok), (2, 1, 8, true));
+        // The next load begins with the settings and counts of this one.
+        let now = InForce::new(&mut lasting, &t.roots(), 2, 500);
+        assert_eq!((seen(&now), now.lasting.reloads), ((3000, 500), 2));
+    }
+}
