@@ -466,6 +466,8 @@ INLINE void core_idle(struct host *h, u32 pcpu, bool idle)
 	busy_seen(h, p, !idle);
 	if (!idle) {
 		idle_clear(c, p->bit);
+		if (h->exec_lost)
+			plat_pick_again(h, pcpu);
 	} else {
 		p->current_world = WORLD_NONE;
 		p->chose_ns = 0;

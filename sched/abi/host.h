@@ -33,6 +33,8 @@ struct host {
 
 	/* failed assertions, counted where they cannot stop the run */
 	u64 asserts;
+	/* the last of them: four letters of its file << 32 | line */
+	u64 assert_at;
 	/* threads that found no free world */
 	u64 overflows;
 
@@ -60,6 +62,11 @@ struct host {
 	u32 worlds;
 	/* not 0: a VM of several vCPUs has been seen */
 	u32 smp;
+
+	/* --- account/charge.h --- */
+
+	/* not 0: the kernel does not count CPU time of runs that begin on an idle pCPU */
+	u32 exec_lost;
 };
 
 #endif

@@ -7,13 +7,20 @@
  * Law		used += d; vt += (d << 20 + remainder) / weight; the remainder stays with the world
  * Units	CPU time in ns; weight in 2^-20 pCPU
  * Example	d = 4 ms at weight 7 pCPUs: vt grows by 571,428 ns, 3,670,016 / 7,340,032 remain
- * Limits	d below 2^43 ns (2.4 hours); a slice is at most a second
+ * Limits	d below 2^43 ns (2.4 hours); a slice is at most a second. Kernels 7.2.13 and 7.3.4,
+ *		not 7.0.13, count no CPU time between the last timer tick and the end of a run
+ *		that began on an idle pCPU: the clock's update stays skipped. Such a run is missing
+ *		here and in cpu.stat, and is steal time in its guest. After the first one the
+ *		kernel picks once more whenever a pCPU ends to idle (core_idle): that uses the skip
  */
 #ifndef TANDEM_CHARGE_H
 #define TANDEM_CHARGE_H
 
 #include "budget.h"
 #include "lag.h"
+
+/* A longer run of which the kernel's clock has seen nothing is lost. */
+#define EXEC_LOST_NS 100000ull
 
 /* Charges the run since the last charge and refunds the committed slice. */
 INLINE void charge_settle(struct host *h, plat_task *t, struct world *w, struct vm *v,
@@ -25,6 +32,8 @@ INLINE void charge_settle(struct host *h, plat_task *t, struct world *w, struct 
 	u32 busy = plat_read(v->runnable), serve;
 
 	plat_assert(h, v->weight >= WEIGHT_MIN);
+	if (!d && ran > EXEC_LOST_NS)
+		h->exec_lost = 1;
 	w->run_since_ns += ran;
 	w->exec_ns += d;
 	w->used_ns += d;

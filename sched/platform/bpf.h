@@ -237,6 +237,8 @@ INLINE void plat_kick(struct host *h, u32 pcpu, u32 flags)
 					    SCX_VALUE(scx_kick_flags, SCX_KICK_IDLE));
 }
 
+#define plat_pick_again(h, pcpu) scx_bpf_kick_cpu((s32)(pcpu), 0)
+
 #define plat_read(x) (*(volatile typeof(x) *)&(x))
 #define plat_barrier() asm volatile("" ::: "memory")
 #define plat_add(ptr, n) ((void)__sync_fetch_and_add(ptr, n))
@@ -244,7 +246,12 @@ INLINE void plat_kick(struct host *h, u32 pcpu, u32 flags)
 #define plat_or(ptr, bits) ((void)__sync_fetch_and_or(ptr, bits))
 #define plat_fetch_and(ptr, bits) __sync_fetch_and_and(ptr, bits)
 #define plat_cas(ptr, old, new) __sync_bool_compare_and_swap(ptr, old, new)
-#define plat_assert(h, cond) ((void)((cond) || (__sync_fetch_and_add(&(h)->asserts, 1), 0)))
+#define ASSERT_AT								\
+	((u64)__FILE_NAME__[0] << 56 | (u64)__FILE_NAME__[1] << 48 |		\
+	 (u64)__FILE_NAME__[2] << 40 | (u64)__FILE_NAME__[3] << 32 | __LINE__)
+#define plat_assert(h, cond)							\
+	((void)((cond) || (__sync_fetch_and_add(&(h)->asserts, 1),		\
+			   (h)->assert_at = ASSERT_AT, 0)))
 #define PLAT_STRICT 0
 #define plat_assert_alone(h, cond) ((void)0)
 #define plat_for(i, n) for (u32 i = 0, once_ = 1; once_; once_ = 0) bpf_for(i, 0, n)

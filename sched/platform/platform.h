@@ -72,6 +72,7 @@ extern u64 native_ablated; /* set once, before main */
  * plat_queue_move(h, task, to)	moves a walked thread to another ordered queue, key and slice as
  *				they were; from timers too. Both are false when it is gone
  * plat_kick(h, pcpu, KICK_IDLE or KICK_PREEMPT)
+ * plat_pick_again(h, pcpu)	the kernel picks there once more, and stays with what runs
  *
  * plat_trace(h, ns, head, a, b)
  *				hands a record to the recorder; counted where there is no room

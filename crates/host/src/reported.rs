@@ -39,6 +39,7 @@ pub(crate) struct Conditions {
     fits: bool,
     /// Failed assertions of the scheduler.
     asserts: u64,
+    lost: bool,
 }
 
 impl Default for Conditions {
@@ -49,6 +50,7 @@ impl Default for Conditions {
             excesses: Reported::default(),
             fits: true,
             asserts: 0,
+            lost: false,
         }
     }
 }
@@ -75,6 +77,11 @@ impl Conditions {
     /// So many assertions of the scheduler have failed: whether that is news.
     pub(crate) fn asserts(&mut self, now: u64) -> bool {
         std::mem::replace(&mut self.asserts, now) != now
+    }
+
+    /// Whether the kernel loses CPU time (`sched/account/charge.h`): whether that is news.
+    pub(crate) fn lost(&mut self, now: bool) -> bool {
+        !std::mem::replace(&mut self.lost, now) && now
     }
 }
 

@@ -208,11 +208,19 @@ impl Daemon<'_> {
         self.vms.bind(live, &self.published.vms().collect());
         self.vms.sweep(live);
         self.published.sweep(live);
-        let asserts = live.accounts().host().asserts;
+        let host = live.accounts().host();
+        let asserts = host.asserts;
         if self.conditions.asserts(asserts) {
+            let at: String = host.assert_at.to_be_bytes()[..4].iter().map(|b| *b as char).collect();
             say(&format!(
-                "{asserts} assertions of the scheduler have failed: VMs run on; please report it"
+                "{asserts} assertions of the scheduler have failed, the last one in {at} at line \
+                    {}: VMs run on; please report it",
+                host.assert_at as u32
             ));
+        }
+        if self.conditions.lost(host.exec_lost != 0) {
+            say("this kernel does not count CPU time of threads that start on an idle pCPU \
+                    (docs/operating.md); from now on it picks twice there, and counts it");
         }
         Ok(())
     }

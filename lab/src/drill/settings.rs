@@ -24,6 +24,10 @@ const RATIO_OFF: f64 = 0.025;
 const LIMIT: (f64, f64) = (0.5, 0.98);
 /// Over four seconds; what is saved up when they begin is a hundredth of half a pCPU in a second.
 const LIMIT_OVER: f64 = 1.01;
+/// RUN begins and ends with the pick, CPU time a little later and earlier: some microseconds of a
+/// run of 2 ms. A kernel that loses CPU time (`sched/account/charge.h`) is 40 % off if that is not
+/// mended.
+const RUN_OFF: f64 = 0.003;
 
 pub(super) fn run(
     setting: &Setting,
@@ -109,6 +113,13 @@ fn amounts(report: &mut Report, records: &[Record], name: &str, ratio: f64) {
             ok,
             format!("{pcpus:.3}"),
             allowed,
+        );
+        let run = number("run_us") / (a + b).max(1.0) - 1.0;
+        report.check(
+            "time in RUN beyond CPU time by cpu.stat, below the limit",
+            run.abs() <= RUN_OFF,
+            format!("{:.2} %", run * 100.0),
+            format!("at most {:.1} % either way", RUN_OFF * 100.0),
         );
     }
 }
