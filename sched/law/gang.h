@@ -8,8 +8,8 @@
  * Units	length in ns of CPU time of one vCPU: what the VM is entitled to in a quantum,
  *		divided by its vCPUs that want to run
  * Example	a VM of 4 vCPUs entitled to 2 pCPUs, quantum 50 ms: gang slices of 25 ms
- * Limits	READY vCPUs of the gang preempt worlds of later, incomplete gangs GANG_TRIES times
- *		a gang slice (tick/gang.h); afterwards they wait for their queues
+ * Limits	READY vCPUs of the gang preempt worlds of later, incomplete gangs (tick/gang.h):
+ *		GANG_TRIES times in quick succession, then every cosched_poll_us
  */
 #ifndef TANDEM_GANG_H
 #define TANDEM_GANG_H
@@ -17,7 +17,7 @@
 #include "preempt.h"
 #include "skew.h"
 
-/* attempts to place the rest of a gang in one slice; more would make gangs preempt each other */
+/* attempts to place the rest of a gang that need not wait for a full look */
 #define GANG_TRIES 4
 
 /* Length of a gang slice. */
@@ -34,7 +34,7 @@ INLINE bool gang_over(const struct vm *v, u64 now)
 	return plat_read(v->gang_key) && now >= plat_read(v->gang_end_ns);
 }
 
-/* Whether the rest of a gang still has attempts to be placed. */
+/* Whether the rest of a gang is to be placed before the next full look. */
 INLINE bool gang_incomplete(const struct vm *v)
 {
 	return v->waiting && v->gang_tries < GANG_TRIES;

@@ -47,7 +47,7 @@ SUBPROG u32 cosched_vm(NONNULL(struct host *h), NONNULL(struct siblings_look *s)
 	siblings_stop(h, s);
 	if (plat_read(v->costopped))
 		siblings_start(h, s);
-	if (s->waiting && v->gang_tries < GANG_TRIES && plat_read(v->gang_key)) {
+	if (s->waiting && plat_read(v->gang_key)) {
 		v->gang_tries++;
 		gang_place(h, s);
 	}

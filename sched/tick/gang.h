@@ -2,16 +2,16 @@
  * when the slice ends.
  *
  * Promise	as law/gang.h
- * Limits	GANG_PCPUS pCPUs are looked at in each attempt, from those near the VM's first vCPU
- *		on; on a host of more than GANG_PCPUS * GANG_TRIES not all
+ * Limits	GANG_PCPUS pCPUs are looked at in each attempt, first those near the VM's first
+ *		vCPU, then the next ones
  */
 #ifndef TANDEM_GANG_TICK_H
 #define TANDEM_GANG_TICK_H
 
 #include "siblings.h"
 
-/* pCPUs that one attempt to place the rest of a gang looks at */
-#define GANG_PCPUS 64
+/* pCPUs that one attempt to place the rest of a gang looks at: some 1,000 instructions */
+#define GANG_PCPUS 48
 
 /* First pCPU of an attempt, whose number counts from 1. */
 INLINE u32 gang_from(struct host *h, const struct siblings_look *s, u32 attempt)
