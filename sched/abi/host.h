@@ -26,8 +26,25 @@ struct host {
 	u64 v_at_ns;
 	/* virtual ns per ns at which an active VM is served, 20 fraction bits */
 	u64 rate;
-	/* when the plan's tree was divided last */
+	/* sums of this round over the active VMs: weighted distance from the host's
+	 * virtual time, weights, worlds that want to run */
+	s64 drift_sum;
+	s64 drift_total;
+	u64 drift_busy;
+	/* correction of the last round that VMs inside their reservations have yet to get */
+	s64 drift_step;
+
+	/* --- tick/plan.h --- */
+
+	/* when the division of the plan's tree began last */
 	u64 planned_ns;
+	/* the plan that is being divided */
+	u64 dividing;
+	/* of the pool whose children are visited: what they asked for, the reserved part, what they
+	 * have got */
+	u64 plan_asked;
+	u64 plan_reserved;
+	u64 plan_given;
 
 	/* --- counters, atomic adds --- */
 
@@ -62,6 +79,20 @@ struct host {
 	u32 worlds;
 	/* not 0: a VM of several vCPUs has been seen */
 	u32 smp;
+
+	/* --- tick/housekeep.h and tick/plan.h --- */
+
+	/* part of the round of housekeeping */
+	u32 house_part;
+	/* enum plan_phase, and the nodes that its pass has yet to visit */
+	u32 plan_phase;
+	u32 plan_next;
+	u32 plan_end;
+	/* the pool, and its rounds so far */
+	u32 plan_pool;
+	u32 plan_rounds;
+	/* instructions that are left of this part */
+	u32 plan_budget;
 
 	/* --- account/charge.h --- */
 

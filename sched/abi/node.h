@@ -10,6 +10,25 @@ enum node_flag {
 	NODE_CUT = 2,
 };
 enum node_state { NODE_OPEN, NODE_FLOOR, NODE_CEILING };
+/* What a pass over nodes does (host.plan_phase). LEAVES and FIND go over the tree, SUMS from its
+ * end; the others over the children of a pool. */
+enum plan_phase {
+	PLAN_DONE,
+	/* demands of the VMs */
+	PLAN_LEAVES,
+	/* demands of the pools, and the reserved part */
+	PLAN_SUMS,
+	/* the next pool */
+	PLAN_FIND,
+	/* all its children are open */
+	PLAN_OPEN,
+	/* how many are below their floors or above their demands */
+	PLAN_ERRORS,
+	/* those whose error is certain are settled */
+	PLAN_TAKE,
+	/* entitlements */
+	PLAN_SETTLE,
+};
 
 /* Nodes come breadth first: the root first, the children of a node side by side. User space writes
  * a plan whole, into the half of the array that is not in force; from then on only tick/plan.h

@@ -43,6 +43,8 @@ struct vm {
 	u64 demand;
 	/* runnable time at the last look, later where bursts were corrected */
 	u64 demand_seen_ns;
+	/* when that was */
+	u64 demand_at_ns;
 
 	/* --- callbacks (atomic adds) --- */
 
@@ -103,7 +105,7 @@ struct vm {
 
 	/* vCPUs that were READY at the last look */
 	u32 waiting;
-	/* attempts to place the rest of the gang in the gang slice under way */
+	/* attempts so far to place the rest of the gang in the gang slice under way */
 	u32 gang_tries;
 	/* not 0: strict co-scheduling stops all its vCPUs */
 	u32 stopped;

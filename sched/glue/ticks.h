@@ -87,14 +87,13 @@ static int housekeep(void *map, int *key, struct housekeeper *keeper)
 	struct host *h = plat_host();
 	u32 one = 1;
 	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one);
+	u64 next = h ? core_housekeep(h) : 0;
 
-	if (h)
-		core_housekeep(h);
 	if (h && limits && h->limiters && !limits_ticking)
 		limits_ticking = !bpf_timer_start(&limits->timer, LIMIT_TICK_NS, 0);
 	if (h && !cosched_ticking)
 		start_cosched(h);
-	bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
+	bpf_timer_start(&keeper->timer, next ? next : knobs_now.housekeep_us * 1000, 0);
 	return 0;
 }
 

@@ -1,10 +1,11 @@
-/* Housekeeping, every housekeep_us: the plan, the host's virtual time, and nets under races.
+/* Housekeeping, a round every housekeep_us: the plan, the host's virtual time, nets under races.
  *
  * Promise	the host's virtual time is an ideal scheduler's, so lag is measured against it
  *		a waiting world with a request of 0 preempts within a period of when it may
  * Law		v += gone * rate + drift / 16; rate = served / weight of the active VMs
  * Units	ns of virtual time
- * Limits	one idle pCPU a cluster is kicked to look for work
+ * Limits	one idle pCPU a cluster is kicked to look for work. A round has a part for every
+ *		HOUSE_VMS VMs or HOUSE_PCPUS pCPUs, so that no part grows with the host
  */
 #ifndef TANDEM_HOUSEKEEP_H
 #define TANDEM_HOUSEKEEP_H
@@ -12,23 +13,44 @@
 #include "../place/place.h"
 #include "plan.h"
 
-/* Kicks one idle pCPU of each cluster while a world waits anywhere: the net under the races between
- * placing and pulling. */
-SUBPROG u32 housekeep_idle(NONNULL(struct host *h))
+/* VMs, pCPUs and clusters of one part: some 2,000 instructions each, and hosts of two dozen VMs
+ * have one part a round */
+#define HOUSE_VMS 32
+#define HOUSE_PCPUS 16
+#define HOUSE_CLUSTERS (HOUSE_PCPUS / 4)
+
+/* Parts of a round. */
+INLINE u32 house_parts(const struct host *h)
+{
+	u32 parts = max_u64((h->vms + HOUSE_VMS - 1) / HOUSE_VMS,
+			    (h->pcpus + HOUSE_PCPUS - 1) / HOUSE_PCPUS);
+
+	return parts ? parts : 1;
+}
+
+INLINE bool house_queued(struct host *h)
 {
 	u64 queued = 0;
 
 	plat_for(i, CLUSTERS_MAX) {
-		struct cluster *c = i < h->clusters ? plat_cluster(h, i) : NULL;
+		struct cluster *c = i < h->clusters && !queued ? plat_cluster(h, i) : NULL;
 
 		if (!c)
 			break;
-		queued |= plat_read(c->queued);
+		queued = plat_read(c->queued);
 	}
-	plat_for(i, CLUSTERS_MAX) {
-		struct cluster *c = with(IDLE_SCAN) && queued && i < h->clusters
-					    ? plat_cluster(h, i)
-					    : NULL;
+	return queued;
+}
+
+/* Kicks one idle pCPU of each cluster while a world waits anywhere: the net under the races between
+ * placing and pulling. */
+SUBPROG u32 house_idle(NONNULL(struct host *h), u32 part)
+{
+	if (!with(IDLE_SCAN) || !house_queued(h))
+		return 0;
+	plat_for(i, HOUSE_CLUSTERS) {
+		u32 id = part * HOUSE_CLUSTERS + i;
+		struct cluster *c = id < h->clusters ? plat_cluster(h, id) : NULL;
 		u64 idle = c ? plat_read(c->idle) : 0;
 
 		if (!c)
@@ -48,7 +70,7 @@ struct wait_look {
 
 /* Whether a world that waits on `p` preempts there now: one whose VM's request is 0. A function of
  * its own, for the verifier walks a loop anew for every path through its body. */
-SUBPROG bool housekeep_due(NONNULL(struct host *h), NONNULL(struct pcpu *p),
+SUBPROG bool house_due(NONNULL(struct host *h), NONNULL(struct pcpu *p),
 			   NONNULL(struct world *w), NONNULL(struct wait_look *look))
 {
 	struct vm *v = plat_vm(h, w->vm);
@@ -63,7 +85,7 @@ SUBPROG bool housekeep_due(NONNULL(struct host *h), NONNULL(struct pcpu *p),
 
 /* A world with a request of 0 that woke beside one of an earlier deadline waits until that is the
  * later one, to this period, and not for a quantum. */
-SUBPROG u32 housekeep_preempt(NONNULL(struct host *h), NONNULL(struct pcpu *p), u64 now)
+SUBPROG u32 house_preempt(NONNULL(struct host *h), NONNULL(struct pcpu *p), u64 now)
 {
 	struct wait_look look = { .now = now };
 	plat_task *t;
@@ -73,7 +95,7 @@ SUBPROG u32 housekeep_preempt(NONNULL(struct host *h), NONNULL(struct pcpu *p), 
 
 		if (!w || look.seen >= QUEUE_SCAN_MAX)
 			break;
-		if (!housekeep_due(h, p, w, &look))
+		if (!house_due(h, p, w, &look))
 			continue;
 		p->preempts++;
 		trace_kick(h, p->id, KICK_PREEMPT, WHY_PREEMPTED);
@@ -82,15 +104,18 @@ SUBPROG u32 housekeep_preempt(NONNULL(struct host *h), NONNULL(struct pcpu *p), 
 	return 0;
 }
 
-SUBPROG u32 housekeep_pcpus(NONNULL(struct host *h), u64 now)
+SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
 {
-	plat_for(i, PCPUS_MAX) {
-		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, i) : NULL;
+	u64 now = plat_now(h);
+
+	plat_for(i, HOUSE_PCPUS) {
+		u32 id = part * HOUSE_PCPUS + i;
+		struct pcpu *p = id < h->pcpus ? plat_pcpu(h, id) : NULL;
 
 		if (!p)
 			break;
 		if (with(REQUEST_SCAN) && plat_read(p->waits_vm) && plat_read(p->current_world))
-			housekeep_preempt(h, p, now);
+			house_preempt(h, p, now);
 	}
 	return 0;
 }
@@ -98,69 +123,47 @@ SUBPROG u32 housekeep_pcpus(NONNULL(struct host *h), u64 now)
 /* drift is corrected over 16 periods, 160 ms: slower than bursts, faster than plans change */
 #define V_DRIFT_SHIFT 4
 
-/* Sums over the active VMs; in memory, where a BPF verifier does not count along. */
-struct drift {
-	/* weighted distance from the host's virtual time */
-	s64 sum;
-	/* weights */
-	s64 total;
-	/* worlds that want to run */
-	u64 busy;
-};
-
 /* A VM's distance counts up to four times the bound on lag: one that is farther ahead, having had a
  * tiny weight for a moment, would drag the host's virtual time along, and all others would reach
  * their bounds, where they are equal. */
-INLINE void housekeep_vm(const struct host *h, const struct knobs *k, const struct vm *v,
-			 struct drift *d)
+INLINE void house_drift(struct host *h, const struct vm *v)
 {
 	s64 weight = (s64)(v->weight >> 10), ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
-	s64 limit = 4 * (s64)share_span(h, k->lag_bound_us);
+	s64 limit = 4 * (s64)share_span(h, plat_knobs(h)->lag_bound_us);
 
 	if (limit > 1ll << 34)
 		limit = 1ll << 34;
 	ahead = clamp_s64(ahead, -limit, limit);
-	d->sum += ahead * weight >> 4; /* 2^34 * 2^20 * 2^10 VMs, less 4 bits, fits 63 */
-	d->total += weight;
-	d->busy += plat_read(v->runnable);
-}
-
-SUBPROG u32 housekeep_drift(NONNULL(struct host *h), NONNULL(struct drift *d))
-{
-	u32 counts = h->plan_outside ? VM_LIVE : VM_LIVE | VM_CONTENDED;
-
-	plat_for(i, VMS_MAX) {
-		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
-
-		if (!v)
-			break;
-		if (i == VM_SYSTEM && h->plan_outside)
-			continue;
-		if ((v->flags & counts) == counts && plat_read(v->runnable) &&
-		    !plat_read(v->stopped))
-			housekeep_vm(h, plat_knobs(h), v, d);
-	}
-	return 0;
+	h->drift_sum += ahead * weight >> 4; /* 2^34 * 2^20 * 2^10 VMs, less 4 bits, fits 63 */
+	h->drift_total += weight;
+	h->drift_busy += plat_read(v->runnable);
 }
 
 /* A correction of the host's virtual time does not change the lag of a VM that gets its reservation
  * and no more: a reservation is due by the clock. */
-SUBPROG u32 housekeep_reserved(NONNULL(struct host *h), s64 step)
+SUBPROG u32 house_vms(NONNULL(struct host *h), u32 part)
 {
-	plat_for(i, VMS_MAX) {
-		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
+	u32 counts = h->plan_outside ? VM_LIVE : VM_LIVE | VM_CONTENDED;
+
+	plat_for(i, HOUSE_VMS) {
+		u32 id = part * HOUSE_VMS + i;
+		struct vm *v = id < h->vms ? plat_vm(h, id) : NULL;
 
 		if (!v)
 			break;
-		if (v->flags & VM_RESERVED && plat_read(v->runnable))
-			plat_add(&v->vt_ns, step);
+		if (!plat_read(v->runnable) || (id == VM_SYSTEM && h->plan_outside))
+			continue;
+		if (v->flags & VM_RESERVED && h->drift_step)
+			plat_add(&v->vt_ns, h->drift_step);
+		if ((v->flags & counts) == counts && !plat_read(v->stopped))
+			house_drift(h, v);
 	}
 	return 0;
 }
 
 /* What holds between two callbacks, in the simulator alone: a VM of which no world wants to run has
  * no slice committed, and a pCPU's bit of waiting worlds and its wait_key follow its counts. */
-INLINE void housekeep_audit(struct host *h)
+INLINE void core_audit(struct host *h)
 {
 	plat_for(i, VMS_MAX) {
 		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
@@ -187,12 +190,10 @@ INLINE void housekeep_audit(struct host *h)
  * sleep, and lag with it. Not counted are VMs that are stopped whole, and VMs that get all they
  * ask for, which lag for ever. By the plan's tree those that count are served their weight, and
  * the rate is 1. */
-SUBPROG u32 core_housekeep(NONNULL(struct host *h))
+SUBPROG u32 house_clock(NONNULL(struct host *h), u64 now)
 {
-	u64 now = plat_now(h), gone = now > h->v_at_ns ? now - h->v_at_ns : 0, rate, step;
-	struct drift d = {};
+	u64 gone = now > h->v_at_ns ? now - h->v_at_ns : 0;
 
-	plan_divide(h);
 	if (trace_on(h) && now / TRACE_ACCOUNT_NS != h->v_at_ns / TRACE_ACCOUNT_NS)
 		trace_accounts(h);
 	if (h->tracing && now > h->trace_until_ns)
@@ -201,26 +202,51 @@ SUBPROG u32 core_housekeep(NONNULL(struct host *h))
 	if (gone > SEC_NS)
 		gone = SEC_NS;
 	h->v_ns += (gone >> 4) * (h->rate >> 6) >> (RATE_SHIFT - 10);
-	housekeep_drift(h, &d);
+	return 0;
+}
+
+/* A round begins: in the last one all active VMs have been seen. */
+SUBPROG u32 house_round(NONNULL(struct host *h))
+{
+	u64 total = (u64)h->drift_total, rate, step;
+	s64 sum = h->drift_sum;
+
+	h->drift_step = 0;
 	if (!h->plan_outside)
 		h->rate = 1ull << RATE_SHIFT;
-	if (d.total && with(DRIFT)) {
+	if (total && with(DRIFT)) {
 		/* rounded towards 0 */
-		step = (u64)(d.sum < 0 ? -d.sum : d.sum) / (u64)d.total << 4 >> V_DRIFT_SHIFT;
-		h->v_ns = d.sum < 0 ? h->v_ns - step : h->v_ns + step;
-		if (!h->plan_outside && step && with(RESERVED_DRIFT))
-			housekeep_reserved(h, d.sum < 0 ? -(s64)step : (s64)step);
+		step = (u64)(sum < 0 ? -sum : sum) / total << 4 >> V_DRIFT_SHIFT;
+		h->v_ns = sum < 0 ? h->v_ns - step : h->v_ns + step;
+		if (!h->plan_outside && with(RESERVED_DRIFT))
+			h->drift_step = sum < 0 ? -(s64)step : (s64)step;
 	}
-	if (d.total && h->plan_outside) {
-		rate = ((d.busy < h->online ? d.busy : h->online) << (2 * RATE_SHIFT - 10)) /
-		       (u64)d.total;
+	if (total && h->plan_outside) {
+		rate = ((h->drift_busy < h->online ? h->drift_busy : h->online)
+			<< (2 * RATE_SHIFT - 10)) / total;
 		h->rate = rate < (1ull << RATE_SHIFT) ? 1ull << RATE_SHIFT
 			  : rate < RATE_MAX           ? rate
 						      : RATE_MAX;
 	}
-	housekeep_pcpus(h, now);
-	housekeep_audit(h);
-	return housekeep_idle(h);
+	h->drift_sum = h->drift_total = 0;
+	h->drift_busy = 0;
+	return 0;
+}
+
+/* A part; ns until the next one. */
+SUBPROG u64 core_housekeep(NONNULL(struct host *h))
+{
+	u32 parts = house_parts(h), part = h->house_part < parts ? h->house_part : 0;
+
+	plan_divide(h, !part, parts);
+	house_clock(h, plat_now(h));
+	if (!part)
+		house_round(h);
+	house_vms(h, part);
+	h->house_part = part + 1;
+	house_pcpus(h, part);
+	house_idle(h, part);
+	return plat_knobs(h)->housekeep_us * US / parts;
 }
 
 #endif

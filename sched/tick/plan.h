@@ -13,8 +13,10 @@
  * Example	A (1000 shares, asks for 1) and B (3000, asks for 8) in a pool that has 4: x = 1, 3.
  *		B asks for 1 too: 1, 1, and the 2 that are left go to the pool's siblings
  * Limits	PLAN_ROUNDS rounds; each settles at least one child, mostly half of them. Demand is
- *		that of the last few periods: after a change weights are off for 20 ms. Where VMs
- *		are pinned to some pCPUs the daemon weighs instead (host.plan_outside)
+ *		that of the last few periods: after a change weights are off for 20 ms. A part
+ *		ends after PLAN_PART instructions, a round after PLAN_ROUND, and the next goes on:
+ *		1,000 VMs in one pool are divided every 30 ms. Where VMs are pinned to some pCPUs
+ *		the daemon weighs instead (host.plan_outside)
  */
 #ifndef TANDEM_PLAN_H
 #define TANDEM_PLAN_H
@@ -23,14 +25,29 @@
 #include "../law/demand.h"
 
 #define PLAN_ROUNDS 64
+/* instructions of one part: 11 us */
+#define PLAN_PART 32768
+/* instructions of one round: 1 % of a pCPU */
+#define PLAN_ROUND (8 * PLAN_PART)
+/* instructions of one visit, by phase, at most */
+#define PLAN_LEAF_COST 64
+#define PLAN_CHEAP_COST 24
+#define PLAN_ERRORS_COST 32
+#define PLAN_SETTLE_COST 256
 
 /* Brings a VM's demand up to date. Two counters make up its runnable time: a look that saw only one
  * of them change is off by the whole clock, and does not count. */
-INLINE void plan_demand(struct vm *v, u64 now, u64 gone)
+INLINE void plan_demand(struct vm *v, u64 now)
 {
+	u64 gone = now > v->demand_at_ns ? now - v->demand_at_ns : 0;
 	u64 wanted = demand_wanted(v, now);
-	s64 more = (s64)(wanted - v->demand_seen_ns), most = (s64)(gone * (v->worlds + 1ull));
+	s64 more = (s64)(wanted - v->demand_seen_ns), most;
 
+	if (!gone)
+		return;
+	v->demand_at_ns = now;
+	gone = min_u64(gone, SEC_NS);
+	most = (s64)(gone * (v->worlds + 1ull));
 	if (v->demand_seen_ns == DEMAND_UNKNOWN) {
 		v->demand_seen_ns = wanted;
 	} else if (more > most || more < -most) {
@@ -43,97 +60,76 @@ INLINE void plan_demand(struct vm *v, u64 now, u64 gone)
 	}
 }
 
-/* Demand of each node and the reserved part of it, from the leaves up. */
-SUBPROG u32 plan_ask(NONNULL(struct host *h), u32 first, u32 count, u64 gone)
+/* A leaf's demand and the reserved part of it; a pool's begins at 0. */
+INLINE void plan_leaf(struct host *h, struct node *n, u64 now)
 {
-	u64 now = h->planned_ns;
+	struct vm *v = n->vm ? plat_vm(h, n->vm - 1) : NULL;
 
-	plat_for(i, NODES_MAX) {
-		struct node *n = i < count ? plat_node(h, first + i) : NULL;
-		struct vm *v;
-
-		if (!n)
-			break;
-		n->demand = n->floor = 0;
-		v = n->vm ? plat_vm(h, n->vm - 1) : NULL;
-		if (!v)
-			continue;
-		plan_demand(v, now, gone);
-		n->demand = min_u64(v->demand, n->cap);
-		n->floor = min_u64(n->reservation, n->demand);
-	}
-	plat_for(k, NODES_MAX) {
-		struct node *n = k + 1 < count ? plat_node(h, first + count - 1 - k) : NULL,
-			    *parent;
-
-		if (!n)
-			break;
-		if (!n->vm) { /* its children have added up their demands */
-			n->demand = min_u64(n->demand, n->cap);
-			n->floor = max_u64(n->reservation,
-					   n->flags & NODE_EXPANDABLE ? n->floor : 0);
-			n->floor = min_u64(n->floor, n->demand);
-		}
-		parent = plat_node(h, first + n->parent);
-		if (!parent)
-			break;
-		parent->demand += n->demand;
-		parent->floor += n->floor;
-	}
-	return 0;
+	n->demand = n->floor = 0;
+	if (!v)
+		return;
+	plan_demand(v, now);
+	n->demand = min_u64(v->demand, n->cap);
+	n->floor = min_u64(n->reservation, n->demand);
 }
 
-/* One round among the unsettled children of `p`: with the rest divided by shares, some are below
- * their floors and some above their demands. The larger of both errors is certain, and its
- * children are settled; false when there is none. */
-SUBPROG bool plan_round(NONNULL(struct host *h), NONNULL(struct node *p), u32 children, u32 count)
+/* Adds a node to its parent; its own children have been added. */
+INLINE void plan_sum(struct host *h, u32 first, struct node *n)
 {
-	u64 left = p->left, open = p->open;
+	struct node *parent = plat_node(h, first + n->parent);
 
-	p->under = p->over = 0;
-	plat_for(i, NODES_MAX) {
-		struct node *n = i < count ? plat_node(h, children + i) : NULL;
-		u64 part;
-
-		if (!n)
-			break;
-		if (n->state != NODE_OPEN)
-			continue;
-		part = left * n->shares / open;
-		if (part < n->floor)
-			p->under += n->floor - part;
-		else if (part > n->demand)
-			p->over += part - n->demand;
+	if (!n->vm) {
+		n->demand = min_u64(n->demand, n->cap);
+		n->floor = max_u64(n->reservation, n->flags & NODE_EXPANDABLE ? n->floor : 0);
+		n->floor = min_u64(n->floor, n->demand);
 	}
-	if (!p->under && !p->over)
-		return false;
-	plat_for(k, NODES_MAX) {
-		struct node *n = k < count ? plat_node(h, children + k) : NULL;
-		u64 part;
+	if (!parent)
+		return;
+	parent->demand += n->demand;
+	parent->floor += n->floor;
+}
 
-		if (!n)
-			break;
-		if (n->state != NODE_OPEN)
-			continue;
-		part = left * n->shares / open;
-		if (part < n->floor && p->under >= p->over) {
-			n->state = NODE_FLOOR;
-			n->gets = n->floor;
-		} else if (part > n->demand && p->over >= p->under) {
-			n->state = NODE_CEILING;
-			n->gets = n->demand;
-		} else {
-			continue;
-		}
-		p->left -= min_u64(n->gets, p->left);
-		p->open -= n->shares;
+INLINE void plan_open(struct node *p, struct node *n)
+{
+	n->state = NODE_OPEN;
+	p->open += n->shares;
+	p->under += n->demand;
+	p->over += n->floor;
+}
+
+/* A round divides what was left at its begin by the shares that were open then. */
+INLINE void plan_errors(struct node *p, struct node *n, u64 left, u64 open)
+{
+	if (n->state != NODE_OPEN)
+		return;
+	n->gets = left * n->shares / open;
+	if (n->gets < n->floor)
+		p->under += n->floor - n->gets;
+	else if (n->gets > n->demand)
+		p->over += n->gets - n->demand;
+}
+
+/* The larger of both errors is certain, and its children are settled. */
+INLINE void plan_take(struct node *p, struct node *n)
+{
+	if (n->state != NODE_OPEN)
+		return;
+	if (n->gets < n->floor && p->under >= p->over) {
+		n->state = NODE_FLOOR;
+		n->gets = n->floor;
+	} else if (n->gets > n->demand && p->over >= p->under) {
+		n->state = NODE_CEILING;
+		n->gets = n->demand;
+	} else {
+		return;
 	}
-	return p->open != 0;
+	p->left -= min_u64(n->gets, p->left);
+	p->open -= n->shares;
 }
 
 /* Entitlement of a child, and its potential, once its siblings are settled. Where all get what they
  * ask for, no child is settled and `left` is everything: potentials are in the ratio of shares. */
-INLINE void plan_settle(struct node *p, struct node *n, u64 asked, u64 reserved)
+INLINE void plan_entitle(struct node *p, struct node *n, u64 asked, u64 reserved)
 {
 	u64 has = p->could, could;
 
@@ -164,7 +160,7 @@ INLINE void plan_weigh(struct host *h, const struct node *n, struct vm *v)
 {
 	bool satisfied = n->gets >= n->demand || n->gets <= n->reservation;
 
-	if (!h->plan_outside) {
+	if (!h->plan_outside && n->could != v->weight) {
 		lag_rescale(h, v, v->weight, n->could);
 		lag_weigh(h, plat_knobs(h), v, n->could);
 	}
@@ -175,76 +171,256 @@ INLINE void plan_weigh(struct host *h, const struct node *n, struct vm *v)
 				      satisfied && n->vm != VM_SYSTEM + 1 && !h->plan_outside);
 }
 
-/* Divides a pool's potential among its children. */
-SUBPROG u32 plan_pool(NONNULL(struct host *h), u32 first, u32 pool)
+INLINE void plan_settle(struct host *h, struct node *p, struct node *n)
 {
-	struct node *p = plat_node(h, first + pool);
-	u64 asked = 0, reserved = 0, given = 0;
-	u32 children, count;
+	struct vm *v = n->vm ? plat_vm(h, n->vm - 1) : NULL;
+
+	plan_entitle(p, n, h->plan_asked, h->plan_reserved);
+	plat_assert(h, n->gets <= n->demand && n->could <= n->cap);
+	h->plan_given += n->gets;
+	if (v && v->flags & VM_LIVE)
+		plan_weigh(h, n, v);
+}
+
+/* The next pass goes over `count` nodes from `from` on, numbers within the plan. */
+INLINE void plan_begin(struct host *h, u32 phase, u32 from, u32 count)
+{
+	h->plan_phase = phase;
+	h->plan_next = from;
+	h->plan_end = from + count;
+}
+
+/* A pass over the children of the pool. */
+INLINE void plan_children(struct host *h, const struct node *p, u32 phase)
+{
+	plan_begin(h, phase, p->first, p->count);
+}
+
+/* A round, if one is needed. */
+INLINE void plan_round(struct host *h, struct node *p)
+{
+	if (!p->open || h->plan_rounds++ >= PLAN_ROUNDS) {
+		plan_children(h, p, PLAN_SETTLE);
+		return;
+	}
+	p->under = p->over = 0;
+	plan_children(h, p, PLAN_ERRORS);
+}
+
+/* All children are open, and what they ask for is known. */
+INLINE void plan_opened(struct host *h, struct node *p)
+{
+	h->plan_asked = p->under;
+	h->plan_reserved = p->over;
+	h->plan_given = 0;
+	h->plan_rounds = 0;
+	p->flags = p->over > p->could ? p->flags | NODE_CUT : p->flags & ~NODE_CUT;
+	if (p->under > p->could && p->over <= p->could)
+		plan_round(h, p);
+	else
+		plan_children(h, p, PLAN_SETTLE);
+}
+
+/* A pass has ended: the next one. */
+SUBPROG u32 plan_pass(NONNULL(struct host *h), u32 first, u32 count)
+{
+	struct node *p = plat_node(h, first + h->plan_pool);
 
 	if (!p)
 		return 0;
-	children = first + p->first;
-	count = p->count;
-	p->left = p->could;
-	p->open = 0;
-	p->under = p->over = 0;
-	plat_for(i, NODES_MAX) {
-		struct node *n = i < count ? plat_node(h, children + i) : NULL;
-
-		if (!n)
-			break;
-		n->state = NODE_OPEN;
-		p->open += n->shares;
-		p->under += n->demand;
-		p->over += n->floor;
+	switch (h->plan_phase) {
+	case PLAN_LEAVES:
+		plan_begin(h, PLAN_SUMS, 0, count - 1);
+		break;
+	case PLAN_SUMS: /* the pool is the root */
+		p->gets = min_u64(p->demand, p->cap);
+		p->could = p->cap;
+		plan_begin(h, PLAN_FIND, 0, count);
+		break;
+	case PLAN_OPEN:
+		plan_opened(h, p);
+		break;
+	case PLAN_ERRORS:
+		plan_children(h, p, p->under || p->over ? PLAN_TAKE : PLAN_SETTLE);
+		break;
+	case PLAN_TAKE:
+		plan_round(h, p);
+		break;
+	case PLAN_SETTLE:
+		plat_assert(h, h->plan_given <= p->could);
+		plan_begin(h, PLAN_FIND, h->plan_pool + 1, count - h->plan_pool - 1);
+		break;
+	default:
+		plan_begin(h, PLAN_DONE, 0, 0);
 	}
-	asked = p->under;
-	reserved = p->over;
-	p->flags = reserved > p->could ? p->flags | NODE_CUT : p->flags & ~NODE_CUT;
-	if (asked > p->could && reserved <= p->could) {
-		plat_for(k, PLAN_ROUNDS)
-			if (!p->open || !plan_round(h, p, children, count))
-				break;
-	}
-	plat_for(k, NODES_MAX) {
-		struct node *n = k < count ? plat_node(h, children + k) : NULL;
-		struct vm *v;
-
-		if (!n)
-			break;
-		plan_settle(p, n, asked, reserved);
-		plat_assert(h, n->gets <= n->demand && n->could <= n->cap);
-		given += n->gets;
-		v = n->vm ? plat_vm(h, n->vm - 1) : NULL;
-		if (v && v->flags & VM_LIVE)
-			plan_weigh(h, n, v);
-	}
-	plat_assert(h, given <= p->could);
 	return 0;
 }
 
-/* Divides the host anew. */
-SUBPROG u32 plan_divide(NONNULL(struct host *h))
+/* A pool that has children divides its potential. */
+INLINE void plan_found(struct host *h, struct node *n, u32 number)
 {
-	u64 plan = plat_read(h->plan), now = plat_now(h),
-	    gone = now > h->planned_ns ? now - h->planned_ns : 0;
-	u32 first = (u32)(plan >> 32), count = (u32)plan;
-	struct node *root = count ? plat_node(h, first) : NULL;
+	if (n->vm || !n->count)
+		return;
+	h->plan_pool = number;
+	n->left = n->could;
+	n->open = n->under = n->over = 0;
+	plan_children(h, n, PLAN_OPEN);
+}
 
-	if (!root || !gone)
-		return 0;
-	h->planned_ns = now;
-	plan_ask(h, first, count, gone < SEC_NS ? gone : SEC_NS);
-	root->gets = root->demand < root->cap ? root->demand : root->cap;
-	root->could = root->cap;
+/* A range of nodes, from number `from` of the array on. */
+#define plan_each(i, n, from, visits)						\
+	plat_for(i, NODES_MAX)							\
+		if (!(n = i < visits ? plat_node(h, from + i) : NULL))		\
+			break;							\
+		else
+
+SUBPROG u32 plan_leaves(NONNULL(struct host *h), u32 from, u32 visits)
+{
+	u64 now = plat_now(h);
+	struct node *n;
+
+	plan_each(i, n, from, visits)
+		plan_leaf(h, n, now);
+	return 0;
+}
+
+/* From `from` down. */
+SUBPROG u32 plan_sums(NONNULL(struct host *h), u32 first, u32 from, u32 visits)
+{
 	plat_for(i, NODES_MAX) {
-		struct node *n = i < count ? plat_node(h, first + i) : NULL;
+		struct node *n = i < visits ? plat_node(h, from - i) : NULL;
 
 		if (!n)
 			break;
-		if (!n->vm && n->count)
-			plan_pool(h, first, i);
+		plan_sum(h, first, n);
+	}
+	return 0;
+}
+
+/* The next pool that has children divides its potential. Returns the visits. */
+SUBPROG u32 plan_find(NONNULL(struct host *h), u32 first, u32 visits)
+{
+	u32 at = h->plan_next;
+	struct node *n;
+
+	h->plan_next = at + visits;
+	plan_each(i, n, first + at, visits) {
+		if (n->vm || !n->count)
+			continue;
+		h->plan_pool = at + i;
+		n->left = n->could;
+		n->open = n->under = n->over = 0;
+		plan_children(h, n, PLAN_OPEN);
+		break;
+	}
+	return 0;
+}
+
+SUBPROG u32 plan_opens(NONNULL(struct host *h), NONNULL(struct node *p), u32 from, u32 visits)
+{
+	struct node *n;
+
+	plan_each(i, n, from, visits)
+		plan_open(p, n);
+	return 0;
+}
+
+SUBPROG u32 plan_all_errors(NONNULL(struct host *h), NONNULL(struct node *p), u32 from, u32 visits)
+{
+	u64 left = p->left, open = p->open;
+	struct node *n;
+
+	if (!open)
+		return 0;
+	plan_each(i, n, from, visits)
+		plan_errors(p, n, left, open);
+	return 0;
+}
+
+SUBPROG u32 plan_takes(NONNULL(struct host *h), NONNULL(struct node *p), u32 from, u32 visits)
+{
+	struct node *n;
+
+	plan_each(i, n, from, visits)
+		plan_take(p, n);
+	return 0;
+}
+
+SUBPROG u32 plan_settles(NONNULL(struct host *h), NONNULL(struct node *p), u32 from, u32 visits)
+{
+	struct node *n;
+
+	plan_each(i, n, from, visits)
+		plan_settle(h, p, n);
+	return 0;
+}
+
+/* Instructions of a visit. */
+INLINE u32 plan_cost(u32 phase)
+{
+	return phase == PLAN_SETTLE   ? PLAN_SETTLE_COST
+	       : phase == PLAN_LEAVES ? PLAN_LEAF_COST
+	       : phase == PLAN_ERRORS ? PLAN_ERRORS_COST
+				      : PLAN_CHEAP_COST;
+}
+
+/* Visits nodes of this pass while `budget` lasts. Returns what that cost. */
+SUBPROG u32 plan_visit(NONNULL(struct host *h), u32 first, u32 count, u32 budget)
+{
+	u32 phase = h->plan_phase, at = h->plan_next, cost = plan_cost(phase);
+	u32 visits = (u32)min_u64(budget / cost, h->plan_end - at), from = first + at;
+	struct node *p = plat_node(h, first + h->plan_pool);
+
+	if (!p)
+		return budget;
+	h->plan_next = at + visits;
+	switch (phase) {
+	case PLAN_LEAVES:
+		plan_leaves(h, from, visits);
+		break;
+	case PLAN_SUMS:
+		plan_sums(h, first, first + count - 1 - at, visits);
+		break;
+	case PLAN_FIND:
+		h->plan_next = at;
+		plan_find(h, first, visits);
+		break;
+	case PLAN_OPEN:
+		plan_opens(h, p, from, visits);
+		break;
+	case PLAN_ERRORS:
+		plan_all_errors(h, p, from, visits);
+		break;
+	case PLAN_TAKE:
+		plan_takes(h, p, from, visits);
+		break;
+	case PLAN_SETTLE:
+		plan_settles(h, p, from, visits);
+	}
+	return (u32)min_u64(budget, (u64)(visits + 1) * cost);
+}
+
+/* Divides the host anew: goes on where the last part ended, or begins if `anew`. A tree that is no
+ * longer in force is left. */
+SUBPROG u32 plan_divide(NONNULL(struct host *h), bool anew, u32 parts)
+{
+	u64 plan = plat_read(h->plan), now = plat_now(h);
+	u32 first = (u32)(plan >> 32), count = (u32)plan;
+
+	if (h->dividing != plan || (anew && h->plan_phase == PLAN_DONE && now > h->planned_ns)) {
+		h->dividing = plan;
+		h->planned_ns = now;
+		h->plan_pool = 0;
+		plan_begin(h, count ? PLAN_LEAVES : PLAN_DONE, 0, count);
+	}
+	h->plan_budget = (u32)min_u64(PLAN_PART, PLAN_ROUND / (parts ? parts : 1));
+	plat_for(i, PLAN_PART) {
+		if (h->plan_phase == PLAN_DONE || h->plan_budget < 2 * PLAN_SETTLE_COST)
+			break;
+		if (h->plan_next < h->plan_end)
+			h->plan_budget -= plan_visit(h, first, count, h->plan_budget);
+		else
+			plan_pass(h, first, count);
 	}
 	return 0;
 }

@@ -197,9 +197,8 @@ impl Accounts {
         let same = before.plan == after.plan
             && before.planned_ns == after.planned_ns
             && before.generation == after.generation;
-        // The division has long been done when it is read; one that has begun meanwhile is seen by
-        // its time.
-        let done = monotonic_ns().saturating_sub(after.planned_ns) > DIVISION_NS;
+        // A division that has begun meanwhile is seen by its time.
+        let done = before.plan_phase == sched_core::PLAN_DONE;
         (same && done).then_some((after.generation, nodes))
     }
 
@@ -209,9 +208,6 @@ impl Accounts {
         (self.host().worlds as usize).min(self.worlds.len())
     }
 }
-
-/// Longer than a division of the largest tree takes; less than the time between two.
-const DIVISION_NS: u64 = 1_000_000;
 
 fn brought_up(mut w: World, now_ns: u64) -> World {
     let more = now_ns.saturating_sub(w.state_since_ns);

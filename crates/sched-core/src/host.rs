@@ -407,10 +407,11 @@ impl Host {
         self.call(platform, |h| unsafe { native::sched_idle(h, pcpu, idle) });
     }
 
-    /// Periodic work off the critical path, every `housekeep_us`.
-    pub fn housekeep(&mut self, platform: &mut dyn Platform) {
+    /// A part of the periodic work off the critical path, of which a round comes every
+    /// `housekeep_us`; ns until the next part.
+    pub fn housekeep(&mut self, platform: &mut dyn Platform) -> u64 {
         // SAFETY: see `call`.
-        self.call(platform, |h| unsafe { native::sched_housekeep(h) });
+        self.call(platform, |h| unsafe { native::sched_housekeep(h) })
     }
 
     /// The tick of limits; ns until the next, 0 while nothing is limited.

@@ -54,7 +54,8 @@ unsafe extern "C" {
     pub(crate) fn sched_stopping(h: *mut Native, task: *mut PlatTask, runnable: bool);
     pub(crate) fn sched_quiescent(h: *mut Native, task: *mut PlatTask, sleeping: bool);
     pub(crate) fn sched_idle(h: *mut Native, pcpu: u32, idle: bool);
-    pub(crate) fn sched_housekeep(h: *mut Native);
+    pub(crate) fn sched_housekeep(h: *mut Native) -> u64;
+    pub(crate) fn sched_audit(h: *mut Native);
     pub(crate) fn sched_limits(h: *mut Native) -> u64;
     pub(crate) fn sched_cosched(h: *mut Native, block: u32) -> u64;
     pub(crate) fn sched_guest(h: *mut Native, task: *mut PlatTask, inside: bool);

@@ -257,8 +257,8 @@ impl Scheduler for Tandem {
         let next = self.host.within(k, |h| unsafe {
             match timer {
                 HOUSEKEEP => {
-                    native::sched_housekeep(h);
-                    (*h).knobs.housekeep_us * 1000
+                    native::sched_audit(h);
+                    native::sched_housekeep(h)
                 }
                 LIMITS => native::sched_limits(h),
                 _ => native::sched_cosched(h, timer - COSCHED),
