@@ -3,6 +3,7 @@
 //! nothing.
 
 use crate::cgroups;
+use settings::Called;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
@@ -79,6 +80,11 @@ impl FoundVm {
     #[must_use]
     pub fn vcpus(&self) -> u32 {
         self.threads.iter().filter(|t| t.vcpu.is_some()).count() as u32
+    }
+
+    /// What entries of the settings file match.
+    pub(crate) fn called(&self) -> Called<'_> {
+        Called { name: &self.name, named: true, cgroup: &self.cgroup }
     }
 }
 

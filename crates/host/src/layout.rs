@@ -185,7 +185,7 @@ impl<'a> Grove<'a> {
 
     /// The pool of a VM whose cgroup is in `home`.
     fn pool_of(&mut self, vm: &FoundVm, home: &str) -> Option<String> {
-        let named = self.settings.vm(&vm.name).and_then(|s| s.pool.clone());
+        let named = self.settings.vm(vm.called()).and_then(|s| s.pool.clone());
         match named {
             Some(name) => self.named(&name),
             None => self.include(home),
@@ -297,7 +297,7 @@ impl Merge<'_> {
     fn vm(&mut self, vm: &FoundVm, pool: String, cgroup: Option<&Cgroup>) -> VmName {
         let vcpus = vm.vcpus().max(1);
         let file =
-            self.known.settings.vm(&vm.name).map(|s| s.attributes(vcpus)).unwrap_or_default();
+            self.known.settings.vm(vm.called()).map(|s| s.attributes(vcpus)).unwrap_or_default();
         let object = format!("VM '{}'", vm.name);
         let (_, resources, sources) =
             self.layer(&object, &vm.cgroup, file, cgroup, (of_cgroup(cgroup), Some(vcpus)));

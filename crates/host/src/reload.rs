@@ -192,6 +192,7 @@ fn knobs(old: &LiveSettings, new: &LiveSettings) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::made_up::MadeUp;
+    use settings::Called;
 
     const OLD: &str = "[[vm]]\nname = \"web\"\nshares = 100\n[knobs]\nquantum_us = 20000\n";
 
@@ -213,7 +214,8 @@ mod tests {
     }
 
     fn shares(verdict: &Verdict) -> Option<u32> {
-        if let Verdict::Take(s) = verdict { s.shares("web", 1) } else { panic!("{verdict:?}") }
+        let Verdict::Take(s) = verdict else { panic!("{verdict:?}") };
+        s.vm(Called { name: "web", named: true, cgroup: "/" })?.attributes(1).shares
     }
 
     #[test]

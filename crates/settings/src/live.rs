@@ -2,7 +2,8 @@
 //! with every reason; it changes no cgroup.
 
 use crate::{
-    Attributes, LimitSetting, SharesSetting, live_checks, resources::pool_or_vm, unreadable,
+    Attributes, LimitSetting, LiveTrust, SharesSetting, live_checks, resources::pool_or_vm,
+    unreadable,
 };
 use serde::Deserialize;
 use std::{collections::BTreeMap, fs, path::Path};
@@ -15,13 +16,16 @@ pub struct LiveSettings {
     /// What is not as the host says itself.
     #[serde(default)]
     pub host: LiveHost,
+    /// Users whose cgroups count like root's.
+    #[serde(default)]
+    pub trust: LiveTrust,
     /// The scheduler's knobs, by name.
     #[serde(default, deserialize_with = "crate::knobs::read")]
     pub knobs: BTreeMap<String, u64>,
     /// Resource pools of our own, and settings of those that cgroups are.
     #[serde(default, rename = "pool")]
     pub pools: Vec<LivePool>,
-    /// VMs by name or pattern; the first that matches counts.
+    /// VMs by name, pattern or cgroup; the first that matches counts.
     #[serde(default, rename = "vm")]
     pub vms: Vec<LiveVm>,
 }
@@ -58,12 +62,15 @@ pub struct LivePool {
     pub scalable: Option<bool>,
 }
 
-/// Settings of the VMs whose name matches.
+/// Settings of the VMs that match: by name, by cgroup, or by both.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveVm {
-    /// Name, or a pattern in which `*` stands for any text.
-    pub name: String,
+    /// Name, or a pattern in which `*` stands for any text; any name if left out.
+    pub name: Option<String>,
+    /// Path of a cgroup that they are in or below; any if left out. What looks like a VM there is
+    /// one.
+    pub cgroup: Option<String>,
     /// Name or cgroup's path of the pool it is in; the one that its cgroup is in if left out.
     pub pool: Option<String>,
     /// Shares; the cgroup's cpu.weight counts if left out.
@@ -134,22 +141,10 @@ impl LiveSettings {
         live_checks::reasons(self, Some(mhz))
     }
 
-    /// What the file says of a VM: the first entry whose name or pattern matches.
-    #[must_use]
-    pub fn vm(&self, name: &str) -> Option<&LiveVm> {
-        self.vms.iter().find(|v| matches(&v.name, name))
-    }
-
     /// What the file says of a pool, by its name or its cgroup's path.
     #[must_use]
     pub fn pool(&self, name: &str) -> Option<&LivePool> {
         self.pools.iter().find(|p| p.name == name)
-    }
-
-    /// Shares that the file gives a VM; `None` if it says nothing.
-    #[must_use]
-    pub fn shares(&self, name: &str, vcpus: u32) -> Option<u32> {
-        self.vm(name)?.attributes(vcpus).shares
     }
 }
 
@@ -193,13 +188,6 @@ impl LiveVm {
 /// Shares that were checked when the file was read.
 fn resolved(shares: Option<&SharesSetting>, vcpus: Option<u32>) -> Option<u32> {
     pool_or_vm(shares?, vcpus).ok()
-}
-
-/// Whether `name` fits `pattern`, in which `*` stands for any text.
-fn matches(pattern: &str, name: &str) -> bool {
-    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(name) = name.strip_prefix(head) else { return false };
-    (0..=name.len()).filter(|i| name.is_char_boundary(*i)).any(|i| matches(rest, &name[i..]))
 }
 
 #[cfg(test)]

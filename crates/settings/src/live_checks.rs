@@ -28,10 +28,19 @@ pub(crate) fn reasons(settings: &LiveSettings, mhz: Option<u32>) -> Vec<String> 
     let pools: BTreeSet<&str> = settings.pools.iter().map(|p| p.name.as_str()).collect();
     let mut seen = BTreeSet::new();
     for vm in &settings.vms {
-        let mut say = |reason: String| out.push(format!("vm '{}': {reason}", vm.name));
-        if !seen.insert(vm.name.as_str()) {
-            say("two have this name or pattern, and the second never counts; join them".to_owned());
+        let mut say = |reason: String| out.push(format!("vm '{}': {reason}", vm.title()));
+        if vm.name.is_none() && vm.cgroup.is_none() {
+            say("seen neither name nor cgroup, allowed one of them or both; write name = \"*\" \
+                    for all VMs"
+                .to_owned());
+        } else if !seen.insert((&vm.name, &vm.cgroup)) {
+            say(
+                "two have this name or pattern and this cgroup, and the second never counts; join \
+                    them"
+                    .to_owned(),
+            );
         }
+        vm.cgroup.as_deref().and_then(bad_cgroup).into_iter().for_each(&mut say);
         let shares = vm.shares.as_ref().and_then(|s| pool_or_vm(s, Some(1)).err());
         let said = Said {
             reservation: vm.reservation,
@@ -110,6 +119,24 @@ fn tree(settings: &LiveSettings) -> Result<(), Vec<String>> {
     arrange(&branches, POOLS).map(drop)
 }
 
+/// What is wrong with the cgroup that VMs shall be in.
+fn bad_cgroup(path: &str) -> Option<String> {
+    let reason = if path == "/" {
+        "seen the root, allowed a cgroup below it; leave it out for all VMs".to_owned()
+    } else if !path.starts_with('/') || bad_path(path).is_some() {
+        not_a_path(path)
+    } else if path.split_once(".scope/").is_some() {
+        format!(
+            "seen '{}', allowed a path up to its first .scope, which is the cgroup of a VM; leave \
+                out what follows",
+            shown(path)
+        )
+    } else {
+        return None;
+    };
+    Some(format!("cgroup: {reason}"))
+}
+
 /// Why this is no path of a cgroup as `/proc/PID/cgroup` shows it.
 fn bad_path(path: &str) -> Option<String> {
     let parts = || path.split('/').skip(1);
@@ -117,11 +144,17 @@ fn bad_path(path: &str) -> Option<String> {
         || path.contains(|c: char| c.is_control());
     let long = path.len() >= PATH_MAX;
     let mounted = path.starts_with("/sys/fs/cgroup");
-    let shown: String = path.chars().take(80).collect::<String>().escape_debug().to_string();
-    (odd || long || mounted).then(|| {
-        format!(
-            "seen '{shown}', allowed a cgroup's path as /proc/PID/cgroup shows it, \
-            such as /machine.slice; write it so"
-        )
-    })
+    (odd || long || mounted).then(|| not_a_path(path))
+}
+
+fn not_a_path(path: &str) -> String {
+    format!(
+        "seen '{}', allowed a cgroup's path as /proc/PID/cgroup shows it, such as /machine.slice; \
+            write it so",
+        shown(path)
+    )
+}
+
+fn shown(path: &str) -> String {
+    path.chars().take(80).collect::<String>().escape_debug().to_string()
 }

@@ -22,7 +22,8 @@ pub(crate) fn take(table: &mut Table) -> Result<Vec<String>, String> {
             let title = match kind {
                 "change" => format!("change {number}"),
                 _ => {
-                    let name = object.get("name").and_then(Value::as_str).unwrap_or("");
+                    let text = |key| object.get(key).and_then(Value::as_str);
+                    let name = text("name").or_else(|| text("cgroup")).unwrap_or("");
                     format!("{kind} '{name}'")
                 }
             };

@@ -1,7 +1,7 @@
 //! What a settings file may say, and every reason for which one is refused.
 
 use super::*;
-use crate::{LIMIT_MIN, VmResources};
+use crate::{Called, LIMIT_MIN, VmResources};
 use units::Rate;
 
 const WHOLE: &str = r#"
@@ -85,10 +85,38 @@ burst = "1ms"
 [[vm]]
 name = "x"
 pool = "/sys/fs/cgroup/machine.slice"
+[[vm]]
+shares = 5
+[[vm]]
+cgroup = "/"
+[[vm]]
+cgroup = "machine.slice"
+limit = "0.5%"
+[[vm]]
+cgroup = "/a/../b"
+[[vm]]
+name = "y"
+cgroup = '/machine.slice/machine-qemu\x2d1.scope/libvirt'
+[[vm]]
+name = "x"
+cgroup = "/b"
+[[vm]]
+cgroup = "/b"
+[[vm]]
+cgroup = "/b"
+reservation = "1"
 "#;
 
 fn read(text: &str) -> LiveSettings {
     LiveSettings::parse("t.toml", text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn called(name: &str) -> Called<'_> {
+    Called { name, named: true, cgroup: "/" }
+}
+
+fn vm<'a>(settings: &'a LiveSettings, name: &str) -> &'a LiveVm {
+    settings.vm(called(name)).expect(name)
 }
 
 fn reasons(text: &str) -> Vec<String> {
@@ -99,16 +127,10 @@ fn reasons(text: &str) -> Vec<String> {
 fn the_first_matching_pattern_counts() {
     let s =
         read("[[vm]]\nname = \"web*\"\nshares = \"high\"\n[[vm]]\nname = \"*\"\nshares = 300\n");
-    assert_eq!((s.shares("web1", 2), s.shares("db", 2)), (Some(4000), Some(300)));
-    assert_eq!(
-        (s.vm("web1").unwrap().name.as_str(), s.vm("db").unwrap().name.as_str()),
-        ("web*", "*")
-    );
-    assert!(
-        read("[[vm]]\nname='x'\n").vm("y").is_none()
-            && read("[[vm]]\nname='x'\n").shares("x", 1).is_none()
-    );
-    assert!(matches("a*c*e", "abcde") && !matches("a*c", "abcd") && matches("*", ""));
+    let shares = |name: &str| vm(&s, name).attributes(2).shares;
+    assert_eq!((shares("web1"), shares("db")), (Some(4000), Some(300)));
+    assert_eq!((vm(&s, "web1").title(), vm(&s, "db").title()), ("web*", "*"));
+    assert!(read("[[vm]]\nname='x'\n").vm(called("y")).is_none());
     assert!(reasons("[[vm]]\nname='x'\nshare=3\n")[0].contains("line 3, column 1"));
 }
 
@@ -138,9 +160,7 @@ fn a_whole_file_is_read_and_layered_over_the_cgroups() {
         VmResources { burst_ns: 5_000_000, ..cgroup }
     );
     let half = Rate(Rate::ONE.0 / 2);
-    let db = s
-        .vm("db")
-        .unwrap()
+    let db = vm(&s, "db")
         .attributes(4)
         .over(VmResources { shares: 1000, ..VmResources::POOL }, Some(4), 2400)
         .unwrap();
@@ -166,6 +186,7 @@ fn a_file_is_refused_with_every_reason_at_once() {
     let error = LiveSettings::parse("t.toml", WRONG).unwrap_err();
     let parts = [
         "pool 'gold': limit: CPU amount: cannot read '300': seen no unit",
+        "vm '/b': reservation: CPU amount: cannot read '1': seen no unit",
         "host.mhz: seen 50, allowed 100..10000",
         "pool 'gold': limit: seen 1999MHz, allowed its reservation of 2000MHz or more; raise \
             the limit, or lower the reservation",
@@ -192,9 +213,22 @@ fn a_file_is_refused_with_every_reason_at_once() {
         "vm 'x': burst: seen 1ms without a limit",
         "vm 'x': pool: seen 'tin', allowed the name of a [[pool]] or a cgroup's path such as \
             /machine.slice; leave it out",
-        "vm 'x': two have this name or pattern, and the second never counts; join them",
+        "vm 'x': two have this name or pattern and this cgroup, and the second never counts; join \
+            them",
         "vm 'x': pool: seen '/sys/fs/cgroup/machine.slice', allowed a cgroup's path as \
             /proc/PID/cgroup shows it",
+        "vm '': seen neither name nor cgroup, allowed one of them or both; write name = \"*\" for \
+            all VMs",
+        "vm '/': cgroup: seen the root, allowed a cgroup below it; leave it out for all VMs",
+        "vm 'machine.slice': cgroup: seen 'machine.slice', allowed a cgroup's path as \
+            /proc/PID/cgroup shows it, such as /machine.slice; write it so",
+        "vm 'machine.slice': limit: seen 0.5%, allowed 1 % of a pCPU or more",
+        "vm '/a/../b': cgroup: seen '/a/../b', allowed a cgroup's path as /proc/PID/cgroup shows \
+            it",
+        "vm 'y': cgroup: seen '/machine.slice/machine-qemu\\\\x2d1.scope/libvirt', allowed a path \
+            up to its first .scope, which is the cgroup of a VM; leave out what follows",
+        "vm '/b': two have this name or pattern and this cgroup, and the second never counts; \
+            join them",
     ];
     assert_eq!(error.reasons.len(), parts.len(), "{error}");
     for (seen, part) in error.reasons.iter().zip(parts) {
