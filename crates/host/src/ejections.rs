@@ -1,7 +1,7 @@
 //! Counts how often the kernel has ended the scheduler since the host was booted: in a file, for
 //! the daemon ends then too.
 
-use crate::{HostError, RUN_DIR, names::write_whole};
+use crate::{HostError, RUN_DIR, run_dir::write_whole};
 use serde::{Deserialize, Serialize};
 use std::{fs, path::Path};
 

@@ -1,14 +1,12 @@
 //! Names and settings of the VMs and pools behind the scheduler's numbers: a small file that the
 //! daemon writes for its readers, and the tree that they make.
 
-use crate::HostError;
+use crate::{HostError, run_dir::write_whole};
 use entitlement::{Tree, TreeLeaf, TreePool};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fs, path::Path};
 use units::Rate;
 
-/// Where the daemon keeps its files.
-pub const RUN_DIR: &str = "/run/tandem";
 /// Where the daemon writes it.
 pub const NAMES_FILE: &str = "/run/tandem/vms.json";
 
@@ -210,17 +208,6 @@ impl Names {
         let told = told_apart(self.vms.iter().map(|v| (v.pid, v.name.as_str())));
         self.vms.iter().map(|v| told.get(&v.pid).cloned().unwrap_or_default()).collect()
     }
-}
-
-/// Writes a file of ours whole or not at all.
-pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), HostError> {
-    let bad = |e: std::io::Error| {
-        HostError::object(path.display().to_string(), "write it", e, "make /run writable")
-    };
-    fs::create_dir_all(path.parent().unwrap_or(path)).map_err(bad)?;
-    let part = path.with_extension("part");
-    fs::write(&part, text).map_err(bad)?;
-    fs::rename(&part, path).map_err(bad)
 }
 
 /// Names by process: where several VMs have one name, each gets its process id behind it.

@@ -12,7 +12,7 @@ mod rings;
 mod spool;
 
 use crate::{
-    Accounts, HostError, RUN_DIR,
+    Accounts, HostError, RUN_DIR, run_dir,
     view::{Records, monotonic_ns, pinned},
 };
 use names::Namer;
@@ -95,17 +95,14 @@ pub enum End {
 /// No other recorder runs meanwhile: a ring has one reader.
 fn alone() -> Result<File, HostError> {
     let path = Path::new(RUN_DIR).join("trace.lock");
-    let bad = |seen: String, next: &str| {
-        HostError::object(path.display().to_string(), "lock it", seen, next)
-    };
-    let file = fs::create_dir_all(RUN_DIR)
-        .and_then(|()| File::create(&path))
-        .map_err(|e| bad(e.to_string(), "run it as root"))?;
+    let file = run_dir::to_lock(&path)?;
     if crate::live::lock(&file) {
         Ok(file)
     } else {
-        Err(bad(
-            "another 'tandem trace record' runs".to_owned(),
+        Err(HostError::object(
+            path.display().to_string(),
+            "lock it",
+            "another 'tandem trace record' runs",
             "end that first: a ring has one reader",
         ))
     }

@@ -5,7 +5,7 @@
 //! ms until it reads the same twice, has not been changed for 300 ms and can be taken over, or is a
 //! second old.
 
-use crate::{HostError, RUN_DIR, names::write_whole};
+use crate::{HostError, RUN_DIR, run_dir::write_whole};
 use serde::{Deserialize, Serialize};
 use settings::LiveSettings;
 use std::{
