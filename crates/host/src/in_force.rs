@@ -2,7 +2,7 @@
 //! them, for `follow`. Whether a file is taken over, `reload` decides.
 
 use crate::{
-    HostError, Reloaded, Speed,
+    HostError, Reloaded, SettingsFile, Speed,
     cgroups::Cgroups,
     discover::{FoundVm, Roots},
     layout::{Known, layout},
@@ -10,12 +10,12 @@ use crate::{
     slots::Slots,
 };
 use settings::LiveSettings;
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 use units::caps::SHARES_MAX;
 
 /// What outlives a load of the scheduler.
 pub(crate) struct Lasting {
-    file: Option<PathBuf>,
+    file: Option<SettingsFile>,
     settings: LiveSettings,
     reloads: u64,
     /// Of these so many were taken over.
@@ -24,7 +24,7 @@ pub(crate) struct Lasting {
 
 impl Lasting {
     /// Settings at the start, and their file.
-    pub(crate) fn new(settings: LiveSettings, file: Option<PathBuf>) -> Lasting {
+    pub(crate) fn new(settings: LiveSettings, file: Option<SettingsFile>) -> Lasting {
         Lasting { file, settings, reloads: 0, taken: 0 }
     }
 }
@@ -96,7 +96,7 @@ impl<'a> InForce<'a> {
                 Err(reasons)
             }
         };
-        match reload.decide(self.lasting.file.as_deref(), self.settings(), &fits) {
+        match reload.decide(self.lasting.file.as_ref(), self.settings(), &fits) {
             Verdict::Wait => {
                 self.reloading = Some(reload);
                 None
@@ -133,7 +133,7 @@ impl<'a> InForce<'a> {
             time_ns: wall_ns(),
             daemon: std::process::id(),
             generation,
-            file: self.lasting.file.clone(),
+            file: self.lasting.file.as_ref().map(|f| f.path().to_owned()),
             ok,
             reasons,
         }
@@ -155,7 +155,7 @@ mod tests {
             let at = SystemTime::now() - Duration::from_secs(5);
             fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
         };
-        let mut lasting = Lasting::new(LiveSettings::default(), Some(path.clone()));
+        let mut lasting = Lasting::new(LiveSettings::default(), Some(SettingsFile::of(path.clone(), None)));
         let mut now = InForce::new(&mut lasting, &t.roots(), 4, 0);
         let seen = |now: &InForce| (now.known().speed.mhz, now.known().system_shares);
         assert_eq!((now.read_again(&t.roots(), &Slots::default()), now.again()), (None, None));

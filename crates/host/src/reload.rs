@@ -5,7 +5,7 @@
 //! ms until it reads the same twice, has not been changed for 300 ms and can be taken over, or is a
 //! second old.
 
-use crate::{HostError, RUN_DIR, run_dir::write_whole};
+use crate::{HostError, RUN_DIR, SettingsFile, run_dir::write_whole};
 use serde::{Deserialize, Serialize};
 use settings::LiveSettings;
 use std::{
@@ -121,27 +121,25 @@ impl Reload {
     /// themselves.
     pub(crate) fn decide(
         &mut self,
-        file: Option<&Path>,
+        file: Option<&SettingsFile>,
         in_force: &LiveSettings,
         fits: &dyn Fn(&LiveSettings) -> Result<(), Vec<String>>,
     ) -> Verdict {
-        let Some(path) = file else {
+        let Some(file) = file else {
             let reason = "settings: cannot read them again: seen no file, allowed one; restart \
                 'tandem run' with --config FILE";
             return Verdict::Refuse(vec![reason.to_owned()]);
         };
         self.due = Instant::now() + AGAIN;
-        let age = age(path);
+        let age = file.age();
         let settled = age >= SETTLED || self.asked.elapsed() >= PATIENCE;
-        let (text, found) = match fs::read_to_string(path) {
-            Ok(text) => (Some(text.clone()), read(path, &text, in_force, fits)),
-            Err(e) => (
-                None,
-                Err(vec![format!(
-                    "settings {}: cannot read it: {e}; give a file that is there",
-                    path.display()
-                )]),
-            ),
+        let shown = file.path().display();
+        let (text, found) = match file.text() {
+            Ok(text) => (Some(text.clone()), read(file.path(), &text, in_force, fits)),
+            Err(reasons) => {
+                let named = |reason| format!("settings {shown}: {reason}");
+                (None, Err(reasons.into_iter().map(named).collect()))
+            }
         };
         let same = text.is_some() && std::mem::replace(&mut self.text, text.clone()) == text;
         match found {
@@ -150,12 +148,6 @@ impl Reload {
             _ => Verdict::Wait,
         }
     }
-}
-
-/// How long ago a file was changed; one that is not there may come in a moment.
-fn age(path: &Path) -> Duration {
-    let changed = fs::metadata(path).and_then(|m| m.modified());
-    changed.map_or(Duration::ZERO, |at| SystemTime::now().duration_since(at).unwrap_or_default())
 }
 
 /// Settings that can be taken over while the scheduler is loaded.
@@ -191,8 +183,9 @@ fn knobs(old: &LiveSettings, new: &LiveSettings) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::MadeUp;
+    use crate::{made_up::MadeUp, process};
     use settings::Called;
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
     const OLD: &str = "[[vm]]\nname = \"web\"\nshares = 100\n[knobs]\nquantum_us = 20000\n";
 
@@ -201,12 +194,13 @@ mod tests {
     }
 
     /// A settings file that was changed so many ms ago.
-    fn file(t: &MadeUp, text: &str, ms: u64) -> PathBuf {
+    fn file(t: &MadeUp, text: &str, ms: u64) -> SettingsFile {
         t.put("tandem.toml", text.as_bytes());
         let path = t.path("tandem.toml");
         let at = SystemTime::now() - Duration::from_millis(ms);
         fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
-        path
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        SettingsFile::of(path, process::effective_uid())
     }
 
     fn refusal(verdict: &Verdict) -> &[String] {
@@ -256,7 +250,7 @@ mod tests {
             ]
         );
         let gone = Reload { asked: Instant::now() - PATIENCE, ..Reload::new() }.decide(
-            Some(&t.path("gone")),
+            Some(&SettingsFile::of(t.path("gone"), None)),
             &settings(OLD),
             &|_| Ok(()),
         );
@@ -270,6 +264,24 @@ mod tests {
             refusal(&Reload::new().decide(None, &settings(OLD), &|_| Ok(()))),
             ["settings: cannot read them again: seen no file, allowed one; restart 'tandem run' \
                     with --config FILE"]
+        );
+    }
+
+    #[test]
+    fn a_file_that_another_user_can_write_is_refused() {
+        let t = MadeUp::new("reload-writable");
+        let path = file(&t, &OLD.replace("100", "300"), 5000);
+        let decide = || Reload::new().decide(Some(&path), &settings(OLD), &|_| Ok(()));
+        assert_eq!(shares(&decide()), Some(300));
+        fs::set_permissions(path.path(), Permissions::from_mode(0o622)).unwrap();
+        let reasons = refusal(&decide()).to_vec();
+        let shown = path.path().display();
+        assert_eq!(
+            reasons,
+            [format!(
+                "settings {shown}: mode: cannot use it: seen 0622, allowed one by which only the \
+                    owner can write; chmod go-w {shown}"
+            )]
         );
     }
 

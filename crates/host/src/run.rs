@@ -5,7 +5,7 @@
 //! or the kernel's own scheduler.
 
 use crate::{
-    Ejections, ExitReason, HostError, Live,
+    Ejections, ExitReason, HostError, Live, SettingsFile,
     discover::{FoundVm, Roots},
     follow::Vms,
     guests::Guests,
@@ -19,16 +19,13 @@ use crate::{
 use entitlement::REPLAN;
 use sched_core::Knobs;
 use settings::LiveSettings;
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 use topology::Topology;
 
 /// How the daemon runs.
 pub struct Options {
     /// The settings file, to be read again; `None` if there is none.
-    pub file: Option<PathBuf>,
+    pub file: Option<SettingsFile>,
     /// Its content at the start.
     pub settings: LiveSettings,
     /// Knobs in force.

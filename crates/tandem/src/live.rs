@@ -3,7 +3,7 @@
 
 use crate::top::Args as TopArgs;
 use crate::{Exit, Failure, knobs, metrics, say};
-use host::{Accounts, HostError, Names, Reloaded, Speed, discover::Roots, doctor, measure};
+use host::{Accounts, HostError, Names, Reloaded, SettingsFile, discover::Roots, doctor, measure};
 use settings::{LiveSettings, LiveSettingsError};
 use std::{
     io::IsTerminal,
@@ -90,18 +90,12 @@ pub(crate) fn host_failure(e: HostError) -> Failure {
 /// `Exit::Input` for refused settings, `Exit::Host` if the kernel refuses, `Exit::Ejected` if it
 /// ended it.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
-    let settings = match &args.config {
-        Some(path) => LiveSettings::load(path).map_err(|e| Failure::new(Exit::Input, e))?,
+    let file = args.config.as_deref().map(SettingsFile::new);
+    let settings = match &file {
+        Some(file) => file.load(&Roots::default()).map_err(|e| Failure::new(Exit::Input, e))?,
         None => LiveSettings::default(),
     };
     let knobs = knobs::of_live(&settings.knobs, &args.set)?;
-    let reasons = settings.reasons_at(Speed::of(&Roots::default(), settings.host.mhz).mhz);
-    if let (Some(path), false) = (&args.config, reasons.is_empty()) {
-        return Err(Failure::new(
-            Exit::Input,
-            LiveSettingsError { path: path.display().to_string(), reasons },
-        ));
-    }
     let bad: Vec<_> = doctor::examine().into_iter().filter(|f| !f.ok).collect();
     if let Some(first) = bad.first() {
         let all: Vec<String> =
@@ -123,10 +117,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     let _endpoint = metrics::endpoint(args.metrics, &say)?;
     let options = host::run::Options {
-        file: args
-            .config
-            .as_ref()
-            .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())),
+        file,
         settings,
         knobs,
         say: Box::new(say),

@@ -1,0 +1,183 @@
+//! Reads the daemon's settings file, at its start and on a reload. A daemon of root takes none that
+//! another user can write; `reload` decides when one is taken over.
+
+use crate::{Speed, discover::Roots, process};
+use settings::{LiveSettings, LiveSettingsError};
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+/// Bits of a mode by which group and others may write.
+const OTHERS_WRITE: u32 = 0o022;
+/// Bits of a mode that say what users may do.
+const MODE_BITS: u32 = 0o7777;
+
+/// The settings file of a daemon.
+#[derive(Clone, Debug)]
+pub struct SettingsFile {
+    path: PathBuf,
+    /// The user who alone may write it; `None` if it does not matter.
+    owner: Option<u32>,
+}
+
+impl SettingsFile {
+    /// The file at `path`. Where this process is root's, only root may write it: what it says is
+    /// done with root's rights.
+    #[must_use]
+    pub fn new(path: &Path) -> SettingsFile {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let owner = process::effective_uid().unwrap_or(0);
+        SettingsFile { path, owner: (owner == 0).then_some(owner) }
+    }
+
+    /// Its path, from the root of the file system on.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it says, for this host.
+    ///
+    /// # Errors
+    /// `LiveSettingsError` with every reason against it; nothing of it is to be used then.
+    pub fn load(&self, roots: &Roots) -> Result<LiveSettings, LiveSettingsError> {
+        let path = self.path.display().to_string();
+        let refused = |reasons| LiveSettingsError { path: path.clone(), reasons };
+        let text = self.text().map_err(refused)?;
+        let settings = LiveSettings::parse(&path, &text)?;
+        let reasons = settings.reasons_at(Speed::of(roots, settings.host.mhz).mhz);
+        if reasons.is_empty() { Ok(settings) } else { Err(refused(reasons)) }
+    }
+
+    /// Its text, unless another user can write it.
+    pub(crate) fn text(&self) -> Result<String, Vec<String>> {
+        let unreadable =
+            |e: io::Error| vec![format!("cannot read it: {e}; give a file that is there")];
+        let mut file = File::open(&self.path).map_err(unreadable)?;
+        let meta = file.metadata().map_err(unreadable)?;
+        let reasons = self.reasons(meta.uid(), meta.mode());
+        if !reasons.is_empty() {
+            return Err(reasons);
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(unreadable)?;
+        Ok(text)
+    }
+
+    /// Who may write it beside the user who may.
+    fn reasons(&self, uid: u32, mode: u32) -> Vec<String> {
+        let Some(owner) = self.owner else { return vec![] };
+        let path = self.path.display();
+        let mut out = vec![];
+        if uid != owner {
+            out.push(format!(
+                "owner: cannot use it: seen uid {uid}, allowed {owner}, so that no other user can \
+                    write it; chown {owner} {path}"
+            ));
+        }
+        if mode & OTHERS_WRITE != 0 {
+            out.push(format!(
+                "mode: cannot use it: seen {:04o}, allowed one by which only the owner can write; \
+                    chmod go-w {path}",
+                mode & MODE_BITS
+            ));
+        }
+        out
+    }
+
+    /// How long ago it was changed; one that is not there may come in a moment.
+    pub(crate) fn age(&self) -> Duration {
+        let changed = fs::metadata(&self.path).and_then(|m| m.modified());
+        let since = |at| SystemTime::now().duration_since(at).unwrap_or_default();
+        changed.map_or(Duration::ZERO, since)
+    }
+
+    /// A file that `owner` alone may write.
+    #[cfg(test)]
+    pub(crate) fn of(path: PathBuf, owner: Option<u32>) -> SettingsFile {
+        SettingsFile { path, owner }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up::MadeUp;
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt};
+
+    fn chmod(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_another_user_can_write_is_refused_with_the_way_out() {
+        let t = MadeUp::new("settings-file");
+        t.put("t.toml", b"[host]\nmhz = 3000\n");
+        let path = t.path("t.toml");
+        let me = process::effective_uid().unwrap();
+        let mine = SettingsFile::of(path.clone(), Some(me));
+        for (mode, allowed) in [
+            (0o600, true),
+            (0o644, true),
+            (0o755, true),
+            (0o664, false),
+            (0o646, false),
+            (0o666, false),
+        ] {
+            chmod(&path, mode);
+            assert_eq!(mine.load(&t.roots()).is_ok(), allowed, "{mode:o}");
+        }
+        let others = SettingsFile::of(path.clone(), Some(me + 1));
+        let seen = others.load(&t.roots()).unwrap_err().to_string();
+        let shown = path.display();
+        assert_eq!(
+            seen,
+            format!(
+                "settings {shown}: refused, nothing of it is in force:\n  - owner: cannot use it: \
+                    seen uid {me}, allowed {}, so that no other user can write it; chown {} \
+                    {shown}\n  - mode: cannot use it: seen 0666, allowed one by which only the \
+                    owner can write; chmod go-w {shown}",
+                me + 1,
+                me + 1
+            )
+        );
+        // Whose process is not root's may only harm itself.
+        assert!(SettingsFile::of(path, None).load(&t.roots()).is_ok());
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_what_counts() {
+        let t = MadeUp::new("settings-link");
+        t.put("t.toml", b"");
+        std::os::unix::fs::symlink(t.path("t.toml"), t.path("link.toml")).unwrap();
+        let link = SettingsFile::of(t.path("link.toml"), process::effective_uid());
+        chmod(&t.path("t.toml"), 0o644);
+        assert!(link.load(&t.roots()).is_ok());
+        chmod(&t.path("t.toml"), 0o666);
+        assert!(link.load(&t.roots()).is_err());
+    }
+
+    #[test]
+    fn a_process_of_root_reads_root_s_files_only() {
+        let file = SettingsFile::new(Path::new("t.toml"));
+        let root = process::effective_uid() == Some(0);
+        assert_eq!(file.owner, root.then_some(0));
+        assert!(file.path().is_absolute());
+    }
+
+    #[test]
+    fn every_reason_of_this_host_is_given() {
+        let t = MadeUp::new("settings-host");
+        t.put("t.toml", b"[[vm]]\nname = \"a\"\nreservation = \"2GHz\"\nlimit = \"50%\"\n");
+        t.put("sys/devices/system/cpu/cpu0/cpufreq/base_frequency", b"2000000\n");
+        let file = SettingsFile::of(t.path("t.toml"), None);
+        let reasons = file.load(&t.roots()).unwrap_err().reasons;
+        assert!(reasons.len() == 1 && reasons[0].starts_with("vm 'a': limit: "), "{reasons:?}");
+        let gone = SettingsFile::of(t.path("gone"), None).load(&t.roots()).unwrap_err();
+        assert!(gone.reasons[0].starts_with("cannot read it: No such file"), "{gone}");
+    }
+}
