@@ -1,7 +1,7 @@
 //! A new host as the scheduler finds it, sizes that are refused, and worlds that are gone.
 
 use super::*;
-use crate::NoKernel;
+use crate::{ENQUEUE_WAKEUP, KIND_TASK, KIND_VCPU, NoKernel, VM_SYSTEM};
 use topology::Shape;
 
 #[test]
@@ -58,4 +58,53 @@ fn what_worlds_did_that_are_gone_stays_in_their_vm() {
     let past =
         (v.past_migrations, v.past_switches, v.past_wakeups, v.past_limited_ns, v.past_used_ns);
     assert_eq!(past, (2, 40, 600, 8000, 100_000));
+}
+
+/// A world wakes, runs for a ms from `now` on and sleeps.
+fn runs(host: &mut Host, world: u32, now: u64) {
+    host.set_now(now);
+    host.runnable(&mut NoKernel, world);
+    host.enqueue(&mut NoKernel, world, ENQUEUE_WAKEUP);
+    host.task_mut(world).slice_ns = 5_000_000;
+    host.running(&mut NoKernel, world);
+    host.set_now(now + 1_000_000);
+    host.stopping(&mut NoKernel, world, false);
+    host.quiescent(&mut NoKernel, world, true);
+}
+
+#[test]
+fn worlds_of_a_vm_become_host_tasks_again_and_their_vm_is_empty() {
+    let shape = Shape {
+        sockets: 1,
+        nodes_per_socket: 1,
+        llcs_per_node: 1,
+        cores_per_llc: 1,
+        threads_per_core: 1,
+    };
+    let mut host =
+        Host::new(&Topology::regular(shape).expect("a topology"), 2, 3, 1).expect("a host");
+    host.set_now(1_000_000_000);
+    (0..2).for_each(|vm| host.vm_weight(vm, units::Rate::ONE.0 / 2, 2, 1000));
+    for world in [1, 2] {
+        let task = host.task_mut(world);
+        task.allowed = [u64::MAX; 16];
+        task.allowed_count = 1;
+        host.world_mut(world).nice_weight = 100;
+        host.world_start(&mut NoKernel, world);
+    }
+    let worlds = |host: &Host| (host.vm(0).worlds, host.vm(1).worlds);
+    for (world, index) in [(1, 0), (2, 1)] {
+        host.vm_bind(world, 1, KIND_VCPU, index);
+        runs(&mut host, world, 2_000_000_000 + u64::from(index) * 10_000_000);
+    }
+    assert_eq!(worlds(&host), (0, 2));
+    let used = host.vm(1).used_ns;
+    for world in [1, 2] {
+        host.vm_bind(world, VM_SYSTEM, KIND_TASK, 0);
+        runs(&mut host, world, 3_000_000_000 + u64::from(world) * 10_000_000);
+        let w = host.world(world);
+        assert_eq!((w.vm, w.kind, host.vm(1).runnable), (VM_SYSTEM, KIND_TASK, 0));
+    }
+    assert_eq!((worlds(&host), host.vm(1).used_ns), ((2, 0), used));
+    assert!(used > 0 && host.vm(0).used_ns > 0);
 }
