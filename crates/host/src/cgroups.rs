@@ -4,7 +4,10 @@
 //! A cgroup that cannot be read, or has invalid values, is no error: it is reported, and the rest
 //! applies.
 
-use crate::discover::{FoundVm, Named, Roots};
+use crate::{
+    discover::{FoundVm, Named, Roots},
+    trust::{ALLOWED, Stranger, Trust},
+};
 use settings::{LiveSettings, parse_cpu_max};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,6 +42,8 @@ pub struct Cgroup {
     pub weight: Option<u32>,
     /// The lowest limit found.
     pub quota: Option<Quota>,
+    /// Whose it is, if that one is not trusted: its attributes do not count then.
+    pub stranger: Option<Stranger>,
     /// Extended attributes of ours.
     pub attributes: Named,
     /// What could not be read, and what counts in its place.
@@ -58,26 +63,31 @@ pub struct Cgroups {
 impl Cgroups {
     /// Reads them all.
     #[must_use]
-    pub fn read(roots: &Roots, found: &[FoundVm], settings: &LiveSettings) -> Cgroups {
+    pub fn read(
+        roots: &Roots,
+        found: &[FoundVm],
+        settings: &LiveSettings,
+        trust: &Trust,
+    ) -> Cgroups {
         let mut out = Cgroups::default();
         let alone = alone(found);
         for vm in found {
             if alone.contains(vm.cgroup.as_str()) {
-                out.vms.insert(vm.pid, of_vm(roots, vm));
+                out.vms.insert(vm.pid, of_vm(roots, trust, vm));
             }
-            out.above(roots, home(vm, &alone));
+            out.above(roots, trust, home(vm, &alone));
         }
         let named = settings.pools.iter().flat_map(|p| [Some(&p.name), p.parent.as_ref()]);
         let named = named.chain(settings.vms.iter().map(|v| v.pool.as_ref())).flatten();
-        named.filter(|name| name.starts_with('/')).for_each(|path| out.above(roots, path));
+        named.filter(|name| name.starts_with('/')).for_each(|path| out.above(roots, trust, path));
         out
     }
 
     /// Reads a cgroup and all above it, unless they have been read.
-    fn above(&mut self, roots: &Roots, path: &str) {
+    fn above(&mut self, roots: &Roots, trust: &Trust, path: &str) {
         for path in chain(path) {
             if !self.pools.contains_key(path) {
-                self.pools.insert(path.to_owned(), of_pool(roots, path));
+                self.pools.insert(path.to_owned(), of_pool(roots, trust, path));
             }
         }
     }
@@ -112,20 +122,21 @@ pub(crate) fn chain(path: &str) -> Vec<&str> {
 }
 
 /// What the cgroup of a pool says.
-fn of_pool(roots: &Roots, path: &str) -> Cgroup {
+fn of_pool(roots: &Roots, trust: &Trust, path: &str) -> Cgroup {
     let folder = folder(roots, path);
     let mut read = Reading { path, folder: &folder, troubles: vec![] };
     let (weight, quota) = (read.weight("cpu.weight"), read.quota("", "cpu.max"));
-    let attributes = read.attributes(roots);
     let present = weight.is_some() || fs::metadata(&folder).is_ok();
-    Cgroup { present, weight, quota, attributes, troubles: read.troubles }
+    let stranger = trust.stranger(roots, path).filter(|_| present);
+    let attributes = read.attributes(roots, stranger.as_ref());
+    Cgroup { present, weight, quota, stranger, attributes, troubles: read.troubles }
 }
 
 /// What a VM's own cgroup says, and what libvirt has set below it: shares and quota of the whole in
 /// `libvirt`, quotas of vCPUs in `libvirt/vcpuN`.
-fn of_vm(roots: &Roots, vm: &FoundVm) -> Cgroup {
+fn of_vm(roots: &Roots, trust: &Trust, vm: &FoundVm) -> Cgroup {
     const UNSET: u32 = 100;
-    let mut out = of_pool(roots, &vm.cgroup);
+    let mut out = of_pool(roots, trust, &vm.cgroup);
     let folder = folder(roots, &vm.cgroup);
     let mut read = Reading { path: &vm.cgroup, folder: &folder, troubles: vec![] };
     if out.weight.is_none_or(|w| w == UNSET) {
@@ -137,7 +148,8 @@ fn of_vm(roots: &Roots, vm: &FoundVm) -> Cgroup {
     out
 }
 
-fn folder(roots: &Roots, path: &str) -> PathBuf {
+/// The folder of a cgroup.
+pub(crate) fn folder(roots: &Roots, path: &str) -> PathBuf {
     roots.cgroup.join(path.trim_start_matches('/'))
 }
 
@@ -228,14 +240,27 @@ impl Reading<'_> {
         (sum.rate.0 > 0).then_some(sum)
     }
 
-    fn attributes(&mut self, roots: &Roots) -> Named {
-        (roots.attributes)(self.folder).unwrap_or_else(|e| {
+    /// Attributes, unless they may be a stranger's.
+    fn attributes(&mut self, roots: &Roots, stranger: Option<&Stranger>) -> Named {
+        let path = self.path;
+        let all = (roots.attributes)(self.folder).unwrap_or_else(|e| {
             self.troubles.push(format!(
-                "cgroup '{}': cannot read its extended attributes: {e}; it counts as having none",
-                self.path
+                "cgroup '{path}': cannot read its extended attributes: {e}; it counts as having \
+                    none"
             ));
             vec![]
-        })
+        });
+        match stranger {
+            Some(stranger) if !all.is_empty() => {
+                self.troubles.push(format!(
+                    "cgroup '{path}': cannot use its attributes {OURS}*: seen {stranger}, allowed \
+                        {ALLOWED}; none of them counts; {}, or say it in the settings file",
+                    stranger.next()
+                ));
+                vec![]
+            }
+            _ => all,
+        }
     }
 }
 
@@ -260,12 +285,17 @@ fn small(path: &Path) -> io::Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{discover::Finder, made_up::MadeUp};
+    use crate::{Which, discover::Finder, made_up::MadeUp};
+
+    fn read_by(t: &MadeUp, settings: &LiveSettings) -> (Vec<FoundVm>, Cgroups) {
+        let trust = Trust::of(settings, &t.roots()).unwrap();
+        let found = Finder::default().scan(&t.roots(), Which::All);
+        let cgroups = Cgroups::read(&t.roots(), &found, settings, &trust);
+        (found, cgroups)
+    }
 
     fn read(t: &MadeUp) -> (Vec<FoundVm>, Cgroups) {
-        let found = Finder::default().scan(&t.roots());
-        let cgroups = Cgroups::read(&t.roots(), &found, &LiveSettings::default());
-        (found, cgroups)
+        read_by(t, &LiveSettings::default())
     }
 
     #[test]
@@ -343,6 +373,45 @@ mod tests {
     }
 
     #[test]
+    fn attributes_count_if_root_or_a_trusted_user_owns_the_cgroup_and_all_above_it() {
+        let t = MadeUp::new("strangers");
+        t.vm(10, "web", "/a/b/web", 1);
+        t.cgroup("/a/b", "cpu.weight", "700\n");
+        t.cgroup("/a/b/web", "cpu.max", "50000 100000\n");
+        for path in ["/a", "/a/b", "/a/b/web"] {
+            t.attribute(path, "user.tandem.reservation", "50%");
+        }
+        let counts = |users: &str| {
+            let text = format!("[trust]\nusers = {users}\n");
+            let (_, seen) = read_by(&t, &LiveSettings::parse("t.toml", &text).unwrap());
+            let all = [&seen.pools["/a"], &seen.pools["/a/b"], &seen.vms[&10]];
+            (all.map(|c| c.attributes.len()), all.map(|c| c.troubles.clone()))
+        };
+        assert_eq!(counts("[]"), ([1, 1, 1], [vec![], vec![], vec![]]));
+        t.owner("/a/b", 1000);
+        let trouble = |path: &str| {
+            vec![format!(
+                "cgroup '{path}': cannot use its attributes user.tandem.*: seen uid 1000 as owner \
+                    of '/a/b', allowed root or a user of [trust] users; none of them counts; add \
+                    1000 to [trust] users, or say it in the settings file"
+            )]
+        };
+        let told = [vec![], trouble("/a/b"), trouble("/a/b/web")];
+        assert_eq!(counts("[]"), ([1, 0, 0], told));
+        assert_eq!(counts("[1000]").0, [1, 1, 1]);
+        // What a delegate cannot write, or only within what the cgroup has, counts.
+        let seen = read(&t).1;
+        assert_eq!(seen.pools["/a/b"].weight, Some(700));
+        assert_eq!(seen.vms[&10].quota.as_ref().map(|q| q.rate), Some(Rate(Rate::ONE.0 / 2)));
+        // A cgroup that is not there is no stranger's, and one without attributes is not named.
+        assert_eq!(seen.pools["/a"].stranger, None);
+        let file = LiveSettings::parse("t.toml", "[[pool]]\nname = \"/gone\"\n").unwrap();
+        assert_eq!(read_by(&t, &file).1.pools["/gone"], Cgroup::default());
+        fs::remove_dir_all(t.path("cgroup/a/b/.attributes")).unwrap();
+        assert!(read(&t).1.pools["/a/b"].troubles.is_empty());
+    }
+
+    #[test]
     fn a_cgroup_that_several_vms_share_is_their_pool() {
         let t = MadeUp::new("shared");
         t.vm(10, "a", "/both", 1);
@@ -366,7 +435,7 @@ mod tests {
         let text = "[[pool]]\nname = \"/m/n\"\n[[pool]]\nname = \"gold\"\nparent = \
             \"/k\"\n[[vm]]\nname = \"w\"\npool = \"/v/w\"\n";
         let settings = LiveSettings::parse("t.toml", text).unwrap();
-        let seen = Cgroups::read(&t.roots(), &[], &settings);
+        let seen = Cgroups::read(&t.roots(), &[], &settings, &Trust::default());
         assert_eq!(seen.pools.keys().collect::<Vec<_>>(), ["/k", "/m", "/m/n", "/v", "/v/w"]);
         assert_eq!(
             (seen.pools["/m"].present, seen.pools["/m/n"].present, seen.pools["/m"].weight),

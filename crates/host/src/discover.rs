@@ -2,7 +2,11 @@
 //! their cgroups, as libvirt, Proxmox and plain shells lay them out. It reads /proc and changes
 //! nothing.
 
-use crate::cgroups;
+use crate::{
+    cgroups,
+    eligible::{Candidate, Eligible, Standing, Which},
+    trust,
+};
 use settings::Called;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,8 +24,12 @@ pub struct Roots {
     pub sys: PathBuf,
     /// `/sys/fs/cgroup`.
     pub cgroup: PathBuf,
+    /// `/etc/passwd`.
+    pub passwd: PathBuf,
     /// Reads the extended attributes of a folder that are ours.
     pub attributes: fn(&Path) -> io::Result<Named>,
+    /// The uid of a folder's owner.
+    pub owner: fn(&Path) -> io::Result<u32>,
 }
 
 /// Extended attributes: names and values.
@@ -33,7 +41,9 @@ impl Default for Roots {
             proc_fs: "/proc".into(),
             sys: "/sys".into(),
             cgroup: "/sys/fs/cgroup".into(),
+            passwd: "/etc/passwd".into(),
             attributes: cgroups::attributes,
+            owner: trust::owner,
         }
     }
 }
@@ -73,6 +83,10 @@ pub struct FoundVm {
     pub cgroup: String,
     /// Its threads, vCPUs first.
     pub threads: Vec<Thread>,
+    /// Effective uid of the process; `None` if it was not looked at.
+    pub uid: Option<u32>,
+    /// Whether settings by its name apply: a trusted user gave it, or the cgroup has it.
+    pub named: bool,
 }
 
 impl FoundVm {
@@ -84,7 +98,7 @@ impl FoundVm {
 
     /// What entries of the settings file match.
     pub(crate) fn called(&self) -> Called<'_> {
-        Called { name: &self.name, named: true, cgroup: &self.cgroup }
+        Called { name: &self.name, named: self.named, cgroup: &self.cgroup }
     }
 }
 
@@ -95,6 +109,7 @@ pub struct Finder {
     others: BTreeSet<i32>,
     /// Kernel threads that work for a VM: the number in the name, and the name.
     kernel: BTreeMap<i32, (i32, String)>,
+    eligible: Eligible,
     round: u32,
 }
 
@@ -107,18 +122,21 @@ impl Finder {
     }
 
     /// Every VM there is now, by pid.
-    pub fn scan(&mut self, roots: &Roots) -> Vec<FoundVm> {
+    pub fn scan(&mut self, roots: &Roots, which: Which<'_>) -> Vec<FoundVm> {
         let Ok(dir) = fs::read_dir(&roots.proc_fs) else { return vec![] };
         let pids: BTreeSet<i32> =
             dir.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
         self.round = self.round.wrapping_add(1);
+        self.eligible.retain(&pids);
         self.others.retain(|pid| {
-            pids.contains(pid) && (*pid as u32).wrapping_add(self.round) % LOOK_AGAIN != 0
+            pids.contains(pid)
+                && (*pid as u32).wrapping_add(self.round) % LOOK_AGAIN != 0
+                && !self.eligible.is_new(*pid)
         });
         self.kernel.retain(|pid, _| self.others.contains(pid));
         let mut found = vec![];
-        for pid in pids.difference(&self.others) {
-            match look(roots, *pid) {
+        for pid in pids.iter().filter(|pid| !self.others.contains(pid)) {
+            match look(&mut self.eligible, roots, which, *pid) {
                 Some(vm) => found.push(vm),
                 None => self.kernel.extend(works_for(roots, *pid).map(|w| (*pid, w))),
             }
@@ -129,12 +147,22 @@ impl Finder {
         found
     }
 
-    /// The VM of one process, as `look` finds it, with the kernel threads that are known to work
-    /// for it.
-    pub(crate) fn look(&self, roots: &Roots, pid: i32) -> Option<FoundVm> {
-        let mut vm = look(roots, pid)?;
+    /// The VM of one process, with the kernel threads that are known to work for it; `None` if it
+    /// is not to be followed, is no hypervisor or has ended.
+    pub(crate) fn look(&mut self, roots: &Roots, which: Which<'_>, pid: i32) -> Option<FoundVm> {
+        let mut vm = look(&mut self.eligible, roots, which, pid)?;
         self.helped(&mut vm);
         Some(vm)
+    }
+
+    /// Whether a process looks like a hypervisor and is not followed.
+    pub(crate) fn refuses(&self, pid: i32) -> bool {
+        self.eligible.refuses(pid)
+    }
+
+    /// A message for each of those processes.
+    pub(crate) fn refused(&self) -> BTreeSet<String> {
+        self.eligible.refused()
     }
 
     /// Adds the kernel threads that work for a VM; they are called after the thread of it that
@@ -151,21 +179,28 @@ impl Finder {
     }
 }
 
-/// The VM of one process; `None` if it is no hypervisor or has ended.
-#[must_use]
-pub fn look(roots: &Roots, pid: i32) -> Option<FoundVm> {
+fn look(eligible: &mut Eligible, roots: &Roots, which: Which<'_>, pid: i32) -> Option<FoundVm> {
     let dir = roots.proc_fs.join(pid.to_string());
-    if !is_hypervisor(&dir) {
+    let Some(it) = candidate(&dir, pid) else {
+        eligible.forget(pid);
         return None;
-    }
-    let started = start_time(&dir)?;
-    let threads = threads(&dir, pid);
-    let own = fs::read_to_string(dir.join("cgroup")).unwrap_or_default();
+    };
+    let Standing { uid, named } = eligible.judge(roots, which, &it)?;
+    let Candidate { started, name, cgroup, .. } = it;
+    Some(FoundVm { pid, started, name, cgroup, threads: threads(&dir, pid), uid, named })
+}
+
+/// One process, if it looks like a hypervisor.
+fn candidate(dir: &Path, pid: i32) -> Option<Candidate> {
+    let program = hypervisor(dir)?;
+    let started = start_time(dir)?;
+    let own = fs::read_to_string(dir.join("cgroup")).ok()?;
     let own = own.lines().find_map(|l| l.strip_prefix("0::")).unwrap_or("/");
-    let cgroup = vm_cgroup(own.trim_end_matches(" (deleted)"));
-    let name = qemu_name(&dir)
+    let own = own.trim_end_matches(" (deleted)").to_owned();
+    let cgroup = vm_cgroup(&own);
+    let name = qemu_name(dir)
         .unwrap_or_else(|| scope_name(&cgroup).unwrap_or_else(|| format!("pid-{pid}")));
-    Some(FoundVm { pid, started, name, cgroup, threads })
+    Some(Candidate { pid, started, program, name, own, cgroup })
 }
 
 /// The number in the name of a kernel thread that works for a VM, and the name: `vhost-4711`
@@ -182,12 +217,12 @@ fn works_for(roots: &Roots, pid: i32) -> Option<(i32, String)> {
     (flags & PF_KTHREAD != 0).then_some((number, comm))
 }
 
-/// Programs that run VMs: QEMU under its names in the distributions.
-fn is_hypervisor(dir: &Path) -> bool {
-    let Ok(exe) = fs::read_link(dir.join("exe")) else { return false };
-    let name = exe.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-    let name = name.trim_end_matches(" (deleted)");
-    name.starts_with("qemu-system-") || name == "qemu-kvm" || name == "kvm"
+/// The program of a process if it is one that runs VMs: QEMU under its names in the distributions.
+fn hypervisor(dir: &Path) -> Option<String> {
+    let exe = fs::read_link(dir.join("exe")).ok()?;
+    let name = exe.file_name()?.to_str()?.trim_end_matches(" (deleted)");
+    let known = name.starts_with("qemu-system-") || name == "qemu-kvm" || name == "kvm";
+    known.then(|| name.to_owned())
 }
 
 /// Fields of `stat` from the third on: those after the name, which may hold spaces and brackets.
@@ -271,7 +306,7 @@ fn qemu_name(dir: &Path) -> Option<String> {
 
 /// Name in a scope: `machine-qemu\x2d3\x2dweb1.scope` is web1 (libvirt), `100.scope` is 100
 /// (Proxmox).
-fn scope_name(cgroup: &str) -> Option<String> {
+pub(crate) fn scope_name(cgroup: &str) -> Option<String> {
     let scope = cgroup.rsplit('/').next()?.strip_suffix(".scope")?.replace("\\x2d", "-");
     let name = match scope.strip_prefix("machine-qemu-") {
         Some(rest) => rest.split_once('-').map_or(rest, |r| r.1).to_owned(),
@@ -312,7 +347,7 @@ mod tests {
             &[(20, "kvm"), (21, "CPU 0/TCG")],
         );
         t.process(30, "/usr/bin/bash", b"bash\0", "/", &[(30, "bash")]);
-        let found = Finder::default().scan(&t.roots());
+        let found = Finder::default().scan(&t.roots(), Which::All);
         let seen: Vec<_> = found
             .iter()
             .map(|v| (v.pid, v.name.as_str(), v.cgroup.as_str(), v.vcpus(), v.started))
@@ -342,7 +377,7 @@ mod tests {
         t.put("proc/40/task/41/syscall", b"16 0xd 0xae80 0x0 0x0 0x0 0x0 0x7f 0x7f\n");
         fs::create_dir_all(t.path("proc/40/fd")).unwrap();
         symlink("anon_inode:kvm-vcpu:3", t.path("proc/40/fd/13")).unwrap();
-        let vm = look(&t.roots(), 40).unwrap();
+        let vm = Finder::default().look(&t.roots(), Which::All, 40).unwrap();
         assert_eq!((vm.name.as_str(), vm.cgroup.as_str()), ("pid-40", "/plain"));
         assert_eq!(
             vm.threads[0],
@@ -355,11 +390,11 @@ mod tests {
         let t = MadeUp::new("exec");
         t.process(50, "/usr/bin/bash", b"bash\0", "/", &[(50, "bash")]);
         let mut finder = Finder::default();
-        assert_eq!(finder.scan(&t.roots()), []);
+        assert_eq!(finder.scan(&t.roots(), Which::All), []);
         fs::remove_file(t.path("proc/50/exe")).unwrap();
         symlink("/usr/bin/qemu-system-x86_64", t.path("proc/50/exe")).unwrap();
         let found: Vec<usize> =
-            (0..2 * LOOK_AGAIN).map(|_| finder.scan(&t.roots()).len()).collect();
+            (0..2 * LOOK_AGAIN).map(|_| finder.scan(&t.roots(), Which::All).len()).collect();
         let first = found.iter().position(|n| *n == 1).expect("found") as u32;
         assert!(first < LOOK_AGAIN && found[first as usize..].iter().all(|n| *n == 1), "{found:?}");
     }
@@ -378,7 +413,7 @@ mod tests {
         let mut finder = Finder::default();
         for round in 0..2 * LOOK_AGAIN {
             let helpers: Vec<Vec<(i32, i32)>> = finder
-                .scan(&t.roots())
+                .scan(&t.roots(), Which::All)
                 .iter()
                 .map(|vm| {
                     vm.threads.iter().filter(|t| t.pid != vm.pid).map(|t| (t.tid, t.pid)).collect()
@@ -386,8 +421,14 @@ mod tests {
                 .collect();
             assert_eq!(helpers, [vec![(61, 61), (63, 63)], vec![(62, 62)]], "round {round}");
         }
-        assert_eq!(finder.look(&t.roots(), 60).unwrap().threads.last().unwrap().comm, "kvm-pit/60");
+        assert_eq!(
+            finder.look(&t.roots(), Which::All, 60).unwrap().threads.last().unwrap().comm,
+            "kvm-pit/60"
+        );
         fs::remove_dir_all(t.path("proc/61")).unwrap();
-        assert_eq!(finder.scan(&t.roots())[0].threads.iter().filter(|t| t.pid != 60).count(), 1);
+        assert_eq!(
+            finder.scan(&t.roots(), Which::All)[0].threads.iter().filter(|t| t.pid != 60).count(),
+            1
+        );
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     live::Event,
     slots::Slots,
 };
+use sched_core::{KIND_TASK, VM_SYSTEM};
 use std::collections::{BTreeMap, BTreeSet};
 use units::caps::VMS_MAX;
 
@@ -19,8 +20,11 @@ pub(crate) struct Vms {
     finder: Finder,
     slots: Slots,
     /// What the last layout was made from.
-    seen: Option<(Vec<FoundVm>, Cgroups)>,
+    seen: Option<Seen>,
 }
+
+/// All that was found, and what there is to say of processes that are not followed.
+type Seen = (Vec<FoundVm>, Cgroups, BTreeSet<String>);
 
 impl Vms {
     /// Their slots.
@@ -29,20 +33,25 @@ impl Vms {
     }
 
     /// All the VMs that there are now.
-    pub(crate) fn scan(&mut self, roots: &Roots) -> Vec<FoundVm> {
-        self.finder.scan(roots)
+    pub(crate) fn scan(&mut self, roots: &Roots, in_force: &InForce<'_>) -> Vec<FoundVm> {
+        self.finder.scan(roots, in_force.which())
     }
 
     /// Threads have taken names that vCPUs have: their processes are looked at at once. All VMs, if
     /// some of them are VMs.
-    pub(crate) fn named(&mut self, events: &[Event], roots: &Roots) -> Option<Vec<FoundVm>> {
+    pub(crate) fn named(
+        &mut self,
+        events: &[Event],
+        roots: &Roots,
+        in_force: &InForce<'_>,
+    ) -> Option<Vec<FoundVm>> {
         let renamed: BTreeSet<i32> = events
             .iter()
             .filter_map(|e| if let Event::Named { tgid } = e { Some(*tgid) } else { None })
             .collect();
         let mut all: BTreeMap<i32, FoundVm> = BTreeMap::new();
         for pid in renamed {
-            if let Some(found) = self.finder.look(roots, pid) {
+            if let Some(found) = self.finder.look(roots, in_force.which(), pid) {
                 self.finder.found(pid);
                 all.insert(pid, found);
             }
@@ -69,12 +78,12 @@ impl Vms {
         self.part(&found, live, say);
         self.slots.seat(found);
         let found: Vec<FoundVm> = self.slots.found().cloned().collect();
-        let cgroups = Cgroups::read(roots, &found, in_force.settings());
-        let now = (found, cgroups);
+        let cgroups = Cgroups::read(roots, &found, in_force.settings(), in_force.trust());
+        let now = (found, cgroups, self.finder.refused());
         if self.seen.as_ref() == Some(&now) {
             return None;
         }
-        let (found, cgroups) = self.seen.insert(now);
+        let (found, cgroups, _) = self.seen.insert(now);
         match layout(found, cgroups, &in_force.known()) {
             Ok(laid) => Some(self.numbered(laid)),
             // Settings were checked when they were read; the plan in force stays.
@@ -90,16 +99,25 @@ impl Vms {
         self.seen = None;
     }
 
-    /// Stopped VMs: their slots wait for their last threads.
+    /// VMs that have stopped, or are followed no more: their slots wait for their last threads.
     fn part(&mut self, found: &[FoundVm], live: &Live, say: &dyn Fn(&str)) {
-        for vm in self.slots.part(found) {
+        for (vm, bound) in self.slots.part(found) {
             live.process(vm.pid, None);
-            say(&format!("VM {} (pid {}) has gone", vm.name, vm.pid));
+            if self.finder.refuses(vm.pid) {
+                // The scheduler moves each when it is queued next; one that has ended is no error.
+                for tid in bound {
+                    let _ = live.bind(tid, VM_SYSTEM, KIND_TASK, 0);
+                }
+                say(&format!("VM {} (pid {}) is a host task from now on", vm.name, vm.pid));
+            } else {
+                say(&format!("VM {} (pid {}) has gone", vm.name, vm.pid));
+            }
         }
     }
 
-    /// A layout with the numbers of its VMs, and those that have none among its troubles.
+    /// A layout with the numbers of its VMs, and what is not followed among its troubles.
     fn numbered(&self, mut laid: Layout) -> Layout {
+        laid.troubles.append(&mut self.finder.refused());
         for vm in &mut laid.names.vms {
             vm.id = self.slots.of(vm.pid).expect("a layout is of VMs that have slots");
         }

@@ -2,11 +2,12 @@
 //! them, for `follow`. Whether a file is taken over, `reload` decides.
 
 use crate::{
-    HostError, Reloaded, SettingsFile, Speed,
+    HostError, Reloaded, SettingsFile, Speed, Trust, Which,
     cgroups::Cgroups,
     discover::{FoundVm, Roots},
     layout::{Known, layout},
     reload::{AGAIN, Reload, Verdict, wall_ns},
+    settings_file::of_host,
     slots::Slots,
 };
 use settings::LiveSettings;
@@ -17,15 +18,17 @@ use units::caps::SHARES_MAX;
 pub(crate) struct Lasting {
     file: Option<SettingsFile>,
     settings: LiveSettings,
+    /// The users that the settings trust.
+    trust: Trust,
     reloads: u64,
     /// Of these so many were taken over.
     taken: u64,
 }
 
 impl Lasting {
-    /// Settings at the start, and their file.
-    pub(crate) fn new(settings: LiveSettings, file: Option<SettingsFile>) -> Lasting {
-        Lasting { file, settings, reloads: 0, taken: 0 }
+    /// Settings at the start, the users that they trust, and their file.
+    pub(crate) fn new(settings: LiveSettings, trust: Trust, file: Option<SettingsFile>) -> Lasting {
+        Lasting { file, settings, trust, reloads: 0, taken: 0 }
     }
 }
 
@@ -60,6 +63,16 @@ impl<'a> InForce<'a> {
         &self.lasting.settings
     }
 
+    /// The users that they trust.
+    pub(crate) fn trust(&self) -> &Trust {
+        &self.lasting.trust
+    }
+
+    /// Which processes are followed.
+    pub(crate) fn which(&self) -> Which<'_> {
+        Which::Trusted(self.trust(), self.settings())
+    }
+
     /// What a layout depends on.
     pub(crate) fn known(&self) -> Known<'_> {
         self.known_by(self.settings(), self.speed)
@@ -87,14 +100,10 @@ impl<'a> InForce<'a> {
         let mut reload = self.reloading.take_if(|r| r.is_due())?;
         let found: Vec<FoundVm> = slots.found().cloned().collect();
         let fits = |settings: &LiveSettings| {
+            let trust = of_host(settings, roots)?;
             let speed = Speed::of(roots, settings.host.mhz);
-            let reasons = settings.reasons_at(speed.mhz);
-            let cgroups = Cgroups::read(roots, &found, settings);
-            if reasons.is_empty() {
-                layout(&found, &cgroups, &self.known_by(settings, speed)).map(drop)
-            } else {
-                Err(reasons)
-            }
+            let cgroups = Cgroups::read(roots, &found, settings, &trust);
+            layout(&found, &cgroups, &self.known_by(settings, speed)).map(|_| trust)
         };
         match reload.decide(self.lasting.file.as_ref(), self.settings(), &fits) {
             Verdict::Wait => {
@@ -102,9 +111,9 @@ impl<'a> InForce<'a> {
                 None
             }
             Verdict::Refuse(reasons) => Some(reasons),
-            Verdict::Take(settings) => {
+            Verdict::Take(settings, trust) => {
                 self.speed = Speed::of(roots, settings.host.mhz);
-                self.lasting.settings = *settings;
+                (self.lasting.settings, self.lasting.trust) = (*settings, trust);
                 Some(vec![])
             }
         }
@@ -155,7 +164,8 @@ mod tests {
             let at = SystemTime::now() - Duration::from_secs(5);
             fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
         };
-        let mut lasting = Lasting::new(LiveSettings::default(), Some(SettingsFile::of(path.clone(), None)));
+        let file = SettingsFile::of(path.clone(), None);
+        let mut lasting = Lasting::new(LiveSettings::default(), Trust::default(), Some(file));
         let mut now = InForce::new(&mut lasting, &t.roots(), 4, 0);
         let seen = |now: &InForce| (now.known().speed.mhz, now.known().system_shares);
         assert_eq!((now.read_again(&t.roots(), &Slots::default()), now.again()), (None, None));
@@ -172,14 +182,21 @@ mod tests {
                 refused[0]
             )
         );
-        put("[host]\nmhz = 3000\n");
+        // An unknown user is a reason too; a known one is trusted from now on.
+        t.put("passwd", b"bob:x:1000:1000::/:\n");
+        put("[host]\nmhz = 3000\n[trust]\nusers = [\"eve\"]\n");
+        now.ask();
+        assert_eq!(now.read_again(&t.roots(), &Slots::default()).unwrap().len(), 1);
+        assert_eq!((seen(&now), now.trust().trusts(1000)), ((2000, 4000), false));
+        put("[host]\nmhz = 3000\n[trust]\nusers = [\"bob\"]\n");
         now.ask();
         assert_eq!(now.read_again(&t.roots(), &Slots::default()), Some(vec![]));
-        assert_eq!(seen(&now), (3000, 4000));
+        assert_eq!((seen(&now), now.trust().trusts(1000)), ((3000, 4000), true));
         let taken = now.outcome(vec![], 8);
         assert_eq!((taken.number, taken.taken, taken.generation, taken.ok), (2, 1, 8, true));
         // The next load begins with the settings and counts of this one.
         let now = InForce::new(&mut lasting, &t.roots(), 2, 500);
         assert_eq!((seen(&now), now.lasting.reloads), ((3000, 500), 2));
+        assert!(now.trust().trusts(1000));
     }
 }

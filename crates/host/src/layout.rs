@@ -8,12 +8,16 @@ use crate::{
     Names, PoolName, Sources, Speed, SpeedSource, VmName,
     cgroups::{Cgroup, Cgroups, alone, chain, home},
     discover::FoundVm,
+    trust::{ALLOWED, Stranger},
 };
 use settings::{
-    Attributes, Branch, LIMIT_MIN, LimitSetting, LivePool, LiveSettings, VmResources, arrange,
-    from_attributes,
+    Attributes, Branch, Called, LIMIT_MIN, LimitSetting, LivePool, LiveSettings, VmResources,
+    arrange, from_attributes,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ptr,
+};
 use units::{
     CpuAmount, Rate,
     caps::{POOL_DEPTH_MAX, POOLS_MAX, SHARES_MAX},
@@ -274,8 +278,15 @@ impl Merge<'_> {
         parent: String,
         cgroup: Option<&Cgroup>,
     ) -> PoolName {
-        let file = self.known.settings.pool(name).map(LivePool::attributes).unwrap_or_default();
         let object = format!("pool '{path}'");
+        let mut file = self.known.settings.pool(name).map(LivePool::attributes).unwrap_or_default();
+        if let (Some(true), Some(stranger)) =
+            (file.scalable, cgroup.and_then(|c| c.stranger.as_ref()))
+        {
+            // Its owner could raise its shares by the weights of cgroups in it.
+            file.scalable = None;
+            self.troubles.insert(not_scalable(&object, stranger));
+        }
         let base = if name.starts_with('/') { of_cgroup(cgroup) } else { VmResources::POOL };
         let (all, resources, sources) = self.layer(&object, name, file, cgroup, (base, None));
         let VmResources { shares, reservation, limit, burst_ns } = resources;
@@ -296,6 +307,7 @@ impl Merge<'_> {
 
     fn vm(&mut self, vm: &FoundVm, pool: String, cgroup: Option<&Cgroup>) -> VmName {
         let vcpus = vm.vcpus().max(1);
+        self.troubles.extend(names_itself(self.known.settings, vm));
         let file =
             self.known.settings.vm(vm.called()).map(|s| s.attributes(vcpus)).unwrap_or_default();
         let object = format!("VM '{}'", vm.name);
@@ -386,6 +398,37 @@ impl Merge<'_> {
             "without a reservation and with the lowest limit nothing is left to refuse: {reasons:?}"
         )
     }
+}
+
+fn not_scalable(object: &str, stranger: &Stranger) -> String {
+    format!(
+        "{object}: cannot be scalable: seen {stranger}, allowed {ALLOWED}; it keeps its own shares; \
+            {}, or leave scalable out",
+        stranger.next()
+    )
+}
+
+/// What to say of a VM to which an entry does not apply because its process gave itself the name.
+fn names_itself(settings: &LiveSettings, vm: &FoundVm) -> Option<String> {
+    let (own, given) = (vm.called(), Called { named: true, ..vm.called() });
+    let entry = settings.vm(given)?;
+    if settings.vm(own).is_some_and(|applies| ptr::eq(applies, entry)) {
+        return None;
+    }
+    let (seen, next) = match vm.uid {
+        Some(0) => ("of root in a container".to_owned(), String::new()),
+        Some(uid) => (format!("of uid {uid}"), format!("add {uid} to [trust] users, or ")),
+        None => ("of no user".to_owned(), String::new()),
+    };
+    Some(format!(
+        "VM '{}' (pid {}): cannot apply [[vm]] '{}' to it: seen a process {seen} that named itself \
+            so, allowed {ALLOWED} as its user, or a cgroup of that name; {next}match it by cgroup = \
+            '{}'",
+        vm.name.replace(char::is_control, "?"),
+        vm.pid,
+        entry.title(),
+        vm.cgroup.replace(char::is_control, "?")
+    ))
 }
 
 /// What a cgroup's own files come to.

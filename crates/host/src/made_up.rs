@@ -7,6 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Number of the namespaces that this process and others are in.
+const NAMESPACE: &str = "4026531837";
+
 /// A folder with such a tree, gone when dropped.
 pub(crate) struct MadeUp(PathBuf);
 
@@ -17,7 +20,11 @@ impl MadeUp {
             std::env::temp_dir().join(format!("tandem-made-up-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(dir.join("cgroup")).unwrap();
-        MadeUp(dir)
+        let made = MadeUp(dir);
+        for kind in ["user", "pid"] {
+            made.link(&format!("proc/self/ns/{kind}"), &format!("{kind}:[{NAMESPACE}]"));
+        }
+        made
     }
 
     pub(crate) fn roots(&self) -> Roots {
@@ -26,7 +33,9 @@ impl MadeUp {
             proc_fs: dir("proc"),
             sys: dir("sys"),
             cgroup: dir("cgroup"),
+            passwd: dir("passwd"),
             attributes: attributes_of,
+            owner: owner_of,
         }
     }
 
@@ -50,6 +59,40 @@ impl MadeUp {
         self.put(&format!("cgroup{path}/.attributes/{name}"), value.as_bytes());
     }
 
+    /// The owner of a cgroup's folder; root's if nothing is said.
+    pub(crate) fn owner(&self, path: &str, uid: u32) {
+        self.put(&format!("cgroup{path}/.owner"), uid.to_string().as_bytes());
+    }
+
+    /// A symbolic link in place of what is there.
+    fn link(&self, path: &str, to: &str) {
+        let link = self.0.join(path);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(&link);
+        symlink(to, link).unwrap();
+    }
+
+    /// Real and effective uid of a process.
+    pub(crate) fn user(&self, pid: i32, [real, effective]: [u32; 2]) {
+        let status = format!("Name:\tx\nUid:\t{real}\t{effective}\t0\t0\nGid:\t0\t0\t0\t0\n");
+        self.put(&format!("proc/{pid}/status"), status.as_bytes());
+    }
+
+    /// The namespace of a kind that a process is in; `None` cannot be read.
+    pub(crate) fn namespace(&self, pid: i32, kind: &str, number: Option<&str>) {
+        let path = format!("proc/{pid}/ns/{kind}");
+        match number {
+            Some(number) => self.link(&path, &format!("{kind}:[{number}]")),
+            None => fs::remove_file(self.0.join(path)).unwrap(),
+        }
+    }
+
+    /// An open file of a process.
+    pub(crate) fn open(&self, pid: i32, fd: i32, file: &str) {
+        self.link(&format!("proc/{pid}/fd/{fd}"), file);
+    }
+
+    /// A process of root, with threads.
     pub(crate) fn process(
         &self,
         pid: i32,
@@ -60,7 +103,10 @@ impl MadeUp {
     ) {
         self.put(&format!("proc/{pid}/cmdline"), args);
         self.put(&format!("proc/{pid}/cgroup"), format!("0::{cgroup}\n").as_bytes());
+        fs::create_dir_all(self.0.join(format!("cgroup{cgroup}"))).unwrap();
         self.stat(pid, 0);
+        self.user(pid, [0, 0]);
+        ["user", "pid"].iter().for_each(|kind| self.namespace(pid, kind, Some(NAMESPACE)));
         symlink(exe, self.0.join(format!("proc/{pid}/exe"))).unwrap();
         for (tid, comm) in threads {
             self.put(&format!("proc/{pid}/task/{tid}/comm"), format!("{comm}\n").as_bytes());
@@ -116,4 +162,10 @@ fn attributes_of(folder: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
         .collect::<io::Result<_>>()?;
     all.sort();
     Ok(all)
+}
+
+/// Owners as `MadeUp::owner` keeps them.
+fn owner_of(folder: &Path) -> io::Result<u32> {
+    fs::metadata(folder)?;
+    Ok(fs::read_to_string(folder.join(".owner")).map_or(0, |uid| uid.parse().unwrap()))
 }

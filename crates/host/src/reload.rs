@@ -87,9 +87,9 @@ pub(crate) fn wall_ns() -> u64 {
 
 /// What is to be done with a file that was read again.
 #[derive(Clone, Debug)]
-pub(crate) enum Verdict {
-    /// It is taken over.
-    Take(Box<LiveSettings>),
+pub(crate) enum Verdict<T> {
+    /// It is taken over, with what was found to fit.
+    Take(Box<LiveSettings>, T),
     /// The old one stays in force.
     Refuse(Vec<String>),
     /// It is read again later.
@@ -118,13 +118,13 @@ impl Reload {
     }
 
     /// Reads the file and decides; `fits` are the reasons against settings that are right in
-    /// themselves.
-    pub(crate) fn decide(
+    /// themselves, or what to take over with them.
+    pub(crate) fn decide<T>(
         &mut self,
         file: Option<&SettingsFile>,
         in_force: &LiveSettings,
-        fits: &dyn Fn(&LiveSettings) -> Result<(), Vec<String>>,
-    ) -> Verdict {
+        fits: &dyn Fn(&LiveSettings) -> Result<T, Vec<String>>,
+    ) -> Verdict<T> {
         let Some(file) = file else {
             let reason = "settings: cannot read them again: seen no file, allowed one; restart \
                 'tandem run' with --config FILE";
@@ -143,7 +143,9 @@ impl Reload {
         };
         let same = text.is_some() && std::mem::replace(&mut self.text, text.clone()) == text;
         match found {
-            Ok(settings) if settled || (same && age >= QUIET) => Verdict::Take(Box::new(settings)),
+            Ok((settings, fit)) if settled || (same && age >= QUIET) => {
+                Verdict::Take(Box::new(settings), fit)
+            }
             Err(reasons) if settled => Verdict::Refuse(reasons),
             _ => Verdict::Wait,
         }
@@ -151,16 +153,21 @@ impl Reload {
 }
 
 /// Settings that can be taken over while the scheduler is loaded.
-fn read(
+fn read<T>(
     path: &Path,
     text: &str,
     in_force: &LiveSettings,
-    fits: &dyn Fn(&LiveSettings) -> Result<(), Vec<String>>,
-) -> Result<LiveSettings, Vec<String>> {
+    fits: &dyn Fn(&LiveSettings) -> Result<T, Vec<String>>,
+) -> Result<(LiveSettings, T), Vec<String>> {
     let settings = LiveSettings::parse(&path.display().to_string(), text).map_err(|e| e.reasons)?;
     let mut reasons = knobs(in_force, &settings);
-    reasons.extend(fits(&settings).err().into_iter().flatten());
-    if reasons.is_empty() { Ok(settings) } else { Err(reasons) }
+    match fits(&settings) {
+        Ok(fit) if reasons.is_empty() => Ok((settings, fit)),
+        fit => {
+            reasons.extend(fit.err().into_iter().flatten());
+            Err(reasons)
+        }
+    }
 }
 
 /// Knobs that are not as they were: the scheduler was loaded with them.
@@ -203,12 +210,12 @@ mod tests {
         SettingsFile::of(path, process::effective_uid())
     }
 
-    fn refusal(verdict: &Verdict) -> &[String] {
+    fn refusal(verdict: &Verdict<()>) -> &[String] {
         if let Verdict::Refuse(reasons) = verdict { reasons } else { panic!("{verdict:?}") }
     }
 
-    fn shares(verdict: &Verdict) -> Option<u32> {
-        let Verdict::Take(s) = verdict else { panic!("{verdict:?}") };
+    fn shares(verdict: &Verdict<()>) -> Option<u32> {
+        let Verdict::Take(s, ()) = verdict else { panic!("{verdict:?}") };
         s.vm(Called { name: "web", named: true, cgroup: "/" })?.attributes(1).shares
     }
 

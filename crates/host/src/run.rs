@@ -5,7 +5,7 @@
 //! or the kernel's own scheduler.
 
 use crate::{
-    Ejections, ExitReason, HostError, Live, SettingsFile,
+    Ejections, ExitReason, HostError, Live, SettingsFile, Trust,
     discover::{FoundVm, Roots},
     follow::Vms,
     guests::Guests,
@@ -28,6 +28,8 @@ pub struct Options {
     pub file: Option<SettingsFile>,
     /// Its content at the start.
     pub settings: LiveSettings,
+    /// The users that it trusts.
+    pub trust: Trust,
     /// Knobs in force.
     pub knobs: Knobs,
     /// Where people read what it does.
@@ -70,7 +72,8 @@ pub fn run(
     options: &Options,
 ) -> Result<(), HostError> {
     live::come_first();
-    let mut lasting = Lasting::new(options.settings.clone(), options.file.clone());
+    let mut lasting =
+        Lasting::new(options.settings.clone(), options.trust.clone(), options.file.clone());
     while let Some(reason) = once(topology, options, &mut lasting)? {
         // One of kind 0 was our own doing.
         if reason.kind != 0 {
@@ -102,20 +105,21 @@ fn once(
     let mut guests = Guests::Unknown;
     guests.hook(live.maps(), options.knobs, &options.say);
     let (roots, mut vms) = (Roots::default(), Vms::default());
-    let found = vms.scan(&roots);
+    let pcpus = topology.online();
+    let in_force = InForce::new(lasting, &roots, pcpus.len() as u32, options.knobs.system_shares);
+    let found = vms.scan(&roots, &in_force);
     live.attach()?;
     (options.say)(&format!(
         "loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now; the kernel \
             verified {} instructions for it",
         begin.elapsed().as_secs_f64(),
-        topology.online().len(),
+        pcpus.len(),
         live.verified_instructions(),
     ));
-    let pcpus = topology.online();
     let mut daemon = Daemon {
         live: &live,
         options,
-        in_force: InForce::new(lasting, &roots, pcpus.len() as u32, options.knobs.system_shares),
+        in_force,
         roots,
         guests,
         vms,
@@ -147,7 +151,7 @@ impl Daemon<'_> {
             if events.contains(&Event::Gone) || self.live.exit_reason().kind != 0 {
                 return Ok(Some(self.live.exit_reason()));
             }
-            if let Some(found) = self.vms.named(&events, &self.roots) {
+            if let Some(found) = self.vms.named(&events, &self.roots, &self.in_force) {
                 self.take(found)?;
             }
             if (self.options.reload)() {
@@ -192,7 +196,7 @@ impl Daemon<'_> {
     }
 
     fn scan(&mut self) -> Result<(), HostError> {
-        let found = self.vms.scan(&self.roots);
+        let found = self.vms.scan(&self.roots, &self.in_force);
         self.take(found)
     }
 

@@ -12,7 +12,7 @@ use std::{
 /// Where the daemon keeps its files.
 pub const RUN_DIR: &str = "/run/tandem";
 
-/// Everybody may read what is in the folder, and only its owner may write.
+/// All users may read what is in the folder, and only its owner may write.
 const FOLDER_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
 /// Bits of a mode that say what users may do.
@@ -71,7 +71,7 @@ pub(crate) fn to_lock(path: &Path) -> Result<File, HostError> {
     })
 }
 
-/// Makes the folder unless it is there: of this process's user, whom alone it lets write.
+/// Makes the folder unless it is there: of this process's user, and no other may write there.
 fn folder(dir: &Path) -> Result<(), HostError> {
     folder_of(dir, process::effective_uid())
 }

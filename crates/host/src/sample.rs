@@ -2,7 +2,7 @@
 //! that they belong to.
 
 use crate::{
-    Accounts, HostError, Names, Speed, VmName,
+    Accounts, HostError, Names, Speed, Trust, VmName, Which,
     cgroups::Cgroups,
     discover::{self, Finder, Roots},
     kernel_accounts,
@@ -224,10 +224,10 @@ fn world_times(w: &sched_core::World, now_ns: u64) -> Times {
 
 fn of_kernel(topology: &Topology, seen: &mut Seen) -> Sample {
     let roots = Roots::default();
-    let found = seen.finder.scan(&roots);
+    let found = seen.finder.scan(&roots, Which::All);
     let speed = *seen.speed.get_or_insert_with(|| Speed::of(&roots, None));
     let settings = LiveSettings::default();
-    let cgroups = Cgroups::read(&roots, &found, &settings);
+    let cgroups = Cgroups::read(&roots, &found, &settings, &Trust::default());
     let pcpus = topology.online().len() as u32;
     let known = Known { settings: &settings, speed, pcpus, system_shares: pcpus * 1000 };
     let mut names = layout(&found, &cgroups, &known).map(|l| l.names).unwrap_or_default();

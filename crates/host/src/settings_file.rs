@@ -1,7 +1,7 @@
 //! Reads the daemon's settings file, at its start and on a reload. A daemon of root takes none that
 //! another user can write; `reload` decides when one is taken over.
 
-use crate::{Speed, discover::Roots, process};
+use crate::{Speed, Trust, discover::Roots, process};
 use settings::{LiveSettings, LiveSettingsError};
 use std::{
     fs::{self, File},
@@ -20,7 +20,7 @@ const MODE_BITS: u32 = 0o7777;
 #[derive(Clone, Debug)]
 pub struct SettingsFile {
     path: PathBuf,
-    /// The user who alone may write it; `None` if it does not matter.
+    /// The only user that may write it; `None` if any may.
     owner: Option<u32>,
 }
 
@@ -40,17 +40,17 @@ impl SettingsFile {
         &self.path
     }
 
-    /// What it says, for this host.
+    /// What it says, and the users of this host that it trusts.
     ///
     /// # Errors
     /// `LiveSettingsError` with every reason against it; nothing of it is to be used then.
-    pub fn load(&self, roots: &Roots) -> Result<LiveSettings, LiveSettingsError> {
+    pub fn load(&self, roots: &Roots) -> Result<(LiveSettings, Trust), LiveSettingsError> {
         let path = self.path.display().to_string();
         let refused = |reasons| LiveSettingsError { path: path.clone(), reasons };
         let text = self.text().map_err(refused)?;
         let settings = LiveSettings::parse(&path, &text)?;
-        let reasons = settings.reasons_at(Speed::of(roots, settings.host.mhz).mhz);
-        if reasons.is_empty() { Ok(settings) } else { Err(refused(reasons)) }
+        let trust = of_host(&settings, roots).map_err(refused)?;
+        Ok((settings, trust))
     }
 
     /// Its text, unless another user can write it.
@@ -68,7 +68,7 @@ impl SettingsFile {
         Ok(text)
     }
 
-    /// Who may write it beside the user who may.
+    /// What lets other users write it.
     fn reasons(&self, uid: u32, mode: u32) -> Vec<String> {
         let Some(owner) = self.owner else { return vec![] };
         let path = self.path.display();
@@ -100,6 +100,21 @@ impl SettingsFile {
     #[cfg(test)]
     pub(crate) fn of(path: PathBuf, owner: Option<u32>) -> SettingsFile {
         SettingsFile { path, owner }
+    }
+}
+
+/// The users that settings trust, if they fit this host: its speed, its users.
+///
+/// # Errors
+/// Every reason why they do not.
+pub(crate) fn of_host(settings: &LiveSettings, roots: &Roots) -> Result<Trust, Vec<String>> {
+    let mut reasons = settings.reasons_at(Speed::of(roots, settings.host.mhz).mhz);
+    match Trust::of(settings, roots) {
+        Ok(trust) if reasons.is_empty() => Ok(trust),
+        trust => {
+            reasons.extend(trust.err().into_iter().flatten());
+            Err(reasons)
+        }
     }
 }
 
@@ -172,11 +187,19 @@ mod tests {
     #[test]
     fn every_reason_of_this_host_is_given() {
         let t = MadeUp::new("settings-host");
-        t.put("t.toml", b"[[vm]]\nname = \"a\"\nreservation = \"2GHz\"\nlimit = \"50%\"\n");
+        let text = "[trust]\nusers = [\"eve\", \"bob\"]\n[[vm]]\nname = \"a\"\nreservation = \
+            \"2GHz\"\nlimit = \"50%\"\n";
+        t.put("t.toml", text.as_bytes());
+        t.put("passwd", b"bob:x:7:7::/:\n");
         t.put("sys/devices/system/cpu/cpu0/cpufreq/base_frequency", b"2000000\n");
         let file = SettingsFile::of(t.path("t.toml"), None);
         let reasons = file.load(&t.roots()).unwrap_err().reasons;
-        assert!(reasons.len() == 1 && reasons[0].starts_with("vm 'a': limit: "), "{reasons:?}");
+        assert_eq!(reasons.len(), 2);
+        assert!(reasons[0].starts_with("vm 'a': limit: "), "{reasons:?}");
+        assert!(reasons[1].starts_with("trust.users: cannot find 'eve': "), "{reasons:?}");
+        t.put("t.toml", text.replace("\"eve\", ", "").replace("50%", "100%").as_bytes());
+        let (settings, trust) = file.load(&t.roots()).unwrap();
+        assert_eq!((settings.vms.len(), trust.trusts(7), trust.trusts(8)), (1, true, false));
         let gone = SettingsFile::of(t.path("gone"), None).load(&t.roots()).unwrap_err();
         assert!(gone.reasons[0].starts_with("cannot read it: No such file"), "{gone}");
     }

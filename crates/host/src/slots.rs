@@ -63,15 +63,16 @@ impl Slots {
         self.vms.get(&pid).map(|v| v.id)
     }
 
-    /// Takes VMs that have stopped out, which are not among `found`; their slots wait for their
-    /// last threads.
-    pub(crate) fn part(&mut self, found: &[FoundVm]) -> Vec<FoundVm> {
+    /// Takes VMs out that are not among `found`, with the threads that were bound to them; their
+    /// slots wait for the last of those.
+    pub(crate) fn part(&mut self, found: &[FoundVm]) -> Vec<(FoundVm, Vec<i32>)> {
         let alive: BTreeSet<(i32, u64)> = found.iter().map(|f| (f.pid, f.started)).collect();
         let gone = |v: &FoundVm| !alive.contains(&(v.pid, v.started));
         let pids: Vec<i32> = self.found().filter(|v| gone(v)).map(|v| v.pid).collect();
         let parted: Vec<Followed> = pids.iter().filter_map(|p| self.vms.remove(p)).collect();
         self.leaving.extend(parted.iter().map(|v| v.id));
-        parted.into_iter().map(|v| v.found).collect()
+        let tids = |bound: BTreeSet<Bound>| bound.into_iter().map(|thread| thread.0).collect();
+        parted.into_iter().map(|v| (v.found, tids(v.bound))).collect()
     }
 
     /// Gives each VM a slot, as long as there are some.
@@ -136,7 +137,7 @@ mod tests {
         };
         let threads = tids.iter().enumerate().map(thread).collect();
         let (name, cgroup) = (format!("vm{pid}"), format!("/vm{pid}"));
-        FoundVm { pid, started, name, cgroup, threads }
+        FoundVm { pid, started, name, cgroup, threads, uid: None, named: true }
     }
 
     #[test]
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!((slots.of(7), slots.of(9), slots.of(8)), (Some(1), Some(2), None));
         // The process 7 is another one now, of the same number.
         let found = [vm(7, 2, &[]), vm(9, 1, &[])];
-        assert_eq!(slots.part(&found), [vm(7, 1, &[])]);
+        assert_eq!(slots.part(&found), [(vm(7, 1, &[]), vec![])]);
         slots.seat(found.to_vec());
         assert_eq!((slots.of(7), slots.of(9)), (Some(3), Some(2)));
         assert_eq!(slots.leaving().collect::<Vec<_>>(), [1]);
@@ -190,5 +191,10 @@ mod tests {
         assert_eq!(bind(71), (vec![(7, 1)], vec![vcpu, helper]));
         assert_eq!(bind(0), (vec![], vec![helper]));
         assert_eq!(bind(0), (vec![], vec![]));
+        // What was bound is known when it is no VM any more.
+        assert_eq!(
+            slots.part(&[]),
+            [(vm(7, 1, &[70, 71]), vec![70, 71]), (vm(9, 1, &[90]), vec![])]
+        );
     }
 }

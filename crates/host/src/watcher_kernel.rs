@@ -11,7 +11,7 @@ use crate::layout::{Known, layout};
 use crate::sample::wall;
 use crate::view::monotonic_ns;
 use crate::watcher::{Ids, groups};
-use crate::{Names, Speed, kernel_accounts};
+use crate::{Names, Speed, Trust, Which, kernel_accounts};
 use esxtop::{Counters, Gauges, Gid, PcpuCounters, Role, Totals, Wid, WorldCounters};
 use settings::LiveSettings;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub(crate) struct KernelWatcher {
 impl KernelWatcher {
     pub(crate) fn look(&mut self, topology: &Topology, ids: &mut Ids) -> Counters {
         let roots = Roots::default();
-        let found = self.finder.scan(&roots);
+        let found = self.finder.scan(&roots, Which::All);
         let names = self.names(&roots, topology, &found);
         let groups = groups(&names, ids, |_| Gauges::default());
         let at_ns = monotonic_ns();
@@ -84,7 +84,7 @@ impl KernelWatcher {
     fn names(&mut self, roots: &Roots, topology: &Topology, found: &[FoundVm]) -> Names {
         let speed = *self.speed.get_or_insert_with(|| Speed::of(roots, None));
         let settings = LiveSettings::default();
-        let cgroups = Cgroups::read(roots, found, &settings);
+        let cgroups = Cgroups::read(roots, found, &settings, &Trust::default());
         let pcpus = topology.online().len() as u32;
         let known = Known { settings: &settings, speed, pcpus, system_shares: pcpus * 1000 };
         layout(found, &cgroups, &known).map(|l| l.names).unwrap_or_default()

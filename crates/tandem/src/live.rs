@@ -4,7 +4,7 @@
 use crate::top::Args as TopArgs;
 use crate::{Exit, Failure, knobs, metrics, say};
 use host::{Accounts, HostError, Names, Reloaded, SettingsFile, discover::Roots, doctor, measure};
-use settings::{LiveSettings, LiveSettingsError};
+use settings::LiveSettingsError;
 use std::{
     io::IsTerminal,
     path::{Path, PathBuf},
@@ -91,9 +91,9 @@ pub(crate) fn host_failure(e: HostError) -> Failure {
 /// ended it.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let file = args.config.as_deref().map(SettingsFile::new);
-    let settings = match &file {
+    let (settings, trust) = match &file {
         Some(file) => file.load(&Roots::default()).map_err(|e| Failure::new(Exit::Input, e))?,
-        None => LiveSettings::default(),
+        None => Default::default(),
     };
     let knobs = knobs::of_live(&settings.knobs, &args.set)?;
     let bad: Vec<_> = doctor::examine().into_iter().filter(|f| !f.ok).collect();
@@ -119,6 +119,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let options = host::run::Options {
         file,
         settings,
+        trust,
         knobs,
         say: Box::new(say),
         stop: Box::new(stopped),

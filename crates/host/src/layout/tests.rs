@@ -2,15 +2,16 @@
 //! of this machine.
 
 use super::*;
-use crate::{discover::Finder, made_up::MadeUp};
+use crate::{Trust, Which, discover::Finder, made_up::MadeUp};
 
 fn settings(text: &str) -> LiveSettings {
     LiveSettings::parse("t.toml", text).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn laid(t: &MadeUp, settings: &LiveSettings) -> Layout {
-    let found = Finder::default().scan(&t.roots());
-    let cgroups = Cgroups::read(&t.roots(), &found, settings);
+    let trust = Trust::of(settings, &t.roots()).unwrap();
+    let found = Finder::default().scan(&t.roots(), Which::Trusted(&trust, settings));
+    let cgroups = Cgroups::read(&t.roots(), &found, settings, &trust);
     let speed = Speed::of(&t.roots(), settings.host.mhz);
     layout(&found, &cgroups, &Known { settings, speed, pcpus: 8, system_shares: 8000 }).unwrap()
 }
@@ -236,6 +237,145 @@ fn a_speed_that_nobody_tells_is_told_when_it_decides_something() {
     assert_eq!(troubles(&laid(&t, &settings("[host]\nmhz = 2500\n"))), [""; 0]);
 }
 
+/// A tenant has `/t/d`. The settings file puts two VMs of root into cgroups that he made there;
+/// others are beside it.
+fn tenant(name: &str) -> (MadeUp, String) {
+    let t = MadeUp::new(name);
+    t.vm(10, "moved", "/vms/moved", 8);
+    t.vm(20, "own", "/t/own", 8);
+    t.vm(30, "other", "/other", 8);
+    t.vm(40, "two", "/vms/two", 8);
+    for path in ["/t", "/t/d", "/t/d/in", "/t/d/in/deep", "/t/d/two"] {
+        t.cgroup(path, "cpu.weight", "100\n");
+    }
+    ["/t/d", "/t/d/in", "/t/d/in/deep", "/t/d/two"].iter().for_each(|path| t.owner(path, 1000));
+    let entry = |vm: &str, pool: &str| format!("[[vm]]\nname = \"{vm}\"\npool = \"{pool}\"\n");
+    (t, entry("moved", "/t/d/in/deep") + &entry("two", "/t/d/two"))
+}
+
+/// What the VMs below `/t/d` get together if all want all that they can use, and what each other
+/// one does.
+fn worst(l: &Layout) -> (u64, u64, u64) {
+    let leaves = &l.names.tree().worst_case().leaves;
+    (leaves[1] + leaves[4], leaves[2], leaves[3])
+}
+
+#[test]
+fn what_a_tenant_writes_below_his_cgroup_divides_only_what_that_has() {
+    let (t, text) = tenant("tenant");
+    let file = settings(&text);
+    let first = |l: &Layout| l.names.tree().worst_case().leaves[1];
+    let (before, even) = (worst(&laid(&t, &file)), first(&laid(&t, &file)));
+    t.cgroup("/t/d/in", "cpu.weight", "1\n");
+    assert!(first(&laid(&t, &file)) < even / 10, "it divides what is in it");
+    assert_eq!(worst(&laid(&t, &file)), before);
+    t.cgroup("/t/d/in", "cpu.weight", "10000\n");
+    t.cgroup("/t/d/in/deep", "cpu.weight", "10000\n");
+    assert!(first(&laid(&t, &file)) > even);
+    assert_eq!(worst(&laid(&t, &file)), before);
+    for path in ["/t/d", "/t/d/in", "/t/d/in/deep"] {
+        t.attribute(path, "user.tandem.shares", "262144");
+        t.attribute(path, "user.tandem.reservation", "400%");
+        t.attribute(path, "user.tandem.scalable", "true");
+    }
+    let seen = laid(&t, &file);
+    assert_eq!(worst(&seen), before);
+    let of_tenant = |p: &&PoolName| p.path.starts_with("/t/d");
+    let pools: Vec<_> = seen.names.pools.iter().filter(of_tenant).collect();
+    assert!(pools.iter().all(|p| p.reservation == Rate(0) && !p.scalable));
+    let shares: Vec<_> = pools.iter().map(|p| (p.path.as_str(), p.shares)).collect();
+    assert_eq!(
+        shares,
+        [("/t/d", 1000), ("/t/d/in", 100_000), ("/t/d/in/deep", 100_000), ("/t/d/two", 1000)]
+    );
+    assert_eq!(troubles(&seen).len(), 3);
+    // The same of a trusted user counts: that is what the trust is for.
+    let trusted = laid(&t, &settings(&format!("{text}[trust]\nusers = [1000]\n")));
+    assert!(worst(&trusted).0 > before.0);
+    // A limit of his own makes it less, and gives what is left to others.
+    t.cgroup("/t/d/in", "cpu.max", "1000 100000\n");
+    t.cgroup("/t/d/two", "cpu.max", "1000 100000\n");
+    let less = worst(&laid(&t, &file));
+    assert!(less.0 < before.0 && less.1 > before.1 && less.2 >= before.2, "{less:?}");
+}
+
+#[test]
+fn a_pool_of_a_tenant_is_not_scalable_and_that_is_told() {
+    let (t, text) = tenant("tenant-scalable");
+    let before = worst(&laid(&t, &settings(&text)));
+    // Of root's pool he cannot make more either: his own one counts there with root's weight.
+    let all = "[[pool]]\nname = \"/t/d\"\nscalable = true\n[[pool]]\nname = \
+        \"/t/d/in\"\nscalable = true\n";
+    t.cgroup("/t/d/in", "cpu.weight", "10000\n");
+    t.cgroup("/t/d/in/deep", "cpu.weight", "10000\n");
+    let seen = laid(&t, &settings(&format!("{text}{all}")));
+    assert_eq!(worst(&seen), before);
+    assert_eq!(
+        troubles(&seen)[0],
+        "pool '/t/d': cannot be scalable: seen uid 1000 as owner of '/t/d', allowed root or a \
+            user of [trust] users; it keeps its own shares; add 1000 to [trust] users, or leave \
+            scalable out"
+    );
+    assert_eq!((troubles(&seen).len(), seen.names.pools[2].sources.get("scalable")), (2, None));
+    let root = "[[pool]]\nname = \"/t\"\nscalable = true\n";
+    let weigh = |weight: &str| {
+        t.cgroup("/t/d/in", "cpu.weight", weight);
+        worst(&laid(&t, &settings(&format!("{text}{root}"))))
+    };
+    assert_eq!(weigh("1\n"), weigh("10000\n"));
+}
+
+#[test]
+fn a_tenants_vms_are_in_no_layout_and_neither_are_his_cgroups() {
+    let (t, _) = tenant("tenant-vm");
+    t.vm(50, "his", "/t/d/in/his", 64);
+    t.user(50, [1000, 1000]);
+    t.open(50, 9, "anon_inode:kvm-vm");
+    let seen = laid(&t, &LiveSettings::default());
+    assert_eq!(
+        seen.names.vms.iter().map(|v| v.name.as_str()).collect::<Vec<_>>(),
+        ["moved", "own", "other", "two"]
+    );
+    assert_eq!(
+        seen.names.pools.iter().map(|p| p.path.as_str()).collect::<Vec<_>>(),
+        ["/", "/vms", "/t"]
+    );
+}
+
+#[test]
+fn settings_by_name_do_not_apply_to_a_process_that_gave_itself_the_name() {
+    let t = MadeUp::new("self-named");
+    t.vm(10, "prod", "/user.slice/session-3.scope", 2);
+    t.user(10, [1000, 1000]);
+    t.open(10, 9, "anon_inode:kvm-vm");
+    let text = "[[vm]]\nname = \"prod\"\nreservation = \"100%\"\npool = \"/\"\n[[vm]]\nname = \
+        \"*\"\nlimit = \"150%\"\n";
+    let all = |l: &Layout| {
+        let vm = &l.names.vms[0];
+        (vm.reservation, vm.limit.map(Rate::percent), vm.pool.clone())
+    };
+    let seen = laid(&t, &settings(text));
+    assert_eq!(all(&seen), (Rate(0), Some("150 %".to_owned()), "/user.slice".to_owned()));
+    assert_eq!(
+        troubles(&seen),
+        ["VM 'prod' (pid 10): cannot apply [[vm]] 'prod' to it: seen a process of uid 1000 that \
+            named itself so, allowed root or a user of [trust] users as its user, or a cgroup of \
+            that name; add 1000 to [trust] users, or match it by cgroup = \
+            '/user.slice/session-3.scope'"]
+    );
+    let trusted = laid(&t, &settings(&format!("{text}[trust]\nusers = [1000]\n")));
+    assert_eq!(all(&trusted), (Rate::ONE, None, "/".to_owned()));
+    let by_cgroup = "[[vm]]\ncgroup = \"/user.slice/session-3.scope\"\nreservation = \"50%\"\n";
+    let seen = laid(&t, &settings(by_cgroup));
+    assert_eq!((all(&seen).0, troubles(&seen).len()), (Rate(Rate::ONE.0 / 2), 0));
+    // An entry that is for all says nothing of names.
+    assert_eq!(troubles(&laid(&t, &settings("[[vm]]\nname = \"*\"\n"))).len(), 0);
+    t.user(10, [0, 0]);
+    t.namespace(10, "pid", None);
+    let told = laid(&t, &settings(text));
+    assert!(troubles(&told)[0].contains("seen a process of root in a container that named itself"));
+}
+
 #[test]
 fn cgroups_that_are_too_deep_or_in_the_way_are_no_pools_and_their_vms_go_to_the_nearest() {
     let t = MadeUp::new("deep");
@@ -267,6 +407,8 @@ fn more_pools_than_there_may_be_are_told_once_and_nothing_breaks() {
         name: format!("v{n}"),
         cgroup: format!("/s/p{n}/v"),
         threads: vec![],
+        uid: None,
+        named: true,
     };
     let found: Vec<FoundVm> = (1..1100).map(vm).collect();
     let (settings, speed) = (LiveSettings::default(), Speed { mhz: 1000, from: SpeedSource::File });
