@@ -1,6 +1,8 @@
 /* Hooks where a vCPU's thread goes into KVM and comes back to its emulator: a BPF object of its
  * own, for KVM may be a module that is loaded after the scheduler. It shares the scheduler's maps,
  * which the loader gives it (crates/host/src/guests.rs). */
+/* static: 6.12 allows no other calls while preemption is disabled */
+#define SUBPROG static __attribute__((noinline, unused))
 #include "../core.h"
 #include "../account/stall.h"
 

@@ -11,7 +11,9 @@
 /* A function of its own for the verifier: checked once, for any arguments, not once for each
  * caller. */
 /* weak: or the compiler leaves out arguments that it sees unused */
+#ifndef SUBPROG
 #define SUBPROG __attribute__((noinline, weak))
+#endif
 #define RARE_INLINE INLINE
 #define RARE_SUBPROG SUBPROG
 #define NONNULL(type) type __arg_nonnull

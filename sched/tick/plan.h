@@ -171,7 +171,9 @@ INLINE void plan_weigh(struct host *h, const struct node *n, struct vm *v)
 				      satisfied && n->vm != VM_SYSTEM + 1 && !h->plan_outside);
 }
 
-INLINE void plan_settle(struct host *h, struct node *p, struct node *n)
+/* A function of its own, for a verifier walks a loop anew for every path through its body: 6.12
+ * found more than it takes. */
+SUBPROG u32 plan_settle(NONNULL(struct host *h), NONNULL(struct node *p), NONNULL(struct node *n))
 {
 	struct vm *v = n->vm ? plat_vm(h, n->vm - 1) : NULL;
 
@@ -180,6 +182,7 @@ INLINE void plan_settle(struct host *h, struct node *p, struct node *n)
 	h->plan_given += n->gets;
 	if (v && v->flags & VM_LIVE)
 		plan_weigh(h, n, v);
+	return 0;
 }
 
 /* The next pass goes over `count` nodes from `from` on, numbers within the plan. */
@@ -256,17 +259,6 @@ SUBPROG u32 plan_pass(NONNULL(struct host *h), u32 first, u32 count)
 	return 0;
 }
 
-/* A pool that has children divides its potential. */
-INLINE void plan_found(struct host *h, struct node *n, u32 number)
-{
-	if (n->vm || !n->count)
-		return;
-	h->plan_pool = number;
-	n->left = n->could;
-	n->open = n->under = n->over = 0;
-	plan_children(h, n, PLAN_OPEN);
-}
-
 /* A range of nodes, from number `from` of the array on. */
 #define plan_each(i, n, from, visits)						\
 	plat_for(i, NODES_MAX)							\
@@ -297,13 +289,11 @@ SUBPROG u32 plan_sums(NONNULL(struct host *h), u32 first, u32 from, u32 visits)
 	return 0;
 }
 
-/* The next pool that has children divides its potential. Returns the visits. */
-SUBPROG u32 plan_find(NONNULL(struct host *h), u32 first, u32 visits)
+/* The next pool that has children, from number `at` of the plan on, divides its potential. */
+SUBPROG u32 plan_find(NONNULL(struct host *h), u32 first, u32 at, u32 visits)
 {
-	u32 at = h->plan_next;
 	struct node *n;
 
-	h->plan_next = at + visits;
 	plan_each(i, n, first + at, visits) {
 		if (n->vm || !n->count)
 			continue;
@@ -382,8 +372,7 @@ SUBPROG u32 plan_visit(NONNULL(struct host *h), u32 first, u32 count, u32 budget
 		plan_sums(h, first, first + count - 1 - at, visits);
 		break;
 	case PLAN_FIND:
-		h->plan_next = at;
-		plan_find(h, first, visits);
+		plan_find(h, first, at, visits);
 		break;
 	case PLAN_OPEN:
 		plan_opens(h, p, from, visits);

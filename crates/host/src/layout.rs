@@ -402,8 +402,8 @@ impl Merge<'_> {
 
 fn not_scalable(object: &str, stranger: &Stranger) -> String {
     format!(
-        "{object}: cannot be scalable: seen {stranger}, allowed {ALLOWED}; it keeps its own shares; \
-            {}, or leave scalable out",
+        "{object}: cannot be scalable: seen {stranger}, allowed {ALLOWED}; it keeps its own \
+            shares; {}, or leave scalable out",
         stranger.next()
     )
 }
@@ -422,8 +422,8 @@ fn names_itself(settings: &LiveSettings, vm: &FoundVm) -> Option<String> {
     };
     Some(format!(
         "VM '{}' (pid {}): cannot apply [[vm]] '{}' to it: seen a process {seen} that named itself \
-            so, allowed {ALLOWED} as its user, or a cgroup of that name; {next}match it by cgroup = \
-            '{}'",
+            so, allowed {ALLOWED} as its user, or a cgroup of that name; {next}match it by \
+            cgroup = '{}'",
         vm.name.replace(char::is_control, "?"),
         vm.pid,
         entry.title(),

@@ -198,7 +198,7 @@ impl Accounts {
             && before.planned_ns == after.planned_ns
             && before.generation == after.generation;
         // A division that has begun meanwhile is seen by its time.
-        let done = before.plan_phase == sched_core::PLAN_DONE;
+        let done = before.plan_phase == sched_core::PLAN_DONE && before.dividing == before.plan;
         (same && done).then_some((after.generation, nodes))
     }
 

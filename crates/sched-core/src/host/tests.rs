@@ -4,6 +4,17 @@ use super::*;
 use crate::{ENQUEUE_WAKEUP, KIND_TASK, KIND_VCPU, NoKernel, VM_SYSTEM};
 use topology::Shape;
 
+fn one_pcpu() -> Topology {
+    Topology::regular(Shape {
+        sockets: 1,
+        nodes_per_socket: 1,
+        llcs_per_node: 1,
+        cores_per_llc: 1,
+        threads_per_core: 1,
+    })
+    .expect("a topology")
+}
+
 #[test]
 fn a_new_host_keeps_the_virtual_times_that_the_scheduler_set() {
     let shape = Shape {
@@ -25,29 +36,14 @@ fn a_new_host_keeps_the_virtual_times_that_the_scheduler_set() {
 
 #[test]
 fn sizes_beyond_the_caps_are_refused_with_the_cap() {
-    let shape = Shape {
-        sockets: 1,
-        nodes_per_socket: 1,
-        llcs_per_node: 1,
-        cores_per_llc: 1,
-        threads_per_core: 1,
-    };
-    let topology = Topology::regular(shape).expect("a topology");
+    let topology = one_pcpu();
     let text = |vms, worlds| Host::new(&topology, vms, worlds, 1).err().map(|e| e.to_string());
     assert_eq!(text(1025, 1).as_deref(), Some("host: cannot hold 1025 VMs: allowed 1..1024"));
     assert_eq!(text(1, 0).as_deref(), Some("host: cannot hold 0 worlds: allowed 1..16384"));
 }
 #[test]
 fn what_worlds_did_that_are_gone_stays_in_their_vm() {
-    let shape = Shape {
-        sockets: 1,
-        nodes_per_socket: 1,
-        llcs_per_node: 1,
-        cores_per_llc: 1,
-        threads_per_core: 1,
-    };
-    let mut host =
-        Host::new(&Topology::regular(shape).expect("a topology"), 1, 3, 1).expect("a host");
+    let mut host = Host::new(&one_pcpu(), 1, 3, 1).expect("a host");
     for world in [1, 2] {
         host.world_start(&mut NoKernel, world);
         let w = host.world_mut(world);
@@ -74,15 +70,7 @@ fn runs(host: &mut Host, world: u32, now: u64) {
 
 #[test]
 fn worlds_of_a_vm_become_host_tasks_again_and_their_vm_is_empty() {
-    let shape = Shape {
-        sockets: 1,
-        nodes_per_socket: 1,
-        llcs_per_node: 1,
-        cores_per_llc: 1,
-        threads_per_core: 1,
-    };
-    let mut host =
-        Host::new(&Topology::regular(shape).expect("a topology"), 2, 3, 1).expect("a host");
+    let mut host = Host::new(&one_pcpu(), 2, 3, 1).expect("a host");
     host.set_now(1_000_000_000);
     (0..2).for_each(|vm| host.vm_weight(vm, units::Rate::ONE.0 / 2, 2, 1000));
     for world in [1, 2] {
