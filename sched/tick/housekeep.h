@@ -28,6 +28,7 @@ INLINE u32 house_parts(const struct host *h)
 	return parts ? parts : 1;
 }
 
+/* Whether a world waits on some pCPU. */
 INLINE bool house_queued(struct host *h)
 {
 	u64 queued = 0;
