@@ -167,8 +167,10 @@ struct Cycle {
 
 fn cycle(records: &[Record], r: &Record) -> Cycle {
     let n = r.text("n");
-    let (held, after) =
-        (stretches(records, n, "loaded", "held"), stretches(records, n, "free", "end"));
+    // A daemon that was to die sooner dies later where the emulator pauses: that shows nothing.
+    let lives = r.count("hold_ms").is_none_or(|ms| ms >= JUDGED_MS);
+    let held = if lives { stretches(records, n, "loaded", "held") } else { vec![] };
+    let after = stretches(records, n, "free", "end");
     let least = |s: &[Stretch<'_>]| {
         let judged = s.iter().filter(|s| s.ms >= JUDGED_MS);
         let least = judged.filter_map(Stretch::percent).min_by(f64::total_cmp);
@@ -220,6 +222,21 @@ mod tests {
             .map(|s| s.who)
             .collect();
         assert_eq!(stuck, ["burner1"]);
+    }
+
+    #[test]
+    fn a_sleeper_is_judged_where_the_daemon_was_to_live_long_enough() {
+        let stuck = |hold_ms: u64| {
+            let text = format!(
+                "drill: seen cycle=1 at=loaded ms=1000 who=sleeper1 n=7\n\
+                drill: seen cycle=1 at=held ms=2200 who=sleeper1 n=7\n\
+                drill: cycle n=1 hold_ms={hold_ms} load_ms=1 handback_ms=1 state=disabled\n"
+            );
+            let all = records(&text);
+            cycle(&all, &all[2]).stuck
+        };
+        assert_eq!(stuck(1200), ["sleeper1 in cycle 1"]);
+        assert!(stuck(390).is_empty());
     }
 
     #[test]
