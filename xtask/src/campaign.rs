@@ -2,8 +2,8 @@
 //! one report at the end; every judgement is that of the step's own command.
 //!
 //! Each step is a command that can be typed by hand. Its output is in `target/campaign/logs`, what
-//! came of it in `target/campaign/state.json`. A step that has passed at the commit that is checked
-//! out is not run again.
+//! came of it in `bench/history/campaign.json`, so that a campaign goes on in another checkout. A
+//! step that has passed at the commit that is checked out is not run again.
 
 mod report;
 mod state;
@@ -36,6 +36,10 @@ pub struct Campaign {
     /// Only the steps whose name contains this, such as 'lab' or 'drill kill'.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// Begin no step after so many minutes; those that never ran come first, then those that
+    /// failed, then the oldest.
+    #[arg(long, value_name = "MINUTES")]
+    minutes: Option<u64>,
     /// List the steps with their commands and what came of them, and run none.
     #[arg(long)]
     list: bool,
@@ -59,7 +63,7 @@ pub fn run(arguments: &Campaign, xtask: &clap::Command) -> Result<ExitCode, LabE
     let folder = target.join(FOLDER);
     let commit = history::commit(&root)?;
     let all = steps::all(&root, xtask);
-    let file = folder.join("state.json");
+    let file = root.join(history::FOLDER).join("campaign.json");
     let mut state = State::read(&file)?;
     let chosen = |s: &&Step| arguments.only.as_ref().is_none_or(|only| s.name.contains(&**only));
     let wanted: Vec<&Step> = all.iter().filter(chosen).collect();
@@ -67,14 +71,20 @@ pub fn run(arguments: &Campaign, xtask: &clap::Command) -> Result<ExitCode, LabE
         wanted.iter().for_each(|s| println!("{}", state.listed(s, &commit)));
         return Ok(ExitCode::SUCCESS);
     }
-    let due: Vec<&Step> = wanted
+    let mut due: Vec<&Step> = wanted
         .iter()
         .copied()
         .filter(|s| (arguments.fresh && !arguments.resume) || !state.has_passed(&s.name, &commit))
         .collect();
+    state.order(&mut due);
     println!("campaign: {} of {} steps to run at {commit}", due.len(), wanted.len());
     let begin = Instant::now();
+    let most = arguments.minutes.map(|m| Duration::from_secs(m * 60));
     for (i, step) in due.iter().enumerate() {
+        if most.is_some_and(|most| begin.elapsed() >= most) {
+            println!("campaign: time is up, {} steps are left; run it again", due.len() - i);
+            break;
+        }
         let left = state.estimate(&due[i..]);
         println!(
             "[{}/{}] {}: begins, {} so far, about {} left",
@@ -89,7 +99,7 @@ pub fn run(arguments: &Campaign, xtask: &clap::Command) -> Result<ExitCode, LabE
         state.set(&step.name, done);
         state.write(&file)?;
     }
-    let text = report::text(&all, &state, &commit);
+    let text = report::text(&all, &state);
     if arguments.report {
         let path = root.join(DOCUMENT);
         fs::write(&path, &text).map_err(|e| LabError::io(&path, "write the report", e))?;
@@ -136,6 +146,7 @@ fn execute(root: &Path, folder: &Path, step: &Step, commit: &str) -> Result<Done
     };
     Ok(Done {
         commit: commit.to_owned(),
+        date: history::today(root)?,
         verdict,
         seconds: begin.elapsed().as_secs(),
         kernel: kernel(step),

@@ -112,7 +112,7 @@ pub fn record(
     rows: Vec<Row>,
 ) -> Result<(), LabError> {
     let line = Line {
-        date: says(root, "date", &["-u", "+%F"])?,
+        date: today(root)?,
         commit: commit(root)?,
         source: Source::Measured,
         command,
@@ -133,6 +133,14 @@ fn append(path: &Path, line: &Line) -> Result<(), LabError> {
         .and_then(|()| fs::OpenOptions::new().create(true).append(true).open(path))
         .and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()))
         .map_err(|e| LabError::io(path, "append a line", e))
+}
+
+/// The day in UTC, such as 2026-11-24.
+///
+/// # Errors
+/// `LabError` when `date` cannot tell.
+pub fn today(root: &Path) -> Result<String, LabError> {
+    says(root, "date", &["-u", "+%F"])
 }
 
 /// The commit that is checked out, abbreviated, with `+` where tracked files differ from it; what

@@ -4,9 +4,9 @@ use super::state::{State, Verdict, clock};
 use super::steps::Step;
 use std::time::Duration;
 
-/// What came of the steps at a commit, as a table, with the commands below.
-pub(super) fn text(steps: &[Step], state: &State, commit: &str) -> String {
-    let of = |step: &Step| state.at(&step.name, commit);
+/// What came of each step last, with its commit and day, as a table; the commands below.
+pub(super) fn text(steps: &[Step], state: &State) -> String {
+    let of = |step: &Step| state.last(&step.name);
     let count =
         |is: fn(&Verdict) -> bool| steps.iter().filter_map(of).filter(|d| is(&d.verdict)).count();
     let passed = count(|v| *v == Verdict::Passed);
@@ -15,16 +15,17 @@ pub(super) fn text(steps: &[Step], state: &State, commit: &str) -> String {
     let seconds = steps.iter().filter_map(of).map(|d| d.seconds).sum();
     let mut out = format!(
         "# Campaign\n\n<!-- Written by `cargo xtask campaign --report`; changes here are lost. -->\n\n\
-         At commit {commit}: {passed} of {} steps passed, {failed} failed, {skipped} skipped, {} not \
-         run; {} in all.\n\n\
-         | step | verdict | time | figures | kernel | commit |\n|---|---|---:|---|---|---|\n",
+         {passed} of {} steps passed, {failed} failed, {skipped} skipped, {} not run; {} in all. Each \
+         row has the commit and the day of its run: a campaign goes on from commit to commit.\n\n\
+         | step | verdict | time | figures | kernel | commit | day |\n|---|---|---:|---|---|---|---|\n",
         steps.len(),
         steps.len() - passed - failed - skipped,
         clock(Duration::from_secs(seconds))
     );
     for step in steps {
         let Some(done) = of(step) else {
-            out += &format!("| {} | not run | | | {} | |\n", cell(&step.name), cell(&step.kernel));
+            out +=
+                &format!("| {} | not run | | | {} | | |\n", cell(&step.name), cell(&step.kernel));
             continue;
         };
         let verdict = match &done.verdict {
@@ -33,12 +34,13 @@ pub(super) fn text(steps: &[Step], state: &State, commit: &str) -> String {
             Verdict::Skipped(why) => format!("skipped: {}", cell(why)),
         };
         out += &format!(
-            "| {} | {verdict} | {} | {} | {} | {} |\n",
+            "| {} | {verdict} | {} | {} | {} | {} | {} |\n",
             cell(&step.name),
             clock(Duration::from_secs(done.seconds)),
             cell(&done.figures),
             cell(&done.kernel),
-            done.commit
+            done.commit,
+            done.date
         );
     }
     out += "\n## Commands\n\n```text\n";
@@ -57,15 +59,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_step_is_a_row_with_its_verdict_and_those_of_other_commits_were_not_run() {
+    fn every_step_is_a_row_with_its_last_verdict_commit_and_day() {
         let step = |name: &str| Step {
             kernel: "newest".into(),
             ..Step::shell(name, "a | b", Duration::from_secs(9))
         };
-        let steps = ["one", "two", "three", "four"].map(step);
+        let steps = ["one", "two", "three", "four", "five"].map(step);
         let mut state = State::default();
         let done = |commit: &str, verdict| Done {
             commit: commit.into(),
+            date: "2026-11-24".into(),
             verdict,
             seconds: 61,
             kernel: "newest".into(),
@@ -75,15 +78,16 @@ mod tests {
         state.set("two", done("abc", Verdict::Failed("exit status: 1".into())));
         state.set("three", done("old", Verdict::Passed));
         state.set("four", done("abc", Verdict::Skipped("no clang".into())));
-        let text = text(&steps, &state, "abc");
+        let text = text(&steps, &state);
         for line in [
-            "At commit abc: 1 of 4 steps passed, 1 failed, 1 skipped, 1 not run; 0:03:03 in all.",
-            "| one | passed | 0:01:01 | 3 \\| 4 | newest | abc |",
-            "| two | **failed**: exit status: 1 | 0:01:01 | 3 \\| 4 | newest | abc |",
-            "| three | not run | | | newest | |",
-            "| four | skipped: no clang | 0:01:01 | 3 \\| 4 | newest | abc |",
+            "| one | passed | 0:01:01 | 3 \\| 4 | newest | abc | 2026-11-24 |",
+            "| two | **failed**: exit status: 1 | 0:01:01 | 3 \\| 4 | newest | abc | 2026-11-24 |",
+            "| three | passed | 0:01:01 | 3 \\| 4 | newest | old | 2026-11-24 |",
+            "| four | skipped: no clang | 0:01:01 | 3 \\| 4 | newest | abc | 2026-11-24 |",
+            "| five | not run | | | newest | | |",
             "one: sh -c 'a | b'",
         ] {
+            assert!(text.contains("2 of 5 steps passed, 1 failed, 1 skipped, 1 not run; 0:04:04"));
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
     }

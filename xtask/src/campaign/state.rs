@@ -27,6 +27,8 @@ pub(super) enum Verdict {
 pub(super) struct Done {
     /// Commit at which it ran.
     pub commit: String,
+    /// Day in UTC on which it ran.
+    pub date: String,
     pub verdict: Verdict,
     /// Wall time.
     pub seconds: u64,
@@ -81,6 +83,11 @@ impl State {
         self.steps.insert(name.to_owned(), done);
     }
 
+    /// What came of a step last, at any commit.
+    pub(super) fn last(&self, name: &str) -> Option<&Done> {
+        self.steps.get(name)
+    }
+
     /// What came of a step at this commit.
     pub(super) fn at(&self, name: &str, commit: &str) -> Option<&Done> {
         self.steps.get(name).filter(|d| d.commit == commit)
@@ -91,6 +98,16 @@ impl State {
     pub(super) fn has_passed(&self, name: &str, commit: &str) -> bool {
         !commit.ends_with('+')
             && self.at(name, commit).is_some_and(|d| d.verdict == Verdict::Passed)
+    }
+
+    /// Steps in the order in which they are worth their time: those that never ran, those that
+    /// failed, then those whose result is oldest.
+    pub(super) fn order(&self, steps: &mut [&Step]) {
+        steps.sort_by_key(|step| match self.last(&step.name) {
+            None => (0, String::new()),
+            Some(d) if d.verdict != Verdict::Passed => (1, d.date.clone()),
+            Some(d) => (2, d.date.clone()),
+        });
     }
 
     /// Names of those that failed at this commit.
@@ -140,6 +157,7 @@ mod tests {
     fn done(commit: &str, verdict: Verdict, seconds: u64) -> Done {
         Done {
             commit: commit.into(),
+            date: "2026-11-24".into(),
             verdict,
             seconds,
             kernel: String::new(),
@@ -163,6 +181,18 @@ mod tests {
         let all: Vec<&Step> = steps.iter().collect();
         assert_eq!(state.failed(&all, "abc"), ["b"]);
         assert_eq!(state.failed(&all, "def"), [""; 0]);
+    }
+
+    #[test]
+    fn what_never_ran_comes_first_then_what_failed_then_the_oldest() {
+        let mut state = State::default();
+        state.set("a", done("abc", Verdict::Passed, 7));
+        state.set("b", Done { date: "2026-11-20".into(), ..done("def", Verdict::Passed, 7) });
+        state.set("c", done("abc", Verdict::Failed("exit status: 1".into()), 7));
+        let steps = ["a", "b", "c", "d"].map(step);
+        let mut all: Vec<&Step> = steps.iter().collect();
+        state.order(&mut all);
+        assert_eq!(all.iter().map(|s| &*s.name).collect::<Vec<_>>(), ["d", "c", "b", "a"]);
     }
 
     #[test]
