@@ -242,7 +242,7 @@ INLINE bool dispatch_settle(struct host *h, struct pcpu *p, struct running *r, u
 	u32 siblings = SIBLINGS_NOTHING;
 
 	if (!w || !v)
-		return false; /* a thread beyond the cap */
+		return false; /* none runs */
 	if (w->state != STATE_RUN) { /* the kernel names it too when it has just gone to sleep */
 		running_none(r, false);
 		return false;

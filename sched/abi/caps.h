@@ -8,9 +8,10 @@
 #define PCPU_WORDS (PCPUS_MAX / 64)
 /* VS51 names 512 for vSphere 5.1; the system group is one of them */
 #define VMS_MAX 1024
-/* 20 times the threads of a busy host; those beyond run first come, first served, without
- * accounts */
-#define WORLDS_MAX 16384
+/* the table of worlds has room for as many threads as the kernel allows at the load (threads-max),
+ * and for this many at most: a queue key has so many bits for their number */
+#define WORLD_BITS 20
+#define WORLDS_MAX 1048576
 /* of one VM; more than any guest of KVM runs today */
 #define VCPUS_MAX 1024
 /* ten for each VM of a host with a hundred; the root is one of them */
@@ -32,6 +33,8 @@
 #define QUEUE_SCAN_MAX 48
 /* ns to which queued deadlines are rounded down: a five-hundredth of the smallest margin */
 #define QUEUE_KEY_UNIT 4096
+/* worlds of a queue that the starvation guard looks at */
+#define GUARD_SCAN_MAX 1024
 /* remote pCPUs looked at in a busy pCPU's decision (ESXi's *MigrateIdlePcpus) */
 #define PROBE_MAX 4
 /* of a pCPU's ring, 256 KB: 160 ms at 50,000 records a second, 5 sleeps of the recorder */
@@ -42,6 +45,7 @@
 _Static_assert(LIMITERS_MAX <= PCPUS_MAX, "queue numbers of limiters follow two for each pCPU");
 _Static_assert(VMS_MAX <= PCPUS_MAX, "queue numbers of co-stopped vCPUs follow those of limiters");
 _Static_assert((VCPUS_MAX & (VCPUS_MAX - 1)) == 0, "a mask of whole bits");
+_Static_assert(WORLDS_MAX == 1 << WORLD_BITS, "a mask of whole bits");
 _Static_assert(PCPUS_MAX % 64 == 0, "pCPU sets are whole words");
 _Static_assert(CLUSTERS_MAX * 4 >= PCPUS_MAX, "every pCPU has a cluster");
 

@@ -52,7 +52,7 @@ struct host {
 	u64 asserts;
 	/* the last of them: four letters of its file << 32 | line */
 	u64 assert_at;
-	/* threads that found no free world */
+	/* forks that were refused, for the table of worlds was full */
 	u64 overflows;
 
 	/* --- user space --- */
@@ -73,8 +73,6 @@ struct host {
 
 	/* --- life of worlds --- */
 
-	/* the search for a free world begins after it (a hint) */
-	u32 world_cursor;
 	/* slots that were ever in use end here */
 	u32 worlds;
 	/* not 0: a VM of several vCPUs has been seen */

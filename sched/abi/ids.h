@@ -6,7 +6,7 @@
 
 /* the group of all host tasks */
 #define VM_SYSTEM 0
-/* no world: nothing found, or a thread beyond the cap */
+/* no world: nothing found */
 #define WORLD_NONE 0
 
 /* Queues, by number: two of each pCPU, one for worlds of VMs and one for host tasks; the parked

@@ -64,7 +64,7 @@ void SEC("struct_ops/enqueue") BPF_PROG(tandem_enqueue, struct task_struct *p, u
 	struct host *h = plat_host();
 	struct world *w = h ? plat_world_of(h, p) : NULL;
 
-	if (!w) /* a thread beyond the cap: first come, first served, at once */
+	if (!w) /* not seen: a thread has a world, or its fork failed */
 		glue_insert(p, SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL), 1000000, 0);
 	else
 		core_enqueue(h, p, w,
@@ -188,37 +188,31 @@ void SEC("struct_ops/update_idle") BPF_PROG(tandem_update_idle, s32 cpu, bool id
 		core_idle(h, (u32)cpu, idle);
 }
 
-/* Readers look at slots below h->worlds. */
-static void world_note(struct host *h, u32 id)
-{
-	/* a race is lost to at most a few forks at once; the next fork makes up for it */
-	plat_for(i, 4) {
-		u32 end = plat_read(h->worlds);
+/* Slots of the table of worlds, the first of which is nobody's; the loader sets it. */
+const volatile u32 world_slots = 1;
 
-		if (id < end || plat_cas(&h->worlds, end, id + 1))
-			break;
+/* A free slot of the table, 0 if none is: one that was in use, or the next that never was. */
+static u32 world_find(struct host *h)
+{
+	u32 id = WORLD_NONE;
+
+	if (!bpf_map_pop_elem(&free_worlds, &id))
+		return id;
+	if (plat_read(h->worlds) < world_slots) {
+		id = plat_fetch_add(&h->worlds, 1);
+		if (id < world_slots)
+			return id;
+		plat_add(&h->worlds, -1);
 	}
+	plat_add(&h->overflows, 1);
+	return WORLD_NONE;
 }
 
-/* A free world, 0 when all are taken. The lowest is preferred, so that readers need not look at
- * all there could be. */
-static __noinline u32 world_find(struct host *h)
+static void world_free(struct host *h, u32 id)
 {
-	u32 start = plat_read(h->world_cursor), i;
+	long error = bpf_map_push_elem(&free_worlds, &id, 0);
 
-	bpf_for(i, 0, WORLDS_MAX) {
-		u32 id = (start + i) % (WORLDS_MAX - 1) + 1;
-		struct world *w = plat_world(h, id);
-
-		if (w && !w->flags && __sync_bool_compare_and_swap(&w->flags, 0, WORLD_LIVE)) {
-			/* a lost race with an exit only makes the next search start higher */
-			h->world_cursor = id;
-			world_note(h, id);
-			return id;
-		}
-	}
-	__sync_fetch_and_add(&h->overflows, 1);
-	return WORLD_NONE;
+	plat_assert(h, !error);
 }
 
 static void world_name(struct world *w, struct task_struct *p)
@@ -237,16 +231,13 @@ s32 SEC("struct_ops.s/init_task")
 	s32 tgid = p->tgid;
 
 	if (!w)
-		return 0;
+		return -11; /* EAGAIN, as when there are threads-max */
 	slot = bpf_task_storage_get(&world_of_task, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!slot) {
-		w->flags = 0;
+		world_free(h, id);
 		return -12; /* ENOMEM: the kernel refuses the fork, or the load */
 	}
-	/* All but flags, which keep the slot ours. */
-	__builtin_memset(w, 0, __builtin_offsetof(struct world, flags));
-	__builtin_memset((char *)w + __builtin_offsetof(struct world, nice_weight), 0,
-			 sizeof(*w) - __builtin_offsetof(struct world, nice_weight));
+	__builtin_memset(w, 0, sizeof(*w));
 	w->id = id;
 	if (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1)
 		w->flags |= WORLD_PCPU_KTHREAD;
@@ -272,9 +263,8 @@ void SEC("struct_ops/exit_task")
 		return;
 	core_world_exit(h, w);
 	bpf_task_storage_delete(&world_of_task, p);
-	if (w->id <= h->world_cursor)
-		h->world_cursor = w->id - 1;
 	w->flags = 0;
+	world_free(h, w->id);
 }
 
 s32 SEC("struct_ops.s/init") BPF_PROG(tandem_init)

@@ -125,14 +125,15 @@ INLINE bool pick_local(struct host *h, struct pcpu *p, u64 key_max, u32 prev_wor
 INLINE bool pick_overdue(struct host *h, struct pcpu *p, u64 now)
 {
 	u64 bound = plat_knobs(h)->ready_bound_us * US, since = now - bound;
-	u32 world;
+	u32 world, seen = 0;
 
 	if (!with(GUARD_READY) || now < p->rescued_ns + GUARD_NS || now < bound)
 		return false;
 	p->rescued_ns = now;
-	world = ready_overdue(h, QUEUE_VM(p->id), p->id, since);
+	world = ready_overdue(h, QUEUE_VM(p->id), p->id, since, &seen);
 	if (!world || !ready_take(h, QUEUE_VM(p->id), world)) {
-		world = ready_overdue(h, QUEUE_SYSTEM(p->id), p->id, since);
+		seen = 0;
+		world = ready_overdue(h, QUEUE_SYSTEM(p->id), p->id, since, &seen);
 		if (!world || !ready_take(h, QUEUE_SYSTEM(p->id), world))
 			return false;
 	}
@@ -146,11 +147,11 @@ SUBPROG bool pick_swap(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev))
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	u64 idle = c ? plat_read(c->idle) : 0;
-	u32 pinned;
+	u32 pinned, seen = 0;
 
 	if (!with(SWAP) || !idle || !plat_may_run(prev, c->pcpu[plat_first_bit(idle) & 63]))
 		return false;
-	pinned = ready_pinned(h, QUEUE_VM(pcpu), pcpu);
+	pinned = ready_pinned(h, QUEUE_VM(pcpu), pcpu, &seen);
 	if (!pinned || !ready_take(h, QUEUE_VM(pcpu), pinned))
 		return false;
 	if (trace_on(h)) {

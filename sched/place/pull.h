@@ -177,6 +177,7 @@ SUBPROG u32 pull_swap(NONNULL(struct host *h), u32 pcpu)
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	u64 mask = c ? plat_read(c->queued) & ~(1ull << (p->bit & 63)) : 0;
+	u32 seen = 0;
 
 	plat_for(i, PROBE_MAX) {
 		struct pcpu *q = mask ? plat_pcpu(h, c->pcpu[plat_first_bit(mask) & 63]) : NULL;
@@ -186,7 +187,7 @@ SUBPROG u32 pull_swap(NONNULL(struct host *h), u32 pcpu)
 			break;
 		mask &= mask - 1;
 		if (runs && runs->vm != VM_SYSTEM && !(runs->flags & WORLD_RESTRICTED) &&
-		    ready_pinned(h, QUEUE_VM(q->id), q->id)) {
+		    ready_pinned(h, QUEUE_VM(q->id), q->id, &seen)) {
 			trace_kick(h, q->id, KICK_PREEMPT, WHY_PREEMPTED);
 			break;
 		}

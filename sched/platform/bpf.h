@@ -19,6 +19,8 @@
 #define NONNULL(type) type __arg_nonnull
 #define TRUSTED_TASK(t) struct task_struct *t __arg_trusted
 
+#include "key.h"
+
 #define plat_task struct task_struct /* no typedef: CO-RE goes by the name of the type */
 
 #define ARRAY(map, record, n)					\
@@ -34,7 +36,8 @@ ARRAY(host_map, struct host, 1);
 ARRAY(pcpus_map, struct pcpu, PCPUS_MAX);
 ARRAY(clusters_map, struct cluster, CLUSTERS_MAX);
 ARRAY(vms_map, struct vm, VMS_MAX);
-ARRAY(worlds_map, struct world, WORLDS_MAX);
+/* The loader makes it as long as needed. */
+ARRAY(worlds_map, struct world, 1);
 ARRAY(nodes_map, struct node, 2 * NODES_MAX); /* one plan in force, one being written */
 ARRAY(limiters_map, struct limiter, LIMITERS_MAX);
 ARRAY(siblings_map, struct siblings, VMS_MAX);
@@ -47,6 +50,13 @@ struct trace_of_pcpu {
 	struct trace_record records[TRACE_RECORDS];
 };
 ARRAY(trace_rings, struct trace_of_pcpu, 1);
+
+/* Slots of worlds_map that were in use and are free; as long as that. */
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, 1);
+	__type(value, u32);
+} free_worlds SEC(".maps");
 
 /* The world of a thread. */
 struct {
@@ -96,12 +106,9 @@ INLINE u64 plat_chose(struct host *h, const struct pcpu *p)
 	return chose && now - chose < CHOSE_MAX_NS ? chose : now;
 }
 
-/* A thread's queue key in the kernel: the deadline it was queued with and, in the low bits, the
- * number of its world, so that most look-ups are one load. The number is a hint, compared with the
- * thread's id. */
+/* A thread's queue key has the number of its world, so that most look-ups are one load. The number
+ * is a hint, compared with the thread's id. */
 #define KEY_WORLD (WORLDS_MAX - 1ull)
-_Static_assert((WORLDS_MAX & (WORLDS_MAX - 1)) == 0, "a mask of whole bits");
-_Static_assert(WORLDS_MAX <= 4 * QUEUE_KEY_UNIT, "keys keep 62 bits");
 
 INLINE struct world *plat_world_of(struct host *h, plat_task *t)
 {
@@ -140,7 +147,7 @@ INLINE bool plat_in_guest(plat_task *t)
 }
 
 #define plat_slice(t) ((t)->scx.slice)
-#define plat_queue_key(t) ((t)->scx.dsq_vtime / WORLDS_MAX * QUEUE_KEY_UNIT)
+#define plat_queue_key(t, near) key_deadline((t)->scx.dsq_vtime, near)
 
 INLINE void plat_set_slice(plat_task *t, u64 ns)
 {
@@ -186,7 +193,7 @@ INLINE void glue_set_key(plat_task *t, u64 key)
 
 INLINE void plat_queue_insert(struct host *h, plat_task *t, u64 queue, u64 ns, u64 key)
 {
-	key = key / QUEUE_KEY_UNIT * WORLDS_MAX | (t->scx.dsq_vtime & KEY_WORLD);
+	key = key_of_deadline(key) | (t->scx.dsq_vtime & KEY_WORLD);
 	if (bpf_ksym_exists(scx_bpf_dsq_insert_vtime))
 		scx_bpf_dsq_insert_vtime(t, queue, ns, key, 0);
 	else

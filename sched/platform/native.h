@@ -26,6 +26,8 @@ typedef _Bool bool;
 #define NONNULL(type) type
 #define TRUSTED_TASK(t) plat_task *t
 
+#include "key.h"
+
 /* A thread of the simulated kernel. */
 struct plat_task {
 	u64 slice_ns;
@@ -46,6 +48,7 @@ struct native {
 	struct host host;
 	struct knobs knobs;
 	u64 kernel;		/* handle that the simulated kernel gets back in each call */
+	u64 age_ns;		/* the scheduler's clock is this ahead of the simulated kernel's */
 	u32 pcpus_cap, vms_cap, worlds_cap, clusters_cap;
 	u32 nodes_cap, limiters_cap;	/* two plans' nodes: one in force, one being written */
 	/* pCPU and world that the callback under way runs on and is caused by, for traces; 0 for
@@ -96,13 +99,12 @@ void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 lin
 #define plat_in_guest(task) (!(task)->outside)
 #define plat_slice(task) ((task)->slice_ns)
 #define plat_set_slice(task, ns) ((task)->slice_ns = (ns))
-#define plat_queue_key(task) ((task)->key)
+#define plat_queue_key(task, near) key_deadline((task)->key, near)
 #define plat_insert_local(h, task, ns) plat_insert_local_(NATIVE(h)->kernel, (task)->world, ns)
 #define plat_insert_on(h, task, pcpu, ns, preempt) \
 	plat_insert_on_(NATIVE(h)->kernel, (task)->world, pcpu, ns, preempt)
 #define plat_queue_insert(h, task, queue, ns, key) \
-	plat_queue_insert_(NATIVE(h)->kernel, (task)->world, queue, ns, \
-			   (key) / QUEUE_KEY_UNIT * QUEUE_KEY_UNIT)
+	plat_queue_insert_(NATIVE(h)->kernel, (task)->world, queue, ns, key_of_deadline(key))
 #define plat_local_length(h, pcpu) plat_local_length_(NATIVE(h)->kernel, pcpu)
 #define plat_kick(h, pcpu, flags) plat_kick_(NATIVE(h)->kernel, pcpu, flags)
 #define plat_pick_again(h, pcpu) ((void)(h), (void)(pcpu))
@@ -118,7 +120,7 @@ void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 lin
 INLINE void plat_trace(struct host *h, u64 ns, u64 head, u64 a, u64 b)
 {
 	struct trace_record r = {
-		.ns = ns,
+		.ns = ns - NATIVE(h)->age_ns,
 		.world = (u32)head,
 		.kind = (u16)(head >> 32),
 		.pcpu = (u16)(head >> 48),

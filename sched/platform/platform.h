@@ -66,7 +66,7 @@ extern u64 native_ablated; /* set once, before main */
  *				to QUEUE_KEY_UNIT
  * plat_queue_each(h, task, queue) {...}
  *				walks a queue in order
- * plat_queue_key(task)		key it was queued with
+ * plat_queue_key(task, near)	key it was queued with; `near` is a time of that queue's clock
  * plat_queue_take(h, queue, task)
  *				moves a walked thread to this pCPU's local queue
  * plat_queue_move(h, task, to)	moves a walked thread to another ordered queue, key and slice as

@@ -147,7 +147,8 @@ INLINE void parked_insert(struct host *h, plat_task *t, const struct vm *v, stru
 #define parked_move(h, t, w, limiter)                              \
 	({                                                         \
 		count_out_waiting(h, w);                           \
-		count_parked(h, w, limiter, plat_queue_key(t));    \
+		count_parked(h, w, limiter,                        \
+			     plat_queue_key(t, h->v_ns));          \
 		if (!plat_queue_move(h, t, QUEUE_PARKED(limiter))) \
 			count_out_waiting(h, w);                   \
 	})

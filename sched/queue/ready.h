@@ -26,10 +26,21 @@ struct pick {
 	u32 seen;
 };
 
+/* A time of the clock that orders `queue`: of host tasks, that of their pCPU. */
+INLINE u64 ready_clock(struct host *h, u64 queue)
+{
+	struct pcpu *p = NULL;
+
+	if (queue >= QUEUE_SYSTEM(0) && queue < QUEUE_PARKED(0))
+		p = plat_pcpu(h, (u32)(queue - QUEUE_SYSTEM(0)));
+	return p ? p->system_v_ns : h->v_ns;
+}
+
 /* The best world of `queue` for `pcpu` with a deadline before `key_max`. */
 SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max,
 		       NONNULL(struct pick *out))
 {
+	u64 clock = ready_clock(h, queue);
 	plat_task *t;
 
 	out->seen = 0;
@@ -38,7 +49,7 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 	out->next = KEY_NONE;
 	out->world = WORLD_NONE;
 	plat_queue_each(h, t, queue) {
-		u64 queued = plat_queue_key(t), key;
+		u64 queued = plat_queue_key(t, clock), key;
 		struct world *w;
 		struct vm *v;
 
@@ -74,15 +85,19 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 	return out->world;
 }
 
-/* A world that has been READY since before `since_ns` and may run on `pcpu`; 0 if there is none. */
-SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 since_ns)
+/* A world that has been READY since before `since_ns` and may run on `pcpu`; 0 if there is none.
+ * `seen` counts the worlds looked at. */
+SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 since_ns,
+			  NONNULL(u32 *seen))
 {
-	plat_task *t;
 	u32 found = WORLD_NONE;
+	plat_task *t;
 
 	plat_queue_each(h, t, queue) {
 		struct world *w = plat_world_of(h, t);
 
+		if ((*seen)++ >= GUARD_SCAN_MAX)
+			break;
 		if (w && w->state_since_ns < since_ns && plat_may_run(t, pcpu)) {
 			found = w->id;
 			break;
@@ -91,15 +106,18 @@ SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 sinc
 	return found;
 }
 
-/* The first world of `queue` that is pinned and may run on `pcpu`; 0 if there is none. */
-SUBPROG u32 ready_pinned(NONNULL(struct host *h), u64 queue, u32 pcpu)
+/* The first world of `queue` that is pinned and may run on `pcpu`; 0 if there is none. `seen`
+ * counts the worlds looked at. */
+SUBPROG u32 ready_pinned(NONNULL(struct host *h), u64 queue, u32 pcpu, NONNULL(u32 *seen))
 {
-	plat_task *t;
 	u32 found = WORLD_NONE;
+	plat_task *t;
 
 	plat_queue_each(h, t, queue) {
 		struct world *w = plat_world_of(h, t);
 
+		if ((*seen)++ >= QUEUE_SCAN_MAX)
+			break;
 		if (w && w->flags & WORLD_RESTRICTED && plat_may_run(t, pcpu)) {
 			found = w->id;
 			break;

@@ -62,7 +62,7 @@ SUBPROG u32 limits_unpark(NONNULL(struct host *h), NONNULL(struct limits_look *l
 			break;
 		count_out_waiting(h, w);
 		count_unparked(h, w, plat_read(v->limiter));
-		requeue_enter(h, w, &r, plat_queue_key(t));
+		requeue_enter(h, w, &r, plat_queue_key(t, h->v_ns));
 		if (!plat_queue_move(h, t, QUEUE_VM(r.pcpu)))
 			count_out_waiting(h, w); /* gone; a reserved idle pCPU looks for itself */
 		requeue_kick(h, &r);

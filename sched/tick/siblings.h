@@ -151,7 +151,7 @@ SUBPROG u32 siblings_start(NONNULL(struct host *h), NONNULL(struct siblings_look
 		}
 		if (w->state == STATE_COSTOP) /* it may have stopped since s->now_ns */
 			state_change(h, w, STATE_READY, plat_now(h), WHY_CAUGHT_UP, r.pcpu);
-		requeue_enter(h, w, &r, plat_queue_key(t));
+		requeue_enter(h, w, &r, plat_queue_key(t, h->v_ns));
 		if (!plat_queue_move(h, t, QUEUE_VM(r.pcpu)))
 			count_out_waiting(h, w);
 		requeue_kick(h, &r);

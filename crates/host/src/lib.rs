@@ -34,6 +34,7 @@ pub mod scrape;
 mod settings_file;
 mod slots;
 mod speed;
+mod threads;
 mod tree_look;
 mod trust;
 mod view;

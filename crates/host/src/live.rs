@@ -1,7 +1,10 @@
 //! Loads and attaches the scheduler and carries the daemon's few calls into it.
 #![allow(unsafe_code)]
 
-use crate::{Accounts, HostError, PIN_DIR, view::Records};
+use crate::{
+    Accounts, HostError, PIN_DIR, threads,
+    view::{Records, monotonic_ns},
+};
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder,
     skel::{OpenSkel, Skel, SkelBuilder},
@@ -129,6 +132,10 @@ impl Live {
         // SAFETY: both are the C struct knobs: u64s only, in the same order (sched-core's layout
         // test).
         rodata.knobs_now = unsafe { std::mem::transmute_copy(&knobs) };
+        let slots = threads::slots()?;
+        rodata.world_slots = slots;
+        open.maps.worlds_map.set_max_entries(slots).map_err(load_error)?;
+        open.maps.free_worlds.set_max_entries(slots).map_err(load_error)?;
         open.maps.trace_rings.set_max_entries(topology.pcpus() as u32).map_err(load_error)?;
         let skel = open.load().map_err(load_error)?;
         fill(&skel, topology)?;
@@ -287,10 +294,12 @@ fn fill(skel: &TandemSkel<'_>, topology: &Topology) -> Result<(), HostError> {
     let smt = places.iter().map(|p| p.thread + 1).max().unwrap_or(1);
     let host = HostRecord {
         v_ns: V_START,
+        v_at_ns: monotonic_ns(),
         rate: units::Rate::ONE.0,
         pcpus: pcpus.len() as u32,
         clusters: clusters.len() as u32,
         vms: 1,
+        worlds: 1,
         smt,
         online,
         ..HostRecord::ZERO

@@ -39,6 +39,8 @@ pub(crate) struct Conditions {
     fits: bool,
     /// Failed assertions of the scheduler.
     asserts: u64,
+    /// Forks that were refused.
+    refused: u64,
     lost: bool,
 }
 
@@ -50,6 +52,7 @@ impl Default for Conditions {
             excesses: Reported::default(),
             fits: true,
             asserts: 0,
+            refused: 0,
             lost: false,
         }
     }
@@ -77,6 +80,11 @@ impl Conditions {
     /// So many assertions of the scheduler have failed: whether that is news.
     pub(crate) fn asserts(&mut self, now: u64) -> bool {
         std::mem::replace(&mut self.asserts, now) != now
+    }
+
+    /// So many forks were refused, for the table of threads is full: whether that is news.
+    pub(crate) fn refused(&mut self, now: u64) -> bool {
+        std::mem::replace(&mut self.refused, now) != now
     }
 
     /// Whether the kernel loses CPU time (`sched/account/charge.h`): whether that is news.
@@ -122,5 +130,6 @@ mod tests {
         assert_eq!(conditions.excesses(BTreeSet::new()), (vec![], true));
         assert_eq!(conditions.excesses(BTreeSet::new()), (vec![], false));
         assert_eq!([2, 2, 3].map(|n| conditions.asserts(n)), [true, false, true]);
+        assert_eq!([0, 7, 7].map(|n| conditions.refused(n)), [false, true, false]);
     }
 }

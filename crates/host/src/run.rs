@@ -219,6 +219,15 @@ impl Daemon<'_> {
                 host.assert_at as u32
             ));
         }
+        if self.conditions.refused(host.overflows) {
+            say(&format!(
+                "{} threads could not start: the scheduler's table has room for {}, as many as the \
+                    kernel allowed when it was loaded; find the program with so many threads, or, \
+                    where kernel.threads-max or kernel.pid_max was raised, start tandem again",
+                host.overflows,
+                live.accounts().world_slots() - 1
+            ));
+        }
         if self.conditions.lost(host.exec_lost != 0) {
             say("this kernel does not count CPU time of threads that start on an idle pCPU \
                     (docs/operating.md); from now on it picks twice there, and counts it");

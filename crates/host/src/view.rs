@@ -161,6 +161,13 @@ impl Accounts {
         self.vms.get(i)
     }
 
+    fn is_live(&self, i: usize) -> bool {
+        let record = self.worlds.pointer(i);
+        // SAFETY: a field of a record within the mapping, plain and aligned.
+        let flags = unsafe { ptr::read_volatile(&raw const (*record).flags) };
+        flags & sched_core::WORLD_LIVE != 0
+    }
+
     /// A consistent copy of a live world, with the time of its present state added up to `now_ns`.
     #[must_use]
     pub fn world(&self, i: usize, now_ns: u64) -> Option<World> {
@@ -170,6 +177,9 @@ impl Accounts {
     /// A consistent copy of a live world: its time in each state without the present stay.
     #[must_use]
     pub fn settled(&self, i: usize) -> Option<World> {
+        if !self.is_live(i) {
+            return None; // after a fork storm most slots are empty: one load for each
+        }
         for _ in 0..1000 {
             let first = self.worlds.get(i);
             fence(Ordering::Acquire);
@@ -200,6 +210,11 @@ impl Accounts {
         // A division that has begun meanwhile is seen by its time.
         let done = before.plan_phase == sched_core::PLAN_DONE && before.dividing == before.plan;
         (same && done).then_some((after.generation, nodes))
+    }
+
+    /// Slots of worlds, of which the first is nobody's.
+    pub(crate) fn world_slots(&self) -> usize {
+        self.worlds.len()
     }
 
     /// Slots of worlds that were ever in use end here.

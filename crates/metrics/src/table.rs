@@ -58,7 +58,8 @@ pub const METRICS: [Declared; Metric::COUNT] = [
         online.", "None."),
     gauge(Metric::HostWorlds, "tandem_host_worlds", Unit::None).says(
         "Threads that the scheduler accounts, host tasks included.",
-        "The most is 16,383: beyond that tandem_overflowed_threads_total grows.",
+        "The most is kernel.threads-max at the load, and 1,048,575: beyond that \
+            tandem_overflowed_threads_total grows.",
     ),
     gauge(Metric::HostVms, "tandem_host_vms", Unit::None)
         .says("VMs that the daemon follows.", "Fewer than run here: the daemon names those that \
@@ -67,9 +68,10 @@ pub const METRICS: [Declared; Metric::COUNT] = [
         .says("Failed assertions of the scheduler, which does not stop for them.", "Each is a \
             bug: please report it with a trace."),
     counter(Metric::OverflowedThreads, "tandem_overflowed_threads", Unit::None).says(
-        "Threads that found no room in the scheduler's table: they run first come, first served, \
-            and are not accounted.",
-        "Find the program with so many threads; shares do not hold against it.",
+        "Threads that could not start (EAGAIN), for the scheduler's table was full: it has room for \
+            as many as the kernel allowed when it was loaded.",
+        "Find the program with so many threads; if kernel.threads-max was raised, start the daemon \
+            again.",
     ),
     counter(Metric::TraceLost, "tandem_trace_lost_records", Unit::None)
         .says("Records of traces that found no room in the ring buffer; the trace marks the \

@@ -167,7 +167,7 @@ impl Host {
         // SAFETY: `call` outlives `f`, C keeps no handle past its return, and until then neither
         // the kernel nor the threads nor the block are used here; there is a thread for each world.
         unsafe {
-            (*native).host.now_ns = k.now_ns;
+            (*native).host.now_ns = k.now_ns + (*native).age_ns;
             ((*native).here, (*native).waker) = (k.here.unwrap_or(TRACE_NOWHERE), k.waker);
             let own = std::mem::replace(&mut (*native).tasks, k.tasks.as_mut_ptr());
             (*native).kernel = (&raw mut call).expose_provenance() as u64;
@@ -266,6 +266,28 @@ impl Host {
     /// Sets all knobs.
     pub fn set_knobs(&mut self, knobs: &Knobs) {
         self.native_mut().knobs = *knobs;
+    }
+
+    /// Makes a host on which nothing has happened yet one that was loaded so long ago, with virtual
+    /// time so much later.
+    pub(crate) fn set_age(&mut self, clock_ns: u64, virtual_ns: u64) {
+        self.native_mut().age_ns = clock_ns;
+        let host = &mut self.native_mut().host;
+        host.v_ns += virtual_ns;
+        host.v_at_ns = clock_ns;
+        for pcpu in 0..self.native().host.pcpus {
+            let pcpu = self.pcpu_mut(pcpu);
+            pcpu.system_v_ns += virtual_ns;
+            (pcpu.rescued_ns, pcpu.looked_ns) = (clock_ns, clock_ns);
+        }
+        for vm in 0..self.native().host.vms {
+            self.vm_mut(vm).demand_at_ns = clock_ns;
+        }
+    }
+
+    /// By how much the scheduler's clock is ahead of the simulated kernel's.
+    pub(crate) fn age_ns(&self) -> u64 {
+        self.native().age_ns
     }
 
     /// Sets the host's clock.

@@ -11,6 +11,7 @@ pub struct Native {
     pub(crate) host: records::Host,
     pub(crate) knobs: Knobs,
     pub(crate) kernel: u64,
+    pub(crate) age_ns: u64,
     pub(crate) pcpus_cap: u32,
     pub(crate) vms_cap: u32,
     pub(crate) worlds_cap: u32,

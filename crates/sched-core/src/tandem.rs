@@ -51,6 +51,14 @@ impl Tandem {
         })
     }
 
+    /// The same, loaded so long ago by its clock, and with virtual time so much later: what counts
+    /// up for years is near its end then.
+    #[must_use]
+    pub fn aged(mut self, clock_ns: u64, virtual_ns: u64) -> Tandem {
+        self.host.set_age(clock_ns, virtual_ns);
+        self
+    }
+
     /// Calls C for the thread of a world.
     ///
     /// # Panics
@@ -93,7 +101,7 @@ impl Accounts for Tandem {
     }
 
     fn state_times(&self, world: u32, now_ns: u64) -> Option<StateTimes> {
-        Some(state_times(self.host.world(world), now_ns))
+        Some(state_times(self.host.world(world), now_ns + self.host.age_ns()))
     }
 
     fn runnable_worlds(&self, vm: u32) -> Option<u32> {

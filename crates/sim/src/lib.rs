@@ -35,7 +35,7 @@ mod watch;
 pub use ::contract::{Breach, Feature, Rule};
 pub use engine::{EPOCH_UNIX_S, OnLook, Stats};
 pub use mutant::Mutant;
-pub use options::{Costs, Options, Ticks};
+pub use options::{Age, Costs, Options, Ticks};
 pub use peers::Peer;
 pub use policies::{Policy, PolicyError};
 pub use recorder::TraceOut;

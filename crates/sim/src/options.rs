@@ -22,6 +22,17 @@ pub struct Options {
     pub costs: Costs,
     /// When timer ticks come.
     pub ticks: Ticks,
+    /// For how long Tandem has been loaded when the run begins.
+    pub age: Age,
+}
+
+/// For how long a scheduler has been loaded: its clocks count on from there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Age {
+    /// Its clock is so far ahead of the run's.
+    pub clock_ns: u64,
+    /// Its virtual time is so far ahead of one that begins.
+    pub virtual_ns: u64,
 }
 
 impl Default for Options {
@@ -34,6 +45,7 @@ impl Default for Options {
             check: true,
             costs: Costs::default(),
             ticks: Ticks::Aligned,
+            age: Age::default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::cast;
 use crate::engine::{Engine, Looks, OnLook, Stats, Terms};
-use crate::options::Options;
+use crate::options::{Age, Options};
 use crate::policies::{self, Policy};
 use crate::recorder::{Recorder, TraceOut};
 use check::{CoschedSpans, SchedulerTerms, Verdict};
@@ -169,7 +169,9 @@ fn run_recorded(
         .map_err(|reasons| SimError::Pools { label: run.label.clone(), reasons })?;
     let job = Job { run, options, seed, duration, knobs, settings, trace, looks };
     let tandem = || {
+        let Age { clock_ns, virtual_ns } = options.age;
         Tandem::new(&setup, &knobs)
+            .map(|tandem| tandem.aged(clock_ns, virtual_ns))
             .map_err(|cause| SimError::Host { label: run.label.clone(), cause })
     };
     let pcpus = run.topology.pcpus();

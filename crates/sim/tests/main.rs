@@ -6,6 +6,7 @@ mod draw;
 mod engine;
 mod guests;
 mod limit_changes;
+mod long_life;
 mod looks;
 mod mutants;
 mod peers;

@@ -18,8 +18,9 @@ pub mod caps {
     pub const PCPUS_MAX: usize = 1024;
     /// VMs of one host, the `system` group included. VS51 names 512 for vSphere 5.1.
     pub const VMS_MAX: usize = 1024;
-    /// Worlds of one host: vCPUs, helpers and host tasks. Threads beyond it share one world.
-    pub const WORLDS_MAX: usize = 16384;
+    /// Worlds of one host: vCPUs, helpers and host tasks. A live host has a table as long as its
+    /// kernel's threads-max, and this long at most.
+    pub const WORLDS_MAX: usize = 1 << 20;
     /// vCPUs of one VM; more than any guest of KVM runs today.
     pub const VCPUS_MAX: u32 = 1024;
     /// Resource pools of one host, the root included: ten for each VM of a host with a hundred.

@@ -39,7 +39,7 @@ fn sizes_beyond_the_caps_are_refused_with_the_cap() {
     let topology = one_pcpu();
     let text = |vms, worlds| Host::new(&topology, vms, worlds, 1).err().map(|e| e.to_string());
     assert_eq!(text(1025, 1).as_deref(), Some("host: cannot hold 1025 VMs: allowed 1..1024"));
-    assert_eq!(text(1, 0).as_deref(), Some("host: cannot hold 0 worlds: allowed 1..16384"));
+    assert_eq!(text(1, 0).as_deref(), Some("host: cannot hold 0 worlds: allowed 1..1048576"));
 }
 #[test]
 fn what_worlds_did_that_are_gone_stays_in_their_vm() {
