@@ -4,6 +4,7 @@
 mod cosched;
 mod draw;
 mod engine;
+mod gaming;
 mod guests;
 mod limit_changes;
 mod long_life;
