@@ -6,14 +6,16 @@
 //! against Tandem's accounts; `smp` Linux guests that pass messages, with and without
 //! co-scheduling; `latency` wake-ups and messages against the kernel's own scheduler; `load` the
 //! time a load takes; `settings` what is changed while VMs run; `idle` what vCPUs sleep for;
-//! `watch` everything that shows a live host.
+//! `watch` everything that shows a live host; `forks` 200,000 threads.
 
+mod forks;
 mod idle;
 mod kill;
 mod latency;
 mod load;
 mod record;
 mod report;
+mod rogue;
 mod settings;
 mod smp;
 mod steal;
@@ -65,11 +67,13 @@ pub enum Drill {
     Idle,
     /// Everything that shows a live host, read back.
     Watch,
+    /// 200,000 threads of a host task, and more than there is room for.
+    Forks,
 }
 
 impl Drill {
     /// Every drill, in the order in which `all` runs them.
-    pub const ALL: [Drill; 9] = [
+    pub const ALL: [Drill; 10] = [
         Drill::Load,
         Drill::Settings,
         Drill::Idle,
@@ -79,6 +83,7 @@ impl Drill {
         Drill::Steal,
         Drill::Smp,
         Drill::Latency,
+        Drill::Forks,
     ];
 
     /// Its name on the command line.
@@ -93,6 +98,7 @@ impl Drill {
             Drill::Settings => "settings",
             Drill::Idle => "idle",
             Drill::Watch => "watch",
+            Drill::Forks => "forks",
         }
     }
 }
@@ -144,6 +150,7 @@ pub fn run(
         Drill::Settings => settings::run(setting, archive, on),
         Drill::Idle => idle::run(setting, archive, on),
         Drill::Watch => watch::run(setting, archive, on),
+        Drill::Forks => forks::run(setting, archive, on),
     }
 }
 

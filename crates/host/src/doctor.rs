@@ -1,8 +1,10 @@
-//! Checks whether this kernel can run the scheduler, with a remedy for each problem. It changes
-//! nothing.
+//! Checks whether this kernel can run the scheduler, with a remedy for each problem: the judge is a
+//! load. It changes nothing that stays.
 #![allow(unsafe_code)]
 
 use std::{fs, path::Path};
+
+use crate::live;
 
 /// One thing looked at.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -35,11 +37,35 @@ fn finding(what: &'static str, ok: bool, seen: impl Into<String>, next: &'static
     Finding { what, ok, seen: seen.into(), next: if ok { "" } else { next } }
 }
 
-/// Looks at everything; the host can run the scheduler if all findings are ok.
+/// Kernels that are known to be bad, by how their release begins and what it contains.
+const KNOWN: [(&str, &str, &str); 3] = [
+    ("7.2.12", "+deb", "its BTF lacks the tags of sched_ext's calls; 7.2.13 has them"),
+    (
+        "7.1.",
+        ".fc44",
+        "built with dwarves 1.30, which leaves out the tags of sched_ext's calls \
+            (Fedora bug 2514913)",
+    ),
+    ("7.", "-cachyos", "some are built with an old pahole, see CachyOS/copr-linux-cachyos#107"),
+];
+
+/// Looks at everything, and loads the scheduler without attaching it: whatever its parts look like,
+/// a kernel is fit if that works. The host can run the scheduler if all findings are ok.
 #[must_use]
 pub fn examine() -> Vec<Finding> {
+    let mut out = before_load();
+    out.push(btf());
+    let possible = out[..PRIVILEGES_TO_SCHED_EXT].iter().all(|f| f.ok);
+    let load = judged(&mut out, possible.then(trial), &release_text());
+    out.push(load);
+    out.push(qemu());
+    out
+}
+
+/// What a load needs and does not tell by itself; looks are quick.
+#[must_use]
+pub fn before_load() -> Vec<Finding> {
     let mut out = vec![privileges(), release(), sched_ext(), other_scheduler()];
-    out.extend(btf());
     let controllers = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers");
     out.push(finding(
         "cgroup v2",
@@ -54,8 +80,37 @@ pub fn examine() -> Vec<Finding> {
         if bpffs { "on /sys/fs/bpf" } else { "not mounted" },
         "mount -t bpf bpf /sys/fs/bpf",
     ));
-    out.push(qemu());
     out
+}
+
+/// Without the first findings nothing can be loaded.
+const PRIVILEGES_TO_SCHED_EXT: usize = 3;
+
+fn trial() -> Result<u64, String> {
+    let topology = topology::from_sysfs(Path::new("/sys")).map_err(|e| e.to_string())?;
+    live::trial(&topology)
+}
+
+/// The finding of a load: instructions that were verified, or the words of kernel and libbpf;
+/// `None` if it was not tried. One that worked overrules what the BTF looks like.
+fn judged(others: &mut [Finding], load: Option<Result<u64, String>>, release: &str) -> Finding {
+    let known = KNOWN.iter().find(|k| release.starts_with(k.0) && release.contains(k.1));
+    match load {
+        None => finding("load", false, "not tried", "mend what is named above first"),
+        Some(Ok(instructions)) => {
+            for f in others.iter_mut().filter(|f| f.what == BTF) {
+                (f.ok, f.next) = (true, "");
+            }
+            let seen = format!("works, not attached: {instructions} instructions verified");
+            finding("load", true, seen, "")
+        }
+        Some(Err(seen)) => {
+            let known = known.map_or(String::new(), |k| format!("; this kernel is known: {}", k.2));
+            let next = "boot another kernel (docs/operating.md lists those of distributions); if \
+                none of its findings says why, report this with 'tandem run --verbose'";
+            finding("load", false, seen + &known, next)
+        }
+    }
 }
 
 fn privileges() -> Finding {
@@ -69,8 +124,12 @@ fn privileges() -> Finding {
     )
 }
 
+fn release_text() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+}
+
 fn release() -> Finding {
-    let text = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let text = release_text();
     let mut parts = text.trim().split(['.', '-']).map(|p| p.parse::<u32>().unwrap_or(0));
     let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     finding("kernel", version >= (6, 12), text.trim(), "boot a kernel of 6.12 or later")
@@ -100,24 +159,18 @@ fn other_scheduler() -> Finding {
     )
 }
 
+const BTF: &str = "BTF of the kernel's calls";
+
 /// The kernel's BTF offers every call that the scheduler makes.
-fn btf() -> Vec<Finding> {
+fn btf() -> Finding {
     let Ok(bytes) = fs::read("/sys/kernel/btf/vmlinux") else {
-        return vec![finding(
-            "BTF",
-            false,
-            "no /sys/kernel/btf/vmlinux",
-            "boot a kernel with CONFIG_DEBUG_INFO_BTF=y",
-        )];
+        let next = "boot a kernel with CONFIG_DEBUG_INFO_BTF=y";
+        return finding(BTF, false, "no /sys/kernel/btf/vmlinux", next);
     };
     let (ok, seen) = calls(&bytes);
-    vec![finding(
-        "BTF of the kernel's calls",
-        ok,
-        seen,
-        "boot another kernel: sched_ext is off in this one, or its BTF lacks the tags of these \
-            calls (Debian's 7.2.12 lacks them, 7.2.13 has them)",
-    )]
+    let next = "boot another kernel: sched_ext is off in this one, or its BTF lacks the tags of \
+        these calls, for it was built with an old pahole (dwarves)";
+    finding(BTF, ok, seen, next)
 }
 
 /// Whether all calls are there and tagged, in words.
@@ -166,6 +219,17 @@ fn qemu() -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_load_that_works_overrules_the_btf_and_one_that_fails_names_a_known_kernel() {
+        let mut others = vec![finding(BTF, false, "scx_bpf_kick_cpu without its tag", "boot")];
+        let failed = judged(&mut others, Some(Err("no".into())), "7.2.12+deb13-cloud-amd64");
+        assert!(!failed.ok && failed.seen.starts_with("no; this kernel is known: its BTF lacks"));
+        let unknown = judged(&mut others, Some(Err("no".into())), "7.2.13+deb14-cloud-amd64");
+        assert_eq!(unknown.seen, "no");
+        assert!(!judged(&mut others, None, "7.2.13").ok && !others[0].ok);
+        assert!(judged(&mut others, Some(Ok(42)), "7.2.12+deb13-cloud-amd64").ok && others[0].ok);
+    }
 
     #[test]
     fn a_kernel_whose_btf_cannot_be_read_is_not_called_fit() {

@@ -22,6 +22,7 @@ mod made_up;
 pub mod measure;
 mod names;
 mod peaks;
+pub mod privileges;
 mod process;
 mod publish;
 pub mod record;

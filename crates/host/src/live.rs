@@ -6,7 +6,8 @@ use crate::{
     view::{Records, monotonic_ns},
 };
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder,
+    Link, MapCore, MapFlags, MapHandle, OpenObject, PrintLevel, ProgramInput, RingBuffer,
+    RingBufferBuilder,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
 use sched_core::{HostRecord, Knobs, Vm};
@@ -14,9 +15,13 @@ use std::{
     cell::RefCell,
     fs,
     mem::MaybeUninit,
-    os::fd::{AsFd, AsRawFd},
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::fs::DirBuilderExt,
+    },
     path::Path,
     rc::Rc,
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 use topology::Topology;
@@ -249,6 +254,33 @@ impl Live {
     }
 }
 
+/// What libbpf and the kernel said of the load that is tried.
+static SAID: Mutex<Vec<String>> = Mutex::new(vec![]);
+/// Lines of it that are kept; the first names the cause, the verifier's log comes between.
+const SAID_MOST: usize = 4;
+
+/// Loads the scheduler and drops it again: how many instructions were verified, or why it failed.
+pub(crate) fn trial(topology: &Topology) -> Result<u64, String> {
+    fn keep(_: PrintLevel, text: String) {
+        let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+        for line in text.lines().map(str::trim).filter(|l| l.starts_with("libbpf: ")) {
+            if said.len() < SAID_MOST {
+                said.push(line["libbpf: ".len()..].to_owned());
+            }
+        }
+    }
+    let before = libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
+    let loaded = Live::load(topology, Knobs::DEFAULT, true);
+    libbpf_rs::set_print(before);
+    let said = std::mem::take(&mut *SAID.lock().unwrap_or_else(PoisonError::into_inner));
+    match loaded {
+        Ok(live) => Ok(live.verified_instructions()),
+        Err(HostError::Load { seen, .. }) if said.is_empty() => Err(seen),
+        Err(HostError::Load { seen, .. }) => Err(format!("{seen}: {}", said.join("; "))),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
 fn run_call(
     program: &libbpf_rs::ProgramImpl<'_, libbpf_rs::Mut>,
     bytes: &mut [u8],
@@ -370,7 +402,7 @@ fn pin(skel: &mut TandemSkel<'_>) -> Result<(), HostError> {
             "mount bpffs: mount -t bpf bpf /sys/fs/bpf",
         )
     };
-    fs::create_dir_all(PIN_DIR).map_err(|e| bad(e.to_string()))?;
+    fs::DirBuilder::new().mode(0o700).create(PIN_DIR).map_err(|e| bad(e.to_string()))?;
     let path = |name: &str| Path::new(PIN_DIR).join(name);
     skel.maps.host_map.pin(path("host_map")).map_err(|e| bad(e.to_string()))?;
     skel.maps.pcpus_map.pin(path("pcpus_map")).map_err(|e| bad(e.to_string()))?;

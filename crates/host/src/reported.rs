@@ -82,9 +82,14 @@ impl Conditions {
         std::mem::replace(&mut self.asserts, now) != now
     }
 
-    /// So many forks were refused, for the table of threads is full: whether that is news.
+    /// So many forks were refused, for the table of threads is full: whether that is news, the
+    /// first time and whenever there are twice as many; a program that forks goes on trying.
     pub(crate) fn refused(&mut self, now: u64) -> bool {
-        std::mem::replace(&mut self.refused, now) != now
+        let news = now > 0 && now >= 2 * self.refused;
+        if news {
+            self.refused = now;
+        }
+        news
     }
 
     /// Whether the kernel loses CPU time (`sched/account/charge.h`): whether that is news.
@@ -130,6 +135,9 @@ mod tests {
         assert_eq!(conditions.excesses(BTreeSet::new()), (vec![], true));
         assert_eq!(conditions.excesses(BTreeSet::new()), (vec![], false));
         assert_eq!([2, 2, 3].map(|n| conditions.asserts(n)), [true, false, true]);
-        assert_eq!([0, 7, 7].map(|n| conditions.refused(n)), [false, true, false]);
+        assert_eq!(
+            [0, 7, 7, 13, 14].map(|n| conditions.refused(n)),
+            [false, true, false, false, true]
+        );
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     held::Held,
     in_force::{InForce, Lasting},
     layout::Layout,
-    live::{self, Event},
+    live::Event,
     publish::Published,
     reported::Conditions,
 };
@@ -71,7 +71,6 @@ pub fn run(
     topology: &dyn Fn() -> Result<Topology, HostError>,
     options: &Options,
 ) -> Result<(), HostError> {
-    live::come_first();
     let mut lasting =
         Lasting::new(options.settings.clone(), options.trust.clone(), options.file.clone());
     while let Some(reason) = once(topology, options, &mut lasting)? {

@@ -12,9 +12,9 @@ use std::{
 /// Where the daemon keeps its files.
 pub const RUN_DIR: &str = "/run/tandem";
 
-/// All users may read what is in the folder, and only its owner may write.
-const FOLDER_MODE: u32 = 0o755;
-const FILE_MODE: u32 = 0o644;
+/// Its owner's alone: the files have the names of VMs, and what they do.
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 /// Bits of a mode that say what users may do.
 const MODE_BITS: u32 = 0o7777;
 
@@ -121,13 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_whole_and_only_its_owner_may_write_there() {
+    fn a_file_is_whole_and_its_owners_alone() {
         let t = MadeUp::new("run-dir");
         let (dir, file) = (t.path("run"), t.path("run/vms.json"));
         write_whole(&file, "one").unwrap();
         fs::set_permissions(&dir, Permissions::from_mode(0o777)).unwrap();
         write_whole(&file, "two").unwrap();
-        assert_eq!((mode(&dir), mode(&file) & 0o022), (0o755, 0));
+        assert_eq!((mode(&dir), mode(&file)), (0o700, 0o600));
         assert_eq!(fs::read_to_string(&file).unwrap(), "two");
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "nothing is left over");
     }

@@ -26,8 +26,8 @@ pub struct RunArgs {
     /// Sets a knob; overrides the file; may be repeated. `tandem knobs` lists them.
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<knobs::Setting>,
-    /// Address of the metrics endpoint for Prometheus, or off [default: 127.0.0.1:19477 if that
-    /// port is free].
+    /// Serves metrics for Prometheus there, 127.0.0.1:19477 if no address is given; all users of
+    /// this host can read that port [default: off].
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = ::metrics::DEFAULT_ADDRESS)]
     metrics: Option<metrics::At>,
     /// Print the messages of libbpf and of the kernel's verifier.
@@ -96,7 +96,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         None => Default::default(),
     };
     let knobs = knobs::of_live(&settings.knobs, &args.set)?;
-    let bad: Vec<_> = doctor::examine().into_iter().filter(|f| !f.ok).collect();
+    let bad: Vec<_> = doctor::before_load().into_iter().filter(|f| !f.ok).collect();
     if let Some(first) = bad.first() {
         let all: Vec<String> =
             bad.iter().map(|f| format!("{}: {}; {}", f.what, f.seen, f.next)).collect();
@@ -115,6 +115,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let say = move |text: &str| {
         beside.all(&format!("[{:9.3}] {text}\n", begin.elapsed().as_secs_f64()));
     };
+    host::privileges::settle().map_err(host_failure)?; // before any thread
     let _endpoint = metrics::endpoint(args.metrics, &say)?;
     let options = host::run::Options {
         file,

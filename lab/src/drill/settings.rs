@@ -29,6 +29,9 @@ const LIMIT_OVER: f64 = 1.01;
 /// mended.
 const RUN_OFF: f64 = 0.003;
 
+/// BPF and PERFMON (bits 39 and 38), SYS_PTRACE (19), DAC_READ_SEARCH (2).
+const CAPABILITIES: &str = "000000c000080004";
+
 pub(super) fn run(
     setting: &Setting,
     archive: &Archive,
@@ -67,11 +70,27 @@ pub(super) fn run(
         format!("generation {after}"),
         format!("generation {before}"),
     );
-    let up = records
-        .iter()
-        .any(|r| r.kind == "daemon" && r.text("up") == "yes" && r.text("state") == "enabled");
-    report.check("the daemon when every pool has gone", up, if up { "up" } else { "gone" }, "up");
+    at_the_end(&mut report, &records);
     Ok(report)
+}
+
+/// The daemon when every pool has gone.
+fn at_the_end(report: &mut Report, records: &[Record]) {
+    let daemon = records.iter().find(|r| r.kind == "daemon");
+    let is = |key: &str, value: &str| daemon.is_some_and(|r| r.text(key) == value);
+    let doctor = records.iter().find(|r| r.kind == "doctor");
+    let fit = doctor.is_some_and(|r| r.text("code") == "0" && r.text("load") == "1");
+    report.check(
+        "'tandem doctor' before all, which loads",
+        fit,
+        if fit { "fit" } else { "not" },
+        "fit",
+    );
+    let up = is("up", "yes") && is("state", "enabled");
+    report.check("the daemon when every pool has gone", up, if up { "up" } else { "gone" }, "up");
+    let of = |key: &str| daemon.map_or("none", |r| r.text(key)).to_owned();
+    report.check("its capabilities", is("caps", CAPABILITIES), of("caps"), CAPABILITIES);
+    report.check("mode of /run/tandem", is("run_dir", "700"), of("run_dir"), "700");
 }
 
 fn changes(report: &mut Report, records: &[Record]) {
