@@ -42,8 +42,9 @@ void sched_guest(struct host *h, plat_task *task, bool inside);
 bool sched_yield_to(struct host *h, plat_task *task, plat_task *to);
 /* the tick of co-scheduling; ns until the next one, 0 for none */
 u64 sched_cosched(struct host *h, u32 block);
-/* the tick of limits; ns until the next one, 0 for none until something is limited */
-u64 sched_limits(struct host *h);
+/* a part of the tick of limits; ns until its next one, 0 for none until more is limited */
+u64 sched_limits(struct host *h, u32 part);
+u32 sched_limits_parts(struct host *h);
 
 /* Native hosts. */
 struct native *native_new(u32 pcpus, u32 vms, u32 worlds, u32 pools);

@@ -29,6 +29,9 @@
 /* pCPUs whose timer looks at the same VMs: on 512 pCPUs each tick has a 64th of them */
 #define BLOCK_PCPUS 8
 #define BLOCKS_MAX (PCPUS_MAX / BLOCK_PCPUS)
+/* limits that one timer serves: on hosts with more of them blocks of pCPUs have a part each */
+#define LIMITS_OF_PART 64
+#define LIMIT_PARTS_MAX (LIMITERS_MAX / LIMITS_OF_PART)
 /* worlds of a queue that one decision looks at; VS51: "tens of vCPUs per pCPU" */
 #define QUEUE_SCAN_MAX 48
 /* ns to which queued deadlines are rounded down: a five-hundredth of the smallest margin */

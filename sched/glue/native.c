@@ -94,7 +94,8 @@ void sched_disabled(struct host *h, plat_task *t) { core_disabled(h, WORLD(h, t)
 void sched_idle(struct host *h, u32 pcpu, bool idle) { core_idle(h, pcpu, idle); }
 u64 sched_housekeep(struct host *h) { return core_housekeep(h); }
 void sched_audit(struct host *h) { core_audit(h); }
-u64 sched_limits(struct host *h) { return core_limits(h); }
+u32 sched_limits_parts(struct host *h) { return limits_parts(h); }
+u64 sched_limits(struct host *h, u32 part) { return core_limits(h, part); }
 u64 sched_cosched(struct host *h, u32 block) { return core_cosched(h, block); }
 void sched_guest(struct host *h, plat_task *t, bool inside)
 {

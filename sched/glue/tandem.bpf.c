@@ -78,8 +78,8 @@ void SEC("struct_ops/dispatch") BPF_PROG(tandem_dispatch, s32 cpu, struct task_s
 
 	if (!ticks_owned)
 		own_ticks();
-	else if (!cosched_claimed[(u32)cpu / BLOCK_PCPUS & (BLOCKS_MAX - 1)])
-		claim_cosched((u32)cpu / BLOCK_PCPUS);
+	else if (unclaimed[(u32)cpu / BLOCK_PCPUS & (BLOCKS_MAX - 1)])
+		claim_ticks((u32)cpu / BLOCK_PCPUS);
 	if (h)
 		core_dispatch(h, (u32)cpu, prev);
 }

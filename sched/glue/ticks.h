@@ -1,5 +1,5 @@
-/* The timers on a kernel: housekeeping, the tick of limits, and a tick of co-scheduling for each
- * block of pCPUs.
+/* The timers on a kernel: housekeeping, and for blocks of pCPUs a tick of co-scheduling each and a
+ * part each of the tick of limits.
  *
  * Promise	each timer that is due fires on one CPU at a time
  * Limits	a timer of an offline CPU goes on at another. A pCPU that claims a block's tick
@@ -11,14 +11,19 @@
 struct housekeeper {
 	struct bpf_timer timer;
 };
-/* Number 0 keeps house; number 1 is the tick of limits, which number 0 starts when something is
- * limited. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct housekeeper);
 } housekeepers SEC(".maps");
+/* The parts of the tick of limits; the housekeeper starts those that have something to serve. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LIMIT_PARTS_MAX);
+	__type(key, u32);
+	__type(value, struct housekeeper);
+} limit_tickers SEC(".maps");
 /* The ticks of co-scheduling, one a block of pCPUs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -26,21 +31,24 @@ struct {
 	__type(key, u32);
 	__type(value, struct housekeeper);
 } coschedulers SEC(".maps");
-static bool ticks_owned, limits_ticking, cosched_ticking;
-/* not 0: a pCPU of the block has its tick; until one asks what to run, the housekeeper has it */
-static u8 cosched_claimed[BLOCKS_MAX];
+static bool ticks_owned, limits_ticking[LIMIT_PARTS_MAX], cosched_ticking;
+/* Timers of a block that the housekeeper has started; the first of its pCPUs that asks what to run
+ * takes them over. */
+enum unclaimed { UNCLAIMED_COSCHED = 1, UNCLAIMED_LIMITS = 2 };
+static u8 unclaimed[BLOCKS_MAX];
 /* BPF_F_TIMER_CPU_PIN, kernel 6.7: the timer stays on the CPU that starts it */
 #define TIMER_PINNED 2
 
 static int tick_limits(void *map, int *key, struct housekeeper *keeper)
 {
 	struct host *h = plat_host();
-	u64 next = h ? core_limits(h) : 0;
+	u32 part = (u32)*key;
+	u64 next = h ? core_limits(h, part) : 0;
 
 	if (next)
-		bpf_timer_start(&keeper->timer, next, 0);
+		bpf_timer_start(&keeper->timer, next, TIMER_PINNED);
 	else
-		limits_ticking = false;
+		limits_ticking[part & (LIMIT_PARTS_MAX - 1)] = false;
 	return 0;
 }
 
@@ -67,30 +75,51 @@ static __noinline void start_cosched(struct host *h)
 
 		if (!c || i * BLOCK_PCPUS >= h->pcpus)
 			break;
-		if (!cosched_claimed[i & (BLOCKS_MAX - 1)])
+		if (unclaimed[i & (BLOCKS_MAX - 1)] & UNCLAIMED_COSCHED)
 			bpf_timer_start(&c->timer, knobs_now.cosched_poll_us * 1000, 0);
 	}
 }
 
-/* The first pCPU of a block that asks what to run takes the block's tick over. */
-static __noinline void claim_cosched(u32 block)
+/* A pCPU of a block takes its timers over. */
+static __noinline void claim_ticks(u32 block)
 {
 	struct housekeeper *c = bpf_map_lookup_elem(&coschedulers, &block);
+	struct housekeeper *l = bpf_map_lookup_elem(&limit_tickers, &block);
+	u8 wanted = unclaimed[block & (BLOCKS_MAX - 1)];
 
-	if (c)
-		cosched_claimed[block & (BLOCKS_MAX - 1)] = !bpf_timer_start(
-			&c->timer, knobs_now.cosched_poll_us * 1000, TIMER_PINNED);
+	unclaimed[block & (BLOCKS_MAX - 1)] = 0;
+	if (c && wanted & UNCLAIMED_COSCHED)
+		bpf_timer_start(&c->timer, knobs_now.cosched_poll_us * 1000, TIMER_PINNED);
+	if (l && wanted & UNCLAIMED_LIMITS)
+		bpf_timer_start(&l->timer, LIMIT_TICK_NS, TIMER_PINNED);
+}
+
+/* Starts the parts of the tick of limits that have something to serve and stand still. */
+static __noinline void start_limits(struct host *h)
+{
+	u32 i;
+
+	bpf_for(i, 0, LIMIT_PARTS_MAX) {
+		u32 part = i;
+		struct housekeeper *l = bpf_map_lookup_elem(&limit_tickers, &part);
+
+		if (!l || i >= limits_parts(h))
+			break;
+		if (limits_ticking[i & (LIMIT_PARTS_MAX - 1)])
+			continue;
+		limits_ticking[i & (LIMIT_PARTS_MAX - 1)] =
+			!bpf_timer_start(&l->timer, LIMIT_TICK_NS, 0);
+		unclaimed[i & (BLOCKS_MAX - 1)] |= UNCLAIMED_LIMITS;
+	}
 }
 
 static int housekeep(void *map, int *key, struct housekeeper *keeper)
 {
 	struct host *h = plat_host();
-	u32 one = 1;
-	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one);
 	u64 next = h ? core_housekeep(h) : 0;
 
-	if (h && limits && h->limiters && !limits_ticking)
-		limits_ticking = !bpf_timer_start(&limits->timer, LIMIT_TICK_NS, 0);
+	if (h && h->limiters)
+		start_limits(h);
 	if (h && !cosched_ticking)
 		start_cosched(h);
 	bpf_timer_start(&keeper->timer, next ? next : knobs_now.housekeep_us * 1000, 0);
@@ -101,40 +130,43 @@ static int housekeep(void *map, int *key, struct housekeeper *keeper)
  * let do: dispatch owns them. */
 static __noinline void own_ticks(void)
 {
-	u32 zero = 0, one = 1, i;
+	u32 zero = 0, i;
 	struct housekeeper *keeper = bpf_map_lookup_elem(&housekeepers, &zero);
-	struct housekeeper *limits = bpf_map_lookup_elem(&housekeepers, &one);
 
 	bpf_for(i, 0, BLOCKS_MAX) {
 		u32 block = i;
 		struct housekeeper *c = bpf_map_lookup_elem(&coschedulers, &block);
+		struct housekeeper *l = bpf_map_lookup_elem(&limit_tickers, &block);
 
 		if (!c || bpf_timer_set_callback(&c->timer, tick_cosched))
 			return;
+		if (l && bpf_timer_set_callback(&l->timer, tick_limits))
+			return;
 	}
-	if (keeper && limits && !bpf_timer_set_callback(&limits->timer, tick_limits) &&
-	    !bpf_timer_set_callback(&keeper->timer, housekeep))
+	if (keeper && !bpf_timer_set_callback(&keeper->timer, housekeep))
 		ticks_owned = !bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
 }
 
 /* Makes the timers; an error of the kernel's, or 0. */
 static __always_inline s32 ticks_init(void)
 {
-	u32 zero = 0, one = 1, i;
-	struct housekeeper *keeper = bpf_map_lookup_elem(&housekeepers, &zero),
-			   *limits = bpf_map_lookup_elem(&housekeepers, &one);
+	u32 zero = 0, i;
+	struct housekeeper *keeper = bpf_map_lookup_elem(&housekeepers, &zero);
 
-	if (!keeper || !limits)
+	if (!keeper)
 		return -22;
 	bpf_for(i, 0, BLOCKS_MAX) {
 		u32 block = i;
 		struct housekeeper *c = bpf_map_lookup_elem(&coschedulers, &block);
+		struct housekeeper *l = bpf_map_lookup_elem(&limit_tickers, &block);
 
 		if (!c)
 			break;
+		unclaimed[i & (BLOCKS_MAX - 1)] = UNCLAIMED_COSCHED;
 		bpf_timer_init(&c->timer, &coschedulers, CLOCK_MONOTONIC);
+		if (l)
+			bpf_timer_init(&l->timer, &limit_tickers, CLOCK_MONOTONIC);
 	}
-	bpf_timer_init(&limits->timer, &housekeepers, CLOCK_MONOTONIC);
 	bpf_timer_init(&keeper->timer, &housekeepers, CLOCK_MONOTONIC);
 	return 0;
 }

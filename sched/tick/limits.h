@@ -7,7 +7,9 @@
  *		deadline by the margin of preemption: one a tick; in debt all stop; the first
  *		tick of a new limit stops the worlds that started before it, to go on below it
  * Example	3 vCPUs below 128 %: two run for a quarter of the time and one for the rest
- * Limits	PARKED_SCAN_MAX worlds of each limiter are looked at in a tick
+ * Limits	PARKED_SCAN_MAX worlds of each limiter are looked at in a tick. With more than
+ *		LIMITS_OF_PART limits the tick has parts, each with a timer of its own: limiter and
+ *		VM i belong to part i modulo their number
  */
 #ifndef TANDEM_LIMITS_H
 #define TANDEM_LIMITS_H
@@ -17,6 +19,15 @@
 
 /* more than 1,024 pCPUs can start in a tick is not looked at */
 #define PARKED_SCAN_MAX 256
+
+/* Parts of the tick: one for LIMITS_OF_PART limiters, but no more than blocks of pCPUs. */
+INLINE u32 limits_parts(const struct host *h)
+{
+	u32 parts = (h->limiters + LIMITS_OF_PART - 1) / LIMITS_OF_PART;
+	u32 blocks = (h->pcpus + BLOCK_PCPUS - 1) / BLOCK_PCPUS;
+
+	return (u32)max_u64(min_u64(parts, blocks), 1);
+}
 
 struct limits_look {
 	/* worlds looked at; in memory, where a BPF verifier does not count along */
@@ -101,55 +112,66 @@ INLINE void limits_decide(struct host *h, struct limiter *l, u32 id, u64 now)
 	}
 }
 
-/* Serves one limiter; whether the tick is to come soon. */
-SUBPROG bool limits_serve(NONNULL(struct host *h), u32 id, u64 now)
+/* What is found at the limiters of a part: the tick is to come soon; worlds are to stop. */
+enum limits_found { FOUND_BUSY = 1, FOUND_STOPS = 2 };
+
+/* Serves one limiter; enum limits_found. */
+SUBPROG u32 limits_serve(NONNULL(struct host *h), u32 id, u64 now)
 {
-	u64 bound = plat_knobs(h)->ready_bound_us * US;
 	struct limiter *l = plat_limiter(h, id);
 	struct limits_look look = { .limiter = id };
+	bool stops;
 
 	if (!l)
-		return false;
+		return 0;
 	if (plat_read(l->parked)) {
 		if (now > l->rescued_ns + GUARD_NS) {
 			l->rescued_ns = now;
-			if (now > bound)
-				look.overdue_ns = now - bound;
+			if (now > plat_knobs(h)->ready_bound_us * US)
+				look.overdue_ns = now - plat_knobs(h)->ready_bound_us * US;
 		}
 		limits_unpark(h, &look);
 	}
 	limits_decide(h, l, id, now);
-	return plat_read(l->parked) || budget_running(l);
+	/* a new limit: worlds that started before it go on below it */
+	stops = l->stops || (l->rate && !l->seen);
+	l->seen = 1;
+	return (plat_read(l->parked) || budget_running(l) ? FOUND_BUSY : 0) |
+	       (stops ? FOUND_STOPS : 0);
 }
 
-/* Stops the world that runs on `p` if all below one of its limiters stop, or if its VM has other
- * limiters now than those whose budgets it uses; notes it at each limiter where one is to stop, if
- * its deadline is the latest so far. */
-SUBPROG u32 limits_latest(NONNULL(struct host *h), NONNULL(struct pcpu *p), u64 now)
+/* Stops the world that runs on `p` if all below one of its limiters of the part stop, or if its VM
+ * has other limiters now than those whose budgets it uses; notes it at each limiter where one is to
+ * stop, if its deadline is the latest so far. */
+SUBPROG u32 limits_latest(NONNULL(struct host *h), NONNULL(struct pcpu *p), u64 now, u32 part,
+			  u32 parts)
 {
 	struct world *w = plat_world(h, plat_read(p->current_world));
 	u32 id = w ? budget_first(plat_read(w->budget)) : 0;
 	struct vm *v = w ? plat_vm(h, w->vm) : NULL;
-	u64 key;
+	u64 key = 0;
 
-	if (with(LIMIT_STOP) && v && plat_read(v->limiter) != id) {
+	if (with(LIMIT_STOP) && v && plat_read(v->limiter) != id &&
+	    plat_read(v->limiter) % parts == part) {
 		trace_kick(h, p->id, KICK_PREEMPT, WHY_QUANTUM);
 		return 0;
 	}
-	if (!id)
-		return 0;
-	key = preempt_current(h, p, now);
 	plat_for(i, BUDGET_CHAIN) {
 		struct limiter *l = id ? plat_limiter(h, id) : NULL;
+		bool ours = id % parts == part;
 
 		if (!l)
 			break;
 		id = l->parent;
+		if (!ours || !l->stops)
+			continue;
 		if (l->stops == STOPS_ALL) {
 			trace_kick(h, p->id, KICK_PREEMPT, WHY_QUANTUM);
 			break;
 		}
-		if (!l->stops || key <= l->stop_key)
+		if (!key)
+			key = preempt_current(h, p, now);
+		if (key <= l->stop_key)
 			continue;
 		l->stop_key = key;
 		l->stop_pcpu = p->id + 1;
@@ -157,18 +179,21 @@ SUBPROG u32 limits_latest(NONNULL(struct host *h), NONNULL(struct pcpu *p), u64 
 	return 0;
 }
 
-SUBPROG u32 limits_stop(NONNULL(struct host *h), u64 now)
+SUBPROG u32 limits_stop(NONNULL(struct host *h), u64 now, u32 part)
 {
+	u32 parts = limits_parts(h);
+
 	plat_for(i, PCPUS_MAX) {
 		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, i) : NULL;
 
 		if (!p)
 			break;
 		if (plat_read(p->current_world))
-			limits_latest(h, p, now);
+			limits_latest(h, p, now, part, parts);
 	}
 	plat_for(k, LIMITERS_MAX) {
-		struct limiter *l = k < h->limiters ? plat_limiter(h, k) : NULL;
+		u32 id = part + k * parts;
+		struct limiter *l = id < h->limiters ? plat_limiter(h, id) : NULL;
 
 		if (!l)
 			break;
@@ -178,11 +203,14 @@ SUBPROG u32 limits_stop(NONNULL(struct host *h), u64 now)
 	return 0;
 }
 
-/* Ends the uses that sleeping VMs have kept. */
-SUBPROG u32 limits_end_kept(NONNULL(struct host *h))
+/* Ends the uses that sleeping VMs of the part have kept. */
+SUBPROG u32 limits_end_kept(NONNULL(struct host *h), u32 part)
 {
+	u32 parts = limits_parts(h);
+
 	plat_for(i, VMS_MAX) {
-		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
+		u32 id = part + i * parts;
+		struct vm *v = id < h->vms ? plat_vm(h, id) : NULL;
 
 		if (!v)
 			break;
@@ -191,34 +219,27 @@ SUBPROG u32 limits_end_kept(NONNULL(struct host *h))
 	return 0;
 }
 
-/* The tick; ns until the next one, 0 while nothing is limited. Lower limiters mostly have higher
- * numbers: a world that is unparked there is still in time for the limiter above. */
-SUBPROG u64 core_limits(NONNULL(struct host *h))
+/* A part of the tick; ns until its next one, 0 while it has nothing to serve. Lower limiters mostly
+ * have higher numbers: a world that is unparked there is still in time for the limiter above.
+ * Inline, for call chains of BPF share 512 bytes of stack. */
+INLINE u64 core_limits(struct host *h, u32 part)
 {
+	u32 found = 0, id;
 	u64 now = plat_now(h);
-	bool busy = false, stops = false;
 
-	if (!h->limiters)
+	if (part >= limits_parts(h) || part >= h->limiters)
 		return 0;
-	limits_end_kept(h);
+	limits_end_kept(h, part);
+	id = h->limiters - 1 - (h->limiters - 1 - part) % limits_parts(h);
 	plat_for(i, LIMITERS_MAX) {
-		struct limiter *l;
-
-		if (i >= h->limiters)
+		found |= limits_serve(h, id, now);
+		if (id <= part)
 			break;
-		if (limits_serve(h, h->limiters - 1 - i, now))
-			busy = true;
-		l = plat_limiter(h, h->limiters - 1 - i);
-		if (!l)
-			break;
-		/* a new limit: worlds that started before it go on below it */
-		if (l->stops || (l->rate && !l->seen))
-			stops = true;
-		l->seen = 1;
+		id -= limits_parts(h);
 	}
-	if (stops)
-		limits_stop(h, now);
-	return busy ? LIMIT_TICK_NS : LIMIT_IDLE_NS;
+	if (found & FOUND_STOPS)
+		limits_stop(h, now, part);
+	return found & FOUND_BUSY ? LIMIT_TICK_NS : LIMIT_IDLE_NS;
 }
 
 #endif

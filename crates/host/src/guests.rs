@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::live::TandemMaps;
+use crate::{live::TandemMaps, privileges};
 use libbpf_rs::{
     Link,
     skel::{OpenSkel, SkelBuilder},
@@ -34,7 +34,7 @@ impl Guests {
         if !matches!(self, Guests::Unknown) || !Path::new("/sys/module/kvm").exists() {
             return;
         }
-        *self = match Guests::load(maps, knobs) {
+        *self = match privileges::raised(|| Guests::load(maps, knobs)) {
             Ok(links) => Guests::Hooked(links),
             Err(e) => {
                 say(&format!(

@@ -15,6 +15,10 @@ const NEEDED: [(Capability, &str); 4] = [
     (Capability::CAP_DAC_READ_SEARCH, "read /proc where it is mounted with hidepid"),
 ];
 
+/// In force only while KVM is hooked (`raised`): without it the kernel does not give out the BTF of
+/// its modules. KVM may be loaded at any time.
+const HOOKS: Capability = Capability::CAP_SYS_ADMIN;
+
 /// Puts this process before other host tasks, and keeps the capabilities that the daemon needs and
 /// no other; no program that it might start has more. To be called before it starts threads.
 ///
@@ -22,21 +26,34 @@ const NEEDED: [(Capability, &str); 4] = [
 /// `HostError::Object` when one that it needs is missing, or the kernel refuses.
 pub fn settle() -> Result<(), HostError> {
     live::come_first(); // the last use of CAP_SYS_NICE
-    keep(&NEEDED).map_err(|(seen, next)| {
+    keep(&NEEDED, HOOKS).map_err(|(seen, next)| {
         HostError::object("this process", "keep the privileges that it needs", seen, &next)
     })
 }
 
-/// Keeps these of the calling thread, and of threads that it starts.
-fn keep(needed: &[(Capability, &str)]) -> Result<(), (String, String)> {
+/// What comes of work that needs the BTF of modules.
+pub(crate) fn raised<T>(work: impl FnOnce() -> T) -> T {
+    // Where it is missing the work says what it could not do.
+    let up = caps::raise(None, CapSet::Effective, HOOKS);
+    let done = work();
+    if up.is_ok() {
+        let _ = caps::drop(None, CapSet::Effective, HOOKS);
+    }
+    done
+}
+
+/// Keeps these in force, and one more, where it is there, to be raised for a while; of the calling
+/// thread and of threads that it starts.
+fn keep(needed: &[(Capability, &str)], later: Capability) -> Result<(), (String, String)> {
     let failed = |e: caps::errors::CapsError| (e.to_string(), "run it as root".to_owned());
     let has = caps::read(None, CapSet::Permitted).map_err(failed)?;
     if let Some((missing, what)) = needed.iter().find(|(c, _)| !has.contains(c)) {
         let next = format!("run it as root; in a unit of systemd allow {missing}: to {what}");
         return Err((format!("no {missing}"), next));
     }
-    let kept: CapsHashSet = needed.iter().map(|(c, _)| *c).collect();
+    let mut kept: CapsHashSet = needed.iter().map(|(c, _)| *c).collect();
     caps::set(None, CapSet::Effective, &kept).map_err(failed)?;
+    kept.extend(has.contains(&later).then_some(later));
     caps::set(None, CapSet::Permitted, &kept).map_err(failed)?;
     caps::clear(None, CapSet::Inheritable).map_err(failed)?;
     // Without it a program that root starts has all capabilities again.
@@ -64,12 +81,12 @@ mod tests {
         let has = caps::read(None, CapSet::Permitted).unwrap();
         let Some(one) = has.iter().copied().find(|c| *c != Capability::CAP_CHOWN) else { return };
         std::thread::spawn(move || {
-            keep(&[(one, "")]).unwrap();
+            keep(&[(one, "")], one).unwrap();
             let left = CapsHashSet::from([one]);
             for set in [CapSet::Permitted, CapSet::Effective] {
                 assert_eq!(caps::read(None, set).unwrap(), left);
             }
-            assert!(keep(&[(Capability::CAP_CHOWN, "x")]).is_err(), "what is gone stays gone");
+            assert!(keep(&[(Capability::CAP_CHOWN, "x")], one).is_err(), "what is gone stays gone");
             let child = Command::new("cat").arg("/proc/self/status").output().unwrap();
             let child = String::from_utf8(child.stdout).unwrap();
             let bits = u64::from_str_radix(&status(&child, "CapEff"), 16).unwrap();
@@ -84,11 +101,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_kept_for_later_is_in_force_only_while_it_is_raised() {
+        let has = caps::read(None, CapSet::Permitted).unwrap();
+        let Some(one) = has.iter().copied().find(|c| *c != HOOKS) else { return };
+        std::thread::spawn(move || {
+            keep(&[(one, "")], HOOKS).unwrap();
+            let in_force = || caps::read(None, CapSet::Effective).unwrap().contains(&HOOKS);
+            assert_eq!(
+                (in_force(), raised(in_force), in_force()),
+                (false, has.contains(&HOOKS), false)
+            );
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
     fn a_missing_privilege_is_named_with_what_it_is_for() {
         std::thread::spawn(|| {
             caps::clear(None, CapSet::Effective).unwrap();
             caps::clear(None, CapSet::Permitted).unwrap();
-            let (seen, next) = keep(&NEEDED).unwrap_err();
+            let (seen, next) = keep(&NEEDED, HOOKS).unwrap_err();
             assert_eq!(seen, "no CAP_BPF");
             assert!(next.contains("allow CAP_BPF: to load the scheduler"), "{next}");
         })

@@ -436,10 +436,18 @@ impl Host {
         self.call(platform, |h| unsafe { native::sched_housekeep(h) })
     }
 
-    /// The tick of limits; ns until the next, 0 while nothing is limited.
-    pub fn limits(&mut self, platform: &mut dyn Platform) -> u64 {
+    /// A part of the tick of limits, 0 is the first; ns until its next, 0 while it has nothing to
+    /// serve.
+    pub fn limits(&mut self, platform: &mut dyn Platform, part: u32) -> u64 {
         // SAFETY: see `call`.
-        self.call(platform, |h| unsafe { native::sched_limits(h) })
+        self.call(platform, |h| unsafe { native::sched_limits(h, part) })
+    }
+
+    /// Parts of the tick of limits.
+    #[must_use]
+    pub fn limit_parts(&self) -> u32 {
+        // SAFETY: it reads the host's record only.
+        unsafe { native::sched_limits_parts(self.native.as_ptr()) }
     }
 
     /// The tick of co-scheduling of a block of `BLOCK_PCPUS` pCPUs; ns until its next, 0 while

@@ -57,7 +57,8 @@ unsafe extern "C" {
     pub(crate) fn sched_idle(h: *mut Native, pcpu: u32, idle: bool);
     pub(crate) fn sched_housekeep(h: *mut Native) -> u64;
     pub(crate) fn sched_audit(h: *mut Native);
-    pub(crate) fn sched_limits(h: *mut Native) -> u64;
+    pub(crate) fn sched_limits(h: *mut Native, part: u32) -> u64;
+    pub(crate) fn sched_limits_parts(h: *mut Native) -> u32;
     pub(crate) fn sched_cosched(h: *mut Native, block: u32) -> u64;
     pub(crate) fn sched_guest(h: *mut Native, task: *mut PlatTask, inside: bool);
     pub(crate) fn sched_yield_to(h: *mut Native, task: *mut PlatTask, to: *mut PlatTask) -> bool;

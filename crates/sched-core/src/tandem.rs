@@ -4,8 +4,8 @@
 use crate::host::{Host, HostError};
 use crate::native::{self, Native};
 use crate::records::{
-    BLOCK_PCPUS, KIND_TASK, KIND_VCPU, Knobs, LIMITERS_MAX, STATE_COSTOP, STATE_READY, STATE_RUN,
-    STATE_WAIT, STATE_WAIT_IDLE, WORLD_PCPU_KTHREAD, World,
+    BLOCK_PCPUS, KIND_TASK, KIND_VCPU, Knobs, LIMIT_PARTS_MAX, LIMITERS_MAX, STATE_COSTOP,
+    STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, WORLD_PCPU_KTHREAD, World,
 };
 use crate::{plan_nodes, queue_costop, queue_parked, queue_system, queue_vm};
 use contract::{
@@ -18,9 +18,10 @@ use units::Rate;
 
 /// Timers of `sched/tick`.
 const HOUSEKEEP: u32 = 0;
+/// The first of LIMIT_PARTS_MAX.
 const LIMITS: u32 = 1;
 /// The first of one for each block of pCPUs.
-const COSCHED: u32 = 2;
+const COSCHED: u32 = LIMITS + LIMIT_PARTS_MAX;
 /// First tick of limits after some are published, in ns.
 const LIMITS_FIRST_NS: u64 = 1_000_000;
 
@@ -30,8 +31,8 @@ pub struct Tandem {
     pcpus: u32,
     vms: u32,
     limits: publish::Limits<u32>,
-    /// The timer of limits is armed.
-    limited: bool,
+    /// Parts of the tick of limits whose timers are armed, a bit each.
+    limited: u32,
 }
 
 impl Tandem {
@@ -47,7 +48,7 @@ impl Tandem {
             pcpus: setup.topology.pcpus() as u32,
             vms: setup.vms as u32,
             limits: publish::Limits::default(),
-            limited: false,
+            limited: 0,
         })
     }
 
@@ -183,9 +184,13 @@ impl Scheduler for Tandem {
         // The settings hold their number to the table; where limits that end still fill it, the
         // oracle sees what the refused ones let pass.
         let _refused = self.limits.set(&mut self.host, &wanted, limits.first);
-        if self.host.record().limiters > 0 && !self.limited {
-            self.limited = true;
-            k.kernel.arm(LIMITS, LIMITS_FIRST_NS);
+        if self.host.record().limiters > 0 {
+            for part in 0..self.host.limit_parts() {
+                if self.limited & 1 << part == 0 {
+                    self.limited |= 1 << part;
+                    k.kernel.arm(LIMITS + part, LIMITS_FIRST_NS);
+                }
+            }
         }
     }
 
@@ -268,14 +273,14 @@ impl Scheduler for Tandem {
                     native::sched_audit(h);
                     native::sched_housekeep(h)
                 }
-                LIMITS => native::sched_limits(h),
+                LIMITS..COSCHED => native::sched_limits(h, timer - LIMITS),
                 _ => native::sched_cosched(h, timer - COSCHED),
             }
         });
         if next > 0 {
             k.kernel.arm(timer, next);
-        } else if timer == LIMITS {
-            self.limited = false;
+        } else if (LIMITS..COSCHED).contains(&timer) {
+            self.limited &= !(1 << (timer - LIMITS));
         }
     }
 

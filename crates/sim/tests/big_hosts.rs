@@ -19,6 +19,8 @@ const VMS_MOST: u32 = 1_000;
 const SOON_NS: u64 = 250_000;
 /// Ticks of a block in a second, at most.
 const LOOKS_A_SECOND: u64 = 4_000;
+/// Ticks of limits in a second, while one binds.
+const LIMIT_TICKS_A_SECOND: u64 = 1_000;
 /// Rounds of housekeeping in a second.
 const ROUNDS_A_SECOND: u64 = 100;
 /// Instructions of a pCPU in a second, at 3 GHz and an instruction a cycle.
@@ -93,6 +95,33 @@ fn plan(host: &mut Host, pcpus: u32, vms: u32) {
     }
 }
 
+/// Parts of the tick of limits, with a limit for each VM; mean of the instructions of a part, and
+/// the most.
+fn limits(pcpus: u32) -> (u32, u64, u64) {
+    let (mut host, mut kernel, mut now) = (host(pcpus), NoKernel, 1_000_000_000u64);
+    let vms = (2 * pcpus).min(VMS_MOST);
+    host.limiters(vms + 1);
+    for id in 1..=vms {
+        host.limiter_mut(id).rate = Rate::ONE.0 / 2;
+        host.vm_mut(id).limiter = id;
+    }
+    for world in 1..=pcpus {
+        host.stopping(&mut kernel, world, true);
+        host.running(&mut kernel, world);
+    }
+    let looks = 10;
+    let counts = counted(|| {
+        for look in 0..looks {
+            now += 1_000_000;
+            host.set_now(now);
+            begins(look + 1);
+            let _ = host.limits(&mut kernel, 0);
+        }
+    });
+    let (of, parts) = (&counts[1..=looks], host.limit_parts());
+    (parts, of.iter().sum::<u64>() / looks as u64, *of.iter().max().unwrap_or(&0))
+}
+
 /// Mean and most of the instructions of a block's ticks.
 fn ticks(pcpus: u32) -> (u64, u64) {
     let (mut host, mut kernel, mut now) = (host(pcpus), NoKernel, 1_000_000_000u64);
@@ -147,6 +176,11 @@ fn the_timers_do_not_grow_with_the_host() {
         println!("{pcpus} pCPUs, {vcpus} vCPUs: {blocks} blocks");
         println!("  a tick: {mean} instructions, {most} at most, {tick:.2} % of a pCPU");
         assert!(tick <= 2.0, "{pcpus} pCPUs: {mean} instructions");
+        assert!(most <= PART_MOST, "{pcpus} pCPUs: {most} instructions, over 20 us");
+        let (of_limits, mean, most) = limits(pcpus);
+        let tick = percent(mean, LIMIT_TICKS_A_SECOND);
+        println!("  limits: {of_limits} parts, {mean} instructions, {most} at most, {tick:.2} %");
+        assert!(tick <= 1.5, "{pcpus} pCPUs: {mean} instructions");
         assert!(most <= PART_MOST, "{pcpus} pCPUs: {most} instructions, over 20 us");
         let (parts, most, sum, rounds) = parts(pcpus);
         let round = percent(sum, ROUNDS_A_SECOND);

@@ -9,6 +9,7 @@ mod guests;
 mod limit_changes;
 mod long_life;
 mod looks;
+mod many_limits;
 mod mutants;
 mod peers;
 mod planner;

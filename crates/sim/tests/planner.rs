@@ -142,7 +142,7 @@ fn what_a_late_tick_of_limits_could_not_give_is_kept_for_parked_worlds() {
         };
         host.limiters(2);
         host.set_now(now);
-        host.limits(&mut NoKernel);
+        host.limits(&mut NoKernel, 0);
         (now - host.limiter(1).tat_ns) * pcpus / MS
     };
     // 2 ms of each pCPU, 4 ms at least; with parked worlds 5 ms a pCPU less those 2.

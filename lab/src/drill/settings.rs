@@ -90,6 +90,8 @@ fn at_the_end(report: &mut Report, records: &[Record]) {
     report.check("the daemon when every pool has gone", up, if up { "up" } else { "gone" }, "up");
     let of = |key: &str| daemon.map_or("none", |r| r.text(key)).to_owned();
     report.check("its capabilities", is("caps", CAPABILITIES), of("caps"), CAPABILITIES);
+    let hooked = is("unhooked", "0");
+    report.check("its hooks of KVM", hooked, if hooked { "there" } else { "missing" }, "there");
     report.check("mode of /run/tandem", is("run_dir", "700"), of("run_dir"), "700");
 }
 
