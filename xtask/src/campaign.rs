@@ -2,7 +2,7 @@
 //! one report at the end; every judgement is that of the step's own command.
 //!
 //! Each step is a command that can be typed by hand. Its output is in `target/campaign/logs`, what
-//! came of it in `bench/history/campaign.json`, so that a campaign goes on in another checkout. A
+//! came of it in `bench/campaign.json`, so that a campaign goes on in another checkout. A
 //! step that has passed at the commit that is checked out is not run again.
 
 mod report;
@@ -50,6 +50,8 @@ pub struct Campaign {
 
 /// Where the report is, from the repository's root.
 pub const DOCUMENT: &str = "docs/campaign.md";
+/// What came of each step, from the repository's root.
+pub const STATE: &str = "bench/campaign.json";
 const FOLDER: &str = "campaign";
 
 /// Runs `cargo xtask campaign`; `xtask` is the command line of xtask itself.
@@ -63,7 +65,7 @@ pub fn run(arguments: &Campaign, xtask: &clap::Command) -> Result<ExitCode, LabE
     let folder = target.join(FOLDER);
     let commit = history::commit(&root)?;
     let all = steps::all(&root, xtask);
-    let file = root.join(history::FOLDER).join("campaign.json");
+    let file = root.join(STATE);
     let mut state = State::read(&file)?;
     let chosen = |s: &&Step| arguments.only.as_ref().is_none_or(|only| s.name.contains(&**only));
     let wanted: Vec<&Step> = all.iter().filter(chosen).collect();

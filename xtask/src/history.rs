@@ -151,7 +151,8 @@ pub fn today(root: &Path) -> Result<String, LabError> {
 pub fn commit(root: &Path) -> Result<String, LabError> {
     let head = says(root, "git", &["rev-parse", "--short=7", "HEAD"])?;
     let (histories, report) = (format!(":!{FOLDER}"), format!(":!{}", campaign::DOCUMENT));
-    let paths = ["status", "--porcelain", "-uno", "--", ".", &histories, &report];
+    let state = format!(":!{}", campaign::STATE);
+    let paths = ["status", "--porcelain", "-uno", "--", ".", &histories, &report, &state];
     let changed = says(root, "git", &paths)?;
     Ok(if changed.is_empty() { head } else { head + "+" })
 }
