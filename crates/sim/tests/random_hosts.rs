@@ -152,10 +152,28 @@ impl Hosts for Draw {
     }
 }
 
+/// Host tasks that pass a token round rings of pipes, on a third of the hosts.
+fn rings(seed: u64, pcpus: u64) -> Option<HostTask> {
+    let mut draw = Draw::new(!seed); // what else the seed decides is as it would be without
+    if draw.below(3) > 0 {
+        return None;
+    }
+    let ring = 2 + draw.below(3) as u32;
+    let dist = if draw.below(2) == 0 { Dist::Fixed } else { Dist::Exponential };
+    Some(HostTask {
+        name: "ring".to_owned(),
+        count: ring * (1 + draw.below(3) as u32),
+        affinity: draw.set(pcpus),
+        per_cpu_kthread: false,
+        workload: Workload::Pipe { work: draw.span(200), dist, ring },
+    })
+}
+
 /// The host of a seed, and all else that the seed decides.
 pub fn drawn(seed: u64) -> Case {
     let mut draw = Draw::new(seed);
-    let run = Hosts::run(&mut draw, 6);
+    let mut run = Hosts::run(&mut draw, 6);
+    run.spec.host_tasks.extend(rings(seed, run.topology.pcpus() as u64));
     Case::of(run, seed, &mut draw)
 }
 
