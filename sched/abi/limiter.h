@@ -2,6 +2,14 @@
 #ifndef TANDEM_LIMITER_H
 #define TANDEM_LIMITER_H
 
+/* limiter.served */
+enum limiter_served {
+	/* a tick of limits has served it */
+	SERVED_ONCE = 1,
+	/* one serves it now: another timer passes over it */
+	SERVED_NOW = 2,
+};
+
 struct limiter {
 	/* --- user space --- */
 
@@ -38,8 +46,8 @@ struct limiter {
 	/* worlds below it that were unparked and wait for a pCPU */
 	u32 unparked;
 
-	/* a tick of limits has served it; 0: it is new (tick/limits.h) */
-	u32 seen;
+	/* enum limiter_served; 0: it is new (tick/limits.h, compare and swap) */
+	u32 served;
 };
 
 #endif

@@ -264,6 +264,7 @@ void SEC("struct_ops/exit_task")
 	core_world_exit(h, w);
 	bpf_task_storage_delete(&world_of_task, p);
 	w->flags = 0;
+	w->pid = 0; /* a zombie is not taken for the slot's next world */
 	world_free(h, w->id);
 }
 
@@ -363,7 +364,7 @@ SEC("syscall") int tandem_bind(struct bind_call *call)
 	if (!p)
 		return done;
 	w = plat_world_of(h, p);
-	if (w) {
+	if (w && w->flags & WORLD_LIVE) {
 		w->bind_kind = call->kind;
 		w->bind_index = call->index;
 		world_name(w, p);

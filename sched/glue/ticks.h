@@ -45,10 +45,8 @@ static int tick_limits(void *map, int *key, struct housekeeper *keeper)
 	u32 part = (u32)*key;
 	u64 next = h ? core_limits(h, part) : 0;
 
-	if (next)
-		bpf_timer_start(&keeper->timer, next, TIMER_PINNED);
-	else
-		limits_ticking[part & (LIMIT_PARTS_MAX - 1)] = false;
+	limits_ticking[part & (LIMIT_PARTS_MAX - 1)] =
+		next && !bpf_timer_start(&keeper->timer, next, TIMER_PINNED);
 	return 0;
 }
 
@@ -58,8 +56,8 @@ static int tick_cosched(void *map, int *key, struct housekeeper *keeper)
 	u32 block = (u32)*key;
 	u64 next = h ? core_cosched(h, block) : 0;
 
-	if (next)
-		bpf_timer_start(&keeper->timer, next, TIMER_PINNED);
+	if (next && bpf_timer_start(&keeper->timer, next, TIMER_PINNED))
+		unclaimed[block & (BLOCKS_MAX - 1)] |= UNCLAIMED_COSCHED;
 	return 0;
 }
 
@@ -85,13 +83,16 @@ static __noinline void claim_ticks(u32 block)
 {
 	struct housekeeper *c = bpf_map_lookup_elem(&coschedulers, &block);
 	struct housekeeper *l = bpf_map_lookup_elem(&limit_tickers, &block);
-	u8 wanted = unclaimed[block & (BLOCKS_MAX - 1)];
+	u8 left = unclaimed[block & (BLOCKS_MAX - 1)];
 
-	unclaimed[block & (BLOCKS_MAX - 1)] = 0;
-	if (c && wanted & UNCLAIMED_COSCHED)
-		bpf_timer_start(&c->timer, knobs_now.cosched_poll_us * 1000, TIMER_PINNED);
-	if (l && wanted & UNCLAIMED_LIMITS)
-		bpf_timer_start(&l->timer, LIMIT_TICK_NS, TIMER_PINNED);
+	/* what the kernel refuses is tried again */
+	if (c && left & UNCLAIMED_COSCHED &&
+	    !bpf_timer_start(&c->timer, knobs_now.cosched_poll_us * 1000, TIMER_PINNED))
+		left &= ~UNCLAIMED_COSCHED;
+	if (l && left & UNCLAIMED_LIMITS &&
+	    !bpf_timer_start(&l->timer, LIMIT_TICK_NS, TIMER_PINNED))
+		left &= ~UNCLAIMED_LIMITS;
+	unclaimed[block & (BLOCKS_MAX - 1)] = left;
 }
 
 /* Starts the parts of the tick of limits that have something to serve and stand still. */

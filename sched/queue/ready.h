@@ -5,7 +5,8 @@
  *		no earlier than the best so far. A world met on the way whose VM is stopped whole is
  *		co-stopped, and one that its limiters refuse is parked when it is taken
  * Units	ns of virtual time
- * Limits	at most QUEUE_SCAN_MAX worlds are looked at. A plan that shifts a VM back
+ * Limits	at most QUEUE_SCAN_MAX worlds are looked at, GUARD_SCAN_MAX for one that has waited
+ *		too long. A plan that shifts a VM back
  *		(lag_set_weight) makes its deadline earlier than queued until it is queued again
  */
 #ifndef TANDEM_READY_H

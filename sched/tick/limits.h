@@ -1,15 +1,17 @@
 /* The tick of limits: unparks worlds that their limits admit, stops worlds beyond their budgets.
  *
- * Promise	a parked world goes on within LIMIT_TICK_NS of the moment when its limits admit it,
- *		the earliest deadline first; one parked for ready_bound_us goes on in any case
+ * Promise	a parked world goes on within LIMIT_TICK_NS of the moment when its limits admit it
+ *		(LIMIT_IDLE_NS where no limit of its part was used), the earliest deadline first;
+ *		one parked for ready_bound_us goes on in any case
  * Law		law/budget.h; of the worlds below a limit the one of the latest deadline stops if
  *		the level ends before half the next tick, or if a parked world has an earlier
  *		deadline by the margin of preemption: one a tick; in debt all stop; the first
  *		tick of a new limit stops the worlds that started before it, to go on below it
  * Example	3 vCPUs below 128 %: two run for a quarter of the time and one for the rest
  * Limits	PARKED_SCAN_MAX worlds of each limiter are looked at in a tick. With more than
- *		LIMITS_OF_PART limits the tick has parts, each with a timer of its own: limiter and
- *		VM i belong to part i modulo their number
+ *		LIMITS_OF_PART limits the tick has parts, each with a timer of its own: limiter i
+ *		belongs to part i modulo their number. While that number changes two timers may
+ *		come to the same limiter: one of them passes over it
  */
 #ifndef TANDEM_LIMITS_H
 #define TANDEM_LIMITS_H
@@ -122,7 +124,9 @@ SUBPROG u32 limits_serve(NONNULL(struct host *h), u32 id, u64 now)
 	struct limits_look look = { .limiter = id };
 	bool stops;
 
-	if (!l)
+	if (!l || plat_read(l->served) & SERVED_NOW ||
+	    !plat_cas(&l->served, plat_read(l->served) & SERVED_ONCE,
+		      plat_read(l->served) | SERVED_NOW))
 		return 0;
 	if (plat_read(l->parked)) {
 		if (now > l->rescued_ns + GUARD_NS) {
@@ -134,8 +138,8 @@ SUBPROG u32 limits_serve(NONNULL(struct host *h), u32 id, u64 now)
 	}
 	limits_decide(h, l, id, now);
 	/* a new limit: worlds that started before it go on below it */
-	stops = l->stops || (l->rate && !l->seen);
-	l->seen = 1;
+	stops = l->stops || (l->rate && !(l->served & SERVED_ONCE));
+	l->served = SERVED_ONCE;
 	return (plat_read(l->parked) || budget_running(l) ? FOUND_BUSY : 0) |
 	       (stops ? FOUND_STOPS : 0);
 }
@@ -203,18 +207,18 @@ SUBPROG u32 limits_stop(NONNULL(struct host *h), u64 now, u32 part)
 	return 0;
 }
 
-/* Ends the uses that sleeping VMs of the part have kept. */
+/* Ends the uses of budgets of the part that sleeping VMs have kept. */
 SUBPROG u32 limits_end_kept(NONNULL(struct host *h), u32 part)
 {
 	u32 parts = limits_parts(h);
 
 	plat_for(i, VMS_MAX) {
-		u32 id = part + i * parts;
-		struct vm *v = id < h->vms ? plat_vm(h, id) : NULL;
+		struct vm *v = i < h->vms ? plat_vm(h, i) : NULL;
 
 		if (!v)
 			break;
-		budget_end_kept(h, v);
+		if (budget_first(plat_read(v->kept)) % parts == part)
+			budget_end_kept(h, v);
 	}
 	return 0;
 }

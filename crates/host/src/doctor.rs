@@ -86,14 +86,23 @@ pub fn before_load() -> Vec<Finding> {
 /// Without the first findings nothing can be loaded.
 const PRIVILEGES_TO_SCHED_EXT: usize = 3;
 
-fn trial() -> Result<u64, String> {
-    let topology = topology::from_sysfs(Path::new("/sys")).map_err(|e| e.to_string())?;
+fn trial() -> Result<u64, Refused> {
+    let topology = topology::from_sysfs(Path::new("/sys"))
+        .map_err(|e| Refused { kernel: false, seen: e.to_string() })?;
     live::trial(&topology)
+}
+
+/// Why a load failed.
+pub(crate) struct Refused {
+    /// The kernel refused it; otherwise it is the host that is not fit.
+    pub kernel: bool,
+    /// Its words.
+    pub seen: String,
 }
 
 /// The finding of a load: instructions that were verified, or the words of kernel and libbpf;
 /// `None` if it was not tried. One that worked overrules what the BTF looks like.
-fn judged(others: &mut [Finding], load: Option<Result<u64, String>>, release: &str) -> Finding {
+fn judged(others: &mut [Finding], load: Option<Result<u64, Refused>>, release: &str) -> Finding {
     let known = KNOWN.iter().find(|k| release.starts_with(k.0) && release.contains(k.1));
     match load {
         None => finding("load", false, "not tried", "mend what is named above first"),
@@ -104,7 +113,10 @@ fn judged(others: &mut [Finding], load: Option<Result<u64, String>>, release: &s
             let seen = format!("works, not attached: {instructions} instructions verified");
             finding("load", true, seen, "")
         }
-        Some(Err(seen)) => {
+        Some(Err(Refused { kernel: false, seen })) => {
+            finding("load", false, seen, "mend that; the kernel was not asked")
+        }
+        Some(Err(Refused { seen, .. })) => {
             let known = known.map_or(String::new(), |k| format!("; this kernel is known: {}", k.2));
             let next = "boot another kernel (docs/operating.md lists those of distributions); if \
                 none of its findings says why, report this with 'tandem run --verbose'";
@@ -223,10 +235,13 @@ mod tests {
     #[test]
     fn a_load_that_works_overrules_the_btf_and_one_that_fails_names_a_known_kernel() {
         let mut others = vec![finding(BTF, false, "scx_bpf_kick_cpu without its tag", "boot")];
-        let failed = judged(&mut others, Some(Err("no".into())), "7.2.12+deb13-cloud-amd64");
+        let no = |kernel| Some(Err(Refused { kernel, seen: "no".into() }));
+        let failed = judged(&mut others, no(true), "7.2.12+deb13-cloud-amd64");
         assert!(!failed.ok && failed.seen.starts_with("no; this kernel is known: its BTF lacks"));
-        let unknown = judged(&mut others, Some(Err("no".into())), "7.2.13+deb14-cloud-amd64");
-        assert_eq!(unknown.seen, "no");
+        let unknown = judged(&mut others, no(true), "7.2.13+deb14-cloud-amd64");
+        assert!(unknown.seen == "no" && unknown.next.starts_with("boot another kernel"));
+        let host = judged(&mut others, no(false), "7.2.12+deb13-cloud-amd64");
+        assert!(host.seen == "no" && host.next.starts_with("mend that"));
         assert!(!judged(&mut others, None, "7.2.13").ok && !others[0].ok);
         assert!(judged(&mut others, Some(Ok(42)), "7.2.12+deb13-cloud-amd64").ok && others[0].ok);
     }

@@ -2,7 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::{
-    Accounts, HostError, PIN_DIR, threads,
+    Accounts, HostError, PIN_DIR,
+    doctor::Refused,
+    threads,
     view::{Records, monotonic_ns},
 };
 use libbpf_rs::{
@@ -260,7 +262,7 @@ static SAID: Mutex<Vec<String>> = Mutex::new(vec![]);
 const SAID_MOST: usize = 4;
 
 /// Loads the scheduler and drops it again: how many instructions were verified, or why it failed.
-pub(crate) fn trial(topology: &Topology) -> Result<u64, String> {
+pub(crate) fn trial(topology: &Topology) -> Result<u64, Refused> {
     fn keep(_: PrintLevel, text: String) {
         let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
         for line in text.lines().map(str::trim).filter(|l| l.starts_with("libbpf: ")) {
@@ -275,9 +277,12 @@ pub(crate) fn trial(topology: &Topology) -> Result<u64, String> {
     let said = std::mem::take(&mut *SAID.lock().unwrap_or_else(PoisonError::into_inner));
     match loaded {
         Ok(live) => Ok(live.verified_instructions()),
-        Err(HostError::Load { seen, .. }) if said.is_empty() => Err(seen),
-        Err(HostError::Load { seen, .. }) => Err(format!("{seen}: {}", said.join("; "))),
-        Err(e) => Err(e.to_string()),
+        Err(HostError::Load { seen, .. }) => {
+            let more =
+                if said.is_empty() { String::new() } else { format!(": {}", said.join("; ")) };
+            Err(Refused { kernel: true, seen: seen + &more })
+        }
+        Err(e) => Err(Refused { kernel: false, seen: e.to_string() }),
     }
 }
 
@@ -402,7 +407,11 @@ fn pin(skel: &mut TandemSkel<'_>) -> Result<(), HostError> {
             "mount bpffs: mount -t bpf bpf /sys/fs/bpf",
         )
     };
-    fs::DirBuilder::new().mode(0o700).create(PIN_DIR).map_err(|e| bad(e.to_string()))?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(PIN_DIR)
+        .map_err(|e| bad(e.to_string()))?;
     let path = |name: &str| Path::new(PIN_DIR).join(name);
     skel.maps.host_map.pin(path("host_map")).map_err(|e| bad(e.to_string()))?;
     skel.maps.pcpus_map.pin(path("pcpus_map")).map_err(|e| bad(e.to_string()))?;

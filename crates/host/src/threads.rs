@@ -5,11 +5,14 @@ use std::{fs, path::Path};
 use crate::HostError;
 use units::caps::WORLDS_MAX;
 
-/// Slots at least: a kernel whose limit is lower starts threads of its own.
+/// Slots for threads that have just ended, and the least that there are: a kernel starts threads of
+/// its own beyond its limit.
 const LEAST: u64 = 4096;
 
-/// Slots of the table of threads for this host; the first is nobody's. Each takes the size of a
-/// `World` of memory: with the kernel's own limit, one thread for each 128 KB, 0.4 % of the host's.
+/// Slots of the table of threads for this host; the first is nobody's. There are more than the
+/// kernel lets threads be: the slot of one that has ended is free a moment later than its number.
+/// Each takes the size of a `World` of memory: with the kernel's own limit, one thread for each
+/// 128 KB, 0.4 % of the host's.
 ///
 /// # Errors
 /// `HostError::Object` when more threads run than the largest table has slots.
@@ -34,7 +37,8 @@ fn slots_of(proc: &Path) -> Result<u32, HostError> {
         ));
     }
     // Twice those that run: the limits may have been lowered below them.
-    let wanted = allowed.max(2 * running).max(LEAST).min(most);
+    let wanted = (allowed + allowed / 8).max(2 * running) + LEAST;
+    let wanted = wanted.min(most);
     Ok(wanted as u32 + 1)
 }
 
@@ -63,11 +67,11 @@ mod tests {
 
     #[test]
     fn the_table_has_room_for_all_threads_that_the_kernel_allows() {
-        assert_eq!(of("63000\n", "4194304\n", "1/500"), Ok(63_001));
-        assert_eq!(of("63000\n", "32768\n", "1/500"), Ok(32_769));
+        assert_eq!(of("63000\n", "4194304\n", "1/500"), Ok(63_000 * 9 / 8 + 4097));
+        assert_eq!(of("63000\n", "32768\n", "1/500"), Ok(32_768 * 9 / 8 + 4097));
         assert_eq!(of("4000000\n", "4194304\n", "1/500"), Ok(1 << 20), "the largest there is");
-        assert_eq!(of("1000\n", "32768\n", "1/500"), Ok(4097), "kernel threads come all the same");
-        assert_eq!(of("9000\n", "32768\n", "3/8000"), Ok(16_001), "the limit was lowered");
+        assert_eq!(of("1000\n", "32768\n", "1/500"), Ok(5222), "kernel threads come all the same");
+        assert_eq!(of("9000\n", "32768\n", "3/8000"), Ok(20_097), "the limit was lowered");
         assert_eq!(of("junk", "", "junk"), Ok(1 << 20));
     }
 

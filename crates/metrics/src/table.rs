@@ -58,8 +58,8 @@ pub const METRICS: [Declared; Metric::COUNT] = [
         online.", "None."),
     gauge(Metric::HostWorlds, "tandem_host_worlds", Unit::None).says(
         "Threads that the scheduler accounts, host tasks included.",
-        "The most is kernel.threads-max at the load, and 1,048,575: beyond that \
-            tandem_overflowed_threads_total grows.",
+        "The most is a little above kernel.threads-max and kernel.pid_max at the load, and \
+            1,048,575: beyond that tandem_overflowed_threads_total grows.",
     ),
     gauge(Metric::HostVms, "tandem_host_vms", Unit::None)
         .says("VMs that the daemon follows.", "Fewer than run here: the daemon names those that \

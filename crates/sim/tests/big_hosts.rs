@@ -109,17 +109,19 @@ fn limits(pcpus: u32) -> (u32, u64, u64) {
         host.stopping(&mut kernel, world, true);
         host.running(&mut kernel, world);
     }
-    let looks = 10;
+    let (looks, parts) = (3, host.limit_parts());
     let counts = counted(|| {
         for look in 0..looks {
             now += 1_000_000;
             host.set_now(now);
-            begins(look + 1);
-            let _ = host.limits(&mut kernel, 0);
+            for part in 0..parts {
+                begins((look * parts + part) as usize + 1);
+                let _ = host.limits(&mut kernel, part);
+            }
         }
     });
-    let (of, parts) = (&counts[1..=looks], host.limit_parts());
-    (parts, of.iter().sum::<u64>() / looks as u64, *of.iter().max().unwrap_or(&0))
+    let of = &counts[1..=(looks * parts) as usize];
+    (parts, of.iter().sum::<u64>() / of.len() as u64, *of.iter().max().unwrap_or(&0))
 }
 
 /// Mean and most of the instructions of a block's ticks.

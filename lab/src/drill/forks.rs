@@ -13,9 +13,13 @@ use crate::error::Result;
 
 const SCRIPT: &str = include_str!("../../guest/drill-forks");
 const THREADS: u64 = 200_000;
-/// Slots of the smallest table (crates/host/src/threads.rs), and more threads than it has.
-const TABLE: u64 = 4097;
-const TOO_MANY: u64 = 6000;
+/// Slots of the table for `LOWERED` threads (crates/host/src/threads.rs), and more threads than it
+/// has.
+const TABLE: u64 = LOWERED * 9 / 8 + 4097;
+const LOWERED: u64 = 4000;
+const TOO_MANY: u64 = 12_000;
+/// Threads that two tasks at least make and end in 30 s each, or it was no storm.
+const CHURNED: u64 = 1000;
 /// By how much of its part before the storm a VM's may change: a quantum of 30 seconds is 0.2 % of
 /// a pCPU, and 0.5 % of what VM b gets.
 const CHANGE: f64 = 0.01;
@@ -29,7 +33,7 @@ pub(super) fn run(
     archive: &Archive,
     on: &mut dyn FnMut(Stream, &str),
 ) -> Result<Report> {
-    let before = format!("THREADS={THREADS} TABLE={TABLE} TOO_MANY={TOO_MANY}");
+    let before = format!("THREADS={THREADS} LOWERED={LOWERED} TOO_MANY={TOO_MANY}");
     let mut spec = spec(setting, &before, SCRIPT, 1800);
     spec.topology = TWO_CPUS;
     spec.accel = Accel::EXACT;
@@ -87,6 +91,15 @@ fn judge(report: &mut Report, records: &[Record]) {
         seen.to_string(),
         format!("{most} at most"),
     );
+    let churned = of(records, "churned").next();
+    let made = |key: &str| churned.and_then(|r| r.count(key)).unwrap_or(0);
+    let (one, other) = (made("one"), made("other"));
+    report.check(
+        "threads that two tasks made and ended, one after the other",
+        one.min(other) >= CHURNED,
+        format!("{one}, {other}"),
+        format!("{CHURNED} each at least"),
+    );
     full(report, records);
     let bad: Vec<String> = of(records, "daemon")
         .filter(|r| {
@@ -136,8 +149,9 @@ mod tests {
                 "drill: used name={name} ms=30000 a_us={a} b_us=6000000 worlds={worlds}\n"
             );
         }
+        text += "drill: churned one=5000 other=5000\n";
         text += "drill: herd made=100000 refused=0\ndrill: herd made=100000 refused=0\n";
-        text += "drill: full made=3900 refused=1000 told=1\n";
+        text += "drill: full made=8500 refused=1000 told=1\n";
         text += &"drill: daemon up=yes state=enabled asserts=0\n".repeat(2);
         let mut report = Report {
             drill: "forks",
