@@ -207,6 +207,14 @@ SUBPROG u32 limits_stop(NONNULL(struct host *h), u64 now, u32 part)
 	return 0;
 }
 
+/* Ends the use that a sleeping VM has kept if its budget is of the part. */
+SUBPROG u32 limits_end_of(NONNULL(struct host *h), NONNULL(struct vm *v), u32 part, u32 parts)
+{
+	if (budget_first(plat_read(v->kept)) % parts == part)
+		budget_end_kept(h, v);
+	return 0;
+}
+
 /* Ends the uses of budgets of the part that sleeping VMs have kept. */
 SUBPROG u32 limits_end_kept(NONNULL(struct host *h), u32 part)
 {
@@ -217,8 +225,8 @@ SUBPROG u32 limits_end_kept(NONNULL(struct host *h), u32 part)
 
 		if (!v)
 			break;
-		if (budget_first(plat_read(v->kept)) % parts == part)
-			budget_end_kept(h, v);
+		if (plat_read(v->kept))
+			limits_end_of(h, v, part, parts);
 	}
 	return 0;
 }

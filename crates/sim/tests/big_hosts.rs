@@ -182,7 +182,7 @@ fn the_timers_do_not_grow_with_the_host() {
         let (of_limits, mean, most) = limits(pcpus);
         let tick = percent(mean, LIMIT_TICKS_A_SECOND);
         println!("  limits: {of_limits} parts, {mean} instructions, {most} at most, {tick:.2} %");
-        assert!(tick <= 1.5, "{pcpus} pCPUs: {mean} instructions");
+        assert!(tick <= 2.0, "{pcpus} pCPUs: {mean} instructions");
         assert!(most <= PART_MOST, "{pcpus} pCPUs: {most} instructions, over 20 us");
         let (parts, most, sum, rounds) = parts(pcpus);
         let round = percent(sum, ROUNDS_A_SECOND);
