@@ -27,6 +27,9 @@ const HANDBACK_LIMIT_MS: f64 = 2000.0;
 const VERIFIED_MOST: u64 = 50_000;
 /// A stretch shorter than this may see a task only wait: two quanta, and the emulator's own pauses.
 const JUDGED_MS: u64 = 900;
+/// A step of a sleeper is a fork, an exec and an exit: 0.17 s under the kernel's own scheduler on
+/// this emulator. In 1.2 s after a load four of them took 2, 7, 10 and no steps.
+const LONG_MS: u64 = 3000;
 /// What a burner or vCPU must have run of a judged stretch: 9 runnable on 8 CPUs should have 89 %;
 /// this only tells the living from the stuck.
 const LEAST_PERCENT: f64 = 5.0;
@@ -68,11 +71,11 @@ fn stretches<'a>(records: &'a [Record], cycle: &str, from: &str, to: &str) -> Ve
     last.iter().map(stretch).collect()
 }
 
-/// Half of the daemons live for 1.2 s, so that their scheduling shows; the others die at any moment
-/// after the load.
+/// Half of the daemons live for `LONG_MS`, so that their scheduling shows; the others die at any
+/// moment after the load.
 fn holds(seed: u64, cycles: usize) -> String {
     let mut random = dice::Draw::new(seed);
-    let hold = |i: usize| if i % 2 == 0 { 1200 } else { random.below(900) };
+    let hold = |i: usize| if i % 2 == 0 { LONG_MS } else { random.below(JUDGED_MS) };
     (0..cycles).map(hold).map(|ms| ms.to_string()).collect::<Vec<_>>().join(" ")
 }
 
@@ -235,7 +238,7 @@ mod tests {
             let all = records(&text);
             cycle(&all, &all[2]).stuck
         };
-        assert_eq!(stuck(1200), ["sleeper1 in cycle 1"]);
+        assert_eq!(stuck(LONG_MS), ["sleeper1 in cycle 1"]);
         assert!(stuck(390).is_empty());
     }
 
@@ -262,7 +265,7 @@ mod tests {
     #[test]
     fn half_of_the_holds_are_long_enough_to_be_judged() {
         let all = holds(1, 20);
-        assert_eq!(all.split(' ').filter(|h| *h == "1200").count(), 10);
+        assert_eq!(all.split(' ').filter(|h| *h == "3000").count(), 10);
         assert_ne!(all, holds(2, 20));
         assert!(all.starts_with(&(holds(1, 6) + " ")), "fewer cycles are the first of more");
     }
