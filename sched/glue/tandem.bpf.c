@@ -188,7 +188,7 @@ void SEC("struct_ops/update_idle") BPF_PROG(tandem_update_idle, s32 cpu, bool id
 		core_idle(h, (u32)cpu, idle);
 }
 
-/* Slots of the table of worlds, the first of which is nobody's; the loader sets it. */
+/* Slots of the table of worlds, WORLD_NONE's included; the loader sets it. */
 const volatile u32 world_slots = 1;
 
 /* A free slot of the table, 0 if none is: one that was in use, or the next that never was. */

@@ -13,6 +13,7 @@
 #ifndef TANDEM_COSCHED_H
 #define TANDEM_COSCHED_H
 
+#include "blocks.h"
 #include "gang.h"
 #if PLAT_STRICT
 #include "strict.h"
@@ -68,18 +69,12 @@ INLINE u64 cosched_due_in(const struct knobs *k, const struct vm *v, u64 now)
 	return cosched_due(v, now) ? cosched_soon(k) : plat_read(v->gang_end_ns) - now;
 }
 
-/* Blocks of the host; VM i belongs to block i modulo their number. */
-INLINE u32 cosched_blocks(const struct host *h)
-{
-	return (h->pcpus + BLOCK_PCPUS - 1) / BLOCK_PCPUS;
-}
-
 /* The tick of a block; ns until its next one, 0 while nothing is to be co-scheduled. */
 INLINE u64 core_cosched(struct host *h, u32 block)
 {
 	struct pcpu *p = plat_pcpu(h, block * BLOCK_PCPUS);
 	const struct knobs *k = plat_knobs(h);
-	u32 blocks = cosched_blocks(h);
+	u32 blocks = blocks_of(h); /* VM i belongs to block i modulo their number */
 	struct siblings_look s = { .now_ns = plat_now(h) };
 	u64 poll = k->cosched_poll_us * US;
 	bool busy = false;

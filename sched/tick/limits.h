@@ -18,6 +18,7 @@
 
 #include "../place/pick.h"
 #include "../place/requeue.h"
+#include "blocks.h"
 
 /* more than 1,024 pCPUs can start in a tick is not looked at */
 #define PARKED_SCAN_MAX 256
@@ -26,9 +27,8 @@
 INLINE u32 limits_parts(const struct host *h)
 {
 	u32 parts = (h->limiters + LIMITS_OF_PART - 1) / LIMITS_OF_PART;
-	u32 blocks = (h->pcpus + BLOCK_PCPUS - 1) / BLOCK_PCPUS;
 
-	return (u32)max_u64(min_u64(parts, blocks), 1);
+	return (u32)max_u64(min_u64(parts, blocks_of(h)), 1);
 }
 
 struct limits_look {
@@ -122,11 +122,10 @@ SUBPROG u32 limits_serve(NONNULL(struct host *h), u32 id, u64 now)
 {
 	struct limiter *l = plat_limiter(h, id);
 	struct limits_look look = { .limiter = id };
+	u32 served = l ? plat_read(l->served) : SERVED_NOW;
 	bool stops;
 
-	if (!l || plat_read(l->served) & SERVED_NOW ||
-	    !plat_cas(&l->served, plat_read(l->served) & SERVED_ONCE,
-		      plat_read(l->served) | SERVED_NOW))
+	if (!l || served & SERVED_NOW || !plat_cas(&l->served, served, served | SERVED_NOW))
 		return 0;
 	if (plat_read(l->parked)) {
 		if (now > l->rescued_ns + GUARD_NS) {

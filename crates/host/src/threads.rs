@@ -5,12 +5,12 @@ use std::{fs, path::Path};
 use crate::HostError;
 use units::caps::WORLDS_MAX;
 
-/// Slots for threads that have just ended, and the least that there are: a kernel starts threads of
-/// its own beyond its limit.
+/// Slots for threads that have just ended, and the least that there are: a kernel starts threads
+/// of its own beyond its limit.
 const LEAST: u64 = 4096;
 
-/// Slots of the table of threads for this host; the first is nobody's. There are more than the
-/// kernel lets threads be: the slot of one that has ended is free a moment later than its number.
+/// Slots of the table of threads for this host; slot 0 stands for no thread. There are more than
+/// the kernel lets threads be: the slot of one that has ended is free a moment later than its number.
 /// Each takes the size of a `World` of memory: with the kernel's own limit, one thread for each
 /// 128 KB, 0.4 % of the host's.
 ///

@@ -212,7 +212,7 @@ impl Accounts {
         (same && done).then_some((after.generation, nodes))
     }
 
-    /// Slots of worlds, of which the first is nobody's.
+    /// Slots of worlds; slot 0 stands for no world.
     pub(crate) fn world_slots(&self) -> usize {
         self.worlds.len()
     }

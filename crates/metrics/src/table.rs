@@ -68,8 +68,8 @@ pub const METRICS: [Declared; Metric::COUNT] = [
         .says("Failed assertions of the scheduler, which does not stop for them.", "Each is a \
             bug: please report it with a trace."),
     counter(Metric::OverflowedThreads, "tandem_overflowed_threads", Unit::None).says(
-        "Threads that could not start (EAGAIN), for the scheduler's table was full: it has room for \
-            as many as the kernel allowed when it was loaded.",
+        "Threads that could not start (EAGAIN), for the scheduler's table was full: it has room \
+            for as many as the kernel allowed when it was loaded.",
         "Find the program with so many threads; if kernel.threads-max was raised, start the daemon \
             again.",
     ),

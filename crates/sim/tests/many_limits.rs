@@ -19,7 +19,8 @@ fn used(name: &str, workload: &str) -> Vec<u64> {
     for vm in 0..POOLS * VMS_OF_POOL {
         let _ = write!(
             text,
-            "[[vm]]\nname = 'v{vm}'\nvcpus = 1\nlimit = '20%'\npool = 'p{}'\nworkload = {workload}\n",
+            "[[vm]]\nname = 'v{vm}'\nvcpus = 1\nlimit = '20%'\npool = 'p{}'\n\
+                workload = {workload}\n",
             vm % POOLS
         );
     }

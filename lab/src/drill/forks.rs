@@ -153,16 +153,7 @@ mod tests {
         text += "drill: herd made=100000 refused=0\ndrill: herd made=100000 refused=0\n";
         text += "drill: full made=8500 refused=1000 told=1\n";
         text += &"drill: daemon up=yes state=enabled asserts=0\n".repeat(2);
-        let mut report = Report {
-            drill: "forks",
-            kernel: String::new(),
-            tries: 1,
-            folder: String::new(),
-            columns: vec![],
-            rows: vec![],
-            checks: vec![],
-            notes: vec![],
-        };
+        let mut report = Report::of_no_boot("forks");
         judge(&mut report, &records(&text));
         report.checks.iter().map(|c| c.ok).collect()
     }

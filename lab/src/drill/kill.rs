@@ -245,16 +245,7 @@ mod tests {
     #[test]
     fn fifty_thousand_verified_instructions_pass_and_one_more_or_none_told_fails() {
         let passes = |said: &str| {
-            let mut report = Report {
-                drill: "kill",
-                kernel: String::new(),
-                tries: 1,
-                folder: String::new(),
-                columns: vec![],
-                rows: vec![],
-                checks: vec![],
-                notes: vec![],
-            };
+            let mut report = Report::of_no_boot("kill");
             verified(&mut report, &records(&format!("drill: verified instructions={said}\n")));
             report.passed()
         };

@@ -129,16 +129,7 @@ mod tests {
         recording_us: &str,
         lost: u32,
     ) -> Report {
-        let mut report = Report {
-            drill: "latency",
-            kernel: String::new(),
-            tries: 1,
-            folder: String::new(),
-            columns: vec![],
-            rows: vec![],
-            checks: vec![],
-            notes: vec![],
-        };
+        let mut report = Report::of_no_boot("latency");
         let mut text =
             "drill: round n=0 policy=warm-up wake_us=900 pipe_us=9 hackbench_s=9\n".to_owned();
         for n in 1..=rounds {

@@ -42,6 +42,21 @@ pub struct Report {
 }
 
 impl Report {
+    /// One of no boot, for tests of judges.
+    #[cfg(test)]
+    pub(super) fn of_no_boot(drill: &'static str) -> Self {
+        Report {
+            drill,
+            kernel: String::new(),
+            tries: 1,
+            folder: String::new(),
+            columns: vec![],
+            rows: vec![],
+            checks: vec![],
+            notes: vec![],
+        }
+    }
+
     pub(super) fn new(drill: &'static str, outcome: &BootOutcome) -> Self {
         Report {
             drill,

@@ -15,9 +15,10 @@ pub(super) fn text(steps: &[Step], state: &State) -> String {
     let seconds = steps.iter().filter_map(of).map(|d| d.seconds).sum();
     let mut out = format!(
         "# Campaign\n\n<!-- Written by `cargo xtask campaign --report`; changes here are lost. -->\n\n\
-         {passed} of {} steps passed, {failed} failed, {skipped} skipped, {} not run; {} in all. Each \
-         row has the commit and the day of its run: a campaign goes on from commit to commit.\n\n\
-         | step | verdict | time | figures | kernel | commit | day |\n|---|---|---:|---|---|---|---|\n",
+         {passed} of {} steps passed, {failed} failed, {skipped} skipped, {} not run; {} in all. \
+         Each row has the commit and the day of its run: a campaign goes on from commit to commit.\
+         \n\n| step | verdict | time | figures | kernel | commit | day |\n\
+         |---|---|---:|---|---|---|---|\n",
         steps.len(),
         steps.len() - passed - failed - skipped,
         clock(Duration::from_secs(seconds))
