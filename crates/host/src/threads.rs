@@ -10,8 +10,8 @@ use units::caps::WORLDS_MAX;
 const LEAST: u64 = 4096;
 
 /// Slots of the table of threads for this host; slot 0 stands for no thread. There are more than
-/// the kernel lets threads be: the slot of one that has ended is free a moment later than its number.
-/// Each takes the size of a `World` of memory: with the kernel's own limit, one thread for each
+/// the kernel lets threads be: the slot of one that has ended is free a moment later than its
+/// number. Each takes the size of a `World` of memory: with the kernel's own limit, one thread for each
 /// 128 KB, 0.4 % of the host's.
 ///
 /// # Errors
