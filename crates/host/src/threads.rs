@@ -11,8 +11,8 @@ const LEAST: u64 = 4096;
 
 /// Slots of the table of threads for this host; slot 0 stands for no thread. There are more than
 /// the kernel lets threads be: the slot of one that has ended is free a moment later than its
-/// number. Each takes the size of a `World` of memory: with the kernel's own limit, one thread for each
-/// 128 KB, 0.4 % of the host's.
+/// number. Each has the size of a `World`: with the kernel's own limit, one thread for each 128 KB,
+/// they take 0.4 % of memory.
 ///
 /// # Errors
 /// `HostError::Object` when more threads run than the largest table has slots.
