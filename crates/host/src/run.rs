@@ -220,7 +220,7 @@ impl Daemon<'_> {
         }
         if self.conditions.refused(host.overflows) {
             say(&format!(
-                "{} threads could not start: the scheduler's table has room for {}, as many as the \
+                "{} threads could not start: the scheduler's table has room for {}, more than the \
                     kernel allowed when it was loaded; find the program with so many threads, or, \
                     where kernel.threads-max or kernel.pid_max was raised, start tandem again",
                 host.overflows,
