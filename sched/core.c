@@ -3,7 +3,9 @@
 #include "account/busy.h"
 #include "account/charge.h"
 #include "account/state.h"
+#include "account/task.h"
 #include "life.h"
+#include "place/online.h"
 #include "place/pick.h"
 #include "tick/cosched.h"
 #include "tick/housekeep.h"
@@ -68,17 +70,6 @@ INLINE void core_runnable(struct host *h, plat_task *t, struct world *w)
 		trace_woken(h, w, from, p->id);
 }
 
-/* Virtual runtime of a host task in its queue: its CPU time by nice weight, near that of the task
- * served there last. */
-INLINE u64 core_system_key(struct host *h, struct world *w, struct pcpu *p)
-{
-	u64 near = plat_knobs(h)->wake_credit_us * US, at = p->system_v_ns;
-
-	if (with(TASK_CLAMP))
-		w->runtime_ns = min_u64(max_u64(w->runtime_ns + near, at) - near, at + near * 8);
-	return w->runtime_ns;
-}
-
 /* Inserts a world at an idle pCPU, if there is one; whether it is taken care of. */
 INLINE bool core_enter_idle(struct host *h, plat_task *t, struct vm *v, struct world *w,
 			    u64 deadline, u32 pcpu, u32 flags)
@@ -129,9 +120,10 @@ INLINE u32 core_kick(struct host *h, plat_task *t, struct pcpu *p, u64 gain, u32
 	return KICK_IDLE;
 }
 
-/* Queues a world at a busy pCPU. */
+/* Queues a world at a busy pCPU; one that the kernel has moved from a pCPU that is off line, or
+ * that its affinity no longer allows, is placed anew: all come from there to the same one. */
 INLINE void core_enter_busy(struct host *h, plat_task *t, struct vm *v, struct world *w,
-			    u64 deadline, u32 pcpu)
+			    u64 deadline, u32 pcpu, u32 flags)
 {
 	const struct knobs *k = plat_knobs(h);
 	u64 slice = share_quantum(k, w), key, gain = 0;
@@ -139,17 +131,22 @@ INLINE void core_enter_busy(struct host *h, plat_task *t, struct vm *v, struct w
 	u32 kicked, kick;
 	struct pcpu *p;
 
-	if (!plat_may_run(t, pcpu))
+	if (!plat_may_run(t, pcpu) ||
+	    (!(flags & ENQUEUE_WAKEUP) && w->last_pcpu != (s32)pcpu && with(MOVED)))
 		pcpu = place_busy(h, t, w, deadline, pcpu);
 	p = plat_pcpu(h, pcpu);
 	if (!p)
 		return;
+	if (p->cluster >= h->clusters) { /* off line when the scheduler was loaded */
+		plat_insert_on(h, t, pcpu, slice, false);
+		return;
+	}
 	if (w->vm != VM_SYSTEM || p->current_vm != VM_SYSTEM)
 		gain = preempt_gain(h, p, &cand, plat_now(h));
 	if (gain)
 		slice = preempt_slice(h, k, v, gain, slice);
 	if (w->vm == VM_SYSTEM) {
-		key = core_system_key(h, w, p);
+		key = task_key(h, w, p);
 		plat_queue_insert(h, t, QUEUE_SYSTEM(pcpu), slice, key);
 	} else {
 		key = share_queued(h, k, v, w);
@@ -179,6 +176,7 @@ INLINE void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flag
 	if (!v)
 		return;
 	budget_stop(h, v, w, 0);
+	core_world_affinity(h, t, w); /* it may allow fewer pCPUs than are on line by now */
 	plat_assert(h, !w->queued_on && !w->commit_ns);
 	if (w->state == STATE_COSTOP || costopped_whole(v, w)) {
 		costopped_insert(h, t, v, w);
@@ -198,7 +196,7 @@ INLINE void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flag
 		return;
 	}
 	if (!core_enter_idle(h, t, v, w, deadline, pcpu, flags))
-		core_enter_busy(h, t, v, w, deadline, pcpu);
+		core_enter_busy(h, t, v, w, deadline, pcpu, flags);
 }
 
 /* The running world gives up its pCPU: a vCPU that spins to its sibling `to`, which KVM takes for
@@ -374,8 +372,10 @@ INLINE void core_running(struct host *h, plat_task *t, struct world *w)
 	p->current_since_ns = now;
 	p->current_vm = w->vm;
 	p->current_world = w->id;
-	if (w->vm == VM_SYSTEM)
+	if (w->vm == VM_SYSTEM) {
+		task_arrive(h, w, p);
 		p->system_v_ns = max_u64(p->system_v_ns, w->runtime_ns);
+	}
 	gang_run(h, t, v, w, now);
 	if (plat_read(v->limiter))
 		parked_runs(h, t, v, w);

@@ -34,6 +34,7 @@ void sched_stopping(struct host *h, plat_task *task, bool runnable);	/* RUN -> R
 void sched_quiescent(struct host *h, plat_task *task, bool sleeping);
 void sched_disabled(struct host *h, plat_task *t);	/* leaves the fair class */
 void sched_idle(struct host *h, u32 pcpu, bool idle);	/* the pCPU enters or leaves idle */
+void sched_online(struct host *h, u32 pcpu, bool online); /* it comes on line or goes off line */
 u64 sched_housekeep(struct host *h);	/* a part of a round; ns until the next one */
 void sched_audit(struct host *h);	/* asserts what holds between two callbacks */
 /* a vCPU that runs enters its guest, or leaves it for its emulator */

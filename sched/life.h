@@ -25,6 +25,7 @@ INLINE void life_join(struct host *h, struct world *w, u32 id)
 	if (w->flags & WORLD_RESTRICTED)
 		plat_add(&v->restricted, 1);
 	w->runtime_ns = plat_read(v->progress_ns);
+	w->clock_of = 0;
 }
 
 INLINE void life_leave(struct host *h, struct world *w)
@@ -101,7 +102,7 @@ INLINE void life_bind(struct host *h, struct world *w)
 	life_sibling(h, w);
 }
 
-INLINE void core_world_start(struct host *h, plat_task *t, struct world *w, bool restricted)
+INLINE void core_world_start(struct host *h, plat_task *t, struct world *w)
 {
 	u64 now = plat_now(h);
 	u32 asleep = state_asleep(t, w);
@@ -116,7 +117,7 @@ INLINE void core_world_start(struct host *h, plat_task *t, struct world *w, bool
 	w->bind_vm = -1;
 	w->last_pcpu = -1;
 	w->stalled_base_ns = STALLED_START;
-	w->flags |= WORLD_LIVE | (restricted ? WORLD_RESTRICTED : 0);
+	w->flags |= WORLD_LIVE | (plat_restricted(h, t) ? WORLD_RESTRICTED : 0);
 	life_join(h, w, w->vm);
 	life_sibling(h, w);
 }
@@ -147,19 +148,26 @@ INLINE void core_world_exit(struct host *h, struct world *w)
 	life_leave(h, w);
 }
 
-/* The allowed pCPUs changed: lag built up on few of them is not due on all. */
-INLINE void core_world_affinity(struct host *h, struct world *w, bool restricted)
+/* A world becomes restricted, or is no longer: lag built up on few pCPUs is not due on all. */
+RARE_SUBPROG u32 life_restrict(NONNULL(struct host *h), NONNULL(struct world *w))
 {
 	struct vm *v = plat_vm(h, w->vm);
-	u32 old = w->flags & WORLD_RESTRICTED;
 
-	if (!v || !old == !restricted)
-		return;
+	if (!v)
+		return 0;
 	w->flags ^= WORLD_RESTRICTED;
-	plat_add(&v->restricted, restricted ? 1 : -1);
+	plat_add(&v->restricted, w->flags & WORLD_RESTRICTED ? 1 : -1);
 	plat_assert(h, plat_read(v->restricted) <= plat_read(v->worlds));
-	if (!restricted)
+	if (!(w->flags & WORLD_RESTRICTED))
 		lag_clamp(h, v, plat_knobs(h)->wake_credit_us);
+	return 0;
+}
+
+/* The pCPUs that a world may use have changed, or those that are on line. */
+INLINE void core_world_affinity(struct host *h, plat_task *t, struct world *w)
+{
+	if (!(w->flags & WORLD_RESTRICTED) == plat_restricted(h, t))
+		life_restrict(h, w);
 }
 
 #endif

@@ -38,13 +38,19 @@ struct host {
 
 	/* when the division of the plan's tree began last */
 	u64 planned_ns;
-	/* the plan that is being divided */
+	/* the plan that is being divided, and its generation */
 	u64 dividing;
+	u64 dividing_generation;
 	/* of the pool whose children are visited: what they asked for, the reserved part, what they
 	 * have got */
 	u64 plan_asked;
 	u64 plan_reserved;
 	u64 plan_given;
+
+	/* --- place/online.h --- */
+
+	/* when a pCPU went off line last */
+	u64 left_ns;
 
 	/* --- counters, atomic adds --- */
 
@@ -62,14 +68,17 @@ struct host {
 	u32 clusters;
 	/* slots in use end here */
 	u32 vms;
-	/* pCPUs that can run something; a world that may use fewer is restricted */
-	u32 online;
 	/* hardware threads of a core */
 	u32 smt;
 	/* slots in use end here; 0 while nothing is limited */
 	u32 limiters;
 	/* not 0: a recorder reads the trace (housekeep clears it) */
 	u32 tracing;
+
+	/* --- place/online.h --- */
+
+	/* pCPUs that are on line; a world that may use fewer is restricted (atomic adds) */
+	u32 online;
 
 	/* --- life of worlds --- */
 

@@ -10,11 +10,11 @@ struct cluster {
 	u64 idle;
 	/* pCPUs in whose queues worlds wait (atomic and/or; queue/count.h) */
 	u64 queued;
+	/* pCPUs that are on line (likewise; place/online.h) */
+	u64 present;
 
 	/* --- user space --- */
 
-	/* bits that stand for a pCPU */
-	u64 present;
 	u32 pcpus;
 	u32 llc;
 	u32 node;

@@ -115,6 +115,11 @@ struct world {
 	/* limiter that unparked it, while it waits for a pCPU after that; 0 otherwise */
 	u32 unparked_by;
 
+	/* --- account/task.h --- */
+
+	/* pCPU on whose clock a host task's runtime_ns is, plus 1; 0 for none */
+	u32 clock_of;
+
 	/* --- co-scheduling --- */
 
 	/* of a vCPU: it runs its emulator's code, not its guest (account/stall.h) */

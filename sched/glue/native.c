@@ -41,16 +41,14 @@ __attribute__((constructor)) static void native_ablate(void)
 }
 #endif
 
-static bool restricted(struct host *h, const plat_task *t) { return t->allowed_count < h->online; }
-
 void sched_world_start(struct host *h, plat_task *t)
 {
-	core_world_start(h, t, WORLD(h, t), restricted(h, t));
+	core_world_start(h, t, WORLD(h, t));
 }
 void sched_world_exit(struct host *h, plat_task *t) { core_world_exit(h, WORLD(h, t)); }
 void sched_world_affinity(struct host *h, plat_task *t)
 {
-	core_world_affinity(h, WORLD(h, t), restricted(h, t));
+	core_world_affinity(h, t, WORLD(h, t));
 }
 
 void sched_vm_bind(struct host *h, struct world *w, u32 vm, u32 kind, u32 index)
@@ -92,6 +90,7 @@ void sched_quiescent(struct host *h, plat_task *t, bool sleeping)
 }
 void sched_disabled(struct host *h, plat_task *t) { core_disabled(h, WORLD(h, t)); }
 void sched_idle(struct host *h, u32 pcpu, bool idle) { core_idle(h, pcpu, idle); }
+void sched_online(struct host *h, u32 pcpu, bool online) { core_online(h, pcpu, online); }
 u64 sched_housekeep(struct host *h) { return core_housekeep(h); }
 void sched_audit(struct host *h) { core_audit(h); }
 u32 sched_limits_parts(struct host *h) { return limits_parts(h); }

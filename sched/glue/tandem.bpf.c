@@ -14,9 +14,9 @@ const volatile struct knobs knobs_now = {
 
 #include "ticks.h"
 
-/* Events for user space: threads that took a name a vCPU might have, and the end of this
- * scheduler. */
-enum event_kind { EVENT_NAMED = 1, EVENT_GONE = 2 };
+/* Events for user space: threads that took a name a vCPU might have, pCPUs that came or went, and
+ * the end of this scheduler. */
+enum event_kind { EVENT_NAMED = 1, EVENT_GONE = 2, EVENT_PCPUS = 3 };
 struct event {
 	u32 kind;
 	s32 pid;
@@ -28,6 +28,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 256 * 1024);
 } events SEC(".maps");
+
+#include "pcpus.h"
 
 /* VM of a process: its new threads join the VM by themselves. */
 struct {
@@ -148,11 +150,6 @@ void SEC("struct_ops/set_weight") BPF_PROG(tandem_set_weight, struct task_struct
 		w->nice_weight = weight;
 }
 
-INLINE bool is_restricted(struct host *h, struct task_struct *p)
-{
-	return (u32)p->nr_cpus_allowed < h->online;
-}
-
 void SEC("struct_ops/set_cpumask")
 	BPF_PROG(tandem_set_cpumask, struct task_struct *p, const struct cpumask *mask)
 {
@@ -160,7 +157,7 @@ void SEC("struct_ops/set_cpumask")
 	struct world *w = h ? plat_world_of(h, p) : NULL;
 
 	if (w)
-		core_world_affinity(h, w, is_restricted(h, p));
+		core_world_affinity(h, p, w);
 }
 
 /* A thread joins the fair class under this scheduler: its queue key has its world's number. */
@@ -248,7 +245,7 @@ s32 SEC("struct_ops.s/init_task")
 	vm = bpf_map_lookup_elem(&vm_of_process, &tgid);
 	w->vm = vm ? *vm : VM_SYSTEM;
 	w->kind = vm ? KIND_HELPER : KIND_TASK;
-	core_world_start(h, p, w, is_restricted(h, p));
+	core_world_start(h, p, w);
 	*slot = id;
 	return 0;
 }
@@ -332,6 +329,8 @@ struct sched_ext_ops tandem_ops = {
 	.enable = (void *)tandem_enable,
 	.disable = (void *)tandem_disable,
 	.update_idle = (void *)tandem_update_idle,
+	.cpu_online = (void *)tandem_cpu_online,
+	.cpu_offline = (void *)tandem_cpu_offline,
 	.init_task = (void *)tandem_init_task,
 	.exit_task = (void *)tandem_exit_task,
 	.init = (void *)tandem_init,

@@ -2,8 +2,9 @@
  * part each of the tick of limits.
  *
  * Promise	each timer that is due fires on one CPU at a time
- * Limits	a timer of an offline CPU goes on at another. A pCPU that claims a block's tick
- *		while its callback runs elsewhere may lose it to that CPU
+ * Limits	a timer of a CPU that goes off line goes on at another, until a pCPU of its block
+ *		claims it. A pCPU that claims a block's tick while its callback runs elsewhere may
+ *		lose it to that CPU
  */
 #ifndef TANDEM_TICKS_H
 #define TANDEM_TICKS_H

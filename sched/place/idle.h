@@ -1,7 +1,7 @@
 /* Idle pCPUs: one bit each, reserved by compare and swap.
  *
  * Promise	an idle pCPU is reserved by one caller at a time
- * Law		a set bit: the pCPU runs nothing and is not reserved
+ * Law		a set bit: the pCPU is on line, runs nothing and is not reserved
  */
 #ifndef TANDEM_IDLE_H
 #define TANDEM_IDLE_H
@@ -43,6 +43,12 @@ INLINE bool idle_on_core(const struct cluster *c, u32 smt, u64 idle, u32 bit)
 	return idle_cores(c, smt, idle) & own;
 }
 
+/* Whether the pCPU of `bit` is on line. */
+INLINE bool idle_online(const struct cluster *c, u32 bit)
+{
+	return plat_read(c->present) >> (bit & 63) & 1;
+}
+
 INLINE bool idle_has(const struct cluster *c, u32 bit)
 {
 	return plat_read(c->idle) >> (bit & 63) & 1;
@@ -58,10 +64,10 @@ INLINE bool idle_reserve(struct cluster *c, u32 bit)
 	return plat_fetch_and(&c->idle, ~one) & one;
 }
 
-/* A pCPU begins to idle. */
+/* A pCPU begins to idle; one that goes off line does so for the last time. */
 INLINE void idle_set(struct cluster *c, u32 bit)
 {
-	plat_or(&c->idle, 1ull << (bit & 63));
+	plat_or(&c->idle, plat_read(c->present) & 1ull << (bit & 63));
 }
 
 /* A pCPU no longer idles; the waker has mostly reserved it already. */

@@ -165,13 +165,18 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 {
 	struct search s = {
 		.cand = preempt_candidate(w, deadline),
-		.pcpu = plat_may_run(t, prev) ? prev : plat_any_pcpu(h, t),
+		.pcpu = prev,
 	};
 	s64 margin = (s64)share_span(h, plat_knobs(h)->migrate_margin_us);
-	struct pcpu *p = plat_pcpu(h, s.pcpu);
+	struct pcpu *p = plat_pcpu(h, prev);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
 	u32 near, cursor;
 
+	if (!c || !idle_online(c, p->bit) || !plat_may_run(t, prev)) {
+		s.pcpu = plat_any_pcpu(h, t);
+		p = plat_pcpu(h, s.pcpu);
+		c = p ? plat_cluster(h, p->cluster) : NULL;
+	}
 	if (!c || w->flags & WORLD_PCPU_KTHREAD || !with(PLACE_PROBE))
 		return s.pcpu;
 	s.cursor = cursor = p->probe++;

@@ -165,6 +165,8 @@ INLINE bool plat_may_run(plat_task *t, u32 pcpu)
 	return bpf_cpumask_test_cpu(pcpu, t->cpus_ptr);
 }
 
+#define plat_restricted(h, t) ((u32)(t)->nr_cpus_allowed < plat_read((h)->online))
+
 INLINE u32 plat_any_pcpu(struct host *h, plat_task *t)
 {
 	const struct cpumask *online = scx_bpf_get_online_cpumask();
@@ -238,6 +240,18 @@ INLINE void plat_insert_on(struct host *h, plat_task *t, u32 pcpu, u64 ns, bool 
 #define plat_queue_move(h, t, to)						\
 	(bpf_ksym_exists(scx_bpf_dsq_move_vtime) ? scx_bpf_dsq_move_vtime(&walk, t, to, 0)	\
 						 : scx_bpf_dispatch_vtime_from_dsq(&walk, t, to, 0))
+
+/* The pCPU picks again, for the kernel does not make it do so. */
+#define plat_queue_return(h, t)							\
+	({									\
+		s32 own_ = scx_bpf_task_cpu(t);					\
+		u64 to_ = SCX_VALUE(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | (u32)own_;	\
+										\
+		bpf_ksym_exists(scx_bpf_dsq_move) ?				\
+			scx_bpf_dsq_move(&walk, t, to_, 0) :			\
+			scx_bpf_dispatch_from_dsq(&walk, t, to_, 0);		\
+		scx_bpf_kick_cpu(own_, 0);					\
+	})
 
 INLINE void plat_kick(struct host *h, u32 pcpu, u32 flags)
 {

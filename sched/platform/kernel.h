@@ -130,6 +130,8 @@ struct sched_ext_ops {
 	void (*enable)(struct task_struct *p);
 	void (*disable)(struct task_struct *p);
 	void (*update_idle)(s32 cpu, bool idle);
+	void (*cpu_online)(s32 cpu);
+	void (*cpu_offline)(s32 cpu);
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
 	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	s32 (*init)(void);

@@ -72,6 +72,7 @@ u32 plat_local_length_(u64 kernel, u32 pcpu);
 u32 plat_queue_at_(u64 kernel, u64 queue, u32 i); /* world id, 0 past the end */
 u32 plat_queue_take_(u64 kernel, u64 queue, u32 world);
 u32 plat_queue_move_(u64 kernel, u64 queue, u32 world, u64 to);
+u32 plat_queue_return_(u64 kernel, u64 queue, u32 world);
 void plat_kick_(u64 kernel, u32 pcpu, u32 flags);
 void plat_trace_(u64 kernel, const struct trace_record *record);
 void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 line);
@@ -144,6 +145,10 @@ INLINE plat_task *native_queue_task(struct host *h, u64 queue, u32 i)
 #define plat_queue_take(h, queue, task) plat_queue_take_(NATIVE(h)->kernel, queue, (task)->world)
 #define plat_queue_move(h, task, to) \
 	(plat_queue_move_(NATIVE(h)->kernel, of_, (task)->world, to) ? (i_--, true) : false)
+#define plat_queue_return(h, task) \
+	(plat_queue_return_(NATIVE(h)->kernel, of_, (task)->world) ? (void)i_-- : (void)0)
+
+#define plat_restricted(h, task) ((task)->allowed_count < (h)->online)
 
 INLINE bool plat_may_run(const plat_task *task, u32 pcpu)
 {
@@ -154,9 +159,13 @@ INLINE bool plat_may_run(const plat_task *task, u32 pcpu)
 
 INLINE u32 plat_any_pcpu(struct host *h, const plat_task *task)
 {
-	for (u32 p = 0; p < h->pcpus; p++)
-		if (plat_may_run(task, p))
+	for (u32 p = 0; p < h->pcpus; p++) {
+		struct pcpu *of = plat_pcpu(h, p);
+		struct cluster *c = of ? plat_cluster(h, of->cluster) : NULL;
+
+		if (c && c->present >> (of->bit & 63) & 1 && plat_may_run(task, p))
 			return p;
+	}
 	return 0;
 }
 

@@ -48,7 +48,8 @@ extern u64 native_ablated; /* set once, before main */
  * plat_world_of(h, task)	record of a thread's world, NULL when it has none
  *
  * plat_task_pcpu(task)		pCPU the thread belongs to now
- * plat_may_run(task, pcpu)	affinity, migration state and CPU hotplug allow it there
+ * plat_may_run(task, pcpu)	affinity and migration state allow it there
+ * plat_restricted(h, task)	its affinity allows fewer pCPUs than are on line
  * plat_any_pcpu(h, task)	some pCPU it may run on
  * plat_exec(h, task)		CPU time of a thread, by a clock that may run only while it does
  * plat_in_guest(task)		a running vCPU is in its guest; true where that is not known
@@ -71,6 +72,8 @@ extern u64 native_ablated; /* set once, before main */
  *				moves a walked thread to this pCPU's local queue
  * plat_queue_move(h, task, to)	moves a walked thread to another ordered queue, key and slice as
  *				they were; from timers too. Both are false when it is gone
+ * plat_queue_return(h, task)	moves a walked thread to the local queue of its own pCPU, from a
+ *				timer; one that is off line gives it to the kernel
  * plat_kick(h, pcpu, KICK_IDLE or KICK_PREEMPT)
  * plat_pick_again(h, pcpu)	the kernel picks there once more, and stays with what runs
  *

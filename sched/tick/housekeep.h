@@ -10,6 +10,7 @@
 #ifndef TANDEM_HOUSEKEEP_H
 #define TANDEM_HOUSEKEEP_H
 
+#include "../place/online.h"
 #include "../place/place.h"
 #include "plan.h"
 
@@ -47,7 +48,7 @@ INLINE bool house_queued(struct host *h)
  * placing and pulling. */
 SUBPROG u32 house_idle(NONNULL(struct host *h), u32 part)
 {
-	if (!with(IDLE_SCAN) || !house_queued(h))
+	if (!with(IDLE_SCAN) || (!house_queued(h) && !online_left(h)))
 		return 0;
 	plat_for(i, HOUSE_CLUSTERS) {
 		u32 id = part * HOUSE_CLUSTERS + i;
@@ -112,10 +113,14 @@ SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
 	plat_for(i, HOUSE_PCPUS) {
 		u32 id = part * HOUSE_PCPUS + i;
 		struct pcpu *p = id < h->pcpus ? plat_pcpu(h, id) : NULL;
+		struct cluster *c = p && count_waiting(p) ? plat_cluster(h, p->cluster) : NULL;
 
 		if (!p)
 			break;
-		if (with(REQUEST_SCAN) && plat_read(p->waits_vm) && plat_read(p->current_world))
+		if (c && !idle_online(c, p->bit))
+			online_drain(h, p);
+		else if (with(REQUEST_SCAN) && plat_read(p->waits_vm) &&
+			 plat_read(p->current_world))
 			house_preempt(h, p, now);
 	}
 	return 0;

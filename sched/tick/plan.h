@@ -390,14 +390,16 @@ SUBPROG u32 plan_visit(NONNULL(struct host *h), u32 first, u32 count, u32 budget
 }
 
 /* Divides the host anew: goes on where the last part ended, or begins if `anew`. A tree that is no
- * longer in force is left. */
+ * longer in force is left: two later, another is in its place. */
 SUBPROG u32 plan_divide(NONNULL(struct host *h), bool anew, u32 parts)
 {
-	u64 plan = plat_read(h->plan), now = plat_now(h);
+	u64 plan = plat_read(h->plan), now = plat_now(h), generation = plat_read(h->generation);
 	u32 first = (u32)(plan >> 32), count = (u32)plan;
 
-	if (h->dividing != plan || (anew && h->plan_phase == PLAN_DONE && now > h->planned_ns)) {
+	if (h->dividing != plan || h->dividing_generation != generation ||
+	    (anew && h->plan_phase == PLAN_DONE && now > h->planned_ns)) {
 		h->dividing = plan;
+		h->dividing_generation = generation;
 		h->planned_ns = now;
 		h->plan_pool = 0;
 		plan_begin(h, count ? PLAN_LEAVES : PLAN_DONE, 0, count);

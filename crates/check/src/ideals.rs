@@ -54,6 +54,12 @@ impl Ideals {
         self.moment.pcpus_of(set)
     }
 
+    /// These pCPUs are on line from `now` on; the windows have been closed.
+    pub(crate) fn set_pcpus(&mut self, now: u64, pcpus: &PcpuSet) {
+        self.average.set_pcpus(now, pcpus);
+        self.moment.set_pcpus(now, pcpus);
+    }
+
     pub(crate) fn start(&mut self, now: u64) {
         self.moment.start(now);
         self.average.start(now);

@@ -76,8 +76,11 @@ pub(crate) struct Ledger {
     /// Leaves are the VMs by slot; none after settings have changed.
     tree: Option<Tree>,
     promises: Promises,
+    /// Of each set those that are on line.
     sets: Vec<PcpuSet>,
-    index: BTreeMap<Vec<u64>, u32>,
+    /// The sets as worlds have them; `None` is the whole host.
+    asked: Vec<Option<PcpuSet>>,
+    index: BTreeMap<Option<Vec<u64>>, u32>,
     settler: Settler,
     vms: Vec<LagAccount>,
     entries: Vec<Entry>,
@@ -85,6 +88,11 @@ pub(crate) struct Ledger {
     /// Entries that take part in the window.
     touched: Vec<u32>,
     from: u64,
+}
+
+/// Those of a set that are on line.
+fn online(pcpus: &PcpuSet, asked: Option<&PcpuSet>) -> PcpuSet {
+    asked.map_or_else(|| pcpus.clone(), |a| a.and(pcpus))
 }
 
 impl Ledger {
@@ -99,6 +107,7 @@ impl Ledger {
             tree: None,
             promises: Promises::default(),
             sets: vec![],
+            asked: vec![],
             index: BTreeMap::new(),
             settler: Settler::new(bounds.lag_memory_ns),
             vms: vec![],
@@ -113,14 +122,24 @@ impl Ledger {
 
     /// Index of an allowed set; `None` is the whole host, index 0.
     pub(crate) fn set(&mut self, allowed: Option<&PcpuSet>) -> u32 {
-        let set = allowed.map_or_else(|| self.pcpus.clone(), |a| a.and(&self.pcpus));
         let next = self.sets.len() as u32;
-        let found = *self.index.entry(set.words().to_vec()).or_insert(next);
+        let found = *self.index.entry(allowed.map(|a| a.words().to_vec())).or_insert(next);
         if found == next {
-            self.sets.push(set);
+            self.sets.push(online(&self.pcpus, allowed));
+            self.asked.push(allowed.cloned());
             self.stale = true;
         }
         found
+    }
+
+    /// These pCPUs are on line from `now` on; the window has been closed.
+    pub(crate) fn set_pcpus(&mut self, now: u64, pcpus: &PcpuSet) {
+        let before = self.pcpus.len() as u64;
+        self.vms.iter_mut().for_each(|vm| vm.want(now, before));
+        self.pcpus = pcpus.clone();
+        self.sets = self.asked.iter().map(|a| online(pcpus, a.as_ref())).collect();
+        self.stale = true;
+        self.changed();
     }
 
     pub(crate) fn pcpus_of(&self, set: u32) -> &PcpuSet {

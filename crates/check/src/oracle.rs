@@ -55,6 +55,7 @@ pub struct Oracle {
     vms: Vec<Option<u32>>,
     worlds: Vec<Option<World>>,
     pcpus: Vec<Pcpu>,
+    online: PcpuSet,
     ledger: Ideals,
     waits: Waits,
     pub(crate) skew: Skew,
@@ -74,6 +75,7 @@ impl Oracle {
             vms: vec![],
             worlds: vec![],
             pcpus: vec![Pcpu::default(); n],
+            online: PcpuSet::first(n),
             ledger: Ideals::new(n, bounds),
             waits: Waits::new(n, bounds.idle_while_waiting_max_ns, bounds.ready_max_ns),
             skew: Skew::new(&bounds),
@@ -97,6 +99,28 @@ impl Oracle {
         let now = self.advance(now_ns);
         self.ledger.close(now, &mut self.log);
         self.ledger.set_pools(pools);
+    }
+
+    /// These pCPUs are on line from now on; all are at first. Worlds that ran on others have
+    /// stopped before.
+    pub fn online(&mut self, now_ns: u64, online: &PcpuSet) {
+        let now = self.advance(now_ns);
+        self.ledger.close(now, &mut self.log);
+        let before = std::mem::replace(&mut self.online, online.clone());
+        for p in before.iter().filter(|p| !online.contains(*p)) {
+            if self.pcpus[p.0 as usize].world.is_some() {
+                self.odd(now, None, None, "a busy pCPU off line", "an idle one");
+            }
+            let may = |set: u32, p| self.ledger.pcpus_of(set).contains(p);
+            if let Some(o) = self.waits.pcpu_runs(now, p, may) {
+                let vm = self.world(WorldId(o.world)).map(|w| w.vm);
+                self.late(now, vm, o);
+            }
+        }
+        for p in online.iter().filter(|p| !before.contains(*p)) {
+            self.waits.pcpu_idles(now, p);
+        }
+        self.ledger.set_pcpus(now, online);
     }
 
     /// A VM's settings change; its lag stays.

@@ -16,17 +16,20 @@ pub enum Feature {
     Knobs,
     /// Decisions recorded as a trace.
     Traces,
+    /// pCPUs that come on line and go off line.
+    Hotplug,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 6] = [
+    pub const ALL: [Feature; 7] = [
         Feature::Shares,
         Feature::Pools,
         Feature::Reservations,
         Feature::Limits,
         Feature::Knobs,
         Feature::Traces,
+        Feature::Hotplug,
     ];
 
     /// Name in messages.
@@ -39,6 +42,7 @@ impl Feature {
             Feature::Limits => "limits",
             Feature::Knobs => "knobs",
             Feature::Traces => "traces",
+            Feature::Hotplug => "pCPUs that go off line",
         }
     }
 }

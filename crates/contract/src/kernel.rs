@@ -76,6 +76,12 @@ pub trait Kernel {
     /// Moves a task from an ordered queue to another, its key and slice as they are; false if it is
     /// not there.
     fn queue_move(&mut self, tasks: &mut Tasks, queue: u64, world: u32, to: u64) -> bool;
+    /// Moves a task from an ordered queue to the local queue of its own pCPU, from a timer; one
+    /// that is off line gives it to the kernel, which hands it to `Scheduler::enqueue` elsewhere.
+    /// False if it is not there.
+    fn queue_return(&mut self, _tasks: &mut Tasks, _queue: u64, _world: u32) -> bool {
+        false
+    }
     /// Takes the first task of an ordered queue that may run on the dispatching pCPU `pcpu`
     /// (`scx_bpf_dsq_move_to_local`); false if there is none.
     fn queue_take_first(&mut self, tasks: &mut Tasks, queue: u64, pcpu: u32) -> bool {

@@ -71,6 +71,9 @@ pub trait Scheduler: Accounts {
     }
     /// A pCPU enters or leaves idle (`ops.update_idle`).
     fn idle(&mut self, _k: &mut Callback<'_>, _pcpu: u32, _idle: bool) {}
+    /// A pCPU comes on line or goes off line (`ops.cpu_online`, `ops.cpu_offline`): on one that is
+    /// off line the kernel calls `dispatch` no more, and it moves what is in its local queue.
+    fn online(&mut self, _k: &mut Callback<'_>, _pcpu: u32, _online: bool) {}
     /// A timer that it armed has come.
     fn timer(&mut self, _k: &mut Callback<'_>, _timer: u32) {}
     /// A running vCPU enters its guest, or leaves it for its emulator (KVM's tracepoints).
@@ -124,6 +127,7 @@ impl Scheduler for Box<dyn Scheduler> {
         fn tick(&mut, k: &mut Callback<'_>, world: u32);
         fn yield_to(&mut, k: &mut Callback<'_>, world: u32, to: u32) -> bool;
         fn idle(&mut, k: &mut Callback<'_>, pcpu: u32, idle: bool);
+        fn online(&mut, k: &mut Callback<'_>, pcpu: u32, online: bool);
         fn timer(&mut, k: &mut Callback<'_>, timer: u32);
         fn guest(&mut, k: &mut Callback<'_>, world: u32, inside: bool);
     }

@@ -48,6 +48,12 @@ impl Held {
         }
     }
 
+    /// These pCPUs are online from now on.
+    pub(crate) fn set_pcpus(&mut self, pcpus: PcpuSet) {
+        self.pcpus = pcpus;
+        self.forget();
+    }
+
     /// Whether some VM is held, and user space weighs.
     pub(crate) fn now(&self) -> bool {
         self.now

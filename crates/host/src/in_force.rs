@@ -38,7 +38,8 @@ pub(crate) struct InForce<'a> {
     speed: Speed,
     /// So many are online.
     pcpus: u32,
-    system_shares: u32,
+    /// The knob; 0: by the number of pCPUs.
+    system_shares: u64,
     reloading: Option<Reload>,
 }
 
@@ -51,10 +52,6 @@ impl<'a> InForce<'a> {
         system_shares: u64,
     ) -> InForce<'a> {
         let speed = Speed::of(roots, lasting.settings.host.mhz);
-        let system_shares = match system_shares {
-            0 => (pcpus * 1000).min(SHARES_MAX as u32),
-            n => n as u32,
-        };
         InForce { lasting, speed, pcpus, system_shares, reloading: None }
     }
 
@@ -81,7 +78,16 @@ impl<'a> InForce<'a> {
     /// The same by other settings.
     fn known_by<'s>(&self, settings: &'s LiveSettings, speed: Speed) -> Known<'s> {
         let InForce { pcpus, system_shares, .. } = *self;
+        let system_shares = match system_shares {
+            0 => (pcpus * 1000).min(SHARES_MAX as u32),
+            n => n as u32,
+        };
         Known { settings, speed, pcpus, system_shares }
+    }
+
+    /// So many pCPUs are online from now on.
+    pub(crate) fn set_pcpus(&mut self, pcpus: u32) {
+        self.pcpus = pcpus;
     }
 
     /// A reload is asked for; one under way begins anew.

@@ -21,6 +21,7 @@ mod live;
 mod made_up;
 pub mod measure;
 mod names;
+mod pcpus;
 mod peaks;
 pub mod privileges;
 mod process;

@@ -12,7 +12,7 @@ use libbpf_rs::{
     RingBufferBuilder,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
-use sched_core::{HostRecord, Knobs, Vm};
+use sched_core::{Cluster, HostRecord, Knobs, Vm};
 use std::{
     cell::RefCell,
     fs,
@@ -27,6 +27,7 @@ use std::{
     time::Duration,
 };
 use topology::Topology;
+use units::{PcpuId, PcpuSet};
 
 mod skeleton {
     #![allow(missing_docs, clippy::all, clippy::pedantic)]
@@ -73,6 +74,8 @@ pub(crate) enum Event {
     },
     /// The kernel ended the scheduler.
     Gone,
+    /// A pCPU has come on line or gone off line.
+    Pcpus,
 }
 
 /// Why the kernel ended the scheduler.
@@ -100,12 +103,14 @@ pub(crate) struct Word {
 /// The scheduler, loaded and, after `attach`, attached. Dropping it gives every task back to the
 /// kernel's own scheduler.
 pub struct Live {
-    // Order matters: the link goes before the maps, the skeleton before the object it borrows.
+    // Order matters: the link goes before the hooks and the maps, the skeleton before the object it
+    // borrows.
     link: Option<Link>,
-    renames: Option<Link>,
+    hooks: Vec<Link>,
     events: RingBuffer<'static>,
     received: Rc<RefCell<Vec<Event>>>,
     accounts: Accounts,
+    clusters: Records<Cluster>,
     skel: TandemSkel<'static>,
     _object: Box<MaybeUninit<OpenObject>>,
 }
@@ -149,7 +154,17 @@ impl Live {
         let received = Rc::new(RefCell::new(vec![]));
         let events = listen(&skel, &received)?;
         let accounts = accounts(&skel)?;
-        Ok(Live { link: None, renames: None, events, received, accounts, skel, _object: object })
+        let clusters = Records::new(&skel.maps.clusters_map, "clusters_map", false)?;
+        Ok(Live {
+            link: None,
+            hooks: vec![],
+            events,
+            received,
+            accounts,
+            clusters,
+            skel,
+            _object: object,
+        })
     }
 
     /// Instructions that the kernel's verifier went through to load it, each as often as there are
@@ -177,8 +192,12 @@ impl Live {
     /// # Errors
     /// `HostError::Load` with the kernel's words, or that its maps cannot be pinned.
     pub fn attach(&mut self) -> Result<(), HostError> {
+        // A pCPU that goes while the scheduler is attached is seen by its hooks.
+        let progs = &self.skel.progs;
+        for hook in [&progs.tandem_pcpu_steps, &progs.tandem_pcpu_stepped, &progs.tandem_rename] {
+            self.hooks.push(hook.attach().map_err(load_error)?);
+        }
         self.link = Some(self.skel.maps.tandem_ops.attach_struct_ops().map_err(load_error)?);
-        self.renames = Some(self.skel.progs.tandem_rename.attach().map_err(load_error)?);
         pin(&mut self.skel)
     }
 
@@ -237,6 +256,26 @@ impl Live {
             Some(vm) => map.update(&tgid.to_ne_bytes(), &vm.to_ne_bytes(), MapFlags::ANY),
             None => map.delete(&tgid.to_ne_bytes()),
         };
+    }
+
+    /// The pCPUs that the scheduler has on line, of those that it was loaded with.
+    pub(crate) fn online(&self) -> PcpuSet {
+        let clusters = self.accounts.host().clusters as usize;
+        let all = (0..clusters).map(|c| self.clusters.get(c));
+        all.flat_map(|c| {
+            let on = (0..64).filter(move |bit| c.present >> bit & 1 == 1);
+            on.map(move |bit| PcpuId(c.pcpu[bit]))
+        })
+        .collect()
+    }
+
+    /// Says that a pCPU is off line, where the kernel has not.
+    ///
+    /// # Errors
+    /// The kernel's error number.
+    pub(crate) fn set_offline(&self, pcpu: PcpuId) -> Result<(), i32> {
+        let mut call = u32::from(pcpu.0).to_ne_bytes();
+        run_call(&self.skel.progs.tandem_offline, &mut call)
     }
 
     /// Clears a VM's record after the end of its last world.
@@ -371,6 +410,7 @@ fn listen(
         match word(0) {
             1 => queue.borrow_mut().push(Event::Named { tgid: word(2) }),
             2 => queue.borrow_mut().push(Event::Gone),
+            3 => queue.borrow_mut().push(Event::Pcpus),
             _ => {}
         }
         0

@@ -13,6 +13,7 @@ use crate::{
     in_force::{InForce, Lasting},
     layout::Layout,
     live::Event,
+    pcpus::{Changed, Pcpus},
     publish::Published,
     reported::Conditions,
 };
@@ -21,6 +22,7 @@ use sched_core::Knobs;
 use settings::LiveSettings;
 use std::time::{Duration, Instant};
 use topology::Topology;
+use units::PcpuSet;
 
 /// How the daemon runs.
 pub struct Options {
@@ -51,6 +53,7 @@ struct Daemon<'a> {
     in_force: InForce<'a>,
     vms: Vms,
     published: Published,
+    pcpus: Pcpus,
     held: Held,
     conditions: Conditions,
 }
@@ -61,8 +64,8 @@ const SCAN: Duration = Duration::from_millis(500);
 /// The ring buffer takes whole milliseconds, and 0 would not wait at all.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
-/// Loads the scheduler and runs until a signal or the kernel ends it; loads it again when pCPUs go
-/// on or off line.
+/// Loads the scheduler and runs until a signal or the kernel ends it; loads it again when pCPUs
+/// come on line that were not at the load.
 ///
 /// # Errors
 /// `HostError::Load` if the kernel refuses it, `HostError::Ejected` if the kernel ended it,
@@ -123,22 +126,23 @@ fn once(
         guests,
         vms,
         published: Published::default(),
+        pcpus: Pcpus::new(pcpus.clone()),
         held: Held::new(pcpus.clone()),
         conditions: Conditions::default(),
     };
     daemon.take(found)?;
-    if read()? != *topology {
-        // The kernel tells of a pCPU only once a scheduler is attached.
+    if let Some(new) = daemon.pcpus()? {
         live.stop();
-        return Ok(Some(ExitReason {
-            kind: 0,
-            restart: true,
-            text: "while it was being loaded".to_owned(),
-        }));
+        return Ok(Some(anew(format!("pCPUs {new} came while it was being loaded"))));
     }
     let ended = daemon.follow()?;
     live.stop();
     Ok(ended)
+}
+
+/// Our own doing, and not the kernel's: a fresh load.
+fn anew(why: String) -> ExitReason {
+    ExitReason { kind: 0, restart: true, text: why }
 }
 
 impl Daemon<'_> {
@@ -149,6 +153,11 @@ impl Daemon<'_> {
             let events = self.live.poll(self.patience(scanned).max(SHORTEST_WAIT));
             if events.contains(&Event::Gone) || self.live.exit_reason().kind != 0 {
                 return Ok(Some(self.live.exit_reason()));
+            }
+            if events.contains(&Event::Pcpus) || scanned.elapsed() >= SCAN {
+                if let Some(new) = self.pcpus()? {
+                    return Ok(Some(anew(format!("pCPUs {new} were off line at the load"))));
+                }
             }
             if let Some(found) = self.vms.named(&events, &self.roots, &self.in_force) {
                 self.take(found)?;
@@ -168,6 +177,31 @@ impl Daemon<'_> {
             }
             // After a scan, whose plan ignores pinning.
             self.held.replan(self.live, &self.published, self.vms.slots(), &self.roots);
+        }
+        Ok(None)
+    }
+
+    /// Takes note of the pCPUs that are on line: the host has so many to divide. Those that were
+    /// not at the load, if some have come.
+    fn pcpus(&mut self) -> Result<Option<PcpuSet>, HostError> {
+        let kernel = topology::online(&self.roots.sys)?;
+        match self.pcpus.look(self.live.online(), &kernel) {
+            Changed::Nothing => {}
+            Changed::Missed(pcpus) => {
+                for pcpu in pcpus.iter() {
+                    // A scheduler that has been ended is seen by its last event.
+                    let _ = self.live.set_offline(pcpu);
+                }
+            }
+            Changed::New(new) => return Ok(Some(new)),
+            Changed::Online(said) => {
+                (self.options.say)(&said);
+                let online = self.pcpus.online();
+                self.in_force.set_pcpus(online.len() as u32);
+                self.held.set_pcpus(online.clone());
+                self.vms.forget();
+                self.scan()?;
+            }
         }
         Ok(None)
     }

@@ -55,6 +55,7 @@ unsafe extern "C" {
     pub(crate) fn sched_stopping(h: *mut Native, task: *mut PlatTask, runnable: bool);
     pub(crate) fn sched_quiescent(h: *mut Native, task: *mut PlatTask, sleeping: bool);
     pub(crate) fn sched_idle(h: *mut Native, pcpu: u32, idle: bool);
+    pub(crate) fn sched_online(h: *mut Native, pcpu: u32, online: bool);
     pub(crate) fn sched_housekeep(h: *mut Native) -> u64;
     pub(crate) fn sched_audit(h: *mut Native);
     pub(crate) fn sched_limits(h: *mut Native, part: u32) -> u64;

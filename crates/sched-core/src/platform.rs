@@ -100,6 +100,9 @@ forward! {
             u32::from(moved)
         }
     }
+    fn plat_queue_return_(queue: u64, world: u32) -> u32 {
+        |p, tasks| u32::from(p.queue_return(tasks, queue, world))
+    }
     fn plat_kick_(pcpu: u32, flags: u32) { |p, _tasks| p.kick(pcpu, flags) }
     fn plat_trace_(record: *const TraceRecord) {
         // SAFETY: it points to a record on the stack of trace_put, which waits for this function to

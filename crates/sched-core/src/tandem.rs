@@ -265,6 +265,11 @@ impl Scheduler for Tandem {
         self.host.within(k, |h| unsafe { native::sched_idle(h, pcpu, idle) });
     }
 
+    fn online(&mut self, k: &mut Callback<'_>, pcpu: u32, online: bool) {
+        // SAFETY: as above.
+        self.host.within(k, |h| unsafe { native::sched_online(h, pcpu, online) });
+    }
+
     fn timer(&mut self, k: &mut Callback<'_>, timer: u32) {
         // SAFETY: as above.
         let next = self.host.within(k, |h| unsafe {

@@ -14,6 +14,7 @@ mod live_checks;
 mod live_match;
 mod live_trust;
 mod names;
+mod offline;
 mod pools;
 mod raw;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use live::{LiveHost, LivePool, LiveSettings, LiveSettingsError, LiveVm};
 pub use live_match::Called;
 pub use live_trust::{LiveTrust, LiveUser};
 pub use names::scenarios;
+pub use offline::{OfflineSpec, PcpuChange, offline_reasons, pcpu_changes};
 pub use pools::{Branch, Place, PlacedPool, arrange, place};
 pub use raw::load;
 pub use resources::{LIMIT_MIN, VmResources};

@@ -3,7 +3,7 @@
 
 use crate::{
     HostSpec, HostTask, Run, RunSpec, Scenario, ScenarioError, VmSpec, changes::changes, checks,
-    names, pools, unreadable,
+    names, offline::offline_reasons, pools, unreadable,
 };
 use std::{collections::BTreeSet, fs, path::Path};
 use topology::Topology;
@@ -199,6 +199,7 @@ fn resolve(mut spec: RunSpec) -> Result<(RunSpec, Topology), Vec<String>> {
     checks::names(&spec, &written, &mut reasons);
     checks::expectations(&spec, &mut reasons);
     reasons.extend(changes(&spec).err().into_iter().flatten());
+    reasons.extend(offline_reasons(&spec, pcpus));
     match topology {
         Some(topology) if reasons.is_empty() => Ok((spec, topology)),
         _ => Err(reasons),

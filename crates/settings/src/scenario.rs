@@ -1,6 +1,6 @@
 //! A scenario: one host, its VMs and host tasks, and the runs that vary them.
 
-use crate::{ChangeSpec, LimitSetting, Window, Workload};
+use crate::{ChangeSpec, LimitSetting, OfflineSpec, Window, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use topology::{Shape, Topology};
@@ -63,6 +63,9 @@ pub struct RunSpec {
     /// Settings of VMs and pools that change while it runs.
     #[serde(default, rename = "change")]
     pub changes: Vec<ChangeSpec>,
+    /// pCPUs that are off line for a time.
+    #[serde(default)]
+    pub offline: Vec<OfflineSpec>,
     /// Knobs of the scheduler for this run, by name; `--set` overrides them.
     #[serde(default, deserialize_with = "crate::knobs::read")]
     pub knobs: BTreeMap<String, u64>,

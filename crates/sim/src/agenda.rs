@@ -1,11 +1,11 @@
-//! What a scenario lets happen to VMs, and when; it does nothing of it.
+//! What a scenario lets happen to VMs and pCPUs, and when; it does nothing of it.
 
-use settings::RunSpec;
+use settings::{RunSpec, pcpu_changes};
 
 /// Time between the beginnings of VMs that the scenario lets begin at one moment: a few interrupts.
 const OPEN_APART_NS: u64 = 10_000;
 
-/// Something that happens to a VM at a time the scenario gives.
+/// Something that happens to a VM, or to the host, at a time the scenario gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Change {
     pub(crate) at: u64,
@@ -18,6 +18,10 @@ pub(crate) struct Change {
 pub(crate) enum What {
     Close,
     Stop,
+    /// A pCPU goes off line.
+    Offline(u16),
+    /// A pCPU comes on line.
+    Online(u16),
     /// Settings change, by this change of `settings::changes`.
     Set(u32),
     Start,
@@ -59,6 +63,10 @@ fn changes(spec: &RunSpec, settings: &[settings::Change]) -> Vec<Change> {
     let set =
         |(i, c): (u32, &settings::Change)| Change { at: c.at.ns(), what: What::Set(i), vm: 0 };
     let mut all: Vec<Change> = (0..).zip(settings).map(set).collect();
+    all.extend(pcpu_changes(spec).into_iter().map(|c| {
+        let what = if c.online { What::Online(c.pcpu.0) } else { What::Offline(c.pcpu.0) };
+        Change { at: c.at.ns(), what, vm: 0 }
+    }));
     for (vm, v) in spec.vms.iter().enumerate() {
         let mut push = |at: u64, what| all.push(Change { at, what, vm: vm as u32 + 1 });
         push(v.start.ns(), What::Start);

@@ -96,6 +96,11 @@ impl Books {
         self.truth.idle(now, pcpu, idle);
     }
 
+    /// These pCPUs are on line from now on.
+    pub(crate) fn online(&mut self, now: u64, online: &PcpuSet) {
+        self.watch.online(now, online);
+    }
+
     /// A vCPU that runs enters its guest, or leaves it for its emulator.
     pub(crate) fn guest(&mut self, now: u64, world: u32, inside: bool) {
         self.watch.guest(now, world, inside);

@@ -7,6 +7,7 @@
 
 mod audit;
 mod build;
+mod hotplug;
 mod life;
 mod looks;
 mod plans;

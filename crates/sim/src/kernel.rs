@@ -63,6 +63,7 @@ pub(crate) enum Nudge {
 /// A pCPU.
 #[derive(Clone, Debug, Default)]
 struct Cpu {
+    offline: bool,
     /// World running, 0 when idle.
     current: u32,
     local: Local,
@@ -265,6 +266,11 @@ impl Kernel {
             self.breach(Rule::UnknownPcpu, Some(world), Some(pcpu), what);
             return false;
         }
+        if !self.is_online(pcpu) {
+            let what = "seen in the local queue of a pCPU that is off line".to_owned();
+            self.breach(Rule::UnknownPcpu, Some(world), Some(pcpu), what);
+            return false;
+        }
         if !tasks[world as usize].may_run(pcpu) {
             let what = "seen in the local queue of a pCPU where it may not run".to_owned();
             self.breach(Rule::Affinity, Some(world), Some(pcpu), what);
@@ -397,6 +403,17 @@ impl contract::Kernel for Kernel {
         let key = tasks[world as usize].key;
         self.put_ordered(position, key, world);
         from != position
+    }
+
+    fn queue_return(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> bool {
+        if self.leave_queue(tasks, queue, world).is_none() {
+            return false;
+        }
+        let pcpu = tasks[world as usize].pcpu as u32;
+        self.seats[world as usize] = Seat::Local(pcpu);
+        self.cpus[pcpu as usize].local.push_back(world);
+        self.nudges.push((pcpu, Nudge::Reschedule));
+        true
     }
 
     fn kick(&mut self, pcpu: u32, flags: u32) {

@@ -19,7 +19,10 @@ pub(crate) struct Planner {
     generation: u64,
     /// Whether the scheduler takes orders of the planner.
     ordered: bool,
-    pcpus: usize,
+    /// Those that are on line.
+    pcpus: PcpuSet,
+    /// Shares of the system group; none: by the number of pCPUs.
+    system_shares: Option<u32>,
 }
 
 /// Limits as they are put into force: all of them, and the first that each VM is below.
@@ -51,10 +54,25 @@ pub(crate) fn vm_terms(vm: &Vm) -> check::VmTerms {
 }
 
 impl Planner {
-    /// A planner of pools on so many pCPUs, and of settings that change so.
-    pub(crate) fn new(pools: Vec<PlacedPool>, changes: Vec<Change>, pcpus: usize) -> Planner {
+    /// A planner of pools on these pCPUs, and of settings that change so.
+    pub(crate) fn new(
+        pools: Vec<PlacedPool>,
+        changes: Vec<Change>,
+        pcpus: PcpuSet,
+        system_shares: Option<u32>,
+    ) -> Planner {
         let weigher = Weigher::default();
-        Planner { pools, changes, weigher, generation: 0, ordered: false, pcpus }
+        Planner { pools, changes, weigher, generation: 0, ordered: false, pcpus, system_shares }
+    }
+
+    /// These pCPUs are on line from now on.
+    pub(crate) fn set_pcpus(&mut self, pcpus: PcpuSet) {
+        self.pcpus = pcpus;
+    }
+
+    /// Shares that the system group has by the pCPUs on line; none if it does not go by them.
+    pub(crate) fn system_shares(&self) -> Option<u32> {
+        self.system_shares.is_none().then(|| 1000 * self.pcpus.len() as u32)
     }
 
     /// The pools, the root first.
@@ -85,14 +103,14 @@ impl Planner {
                 reservation: r.reservation,
                 limit: r.limit,
                 vcpus: if *v == 0 {
-                    self.pcpus as u32
+                    self.pcpus.len() as u32
                 } else {
                     vm.allowed.as_ref().map_or(vm.vcpus, |a| vm.vcpus.min(a.len() as u32))
                 },
             }
         };
         let leaves = on.iter().map(leaf).collect();
-        (Tree::new(self.pcpus as u64, tree_pools(&self.pools), leaves), on)
+        (Tree::new(self.pcpus.len() as u64, tree_pools(&self.pools), leaves), on)
     }
 
     /// The limits of all pools and VMs; of VMs that are off too, for they stay where they are.
@@ -153,7 +171,6 @@ impl Planner {
         v_ns: u64,
     ) -> Vec<Order> {
         let (tree, _) = self.tree(cast, false);
-        let host = PcpuSet::first(self.pcpus);
-        self.weigher.plan(&host, &tree, vms, worlds, entitlement::REPLAN.ns(), v_ns)
+        self.weigher.plan(&self.pcpus, &tree, vms, worlds, entitlement::REPLAN.ns(), v_ns)
     }
 }

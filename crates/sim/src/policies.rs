@@ -141,6 +141,9 @@ fn asked(run: &Run, options: &Options, traced: bool) -> Vec<(Feature, String)> {
             ask(Feature::Limits, by());
         }
     }
+    for off in &spec.offline {
+        ask(Feature::Hotplug, format!("pCPUs {} from {}", off.pcpus, off.from));
+    }
     for name in spec.knobs.keys().chain(options.knobs.keys()) {
         ask(Feature::Knobs, format!("'{name}'"));
     }

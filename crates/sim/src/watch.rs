@@ -36,6 +36,13 @@ impl Watch {
         }
     }
 
+    /// These pCPUs are on line from now on.
+    pub(crate) fn online(&mut self, now: u64, online: &PcpuSet) {
+        if let Some(o) = &mut self.oracle {
+            o.online(now, online);
+        }
+    }
+
     pub(crate) fn held_back(&mut self, now: u64, world: u32, held: bool) {
         if let Some(o) = &mut self.oracle {
             o.held_back(now, WorldId(world), held);

@@ -6,6 +6,7 @@ mod draw;
 mod engine;
 mod gaming;
 mod guests;
+mod hotplug;
 mod limit_changes;
 mod long_life;
 mod looks;

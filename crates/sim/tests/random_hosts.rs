@@ -10,7 +10,7 @@ use crate::draw::{
     case::{self, Case, Lag},
 };
 use dice::Draw;
-use settings::{Dist, HostSpec, HostTask, Run, RunSpec, VmSpec, Window, Workload};
+use settings::{Dist, HostSpec, HostTask, OfflineSpec, Run, RunSpec, VmSpec, Window, Workload};
 use topology::Topology;
 use units::{PcpuId, PcpuSet, Span};
 
@@ -144,6 +144,7 @@ impl Hosts for Draw {
             vms: (0..1 + self.below(pcpus)).map(|i| self.vm(i, pcpus, secs)).collect(),
             host_tasks: (0..self.below(4)).map(|i| self.task(i, pcpus)).collect(),
             changes: vec![],
+            offline: vec![],
             knobs: Default::default(),
             lab: Default::default(),
             expect: Default::default(),
@@ -169,11 +170,43 @@ fn rings(seed: u64, pcpus: u64) -> Option<HostTask> {
     })
 }
 
+/// pCPUs that are off line now and then, on a third of the hosts; each world keeps one that stays.
+fn offline(seed: u64, spec: &RunSpec, pcpus: u64, ms: u64) -> Vec<OfflineSpec> {
+    let mut draw = Draw::new(seed ^ 0x0ff1_1e5e); // as for rings
+    if draw.below(3) > 0 {
+        return vec![];
+    }
+    let of_vms = spec.vms.iter().flat_map(|v| (0..v.vcpus as usize).map(|i| v.allowed(i)));
+    let of_tasks = spec.host_tasks.iter().map(|t| t.affinity.clone());
+    let allowed: Vec<PcpuSet> = of_vms.chain(of_tasks).flatten().collect();
+    let mut stay = PcpuSet::first(pcpus as usize);
+    let mut out = vec![];
+    for _ in 0..1 + draw.below(pcpus) {
+        let one = PcpuId(draw.below(pcpus) as u16);
+        let left: PcpuSet = stay.iter().filter(|p| *p != one).collect();
+        if left.is_empty() || left == stay || allowed.iter().any(|a| a.and(&left).is_empty()) {
+            continue;
+        }
+        stay = left;
+        let mut at = draw.below(ms);
+        while at < ms && out.len() < 60 {
+            let to = at + 1 + draw.below(1000);
+            let pcpus = PcpuSet::from_iter([one]);
+            let to_ms = Some(Span::from_ms(to)).filter(|_| draw.below(8) > 0);
+            out.push(OfflineSpec { pcpus, from: Span::from_ms(at + 1), to: to_ms });
+            at = if to_ms.is_some() { to + draw.below(1000) } else { ms };
+        }
+    }
+    out
+}
+
 /// The host of a seed, and all else that the seed decides.
 pub fn drawn(seed: u64) -> Case {
     let mut draw = Draw::new(seed);
     let mut run = Hosts::run(&mut draw, 6);
-    run.spec.host_tasks.extend(rings(seed, run.topology.pcpus() as u64));
+    let pcpus = run.topology.pcpus() as u64;
+    run.spec.host_tasks.extend(rings(seed, pcpus));
+    run.spec.offline = offline(seed, &run.spec, pcpus, 6000);
     Case::of(run, seed, &mut draw)
 }
 

@@ -121,6 +121,7 @@ impl Trees<'_> {
             pools,
             host_tasks: vec![],
             changes: vec![],
+            offline: vec![],
             knobs: Default::default(),
             lab: Default::default(),
             expect: Default::default(),

@@ -3,7 +3,7 @@
 
 mod sysfs;
 
-pub use sysfs::{SysfsError, from_sysfs};
+pub use sysfs::{SysfsError, from_sysfs, online};
 
 use serde::{Deserialize, Serialize};
 use units::{PcpuId, PcpuSet, caps::PCPUS_MAX};

@@ -77,8 +77,15 @@ pub fn from_sysfs(root: &Path) -> Result<Topology, SysfsError> {
             socket: sockets.of(package),
         });
     }
-    let online = set(&cpus.join("online"))?;
-    Ok(Topology::from_places(places)?.with_online(&online))
+    Ok(Topology::from_places(places)?.with_online(&online(root)?))
+}
+
+/// The pCPUs that are online now on the machine whose sysfs is mounted at `root`.
+///
+/// # Errors
+/// `SysfsError` names the file that could not be read.
+pub fn online(root: &Path) -> Result<PcpuSet, SysfsError> {
+    set(&root.join("devices/system/cpu/online"))
 }
 
 /// pCPUs that share the deepest cache of `dir`'s pCPU, as the kernel lists them.

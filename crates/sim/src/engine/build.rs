@@ -17,7 +17,7 @@ use contract::{Scheduler, Task};
 use dice::Stream;
 use sched_core::Knobs;
 use settings::{Change, PlacedPool, Run};
-use units::Span;
+use units::{PcpuSet, Span};
 
 /// What a run is built from.
 pub(crate) struct Terms<'r> {
@@ -36,10 +36,8 @@ impl<P: Scheduler> Engine<P> {
     pub(crate) fn new(policy: P, terms: Terms<'_>) -> Engine<P> {
         let (spec, topology) = (&terms.run.spec, &terms.run.topology);
         let (seed, pcpus, worlds) = (terms.seed, topology.pcpus(), cast::count(spec));
-        let system_shares = match terms.knobs.system_shares {
-            0 => 1000 * pcpus as u32,
-            shares => shares as u32,
-        };
+        let given = Some(terms.knobs.system_shares as u32).filter(|shares| *shares > 0);
+        let system_shares = given.unwrap_or(1000 * pcpus as u32);
         let truth = Truth::new(worlds, spec.vms.len() + 1, topology);
         let watch = Watch::new(topology, worlds, held_to(&terms));
         let lateness = Lateness {
@@ -57,7 +55,7 @@ impl<P: Scheduler> Engine<P> {
             books: Books::new(truth, watch, worlds),
             cast: Cast::new(spec, &terms.pools, system_shares, seed),
             agenda: Agenda::new(spec, &terms.changes),
-            planner: Planner::new(terms.pools, terms.changes, pcpus),
+            planner: Planner::new(terms.pools, terms.changes, PcpuSet::first(pcpus), given),
             stats: Stats::default(),
             costs: terms.options.costs,
             deaf: terms.options.policy.mutant() == Some(Mutant::LostKick),

@@ -50,6 +50,8 @@ impl<P: Scheduler> Engine<P> {
             match change.what {
                 What::Start => self.start_vm(change.vm),
                 What::Stop => self.stop_vm(change.vm),
+                What::Offline(pcpu) => self.hotplug(u32::from(pcpu), false),
+                What::Online(pcpu) => self.hotplug(u32::from(pcpu), true),
                 What::Set(i) => {
                     self.set(i);
                     // Those of one moment come into force together.

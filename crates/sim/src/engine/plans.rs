@@ -8,8 +8,7 @@ use crate::planner::vm_terms;
 use contract::{Limits, Plan, Scheduler, VmTerms};
 use entitlement::Order;
 use publish::Wants;
-use settings::Changed;
-use units::PcpuSet;
+use settings::{Changed, VmResources};
 
 impl<P: Scheduler> Engine<P> {
     /// Puts the limits of all pools and VMs into force; VMs that are off too, for they stay where
@@ -47,7 +46,7 @@ impl<P: Scheduler> Engine<P> {
     /// Weights by what is active now, as the daemon makes them where VMs are pinned.
     pub(super) fn replan(&mut self) {
         let (period, now) = (entitlement::REPLAN.ns(), self.kernel.now());
-        let host = PcpuSet::first(self.kernel.pcpus() as usize);
+        let host = self.kernel.online();
         let on = self.cast.on();
         let times_of = |v: u32| self.policy.virtual_times(v).unwrap_or_default();
         let vms: Vec<(u32, u64)> = on.iter().map(|v| (*v, times_of(*v).0)).collect();
@@ -97,6 +96,16 @@ impl<P: Scheduler> Engine<P> {
         let terms = self.terms(vm);
         let plan = Plan { generation, tree: &tree, vms: &vms };
         self.call(|p, k| p.vm_terms(k, &terms, &plan));
+    }
+
+    /// The system group has 1,000 shares for each pCPU on line, where no knob says otherwise.
+    pub(super) fn resize_system(&mut self) {
+        if let Some(shares) = self.planner.system_shares() {
+            let old = self.cast.vm(0).resources;
+            self.cast.set(0, VmResources { shares, ..old });
+            self.books.vm_terms(self.kernel.now(), 0, vm_terms(self.cast.vm(0)));
+        }
+        self.weigh(0);
     }
 
     pub(super) fn plan_later(&mut self) {

@@ -31,7 +31,10 @@ impl<P: Scheduler> Engine<P> {
 
     /// A sleep ends, by a timer on the pCPU where the world ran last.
     pub(super) fn wake(&mut self, world: u32) {
-        self.wake_by(world, self.tasks[world as usize].pcpu as u32, 0, 0);
+        let last = self.tasks[world as usize].pcpu as u32;
+        let online = self.kernel.is_online(last);
+        let here = if online { last } else { self.kernel.fallback(&self.tasks[world as usize]) };
+        self.wake_by(world, here, 0, 0);
     }
 
     /// A sleep ends: on pCPU `here` an interrupt wakes the world, or another world, `waker`, that
@@ -81,7 +84,7 @@ impl<P: Scheduler> Engine<P> {
     fn select(&mut self, world: u32, prev: u32, flags: u32) -> u32 {
         let task = &self.tasks[world as usize];
         if task.allowed_count <= 1 || task.migration_disabled != 0 {
-            return if task.may_run(prev) { prev } else { task.first_allowed() };
+            return if task.may_run(prev) { prev } else { self.kernel.fallback(task) };
         }
         let chosen = self.call_from(Context::Select(world), |p, k| p.select(k, world, prev, flags));
         let n = self.kernel.pcpus();
@@ -91,14 +94,14 @@ impl<P: Scheduler> Engine<P> {
             return prev;
         }
         let task = &self.tasks[world as usize];
-        if task.may_run(chosen as u32) {
+        if task.may_run(chosen as u32) && self.kernel.is_online(chosen as u32) {
             return chosen as u32;
         }
         self.stats.fallbacks += 1;
-        task.first_allowed()
+        self.kernel.fallback(task)
     }
 
-    fn enqueue(&mut self, world: u32, flags: u32) {
+    pub(super) fn enqueue(&mut self, world: u32, flags: u32) {
         self.call_from(Context::Enqueue(world), |p, k| p.enqueue(k, world, flags));
         if self.kernel.seat(world) == Seat::Custody {
             let what = "seen in no queue after enqueue, allowed exactly one".to_owned();
@@ -154,6 +157,9 @@ impl<P: Scheduler> Engine<P> {
 
     /// A reschedule interrupt.
     pub(super) fn resched(&mut self, pcpu: u32) {
+        if !self.kernel.is_online(pcpu) {
+            return self.evacuate(pcpu);
+        }
         self.account(pcpu);
         self.pick(pcpu, self.kernel.current(pcpu), 0);
     }
@@ -198,7 +204,7 @@ impl<P: Scheduler> Engine<P> {
         self.settle(pcpu);
     }
 
-    fn stop(&mut self, pcpu: u32, world: u32, runnable: bool) {
+    pub(super) fn stop(&mut self, pcpu: u32, world: u32, runnable: bool) {
         self.call(|p, k| p.stopping(k, world, runnable));
         self.books.stops(self.kernel.now(), world, pcpu, &self.policy);
     }
@@ -274,14 +280,19 @@ impl<P: Scheduler> Engine<P> {
         self.tasks[world as usize].slice_ns = SLICE_DEFAULT_NS;
     }
 
-    /// A world that still wants to run leaves its pCPU.
-    fn put_prev(&mut self, pcpu: u32, prev: u32) {
+    /// A world that still wants to run stops.
+    pub(super) fn preempt(&mut self, pcpu: u32, prev: u32) {
         self.kernel.move_to(prev, Seat::Custody);
         self.cast.readies(prev, self.kernel.now());
         self.stop(pcpu, prev, true);
         let costops = self.kernel.hold_of(prev) == Hold::Costopped;
         let state = if costops { State::Costop } else { State::Ready };
         self.books.enter(self.kernel.now(), prev, state);
+    }
+
+    /// A world that still wants to run leaves its pCPU.
+    fn put_prev(&mut self, pcpu: u32, prev: u32) {
+        self.preempt(pcpu, prev);
         if self.tasks[prev as usize].slice_ns > 0 {
             self.kernel.put_back(prev, pcpu);
         } else {

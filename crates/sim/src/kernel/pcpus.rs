@@ -2,7 +2,8 @@
 //! accounted: the part of the kernel that the engine moves. It calls no scheduler.
 
 use super::{Context, Hold, Kernel, Nudge, Recorder, Seat, Target, Told};
-use contract::Breach;
+use contract::{Breach, Task};
+use units::{PcpuId, PcpuSet};
 
 /// What has passed on a pCPU since it was looked at last.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,36 @@ impl Kernel {
     /// Number of pCPUs.
     pub(crate) fn pcpus(&self) -> u32 {
         self.cpus.len() as u32
+    }
+
+    /// Whether a pCPU is on line.
+    #[inline]
+    pub(crate) fn is_online(&self, pcpu: u32) -> bool {
+        self.cpus.get(pcpu as usize).is_some_and(|c| !c.offline)
+    }
+
+    /// A pCPU is on line from now on, or off line.
+    pub(crate) fn set_online(&mut self, pcpu: u32, online: bool) {
+        self.cpus[pcpu as usize].offline = !online;
+        self.set_idle(pcpu, online);
+    }
+
+    /// All that are on line.
+    pub(crate) fn online(&self) -> PcpuSet {
+        (0..self.pcpus()).filter(|p| self.is_online(*p)).map(|p| PcpuId(p as u16)).collect()
+    }
+
+    /// The first pCPU on line where a task may run, as the kernel's own fallback.
+    pub(crate) fn fallback(&self, task: &Task) -> u32 {
+        let all = (0..self.pcpus()).filter(|p| self.is_online(*p));
+        all.clone().find(|p| task.may_run(*p)).or_else(|| { all }.next()).unwrap_or(0)
+    }
+
+    /// Takes the world that is first in a local queue into custody.
+    pub(crate) fn pop_local(&mut self, pcpu: u32) -> Option<u32> {
+        let world = self.cpus[pcpu as usize].local.pop_front()?;
+        self.seats[world as usize] = Seat::Custody;
+        Some(world)
     }
 
     /// Where a world is.

@@ -2,7 +2,7 @@
 //! left is what the fault needs.
 
 use super::case::Case;
-use settings::{RunSpec, Workload};
+use settings::{RunSpec, Workload, offline_reasons};
 use sim::{Costs, Ticks};
 use topology::Topology;
 use units::{PcpuSet, Span};
@@ -67,7 +67,11 @@ fn all_smaller(case: &Case) -> Vec<Case> {
     if case.ticks != Ticks::Aligned {
         all.push(Case { ticks: Ticks::Aligned, ..case.clone() });
     }
-    all.retain(|c| !c.run.spec.vms.is_empty());
+    all.extend((0..spec.offline.len()).map(|i| with(&|s| drop(s.offline.remove(i)))));
+    all.retain(|c| {
+        let pcpus = c.run.topology.pcpus();
+        !c.run.spec.vms.is_empty() && offline_reasons(&c.run.spec, pcpus).is_empty()
+    });
     all
 }
 

@@ -1,0 +1,74 @@
+/* pCPUs that go off line and come on line again.
+ *
+ * Promise	no world is placed on a pCPU that is off line, and none stays in its queues for
+ *		longer than a round of housekeeping
+ * Law		cluster.present: the pCPUs on line, by which idle ones and queues are searched.
+ *		What waits at one that is not goes to the local queue of the pCPU that it belongs
+ *		to; the kernel moves it from there, to a pCPU that its affinity allows, and hands
+ *		it to enqueue
+ * Limits	a pCPU that was off line at the load has no cluster: worlds that the kernel puts
+ *		there run in its own order, without a queue, until the daemon loads anew. The
+ *		kernel waits with taking a pCPU off line until the worlds that are parked or
+ *		co-stopped there have run elsewhere
+ */
+#ifndef TANDEM_ONLINE_H
+#define TANDEM_ONLINE_H
+
+#include "../queue/count.h"
+#include "idle.h"
+
+/* Hands worlds that wait in `queue` back to the kernel; `seen` counts those looked at. */
+SUBPROG u32 online_return(NONNULL(struct host *h), u64 queue, NONNULL(u32 *seen))
+{
+	plat_task *t;
+
+	plat_queue_each(h, t, queue) {
+		struct world *w = plat_world_of(h, t);
+
+		if (!w || (*seen)++ >= QUEUE_SCAN_MAX)
+			break;
+		count_out_waiting(h, w);
+		plat_queue_return(h, t);
+	}
+	return 0;
+}
+
+/* No world waits at a pCPU that is off line. */
+RARE_SUBPROG u32 online_drain(NONNULL(struct host *h), NONNULL(struct pcpu *p))
+{
+	u32 seen = 0;
+
+	online_return(h, QUEUE_SYSTEM(p->id), &seen);
+	online_return(h, QUEUE_VM(p->id), &seen);
+	return 0;
+}
+
+/* Whether idle pCPUs look for what was on its way to one that has gone: the kernel puts such a
+ * world where none is kicked for it. */
+INLINE bool online_left(struct host *h)
+{
+	return h->left_ns && plat_now(h) - h->left_ns < SEC_NS;
+}
+
+/* A pCPU comes on line or goes off line. */
+INLINE void core_online(struct host *h, u32 pcpu, bool online)
+{
+	struct pcpu *p = pcpu < h->pcpus ? plat_pcpu(h, pcpu) : NULL;
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	u64 one = p ? 1ull << (p->bit & 63) : 0;
+
+	if (!c || idle_online(c, p->bit) == online)
+		return;
+	if (online) {
+		plat_or(&c->present, one);
+		plat_add(&h->online, 1);
+		trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN); /* it looks for work */
+	} else {
+		plat_fetch_and(&c->present, ~one);
+		plat_fetch_and(&c->idle, ~one);
+		plat_add(&h->online, -1);
+		h->left_ns = plat_now(h);
+	}
+}
+
+#endif
