@@ -85,6 +85,7 @@ fn host(sockets: u32, cores: u32, duration: Span) -> Run {
         vms: (0..vms).map(|i| vm(i, vcpus / vms + u32::from(i < vcpus % vms))).collect(),
         host_tasks: vec![],
         changes: vec![],
+        offline: vec![],
         knobs: Default::default(),
         lab: Default::default(),
         expect: Default::default(),

@@ -67,7 +67,7 @@ fn all_smaller(case: &Case) -> Vec<Case> {
     if case.ticks != Ticks::Aligned {
         all.push(Case { ticks: Ticks::Aligned, ..case.clone() });
     }
-    all.extend((0..spec.offline.len()).map(|i| with(&|s| drop(s.offline.remove(i)))));
+    all.extend((0..spec.offline.len()).map(|i| with(&|s| _ = s.offline.remove(i))));
     all.retain(|c| {
         let pcpus = c.run.topology.pcpus();
         !c.run.spec.vms.is_empty() && offline_reasons(&c.run.spec, pcpus).is_empty()
