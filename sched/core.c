@@ -372,10 +372,8 @@ INLINE void core_running(struct host *h, plat_task *t, struct world *w)
 	p->current_since_ns = now;
 	p->current_vm = w->vm;
 	p->current_world = w->id;
-	if (w->vm == VM_SYSTEM) {
-		task_arrive(h, w, p);
-		p->system_v_ns = max_u64(p->system_v_ns, w->runtime_ns);
-	}
+	if (w->vm == VM_SYSTEM)
+		task_served(h, w, p);
 	gang_run(h, t, v, w, now);
 	if (plat_read(v->limiter))
 		parked_runs(h, t, v, w);

@@ -51,7 +51,7 @@ struct pcpu {
 
 	/* --- core.c and place/pick.h --- */
 
-	/* virtual runtime of the host task served here last */
+	/* virtual runtime of the host task served here last, when its slice began */
 	u64 system_v_ns;
 	/* when the starvation guard looked at its queues last */
 	u64 rescued_ns;

@@ -1,5 +1,5 @@
 /* Virtual runtimes of host tasks. Each pCPU has a clock of its own for them: the virtual runtime of
- * the task that it served last.
+ * the task that it served last, when its slice began.
  *
  * Promise	host tasks of one pCPU share it by nice weight; one that sleeps or comes from
  *		another pCPU waits there no longer, and no less, than its lag says
@@ -29,6 +29,13 @@ INLINE void task_arrive(struct host *h, struct world *w, struct pcpu *p)
 		ahead = w->runtime_ns - plat_read(from->system_v_ns); /* negative: behind */
 	w->runtime_ns = p->system_v_ns + ahead;
 	w->clock_of = p->id + 1;
+}
+
+/* This pCPU serves a host task from now on, for one slice. */
+INLINE void task_served(struct host *h, struct world *w, struct pcpu *p)
+{
+	task_arrive(h, w, p);
+	p->system_v_ns = max_u64(p->system_v_ns, w->runtime_ns);
 }
 
 /* The virtual runtime with which it is queued at this pCPU. */

@@ -10,6 +10,7 @@
 #define TANDEM_PICK_H
 
 #include "../account/charge.h"
+#include "../account/task.h"
 #include "../account/gang.h"
 #include "pull.h"
 
@@ -24,6 +25,8 @@ INLINE void pick_keep(struct host *h, plat_task *prev, struct world *w, struct v
 
 	plat_assert_alone(h, w->state == STATE_RUN && p->current_world == w->id);
 	plat_set_slice(prev, slice);
+	if (w->vm == VM_SYSTEM)
+		task_served(h, w, p);
 	gang_run(h, prev, v, w, now);
 	if (plat_read(v->limiter)) {
 		parked_runs(h, prev, v, w);

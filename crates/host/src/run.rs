@@ -184,7 +184,9 @@ impl Daemon<'_> {
     /// Takes note of the pCPUs that are on line: the host has so many to divide. Those that were
     /// not at the load, if some have come.
     fn pcpus(&mut self) -> Result<Option<PcpuSet>, HostError> {
-        let kernel = topology::online(&self.roots.sys)?;
+        let Ok(kernel) = topology::online(&self.roots.sys) else {
+            return Ok(None); // the next scan reads it again
+        };
         match self.pcpus.look(self.live.online(), &kernel) {
             Changed::Nothing => {}
             Changed::Missed(pcpus) => {

@@ -42,7 +42,8 @@ pub const METRICS: [Declared; Metric::COUNT] = [
     ),
     counter(Metric::Ejections, "tandem_scheduler_ejections", Unit::None).of(&["cause"]).says(
         "How often the kernel has ended the scheduler since the host was booted: cause is pcpus \
-            when pCPUs came or went, else other.",
+            when it asked for a fresh load because pCPUs came or went, which known ones no longer \
+            do, else other.",
         "Unless an administrator caused it, other is a bug: read the daemon's last messages and \
             dmesg, and report it. After pcpus the daemon has loaded the scheduler again.",
     ),

@@ -1,31 +1,10 @@
 //! pCPUs that go off line and come on line again while worlds run: every world goes on, what is
 //! left of the host is divided as ever, and nothing of the scheduler's is lost.
 
-use sim::{Options, Outcome, Ticks, run};
-use std::{fs, path::PathBuf};
+use crate::text::{silent, used_ms};
+use sim::Ticks;
 
-fn outcome(name: &str, text: &str, options: &Options) -> Result<Outcome, String> {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("hotplug-{name}.toml"));
-    fs::write(&path, text).expect("the test's folder can be written");
-    let scenario =
-        settings::load(&path.to_string_lossy()).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    run(&scenario.runs[0], options).map_err(|e| e.to_string())
-}
-
-/// Runs under the oracle, which must find nothing.
-fn silent(name: &str, text: &str, ticks: Ticks) -> Outcome {
-    let options = Options { ticks, ..Options::default() };
-    let out = outcome(name, text, &options).unwrap_or_else(|e| panic!("{name} {ticks:?}: {e}"));
-    let verdict = out.verdict.as_ref().expect("the oracle watches");
-    let first: Vec<String> = verdict.violations.iter().take(3).map(ToString::to_string).collect();
-    assert_eq!(verdict.violated(), 0, "{name} {ticks:?}: {}", first.join("\n"));
-    out
-}
-
-fn used_ms(out: &Outcome, name: &str) -> u64 {
-    let of = out.result.vms.iter().filter(|v| v.name.starts_with(name));
-    of.map(|v| v.times.used_ns).sum::<u64>() / 1_000_000
-}
+const TICKS: [Ticks; 2] = [Ticks::Aligned, Ticks::Staggered];
 
 /// Half of eight pCPUs are off line for half of the time.
 const HALF: &str = "[[offline]]\npcpus = '4-7'\nfrom = '2s'\nto = '6s'\n";
@@ -37,12 +16,40 @@ fn what_is_left_of_the_host_is_divided_by_shares() {
             [[vm]]\nname = 'rich'\nvcpus = 8\nshares = 6000\n\
             [[vm]]\nname = 'poor'\nvcpus = 8\nshares = 2000\n"
     );
-    for ticks in [Ticks::Aligned, Ticks::Staggered] {
-        let out = silent("shares", &text, ticks);
+    for ticks in TICKS {
+        let out = silent("hotplug-shares", &text, ticks);
         // 4 s of eight pCPUs and 4 s of four: 48 s, 3:1.
         let (rich, poor) = (used_ms(&out, "rich"), used_ms(&out, "poor"));
         println!("{ticks:?}: rich {rich} ms, poor {poor} ms");
         assert!(rich + poor >= 47_980, "{rich} + {poor} ms: nothing of 48 s is wasted");
         assert!(rich.abs_diff(36_000) <= 100, "{rich} ms: two quanta of 36 s");
+    }
+}
+
+/// Host tasks on eight pCPUs, of which one after another is off line for 200 ms; a pCPU that is
+/// busy with host tasks pulls none from another.
+fn host_tasks() -> String {
+    let mut text = "duration = '10s'\n[host]\ncores_per_llc = 8\n\
+        [[vm]]\nname = 'idle'\nvcpus = 1\nworkload = { kind = 'idle' }\n\
+        [[host_task]]\nname = 'busy'\ncount = 12\nworkload = { kind = 'burn' }\n\
+        [[host_task]]\nname = 'sleeper'\ncount = 2\n\
+        workload = { kind = 'duty', work = '1ms', sleep = '20ms' }\n"
+        .to_owned();
+    for i in 0..24 {
+        let (pcpu, from) = (1 + i % 7, 300 + 400 * i);
+        text +=
+            &format!("[[offline]]\npcpus = '{pcpu}'\nfrom = '{from}ms'\nto = '{}ms'\n", from + 200);
+    }
+    text
+}
+
+#[test]
+fn no_host_task_waits_long_when_its_pcpu_goes() {
+    for ticks in TICKS {
+        let out = silent("hotplug-tasks", &host_tasks(), ticks);
+        let longest = out.verdict.as_ref().expect("the oracle watches").ready_max_ns / 1_000_000;
+        println!("{ticks:?}: longest wait {longest} ms");
+        // A round of housekeeping until it is handed back, then three others for a tick each.
+        assert!(longest <= 22, "{ticks:?}: {longest} ms");
     }
 }

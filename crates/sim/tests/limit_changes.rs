@@ -4,20 +4,12 @@
 //! A random tree that fails names its seed; `SEED=n cargo test -p sim --test all limit_changes`
 //! replays it alone, and `SEEDS=n` tries that many.
 
+use crate::text::{self, outcome, used_ms};
 use check::Invariant;
 use dice::Draw;
 use expect::worst_permille;
-use sim::{Options, Outcome, Ticks, run};
-use std::{fmt::Write, fs, path::PathBuf};
-
-/// Runs a scenario's text.
-fn outcome(name: &str, text: &str, options: &Options) -> Result<Outcome, String> {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("changes-{name}.toml"));
-    fs::write(&path, text).expect("the test's folder can be written");
-    let scenario =
-        settings::load(&path.to_string_lossy()).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    run(&scenario.runs[0], options).map_err(|e| e.to_string())
-}
+use sim::{Options, Outcome, Ticks};
+use std::fmt::Write;
 
 /// A change at so many us.
 fn change_us(at_us: u64, of: &str, what: &str) -> String {
@@ -40,19 +32,9 @@ const OUTER: &str = "pool = 'outer'";
 const B: &str = "vm = 'b'";
 
 fn silent(name: &str, text: &str, ticks: Ticks) -> Outcome {
-    let options = Options { ticks, ..Options::default() };
-    let out = outcome(name, text, &options).unwrap_or_else(|e| panic!("{name} {ticks:?}: {e}"));
-    let verdict = out.verdict.as_ref().expect("the oracle watches");
-    let first: Vec<String> = verdict.violations.iter().take(3).map(ToString::to_string).collect();
-    assert_eq!(verdict.violated(), 0, "{name} {ticks:?}: {}", first.join("\n"));
-    assert_eq!(out.stats.default_slices + out.stats.fallbacks, 0, "{:?}", out.stats);
+    let out = text::silent(&format!("changes-{name}"), text, ticks);
+    assert_eq!(out.stats.fallbacks, 0, "{:?}", out.stats);
     out
-}
-
-/// CPU time of the VMs of this name, in ms.
-fn used_ms(out: &Outcome, name: &str) -> u64 {
-    let of = out.result.vms.iter().filter(|v| v.name.starts_with(name));
-    of.map(|v| v.times.used_ns).sum::<u64>() / 1_000_000
 }
 
 #[test]
@@ -185,7 +167,7 @@ fn wrong(seed: u64) -> Option<String> {
     let text = tree(&mut draw, 6);
     let ticks = if draw.below(2) == 0 { Ticks::Aligned } else { Ticks::Staggered };
     let options = Options { ticks, ..Options::default() };
-    let done = outcome(&format!("tree-{seed}"), &text, &options);
+    let done = outcome(&format!("changes-tree-{seed}"), &text, &options);
     let out = match done {
         Ok(out) => out,
         Err(e) => return Some(format!("seed {seed}: {e}")),

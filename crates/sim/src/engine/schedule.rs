@@ -204,7 +204,7 @@ impl<P: Scheduler> Engine<P> {
         self.settle(pcpu);
     }
 
-    pub(super) fn stop(&mut self, pcpu: u32, world: u32, runnable: bool) {
+    fn stop(&mut self, pcpu: u32, world: u32, runnable: bool) {
         self.call(|p, k| p.stopping(k, world, runnable));
         self.books.stops(self.kernel.now(), world, pcpu, &self.policy);
     }
