@@ -13,12 +13,13 @@ use crate::experiment_commands::build_tandem;
 use crate::{figures, history, tidy};
 
 /// Shows on a real kernel that the scheduler survives and stays within bounds, and what shows it:
-/// load, settings, idle, watch, kill, storm, steal, latency, forks.
+/// load, settings, idle, watch, kill, eject, storm, steal, latency, forks.
 ///
 /// Ends with 1 when a check fails and with 70 when the lab itself could not run.
 #[derive(Args)]
 pub struct RunDrill {
-    /// load, settings, idle, watch, kill, storm, steal, latency, forks, or all.
+    /// load, settings, idle, watch, kill, eject, storm, steal, latency, forks,
+    /// or all.
     #[arg(required = true, value_parser = parse_name)]
     drills: Vec<Names>,
     /// Kernel to boot: newest, older, or an exact version such as 7.2.13+deb14.
@@ -30,7 +31,7 @@ pub struct RunDrill {
     /// Seed of everything random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How often drill 'kill' kills the daemon.
+    /// How often drills 'kill' and 'eject' end the daemon.
     #[arg(long, value_name = "N", default_value_t = drill::CYCLES, value_parser = count)]
     cycles: usize,
     /// How often drill 'latency' measures under each scheduler.
@@ -111,7 +112,9 @@ pub fn run(args: &RunDrill) -> Result<ExitCode, LabError> {
 /// The option that repeats a drill as often as it was.
 fn repetitions(drill: Drill, setting: &Setting) -> String {
     match drill {
-        Drill::Kill if setting.cycles != drill::CYCLES => format!(" --cycles {}", setting.cycles),
+        Drill::Kill | Drill::Eject if setting.cycles != drill::CYCLES => {
+            format!(" --cycles {}", setting.cycles)
+        }
         Drill::Latency if setting.rounds != drill::ROUNDS => {
             format!(" --rounds {}", setting.rounds)
         }

@@ -37,6 +37,11 @@ impl Finding {
     pub fn is_fatal(&self) -> bool {
         !matches!(self, Finding::Lockup(_) | Finding::Warning(_))
     }
+
+    /// Whether this is an ejection that was asked for, by SysRq S.
+    pub fn is_of_the_operator(&self) -> bool {
+        matches!(self, Finding::SchedulerEjected(line) if line.contains("(disabled by sysrq-S)"))
+    }
 }
 
 impl fmt::Display for Finding {
@@ -129,7 +134,9 @@ mod tests {
         let found = findings(log);
         assert_eq!(found.len(), 1);
         assert!(matches!(&found[0], Finding::SchedulerEjected(l) if l.contains("task stall")));
-        assert!(found[0].is_fatal());
+        assert!(found[0].is_fatal() && !found[0].is_of_the_operator());
+        let asked = "[ 9.1] sched_ext: BPF scheduler \"tandem\" disabled (disabled by sysrq-S)\n";
+        assert!(findings(asked)[0].is_fatal() && findings(asked)[0].is_of_the_operator());
     }
 
     #[test]

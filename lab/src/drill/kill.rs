@@ -1,12 +1,15 @@
 //! Drill "kill": the daemon dies of SIGKILL under load, again and again; the kernel must have every
 //! task back within two seconds, nobody may be lost or stand still, and the next start must work.
+//!
+//! Drill "eject": the same on two CPUs, where a cycle is short, and every second time the kernel
+//! ejects the scheduler (SysRq S), and the daemon ends by itself. A campaign has many parts of it.
 
 use std::collections::BTreeMap;
 
 use super::record::Record;
-use super::{Drill, IDLE_CONTROL, Report, SLOWNESS, Setting, begin, dilation, spec};
+use super::{Drill, IDLE_CONTROL, Report, SLOWNESS, Setting, TWO_CPUS, begin, dilation, spec};
 use crate::archive::Archive;
-use crate::boot::Stream;
+use crate::boot::{Stream, Topology};
 use crate::error::Result;
 use crate::payload::{Orders, Work};
 use crate::vm::{Runs, Vm};
@@ -16,10 +19,40 @@ const SCRIPT: &str = include_str!("../../guest/drill-kill");
 pub const CYCLES: usize = 20;
 /// Wall time of one cycle on a busy machine; the whole has at least that of [`CYCLES`].
 const CYCLE_S: u64 = 120;
-/// With the VMs' four vCPUs they fill the eight CPUs; the script itself and the daemon come on top.
-const BURNERS: u32 = 4;
-const SLEEPERS: u32 = 4;
+/// The host of a drill, and what is busy on it beside the script and the daemon.
+struct Host {
+    drill: Drill,
+    topology: Topology,
+    burners: u32,
+    sleepers: u32,
+    /// Of each VM.
+    vcpus: u32,
+    /// Whether the kernel ejects the scheduler in every second cycle.
+    ejects: bool,
+}
+
+/// The burners and the VMs' four vCPUs fill the eight CPUs.
+const KILLED: Host = Host {
+    drill: Drill::Kill,
+    topology: Topology::SMALL,
+    burners: 4,
+    sleepers: 4,
+    vcpus: 2,
+    ejects: false,
+};
+/// Two CPUs load in a fourth of the time: each has a core of the machine.
+const EJECTED: Host = Host {
+    drill: Drill::Eject,
+    topology: TWO_CPUS,
+    burners: 1,
+    sleepers: 2,
+    vcpus: 1,
+    ejects: true,
+};
 const VMS: [&str; 2] = ["one", "two"];
+/// Exit code of a daemon whose scheduler was ejected (docs/exit-codes.md), and of one killed.
+const CODE_EJECTED: &str = "5";
+const CODE_KILLED: &str = "137";
 /// From SIGKILL until the kernel's own scheduler has all tasks.
 const HANDBACK_LIMIT_MS: f64 = 2000.0;
 /// What the kernel's verifier may go through at each start. Counted and not timed: 44,500, and each
@@ -71,32 +104,41 @@ fn stretches<'a>(records: &'a [Record], cycle: &str, from: &str, to: &str) -> Ve
     last.iter().map(stretch).collect()
 }
 
-/// Half of the daemons live for `LONG_MS`, so that their scheduling shows; the others die at any
-/// moment after the load.
-fn holds(seed: u64, cycles: usize) -> String {
+/// The ends of the daemons, in order, as the script takes them: `MS:kill` or `MS:eject`. Half of
+/// them live for `LONG_MS`, so that their scheduling shows; the others end at any moment after the
+/// load. Where some are ejected, as many of the long and of the short lives end so.
+fn ends(seed: u64, cycles: usize, ejects: bool) -> String {
     let mut random = dice::Draw::new(seed);
     let hold = |i: usize| if i % 2 == 0 { LONG_MS } else { random.below(JUDGED_MS) };
-    (0..cycles).map(hold).map(|ms| ms.to_string()).collect::<Vec<_>>().join(" ")
+    let end = |i: usize| if ejects && (i / 2) % 2 == 1 { "eject" } else { "kill" };
+    let all = (0..cycles).map(hold).enumerate().map(|(i, ms)| format!("{ms}:{}", end(i)));
+    all.collect::<Vec<_>>().join(" ")
 }
 
 pub(super) fn run(
+    drill: Drill,
     setting: &Setting,
     archive: &Archive,
     on: &mut dyn FnMut(Stream, &str),
 ) -> Result<Report> {
+    let host = if drill == Drill::Eject { EJECTED } else { KILLED };
     let mut before = format!(
-        "{IDLE_CONTROL}\nHOLDS=\"{}\" BURNERS={BURNERS} SLEEPERS={SLEEPERS} VMS=\"{}\"\n",
-        holds(setting.seed, setting.cycles),
+        "{IDLE_CONTROL}\nENDS=\"{}\" BURNERS={} SLEEPERS={} VMS=\"{}\"\n",
+        ends(setting.seed, setting.cycles, host.ejects),
+        host.burners,
+        host.sleepers,
         VMS.join(" ")
     );
     for name in VMS {
-        before += &Vm::new(name, 2, Runs::Payload(Orders::all(2, Work::Burn))).start_line()?;
+        let orders = Orders::all(host.vcpus, Work::Burn);
+        before += &Vm::new(name, host.vcpus, Runs::Payload(orders)).start_line()?;
         before.push('\n');
     }
     let seconds = CYCLE_S * setting.cycles.max(CYCLES) as u64;
-    let spec = spec(setting, &before, SCRIPT, seconds);
-    let (mut report, _, records) = begin(Drill::Kill, &spec, archive, &mut quiet(on))?;
-    judge(&mut report, &records, setting.cycles);
+    let mut spec = spec(setting, &before, SCRIPT, seconds);
+    spec.topology = host.topology;
+    let (mut report, _, records) = begin(host.drill, &spec, archive, &mut quiet(on))?;
+    judge(&mut report, &records, &host, setting.cycles);
     Ok(report)
 }
 
@@ -109,9 +151,10 @@ fn quiet(on: &mut dyn FnMut(Stream, &str)) -> impl FnMut(Stream, &str) + '_ {
     }
 }
 
-fn judge(report: &mut Report, records: &[Record], wanted: usize) {
+fn judge(report: &mut Report, records: &[Record], host: &Host, wanted: usize) {
     report.columns = vec![
         "cycle",
+        "end",
         "hold_ms",
         "load_ms",
         "handback_ms",
@@ -124,7 +167,7 @@ fn judge(report: &mut Report, records: &[Record], wanted: usize) {
     let cycles: Vec<&Record> = records.iter().filter(|r| r.kind == "cycle").collect();
     let watched =
         records.iter().find(|r| r.kind == "watched").and_then(|r| r.count("count")).unwrap_or(0);
-    let expected = u64::from(BURNERS + SLEEPERS) + 2 * VMS.len() as u64;
+    let expected = u64::from(host.burners + host.sleepers + host.vcpus * VMS.len() as u32);
     report.check("tasks watched", watched == expected, watched.to_string(), expected.to_string());
     let (mut stuck, mut gone) = (vec![], vec![]);
     for r in &cycles {
@@ -146,10 +189,16 @@ fn judge(report: &mut Report, records: &[Record], wanted: usize) {
         disabled.to_string(),
         wanted.to_string(),
     );
-    let times = |key: &str| -> Vec<(f64, f64)> {
-        cycles.iter().filter_map(|r| Some((r.number(key)?, dilation(records, r)))).collect()
+    let times = |end: &str| -> Vec<(f64, f64)> {
+        let of = cycles.iter().filter(|r| r.text("end") == end);
+        of.filter_map(|r| Some((r.number("handback_ms")?, dilation(records, r)))).collect()
     };
-    report.at_most("from SIGKILL to sched_ext disabled", &times("handback_ms"), HANDBACK_LIMIT_MS);
+    report.at_most("from SIGKILL to sched_ext disabled", &times("kill"), HANDBACK_LIMIT_MS);
+    if host.ejects {
+        let ejected = times("eject");
+        report.at_most("from SysRq S to sched_ext disabled", &ejected, HANDBACK_LIMIT_MS);
+    }
+    codes(report, &cycles, host.ejects);
     verified(report, records);
     let none = |list: &[String]| if list.is_empty() { "none".to_owned() } else { list.join(", ") };
     report.check("tasks lost", gone.is_empty(), none(&gone), "none");
@@ -158,6 +207,23 @@ fn judge(report: &mut Report, records: &[Record], wanted: usize) {
         stuck.is_empty(),
         none(&stuck),
         "none",
+    );
+}
+
+/// How the daemons ended: by the signal, or by themselves once the scheduler was ejected.
+fn codes(report: &mut Report, cycles: &[&Record], ejects: bool) {
+    let of = |r: &Record| if r.text("end") == "eject" { CODE_EJECTED } else { CODE_KILLED };
+    let other = |r: &&&Record| r.text("code") != of(r);
+    let wrong: Vec<String> = cycles
+        .iter()
+        .filter(other)
+        .map(|r| format!("{} in cycle {}", r.text("code"), r.text("n")))
+        .collect();
+    report.check(
+        "exit codes of daemons that were killed or saw the scheduler ejected, other than allowed",
+        wrong.is_empty(),
+        if wrong.is_empty() { "none".to_owned() } else { wrong.join(", ") },
+        if ejects { "137, 5" } else { "137" },
     );
 }
 
@@ -182,7 +248,8 @@ fn cycle(records: &[Record], r: &Record) -> Cycle {
     let named = |s: &Stretch<'_>| format!("{} in cycle {n}", s.who);
     let stuck = || held.iter().chain(&after).filter(|s| s.stuck());
     let who: Vec<&str> = stuck().map(|s| s.who).collect();
-    let mut row = ["n", "hold_ms", "load_ms", "handback_ms"].map(|k| r.text(k).to_owned()).to_vec();
+    let keys = ["n", "end", "hold_ms", "load_ms", "handback_ms"];
+    let mut row = keys.map(|k| r.text(k).to_owned()).to_vec();
     row.extend([
         format!("{:.1}", dilation(records, r)),
         after.len().to_string(),
@@ -254,10 +321,32 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_holds_are_long_enough_to_be_judged() {
-        let all = holds(1, 20);
-        assert_eq!(all.split(' ').filter(|h| *h == "3000").count(), 10);
-        assert_ne!(all, holds(2, 20));
-        assert!(all.starts_with(&(holds(1, 6) + " ")), "fewer cycles are the first of more");
+    fn half_of_the_daemons_live_long_and_half_of_those_are_ejected_where_any_are() {
+        let of = |all: &str, end: &str| all.split(' ').filter(|e| e.ends_with(end)).count();
+        let all = ends(1, 20, false);
+        assert_eq!((of(&all, "3000:kill"), of(&all, "eject")), (10, 0));
+        assert_ne!(all, ends(2, 20, false));
+        assert!(all.starts_with(&(ends(1, 6, false) + " ")), "fewer cycles are the first of more");
+        let all = ends(1, 100, true);
+        assert_eq!((of(&all, ":kill"), of(&all, ":eject")), (50, 50));
+        assert_eq!((of(&all, "3000:kill"), of(&all, "3000:eject")), (25, 25));
+    }
+
+    #[test]
+    fn a_daemon_that_ends_otherwise_and_a_late_handback_of_an_ejection_are_seen() {
+        let failed = |code: u32, handback_ms: u32| {
+            let text = format!(
+                "drill: watched count=5\n\
+                drill: cycle n=1 end=kill handback_ms=300 code=137 state=disabled\n\
+                drill: cycle n=2 end=eject handback_ms={handback_ms} code={code} state=disabled\n\
+                drill: verified instructions=40000\n"
+            );
+            let mut report = Report::of_no_boot("eject");
+            judge(&mut report, &records(&text), &EJECTED, 2);
+            report.checks.iter().filter(|c| !c.ok).count()
+        };
+        assert_eq!(failed(5, 300), 0);
+        assert_eq!(failed(0, 300), 1);
+        assert_eq!(failed(5, 2001), 1);
     }
 }
