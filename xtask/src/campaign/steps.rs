@@ -16,6 +16,13 @@ const TREES: &str = "9000";
 const HOSTS: &str = "20000";
 const FUZZ_SECONDS: &str = "600";
 const KILLS: &str = "20";
+/// Parts of a thousand kills and a thousand ejections; a part draws other times than the others.
+const PARTS: u64 = 40;
+const CYCLES_OF_PART: &str = "50";
+/// What a part may take: a cycle of ten seconds and an emulator that dies twice.
+const USUAL_PART: u64 = 15;
+/// Simulated hours of a busy host.
+const HOURS: &str = "72";
 
 /// A command of the campaign.
 #[derive(Clone, Debug)]
@@ -37,7 +44,7 @@ pub(super) struct Step {
     pub skip: Option<String>,
 }
 
-const OF_TESTS: &[&str] = &["test result:", "trees", "hosts"];
+const OF_TESTS: &[&str] = &["test result:", "trees", "hosts", "hours"];
 const OF_LAB: &[&str] = &["from the entitlement at most", "cpu.stat differ"];
 const OF_DRILLS: &[&str] = &["divided by the slowness", "ratio ", "verifies", ": passed", "FAIL"];
 /// A cell of the report holds so many characters.
@@ -105,6 +112,7 @@ pub(super) fn all(root: &Path, xtask: &clap::Command) -> Vec<Step> {
     let mut out = vec![
         Step::new("random trees", &sim("random_trees"), 40, 240).with("SEEDS", TREES),
         Step::new("random hosts", &sim("random_hosts"), 60, 360).with("SEEDS", HOSTS),
+        Step::new("a busy host for days", &sim("busy_host"), 60, 360).with("HOURS", HOURS),
     ];
     let fuzz = Step::new("fuzz", &format!("cargo xtask fuzz --seconds {FUZZ_SECONDS}"), 60, 240);
     out.push(Step { skip: fuzz_commands::missing().map(str::to_owned), ..fuzz });
@@ -118,6 +126,12 @@ pub(super) fn all(root: &Path, xtask: &clap::Command) -> Vec<Step> {
         let step = Step::new(&format!("drill {name}"), &words, USUAL_LAB, LIMIT_LAB);
         let step = step.boots("newest", OF_DRILLS);
         out.push(if drill == Drill::Kill { more(step, &["--cycles", KILLS]) } else { step });
+    }
+    for part in 1..=PARTS {
+        let words = format!("cargo xtask lab-drill eject --seed {part}");
+        let name = format!("kills and ejections, part {part:02}");
+        let step = Step::new(&name, &words, USUAL_PART, LIMIT_LAB).boots("newest", OF_DRILLS);
+        out.push(more(step, &["--cycles", CYCLES_OF_PART]));
     }
     for name in scenarios(root) {
         let words = format!("cargo xtask lab {name}");
@@ -205,6 +219,13 @@ mod tests {
             of("drill kill").command(),
             "cargo xtask lab-drill kill --kernel newest --cycles 20"
         );
+        assert_eq!(
+            of("kills and ejections, part 07").command(),
+            "cargo xtask lab-drill eject --seed 7 --kernel newest --cycles 50"
+        );
+        let parts = names.iter().filter(|n| n.starts_with("kills and ejections, part")).count();
+        assert_eq!(parts * 50, 2000, "half of the cycles are kills, half ejections");
+        assert!(of("a busy host for days").command().starts_with("HOURS=72 cargo test"));
         assert!(of("random trees").command().starts_with("SEEDS=9000 cargo test --release -p sim"));
         assert!(of("ablation").skip.is_some(), "this command line has no such command");
         let with = clap::Command::new("xtask").subcommand(clap::Command::new("ablate"));
