@@ -79,6 +79,12 @@ INLINE bool life_unbound(const struct world *w)
 	return w->bind_vm >= 0;
 }
 
+/* The VM of a world, or the one that user space has found for it. */
+INLINE u32 life_vm(const struct world *w)
+{
+	return life_unbound(w) ? (u32)w->bind_vm : w->vm;
+}
+
 /* Moves a world to the VM that user space has found for it; enqueue alone does, where the world is
  * neither queued nor charged. Select and dispatch hand the world to it. */
 INLINE void life_bind(struct host *h, struct world *w)

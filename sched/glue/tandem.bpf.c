@@ -31,15 +31,6 @@ struct {
 
 #include "pcpus.h"
 
-/* VM of a process: its new threads join the VM by themselves. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, VMS_MAX * 4);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, s32);
-	__type(value, u32);
-} vm_of_process SEC(".maps");
-
 /* Why the kernel ended it. */
 struct exit_record {
 	s64 code;
@@ -212,6 +203,14 @@ static void world_free(struct host *h, u32 id)
 	plat_assert(h, !error);
 }
 
+/* VM of the current thread, which forks another: what a VM's threads start is of that VM. */
+static u32 vm_of_forking(struct host *h)
+{
+	struct world *w = plat_world_of(h, bpf_get_current_task_btf());
+
+	return w ? life_vm(w) : VM_SYSTEM;
+}
+
 static void world_name(struct world *w, struct task_struct *p)
 {
 	w->pid = (u32)p->pid;
@@ -223,9 +222,8 @@ s32 SEC("struct_ops.s/init_task")
 	BPF_PROG(tandem_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct host *h = plat_host();
-	u32 id = h ? world_find(h) : WORLD_NONE, *slot, *vm;
+	u32 id = h ? world_find(h) : WORLD_NONE, *slot;
 	struct world *w = id ? plat_world(h, id) : NULL;
-	s32 tgid = p->tgid;
 
 	if (!w)
 		return -11; /* EAGAIN, as when there are threads-max */
@@ -242,9 +240,8 @@ s32 SEC("struct_ops.s/init_task")
 		w->flags |= WORLD_SERVICE;
 	w->nice_weight = p->scx.weight;
 	world_name(w, p);
-	vm = bpf_map_lookup_elem(&vm_of_process, &tgid);
-	w->vm = vm ? *vm : VM_SYSTEM;
-	w->kind = vm ? KIND_HELPER : KIND_TASK;
+	w->vm = args->fork ? vm_of_forking(h) : VM_SYSTEM;
+	w->kind = w->vm == VM_SYSTEM ? KIND_TASK : KIND_HELPER;
 	core_world_start(h, p, w);
 	*slot = id;
 	return 0;
@@ -349,7 +346,8 @@ struct bind_call {
 	u32 index;
 };
 
-/* Says to which VM a thread belongs and as what; takes effect when it is next queued. */
+/* Says to which VM a thread belongs and as what; takes effect when it is next queued. A VM's thread
+ * becomes another's by way of the host only: EBUSY. */
 SEC("syscall") int tandem_bind(struct bind_call *call)
 {
 	struct host *h = plat_host();
@@ -363,7 +361,10 @@ SEC("syscall") int tandem_bind(struct bind_call *call)
 	if (!p)
 		return done;
 	w = plat_world_of(h, p);
-	if (w && w->flags & WORLD_LIVE) {
+	if (w && w->flags & WORLD_LIVE && call->vm != VM_SYSTEM && life_vm(w) != VM_SYSTEM &&
+	    life_vm(w) != call->vm) {
+		done = -16; /* EBUSY */
+	} else if (w && w->flags & WORLD_LIVE) {
 		w->bind_kind = call->kind;
 		w->bind_index = call->index;
 		world_name(w, p);

@@ -155,6 +155,16 @@ impl Finder {
         Some(vm)
     }
 
+    /// A process that was found has been started by another VM, and belongs to that.
+    pub(crate) fn is_of_a_vm(&mut self, it: &FoundVm) {
+        self.eligible.is_of_a_vm(it.pid, Some(it.started));
+    }
+
+    /// The VM that has started process `pid` is gone.
+    pub(crate) fn outlives_its_vm(&mut self, pid: i32) {
+        self.eligible.is_of_a_vm(pid, None);
+    }
+
     /// Whether a process looks like a hypervisor and is not followed.
     pub(crate) fn refuses(&self, pid: i32) -> bool {
         self.eligible.refuses(pid)

@@ -59,6 +59,8 @@ pub(crate) struct Eligible {
     /// Start of those that have had a virtual machine of KVM: none loses it.
     kvm: BTreeMap<i32, u64>,
     refused: BTreeMap<i32, Refused>,
+    /// Start of those that a VM has started.
+    of_vms: BTreeMap<i32, u64>,
 }
 
 /// So often one that was refused is looked at with every scan: QEMU opens KVM after its start.
@@ -96,6 +98,9 @@ impl Eligible {
         process: &Process,
         it: &Candidate,
     ) -> Option<String> {
+        if self.of_vms.get(&it.pid) == Some(&it.started) {
+            return Some(started_by_a_vm(it));
+        }
         if let Some(stranger) = trust.stranger(roots, &it.own) {
             return Some(untrusted(it, &stranger));
         }
@@ -104,6 +109,14 @@ impl Eligible {
             || process.belongs_to(|uid| uid == 0)
             || settings.is_vm(by_file);
         (!counts).then(|| without_kvm(it, process))
+    }
+
+    /// A VM has started this process, which began then; `None`: that VM is gone.
+    pub(crate) fn is_of_a_vm(&mut self, pid: i32, started: Option<u64>) {
+        match started {
+            Some(started) => self.of_vms.insert(pid, started),
+            None => self.of_vms.remove(&pid),
+        };
     }
 
     fn has_kvm(&mut self, roots: &Roots, it: &Candidate) -> bool {
@@ -127,6 +140,7 @@ impl Eligible {
     pub(crate) fn retain(&mut self, pids: &BTreeSet<i32>) {
         self.kvm.retain(|pid, _| pids.contains(pid));
         self.refused.retain(|pid, _| pids.contains(pid));
+        self.of_vms.retain(|pid, _| pids.contains(pid));
     }
 
     /// Whether a process was refused so recently that it may be on its way to be a VM.
@@ -178,6 +192,14 @@ fn untrusted(it: &Candidate, stranger: &Stranger) -> String {
             task; to follow it, {}",
         title(it),
         stranger.next()
+    )
+}
+
+fn started_by_a_vm(it: &Candidate) -> String {
+    format!(
+        "{}: cannot follow it as a VM: seen a process that another VM has started, allowed one \
+            that the host has; it is a helper of that VM; start it outside of the VM's process",
+        title(it)
     )
 }
 

@@ -8,9 +8,11 @@ use crate::{
     in_force::InForce,
     layout::{Layout, layout},
     live::Event,
+    process::descendants,
     slots::Slots,
 };
-use sched_core::{KIND_TASK, VM_SYSTEM};
+use sched_core::{KIND_HELPER, KIND_TASK, VM_SYSTEM};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use units::caps::VMS_MAX;
 
@@ -75,7 +77,7 @@ impl Vms {
         in_force: &InForce<'_>,
         say: &dyn Fn(&str),
     ) -> Option<Layout> {
-        self.part(&found, live, say);
+        self.part(&found, live, roots, say);
         self.slots.seat(found);
         let found: Vec<FoundVm> = self.slots.found().cloned().collect();
         let cgroups = Cgroups::read(roots, &found, in_force.settings(), in_force.trust());
@@ -100,10 +102,9 @@ impl Vms {
     }
 
     /// VMs that have stopped, or are followed no more: their slots wait for their last threads.
-    fn part(&mut self, found: &[FoundVm], live: &Live, say: &dyn Fn(&str)) {
+    fn part(&mut self, found: &[FoundVm], live: &Live, roots: &Roots, say: &dyn Fn(&str)) {
         for (vm, bound) in self.slots.part(found) {
-            live.process(vm.pid, None);
-            if self.finder.refuses(vm.pid) {
+            if self.finder.refuses(vm.pid) || runs_another(roots, vm.pid) {
                 // The scheduler moves each when it is queued next; one that has ended is no error.
                 for tid in bound {
                     let _ = live.bind(tid, VM_SYSTEM, KIND_TASK, 0);
@@ -134,18 +135,36 @@ impl Vms {
     }
 
     /// Binds new threads of the VMs `planned`. A thread that has ended meanwhile is no error; after
-    /// any other refusal the next scan tries again.
-    pub(crate) fn bind(&mut self, live: &Live, planned: &BTreeSet<u32>) {
+    /// any other refusal the next scan tries again. What a VM's threads start is of that VM, so new
+    /// ones join by themselves.
+    pub(crate) fn bind(&mut self, live: &Live, roots: &Roots, planned: &BTreeSet<u32>) {
+        let busy = RefCell::new(vec![]);
         self.slots.bind(
             planned,
-            // From here on new threads join by themselves.
-            |pid, id| live.process(pid, Some(id)),
-            |(tid, kind, index), id| live.bind(tid, id, kind, index).is_ok(),
+            |pid, id| {
+                for tid in descendants(roots, pid) {
+                    let _ = live.bind(tid, id, KIND_HELPER, 0);
+                }
+            },
+            |(tid, kind, index), id| {
+                let done = live.bind(tid, id, kind, index);
+                if done == Err(libc::EBUSY) {
+                    busy.borrow_mut().push(tid);
+                }
+                done.is_ok()
+            },
         );
+        let busy = busy.take();
+        let of_vms = self.slots.found().filter(|vm| busy.contains(&vm.pid));
+        of_vms.for_each(|vm| self.finder.is_of_a_vm(vm));
     }
 
-    /// Slots whose last world has ended are free again.
+    /// Processes that VMs have started and that outlive them are host tasks from now on; slots
+    /// whose last world has ended are free again.
     pub(crate) fn sweep(&mut self, live: &Live) {
+        if self.slots.leaving().next().is_some() {
+            self.hand_over(live);
+        }
         self.slots.release(|id| {
             let gone = live.accounts().vm(id as usize).worlds == 0;
             if gone {
@@ -154,4 +173,20 @@ impl Vms {
             gone
         });
     }
+
+    fn hand_over(&mut self, live: &Live) {
+        let accounts = live.accounts();
+        let worlds = (1..accounts.worlds_len()).filter_map(|i| accounts.settled(i));
+        for w in worlds.filter(|w| self.slots.outlives(w.vm, w.tgid as i32)) {
+            // One that is on its way to another VM stays so.
+            if w.bind_vm < 0 && live.bind(w.pid as i32, VM_SYSTEM, KIND_TASK, 0).is_ok() {
+                self.finder.outlives_its_vm(w.tgid as i32);
+            }
+        }
+    }
+}
+
+/// Whether a process that was a VM's lives and is another program now.
+fn runs_another(roots: &Roots, pid: i32) -> bool {
+    std::fs::read_link(roots.proc_fs.join(format!("{pid}/exe"))).is_ok()
 }

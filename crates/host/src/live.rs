@@ -232,7 +232,7 @@ impl Live {
     /// Says that thread `tid` belongs to `vm`.
     ///
     /// # Errors
-    /// The kernel's error number; the thread may be gone.
+    /// The kernel's error number: the thread may be gone, or is another VM's (`EBUSY`).
     pub(crate) fn bind(&self, tid: i32, vm: u32, kind: u32, index: u32) -> Result<(), i32> {
         let mut call = [tid as u32, vm, kind, index];
         // SAFETY: four u32 as the C struct bind_call.
@@ -246,16 +246,6 @@ impl Live {
     /// The kernel's error number.
     pub(crate) fn weight(&self, vm: u32, vcpus: u32, shares: u32, word: Word) -> Result<(), i32> {
         weigh(&self.skel, vm, vcpus, shares, word)
-    }
-
-    /// New threads of process `tgid` belong to `vm` from their start; `None` ends that.
-    pub(crate) fn process(&self, tgid: i32, vm: Option<u32>) {
-        let map = &self.skel.maps.vm_of_process;
-        // A full map only means that new helpers wait for the next scan.
-        let _ = match vm {
-            Some(vm) => map.update(&tgid.to_ne_bytes(), &vm.to_ne_bytes(), MapFlags::ANY),
-            None => map.delete(&tgid.to_ne_bytes()),
-        };
     }
 
     /// The pCPUs that the scheduler has on line, of those that it was loaded with.

@@ -1,8 +1,10 @@
 //! What the kernel says of a process that it cannot choose itself: its user, its namespaces,
-//! whether it has a virtual machine of KVM. `eligible` decides by that; nothing is changed.
+//! whether it has a virtual machine of KVM, and what it has started. `eligible` and `follow` decide
+//! by that; nothing is changed.
 
 use crate::discover::Roots;
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -48,6 +50,27 @@ fn has_kvm_within(roots: &Roots, pid: i32, files_max: usize) -> bool {
         name.is_some_and(|name| name == "kvm-vm" || name.starts_with("kvm-vcpu:"))
     };
     files.take(files_max).flatten().any(|file| fs::read_link(file.path()).is_ok_and(is_kvm))
+}
+
+/// All threads of the processes that a process has started, and of those that these have.
+pub(crate) fn descendants(roots: &Roots, pid: i32) -> Vec<i32> {
+    let threads = |pid: i32| -> Vec<PathBuf> {
+        let tasks = fs::read_dir(roots.proc_fs.join(format!("{pid}/task")));
+        tasks.map_or(vec![], |all| all.filter_map(|e| Some(e.ok()?.path())).collect())
+    };
+    let children = |task: &PathBuf| fs::read_to_string(task.join("children")).unwrap_or_default();
+    let (mut seen, mut next, mut out) = (BTreeSet::from([pid]), vec![pid], vec![]);
+    while let Some(process) = next.pop() {
+        let tasks = threads(process);
+        let started = tasks.iter().map(children).collect::<String>();
+        let new = started.split_whitespace().filter_map(|word| word.parse::<i32>().ok());
+        next.extend(new.filter(|child| seen.insert(*child)));
+        if process != pid {
+            let tid = |task: &PathBuf| task.file_name()?.to_str()?.parse::<i32>().ok();
+            out.extend(tasks.iter().filter_map(tid));
+        }
+    }
+    out
 }
 
 /// The effective uid of this process.
@@ -138,5 +161,25 @@ mod tests {
         let own = Process::of(&Roots::default(), pid);
         assert_eq!(own.uids.map(|uids| uids[1]), effective_uid());
         assert!(own.of_host && effective_uid().is_some());
+    }
+
+    #[test]
+    fn descendants_are_all_threads_of_all_processes_below_one() {
+        let t = MadeUp::new("process-descendants");
+        for (pid, tid, children) in [
+            (10, 10, "12 "),
+            (10, 11, "13 "),
+            (12, 12, ""),
+            (13, 13, "14 "),
+            (13, 15, ""),
+            (14, 14, "10 "),
+            (16, 16, "17 "),
+        ] {
+            t.put(&format!("proc/{pid}/task/{tid}/children"), children.as_bytes());
+        }
+        let mut all = descendants(&t.roots(), 10);
+        all.sort_unstable();
+        assert_eq!(all, [12, 13, 14, 15]);
+        assert!(descendants(&t.roots(), 99).is_empty());
     }
 }

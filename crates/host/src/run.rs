@@ -241,7 +241,7 @@ impl Daemon<'_> {
         if let Some(laid) = self.vms.seat(found, live, &self.roots, &self.in_force, say) {
             self.change(laid)?;
         }
-        self.vms.bind(live, &self.published.vms().collect());
+        self.vms.bind(live, &self.roots, &self.published.vms().collect());
         self.vms.sweep(live);
         self.published.sweep(live);
         let host = live.accounts().host();

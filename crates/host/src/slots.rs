@@ -31,8 +31,8 @@ fn bound_as(t: &Thread) -> Bound {
 pub(crate) struct Slots {
     /// By process.
     vms: BTreeMap<i32, Followed>,
-    /// Slots of stopped VMs whose last threads still run.
-    leaving: BTreeSet<u32>,
+    /// Slots of stopped VMs whose last threads still run, and their processes.
+    leaving: BTreeMap<u32, i32>,
     /// VMs that there is no slot for.
     beyond: Vec<FoundVm>,
 }
@@ -50,7 +50,12 @@ impl Slots {
 
     /// Slots of stopped VMs whose last threads still run.
     pub(crate) fn leaving(&self) -> impl Iterator<Item = u32> + '_ {
-        self.leaving.iter().copied()
+        self.leaving.keys().copied()
+    }
+
+    /// Whether a slot is a stopped VM's, and `pid` another process than that VM's.
+    pub(crate) fn outlives(&self, id: u32, pid: i32) -> bool {
+        self.leaving.get(&id).is_some_and(|vm| *vm != pid)
     }
 
     /// Whether a process is a VM that has a slot.
@@ -70,7 +75,7 @@ impl Slots {
         let gone = |v: &FoundVm| !alive.contains(&(v.pid, v.started));
         let pids: Vec<i32> = self.found().filter(|v| gone(v)).map(|v| v.pid).collect();
         let parted: Vec<Followed> = pids.iter().filter_map(|p| self.vms.remove(p)).collect();
-        self.leaving.extend(parted.iter().map(|v| v.id));
+        self.leaving.extend(parted.iter().map(|v| (v.id, v.found.pid)));
         let tids = |bound: BTreeSet<Bound>| bound.into_iter().map(|thread| thread.0).collect();
         parted.into_iter().map(|v| (v.found, tids(v.bound))).collect()
     }
@@ -95,8 +100,8 @@ impl Slots {
     }
 
     /// Binds new threads of the VMs in the slots `planned`. `begin` learns process and slot of a VM
-    /// of which no thread is bound yet; `bind` says of a thread and a slot whether it is bound, and
-    /// is asked again with the next scan if not.
+    /// of which no thread was bound before, once some are; `bind` says of a thread and a slot
+    /// whether it is bound, and is asked again with the next scan if not.
     pub(crate) fn bind(
         &mut self,
         planned: &BTreeSet<u32>,
@@ -105,21 +110,22 @@ impl Slots {
     ) {
         for vm in self.vms.values_mut().filter(|v| planned.contains(&v.id)) {
             let now: BTreeSet<Bound> = vm.found.threads.iter().map(bound_as).collect();
-            if vm.bound.is_empty() {
-                begin(vm.found.pid, vm.id);
-            }
+            let is_new = vm.bound.is_empty();
             vm.bound.retain(|t| now.contains(t));
             for thread in now {
                 if !vm.bound.contains(&thread) && bind(thread, vm.id) {
                     vm.bound.insert(thread);
                 }
             }
+            if is_new && !vm.bound.is_empty() {
+                begin(vm.found.pid, vm.id);
+            }
         }
     }
 
     /// Slots of stopped VMs are free again where `ended` says that the last thread has ended.
     pub(crate) fn release(&mut self, ended: impl Fn(u32) -> bool) {
-        self.leaving.retain(|id| !ended(*id));
+        self.leaving.retain(|id, _| !ended(*id));
     }
 }
 
@@ -151,6 +157,9 @@ mod tests {
         slots.seat(found.to_vec());
         assert_eq!((slots.of(7), slots.of(9)), (Some(3), Some(2)));
         assert_eq!(slots.leaving().collect::<Vec<_>>(), [1]);
+        // Processes that it has started are others; a VM that is there has none that outlive it.
+        assert_eq!([7, 8].map(|pid| slots.outlives(1, pid)), [false, true]);
+        assert!(!slots.outlives(2, 8));
         slots.release(|_| false);
         assert_eq!(slots.leaving().count(), 1);
         slots.release(|id| id == 1);

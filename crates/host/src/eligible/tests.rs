@@ -227,3 +227,25 @@ fn settings_by_name_apply_where_a_trusted_user_or_the_cgroup_gives_the_name() {
     let seen: Vec<_> = found.iter().map(|vm| (vm.pid, vm.uid, vm.named)).collect();
     assert_eq!(seen, expected);
 }
+
+#[test]
+fn what_a_vm_has_started_is_no_vm_until_that_one_is_gone() {
+    let t = MadeUp::new("eligible-started");
+    vm_of(&t, 10, "/vm10.scope", 0, true);
+    vm_of(&t, 20, "/vm10.scope", 0, true);
+    let mut finder = Finder::default();
+    let found = scan(&t, &mut finder, "");
+    assert_eq!(found.len(), 2);
+    finder.is_of_a_vm(&found[1]);
+    assert_eq!(scan(&t, &mut finder, "").len(), 1);
+    let said: Vec<String> = finder.refused().into_iter().collect();
+    assert_eq!(
+        said,
+        ["process qemu-system-x86_64 (pid 20) in cgroup '/vm10.scope': cannot follow it as a VM: \
+            seen a process that another VM has started, allowed one that the host has; it is a \
+            helper of that VM; start it outside of the VM's process"]
+    );
+    finder.outlives_its_vm(20);
+    assert_eq!(scan(&t, &mut finder, "").len(), 2);
+    assert!(finder.refused().is_empty());
+}
