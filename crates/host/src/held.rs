@@ -129,7 +129,7 @@ impl Held {
             let restricted = w.vm != 0 && w.flags & sched_core::WORLD_RESTRICTED != 0;
             let read = || {
                 discover::allowed(roots, w.tgid as i32, w.pid as i32)
-                    .map_or_else(|| host.clone(), |s| s.and(host))
+                    .unwrap_or_else(|| host.clone())
             };
             let allowed = if restricted {
                 known.entry(w.pid as i32).or_insert_with(read).clone()

@@ -14,7 +14,8 @@ pub struct Wants {
     pub vm: u32,
     /// Time that it has run or been ready in all its life, in ns.
     pub wanted_ns: u64,
-    /// pCPUs that it may use.
+    /// pCPUs that it may use, those that are off line among them. The kernel lets a world run
+    /// anywhere that may use none of those on line.
     pub allowed: PcpuSet,
 }
 
@@ -46,10 +47,12 @@ impl Weigher {
         for world in worlds {
             let Some(at) = leaf.get(&world.vm) else { continue };
             let demand = self.meter.demand(world.world, world.wanted_ns, period_ns);
+            let allowed = world.allowed.and(host);
+            let allowed = if allowed.is_empty() { host.clone() } else { allowed };
             let classes = &mut vms[*at].classes;
-            match classes.iter_mut().find(|c| c.0 == world.allowed) {
+            match classes.iter_mut().find(|c| c.0 == allowed) {
                 Some(class) => class.1.0 += demand.0,
-                None => classes.push((world.allowed, demand)),
+                None => classes.push((allowed, demand)),
             }
         }
         active_plan(host, tree, &vms, v_ns)
@@ -105,5 +108,24 @@ mod tests {
         // A quarter and three quarters of the one pCPU.
         assert_eq!((seen[1].1, seen[2].1), (1 << 18, 3 << 18));
         assert!(orders[1].held && orders[2].held && !orders[0].held);
+    }
+
+    #[test]
+    fn a_world_whose_pcpus_are_all_off_line_is_weighed_as_one_that_may_use_all() {
+        let (host, gone) = (PcpuSet::first(4), "6-7".parse::<PcpuSet>().unwrap());
+        let mut weigher = Weigher::default();
+        let mut plan = |wanted| {
+            let busy = [(1, 0), (2, 0), (3, 3), (4, 3), (5, 7), (6, 7)]
+                .map(|(w, vm)| world(w, vm, wanted, if vm == 3 { &gone } else { &host }));
+            weigher.plan(&host, &tree(4), [(0, 0), (3, 0), (7, 0)], busy, 100 * MS, 0)
+        };
+        let mut orders = plan(0);
+        for n in 1..40 {
+            orders = plan(n * 100 * MS);
+        }
+        // 1,000, 100 and 300 shares of 4 pCPUs, of which the first can use 2.
+        let seen: Vec<u64> = orders.iter().map(|o| o.weight.0).collect();
+        assert_eq!(seen, [2 << 20, 1 << 19, 3 << 19]);
+        assert!(orders.iter().all(|o| !o.held));
     }
 }

@@ -57,7 +57,7 @@ impl<P: Scheduler> Engine<P> {
             for world in self.cast.vm(v).worlds.clone().filter(there) {
                 let times = self.books.times(now, world, self.cast.work(world));
                 let set = self.cast.spec(world).allowed.as_ref();
-                let allowed = set.map_or_else(|| host.clone(), |a| a.and(&host));
+                let allowed = set.cloned().unwrap_or_else(|| host.clone());
                 worlds.push(Wants {
                     world,
                     vm: v,
