@@ -6,13 +6,18 @@
 //! come and go; `steal` two Linux guests' own clocks against Tandem's accounts; `smp` Linux guests
 //! that pass messages, with and without co-scheduling; `latency` wake-ups and messages against the
 //! kernel's own scheduler; `load` the time a load takes; `settings` what is changed while VMs run;
-//! `idle` what vCPUs sleep for; `watch` everything that shows a live host; `forks` 200,000 threads.
+//! `idle` what vCPUs sleep for; `watch` everything that shows a live host; `forks` 200,000 threads;
+//! `tenant` ways to game a share; `big` 64 CPUs and 500 VMs; `changes` 1,000 changes of CPUs,
+//! cpusets and VMs; `realtime` tasks of higher scheduling classes.
 
+mod big;
+mod changes;
 mod forks;
 mod idle;
 mod kill;
 mod latency;
 mod load;
+mod realtime;
 mod record;
 mod report;
 mod rogue;
@@ -20,6 +25,7 @@ mod settings;
 mod smp;
 mod steal;
 mod storm;
+mod tenant;
 mod tools;
 mod watch;
 
@@ -71,11 +77,19 @@ pub enum Drill {
     Watch,
     /// 200,000 threads of a host task, and more than there is room for.
     Forks,
+    /// Ways in which a tenant may play for more than its share.
+    Tenant,
+    /// 500 stand-ins for VMs on 64 CPUs.
+    Big,
+    /// A thousand changes of CPUs, cpusets, affinities and VMs.
+    Changes,
+    /// Real-time and deadline tasks that take CPUs.
+    Realtime,
 }
 
 impl Drill {
     /// Every drill, in the order in which `all` runs them.
-    pub const ALL: [Drill; 11] = [
+    pub const ALL: [Drill; 15] = [
         Drill::Load,
         Drill::Settings,
         Drill::Idle,
@@ -87,6 +101,10 @@ impl Drill {
         Drill::Smp,
         Drill::Latency,
         Drill::Forks,
+        Drill::Tenant,
+        Drill::Big,
+        Drill::Changes,
+        Drill::Realtime,
     ];
 
     /// Its name on the command line.
@@ -103,6 +121,10 @@ impl Drill {
             Drill::Idle => "idle",
             Drill::Watch => "watch",
             Drill::Forks => "forks",
+            Drill::Tenant => "tenant",
+            Drill::Big => "big",
+            Drill::Changes => "changes",
+            Drill::Realtime => "realtime",
         }
     }
 }
@@ -155,6 +177,10 @@ pub fn run(
         Drill::Idle => idle::run(setting, archive, on),
         Drill::Watch => watch::run(setting, archive, on),
         Drill::Forks => forks::run(setting, archive, on),
+        Drill::Tenant => tenant::run(setting, archive, on),
+        Drill::Big => big::run(setting, archive, on),
+        Drill::Changes => changes::run(setting, archive, on),
+        Drill::Realtime => realtime::run(setting, archive, on),
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn run(
     spec.topology = TWO_CPUS;
     spec.accel = Accel::EXACT;
     spec.memory_mb = MEMORY_MB;
-    spec.files.push(rogue::build(archive)?);
+    spec.files.extend(rogue::build(archive, rogue::ROGUE, &["rogue"])?);
     let (mut report, _, records) = begin(Drill::Forks, &spec, archive, on)?;
     judge(&mut report, &records);
     Ok(report)

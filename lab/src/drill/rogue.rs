@@ -1,4 +1,5 @@
-//! Compiles `rogue`, the guest's program that asks for more than it is given, from `lab/rogue`.
+//! Compiles the guest's programs in `lab/rogue`: those that ask for more than they are given, and
+//! one that shows what that costs.
 
 use std::process::Command;
 
@@ -7,25 +8,44 @@ use crate::boot::GuestFile;
 use crate::error::{LabError, Result};
 use crate::tool;
 
-const SOURCE: &str = include_str!("../../rogue/rogue.c");
 const FLAGS: [&str; 4] = ["-O2", "-Wall", "-Werror", "-static"];
-const GUEST: &str = "/usr/bin/rogue";
 
-/// The program for the guest, compiled on first use and kept in the cache.
-pub(super) fn build(archive: &Archive) -> Result<GuestFile> {
-    let flags = FLAGS.join(" ");
-    let key = tool::content_key([SOURCE.as_bytes(), flags.as_bytes()]);
-    let place = archive.root().join(format!("rogue-{key}"));
+/// A program of the guest's.
+#[derive(Clone, Copy)]
+pub(super) struct Program {
+    name: &'static str,
+    source: &'static str,
+}
+
+/// Asks for more threads than there is room for.
+pub(super) const ROGUE: Program =
+    Program { name: "rogue", source: include_str!("../../rogue/rogue.c") };
+/// Plays for more than its share, and looks like a VM if it is called like one.
+pub(super) const TENANT: Program =
+    Program { name: "tenant", source: include_str!("../../rogue/tenant.c") };
+/// Real-time tasks that take CPUs.
+pub(super) const HOG: Program = Program { name: "hog", source: include_str!("../../rogue/hog.c") };
+/// Prints what the kernel says of BPF programs.
+pub(super) const PROGSTAT: Program =
+    Program { name: "progstat", source: include_str!("../../rogue/progstat.c") };
+
+/// A program for the guest, compiled on first use and kept in the cache; in the guest it is in
+/// `/usr/bin` by the names given.
+pub(super) fn build(archive: &Archive, program: Program, names: &[&str]) -> Result<Vec<GuestFile>> {
+    let (name, flags) = (program.name, FLAGS.join(" "));
+    let key = tool::content_key([program.source.as_bytes(), flags.as_bytes()]);
+    let place = archive.root().join(format!("{name}-{key}"));
     if !place.is_file() {
         let compiler = tool::need_program(&["gcc", "clang", "clang-19", "cc"], "gcc")?;
         let folder = place.with_extension(format!("build{}", std::process::id()));
-        tool::write(&folder.join("rogue.c"), SOURCE.as_bytes())?;
+        let file = format!("{name}.c");
+        tool::write(&folder.join(&file), program.source.as_bytes())?;
         let mut command = Command::new(compiler);
-        command.current_dir(&folder).args(FLAGS).args(["-o", "rogue", "rogue.c"]);
-        tool::run(&mut command, "compile rogue", "install gcc and libc6-dev")?;
-        std::fs::rename(folder.join("rogue"), &place)
-            .map_err(|e| LabError::io(&place, "put rogue in place", e))?;
+        command.current_dir(&folder).args(FLAGS).args(["-o", name, &file]);
+        tool::run(&mut command, &format!("compile {name}"), "install gcc and libc6-dev")?;
+        std::fs::rename(folder.join(name), &place)
+            .map_err(|e| LabError::io(&place, &format!("put {name} in place"), e))?;
         tool::remove_dir(&folder)?;
     }
-    Ok(GuestFile::copy(place, GUEST))
+    Ok(names.iter().map(|n| GuestFile::copy(&place, format!("/usr/bin/{n}"))).collect())
 }
