@@ -3,6 +3,7 @@
 #include "account/busy.h"
 #include "account/charge.h"
 #include "account/state.h"
+#include "account/taken.h"
 #include "account/task.h"
 #include "life.h"
 #include "place/online.h"
@@ -358,6 +359,7 @@ INLINE void core_running(struct host *h, plat_task *t, struct world *w)
 	if (trace_on(h))
 		trace_running(h, t, w, p, now);
 	busy_seen(h, p, true);
+	taken_end(p, now);
 	count_out(h, w);
 	state_enter(h, w, STATE_RUN, now);
 	now = w->state_since_ns;
@@ -394,6 +396,7 @@ INLINE void core_stopping(struct host *h, plat_task *t, struct world *w, bool ru
 	now = max_u64(plat_chose(h, p), w->run_since_ns);
 	charge_settle(h, t, w, v, p, now, true);
 	p->current_world = WORLD_NONE;
+	taken_begin(p, now);
 	if (!runnable)
 		state = state_asleep(t, w);
 	else if (w->costop == COSTOP_DECIDED && !plat_slice(t))
@@ -402,6 +405,8 @@ INLINE void core_stopping(struct host *h, plat_task *t, struct world *w, bool ru
 	w->costop = COSTOP_NOT;
 	if (trace_on(h))
 		trace_stopped(h, t, w, p);
+	if (with(REQUEUE) && runnable && plat_slice(t))
+		plat_set_slice(t, 0); /* a higher class preempts it: it goes to enqueue */
 }
 
 /* A world no longer wants to run; or is taken off for a change, such as one of its affinity. */
@@ -463,10 +468,12 @@ INLINE void core_idle(struct host *h, u32 pcpu, bool idle)
 		return;
 	busy_seen(h, p, !idle);
 	if (!idle) {
+		taken_begin(p, plat_now(h));
 		idle_clear(c, p->bit);
 		if (h->exec_lost)
 			plat_pick_again(h, pcpu);
 	} else {
+		taken_end(p, plat_chose(h, p));
 		p->current_world = WORLD_NONE;
 		p->chose_ns = 0;
 		idle_set(c, p->bit);

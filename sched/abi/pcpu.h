@@ -56,6 +56,13 @@ struct pcpu {
 	/* when the starvation guard looked at its queues last */
 	u64 rescued_ns;
 
+	/* --- account/taken.h --- */
+
+	/* time in which it neither ran worlds nor idled; a reader adds now - left_ns, read next */
+	u64 taken_ns;
+	/* when its last world stopped or it ceased to idle; 0 while it runs a world or idles */
+	u64 left_ns;
+
 	/* --- account/busy.h, of the core that this pCPU stands for (atomic adds) --- */
 
 	/* a thread was awake for this + now while core_awake is not 0 */

@@ -54,6 +54,7 @@ enum trace_why {
 	WHY_BORN = 12,
 	WHY_GONE = 13,
 	WHY_CAUGHT_UP = 15,	/* they have caught up */
+	WHY_TAKEN = 16,		/* a task of a higher scheduling class took the pCPU */
 };
 /* Why a world runs on another pCPU than before. */
 enum trace_move {

@@ -62,6 +62,7 @@ INLINE void core_online(struct host *h, u32 pcpu, bool online)
 	if (online) {
 		plat_or(&c->present, one);
 		plat_add(&h->online, 1);
+		p->left_ns = 0;
 		trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN); /* it looks for work */
 	} else {
 		plat_fetch_and(&c->present, ~one);

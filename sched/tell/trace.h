@@ -142,7 +142,7 @@ RARE_SUBPROG u32 trace_stopped(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL
 {
 	u32 noted = TRACE_NOTE(p, NOTE_STOP),
 	    why = noted           ? noted
-		  : plat_slice(t) ? WHY_PREEMPTED
+		  : plat_slice(t) ? WHY_TAKEN
 				  : WHY_QUANTUM,
 	    to = w->state;
 

@@ -37,7 +37,7 @@
 //! Known weakness: the time grows with VMs × levels where many are restricted; hosts without any
 //! restriction take the O(n log n) path of `fill`.
 
-use crate::{Tree, divide_placed, fill_units, split};
+use crate::{Taken, Tree, divide_placed, fill_units, split, tree::scaled};
 use units::{PcpuSet, Rate};
 
 /// Claim of one VM: its weight, and for each set of pCPUs the most that its worlds pinned there can
@@ -97,7 +97,7 @@ pub(crate) fn placed_rates(
         classes: c.iter().map(|x| (index(&x.0), x.1.0)).collect(),
     };
     let demands: Vec<(usize, Demand)> = classes.iter().map(demand).enumerate().collect();
-    divide_placed(tree, &Fluid::new(pcpus, &sets), Rate::ONE.0, &demands)
+    divide_placed(tree, &Fluid::new(pcpus, &sets).without(tree.taken()), Rate::ONE.0, &demands)
         .into_iter()
         .map(Rate)
         .collect()
@@ -108,8 +108,9 @@ pub(crate) fn placed_rates(
 #[derive(Clone, Debug)]
 pub struct Fluid {
     pcpus: u64,
-    /// Number of pCPUs of each atom.
-    pub(crate) atoms: Vec<u64>,
+    atoms: Vec<PcpuSet>,
+    /// What others take of each atom.
+    taken: Vec<Rate>,
     /// Atoms of each set.
     pub(crate) sets: Vec<Vec<u32>>,
 }
@@ -129,8 +130,31 @@ impl Fluid {
         Fluid {
             pcpus: pcpus.len() as u64,
             sets: sets.iter().map(of).collect(),
-            atoms: atoms.iter().map(|a| a.len() as u64).collect(),
+            taken: vec![Rate(0); atoms.len()],
+            atoms,
         }
+    }
+
+    /// The same host, of which so much is taken.
+    #[must_use]
+    pub fn without(mut self, taken: &Taken) -> Fluid {
+        let of = |atom: &PcpuSet| {
+            let its = taken.iter().filter(|(pcpu, _)| atom.contains(**pcpu));
+            Rate(its.map(|(_, rate)| rate.0).sum())
+        };
+        self.taken = self.atoms.iter().map(of).collect();
+        self
+    }
+
+    /// Atoms of the host.
+    pub(crate) fn atoms(&self) -> usize {
+        self.atoms.len()
+    }
+
+    /// What there is of an atom, `one` units for each pCPU.
+    pub(crate) fn capacity(&self, atom: u32, one: u64) -> u64 {
+        let all = self.atoms[atom as usize].len() as u64 * one;
+        all.saturating_sub(scaled(self.taken[atom as usize], one))
     }
 
     /// Whether a set is the whole host.
@@ -146,13 +170,12 @@ impl Fluid {
     /// Beyond the limits above, or for a class that names no set.
     #[must_use]
     pub fn divide(&self, one: u64, demands: &[Demand]) -> Vec<u64> {
-        let capacity = self.pcpus.checked_mul(one).filter(|c| *c <= 1 << 62);
-        let capacity = capacity.unwrap_or_else(|| {
-            panic!(
-                "capacity: cannot divide it exactly: seen {} × {one}, allowed up to 2^62",
-                self.pcpus
-            )
-        });
+        assert!(
+            self.pcpus.checked_mul(one).is_some_and(|c| c <= 1 << 62),
+            "capacity: cannot divide it exactly: seen {} × {one}, allowed up to 2^62",
+            self.pcpus
+        );
+        let capacity = (0..self.atoms.len() as u32).map(|atom| self.capacity(atom, one)).sum();
         if demands.iter().all(|d| d.classes.iter().all(|c| self.is_whole(c.0) || c.1 == 0)) {
             let total = |d: &Demand| d.classes.iter().fold(0u64, |sum, c| sum.saturating_add(c.1));
             return fill_units(

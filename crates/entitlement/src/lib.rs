@@ -29,4 +29,4 @@ pub use fluid::{Demand, Fluid, FluidClaim, fluid};
 pub use nodes::{Owner, PlanLimit, PlanLimits, PlanNode};
 pub use placed::divide_placed;
 pub use reserve::{Excess, Names, PoolUse, Report, Rule, check};
-pub use tree::{Division, POOL_SHARES_NORMAL, TREE_WEIGHT_MAX, Tree, TreeLeaf, TreePool};
+pub use tree::{Division, POOL_SHARES_NORMAL, TREE_WEIGHT_MAX, Taken, Tree, TreeLeaf, TreePool};

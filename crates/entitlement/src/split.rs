@@ -52,9 +52,8 @@ pub(crate) fn divide(fluid: &Fluid, one: u64, demands: &[Demand]) -> Vec<u64> {
     );
     let mut out = vec![0; demands.len()];
     let mut scratch = Scratch::new(fluid, one);
-    let room = |set: u32| {
-        fluid.sets[set as usize].iter().map(|a| fluid.atoms[*a as usize] * one).sum::<u64>()
-    };
+    let room =
+        |set: u32| fluid.sets[set as usize].iter().map(|a| fluid.capacity(*a, one)).sum::<u64>();
     let vm = |(index, d): (usize, &Demand)| {
         let classes: Vec<(u32, u64)> =
             d.classes.iter().map(|c| (c.0, c.1.min(room(c.0)))).filter(|c| c.1 > 0).collect();
@@ -67,7 +66,7 @@ pub(crate) fn divide(fluid: &Fluid, one: u64, demands: &[Demand]) -> Vec<u64> {
     };
     let vms: Vec<Member> = demands.iter().enumerate().filter_map(vm).collect();
     let mut whole =
-        Group { vms, fixed: vec![], atoms: (0..fluid.atoms.len() as u32).collect(), usable: 0 };
+        Group { vms, fixed: vec![], atoms: (0..fluid.atoms() as u32).collect(), usable: 0 };
     whole.usable = scratch.usable(&whole);
     let mut open = vec![whole];
     while let Some(group) = open.pop() {
@@ -114,12 +113,12 @@ impl<'a> Scratch<'a> {
             fluid,
             one,
             set_node: vec![0; fluid.sets.len()],
-            atom_node: vec![0; fluid.atoms.len()],
+            atom_node: vec![0; fluid.atoms()],
         }
     }
 
     fn capacity(&self, atom: u32) -> u64 {
-        self.fluid.atoms[atom as usize] * self.one
+        self.fluid.capacity(atom, self.one)
     }
 
     /// The graph of a group with all capacities times `scale`, VM `k` at node 2 + k asking for

@@ -7,14 +7,14 @@
 //! (P4). It is ESXi's division: shares compare siblings only, a reservation that is not used is
 //! lent, a limit holds on an idle host (VMware, vSphere Resource Management).
 //!
-//! Law: `K` is what a pool has to give: the root `pcpus·one`, every other what its parent's
-//! division gave it.
+//! Law: `K` is what a pool has to give: the root `pcpus·one` less what others take (`Taken`), every
+//! other what its parent's division gave it.
 //! - Weight `w`: shares; of a scalable pool `max(1, Σ w of its children · shares ÷ 4000)`, rounded
 //!   down, bottom up, over all children whether they want anything or not. 4000 are a normal pool's
 //!   shares, so that a normal scalable pool weighs what it holds (vSphere 7, "scalable shares").
 //!   Every weight is held within 1..2^32.
-//! - Cap `c`: of a leaf `min(demand, limit, vcpus·one, pcpus·one)`; of a pool `min(limit, Σ c of
-//!   its children)`.
+//! - Cap `c`: of a leaf `min(demand, limit, vcpus·one, K of the root)`; of a pool `min(limit, Σ c
+//!   of its children)`.
 //! - Floor `f`: of a leaf `min(reservation, c)`; of a pool `min(c, max(reservation, Σ f of its
 //!   children if expandable))`.
 //! - Division: `x = clamp(λ·w, f, c)` over the children of one pool, with λ such that `Σ x = min(K,
@@ -49,7 +49,8 @@
 //! ESXi's admission knows nothing of affinity.
 
 use crate::{Between, fill_between};
-use units::Rate;
+use std::collections::BTreeMap;
+use units::{PcpuId, Rate};
 
 /// Shares of a normal pool, at which a scalable pool weighs as much as its children (VMware,
 /// "Understanding Scalable Shares").
@@ -100,12 +101,16 @@ pub struct Division {
     pub leaves: Vec<u64>,
 }
 
+/// What others take of some pCPUs, before anything is divided: real-time tasks, on the average.
+pub type Taken = BTreeMap<PcpuId, Rate>;
+
 /// A tree of pools and leaves. Immutable, to be used for many divisions.
 ///
 /// Inside, pool `i` is node `i` and leaf `j` is node `pools + j`.
 #[derive(Clone, Debug)]
 pub struct Tree {
     pcpus: u64,
+    taken: Taken,
     pools: Vec<TreePool>,
     leaves: Vec<TreeLeaf>,
     /// Nodes in each pool, ascending: so pools come first.
@@ -152,7 +157,19 @@ impl Tree {
             children[leaf.pool].push(pools.len() + j);
         }
         let weights = weigh(&pools, &leaves, &children);
-        Tree { pcpus, pools, leaves, children, weights }
+        Tree { pcpus, taken: Taken::new(), pools, leaves, children, weights }
+    }
+
+    /// The same tree on a host of which so much is taken.
+    #[must_use]
+    pub fn without(self, taken: Taken) -> Tree {
+        Tree { taken, ..self }
+    }
+
+    /// What others take of the host.
+    #[must_use]
+    pub fn taken(&self) -> &Taken {
+        &self.taken
     }
 
     /// The host's pCPUs.
@@ -201,15 +218,17 @@ impl Tree {
         &self.children[p]
     }
 
-    /// All of the host.
+    /// All of the host that is there to be divided.
     pub(crate) fn capacity(&self, one: u64) -> u64 {
+        let taken = scaled(Rate(self.taken.values().map(|r| r.0).sum()), one);
         let capacity = self.pcpus.checked_mul(one).filter(|c| *c <= 1 << 62);
-        capacity.unwrap_or_else(|| {
+        let capacity = capacity.unwrap_or_else(|| {
             panic!(
                 "capacity: cannot divide it exactly: seen {} × {one}, allowed up to 2^62",
                 self.pcpus
             )
-        })
+        });
+        capacity.saturating_sub(taken)
     }
 
     /// Weight, floor and cap of each node; without demands, of a host where all want all they can
@@ -287,7 +306,7 @@ fn weigh(pools: &[TreePool], leaves: &[TreeLeaf], children: &[Vec<usize>]) -> Ve
 }
 
 /// A rate in units of which `one` are a pCPU, rounded down.
-fn scaled(rate: Rate, one: u64) -> u64 {
+pub(crate) fn scaled(rate: Rate, one: u64) -> u64 {
     u64::try_from((u128::from(rate.0) * u128::from(one)) >> Rate::SHIFT).unwrap_or(u64::MAX)
 }
 
@@ -387,5 +406,16 @@ mod tests {
     #[should_panic(expected = "seen 2, allowed one for each of 1 leaves")]
     fn demands_of_other_leaves_are_refused() {
         let _ = Tree::new(1, vec![pool(0, 0)], vec![vm(0, 1)]).divide(1, &[1, 1]);
+    }
+
+    #[test]
+    fn what_others_take_is_not_divided() {
+        let reserved = TreeLeaf { reservation: Rate::pcpus(3), ..vm(0, 1) };
+        let half = Rate(Rate::ONE.0 / 2);
+        let taken = Taken::from([(PcpuId(1), half), (PcpuId(3), half)]);
+        let tree = Tree::new(8, vec![pool(0, 0)], vec![reserved, vm(0, 1000)]).without(taken);
+        assert_eq!(tree.divide(100, &[800, 800]).leaves, [300, 400]);
+        let all = Taken::from([(PcpuId(0), Rate::pcpus(9))]);
+        assert_eq!(tree.without(all).divide(100, &[800, 800]).leaves, [0, 0]);
     }
 }

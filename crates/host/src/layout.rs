@@ -10,6 +10,7 @@ use crate::{
     discover::FoundVm,
     trust::{ALLOWED, Stranger},
 };
+use entitlement::Taken;
 use settings::{
     Attributes, Branch, Called, LIMIT_MIN, LimitSetting, LivePool, LiveSettings, VmResources,
     arrange, from_attributes,
@@ -113,6 +114,7 @@ pub fn layout(found: &[FoundVm], cgroups: &Cgroups, known: &Known) -> Result<Lay
         pcpus,
         mhz: speed.mhz,
         system_shares,
+        taken: Taken::new(),
         pools,
         vms,
     };

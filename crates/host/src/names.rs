@@ -2,7 +2,7 @@
 //! daemon writes for its readers, and the tree that they make.
 
 use crate::{HostError, run_dir::write_whole};
-use entitlement::{Tree, TreeLeaf, TreePool};
+use entitlement::{Taken, Tree, TreeLeaf, TreePool};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fs, path::Path};
 use units::Rate;
@@ -80,6 +80,10 @@ pub struct Names {
     pub mhz: u32,
     /// Shares of the system group.
     pub system_shares: u32,
+    /// What real-time tasks and others of higher scheduling classes take of each pCPU, on the
+    /// average.
+    #[serde(default)]
+    pub taken: Taken,
     /// The pools, the root first, parents before children.
     pub pools: Vec<PoolName>,
     /// The VMs.
@@ -181,6 +185,7 @@ impl Names {
             pools,
             [system].into_iter().chain(self.vms.iter().map(leaf)).collect(),
         )
+        .without(self.taken.clone())
     }
 
     /// Names of pools and leaves of the tree: paths, distinct for VMs of one name.

@@ -42,6 +42,7 @@ pub(crate) struct Conditions {
     /// Forks that were refused.
     refused: u64,
     lost: bool,
+    taken: bool,
 }
 
 impl Default for Conditions {
@@ -54,6 +55,7 @@ impl Default for Conditions {
             asserts: 0,
             refused: 0,
             lost: false,
+            taken: false,
         }
     }
 }
@@ -90,6 +92,11 @@ impl Conditions {
             self.refused = now;
         }
         news
+    }
+
+    /// Whether others take something of the pCPUs: whether that is news, or that it is over.
+    pub(crate) fn taken(&mut self, now: bool) -> bool {
+        std::mem::replace(&mut self.taken, now) != now
     }
 
     /// Whether the kernel loses CPU time (`sched/account/charge.h`): whether that is news.
@@ -139,5 +146,7 @@ mod tests {
             [0, 7, 7, 13, 14].map(|n| conditions.refused(n)),
             [false, true, false, false, true]
         );
+        let taken = [false, true, true, false].map(|now| conditions.taken(now));
+        assert_eq!(taken, [false, true, false, true]);
     }
 }

@@ -16,13 +16,15 @@ use crate::{
     pcpus::{Changed, Pcpus},
     publish::Published,
     reported::Conditions,
+    view::monotonic_ns,
 };
+use ::publish::Takers;
 use entitlement::REPLAN;
 use sched_core::Knobs;
 use settings::LiveSettings;
 use std::time::{Duration, Instant};
 use topology::Topology;
-use units::PcpuSet;
+use units::{PcpuId, PcpuSet, Rate};
 
 /// How the daemon runs.
 pub struct Options {
@@ -56,6 +58,7 @@ struct Daemon<'a> {
     pcpus: Pcpus,
     held: Held,
     conditions: Conditions,
+    takers: Takers,
 }
 
 /// Period of the scan: a change of cpu.weight or cpu.max is in force within a second.
@@ -129,6 +132,7 @@ fn once(
         pcpus: Pcpus::new(pcpus.clone()),
         held: Held::new(pcpus.clone()),
         conditions: Conditions::default(),
+        takers: Takers::default(),
     };
     daemon.take(found)?;
     if let Some(new) = daemon.pcpus()? {
@@ -168,6 +172,9 @@ impl Daemon<'_> {
             self.reload()?;
             if scanned.elapsed() >= SCAN {
                 self.held.forget();
+                if self.look_at_taken() {
+                    self.vms.forget();
+                }
                 self.guests.hook(self.live.maps(), self.options.knobs, &self.options.say);
                 self.scan()?;
                 for trouble in self.conditions.lasting_troubles() {
@@ -206,6 +213,30 @@ impl Daemon<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Looks at what real-time tasks and others take of the pCPUs. Whether something else is left
+    /// to divide from now on.
+    fn look_at_taken(&mut self) -> bool {
+        let (accounts, now) = (self.live.accounts(), monotonic_ns());
+        let lost = |pcpu: PcpuId| accounting::taken_ns(&accounts.pcpu(usize::from(pcpu.0)), now);
+        let all = self.pcpus.online().iter().map(|pcpu| (pcpu, lost(pcpu))).collect();
+        let differs = self.takers.look(now, all);
+        let taken = Rate(self.takers.in_force().values().map(|rate| rate.0).sum());
+        if self.conditions.taken(taken.0 > 0) {
+            (self.options.say)(&if taken.0 > 0 {
+                format!(
+                    "real-time tasks, or others that the kernel runs before those of the fair \
+                        class, take {} of {} pCPUs; the rest is divided ('tandem metrics' has \
+                        tandem_pcpu_taken_seconds_total for each pCPU)",
+                    taken.percent(),
+                    self.pcpus.online().len()
+                )
+            } else {
+                "real-time tasks take nothing of the pCPUs any more".to_owned()
+            });
+        }
+        differs
     }
 
     /// How long it may wait for events. A held host is replanned on time; its scan waits for that.
@@ -273,7 +304,8 @@ impl Daemon<'_> {
     /// Puts a layout into force if it is another plan, and takes note of what could not be taken
     /// over.
     fn change(&mut self, laid: Layout) -> Result<(), HostError> {
-        let Layout { names, mut troubles } = laid;
+        let Layout { mut names, mut troubles } = laid;
+        names.taken.clone_from(self.takers.in_force());
         let (live, say, slots) = (self.live, &self.options.say, self.vms.slots());
         if self.published.differs(&names) {
             self.published.take(names, live, slots, say);

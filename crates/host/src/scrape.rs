@@ -160,6 +160,7 @@ impl Moment {
         for (i, p) in &self.pcpus {
             let id = i.to_string();
             out.add(Metric::PcpuBusy, &[&id], Value::Ns(totals.busy(*i)));
+            out.add(Metric::PcpuTaken, &[&id], Value::Ns(totals.taken(*i)));
             out.add(Metric::PcpuSwitches, &[&id], count(p.switches));
             out.add(Metric::PcpuPulls, &[&id], count(p.pulls));
             out.add(Metric::PcpuPreempts, &[&id], count(p.preempts));

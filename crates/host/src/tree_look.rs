@@ -138,7 +138,16 @@ mod tests {
             sources: Sources::new(),
         };
         let (pools, vms) = (vec![pool("/"), pool("/a")], vec![vm(5, "/a"), vm(3, "/")]);
-        Names { generation: 9, pcpus: 4, mhz: 2000, system_shares: 4000, pools, vms, daemon: 1 }
+        Names {
+            generation: 9,
+            pcpus: 4,
+            mhz: 2000,
+            system_shares: 4000,
+            pools,
+            vms,
+            daemon: 1,
+            ..Names::default()
+        }
     }
 
     fn run() -> RunResult {

@@ -234,6 +234,14 @@ const ROWS: [Row; 4] = [
                 )],
             ),
             panel(
+                "Taken by real-time tasks",
+                "percentunit",
+                &[(
+                    r#"rate(tandem_pcpu_taken_seconds_total{instance=~"$host"}[$__rate_interval])"#,
+                    "{{pcpu}}",
+                )],
+            ),
+            panel(
                 "Events a second, all pCPUs",
                 "ops",
                 &[

@@ -66,6 +66,8 @@ pub enum Metric {
     PoolLimit,
     /// Time that a pCPU ran worlds.
     PcpuBusy,
+    /// Time in which a pCPU neither ran worlds nor idled.
+    PcpuTaken,
     /// Switches of a pCPU.
     PcpuSwitches,
     /// Worlds that a pCPU took from others.

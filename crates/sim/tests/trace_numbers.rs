@@ -25,6 +25,7 @@ fn kernel_side_and_reader_have_the_same_numbers() {
         (c::WHY_BORN, Why::Born),
         (c::WHY_GONE, Why::Gone),
         (c::WHY_CAUGHT_UP, Why::CaughtUp),
+        (c::WHY_TAKEN, Why::Taken),
     ];
     assert!(whys.iter().all(|(n, why)| *n == u32::from(why.code())), "{whys:?}");
     let moves = [

@@ -97,6 +97,8 @@ named! {
         Told = 14, "TOLD";
         /// Its siblings have caught up.
         CaughtUp = 15, "CAUGHT_UP";
+        /// A task of a higher scheduling class, such as a real-time task, took the pCPU.
+        Taken = 16, "TAKEN";
     }
 }
 

@@ -59,7 +59,14 @@ fn moment(load: u64, seconds: u64) -> Moment {
         host: HostRecord { generation: 7, online: 2, asserts: 1, overflows: 4, ..HostRecord::ZERO },
         pcpus: vec![(
             0,
-            Pcpu { busy_ns: seconds * S, switches: 9, pulls: 2, preempts: 3, ..Pcpu::ZERO },
+            Pcpu {
+                busy_ns: seconds * S,
+                taken_ns: 2 * seconds * S,
+                switches: 9,
+                pulls: 2,
+                preempts: 3,
+                ..Pcpu::ZERO
+            },
         )],
         plan: Some((0..names.tree().nodes().len() as u64).map(|i| node((i + 1) << 20)).collect()),
         sums: [1, 2, 3].map(|id| (id, sums)).into(),
@@ -109,6 +116,7 @@ fn every_declared_metric_of_the_scheduler_is_told_with_its_labels() {
     assert_eq!(samples.get(Metric::PoolLimited, &["/"]), Some(Value::Ns(30 * S)));
     assert_eq!(samples.get(Metric::PoolEntitlement, &["/"]), Some(Value::Rate(1 << 20)));
     assert_eq!(samples.get(Metric::PcpuBusy, &["0"]), Some(Value::Ns(10 * S)));
+    assert_eq!(samples.get(Metric::PcpuTaken, &["0"]), Some(Value::Ns(20 * S)));
     assert_eq!(samples.get(Metric::HostPcpus, &[]), Some(Value::Rate(2 << 20)));
     let text = samples.text(Format::OpenMetrics);
     let others =

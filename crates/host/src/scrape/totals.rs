@@ -16,6 +16,7 @@ pub(super) struct KeptTotals {
     /// Used, ready and limited time of each pool in ns, pools in it included.
     pools: BTreeMap<String, [u64; 3]>,
     busy: BTreeMap<usize, u64>,
+    taken: BTreeMap<usize, u64>,
 }
 
 impl KeptTotals {
@@ -32,6 +33,8 @@ impl KeptTotals {
             };
             let busy = self.busy.entry(*i).or_default();
             *busy = (*busy).max(p.busy_ns + running);
+            let taken = self.taken.entry(*i).or_default();
+            *taken = (*taken).max(accounting::taken_ns(p, now.now_ns));
         }
         let parents: BTreeMap<&str, &str> =
             now.names.pools.iter().map(|p| (p.path.as_str(), p.parent.as_str())).collect();
@@ -66,6 +69,11 @@ impl KeptTotals {
     /// Busy time of a pCPU, in ns.
     pub(super) fn busy(&self, pcpu: usize) -> u64 {
         self.busy.get(&pcpu).copied().unwrap_or_default()
+    }
+
+    /// Time that higher scheduling classes took of a pCPU, in ns.
+    pub(super) fn taken(&self, pcpu: usize) -> u64 {
+        self.taken.get(&pcpu).copied().unwrap_or_default()
     }
 }
 
