@@ -54,6 +54,8 @@ INLINE void core_runnable(struct host *h, plat_task *t, struct world *w)
 	if (!v || !p || from == STATE_READY)
 		return;
 	now = plat_now(h);
+	if (w->waits_for)
+		lock_woke(h, w);
 	w->slept_ns = now > w->state_since_ns ? now - w->state_since_ns : 0;
 	w->ready_before_ns = w->time_ns[STATE_READY];
 	w->ran_before_ns = w->time_ns[STATE_RUN];

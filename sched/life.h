@@ -8,6 +8,7 @@
 #define TANDEM_LIFE_H
 
 #include "account/lag.h"
+#include "account/lock.h"
 #include "account/stall.h"
 #include "account/state.h"
 #include "law/demand.h"
@@ -136,6 +137,8 @@ INLINE void core_world_exit(struct host *h, struct world *w)
 		return;
 	count_out_waiting(h, w);
 	budget_stop(h, v, w, 0);
+	if (w->waits_for)
+		lock_woke(h, w);
 	plat_assert(h, !w->queued_on && !w->unparked_by);
 	if (state_wants_pcpu(w->state))
 		life_wants(h, v, -1);

@@ -63,7 +63,8 @@ static void *take(void *number)
 	if (syscall(SYS_sched_setattr, 0, &it, 0))
 		fail("hog: sched_setattr");
 	for (;;) {
-		struct timespec at = { .tv_sec = next / 1000000000L, .tv_nsec = next % 1000000000L };
+		struct timespec at = { .tv_sec = next / 1000000000L,
+				       .tv_nsec = next % 1000000000L };
 		long end;
 
 		while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
@@ -85,8 +86,8 @@ int main(int words, char **word)
 	if (count < 1 || count > THREADS_MAX || work_ns < 1 || period_ns <= work_ns ||
 	    (!deadline && strcmp(word[1], "fifo"))) {
 		fprintf(stderr,
-			"hog: cannot begin: allowed fifo|deadline COUNT(1..%d) WORK_US PERIOD_US, work "
-			"below the period\n",
+			"hog: cannot begin: allowed fifo|deadline COUNT(1..%d) WORK_US PERIOD_US, "
+			"work below the period\n",
 			THREADS_MAX);
 		return 3;
 	}

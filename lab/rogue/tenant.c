@@ -1,6 +1,7 @@
 /* A tenant that plays for more than its share: `tenant WAY ARGUMENT... [-- IGNORED...]`. Its first
- * threads have the names of vCPUs, so under the name of a hypervisor it looks like a VM. Plays
- * until it is killed. Static, and it needs Linux only. */
+ * threads have the names of vCPUs, so under the name of a hypervisor it looks like a VM; under one
+ * that ends in "tcg" like one that its process emulates. Plays until it is killed. Static, and it
+ * needs Linux only. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +30,7 @@ struct player {
 };
 
 static struct player players[THREADS_MAX];
+static const char *kind = "KVM";
 
 static long now_ns(clockid_t clock)
 {
@@ -242,7 +244,7 @@ static void *play(void *it)
 	struct player *self = it;
 	char name[16];
 
-	snprintf(name, sizeof(name), "CPU %ld/KVM", self->number);
+	snprintf(name, sizeof(name), "CPU %ld/%s", self->number, kind);
 	prctl(PR_SET_NAME, name);
 	self->plays(self);
 	return NULL;
@@ -278,9 +280,12 @@ static const struct {
 int main(int count, char **words)
 {
 	const char *way = count > 1 ? words[1] : "";
+	const char *end = strrchr(words[0], '-');
 	long threads_wanted = count > 2 ? atol(words[2]) : 0;
 	long one = count > 3 ? atol(words[3]) : 0, two = count > 4 ? atol(words[4]) : 0;
 
+	if (end && !strcmp(end, "-tcg"))
+		kind = "TCG";
 	if (!strcmp(way, "claim") && count > 4)
 		return claims(words + 2);
 	if (!strcmp(way, "as") && count > 3) {

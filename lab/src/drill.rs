@@ -8,7 +8,8 @@
 //! kernel's own scheduler; `load` the time a load takes; `settings` what is changed while VMs run;
 //! `idle` what vCPUs sleep for; `watch` everything that shows a live host; `forks` 200,000 threads;
 //! `tenant` ways to game a share; `big` 64 CPUs and 500 VMs; `changes` 1,000 changes of CPUs,
-//! cpusets and VMs; `realtime` tasks of higher scheduling classes.
+//! cpusets and VMs; `realtime` tasks of higher scheduling classes; `locks` a
+//! lock of the kernel in the hands of a VM that is limited.
 
 mod big;
 mod changes;
@@ -17,6 +18,7 @@ mod idle;
 mod kill;
 mod latency;
 mod load;
+mod locks;
 mod realtime;
 mod record;
 mod report;
@@ -85,11 +87,13 @@ pub enum Drill {
     Changes,
     /// Real-time and deadline tasks that take CPUs.
     Realtime,
+    /// A lock of the kernel that a limited VM holds.
+    Locks,
 }
 
 impl Drill {
     /// Every drill, in the order in which `all` runs them.
-    pub const ALL: [Drill; 15] = [
+    pub const ALL: [Drill; 16] = [
         Drill::Load,
         Drill::Settings,
         Drill::Idle,
@@ -105,6 +109,7 @@ impl Drill {
         Drill::Big,
         Drill::Changes,
         Drill::Realtime,
+        Drill::Locks,
     ];
 
     /// Its name on the command line.
@@ -125,6 +130,7 @@ impl Drill {
             Drill::Big => "big",
             Drill::Changes => "changes",
             Drill::Realtime => "realtime",
+            Drill::Locks => "locks",
         }
     }
 }
@@ -181,6 +187,7 @@ pub fn run(
         Drill::Big => big::run(setting, archive, on),
         Drill::Changes => changes::run(setting, archive, on),
         Drill::Realtime => realtime::run(setting, archive, on),
+        Drill::Locks => locks::run(setting, archive, on),
     }
 }
 

@@ -46,6 +46,8 @@ struct limiter {
 	/* worlds below it that were unparked and wait for a pCPU */
 	u32 unparked;
 
+	/* not 0: a parked world holds what others sleep for (account/lock.h) */
+	u32 wanted;
 	/* enum limiter_served; 0: it is new (tick/limits.h, compare and swap) */
 	u32 served;
 };

@@ -128,6 +128,13 @@ struct world {
 	u32 costop;
 	s32 last_pcpu;
 
+	/* --- account/lock.h --- */
+
+	/* threads that sleep for a lock which it holds (atomic adds) */
+	u32 wanted;
+	/* world that holds the lock for which it sleeps, 0 for none */
+	u32 waits_for;
+
 	/* --- user space --- */
 
 	/* VM to move to at the next safe point, -1 for none */

@@ -29,6 +29,7 @@ struct {
 	__uint(max_entries, 256 * 1024);
 } events SEC(".maps");
 
+#include "locks.h"
 #include "pcpus.h"
 
 /* Why the kernel ended it. */
@@ -109,8 +110,12 @@ void SEC("struct_ops/quiescent") BPF_PROG(tandem_quiescent, struct task_struct *
 	struct host *h = plat_host();
 	struct world *w = h ? plat_world_of(h, p) : NULL;
 
-	if (w)
-		core_quiescent(h, p, w, deq_flags & SCX_VALUE(scx_deq_flags, SCX_DEQ_SLEEP));
+	if (!w)
+		return;
+	core_quiescent(h, p, w, deq_flags & SCX_VALUE(scx_deq_flags, SCX_DEQ_SLEEP));
+	if (bpf_core_field_exists(p->blocker) && p->blocker &&
+	    deq_flags & SCX_VALUE(scx_deq_flags, SCX_DEQ_SLEEP))
+		lock_sleeps(h, w, p->blocker);
 }
 
 /* KVM takes a vCPU that spins out of its guest, and yields to one that it takes for the one that

@@ -220,14 +220,14 @@ SUBPROG bool pick_yielded(NONNULL(struct host *h), u32 pcpu, NONNULL(struct worl
 }
 
 /* Whether the running world, which the tick has asked to, co-stops: not in its emulator's code,
- * where it may hold what its siblings wait for. */
+ * where it may hold what its siblings wait for; nor while it holds what others sleep for. */
 SUBPROG bool pick_costops(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev),
 			  NONNULL(struct world *w))
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 
 	w->costop = COSTOP_NOT;
-	if (!p || (w->kind == KIND_VCPU && !plat_in_guest(prev)))
+	if (!p || lock_wanted(w) || (w->kind == KIND_VCPU && !plat_in_guest(prev)))
 		return false;
 	plat_assert(h, w->state == STATE_RUN);
 	w->costop = COSTOP_DECIDED;

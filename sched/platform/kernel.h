@@ -57,7 +57,20 @@ struct hlist_head {
 	struct hlist_node *first;
 } CORE;
 
+struct counter {
+	s64 counter;
+};
+
+struct mutex {
+	struct counter owner;
+} CORE;
+
+struct rw_semaphore {
+	struct counter owner;
+} CORE;
+
 struct task_struct {
+	unsigned long blocker;
 	int pid;
 	int tgid;
 	unsigned int flags;

@@ -8,6 +8,7 @@
 #ifndef TANDEM_PARKED_H
 #define TANDEM_PARKED_H
 
+#include "../account/lock.h"
 #include "count.h"
 
 /* What a world asks of its limiters; in memory, where a BPF verifier does not count along. */
@@ -84,7 +85,9 @@ INLINE u32 parked_refused(struct host *h, const struct vm *v, const struct world
 	struct budget_ask a = { .deadline = deadline };
 	u32 first = plat_read(v->limiter);
 
-	return first && !plat_read(w->budget) && !plat_read(v->kept) ? parked_ask(h, first, &a) : 0;
+	if (!first || plat_read(w->budget) || plat_read(v->kept) || lock_wanted(w))
+		return 0;
+	return parked_ask(h, first, &a);
 }
 
 /* Admits a world: it uses the budgets of its limiters from now on. Returns its slice, at most
@@ -99,6 +102,10 @@ INLINE u64 parked_admit(struct host *h, struct vm *v, struct world *w, u64 want,
 		return want;
 	if (plat_read(w->budget))
 		return min_u64(w->budget_ns, want);
+	if (lock_wanted(w)) {
+		budget_overdraw(h, v, w);
+		return min_u64(want, BUDGET_MIN_NS);
+	}
 	token = plat_read(v->kept);
 	if (token && plat_cas(&v->kept, token, 0)) {
 		w->budget_ns = BUDGET_SPAN_NS;
@@ -141,6 +148,8 @@ INLINE void parked_insert(struct host *h, plat_task *t, const struct vm *v, stru
 	plat_assert(h, limiter);
 	count_parked(h, w, limiter, key);
 	plat_queue_insert(h, t, QUEUE_PARKED(limiter), BUDGET_SPAN_NS, key);
+	if (lock_wanted(w))
+		lock_serve(h, w);
 }
 
 /* Parks a world that a walk of another queue has met: a macro, for the walk is the caller's. */

@@ -2,7 +2,8 @@
  *
  * Promise	a parked world goes on within LIMIT_TICK_NS of the moment when its limits admit it
  *		(LIMIT_IDLE_NS where no limit of its part was used), the earliest deadline first;
- *		one parked for ready_bound_us goes on in any case
+ *		one parked for ready_bound_us goes on in any case, and so does one that holds a
+ *		lock of the kernel for which others sleep (account/lock.h)
  * Law		law/budget.h; of the worlds below a limit the one of the latest deadline stops if
  *		the level ends before half the next tick, or if a parked world has an earlier
  *		deadline by the margin of preemption: one a tick; in debt all stop; the first
@@ -38,6 +39,8 @@ struct limits_look {
 	u32 limiter;
 	/* a world parked since before this goes on in any case; 0: none does */
 	u64 overdue_ns;
+	/* so does one that holds a lock for which others sleep: all are looked at */
+	u32 wanted;
 };
 
 /* Unparks worlds of a limiter while its budget lasts. */
@@ -58,12 +61,13 @@ SUBPROG u32 limits_unpark(NONNULL(struct host *h), NONNULL(struct limits_look *l
 			break;
 		since = plat_read(w->parked_ns);
 		refused = parked_ask(h, plat_read(v->limiter), &a);
-		if (refused && with(GUARD_PARKED) && since && since < look->overdue_ns) {
+		if (refused && ((with(GUARD_PARKED) && since && since < look->overdue_ns) ||
+				lock_wanted(w))) {
 			budget_overdraw(h, v, w);
 			refused = 0;
 		}
 		if (refused == look->limiter) {
-			if (!look->overdue_ns)
+			if (!look->overdue_ns && !look->wanted)
 				break; /* the next one is refused too */
 			continue;
 		}
@@ -133,6 +137,9 @@ SUBPROG u32 limits_serve(NONNULL(struct host *h), u32 id, u64 now)
 			if (now > plat_knobs(h)->ready_bound_us * US)
 				look.overdue_ns = now - plat_knobs(h)->ready_bound_us * US;
 		}
+		look.wanted = plat_read(l->wanted);
+		if (look.wanted)
+			l->wanted = 0;
 		limits_unpark(h, &look);
 	}
 	limits_decide(h, l, id, now);

@@ -143,7 +143,7 @@ SUBPROG u32 siblings_start(NONNULL(struct host *h), NONNULL(struct siblings_look
 
 		if (!v || s->seen++ >= VCPUS_MAX)
 			break;
-		if (!skew_may_start(plat_knobs(h), s, w) || !count_out(h, w))
+		if ((!lock_wanted(w) && !skew_may_start(plat_knobs(h), s, w)) || !count_out(h, w))
 			continue;
 		if (!requeue_choose(h, t, w, v, &r)) {
 			count_costopped(h, v, w);

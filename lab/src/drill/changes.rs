@@ -26,9 +26,9 @@ const MOST_VMS: usize = 3;
 const LEAST_CPUS: usize = 3;
 /// The last interval, in which nothing changes.
 const LAST_S: u64 = 10;
-/// What a busy thread gets of a CPU between two looks at least. On three CPUs all that is pinned may
-/// meet on one: there a VM has 1,000 of 5,000 shares, so each of its two threads a tenth; and half
-/// of that, for the plan of an interval in which all changes is always a little old.
+/// What a busy thread gets of a CPU between two looks at least. On three CPUs all that is pinned
+/// may meet on one: there a VM has 1,000 of 5,000 shares, so each of its two threads a tenth; and
+/// half of that, for the plan of an interval in which all changes is always a little old.
 const LEAST_PART: f64 = 0.05;
 /// A thread that sleeps most of the time runs so long between two looks at least.
 const LEAST_NS: u64 = 1_000_000;

@@ -25,6 +25,9 @@ pub(super) const TENANT: Program =
     Program { name: "tenant", source: include_str!("../../rogue/tenant.c") };
 /// Real-time tasks that take CPUs.
 pub(super) const HOG: Program = Program { name: "hog", source: include_str!("../../rogue/hog.c") };
+/// A VM that holds a lock of the kernel for which a host task waits.
+pub(super) const LOCKER: Program =
+    Program { name: "locker", source: include_str!("../../rogue/locker.c") };
 /// Prints what the kernel says of BPF programs.
 pub(super) const PROGSTAT: Program =
     Program { name: "progstat", source: include_str!("../../rogue/progstat.c") };
