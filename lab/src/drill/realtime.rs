@@ -23,7 +23,8 @@ const PERIOD_US: u64 = 10_000;
 const RESERVED: u64 = 200;
 /// What the reservation may miss: the plan knows what is taken in 64ths of a CPU (half of one for
 /// each CPU, 0.4 % of it), and a quantum at each end.
-const MISSED: f64 = 0.01;
+const MISSED_PERCENT: f64 = 1.0;
+const MISSED: f64 = MISSED_PERCENT / 100.0;
 /// By how much what the scheduler counts as taken may differ from what the tasks used: it has the
 /// switches to them and back, and what stoppers and other real-time threads of the kernel take.
 const APART: f64 = 0.03;
