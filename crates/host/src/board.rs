@@ -5,8 +5,11 @@
 
 use crate::{Accounts, view::Records};
 use ::publish::{Table, Terms};
-use sched_core::{HostRecord, Limiter, NODES_MAX, Node};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sched_core::{HostRecord, Limiter, NODES_MAX, Node, Vm};
+use std::{
+    ptr,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+};
 
 /// Stores a word of a record that is mapped into memory.
 macro_rules! store {
@@ -31,6 +34,23 @@ impl Accounts {
     /// Slots of VMs in use end here.
     pub(crate) fn set_vms(&self, slots: u32) {
         store!(self.host, 0, AtomicU32, vms = slots);
+    }
+
+    /// Gives a VM, or the system group, the past of another load. No world is bound to it yet.
+    pub(crate) fn set_past(&self, vm: u32, past: &Vm) {
+        let to = self.vms.pointer(vm as usize);
+        // SAFETY: fields of a record within the mapping, plain and aligned; the scheduler adds to
+        // them when a world of the VM runs or ends, and there is none.
+        unsafe {
+            ptr::write_volatile(&raw mut (*to).used_ns, past.used_ns);
+            ptr::write_volatile(&raw mut (*to).past_ns, past.past_ns);
+            ptr::write_volatile(&raw mut (*to).past_used_ns, past.past_used_ns);
+            ptr::write_volatile(&raw mut (*to).past_migrations, past.past_migrations);
+            ptr::write_volatile(&raw mut (*to).past_limited_ns, past.past_limited_ns);
+            ptr::write_volatile(&raw mut (*to).past_switches, past.past_switches);
+            ptr::write_volatile(&raw mut (*to).past_expiries, past.past_expiries);
+            ptr::write_volatile(&raw mut (*to).past_wakeups, past.past_wakeups);
+        }
     }
 
     /// Puts a plan's tree into force, whole: into the half of the array that is not in force, and

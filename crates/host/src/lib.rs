@@ -4,6 +4,7 @@
 //! It never schedules: when it ends the kernel's own scheduler takes every task back.
 
 mod board;
+mod carried;
 pub mod cgroups;
 pub mod discover;
 pub mod doctor;

@@ -273,15 +273,41 @@ impl Live {
         self.accounts.vms.set(vm as usize, Vm::ZERO);
     }
 
+    /// Takes over what a pCPU has counted under another load; before `attach`.
+    ///
+    /// # Errors
+    /// `HostError::Load` with the kernel's words.
+    pub(crate) fn set_counters(
+        &self,
+        pcpu: usize,
+        past: &sched_core::Pcpu,
+    ) -> Result<(), HostError> {
+        if pcpu >= self.accounts.host().pcpus as usize {
+            return Ok(());
+        }
+        let now = sched_core::Pcpu {
+            busy_ns: past.busy_ns,
+            taken_ns: past.taken_ns,
+            switches: past.switches,
+            pulls: past.pulls,
+            preempts: past.preempts,
+            ..self.accounts.pcpu(pcpu)
+        };
+        let key = (pcpu as u32).to_ne_bytes();
+        self.skel.maps.pcpus_map.update(&key, bytes_of(&now), MapFlags::ANY).map_err(load_error)
+    }
+
     /// Its maps, for another object to share.
     pub(crate) fn maps(&self) -> &TandemMaps<'static> {
         &self.skel.maps
     }
 
-    /// Detaches: every task goes back to the kernel's own scheduler.
-    pub fn stop(mut self) {
-        drop(self.link.take());
-        unpin();
+    /// Detaches: every task goes back to the kernel's own scheduler. The accounts can still be
+    /// read.
+    pub fn detach(&mut self) {
+        if self.link.take().is_some() {
+            unpin();
+        }
     }
 }
 

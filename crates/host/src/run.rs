@@ -6,6 +6,7 @@
 
 use crate::{
     Ejections, ExitReason, HostError, Live, SettingsFile, Trust,
+    carried::{Carried, Known},
     discover::{FoundVm, Roots},
     follow::Vms,
     guests::Guests,
@@ -59,6 +60,7 @@ struct Daemon<'a> {
     held: Held,
     conditions: Conditions,
     takers: Takers,
+    carried: &'a mut Carried,
 }
 
 /// Period of the scan: a change of cpu.weight or cpu.max is in force within a second.
@@ -79,7 +81,10 @@ pub fn run(
 ) -> Result<(), HostError> {
     let mut lasting =
         Lasting::new(options.settings.clone(), options.trust.clone(), options.file.clone());
-    while let Some(reason) = once(topology, options, &mut lasting)? {
+    let mut loaded = Loaded::new(topology, options)?;
+    let mut carried = Carried::default();
+    while let Some(Ended { reason, vms }) = once(&mut loaded, options, &mut lasting, &mut carried)?
+    {
         // One of kind 0 was our own doing.
         if reason.kind != 0 {
             if let Err(e) = Ejections::count(reason.restart) {
@@ -90,25 +95,59 @@ pub fn run(
             return Err(HostError::Ejected { reason: reason.text });
         }
         (options.say)(&format!("the host's pCPUs have changed ({}): loading anew", reason.text));
+        // It is verified while the last one has all tasks, unless the kernel has ended that.
+        let next = Loaded::new(topology, options)?;
+        loaded.live.detach();
+        carried = Carried::of(&loaded.live, &vms);
+        carried.begin(&next.live)?;
+        loaded = next;
     }
+    loaded.live.detach();
     (options.say)("left: every task is with the kernel's own scheduler");
     Ok(())
 }
 
-/// One load, until a signal (`None`) or the kernel ends it.
+/// A scheduler that the kernel has verified, and the host that it is for.
+struct Loaded {
+    began: Instant,
+    topology: Topology,
+    live: Live,
+    guests: Guests,
+}
+
+impl Loaded {
+    fn new(
+        read: &dyn Fn() -> Result<Topology, HostError>,
+        options: &Options,
+    ) -> Result<Loaded, HostError> {
+        let began = Instant::now();
+        let topology = read()?;
+        let live = Live::load(&topology, options.knobs, options.verbose)?;
+        let mut guests = Guests::Unknown;
+        guests.hook(live.maps(), options.knobs, &options.say);
+        Ok(Loaded { began, topology, live, guests })
+    }
+}
+
+/// Why a load has ended, and the VMs that it followed.
+struct Ended {
+    reason: ExitReason,
+    vms: Vec<Known>,
+}
+
+/// One load, until a signal (`None`) or the kernel ends it, or another is needed. It stays attached
+/// if the kernel has not ended it.
 fn once(
-    read: &dyn Fn() -> Result<Topology, HostError>,
+    loaded: &mut Loaded,
     options: &Options,
     lasting: &mut Lasting,
-) -> Result<Option<ExitReason>, HostError> {
-    let begin = Instant::now();
-    let topology = &read()?;
-    let mut live = Live::load(topology, options.knobs, options.verbose)?;
+    carried: &mut Carried,
+) -> Result<Option<Ended>, HostError> {
+    let Loaded { began, topology, live, guests } = loaded;
+    let guests = std::mem::replace(guests, Guests::Unknown);
     // Everything that takes long is done before the scheduler is attached: the daemon comes first
     // on its pCPU, also while the kernel verifies programs for it; and until VMs are known their
     // threads compete with it as host tasks.
-    let mut guests = Guests::Unknown;
-    guests.hook(live.maps(), options.knobs, &options.say);
     let (roots, mut vms) = (Roots::default(), Vms::default());
     let pcpus = topology.online();
     let in_force = InForce::new(lasting, &roots, pcpus.len() as u32, options.knobs.system_shares);
@@ -117,12 +156,12 @@ fn once(
     (options.say)(&format!(
         "loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now; the kernel \
             verified {} instructions for it",
-        begin.elapsed().as_secs_f64(),
+        began.elapsed().as_secs_f64(),
         pcpus.len(),
         live.verified_instructions(),
     ));
     let mut daemon = Daemon {
-        live: &live,
+        live,
         options,
         in_force,
         roots,
@@ -133,15 +172,17 @@ fn once(
         held: Held::new(pcpus.clone()),
         conditions: Conditions::default(),
         takers: Takers::default(),
+        carried,
     };
     daemon.take(found)?;
-    if let Some(new) = daemon.pcpus()? {
-        live.stop();
-        return Ok(Some(anew(format!("pCPUs {new} came while it was being loaded"))));
-    }
-    let ended = daemon.follow()?;
-    live.stop();
-    Ok(ended)
+    let reason = match daemon.pcpus()? {
+        Some(new) => Some(anew(format!("pCPUs {new} came while it was being loaded"))),
+        None => daemon.follow()?,
+    };
+    let slots = daemon.vms.slots();
+    let known = |vm: &FoundVm| Some((slots.of(vm.pid)?, (vm.pid, vm.started)));
+    let vms = slots.found().filter_map(known).collect();
+    Ok(reason.map(|reason| Ended { reason, vms }))
 }
 
 /// Our own doing, and not the kernel's: a fresh load.
@@ -271,6 +312,12 @@ impl Daemon<'_> {
         let (live, say) = (self.live, &self.options.say);
         if let Some(laid) = self.vms.seat(found, live, &self.roots, &self.in_force, say) {
             self.change(laid)?;
+        }
+        let slots = self.vms.slots();
+        for vm in slots.found() {
+            if let Some(id) = slots.of(vm.pid) {
+                self.carried.give(live, (id, (vm.pid, vm.started)));
+            }
         }
         self.vms.bind(live, &self.roots, &self.published.vms().collect());
         self.vms.sweep(live);
