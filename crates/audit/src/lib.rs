@@ -73,6 +73,7 @@ impl Audit {
             idle_while_waiting_max_ns: self.idle_while_waiting_max_ns,
             skew_max_ns: self.skew_max_ns,
             costop_max_ns: self.costop_max_ns,
+            realtime_ns: vec![],
         }
     }
 

@@ -108,6 +108,15 @@ impl Ideals {
         }
     }
 
+    /// Opens the accounts of a real-time thread that sleeps; the first comes with the VM of all.
+    pub(crate) fn add_realtime(&mut self, now: u64, set: u32) -> Account {
+        let [moment, average] = [&mut self.moment, &mut self.average].map(|l| {
+            let vm = l.realtime();
+            l.add_world(now, vm, set)
+        });
+        Account { moment, average }
+    }
+
     /// Changes what a world does from `now` on.
     pub(crate) fn turn(&mut self, now: u64, world: Account, awake: bool, running: bool) {
         self.moment.turn(now, world.moment, awake, running);

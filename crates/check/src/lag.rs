@@ -6,42 +6,19 @@
 //!
 //! Limits: a set of pCPUs once seen cuts the host into atoms for the rest of the run.
 
+mod account;
+
 use crate::{
-    Bounds, Invariant, PoolTerms, Violation, VmTerms, ideals,
+    Bounds, PoolTerms, VmTerms, ideals,
     promises::{Promises, Use},
     terms::{self, Ideal},
     verdict::{Log, VmVerdict},
     window::{Part, Settler, Share},
 };
+use account::LagAccount;
 use entitlement::{Fluid, Tree};
 use std::collections::BTreeMap;
 use units::{PcpuSet, VmId};
-
-/// A VM's account; never taken away, so that a VM that left can still be asked about.
-#[derive(Clone, Debug)]
-struct LagAccount {
-    id: VmId,
-    name: String,
-    terms: VmTerms,
-    gone: bool,
-    /// Worlds it has, the most it ever had, and those that are runnable.
-    worlds: u32,
-    worlds_max: u32,
-    awake: u32,
-    /// Time of its runnable worlds in the window, of each instant no more than the host has pCPUs,
-    /// and up to when.
-    wanted: u64,
-    until: u64,
-    idled: bool,
-    lag: i64,
-    entitled: i64,
-    used: u64,
-    over: bool,
-    owed_max: u64,
-    surplus_max: u64,
-    /// Position among the shares of the window that closes.
-    position: usize,
-}
 
 /// A world's account.
 #[derive(Clone, Debug)]
@@ -83,6 +60,8 @@ pub(crate) struct Ledger {
     index: BTreeMap<Option<Vec<u64>>, u32>,
     settler: Settler,
     vms: Vec<LagAccount>,
+    /// Slot of the VM that real-time tasks are, which comes before all others.
+    realtime: Option<u32>,
     entries: Vec<Entry>,
     free: Vec<u32>,
     /// Entries that take part in the window.
@@ -111,6 +90,7 @@ impl Ledger {
             index: BTreeMap::new(),
             settler: Settler::new(bounds.lag_memory_ns),
             vms: vec![],
+            realtime: None,
             entries: vec![],
             free: vec![],
             touched: vec![],
@@ -170,26 +150,18 @@ impl Ledger {
     pub(crate) fn add_vm(&mut self, id: VmId, name: &str, terms: VmTerms) -> u32 {
         self.promises.add_vm(id, name, terms);
         self.changed();
-        self.vms.push(LagAccount {
-            id,
-            name: name.to_owned(),
-            terms,
-            gone: false,
-            worlds: 0,
-            worlds_max: 0,
-            awake: 0,
-            wanted: 0,
-            until: 0,
-            idled: false,
-            lag: 0,
-            entitled: 0,
-            used: 0,
-            over: false,
-            owed_max: 0,
-            surplus_max: 0,
-            position: 0,
-        });
+        self.vms.push(LagAccount::new(id, name, terms));
         self.vms.len() as u32 - 1
+    }
+
+    /// Slot of the VM that real-time tasks are.
+    pub(crate) fn realtime(&mut self) -> u32 {
+        if let Some(slot) = self.realtime {
+            return slot;
+        }
+        let slot = self.add_vm(VmId(u16::MAX), "real-time", VmTerms::from(1));
+        self.realtime = Some(slot);
+        slot
     }
 
     pub(crate) fn set_terms(&mut self, vm: u32, terms: VmTerms) {
@@ -329,8 +301,10 @@ impl Ledger {
         let mut shares: Vec<Share> = vms.iter().map(|v| self.vms[*v as usize].share()).collect();
         let mut parts: Vec<Part> = self.touched.iter().map(|w| self.part(*w)).collect();
         let (pools, slots, pcpus) = (&self.pools, &self.vms, self.pcpus.len() as u64);
+        let first = self.realtime;
         let tree = self.tree.get_or_insert_with(|| {
-            terms::tree(pcpus, pools, slots.iter().map(|v| (v.terms, v.gone)))
+            let vms = slots.iter().map(|v| (v.terms, v.gone));
+            terms::tree(pcpus, pools, vms, first.map(|slot| slot as usize))
         });
         let flat = tree.is_flat();
         let ideal = Ideal { fluid: &self.fluid, tree, leaves: &vms };
@@ -340,7 +314,7 @@ impl Ledger {
             vm.idled = vm.awake == 0;
             vm.lag = share.lag;
             vm.entitled += share.ideal;
-            let Some(average) = average else { continue };
+            let Some(average) = average.filter(|_| first != Some(*v)) else { continue };
             let apart =
                 if flat { vm.lag } else { ideals::apart(vm.lag, average.vms[*v as usize].lag) };
             vm.hold(now, apart, self.bounds.lag_ns(vm.worlds_at_once(pcpus), flat), log);
@@ -436,7 +410,8 @@ impl Ledger {
     }
 
     pub(crate) fn verdicts(&self) -> Vec<VmVerdict> {
-        self.vms.iter().map(LagAccount::verdict).collect()
+        let vms = (0..).zip(&self.vms).filter(|(slot, _)| self.realtime != Some(*slot));
+        vms.map(|(_, vm)| vm.verdict()).collect()
     }
 }
 
@@ -446,51 +421,5 @@ impl Entry {
         self.until = now;
         self.demand += if self.awake { ns } else { 0 };
         self.used += if self.running { ns } else { 0 };
-    }
-}
-
-impl LagAccount {
-    fn want(&mut self, now: u64, pcpus: u64) {
-        self.wanted += u64::from(self.awake).min(pcpus) * (now - self.until);
-        self.until = now;
-    }
-
-    fn share(&self) -> Share {
-        Share { lag: self.lag, idled: self.idled, ..Share::default() }
-    }
-
-    fn worlds_at_once(&self, pcpus: u64) -> u64 {
-        u64::from(self.worlds_max).min(pcpus)
-    }
-
-    /// Holds its distance from the ideal to the bound; an excursion is one violation.
-    fn hold(&mut self, now: u64, apart: i64, allowed: u64, log: &mut Log) {
-        self.owed_max = self.owed_max.max((-apart).max(0) as u64);
-        self.surplus_max = self.surplus_max.max(apart.max(0) as u64);
-        let over = apart.unsigned_abs() > allowed;
-        if over && !self.over {
-            let side = if apart < 0 { "behind" } else { "ahead of" };
-            log.add(Invariant::Lag, || Violation {
-                invariant: Invariant::Lag,
-                at_ns: now,
-                vm: Some((self.id, self.name.clone())),
-                world: None,
-                pcpu: None,
-                seen: format!("{} ns {side} the ideal", apart.unsigned_abs()),
-                allowed: format!("{allowed} ns"),
-            });
-        }
-        self.over = over;
-    }
-
-    fn verdict(&self) -> VmVerdict {
-        VmVerdict {
-            vm: self.id,
-            name: self.name.clone(),
-            used_ns: self.used,
-            entitled_ns: self.entitled.max(0) as u64,
-            owed_max_ns: self.owed_max,
-            surplus_max_ns: self.surplus_max,
-        }
     }
 }

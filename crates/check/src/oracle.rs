@@ -10,6 +10,7 @@
 //! After a violation the oracle believes the event and goes on, so that one fault is one violation.
 
 mod finding;
+mod realtime;
 mod seat;
 
 use crate::{
@@ -44,6 +45,9 @@ pub(crate) struct World {
 struct Pcpu {
     world: Option<WorldId>,
     busy: Stints,
+    /// A real-time task runs there; its account in the ledger, once one has.
+    taken: bool,
+    realtime: Option<Account>,
 }
 
 /// The oracle of one host.
@@ -56,6 +60,8 @@ pub struct Oracle {
     worlds: Vec<Option<World>>,
     pcpus: Vec<Pcpu>,
     online: PcpuSet,
+    /// Some world may not use all pCPUs.
+    held: bool,
     ledger: Ideals,
     waits: Waits,
     pub(crate) skew: Skew,
@@ -76,6 +82,7 @@ impl Oracle {
             worlds: vec![],
             pcpus: vec![Pcpu::default(); n],
             online: PcpuSet::first(n),
+            held: false,
             ledger: Ideals::new(n, bounds),
             waits: Waits::new(n, bounds.idle_while_waiting_max_ns, bounds.ready_max_ns),
             skew: Skew::new(&bounds),
@@ -187,6 +194,7 @@ impl Oracle {
             return self.odd(now, Some(vm), Some(world), "a world added twice", "a new one");
         }
         let set = self.ledger.set(allowed.as_ref());
+        self.held |= allowed.is_some();
         let entry = self.ledger.add_world(now, slot, set);
         let (life, charge) = (Life::new(now), Stints::default());
         let made = World {
@@ -229,6 +237,7 @@ impl Oracle {
             );
         };
         let set = self.ledger.set(allowed.as_ref());
+        self.held |= allowed.is_some();
         if set != w.set {
             if w.life.state == State::Ready && !w.held {
                 self.stop_waiting(now, world, &w);

@@ -1,7 +1,7 @@
 //! What each VM and pool is entitled to by settings, and the ideal division that follows from it;
 //! it measures nothing.
 
-use entitlement::{Demand, Fluid, Tree, TreeLeaf, TreePool, divide_placed};
+use entitlement::{Demand, Fluid, TREE_WEIGHT_MAX, Tree, TreeLeaf, TreePool, divide_placed};
 use units::Rate;
 
 /// A VM's settings as the oracle needs them.
@@ -57,11 +57,12 @@ pub(crate) fn root() -> PoolTerms {
 }
 
 /// The tree of a host; its leaves are the VMs in the order given. A stopped VM has no weight for
-/// the pools above it.
+/// the pools above it. The one at `first` comes before all others.
 pub(crate) fn tree(
     pcpus: u64,
     pools: &[PoolTerms],
     vms: impl Iterator<Item = (VmTerms, bool)>,
+    first: Option<usize>,
 ) -> Tree {
     let scalable = pools.iter().any(|p| p.pool.scalable);
     let leaf = |(t, gone): (VmTerms, bool)| TreeLeaf {
@@ -71,7 +72,16 @@ pub(crate) fn tree(
         limit: t.limit,
         vcpus: u32::MAX, // what its worlds ask for says it better
     };
-    Tree::new(pcpus, pools.iter().map(|p| p.pool.clone()).collect(), vms.map(leaf).collect())
+    let pools = || pools.iter().map(|p| p.pool.clone()).collect();
+    let mut leaves: Vec<TreeLeaf> = vms.map(leaf).collect();
+    if let Some(i) = first {
+        leaves[i].shares = TREE_WEIGHT_MAX;
+        // Where there are shares alone, these are enough: no VM's come near.
+        if !Tree::new(pcpus, pools(), leaves.clone()).is_flat() {
+            leaves[i].reservation = Rate::pcpus(pcpus);
+        }
+    }
+    Tree::new(pcpus, pools(), leaves)
 }
 
 /// The ideal division among the VMs of a window.

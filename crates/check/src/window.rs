@@ -249,8 +249,12 @@ mod tests {
     fn settle(shares: &mut [Share], parts: &mut [Part]) {
         let host = PcpuSet::first(1);
         let fluid = Fluid::new(&host, std::slice::from_ref(&host));
-        let tree =
-            terms::tree(1, &[terms::root()], shares.iter().map(|_| (VmTerms::from(1000), false)));
+        let tree = terms::tree(
+            1,
+            &[terms::root()],
+            shares.iter().map(|_| (VmTerms::from(1000), false)),
+            None,
+        );
         let leaves: Vec<u32> = (0..shares.len() as u32).collect();
         let ideal = Ideal { fluid: &fluid, tree: &tree, leaves: &leaves };
         Settler::new(u64::MAX).settle(&ideal, 10, shares, parts);

@@ -5,3 +5,4 @@ mod drift;
 mod ideals;
 mod invariants;
 mod promises;
+mod realtime;

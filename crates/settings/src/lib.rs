@@ -17,6 +17,7 @@ mod names;
 mod offline;
 mod pools;
 mod raw;
+mod realtime;
 #[cfg(test)]
 mod refusals;
 mod resources;
@@ -34,6 +35,7 @@ pub use names::scenarios;
 pub use offline::{OfflineSpec, PcpuChange, offline_reasons, pcpu_changes};
 pub use pools::{Branch, Place, PlacedPool, arrange, place};
 pub use raw::load;
+pub use realtime::{RealtimeSpec, realtime_reasons};
 pub use resources::{LIMIT_MIN, VmResources};
 pub use scenario::{
     Expect, HostSpec, HostTask, Lab, PoolSpec, Run, RunSpec, Scenario, SharesSetting, VmSpec,

@@ -3,7 +3,7 @@
 
 use crate::{
     HostSpec, HostTask, Run, RunSpec, Scenario, ScenarioError, VmSpec, changes::changes, checks,
-    names, offline::offline_reasons, pools, unreadable,
+    names, offline::offline_reasons, pools, realtime::realtime_reasons, unreadable,
 };
 use std::{collections::BTreeSet, fs, path::Path};
 use topology::Topology;
@@ -200,6 +200,7 @@ fn resolve(mut spec: RunSpec) -> Result<(RunSpec, Topology), Vec<String>> {
     checks::expectations(&spec, &mut reasons);
     reasons.extend(changes(&spec).err().into_iter().flatten());
     reasons.extend(offline_reasons(&spec, pcpus));
+    reasons.extend(realtime_reasons(&spec, pcpus));
     match topology {
         Some(topology) if reasons.is_empty() => Ok((spec, topology)),
         _ => Err(reasons),

@@ -1,6 +1,6 @@
 //! A scenario: one host, its VMs and host tasks, and the runs that vary them.
 
-use crate::{ChangeSpec, LimitSetting, OfflineSpec, Window, Workload};
+use crate::{ChangeSpec, LimitSetting, OfflineSpec, RealtimeSpec, Window, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use topology::{Shape, Topology};
@@ -66,6 +66,9 @@ pub struct RunSpec {
     /// pCPUs that are off line for a time.
     #[serde(default)]
     pub offline: Vec<OfflineSpec>,
+    /// Real-time tasks, which take pCPUs away from the scheduler.
+    #[serde(default)]
+    pub realtime: Vec<RealtimeSpec>,
     /// Knobs of the scheduler for this run, by name; `--set` overrides them.
     #[serde(default, deserialize_with = "crate::knobs::read")]
     pub knobs: BTreeMap<String, u64>,

@@ -86,6 +86,7 @@ fn host(sockets: u32, cores: u32, duration: Span) -> Run {
         host_tasks: vec![],
         changes: vec![],
         offline: vec![],
+        realtime: vec![],
         knobs: Default::default(),
         lab: Default::default(),
         expect: Default::default(),

@@ -101,6 +101,18 @@ impl Books {
         self.watch.online(now, online);
     }
 
+    /// A real-time task takes a pCPU, or gives it back.
+    pub(crate) fn taken(&mut self, now: u64, pcpu: u32, taken: bool) {
+        self.truth.taken(now, pcpu, taken);
+        self.watch.taken(now, pcpu, taken);
+    }
+
+    /// A world is in the local queue of a pCPU that a real-time task has taken, where no other can
+    /// get at it; or no longer.
+    pub(crate) fn stuck(&mut self, now: u64, world: u32, stuck: bool) {
+        self.watch.held_back(now, world, stuck);
+    }
+
     /// A vCPU that runs enters its guest, or leaves it for its emulator.
     pub(crate) fn guest(&mut self, now: u64, world: u32, inside: bool) {
         self.watch.guest(now, world, inside);

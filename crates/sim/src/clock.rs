@@ -24,10 +24,19 @@ pub(crate) enum Fixed {
     Replan,
     /// The accounts are looked at; never armed where nothing looks.
     Look,
+    /// A real-time task wakes or is done.
+    Realtime,
 }
 
-const FIXED: [Fixed; 6] =
-    [Fixed::Change, Fixed::Plan, Fixed::Audit, Fixed::Warm, Fixed::Replan, Fixed::Look];
+const FIXED: [Fixed; 7] = [
+    Fixed::Change,
+    Fixed::Plan,
+    Fixed::Audit,
+    Fixed::Warm,
+    Fixed::Replan,
+    Fixed::Look,
+    Fixed::Realtime,
+];
 /// Position of the first timer of a pCPU, after those of the scheduler.
 const PCPUS: usize = FIXED.len() + TIMERS_MAX as usize;
 

@@ -11,6 +11,7 @@ mod hotplug;
 mod life;
 mod looks;
 mod plans;
+mod realtime;
 mod report;
 mod schedule;
 
@@ -25,6 +26,7 @@ use crate::clock::{Clock, Event, Fixed};
 use crate::kernel::{Context, Kernel, Nudge};
 use crate::options::Costs;
 use crate::planner::Planner;
+use crate::realtime::Realtime;
 use crate::recorder::Recorder;
 use check::Verdict;
 use contract::{Breach, Callback, KICK_IDLE, KICK_PREEMPT, Scheduler, Task};
@@ -66,6 +68,7 @@ pub(crate) struct Engine<P> {
     cast: Cast,
     agenda: Agenda,
     planner: Planner,
+    realtime: Realtime,
     stats: Stats,
     costs: Costs,
     /// Kicks and reschedule interrupts from other pCPUs do not arrive (`Mutant::LostKick`).
@@ -129,6 +132,7 @@ impl<P: Scheduler> Engine<P> {
         if self.planner.gives_orders() {
             self.clock.arm(Fixed::Replan, entitlement::REPLAN.ns());
         }
+        self.await_realtime();
         self.look();
         while let Some((time, event)) = self.clock.next() {
             if let Event::Tick(pcpu) = event {
@@ -205,6 +209,7 @@ impl<P: Scheduler> Engine<P> {
             }
             Fixed::Replan => self.replan(),
             Fixed::Look => self.look(),
+            Fixed::Realtime => self.realtime(),
         }
     }
 
@@ -228,7 +233,8 @@ impl<P: Scheduler> Engine<P> {
                 Nudge::Kick(flags) if flags & KICK_IDLE != 0 && current != 0 => continue,
                 Nudge::Kick(flags) => flags & KICK_PREEMPT != 0,
             };
-            if self.deaf && pcpu != here {
+            // A real-time task goes on; the pick at its end covers what is asked for now.
+            if self.deaf && pcpu != here || self.kernel.is_taken(pcpu) {
                 continue;
             }
             if preempts && current != 0 {

@@ -64,6 +64,8 @@ pub(crate) enum Nudge {
 #[derive(Clone, Debug, Default)]
 struct Cpu {
     offline: bool,
+    /// A real-time task runs there.
+    taken: bool,
     /// World running, 0 when idle.
     current: u32,
     local: Local,

@@ -3,11 +3,11 @@
 //!
 //! Data flows one way: `cast` has the VMs and worlds of a scenario, and what each does with CPU
 //! time; `engine` takes the next event; `life` powers VMs on and off, by the `agenda`; `plans` does
-//! what the daemon does, by the `planner`; `schedule` does what the kernel does, and calls the
-//! scheduler; `kernel` is what the scheduler calls back, and holds it to the contract; `books` has
-//! the engine's own accounts, and what the oracle learns; `recorder` writes the trace; `looks`
-//! hands out esxtop's counters while a run goes on; `report` reads the accounts into the result
-//! document.
+//! what the daemon does, by the `planner`; `realtime` says when tasks of a higher class take pCPUs;
+//! `schedule` does what the kernel does, and calls the scheduler; `kernel` is what the scheduler
+//! calls back, and holds it to the contract; `books` has the engine's own accounts, and what the
+//! oracle learns; `recorder` writes the trace; `looks` hands out esxtop's counters while a run goes
+//! on; `report` reads the accounts into the result document.
 //!
 //! One seed decides everything: same scenario, options and seed, same bytes. There is no wall
 //! clock, no hashed order and no float in any decision.
@@ -26,6 +26,7 @@ mod options;
 mod planner;
 mod policies;
 mod queues;
+mod realtime;
 mod recorder;
 mod run;
 mod timers;
@@ -43,3 +44,4 @@ pub use run::{
     Outcome, Progress, SimError, run, run_scenario, run_scenario_traced, run_traced, run_watched,
     scheduler_terms,
 };
+pub use truth::PcpuTimes;

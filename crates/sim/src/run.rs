@@ -6,6 +6,7 @@ use crate::engine::{Engine, Looks, OnLook, Stats, Terms};
 use crate::options::{Age, Options};
 use crate::policies::{self, Policy};
 use crate::recorder::{Recorder, TraceOut};
+use crate::truth::PcpuTimes;
 use check::{CoschedSpans, SchedulerTerms, Verdict};
 use contract::{Breach, Scheduler, Setup};
 use sched_core::{HostError, KnobError, Knobs, Tandem};
@@ -22,6 +23,8 @@ pub struct Outcome {
     pub verdict: Option<Verdict>,
     /// Counts of the engine.
     pub stats: Stats,
+    /// What each pCPU did in the measured time, by its number.
+    pub pcpus: Vec<PcpuTimes>,
     /// Knobs that were in force.
     pub knobs: sched_core::Knobs,
 }
@@ -238,14 +241,16 @@ impl Job<'_> {
             recorder.finish().map_err(unwritten)?;
         }
         done.map_err(broken)?;
-        let mut result = engine.result(run, duration.ns() - warmup);
+        let (mut result, pcpus) = engine.result(run, duration.ns() - warmup);
         let verdict = engine.verdict(duration.ns());
-        result.checked = verdict.as_ref().map(checked);
-        Ok(Outcome { result, verdict, stats: engine.stats(), knobs: self.knobs })
+        let realtime = || pcpus.iter().map(|p| p.realtime_ns).collect();
+        let realtime_ns = if run.spec.realtime.is_empty() { vec![] } else { realtime() };
+        result.checked = verdict.as_ref().map(|v| checked(v, realtime_ns));
+        Ok(Outcome { result, verdict, stats: engine.stats(), pcpus, knobs: self.knobs })
     }
 }
 
-fn checked(v: &Verdict) -> Checked {
+fn checked(v: &Verdict, realtime_ns: Vec<u64>) -> Checked {
     Checked {
         violated: v.violated(),
         violations: v.violations.iter().map(ToString::to_string).collect(),
@@ -253,6 +258,7 @@ fn checked(v: &Verdict) -> Checked {
         idle_while_waiting_max_ns: v.idle_while_waiting_max_ns,
         skew_max_ns: v.skew_max_ns,
         costop_max_ns: v.costop_max_ns,
+        realtime_ns,
     }
 }
 

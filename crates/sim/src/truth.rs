@@ -63,13 +63,41 @@ impl Life {
     }
 }
 
+/// What a pCPU did with its time. The three are all of it where the pCPU is on line throughout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PcpuTimes {
+    /// Time that it ran worlds, in ns.
+    pub busy_ns: u64,
+    /// Time that it ran real-time tasks, in ns.
+    pub realtime_ns: u64,
+    /// Time that it was idle, in ns.
+    pub idle_ns: u64,
+}
+
+impl PcpuTimes {
+    /// What came after an earlier moment.
+    pub(crate) fn since(self, before: PcpuTimes) -> PcpuTimes {
+        PcpuTimes {
+            busy_ns: self.busy_ns - before.busy_ns,
+            realtime_ns: self.realtime_ns - before.realtime_ns,
+            idle_ns: self.idle_ns - before.idle_ns,
+        }
+    }
+}
+
 /// A pCPU's time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Busy {
     /// CPU time of worlds, completed runs only, and since when one runs.
     busy_ns: u64,
     run_since: Option<u64>,
+    /// The same of real-time tasks.
+    realtime_ns: u64,
+    taken_since: Option<u64>,
     awake: bool,
+    /// Completed times in which it idled, and since when it does or does not.
+    idle_ns: u64,
+    turned: u64,
     /// pCPU that stands for its core.
     core: u32,
     /// Of that pCPU: threads that are not idle, since when as many, and how long at least one and
@@ -158,12 +186,21 @@ impl Truth {
         if busy.awake != idle {
             return;
         }
+        busy.idle_ns += if idle { 0 } else { now - busy.turned };
+        busy.turned = now;
         busy.awake = !idle;
         let core = busy.core as usize;
         let core = &mut self.pcpus[core];
         core.core_ns = core.core_until(now);
         core.since = now;
         core.threads = if idle { core.threads - 1 } else { core.threads + 1 };
+    }
+
+    /// A real-time task takes a pCPU, or gives it back.
+    pub(crate) fn taken(&mut self, now: u64, pcpu: u32, taken: bool) {
+        let busy = &mut self.pcpus[pcpu as usize];
+        busy.realtime_ns += busy.taken_since.take().map_or(0, |since| now - since);
+        busy.taken_since = taken.then_some(now);
     }
 
     /// A world is gone; it belonged to this VM.
@@ -203,6 +240,16 @@ impl Truth {
     pub(crate) fn busy_ns(&self, now: u64, pcpu: u32) -> u64 {
         let busy = &self.pcpus[pcpu as usize];
         busy.busy_ns + busy.run_since.map_or(0, |since| now - since)
+    }
+
+    /// What a pCPU did up to now.
+    pub(crate) fn pcpu(&self, now: u64, pcpu: u32) -> PcpuTimes {
+        let busy = &self.pcpus[pcpu as usize];
+        PcpuTimes {
+            busy_ns: self.busy_ns(now, pcpu),
+            realtime_ns: busy.realtime_ns + busy.taken_since.map_or(0, |since| now - since),
+            idle_ns: busy.idle_ns + if busy.awake { 0 } else { now - busy.turned },
+        }
     }
 
     /// pCPU that stands for the core of a pCPU.

@@ -43,6 +43,13 @@ impl Watch {
         }
     }
 
+    /// A real-time task takes a pCPU, or gives it back.
+    pub(crate) fn taken(&mut self, now: u64, pcpu: u32, taken: bool) {
+        if let Some(o) = &mut self.oracle {
+            o.taken(now, PcpuId(pcpu as u16), taken);
+        }
+    }
+
     pub(crate) fn held_back(&mut self, now: u64, world: u32, held: bool) {
         if let Some(o) = &mut self.oracle {
             o.held_back(now, WorldId(world), held);

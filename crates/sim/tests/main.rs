@@ -17,6 +17,7 @@ mod peers;
 mod planner;
 mod random_hosts;
 mod random_trees;
+mod realtime;
 mod scenarios;
 mod text;
 mod trace;

@@ -145,6 +145,7 @@ impl Hosts for Draw {
             host_tasks: (0..self.below(4)).map(|i| self.task(i, pcpus)).collect(),
             changes: vec![],
             offline: vec![],
+            realtime: vec![],
             knobs: Default::default(),
             lab: Default::default(),
             expect: Default::default(),

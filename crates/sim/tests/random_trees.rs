@@ -122,6 +122,7 @@ impl Trees<'_> {
             host_tasks: vec![],
             changes: vec![],
             offline: vec![],
+            realtime: vec![],
             knobs: Default::default(),
             lab: Default::default(),
             expect: Default::default(),

@@ -71,6 +71,10 @@ pub struct Checked {
     pub skew_max_ns: u64,
     /// Longest time any vCPU was co-stopped at a stretch, in ns.
     pub costop_max_ns: u64,
+    /// Time that real-time tasks took of each pCPU, in ns, in the order of `pcpus` and of the same
+    /// time; empty where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub realtime_ns: Vec<u64>,
 }
 
 /// Who measured wake-ups.

@@ -97,11 +97,17 @@ pub fn summary(run: &RunResult) -> String {
     let busy: u64 = run.pcpus.iter().map(|p| p.busy_ns).sum();
     let whole = run.duration_ns as f64 * run.host.pcpus as f64;
     let label = if run.label.is_empty() { String::new() } else { format!("run {}: ", run.label) };
+    let of_host = |ns: u64| ns as f64 * 100.0 / whole.max(1.0);
+    let realtime: u64 = run.checked.iter().flat_map(|c| &c.realtime_ns).sum();
+    let realtime = match realtime {
+        0 => String::new(),
+        ns => format!(", {:.1} % real-time", of_host(ns)),
+    };
     let head = format!(
-        "{label}{} s, {} pCPUs {:.1} % busy\n",
+        "{label}{} s, {} pCPUs {:.1} % busy{realtime}\n",
         run.duration_ns as f64 / 1e9,
         run.host.pcpus,
-        busy as f64 * 100.0 / whole.max(1.0)
+        of_host(busy)
     );
     head + &t.text()
 }
@@ -210,7 +216,7 @@ pub fn ready_side_by_side(documents: &[&Document]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{HostCounts, Pool, Vm, Where};
+    use crate::{Checked, HostCounts, Pcpu, Pool, Vm, Where};
 
     #[test]
     fn columns_align_by_their_widest_cell() {
@@ -309,6 +315,24 @@ mod tests {
         );
         run.vms.remove(0);
         assert!(summary(&run).contains("work s\n"), "{}", summary(&run));
+    }
+
+    #[test]
+    fn the_head_says_what_real_time_tasks_took_where_there_are_any() {
+        let took = |realtime_ns| RunResult {
+            label: "a".to_owned(),
+            duration_ns: 3_000_000_000,
+            host: HostCounts { pcpus: 2, cores: 2, llcs: 1, nodes: 1, sockets: 1 },
+            pcpus: [1, 2].map(|s| Pcpu { id: 0, busy_ns: s * 900_000_000 }).to_vec(),
+            pools: vec![],
+            vms: vec![],
+            wakeups: vec![],
+            checked: Some(Checked { realtime_ns, ..Checked::default() }),
+        };
+        let head = |run: &RunResult| summary(run).lines().next().map(str::to_owned);
+        let busy = "run a: 3 s, 2 pCPUs 45.0 % busy".to_owned();
+        assert_eq!(head(&took(vec![])), Some(busy.clone()));
+        assert_eq!(head(&took(vec![600_000_000, 0])), Some(busy + ", 10.0 % real-time"));
     }
 
     #[test]

@@ -76,6 +76,10 @@ impl Oracle {
         let Some(p) = pcpu else {
             return self.odd(now, Some(w.vm), Some(world), "RUN on no pCPU of the host", "a pCPU");
         };
+        if self.pcpus[p.0 as usize].taken {
+            let texts = ("RUN beside a real-time task".to_owned(), "one of both".to_owned());
+            self.violated(now, Invariant::OneWorldAPcpu, Some(w.vm), Some(world), Some(p), texts);
+        }
         let allowed = self.ledger.pcpus_of(w.set);
         if !allowed.contains(p) {
             let texts = (format!("RUN on pCPU {}", p.0), format!("pCPUs {allowed}"));

@@ -9,6 +9,7 @@ use crate::kernel::Kernel;
 use crate::mutant::Mutant;
 use crate::options::Options;
 use crate::planner::Planner;
+use crate::realtime::Realtime;
 use crate::run::scheduler_terms;
 use crate::truth::Truth;
 use crate::watch::Watch;
@@ -56,6 +57,7 @@ impl<P: Scheduler> Engine<P> {
             cast: Cast::new(spec, &terms.pools, system_shares, seed),
             agenda: Agenda::new(spec, &terms.changes),
             planner: Planner::new(terms.pools, terms.changes, PcpuSet::first(pcpus), given),
+            realtime: Realtime::new(&spec.realtime, pcpus, seed),
             stats: Stats::default(),
             costs: terms.options.costs,
             deaf: terms.options.policy.mutant() == Some(Mutant::LostKick),

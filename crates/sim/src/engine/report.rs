@@ -4,6 +4,7 @@
 use super::Engine;
 use crate::cast::Vm as Member;
 use crate::kernel::Seat;
+use crate::truth::PcpuTimes;
 use contract::Scheduler;
 use settings::{PlacedPool, Run};
 use views::{
@@ -16,7 +17,7 @@ use views::{
 pub(super) struct Snapshot {
     worlds: Vec<Times>,
     entitled: Vec<u64>,
-    busy: Vec<u64>,
+    pcpus: Vec<PcpuTimes>,
     guests: Vec<Option<Guest>>,
 }
 
@@ -30,19 +31,20 @@ impl<P: Scheduler> Engine<P> {
             Seat::Off => self.books.times_of_gone(w as u32),
             _ => self.books.times(self.kernel.now(), w as u32, self.cast.work(w as u32)),
         };
-        let busy = |p: u32| self.books.truth().busy_ns(self.kernel.now(), p);
+        let pcpu = |p: u32| self.books.truth().pcpu(self.kernel.now(), p);
         Snapshot {
             worlds: (0..self.cast.worlds().end as usize).map(world).collect(),
             entitled,
-            busy: (0..pcpus).map(busy).collect(),
+            pcpus: (0..pcpus).map(pcpu).collect(),
             guests: (0..self.cast.vms().len())
                 .map(|vm| self.cast.guest(vm, &self.kernel))
                 .collect(),
         }
     }
 
-    /// Names, kinds and VMs of a run around the difference of two snapshots.
-    pub(crate) fn result(&mut self, run: &Run, duration_ns: u64) -> RunResult {
+    /// Names, kinds and VMs of a run around the difference of two snapshots; and what each pCPU
+    /// did.
+    pub(crate) fn result(&mut self, run: &Run, duration_ns: u64) -> (RunResult, Vec<PcpuTimes>) {
         let end = self.snapshot();
         let start = self.start.take().unwrap_or_default();
         let engine = &*self;
@@ -74,18 +76,21 @@ impl<P: Scheduler> Engine<P> {
         };
         let system = vm(0);
         let vms: Vec<Vm> = (1..engine.cast.vms().len()).map(vm).collect();
-        let busy =
-            |(id, ns): (usize, &u64)| Pcpu { id, busy_ns: ns - start.busy.get(id).unwrap_or(&0) };
-        RunResult {
+        let pcpu = |(id, times): (usize, &PcpuTimes)| {
+            times.since(start.pcpus.get(id).copied().unwrap_or_default())
+        };
+        let pcpus: Vec<PcpuTimes> = end.pcpus.iter().enumerate().map(pcpu).collect();
+        let result = RunResult {
             label: run.label.clone(),
             duration_ns,
             host: HostCounts::from(&run.topology),
-            pcpus: end.busy.iter().enumerate().map(busy).collect(),
+            pcpus: (0..).zip(&pcpus).map(|(id, p)| Pcpu { id, busy_ns: p.busy_ns }).collect(),
             pools: pools(engine.planner.pools(), &engine.books.pool_peaks(), &vms, &system),
             vms,
             wakeups: wakeups(engine),
             checked: None,
-        }
+        };
+        (result, pcpus)
     }
 }
 

@@ -160,6 +160,9 @@ impl<P: Scheduler> Engine<P> {
         if !self.kernel.is_online(pcpu) {
             return self.evacuate(pcpu);
         }
+        if self.kernel.is_taken(pcpu) {
+            return;
+        }
         self.account(pcpu);
         self.pick(pcpu, self.kernel.current(pcpu), 0);
     }
@@ -211,7 +214,7 @@ impl<P: Scheduler> Engine<P> {
 
     /// Chooses what a pCPU runs next; `prev` still wants to run, 0 for none. `slept` has just gone
     /// to sleep there: sched_ext names it to ops.dispatch all the same.
-    fn pick(&mut self, pcpu: u32, prev: u32, slept: u32) {
+    pub(super) fn pick(&mut self, pcpu: u32, prev: u32, slept: u32) {
         self.cause = (Some(pcpu), 0);
         let next = self.balance(pcpu, prev, slept);
         if next != 0 && next == prev {
@@ -291,7 +294,7 @@ impl<P: Scheduler> Engine<P> {
     }
 
     /// A world that still wants to run leaves its pCPU.
-    fn put_prev(&mut self, pcpu: u32, prev: u32) {
+    pub(super) fn put_prev(&mut self, pcpu: u32, prev: u32) {
         self.preempt(pcpu, prev);
         if self.tasks[prev as usize].slice_ns > 0 {
             self.kernel.put_back(prev, pcpu);

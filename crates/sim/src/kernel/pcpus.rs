@@ -46,6 +46,22 @@ impl Kernel {
         self.set_idle(pcpu, online);
     }
 
+    /// Whether a real-time task runs on a pCPU.
+    #[inline]
+    pub(crate) fn is_taken(&self, pcpu: u32) -> bool {
+        self.cpus[pcpu as usize].taken
+    }
+
+    /// A real-time task runs on a pCPU from now on, or no longer.
+    pub(crate) fn set_taken(&mut self, pcpu: u32, taken: bool) {
+        self.cpus[pcpu as usize].taken = taken;
+    }
+
+    /// The worlds in the local queue of a pCPU.
+    pub(crate) fn local(&self, pcpu: u32) -> impl Iterator<Item = u32> + '_ {
+        self.cpus[pcpu as usize].local.iter().copied()
+    }
+
     /// All that are on line.
     pub(crate) fn online(&self) -> PcpuSet {
         (0..self.pcpus()).filter(|p| self.is_online(*p)).map(|p| PcpuId(p as u16)).collect()
