@@ -10,7 +10,9 @@ use crate::draw::{
     case::{self, Case, Lag},
 };
 use dice::Draw;
-use settings::{Dist, HostSpec, HostTask, OfflineSpec, Run, RunSpec, VmSpec, Window, Workload};
+use settings::{
+    Dist, HostSpec, HostTask, OfflineSpec, RealtimeSpec, Run, RunSpec, VmSpec, Window, Workload,
+};
 use topology::Topology;
 use units::{PcpuId, PcpuSet, Span};
 
@@ -201,6 +203,33 @@ fn offline(seed: u64, spec: &RunSpec, pcpus: u64, ms: u64) -> Vec<OfflineSpec> {
     out
 }
 
+/// Real-time tasks on some of the pCPUs that stay on line, on a third of the hosts.
+fn realtime(seed: u64, spec: &RunSpec, pcpus: u64, ms: u64) -> Vec<RealtimeSpec> {
+    let mut draw = Draw::new(seed ^ 0x5ea1_71e5); // as for rings
+    if draw.below(3) > 0 {
+        return vec![];
+    }
+    let gone = |p: PcpuId| spec.offline.iter().any(|o| o.pcpus.contains(p));
+    let mut task = |i| {
+        let pcpus = (0..pcpus as u16).map(PcpuId).filter(|p| !gone(*p));
+        let pcpus: PcpuSet = pcpus.filter(|_| draw.below(2) == 0).collect();
+        let period_us = 1000 + draw.below(20_000);
+        let part = 5 + draw.below(36);
+        let from = if draw.below(4) == 0 { draw.below(ms / 2) } else { 0 };
+        RealtimeSpec {
+            name: format!("realtime{i}"),
+            pcpus,
+            work: Span::from_ns(1000 * period_us * part / 100),
+            period: Span::from_ns(1000 * period_us),
+            dist: if draw.below(2) == 0 { Dist::Fixed } else { Dist::Exponential },
+            from: Span::from_ms(from),
+            to: (draw.below(4) == 0).then(|| Span::from_ms(from + 1 + draw.below(ms))),
+        }
+    };
+    let tasks = [task(0), task(1)];
+    tasks.into_iter().take(1 + (seed / 3 % 2) as usize).filter(|t| !t.pcpus.is_empty()).collect()
+}
+
 /// The host of a seed, and all else that the seed decides.
 pub fn drawn(seed: u64) -> Case {
     let mut draw = Draw::new(seed);
@@ -208,6 +237,7 @@ pub fn drawn(seed: u64) -> Case {
     let pcpus = run.topology.pcpus() as u64;
     run.spec.host_tasks.extend(rings(seed, pcpus));
     run.spec.offline = offline(seed, &run.spec, pcpus, 6000);
+    run.spec.realtime = realtime(seed, &run.spec, pcpus, 6000);
     Case::of(run, seed, &mut draw)
 }
 

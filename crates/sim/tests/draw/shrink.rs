@@ -2,7 +2,7 @@
 //! left is what the fault needs.
 
 use super::case::Case;
-use settings::{RunSpec, Workload, offline_reasons};
+use settings::{Dist, RealtimeSpec, RunSpec, Workload, offline_reasons, realtime_reasons};
 use sim::{Costs, Ticks};
 use topology::Topology;
 use units::{PcpuSet, Span};
@@ -68,9 +68,14 @@ fn all_smaller(case: &Case) -> Vec<Case> {
         all.push(Case { ticks: Ticks::Aligned, ..case.clone() });
     }
     all.extend((0..spec.offline.len()).map(|i| with(&|s| _ = s.offline.remove(i))));
+    all.extend((0..spec.realtime.len()).map(|i| with(&|s| _ = s.realtime.remove(i))));
+    all.extend(
+        simpler_realtime(spec).into_iter().map(|(i, t)| with(&|s| s.realtime[i] = t.clone())),
+    );
     all.retain(|c| {
-        let pcpus = c.run.topology.pcpus();
-        !c.run.spec.vms.is_empty() && offline_reasons(&c.run.spec, pcpus).is_empty()
+        let (spec, pcpus) = (&c.run.spec, c.run.topology.pcpus());
+        let wrong = [offline_reasons(spec, pcpus), realtime_reasons(spec, pcpus)];
+        !spec.vms.is_empty() && wrong.iter().all(Vec::is_empty)
     });
     all
 }
@@ -108,6 +113,8 @@ fn topologies(case: &Case) -> Vec<Case> {
             *set = set.and(&left);
             (!set.is_empty()).then_some(())?;
         }
+        spec.realtime.iter_mut().for_each(|t| t.pcpus = t.pcpus.and(&left));
+        spec.realtime.retain(|t| !t.pcpus.is_empty());
         Some(smaller)
     };
     [
@@ -120,6 +127,27 @@ fn topologies(case: &Case) -> Vec<Case> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Real-time tasks with one setting less, or on one pCPU less.
+fn simpler_realtime(spec: &RunSpec) -> Vec<(usize, RealtimeSpec)> {
+    let mut all = vec![];
+    for (i, task) in spec.realtime.iter().enumerate() {
+        let mut with = |wanted: bool, change: &dyn Fn(&mut RealtimeSpec)| {
+            if wanted {
+                let mut simpler = task.clone();
+                change(&mut simpler);
+                all.push((i, simpler));
+            }
+        };
+        for p in task.pcpus.iter().filter(|_| task.pcpus.len() > 1) {
+            with(true, &|t| t.pcpus = task.pcpus.iter().filter(|q| *q != p).collect());
+        }
+        with(task.dist != Dist::Fixed, &|t| t.dist = Dist::Fixed);
+        with(task.from > Span::ZERO, &|t| t.from = Span::ZERO);
+        with(task.to.is_some(), &|t| t.to = None);
+    }
+    all
 }
 
 /// A VM with one setting less.
