@@ -27,6 +27,12 @@ pub trait Accounts {
         None
     }
 
+    /// Time until `now_ns` in which a pCPU neither ran worlds nor idled, in ns, for a planner that
+    /// divides the rest.
+    fn taken_ns(&self, _pcpu: u32, _now_ns: u64) -> Option<u64> {
+        None
+    }
+
     /// State times of a world at `now_ns`, the present stay included.
     fn state_times(&self, _world: u32, _now_ns: u64) -> Option<StateTimes> {
         None

@@ -26,9 +26,11 @@ pub(crate) enum Fixed {
     Look,
     /// A real-time task wakes or is done.
     Realtime,
+    /// The daemon looks at what real-time tasks take.
+    Taken,
 }
 
-const FIXED: [Fixed; 7] = [
+const FIXED: [Fixed; 8] = [
     Fixed::Change,
     Fixed::Plan,
     Fixed::Audit,
@@ -36,6 +38,7 @@ const FIXED: [Fixed; 7] = [
     Fixed::Replan,
     Fixed::Look,
     Fixed::Realtime,
+    Fixed::Taken,
 ];
 /// Position of the first timer of a pCPU, after those of the scheduler.
 const PCPUS: usize = FIXED.len() + TIMERS_MAX as usize;

@@ -133,6 +133,7 @@ impl<P: Scheduler> Engine<P> {
             self.clock.arm(Fixed::Replan, entitlement::REPLAN.ns());
         }
         self.await_realtime();
+        self.look_at_taken();
         self.look();
         while let Some((time, event)) = self.clock.next() {
             if let Event::Tick(pcpu) = event {
@@ -210,6 +211,7 @@ impl<P: Scheduler> Engine<P> {
             Fixed::Replan => self.replan(),
             Fixed::Look => self.look(),
             Fixed::Realtime => self.realtime(),
+            Fixed::Taken => self.look_at_taken(),
         }
     }
 

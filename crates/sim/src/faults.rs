@@ -276,6 +276,10 @@ impl<P: Scheduler> Accounts for Faulty<P> {
         self.inner.busy_ns(pcpu)
     }
 
+    fn taken_ns(&self, pcpu: u32, now_ns: u64) -> Option<u64> {
+        self.inner.taken_ns(pcpu, now_ns)
+    }
+
     fn state_times(&self, world: u32, now_ns: u64) -> Option<StateTimes> {
         self.inner.state_times(world, now_ns)
     }

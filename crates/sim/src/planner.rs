@@ -5,9 +5,10 @@ use crate::cast::{Cast, Vm};
 use check::PoolTerms;
 use contract::{Limit, LimitOf};
 use entitlement::{Order, Owner, Tree, TreeLeaf, TreePool};
-use publish::{Wants, Weigher};
+use publish::{Takers, Wants, Weigher};
 use settings::{Change, PlacedPool, VmResources};
-use units::PcpuSet;
+use std::collections::BTreeMap;
+use units::{PcpuId, PcpuSet};
 
 /// What is planned.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub(crate) struct Planner {
     pools: Vec<PlacedPool>,
     changes: Vec<Change>,
     weigher: Weigher,
+    takers: Takers,
     generation: u64,
     /// Whether the scheduler takes orders of the planner.
     ordered: bool,
@@ -61,13 +63,20 @@ impl Planner {
         pcpus: PcpuSet,
         system_shares: Option<u32>,
     ) -> Planner {
-        let weigher = Weigher::default();
-        Planner { pools, changes, weigher, generation: 0, ordered: false, pcpus, system_shares }
+        let (weigher, takers) = (Weigher::default(), Takers::default());
+        let (generation, ordered) = (0, false);
+        Planner { pools, changes, weigher, takers, generation, ordered, pcpus, system_shares }
     }
 
     /// These pCPUs are on line from now on.
     pub(crate) fn set_pcpus(&mut self, pcpus: PcpuSet) {
         self.pcpus = pcpus;
+    }
+
+    /// Takes note of what each pCPU has lost to real-time tasks in all. Whether there is something
+    /// else to divide from now on.
+    pub(crate) fn look_at_taken(&mut self, now_ns: u64, lost_ns: BTreeMap<PcpuId, u64>) -> bool {
+        self.takers.look(now_ns, lost_ns)
     }
 
     /// Shares that the system group has by the pCPUs on line; none if it does not go by them.
@@ -110,7 +119,8 @@ impl Planner {
             }
         };
         let leaves = on.iter().map(leaf).collect();
-        (Tree::new(self.pcpus.len() as u64, tree_pools(&self.pools), leaves), on)
+        let tree = Tree::new(self.pcpus.len() as u64, tree_pools(&self.pools), leaves);
+        (tree.without(self.takers.in_force().clone()), on)
     }
 
     /// The limits of all pools and VMs; of VMs that are off too, for they stay where they are.

@@ -67,6 +67,11 @@ impl Realtime {
         Realtime { threads, until: vec![None; pcpus], due }
     }
 
+    /// Whether there is any.
+    pub(crate) fn is_any(&self) -> bool {
+        !self.threads.is_empty()
+    }
+
     /// When the next is due; none if nothing ever is.
     pub(crate) fn next(&self) -> Option<u64> {
         self.due.first().map(|d| d.0)

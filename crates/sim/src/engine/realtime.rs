@@ -9,6 +9,10 @@ use super::Engine;
 use crate::clock::Fixed;
 use crate::realtime::Shift;
 use contract::Scheduler;
+use units::PcpuId;
+
+/// How often the daemon looks at what real-time tasks take.
+const LOOK_NS: u64 = 1_000_000_000;
 
 impl<P: Scheduler> Engine<P> {
     /// Does what is due, and waits for the next.
@@ -25,6 +29,20 @@ impl<P: Scheduler> Engine<P> {
     pub(super) fn await_realtime(&mut self) {
         if let Some(at) = self.realtime.next() {
             self.clock.arm(Fixed::Realtime, at);
+        }
+    }
+
+    /// The daemon looks at what is taken, once a second, and plans anew if that has changed.
+    pub(super) fn look_at_taken(&mut self) {
+        let now = self.kernel.now();
+        let online = self.kernel.online();
+        let lost = |p: PcpuId| Some((p, self.policy.taken_ns(u32::from(p.0), now)?));
+        let lost = online.iter().filter_map(lost).collect();
+        if self.planner.look_at_taken(now, lost) {
+            self.plan_later();
+        }
+        if self.realtime.is_any() {
+            self.clock.arm(Fixed::Taken, now + LOOK_NS);
         }
     }
 
