@@ -140,11 +140,10 @@ INLINE void trace_note_pull(struct host *h, struct pcpu *p)
 RARE_SUBPROG u32 trace_stopped(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct world *w),
 			       NONNULL(struct pcpu *p))
 {
+	/* a higher class takes the pCPU without a pick of this one */
+	bool taken = plat_slice(t) || !p->chose_ns;
 	u32 noted = TRACE_NOTE(p, NOTE_STOP),
-	    why = noted           ? noted
-		  : plat_slice(t) ? WHY_TAKEN
-				  : WHY_QUANTUM,
-	    to = w->state;
+	    why = noted ? noted : taken ? WHY_TAKEN : WHY_QUANTUM, to = w->state;
 
 	TRACE_NOTE(p, NOTE_IDLE) = true;
 	plat_trace(h, w->state_since_ns, trace_head(TRACE_STATE, w->id, p->id),

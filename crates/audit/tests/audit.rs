@@ -12,6 +12,7 @@ use units::Span;
 const SCENARIOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
 const HALF_LOADED: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/data/half-loaded.toml");
+const REALTIME: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/data/realtime.toml");
 
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -64,6 +65,7 @@ fn a_trace_is_judged_as_the_run_itself() {
         "sleepers",
         "held-wakes",
         "shares-busy-host",
+        REALTIME,
     ] {
         let (verdict, events, terms) = traced(name, Policy::Tandem);
         let found = audit(&events, &terms);

@@ -331,7 +331,11 @@ impl Replay {
         if let Some(p) = old.as_ref().and_then(|o| o.on).or(on).filter(|_| ran) {
             let unseen = old.is_none() && self.now(p) == Now::Unknown;
             if self.now(p) == Now::World(world) || unseen {
-                self.set(p, Now::Idle);
+                // One that stops for another and still wants to run does not leave it idle: until
+                // the next is seen there, a task runs that no trace names, such as a real-time one.
+                let for_another = [Why::Quantum, Why::Preempted, Why::Skewed, Why::Taken];
+                let taken = to == State::Ready && for_another.contains(&why);
+                self.set(p, if taken { Now::Other } else { Now::Idle });
             }
         }
         let before = old.as_ref().map(|o| o.state).or(from);

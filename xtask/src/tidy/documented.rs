@@ -10,13 +10,14 @@ const EXIT_DOCUMENT: &str = "docs/exit-codes.md";
 
 /// Sources whose public fields are keys or fields of a file format, and the document that explains
 /// them.
-const FORMATS: [(&str, &[&str], &str); 11] = [
+const FORMATS: [(&str, &[&str], &str); 12] = [
     (
         "crates/settings/src/scenario.rs",
         &["RunSpec", "HostSpec", "VmSpec", "HostTask", "Lab", "Expect"],
         "docs/scenarios.md",
     ),
     ("crates/settings/src/changes.rs", &["ChangeSpec"], "docs/scenarios.md"),
+    ("crates/settings/src/realtime.rs", &["RealtimeSpec"], "docs/scenarios.md"),
     ("crates/settings/src/workload.rs", &["Workload"], "docs/scenarios.md"),
     (
         "crates/settings/src/live.rs",

@@ -81,8 +81,7 @@ impl Case {
         let found = verdict
             .violations
             .iter()
-            .filter(|v| lag == Lag::Held || v.invariant != Invariant::Lag)
-            .find(|v| !self.is_known(v.invariant, &outcome))
+            .find(|v| lag == Lag::Held || v.invariant != Invariant::Lag)
             .map(|v| Fault { kind: format!("{:?}", v.invariant), text: v.to_string() });
         // Where a world slept on a pCPU that has gone, the kernel may choose.
         let chose = if self.run.spec.offline.is_empty() { outcome.stats.fallbacks } else { 0 };
@@ -90,24 +89,6 @@ impl Case {
         let odd = (odd > 0)
             .then(|| Fault { kind: "odd".to_owned(), text: format!("{:?}", outcome.stats) });
         Judged { fault: found.or(odd), lag_percent: self.lag_percent(&outcome) }
-    }
-
-    /// Whether real-time tasks are known to break an invariant so far. Seen in 500 hosts: leads up
-    /// to 1.3 ms beyond their bound on 13; on one a world that waited at a pCPU that went off line,
-    /// and was returned to the local queue of one that had been taken.
-    fn is_known(&self, invariant: Invariant, outcome: &Outcome) -> bool {
-        let (spec, terms) = (&self.run.spec, self.terms(outcome));
-        let verdict = outcome.verdict.as_ref().expect("it was checked");
-        let lead = |t: check::CoschedTerms| {
-            let poll_ns = t.poll_ns + terms.timer_late.ns();
-            check::CoschedTerms { poll_ns, ..t }.skew_max_ns() + 2 * poll_ns
-        };
-        let known = match invariant {
-            Invariant::Skew => terms.cosched().is_some_and(|t| verdict.skew_max_ns <= lead(t)),
-            Invariant::IdleWhileWaiting => !spec.offline.is_empty(),
-            _ => false,
-        };
-        known && !spec.realtime.is_empty()
     }
 
     /// What the oracle held the run to.
