@@ -12,7 +12,8 @@ the dashboard are described in [operating.md](operating.md#metrics). `tandem met
 
 A VM has the labels `vm` (its name), `pool` (path of its pool) and `id` (its number in the scheduler's tables, which distinguishes VMs of
 the same name). Counters only grow while the scheduler is loaded: they include ended threads, and the counters of a pool include ended
-VMs. They begin at 0 with each load. An unknown value is absent, never 0.
+VMs. They begin at 0 when the daemon starts; when it loads the scheduler again for pCPUs that
+came, only a pool forgets ended VMs. An unknown value is absent, never 0.
 
 ";
 

@@ -1,6 +1,6 @@
 //! Keeps totals from decreasing between two looks: the totals of pools include ended VMs, and
-//! numbers that were read while they changed never fall. Totals begin at 0 with each load of the
-//! scheduler.
+//! numbers that were read while they changed never fall. With each load of the scheduler pools
+//! begin anew with what their VMs have.
 
 use super::{LIMITED, Moment, READY, SUMS, Sums, USED};
 use crate::VmName;
