@@ -46,9 +46,14 @@ struct limiter {
 	/* worlds below it that were unparked and wait for a pCPU */
 	u32 unparked;
 
-	/* not 0: a parked world holds what others sleep for (account/lock.h) */
+	/* --- account/lock.h, which sets it, and tick/limits.h, which counts it down --- */
+
+	/* ticks in which all its parked worlds are looked at: one holds what others sleep for */
 	u32 wanted;
-	/* enum limiter_served; 0: it is new (tick/limits.h, compare and swap) */
+
+	/* --- tick/limits.h --- */
+
+	/* enum limiter_served; 0: it is new (compare and swap) */
 	u32 served;
 };
 

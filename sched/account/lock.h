@@ -18,12 +18,16 @@
 
 #include "../platform/platform.h"
 
+/* Whether a thread sleeps for a lock that the world holds. */
 INLINE bool lock_wanted(const struct world *w)
 {
 	return with(LOCK_HOLDER) && plat_read(w->wanted);
 }
 
-/* The limiter where a wanted world is parked is served soon; the world may be on its way there. */
+/* ticks of limits that look for it: it may come into the queue after the first */
+#define LOCK_LOOKS 2
+
+/* The limiter where a wanted world is parked unparks it at its next ticks. */
 INLINE void lock_serve(struct host *h, const struct world *w)
 {
 	u32 queued = plat_read(w->queued_on);
@@ -32,7 +36,7 @@ INLINE void lock_serve(struct host *h, const struct world *w)
 	if (queued >= QUEUED_PARKED && queued < QUEUED_COSTOP)
 		l = plat_limiter(h, queued - QUEUED_PARKED);
 	if (l)
-		l->wanted = 1;
+		l->wanted = LOCK_LOOKS;
 }
 
 /* A world sleeps for a lock that `holder` has. */

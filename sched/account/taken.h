@@ -13,13 +13,16 @@
 
 #include "../platform/platform.h"
 
+/* longer than the kernel takes between two worlds */
 #define TAKEN_MIN_NS 20000ull
 
+/* The pCPU stops to run a world, or ceases to idle. */
 INLINE void taken_begin(struct pcpu *p, u64 now)
 {
 	p->left_ns = now;
 }
 
+/* It runs a world again, or idles: its pick began at `now`. */
 INLINE void taken_end(struct pcpu *p, u64 now)
 {
 	u64 since = p->left_ns;

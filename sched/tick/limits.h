@@ -139,7 +139,7 @@ SUBPROG u32 limits_serve(NONNULL(struct host *h), u32 id, u64 now)
 		}
 		look.wanted = plat_read(l->wanted);
 		if (look.wanted)
-			l->wanted = 0;
+			l->wanted = look.wanted - 1;
 		limits_unpark(h, &look);
 	}
 	limits_decide(h, l, id, now);

@@ -140,13 +140,6 @@ pub fn core(first: &Pcpu, now_ns: u64) -> Option<[u64; 2]> {
     ])
 }
 
-/// Time until `now_ns` in which a pCPU that is on line neither ran worlds nor idled
-/// (`sched/account/taken.h`), in ns; at most the 20 us more that a change of worlds takes.
-#[must_use]
-pub fn taken_ns(p: &Pcpu, now_ns: u64) -> u64 {
-    p.taken_ns + if p.left_ns == 0 { 0 } else { now_ns.saturating_sub(p.left_ns) }
-}
-
 /// CPU time of a pCPU in esxtop's PCPU USED: halved while the core's other thread is busy too.
 /// `None` for cores of more threads.
 #[must_use]

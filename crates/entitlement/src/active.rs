@@ -210,7 +210,8 @@ fn weight(s: &Seen<'_>, all: &[Seen<'_>]) -> Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{TreeLeaf, TreePool};
+    use crate::{Taken, TreeLeaf, TreePool};
+    use units::PcpuId;
 
     fn vm(id: u16, pcpus: &str, busy: u64, vt_ns: u64) -> ActiveVm {
         ActiveVm { vm: VmId(id), classes: vec![(pcpus.parse().unwrap(), Rate::pcpus(busy))], vt_ns }
@@ -268,6 +269,20 @@ mod tests {
         );
         // The sleeper weighs what it could have at its neighbours' level, at most its two pCPUs.
         assert_eq!((plan[1].weight, plan[1].held, plan[1].shift_ns), (Rate::pcpus(2), false, 0));
+    }
+
+    #[test]
+    fn what_others_take_of_a_pcpu_is_missing_to_the_vms_that_are_pinned_to_it() {
+        let host = PcpuSet::first(8);
+        let taken = |pcpu| Taken::from([(PcpuId(pcpu), Rate(Rate::ONE.0 / 2))]);
+        let weights = |taken: Taken| {
+            let vms = [vm(1, "0-1", 2, 900), vm(2, "0-1", 2, 900), vm(3, "0-7", 8, 900)];
+            let plan = active_plan(&host, &flat().without(taken), &vms, 900);
+            plan.iter().map(|o| o.weight.0).collect::<Vec<_>>()
+        };
+        // Of 1.5 pCPUs a quarter and three; what is taken elsewhere is C's alone.
+        assert_eq!(weights(taken(0)), [3 << 17, 9 << 17, 6 << 20]);
+        assert_eq!(weights(taken(5)), [1 << 19, 3 << 19, 11 << 19]);
     }
 
     #[test]

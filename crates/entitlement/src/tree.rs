@@ -7,8 +7,8 @@
 //! (P4). It is ESXi's division: shares compare siblings only, a reservation that is not used is
 //! lent, a limit holds on an idle host (VMware, vSphere Resource Management).
 //!
-//! Law: `K` is what a pool has to give: the root `pcpus·one` less what others take (`Taken`), every
-//! other what its parent's division gave it.
+//! Law: `K` is what a pool has to give: the root `pcpus·one` less what others take (`Taken`),
+//! every other what its parent's division gave it.
 //! - Weight `w`: shares; of a scalable pool `max(1, Σ w of its children · shares ÷ 4000)`, rounded
 //!   down, bottom up, over all children whether they want anything or not. 4000 are a normal pool's
 //!   shares, so that a normal scalable pool weighs what it holds (vSphere 7, "scalable shares").

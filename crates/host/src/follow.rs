@@ -11,7 +11,7 @@ use crate::{
     process::descendants,
     slots::Slots,
 };
-use sched_core::{KIND_HELPER, KIND_TASK, VM_SYSTEM};
+use sched_core::{KIND_HELPER, KIND_TASK, VM_SYSTEM, World};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use units::caps::VMS_MAX;
@@ -174,12 +174,14 @@ impl Vms {
         });
     }
 
+    /// The scheduler moves each world when it is queued next: one that sleeps may be on its way to
+    /// the VM yet.
     fn hand_over(&mut self, live: &Live) {
         let accounts = live.accounts();
         let worlds = (1..accounts.worlds_len()).filter_map(|i| accounts.settled(i));
-        for w in worlds.filter(|w| self.slots.outlives(w.vm, w.tgid as i32)) {
-            // One that is on its way to another VM stays so.
-            if w.bind_vm < 0 && live.bind(w.pid as i32, VM_SYSTEM, KIND_TASK, 0).is_ok() {
+        let vm = |w: &World| u32::try_from(w.bind_vm).unwrap_or(w.vm);
+        for w in worlds.filter(|w| self.slots.outlives(vm(w), w.tgid as i32)) {
+            if live.bind(w.pid as i32, VM_SYSTEM, KIND_TASK, 0).is_ok() {
                 self.finder.outlives_its_vm(w.tgid as i32);
             }
         }

@@ -260,7 +260,7 @@ impl Daemon<'_> {
     /// to divide from now on.
     fn look_at_taken(&mut self) -> bool {
         let (accounts, now) = (self.live.accounts(), monotonic_ns());
-        let lost = |pcpu: PcpuId| accounting::taken_ns(&accounts.pcpu(usize::from(pcpu.0)), now);
+        let lost = |pcpu: PcpuId| accounts.pcpu(usize::from(pcpu.0)).taken_until(now);
         let all = self.pcpus.online().iter().map(|pcpu| (pcpu, lost(pcpu))).collect();
         let differs = self.takers.look(now, all);
         let taken = Rate(self.takers.in_force().values().map(|rate| rate.0).sum());

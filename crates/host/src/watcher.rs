@@ -253,7 +253,7 @@ fn pcpus(
             id,
             core: topology.place(id).core,
             used_ns,
-            busy_ns: Some(busy_ns + accounting::taken_ns(&p, at_ns)),
+            busy_ns: Some(busy_ns + p.taken_until(at_ns)),
             idle_ns: None,
         }
     };

@@ -162,8 +162,8 @@ pub const METRICS: [Declared; Metric::COUNT] = [
     counter(Metric::PcpuTaken, "tandem_pcpu_taken_seconds", Unit::Seconds)
         .of(PCPU)
         .says("Time in which a pCPU neither ran worlds nor idled: real-time and deadline tasks, \
-            and the kernel's own.", "More than a hundredth of the time: 'ps -eLo cls,rtprio,psr,comm' \
-            names real-time tasks; VMs divide what is left."),
+            and the kernel's own.", "More than a hundredth of the time: look for real-time tasks \
+            ('ps -eLo cls,rtprio,psr,comm'); VMs divide what is left."),
     counter(Metric::PcpuSwitches, "tandem_pcpu_switches", Unit::None).of(PCPU).says("How often a \
         pCPU began to run a world.", "Tens of thousands a second: look for a VM that wakes so \
         often."),

@@ -60,6 +60,16 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
     (pcpus, clusters)
 }
 
+impl Pcpu {
+    /// Time until `now_ns` in which the pCPU, which is on line, neither ran worlds nor idled
+    /// (`sched/account/taken.h`), in ns; at most the 20 us more that a change of worlds takes.
+    #[must_use]
+    pub fn taken_until(&self, now_ns: u64) -> u64 {
+        let since = if self.left_ns == 0 { now_ns } else { self.left_ns };
+        self.taken_ns + now_ns.saturating_sub(since)
+    }
+}
+
 /// Threads of each core of a group: node and LLC first, so that a merged group keeps its caches
 /// together.
 type Cores = BTreeMap<(u32, u32, u32), Vec<(u32, PcpuId)>>;

@@ -102,9 +102,7 @@ impl Accounts for Tandem {
     }
 
     fn taken_ns(&self, pcpu: u32, now_ns: u64) -> Option<u64> {
-        let (p, now) = (self.host.pcpu(pcpu), now_ns + self.host.age_ns());
-        let open = if p.left_ns == 0 { 0 } else { now.saturating_sub(p.left_ns) };
-        Some(p.taken_ns + open)
+        Some(self.host.pcpu(pcpu).taken_until(now_ns + self.host.age_ns()))
     }
 
     fn state_times(&self, world: u32, now_ns: u64) -> Option<StateTimes> {

@@ -34,7 +34,7 @@ impl KeptTotals {
             let busy = self.busy.entry(*i).or_default();
             *busy = (*busy).max(p.busy_ns + running);
             let taken = self.taken.entry(*i).or_default();
-            *taken = (*taken).max(accounting::taken_ns(p, now.now_ns));
+            *taken = (*taken).max(p.taken_until(now.now_ns));
         }
         let parents: BTreeMap<&str, &str> =
             now.names.pools.iter().map(|p| (p.path.as_str(), p.parent.as_str())).collect();
