@@ -14,6 +14,7 @@ mod knobs;
 mod links;
 pub(crate) mod markdown;
 mod metrics_document;
+mod profiles;
 mod promises;
 mod rooms;
 mod scan;
@@ -138,9 +139,11 @@ pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<
     let mut tree = Tree { root: root.to_path_buf(), files: read(root)? };
     if write {
         let knobs = knobs::document(tree.text(knobs::SOURCE)).unwrap_or_default();
-        for (path, text) in
-            [(knobs::DOCUMENT, knobs), (metrics_document::DOCUMENT, metrics::document())]
-        {
+        for (path, text) in [
+            (knobs::DOCUMENT, knobs),
+            (metrics_document::DOCUMENT, metrics::document()),
+            (profiles::DOCUMENT, profiles::document()),
+        ] {
             fs::write(root.join(path), &text)?;
             tree.files.retain(|f| f.path != path);
             tree.files.push(SourceFile { path: path.to_owned(), text });
@@ -154,6 +157,7 @@ pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<
     found.extend(commands::check(&tree, xtask));
     found.extend(knobs::check(&tree));
     found.extend(metrics_document::check(&tree));
+    found.extend(profiles::check(&tree));
     found.extend(documented::check(&tree));
     found.extend(promises::check(&tree));
     found.extend(constants::check(&tree));

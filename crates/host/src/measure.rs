@@ -256,6 +256,7 @@ fn minus(a: &Times, b: &Times) -> Times {
         entitled_ns: 0,
         migrations: a.migrations.saturating_sub(b.migrations),
         work: a.work.saturating_sub(b.work),
+        lost: None,
     }
 }
 

@@ -196,7 +196,8 @@ pub(crate) fn vm(vm: &VmSpec, pcpus: usize, mhz: u32, reasons: &mut Vec<String>)
             vm.start
         ));
     }
-    let workloads = vm.vcpu_workloads.as_deref().unwrap_or(std::slice::from_ref(&vm.workload));
+    let every = vm.every_workload();
+    let workloads = vm.vcpu_workloads.as_deref().unwrap_or(std::slice::from_ref(&every));
     workloads.iter().flat_map(|w| w.reasons()).for_each(&mut say);
     if workloads.iter().any(|w| matches!(w, Workload::Pipe { .. })) {
         say("workload.kind: seen 'pipe', allowed in a [[host_task]] only: vCPUs wake each other by \

@@ -7,6 +7,7 @@
 mod attributes;
 mod changes;
 mod checks;
+mod hardware;
 mod knobs;
 mod limit;
 mod live;
@@ -27,6 +28,7 @@ mod workload;
 
 pub use attributes::{Attributes, from_attributes, parse_cpu_max};
 pub use changes::{Change, ChangeSpec, Changed, changes, pools_at};
+pub use hardware::{Bytes, HardwareSpec, ProfileSpec, built_in_profiles, hardware_reasons};
 pub use limit::{LimitError, LimitSetting};
 pub use live::{LiveHost, LivePool, LiveSettings, LiveSettingsError, LiveVm};
 pub use live_match::Called;

@@ -3,7 +3,8 @@
 
 use crate::{
     HostSpec, HostTask, Run, RunSpec, Scenario, ScenarioError, VmSpec, changes::changes, checks,
-    names, offline::offline_reasons, pools, realtime::realtime_reasons, unreadable,
+    hardware::hardware_reasons, names, offline::offline_reasons, pools, realtime::realtime_reasons,
+    unreadable,
 };
 use std::{collections::BTreeSet, fs, path::Path};
 use topology::Topology;
@@ -146,12 +147,12 @@ fn find<'t>(table: &'t mut toml::Table, key: &str) -> Option<&'t mut toml::Value
     let Some((object, rest)) = key.split_once('.') else {
         return place(table, key);
     };
-    if ["host", "knobs", "expect", "lab"].contains(&object) {
+    if ["host", "hardware", "knobs", "expect", "lab"].contains(&object) {
         let section =
             table.entry(object.to_owned()).or_insert(toml::Value::Table(toml::Table::new()));
         return place(section.as_table_mut()?, rest);
     }
-    for kind in ["vm", "host_task", "pool"] {
+    for kind in ["vm", "host_task", "pool", "profile"] {
         let names = table.get(kind).and_then(|v| v.as_array());
         let found = names.and_then(|a| {
             a.iter().position(|v| v.get("name").and_then(|n| n.as_str()) == Some(object))
@@ -176,6 +177,8 @@ fn resolve(mut spec: RunSpec) -> Result<(RunSpec, Topology), Vec<String>> {
         Topology::regular(spec.host.shape()).map_err(|e| reasons.push(e.to_string())).ok();
     let pcpus = topology.as_ref().map_or(caps::PCPUS_MAX, Topology::pcpus);
     checks::times(&spec, &mut reasons);
+    reasons.extend(hardware_reasons(&spec));
+    spec.take_workloads();
     // What a wrong speed makes of amounts in MHz would be reasons of no use.
     let mhz = checks::mhz(spec.host.mhz).map_or(spec.host.mhz, |reason| {
         reasons.push(format!("host.mhz: {reason}"));

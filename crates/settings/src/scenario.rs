@@ -1,6 +1,9 @@
 //! A scenario: one host, its VMs and host tasks, and the runs that vary them.
 
-use crate::{ChangeSpec, LimitSetting, OfflineSpec, RealtimeSpec, Window, Workload};
+use crate::{
+    ChangeSpec, HardwareSpec, LimitSetting, OfflineSpec, ProfileSpec, RealtimeSpec, Window,
+    Workload,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use topology::{Shape, Topology};
@@ -69,6 +72,12 @@ pub struct RunSpec {
     /// Real-time tasks, which take pCPUs away from the scheduler.
     #[serde(default)]
     pub realtime: Vec<RealtimeSpec>,
+    /// The hardware that is simulated; a pCPU is a pCPU if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<HardwareSpec>,
+    /// What workloads ask of the hardware, beside the profiles that are built in.
+    #[serde(default, rename = "profile", skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<ProfileSpec>,
     /// Knobs of the scheduler for this run, by name; `--set` overrides them.
     #[serde(default, deserialize_with = "crate::knobs::read")]
     pub knobs: BTreeMap<String, u64>,
@@ -208,11 +217,13 @@ pub struct VmSpec {
     pub cpuset: Option<PcpuSet>,
     /// pCPUs of each vCPU alone; as long as `vcpus` when given.
     pub vcpu_affinity: Option<Vec<PcpuSet>>,
-    /// What every vCPU does.
-    #[serde(default)]
-    pub workload: Workload,
+    /// What every vCPU does; that of the profile, else to burn, if left out.
+    pub workload: Option<Workload>,
     /// What each vCPU does, instead of `workload`; as long as `vcpus` when given.
     pub vcpu_workloads: Option<Vec<Workload>>,
+    /// Name of the profile that says what its vCPUs ask of the hardware; the first built in if left
+    /// out.
+    pub profile: Option<String>,
     /// How long a vCPU may be silent before its guest reports a soft lockup; no watchdog if left
     /// out.
     pub watchdog: Option<Span>,
@@ -284,6 +295,8 @@ pub struct HostTask {
     pub count: u32,
     /// pCPUs the task may use.
     pub affinity: Option<PcpuSet>,
+    /// Name of the profile that says what it asks of the hardware.
+    pub profile: Option<String>,
     /// A kernel thread that belongs to one pCPU: it runs before everything else there.
     #[serde(default)]
     pub per_cpu_kthread: bool,
@@ -381,10 +394,19 @@ impl VmSpec {
             .reduce(|a, b| a.and(&b))
     }
 
+    /// What each vCPU does of which nothing else is said.
+    #[must_use]
+    pub fn every_workload(&self) -> Workload {
+        self.workload.unwrap_or_default()
+    }
+
     /// What vCPU `i` does.
     #[must_use]
     pub fn workload_of(&self, i: usize) -> Workload {
-        self.vcpu_workloads.as_ref().and_then(|w| w.get(i).copied()).unwrap_or(self.workload)
+        self.vcpu_workloads
+            .as_ref()
+            .and_then(|w| w.get(i).copied())
+            .unwrap_or(self.every_workload())
     }
 
     /// The VMs this stands for, each with `count` 1 and a name of its own.

@@ -9,7 +9,7 @@
 //! `cargo bench -p sim` runs it; arguments are the simulated time and one number of pCPUs: `cargo
 //! bench -p sim -- 10s 512`.
 
-use settings::{Dist, Run, RunSpec, VmSpec, Workload};
+use settings::{Dist, HardwareSpec, Run, RunSpec, VmSpec, Workload, built_in_profiles};
 use sim::{Options, run};
 use std::time::Instant;
 use topology::{Shape, Topology};
@@ -43,7 +43,8 @@ fn vm(i: u32, vcpus: u32) -> VmSpec {
         affinity: None,
         cpuset: None,
         vcpu_affinity: None,
-        workload: workload(i),
+        workload: Some(workload(i)),
+        profile: None,
         vcpu_workloads: None,
         watchdog: None,
         hot_add: vec![],
@@ -87,11 +88,21 @@ fn host(sockets: u32, cores: u32, duration: Span) -> Run {
         changes: vec![],
         offline: vec![],
         realtime: vec![],
+        hardware: None,
+        profiles: vec![],
         knobs: Default::default(),
         lab: Default::default(),
         expect: Default::default(),
     };
     Run { label: String::new(), spec, topology }
+}
+
+/// Simulated hardware, with workloads of all profiles: in each LLC worlds are in each other's way.
+fn simulate_hardware(spec: &mut RunSpec) {
+    spec.hardware = Some(HardwareSpec::default());
+    for (vm, profile) in spec.vms.iter_mut().zip(built_in_profiles().iter().cycle()) {
+        vm.profile = Some(profile.name.clone());
+    }
 }
 
 /// Resident memory of this process in KiB, 0 where /proc does not say.
@@ -120,12 +131,17 @@ fn main() {
         if only.is_some_and(|n| n != sockets * cores * 2) {
             continue;
         }
-        for check in [false, true] {
-            let run_of = host(
+        for (oracle, check, hardware) in
+            [("off", false, false), ("off+hardware", false, true), ("on", true, false)]
+        {
+            let mut run_of = host(
                 sockets,
                 cores,
                 if check { Span::from_ns(duration.ns() / 5) } else { duration },
             );
+            if hardware {
+                simulate_hardware(&mut run_of.spec);
+            }
             let options = Options { check, ..Options::default() };
             let begun = Instant::now();
             let outcome = match run(&run_of, &options) {
@@ -138,7 +154,7 @@ fn main() {
                 run_of.topology.pcpus().to_string(),
                 run_of.spec.vms.len().to_string(),
                 run_of.spec.vms.iter().map(|v| v.vcpus).sum::<u32>().to_string(),
-                if check { "on" } else { "off" }.to_owned(),
+                oracle.to_owned(),
                 outcome.stats.events.to_string(),
                 format!("{:.0}", events / secs),
                 format!("{:.0}", secs * 1e9 / events),

@@ -1,6 +1,7 @@
 //! The engine's own accounts of worlds and pCPUs, and what the oracle learns of them: every change
 //! of state is written down once, for both. It judges nothing.
 
+use crate::cast::Output;
 use crate::kernel::Told;
 use crate::truth::Truth;
 use crate::watch::Watch;
@@ -136,16 +137,16 @@ impl Books {
         }
     }
 
-    /// A world of a VM is gone; `work` is what it has done.
+    /// A world of a VM is gone; `output` is what it has done.
     pub(crate) fn exit(
         &mut self,
         now: u64,
         (world, vm): (u32, u32),
-        work: u64,
+        output: Output,
         accounts: &impl Accounts,
     ) {
         self.watch.reported(now, accounts, world);
-        self.gone[world as usize] = Some(self.times(now, world, work));
+        self.gone[world as usize] = Some(self.times(now, world, output));
         self.watch.world_removed(now, world);
         self.truth.exit(now, world, vm);
     }
@@ -173,8 +174,8 @@ impl Books {
         self.gone[world as usize].unwrap_or_default()
     }
 
-    /// Times of a world up to now; `work` is what it has done.
-    pub(crate) fn times(&self, now: u64, world: u32, work: u64) -> Times {
+    /// Times of a world up to now; `output` is what it has done.
+    pub(crate) fn times(&self, now: u64, world: u32, output: Output) -> Times {
         let spent = self.truth.spent(now, world);
         Times {
             used_ns: spent.used_ns,
@@ -186,7 +187,8 @@ impl Books {
             idle_ns: spent.wait_idle_ns,
             entitled_ns: self.watch.world_entitled(world),
             migrations: spent.migrations,
-            work,
+            work: output.work,
+            lost: output.lost,
         }
     }
 

@@ -13,10 +13,11 @@ pub(crate) use siblings::Deed;
 use crate::behaviour::{Behaviour, ENDLESS, Next};
 use crate::guest::{Guest, Vcpu};
 use crate::kernel::Kernel;
+use hardware::Done;
 use settings::{VmResources, Workload};
 use std::ops::Range;
 use units::PcpuSet;
-use views::Latencies;
+use views::{Latencies, Lost};
 
 /// A world's part in a run.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ struct Actor {
     behaviour: Behaviour,
     /// CPU time of its own work done.
     work: u64,
+    /// What it lost meanwhile, where hardware is simulated.
+    lost: Option<Lost>,
     /// CPU time that it burned waiting for siblings, and whether it does now.
     spun: u64,
     spins: bool,
@@ -37,6 +40,14 @@ struct Actor {
     late: Latencies,
     vm: u32,
     vcpu: bool,
+}
+
+/// What came of a world's CPU time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Output {
+    pub(crate) work: u64,
+    /// None where no hardware is simulated.
+    pub(crate) lost: Option<Lost>,
 }
 
 /// What the scenario says of a world.
@@ -206,15 +217,40 @@ impl Cast {
         self.actors[world as usize].behaviour.remaining
     }
 
-    /// A world has run for so many ns.
+    /// A world has worked for so many ns: how much of that was left of its piece.
     #[inline]
-    pub(crate) fn works(&mut self, world: u32, ns: u64) {
+    pub(crate) fn works(&mut self, world: u32, ns: u64) -> u64 {
         let actor = &mut self.actors[world as usize];
         let left = &mut actor.behaviour.remaining;
         let done = ns.min(*left);
         *left -= if *left == ENDLESS { 0 } else { done };
         if !actor.behaviour.outside {
             *if actor.spins { &mut actor.spun } else { &mut actor.work } += done;
+        }
+        done
+    }
+
+    /// Whether a world that runs does work of its own, which hardware may slow down: one that spins
+    /// for its siblings, or is in its emulator, burns CPU time at any speed.
+    #[inline]
+    pub(crate) fn computes(&self, world: u32) -> bool {
+        let actor = &self.actors[world as usize];
+        !actor.spins && !actor.behaviour.outside
+    }
+
+    /// A world has run on simulated hardware, for `switch_ns` beside what came of the rest.
+    #[inline]
+    pub(crate) fn works_on(&mut self, world: u32, switch_ns: u64, done: Done) {
+        let computes = self.computes(world);
+        let worked = self.works(world, done.work_ns);
+        let Some(lost) = &mut self.actors[world as usize].lost else { return };
+        lost.smt_ns += done.smt_ns;
+        lost.refill_ns += done.refill_ns;
+        lost.bandwidth_ns += done.bandwidth_ns;
+        // A piece of work ends in whole ns: up to 4 too late, one for each rounding.
+        lost.switch_ns += switch_ns + done.work_ns - worked;
+        if !computes {
+            lost.guest_ns += worked;
         }
     }
 
@@ -273,9 +309,10 @@ impl Cast {
         }
     }
 
-    /// CPU time of a world's own work done.
-    pub(crate) fn work(&self, world: u32) -> u64 {
-        self.actors[world as usize].work
+    /// What came of a world's CPU time.
+    pub(crate) fn output(&self, world: u32) -> Output {
+        let actor = &self.actors[world as usize];
+        Output { work: actor.work, lost: actor.lost }
     }
 
     /// How late a world ran after it should have woken, each time since the warm-up.

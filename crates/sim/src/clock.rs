@@ -28,9 +28,11 @@ pub(crate) enum Fixed {
     Realtime,
     /// The daemon looks at what real-time tasks take.
     Taken,
+    /// What worlds take from each other in an LLC is found anew.
+    Hardware,
 }
 
-const FIXED: [Fixed; 8] = [
+const FIXED: [Fixed; 9] = [
     Fixed::Change,
     Fixed::Plan,
     Fixed::Audit,
@@ -39,6 +41,7 @@ const FIXED: [Fixed; 8] = [
     Fixed::Look,
     Fixed::Realtime,
     Fixed::Taken,
+    Fixed::Hardware,
 ];
 /// Position of the first timer of a pCPU, after those of the scheduler.
 const PCPUS: usize = FIXED.len() + TIMERS_MAX as usize;

@@ -7,6 +7,7 @@
 
 mod audit;
 mod build;
+mod hardware;
 mod hotplug;
 mod life;
 mod looks;
@@ -28,6 +29,7 @@ use crate::options::Costs;
 use crate::planner::Planner;
 use crate::realtime::Realtime;
 use crate::recorder::Recorder;
+use ::hardware::Hardware;
 use check::Verdict;
 use contract::{Breach, Callback, KICK_IDLE, KICK_PREEMPT, Scheduler, Task};
 use report::Snapshot;
@@ -69,6 +71,8 @@ pub(crate) struct Engine<P> {
     agenda: Agenda,
     planner: Planner,
     realtime: Realtime,
+    /// None where a pCPU is a pCPU.
+    hardware: Option<Hardware>,
     stats: Stats,
     costs: Costs,
     /// Kicks and reschedule interrupts from other pCPUs do not arrive (`Mutant::LostKick`).
@@ -212,6 +216,7 @@ impl<P: Scheduler> Engine<P> {
             Fixed::Look => self.look(),
             Fixed::Realtime => self.realtime(),
             Fixed::Taken => self.look_at_taken(),
+            Fixed::Hardware => self.renew_hardware(),
         }
     }
 

@@ -7,6 +7,8 @@
 
 mod pcpus;
 
+pub(crate) use pcpus::Elapsed;
+
 use crate::queues::{Local, Ordered};
 use crate::recorder::Recorder;
 use contract::{

@@ -6,6 +6,7 @@ mod draw;
 mod engine;
 mod gaming;
 mod guests;
+mod hardware;
 mod host_tasks;
 mod hotplug;
 mod limit_changes;

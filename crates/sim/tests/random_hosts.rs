@@ -11,7 +11,8 @@ use crate::draw::{
 };
 use dice::Draw;
 use settings::{
-    Dist, HostSpec, HostTask, OfflineSpec, RealtimeSpec, Run, RunSpec, VmSpec, Window, Workload,
+    Bytes, Dist, HardwareSpec, HostSpec, HostTask, OfflineSpec, RealtimeSpec, Run, RunSpec, VmSpec,
+    Window, Workload, built_in_profiles,
 };
 use topology::Topology;
 use units::{PcpuId, PcpuSet, Span};
@@ -52,7 +53,8 @@ impl Hosts for Draw {
             affinity: self.set(pcpus),
             cpuset: None,
             vcpu_affinity: None,
-            workload: self.workload(),
+            workload: Some(self.workload()),
+            profile: None,
             vcpu_workloads: (self.below(3) == 0)
                 .then(|| (0..vcpus).map(|_| self.of_vcpu()).collect()),
             watchdog: None,
@@ -116,6 +118,7 @@ impl Hosts for Draw {
         HostTask {
             name: format!("task{i}"),
             count: 1,
+            profile: None,
             affinity: if bound { Some(one) } else { self.set(pcpus) },
             per_cpu_kthread: bound,
             workload: work,
@@ -148,6 +151,8 @@ impl Hosts for Draw {
             changes: vec![],
             offline: vec![],
             realtime: vec![],
+            hardware: None,
+            profiles: vec![],
             knobs: Default::default(),
             lab: Default::default(),
             expect: Default::default(),
@@ -167,6 +172,7 @@ fn rings(seed: u64, pcpus: u64) -> Option<HostTask> {
     Some(HostTask {
         name: "ring".to_owned(),
         count: ring * (1 + draw.below(3) as u32),
+        profile: None,
         affinity: draw.set(pcpus),
         per_cpu_kthread: false,
         workload: Workload::Pipe { work: draw.span(200), dist, ring },
@@ -230,6 +236,25 @@ fn realtime(seed: u64, spec: &RunSpec, pcpus: u64, ms: u64) -> Vec<RealtimeSpec>
     tasks.into_iter().take(1 + (seed / 3 % 2) as usize).filter(|t| !t.pcpus.is_empty()).collect()
 }
 
+/// Simulated hardware on a third of the hosts: caches small enough to be in each other's way, and
+/// any profile for each VM and host task.
+fn hardware(seed: u64, spec: &mut RunSpec) {
+    let mut draw = Draw::new(seed ^ 0xcac4_e5e7); // as for rings
+    if draw.below(3) > 0 {
+        return;
+    }
+    let private_cache = Bytes(1 << (15 + draw.below(7)));
+    let llc = Bytes(1 << (17 + draw.below(9)));
+    let bandwidth = Bytes(1_000_000_000 << draw.below(7));
+    spec.hardware = Some(HardwareSpec { private_cache, llc, bandwidth, ..HardwareSpec::default() });
+    let mut drawn = || {
+        let all = built_in_profiles();
+        Some(all[draw.below(all.len() as u64) as usize].name.clone())
+    };
+    spec.vms.iter_mut().for_each(|vm| vm.profile = drawn());
+    spec.host_tasks.iter_mut().for_each(|task| task.profile = drawn());
+}
+
 /// The host of a seed, and all else that the seed decides.
 pub fn drawn(seed: u64) -> Case {
     let mut draw = Draw::new(seed);
@@ -238,6 +263,7 @@ pub fn drawn(seed: u64) -> Case {
     run.spec.host_tasks.extend(rings(seed, pcpus));
     run.spec.offline = offline(seed, &run.spec, pcpus, 6000);
     run.spec.realtime = realtime(seed, &run.spec, pcpus, 6000);
+    hardware(seed, &mut run.spec);
     Case::of(run, seed, &mut draw)
 }
 

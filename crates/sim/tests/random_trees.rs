@@ -79,7 +79,8 @@ impl Trees<'_> {
             affinity: None,
             cpuset: None,
             vcpu_affinity: None,
-            workload: self.0.workload(),
+            workload: Some(self.0.workload()),
+            profile: None,
             vcpu_workloads: (self.0.below(3) == 0)
                 .then(|| (0..vcpus).map(|_| self.0.workload()).collect()),
             watchdog: None,
@@ -123,6 +124,8 @@ impl Trees<'_> {
             changes: vec![],
             offline: vec![],
             realtime: vec![],
+            hardware: None,
+            profiles: vec![],
             knobs: Default::default(),
             lab: Default::default(),
             expect: Default::default(),

@@ -91,8 +91,9 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         Progress::Done(run, outcome) => {
             let result = &outcome.result;
             say(&format!(
-                "\n{}{}{}",
+                "\n{}{}{}{}",
                 views::summary(result),
+                views::lost(result),
                 views::pools(result),
                 views::wakeups(result)
             ));

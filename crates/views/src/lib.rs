@@ -1,6 +1,7 @@
 //! What people and tools see of a run: the result document and tables made from it.
 
 mod checked;
+mod lost;
 mod plan;
 mod result;
 mod table;
@@ -8,10 +9,11 @@ mod top;
 mod wakeups;
 
 pub use checked::checked_side_by_side;
+pub use lost::lost;
 pub use plan::{Loan, Plan, PlanKind, PlanNow, PlanRow, Unit, loans, plan};
 pub use result::{
-    Checked, CpuStat, Document, Guest, HostCounts, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm,
-    Wakeups, Where, World, WorldKind,
+    Checked, CpuStat, Document, Guest, HostCounts, Lost, MeasuredBy, Pcpu, Pool, RunResult, Times,
+    Vm, Wakeups, Where, World, WorldKind,
 };
 pub use table::{Table, pools, ready_side_by_side, side_by_side, summary};
 pub use top::{Allocations, top, worlds};

@@ -183,6 +183,53 @@ pub struct Times {
     pub migrations: u64,
     /// Work completed, in ns of CPU work at full speed.
     pub work: u64,
+    /// What was lost meanwhile, where hardware is simulated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Lost>,
+}
+
+/// Time in RUN that was no work, by cause, in ns; together with `work` it is `run_ns`, to the ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// To busy threads of the same core.
+    pub smt_ns: u64,
+    /// To caches that did not hold the working set.
+    pub refill_ns: u64,
+    /// To other worlds' use of memory.
+    pub bandwidth_ns: u64,
+    /// To switches and interrupts.
+    pub switch_ns: u64,
+    /// Spinning for siblings, and the emulator's work.
+    pub guest_ns: u64,
+}
+
+impl Lost {
+    /// All of it.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.smt_ns + self.refill_ns + self.bandwidth_ns + self.switch_ns + self.guest_ns
+    }
+
+    /// Adds `other` field by field.
+    pub fn add(&mut self, other: &Lost) {
+        self.smt_ns += other.smt_ns;
+        self.refill_ns += other.refill_ns;
+        self.bandwidth_ns += other.bandwidth_ns;
+        self.switch_ns += other.switch_ns;
+        self.guest_ns += other.guest_ns;
+    }
+
+    /// What came after an earlier moment.
+    #[must_use]
+    pub fn since(&self, before: &Lost) -> Lost {
+        Lost {
+            smt_ns: self.smt_ns - before.smt_ns,
+            refill_ns: self.refill_ns - before.refill_ns,
+            bandwidth_ns: self.bandwidth_ns - before.bandwidth_ns,
+            switch_ns: self.switch_ns - before.switch_ns,
+            guest_ns: self.guest_ns - before.guest_ns,
+        }
+    }
 }
 
 impl Times {
@@ -198,6 +245,9 @@ impl Times {
         self.entitled_ns += other.entitled_ns;
         self.migrations += other.migrations;
         self.work += other.work;
+        if let Some(lost) = &other.lost {
+            self.lost.get_or_insert_default().add(lost);
+        }
     }
 }
 

@@ -31,12 +31,26 @@ const MEASURES = {
   limited: { label: 'limited, s', of: t => t.limited_ns / 1e9 },
   migrations: { label: 'migrations', of: t => t.migrations },
   work: { label: 'work completed, s', of: t => t.work / 1e9 },
+  smt: { label: 'lost to hyper-threads, % of its time in RUN', of: t => lostPart(t, 'smt_ns') },
+  refill: { label: 'lost to cold caches, % of its time in RUN', of: t => lostPart(t, 'refill_ns') },
+  bandwidth: { label: 'lost to memory bandwidth, % of its time in RUN', of: t => lostPart(t, 'bandwidth_ns') },
 };
+
+/** Part of the time in RUN that was lost to a cause, where hardware is simulated. */
+function lostPart(t, cause) {
+  return t.lost ? part(t.lost[cause], t.run_ns) : 0;
+}
 
 /** Times of all VMs together. */
 function together(run) {
   const out = {};
-  for (const vm of run.result.vms) for (const [k, v] of Object.entries(vm)) if (typeof v === 'number') out[k] = (out[k] || 0) + v;
+  const add = (to, from) => {
+    for (const [k, v] of Object.entries(from)) if (typeof v === 'number') to[k] = (to[k] || 0) + v;
+  };
+  for (const vm of run.result.vms) {
+    add(out, vm);
+    if (vm.lost) add(out.lost = out.lost || {}, vm.lost);
+  }
   return out;
 }
 

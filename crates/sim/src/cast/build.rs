@@ -6,7 +6,7 @@ use crate::behaviour::{Behaviour, Link};
 use crate::guest::{Guest, Lock};
 use dice::Stream;
 use settings::{HostTask, PlacedPool, RunSpec, VmResources, VmSpec, Workload};
-use views::Latencies;
+use views::{Latencies, Lost};
 
 impl Cast {
     /// The cast of a run, all worlds asleep; each world has a stream of random numbers of its own.
@@ -74,6 +74,7 @@ fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldSpec>, Vec<A
     let actor = |workload, link, stream: &str, vm, vcpu| Actor {
         behaviour: Behaviour::new(workload, link, Stream::new(seed, stream)),
         work: 0,
+        lost: spec.hardware().map(|_| Lost::default()),
         spun: 0,
         spins: false,
         sibling: None,

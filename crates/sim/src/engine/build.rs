@@ -1,6 +1,6 @@
 //! Builds the engine of a run, with all its rooms.
 
-use super::{Engine, Stats};
+use super::{Engine, Stats, hardware};
 use crate::agenda::Agenda;
 use crate::books::Books;
 use crate::cast::{self, Cast};
@@ -58,6 +58,7 @@ impl<P: Scheduler> Engine<P> {
             agenda: Agenda::new(spec, &terms.changes),
             planner: Planner::new(terms.pools, terms.changes, PcpuSet::first(pcpus), given),
             realtime: Realtime::new(&spec.realtime, pcpus, seed),
+            hardware: hardware::build(spec, topology),
             stats: Stats::default(),
             costs: terms.options.costs,
             deaf: terms.options.policy.mutant() == Some(Mutant::LostKick),

@@ -38,6 +38,7 @@ impl<P: Scheduler> Engine<P> {
             self.kernel.put_back(current, pcpu);
             self.kernel.switch_off(pcpu);
             self.clock.disarm_done(pcpu);
+            self.occupied(pcpu);
         }
         if self.kernel.turns_idle(pcpu, true) {
             self.tell_idle(pcpu, true);

@@ -181,7 +181,7 @@ impl<P: Scheduler> Engine<P> {
     pub(super) fn exit(&mut self, world: u32) {
         let (now, vm) = (self.kernel.now(), self.cast.vm_of(world));
         self.kernel.move_to(world, Seat::Off);
-        self.books.exit(now, (world, vm), self.cast.work(world), &self.policy);
+        self.books.exit(now, (world, vm), self.cast.output(world), &self.policy);
         self.call(|p, k| p.world_exit(k, world));
         if self.cast.exits(world) {
             self.books.vm_removed(now, vm);

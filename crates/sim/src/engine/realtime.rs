@@ -60,6 +60,7 @@ impl<P: Scheduler> Engine<P> {
             self.tell_idle(pcpu, false);
         }
         self.kernel.set_taken(pcpu, true);
+        self.occupied(pcpu);
         self.books.taken(self.kernel.now(), pcpu, true);
         self.stick(pcpu, true);
         self.settle(pcpu);

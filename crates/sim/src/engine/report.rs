@@ -29,7 +29,7 @@ impl<P: Scheduler> Engine<P> {
         let entitled = self.books.entitled(self.kernel.now(), self.cast.vms().len());
         let world = |w: usize| match self.kernel.seat(w as u32) {
             Seat::Off => self.books.times_of_gone(w as u32),
-            _ => self.books.times(self.kernel.now(), w as u32, self.cast.work(w as u32)),
+            _ => self.books.times(self.kernel.now(), w as u32, self.cast.output(w as u32)),
         };
         let pcpu = |p: u32| self.books.truth().pcpu(self.kernel.now(), p);
         Snapshot {
@@ -116,6 +116,7 @@ fn less(a: &Times, b: &Times) -> Times {
         entitled_ns: a.entitled_ns.saturating_sub(b.entitled_ns),
         migrations: a.migrations.saturating_sub(b.migrations),
         work: a.work.saturating_sub(b.work),
+        lost: a.lost.map(|lost| lost.since(&b.lost.unwrap_or_default())),
     }
 }
 

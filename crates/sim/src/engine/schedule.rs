@@ -122,8 +122,9 @@ impl<P: Scheduler> Engine<P> {
     /// Brings the slice and the work of the running world up to now.
     pub(super) fn account(&mut self, pcpu: u32) {
         let Some(past) = self.kernel.elapse(pcpu) else { return };
-        if past.worked_ns > 0 {
-            self.cast.works(past.world, past.worked_ns);
+        match &mut self.hardware {
+            None => _ = self.cast.works(past.world, past.worked_ns),
+            Some(_) => self.work_on(pcpu, &past),
         }
         let task = &mut self.tasks[past.world as usize];
         if task.slice_ns != SLICE_ENDLESS {
@@ -135,7 +136,10 @@ impl<P: Scheduler> Engine<P> {
     pub(super) fn arm_done(&mut self, pcpu: u32) {
         match self.cast.remaining(self.kernel.current(pcpu)) {
             ENDLESS => self.clock.disarm_done(pcpu),
-            left => self.clock.arm_done(pcpu, self.kernel.work_goes_on(pcpu) + left),
+            left => {
+                let time = self.time_for(pcpu, left);
+                self.clock.arm_done(pcpu, self.kernel.work_goes_on(pcpu) + time);
+            }
         }
     }
 
@@ -171,6 +175,10 @@ impl<P: Scheduler> Engine<P> {
     pub(super) fn piece_done(&mut self, pcpu: u32) {
         self.account(pcpu);
         let world = self.kernel.current(pcpu);
+        if self.cast.remaining(world) > 0 && self.hardware.is_some() {
+            // Its speed has changed in the same ns, or the last ns was not full.
+            return self.arm_done(pcpu);
+        }
         let outside = self.cast.is_outside(world);
         let (next, deed) = self.cast.piece_done(world, &self.kernel);
         self.carry_out(deed, world, pcpu);
@@ -226,6 +234,7 @@ impl<P: Scheduler> Engine<P> {
         if next == 0 {
             self.kernel.switch_off(pcpu);
             self.clock.disarm_done(pcpu);
+            self.occupied(pcpu);
             if self.kernel.turns_idle(pcpu, true) {
                 self.tell_idle(pcpu, true);
             }
@@ -307,6 +316,7 @@ impl<P: Scheduler> Engine<P> {
     fn run_on(&mut self, pcpu: u32, world: u32) {
         let now = self.kernel.now();
         self.kernel.switch_to(pcpu, world, self.costs.switch_ns);
+        self.occupied(pcpu);
         if self.tasks[world as usize].slice_ns == 0 {
             self.default_slice(world);
         }

@@ -88,6 +88,7 @@ impl Case {
         let odd = outcome.stats.default_slices + chose;
         let odd = (odd > 0)
             .then(|| Fault { kind: "odd".to_owned(), text: format!("{:?}", outcome.stats) });
+        let odd = odd.or_else(|| unexplained(&outcome));
         Judged { fault: found.or(odd), lag_percent: self.lag_percent(&outcome) }
     }
 
@@ -115,6 +116,18 @@ impl Case {
         spec.pools.is_empty()
             && spec.vms.iter().all(|v| v.reservation.is_none() && v.limit.is_none())
     }
+}
+
+/// CPU time of a world that is neither work nor lost to a cause.
+fn unexplained(outcome: &Outcome) -> Option<Fault> {
+    let result = &outcome.result;
+    let worlds = result.vms.iter().flat_map(|vm| vm.worlds.iter().map(move |w| (&vm.name, w)));
+    worlds.into_iter().find_map(|(vm, world)| {
+        let (times, lost) = (world.times, world.times.lost?);
+        let text = || format!("{vm}/{}: {times:?}", world.name);
+        (times.work + lost.sum() != times.run_ns)
+            .then(|| Fault { kind: "lost".to_owned(), text: text() })
+    })
 }
 
 /// Seeds that a test tries: `SEED=n` one, `SEEDS=n` that many, else `usual`; with `more` unless one

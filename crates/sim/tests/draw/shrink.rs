@@ -69,6 +69,9 @@ fn all_smaller(case: &Case) -> Vec<Case> {
     }
     all.extend((0..spec.offline.len()).map(|i| with(&|s| _ = s.offline.remove(i))));
     all.extend((0..spec.realtime.len()).map(|i| with(&|s| _ = s.realtime.remove(i))));
+    if spec.hardware.is_some() {
+        all.push(with(&without_hardware));
+    }
     all.extend(
         simpler_realtime(spec).into_iter().map(|(i, t)| with(&|s| s.realtime[i] = t.clone())),
     );
@@ -150,6 +153,13 @@ fn simpler_realtime(spec: &RunSpec) -> Vec<(usize, RealtimeSpec)> {
     all
 }
 
+/// Profiles mean something only with hardware.
+fn without_hardware(spec: &mut RunSpec) {
+    spec.hardware = None;
+    spec.vms.iter_mut().for_each(|vm| vm.profile = None);
+    spec.host_tasks.iter_mut().for_each(|task| task.profile = None);
+}
+
 /// A VM with one setting less.
 fn simpler_vms(spec: &RunSpec, i: usize) -> Vec<(usize, settings::VmSpec)> {
     let vm = &spec.vms[i];
@@ -176,7 +186,9 @@ fn simpler_vms(spec: &RunSpec, i: usize) -> Vec<(usize, settings::VmSpec)> {
     with(vm.reservation.is_some(), &|v| v.reservation = None);
     with(vm.stop.is_some(), &|v| v.stop = None);
     with(vm.start > Span::ZERO, &|v| v.start = Span::ZERO);
-    with(!matches!(vm.workload, Workload::Burn | Workload::Idle), &|v| v.workload = Workload::Burn);
+    let burns = matches!(vm.every_workload(), Workload::Burn | Workload::Idle);
+    with(!burns, &|v| v.workload = Some(Workload::Burn));
+    with(vm.profile.is_some(), &|v| v.profile = None);
     all
 }
 

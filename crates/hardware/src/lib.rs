@@ -1,0 +1,181 @@
+//! The simulated hardware: which world runs on which pCPU, and so how fast each works. It knows no
+//! scheduler, no queue and no state of a world but that it runs.
+//!
+//! *Law*: a world that runs for `t` ns works for `t` less what it loses, and each loss has one
+//! cause: a busy hyper-thread (`speed`), a working set that is not in the caches (`cache`, and
+//! `llc` where those that run together need more than the LLC holds), and memory bandwidth (`llc`).
+//! All are integers, and their sum is `t` to the ns.
+//!
+//! *Sources*: VS51 "Load Balancing" names what a scheduler has to see of all this; docs/hardware.md
+//! has the sources of each number, and what is not modelled.
+
+mod cache;
+mod llc;
+mod machine;
+mod speed;
+
+pub use machine::{Machine, Profile};
+pub use speed::{Done, ONE};
+
+use cache::{Caches, Refill};
+use llc::Llcs;
+use speed::{Run, Speed};
+use topology::{Place, Topology};
+
+/// What runs on a pCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Occupant {
+    /// Nothing.
+    #[default]
+    Idle,
+    /// A world.
+    World(u32),
+    /// Something that is no world: a real-time task. Its core's other threads see it as busy.
+    Other,
+}
+
+#[derive(Clone, Debug)]
+struct Pcpu {
+    place: Place,
+    occupant: Occupant,
+    run: Run,
+    refill: Refill,
+}
+
+/// The hardware of a host.
+#[derive(Clone, Debug)]
+pub struct Hardware {
+    pcpus: Vec<Pcpu>,
+    profiles: Vec<Profile>,
+    /// pCPUs by core.
+    cores: Vec<Vec<u32>>,
+    caches: Caches,
+    llcs: Llcs,
+}
+
+impl Hardware {
+    /// The hardware of a host on which nothing runs; `profiles` by world.
+    #[must_use]
+    pub fn new(topology: &Topology, machine: &Machine, profiles: Vec<Profile>) -> Hardware {
+        let pcpu = |place: &Place| Pcpu {
+            place: *place,
+            occupant: Occupant::Idle,
+            run: Run::default(),
+            refill: Refill::default(),
+        };
+        let pcpus: Vec<Pcpu> = topology.places().iter().map(pcpu).collect();
+        let count = |of: fn(&Place) -> u32| {
+            topology.places().iter().map(of).max().map_or(0, |last| last as usize + 1)
+        };
+        let mut cores = vec![vec![]; count(|p| p.core)];
+        let mut members = vec![vec![]; count(|p| p.llc)];
+        for (id, place) in (0..).zip(topology.places()) {
+            cores[place.core as usize].push(id);
+            members[place.llc as usize].push(id);
+        }
+        Hardware {
+            caches: Caches::new(machine, cores.len(), members.len(), profiles.len()),
+            llcs: Llcs::new(machine, members),
+            pcpus,
+            profiles,
+            cores,
+        }
+    }
+
+    /// What runs on a pCPU.
+    #[inline]
+    #[must_use]
+    pub fn occupant(&self, pcpu: u32) -> Occupant {
+        self.pcpus[pcpu as usize].occupant
+    }
+
+    /// Other pCPUs that go slower or faster if this one begins or ceases to be idle. Their time is
+    /// to be passed by `pass` before `occupy` says so.
+    pub fn partners(&self, pcpu: u32) -> impl Iterator<Item = u32> + '_ {
+        let core = self.pcpus[pcpu as usize].place.core as usize;
+        let busy = |p: &u32| matches!(self.occupant(*p), Occupant::World(_));
+        self.cores[core].iter().copied().filter(move |p| *p != pcpu).filter(busy)
+    }
+
+    /// Something else runs on a pCPU from now on; all time until now has been passed.
+    pub fn occupy(&mut self, pcpu: u32, occupant: Occupant) {
+        let at = &mut self.pcpus[pcpu as usize];
+        let before = std::mem::replace(&mut at.occupant, occupant);
+        let llc = at.place.llc;
+        if let Occupant::World(world) = before {
+            let profile = &self.profiles[world as usize];
+            self.caches.stop(world, at.place, at.refill, &at.run, profile);
+            self.llcs.leave(llc, profile);
+        }
+        if let Occupant::World(world) = occupant {
+            let profile = &self.profiles[world as usize];
+            at.refill = self.caches.start(world, pcpu, at.place, profile);
+            at.run = Run::new(at.refill.cost_ns);
+            self.llcs.enter(llc, profile);
+        }
+        let core = at.place.core as usize;
+        let busy = self.cores[core].iter().filter(|p| self.occupant(**p) != Occupant::Idle);
+        let threads = busy.count() as u64;
+        for i in 0..self.cores[core].len() {
+            self.set_speed(self.cores[core][i], threads);
+        }
+    }
+
+    /// The speed of what runs on a pCPU, of whose core so many threads are busy.
+    fn set_speed(&mut self, pcpu: u32, threads: u64) {
+        let at = &mut self.pcpus[pcpu as usize];
+        let Occupant::World(world) = at.occupant else { return };
+        let profile = &self.profiles[world as usize];
+        let (cached, fed) = self.llcs.speed(at.place.llc, profile);
+        at.run.speed = Speed { smt: profile.smt(threads), cached, fed };
+    }
+
+    /// The world that runs on a pCPU has had so much CPU time: what came of it.
+    #[inline]
+    pub fn pass(&mut self, pcpu: u32, ns: u64) -> Done {
+        let at = &mut self.pcpus[pcpu as usize];
+        let before = at.run.unpaid_ns;
+        let done = at.run.pass(ns);
+        if before > 0 && at.run.unpaid_ns == 0 {
+            self.caches.refilled(at.place, &mut at.refill);
+        }
+        done
+    }
+
+    /// CPU time until the world that runs on a pCPU has worked for so many ns, if nothing changes.
+    #[inline]
+    #[must_use]
+    pub fn time_for(&self, pcpu: u32, work_ns: u64) -> u64 {
+        self.pcpus[pcpu as usize].run.time_for(work_ns)
+    }
+
+    /// Whether what worlds want of some LLC may change their speeds: `renew` is due.
+    #[inline]
+    #[must_use]
+    pub fn is_pressed(&self) -> bool {
+        self.llcs.is_pressed()
+    }
+
+    /// Finds what the worlds of each LLC take from each other; of the LLCs where that has
+    /// changed, those pCPUs that run worlds. Their time is to be passed, and then `apply` called.
+    pub fn renew(&mut self) -> Vec<u32> {
+        let (pcpus, profiles) = (&self.pcpus, &self.profiles);
+        let mut changed = self.llcs.renew(|pcpu| {
+            let at = &pcpus[pcpu as usize];
+            match at.occupant {
+                Occupant::World(world) => Some((profiles[world as usize], at.run.speed.smt)),
+                _ => None,
+            }
+        });
+        changed.retain(|p| matches!(self.occupant(*p), Occupant::World(_)));
+        changed
+    }
+
+    /// What `renew` has found is in force on a pCPU.
+    pub fn apply(&mut self, pcpu: u32) {
+        let core = self.pcpus[pcpu as usize].place.core as usize;
+        let busy = self.cores[core].iter().filter(|p| self.occupant(**p) != Occupant::Idle);
+        let threads = busy.count() as u64;
+        self.set_speed(pcpu, threads);
+    }
+}

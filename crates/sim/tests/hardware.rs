@@ -1,0 +1,122 @@
+//! The simulated hardware under the scheduler: what worlds lose to the other thread of a core, to
+//! cold caches and to each other, and that every ns of their CPU time has a cause.
+
+use sim::{Options, Outcome, run};
+use std::{fs, path::PathBuf};
+
+fn outcome(name: &str, text: &str) -> Outcome {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("hardware-{name}.toml"));
+    fs::write(&path, text).expect("the test's folder can be written");
+    let scenario =
+        settings::load(&path.to_string_lossy()).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    run(&scenario.runs[0], &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// Work of a VM in permille of `seconds` of one pCPU.
+fn permille(out: &Outcome, vm: &str, seconds: u64) -> u64 {
+    let of = out.result.vms.iter().filter(|v| v.name == vm);
+    of.map(|v| v.times.work).sum::<u64>() / (seconds * 1_000_000)
+}
+
+fn host(cores: u32, threads: u32, hardware: &str) -> String {
+    format!(
+        "duration = '10s'\n[host]\ncores_per_llc = {cores}\nthreads_per_core = {threads}\n\
+            [hardware]\n{hardware}\n"
+    )
+}
+
+fn vm(name: &str, vcpus: u32, more: &str) -> String {
+    format!("[[vm]]\nname = '{name}'\nvcpus = {vcpus}\n{more}\n")
+}
+
+fn profile(name: &str, more: &str) -> String {
+    format!("[[profile]]\nname = '{name}'\n{more}\n")
+}
+
+#[test]
+fn two_threads_of_a_core_work_as_much_as_their_profile_says_and_one_alone_works_in_full() {
+    let text = host(1, 2, "") + &profile("p", "smt_yield = 1.3") + &vm("a", 1, "profile = 'p'");
+    let alone = outcome("alone", &text);
+    assert!(permille(&alone, "a", 10) >= 999, "{}", permille(&alone, "a", 10));
+    let both = outcome("both", &(text + &vm("b", 1, "profile = 'p'")));
+    for name in ["a", "b"] {
+        let work = permille(&both, name, 10);
+        assert!((649..=650).contains(&work), "{name}: {work} of 1000");
+    }
+}
+
+#[test]
+fn every_ns_of_cpu_time_is_work_or_lost_to_a_cause() {
+    let text = host(2, 2, "llc = '4MiB'\nbandwidth = '3GB'")
+        + &vm("java", 2, "profile = 'specjbb2005'")
+        + &vm("stream", 1, "profile = 'streamer'")
+        + &vm("desk", 3, "profile = 'vdi'")
+        + &vm(
+            "barrier",
+            2,
+            "profile = 'kernel-compile'\nworkload = { kind = 'barrier', work = '300us' }",
+        )
+        + "[[host_task]]\nname = 't'\nworkload = { kind = 'io', work = '1ms', sleep = '3ms' }\n";
+    let out = outcome("sum", &text);
+    let mut all = views::Lost::default();
+    for world in out.result.vms.iter().flat_map(|vm| &vm.worlds) {
+        let lost = world.times.lost.expect("hardware is simulated");
+        assert_eq!(world.times.work + lost.sum(), world.times.run_ns, "{world:?}");
+        all.add(&lost);
+    }
+    let causes = [all.smt_ns, all.refill_ns, all.bandwidth_ns, all.switch_ns, all.guest_ns];
+    assert!(causes.iter().all(|ns| *ns > 10_000_000), "{all:?}");
+    let of_vms = out.result.vms.iter().filter_map(|vm| vm.times.lost).map(|l| l.sum());
+    assert_eq!(of_vms.sum::<u64>(), all.sum());
+}
+
+#[test]
+fn a_world_pays_for_its_caches_when_another_used_them_or_it_moves() {
+    // Two worlds on one core whose sets fill its cache: each finds nothing of its own.
+    let mine = profile("p", "working_set = '1MiB'");
+    let costs = "private_cache = '1MiB'\nllc = '16MiB'\nfrom_llc = '5ns'\nfrom_memory = '20ns'";
+    let text = host(1, 1, costs) + &mine + &vm("a", 1, "profile = 'p'");
+    let alone = outcome("one-set", &text);
+    // Once, from memory: 16384 lines of 20 ns, in whose time half as much work is done.
+    let lost = |out: &Outcome| out.result.vms[0].times.lost.expect("it is simulated").refill_ns;
+    assert_eq!(lost(&alone), 16_384 * 20);
+    let both = outcome("two-sets", &(text + &vm("b", 1, "profile = 'p'")));
+    let each = both.result.vms[0].worlds[0].times;
+    let runs = lost(&both) as f64 / (16_384.0 * 5.0);
+    // From the LLC each time, as often as it is switched to.
+    let switches = each.lost.expect("it is simulated").switch_ns as f64 / 2_000.0;
+    assert!((runs / switches - 1.0).abs() < 0.1, "{runs} refills in {switches} runs");
+}
+
+#[test]
+fn worlds_that_need_more_than_the_llc_holds_go_slower_and_those_that_want_too_much_memory_wait() {
+    let costs = "private_cache = '64KiB'\nllc = '4MiB'\nbandwidth = '10GB'";
+    let big = profile("big", "working_set = '4MiB'\nuncached = 0.5");
+    let text = host(4, 1, costs) + &big + &vm("a", 2, "profile = 'big'");
+    // Half of each set is cached: half of the loss.
+    let work = permille(&outcome("crowd", &text), "a", 10) / 2;
+    assert!((740..=752).contains(&work), "{work} of 1000");
+    let stream = profile("stream", "bandwidth = '8GB'\nmemory_bound = 1.0");
+    let text = host(4, 1, costs) + &stream + &vm("a", 4, "profile = 'stream'");
+    // 10 of the 32 GB/s that they want, in steps of a 64th.
+    let work = permille(&outcome("stream", &text), "a", 10) / 4;
+    assert!((296..=313).contains(&work), "{work} of 1000");
+    // One that does not wait for memory is not held up.
+    let text = text + &vm("b", 1, "");
+    let out = outcome("beside", &text);
+    let b = out.result.vms.iter().find(|v| v.name == "b").expect("b").times;
+    assert!(b.work * 1000 / b.run_ns >= 999, "{b:?}");
+}
+
+#[test]
+fn a_barrier_takes_longer_on_a_shared_core() {
+    let barrier = "profile = 'p'\nworkload = { kind = 'barrier', work = '1ms' }";
+    let mine = profile("p", "smt_yield = 1.2");
+    let rounds = |cores, threads, name: &str| {
+        let text = host(cores, threads, "") + &mine + &vm("a", 2, barrier);
+        outcome(name, &text).result.vms[0].guest.expect("it has siblings").rounds
+    };
+    let (two, one) = (rounds(2, 1, "cores"), rounds(1, 2, "twins"));
+    let of = one as f64 / two as f64;
+    assert!((0.595..=0.605).contains(&of), "{one} rounds on twins, {two} on cores");
+}

@@ -1,0 +1,80 @@
+//! What became of CPU time on simulated hardware, as a table; it judges nothing.
+
+use crate::{RunResult, Table};
+
+/// What each VM made of its time in RUN, a line each: its work, and what it lost by cause; nothing
+/// where no hardware is simulated.
+#[must_use]
+pub fn lost(run: &RunResult) -> String {
+    let mut t = Table::new(&[
+        "<VM",
+        "ran s",
+        "work s",
+        "work %",
+        "smt %",
+        "refill %",
+        "bandwidth %",
+        "switches %",
+        "guest %",
+    ]);
+    let mut any = false;
+    for vm in &run.vms {
+        let (times, Some(lost)) = (&vm.times, &vm.times.lost) else { continue };
+        any = true;
+        let of = |ns: u64| format!("{:.2}", ns as f64 * 100.0 / (times.run_ns as f64).max(1.0));
+        let secs = |ns: u64| format!("{:.3}", ns as f64 / 1e9);
+        let causes =
+            [lost.smt_ns, lost.refill_ns, lost.bandwidth_ns, lost.switch_ns, lost.guest_ns];
+        let mut row = vec![vm.name.clone(), secs(times.run_ns), secs(times.work), of(times.work)];
+        row.extend(causes.map(of));
+        t.row(row);
+    }
+    if any { format!("\n{}", t.text()) } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HostCounts, Lost, Times, Vm};
+
+    #[test]
+    fn causes_are_parts_of_the_time_in_run() {
+        let vm = |name: &str, lost| Vm {
+            name: name.to_owned(),
+            pool: "/".to_owned(),
+            vcpus: 1,
+            shares: 1000,
+            times: Times { run_ns: 4_000_000_000, work: 2_500_000_000, lost, ..Times::default() },
+            cpu_stat: None,
+            guest: None,
+            worlds: vec![],
+        };
+        let some = Lost {
+            smt_ns: 1_000_000_000,
+            refill_ns: 300_000_000,
+            bandwidth_ns: 160_000_000,
+            switch_ns: 4_000_000,
+            guest_ns: 36_000_000,
+        };
+        let mut run = RunResult {
+            label: String::new(),
+            duration_ns: 4_000_000_000,
+            host: HostCounts { pcpus: 2, cores: 1, llcs: 1, nodes: 1, sockets: 1 },
+            pcpus: vec![],
+            pools: vec![],
+            vms: vec![vm("a", Some(some)), vm("b", None)],
+            wakeups: vec![],
+            checked: None,
+        };
+        assert_eq!(
+            lost(&run),
+            "
+VM  ran s  work s  work %  smt %  refill %  bandwidth %  switches %  guest %
+----------------------------------------------------------------------------
+a   4.000   2.500   62.50  25.00      7.50         4.00        0.10     0.90
+"
+        );
+        run.vms.remove(0);
+        assert_eq!(lost(&run), "");
+    }
+}
