@@ -8,6 +8,7 @@
 #include "life.h"
 #include "place/online.h"
 #include "place/pick.h"
+#include "place/spread.h"
 #include "tick/cosched.h"
 #include "tick/housekeep.h"
 #include "tick/limits.h"
@@ -335,6 +336,11 @@ INLINE void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 		pull_after(h, p);
 		if (r.prev)
 			plat_set_slice(r.prev, 0); /* the kernel hands it back to enqueue */
+	} else if (r.w && h->smt > 1 && spread_leaves(h, pcpu, r.prev)) {
+		plat_set_slice(r.prev, 0); /* enqueue places it anew */
+		trace_note_stop(h, p, WHY_MIGRATED);
+		if (trace_on(h))
+			r.w->flags |= WORLD_SPREAD;
 	} else if (r.w) {
 		pick_keep(h, r.prev, r.w, r.v, p, now);
 		p->chose_ns = 0;

@@ -12,6 +12,7 @@ struct knobs {
 	u64 ready_bound_us;
 	u64 preempt_margin_us;
 	u64 migrate_margin_us;
+	u64 spread_us;
 	u64 housekeep_us;
 	u64 system_shares;
 	u64 cosched;

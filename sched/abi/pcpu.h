@@ -69,6 +69,8 @@ struct pcpu {
 	u64 core_busy_ns;
 	/* two or more were awake for this + now while core_awake is above 1 */
 	u64 core_shared_ns;
+	/* when the last of its threads began to idle; read while core_awake is 0 */
+	u64 core_idle_since_ns;
 
 	/* --- tick/cosched.h, of the first pCPU of a block --- */
 

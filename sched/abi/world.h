@@ -32,6 +32,8 @@ enum world_flag {
 	WORLD_SWAPPED = 16,
 	/* a kernel thread: of the kernel, or a process's worker (vhost, io_uring) */
 	WORLD_SERVICE = 32,
+	/* it left a shared core and has not run since (as WORLD_WOKEN) */
+	WORLD_SPREAD = 64,
 };
 
 /* One world. The kernel serialises its callbacks (the lock of its runqueue), so it has one writer

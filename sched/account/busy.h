@@ -27,6 +27,8 @@ RARE_SUBPROG u32 busy_change(NONNULL(struct host *h), NONNULL(struct pcpu *p))
 	others = p->awake ? plat_fetch_add(&core->core_awake, 1)
 			  : plat_fetch_add(&core->core_awake, -1) - 1;
 	plat_assert(h, others < h->smt);
+	if (!p->awake && !others)
+		core->core_idle_since_ns = now;
 	if (others == 0)
 		plat_add(&core->core_busy_ns, p->awake ? -now : now);
 	else if (others == 1)

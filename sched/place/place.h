@@ -9,7 +9,7 @@
  *		of the smallest cost (law/goodness.h); preempting at `prev` costs less by a margin
  * Units	ns
  * Limits	NEAR_MAX clusters are looked at; farther idle pCPUs pull by themselves (pull.h).
- *		Running worlds do not move to a core that has become idle
+ *		Running worlds move to a whole core by spread.h
  */
 #ifndef TANDEM_PLACE_H
 #define TANDEM_PLACE_H

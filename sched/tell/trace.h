@@ -166,6 +166,8 @@ RARE_SUBPROG u32 trace_running(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL
 	if (last >= 0 && last != (s32)p->id) {
 		if (!move && w->flags & WORLD_SWAPPED)
 			move = MOVE_SWAP;
+		else if (!move && w->flags & WORLD_SPREAD)
+			move = MOVE_SPREAD;
 		else if (!move && !plat_may_run(t, (u32)last))
 			move = MOVE_AFFINITY;
 		else if (!move && w->flags & WORLD_WOKEN)
@@ -173,8 +175,8 @@ RARE_SUBPROG u32 trace_running(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL
 		also |= ALSO_MOVED;
 		b = (u32)last | (u64)move << 16;
 	}
-	if (w->flags & (WORLD_WOKEN | WORLD_SWAPPED))
-		w->flags &= ~(WORLD_WOKEN | WORLD_SWAPPED);
+	if (w->flags & (WORLD_WOKEN | WORLD_SWAPPED | WORLD_SPREAD))
+		w->flags &= ~(WORLD_WOKEN | WORLD_SWAPPED | WORLD_SPREAD);
 	plat_trace(h, now < since ? since : now, trace_head(TRACE_STATE, w->id, p->id),
 		   trace_change(w->state, STATE_RUN, why ? why : WHY_PICKED, p->id) | (u64)also
 											      << 24,

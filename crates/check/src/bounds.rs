@@ -13,6 +13,9 @@ pub struct Bounds {
     /// Not zero: an idle pCPU may leave a cache-hot world to its own pCPU for a moment (spec L4),
     /// and a wake-up takes the time of an interrupt.
     pub idle_while_waiting_max_ns: u64,
+    /// Longest time a world may run on a core that it shares while a whole one of its node that it
+    /// may use idles; none where the scheduler promises nothing.
+    pub sharing_max_ns: Option<u64>,
     /// Longest time a world may still run where its affinity no longer lets it, after a change: an
     /// interrupt to that pCPU.
     pub affinity_grace_ns: u64,
@@ -72,6 +75,7 @@ impl Bounds {
         Bounds {
             ready_max_ns: 10_000 * MS,
             idle_while_waiting_max_ns: tick_ns,
+            sharing_max_ns: None,
             affinity_grace_ns: MS / 10,
             lag_base_ns: quantum_ns + tick_ns + 2 * window_ns,
             lag_per_world_ns: quantum_ns + tick_ns,

@@ -18,6 +18,7 @@ mod lag;
 mod oracle;
 mod promises;
 mod settings;
+mod sharing;
 mod skew;
 mod state;
 mod terms;

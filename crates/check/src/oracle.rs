@@ -17,6 +17,7 @@ use crate::{
     Bounds, Invariant, PoolTerms, State, StateTimes, Verdict, Violation, VmTerms,
     accounts::{Life, Stints},
     ideals::{Account, Ideals},
+    sharing::{Shared, Sharing},
     skew::Skew,
     verdict::Log,
     waits::Waits,
@@ -64,6 +65,7 @@ pub struct Oracle {
     held: bool,
     ledger: Ideals,
     waits: Waits,
+    sharing: Sharing,
     pub(crate) skew: Skew,
     log: Log,
 }
@@ -85,6 +87,7 @@ impl Oracle {
             held: false,
             ledger: Ideals::new(n, bounds),
             waits: Waits::new(n, bounds.idle_while_waiting_max_ns, bounds.ready_max_ns),
+            sharing: Sharing::new(topology, bounds.sharing_max_ns),
             skew: Skew::new(&bounds),
             log: Log::new(bounds.violations_kept),
         }
@@ -124,8 +127,12 @@ impl Oracle {
                 self.late(now, vm, o);
             }
         }
+        for p in before.iter().filter(|p| !online.contains(*p)) {
+            self.sharing.online(now, p, false);
+        }
         for p in online.iter().filter(|p| !before.contains(*p)) {
             self.waits.pcpu_idles(now, p);
+            self.sharing.online(now, p, true);
         }
         self.ledger.set_pcpus(now, online);
     }
@@ -447,6 +454,9 @@ impl Oracle {
         for o in found {
             let vm = self.world(WorldId(o.world)).map(|w| w.vm);
             self.late(now, vm, o);
+        }
+        for shared in self.sharing.look(now, |set, p| self.ledger.pcpus_of(set).contains(p)) {
+            self.shared(now, shared);
         }
         for (vm, world, drift) in self.skew.look(now) {
             self.drifted(now, vm, world, drift);

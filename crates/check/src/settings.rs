@@ -13,6 +13,9 @@ pub struct SchedulerTerms {
     pub tick: Span,
     /// How late the scheduler's timers may be on this host.
     pub timer_late: Span,
+    /// How long a whole core must have been idle before a world that shares one moves there when
+    /// its quantum ends; `None` where none moves.
+    pub spread: Option<Span>,
     /// Thresholds of co-scheduling; `None` where vCPUs are not held together.
     pub cosched: Option<CoschedSpans>,
 }
@@ -32,11 +35,15 @@ impl SchedulerTerms {
     /// Bounds that the oracle holds such a scheduler to.
     ///
     /// They follow from the quantum and the tick alone: margins and the clamp of lag are the
-    /// scheduler's own affair.
+    /// scheduler's own affair. A world that shares its core may have begun a quantum just before
+    /// the other one had been idle for long enough, which ends at a tick.
     #[must_use]
     pub fn bounds(&self) -> Bounds {
         Bounds {
             timer_late_ns: self.timer_late.ns(),
+            sharing_max_ns: self
+                .spread
+                .map(|spread| spread.ns() + self.quantum.ns() + self.tick.ns()),
             ..Bounds::of(self.quantum.ns(), self.tick.ns(), 1_000_000)
         }
     }
@@ -64,6 +71,7 @@ mod tests {
             quantum: Span::from_ms(50),
             timer_late: Span::ZERO,
             tick: Span::from_ms(4),
+            spread: Some(Span::from_ms(1)),
             cosched: Some(CoschedSpans {
                 costop: Span::from_ms(3),
                 costart: Span::from_ms(2),
@@ -78,6 +86,7 @@ mod tests {
         let seen =
             (b.lag_base_ns, b.lag_per_world_ns, b.lag_replanned_ns, b.idle_while_waiting_max_ns);
         assert_eq!(seen, (56_000_000, 54_000_000, 100_000_000, 4_000_000));
+        assert_eq!(b.sharing_max_ns, Some(55_000_000));
         assert_eq!(b.lag_ns(2, true), 164_000_000);
         // Weights follow demand in trees: two more quanta for each world.
         assert_eq!(b.lag_ns(2, false), 364_000_000);

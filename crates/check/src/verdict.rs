@@ -27,6 +27,8 @@ pub enum Invariant {
     Lag,
     /// No pCPU is idle while a world that may run there is READY.
     IdleWhileWaiting,
+    /// No world shares its core while a whole one that it may use idles.
+    SharedCore,
     /// No world is READY for too long.
     ReadyTooLong,
     /// No VM and no pool uses more than its limit.
@@ -41,7 +43,7 @@ pub enum Invariant {
 
 impl Invariant {
     /// All of them, in the order of `Verdict::counts`.
-    pub const ALL: [Invariant; 15] = [
+    pub const ALL: [Invariant; 16] = [
         Invariant::Events,
         Invariant::OneWorldAPcpu,
         Invariant::OnePcpuAWorld,
@@ -52,6 +54,7 @@ impl Invariant {
         Invariant::Busy,
         Invariant::Lag,
         Invariant::IdleWhileWaiting,
+        Invariant::SharedCore,
         Invariant::ReadyTooLong,
         Invariant::Limit,
         Invariant::Reservation,
@@ -73,6 +76,7 @@ impl Invariant {
             Invariant::Busy => "busy",
             Invariant::Lag => "lag",
             Invariant::IdleWhileWaiting => "idle-while-waiting",
+            Invariant::SharedCore => "shared-core",
             Invariant::ReadyTooLong => "ready-too-long",
             Invariant::Limit => "limit",
             Invariant::Reservation => "reservation",

@@ -116,6 +116,11 @@ impl Hardware {
         let core = at.place.core as usize;
         let busy = self.cores[core].iter().filter(|p| self.occupant(**p) != Occupant::Idle);
         let threads = busy.count() as u64;
+        // Where as many threads are busy as before, the others go as they did.
+        let same = (before == Occupant::Idle) == (occupant == Occupant::Idle);
+        if same {
+            return self.set_speed(pcpu, threads);
+        }
         for i in 0..self.cores[core].len() {
             self.set_speed(self.cores[core][i], threads);
         }
@@ -127,7 +132,7 @@ impl Hardware {
         let Occupant::World(world) = at.occupant else { return };
         let profile = &self.profiles[world as usize];
         let (cached, fed) = self.llcs.speed(at.place.llc, profile);
-        at.run.speed = Speed { smt: profile.smt(threads), cached, fed };
+        at.run.set_speed(Speed { smt: profile.smt(threads), cached, fed });
     }
 
     /// The world that runs on a pCPU has had so much CPU time: what came of it.
@@ -163,7 +168,7 @@ impl Hardware {
         let mut changed = self.llcs.renew(|pcpu| {
             let at = &pcpus[pcpu as usize];
             match at.occupant {
-                Occupant::World(world) => Some((profiles[world as usize], at.run.speed.smt)),
+                Occupant::World(world) => Some((profiles[world as usize], at.run.speed().smt)),
                 _ => None,
             }
         });

@@ -31,7 +31,7 @@ impl Default for Speed {
 }
 
 /// Parts of time by what it goes into.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Parts {
     smt: u64,
     /// What fills the caches again; inside `refill`.
@@ -71,9 +71,11 @@ pub struct Done {
 }
 
 /// A world that runs on a pCPU.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
-    pub(crate) speed: Speed,
+    speed: Speed,
+    /// By whether its caches are full.
+    parts: [Parts; 2],
     /// Time that filling its caches still takes.
     pub(crate) unpaid_ns: u64,
     /// CPU time since it runs.
@@ -82,10 +84,36 @@ pub(crate) struct Run {
     rest: [u64; 4],
 }
 
+impl Default for Run {
+    fn default() -> Run {
+        let speed = Speed::default();
+        let parts = [true, false].map(|refills| speed.parts(refills));
+        Run { speed, parts, unpaid_ns: 0, ran_ns: 0, rest: [0; 4] }
+    }
+}
+
 impl Run {
     /// A world that starts to run, and whose caches take so long to fill.
     pub(crate) fn new(unpaid_ns: u64) -> Run {
         Run { unpaid_ns, ..Run::default() }
+    }
+
+    pub(crate) fn speed(&self) -> Speed {
+        self.speed
+    }
+
+    /// It goes at another speed from now on.
+    #[inline]
+    pub(crate) fn set_speed(&mut self, speed: Speed) {
+        if speed != self.speed {
+            self.speed = speed;
+            self.parts = [true, false].map(|refills| speed.parts(refills));
+        }
+    }
+
+    #[inline]
+    fn parts(&self) -> &Parts {
+        &self.parts[usize::from(self.unpaid_ns == 0)]
     }
 
     /// CPU time until the caches are full, at the present speed.
@@ -97,7 +125,7 @@ impl Run {
         self.ran_ns += ns;
         let (mut done, mut left) = (Done::default(), ns);
         while left > 0 {
-            let parts = self.speed.parts(self.unpaid_ns > 0);
+            let parts = *self.parts();
             let t = if self.unpaid_ns > 0 { left.min(self.until_full(parts.pays)) } else { left };
             // What does not fit into `t` by rounding comes later.
             let take = |rest: &mut u64, part: u64, most: u64| {
@@ -120,19 +148,30 @@ impl Run {
     }
 
     pub(crate) fn time_for(&self, work_ns: u64) -> u64 {
-        let time = |work: u64, part: u64| {
-            (u128::from(work) << SHIFT).div_ceil(u128::from(part)).min(u128::from(u64::MAX)) as u64
-        };
+        let [slow, full] = &self.parts;
         if self.unpaid_ns == 0 {
-            return time(work_ns, self.speed.parts(false).work);
+            return time(work_ns, full.work);
         }
-        let slow = self.speed.parts(true);
         let until_full = self.until_full(slow.pays);
         let meanwhile = (until_full * slow.work) >> SHIFT;
         if work_ns <= meanwhile {
             return time(work_ns, slow.work);
         }
-        until_full.saturating_add(time(work_ns - meanwhile, self.speed.parts(false).work))
+        until_full.saturating_add(time(work_ns - meanwhile, full.work))
+    }
+}
+
+/// Time in which a part of it is so long, rounded up.
+fn time(work_ns: u64, part: u64) -> u64 {
+    if part == ONE {
+        return work_ns;
+    }
+    match work_ns.checked_mul(ONE) {
+        Some(all) => all.div_ceil(part),
+        None => {
+            let all = u128::from(work_ns) << SHIFT;
+            all.div_ceil(u128::from(part)).min(u128::from(u64::MAX)) as u64
+        }
     }
 }
 
@@ -141,7 +180,9 @@ mod tests {
     use super::*;
 
     fn run(smt: u64, cached: u64, fed: u64, unpaid_ns: u64) -> Run {
-        Run { speed: Speed { smt, cached, fed }, ..Run::new(unpaid_ns) }
+        let mut run = Run::new(unpaid_ns);
+        run.set_speed(Speed { smt, cached, fed });
+        run
     }
 
     fn of(work_ns: u64, smt_ns: u64, refill_ns: u64, bandwidth_ns: u64) -> Done {

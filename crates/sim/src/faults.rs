@@ -384,6 +384,11 @@ impl<P: Scheduler> Scheduler for Faulty<P> {
         self.fault.dispatching = Some((pcpu, !self.runs[pcpu as usize]));
         self.pass(k, |p, k| p.dispatch(k, pcpu, prev));
         self.fault.dispatching = None;
+        let goes_on = self.runs[pcpu as usize] && k.kernel.local_length(pcpu) == 0;
+        if self.fault.is(Mutant::Stays) && goes_on {
+            let slice_ns = &mut k.tasks[prev as usize].slice_ns;
+            *slice_ns = (*slice_ns).max(contract::SLICE_DEFAULT_NS);
+        }
     }
 
     fn running(&mut self, k: &mut Callback<'_>, world: u32) {

@@ -45,11 +45,13 @@ pub enum Mutant {
     LostCostart,
     /// Co-scheduling looks at the wrong slowest vCPU: the first of each VM is not seen.
     WrongSlowest,
+    /// A running world stays where it is as long as nothing else is to run there.
+    Stays,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 20] = [
+    pub const ALL: [Mutant; 21] = [
         Mutant::LostKick,
         Mutant::LostEnqueue,
         Mutant::WrongPcpu,
@@ -70,6 +72,7 @@ impl Mutant {
         Mutant::Withheld,
         Mutant::LostCostart,
         Mutant::WrongSlowest,
+        Mutant::Stays,
     ];
 
     /// Name after `mutant:`.
@@ -96,6 +99,7 @@ impl Mutant {
             Mutant::Withheld => "withheld",
             Mutant::LostCostart => "lost-costart",
             Mutant::WrongSlowest => "wrong-slowest",
+            Mutant::Stays => "stays",
         }
     }
 }

@@ -113,6 +113,7 @@ pub fn scheduler_terms(knobs: &sched_core::Knobs, hz: u32) -> SchedulerTerms {
         quantum: us(knobs.quantum_us),
         tick: Span::from_ns(1_000_000_000 / u64::from(hz)),
         timer_late: Span::ZERO,
+        spread: Some(us(knobs.spread_us)),
         cosched: (knobs.cosched != 0).then_some(cosched),
     }
 }

@@ -120,3 +120,43 @@ fn a_barrier_takes_longer_on_a_shared_core() {
     let of = one as f64 / two as f64;
     assert!((0.595..=0.605).contains(&of), "{one} rounds on twins, {two} on cores");
 }
+
+/// Work of four burners on 2 cores of 2 threads, of which those that are named go after 2 s; what
+/// the others do in the 8 s after that, in permille of a pCPU each.
+fn after_two_go(cores_per_llc: u32, gone: [&str; 2]) -> Vec<u64> {
+    let llcs = 2 / cores_per_llc;
+    let host = format!(
+        "duration = '10s'\nwarmup = '2s'\n[host]\nllcs_per_node = {llcs}\n\
+            cores_per_llc = {cores_per_llc}\nthreads_per_core = 2\n[hardware]\n"
+    );
+    let vms = ["a", "b", "c", "d"]
+        .map(|name| vm(name, 1, if gone.contains(&name) { "stop = '2s'" } else { "" }));
+    let out = outcome(&format!("after-{}-{llcs}", gone.concat()), &(host + &vms.concat()));
+    let stay = out.result.vms.iter().filter(|vm| !gone.contains(&vm.name.as_str()));
+    stay.map(|vm| vm.times.work / 8_000_000).collect()
+}
+
+#[test]
+fn worlds_that_share_a_core_part_when_a_whole_one_has_been_idle() {
+    // Whole cores come first, so that two of them share: whichever two stay, each has a core, but
+    // for a quantum and 1 ms, and what its caches cost.
+    for cores_per_llc in [2, 1] {
+        for gone in [["a", "b"], ["a", "c"], ["a", "d"], ["b", "c"], ["b", "d"], ["c", "d"]] {
+            let work = after_two_go(cores_per_llc, gone);
+            assert!(work.iter().all(|w| *w >= 995), "without {gone:?}: {work:?} of 1000");
+        }
+    }
+}
+
+#[test]
+fn worlds_go_on_sharing_cores_where_no_whole_one_is_idle_for_long() {
+    // The second core idles for half a ms at a time.
+    let blink = "workload = { kind = 'duty', work = '500us', sleep = '500us' }";
+    let text = host(2, 2, "")
+        + &vm("a", 1, "affinity = '0'")
+        + &vm("b", 1, "")
+        + &vm("blink", 1, &format!("affinity = '2'\n{blink}"));
+    let out = outcome("blink", &text);
+    let b = out.result.vms.iter().find(|v| v.name == "b").expect("b").times;
+    assert!(b.migrations < 20, "{} migrations", b.migrations);
+}

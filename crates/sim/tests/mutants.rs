@@ -65,6 +65,7 @@ fn table() -> [(Mutant, &'static str, Catch); Mutant::ALL.len()] {
         (Mutant::Withheld, HALF_LOADED, Oracle(Invariant::IdleWhileWaiting)),
         (Mutant::LostCostart, "demo", Oracle(Invariant::CostopTooLong)),
         (Mutant::WrongSlowest, "demo", Oracle(Invariant::Skew)),
+        (Mutant::Stays, "whole-cores", Oracle(Invariant::SharedCore)),
     ]
 }
 
@@ -79,7 +80,9 @@ fn every_mutant_is_caught_by_the_check_that_is_named_for_it() {
 
 #[test]
 fn the_scheduler_itself_is_not_caught_where_its_mutants_are() {
-    for scenario in [HALF_LOADED, RESERVED, "demo", "up-smp-mix", "sleepers", "pools-nested"] {
+    for scenario in
+        [HALF_LOADED, RESERVED, "demo", "up-smp-mix", "sleepers", "pools-nested", "whole-cores"]
+    {
         let outcome = outcome(scenario, Policy::Tandem).expect("it keeps the contract");
         let verdict = outcome.verdict.expect("it was checked");
         assert_eq!(

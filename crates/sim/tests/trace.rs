@@ -309,6 +309,13 @@ fn a_trace_tells_wake_ups_migrations_kicks_queues_and_why_each_state_changed() {
             }
         }
     }
+    // There nothing ever waits in a queue.
+    let options = Options { duration: Some(Span::from_secs(5)), ..Options::default() };
+    for event in read(&traced("whole-cores", &options).1) {
+        if let Kind::Migrate { why, .. } = event.kind {
+            *moves.entry(why).or_default() += 1;
+        }
+    }
     println!("{whys:?}\n{moves:?}");
     for why in [
         Why::Quantum,
@@ -324,7 +331,7 @@ fn a_trace_tells_wake_ups_migrations_kicks_queues_and_why_each_state_changed() {
         assert!(whys.get(&why).is_some_and(|n| *n > 0), "{why:?} in {whys:?}");
     }
     assert!(!whys.contains_key(&Why::Unknown), "{whys:?}");
-    for why in [Move::Other, Move::Wake, Move::Pull, Move::Swap] {
+    for why in [Move::Other, Move::Wake, Move::Pull, Move::Swap, Move::Spread] {
         assert!(moves.get(&why).is_some_and(|n| *n > 0), "{why:?} in {moves:?}");
     }
 }

@@ -115,6 +115,8 @@ named! {
         Swap = 3, "SWAP";
         /// Its allowed pCPUs changed.
         Affinity = 4, "AFFINITY";
+        /// It shared a core while a whole one idled.
+        Spread = 5, "SPREAD";
     }
 }
 

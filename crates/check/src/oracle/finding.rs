@@ -1,6 +1,6 @@
 //! What is wrong, as a violation with its text: seen and allowed.
 
-use super::{Oracle, World};
+use super::{Oracle, Shared, World};
 use crate::{Invariant, Violation, waits::Overdue};
 use units::{PcpuId, VmId, WorldId};
 
@@ -37,6 +37,20 @@ impl Oracle {
         };
         let texts = (format!("{verb} for {} ns", o.ns), format!("{max} ns"));
         self.violated(now, what, vm, Some(WorldId(o.world)), o.pcpu, texts);
+    }
+
+    pub(super) fn shared(&mut self, now: u64, shared: Shared) {
+        let vm = self.world(WorldId(shared.world)).map(|w| w.vm);
+        let max = self.bounds.sharing_max_ns.unwrap_or(u64::MAX);
+        let texts = (
+            format!(
+                "RUN on a shared core for {} ns, core of pCPU {} idle",
+                shared.ns, shared.beside.0
+            ),
+            format!("{max} ns"),
+        );
+        let (world, pcpu) = (Some(WorldId(shared.world)), Some(shared.pcpu));
+        self.violated(now, Invariant::SharedCore, vm, world, pcpu, texts);
     }
 
     pub(super) fn odd(

@@ -32,6 +32,7 @@ impl Oracle {
                 (format!("world {} beside a real-time task", world.0), "one of both".to_owned());
             self.violated(now, Invariant::OneWorldAPcpu, None, Some(world), Some(pcpu), texts);
         }
+        self.sharing.busy(now, pcpu, taken);
         if taken {
             let may = |set: u32, p| self.ledger.pcpus_of(set).contains(p);
             if let Some(o) = self.waits.pcpu_runs(now, pcpu, may) {

@@ -43,6 +43,8 @@ impl Oracle {
                         pcpu.world = None;
                         pcpu.busy.end(now);
                         self.waits.pcpu_idles(now, p);
+                        self.sharing.busy(now, p, false);
+                        self.sharing.runs(now, p, None);
                     }
                 }
             }
@@ -101,8 +103,12 @@ impl Oracle {
                     texts,
                 );
             }
-            None => pcpu.busy.begin(now),
+            None => {
+                pcpu.busy.begin(now);
+                self.sharing.busy(now, p, true);
+            }
         }
+        self.sharing.runs(now, p, Some((world.0, w.set)));
     }
 
     /// Holds a world that ran where it no longer may to the grace it has.

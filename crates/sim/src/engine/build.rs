@@ -74,6 +74,7 @@ fn held_to(terms: &Terms<'_>) -> Option<SchedulerTerms> {
     let cosched = |t: SchedulerTerms| t.cosched.filter(|_| options.policy.is_tandem());
     options.check.then(|| scheduler_terms(terms.knobs, host.hz)).map(|t| SchedulerTerms {
         timer_late: host.timer_late,
+        spread: t.spread.filter(|_| options.policy.is_tandem()),
         cosched: cosched(t),
         ..t
     })

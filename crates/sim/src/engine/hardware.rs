@@ -15,6 +15,9 @@ use topology::Topology;
 /// How often what worlds take from each other in an LLC is found anew.
 const RENEW_NS: u64 = 1_000_000;
 
+/// Threads of a core (`topology::Shape`).
+const THREADS_MAX: usize = 8;
+
 /// The hardware of a run, if it has any.
 pub(super) fn build(spec: &RunSpec, topology: &Topology) -> Option<Hardware> {
     let machine = machine(spec.hardware()?);
@@ -97,10 +100,14 @@ impl<P: Scheduler> Engine<P> {
     }
 
     fn occupy(&mut self, pcpu: u32, occupant: Occupant, wakes_or_idles: bool) {
-        let partners: Vec<u32> = match &self.hardware {
-            Some(h) if wakes_or_idles => h.partners(pcpu).collect(),
-            _ => vec![],
-        };
+        let (mut partners, mut count) = ([0; THREADS_MAX], 0);
+        if let Some(h) = self.hardware.as_ref().filter(|_| wakes_or_idles) {
+            for partner in h.partners(pcpu).take(THREADS_MAX) {
+                partners[count] = partner;
+                count += 1;
+            }
+        }
+        let partners = &partners[..count];
         partners.iter().for_each(|p| self.account(*p));
         let Some(hardware) = &mut self.hardware else { return };
         hardware.occupy(pcpu, occupant);

@@ -1,0 +1,216 @@
+//! Checks that a world does not share its core for long while a whole one idles that it may use; it
+//! knows nothing of shares (VS51 "Hyper-Threading": a whole core comes first).
+//!
+//! Law: for a world that runs and a core of the same node that it may use, the time that another
+//! thread of the one's core is busy, too, and all threads of the other are idle, without
+//! interruption, is at most `sharing_max_ns`. It is looked at whenever a window closes, and each
+//! run of a world is reported once: what is over by less than a window may be missed.
+
+use topology::Topology;
+use units::{PcpuId, PcpuSet};
+
+/// A run that shared its core for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shared {
+    pub(crate) world: u32,
+    pub(crate) pcpu: PcpuId,
+    /// First pCPU of the core that idled.
+    pub(crate) beside: PcpuId,
+    pub(crate) ns: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Core {
+    node: u32,
+    pcpus: PcpuSet,
+    /// Threads that are busy or off line.
+    busy: usize,
+    offline: usize,
+    /// Since when it is as it is: idle, with one busy thread, or shared.
+    since: u64,
+}
+
+impl Core {
+    fn is_idle(&self) -> bool {
+        self.busy == 0 && self.offline == 0
+    }
+
+    fn is_shared(&self) -> bool {
+        self.busy >= 2
+    }
+}
+
+/// A world that runs, with its allowed set.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    world: u32,
+    set: u32,
+    since: u64,
+    reported: bool,
+}
+
+/// The cores of a host.
+#[derive(Clone, Debug)]
+pub(crate) struct Sharing {
+    max: Option<u64>,
+    cores: Vec<Core>,
+    core_of: Vec<u32>,
+    running: Vec<Option<Running>>,
+    /// How many cores are shared, and how many idle: nothing is looked at without both.
+    shared: usize,
+    idle: usize,
+    pub(crate) longest: u64,
+}
+
+impl Sharing {
+    /// Cores that idle; `max` is none where nothing is asked. Cores of one thread are never shared.
+    pub(crate) fn new(topology: &Topology, max: Option<u64>) -> Sharing {
+        let places = topology.places();
+        let count = places.iter().map(|p| p.core + 1).max().unwrap_or(0) as usize;
+        let none = Core { node: 0, pcpus: PcpuSet::from_iter([]), busy: 0, offline: 0, since: 0 };
+        let mut cores = vec![none; count];
+        for (id, place) in (0..).zip(places) {
+            let core = &mut cores[place.core as usize];
+            core.node = place.node;
+            core.pcpus.insert(PcpuId(id));
+        }
+        let twins = cores.iter().any(|c| c.pcpus.len() > 1);
+        Sharing {
+            max: max.filter(|_| twins),
+            core_of: places.iter().map(|p| p.core).collect(),
+            running: vec![None; places.len()],
+            shared: 0,
+            idle: cores.len(),
+            cores,
+            longest: 0,
+        }
+    }
+
+    fn change(&mut self, now: u64, pcpu: PcpuId, change: impl FnOnce(&mut Core)) {
+        let core = &mut self.cores[self.core_of[pcpu.0 as usize] as usize];
+        let before = (core.is_idle(), core.is_shared());
+        change(core);
+        let after = (core.is_idle(), core.is_shared());
+        if before != after {
+            core.since = now;
+            self.idle = self.idle + usize::from(after.0) - usize::from(before.0);
+            self.shared = self.shared + usize::from(after.1) - usize::from(before.1);
+        }
+    }
+
+    /// A thread is busy from now on, or no longer: with a world, or with a real-time task.
+    pub(crate) fn busy(&mut self, now: u64, pcpu: PcpuId, busy: bool) {
+        if self.max.is_some() {
+            self.change(now, pcpu, |c| {
+                c.busy = if busy { c.busy + 1 } else { c.busy.saturating_sub(1) }
+            });
+        }
+    }
+
+    /// A world runs on a pCPU from now on, or none.
+    pub(crate) fn runs(&mut self, now: u64, pcpu: PcpuId, world: Option<(u32, u32)>) {
+        let running = |(world, set)| Running { world, set, since: now, reported: false };
+        self.running[pcpu.0 as usize] = world.map(running);
+    }
+
+    /// A pCPU goes off line, or comes on line.
+    pub(crate) fn online(&mut self, now: u64, pcpu: PcpuId, online: bool) {
+        if self.max.is_some() {
+            self.change(now, pcpu, |c| {
+                c.offline = if online { c.offline.saturating_sub(1) } else { c.offline + 1 }
+            });
+        }
+    }
+
+    /// Runs that have shared for too long by now.
+    pub(crate) fn look(&mut self, now: u64, may: impl Fn(u32, PcpuId) -> bool) -> Vec<Shared> {
+        let mut found = vec![];
+        let Some(max) = self.max.filter(|_| self.shared > 0 && self.idle > 0) else {
+            return found;
+        };
+        let long = |since: u64| now - since > max;
+        let idle: Vec<&Core> = self.cores.iter().filter(|c| c.is_idle() && long(c.since)).collect();
+        if idle.is_empty() {
+            return found;
+        }
+        for core in self.cores.iter().filter(|c| c.is_shared() && long(c.since)) {
+            for pcpu in core.pcpus.iter() {
+                let Some(run) = &mut self.running[pcpu.0 as usize] else { continue };
+                if run.reported || !long(run.since) {
+                    continue;
+                }
+                let there =
+                    |c: &&&Core| c.node == core.node && c.pcpus.iter().all(|p| may(run.set, p));
+                let Some(beside) = idle.iter().filter(there).min_by_key(|c| c.since) else {
+                    continue;
+                };
+                let ns = now - beside.since.max(core.since).max(run.since);
+                self.longest = self.longest.max(ns);
+                run.reported = true;
+                let first = beside.pcpus.iter().next().unwrap_or(pcpu);
+                found.push(Shared { world: run.world, pcpu, beside: first, ns });
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use topology::Shape;
+
+    /// Two nodes of two cores of two threads; a bound of 100 ns.
+    fn sharing() -> Sharing {
+        let shape = Shape {
+            sockets: 2,
+            nodes_per_socket: 1,
+            llcs_per_node: 1,
+            cores_per_llc: 2,
+            threads_per_core: 2,
+        };
+        Sharing::new(&Topology::regular(shape).expect("a host"), Some(100))
+    }
+
+    fn run(s: &mut Sharing, now: u64, pcpu: u16, world: u32) {
+        s.busy(now, PcpuId(pcpu), true);
+        s.runs(now, PcpuId(pcpu), Some((world, 0)));
+    }
+
+    #[test]
+    fn both_worlds_of_a_shared_core_are_found_once_when_one_of_their_node_idles_too_long() {
+        let mut s = sharing();
+        run(&mut s, 0, 0, 7);
+        run(&mut s, 50, 1, 8);
+        assert_eq!(s.look(150, |_, _| true), []);
+        let shared = |world, pcpu| Shared { world, pcpu: PcpuId(pcpu), beside: PcpuId(2), ns: 101 };
+        assert_eq!(s.look(151, |_, _| true), [shared(7, 0), shared(8, 1)]);
+        assert_eq!((s.look(400, |_, _| true), s.longest), (vec![], 101));
+    }
+
+    #[test]
+    fn cores_of_other_nodes_and_those_that_it_may_not_use_do_not_count() {
+        let mut s = sharing();
+        run(&mut s, 0, 0, 7);
+        run(&mut s, 0, 1, 8);
+        assert_eq!(s.look(500, |_, p| p != PcpuId(3)), []);
+        run(&mut s, 500, 2, 9);
+        assert_eq!(s.look(900, |_, _| true), [], "the other node's cores idle");
+    }
+
+    #[test]
+    fn each_change_of_the_core_of_the_idle_one_and_of_the_run_begins_anew() {
+        let mut s = sharing();
+        run(&mut s, 0, 0, 7);
+        run(&mut s, 0, 1, 8);
+        s.busy(90, PcpuId(2), true);
+        s.busy(91, PcpuId(2), false);
+        assert_eq!(s.look(190, |_, _| true), []);
+        s.runs(190, PcpuId(0), Some((9, 0)));
+        assert_eq!(s.look(192, |_, _| true).len(), 1, "world 8 alone");
+        s.online(193, PcpuId(3), false);
+        assert_eq!(s.look(400, |_, _| true), [], "half of the idle core is off line");
+        s.online(400, PcpuId(3), true);
+        assert_eq!(s.look(501, |_, _| true).len(), 1, "world 9");
+    }
+}
