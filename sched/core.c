@@ -76,16 +76,16 @@ INLINE void core_runnable(struct host *h, plat_task *t, struct world *w)
 
 /* Inserts a world at an idle pCPU, if there is one; whether it is taken care of. */
 INLINE bool core_enter_idle(struct host *h, plat_task *t, struct vm *v, struct world *w,
-			    u64 deadline, u32 pcpu, u32 flags)
+			    u64 deadline, u32 pcpu, u32 flags, s32 reserved)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
-	s32 found = -1;
+	s32 found = reserved; /* it leaves a shared core */
 	u64 slice;
 
-	if (c && plat_may_run(t, pcpu) && idle_reserve(c, p->bit))
+	if (found < 0 && c && plat_may_run(t, pcpu) && idle_reserve(c, p->bit))
 		found = (s32)pcpu;
-	else if (!(flags & ENQUEUE_WAKEUP)) /* a wake-up has searched in select */
+	else if (found < 0 && !(flags & ENQUEUE_WAKEUP)) /* a wake-up has searched in select */
 		found = place_idle(h, t, pcpu);
 	if (found < 0)
 		return false;
@@ -165,8 +165,8 @@ INLINE void core_enter_busy(struct host *h, plat_task *t, struct vm *v, struct w
 		plat_kick(h, kicked, kick); /* last: what it leads to is traced after it */
 }
 
-/* Queues a world: it woke, its slice ended, or the kernel hands it back before it ran. */
-INLINE void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
+/* Queues a world, at `reserved` unless that is -1; false if something holds it back. */
+INLINE bool core_queue(struct host *h, plat_task *t, struct world *w, u32 flags, s32 reserved)
 {
 	u32 pcpu = (u32)plat_task_pcpu(t), refused;
 	struct pcpu *p;
@@ -178,17 +178,17 @@ INLINE void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flag
 		life_bind(h, w);
 	v = plat_vm(h, w->vm);
 	if (!v)
-		return;
+		return false;
 	budget_stop(h, v, w, 0);
 	core_world_affinity(h, t, w); /* it may allow fewer pCPUs than are on line by now */
 	plat_assert(h, !w->queued_on && !w->commit_ns);
 	if (w->state == STATE_COSTOP || costopped_whole(v, w)) {
 		costopped_insert(h, t, v, w);
-		return;
+		return false;
 	}
 	if (w->flags & WORLD_PCPU_KTHREAD) {
 		plat_insert_on(h, t, pcpu, plat_knobs(h)->system_slice_us * US, true);
-		return;
+		return false;
 	}
 	deadline = share_deadline(v, w);
 	refused = parked_refused(h, v, w, deadline);
@@ -197,10 +197,20 @@ INLINE void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flag
 		p = plat_pcpu(h, pcpu);
 		if (p && p->serve_limiter)
 			trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN); /* pick_parked */
-		return;
+		return false;
 	}
-	if (!core_enter_idle(h, t, v, w, deadline, pcpu, flags))
+	if (!core_enter_idle(h, t, v, w, deadline, pcpu, flags, reserved))
 		core_enter_busy(h, t, v, w, deadline, pcpu, flags);
+	return true;
+}
+
+/* Queues a world: it woke, its slice ended, or the kernel hands it back before it ran. */
+INLINE void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
+{
+	s32 reserved = spread_take(w);
+
+	if (!core_queue(h, t, w, flags, reserved) && reserved >= 0)
+		idle_return(h, (u32)reserved);
 }
 
 /* The running world gives up its pCPU: a vCPU that spins to its sibling `to`, which KVM takes for
@@ -294,7 +304,7 @@ INLINE bool dispatch_take(struct host *h, struct pcpu *p, struct cluster *c, str
 	return r->w && plat_read(c->idle) && pick_swap(h, p->id, r->prev);
 }
 
-/* Nothing waits here, and the running world stops. */
+/* Nothing waits here, and the running world stops or leaves. */
 INLINE void dispatch_idle(struct host *h, struct pcpu *p, struct cluster *c, bool held_back)
 {
 	bool took = false;
@@ -336,12 +346,7 @@ INLINE void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 		pull_after(h, p);
 		if (r.prev)
 			plat_set_slice(r.prev, 0); /* the kernel hands it back to enqueue */
-	} else if (r.w && h->smt > 1 && spread_leaves(h, pcpu, r.prev)) {
-		plat_set_slice(r.prev, 0); /* enqueue places it anew */
-		trace_note_stop(h, p, WHY_MIGRATED);
-		if (trace_on(h))
-			r.w->flags |= WORLD_SPREAD;
-	} else if (r.w) {
+	} else if (r.w && !spread_leaves(h, p, r.prev, r.w)) {
 		pick_keep(h, r.prev, r.w, r.v, p, now);
 		p->chose_ns = 0;
 	} else {

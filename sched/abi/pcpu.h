@@ -69,8 +69,12 @@ struct pcpu {
 	u64 core_busy_ns;
 	/* two or more were awake for this + now while core_awake is above 1 */
 	u64 core_shared_ns;
-	/* when the last of its threads began to idle; read while core_awake is 0 */
+	/* when a thread began to idle last: all do since then while core_awake is 0, which is read
+	 * first; 0: before the load */
 	u64 core_idle_since_ns;
+	/* when a second thread ceased to idle; two or more are awake since then while core_awake is
+	 * above 1 (a hint) */
+	u64 core_shared_since_ns;
 
 	/* --- tick/cosched.h, of the first pCPU of a block --- */
 

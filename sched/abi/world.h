@@ -136,6 +136,8 @@ struct world {
 	u32 wanted;
 	/* world that holds the lock for which it sleeps, 0 for none */
 	u32 waits_for;
+	/* pCPU + 1 that dispatch has reserved for it until enqueue, 0 for none (place/spread.h) */
+	u32 spread_to;
 
 	/* --- user space --- */
 

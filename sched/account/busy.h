@@ -24,15 +24,18 @@ RARE_SUBPROG u32 busy_change(NONNULL(struct host *h), NONNULL(struct pcpu *p))
 	if (!core)
 		return 0;
 	p->awake = !p->awake;
+	if (!p->awake)
+		core->core_idle_since_ns = now; /* before the count: a reader of 0 sees it */
 	others = p->awake ? plat_fetch_add(&core->core_awake, 1)
 			  : plat_fetch_add(&core->core_awake, -1) - 1;
 	plat_assert(h, others < h->smt);
-	if (!p->awake && !others)
-		core->core_idle_since_ns = now;
-	if (others == 0)
+	if (others == 0) {
 		plat_add(&core->core_busy_ns, p->awake ? -now : now);
-	else if (others == 1)
+	} else if (others == 1) {
+		if (p->awake)
+			core->core_shared_since_ns = now;
 		plat_add(&core->core_shared_ns, p->awake ? -now : now);
+	}
 	return 0;
 }
 

@@ -31,6 +31,17 @@ INLINE u64 idle_cores(const struct cluster *c, u32 smt, u64 idle)
 	return whole & first & idle;
 }
 
+/* Threads of cores that idle as a whole: a thread may be allowed whose core's first is not. */
+INLINE u64 idle_whole(const struct cluster *c, u32 smt, u64 idle)
+{
+	u64 cores = idle_cores(c, smt, idle), all = cores;
+
+	if (idle_first_threads(smt) != ~0ull)
+		for (u32 k = 1; k < 8 && k < smt; k++)
+			all |= cores << k;
+	return all & idle;
+}
+
 /* Whether the pCPU of `bit` is idle and so are the other threads of its core. */
 INLINE bool idle_on_core(const struct cluster *c, u32 smt, u64 idle, u32 bit)
 {

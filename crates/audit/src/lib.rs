@@ -2,8 +2,9 @@
 //! lab or on a live host; it corrects nothing.
 //!
 //! Checked: transitions, the worlds on each pCPU, affinity, pCPUs that idle while a world waits,
-//! waits, skew and co-stop. Not checked: lag, limits and reservations, for a trace has no settings;
-//! and accounts, for those of a trace are less exact than states.
+//! cores that are shared while whole ones idle, waits, skew and co-stop. Not checked: lag, limits
+//! and reservations, for a trace has no settings; and accounts, for those of a trace are less exact
+//! than states.
 //!
 //! A pCPU in an unknown state, or that runs a world without a name in the trace, counts as busy.
 //! After lost events the oracle starts again, and the skew of siblings is unknown then: they may

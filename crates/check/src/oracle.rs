@@ -253,6 +253,9 @@ impl Oracle {
             }
             w.entry = self.ledger.move_world(now, w.entry, set);
             w.set = set;
+            if let Some(p) = w.pcpu {
+                self.sharing.runs(now, p, Some((world.0, set)));
+            }
             let may = w.pcpu.is_none_or(|p| self.ledger.pcpus_of(set).contains(p));
             w.misplaced = if may { None } else { w.misplaced.or(Some(now)) };
         }

@@ -10,7 +10,7 @@
 //! *Cost*: constant for each start and stop. A world's set lies in one place: what it left on a
 //! core before it ran on another counts for nothing, since its other copy is newer.
 
-use crate::{Machine, Profile, speed::Run};
+use crate::{Machine, Profile};
 use topology::Place;
 
 /// Bytes of a cache line.
@@ -124,10 +124,17 @@ impl Caches {
         }
     }
 
-    /// A world stops: as much of its refill is there as has been paid for.
-    pub(crate) fn stop(&mut self, world: u32, at: Place, refill: Refill, run: &Run, of: &Profile) {
-        let paid = refill.cost_ns - run.unpaid_ns;
-        let streamed = run.ran_ns / 1000 * of.bandwidth;
+    /// A world stops, after it has moved `streamed` bytes through the caches: as much of its refill
+    /// is there as has been paid for.
+    pub(crate) fn stop(
+        &mut self,
+        world: u32,
+        at: Place,
+        refill: Refill,
+        unpaid_ns: u64,
+        streamed: u64,
+    ) {
+        let paid = refill.cost_ns - unpaid_ns;
         for (level, cache, held) in
             [(&mut self.private, at.core, refill.private), (&mut self.llc, at.llc, refill.llc)]
         {

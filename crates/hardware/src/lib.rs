@@ -104,7 +104,9 @@ impl Hardware {
         let llc = at.place.llc;
         if let Occupant::World(world) = before {
             let profile = &self.profiles[world as usize];
-            self.caches.stop(world, at.place, at.refill, &at.run, profile);
+            let wanted = self.llcs.wanted(llc, profile);
+            let streamed = at.run.worked_ns().saturating_mul(wanted) / 1000;
+            self.caches.stop(world, at.place, at.refill, at.run.unpaid_ns, streamed);
             self.llcs.leave(llc, profile);
         }
         if let Occupant::World(world) = occupant {
@@ -121,6 +123,7 @@ impl Hardware {
         if same {
             return self.set_speed(pcpu, threads);
         }
+        self.llcs.has_changed(llc);
         for i in 0..self.cores[core].len() {
             self.set_speed(self.cores[core][i], threads);
         }

@@ -83,7 +83,8 @@ impl Llcs {
         self.has_changed(llc);
     }
 
-    fn has_changed(&mut self, llc: u32) {
+    /// What runs on an LLC has changed, or how fast it goes.
+    pub(crate) fn has_changed(&mut self, llc: u32) {
         let at = &mut self.all[llc as usize];
         if !at.changed && at.is_pressed(self.size, self.bandwidth) {
             at.changed = true;
@@ -93,6 +94,12 @@ impl Llcs {
 
     pub(crate) fn is_pressed(&self) -> bool {
         self.due > 0
+    }
+
+    /// What a world asks of memory while it works, in bytes a us.
+    pub(crate) fn wanted(&self, llc: u32, of: &Profile) -> u64 {
+        let missing = ONE - self.all[llc as usize].cached;
+        of.bandwidth + of.uncached_bandwidth.saturating_sub(of.bandwidth) * missing / ONE
     }
 
     /// What is left of full speed by the LLC's room, and by its bandwidth.

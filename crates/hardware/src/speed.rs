@@ -78,8 +78,8 @@ pub(crate) struct Run {
     parts: [Parts; 2],
     /// Time that filling its caches still takes.
     pub(crate) unpaid_ns: u64,
-    /// CPU time since it runs.
-    pub(crate) ran_ns: u64,
+    /// Work since it runs.
+    worked_ns: u64,
     /// Parts of a ns by cause that have not been counted.
     rest: [u64; 4],
 }
@@ -88,7 +88,7 @@ impl Default for Run {
     fn default() -> Run {
         let speed = Speed::default();
         let parts = [true, false].map(|refills| speed.parts(refills));
-        Run { speed, parts, unpaid_ns: 0, ran_ns: 0, rest: [0; 4] }
+        Run { speed, parts, unpaid_ns: 0, worked_ns: 0, rest: [0; 4] }
     }
 }
 
@@ -100,6 +100,11 @@ impl Run {
 
     pub(crate) fn speed(&self) -> Speed {
         self.speed
+    }
+
+    /// Work since it runs.
+    pub(crate) fn worked_ns(&self) -> u64 {
+        self.worked_ns
     }
 
     /// It goes at another speed from now on.
@@ -122,7 +127,6 @@ impl Run {
     }
 
     pub(crate) fn pass(&mut self, ns: u64) -> Done {
-        self.ran_ns += ns;
         let (mut done, mut left) = (Done::default(), ns);
         while left > 0 {
             let parts = *self.parts();
@@ -144,6 +148,7 @@ impl Run {
             done.work_ns += t - smt - refill - bandwidth;
             left -= t;
         }
+        self.worked_ns += done.work_ns;
         done
     }
 

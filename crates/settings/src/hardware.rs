@@ -77,10 +77,10 @@ impl<'de> Deserialize<'de> for Bytes {
         let bad = || {
             D::Error::custom(format!(
                 "bytes: cannot read '{text}': allowed a number with B, KiB, MiB, GiB or KB, MB, \
-                    GB, such as 2MiB; of a bandwidth a second"
+                    GB, such as 2MiB"
             ))
         };
-        let number = text.trim().trim_end_matches("/s");
+        let number = text.trim();
         // The library takes a number without a unit.
         let unit = number.ends_with(['B', 'b']);
         let bytes: ByteSize = number.parse().map_err(|_| bad())?;
@@ -170,6 +170,8 @@ const CACHE: RangeInclusive<u64> = 1 << 10..=1 << 32;
 /// What an LLC may get from memory in a second: an old front-side bus to eight times a socket of
 /// today.
 const BANDWIDTH: RangeInclusive<u64> = 100_000_000..=4_000_000_000_000;
+/// The least bandwidth that is counted: a byte a us.
+const LEAST_ASKED: u64 = 1_000_000;
 /// Longest time of a line, and of what a migration costs beside.
 const LINE_MAX: Span = Span::from_ns(10_000);
 const MIGRATION_MAX: Span = Span::from_ms(1);
@@ -252,9 +254,10 @@ fn profile_reasons(p: &ProfileSpec) -> Vec<String> {
     for (what, seen) in
         [("bandwidth", Some(p.bandwidth)), ("uncached_bandwidth", p.uncached_bandwidth)]
     {
-        if let Some(seen) = seen.filter(|seen| seen.0 > *BANDWIDTH.end()) {
-            let most = Bytes(*BANDWIDTH.end());
-            out.push(format!("{what}: seen {seen}, allowed at most {most} a second"));
+        let wrong = |seen: &Bytes| seen.0 > *BANDWIDTH.end() || (1..LEAST_ASKED).contains(&seen.0);
+        if let Some(seen) = seen.filter(wrong) {
+            let (least, most) = (Bytes(LEAST_ASKED), Bytes(*BANDWIDTH.end()));
+            out.push(format!("{what}: seen {seen}, allowed 0B, or {least} to {most}, a second"));
         }
     }
     if let Some(more) = p.uncached_bandwidth.filter(|more| *more < p.bandwidth) {
@@ -329,13 +332,15 @@ mod tests {
                 "bytes: cannot read '-1MiB': allowed a number",
             ),
             ("[hardware]\nllc = '7'".to_owned(), "bytes: cannot read '7'"),
-            ("[hardware]\nbandwidth = '1MB/s'".to_owned(), "hardware.bandwidth: seen"),
+            ("[hardware]\nbandwidth = '1MB'".to_owned(), "hardware.bandwidth: seen"),
             ("[hardware]\nfrom_llc = '11us'".to_owned(), "hardware.from_llc: seen 11us, allowed"),
             ("[hardware]\nmigration = '2ms'".to_owned(), "hardware.migration: seen 2ms, allowed"),
             (profile("smt_yield = 3"), "profile 'p': smt_yield: seen 3, allowed 1 to 1.4"),
             (profile("smt_yield = nan"), "profile 'p': smt_yield: seen NaN, allowed 1 to 1.4"),
             (profile("uncached = 0.0"), "profile 'p': uncached: seen 0, allowed 0.05 to 1"),
             (profile("memory_bound = 1.1"), "profile 'p': memory_bound: seen 1.1, allowed 0 to 1"),
+            (profile("working_set = '2MiB/s'"), "bytes: cannot read '2MiB/s': allowed a number"),
+            (profile("bandwidth = '500KB'"), "bandwidth: seen 500000B, allowed 0B, or 1MB to"),
             (profile("working_set = '-2MiB'"), "bytes: cannot read '-2MiB'"),
             (profile("working_set = '5GiB'"), "profile 'p': working_set: seen 5GiB, allowed at"),
             (

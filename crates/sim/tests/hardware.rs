@@ -5,11 +5,15 @@ use sim::{Options, Outcome, run};
 use std::{fs, path::PathBuf};
 
 fn outcome(name: &str, text: &str) -> Outcome {
+    with(name, text, &Options::default())
+}
+
+fn with(name: &str, text: &str, options: &Options) -> Outcome {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("hardware-{name}.toml"));
     fs::write(&path, text).expect("the test's folder can be written");
     let scenario =
         settings::load(&path.to_string_lossy()).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    run(&scenario.runs[0], &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"))
+    run(&scenario.runs[0], options).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
 /// Work of a VM in permille of `seconds` of one pCPU.
@@ -157,6 +161,58 @@ fn worlds_go_on_sharing_cores_where_no_whole_one_is_idle_for_long() {
         + &vm("b", 1, "")
         + &vm("blink", 1, &format!("affinity = '2'\n{blink}"));
     let out = outcome("blink", &text);
-    let b = out.result.vms.iter().find(|v| v.name == "b").expect("b").times;
+    let b = times(&out, "b");
     assert!(b.migrations < 20, "{} migrations", b.migrations);
+}
+
+fn times(out: &Outcome, vm: &str) -> views::Times {
+    out.result.vms.iter().find(|v| v.name == vm).expect("it is there").times
+}
+
+#[test]
+fn the_core_that_has_been_idle_is_taken_and_not_one_whose_world_comes_back() {
+    // b shares a's core; the second core idles for half a ms at a time, the third for ever.
+    let blink = "workload = { kind = 'duty', work = '500us', sleep = '500us' }";
+    let text = host(3, 2, "")
+        + &vm("a", 1, "affinity = '0'")
+        + &vm("blink", 1, &format!("affinity = '2'\n{blink}"))
+        + &vm("late", 1, "affinity = '4,5'\nstop = '1s'")
+        + &vm("b", 1, "cpuset = '1-5'");
+    // Where they begin is chance.
+    let out = outcome("third", &format!("warmup = '500ms'\n{text}"));
+    // Until 1 s it may share a core; then it leaves for the third.
+    let lost = times(&out, "b").lost.expect("it is simulated").smt_ns;
+    assert!(lost < 375 * 560_000, "{lost} ns lost");
+    assert!(times(&out, "blink").ready_ns < 10_000_000, "{:?}", times(&out, "blink"));
+}
+
+#[test]
+fn a_world_that_may_use_second_threads_only_has_a_whole_core_too() {
+    let text = host(2, 2, "") + &vm("a", 1, "affinity = '0'") + &vm("b", 1, "affinity = '1,3'");
+    let lost = times(&outcome("second", &text), "b").lost.expect("it is simulated").smt_ns;
+    assert!(lost < 25_000_000, "{lost} ns lost");
+}
+
+#[test]
+fn worlds_stay_on_the_only_core_however_many_threads_it_has() {
+    for threads in 2..=8 {
+        let text = host(1, threads, "") + &vm("a", 1, "") + &vm("b", 1, "");
+        let out = outcome(&format!("only-{threads}"), &text);
+        let migrations = times(&out, "a").migrations + times(&out, "b").migrations;
+        assert!(migrations <= 2, "{threads} threads: {migrations} migrations");
+    }
+}
+
+#[test]
+fn a_core_that_has_not_been_idle_for_spread_us_is_not_taken_from_the_start_of_the_run_on() {
+    let knobs = [("spread_us".to_owned(), 1_000_000)].into();
+    let options = Options { knobs, ..Options::default() };
+    let text = host(2, 2, "")
+        + &vm("a", 1, "affinity = '0'")
+        + &vm("b", 1, "")
+        + &vm("c", 1, "affinity = '2'\nstop = '500ms'");
+    let out = with("spread", &text, &options);
+    // From 1.5 s on, at the end of its quantum.
+    let lost = times(&out, "b").lost.expect("it is simulated").smt_ns * 1000 / 375;
+    assert!((1_490_000_000..1_560_000_000).contains(&lost), "{lost} ns on a shared core");
 }

@@ -73,6 +73,7 @@ scenarios! {
     confined_cpuset "confined-cpuset";
     confined_busy_host "confined-busy-host";
     odd_topologies "odd-topologies";
+    whole_cores "whole-cores";
     up_smp_mix "up-smp-mix";
     sleepers "sleepers";
     infeasible "infeasible";

@@ -229,7 +229,7 @@ fn the_same_seed_gives_the_same_trace_and_another_seed_or_other_ticks_do_not() {
 #[test]
 fn recording_changes_nothing() {
     for name in ["sleepers", "pools-nested"] {
-        let options = Options { duration: Some(Span::from_secs(5)), ..Options::default() };
+        let options = Options { duration: Some(Span::from_secs(12)), ..Options::default() };
         let plain = run(&scenario(name).runs[0], &options).expect("it runs");
         let recorded = traced(name, &options).0.expect("it runs");
         assert_eq!(
@@ -310,7 +310,7 @@ fn a_trace_tells_wake_ups_migrations_kicks_queues_and_why_each_state_changed() {
         }
     }
     // There nothing ever waits in a queue.
-    let options = Options { duration: Some(Span::from_secs(5)), ..Options::default() };
+    let options = Options { duration: Some(Span::from_secs(12)), ..Options::default() };
     for event in read(&traced("whole-cores", &options).1) {
         if let Kind::Migrate { why, .. } = event.kind {
             *moves.entry(why).or_default() += 1;

@@ -67,6 +67,18 @@ function stateCells(t) {
     graded(of(t.limited_ns), 101, 101), graded(of(t.costop_ns), 3, 3), make('td', { class: 'n' }, number(of(t.idle_ns), 1))];
 }
 
+/** What time in RUN became on simulated hardware, in percent of it: a column each. */
+const LOSSES = [
+  { label: 'work %', title: 'of the time in RUN', of: t => t.work },
+  { label: 'SMT %', title: 'of the time in RUN: lost to busy threads of the same core', of: t => t.lost.smt_ns },
+  { label: 'refill %', title: 'of the time in RUN: lost to caches that did not hold the working set', of: t => t.lost.refill_ns },
+  { label: 'bandwidth %', title: "of the time in RUN: lost to other worlds' use of memory", of: t => t.lost.bandwidth_ns },
+];
+
+function lossCells(t, shown) {
+  return shown ? LOSSES.map(l => make('td', { class: 'n' }, t.lost ? number(part(l.of(t), t.run_ns), 1) : '–')) : [];
+}
+
 /** VMs of a run, each with its worlds behind a button. */
 function vmTable(run) {
   const whole = run.result.duration_ns;
@@ -74,9 +86,10 @@ function vmTable(run) {
   const use = t => [n(number(part(t.used_ns, whole), 1), span(t.used_ns)), n(run.known.entitled ? number(part(t.entitled_ns, whole), 1) : '–', span(t.entitled_ns))];
   const ratio = t => n(run.known.entitled && t.entitled_ns > 0 ? number(part(t.used_ns, t.entitled_ns), 1) : '–');
   const rows = [];
+  const lost = run.result.vms.some(vm => vm.lost);
   for (const vm of ordered(run.result.vms)) {
     const worlds = vm.worlds.map(w => make('tr', { class: 'world', hidden: true },
-      make('th', { scope: 'row' }, w.name), n(w.kind), n(''), ...use(w), ratio(w), ...stateCells(w)));
+      make('th', { scope: 'row' }, w.name), n(w.kind), n(''), ...use(w), ratio(w), ...stateCells(w), ...lossCells(w, lost)));
     const open = e => {
       const shown = e.currentTarget.getAttribute('aria-expanded') !== 'true';
       e.currentTarget.setAttribute('aria-expanded', shown);
@@ -85,11 +98,11 @@ function vmTable(run) {
     const head = make('th', { scope: 'row' }, worlds.length
       ? make('button', { class: 'open', 'aria-expanded': 'false', 'aria-label': vm.name + ', its worlds', onclick: open }, name(vm.name, vm.name)) : name(vm.name, vm.name));
     rows.push([make('tr', { data: { vm: vm.name } }, head, n(vm.vcpus ? String(vm.vcpus) : '–'), n(run.known.shares && vm.shares ? number(vm.shares) : '–'),
-      ...use(vm), ratio(vm), ...stateCells(vm)), ...worlds]);
+      ...use(vm), ratio(vm), ...stateCells(vm), ...lossCells(vm, lost)), ...worlds]);
   }
   const right = (text, title) => make('th', { class: 'n', scope: 'col', title }, text);
   return long(rows, all => table('vms', ['VM', right('vCPUs'), right('shares'), right('used %', 'of one pCPU'), right('entitled %', 'of one pCPU, by an ideal fluid scheduler'), right('of it %', 'used in percent of entitled'),
-    make('th', { class: 'wide', scope: 'col' }, 'where its time went'), right('run %', 'of the life of its worlds'), right('ready %', 'limited is inside'), right('limited %', 'inside ready'), right('co-stop %'), right('idle %', 'inside wait')], all));
+    make('th', { class: 'wide', scope: 'col' }, 'where its time went'), right('run %', 'of the life of its worlds'), right('ready %', 'limited is inside'), right('limited %', 'inside ready'), right('co-stop %'), right('idle %', 'inside wait'), ...(lost ? LOSSES.map(l => right(l.label, l.title)) : [])], all));
 }
 
 /** Used against entitled, as a bar and a line. */
@@ -124,6 +137,9 @@ const COMPARED = [
   { label: 'ready %', of: t => part(t.ready_ns, life(t)), worse: 1 },
   { label: 'co-stop %', of: t => part(t.costop_ns, life(t)), worse: 1 },
   { label: 'limited %', of: t => part(t.limited_ns, life(t)) },
+  { label: 'lost to SMT %', of: t => lostPart(t, 'smt_ns'), worse: 1 },
+  { label: 'lost to cold caches %', of: t => lostPart(t, 'refill_ns'), worse: 1 },
+  { label: 'lost to bandwidth %', of: t => lostPart(t, 'bandwidth_ns'), worse: 1 },
 ];
 
 /** A thin bar for each run, one below the other; the first is pale. */

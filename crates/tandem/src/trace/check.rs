@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Checks a trace with the oracle: legal changes of state, one world a pCPU, affinity, pCPUs that
-/// idle while a world waits, waits, skew, co-stop.
+/// idle while a world waits, shared cores while whole ones idle, waits, skew, co-stop.
 #[derive(clap::Args)]
 #[command(
     after_help = "A trace has no settings: shares, reservations and limits are not checked. The \
