@@ -161,7 +161,7 @@ mod tests {
             );
         }
         assert_eq!(
-            (State::of_code(6), State::of_code(256), Why::of_name("quantum"), Move::of_code(5)),
+            (State::of_code(6), State::of_code(256), Why::of_name("quantum"), Move::of_code(6)),
             (None, None, None, None)
         );
     }
