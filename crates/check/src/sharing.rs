@@ -23,8 +23,9 @@ pub(crate) struct Shared {
 struct Core {
     node: u32,
     pcpus: PcpuSet,
-    /// Threads that are busy or off line.
+    /// Threads that are busy, with a world or a real-time task.
     busy: usize,
+    /// Threads that are off line: such a core is no whole one.
     offline: usize,
     /// Since when it is as it is: idle, with one busy thread, or shared.
     since: u64,
@@ -59,7 +60,6 @@ pub(crate) struct Sharing {
     /// How many cores are shared, and how many idle: nothing is looked at without both.
     shared: usize,
     idle: usize,
-    pub(crate) longest: u64,
 }
 
 impl Sharing {
@@ -82,7 +82,6 @@ impl Sharing {
             shared: 0,
             idle: cores.len(),
             cores,
-            longest: 0,
         }
     }
 
@@ -145,7 +144,6 @@ impl Sharing {
                     continue;
                 };
                 let ns = now - beside.since.max(core.since).max(run.since);
-                self.longest = self.longest.max(ns);
                 run.reported = true;
                 let first = beside.pcpus.iter().next().unwrap_or(pcpu);
                 found.push(Shared { world: run.world, pcpu, beside: first, ns });
@@ -185,7 +183,7 @@ mod tests {
         assert_eq!(s.look(150, |_, _| true), []);
         let shared = |world, pcpu| Shared { world, pcpu: PcpuId(pcpu), beside: PcpuId(2), ns: 101 };
         assert_eq!(s.look(151, |_, _| true), [shared(7, 0), shared(8, 1)]);
-        assert_eq!((s.look(400, |_, _| true), s.longest), (vec![], 101));
+        assert_eq!(s.look(400, |_, _| true), []);
     }
 
     #[test]

@@ -424,3 +424,34 @@ fn a_lead_is_judged_when_its_vcpu_leaves_the_guest_and_not_while_it_is_outside()
     assert!(seen.contains("allowed 19600000 ns"), "{seen}");
     clean(&run_for_20_ms(true, 1_600_000));
 }
+
+#[test]
+fn a_run_on_a_shared_core_counts_from_the_change_of_its_affinity_on() {
+    let shape = Shape {
+        sockets: 1,
+        nodes_per_socket: 1,
+        llcs_per_node: 1,
+        cores_per_llc: 2,
+        threads_per_core: 2,
+    };
+    let of = |pcpus: Option<&str>| {
+        let sharing = Bounds { sharing_max_ns: Some(10 * MS), ..bounds() };
+        let mut o = Oracle::new(&Topology::regular(shape).unwrap(), sharing);
+        for i in 1..=2 {
+            o.vm_added(0, VmId(i), &format!("vm{i}"), 1000);
+            o.world_added(0, WorldId(u32::from(i)), VmId(i), Some("0-1".parse().unwrap()));
+            run(&mut o, 0, u32::from(i), i - 1);
+        }
+        if let Some(pcpus) = pcpus {
+            o.affinity(5 * MS, WorldId(1), Some(pcpus.parse().unwrap()));
+        }
+        move |until: u64| {
+            let mut o = o.clone();
+            o.charged(until, WorldId(1), until);
+            o.finish(until).count(Invariant::SharedCore)
+        }
+    };
+    assert_eq!(of(None)(30 * MS), 0, "both may use the one core only");
+    let wider = of(Some("0-3"));
+    assert_eq!((wider(15 * MS), wider(17 * MS)), (0, 1), "10 ms after 5");
+}

@@ -1,19 +1,16 @@
 //! The simulated hardware under the scheduler: what worlds lose to the other thread of a core, to
 //! cold caches and to each other, and that every ns of their CPU time has a cause.
 
-use sim::{Options, Outcome, run};
-use std::{fs, path::PathBuf};
+use crate::text;
+use sim::{Options, Outcome};
 
 fn outcome(name: &str, text: &str) -> Outcome {
     with(name, text, &Options::default())
 }
 
 fn with(name: &str, text: &str, options: &Options) -> Outcome {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("hardware-{name}.toml"));
-    fs::write(&path, text).expect("the test's folder can be written");
-    let scenario =
-        settings::load(&path.to_string_lossy()).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    run(&scenario.runs[0], options).unwrap_or_else(|e| panic!("{name}: {e}"))
+    let name = format!("hardware-{name}");
+    text::outcome(&name, text, options).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
 /// Work of a VM in permille of `seconds` of one pCPU.
@@ -90,6 +87,20 @@ fn a_world_pays_for_its_caches_when_another_used_them_or_it_moves() {
     // From the LLC each time, as often as it is switched to.
     let switches = each.lost.expect("it is simulated").switch_ns as f64 / 2_000.0;
     assert!((runs / switches - 1.0).abs() < 0.1, "{runs} refills in {switches} runs");
+}
+
+#[test]
+fn a_stream_pushes_the_sets_of_others_out_of_the_llc() {
+    let costs = "private_cache = '64KiB'\nllc = '8MiB'\nfrom_llc = '0ns'\nfrom_memory = '20ns'";
+    let mine = profile("p", "working_set = '1MiB'") + &profile("small", "working_set = '1KiB'");
+    let lost = |beside: &str| {
+        let text = host(1, 1, costs) + &mine + &vm("a", 1, "profile = 'p'") + &vm("b", 1, beside);
+        times(&outcome("stream-beside", &text), "a").lost.expect("it is simulated").refill_ns
+    };
+    // 16,384 lines from memory: once, or in each of 100 runs of 50 ms.
+    assert_eq!(lost("profile = 'small'"), 16_384 * 20);
+    let runs = lost("profile = 'streamer'") as f64 / (16_384.0 * 20.0);
+    assert!((90.0..=110.0).contains(&runs), "{runs} refills");
 }
 
 #[test]

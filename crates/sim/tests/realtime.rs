@@ -1,16 +1,13 @@
 //! Real-time tasks take pCPUs away while worlds run: every ns of a pCPU is counted, what is left of
 //! the host is divided by shares, and the vCPUs of a VM keep together.
 
+use crate::text::{self, used_ms};
 use check::Invariant;
-use sim::{Options, Outcome, Peer, Policy, Ticks, run};
-use std::{fs, path::PathBuf};
+use sim::{Options, Outcome, Peer, Policy, Ticks};
 
 fn outcome(name: &str, text: &str, options: &Options) -> Outcome {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("realtime-{name}.toml"));
-    fs::write(&path, text).expect("the test's folder can be written");
-    let scenario =
-        settings::load(&path.to_string_lossy()).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    run(&scenario.runs[0], options).unwrap_or_else(|e| panic!("{name}: {e}"))
+    let name = format!("realtime-{name}");
+    text::outcome(&name, text, options).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
 /// Runs under the oracle, which must find nothing.
@@ -20,11 +17,6 @@ fn silent(name: &str, text: &str, ticks: Ticks) -> Outcome {
     let first: Vec<String> = verdict.violations.iter().take(3).map(ToString::to_string).collect();
     assert_eq!(verdict.violated(), 0, "{name} {ticks:?}: {}", first.join("\n"));
     out
-}
-
-fn used_ms(out: &Outcome, name: &str) -> u64 {
-    let of = out.result.vms.iter().filter(|v| v.name.starts_with(name));
-    of.map(|v| v.times.used_ns).sum::<u64>() / 1_000_000
 }
 
 fn busy_ms(out: &Outcome) -> u64 {
