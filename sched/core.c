@@ -1,6 +1,5 @@
 /* The scheduler's callbacks: each reads as the sequence of its decisions, which are taken in the
  * rooms below. Included by native.c and glue/tandem.bpf.c, so that both build the same text. */
-#include "account/busy.h"
 #include "account/charge.h"
 #include "account/state.h"
 #include "account/taken.h"
@@ -9,6 +8,7 @@
 #include "place/online.h"
 #include "place/pick.h"
 #include "place/spread.h"
+#include "place/whole.h"
 #include "tick/cosched.h"
 #include "tick/housekeep.h"
 #include "tick/limits.h"
@@ -58,6 +58,7 @@ INLINE void core_runnable(struct host *h, plat_task *t, struct world *w)
 	if (w->waits_for)
 		lock_woke(h, w);
 	w->slept_ns = now > w->state_since_ns ? now - w->state_since_ns : 0;
+	w->behind_ns -= min_u64(w->behind_ns, w->slept_ns); /* place/whole.h */
 	w->ready_before_ns = w->time_ns[STATE_READY];
 	w->ran_before_ns = w->time_ns[STATE_RUN];
 	plat_assert(h, !w->commit_ns && !w->queued_on);
@@ -74,13 +75,14 @@ INLINE void core_runnable(struct host *h, plat_task *t, struct world *w)
 		trace_woken(h, w, from, p->id);
 }
 
-/* Inserts a world at an idle pCPU, if there is one; whether it is taken care of. */
+/* Inserts a world at an idle pCPU, if there is one, or where it goes from a shared core; whether it
+ * is taken care of. */
 INLINE bool core_enter_idle(struct host *h, plat_task *t, struct vm *v, struct world *w,
-			    u64 deadline, u32 pcpu, u32 flags, s32 reserved)
+			    u64 deadline, u32 pcpu, u32 flags, s32 spread, bool preempts)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
-	s32 found = reserved; /* it leaves a shared core */
+	s32 found = spread;
 	u64 slice;
 
 	if (found < 0 && c && plat_may_run(t, pcpu) && idle_reserve(c, p->bit))
@@ -91,37 +93,16 @@ INLINE bool core_enter_idle(struct host *h, plat_task *t, struct vm *v, struct w
 		return false;
 	slice = parked_admit(h, v, w, share_quantum(plat_knobs(h), w), deadline);
 	if (!slice) {
-		idle_return(h, (u32)found);
+		spread_return(h, w, found, preempts);
 		parked_insert(h, t, v, w, parked_refused(h, v, w, deadline));
 		return true;
 	}
-	plat_insert_on(h, t, (u32)found, slice, false);
+	plat_insert_on(h, t, (u32)found, slice, preempts);
 	if (trace_on(h))
 		trace_enqueued(h, w, 0, (u32)found, (u32)found | (u64)KICK_IDLE << 32);
-	plat_kick(h, (u32)found, KICK_IDLE);
+	if (!preempts)
+		plat_kick(h, (u32)found, KICK_IDLE);
 	return true;
-}
-
-/* Which pCPU is kicked for a world that was queued on `p`, and how; 0: none. Enqueue counts the
- * world and then reads idle bits, a pCPU sets its idle bit and then reads counts: one of both sees
- * the other. The kernel fills the queue a moment later; a pCPU that looked too early is kicked
- * again by housekeeping. */
-INLINE u32 core_kick(struct host *h, plat_task *t, struct pcpu *p, u64 gain, u32 *kicked)
-{
-	struct cluster *c = plat_cluster(h, p->cluster);
-	s32 found;
-
-	if (c && idle_reserve(c, p->bit))
-		return KICK_IDLE;
-	if (gain) {
-		p->preempts++;
-		return KICK_PREEMPT;
-	}
-	found = c && plat_read(c->idle) ? idle_reserve_of(c, t, plat_read(c->idle)) : -1;
-	if (found < 0)
-		return 0;
-	*kicked = (u32)found;
-	return KICK_IDLE;
 }
 
 /* Queues a world at a busy pCPU; one that the kernel has moved from a pCPU that is off line, or
@@ -136,7 +117,8 @@ INLINE void core_enter_busy(struct host *h, plat_task *t, struct vm *v, struct w
 	struct pcpu *p;
 
 	if (!plat_may_run(t, pcpu) ||
-	    (!(flags & ENQUEUE_WAKEUP) && w->last_pcpu != (s32)pcpu && with(MOVED)))
+	    (!(flags & ENQUEUE_WAKEUP) && w->last_pcpu != (s32)pcpu && with(MOVED)) ||
+	    whole_is_kept(h, pcpu))
 		pcpu = place_busy(h, t, w, deadline, pcpu);
 	p = plat_pcpu(h, pcpu);
 	if (!p)
@@ -158,15 +140,16 @@ INLINE void core_enter_busy(struct host *h, plat_task *t, struct vm *v, struct w
 	}
 	count_ready(h, w, p, key);
 	kicked = pcpu;
-	kick = core_kick(h, t, p, gain, &kicked);
+	kick = place_kick(h, t, p, gain, &kicked);
 	if (trace_on(h))
 		trace_enqueued(h, w, key, p->id, kicked | (u64)kick << 32);
 	if (kick)
 		plat_kick(h, kicked, kick); /* last: what it leads to is traced after it */
 }
 
-/* Queues a world, at `reserved` unless that is -1; false if something holds it back. */
-INLINE bool core_queue(struct host *h, plat_task *t, struct world *w, u32 flags, s32 reserved)
+/* Queues a world, at `spread` unless that is -1; false if something holds it back. */
+INLINE bool core_queue(struct host *h, plat_task *t, struct world *w, u32 flags, s32 spread,
+		       bool preempts)
 {
 	u32 pcpu = (u32)plat_task_pcpu(t), refused;
 	struct pcpu *p;
@@ -199,7 +182,7 @@ INLINE bool core_queue(struct host *h, plat_task *t, struct world *w, u32 flags,
 			trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN); /* pick_parked */
 		return false;
 	}
-	if (!core_enter_idle(h, t, v, w, deadline, pcpu, flags, reserved))
+	if (!core_enter_idle(h, t, v, w, deadline, pcpu, flags, spread, preempts))
 		core_enter_busy(h, t, v, w, deadline, pcpu, flags);
 	return true;
 }
@@ -207,10 +190,11 @@ INLINE bool core_queue(struct host *h, plat_task *t, struct world *w, u32 flags,
 /* Queues a world: it woke, its slice ended, or the kernel hands it back before it ran. */
 INLINE void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flags)
 {
-	s32 reserved = spread_take(w);
+	bool preempts;
+	s32 spread = spread_take(w, &preempts);
 
-	if (!core_queue(h, t, w, flags, reserved) && reserved >= 0)
-		idle_return(h, (u32)reserved);
+	if (!core_queue(h, t, w, flags, spread, preempts))
+		spread_return(h, w, spread, preempts);
 }
 
 /* The running world gives up its pCPU: a vCPU that spins to its sibling `to`, which KVM takes for
@@ -314,6 +298,8 @@ INLINE void dispatch_idle(struct host *h, struct pcpu *p, struct cluster *c, boo
 	if (p->serve_limiter && !held_back && pick_parked(h, p->id, KEY_NONE))
 		return;
 	idle_set(c, p->bit);
+	if (trace_on(h) && trace_noted_kept(p))
+		trace_idle(h, p, IDLES);
 	/* A world may have been queued while this pCPU did not look idle yet. One that its limits
 	 * refuse is parked, and the next is tried. */
 	if (!plat_read(c->queued))
@@ -340,13 +326,14 @@ INLINE void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 	if (!p || !c)
 		return;
 	p->chose_ns = now;
-	if (dispatch_settle(h, p, &r, now))
+	if (dispatch_settle(h, p, &r, now) || whole_keeps(h, p, c, prev))
 		return;
 	if (dispatch_take(h, p, c, &r, now)) {
 		pull_after(h, p);
 		if (r.prev)
 			plat_set_slice(r.prev, 0); /* the kernel hands it back to enqueue */
-	} else if (r.w && !spread_leaves(h, p, r.prev, r.w)) {
+	} else if (r.w && !spread_leaves(h, p, r.prev, r.w, r.key_max)) {
+		whole_goes_on(h, p, r.w);
 		pick_keep(h, r.prev, r.w, r.v, p, now);
 		p->chose_ns = 0;
 	} else {
@@ -371,7 +358,7 @@ INLINE void core_running(struct host *h, plat_task *t, struct world *w)
 	p->chose_ns = 0;
 	if (trace_on(h))
 		trace_running(h, t, w, p, now);
-	busy_seen(h, p, true);
+	busy_runs(h, p, now);
 	taken_end(p, now);
 	count_out(h, w);
 	state_enter(h, w, STATE_RUN, now);
@@ -387,6 +374,8 @@ INLINE void core_running(struct host *h, plat_task *t, struct world *w)
 	p->current_since_ns = now;
 	p->current_vm = w->vm;
 	p->current_world = w->id;
+	p->comes = 0;
+	whole_runs(h, p, w);
 	if (w->vm == VM_SYSTEM)
 		task_served(h, w, p);
 	gang_run(h, t, v, w, now);
@@ -466,7 +455,7 @@ RARE_SUBPROG u32 core_idle_again(NONNULL(struct host *h), NONNULL(struct pcpu *p
 	struct cluster *c = plat_cluster(h, p->cluster);
 
 	if (trace_on(h))
-		trace_idle(h, p, true);
+		trace_idle(h, p, IDLES);
 	if (c && idle_reserve(c, p->bit))
 		trace_kick(h, p->id, KICK_IDLE, WHY_UNKNOWN);
 	return 0;
@@ -490,11 +479,12 @@ INLINE void core_idle(struct host *h, u32 pcpu, bool idle)
 		p->current_world = WORLD_NONE;
 		p->chose_ns = 0;
 		idle_set(c, p->bit);
+		whole_idles(h, p, c);
 		if (count_waiting(p)) {
 			core_idle_again(h, p);
 			return;
 		}
 	}
 	if (trace_on(h))
-		trace_idle(h, p, idle);
+		trace_idle(h, p, !idle ? IDLES_NOT : idle_kept(c, p->bit) ? IDLES_KEPT : IDLES);
 }

@@ -149,6 +149,7 @@ INLINE void core_world_exit(struct host *h, struct world *w)
 	for (u32 s = 0; s < STATES; s++)
 		plat_add(&v->past_ns[s], w->time_ns[s]);
 	plat_add(&v->past_used_ns, w->used_ns);
+	plat_add(&v->past_lost_ns, w->lost_ns);
 	plat_add(&v->past_migrations, w->migrations);
 	plat_add(&v->past_limited_ns, w->limited_ns);
 	plat_add(&v->past_switches, w->switches);

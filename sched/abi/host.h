@@ -46,6 +46,10 @@ struct host {
 	u64 plan_asked;
 	u64 plan_reserved;
 	u64 plan_given;
+	/* what VMs get beyond what shared cores would give them, in 2^-20 pCPU: so far, and of the
+	 * last divisions */
+	u64 plan_beyond;
+	u64 beyond;
 
 	/* --- place/online.h --- */
 
@@ -79,6 +83,8 @@ struct host {
 
 	/* pCPUs that are on line; a world that may use fewer is restricted (atomic adds) */
 	u32 online;
+	/* cores with such a thread (likewise) */
+	u32 cores;
 
 	/* --- life of worlds --- */
 

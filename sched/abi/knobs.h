@@ -13,6 +13,8 @@ struct knobs {
 	u64 preempt_margin_us;
 	u64 migrate_margin_us;
 	u64 spread_us;
+	u64 shared_charge;
+	u64 whole_core_us;
 	u64 housekeep_us;
 	u64 system_shares;
 	u64 cosched;

@@ -48,6 +48,8 @@ struct node {
 
 	/* what it asks for, at most cap */
 	u64 demand;
+	/* part of the demand that it does not lose to shared cores: what is gone if it gets all */
+	u64 uses;
 	/* reserved part of the demand */
 	u64 floor;
 	/* entitlement now */

@@ -12,6 +12,9 @@ struct cluster {
 	u64 queued;
 	/* pCPUs that are on line (likewise; place/online.h) */
 	u64 present;
+	/* of these, threads that are kept for another thread of their core (likewise;
+	 * place/whole.h) */
+	u64 kept;
 
 	/* --- user space --- */
 
@@ -72,9 +75,18 @@ struct pcpu {
 	/* when a thread began to idle last: all do since then while core_awake is 0, which is read
 	 * first; 0: before the load */
 	u64 core_idle_since_ns;
+	/* thousandths of a ns that a thread awake has lost to the others: this + now * the rate at
+	 * which it loses them */
+	u64 core_lost;
 	/* when a second thread ceased to idle; two or more are awake since then while core_awake is
 	 * above 1 (a hint) */
 	u64 core_shared_since_ns;
+
+	/* --- account/busy.h, of this pCPU --- */
+
+	/* what its core's threads had lost when its world was charged last, and when that was */
+	u64 lost_seen;
+	u64 lost_at_ns;
 
 	/* --- tick/cosched.h, of the first pCPU of a block --- */
 
@@ -113,6 +125,13 @@ struct pcpu {
 	u32 core_first;
 	/* threads of the core that are not idle (atomic adds; account/busy.h) */
 	u32 core_awake;
+	/* world that has the core alone, 0 for none (compare and swap; place/whole.h) */
+	u32 whole;
+	/* world that left a shared core to run here next, 0 for none (compare and swap;
+	 * place/spread.h) */
+	u32 comes;
+	/* threads of the core that are on line (atomic adds; place/online.h) */
+	u32 core_online;
 	/* it was not idle when last seen (only on hosts with hyper-threads) */
 	u32 awake;
 	/* state of the kick that a queued world has sent here (enum kick_state) */

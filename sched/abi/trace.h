@@ -31,7 +31,7 @@ enum trace_kind {
 	TRACE_QUEUED = 3,	/* a READY world was put into a queue */
 	TRACE_UNQUEUED = 4,	/* and taken out of it */
 	TRACE_MIGRATE = 5,	/* a world runs on another pCPU than before */
-	TRACE_IDLE = 7,		/* the pCPU begins or ends to idle */
+	TRACE_IDLE = 7,		/* the pCPU begins or ends to idle (enum trace_idles) */
 	TRACE_KICK = 8,		/* a pCPU was kicked */
 	TRACE_ACCOUNT = 11,	/* what a VM has used and is entitled to */
 	TRACE_LOST = 17,	/* records are missing */
@@ -115,5 +115,13 @@ struct trace_ring {
 
 _Static_assert(sizeof(struct trace_record) == 32, "what raw.rs reads");
 _Static_assert((TRACE_RECORDS & (TRACE_RECORDS - 1)) == 0, "a slot is a mask of whole bits");
+
+/* How a pCPU idles, in TRACE_IDLE. */
+enum trace_idles {
+	IDLES_NOT = 0,
+	IDLES = 1,
+	/* so that a world has the core alone */
+	IDLES_KEPT = 3,
+};
 
 #endif

@@ -22,10 +22,14 @@ struct vm {
 	u64 vt_ns;
 	/* virtual time of the slices that are being run, refunded when they end */
 	u64 committed_ns;
+	/* largest positive lag that it may keep (account/lag.h) */
+	u64 lag_most_ns;
 	/* mean CPU time of its busy worlds */
 	u64 progress_ns;
-	/* CPU time charged */
+	/* CPU time */
 	u64 used_ns;
+	/* part of it that its worlds have lost on shared cores */
+	u64 lost_ns;
 
 	/* --- tick/plan.h, or user space while host.plan_outside --- */
 
@@ -37,6 +41,8 @@ struct vm {
 	u64 offset_inverse;
 	/* largest such offset: half the bound on lag, at most OFFSET_MAX_NS */
 	s64 offset_max_ns;
+	/* what each world gets of the time that it asks for, in 2^-20 */
+	u64 each;
 	/* virtual time of one request (law/share.h) */
 	u64 request_ns;
 	/* in 2^-20 pCPU, smoothed */
@@ -45,6 +51,9 @@ struct vm {
 	u64 demand_seen_ns;
 	/* when that was */
 	u64 demand_at_ns;
+	/* part of the demand that is lost on shared cores, smoothed, and lost time at that look */
+	u64 lost;
+	u64 lost_seen_ns;
 
 	/* --- callbacks (atomic adds) --- */
 
@@ -74,6 +83,7 @@ struct vm {
 	/* state times, by enum world_state */
 	u64 past_ns[8];
 	u64 past_used_ns;
+	u64 past_lost_ns;
 	u64 past_migrations;
 	u64 past_limited_ns;
 	u64 past_switches;

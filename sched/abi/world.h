@@ -50,8 +50,12 @@ struct world {
 
 	/* --- account/charge.h --- */
 
-	/* CPU time charged */
+	/* CPU time */
 	u64 used_ns;
+	/* part of it that is not charged: lost to the busy thread beside it */
+	u64 lost_ns;
+	/* how far it is behind by that, of a VM that gets all it asks for */
+	u64 behind_ns;
 	u64 born_ns;
 	/* start of the run that is not charged yet */
 	u64 run_since_ns;
@@ -136,7 +140,11 @@ struct world {
 	u32 wanted;
 	/* world that holds the lock for which it sleeps, 0 for none */
 	u32 waits_for;
-	/* pCPU + 1 that dispatch has reserved for it until enqueue, 0 for none (place/spread.h) */
+	/* first pCPU + 1 of the core that it was given, 0 for none (place/whole.h) */
+	u32 whole_on;
+	/* not 0: it had a core alone and has not caught up (place/whole.h) */
+	u32 catches_up;
+	/* pCPU + 1 to which dispatch sends it from a shared core, 0 for none (place/spread.h) */
 	u32 spread_to;
 
 	/* --- user space --- */

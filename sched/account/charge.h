@@ -3,8 +3,10 @@
  * Promise	every ns that a thread executed is charged once, to its world (VS51 "charging", P7);
  *		on a kernel by its own clock, as cpu.stat counts: from the pick on, so from before
  *		RUN begins, without interrupts where the kernel counts these apart; in the simulator
- *		it is RUN
- * Law		used += d; vt += (d << 20 + remainder) / weight; the remainder stays with the world
+ *		it is RUN. While the core is shared a part of it is not charged (account/busy.h):
+ *		a world is entitled to so much of cores, not of threads (H2)
+ * Law		used += d; lost += l; vt += ((d - l) << 20 + remainder) / weight; the remainder
+ *		stays with the world. Limits and siblings go by d - l too
  * Units	CPU time in ns; weight in 2^-20 pCPU
  * Example	d = 4 ms at weight 7 pCPUs: vt grows by 571,428 ns, 3,670,016 / 7,340,032 remain
  * Limits	d below 2^43 ns (2.4 hours); a slice is at most a second. Kernels 7.2.13 and 7.3.4,
@@ -17,18 +19,33 @@
 #define TANDEM_CHARGE_H
 
 #include "budget.h"
+#include "busy.h"
 #include "lag.h"
 
 /* A longer run of which the kernel's clock has seen nothing is lost. */
 #define EXEC_LOST_NS 100000ull
+
+/* What is charged of `d` ns that a world has run on a core of several threads. */
+RARE_INLINE u64 charge_shared(struct host *h, struct world *w, struct vm *v, struct pcpu *p,
+			      u64 now, u64 d)
+{
+	u64 lost = min_u64(busy_lost(h, p, now), d);
+
+	w->lost_ns += lost;
+	plat_add(&v->lost_ns, lost);
+	if (!(plat_read(v->flags) & VM_CONTENDED))
+		w->behind_ns = min_u64(w->behind_ns + lost, 2 * plat_knobs(h)->whole_core_us * US);
+	else if ((s64)(h->v_ns - plat_read(v->vt_ns)) <= 0)
+		w->behind_ns = 0; /* its VM's lag tells */
+	return d - lost;
+}
 
 /* Charges the run since the last charge and refunds the committed slice. */
 INLINE void charge_settle(struct host *h, plat_task *t, struct world *w, struct vm *v,
 			  struct pcpu *p, u64 now, bool sleeps)
 {
 	u64 ran = now > w->run_since_ns ? now - w->run_since_ns : 0, exec = plat_exec(h, t);
-	u64 d = exec > w->exec_ns ? exec - w->exec_ns : 0;
-	u64 scaled = (d << RATE_SHIFT) + w->remainder;
+	u64 d = exec > w->exec_ns ? exec - w->exec_ns : 0, scaled;
 	u32 busy = plat_read(v->runnable), serve;
 
 	plat_assert(h, v->weight >= WEIGHT_MIN);
@@ -37,9 +54,12 @@ INLINE void charge_settle(struct host *h, plat_task *t, struct world *w, struct 
 	w->run_since_ns += ran;
 	w->exec_ns += d;
 	w->used_ns += d;
-	w->remainder = scaled % v->weight;
 	plat_assert_alone(h, w->exec_ns == exec && w->used_ns >= d);
 	plat_add(&v->used_ns, d);
+	if (cores_divided(h, plat_knobs(h)))
+		d = charge_shared(h, w, v, p, now, d);
+	scaled = (d << RATE_SHIFT) + w->remainder;
+	w->remainder = scaled % v->weight;
 	serve = sleeps ? budget_keep(h, v, w, d) : budget_stop(h, v, w, d);
 	if (serve && with(LIMIT_LOOK))
 		p->serve_limiter = serve;

@@ -12,24 +12,42 @@
 #ifndef TANDEM_LAG_H
 #define TANDEM_LAG_H
 
+#include "../law/cores.h"
 #include "../law/share.h"
 
-/* The one clamp on positive lag: `bound_us` of time at the VM's present share. A lost race means
+/* The one clamp on positive lag: `bound` of virtual time. A lost race means
  * that virtual time has just moved: the next charge clamps again. */
-INLINE void lag_clamp(struct host *h, struct vm *v, u64 bound_us)
+INLINE void lag_clamp(struct host *h, struct vm *v, u64 bound)
 {
-	u64 vt = plat_read(v->vt_ns), least = h->v_ns - share_span(h, bound_us);
+	u64 vt = plat_read(v->vt_ns), least = h->v_ns - bound;
 
 	if (vt < least)
 		plat_cas(&v->vt_ns, vt, least);
 	plat_assert_alone(h, plat_read(v->vt_ns) >= least);
 }
 
+/* Bound on positive lag on a host of shared cores, in virtual time. There a VM that gets less than
+ * it asks for falls behind by more, for place/whole.h to see it, and while it gets all it keeps
+ * that: it does not fall behind any further. */
+INLINE u64 lag_bound_shared(struct host *h, const struct knobs *k, struct vm *v)
+{
+	u64 least = share_span(h, k->lag_bound_us), most;
+	s64 lag = (s64)(h->v_ns - plat_read(v->vt_ns));
+
+	most = plat_read(v->flags) & VM_CONTENDED
+		       ? share_span(h, k->lag_bound_us + k->whole_core_us)
+		       : max_u64(least, v->lag_most_ns);
+	v->lag_most_ns = lag < (s64)least ? least : min_u64((u64)lag, most);
+	return v->lag_most_ns;
+}
+
 /* At every charge. */
 INLINE void lag_charged(struct host *h, const struct knobs *k, struct vm *v)
 {
-	if (!(plat_read(v->flags) & VM_HELD) && with(LAG_CLAMP))
-		lag_clamp(h, v, k->lag_bound_us);
+	if (plat_read(v->flags) & VM_HELD || !with(LAG_CLAMP))
+		return;
+	lag_clamp(h, v, cores_divided(h, k) ? lag_bound_shared(h, k, v)
+					    : share_span(h, k->lag_bound_us));
 }
 
 /* A VM becomes active: its first world wakes. A gang slice from before its sleep would put it
@@ -42,7 +60,7 @@ INLINE void lag_activated(struct host *h, const struct knobs *k, struct vm *v)
 	v->woke_ns = plat_now(h);
 	v->woke_used_ns = plat_read(v->used_ns);
 	if (with(WAKE_CREDIT))
-		lag_clamp(h, v, k->wake_credit_us);
+		lag_clamp(h, v, share_span(h, k->wake_credit_us));
 }
 
 /* Sets a VM's weight, and what follows from it. A waiting world's offset falls by the run time of

@@ -60,6 +60,12 @@ INLINE bool idle_online(const struct cluster *c, u32 bit)
 	return plat_read(c->present) >> (bit & 63) & 1;
 }
 
+/* Whether the pCPU of `bit` is kept for another thread of its core. */
+INLINE bool idle_kept(const struct cluster *c, u32 bit)
+{
+	return plat_read(c->kept) >> (bit & 63) & 1;
+}
+
 INLINE bool idle_has(const struct cluster *c, u32 bit)
 {
 	return plat_read(c->idle) >> (bit & 63) & 1;
@@ -78,7 +84,7 @@ INLINE bool idle_reserve(struct cluster *c, u32 bit)
 /* A pCPU begins to idle; one that goes off line does so for the last time. */
 INLINE void idle_set(struct cluster *c, u32 bit)
 {
-	plat_or(&c->idle, plat_read(c->present) & 1ull << (bit & 63));
+	plat_or(&c->idle, plat_read(c->present) & ~plat_read(c->kept) & 1ull << (bit & 63));
 }
 
 /* A pCPU no longer idles; the waker has mostly reserved it already. */

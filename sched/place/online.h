@@ -15,7 +15,7 @@
 #define TANDEM_ONLINE_H
 
 #include "../queue/count.h"
-#include "idle.h"
+#include "whole.h"
 
 /* Hands worlds that wait in `queue` back to the kernel; `seen` counts those looked at. */
 SUBPROG u32 online_return(NONNULL(struct host *h), u64 queue, NONNULL(u32 *seen))
@@ -50,6 +50,21 @@ INLINE bool online_left(struct host *h)
 	return h->left_ns && plat_now(h) - h->left_ns < SEC_NS;
 }
 
+/* The pCPUs on line, and the cores that have one, change. */
+INLINE void online_count(struct host *h, const struct pcpu *p, bool online)
+{
+	struct pcpu *core = plat_pcpu(h, p->core_first);
+	u32 others;
+
+	plat_add(&h->online, online ? 1 : -1);
+	if (!core)
+		return;
+	others = online ? plat_fetch_add(&core->core_online, 1)
+			: plat_fetch_add(&core->core_online, -1) - 1;
+	if (!others)
+		plat_add(&h->cores, online ? 1 : -1);
+}
+
 /* A pCPU comes on line or goes off line. */
 INLINE void core_online(struct host *h, u32 pcpu, bool online)
 {
@@ -59,15 +74,17 @@ INLINE void core_online(struct host *h, u32 pcpu, bool online)
 
 	if (!c || idle_online(c, p->bit) == online)
 		return;
+	if (h->smt > 1)
+		whole_end(h, pcpu);
 	if (online) {
 		plat_or(&c->present, one);
-		plat_add(&h->online, 1);
+		online_count(h, p, true);
 		p->left_ns = 0;
 		trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN); /* it looks for work */
 	} else {
 		plat_fetch_and(&c->present, ~one);
 		plat_fetch_and(&c->idle, ~one);
-		plat_add(&h->online, -1);
+		online_count(h, p, false);
 		h->left_ns = plat_now(h);
 	}
 }

@@ -90,12 +90,12 @@ SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 /* Bits of a cluster that the thread may use. */
 INLINE u64 place_allowed(struct cluster *c, plat_task *t, u32 flags)
 {
-	u64 mask = 0;
+	u64 mask = 0, present = c->present & ~c->kept;
 
 	if (!(flags & WORLD_RESTRICTED))
-		return c->present;
+		return present;
 	plat_for(i, CLUSTER_PCPUS)
-		if (c->present >> i & 1 && plat_may_run(t, c->pcpu[i & 63]))
+		if (present >> i & 1 && plat_may_run(t, c->pcpu[i & 63]))
 			mask |= 1ull << i;
 	return mask;
 }
@@ -183,6 +183,8 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	s.cost = place_cost(h, s.pcpu, &s.cand);
 	if (s.cost < 0) /* it preempts there */
 		s.cost -= margin;
+	if (idle_kept(c, p->bit))
+		s.cost = GOODNESS_WORST;
 	s.mask = place_allowed(c, t, w->flags) & ~(1ull << (p->bit & 63));
 	place_probe(h, p->cluster, &s);
 	if (!c->nears)
@@ -195,6 +197,28 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	s.margin = margin;
 	place_probe(h, near, &s);
 	return s.pcpu;
+}
+
+/* Which pCPU is kicked for a world that was queued on `p`, and how; 0: none. Enqueue counts the
+ * world and then reads idle bits, a pCPU sets its idle bit and then reads counts: one of both sees
+ * the other. The kernel fills the queue a moment later; a pCPU that looked too early is kicked
+ * again by housekeeping. */
+INLINE u32 place_kick(struct host *h, plat_task *t, struct pcpu *p, u64 gain, u32 *kicked)
+{
+	struct cluster *c = plat_cluster(h, p->cluster);
+	s32 found;
+
+	if (c && (idle_reserve(c, p->bit) || idle_kept(c, p->bit)))
+		return KICK_IDLE;
+	if (gain) {
+		p->preempts++;
+		return KICK_PREEMPT;
+	}
+	found = c && plat_read(c->idle) ? idle_reserve_of(c, t, plat_read(c->idle)) : -1;
+	if (found < 0)
+		return 0;
+	*kicked = (u32)found;
+	return KICK_IDLE;
 }
 
 #endif

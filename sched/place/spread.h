@@ -1,20 +1,29 @@
-/* Running worlds that share a core while a whole one idles.
+/* Running worlds that share a core while another is idle, or is one world's alone.
  *
  * Promise	while a whole core that it may use idles in its node, a world shares its own for a
  *		quantum, spread_us and a tick at most (VS51 "Hyper-Threading", H1; the oracle's
- *		crates/check/src/sharing.rs)
+ *		crates/check/src/sharing.rs). Where cores are divided (shared_charge below
+ *		1,000) and there are fewer than worlds, these alternate in having one alone (VS51
+ *		"Policy on Hyper-Threading", H3)
  * Law		when a world is to go on whose core has another busy thread, and nothing else is to
  *		run there, it leaves for a whole core that has been idle for longer than
  *		spread_us, if its own has been shared for as long: what it gains there in a
- *		quantum is more than its caches cost. That core is reserved for it until enqueue
- * Units	us of the clock
+ *		quantum is more than its caches cost. That core is reserved for it until enqueue.
+ *		If there is none, it changes places with a world that has a core alone and whose
+ *		deadline is later by more than the bound on lag: two caches are filled again for
+ *		each 270 ms or more
+ * Units	us of the clock; ns of virtual time
  * Limits	NEAR_MAX clusters are looked at. The worlds of a core may both leave at once, for
- *		two idle cores
+ *		two idle cores. A world that may not use all pCPUs keeps the core that it has alone
  */
 #ifndef TANDEM_SPREAD_H
 #define TANDEM_SPREAD_H
 
+#include "../law/cores.h"
 #include "place.h"
+
+/* of spread_to: the world there makes room */
+#define SPREAD_PREEMPTS (1u << 31)
 
 /* A pCPU of this node that the thread may use, on a core that has been idle since before `before`:
  * it is reserved. -1 if there is none. */
@@ -67,14 +76,82 @@ SUBPROG s32 spread_find(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev))
 	return -1;
 }
 
+/* Whether the world of `q` has its core alone, may run anywhere and is to make room for one of this
+ * deadline: then it is the only one that comes there. */
+SUBPROG u32 spread_leads(NONNULL(struct host *h), NONNULL(struct pcpu *q), u64 deadline,
+			 u32 comes)
+{
+	struct pcpu *core = plat_pcpu(h, q->core_first);
+	u32 runs = plat_read(q->current_world);
+	struct world *w = runs ? plat_world(h, runs) : NULL;
+	u64 lead = share_span(h, plat_knobs(h)->lag_bound_us);
+
+	if (!core || !w || plat_read(core->core_awake) != 1 ||
+	    w->flags & WORLD_RESTRICTED)
+		return false;
+	if ((s64)(preempt_current(h, q, plat_now(h)) - deadline - lead) <= 0)
+		return false;
+	return plat_cas(&q->comes, 0, comes);
+}
+
+SUBPROG s32 spread_leader_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 deadline,
+			     u32 comes)
+{
+	struct cluster *c = plat_cluster(h, cluster);
+	u64 mask = c ? plat_read(c->present) & ~plat_read(c->idle) : 0;
+
+	if (!c)
+		return -1;
+	plat_for(i, CLUSTER_PCPUS) {
+		u32 bit = mask ? plat_first_bit(mask) & 63 : 0;
+		struct pcpu *q = mask ? plat_pcpu(h, c->pcpu[bit]) : NULL;
+
+		if (!q)
+			break;
+		mask &= mask - 1;
+		if (plat_may_run(t, q->id) && spread_leads(h, q, deadline, comes))
+			return (s32)q->id;
+	}
+	return -1;
+}
+
+/* A pCPU whose world makes room for the running one; -1 if there is none. */
+SUBPROG s32 spread_leader(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev), u64 deadline,
+			  u32 comes)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu), *core = p ? plat_pcpu(h, p->core_first) : NULL;
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	s32 found;
+
+	if (!core || !c || plat_read(core->core_awake) < 2 || !with(SPREAD_TURNS))
+		return -1;
+	found = spread_leader_in(h, p->cluster, prev, deadline, comes);
+	if (found >= 0)
+		return found;
+	plat_for(i, NEAR_MAX) {
+		if (i >= c->nears)
+			break;
+		found = spread_leader_in(h, c->near[i & (CLUSTERS_MAX - 1)], prev, deadline, comes);
+		if (found >= 0)
+			return found;
+	}
+	return -1;
+}
+
 /* Whether the running world leaves its pCPU; if so, the kernel hands it to enqueue next. */
-INLINE bool spread_leaves(struct host *h, struct pcpu *p, plat_task *prev, struct world *w)
+INLINE bool spread_leaves(struct host *h, struct pcpu *p, plat_task *prev, struct world *w,
+			  u64 deadline)
 {
 	s32 found = h->smt > 1 ? spread_find(h, p->id, prev) : -1;
+	u32 preempts = 0;
 
+	if (found < 0 && cores_divided(h, plat_knobs(h))) {
+		found = spread_leader(h, p->id, prev, deadline, w->id);
+		preempts = SPREAD_PREEMPTS;
+	}
 	if (found < 0)
 		return false;
-	w->spread_to = (u32)found + 1;
+	w->spread_to = ((u32)found + 1) | preempts;
 	plat_set_slice(prev, 0);
 	trace_note_stop(h, p, WHY_MIGRATED);
 	if (trace_on(h))
@@ -82,14 +159,25 @@ INLINE bool spread_leaves(struct host *h, struct pcpu *p, plat_task *prev, struc
 	return true;
 }
 
-/* The pCPU that is reserved for a world which left a shared core, -1 if there is none: the caller
- * inserts it there, or returns the pCPU. */
-INLINE s32 spread_take(struct world *w)
+/* Where a world goes that left a shared core, and whether it preempts there; -1 if it did not. */
+INLINE s32 spread_take(struct world *w, bool *preempts)
 {
-	s32 to = (s32)w->spread_to - 1;
+	u32 to = w->spread_to;
 
 	w->spread_to = 0;
-	return to;
+	*preempts = to & SPREAD_PREEMPTS;
+	return (s32)(to & ~SPREAD_PREEMPTS) - 1;
+}
+
+/* It does not come there after all. */
+INLINE void spread_return(struct host *h, const struct world *w, s32 pcpu, bool preempts)
+{
+	struct pcpu *q = pcpu >= 0 ? plat_pcpu(h, (u32)pcpu) : NULL;
+
+	if (q && preempts)
+		plat_cas(&q->comes, w->id, 0);
+	else if (q)
+		idle_return(h, (u32)pcpu);
 }
 
 #endif

@@ -102,15 +102,22 @@ INLINE void trace_unqueued(struct host *h, const struct world *w)
 		trace_put_unqueued(h, w);
 }
 
-/* A pCPU begins or ends to idle. That its world stopped has said the former. */
-RARE_SUBPROG u32 trace_idle(NONNULL(struct host *h), NONNULL(struct pcpu *p), bool begins)
+/* A pCPU begins or ends to idle, or is kept for another thread of its core (enum trace_idles). That
+ * its world stopped has said the first. */
+RARE_SUBPROG u32 trace_idle(NONNULL(struct host *h), NONNULL(struct pcpu *p), u32 how)
 {
-	bool told = begins && TRACE_NOTE(p, NOTE_IDLE);
+	bool told = how && TRACE_NOTE(p, NOTE_IDLE) == how;
 
-	TRACE_NOTE(p, NOTE_IDLE) = begins;
+	TRACE_NOTE(p, NOTE_IDLE) = (u8)how;
 	if (!told)
-		plat_trace(h, plat_now(h), trace_head(TRACE_IDLE, 0, p->id), begins, 0);
+		plat_trace(h, plat_now(h), trace_head(TRACE_IDLE, 0, p->id), how, 0);
 	return 0;
+}
+
+/* Whether a pCPU was kept when it was seen last. */
+INLINE bool trace_noted_kept(const struct pcpu *p)
+{
+	return TRACE_NOTE(p, NOTE_IDLE) == IDLES_KEPT;
 }
 
 /* --- reasons: noted when a decision is taken, recorded when the state changes --- */
@@ -145,7 +152,7 @@ RARE_SUBPROG u32 trace_stopped(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL
 	u32 noted = TRACE_NOTE(p, NOTE_STOP),
 	    why = noted ? noted : taken ? WHY_TAKEN : WHY_QUANTUM, to = w->state;
 
-	TRACE_NOTE(p, NOTE_IDLE) = true;
+	TRACE_NOTE(p, NOTE_IDLE) = IDLES;
 	plat_trace(h, w->state_since_ns, trace_head(TRACE_STATE, w->id, p->id),
 		   trace_change(STATE_RUN, to,
 				to == STATE_READY || to == STATE_COSTOP ? why : WHY_SLEPT, p->id),

@@ -11,7 +11,7 @@
 #define TANDEM_HOUSEKEEP_H
 
 #include "../place/online.h"
-#include "../place/place.h"
+#include "../place/whole.h"
 #include "plan.h"
 
 /* VMs, pCPUs and clusters of one part: some 2,000 instructions each, and hosts of two dozen VMs
@@ -117,6 +117,7 @@ SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
 
 		if (!p)
 			break;
+		whole_check(h, p);
 		if (c && !idle_online(c, p->bit))
 			online_drain(h, p);
 		else if (with(REQUEST_SCAN) && plat_read(p->waits_vm) &&
@@ -135,7 +136,9 @@ SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
 INLINE void house_drift(struct host *h, const struct vm *v)
 {
 	s64 weight = (s64)(v->weight >> 10), ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
-	s64 limit = 4 * (s64)share_span(h, plat_knobs(h)->lag_bound_us);
+	const struct knobs *k = plat_knobs(h);
+	u64 bound = k->lag_bound_us + (cores_divided(h, k) ? k->whole_core_us : 0);
+	s64 limit = 4 * (s64)share_span(h, bound);
 
 	if (limit > 1ll << 34)
 		limit = 1ll << 34;
@@ -211,6 +214,14 @@ SUBPROG u32 house_clock(NONNULL(struct host *h), u64 now)
 	return 0;
 }
 
+/* CPU time that the active VMs are charged, in 2^-20 pCPU. */
+INLINE u64 house_served(const struct host *h)
+{
+	u64 all = (u64)h->online << RATE_SHIFT, busy = h->drift_busy << RATE_SHIFT;
+
+	return min_u64(busy, cores_give(h, plat_knobs(h), all, busy));
+}
+
 /* A round begins: in the last one all active VMs have been seen. */
 SUBPROG u32 house_round(NONNULL(struct host *h))
 {
@@ -228,8 +239,7 @@ SUBPROG u32 house_round(NONNULL(struct host *h))
 			h->drift_step = sum < 0 ? -(s64)step : (s64)step;
 	}
 	if (total && h->plan_outside) {
-		rate = ((h->drift_busy < h->online ? h->drift_busy : h->online)
-			<< (2 * RATE_SHIFT - 10)) / total;
+		rate = (house_served(h) << (RATE_SHIFT - 10)) / total;
 		h->rate = rate < (1ull << RATE_SHIFT) ? 1ull << RATE_SHIFT
 			  : rate < RATE_MAX           ? rate
 						      : RATE_MAX;

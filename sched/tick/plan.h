@@ -4,7 +4,8 @@
  * Promise	pools are encapsulated: what happens inside one never moves another's part; what one
  *		does not use goes to its siblings first; reservations are met before shares count,
  *		limits and vCPUs cap (VS51 "Proportional Share-Based Algorithm", P1-P6)
- * Law		among the children of a node that has K: x = clamp(level * shares, floor, demand),
+ * Law		K of the root is what its cores can give (law/cores.h). Among the children of a node
+ *		that has K: x = clamp(level * shares, floor, demand),
  *		with the level for which they sum to K; floor = reserved part of the demand. The
  *		weight of a child that gets all it asks for is what it would get if it asked for all
  *		it may use: clamp((open + x) * shares / (shares of the open ones + its own)); where
@@ -22,6 +23,7 @@
 #define TANDEM_PLAN_H
 
 #include "../account/lag.h"
+#include "../law/cores.h"
 #include "../law/demand.h"
 
 #define PLAN_ROUNDS 64
@@ -58,6 +60,8 @@ INLINE void plan_demand(struct vm *v, u64 now)
 		v->demand = demand_next(v->demand, (u64)more, gone);
 		v->demand_seen_ns = wanted;
 	}
+	v->lost = (v->lost + ((v->lost_ns - v->lost_seen_ns) << RATE_SHIFT) / gone) / 2;
+	v->lost_seen_ns = v->lost_ns;
 }
 
 /* A leaf's demand and the reserved part of it; a pool's begins at 0. */
@@ -65,11 +69,12 @@ INLINE void plan_leaf(struct host *h, struct node *n, u64 now)
 {
 	struct vm *v = n->vm ? plat_vm(h, n->vm - 1) : NULL;
 
-	n->demand = n->floor = 0;
+	n->demand = n->uses = n->floor = 0;
 	if (!v)
 		return;
 	plan_demand(v, now);
 	n->demand = min_u64(v->demand, n->cap);
+	n->uses = min_u64(n->demand, v->demand - min_u64(v->demand, v->lost));
 	n->floor = min_u64(n->reservation, n->demand);
 }
 
@@ -80,12 +85,14 @@ INLINE void plan_sum(struct host *h, u32 first, struct node *n)
 
 	if (!n->vm) {
 		n->demand = min_u64(n->demand, n->cap);
+		n->uses = min_u64(n->uses, n->demand);
 		n->floor = max_u64(n->reservation, n->flags & NODE_EXPANDABLE ? n->floor : 0);
 		n->floor = min_u64(n->floor, n->demand);
 	}
 	if (!parent)
 		return;
 	parent->demand += n->demand;
+	parent->uses += n->uses;
 	parent->floor += n->floor;
 }
 
@@ -123,7 +130,7 @@ INLINE void plan_take(struct node *p, struct node *n)
 	} else {
 		return;
 	}
-	p->left -= min_u64(n->gets, p->left);
+	p->left -= min_u64(n->state == NODE_CEILING ? n->uses : n->gets, p->left);
 	p->open -= n->shares;
 }
 
@@ -159,12 +166,16 @@ INLINE void plan_entitle(struct node *p, struct node *n, u64 asked, u64 reserved
 INLINE void plan_weigh(struct host *h, const struct node *n, struct vm *v)
 {
 	bool satisfied = n->gets >= n->demand || n->gets <= n->reservation;
+	u64 gets;
 
 	if (!h->plan_outside && n->could != v->weight) {
 		lag_rescale(h, v, v->weight, n->could);
 		lag_weigh(h, plat_knobs(h), v, n->could);
 	}
-	v->flags = n->gets < n->demand ? v->flags | VM_CONTENDED : v->flags & ~VM_CONTENDED;
+	/* where VMs are pinned the tree does not say what they get */
+	gets = h->plan_outside ? min_u64(v->weight, n->demand) : n->gets;
+	v->each = n->demand ? (gets << RATE_SHIFT) / n->demand : 1ull << RATE_SHIFT;
+	v->flags = gets < n->demand ? v->flags | VM_CONTENDED : v->flags & ~VM_CONTENDED;
 	v->flags = n->reservation && n->gets <= n->reservation ? v->flags | VM_RESERVED
 							       : v->flags & ~VM_RESERVED;
 	v->request_ns = share_request(h, plat_knobs(h), v,
@@ -177,9 +188,14 @@ SUBPROG u32 plan_settle(NONNULL(struct host *h), NONNULL(struct node *p), NONNUL
 {
 	struct vm *v = n->vm ? plat_vm(h, n->vm - 1) : NULL;
 
+	u64 gives;
+
 	plan_entitle(p, n, h->plan_asked, h->plan_reserved);
 	plat_assert(h, n->gets <= n->demand && n->could <= n->cap);
-	h->plan_given += n->gets;
+	gives = n->gets < n->demand ? n->gets : n->uses;
+	h->plan_given += gives;
+	if (n->vm)
+		h->plan_beyond += cores_beyond(h, plat_knobs(h), gives, n->demand);
 	if (v && v->flags & VM_LIVE)
 		plan_weigh(h, n, v);
 	return 0;
@@ -237,7 +253,8 @@ SUBPROG u32 plan_pass(NONNULL(struct host *h), u32 first, u32 count)
 		break;
 	case PLAN_SUMS: /* the pool is the root */
 		p->gets = min_u64(p->demand, p->cap);
-		p->could = p->cap;
+		p->could = cores_give(h, plat_knobs(h), p->cap, p->demand);
+		h->plan_beyond = 0;
 		plan_begin(h, PLAN_FIND, 0, count);
 		break;
 	case PLAN_OPEN:
@@ -254,6 +271,7 @@ SUBPROG u32 plan_pass(NONNULL(struct host *h), u32 first, u32 count)
 		plan_begin(h, PLAN_FIND, h->plan_pool + 1, count - h->plan_pool - 1);
 		break;
 	default:
+		h->beyond = (h->beyond + h->plan_beyond) / 2; /* the next sum falls as this rises */
 		plan_begin(h, PLAN_DONE, 0, 0);
 	}
 	return 0;

@@ -17,12 +17,13 @@ pub struct Ledger {
 /// A signed amount for each number of `Totals`, in the order of `numbers`.
 type Moved = [i128; NUMBERS];
 
-const NUMBERS: usize = 12;
+const NUMBERS: usize = 13;
 
 /// The numbers that the scheduler's records have.
 fn numbers(t: &mut Totals) -> [&mut Option<u64>; NUMBERS] {
     [
         &mut t.used_ns,
+        &mut t.lost_ns,
         &mut t.run_ns,
         &mut t.wait_ns,
         &mut t.ready_ns,

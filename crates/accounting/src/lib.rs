@@ -25,6 +25,8 @@ use units::Rate;
 pub struct Spent {
     /// CPU time.
     pub used_ns: u64,
+    /// Part of it that was lost to a busy thread of the same core.
+    pub lost_ns: u64,
     /// Time in RUN.
     pub run_ns: u64,
     /// Time in READY.
@@ -51,8 +53,9 @@ impl Spent {
     /// Adds another's.
     pub fn add(&mut self, more: &Spent) {
         let Spent { used_ns, run_ns, ready_ns, costop_ns, wait_ns, wait_idle_ns, .. } = more;
-        let Spent { limited_ns, switches, migrations, expiries, wakeups, .. } = more;
+        let Spent { lost_ns, limited_ns, switches, migrations, expiries, wakeups, .. } = more;
         self.used_ns += used_ns;
+        self.lost_ns += lost_ns;
         self.run_ns += run_ns;
         self.ready_ns += ready_ns;
         self.costop_ns += costop_ns;
@@ -69,15 +72,20 @@ impl Spent {
     #[must_use]
     pub fn totals(&self) -> Totals {
         Totals {
-            used_ns: Some(self.used_ns),
+            // %USED is what is charged, in ESXi too.
+            used_ns: Some(self.used_ns.saturating_sub(self.lost_ns)),
+            lost_ns: Some(self.lost_ns),
             run_ns: Some(self.run_ns),
             wait_ns: Some(self.wait_ns + self.wait_idle_ns),
             ready_ns: Some(self.ready_ns),
             idle_ns: Some(self.wait_idle_ns),
             costop_ns: Some(self.costop_ns),
             limited_ns: Some(self.limited_ns),
-            // %LAT_C as far as it is known: waiting for a pCPU or for siblings, limits excepted.
-            latency_ns: Some((self.ready_ns + self.costop_ns).saturating_sub(self.limited_ns)),
+            // %LAT_C as far as it is known: waiting for a pCPU or for siblings, limits excepted,
+            // and what was lost to the other thread of the core.
+            latency_ns: Some(
+                (self.ready_ns + self.costop_ns).saturating_sub(self.limited_ns) + self.lost_ns,
+            ),
             switches: Some(self.switches),
             migrations: Some(self.migrations),
             quantum_expiries: Some(self.expiries),
@@ -87,9 +95,10 @@ impl Spent {
     }
 }
 
-/// A world's totals at `now_ns`, from its record with completed stays only.
+/// A world's totals at `now_ns`, from its record with completed stays only; `losing_ns` is what it
+/// has lost to other threads of its core since it was charged last (`Pcpu::lost_until`).
 #[must_use]
-pub fn world(w: &World, now_ns: u64) -> Totals {
+pub fn world(w: &World, now_ns: u64, losing_ns: u64) -> Totals {
     let mut time = w.time_ns;
     time[(w.state & 7) as usize] += now_ns.saturating_sub(w.state_since_ns);
     let of = |state: u32| time[state as usize];
@@ -97,6 +106,7 @@ pub fn world(w: &World, now_ns: u64) -> Totals {
     let parked = if w.parked_ns == 0 { 0 } else { now_ns.saturating_sub(w.parked_ns) };
     let spent = Spent {
         used_ns: w.used_ns + running,
+        lost_ns: w.lost_ns + losing_ns,
         limited_ns: w.limited_ns + parked,
         switches: w.switches,
         migrations: w.migrations,
@@ -156,6 +166,7 @@ pub fn used_of_pcpu(busy_ns: u64, smt: u32, core: Option<[u64; 2]>) -> Option<u6
 pub fn past(v: &Vm) -> Totals {
     let spent = Spent {
         used_ns: v.past_used_ns,
+        lost_ns: v.past_lost_ns,
         limited_ns: v.past_limited_ns,
         switches: v.past_switches,
         migrations: v.past_migrations,
@@ -212,7 +223,7 @@ mod tests {
         w.time_ns[STATE_READY as usize] = 10;
         w.time_ns[STATE_WAIT as usize] = 7;
         w.time_ns[STATE_WAIT_IDLE as usize] = 3;
-        let t = world(&w, 150);
+        let t = world(&w, 150, 0);
         assert_eq!([t.ready_ns, t.limited_ns, t.latency_ns, t.used_ns], [60, 35, 25, 40].map(Some));
         assert_eq!([t.wait_ns, t.idle_ns, t.run_ns, t.sys_ns], [Some(10), Some(3), Some(0), None]);
         let w = World {
@@ -223,7 +234,7 @@ mod tests {
             expiries: 9,
             ..World::ZERO
         };
-        let t = world(&w, 150);
+        let t = world(&w, 150, 0);
         assert_eq!(
             [t.run_ns, t.used_ns, t.quantum_expiries],
             [50, 60, 9].map(Some),

@@ -111,6 +111,8 @@ impl Feed {
         let unnamed = |p: &PcpuId| {
             matches!(self.replay.pcpus()[usize::from(p.0)].0, Now::Other | Now::Unknown)
         };
+        let kept = |p: &PcpuId| self.replay.pcpus()[usize::from(p.0)].0 == Now::Kept;
+        let kept: Vec<(PcpuId, bool)> = changed.iter().map(|p| (*p, kept(p))).collect();
         let (begin, end): (Vec<PcpuId>, Vec<PcpuId>) = changed.into_iter().partition(unnamed);
         end.into_iter().for_each(|p| self.unnamed(now, p, false));
         match &event.kind {
@@ -128,6 +130,9 @@ impl Feed {
             _ => {}
         }
         begin.into_iter().for_each(|p| self.unnamed(now, p, true));
+        if let Some(oracle) = &mut self.oracle {
+            kept.into_iter().for_each(|(p, kept)| oracle.kept(now, p, kept));
+        }
     }
 
     fn open(&mut self, now: u64) {
@@ -145,7 +150,7 @@ impl Feed {
             self.add(now, self.stand_in(p), VmId::SYSTEM, false, Some([p].into_iter().collect()));
             if !matches!(
                 self.replay.pcpus().get(usize::from(p.0)),
-                Some((Now::Idle | Now::World(_), _))
+                Some((Now::Idle | Now::Kept | Now::World(_), _))
             ) {
                 self.unnamed(now, p, true);
             }

@@ -16,6 +16,14 @@ pub struct Bounds {
     /// Longest time a world may run on a core that it shares while a whole one of its node that it
     /// may use idles; none where the scheduler promises nothing.
     pub sharing_max_ns: Option<u64>,
+    /// Thousandths of its CPU time that a world is charged while the other thread of its core is
+    /// busy; 1,000 where threads are divided and not cores.
+    pub shared_charge: u64,
+    /// The same while all threads of a core are busy.
+    pub all_shared_charge: u64,
+    /// CPU time that a world may lose by that, of what it is entitled to: it is added to its part
+    /// of the lag where cores have several threads.
+    pub whole_core_ns: u64,
     /// Longest time a world may still run where its affinity no longer lets it, after a change: an
     /// interrupt to that pCPU.
     pub affinity_grace_ns: u64,
@@ -76,6 +84,9 @@ impl Bounds {
             ready_max_ns: 10_000 * MS,
             idle_while_waiting_max_ns: tick_ns,
             sharing_max_ns: None,
+            shared_charge: 1000,
+            all_shared_charge: 1000,
+            whole_core_ns: 0,
             affinity_grace_ns: MS / 10,
             lag_base_ns: quantum_ns + tick_ns + 2 * window_ns,
             lag_per_world_ns: quantum_ns + tick_ns,
@@ -87,6 +98,24 @@ impl Bounds {
             plan_ns: 20 * MS,
             timer_late_ns: 0,
             violations_kept: 100,
+        }
+    }
+
+    /// The same on a host whose cores have so many threads at most: where they have several,
+    /// unfairness by sharing is allowed up to its threshold, and lag fades more slowly, so that the
+    /// permanent rate of unfairness that is allowed stays as it is.
+    #[must_use]
+    pub fn on_cores(self, threads: u64) -> Bounds {
+        if threads < 2 || self.shared_charge >= 1000 {
+            return Bounds { shared_charge: 1000, ..self };
+        }
+        let (before, more) = (self.lag_per_world_ns, self.whole_core_ns);
+        let slower = u128::from(self.lag_memory_ns) * u128::from(before + more);
+        Bounds {
+            lag_per_world_ns: before + more,
+            all_shared_charge: 2 * self.shared_charge / threads,
+            lag_memory_ns: u64::try_from(slower / u128::from(before)).unwrap_or(u64::MAX),
+            ..self
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{
     lag::Ledger,
     verdict::{Log, VmVerdict},
 };
-use units::{PcpuSet, VmId};
+use units::{PcpuId, PcpuSet, VmId};
 
 /// A world's accounts in both.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +121,24 @@ impl Ideals {
     pub(crate) fn turn(&mut self, now: u64, world: Account, awake: bool, running: bool) {
         self.moment.turn(now, world.moment, awake, running);
         self.average.turn(now, world.average, awake, running);
+    }
+
+    /// A world is charged so many thousandths of its CPU time from `now` on.
+    pub(crate) fn charge(&mut self, now: u64, world: Account, rate: u64) {
+        self.moment.charge(now, world.moment, rate);
+        self.average.charge(now, world.average, rate);
+    }
+
+    /// A pCPU loses so many thousandths of its time to the other threads of its core from `now` on.
+    pub(crate) fn lose(&mut self, now: u64, pcpu: PcpuId, rate: u64) {
+        self.moment.lose(now, pcpu, rate);
+        self.average.lose(now, pcpu, rate);
+    }
+
+    /// Whether a VM has been entitled to more than shared cores give within the last `grace` ns, by
+    /// one of both.
+    pub(crate) fn whole(&self, vm: u32, now: u64, grace: u64) -> bool {
+        self.moment.whole(vm, now, grace) || self.average.whole(vm, now, grace)
     }
 
     /// Ends a world's accounts at `now`.

@@ -4,9 +4,13 @@
 //! Windows end at multiples of their length; what happens at that instant belongs to the window
 //! that ends. Between two events that are many windows apart nothing changes, so they close as one.
 //!
+//! On a core of several threads CPU time is what a world is charged, and a pCPU's capacity is what
+//! the others of its core leave: an idle thread beside a busy one has none.
+//!
 //! Limits: a set of pCPUs once seen cuts the host into atoms for the rest of the run.
 
 mod account;
+mod losses;
 
 use crate::{
     Bounds, PoolTerms, VmTerms, ideals,
@@ -17,8 +21,12 @@ use crate::{
 };
 use account::LagAccount;
 use entitlement::{Fluid, Tree};
+use losses::Losses;
 use std::collections::BTreeMap;
-use units::{PcpuSet, VmId};
+use units::{PcpuId, PcpuSet, VmId};
+
+/// Thousandths of its CPU time that a world is charged which has its core alone.
+pub(crate) const CHARGED_WHOLE: u64 = 1000;
 
 /// A world's account.
 #[derive(Clone, Debug)]
@@ -30,7 +38,10 @@ struct Entry {
     /// Time up to which demand and use are accounted.
     until: u64,
     demand: u64,
+    /// In thousandths of a ns.
     used: u64,
+    /// Thousandths of its CPU time that it is charged now.
+    rate: u64,
     slept: bool,
     alive: bool,
     /// Whether it is in `touched`.
@@ -67,6 +78,8 @@ pub(crate) struct Ledger {
     /// Entries that take part in the window.
     touched: Vec<u32>,
     from: u64,
+    /// What each pCPU loses to the other threads of its core.
+    losses: Losses,
 }
 
 /// Those of a set that are on line.
@@ -95,6 +108,7 @@ impl Ledger {
             free: vec![],
             touched: vec![],
             from: 0,
+            losses: Losses::default(),
         };
         ledger.set(None);
         ledger
@@ -197,6 +211,7 @@ impl Ledger {
             until: now,
             demand: 0,
             used: 0,
+            rate: CHARGED_WHOLE,
             slept: false,
             alive: true,
             touched: false,
@@ -243,16 +258,43 @@ impl Ledger {
             return world;
         }
         old.account(now);
-        let (vm, awake, running) = (old.vm, old.awake, old.running);
+        let (vm, awake, running, rate) = (old.vm, old.awake, old.running, old.rate);
         (old.awake, old.running, old.alive) = (false, false, false);
         self.touch(world);
         self.vms[vm as usize].worlds -= 1;
         let heir = self.add_world(now, vm, set);
         self.entries[world as usize].heir = Some(heir);
         let new = &mut self.entries[heir as usize];
-        (new.awake, new.running) = (awake, running);
+        (new.awake, new.running, new.rate) = (awake, running, rate);
         self.touch(heir);
         heir
+    }
+
+    /// A world is charged so many thousandths of its CPU time from `now` on.
+    pub(crate) fn charge(&mut self, now: u64, world: u32, rate: u64) {
+        let entry = &mut self.entries[world as usize];
+        entry.account(now);
+        entry.rate = rate;
+    }
+
+    /// A pCPU loses so many thousandths of its time from `now` on.
+    pub(crate) fn lose(&mut self, now: u64, pcpu: PcpuId, rate: u64) {
+        self.losses.lose(self.from, now, pcpu, rate);
+    }
+
+    /// Whether a VM has been entitled to more than shared cores give within the last `grace` ns.
+    pub(crate) fn whole(&self, vm: u32, now: u64, grace: u64) -> bool {
+        self.vms[vm as usize].whole_at.is_some_and(|at| now <= at + grace)
+    }
+
+    /// What pCPUs have lost in a window of `wall` ns is not there to be divided.
+    fn take_losses(&mut self, now: u64, wall: u64) {
+        let lost = self.losses.take(now, wall);
+        if lost != *self.fluid.taken() {
+            self.fluid = self.fluid.clone().without(&lost);
+            self.tree = self.tree.take().map(|tree| tree.without(lost));
+            self.settler.forget();
+        }
     }
 
     fn touch(&mut self, world: u32) {
@@ -294,6 +336,7 @@ impl Ledger {
             self.fluid = Fluid::new(&self.pcpus, &self.sets);
             self.settler.forget();
         }
+        self.take_losses(now, wall);
         let vms = self.take_part(now);
         if average.is_some() {
             self.keep_promises(now, wall, log);
@@ -301,19 +344,25 @@ impl Ledger {
         let mut shares: Vec<Share> = vms.iter().map(|v| self.vms[*v as usize].share()).collect();
         let mut parts: Vec<Part> = self.touched.iter().map(|w| self.part(*w)).collect();
         let (pools, slots, pcpus) = (&self.pools, &self.vms, self.pcpus.len() as u64);
-        let first = self.realtime;
+        let (first, fluid) = (self.realtime, &self.fluid);
         let tree = self.tree.get_or_insert_with(|| {
             let vms = slots.iter().map(|v| (v.terms, v.gone));
             terms::tree(pcpus, pools, vms, first.map(|slot| slot as usize))
+                .without(fluid.taken().clone())
         });
         let flat = tree.is_flat();
-        let ideal = Ideal { fluid: &self.fluid, tree, leaves: &vms };
+        let ideal = Ideal { fluid, tree, leaves: &vms };
         self.settler.settle(&ideal, wall, &mut shares, &mut parts);
         for (v, share) in vms.iter().zip(&shares) {
             let vm = &mut self.vms[*v as usize];
             vm.idled = vm.awake == 0;
             vm.lag = share.lag;
             vm.entitled += share.ideal;
+            // Within a hundredth, for the scheduler measures demand.
+            let shared = share.asked * self.bounds.all_shared_charge / (CHARGED_WHOLE + 10);
+            if share.asked > 0 && share.ideal >= shared as i64 {
+                vm.whole_at = Some(now);
+            }
             let Some(average) = average.filter(|_| first != Some(*v)) else { continue };
             let apart =
                 if flat { vm.lag } else { ideals::apart(vm.lag, average.vms[*v as usize].lag) };
@@ -328,7 +377,7 @@ impl Ledger {
         for w in &self.touched {
             let entry = &mut self.entries[*w as usize];
             entry.account(now);
-            self.vms[entry.vm as usize].used += entry.used;
+            self.vms[entry.vm as usize].used += entry.used / CHARGED_WHOLE;
             vms.push(entry.vm);
         }
         vms.sort_unstable();
@@ -355,7 +404,7 @@ impl Ledger {
         };
         let mut uses: Vec<Use> = self.vms.iter_mut().map(of).collect();
         for entry in self.touched.iter().map(|w| &self.entries[*w as usize]) {
-            uses[entry.vm as usize].used += entry.used;
+            uses[entry.vm as usize].used += entry.used / CHARGED_WHOLE;
         }
         self.promises.close(now, wall, &uses, &self.bounds, log);
     }
@@ -366,7 +415,7 @@ impl Ledger {
             vm: self.vms[e.vm as usize].position,
             set: e.set,
             demand: e.demand,
-            used: e.used,
+            used: e.used / CHARGED_WHOLE,
             owed: e.owed,
             slept: e.slept,
             // One that was moved is not asleep: its heir decides.
@@ -382,7 +431,8 @@ impl Ledger {
             let entry = &mut self.entries[*w as usize];
             entry.entitled += part.ideal;
             entry.owed = part.owed;
-            (entry.demand, entry.used, entry.slept) = (0, 0, false);
+            (entry.demand, entry.slept) = (0, false);
+            entry.used %= CHARGED_WHOLE;
             entry.touched = entry.heir.is_none() && (entry.awake || entry.owed < 0);
             if entry.touched {
                 keep.push(*w);
@@ -420,6 +470,6 @@ impl Entry {
         let ns = now - self.until;
         self.until = now;
         self.demand += if self.awake { ns } else { 0 };
-        self.used += if self.running { ns } else { 0 };
+        self.used += if self.running { ns * self.rate } else { 0 };
     }
 }

@@ -12,6 +12,7 @@
 mod finding;
 mod realtime;
 mod seat;
+mod threads;
 
 use crate::{
     Bounds, Invariant, PoolTerms, State, StateTimes, Verdict, Violation, VmTerms,
@@ -45,7 +46,12 @@ pub(crate) struct World {
 #[derive(Clone, Debug, Default)]
 struct Pcpu {
     world: Option<WorldId>,
+    /// The world that ran before it.
+    last: Option<WorldId>,
     busy: Stints,
+    /// It idles, and may, for another thread of its core; and by the scheduler's word.
+    kept: bool,
+    declared: bool,
     /// A real-time task runs there; its account in the ledger, once one has.
     taken: bool,
     realtime: Option<Account>,
@@ -76,6 +82,8 @@ impl Oracle {
     #[must_use]
     pub fn new(topology: &Topology, bounds: Bounds) -> Oracle {
         let n = topology.pcpus();
+        let bounds = bounds
+            .on_cores(topology.places().iter().map(|p| u64::from(p.thread) + 1).max().unwrap_or(1));
         Oracle {
             bounds,
             now: None,
@@ -131,10 +139,11 @@ impl Oracle {
             self.sharing.online(now, p, false);
         }
         for p in online.iter().filter(|p| !before.contains(*p)) {
-            self.waits.pcpu_idles(now, p);
+            self.idles(now, p);
             self.sharing.online(now, p, true);
         }
         self.ledger.set_pcpus(now, online);
+        self.threads(now);
     }
 
     /// A VM's settings change; its lag stays.
@@ -229,6 +238,7 @@ impl Oracle {
         self.settle_charge(now, world, &mut w);
         self.ledger.end_world(now, w.entry);
         self.skew.remove(world);
+        self.threads(now);
     }
 
     /// A world may run on other pCPUs from now on.
@@ -305,6 +315,7 @@ impl Oracle {
         }
         self.ledger.turn(now, w.entry, state.is_runnable(), state == State::Run);
         self.worlds[world.0 as usize] = Some(w);
+        self.threads(now);
     }
 
     /// The scheduler charges a world so much more CPU time.
@@ -453,6 +464,7 @@ impl Oracle {
     }
 
     fn look(&mut self, now: u64) {
+        self.excuse(now);
         let found = self.waits.look(now, |set, p| self.ledger.pcpus_of(set).contains(p));
         for o in found {
             let vm = self.world(WorldId(o.world)).map(|w| w.vm);

@@ -16,8 +16,20 @@ pub struct SchedulerTerms {
     /// How long a whole core must have been idle before a world that shares one moves there when
     /// its quantum ends; `None` where none moves.
     pub spread: Option<Span>,
+    /// Charging by core; `None` where threads are divided as pCPUs of their own.
+    pub cores: Option<CoreTerms>,
     /// Thresholds of co-scheduling; `None` where vCPUs are not held together.
     pub cosched: Option<CoschedSpans>,
+}
+
+/// Settings of a scheduler that divides cores and not threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreTerms {
+    /// Thousandths of its CPU time that a world is charged while another thread of its core is
+    /// busy.
+    pub shared_charge: u64,
+    /// CPU time that a world may lose by that, of what it is entitled to.
+    pub whole_core: Span,
 }
 
 /// Thresholds of co-scheduling as they are set.
@@ -44,6 +56,8 @@ impl SchedulerTerms {
             sharing_max_ns: self
                 .spread
                 .map(|spread| spread.ns() + self.quantum.ns() + self.tick.ns()),
+            shared_charge: self.cores.map_or(1000, |c| c.shared_charge),
+            whole_core_ns: self.cores.map_or(0, |c| c.whole_core.ns()),
             ..Bounds::of(self.quantum.ns(), self.tick.ns(), 1_000_000)
         }
     }
@@ -72,6 +86,7 @@ mod tests {
             timer_late: Span::ZERO,
             tick: Span::from_ms(4),
             spread: Some(Span::from_ms(1)),
+            cores: Some(CoreTerms { shared_charge: 625, whole_core: Span::from_ms(800) }),
             cosched: Some(CoschedSpans {
                 costop: Span::from_ms(3),
                 costart: Span::from_ms(2),

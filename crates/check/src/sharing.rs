@@ -7,7 +7,7 @@
 //! run of a world is reported once: what is over by less than a window may be missed.
 
 use topology::Topology;
-use units::{PcpuId, PcpuSet};
+use units::PcpuId;
 
 /// A run that shared its core for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) struct Shared {
 #[derive(Clone, Debug)]
 struct Core {
     node: u32,
-    pcpus: PcpuSet,
+    pcpus: Vec<PcpuId>,
     /// Threads that are busy, with a world or a real-time task.
     busy: usize,
     /// Threads that are off line: such a core is no whole one.
@@ -60,6 +60,11 @@ pub(crate) struct Sharing {
     /// How many cores are shared, and how many idle: nothing is looked at without both.
     shared: usize,
     idle: usize,
+    /// Some core has several threads.
+    twins: bool,
+    /// Cores of which a thread has become busy or idle, or gone off line, since they were asked
+    /// for.
+    changed: Vec<u32>,
 }
 
 impl Sharing {
@@ -67,16 +72,18 @@ impl Sharing {
     pub(crate) fn new(topology: &Topology, max: Option<u64>) -> Sharing {
         let places = topology.places();
         let count = places.iter().map(|p| p.core + 1).max().unwrap_or(0) as usize;
-        let none = Core { node: 0, pcpus: PcpuSet::from_iter([]), busy: 0, offline: 0, since: 0 };
+        let none = Core { node: 0, pcpus: vec![], busy: 0, offline: 0, since: 0 };
         let mut cores = vec![none; count];
         for (id, place) in (0..).zip(places) {
             let core = &mut cores[place.core as usize];
             core.node = place.node;
-            core.pcpus.insert(PcpuId(id));
+            core.pcpus.push(PcpuId(id));
         }
         let twins = cores.iter().any(|c| c.pcpus.len() > 1);
         Sharing {
             max: max.filter(|_| twins),
+            twins,
+            changed: vec![],
             core_of: places.iter().map(|p| p.core).collect(),
             running: vec![None; places.len()],
             shared: 0,
@@ -86,7 +93,11 @@ impl Sharing {
     }
 
     fn change(&mut self, now: u64, pcpu: PcpuId, change: impl FnOnce(&mut Core)) {
-        let core = &mut self.cores[self.core_of[pcpu.0 as usize] as usize];
+        let at = self.core_of[pcpu.0 as usize];
+        if self.changed.last() != Some(&at) {
+            self.changed.push(at);
+        }
+        let core = &mut self.cores[at as usize];
         let before = (core.is_idle(), core.is_shared());
         change(core);
         let after = (core.is_idle(), core.is_shared());
@@ -99,11 +110,28 @@ impl Sharing {
 
     /// A thread is busy from now on, or no longer: with a world, or with a real-time task.
     pub(crate) fn busy(&mut self, now: u64, pcpu: PcpuId, busy: bool) {
-        if self.max.is_some() {
+        if self.twins {
             self.change(now, pcpu, |c| {
                 c.busy = if busy { c.busy + 1 } else { c.busy.saturating_sub(1) }
             });
         }
+    }
+
+    /// A core that has changed since the last call.
+    pub(crate) fn changed(&mut self) -> Option<u32> {
+        self.changed.pop()
+    }
+
+    /// Thread `i` of a core, and how many of them are busy.
+    pub(crate) fn thread(&self, core: u32, i: usize) -> Option<(PcpuId, usize)> {
+        let core = &self.cores[core as usize];
+        Some((*core.pcpus.get(i)?, core.busy))
+    }
+
+    /// The other threads of a pCPU's core.
+    pub(crate) fn beside(&self, pcpu: PcpuId) -> impl Iterator<Item = PcpuId> + '_ {
+        let core = &self.cores[self.core_of[pcpu.0 as usize] as usize];
+        core.pcpus.iter().copied().filter(move |p| *p != pcpu)
     }
 
     /// A world runs on a pCPU from now on, or none.
@@ -114,7 +142,7 @@ impl Sharing {
 
     /// A pCPU goes off line, or comes on line.
     pub(crate) fn online(&mut self, now: u64, pcpu: PcpuId, online: bool) {
-        if self.max.is_some() {
+        if self.twins {
             self.change(now, pcpu, |c| {
                 c.offline = if online { c.offline.saturating_sub(1) } else { c.offline + 1 }
             });
@@ -133,19 +161,19 @@ impl Sharing {
             return found;
         }
         for core in self.cores.iter().filter(|c| c.is_shared() && long(c.since)) {
-            for pcpu in core.pcpus.iter() {
+            for pcpu in core.pcpus.iter().copied() {
                 let Some(run) = &mut self.running[pcpu.0 as usize] else { continue };
                 if run.reported || !long(run.since) {
                     continue;
                 }
                 let there =
-                    |c: &&&Core| c.node == core.node && c.pcpus.iter().any(|p| may(run.set, p));
+                    |c: &&&Core| c.node == core.node && c.pcpus.iter().any(|p| may(run.set, *p));
                 let Some(beside) = idle.iter().filter(there).min_by_key(|c| c.since) else {
                     continue;
                 };
                 let ns = now - beside.since.max(core.since).max(run.since);
                 run.reported = true;
-                let first = beside.pcpus.iter().next().unwrap_or(pcpu);
+                let first = beside.pcpus.first().copied().unwrap_or(pcpu);
                 found.push(Shared { world: run.world, pcpu, beside: first, ns });
             }
         }

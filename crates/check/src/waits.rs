@@ -62,6 +62,13 @@ impl Waits {
         self.idle.insert((now, p.0));
     }
 
+    /// A pCPU idles on, and may.
+    pub(crate) fn excused(&mut self, p: PcpuId) {
+        if let Some((since, _)) = self.since[p.0 as usize].take() {
+            self.idle.remove(&(since, p.0));
+        }
+    }
+
     /// Ends a pCPU's idling; the world that waited longest beside it, if too long.
     pub(crate) fn pcpu_runs(
         &mut self,

@@ -22,6 +22,12 @@ pub trait Accounts {
         None
     }
 
+    /// CPU time of a world until `now_ns` that it is not charged: lost to a busy thread of the same
+    /// core, in ns.
+    fn lost_ns(&self, _world: u32, _now_ns: u64) -> u64 {
+        0
+    }
+
     /// CPU time that a pCPU has spent on worlds until one stopped there last, in ns.
     fn busy_ns(&self, _pcpu: u32) -> Option<u64> {
         None

@@ -95,6 +95,7 @@ macro_rules! boxed {
 impl Accounts for Box<dyn Scheduler> {
     boxed! {
         fn charged_ns(&, world: u32) -> Option<u64>;
+        fn lost_ns(&, world: u32, now_ns: u64) -> u64;
         fn busy_ns(&, pcpu: u32) -> Option<u64>;
         fn taken_ns(&, pcpu: u32, now_ns: u64) -> Option<u64>;
         fn state_times(&, world: u32, now_ns: u64) -> Option<crate::StateTimes>;

@@ -97,10 +97,9 @@ pub(crate) fn placed_rates(
         classes: c.iter().map(|x| (index(&x.0), x.1.0)).collect(),
     };
     let demands: Vec<(usize, Demand)> = classes.iter().map(demand).enumerate().collect();
-    divide_placed(tree, &Fluid::new(pcpus, &sets).without(tree.taken()), Rate::ONE.0, &demands)
-        .into_iter()
-        .map(Rate)
-        .collect()
+    let asked = classes.iter().flat_map(|c| c.iter()).map(|x| x.1.0).sum();
+    let fluid = Fluid::new(pcpus, &sets).without(&tree.taken_beside(pcpus, asked));
+    divide_placed(tree, &fluid, Rate::ONE.0, &demands).into_iter().map(Rate).collect()
 }
 
 /// The pCPUs of a host cut into atoms: pCPUs that belong to the same of the given sets. Immutable,
@@ -111,6 +110,8 @@ pub struct Fluid {
     atoms: Vec<PcpuSet>,
     /// What others take of each atom.
     taken: Vec<Rate>,
+    /// The same by pCPU.
+    by_pcpu: Taken,
     /// Atoms of each set.
     pub(crate) sets: Vec<Vec<u32>>,
 }
@@ -131,6 +132,7 @@ impl Fluid {
             pcpus: pcpus.len() as u64,
             sets: sets.iter().map(of).collect(),
             taken: vec![Rate(0); atoms.len()],
+            by_pcpu: Taken::new(),
             atoms,
         }
     }
@@ -143,7 +145,14 @@ impl Fluid {
             Rate(its.map(|(_, rate)| rate.0).sum())
         };
         self.taken = self.atoms.iter().map(of).collect();
+        self.by_pcpu.clone_from(taken);
         self
+    }
+
+    /// What is taken.
+    #[must_use]
+    pub fn taken(&self) -> &Taken {
+        &self.by_pcpu
     }
 
     /// Atoms of the host.

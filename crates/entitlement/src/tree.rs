@@ -7,8 +7,10 @@
 //! (P4). It is ESXi's division: shares compare siblings only, a reservation that is not used is
 //! lent, a limit holds on an idle host (VMware, vSphere Resource Management).
 //!
-//! Law: `K` is what a pool has to give: the root `pcpus·one` less what others take (`Taken`),
-//! every other what its parent's division gave it.
+//! Law: `K` is what a pool has to give: every pool but the root what its parent's division gave it,
+//! the root `pcpus·one` less what others take (`Taken`). On a host of fewer cores than pCPUs it is
+//! one for each core, and for each that ask more than that what a second thread adds, which is the
+//! law of `sched/law/cores.h`.
 //! - Weight `w`: shares; of a scalable pool `max(1, Σ w of its children · shares ÷ 4000)`, rounded
 //!   down, bottom up, over all children whether they want anything or not. 4000 are a normal pool's
 //!   shares, so that a normal scalable pool weighs what it holds (vSphere 7, "scalable shares").
@@ -50,7 +52,7 @@
 
 use crate::{Between, fill_between};
 use std::collections::BTreeMap;
-use units::{PcpuId, Rate};
+use units::{PcpuId, PcpuSet, Rate};
 
 /// Shares of a normal pool, at which a scalable pool weighs as much as its children (VMware,
 /// "Understanding Scalable Shares").
@@ -110,6 +112,9 @@ pub type Taken = BTreeMap<PcpuId, Rate>;
 #[derive(Clone, Debug)]
 pub struct Tree {
     pcpus: u64,
+    /// Cores, and what a second busy thread adds to one.
+    cores: u64,
+    adds: Rate,
     taken: Taken,
     pools: Vec<TreePool>,
     leaves: Vec<TreeLeaf>,
@@ -157,7 +162,22 @@ impl Tree {
             children[leaf.pool].push(pools.len() + j);
         }
         let weights = weigh(&pools, &leaves, &children);
-        Tree { pcpus, taken: Taken::new(), pools, leaves, children, weights }
+        let (cores, adds, taken) = (pcpus, Rate::ONE, Taken::new());
+        Tree { pcpus, cores, adds, taken, pools, leaves, children, weights }
+    }
+
+    /// The same tree on a host of so many cores, where a world is charged `shared` thousandths of
+    /// its CPU time while it shares one.
+    #[must_use]
+    pub fn on_cores(self, cores: u64, shared: u64) -> Tree {
+        let adds = Rate((2 * shared).saturating_sub(1000) * Rate::ONE.0 / 1000);
+        Tree { cores, adds, ..self }
+    }
+
+    /// The same tree on the cores of another.
+    #[must_use]
+    pub fn as_cores_of(self, other: &Tree) -> Tree {
+        Tree { cores: other.cores, adds: other.adds, ..self }
     }
 
     /// The same tree on a host of which so much is taken.
@@ -231,6 +251,29 @@ impl Tree {
         capacity.saturating_sub(taken)
     }
 
+    /// What there is for leaves that ask for so much.
+    pub(crate) fn gives(&self, one: u64, asked: u64) -> u64 {
+        let all = self.capacity(one);
+        if self.adds == Rate::ONE {
+            return all;
+        }
+        let whole = self.cores.saturating_mul(one).min(all);
+        let beside = asked.saturating_sub(whole).min(all - whole).min(whole);
+        whole + scaled(self.adds, beside)
+    }
+
+    /// What is not there of each pCPU for leaves that ask for so much: what others take, and on a
+    /// host of fewer cores than pCPUs as much of each as `gives` leaves out.
+    pub(crate) fn taken_beside(&self, pcpus: &PcpuSet, asked: u64) -> Taken {
+        let one = Rate::ONE.0;
+        let less = (self.capacity(one) - self.gives(one, asked)) / self.pcpus.max(1);
+        let mut taken = self.taken.clone();
+        for pcpu in pcpus.iter().filter(|_| less > 0) {
+            taken.entry(pcpu).or_insert(Rate(0)).0 += less;
+        }
+        taken
+    }
+
     /// Weight, floor and cap of each node; without demands, of a host where all want all they can
     /// use. The root's are not used.
     pub(crate) fn claims(&self, one: u64, demands: Option<&[u64]>) -> Vec<Between> {
@@ -270,7 +313,7 @@ impl Tree {
     /// What each node gets, from the root down.
     pub(crate) fn descend(&self, one: u64, claims: &[Between]) -> Vec<u64> {
         let mut x = vec![0; claims.len()];
-        x[0] = self.capacity(one);
+        x[0] = self.gives(one, self.children[0].iter().map(|c| claims[*c].cap).sum());
         for (p, children) in self.children.iter().enumerate() {
             let siblings: Vec<Between> = children.iter().map(|c| claims[*c]).collect();
             for (child, got) in children.iter().zip(fill_between(x[p], &siblings)) {

@@ -140,6 +140,8 @@ pub struct Totals {
     /// the kernel that work for one are worlds of their own, with this time as theirs, and nobody
     /// says for whom an interrupt was served.
     pub sys_ns: Option<u64>,
+    /// CPU time lost to a busy thread of the same core: it is in RUN and not in used.
+    pub lost_ns: Option<u64>,
     /// Time in WAIT, idle or not.
     pub wait_ns: Option<u64>,
     /// Time in WAIT for something else than work, of a vCPU. Where it is not known it is wait less

@@ -45,6 +45,7 @@ impl Accounts {
             ptr::write_volatile(&raw mut (*to).used_ns, past.used_ns);
             ptr::write_volatile(&raw mut (*to).past_ns, past.past_ns);
             ptr::write_volatile(&raw mut (*to).past_used_ns, past.past_used_ns);
+            ptr::write_volatile(&raw mut (*to).past_lost_ns, past.past_lost_ns);
             ptr::write_volatile(&raw mut (*to).past_migrations, past.past_migrations);
             ptr::write_volatile(&raw mut (*to).past_limited_ns, past.past_limited_ns);
             ptr::write_volatile(&raw mut (*to).past_switches, past.past_switches);

@@ -112,6 +112,8 @@ pub fn layout(found: &[FoundVm], cgroups: &Cgroups, known: &Known) -> Result<Lay
         generation: 0,
         daemon: std::process::id(),
         pcpus,
+        cores: 0,
+        shared_charge: 0,
         mhz: speed.mhz,
         system_shares,
         taken: Taken::new(),

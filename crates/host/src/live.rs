@@ -382,7 +382,6 @@ fn fill(skel: &TandemSkel<'_>, topology: &Topology) -> Result<(), HostError> {
         map.update(&(i as u32).to_ne_bytes(), bytes, MapFlags::ANY).map_err(load_error)
     };
     let places = topology.places();
-    let online = topology.online().len() as u32;
     let smt = places.iter().map(|p| p.thread + 1).max().unwrap_or(1);
     let host = HostRecord {
         v_ns: V_START,
@@ -393,7 +392,8 @@ fn fill(skel: &TandemSkel<'_>, topology: &Topology) -> Result<(), HostError> {
         vms: 1,
         worlds: 1,
         smt,
-        online,
+        online: topology.online().len() as u32,
+        cores: sched_core::cores_online(topology),
         ..HostRecord::ZERO
     };
     put(&skel.maps.host_map, 0, bytes_of(&host))?;

@@ -76,6 +76,12 @@ pub struct Names {
     pub daemon: u32,
     /// pCPUs that are online.
     pub pcpus: u32,
+    /// Cores that have one; 0, of an older daemon, for as many.
+    #[serde(default)]
+    pub cores: u32,
+    /// Thousandths of its CPU time that a world is charged on a shared core.
+    #[serde(default)]
+    pub shared_charge: u64,
     /// Speed of a pCPU in MHz, as reservations and limits count it.
     pub mhz: u32,
     /// Shares of the system group.
@@ -133,6 +139,12 @@ impl Names {
         ))
     }
 
+    /// Thousandths of its CPU time that a world is charged on a shared core: all, by an older
+    /// daemon.
+    pub(crate) fn charge(&self) -> u64 {
+        if self.cores == 0 { 1000 } else { self.shared_charge }
+    }
+
     /// The tree: leaf 0 is the system group, leaf i + 1 is `vms[i]`.
     #[must_use]
     pub fn tree(&self) -> Tree {
@@ -180,12 +192,11 @@ impl Names {
             limit: vm.limit,
             vcpus: vcpus(vm).max(1),
         };
-        Tree::new(
-            u64::from(self.pcpus),
-            pools,
-            [system].into_iter().chain(self.vms.iter().map(leaf)).collect(),
-        )
-        .without(self.taken.clone())
+        let leaves = [system].into_iter().chain(self.vms.iter().map(leaf)).collect();
+        let tree = Tree::new(u64::from(self.pcpus), pools, leaves);
+        let cores = if self.cores == 0 { self.pcpus } else { self.cores };
+        let tree = tree.on_cores(u64::from(cores), self.charge());
+        tree.without(self.taken.clone())
     }
 
     /// Names of pools and leaves of the tree: paths, distinct for VMs of one name.

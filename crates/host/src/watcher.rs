@@ -8,7 +8,7 @@ use esxtop::{
     Alloc, AllocUnits, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters,
     Role, SharesLevel, Totals, Wid, WorldCounters,
 };
-use sched_core::{VM_SYSTEM, WORLD_SERVICE, is_vcpu};
+use sched_core::{STATE_RUN, VM_SYSTEM, WORLD_SERVICE, World, is_vcpu};
 use std::collections::BTreeMap;
 use topology::Topology;
 use units::PcpuId;
@@ -184,7 +184,7 @@ fn of_tandem(
     // unless they end all the time.
     for _ in 0..4 {
         at_ns = monotonic_ns();
-        (worlds, services) = living(accounts, at_ns, &gid, ids);
+        (worlds, services) = living(accounts, at_ns, names.charge(), &gid, ids);
         let now = past(&gid);
         if std::mem::replace(&mut gone, now) == gone {
             break;
@@ -201,6 +201,7 @@ fn of_tandem(
 fn living(
     accounts: &Accounts,
     at_ns: u64,
+    charge: u64,
     gid: &BTreeMap<u32, Gid>,
     ids: &mut Ids,
 ) -> (BTreeMap<Wid, WorldCounters>, Vec<Wid>) {
@@ -215,7 +216,7 @@ fn living(
             (_, kind) if is_vcpu(kind) => Role::Vcpu(w.index),
             _ => Role::Helper(comm()),
         };
-        let totals = accounting::world(&w, at_ns);
+        let totals = accounting::world(&w, at_ns, losing(accounts, &w, at_ns, charge));
         let wid = ids.world(u64::from(w.pid), w.born_ns);
         if w.flags & WORLD_SERVICE != 0 {
             services.push(wid);
@@ -226,6 +227,15 @@ fn living(
         );
     }
     (worlds, services)
+}
+
+/// What a world that runs has lost to other threads of its core since it was charged last.
+fn losing(accounts: &Accounts, w: &World, at_ns: u64, charge: u64) -> u64 {
+    if accounts.host().smt < 2 || w.state != STATE_RUN || w.last_pcpu < 0 {
+        return 0;
+    }
+    let p = accounts.pcpu(w.last_pcpu as usize);
+    p.lost_until(&accounts.pcpu(p.core_first as usize), charge, at_ns)
 }
 
 fn pcpus(

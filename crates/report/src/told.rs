@@ -211,7 +211,7 @@ impl Told {
             let sums = &mut self.pcpus[p];
             let code = match s.now {
                 Now::Unknown => 0,
-                Now::Idle => {
+                Now::Idle | Now::Kept => {
                     sums.idle += to - from;
                     1
                 }

@@ -100,6 +100,7 @@ impl Host {
         native.host.vms = vms as u32;
         native.host.smt = smt;
         native.host.online = topology.online().len() as u32;
+        native.host.cores = crate::cores_online(topology);
         for (id, from) in pcpus.iter().enumerate() {
             // What is no place, such as virtual times, the scheduler has set itself.
             let to = host.pcpu_mut(id as u32);
@@ -110,6 +111,7 @@ impl Host {
                 node: from.node,
                 core: from.core,
                 core_first: from.core_first,
+                core_online: from.core_online,
                 ..*to
             };
         }
@@ -121,6 +123,12 @@ impl Host {
             host.world_mut(id).id = id;
         }
         Ok(host)
+    }
+
+    /// Thousandths of its CPU time that a world is charged on a shared core.
+    #[must_use]
+    pub fn shared_charge(&self) -> u64 {
+        self.native().knobs.shared_charge
     }
 
     fn native(&self) -> &Native {

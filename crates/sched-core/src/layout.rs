@@ -2,7 +2,7 @@
 //! alike.
 
 use crate::records::{CLUSTER_PCPUS, CLUSTERS_MAX, Cluster, Pcpu};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use topology::{Place, Topology};
 use units::PcpuId;
 
@@ -47,7 +47,9 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
             pcpu.bit = bit as u32;
             pcpu.node = place.node;
             pcpu.core = place.core;
-            pcpu.core_first = u32::from(*firsts.entry(place.core).or_insert(id.0));
+            let core = *firsts.entry(place.core).or_insert(id.0);
+            pcpu.core_first = u32::from(core);
+            pcpus[core as usize].core_online += 1;
         }
         clusters.push(cluster);
     }
@@ -60,7 +62,28 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
     (pcpus, clusters)
 }
 
+/// Cores of a host that have a thread on line.
+#[must_use]
+pub fn cores_online(topology: &Topology) -> u32 {
+    let cores = topology.online().iter().map(|id| topology.place(id).core);
+    cores.collect::<BTreeSet<u32>>().len() as u32
+}
+
 impl Pcpu {
+    /// CPU time until `now_ns` that the world which runs here has lost to the other threads of the
+    /// core since it was charged last, in ns (`sched/account/busy.h`); `core` is the pCPU that
+    /// stands for it. 0 where the records were read between two words of a change.
+    #[must_use]
+    pub fn lost_until(&self, core: &Pcpu, shared_charge: u64, now_ns: u64) -> u64 {
+        let most = u128::from(now_ns.saturating_sub(self.lost_at_ns)) * 1000;
+        let awake = u64::from(core.core_awake);
+        let divided = awake > 1 && shared_charge < 1000;
+        let rate = if divided { 1000 - 2 * shared_charge / awake } else { 0 };
+        let all = core.core_lost.wrapping_add(now_ns.wrapping_mul(rate));
+        let lost = all.wrapping_sub(self.lost_seen);
+        if u128::from(lost) <= most { lost / 1000 } else { 0 }
+    }
+
     /// Time until `now_ns` in which the pCPU, which is on line, neither ran worlds nor idled
     /// (`sched/account/taken.h`), in ns; at most the 20 us more that a change of worlds takes.
     #[must_use]

@@ -19,7 +19,7 @@ pub use contract::{
 };
 pub use host::{EntryFlags, Host, HostError};
 pub use knobs::{KNOBS, Knob, KnobError};
-pub use layout::layout;
+pub use layout::{cores_online, layout};
 pub use native::Native;
 pub use plan::plan_nodes;
 pub use records::Host as HostRecord;

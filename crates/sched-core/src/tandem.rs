@@ -97,6 +97,17 @@ impl Accounts for Tandem {
         Some(self.host.world(world).used_ns)
     }
 
+    fn lost_ns(&self, world: u32, now_ns: u64) -> u64 {
+        let w = self.host.world(world);
+        let of = |pcpu: u32| self.host.pcpu(pcpu);
+        let runs = (w.state == STATE_RUN).then(|| of(w.last_pcpu as u32));
+        let running = runs.map_or(0, |p| {
+            let core = of(p.core_first);
+            p.lost_until(core, self.host.shared_charge(), now_ns + self.host.age_ns())
+        });
+        w.lost_ns + running
+    }
+
     fn busy_ns(&self, pcpu: u32) -> Option<u64> {
         Some(self.host.pcpu(pcpu).busy_ns)
     }

@@ -88,6 +88,7 @@ impl Books {
     #[inline]
     pub(crate) fn stops(&mut self, now: u64, world: u32, pcpu: u32, accounts: &impl Accounts) {
         self.truth.stops(now, pcpu);
+        self.truth.lost(world, accounts.lost_ns(world, now));
         self.watch.charged(now, accounts, world, pcpu);
     }
 
@@ -164,6 +165,16 @@ impl Books {
         self.watch.is_on()
     }
 
+    /// Takes over what these worlds, which are there, have been charged up to now.
+    pub(crate) fn update(
+        &mut self,
+        now: u64,
+        accounts: &impl Accounts,
+        worlds: impl Iterator<Item = u32>,
+    ) {
+        worlds.for_each(|w| self.truth.lost(w, accounts.lost_ns(w, now)));
+    }
+
     /// Holds the scheduler's state times of a world to the oracle's.
     pub(crate) fn audit(&mut self, now: u64, accounts: &impl Accounts, world: u32) {
         self.watch.reported(now, accounts, world);
@@ -178,7 +189,7 @@ impl Books {
     pub(crate) fn times(&self, now: u64, world: u32, output: Output) -> Times {
         let spent = self.truth.spent(now, world);
         Times {
-            used_ns: spent.used_ns,
+            used_ns: spent.used_ns.saturating_sub(spent.lost_ns),
             run_ns: spent.run_ns,
             ready_ns: spent.ready_ns,
             costop_ns: spent.costop_ns,

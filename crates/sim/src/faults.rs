@@ -262,7 +262,7 @@ impl<P: Scheduler> Faulty<P> {
         if self.fault.is(Mutant::EqualWeights) {
             leaves.iter_mut().for_each(|l| l.shares = 1000);
         }
-        Tree::new(tree.pcpus(), pools, leaves)
+        Tree::new(tree.pcpus(), pools, leaves).as_cores_of(tree)
     }
 }
 
@@ -270,6 +270,10 @@ impl<P: Scheduler> Accounts for Faulty<P> {
     fn charged_ns(&self, world: u32) -> Option<u64> {
         let charged = self.inner.charged_ns(world)?;
         Some(charged.wrapping_add(self.told[world as usize]))
+    }
+
+    fn lost_ns(&self, world: u32, now_ns: u64) -> u64 {
+        self.inner.lost_ns(world, now_ns)
     }
 
     fn busy_ns(&self, pcpu: u32) -> Option<u64> {

@@ -47,11 +47,15 @@ pub enum Mutant {
     WrongSlowest,
     /// A running world stays where it is as long as nothing else is to run there.
     Stays,
+    /// A world on a shared core is charged as one that has a core alone.
+    PartnerFree,
+    /// No world gets a core alone, whatever it has lost.
+    NeverWhole,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 21] = [
+    pub const ALL: [Mutant; 23] = [
         Mutant::LostKick,
         Mutant::LostEnqueue,
         Mutant::WrongPcpu,
@@ -73,6 +77,8 @@ impl Mutant {
         Mutant::LostCostart,
         Mutant::WrongSlowest,
         Mutant::Stays,
+        Mutant::PartnerFree,
+        Mutant::NeverWhole,
     ];
 
     /// Name after `mutant:`.
@@ -100,6 +106,8 @@ impl Mutant {
             Mutant::LostCostart => "lost-costart",
             Mutant::WrongSlowest => "wrong-slowest",
             Mutant::Stays => "stays",
+            Mutant::PartnerFree => "partner-free",
+            Mutant::NeverWhole => "never-whole",
         }
     }
 }

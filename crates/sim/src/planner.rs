@@ -7,7 +7,7 @@ use contract::{Limit, LimitOf};
 use entitlement::{Order, Owner, Tree, TreeLeaf, TreePool};
 use publish::{Takers, Wants, Weigher};
 use settings::{Change, PlacedPool, VmResources};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use units::{PcpuId, PcpuSet};
 
 /// What is planned.
@@ -25,6 +25,9 @@ pub(crate) struct Planner {
     pcpus: PcpuSet,
     /// Shares of the system group; none: by the number of pCPUs.
     system_shares: Option<u32>,
+    /// Core of each pCPU, and thousandths of its CPU time that a world is charged on a shared one.
+    core_of: Vec<u32>,
+    shared_charge: u64,
 }
 
 /// Limits as they are put into force: all of them, and the first that each VM is below.
@@ -62,10 +65,23 @@ impl Planner {
         changes: Vec<Change>,
         pcpus: PcpuSet,
         system_shares: Option<u32>,
+        cores: (Vec<u32>, u64),
     ) -> Planner {
         let (weigher, takers) = (Weigher::default(), Takers::default());
         let (generation, ordered) = (0, false);
-        Planner { pools, changes, weigher, takers, generation, ordered, pcpus, system_shares }
+        let (core_of, shared_charge) = cores;
+        Planner {
+            pools,
+            changes,
+            weigher,
+            takers,
+            generation,
+            ordered,
+            pcpus,
+            system_shares,
+            core_of,
+            shared_charge,
+        }
     }
 
     /// These pCPUs are on line from now on.
@@ -120,6 +136,8 @@ impl Planner {
         };
         let leaves = on.iter().map(leaf).collect();
         let tree = Tree::new(self.pcpus.len() as u64, tree_pools(&self.pools), leaves);
+        let cores: BTreeSet<u32> = self.pcpus.iter().map(|p| self.core_of[p.0 as usize]).collect();
+        let tree = tree.on_cores(cores.len() as u64, self.shared_charge);
         (tree.without(self.takers.in_force().clone()), on)
     }
 

@@ -7,6 +7,7 @@ use crate::options::Options;
 use crate::run::SimError;
 use contract::{Feature, Scheduler};
 use peers::Peer;
+use sched_core::Knobs;
 use settings::{Run, VmSpec};
 use std::{fmt, str::FromStr};
 
@@ -86,6 +87,16 @@ impl Policy {
             Policy::Mutant(mutant) | Policy::Peer(_, Some(mutant)) => Some(mutant),
             Policy::Tandem | Policy::Peer(_, None) => None,
         }
+    }
+}
+
+/// What Tandem goes by: its knobs, but for a fault that is a wrong one. The oracle goes by those of
+/// the run.
+pub(crate) fn knobs_of(policy: Policy, knobs: Knobs) -> Knobs {
+    match policy {
+        Policy::Mutant(Mutant::PartnerFree) => Knobs { shared_charge: 1000, ..knobs },
+        Policy::Mutant(Mutant::NeverWhole) => Knobs { whole_core_us: 100_000_000, ..knobs },
+        _ => knobs,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::options::{Age, Options};
 use crate::policies::{self, Policy};
 use crate::recorder::{Recorder, TraceOut};
 use crate::truth::PcpuTimes;
-use check::{CoschedSpans, SchedulerTerms, Verdict};
+use check::{CoreTerms, CoschedSpans, SchedulerTerms, Verdict};
 use contract::{Breach, Scheduler, Setup};
 use sched_core::{HostError, KnobError, Knobs, Tandem};
 use settings::{PlacedPool, Run, Scenario};
@@ -114,6 +114,10 @@ pub fn scheduler_terms(knobs: &sched_core::Knobs, hz: u32) -> SchedulerTerms {
         tick: Span::from_ns(1_000_000_000 / u64::from(hz)),
         timer_late: Span::ZERO,
         spread: Some(us(knobs.spread_us)),
+        cores: Some(CoreTerms {
+            shared_charge: knobs.shared_charge,
+            whole_core: us(knobs.whole_core_us),
+        }),
         cosched: (knobs.cosched != 0).then_some(cosched),
     }
 }
@@ -173,6 +177,7 @@ fn run_recorded(
         .map_err(|reasons| SimError::Pools { label: run.label.clone(), reasons })?;
     let job = Job { run, options, seed, duration, knobs, settings, trace, looks };
     let tandem = || {
+        let knobs = policies::knobs_of(options.policy, knobs);
         let Age { clock_ns, virtual_ns } = options.age;
         Tandem::new(&setup, &knobs)
             .map(|tandem| tandem.aged(clock_ns, virtual_ns))

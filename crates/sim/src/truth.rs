@@ -18,6 +18,8 @@ struct Life {
     since: u64,
     /// Completed stays, by state.
     time: [u64; 5],
+    /// CPU time that the scheduler does not charge: lost to a busy thread of the same core.
+    lost_ns: u64,
     /// Time that a limit held it back, completed stays only, and since when one does.
     limited_ns: u64,
     limited_since: Option<u64>,
@@ -34,6 +36,7 @@ impl Life {
         state: State::Wait,
         since: 0,
         time: [0; 5],
+        lost_ns: 0,
         limited_ns: 0,
         limited_since: None,
         last_pcpu: None,
@@ -218,6 +221,7 @@ impl Truth {
         let times = life.times(now);
         Spent {
             used_ns: times.run_ns,
+            lost_ns: life.lost_ns,
             run_ns: times.run_ns,
             ready_ns: times.ready_ns,
             costop_ns: times.costop_ns,
@@ -229,6 +233,11 @@ impl Truth {
             expiries: life.expiries,
             wakeups: life.wakeups,
         }
+    }
+
+    /// So much of a world's CPU time up to now is not charged.
+    pub(crate) fn lost(&mut self, world: u32, ns: u64) {
+        self.worlds[world as usize].lost_ns = ns;
     }
 
     /// The same of the worlds of a VM that are gone.

@@ -1,7 +1,7 @@
 //! The scheduler's knobs on the command line.
 
 use crate::{Exit, Failure, say};
-use check::{CoschedSpans, SchedulerTerms};
+use check::{CoreTerms, CoschedSpans, SchedulerTerms};
 use sched_core::{KNOBS, Knobs};
 use std::collections::BTreeMap;
 use units::Span;
@@ -86,6 +86,10 @@ pub fn terms(knobs: &Knobs, hz: u32) -> SchedulerTerms {
         tick: Span::from_ns(1_000_000_000 / u64::from(hz)),
         timer_late: Span::ZERO,
         spread: Some(us(knobs.spread_us)),
+        cores: Some(CoreTerms {
+            shared_charge: knobs.shared_charge,
+            whole_core: us(knobs.whole_core_us),
+        }),
         cosched: (knobs.cosched != 0).then_some(cosched),
     }
 }

@@ -108,6 +108,8 @@ pub enum Kind {
         /// Whether it begins.
         begins: bool,
     },
+    /// The event's pCPU idles from now on so that a world has the core alone.
+    Kept,
     /// A pCPU was kicked by the event's pCPU.
     Kick {
         /// The pCPU that was kicked.

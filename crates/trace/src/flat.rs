@@ -1,6 +1,7 @@
 //! An event's kind as a row of numbers and texts in the order of the table of kinds, and back; it
 //! knows no bytes and no time.
 
+use crate::raw::KEPT;
 use crate::{Event, Kick, Kind, Move, Place, Queue, Role, State, Waker, Why};
 use units::{PcpuId, PcpuSet, VmId, WorldId, caps::PCPUS_MAX};
 
@@ -58,6 +59,7 @@ pub(crate) fn flatten(kind: &Kind) -> Flat {
             (6, vec![some(from.map(|w| w.0)), some(to.map(|w| w.0))], vec![])
         }
         Kind::Idle { begins } => (7, vec![u64::from(*begins)], vec![]),
+        Kind::Kept => (7, vec![KEPT], vec![]),
         Kind::Kick { target, how } => (8, vec![pcpu(Some(*target)), how.code().into()], vec![]),
         Kind::WaitOn { world, event, class } => {
             (9, vec![world.0.into(), *event], vec![class.clone()])
@@ -158,6 +160,7 @@ impl Flat {
                 }
             }
             6 => Kind::Switch { from: self.maybe_world(0)?, to: self.maybe_world(1)? },
+            7 if self.num(0) == KEPT => Kind::Kept,
             7 => Kind::Idle { begins: self.num(0) != 0 },
             8 => Kind::Kick { target: self.pcpu(0)??, how: Kick::of_code(self.num(1))? },
             9 => Kind::WaitOn { world: self.world(0)?, event: self.num(1), class: self.text(0) },

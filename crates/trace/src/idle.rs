@@ -40,7 +40,7 @@ impl Past {
                 }
                 self.ran[p].push(*s);
             }
-            Now::Unknown | Now::Other => {}
+            Now::Unknown | Now::Other | Now::Kept => {}
         }
     }
 

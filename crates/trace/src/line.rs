@@ -111,6 +111,7 @@ fn arguments(event: &Event) -> String {
         Kind::Switch { from, to } => {
             format!("SWITCH {} {}", from.map_or(0, |w| w.0), to.map_or(0, |w| w.0))
         }
+        Kind::Kept => "IDLE KEPT".to_owned(),
         Kind::Idle { begins } => format!("IDLE {}", if *begins { "BEGIN" } else { "END" }),
         Kind::Kick { target, how } => format!("KICK {} {}", target.0, how.name()),
         Kind::WaitOn { world, event, class } => {
@@ -330,6 +331,7 @@ impl Words<'_> {
         match self.0.next()? {
             "BEGIN" => Some(Kind::Idle { begins: true }),
             "END" => Some(Kind::Idle { begins: false }),
+            "KEPT" => Some(Kind::Kept),
             _ => None,
         }
     }

@@ -76,6 +76,8 @@ pub enum RawError {
     },
 }
 
+/// Of an idle event: the pCPU idles so that a world has the core alone.
+pub(crate) const KEPT: u64 = 3;
 const NONE: u64 = 0xffff;
 const KNOWN: u64 = 1 << 32;
 const ALSO_WOKEN: u64 = 1;
@@ -121,6 +123,7 @@ pub fn to_raw(event: &Event) -> Result<[u8; RAW_BYTES], RawError> {
         }
         Kind::Switch { from, to } => (0, known(from.map(|w| w.0)), known(to.map(|w| w.0))),
         Kind::Idle { begins } => (0, u64::from(*begins), 0),
+        Kind::Kept => (0, KEPT, 0),
         Kind::Kick { target, how } => (0, u64::from(target.0) | u64::from(how.code()) << 16, 0),
         Kind::Account { vm, used_ns, entitled } => (vm.0.into(), *used_ns, *entitled),
         Kind::Host { pcpus } => (0, u64::from(*pcpus), 0),
@@ -267,6 +270,7 @@ fn kind_of(kind: u16, id: u32, a: u64, b: u64) -> Option<Kind> {
             }
         }
         6 => Kind::Switch { from: known_of(a).map(WorldId), to: known_of(b).map(WorldId) },
+        7 if a == KEPT => Kind::Kept,
         7 => Kind::Idle { begins: a != 0 },
         8 => Kind::Kick { target: pcpu_of(a & NONE)?, how: Kick::of_code(a >> 16 & 0xff)? },
         11 => Kind::Account { vm: VmId(id.try_into().ok()?), used_ns: a, entitled: b },

@@ -19,18 +19,21 @@ pub enum Now {
     Unknown,
     /// Nothing.
     Idle,
+    /// Nothing, so that a world has the core alone.
+    Kept,
     /// Something that the trace does not name.
     Other,
     /// It runs a world.
     World(WorldId),
 }
 
-/// As in RDY's table: `I`, or the world's number; `?` is unknown, `*` something else.
+/// As in RDY's table: `I`, or the world's number; `?` is unknown, `*` something else, `K` kept.
 impl fmt::Display for Now {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Now::Unknown => f.pad("?"),
             Now::Idle => f.pad("I"),
+            Now::Kept => f.pad("K"),
             Now::Other => f.pad("*"),
             Now::World(w) => f.pad(&w.0.to_string()),
         }
@@ -212,6 +215,11 @@ impl Replay {
                 }
             }
             Kind::Idle { begins } => self.idling(event.pcpu, *begins),
+            Kind::Kept => {
+                if let Some(p) = event.pcpu {
+                    self.set(p, Now::Kept);
+                }
+            }
             Kind::Host { pcpus } => {
                 if let Some(last) = pcpus.checked_sub(1) {
                     self.know(PcpuId(last));
@@ -256,7 +264,7 @@ impl Replay {
         let Some(p) = pcpu else { return };
         match (begins, self.now(p)) {
             (true, _) => self.set(p, Now::Idle),
-            (false, Now::Idle | Now::Unknown) => self.set(p, Now::Other),
+            (false, Now::Idle | Now::Kept | Now::Unknown) => self.set(p, Now::Other),
             (false, _) => {}
         }
     }

@@ -162,6 +162,10 @@ impl<S: Sink> Drawer<'_, S> {
                 Now::Other => {
                     self.sink.begin(ns, Track::Pcpu(s.pcpu), "something else", &[], None)?
                 }
+                Now::Kept => {
+                    let name = "kept for the world beside it";
+                    self.sink.begin(ns, Track::Pcpu(s.pcpu), name, &[], None)?
+                }
                 Now::Idle | Now::Unknown => {}
             }
         }
@@ -203,7 +207,7 @@ impl<S: Sink> Drawer<'_, S> {
     fn ends(&mut self, ended: &crate::Ended) -> io::Result<()> {
         let ns = self.replay.ns();
         for s in &ended.stretches {
-            if matches!(s.now, Now::World(_) | Now::Other) {
+            if matches!(s.now, Now::World(_) | Now::Other | Now::Kept) {
                 self.sink.end(ns, Track::Pcpu(s.pcpu))?;
             }
         }

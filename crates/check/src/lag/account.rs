@@ -28,6 +28,8 @@ pub(super) struct LagAccount {
     pub(super) entitled: i64,
     pub(super) used: u64,
     pub(super) over: bool,
+    /// When it was entitled to more than shared cores give, last.
+    pub(super) whole_at: Option<u64>,
     pub(super) owed_max: u64,
     pub(super) surplus_max: u64,
     /// Position among the shares of the window that closes.
@@ -52,6 +54,7 @@ impl LagAccount {
             entitled: 0,
             used: 0,
             over: false,
+            whole_at: None,
             owed_max: 0,
             surplus_max: 0,
             position: 0,

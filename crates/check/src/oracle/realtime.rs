@@ -40,7 +40,7 @@ impl Oracle {
                 self.late(now, vm, o);
             }
         } else {
-            self.waits.pcpu_idles(now, pcpu);
+            self.idles(now, pcpu);
         }
         let set = if self.held { Some(PcpuSet::from_iter([pcpu])) } else { None };
         let set = self.ledger.set(set.as_ref());
@@ -52,5 +52,6 @@ impl Oracle {
         self.ledger.turn(now, account, taken, taken);
         let p = &mut self.pcpus[pcpu.0 as usize];
         (p.taken, p.realtime) = (taken, Some(account));
+        self.threads(now);
     }
 }

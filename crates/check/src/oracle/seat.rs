@@ -40,9 +40,9 @@ impl Oracle {
                 if let Some(p) = w.pcpu.take() {
                     let pcpu = &mut self.pcpus[p.0 as usize];
                     if pcpu.world == Some(world) {
-                        pcpu.world = None;
+                        pcpu.last = pcpu.world.take();
                         pcpu.busy.end(now);
-                        self.waits.pcpu_idles(now, p);
+                        self.idles(now, p);
                         self.sharing.busy(now, p, false);
                         self.sharing.runs(now, p, None);
                     }

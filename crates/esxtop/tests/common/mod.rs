@@ -58,6 +58,7 @@ fn totals(r: &mut Rng, before: &Totals) -> Totals {
         used_ns: add(before.used_ns),
         run_ns: add(before.run_ns),
         sys_ns: add(before.sys_ns),
+        lost_ns: None, // no column of a batch
         wait_ns: add(before.wait_ns),
         vmwait_ns: add(before.vmwait_ns),
         ready_ns: add(before.ready_ns),

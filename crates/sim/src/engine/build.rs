@@ -56,7 +56,13 @@ impl<P: Scheduler> Engine<P> {
             books: Books::new(truth, watch, worlds),
             cast: Cast::new(spec, &terms.pools, system_shares, seed),
             agenda: Agenda::new(spec, &terms.changes),
-            planner: Planner::new(terms.pools, terms.changes, PcpuSet::first(pcpus), given),
+            planner: Planner::new(
+                terms.pools,
+                terms.changes,
+                PcpuSet::first(pcpus),
+                given,
+                (topology.places().iter().map(|p| p.core).collect(), terms.knobs.shared_charge),
+            ),
             realtime: Realtime::new(&spec.realtime, pcpus, seed),
             hardware: hardware::build(spec, topology),
             stats: Stats::default(),
@@ -75,6 +81,7 @@ fn held_to(terms: &Terms<'_>) -> Option<SchedulerTerms> {
     options.check.then(|| scheduler_terms(terms.knobs, host.hz)).map(|t| SchedulerTerms {
         timer_late: host.timer_late,
         spread: t.spread.filter(|_| options.policy.is_tandem()),
+        cores: t.cores.filter(|_| options.policy.is_tandem()),
         cosched: cosched(t),
         ..t
     })

@@ -67,6 +67,7 @@ impl<P: Scheduler> Engine<P> {
     /// Shows everything as it is now, if it is to be seen.
     pub(super) fn look(&mut self) {
         let Some(mut looks) = self.looks.take() else { return };
+        self.update();
         let mut counters = self.counters(&looks);
         let past = (0..self.cast.vms().len() as u32)
             .map(|vm| (gid_of_vm(vm), self.books.truth().past(vm).totals()))
@@ -80,6 +81,12 @@ impl<P: Scheduler> Engine<P> {
             }
             None => self.clock.end_at(self.kernel.now()),
         }
+    }
+
+    /// The books are up to date, the runs under way included.
+    pub(super) fn update(&mut self) {
+        let there = self.cast.worlds().filter(|w| self.kernel.is_there(*w));
+        self.books.update(self.kernel.now(), &self.policy, there);
     }
 
     fn counters(&self, looks: &Looks) -> Counters {

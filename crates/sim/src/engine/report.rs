@@ -27,6 +27,7 @@ impl<P: Scheduler> Engine<P> {
         let pcpus = self.kernel.pcpus();
         (0..pcpus).for_each(|p| self.account(p));
         let entitled = self.books.entitled(self.kernel.now(), self.cast.vms().len());
+        self.update();
         let world = |w: usize| match self.kernel.seat(w as u32) {
             Seat::Off => self.books.times_of_gone(w as u32),
             _ => self.books.times(self.kernel.now(), w as u32, self.cast.output(w as u32)),

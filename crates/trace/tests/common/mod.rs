@@ -39,6 +39,7 @@ pub fn any(r: &mut Draw) -> Event {
             why: r.of(Move::ALL),
         },
         5 => Kind::Switch { from: maybe_w, to: (r.below(2) == 0).then_some(world) },
+        6 if r.below(3) == 0 => Kind::Kept,
         6 => Kind::Idle { begins: r.below(2) == 0 },
         7 => Kind::Kick { target: p, how: r.of(Kick::ALL) },
         8 => Kind::WaitOn { world, event: number, class: text(r) },

@@ -1,0 +1,215 @@
+/* Whole cores for worlds that have lost too much to the other threads of theirs.
+ *
+ * Promise	unfairness that comes from sharing a core is bounded: a world that is entitled to
+ *		more than a shared core gives, and has lost whole_core_us by that, has its core
+ *		alone until it has half of it back (VS51 "Policy on Hyper-Threading", H3; ESXi:
+ *		HTWholeCoreThreshold)
+ * Law		a world of a VM that gets less than it asks for is behind by its VM's lag; of
+ *		another, by what it has lost since it slept for as long. While it has its core, the
+ *		other threads run host tasks only: they are kept
+ * Units	ns of CPU time
+ * Example	two VMs of 2:1 shares on one core, shared_charge 625: the plan gives 0.769 and
+ *		0.385. The first is behind by 144 ms a second while both run: after 5.6 s it runs
+ *		alone until it is behind by 400 ms. From then on both alternate
+ * Limits	decided when its quantum ends. A world that may run on a kept thread alone ends this
+ *		for a quantum. Cores of 2, 3, 4 or 8 threads
+ */
+#ifndef TANDEM_WHOLE_H
+#define TANDEM_WHOLE_H
+
+#include "../law/cores.h"
+#include "pick.h"
+
+/* The other threads of a pCPU's core. */
+INLINE u64 whole_others(const struct host *h, const struct cluster *c, u32 bit)
+{
+	u64 own = 1ull << (bit & 63), all = (1ull << (h->smt & 7)) - 1;
+
+	if (idle_first_threads(h->smt) == ~0ull)
+		return 0;
+	if (h->smt == 8)
+		all = 0xff;
+	return all << ((bit - bit % h->smt) & 63) & c->present & ~own;
+}
+
+/* Kicks the pCPUs of `mask`. */
+SUBPROG u32 whole_kick(NONNULL(struct host *h), NONNULL(struct cluster *c), u64 mask, u32 how)
+{
+	plat_for(i, 8) {
+		u32 bit = mask ? plat_first_bit(mask) & 63 : 0;
+
+		if (!mask)
+			break;
+		mask &= mask - 1;
+		trace_kick(h, c->pcpu[bit], how, WHY_PREEMPTED);
+	}
+	return 0;
+}
+
+/* The core of a pCPU is for all again. */
+RARE_SUBPROG u32 whole_end(NONNULL(struct host *h), u32 pcpu)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu), *core = p ? plat_pcpu(h, p->core_first) : NULL;
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	u64 mask;
+
+	if (!core || !c)
+		return 0;
+	mask = (whole_others(h, c, p->bit) | 1ull << (p->bit & 63)) & plat_read(c->kept);
+	plat_fetch_and(&c->kept, ~mask);
+	core->whole = WORLD_NONE;
+	whole_kick(h, c, mask, KICK_IDLE);
+	return 0;
+}
+
+/* Whether the world that has this core runs there, or waits and ran there last. */
+INLINE bool whole_holds(struct host *h, const struct pcpu *p, const struct pcpu *core)
+{
+	u32 whole = plat_read(core->whole);
+	struct world *w = whole ? plat_world(h, whole) : NULL;
+	struct pcpu *q = w && w->last_pcpu >= 0 ? plat_pcpu(h, (u32)w->last_pcpu) : NULL;
+
+	return q && q != p && (w->state == STATE_RUN || w->state == STATE_READY) &&
+	       q->core_first == p->core_first;
+}
+
+/* In housekeeping: a thread is not kept for a world that runs elsewhere. */
+INLINE void whole_check(struct host *h, struct pcpu *p)
+{
+	struct cluster *c = h->smt > 1 ? plat_cluster(h, p->cluster) : NULL;
+	struct pcpu *core = c && idle_kept(c, p->bit) ? plat_pcpu(h, p->core_first) : NULL;
+
+	if (core && !whole_holds(h, p, core))
+		whole_end(h, p->id);
+}
+
+/* Whether a world waits that may run on one of these threads alone: others would have been taken
+ * elsewhere. */
+SUBPROG bool whole_waits(NONNULL(struct host *h), NONNULL(struct cluster *c), u64 mask)
+{
+	bool waits = false;
+
+	plat_for(i, 8) {
+		struct pcpu *q = mask ? plat_pcpu(h, c->pcpu[plat_first_bit(mask) & 63]) : NULL;
+
+		if (!q)
+			break;
+		mask &= mask - 1;
+		waits |= plat_read(q->waits_vm) > 0;
+	}
+	return waits;
+}
+
+/* Whether a world is behind by `us` of its time: at its VM's entitlement, or at a whole pCPU. */
+INLINE bool whole_behind(struct host *h, const struct vm *v, const struct world *w, u64 us)
+{
+	return w->behind_ns >= us * US ||
+	       (s64)(h->v_ns - plat_read(v->vt_ns) - share_span(h, us)) >= 0;
+}
+
+/* The running world goes on: its core is its own from now on, or no longer. */
+RARE_SUBPROG u32 whole_decide(NONNULL(struct host *h), u32 pcpu, NONNULL(struct world *w))
+{
+	struct pcpu *p = plat_pcpu(h, pcpu), *core = p ? plat_pcpu(h, p->core_first) : NULL;
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	struct vm *v = plat_vm(h, w->vm);
+	u64 bound = plat_knobs(h)->whole_core_us, others;
+	bool keeps;
+
+	if (!core || !c || !v || !with(WHOLE_GRANT))
+		return 0;
+	others = whole_others(h, c, p->bit);
+	keeps = cores_beyond_shared(h, plat_knobs(h), plat_read(v->each)) &&
+		whole_behind(h, v, w, w->catches_up ? bound / 2 : bound);
+	w->catches_up = keeps;
+	if (plat_read(core->whole) == w->id) {
+		if (!keeps || whole_waits(h, c, others))
+			whole_end(h, pcpu);
+	} else if (keeps && others && plat_cas(&core->whole, WORLD_NONE, w->id)) {
+		w->whole_on = core->id + 1;
+		plat_or(&c->kept, others);
+		plat_fetch_and(&c->idle, ~others);
+		whole_kick(h, c, others, KICK_PREEMPT);
+	}
+	return 0;
+}
+
+INLINE void whole_goes_on(struct host *h, struct pcpu *p, struct world *w)
+{
+	if (cores_divided(h, plat_knobs(h)))
+		whole_decide(h, p->id, w);
+}
+
+/* A world runs on another core than it was given. */
+RARE_SUBPROG u32 whole_left(NONNULL(struct host *h), NONNULL(struct world *w))
+{
+	struct pcpu *core = plat_pcpu(h, w->whole_on - 1);
+
+	w->whole_on = 0;
+	if (core && plat_read(core->whole) == w->id)
+		whole_end(h, core->id);
+	return 0;
+}
+
+/* A world runs here: it may end what another was given, or it itself elsewhere. */
+INLINE void whole_runs(struct host *h, const struct pcpu *p, struct world *w)
+{
+	struct pcpu *core = h->smt > 1 ? plat_pcpu(h, p->core_first) : NULL;
+
+	if (w->whole_on && core && w->whole_on != core->id + 1)
+		whole_left(h, w);
+	if (core && plat_read(core->whole) && core->whole != w->id && w->vm != VM_SYSTEM)
+		whole_end(h, p->id);
+}
+
+/* A pCPU idles. */
+INLINE void whole_idles(struct host *h, const struct pcpu *p, const struct cluster *c)
+{
+	struct pcpu *core = h->smt > 1 ? plat_pcpu(h, p->core_first) : NULL;
+
+	if (core && plat_read(core->whole) && !idle_kept(c, p->bit))
+		whole_end(h, p->id);
+}
+
+/* Whether a world that stops here, or wakes, is to wait elsewhere. */
+INLINE bool whole_is_kept(struct host *h, u32 pcpu)
+{
+	struct pcpu *p = h->smt > 1 ? plat_pcpu(h, pcpu) : NULL;
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+
+	return c && idle_kept(c, p->bit);
+}
+
+/* A pCPU is kept for another thread's world, unless that has gone: it runs host tasks only. */
+RARE_SUBPROG bool whole_serve(NONNULL(struct host *h), u32 pcpu)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu), *core = p ? plat_pcpu(h, p->core_first) : NULL;
+	struct pick task = {};
+
+	if (!core)
+		return false;
+	if (!whole_holds(h, p, core)) {
+		whole_end(h, pcpu);
+		return false;
+	}
+	if (plat_read(p->waits_system)) {
+		ready_best(h, QUEUE_SYSTEM(pcpu), pcpu, KEY_NONE, &task);
+		if (task.world && ready_take(h, QUEUE_SYSTEM(pcpu), task.world))
+			return true;
+	}
+	if (trace_on(h) && !plat_read(p->current_world))
+		trace_idle(h, p, IDLES_KEPT);
+	return true;
+}
+
+/* Whether this pCPU is kept: then the running world leaves it. */
+INLINE bool whole_keeps(struct host *h, struct pcpu *p, struct cluster *c, plat_task *prev)
+{
+	if (!idle_kept(c, p->bit) || !whole_serve(h, p->id))
+		return false;
+	if (prev)
+		plat_set_slice(prev, 0); /* the kernel hands it to enqueue */
+	return true;
+}
+
+#endif
