@@ -1,6 +1,7 @@
 //! All tests of the simulator in one program, so that it is linked once: each file has a subject.
 //! `hot_path` forks and `ablate` switches mechanisms off: they are programs of their own.
 
+mod cores;
 mod cosched;
 mod draw;
 mod engine;

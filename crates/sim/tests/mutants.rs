@@ -17,6 +17,7 @@ enum Catch {
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
 const RESERVED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/reserved.toml");
 const CROWD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/crowd.toml");
+const ONE_CORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/one-core.toml");
 const HALF_LOADED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/half-loaded.toml");
 
 fn outcome(scenario: &str, policy: Policy) -> Result<sim::Outcome, SimError> {
@@ -66,6 +67,8 @@ fn table() -> [(Mutant, &'static str, Catch); Mutant::ALL.len()] {
         (Mutant::LostCostart, "demo", Oracle(Invariant::CostopTooLong)),
         (Mutant::WrongSlowest, "demo", Oracle(Invariant::Skew)),
         (Mutant::Stays, "whole-cores", Oracle(Invariant::SharedCore)),
+        (Mutant::PartnerFree, "three-on-two-cores", Oracle(Invariant::Lag)),
+        (Mutant::NeverWhole, ONE_CORE, Oracle(Invariant::Lag)),
     ]
 }
 

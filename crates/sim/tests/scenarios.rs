@@ -74,6 +74,7 @@ scenarios! {
     confined_busy_host "confined-busy-host";
     odd_topologies "odd-topologies";
     whole_cores "whole-cores";
+    three_on_two_cores "three-on-two-cores";
     up_smp_mix "up-smp-mix";
     sleepers "sleepers";
     infeasible "infeasible";

@@ -153,7 +153,7 @@ fn pcpus_are_busy_or_idle(name: &str, events: &[Event], from: u64, to: u64, resu
         };
         assert_eq!(sum(|now| matches!(now, Now::World(_))), p.busy_ns, "{name}: pCPU {}", p.id);
         assert_eq!(
-            sum(|now| matches!(now, Now::Idle)),
+            sum(|now| matches!(now, Now::Idle | Now::Kept)),
             result.duration_ns - p.busy_ns,
             "{name}: pCPU {}",
             p.id

@@ -74,6 +74,7 @@ fn kinds_have_the_numbers_of_the_header() {
             Kind::Migrate { world: WorldId(1), from: None, to: units::PcpuId(3), why: Move::Pull },
         ),
         (c::TRACE_IDLE, Kind::Idle { begins: true }),
+        (c::TRACE_IDLE, Kind::Kept),
         (c::TRACE_KICK, Kind::Kick { target: units::PcpuId(3), how: Kick::Preempt }),
         (c::TRACE_ACCOUNT, Kind::Account { vm: units::VmId(3), used_ns: 5, entitled: 6 }),
         (c::TRACE_LOST, Kind::Lost { events: Some(7) }),

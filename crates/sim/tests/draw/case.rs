@@ -152,13 +152,15 @@ pub fn hold(lag: Lag, seeds: &[u64], drawn: impl Fn(u64) -> Case + Sync) -> Vec<
         .filter_map(|(seed, j)| Some((*seed, j.fault.as_ref()?, j.lag_percent)))
         .collect();
     let Some((seed, fault, _)) = failed.first() else { return all };
-    let small = shrink::smallest(drawn(*seed), &|c: &Case| {
-        c.judge(lag).fault.is_some_and(|f| f.kind == fault.kind)
-    });
     let line = |(seed, f, percent): &(u64, &Fault, u64)| {
         format!("seed {seed}: {}: {}; at most {percent} % of the bound on lag", f.kind, f.text)
     };
     let lines: Vec<String> = failed.iter().map(line).collect();
+    // Before the search for the smallest, which may take minutes.
+    eprintln!("{} of {} seeds fail:\n{}", failed.len(), all.len(), lines.join("\n"));
+    let small = shrink::smallest(drawn(*seed), &|c: &Case| {
+        c.judge(lag).fault.is_some_and(|f| f.kind == fault.kind)
+    });
     panic!(
         "{} of {} seeds fail:\n{}\nthe smallest host that fails as seed {seed} does ({}):\n{}",
         failed.len(),

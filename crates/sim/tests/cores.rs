@@ -1,0 +1,58 @@
+//! Cores are divided, not threads (`shared_charge` below 1,000): worlds that share one are charged
+//! less, and one that has lost too much has a core alone.
+
+use crate::text;
+use sim::{Options, Outcome};
+use units::Span;
+
+fn run(name: &str, scenario: &str, knobs: &[(&str, u64)], seconds: u64) -> Outcome {
+    let options = Options {
+        knobs: knobs.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+        duration: Some(Span::from_secs(seconds)),
+        ..Options::default()
+    };
+    text::outcome(&format!("cores-{name}"), scenario, &options)
+        .unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+fn times(out: &Outcome, name: &str) -> views::Times {
+    out.result.vms.iter().find(|vm| vm.name == name).expect("a VM of the scenario").times
+}
+
+fn violations(out: &Outcome) -> usize {
+    out.verdict.as_ref().expect("it is checked").violations.len()
+}
+
+const ONE_CORE: &str = include_str!("data/one-core.toml");
+
+#[test]
+fn shares_hold_between_the_threads_of_one_core_and_their_partner_idles_for_it() {
+    let out = run("one-core", ONE_CORE, &[], 60);
+    let (twice, once) = (times(&out, "twice"), times(&out, "once"));
+    let ratio = twice.work as f64 / once.work as f64;
+    assert!((1.96..2.04).contains(&ratio), "work {} and {}: {ratio}", twice.work, once.work);
+    // 0.769 and 0.385 of a core: x + 0.6 y = 1.
+    assert!((0.755..0.785).contains(&(twice.used_ns as f64 / 50e9)), "{twice:?}");
+    assert_eq!(violations(&out), 0);
+}
+
+#[test]
+fn threads_are_divided_where_a_shared_core_is_charged_as_two() {
+    let out = run("threads", ONE_CORE, &[("shared_charge", 1000)], 20);
+    let (twice, once) = (times(&out, "twice"), times(&out, "once"));
+    assert_eq!((twice.used_ns, once.used_ns), (twice.run_ns, once.run_ns));
+    assert!(twice.ready_ns + once.ready_ns < 1_000_000, "both threads are busy");
+}
+
+#[test]
+fn the_charge_follows_the_partner() {
+    // The partner is busy for half of each 200 ms.
+    let text = "duration = '20s'\n[host]\ncores_per_llc = 1\nthreads_per_core = 2\n[hardware]\n[knobs]\n\
+        shared_charge = 625\n[[vm]]\nname = 'a'\nvcpus = 1\nprofile = 'burner'\n[[vm]]\n\
+        name = 'b'\nvcpus = 1\nworkload = { kind = 'periodic', period = '200ms', work = '62ms' }\n";
+    let out = run("follows", text, &[], 20);
+    let (a, b) = (times(&out, "a"), times(&out, "b"));
+    let lost = a.run_ns - a.used_ns;
+    let shared = b.run_ns * 375 / 1000;
+    assert!(lost.abs_diff(shared) < shared / 100, "{lost} ns not charged, {shared} shared");
+}
