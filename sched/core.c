@@ -298,7 +298,7 @@ INLINE void dispatch_idle(struct host *h, struct pcpu *p, struct cluster *c, boo
 	if (p->serve_limiter && !held_back && pick_parked(h, p->id, KEY_NONE))
 		return;
 	idle_set(c, p->bit);
-	if (trace_on(h) && trace_noted_kept(p))
+	if (cores_divided(h, plat_knobs(h)) && trace_on(h) && trace_noted_kept(p))
 		trace_idle(h, p, IDLES);
 	/* A world may have been queued while this pCPU did not look idle yet. One that its limits
 	 * refuse is parked, and the next is tried. */
@@ -479,12 +479,12 @@ INLINE void core_idle(struct host *h, u32 pcpu, bool idle)
 		p->current_world = WORLD_NONE;
 		p->chose_ns = 0;
 		idle_set(c, p->bit);
-		whole_idles(h, p, c);
+		whole_idles(h, p);
 		if (count_waiting(p)) {
 			core_idle_again(h, p);
 			return;
 		}
 	}
 	if (trace_on(h))
-		trace_idle(h, p, !idle ? IDLES_NOT : idle_kept(c, p->bit) ? IDLES_KEPT : IDLES);
+		trace_idle(h, p, !idle ? IDLES_NOT : whole_is_kept(h, pcpu) ? IDLES_KEPT : IDLES);
 }

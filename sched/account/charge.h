@@ -26,11 +26,16 @@
 #define EXEC_LOST_NS 100000ull
 
 /* What is charged of `d` ns that a world has run on a core of several threads. */
-RARE_INLINE u64 charge_shared(struct host *h, struct world *w, struct vm *v, struct pcpu *p,
-			      u64 now, u64 d)
+RARE_SUBPROG u64 charge_shared(NONNULL(struct host *h), NONNULL(struct world *w), u32 pcpu,
+			       u64 now, u64 d)
 {
-	u64 lost = min_u64(busy_lost(h, p, now), d);
+	struct vm *v = plat_vm(h, w->vm);
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	u64 lost;
 
+	if (!v || !p)
+		return d;
+	lost = min_u64(busy_lost(h, p, now), d);
 	w->lost_ns += lost;
 	plat_add(&v->lost_ns, lost);
 	if (!(plat_read(v->flags) & VM_CONTENDED))
@@ -57,7 +62,7 @@ INLINE void charge_settle(struct host *h, plat_task *t, struct world *w, struct 
 	plat_assert_alone(h, w->exec_ns == exec && w->used_ns >= d);
 	plat_add(&v->used_ns, d);
 	if (cores_divided(h, plat_knobs(h)))
-		d = charge_shared(h, w, v, p, now, d);
+		d = charge_shared(h, w, p->id, now, d);
 	scaled = (d << RATE_SHIFT) + w->remainder;
 	w->remainder = scaled % v->weight;
 	serve = sleeps ? budget_keep(h, v, w, d) : budget_stop(h, v, w, d);

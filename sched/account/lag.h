@@ -29,8 +29,9 @@ INLINE void lag_clamp(struct host *h, struct vm *v, u64 bound)
 /* Bound on positive lag on a host of shared cores, in virtual time. There a VM that gets less than
  * it asks for falls behind by more, for place/whole.h to see it, and while it gets all it keeps
  * that: it does not fall behind any further. */
-INLINE u64 lag_bound_shared(struct host *h, const struct knobs *k, struct vm *v)
+RARE_SUBPROG u64 lag_bound_shared(NONNULL(struct host *h), NONNULL(struct vm *v))
 {
+	const struct knobs *k = plat_knobs(h);
 	u64 least = share_span(h, k->lag_bound_us), most;
 	s64 lag = (s64)(h->v_ns - plat_read(v->vt_ns));
 
@@ -46,7 +47,7 @@ INLINE void lag_charged(struct host *h, const struct knobs *k, struct vm *v)
 {
 	if (plat_read(v->flags) & VM_HELD || !with(LAG_CLAMP))
 		return;
-	lag_clamp(h, v, cores_divided(h, k) ? lag_bound_shared(h, k, v)
+	lag_clamp(h, v, cores_divided(h, k) ? lag_bound_shared(h, v)
 					    : share_span(h, k->lag_bound_us));
 }
 

@@ -14,6 +14,7 @@
 #ifndef TANDEM_PLACE_H
 #define TANDEM_PLACE_H
 
+#include "../law/cores.h"
 #include "../law/goodness.h"
 #include "../law/preempt.h"
 #include "../queue/count.h"
@@ -183,7 +184,7 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	s.cost = place_cost(h, s.pcpu, &s.cand);
 	if (s.cost < 0) /* it preempts there */
 		s.cost -= margin;
-	if (idle_kept(c, p->bit))
+	if (cores_divided(h, plat_knobs(h)) && idle_kept(c, p->bit))
 		s.cost = GOODNESS_WORST;
 	s.mask = place_allowed(c, t, w->flags) & ~(1ull << (p->bit & 63));
 	place_probe(h, p->cluster, &s);
@@ -208,7 +209,8 @@ INLINE u32 place_kick(struct host *h, plat_task *t, struct pcpu *p, u64 gain, u3
 	struct cluster *c = plat_cluster(h, p->cluster);
 	s32 found;
 
-	if (c && (idle_reserve(c, p->bit) || idle_kept(c, p->bit)))
+	if (c && (idle_reserve(c, p->bit) ||
+		  (cores_divided(h, plat_knobs(h)) && idle_kept(c, p->bit))))
 		return KICK_IDLE;
 	if (gain) {
 		p->preempts++;

@@ -74,13 +74,14 @@ INLINE bool whole_holds(struct host *h, const struct pcpu *p, const struct pcpu 
 }
 
 /* In housekeeping: a thread is not kept for a world that runs elsewhere. */
-INLINE void whole_check(struct host *h, struct pcpu *p)
+RARE_SUBPROG u32 whole_check(NONNULL(struct host *h), NONNULL(struct pcpu *p))
 {
-	struct cluster *c = h->smt > 1 ? plat_cluster(h, p->cluster) : NULL;
+	struct cluster *c = plat_cluster(h, p->cluster);
 	struct pcpu *core = c && idle_kept(c, p->bit) ? plat_pcpu(h, p->core_first) : NULL;
 
 	if (core && !whole_holds(h, p, core))
 		whole_end(h, p->id);
+	return 0;
 }
 
 /* Whether a world waits that may run on one of these threads alone: others would have been taken
@@ -140,41 +141,49 @@ INLINE void whole_goes_on(struct host *h, struct pcpu *p, struct world *w)
 		whole_decide(h, p->id, w);
 }
 
-/* A world runs on another core than it was given. */
-RARE_SUBPROG u32 whole_left(NONNULL(struct host *h), NONNULL(struct world *w))
+/* A world runs: that may end what another was given here, or it itself elsewhere. */
+RARE_SUBPROG u32 whole_ran(NONNULL(struct host *h), u32 first, NONNULL(struct world *w))
 {
-	struct pcpu *core = plat_pcpu(h, w->whole_on - 1);
+	struct pcpu *core = plat_pcpu(h, first);
+	struct pcpu *other = w->whole_on ? plat_pcpu(h, w->whole_on - 1) : NULL;
 
-	w->whole_on = 0;
-	if (core && plat_read(core->whole) == w->id)
-		whole_end(h, core->id);
+	if (other && other->id != first) {
+		w->whole_on = 0;
+		if (plat_read(other->whole) == w->id)
+			whole_end(h, other->id);
+	}
+	if (core && plat_read(core->whole) && core->whole != w->id && w->vm != VM_SYSTEM)
+		whole_end(h, first);
 	return 0;
 }
 
-/* A world runs here: it may end what another was given, or it itself elsewhere. */
 INLINE void whole_runs(struct host *h, const struct pcpu *p, struct world *w)
 {
-	struct pcpu *core = h->smt > 1 ? plat_pcpu(h, p->core_first) : NULL;
-
-	if (w->whole_on && core && w->whole_on != core->id + 1)
-		whole_left(h, w);
-	if (core && plat_read(core->whole) && core->whole != w->id && w->vm != VM_SYSTEM)
-		whole_end(h, p->id);
+	if (cores_divided(h, plat_knobs(h)))
+		whole_ran(h, p->core_first, w);
 }
 
 /* A pCPU idles. */
-INLINE void whole_idles(struct host *h, const struct pcpu *p, const struct cluster *c)
+RARE_SUBPROG u32 whole_idled(NONNULL(struct host *h), NONNULL(struct pcpu *p))
 {
-	struct pcpu *core = h->smt > 1 ? plat_pcpu(h, p->core_first) : NULL;
+	struct pcpu *core = plat_pcpu(h, p->core_first);
+	struct cluster *c = plat_cluster(h, p->cluster);
 
-	if (core && plat_read(core->whole) && !idle_kept(c, p->bit))
+	if (core && c && plat_read(core->whole) && !idle_kept(c, p->bit))
 		whole_end(h, p->id);
+	return 0;
+}
+
+INLINE void whole_idles(struct host *h, struct pcpu *p)
+{
+	if (cores_divided(h, plat_knobs(h)))
+		whole_idled(h, p);
 }
 
 /* Whether a world that stops here, or wakes, is to wait elsewhere. */
 INLINE bool whole_is_kept(struct host *h, u32 pcpu)
 {
-	struct pcpu *p = h->smt > 1 ? plat_pcpu(h, pcpu) : NULL;
+	struct pcpu *p = cores_divided(h, plat_knobs(h)) ? plat_pcpu(h, pcpu) : NULL;
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 
 	return c && idle_kept(c, p->bit);
@@ -205,7 +214,7 @@ RARE_SUBPROG bool whole_serve(NONNULL(struct host *h), u32 pcpu)
 /* Whether this pCPU is kept: then the running world leaves it. */
 INLINE bool whole_keeps(struct host *h, struct pcpu *p, struct cluster *c, plat_task *prev)
 {
-	if (!idle_kept(c, p->bit) || !whole_serve(h, p->id))
+	if (!cores_divided(h, plat_knobs(h)) || !idle_kept(c, p->bit) || !whole_serve(h, p->id))
 		return false;
 	if (prev)
 		plat_set_slice(prev, 0); /* the kernel hands it to enqueue */

@@ -117,7 +117,8 @@ SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
 
 		if (!p)
 			break;
-		whole_check(h, p);
+		if (cores_divided(h, plat_knobs(h)))
+			whole_check(h, p);
 		if (c && !idle_online(c, p->bit))
 			online_drain(h, p);
 		else if (with(REQUEST_SCAN) && plat_read(p->waits_vm) &&
