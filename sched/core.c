@@ -99,7 +99,8 @@ INLINE bool core_enter_idle(struct host *h, plat_task *t, struct vm *v, struct w
 	}
 	plat_insert_on(h, t, (u32)found, slice, preempts);
 	if (trace_on(h))
-		trace_enqueued(h, w, 0, (u32)found, (u32)found | (u64)KICK_IDLE << 32);
+		trace_enqueued(h, w, 0, (u32)found,
+			       (u32)found | (u64)(preempts ? KICK_PREEMPT : KICK_IDLE) << 32);
 	if (!preempts)
 		plat_kick(h, (u32)found, KICK_IDLE);
 	return true;

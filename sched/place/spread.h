@@ -123,7 +123,7 @@ SUBPROG s32 spread_leader(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev),
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	s32 found;
 
-	if (!core || !c || plat_read(core->core_awake) < 2 || !with(SPREAD_TURNS))
+	if (!core || !c || plat_read(core->core_awake) < 2 || !with(SPREAD_LEADER))
 		return -1;
 	found = spread_leader_in(h, p->cluster, prev, deadline, comes);
 	if (found >= 0)

@@ -41,7 +41,8 @@ SUBPROG u32 whole_kick(NONNULL(struct host *h), NONNULL(struct cluster *c), u64 
 		if (!mask)
 			break;
 		mask &= mask - 1;
-		trace_kick(h, c->pcpu[bit], how, WHY_PREEMPTED);
+		trace_kick(h, c->pcpu[bit], how,
+			   how == KICK_PREEMPT ? WHY_PREEMPTED : WHY_UNKNOWN);
 	}
 	return 0;
 }

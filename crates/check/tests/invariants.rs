@@ -455,3 +455,39 @@ fn a_run_on_a_shared_core_counts_from_the_change_of_its_affinity_on() {
     let wider = of(Some("0-3"));
     assert_eq!((wider(15 * MS), wider(17 * MS)), (0, 1), "10 ms after 5");
 }
+
+#[test]
+fn a_thread_may_idle_beside_a_world_that_is_entitled_to_more_than_a_shared_core_gives() {
+    let shape = Shape {
+        sockets: 1,
+        nodes_per_socket: 1,
+        llcs_per_node: 1,
+        cores_per_llc: 1,
+        threads_per_core: 2,
+    };
+    // vm1 runs on one thread, vm2 waits, and the other thread idles; `later` are vm1's shares from
+    // 20 ms on.
+    let idles = |shared_charge: u64, shares: u32, later: u32, until: u64| {
+        let terms = Bounds { shared_charge, whole_core_ns: 800 * MS, ..bounds() };
+        let mut o = Oracle::new(&Topology::regular(shape).unwrap(), terms);
+        for (i, shares) in [(1, shares), (2, 1000)] {
+            o.vm_added(0, VmId(i), &format!("vm{i}"), shares);
+            o.world_added(0, WorldId(u32::from(i)), VmId(i), None);
+        }
+        run(&mut o, 0, 1, 0);
+        turn(&mut o, 0, 2, State::Ready);
+        for ms in 1..until {
+            if ms == 20 {
+                o.vm_shares(ms * MS, VmId(1), later);
+            }
+            o.charged(ms * MS, WorldId(1), MS); // an event in each window
+        }
+        o.finish(until * MS).count(Invariant::IdleWhileWaiting)
+    };
+    // Of the one core that is left 2:1 gives 0.667, more than 0.625; 1:1 gives 0.5.
+    assert_eq!(idles(625, 2000, 2000, 200), 0);
+    assert_eq!(idles(625, 1000, 1000, 200), 1);
+    assert_eq!(idles(1000, 2000, 2000, 200), 1, "where threads are divided none may");
+    // Four quanta later, which plan and scheduler may be late, and a tick.
+    assert_eq!((idles(625, 2000, 1000, 58), idles(625, 2000, 1000, 65)), (0, 1));
+}

@@ -10,7 +10,7 @@
 //! Law: `K` is what a pool has to give: every pool but the root what its parent's division gave it,
 //! the root `pcpus·one` less what others take (`Taken`). On a host of fewer cores than pCPUs it is
 //! one for each core, and for each that ask more than that what a second thread adds, which is the
-//! law of `sched/law/cores.h`.
+//! law of `sched/law/cores.h` but for its last term: worlds that must have a core alone.
 //! - Weight `w`: shares; of a scalable pool `max(1, Σ w of its children · shares ÷ 4000)`, rounded
 //!   down, bottom up, over all children whether they want anything or not. 4000 are a normal pool's
 //!   shares, so that a normal scalable pool weighs what it holds (vSphere 7, "scalable shares").
@@ -460,5 +460,21 @@ mod tests {
         assert_eq!(tree.divide(100, &[800, 800]).leaves, [300, 400]);
         let all = Taken::from([(PcpuId(0), Rate::pcpus(9))]);
         assert_eq!(tree.without(all).divide(100, &[800, 800]).leaves, [0, 0]);
+    }
+
+    #[test]
+    fn cores_give_one_each_and_what_second_threads_add_to_leaves_that_ask_for_more() {
+        // Two cores of two threads; 625 of 1000 are charged on a shared one, so it has 1.25.
+        let leaves = vec![vm(0, 1000), vm(0, 1000)];
+        let tree = Tree::new(4, vec![pool(0, 0)], leaves).on_cores(2, 625);
+        let each = |a, b| tree.divide(1000, &[a, b]).leaves;
+        assert_eq!(each(1000, 1000), [1000, 1000]);
+        assert_eq!(each(2000, 1000), [1250, 1000], "three worlds have 2.25");
+        assert_eq!(each(4000, 4000), [1250, 1250], "four and more 2.5");
+        let threads = tree.clone().on_cores(2, 1000);
+        assert_eq!(threads.divide(1000, &[4000, 4000]).leaves, [2000, 2000]);
+        let pcpus = PcpuSet::first(4);
+        assert_eq!(tree.taken_beside(&pcpus, 8 << 20)[&PcpuId(3)], Rate((3 << 20) / 8));
+        assert!(threads.taken_beside(&pcpus, 8 << 20).is_empty());
     }
 }

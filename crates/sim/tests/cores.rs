@@ -23,6 +23,7 @@ fn violations(out: &Outcome) -> usize {
     out.verdict.as_ref().expect("it is checked").violations.len()
 }
 
+const DIVIDED: [(&str, u64); 1] = [("shared_charge", 625)];
 const ONE_CORE: &str = include_str!("data/one-core.toml");
 
 #[test]
@@ -47,12 +48,32 @@ fn threads_are_divided_where_a_shared_core_is_charged_as_two() {
 #[test]
 fn the_charge_follows_the_partner() {
     // The partner is busy for half of each 200 ms.
-    let text = "duration = '20s'\n[host]\ncores_per_llc = 1\nthreads_per_core = 2\n[hardware]\n[knobs]\n\
-        shared_charge = 625\n[[vm]]\nname = 'a'\nvcpus = 1\nprofile = 'burner'\n[[vm]]\n\
-        name = 'b'\nvcpus = 1\nworkload = { kind = 'periodic', period = '200ms', work = '62ms' }\n";
+    let text = "duration = '20s'\n[host]\ncores_per_llc = 1\nthreads_per_core = 2\n\
+        [hardware]\n[knobs]\nshared_charge = 625\n\
+        [[vm]]\nname = 'a'\nvcpus = 1\nprofile = 'burner'\n\
+        [[vm]]\nname = 'b'\nvcpus = 1\n\
+        workload = { kind = 'periodic', period = '200ms', work = '62ms' }\n";
     let out = run("follows", text, &[], 20);
     let (a, b) = (times(&out, "a"), times(&out, "b"));
     let lost = a.run_ns - a.used_ns;
     let shared = b.run_ns * 375 / 1000;
     assert!(lost.abs_diff(shared) < shared / 100, "{lost} ns not charged, {shared} shared");
+}
+
+#[test]
+fn one_vcpu_with_the_most_shares_has_a_core_alone() {
+    // Without whole cores it gets 11.25 s of its 18.
+    let out = run("demo", include_str!("../../../scenarios/demo/scenario.toml"), &DIVIDED, 20);
+    assert!(times(&out, "database").used_ns >= 17_800_000_000, "{:?}", times(&out, "database"));
+    assert_eq!(violations(&out), 0);
+}
+
+#[test]
+fn what_a_satisfied_vm_loses_on_shared_cores_goes_to_its_sibling_in_the_pool() {
+    // The pool reserves 3 cores; "replica" uses 0.5 of them. Without that law 2.39 are left.
+    let nested = include_str!("../../../scenarios/pools-nested/scenario.toml");
+    let out = run("nested", nested, &DIVIDED, 60);
+    let sql = times(&out, "sql");
+    assert!(sql.used_ns.abs_diff(150_000_000_000) < 2_250_000_000, "1.5 %: {sql:?}");
+    assert_eq!(violations(&out), 0);
 }
