@@ -58,7 +58,7 @@ INLINE void core_runnable(struct host *h, plat_task *t, struct world *w)
 	if (w->waits_for)
 		lock_woke(h, w);
 	w->slept_ns = now > w->state_since_ns ? now - w->state_since_ns : 0;
-	w->behind_ns -= min_u64(w->behind_ns, w->slept_ns); /* place/whole.h */
+	charge_slept(w, now);
 	w->ready_before_ns = w->time_ns[STATE_READY];
 	w->ran_before_ns = w->time_ns[STATE_RUN];
 	plat_assert(h, !w->commit_ns && !w->queued_on);
@@ -333,7 +333,7 @@ INLINE void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 		pull_after(h, p);
 		if (r.prev)
 			plat_set_slice(r.prev, 0); /* the kernel hands it back to enqueue */
-	} else if (r.w && !spread_leaves(h, p, r.prev, r.w, r.key_max)) {
+	} else if (r.w && !spread_leaves(h, p, r.prev, r.w)) {
 		whole_goes_on(h, p, r.w);
 		pick_keep(h, r.prev, r.w, r.v, p, now);
 		p->chose_ns = 0;
@@ -376,6 +376,8 @@ INLINE void core_running(struct host *h, plat_task *t, struct world *w)
 	p->current_vm = w->vm;
 	p->current_world = w->id;
 	p->comes = 0;
+	if (cores_divided(h, plat_knobs(h)))
+		charge_entitle(h, w, v, now, 0);
 	whole_runs(h, p, w);
 	if (w->vm == VM_SYSTEM)
 		task_served(h, w, p);

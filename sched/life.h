@@ -115,7 +115,7 @@ INLINE void core_world_start(struct host *h, plat_task *t, struct world *w)
 	u32 asleep = state_asleep(t, w);
 
 	plat_assert(h, !w->queued_on && !w->budget && !w->commit_ns);
-	w->born_ns = now;
+	w->born_ns = w->entitled_ns = now;
 	w->state_since_ns = now;
 	w->state = STATE_NONE;
 	if (trace_on(h))

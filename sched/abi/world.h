@@ -54,8 +54,9 @@ struct world {
 	u64 used_ns;
 	/* part of it that is not charged: lost to the busy thread beside it */
 	u64 lost_ns;
-	/* how far it is behind by that, of a VM that gets all it asks for */
-	u64 behind_ns;
+	/* how far it is behind what its VM is entitled to for it, and until when that is reckoned */
+	s64 behind_ns;
+	u64 entitled_ns;
 	u64 born_ns;
 	/* start of the run that is not charged yet */
 	u64 run_since_ns;
@@ -142,8 +143,8 @@ struct world {
 	u32 waits_for;
 	/* first pCPU + 1 of the core that it was given, 0 for none (place/whole.h) */
 	u32 whole_on;
-	/* not 0: it had a core alone and has not caught up (place/whole.h) */
-	u32 catches_up;
+	/* world over which it was given a core, until it has caught up; 0 for none (likewise) */
+	u32 whole_over;
 	/* pCPU + 1 to which dispatch sends it from a shared core, 0 for none (place/spread.h) */
 	u32 spread_to;
 

@@ -24,6 +24,28 @@
 
 /* A longer run of which the kernel's clock has seen nothing is lost. */
 #define EXEC_LOST_NS 100000ull
+/* longest time of which is reckoned what a world is entitled to */
+#define ENTITLED_MAX_NS (1000 * SEC_NS)
+
+/* A world has wanted to run since the last call, and has been charged `got` ns of that. */
+INLINE void charge_entitle(struct host *h, struct world *w, const struct vm *v, u64 now, u64 got)
+{
+	u64 span = now > w->entitled_ns ? min_u64(now - w->entitled_ns, ENTITLED_MAX_NS) : 0;
+	s64 due = (s64)(span * plat_read(v->each) >> RATE_SHIFT) - (s64)got;
+	s64 most = 2 * (s64)(plat_knobs(h)->whole_core_us * US);
+
+	w->behind_ns = clamp_s64(w->behind_ns + due, -most, most);
+	w->entitled_ns += span;
+}
+
+/* It wants to run again. What it was behind or ahead fades as it sleeps: it did not want more. */
+INLINE void charge_slept(struct world *w, u64 now)
+{
+	s64 slept = (s64)w->slept_ns;
+
+	w->behind_ns -= clamp_s64(w->behind_ns, -slept, slept);
+	w->entitled_ns = now;
+}
 
 /* What is charged of `d` ns that a world has run on a core of several threads. */
 RARE_SUBPROG u64 charge_shared(NONNULL(struct host *h), NONNULL(struct world *w), u32 pcpu,
@@ -38,10 +60,7 @@ RARE_SUBPROG u64 charge_shared(NONNULL(struct host *h), NONNULL(struct world *w)
 	lost = min_u64(busy_lost(h, p, now), d);
 	w->lost_ns += lost;
 	plat_add(&v->lost_ns, lost);
-	if (!(plat_read(v->flags) & VM_CONTENDED))
-		w->behind_ns = min_u64(w->behind_ns + lost, 2 * plat_knobs(h)->whole_core_us * US);
-	else if ((s64)(h->v_ns - plat_read(v->vt_ns)) <= 0)
-		w->behind_ns = 0; /* its VM's lag tells */
+	charge_entitle(h, w, v, now, d - lost);
 	return d - lost;
 }
 

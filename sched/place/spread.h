@@ -9,10 +9,9 @@
  *		run there, it leaves for a whole core that has been idle for longer than
  *		spread_us, if its own has been shared for as long: what it gains there in a
  *		quantum is more than its caches cost. That core is reserved for it until enqueue.
- *		If there is none, it changes places with a world that has a core alone and whose
- *		deadline is later by more than the bound on lag: two caches are filled again for
- *		each 270 ms or more
- * Units	us of the clock; ns of virtual time
+ *		If there is none, it changes places with a world that has a core alone and is less
+ *		behind than it by lag_bound_us: two caches are filled again for each 270 ms or more
+ * Units	us of the clock; ns of CPU time
  * Limits	NEAR_MAX clusters are looked at. The worlds of a core may both leave at once, for
  *		two idle cores. A world that may not use all pCPUs keeps the core that it has alone
  */
@@ -76,25 +75,24 @@ SUBPROG s32 spread_find(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev))
 	return -1;
 }
 
-/* Whether the world of `q` has its core alone, may run anywhere and is to make room for one of this
- * deadline: then it is the only one that comes there. */
-SUBPROG u32 spread_leads(NONNULL(struct host *h), NONNULL(struct pcpu *q), u64 deadline,
-			 u32 comes)
+/* Whether the world of `q` has its core alone, may run anywhere and is to make room for one that is
+ * so far behind: then it is the only one that comes there. */
+SUBPROG u32 spread_leads(NONNULL(struct host *h), NONNULL(struct pcpu *q), s64 behind, u32 comes)
 {
 	struct pcpu *core = plat_pcpu(h, q->core_first);
 	u32 runs = plat_read(q->current_world);
 	struct world *w = runs ? plat_world(h, runs) : NULL;
-	u64 lead = share_span(h, plat_knobs(h)->lag_bound_us);
+	s64 lead = (s64)(plat_knobs(h)->lag_bound_us * US);
 
 	if (!core || !w || plat_read(core->core_awake) != 1 ||
 	    w->flags & WORLD_RESTRICTED)
 		return false;
-	if ((s64)(preempt_current(h, q, plat_now(h)) - deadline - lead) <= 0)
+	if (behind - w->behind_ns < lead)
 		return false;
 	return plat_cas(&q->comes, 0, comes);
 }
 
-SUBPROG s32 spread_leader_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 deadline,
+SUBPROG s32 spread_leader_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), s64 behind,
 			     u32 comes)
 {
 	struct cluster *c = plat_cluster(h, cluster);
@@ -109,14 +107,14 @@ SUBPROG s32 spread_leader_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(
 		if (!q)
 			break;
 		mask &= mask - 1;
-		if (plat_may_run(t, q->id) && spread_leads(h, q, deadline, comes))
+		if (plat_may_run(t, q->id) && spread_leads(h, q, behind, comes))
 			return (s32)q->id;
 	}
 	return -1;
 }
 
 /* A pCPU whose world makes room for the running one; -1 if there is none. */
-SUBPROG s32 spread_leader(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev), u64 deadline,
+SUBPROG s32 spread_leader(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev), s64 behind,
 			  u32 comes)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu), *core = p ? plat_pcpu(h, p->core_first) : NULL;
@@ -125,13 +123,13 @@ SUBPROG s32 spread_leader(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev),
 
 	if (!core || !c || plat_read(core->core_awake) < 2 || !with(SPREAD_LEADER))
 		return -1;
-	found = spread_leader_in(h, p->cluster, prev, deadline, comes);
+	found = spread_leader_in(h, p->cluster, prev, behind, comes);
 	if (found >= 0)
 		return found;
 	plat_for(i, NEAR_MAX) {
 		if (i >= c->nears)
 			break;
-		found = spread_leader_in(h, c->near[i & (CLUSTERS_MAX - 1)], prev, deadline, comes);
+		found = spread_leader_in(h, c->near[i & (CLUSTERS_MAX - 1)], prev, behind, comes);
 		if (found >= 0)
 			return found;
 	}
@@ -139,14 +137,13 @@ SUBPROG s32 spread_leader(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev),
 }
 
 /* Whether the running world leaves its pCPU; if so, the kernel hands it to enqueue next. */
-INLINE bool spread_leaves(struct host *h, struct pcpu *p, plat_task *prev, struct world *w,
-			  u64 deadline)
+INLINE bool spread_leaves(struct host *h, struct pcpu *p, plat_task *prev, struct world *w)
 {
 	s32 found = h->smt > 1 ? spread_find(h, p->id, prev) : -1;
 	u32 preempts = 0;
 
 	if (found < 0 && cores_divided(h, plat_knobs(h))) {
-		found = spread_leader(h, p->id, prev, deadline, w->id);
+		found = spread_leader(h, p->id, prev, w->behind_ns, w->id);
 		preempts = SPREAD_PREEMPTS;
 	}
 	if (found < 0)

@@ -1,16 +1,18 @@
 /* Whole cores for worlds that have lost too much to the other threads of theirs.
  *
  * Promise	unfairness that comes from sharing a core is bounded: a world that is entitled to
- *		more than a shared core gives, and has lost whole_core_us by that, has its core
- *		alone until it has half of it back (VS51 "Policy on Hyper-Threading", H3; ESXi:
+ *		more than a shared core gives, and is behind by whole_core_us, has its core alone
+ *		until it has half of it back (VS51 "Policy on Hyper-Threading", H3; ESXi:
  *		HTWholeCoreThreshold)
- * Law		a world of a VM that gets less than it asks for is behind by its VM's lag; of
- *		another, by what it has lost since it slept for as long. While it has its core, the
- *		other threads run host tasks only: they are kept
+ * Law		a world is behind by its part of its VM's entitlement while it wants to run, less
+ *		what it is charged; that fades as it sleeps. What a world on another thread of the
+ *		core is ahead counts as well: it is what that one has had of this one. While a
+ *		world has its core, the other threads run host tasks only: they are kept
  * Units	ns of CPU time
  * Example	two VMs of 2:1 shares on one core, shared_charge 625: the plan gives 0.769 and
- *		0.385. The first is behind by 144 ms a second while both run: after 5.6 s it runs
- *		alone until it is behind by 400 ms. From then on both alternate
+ *		0.385. While both run the first falls behind by 144 ms a second and the second gets
+ *		ahead by 240: after 2.1 s the first runs alone until these are 400 ms together.
+ *		From then on both alternate
  * Limits	decided when its quantum ends. A world that may run on a kept thread alone ends this
  *		for a quantum. Cores of 2, 3, 4 or 8 threads
  */
@@ -102,11 +104,31 @@ SUBPROG bool whole_waits(NONNULL(struct host *h), NONNULL(struct cluster *c), u6
 	return waits;
 }
 
-/* Whether a world is behind by `us` of its time: at its VM's entitlement, or at a whole pCPU. */
-INLINE bool whole_behind(struct host *h, const struct vm *v, const struct world *w, u64 us)
+/* How far this world is ahead of what its VM is entitled to for it. */
+INLINE s64 whole_ahead(struct host *h, u32 world)
 {
-	return w->behind_ns >= us * US ||
-	       (s64)(h->v_ns - plat_read(v->vt_ns) - share_span(h, us)) >= 0;
+	struct world *w = world ? plat_world(h, world) : NULL;
+	s64 behind = w ? w->behind_ns : 0;
+
+	return behind < 0 ? -behind : 0;
+}
+
+/* Of the worlds on these threads the one that is ahead most; 0 if none is. */
+SUBPROG u32 whole_most(NONNULL(struct host *h), NONNULL(struct cluster *c), u64 mask)
+{
+	u32 found = WORLD_NONE;
+
+	plat_for(i, 8) {
+		struct pcpu *q = mask ? plat_pcpu(h, c->pcpu[plat_first_bit(mask) & 63]) : NULL;
+		u32 runs = q ? plat_read(q->current_world) : WORLD_NONE;
+
+		if (!q)
+			break;
+		mask &= mask - 1;
+		if (whole_ahead(h, runs) > whole_ahead(h, found))
+			found = runs;
+	}
+	return found;
 }
 
 /* The running world goes on: its core is its own from now on, or no longer. */
@@ -116,14 +138,18 @@ RARE_SUBPROG u32 whole_decide(NONNULL(struct host *h), u32 pcpu, NONNULL(struct 
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	struct vm *v = plat_vm(h, w->vm);
 	u64 bound = plat_knobs(h)->whole_core_us, others;
+	u32 over;
 	bool keeps;
 
 	if (!core || !c || !v || !with(WHOLE_GRANT))
 		return 0;
 	others = whole_others(h, c, p->bit);
+	over = w->whole_over ? w->whole_over : whole_most(h, c, others);
+	if (w->whole_over)
+		bound /= 2;
 	keeps = cores_beyond_shared(h, plat_knobs(h), plat_read(v->each)) &&
-		whole_behind(h, v, w, w->catches_up ? bound / 2 : bound);
-	w->catches_up = keeps;
+		w->behind_ns + whole_ahead(h, over) >= (s64)(bound * US);
+	w->whole_over = !keeps ? 0 : over ? over : w->id;
 	if (plat_read(core->whole) == w->id) {
 		if (!keeps || whole_waits(h, c, others))
 			whole_end(h, pcpu);

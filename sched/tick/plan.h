@@ -174,7 +174,8 @@ INLINE void plan_weigh(struct host *h, const struct node *n, struct vm *v)
 	}
 	/* where VMs are pinned the tree does not say what they get */
 	gets = h->plan_outside ? min_u64(v->weight, n->demand) : n->gets;
-	v->each = n->demand ? (gets << RATE_SHIFT) / n->demand : 1ull << RATE_SHIFT;
+	v->each = v->demand ? min_u64((gets << RATE_SHIFT) / v->demand, 1ull << RATE_SHIFT)
+			    : 1ull << RATE_SHIFT;
 	v->flags = gets < n->demand ? v->flags | VM_CONTENDED : v->flags & ~VM_CONTENDED;
 	v->flags = n->reservation && n->gets <= n->reservation ? v->flags | VM_RESERVED
 							       : v->flags & ~VM_RESERVED;
@@ -194,8 +195,8 @@ SUBPROG u32 plan_settle(NONNULL(struct host *h), NONNULL(struct node *p), NONNUL
 	plat_assert(h, n->gets <= n->demand && n->could <= n->cap);
 	gives = n->gets < n->demand ? n->gets : n->uses;
 	h->plan_given += gives;
-	if (n->vm)
-		h->plan_beyond += cores_beyond(h, plat_knobs(h), gives, n->demand);
+	if (v)
+		h->plan_beyond += cores_beyond(h, plat_knobs(h), gives, v->demand);
 	if (v && v->flags & VM_LIVE)
 		plan_weigh(h, n, v);
 	return 0;

@@ -259,7 +259,7 @@ pub(crate) fn reserved(tree: &Tree, taken: &[u64], p: usize) -> Rate {
 
 /// What pool `p` has of its own: its reservation; the root the host.
 pub(crate) fn own(tree: &Tree, p: usize) -> Rate {
-    if p == 0 { Rate(tree.capacity(Rate::ONE.0)) } else { tree.pools()[p].reservation }
+    if p == 0 { Rate(tree.reservable(Rate::ONE.0)) } else { tree.pools()[p].reservation }
 }
 
 /// What bounds all that the children of pool `p` take, and how much it is; `None` for no bound but

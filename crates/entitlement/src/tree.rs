@@ -251,6 +251,14 @@ impl Tree {
         capacity.saturating_sub(taken)
     }
 
+    /// What can be reserved: where cores are divided, one pCPU of each. With it each gets all it
+    /// reserves, whoever shares a core: a world that gets `x` of its time takes at most `x` of a
+    /// core's, alone for `(x - q) ÷ (1 - q)` of it and one of two for the rest.
+    pub(crate) fn reservable(&self, one: u64) -> u64 {
+        let all = self.capacity(one);
+        if self.adds == Rate::ONE { all } else { self.cores.saturating_mul(one).min(all) }
+    }
+
     /// What there is for leaves that ask for so much.
     pub(crate) fn gives(&self, one: u64, asked: u64) -> u64 {
         let all = self.capacity(one);

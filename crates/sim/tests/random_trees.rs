@@ -126,12 +126,12 @@ impl Trees<'_> {
             realtime: vec![],
             hardware: None,
             profiles: vec![],
-            knobs: Default::default(),
+            knobs: case::knobs(),
             lab: Default::default(),
             expect: Default::default(),
         };
         // What is reserved must fit: admission control would refuse the rest.
-        while !admitted(&spec, pcpus) {
+        while !admitted(&spec, &topology) {
             spec.vms.iter_mut().for_each(|v| v.reservation = None);
             if let Some(last) = spec.pools.iter_mut().rev().find(|p| p.reservation.is_some()) {
                 last.reservation = None;
@@ -141,7 +141,7 @@ impl Trees<'_> {
     }
 }
 
-fn admitted(spec: &RunSpec, pcpus: u64) -> bool {
+fn admitted(spec: &RunSpec, topology: &Topology) -> bool {
     let placed = place(&spec.pools, spec.host.mhz).expect("they make a tree");
     let pool = |p: &settings::PlacedPool| TreePool {
         parent: p.parent,
@@ -165,8 +165,11 @@ fn admitted(spec: &RunSpec, pcpus: u64) -> bool {
             vcpus: v.vcpus,
         }
     };
-    let tree =
-        Tree::new(pcpus, placed.iter().map(pool).collect(), spec.vms.iter().map(leaf).collect());
+    let (pools, leaves) = (placed.iter().map(pool), spec.vms.iter().map(leaf));
+    let tree = Tree::new(topology.pcpus() as u64, pools.collect(), leaves.collect());
+    let cores = topology.places().iter().filter(|p| p.thread == 0).count() as u64;
+    let shared = spec.knobs.get("shared_charge").copied().unwrap_or(1000);
+    let tree = tree.on_cores(cores, shared);
     let names = Names {
         pools: placed.iter().map(|p| p.path.clone()).collect(),
         leaves: spec.vms.iter().map(|v| v.name.clone()).collect(),

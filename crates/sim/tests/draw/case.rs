@@ -5,7 +5,7 @@ use check::Invariant;
 use dice::Draw;
 use settings::Run;
 use sim::{Costs, Options, Outcome, SimError, Ticks, run, run_traced, scheduler_terms};
-use std::{env, fs::File};
+use std::{collections::BTreeMap, env, fs::File};
 use units::Span;
 
 /// A run and the options that are drawn with it.
@@ -100,7 +100,8 @@ impl Case {
     }
 
     fn lag_percent(&self, outcome: &Outcome) -> u64 {
-        let bounds = self.terms(outcome).bounds();
+        let threads = self.run.topology.places().iter().map(|p| u64::from(p.thread) + 1).max();
+        let bounds = self.terms(outcome).bounds().on_cores(threads.unwrap_or(1));
         let verdict = outcome.verdict.as_ref().expect("it was checked");
         let apart = |v: &check::VmVerdict| {
             let vcpus = self.run.spec.vms.iter().find(|s| s.name == v.name).map_or(0, |s| s.vcpus);
@@ -128,6 +129,12 @@ fn unexplained(outcome: &Outcome) -> Option<Fault> {
         (times.work + lost.sum() != times.run_ns)
             .then(|| Fault { kind: "lost".to_owned(), text: text() })
     })
+}
+
+/// Knobs of all cases: `SHARED_CHARGE=n` divides cores in place of threads.
+pub fn knobs() -> BTreeMap<String, u64> {
+    let shared = env::var("SHARED_CHARGE").ok().and_then(|s| s.parse().ok());
+    shared.map(|n| ("shared_charge".to_owned(), n)).into_iter().collect()
 }
 
 /// Seeds that a test tries: `SEED=n` one, `SEEDS=n` that many, else `usual`; with `more` unless one
