@@ -257,6 +257,7 @@ fn minus(a: &Times, b: &Times) -> Times {
         migrations: a.migrations.saturating_sub(b.migrations),
         work: a.work.saturating_sub(b.work),
         lost: None,
+        moved: None,
     }
 }
 

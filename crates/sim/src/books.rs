@@ -200,6 +200,7 @@ impl Books {
             migrations: spent.migrations,
             work: output.work,
             lost: output.lost,
+            moved: output.lost.map(|_| self.truth.moved(world)),
         }
     }
 

@@ -10,6 +10,7 @@ use check::{State, StateTimes};
 use contract::Hold;
 use std::collections::BTreeMap;
 use topology::{Place, Topology};
+use views::Moved;
 
 /// A world's life.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +25,7 @@ struct Life {
     limited_ns: u64,
     limited_since: Option<u64>,
     last_pcpu: Option<u32>,
-    migrations: u64,
+    moved: Moved,
     switches: u64,
     expiries: u64,
     wakeups: u64,
@@ -40,7 +41,7 @@ impl Life {
         limited_ns: 0,
         limited_since: None,
         last_pcpu: None,
-        migrations: 0,
+        moved: Moved { twin: 0, core: 0, llc: 0, node: 0 },
         switches: 0,
         expiries: 0,
         wakeups: 0,
@@ -115,6 +116,7 @@ struct Busy {
 pub(crate) struct Truth {
     worlds: Vec<Life>,
     pcpus: Vec<Busy>,
+    places: Vec<Place>,
     /// What worlds that are gone left behind, by VM.
     past: Vec<Spent>,
 }
@@ -132,6 +134,7 @@ impl Truth {
         Truth {
             worlds: vec![Life::NEW; worlds],
             pcpus: places.iter().map(pcpu).collect(),
+            places: places.to_vec(),
             past: vec![Spent::default(); vms],
         }
     }
@@ -168,8 +171,10 @@ impl Truth {
     pub(crate) fn runs(&mut self, now: u64, world: u32, pcpu: u32) {
         let life = &mut self.worlds[world as usize];
         life.enter(now, State::Run);
-        life.migrations += u64::from(life.last_pcpu.is_some_and(|p| p != pcpu));
-        life.last_pcpu = Some(pcpu);
+        if let Some(last) = life.last_pcpu.replace(pcpu).filter(|last| *last != pcpu) {
+            let (from, to) = (self.places[last as usize], self.places[pcpu as usize]);
+            *counter(&mut life.moved, from, to) += 1;
+        }
         life.switches += 1;
         if let Some(since) = life.limited_since.take() {
             life.limited_ns += now - since;
@@ -229,10 +234,15 @@ impl Truth {
             wait_idle_ns: times.wait_idle_ns,
             limited_ns: life.limited_ns + life.limited_since.map_or(0, |since| now - since),
             switches: life.switches,
-            migrations: life.migrations,
+            migrations: life.moved.sum(),
             expiries: life.expiries,
             wakeups: life.wakeups,
         }
+    }
+
+    /// Migrations of a world by distance.
+    pub(crate) fn moved(&self, world: u32) -> Moved {
+        self.worlds[world as usize].moved
     }
 
     /// So much of a world's CPU time up to now is not charged.
@@ -269,6 +279,19 @@ impl Truth {
     /// Times when at least one, and when at least two, threads of a pCPU's core were not idle.
     pub(crate) fn core_ns(&self, now: u64, pcpu: u32) -> [u64; 2] {
         self.pcpus[self.core_of(pcpu) as usize].core_until(now)
+    }
+}
+
+/// The count that a migration belongs to.
+fn counter(moved: &mut Moved, from: Place, to: Place) -> &mut u64 {
+    if from.core == to.core {
+        &mut moved.twin
+    } else if from.llc == to.llc {
+        &mut moved.core
+    } else if from.node == to.node {
+        &mut moved.llc
+    } else {
+        &mut moved.node
     }
 }
 
@@ -320,6 +343,25 @@ mod tests {
         t.enter(90, 1, State::Wait);
         t.exit(95, 1, 0);
         assert_eq!((t.past(0).run_ns, t.past(0).wait_ns, t.spent(200, 1).wait_ns), (47, 5, 5));
+    }
+
+    #[test]
+    fn a_migration_is_counted_by_the_nearest_thing_that_its_two_pcpus_share() {
+        let (cores_per_llc, threads_per_core) = (2, 2);
+        let shape = topology::Shape {
+            sockets: 2,
+            nodes_per_socket: 1,
+            llcs_per_node: 2,
+            cores_per_llc,
+            threads_per_core,
+        };
+        let mut t = Truth::new(2, 1, &Topology::regular(shape).expect("a host"));
+        t.born(0, 1, State::Ready);
+        for (now, pcpu) in [0, 1, 0, 1, 2, 2, 0, 4, 8, 0].into_iter().enumerate() {
+            t.runs(now as u64, 1, pcpu);
+        }
+        assert_eq!(t.moved(1), Moved { twin: 3, core: 2, llc: 1, node: 2 });
+        assert_eq!(t.spent(20, 1).migrations, 8);
     }
 
     #[test]

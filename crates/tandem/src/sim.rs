@@ -91,9 +91,10 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         Progress::Done(run, outcome) => {
             let result = &outcome.result;
             say(&format!(
-                "\n{}{}{}{}",
+                "\n{}{}{}{}{}",
                 views::summary(result),
                 views::lost(result),
+                views::moved(result),
                 views::pools(result),
                 views::wakeups(result)
             ));

@@ -1,4 +1,5 @@
-//! What became of CPU time on simulated hardware, as a table; it judges nothing.
+//! What became of CPU time on simulated hardware, and how far worlds moved, as tables; it judges
+//! nothing.
 
 use crate::{RunResult, Table};
 
@@ -32,10 +33,25 @@ pub fn lost(run: &RunResult) -> String {
     if any { format!("\n{}", t.text()) } else { String::new() }
 }
 
+/// How often each VM's worlds moved to another pCPU, by distance, a line each; nothing where no
+/// hardware is simulated.
+#[must_use]
+pub fn moved(run: &RunResult) -> String {
+    let mut t = Table::new(&["<VM", "migrations", "twin", "core", "LLC", "node"]);
+    let mut any = false;
+    for vm in &run.vms {
+        let Some(moved) = &vm.times.moved else { continue };
+        any = true;
+        let counts = [moved.sum(), moved.twin, moved.core, moved.llc, moved.node];
+        t.row(std::iter::once(vm.name.clone()).chain(counts.map(|n| n.to_string())));
+    }
+    if any { format!("\n{}", t.text()) } else { String::new() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{HostCounts, Lost, Times, Vm};
+    use crate::{HostCounts, Lost, Moved, Times, Vm};
 
     #[test]
     fn causes_are_parts_of_the_time_in_run() {
@@ -74,7 +90,16 @@ VM  ran s  work s  work %  smt %  refill %  bandwidth %  switches %  guest %
 a   4.000   2.500   62.50  25.00      7.50         4.00        0.10     0.90
 "
         );
+        run.vms[0].times.moved = Some(Moved { twin: 12, core: 3, llc: 0, node: 1 });
+        assert_eq!(
+            moved(&run),
+            "
+VM  migrations  twin  core  LLC  node
+-------------------------------------
+a           16    12     3    0     1
+"
+        );
         run.vms.remove(0);
-        assert_eq!(lost(&run), "");
+        assert_eq!((lost(&run), moved(&run)), (String::new(), String::new()));
     }
 }

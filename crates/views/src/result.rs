@@ -186,6 +186,49 @@ pub struct Times {
     /// What was lost meanwhile, where hardware is simulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<Lost>,
+    /// `migrations` by distance, where hardware is simulated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<Moved>,
+}
+
+/// Migrations by what the two pCPUs share, each counted once; together they are `migrations`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// To another thread of the same core.
+    pub twin: u64,
+    /// To another core of the same LLC.
+    pub core: u64,
+    /// To another LLC of the same node.
+    pub llc: u64,
+    /// To another node.
+    pub node: u64,
+}
+
+impl Moved {
+    /// All of them.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.twin + self.core + self.llc + self.node
+    }
+
+    /// Adds `other` field by field.
+    pub fn add(&mut self, other: &Moved) {
+        self.twin += other.twin;
+        self.core += other.core;
+        self.llc += other.llc;
+        self.node += other.node;
+    }
+
+    /// What came after an earlier moment.
+    #[must_use]
+    pub fn since(&self, before: &Moved) -> Moved {
+        Moved {
+            twin: self.twin - before.twin,
+            core: self.core - before.core,
+            llc: self.llc - before.llc,
+            node: self.node - before.node,
+        }
+    }
 }
 
 /// Time in RUN that was no work, by cause, in ns; together with `work` it is `run_ns`, to the ns.
@@ -247,6 +290,9 @@ impl Times {
         self.work += other.work;
         if let Some(lost) = &other.lost {
             self.lost.get_or_insert_default().add(lost);
+        }
+        if let Some(moved) = &other.moved {
+            self.moved.get_or_insert_default().add(moved);
         }
     }
 }

@@ -118,6 +118,7 @@ fn less(a: &Times, b: &Times) -> Times {
         migrations: a.migrations.saturating_sub(b.migrations),
         work: a.work.saturating_sub(b.work),
         lost: a.lost.map(|lost| lost.since(&b.lost.unwrap_or_default())),
+        moved: a.moved.map(|moved| moved.since(&b.moved.unwrap_or_default())),
     }
 }
 
