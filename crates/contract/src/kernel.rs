@@ -107,6 +107,11 @@ pub trait Kernel {
     fn hold(&mut self, _world: u32, _hold: Hold) {}
     /// Calls `Scheduler::timer` with this number after so many ns; arming it anew moves it.
     fn arm(&mut self, _timer: u32, _after_ns: u64) {}
+    /// The scheduler's own code takes so many ns on a pCPU, beside what a switch takes: what runs
+    /// there now, or next if nothing does before the callback's consequences are carried out, works
+    /// that much later. Code under `sched/` is measured and not charged for; this is for models of
+    /// schedulers that wait for their own locks.
+    fn spend(&mut self, _pcpu: u32, _ns: u64) {}
     /// A random number (`bpf_get_prandom_u32`), the same in every run of one seed.
     fn random(&mut self) -> u32 {
         0

@@ -252,6 +252,9 @@ impl<P: Scheduler> Engine<P> {
             self.clock.kick(pcpu, now + delay);
         }
         self.kernel.clear_nudges();
+        while let Some((pcpu, ns)) = self.kernel.take_spent() {
+            self.steal(pcpu, ns);
+        }
         self.kernel.take_arms(|timer, after| self.clock.arm_policy(timer, now, after));
     }
 }

@@ -187,6 +187,10 @@ impl Kernel for Through<'_, '_> {
         self.kernel.arm(timer, after_ns);
     }
 
+    fn spend(&mut self, pcpu: u32, ns: u64) {
+        self.kernel.spend(pcpu, ns);
+    }
+
     fn random(&mut self) -> u32 {
         self.kernel.random()
     }

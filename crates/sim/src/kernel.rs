@@ -110,6 +110,8 @@ pub(crate) struct Kernel {
     told: Vec<Told>,
     /// Timers of the scheduler that it has armed, with the time from now.
     arms: Vec<(u32, u64)>,
+    /// Time that the scheduler itself takes: pCPU and ns.
+    spent: Vec<(u32, u64)>,
     /// Idle pCPUs that nobody has taken.
     idle: Vec<u64>,
     random: Stream,
@@ -133,6 +135,7 @@ impl Kernel {
             holds: vec![Hold::None; worlds],
             told: vec![],
             arms: vec![],
+            spent: vec![],
             idle: vec![0; pcpus.div_ceil(64)],
             random,
             breach: None,
@@ -463,6 +466,16 @@ impl contract::Kernel for Kernel {
             return self.breach(Rule::Context, None, None, what);
         }
         self.arms.push((timer, after_ns));
+    }
+
+    fn spend(&mut self, pcpu: u32, ns: u64) {
+        if pcpu as usize >= self.cpus.len() {
+            let what = format!("seen time of pCPU {pcpu}, allowed 0..{}", self.cpus.len() - 1);
+            return self.breach(Rule::UnknownPcpu, None, Some(pcpu), what);
+        }
+        if ns > 0 {
+            self.spent.push((pcpu, ns));
+        }
     }
 
     fn random(&mut self) -> u32 {

@@ -182,8 +182,10 @@ mod tests {
         assert_eq!("tandem+mutant:fifo".parse(), Ok(Policy::Mutant(Mutant::Fifo)));
         for seen in ["mutant:none", "fifo+none", "credit", "fifo+", "+mutant:fifo"] {
             let text = seen.parse::<Policy>().unwrap_err().to_string();
-            let want =
-                format!("cannot use '{seen}': allowed tandem, fifo, vtime, mutant:lost-kick");
+            let want = format!(
+                "cannot use '{seen}': allowed tandem, fifo, vtime, esx-2.5.2, esx-2.5.3, \
+                    esx-3.5, esx-4.0, mutant:lost-kick"
+            );
             assert!(text.contains(&want), "{text}");
         }
     }

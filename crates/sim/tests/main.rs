@@ -17,6 +17,7 @@ mod many_limits;
 mod mutants;
 mod peers;
 mod planner;
+mod policies;
 mod random_hosts;
 mod random_trees;
 mod realtime;

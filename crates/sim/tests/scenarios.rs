@@ -75,6 +75,7 @@ scenarios! {
     odd_topologies "odd-topologies";
     whole_cores "whole-cores";
     three_on_two_cores "three-on-two-cores";
+    ht_migration "ht-migration";
     up_smp_mix "up-smp-mix";
     sleepers "sleepers";
     infeasible "infeasible";

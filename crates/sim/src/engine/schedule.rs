@@ -110,7 +110,7 @@ impl<P: Scheduler> Engine<P> {
     }
 
     /// Takes time from the work of whatever runs on a pCPU.
-    fn steal(&mut self, pcpu: u32, ns: u64) {
+    pub(super) fn steal(&mut self, pcpu: u32, ns: u64) {
         if self.kernel.current(pcpu) == 0 || ns == 0 {
             return;
         }
@@ -146,17 +146,18 @@ impl<P: Scheduler> Engine<P> {
     pub(super) fn on_tick(&mut self, pcpu: u32) {
         self.account(pcpu);
         let current = self.kernel.current(pcpu);
-        self.tick(current);
+        self.tick(pcpu, current);
         if self.tasks[current as usize].slice_ns == 0 {
             self.pick(pcpu, current, 0);
         }
     }
 
     /// The scheduler sees a tick; most do nothing.
-    fn tick(&mut self, current: u32) {
+    fn tick(&mut self, pcpu: u32, current: u32) {
         let calls = self.stats.calls;
         self.call(|p, k| p.tick(k, current));
         self.stats.calls = calls;
+        self.settle(pcpu);
     }
 
     /// A reschedule interrupt.

@@ -229,6 +229,12 @@ impl Kernel {
         self.arms.clear();
     }
 
+    /// What the scheduler itself has taken of a pCPU's time, in ns, one after the other.
+    #[inline]
+    pub(crate) fn take_spent(&mut self) -> Option<(u32, u64)> {
+        self.spent.pop()
+    }
+
     /// Passes on what the scheduler holds back since the last time, and what no longer.
     #[inline]
     pub(crate) fn take_holds(&mut self, mut held: impl FnMut(&Told)) {

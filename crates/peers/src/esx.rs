@@ -1,0 +1,394 @@
+//! ESX 2.5.2 to 4.1 as far as the documents say how they schedule: one engine, and a `Terms` for
+//! each version.
+//!
+//! *Law*: a world has a virtual time that grows by what it is charged over its VM's shares per
+//! vCPU, and each pCPU a queue in that order. A world that wakes goes to the pCPU of the least cost
+//! (`place`), where it preempts one whose virtual time is later by more than `PREEMPT_NS`. A pCPU
+//! whose world has used up its quantum, or that has nothing to do, takes the world of the least
+//! virtual time of its own queue and of those of the pCPUs around it, which count as later by
+//! `PULL_NS` and by what the move costs. Siblings are held together by `skew`, VMs stay in their
+//! `zones`.
+//!
+//! *Documented*: quanta of 50 ms, pull by an idle pCPU and push by a waking world, a whole core
+//! before a part of one (VS51 "What, When, and Where to Schedule?", "Load Balancing",
+//! "Hyper-Threading"); what differs between versions (`terms`), with the passage at each field.
+//!
+//! *Our reading*: the sizes of all costs; that a queue is searched from its head; the lag that a
+//! world may have where it comes to run is one quantum, and 8 the other way (BoundLagQuanta of
+//! ESXi 6.0).
+//!
+//! *Units*: ns; weights of 1000 are normal shares of one vCPU.
+//!
+//! *Limits*: no pools, reservations and limits, which ESX had. Home nodes and cells are for the
+//! life of a VM.
+
+mod gang;
+mod place;
+mod skew;
+mod terms;
+mod zones;
+
+use contract::{
+    Accounts, Callback, ENQUEUE_WAKEUP, Feature, KICK_IDLE, KICK_PREEMPT, Plan, Scheduler, Setup,
+    VmTerms, WorldTerms,
+};
+use terms::Cosched;
+pub(crate) use terms::{ALL, Terms};
+use topology::Place;
+use zones::Zones;
+
+/// A run is not longer, in ns (VS51: 50 ms by default).
+const QUANTUM_NS: u64 = 50_000_000;
+/// A world that wakes preempts one that is ahead of it by more, in ns of virtual time.
+const PREEMPT_NS: u64 = 1_000_000;
+/// A world is taken from another pCPU's queue if it is behind by more, in ns of virtual time.
+const PULL_NS: u64 = QUANTUM_NS;
+/// Quanta that a world may be ahead of what runs where it comes to.
+const LAG_QUANTA: u64 = 8;
+/// Weight of a vCPU with normal shares.
+const NORMAL: u64 = 1000;
+/// Worlds at the head of a queue that another pCPU looks at.
+const LOOKS_AT: u32 = 4;
+/// Timer that looks whether stopped vCPUs may start.
+const COSTART: u32 = 0;
+
+/// A world's account.
+#[derive(Clone, Copy, Debug, Default)]
+struct World {
+    vm: u32,
+    vcpu: bool,
+    nice_weight: u64,
+    vtime_ns: u64,
+    used_ns: u64,
+    /// Not charged of that: the other thread of the core was busy.
+    lost_ns: u64,
+    progress_ns: u64,
+    /// Charged up to when.
+    since_ns: u64,
+    awake: bool,
+    runs: bool,
+    /// In its emulator's code.
+    outside: bool,
+    /// Has run.
+    ran: bool,
+    costops: bool,
+    /// pCPU that it runs on or waits for.
+    at: Option<u32>,
+}
+
+/// A VM; 0 is the system group.
+#[derive(Clone, Debug, Default)]
+struct Vm {
+    shares_per_vcpu: u64,
+    vcpus: Vec<u32>,
+    /// Zone, and the vCPUs that count there.
+    zone: Option<(u32, u32)>,
+    /// Strict: it has stopped as a whole.
+    stopped: bool,
+}
+
+/// A pCPU.
+#[derive(Clone, Debug)]
+struct Pcpu {
+    place: Place,
+    /// The other threads of its core.
+    twins: Vec<u32>,
+    /// World that runs there, 0 for none, and the worlds that run there or wait for it.
+    runs: u32,
+    worlds: u32,
+    busy_ns: u64,
+    /// Virtual time of what began to run there last.
+    v_ns: u64,
+}
+
+/// The policy.
+#[derive(Debug)]
+pub(crate) struct Esx {
+    terms: Terms,
+    worlds: Vec<World>,
+    vms: Vec<Vm>,
+    pcpus: Vec<Pcpu>,
+    /// Worlds that run on each LLC or wait there.
+    llc_worlds: Vec<u64>,
+    zones: Zones,
+    /// VMs some of whose vCPUs are stopped.
+    stopped: Vec<u32>,
+}
+
+impl Esx {
+    pub(crate) fn new(setup: &Setup<'_>, terms: Terms) -> Esx {
+        let places = setup.topology.places();
+        let pcpu = |(id, place): (u32, &Place)| Pcpu {
+            place: *place,
+            twins: (0..)
+                .zip(places)
+                .filter(|(other, p)| *other != id && p.core == place.core)
+                .map(|(other, _)| other)
+                .collect(),
+            runs: 0,
+            worlds: 0,
+            busy_ns: 0,
+            v_ns: 0,
+        };
+        let llcs = places.iter().map(|p| p.llc).max().map_or(0, |last| last as usize + 1);
+        Esx {
+            worlds: vec![World::default(); setup.worlds],
+            vms: vec![Vm { shares_per_vcpu: NORMAL, ..Vm::default() }; setup.vms],
+            pcpus: (0..).zip(places).map(pcpu).collect(),
+            llc_worlds: vec![0; llcs],
+            zones: Zones::new(terms.cells, places),
+            stopped: vec![],
+            terms,
+        }
+    }
+
+    /// Queue of the vCPUs that are stopped; those of pCPUs have their numbers.
+    fn costops(&self) -> u64 {
+        self.pcpus.len() as u64
+    }
+
+    /// Weight of a world, `NORMAL` for a vCPU of normal shares.
+    fn weight(&self, world: u32) -> u64 {
+        let account = &self.worlds[world as usize];
+        (self.vms[account.vm as usize].shares_per_vcpu * account.nice_weight / 100).max(1)
+    }
+
+    /// Charges what a running world used since the last charge.
+    fn charge(&mut self, k: &Callback<'_>, world: u32) {
+        let weight = self.weight(world);
+        let pcpu = k.task(world).pcpu as usize;
+        let shares_core = self.pcpus[pcpu].twins.iter().any(|p| self.is_busy(*p));
+        let account = &mut self.worlds[world as usize];
+        let ran = k.now_ns - std::mem::replace(&mut account.since_ns, k.now_ns);
+        let charged = if shares_core { ran * self.terms.shared_charge / 1000 } else { ran };
+        account.used_ns += ran;
+        account.lost_ns += ran - charged;
+        account.vtime_ns += charged * NORMAL / weight;
+        if !(self.terms.guest_progress && account.outside) {
+            account.progress_ns += ran;
+        }
+        self.pcpus[pcpu].busy_ns += ran;
+    }
+
+    /// Whether a world runs on a pCPU.
+    fn is_busy(&self, pcpu: u32) -> bool {
+        self.pcpus[pcpu as usize].runs != 0
+    }
+
+    /// Charges the worlds on the other threads of a core: from now on they are charged otherwise.
+    fn charge_twins(&mut self, k: &Callback<'_>, pcpu: u32) {
+        for i in 0..self.pcpus[pcpu as usize].twins.len() {
+            let twin = self.pcpus[pcpu as usize].twins[i];
+            match self.pcpus[twin as usize].runs {
+                0 => {}
+                world => self.charge(k, world),
+            }
+        }
+    }
+
+    /// A world waits for a pCPU from now on, or runs there.
+    fn assign(&mut self, world: u32, pcpu: u32) {
+        self.unassign(world);
+        self.worlds[world as usize].at = Some(pcpu);
+        let at = &mut self.pcpus[pcpu as usize];
+        at.worlds += 1;
+        self.llc_worlds[at.place.llc as usize] += 1;
+    }
+
+    fn unassign(&mut self, world: u32) {
+        if let Some(pcpu) = self.worlds[world as usize].at.take() {
+            let at = &mut self.pcpus[pcpu as usize];
+            at.worlds -= 1;
+            self.llc_worlds[at.place.llc as usize] -= 1;
+        }
+    }
+
+    /// Holds a world's virtual time to what runs on the pCPU where it comes to.
+    fn clamp(&mut self, world: u32, pcpu: u32) {
+        let v = self.pcpus[pcpu as usize].v_ns;
+        let account = &mut self.worlds[world as usize];
+        let (least, most) = (v.saturating_sub(QUANTUM_NS), v + LAG_QUANTA * QUANTUM_NS);
+        account.vtime_ns = account.vtime_ns.clamp(least, most);
+    }
+
+    /// Puts a world into the queue of a pCPU, and wakes a pCPU that can take it.
+    fn queue(&mut self, k: &mut Callback<'_>, world: u32, pcpu: u32, wakes: bool) {
+        self.assign(world, pcpu);
+        let vtime_ns = self.worlds[world as usize].vtime_ns;
+        k.queue_insert(world, u64::from(pcpu), QUANTUM_NS, vtime_ns);
+        let current = self.pcpus[pcpu as usize].runs;
+        if current == 0 {
+            return k.kernel.kick(pcpu, KICK_IDLE);
+        }
+        if let Some(idle) = self.idle_for(k, world, pcpu) {
+            return k.kernel.kick(idle, KICK_IDLE);
+        }
+        if wakes {
+            self.charge(k, current);
+            if vtime_ns + PREEMPT_NS < self.worlds[current as usize].vtime_ns {
+                k.kernel.kick(pcpu, KICK_PREEMPT);
+            }
+        }
+    }
+
+    /// What a pCPU is to run: the queue and the world, by virtual time; none if those are later
+    /// than `most`.
+    fn best(&self, k: &mut Callback<'_>, pcpu: u32, most: u64) -> Option<(u64, u32)> {
+        let mut best = (most, None);
+        for from in 0..self.pcpus.len() as u32 {
+            let near = from == pcpu;
+            for i in 0..if near { 1 } else { LOOKS_AT } {
+                let world = k.kernel.queue_at(u64::from(from), i);
+                if world == 0 {
+                    break;
+                }
+                if !near && !self.may_run(k.task(world), world, pcpu) {
+                    continue;
+                }
+                let far = if near { 0 } else { PULL_NS + self.move_ns(world, from, pcpu) };
+                let later = self.worlds[world as usize].vtime_ns.saturating_add(far);
+                if later < best.0 {
+                    best = (later, Some((u64::from(from), world)));
+                }
+            }
+        }
+        best.1
+    }
+}
+
+impl Accounts for Esx {
+    fn charged_ns(&self, world: u32) -> Option<u64> {
+        Some(self.worlds[world as usize].used_ns)
+    }
+
+    fn lost_ns(&self, world: u32, now_ns: u64) -> u64 {
+        let account = &self.worlds[world as usize];
+        let shared = |pcpu: u32| self.pcpus[pcpu as usize].twins.iter().any(|p| self.is_busy(*p));
+        let running = account.runs && account.at.is_some_and(shared);
+        let ran = if running { now_ns - account.since_ns } else { 0 };
+        account.lost_ns + ran - ran * self.terms.shared_charge / 1000
+    }
+
+    fn busy_ns(&self, pcpu: u32) -> Option<u64> {
+        Some(self.pcpus[pcpu as usize].busy_ns)
+    }
+}
+
+impl Scheduler for Esx {
+    fn features(&self) -> &'static [Feature] {
+        &[Feature::Shares]
+    }
+
+    fn init(&mut self, k: &mut Callback<'_>) {
+        (0..=self.costops()).for_each(|queue| k.kernel.create_queue(queue));
+    }
+
+    fn world_start(&mut self, _k: &mut Callback<'_>, world: u32, terms: &WorldTerms) {
+        let (vm, nice_weight) = (terms.vm, u64::from(terms.nice_weight));
+        let vcpu = terms.vcpu.is_some();
+        self.worlds[world as usize] = World { vm, vcpu, nice_weight, ..World::default() };
+        if vcpu {
+            self.vms[vm as usize].vcpus.push(world);
+        }
+    }
+
+    fn world_exit(&mut self, k: &mut Callback<'_>, world: u32) {
+        self.unassign(world);
+        let vm = self.worlds[world as usize].vm;
+        self.vms[vm as usize].vcpus.retain(|w| *w != world);
+        self.leave_home_if_empty(vm);
+        self.look_later(k, vm);
+    }
+
+    fn vm_terms(&mut self, _k: &mut Callback<'_>, vm: &VmTerms, _plan: &Plan<'_>) {
+        self.home(vm.vm, vm.vcpus);
+        let shares = u64::from(vm.shares) / u64::from(vm.vcpus.max(1));
+        self.vms[vm.vm as usize].shares_per_vcpu = shares;
+    }
+
+    fn plan(&mut self, _k: &mut Callback<'_>, plan: &Plan<'_>) {
+        for (vm, leaf) in plan.vms.iter().zip(plan.tree.leaves()).filter(|(vm, _)| **vm != 0) {
+            self.vms[*vm as usize].shares_per_vcpu = leaf.shares / u64::from(leaf.vcpus.max(1));
+        }
+    }
+
+    fn select(&mut self, k: &mut Callback<'_>, world: u32, prev: u32, _flags: u32) -> i32 {
+        self.place(k, world, prev) as i32
+    }
+
+    fn enqueue(&mut self, k: &mut Callback<'_>, world: u32, flags: u32) {
+        let wakes = flags & ENQUEUE_WAKEUP != 0;
+        if wakes {
+            self.wakes(k, world);
+        }
+        if self.stops(k, world) {
+            return;
+        }
+        let here = k.task(world).pcpu as u32;
+        let stays = wakes || self.may_run(k.task(world), world, here);
+        let pcpu = if stays { here } else { self.place(k, world, here) };
+        self.clamp(world, pcpu);
+        self.queue(k, world, pcpu, wakes);
+    }
+
+    fn dispatch(&mut self, k: &mut Callback<'_>, pcpu: u32, prev: u32) {
+        let waits_ns = self.zones.lock(pcpu, k.now_ns);
+        k.kernel.spend(pcpu, waits_ns);
+        let (mut goes_on, mut most) = (false, u64::MAX);
+        if prev != 0 && self.worlds[prev as usize].runs {
+            self.charge(k, prev);
+            let stopped = self.is_stopped(prev);
+            goes_on = !stopped && self.may_run(k.task(prev), prev, pcpu);
+            most = if goes_on { self.worlds[prev as usize].vtime_ns } else { u64::MAX };
+        }
+        match self.best(k, pcpu, most) {
+            Some((from, world)) => {
+                if k.kernel.queue_take(k.tasks, from, world) {
+                    self.assign(world, pcpu);
+                }
+            }
+            None if goes_on => k.set_slice(prev, QUANTUM_NS),
+            None => {}
+        }
+    }
+
+    fn running(&mut self, k: &mut Callback<'_>, world: u32) {
+        let pcpu = k.task(world).pcpu as u32;
+        self.charge_twins(k, pcpu);
+        self.assign(world, pcpu);
+        let account = &mut self.worlds[world as usize];
+        (account.runs, account.ran, account.since_ns) = (true, true, k.now_ns);
+        let (vm, vtime_ns) = (account.vm, account.vtime_ns);
+        let at = &mut self.pcpus[pcpu as usize];
+        (at.runs, at.v_ns) = (world, vtime_ns);
+        self.look_later(k, vm);
+    }
+
+    fn stopping(&mut self, k: &mut Callback<'_>, world: u32, runnable: bool) {
+        let pcpu = k.task(world).pcpu as u32;
+        self.charge(k, world);
+        self.charge_twins(k, pcpu);
+        self.pcpus[pcpu as usize].runs = 0;
+        self.unassign(world);
+        let account = &mut self.worlds[world as usize];
+        (account.runs, account.awake) = (false, runnable);
+        let vm = account.vm;
+        if !runnable {
+            self.look_later(k, vm);
+        }
+    }
+
+    fn tick(&mut self, k: &mut Callback<'_>, world: u32) {
+        self.charge(k, world);
+        self.look_at_lead(k, world);
+    }
+
+    fn timer(&mut self, k: &mut Callback<'_>, _timer: u32) {
+        self.start_stopped(k);
+    }
+
+    fn guest(&mut self, k: &mut Callback<'_>, world: u32, inside: bool) {
+        self.charge(k, world);
+        self.worlds[world as usize].outside = !inside;
+    }
+}

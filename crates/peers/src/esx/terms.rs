@@ -1,0 +1,72 @@
+//! How one version of ESX differs from the next: data, no code. Each value says where it comes
+//! from; docs/design/011-policies.md weighs the documents.
+//!
+//! *Documented*, with the document: see each field. *Our reading*: the sizes of costs in ns, which
+//! no document gives. They only order places: any twin cost above 0 keeps a world on its thread.
+
+/// How siblings are held together (VS51 "Relaxed Co-Scheduling").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cosched {
+    /// ESX 2.x: a lagging vCPU stops the whole VM, which starts again only when there are pCPUs for
+    /// all its vCPUs that want to run.
+    Strict,
+    /// ESX 3.x and later: a leading vCPU stops alone, until its slowest sibling makes progress.
+    Relaxed,
+}
+
+/// Scheduler cells (ESX4 section 5): groups of pCPUs with one lock each, to which VMs are confined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cells {
+    /// pCPUs of a cell. KB 1007361: 4. ESX4: wider VMs run where the cell is larger, so it grows to
+    /// the next power of two that holds the widest VM.
+    pub(crate) pcpus: u32,
+    /// Time that a scheduling decision keeps the cell's lock, in ns. Our reading.
+    pub(crate) lock_ns: u64,
+}
+
+/// A version of the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// Name on the command line.
+    pub(crate) name: &'static str,
+    /// VS51: strict in ESX 2.x, relaxed in ESX 3.x and later.
+    pub(crate) cosched: Cosched,
+    /// Whether only time in the guest is progress: since vSphere 4 (VS51), before all of RUN.
+    pub(crate) guest_progress: bool,
+    /// What a move to the other thread of a core is taken to cost, in ns. IBM: 2.5.3 recognises
+    /// that there is such a cost; so 2.5.2 has 0, which is our reading.
+    pub(crate) twin_ns: u64,
+    /// What each world on an LLC is taken to cost one that comes to it, in ns. ESX4: "multi-core
+    /// aware load balancing" of ESX 4, none before.
+    pub(crate) llc_load_ns: u64,
+    /// ESX4: in ESX 3.5, not in ESX 4. For ESX 2.5 the documents say nothing, and there are none.
+    pub(crate) cells: Option<Cells>,
+    /// Part of CPU time that is charged while the core's other thread is busy, in permille. VS51:
+    /// before 5.x both threads together are charged as one alone.
+    pub(crate) shared_charge: u64,
+}
+
+const ESX_2_5_3: Terms = Terms {
+    name: "esx-2.5.3",
+    cosched: Cosched::Strict,
+    guest_progress: false,
+    twin_ns: 20_000,
+    llc_load_ns: 0,
+    cells: None,
+    shared_charge: 500,
+};
+
+const ESX_3_5: Terms = Terms {
+    name: "esx-3.5",
+    cosched: Cosched::Relaxed,
+    cells: Some(Cells { pcpus: 4, lock_ns: 2_000 }),
+    ..ESX_2_5_3
+};
+
+/// All versions, in the order of their age.
+pub(crate) const ALL: [Terms; 4] = [
+    Terms { name: "esx-2.5.2", twin_ns: 0, ..ESX_2_5_3 },
+    ESX_2_5_3,
+    ESX_3_5,
+    Terms { name: "esx-4.0", guest_progress: true, llc_load_ns: 100_000, cells: None, ..ESX_3_5 },
+];
