@@ -237,12 +237,13 @@ impl Esx {
         let mut best = (most, None);
         for from in 0..self.pcpus.len() as u32 {
             let near = from == pcpu;
-            for i in 0..if near { 1 } else { LOOKS_AT } {
+            for i in 0..LOOKS_AT {
                 let world = k.kernel.queue_at(u64::from(from), i);
                 if world == 0 {
                     break;
                 }
-                if !near && !self.may_run(k.task(world), world, pcpu) {
+                let may = near || self.may_run(k.task(world), world, pcpu);
+                if !may || self.is_stopped(world) {
                     continue;
                 }
                 let far = if near { 0 } else { PULL_NS + self.move_ns(world, from, pcpu) };
@@ -277,6 +278,11 @@ impl Accounts for Esx {
 impl Scheduler for Esx {
     fn features(&self) -> &'static [Feature] {
         &[Feature::Shares]
+    }
+
+    /// A vCPU that is to stop stops although nothing else waits there.
+    fn enqueues_last(&self) -> bool {
+        true
     }
 
     fn init(&mut self, k: &mut Callback<'_>) {
@@ -341,14 +347,11 @@ impl Scheduler for Esx {
             goes_on = !stopped && self.may_run(k.task(prev), prev, pcpu);
             most = if goes_on { self.worlds[prev as usize].vtime_ns } else { u64::MAX };
         }
-        match self.best(k, pcpu, most) {
-            Some((from, world)) => {
-                if k.kernel.queue_take(k.tasks, from, world) {
-                    self.assign(world, pcpu);
-                }
-            }
-            None if goes_on => k.set_slice(prev, QUANTUM_NS),
-            None => {}
+        let best = self.best(k, pcpu, most);
+        if let Some((_, world)) = best.filter(|b| k.kernel.queue_take(k.tasks, b.0, b.1)) {
+            self.assign(world, pcpu);
+        } else if goes_on {
+            k.set_slice(prev, QUANTUM_NS);
         }
     }
 

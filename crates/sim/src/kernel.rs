@@ -469,13 +469,7 @@ impl contract::Kernel for Kernel {
     }
 
     fn spend(&mut self, pcpu: u32, ns: u64) {
-        if pcpu as usize >= self.cpus.len() {
-            let what = format!("seen time of pCPU {pcpu}, allowed 0..{}", self.cpus.len() - 1);
-            return self.breach(Rule::UnknownPcpu, None, Some(pcpu), what);
-        }
-        if ns > 0 {
-            self.spent.push((pcpu, ns));
-        }
+        self.spent_on(pcpu, ns);
     }
 
     fn random(&mut self) -> u32 {

@@ -1,7 +1,7 @@
 //! The ESX policies: what each version is known for, on the scenarios of the documents.
 
 use sim::{Options, Policy, Progress, run_scenario};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 use views::{RunResult, Vm};
 
 /// The results of a scenario's runs under a policy, by label.
@@ -69,5 +69,108 @@ fn esx_2_5_3_and_tandem_stay_on_two_cores_whatever_a_move_costs() {
             assert!(moved.sum() < 10, "{policy}, {label}: {moved:?}");
             assert_eq!(busy(&runs[label]), [2, 2], "{policy}, {label}: {:?}", runs[label].pcpus);
         }
+    }
+}
+
+/// A run of one scenario text under a policy.
+fn one(name: &str, policy: &str, text: &str) -> RunResult {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("policies-{name}.toml"));
+    std::fs::write(&file, text).expect("it is written");
+    let scenario = settings::load(&file.to_string_lossy()).expect("it loads");
+    let policy: Policy = policy.parse().expect("a policy");
+    let options = Options { policy, ..Options::default() };
+    sim::run(&scenario.runs[0], &options).expect("no rule of the contract is broken").result
+}
+
+/// VMs of burners on one node of 8 cores, two LLCs: name, count, vCPUs.
+fn burners(vms: &[(&str, u32, u32)]) -> String {
+    let mut text = "duration = \"10s\"\n[host]\nllcs_per_node = 2\ncores_per_llc = 4\n".to_owned();
+    for (name, count, vcpus) in vms {
+        text += &format!("[[vm]]\nname = \"{name}\"\ncount = {count}\nvcpus = {vcpus}\n");
+    }
+    text
+}
+
+/// CPU time of each VM, in percent of one pCPU.
+fn percents(result: &RunResult) -> Vec<u64> {
+    result.vms.iter().map(|vm| vm.times.used_ns * 100 / result.duration_ns).collect()
+}
+
+#[test]
+fn esx_3_5_confines_vms_to_cells_that_are_as_large_as_the_widest_vm() {
+    let loads = |name: &str, policy, vms: &[_]| {
+        let result = one(name, policy, &burners(vms));
+        let busy = |p: &views::Pcpu| p.busy_ns * 100 / result.duration_ns;
+        (percents(&result), result.pcpus.iter().map(busy).collect::<Vec<u64>>())
+    };
+    // One VM has one cell, and the other idles.
+    let (_, busy) = loads("cell-1", "esx-3.5", &[("wide", 1, 4)]);
+    assert!(busy[..4].iter().all(|p| *p >= 99) && busy[4..].iter().all(|p| *p == 0), "{busy:?}");
+    // Two of three share a cell; without cells all three get the same.
+    let thirds = &[("wide", 3, 4)];
+    let (used, _) = loads("cell-3", "esx-3.5", thirds);
+    let mut sorted = used.clone();
+    sorted.sort_unstable();
+    assert!(sorted[2] >= 398 && sorted[0].abs_diff(200) <= 5, "{used:?}");
+    let (used, _) = loads("cell-3", "esx-4.0", thirds);
+    assert!(used.iter().all(|p| p.abs_diff(266) <= 10), "{used:?}");
+    // A VM of 8 vCPUs makes the cell 8 pCPUs large.
+    let (used, busy) = loads("cell-8", "esx-3.5", &[("wide", 1, 8)]);
+    assert!(used[0] >= 795 && busy.iter().all(|p| *p >= 99), "{used:?} {busy:?}");
+}
+
+#[test]
+fn decisions_of_a_cell_cost_time_and_those_without_cells_do_not() {
+    let text = "duration = \"10s\"\n[host]\ncores_per_llc = 4\n[hardware]\n[[vm]]\nname = \"io\"\n\
+        count = 4\nvcpus = 1\nworkload = { kind = \"io\", work = \"100us\", sleep = \"100us\" }\n";
+    let lost = |policy| {
+        let result = one("lock", policy, text);
+        let of = |vm: &Vm| vm.times.lost.expect("hardware is simulated").switch_ns;
+        let wakeups: u64 = result.wakeups.iter().map(|w| w.count).sum::<u64>() / 2;
+        result.vms.iter().map(of).sum::<u64>() / wakeups
+    };
+    // 2 us for a switch; 2 us for the lock, and more where another pCPU has it.
+    let (cells, none) = (lost("esx-3.5"), lost("esx-4.0"));
+    assert!((2_000..2_200).contains(&none), "{none}");
+    assert!(cells > none + 1_900 && cells < none + 4_000, "{cells} {none}");
+}
+
+/// A VM of 4 vCPUs on 4 pCPUs, three of which others take whole.
+const FRAGMENTED: &str = r#"
+    duration = "10s"
+    warmup = "1s"
+    [host]
+    cores_per_llc = 4
+    [[vm]]
+    name = "wide"
+    vcpus = 4
+    [[vm]]
+    name = "first"
+    vcpus = 3
+    shares = 262144
+    vcpu_affinity = ["0", "1", "2"]
+"#;
+
+/// How far the vCPUs of a VM are apart in CPU time, in ns.
+fn apart_ns(vm: &Vm) -> u64 {
+    let runs = || vm.worlds.iter().map(|w| w.times.run_ns);
+    runs().max().unwrap_or(0) - runs().min().unwrap_or(0)
+}
+
+#[test]
+fn strict_co_scheduling_fragments_cpus_and_relaxed_does_not() {
+    let wide = |policy| percents(&one("fragments", policy, FRAGMENTED))[0];
+    assert!(wide("esx-2.5.3") < 10, "{}", wide("esx-2.5.3"));
+    for policy in ["esx-3.5", "esx-4.0"] {
+        assert!(wide(policy) > 95, "{policy}: {}", wide(policy));
+    }
+}
+
+#[test]
+fn siblings_stay_together_within_the_threshold_and_two_ticks() {
+    // With quanta of 50 ms they are further apart where nothing stops the first.
+    for policy in ["esx-2.5.3", "esx-3.5", "esx-4.0"] {
+        let apart = apart_ns(&one("skew", policy, FRAGMENTED).vms[0]);
+        assert!(apart < 12_000_000, "{policy}: {apart}");
     }
 }

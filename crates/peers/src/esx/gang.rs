@@ -71,7 +71,7 @@ impl Esx {
         if !self.stopped.contains(&vm) {
             self.stopped.push(vm);
         }
-        k.kernel.arm(COSTART, POLL_NS);
+        k.kernel.arm(COSTART, 0);
     }
 
     /// A vCPU that runs is to stop.
@@ -135,6 +135,9 @@ impl Esx {
     fn start_whole(&mut self, k: &mut Callback<'_>, vm: u32) -> bool {
         let wants = |w: &u32| self.worlds[*w as usize].awake;
         let gang: Vec<u32> = self.vms[vm as usize].vcpus.iter().copied().filter(wants).collect();
+        for world in &gang {
+            self.set_aside(k, *world);
+        }
         if gang.iter().any(|w| self.worlds[*w as usize].runs) {
             return true; // the last are on their way out
         }
@@ -146,6 +149,16 @@ impl Esx {
             self.start(k, world, Some(pcpu));
         }
         false
+    }
+
+    /// Takes a vCPU of a VM that has stopped out of the queue of its pCPU.
+    fn set_aside(&mut self, k: &mut Callback<'_>, world: u32) {
+        let Some(pcpu) = self.worlds[world as usize].at else { return };
+        let waits = !self.worlds[world as usize].runs;
+        if waits && k.kernel.queue_move(k.tasks, u64::from(pcpu), world, self.costops()) {
+            self.unassign(world);
+            k.kernel.hold(world, Hold::Gang);
+        }
     }
 
     /// A pCPU for each of these worlds: idle, or with a world that is ahead of all of them.

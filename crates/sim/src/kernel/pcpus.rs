@@ -2,7 +2,7 @@
 //! accounted: the part of the kernel that the engine moves. It calls no scheduler.
 
 use super::{Context, Hold, Kernel, Nudge, Recorder, Seat, Target, Told};
-use contract::{Breach, Task};
+use contract::{Breach, Rule, Task};
 use units::{PcpuId, PcpuSet};
 
 /// What has passed on a pCPU since it was looked at last.
@@ -227,6 +227,17 @@ impl Kernel {
     pub(crate) fn take_arms(&mut self, mut arm: impl FnMut(u32, u64)) {
         self.arms.iter().for_each(|(timer, after)| arm(*timer, *after));
         self.arms.clear();
+    }
+
+    /// The scheduler itself takes some of a pCPU's time.
+    pub(super) fn spent_on(&mut self, pcpu: u32, ns: u64) {
+        if pcpu >= self.pcpus() {
+            let what = format!("seen time of pCPU {pcpu}, allowed 0..{}", self.pcpus() - 1);
+            return self.breach(Rule::UnknownPcpu, None, Some(pcpu), what);
+        }
+        if ns > 0 {
+            self.spent.push((pcpu, ns));
+        }
     }
 
     /// What the scheduler itself has taken of a pCPU's time, in ns, one after the other.
