@@ -54,7 +54,8 @@ struct world {
 	u64 used_ns;
 	/* part of it that is not charged: lost to the busy thread beside it */
 	u64 lost_ns;
-	/* how far it is behind what its VM is entitled to for it, and until when that is reckoned */
+	/* how far it is behind its part of what its VM is entitled to, and until when that is
+	 * reckoned */
 	s64 behind_ns;
 	u64 entitled_ns;
 	u64 born_ns;

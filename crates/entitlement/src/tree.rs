@@ -251,8 +251,8 @@ impl Tree {
         capacity.saturating_sub(taken)
     }
 
-    /// What can be reserved: where cores are divided, one pCPU of each. With it each gets all it
-    /// reserves, whoever shares a core: a world that gets `x` of its time takes at most `x` of a
+    /// What can be reserved: where cores are divided, one pCPU of each. All of that can be given,
+    /// whichever worlds share a core: a world that gets `x` of its time takes at most `x` of a
     /// core's, alone for `(x - q) ÷ (1 - q)` of it and one of two for the rest.
     pub(crate) fn reservable(&self, one: u64) -> u64 {
         let all = self.capacity(one);
