@@ -28,6 +28,9 @@ impl Peer {
     pub const ALL: [Peer; 6] =
         [Peer::Fifo, Peer::Vtime, Peer::Esx252, Peer::Esx253, Peer::Esx35, Peer::Esx40];
 
+    /// Those that leave no pCPU idle while a world may run there.
+    pub const BASELINES: [Peer; 2] = [Peer::Fifo, Peer::Vtime];
+
     /// The version of ESX, if it is one.
     fn version(self) -> Option<esx::Terms> {
         let at = match self {

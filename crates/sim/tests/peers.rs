@@ -103,7 +103,7 @@ fn a_fault_beside_a_comparison_policy_is_caught() {
 
 #[test]
 fn a_world_that_may_run_on_one_pcpu_runs_there_alone_out_of_the_shared_queue() {
-    for peer in Peer::ALL {
+    for peer in Peer::BASELINES {
         let pinned = scenario("pinned", 2000, "affinity = \"1\"");
         let outcome = outcome(&pinned, peer.name()).expect("no rule of the contract is broken");
         let heavy = &outcome.result.vms[1].times;

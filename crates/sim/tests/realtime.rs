@@ -138,19 +138,23 @@ fn every_policy_runs_beside_real_time_tasks() {
     for policy in all {
         let out = outcome("policies", &text, &Options { policy, ..Options::default() });
         let verdict = out.verdict.as_ref().expect("the oracle watches");
+        // A VM that ESX stops as a whole leaves pCPUs idle, and so do its homes and cells.
+        let esx = matches!(policy, Policy::Peer(p, _) if !Peer::BASELINES.contains(&p));
         for kept in [
             Invariant::OneWorldAPcpu,
             Invariant::Charge,
             Invariant::Busy,
             Invariant::StateTimes,
-            Invariant::IdleWhileWaiting,
             Invariant::ReadyTooLong,
+            Invariant::IdleWhileWaiting,
         ] {
-            assert_eq!(verdict.count(kept), 0, "{policy}: {:?}", verdict.violations);
+            let may = esx && kept == Invariant::IdleWhileWaiting;
+            let seen = verdict.count(kept);
+            assert!(may || seen == 0, "{policy}: {seen} {:?}", verdict.violations);
         }
         let [busy, realtime] = [busy_ms(&out), realtime_ms(&out)];
         println!("{policy}: {busy} ms of worlds, {realtime} ms of real-time tasks");
-        assert!(busy + realtime >= 39_900, "{policy}: {busy} + {realtime} of 40,000 ms");
+        assert!(esx || busy + realtime >= 39_900, "{policy}: {busy} + {realtime} of 40,000 ms");
         assert!(realtime.abs_diff(6_000) <= 12, "{policy}: {realtime} ms");
     }
 }
