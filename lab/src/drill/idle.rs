@@ -57,7 +57,7 @@ pub(super) fn run(
     archive: &Archive,
     on: &mut dyn FnMut(Stream, &str),
 ) -> Result<Report> {
-    let mut spec = spec(setting, &format!("PERIOD={PERIOD_S}s"), SCRIPT, 300);
+    let mut spec = spec(setting, &format!("PERIOD={PERIOD_S}s"), SCRIPT, 900);
     spec.topology = TWO_CPUS;
     spec.accel = Accel::EXACT;
     let (mut report, outcome, _) = begin(Drill::Idle, &spec, archive, on)?;

@@ -37,7 +37,7 @@ pub(super) fn run(
     archive: &Archive,
     on: &mut dyn FnMut(Stream, &str),
 ) -> Result<Report> {
-    let mut spec = spec(setting, IDLE_CONTROL, SCRIPT, 300);
+    let mut spec = spec(setting, IDLE_CONTROL, SCRIPT, 900);
     spec.topology = TWO_CPUS;
     spec.accel = Accel::EXACT;
     let (mut report, _, records) = begin(Drill::Settings, &spec, archive, on)?;
