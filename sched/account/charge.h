@@ -6,10 +6,13 @@
  *		it is RUN. While the core is shared a part of it is not charged (account/busy.h):
  *		a world is entitled to so much of cores, not of threads (H2)
  * Law		used += d; lost += l; vt += ((d - l) << 20 + remainder) / weight; the remainder
- *		stays with the world. Limits and siblings go by d - l too
+ *		stays with the world. Limits and siblings go by d - l too. Where cores are divided,
+ *		behind += (time that it wanted to run) * (what its VM gets / what it asks for)
+ *		- (d - l)
  * Units	CPU time in ns; weight in 2^-20 pCPU
  * Example	d = 4 ms at weight 7 pCPUs: vt grows by 571,428 ns, 3,670,016 / 7,340,032 remain
- * Limits	d below 2^43 ns (2.4 hours); a slice is at most a second. Kernels 7.2.13 and 7.3.4,
+ * Limits	d, and a wait where cores are divided, below 2^43 ns (2.4 hours); a slice is at most
+ *		a second. Kernels 7.2.13 and 7.3.4,
  *		not 7.0.13, count no CPU time between the last timer tick and the end of a run
  *		that began on an idle pCPU: the clock's update stays skipped. Such a run is missing
  *		here and in cpu.stat, and is steal time in its guest. After the first one the
@@ -24,13 +27,11 @@
 
 /* A longer run of which the kernel's clock has seen nothing is lost. */
 #define EXEC_LOST_NS 100000ull
-/* longest time of which is reckoned what a world is entitled to */
-#define ENTITLED_MAX_NS (1000 * SEC_NS)
 
 /* A world has wanted to run since the last call, and has been charged `got` ns of that. */
 INLINE void charge_entitle(struct host *h, struct world *w, const struct vm *v, u64 now, u64 got)
 {
-	u64 span = now > w->entitled_ns ? min_u64(now - w->entitled_ns, ENTITLED_MAX_NS) : 0;
+	u64 span = now > w->entitled_ns ? now - w->entitled_ns : 0;
 	s64 due = (s64)(span * plat_read(v->each) >> RATE_SHIFT) - (s64)got;
 	s64 most = 2 * (s64)(plat_knobs(h)->whole_core_us * US);
 

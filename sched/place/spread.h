@@ -87,7 +87,7 @@ SUBPROG u32 spread_leads(NONNULL(struct host *h), NONNULL(struct pcpu *q), s64 b
 	if (!core || !w || plat_read(core->core_awake) != 1 ||
 	    w->flags & WORLD_RESTRICTED)
 		return false;
-	if (behind - w->behind_ns < lead)
+	if (behind - plat_read(w->behind_ns) < lead)
 		return false;
 	return plat_cas(&q->comes, 0, comes);
 }

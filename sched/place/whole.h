@@ -108,7 +108,7 @@ SUBPROG bool whole_waits(NONNULL(struct host *h), NONNULL(struct cluster *c), u6
 INLINE s64 whole_ahead(struct host *h, u32 world)
 {
 	struct world *w = world ? plat_world(h, world) : NULL;
-	s64 behind = w ? w->behind_ns : 0;
+	s64 behind = w ? plat_read(w->behind_ns) : 0;
 
 	return behind < 0 ? -behind : 0;
 }

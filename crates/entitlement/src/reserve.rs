@@ -11,7 +11,8 @@
 //! - A pool takes from its parent: if fixed, its own reservation; if expandable, the larger of that
 //!   and all that its children take. It takes it even while it is empty.
 //! - The children of a fixed pool take at most its own reservation, those of an expandable pool at
-//!   most its limit, those of the root at most the host's pCPUs.
+//!   most its limit, those of the root at most the host's pCPUs; where cores are divided and not
+//!   threads (`Tree::on_cores`) its cores, as ESXi counts them.
 //!
 //! Units: `Rate` in results; texts say percent of one pCPU, as esxtop does.
 //!

@@ -478,6 +478,8 @@ mod tests {
         let each = |a, b| tree.divide(1000, &[a, b]).leaves;
         assert_eq!(each(1000, 1000), [1000, 1000]);
         assert_eq!(each(2000, 1000), [1250, 1000], "three worlds have 2.25");
+        assert_eq!(tree.reservable(1000), 2000, "one of each core");
+        assert_eq!(tree.clone().on_cores(2, 1000).reservable(1000), 4000);
         assert_eq!(each(4000, 4000), [1250, 1250], "four and more 2.5");
         let threads = tree.clone().on_cores(2, 1000);
         assert_eq!(threads.divide(1000, &[4000, 4000]).leaves, [2000, 2000]);

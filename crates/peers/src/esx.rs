@@ -1,4 +1,4 @@
-//! ESX 2.5.2 to 4.1 as far as the documents say how they schedule: one engine, and a `Terms` for
+//! ESX 2.5.2 to 4.0 as far as the documents say how they schedule: one engine, and a `Terms` for
 //! each version.
 //!
 //! *Law*: a world has a virtual time that grows by what it is charged over its VM's shares per
@@ -33,7 +33,7 @@ use contract::{
     VmTerms, WorldTerms,
 };
 use terms::Cosched;
-pub(crate) use terms::{ALL, Terms};
+pub(crate) use terms::{ESX_2_5_2, ESX_2_5_3, ESX_3_5, ESX_4_0, Terms};
 use topology::Place;
 use zones::Zones;
 

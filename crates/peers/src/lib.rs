@@ -5,6 +5,8 @@ mod esx;
 mod simple;
 
 use contract::{Scheduler, Setup};
+use esx::{ESX_2_5_2, ESX_2_5_3, ESX_3_5, ESX_4_0, Terms};
+use simple::Order;
 
 /// A comparison policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,35 +33,37 @@ impl Peer {
     /// Those that leave no pCPU idle while a world may run there.
     pub const BASELINES: [Peer; 2] = [Peer::Fifo, Peer::Vtime];
 
-    /// The version of ESX, if it is one.
-    fn version(self) -> Option<esx::Terms> {
-        let at = match self {
-            Peer::Fifo | Peer::Vtime => return None,
-            Peer::Esx252 => 0,
-            Peer::Esx253 => 1,
-            Peer::Esx35 => 2,
-            Peer::Esx40 => 3,
-        };
-        Some(esx::ALL[at])
+    /// Name and model.
+    fn row(self) -> (&'static str, Model) {
+        let esx = |terms: Terms| (terms.name, Model::Esx(terms));
+        match self {
+            Peer::Fifo => ("fifo", Model::Simple(Order::Arrival)),
+            Peer::Vtime => ("vtime", Model::Simple(Order::Vtime)),
+            Peer::Esx252 => esx(ESX_2_5_2),
+            Peer::Esx253 => esx(ESX_2_5_3),
+            Peer::Esx35 => esx(ESX_3_5),
+            Peer::Esx40 => esx(ESX_4_0),
+        }
     }
 
     /// Name on the command line and in results.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match (self, self.version()) {
-            (_, Some(terms)) => terms.name,
-            (Peer::Fifo, None) => "fifo",
-            (_, None) => "vtime",
-        }
+        self.row().0
     }
 
     /// The policy, on a host.
     #[must_use]
     pub fn make(self, setup: &Setup<'_>) -> Box<dyn Scheduler> {
-        match (self, self.version()) {
-            (_, Some(terms)) => Box::new(esx::Esx::new(setup, terms)),
-            (Peer::Fifo, None) => Box::new(simple::Simple::new(setup, simple::Order::Arrival)),
-            (_, None) => Box::new(simple::Simple::new(setup, simple::Order::Vtime)),
+        match self.row().1 {
+            Model::Simple(order) => Box::new(simple::Simple::new(setup, order)),
+            Model::Esx(terms) => Box::new(esx::Esx::new(setup, terms)),
         }
     }
+}
+
+/// What a policy is an instance of.
+enum Model {
+    Simple(Order),
+    Esx(Terms),
 }

@@ -153,7 +153,7 @@ impl Hosts for Draw {
             realtime: vec![],
             hardware: None,
             profiles: vec![],
-            knobs: Default::default(),
+            knobs: case::knobs(),
             lab: Default::default(),
             expect: Default::default(),
         };

@@ -46,7 +46,11 @@ pub(crate) struct Terms {
     pub(crate) shared_charge: u64,
 }
 
-const ESX_2_5_3: Terms = Terms {
+/// To it a move to the other thread is free.
+pub(crate) const ESX_2_5_2: Terms = Terms { name: "esx-2.5.2", twin_ns: 0, ..ESX_2_5_3 };
+
+/// Strict, with a cost for twins.
+pub(crate) const ESX_2_5_3: Terms = Terms {
     name: "esx-2.5.3",
     cosched: Cosched::Strict,
     guest_progress: false,
@@ -56,17 +60,14 @@ const ESX_2_5_3: Terms = Terms {
     shared_charge: 500,
 };
 
-const ESX_3_5: Terms = Terms {
+/// Relaxed, with cells.
+pub(crate) const ESX_3_5: Terms = Terms {
     name: "esx-3.5",
     cosched: Cosched::Relaxed,
     cells: Some(Cells { pcpus: 4, lock_ns: 2_000 }),
     ..ESX_2_5_3
 };
 
-/// All versions, in the order of their age.
-pub(crate) const ALL: [Terms; 4] = [
-    Terms { name: "esx-2.5.2", twin_ns: 0, ..ESX_2_5_3 },
-    ESX_2_5_3,
-    ESX_3_5,
-    Terms { name: "esx-4.0", guest_progress: true, llc_load_ns: 100_000, cells: None, ..ESX_3_5 },
-];
+/// Without cells; the load of LLCs counts.
+pub(crate) const ESX_4_0: Terms =
+    Terms { name: "esx-4.0", guest_progress: true, llc_load_ns: 100_000, cells: None, ..ESX_3_5 };
