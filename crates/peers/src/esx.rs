@@ -1,4 +1,4 @@
-//! ESX 2.5.2 to 4.0 as far as the documents say how they schedule: one engine, and a `Terms` for
+//! ESX 2.5.2 to 5.1 as far as the documents say how they schedule: one engine, and a `Terms` for
 //! each version.
 //!
 //! *Law*: a world has a virtual time that grows by what it is charged over its VM's shares per
@@ -7,7 +7,7 @@
 //! whose world has used up its quantum, or that has nothing to do, takes the world of the least
 //! virtual time of its own queue and of those of the pCPUs around it, which count as later by
 //! `PULL_NS` and by what the move costs. Siblings are held together by `skew`, VMs stay in their
-//! `zones`.
+//! `zones`, and a VM that is behind has whole cores (`whole`).
 //!
 //! *Documented*: quanta of 50 ms, pull by an idle pCPU and push by a waking world, a whole core
 //! before a part of one (VS51 "What, When, and Where to Schedule?", "Load Balancing",
@@ -26,6 +26,7 @@ mod gang;
 mod place;
 mod skew;
 mod terms;
+mod whole;
 mod zones;
 
 use contract::{
@@ -33,8 +34,11 @@ use contract::{
     VmTerms, WorldTerms,
 };
 use terms::Cosched;
-pub(crate) use terms::{ESX_2_5_2, ESX_2_5_3, ESX_3_5, ESX_4_0, Terms};
+pub(crate) use terms::{
+    ESX_2_5_2, ESX_2_5_3, ESX_3_5, ESX_4_0, ESX_4_1, ESX_4_1_TUNED, ESX_5_1, Terms,
+};
 use topology::Place;
+use whole::Behind;
 use zones::Zones;
 
 /// A run is not longer, in ns (VS51: 50 ms by default).
@@ -63,6 +67,7 @@ struct World {
     /// Not charged of that: the other thread of the core was busy.
     lost_ns: u64,
     progress_ns: u64,
+    behind: Behind,
     /// Charged up to when.
     since_ns: u64,
     awake: bool,
@@ -96,6 +101,8 @@ struct Pcpu {
     /// World that runs there, 0 for none, and the worlds that run there or wait for it.
     runs: u32,
     worlds: u32,
+    /// Its world has the core alone.
+    whole: bool,
     busy_ns: u64,
     /// Virtual time of what began to run there last.
     v_ns: u64,
@@ -113,6 +120,13 @@ pub(crate) struct Esx {
     zones: Zones,
     /// VMs some of whose vCPUs are stopped.
     stopped: Vec<u32>,
+    /// Cores of the host, and the weight of all vCPUs.
+    cores: u64,
+    vcpu_weight: u64,
+    /// Weight of all worlds that want to run, and the time that was due to one of normal weight so
+    /// far (`whole`).
+    awake_weight: u64,
+    due: u64,
 }
 
 impl Esx {
@@ -127,6 +141,7 @@ impl Esx {
                 .collect(),
             runs: 0,
             worlds: 0,
+            whole: false,
             busy_ns: 0,
             v_ns: 0,
         };
@@ -138,6 +153,10 @@ impl Esx {
             llc_worlds: vec![0; llcs],
             zones: Zones::new(terms.cells, places),
             stopped: vec![],
+            cores: places.iter().filter(|p| p.thread == 0).count() as u64,
+            vcpu_weight: 0,
+            awake_weight: 0,
+            due: 0,
             terms,
         }
     }
@@ -168,6 +187,7 @@ impl Esx {
             account.progress_ns += ran;
         }
         self.pcpus[pcpu].busy_ns += ran;
+        self.hand_out(world, k.now_ns, charged);
     }
 
     /// Whether a world runs on a pCPU.
@@ -289,19 +309,23 @@ impl Scheduler for Esx {
         (0..=self.costops()).for_each(|queue| k.kernel.create_queue(queue));
     }
 
-    fn world_start(&mut self, _k: &mut Callback<'_>, world: u32, terms: &WorldTerms) {
+    fn world_start(&mut self, k: &mut Callback<'_>, world: u32, terms: &WorldTerms) {
         let (vm, nice_weight) = (terms.vm, u64::from(terms.nice_weight));
         let vcpu = terms.vcpu.is_some();
-        self.worlds[world as usize] = World { vm, vcpu, nice_weight, ..World::default() };
+        let behind = Behind::new(k.now_ns);
+        self.worlds[world as usize] = World { vm, vcpu, nice_weight, behind, ..World::default() };
         if vcpu {
             self.vms[vm as usize].vcpus.push(world);
         }
+        self.weigh_vcpus();
     }
 
     fn world_exit(&mut self, k: &mut Callback<'_>, world: u32) {
         self.unassign(world);
+        self.set_awake(world, k.now_ns, false);
         let vm = self.worlds[world as usize].vm;
         self.vms[vm as usize].vcpus.retain(|w| *w != world);
+        self.weigh_vcpus();
         self.leave_home_if_empty(vm);
         self.look_later(k, vm);
     }
@@ -310,12 +334,14 @@ impl Scheduler for Esx {
         self.home(vm.vm, vm.vcpus);
         let shares = u64::from(vm.shares) / u64::from(vm.vcpus.max(1));
         self.vms[vm.vm as usize].shares_per_vcpu = shares;
+        self.weigh_vcpus();
     }
 
     fn plan(&mut self, _k: &mut Callback<'_>, plan: &Plan<'_>) {
         for (vm, leaf) in plan.vms.iter().zip(plan.tree.leaves()).filter(|(vm, _)| **vm != 0) {
             self.vms[*vm as usize].shares_per_vcpu = leaf.shares / u64::from(leaf.vcpus.max(1));
         }
+        self.weigh_vcpus();
     }
 
     fn select(&mut self, k: &mut Callback<'_>, world: u32, prev: u32, _flags: u32) -> i32 {
@@ -331,7 +357,8 @@ impl Scheduler for Esx {
             return;
         }
         let here = k.task(world).pcpu as u32;
-        let stays = wakes || self.may_run(k.task(world), world, here);
+        let leaves = self.is_kept(here);
+        let stays = wakes || !leaves && self.may_run(k.task(world), world, here);
         let pcpu = if stays { here } else { self.place(k, world, here) };
         self.clamp(world, pcpu);
         self.queue(k, world, pcpu, wakes);
@@ -340,6 +367,9 @@ impl Scheduler for Esx {
     fn dispatch(&mut self, k: &mut Callback<'_>, pcpu: u32, prev: u32) {
         let waits_ns = self.zones.lock(pcpu, k.now_ns);
         k.kernel.spend(pcpu, waits_ns);
+        if self.is_kept(pcpu) {
+            return;
+        }
         let (mut goes_on, mut most) = (false, u64::MAX);
         if prev != 0 && self.worlds[prev as usize].runs {
             self.charge(k, prev);
@@ -365,6 +395,7 @@ impl Scheduler for Esx {
         let at = &mut self.pcpus[pcpu as usize];
         (at.runs, at.v_ns) = (world, vtime_ns);
         self.look_later(k, vm);
+        self.look_at_core(k, world);
     }
 
     fn stopping(&mut self, k: &mut Callback<'_>, world: u32, runnable: bool) {
@@ -372,9 +403,11 @@ impl Scheduler for Esx {
         self.charge(k, world);
         self.charge_twins(k, pcpu);
         self.pcpus[pcpu as usize].runs = 0;
+        self.share_core(k, pcpu);
         self.unassign(world);
+        self.set_awake(world, k.now_ns, runnable);
         let account = &mut self.worlds[world as usize];
-        (account.runs, account.awake) = (false, runnable);
+        account.runs = false;
         let vm = account.vm;
         if !runnable {
             self.look_later(k, vm);
@@ -384,6 +417,7 @@ impl Scheduler for Esx {
     fn tick(&mut self, k: &mut Callback<'_>, world: u32) {
         self.charge(k, world);
         self.look_at_lead(k, world);
+        self.look_at_core(k, world);
     }
 
     fn timer(&mut self, k: &mut Callback<'_>, _timer: u32) {

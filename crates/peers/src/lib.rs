@@ -5,7 +5,7 @@ mod esx;
 mod simple;
 
 use contract::{Scheduler, Setup};
-use esx::{ESX_2_5_2, ESX_2_5_3, ESX_3_5, ESX_4_0, Terms};
+use esx::{ESX_2_5_2, ESX_2_5_3, ESX_3_5, ESX_4_0, ESX_4_1, ESX_4_1_TUNED, ESX_5_1, Terms};
 use simple::Order;
 
 /// A comparison policy.
@@ -23,12 +23,27 @@ pub enum Peer {
     Esx35,
     /// ESX 4.0.
     Esx40,
+    /// ESX 4.1.
+    Esx41,
+    /// ESX 4.1, HaltingIdleMsecPenalty raised.
+    Esx41Tuned,
+    /// ESXi 5.1.
+    Esx51,
 }
 
 impl Peer {
     /// All of them.
-    pub const ALL: [Peer; 6] =
-        [Peer::Fifo, Peer::Vtime, Peer::Esx252, Peer::Esx253, Peer::Esx35, Peer::Esx40];
+    pub const ALL: [Peer; 9] = [
+        Peer::Fifo,
+        Peer::Vtime,
+        Peer::Esx252,
+        Peer::Esx253,
+        Peer::Esx35,
+        Peer::Esx40,
+        Peer::Esx41,
+        Peer::Esx41Tuned,
+        Peer::Esx51,
+    ];
 
     /// Those that leave no pCPU idle while a world may run there.
     pub const BASELINES: [Peer; 2] = [Peer::Fifo, Peer::Vtime];
@@ -43,6 +58,9 @@ impl Peer {
             Peer::Esx253 => esx(ESX_2_5_3),
             Peer::Esx35 => esx(ESX_3_5),
             Peer::Esx40 => esx(ESX_4_0),
+            Peer::Esx41 => esx(ESX_4_1),
+            Peer::Esx41Tuned => esx(ESX_4_1_TUNED),
+            Peer::Esx51 => esx(ESX_5_1),
         }
     }
 

@@ -76,6 +76,7 @@ scenarios! {
     whole_cores "whole-cores";
     three_on_two_cores "three-on-two-cores";
     ht_migration "ht-migration";
+    ht_vdi "ht-vdi";
     up_smp_mix "up-smp-mix";
     sleepers "sleepers";
     infeasible "infeasible";

@@ -276,6 +276,14 @@ impl Lost {
 }
 
 impl Times {
+    /// Time that it wanted to run over its work: 1 on a whole core without others, 2 where an
+    /// operation takes twice as long. None without work.
+    #[must_use]
+    pub fn slowdown(&self) -> Option<f64> {
+        let wanted = self.run_ns + self.ready_ns + self.costop_ns;
+        (self.work > 0).then(|| wanted as f64 / self.work as f64)
+    }
+
     /// Adds `other` field by field.
     pub fn add(&mut self, other: &Times) {
         self.used_ns += other.used_ns;

@@ -37,7 +37,7 @@ impl Esx {
             let fastest = fastest_ns(&self.siblings(k, vm));
             self.worlds[world as usize].progress_ns = fastest;
         }
-        self.worlds[world as usize].awake = true;
+        self.set_awake(world, k.now_ns, true);
     }
 
     /// Whether a world is to run nowhere until its siblings are as far.

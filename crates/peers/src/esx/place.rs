@@ -1,6 +1,7 @@
 //! Which pCPU is best for a world, by cost; it queues nothing.
 //!
-//! *Law*: the cost of a pCPU is a quantum for each world that runs or waits there, what a busy
+//! *Law*: the cost of a pCPU is a quantum for each world that runs or waits there and for one that
+//! has the core alone, what a busy
 //! thread of the same core takes away in a quantum, what the worlds on its LLC take
 //! (`Terms::llc_load_ns`), and what the move costs. Of equal pCPUs one is drawn.
 //!
@@ -77,6 +78,7 @@ impl Esx {
         let at = &self.pcpus[pcpu as usize];
         let shared = at.twins.iter().any(|p| self.pcpus[*p as usize].worlds > 0);
         u64::from(at.worlds) * QUANTUM_NS
+            + if self.is_kept(pcpu) { QUANTUM_NS } else { 0 }
             + if shared { SHARED_NS } else { 0 }
             + self.llc_worlds[at.place.llc as usize] * self.terms.llc_load_ns
             + self.move_ns(world, prev, pcpu)
@@ -84,7 +86,7 @@ impl Esx {
 
     /// An idle pCPU that could take a world which waits for another.
     pub(super) fn idle_for(&self, k: &Callback<'_>, world: u32, but: u32) -> Option<u32> {
-        let idle = |p: &u32| *p != but && self.pcpus[*p as usize].worlds == 0;
+        let idle = |p: &u32| *p != but && self.pcpus[*p as usize].worlds == 0 && !self.is_kept(*p);
         (0..self.pcpus.len() as u32).filter(idle).find(|p| self.may_run(k.task(world), world, *p))
     }
 

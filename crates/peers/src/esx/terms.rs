@@ -24,6 +24,17 @@ pub(crate) struct Cells {
     pub(crate) lock_ns: u64,
 }
 
+/// When the world of a VM that is behind has a core alone, by how many ns (`whole`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whole {
+    /// The documents say nothing of it before 4.1.
+    Never,
+    /// 4.1: behind what it should have received (KB 1020233).
+    Strict(u64),
+    /// 5.x: behind the others (VS51).
+    Lag(u64),
+}
+
 /// A version of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
@@ -44,6 +55,8 @@ pub(crate) struct Terms {
     /// Part of CPU time that is charged while the core's other thread is busy, in permille. VS51:
     /// before 5.x both threads together are charged as one alone.
     pub(crate) shared_charge: u64,
+    /// When a world has a core alone.
+    pub(crate) whole: Whole,
 }
 
 /// To it a move to the other thread is free.
@@ -58,6 +71,7 @@ pub(crate) const ESX_2_5_3: Terms = Terms {
     llc_load_ns: 0,
     cells: None,
     shared_charge: 500,
+    whole: Whole::Never,
 };
 
 /// Relaxed, with cells.
@@ -71,3 +85,16 @@ pub(crate) const ESX_3_5: Terms = Terms {
 /// Without cells; the load of LLCs counts.
 pub(crate) const ESX_4_0: Terms =
     Terms { name: "esx-4.0", guest_progress: true, llc_load_ns: 100_000, cells: None, ..ESX_3_5 };
+
+/// Strict fairness between threads of a core. HaltingIdleMsecPenalty of 100 ms is quoted from
+/// memory; KB 1020233 has no default.
+pub(crate) const ESX_4_1: Terms =
+    Terms { name: "esx-4.1", whole: Whole::Strict(100_000_000), ..ESX_4_0 };
+
+/// With HaltingIdleMsecPenalty raised, to 2,000 ms: quoted from memory.
+pub(crate) const ESX_4_1_TUNED: Terms =
+    Terms { name: "esx-4.1-tuned", whole: Whole::Strict(2_000_000_000), ..ESX_4_1 };
+
+/// More is charged on a shared core, and the threshold is HTWholeCoreThreshold of ESXi 6.0: 800 ms.
+pub(crate) const ESX_5_1: Terms =
+    Terms { name: "esx-5.1", shared_charge: 625, whole: Whole::Lag(800_000_000), ..ESX_4_1 };
