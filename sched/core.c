@@ -35,7 +35,9 @@ INLINE s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, 
 	slice = parked_admit(h, v, w, slice, deadline);
 	if (!slice)
 		return prev;
-	found = place_idle(h, t, (u32)prev);
+	found = place_runs_long(h, w) ? place_llc(h, t, (u32)prev) : -1;
+	if (found < 0)
+		found = place_idle(h, t, (u32)prev);
 	if (found >= 0) {
 		plat_insert_local(h, t, slice);
 		return found;

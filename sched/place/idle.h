@@ -54,6 +54,16 @@ INLINE bool idle_on_core(const struct cluster *c, u32 smt, u64 idle, u32 bit)
 	return idle_cores(c, smt, idle) & own;
 }
 
+/* How many pCPUs of a cluster are busy, in 256ths of them. */
+INLINE u32 idle_load(const struct cluster *c)
+{
+	u64 present = plat_read(c->present);
+	u32 all = (u32)__builtin_popcountll(present);
+	u32 busy = (u32)__builtin_popcountll(present & ~plat_read(c->idle));
+
+	return all ? busy * 256 / all : 256;
+}
+
 /* Whether the pCPU of `bit` is on line. */
 INLINE bool idle_online(const struct cluster *c, u32 bit)
 {

@@ -22,6 +22,8 @@
 
 /* 2,048 pCPUs of full clusters, 128 of the smallest */
 #define NEAR_MAX 32
+/* by how much the load of LLCs must differ for a world to leave its own, in 256ths of their pCPUs */
+#define LLC_MARGIN 64
 
 /* Whether a host task is placed at the pCPU of its waker, which is about to sleep (a pipe's
  * reader): it runs next there, with a warm cache, and no idle pCPU is woken. Not while a world
@@ -86,6 +88,40 @@ SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 		return (s32)prev;
 	found = place_in(h, p->cluster, t, false);
 	return found >= 0 ? found : place_near(h, c, t, false);
+}
+
+/* Whether a world that wakes is worth new caches: it has not run yet, or ran for so long when it
+ * was awake last. */
+INLINE bool place_runs_long(struct host *h, const struct world *w)
+{
+	u64 ran = w->time_ns[STATE_RUN] - w->ran_before_ns;
+
+	return !w->time_ns[STATE_RUN] || ran > plat_knobs(h)->spread_us * US;
+}
+
+/* Reserves a whole idle core of an LLC of the node that has less load than that of `prev` by
+ * LLC_MARGIN; -1 if there is none. */
+SUBPROG s32 place_llc(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
+{
+	struct pcpu *p = plat_pcpu(h, prev);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	u32 least = c ? idle_load(c) : 0, best = 0;
+
+	if (!c || least < LLC_MARGIN || !with(PLACE_LLC))
+		return -1;
+	least -= LLC_MARGIN - 1;
+	plat_for(i, NEAR_MAX) {
+		u32 near = i < c->nears ? c->near[i & (CLUSTERS_MAX - 1)] : CLUSTERS_MAX;
+		struct cluster *other = near < CLUSTERS_MAX ? plat_cluster(h, near) : NULL;
+
+		if (!other || other->node != c->node)
+			break;
+		if (other->llc != c->llc && idle_load(other) < least) {
+			least = idle_load(other);
+			best = near + 1;
+		}
+	}
+	return best ? place_in(h, best - 1, t, true) : -1;
 }
 
 /* Bits of a cluster that the thread may use. */
