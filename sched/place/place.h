@@ -1,9 +1,12 @@
 /* Placement: the pCPU of a world that wakes, or that a timer unparks or co-starts.
  *
  * Promise	a whole idle core before a part of one (VS51 "Hyper-Threading", H1), near before
- *		far, never a pCPU that the world may not use
- * Law		idle: own pCPU's core, cores of the cluster, cores near, own pCPU, threads of the
- *		cluster, threads near; a sync wake-up, by a host task that sleeps right after it:
+ *		far, an LLC with less load before one with more (VS51 "Load Balancing", L2), never
+ *		a pCPU that the world may not use
+ * Law		idle: a core of an LLC of the node with less load by LLC_MARGIN, for a world that
+ *		wakes and ran for longer than spread_us when it was awake last, or never; else own
+ *		pCPU's core, cores of the cluster, cores near, own pCPU, threads of the cluster,
+ *		threads near; a sync wake-up, by a host task that sleeps right after it:
  *		the waker's pCPU
  *		none idle: of `prev`, PROBE_MAX pCPUs of its cluster and as many of another, the one
  *		of the smallest cost (law/goodness.h); preempting at `prev` costs less by a margin
@@ -22,7 +25,8 @@
 
 /* 2,048 pCPUs of full clusters, 128 of the smallest */
 #define NEAR_MAX 32
-/* by how much the load of LLCs must differ for a world to leave its own, in 256ths of their pCPUs */
+/* by how much the load of LLCs must differ for a world to leave its own, in 256ths of their
+ * pCPUs */
 #define LLC_MARGIN 64
 
 /* Whether a host task is placed at the pCPU of its waker, which is about to sleep (a pipe's

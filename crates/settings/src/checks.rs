@@ -147,9 +147,6 @@ pub(crate) fn vm(vm: &VmSpec, pcpus: usize, mhz: u32, reasons: &mut Vec<String>)
     if let Some(reason) = bad_name(&vm.name) {
         say(reason);
     }
-    if vm.count == 0 {
-        say("count: seen 0, allowed 1 or more".to_owned());
-    }
     if vm.vcpus == 0 || vm.vcpus > caps::VCPUS_MAX {
         say(format!("vcpus: seen {}, allowed 1..{}", vm.vcpus, caps::VCPUS_MAX));
     }
@@ -236,9 +233,6 @@ pub(crate) fn task(task: &HostTask, pcpus: usize, reasons: &mut Vec<String>) {
     }
     if task.per_cpu_kthread && task.affinity.as_ref().is_none_or(|a| a.len() != 1) {
         say("per_cpu_kthread: allowed only with an affinity of exactly one pCPU".to_owned());
-    }
-    if task.count == 0 {
-        say("count: seen 0, allowed 1 or more".to_owned());
     }
     let kind = task.workload.kind();
     if task.workload.has_siblings() {

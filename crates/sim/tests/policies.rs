@@ -271,3 +271,21 @@ fn esx_4_1_supports_fewer_desktops_than_tuned_and_tandem_more() {
     let less = 1000 - less * 1000 / work;
     assert!((50..150).contains(&less), "{less}");
 }
+
+#[test]
+fn light_load_is_spread_over_caches_and_heavy_load_keeps_its_work() {
+    let [old, new, tandem] = ["esx-3.5", "esx-4.0", "tandem"].map(|p| results("load-sweep", p, 1));
+    let permille = |runs: &BTreeMap<String, RunResult>, label: &str| {
+        all(&runs[label]).0 * 1000 / all(&old[label]).0
+    };
+    // ESX4 figures 12 and 13: a cell has half of the caches and of the memory's bandwidth.
+    for runs in [&new, &tandem] {
+        assert!(permille(runs, "SPECjbb2005, 1 x 4vCPU") >= 1200);
+        assert!(permille(runs, "SPECjbb2005, 2 x 2vCPU") >= 1090);
+        assert!(permille(runs, "SPECjbb2005, 1 x8vCpuT") >= 1140);
+        assert!(permille(runs, "kernel-compile, 1 x8vCpuT") >= 1120);
+    }
+    // Short slices of gangs cost caches (docs/design/011-policies.md).
+    let worst = tandem.keys().map(|label| (permille(&tandem, label), label)).min();
+    assert!(worst.is_some_and(|(permille, _)| permille >= 900), "{worst:?}");
+}

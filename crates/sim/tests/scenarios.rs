@@ -77,6 +77,7 @@ scenarios! {
     three_on_two_cores "three-on-two-cores";
     ht_migration "ht-migration";
     ht_vdi "ht-vdi";
+    load_sweep "load-sweep";
     up_smp_mix "up-smp-mix";
     sleepers "sleepers";
     infeasible "infeasible";
