@@ -117,11 +117,15 @@ SUBPROG s32 place_llc(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 	plat_for(i, NEAR_MAX) {
 		u32 near = i < c->nears ? c->near[i & (CLUSTERS_MAX - 1)] : CLUSTERS_MAX;
 		struct cluster *other = near < CLUSTERS_MAX ? plat_cluster(h, near) : NULL;
+		u32 load;
 
 		if (!other || other->node != c->node)
 			break;
-		if (other->llc != c->llc && idle_load(other) < least) {
-			least = idle_load(other);
+		if (!plat_read(other->idle) || other->llc == c->llc)
+			continue;
+		load = idle_load(other);
+		if (load < least) {
+			least = load;
 			best = near + 1;
 		}
 	}
