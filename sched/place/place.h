@@ -4,14 +4,16 @@
  *		far, an LLC with less load before one with more (VS51 "Load Balancing", L2), never
  *		a pCPU that the world may not use
  * Law		idle: a core of an LLC of the node with less load by LLC_MARGIN, for a world that
- *		wakes and ran for longer than spread_us when it was awake last, or never; else own
- *		pCPU's core, cores of the cluster, cores near, own pCPU, threads of the cluster,
- *		threads near; a sync wake-up, by a host task that sleeps right after it:
+ *		wakes and ran for longer than spread_us when it was awake last, or has never run;
+ *		else own pCPU's core, cores of the cluster, cores near, own pCPU, threads of the
+ *		cluster, threads near; a sync wake-up, by a host task that sleeps right after it:
  *		the waker's pCPU
  *		none idle: of `prev`, PROBE_MAX pCPUs of its cluster and as many of another, the one
  *		of the smallest cost (law/goodness.h); preempting at `prev` costs less by a margin
  * Units	ns
  * Limits	NEAR_MAX clusters are looked at; farther idle pCPUs pull by themselves (pull.h).
+ *		Of an LLC's clusters each counts alone (more than 64 threads); only the cluster of
+ *		the least load is tried
  *		Running worlds move to a whole core by spread.h
  */
 #ifndef TANDEM_PLACE_H

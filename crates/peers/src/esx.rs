@@ -317,7 +317,7 @@ impl Scheduler for Esx {
         if vcpu {
             self.vms[vm as usize].vcpus.push(world);
         }
-        self.weigh_vcpus();
+        self.weigh_vcpus(k.now_ns);
     }
 
     fn world_exit(&mut self, k: &mut Callback<'_>, world: u32) {
@@ -325,23 +325,23 @@ impl Scheduler for Esx {
         self.set_awake(world, k.now_ns, false);
         let vm = self.worlds[world as usize].vm;
         self.vms[vm as usize].vcpus.retain(|w| *w != world);
-        self.weigh_vcpus();
+        self.weigh_vcpus(k.now_ns);
         self.leave_home_if_empty(vm);
         self.look_later(k, vm);
     }
 
-    fn vm_terms(&mut self, _k: &mut Callback<'_>, vm: &VmTerms, _plan: &Plan<'_>) {
+    fn vm_terms(&mut self, k: &mut Callback<'_>, vm: &VmTerms, _plan: &Plan<'_>) {
         self.home(vm.vm, vm.vcpus);
         let shares = u64::from(vm.shares) / u64::from(vm.vcpus.max(1));
         self.vms[vm.vm as usize].shares_per_vcpu = shares;
-        self.weigh_vcpus();
+        self.weigh_vcpus(k.now_ns);
     }
 
-    fn plan(&mut self, _k: &mut Callback<'_>, plan: &Plan<'_>) {
+    fn plan(&mut self, k: &mut Callback<'_>, plan: &Plan<'_>) {
         for (vm, leaf) in plan.vms.iter().zip(plan.tree.leaves()).filter(|(vm, _)| **vm != 0) {
             self.vms[*vm as usize].shares_per_vcpu = leaf.shares / u64::from(leaf.vcpus.max(1));
         }
-        self.weigh_vcpus();
+        self.weigh_vcpus(k.now_ns);
     }
 
     fn select(&mut self, k: &mut Callback<'_>, world: u32, prev: u32, _flags: u32) -> i32 {
@@ -368,7 +368,10 @@ impl Scheduler for Esx {
         let waits_ns = self.zones.lock(pcpu, k.now_ns);
         k.kernel.spend(pcpu, waits_ns);
         if self.is_kept(pcpu) {
-            return;
+            self.dispatch_kept(k, pcpu);
+            if self.is_kept(pcpu) {
+                return;
+            }
         }
         let (mut goes_on, mut most) = (false, u64::MAX);
         if prev != 0 && self.worlds[prev as usize].runs {

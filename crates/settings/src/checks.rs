@@ -80,17 +80,17 @@ pub(crate) fn names(spec: &RunSpec, written: &[String], reasons: &mut Vec<String
     let vms: BTreeSet<&str> =
         spec.vms.iter().map(|v| &v.name).chain(written).map(String::as_str).collect();
     let tasks: BTreeSet<&str> = spec.host_tasks.iter().map(|t| t.name.as_str()).collect();
-    let mut seen = BTreeSet::new();
-    let names = spec
-        .vms
-        .iter()
-        .map(|v| v.name.as_str())
-        .chain(spec.host_tasks.iter().map(|t| t.name.as_str()));
-    reasons.extend(
-        names
-            .filter(|n| !seen.insert(*n))
-            .map(|n| format!("vm '{n}': two have this name; each needs its own")),
-    );
+    let counted = || spec.vms.iter().map(|v| v.name.as_str());
+    let mut twice = BTreeSet::new();
+    for names in [
+        written.iter().map(String::as_str).collect::<Vec<_>>(),
+        counted().chain(spec.host_tasks.iter().map(|t| t.name.as_str())).collect(),
+    ] {
+        let mut seen = BTreeSet::new();
+        twice.extend(names.into_iter().filter(|n| !seen.insert(*n)));
+    }
+    reasons
+        .extend(twice.iter().map(|n| format!("vm '{n}': two have this name; each needs its own")));
     for pool in spec.pools.iter().map(|p| p.name.as_str()) {
         for (kind, taken) in [("VM", &vms), ("host task", &tasks)] {
             if taken.contains(pool) {

@@ -242,6 +242,15 @@ workload = { kind = "duty", work = "15ms", sleep = "85ms" }
     }
 
     #[test]
+    fn a_run_may_do_without_a_vm_and_two_have_no_name_in_common() {
+        let none = TWO.replace("count = 2", "count = 0");
+        let vms = &parse("t.toml", "t", &none).unwrap().runs[0].spec.vms;
+        assert_eq!(vms.iter().map(|v| v.name.as_str()).collect::<Vec<_>>(), ["a"]);
+        let twice = none.replace("name = \"b\"", "name = \"a\"");
+        assert!(reasons(&twice).contains("vm 'a': two have this name"), "{}", reasons(&twice));
+    }
+
+    #[test]
     fn runs_vary_any_key_of_any_object() {
         let text = format!(
             "{TWO}\n[[run]]\nlabel = \"x\"\nset = {{ \"a.shares\" = 7, \"host.cores_per_llc\" = 2, \

@@ -154,8 +154,11 @@ fn vcpus_go_to_the_llcs_of_their_node_that_have_the_least_load() {
     let busy = busy_by_llc("llcs", long, 3);
     assert!(busy[..2].iter().all(|p| p.abs_diff(200) <= 10), "{busy:?}");
     assert!(busy[2..].iter().all(|p| *p == 0), "{busy:?}");
-    // Worlds that run for 200 us at a time go there when they run first, and then stay where their
-    // caches are.
+    // One of eight that is busy is no reason to leave.
+    let eight = "duration = '10s'\n[host]\nllcs_per_node = 2\ncores_per_llc = 8\n[hardware]\n";
+    let eight = outcome("eight", &(eight.to_owned() + &vm("long", 2, "")));
+    assert!(eight.result.pcpus[8..].iter().all(|p| p.busy_ns == 0), "{:?}", eight.result.pcpus);
+    // Worlds that run for 200 us at a time stay where their caches are.
     let short = outcome(
         "short",
         &("duration = '10s'\n[host]\nllcs_per_node = 2\ncores_per_llc = 2\n[hardware]\n"

@@ -175,9 +175,9 @@ fn siblings_stay_together_within_the_threshold_and_two_ticks() {
     }
 }
 
-/// Two VMs of 2:1 shares on one core of two threads, for 10 s.
+/// Two VMs of 2:1 shares on one core of two threads, for 20 s from 1 s on.
 const ONE_CORE: &str = r#"
-    duration = "11s"
+    duration = "21s"
     warmup = "1s"
     [host]
     cores_per_llc = 1
@@ -196,13 +196,25 @@ fn the_other_thread_idles_for_a_vm_that_is_behind_in_esx_4_1_and_5_1() {
     // The first is to get 2 / 3. Half of the time of both is charged, so it is behind by 1 / 6 of
     // the time, by 100 ms after 0.6 s. From then on both run for f of the time, with
     // 1 - f / 2 = 2 / 3. With 5 / 8 it is behind by 5 / 24, by 800 ms after 3.8 s, and then
-    // 1 - 3 f / 8 = 2 / 3 (1 + f / 4): (2.8 + 7.2 * 0.615) of 10 s. No vCPU is behind by 2 s.
-    let all = [("esx-4.0", 100), ("esx-4.1-tuned", 100), ("esx-4.1", 67), ("esx-5.1", 72)];
+    // 1 - 3 f / 8 = 2 / 3 (1 + f / 4): (2.8 + 17.2 * 0.615) of 20 s. In 4.1 tuned it would be
+    // behind by 2 s after 12 s, were it not for the bound.
+    let all = [("esx-4.0", 100), ("esx-4.1-tuned", 100), ("esx-4.1", 67), ("esx-5.1", 67)];
     for (policy, second) in all {
         let result = one("one-core", policy, ONE_CORE);
         let ran = |i: usize| result.vms[i].times.run_ns * 100 / result.duration_ns;
         assert!(ran(0) >= 99, "{policy}: {}", ran(0));
         assert!(ran(1).abs_diff(second) <= 1, "{policy}: {}, not {second}", ran(1));
+    }
+}
+
+#[test]
+fn a_vm_that_may_run_on_one_thread_only_is_not_kept_from_it() {
+    // The second is ahead of the first, which its shares give all of a core.
+    let text = ONE_CORE.replace("2000", "200000") + "affinity = \"1\"\n";
+    for policy in ["esx-4.1", "esx-5.1"] {
+        let result = one("kept", policy, &text);
+        let ran = result.vms[1].times.run_ns * 100 / result.duration_ns;
+        assert!(ran >= 99, "{policy}: {ran}");
     }
 }
 
@@ -260,11 +272,13 @@ fn users(runs: &BTreeMap<String, RunResult>) -> u64 {
 #[test]
 fn esx_4_1_supports_fewer_desktops_than_tuned_and_tandem_more() {
     let runs = |policy| results("ht-vdi", policy, 1);
-    let (strict, tuned, tandem) = (runs("esx-4.1"), runs("esx-4.1-tuned"), runs("tandem"));
-    let [few, some, more] = [&strict, &tuned, &tandem].map(users);
-    // VS51 figure 8: 10 % fewer than tuned; 5.1 has slightly more.
+    let (strict, tuned) = (runs("esx-4.1"), runs("esx-4.1-tuned"));
+    let [few, some] = [&strict, &tuned].map(users);
+    // VS51 figure 8: 10 % fewer than tuned; 5.1 has slightly more, which the model of it has not.
     let fewer = 1000 - few * 1000 / some;
     assert!((80..120).contains(&fewer), "{few} {some}");
+    let [as_many, more] = ["esx-5.1", "tandem"].map(|policy| users(&runs(policy)));
+    assert!(as_many * 100 >= some * 99, "{as_many} {some}");
     assert!(more * 100 >= some * 101, "{more} {some}");
     // KB 1020233: up to 15 % less work.
     let [less, work] = [&strict, &tuned].map(|runs| all(&runs["20 vCPUs in bursts"]).0);

@@ -3,9 +3,9 @@
 
 use crate::{RunResult, Table, Times};
 
-/// VMs on simulated hardware, and all together if there are several.
-fn rows(run: &RunResult) -> Vec<(&str, Times)> {
-    let known = run.vms.iter().filter(|vm| vm.times.lost.is_some());
+/// VMs of which something is known, and all together if there are several.
+fn rows(run: &RunResult, is_known: fn(&Times) -> bool) -> Vec<(&str, Times)> {
+    let known = run.vms.iter().filter(|vm| is_known(&vm.times));
     let mut rows: Vec<_> = known.map(|vm| (vm.name.as_str(), vm.times)).collect();
     if rows.len() > 1 {
         let mut all = Times::default();
@@ -35,7 +35,7 @@ pub fn lost(run: &RunResult) -> String {
         "guest %",
         "slowdown",
     ]);
-    let rows = rows(run);
+    let rows = rows(run, |times| times.lost.is_some());
     for (name, times) in &rows {
         let lost = times.lost.unwrap_or_default();
         let of = |ns: u64| format!("{:.2}", ns as f64 * 100.0 / (times.run_ns as f64).max(1.0));
@@ -56,7 +56,7 @@ pub fn lost(run: &RunResult) -> String {
 #[must_use]
 pub fn moved(run: &RunResult) -> String {
     let mut t = Table::new(&["<VM", "migrations", "twin", "core", "LLC", "node"]);
-    let rows = rows(run);
+    let rows = rows(run, |times| times.moved.is_some());
     for (name, times) in &rows {
         let moved = times.moved.unwrap_or_default();
         let counts = [moved.sum(), moved.twin, moved.core, moved.llc, moved.node];

@@ -1,9 +1,8 @@
 //! Which pCPU is best for a world, by cost; it queues nothing.
 //!
 //! *Law*: the cost of a pCPU is a quantum for each world that runs or waits there and for one that
-//! has the core alone, what a busy
-//! thread of the same core takes away in a quantum, what the worlds on its LLC take
-//! (`Terms::llc_load_ns`), and what the move costs. Of equal pCPUs one is drawn.
+//! has the core alone, what a busy thread of the same core takes away in a quantum, what the worlds
+//! on its LLC take (`Terms::llc_load_ns`), and what the move costs. Of equal pCPUs one is drawn.
 //!
 //! *Documented*: which terms there are (VS51 "Goodness of Migration"; IBM for the twin's).
 //! *Our reading*: their sizes. A busy thread takes 3/8 of the time (two threads do 1.25 times the

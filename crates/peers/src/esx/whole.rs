@@ -1,13 +1,13 @@
 //! Which world has its core alone, for what its VM is behind; it places no world.
 //!
 //! *Law*: the world of a VM that is behind by more than a threshold has its core alone while it
-//! runs, unless what runs on another thread is as far behind or further: the other threads idle,
-//! and what ran there goes to another core if one idles. A VM is behind by what is due to its vCPUs
-//! less what they are charged:
+//! runs, unless what runs on another thread is as far behind or further, or what waits there may
+//! run nowhere else: the other threads idle, and what ran there goes to another core if one idles.
+//! A VM is behind by what is due to its vCPUs less what they are charged:
 //! - *strict*: due is the part of the host that its shares give it if all VMs ask, as long as it
 //!   wants to run so much. A vCPU is never ahead, and behind by `LAG_QUANTA` at most.
-//! - *lag*: due is its part, by weight, of what all worlds that want to run are charged. One is
-//!   behind only if another is ahead.
+//! - *lag*: due is its part, by weight, of what all worlds that want to run are charged, but no
+//!   more than the time. One is behind only if another is ahead, and there is no bound.
 //!
 //! *Documented*: strict, KB 1020233 for 4.1: "resource settings" say by how much a VM "has fallen
 //! behind in the amount of CPU time it should have received"; if the sum over its vCPUs exceeds
@@ -25,7 +25,7 @@
 //! the core alone for a third of the time.
 
 use super::terms::Whole;
-use super::{Esx, LAG_QUANTA, NORMAL, QUANTUM_NS};
+use super::{Esx, LAG_QUANTA, LOOKS_AT, NORMAL, QUANTUM_NS};
 use contract::{Callback, KICK_IDLE, KICK_PREEMPT};
 
 /// Steps of the time that is due, of a ns.
@@ -44,6 +44,8 @@ pub(super) struct Behind {
     /// Since when it lives, and for how long of that it wanted to run.
     born_ns: u64,
     awake_ns: u64,
+    /// Lag: its parts of what was charged so far.
+    given_ns: u64,
 }
 
 impl Behind {
@@ -54,9 +56,12 @@ impl Behind {
 
 impl Esx {
     /// VMs or their shares have changed.
-    pub(super) fn weigh_vcpus(&mut self) {
+    pub(super) fn weigh_vcpus(&mut self, now_ns: u64) {
         let weight = |vm: &super::Vm| vm.shares_per_vcpu * vm.vcpus.len() as u64;
         self.vcpu_weight = self.vms.iter().map(weight).sum();
+        let awake = |w: &u32| self.worlds[*w as usize].awake;
+        let awake: Vec<u32> = (0..self.worlds.len() as u32).filter(awake).collect();
+        awake.into_iter().for_each(|w| self.set_awake(w, now_ns, true));
     }
 
     /// A world wants to run from now on, or no longer.
@@ -81,26 +86,39 @@ impl Esx {
             return;
         }
         behind.awake_ns += ns;
-        behind.ns += match self.terms.whole {
+        let part = match self.terms.whole {
             Whole::Never => 0,
-            Whole::Lag(_) => (steps * behind.counts / NORMAL / STEPS) as i64,
+            Whole::Lag(_) => {
+                let steps = u128::from(steps) * u128::from(behind.counts);
+                let part = (steps / u128::from(NORMAL * STEPS)) as u64;
+                // Charges come in lumps, of a quantum at most.
+                let before = behind.given_ns.min(behind.awake_ns - ns);
+                behind.given_ns = (behind.given_ns + part).min(behind.awake_ns + QUANTUM_NS);
+                behind.given_ns.min(behind.awake_ns) - before
+            }
             Whole::Strict(_) => {
                 let life = u128::from(now_ns - behind.born_ns);
                 let fair = life * u128::from(cores * weight) / u128::from(1000 * vms);
                 let part = u128::from(ns) * fair / u128::from(behind.awake_ns.max(1));
-                part.min(u128::from(ns)) as i64
+                part.min(u128::from(ns)) as u64
             }
         };
+        self.add(world, part as i64);
+    }
+
+    /// Adds to what a world is behind.
+    fn add(&mut self, world: u32, ns: i64) {
+        let behind = &mut self.worlds[world as usize].behind.ns;
+        *behind += ns;
+        if matches!(self.terms.whole, Whole::Strict(_)) {
+            *behind = (*behind).clamp(0, (LAG_QUANTA * QUANTUM_NS) as i64);
+        }
     }
 
     /// A world has been charged: so much is due to all that want to run.
     pub(super) fn hand_out(&mut self, world: u32, now_ns: u64, charged_ns: u64) {
         self.reckon(world, now_ns);
-        let behind = &mut self.worlds[world as usize].behind.ns;
-        *behind -= charged_ns as i64;
-        if matches!(self.terms.whole, Whole::Strict(_)) {
-            *behind = (*behind).clamp(0, (LAG_QUANTA * QUANTUM_NS) as i64);
-        }
+        self.add(world, -(charged_ns as i64));
         self.due += charged_ns * STEPS * NORMAL / self.awake_weight.max(1);
     }
 
@@ -132,6 +150,31 @@ impl Esx {
         self.pcpus[pcpu as usize].whole = true;
         for twin in beside {
             k.kernel.kick(twin, KICK_PREEMPT);
+        }
+    }
+
+    /// Whether a pCPU is the only one where a world can run now.
+    fn has_only(&self, k: &Callback<'_>, world: u32, pcpu: u32) -> bool {
+        let task = k.task(world);
+        let other = |p: u32| p != pcpu && !self.is_kept(p) && self.may_run(task, world, p);
+        !(0..self.pcpus.len() as u32).any(other)
+    }
+
+    /// A kept pCPU has nothing to run: what waits there goes to others, or ends this.
+    pub(super) fn dispatch_kept(&mut self, k: &mut Callback<'_>, pcpu: u32) {
+        for i in 0..LOOKS_AT {
+            let world = k.kernel.queue_at(u64::from(pcpu), i);
+            if world == 0 {
+                break;
+            }
+            if let Some(idle) = self.idle_for(k, world, pcpu) {
+                k.kernel.kick(idle, KICK_IDLE);
+            } else if self.has_only(k, world, pcpu) {
+                for twin in self.pcpus[pcpu as usize].twins.clone() {
+                    self.share_core(k, twin);
+                }
+                break;
+            }
         }
     }
 
