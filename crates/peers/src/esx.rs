@@ -35,7 +35,7 @@ use contract::{
 };
 use terms::Cosched;
 pub(crate) use terms::{
-    ESX_2_5_2, ESX_2_5_3, ESX_3_5, ESX_4_0, ESX_4_1, ESX_4_1_TUNED, ESX_5_1, Terms,
+    ESX_2_5_2, ESX_2_5_3, ESX_3_5, ESX_4_0, ESX_4_1, ESX_4_1_TUNED, ESX_5_1, LOAD_ONLY, Terms,
 };
 use topology::Place;
 use whole::Behind;

@@ -5,7 +5,7 @@ mod esx;
 mod simple;
 
 use contract::{Scheduler, Setup};
-use esx::{ESX_2_5_2, ESX_2_5_3, ESX_3_5, ESX_4_0, ESX_4_1, ESX_4_1_TUNED, ESX_5_1, Terms};
+use esx::{ESX_2_5_2, ESX_2_5_3, ESX_3_5, ESX_4_0, ESX_4_1, ESX_4_1_TUNED, ESX_5_1, LOAD_ONLY, Terms};
 use simple::Order;
 
 /// A comparison policy.
@@ -29,11 +29,13 @@ pub enum Peer {
     Esx41Tuned,
     /// ESXi 5.1.
     Esx51,
+    /// Load alone, as if moves were free.
+    LoadOnly,
 }
 
 impl Peer {
     /// All of them.
-    pub const ALL: [Peer; 9] = [
+    pub const ALL: [Peer; 10] = [
         Peer::Fifo,
         Peer::Vtime,
         Peer::Esx252,
@@ -43,6 +45,7 @@ impl Peer {
         Peer::Esx41,
         Peer::Esx41Tuned,
         Peer::Esx51,
+        Peer::LoadOnly,
     ];
 
     /// Those that leave no pCPU idle while a world may run there.
@@ -61,6 +64,7 @@ impl Peer {
             Peer::Esx41 => esx(ESX_4_1),
             Peer::Esx41Tuned => esx(ESX_4_1_TUNED),
             Peer::Esx51 => esx(ESX_5_1),
+            Peer::LoadOnly => esx(LOAD_ONLY),
         }
     }
 

@@ -6,34 +6,29 @@
 //!
 //! *Documented*: which terms there are (VS51 "Goodness of Migration"; IBM for the twin's).
 //! *Our reading*: their sizes. A busy thread takes 3/8 of the time (two threads do 1.25 times the
-//! work of one, docs/profiles.md). A cache of 2 MB is filled in about a ms from memory.
+//! work of one, docs/profiles.md).
 
 use super::{Esx, QUANTUM_NS};
 use contract::{Callback, Task};
 
 /// What a busy thread of the same core takes in a quantum, in ns.
 const SHARED_NS: u64 = QUANTUM_NS * 3 / 8;
-/// What a move to another core of the LLC costs, in ns.
-const CORE_NS: u64 = 200_000;
-/// What a move to another LLC costs, in ns.
-const LLC_NS: u64 = 1_000_000;
-/// What a move to another node costs, in ns.
-const NODE_NS: u64 = 2_000_000;
 
 impl Esx {
     /// What it is taken to cost a world that it moves, in ns.
     pub(super) fn move_ns(&self, world: u32, from: u32, to: u32) -> u64 {
+        let [twin, core, llc, node] = self.terms.move_ns;
         let (a, b) = (self.pcpus[from as usize].place, self.pcpus[to as usize].place);
         if from == to || !self.worlds[world as usize].ran {
             0
         } else if a.core == b.core {
-            self.terms.twin_ns
+            twin
         } else if a.llc == b.llc {
-            CORE_NS
+            core
         } else if a.node == b.node {
-            LLC_NS
+            llc
         } else {
-            NODE_NS
+            node
         }
     }
 

@@ -44,9 +44,10 @@ pub(crate) struct Terms {
     pub(crate) cosched: Cosched,
     /// Whether only time in the guest is progress: since vSphere 4 (VS51), before all of RUN.
     pub(crate) guest_progress: bool,
-    /// What a move to the other thread of a core is taken to cost, in ns. IBM: 2.5.3 recognises
-    /// that there is such a cost; so 2.5.2 has 0, which is our reading.
-    pub(crate) twin_ns: u64,
+    /// What moves are taken to cost, in ns: to the other thread of a core, another core, another
+    /// LLC, another node. IBM: 2.5.3 recognises that the first has a cost; so 2.5.2 has 0, which is
+    /// our reading.
+    pub(crate) move_ns: [u64; 4],
     /// What each world on an LLC is taken to cost one that comes to it, in ns. ESX4: "multi-core
     /// aware load balancing" of ESX 4, none before.
     pub(crate) llc_load_ns: u64,
@@ -59,15 +60,19 @@ pub(crate) struct Terms {
     pub(crate) whole: Whole,
 }
 
+/// What moves are taken to cost. A cache of 2 MB is filled in about a ms from memory.
+const MOVES_NS: [u64; 4] = [20_000, 200_000, 1_000_000, 2_000_000];
+
 /// To it a move to the other thread is free.
-pub(crate) const ESX_2_5_2: Terms = Terms { name: "esx-2.5.2", twin_ns: 0, ..ESX_2_5_3 };
+pub(crate) const ESX_2_5_2: Terms =
+    Terms { name: "esx-2.5.2", move_ns: [0, 200_000, 1_000_000, 2_000_000], ..ESX_2_5_3 };
 
 /// Strict, with a cost for twins.
 pub(crate) const ESX_2_5_3: Terms = Terms {
     name: "esx-2.5.3",
     cosched: Cosched::Strict,
     guest_progress: false,
-    twin_ns: 20_000,
+    move_ns: MOVES_NS,
     llc_load_ns: 0,
     cells: None,
     shared_charge: 500,
@@ -85,6 +90,9 @@ pub(crate) const ESX_3_5: Terms = Terms {
 /// Without cells; the load of LLCs counts.
 pub(crate) const ESX_4_0: Terms =
     Terms { name: "esx-4.0", guest_progress: true, llc_load_ns: 100_000, cells: None, ..ESX_3_5 };
+
+/// No version of ESX: balances load alone, as `ESX_4_0` would if all moves were free.
+pub(crate) const LOAD_ONLY: Terms = Terms { name: "load-only", move_ns: [0; 4], ..ESX_4_0 };
 
 /// Strict fairness between threads of a core. HaltingIdleMsecPenalty of 100 ms is quoted from
 /// memory; KB 1020233 has no default.
