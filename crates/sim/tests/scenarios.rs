@@ -78,6 +78,7 @@ scenarios! {
     ht_migration "ht-migration";
     ht_vdi "ht-vdi";
     load_sweep "load-sweep";
+    cache_ping "cache-ping";
     up_smp_mix "up-smp-mix";
     sleepers "sleepers";
     infeasible "infeasible";
