@@ -2,13 +2,14 @@
  *
  * Promise	a world queues where it is expected to run soonest (VS51 "Load Balancing", L2)
  * Law		cost = wait - gain; the smallest cost wins
- *		wait = 0 where the world preempts another VM's world, half a quantum where it
- *		preempts a sibling; else a quantum for the running world and for each that waits,
- *		and half a quantum more beside a sibling that runs: siblings spread
+ *		wait = 0 where the world preempts; else a quantum for the running world and for each
+ *		that waits. Three halves of a quantum more beside a sibling that runs: more than the
+ *		quantum by which another pCPU must be better, so siblings spread
  * Units	ns; a gain is virtual time, which passes at the clock's pace for VMs that compete
- * Example	quantum 50 ms: a gain of 3 ms over another VM costs -3 ms, an occupied pCPU without
- *		queue 50 ms, the same beside a sibling 75 ms
- * Limits	warm caches, partner threads and nodes are no terms yet
+ * Example	quantum 50 ms: a gain of 3 ms costs -3 ms, an occupied pCPU without queue 50 ms, the
+ *		same beside a sibling 125 ms
+ * Limits	partner threads and nodes are no terms yet. Caches are one as margins
+ *		(place/place.h, place/pull.h), equal for all worlds
  */
 #ifndef TANDEM_GOODNESS_H
 #define TANDEM_GOODNESS_H
@@ -21,7 +22,7 @@
 /* Cost of a pCPU where `waiting` worlds wait; `gain` is 0 where the world does not preempt. */
 INLINE s64 goodness_cost(const struct knobs *k, u64 gain, u32 waiting, bool sibling)
 {
-	s64 quantum = (s64)(k->quantum_us * US), beside = sibling ? quantum / 2 : 0;
+	s64 quantum = (s64)(k->quantum_us * US), beside = sibling ? quantum * 3 / 2 : 0;
 
 	return gain ? beside - (s64)gain : beside + (1 + (s64)waiting) * quantum;
 }

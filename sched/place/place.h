@@ -1,15 +1,18 @@
 /* Placement: the pCPU of a world that wakes, or that a timer unparks or co-starts.
  *
  * Promise	a whole idle core before a part of one (VS51 "Hyper-Threading", H1), near before
- *		far, an LLC with less load before one with more (VS51 "Load Balancing", L2), never
- *		a pCPU that the world may not use
+ *		far, an LLC with less load before one with more, and no move that gains less than
+ *		the caches cost (VS51 "Load Balancing", L2); never a pCPU that the world may not use
  * Law		idle: a core of an LLC of the node with less load by LLC_MARGIN, for a world that
  *		wakes and ran for longer than spread_us when it was awake last, or has never run;
  *		else own pCPU's core, cores of the cluster, cores near, own pCPU, threads of the
- *		cluster, threads near; a sync wake-up, by a host task that sleeps right after it:
- *		the waker's pCPU
+ *		cluster, threads near. While the own pCPU is idle, others' cores count only if they
+ *		have been so for spread_us: a world that sleeps for less comes back to its caches.
+ *		A sync wake-up, by a host task that sleeps right after it: the waker's pCPU
  *		none idle: of `prev`, PROBE_MAX pCPUs of its cluster and as many of another, the one
- *		of the smallest cost (law/goodness.h); preempting at `prev` costs less by a margin
+ *		of the smallest cost (law/goodness.h). A world leaves the pCPU where it ran last for two
+ *		worlds less, or to preempt one whose deadline is later by migrate_margin_us, as a
+ *		busy pCPU pulls
  * Units	ns
  * Limits	NEAR_MAX clusters are looked at; farther idle pCPUs pull by themselves (pull.h).
  *		Of an LLC's clusters each counts alone (more than 64 threads); only the cluster of
@@ -46,27 +49,42 @@ INLINE bool place_at_waker(struct host *h, plat_task *t, const struct world *w, 
 	return !plat_read(c->queued) && !plat_local_length(h, waker) && plat_may_run(t, waker);
 }
 
-INLINE s32 place_in(struct host *h, u32 cluster, plat_task *t, bool whole)
+/* Reserves a pCPU of a cluster: of a core that has idled since before `before`, unless that is 0;
+ * -1 if there is none. */
+SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 before)
 {
 	struct cluster *c = plat_cluster(h, cluster);
-	u64 idle = c ? plat_read(c->idle) : 0;
+	u64 mask = c ? plat_read(c->idle) : 0;
 
-	if (!idle)
+	if (!mask)
 		return -1;
-	if (whole && with(WHOLE_CORE))
-		idle = idle_cores(c, h->smt, idle);
-	return idle_reserve_of(c, t, idle);
+	if (before && with(WHOLE_CORE))
+		mask = idle_whole(c, h->smt, mask);
+	plat_for(i, CLUSTER_PCPUS) {
+		u32 bit = mask ? plat_first_bit(mask) & 63 : 0;
+		struct pcpu *q = mask ? plat_pcpu(h, c->pcpu[bit]) : NULL;
+		struct pcpu *core = q ? plat_pcpu(h, q->core_first) : NULL;
+
+		if (!core)
+			break;
+		mask &= mask - 1;
+		if (plat_may_run(t, q->id) &&
+		    (!before || (s64)(before - plat_read(core->core_idle_since_ns)) > 0) &&
+		    idle_reserve(c, bit))
+			return (s32)q->id;
+	}
+	return -1;
 }
 
 SUBPROG s32 place_near(NONNULL(struct host *h), NONNULL(struct cluster *own), TRUSTED_TASK(t),
-		       bool whole)
+		       u64 before)
 {
 	plat_for(i, NEAR_MAX) {
 		s32 found;
 
 		if (i >= own->nears)
 			break;
-		found = place_in(h, own->near[i & (CLUSTERS_MAX - 1)], t, whole);
+		found = place_in(h, own->near[i & (CLUSTERS_MAX - 1)], t, before);
 		if (found >= 0)
 			return found;
 	}
@@ -78,22 +96,26 @@ SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 {
 	struct pcpu *p = plat_pcpu(h, prev);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	u64 idle = c ? plat_read(c->idle) : 0, before = plat_now(h) + 1;
 	s32 found;
+	bool own;
 
 	if (!c)
 		return -1;
-	if (idle_on_core(c, h->smt, plat_read(c->idle), p->bit) && plat_may_run(t, prev) &&
-	    idle_reserve(c, p->bit))
+	own = idle >> (p->bit & 63) & 1 && plat_may_run(t, prev);
+	if (own && idle_on_core(c, h->smt, idle, p->bit) && idle_reserve(c, p->bit))
 		return (s32)prev;
-	found = place_in(h, p->cluster, t, true);
+	if (own)
+		before -= plat_knobs(h)->spread_us * US;
+	found = place_in(h, p->cluster, t, before);
 	if (found < 0)
-		found = place_near(h, c, t, true);
+		found = place_near(h, c, t, before);
 	if (found >= 0 || h->smt == 1)
 		return found;
-	if (plat_may_run(t, prev) && idle_reserve(c, p->bit))
+	if (own && idle_reserve(c, p->bit))
 		return (s32)prev;
-	found = place_in(h, p->cluster, t, false);
-	return found >= 0 ? found : place_near(h, c, t, false);
+	found = place_in(h, p->cluster, t, 0);
+	return found >= 0 ? found : place_near(h, c, t, 0);
 }
 
 /* Whether a world that wakes is worth new caches: it has not run yet, or ran for so long when it
@@ -131,7 +153,7 @@ SUBPROG s32 place_llc(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 			best = near + 1;
 		}
 	}
-	return best ? place_in(h, best - 1, t, true) : -1;
+	return best ? place_in(h, best - 1, t, plat_now(h) + 1) : -1;
 }
 
 /* Bits of a cluster that the thread may use. */
@@ -205,8 +227,8 @@ SUBPROG u32 place_probe(NONNULL(struct host *h), u32 cluster, NONNULL(struct sea
 	return 0;
 }
 
-/* The pCPU to queue at when none is idle; `prev` is favoured by a margin. One other cluster is
- * looked at too: else small clusters would each be fair for themselves only. */
+/* The pCPU to queue at when none is idle; `prev` is favoured by margins. One other cluster is looked
+ * at too: else small clusters would each be fair for themselves only. */
 SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct world *w),
 		       u64 deadline, u32 prev)
 {
@@ -228,10 +250,12 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 		return s.pcpu;
 	s.cursor = cursor = p->probe++;
 	s.cost = place_cost(h, s.pcpu, &s.cand);
-	if (s.cost < 0) /* it preempts there */
-		s.cost -= margin;
 	if (cores_divided(h, plat_knobs(h)) && idle_kept(c, p->bit))
 		s.cost = GOODNESS_WORST;
+	if (w->vm != VM_SYSTEM && w->last_pcpu == (s32)s.pcpu) {
+		s.margin = (s64)(plat_knobs(h)->quantum_us * US);
+		s.cand.deadline += (u64)margin;
+	}
 	s.mask = place_allowed(c, t, w->flags) & ~(1ull << (p->bit & 63));
 	place_probe(h, p->cluster, &s);
 	if (!c->nears)
@@ -241,7 +265,7 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	if (!other)
 		return s.pcpu;
 	s.mask = place_allowed(other, t, w->flags);
-	s.margin = margin;
+	s.margin += margin;
 	place_probe(h, near, &s);
 	return s.pcpu;
 }
