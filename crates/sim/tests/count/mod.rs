@@ -2,7 +2,10 @@
 //! result is the same everywhere.
 #![allow(unsafe_code, dead_code, reason = "not every test program uses all")]
 
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicPtr, Ordering},
+};
 
 /// Parts of a piece of work that are counted apart.
 pub const PARTS: usize = 64;
@@ -11,6 +14,9 @@ pub type Counts = [u64; PARTS];
 
 /// The part that runs now: a page that the counted child shares with its parent.
 static NOW: AtomicPtr<u32> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Held from when a page is named until the child that counts there is made.
+static NAMING: Mutex<()> = Mutex::new(());
 
 /// A part of the work begins, in the child.
 pub fn begins(part: usize) {
@@ -42,6 +48,7 @@ fn shared_page() -> *mut u32 {
 /// Instructions of `work` in a child process, by the part that has begun last; part 0 before.
 pub fn counted(work: impl FnOnce()) -> Counts {
     let page = shared_page();
+    let naming = NAMING.lock().unwrap_or_else(PoisonError::into_inner);
     NOW.store(page, Ordering::Relaxed);
     // SAFETY: the child touches only its own copy of what was made before, and leaves by _exit; the
     // parent waits for it.
@@ -54,6 +61,7 @@ pub fn counted(work: impl FnOnce()) -> Counts {
             work();
             libc::_exit(0);
         }
+        drop(naming);
         let (mut status, mut steps): (_, Counts) = (0, [0; PARTS]);
         loop {
             assert_eq!(libc::waitpid(child, &raw mut status, 0), child, "waitpid");
