@@ -35,9 +35,13 @@ INLINE s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, 
 	slice = parked_admit(h, v, w, slice, deadline);
 	if (!slice)
 		return prev;
-	found = place_runs_long(h, w) ? place_llc(h, t, (u32)prev) : -1;
-	if (found < 0)
-		found = place_idle(h, t, (u32)prev);
+	if (w->flags & WORLD_NEW && w->vm != VM_SYSTEM) {
+		found = place_new(h, t, w, v, (u32)prev);
+	} else {
+		found = place_runs_long(h, w) ? place_llc(h, t, (u32)prev, false) : -1;
+		if (found < 0)
+			found = place_idle(h, t, (u32)prev);
+	}
 	if (found >= 0) {
 		plat_insert_local(h, t, slice);
 		return found;

@@ -102,6 +102,11 @@ struct vm {
 	/* numbers of its vCPUs end here */
 	u32 indices;
 
+	/* --- place/place.h --- */
+
+	/* pCPU + 1 where its first new world was placed, 0: none was */
+	u32 first_placed;
+
 	/* --- user space --- */
 
 	u32 vcpus;

@@ -34,6 +34,9 @@ enum world_flag {
 	WORLD_SERVICE = 32,
 	/* it left a shared core and has not run since (as WORLD_WOKEN) */
 	WORLD_SPREAD = 64,
+	/* a thread younger than the scheduler that has not woken in its VM yet: no caches, little
+	 * memory */
+	WORLD_NEW = 128,
 };
 
 /* One world. The kernel serialises its callbacks (the lock of its runqueue), so it has one writer

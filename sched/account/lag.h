@@ -90,6 +90,7 @@ INLINE void lag_set_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, 
 		v->request_ns = share_span(h, plat_knobs(h)->quantum_us);
 		v->gang_key = 0;
 		v->stopped = 0;
+		v->first_placed = 0;
 	}
 	v->vcpus = vcpus;
 	v->shares = shares;

@@ -43,7 +43,10 @@ __attribute__((constructor)) static void native_ablate(void)
 
 void sched_world_start(struct host *h, plat_task *t)
 {
-	core_world_start(h, t, WORLD(h, t));
+	struct world *w = WORLD(h, t);
+
+	w->flags |= WORLD_NEW;
+	core_world_start(h, t, w);
 }
 void sched_world_exit(struct host *h, plat_task *t) { core_world_exit(h, WORLD(h, t)); }
 void sched_world_affinity(struct host *h, plat_task *t)

@@ -241,6 +241,8 @@ s32 SEC("struct_ops.s/init_task")
 	w->id = id;
 	if (p->flags & PF_KTHREAD && p->nr_cpus_allowed == 1)
 		w->flags |= WORLD_PCPU_KTHREAD;
+	if (args->fork)
+		w->flags |= WORLD_NEW;
 	if (p->flags & (PF_KTHREAD | PF_USER_WORKER))
 		w->flags |= WORLD_SERVICE;
 	w->nice_weight = p->scx.weight;

@@ -3,16 +3,17 @@
  * Promise	a whole idle core before a part of one (VS51 "Hyper-Threading", H1), near before
  *		far, an LLC with less load before one with more, and no move that gains less than
  *		the caches cost (VS51 "Load Balancing", L2); never a pCPU that the world may not use
- * Law		idle: a core of an LLC of the node with less load by LLC_MARGIN, for a world that
- *		wakes and ran for longer than spread_us when it was awake last, or has never run;
- *		else own pCPU's core, cores of the cluster, cores near, own pCPU, threads of the
- *		cluster, threads near. While the own pCPU is idle, others' cores count only if they
- *		have been so for spread_us: a world that sleeps for less comes back to its caches.
- *		A sync wake-up, by a host task that sleeps right after it: the waker's pCPU
+ * Law		idle: for the first world of a new VM the LLC of the least load; its others stay in
+ *		that node. For a world that ran for longer than spread_us when it was awake last, or
+ *		has never run, a core of an LLC of the node with less load by LLC_MARGIN. Else own
+ *		pCPU's core, cores of the cluster, cores near, own pCPU, threads of the cluster,
+ *		threads near. While the pCPU where it ran last is idle, others' cores count only if
+ *		they have been so for spread_us: a world that sleeps for less comes back to its
+ *		caches. A sync wake-up, by a host task that sleeps right after it: the waker's pCPU
  *		none idle: of `prev`, PROBE_MAX pCPUs of its cluster and as many of another, the one
- *		of the smallest cost (law/goodness.h). A world leaves the pCPU where it ran last for two
- *		worlds less, or to preempt one whose deadline is later by migrate_margin_us, as a
- *		busy pCPU pulls
+ *		of the smallest cost (law/goodness.h). A world of a VM leaves the pCPU where it ran
+ *		last for two worlds less, or to preempt one whose deadline is later by
+ *		migrate_margin_us, as a busy pCPU pulls
  * Units	ns
  * Limits	NEAR_MAX clusters are looked at; farther idle pCPUs pull by themselves (pull.h).
  *		Of an LLC's clusters each counts alone (more than 64 threads); only the cluster of
@@ -68,9 +69,10 @@ SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 
 		if (!core)
 			break;
 		mask &= mask - 1;
-		if (plat_may_run(t, q->id) &&
-		    (!before || (s64)(before - plat_read(core->core_idle_since_ns)) > 0) &&
-		    idle_reserve(c, bit))
+		if (before && (plat_read(core->core_awake) ||
+			       (s64)(before - plat_read(core->core_idle_since_ns)) <= 0))
+			continue;
+		if (plat_may_run(t, q->id) && idle_reserve(c, bit))
 			return (s32)q->id;
 	}
 	return -1;
@@ -97,6 +99,7 @@ SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 	struct pcpu *p = plat_pcpu(h, prev);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	u64 idle = c ? plat_read(c->idle) : 0, before = plat_now(h) + 1;
+	struct world *w;
 	s32 found;
 	bool own;
 
@@ -105,7 +108,8 @@ SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 	own = idle >> (p->bit & 63) & 1 && plat_may_run(t, prev);
 	if (own && idle_on_core(c, h->smt, idle, p->bit) && idle_reserve(c, p->bit))
 		return (s32)prev;
-	if (own)
+	w = own ? plat_world_of(h, t) : NULL;
+	if (w && w->last_pcpu == (s32)prev)
 		before -= plat_knobs(h)->spread_us * US;
 	found = place_in(h, p->cluster, t, before);
 	if (found < 0)
@@ -128,22 +132,24 @@ INLINE bool place_runs_long(struct host *h, const struct world *w)
 }
 
 /* Reserves a whole idle core of an LLC of the node that has less load than that of `prev` by
- * LLC_MARGIN; -1 if there is none. */
-SUBPROG s32 place_llc(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
+ * LLC_MARGIN; `first`, a VM's first world, has no caches and no siblings to leave: a pCPU of the
+ * LLC of the host that has the least load. -1 if there is none. */
+SUBPROG s32 place_llc(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev, bool first)
 {
 	struct pcpu *p = plat_pcpu(h, prev);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
-	u32 least = c ? idle_load(c) : 0, best = 0;
+	u32 margin = first ? 1 : LLC_MARGIN, least = c ? idle_load(c) : 0, best = 0;
+	s32 found;
 
-	if (!c || least < LLC_MARGIN || !with(PLACE_LLC))
+	if (!c || least < margin || !with(PLACE_LLC))
 		return -1;
-	least -= LLC_MARGIN - 1;
+	least -= margin - 1;
 	plat_for(i, NEAR_MAX) {
 		u32 near = i < c->nears ? c->near[i & (CLUSTERS_MAX - 1)] : CLUSTERS_MAX;
 		struct cluster *other = near < CLUSTERS_MAX ? plat_cluster(h, near) : NULL;
 		u32 load;
 
-		if (!other || other->node != c->node)
+		if (!other || (!first && other->node != c->node))
 			break;
 		if (!plat_read(other->idle) || other->llc == c->llc)
 			continue;
@@ -153,7 +159,28 @@ SUBPROG s32 place_llc(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 			best = near + 1;
 		}
 	}
-	return best ? place_in(h, best - 1, t, plat_now(h) + 1) : -1;
+	found = best ? place_in(h, best - 1, t, plat_now(h) + 1) : -1;
+	return found < 0 && best && first ? place_in(h, best - 1, t, 0) : found;
+}
+
+/* Reserves an idle pCPU for a new world of a VM: its first goes to the LLC of the least load, the
+ * others to the same node, where they share memory. -1 if none is idle. */
+SUBPROG s32 place_new(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct world *w),
+		      NONNULL(struct vm *v), u32 prev)
+{
+	u32 first = plat_read(v->first_placed);
+	struct pcpu *there = first ? plat_pcpu(h, first - 1) : NULL, *here = plat_pcpu(h, prev);
+	s32 found;
+
+	w->flags &= ~WORLD_NEW;
+	if (there && here && there->node != here->node)
+		prev = there->id;
+	found = place_llc(h, t, prev, !first);
+	if (found < 0)
+		found = place_idle(h, t, prev);
+	if (found >= 0 && !first)
+		v->first_placed = (u32)found + 1;
+	return found;
 }
 
 /* Bits of a cluster that the thread may use. */
@@ -227,8 +254,8 @@ SUBPROG u32 place_probe(NONNULL(struct host *h), u32 cluster, NONNULL(struct sea
 	return 0;
 }
 
-/* The pCPU to queue at when none is idle; `prev` is favoured by margins. One other cluster is looked
- * at too: else small clusters would each be fair for themselves only. */
+/* The pCPU to queue at when none is idle; `prev` is favoured by margins. One other cluster is
+ * looked at too: else small clusters would each be fair for themselves only. */
 SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct world *w),
 		       u64 deadline, u32 prev)
 {

@@ -8,7 +8,8 @@
  * Law		when a world is to go on whose core has another busy thread, and nothing else is to
  *		run there, it leaves for a whole core that has been idle for longer than
  *		spread_us, if its own has been shared for as long: what it gains there in a
- *		quantum is more than its caches cost. That core is reserved for it until enqueue.
+ *		quantum is more than its caches cost. To another node it goes when both have lasted
+ *		for a quantum. That core is reserved for it until enqueue.
  *		If there is none, it changes places with a world that has a core alone and is less
  *		behind than it by lag_bound_us: two caches are filled again for each 270 ms or more
  * Units	us of the clock; ns of CPU time
@@ -24,51 +25,40 @@
 /* of spread_to: the world there makes room */
 #define SPREAD_PREEMPTS (1u << 31)
 
-/* A pCPU of this node that the thread may use, on a core that has been idle since before `before`:
- * it is reserved. -1 if there is none. */
-SUBPROG s32 spread_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 before,
-		      u32 node)
+/* Since before when a core of a cluster must have idled for a world on a core that has been shared
+ * since `shared`; 0: it does not come there. */
+INLINE u64 spread_before(struct host *h, const struct pcpu *p, const struct cluster *c, u64 shared)
 {
-	struct cluster *c = plat_cluster(h, cluster);
-	u64 idle = c ? plat_read(c->idle) : 0, mask = 0;
+	const struct knobs *k = plat_knobs(h);
+	u64 before = plat_now(h) - (c->node == p->node ? k->spread_us : k->quantum_us) * US;
 
-	if (!idle)
-		return -1;
-	mask = idle_whole(c, h->smt, idle);
-	plat_for(i, CLUSTER_PCPUS) {
-		u32 bit = mask ? plat_first_bit(mask) & 63 : 0;
-		struct pcpu *q = mask ? plat_pcpu(h, c->pcpu[bit]) : NULL;
-		struct pcpu *core = q ? plat_pcpu(h, q->core_first) : NULL;
-
-		if (!core)
-			break;
-		mask &= mask - 1;
-		if (!plat_read(core->core_awake) && q->node == node &&
-		    (s64)(before - plat_read(core->core_idle_since_ns)) > 0 &&
-		    plat_may_run(t, q->id) && idle_reserve(c, bit))
-			return (s32)q->id;
-	}
-	return -1;
+	return (s64)(before - shared) > 0 ? before : 0;
 }
 
 /* Reserves a whole core for the running world, if it is to leave its pCPU; -1 if not. */
 SUBPROG s32 spread_find(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev))
 {
 	struct pcpu *p = plat_pcpu(h, pcpu), *core = p ? plat_pcpu(h, p->core_first) : NULL;
-	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
-	u64 before = plat_now(h) - plat_knobs(h)->spread_us * US;
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
+	u64 shared = core ? plat_read(core->core_shared_since_ns) : 0, before;
 	s32 found;
 
-	if (!core || !c || plat_read(core->core_awake) < 2 || !with(SPREAD) ||
-	    (s64)(before - plat_read(core->core_shared_since_ns)) <= 0)
+	if (!core || !c || plat_read(core->core_awake) < 2 || !with(SPREAD))
 		return -1;
-	found = spread_in(h, p->cluster, prev, before, p->node);
+	before = spread_before(h, p, c, shared);
+	if (!before)
+		return -1;
+	found = place_in(h, p->cluster, prev, before);
 	if (found >= 0)
 		return found;
 	plat_for(i, NEAR_MAX) {
-		if (i >= c->nears)
+		u32 near = i < c->nears ? c->near[i & (CLUSTERS_MAX - 1)] : CLUSTERS_MAX;
+
+		other = near < CLUSTERS_MAX ? plat_cluster(h, near) : NULL;
+		before = other ? spread_before(h, p, other, shared) : 0;
+		if (!before)
 			break;
-		found = spread_in(h, c->near[i & (CLUSTERS_MAX - 1)], prev, before, p->node);
+		found = place_in(h, near, prev, before);
 		if (found >= 0)
 			return found;
 	}

@@ -5,7 +5,9 @@ mod esx;
 mod simple;
 
 use contract::{Scheduler, Setup};
-use esx::{ESX_2_5_2, ESX_2_5_3, ESX_3_5, ESX_4_0, ESX_4_1, ESX_4_1_TUNED, ESX_5_1, LOAD_ONLY, Terms};
+use esx::{
+    ESX_2_5_2, ESX_2_5_3, ESX_3_5, ESX_4_0, ESX_4_1, ESX_4_1_TUNED, ESX_5_1, LOAD_ONLY, Terms,
+};
 use simple::Order;
 
 /// A comparison policy.

@@ -174,6 +174,37 @@ fn vcpus_go_to_the_llcs_of_their_node_that_have_the_least_load() {
     assert!(moved.llc < 200, "{moved:?}");
 }
 
+#[test]
+fn new_vms_go_to_the_node_of_less_load_and_their_vcpus_stay_together() {
+    let text = "duration = '10s'\n[host]\nsockets = 2\ncores_per_llc = 6\n[hardware]\n".to_owned()
+        + &vm("first", 2, "")
+        + &vm("second", 2, "start = '1s'")
+        + &vm("third", 1, "start = '2s'")
+        + &vm("fourth", 1, "start = '3s'");
+    let out = outcome("new-vms", &text);
+    let busy = |pcpus: &[views::Pcpu]| pcpus.iter().map(|p| p.busy_ns).sum::<u64>() / 100_000_000;
+    let nodes: Vec<u64> = out.result.pcpus.chunks(6).map(busy).collect();
+    // Two for 10 s and one for 8; two for 9 s and one for 7.
+    assert!(nodes[0].abs_diff(280) <= 1 && nodes[1].abs_diff(250) <= 1, "{nodes:?}");
+    let moved = out.result.vms.iter().filter_map(|vm| vm.times.moved).map(|m| m.sum());
+    assert!(moved.sum::<u64>() < 4, "{:?}", out.result.vms);
+}
+
+#[test]
+fn worlds_that_share_cores_for_a_quantum_go_to_another_node_that_idles() {
+    // Two of four cores of the first node are left to four burners when those of the second stop.
+    let two =
+        |name: &str, cpus: &str, more: &str| vm(name, 4, &format!("cpuset = '{cpus}'\n{more}"));
+    let text = "duration = '10s'\nwarmup = '3s'\n[host]\nsockets = 2\ncores_per_llc = 2\n\
+        threads_per_core = 2\n[hardware]\n"
+        .to_owned()
+        + &two("goes", "4-7", "active = ['..2s']")
+        + &(0..4).map(|i| vm(&format!("stays{i}"), 1, "start = '1s'")).collect::<String>();
+    let out = outcome("other-node", &text);
+    let work: u64 = (0..4).map(|i| times(&out, &format!("stays{i}")).work / 7_000_000).sum();
+    assert!(work >= 3980, "{work} of 4000");
+}
+
 /// Work of four burners on 2 cores of 2 threads, of which those that are named go after 2 s; what
 /// the others do in the 8 s after that, in permille of a pCPU each.
 fn after_two_go(cores_per_llc: u32, gone: [&str; 2]) -> Vec<u64> {

@@ -16,6 +16,7 @@ mod looks;
 mod many_limits;
 mod mutants;
 mod peers;
+mod placement;
 mod planner;
 mod policies;
 mod random_hosts;
