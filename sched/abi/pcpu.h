@@ -25,7 +25,7 @@ struct cluster {
 	u32 nears;
 	/* pCPU of each bit */
 	u16 pcpu[CLUSTER_PCPUS];
-	/* other clusters: same LLC first, then node, socket, host */
+	/* other clusters: same LLC of the node first, then node, socket, host */
 	u16 near[CLUSTERS_MAX];
 };
 

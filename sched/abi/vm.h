@@ -104,7 +104,8 @@ struct vm {
 
 	/* --- place/place.h --- */
 
-	/* pCPU + 1 where its first new world was placed, 0: none was */
+	/* pCPU + 1 where its first world was placed while it was new (compare and swap), 0: none
+	 * was */
 	u32 first_placed;
 
 	/* --- user space --- */

@@ -34,8 +34,7 @@ enum world_flag {
 	WORLD_SERVICE = 32,
 	/* it left a shared core and has not run since (as WORLD_WOKEN) */
 	WORLD_SPREAD = 64,
-	/* a thread younger than the scheduler that has not woken in its VM yet: no caches, little
-	 * memory */
+	/* a thread younger than the scheduler that has not woken in its VM yet */
 	WORLD_NEW = 128,
 };
 

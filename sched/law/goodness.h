@@ -4,12 +4,12 @@
  * Law		cost = wait - gain; the smallest cost wins
  *		wait = 0 where the world preempts; else a quantum for the running world and for each
  *		that waits. Three halves of a quantum more beside a sibling that runs: more than the
- *		quantum by which another pCPU must be better, so siblings spread
+ *		quantum by which its own pCPU is favoured (place/place.h), so siblings spread
  * Units	ns; a gain is virtual time, which passes at the clock's pace for VMs that compete
  * Example	quantum 50 ms: a gain of 3 ms costs -3 ms, an occupied pCPU without queue 50 ms, the
  *		same beside a sibling 125 ms
- * Limits	partner threads and nodes are no terms yet. Caches are one as margins
- *		(place/place.h, place/pull.h), equal for all worlds
+ * Limits	partner threads and nodes are no terms yet, and caches count as fixed margins only
+ *		(place/place.h, place/pull.h)
  */
 #ifndef TANDEM_GOODNESS_H
 #define TANDEM_GOODNESS_H

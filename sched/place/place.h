@@ -3,17 +3,19 @@
  * Promise	a whole idle core before a part of one (VS51 "Hyper-Threading", H1), near before
  *		far, an LLC with less load before one with more, and no move that gains less than
  *		the caches cost (VS51 "Load Balancing", L2); never a pCPU that the world may not use
- * Law		idle: for the first world of a new VM the LLC of the least load; its others stay in
- *		that node. For a world that ran for longer than spread_us when it was awake last, or
- *		has never run, a core of an LLC of the node with less load by LLC_MARGIN. Else own
- *		pCPU's core, cores of the cluster, cores near, own pCPU, threads of the cluster,
- *		threads near. While the pCPU where it ran last is idle, others' cores count only if
- *		they have been so for spread_us: a world that sleeps for less comes back to its
- *		caches. A sync wake-up, by a host task that sleeps right after it: the waker's pCPU
+ * Law		idle: for the first world of a new VM the LLC of the least load; its others look
+ *		from that node on. For a world that ran for longer than spread_us when it was awake
+ *		last, or has never run, a core of an LLC of the node with less load by LLC_MARGIN.
+ *		Else own pCPU's core, cores of the cluster, cores near, own pCPU, threads of the
+ *		cluster, threads near. While the pCPU where a VM's world ran last is idle, the cores
+ *		of this last list count only if they have been so for spread_us: a world that sleeps
+ *		for less comes back to its caches. A sync wake-up, by a host task that sleeps right
+ *		after it: the waker's pCPU
  *		none idle: of `prev`, PROBE_MAX pCPUs of its cluster and as many of another, the one
- *		of the smallest cost (law/goodness.h). A world of a VM leaves the pCPU where it ran
- *		last for two worlds less, or to preempt one whose deadline is later by
- *		migrate_margin_us, as a busy pCPU pulls
+ *		of the smallest cost (law/goodness.h). A VM's world leaves the pCPU where it ran
+ *		last for what costs less by a quantum, which is two waiting worlds fewer; and what
+ *		it preempts elsewhere must have a deadline that is later by migrate_margin_us
+ *		besides preempt_margin_us. Another cluster must cost less by migrate_margin_us more
  * Units	ns
  * Limits	NEAR_MAX clusters are looked at; farther idle pCPUs pull by themselves (pull.h).
  *		Of an LLC's clusters each counts alone (more than 64 threads); only the cluster of
@@ -34,6 +36,8 @@
 /* by how much the load of LLCs must differ for a world to leave its own, in 256ths of their
  * pCPUs */
 #define LLC_MARGIN 64
+/* a new VM, and a new world, have used less CPU time */
+#define NEW_NS (100000 * US)
 
 /* Whether a host task is placed at the pCPU of its waker, which is about to sleep (a pipe's
  * reader): it runs next there, with a warm cache, and no idle pCPU is woken. Not while a world
@@ -59,7 +63,7 @@ SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 
 
 	if (!mask)
 		return -1;
-	if (before && with(WHOLE_CORE))
+	if (before)
 		mask = idle_whole(c, h->smt, mask);
 	plat_for(i, CLUSTER_PCPUS) {
 		u32 bit = mask ? plat_first_bit(mask) & 63 : 0;
@@ -109,8 +113,10 @@ SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 	if (own && idle_on_core(c, h->smt, idle, p->bit) && idle_reserve(c, p->bit))
 		return (s32)prev;
 	w = own ? plat_world_of(h, t) : NULL;
-	if (w && w->last_pcpu == (s32)prev)
+	if (w && w->vm != VM_SYSTEM && w->last_pcpu == (s32)prev)
 		before -= plat_knobs(h)->spread_us * US;
+	if (!with(WHOLE_CORE))
+		before = 0;
 	found = place_in(h, p->cluster, t, before);
 	if (found < 0)
 		found = place_near(h, c, t, before);
@@ -163,23 +169,24 @@ SUBPROG s32 place_llc(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev, bool f
 	return found < 0 && best && first ? place_in(h, best - 1, t, 0) : found;
 }
 
-/* Reserves an idle pCPU for a new world of a VM: its first goes to the LLC of the least load, the
- * others to the same node, where they share memory. -1 if none is idle. */
+/* Reserves an idle pCPU for a new world of a VM: the first of a new VM goes to the LLC of the least
+ * load; the others look from that node on, where they share memory. -1 if none is idle. */
 SUBPROG s32 place_new(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct world *w),
 		      NONNULL(struct vm *v), u32 prev)
 {
 	u32 first = plat_read(v->first_placed);
+	bool begins = !first && w->used_ns < NEW_NS && plat_read(v->used_ns) < NEW_NS;
 	struct pcpu *there = first ? plat_pcpu(h, first - 1) : NULL, *here = plat_pcpu(h, prev);
 	s32 found;
 
 	w->flags &= ~WORLD_NEW;
 	if (there && here && there->node != here->node)
 		prev = there->id;
-	found = place_llc(h, t, prev, !first);
+	found = place_llc(h, t, prev, begins);
 	if (found < 0)
 		found = place_idle(h, t, prev);
-	if (found >= 0 && !first)
-		v->first_placed = (u32)found + 1;
+	if (found >= 0 && begins)
+		plat_cas(&v->first_placed, 0, (u32)found + 1);
 	return found;
 }
 

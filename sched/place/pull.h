@@ -7,7 +7,7 @@
  *		idle beside pinned worlds only: a world of free affinity makes room for one of them
  * Units	ns of virtual time
  * Limits	busy: PROBE_MAX pCPUs of the cluster and one of another; idle: every cluster,
- *		nearest first. Warm caches do not count yet
+ *		nearest first, and warm caches do not count
  */
 #ifndef TANDEM_PULL_H
 #define TANDEM_PULL_H

@@ -8,8 +8,8 @@
  * Law		when a world is to go on whose core has another busy thread, and nothing else is to
  *		run there, it leaves for a whole core that has been idle for longer than
  *		spread_us, if its own has been shared for as long: what it gains there in a
- *		quantum is more than its caches cost. To another node it goes when both have lasted
- *		for a quantum. That core is reserved for it until enqueue.
+ *		quantum is more than its caches cost. That core is reserved for it until enqueue. In
+ *		another node both must have lasted for a quantum.
  *		If there is none, it changes places with a world that has a core alone and is less
  *		behind than it by lag_bound_us: two caches are filled again for each 270 ms or more
  * Units	us of the clock; ns of CPU time

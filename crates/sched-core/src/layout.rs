@@ -6,12 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use topology::{Place, Topology};
 use units::PcpuId;
 
-/// Lays out a host. A cluster is an LLC, cut at core boundaries into even parts where it has more
-/// than 64 pCPUs; threads of a core are neighbouring bits. A host with more LLCs than there may be
+/// Lays out a host. A cluster is an LLC, or its part in a node where nodes share one, cut at core
+/// boundaries into even parts where it has more than 64 pCPUs; threads of a core are neighbouring
+/// bits. A host with more LLCs than there may be
 /// clusters is cut by node instead, then by socket, then by nothing: 1,024 pCPUs always fit.
 ///
-/// `near` holds the other clusters by distance (same LLC, node, socket, host); equal distances
-/// rotate from the cluster's own index, so that no cluster is the first choice of all others.
+/// `near` holds the other clusters by distance (same LLC of the node, node, socket, host); equal
+/// distances rotate from the cluster's own index, so that no cluster is the first choice of all
+/// others.
 ///
 /// A pCPU that is not online is part of no cluster.
 ///
@@ -19,7 +21,7 @@ use units::PcpuId;
 /// there (`wait_key`); every other field is zero, and its virtual times are the caller's to set.
 #[must_use]
 pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
-    let levels: [fn(&Place) -> u32; 4] = [|p| p.llc, |p| p.node, |p| p.socket, |_| 0];
+    let levels: [Level; 4] = [|p| (p.node, p.llc), |p| (p.node, 0), |p| (p.socket, 0), |_| (0, 0)];
     let parts = levels
         .iter()
         .map(|level| cut(topology, *level))
@@ -93,6 +95,9 @@ impl Pcpu {
     }
 }
 
+/// What the pCPUs of a group have in common.
+type Level = fn(&Place) -> (u32, u32);
+
 /// Threads of each core of a group: node and LLC first, so that a merged group keeps its caches
 /// together.
 type Cores = BTreeMap<(u32, u32, u32), Vec<(u32, PcpuId)>>;
@@ -104,9 +109,9 @@ fn first_of(ids: &[Option<PcpuId>]) -> PcpuId {
 /// pCPUs of each cluster, in the order of their bits. Every core takes as many bits as a core may
 /// have threads: by that the scheduler knows which bits are one core, also where a thread is not
 /// online.
-fn cut(topology: &Topology, level: fn(&Place) -> u32) -> Vec<Vec<Option<PcpuId>>> {
+fn cut(topology: &Topology, level: Level) -> Vec<Vec<Option<PcpuId>>> {
     let smt = topology.places().iter().map(|p| p.thread + 1).max().unwrap_or(1) as usize;
-    let mut groups: BTreeMap<u32, Cores> = BTreeMap::new();
+    let mut groups: BTreeMap<_, Cores> = BTreeMap::new();
     for id in topology.online().iter() {
         let place = topology.place(id);
         let cores = groups.entry(level(&place)).or_default();
@@ -134,7 +139,7 @@ fn cut(topology: &Topology, level: fn(&Place) -> u32) -> Vec<Vec<Option<PcpuId>>
 fn neighbours(places: &[Place], own: usize) -> Vec<usize> {
     let me = places[own];
     let distance = |p: Place| match p {
-        p if p.llc == me.llc => 0,
+        p if (p.node, p.llc) == (me.node, me.llc) => 0,
         p if p.node == me.node => 1,
         p if p.socket == me.socket => 2,
         _ => 3,
@@ -173,6 +178,18 @@ mod tests {
             "no core is cut: {:?}",
             odd.iter().map(|c| c.pcpus).collect::<Vec<_>>()
         );
+    }
+
+    #[test]
+    fn nodes_that_share_an_llc_have_a_cluster_each() {
+        // Node 0 has two LLCs, of which node 1 shares the first.
+        let place = |core: u32, node, llc| Place { socket: 0, node, llc, core, thread: 0 };
+        let places =
+            vec![place(0, 0, 0), place(1, 1, 0), place(2, 0, 0), place(3, 1, 0), place(4, 0, 1)];
+        let (pcpus, clusters) = layout(&Topology::from_places(places).expect("a host"));
+        assert_eq!(pcpus.iter().map(|p| p.cluster).collect::<Vec<_>>(), [0, 2, 0, 2, 1]);
+        assert!(pcpus.iter().all(|p| clusters[p.cluster as usize].node == p.node));
+        assert_eq!(clusters[0].near[..2], [1, 2], "those of its node come first");
     }
 
     #[test]

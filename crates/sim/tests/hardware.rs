@@ -190,19 +190,28 @@ fn new_vms_go_to_the_node_of_less_load_and_their_vcpus_stay_together() {
     assert!(moved.sum::<u64>() < 4, "{:?}", out.result.vms);
 }
 
-#[test]
-fn worlds_that_share_cores_for_a_quantum_go_to_another_node_that_idles() {
-    // Two of four cores of the first node are left to four burners when those of the second stop.
-    let two =
-        |name: &str, cpus: &str, more: &str| vm(name, 4, &format!("cpuset = '{cpus}'\n{more}"));
+/// Four burners that start on the first of two nodes of two cores, while others run on the second,
+/// and go on when these stop at 2 s; work in permille of four pCPUs, and moves to another node.
+fn beside_another_node(name: &str, others: &str) -> (u64, u64) {
     let text = "duration = '10s'\nwarmup = '3s'\n[host]\nsockets = 2\ncores_per_llc = 2\n\
         threads_per_core = 2\n[hardware]\n"
         .to_owned()
-        + &two("goes", "4-7", "active = ['..2s']")
+        + &vm("others", 4, &format!("cpuset = '4-7'\n{others}"))
         + &(0..4).map(|i| vm(&format!("stays{i}"), 1, "start = '1s'")).collect::<String>();
-    let out = outcome("other-node", &text);
-    let work: u64 = (0..4).map(|i| times(&out, &format!("stays{i}")).work / 7_000_000).sum();
+    let out = outcome(name, &text);
+    let of = |i: u32| times(&out, &format!("stays{i}"));
+    let moved = |i| of(i).moved.expect("hardware is simulated").node;
+    ((0..4).map(|i| of(i).work / 7_000_000).sum(), (0..4).map(moved).sum())
+}
+
+#[test]
+fn worlds_that_share_cores_for_a_quantum_go_to_another_node_that_idles() {
+    let (work, _) = beside_another_node("other-node", "active = ['..2s']");
     assert!(work >= 3980, "{work} of 4000");
+    // A node that idles for 30 ms at a time is none to go to.
+    let pauses = "workload = { kind = 'io', work = '30ms', sleep = '30ms' }";
+    let (work, moved) = beside_another_node("other-pauses", pauses);
+    assert!(moved == 0 && (2490..2510).contains(&work), "{work} of 4000, {moved} moves");
 }
 
 /// Work of four burners on 2 cores of 2 threads, of which those that are named go after 2 s; what
