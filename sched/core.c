@@ -5,6 +5,7 @@
 #include "account/taken.h"
 #include "account/task.h"
 #include "life.h"
+#include "place/apart.h"
 #include "place/online.h"
 #include "place/pick.h"
 #include "place/spread.h"
@@ -91,7 +92,8 @@ INLINE bool core_enter_idle(struct host *h, plat_task *t, struct vm *v, struct w
 	s32 found = spread;
 	u64 slice;
 
-	if (found < 0 && c && plat_may_run(t, pcpu) && idle_reserve(c, p->bit))
+	if (found < 0 && c && plat_may_run(t, pcpu) && holder_admits(h, pcpu, w->vm) &&
+	    idle_reserve(c, p->bit))
 		found = (s32)pcpu;
 	else if (found < 0 && !(flags & ENQUEUE_WAKEUP)) /* a wake-up has searched in select */
 		found = place_idle(h, t, pcpu);
@@ -320,6 +322,7 @@ INLINE void dispatch_idle(struct host *h, struct pcpu *p, struct cluster *c, boo
 		idle_clear(c, p->bit);
 	else
 		pull_swap(h, p->id);
+	apart_resend(h, p);
 }
 
 /* A pCPU asks what to run; `prev` still wants to run, or is NULL. */
@@ -333,7 +336,8 @@ INLINE void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 	if (!p || !c)
 		return;
 	p->chose_ns = now;
-	if (dispatch_settle(h, p, &r, now) || whole_keeps(h, p, c, prev))
+	if (dispatch_settle(h, p, &r, now) || whole_keeps(h, p, c, prev) ||
+	    apart_stops(h, p, c, r.prev, r.key_max))
 		return;
 	if (dispatch_take(h, p, c, &r, now)) {
 		pull_after(h, p);
@@ -385,6 +389,7 @@ INLINE void core_running(struct host *h, plat_task *t, struct world *w)
 	if (cores_divided(h, plat_knobs(h)))
 		charge_entitle(h, w, v, now, 0);
 	whole_runs(h, p, w);
+	apart_runs(h, p, w);
 	if (w->vm == VM_SYSTEM)
 		task_served(h, w, p);
 	gang_run(h, t, v, w, now);
@@ -407,6 +412,8 @@ INLINE void core_stopping(struct host *h, plat_task *t, struct world *w, bool ru
 	now = max_u64(plat_chose(h, p), w->run_since_ns);
 	charge_settle(h, t, w, v, p, now, true);
 	p->current_world = WORLD_NONE;
+	if (holder_on(h) && w->vm != VM_SYSTEM)
+		holder_leave(h, p->id, runnable && plat_slice(t) ? HOLDER_IDLES : HOLDER_STOPS);
 	taken_begin(p, now);
 	if (!runnable)
 		state = state_asleep(t, w);
@@ -458,18 +465,6 @@ INLINE void core_disabled(struct host *h, struct world *w)
 	life_wants(h, v, -1);
 }
 
-/* A pCPU begins to idle though worlds wait there. */
-RARE_SUBPROG u32 core_idle_again(NONNULL(struct host *h), NONNULL(struct pcpu *p))
-{
-	struct cluster *c = plat_cluster(h, p->cluster);
-
-	if (trace_on(h))
-		trace_idle(h, p, IDLES);
-	if (c && idle_reserve(c, p->bit))
-		trace_kick(h, p->id, KICK_IDLE, WHY_UNKNOWN);
-	return 0;
-}
-
 INLINE void core_idle(struct host *h, u32 pcpu, bool idle)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
@@ -489,8 +484,10 @@ INLINE void core_idle(struct host *h, u32 pcpu, bool idle)
 		p->chose_ns = 0;
 		idle_set(c, p->bit);
 		whole_idles(h, p);
-		if (count_waiting(p)) {
-			core_idle_again(h, p);
+		if (holder_on(h))
+			holder_leave(h, pcpu, HOLDER_IDLES);
+		if (count_waiting(p) && !apart_waits_for(h, p)) {
+			pull_again(h, p);
 			return;
 		}
 	}

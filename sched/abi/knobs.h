@@ -2,6 +2,9 @@
 #ifndef TANDEM_KNOBS_H
 #define TANDEM_KNOBS_H
 
+/* values of core_sharing */
+enum core_sharing { SHARING_ANY, SHARING_VM, SHARING_NONE };
+
 /* Written by user space before a load, read everywhere. Fields in the order of knobs.def. */
 struct knobs {
 	u64 quantum_us;
@@ -15,6 +18,7 @@ struct knobs {
 	u64 spread_us;
 	u64 shared_charge;
 	u64 whole_core_us;
+	u64 core_sharing;
 	u64 housekeep_us;
 	u64 system_shares;
 	u64 cosched;

@@ -82,6 +82,11 @@ struct pcpu {
 	 * above 1 (a hint) */
 	u64 core_shared_since_ns;
 
+	/* --- account/holder.h, of the core --- */
+
+	/* VM << 8 | threads that hold it, 0 for none (compare and swap) */
+	u64 holder;
+
 	/* --- account/busy.h, of this pCPU --- */
 
 	/* what its core's threads had lost when its world was charged last, and when that was */
@@ -127,6 +132,9 @@ struct pcpu {
 	u32 core_awake;
 	/* world that has the core alone, 0 for none (compare and swap; place/whole.h) */
 	u32 whole;
+	/* pCPU + 1 of the thread that takes the core next, 0 for none (compare and swap;
+	 * account/holder.h) */
+	u32 holder_next;
 	/* world that left a shared core to run here next, 0 for none (compare and swap;
 	 * place/spread.h) */
 	u32 comes;

@@ -38,6 +38,8 @@ INLINE u64 cores_give(const struct host *h, const struct knobs *k, u64 all, u64 
 	u64 beside = asked > whole ? min_u64(asked - whole, twins) : 0, q = k->shared_charge;
 	u64 most = twins * (2 * q - 1000) / 1000, t = h->smt, shared = cores_shared(h, k), less;
 
+	if (PLAT_APART && h->smt > 1 && k->core_sharing != SHARING_ANY)
+		return whole;
 	if (!cores_divided(h, k))
 		return all;
 	less = 2 * q * (t - 1) / t * 1000 / (1000 - shared);

@@ -114,21 +114,4 @@ INLINE void idle_return(struct host *h, u32 pcpu)
 		idle_set(c, p->bit);
 }
 
-/* Reserves a pCPU out of `mask` that the thread may use; -1 if there is none. */
-INLINE s32 idle_reserve_of(struct cluster *c, plat_task *t, u64 mask)
-{
-	plat_for(i, CLUSTER_PCPUS) {
-		u32 bit, pcpu;
-
-		if (!mask)
-			break;
-		bit = plat_first_bit(mask);
-		mask &= mask - 1;
-		pcpu = c->pcpu[bit & 63];
-		if (plat_may_run(t, pcpu) && idle_reserve(c, bit))
-			return (s32)pcpu;
-	}
-	return -1;
-}
-
 #endif

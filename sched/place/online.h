@@ -76,6 +76,8 @@ INLINE void core_online(struct host *h, u32 pcpu, bool online)
 		return;
 	if (cores_divided(h, plat_knobs(h)))
 		whole_end(h, pcpu);
+	if (holder_on(h))
+		holder_leave(h, pcpu, HOLDER_SERVES);
 	if (online) {
 		plat_or(&c->present, one);
 		online_count(h, p, true);

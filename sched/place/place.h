@@ -25,6 +25,7 @@
 #ifndef TANDEM_PLACE_H
 #define TANDEM_PLACE_H
 
+#include "../account/holder.h"
 #include "../law/cores.h"
 #include "../law/goodness.h"
 #include "../law/preempt.h"
@@ -54,15 +55,25 @@ INLINE bool place_at_waker(struct host *h, plat_task *t, const struct world *w, 
 	return !plat_read(c->queued) && !plat_local_length(h, waker) && plat_may_run(t, waker);
 }
 
+/* VM of a thread, where a core may be closed to it. */
+INLINE u32 place_vm(struct host *h, plat_task *t)
+{
+	struct world *w = holder_on(h) ? plat_world_of(h, t) : NULL;
+
+	return w ? w->vm : VM_SYSTEM;
+}
+
 /* Reserves a pCPU of a cluster: of a core that has idled since before `before`, unless that is 0;
  * -1 if there is none. */
 SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 before)
 {
 	struct cluster *c = plat_cluster(h, cluster);
 	u64 mask = c ? plat_read(c->idle) : 0;
+	u32 vm;
 
 	if (!mask)
 		return -1;
+	vm = place_vm(h, t);
 	if (before)
 		mask = idle_whole(c, h->smt, mask);
 	plat_for(i, CLUSTER_PCPUS) {
@@ -76,7 +87,7 @@ SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 
 		if (before && (plat_read(core->core_awake) ||
 			       (s64)(before - plat_read(core->core_idle_since_ns)) <= 0))
 			continue;
-		if (plat_may_run(t, q->id) && idle_reserve(c, bit))
+		if (plat_may_run(t, q->id) && holder_admits(h, q->id, vm) && idle_reserve(c, bit))
 			return (s32)q->id;
 	}
 	return -1;
@@ -109,7 +120,8 @@ SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 
 	if (!c)
 		return -1;
-	own = idle >> (p->bit & 63) & 1 && plat_may_run(t, prev);
+	own = idle >> (p->bit & 63) & 1 && plat_may_run(t, prev) &&
+	      holder_admits(h, prev, place_vm(h, t));
 	if (own && idle_on_core(c, h->smt, idle, p->bit) && idle_reserve(c, p->bit))
 		return (s32)prev;
 	w = own ? plat_world_of(h, t) : NULL;
@@ -210,7 +222,7 @@ SUBPROG s64 place_cost(NONNULL(struct host *h), u32 pcpu, NONNULL(struct candida
 	u64 gain = p ? preempt_gain(h, p, cand, plat_now(h)) : 0;
 	bool sibling;
 
-	if (!p)
+	if (!p || (!plat_read(p->current_world) && !holder_admits(h, pcpu, cand->vm)))
 		return GOODNESS_WORST;
 	if (plat_read(p->wait_key) <= cand->deadline)
 		gain = 0; /* another preempts there first: siblings that wake together spread */
@@ -320,7 +332,7 @@ INLINE u32 place_kick(struct host *h, plat_task *t, struct pcpu *p, u64 gain, u3
 		p->preempts++;
 		return KICK_PREEMPT;
 	}
-	found = c && plat_read(c->idle) ? idle_reserve_of(c, t, plat_read(c->idle)) : -1;
+	found = c && plat_read(c->idle) ? place_in(h, p->cluster, t, 0) : -1;
 	if (found < 0)
 		return 0;
 	*kicked = (u32)found;

@@ -232,4 +232,16 @@ SUBPROG bool pull_earlier(NONNULL(struct host *h), u32 pcpu, u64 key)
 	return other && pull_probe(h, other, p, plat_read(other->queued), key - margin);
 }
 
+/* A pCPU begins to idle though worlds wait there. */
+RARE_SUBPROG u32 pull_again(NONNULL(struct host *h), NONNULL(struct pcpu *p))
+{
+	struct cluster *c = plat_cluster(h, p->cluster);
+
+	if (trace_on(h))
+		trace_idle(h, p, IDLES);
+	if (c && idle_reserve(c, p->bit))
+		trace_kick(h, p->id, KICK_IDLE, WHY_UNKNOWN);
+	return 0;
+}
+
 #endif

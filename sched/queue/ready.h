@@ -12,6 +12,7 @@
 #ifndef TANDEM_READY_H
 #define TANDEM_READY_H
 
+#include "../account/holder.h"
 #include "costopped.h"
 #include "parked.h"
 
@@ -35,6 +36,12 @@ INLINE u64 ready_clock(struct host *h, u64 queue)
 	if (queue >= QUEUE_SYSTEM(0) && queue < QUEUE_PARKED(0))
 		p = plat_pcpu(h, (u32)(queue - QUEUE_SYSTEM(0)));
 	return p ? p->system_v_ns : h->v_ns;
+}
+
+/* Whether a waiting world may run on `pcpu` now. */
+INLINE bool ready_may(struct host *h, plat_task *t, const struct world *w, u32 pcpu)
+{
+	return plat_may_run(t, pcpu) && holder_admits(h, pcpu, w->vm);
 }
 
 /* The best world of `queue` for `pcpu` with a deadline before `key_max`. */
@@ -64,6 +71,10 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 		v = w ? plat_vm(h, w->vm) : NULL;
 		if (!v || !plat_may_run(t, pcpu))
 			continue;
+		if (!holder_admits(h, pcpu, w->vm)) {
+			out->next = min_u64(queued, out->next); /* it may later */
+			continue;
+		}
 		if (costopped_whole(v, w)) {
 			count_out_waiting(h, w);
 			count_costopped(h, v, w);
@@ -99,7 +110,7 @@ SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 sinc
 
 		if ((*seen)++ >= GUARD_SCAN_MAX)
 			break;
-		if (w && w->state_since_ns < since_ns && plat_may_run(t, pcpu)) {
+		if (w && w->state_since_ns < since_ns && ready_may(h, t, w, pcpu)) {
 			found = w->id;
 			break;
 		}
@@ -119,7 +130,7 @@ SUBPROG u32 ready_pinned(NONNULL(struct host *h), u64 queue, u32 pcpu, NONNULL(u
 
 		if ((*seen)++ >= QUEUE_SCAN_MAX)
 			break;
-		if (w && w->flags & WORLD_RESTRICTED && plat_may_run(t, pcpu)) {
+		if (w && w->flags & WORLD_RESTRICTED && ready_may(h, t, w, pcpu)) {
 			found = w->id;
 			break;
 		}
@@ -138,7 +149,7 @@ SUBPROG bool ready_slice(NONNULL(struct host *h), u64 queue, u32 world, u32 pcpu
 		struct world *w = plat_world_of(h, t);
 
 		if (w && w->id == world) {
-			found = plat_may_run(t, pcpu);
+			found = ready_may(h, t, w, pcpu);
 			if (found)
 				plat_set_slice(t, slice);
 			break;

@@ -10,6 +10,7 @@
 #ifndef TANDEM_HOUSEKEEP_H
 #define TANDEM_HOUSEKEEP_H
 
+#include "../place/apart.h"
 #include "../place/online.h"
 #include "../place/whole.h"
 #include "plan.h"
@@ -57,6 +58,8 @@ SUBPROG u32 house_idle(NONNULL(struct host *h), u32 part)
 
 		if (!c)
 			break;
+		if (holder_on(h))
+			idle = apart_free(h, c, idle);
 		if (idle && idle_reserve(c, plat_first_bit(idle)))
 			trace_kick(h, c->pcpu[plat_first_bit(idle) & 63], KICK_IDLE, WHY_UNKNOWN);
 	}

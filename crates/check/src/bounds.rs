@@ -1,6 +1,8 @@
 //! How far a scheduler may be off and still be called correct, in one place with reasons; it
 //! measures nothing.
 
+use crate::CoreSharing;
+
 /// What is allowed. Time on the wall unless a field says CPU time. Accounts have no bound: they
 /// are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,9 @@ pub struct Bounds {
     /// CPU time that a world may lose by that, of what it is entitled to: it is added to its part
     /// of the lag where cores have several threads.
     pub whole_core_ns: u64,
+    /// What the threads of a core may run at once: other worlds that begin to run stop within
+    /// `affinity_grace_ns`, by an interrupt as well.
+    pub core_sharing: CoreSharing,
     /// Longest time a world may still run where its affinity no longer lets it, after a change: an
     /// interrupt to that pCPU.
     pub affinity_grace_ns: u64,
@@ -87,6 +92,7 @@ impl Bounds {
             shared_charge: 1000,
             all_shared_charge: 1000,
             whole_core_ns: 0,
+            core_sharing: CoreSharing::Any,
             affinity_grace_ns: MS / 10,
             lag_base_ns: quantum_ns + tick_ns + 2 * window_ns,
             lag_per_world_ns: quantum_ns + tick_ns,
@@ -106,8 +112,11 @@ impl Bounds {
     /// permanent rate of unfairness that is allowed stays as it is.
     #[must_use]
     pub fn on_cores(self, threads: u64) -> Bounds {
-        if threads < 2 || self.shared_charge >= 1000 {
-            return Bounds { shared_charge: 1000, ..self };
+        if threads < 2 {
+            return Bounds { shared_charge: 1000, core_sharing: CoreSharing::Any, ..self };
+        }
+        if self.shared_charge >= 1000 {
+            return self;
         }
         let (before, more) = (self.lag_per_world_ns, self.whole_core_ns);
         let slower = u128::from(self.lag_memory_ns) * u128::from(before + more);

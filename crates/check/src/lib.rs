@@ -28,7 +28,7 @@ mod window;
 
 pub use bounds::Bounds;
 pub use oracle::Oracle;
-pub use settings::{CoreTerms, CoschedSpans, SchedulerTerms};
+pub use settings::{CoreSharing, CoreTerms, CoschedSpans, SchedulerTerms};
 pub use skew::CoschedTerms;
 pub use state::{State, StateTimes};
 pub use terms::{PoolTerms, VmTerms};

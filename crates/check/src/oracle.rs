@@ -72,6 +72,8 @@ pub struct Oracle {
     ledger: Ideals,
     waits: Waits,
     sharing: Sharing,
+    /// Of each core.
+    mixed: Vec<Option<threads::Mixed>>,
     pub(crate) skew: Skew,
     log: Log,
 }
@@ -96,6 +98,7 @@ impl Oracle {
             ledger: Ideals::new(n, bounds),
             waits: Waits::new(n, bounds.idle_while_waiting_max_ns, bounds.ready_max_ns),
             sharing: Sharing::new(topology, bounds.sharing_max_ns),
+            mixed: vec![],
             skew: Skew::new(&bounds),
             log: Log::new(bounds.violations_kept),
         }

@@ -18,8 +18,34 @@ pub struct SchedulerTerms {
     pub spread: Option<Span>,
     /// Charging by core; `None` where threads are divided as pCPUs of their own.
     pub cores: Option<CoreTerms>,
+    /// What the threads of a core may run at once.
+    pub sharing: CoreSharing,
     /// Thresholds of co-scheduling; `None` where vCPUs are not held together.
     pub cosched: Option<CoschedSpans>,
+}
+
+/// What the threads of a core may run at once; host tasks run beside all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CoreSharing {
+    /// Worlds of any VMs.
+    #[default]
+    Any,
+    /// Worlds of one VM (ESXi's side-channel-aware scheduler, version 2).
+    Vm,
+    /// One world of a VM (version 1).
+    None,
+}
+
+impl CoreSharing {
+    /// By the value of the knob `core_sharing`.
+    #[must_use]
+    pub fn of(knob: u64) -> CoreSharing {
+        match knob {
+            0 => CoreSharing::Any,
+            1 => CoreSharing::Vm,
+            _ => CoreSharing::None,
+        }
+    }
 }
 
 /// Settings of a scheduler that divides cores and not threads.
@@ -58,6 +84,7 @@ impl SchedulerTerms {
                 .map(|spread| spread.ns() + self.quantum.ns() + self.tick.ns()),
             shared_charge: self.cores.map_or(1000, |c| c.shared_charge),
             whole_core_ns: self.cores.map_or(0, |c| c.whole_core.ns()),
+            core_sharing: self.sharing,
             ..Bounds::of(self.quantum.ns(), self.tick.ns(), 1_000_000)
         }
     }
@@ -87,6 +114,7 @@ mod tests {
             tick: Span::from_ms(4),
             spread: Some(Span::from_ms(1)),
             cores: Some(CoreTerms { shared_charge: 625, whole_core: Span::from_ms(800) }),
+            sharing: CoreSharing::Any,
             cosched: Some(CoschedSpans {
                 costop: Span::from_ms(3),
                 costart: Span::from_ms(2),

@@ -29,6 +29,8 @@ pub enum Invariant {
     IdleWhileWaiting,
     /// No world shares its core while a whole one that it may use idles.
     SharedCore,
+    /// No core runs what `core_sharing` keeps apart.
+    CoreSharing,
     /// No world is READY for too long.
     ReadyTooLong,
     /// No VM and no pool uses more than its limit.
@@ -43,7 +45,7 @@ pub enum Invariant {
 
 impl Invariant {
     /// All of them, in the order of `Verdict::counts`.
-    pub const ALL: [Invariant; 16] = [
+    pub const ALL: [Invariant; 17] = [
         Invariant::Events,
         Invariant::OneWorldAPcpu,
         Invariant::OnePcpuAWorld,
@@ -55,6 +57,7 @@ impl Invariant {
         Invariant::Lag,
         Invariant::IdleWhileWaiting,
         Invariant::SharedCore,
+        Invariant::CoreSharing,
         Invariant::ReadyTooLong,
         Invariant::Limit,
         Invariant::Reservation,
@@ -77,6 +80,7 @@ impl Invariant {
             Invariant::Lag => "lag",
             Invariant::IdleWhileWaiting => "idle-while-waiting",
             Invariant::SharedCore => "shared-core",
+            Invariant::CoreSharing => "core-sharing",
             Invariant::ReadyTooLong => "ready-too-long",
             Invariant::Limit => "limit",
             Invariant::Reservation => "reservation",

@@ -96,6 +96,13 @@ impl Knobs {
         if costart < costop { Ok(()) } else { Err(KnobError::Thresholds { costart, costop }) }
     }
 
+    /// Thousandths of its CPU time for which a world counts on a shared core, where the host is
+    /// divided: where a core runs one world at a time, it has one thread's.
+    #[must_use]
+    pub fn divided_charge(&self) -> u64 {
+        if self.core_sharing != 0 { 500 } else { self.shared_charge }
+    }
+
     /// Value of a knob by name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {

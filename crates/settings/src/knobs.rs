@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Deserializer, de::Error};
 use std::collections::BTreeMap;
-use units::{COSCHED_MODES, knob_value};
+use units::{knob_modes, knob_value};
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -17,10 +17,13 @@ pub(crate) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String
         Value::Number(n) => Ok((name, n)),
         Value::Name(text) => match knob_value(&name, &text) {
             Some(n) => Ok((name, n)),
-            None => Err(D::Error::custom(format!(
-                "knob '{name}': seen '{text}', allowed a number, or for cosched {}",
-                COSCHED_MODES.join(", ")
-            ))),
+            None => {
+                let modes = knob_modes(&name).iter().map(|m| format!(", {m}"));
+                Err(D::Error::custom(format!(
+                    "knob '{name}': seen '{text}', allowed a number{}",
+                    modes.collect::<String>()
+                )))
+            }
         },
     };
     BTreeMap::<String, Value>::deserialize(from)?.into_iter().map(number).collect()
@@ -50,8 +53,10 @@ mod tests {
         assert!(
             knobs("cosched = 'gang'")
                 .unwrap_err()
-                .contains("seen 'gang', allowed a number, or for cosched off, relaxed, strict")
+                .contains("seen 'gang', allowed a number, off, relaxed, strict")
         );
-        assert!(knobs("quantum_us = 'off'").unwrap_err().contains("knob 'quantum_us'"));
+        assert_eq!(knobs("core_sharing = 'vm'").unwrap(), [("core_sharing".into(), 1)].into());
+        let number = knobs("quantum_us = 'off'").unwrap_err();
+        assert!(number.contains("knob 'quantum_us': seen 'off', allowed a number\n"), "{number}");
     }
 }

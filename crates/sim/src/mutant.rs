@@ -51,11 +51,13 @@ pub enum Mutant {
     PartnerFree,
     /// No world gets a core alone, whatever it has lost.
     NeverWhole,
+    /// A core runs worlds of any VMs, whatever `core_sharing` says.
+    CoreShared,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 23] = [
+    pub const ALL: [Mutant; 24] = [
         Mutant::LostKick,
         Mutant::LostEnqueue,
         Mutant::WrongPcpu,
@@ -79,6 +81,7 @@ impl Mutant {
         Mutant::Stays,
         Mutant::PartnerFree,
         Mutant::NeverWhole,
+        Mutant::CoreShared,
     ];
 
     /// Name after `mutant:`.
@@ -108,6 +111,7 @@ impl Mutant {
             Mutant::Stays => "stays",
             Mutant::PartnerFree => "partner-free",
             Mutant::NeverWhole => "never-whole",
+            Mutant::CoreShared => "core-shared",
         }
     }
 }

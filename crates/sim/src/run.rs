@@ -7,7 +7,7 @@ use crate::options::{Age, Options};
 use crate::policies::{self, Policy};
 use crate::recorder::{Recorder, TraceOut};
 use crate::truth::PcpuTimes;
-use check::{CoreTerms, CoschedSpans, SchedulerTerms, Verdict};
+use check::{CoreSharing, CoreTerms, CoschedSpans, SchedulerTerms, Verdict};
 use contract::{Breach, Scheduler, Setup};
 use sched_core::{HostError, KnobError, Knobs, Tandem};
 use settings::{PlacedPool, Run, Scenario};
@@ -118,6 +118,7 @@ pub fn scheduler_terms(knobs: &sched_core::Knobs, hz: u32) -> SchedulerTerms {
             shared_charge: knobs.shared_charge,
             whole_core: us(knobs.whole_core_us),
         }),
+        sharing: CoreSharing::of(knobs.core_sharing),
         cosched: (knobs.cosched != 0).then_some(cosched),
     }
 }

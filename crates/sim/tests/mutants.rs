@@ -69,6 +69,7 @@ fn table() -> [(Mutant, &'static str, Catch); Mutant::ALL.len()] {
         (Mutant::Stays, "whole-cores", Oracle(Invariant::SharedCore)),
         (Mutant::PartnerFree, "three-on-two-cores", Oracle(Invariant::Lag)),
         (Mutant::NeverWhole, ONE_CORE, Oracle(Invariant::Lag)),
+        (Mutant::CoreShared, "cores-apart", Oracle(Invariant::CoreSharing)),
     ]
 }
 

@@ -275,3 +275,16 @@ const FAILED_ONCE: &[u64] = &[64, 148, 243];
 fn contract_accounts_and_work_conservation_hold_on_any_host() {
     case::hold(Lag::Free, &case::seeds(1_000, FAILED_ONCE), drawn);
 }
+
+/// The same where a core runs worlds of one VM, or one world (the oracle's `core-sharing`).
+#[test]
+fn they_hold_where_vms_are_kept_apart_on_cores() {
+    let apart = |seed: u64, sharing| {
+        let mut case = drawn(seed);
+        case.run.spec.knobs.insert("core_sharing".to_owned(), sharing);
+        case
+    };
+    for sharing in [1, 2] {
+        case::hold(Lag::Free, &case::seeds(60, &[]), |seed| apart(seed, sharing));
+    }
+}

@@ -11,6 +11,7 @@ use crate::draw::{
 };
 use dice::Draw;
 use entitlement::{Names, Tree, TreeLeaf, TreePool};
+use sched_core::Knobs;
 use settings::{
     HostSpec, LimitSetting, PoolSpec, Run, RunSpec, SharesSetting, VmSpec, Window, place,
 };
@@ -168,8 +169,11 @@ fn admitted(spec: &RunSpec, topology: &Topology) -> bool {
     let (pools, leaves) = (placed.iter().map(pool), spec.vms.iter().map(leaf));
     let tree = Tree::new(topology.pcpus() as u64, pools.collect(), leaves.collect());
     let cores = topology.places().iter().filter(|p| p.thread == 0).count() as u64;
-    let shared = spec.knobs.get("shared_charge").copied().unwrap_or(1000);
-    let tree = tree.on_cores(cores, shared);
+    let mut knobs = Knobs::default();
+    for (name, value) in &spec.knobs {
+        knobs.set(name, *value).expect("a knob");
+    }
+    let tree = tree.on_cores(cores, knobs.divided_charge());
     let names = Names {
         pools: placed.iter().map(|p| p.path.clone()).collect(),
         leaves: spec.vms.iter().map(|v| v.name.clone()).collect(),

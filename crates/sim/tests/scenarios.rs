@@ -75,6 +75,7 @@ scenarios! {
     odd_topologies "odd-topologies";
     whole_cores "whole-cores";
     three_on_two_cores "three-on-two-cores";
+    cores_apart "cores-apart";
     ht_migration "ht-migration";
     ht_vdi "ht-vdi";
     load_sweep "load-sweep";

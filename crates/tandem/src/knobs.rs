@@ -1,7 +1,7 @@
 //! The scheduler's knobs on the command line.
 
 use crate::{Exit, Failure, say};
-use check::{CoreTerms, CoschedSpans, SchedulerTerms};
+use check::{CoreSharing, CoreTerms, CoschedSpans, SchedulerTerms};
 use sched_core::{KNOBS, Knobs};
 use std::collections::BTreeMap;
 use units::Span;
@@ -29,7 +29,7 @@ impl std::str::FromStr for Setting {
         let bad = || {
             format!(
                 "cannot read '{text}': allowed NAME=NUMBER, such as quantum_us=20000, or \
-                    cosched=off, relaxed or strict; 'tandem knobs' lists the names"
+                    cosched=off; 'tandem knobs' lists the names and their values"
             )
         };
         let (name, value) = text.split_once('=').ok_or_else(bad)?;
@@ -52,10 +52,11 @@ pub fn resolve(file: &BTreeMap<String, u64>, line: &[Setting]) -> Result<Knobs, 
     Ok(knobs)
 }
 
-/// The same for a live host, whose scheduler has no strict co-scheduling.
+/// The same for a live host, whose scheduler has no strict co-scheduling and does not keep VMs
+/// apart on cores.
 ///
 /// # Errors
-/// `Exit::Input` for `cosched=strict` as well.
+/// `Exit::Input` for `cosched=strict` and for `core_sharing` as well.
 #[cfg(feature = "live")]
 pub fn of_live(file: &BTreeMap<String, u64>, line: &[Setting]) -> Result<Knobs, Failure> {
     let knobs = resolve(file, line)?;
@@ -65,6 +66,16 @@ pub fn of_live(file: &BTreeMap<String, u64>, line: &[Setting]) -> Result<Knobs, 
             anyhow::anyhow!(
                 "cosched: cannot be set on a live host: seen strict, allowed off, relaxed; strict \
                  co-scheduling is in the simulator: 'tandem sim NAME --set cosched=strict'"
+            ),
+        ));
+    }
+    if knobs.core_sharing != 0 {
+        return Err(Failure::new(
+            Exit::Input,
+            anyhow::anyhow!(
+                "core_sharing: cannot be set on a live host: seen {}, allowed any; cores that VMs \
+                 do not share are in the simulator: 'tandem sim NAME --set core_sharing=vm'",
+                units::CORE_SHARING_MODES[knobs.core_sharing as usize % 3]
             ),
         ));
     }
@@ -90,6 +101,7 @@ pub fn terms(knobs: &Knobs, hz: u32) -> SchedulerTerms {
             shared_charge: knobs.shared_charge,
             whole_core: us(knobs.whole_core_us),
         }),
+        sharing: CoreSharing::of(knobs.core_sharing),
         cosched: (knobs.cosched != 0).then_some(cosched),
     }
 }
@@ -153,6 +165,11 @@ mod tests {
         let refused = set("cosched=strict").expect_err("it is refused");
         assert!(matches!(refused.exit, Exit::Input));
         assert!(refused.error.to_string().starts_with("cosched: cannot be set on a live host"));
+        let refused = set("core_sharing=vm").expect_err("it is refused").error.to_string();
+        assert!(
+            refused.starts_with("core_sharing: cannot be set on a live host: seen vm"),
+            "{refused}"
+        );
         for (mode, value) in [("cosched=off", 0), ("cosched=relaxed", 1)] {
             let taken = set(mode).map_err(|f| f.error).expect("it is taken");
             assert_eq!(taken.cosched, value);

@@ -83,11 +83,9 @@ fn of_run(run: &Run) -> Grown {
         leaves: ["/system".to_owned()].into_iter().chain(spec.vms.iter().map(path)).collect(),
     };
     let sources = (vec![Sources::new(); placed.len()], vec![Sources::new(); leaves.len()]);
-    let charge = spec.knobs.get("shared_charge").copied();
-    let tree = Tree::new(u64::from(pcpus), placed.iter().map(pool).collect(), leaves).on_cores(
-        u64::from(sched_core::cores_online(&run.topology)),
-        charge.unwrap_or(sched_core::Knobs::DEFAULT.shared_charge),
-    );
+    let knobs = crate::knobs::resolve(&spec.knobs, &[]).unwrap_or_default();
+    let tree = Tree::new(u64::from(pcpus), placed.iter().map(pool).collect(), leaves)
+        .on_cores(u64::from(sched_core::cores_online(&run.topology)), knobs.divided_charge());
     Grown { tree, names, mhz: spec.host.mhz, generation: 0, sources }
 }
 

@@ -38,10 +38,24 @@ pub mod caps {
 /// cosched=relaxed` and files name them.
 pub const COSCHED_MODES: [&str; 3] = ["off", "relaxed", "strict"];
 
-/// Value of a knob: a number, or for `cosched` a name; none if it is neither.
+/// What the threads of a core may run at once by the value of the knob `core_sharing`: worlds of
+/// any VMs, of one VM, or one world of a VM.
+pub const CORE_SHARING_MODES: [&str; 3] = ["any", "vm", "none"];
+
+/// Names of a knob's values, in their order; empty for one that is a number.
+#[must_use]
+pub fn knob_modes(name: &str) -> &'static [&'static str] {
+    match name {
+        "cosched" => &COSCHED_MODES,
+        "core_sharing" => &CORE_SHARING_MODES,
+        _ => &[],
+    }
+}
+
+/// Value of a knob: a number, or a name where it has names; none if it is neither.
 #[must_use]
 pub fn knob_value(name: &str, text: &str) -> Option<u64> {
-    let mode = || COSCHED_MODES.iter().position(|m| *m == text).filter(|_| name == "cosched");
+    let mode = || knob_modes(name).iter().position(|m| *m == text);
     text.parse().ok().or_else(|| mode().map(|i| i as u64))
 }
 

@@ -11,39 +11,109 @@
 //! thread forcefully idle), or waits there for another's short run; and as long after that as plan
 //! and scheduler may be late.
 //!
+//! Where cores are not shared between VMs (ESXi's side-channel-aware scheduler), an idle thread
+//! beside one that runs a VM's world loses all of its time as well, and may idle: other VMs may not
+//! use it. That it idles beside a READY world of the same VM is not found. Worlds that do run side
+//! by side though they may not stop within `affinity_grace_ns`.
+//!
 //! Limits: an idle core counts as all its threads. A world that could run there and does not is
 //! found by `sharing` and `waits`.
 
 use super::Oracle;
-use crate::{State, lag::CHARGED_WHOLE};
-use units::{PcpuId, WorldId};
+use crate::{CoreSharing, Invariant, State, lag::CHARGED_WHOLE};
+use units::{PcpuId, VmId, WorldId};
+
+/// Two worlds that run on threads of one core though they may not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mixed {
+    since: u64,
+    a: (PcpuId, WorldId, VmId),
+    b: (PcpuId, WorldId, VmId),
+}
 
 impl Oracle {
     /// Takes over what has changed on cores at `now`.
     pub(super) fn threads(&mut self, now: u64) {
         let charge = self.bounds.shared_charge;
-        if charge >= CHARGED_WHOLE {
+        let (divided, apart) = (charge < CHARGED_WHOLE, self.keeps_apart());
+        if !divided && !apart {
             while self.sharing.changed().is_some() {}
             return;
         }
         while let Some(core) = self.sharing.changed() {
+            if apart {
+                self.mixed(now, core);
+            }
             for i in 0.. {
                 let Some((p, busy)) = self.sharing.thread(core, i) else { break };
                 let shared = 2 * charge / busy.max(1) as u64;
-                let rate = if busy > 1 { shared } else { CHARGED_WHOLE };
+                let rate = if busy > 1 && divided { shared } else { CHARGED_WHOLE };
                 let pcpu = &self.pcpus[p.0 as usize];
                 let world = pcpu.world.and_then(|w| self.world(w)).map(|w| w.entry);
                 let runs = world.or(pcpu.realtime.filter(|_| pcpu.taken));
                 let lost = match runs {
                     _ if !self.online.contains(p) || busy == 0 => 0,
                     Some(_) => CHARGED_WHOLE - rate,
-                    None => CHARGED_WHOLE,
+                    None if divided || self.beside_vm(p) => CHARGED_WHOLE,
+                    None => 0,
                 };
-                if let Some(account) = runs {
+                if let Some(account) = runs.filter(|_| divided) {
                     self.ledger.charge(now, account, rate);
                 }
                 self.ledger.lose(now, p, lost);
+                if apart {
+                    self.excuse_one(now, p);
+                }
             }
+        }
+    }
+
+    fn keeps_apart(&self) -> bool {
+        self.bounds.core_sharing != CoreSharing::Any
+    }
+
+    /// Whether another thread of this one's core runs a VM's world.
+    fn beside_vm(&self, p: PcpuId) -> bool {
+        let vms = |o: PcpuId| {
+            let runs = self.pcpus[o.0 as usize].world.and_then(|w| self.world(w));
+            runs.is_some_and(|w| w.vm != VmId::SYSTEM)
+        };
+        self.sharing.beside(p).any(vms)
+    }
+
+    /// Two threads of a core run worlds that it may not run at once from now on, or no longer.
+    fn mixed(&mut self, now: u64, core: u32) {
+        let threads = (0..).map_while(|i| self.sharing.thread(core, i)).map(|(p, _)| p);
+        let runs = threads.filter_map(|p| {
+            let world = self.pcpus[p.0 as usize].world?;
+            self.world(world).filter(|w| w.vm != VmId::SYSTEM).map(|w| (p, world, w.vm))
+        });
+        let runs: Vec<_> = runs.collect();
+        let one = self.bounds.core_sharing == CoreSharing::None;
+        let other = runs.iter().find(|r| r.1 != runs[0].1 && (one || r.2 != runs[0].2)).copied();
+        let first = runs.first().copied().zip(other);
+        if self.mixed.len() <= core as usize {
+            self.mixed.resize(core as usize + 1, None);
+        }
+        let before = std::mem::replace(
+            &mut self.mixed[core as usize],
+            first.map(|(a, b)| Mixed { since: now, a, b }),
+        );
+        let Some(Mixed { since, a, b }) = before else { return };
+        if first == Some((a, b)) {
+            self.mixed[core as usize] = before;
+        } else if now - since > self.bounds.affinity_grace_ns {
+            let seen = format!(
+                "RUN for {} ns beside world {} of VM {} on pCPU {} of its core",
+                now - since,
+                a.1.0,
+                a.2.0,
+                a.0.0
+            );
+            let most = self.bounds.affinity_grace_ns;
+            let allowed = format!("{most} ns, by core_sharing");
+            let (pcpu, world, vm) = (Some(b.0), Some(b.1), Some(b.2));
+            self.violated(now, Invariant::CoreSharing, vm, world, pcpu, (seen, allowed));
         }
     }
 
@@ -59,6 +129,9 @@ impl Oracle {
 
     /// Whether a pCPU that idles may, for a world on another thread of its core.
     fn excused(&self, now: u64, p: PcpuId) -> bool {
+        if self.keeps_apart() && self.beside_vm(p) {
+            return true;
+        }
         if self.bounds.shared_charge >= CHARGED_WHOLE || self.pcpus[p.0 as usize].declared {
             return self.pcpus[p.0 as usize].declared;
         }
@@ -86,20 +159,24 @@ impl Oracle {
 
     /// pCPUs that idle for another thread of their core from now on, or no longer.
     pub(super) fn excuse(&mut self, now: u64) {
-        if self.bounds.shared_charge >= CHARGED_WHOLE {
+        if self.bounds.shared_charge >= CHARGED_WHOLE && !self.keeps_apart() {
             return;
         }
         for at in 0..self.pcpus.len() {
-            let (p, pcpu) = (PcpuId(at as u16), &self.pcpus[at]);
-            if pcpu.world.is_some() || pcpu.taken || !self.online.contains(p) {
-                continue;
-            }
-            let kept = self.excused(now, p);
-            match (std::mem::replace(&mut self.pcpus[at].kept, kept), kept) {
-                (false, true) => self.waits.excused(p),
-                (true, false) => self.waits.pcpu_idles(now, p),
-                _ => {}
-            }
+            self.excuse_one(now, PcpuId(at as u16));
+        }
+    }
+
+    fn excuse_one(&mut self, now: u64, p: PcpuId) {
+        let pcpu = &self.pcpus[p.0 as usize];
+        if pcpu.world.is_some() || pcpu.taken || !self.online.contains(p) {
+            return;
+        }
+        let kept = self.excused(now, p);
+        match (std::mem::replace(&mut self.pcpus[p.0 as usize].kept, kept), kept) {
+            (false, true) => self.waits.excused(p),
+            (true, false) => self.waits.pcpu_idles(now, p),
+            _ => {}
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::realtime::Realtime;
 use crate::run::scheduler_terms;
 use crate::truth::Truth;
 use crate::watch::Watch;
-use check::SchedulerTerms;
+use check::{CoreSharing, SchedulerTerms};
 use contract::{Scheduler, Task};
 use dice::Stream;
 use sched_core::Knobs;
@@ -61,7 +61,7 @@ impl<P: Scheduler> Engine<P> {
                 terms.changes,
                 PcpuSet::first(pcpus),
                 given,
-                (topology.places().iter().map(|p| p.core).collect(), terms.knobs.shared_charge),
+                (topology.places().iter().map(|p| p.core).collect(), terms.knobs.divided_charge()),
             ),
             realtime: Realtime::new(&spec.realtime, pcpus, seed),
             hardware: hardware::build(spec, topology),
@@ -82,6 +82,7 @@ fn held_to(terms: &Terms<'_>) -> Option<SchedulerTerms> {
         timer_late: host.timer_late,
         spread: t.spread.filter(|_| options.policy.is_tandem()),
         cores: t.cores.filter(|_| options.policy.is_tandem()),
+        sharing: if options.policy.is_tandem() { t.sharing } else { CoreSharing::Any },
         cosched: cosched(t),
         ..t
     })

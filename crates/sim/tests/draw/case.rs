@@ -131,10 +131,14 @@ fn unexplained(outcome: &Outcome) -> Option<Fault> {
     })
 }
 
-/// Knobs of all cases: `SHARED_CHARGE=n` divides cores in place of threads.
+/// Knobs of all cases: `SHARED_CHARGE=n` divides cores in place of threads, `CORE_SHARING=n` keeps
+/// VMs apart on cores.
 pub fn knobs() -> BTreeMap<String, u64> {
-    let shared = env::var("SHARED_CHARGE").ok().and_then(|s| s.parse().ok());
-    shared.map(|n| ("shared_charge".to_owned(), n)).into_iter().collect()
+    let set = |name: &str| {
+        let value = env::var(name.to_uppercase()).ok().and_then(|s| s.parse().ok());
+        value.map(|n| (name.to_owned(), n))
+    };
+    ["shared_charge", "core_sharing"].into_iter().filter_map(set).collect()
 }
 
 /// Seeds that a test tries: `SEED=n` one, `SEEDS=n` that many, else `usual`; with `more` unless one
