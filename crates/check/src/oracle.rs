@@ -468,6 +468,7 @@ impl Oracle {
 
     fn look(&mut self, now: u64) {
         self.excuse(now);
+        self.look_apart(now);
         let found = self.waits.look(now, |set, p| self.ledger.pcpus_of(set).contains(p));
         for o in found {
             let vm = self.world(WorldId(o.world)).map(|w| w.vm);

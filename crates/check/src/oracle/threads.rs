@@ -29,6 +29,7 @@ pub(super) struct Mixed {
     since: u64,
     a: (PcpuId, WorldId, VmId),
     b: (PcpuId, WorldId, VmId),
+    reported: bool,
 }
 
 impl Oracle {
@@ -97,23 +98,40 @@ impl Oracle {
         }
         let before = std::mem::replace(
             &mut self.mixed[core as usize],
-            first.map(|(a, b)| Mixed { since: now, a, b }),
+            first.map(|(a, b)| Mixed { since: now, a, b, reported: false }),
         );
-        let Some(Mixed { since, a, b }) = before else { return };
-        if first == Some((a, b)) {
-            self.mixed[core as usize] = before;
-        } else if now - since > self.bounds.affinity_grace_ns {
-            let seen = format!(
-                "RUN for {} ns beside world {} of VM {} on pCPU {} of its core",
-                now - since,
-                a.1.0,
-                a.2.0,
-                a.0.0
-            );
-            let most = self.bounds.affinity_grace_ns;
-            let allowed = format!("{most} ns, by core_sharing");
-            let (pcpu, world, vm) = (Some(b.0), Some(b.1), Some(b.2));
-            self.violated(now, Invariant::CoreSharing, vm, world, pcpu, (seen, allowed));
+        match before {
+            Some(b) if first == Some((b.a, b.b)) => self.mixed[core as usize] = before,
+            Some(b) => self.apart(now, b),
+            None => {}
+        }
+    }
+
+    /// Holds two worlds that have run side by side though they may not to the time of a kick.
+    fn apart(&mut self, now: u64, mixed: Mixed) {
+        let Mixed { since, a, b, reported } = mixed;
+        let most = self.bounds.affinity_grace_ns;
+        if reported || now - since <= most {
+            return;
+        }
+        let seen = format!(
+            "RUN for {} ns beside world {} of VM {} on pCPU {} of its core",
+            now - since,
+            a.1.0,
+            a.2.0,
+            a.0.0
+        );
+        let texts = (seen, format!("{most} ns, by core_sharing"));
+        self.violated(now, Invariant::CoreSharing, Some(b.2), Some(b.1), Some(b.0), texts);
+    }
+
+    /// The same for those that run on.
+    pub(super) fn look_apart(&mut self, now: u64) {
+        for at in 0..self.mixed.len() {
+            let Some(mixed) = self.mixed[at] else { continue };
+            self.apart(now, mixed);
+            let reported = now - mixed.since > self.bounds.affinity_grace_ns;
+            self.mixed[at] = Some(Mixed { reported, ..mixed });
         }
     }
 
