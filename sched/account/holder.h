@@ -17,11 +17,12 @@
 #include "../law/units.h"
 #include "../tell/trace.h"
 
-/* no VM's id: what such a one may run on holds no core */
+/* the id of no VM: admitted only where no other thread holds the core */
 #define VM_NONE (~0u)
 #define HOLDER_THREADS 8
 /* A compare and swap fails only when another thread of the core has changed the word. */
 #define HOLDER_TRIES 8
+/* longer than a pCPU takes between two worlds */
 #define HOLDER_PICK_NS (100 * US)
 
 INLINE bool holder_on(struct host *h)

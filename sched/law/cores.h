@@ -7,6 +7,7 @@
  *		world that gets x of its time, more than the 2q / t of a core whose threads are all
  *		busy, must have a core alone for a part of it, in which the other threads idle: so
  *		2qc - (2q * (1 - 1/t) / (1 - 2q/t) - 1) * sum of (x - 2q/t) at most
+ *		Where cores are not shared between VMs (account/holder.h): c, what is sure
  * Units	2^-20 pCPU
  * Example	2 cores of 2 threads, q = 0.625: 3 busy worlds have 2.25, 4 have 2.5. If one of the
  *		4 gets all of its time, it has a core alone, and all have 2.25

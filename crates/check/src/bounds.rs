@@ -26,8 +26,8 @@ pub struct Bounds {
     /// CPU time that a world may lose by that, of what it is entitled to: it is added to its part
     /// of the lag where cores have several threads.
     pub whole_core_ns: u64,
-    /// What the threads of a core may run at once: other worlds that begin to run stop within
-    /// `affinity_grace_ns`, by an interrupt as well.
+    /// What the threads of a core may run at once. A world that begins to run beside another though
+    /// it may not is stopped by an interrupt as well, within `affinity_grace_ns`.
     pub core_sharing: CoreSharing,
     /// Longest time a world may still run where its affinity no longer lets it, after a change: an
     /// interrupt to that pCPU.

@@ -72,7 +72,7 @@ pub struct Oracle {
     ledger: Ideals,
     waits: Waits,
     sharing: Sharing,
-    /// Of each core.
+    /// Of each core: worlds that run side by side there though they may not.
     mixed: Vec<Option<threads::Mixed>>,
     pub(crate) skew: Skew,
     log: Log,

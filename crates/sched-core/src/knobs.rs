@@ -96,8 +96,8 @@ impl Knobs {
         if costart < costop { Ok(()) } else { Err(KnobError::Thresholds { costart, costop }) }
     }
 
-    /// Thousandths of its CPU time for which a world counts on a shared core, where the host is
-    /// divided: where a core runs one world at a time, it has one thread's.
+    /// Thousandths of its CPU time that a world on a shared core counts for where the host is
+    /// divided. Where cores are not shared between VMs, a core counts as one thread: that is sure.
     #[must_use]
     pub fn divided_charge(&self) -> u64 {
         if self.core_sharing != 0 { 500 } else { self.shared_charge }

@@ -16,6 +16,8 @@ mod realtime;
 mod report;
 mod schedule;
 
+pub use hardware::profile;
+
 pub(crate) use build::Terms;
 pub(crate) use looks::Looks;
 pub use looks::{EPOCH_UNIX_S, OnLook};

@@ -34,7 +34,7 @@ mod truth;
 mod watch;
 
 pub use ::contract::{Breach, Feature, Rule};
-pub use engine::{EPOCH_UNIX_S, OnLook, Stats};
+pub use engine::{EPOCH_UNIX_S, OnLook, Stats, profile};
 pub use mutant::Mutant;
 pub use options::{Age, Costs, Options, Ticks};
 pub use peers::Peer;

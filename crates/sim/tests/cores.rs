@@ -95,3 +95,63 @@ fn what_a_satisfied_vm_loses_on_shared_cores_goes_to_its_sibling_in_the_pool() {
     assert!(sql.used_ns.abs_diff(150_000_000_000) < 2_250_000_000, "1.5 %: {sql:?}");
     assert_eq!(violations(&out), 0);
 }
+
+/// VMs of so many busy vCPUs, `a` the first, on two cores of two threads.
+fn busy(sharing: u64, vcpus: &[u32]) -> Outcome {
+    let vms = vcpus
+        .iter()
+        .zip('a'..)
+        .map(|(n, name)| format!("[[vm]]\nname = '{name}'\nvcpus = {n}\nprofile = 'burner'\n"));
+    let text = "duration = '20s'\n[host]\ncores_per_llc = 2\nthreads_per_core = 2\n[hardware]\n"
+        .to_owned()
+        + &vms.collect::<String>();
+    run(&format!("busy-{sharing}-{}", vcpus.len()), &text, &[("core_sharing", sharing)], 20)
+}
+
+#[test]
+fn a_core_runs_one_world_at_a_time_where_cores_are_not_shared() {
+    let (shared, apart) = (busy(0, &[4]), busy(2, &[4]));
+    let of = |out: &Outcome| (times(out, "a").used_ns, times(out, "a").work);
+    // Four threads that yield 1.25 of a core in twos; then two that have a core each. Caches fill.
+    let (used, work) = of(&shared);
+    assert_eq!(used, 80_000_000_000);
+    assert!(work.abs_diff(50_000_000_000) < 1_000_000, "{work}");
+    let (used, work) = of(&apart);
+    assert!(used.abs_diff(40_000_000_000) < 10_000_000, "{used}");
+    assert!(work.abs_diff(40_000_000_000) < 20_000_000, "{work}");
+    assert_eq!(violations(&apart), 0);
+}
+
+#[test]
+fn a_core_runs_worlds_of_one_vm_where_vms_do_not_share_cores() {
+    let pairs = busy(1, &[2, 2]);
+    for vm in ["a", "b"] {
+        // A core each, once the first VM has left the one that its second vCPU found idle.
+        let used = times(&pairs, vm).used_ns;
+        assert!(used.abs_diff(40_000_000_000) < 60_000_000, "{vm}: {used}");
+    }
+    assert_eq!(violations(&pairs), 0);
+    // Three that can share with no other alternate on two cores, and do not have three threads.
+    let singles = busy(1, &[1, 1, 1]);
+    for vm in ["a", "b", "c"] {
+        let used = times(&singles, vm).used_ns;
+        assert!(used.abs_diff(13_333_333_333) < 100_000_000, "{vm}: {used}");
+    }
+    assert_eq!(violations(&singles), 0);
+}
+
+#[test]
+fn worlds_that_may_use_one_thread_each_alternate_on_their_core() {
+    let vm = |name, pcpu| format!("[[vm]]\nname = '{name}'\nvcpus = 1\naffinity = '{pcpu}'\n");
+    let text = "duration = '20s'\n[host]\ncores_per_llc = 1\nthreads_per_core = 2\n".to_owned()
+        + &vm("first", 0)
+        + &vm("second", 1);
+    for sharing in [1, 2] {
+        let out = run(&format!("turns-{sharing}"), &text, &[("core_sharing", sharing)], 20);
+        for vm in ["first", "second"] {
+            let used = times(&out, vm).used_ns;
+            assert!(used.abs_diff(10_000_000_000) < 100_000_000, "{vm}: {used}");
+        }
+        assert_eq!(violations(&out), 0);
+    }
+}

@@ -9,9 +9,9 @@
 
 use crate::text;
 use dice::Draw;
-use hardware::{Hardware, Machine, Occupant, Profile};
+use hardware::{Hardware, Machine, Occupant};
 use settings::{ProfileSpec, built_in_profiles};
-use sim::{Options, Policy};
+use sim::{Options, Policy, profile};
 use std::{collections::HashMap, env, thread};
 use topology::{Shape, Topology};
 
@@ -181,18 +181,6 @@ impl Mix {
             changed.into_iter().for_each(|pcpu| hardware.apply(pcpu));
         }
         places.iter().map(|(pcpu, _)| hardware.pass(*pcpu, COUNTED_NS).work_ns).sum()
-    }
-}
-
-fn profile(of: &ProfileSpec) -> Profile {
-    let permille = |part: f64| (part * 1000.0).round() as u64;
-    Profile {
-        smt_permille: permille(of.smt_yield),
-        set: of.working_set.0,
-        uncached_permille: permille(of.uncached),
-        bandwidth: of.bandwidth.0 / 1_000_000,
-        uncached_bandwidth: of.uncached_bandwidth.unwrap_or(of.bandwidth).0 / 1_000_000,
-        memory_permille: permille(of.memory_bound),
     }
 }
 

@@ -1,10 +1,8 @@
 //! The scheduler's knobs on the command line.
 
 use crate::{Exit, Failure, say};
-use check::{CoreSharing, CoreTerms, CoschedSpans, SchedulerTerms};
 use sched_core::{KNOBS, Knobs};
 use std::collections::BTreeMap;
-use units::Span;
 
 /// Lists the scheduler's knobs: name, default, range and meaning.
 #[derive(clap::Args)]
@@ -82,30 +80,6 @@ pub fn of_live(file: &BTreeMap<String, u64>, line: &[Setting]) -> Result<Knobs, 
     Ok(knobs)
 }
 
-/// What the oracle holds a scheduler of these knobs to, on a kernel of so many timer interrupts a
-/// second.
-#[must_use]
-pub fn terms(knobs: &Knobs, hz: u32) -> SchedulerTerms {
-    let us = |n: u64| Span::from_ns(n * 1000);
-    let cosched = CoschedSpans {
-        costop: us(knobs.costop_us),
-        costart: us(knobs.costart_us),
-        poll: us(knobs.cosched_poll_us),
-    };
-    SchedulerTerms {
-        quantum: us(knobs.quantum_us),
-        tick: Span::from_ns(1_000_000_000 / u64::from(hz)),
-        timer_late: Span::ZERO,
-        spread: Some(us(knobs.spread_us)),
-        cores: Some(CoreTerms {
-            shared_charge: knobs.shared_charge,
-            whole_core: us(knobs.whole_core_us),
-        }),
-        sharing: CoreSharing::of(knobs.core_sharing),
-        cosched: (knobs.cosched != 0).then_some(cosched),
-    }
-}
-
 /// Runs `tandem knobs`.
 ///
 /// # Errors
@@ -136,31 +110,12 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "live"))]
 mod tests {
     use super::*;
 
-    /// A live trace and a simulated run of one scheduler have the same bounds.
     #[test]
-    fn knobs_are_held_to_what_the_simulator_holds_them_to() {
-        let mut knobs = Knobs::default();
-        for (i, knob) in KNOBS.iter().enumerate() {
-            let value = (knob.default + 100 + i as u64).clamp(knob.min, knob.max);
-            knobs.set(knob.name, value).expect("within its range");
-        }
-        let ours = terms(&knobs, 1000);
-        assert_eq!(ours, sim::scheduler_terms(&knobs, 1000));
-        assert_eq!((ours.quantum.ns(), ours.tick.ns()), (50_100_000, 1_000_000));
-        knobs.set("cosched", 0).expect("off");
-        assert_eq!(
-            (terms(&knobs, 250).cosched, sim::scheduler_terms(&knobs, 250).cosched),
-            (None, None)
-        );
-    }
-
-    #[cfg(feature = "live")]
-    #[test]
-    fn a_live_host_refuses_strict_co_scheduling_and_takes_the_other_modes() {
+    fn a_live_host_refuses_what_is_in_the_simulator_alone_and_takes_the_rest() {
         let set = |mode: &str| of_live(&BTreeMap::new(), &[mode.parse().expect("a setting")]);
         let refused = set("cosched=strict").expect_err("it is refused");
         assert!(matches!(refused.exit, Exit::Input));

@@ -51,7 +51,9 @@ fn machine(h: &HardwareSpec) -> Machine {
     }
 }
 
-fn profile(p: &ProfileSpec) -> Profile {
+/// A profile as the model of hardware takes it.
+#[must_use]
+pub fn profile(p: &ProfileSpec) -> Profile {
     let permille = |part: f64| (part * 1000.0).round() as u64;
     Profile {
         smt_permille: permille(p.smt_yield),

@@ -54,7 +54,7 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let json = args.json.as_deref().map(|p| Output::open_or_stdout(p, WHAT)).transpose()?;
     let input = args.range.read()?;
     let (from_ns, to_ns) = args.range.ns(input.events());
-    let mut terms = Terms::from(&knobs::terms(&knobs, args.hz));
+    let mut terms = Terms::from(&sim::scheduler_terms(&knobs, args.hz));
     if knobs.cosched == STRICT {
         // A VM stops whole, though pCPUs idle, and starts with none ahead of another: its siblings'
         // waits say nothing of their skew.
