@@ -307,7 +307,7 @@ INLINE void dispatch_idle(struct host *h, struct pcpu *p, struct cluster *c, boo
 	if (p->serve_limiter && !held_back && pick_parked(h, p->id, KEY_NONE))
 		return;
 	idle_set(c, p->bit);
-	if (cores_divided(h, plat_knobs(h)) && trace_on(h) && trace_noted_kept(p))
+	if (cores_granted(h, plat_knobs(h)) && trace_on(h) && trace_noted_kept(p))
 		trace_idle(h, p, IDLES);
 	/* A world may have been queued while this pCPU did not look idle yet. One that its limits
 	 * refuse is parked, and the next is tried. */

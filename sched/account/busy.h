@@ -16,6 +16,7 @@
 #ifndef TANDEM_BUSY_H
 #define TANDEM_BUSY_H
 
+#include "../law/cores.h"
 #include "../platform/platform.h"
 
 /* one ns of loss */
@@ -26,7 +27,7 @@
 /* Loss of each thread while `awake` of the core's are, in thousandths of the clock. */
 INLINE u64 busy_loss(const struct knobs *k, u32 awake)
 {
-	return awake > 1 && k->shared_charge < 1000 ? LOSS_ONE - 2 * k->shared_charge / awake : 0;
+	return awake > 1 && cores_charge(k) < 1000 ? LOSS_ONE - 2 * cores_charge(k) / awake : 0;
 }
 
 /* A pCPU of a core with several threads begins or ends to idle. */
@@ -93,7 +94,7 @@ INLINE void busy_runs(struct host *h, struct pcpu *p, u64 now)
 	if (h->smt < 2)
 		return;
 	busy_seen(h, p, true);
-	if (plat_knobs(h)->shared_charge < 1000)
+	if (cores_divided(h, plat_knobs(h)))
 		busy_lost(h, p, now);
 }
 

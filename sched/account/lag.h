@@ -47,7 +47,7 @@ INLINE void lag_charged(struct host *h, const struct knobs *k, struct vm *v)
 {
 	if (plat_read(v->flags) & VM_HELD || !with(LAG_CLAMP))
 		return;
-	lag_clamp(h, v, cores_divided(h, k) ? lag_bound_shared(h, v)
+	lag_clamp(h, v, cores_granted(h, k) ? lag_bound_shared(h, v)
 					    : share_span(h, k->lag_bound_us));
 }
 

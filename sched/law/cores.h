@@ -19,16 +19,29 @@
 
 #include "units.h"
 
+/* What a world is charged on a shared core, in thousandths: a core that is one VM's alone, as one
+ * thread, for no other VM may use what it leaves. */
+INLINE u64 cores_charge(const struct knobs *k)
+{
+	return PLAT_APART && k->core_sharing == SHARING_VM ? 500 : k->shared_charge;
+}
+
 /* Whether cores are divided, and not threads. */
 INLINE bool cores_divided(const struct host *h, const struct knobs *k)
 {
-	return h->smt > 1 && k->shared_charge < 1000;
+	return h->smt > 1 && cores_charge(k) < 1000;
+}
+
+/* Whether a world can have its core alone for what worlds of other VMs have had of it. */
+INLINE bool cores_granted(const struct host *h, const struct knobs *k)
+{
+	return cores_divided(h, k) && (!PLAT_APART || k->core_sharing == SHARING_ANY);
 }
 
 /* What a thread is charged while all of its core are busy, in thousandths. */
 INLINE u64 cores_shared(const struct host *h, const struct knobs *k)
 {
-	return cores_divided(h, k) ? 2 * k->shared_charge / h->smt : 1000;
+	return cores_divided(h, k) ? 2 * cores_charge(k) / h->smt : 1000;
 }
 
 /* What there is for VMs that ask for `asked`, of `all` threads; h->beyond is the sum of

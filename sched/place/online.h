@@ -74,7 +74,7 @@ INLINE void core_online(struct host *h, u32 pcpu, bool online)
 
 	if (!c || idle_online(c, p->bit) == online)
 		return;
-	if (cores_divided(h, plat_knobs(h)))
+	if (cores_granted(h, plat_knobs(h)))
 		whole_end(h, pcpu);
 	if (holder_on(h))
 		holder_leave(h, pcpu, HOLDER_SERVES);

@@ -296,7 +296,7 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 		return s.pcpu;
 	s.cursor = cursor = p->probe++;
 	s.cost = place_cost(h, s.pcpu, &s.cand);
-	if (cores_divided(h, plat_knobs(h)) && idle_kept(c, p->bit))
+	if (cores_granted(h, plat_knobs(h)) && idle_kept(c, p->bit))
 		s.cost = GOODNESS_WORST;
 	if (w->vm != VM_SYSTEM && w->last_pcpu == (s32)s.pcpu) {
 		s.margin = (s64)(plat_knobs(h)->quantum_us * US);
@@ -326,7 +326,7 @@ INLINE u32 place_kick(struct host *h, plat_task *t, struct pcpu *p, u64 gain, u3
 	s32 found;
 
 	if (c && (idle_reserve(c, p->bit) ||
-		  (cores_divided(h, plat_knobs(h)) && idle_kept(c, p->bit))))
+		  (cores_granted(h, plat_knobs(h)) && idle_kept(c, p->bit))))
 		return KICK_IDLE;
 	if (gain) {
 		p->preempts++;

@@ -132,7 +132,7 @@ INLINE bool spread_leaves(struct host *h, struct pcpu *p, plat_task *prev, struc
 	s32 found = h->smt > 1 ? spread_find(h, p->id, prev) : -1;
 	u32 preempts = 0;
 
-	if (found < 0 && cores_divided(h, plat_knobs(h))) {
+	if (found < 0 && cores_granted(h, plat_knobs(h))) {
 		found = spread_leader(h, p->id, prev, w->behind_ns, w->id);
 		preempts = SPREAD_PREEMPTS;
 	}

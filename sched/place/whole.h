@@ -164,7 +164,7 @@ RARE_SUBPROG u32 whole_decide(NONNULL(struct host *h), u32 pcpu, NONNULL(struct 
 
 INLINE void whole_goes_on(struct host *h, struct pcpu *p, struct world *w)
 {
-	if (cores_divided(h, plat_knobs(h)))
+	if (cores_granted(h, plat_knobs(h)))
 		whole_decide(h, p->id, w);
 }
 
@@ -186,7 +186,7 @@ RARE_SUBPROG u32 whole_ran(NONNULL(struct host *h), u32 first, NONNULL(struct wo
 
 INLINE void whole_runs(struct host *h, const struct pcpu *p, struct world *w)
 {
-	if (cores_divided(h, plat_knobs(h)))
+	if (cores_granted(h, plat_knobs(h)))
 		whole_ran(h, p->core_first, w);
 }
 
@@ -203,14 +203,14 @@ RARE_SUBPROG u32 whole_idled(NONNULL(struct host *h), NONNULL(struct pcpu *p))
 
 INLINE void whole_idles(struct host *h, struct pcpu *p)
 {
-	if (cores_divided(h, plat_knobs(h)))
+	if (cores_granted(h, plat_knobs(h)))
 		whole_idled(h, p);
 }
 
 /* Whether a world that stops here, or wakes, is to wait elsewhere. */
 INLINE bool whole_is_kept(struct host *h, u32 pcpu)
 {
-	struct pcpu *p = cores_divided(h, plat_knobs(h)) ? plat_pcpu(h, pcpu) : NULL;
+	struct pcpu *p = cores_granted(h, plat_knobs(h)) ? plat_pcpu(h, pcpu) : NULL;
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 
 	return c && idle_kept(c, p->bit);
@@ -241,7 +241,7 @@ RARE_SUBPROG bool whole_serve(NONNULL(struct host *h), u32 pcpu)
 /* Whether this pCPU is kept: then the running world leaves it. */
 INLINE bool whole_keeps(struct host *h, struct pcpu *p, struct cluster *c, plat_task *prev)
 {
-	if (!cores_divided(h, plat_knobs(h)) || !idle_kept(c, p->bit) || !whole_serve(h, p->id))
+	if (!cores_granted(h, plat_knobs(h)) || !idle_kept(c, p->bit) || !whole_serve(h, p->id))
 		return false;
 	if (prev)
 		plat_set_slice(prev, 0); /* the kernel hands it to enqueue */

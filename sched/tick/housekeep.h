@@ -120,7 +120,7 @@ SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
 
 		if (!p)
 			break;
-		if (cores_divided(h, plat_knobs(h)))
+		if (cores_granted(h, plat_knobs(h)))
 			whole_check(h, p);
 		if (c && !idle_online(c, p->bit))
 			online_drain(h, p);
@@ -141,7 +141,7 @@ INLINE void house_drift(struct host *h, const struct vm *v)
 {
 	s64 weight = (s64)(v->weight >> 10), ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
 	const struct knobs *k = plat_knobs(h);
-	u64 bound = k->lag_bound_us + (cores_divided(h, k) ? k->whole_core_us : 0);
+	u64 bound = k->lag_bound_us + (cores_granted(h, k) ? k->whole_core_us : 0);
 	s64 limit = 4 * (s64)share_span(h, bound);
 
 	if (limit > 1ll << 34)

@@ -107,6 +107,12 @@ impl Bounds {
         }
     }
 
+    /// Whether a world may be given its core alone, for what worlds of other VMs have had of it:
+    /// then the other threads idle meanwhile.
+    pub(crate) fn grants_cores(&self) -> bool {
+        self.shared_charge < 1000 && self.core_sharing == CoreSharing::Any
+    }
+
     /// The same on a host whose cores have so many threads at most: where they have several,
     /// unfairness by sharing is allowed up to its threshold, and lag fades more slowly, so that the
     /// permanent rate of unfairness that is allowed stays as it is.
@@ -115,7 +121,7 @@ impl Bounds {
         if threads < 2 {
             return Bounds { shared_charge: 1000, core_sharing: CoreSharing::Any, ..self };
         }
-        if self.shared_charge >= 1000 {
+        if !self.grants_cores() {
             return self;
         }
         let (before, more) = (self.lag_per_world_ns, self.whole_core_ns);

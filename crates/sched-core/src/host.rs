@@ -128,7 +128,7 @@ impl Host {
     /// Thousandths of its CPU time that a world is charged on a shared core.
     #[must_use]
     pub fn shared_charge(&self) -> u64 {
-        self.native().knobs.shared_charge
+        self.native().knobs.charge()
     }
 
     fn native(&self) -> &Native {

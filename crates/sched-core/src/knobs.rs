@@ -96,6 +96,13 @@ impl Knobs {
         if costart < costop { Ok(()) } else { Err(KnobError::Thresholds { costart, costop }) }
     }
 
+    /// Thousandths of its CPU time that a world is charged on a shared core (`cores_charge` in
+    /// `sched/law/cores.h`): where VMs do not share cores, a core is charged as one thread.
+    #[must_use]
+    pub fn charge(&self) -> u64 {
+        if self.core_sharing == 1 { 500 } else { self.shared_charge }
+    }
+
     /// Thousandths of its CPU time that a world on a shared core counts for where the host is
     /// divided. Where cores are not shared between VMs, a core counts as one thread: that is sure.
     #[must_use]

@@ -115,7 +115,7 @@ pub fn scheduler_terms(knobs: &sched_core::Knobs, hz: u32) -> SchedulerTerms {
         timer_late: Span::ZERO,
         spread: Some(us(knobs.spread_us)),
         cores: Some(CoreTerms {
-            shared_charge: knobs.shared_charge,
+            shared_charge: knobs.charge(),
             whole_core: us(knobs.whole_core_us),
         }),
         sharing: CoreSharing::of(knobs.core_sharing),

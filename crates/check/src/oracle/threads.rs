@@ -150,7 +150,7 @@ impl Oracle {
         if self.keeps_apart() && self.beside_vm(p) {
             return true;
         }
-        if self.bounds.shared_charge >= CHARGED_WHOLE || self.pcpus[p.0 as usize].declared {
+        if !self.bounds.grants_cores() || self.pcpus[p.0 as usize].declared {
             return self.pcpus[p.0 as usize].declared;
         }
         let grace = 2 * self.bounds.lag_replanned_ns;
