@@ -8,8 +8,7 @@
  *		holds it. core.holder_next: the one thread that may take the core once it is free,
  *		as long as a world waits there
  * Limits	host tasks hold nothing: what a vCPU learns of the host that it exits to is not
- *		guarded here. Cores of up to 8 threads. In the simulator alone, as yet: call chains
- *		of BPF that share 512 bytes of stack have no room for the calls
+ *		guarded here. Cores of up to 8 threads
  */
 #ifndef TANDEM_HOLDER_H
 #define TANDEM_HOLDER_H
@@ -17,8 +16,8 @@
 #include "../law/units.h"
 #include "../tell/trace.h"
 
-/* the id of no VM: admitted only where no other thread holds the core */
-#define VM_NONE (~0u)
+/* in place of a VM: worlds of all VMs; admitted only where no other thread holds the core */
+#define VM_ANY (~0u)
 #define HOLDER_THREADS 8
 /* A compare and swap fails only when another thread of the core has changed the word. */
 #define HOLDER_TRIES 8
@@ -27,7 +26,7 @@
 
 INLINE bool holder_on(struct host *h)
 {
-	return PLAT_APART && h->smt > 1 && plat_knobs(h)->core_sharing != SHARING_ANY;
+	return h->smt > 1 && plat_knobs(h)->core_sharing != SHARING_ANY;
 }
 
 /* Bit of a thread in its core's word. */
@@ -63,29 +62,49 @@ INLINE u32 holder_next(struct host *h, const struct pcpu *core)
 	return p && plat_read(p->waits_vm) && !holder_taken(h, p) ? next : 0;
 }
 
-/* Whether a world of `vm` may begin to run on `p`, by the word read. */
-INLINE bool holder_allows(struct host *h, const struct pcpu *core, const struct pcpu *p, u64 holder,
-			  u32 vm)
+/* The VM of which worlds may begin to run on `p`, by the word read; VM_SYSTEM: of none. */
+INLINE u32 holder_only(struct host *h, const struct pcpu *core, const struct pcpu *p, u64 holder)
 {
 	u64 others = holder_others(core, p, holder);
 	u32 next = holder_next(h, core);
 
 	if (next)
-		return next == p->id + 1 && !others;
-	return !others || (plat_knobs(h)->core_sharing == SHARING_VM && holder >> 8 == vm);
+		return next == p->id + 1 && !others ? VM_ANY : VM_SYSTEM;
+	if (!others)
+		return VM_ANY;
+	return plat_knobs(h)->core_sharing == SHARING_VM ? (u32)(holder >> 8) : VM_SYSTEM;
 }
 
-RARE_SUBPROG bool holder_admits_there(NONNULL(struct host *h), u32 pcpu, u32 vm)
+RARE_SUBPROG u32 holder_only_there(NONNULL(struct host *h), u32 pcpu)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu), *core = p ? plat_pcpu(h, p->core_first) : NULL;
 
-	return !core || holder_allows(h, core, p, plat_read(core->holder), vm);
+	return core ? holder_only(h, core, p, plat_read(core->holder)) : VM_ANY;
 }
 
-/* Whether a world of `vm` may begin to run on a pCPU now. */
+/* The VM of which worlds may begin to run on a pCPU now; host tasks always may. */
+INLINE u32 holder_of(struct host *h, u32 pcpu)
+{
+	return holder_on(h) ? holder_only_there(h, pcpu) : VM_ANY;
+}
+
+/* Whether a world of `vm` may begin to run where worlds of `only` may. */
+INLINE bool holder_lets(u32 only, u32 vm)
+{
+	return only == VM_ANY || vm == VM_SYSTEM || only == vm;
+}
+
+/* Whether a world of `vm` may begin to run on a thread of a core now. */
+INLINE bool holder_admits_on(struct host *h, const struct pcpu *core, const struct pcpu *p, u32 vm)
+{
+	return !holder_on(h) || vm == VM_SYSTEM ||
+	       holder_lets(holder_only(h, core, p, plat_read(core->holder)), vm);
+}
+
+/* The same by number. */
 INLINE bool holder_admits(struct host *h, u32 pcpu, u32 vm)
 {
-	return !holder_on(h) || vm == VM_SYSTEM || holder_admits_there(h, pcpu, vm);
+	return vm == VM_SYSTEM || holder_lets(holder_of(h, pcpu), vm);
 }
 
 /* A world of `vm` begins to run on a pCPU, which holds the core from now on; false: it may not. */
@@ -99,7 +118,7 @@ RARE_SUBPROG bool holder_take(NONNULL(struct host *h), u32 pcpu, u32 vm)
 	plat_for(i, HOLDER_TRIES) {
 		u64 was = plat_read(core->holder), with_it;
 
-		if (!holder_allows(h, core, p, was, vm))
+		if (!holder_lets(holder_only(h, core, p, was), vm))
 			break;
 		with_it = (u64)vm << 8 | holder_others(core, p, was) | holder_bit(core, p);
 		took = was == with_it || plat_cas(&core->holder, was, with_it);

@@ -23,7 +23,7 @@
  * thread, for no other VM may use what it leaves. */
 INLINE u64 cores_charge(const struct knobs *k)
 {
-	return PLAT_APART && k->core_sharing == SHARING_VM ? 500 : k->shared_charge;
+	return k->core_sharing == SHARING_VM ? 500 : k->shared_charge;
 }
 
 /* Whether cores are divided, and not threads. */
@@ -35,7 +35,7 @@ INLINE bool cores_divided(const struct host *h, const struct knobs *k)
 /* Whether a world can have its core alone for what worlds of other VMs have had of it. */
 INLINE bool cores_granted(const struct host *h, const struct knobs *k)
 {
-	return cores_divided(h, k) && (!PLAT_APART || k->core_sharing == SHARING_ANY);
+	return cores_divided(h, k) && k->core_sharing == SHARING_ANY;
 }
 
 /* What a thread is charged while all of its core are busy, in thousandths. */
@@ -52,7 +52,7 @@ INLINE u64 cores_give(const struct host *h, const struct knobs *k, u64 all, u64 
 	u64 beside = asked > whole ? min_u64(asked - whole, twins) : 0, q = k->shared_charge;
 	u64 most = twins * (2 * q - 1000) / 1000, t = h->smt, shared = cores_shared(h, k), less;
 
-	if (PLAT_APART && h->smt > 1 && k->core_sharing != SHARING_ANY)
+	if (h->smt > 1 && k->core_sharing != SHARING_ANY)
 		return whole;
 	if (!cores_divided(h, k))
 		return all;

@@ -143,8 +143,11 @@ INLINE bool apart_stops(struct host *h, struct pcpu *p, struct cluster *c, plat_
 		if (task.world && ready_take(h, QUEUE_SYSTEM(p->id), task.world))
 			return true;
 	}
-	if (!prev) /* else the kernel tells that it idles */
-		idle_set(c, p->bit);
+	if (prev)
+		return true; /* the kernel tells that it idles */
+	idle_set(c, p->bit);
+	if (trace_on(h))
+		trace_idle(h, p, IDLES);
 	return true;
 }
 
@@ -166,7 +169,7 @@ SUBPROG u64 apart_free(NONNULL(struct host *h), NONNULL(struct cluster *c), u64 
 	u64 found = 0;
 
 	plat_for(i, CLUSTER_PCPUS)
-		if (mask >> i & 1 && holder_admits(h, c->pcpu[i & 63], VM_NONE))
+		if (mask >> i & 1 && holder_admits(h, c->pcpu[i & 63], VM_ANY))
 			found |= 1ull << i;
 	return found;
 }
@@ -181,7 +184,7 @@ INLINE void apart_resend(struct host *h, const struct pcpu *p)
 /* Whether worlds wait on this idle pCPU for the other threads of its core. */
 INLINE bool apart_waits_for(struct host *h, const struct pcpu *p)
 {
-	return !plat_read(p->waits_system) && !holder_admits(h, p->id, VM_NONE);
+	return !plat_read(p->waits_system) && !holder_admits(h, p->id, VM_ANY);
 }
 
 #endif

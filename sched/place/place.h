@@ -87,7 +87,8 @@ SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 
 		if (before && (plat_read(core->core_awake) ||
 			       (s64)(before - plat_read(core->core_idle_since_ns)) <= 0))
 			continue;
-		if (plat_may_run(t, q->id) && holder_admits(h, q->id, vm) && idle_reserve(c, bit))
+		if (plat_may_run(t, q->id) && holder_admits_on(h, core, q, vm) &&
+		    idle_reserve(c, bit))
 			return (s32)q->id;
 	}
 	return -1;
@@ -219,11 +220,12 @@ INLINE u64 place_allowed(struct cluster *c, plat_task *t, u32 flags)
 SUBPROG s64 place_cost(NONNULL(struct host *h), u32 pcpu, NONNULL(struct candidate *cand))
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
-	u64 gain = p ? preempt_gain(h, p, cand, plat_now(h)) : 0;
 	bool sibling;
+	u64 gain;
 
-	if (!p || (!plat_read(p->current_world) && !holder_admits(h, pcpu, cand->vm)))
-		return GOODNESS_WORST;
+	if (!p || (holder_on(h) && !plat_read(p->current_world)))
+		return GOODNESS_WORST; /* it idles for its core, or is taken: another is woken */
+	gain = preempt_gain(h, p, cand, plat_now(h));
 	if (plat_read(p->wait_key) <= cand->deadline)
 		gain = 0; /* another preempts there first: siblings that wake together spread */
 	sibling = with(PLACE_SIBLING) && cand->vm && plat_read(p->current_world) &&
@@ -282,10 +284,9 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 		.cand = preempt_candidate(w, deadline),
 		.pcpu = prev,
 	};
-	s64 margin = (s64)share_span(h, plat_knobs(h)->migrate_margin_us);
 	struct pcpu *p = plat_pcpu(h, prev);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
-	u32 near, cursor;
+	u32 near;
 
 	if (!c || !idle_online(c, p->bit) || !plat_may_run(t, prev)) {
 		s.pcpu = plat_any_pcpu(h, t);
@@ -294,24 +295,21 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	}
 	if (!c || w->flags & WORLD_PCPU_KTHREAD || !with(PLACE_PROBE))
 		return s.pcpu;
-	s.cursor = cursor = p->probe++;
-	s.cost = place_cost(h, s.pcpu, &s.cand);
-	if (cores_granted(h, plat_knobs(h)) && idle_kept(c, p->bit))
-		s.cost = GOODNESS_WORST;
+	s.cursor = p->probe++;
+	near = c->nears ? c->near[s.cursor % c->nears & (CLUSTERS_MAX - 1)] : CLUSTERS_MAX;
+	s.mask = place_allowed(c, t, w->flags);
+	s.cost = s.mask >> (p->bit & 63) & 1 ? place_cost(h, s.pcpu, &s.cand) : GOODNESS_WORST;
+	s.mask &= ~(1ull << (p->bit & 63));
 	if (w->vm != VM_SYSTEM && w->last_pcpu == (s32)s.pcpu) {
 		s.margin = (s64)(plat_knobs(h)->quantum_us * US);
-		s.cand.deadline += (u64)margin;
+		s.cand.deadline += share_span(h, plat_knobs(h)->migrate_margin_us);
 	}
-	s.mask = place_allowed(c, t, w->flags) & ~(1ull << (p->bit & 63));
 	place_probe(h, p->cluster, &s);
-	if (!c->nears)
-		return s.pcpu;
-	near = c->near[cursor % c->nears & (CLUSTERS_MAX - 1)];
 	other = plat_cluster(h, near);
 	if (!other)
 		return s.pcpu;
 	s.mask = place_allowed(other, t, w->flags);
-	s.margin += margin;
+	s.margin += (s64)share_span(h, plat_knobs(h)->migrate_margin_us);
 	place_probe(h, near, &s);
 	return s.pcpu;
 }

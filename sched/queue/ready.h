@@ -38,10 +38,10 @@ INLINE u64 ready_clock(struct host *h, u64 queue)
 	return p ? p->system_v_ns : h->v_ns;
 }
 
-/* Whether a waiting world may run on `pcpu` now. */
-INLINE bool ready_may(struct host *h, plat_task *t, const struct world *w, u32 pcpu)
+/* Whether a waiting world may run on `pcpu`, where worlds of `only` may. */
+INLINE bool ready_may(plat_task *t, const struct world *w, u32 pcpu, u32 only)
 {
-	return plat_may_run(t, pcpu) && holder_admits(h, pcpu, w->vm);
+	return plat_may_run(t, pcpu) && holder_lets(only, w->vm);
 }
 
 /* The best world of `queue` for `pcpu` with a deadline before `key_max`. */
@@ -49,6 +49,7 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 		       NONNULL(struct pick *out))
 {
 	u64 clock = ready_clock(h, queue);
+	u32 only = holder_of(h, pcpu);
 	plat_task *t;
 
 	out->seen = 0;
@@ -71,7 +72,7 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 		v = w ? plat_vm(h, w->vm) : NULL;
 		if (!v || !plat_may_run(t, pcpu))
 			continue;
-		if (!holder_admits(h, pcpu, w->vm)) {
+		if (!holder_lets(only, w->vm)) {
 			out->next = min_u64(queued, out->next); /* it may later */
 			continue;
 		}
@@ -102,7 +103,7 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 since_ns,
 			  NONNULL(u32 *seen))
 {
-	u32 found = WORLD_NONE;
+	u32 found = WORLD_NONE, only = holder_of(h, pcpu);
 	plat_task *t;
 
 	plat_queue_each(h, t, queue) {
@@ -110,7 +111,7 @@ SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 sinc
 
 		if ((*seen)++ >= GUARD_SCAN_MAX)
 			break;
-		if (w && w->state_since_ns < since_ns && ready_may(h, t, w, pcpu)) {
+		if (w && w->state_since_ns < since_ns && ready_may(t, w, pcpu, only)) {
 			found = w->id;
 			break;
 		}
@@ -122,7 +123,7 @@ SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 sinc
  * counts the worlds looked at. */
 SUBPROG u32 ready_pinned(NONNULL(struct host *h), u64 queue, u32 pcpu, NONNULL(u32 *seen))
 {
-	u32 found = WORLD_NONE;
+	u32 found = WORLD_NONE, only = holder_of(h, pcpu);
 	plat_task *t;
 
 	plat_queue_each(h, t, queue) {
@@ -130,7 +131,7 @@ SUBPROG u32 ready_pinned(NONNULL(struct host *h), u64 queue, u32 pcpu, NONNULL(u
 
 		if ((*seen)++ >= QUEUE_SCAN_MAX)
 			break;
-		if (w && w->flags & WORLD_RESTRICTED && ready_may(h, t, w, pcpu)) {
+		if (w && w->flags & WORLD_RESTRICTED && ready_may(t, w, pcpu, only)) {
 			found = w->id;
 			break;
 		}
@@ -142,6 +143,7 @@ SUBPROG u32 ready_pinned(NONNULL(struct host *h), u64 queue, u32 pcpu, NONNULL(u
  * may. */
 SUBPROG bool ready_slice(NONNULL(struct host *h), u64 queue, u32 world, u32 pcpu, u64 slice)
 {
+	u32 only = holder_of(h, pcpu);
 	plat_task *t;
 	bool found = false;
 
@@ -149,7 +151,7 @@ SUBPROG bool ready_slice(NONNULL(struct host *h), u64 queue, u32 world, u32 pcpu
 		struct world *w = plat_world_of(h, t);
 
 		if (w && w->id == world) {
-			found = ready_may(h, t, w, pcpu);
+			found = ready_may(t, w, pcpu, only);
 			if (found)
 				plat_set_slice(t, slice);
 			break;

@@ -152,7 +152,8 @@ RARE_SUBPROG u32 trace_stopped(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL
 	u32 noted = TRACE_NOTE(p, NOTE_STOP),
 	    why = noted ? noted : taken ? WHY_TAKEN : WHY_QUANTUM, to = w->state;
 
-	TRACE_NOTE(p, NOTE_IDLE) = IDLES;
+	/* one that still wants to run stops for something else, until it is said that none came */
+	TRACE_NOTE(p, NOTE_IDLE) = to == STATE_READY ? IDLES_NOT : IDLES;
 	plat_trace(h, w->state_since_ns, trace_head(TRACE_STATE, w->id, p->id),
 		   trace_change(STATE_RUN, to,
 				to == STATE_READY || to == STATE_COSTOP ? why : WHY_SLEPT, p->id),

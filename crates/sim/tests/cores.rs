@@ -96,21 +96,22 @@ fn what_a_satisfied_vm_loses_on_shared_cores_goes_to_its_sibling_in_the_pool() {
     assert_eq!(violations(&out), 0);
 }
 
-/// VMs of so many busy vCPUs, `a` the first, on two cores of two threads.
-fn busy(sharing: u64, vcpus: &[u32]) -> Outcome {
-    let vms = vcpus
-        .iter()
-        .zip('a'..)
-        .map(|(n, name)| format!("[[vm]]\nname = '{name}'\nvcpus = {n}\nprofile = 'burner'\n"));
+/// VMs of so many busy vCPUs, of so many shares each, on two cores of two threads; `a` is the
+/// first.
+fn busy(sharing: u64, vcpus: &[u32], shares: u32) -> Outcome {
+    let vms = vcpus.iter().zip('a'..).map(|(n, name)| {
+        let shares = shares * n;
+        format!("[[vm]]\nname = '{name}'\nvcpus = {n}\nshares = {shares}\nprofile = 'burner'\n")
+    });
     let text = "duration = '20s'\n[host]\ncores_per_llc = 2\nthreads_per_core = 2\n[hardware]\n"
         .to_owned()
         + &vms.collect::<String>();
-    run(&format!("busy-{sharing}-{}", vcpus.len()), &text, &[("core_sharing", sharing)], 20)
+    run(&format!("busy-{sharing}-{vcpus:?}"), &text, &[("core_sharing", sharing)], 20)
 }
 
 #[test]
 fn a_core_runs_one_world_at_a_time_where_cores_are_not_shared() {
-    let (shared, apart) = (busy(0, &[4]), busy(2, &[4]));
+    let (shared, apart) = (busy(0, &[4], 1000), busy(2, &[4], 1000));
     let of = |out: &Outcome| (times(out, "a").used_ns, times(out, "a").work);
     // Four threads that yield 1.25 of a core in twos; then two that have a core each. Caches fill.
     let (used, work) = of(&shared);
@@ -124,20 +125,35 @@ fn a_core_runs_one_world_at_a_time_where_cores_are_not_shared() {
 
 #[test]
 fn a_core_runs_worlds_of_one_vm_where_vms_do_not_share_cores() {
-    let pairs = busy(1, &[2, 2]);
+    let pairs = busy(1, &[2, 2], 1000);
     for vm in ["a", "b"] {
-        // A core each, once the first VM has left the one that its second vCPU found idle.
-        let used = times(&pairs, vm).used_ns;
-        assert!(used.abs_diff(40_000_000_000) < 60_000_000, "{vm}: {used}");
+        // A core each, once the first VM has left the one that its second vCPU found idle: charged
+        // as one thread, of which two have run.
+        let views::Times { used_ns, run_ns, .. } = times(&pairs, vm);
+        assert!(used_ns.abs_diff(20_000_000_000) < 60_000_000, "{vm}: {used_ns}");
+        assert!(run_ns.abs_diff(40_000_000_000) < 60_000_000, "{vm}: {run_ns}");
     }
     assert_eq!(violations(&pairs), 0);
     // Three that can share with no other alternate on two cores, and do not have three threads.
-    let singles = busy(1, &[1, 1, 1]);
+    let singles = busy(1, &[1, 1, 1], 1000);
     for vm in ["a", "b", "c"] {
         let used = times(&singles, vm).used_ns;
         assert!(used.abs_diff(13_333_333_333) < 100_000_000, "{vm}: {used}");
     }
     assert_eq!(violations(&singles), 0);
+}
+
+#[test]
+fn vms_get_cores_by_their_shares_whether_they_use_one_thread_of_them_or_two() {
+    // Of two cores `a` has one, in twos; `b` and `c` have half of the other each, alone.
+    let out = busy(1, &[2, 1, 1], 1000);
+    for (vm, charged, ran) in [("a", 20, 40), ("b", 10, 10), ("c", 10, 10)] {
+        let views::Times { used_ns, run_ns, .. } = times(&out, vm);
+        assert!(used_ns.abs_diff(charged * 1_000_000_000) < 100_000_000, "{vm}: {used_ns}");
+        // `a` changes cores now and then, its threads one after the other: 0.7 % seen.
+        assert!(run_ns.abs_diff(ran * 1_000_000_000) < ran * 10_000_000, "{vm}: {run_ns}");
+    }
+    assert_eq!(violations(&out), 0);
 }
 
 #[test]
