@@ -3,8 +3,8 @@
 use crate::Terms;
 use check::{Bounds, Oracle, State, Verdict, VmTerms};
 use std::collections::{BTreeMap, BTreeSet};
-use topology::{Shape, Topology};
-use trace::{Event, Kind, Now, Queue, Replay, Role, Why};
+use topology::{Place, Topology};
+use trace::{Event, Kind, Names, Now, Queue, Replay, Role, Why};
 use units::{PcpuId, PcpuSet, VmId, WorldId};
 
 /// So far that no VM is ever beyond it: a trace has no settings to judge shares by.
@@ -38,6 +38,23 @@ pub(crate) struct Feed {
     span: u64,
 }
 
+/// The host of a trace. A pCPU of which it does not say where it is has a core alone.
+fn topology(events: &[Event], pcpus: usize) -> Topology {
+    let mut names = Names::default();
+    events.iter().for_each(|e| names.take(e));
+    let named: Vec<_> = (0..pcpus).map(|p| names.place(PcpuId(p as u16))).collect();
+    let beyond = named.iter().flatten().map(|p| u32::from(p.core) + 1).max().unwrap_or(0);
+    let place = |(at, p): (u32, &Option<trace::Place>)| match p {
+        Some(p) => {
+            let (node, llc) = (u32::from(p.node), u32::from(p.llc));
+            Place { socket: node, node, llc, core: u32::from(p.core), thread: u32::from(p.smt) }
+        }
+        None => Place { socket: 0, node: 0, llc: 0, core: beyond + at, thread: 0 },
+    };
+    let places = (0..).zip(&named).map(place).collect();
+    Topology::from_places(places).expect("as many pCPUs as a host may have")
+}
+
 impl Feed {
     pub(crate) fn new(events: &[Event], mut terms: Terms) -> Feed {
         let told = events.iter().filter_map(|e| {
@@ -51,13 +68,6 @@ impl Feed {
             .max(seen.flatten().map(|p| usize::from(p.0) + 1).max())
             .unwrap_or(1)
             .clamp(1, units::caps::PCPUS_MAX);
-        let shape = Shape {
-            sockets: 1,
-            nodes_per_socket: 1,
-            llcs_per_node: 1,
-            cores_per_llc: pcpus as u32,
-            threads_per_core: 1,
-        };
         let unnamed =
             events.iter().filter_map(|e| e.kind.world()).map(|w| w.0 + 1).max().unwrap_or(0);
         // A recording that begins with a host under way tells every world's state first.
@@ -66,7 +76,7 @@ impl Feed {
         terms.bounds = Bounds { lag_base_ns: ANY_LAG, ..terms.bounds };
         Feed {
             terms,
-            topology: Topology::regular(shape).expect("as many pCPUs as a host may have"),
+            topology: topology(events, pcpus),
             replay: Replay::new(),
             oracle: None,
             worlds: BTreeMap::new(),

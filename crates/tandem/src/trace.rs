@@ -2,6 +2,7 @@
 //! its own.
 
 mod check;
+mod cores;
 mod export;
 mod input;
 mod log;
@@ -18,7 +19,7 @@ use trace::{Chosen, Event, Pick};
 use units::{PcpuSet, Span};
 
 /// Shows a trace: every change of state, queueing, wake-up and kick, as a log, a table, a list of
-/// waits, or a picture.
+/// waits, the sharing of cores, or a picture.
 #[derive(clap::Args)]
 #[command(
     after_help = "A trace comes from 'tandem sim SCENARIO --trace FILE', or on a live host from \
@@ -38,6 +39,7 @@ enum Command {
     Log(log::Args),
     Table(table::Args),
     Waits(waits::Args),
+    Cores(cores::Args),
     Check(check::Args),
     Export(export::Args),
 }
@@ -81,6 +83,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         Command::Log(a) => log::main(a),
         Command::Table(a) => table::main(a),
         Command::Waits(a) => waits::main(a),
+        Command::Cores(a) => cores::main(a),
         Command::Check(a) => check::main(a),
         Command::Export(a) => export::main(a),
     }

@@ -16,6 +16,7 @@
 //! | `table.rs` | pCPU-by-time state table |
 //! | `idle.rs`, `waits.rs`, `report.rs` | each wait, and whether an idle pCPU was wrong to be idle
 //! |
+//! | `cores.rs` | which VMs shared cores, and how far worlds moved |
 //! | `proto.rs`, `perfetto.rs`, `tracks.rs`, `chrome.rs` | exports |
 //! | `fuzz.rs` | entry points for the fuzzers in `fuzz/` |
 //!
@@ -24,6 +25,7 @@
 
 mod block;
 pub mod chrome;
+pub mod cores;
 mod event;
 mod flat;
 pub mod fuzz;
