@@ -14,6 +14,9 @@ const HALF_LOADED: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/data/half-loaded.toml");
 const REALTIME: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/data/realtime.toml");
 
+/// Cores of one VM at a time.
+const APART: [(&str, u64); 1] = [("core_sharing", 1)];
+
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -27,8 +30,12 @@ impl Write for Shared {
     }
 }
 
-/// The last run of a scenario: what its oracle says, its trace, and what that is held to.
-fn traced(name: &str, policy: Policy) -> (check::Verdict, Vec<Event>, Terms) {
+/// The last run of a scenario with these knobs: what its oracle says, its trace, and what that is held to.
+fn traced(
+    name: &str,
+    policy: Policy,
+    knobs: &[(&str, u64)],
+) -> (check::Verdict, Vec<Event>, Terms) {
     let path = if name.ends_with(".toml") { name.to_owned() } else { format!("{SCENARIOS}{name}") };
     let scenario = settings::load(&path).expect("the scenario loads");
     let run = scenario.runs.last().expect("a run");
@@ -38,6 +45,7 @@ fn traced(name: &str, policy: Policy) -> (check::Verdict, Vec<Event>, Terms) {
         policy,
         ticks: Ticks::Staggered,
         duration: Some(Span::from_secs(15)),
+        knobs: knobs.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
         ..Options::default()
     };
     let outcome = run_traced(run, &options, Box::new(out.clone())).expect("it runs");
@@ -65,9 +73,12 @@ fn a_trace_is_judged_as_the_run_itself() {
         "sleepers",
         "held-wakes",
         "shares-busy-host",
+        "whole-cores",
+        "cores-apart",
         REALTIME,
     ] {
-        let (verdict, events, terms) = traced(name, Policy::Tandem);
+        let apart: &[_] = if name == "cores-apart" { &APART } else { &[] };
+        let (verdict, events, terms) = traced(name, Policy::Tandem, apart);
         let found = audit(&events, &terms);
         let want = [
             verdict.ready_max_ns,
@@ -89,9 +100,12 @@ fn faults_show_in_the_trace() {
         // the record says that it goes on, and it does not
         (Mutant::LostCostart, "demo", Invariant::ReadyTooLong),
         (Mutant::WrongSlowest, "demo", Invariant::Skew),
+        (Mutant::Stays, "whole-cores", Invariant::SharedCore),
+        (Mutant::CoreShared, "cores-apart", Invariant::CoreSharing),
     ];
     for (mutant, name, invariant) in table {
-        let (_, events, terms) = traced(name, Policy::Mutant(mutant));
+        let apart: &[_] = if mutant == Mutant::CoreShared { &APART } else { &[] };
+        let (_, events, terms) = traced(name, Policy::Mutant(mutant), apart);
         let found = audit(&events, &terms);
         assert!(found.counts[invariant as usize] > 0, "{mutant:?}: {:?}", found.counts);
     }
@@ -99,7 +113,7 @@ fn faults_show_in_the_trace() {
 
 /// A trace in which nothing is wrong, with what `spoil` makes of it.
 fn spoilt(spoil: impl Fn(&mut Vec<Event>)) -> Audit {
-    let (_, mut events, terms) = traced("sleepers", Policy::Tandem);
+    let (_, mut events, terms) = traced("sleepers", Policy::Tandem, &[]);
     spoil(&mut events);
     audit(&events, &terms)
 }
