@@ -35,6 +35,8 @@ pub(crate) struct Feed {
     /// Siblings may be apart when the oracle begins.
     apart: bool,
     begun: Option<u64>,
+    /// pCPUs of which it is not known what they do.
+    unseen: BTreeSet<PcpuId>,
     span: u64,
 }
 
@@ -43,11 +45,13 @@ fn topology(events: &[Event], pcpus: usize) -> Topology {
     let mut names = Names::default();
     events.iter().for_each(|e| names.take(e));
     let named: Vec<_> = (0..pcpus).map(|p| names.place(PcpuId(p as u16))).collect();
-    let beyond = named.iter().flatten().map(|p| u32::from(p.core) + 1).max().unwrap_or(0);
+    let cores: BTreeSet<u16> = named.iter().flatten().map(|p| p.core).collect();
+    let index: BTreeMap<u16, u32> = cores.into_iter().zip(0..).collect();
+    let beyond = index.len() as u32;
     let place = |(at, p): (u32, &Option<trace::Place>)| match p {
         Some(p) => {
             let (node, llc) = (u32::from(p.node), u32::from(p.llc));
-            Place { socket: node, node, llc, core: u32::from(p.core), thread: u32::from(p.smt) }
+            Place { socket: node, node, llc, core: index[&p.core], thread: u32::from(p.smt) }
         }
         None => Place { socket: 0, node: 0, llc: 0, core: beyond + at, thread: 0 },
     };
@@ -84,6 +88,7 @@ impl Feed {
             unnamed,
             apart,
             begun: None,
+            unseen: BTreeSet::new(),
             span: 0,
         }
     }
@@ -101,6 +106,7 @@ impl Feed {
         self.span += now - self.begun.take().unwrap_or(now);
         self.worlds.clear();
         self.vms.clear();
+        self.unseen.clear();
         self.apart = true;
         self.oracle.take().map(|o| o.finish(now))
     }
@@ -140,6 +146,7 @@ impl Feed {
             _ => {}
         }
         begin.into_iter().for_each(|p| self.unnamed(now, p, true));
+        kept.iter().for_each(|(p, _)| self.unseen(now, *p));
         if let Some(oracle) = &mut self.oracle {
             kept.into_iter().for_each(|(p, kept)| oracle.kept(now, p, kept));
         }
@@ -164,6 +171,15 @@ impl Feed {
             ) {
                 self.unnamed(now, p, true);
             }
+            self.unseen(now, p);
+        }
+    }
+
+    fn unseen(&mut self, now: u64, p: PcpuId) {
+        let known = self.replay.pcpus().get(usize::from(p.0)).is_some_and(|n| n.0 != Now::Unknown);
+        let changed = if known { self.unseen.remove(&p) } else { self.unseen.insert(p) };
+        if let Some(oracle) = self.oracle.as_mut().filter(|_| changed) {
+            oracle.unseen(now, p, !known);
         }
     }
 

@@ -30,7 +30,8 @@ impl Write for Shared {
     }
 }
 
-/// The last run of a scenario with these knobs: what its oracle says, its trace, and what that is held to.
+/// The last run of a scenario with these knobs: what its oracle says, its trace, and what that is
+/// held to.
 fn traced(
     name: &str,
     policy: Policy,

@@ -150,3 +150,21 @@ impl Default for Bounds {
         Bounds::of(50 * MS, 4 * MS, MS)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_cores_are_granted_and_lag_allowed_for_them_only_where_vms_share_cores() {
+        let bounds = Bounds { whole_core_ns: 800 * MS, ..Bounds::of(50 * MS, 4 * MS, MS) };
+        let on = |shared_charge, core_sharing| {
+            let of = Bounds { shared_charge, core_sharing, ..bounds }.on_cores(2);
+            (of.grants_cores(), of.lag_per_world_ns - bounds.lag_per_world_ns)
+        };
+        assert_eq!(on(625, CoreSharing::Any), (true, 800 * MS));
+        assert_eq!(on(1000, CoreSharing::Any), (false, 0));
+        assert_eq!(on(500, CoreSharing::Vm), (false, 0));
+        assert_eq!(on(625, CoreSharing::None), (false, 0));
+    }
+}

@@ -27,6 +27,8 @@ struct Core {
     busy: usize,
     /// Threads that are off line: such a core is no whole one.
     offline: usize,
+    /// Busy threads of which it is not known whether they are: they share nothing.
+    unseen: usize,
     /// Since when it is as it is: idle, with one busy thread, or shared.
     since: u64,
 }
@@ -37,7 +39,7 @@ impl Core {
     }
 
     fn is_shared(&self) -> bool {
-        self.busy >= 2
+        self.busy.saturating_sub(self.unseen) >= 2
     }
 }
 
@@ -72,7 +74,7 @@ impl Sharing {
     pub(crate) fn new(topology: &Topology, max: Option<u64>) -> Sharing {
         let places = topology.places();
         let count = places.iter().map(|p| p.core + 1).max().unwrap_or(0) as usize;
-        let none = Core { node: 0, pcpus: vec![], busy: 0, offline: 0, since: 0 };
+        let none = Core { node: 0, pcpus: vec![], busy: 0, offline: 0, unseen: 0, since: 0 };
         let mut cores = vec![none; count];
         for (id, place) in (0..).zip(places) {
             let core = &mut cores[place.core as usize];
@@ -113,6 +115,15 @@ impl Sharing {
         if self.twins {
             self.change(now, pcpu, |c| {
                 c.busy = if busy { c.busy + 1 } else { c.busy.saturating_sub(1) }
+            });
+        }
+    }
+
+    /// It is not known whether a thread that counts as busy is, or it is known again.
+    pub(crate) fn unseen(&mut self, now: u64, pcpu: PcpuId, unseen: bool) {
+        if self.twins {
+            self.change(now, pcpu, |c| {
+                c.unseen = if unseen { c.unseen + 1 } else { c.unseen.saturating_sub(1) }
             });
         }
     }
@@ -222,6 +233,22 @@ mod tests {
         assert_eq!(s.look(500, |_, p| p.0 < 2), []);
         run(&mut s, 500, 2, 9);
         assert_eq!(s.look(900, |_, _| true), [], "the other node's cores idle");
+    }
+
+    #[test]
+    fn a_thread_of_which_nothing_is_known_shares_no_core_and_leaves_none_idle() {
+        let mut s = sharing();
+        run(&mut s, 0, 0, 7);
+        run(&mut s, 0, 1, 8);
+        s.unseen(0, PcpuId(1), true);
+        assert_eq!(s.look(400, |_, _| true), []);
+        s.unseen(400, PcpuId(1), false);
+        s.busy(400, PcpuId(2), true);
+        s.unseen(400, PcpuId(2), true);
+        assert_eq!(s.look(600, |_, _| true), []);
+        s.unseen(600, PcpuId(2), false);
+        s.busy(600, PcpuId(2), false);
+        assert_eq!(s.look(701, |_, _| true).len(), 2);
     }
 
     #[test]

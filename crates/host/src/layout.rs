@@ -114,6 +114,7 @@ pub fn layout(found: &[FoundVm], cgroups: &Cgroups, known: &Known) -> Result<Lay
         pcpus,
         cores: 0,
         shared_charge: 0,
+        divided_charge: 0,
         mhz: speed.mhz,
         system_shares,
         taken: Taken::new(),

@@ -82,6 +82,9 @@ pub struct Names {
     /// Thousandths of its CPU time that a world is charged on a shared core.
     #[serde(default)]
     pub shared_charge: u64,
+    /// What it counts for there where the host is divided; 0, of an older daemon, for the same.
+    #[serde(default)]
+    pub divided_charge: u64,
     /// Speed of a pCPU in MHz, as reservations and limits count it.
     pub mhz: u32,
     /// Shares of the system group.
@@ -195,7 +198,8 @@ impl Names {
         let leaves = [system].into_iter().chain(self.vms.iter().map(leaf)).collect();
         let tree = Tree::new(u64::from(self.pcpus), pools, leaves);
         let cores = if self.cores == 0 { self.pcpus } else { self.cores };
-        let tree = tree.on_cores(u64::from(cores), self.charge());
+        let divided = if self.divided_charge == 0 { self.charge() } else { self.divided_charge };
+        let tree = tree.on_cores(u64::from(cores), divided);
         tree.without(self.taken.clone())
     }
 

@@ -354,7 +354,8 @@ impl Daemon<'_> {
         let Layout { mut names, mut troubles } = laid;
         names.taken.clone_from(self.takers.in_force());
         names.cores = self.live.accounts().host().cores;
-        names.shared_charge = self.options.knobs.shared_charge;
+        names.shared_charge = self.options.knobs.charge();
+        names.divided_charge = self.options.knobs.divided_charge();
         let (live, say, slots) = (self.live, &self.options.say, self.vms.slots());
         if self.published.differs(&names) {
             self.published.take(names, live, slots, say);

@@ -109,6 +109,8 @@ mod tests {
         let refused = set("cosched=strict").expect_err("it is refused");
         assert!(matches!(refused.exit, Exit::Input));
         assert!(refused.error.to_string().starts_with("cosched: cannot be set on a live host"));
+        let apart = set("core_sharing=vm").map_err(|f| f.error).expect("it is taken");
+        assert_eq!((apart.charge(), apart.divided_charge()), (500, 500));
         for (mode, value) in [("cosched=off", 0), ("cosched=relaxed", 1)] {
             let taken = set(mode).map_err(|f| f.error).expect("it is taken");
             assert_eq!(taken.cosched, value);

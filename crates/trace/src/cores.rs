@@ -78,7 +78,7 @@ pub struct Cores {
     pub begin_ns: u64,
     /// How long it lasts, in ns.
     pub ns: u64,
-    /// Each VM that ran, by number; the host's tasks first.
+    /// Each VM that ran, by number; worlds without one first, then the host's tasks.
     pub vms: Vec<VmCores>,
     /// Each core, by its first pCPU. Of a trace without places each pCPU is one.
     pub cores: Vec<Core>,
@@ -104,6 +104,30 @@ struct Watch {
     last: BTreeMap<WorldId, PcpuId>,
 }
 
+/// What is named: a world as of now, and what is never named anew by all of the trace.
+struct Known<'a> {
+    now: &'a Names,
+    all: &'a Names,
+}
+
+impl Known<'_> {
+    fn vm_of(&self, world: WorldId) -> Option<VmId> {
+        self.now.vm_of(world).or_else(|| self.all.vm_of(world)).map(|v| v.0)
+    }
+
+    /// The record of a VM, or of worlds without one.
+    fn entry<'v>(
+        &self,
+        vms: &'v mut BTreeMap<Option<VmId>, VmCores>,
+        vm: Option<VmId>,
+    ) -> &'v mut VmCores {
+        vms.entry(vm).or_insert_with(|| VmCores {
+            name: vm.map_or_else(String::new, |v| self.all.vm(v)),
+            ..VmCores::default()
+        })
+    }
+}
+
 /// The cores of a trace, from `from_ns` until before `to_ns` of its clock.
 #[must_use]
 pub fn analyse(events: &[Event], from_ns: u64, to_ns: u64) -> Cores {
@@ -115,16 +139,22 @@ pub fn analyse(events: &[Event], from_ns: u64, to_ns: u64) -> Cores {
         let changed: Vec<PcpuId> = replay.step(event).stretches.iter().map(|s| s.pcpu).collect();
         let changed = changed.into_iter().chain(event.pcpu);
         let now = |p: PcpuId| replay.pcpus().get(usize::from(p.0)).map_or(Now::Unknown, |n| n.0);
+        let known = Known { now: replay.names(), all: &named };
         for p in changed {
-            watch.change(replay.ns(), p, now(p), &named);
+            watch.change(replay.ns(), p, now(p), &known);
         }
-        if let Kind::State { world, to: State::Run, on, .. } = event.kind {
-            watch.runs(event.ns, world, on.or(event.pcpu), &named);
+        match event.kind {
+            Kind::State { world, to: State::Run, on, .. } => {
+                watch.runs(event.ns, world, on.or(event.pcpu), &known);
+            }
+            Kind::State { world, to: State::None, .. } => _ = watch.last.remove(&world),
+            Kind::Lost { .. } => watch.last.clear(),
+            _ => {}
         }
     }
     let end = replay.ns().min(to_ns);
     let begin = events.iter().find(|e| !e.kind.is_name()).map_or(0, |e| e.ns).max(from_ns);
-    watch.finish(end, &named);
+    watch.finish(end, &Known { now: replay.names(), all: &named });
     Cores {
         begin_ns: begin,
         ns: end.saturating_sub(begin),
@@ -162,16 +192,16 @@ impl Watch {
         Watch { from_ns, to_ns, cores, at, vms, last }
     }
 
-    fn change(&mut self, ns: u64, p: PcpuId, to: Now, names: &Names) {
+    fn change(&mut self, ns: u64, p: PcpuId, to: Now, known: &Known<'_>) {
         let Some(&(c, t)) = self.at.get(&p) else { return };
         if self.cores[c].now[t] != to {
-            self.account(c, ns, names);
+            self.account(c, ns, known);
             self.cores[c].now[t] = to;
         }
     }
 
     /// Accounts what a core did until `ns`.
-    fn account(&mut self, c: usize, ns: u64, names: &Names) {
+    fn account(&mut self, c: usize, ns: u64, known: &Known<'_>) {
         let core = &mut self.cores[c];
         let part = ns.min(self.to_ns).saturating_sub(core.since.max(self.from_ns));
         core.since = ns;
@@ -184,17 +214,13 @@ impl Watch {
         core.out.kept_ns += if core.now.contains(&Now::Kept) { part } else { 0 };
         for (t, now) in core.now.iter().enumerate() {
             let Now::World(world) = now else { continue };
-            let vm = names.vm_of(*world).map(|v| v.0);
+            let vm = known.vm_of(*world);
             let others = || core.now.iter().enumerate().filter(|o| o.0 != t).map(|o| o.1);
             let runs = |n: &Now| match n {
-                Now::World(w) => names.vm_of(*w).map(|v| v.0).filter(|v| *v != VmId::SYSTEM),
+                Now::World(w) => known.vm_of(*w).filter(|v| *v != VmId::SYSTEM),
                 _ => None,
             };
-            let entry = self.vms.entry(vm).or_insert_with(|| VmCores {
-                name: vm.map_or_else(String::new, |v| names.vm(v)),
-                ..VmCores::default()
-            });
-            let b = &mut entry.beside;
+            let b = &mut known.entry(&mut self.vms, vm).beside;
             b.run_ns += part;
             let is = |n: &Now| matches!(n, Now::World(_) | Now::Other);
             let part_of = if others().any(|n| runs(n).is_some_and(|v| Some(v) != vm)) {
@@ -213,29 +239,25 @@ impl Watch {
     }
 
     /// A world begins to run.
-    fn runs(&mut self, ns: u64, world: WorldId, on: Option<PcpuId>, names: &Names) {
+    fn runs(&mut self, ns: u64, world: WorldId, on: Option<PcpuId>, known: &Known<'_>) {
         let Some(to) = on else { return };
         let before = self.last.insert(world, to);
         let Some(from) = before.filter(|f| *f != to && (self.from_ns..self.to_ns).contains(&ns))
         else {
             return;
         };
-        let vm = names.vm_of(world).map(|v| v.0);
-        let entry = self.vms.entry(vm).or_insert_with(|| VmCores {
-            name: vm.map_or_else(String::new, |v| names.vm(v)),
-            ..VmCores::default()
-        });
-        let m = &mut entry.moves;
+        let vm = known.vm_of(world);
+        let m = &mut known.entry(&mut self.vms, vm).moves;
         m.all += 1;
-        *match names.place(from).zip(names.place(to)) {
+        *match known.all.place(from).zip(known.all.place(to)) {
             None => &mut m.unknown,
             Some((a, b)) => distance(m, a, b),
         } += 1;
     }
 
-    fn finish(&mut self, end: u64, names: &Names) {
+    fn finish(&mut self, end: u64, known: &Known<'_>) {
         for c in 0..self.cores.len() {
-            self.account(c, end, names);
+            self.account(c, end, known);
         }
     }
 }

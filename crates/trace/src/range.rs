@@ -5,8 +5,8 @@ use crate::{Event, Kind, Now, Replay, Why};
 use units::PcpuId;
 
 /// Events from `from_ns` to before `to_ns`, with every name. Before them come events with the
-/// states of worlds and the idle pCPUs at `from_ns`, so that tables and pictures begin correctly.
-/// `waits::analyse` has a range of its own, and knows more.
+/// states of worlds and the idle and kept pCPUs at `from_ns`, so that tables and pictures begin
+/// correctly. `waits::analyse` has a range of its own, and knows more.
 #[must_use]
 pub fn between(events: &[Event], from_ns: u64, to_ns: u64) -> Vec<Event> {
     let mut out: Vec<Event> = events.iter().filter(|e| e.kind.is_name()).cloned().collect();
@@ -19,12 +19,13 @@ pub fn between(events: &[Event], from_ns: u64, to_ns: u64) -> Vec<Event> {
             Kind::State { world, from: now.before, to: now.state, why: Why::Told, on: now.on };
         out.push(Event { ns: from_ns, pcpu: now.on, kind });
     }
-    for (p, _) in replay.pcpus().iter().enumerate().filter(|(_, now)| now.0 == Now::Idle) {
-        out.push(Event {
-            ns: from_ns,
-            pcpu: Some(PcpuId(p as u16)),
-            kind: Kind::Idle { begins: true },
-        });
+    for (p, now) in replay.pcpus().iter().enumerate() {
+        let kind = match now.0 {
+            Now::Idle => Kind::Idle { begins: true },
+            Now::Kept => Kind::Kept,
+            _ => continue,
+        };
+        out.push(Event { ns: from_ns, pcpu: Some(PcpuId(p as u16)), kind });
     }
     out.extend(
         events.iter().filter(|e| !e.kind.is_name() && (from_ns..to_ns).contains(&e.ns)).cloned(),

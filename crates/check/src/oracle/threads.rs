@@ -145,6 +145,13 @@ impl Oracle {
         }
     }
 
+    /// For a trace: it is not known from now on whether anything runs on a pCPU where a world is
+    /// taken to run, or it is known again. Such a world shares no core.
+    pub fn unseen(&mut self, now_ns: u64, pcpu: PcpuId, unseen: bool) {
+        let now = self.advance(now_ns);
+        self.sharing.unseen(now, pcpu, unseen);
+    }
+
     /// Whether a pCPU that idles may, for a world on another thread of its core.
     fn excused(&self, now: u64, p: PcpuId) -> bool {
         if self.keeps_apart() && self.beside_vm(p) {
