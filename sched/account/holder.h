@@ -8,7 +8,9 @@
  *		holds it. core.holder_next: the one thread that may take the core once it is free,
  *		as long as a world waits there
  * Limits	host tasks hold nothing: what a vCPU learns of the host that it exits to is not
- *		guarded here. Cores of up to 8 threads
+ *		guarded here. Cores of up to 8 threads. In the simulator alone, as yet: the timers'
+ *		call chains of BPF, which share 512 bytes of stack, have no room for place_cost's
+ *		question
  */
 #ifndef TANDEM_HOLDER_H
 #define TANDEM_HOLDER_H
@@ -26,7 +28,7 @@
 
 INLINE bool holder_on(struct host *h)
 {
-	return h->smt > 1 && plat_knobs(h)->core_sharing != SHARING_ANY;
+	return PLAT_APART && h->smt > 1 && plat_knobs(h)->core_sharing != SHARING_ANY;
 }
 
 /* Bit of a thread in its core's word. */

@@ -220,11 +220,13 @@ INLINE u64 place_allowed(struct cluster *c, plat_task *t, u32 flags)
 SUBPROG s64 place_cost(NONNULL(struct host *h), u32 pcpu, NONNULL(struct candidate *cand))
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct pcpu *core;
 	bool sibling;
 	u64 gain;
 
-	if (!p || (holder_on(h) && !plat_read(p->current_world)))
-		return GOODNESS_WORST; /* it idles for its core, or is taken: another is woken */
+	core = p ? plat_pcpu(h, p->core_first) : NULL;
+	if (!core || (!plat_read(p->current_world) && !holder_admits_on(h, core, p, cand->vm)))
+		return GOODNESS_WORST;
 	gain = preempt_gain(h, p, cand, plat_now(h));
 	if (plat_read(p->wait_key) <= cand->deadline)
 		gain = 0; /* another preempts there first: siblings that wake together spread */
