@@ -9,8 +9,8 @@
  *		as long as a world waits there
  * Limits	host tasks hold nothing: what a vCPU learns of the host that it exits to is not
  *		guarded here. Cores of up to 8 threads. In the simulator alone, as yet: the timers'
- *		call chains of BPF, which share 512 bytes of stack, have no room for place_cost's
- *		question
+ *		call chains of BPF share 512 bytes of stack, in which place_cost has no room to ask
+ *		for the holder
  */
 #ifndef TANDEM_HOLDER_H
 #define TANDEM_HOLDER_H

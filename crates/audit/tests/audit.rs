@@ -112,6 +112,17 @@ fn faults_show_in_the_trace() {
     }
 }
 
+#[test]
+fn a_thread_that_idles_for_its_core_is_seen_idle() {
+    let (_, events, _) = traced("cores-apart", Policy::Tandem, &APART);
+    let cores = trace::cores::analyse(&events, 0, u64::MAX);
+    for vm in cores.vms.iter().filter(|vm| vm.name.starts_with("one")) {
+        let b = vm.beside;
+        assert!(b.alone_ns * 1000 > b.run_ns * 998 && b.run_ns > 5_000_000_000, "{vm:?}");
+        assert!(b.others_ns < 1_000_000, "while it is kicked: {vm:?}");
+    }
+}
+
 /// A trace in which nothing is wrong, with what `spoil` makes of it.
 fn spoilt(spoil: impl Fn(&mut Vec<Event>)) -> Audit {
     let (_, mut events, terms) = traced("sleepers", Policy::Tandem, &[]);

@@ -50,7 +50,8 @@ pub fn resolve(file: &BTreeMap<String, u64>, line: &[Setting]) -> Result<Knobs, 
     Ok(knobs)
 }
 
-/// The same for a live host, whose scheduler has no strict co-scheduling.
+/// The same for a live host, whose scheduler has no strict co-scheduling and does not keep VMs
+/// apart on cores.
 ///
 /// # Errors
 /// `Exit::Input` for `cosched=strict` and for `core_sharing` as well.
@@ -120,7 +121,10 @@ mod tests {
         assert!(matches!(refused.exit, Exit::Input));
         assert!(refused.error.to_string().starts_with("cosched: cannot be set on a live host"));
         let refused = set("core_sharing=vm").expect_err("it is refused").error.to_string();
-        assert!(refused.starts_with("core_sharing: cannot be set on a live host: seen vm"));
+        assert!(
+            refused.starts_with("core_sharing: cannot be set on a live host: seen vm"),
+            "{refused}"
+        );
         for (mode, value) in [("cosched=off", 0), ("cosched=relaxed", 1)] {
             let taken = set(mode).map_err(|f| f.error).expect("it is taken");
             assert_eq!(taken.cosched, value);

@@ -104,7 +104,7 @@ struct Watch {
     last: BTreeMap<WorldId, PcpuId>,
 }
 
-/// What is named: a world as of now, and what is never named anew by all of the trace.
+/// Names: a world's VM as of now, for a number may be used again; all else by the whole trace.
 struct Known<'a> {
     now: &'a Names,
     all: &'a Names,
@@ -208,9 +208,10 @@ impl Watch {
         if part == 0 {
             return;
         }
-        let busy = core.now.iter().filter(|n| matches!(n, Now::World(_) | Now::Other)).count();
-        core.out.single_ns += if busy == 1 { part } else { 0 };
-        core.out.shared_ns += if busy > 1 { part } else { 0 };
+        let busy = |n: &&Now| matches!(n, Now::World(_) | Now::Other);
+        let threads = core.now.iter().filter(busy).count();
+        core.out.single_ns += if threads == 1 { part } else { 0 };
+        core.out.shared_ns += if threads > 1 { part } else { 0 };
         core.out.kept_ns += if core.now.contains(&Now::Kept) { part } else { 0 };
         for (t, now) in core.now.iter().enumerate() {
             let Now::World(world) = now else { continue };
@@ -222,14 +223,13 @@ impl Watch {
             };
             let b = &mut known.entry(&mut self.vms, vm).beside;
             b.run_ns += part;
-            let is = |n: &Now| matches!(n, Now::World(_) | Now::Other);
             let part_of = if others().any(|n| runs(n).is_some_and(|v| Some(v) != vm)) {
                 &mut b.others_ns
             } else if others().any(|n| matches!(n, Now::Unknown)) {
                 &mut b.unseen_ns
-            } else if others().any(|n| is(n) && runs(n).is_none()) {
+            } else if others().any(|n| busy(&n) && runs(n).is_none()) {
                 &mut b.host_ns
-            } else if others().any(is) {
+            } else if others().any(|n| busy(&n)) {
                 &mut b.own_ns
             } else {
                 &mut b.alone_ns
@@ -341,7 +341,28 @@ mod tests {
         let core = &found.cores[0];
         assert_eq!((core.single_ns, core.shared_ns), (60, 90));
         assert_eq!(found.ns, 170);
+        let moved = analyse(&events, 0, 140);
+        assert_eq!(moved.vms[1].moves, Moves::default(), "{moved:?}");
         let later = analyse(&events, 20, 40);
         assert_eq!((later.ns, later.vms[0].beside.run_ns), (20, 30), "{later:?}");
+    }
+
+    #[test]
+    fn kept_threads_idle_and_what_is_not_known_is_unseen() {
+        let mut events = names();
+        events.extend([
+            state(0, 0, 1, State::Run), // nothing is known of pCPU 1
+            event(10, 1, Kind::Kept),
+            event(40, 1, Kind::Lost { events: None }), // of anything
+            state(50, 0, 1, State::Run),
+            event(60, 1, Kind::Idle { begins: true }),
+            state(90, 0, 1, State::Wait),
+            state(95, 0, 1, State::None),
+            state(99, 2, 1, State::Run), // another world of that number
+        ]);
+        let found = analyse(&events, 0, u64::MAX);
+        let want = Beside { run_ns: 80, alone_ns: 60, unseen_ns: 20, ..Beside::default() };
+        assert_eq!(found.vms[0].beside, want, "{found:?}");
+        assert_eq!((found.vms[0].moves.all, found.cores[0].kept_ns), (0, 30));
     }
 }
