@@ -143,11 +143,8 @@ INLINE bool apart_stops(struct host *h, struct pcpu *p, struct cluster *c, plat_
 		if (task.world && ready_take(h, QUEUE_SYSTEM(p->id), task.world))
 			return true;
 	}
-	if (prev)
-		return true; /* the kernel tells that it idles */
-	idle_set(c, p->bit);
-	if (trace_on(h))
-		trace_idle(h, p, IDLES);
+	if (!prev) /* else the kernel tells that it idles */
+		idle_set(c, p->bit);
 	return true;
 }
 
