@@ -29,19 +29,19 @@ pub struct Beside {
     pub unseen_ns: u64,
 }
 
-/// Migrations by what the two pCPUs share at most.
+/// Migrations by what the two pCPUs share at most; names as in results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Moves {
     /// All of them.
     pub all: u64,
     /// To another thread of the core.
-    pub core: u64,
+    pub twin: u64,
     /// To another core of the LLC.
-    pub llc: u64,
+    pub core: u64,
     /// To another LLC of the node.
-    pub node: u64,
+    pub llc: u64,
     /// To another node.
-    pub far: u64,
+    pub node: u64,
     /// The places are not known.
     pub unknown: u64,
 }
@@ -264,13 +264,13 @@ impl Watch {
 
 fn distance(m: &mut Moves, a: Place, b: Place) -> &mut u64 {
     if a.core == b.core {
-        &mut m.core
+        &mut m.twin
     } else if a.llc == b.llc {
-        &mut m.llc
+        &mut m.core
     } else if a.node == b.node {
-        &mut m.node
+        &mut m.llc
     } else {
-        &mut m.far
+        &mut m.node
     }
 }
 
@@ -336,7 +336,7 @@ mod tests {
             unseen_ns: 0,
         };
         assert_eq!(vm("vm1").beside, one, "{found:?}");
-        assert_eq!(vm("vm1").moves, Moves { all: 1, node: 1, ..Moves::default() });
+        assert_eq!(vm("vm1").moves, Moves { all: 1, llc: 1, ..Moves::default() });
         assert_eq!(vm("vm2").beside.others_ns, 30);
         let core = &found.cores[0];
         assert_eq!((core.single_ns, core.shared_ns), (60, 90));

@@ -14,9 +14,9 @@ use views::Table;
     after_help = "Of the run time of a VM's worlds: alone, no other thread of the core was busy; \
         own VM, worlds of the same VM were; other VMs, a world of another was; host, host tasks \
         were, or what the trace does not name; unseen, what another thread did is not known. Moves \
-        go to another thread of the core, another core of the last-level cache, another cache of \
-        the node, another node. KEPT is the time in which a thread idled so that a world had its \
-        core alone."
+        go to another thread of the core (twin), another core of the last-level cache (core), \
+        another cache of the node (LLC), another node. Kept is the time in which a thread idled so \
+        that a world had its core alone."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -65,9 +65,9 @@ fn text(found: &Cores) -> String {
         "host %",
         "unseen %",
         "moves",
-        "thread",
+        "twin",
         "core",
-        "cache",
+        "LLC",
         "node",
         "moves/s",
     ]);
@@ -75,7 +75,7 @@ fn text(found: &Cores) -> String {
         let (b, m) = (vm.beside, vm.moves);
         let name = if vm.name.is_empty() { "(no name)".to_owned() } else { vm.name.clone() };
         let parts = [b.alone_ns, b.own_ns, b.others_ns, b.host_ns, b.unseen_ns];
-        let moves = [m.all, m.core, m.llc, m.node, m.far].map(|n| n.to_string());
+        let moves = [m.all, m.twin, m.core, m.llc, m.node].map(|n| n.to_string());
         let rate = if found.ns == 0 { 0.0 } else { m.all as f64 * 1e9 / found.ns as f64 };
         let cells = [name, seconds(b.run_ns)].into_iter();
         let cells = cells.chain(parts.map(|p| percent(p, b.run_ns))).chain(moves);
