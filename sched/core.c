@@ -6,6 +6,7 @@
 #include "account/task.h"
 #include "life.h"
 #include "place/apart.h"
+#include "place/home.h"
 #include "place/online.h"
 #include "place/pick.h"
 #include "place/spread.h"
@@ -92,8 +93,8 @@ INLINE bool core_enter_idle(struct host *h, plat_task *t, struct vm *v, struct w
 	s32 found = spread;
 	u64 slice;
 
-	if (found < 0 && c && plat_may_run(t, pcpu) && holder_admits(h, pcpu, w->vm) &&
-	    idle_reserve(c, p->bit))
+	if (found < 0 && c && plat_may_run(t, pcpu) && home_lets(w, p->node) &&
+	    holder_admits(h, pcpu, w->vm) && idle_reserve(c, p->bit))
 		found = (s32)pcpu;
 	else if (found < 0 && !(flags & ENQUEUE_WAKEUP)) /* a wake-up has searched in select */
 		found = place_idle(h, t, pcpu);
@@ -122,10 +123,10 @@ INLINE void core_enter_busy(struct host *h, plat_task *t, struct vm *v, struct w
 	const struct knobs *k = plat_knobs(h);
 	u64 slice = share_quantum(k, w), key, gain = 0;
 	struct candidate cand = preempt_candidate(w, deadline);
+	struct pcpu *p = plat_pcpu(h, pcpu);
 	u32 kicked, kick;
-	struct pcpu *p;
 
-	if (!plat_may_run(t, pcpu) ||
+	if (!p || !plat_may_run(t, pcpu) || !home_lets(w, p->node) ||
 	    (!(flags & ENQUEUE_WAKEUP) && w->last_pcpu != (s32)pcpu && with(MOVED)) ||
 	    whole_is_kept(h, pcpu))
 		pcpu = place_busy(h, t, w, deadline, pcpu);
@@ -254,8 +255,8 @@ INLINE bool dispatch_settle(struct host *h, struct pcpu *p, struct running *r, u
 	}
 	charge_settle(h, r->prev, w, v, p, now, false);
 	w->expiries++;
-	if (life_unbound(w)) {
-		plat_set_slice(r->prev, 0); /* enqueue binds it */
+	if (life_unbound(w) || !home_lets(w, p->node)) {
+		plat_set_slice(r->prev, 0); /* enqueue binds it, or places it anew */
 		trace_note_stop(h, p, WHY_UNKNOWN);
 		running_none(r, true);
 		return false;

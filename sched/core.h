@@ -13,6 +13,7 @@
  * nice_weight. */
 void sched_world_start(struct host *h, plat_task *task);	/* state WAIT from now on */
 void sched_world_exit(struct host *h, plat_task *task);
+void sched_home(struct host *h, plat_task *task, u64 home);	/* its home nodes, a bit each */
 void sched_world_affinity(struct host *h, plat_task *task);	/* the allowed set changed */
 /* takes effect when next queued */
 void sched_vm_bind(struct host *h, struct world *w, u32 vm, u32 kind, u32 index);

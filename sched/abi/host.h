@@ -79,6 +79,11 @@ struct host {
 	/* not 0: a recorder reads the trace (housekeep clears it) */
 	u32 tracing;
 
+	/* --- place/home.h --- */
+
+	/* not 0: some world has had a home */
+	u32 homes;
+
 	/* --- place/online.h --- */
 
 	/* pCPUs that are on line; a world that may use fewer is restricted (atomic adds) */

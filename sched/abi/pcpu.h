@@ -21,8 +21,9 @@ struct cluster {
 	u32 pcpus;
 	u32 llc;
 	u32 node;
-	/* entries of near */
+	/* entries of near, and those of its node: the first ones */
 	u32 nears;
+	u32 nears_of_node;
 	/* pCPU of each bit */
 	u16 pcpu[CLUSTER_PCPUS];
 	/* other clusters: same LLC of the node first, then node, socket, host */

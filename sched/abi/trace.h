@@ -64,6 +64,7 @@ enum trace_move {
 	MOVE_SWAP = 3,		/* it made room for one that may run nowhere else */
 	MOVE_AFFINITY = 4,	/* it may not run where it was any more */
 	MOVE_SPREAD = 5,	/* it shared a core, and a whole one idled */
+	MOVE_HOME = 6,		/* its home is another node now */
 };
 /* What else a change of state tells: the events before it. */
 enum trace_also {

@@ -105,6 +105,11 @@ struct world {
 	u64 expiries;
 	u64 wakeups;
 
+	/* --- place/home.h --- */
+
+	/* its home nodes, a bit each; 0: none (law/home.h) */
+	u64 home;
+
 	/* --- identity: glue and binding --- */
 
 	u32 id;

@@ -54,6 +54,8 @@ void sched_world_affinity(struct host *h, plat_task *t)
 	core_world_affinity(h, t, WORLD(h, t));
 }
 
+void sched_home(struct host *h, plat_task *t, u64 home) { core_home(h, WORLD(h, t), home); }
+
 void sched_vm_bind(struct host *h, struct world *w, u32 vm, u32 kind, u32 index)
 {
 	(void)h;

@@ -383,6 +383,34 @@ SEC("syscall") int tandem_bind(struct bind_call *call)
 	return done;
 }
 
+struct home_call {
+	u64 home;
+	s32 tid;
+	u32 unused;
+};
+
+/* A thread's world has these home nodes from now on, a bit each; 0: none. */
+SEC("syscall") int tandem_home(struct home_call *call)
+{
+	struct host *h = plat_host();
+	struct task_struct *p;
+	struct world *w;
+	int done = -3; /* ESRCH */
+
+	if (!h)
+		return -22;
+	p = bpf_task_from_pid(call->tid);
+	if (!p)
+		return done;
+	w = plat_world_of(h, p);
+	if (w && w->flags & WORLD_LIVE) {
+		core_home(h, w, call->home);
+		done = 0;
+	}
+	bpf_task_release(p);
+	return done;
+}
+
 struct weight_call {
 	u64 weight;
 	u32 vm;

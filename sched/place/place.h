@@ -28,6 +28,7 @@
 #include "../account/holder.h"
 #include "../law/cores.h"
 #include "../law/goodness.h"
+#include "../law/home.h"
 #include "../law/preempt.h"
 #include "../queue/count.h"
 #include "idle.h"
@@ -71,7 +72,7 @@ SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 
 	u64 mask = c ? plat_read(c->idle) : 0;
 	u32 vm;
 
-	if (!mask)
+	if (!mask || !home_has(home_of(h, t), c->node))
 		return -1;
 	vm = place_vm(h, t);
 	if (before)
@@ -122,7 +123,7 @@ SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 	if (!c)
 		return -1;
 	own = idle >> (p->bit & 63) & 1 && plat_may_run(t, prev) &&
-	      holder_admits(h, prev, place_vm(h, t));
+	      home_has(home_of(h, t), p->node) && holder_admits(h, prev, place_vm(h, t));
 	if (own && idle_on_core(c, h->smt, idle, p->bit) && idle_reserve(c, p->bit))
 		return (s32)prev;
 	w = own ? plat_world_of(h, t) : NULL;
@@ -158,6 +159,7 @@ SUBPROG s32 place_llc(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev, bool f
 	struct pcpu *p = plat_pcpu(h, prev);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	u32 margin = first ? 1 : LLC_MARGIN, least = c ? idle_load(c) : 0, best = 0;
+	u64 home = home_of(h, t);
 	s32 found;
 
 	if (!c || least < margin || !with(PLACE_LLC))
@@ -170,7 +172,8 @@ SUBPROG s32 place_llc(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev, bool f
 
 		if (!other || (!first && other->node != c->node))
 			break;
-		if (!plat_read(other->idle) || other->llc == c->llc)
+		if (!plat_read(other->idle) || other->llc == c->llc ||
+		    !home_has(home, other->node))
 			continue;
 		load = idle_load(other);
 		if (load < least) {
@@ -203,12 +206,14 @@ SUBPROG s32 place_new(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct w
 	return found;
 }
 
-/* Bits of a cluster that the thread may use. */
-INLINE u64 place_allowed(struct cluster *c, plat_task *t, u32 flags)
+/* Bits of a cluster that the world may use. */
+INLINE u64 place_allowed(struct cluster *c, plat_task *t, const struct world *w)
 {
 	u64 mask = 0, present = c->present & ~c->kept;
 
-	if (!(flags & WORLD_RESTRICTED))
+	if (!home_lets(w, c->node))
+		return 0;
+	if (!(w->flags & WORLD_RESTRICTED))
 		return present;
 	plat_for(i, CLUSTER_PCPUS)
 		if (present >> i & 1 && plat_may_run(t, c->pcpu[i & 63]))
@@ -277,6 +282,33 @@ SUBPROG u32 place_probe(NONNULL(struct host *h), u32 cluster, NONNULL(struct sea
 	return 0;
 }
 
+/* Any pCPU of the world's home, nearest to `prev` first; a home that has none for it is dropped. */
+RARE_SUBPROG u32 place_home(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct world *w),
+			    u32 prev)
+{
+	struct pcpu *p = plat_pcpu(h, prev);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	u32 near = p ? p->cluster : 0;
+
+	if (!w->home)
+		return plat_any_pcpu(h, t);
+	plat_for(i, CLUSTERS_MAX) {
+		struct cluster *at = plat_cluster(h, near);
+		u64 mask = at ? place_allowed(at, t, w) : 0;
+
+		if (mask) {
+			u64 ahead = mask & ~0ull << (p->probe++ & 63);
+
+			return at->pcpu[plat_first_bit(ahead ? ahead : mask) & 63];
+		}
+		if (!c || i >= c->nears)
+			break;
+		near = c->near[i & (CLUSTERS_MAX - 1)];
+	}
+	w->home = 0;
+	return plat_any_pcpu(h, t);
+}
+
 /* The pCPU to queue at when none is idle; `prev` is favoured by margins. One other cluster is
  * looked at too: else small clusters would each be fair for themselves only. */
 SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct world *w),
@@ -288,18 +320,19 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	};
 	struct pcpu *p = plat_pcpu(h, prev);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
-	u32 near;
+	u32 near, nears;
 
-	if (!c || !idle_online(c, p->bit) || !plat_may_run(t, prev)) {
-		s.pcpu = plat_any_pcpu(h, t);
+	if (!c || !idle_online(c, p->bit) || !plat_may_run(t, prev) || !home_lets(w, p->node)) {
+		s.pcpu = place_home(h, t, w, prev);
 		p = plat_pcpu(h, s.pcpu);
 		c = p ? plat_cluster(h, p->cluster) : NULL;
 	}
 	if (!c || w->flags & WORLD_PCPU_KTHREAD || !with(PLACE_PROBE))
 		return s.pcpu;
 	s.cursor = p->probe++;
-	near = c->nears ? c->near[s.cursor % c->nears & (CLUSTERS_MAX - 1)] : CLUSTERS_MAX;
-	s.mask = place_allowed(c, t, w->flags);
+	nears = w->home ? c->nears_of_node : c->nears;
+	near = nears ? c->near[s.cursor % nears & (CLUSTERS_MAX - 1)] : CLUSTERS_MAX;
+	s.mask = place_allowed(c, t, w);
 	s.cost = s.mask >> (p->bit & 63) & 1 ? place_cost(h, s.pcpu, &s.cand) : GOODNESS_WORST;
 	s.mask &= ~(1ull << (p->bit & 63));
 	if (w->vm != VM_SYSTEM && w->last_pcpu == (s32)s.pcpu) {
@@ -310,7 +343,7 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	other = plat_cluster(h, near);
 	if (!other)
 		return s.pcpu;
-	s.mask = place_allowed(other, t, w->flags);
+	s.mask = place_allowed(other, t, w);
 	s.margin += (s64)share_span(h, plat_knobs(h)->migrate_margin_us);
 	place_probe(h, near, &s);
 	return s.pcpu;

@@ -13,6 +13,7 @@
 #define TANDEM_READY_H
 
 #include "../account/holder.h"
+#include "../law/home.h"
 #include "costopped.h"
 #include "parked.h"
 
@@ -38,10 +39,18 @@ INLINE u64 ready_clock(struct host *h, u64 queue)
 	return p ? p->system_v_ns : h->v_ns;
 }
 
-/* Whether a waiting world may run on `pcpu`, where worlds of `only` may. */
-INLINE bool ready_may(plat_task *t, const struct world *w, u32 pcpu, u32 only)
+/* Node of a pCPU. */
+INLINE u32 ready_node(struct host *h, u32 pcpu)
 {
-	return plat_may_run(t, pcpu) && holder_lets(only, w->vm);
+	struct pcpu *p = plat_pcpu(h, pcpu);
+
+	return p ? p->node : 0;
+}
+
+/* Whether a waiting world may run on `pcpu` of `node`, where worlds of `only` may. */
+INLINE bool ready_may(plat_task *t, const struct world *w, u32 pcpu, u32 node, u32 only)
+{
+	return plat_may_run(t, pcpu) && home_lets(w, node) && holder_lets(only, w->vm);
 }
 
 /* The best world of `queue` for `pcpu` with a deadline before `key_max`. */
@@ -49,7 +58,7 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 		       NONNULL(struct pick *out))
 {
 	u64 clock = ready_clock(h, queue);
-	u32 only = holder_of(h, pcpu);
+	u32 only = holder_of(h, pcpu), node = ready_node(h, pcpu);
 	plat_task *t;
 
 	out->seen = 0;
@@ -70,7 +79,7 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 		}
 		w = plat_world_of(h, t);
 		v = w ? plat_vm(h, w->vm) : NULL;
-		if (!v || !plat_may_run(t, pcpu))
+		if (!v || !plat_may_run(t, pcpu) || !home_lets(w, node))
 			continue;
 		if (!holder_lets(only, w->vm)) {
 			out->next = min_u64(queued, out->next); /* it may later */
@@ -103,7 +112,7 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 since_ns,
 			  NONNULL(u32 *seen))
 {
-	u32 found = WORLD_NONE, only = holder_of(h, pcpu);
+	u32 found = WORLD_NONE, only = holder_of(h, pcpu), node = ready_node(h, pcpu);
 	plat_task *t;
 
 	plat_queue_each(h, t, queue) {
@@ -111,7 +120,7 @@ SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 sinc
 
 		if ((*seen)++ >= GUARD_SCAN_MAX)
 			break;
-		if (w && w->state_since_ns < since_ns && ready_may(t, w, pcpu, only)) {
+		if (w && w->state_since_ns < since_ns && ready_may(t, w, pcpu, node, only)) {
 			found = w->id;
 			break;
 		}
@@ -123,7 +132,7 @@ SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 sinc
  * counts the worlds looked at. */
 SUBPROG u32 ready_pinned(NONNULL(struct host *h), u64 queue, u32 pcpu, NONNULL(u32 *seen))
 {
-	u32 found = WORLD_NONE, only = holder_of(h, pcpu);
+	u32 found = WORLD_NONE, only = holder_of(h, pcpu), node = ready_node(h, pcpu);
 	plat_task *t;
 
 	plat_queue_each(h, t, queue) {
@@ -131,7 +140,7 @@ SUBPROG u32 ready_pinned(NONNULL(struct host *h), u64 queue, u32 pcpu, NONNULL(u
 
 		if ((*seen)++ >= QUEUE_SCAN_MAX)
 			break;
-		if (w && w->flags & WORLD_RESTRICTED && ready_may(t, w, pcpu, only)) {
+		if (w && w->flags & WORLD_RESTRICTED && ready_may(t, w, pcpu, node, only)) {
 			found = w->id;
 			break;
 		}
@@ -143,7 +152,7 @@ SUBPROG u32 ready_pinned(NONNULL(struct host *h), u64 queue, u32 pcpu, NONNULL(u
  * may. */
 SUBPROG bool ready_slice(NONNULL(struct host *h), u64 queue, u32 world, u32 pcpu, u64 slice)
 {
-	u32 only = holder_of(h, pcpu);
+	u32 only = holder_of(h, pcpu), node = ready_node(h, pcpu);
 	plat_task *t;
 	bool found = false;
 
@@ -151,7 +160,7 @@ SUBPROG bool ready_slice(NONNULL(struct host *h), u64 queue, u32 world, u32 pcpu
 		struct world *w = plat_world_of(h, t);
 
 		if (w && w->id == world) {
-			found = ready_may(t, w, pcpu, only);
+			found = ready_may(t, w, pcpu, node, only);
 			if (found)
 				plat_set_slice(t, slice);
 			break;

@@ -17,6 +17,7 @@
 #ifndef TANDEM_TRACE_H
 #define TANDEM_TRACE_H
 
+#include "../law/home.h"
 #include "../platform/platform.h"
 
 #define TRACE_KNOWN (1ull << 32) /* the number below it is known, or is a limit's */
@@ -161,6 +162,14 @@ RARE_SUBPROG u32 trace_stopped(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL
 	return 0;
 }
 
+/* Whether a world's home lets it run where it ran last. */
+INLINE bool trace_home(struct host *h, const struct world *w, u32 last)
+{
+	struct pcpu *p = plat_pcpu(h, last);
+
+	return !p || home_lets(w, p->node);
+}
+
 /* A world is about to run on `p`, and to leave the queue in which it waited. */
 RARE_SUBPROG u32 trace_running(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct world *w),
 			       NONNULL(struct pcpu *p), u64 now)
@@ -176,6 +185,8 @@ RARE_SUBPROG u32 trace_running(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL
 			move = MOVE_SWAP;
 		else if (!move && w->flags & WORLD_SPREAD)
 			move = MOVE_SPREAD;
+		else if (!move && !trace_home(h, w, (u32)last))
+			move = MOVE_HOME;
 		else if (!move && !plat_may_run(t, (u32)last))
 			move = MOVE_AFFINITY;
 		else if (!move && w->flags & WORLD_WOKEN)

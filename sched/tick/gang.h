@@ -34,6 +34,7 @@ SUBPROG u32 gang_place(NONNULL(struct host *h), NONNULL(struct siblings_look *s)
 	plat_for(i, GANG_PCPUS) {
 		u32 id = from + i < h->pcpus ? from + i : from + i - h->pcpus;
 		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, id) : NULL;
+		struct world *w;
 		u32 world;
 
 		if (!p || !key || !with(GANG_PLACE))
@@ -41,8 +42,13 @@ SUBPROG u32 gang_place(NONNULL(struct host *h), NONNULL(struct siblings_look *s)
 		if (!gang_preempts(h, p, s->vm, key, s->now_ns))
 			continue;
 		world = siblings_lagging(h, s, s->waits_ns - near);
-		if (!world)
+		w = world ? plat_world(h, world) : NULL;
+		if (!w)
 			break;
+		if (!home_lets(w, p->node)) {
+			s->next = w->index; /* for a pCPU of its home */
+			continue;
+		}
 		p->gang_next = world;
 		p->preempts++;
 		trace_kick(h, p->id, KICK_PREEMPT, WHY_PREEMPTED);

@@ -59,6 +59,8 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
     for (c, cluster) in clusters.iter_mut().enumerate() {
         let near = neighbours(&places, c);
         cluster.nears = near.len() as u32;
+        let of_node = near.iter().take_while(|other| places[**other].node == places[c].node);
+        cluster.nears_of_node = of_node.count() as u32;
         near.iter().enumerate().for_each(|(i, other)| cluster.near[i] = *other as u16);
     }
     (pcpus, clusters)

@@ -36,6 +36,7 @@ unsafe extern "C" {
     pub(crate) fn sched_world_start(h: *mut Native, task: *mut PlatTask);
     pub(crate) fn sched_world_exit(h: *mut Native, task: *mut PlatTask);
     pub(crate) fn sched_world_affinity(h: *mut Native, task: *mut PlatTask);
+    pub(crate) fn sched_home(h: *mut Native, task: *mut PlatTask, home: u64);
     pub(crate) fn sched_vm_bind(h: *mut Native, w: *mut World, vm: u32, kind: u32, index: u32);
     pub(crate) fn sched_vm_weight(h: *mut Native, vm: u32, weight: u64, vcpus: u32, shares: u32);
     pub(crate) fn sched_vm_plan(

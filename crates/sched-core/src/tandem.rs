@@ -219,6 +219,11 @@ impl Scheduler for Tandem {
         self.host.vm_plan(vm.vm, weight, vm.vcpus, vm.shares, order.held, order.shift_ns);
     }
 
+    fn home(&mut self, k: &mut Callback<'_>, world: u32, nodes: u64) {
+        // SAFETY: as above.
+        self.of(k, world, |h, t| unsafe { native::sched_home(h, t, nodes) });
+    }
+
     fn record(&mut self, on: bool) {
         self.host.record_trace(on);
     }

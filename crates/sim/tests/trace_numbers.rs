@@ -35,6 +35,7 @@ fn kernel_side_and_reader_have_the_same_numbers() {
         (c::MOVE_SWAP, Move::Swap),
         (c::MOVE_AFFINITY, Move::Affinity),
         (c::MOVE_SPREAD, Move::Spread),
+        (c::MOVE_HOME, Move::Home),
     ];
     assert!(moves.iter().all(|(n, why)| *n == u32::from(why.code())), "{moves:?}");
     let kicks = [(c::TRACE_KICK_IDLE, Kick::Idle), (c::TRACE_KICK_PREEMPT, Kick::Preempt)];

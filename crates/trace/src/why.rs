@@ -117,6 +117,8 @@ named! {
         Affinity = 4, "AFFINITY";
         /// It shared a core while a whole one idled.
         Spread = 5, "SPREAD";
+        /// Its home is another node now.
+        Home = 6, "HOME";
     }
 }
 
@@ -161,7 +163,7 @@ mod tests {
             );
         }
         assert_eq!(
-            (State::of_code(6), State::of_code(256), Why::of_name("quantum"), Move::of_code(6)),
+            (State::of_code(6), State::of_code(256), Why::of_name("quantum"), Move::of_code(7)),
             (None, None, None, None)
         );
     }

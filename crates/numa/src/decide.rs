@@ -1,0 +1,299 @@
+//! Three of the four reasons to move: imbalance, locality, action affinity.
+//!
+//! *Imbalance*: the load of a client's node is above another's by `imbalance_percent` of their
+//! cores; its move narrows that by `improvement_percent` and leaves `thrash_percent` of it at most.
+//! Of all such moves the one that narrows most is made, of equals the one that
+//! gains most memory, then the next is looked for. What a client
+//! loses of its action affinity counts against it, the less the more its node is contended: in
+//! full up to 100 % of the cores, nothing from 150 % on.
+//! *Locality*: more of the client's memory is in another node, by `improvement_percent`, and the
+//! move back asks for no next one: it neither loads that node beyond `core_cap_percent` of its
+//! cores, unless no other has less load by `imbalance_percent`, nor would an imbalance undo it. *Action affinity*: the same of its communication, which outweighs memory by its weight.
+
+use crate::planner::{Planner, State, permille};
+use crate::{ClientId, Decision, Reason, Refusal};
+
+/// Wake-ups in a second that make two clients belong together for certain; fewer count in part.
+const TALK_FULL: u64 = 1_000;
+/// Load beyond which a node is contended, and from which on that outweighs action affinity.
+const CONTENDED: u64 = 1_000;
+const CROWDED: u64 = 1_500;
+
+/// What clients want, by node, in thousandths of a pCPU.
+#[derive(Clone, Debug)]
+pub(crate) struct Loads {
+    wanted: Vec<u64>,
+    cores: Vec<u32>,
+}
+
+impl Loads {
+    /// In permille of the node's cores; of one without cores `u64::MAX`.
+    pub(crate) fn permille(&self, node: u32) -> u64 {
+        let at = node as usize;
+        self.wanted[at].checked_div(u64::from(self.cores[at])).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn add(&mut self, node: u32, wanted: u64) {
+        self.wanted[node as usize] += wanted;
+    }
+
+    pub(crate) fn shift(&mut self, from: u32, to: u32, wanted: u64) {
+        let at = &mut self.wanted[from as usize];
+        *at = at.saturating_sub(wanted);
+        self.add(to, wanted);
+    }
+
+    fn shifted(&self, from: u32, to: u32, wanted: u64) -> Loads {
+        let mut after = self.clone();
+        after.shift(from, to, wanted);
+        after
+    }
+}
+
+impl Planner {
+    /// Loads of the nodes as the clients' homes are now.
+    pub(crate) fn loads(&self) -> Loads {
+        let mut loads = Loads {
+            wanted: vec![0; self.nodes.len()],
+            cores: self.nodes.iter().map(|n| n.cores).collect(),
+        };
+        self.clients.values().for_each(|c| loads.add(c.home, c.wanted));
+        loads
+    }
+
+    /// Whether a node may be the client's home by its affinity.
+    pub(crate) fn may_be_home(&self, c: &State, node: u32) -> bool {
+        let mask = c.client.nodes;
+        let there = self.nodes.get(node as usize).is_some_and(|n| n.cores > 0);
+        there && (mask == 0 || mask >> node & 1 != 0)
+    }
+
+    /// Whether its siblings leave it room there: together they have no more vCPUs than the node
+    /// has cores (VS51 "Support for Wide Virtual Machines"). One client alone may go anywhere.
+    pub(crate) fn leaves_room(&self, c: &State, node: u32) -> bool {
+        let id = c.client.id;
+        let all = ClientId { part: 0, ..id }..=ClientId { part: u32::MAX, ..id };
+        let there = self.clients.range(all).filter(|(other, s)| **other != id && s.home == node);
+        let siblings: u32 = there.map(|(_, s)| s.client.vcpus).sum();
+        let most = match c.client.siblings_most {
+            0 => self.nodes[node as usize].cores,
+            most => most,
+        };
+        siblings == 0 || siblings + c.client.vcpus <= most
+    }
+
+    /// Whether a client may have its home there.
+    pub(crate) fn allows(&self, c: &State, node: u32) -> bool {
+        self.may_be_home(c, node) && self.leaves_room(c, node)
+    }
+
+    /// Part of a client's communication that is with clients of a node, in permille.
+    fn talks_permille(&self, c: &State, node: u32) -> u64 {
+        let all: u64 = c.talks.iter().map(|(_, n)| n).sum();
+        let with = |(id, n): &(ClientId, u64)| {
+            self.clients.get(id).filter(|other| other.home == node).map(|_| *n)
+        };
+        let there: u64 = c.talks.iter().filter_map(with).sum();
+        permille(there, all) * all.min(TALK_FULL) / TALK_FULL
+    }
+
+    /// What a client that leaves `from` for `to` gains by action affinity, in permille.
+    fn affinity_gain(&self, c: &State, from: u32, to: u32) -> i64 {
+        if self.knobs.action_affinity == 0 || c.talks.is_empty() {
+            return 0;
+        }
+        let gain = self.talks_permille(c, to) as i64 - self.talks_permille(c, from) as i64;
+        gain * self.knobs.action_affinity as i64 / 100
+    }
+
+    /// What it gains by the memory that is there, in permille.
+    fn memory_gain(&self, c: &State, from: u32, to: u32) -> i64 {
+        let gain = c.local_permille(to) as i64 - c.local_permille(from) as i64;
+        gain * self.knobs.locality_weight as i64
+    }
+
+    /// By how much a move narrows the imbalance of two nodes, in permille, if it may be made for
+    /// that; why not otherwise.
+    fn narrows(&self, loads: &Loads, c: &State, to: u32) -> Result<u64, Refusal> {
+        let k = &self.knobs;
+        let (from, before) = (c.home, loads.permille(c.home).saturating_sub(loads.permille(to)));
+        let after = loads.shifted(from, to, c.wanted);
+        let left = after.permille(from).abs_diff(after.permille(to));
+        let lost = -self.affinity_gain(c, from, to);
+        let load = loads.permille(from).clamp(CONTENDED, CROWDED);
+        let counts = (CROWDED - load) as i64;
+        let lost = lost.max(0) * counts / (CROWDED - CONTENDED) as i64;
+        let gain = before as i64 - left as i64 - lost;
+        if before < 10 * k.imbalance_percent {
+            return Err(Refusal::TooLittle);
+        }
+        if left * 100 > before * k.thrash_percent {
+            return Err(Refusal::Thrash);
+        }
+        if gain < 10 * k.improvement_percent as i64 {
+            Err(Refusal::TooLittle)
+        } else {
+            Ok(gain as u64)
+        }
+    }
+
+    /// Whether a client would be moved on for an imbalance, were it in `node`.
+    pub(crate) fn would_leave(&self, loads: &Loads, c: &State, node: u32) -> bool {
+        let there = State { home: node, ..c.clone() };
+        self.others(node).any(|to| self.allows(c, to) && self.narrows(loads, &there, to).is_ok())
+    }
+
+    fn others(&self, node: u32) -> impl Iterator<Item = u32> + use<'_> {
+        let with_cores = |n: &u32| self.nodes[*n as usize].cores > 0;
+        (0..self.nodes.len() as u32).filter(move |n| *n != node).filter(with_cores)
+    }
+
+    /// Imbalance of CPU load: moves; where there has been none to make for `swap_periods`, two
+    /// clients change places.
+    pub(crate) fn balance(&mut self, at_ns: u64, out: &mut Vec<Decision>) {
+        self.refused = None;
+        for _ in 0..self.nodes.len() {
+            let loads = self.loads();
+            let Some((id, to, cause)) = self.best_move(&loads) else { break };
+            out.push(self.change(at_ns, id, to, Reason::Imbalance, cause, &loads));
+        }
+        self.stuck = if self.refused.is_some() { self.stuck + 1 } else { 0 };
+        if self.knobs.swap_periods == 0 || self.stuck < self.knobs.swap_periods {
+            return;
+        }
+        let loads = self.loads();
+        let Some((a, b, cause)) = self.best_swap(&loads) else { return };
+        let (home, other) = (self.clients[&a].home, self.clients[&b].home);
+        (self.refused, self.stuck) = (None, 0);
+        out.push(self.change(at_ns, a, other, Reason::Swap, cause, &loads));
+        let loads = self.loads();
+        out.push(self.change(at_ns, b, home, Reason::Swap, cause, &loads));
+    }
+
+    /// The move that narrows an imbalance most, and that imbalance.
+    fn best_move(&mut self, loads: &Loads) -> Option<(ClientId, u32, u64)> {
+        let mut best: Option<((u64, i64), ClientId, u32)> = None;
+        let mut refused = None;
+        let least = 10 * self.knobs.imbalance_percent;
+        for (id, c) in &self.clients {
+            if c.settled == 0 {
+                continue; // it has just come
+            }
+            for to in self.others(c.home) {
+                if loads.permille(c.home) < loads.permille(to).saturating_add(least) {
+                    continue;
+                }
+                if !self.allows(c, to) {
+                    refused = refused.or(Some(Refusal::Pinned));
+                    continue;
+                }
+                match self.narrows(loads, c, to) {
+                    Err(why) => refused = Some(why),
+                    Ok(gain) => {
+                        let gain = (gain, self.memory_gain(c, c.home, to));
+                        if best.is_none_or(|b| gain > b.0) {
+                            best = Some((gain, *id, to));
+                        }
+                    }
+                }
+            }
+        }
+        if best.is_none() {
+            self.refused = refused;
+        }
+        best.map(|(_, id, to)| {
+            (id, to, loads.permille(self.clients[&id].home) - loads.permille(to))
+        })
+    }
+
+    /// Two clients of nodes between which there is an imbalance, whose exchange narrows it most.
+    fn best_swap(&self, loads: &Loads) -> Option<(ClientId, ClientId, u64)> {
+        let k = &self.knobs;
+        let mut best: Option<(u64, ClientId, ClientId, u64)> = None;
+        for (a, from) in self.clients.iter().filter(|(_, c)| c.settled > 0) {
+            let near = |node: u32| loads.permille(from.home).saturating_sub(loads.permille(node));
+            for (b, to) in self.clients.iter().filter(|(_, c)| c.settled > 0) {
+                let before = if a.vm == b.vm { 0 } else { near(to.home) };
+                if from.home == to.home
+                    || before < 10 * k.imbalance_percent
+                    || to.wanted >= from.wanted
+                    || !self.allows(from, to.home)
+                    || !self.allows(to, from.home)
+                {
+                    continue;
+                }
+                let after = loads
+                    .shifted(from.home, to.home, from.wanted)
+                    .shifted(to.home, from.home, to.wanted);
+                let left = after.permille(from.home).abs_diff(after.permille(to.home));
+                let gain = before.saturating_sub(left);
+                let fits = left * 100 <= before * k.thrash_percent;
+                if fits && gain >= 10 * k.improvement_percent && best.is_none_or(|x| gain > x.0) {
+                    best = Some((gain, *a, *b, before));
+                }
+            }
+        }
+        best.map(|(_, a, b, cause)| (a, b, cause))
+    }
+
+    /// Whether a client may come to a node for something else than CPU: either that is not
+    /// contended then, or no other has less load by an imbalance.
+    fn has_cores_for(&self, loads: &Loads, c: &State, to: u32) -> bool {
+        let after = loads.shifted(c.home, to, c.wanted);
+        let (load, k) = (after.permille(to), &self.knobs);
+        let least = self.others(to).map(|n| after.permille(n)).min().unwrap_or(load);
+        let fits = load <= 10 * k.core_cap_percent || load < least + 10 * k.imbalance_percent;
+        self.allows(c, to) && fits && !self.would_leave(&after, c, to)
+    }
+
+    /// Clients go back to their memory.
+    pub(crate) fn be_local(&mut self, at_ns: u64, out: &mut Vec<Decision>) {
+        if self.knobs.locality_weight == 0 {
+            return;
+        }
+        let gain = |p: &Planner, c: &State, to: u32| {
+            p.memory_gain(c, c.home, to) + p.affinity_gain(c, c.home, to).min(0)
+        };
+        self.come(at_ns, out, Reason::Locality, gain, |c, to, _| c.local_permille(to));
+    }
+
+    /// Clients that communicate come together.
+    pub(crate) fn bring_together(&mut self, at_ns: u64, out: &mut Vec<Decision>) {
+        if self.knobs.action_affinity == 0 {
+            return;
+        }
+        let gain = |p: &Planner, c: &State, to: u32| {
+            let affinity = p.affinity_gain(c, c.home, to);
+            if affinity <= 0 { affinity } else { affinity + p.memory_gain(c, c.home, to).min(0) }
+        };
+        let cause = |c: &State, to, p: &Planner| p.talks_permille(c, to);
+        self.come(at_ns, out, Reason::ActionAffinity, gain, cause);
+    }
+
+    /// Each client goes to the node where it gains most, if that is enough.
+    fn come(
+        &mut self,
+        at_ns: u64,
+        out: &mut Vec<Decision>,
+        reason: Reason,
+        gain: impl Fn(&Planner, &State, u32) -> i64,
+        cause: impl Fn(&State, u32, &Planner) -> u64,
+    ) {
+        let least = 10 * self.knobs.improvement_percent as i64;
+        for id in self.clients.keys().copied().collect::<Vec<_>>() {
+            let (loads, c) = (self.loads(), &self.clients[&id]);
+            if c.settled == 0 {
+                continue;
+            }
+            let best = self
+                .others(c.home)
+                .map(|to| (gain(self, c, to), to))
+                .filter(|(gain, to)| *gain >= least && self.has_cores_for(&loads, c, *to))
+                .max_by_key(|(gain, to)| (*gain, std::cmp::Reverse(*to)));
+            if let Some((_, to)) = best {
+                let cause = cause(c, to, self);
+                out.push(self.change(at_ns, id, to, reason, cause, &loads));
+            }
+        }
+    }
+}

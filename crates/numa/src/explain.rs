@@ -1,0 +1,159 @@
+//! What was decided, and why: what the planner saw, what it expected, and what came of it.
+
+use crate::ClientId;
+use std::fmt;
+
+/// Why a client got a home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// It was powered on, or its part of a VM is new.
+    Placed,
+    /// CPU was less contended there (VS51: short-term CPU load imbalance).
+    Imbalance,
+    /// It changed places with another, for the same reason.
+    Swap,
+    /// Most of its memory is there.
+    Locality,
+    /// VMs that it communicates with are there (action affinity).
+    ActionAffinity,
+    /// One of the VMs got less CPU time than its part for long.
+    Fairness,
+    /// Someone asked for it.
+    Asked,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Reason; 7] = [
+        Reason::Placed,
+        Reason::Imbalance,
+        Reason::Swap,
+        Reason::Locality,
+        Reason::ActionAffinity,
+        Reason::Fairness,
+        Reason::Asked,
+    ];
+
+    /// Name, as results and `tandem numa` print it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Placed => "placed",
+            Reason::Imbalance => "imbalance",
+            Reason::Swap => "swap",
+            Reason::Locality => "locality",
+            Reason::ActionAffinity => "action-affinity",
+            Reason::Fairness => "fairness",
+            Reason::Asked => "asked",
+        }
+    }
+}
+
+/// Why a change was not made although something asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No client's move leaves less than the part of the imbalance that may be left.
+    Thrash,
+    /// No client's move improves as much as it must.
+    TooLittle,
+    /// All that could move may not, by their affinity.
+    Pinned,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::Thrash => "every move leaves another imbalance, which would be thrashing",
+            Refusal::TooLittle => "no move improves enough",
+            Refusal::Pinned => "affinity holds all that could move",
+        })
+    }
+}
+
+/// What came of a decision, seen some rounds later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Rounds after which it was looked at.
+    pub rounds: u64,
+    /// Loads of the two nodes then, in permille of their cores: the old home, the new one.
+    pub load_permille: (u64, u64),
+    /// Part of the client's memory that was in its home then, in permille.
+    pub local_permille: u64,
+    /// The client has another home by then.
+    pub moved_on: bool,
+}
+
+/// A client has another home from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// When, by the caller's clock, in ns.
+    pub at_ns: u64,
+    /// Which client.
+    pub client: ClientId,
+    /// Its node before; none where it had no home.
+    pub from: Option<u32>,
+    /// Its home.
+    pub to: u32,
+    /// Why.
+    pub reason: Reason,
+    /// Loads of both nodes before the change, in permille of their cores; of the new home alone
+    /// where there was none before.
+    pub saw_permille: (u64, u64),
+    /// What they were expected to be after it.
+    pub expected_permille: (u64, u64),
+    /// What asked for the change, in permille: the imbalance; memory at the new home; the part of
+    /// its communication there; what was missing of the entitlement of the VM that got least.
+    pub cause_permille: u64,
+    /// What came of it.
+    pub outcome: Option<Outcome>,
+}
+
+fn percent(permille: u64) -> String {
+    format!("{}.{} %", permille / 10, permille % 10)
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = percent(self.cause_permille);
+        let (from, to) = (self.from.map_or(0, |n| n), self.to);
+        match self.reason {
+            Reason::Placed => write!(f, "placed on node {to}, the least loaded that has room")?,
+            Reason::Imbalance => {
+                write!(f, "node {from} to {to}: imbalance of CPU load of {cause}")?;
+            }
+            Reason::Swap => write!(f, "node {from} to {to}, in exchange: imbalance of {cause}")?,
+            Reason::Locality => write!(f, "node {from} to {to}: {cause} of its memory is there")?,
+            Reason::ActionAffinity => {
+                write!(f, "node {from} to {to}: {cause} of its communication is there")?;
+            }
+            Reason::Fairness => {
+                write!(f, "node {from} to {to}: some VM has got {cause} too little for long")?;
+            }
+            Reason::Asked => write!(f, "node {from} to {to}: asked for")?,
+        }
+        let pair = |p: (u64, u64)| format!("{} and {}", percent(p.0), percent(p.1));
+        match self.from {
+            Some(_) => write!(
+                f,
+                "; loads {}, expected {}",
+                pair(self.saw_permille),
+                pair(self.expected_permille)
+            )?,
+            None => write!(
+                f,
+                "; load {}, expected {}",
+                percent(self.saw_permille.1),
+                percent(self.expected_permille.1)
+            )?,
+        }
+        let Some(o) = self.outcome else { return Ok(()) };
+        let then = if o.moved_on { ", and it has moved on" } else { "" };
+        write!(
+            f,
+            "; {} rounds later {}, {} of its memory local{then}",
+            o.rounds,
+            pair(o.load_permille),
+            percent(o.local_permille)
+        )
+    }
+}

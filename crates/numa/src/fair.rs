@@ -1,0 +1,111 @@
+//! Long-term fairness (VS51 "NUMA Migration", the fourth reason; N7): homes change so that no VM
+//! gets less than its part for long, though no imbalance is narrowed by it.
+//!
+//! *Law*: every `fairness_periods` rounds it is seen what each client has had too little of its
+//! entitlement so far, in parts of what that is until the next look. If it is more than
+//! `unfair_percent` for one, the moves of the
+//! clients of its node, its own among them, are compared by what each client would have had too
+//! little after as many rounds more, squared and summed; the best is made if it leaves less than
+//! now, and if no imbalance would take it back. In a node clients get CPU by entitlement.
+
+use crate::decide::Loads;
+use crate::planner::{Planner, State, permille};
+use crate::{ClientId, Decision, Reason};
+
+/// What is remembered fades by one part in so many at each look.
+const FADES: i64 = 64;
+
+impl Planner {
+    pub(crate) fn be_fair(&mut self, at_ns: u64, out: &mut Vec<Decision>) {
+        let every = self.knobs.fairness_periods;
+        if every == 0 || self.rounds % every != 0 {
+            return;
+        }
+        let missing = |c: &State| permille(c.missing.max(0) as u64, every * c.share);
+        let most = self.clients.iter().max_by_key(|(id, c)| (missing(c), std::cmp::Reverse(**id)));
+        let most = most.map(|(_, c)| (missing(c), c.home));
+        if let Some((cause, node)) = most.filter(|m| m.0 >= 10 * self.knobs.unfair_percent) {
+            let loads = self.loads();
+            if let Some((id, to)) = self.fairest(&loads, node) {
+                out.push(self.change(at_ns, id, to, Reason::Fairness, cause, &loads));
+            }
+        }
+        for c in self.clients.values_mut() {
+            c.missing -= c.missing / FADES;
+        }
+    }
+
+    /// The move of a client of `node` that leaves least unfairness.
+    fn fairest(&self, loads: &Loads, node: u32) -> Option<(ClientId, u32)> {
+        let at = |n: u32| self.clients.iter().filter(move |(_, c)| c.home == n);
+        let mut best: Option<(i128, ClientId, u32)> = None;
+        for to in (0..self.nodes.len() as u32).filter(|n| *n != node) {
+            let here: Vec<_> = at(node).map(|(_, c)| c).collect();
+            let there: Vec<_> = at(to).map(|(_, c)| c).collect();
+            let now = self.unfairness(node, &here) + self.unfairness(to, &there);
+            // It leaves one of the node, or comes to it.
+            let comes = at(to).map(|(id, c)| (id, c, node));
+            for (id, c, home) in at(node).map(|(id, c)| (id, c, to)).chain(comes) {
+                if c.settled == 0 || !self.allows(c, home) {
+                    continue;
+                }
+                let mut a = without(&here, *id);
+                let mut b = without(&there, *id);
+                if home == to {
+                    b.push(c)
+                } else {
+                    a.push(c)
+                }
+                let gain = now - self.unfairness(node, &a) - self.unfairness(to, &b);
+                if gain > 0 && best.is_none_or(|x| gain > x.0) {
+                    let mut after = loads.clone();
+                    after.shift(c.home, home, c.wanted);
+                    if !self.would_leave(&after, c, home) {
+                        best = Some((gain, *id, home));
+                    }
+                }
+            }
+        }
+        best.map(|(_, id, to)| (id, to))
+    }
+
+    /// What clients in one node will have had too little until the next look, in permille, squared
+    /// and summed.
+    fn unfairness(&self, node: u32, clients: &[&State]) -> i128 {
+        let rounds = self.knobs.fairness_periods as i64;
+        let capacity = 1000 * u64::from(self.nodes[node as usize].cores);
+        let gets = divide(capacity, clients);
+        let square = |(c, gets): (&&State, u64)| {
+            let missing = c.missing + rounds * (c.share as i64 - gets as i64);
+            let whole = i128::from(rounds) * i128::from(c.share.max(1));
+            let part = i128::from(missing) * 1000 / whole;
+            part * part
+        };
+        clients.iter().zip(gets).map(square).sum()
+    }
+}
+
+fn without<'s>(list: &[&'s State], id: ClientId) -> Vec<&'s State> {
+    list.iter().copied().filter(|s| s.client.id != id).collect()
+}
+
+/// Divides CPU among clients by entitlement, up to what each wants.
+fn divide(capacity: u64, clients: &[&State]) -> Vec<u64> {
+    let mut gets = vec![None; clients.len()];
+    loop {
+        let used: u64 = gets.iter().flatten().sum();
+        let left = capacity.saturating_sub(used);
+        let open = |i: &usize| gets[*i].is_none();
+        let weights: u64 = (0..clients.len()).filter(open).map(|i| clients[i].share.max(1)).sum();
+        let part = |i: usize| {
+            (u128::from(left) * u128::from(clients[i].share.max(1)) / u128::from(weights.max(1)))
+                as u64
+        };
+        let full: Vec<usize> =
+            (0..clients.len()).filter(open).filter(|i| clients[*i].wanted <= part(*i)).collect();
+        if full.is_empty() {
+            return (0..clients.len()).map(|i| gets[i].unwrap_or_else(|| part(i))).collect();
+        }
+        full.into_iter().for_each(|i| gets[i] = Some(clients[i].wanted));
+    }
+}

@@ -1,0 +1,55 @@
+//! Thresholds, by the names of ESXi's advanced settings.
+
+/// The thresholds of the planner; defaults are ESXi's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knobs {
+    /// Time between two rounds, in ms (`Numa.RebalancePeriod`).
+    pub period_ms: u64,
+    /// By how many percent of their cores the loads of two nodes must differ before a client moves
+    /// for it (`Numa.MigImbalanceThreshold`).
+    pub imbalance_percent: u64,
+    /// How many percent a change must improve at least (`Numa.MigThreshold`).
+    pub improvement_percent: u64,
+    /// How much of an imbalance a change may leave, in percent of it: more is thrashing
+    /// (`Numa.MigThrashThreshold`).
+    pub thrash_percent: u64,
+    /// Rounds between two looks at long-term fairness; 0: none
+    /// (`Numa.LTermFairnessInterval`).
+    pub fairness_periods: u64,
+    /// By how many percent of its entitlement a client must have got too little for such a change
+    /// (`Numa.LTermMigImbalThreshold`).
+    pub unfair_percent: u64,
+    /// What the whole communication of a client is worth, in percent; 0: none
+    /// (`Numa.LocalityWeightActionAffinity`).
+    pub action_affinity: u64,
+    /// What one percent of its memory is worth, in percent (`Numa.LocalityWeightMem`); 0: a client
+    /// does not go back to its memory.
+    pub locality_weight: u64,
+    /// Load of a node, in percent of its cores, beyond which no client comes for its memory or for
+    /// another client (`Numa.CoreCapRatioPct`).
+    pub core_cap_percent: u64,
+    /// Rounds for which no move has narrowed an imbalance before clients change places for it
+    /// (`Numa.SwapConsiderPeriod`); 0: they do not.
+    pub swap_periods: u64,
+    /// Most memory that all clients together move in a second, in bytes
+    /// (`Numa.PageMigRateMax`, in pages of 4 KiB).
+    pub memory_rate: u64,
+}
+
+impl Default for Knobs {
+    fn default() -> Knobs {
+        Knobs {
+            period_ms: 2_000,
+            imbalance_percent: 10,
+            improvement_percent: 2,
+            thrash_percent: 50,
+            fairness_periods: 5,
+            unfair_percent: 10,
+            action_affinity: 130,
+            locality_weight: 1,
+            core_cap_percent: 90,
+            swap_periods: 15,
+            memory_rate: 32_000 * 4096,
+        }
+    }
+}

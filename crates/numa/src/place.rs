@@ -1,0 +1,59 @@
+//! The first home of a client: by CPU and memory load of the nodes (VS51 "NUMA Migration").
+
+use crate::planner::{State, permille};
+use crate::{Client, Decision, Planner, Reason};
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+impl Planner {
+    /// A VM is powered on: its clients get homes, in the order given. Until it is known what they
+    /// want they count as if all their vCPUs burned, so that VMs that start together spread.
+    ///
+    /// *Law*: of the nodes that its affinity leaves it, and where its siblings leave it room, those
+    /// with memory for it come first; of these the one whose CPU or memory, whichever is worse,
+    /// will be loaded least; of equals the one with more memory free, then the first.
+    pub fn add(&mut self, at_ns: u64, clients: &[Client]) -> Vec<Decision> {
+        clients.iter().filter_map(|c| self.place(at_ns, c)).collect()
+    }
+
+    fn place(&mut self, at_ns: u64, client: &Client) -> Option<Decision> {
+        let wanted = 1000 * u64::from(client.vcpus);
+        let state = State {
+            client: *client,
+            home: 0,
+            wanted,
+            memory: vec![0; self.nodes.len()],
+            talks: vec![],
+            settled: 0,
+            missing: 0,
+            share: 0,
+            log: VecDeque::new(),
+        };
+        let (loads, memory) = (self.loads(), self.memory_asked());
+        let rank = |node: u32| {
+            let at = &self.nodes[node as usize];
+            let mut after = loads.clone();
+            after.add(node, wanted);
+            let asked = memory[node as usize] + client.memory;
+            let full = permille(asked, at.memory.max(1));
+            let fits = asked <= at.memory;
+            let room = self.leaves_room(&state, node);
+            let free = at.memory.saturating_sub(asked);
+            (!room, !fits, after.permille(node).max(full), Reverse(free), node)
+        };
+        let home = (0..self.nodes.len() as u32)
+            .filter(|n| self.may_be_home(&state, *n))
+            .min_by_key(|n| rank(*n))?;
+        self.clients.insert(client.id, state);
+        Some(self.change(at_ns, client.id, home, Reason::Placed, 0, &loads))
+    }
+
+    /// Memory that clients will have in each node, if all of it is at home.
+    fn memory_asked(&self) -> Vec<u64> {
+        let mut asked = vec![0; self.nodes.len()];
+        for c in self.clients.values() {
+            asked[c.home as usize] += c.client.memory.max(c.all_memory());
+        }
+        asked
+    }
+}

@@ -1,0 +1,258 @@
+//! The planner's state: nodes, clients, what they want, how long each has been at home.
+
+use crate::{Decision, Knobs, Outcome, Reason, Refusal};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Decisions of a client that are remembered.
+const REMEMBERED: usize = 16;
+/// Rounds after which it is seen what came of a decision.
+pub(crate) const OUTCOME_ROUNDS: u64 = 5;
+
+/// A NUMA node. One without cores has memory only: no client has it for a home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its cores.
+    pub cores: u32,
+    /// Its memory, in bytes.
+    pub memory: u64,
+}
+
+/// Names a client: a VM, and which part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId {
+    /// The VM.
+    pub vm: u32,
+    /// Its part, from 0; 0 alone unless it is wide.
+    pub part: u32,
+}
+
+/// A client as it is when its VM is powered on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Its name.
+    pub id: ClientId,
+    /// Its vCPUs.
+    pub vcpus: u32,
+    /// Memory that it will have, in bytes.
+    pub memory: u64,
+    /// Nodes that its affinity leaves it, a bit each; 0: all.
+    pub nodes: u64,
+    /// Most vCPUs of its VM in one node: its cores, or its threads (preferHT); 0: its cores.
+    pub siblings_most: u32,
+}
+
+/// What a client did since the last round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Which client.
+    pub id: ClientId,
+    /// CPU that it wanted, had or not, in thousandths of a pCPU.
+    pub wanted: u64,
+    /// CPU that it had.
+    pub used: u64,
+    /// CPU that it would have had, had all pCPUs been for all.
+    pub entitled: u64,
+    /// Its memory by node, in bytes.
+    pub memory: Vec<u64>,
+    /// How often in a second it and others woke each other.
+    pub talks: Vec<(ClientId, u64)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) client: Client,
+    pub(crate) home: u32,
+    /// Smoothed, in thousandths of a pCPU.
+    pub(crate) wanted: u64,
+    pub(crate) memory: Vec<u64>,
+    pub(crate) talks: Vec<(ClientId, u64)>,
+    /// Rounds at its home.
+    pub(crate) settled: u64,
+    /// What it has had too little of its entitlement, in thousandths of a pCPU times rounds; fades
+    /// (`fair`).
+    pub(crate) missing: i64,
+    /// Entitlement in the last round.
+    pub(crate) share: u64,
+    pub(crate) log: VecDeque<Decision>,
+}
+
+impl State {
+    pub(crate) fn all_memory(&self) -> u64 {
+        self.memory.iter().sum()
+    }
+
+    /// Part of its memory in a node, in permille.
+    pub(crate) fn local_permille(&self, node: u32) -> u64 {
+        let at = self.memory.get(node as usize).copied().unwrap_or(0);
+        permille(at, self.all_memory())
+    }
+}
+
+/// A part of a whole in permille; 0 of nothing.
+pub(crate) fn permille(part: u64, whole: u64) -> u64 {
+    if whole == 0 { 0 } else { (u128::from(part) * 1000 / u128::from(whole)) as u64 }
+}
+
+/// The planner of a host.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    pub(crate) knobs: Knobs,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) clients: BTreeMap<ClientId, State>,
+    pub(crate) rounds: u64,
+    /// Why an imbalance was left as it is in the last round, and for how many rounds one was.
+    pub(crate) refused: Option<Refusal>,
+    pub(crate) stuck: u64,
+}
+
+impl Planner {
+    /// A planner for a host of these nodes, without clients.
+    ///
+    /// # Panics
+    /// Without a node that has cores, or with more than 64 nodes.
+    #[must_use]
+    pub fn new(nodes: Vec<Node>, knobs: Knobs) -> Planner {
+        assert!(nodes.iter().any(|n| n.cores > 0) && nodes.len() <= 64, "no home: {nodes:?}");
+        Planner { knobs, nodes, clients: BTreeMap::new(), rounds: 0, refused: None, stuck: 0 }
+    }
+
+    /// The thresholds.
+    #[must_use]
+    pub fn knobs(&self) -> &Knobs {
+        &self.knobs
+    }
+
+    /// Home of a client.
+    #[must_use]
+    pub fn home(&self, id: ClientId) -> Option<u32> {
+        self.clients.get(&id).map(|c| c.home)
+    }
+
+    /// The clients and their homes, in order.
+    pub fn homes(&self) -> impl Iterator<Item = (ClientId, u32)> + '_ {
+        self.clients.iter().map(|(id, c)| (*id, c.home))
+    }
+
+    /// What was decided of a client, the latest last.
+    pub fn decisions(&self, id: ClientId) -> impl Iterator<Item = &Decision> + '_ {
+        self.clients.get(&id).into_iter().flat_map(|c| &c.log)
+    }
+
+    /// Why an imbalance was left as it is in the last round, if one was.
+    #[must_use]
+    pub fn refused(&self) -> Option<Refusal> {
+        self.refused
+    }
+
+    /// A VM is powered off: its clients are gone.
+    pub fn remove(&mut self, vm: u32) {
+        self.clients.retain(|id, _| id.vm != vm);
+    }
+
+    /// Gives a client another home because someone asks for it; none if it may not run there.
+    pub fn ask(&mut self, at_ns: u64, id: ClientId, to: u32) -> Option<Decision> {
+        let c = self.clients.get(&id)?;
+        if !self.allows(c, to) || c.home == to {
+            return None;
+        }
+        let loads = self.loads();
+        Some(self.change(at_ns, id, to, Reason::Asked, 0, &loads))
+    }
+
+    /// A round: what the clients did since the last, and homes that change by that.
+    pub fn round(&mut self, at_ns: u64, loads: &[Load]) -> Vec<Decision> {
+        self.rounds += 1;
+        self.take(loads);
+        self.see_outcomes();
+        let mut out = vec![];
+        self.balance(at_ns, &mut out);
+        self.be_fair(at_ns, &mut out);
+        self.be_local(at_ns, &mut out);
+        self.bring_together(at_ns, &mut out);
+        out
+    }
+
+    /// Takes in what the clients did.
+    fn take(&mut self, loads: &[Load]) {
+        self.clients.values_mut().for_each(|c| c.settled += 1);
+        for load in loads {
+            let Some(c) = self.clients.get_mut(&load.id) else { continue };
+            // A period counts a quarter: what lasts for less than two is no load to move for.
+            c.wanted = (3 * c.wanted + load.wanted) / 4;
+            c.memory.clone_from(&load.memory);
+            c.talks.clone_from(&load.talks);
+            c.missing += load.entitled as i64 - load.used as i64;
+            c.share = load.entitled;
+        }
+    }
+
+    fn see_outcomes(&mut self) {
+        let loads = self.loads();
+        for c in self.clients.values_mut() {
+            let (home, local, settled) = (c.home, c.local_permille(c.home), c.settled);
+            let Some(last) = c.log.back_mut().filter(|d| d.outcome.is_none()) else { continue };
+            if settled < OUTCOME_ROUNDS {
+                continue;
+            }
+            let from = last.from.unwrap_or(last.to);
+            last.outcome = Some(Outcome {
+                rounds: settled,
+                load_permille: (loads.permille(from), loads.permille(last.to)),
+                local_permille: local,
+                moved_on: home != last.to,
+            });
+        }
+    }
+
+    /// Gives a client another home.
+    pub(crate) fn change(
+        &mut self,
+        at_ns: u64,
+        id: ClientId,
+        to: u32,
+        reason: Reason,
+        cause_permille: u64,
+        loads: &crate::decide::Loads,
+    ) -> Decision {
+        let mut after = loads.clone();
+        let placed = reason == Reason::Placed;
+        let c = self.clients.get_mut(&id).unwrap_or_else(|| panic!("{id:?} is no client"));
+        let from = (!placed).then_some(c.home);
+        let old = from.unwrap_or(to);
+        if placed {
+            after.add(to, c.wanted);
+        } else {
+            after.shift(old, to, c.wanted);
+        }
+        let pair = |l: &crate::decide::Loads| (l.permille(old), l.permille(to));
+        let decision = Decision {
+            at_ns,
+            client: id,
+            from,
+            to,
+            reason,
+            saw_permille: pair(loads),
+            expected_permille: pair(&after),
+            cause_permille,
+            outcome: None,
+        };
+        if let Some(last) = c.log.back_mut().filter(|d| d.outcome.is_none()) {
+            last.outcome = Some(Outcome {
+                rounds: c.settled,
+                load_permille: pair(loads),
+                local_permille: permille(
+                    c.memory.get(old as usize).copied().unwrap_or(0),
+                    c.memory.iter().sum(),
+                ),
+                moved_on: true,
+            });
+        }
+        if c.log.len() == REMEMBERED {
+            c.log.pop_front();
+        }
+        c.log.push_back(decision);
+        c.home = to;
+        c.settled = 0;
+        decision
+    }
+}

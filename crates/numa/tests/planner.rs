@@ -1,0 +1,431 @@
+//! The planner against a host that divides the CPU of each node by shares, and whose memory moves
+//! as it is told.
+
+use numa::{Client, ClientId, Decision, Knobs, Load, Node, Planner, Reason, Refusal};
+use std::collections::BTreeMap;
+
+const GIB: u64 = 1 << 30;
+const ROUND_NS: u64 = 2_000_000_000;
+
+fn id(vm: u32) -> ClientId {
+    ClientId { vm, part: 0 }
+}
+
+struct Vm {
+    id: ClientId,
+    vcpus: u32,
+    /// What it wants now, in thousandths of a pCPU.
+    wants: u64,
+    memory: Vec<u64>,
+    talks: Vec<(ClientId, u64)>,
+    used: u64,
+}
+
+struct Host {
+    planner: Planner,
+    nodes: Vec<Node>,
+    vms: Vec<Vm>,
+    rounds: u64,
+    moved: u64,
+    decisions: Vec<Decision>,
+}
+
+impl Host {
+    fn new(nodes: usize, cores: u32, knobs: Knobs) -> Host {
+        let nodes = vec![Node { cores, memory: 64 * GIB }; nodes];
+        Host {
+            planner: Planner::new(nodes.clone(), knobs),
+            nodes,
+            vms: vec![],
+            rounds: 0,
+            moved: 0,
+            decisions: vec![],
+        }
+    }
+
+    /// A VM with its memory at home, which wants all of its vCPUs.
+    fn start(&mut self, vm: u32, vcpus: u32) -> u32 {
+        self.start_parts(vm, &[vcpus]);
+        self.home(vm)
+    }
+
+    fn start_parts(&mut self, vm: u32, parts: &[u32]) {
+        let client = |(part, vcpus): (u32, &u32)| Client {
+            id: ClientId { vm, part },
+            vcpus: *vcpus,
+            memory: GIB,
+            nodes: 0,
+            siblings_most: 0,
+        };
+        let clients: Vec<Client> = (0..).zip(parts).map(client).collect();
+        let placed = self.planner.add(self.rounds * ROUND_NS, &clients);
+        assert_eq!(placed.len(), parts.len());
+        for c in &clients {
+            let mut memory = vec![0; self.nodes.len()];
+            memory[self.planner.home(c.id).unwrap() as usize] = c.memory;
+            let wants = 1000 * u64::from(c.vcpus);
+            self.vms.push(Vm { id: c.id, vcpus: c.vcpus, wants, memory, talks: vec![], used: 0 });
+        }
+        self.decisions.extend(placed);
+    }
+
+    fn home(&self, vm: u32) -> u32 {
+        self.planner.home(id(vm)).expect("it is there")
+    }
+
+    fn vm(&mut self, vm: u32) -> &mut Vm {
+        self.vms.iter_mut().find(|v| v.id == id(vm)).expect("it is there")
+    }
+
+    /// Equal shares a vCPU, up to what each wants.
+    fn divide(capacity: u64, wants: &[(u64, u64)]) -> Vec<u64> {
+        let mut got = vec![0; wants.len()];
+        for _ in 0..50 {
+            let left = capacity - got.iter().sum::<u64>();
+            let open: Vec<usize> = (0..wants.len()).filter(|i| got[*i] < wants[*i].0).collect();
+            let weights: u64 = open.iter().map(|i| wants[*i].1).sum();
+            for i in open {
+                got[i] += (left * wants[i].1 / weights).min(wants[i].0 - got[i]);
+            }
+        }
+        got
+    }
+
+    fn round(&mut self) -> Vec<Decision> {
+        self.rounds += 1;
+        let all: Vec<(u64, u64)> = self.vms.iter().map(|v| (v.wants, u64::from(v.vcpus))).collect();
+        let capacity = self.nodes.iter().map(|n| 1000 * u64::from(n.cores)).sum();
+        let entitled = Host::divide(capacity, &all);
+        let mut used = vec![0; self.vms.len()];
+        for (n, node) in (0..).zip(&self.nodes) {
+            let here: Vec<usize> = (0..self.vms.len())
+                .filter(|i| self.planner.home(self.vms[*i].id) == Some(n))
+                .collect();
+            let wants: Vec<(u64, u64)> = here.iter().map(|i| all[*i]).collect();
+            let got = Host::divide(1000 * u64::from(node.cores), &wants);
+            here.iter().zip(got).for_each(|(i, got)| used[*i] = got);
+        }
+        let loads: Vec<Load> = (0..self.vms.len())
+            .map(|i| {
+                let v = &mut self.vms[i];
+                v.used += used[i];
+                Load {
+                    id: v.id,
+                    wanted: v.wants,
+                    used: used[i],
+                    entitled: entitled[i],
+                    memory: v.memory.clone(),
+                    talks: v.talks.clone(),
+                }
+            })
+            .collect();
+        let out = self.planner.round(self.rounds * ROUND_NS, &loads);
+        self.decisions.extend(&out);
+        for order in self.planner.memory_orders() {
+            let v = self.vms.iter_mut().find(|v| v.id == order.client).unwrap();
+            let mut left = order.cold;
+            for n in 0..v.memory.len() {
+                if n as u32 != order.to {
+                    let bytes = v.memory[n].min(left);
+                    v.memory[n] -= bytes;
+                    v.memory[order.to as usize] += bytes;
+                    self.moved += bytes;
+                    left -= bytes;
+                }
+            }
+        }
+        out
+    }
+
+    fn rounds(&mut self, n: u64) {
+        (0..n).for_each(|_| _ = self.round());
+    }
+
+    fn count(&self, reason: Reason) -> usize {
+        self.decisions.iter().filter(|d| d.reason == reason).count()
+    }
+
+    fn used(&self) -> Vec<u64> {
+        self.vms.iter().map(|v| v.used).collect()
+    }
+}
+
+#[test]
+fn three_on_two_nodes_get_the_same_with_long_term_fairness_and_plainly_not_without() {
+    for vcpus in [4, 3] {
+        let mut fair = Host::new(2, 4, Knobs::default());
+        let mut unfair = Host::new(2, 4, Knobs { fairness_periods: 0, ..Knobs::default() });
+        for host in [&mut fair, &mut unfair] {
+            (1..=3).for_each(|vm| _ = host.start(vm, vcpus));
+            host.rounds(300);
+            assert_eq!(host.count(Reason::Imbalance), 0, "it would be thrashing");
+            assert_eq!(host.planner.refused(), Some(Refusal::Thrash));
+        }
+        let (least, most) =
+            (*fair.used().iter().min().unwrap(), *fair.used().iter().max().unwrap());
+        assert!(most * 100 <= least * 103, "{vcpus}: {:?}", fair.used());
+        let (least, most) =
+            (*unfair.used().iter().min().unwrap(), *unfair.used().iter().max().unwrap());
+        assert!(most * 100 >= least * 140, "{vcpus}: {:?}", unfair.used());
+        assert!(fair.count(Reason::Fairness) <= 60, "one in five rounds at most");
+    }
+}
+
+#[test]
+fn two_vcpus_each_on_nodes_of_four_need_no_fairness() {
+    let mut host = Host::new(2, 4, Knobs::default());
+    (1..=3).for_each(|vm| _ = host.start(vm, 2));
+    host.rounds(100);
+    let used = host.used();
+    assert!(used.iter().all(|u| *u == used[0]), "{used:?}");
+    assert_eq!(host.decisions.len(), 3, "{:?}", host.decisions);
+}
+
+#[test]
+fn vms_that_start_together_spread_by_cpu_and_memory() {
+    let mut host = Host::new(4, 8, Knobs::default());
+    (0..16).for_each(|vm| _ = host.start(vm, 2));
+    let mut by_node = BTreeMap::new();
+    (0..16).for_each(|vm| *by_node.entry(host.home(vm)).or_insert(0) += 1);
+    assert_eq!(by_node, [(0, 4), (1, 4), (2, 4), (3, 4)].into());
+    // Memory alone decides where CPU does not.
+    let mut host = Host::new(2, 8, Knobs::default());
+    host.planner
+        .add(0, &[Client { id: id(1), vcpus: 1, memory: 60 * GIB, nodes: 1, siblings_most: 0 }]);
+    assert_eq!(host.start(2, 8), 1);
+    let third = Client { id: id(3), vcpus: 1, memory: 16 * GIB, nodes: 0, siblings_most: 0 };
+    host.planner.add(0, &[third]);
+    assert_eq!(host.home(3), 1, "node 0 has less CPU load and no memory for it");
+}
+
+#[test]
+fn an_imbalance_is_narrowed_and_then_nothing_moves() {
+    let mut host = Host::new(2, 4, Knobs::default());
+    (1..=4).for_each(|vm| _ = host.start(vm, 2));
+    let there: Vec<u32> = (1..=4).filter(|vm| host.home(*vm) == 1).collect();
+    there.iter().for_each(|vm| host.vm(*vm).wants = 0);
+    host.rounds(20);
+    let busy: Vec<u32> = (1..=4).filter(|vm| !there.contains(vm)).map(|vm| host.home(vm)).collect();
+    assert_eq!(busy.iter().sum::<u32>(), 1, "one each: {:?}", host.decisions);
+    let made = host.decisions.len();
+    host.rounds(50);
+    assert_eq!(host.decisions.len(), made);
+}
+
+#[test]
+fn after_a_transient_imbalance_a_vm_goes_back_to_its_memory_and_after_a_lasting_one_its_memory_follows()
+ {
+    for (lasts, back) in [(4, true), (60, false)] {
+        let knobs = Knobs { memory_rate: GIB / 16, ..Knobs::default() };
+        let mut host = Host::new(2, 4, knobs);
+        (1..=4).for_each(|vm| _ = host.start(vm, 2));
+        let there: Vec<u32> = (1..=4).filter(|vm| host.home(*vm) == 1).collect();
+        host.rounds(5);
+        there.iter().for_each(|vm| host.vm(*vm).wants = 0);
+        let mut moved = None;
+        for _ in 0..20 {
+            moved = moved.or(host.round().first().copied());
+            if moved.is_some() {
+                break;
+            }
+        }
+        let moved = moved.expect("the imbalance moves one");
+        assert!([Reason::Imbalance, Reason::Swap].contains(&moved.reason));
+        host.rounds(lasts);
+        let others = (1..=4).filter(|vm| *vm != moved.client.vm);
+        others.for_each(|vm| host.vm(vm).wants = 0);
+        host.rounds(60);
+        let mut of = host.decisions.iter().filter(|d| d.client == moved.client);
+        let went_back = of.any(|d| d.reason == Reason::Locality);
+        assert_eq!(went_back, back, "{:#?}", host.decisions);
+        let home = host.planner.home(moved.client).unwrap();
+        assert_eq!(home == moved.from.unwrap(), back);
+        let vm = host.vm(moved.client.vm);
+        assert_eq!(vm.memory[home as usize], GIB, "all is local in the end");
+        // The rate is never above the cap, and slow at first.
+        let most = knobs.memory_rate * 2 * host.rounds;
+        assert!(host.moved <= most);
+    }
+}
+
+#[test]
+fn memory_follows_slowly_first_hot_pages_at_once_and_never_above_the_rate() {
+    let knobs = Knobs { memory_rate: 128 << 20, ..Knobs::default() };
+    let mut host = Host::new(2, 4, knobs);
+    host.start(1, 2);
+    host.start(2, 2);
+    let to = 1 - host.home(1);
+    let memory = |at: u32| (0..2).map(|n| if n == at { 40 * GIB } else { 0 }).collect::<Vec<_>>();
+    host.vm(1).memory = memory(1 - to);
+    host.rounds(1);
+    assert!(host.planner.memory_orders().is_empty(), "all is local");
+    host.planner.ask(0, id(1), to).expect("it may go there");
+    let at_once = host.planner.memory_orders();
+    assert_eq!((at_once[0].bytes, at_once[0].cold), (256 << 20, 0), "hot pages only");
+    // Its home is held there by hand: locality would bring it back.
+    let mut held = Planner::new(host.nodes.clone(), Knobs { locality_weight: 0, ..knobs });
+    held.add(0, &[Client { id: id(1), vcpus: 2, memory: GIB, nodes: 0, siblings_most: 0 }]);
+    let to = 1 - held.home(id(1)).unwrap();
+    held.ask(0, id(1), to);
+    let mut cold = vec![];
+    for round in 1..=12 {
+        let load = Load {
+            id: id(1),
+            wanted: 2000,
+            used: 2000,
+            entitled: 2000,
+            memory: memory(1 - to),
+            talks: vec![],
+        };
+        held.round(round * ROUND_NS, &[load]);
+        cold.push(held.memory_orders()[0].cold >> 20);
+    }
+    assert_eq!(cold, [0, 0, 4, 8, 16, 32, 64, 128, 256, 256, 256, 256]);
+}
+
+#[test]
+fn chatty_vms_come_together_split_under_contention_and_stay_apart_where_it_is_off() {
+    let talk = |host: &mut Host| {
+        host.vm(1).talks = vec![(id(2), 5_000)];
+        host.vm(2).talks = vec![(id(1), 5_000)];
+    };
+    let mut host = Host::new(2, 8, Knobs::default());
+    host.start(1, 2);
+    host.start(2, 2);
+    assert_ne!(host.home(1), host.home(2), "by load alone");
+    talk(&mut host);
+    host.rounds(10);
+    assert_eq!(host.home(1), host.home(2));
+    assert_eq!(host.count(Reason::ActionAffinity), 1, "{:?}", host.decisions);
+    host.rounds(100);
+    assert_eq!(host.count(Reason::ActionAffinity), 1, "and there they stay");
+    // Others crowd that node, and may run nowhere else.
+    let node = host.home(1);
+    for vm in 3..7 {
+        let client =
+            Client { id: id(vm), vcpus: 4, memory: GIB, nodes: 1 << node, siblings_most: 0 };
+        host.planner.add(0, &[client]);
+        let memory = vec![0; 2];
+        host.vms.push(Vm { id: id(vm), vcpus: 4, wants: 4000, memory, talks: vec![], used: 0 });
+    }
+    host.rounds(20);
+    assert_ne!(host.home(1), node, "{:?}", host.decisions);
+    assert_ne!(host.home(2), node);
+    // Off means off.
+    let mut host = Host::new(2, 8, Knobs { action_affinity: 0, ..Knobs::default() });
+    host.start(1, 2);
+    host.start(2, 2);
+    talk(&mut host);
+    host.rounds(100);
+    assert_ne!(host.home(1), host.home(2));
+}
+
+#[test]
+fn parts_of_a_wide_vm_do_not_pile_up_on_one_node() {
+    let mut host = Host::new(2, 4, Knobs::default());
+    host.start(1, 4);
+    host.start_parts(2, &numa::split(8, 4));
+    let home = |host: &Host, part| host.planner.home(ClientId { vm: 2, part }).unwrap();
+    assert_ne!(home(&host, 0), home(&host, 1));
+    host.rounds(50);
+    assert_ne!(home(&host, 0), home(&host, 1));
+    assert!(host.planner.ask(0, ClientId { vm: 2, part: 0 }, home(&host, 1)).is_none());
+}
+
+#[test]
+fn clients_that_cannot_move_alone_change_places() {
+    // Those that may not leave do not.
+    let mut host = Host::new(2, 8, Knobs::default());
+    let client = |vm, node: u64| Client {
+        id: id(vm),
+        vcpus: 1,
+        memory: GIB,
+        nodes: 1 << node,
+        siblings_most: 0,
+    };
+    host.planner.add(0, &[client(1, 0), client(2, 0), client(3, 1)]);
+    for (vm, wants) in [(1, 5000), (2, 4000), (3, 3000)] {
+        let memory = vec![0; 2];
+        host.vms.push(Vm { id: id(vm), vcpus: 8, wants, memory, talks: vec![], used: 0 });
+    }
+    host.rounds(12);
+    assert_eq!(host.planner.refused(), Some(Refusal::Pinned));
+    assert_eq!(host.decisions.len(), 0);
+    // 6 + 6 and 3 + 3: each move alone leaves as much, an exchange of 6 and 3 nothing.
+    let mut host = Host::new(2, 8, Knobs::default());
+    (1..=4).for_each(|vm| _ = host.start(vm, 1));
+    for vm in 1..=4 {
+        host.vm(vm).wants = if host.home(vm) == 0 { 6000 } else { 3000 };
+    }
+    host.rounds(10);
+    assert_eq!(host.planner.refused(), Some(Refusal::Thrash));
+    host.rounds(15);
+    assert_eq!(host.count(Reason::Swap), 2);
+    let load = |host: &Host, n| -> u64 {
+        host.vms.iter().filter(|v| host.planner.home(v.id) == Some(n)).map(|v| v.wants).sum()
+    };
+    assert_eq!((load(&host, 0), load(&host, 1)), (9000, 9000));
+}
+
+#[test]
+fn nodes_without_cores_are_nobodys_home_and_affinity_is_held() {
+    let nodes = vec![Node { cores: 4, memory: GIB }, Node { cores: 0, memory: 512 * GIB }];
+    let mut planner = Planner::new(nodes, Knobs::default());
+    let client = Client { id: id(1), vcpus: 2, memory: 4 * GIB, nodes: 0, siblings_most: 0 };
+    assert_eq!(planner.add(0, &[client])[0].to, 0);
+    assert!(planner.add(0, &[Client { id: id(2), nodes: 0b10, ..client }]).is_empty());
+    assert!(planner.ask(0, id(1), 1).is_none());
+}
+
+#[test]
+fn every_decision_says_what_it_saw_and_what_came_of_it() {
+    let mut host = Host::new(2, 4, Knobs::default());
+    (1..=4).for_each(|vm| _ = host.start(vm, 2));
+    let there: Vec<u32> = (1..=4).filter(|vm| host.home(*vm) == 1).collect();
+    there.iter().for_each(|vm| host.vm(*vm).wants = 0);
+    host.rounds(30);
+    let moved =
+        host.decisions.iter().find(|d| d.reason == Reason::Imbalance).expect("it is").client;
+    let texts: Vec<String> = host.planner.decisions(moved).map(ToString::to_string).collect();
+    assert_eq!(texts.len(), 2);
+    assert!(texts[0].starts_with("placed on node"), "{texts:?}");
+    assert!(texts[1].contains("imbalance of CPU load of"), "{texts:?}");
+    assert!(texts[1].contains("rounds later 50.0 % and "), "{texts:?}");
+}
+
+/// Random hosts and loads: no client outside its affinity, siblings within a node's cores, memory
+/// within its rate, and homes that come to rest where loads do.
+#[test]
+fn random_hosts_come_to_rest() {
+    for seed in 0..200 {
+        let mut dice = dice::Stream::new(seed, "numa");
+        let nodes = [2, 4, 8][dice.below(3) as usize];
+        let cores = [4, 8, 16][dice.below(3) as usize];
+        let mut host = Host::new(nodes, cores, Knobs { fairness_periods: 0, ..Knobs::default() });
+        let vms = 1 + dice.below(4 * nodes as u64) as u32;
+        for vm in 0..vms {
+            let vcpus = 1 + dice.below(2 * u64::from(cores)) as u32;
+            host.start_parts(vm, &numa::split(vcpus, cores));
+        }
+        for v in &mut host.vms {
+            v.wants = dice.below(1000 * u64::from(v.vcpus) + 1);
+        }
+        host.rounds(400);
+        let made = host.decisions.len();
+        host.rounds(60);
+        assert_eq!(host.decisions.len(), made, "seed {seed}: {:?}", &host.decisions[made..]);
+        for vm in 0..vms {
+            let mut by_node = BTreeMap::new();
+            for v in host.vms.iter().filter(|v| v.id.vm == vm) {
+                *by_node.entry(host.planner.home(v.id).unwrap()).or_insert((0, 0)) =
+                    by_node.get(&host.planner.home(v.id).unwrap()).map_or((v.vcpus, 1), |b| {
+                        let (all, parts): (u32, u32) = *b;
+                        (all + v.vcpus, parts + 1)
+                    });
+            }
+            let parts = host.vms.iter().filter(|v| v.id.vm == vm).count();
+            let crowded = by_node.values().any(|(all, n)| *n > 1 && *all > cores);
+            assert!(!crowded || parts > nodes, "seed {seed}: VM {vm}: {by_node:?}");
+        }
+    }
+}

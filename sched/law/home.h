@@ -1,0 +1,27 @@
+/* Home nodes: the NUMA nodes where a world runs.
+ *
+ * Promise	a world that has a home runs in it alone (VS51 "NUMA Scheduling Policy", N1), within its
+ *		affinity. A home that leaves it no pCPU on line is dropped: user space gives it another
+ * Law		world.home: a bit for each node; 0: it has none, and runs anywhere
+ * Limits	64 nodes. A world that was on its way to a pCPU when its home changed runs there for
+ *		a slice
+ */
+#ifndef TANDEM_HOME_H
+#define TANDEM_HOME_H
+
+#include "../platform/platform.h"
+
+/* Whether a home lets a world run in a node. */
+INLINE bool home_has(u64 home, u32 node) { return !home || home >> (node & 63) & 1; }
+
+INLINE bool home_lets(const struct world *w, u32 node) { return home_has(w->home, node); }
+
+/* Home of a thread's world, 0 for none. */
+INLINE u64 home_of(struct host *h, plat_task *t)
+{
+	struct world *w = plat_read(h->homes) ? plat_world_of(h, t) : NULL;
+
+	return w ? w->home : 0;
+}
+
+#endif
