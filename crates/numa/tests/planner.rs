@@ -352,7 +352,7 @@ fn clients_that_cannot_move_alone_change_places() {
     assert_eq!(host.planner.refused(), Some(Refusal::Pinned));
     assert_eq!(host.decisions.len(), 0);
     // 6 + 6 and 3 + 3: each move alone leaves as much, an exchange of 6 and 3 nothing.
-    let mut host = Host::new(2, 8, Knobs::default());
+    let mut host = Host::new(2, 8, Knobs { fairness_periods: 0, ..Knobs::default() });
     (1..=4).for_each(|vm| _ = host.start(vm, 1));
     for vm in 1..=4 {
         host.vm(vm).wants = if host.home(vm) == 0 { 6000 } else { 3000 };
