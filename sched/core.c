@@ -398,6 +398,8 @@ INLINE void core_running(struct host *h, plat_task *t, struct world *w)
 		parked_runs(h, t, v, w);
 	charge_commit(h, w, v, plat_slice(t));
 	idle_clear(c, p->bit);
+	if (!home_lets(w, p->node)) /* its home changed while it was on its way here */
+		trace_kick(h, p->id, KICK_PREEMPT, WHY_MIGRATED);
 }
 
 INLINE void core_stopping(struct host *h, plat_task *t, struct world *w, bool runnable)

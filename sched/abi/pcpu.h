@@ -149,6 +149,8 @@ struct pcpu {
 	u32 yield_to;
 	/* READY vCPU of a gang that runs here next, 0 for none (tick/gang.h) */
 	u32 gang_next;
+	/* not 0: worlds wait here outside their homes (place/home.h) */
+	u32 strays;
 	/* four bytes of tell/trace.h for the next records, each written alone */
 	u32 trace_note;
 };

@@ -1,7 +1,8 @@
 /* A world's home changes.
  *
- * Promise	its worlds leave a node that is home no longer at once (VS51 "NUMA Migration"): one
- *		that runs there is interrupted, one that waits there waits in its home
+ * Promise	its worlds leave a node that is home no longer (VS51 "NUMA Migration"): one that
+ *		runs there is interrupted; one that waits there is taken by an idle pCPU of its
+ *		home, or waits in its home after a round of housekeeping
  * Limits	one that is parked or co-stopped goes there when it is released
  */
 #ifndef TANDEM_PLACE_HOME_H
@@ -9,30 +10,48 @@
 
 #include "requeue.h"
 
-/* Moves a world from the queue of a pCPU to one of its home. */
-SUBPROG u32 home_requeue(NONNULL(struct host *h), u32 world, u32 pcpu)
+/* Moves the worlds that wait at a pCPU outside their homes to pCPUs inside; `seen` counts the worlds
+ * looked at, in memory, where a BPF verifier does not count along. */
+RARE_SUBPROG u32 home_strays(NONNULL(struct host *h), NONNULL(struct pcpu *p), NONNULL(u32 *seen))
 {
 	plat_task *t;
 
-	plat_queue_each(h, t, QUEUE_VM(pcpu)) {
+	p->strays = 0;
+	plat_queue_each(h, t, QUEUE_VM(p->id)) {
 		struct world *w = plat_world_of(h, t);
 		struct vm *v = w ? plat_vm(h, w->vm) : NULL;
 		struct requeue r = {};
 
-		if (!v || w->id != world)
-			continue;
-		if (!count_out(h, w))
-			break; /* a pCPU takes it just now */
+		if (!v || (*seen)++ >= GUARD_SCAN_MAX)
+			break;
+		if (home_lets(w, p->node) || !count_out(h, w))
+			continue; /* or a pCPU takes it just now */
 		if (!requeue_choose(h, t, w, v, &r)) {
-			r.pcpu = pcpu;
+			r.pcpu = p->id;
 			requeue_enter(h, w, &r, plat_queue_key(t, h->v_ns));
-		} else {
-			requeue_enter(h, w, &r, plat_queue_key(t, h->v_ns));
-			if (!plat_queue_move(h, t, QUEUE_VM(r.pcpu)))
-				count_out_waiting(h, w);
-			requeue_kick(h, &r);
+			continue;
 		}
-		break;
+		requeue_enter(h, w, &r, plat_queue_key(t, h->v_ns));
+		if (!plat_queue_move(h, t, QUEUE_VM(r.pcpu)))
+			count_out_waiting(h, w);
+		requeue_kick(h, &r);
+	}
+	return 0;
+}
+
+/* An idle pCPU of the world's home looks for work, if there is one. */
+SUBPROG u32 home_kick(NONNULL(struct host *h), NONNULL(struct world *w))
+{
+	plat_for(i, CLUSTERS_MAX) {
+		struct cluster *c = i < h->clusters ? plat_cluster(h, i) : NULL;
+		u64 idle = c && home_lets(w, c->node) ? plat_read(c->idle) : 0;
+
+		if (!c)
+			break;
+		if (idle && idle_reserve(c, plat_first_bit(idle))) {
+			trace_kick(h, c->pcpu[plat_first_bit(idle) & 63], KICK_IDLE, WHY_UNKNOWN);
+			break;
+		}
 	}
 	return 0;
 }
@@ -41,20 +60,25 @@ SUBPROG u32 home_requeue(NONNULL(struct host *h), u32 world, u32 pcpu)
 INLINE void core_home(struct host *h, struct world *w, u64 home)
 {
 	u32 queued = plat_read(w->queued_on), on = queued - 1;
-	struct pcpu *p;
+	bool runs = plat_read(w->state) == STATE_RUN && w->last_pcpu >= 0;
+	bool waits = queued && queued < QUEUED_PARKED && !(on & 1);
+	struct pcpu *p = NULL;
 
 	w->home = home;
 	if (home)
 		h->homes = 1;
 	plat_barrier();
-	if (w->state == STATE_RUN && w->last_pcpu >= 0) {
+	if (runs)
 		p = plat_pcpu(h, (u32)w->last_pcpu);
-		if (p && !home_lets(w, p->node))
-			trace_kick(h, p->id, KICK_PREEMPT, WHY_MIGRATED);
-	} else if (queued && queued < QUEUED_PARKED && !(on & 1)) {
+	else if (waits)
 		p = plat_pcpu(h, on / 2);
-		if (p && !home_lets(w, p->node))
-			home_requeue(h, w->id, p->id);
+	if (!p || home_lets(w, p->node))
+		return;
+	if (runs) {
+		trace_kick(h, p->id, KICK_PREEMPT, WHY_MIGRATED);
+	} else {
+		p->strays = 1;
+		home_kick(h, w);
 	}
 }
 

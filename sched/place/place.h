@@ -290,7 +290,7 @@ RARE_SUBPROG u32 place_home(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(st
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	u32 near = p ? p->cluster : 0;
 
-	if (!w->home)
+	if (!c || !w->home)
 		return plat_any_pcpu(h, t);
 	plat_for(i, CLUSTERS_MAX) {
 		struct cluster *at = plat_cluster(h, near);
@@ -301,7 +301,7 @@ RARE_SUBPROG u32 place_home(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(st
 
 			return at->pcpu[plat_first_bit(ahead ? ahead : mask) & 63];
 		}
-		if (!c || i >= c->nears)
+		if (i >= c->nears)
 			break;
 		near = c->near[i & (CLUSTERS_MAX - 1)];
 	}

@@ -38,6 +38,8 @@ pub(crate) struct World {
     charge: Stints,
     /// Since when it is queued for its present set, and since when it runs where it may not.
     queued: u64,
+    /// When its home changed last.
+    homed: Option<u64>,
     /// A limit parks it, while it is READY.
     held: bool,
     misplaced: Option<u64>,
@@ -222,6 +224,7 @@ impl Oracle {
             set,
             life,
             fresh: true,
+            homed: None,
             pcpu: None,
             charge,
             queued: now,
@@ -273,6 +276,15 @@ impl Oracle {
             w.misplaced = if may { None } else { w.misplaced.or(Some(now)) };
         }
         self.worlds[world.0 as usize] = Some(w);
+    }
+
+    /// A world may run on other pCPUs from now on, for its home has changed: not the kernel holds it
+    /// there but the scheduler, and one that is on its way elsewhere may arrive.
+    pub fn home(&mut self, now_ns: u64, world: WorldId, allowed: Option<PcpuSet>) {
+        self.affinity(now_ns, world, allowed);
+        if let Some(w) = self.worlds.get_mut(world.0 as usize).and_then(Option::as_mut) {
+            w.homed = Some(now_ns);
+        }
     }
 
     /// A world goes over to a state; RUN names the pCPU, which other states ignore.

@@ -18,11 +18,13 @@ pub enum Feature {
     Traces,
     /// pCPUs that come on line and go off line.
     Hotplug,
+    /// NUMA home nodes.
+    Homes,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 7] = [
+    pub const ALL: [Feature; 8] = [
         Feature::Shares,
         Feature::Pools,
         Feature::Reservations,
@@ -30,6 +32,7 @@ impl Feature {
         Feature::Knobs,
         Feature::Traces,
         Feature::Hotplug,
+        Feature::Homes,
     ];
 
     /// Name in messages.
@@ -43,6 +46,7 @@ impl Feature {
             Feature::Knobs => "knobs",
             Feature::Traces => "traces",
             Feature::Hotplug => "pCPUs that go off line",
+            Feature::Homes => "NUMA home nodes",
         }
     }
 }

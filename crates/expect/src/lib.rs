@@ -202,6 +202,7 @@ mod tests {
             times: Times { used_ns, entitled_ns, ..Times::default() },
             cpu_stat: None,
             guest: None,
+            numa: vec![],
             worlds: vec![],
         };
         let host = HostCounts { pcpus: 1, cores: 1, llcs: 1, nodes: 1, sockets: 1 };

@@ -3,7 +3,8 @@
 //!
 //! *Law*: a world that runs for `t` ns works for `t` less what it loses, and each loss has one
 //! cause: a busy hyper-thread (`speed`), a working set that is not in the caches (`cache`, and
-//! `llc` where those that run together need more than the LLC holds), and memory bandwidth (`llc`).
+//! `llc` where those that run together need more than the LLC holds), memory bandwidth (`llc`), and
+//! memory that is in other NUMA nodes (`memory`).
 //! All are integers, and their sum is `t` to the ns.
 //!
 //! *Sources*: VS51 "Load Balancing" names what a scheduler has to see of all this; docs/hardware.md
@@ -12,9 +13,11 @@
 mod cache;
 mod llc;
 mod machine;
+mod memory;
 mod speed;
 
 pub use machine::{Machine, Profile};
+pub use memory::{LOCAL_DISTANCE, Memory, NodeMemory};
 pub use speed::{Done, ONE};
 
 use cache::{Caches, Refill};
@@ -51,6 +54,8 @@ pub struct Hardware {
     cores: Vec<Vec<u32>>,
     caches: Caches,
     llcs: Llcs,
+    /// None where all memory is near.
+    memory: Option<Memory>,
 }
 
 impl Hardware {
@@ -79,7 +84,33 @@ impl Hardware {
             pcpus,
             profiles,
             cores,
+            memory: None,
         }
+    }
+
+    /// The same with memory by node.
+    #[must_use]
+    pub fn with_memory(self, memory: Option<Memory>) -> Hardware {
+        Hardware { memory, ..self }
+    }
+
+    /// Memory by node, if it is known.
+    #[must_use]
+    pub fn memory(&self) -> Option<&Memory> {
+        self.memory.as_ref()
+    }
+
+    /// The same, to change what is where: the time of what runs has been passed until now, and
+    /// `apply` is called for it after that.
+    pub fn memory_mut(&mut self) -> Option<&mut Memory> {
+        self.memory.as_mut()
+    }
+
+    /// What a world wants of other nodes on a pCPU, in bytes a us.
+    fn wants(&self, world: u32, place: Place) -> u64 {
+        let profile = &self.profiles[world as usize];
+        let far = self.memory.as_ref().map_or(0, |m| m.remote_permille(world, place.node));
+        self.llcs.wanted(place.llc, profile) * far / 1000
     }
 
     /// What runs on a pCPU.
@@ -99,6 +130,16 @@ impl Hardware {
 
     /// Something else runs on a pCPU from now on; all time until now has been passed.
     pub fn occupy(&mut self, pcpu: u32, occupant: Occupant) {
+        let place = self.pcpus[pcpu as usize].place;
+        let wants = |h: &Hardware, of: Occupant| match of {
+            Occupant::World(world) if h.memory.is_some() => h.wants(world, place),
+            _ => 0,
+        };
+        let far = [wants(self, self.occupant(pcpu)), wants(self, occupant)];
+        if let Some(memory) = self.memory.as_mut().filter(|_| far != [0, 0]) {
+            memory.wants(place.node, far[0], false);
+            memory.wants(place.node, far[1], true);
+        }
         let at = &mut self.pcpus[pcpu as usize];
         let before = std::mem::replace(&mut at.occupant, occupant);
         let llc = at.place.llc;
@@ -135,7 +176,11 @@ impl Hardware {
         let Occupant::World(world) = at.occupant else { return };
         let profile = &self.profiles[world as usize];
         let (cached, fed) = self.llcs.speed(at.place.llc, profile);
-        at.run.set_speed(Speed { smt: profile.smt(threads), cached, fed });
+        let near = self.memory.as_ref().map_or(speed::ONE, |m| {
+            let node = at.place.node;
+            m.far(world, node).speed(profile.memory_permille, m.squeezed(node))
+        });
+        at.run.set_speed(Speed { smt: profile.smt(threads), cached, fed, near });
     }
 
     /// The world that runs on a pCPU has had so much CPU time: what came of it.
@@ -161,7 +206,7 @@ impl Hardware {
     #[inline]
     #[must_use]
     pub fn is_pressed(&self) -> bool {
-        self.llcs.is_pressed()
+        self.llcs.is_pressed() || self.memory.as_ref().is_some_and(Memory::is_changed)
     }
 
     /// Finds what the worlds of each LLC take from each other; of the LLCs where that has
@@ -175,8 +220,33 @@ impl Hardware {
                 _ => None,
             }
         });
+        changed.extend(self.renew_links());
+        changed.sort_unstable();
+        changed.dedup();
         changed.retain(|p| matches!(self.occupant(*p), Occupant::World(_)));
         changed
+    }
+
+    /// Finds what worlds of each node take from each other on the way to others; of the nodes where
+    /// that has changed, their pCPUs.
+    fn renew_links(&mut self) -> Vec<u32> {
+        if !self.memory.as_ref().is_some_and(Memory::is_changed) {
+            return vec![];
+        }
+        let of = |at: &Pcpu| match at.occupant {
+            Occupant::World(world) => {
+                let Speed { smt, cached, .. } = at.run.speed();
+                let wanted = (self.wants(world, at.place) * smt / ONE) * cached / ONE;
+                (at.place.node, wanted, self.profiles[world as usize].memory_permille)
+            }
+            _ => (at.place.node, 0, 0),
+        };
+        let runs: Vec<(u32, u64, u64)> = self.pcpus.iter().map(of).filter(|r| r.1 > 0).collect();
+        let Some(memory) = &mut self.memory else { return vec![] };
+        let here = |node: u32| runs.iter().filter(move |r| r.0 == node).map(|r| (r.1, r.2));
+        let nodes = memory.renew(|node| here(node).collect());
+        let of = |(id, at): (u32, &Pcpu)| nodes.contains(&at.place.node).then_some(id);
+        (0..).zip(&self.pcpus).filter_map(of).collect()
     }
 
     /// What `renew` has found is in force on a pCPU.

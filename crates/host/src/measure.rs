@@ -139,6 +139,7 @@ impl Sums {
                 times,
                 cpu_stat: stat(name),
                 guest: None,
+                numa: vec![],
                 worlds: threads
                     .values()
                     .map(|t| World { name: t.name.clone(), kind: t.kind, times: t.times })

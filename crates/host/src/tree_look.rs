@@ -160,6 +160,7 @@ mod tests {
             times: t,
             cpu_stat: None,
             guest: None,
+            numa: vec![],
             worlds: vec![],
         };
         let pool = |path: &str, used_ns, entitled_ns| Pool {

@@ -7,10 +7,27 @@
 //! clients of its node, its own among them, are compared by what each client would have had too
 //! little after as many rounds more, squared and summed; the best is made if it leaves less than
 //! now, and if no imbalance would take it back. In a node clients get CPU by entitlement.
+//! *Worth*: CPU time in a crowded node, or far from its memory, is worth less to a client (ESX4
+//! figures 10 and 11: "less cache and memory bandwidth"). No counter says how much; a node whose
+//! other cores all run others counts for `CROWDED` less, memory that is all elsewhere for `REMOTE`
+//! less. What is within `improvement_percent` of the mean of all counts as that.
 
 use crate::decide::Loads;
 use crate::planner::{Planner, State, permille};
 use crate::{ClientId, Decision, Reason};
+
+/// What a full node and what remote memory take of the worth of CPU time, in permille: estimates,
+/// about what SPECjbb2005 loses.
+const CROWDED: u64 = 200;
+const REMOTE: u64 = 100;
+
+/// Worth of CPU time of a client in a node where all together use so much of so many cores, in
+/// permille.
+fn worth(c: &State, node: u32, own: u64, all: u64, cores: u32) -> u64 {
+    let others = permille(all.saturating_sub(own), 1000 * u64::from(cores)).min(1000);
+    let remote = if c.all_memory() == 0 { 0 } else { 1000 - c.local_permille(node) };
+    1000 - CROWDED * others / 1000 - REMOTE * remote / 1000
+}
 
 /// What is remembered fades by one part in so many at each look.
 const FADES: i64 = 64;
@@ -32,6 +49,32 @@ impl Planner {
         }
         for c in self.clients.values_mut() {
             c.missing -= c.missing / FADES;
+        }
+    }
+
+    /// Takes down what each client has had too little of, by what it used and was entitled to.
+    pub(crate) fn take_missing(&mut self, used: &[(ClientId, u64, u64)]) {
+        let mut by_node = vec![0; self.nodes.len()];
+        let at = |id: &ClientId| self.clients.get(id).map(|c| c.home as usize);
+        for (id, used, _) in used {
+            if let Some(node) = at(id) {
+                by_node[node] += used;
+            }
+        }
+        let worth_of = |id: &ClientId, used: u64| {
+            let c = &self.clients[id];
+            worth(c, c.home, used, by_node[c.home as usize], self.nodes[c.home as usize].cores)
+        };
+        let known: Vec<_> = used.iter().filter(|u| self.clients.contains_key(&u.0)).collect();
+        let worths: Vec<u64> = known.iter().map(|u| worth_of(&u.0, u.1)).collect();
+        let all: u64 = known.iter().map(|u| u.1).sum();
+        let mean = known.iter().zip(&worths).map(|(u, w)| u.1 * w).sum::<u64>() / all.max(1);
+        let near = 10 * self.knobs.improvement_percent;
+        self.worth = mean;
+        for ((id, used, entitled), worth) in known.into_iter().zip(worths) {
+            let worth = if worth.abs_diff(mean) <= near { mean } else { worth };
+            let Some(c) = self.clients.get_mut(id) else { continue };
+            c.missing += (entitled * mean) as i64 / 1000 - (used * worth) as i64 / 1000;
         }
     }
 
@@ -75,13 +118,18 @@ impl Planner {
         let rounds = self.knobs.fairness_periods as i64;
         let capacity = 1000 * u64::from(self.nodes[node as usize].cores);
         let gets = divide(capacity, clients);
+        let all: u64 = gets.iter().sum();
+        let near = 10 * self.knobs.improvement_percent;
         let square = |(c, gets): (&&State, u64)| {
-            let missing = c.missing + rounds * (c.share as i64 - gets as i64);
+            let worth = worth(c, node, gets, all, self.nodes[node as usize].cores);
+            let worth = if worth.abs_diff(self.worth) <= near { self.worth } else { worth };
+            let lacks = (c.share * self.worth) as i64 - (gets * worth) as i64;
+            let missing = c.missing + rounds * lacks / 1000;
             let whole = i128::from(rounds) * i128::from(c.share.max(1));
             let part = i128::from(missing) * 1000 / whole;
             part * part
         };
-        clients.iter().zip(gets).map(square).sum()
+        clients.iter().zip(gets.iter().copied()).map(square).sum()
     }
 }
 

@@ -103,6 +103,8 @@ pub struct Planner {
     /// Why an imbalance was left as it is in the last round, and for how many rounds one was.
     pub(crate) refused: Option<Refusal>,
     pub(crate) stuck: u64,
+    /// Mean worth of CPU time in the last round, in permille (`fair`).
+    pub(crate) worth: u64,
 }
 
 impl Planner {
@@ -113,7 +115,15 @@ impl Planner {
     #[must_use]
     pub fn new(nodes: Vec<Node>, knobs: Knobs) -> Planner {
         assert!(nodes.iter().any(|n| n.cores > 0) && nodes.len() <= 64, "no home: {nodes:?}");
-        Planner { knobs, nodes, clients: BTreeMap::new(), rounds: 0, refused: None, stuck: 0 }
+        Planner {
+            knobs,
+            nodes,
+            clients: BTreeMap::new(),
+            rounds: 0,
+            refused: None,
+            stuck: 0,
+            worth: 1000,
+        }
     }
 
     /// The thresholds.
@@ -181,9 +191,10 @@ impl Planner {
             c.wanted = (3 * c.wanted + load.wanted) / 4;
             c.memory.clone_from(&load.memory);
             c.talks.clone_from(&load.talks);
-            c.missing += load.entitled as i64 - load.used as i64;
             c.share = load.entitled;
         }
+        let used: Vec<_> = loads.iter().map(|l| (l.id, l.used, l.entitled)).collect();
+        self.take_missing(&used);
     }
 
     fn see_outcomes(&mut self) {

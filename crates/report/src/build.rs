@@ -291,6 +291,7 @@ pub(crate) fn result_of(cast: &Cast, window: Window, told: &Told) -> RunResult {
         times: Times::default(),
         cpu_stat: None,
         guest: None,
+        numa: vec![],
         worlds: vec![],
     };
     let mut vms: Vec<Vm> = cast.vms.iter().enumerate().map(empty).collect();

@@ -117,12 +117,34 @@ pub struct ProfileSpec {
     /// Part of its time that it waits for memory, with its working set cached.
     #[serde(default)]
     pub memory_bound: f64,
+    /// Part of its memory that is hot.
+    #[serde(default = "hot_memory")]
+    pub hot_memory: f64,
+    /// Part of its accesses to memory that go there.
+    #[serde(default = "hot_accesses")]
+    pub hot_accesses: f64,
+    /// Part of its accesses to memory that go to what threads of other virtual nodes use, in a guest
+    /// that knows of its nodes.
+    #[serde(default = "shared_accesses")]
+    pub shared_accesses: f64,
     /// What a VM with this profile does that says nothing of its workload.
     pub workload: Option<Workload>,
 }
 
 fn smt_yield() -> f64 {
     1.25
+}
+
+fn hot_memory() -> f64 {
+    0.1
+}
+
+fn hot_accesses() -> f64 {
+    0.5
+}
+
+fn shared_accesses() -> f64 {
+    0.1
 }
 
 fn whole() -> f64 {
@@ -240,6 +262,9 @@ fn profile_reasons(p: &ProfileSpec) -> Vec<String> {
         ("smt_yield", p.smt_yield, 1.0, 1.4),
         ("uncached", p.uncached, 0.05, 1.0),
         ("memory_bound", p.memory_bound, 0.0, 1.0),
+        ("hot_memory", p.hot_memory, 0.0, 1.0),
+        ("hot_accesses", p.hot_accesses, 0.0, 1.0),
+        ("shared_accesses", p.shared_accesses, 0.0, 1.0),
     ] {
         if !(least..=most).contains(&seen) {
             out.push(format!("{what}: seen {seen}, allowed {least} to {most}"));

@@ -3,8 +3,8 @@
 
 use crate::{
     HostSpec, HostTask, Run, RunSpec, Scenario, ScenarioError, VmSpec, changes::changes, checks,
-    hardware::hardware_reasons, names, offline::offline_reasons, pools, realtime::realtime_reasons,
-    unreadable,
+    hardware::hardware_reasons, names, numa::numa_reasons, offline::offline_reasons, pools,
+    realtime::realtime_reasons, unreadable,
 };
 use std::{collections::BTreeSet, fs, path::Path};
 use topology::Topology;
@@ -147,7 +147,7 @@ fn find<'t>(table: &'t mut toml::Table, key: &str) -> Option<&'t mut toml::Value
     let Some((object, rest)) = key.split_once('.') else {
         return place(table, key);
     };
-    if ["host", "hardware", "knobs", "expect", "lab"].contains(&object) {
+    if ["host", "hardware", "numa", "knobs", "expect", "lab"].contains(&object) {
         let section =
             table.entry(object.to_owned()).or_insert(toml::Value::Table(toml::Table::new()));
         return place(section.as_table_mut()?, rest);
@@ -178,6 +178,7 @@ fn resolve(mut spec: RunSpec) -> Result<(RunSpec, Topology), Vec<String>> {
     let pcpus = topology.as_ref().map_or(caps::PCPUS_MAX, Topology::pcpus);
     checks::times(&spec, &mut reasons);
     reasons.extend(hardware_reasons(&spec));
+    reasons.extend(numa_reasons(&spec, topology.as_ref().map_or(1, |t| t.counts().2)));
     spec.take_workloads();
     // What a wrong speed makes of amounts in MHz would be reasons of no use.
     let mhz = checks::mhz(spec.host.mhz).map_or(spec.host.mhz, |reason| {

@@ -1,8 +1,8 @@
 //! A scenario: one host, its VMs and host tasks, and the runs that vary them.
 
 use crate::{
-    ChangeSpec, HardwareSpec, LimitSetting, OfflineSpec, ProfileSpec, RealtimeSpec, Window,
-    Workload,
+    Bytes, ChangeSpec, HardwareSpec, LimitSetting, NumaSpec, OfflineSpec, ProfileSpec,
+    RealtimeSpec, Window, Workload,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -75,6 +75,9 @@ pub struct RunSpec {
     /// The hardware that is simulated; a pCPU is a pCPU if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware: Option<HardwareSpec>,
+    /// Memory of the nodes, and home nodes; memory is near everywhere if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa: Option<NumaSpec>,
     /// What workloads ask of the hardware, beside the profiles that are built in.
     #[serde(default, rename = "profile", skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<ProfileSpec>,
@@ -224,6 +227,16 @@ pub struct VmSpec {
     /// Name of the profile that says what its vCPUs ask of the hardware; the first built in if left
     /// out.
     pub profile: Option<String>,
+    /// Its memory; 1 GiB for each vCPU if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Bytes>,
+    /// Whether its guest knows of its NUMA nodes; from 9 vCPUs on if left out (`numa.vcpu.min`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vnuma: Option<bool>,
+    /// Whether it is to fit into a node by hardware threads in place of cores
+    /// (`numa.vcpu.preferHT`).
+    #[serde(default)]
+    pub prefer_ht: bool,
     /// How long a vCPU may be silent before its guest reports a soft lockup; no watchdog if left
     /// out.
     pub watchdog: Option<Span>,
@@ -384,6 +397,21 @@ pub struct Expect {
 }
 
 impl VmSpec {
+    /// vCPUs from which on a guest knows of its NUMA nodes (`numa.vcpu.min`).
+    pub const VNUMA_MIN: u32 = 9;
+
+    /// Its memory, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.map_or(u64::from(self.vcpus) << 30, |m| m.0)
+    }
+
+    /// Whether its guest knows of its NUMA nodes.
+    #[must_use]
+    pub fn has_vnuma(&self) -> bool {
+        self.vnuma.unwrap_or(self.vcpus >= VmSpec::VNUMA_MIN)
+    }
+
     /// pCPUs that vCPU `i` may use, `None` for all.
     #[must_use]
     pub fn allowed(&self, i: usize) -> Option<PcpuSet> {

@@ -58,6 +58,11 @@ impl Books {
         self.watch.world_added(now, world, vm, allowed, asleep);
     }
 
+    /// A world that is there may use these pCPUs from now on, for its home has changed.
+    pub(crate) fn home(&mut self, now: u64, world: u32, allowed: Option<PcpuSet>) {
+        self.watch.home(now, world, allowed);
+    }
+
     /// A world is woken, and READY from now on.
     pub(crate) fn woken(&mut self, now: u64, world: u32) {
         self.truth.woken(world);

@@ -247,6 +247,7 @@ impl Cast {
         lost.smt_ns += done.smt_ns;
         lost.refill_ns += done.refill_ns;
         lost.bandwidth_ns += done.bandwidth_ns;
+        lost.remote_ns += done.remote_ns;
         // A piece of work ends in whole ns: up to 4 too late, one for each rounding.
         lost.switch_ns += switch_ns + done.work_ns - worked;
         if !computes {

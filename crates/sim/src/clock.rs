@@ -30,9 +30,13 @@ pub(crate) enum Fixed {
     Taken,
     /// What worlds take from each other in an LLC is found anew.
     Hardware,
+    /// A round of the NUMA planner.
+    Numa,
+    /// Memory follows by a step.
+    Pages,
 }
 
-const FIXED: [Fixed; 9] = [
+const FIXED: [Fixed; 11] = [
     Fixed::Change,
     Fixed::Plan,
     Fixed::Audit,
@@ -42,6 +46,8 @@ const FIXED: [Fixed; 9] = [
     Fixed::Realtime,
     Fixed::Taken,
     Fixed::Hardware,
+    Fixed::Numa,
+    Fixed::Pages,
 ];
 /// Position of the first timer of a pCPU, after those of the scheduler.
 const PCPUS: usize = FIXED.len() + TIMERS_MAX as usize;

@@ -11,6 +11,7 @@ mod hardware;
 mod hotplug;
 mod life;
 mod looks;
+mod numa;
 mod plans;
 mod realtime;
 mod report;
@@ -27,6 +28,7 @@ use crate::books::Books;
 use crate::cast::Cast;
 use crate::clock::{Clock, Event, Fixed};
 use crate::kernel::{Context, Kernel, Nudge};
+use crate::numa::Numa;
 use crate::options::Costs;
 use crate::planner::Planner;
 use crate::realtime::Realtime;
@@ -75,6 +77,8 @@ pub(crate) struct Engine<P> {
     realtime: Realtime,
     /// None where a pCPU is a pCPU.
     hardware: Option<Hardware>,
+    /// None where memory is near everywhere.
+    numa: Option<Numa>,
     stats: Stats,
     costs: Costs,
     /// Kicks and reschedule interrupts from other pCPUs do not arrive (`Mutant::LostKick`).
@@ -139,6 +143,7 @@ impl<P: Scheduler> Engine<P> {
             self.clock.arm(Fixed::Replan, entitlement::REPLAN.ns());
         }
         self.await_realtime();
+        self.await_numa();
         self.look_at_taken();
         self.look();
         while let Some((time, event)) = self.clock.next() {
@@ -219,6 +224,8 @@ impl<P: Scheduler> Engine<P> {
             Fixed::Realtime => self.realtime(),
             Fixed::Taken => self.look_at_taken(),
             Fixed::Hardware => self.renew_hardware(),
+            Fixed::Numa => self.numa_round(),
+            Fixed::Pages => self.pages(),
         }
     }
 

@@ -22,6 +22,7 @@ mod faults;
 mod guest;
 mod kernel;
 mod mutant;
+mod numa;
 mod options;
 mod planner;
 mod policies;

@@ -156,6 +156,9 @@ fn asked(run: &Run, options: &Options, traced: bool) -> Vec<(Feature, String)> {
     for off in &spec.offline {
         ask(Feature::Hotplug, format!("pCPUs {} from {}", off.pcpus, off.from));
     }
+    if spec.numa().is_some_and(|n| n.on) {
+        ask(Feature::Homes, "[numa]".to_owned());
+    }
     for name in spec.knobs.keys().chain(options.knobs.keys()) {
         ask(Feature::Knobs, format!("'{name}'"));
     }

@@ -93,6 +93,12 @@ impl Watch {
         }
     }
 
+    pub(crate) fn home(&mut self, now: u64, world: u32, allowed: Option<PcpuSet>) {
+        if let Some(o) = &mut self.oracle {
+            o.home(now, WorldId(world), allowed);
+        }
+    }
+
     pub(crate) fn world_removed(&mut self, now: u64, world: u32) {
         if let Some(o) = &mut self.oracle {
             o.world_removed(now, WorldId(world));

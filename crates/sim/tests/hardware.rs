@@ -66,6 +66,7 @@ fn every_ns_of_cpu_time_is_work_or_lost_to_a_cause() {
         all.add(&lost);
     }
     let causes = [all.smt_ns, all.refill_ns, all.bandwidth_ns, all.switch_ns, all.guest_ns];
+    assert_eq!(all.remote_ns, 0, "memory is near everywhere");
     assert!(causes.iter().all(|ns| *ns > 10_000_000), "{all:?}");
     let of_vms = out.result.vms.iter().filter_map(|vm| vm.times.lost).map(|l| l.sum());
     assert_eq!(of_vms.sum::<u64>(), all.sum());

@@ -57,6 +57,9 @@ impl Hosts for Draw {
             profile: None,
             vcpu_workloads: (self.below(3) == 0)
                 .then(|| (0..vcpus).map(|_| self.of_vcpu()).collect()),
+            memory: None,
+            vnuma: None,
+            prefer_ht: false,
             watchdog: None,
             active: if self.below(4) == 0 { self.pauses(secs * 1000) } else { vec![] },
             start: Span::from_secs(start),
@@ -152,6 +155,7 @@ impl Hosts for Draw {
             offline: vec![],
             realtime: vec![],
             hardware: None,
+            numa: None,
             profiles: vec![],
             knobs: case::knobs(),
             lab: Default::default(),

@@ -84,6 +84,9 @@ impl Trees<'_> {
             profile: None,
             vcpu_workloads: (self.0.below(3) == 0)
                 .then(|| (0..vcpus).map(|_| self.0.workload()).collect()),
+            memory: None,
+            vnuma: None,
+            prefer_ht: false,
             watchdog: None,
             hot_add: vec![],
             active: if self.0.below(4) == 0 {
@@ -126,6 +129,7 @@ impl Trees<'_> {
             offline: vec![],
             realtime: vec![],
             hardware: None,
+            numa: None,
             profiles: vec![],
             knobs: case::knobs(),
             lab: Default::default(),

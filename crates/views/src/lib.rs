@@ -12,8 +12,8 @@ pub use checked::checked_side_by_side;
 pub use lost::{lost, moved};
 pub use plan::{Loan, Plan, PlanKind, PlanNow, PlanRow, Unit, loans, plan};
 pub use result::{
-    Checked, CpuStat, Document, Guest, HostCounts, Lost, MeasuredBy, Moved, Pcpu, Pool, RunResult,
-    Times, Vm, Wakeups, Where, World, WorldKind,
+    Checked, CpuStat, Document, Guest, HostCounts, Lost, MeasuredBy, Moved, NumaClient, Pcpu, Pool,
+    RunResult, Times, Vm, Wakeups, Where, World, WorldKind,
 };
 pub use table::{Table, pools, ready_side_by_side, side_by_side, summary};
 pub use top::{Allocations, top, worlds};

@@ -31,6 +31,7 @@ pub fn lost(run: &RunResult) -> String {
         "smt %",
         "refill %",
         "bandwidth %",
+        "remote %",
         "switches %",
         "guest %",
         "slowdown",
@@ -40,8 +41,14 @@ pub fn lost(run: &RunResult) -> String {
         let lost = times.lost.unwrap_or_default();
         let of = |ns: u64| format!("{:.2}", ns as f64 * 100.0 / (times.run_ns as f64).max(1.0));
         let secs = |ns: u64| format!("{:.3}", ns as f64 / 1e9);
-        let causes =
-            [lost.smt_ns, lost.refill_ns, lost.bandwidth_ns, lost.switch_ns, lost.guest_ns];
+        let causes = [
+            lost.smt_ns,
+            lost.refill_ns,
+            lost.bandwidth_ns,
+            lost.remote_ns,
+            lost.switch_ns,
+            lost.guest_ns,
+        ];
         let mut row =
             vec![(*name).to_owned(), secs(times.run_ns), secs(times.work), of(times.work)];
         row.extend(causes.map(of));
@@ -87,12 +94,14 @@ mod tests {
             },
             cpu_stat: None,
             guest: None,
+            numa: vec![],
             worlds: vec![],
         };
         let some = Lost {
             smt_ns: 1_000_000_000,
             refill_ns: 300_000_000,
-            bandwidth_ns: 160_000_000,
+            bandwidth_ns: 100_000_000,
+            remote_ns: 60_000_000,
             switch_ns: 4_000_000,
             guest_ns: 36_000_000,
         };
@@ -109,9 +118,9 @@ mod tests {
         assert_eq!(
             lost(&run),
             "
-VM  ran s  work s  work %  smt %  refill %  bandwidth %  switches %  guest %  slowdown
---------------------------------------------------------------------------------------
-a   4.000   2.500   62.50  25.00      7.50         4.00        0.10     0.90     2.000
+VM  ran s  work s  work %  smt %  refill %  bandwidth %  remote %  switches %  guest %  slowdown
+------------------------------------------------------------------------------------------------
+a   4.000   2.500   62.50  25.00      7.50         2.50      1.50        0.10     0.90     2.000
 "
         );
         run.vms[0].times.moved = Some(Moved { twin: 12, core: 3, llc: 0, node: 1 });

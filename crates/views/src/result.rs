@@ -2,6 +2,7 @@
 //! docs/result.md explains it.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Where a result was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -240,6 +241,9 @@ pub struct Lost {
     pub refill_ns: u64,
     /// To other worlds' use of memory.
     pub bandwidth_ns: u64,
+    /// To memory that was in other NUMA nodes.
+    #[serde(default)]
+    pub remote_ns: u64,
     /// To switches and interrupts.
     pub switch_ns: u64,
     /// Spinning for siblings, and the emulator's work.
@@ -250,7 +254,8 @@ impl Lost {
     /// All of it.
     #[must_use]
     pub fn sum(&self) -> u64 {
-        self.smt_ns + self.refill_ns + self.bandwidth_ns + self.switch_ns + self.guest_ns
+        let hardware = self.smt_ns + self.refill_ns + self.bandwidth_ns + self.remote_ns;
+        hardware + self.switch_ns + self.guest_ns
     }
 
     /// Adds `other` field by field.
@@ -258,6 +263,7 @@ impl Lost {
         self.smt_ns += other.smt_ns;
         self.refill_ns += other.refill_ns;
         self.bandwidth_ns += other.bandwidth_ns;
+        self.remote_ns += other.remote_ns;
         self.switch_ns += other.switch_ns;
         self.guest_ns += other.guest_ns;
     }
@@ -269,6 +275,7 @@ impl Lost {
             smt_ns: self.smt_ns - before.smt_ns,
             refill_ns: self.refill_ns - before.refill_ns,
             bandwidth_ns: self.bandwidth_ns - before.bandwidth_ns,
+            remote_ns: self.remote_ns - before.remote_ns,
             switch_ns: self.switch_ns - before.switch_ns,
             guest_ns: self.guest_ns - before.guest_ns,
         }
@@ -340,6 +347,38 @@ pub struct Vm {
     pub guest: Option<Guest>,
     /// Each of its worlds.
     pub worlds: Vec<World>,
+    /// Its NUMA clients, where memory has a place; in the order of their vCPUs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub numa: Vec<NumaClient>,
+}
+
+/// A NUMA client at the end of a run: a VM, or a part of a wide one, that has a home node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumaClient {
+    /// Its vCPUs.
+    pub vcpus: u32,
+    /// Its home node; none where VMs have no homes.
+    pub home: Option<u32>,
+    /// Its memory by node, in bytes.
+    pub bytes: Vec<u64>,
+    /// How often it got a home, by reason.
+    pub changes: BTreeMap<String, u64>,
+    /// Memory that has followed it, in bytes.
+    pub moved_bytes: u64,
+    /// What was decided of it last, and what came of it, in words.
+    pub decisions: Vec<String>,
+}
+
+impl NumaClient {
+    /// Part of its memory in its home, in percent (esxtop's N%L); of one without a home, in the node
+    /// that has most.
+    #[must_use]
+    pub fn local_percent(&self) -> f64 {
+        let all: u64 = self.bytes.iter().sum();
+        let home = self.home.and_then(|h| self.bytes.get(h as usize));
+        let at = home.or(self.bytes.iter().max()).copied().unwrap_or(0);
+        if all == 0 { 100.0 } else { at as f64 * 100.0 / all as f64 }
+    }
 }
 
 /// What an SMP guest made of the CPU time that it got: what it lost to spinning is not in `work`.

@@ -247,6 +247,7 @@ mod tests {
             times: Times { used_ns, ready_ns, ..Times::default() },
             cpu_stat: None,
             guest: None,
+            numa: vec![],
             worlds: vec![],
         };
         let run = RunResult {

@@ -126,6 +126,7 @@ mod tests {
             times,
             cpu_stat: None,
             guest: None,
+            numa: vec![],
             worlds: vec![],
         };
         RunResult {

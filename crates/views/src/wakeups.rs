@@ -242,6 +242,7 @@ mod tests {
             times: Times::default(),
             cpu_stat: None,
             guest: None,
+            numa: vec![],
             worlds: vec![],
         };
         let all = gathered([2000, 4000]);

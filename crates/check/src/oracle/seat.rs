@@ -83,7 +83,11 @@ impl Oracle {
             self.violated(now, Invariant::OneWorldAPcpu, Some(w.vm), Some(world), Some(p), texts);
         }
         let allowed = self.ledger.pcpus_of(w.set);
-        if !allowed.contains(p) {
+        let grace = self.bounds.affinity_grace_ns;
+        let arrives = w.homed.is_some_and(|at| now <= at + grace);
+        if !allowed.contains(p) && arrives {
+            w.misplaced = Some(now);
+        } else if !allowed.contains(p) {
             let texts = (format!("RUN on pCPU {}", p.0), format!("pCPUs {allowed}"));
             self.violated(now, Invariant::Affinity, Some(w.vm), Some(world), Some(p), texts);
         }

@@ -114,6 +114,7 @@ pub fn result(a: &str, label: &str) -> RunResult {
         times,
         cpu_stat: None,
         guest: None,
+        numa: vec![],
         worlds: world(times),
     };
     let pool = |path: &str| Pool {

@@ -7,6 +7,7 @@ use crate::cast::{self, Cast};
 use crate::clock::{Clock, Lateness};
 use crate::kernel::Kernel;
 use crate::mutant::Mutant;
+use crate::numa::Numa;
 use crate::options::Options;
 use crate::planner::Planner;
 use crate::realtime::Realtime;
@@ -46,6 +47,7 @@ impl<P: Scheduler> Engine<P> {
             random: Stream::new(seed, "timers of the host"),
         };
         let ticks = (terms.options.ticks, 1_000_000_000 / u64::from(spec.host.hz));
+        let (numa, memory) = Numa::new(spec, topology, worlds).unzip();
         let tasks = (0..worlds as u32).map(|world| Task { world, ..Task::ZERO });
         Engine {
             policy,
@@ -64,7 +66,8 @@ impl<P: Scheduler> Engine<P> {
                 (topology.places().iter().map(|p| p.core).collect(), terms.knobs.divided_charge()),
             ),
             realtime: Realtime::new(&spec.realtime, pcpus, seed),
-            hardware: hardware::build(spec, topology),
+            hardware: hardware::build(spec, topology).map(|h| h.with_memory(memory)),
+            numa,
             stats: Stats::default(),
             costs: terms.options.costs,
             deaf: terms.options.policy.mutant() == Some(Mutant::LostKick),

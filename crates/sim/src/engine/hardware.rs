@@ -113,10 +113,16 @@ impl<P: Scheduler> Engine<P> {
         partners.iter().for_each(|p| self.account(*p));
         let Some(hardware) = &mut self.hardware else { return };
         hardware.occupy(pcpu, occupant);
-        if hardware.is_pressed() && !self.clock.is_armed(Fixed::Hardware) {
+        self.hardware_later();
+        partners.iter().for_each(|p| self.arm_done(*p));
+    }
+
+    /// What worlds take from each other is found anew soon, if that may have changed.
+    pub(super) fn hardware_later(&mut self) {
+        let pressed = self.hardware.as_ref().is_some_and(Hardware::is_pressed);
+        if pressed && !self.clock.is_armed(Fixed::Hardware) {
             self.clock.arm(Fixed::Hardware, self.kernel.now() + RENEW_NS);
         }
-        partners.iter().for_each(|p| self.arm_done(*p));
     }
 
     /// Speeds follow what the worlds of each LLC take from each other now.

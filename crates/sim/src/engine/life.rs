@@ -10,6 +10,7 @@ use crate::agenda::What;
 use crate::behaviour::Next;
 use crate::clock::Fixed;
 use crate::kernel::{Context, Seat};
+use crate::numa::Numa;
 use crate::planner::vm_terms;
 use check::State;
 use contract::{Scheduler, WorldTerms};
@@ -26,10 +27,12 @@ impl<P: Scheduler> Engine<P> {
         self.kernel.clear_nudges();
         self.books.pools(0, self.planner.pool_terms());
         self.books.vm_added(0, 0, "system", vm_terms(self.cast.vm(0)));
-        self.agenda.on_at_start().for_each(|vm| self.cast.power(vm, true));
+        let on: Vec<u32> = self.agenda.on_at_start().collect();
+        on.into_iter().for_each(|vm| self.cast.power(vm, true));
         (0..self.cast.vms().len() as u32).for_each(|vm| self.weigh(vm));
         self.put_limits();
-        let held = self.cast.any_restricted();
+        let homes = self.numa.as_ref().is_some_and(Numa::is_managed);
+        let held = self.cast.any_restricted() || homes;
         let ordered = self.call(|p, k| p.ordered(k, held));
         self.planner.take_orders(ordered);
         self.publish();
@@ -77,6 +80,7 @@ impl<P: Scheduler> Engine<P> {
             self.weigh(vm);
             self.plan_later();
         }
+        self.numa_starts(vm);
         self.cast.vm(vm).first_worlds().for_each(|w| self.start_world(w));
     }
 
@@ -97,6 +101,7 @@ impl<P: Scheduler> Engine<P> {
         self.cast.power(vm, false);
         self.plan_later();
         self.cast.vm(vm).worlds.clone().for_each(|w| self.end_world(w, true));
+        self.numa_stops(vm);
     }
 
     /// A world comes to life, asleep, on one of its pCPUs.
@@ -124,6 +129,7 @@ impl<P: Scheduler> Engine<P> {
         self.books.born(self.kernel.now(), world, vm, spec.allowed.clone(), asleep);
         self.cast.starts(world);
         self.call(|p, k| p.world_start(k, world, &terms));
+        self.put_home(world);
     }
 
     /// A world's window opens.

@@ -56,8 +56,7 @@ impl<P: Scheduler> Engine<P> {
             let there = |w: &u32| self.kernel.is_there(*w);
             for world in self.cast.vm(v).worlds.clone().filter(there) {
                 let times = self.books.times(now, world, self.cast.output(world));
-                let set = self.cast.spec(world).allowed.as_ref();
-                let allowed = set.cloned().unwrap_or_else(|| host.clone());
+                let allowed = self.allowed(world).unwrap_or_else(|| host.clone());
                 worlds.push(Wants {
                     world,
                     vm: v,

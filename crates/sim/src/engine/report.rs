@@ -73,6 +73,7 @@ impl<P: Scheduler> Engine<P> {
                 guest: end.guests[i]
                     .map(|g| since(g, start.guests.get(i).copied().flatten().unwrap_or_default())),
                 worlds,
+                numa: engine.numa_result(i as u32),
             }
         };
         let system = vm(0);

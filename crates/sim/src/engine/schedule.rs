@@ -59,6 +59,10 @@ impl<P: Scheduler> Engine<P> {
     fn wake_from(&mut self, world: u32, here: u32, waker: u32, flags: u32) {
         self.stats.wakeups += 1;
         self.cause = (Some(here), waker);
+        let (by, of) = (self.cast.vm_of(waker), self.cast.vm_of(world));
+        if let Some(numa) = self.numa.as_mut().filter(|_| by != 0 && of != 0 && by != of) {
+            numa.talk(by, of);
+        }
         let target = self.select(world, self.tasks[world as usize].pcpu as u32, flags);
         self.tasks[world as usize].pcpu = target as i32;
         self.kernel.move_to(world, Seat::Custody);

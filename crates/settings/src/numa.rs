@@ -1,0 +1,261 @@
+//! NUMA: memory of the nodes, and the thresholds by which VMs get and change their homes.
+
+use crate::{Bytes, RunSpec};
+use serde::{Deserialize, Serialize};
+use units::Span;
+
+/// Memory of the host's nodes, and how VMs get home nodes. Without it memory is near everywhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NumaSpec {
+    /// Whether VMs have home nodes. Without, their memory is interleaved over all nodes.
+    pub on: bool,
+    /// Memory of each node; one size: of every node that has pCPUs. Those beyond them have memory
+    /// only.
+    pub memory: Vec<Bytes>,
+    /// Distances of the nodes as ACPI's SLIT has them, a row for each; if left out 10 in a node and
+    /// `hardware.from_node ÷ hardware.from_memory` times as much between two.
+    pub distances: Option<Vec<Vec<u64>>>,
+    /// What a node gets of memory from all others together, in a second.
+    pub link: Bytes,
+    /// Time between two rounds (`Numa.RebalancePeriod`).
+    pub period: Span,
+    /// `Numa.MigImbalanceThreshold`, in percent of a node's cores.
+    pub imbalance_percent: u64,
+    /// `Numa.MigThreshold`, in percent.
+    pub improvement_percent: u64,
+    /// `Numa.MigThrashThreshold`, in percent of an imbalance.
+    pub thrash_percent: u64,
+    /// `Numa.LTermFairnessInterval`, in rounds; 0: no long-term fairness.
+    pub fairness_periods: u64,
+    /// `Numa.LTermMigImbalThreshold`, in percent of an entitlement.
+    pub unfair_percent: u64,
+    /// `Numa.LocalityWeightActionAffinity`, in percent; 0: none.
+    pub action_affinity: u64,
+    /// `Numa.LocalityWeightMem`; 0: no VM goes back to its memory.
+    pub locality_weight: u64,
+    /// `Numa.CoreCapRatioPct`, in percent of a node's cores.
+    pub core_cap_percent: u64,
+    /// `Numa.SwapConsiderPeriod`, in rounds; 0: no swaps.
+    pub swap_periods: u64,
+    /// Most memory that is moved in a second (`Numa.PageMigRateMax`, in pages of 4 KiB).
+    pub memory_rate: Bytes,
+}
+
+/// Two sockets of Skylake-SP, and ESXi's defaults; docs/numa.md has the source of each number.
+impl Default for NumaSpec {
+    fn default() -> NumaSpec {
+        NumaSpec {
+            on: true,
+            memory: vec![Bytes(64 << 30)],
+            distances: None,
+            link: Bytes(34_000_000_000),
+            period: Span::from_secs(2),
+            imbalance_percent: 10,
+            improvement_percent: 2,
+            thrash_percent: 50,
+            fairness_periods: 5,
+            unfair_percent: 10,
+            action_affinity: 130,
+            locality_weight: 1,
+            core_cap_percent: 90,
+            swap_periods: 15,
+            memory_rate: Bytes(32_000 * 4096),
+        }
+    }
+}
+
+/// Most nodes: a home is a bit of a word.
+const NODES_MAX: usize = 64;
+/// Largest distance that says something (ACPI: 255 is unreachable).
+const DISTANCE_MAX: u64 = 254;
+
+impl NumaSpec {
+    /// Memory of each node, in bytes, on a host where so many have pCPUs.
+    #[must_use]
+    pub fn sizes(&self, nodes: usize) -> Vec<u64> {
+        match self.memory[..] {
+            [one] => vec![one.0; nodes],
+            _ => self.memory.iter().map(|m| m.0).collect(),
+        }
+    }
+
+    /// Distances of so many nodes, where a line from another takes so much by one of the own.
+    #[must_use]
+    pub fn rows(&self, nodes: usize, far: (u64, u64)) -> Vec<Vec<u64>> {
+        let other = 10 * far.0 / far.1.max(1);
+        let row = |i| (0..nodes).map(|j| if i == j { 10 } else { other.max(10) }).collect();
+        self.distances.clone().unwrap_or_else(|| (0..nodes).map(row).collect())
+    }
+}
+
+impl RunSpec {
+    /// NUMA of the run, if memory has a place in it.
+    #[must_use]
+    pub fn numa(&self) -> Option<&NumaSpec> {
+        self.numa.as_ref().filter(|_| self.hardware().is_some())
+    }
+}
+
+/// What is wrong with the NUMA settings of a run on a host where so many nodes have pCPUs.
+#[must_use]
+pub(crate) fn numa_reasons(spec: &RunSpec, nodes: usize) -> Vec<String> {
+    let mut out = vec![];
+    let with_memory = spec.vms.iter().find(|v| v.memory.is_some() || v.vnuma.is_some());
+    let Some(numa) = &spec.numa else {
+        out.extend(with_memory.map(|v| {
+            format!(
+                "vm '{}': memory, vnuma: seen one of them, allowed only with [numa], which says \
+                    what the nodes have",
+                v.name
+            )
+        }));
+        return out;
+    };
+    if spec.hardware.is_none() {
+        out.push("numa: seen, allowed only with [hardware], whose memory it divides".to_owned());
+    }
+    let all = numa.memory.len();
+    if all != 1 && all < nodes || all > NODES_MAX {
+        out.push(format!(
+            "numa.memory: seen {all} sizes, allowed one for all nodes, or {nodes} to {NODES_MAX}: \
+                one for each node that has pCPUs, more for nodes without"
+        ));
+        return out;
+    }
+    let sizes = numa.sizes(nodes);
+    for (node, size) in sizes.iter().enumerate().take(nodes).filter(|(_, size)| **size == 0) {
+        out.push(format!(
+            "numa.memory: seen {} of node {node}, allowed more than 0B",
+            Bytes(*size)
+        ));
+    }
+    if let Some(rows) = &numa.distances {
+        out.extend(distance_reasons(rows, sizes.len()));
+    }
+    for (what, seen, least, most) in [
+        ("imbalance_percent", numa.imbalance_percent, 1, 200),
+        ("improvement_percent", numa.improvement_percent, 0, 100),
+        ("thrash_percent", numa.thrash_percent, 0, 100),
+        ("fairness_periods", numa.fairness_periods, 0, 1_000),
+        ("unfair_percent", numa.unfair_percent, 0, 100),
+        ("action_affinity", numa.action_affinity, 0, 200),
+        ("locality_weight", numa.locality_weight, 0, 100),
+        ("core_cap_percent", numa.core_cap_percent, 0, 100),
+        ("swap_periods", numa.swap_periods, 0, 10_000),
+    ] {
+        if !(least..=most).contains(&seen) {
+            out.push(format!("numa.{what}: seen {seen}, allowed {least}..{most}"));
+        }
+    }
+    let period = numa.period;
+    if !(Span::from_ms(100)..=Span::from_secs(60)).contains(&period) {
+        out.push(format!("numa.period: seen {period}, allowed 100ms to 60s"));
+    }
+    if numa.link.0 < 1_000_000 {
+        out.push(format!("numa.link: seen {}, allowed 1MB or more, a second", numa.link));
+    }
+    if numa.memory_rate.0 > 8_000_000 * 4096 {
+        let most = Bytes(8_000_000 * 4096);
+        out.push(format!("numa.memory_rate: seen {}, allowed up to {most}", numa.memory_rate));
+    }
+    let (asked, there): (u64, u64) = (
+        spec.vms.iter().map(|v| v.memory_bytes().saturating_mul(u64::from(v.count))).sum(),
+        sizes.iter().sum(),
+    );
+    if asked > there {
+        out.push(format!(
+            "numa.memory: seen {} in all, allowed as much as the VMs have together, {}",
+            Bytes(there),
+            Bytes(asked)
+        ));
+    }
+    out
+}
+
+/// What is wrong with the distances of so many nodes.
+fn distance_reasons(rows: &[Vec<u64>], nodes: usize) -> Vec<String> {
+    let at = "numa.distances";
+    if rows.len() != nodes {
+        return vec![format!(
+            "{at}: seen {} rows, allowed one for each of {nodes} nodes",
+            rows.len()
+        )];
+    }
+    let mut out = vec![];
+    for (i, row) in rows.iter().enumerate() {
+        if row.len() != nodes {
+            out.push(format!(
+                "{at}: seen {} numbers in row {i}, allowed one for each of {nodes} nodes",
+                row.len()
+            ));
+            continue;
+        }
+        for (j, seen) in row.iter().enumerate() {
+            if i == j && *seen != 10 {
+                out.push(format!("{at}: seen {seen} from node {i} to itself, allowed 10"));
+            } else if !(10..=DISTANCE_MAX).contains(seen) {
+                out.push(format!(
+                    "{at}: seen {seen} from node {i} to {j}, allowed 10..{DISTANCE_MAX}"
+                ));
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::raw::parse;
+
+    fn refused(host: &str, numa: &str, vm: &str) -> String {
+        let text = format!(
+            "[host]\nsockets = 2\ncores_per_llc = 4\n{host}\n[numa]\n{numa}\n[[vm]]\nname = 'a'\n\
+                vcpus = 2\n{vm}\n"
+        );
+        parse("t.toml", "t", &text).expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn what_no_host_is_is_refused_with_its_place() {
+        for (numa, vm, part) in [
+            ("memory = ['1GiB', '1GiB', '1GiB']\ndistances = [[10, 16]]", "", "seen 1 rows"),
+            (
+                "distances = [[10, 16], [16]]",
+                "",
+                "seen 1 numbers in row 1, allowed one for each of 2",
+            ),
+            ("distances = [[10, 16], [16, 11]]", "", "seen 11 from node 1 to itself, allowed 10"),
+            ("distances = [[10, 9], [16, 10]]", "", "seen 9 from node 0 to 1, allowed 10..254"),
+            ("memory = ['1GiB', '0B']", "", "numa.memory: seen 0B of node 1"),
+            ("memory = []", "", "numa.memory: seen 0 sizes, allowed one for all nodes, or 2 to 64"),
+            (
+                "memory = ['1GiB']",
+                "memory = '3GiB'",
+                "seen 2GiB in all, allowed as much as the VMs",
+            ),
+            ("period = '1ms'", "", "numa.period: seen 1ms, allowed 100ms to 60s"),
+            ("thrash_percent = 101", "", "numa.thrash_percent: seen 101, allowed 0..100"),
+            ("link = '1KB'", "", "numa.link: seen 1000B, allowed 1MB or more"),
+        ] {
+            let text = refused("[hardware]", numa, vm);
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(refused("", "", "").contains("numa: seen, allowed only with [hardware]"));
+        let text = "[host]\ncores_per_llc = 4\n[hardware]\n[[vm]]\nname = 'a'\nvcpus = 2\n\
+            memory = '1GiB'\n";
+        let text = parse("t.toml", "t", text).expect_err("must be refused").to_string();
+        assert!(text.contains("vm 'a': memory, vnuma: seen one of them, allowed only with [numa]"));
+    }
+
+    #[test]
+    fn a_node_without_pcpus_has_memory_only() {
+        let text = "[host]\nsockets = 2\ncores_per_llc = 4\n[hardware]\n[numa]\n\
+            memory = ['1GiB', '2GiB', '512GiB']\n[[vm]]\nname = 'a'\nvcpus = 2\n";
+        let run = parse("t.toml", "t", text).unwrap().runs.remove(0);
+        let numa = run.spec.numa().expect("it is there");
+        assert_eq!(numa.sizes(2), [1 << 30, 2 << 30, 512 << 30]);
+        assert_eq!(numa.rows(3, (35, 22))[0], [10, 15, 15]);
+        assert_eq!(run.spec.vms[0].memory_bytes(), 2 << 30, "1 GiB a vCPU");
+    }
+}

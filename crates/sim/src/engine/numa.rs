@@ -1,0 +1,186 @@
+//! What the daemon does for NUMA, in virtual time: a round of the planner every period, homes put
+//! into force, memory that follows in steps.
+
+use super::Engine;
+use crate::clock::Fixed;
+use crate::numa::{Numa, PAGE_STEPS};
+use contract::Scheduler;
+use std::collections::BTreeMap;
+use units::PcpuSet;
+use views::NumaClient;
+
+impl<P: Scheduler> Engine<P> {
+    /// The rounds begin, if there are any.
+    pub(super) fn await_numa(&mut self) {
+        if let Some(n) = self.numa.as_ref().filter(|n| n.is_managed()) {
+            self.clock.arm(Fixed::Numa, n.period_ns);
+        }
+    }
+
+    /// A VM is powered on: homes and memory, before its worlds come to life.
+    pub(super) fn numa_starts(&mut self, vm: u32) {
+        let now = self.kernel.now();
+        let of = self.cast.vm(vm);
+        let (worlds, allowed) = (of.worlds.clone(), of.allowed.clone());
+        let memory = self.hardware.as_mut().and_then(|h| h.memory_mut());
+        if let (Some(numa), Some(memory)) = (&mut self.numa, memory) {
+            let decisions = numa.start(now, vm, worlds, allowed.as_ref(), memory);
+            for d in decisions {
+                self.kernel.mark(|| format!("VM {vm}, client {}: {d}", d.client.part));
+            }
+        }
+    }
+
+    /// A VM is powered off.
+    pub(super) fn numa_stops(&mut self, vm: u32) {
+        self.account_vm(vm);
+        let memory = self.hardware.as_mut().and_then(|h| h.memory_mut());
+        if let (Some(numa), Some(memory)) = (&mut self.numa, memory) {
+            numa.stop(vm, memory);
+        }
+        self.respeed_vm(vm);
+    }
+
+    /// pCPUs that a world may use: by its affinity, and within that by its home.
+    pub(super) fn allowed(&self, world: u32) -> Option<PcpuSet> {
+        let set = self.cast.spec(world).allowed.as_ref();
+        let home = self.numa.as_ref().and_then(|n| n.pcpus(world));
+        match (set, home) {
+            (Some(set), Some(home)) => {
+                let both = set.and(&home).and(&self.kernel.online());
+                Some(if both.is_empty() { set.clone() } else { set.and(&home) })
+            }
+            (None, Some(home)) if home.and(&self.kernel.online()).is_empty() => None,
+            (set, home) => set.cloned().or(home),
+        }
+    }
+
+    /// Puts the home of a world that is there into force.
+    pub(super) fn put_home(&mut self, world: u32) {
+        let Some(home) = self.numa.as_ref().map(|n| n.home(world)).filter(|h| *h != 0) else {
+            return;
+        };
+        let allowed = self.allowed(world);
+        self.books.home(self.kernel.now(), world, allowed);
+        self.cause = (None, 0);
+        self.call(|p, k| p.home(k, world, home));
+        self.settle(u32::MAX);
+    }
+
+    /// A round of the planner.
+    pub(super) fn numa_round(&mut self) {
+        let now = self.kernel.now();
+        (0..self.kernel.pcpus()).for_each(|p| self.account(p));
+        self.update();
+        let (tree, vms) = self.planner.tree(&self.cast, false);
+        let entitled = |wanted: &BTreeMap<u32, u64>| {
+            let demands: Vec<u64> =
+                vms.iter().map(|vm| wanted.get(vm).copied().unwrap_or(0)).collect();
+            vms.iter().copied().zip(tree.divide(1000, &demands).leaves).collect()
+        };
+        let (books, cast, kernel) = (&self.books, &self.cast, &self.kernel);
+        let times = |world: u32| {
+            if !kernel.is_there(world) {
+                return (0, 0);
+            }
+            let t = books.times(now, world, cast.output(world));
+            (t.run_ns + t.ready_ns + t.costop_ns, t.run_ns)
+        };
+        let memory = self.hardware.as_ref().and_then(|h| h.memory());
+        let (Some(numa), Some(memory)) = (&mut self.numa, memory) else { return };
+        let loads = numa.loads(now, memory, times, entitled);
+        let decisions = numa.planner.round(now, &loads);
+        numa.note(&decisions);
+        numa.orders = numa.planner.memory_orders();
+        let again = now + numa.period_ns;
+        let worlds = |d: &::numa::Decision| {
+            numa.parts[d.client.vm as usize][d.client.part as usize].worlds.clone()
+        };
+        let moved: Vec<u32> = decisions.iter().flat_map(worlds).collect();
+        for d in &decisions {
+            self.kernel.mark(|| format!("VM {}, client {}: {d}", d.client.vm, d.client.part));
+        }
+        for world in moved.into_iter().collect::<std::collections::BTreeSet<_>>() {
+            if self.kernel.is_there(world) {
+                self.put_home(world);
+            }
+        }
+        self.clock.arm(Fixed::Numa, again);
+        if !self.clock.is_armed(Fixed::Pages) {
+            self.pages();
+        }
+    }
+
+    /// A step of the memory that follows: what is moved now is under way until the next.
+    pub(super) fn pages(&mut self) {
+        let Some(numa) = &self.numa else { return };
+        let (orders, step_ns) = (numa.orders.clone(), numa.period_ns / PAGE_STEPS);
+        let mut carried: BTreeMap<u32, u64> = BTreeMap::new();
+        for order in &orders {
+            let vm = order.client.vm;
+            self.account_vm(vm);
+            let memory = self.hardware.as_mut().and_then(|h| h.memory_mut());
+            let (Some(numa), Some(memory)) = (&mut self.numa, memory) else { return };
+            let part = &mut numa.parts[vm as usize][order.client.part as usize];
+            let (most, cold) = Numa::step(order);
+            for (from, bytes) in memory.move_to(part.area, order.to, most, cold) {
+                part.moved += bytes;
+                *carried.entry(from).or_insert(0) += bytes;
+                *carried.entry(order.to).or_insert(0) += bytes;
+            }
+            self.respeed_vm(vm);
+        }
+        if let Some(memory) = self.hardware.as_mut().and_then(|h| h.memory_mut()) {
+            for node in 0..memory.nodes().sizes.len() as u32 {
+                let bytes = carried.get(&node).copied().unwrap_or(0);
+                memory.moves(node, bytes * 1_000 / step_ns);
+            }
+        }
+        self.hardware_later();
+        if !carried.is_empty() {
+            self.clock.arm(Fixed::Pages, self.kernel.now() + step_ns);
+        }
+    }
+
+    /// What runs of a VM is accounted at the speed that held until now.
+    fn account_vm(&mut self, vm: u32) {
+        for pcpu in self.runs_on(vm) {
+            self.account(pcpu);
+        }
+    }
+
+    /// What runs of a VM goes as its memory is now.
+    fn respeed_vm(&mut self, vm: u32) {
+        for pcpu in self.runs_on(vm) {
+            if let Some(hardware) = &mut self.hardware {
+                hardware.apply(pcpu);
+            }
+            self.arm_done(pcpu);
+        }
+        self.hardware_later();
+    }
+
+    fn runs_on(&self, vm: u32) -> Vec<u32> {
+        let worlds = &self.cast.vm(vm).worlds;
+        (0..self.kernel.pcpus()).filter(|p| worlds.contains(&self.kernel.current(*p))).collect()
+    }
+
+    /// NUMA of a VM, a client each; nothing where memory is near everywhere.
+    pub(super) fn numa_result(&self, vm: u32) -> Vec<NumaClient> {
+        let memory = self.hardware.as_ref().and_then(|h| h.memory());
+        let (Some(numa), Some(memory)) = (&self.numa, memory) else { return vec![] };
+        let client = |p: &crate::numa::Part| {
+            let bytes = memory.pages(p.area);
+            let home = numa.planner.home(p.id);
+            NumaClient {
+                vcpus: p.worlds.end - p.worlds.start,
+                home,
+                changes: p.changes.iter().map(|(r, n)| (r.name().to_owned(), *n)).collect(),
+                moved_bytes: p.moved,
+                decisions: numa.planner.decisions(p.id).map(ToString::to_string).collect(),
+                bytes,
+            }
+        };
+        numa.parts[vm as usize].iter().map(client).collect()
+    }
+}

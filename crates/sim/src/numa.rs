@@ -1,0 +1,331 @@
+//! The NUMA clients of a run: their homes by the planner, where their memory is, what they did since
+//! the last round. It calls no scheduler and knows no pCPU's state: `engine/numa` does.
+
+use ::numa::{Client, ClientId, Decision, Knobs, Load, Node, Order, Planner, Reason};
+use hardware::{Memory, NodeMemory};
+use settings::{NumaSpec, RunSpec, built_in_profiles};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use topology::Topology;
+use units::{PcpuId, PcpuSet};
+
+/// Steps of a period in which pages are moved.
+pub(crate) const PAGE_STEPS: u64 = 20;
+
+/// A client, or the whole of a VM that has no home.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) id: ClientId,
+    pub(crate) worlds: Range<u32>,
+    pub(crate) area: u32,
+    bytes: u64,
+    hot: u64,
+    /// Homes that it had, by reason; memory that followed.
+    pub(crate) changes: BTreeMap<Reason, u64>,
+    pub(crate) moved: u64,
+}
+
+/// What a world had wanted and had at the last round, in ns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    wanted: u64,
+    used: u64,
+}
+
+/// NUMA of a run.
+#[derive(Debug)]
+pub(crate) struct Numa {
+    pub(crate) planner: Planner,
+    managed: bool,
+    pub(crate) period_ns: u64,
+    /// pCPUs of each node, and distances between nodes.
+    pcpus: Vec<PcpuSet>,
+    distances: Vec<Vec<u64>>,
+    /// Most vCPUs of a client, by its VM.
+    most: Vec<u32>,
+    /// By VM.
+    pub(crate) parts: Vec<Vec<Part>>,
+    /// What each VM has of memory: bytes, hot ones, accesses to these, accesses to others' memory;
+    /// whether its guest knows its nodes.
+    wants: Vec<Wants>,
+    seen: Vec<Seen>,
+    seen_ns: u64,
+    /// Wake-ups between VMs since the last round, the lower number first.
+    talks: BTreeMap<(u32, u32), u64>,
+    pub(crate) orders: Vec<Order>,
+    /// By world: its home nodes, a bit each; 0 for none.
+    homes: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Wants {
+    bytes: u64,
+    hot: u64,
+    hot_permille: u64,
+    shared_permille: u64,
+    vnuma: bool,
+}
+
+fn knobs(spec: &NumaSpec) -> Knobs {
+    Knobs {
+        period_ms: spec.period.ns() / 1_000_000,
+        imbalance_percent: spec.imbalance_percent,
+        improvement_percent: spec.improvement_percent,
+        thrash_percent: spec.thrash_percent,
+        fairness_periods: spec.fairness_periods,
+        unfair_percent: spec.unfair_percent,
+        action_affinity: spec.action_affinity,
+        locality_weight: spec.locality_weight,
+        core_cap_percent: spec.core_cap_percent,
+        swap_periods: spec.swap_periods,
+        memory_rate: spec.memory_rate.0,
+    }
+}
+
+impl Numa {
+    /// NUMA of a run of so many worlds, and the memory that its hardware has; none where memory is
+    /// near everywhere.
+    pub(crate) fn new(run: &RunSpec, topology: &Topology, worlds: usize) -> Option<(Numa, Memory)> {
+        let (spec, hardware) = (run.numa()?, run.hardware()?);
+        let with_pcpus = topology.places().iter().map(|p| p.node as usize + 1).max().unwrap_or(1);
+        let sizes = spec.sizes(with_pcpus);
+        let nodes = sizes.len();
+        let mut pcpus = vec![PcpuSet::empty(); nodes];
+        let (mut cores, mut threads) = (vec![0; nodes], vec![0; nodes]);
+        for (id, place) in (0..).zip(topology.places()) {
+            let node = place.node as usize;
+            pcpus[node].insert(PcpuId(id));
+            threads[node] += 1;
+            cores[node] += u32::from(place.thread == 0);
+        }
+        let far = (hardware.from_node.ns(), hardware.from_memory.ns());
+        let distances = spec.rows(nodes, far);
+        let least = |of: &[u32]| of.iter().filter(|n| **n > 0).min().copied().unwrap_or(1);
+        let node = |(cores, memory): (&u32, &u64)| Node { cores: *cores, memory: *memory };
+        let of = NodeMemory {
+            sizes: sizes.clone(),
+            distances: distances.clone(),
+            link: spec.link.0 / 1_000_000,
+        };
+        let none = &built_in_profiles()[0];
+        let permille = |part: f64| (part * 1000.0).round() as u64;
+        let wants = |vm: &settings::VmSpec| {
+            let profile = vm.profile.as_deref().and_then(|name| run.profile(name)).unwrap_or(none);
+            let bytes = vm.memory_bytes();
+            Wants {
+                bytes,
+                hot: (bytes / 1000).saturating_mul(permille(profile.hot_memory)),
+                hot_permille: permille(profile.hot_accesses),
+                shared_permille: permille(profile.shared_accesses),
+                vnuma: vm.has_vnuma(),
+            }
+        };
+        let most = |prefer_ht: bool| least(if prefer_ht { &threads } else { &cores });
+        let numa = Numa {
+            planner: Planner::new(cores.iter().zip(&sizes).map(node).collect(), knobs(spec)),
+            managed: spec.on,
+            period_ns: spec.period.ns(),
+            pcpus,
+            distances,
+            most: std::iter::once(1).chain(run.vms.iter().map(|v| most(v.prefer_ht))).collect(),
+            parts: vec![vec![]; run.vms.len() + 1],
+            wants: std::iter::once(Wants::default()).chain(run.vms.iter().map(wants)).collect(),
+            seen: vec![Seen::default(); worlds],
+            seen_ns: 0,
+            talks: BTreeMap::new(),
+            orders: vec![],
+            homes: vec![0; worlds],
+        };
+        Some((numa, Memory::new(of, worlds)))
+    }
+
+    /// Whether VMs have homes.
+    pub(crate) fn is_managed(&self) -> bool {
+        self.managed
+    }
+
+    /// Home nodes of a world, a bit each; 0 for none.
+    pub(crate) fn home(&self, world: u32) -> u64 {
+        self.homes[world as usize]
+    }
+
+    /// pCPUs of a world's home.
+    pub(crate) fn pcpus(&self, world: u32) -> Option<PcpuSet> {
+        let home = self.homes[world as usize];
+        let at = (0..).zip(&self.pcpus).filter(|(node, _)| home >> node & 1 != 0);
+        at.map(|(_, set)| set.clone()).reduce(|a, b| a.or(&b))
+    }
+
+    /// A VM of these worlds is powered on, the vCPUs of which may use `allowed`: its clients get
+    /// homes and memory.
+    pub(crate) fn start(
+        &mut self,
+        now: u64,
+        vm: u32,
+        worlds: Range<u32>,
+        allowed: Option<&PcpuSet>,
+        memory: &mut Memory,
+    ) -> Vec<Decision> {
+        let vcpus = worlds.end - worlds.start;
+        let w = self.wants[vm as usize];
+        let sizes =
+            if self.managed { ::numa::split(vcpus, self.most[vm as usize]) } else { vec![vcpus] };
+        let mut first = worlds.start;
+        let part = |(part, size): (u32, &u32)| {
+            let worlds = first..first + size;
+            first += size;
+            let of = |all: u64| all / u64::from(vcpus) * u64::from(*size);
+            Part {
+                id: ClientId { vm, part },
+                worlds,
+                area: memory.area(w.hot_permille),
+                bytes: of(w.bytes),
+                hot: of(w.hot),
+                changes: BTreeMap::new(),
+                moved: 0,
+            }
+        };
+        let parts: Vec<Part> = (0..).zip(&sizes).map(part).collect();
+        let out = if self.managed { self.place(now, vm, &parts, allowed) } else { vec![] };
+        for p in &parts {
+            self.allocate(p, memory);
+            for world in p.worlds.clone() {
+                memory.used_by(world, uses(&parts, p, w));
+            }
+        }
+        self.parts[vm as usize] = parts;
+        self.note(&out);
+        out
+    }
+
+    fn place(
+        &mut self,
+        now: u64,
+        vm: u32,
+        parts: &[Part],
+        allowed: Option<&PcpuSet>,
+    ) -> Vec<Decision> {
+        let nodes = allowed.map_or(0, |set| {
+            let bit = |(node, of): (u32, &PcpuSet)| {
+                if of.and(set).is_empty() { 0 } else { 1 << node }
+            };
+            (0..).zip(&self.pcpus).map(bit).sum()
+        });
+        let client = |p: &Part| Client {
+            id: p.id,
+            vcpus: p.worlds.end - p.worlds.start,
+            memory: p.bytes,
+            nodes,
+            siblings_most: self.most[vm as usize],
+        };
+        let clients: Vec<Client> = parts.iter().map(client).collect();
+        self.planner.add(now, &clients)
+    }
+
+    /// Pages of a client: at home, then in the nearest nodes; of one without a home in all alike.
+    fn allocate(&self, p: &Part, memory: &mut Memory) {
+        let nodes = self.pcpus.len() as u32;
+        let from = |home: u32| {
+            let mut order: Vec<u32> = (0..nodes).collect();
+            order.sort_by_key(|n| (self.distances[home as usize][*n as usize], *n));
+            order
+        };
+        if let Some(home) = self.planner.home(p.id) {
+            memory.allocate(p.area, p.bytes, p.hot, &from(home));
+            return;
+        }
+        let with_pcpus: Vec<u32> =
+            (0..nodes).filter(|n| !self.pcpus[*n as usize].is_empty()).collect();
+        let n = with_pcpus.len() as u64;
+        for node in &with_pcpus {
+            memory.allocate(p.area, p.bytes / n, p.hot / n, &from(*node));
+        }
+    }
+
+    /// A VM is powered off.
+    pub(crate) fn stop(&mut self, vm: u32, memory: &mut Memory) {
+        self.planner.remove(vm);
+        self.parts[vm as usize].iter().for_each(|p| memory.release(p.area));
+    }
+
+    /// Takes down the homes of these decisions.
+    pub(crate) fn note(&mut self, decisions: &[Decision]) {
+        for d in decisions {
+            let parts = &mut self.parts[d.client.vm as usize];
+            let Some(part) = parts.get_mut(d.client.part as usize) else { continue };
+            *part.changes.entry(d.reason).or_insert(0) += 1;
+            part.worlds.clone().for_each(|w| self.homes[w as usize] = 1 << d.to);
+        }
+    }
+
+    /// A world of one VM has woken one of another.
+    pub(crate) fn talk(&mut self, a: u32, b: u32) {
+        *self.talks.entry((a.min(b), a.max(b))).or_insert(0) += 1;
+    }
+
+    /// What clients did since the last round: `times` has what a world wanted and had in all, in ns,
+    /// `entitled` what the VMs are entitled to, by what they want, all in thousandths of a pCPU.
+    pub(crate) fn loads(
+        &mut self,
+        now: u64,
+        memory: &Memory,
+        mut times: impl FnMut(u32) -> (u64, u64),
+        entitled: impl FnOnce(&BTreeMap<u32, u64>) -> BTreeMap<u32, u64>,
+    ) -> Vec<Load> {
+        let wall = (now - std::mem::replace(&mut self.seen_ns, now)).max(1);
+        let rate = |ns: u64| (u128::from(ns) * 1000 / u128::from(wall)) as u64;
+        let mut loads = vec![];
+        let mut wanted = BTreeMap::new();
+        for part in self.parts.iter().flatten() {
+            let (mut wants, mut uses) = (0, 0);
+            for world in part.worlds.clone() {
+                let (all, had) = times(world);
+                let seen = &mut self.seen[world as usize];
+                wants += rate(all.saturating_sub(seen.wanted));
+                uses += rate(had.saturating_sub(seen.used));
+                *seen = Seen { wanted: all, used: had };
+            }
+            *wanted.entry(part.id.vm).or_insert(0) += wants;
+            let talk = |(other, n): (u32, u64)| {
+                (ClientId { vm: other, part: 0 }, n * 1_000_000_000 / wall)
+            };
+            let with = self.talks.iter().filter_map(|((a, b), n)| match part.id.vm {
+                vm if vm == *a => Some((*b, *n)),
+                vm if vm == *b => Some((*a, *n)),
+                _ => None,
+            });
+            loads.push(Load {
+                id: part.id,
+                wanted: wants,
+                used: uses,
+                entitled: 0,
+                memory: memory.pages(part.area),
+                talks: if part.id.part == 0 { with.map(talk).collect() } else { vec![] },
+            });
+        }
+        self.talks.clear();
+        let entitled = entitled(&wanted);
+        for load in &mut loads {
+            let all = entitled.get(&load.id.vm).copied().unwrap_or(0);
+            load.entitled = all * load.wanted / wanted[&load.id.vm].max(1);
+        }
+        loads
+    }
+
+    /// What is to be moved of a client in one step.
+    pub(crate) fn step(order: &Order) -> (u64, u64) {
+        (order.bytes / PAGE_STEPS, order.cold / PAGE_STEPS)
+    }
+}
+
+/// Areas that the worlds of a client use, and for how many of their accesses each: its own above
+/// all, where the guest knows of its nodes; else those of the VM alike.
+fn uses(parts: &[Part], own: &Part, w: Wants) -> Vec<(u32, u64)> {
+    let all: u64 = parts.iter().map(|p| p.bytes).sum();
+    let shared = if w.vnuma && parts.len() > 1 { w.shared_permille } else { 1000 };
+    let part = |p: &Part| {
+        let of_all = shared * p.bytes / all.max(1);
+        (p.area, of_all + if p.id == own.id { 1000 - shared } else { 0 })
+    };
+    parts.iter().map(part).collect()
+}
