@@ -49,7 +49,7 @@ INLINE s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, 
 		return found;
 	}
 	budget_keep(h, v, w, 0);
-	return (s32)place_busy(h, t, w, deadline, (u32)prev);
+	return (s32)place_busy(h, t, w, deadline, place_from(h, t, w, (u32)prev));
 }
 
 /* A world that slept wants to run: demand, lag and stall go by that. */
@@ -129,7 +129,7 @@ INLINE void core_enter_busy(struct host *h, plat_task *t, struct vm *v, struct w
 	if (!p || !plat_may_run(t, pcpu) || !home_lets(w, p->node) ||
 	    (!(flags & ENQUEUE_WAKEUP) && w->last_pcpu != (s32)pcpu && with(MOVED)) ||
 	    whole_is_kept(h, pcpu))
-		pcpu = place_busy(h, t, w, deadline, pcpu);
+		pcpu = place_busy(h, t, w, deadline, place_from(h, t, w, pcpu));
 	p = plat_pcpu(h, pcpu);
 	if (!p)
 		return;

@@ -12,6 +12,7 @@
 #include "account/stall.h"
 #include "account/state.h"
 #include "law/demand.h"
+#include "law/home.h"
 #include "queue/costopped.h"
 
 INLINE void life_join(struct host *h, struct world *w, u32 id)
@@ -123,6 +124,7 @@ INLINE void core_world_start(struct host *h, plat_task *t, struct world *w)
 	w->state = asleep;
 	w->bind_vm = -1;
 	w->last_pcpu = -1;
+	w->home = HOME_ANY;
 	w->stalled_base_ns = STALLED_START;
 	w->flags |= WORLD_LIVE | (plat_restricted(h, t) ? WORLD_RESTRICTED : 0);
 	life_join(h, w, w->vm);

@@ -107,7 +107,7 @@ struct world {
 
 	/* --- place/home.h --- */
 
-	/* its home nodes, a bit each; 0: none (law/home.h) */
+	/* its home nodes, a bit each; all: none (law/home.h) */
 	u64 home;
 
 	/* --- identity: glue and binding --- */

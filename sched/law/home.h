@@ -2,7 +2,7 @@
  *
  * Promise	a world that has a home runs in it alone (VS51 "NUMA Scheduling Policy", N1), within its
  *		affinity. A home that leaves it no pCPU on line is dropped: user space gives it another
- * Law		world.home: a bit for each node; 0: it has none, and runs anywhere
+ * Law		world.home: a bit for each node; all of them: it has none, and runs anywhere
  * Limits	64 nodes. A world that was on its way to a pCPU when its home changed runs there for
  *		a slice
  */
@@ -11,17 +11,24 @@
 
 #include "../platform/platform.h"
 
+#define HOME_ANY (~0ull)
+
 /* Whether a home lets a world run in a node. */
-INLINE bool home_has(u64 home, u32 node) { return !home || home >> (node & 63) & 1; }
+INLINE bool home_has(u64 home, u32 node) { return home >> (node & 63) & 1; }
 
 INLINE bool home_lets(const struct world *w, u32 node) { return home_has(w->home, node); }
 
-/* Home of a thread's world, 0 for none. */
-INLINE u64 home_of(struct host *h, plat_task *t)
+/* Home of a thread's world. */
+RARE_SUBPROG u64 home_of(NONNULL(struct host *h), TRUSTED_TASK(t))
 {
-	struct world *w = plat_read(h->homes) ? plat_world_of(h, t) : NULL;
+	struct world *w = plat_world_of(h, t);
 
-	return w ? w->home : 0;
+	return w ? w->home : HOME_ANY;
+}
+
+INLINE u64 home_mask(struct host *h, plat_task *t)
+{
+	return plat_read(h->homes) ? home_of(h, t) : HOME_ANY;
 }
 
 #endif

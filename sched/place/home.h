@@ -26,11 +26,8 @@ RARE_SUBPROG u32 home_strays(NONNULL(struct host *h), NONNULL(struct pcpu *p), N
 			break;
 		if (home_lets(w, p->node) || !count_out(h, w))
 			continue; /* or a pCPU takes it just now */
-		if (!requeue_choose(h, t, w, v, &r)) {
+		if (!requeue_choose(h, t, w, v, &r))
 			r.pcpu = p->id;
-			requeue_enter(h, w, &r, plat_queue_key(t, h->v_ns));
-			continue;
-		}
 		requeue_enter(h, w, &r, plat_queue_key(t, h->v_ns));
 		if (!plat_queue_move(h, t, QUEUE_VM(r.pcpu)))
 			count_out_waiting(h, w);
@@ -56,7 +53,7 @@ SUBPROG u32 home_kick(NONNULL(struct host *h), NONNULL(struct world *w))
 	return 0;
 }
 
-/* A world has this home from now on, 0 for none. */
+/* A world has this home from now on; 0: none. */
 INLINE void core_home(struct host *h, struct world *w, u64 home)
 {
 	u32 queued = plat_read(w->queued_on), on = queued - 1;
@@ -64,7 +61,7 @@ INLINE void core_home(struct host *h, struct world *w, u64 home)
 	bool waits = queued && queued < QUEUED_PARKED && !(on & 1);
 	struct pcpu *p = NULL;
 
-	w->home = home;
+	w->home = home ? home : HOME_ANY;
 	if (home)
 		h->homes = 1;
 	plat_barrier();

@@ -72,7 +72,7 @@ SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 
 	u64 mask = c ? plat_read(c->idle) : 0;
 	u32 vm;
 
-	if (!mask || !home_has(home_of(h, t), c->node))
+	if (!mask || !home_has(home_mask(h, t), c->node))
 		return -1;
 	vm = place_vm(h, t);
 	if (before)
@@ -123,7 +123,7 @@ SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 	if (!c)
 		return -1;
 	own = idle >> (p->bit & 63) & 1 && plat_may_run(t, prev) &&
-	      home_has(home_of(h, t), p->node) && holder_admits(h, prev, place_vm(h, t));
+	      home_has(home_mask(h, t), p->node) && holder_admits(h, prev, place_vm(h, t));
 	if (own && idle_on_core(c, h->smt, idle, p->bit) && idle_reserve(c, p->bit))
 		return (s32)prev;
 	w = own ? plat_world_of(h, t) : NULL;
@@ -159,7 +159,7 @@ SUBPROG s32 place_llc(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev, bool f
 	struct pcpu *p = plat_pcpu(h, prev);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	u32 margin = first ? 1 : LLC_MARGIN, least = c ? idle_load(c) : 0, best = 0;
-	u64 home = home_of(h, t);
+	u64 home = home_mask(h, t);
 	s32 found;
 
 	if (!c || least < margin || !with(PLACE_LLC))
@@ -207,11 +207,13 @@ SUBPROG s32 place_new(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct w
 }
 
 /* Bits of a cluster that the world may use. */
-INLINE u64 place_allowed(struct cluster *c, plat_task *t, const struct world *w)
+SUBPROG u64 place_allowed(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t),
+			  NONNULL(struct world *w))
 {
-	u64 mask = 0, present = c->present & ~c->kept;
+	struct cluster *c = plat_cluster(h, cluster);
+	u64 mask = 0, present = c ? c->present & ~c->kept : 0;
 
-	if (!home_lets(w, c->node))
+	if (!c || !home_lets(w, c->node))
 		return 0;
 	if (!(w->flags & WORLD_RESTRICTED))
 		return present;
@@ -290,13 +292,13 @@ RARE_SUBPROG u32 place_home(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(st
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	u32 near = p ? p->cluster : 0;
 
-	if (!c || !w->home)
+	if (!c || w->home == HOME_ANY)
 		return plat_any_pcpu(h, t);
 	plat_for(i, CLUSTERS_MAX) {
 		struct cluster *at = plat_cluster(h, near);
-		u64 mask = at ? place_allowed(at, t, w) : 0;
+		u64 mask = place_allowed(h, near, t, w);
 
-		if (mask) {
+		if (at && mask) {
 			u64 ahead = mask & ~0ull << (p->probe++ & 63);
 
 			return at->pcpu[plat_first_bit(ahead ? ahead : mask) & 63];
@@ -305,11 +307,23 @@ RARE_SUBPROG u32 place_home(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(st
 			break;
 		near = c->near[i & (CLUSTERS_MAX - 1)];
 	}
-	w->home = 0;
+	w->home = HOME_ANY;
 	return plat_any_pcpu(h, t);
 }
 
-/* The pCPU to queue at when none is idle; `prev` is favoured by margins. One other cluster is
+/* Where place_busy begins for a world that ran last on `prev`: there, or in its home. A call of its
+ * own, for call chains of BPF share 512 bytes of stack. */
+SUBPROG u32 place_from(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct world *w), u32 prev)
+{
+	struct pcpu *p = w->home != HOME_ANY ? plat_pcpu(h, prev) : NULL;
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+
+	if (!c || (home_lets(w, p->node) && idle_online(c, p->bit) && plat_may_run(t, prev)))
+		return prev;
+	return place_home(h, t, w, prev);
+}
+
+/* The pCPU to queue at when none is idle; `prev`, of place_from, is favoured by margins. One other cluster is
  * looked at too: else small clusters would each be fair for themselves only. */
 SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct world *w),
 		       u64 deadline, u32 prev)
@@ -322,17 +336,17 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
 	u32 near, nears;
 
-	if (!c || !idle_online(c, p->bit) || !plat_may_run(t, prev) || !home_lets(w, p->node)) {
-		s.pcpu = place_home(h, t, w, prev);
+	if (!c || !idle_online(c, p->bit) || !plat_may_run(t, prev)) {
+		s.pcpu = plat_any_pcpu(h, t);
 		p = plat_pcpu(h, s.pcpu);
 		c = p ? plat_cluster(h, p->cluster) : NULL;
 	}
 	if (!c || w->flags & WORLD_PCPU_KTHREAD || !with(PLACE_PROBE))
 		return s.pcpu;
 	s.cursor = p->probe++;
-	nears = w->home ? c->nears_of_node : c->nears;
+	nears = w->home != HOME_ANY ? c->nears_of_node : c->nears;
 	near = nears ? c->near[s.cursor % nears & (CLUSTERS_MAX - 1)] : CLUSTERS_MAX;
-	s.mask = place_allowed(c, t, w);
+	s.mask = place_allowed(h, p->cluster, t, w);
 	s.cost = s.mask >> (p->bit & 63) & 1 ? place_cost(h, s.pcpu, &s.cand) : GOODNESS_WORST;
 	s.mask &= ~(1ull << (p->bit & 63));
 	if (w->vm != VM_SYSTEM && w->last_pcpu == (s32)s.pcpu) {
@@ -343,7 +357,7 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	other = plat_cluster(h, near);
 	if (!other)
 		return s.pcpu;
-	s.mask = place_allowed(other, t, w);
+	s.mask = place_allowed(h, near, t, w);
 	s.margin += (s64)share_span(h, plat_knobs(h)->migrate_margin_us);
 	place_probe(h, near, &s);
 	return s.pcpu;

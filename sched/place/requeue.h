@@ -26,7 +26,10 @@ SUBPROG bool requeue_choose(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(st
 
 	r->cand = preempt_candidate(w, share_deadline(v, w));
 	r->idle = place_idle(h, t, pcpu);
-	r->pcpu = r->idle >= 0 ? (u32)r->idle : place_busy(h, t, w, r->cand.deadline, pcpu);
+	if (r->idle >= 0)
+		r->pcpu = (u32)r->idle;
+	else
+		r->pcpu = place_busy(h, t, w, r->cand.deadline, place_from(h, t, w, pcpu));
 	return plat_pcpu(h, r->pcpu) != NULL;
 }
 

@@ -39,18 +39,10 @@ INLINE u64 ready_clock(struct host *h, u64 queue)
 	return p ? p->system_v_ns : h->v_ns;
 }
 
-/* Node of a pCPU. */
-INLINE u32 ready_node(struct host *h, u32 pcpu)
+/* Whether a waiting world may run on `p`, where worlds of `only` may. */
+INLINE bool ready_may(plat_task *t, const struct world *w, const struct pcpu *p, u32 only)
 {
-	struct pcpu *p = plat_pcpu(h, pcpu);
-
-	return p ? p->node : 0;
-}
-
-/* Whether a waiting world may run on `pcpu` of `node`, where worlds of `only` may. */
-INLINE bool ready_may(plat_task *t, const struct world *w, u32 pcpu, u32 node, u32 only)
-{
-	return plat_may_run(t, pcpu) && home_lets(w, node) && holder_lets(only, w->vm);
+	return plat_may_run(t, p->id) && home_lets(w, p->node) && holder_lets(only, w->vm);
 }
 
 /* The best world of `queue` for `pcpu` with a deadline before `key_max`. */
@@ -58,7 +50,8 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 		       NONNULL(struct pick *out))
 {
 	u64 clock = ready_clock(h, queue);
-	u32 only = holder_of(h, pcpu), node = ready_node(h, pcpu);
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	u32 only = holder_of(h, pcpu);
 	plat_task *t;
 
 	out->seen = 0;
@@ -66,6 +59,8 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 	out->key = key_max;
 	out->next = KEY_NONE;
 	out->world = WORLD_NONE;
+	if (!p)
+		return WORLD_NONE;
 	plat_queue_each(h, t, queue) {
 		u64 queued = plat_queue_key(t, clock), key;
 		struct world *w;
@@ -79,7 +74,7 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 		}
 		w = plat_world_of(h, t);
 		v = w ? plat_vm(h, w->vm) : NULL;
-		if (!v || !plat_may_run(t, pcpu) || !home_lets(w, node))
+		if (!v || !plat_may_run(t, pcpu) || !home_lets(w, p->node))
 			continue;
 		if (!holder_lets(only, w->vm)) {
 			out->next = min_u64(queued, out->next); /* it may later */
@@ -112,15 +107,18 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 since_ns,
 			  NONNULL(u32 *seen))
 {
-	u32 found = WORLD_NONE, only = holder_of(h, pcpu), node = ready_node(h, pcpu);
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	u32 found = WORLD_NONE, only = holder_of(h, pcpu);
 	plat_task *t;
 
+	if (!p)
+		return WORLD_NONE;
 	plat_queue_each(h, t, queue) {
 		struct world *w = plat_world_of(h, t);
 
 		if ((*seen)++ >= GUARD_SCAN_MAX)
 			break;
-		if (w && w->state_since_ns < since_ns && ready_may(t, w, pcpu, node, only)) {
+		if (w && w->state_since_ns < since_ns && ready_may(t, w, p, only)) {
 			found = w->id;
 			break;
 		}
@@ -132,15 +130,18 @@ SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 sinc
  * counts the worlds looked at. */
 SUBPROG u32 ready_pinned(NONNULL(struct host *h), u64 queue, u32 pcpu, NONNULL(u32 *seen))
 {
-	u32 found = WORLD_NONE, only = holder_of(h, pcpu), node = ready_node(h, pcpu);
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	u32 found = WORLD_NONE, only = holder_of(h, pcpu);
 	plat_task *t;
 
+	if (!p)
+		return WORLD_NONE;
 	plat_queue_each(h, t, queue) {
 		struct world *w = plat_world_of(h, t);
 
 		if ((*seen)++ >= QUEUE_SCAN_MAX)
 			break;
-		if (w && w->flags & WORLD_RESTRICTED && ready_may(t, w, pcpu, node, only)) {
+		if (w && w->flags & WORLD_RESTRICTED && ready_may(t, w, p, only)) {
 			found = w->id;
 			break;
 		}
@@ -152,15 +153,18 @@ SUBPROG u32 ready_pinned(NONNULL(struct host *h), u64 queue, u32 pcpu, NONNULL(u
  * may. */
 SUBPROG bool ready_slice(NONNULL(struct host *h), u64 queue, u32 world, u32 pcpu, u64 slice)
 {
-	u32 only = holder_of(h, pcpu), node = ready_node(h, pcpu);
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	u32 only = holder_of(h, pcpu);
 	plat_task *t;
 	bool found = false;
 
+	if (!p)
+		return false;
 	plat_queue_each(h, t, queue) {
 		struct world *w = plat_world_of(h, t);
 
 		if (w && w->id == world) {
-			found = ready_may(t, w, pcpu, node, only);
+			found = ready_may(t, w, p, only);
 			if (found)
 				plat_set_slice(t, slice);
 			break;

@@ -11,8 +11,8 @@ use crate::draw::{
 };
 use dice::Draw;
 use settings::{
-    Bytes, Dist, HardwareSpec, HostSpec, HostTask, OfflineSpec, RealtimeSpec, Run, RunSpec, VmSpec,
-    Window, Workload, built_in_profiles,
+    Bytes, Dist, HardwareSpec, HostSpec, HostTask, NumaSpec, OfflineSpec, RealtimeSpec, Run,
+    RunSpec, VmSpec, Window, Workload, built_in_profiles,
 };
 use topology::Topology;
 use units::{PcpuId, PcpuSet, Span};
@@ -278,6 +278,25 @@ const FAILED_ONCE: &[u64] = &[64, 148, 243];
 #[test]
 fn contract_accounts_and_work_conservation_hold_on_any_host() {
     case::hold(Lag::Free, &case::seeds(1_000, FAILED_ONCE), drawn);
+}
+
+/// The same where VMs have home nodes, which change often.
+#[test]
+fn they_hold_where_vms_have_homes() {
+    let homes = |seed: u64| {
+        let mut case = drawn(seed);
+        let spec = &mut case.run.spec;
+        spec.hardware.get_or_insert_with(HardwareSpec::default);
+        spec.numa = Some(NumaSpec {
+            period: Span::from_ms(400 + seed % 7 * 100),
+            fairness_periods: 1 + seed % 3,
+            imbalance_percent: 1 + seed % 10,
+            thrash_percent: 50 + seed % 2 * 50,
+            ..NumaSpec::default()
+        });
+        case
+    };
+    case::hold(Lag::Free, &case::seeds(60, &[]), homes);
 }
 
 /// The same where a core runs worlds of one VM, or one world (the oracle's `core-sharing`).

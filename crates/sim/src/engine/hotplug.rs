@@ -27,6 +27,7 @@ impl<P: Scheduler> Engine<P> {
             self.evacuate(pcpu);
         }
         self.settle(u32::MAX);
+        self.renew_homes();
     }
 
     /// What runs on a pCPU that goes is preempted; the pCPU idles until it is gone.

@@ -41,30 +41,42 @@ impl<P: Scheduler> Engine<P> {
         self.respeed_vm(vm);
     }
 
-    /// pCPUs that a world may use: by its affinity, and within that by its home.
-    pub(super) fn allowed(&self, world: u32) -> Option<PcpuSet> {
-        let set = self.cast.spec(world).allowed.as_ref();
-        let home = self.numa.as_ref().and_then(|n| n.pcpus(world));
-        match (set, home) {
-            (Some(set), Some(home)) => {
-                let both = set.and(&home).and(&self.kernel.online());
-                Some(if both.is_empty() { set.clone() } else { set.and(&home) })
-            }
-            (None, Some(home)) if home.and(&self.kernel.online()).is_empty() => None,
-            (set, home) => set.cloned().or(home),
-        }
+    /// pCPUs of a world's home, by its affinity, if one of them is on line.
+    fn home_pcpus(&self, world: u32) -> Option<PcpuSet> {
+        let home = self.numa.as_ref().and_then(|n| n.pcpus(world))?;
+        let set = match &self.cast.spec(world).allowed {
+            Some(allowed) => allowed.and(&home),
+            None => home,
+        };
+        (!set.and(&self.kernel.online()).is_empty()).then_some(set)
     }
 
-    /// Puts the home of a world that is there into force.
+    /// pCPUs that a world may use: by its affinity, and within that by its home.
+    pub(super) fn allowed(&self, world: u32) -> Option<PcpuSet> {
+        self.home_pcpus(world).or_else(|| self.cast.spec(world).allowed.clone())
+    }
+
+    /// Puts the home of a world that is there into force; one that has no pCPU on line for it is
+    /// none.
     pub(super) fn put_home(&mut self, world: u32) {
         let Some(home) = self.numa.as_ref().map(|n| n.home(world)).filter(|h| *h != 0) else {
             return;
         };
+        let home = if self.home_pcpus(world).is_some() { home } else { 0 };
         let allowed = self.allowed(world);
         self.books.home(self.kernel.now(), world, allowed);
         self.cause = (None, 0);
         self.call(|p, k| p.home(k, world, home));
         self.settle(u32::MAX);
+    }
+
+    /// pCPUs have come or gone: homes are put into force anew.
+    pub(super) fn renew_homes(&mut self) {
+        if self.numa.as_ref().is_some_and(Numa::is_managed) {
+            let there = |w: &u32| self.kernel.is_there(*w);
+            let worlds: Vec<u32> = self.cast.worlds().filter(there).collect();
+            worlds.into_iter().for_each(|w| self.put_home(w));
+        }
     }
 
     /// A round of the planner.
