@@ -174,7 +174,7 @@ pub fn decide(vm: &Vm, host: &Host, remembered: Option<&Remembered>) -> Result<D
     vm.check()?;
     let kept = remembered.filter(|r| renewed(vm, r).is_none());
     let (size, reason) = match kept {
-        Some(r) if balanced(r.vcpus, r.size).first() == Some(&r.size) => {
+        Some(r) if r.size > 0 && balanced(r.vcpus, r.size).first() == Some(&r.size) => {
             (r.size, Reason::Remembered { host: r.host.clone() })
         }
         Some(r) => {

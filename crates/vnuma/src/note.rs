@@ -28,8 +28,8 @@ pub enum Note {
     Case(Case, u32),
     /// The guest sees one node, and its memory is on several.
     Unseen(u32),
-    /// More vCPUs than the nodes of the host have room for.
-    Cores(u32, u32),
+    /// A node has more vCPUs of the VM than room.
+    Crowded(u32, u32, u32),
     /// More vCPUs than the host has pCPUs.
     Threads(u32, u32),
     /// A node has less memory than the VM is to have there.
@@ -61,11 +61,14 @@ impl Note {
         } else if mapping.clients.len() > 1 && !exposed {
             notes.push(Note::Unseen(mapping.clients.len() as u32));
         }
-        let crowded = |n: u32, vcpus: &u32| host.node(n).is_some_and(|n| *vcpus > n.room(o));
+        let crowded = |(id, vcpus): (u32, u32)| {
+            let room = host.node(id).map_or(vcpus, |n| n.room(o));
+            (vcpus > room).then_some(Note::Crowded(id, vcpus, room))
+        };
         if vm.vcpus > host.threads() {
             notes.push(Note::Threads(vm.vcpus, host.threads()));
-        } else if mapping.vcpus_on().iter().any(|(n, vcpus)| crowded(*n, vcpus)) {
-            notes.push(Note::Cores(vm.vcpus, host.nodes.iter().map(|n| n.room(o)).sum()));
+        } else {
+            notes.extend(mapping.vcpus_on().into_iter().find_map(crowded));
         }
         for (id, asked) in mapping.memory_by_node(decision) {
             if let Some(has) = host.node(id).and_then(|n| n.memory).filter(|has| asked > *has) {
@@ -132,10 +135,10 @@ impl fmt::Display for Note {
                 "the guest sees one node, and has {clients} clients: its memory is interleaved between \
                  their homes; a lower numa.vcpu.min shows them to a guest that is new"
             ),
-            Note::Cores(vcpus, room) => write!(
+            Note::Crowded(node, vcpus, room) => write!(
                 f,
-                "{vcpus} vCPUs on a host with room for {room}: some nodes have more vCPUs of this VM \
-                 than cores; give it fewer vCPUs, or set numa.vcpu.preferHT"
+                "node {node} has {vcpus} vCPUs of this VM, and room for {room}: they wait for each \
+                 other, or share cores; give it fewer vCPUs, or virtual nodes of another size"
             ),
             Note::Threads(vcpus, threads) => write!(
                 f,
@@ -144,8 +147,7 @@ impl fmt::Display for Note {
             ),
             Note::Memory(node, asked, has) => write!(
                 f,
-                "node {node} has {has}, and {asked} is to be there: the VM will not start with memory \
-                 bound so; give it less memory"
+                "node {node} has {has}, and {asked} of this VM is to be there; give it less memory"
             ),
             Note::Bare(nodes) => {
                 let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();

@@ -108,8 +108,8 @@ impl Plan {
             (Case::Fits, false) => "it has one home: all its memory is local".into(),
             (Case::Fits, true) => "what is local for the guest is local on the host".into(),
             (Case::Multiple { .. }, true) => format!(
-                "memory of a virtual node is interleaved over {widest} nodes: 1 of {widest} accesses \
-                 that are local for the guest is local on the host"
+                "memory of a virtual node is interleaved over {widest} nodes: of what is local for \
+                 the guest, 1 in {widest} is local on the host"
             ),
             (Case::Irreconcilable, true) => format!(
                 "vNUMA has no effect: all memory is interleaved over the homes of {clients} clients"

@@ -22,7 +22,7 @@ fn each_trouble_is_noted_with_what_to_do() {
     let auto = Options { autosize: true, ..sockets_of(4) };
     assert_eq!(notes(16, auto, "2x1x8x2:64G"), [Note::Autosize]);
     assert_eq!(notes(8, base, "2x1x4x2:64G"), [Note::Unseen(2)]);
-    assert_eq!(notes(24, base, "2x1x8x2:64G"), [Note::Cores(24, 16)]);
+    assert_eq!(notes(24, base, "2x1x8x2:64G"), [Note::Crowded(0, 16, 8)]);
     assert_eq!(notes(24, ht(), "2x1x8x2:64G"), []);
     assert_eq!(notes(40, base, "2x1x8x2:64G"), [Note::Threads(40, 32)]);
     assert_eq!(

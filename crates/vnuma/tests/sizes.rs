@@ -208,7 +208,7 @@ fn too_many_nodes_and_sizes_that_no_decision_has_are_refused() {
     );
     let mut kept =
         decide(&vm(12, Options::default()), &host("2x1x8x1"), None).unwrap().remember.unwrap();
-    for size in [5, 7, 13] {
+    for size in [0, 5, 7, 13] {
         kept.size = size;
         let refused = decide(&vm(12, Options::default()), &host("2x1x8x1"), Some(&kept));
         let said = refused.unwrap_err().to_string();
