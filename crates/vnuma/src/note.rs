@@ -56,9 +56,10 @@ impl Note {
             notes.extend(decision.unfit.map(|u| Note::CoresPerSocket(o.cores_per_socket, u)));
         }
         let exposed = decision.nodes.len() > 1;
-        if exposed && mapping.case != Case::Fits {
+        let several = mapping.all_memory_on().len() > 1;
+        if several && exposed && mapping.case != Case::Fits {
             notes.push(Note::Case(mapping.case, mapping.room));
-        } else if mapping.clients.len() > 1 && !exposed {
+        } else if several && mapping.clients.len() > 1 && !exposed {
             notes.push(Note::Unseen(mapping.clients.len() as u32));
         }
         let crowded = |(id, vcpus): (u32, u32)| {

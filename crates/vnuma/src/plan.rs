@@ -98,14 +98,25 @@ impl Plan {
         self.host.nodes.len() > 1 && !self.mapping.all_memory_on().is_empty()
     }
 
+    /// Whether the host takes from the guest what vNUMA would give it: its virtual nodes match none
+    /// of several nodes that have its memory.
+    #[must_use]
+    pub fn is_void(&self) -> bool {
+        let several = self.mapping.all_memory_on().len() > 1;
+        self.is_exposed() && several && self.mapping.case == Case::Irreconcilable
+    }
+
     /// What it costs to run there, in words.
     #[must_use]
     pub fn cost(&self) -> String {
         let clients = self.mapping.clients.len();
         let homes = |i: usize| self.mapping.memory_on(i).len();
         let widest = (0..self.decision.nodes.len()).map(homes).max().unwrap_or(0);
+        if self.mapping.all_memory_on().len() == 1 {
+            return "all its memory is on one node".into();
+        }
         match (self.mapping.case, self.is_exposed()) {
-            (Case::Fits, false) => "it has one home: all its memory is local".into(),
+            (Case::Fits, false) => "all its memory is local".into(),
             (Case::Fits, true) => "what is local for the guest is local on the host".into(),
             (Case::Multiple { .. }, true) => format!(
                 "memory of a virtual node is interleaved over {widest} nodes: of what is local for \

@@ -41,6 +41,18 @@ fn each_trouble_is_noted_with_what_to_do() {
     assert!(said(24, most, "4x1x8x2:64G").contains("vNUMA has no effect here"));
 }
 
+#[test]
+fn on_a_host_of_one_node_nothing_is_interleaved_and_nothing_is_lost() {
+    for (vcpus, size) in [(8, 8), (16, 8), (18, 6)] {
+        let most = Options { max_per_virtual_node: Some(size), ..Options::default() };
+        let plan = planned(&vm(vcpus, most), "1x1x4x8:64G");
+        assert!(!plan.is_void() && plan.notes.iter().all(|n| matches!(n, Note::Crowded(..))));
+        assert_eq!(plan.cost(), "all its memory is on one node");
+    }
+    let most = Options { max_per_virtual_node: Some(6), ..Options::default() };
+    assert!(planned(&vm(18, most), "3x1x4x8:64G").is_void());
+}
+
 /// A machine whose node 1 has pCPUs and no memory, and whose node 2 has memory and no pCPUs.
 fn bare() -> Host {
     let shape = Shape {

@@ -111,8 +111,7 @@ fn check(
         plans.push(::vnuma::plan(&moved, host, there.as_ref()).map_err(input)?);
     }
     let recommended = ::vnuma::recommend(vm, hosts);
-    let lost = |p: &&Plan| p.mapping.case == Case::Irreconcilable && p.is_exposed();
-    let refused = plans.iter().find(lost).map(|p| {
+    let refused = plans.iter().find(|p| p.is_void()).map(|p| {
         let (room, size, vm, host) = (p.mapping.room, p.decision.size, &vm.name, &p.host.name);
         let next = recommended.as_ref().map(advice).unwrap_or_default();
         format!(
