@@ -132,6 +132,18 @@ impl Unfit {
     }
 }
 
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::Divides => f.write_str("it does not divide the vCPUs; choose one that does"),
+            Unfit::TooLarge { room } => {
+                write!(f, "a node of the host has room for {room}; set {room} or less")
+            }
+            Unfit::TooManyNodes => f.write_str("it makes too many virtual nodes; set more"),
+        }
+    }
+}
+
 /// Why a remembered decision was made anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -146,6 +158,21 @@ pub enum Renewed {
         /// The size that was remembered.
         before: u32,
     },
+}
+
+impl fmt::Display for Renewed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Renewed::Vcpus { before } => {
+                write!(f, "it had {before} vCPUs; the guest sees other nodes than before")
+            }
+            Renewed::Autosize { before } => write!(
+                f,
+                "numa.autosize is on, and numa.autosize.once is not; it had virtual nodes of \
+                 {before} vCPUs"
+            ),
+        }
+    }
 }
 
 /// The virtual nodes of a VM.

@@ -95,31 +95,14 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Note::CoresPerSocket(cores, unfit) => {
-                write!(f, "cpuid.coresPerSocket {cores} is not the size of a virtual node: ")?;
-                match unfit {
-                    Unfit::Divides => {
-                        write!(f, "it does not divide the vCPUs; choose one that does")
-                    }
-                    Unfit::TooLarge { room } => {
-                        write!(f, "a node of the host has room for {room}; set {room} or less")
-                    }
-                    Unfit::TooManyNodes => write!(f, "too many nodes would come of it; set more"),
-                }
+                write!(f, "cpuid.coresPerSocket {cores} is not the size of a virtual node: {unfit}")
             }
             Note::Autosize => write!(
                 f,
                 "numa.autosize sizes virtual nodes by the host's nodes, whatever other size is set; \
                  leave one out"
             ),
-            Note::Renewed(Renewed::Vcpus { before }) => write!(
-                f,
-                "decided anew: it had {before} vCPUs; the guest sees other nodes than before"
-            ),
-            Note::Renewed(Renewed::Autosize { before }) => write!(
-                f,
-                "decided anew by numa.autosize without numa.autosize.once; it had virtual nodes of \
-                 {before} vCPUs"
-            ),
+            Note::Renewed(renewed) => write!(f, "decided anew: {renewed}"),
             Note::Case(Case::Irreconcilable, room) => write!(
                 f,
                 "virtual nodes are no multiple of the host's, which have room for {room} vCPUs: vNUMA \

@@ -42,6 +42,23 @@ fn each_trouble_is_noted_with_what_to_do() {
 }
 
 #[test]
+fn what_is_decided_anew_says_what_was_before() {
+    let base = Options::default();
+    let kept = planned(&vm(16, base), "2x1x8x2:64G").decision.remember;
+    let note = |vcpus, options| {
+        let plan = plan(&vm(vcpus, options), &host("4x1x4x2:64G"), kept.as_ref()).unwrap();
+        plan.notes.first().map(ToString::to_string)
+    };
+    assert!(note(12, base).unwrap().starts_with("decided anew: it had 16 vCPUs; the guest sees"));
+    let auto = Options { autosize: true, autosize_once: false, ..base };
+    assert!(note(16, auto).unwrap().ends_with("it had virtual nodes of 8 vCPUs"));
+    let many = planned(&vm(1024, sockets_of(2)), "8x1x64x2:64G").notes[0].to_string();
+    assert!(many.ends_with("it makes too many virtual nodes; set more"), "{many}");
+    let third = planned(&vm(16, sockets_of(3)), "2x1x8x2:64G").notes[0].to_string();
+    assert!(third.ends_with("it does not divide the vCPUs; choose one that does"), "{third}");
+}
+
+#[test]
 fn on_a_host_of_one_node_nothing_is_interleaved_and_nothing_is_lost() {
     for (vcpus, size) in [(8, 8), (16, 8), (18, 6)] {
         let most = Options { max_per_virtual_node: Some(size), ..Options::default() };
