@@ -128,6 +128,9 @@ fn a_shape_a_scenario_and_this_machine_are_hosts() {
     assert_eq!(nodes("a=2x2x8x2:64G"), ("a".into(), 4));
     assert_eq!(nodes("shares-ratio-2x2x2"), ("shares-ratio-2x2x2".into(), 2));
     assert!(nodes("this").1 >= 1);
+    // Numbers that are no machine's are marked.
+    let (_, _, error) = ends("plan --vcpus 4 --memory 4G --host a=2x1x8x2 --qemu");
+    assert_eq!(error, "note: nodes are numbered as in host a, not as on a machine\n");
     let plan = json("plan --vcpus 4 --memory 4G --json");
     assert_eq!(
         (&plan["host"]["name"], &plan["host"]["is_machine"]),

@@ -66,6 +66,10 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         _ => return Ok(say::all(&plan.draw())?),
     };
     plan.notes.iter().for_each(|note| say::note(&format!("note: {note}")));
+    if !plan.host.is_machine {
+        let host = &plan.host.name;
+        say::note(&format!("note: nodes are numbered as in host {host}, not as on a machine"));
+    }
     Ok(say::all(&text)?)
 }
 
