@@ -16,6 +16,7 @@ mod sim;
 mod top;
 mod trace;
 mod tree;
+mod vnuma;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -35,7 +36,8 @@ pub enum Exit {
     Host = 4,
     /// The kernel ended the scheduler.
     Ejected = 5,
-    /// The oracle found a violation, or a run missed what it expects.
+    /// The oracle found a violation, a run missed what it expects, or vNUMA has no effect on some
+    /// host.
     Check = 6,
     /// What is reserved, or shall be, cannot be kept.
     NotAdmitted = 7,
@@ -91,6 +93,7 @@ enum Command {
     Doctor(live::DoctorArgs),
     Plan(plan::Args),
     Admit(admit::Args),
+    Vnuma(vnuma::Args),
     Knobs(knobs::Args),
     Report(report::Args),
     Metrics(metrics::Args),
@@ -126,6 +129,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Trace(args) => trace::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Admit(args) => admit::main(&args),
+        Command::Vnuma(args) => vnuma::main(&args),
         Command::Knobs(args) => knobs::main(&args),
         Command::Report(args) => report::main(&args),
         Command::Metrics(args) => metrics::main(&args),

@@ -10,3 +10,4 @@ mod sim_names;
 mod top;
 mod top_screen;
 mod trace;
+mod vnuma;

@@ -59,7 +59,7 @@ fn a_standard_output_that_is_full_ends_every_command_with_1_and_says_so() {
     let (trace, json) = recorded(&folder);
     let (trace, json) = (trace.as_str(), json.as_str());
     let page = folder.join("x.html");
-    let all: [&[&str]; 24] = [
+    let all: [&[&str]; 27] = [
         &["--help"],
         &["--version"],
         &["sim", "--help"],
@@ -71,6 +71,9 @@ fn a_standard_output_that_is_full_ends_every_command_with_1_and_says_so() {
         &["plan", "--scenario", "demo"],
         &["plan", "--scenario", "demo", "--json"],
         &["admit", "--scenario", "demo"],
+        &["vnuma", "plan", "--vcpus", "4", "--memory", "1G", "--host", "1x1x4x1", "--xml"],
+        &["vnuma", "plan", "--vcpus", "4", "--memory", "1G", "--host", "1x1x4x1", "--json"],
+        &["vnuma", "check", "--vcpus", "4", "1x1x4x1"],
         &["top", "--sim", "demo", "--batch", "-n", "2"],
         &["top", "--sim", "demo", "--json", "-n", "2"],
         &["top", "--sim", "demo", "--once"],

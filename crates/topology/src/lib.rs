@@ -1,8 +1,10 @@
 //! Sockets, nodes, LLCs, cores and threads of a host: from a description or from sysfs, drawn as
 //! text.
 
+mod nodes;
 mod sysfs;
 
+pub use nodes::{NodeFacts, nodes_from_sysfs};
 pub use sysfs::{SysfsError, from_sysfs, online};
 
 use serde::{Deserialize, Serialize};

@@ -20,7 +20,7 @@ pub enum SysfsError {
     Shape(#[from] ShapeError),
 }
 
-fn read(path: &Path) -> Result<String, SysfsError> {
+pub(crate) fn read(path: &Path) -> Result<String, SysfsError> {
     fs::read_to_string(path)
         .map(|t| t.trim().to_owned())
         .map_err(|e| SysfsError::Read { path: path.display().to_string(), cause: e.to_string() })

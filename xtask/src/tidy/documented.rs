@@ -10,7 +10,7 @@ const EXIT_DOCUMENT: &str = "docs/exit-codes.md";
 
 /// Sources whose public fields are keys or fields of a file format, and the document that explains
 /// them.
-const FORMATS: [(&str, &[&str], &str); 12] = [
+const FORMATS: [(&str, &[&str], &str); 18] = [
     (
         "crates/settings/src/scenario.rs",
         &["RunSpec", "HostSpec", "VmSpec", "HostTask", "Lab", "Expect"],
@@ -29,6 +29,12 @@ const FORMATS: [(&str, &[&str], &str); 12] = [
     ("crates/host/src/ejections.rs", &["Ejections"], "docs/operating.md"),
     ("crates/trace/src/waits.rs", &["Wait"], "docs/trace.md"),
     ("crates/trace/src/report.rs", &["Histogram", "Latency", "Sum", "Report"], "docs/trace.md"),
+    ("crates/vnuma/src/decide.rs", &["VirtualNode", "Remembered", "Decision"], "docs/vnuma.md"),
+    ("crates/vnuma/src/fleet.rs", &["Recommended"], "docs/vnuma.md"),
+    ("crates/vnuma/src/host.rs", &["Node", "Host"], "docs/vnuma.md"),
+    ("crates/vnuma/src/mapping.rs", &["Client", "Mapping"], "docs/vnuma.md"),
+    ("crates/vnuma/src/plan.rs", &["Guest", "Plan"], "docs/vnuma.md"),
+    ("crates/vnuma/src/vm.rs", &["Options", "Vm"], "docs/vnuma.md"),
     ("crates/views/src/plan.rs", &["Plan", "PlanRow", "PlanNow", "Loan"], "docs/operating.md"),
     (
         "crates/views/src/result.rs",
