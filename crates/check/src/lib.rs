@@ -13,6 +13,7 @@
 
 mod accounts;
 mod bounds;
+mod homes;
 mod ideals;
 mod lag;
 mod oracle;
@@ -27,6 +28,7 @@ mod waits;
 mod window;
 
 pub use bounds::Bounds;
+pub use homes::{HomeChange, HomeSeen, HomeTerms};
 pub use oracle::Oracle;
 pub use settings::{CoreSharing, CoreTerms, CoschedSpans, SchedulerTerms};
 pub use skew::CoschedTerms;

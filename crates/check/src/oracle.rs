@@ -10,6 +10,7 @@
 //! After a violation the oracle believes the event and goes on, so that one fault is one violation.
 
 mod finding;
+mod homes;
 mod realtime;
 mod seat;
 mod threads;
@@ -17,12 +18,14 @@ mod threads;
 use crate::{
     Bounds, Invariant, PoolTerms, State, StateTimes, Verdict, Violation, VmTerms,
     accounts::{Life, Stints},
+    homes::{Away, HomeTerms},
     ideals::{Account, Ideals},
     sharing::{Shared, Sharing},
     skew::Skew,
     verdict::Log,
     waits::Waits,
 };
+use std::collections::BTreeMap;
 use topology::Topology;
 use units::{PcpuId, PcpuSet, VmId, WorldId};
 
@@ -77,6 +80,9 @@ pub struct Oracle {
     /// Of each core: worlds that run side by side there though they may not.
     mixed: Vec<Option<threads::Mixed>>,
     pub(crate) skew: Skew,
+    /// What homes are held to; whose memory is elsewhere, by VM and client.
+    homes: Option<HomeTerms>,
+    away: BTreeMap<(VmId, u32), Away>,
     log: Log,
 }
 
@@ -102,6 +108,8 @@ impl Oracle {
             sharing: Sharing::new(topology, bounds.sharing_max_ns),
             mixed: vec![],
             skew: Skew::new(&bounds),
+            homes: None,
+            away: BTreeMap::new(),
             log: Log::new(bounds.violations_kept),
         }
     }
@@ -276,15 +284,6 @@ impl Oracle {
             w.misplaced = if may { None } else { w.misplaced.or(Some(now)) };
         }
         self.worlds[world.0 as usize] = Some(w);
-    }
-
-    /// A world may run on other pCPUs from now on, for its home has changed: not the kernel holds it
-    /// there but the scheduler, and one that is on its way elsewhere may arrive.
-    pub fn home(&mut self, now_ns: u64, world: WorldId, allowed: Option<PcpuSet>) {
-        self.affinity(now_ns, world, allowed);
-        if let Some(w) = self.worlds.get_mut(world.0 as usize).and_then(Option::as_mut) {
-            w.homed = Some(now_ns);
-        }
     }
 
     /// A world goes over to a state; RUN names the pCPU, which other states ignore.

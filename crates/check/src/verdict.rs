@@ -41,11 +41,19 @@ pub enum Invariant {
     Skew,
     /// No vCPU is co-stopped for too long.
     CostopTooLong,
+    /// No change of a home for an imbalance leaves another.
+    HomeThrash,
+    /// The clients of a VM do not crowd a node.
+    HomeCrowded,
+    /// Memory follows to a client's home.
+    MemoryAway,
+    /// Memory is not moved faster than it may be.
+    MemoryRate,
 }
 
 impl Invariant {
     /// All of them, in the order of `Verdict::counts`.
-    pub const ALL: [Invariant; 17] = [
+    pub const ALL: [Invariant; 21] = [
         Invariant::Events,
         Invariant::OneWorldAPcpu,
         Invariant::OnePcpuAWorld,
@@ -63,6 +71,10 @@ impl Invariant {
         Invariant::Reservation,
         Invariant::Skew,
         Invariant::CostopTooLong,
+        Invariant::HomeThrash,
+        Invariant::HomeCrowded,
+        Invariant::MemoryAway,
+        Invariant::MemoryRate,
     ];
 
     /// Name for reports and for the mutants that each must catch.
@@ -86,6 +98,10 @@ impl Invariant {
             Invariant::Reservation => "reservation",
             Invariant::Skew => "skew",
             Invariant::CostopTooLong => "costop-too-long",
+            Invariant::HomeThrash => "home-thrash",
+            Invariant::HomeCrowded => "home-crowded",
+            Invariant::MemoryAway => "memory-away",
+            Invariant::MemoryRate => "memory-rate",
         }
     }
 }

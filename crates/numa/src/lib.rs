@@ -27,6 +27,6 @@ mod split;
 
 pub use explain::{Decision, Outcome, Reason, Refusal};
 pub use knobs::Knobs;
-pub use memory::Order;
+pub use memory::{Order, RAMP_ROUNDS};
 pub use planner::{Client, ClientId, Load, Node, Planner};
 pub use split::split;

@@ -11,6 +11,8 @@ use crate::{ClientId, Planner};
 const SLOW_ROUNDS: u64 = 2;
 /// First rate of these, as a part of the host's: 1 in so many.
 const FIRST_PART: u64 = 64;
+/// Rounds at home after which memory follows at the whole rate.
+pub const RAMP_ROUNDS: u64 = SLOW_ROUNDS + 1 + FIRST_PART.ilog2() as u64;
 
 /// Memory of a client that is to follow until the next round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

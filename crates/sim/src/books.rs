@@ -5,7 +5,7 @@ use crate::cast::Output;
 use crate::kernel::Told;
 use crate::truth::Truth;
 use crate::watch::Watch;
-use check::{PoolTerms, State, Verdict, VmTerms};
+use check::{HomeSeen, PoolTerms, State, Verdict, VmTerms};
 use contract::{Accounts, Hold};
 use units::PcpuSet;
 use views::Times;
@@ -61,6 +61,16 @@ impl Books {
     /// A world that is there may use these pCPUs from now on, for its home has changed.
     pub(crate) fn home(&mut self, now: u64, world: u32, allowed: Option<PcpuSet>) {
         self.watch.home(now, world, allowed);
+    }
+
+    /// A round of the NUMA planner begins: its clients, and bytes of memory moved since the last.
+    pub(crate) fn homes(&mut self, now: u64, all: &[(u32, Vec<HomeSeen>)], moved: u64) {
+        self.watch.homes(now, all, moved);
+    }
+
+    /// A home has changed for an imbalance.
+    pub(crate) fn home_changed(&mut self, now: u64, d: &::numa::Decision) {
+        self.watch.home_changed(now, d);
     }
 
     /// A world is woken, and READY from now on.

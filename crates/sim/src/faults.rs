@@ -8,6 +8,7 @@ use contract::{
     Tasks, TraceRecord, VmTerms, WorldTerms,
 };
 use entitlement::{Order, Tree};
+use std::collections::BTreeSet;
 use units::Rate;
 
 /// How long `Mutant::Withheld` withholds: two and a half ticks, more than any switch takes.
@@ -24,6 +25,8 @@ struct Fault {
     holds: Vec<Hold>,
     /// The world that `Mutant::Withheld` is after, and until when it hides it, once it does.
     withheld: Option<(u32, Option<u64>)>,
+    /// Worlds that have a home.
+    homed: BTreeSet<u32>,
     now_ns: u64,
     /// The pCPU that dispatches, and whether it has nothing to do.
     dispatching: Option<(u32, bool)>,
@@ -228,6 +231,7 @@ impl<P: Scheduler> Faulty<P> {
             arrivals: 0,
             holds: vec![],
             withheld: None,
+            homed: BTreeSet::new(),
             now_ns: 0,
             dispatching: None,
         };
@@ -366,6 +370,13 @@ impl<P: Scheduler> Scheduler for Faulty<P> {
             order.weight = Rate::ONE;
         }
         self.pass(k, |p, k| p.order(k, &order, vm));
+    }
+
+    fn home(&mut self, k: &mut Callback<'_>, world: u32, nodes: u64) {
+        let first = self.fault.homed.insert(world);
+        if first || !self.fault.is(Mutant::StaleHome) {
+            self.pass(k, |p, k| p.home(k, world, nodes));
+        }
     }
 
     fn record(&mut self, on: bool) {

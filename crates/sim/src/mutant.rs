@@ -53,11 +53,19 @@ pub enum Mutant {
     NeverWhole,
     /// A core runs worlds of any VMs, whatever `core_sharing` says.
     CoreShared,
+    /// The scheduler learns of the first home of a world alone.
+    StaleHome,
+    /// Memory does not follow.
+    MemoryStays,
+    /// All clients of a VM have the home of the first.
+    HomesPile,
+    /// Homes change for any imbalance, whatever that leaves.
+    HomesThrash,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 24] = [
+    pub const ALL: [Mutant; 28] = [
         Mutant::LostKick,
         Mutant::LostEnqueue,
         Mutant::WrongPcpu,
@@ -82,6 +90,10 @@ impl Mutant {
         Mutant::PartnerFree,
         Mutant::NeverWhole,
         Mutant::CoreShared,
+        Mutant::StaleHome,
+        Mutant::MemoryStays,
+        Mutant::HomesPile,
+        Mutant::HomesThrash,
     ];
 
     /// Name after `mutant:`.
@@ -112,6 +124,10 @@ impl Mutant {
             Mutant::PartnerFree => "partner-free",
             Mutant::NeverWhole => "never-whole",
             Mutant::CoreShared => "core-shared",
+            Mutant::StaleHome => "stale-home",
+            Mutant::MemoryStays => "memory-stays",
+            Mutant::HomesPile => "homes-pile",
+            Mutant::HomesThrash => "homes-thrash",
         }
     }
 }

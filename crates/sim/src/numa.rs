@@ -1,7 +1,9 @@
 //! The NUMA clients of a run: their homes by the planner, where their memory is, what they did since
 //! the last round. It calls no scheduler and knows no pCPU's state: `engine/numa` does.
 
+use crate::mutant::Mutant;
 use ::numa::{Client, ClientId, Decision, Knobs, Load, Node, Order, Planner, Reason};
+use check::{HomeSeen, HomeTerms};
 use hardware::{Memory, NodeMemory};
 use settings::{NumaSpec, RunSpec, built_in_profiles};
 use std::collections::BTreeMap;
@@ -37,6 +39,9 @@ struct Seen {
 pub(crate) struct Numa {
     pub(crate) planner: Planner,
     managed: bool,
+    mutant: Option<Mutant>,
+    /// Bytes moved since the last round.
+    pub(crate) moved: u64,
     pub(crate) period_ns: u64,
     /// pCPUs of each node, and distances between nodes.
     pcpus: Vec<PcpuSet>,
@@ -66,8 +71,8 @@ struct Wants {
     vnuma: bool,
 }
 
-fn knobs(spec: &NumaSpec) -> Knobs {
-    Knobs {
+fn knobs(spec: &NumaSpec, mutant: Option<Mutant>) -> Knobs {
+    let knobs = Knobs {
         period_ms: spec.period.ns() / 1_000_000,
         imbalance_percent: spec.imbalance_percent,
         improvement_percent: spec.improvement_percent,
@@ -79,13 +84,34 @@ fn knobs(spec: &NumaSpec) -> Knobs {
         core_cap_percent: spec.core_cap_percent,
         swap_periods: spec.swap_periods,
         memory_rate: spec.memory_rate.0,
+    };
+    match mutant {
+        Some(Mutant::HomesThrash) => {
+            Knobs { imbalance_percent: 0, improvement_percent: 0, thrash_percent: 100, ..knobs }
+        }
+        _ => knobs,
+    }
+}
+
+/// What the oracle holds homes to.
+pub(crate) fn terms(spec: &NumaSpec) -> HomeTerms {
+    let knobs = knobs(spec, None);
+    HomeTerms {
+        thrash_percent: knobs.thrash_percent,
+        round_bytes: knobs.memory_rate * knobs.period_ms / 1000,
+        ramp_rounds: ::numa::RAMP_ROUNDS,
     }
 }
 
 impl Numa {
     /// NUMA of a run of so many worlds, and the memory that its hardware has; none where memory is
     /// near everywhere.
-    pub(crate) fn new(run: &RunSpec, topology: &Topology, worlds: usize) -> Option<(Numa, Memory)> {
+    pub(crate) fn new(
+        run: &RunSpec,
+        topology: &Topology,
+        worlds: usize,
+        mutant: Option<Mutant>,
+    ) -> Option<(Numa, Memory)> {
         let (spec, hardware) = (run.numa()?, run.hardware()?);
         let with_pcpus = topology.places().iter().map(|p| p.node as usize + 1).max().unwrap_or(1);
         let sizes = spec.sizes(with_pcpus);
@@ -122,8 +148,13 @@ impl Numa {
         };
         let most = |prefer_ht: bool| least(if prefer_ht { &threads } else { &cores });
         let numa = Numa {
-            planner: Planner::new(cores.iter().zip(&sizes).map(node).collect(), knobs(spec)),
+            planner: Planner::new(
+                cores.iter().zip(&sizes).map(node).collect(),
+                knobs(spec, mutant),
+            ),
             managed: spec.on,
+            mutant,
+            moved: 0,
             period_ns: spec.period.ns(),
             pcpus,
             distances,
@@ -254,7 +285,10 @@ impl Numa {
             let parts = &mut self.parts[d.client.vm as usize];
             let Some(part) = parts.get_mut(d.client.part as usize) else { continue };
             *part.changes.entry(d.reason).or_insert(0) += 1;
-            part.worlds.clone().for_each(|w| self.homes[w as usize] = 1 << d.to);
+            let piles = self.mutant == Some(Mutant::HomesPile);
+            let first = ClientId { part: 0, ..d.client };
+            let home = self.planner.home(first).filter(|_| piles).unwrap_or(d.to);
+            part.worlds.clone().for_each(|w| self.homes[w as usize] = 1 << home);
         }
     }
 
@@ -313,8 +347,33 @@ impl Numa {
     }
 
     /// What is to be moved of a client in one step.
-    pub(crate) fn step(order: &Order) -> (u64, u64) {
-        (order.bytes / PAGE_STEPS, order.cold / PAGE_STEPS)
+    pub(crate) fn step(&self, order: &Order) -> (u64, u64) {
+        match self.mutant {
+            Some(Mutant::MemoryStays) => (0, 0),
+            _ => (order.bytes / PAGE_STEPS, order.cold / PAGE_STEPS),
+        }
+    }
+
+    /// The clients of each VM as the oracle sees them.
+    pub(crate) fn seen(&self, memory: &Memory) -> Vec<(u32, Vec<HomeSeen>)> {
+        let client = |p: &Part| {
+            let home = self.homes[p.worlds.start as usize].trailing_zeros();
+            let pages = memory.pages(p.area);
+            let bytes = pages.iter().sum();
+            let local = pages.get(home as usize).copied().unwrap_or(0);
+            HomeSeen {
+                part: p.id.part,
+                vcpus: p.worlds.end - p.worlds.start,
+                home,
+                most: self.most[p.id.vm as usize],
+                bytes,
+                away: bytes - local,
+                room: memory.free(home),
+            }
+        };
+        let there = |p: &&Part| self.planner.home(p.id).is_some();
+        let all = self.parts.iter().map(|of| of.iter().filter(there).map(client).collect());
+        (0..).zip(all).filter(|(_, of): &(u32, Vec<_>)| !of.is_empty()).collect()
     }
 }
 

@@ -1,7 +1,10 @@
 //! Tells the oracle what the engine does and what the scheduler's accounts say; without an oracle
 //! it does nothing.
 
-use check::{Oracle, PoolTerms, SchedulerTerms, State, StateTimes, Verdict, VmTerms};
+use check::{
+    HomeChange, HomeSeen, HomeTerms, Oracle, PoolTerms, SchedulerTerms, State, StateTimes, Verdict,
+    VmTerms,
+};
 use contract::Accounts;
 use topology::Topology;
 use units::{PcpuId, PcpuSet, VmId, WorldId};
@@ -90,6 +93,28 @@ impl Watch {
             if asleep != State::Wait {
                 o.state(now, WorldId(world), asleep, None);
             }
+        }
+    }
+
+    /// Homes are held to these terms.
+    pub(crate) fn home_terms(&mut self, terms: HomeTerms) {
+        if let Some(o) = &mut self.oracle {
+            o.home_terms(terms);
+        }
+    }
+
+    pub(crate) fn homes(&mut self, now: u64, all: &[(u32, Vec<HomeSeen>)], moved: u64) {
+        if let Some(o) = &mut self.oracle {
+            let of = |(vm, parts): &(u32, Vec<HomeSeen>)| (VmId(*vm as u16), parts.clone());
+            o.homes(now, &all.iter().map(of).collect::<Vec<_>>(), moved);
+        }
+    }
+
+    pub(crate) fn home_changed(&mut self, now: u64, d: &::numa::Decision) {
+        if let Some(o) = &mut self.oracle {
+            let change =
+                HomeChange { saw_permille: d.saw_permille, expected_permille: d.expected_permille };
+            o.home_changed(now, VmId(d.client.vm as u16), d.client.part, &change);
         }
     }
 

@@ -18,6 +18,8 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
 const RESERVED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/reserved.toml");
 const CROWD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/crowd.toml");
 const ONE_CORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/one-core.toml");
+const LOCALITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/locality.toml");
+const WIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/wide.toml");
 const HALF_LOADED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/half-loaded.toml");
 
 fn outcome(scenario: &str, policy: Policy) -> Result<sim::Outcome, SimError> {
@@ -70,6 +72,10 @@ fn table() -> [(Mutant, &'static str, Catch); Mutant::ALL.len()] {
         (Mutant::PartnerFree, "three-on-two-cores", Oracle(Invariant::Lag)),
         (Mutant::NeverWhole, ONE_CORE, Oracle(Invariant::Lag)),
         (Mutant::CoreShared, "cores-apart", Oracle(Invariant::CoreSharing)),
+        (Mutant::StaleHome, "three-on-two", Oracle(Invariant::Affinity)),
+        (Mutant::MemoryStays, LOCALITY, Oracle(Invariant::MemoryAway)),
+        (Mutant::HomesPile, WIDE, Oracle(Invariant::HomeCrowded)),
+        (Mutant::HomesThrash, "three-on-two", Oracle(Invariant::HomeThrash)),
     ]
 }
 
@@ -84,9 +90,18 @@ fn every_mutant_is_caught_by_the_check_that_is_named_for_it() {
 
 #[test]
 fn the_scheduler_itself_is_not_caught_where_its_mutants_are() {
-    for scenario in
-        [HALF_LOADED, RESERVED, "demo", "up-smp-mix", "sleepers", "pools-nested", "whole-cores"]
-    {
+    for scenario in [
+        LOCALITY,
+        WIDE,
+        "three-on-two",
+        HALF_LOADED,
+        RESERVED,
+        "demo",
+        "up-smp-mix",
+        "sleepers",
+        "pools-nested",
+        "whole-cores",
+    ] {
         let outcome = outcome(scenario, Policy::Tandem).expect("it keeps the contract");
         let verdict = outcome.verdict.expect("it was checked");
         assert_eq!(

@@ -7,7 +7,7 @@ use crate::cast::{self, Cast};
 use crate::clock::{Clock, Lateness};
 use crate::kernel::Kernel;
 use crate::mutant::Mutant;
-use crate::numa::Numa;
+use crate::numa::{self, Numa};
 use crate::options::Options;
 use crate::planner::Planner;
 use crate::realtime::Realtime;
@@ -41,13 +41,15 @@ impl<P: Scheduler> Engine<P> {
         let given = Some(terms.knobs.system_shares as u32).filter(|shares| *shares > 0);
         let system_shares = given.unwrap_or(1000 * pcpus as u32);
         let truth = Truth::new(worlds, spec.vms.len() + 1, topology);
-        let watch = Watch::new(topology, worlds, held_to(&terms));
+        let mut watch = Watch::new(topology, worlds, held_to(&terms));
+        spec.numa().into_iter().for_each(|n| watch.home_terms(numa::terms(n)));
         let lateness = Lateness {
             most_ns: spec.host.timer_late.ns(),
             random: Stream::new(seed, "timers of the host"),
         };
         let ticks = (terms.options.ticks, 1_000_000_000 / u64::from(spec.host.hz));
-        let (numa, memory) = Numa::new(spec, topology, worlds).unzip();
+        let (numa, memory) =
+            Numa::new(spec, topology, worlds, terms.options.policy.mutant()).unzip();
         let tasks = (0..worlds as u32).map(|world| Task { world, ..Task::ZERO });
         Engine {
             policy,

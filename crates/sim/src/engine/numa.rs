@@ -100,7 +100,10 @@ impl<P: Scheduler> Engine<P> {
         };
         let memory = self.hardware.as_ref().and_then(|h| h.memory());
         let (Some(numa), Some(memory)) = (&mut self.numa, memory) else { return };
+        let moved = std::mem::take(&mut numa.moved);
+        let seen = numa.seen(memory);
         let loads = numa.loads(now, memory, times, entitled);
+        self.books.homes(now, &seen, moved);
         let decisions = numa.planner.round(now, &loads);
         numa.note(&decisions);
         numa.orders = numa.planner.memory_orders();
@@ -110,6 +113,10 @@ impl<P: Scheduler> Engine<P> {
         };
         let moved: Vec<u32> = decisions.iter().flat_map(worlds).collect();
         for d in &decisions {
+            let cpu = [::numa::Reason::Imbalance, ::numa::Reason::Swap].contains(&d.reason);
+            if cpu {
+                self.books.home_changed(now, d);
+            }
             self.kernel.mark(|| format!("VM {}, client {}: {d}", d.client.vm, d.client.part));
         }
         for world in moved.into_iter().collect::<std::collections::BTreeSet<_>>() {
@@ -133,10 +140,11 @@ impl<P: Scheduler> Engine<P> {
             self.account_vm(vm);
             let memory = self.hardware.as_mut().and_then(|h| h.memory_mut());
             let (Some(numa), Some(memory)) = (&mut self.numa, memory) else { return };
+            let (most, cold) = numa.step(order);
             let part = &mut numa.parts[vm as usize][order.client.part as usize];
-            let (most, cold) = Numa::step(order);
             for (from, bytes) in memory.move_to(part.area, order.to, most, cold) {
                 part.moved += bytes;
+                numa.moved += bytes;
                 *carried.entry(from).or_insert(0) += bytes;
                 *carried.entry(order.to).or_insert(0) += bytes;
             }

@@ -1,0 +1,66 @@
+//! NUMA homes as the oracle is told of them.
+
+use super::Oracle;
+use crate::Invariant;
+use crate::homes::{self, HomeChange, HomeSeen, HomeTerms};
+use units::{PcpuSet, VmId, WorldId};
+
+impl Oracle {
+    /// Homes are held to these terms from now on.
+    pub fn home_terms(&mut self, terms: HomeTerms) {
+        self.homes = Some(terms);
+    }
+
+    /// A world may run on other pCPUs from now on, for its home has changed: not the kernel holds it
+    /// there but the scheduler, and one that is on its way elsewhere may arrive.
+    pub fn home(&mut self, now_ns: u64, world: WorldId, allowed: Option<PcpuSet>) {
+        self.affinity(now_ns, world, allowed);
+        if let Some(w) = self.worlds.get_mut(world.0 as usize).and_then(Option::as_mut) {
+            w.homed = Some(now_ns);
+        }
+    }
+
+    /// A client of a VM has another home because of an imbalance of CPU load.
+    pub fn home_changed(&mut self, now_ns: u64, vm: VmId, part: u32, change: &HomeChange) {
+        let now = self.advance(now_ns);
+        let Some(terms) = self.homes else { return };
+        if let Some((seen, most)) = homes::leaves(&terms, change) {
+            let texts = (
+                format!("client {part}: a change that leaves an imbalance of {seen} permille"),
+                format!("{most} permille"),
+            );
+            self.violated(now, Invariant::HomeThrash, Some(vm), None, None, texts);
+        }
+    }
+
+    /// A round: the clients of each VM, and how much memory has moved since the last, in bytes.
+    pub fn homes(&mut self, now_ns: u64, all: &[(VmId, Vec<HomeSeen>)], moved: u64) {
+        let now = self.advance(now_ns);
+        let Some(terms) = self.homes else { return };
+        if moved > terms.round_bytes {
+            let texts =
+                (format!("{moved} bytes moved in a round"), format!("{}", terms.round_bytes));
+            self.violated(now, Invariant::MemoryRate, None, None, None, texts);
+        }
+        let clients = all.iter().flat_map(|(_, c)| c).filter(|c| c.away > 0).count() as u64;
+        for (vm, parts) in all {
+            if let Some((seen, most)) = parts.iter().find_map(|c| homes::crowds(parts, c)) {
+                let texts = (format!("{seen} vCPUs at home in one node"), format!("{most}"));
+                self.violated(now, Invariant::HomeCrowded, Some(*vm), None, None, texts);
+            }
+            for c in parts {
+                let away = self.away.entry((*vm, c.part)).or_default();
+                if let Some((seen, rounds)) = away.see(&terms, clients, c) {
+                    let texts = (
+                        format!(
+                            "client {}: {seen} of {} bytes not in its home after {rounds} rounds",
+                            c.part, c.bytes
+                        ),
+                        "none".to_owned(),
+                    );
+                    self.violated(now, Invariant::MemoryAway, Some(*vm), None, None, texts);
+                }
+            }
+        }
+    }
+}
