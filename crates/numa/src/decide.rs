@@ -2,7 +2,8 @@
 //!
 //! *Imbalance*: the load of a client's node is above another's by `imbalance_percent` of their
 //! cores; its move narrows that by `improvement_percent` and leaves `thrash_percent` of it at most.
-//! Of all such moves the one that narrows most is made, of equals the one that
+//! Where there is none for `swap_periods`, and none is about to be, two clients change places by the
+//! same rules. Of all such moves the one that narrows most is made, of equals the one that
 //! gains most memory, then the next is looked for. What a client
 //! loses of its action affinity counts against it, the less the more its node is contended: in
 //! full up to 100 % of the cores, nothing from 150 % on.
@@ -43,7 +44,7 @@ impl Loads {
         self.add(to, wanted);
     }
 
-    fn shifted(&self, from: u32, to: u32, wanted: u64) -> Loads {
+    pub(crate) fn shifted(&self, from: u32, to: u32, wanted: u64) -> Loads {
         let mut after = self.clone();
         after.shift(from, to, wanted);
         after
@@ -155,19 +156,38 @@ impl Planner {
         for _ in 0..self.nodes.len() {
             let loads = self.loads();
             let Some((id, to, cause)) = self.best_move(&loads) else { break };
-            out.push(self.change(at_ns, id, to, Reason::Imbalance, cause, &loads));
+            let c = &self.clients[&id];
+            let after = loads.shifted(c.home, to, c.wanted);
+            out.push(self.change(at_ns, id, to, Reason::Imbalance, cause, (&loads, &after)));
         }
         self.stuck = if self.refused.is_some() { self.stuck + 1 } else { 0 };
         if self.knobs.swap_periods == 0 || self.stuck < self.knobs.swap_periods {
             return;
         }
+        if self.as_now().best_move_now() {
+            return; // it will be made once that has lasted
+        }
         let loads = self.loads();
         let Some((a, b, cause)) = self.best_swap(&loads) else { return };
-        let (home, other) = (self.clients[&a].home, self.clients[&b].home);
+        let (x, y) = (&self.clients[&a], &self.clients[&b]);
+        let (home, other) = (x.home, y.home);
+        let after = loads.shifted(home, other, x.wanted).shifted(other, home, y.wanted);
+        let both = (&loads, &after);
         (self.refused, self.stuck) = (None, 0);
-        out.push(self.change(at_ns, a, other, Reason::Swap, cause, &loads));
+        out.push(self.change(at_ns, a, other, Reason::Swap, cause, both));
+        out.push(self.change(at_ns, b, home, Reason::Swap, cause, both));
+    }
+
+    /// The same clients with what they wanted in the last round alone.
+    fn as_now(&self) -> Planner {
+        let mut now = self.clone();
+        now.clients.values_mut().for_each(|c| c.wanted = c.wants_now);
+        now
+    }
+
+    fn best_move_now(&mut self) -> bool {
         let loads = self.loads();
-        out.push(self.change(at_ns, b, home, Reason::Swap, cause, &loads));
+        self.best_move(&loads).is_some()
     }
 
     /// The move that narrows an imbalance most, and that imbalance.
@@ -292,7 +312,8 @@ impl Planner {
                 .max_by_key(|(gain, to)| (*gain, std::cmp::Reverse(*to)));
             if let Some((_, to)) = best {
                 let cause = cause(c, to, self);
-                out.push(self.change(at_ns, id, to, reason, cause, &loads));
+                let after = loads.shifted(c.home, to, c.wanted);
+                out.push(self.change(at_ns, id, to, reason, cause, (&loads, &after)));
             }
         }
     }

@@ -44,7 +44,9 @@ impl Planner {
         if let Some((cause, node)) = most.filter(|m| m.0 >= 10 * self.knobs.unfair_percent) {
             let loads = self.loads();
             if let Some((id, to)) = self.fairest(&loads, node) {
-                out.push(self.change(at_ns, id, to, Reason::Fairness, cause, &loads));
+                let c = &self.clients[&id];
+                let after = loads.shifted(c.home, to, c.wanted);
+                out.push(self.change(at_ns, id, to, Reason::Fairness, cause, (&loads, &after)));
             }
         }
         for c in self.clients.values_mut() {

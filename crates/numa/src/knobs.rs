@@ -29,7 +29,7 @@ pub struct Knobs {
     /// another client (`Numa.CoreCapRatioPct`).
     pub core_cap_percent: u64,
     /// Rounds for which no move has narrowed an imbalance before clients change places for it
-    /// (`Numa.SwapConsiderPeriod`); 0: they do not.
+    /// (`Numa.SwapInterval`); 0: they do not.
     pub swap_periods: u64,
     /// Most memory that all clients together move in a second, in bytes
     /// (`Numa.PageMigRateMax`, in pages of 4 KiB).
@@ -48,7 +48,7 @@ impl Default for Knobs {
             action_affinity: 130,
             locality_weight: 1,
             core_cap_percent: 90,
-            swap_periods: 15,
+            swap_periods: 3,
             memory_rate: 32_000 * 4096,
         }
     }

@@ -22,6 +22,7 @@ impl Planner {
             client: *client,
             home: 0,
             wanted,
+            wants_now: wanted,
             memory: vec![0; self.nodes.len()],
             talks: vec![],
             settled: 0,
@@ -44,8 +45,10 @@ impl Planner {
         let home = (0..self.nodes.len() as u32)
             .filter(|n| self.may_be_home(&state, *n))
             .min_by_key(|n| rank(*n))?;
+        let mut after = loads.clone();
+        after.add(home, wanted);
         self.clients.insert(client.id, state);
-        Some(self.change(at_ns, client.id, home, Reason::Placed, 0, &loads))
+        Some(self.change(at_ns, client.id, home, Reason::Placed, 0, (&loads, &after)))
     }
 
     /// Memory that clients will have in each node, if all of it is at home.

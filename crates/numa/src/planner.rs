@@ -62,8 +62,9 @@ pub struct Load {
 pub(crate) struct State {
     pub(crate) client: Client,
     pub(crate) home: u32,
-    /// Smoothed, in thousandths of a pCPU.
+    /// Smoothed, in thousandths of a pCPU; and of the last round alone.
     pub(crate) wanted: u64,
+    pub(crate) wants_now: u64,
     pub(crate) memory: Vec<u64>,
     pub(crate) talks: Vec<(ClientId, u64)>,
     /// Rounds at its home.
@@ -166,7 +167,8 @@ impl Planner {
             return None;
         }
         let loads = self.loads();
-        Some(self.change(at_ns, id, to, Reason::Asked, 0, &loads))
+        let after = loads.shifted(c.home, to, c.wanted);
+        Some(self.change(at_ns, id, to, Reason::Asked, 0, (&loads, &after)))
     }
 
     /// A round: what the clients did since the last, and homes that change by that.
@@ -189,6 +191,7 @@ impl Planner {
             let Some(c) = self.clients.get_mut(&load.id) else { continue };
             // A period counts a quarter: what lasts for less than two is no load to move for.
             c.wanted = (3 * c.wanted + load.wanted) / 4;
+            c.wants_now = load.wanted;
             c.memory.clone_from(&load.memory);
             c.talks.clone_from(&load.talks);
             c.share = load.entitled;
@@ -215,7 +218,7 @@ impl Planner {
         }
     }
 
-    /// Gives a client another home.
+    /// Gives a client another home; loads before, and as they are to be after it.
     pub(crate) fn change(
         &mut self,
         at_ns: u64,
@@ -223,18 +226,11 @@ impl Planner {
         to: u32,
         reason: Reason,
         cause_permille: u64,
-        loads: &crate::decide::Loads,
+        (loads, after): (&crate::decide::Loads, &crate::decide::Loads),
     ) -> Decision {
-        let mut after = loads.clone();
-        let placed = reason == Reason::Placed;
         let c = self.clients.get_mut(&id).unwrap_or_else(|| panic!("{id:?} is no client"));
-        let from = (!placed).then_some(c.home);
+        let from = (reason != Reason::Placed).then_some(c.home);
         let old = from.unwrap_or(to);
-        if placed {
-            after.add(to, c.wanted);
-        } else {
-            after.shift(old, to, c.wanted);
-        }
         let pair = |l: &crate::decide::Loads| (l.permille(old), l.permille(to));
         let decision = Decision {
             at_ns,
@@ -243,7 +239,7 @@ impl Planner {
             to,
             reason,
             saw_permille: pair(loads),
-            expected_permille: pair(&after),
+            expected_permille: pair(after),
             cause_permille,
             outcome: None,
         };

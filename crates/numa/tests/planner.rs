@@ -370,7 +370,7 @@ fn clients_that_cannot_move_alone_change_places() {
     for vm in 1..=4 {
         host.vm(vm).wants = if host.home(vm) == 0 { 6000 } else { 3000 };
     }
-    host.rounds(10);
+    host.rounds(2);
     assert_eq!(host.planner.refused(), Some(Refusal::Thrash));
     host.rounds(15);
     assert_eq!(host.count(Reason::Swap), 2);

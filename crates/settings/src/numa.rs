@@ -36,7 +36,7 @@ pub struct NumaSpec {
     pub locality_weight: u64,
     /// `Numa.CoreCapRatioPct`, in percent of a node's cores.
     pub core_cap_percent: u64,
-    /// `Numa.SwapConsiderPeriod`, in rounds; 0: no swaps.
+    /// `Numa.SwapInterval`, in rounds; 0: no swaps.
     pub swap_periods: u64,
     /// Most memory that is moved in a second (`Numa.PageMigRateMax`, in pages of 4 KiB).
     pub memory_rate: Bytes,
@@ -59,7 +59,7 @@ impl Default for NumaSpec {
             action_affinity: 130,
             locality_weight: 1,
             core_cap_percent: 90,
-            swap_periods: 15,
+            swap_periods: 3,
             memory_rate: Bytes(32_000 * 4096),
         }
     }

@@ -58,6 +58,8 @@ pub(crate) struct Numa {
     /// Wake-ups between VMs since the last round, the lower number first.
     talks: BTreeMap<(u32, u32), u64>,
     pub(crate) orders: Vec<Order>,
+    /// Steps that are left of the present period.
+    pub(crate) steps: u64,
     /// By world: its home nodes, a bit each; 0 for none.
     homes: Vec<u64>,
 }
@@ -165,6 +167,7 @@ impl Numa {
             seen_ns: 0,
             talks: BTreeMap::new(),
             orders: vec![],
+            steps: 0,
             homes: vec![0; worlds],
         };
         Some((numa, Memory::new(of, worlds)))
@@ -350,7 +353,7 @@ impl Numa {
     pub(crate) fn step(&self, order: &Order) -> (u64, u64) {
         match self.mutant {
             Some(Mutant::MemoryStays) => (0, 0),
-            _ => (order.bytes / PAGE_STEPS, order.cold / PAGE_STEPS),
+            _ => (order.bytes.div_ceil(self.steps.max(1)), order.cold.div_ceil(self.steps.max(1))),
         }
     }
 

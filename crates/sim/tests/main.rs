@@ -15,6 +15,7 @@ mod long_life;
 mod looks;
 mod many_limits;
 mod mutants;
+mod numa;
 mod peers;
 mod placement;
 mod planner;

@@ -19,6 +19,7 @@ const RESERVED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/reserved
 const CROWD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/crowd.toml");
 const ONE_CORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/one-core.toml");
 const LOCALITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/locality.toml");
+const THREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/three-vms.toml");
 const WIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/wide.toml");
 const HALF_LOADED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/half-loaded.toml");
 
@@ -72,10 +73,10 @@ fn table() -> [(Mutant, &'static str, Catch); Mutant::ALL.len()] {
         (Mutant::PartnerFree, "three-on-two-cores", Oracle(Invariant::Lag)),
         (Mutant::NeverWhole, ONE_CORE, Oracle(Invariant::Lag)),
         (Mutant::CoreShared, "cores-apart", Oracle(Invariant::CoreSharing)),
-        (Mutant::StaleHome, "three-on-two", Oracle(Invariant::Affinity)),
+        (Mutant::StaleHome, THREE, Oracle(Invariant::Affinity)),
         (Mutant::MemoryStays, LOCALITY, Oracle(Invariant::MemoryAway)),
         (Mutant::HomesPile, WIDE, Oracle(Invariant::HomeCrowded)),
-        (Mutant::HomesThrash, "three-on-two", Oracle(Invariant::HomeThrash)),
+        (Mutant::HomesThrash, THREE, Oracle(Invariant::HomeThrash)),
     ]
 }
 
@@ -93,7 +94,7 @@ fn the_scheduler_itself_is_not_caught_where_its_mutants_are() {
     for scenario in [
         LOCALITY,
         WIDE,
-        "three-on-two",
+        THREE,
         HALF_LOADED,
         RESERVED,
         "demo",

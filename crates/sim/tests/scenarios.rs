@@ -73,6 +73,8 @@ scenarios! {
     confined_cpuset "confined-cpuset";
     confined_busy_host "confined-busy-host";
     odd_topologies "odd-topologies";
+    three_on_two "three-on-two";
+    numa_benefit "numa-benefit";
     whole_cores "whole-cores";
     three_on_two_cores "three-on-two-cores";
     cores_apart "cores-apart";

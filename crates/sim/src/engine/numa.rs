@@ -107,6 +107,7 @@ impl<P: Scheduler> Engine<P> {
         let decisions = numa.planner.round(now, &loads);
         numa.note(&decisions);
         numa.orders = numa.planner.memory_orders();
+        numa.steps = PAGE_STEPS;
         let again = now + numa.period_ns;
         let worlds = |d: &::numa::Decision| {
             numa.parts[d.client.vm as usize][d.client.part as usize].worlds.clone()
@@ -135,7 +136,7 @@ impl<P: Scheduler> Engine<P> {
         let Some(numa) = &self.numa else { return };
         let (orders, step_ns) = (numa.orders.clone(), numa.period_ns / PAGE_STEPS);
         let mut carried: BTreeMap<u32, u64> = BTreeMap::new();
-        for order in &orders {
+        for (i, order) in orders.iter().enumerate() {
             let vm = order.client.vm;
             self.account_vm(vm);
             let memory = self.hardware.as_mut().and_then(|h| h.memory_mut());
@@ -145,10 +146,16 @@ impl<P: Scheduler> Engine<P> {
             for (from, bytes) in memory.move_to(part.area, order.to, most, cold) {
                 part.moved += bytes;
                 numa.moved += bytes;
+                let left = &mut numa.orders[i];
+                left.bytes = left.bytes.saturating_sub(bytes);
+                left.cold = left.cold.min(left.bytes);
                 *carried.entry(from).or_insert(0) += bytes;
                 *carried.entry(order.to).or_insert(0) += bytes;
             }
             self.respeed_vm(vm);
+        }
+        if let Some(numa) = &mut self.numa {
+            numa.steps = numa.steps.saturating_sub(1);
         }
         if let Some(memory) = self.hardware.as_mut().and_then(|h| h.memory_mut()) {
             for node in 0..memory.nodes().sizes.len() as u32 {
