@@ -133,6 +133,24 @@ pub(crate) fn numa_reasons(spec: &RunSpec, nodes: usize) -> Vec<String> {
     if let Some(rows) = &numa.distances {
         out.extend(distance_reasons(rows, sizes.len()));
     }
+    out.extend(threshold_reasons(numa));
+    let (asked, there): (u64, u64) = (
+        spec.vms.iter().map(|v| v.memory_bytes().saturating_mul(u64::from(v.count))).sum(),
+        sizes.iter().sum(),
+    );
+    if asked > there {
+        out.push(format!(
+            "numa.memory: seen {} in all, allowed as much as the VMs have together, {}",
+            Bytes(there),
+            Bytes(asked)
+        ));
+    }
+    out
+}
+
+/// Thresholds and rates that are out of range.
+fn threshold_reasons(numa: &NumaSpec) -> Vec<String> {
+    let mut out = vec![];
     for (what, seen, least, most) in [
         ("imbalance_percent", numa.imbalance_percent, 1, 200),
         ("improvement_percent", numa.improvement_percent, 0, 100),
@@ -158,17 +176,6 @@ pub(crate) fn numa_reasons(spec: &RunSpec, nodes: usize) -> Vec<String> {
     if numa.memory_rate.0 > 8_000_000 * 4096 {
         let most = Bytes(8_000_000 * 4096);
         out.push(format!("numa.memory_rate: seen {}, allowed up to {most}", numa.memory_rate));
-    }
-    let (asked, there): (u64, u64) = (
-        spec.vms.iter().map(|v| v.memory_bytes().saturating_mul(u64::from(v.count))).sum(),
-        sizes.iter().sum(),
-    );
-    if asked > there {
-        out.push(format!(
-            "numa.memory: seen {} in all, allowed as much as the VMs have together, {}",
-            Bytes(there),
-            Bytes(asked)
-        ));
     }
     out
 }

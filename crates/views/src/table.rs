@@ -286,6 +286,7 @@ mod tests {
             times: Times { used_ns: 3_000_000_000, work: 2_000_000_000, ..Times::default() },
             cpu_stat: None,
             guest,
+            numa: vec![],
             worlds: vec![],
         };
         let some =
