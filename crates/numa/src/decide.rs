@@ -34,6 +34,13 @@ impl Loads {
         self.wanted[at].checked_div(u64::from(self.cores[at])).unwrap_or(u64::MAX)
     }
 
+    /// The same with so much more, or less.
+    fn permille_with(&self, node: u32, more: i64) -> u64 {
+        let at = node as usize;
+        let wanted = self.wanted[at].saturating_add_signed(more);
+        wanted.checked_div(u64::from(self.cores[at])).unwrap_or(u64::MAX)
+    }
+
     pub(crate) fn add(&mut self, node: u32, wanted: u64) {
         self.wanted[node as usize] += wanted;
     }
@@ -115,11 +122,11 @@ impl Planner {
 
     /// By how much a move narrows the imbalance of two nodes, in permille, if it may be made for
     /// that; why not otherwise.
-    fn narrows(&self, loads: &Loads, c: &State, to: u32) -> Result<u64, Refusal> {
+    fn narrows(&self, loads: &Loads, c: &State, from: u32, to: u32) -> Result<u64, Refusal> {
         let k = &self.knobs;
-        let (from, before) = (c.home, loads.permille(c.home).saturating_sub(loads.permille(to)));
-        let after = loads.shifted(from, to, c.wanted);
-        let left = after.permille(from).abs_diff(after.permille(to));
+        let before = loads.permille(from).saturating_sub(loads.permille(to));
+        let wanted = c.wanted as i64;
+        let left = loads.permille_with(from, -wanted).abs_diff(loads.permille_with(to, wanted));
         let lost = -self.affinity_gain(c, from, to);
         let load = loads.permille(from).clamp(CONTENDED, CROWDED);
         let counts = (CROWDED - load) as i64;
@@ -140,11 +147,11 @@ impl Planner {
 
     /// Whether a client would be moved on for an imbalance, were it in `node`.
     pub(crate) fn would_leave(&self, loads: &Loads, c: &State, node: u32) -> bool {
-        let there = State { home: node, ..c.clone() };
-        self.others(node).any(|to| self.allows(c, to) && self.narrows(loads, &there, to).is_ok())
+        let leaves = |to: u32| self.narrows(loads, c, node, to).is_ok() && self.allows(c, to);
+        self.others(node).any(leaves)
     }
 
-    fn others(&self, node: u32) -> impl Iterator<Item = u32> + use<'_> {
+    pub(crate) fn others(&self, node: u32) -> impl Iterator<Item = u32> + use<'_> {
         let with_cores = |n: &u32| self.nodes[*n as usize].cores > 0;
         (0..self.nodes.len() as u32).filter(move |n| *n != node).filter(with_cores)
     }
@@ -203,16 +210,18 @@ impl Planner {
                 if loads.permille(c.home) < loads.permille(to).saturating_add(least) {
                     continue;
                 }
-                if !self.allows(c, to) {
-                    refused = refused.or(Some(Refusal::Pinned));
-                    continue;
-                }
-                match self.narrows(loads, c, to) {
+                match self.narrows(loads, c, c.home, to) {
+                    Err(_) if refused == Some(Refusal::Pinned) => {}
                     Err(why) => refused = Some(why),
                     Ok(gain) => {
                         let gain = (gain, self.memory_gain(c, c.home, to));
-                        if best.is_none_or(|b| gain > b.0) {
+                        if best.is_some_and(|b| gain <= b.0) {
+                            continue;
+                        }
+                        if self.allows(c, to) {
                             best = Some((gain, *id, to));
+                        } else {
+                            refused = Some(Refusal::Pinned);
                         }
                     }
                 }
@@ -226,11 +235,16 @@ impl Planner {
         })
     }
 
-    /// Two clients of nodes between which there is an imbalance, whose exchange narrows it most.
+    /// A client of the most loaded node and one of another, whose exchange narrows their imbalance
+    /// most.
     fn best_swap(&self, loads: &Loads) -> Option<(ClientId, ClientId, u64)> {
         let k = &self.knobs;
         let mut best: Option<(u64, ClientId, ClientId, u64)> = None;
-        for (a, from) in self.clients.iter().filter(|(_, c)| c.settled > 0) {
+        let most = (0..self.nodes.len() as u32)
+            .filter(|n| self.nodes[*n as usize].cores > 0)
+            .max_by_key(|n| (loads.permille(*n), std::cmp::Reverse(*n)))?;
+        let crowded = |c: &&State| c.settled > 0 && c.home == most;
+        for (a, from) in self.clients.iter().filter(|(_, c)| crowded(c)) {
             let near = |node: u32| loads.permille(from.home).saturating_sub(loads.permille(node));
             for (b, to) in self.clients.iter().filter(|(_, c)| c.settled > 0) {
                 let before = if a.vm == b.vm { 0 } else { near(to.home) };
@@ -242,10 +256,10 @@ impl Planner {
                 {
                     continue;
                 }
-                let after = loads
-                    .shifted(from.home, to.home, from.wanted)
-                    .shifted(to.home, from.home, to.wanted);
-                let left = after.permille(from.home).abs_diff(after.permille(to.home));
+                let more = to.wanted as i64 - from.wanted as i64;
+                let left = loads
+                    .permille_with(from.home, more)
+                    .abs_diff(loads.permille_with(to.home, -more));
                 let gain = before.saturating_sub(left);
                 let fits = left * 100 <= before * k.thrash_percent;
                 if fits && gain >= 10 * k.improvement_percent && best.is_none_or(|x| gain > x.0) {
@@ -300,8 +314,9 @@ impl Planner {
         cause: impl Fn(&State, u32, &Planner) -> u64,
     ) {
         let least = 10 * self.knobs.improvement_percent as i64;
+        let mut loads = self.loads();
         for id in self.clients.keys().copied().collect::<Vec<_>>() {
-            let (loads, c) = (self.loads(), &self.clients[&id]);
+            let c = &self.clients[&id];
             if c.settled == 0 {
                 continue;
             }
@@ -314,6 +329,7 @@ impl Planner {
                 let cause = cause(c, to, self);
                 let after = loads.shifted(c.home, to, c.wanted);
                 out.push(self.change(at_ns, id, to, reason, cause, (&loads, &after)));
+                loads = after;
             }
         }
     }

@@ -3,8 +3,8 @@
 //!
 //! *Law*: every `fairness_periods` rounds it is seen what each client has had too little of its
 //! entitlement so far, in parts of what that is until the next look. If it is more than
-//! `unfair_percent` for one, the moves of the
-//! clients of its node, its own among them, are compared by what each client would have had too
+//! `unfair_percent` for one, the moves between
+//! its node and the least loaded ones are compared by what each client would have had too
 //! little after as many rounds more, squared and summed; the best is made if it leaves less than
 //! now, and if no imbalance would take it back. In a node clients get CPU by entitlement.
 //! *Worth*: CPU time in a crowded node, or far from its memory, is worth less to a client (ESX4
@@ -28,6 +28,9 @@ fn worth(c: &State, node: u32, own: u64, all: u64, cores: u32) -> u64 {
     let remote = if c.all_memory() == 0 { 0 } else { 1000 - c.local_permille(node) };
     1000 - CROWDED * others / 1000 - REMOTE * remote / 1000
 }
+
+/// Nodes that are looked at, the least loaded first.
+const NODES: usize = 4;
 
 /// What is remembered fades by one part in so many at each look.
 const FADES: i64 = 64;
@@ -84,7 +87,9 @@ impl Planner {
     fn fairest(&self, loads: &Loads, node: u32) -> Option<(ClientId, u32)> {
         let at = |n: u32| self.clients.iter().filter(move |(_, c)| c.home == n);
         let mut best: Option<(i128, ClientId, u32)> = None;
-        for to in (0..self.nodes.len() as u32).filter(|n| *n != node) {
+        let mut others: Vec<u32> = self.others(node).collect();
+        others.sort_by_key(|n| (loads.permille(*n), *n));
+        for to in others.into_iter().take(NODES) {
             let here: Vec<_> = at(node).map(|(_, c)| c).collect();
             let there: Vec<_> = at(to).map(|(_, c)| c).collect();
             let now = self.unfairness(node, &here) + self.unfairness(to, &there);
@@ -139,23 +144,23 @@ fn without<'s>(list: &[&'s State], id: ClientId) -> Vec<&'s State> {
     list.iter().copied().filter(|s| s.client.id != id).collect()
 }
 
-/// Divides CPU among clients by entitlement, up to what each wants.
+/// Divides CPU among clients by entitlement, up to what each wants: those that want least for their
+/// entitlement come first, and what they leave is for the others.
 fn divide(capacity: u64, clients: &[&State]) -> Vec<u64> {
-    let mut gets = vec![None; clients.len()];
-    loop {
-        let used: u64 = gets.iter().flatten().sum();
-        let left = capacity.saturating_sub(used);
-        let open = |i: &usize| gets[*i].is_none();
-        let weights: u64 = (0..clients.len()).filter(open).map(|i| clients[i].share.max(1)).sum();
-        let part = |i: usize| {
-            (u128::from(left) * u128::from(clients[i].share.max(1)) / u128::from(weights.max(1)))
-                as u64
-        };
-        let full: Vec<usize> =
-            (0..clients.len()).filter(open).filter(|i| clients[*i].wanted <= part(*i)).collect();
-        if full.is_empty() {
-            return (0..clients.len()).map(|i| gets[i].unwrap_or_else(|| part(i))).collect();
-        }
-        full.into_iter().for_each(|i| gets[i] = Some(clients[i].wanted));
+    let share = |c: &State| u128::from(c.share.max(1));
+    let mut order: Vec<usize> = (0..clients.len()).collect();
+    order.sort_by_key(|i| {
+        let c = clients[*i];
+        (u128::from(c.wanted) * 1000 / share(c), *i)
+    });
+    let mut gets = vec![0; clients.len()];
+    let (mut left, mut weights) = (u128::from(capacity), clients.iter().map(|c| share(c)).sum());
+    for i in order {
+        let c = clients[i];
+        let part = (left * share(c) / std::cmp::max(weights, 1)).min(u128::from(c.wanted));
+        gets[i] = part as u64;
+        left -= part;
+        weights -= share(c);
     }
+    gets
 }

@@ -28,6 +28,7 @@ struct Host {
     rounds: u64,
     moved: u64,
     decisions: Vec<Decision>,
+    loads: Vec<Load>,
 }
 
 impl Host {
@@ -40,6 +41,7 @@ impl Host {
             rounds: 0,
             moved: 0,
             decisions: vec![],
+            loads: vec![],
         }
     }
 
@@ -91,8 +93,8 @@ impl Host {
         got
     }
 
-    fn round(&mut self) -> Vec<Decision> {
-        self.rounds += 1;
+    /// What the clients do until the next round.
+    fn feed(&mut self) {
         let all: Vec<(u64, u64)> = self.vms.iter().map(|v| (v.wants, u64::from(v.vcpus))).collect();
         let capacity = self.nodes.iter().map(|n| 1000 * u64::from(n.cores)).sum();
         let entitled = Host::divide(capacity, &all);
@@ -105,7 +107,7 @@ impl Host {
             let got = Host::divide(1000 * u64::from(node.cores), &wants);
             here.iter().zip(got).for_each(|(i, got)| used[*i] = got);
         }
-        let loads: Vec<Load> = (0..self.vms.len())
+        self.loads = (0..self.vms.len())
             .map(|i| {
                 let v = &mut self.vms[i];
                 v.used += used[i];
@@ -119,7 +121,12 @@ impl Host {
                 }
             })
             .collect();
-        let out = self.planner.round(self.rounds * ROUND_NS, &loads);
+    }
+
+    fn round(&mut self) -> Vec<Decision> {
+        self.rounds += 1;
+        self.feed();
+        let out = self.planner.round(self.rounds * ROUND_NS, &self.loads);
         self.decisions.extend(&out);
         for order in self.planner.memory_orders() {
             let v = self.vms.iter_mut().find(|v| v.id == order.client).unwrap();
@@ -441,4 +448,34 @@ fn random_hosts_come_to_rest() {
             assert!(!crowded || parts > nodes, "seed {seed}: VM {vm}: {by_node:?}");
         }
     }
+}
+
+/// The largest host that is asked for: 512 cores in 16 nodes, a VM of 64 vCPUs and 1,000 more. What
+/// a round takes is printed, for machines differ: `cargo test --release -p numa -- --ignored
+/// --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn a_round_of_a_thousand_vms() {
+    let mut dice = dice::Stream::new(1, "numa");
+    let mut host = Host::new(16, 32, Knobs::default());
+    host.start_parts(0, &numa::split(64, 32));
+    for vm in 1..=1000 {
+        host.start(vm, 1 + dice.below(4) as u32);
+    }
+    let mut worst = std::time::Duration::ZERO;
+    for _ in 0..60 {
+        for v in &mut host.vms {
+            if dice.below(4) == 0 {
+                v.wants = dice.below(1000 * u64::from(v.vcpus) + 1);
+            }
+        }
+        host.feed();
+        let loads = host.loads.clone();
+        let at = std::time::Instant::now();
+        host.planner.round(host.rounds * ROUND_NS, &loads);
+        _ = host.planner.memory_orders();
+        worst = worst.max(at.elapsed());
+        host.rounds += 1;
+    }
+    println!("worst of 60 rounds: {worst:?}");
 }
