@@ -2,6 +2,10 @@
 //! crowd a node, memory follows, and not faster than it may. It learns of homes and memory, and of
 //! no world.
 
+/// Load of a node, in permille of its cores, beyond which some vCPU waits: all of them, and what
+/// loads are known to.
+const CONTENDED: u64 = 1_020;
+
 /// What homes are held to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HomeTerms {
@@ -44,6 +48,10 @@ pub struct HomeSeen {
 /// The law of a change: what it leaves, and what it may leave, in permille, if that is less.
 pub(crate) fn leaves(terms: &HomeTerms, change: &HomeChange) -> Option<(u64, u64)> {
     let gap = |p: (u64, u64)| p.0.abs_diff(p.1);
+    let contended = |p: (u64, u64)| p.0.max(p.1) > CONTENDED;
+    if contended(change.saw_permille) && !contended(change.expected_permille) {
+        return None;
+    }
     let (before, after) = (gap(change.saw_permille), gap(change.expected_permille));
     let most = before * terms.thrash_percent / 100;
     (after > most).then_some((after, most))
@@ -109,6 +117,7 @@ mod tests {
         assert_eq!(change((2000, 1000), (1500, 1500)), None);
         assert_eq!(change((2000, 1000), (1250, 1750)), None);
         assert_eq!(change((2000, 1000), (1000, 2000)), Some((1000, 500)));
+        assert_eq!(change((1240, 240), (1000, 480)), None, "none is contended");
     }
 
     #[test]

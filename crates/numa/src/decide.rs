@@ -1,15 +1,16 @@
 //! Three of the four reasons to move: imbalance, locality, action affinity.
 //!
 //! *Imbalance*: the load of a client's node is above another's by `imbalance_percent` of their
-//! cores; its move narrows that by `improvement_percent` and leaves `thrash_percent` of it at most.
-//! Where there is none for `swap_periods`, and none is about to be, two clients change places by the
-//! same rules. Of all such moves the one that narrows most is made, of equals the one that
-//! gains most memory, then the next is looked for. What a client
-//! loses of its action affinity counts against it, the less the more its node is contended: in
-//! full up to 100 % of the cores, nothing from 150 % on.
+//! cores; its move narrows that by `improvement_percent`, and leaves `thrash_percent` of it at most
+//! or no node contended. Of all such moves the one that narrows most is made, of equals the one that
+//! gains most memory, then the next is looked for. Where there is none for `swap_periods`, and none
+//! is about to be, two clients change places by the same rules. What a client loses of its action
+//! affinity counts against it, the less the more its node is contended: in full up to 100 % of the
+//! cores, nothing from 150 % on.
 //! *Locality*: more of the client's memory is in another node, by `improvement_percent`, and the
 //! move back asks for no next one: it neither loads that node beyond `core_cap_percent` of its
-//! cores, unless no other has less load by `imbalance_percent`, nor would an imbalance undo it. *Action affinity*: the same of its communication, which outweighs memory by its weight.
+//! cores, unless no other has less load by `imbalance_percent`, nor would an imbalance undo it.
+//! *Action affinity*: the same of its communication, which outweighs memory by its weight.
 
 use crate::planner::{Planner, State, permille};
 use crate::{ClientId, Decision, Reason, Refusal};
@@ -126,7 +127,11 @@ impl Planner {
         let k = &self.knobs;
         let before = loads.permille(from).saturating_sub(loads.permille(to));
         let wanted = c.wanted as i64;
-        let left = loads.permille_with(from, -wanted).abs_diff(loads.permille_with(to, wanted));
+        let after = (loads.permille_with(from, -wanted), loads.permille_with(to, wanted));
+        let left = after.0.abs_diff(after.1);
+        // Where no node is contended after it nothing asks for the next.
+        let free = CONTENDED + 10 * k.improvement_percent;
+        let resolves = loads.permille(from) > free && after.0.max(after.1) <= free;
         let lost = -self.affinity_gain(c, from, to);
         let load = loads.permille(from).clamp(CONTENDED, CROWDED);
         let counts = (CROWDED - load) as i64;
@@ -135,7 +140,7 @@ impl Planner {
         if before < 10 * k.imbalance_percent {
             return Err(Refusal::TooLittle);
         }
-        if left * 100 > before * k.thrash_percent {
+        if left * 100 > before * k.thrash_percent && !resolves {
             return Err(Refusal::Thrash);
         }
         if gain < 10 * k.improvement_percent as i64 {
