@@ -23,10 +23,8 @@ mod knobs;
 mod memory;
 mod place;
 mod planner;
-mod split;
 
 pub use explain::{Decision, Outcome, Reason, Refusal};
 pub use knobs::Knobs;
 pub use memory::{Order, RAMP_ROUNDS};
 pub use planner::{Client, ClientId, Load, Node, Planner};
-pub use split::split;

@@ -344,7 +344,7 @@ fn chatty_vms_come_together_split_under_contention_and_stay_apart_where_it_is_of
 fn parts_of_a_wide_vm_do_not_pile_up_on_one_node() {
     let mut host = Host::new(2, 4, Knobs::default());
     host.start(1, 4);
-    host.start_parts(2, &numa::split(8, 4));
+    host.start_parts(2, &vnuma::balanced(8, 4));
     let home = |host: &Host, part| host.planner.home(ClientId { vm: 2, part }).unwrap();
     assert_ne!(home(&host, 0), home(&host, 1));
     host.rounds(50);
@@ -425,7 +425,7 @@ fn random_hosts_come_to_rest() {
         let vms = 1 + dice.below(4 * nodes as u64) as u32;
         for vm in 0..vms {
             let vcpus = 1 + dice.below(2 * u64::from(cores)) as u32;
-            host.start_parts(vm, &numa::split(vcpus, cores));
+            host.start_parts(vm, &vnuma::balanced(vcpus, cores));
         }
         for v in &mut host.vms {
             v.wants = dice.below(1000 * u64::from(v.vcpus) + 1);
@@ -458,7 +458,7 @@ fn random_hosts_come_to_rest() {
 fn a_round_of_a_thousand_vms() {
     let mut dice = dice::Stream::new(1, "numa");
     let mut host = Host::new(16, 32, Knobs::default());
-    host.start_parts(0, &numa::split(64, 32));
+    host.start_parts(0, &vnuma::balanced(64, 32));
     for vm in 1..=1000 {
         host.start(vm, 1 + dice.below(4) as u32);
     }

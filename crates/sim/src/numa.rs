@@ -203,7 +203,7 @@ impl Numa {
         let vcpus = worlds.end - worlds.start;
         let w = self.wants[vm as usize];
         let sizes =
-            if self.managed { ::numa::split(vcpus, self.most[vm as usize]) } else { vec![vcpus] };
+            if self.managed { vnuma::balanced(vcpus, self.most[vm as usize]) } else { vec![vcpus] };
         let mut first = worlds.start;
         let part = |(part, size): (u32, &u32)| {
             let worlds = first..first + size;
