@@ -10,8 +10,8 @@
 
 #include "requeue.h"
 
-/* Moves the worlds that wait at a pCPU outside their homes to pCPUs inside; `seen` counts the worlds
- * looked at, in memory, where a BPF verifier does not count along. */
+/* Moves the worlds that wait at a pCPU outside their homes to pCPUs inside; `seen` counts the
+ * worlds looked at, in memory, where a BPF verifier does not count along. */
 RARE_SUBPROG u32 home_strays(NONNULL(struct host *h), NONNULL(struct pcpu *p), NONNULL(u32 *seen))
 {
 	plat_task *t;

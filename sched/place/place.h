@@ -323,8 +323,8 @@ SUBPROG u32 place_from(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	return place_home(h, t, w, prev);
 }
 
-/* The pCPU to queue at when none is idle; `prev`, of place_from, is favoured by margins. One other cluster is
- * looked at too: else small clusters would each be fair for themselves only. */
+/* The pCPU to queue at when none is idle; `prev`, of place_from, is favoured by margins. One other
+ * cluster is looked at too: else small clusters would each be fair for themselves only. */
 SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct world *w),
 		       u64 deadline, u32 prev)
 {

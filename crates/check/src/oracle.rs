@@ -18,14 +18,12 @@ mod threads;
 use crate::{
     Bounds, Invariant, PoolTerms, State, StateTimes, Verdict, Violation, VmTerms,
     accounts::{Life, Stints},
-    homes::{Away, HomeTerms},
     ideals::{Account, Ideals},
     sharing::{Shared, Sharing},
     skew::Skew,
     verdict::Log,
     waits::Waits,
 };
-use std::collections::BTreeMap;
 use topology::Topology;
 use units::{PcpuId, PcpuSet, VmId, WorldId};
 
@@ -80,9 +78,7 @@ pub struct Oracle {
     /// Of each core: worlds that run side by side there though they may not.
     mixed: Vec<Option<threads::Mixed>>,
     pub(crate) skew: Skew,
-    /// What homes are held to; whose memory is elsewhere, by VM and client.
-    homes: Option<HomeTerms>,
-    away: BTreeMap<(VmId, u32), Away>,
+    homes: homes::Homes,
     log: Log,
 }
 
@@ -108,8 +104,7 @@ impl Oracle {
             sharing: Sharing::new(topology, bounds.sharing_max_ns),
             mixed: vec![],
             skew: Skew::new(&bounds),
-            homes: None,
-            away: BTreeMap::new(),
+            homes: homes::Homes::default(),
             log: Log::new(bounds.violations_kept),
         }
     }

@@ -2,10 +2,10 @@
 //! are not in its node, and what the way between nodes carries.
 //!
 //! *Law*: a world that waits for memory for `m` of its time with all pages in its node waits for
-//! `m · r` with a part of them elsewhere, where `r` is the mean of the distances over the nodes that
-//! its accesses go to, by that of its own node. It goes at `1 ÷ (1 + m · (r − 1))`. Where worlds of
-//! a node want more from other nodes than the way to them carries, `D > L`, each waits longer, in
-//! proportion to the time that it waits anyway, until together they get `L`.
+//! `m · r` with a part of them elsewhere, where `r` is the mean of the distances over the nodes
+//! that its accesses go to, by that of its own node. It goes at `1 ÷ (1 + m · (r − 1))`. Where the
+//! worlds of a node want more from other nodes than the way to them carries, `D > L`, each waits
+//! longer, in proportion to the time that it waits anyway, until together they get `L`.
 //! Pages that are moved use that way too.
 //!
 //! *Pages*: an area of memory has hot pages, a small part that most accesses go to, and others; of
@@ -131,8 +131,8 @@ impl Memory {
         self.areas.len() as u32 - 1
     }
 
-    /// A world uses these areas from now on, each for so many permille of its accesses. All its time
-    /// until now has been passed.
+    /// A world uses these areas from now on, each for so many permille of its accesses. All its
+    /// time until now has been passed.
     pub fn used_by(&mut self, world: u32, areas: Vec<(u32, u64)>) {
         self.uses[world as usize] = areas;
         self.look(world);
@@ -152,8 +152,8 @@ impl Memory {
         hot.iter().zip(cold).map(|(a, b)| a + b).collect()
     }
 
-    /// Gives an area pages, so many of which are hot: in the first of these nodes as far as there is
-    /// room, then in the next. What no node has room for is not there; its size.
+    /// Gives an area pages, so many of which are hot: in the first of these nodes as far as there
+    /// is room, then in the next. What no node has room for is not there; its size.
     pub fn allocate(&mut self, area: u32, bytes: u64, hot: u64, nodes: &[u32]) -> u64 {
         let mut left = [hot.min(bytes), bytes - hot.min(bytes)];
         for node in nodes {
@@ -272,9 +272,9 @@ impl Memory {
         self.changed
     }
 
-    /// Finds anew how much longer the worlds of each node wait for others; `runs` has, by node, what
-    /// each world that runs there wants of others in bytes a us, and what part of its time it waits
-    /// for memory, in permille. Nodes where that has changed.
+    /// Finds anew how much longer the worlds of each node wait for others. `runs` has, by node, what
+    /// each world there wants of others in bytes a us, and for what part of its time it waits for
+    /// memory, in permille. Nodes where that has changed.
     pub(crate) fn renew(&mut self, runs: impl Fn(u32) -> Vec<(u64, u64)>) -> Vec<u32> {
         self.changed = false;
         let mut out = vec![];

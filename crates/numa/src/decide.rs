@@ -2,11 +2,11 @@
 //!
 //! *Imbalance*: the load of a client's node is above another's by `imbalance_percent` of their
 //! cores; its move narrows that by `improvement_percent`, and leaves `thrash_percent` of it at most
-//! or no node contended. Of all such moves the one that narrows most is made, of equals the one that
-//! gains most memory, then the next is looked for. Where there is none for `swap_periods`, and none
-//! is about to be, two clients change places by the same rules. What a client loses of its action
-//! affinity counts against it, the less the more its node is contended: in full up to 100 % of the
-//! cores, nothing from 150 % on.
+//! or no node contended. Of all such moves the one that narrows most is made, of equals the one
+//! that gains most memory, then the next is looked for. Where there is none for `swap_periods`, and
+//! none is about to be, two clients change places by the same rules. What a client loses of its
+//! action affinity counts against it, the less the more its node is contended: in full up to 100 %
+//! of the cores, nothing from 150 % on.
 //! *Locality*: more of the client's memory is in another node, by `improvement_percent`, and the
 //! move back asks for no next one: it neither loads that node beyond `core_cap_percent` of its
 //! cores, unless no other has less load by `imbalance_percent`, nor would an imbalance undo it.

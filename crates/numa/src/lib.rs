@@ -14,7 +14,7 @@
 //! rates in bytes a second.
 //!
 //! *Sources*: VS51 has the reasons and the behaviour; names, units and defaults of the thresholds
-//! are those of ESXi's settings `Numa.*`. How a threshold is compared is ours, and said where it is.
+//! are those of ESXi's settings `Numa.*`. How a threshold is compared is ours, and said there.
 
 mod decide;
 mod explain;

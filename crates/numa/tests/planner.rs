@@ -1,5 +1,5 @@
 //! The planner against a host that divides the CPU of each node by shares, and whose memory moves
-//! as it is told.
+//! by its orders.
 
 use numa::{Client, ClientId, Decision, Knobs, Load, Node, Planner, Reason, Refusal};
 use std::collections::BTreeMap;

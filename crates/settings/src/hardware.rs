@@ -123,8 +123,8 @@ pub struct ProfileSpec {
     /// Part of its accesses to memory that go there.
     #[serde(default = "hot_accesses")]
     pub hot_accesses: f64,
-    /// Part of its accesses to memory that go to what threads of other virtual nodes use, in a guest
-    /// that knows of its nodes.
+    /// Part of its accesses to memory that go to what threads of other virtual nodes use, where the
+    /// guest knows of its nodes.
     #[serde(default = "shared_accesses")]
     pub shared_accesses: f64,
     /// What a VM with this profile does that says nothing of its workload.

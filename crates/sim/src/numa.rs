@@ -1,5 +1,5 @@
-//! The NUMA clients of a run: their homes by the planner, where their memory is, what they did since
-//! the last round. It calls no scheduler and knows no pCPU's state: `engine/numa` does.
+//! The NUMA clients of a run: their homes by the planner, where their memory is, what they did
+//! since the last round. It calls no scheduler and knows no pCPU's state: `engine/numa` does.
 
 use crate::mutant::Mutant;
 use ::numa::{Client, ClientId, Decision, Knobs, Load, Node, Order, Planner, Reason};
@@ -300,8 +300,8 @@ impl Numa {
         *self.talks.entry((a.min(b), a.max(b))).or_insert(0) += 1;
     }
 
-    /// What clients did since the last round: `times` has what a world wanted and had in all, in ns,
-    /// `entitled` what the VMs are entitled to, by what they want, all in thousandths of a pCPU.
+    /// What clients did since the last round: `times` has what a world wanted and had in all, in
+    /// ns, `entitled` what the VMs are entitled to, by what they want, all in thousandths of a pCPU.
     pub(crate) fn loads(
         &mut self,
         now: u64,

@@ -102,8 +102,9 @@ fn a_vm_goes_back_to_its_memory_or_that_follows() {
     assert!(!long.iter().any(|l| l.contains("of its memory is there")), "{long:#?}");
 }
 
-/// Mixes of the first 200 that miss: VMs that do not fit into nodes without a rest, where interleaved
-/// ones use all pCPUs, and long-term fairness moves one every ten seconds (docs/numa.md).
+/// Mixes of the first 200 that miss: VMs that do not fit into nodes without a rest, where
+/// interleaved ones use all pCPUs, and long-term fairness moves one every ten seconds
+/// (docs/numa.md).
 const MISSED: &[u64] = &[13, 44, 46, 63, 73, 116, 146, 169, 177, 179, 189];
 
 /// What moves is no more than the rate, and homes hold: by the oracle, on mixes of wide and narrow
@@ -200,8 +201,8 @@ mod mixes {
         out
     }
 
-    /// Homes that leave the nodes as equal as they can be: the largest first, each to the node of the
-    /// least load; then the same with some exchanged at random.
+    /// Homes that leave the nodes as equal as they can be: the largest first, each to the node of
+    /// the least load; then the same with some exchanged at random.
     fn homes(mix: &Mix, draw: &mut Draw, shuffled: bool) -> Vec<u32> {
         let mut order: Vec<usize> = (0..mix.vms.len()).collect();
         if shuffled {

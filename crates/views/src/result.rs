@@ -370,8 +370,8 @@ pub struct NumaClient {
 }
 
 impl NumaClient {
-    /// Part of its memory in its home, in percent (esxtop's N%L); of one without a home, in the node
-    /// that has most.
+    /// Part of its memory in its home, in percent (esxtop's N%L); of one without a home, in the
+    /// node that has most.
     #[must_use]
     pub fn local_percent(&self) -> f64 {
         let all: u64 = self.bytes.iter().sum();

@@ -1,18 +1,26 @@
-//! NUMA homes as the oracle is told of them.
+//! NUMA homes as the oracle learns of them.
 
 use super::Oracle;
 use crate::Invariant;
-use crate::homes::{self, HomeChange, HomeSeen, HomeTerms};
+use crate::homes::{self, Away, HomeChange, HomeSeen, HomeTerms};
+use std::collections::BTreeMap;
 use units::{PcpuSet, VmId, WorldId};
+
+/// What homes are held to; whose memory is elsewhere, by VM and client.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Homes {
+    terms: Option<HomeTerms>,
+    away: BTreeMap<(VmId, u32), Away>,
+}
 
 impl Oracle {
     /// Homes are held to these terms from now on.
     pub fn home_terms(&mut self, terms: HomeTerms) {
-        self.homes = Some(terms);
+        self.homes.terms = Some(terms);
     }
 
-    /// A world may run on other pCPUs from now on, for its home has changed: not the kernel holds it
-    /// there but the scheduler, and one that is on its way elsewhere may arrive.
+    /// A world may run on other pCPUs from now on, for its home has changed: the scheduler holds it
+    /// there, not the kernel, and one that is on its way elsewhere may arrive.
     pub fn home(&mut self, now_ns: u64, world: WorldId, allowed: Option<PcpuSet>) {
         self.affinity(now_ns, world, allowed);
         if let Some(w) = self.worlds.get_mut(world.0 as usize).and_then(Option::as_mut) {
@@ -23,7 +31,7 @@ impl Oracle {
     /// A client of a VM has another home because of an imbalance of CPU load.
     pub fn home_changed(&mut self, now_ns: u64, vm: VmId, part: u32, change: &HomeChange) {
         let now = self.advance(now_ns);
-        let Some(terms) = self.homes else { return };
+        let Some(terms) = self.homes.terms else { return };
         if let Some((seen, most)) = homes::leaves(&terms, change) {
             let texts = (
                 format!("client {part}: a change that leaves an imbalance of {seen} permille"),
@@ -36,7 +44,7 @@ impl Oracle {
     /// A round: the clients of each VM, and how much memory has moved since the last, in bytes.
     pub fn homes(&mut self, now_ns: u64, all: &[(VmId, Vec<HomeSeen>)], moved: u64) {
         let now = self.advance(now_ns);
-        let Some(terms) = self.homes else { return };
+        let Some(terms) = self.homes.terms else { return };
         if moved > terms.round_bytes {
             let texts =
                 (format!("{moved} bytes moved in a round"), format!("{}", terms.round_bytes));
@@ -49,7 +57,7 @@ impl Oracle {
                 self.violated(now, Invariant::HomeCrowded, Some(*vm), None, None, texts);
             }
             for c in parts {
-                let away = self.away.entry((*vm, c.part)).or_default();
+                let away = self.homes.away.entry((*vm, c.part)).or_default();
                 if let Some((seen, rounds)) = away.see(&terms, clients, c) {
                     let texts = (
                         format!(
