@@ -137,6 +137,7 @@ mod tests {
             cpu_stat: None,
             guest: None,
             worlds: vec![],
+            numa: vec![],
         };
         document.runs = vec![RunResult {
             label: label.clone(),

@@ -272,9 +272,9 @@ impl Memory {
         self.changed
     }
 
-    /// Finds anew how much longer the worlds of each node wait for others. `runs` has, by node, what
-    /// each world there wants of others in bytes a us, and for what part of its time it waits for
-    /// memory, in permille. Nodes where that has changed.
+    /// Finds anew how much longer the worlds of each node wait for others. `runs` has, by node,
+    /// what each world there wants of others in bytes a us, and for what part of its time it waits
+    /// for memory, in permille. Nodes where that has changed.
     pub(crate) fn renew(&mut self, runs: impl Fn(u32) -> Vec<(u64, u64)>) -> Vec<u32> {
         self.changed = false;
         let mut out = vec![];

@@ -301,7 +301,7 @@ impl Numa {
     }
 
     /// What clients did since the last round: `times` has what a world wanted and had in all, in
-    /// ns, `entitled` what the VMs are entitled to, by what they want, all in thousandths of a pCPU.
+    /// ns, `entitled` what the VMs are entitled to by what they want, in thousandths of a pCPU.
     pub(crate) fn loads(
         &mut self,
         now: u64,

@@ -8,6 +8,7 @@ mod knobs;
 #[cfg(feature = "live")]
 mod live;
 mod metrics;
+mod numa;
 mod output;
 mod plan;
 mod report;
@@ -93,6 +94,7 @@ enum Command {
     Doctor(live::DoctorArgs),
     Plan(plan::Args),
     Admit(admit::Args),
+    Numa(numa::Args),
     Vnuma(vnuma::Args),
     Knobs(knobs::Args),
     Report(report::Args),
@@ -129,6 +131,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Trace(args) => trace::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Admit(args) => admit::main(&args),
+        Command::Numa(args) => numa::main(&args),
         Command::Vnuma(args) => vnuma::main(&args),
         Command::Knobs(args) => knobs::main(&args),
         Command::Report(args) => report::main(&args),

@@ -93,10 +93,11 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         Progress::Done(run, outcome) => {
             let result = &outcome.result;
             say(&format!(
-                "\n{}{}{}{}{}",
+                "\n{}{}{}{}{}{}",
                 views::summary(result),
                 views::lost(result),
                 views::moved(result),
+                views::homes(result),
                 views::pools(result),
                 views::wakeups(result)
             ));

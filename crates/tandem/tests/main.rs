@@ -2,6 +2,7 @@
 //! each file has a subject.
 
 mod metrics;
+mod numa;
 mod output;
 mod perfetto;
 mod reader_gone;

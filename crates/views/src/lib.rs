@@ -2,6 +2,7 @@
 
 mod checked;
 mod lost;
+mod numa;
 mod plan;
 mod result;
 mod table;
@@ -10,6 +11,7 @@ mod wakeups;
 
 pub use checked::checked_side_by_side;
 pub use lost::{lost, moved};
+pub use numa::{explained, homes};
 pub use plan::{Loan, Plan, PlanKind, PlanNow, PlanRow, Unit, loans, plan};
 pub use result::{
     Checked, CpuStat, Document, Guest, HostCounts, Lost, MeasuredBy, Moved, NumaClient, Pcpu, Pool,

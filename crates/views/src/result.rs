@@ -370,6 +370,12 @@ pub struct NumaClient {
 }
 
 impl NumaClient {
+    /// How often its home has changed (esxtop's NMIG).
+    #[must_use]
+    pub fn migrations(&self) -> u64 {
+        self.changes.iter().filter(|(reason, _)| *reason != "placed").map(|(_, n)| n).sum()
+    }
+
     /// Part of its memory in its home, in percent (esxtop's N%L); of one without a home, in the
     /// node that has most.
     #[must_use]
