@@ -1,8 +1,8 @@
 /* A world's home changes.
  *
- * Promise	its worlds leave a node that is home no longer (VS51 "NUMA Migration"): one that
- *		runs there is interrupted; one that waits there is taken by an idle pCPU of its
- *		home, or waits in its home after a round of housekeeping
+ * Promise	its worlds leave a node that is home no longer at once (VS51 "NUMA Migration"): the
+ *		pCPU where one runs or waits is kicked; what runs there goes to enqueue, what waits
+ *		there waits in its home
  * Limits	one that is parked or co-stopped goes there when it is released
  */
 #ifndef TANDEM_PLACE_HOME_H
@@ -36,28 +36,17 @@ RARE_SUBPROG u32 home_strays(NONNULL(struct host *h), NONNULL(struct pcpu *p), N
 	return 0;
 }
 
-/* An idle pCPU of the world's home looks for work, if there is one. */
-SUBPROG u32 home_kick(NONNULL(struct host *h), NONNULL(struct world *w))
+INLINE void home_leave(struct host *h, struct pcpu *p)
 {
-	plat_for(i, CLUSTERS_MAX) {
-		struct cluster *c = i < h->clusters ? plat_cluster(h, i) : NULL;
-		u64 idle = c && home_lets(w, c->node) ? plat_read(c->idle) : 0;
+	u32 seen = 0;
 
-		if (!c)
-			break;
-		if (idle && idle_reserve(c, plat_first_bit(idle))) {
-			trace_kick(h, c->pcpu[plat_first_bit(idle) & 63], KICK_IDLE, WHY_UNKNOWN);
-			break;
-		}
-	}
-	return 0;
+	home_strays(h, p, &seen);
 }
 
 /* A world has this home from now on; 0: none. */
 INLINE void core_home(struct host *h, struct world *w, u64 home)
 {
 	u32 queued = plat_read(w->queued_on), on = queued - 1;
-	bool runs = plat_read(w->state) == STATE_RUN && w->last_pcpu >= 0;
 	bool waits = queued && queued < QUEUED_PARKED && !(on & 1);
 	struct pcpu *p = NULL;
 
@@ -65,18 +54,14 @@ INLINE void core_home(struct host *h, struct world *w, u64 home)
 	if (home)
 		h->homes = 1;
 	plat_barrier();
-	if (runs)
-		p = plat_pcpu(h, (u32)w->last_pcpu);
-	else if (waits)
+	if (waits)
 		p = plat_pcpu(h, on / 2);
+	else if (plat_read(w->state) == STATE_RUN && w->last_pcpu >= 0)
+		p = plat_pcpu(h, (u32)w->last_pcpu);
 	if (!p || home_lets(w, p->node))
 		return;
-	if (runs) {
-		trace_kick(h, p->id, KICK_PREEMPT, WHY_MIGRATED);
-	} else {
-		p->strays = 1;
-		home_kick(h, w);
-	}
+	p->strays = 1;
+	trace_kick(h, p->id, KICK_PREEMPT, WHY_MIGRATED);
 }
 
 #endif

@@ -11,7 +11,6 @@
 #define TANDEM_HOUSEKEEP_H
 
 #include "../place/apart.h"
-#include "../place/home.h"
 #include "../place/online.h"
 #include "../place/whole.h"
 #include "plan.h"
@@ -113,7 +112,6 @@ SUBPROG u32 house_preempt(NONNULL(struct host *h), NONNULL(struct pcpu *p), u64 
 SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
 {
 	u64 now = plat_now(h);
-	u32 seen = 0;
 
 	plat_for(i, HOUSE_PCPUS) {
 		u32 id = part * HOUSE_PCPUS + i;
@@ -124,8 +122,6 @@ SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
 			break;
 		if (cores_granted(h, plat_knobs(h)))
 			whole_check(h, p);
-		if (plat_read(p->strays))
-			home_strays(h, p, &seen);
 		if (c && !idle_online(c, p->bit))
 			online_drain(h, p);
 		else if (with(REQUEST_SCAN) && plat_read(p->waits_vm) &&

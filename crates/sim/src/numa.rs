@@ -22,6 +22,8 @@ pub(crate) struct Part {
     pub(crate) area: u32,
     bytes: u64,
     hot: u64,
+    /// Nodes that its VM may have for homes.
+    nodes: usize,
     /// Homes that it had, by reason; memory that followed.
     pub(crate) changes: BTreeMap<Reason, u64>,
     pub(crate) moved: u64,
@@ -205,6 +207,8 @@ impl Numa {
         let sizes =
             if self.managed { vnuma::balanced(vcpus, self.most[vm as usize]) } else { vec![vcpus] };
         let mut first = worlds.start;
+        let pcpus = self.pcpus.clone();
+        let there = pcpus.iter().filter(|of| !of.is_empty());
         let part = |(part, size): (u32, &u32)| {
             let worlds = first..first + size;
             first += size;
@@ -215,6 +219,10 @@ impl Numa {
                 area: memory.area(w.hot_permille),
                 bytes: of(w.bytes),
                 hot: of(w.hot),
+                nodes: there
+                    .clone()
+                    .filter(|of| allowed.is_none_or(|a| !a.and(of).is_empty()))
+                    .count(),
                 changes: BTreeMap::new(),
                 moved: 0,
             }
@@ -364,11 +372,13 @@ impl Numa {
             let pages = memory.pages(p.area);
             let bytes = pages.iter().sum();
             let local = pages.get(home as usize).copied().unwrap_or(0);
+            // More clients than nodes have to share one.
+            let fits = self.parts[p.id.vm as usize].len() <= p.nodes;
             HomeSeen {
                 part: p.id.part,
                 vcpus: p.worlds.end - p.worlds.start,
                 home,
-                most: self.most[p.id.vm as usize],
+                most: if fits { self.most[p.id.vm as usize] } else { u32::MAX },
                 bytes,
                 away: bytes - local,
                 room: memory.free(home),

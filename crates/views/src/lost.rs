@@ -135,7 +135,7 @@ a           16    12     3    0     1
         run.vms.push(Vm { name: "c".to_owned(), ..run.vms[0].clone() });
         assert!(lost(&run).ends_with(
             "
-all  8.000   5.000   62.50  25.00      7.50         4.00        0.10     0.90     2.000
+all  8.000   5.000   62.50  25.00      7.50         2.50      1.50        0.10     0.90     2.000
 "
         ));
         assert!(moved(&run).ends_with("\nall          32    24     6    0     2\n"));
