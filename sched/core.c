@@ -337,8 +337,7 @@ INLINE void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 	if (!p || !c)
 		return;
 	p->chose_ns = now;
-	if (plat_read(p->strays))
-		home_leave(h, p);
+	home_leave(h, p);
 	if (dispatch_settle(h, p, &r, now) || whole_keeps(h, p, c, prev) ||
 	    apart_stops(h, p, c, r.prev, r.key_max))
 		return;

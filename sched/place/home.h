@@ -36,11 +36,13 @@ RARE_SUBPROG u32 home_strays(NONNULL(struct host *h), NONNULL(struct pcpu *p), N
 	return 0;
 }
 
+/* A pCPU is about to pick: worlds that wait there outside their homes leave. */
 INLINE void home_leave(struct host *h, struct pcpu *p)
 {
 	u32 seen = 0;
 
-	home_strays(h, p, &seen);
+	if (plat_read(p->strays))
+		home_strays(h, p, &seen);
 }
 
 /* A world has this home from now on; 0: none. */
