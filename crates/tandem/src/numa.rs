@@ -1,7 +1,13 @@
 //! `tandem numa`: why VMs have the home nodes that they have.
 
-use crate::{Exit, Failure, say};
+use crate::{
+    Exit, Failure,
+    knobs::{self, Setting},
+    say,
+    sim::{choose_run, exit_of},
+};
 use sim::{Options, Progress};
+use std::collections::{BTreeMap, BTreeSet};
 use units::Span;
 use views::{NumaClient, RunResult};
 
@@ -34,6 +40,9 @@ struct Explain {
     /// Simulated time of each run; overrides the scenario's.
     #[arg(long)]
     duration: Option<Span>,
+    /// Sets a knob of the scheduler; overrides the scenario's; may be repeated.
+    #[arg(long, value_name = "KNOB=VALUE")]
+    set: Vec<Setting>,
     /// As JSON: run by run and VM by VM the clients of docs/result.md.
     #[arg(long)]
     json: bool,
@@ -42,38 +51,28 @@ struct Explain {
 /// Runs `tandem numa`.
 ///
 /// # Errors
-/// `Exit::Input` for a refused scenario, one without `[numa]`, or a run or VM that it has not.
+/// `Exit::Input` for a refused scenario or knob, a scenario without `[numa]`, or a run or VM that
+/// it has not.
 pub fn main(args: &Args) -> Result<(), Failure> {
     let Command::Explain(args) = &args.command;
-    let refused = |text: String| Failure::new(Exit::Input, anyhow::anyhow!(text));
-    let mut scenario = settings::load(&args.scenario).map_err(|e| Failure::new(Exit::Input, e))?;
-    if let Some(label) = &args.run {
-        let all: Vec<String> = scenario.runs.iter().map(|r| format!("'{}'", r.label)).collect();
-        scenario.runs.retain(|r| r.label == *label);
-        if scenario.runs.is_empty() {
-            let all = all.join(", ");
-            return Err(refused(format!("--run: seen '{label}', allowed {all}")));
-        }
-    }
-    if scenario.runs.iter().all(|r| r.spec.numa().is_none()) {
-        return Err(refused(format!(
-            "scenario {}: seen no [numa] with [hardware], without which no VM has a home; add it \
-                (docs/scenarios.md#numa)",
-            scenario.name
-        )));
-    }
-    if let Some(name) = &args.vm {
-        let names = scenario.runs.iter().flat_map(|r| r.spec.vms.iter().map(|v| v.name.as_str()));
-        let names: std::collections::BTreeSet<&str> = names.collect();
-        if !names.contains(name.as_str()) {
-            let all: Vec<&str> = names.into_iter().collect();
-            let all = all.join(", ");
-            return Err(refused(format!("VM: seen '{name}', allowed {all}")));
-        }
-    }
-    let options =
-        Options { seed: args.seed, duration: args.duration, check: false, ..Options::default() };
+    let scenario = chosen(args)?;
+    knobs::resolve(&BTreeMap::new(), &args.set)?; // a wrong knob is said before anything runs
+    let options = Options {
+        seed: args.seed,
+        duration: args.duration,
+        knobs: args.set.iter().map(|s| (s.0.clone(), s.1)).collect(),
+        check: false,
+        ..Options::default()
+    };
     let said = say::Beside::default();
+    if !args.json {
+        let seed = args.seed.unwrap_or(scenario.runs[0].spec.seed);
+        let version = env!("CARGO_PKG_VERSION");
+        said.all(&format!(
+            "{}: {} (tandem {version}, seed {seed})\n",
+            scenario.name, scenario.title
+        ));
+    }
     let mut json = vec![];
     let progress = |p: Progress<'_>| {
         let Progress::Done(run, outcome) = p else { return };
@@ -90,14 +89,42 @@ pub fn main(args: &Args) -> Result<(), Failure> {
             }
         }
     };
-    sim::run_scenario(&scenario, &options, progress)
-        .map_err(|e| Failure::new(Exit::Input, anyhow::anyhow!(e)))?;
+    sim::run_scenario(&scenario, &options, progress).map_err(|e| Failure::new(exit_of(&e), e))?;
     if args.json {
         let text = serde_json::to_string_pretty(&json)
             .map_err(|e| Failure::new(Exit::Other, anyhow::anyhow!(e)))?;
         said.all(&format!("{text}\n"));
     }
     said.end(Ok(()))
+}
+
+/// The scenario with the runs that are to be explained.
+///
+/// # Errors
+/// `Exit::Input` where it has no homes to explain, no such run or no such VM.
+fn chosen(args: &Explain) -> Result<settings::Scenario, Failure> {
+    let mut scenario = settings::load(&args.scenario).map_err(|e| Failure::new(Exit::Input, e))?;
+    let refused = |text: String| Failure::new(Exit::Input, anyhow::anyhow!(text));
+    if let Some(label) = &args.run {
+        choose_run(&mut scenario, label)?;
+    }
+    let name = &scenario.name;
+    if scenario.runs.iter().all(|r| r.spec.numa().is_none()) {
+        return Err(refused(format!(
+            "scenario {name}: cannot explain homes: seen no [numa] with [hardware], without which \
+                no VM has a home; add both (docs/scenarios.md)"
+        )));
+    }
+    let Some(vm) = &args.vm else { return Ok(scenario) };
+    let names = scenario.runs.iter().flat_map(|r| r.spec.vms.iter().map(|v| v.name.as_str()));
+    let names: BTreeSet<&str> = names.collect();
+    if !names.contains(vm.as_str()) {
+        let all = names.into_iter().collect::<Vec<_>>().join(", ");
+        return Err(refused(format!(
+            "scenario {name}: cannot explain VM '{vm}': allowed {all}; all of them without a name"
+        )));
+    }
+    Ok(scenario)
 }
 
 /// The clients of the VMs, or of one.

@@ -147,12 +147,17 @@ fn which() -> Failure {
     Failure::new(Exit::Usage, error)
 }
 
-fn failure_of(e: sim::SimError, args: &Args) -> Failure {
-    let exit = match e {
+/// The code with which a run's error ends the command.
+pub fn exit_of(e: &sim::SimError) -> Exit {
+    match e {
         sim::SimError::Contract { .. } => Exit::Check,
         sim::SimError::Trace { .. } => Exit::Other,
         _ => Exit::Input,
-    };
+    }
+}
+
+fn failure_of(e: sim::SimError, args: &Args) -> Failure {
+    let exit = exit_of(&e);
     let error = anyhow::Error::from(e);
     Failure::new(
         exit,

@@ -38,12 +38,38 @@ fn every_decision_on_a_home_is_explained() {
 fn what_is_not_there_is_refused_with_what_is() {
     for (args, part) in [
         (["demo", "x"], "seen no [numa] with [hardware]"),
-        (["three-on-two", "x"], "VM: seen 'x', allowed vm-1, vm-2, vm-3"),
-        (["three-on-two", "--run=x"], "--run: seen 'x', allowed '4-vcpu'"),
+        (["three-on-two", "x"], "cannot explain VM 'x': allowed vm-1, vm-2, vm-3; all of them"),
+        (["three-on-two", "--run=x"], "cannot find run 'x': allowed '4-vcpu'"),
+        (["three-on-two", "--set=no_such_knob=1"], "no_such_knob"),
+        (["no-such-scenario", "x"], "no-such-scenario"),
     ] {
         let out = tandem(&["numa", "explain", args[0], args[1]]);
         let text = String::from_utf8_lossy(&out.stderr);
         assert_eq!(out.status.code(), Some(3), "{text}");
         assert!(text.contains(part), "{part} in {text}");
     }
+}
+
+#[test]
+fn knobs_and_the_seed_are_those_of_the_line() {
+    let short = ["--run=4-vcpu", "--duration=30s", "--seed=7", "--set=quantum_us=20000"];
+    let words = [&["numa", "explain", "three-on-two"][..], &short[..]].concat();
+    let out = tandem(&words);
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{out:?}");
+    let first = text.lines().next().expect("a line");
+    assert!(first.starts_with("three-on-two: ") && first.ends_with("seed 7)"), "{text}");
+    assert_eq!(text.matches("client 0: 4 vCPUs").count(), 3, "{text}");
+    assert_eq!(tandem(&words).stdout, out.stdout, "the same bytes");
+}
+
+#[test]
+fn sim_shows_the_homes_of_a_run_that_has_some_after_what_was_lost_and_moved() {
+    let out = tandem(&["sim", "three-on-two", "--run=4-vcpu", "--duration=30s", "--no-check"]);
+    let text = String::from_utf8_lossy(&out.stdout);
+    let heads: Vec<_> = text.lines().filter(|l| l.starts_with("VM ")).collect();
+    let homes = heads.iter().position(|l| l.contains("N%L")).expect("a table of homes");
+    assert!(heads[homes].contains("moved MiB") && homes + 1 == heads.len(), "{text}");
+    let out = tandem(&["sim", "smoke", "--no-check"]);
+    assert!(!String::from_utf8_lossy(&out.stdout).contains("N%L"), "it has no [numa]");
 }

@@ -55,16 +55,61 @@ pub fn explained(name: &str, number: usize, c: &NumaClient) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{HostCounts, Times, Vm};
+
+    fn client(home: Option<u32>, bytes: Vec<u64>, changes: &[(&str, u64)]) -> NumaClient {
+        let changes = changes.iter().map(|(reason, n)| ((*reason).to_owned(), *n)).collect();
+        NumaClient { vcpus: 4, home, bytes, changes, moved_bytes: 2 << 30, decisions: vec![] }
+    }
+
+    #[test]
+    fn a_line_for_each_client_and_nothing_where_memory_is_near_everywhere() {
+        let vm = |name: &str, numa| Vm {
+            name: name.to_owned(),
+            pool: "/".to_owned(),
+            vcpus: 8,
+            shares: 1000,
+            times: Times::default(),
+            cpu_stat: None,
+            guest: None,
+            numa,
+            worlds: vec![],
+        };
+        let wide = vec![
+            client(Some(1), vec![1 << 30, 3 << 30], &[("placed", 1), ("fairness", 12)]),
+            client(Some(0), vec![1 << 30, 0], &[("placed", 1)]),
+        ];
+        let spread = vec![client(None, vec![1 << 30, 1 << 30], &[])];
+        let mut run = RunResult {
+            label: String::new(),
+            duration_ns: 4_000_000_000,
+            host: HostCounts { pcpus: 8, cores: 8, llcs: 2, nodes: 2, sockets: 2 },
+            pcpus: vec![],
+            pools: vec![],
+            vms: vec![vm("wide", wide), vm("b", spread), vm("none", vec![])],
+            wakeups: vec![],
+            checked: None,
+        };
+        assert_eq!(
+            homes(&run),
+            "
+VM    client  vCPUs  NHN    N%L  NMIG  moved MiB
+------------------------------------------------
+wide       0      4    1   75.0    12       2048
+wide       1      4    0  100.0     0       2048
+b          0      4    -   50.0     0       2048
+"
+        );
+        run.vms.retain(|vm| vm.name == "none");
+        assert_eq!(homes(&run), "");
+    }
 
     #[test]
     fn a_client_is_explained_in_words() {
+        let changes = [("placed", 1), ("imbalance", 2)];
         let client = NumaClient {
-            vcpus: 4,
-            home: Some(1),
-            bytes: vec![1 << 30, 3 << 30],
-            changes: [("placed".to_owned(), 1), ("imbalance".to_owned(), 2)].into(),
-            moved_bytes: 2 << 30,
             decisions: vec!["placed on node 0".to_owned()],
+            ..client(Some(1), vec![1 << 30, 3 << 30], &changes)
         };
         assert_eq!(
             explained("db", 0, &client),
