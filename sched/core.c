@@ -149,6 +149,7 @@ INLINE void core_enter_busy(struct host *h, plat_task *t, struct vm *v, struct w
 		plat_queue_insert(h, t, QUEUE_VM(pcpu), slice, key);
 	}
 	count_ready(h, w, p, key);
+	home_queued(w, p);
 	kicked = pcpu;
 	kick = place_kick(h, t, p, gain, &kicked);
 	if (trace_on(h))
@@ -399,8 +400,7 @@ INLINE void core_running(struct host *h, plat_task *t, struct world *w)
 		parked_runs(h, t, v, w);
 	charge_commit(h, w, v, plat_slice(t));
 	idle_clear(c, p->bit);
-	if (!home_lets(w, p->node)) /* its home changed while it was on its way here */
-		trace_kick(h, p->id, KICK_PREEMPT, WHY_MIGRATED);
+	home_runs(h, w, p);
 }
 
 INLINE void core_stopping(struct host *h, plat_task *t, struct world *w, bool runnable)

@@ -403,10 +403,8 @@ SEC("syscall") int tandem_home(struct home_call *call)
 	if (!p)
 		return done;
 	w = plat_world_of(h, p);
-	if (w && w->flags & WORLD_LIVE) {
-		core_home(h, w, call->home);
-		done = 0;
-	}
+	if (w && w->flags & WORLD_LIVE)
+		done = core_home(h, w, call->home) ? 0 : -11; /* EAGAIN */
 	bpf_task_release(p);
 	return done;
 }

@@ -1,11 +1,10 @@
 /* Home nodes: the NUMA nodes where a world runs.
  *
  * Promise	a world that has a home runs in it alone (VS51 "NUMA Scheduling Policy", N1), within
- *		its affinity. A home that leaves it no pCPU on line is dropped: user space gives it
- *		another
+ *		its affinity. A home where it can run on no pCPU now is dropped: user space gives it
+ *		another, or the same again
  * Law		world.home: a bit for each node; all of them: it has none, and runs anywhere
- * Limits	64 nodes. A world that was on its way to a pCPU when its home changed runs there for
- *		a slice
+ * Limits	64 nodes. Host tasks have none
  */
 #ifndef TANDEM_HOME_H
 #define TANDEM_HOME_H

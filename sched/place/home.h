@@ -3,6 +3,10 @@
  * Promise	its worlds leave a node that is home no longer at once (VS51 "NUMA Migration"): the
  *		pCPU where one runs or waits is kicked; what runs there goes to enqueue, what waits
  *		there waits in its home
+ * Law		pcpu.strays: worlds may wait there outside their homes. Whoever writes a home reads
+ *		the queue after that, and enqueue reads the home after it has counted the world: one
+ *		of both sees the other. A walk that has seen fewer worlds than are counted leaves
+ *		the word set, for some are on their way into the queue; housekeeping kicks again
  * Limits	one that is parked or co-stopped goes there when it is released
  */
 #ifndef TANDEM_PLACE_HOME_H
@@ -14,6 +18,7 @@
  * worlds looked at, in memory, where a BPF verifier does not count along. */
 RARE_SUBPROG u32 home_strays(NONNULL(struct host *h), NONNULL(struct pcpu *p), NONNULL(u32 *seen))
 {
+	u32 waits = plat_read(p->waits_vm);
 	plat_task *t;
 
 	p->strays = 0;
@@ -33,6 +38,8 @@ RARE_SUBPROG u32 home_strays(NONNULL(struct host *h), NONNULL(struct pcpu *p), N
 			count_out_waiting(h, w);
 		requeue_kick(h, &r);
 	}
+	if (*seen < waits)
+		p->strays = 1;
 	return 0;
 }
 
@@ -45,25 +52,41 @@ INLINE void home_leave(struct host *h, struct pcpu *p)
 		home_strays(h, p, &seen);
 }
 
-/* A world has this home from now on; 0: none. */
-INLINE void core_home(struct host *h, struct world *w, u64 home)
+/* A world has been counted into the queue of `p`: its home may have changed since it was placed. */
+INLINE void home_queued(const struct world *w, struct pcpu *p)
 {
-	u32 queued = plat_read(w->queued_on), on = queued - 1;
-	bool waits = queued && queued < QUEUED_PARKED && !(on & 1);
-	struct pcpu *p = NULL;
+	if (!home_lets(w, p->node))
+		p->strays = 1;
+}
 
+/* A world runs on `p`: its home may have changed while it was on its way here. */
+INLINE void home_runs(struct host *h, const struct world *w, const struct pcpu *p)
+{
+	if (!home_lets(w, p->node))
+		trace_kick(h, p->id, KICK_PREEMPT, WHY_MIGRATED);
+}
+
+/* A world has this home from now on, 0 for none; false for a host task, which has none, and for a
+ * world that is not bound to its VM yet. */
+INLINE bool core_home(struct host *h, struct world *w, u64 home)
+{
+	struct pcpu *p = NULL;
+	u32 queued;
+
+	if (w->vm == VM_SYSTEM || w->bind_vm >= 0)
+		return false;
 	w->home = home ? home : HOME_ANY;
-	if (home)
-		h->homes = 1;
-	plat_barrier();
-	if (waits)
-		p = plat_pcpu(h, on / 2);
+	plat_or(&h->homes, 1); /* a whole barrier too */
+	queued = plat_read(w->queued_on);
+	if (queued && queued < QUEUED_PARKED)
+		p = plat_pcpu(h, (queued - 1) / 2);
 	else if (plat_read(w->state) == STATE_RUN && w->last_pcpu >= 0)
 		p = plat_pcpu(h, (u32)w->last_pcpu);
 	if (!p || home_lets(w, p->node))
-		return;
+		return true;
 	p->strays = 1;
 	trace_kick(h, p->id, KICK_PREEMPT, WHY_MIGRATED);
+	return true;
 }
 
 #endif

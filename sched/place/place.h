@@ -206,16 +206,17 @@ SUBPROG s32 place_new(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct w
 	return found;
 }
 
-/* Bits of a cluster that the world may use. */
+/* Bits of a cluster that the world may use; it is looked at each where `flags` has
+ * WORLD_RESTRICTED. */
 SUBPROG u64 place_allowed(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t),
-			  NONNULL(struct world *w))
+			  NONNULL(struct world *w), u32 flags)
 {
 	struct cluster *c = plat_cluster(h, cluster);
-	u64 mask = 0, present = c ? c->present & ~c->kept : 0;
+	u64 mask = 0, present = c ? c->present : 0;
 
 	if (!c || !home_lets(w, c->node))
 		return 0;
-	if (!(w->flags & WORLD_RESTRICTED))
+	if (!(flags & WORLD_RESTRICTED))
 		return present;
 	plat_for(i, CLUSTER_PCPUS)
 		if (present >> i & 1 && plat_may_run(t, c->pcpu[i & 63]))
@@ -296,7 +297,7 @@ RARE_SUBPROG u32 place_home(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(st
 		return plat_any_pcpu(h, t);
 	plat_for(i, CLUSTERS_MAX) {
 		struct cluster *at = plat_cluster(h, near);
-		u64 mask = place_allowed(h, near, t, w);
+		u64 mask = place_allowed(h, near, t, w, WORLD_RESTRICTED);
 
 		if (at && mask) {
 			u64 ahead = mask & ~0ull << (p->probe++ & 63);
@@ -340,13 +341,14 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 		s.pcpu = plat_any_pcpu(h, t);
 		p = plat_pcpu(h, s.pcpu);
 		c = p ? plat_cluster(h, p->cluster) : NULL;
+		w->home = HOME_ANY; /* of it no pCPU has been found: it may not migrate now */
 	}
 	if (!c || w->flags & WORLD_PCPU_KTHREAD || !with(PLACE_PROBE))
 		return s.pcpu;
 	s.cursor = p->probe++;
 	nears = w->home != HOME_ANY ? c->nears_of_node : c->nears;
 	near = nears ? c->near[s.cursor % nears & (CLUSTERS_MAX - 1)] : CLUSTERS_MAX;
-	s.mask = place_allowed(h, p->cluster, t, w);
+	s.mask = place_allowed(h, p->cluster, t, w, w->flags) & ~c->kept;
 	s.cost = s.mask >> (p->bit & 63) & 1 ? place_cost(h, s.pcpu, &s.cand) : GOODNESS_WORST;
 	s.mask &= ~(1ull << (p->bit & 63));
 	if (w->vm != VM_SYSTEM && w->last_pcpu == (s32)s.pcpu) {
@@ -357,7 +359,7 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	other = plat_cluster(h, near);
 	if (!other)
 		return s.pcpu;
-	s.mask = place_allowed(h, near, t, w);
+	s.mask = place_allowed(h, near, t, w, w->flags) & ~other->kept;
 	s.margin += (s64)share_span(h, plat_knobs(h)->migrate_margin_us);
 	place_probe(h, near, &s);
 	return s.pcpu;

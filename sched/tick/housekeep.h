@@ -122,6 +122,8 @@ SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
 			break;
 		if (cores_granted(h, plat_knobs(h)))
 			whole_check(h, p);
+		if (plat_read(p->strays))
+			trace_kick(h, p->id, KICK_PREEMPT, WHY_MIGRATED);
 		if (c && !idle_online(c, p->bit))
 			online_drain(h, p);
 		else if (with(REQUEST_SCAN) && plat_read(p->waits_vm) &&

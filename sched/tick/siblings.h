@@ -70,8 +70,10 @@ SUBPROG u32 siblings_measure(NONNULL(struct host *h), NONNULL(struct siblings_lo
 	return 0;
 }
 
-/* The next READY vCPU with a stall above `above` that can take a pCPU; 0 if there is none left. */
-SUBPROG u32 siblings_lagging(NONNULL(struct host *h), NONNULL(struct siblings_look *s), u64 above)
+/* The next READY vCPU with a stall above `above` that can take a pCPU of `node`; 0 if there is none
+ * left. */
+SUBPROG u32 siblings_lagging(NONNULL(struct host *h), NONNULL(struct siblings_look *s), u64 above,
+			     u32 node)
 {
 	u32 from = s->next;
 
@@ -86,7 +88,7 @@ SUBPROG u32 siblings_lagging(NONNULL(struct host *h), NONNULL(struct siblings_lo
 		    s->stalled_ns <= above)
 			continue;
 		w = plat_world(h, s->world);
-		if (w && siblings_movable(w))
+		if (w && siblings_movable(w) && home_lets(w, node))
 			return w->id;
 	}
 	return WORLD_NONE;
@@ -110,6 +112,7 @@ SUBPROG u32 siblings_stop(NONNULL(struct host *h), NONNULL(struct siblings_look 
 	s->next = 0;
 	plat_for(i, VCPUS_MAX) {
 		struct world *w;
+		struct pcpu *p;
 		bool runs, asks;
 		u64 stall;
 
@@ -120,8 +123,9 @@ SUBPROG u32 siblings_stop(NONNULL(struct host *h), NONNULL(struct siblings_look 
 			continue;
 		stall = s->stalled_ns; /* the search for a sibling looks at others */
 		runs = s->state == STATE_RUN;
-		asks = runs && skew_leads_waiting(k, s, stall) &&
-		       siblings_lagging(h, s, stall + k->costop_us * US);
+		p = w->last_pcpu >= 0 ? plat_pcpu(h, (u32)w->last_pcpu) : NULL;
+		asks = runs && p && skew_leads_waiting(k, s, stall) &&
+		       siblings_lagging(h, s, stall + k->costop_us * US, p->node);
 		if (asks || skew_must_stop(k, s, stall))
 			siblings_ask(h, w, runs);
 		else if (!runs)

@@ -2,18 +2,19 @@
 //! crowd a node, memory follows, and not faster than it may. It learns of homes and memory, and of
 //! no world.
 
-/// Load of a node, in permille of its cores, beyond which some vCPU waits: all of them, and what
-/// loads are known to.
-const CONTENDED: u64 = 1_020;
-
 /// What homes are held to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HomeTerms {
     /// How much of an imbalance a change for it may leave, in percent.
     pub thrash_percent: u64,
+    /// Load of a node beyond which some vCPU waits, in permille of its cores: a change may leave any
+    /// imbalance without such a node.
+    pub contended_permille: u64,
     /// Most memory that is moved in a round, in bytes.
     pub round_bytes: u64,
-    /// Rounds after which memory follows at the full rate.
+    /// Rounds at home in which pages that are not hot do not follow.
+    pub slow_rounds: u64,
+    /// Rounds after which memory follows at the full rate; until then that doubles each round.
     pub ramp_rounds: u64,
 }
 
@@ -43,12 +44,14 @@ pub struct HomeSeen {
     pub away: u64,
     /// Bytes that are free at home.
     pub room: u64,
+    /// Bytes of pages that are not hot that have followed it since the last round.
+    pub cold_moved: u64,
 }
 
 /// The law of a change: what it leaves, and what it may leave, in permille, if that is less.
 pub(crate) fn leaves(terms: &HomeTerms, change: &HomeChange) -> Option<(u64, u64)> {
     let gap = |p: (u64, u64)| p.0.abs_diff(p.1);
-    let contended = |p: (u64, u64)| p.0.max(p.1) > CONTENDED;
+    let contended = |p: (u64, u64)| p.0.max(p.1) > terms.contended_permille;
     if contended(change.saw_permille) && !contended(change.expected_permille) {
         return None;
     }
@@ -70,12 +73,24 @@ pub(crate) fn crowds(all: &[HomeSeen], of: &HomeSeen) -> Option<(u32, u32)> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Away {
     home: Option<u32>,
+    settled: u64,
     rounds: u64,
     first: u64,
     over: bool,
 }
 
 impl Away {
+    /// The law of the slow start: bytes that are not hot and have followed in this round, and how
+    /// many might, if those are fewer. To be asked after `see`.
+    pub(crate) fn hurries(&self, terms: &HomeTerms, c: &HomeSeen) -> Option<(u64, u64)> {
+        let steps = terms.ramp_rounds - terms.slow_rounds - 1;
+        let most = match self.settled.checked_sub(terms.slow_rounds + 1) {
+            None => 0,
+            Some(n) => (terms.round_bytes >> steps).max(1) << n.min(steps),
+        };
+        (c.cold_moved > most).then_some((c.cold_moved, most))
+    }
+
     /// The law of memory: all of it has followed once a client has been at home for the ramp, and
     /// for as long as moving it takes while `clients` share the rate; twice, for a round counts
     /// whole. What has not, and after how many rounds, when that begins to be too much.
@@ -86,9 +101,10 @@ impl Away {
         c: &HomeSeen,
     ) -> Option<(u64, u64)> {
         if self.home != Some(c.home) {
-            *self = Away { home: Some(c.home), rounds: 0, first: c.away, over: false };
+            *self = Away { home: Some(c.home), first: c.away, ..Away::default() };
             return None;
         }
+        self.settled += 1;
         // A node that was full gives room later: it counts from there.
         if c.away == 0 || c.room < c.away || terms.round_bytes == 0 {
             (self.rounds, self.first) = (0, c.away);
@@ -107,7 +123,13 @@ impl Away {
 mod tests {
     use super::*;
 
-    const TERMS: HomeTerms = HomeTerms { thrash_percent: 50, round_bytes: 1 << 20, ramp_rounds: 9 };
+    const TERMS: HomeTerms = HomeTerms {
+        thrash_percent: 50,
+        contended_permille: 1020,
+        round_bytes: 1 << 20,
+        slow_rounds: 2,
+        ramp_rounds: 9,
+    };
 
     #[test]
     fn a_change_leaves_no_other_imbalance() {
@@ -122,7 +144,16 @@ mod tests {
 
     #[test]
     fn siblings_do_not_crowd_and_memory_follows() {
-        let c = HomeSeen { part: 0, vcpus: 4, home: 1, most: 6, bytes: 1, away: 0, room: 1 << 30 };
+        let c = HomeSeen {
+            part: 0,
+            vcpus: 4,
+            home: 1,
+            most: 6,
+            bytes: 1,
+            away: 0,
+            room: 1 << 30,
+            cold_moved: 0,
+        };
         let other = HomeSeen { part: 1, ..c };
         assert_eq!(crowds(&[c, other], &c), Some((8, 6)));
         assert_eq!(crowds(&[c, HomeSeen { home: 0, ..other }], &c), None);
@@ -132,5 +163,11 @@ mod tests {
         let found: Vec<u64> = (0..60).filter(|_| away.see(&TERMS, 2, &far).is_some()).collect();
         assert_eq!(found, [35], "2 x (9 + 8) rounds, and said once");
         assert_eq!(away.see(&TERMS, 2, &HomeSeen { room: 0, ..far }), None, "its home is full");
+        let mut away = Away::default();
+        let most = (0..12).map(|_| {
+            away.see(&TERMS, 1, &far);
+            away.hurries(&TERMS, &HomeSeen { cold_moved: u64::MAX, ..far }).map_or(0, |m| m.1 >> 14)
+        });
+        assert_eq!(most.collect::<Vec<_>>(), [0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 64, 64]);
     }
 }

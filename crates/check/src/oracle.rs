@@ -151,6 +151,7 @@ impl Oracle {
             self.sharing.online(now, p, true);
         }
         self.ledger.set_pcpus(now, online);
+        self.homes.plugged = Some(now);
         self.threads(now);
     }
 

@@ -47,7 +47,7 @@ pub enum Invariant {
     HomeCrowded,
     /// Memory follows to a client's home.
     MemoryAway,
-    /// Memory is not moved faster than it may be.
+    /// Memory is not moved faster than it may be: all together, and after a change of a home.
     MemoryRate,
 }
 

@@ -175,10 +175,11 @@ impl Memory {
 
     /// Moves pages of an area to a node, at most so many, hot ones first, and at most so many that
     /// are not hot; those of the node that has most of them come first. Bytes moved, by the node
-    /// that they come from.
-    pub fn move_to(&mut self, area: u32, to: u32, most: u64, cold: u64) -> Vec<(u32, u64)> {
+    /// that they come from, and how many of them are not hot.
+    pub fn move_to(&mut self, area: u32, to: u32, most: u64, cold: u64) -> (Vec<(u32, u64)>, u64) {
         let mut out = vec![0; self.of.sizes.len()];
-        let (mut left, mut cold) = (most.min(self.free(to)), cold);
+        let mut left = most.min(self.free(to));
+        let mut colds = 0;
         for kind in 0..2 {
             loop {
                 let pages = &mut self.areas[area as usize].pages[kind];
@@ -186,7 +187,8 @@ impl Memory {
                 let Some(from) = others.max_by_key(|n| (pages[*n], std::cmp::Reverse(*n))) else {
                     break;
                 };
-                let take = pages[from].min(left).min(if kind == 1 { cold } else { u64::MAX });
+                let may = if kind == 1 { left.min(cold - colds) } else { left };
+                let take = pages[from].min(may);
                 if take == 0 {
                     break;
                 }
@@ -194,11 +196,11 @@ impl Memory {
                 pages[to as usize] += take;
                 out[from] += take;
                 left -= take;
-                cold -= if kind == 1 { take } else { 0 };
+                colds += if kind == 1 { take } else { 0 };
             }
         }
         self.look_at(area);
-        (0..).zip(out).filter(|(_, bytes)| *bytes > 0).collect()
+        ((0..).zip(out).filter(|(_, bytes)| *bytes > 0).collect(), colds)
     }
 
     /// Moving pages takes so much of a node's way to others from now on, in bytes a us.
@@ -322,7 +324,7 @@ mod tests {
         assert_eq!(m.remote_permille(1, 1), 1000);
         // m = 0.5, r = 1.6: 1 ÷ 1.3.
         assert!(m.far(1, 1).speed(500, 0).abs_diff(ONE * 10 / 13) <= 2);
-        assert_eq!(m.move_to(a, 1, GIB, GIB), [(0, GIB)]);
+        assert_eq!(m.move_to(a, 1, GIB, GIB), (vec![(0, GIB)], GIB));
         // Half is remote: 1 ÷ 1.15 in both nodes.
         for node in 0..2 {
             assert!(m.far(1, node).speed(500, 0).abs_diff(ONE * 100 / 115) <= 2);
@@ -338,10 +340,10 @@ mod tests {
         let a = m.area(800);
         m.used_by(1, vec![(a, 1000)]);
         m.allocate(a, 2 * GIB, GIB / 4, &[0]);
-        assert_eq!(m.move_to(a, 1, GIB / 4, GIB), [(0, GIB / 4)]);
+        assert_eq!(m.move_to(a, 1, GIB / 4, GIB), (vec![(0, GIB / 4)], 0));
         assert_eq!(m.remote_permille(1, 1), 200, "the hot ones are there");
-        assert_eq!(m.move_to(a, 1, GIB, 0), [], "the others may not follow yet");
-        assert_eq!(m.move_to(a, 1, GIB, GIB / 2), [(0, GIB / 2)]);
+        assert_eq!(m.move_to(a, 1, GIB, 0), (vec![], 0), "the others may not follow yet");
+        assert_eq!(m.move_to(a, 1, GIB, GIB / 2), (vec![(0, GIB / 2)], GIB / 2));
     }
 
     #[test]
@@ -351,7 +353,7 @@ mod tests {
         assert_eq!(m.allocate(a, 3 * GIB, 0, &[0, 1]), 0);
         assert_eq!(m.allocate(b, 3 * GIB, GIB, &[0, 1]), 0);
         assert_eq!((m.pages(a), m.pages(b)), (vec![3 * GIB, 0], vec![GIB, 2 * GIB]));
-        assert_eq!(m.move_to(b, 0, GIB, GIB), [], "it is full");
+        assert_eq!(m.move_to(b, 0, GIB, GIB), (vec![], 0), "it is full");
         assert_eq!(m.allocate(a, 3 * GIB, 0, &[0, 1]), GIB, "more than there is");
         let all: u64 = [a, b].iter().flat_map(|x| m.pages(*x)).sum();
         assert_eq!(all, 8 * GIB);

@@ -130,7 +130,7 @@ impl Planner {
         let after = (loads.permille_with(from, -wanted), loads.permille_with(to, wanted));
         let left = after.0.abs_diff(after.1);
         // Where no node is contended after it nothing asks for the next.
-        let free = CONTENDED + 10 * k.improvement_percent;
+        let free = k.contended_permille();
         let resolves = loads.permille(from) > free && after.0.max(after.1) <= free;
         let lost = -self.affinity_gain(c, from, to);
         let load = loads.permille(from).clamp(CONTENDED, CROWDED);
@@ -318,7 +318,8 @@ impl Planner {
         gain: impl Fn(&Planner, &State, u32) -> i64,
         cause: impl Fn(&State, u32, &Planner) -> u64,
     ) {
-        let least = 10 * self.knobs.improvement_percent as i64;
+        // Nothing moves for nothing.
+        let least = (10 * self.knobs.improvement_percent as i64).max(1);
         let mut loads = self.loads();
         for id in self.clients.keys().copied().collect::<Vec<_>>() {
             let c = &self.clients[&id];

@@ -36,6 +36,15 @@ pub struct Knobs {
     pub memory_rate: u64,
 }
 
+impl Knobs {
+    /// Load beyond which a node is contended, in permille of its cores: all of them, and what a
+    /// change must improve.
+    #[must_use]
+    pub fn contended_permille(&self) -> u64 {
+        1000 + 10 * self.improvement_percent
+    }
+}
+
 impl Default for Knobs {
     fn default() -> Knobs {
         Knobs {

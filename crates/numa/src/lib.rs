@@ -26,5 +26,5 @@ mod planner;
 
 pub use explain::{Decision, Outcome, Reason, Refusal};
 pub use knobs::Knobs;
-pub use memory::{Order, RAMP_ROUNDS};
+pub use memory::{Order, RAMP_ROUNDS, SLOW_ROUNDS};
 pub use planner::{Client, ClientId, Load, Node, Planner};

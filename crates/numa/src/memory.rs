@@ -8,7 +8,7 @@ use crate::planner::State;
 use crate::{ClientId, Planner};
 
 /// Rounds at home before pages that are not hot follow.
-const SLOW_ROUNDS: u64 = 2;
+pub const SLOW_ROUNDS: u64 = 2;
 /// First rate of these, as a part of the host's: 1 in so many.
 const FIRST_PART: u64 = 64;
 /// Rounds at home after which memory follows at the whole rate.

@@ -341,6 +341,16 @@ fn chatty_vms_come_together_split_under_contention_and_stay_apart_where_it_is_of
 }
 
 #[test]
+fn nothing_moves_for_nothing() {
+    let knobs = Knobs { improvement_percent: 0, ..Knobs::default() };
+    let mut host = Host::new(2, 4, knobs);
+    (1..=2).for_each(|vm| _ = host.start(vm, 1));
+    (1..=2).for_each(|vm| host.vm(vm).wants = 0);
+    host.rounds(20);
+    assert_eq!(host.decisions.len(), 2, "{:?}", host.decisions);
+}
+
+#[test]
 fn parts_of_a_wide_vm_do_not_pile_up_on_one_node() {
     let mut host = Host::new(2, 4, Knobs::default());
     host.start(1, 4);

@@ -135,8 +135,11 @@ pub(crate) fn numa_reasons(spec: &RunSpec, nodes: usize) -> Vec<String> {
     }
     out.extend(threshold_reasons(numa));
     let (asked, there): (u64, u64) = (
-        spec.vms.iter().map(|v| v.memory_bytes().saturating_mul(u64::from(v.count))).sum(),
-        sizes.iter().sum(),
+        spec.vms
+            .iter()
+            .map(|v| v.memory_bytes().saturating_mul(u64::from(v.count)))
+            .fold(0, u64::saturating_add),
+        sizes.iter().copied().fold(0, u64::saturating_add),
     );
     if asked > there {
         out.push(format!(

@@ -57,6 +57,8 @@ pub enum Mutant {
     StaleHome,
     /// Memory does not follow.
     MemoryStays,
+    /// All memory follows at once, hot or not.
+    MemoryHurries,
     /// All clients of a VM have the home of the first.
     HomesPile,
     /// Homes change for any imbalance, whatever that leaves.
@@ -65,7 +67,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 28] = [
+    pub const ALL: [Mutant; 29] = [
         Mutant::LostKick,
         Mutant::LostEnqueue,
         Mutant::WrongPcpu,
@@ -92,6 +94,7 @@ impl Mutant {
         Mutant::CoreShared,
         Mutant::StaleHome,
         Mutant::MemoryStays,
+        Mutant::MemoryHurries,
         Mutant::HomesPile,
         Mutant::HomesThrash,
     ];
@@ -126,6 +129,7 @@ impl Mutant {
             Mutant::CoreShared => "core-shared",
             Mutant::StaleHome => "stale-home",
             Mutant::MemoryStays => "memory-stays",
+            Mutant::MemoryHurries => "memory-hurries",
             Mutant::HomesPile => "homes-pile",
             Mutant::HomesThrash => "homes-thrash",
         }

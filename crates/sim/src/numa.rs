@@ -27,6 +27,8 @@ pub(crate) struct Part {
     /// Homes that it had, by reason; memory that followed.
     pub(crate) changes: BTreeMap<Reason, u64>,
     pub(crate) moved: u64,
+    /// Of that since the last round, pages that are not hot.
+    pub(crate) cold_moved: u64,
 }
 
 /// What a world had wanted and had at the last round, in ns.
@@ -102,7 +104,9 @@ pub(crate) fn terms(spec: &NumaSpec) -> HomeTerms {
     let knobs = knobs(spec, None);
     HomeTerms {
         thrash_percent: knobs.thrash_percent,
+        contended_permille: knobs.contended_permille(),
         round_bytes: knobs.memory_rate * knobs.period_ms / 1000,
+        slow_rounds: ::numa::SLOW_ROUNDS,
         ramp_rounds: ::numa::RAMP_ROUNDS,
     }
 }
@@ -206,13 +210,17 @@ impl Numa {
         let w = self.wants[vm as usize];
         let sizes =
             if self.managed { vnuma::balanced(vcpus, self.most[vm as usize]) } else { vec![vcpus] };
-        let mut first = worlds.start;
+        let (start, mut first) = (worlds.start, worlds.start);
         let pcpus = self.pcpus.clone();
         let there = pcpus.iter().filter(|of| !of.is_empty());
         let part = |(part, size): (u32, &u32)| {
             let worlds = first..first + size;
             first += size;
-            let of = |all: u64| all / u64::from(vcpus) * u64::from(*size);
+            // Borders by vCPUs: the sum is exact.
+            let below = |all: u64, world: u32| {
+                (u128::from(all) * u128::from(world - start) / u128::from(vcpus)) as u64
+            };
+            let of = |all: u64| below(all, first) - below(all, first - size);
             Part {
                 id: ClientId { vm, part },
                 worlds,
@@ -225,6 +233,7 @@ impl Numa {
                     .count(),
                 changes: BTreeMap::new(),
                 moved: 0,
+                cold_moved: 0,
             }
         };
         let parts: Vec<Part> = (0..).zip(&sizes).map(part).collect();
@@ -279,8 +288,9 @@ impl Numa {
         let with_pcpus: Vec<u32> =
             (0..nodes).filter(|n| !self.pcpus[*n as usize].is_empty()).collect();
         let n = with_pcpus.len() as u64;
-        for node in &with_pcpus {
-            memory.allocate(p.area, p.bytes / n, p.hot / n, &from(*node));
+        for (i, node) in (0..).zip(&with_pcpus) {
+            let part = |all: u64| all / n + u64::from(i < all % n);
+            memory.allocate(p.area, part(p.bytes), part(p.hot), &from(*node));
         }
     }
 
@@ -361,6 +371,7 @@ impl Numa {
     pub(crate) fn step(&self, order: &Order) -> (u64, u64) {
         match self.mutant {
             Some(Mutant::MemoryStays) => (0, 0),
+            Some(Mutant::MemoryHurries) => (order.bytes, order.bytes),
             _ => (order.bytes.div_ceil(self.steps.max(1)), order.cold.div_ceil(self.steps.max(1))),
         }
     }
@@ -382,6 +393,7 @@ impl Numa {
                 bytes,
                 away: bytes - local,
                 room: memory.free(home),
+                cold_moved: p.cold_moved,
             }
         };
         let there = |p: &&Part| self.planner.home(p.id).is_some();

@@ -75,6 +75,7 @@ fn table() -> [(Mutant, &'static str, Catch); Mutant::ALL.len()] {
         (Mutant::CoreShared, "cores-apart", Oracle(Invariant::CoreSharing)),
         (Mutant::StaleHome, THREE, Oracle(Invariant::Affinity)),
         (Mutant::MemoryStays, LOCALITY, Oracle(Invariant::MemoryAway)),
+        (Mutant::MemoryHurries, THREE, Oracle(Invariant::MemoryRate)),
         (Mutant::HomesPile, WIDE, Oracle(Invariant::HomeCrowded)),
         (Mutant::HomesThrash, THREE, Oracle(Invariant::HomeThrash)),
     ]

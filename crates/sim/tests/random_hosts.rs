@@ -291,6 +291,7 @@ fn they_hold_where_vms_have_homes() {
             period: Span::from_ms(400 + seed % 7 * 100),
             fairness_periods: 1 + seed % 3,
             imbalance_percent: 1 + seed % 10,
+            improvement_percent: seed % 12,
             thrash_percent: 50 + seed % 2 * 50,
             ..NumaSpec::default()
         });

@@ -11,7 +11,14 @@ use units::{PcpuSet, VmId, WorldId};
 pub(super) struct Homes {
     terms: Option<HomeTerms>,
     away: BTreeMap<(VmId, u32), Away>,
+    /// When pCPUs came or went last.
+    pub(super) plugged: Option<u64>,
 }
+
+/// How long what waited on a pCPU that has gone may be under way: the kernel hands it to the pCPU
+/// that it belongs to, where it waits for a quantum of 50 ms, after a round of housekeeping in all
+/// its parts.
+const PLUGGED_NS: u64 = 100_000_000;
 
 impl Oracle {
     /// Homes are held to these terms from now on.
@@ -26,6 +33,14 @@ impl Oracle {
         if let Some(w) = self.worlds.get_mut(world.0 as usize).and_then(Option::as_mut) {
             w.homed = Some(now_ns);
         }
+    }
+
+    /// Whether a world whose home changed at `homed` may arrive outside it now; it is to leave at
+    /// once.
+    pub(super) fn arrives(&self, now: u64, homed: Option<u64>) -> bool {
+        let plugged = self.homes.plugged.is_some_and(|at| now <= at + PLUGGED_NS);
+        let grace = self.bounds.affinity_grace_ns;
+        homed.is_some_and(|at| plugged || now <= at + grace)
     }
 
     /// A client of a VM has another home because of an imbalance of CPU load.
@@ -58,7 +73,16 @@ impl Oracle {
             }
             for c in parts {
                 let away = self.homes.away.entry((*vm, c.part)).or_default();
-                if let Some((seen, rounds)) = away.see(&terms, clients, c) {
+                let found = away.see(&terms, clients, c);
+                let hurries = away.hurries(&terms, c);
+                if let Some((seen, most)) = hurries {
+                    let texts = (
+                        format!("client {}: {seen} bytes that are not hot moved", c.part),
+                        format!("{most} so soon after its home changed"),
+                    );
+                    self.violated(now, Invariant::MemoryRate, Some(*vm), None, None, texts);
+                }
+                if let Some((seen, rounds)) = found {
                     let texts = (
                         format!(
                             "client {}: {seen} of {} bytes not in its home after {rounds} rounds",

@@ -83,8 +83,7 @@ impl Oracle {
             self.violated(now, Invariant::OneWorldAPcpu, Some(w.vm), Some(world), Some(p), texts);
         }
         let allowed = self.ledger.pcpus_of(w.set);
-        let grace = self.bounds.affinity_grace_ns;
-        let arrives = w.homed.is_some_and(|at| now <= at + grace);
+        let arrives = self.arrives(now, w.homed);
         if !allowed.contains(p) && arrives {
             w.misplaced = Some(now);
         } else if !allowed.contains(p) {

@@ -96,12 +96,14 @@ impl<P: Scheduler> Engine<P> {
                 return (0, 0);
             }
             let t = books.times(now, world, cast.output(world));
-            (t.run_ns + t.ready_ns + t.costop_ns, t.run_ns)
+            // What a limit holds back wants no CPU.
+            (t.run_ns + t.ready_ns.saturating_sub(t.limited_ns) + t.costop_ns, t.run_ns)
         };
         let memory = self.hardware.as_ref().and_then(|h| h.memory());
         let (Some(numa), Some(memory)) = (&mut self.numa, memory) else { return };
         let moved = std::mem::take(&mut numa.moved);
         let seen = numa.seen(memory);
+        numa.parts.iter_mut().flatten().for_each(|p| p.cold_moved = 0);
         let loads = numa.loads(now, memory, times, entitled);
         self.books.homes(now, &seen, moved);
         let decisions = numa.planner.round(now, &loads);
@@ -143,12 +145,13 @@ impl<P: Scheduler> Engine<P> {
             let (Some(numa), Some(memory)) = (&mut self.numa, memory) else { return };
             let (most, cold) = numa.step(order);
             let part = &mut numa.parts[vm as usize][order.client.part as usize];
-            for (from, bytes) in memory.move_to(part.area, order.to, most, cold) {
+            let (moved, colds) = memory.move_to(part.area, order.to, most, cold);
+            part.cold_moved += colds;
+            numa.orders[i].cold -= colds.min(numa.orders[i].cold);
+            for (from, bytes) in moved {
                 part.moved += bytes;
                 numa.moved += bytes;
-                let left = &mut numa.orders[i];
-                left.bytes = left.bytes.saturating_sub(bytes);
-                left.cold = left.cold.min(left.bytes);
+                numa.orders[i].bytes -= bytes.min(numa.orders[i].bytes);
                 *carried.entry(from).or_insert(0) += bytes;
                 *carried.entry(order.to).or_insert(0) += bytes;
             }
