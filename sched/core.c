@@ -302,8 +302,6 @@ INLINE bool dispatch_take(struct host *h, struct pcpu *p, struct cluster *c, str
 /* Nothing waits here, and the running world stops or leaves. */
 INLINE void dispatch_idle(struct host *h, struct pcpu *p, struct cluster *c, bool held_back)
 {
-	bool took = false;
-
 	if ((plat_read(c->queued) || c->nears) && pull_idle(h, p->id))
 		return;
 	if (p->serve_limiter && !held_back && pick_parked(h, p->id, KEY_NONE))
@@ -311,16 +309,9 @@ INLINE void dispatch_idle(struct host *h, struct pcpu *p, struct cluster *c, boo
 	idle_set(c, p->bit);
 	if (cores_granted(h, plat_knobs(h)) && trace_on(h) && trace_noted_kept(p))
 		trace_idle(h, p, IDLES);
-	/* A world may have been queued while this pCPU did not look idle yet. One that its limits
-	 * refuse is parked, and the next is tried. */
 	if (!plat_read(c->queued))
 		return;
-	plat_for(i, PULL_TRIES) {
-		if (took || !count_waiting(p))
-			break;
-		took = pick_local(h, p, KEY_NONE, WORLD_NONE);
-	}
-	if (took || pull_idle(h, p->id))
+	if (pick_again(h, p) || pull_idle(h, p->id))
 		idle_clear(c, p->bit);
 	else
 		pull_swap(h, p->id);

@@ -60,7 +60,7 @@ SUBPROG u32 budget_end(NONNULL(struct host *h), u64 token, u64 used)
 
 		if (!l)
 			break;
-		if (l->rate && used)
+		if (l->rate)
 			plat_add(&l->tat_ns, ((used << RATE_SHIFT) + l->rate - 1) / l->rate);
 		/* what has begun ends with its own stamp: none is left where nothing runs */
 		left = plat_fetch_add(&l->inflight, -(BUDGET_ONE + budget_stamp(token))) -

@@ -8,37 +8,53 @@
 
 #include "../platform/platform.h"
 
-/* First threads of cores among neighbouring bits. */
-INLINE u64 idle_first_threads(u32 smt)
+/* Cores of so many threads among neighbouring bits. A mask that is and-ed with itself shifted by each
+ * fold has a core's bit where all its threads have theirs. A table, unlike branches, leaves a
+ * verifier one path. */
+struct idle_core {
+	u64 first; /* mask of first threads */
+	u8 threads;
+	u8 fold[3];
+};
+
+/* Odd machines: a thread counts as a core. */
+#define IDLE_THREAD { ~0ull, 1, { 0, 0, 0 } }
+static const struct idle_core idle_core_of[16] = {
+	IDLE_THREAD, IDLE_THREAD,
+	{ 0x5555555555555555ull, 2, { 1, 0, 0 } },
+	{ 0x9249249249249249ull, 3, { 1, 1, 0 } },
+	{ 0x1111111111111111ull, 4, { 1, 2, 0 } },
+	IDLE_THREAD, IDLE_THREAD, IDLE_THREAD,
+	{ 0x0101010101010101ull, 8, { 1, 2, 4 } },
+	IDLE_THREAD, IDLE_THREAD, IDLE_THREAD, IDLE_THREAD, IDLE_THREAD, IDLE_THREAD, IDLE_THREAD,
+};
+
+INLINE const struct idle_core *idle_core(u32 smt)
 {
-	switch (smt) {
-	case 2: return 0x5555555555555555ull;
-	case 3: return 0x9249249249249249ull;
-	case 4: return 0x1111111111111111ull;
-	case 8: return 0x0101010101010101ull;
-	default: return ~0ull; /* 1, and odd machines: a thread counts as a core */
-	}
+	return &idle_core_of[smt & 15];
 }
 
 /* First threads of cores all of whose threads are in `idle`. */
 INLINE u64 idle_cores(const struct cluster *c, u32 smt, u64 idle)
 {
-	u64 free = idle | ~c->present, whole = free, first = idle_first_threads(smt);
+	const struct idle_core *of = idle_core(smt);
+	u64 whole = idle | ~c->present;
 
-	if (first != ~0ull)
-		for (u32 k = 1; k < 8 && k < smt; k++)
-			whole &= free >> k;
-	return whole & first & idle;
+	whole &= whole >> of->fold[0];
+	whole &= whole >> of->fold[1];
+	whole &= whole >> of->fold[2];
+	return whole & of->first & idle;
 }
 
 /* Threads of cores that idle as a whole: a thread may be allowed whose core's first is not. */
 INLINE u64 idle_whole(const struct cluster *c, u32 smt, u64 idle)
 {
-	u64 cores = idle_cores(c, smt, idle), all = cores;
+	const struct idle_core *of = idle_core(smt);
+	u64 all = idle_cores(c, smt, idle);
 
-	if (idle_first_threads(smt) != ~0ull)
-		for (u32 k = 1; k < 8 && k < smt; k++)
-			all |= cores << k;
+	all |= all << of->fold[0];
+	all |= all << of->fold[1];
+	all |= all << of->fold[2];
 	return all & idle;
 }
 
@@ -47,15 +63,14 @@ INLINE bool idle_on_core(const struct cluster *c, u32 smt, u64 idle, u32 bit)
 {
 	u64 own = 1ull << (bit & 63);
 
-	if (!(idle & own) || smt == 1 || !with(WHOLE_CORE))
+	if (!(idle & own) || !with(WHOLE_CORE))
 		return idle & own;
-	if (idle_first_threads(smt) != ~0ull)
-		own >>= bit % smt; /* the core's first thread stands for it */
+	own >>= (bit & 63) % idle_core(smt)->threads; /* the core's first thread stands for it */
 	return idle_cores(c, smt, idle) & own;
 }
 
 /* How many pCPUs of a cluster are busy, in 256ths of them. */
-INLINE u32 idle_load(const struct cluster *c)
+SUBPROG u32 idle_load(NONNULL(struct cluster *c))
 {
 	u64 present = plat_read(c->present);
 	u32 all = (u32)__builtin_popcountll(present);

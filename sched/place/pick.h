@@ -124,16 +124,24 @@ INLINE bool pick_local(struct host *h, struct pcpu *p, u64 key_max, u32 prev_wor
 	return pick_take(h, p->id, key_max, prev_world, &best);
 }
 
-/* The starvation guard: a world that has been READY for longer than ready_bound_us. */
-INLINE bool pick_overdue(struct host *h, struct pcpu *p, u64 now)
+/* A world may have been queued while this pCPU did not look idle yet. One that its limits refuse is
+ * parked, and the next is tried. */
+SUBPROG bool pick_again(NONNULL(struct host *h), NONNULL(struct pcpu *p))
 {
-	u64 bound = plat_knobs(h)->ready_bound_us * US, since = now - bound;
-	u32 world, seen = 0;
+	plat_for(i, PULL_TRIES) {
+		if (!count_waiting(p))
+			break;
+		if (pick_local(h, p, KEY_NONE, WORLD_NONE))
+			return true;
+	}
+	return false;
+}
 
-	if (!with(GUARD_READY) || now < p->rescued_ns + GUARD_NS || now < bound)
-		return false;
-	p->rescued_ns = now;
-	world = ready_overdue(h, QUEUE_VM(p->id), p->id, since, &seen);
+/* The starvation guard: a world that has been READY since `since` or longer. */
+SUBPROG bool pick_rescued(NONNULL(struct host *h), NONNULL(struct pcpu *p), u64 since)
+{
+	u32 seen = 0, world = ready_overdue(h, QUEUE_VM(p->id), p->id, since, &seen);
+
 	if (!world || !ready_take(h, QUEUE_VM(p->id), world)) {
 		seen = 0;
 		world = ready_overdue(h, QUEUE_SYSTEM(p->id), p->id, since, &seen);
@@ -142,6 +150,17 @@ INLINE bool pick_overdue(struct host *h, struct pcpu *p, u64 now)
 	}
 	trace_note_pick(h, p, WHY_RESCUED);
 	return true;
+}
+
+/* The same, for longer than ready_bound_us; it looks every GUARD_NS. */
+INLINE bool pick_overdue(struct host *h, struct pcpu *p, u64 now)
+{
+	u64 bound = plat_knobs(h)->ready_bound_us * US;
+
+	if (!with(GUARD_READY) || now < p->rescued_ns + GUARD_NS || now < bound)
+		return false;
+	p->rescued_ns = now;
+	return pick_rescued(h, p, now - bound);
 }
 
 /* A pinned world that waits here, if `prev` can go on at an idle pCPU that it may not use. */

@@ -34,30 +34,33 @@ SUBPROG bool requeue_choose(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(st
 }
 
 /* Counts the world in there; it has been counted out where it was. */
-INLINE void requeue_enter(struct host *h, struct world *w, const struct requeue *r, u64 key)
+SUBPROG u32 requeue_enter(NONNULL(struct host *h), NONNULL(struct world *w),
+			  NONNULL(struct requeue *r), u64 key)
 {
 	struct pcpu *p = plat_pcpu(h, r->pcpu);
 
 	if (!p)
-		return;
+		return 0;
 	plat_assert_alone(h, w->state == STATE_READY);
 	count_ready(h, w, p, key);
 	trace_queued(h, w, p->id, key);
+	return 0;
 }
 
 /* Wakes the pCPU, or has it preempt. */
-INLINE void requeue_kick(struct host *h, const struct requeue *r)
+SUBPROG u32 requeue_kick(NONNULL(struct host *h), NONNULL(struct requeue *r))
 {
 	struct pcpu *p = plat_pcpu(h, r->pcpu);
 
 	if (!p)
-		return;
+		return 0;
 	if (r->idle >= 0) {
 		trace_kick(h, p->id, KICK_IDLE, WHY_UNKNOWN);
 	} else if (preempt_gain(h, p, &r->cand, plat_now(h))) {
 		p->preempts++;
 		trace_kick(h, p->id, KICK_PREEMPT, WHY_PREEMPTED);
 	}
+	return 0;
 }
 
 #endif

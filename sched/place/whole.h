@@ -25,13 +25,10 @@
 /* The other threads of a pCPU's core. */
 INLINE u64 whole_others(const struct host *h, const struct cluster *c, u32 bit)
 {
-	u64 own = 1ull << (bit & 63), all = (1ull << (h->smt & 7)) - 1;
+	u32 threads = idle_core(h->smt)->threads, at = bit & 63;
+	u64 all = (1ull << threads) - 1, own = 1ull << at;
 
-	if (idle_first_threads(h->smt) == ~0ull)
-		return 0;
-	if (h->smt == 8)
-		all = 0xff;
-	return all << ((bit - bit % h->smt) & 63) & c->present & ~own;
+	return all << (at - at % threads) & c->present & ~own;
 }
 
 /* Kicks the pCPUs of `mask`. */

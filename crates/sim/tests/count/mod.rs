@@ -45,9 +45,36 @@ fn shared_page() -> *mut u32 {
     page.cast()
 }
 
+/// Keeps this thread, and the children that it forks, on the CPU where it is, until dropped: parent
+/// and child wait for each other at every step, and to wake an idle CPU takes longer than a step.
+struct OnOneCpu(libc::cpu_set_t);
+
+impl OnOneCpu {
+    fn new() -> OnOneCpu {
+        // SAFETY: both sets are this frame's; where a call fails the mask stays.
+        unsafe {
+            let (mut before, mut one): (libc::cpu_set_t, libc::cpu_set_t) = std::mem::zeroed();
+            let size = size_of_val(&before);
+            libc::sched_getaffinity(0, size, &raw mut before);
+            if let Ok(cpu) = usize::try_from(libc::sched_getcpu()) {
+                libc::CPU_SET(cpu, &mut one);
+                libc::sched_setaffinity(0, size, &raw const one);
+            }
+            OnOneCpu(before)
+        }
+    }
+}
+
+impl Drop for OnOneCpu {
+    fn drop(&mut self) {
+        // SAFETY: the set is this object's.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &raw const self.0) };
+    }
+}
+
 /// Instructions of `work` in a child process, by the part that has begun last; part 0 before.
 pub fn counted(work: impl FnOnce()) -> Counts {
-    let page = shared_page();
+    let (page, _one) = (shared_page(), OnOneCpu::new());
     let naming = NAMING.lock().unwrap_or_else(PoisonError::into_inner);
     NOW.store(page, Ordering::Relaxed);
     // SAFETY: the child touches only its own copy of what was made before, and leaves by _exit; the
