@@ -9,11 +9,13 @@
 //! `idle` what vCPUs sleep for; `watch` everything that shows a live host; `forks` 200,000 threads;
 //! `tenant` ways to game a share; `big` 64 CPUs and 500 VMs; `changes` 1,000 changes of CPUs,
 //! cpusets and VMs; `realtime` tasks of higher scheduling classes; `locks` a
-//! lock of the kernel in the hands of a VM that is limited.
+//! lock of the kernel in the hands of a VM that is limited; `homes` home nodes of VMs, and their
+//! memory.
 
 mod big;
 mod changes;
 mod forks;
+mod homes;
 mod idle;
 mod kill;
 mod latency;
@@ -89,11 +91,13 @@ pub enum Drill {
     Realtime,
     /// A lock of the kernel that a limited VM holds.
     Locks,
+    /// Home nodes, and memory that follows.
+    Homes,
 }
 
 impl Drill {
     /// Every drill, in the order in which `all` runs them.
-    pub const ALL: [Drill; 16] = [
+    pub const ALL: [Drill; 17] = [
         Drill::Load,
         Drill::Settings,
         Drill::Idle,
@@ -110,6 +114,7 @@ impl Drill {
         Drill::Changes,
         Drill::Realtime,
         Drill::Locks,
+        Drill::Homes,
     ];
 
     /// Its name on the command line.
@@ -131,6 +136,7 @@ impl Drill {
             Drill::Changes => "changes",
             Drill::Realtime => "realtime",
             Drill::Locks => "locks",
+            Drill::Homes => "homes",
         }
     }
 }
@@ -188,6 +194,7 @@ pub fn run(
         Drill::Changes => changes::run(setting, archive, on),
         Drill::Realtime => realtime::run(setting, archive, on),
         Drill::Locks => locks::run(setting, archive, on),
+        Drill::Homes => homes::run(setting, archive, on),
     }
 }
 

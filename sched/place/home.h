@@ -3,10 +3,11 @@
  * Promise	its worlds leave a node that is home no longer at once (VS51 "NUMA Migration"): the
  *		pCPU where one runs or waits is kicked; what runs there goes to enqueue, what waits
  *		there waits in its home
- * Law		pcpu.strays: worlds may wait there outside their homes. Whoever writes a home reads
- *		the queue after that, and enqueue reads the home after it has counted the world: one
- *		of both sees the other. A walk that has seen fewer worlds than are counted leaves
- *		the word set, for some are on their way into the queue; housekeeping kicks again
+ * Law		pcpu.strays: worlds may wait there outside their homes. A caller that writes a
+ *		home reads the queue after that, and enqueue reads the home after it has counted
+ *		the world: one of both sees the other. A walk that has seen fewer worlds than are
+ *		counted leaves the word set, for some are on their way into the queue; housekeeping
+ *		kicks again
  * Limits	one that is parked or co-stopped goes there when it is released
  */
 #ifndef TANDEM_PLACE_HOME_H

@@ -8,8 +8,8 @@
 
 #include "../platform/platform.h"
 
-/* Cores of so many threads among neighbouring bits. A mask that is and-ed with itself shifted by each
- * fold has a core's bit where all its threads have theirs. A table, unlike branches, leaves a
+/* Cores of so many threads among neighbouring bits. A mask that is and-ed with itself shifted by
+ * each fold has a core's bit where all its threads have theirs. A table, unlike branches, leaves a
  * verifier one path. */
 struct idle_core {
 	u64 first; /* mask of first threads */

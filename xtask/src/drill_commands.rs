@@ -14,13 +14,13 @@ use crate::{figures, history, tidy};
 
 /// Shows on a real kernel that the scheduler survives and stays within bounds, and what shows it:
 /// load, settings, idle, watch, kill, eject, storm, steal, latency, forks, tenant, big,
-/// changes, realtime, locks.
+/// changes, realtime, locks, homes.
 ///
 /// Ends with 1 when a check fails and with 70 when the lab itself could not run.
 #[derive(Args)]
 pub struct RunDrill {
     /// load, settings, idle, watch, kill, eject, storm, steal, latency, forks, tenant,
-    /// big, changes, realtime, locks, or all.
+    /// big, changes, realtime, locks, homes, or all.
     #[arg(required = true, value_parser = parse_name)]
     drills: Vec<Names>,
     /// Kernel to boot: newest, older, or an exact version such as 7.2.13+deb14.

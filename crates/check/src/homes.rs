@@ -7,8 +7,8 @@
 pub struct HomeTerms {
     /// How much of an imbalance a change for it may leave, in percent.
     pub thrash_percent: u64,
-    /// Load of a node beyond which some vCPU waits, in permille of its cores: a change may leave any
-    /// imbalance without such a node.
+    /// Load of a node beyond which some vCPU waits, in permille of its cores: a change may leave
+    /// any imbalance without such a node.
     pub contended_permille: u64,
     /// Most memory that is moved in a round, in bytes.
     pub round_bytes: u64,

@@ -7,6 +7,7 @@
 use crate::{
     Live,
     discover::{self, Roots},
+    homes::Homes,
     live::Word,
     publish::Published,
     slots::Slots,
@@ -75,7 +76,8 @@ impl Held {
     /// Whether some VM may not use all pCPUs.
     fn any_held(&self, live: &Live, published: &Published, slots: &Slots) -> bool {
         let accounts = live.accounts();
-        published.vms().any(|id| accounts.vm(id as usize).restricted > 0)
+        accounts.host().homes != 0
+            || published.vms().any(|id| accounts.vm(id as usize).restricted > 0)
             || self.loaded.elapsed() < BINDING && restricted(live, slots)
     }
 
@@ -86,6 +88,7 @@ impl Held {
         published: &Published,
         slots: &Slots,
         roots: &Roots,
+        homes: Option<&Homes>,
     ) {
         let accounts = live.accounts();
         if !self.any_held(live, published, slots) {
@@ -103,7 +106,7 @@ impl Held {
             self.weigher = Weigher::default();
             accounts.set_outside(true);
         }
-        for order in self.orders(live, published, roots, (now, period)) {
+        for order in self.orders(live, published, roots, homes, (now, period)) {
             let word = Word { weight: order.weight.0, held: order.held, shift: order.shift_ns };
             published.give(live, u32::from(order.vm.0), word);
         }
@@ -116,6 +119,7 @@ impl Held {
         live: &Live,
         published: &Published,
         roots: &Roots,
+        homes: Option<&Homes>,
         (now, period): (u64, u64),
     ) -> Vec<entitlement::Order> {
         let accounts = live.accounts();
@@ -136,6 +140,8 @@ impl Held {
             } else {
                 host.clone()
             };
+            let home = homes.and_then(|h| h.pcpus(&w));
+            let allowed = home.map_or(allowed.clone(), |home| home.and(&allowed));
             Some(Wants { world: w.id, vm: w.vm, wanted_ns, allowed })
         };
         let vms = ids.iter().map(|id| (*id, accounts.vm(*id as usize).vt_ns));

@@ -13,6 +13,7 @@ mod eligible;
 mod follow;
 mod guests;
 mod held;
+mod homes;
 mod ideal;
 mod in_force;
 mod kernel_accounts;

@@ -2,14 +2,11 @@
 #![allow(unsafe_code)]
 
 use crate::{
-    Accounts, HostError, PIN_DIR,
-    doctor::Refused,
-    threads,
+    Accounts, HostError, PIN_DIR, threads,
     view::{Records, monotonic_ns},
 };
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, OpenObject, PrintLevel, ProgramInput, RingBuffer,
-    RingBufferBuilder,
+    Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
 use sched_core::{Cluster, HostRecord, Knobs, Vm};
@@ -23,11 +20,13 @@ use std::{
     },
     path::Path,
     rc::Rc,
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 use topology::Topology;
 use units::{PcpuId, PcpuSet};
+
+mod trial;
+pub(crate) use trial::trial;
 
 mod skeleton {
     #![allow(missing_docs, clippy::all, clippy::pedantic)]
@@ -240,6 +239,17 @@ impl Live {
         run_call(&self.skel.progs.tandem_bind, bytes)
     }
 
+    /// Says that thread `tid` runs only in these nodes, a bit each.
+    ///
+    /// # Errors
+    /// The kernel's error number: the thread may be gone, or is no VM's yet (`EAGAIN`).
+    pub(crate) fn home(&self, tid: i32, nodes: u64) -> Result<(), i32> {
+        let mut call = [nodes, u64::from(tid as u32)];
+        // SAFETY: the C struct home_call: u64, s32 and an unused u32, little-endian.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(call.as_mut_ptr().cast::<u8>(), 16) };
+        run_call(&self.skel.progs.tandem_home, bytes)
+    }
+
     /// Takes over the plan's weight of one VM.
     ///
     /// # Errors
@@ -308,36 +318,6 @@ impl Live {
         if self.link.take().is_some() {
             unpin();
         }
-    }
-}
-
-/// What libbpf and the kernel said of the load that is tried.
-static SAID: Mutex<Vec<String>> = Mutex::new(vec![]);
-/// Lines of it that are kept; the first names the cause, the verifier's log comes between.
-const SAID_MOST: usize = 4;
-
-/// Loads the scheduler and drops it again: how many instructions were verified, or why it failed.
-pub(crate) fn trial(topology: &Topology) -> Result<u64, Refused> {
-    fn keep(_: PrintLevel, text: String) {
-        let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-        for line in text.lines().map(str::trim).filter(|l| l.starts_with("libbpf: ")) {
-            if said.len() < SAID_MOST {
-                said.push(line["libbpf: ".len()..].to_owned());
-            }
-        }
-    }
-    let before = libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
-    let loaded = Live::load(topology, Knobs::DEFAULT, true);
-    libbpf_rs::set_print(before);
-    let said = std::mem::take(&mut *SAID.lock().unwrap_or_else(PoisonError::into_inner));
-    match loaded {
-        Ok(live) => Ok(live.verified_instructions()),
-        Err(HostError::Load { seen, .. }) => {
-            let more =
-                if said.is_empty() { String::new() } else { format!(": {}", said.join("; ")) };
-            Err(Refused { kernel: true, seen: seen + &more })
-        }
-        Err(e) => Err(Refused { kernel: false, seen: e.to_string() }),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     follow::Vms,
     guests::Guests,
     held::Held,
+    homes::Homes,
     in_force::{InForce, Lasting},
     layout::Layout,
     live::Event,
@@ -58,6 +59,7 @@ struct Daemon<'a> {
     published: Published,
     pcpus: Pcpus,
     held: Held,
+    homes: Option<Homes>,
     conditions: Conditions,
     takers: Takers,
     carried: &'a mut Carried,
@@ -160,6 +162,12 @@ fn once(
         pcpus.len(),
         live.verified_instructions(),
     ));
+    let homes = options.settings.numa.on.then(|| Homes::new(topology, &roots)).flatten();
+    if options.settings.numa.on && homes.is_none() {
+        (options.say)(
+            "numa: seen one node that has pCPUs, allowed two to 64: VMs have no home nodes here",
+        );
+    }
     let mut daemon = Daemon {
         live,
         options,
@@ -170,6 +178,7 @@ fn once(
         published: Published::default(),
         pcpus: Pcpus::new(pcpus.clone()),
         held: Held::new(pcpus.clone()),
+        homes,
         conditions: Conditions::default(),
         takers: Takers::default(),
         carried,
@@ -223,8 +232,13 @@ impl Daemon<'_> {
                 }
                 scanned = Instant::now();
             }
+            let slots = self.vms.slots();
+            if let Some(homes) = &mut self.homes {
+                homes.follow(self.live, &self.published, slots, &self.roots, &self.options.say);
+            }
             // After a scan, whose plan ignores pinning.
-            self.held.replan(self.live, &self.published, self.vms.slots(), &self.roots);
+            let homes = self.homes.as_ref();
+            self.held.replan(self.live, &self.published, slots, &self.roots, homes);
         }
         Ok(None)
     }
@@ -320,6 +334,9 @@ impl Daemon<'_> {
             }
         }
         self.vms.bind(live, &self.roots, &self.published.vms().collect());
+        if let Some(homes) = &mut self.homes {
+            homes.seat(live, self.vms.slots(), &self.roots, say);
+        }
         self.vms.sweep(live);
         self.published.sweep(live);
         let host = live.accounts().host();

@@ -1,0 +1,159 @@
+//! Pages of guests: in which nodes they are, by samples, and moving them, in batches. Both with
+//! move_pages(2).
+#![allow(unsafe_code)]
+
+use super::guest::Guest;
+use crate::view::monotonic_ns;
+use numa::ClientId;
+use std::{collections::BTreeMap, ops::Range, ptr};
+
+/// The smallest page. Of a larger one all addresses are in one node, and it moves as a whole.
+pub(crate) const SIZE: u64 = 4096;
+/// Pages of one call: 2 MiB, some hundred microseconds.
+const BATCH: usize = 512;
+/// Batches of pages at home already that are passed by in one step.
+const PASSED_MOST: usize = 64;
+/// Move pages that no other process has.
+const MPOL_MF_MOVE: libc::c_int = 2;
+
+/// Where moving goes on.
+#[derive(Default)]
+pub(crate) struct Pages {
+    next: BTreeMap<ClientId, u64>,
+}
+
+impl Pages {
+    /// Bytes of a part of a guest by node, estimated from so many samples; others for each
+    /// `round`. All 0 if the process is gone.
+    pub(crate) fn by_node(
+        &self,
+        pid: i32,
+        guest: &Guest,
+        part: Range<u64>,
+        (samples, round): (usize, u64),
+        kernel: &[u32],
+    ) -> Vec<u64> {
+        let pages = (part.end - part.start) / SIZE;
+        let samples = (samples as u64).min(pages);
+        let mut out = vec![0; kernel.len()];
+        if samples == 0 {
+            return out;
+        }
+        // Each of so many equal strides at another place in each round, by the golden ratio.
+        let stride = pages / samples;
+        let within = ((round.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * stride) >> 32;
+        let at: Vec<u64> = (0..samples)
+            .map(|i| guest.address(part.start + (i * stride + within) * SIZE))
+            .collect();
+        for status in at.chunks(BATCH).flat_map(|chunk| nodes_of(pid, chunk)) {
+            let node = kernel.iter().position(|k| i64::from(*k) == i64::from(status));
+            if let Some(n) = node {
+                out[n] += stride * SIZE;
+            }
+        }
+        out
+    }
+
+    /// Moves up to `most` bytes of a part to a node, as long as it is before `until`.
+    pub(crate) fn move_to(
+        &mut self,
+        pid: i32,
+        guest: &Guest,
+        (id, part): (ClientId, Range<u64>),
+        (node, most): (u32, u64),
+        until: u64,
+    ) {
+        let (mut left, mut passed) = (most / SIZE, 0);
+        let pages = (part.end - part.start) / SIZE;
+        let next = self.next.entry(id).or_insert(0);
+        while left > 0 && passed < PASSED_MOST && pages > 0 && monotonic_ns() < until {
+            *next = if *next >= pages { 0 } else { *next };
+            let end = (*next + BATCH as u64).min(pages);
+            let at: Vec<u64> =
+                (*next..end).map(|page| guest.address(part.start + page * SIZE)).collect();
+            *next = end;
+            let nodes = nodes_of(pid, &at);
+            let away = |(_, n): &(&u64, i32)| *n >= 0 && *n != node as i32;
+            let mut move_now: Vec<u64> =
+                at.iter().zip(nodes).filter(away).map(|(at, _)| *at).collect();
+            if move_now.is_empty() {
+                passed += 1;
+                continue;
+            }
+            move_now.truncate(left as usize);
+            left -= moved(pid, &move_now, node).min(left);
+        }
+    }
+}
+
+/// Node of each page; negative: none, or it is not known.
+fn nodes_of(pid: i32, at: &[u64]) -> Vec<i32> {
+    let mut status = vec![-libc::ENOENT; at.len()];
+    // SAFETY: both arrays have so many entries; the kernel reads one and writes the other.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            pid,
+            at.len(),
+            at.as_ptr(),
+            ptr::null::<libc::c_int>(),
+            status.as_mut_ptr(),
+            0,
+        )
+    };
+    if done < 0 { vec![] } else { status }
+}
+
+/// Moves pages to a node; how many are there after it.
+fn moved(pid: i32, at: &[u64], node: u32) -> u64 {
+    let nodes = vec![node as libc::c_int; at.len()];
+    let mut status = vec![-libc::ENOENT; at.len()];
+    // SAFETY: the arrays have so many entries; the kernel reads two and writes the third.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            pid,
+            at.len(),
+            at.as_ptr(),
+            nodes.as_ptr(),
+            status.as_mut_ptr(),
+            MPOL_MF_MOVE,
+        )
+    };
+    if done < 0 { 0 } else { status.iter().filter(|s| **s == node as i32).count() as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_see_the_pages_that_are_there() {
+        // Half of it is touched.
+        const BYTES: usize = 64 << 20;
+        // SAFETY: a mapping of its own, of which the first half is written.
+        let at = unsafe {
+            let at = libc::mmap(
+                ptr::null_mut(),
+                BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(at, libc::MAP_FAILED);
+            libc::madvise(at, BYTES, libc::MADV_NOHUGEPAGE);
+            ptr::write_bytes(at.cast::<u8>(), 1, BYTES / 2);
+            at as u64
+        };
+        let guest = Guest::at(at..at + BYTES as u64);
+        let pid = std::process::id() as i32;
+        let pages = Pages::default();
+        let of = |round| pages.by_node(pid, &guest, 0..BYTES as u64, (1024, round), &[0]);
+        if nodes_of(pid, &[at]) != [0] {
+            return println!("skipped: this kernel does not tell in which node a page is");
+        }
+        assert_eq!(of(0), [BYTES as u64 / 2]);
+        assert_eq!(of(7), [BYTES as u64 / 2]);
+    }
+}
