@@ -109,6 +109,8 @@ struct world {
 
 	/* its home nodes, a bit each; all: none (law/home.h) */
 	u64 home;
+	/* tick at which it was named the next of a pCPU, where worlds have homes (tick/gang.h) */
+	u64 named_ns;
 
 	/* --- identity: glue and binding --- */
 

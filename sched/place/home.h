@@ -67,14 +67,15 @@ INLINE void home_runs(struct host *h, const struct world *w, const struct pcpu *
 		trace_kick(h, p->id, KICK_PREEMPT, WHY_MIGRATED);
 }
 
-/* A world has this home from now on, 0 for none; false for a host task, which has none, and for a
- * world that is not bound to its VM yet. */
+/* A world has this home from now on, 0 for none; false for a host task, which has none, for a
+ * thread of the kernel that belongs to one pCPU, and for a world that is not bound to its VM
+ * yet. */
 INLINE bool core_home(struct host *h, struct world *w, u64 home)
 {
 	struct pcpu *p = NULL;
 	u32 queued;
 
-	if (w->vm == VM_SYSTEM || w->bind_vm >= 0)
+	if (w->vm == VM_SYSTEM || w->bind_vm >= 0 || w->flags & WORLD_PCPU_KTHREAD)
 		return false;
 	w->home = home ? home : HOME_ANY;
 	plat_or(&h->homes, 1); /* a whole barrier too */

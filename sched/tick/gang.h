@@ -28,26 +28,30 @@ SUBPROG u32 gang_place(NONNULL(struct host *h), NONNULL(struct siblings_look *s)
 {
 	struct vm *v = plat_vm(h, s->vm);
 	u64 key = v ? plat_read(v->gang_key) : 0, near = plat_knobs(h)->costop_us * US;
-	u32 node = 0, from = v ? gang_from(h, s, v->gang_tries) : 0;
+	u32 node = 0, from = v ? gang_from(h, s, v->gang_tries) : 0, homes = plat_read(h->homes);
 
 	s->next = 0;
 	plat_for(i, GANG_PCPUS) {
 		u32 id = from + i < h->pcpus ? from + i : from + i - h->pcpus;
 		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, id) : NULL;
+		struct world *w;
 		u32 world;
 
 		if (!p || !key || !with(GANG_PLACE))
 			break;
 		if (!gang_preempts(h, p, s->vm, key, s->now_ns))
 			continue;
-		if (p->node != node && plat_read(h->homes))
+		if (p->node != node && homes)
 			s->next = 0; /* others have their homes here */
 		node = p->node;
 		world = siblings_lagging(h, s, s->waits_ns - near, node);
-		if (!world && plat_read(h->homes))
+		if (!world && homes)
 			continue;
-		if (!world)
+		w = world ? plat_world(h, world) : NULL;
+		if (!w)
 			break;
+		if (homes)
+			w->named_ns = s->now_ns;
 		p->gang_next = world;
 		p->preempts++;
 		trace_kick(h, p->id, KICK_PREEMPT, WHY_PREEMPTED);

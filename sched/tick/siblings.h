@@ -88,7 +88,7 @@ SUBPROG u32 siblings_lagging(NONNULL(struct host *h), NONNULL(struct siblings_lo
 		    s->stalled_ns <= above)
 			continue;
 		w = plat_world(h, s->world);
-		if (w && siblings_movable(w) && home_lets(w, node))
+		if (w && siblings_movable(w) && home_lets(w, node) && w->named_ns != s->now_ns)
 			return w->id;
 	}
 	return WORLD_NONE;

@@ -328,8 +328,17 @@ pub(crate) fn scope_name(cgroup: &str) -> Option<String> {
 /// pCPUs a thread may use, by its status.
 #[must_use]
 pub fn allowed(roots: &Roots, pid: i32, tid: i32) -> Option<PcpuSet> {
+    listed(roots, pid, tid, "Cpus_allowed_list:")
+}
+
+/// Nodes where a thread may have memory, by its status; a list of nodes is written as one of pCPUs.
+pub(crate) fn allowed_memory(roots: &Roots, pid: i32, tid: i32) -> Option<PcpuSet> {
+    listed(roots, pid, tid, "Mems_allowed_list:")
+}
+
+fn listed(roots: &Roots, pid: i32, tid: i32, key: &str) -> Option<PcpuSet> {
     let status = fs::read_to_string(roots.proc_fs.join(format!("{pid}/task/{tid}/status"))).ok()?;
-    status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:"))?.trim().parse().ok()
+    status.lines().find_map(|l| l.strip_prefix(key))?.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 //!
 //! *Law*: threads of a VM that are no vCPUs have the homes of all its parts. A home that the
 //! scheduler has dropped, because a thread could run on no pCPU of it, is given again with the
-//! next scan. Linux's own NUMA balancing may run beside it: it brings pages to where threads run,
-//! which is their home.
+//! next scan. A VM that ran before it was found stays where its memory is.
 
 mod guest;
+mod moving;
 mod pages;
 
 use crate::{
@@ -17,19 +17,18 @@ use crate::{
     view::monotonic_ns,
 };
 use guest::Guest;
-use numa::{Client, ClientId, Decision, Knobs, Load, Node, Order, Planner};
-use pages::Pages;
-use sched_core::{KIND_HELPER, STATE_COSTOP, STATE_READY, STATE_RUN, WORLD_RESTRICTED, World};
+use moving::Moving;
+use numa::{Client, ClientId, Decision, Knobs, Load, Node, Planner};
+use sched_core::{
+    KIND_HELPER, STATE_COSTOP, STATE_READY, STATE_RUN, VM_SYSTEM, WORLD_RESTRICTED, World,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
 };
 use topology::{NodeFacts, Topology};
-use units::PcpuSet;
+use units::{PcpuId, PcpuSet};
 
-/// Of the time that passes, the part in which pages are moved at most, in percent: the daemon has
-/// other work, and a kernel that takes long is busy.
-const MOVING_PERCENT: u64 = 25;
 /// Pages of all VMs that a round looks at.
 const SAMPLES: usize = 65_536;
 /// Pages of a part that a round looks at, at least and at most: 64 tell its parts in the nodes to
@@ -38,6 +37,9 @@ const SAMPLES_OF_PART: (usize, usize) = (64, 2_048);
 
 /// Rounds between two looks at where guests' memory is mapped: hot-plugged memory is seen by then.
 const LOOK_AGAIN: u64 = 8;
+/// Scans in a row that find another number of vCPUs before a VM is divided anew: of one whose
+/// threads have no names, those that run are not always recognized.
+const SURE: u32 = 4;
 
 /// A node of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,11 +55,13 @@ struct HostNode {
 /// A part of a VM that has a home of its own.
 struct Part {
     id: ClientId,
+    /// Numbers of vCPUs; the last part has all higher ones.
     vcpus: Range<u32>,
-    /// Bytes of the guest's memory, from its first on.
-    memory: Range<u64>,
-    /// What its worlds had wanted and had at the last round, in ns.
-    seen: (u64, u64),
+    tids: Vec<i32>,
+    /// Nodes where each of these may run, a bit each; without one it has no home.
+    nodes: u64,
+    /// What its worlds had wanted and had at the last round, in ns; `None`: it is new.
+    seen: Option<(u64, u64)>,
 }
 
 /// A VM that has homes.
@@ -65,10 +69,24 @@ struct Homed {
     pid: i32,
     started: u64,
     vcpus: u32,
-    /// Nodes that its affinity leaves it.
-    nodes: u64,
+    /// Scans in a row that have found another number.
+    differs: u32,
     guest: Guest,
     parts: Vec<Part>,
+}
+
+impl Homed {
+    /// A part's bytes of the guest's memory.
+    fn memory(&self, part: &Part) -> Range<u64> {
+        let count = |p: &Part| p.tids.len() as u64;
+        let before = self.parts.iter().filter(|p| p.id < part.id).map(count).sum::<u64>();
+        let all = self.parts.iter().map(count).sum::<u64>().max(1);
+        let below = |n: u64| {
+            let at = u128::from(self.guest.bytes()) * u128::from(n) / u128::from(all);
+            at as u64 / pages::SIZE * pages::SIZE
+        };
+        below(before)..below(before + count(part))
+    }
 }
 
 /// Homes of this host's VMs.
@@ -77,12 +95,11 @@ pub(crate) struct Homes {
     nodes: Vec<HostNode>,
     planner: Planner,
     vms: BTreeMap<u32, Homed>,
-    pages: Pages,
-    /// What is to follow until the next round.
-    orders: Vec<Order>,
+    moving: Moving,
     rounds: u64,
     round_ns: u64,
-    step_ns: u64,
+    /// What host tasks had wanted at the last round, in ns.
+    system_ns: Option<u64>,
 }
 
 impl Homes {
@@ -98,11 +115,10 @@ impl Homes {
             planner: Planner::new(nodes.iter().map(of).collect(), Knobs::default()),
             nodes,
             vms: BTreeMap::new(),
-            pages: Pages::default(),
-            orders: vec![],
+            moving: Moving::new(monotonic_ns()),
             rounds: 0,
             round_ns: monotonic_ns(),
-            step_ns: 0,
+            system_ns: None,
         })
     }
 
@@ -115,16 +131,18 @@ impl Homes {
 
     /// Gives the VMs that there are now their homes, and the scheduler those that it lacks.
     pub(crate) fn seat(&mut self, live: &Live, slots: &Slots, roots: &Roots, say: &dyn Fn(&str)) {
-        let now = monotonic_ns();
         let found: BTreeMap<u32, &FoundVm> =
             slots.found().filter_map(|vm| Some((slots.of(vm.pid)?, vm))).collect();
-        let stays = |id: &u32, vm: &Homed| {
-            found
-                .get(id)
-                .is_some_and(|f| (f.pid, f.started, f.vcpus()) == (vm.pid, vm.started, vm.vcpus))
-        };
+        for (id, vm) in &mut self.vms {
+            let same = found.get(id).filter(|f| (f.pid, f.started) == (vm.pid, vm.started));
+            vm.differs = match same {
+                Some(f) if f.vcpus() == vm.vcpus => 0,
+                Some(_) => vm.differs + 1,
+                None => SURE,
+            };
+        }
         let gone: Vec<u32> =
-            self.vms.iter().filter(|(id, vm)| !stays(id, vm)).map(|(id, _)| *id).collect();
+            self.vms.iter().filter(|(_, vm)| vm.differs >= SURE).map(|(id, _)| *id).collect();
         for id in gone {
             self.vms.remove(&id);
             self.planner.remove(id);
@@ -133,68 +151,94 @@ impl Homes {
             if self.vms.contains_key(&id) || vm.vcpus() == 0 {
                 continue;
             }
-            let nodes = self.allowed(vm, roots);
-            let guest = Guest::read(roots, vm.pid);
-            if let Some(guest) = guest {
-                self.power_on(now, id, vm, nodes, guest, say);
+            if let Some(guest) = Guest::read(roots, vm.pid) {
+                self.take(id, vm, roots, guest);
+                self.adopt(id, &vm.name, &[], say);
             }
         }
         self.put(live);
     }
 
-    /// Nodes where each vCPU of a VM may run; 0: all.
-    fn allowed(&self, vm: &FoundVm, roots: &Roots) -> u64 {
-        let of = |tid: i32| {
-            let set = discover::allowed(roots, vm.pid, tid)?;
-            let bit =
-                |(node, n): (u32, &HostNode)| u64::from(!n.pcpus.and(&set).is_empty()) << node;
-            Some((0..).zip(&self.nodes).map(bit).sum::<u64>())
-        };
-        let vcpus = vm.threads.iter().filter(|t| t.vcpu.is_some());
-        vcpus.filter_map(|t| of(t.tid)).fold(u64::MAX, |a, b| a & b)
+    /// Nodes where each of these threads may run and have memory, a bit each.
+    fn allowed(&self, roots: &Roots, pid: i32, tids: &[i32]) -> u64 {
+        let with_pcpus = (0..).zip(&self.nodes).filter(|(_, n)| n.cores > 0);
+        tids.iter().fold(u64::MAX, |all, tid| {
+            let pcpus = discover::allowed(roots, pid, *tid);
+            let mems = discover::allowed_memory(roots, pid, *tid);
+            let may = |n: &HostNode| {
+                pcpus.as_ref().is_none_or(|set| !set.and(&n.pcpus).is_empty())
+                    && mems.as_ref().is_none_or(|set| set.contains(PcpuId(n.kernel as u16)))
+            };
+            let of = with_pcpus.clone().filter(|(_, n)| may(n)).map(|(node, _)| 1 << node);
+            all & of.sum::<u64>()
+        })
     }
 
-    fn power_on(
-        &mut self,
-        now: u64,
-        id: u32,
-        vm: &FoundVm,
-        nodes: u64,
-        guest: Guest,
-        say: &dyn Fn(&str),
-    ) {
-        let vcpus = vm.vcpus();
-        let cores = self.nodes.iter().map(|n| n.cores).filter(|c| *c > 0);
-        let most = cores.min().unwrap_or(1);
-        let (all, mut first) = (guest.bytes(), 0);
-        let below = |vcpu: u32| {
-            (u128::from(all) * u128::from(vcpu) / u128::from(vcpus)) as u64 / pages::SIZE
-                * pages::SIZE
-        };
-        let parts: Vec<Part> = (0..)
-            .zip(vnuma::balanced(vcpus, most))
-            .map(|(part, size)| {
-                let of = first..first + size;
-                first += size;
-                let memory = below(of.start)..below(of.end);
-                Part { id: ClientId { vm: id, part }, vcpus: of, memory, seen: (0, 0) }
-            })
-            .collect();
-        let client = |p: &Part| Client {
-            id: p.id,
-            vcpus: p.vcpus.end - p.vcpus.start,
-            memory: p.memory.end - p.memory.start,
-            nodes,
-            siblings_most: most,
-        };
-        let placed = self.planner.add(now, &parts.iter().map(client).collect::<Vec<_>>());
-        placed.iter().for_each(|d| self.say(&vm.name, d, say));
-        let of = Homed { pid: vm.pid, started: vm.started, vcpus, nodes, guest, parts };
-        self.vms.insert(id, of);
+    /// Divides a VM into parts.
+    fn take(&mut self, id: u32, vm: &FoundVm, roots: &Roots, guest: Guest) {
+        let mut threads: Vec<(u32, i32)> =
+            vm.threads.iter().filter_map(|t| Some((t.vcpu?, t.tid))).collect();
+        threads.sort_unstable();
+        let sizes = vnuma::balanced(threads.len() as u32, self.most());
+        let (last, mut first) = (sizes.len() - 1, 0);
+        let mut parts = vec![];
+        for (part, size) in sizes.into_iter().enumerate() {
+            let (own, more) = threads.split_at(size as usize);
+            let end = more.first().filter(|_| part < last).map_or(u32::MAX, |next| next.0);
+            let tids: Vec<i32> = own.iter().map(|t| t.1).collect();
+            parts.push(Part {
+                id: ClientId { vm: id, part: part as u32 },
+                vcpus: std::mem::replace(&mut first, end)..end,
+                nodes: self.allowed(roots, vm.pid, &tids),
+                tids,
+                seen: None,
+            });
+            threads = more.to_vec();
+        }
+        let (pid, started, vcpus) = (vm.pid, vm.started, vm.vcpus());
+        self.vms.insert(id, Homed { pid, started, vcpus, differs: 0, guest, parts });
     }
 
+    /// Cores of the smallest node.
+    fn most(&self) -> u32 {
+        self.nodes.iter().map(|n| n.cores).filter(|c| *c > 0).min().unwrap_or(1)
+    }
+
+    /// Has the planner take a VM's parts: each stays in its node of `before`, or else where most of
+    /// its memory is, if it may.
+    fn adopt(&mut self, id: u32, name: &str, before: &[Option<u32>], say: &dyn Fn(&str)) {
+        let (Some(vm), most) = (self.vms.get(&id), self.most()) else { return };
+        let mut clients = vec![];
+        for (n, part) in vm.parts.iter().enumerate().filter(|(_, p)| p.nodes != 0) {
+            let memory = vm.memory(part);
+            let client = Client {
+                id: part.id,
+                vcpus: part.tids.len() as u32,
+                memory: memory.end - memory.start,
+                nodes: part.nodes,
+                siblings_most: most,
+            };
+            let at = self.memory_of(vm, part, SAMPLES_OF_PART.1);
+            let all = at.iter().sum::<u64>();
+            let local = (0..).zip(at).find(|(_, bytes)| 2 * bytes > all).map(|(node, _)| node);
+            clients.push((client, before.get(n).copied().flatten().or(local)));
+        }
+        for d in self.planner.adopt(monotonic_ns(), &clients) {
+            self.say(name, &d, say);
+        }
+    }
+
+    /// Memory of a part by node.
+    fn memory_of(&self, vm: &Homed, part: &Part, samples: usize) -> Vec<u64> {
+        let kernel: Vec<u32> = self.nodes.iter().map(|n| n.kernel).collect();
+        pages::by_node(vm.pid, &vm.guest, vm.memory(part), (samples, self.rounds), &kernel)
+    }
+
+    /// Prints a decision, with the kernel's numbers of nodes.
     fn say(&self, vm: &str, d: &Decision, say: &dyn Fn(&str)) {
-        say(&format!("VM {vm}, part {}: {d}", d.client.part));
+        let kernel = |node: u32| self.nodes.get(node as usize).map_or(node, |n| n.kernel);
+        let shown = Decision { from: d.from.map(kernel), to: kernel(d.to), ..*d };
+        say(&format!("VM {vm}, part {}: {shown}", d.client.part));
     }
 
     /// Home of a world of one of these VMs, a bit for each node.
@@ -231,7 +275,7 @@ impl Homes {
         if now - self.round_ns >= self.planner.knobs().period_ms * 1_000_000 {
             self.round(now, live, published, slots, roots, say);
         }
-        self.step(now);
+        self.step(now, slots, say);
     }
 
     fn round(
@@ -245,7 +289,7 @@ impl Homes {
     ) {
         let wall = now - std::mem::replace(&mut self.round_ns, now);
         self.rounds += 1;
-        self.renew(live, slots, roots);
+        self.renew(live, slots, roots, say);
         let loads = self.loads(live, published, wall);
         let decisions = self.planner.round(now, &loads);
         for d in &decisions {
@@ -253,72 +297,88 @@ impl Homes {
             self.say(found.map_or("?", |f| &f.name), d, say);
         }
         self.put(live);
-        self.orders = self.planner.memory_orders();
-        self.step_ns = now;
+        self.order(roots);
     }
 
-    /// VMs whose affinity or memory is another are powered on anew.
-    fn renew(&mut self, live: &Live, slots: &Slots, roots: &Roots) {
+    /// Affinities and guests' memory that have changed. A part stays at home if it still may.
+    fn renew(&mut self, live: &Live, slots: &Slots, roots: &Roots, say: &dyn Fn(&str)) {
         let restricted: BTreeSet<u32> =
             worlds(live).filter(|w| w.flags & WORLD_RESTRICTED != 0).map(|w| w.vm).collect();
-        let mut changed = vec![];
+        let all = (0..).zip(&self.nodes).filter(|(_, n)| n.cores > 0).map(|(n, _)| 1 << n).sum();
         for found in slots.found() {
             let Some(id) = slots.of(found.pid) else { continue };
             let Some(vm) = self.vms.get(&id) else { continue };
-            let nodes =
-                if restricted.contains(&id) { self.allowed(found, roots) } else { u64::MAX };
-            let all = self.nodes.iter().enumerate().map(|(n, _)| 1 << n).sum::<u64>();
+            let of = |p: &Part| {
+                let read = restricted.contains(&id) || p.nodes != all;
+                if read { self.allowed(roots, vm.pid, &p.tids) } else { all }
+            };
+            let nodes: Vec<u64> = vm.parts.iter().map(of).collect();
+            let before: Vec<Option<u32>> =
+                vm.parts.iter().map(|p| self.planner.home(p.id)).collect();
             let looks = self.rounds % LOOK_AGAIN == 0;
             let guest = looks.then(|| Guest::read(roots, found.pid)).flatten();
-            if nodes & all != vm.nodes & all || guest.is_some_and(|g| g != vm.guest) {
-                changed.push(id);
+            let Some(vm) = self.vms.get_mut(&id) else { continue };
+            if let Some(guest) = guest {
+                vm.guest = guest;
             }
-        }
-        for id in changed {
-            self.vms.remove(&id);
+            if vm.parts.iter().map(|p| p.nodes).eq(nodes.iter().copied()) {
+                continue;
+            }
+            vm.parts.iter_mut().zip(nodes).for_each(|(p, of)| p.nodes = of);
             self.planner.remove(id);
+            self.adopt(id, &found.name, &before, say);
         }
     }
 
     /// What the parts did since the last round.
     fn loads(&mut self, live: &Live, published: &Published, wall: u64) -> Vec<Load> {
-        let mut times: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
-        let now = monotonic_ns();
-        for w in worlds(live).filter_map(|w| live.accounts().world(w.id as usize, now)) {
+        let mut times: BTreeMap<ClientId, (u64, u64)> = BTreeMap::new();
+        let (now, mut system) = (monotonic_ns(), 0);
+        for i in 1..live.accounts().worlds_len() {
+            let Some(w) = live.accounts().world(i, now) else { continue };
+            let time = |state: u32| w.time_ns[state as usize];
+            // What a limit holds back wants no CPU.
+            let parked = if w.parked_ns == 0 { 0 } else { now.saturating_sub(w.parked_ns) };
+            let ready = time(STATE_READY).saturating_sub(w.limited_ns + parked);
+            let wanted = time(STATE_RUN) + ready + time(STATE_COSTOP);
+            if w.vm == VM_SYSTEM {
+                system += wanted;
+            }
             let Some(vm) = self.vms.get(&w.vm) else { continue };
             let of = vm.parts.iter().find(|p| p.vcpus.contains(&w.index));
             let Some(part) = of.filter(|_| w.kind != KIND_HELPER) else { continue };
-            let time = |state: u32| w.time_ns[state as usize];
-            let sum = times.entry((w.vm, part.id.part)).or_default();
-            sum.0 += time(STATE_RUN) + time(STATE_READY) + time(STATE_COSTOP);
-            sum.1 += time(STATE_RUN);
+            let sum = times.entry(part.id).or_default();
+            (sum.0, sum.1) = (sum.0 + wanted, sum.1 + time(STATE_RUN));
         }
         let rate = |ns: u64| (u128::from(ns) * 1000 / u128::from(wall.max(1))) as u64;
+        let system = rate(system.saturating_sub(self.system_ns.replace(system).unwrap_or(system)));
         let samples = SAMPLES / self.vms.values().map(|v| v.parts.len()).sum::<usize>().max(1);
         let samples = samples.clamp(SAMPLES_OF_PART.0, SAMPLES_OF_PART.1);
+        let parts = self.vms.values().flat_map(|vm| vm.parts.iter().map(move |p| (vm, p)));
+        let mut memory: Vec<Vec<u64>> =
+            parts.map(|(vm, p)| self.memory_of(vm, p, samples)).rev().collect();
         let (mut loads, mut wanted) = (vec![], BTreeMap::new());
-        for (id, vm) in &mut self.vms {
-            for part in &mut vm.parts {
-                let all = times.get(&(*id, part.id.part)).copied().unwrap_or(part.seen);
-                let seen = std::mem::replace(&mut part.seen, all);
-                let wants = rate(all.0.saturating_sub(seen.0));
-                *wanted.entry(*id).or_insert(0) += wants;
-                loads.push(Load {
-                    id: part.id,
-                    wanted: wants,
-                    used: rate(all.1.saturating_sub(seen.1)),
-                    entitled: 0,
-                    memory: self.pages.by_node(
-                        vm.pid,
-                        &vm.guest,
-                        part.memory.clone(),
-                        (samples, self.rounds),
-                        &self.nodes.iter().map(|n| n.kernel).collect::<Vec<_>>(),
-                    ),
-                    talks: vec![],
-                });
-            }
+        for part in self.vms.values_mut().flat_map(|vm| &mut vm.parts) {
+            let all = times.get(&part.id).copied().or(part.seen).unwrap_or_default();
+            let (wants, used) = match part.seen.replace(all) {
+                Some(seen) => {
+                    (rate(all.0.saturating_sub(seen.0)), rate(all.1.saturating_sub(seen.1)))
+                }
+                // As the planner takes it to be: all its vCPUs burn.
+                None => [1000 * part.tids.len() as u64; 2].into(),
+            };
+            *wanted.entry(part.id.vm).or_insert(0) += wants;
+            let memory = memory.pop().unwrap_or_default();
+            loads.push(Load {
+                id: part.id,
+                wanted: wants,
+                used,
+                entitled: 0,
+                memory,
+                talks: vec![],
+            });
         }
+        wanted.insert(VM_SYSTEM, system);
         let ids = published.ids();
         let demands: Vec<u64> = ids.iter().map(|id| wanted.get(id).copied().unwrap_or(0)).collect();
         let tree = published.tree();
@@ -331,29 +391,6 @@ impl Homes {
             }
         }
         loads
-    }
-
-    /// Moves memory for a part of the time that has passed since the last step; each part of a VM
-    /// has an equal part of it, and what one does not need is for the others.
-    fn step(&mut self, now: u64) {
-        let passed = now - std::mem::replace(&mut self.step_ns, now);
-        let period = self.planner.knobs().period_ms * 1_000_000;
-        let passed = passed.min(period);
-        let until = now + passed * MOVING_PERCENT / 100;
-        let orders = self.orders.iter().filter(|o| o.cold > 0);
-        let mut left = orders.clone().count() as u64;
-        for order in orders {
-            let begin = monotonic_ns();
-            let until = begin + until.saturating_sub(begin) / left;
-            left -= 1;
-            let Some(vm) = self.vms.get(&order.client.vm) else { continue };
-            let Some(part) = vm.parts.get(order.client.part as usize) else { continue };
-            let Some(node) = self.nodes.get(order.to as usize) else { continue };
-            // Which pages are hot is not known: none is moved at once.
-            let most = u128::from(order.cold) * u128::from(passed) / u128::from(period);
-            let at = (order.client, part.memory.clone());
-            self.pages.move_to(vm.pid, &vm.guest, at, (node.kernel, most as u64), until);
-        }
     }
 }
 
@@ -392,29 +429,4 @@ fn nodes(topology: &Topology, facts: &[NodeFacts]) -> Vec<HostNode> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use topology::Place;
-
-    #[test]
-    fn nodes_are_numbered_as_the_scheduler_does_and_keep_the_kernels_numbers() {
-        // The first pCPU is in the kernel's node 1.
-        let place = |core, node| Place { socket: 0, node, llc: node, core, thread: 0 };
-        let places = vec![place(0, 0), place(1, 1), place(2, 0)];
-        let topology = Topology::from_places(places).unwrap();
-        let set = |text: &str| text.parse::<PcpuSet>().unwrap();
-        let fact = |id, pcpus| NodeFacts {
-            id,
-            pcpus,
-            memory_kib: Some(u64::from(id) + 1),
-            distances: vec![],
-        };
-        let facts = [fact(0, set("1")), fact(1, set("0,2")), fact(4, PcpuSet::empty())];
-        let node =
-            |kernel, pcpus, cores, kib: u64| HostNode { kernel, pcpus, cores, memory: kib * 1024 };
-        assert_eq!(
-            nodes(&topology, &facts),
-            [node(1, set("0,2"), 2, 2), node(0, set("1"), 1, 1), node(4, PcpuSet::empty(), 0, 5)]
-        );
-    }
-}
+mod tests;

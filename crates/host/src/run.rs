@@ -165,7 +165,8 @@ fn once(
     let homes = options.settings.numa.on.then(|| Homes::new(topology, &roots)).flatten();
     if options.settings.numa.on && homes.is_none() {
         (options.say)(
-            "numa: seen one node that has pCPUs, allowed two to 64: VMs have no home nodes here",
+            "numa: seen fewer than two nodes that have pCPUs, or more than 64 nodes, or none that \
+                sysfs names: VMs have no home nodes here",
         );
     }
     let mut daemon = Daemon {

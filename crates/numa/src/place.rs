@@ -13,10 +13,16 @@ impl Planner {
     /// with memory for it come first; of these the one whose CPU or memory, whichever is worse,
     /// will be loaded least; of equals the one with more memory free, then the first.
     pub fn add(&mut self, at_ns: u64, clients: &[Client]) -> Vec<Decision> {
-        clients.iter().filter_map(|c| self.place(at_ns, c)).collect()
+        clients.iter().filter_map(|c| self.place(at_ns, c, None)).collect()
     }
 
-    fn place(&mut self, at_ns: u64, client: &Client) -> Option<Decision> {
+    /// A VM that has run before it is known: its clients get homes as `add` gives them, but one
+    /// stays in the node beside it, where its memory is, if its affinity and siblings let it.
+    pub fn adopt(&mut self, at_ns: u64, clients: &[(Client, Option<u32>)]) -> Vec<Decision> {
+        clients.iter().filter_map(|(c, at)| self.place(at_ns, c, *at)).collect()
+    }
+
+    fn place(&mut self, at_ns: u64, client: &Client, at: Option<u32>) -> Option<Decision> {
         let wanted = 1000 * u64::from(client.vcpus);
         let state = State {
             client: *client,
@@ -44,7 +50,7 @@ impl Planner {
         };
         let home = (0..self.nodes.len() as u32)
             .filter(|n| self.may_be_home(&state, *n))
-            .min_by_key(|n| rank(*n))?;
+            .min_by_key(|n| (at != Some(*n) || !self.leaves_room(&state, *n), rank(*n)))?;
         let mut after = loads.clone();
         after.add(home, wanted);
         self.clients.insert(client.id, state);
@@ -58,5 +64,32 @@ impl Planner {
             asked[c.home as usize] += c.client.memory.max(c.all_memory());
         }
         asked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Client, ClientId, Knobs, Node, Planner};
+
+    #[test]
+    fn a_vm_that_has_run_before_stays_where_its_memory_is() {
+        let node = Node { cores: 4, memory: 64 << 30 };
+        let mut planner = Planner::new(vec![node; 2], Knobs::default());
+        let part = |vm, part, nodes| Client {
+            id: ClientId { vm, part },
+            vcpus: 2,
+            memory: 1 << 30,
+            nodes,
+            siblings_most: 2,
+        };
+        // The other node has less load each time.
+        for vm in 0..3 {
+            planner.adopt(0, &[(part(vm, 0, 0), Some(1))]);
+            assert_eq!(planner.home(ClientId { vm, part: 0 }), Some(1));
+        }
+        planner.adopt(0, &[(part(3, 0, 0b01), Some(1))]);
+        assert_eq!(planner.home(ClientId { vm: 3, part: 0 }), Some(0), "its affinity");
+        planner.adopt(0, &[(part(4, 0, 0), Some(1)), (part(4, 1, 0), Some(1))]);
+        assert_eq!(planner.home(ClientId { vm: 4, part: 1 }), Some(0), "its sibling");
     }
 }

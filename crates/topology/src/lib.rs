@@ -4,7 +4,7 @@
 mod nodes;
 mod sysfs;
 
-pub use nodes::{NodeFacts, nodes_from_sysfs};
+pub use nodes::{NodeFacts, free_kib, nodes_from_sysfs};
 pub use sysfs::{SysfsError, from_sysfs, online};
 
 use serde::{Deserialize, Serialize};

@@ -35,13 +35,20 @@ pub fn nodes_from_sysfs(root: &Path) -> Result<Vec<NodeFacts>, SysfsError> {
     ids.iter().map(|id| node(&folder, u32::from(id.0), ids.len())).collect()
 }
 
+/// Free memory of a node in KiB, by the kernel's number of it; `None` if the kernel does not say.
+#[must_use]
+pub fn free_kib(root: &Path, node: u32) -> Option<u64> {
+    let path = root.join(format!("devices/system/node/node{node}/meminfo"));
+    read(&path).ok().and_then(|text| kib_of(&text, "MemFree:"))
+}
+
 fn node(folder: &Path, id: u32, nodes: usize) -> Result<NodeFacts, SysfsError> {
     let dir = folder.join(format!("node{id}"));
     let list = dir.join("cpulist");
     let text = read(&list)?;
     // The kernel writes an empty line for a node without pCPUs.
     let pcpus = if text.is_empty() { PcpuSet::empty() } else { parsed(&list, &text)? };
-    let memory_kib = read(&dir.join("meminfo")).ok().and_then(|t| total_kib(&t));
+    let memory_kib = read(&dir.join("meminfo")).ok().and_then(|t| kib_of(&t, "MemTotal:"));
     let distances: Vec<u32> = read(&dir.join("distance"))
         .map(|t| t.split_whitespace().filter_map(|d| d.parse().ok()).collect())
         .unwrap_or_default();
@@ -57,9 +64,9 @@ fn parsed(path: &Path, text: &str) -> Result<PcpuSet, SysfsError> {
 }
 
 /// Of a line such as `Node 0 MemTotal:       16308644 kB`.
-fn total_kib(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find(|l| l.contains("MemTotal:"))?;
-    line.split("MemTotal:").nth(1)?.split_whitespace().next()?.parse().ok()
+fn kib_of(meminfo: &str, key: &str) -> Option<u64> {
+    let line = meminfo.lines().find(|l| l.contains(key))?;
+    line.split(key).nth(1)?.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ const SCRIPT: &str = include_str!("../../guest/drill-homes");
 const VMS: [&str; 4] = ["a", "b", "c", "d"];
 const VCPUS: u32 = 2;
 const PCPUS: u32 = 8;
-const MEGABYTES: u32 = 64;
+const MEGABYTES: u32 = 32;
 /// From the load on, in seconds: by then memory has followed.
 const SETTLE_S: u32 = 30;
 /// Looks at where vCPUs run, 50 ms apart.
@@ -141,7 +141,7 @@ mod tests {
             for (i, vm) in VMS.iter().enumerate() {
                 let n = if i == 0 { home } else { i % 2 };
                 let (at, of) = ([200 - away, away], [24_000 - far, far]);
-                text += &format!("drill: start name={vm} n0=24000 n1=0\n").repeat(2);
+                text += &format!("drill: start name={vm} n0=8192 n1=0\n").repeat(2);
                 text += &format!(
                     "drill: vm name={vm} when=tandem at{n}={} at{}={} n{n}={} n{}={}\n",
                     at[0],

@@ -9,11 +9,12 @@ const PART: u64 = 16;
 /// A guest has more: a process without such a mapping has not made its guest's memory yet.
 const LEAST: u64 = 4 << 20;
 
-/// The memory of a guest: mappings in order of their addresses.
+/// The memory of a guest: mappings from the highest address down.
 ///
 /// *Law*: mappings that can be read and written and not executed, of no file or of one in memory
-/// (memfd, /dev/shm, hugetlbfs), as QEMU makes them for RAM and memory backends. Where virtual
-/// nodes have a backend each, they come in the order of their nodes.
+/// (memfd, /dev/shm, hugetlbfs), as QEMU makes them for RAM and memory backends. Linux
+/// maps downwards: where virtual nodes have a backend each, made in their order, they come in that
+/// order here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Guest(Vec<Range<u64>>);
 
@@ -30,7 +31,7 @@ impl Guest {
         let all: Vec<Range<u64>> = maps.lines().filter_map(mapping).collect();
         let size = |r: &Range<u64>| r.end - r.start;
         let most = all.iter().map(size).max().unwrap_or(0);
-        Guest(all.into_iter().filter(|r| size(r) >= (most / PART).max(LEAST)).collect())
+        Guest(all.into_iter().rev().filter(|r| size(r) >= (most / PART).max(LEAST)).collect())
     }
 
     /// A guest of one mapping.
@@ -89,11 +90,11 @@ mod tests {
         let guest = Guest::of(maps);
         assert_eq!(
             guest,
-            Guest(vec![0x7f00_0000_0000..0x7f00_0800_0000, 0x7f10_0000_0000..0x7f10_0800_0000])
+            Guest(vec![0x7f10_0000_0000..0x7f10_0800_0000, 0x7f00_0000_0000..0x7f00_0800_0000])
         );
         assert_eq!(guest.bytes(), 256 << 20);
-        assert_eq!(guest.address(0), 0x7f00_0000_0000);
-        assert_eq!(guest.address(128 << 20), 0x7f10_0000_0000);
+        assert_eq!(guest.address(0), 0x7f10_0000_0000);
+        assert_eq!(guest.address(128 << 20), 0x7f00_0000_0000);
         assert_eq!(Guest::of("7f3000000000-7f3000200000 rw-p 00000000 00:00 0"), Guest(vec![]));
     }
 }

@@ -22,39 +22,42 @@ pub(crate) struct Pages {
     next: BTreeMap<ClientId, u64>,
 }
 
-impl Pages {
-    /// Bytes of a part of a guest by node, estimated from so many samples; others for each
-    /// `round`. All 0 if the process is gone.
-    pub(crate) fn by_node(
-        &self,
-        pid: i32,
-        guest: &Guest,
-        part: Range<u64>,
-        (samples, round): (usize, u64),
-        kernel: &[u32],
-    ) -> Vec<u64> {
-        let pages = (part.end - part.start) / SIZE;
-        let samples = (samples as u64).min(pages);
-        let mut out = vec![0; kernel.len()];
-        if samples == 0 {
-            return out;
-        }
-        // Each of so many equal strides at another place in each round, by the golden ratio.
-        let stride = pages / samples;
-        let within = ((round.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * stride) >> 32;
-        let at: Vec<u64> = (0..samples)
-            .map(|i| guest.address(part.start + (i * stride + within) * SIZE))
-            .collect();
-        for status in at.chunks(BATCH).flat_map(|chunk| nodes_of(pid, chunk)) {
-            let node = kernel.iter().position(|k| i64::from(*k) == i64::from(status));
-            if let Some(n) = node {
-                out[n] += stride * SIZE;
-            }
-        }
-        out
+/// Bytes of a part of a guest by node, estimated from so many samples; others for each
+/// `round`. All 0 if the process is gone.
+pub(crate) fn by_node(
+    pid: i32,
+    guest: &Guest,
+    part: Range<u64>,
+    (samples, round): (usize, u64),
+    kernel: &[u32],
+) -> Vec<u64> {
+    let pages = (part.end - part.start) / SIZE;
+    let samples = (samples as u64).min(pages);
+    let mut out = vec![0; kernel.len()];
+    if samples == 0 {
+        return out;
     }
+    // Each of so many equal strides at another place in each round, by the golden ratio.
+    let stride = pages / samples;
+    let within = ((round.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * stride) >> 32;
+    let at: Vec<u64> =
+        (0..samples).map(|i| guest.address(part.start + (i * stride + within) * SIZE)).collect();
+    for status in at.chunks(BATCH).flat_map(|chunk| nodes_of(pid, chunk)) {
+        let node = kernel.iter().position(|k| i64::from(*k) == i64::from(status));
+        if let Some(n) = node {
+            out[n] += stride * SIZE;
+        }
+    }
+    out
+}
 
-    /// Moves up to `most` bytes of a part to a node, as long as it is before `until`.
+impl Pages {
+    /// Moves the pages of a part that are not in a node, batch by batch, until it has moved `most`
+    /// bytes or it is `until`; how many it has moved. A batch is moved whole: of a large page all
+    /// is.
+    ///
+    /// # Errors
+    /// In words, if of a batch nothing moved.
     pub(crate) fn move_to(
         &mut self,
         pid: i32,
@@ -62,27 +65,26 @@ impl Pages {
         (id, part): (ClientId, Range<u64>),
         (node, most): (u32, u64),
         until: u64,
-    ) {
-        let (mut left, mut passed) = (most / SIZE, 0);
+    ) -> Result<u64, String> {
+        let (mut done, mut passed) = (0, 0);
         let pages = (part.end - part.start) / SIZE;
         let next = self.next.entry(id).or_insert(0);
-        while left > 0 && passed < PASSED_MOST && pages > 0 && monotonic_ns() < until {
+        while done < most && passed < PASSED_MOST && pages > 0 && monotonic_ns() < until {
             *next = if *next >= pages { 0 } else { *next };
             let end = (*next + BATCH as u64).min(pages);
             let at: Vec<u64> =
                 (*next..end).map(|page| guest.address(part.start + page * SIZE)).collect();
             *next = end;
-            let nodes = nodes_of(pid, &at);
             let away = |(_, n): &(&u64, i32)| *n >= 0 && *n != node as i32;
-            let mut move_now: Vec<u64> =
-                at.iter().zip(nodes).filter(away).map(|(at, _)| *at).collect();
+            let nodes = nodes_of(pid, &at);
+            let move_now: Vec<u64> = at.iter().zip(nodes).filter(away).map(|(at, _)| *at).collect();
             if move_now.is_empty() {
                 passed += 1;
-                continue;
+            } else {
+                done += moved(pid, &move_now, node)? * SIZE;
             }
-            move_now.truncate(left as usize);
-            left -= moved(pid, &move_now, node).min(left);
         }
+        Ok(done)
     }
 }
 
@@ -104,8 +106,8 @@ fn nodes_of(pid: i32, at: &[u64]) -> Vec<i32> {
     if done < 0 { vec![] } else { status }
 }
 
-/// Moves pages to a node; how many are there after it.
-fn moved(pid: i32, at: &[u64], node: u32) -> u64 {
+/// Moves pages to a node; how many are there after it, or why none is.
+fn moved(pid: i32, at: &[u64], node: u32) -> Result<u64, String> {
     let nodes = vec![node as libc::c_int; at.len()];
     let mut status = vec![-libc::ENOENT; at.len()];
     // SAFETY: the arrays have so many entries; the kernel reads two and writes the third.
@@ -120,7 +122,12 @@ fn moved(pid: i32, at: &[u64], node: u32) -> u64 {
             MPOL_MF_MOVE,
         )
     };
-    if done < 0 { 0 } else { status.iter().filter(|s| **s == node as i32).count() as u64 }
+    if done < 0 {
+        return Err(std::io::Error::last_os_error().to_string());
+    }
+    let there = status.iter().filter(|s| **s == node as i32).count() as u64;
+    let first = status.iter().find(|s| **s < 0).map_or(libc::EBUSY, |s| -s);
+    if there == 0 { Err(std::io::Error::from_raw_os_error(first).to_string()) } else { Ok(there) }
 }
 
 #[cfg(test)]
@@ -148,8 +155,7 @@ mod tests {
         };
         let guest = Guest::at(at..at + BYTES as u64);
         let pid = std::process::id() as i32;
-        let pages = Pages::default();
-        let of = |round| pages.by_node(pid, &guest, 0..BYTES as u64, (1024, round), &[0]);
+        let of = |round| by_node(pid, &guest, 0..BYTES as u64, (1024, round), &[0]);
         if nodes_of(pid, &[at]) != [0] {
             return println!("skipped: this kernel does not tell in which node a page is");
         }

@@ -1,0 +1,96 @@
+//! Homes of a made-up host.
+
+use super::*;
+use crate::{discover::Thread, made_up::MadeUp};
+use topology::Place;
+
+#[test]
+fn nodes_are_numbered_as_the_scheduler_does_and_keep_the_kernels_numbers() {
+    // The first pCPU is in the kernel's node 1.
+    let place = |core, node| Place { socket: 0, node, llc: node, core, thread: 0 };
+    let places = vec![place(0, 0), place(1, 1), place(2, 0)];
+    let topology = Topology::from_places(places).unwrap();
+    let set = |text: &str| text.parse::<PcpuSet>().unwrap();
+    let fact =
+        |id, pcpus| NodeFacts { id, pcpus, memory_kib: Some(u64::from(id) + 1), distances: vec![] };
+    let facts = [fact(0, set("1")), fact(1, set("0,2")), fact(4, PcpuSet::empty())];
+    let node =
+        |kernel, pcpus, cores, kib: u64| HostNode { kernel, pcpus, cores, memory: kib * 1024 };
+    assert_eq!(
+        nodes(&topology, &facts),
+        [node(1, set("0,2"), 2, 2), node(0, set("1"), 1, 1), node(4, PcpuSet::empty(), 0, 5)]
+    );
+}
+
+/// Two nodes of two pCPUs, and one that has memory alone.
+fn host(t: &MadeUp) -> Homes {
+    let node = "sys/devices/system/node";
+    t.put(&format!("{node}/online"), b"0-2");
+    for (n, pcpus) in ["0-1", "2-3", ""].iter().enumerate() {
+        t.put(&format!("{node}/node{n}/cpulist"), pcpus.as_bytes());
+        let text = format!("Node {n} MemTotal: 1048576 kB\nNode {n} MemFree: 524288 kB\n");
+        t.put(&format!("{node}/node{n}/meminfo"), text.as_bytes());
+    }
+    let place = |core: u32| Place { socket: 0, node: core / 2, llc: core / 2, core, thread: 0 };
+    let topology = Topology::from_places((0..4).map(place).collect()).unwrap();
+    Homes::new(&topology, &t.roots()).unwrap()
+}
+
+/// A VM whose vCPUs have these numbers and may use these pCPUs and memory.
+fn vm(t: &MadeUp, vcpus: &[(u32, &str, &str)]) -> FoundVm {
+    let thread = |(i, (vcpu, pcpus, mems)): (i32, &(u32, &str, &str))| {
+        let text = format!("Cpus_allowed_list:\t{pcpus}\nMems_allowed_list:\t{mems}\n");
+        t.put(&format!("proc/7/task/{}/status", 70 + i), text.as_bytes());
+        Thread { tid: 70 + i, pid: 7, vcpu: Some(*vcpu), comm: String::new() }
+    };
+    let threads = (0..).zip(vcpus).map(thread).collect();
+    let (name, cgroup) = ("vm".to_owned(), "/vm".to_owned());
+    FoundVm { pid: 7, started: 1, name, cgroup, threads, uid: None, named: true }
+}
+
+fn homes_of(t: &MadeUp, vcpus: &[(u32, &str, &str)]) -> Vec<(Range<u32>, u64, Option<u32>)> {
+    let (mut homes, vm) = (host(t), vm(t, vcpus));
+    homes.take(1, &vm, &t.roots(), Guest::at(0..64 << 20));
+    homes.adopt(1, "vm", &[], &|_| {});
+    let of = |p: &Part| (p.vcpus.clone(), p.nodes, homes.planner.home(p.id));
+    homes.vms[&1].parts.iter().map(of).collect()
+}
+
+#[test]
+fn parts_of_a_vm_go_where_their_vcpus_may_run_and_nowhere_if_that_is_no_node() {
+    let t = MadeUp::new("homes");
+    // vCPU 2 is unplugged.
+    let pinned = [(0, "2", "0-2"), (1, "3", "0-2"), (3, "0", "0-2"), (4, "0-1", "0-2")];
+    let max = u32::MAX;
+    assert_eq!(homes_of(&t, &pinned), [(0..3, 0b10, Some(1)), (3..max, 0b01, Some(0))]);
+    assert_eq!(homes_of(&t, &[(0, "0-3", "0-2")]), [(0..max, 0b11, Some(0))]);
+    assert_eq!(homes_of(&t, &[(0, "0-3", "1")]), [(0..max, 0b10, Some(1))]);
+    assert_eq!(homes_of(&t, &[(0, "0", "0-2"), (1, "2", "0-2")]), [(0..max, 0, None)]);
+}
+
+#[test]
+fn what_follows_leaves_a_node_its_reserve() {
+    let t = MadeUp::new("homes-room");
+    let (mut homes, vm) = (host(&t), vm(&t, &[(0, "2-3", "0-2")]));
+    homes.take(1, &vm, &t.roots(), Guest::at(0..64 << 20));
+    homes.adopt(1, "vm", &[], &|_| {});
+    let id = ClientId { vm: 1, part: 0 };
+    let load = Load {
+        id,
+        wanted: 1000,
+        used: 1000,
+        entitled: 1000,
+        memory: vec![64 << 20, 0, 0],
+        talks: vec![],
+    };
+    for round in 0..10 {
+        homes.planner.round(round, std::slice::from_ref(&load));
+    }
+    let mut ordered = |free_kib: u64| {
+        let text = format!("Node 1 MemFree: {free_kib} kB\n");
+        t.put("sys/devices/system/node/node1/meminfo", text.as_bytes());
+        homes.order(&t.roots());
+        homes.moving.ordered()
+    };
+    assert_eq!([1 << 19, 66 << 10, 64 << 10].map(&mut ordered), [64 << 20, 2 << 20, 0]);
+}
