@@ -13,8 +13,9 @@ const VMS: [&str; 4] = ["a", "b", "c", "d"];
 const VCPUS: u32 = 2;
 const PCPUS: u32 = 8;
 const MEGABYTES: u32 = 32;
-/// From the load on, in seconds: by then memory has followed.
-const SETTLE_S: u32 = 30;
+/// From the load on, in seconds: homes change in the planner's first three rounds, and 30 s after
+/// that memory has followed.
+const SETTLE_S: u32 = 36;
 /// Looks at where vCPUs run, 50 ms apart.
 const LOOKS: u32 = 100;
 /// Of the looks at a VM's vCPUs, those that find them in one node.

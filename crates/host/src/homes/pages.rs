@@ -9,10 +9,11 @@ use std::{collections::BTreeMap, ops::Range, ptr};
 
 /// The smallest page. Of a larger one all addresses are in one node, and it moves as a whole.
 pub(crate) const SIZE: u64 = 4096;
-/// Pages of one call: 2 MiB, some hundred microseconds.
-const BATCH: usize = 512;
+/// Pages of one call: 8 MiB, some milliseconds. Each call that moves waits for all pCPUs once (the
+/// kernel drains their caches of pages), so smaller ones cost more.
+const BATCH: usize = 2048;
 /// Batches of pages at home already that are passed by in one step.
-const PASSED_MOST: usize = 64;
+const PASSED_MOST: usize = 16;
 /// Move pages that no other process has.
 const MPOL_MF_MOVE: libc::c_int = 2;
 
