@@ -41,6 +41,9 @@ const LOOK_AGAIN: u64 = 8;
 /// threads have no names, those that run are not always recognized.
 const SURE: u32 = 4;
 
+/// A world's home that is none (sched/law/home.h).
+const HOME_ANY: u64 = u64::MAX;
+
 /// A node of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostNode {
@@ -126,7 +129,7 @@ impl Homes {
     pub(crate) fn pcpus(&self, world: &World) -> Option<PcpuSet> {
         let at = (0..).zip(&self.nodes).filter(|(node, _)| world.home >> node & 1 != 0);
         let set = at.map(|(_, n)| n.pcpus.clone()).reduce(|a, b| a.or(&b));
-        set.filter(|_| world.home != u64::MAX)
+        set.filter(|_| world.home != HOME_ANY)
     }
 
     /// Gives the VMs that there are now their homes, and the scheduler those that it lacks.
@@ -255,7 +258,8 @@ impl Homes {
         for w in worlds(live) {
             let Some(vm) = self.vms.get(&w.vm) else { continue };
             let home = self.home(vm, &w);
-            if home != 0 && home != w.home {
+            let as_put = if home == 0 { HOME_ANY } else { home };
+            if as_put != w.home {
                 // One that has ended is no error; one that is not bound yet is asked again.
                 let _ = live.home(w.pid as i32, home);
             }

@@ -15,6 +15,7 @@ const MOVING_PERCENT: u64 = 25;
 const MOVING_MOST_NS: u64 = 25_000_000;
 /// A node keeps this part of its memory free of what follows.
 const RESERVE: u64 = 16;
+
 /// What is moved.
 pub(super) struct Moving {
     pages: Pages,

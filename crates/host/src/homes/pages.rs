@@ -5,7 +5,7 @@
 use super::guest::Guest;
 use crate::view::monotonic_ns;
 use numa::ClientId;
-use std::{collections::BTreeMap, ops::Range, ptr};
+use std::{collections::BTreeMap, io, ops::Range, ptr};
 
 /// The smallest page. Of a larger one all addresses are in one node, and it moves as a whole.
 pub(crate) const SIZE: u64 = 4096;
@@ -91,25 +91,24 @@ impl Pages {
 
 /// Node of each page; negative: none, or it is not known.
 fn nodes_of(pid: i32, at: &[u64]) -> Vec<i32> {
-    let mut status = vec![-libc::ENOENT; at.len()];
-    // SAFETY: both arrays have so many entries; the kernel reads one and writes the other.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_move_pages,
-            pid,
-            at.len(),
-            at.as_ptr(),
-            ptr::null::<libc::c_int>(),
-            status.as_mut_ptr(),
-            0,
-        )
-    };
-    if done < 0 { vec![] } else { status }
+    move_pages(pid, at, None).unwrap_or_default()
 }
 
 /// Moves pages to a node; how many are there after it, or why none is.
 fn moved(pid: i32, at: &[u64], node: u32) -> Result<u64, String> {
-    let nodes = vec![node as libc::c_int; at.len()];
+    let status = move_pages(pid, at, Some(node)).map_err(|e| e.to_string())?;
+    let there = status.iter().filter(|s| **s == node as i32).count() as u64;
+    let first = status.iter().find(|s| **s < 0).map_or(libc::EBUSY, |s| -s);
+    if there == 0 { Err(io::Error::from_raw_os_error(first).to_string()) } else { Ok(there) }
+}
+
+/// move_pages(2): where pages are, or, of those that are to be in a node, what came of it.
+fn move_pages(pid: i32, at: &[u64], to: Option<u32>) -> io::Result<Vec<i32>> {
+    let nodes: Vec<libc::c_int> = to.map_or(vec![], |node| vec![node as libc::c_int; at.len()]);
+    let (to, flags) = match to {
+        Some(_) => (nodes.as_ptr(), MPOL_MF_MOVE),
+        None => (ptr::null(), 0),
+    };
     let mut status = vec![-libc::ENOENT; at.len()];
     // SAFETY: the arrays have so many entries; the kernel reads two and writes the third.
     let done = unsafe {
@@ -118,17 +117,12 @@ fn moved(pid: i32, at: &[u64], node: u32) -> Result<u64, String> {
             pid,
             at.len(),
             at.as_ptr(),
-            nodes.as_ptr(),
+            to,
             status.as_mut_ptr(),
-            MPOL_MF_MOVE,
+            flags,
         )
     };
-    if done < 0 {
-        return Err(std::io::Error::last_os_error().to_string());
-    }
-    let there = status.iter().filter(|s| **s == node as i32).count() as u64;
-    let first = status.iter().find(|s| **s < 0).map_or(libc::EBUSY, |s| -s);
-    if there == 0 { Err(std::io::Error::from_raw_os_error(first).to_string()) } else { Ok(there) }
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(status) }
 }
 
 #[cfg(test)]
