@@ -116,6 +116,7 @@ mod tests {
             at_ns,
             groups,
             worlds: worlds.iter().map(world).collect(),
+            memory: esxtop::HostMemory::default(),
             ..Counters::default()
         }
     }

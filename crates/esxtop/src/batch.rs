@@ -29,7 +29,7 @@
 //! | pCPUs of one counter come before the next counter; `Physical Cpu(_Total)` | files of ESXi have
 //! it so (elatov.github.io, 2013-01-14) |
 
-use crate::counters::Role;
+use crate::counters::{GroupKind, Role};
 use crate::metric::{Metric, Object, Values};
 use crate::path::{Path, clean};
 use crate::{Gid, GroupRates, Rates, Wid, WorldRates, utc};
@@ -62,6 +62,7 @@ enum Key {
     Total,
     Group(Gid, String),
     World(Wid, String),
+    VmMemory(Gid, String),
 }
 
 impl Key {
@@ -72,6 +73,7 @@ impl Key {
             Key::Pcpu(_) | Key::Total => Object::Pcpu.name(),
             Key::Group(..) => Object::Group.name(),
             Key::World(..) => Object::World.name(),
+            Key::VmMemory(..) => Object::Memory.name(),
         }
     }
 
@@ -80,7 +82,9 @@ impl Key {
             Key::Load | Key::Memory => None,
             Key::Pcpu(id) => Some(id.0.to_string()),
             Key::Total => Some("_Total".to_owned()),
-            Key::Group(_, instance) | Key::World(_, instance) => Some(instance.clone()),
+            Key::Group(_, instance) | Key::World(_, instance) | Key::VmMemory(_, instance) => {
+                Some(instance.clone())
+            }
         }
     }
 }
@@ -146,7 +150,9 @@ impl<W: Write> BatchWriter<W> {
     #[must_use]
     pub fn missing(&self, rates: &Rates) -> usize {
         let Some(layout) = &self.layout else { return 0 };
-        objects(rates, self.worlds).iter().filter(|key| !layout.known.contains(key)).count()
+        // A VM is one object, though its memory is another for the file.
+        let counts = |key: &&Key| !matches!(key, Key::VmMemory(..)) && !layout.known.contains(key);
+        objects(rates, self.worlds).iter().filter(counts).count()
     }
 
     /// Writes a sample, and before the first one the header. What was written is flushed, so that a
@@ -206,6 +212,12 @@ impl Layout {
         add(&|k| matches!(k, Key::World(..)), &of(Object::World));
         let memory = keys.iter().position(|k| *k == Key::Memory).into_iter();
         columns.extend(memory.flat_map(|key| MEMORY.map(|name| Column { key, what: Err(name) })));
+        let of = |key: usize| {
+            let declared = Object::Memory.metrics().filter(|m| m.counter().batch.is_some());
+            declared.map(move |m| Column { key, what: Ok(m) })
+        };
+        let vms = keys.iter().enumerate().filter(|(_, k)| matches!(k, Key::VmMemory(..)));
+        columns.extend(vms.flat_map(|(key, _)| of(key)));
         Layout { known: keys.iter().cloned().collect(), keys, columns }
     }
 
@@ -229,7 +241,7 @@ impl Layout {
             Key::Memory => None,
             Key::Total => Some(&rates.total),
             Key::Pcpu(id) => pcpus.get(id).copied(),
-            Key::Group(gid, instance) => {
+            Key::Group(gid, instance) | Key::VmMemory(gid, instance) => {
                 rates.groups.get(gid).filter(|g| group(*gid, g) == *instance).map(|g| &g.values)
             }
             Key::World(wid, instance) => rates
@@ -259,6 +271,11 @@ fn objects(rates: &Rates, worlds: bool) -> Vec<Key> {
     keys.extend(groups.into_iter().map(|(gid, instance)| Key::Group(gid, instance)));
     if worlds {
         keys.extend(rates.worlds.iter().map(|(wid, w)| Key::World(*wid, world(rates, *wid, w))));
+    }
+    // Also of those whose memory is not known yet.
+    if rates.nodes.len() > 1 {
+        let vms = rates.groups.iter().filter(|(_, g)| g.kind == GroupKind::Vm);
+        keys.extend(vms.map(|(gid, g)| Key::VmMemory(*gid, group(*gid, g))));
     }
     keys
 }
@@ -328,6 +345,16 @@ mod tests {
             cell(&lines, 1, r"\\esx01.lab\Vcpu(11:web:101:vmx-vcpu-1)\Switches/sec"),
             "200.00"
         );
+        let memory = |vm: &str, counter: &str| {
+            cell(&lines, 1, &format!(r"\\esx01.lab\Group Memory({vm})\{counter}"))
+        };
+        let counters = ["Memory Size MBytes", "Numa Rebalance Count Delta", "Numa % Local"];
+        assert_eq!(counters.map(|c| memory("11:web", c)), ["4096.00", "1.00", "75.00"]);
+        assert_eq!(counters.map(|c| memory("12:db", c)), ["1024.00", "", ""], "it has no home");
+        assert!(!lines[0].contains("Group Memory(10:"), "of pools nothing is known");
+        let mut near = rates();
+        near.nodes.clear();
+        assert!(!written(&[near])[0].contains("Group Memory("), "memory is near everywhere");
         assert_eq!(
             cell(&lines, 1, r"\\esx01.lab\Vcpu(11:web:102:io)\% VmWait"),
             "",

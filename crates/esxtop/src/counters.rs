@@ -5,7 +5,7 @@
 //! know no interrupts, the kernel's own know no co-stop. What is not known is `None`, and stays a
 //! gap in all that is made from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use units::PcpuId;
 
 /// Id of a group (pool, VM, system group) that stays for its life, and is not given again: esxtop's
@@ -18,6 +18,28 @@ impl Gid {
     pub const HOST: Gid = Gid(0);
     /// The host's own tasks: ESXi writes them as `1:system`.
     pub const SYSTEM: Gid = Gid(1);
+}
+
+impl VmMemory {
+    /// Memory of a VM of this size, by its parts: the home of each, and what it has used of each
+    /// node, in bytes.
+    #[must_use]
+    pub fn of<'p>(
+        bytes: u64,
+        migrations: u64,
+        parts: impl IntoIterator<Item = (Option<u32>, &'p [u64])>,
+    ) -> VmMemory {
+        let (mut homes, mut places) = (BTreeSet::new(), Some((0, 0)));
+        for (home, at) in parts {
+            homes.extend(home);
+            let (local, remote) = places.unwrap_or_default();
+            let here = home.map(|h| at.get(h as usize).copied().unwrap_or(0));
+            let all: u64 = at.iter().sum();
+            places = places.and(here).map(|here| (local + here, remote + all - here));
+        }
+        let places = places.filter(|_| !homes.is_empty());
+        VmMemory { bytes, homes: homes.into_iter().collect(), places, migrations }
+    }
 }
 
 /// Id of a world that stays for its life, and is not given again: esxtop's world id. The
@@ -40,6 +62,42 @@ pub struct Counters {
     pub groups: BTreeMap<Gid, GroupCounters>,
     /// Worlds.
     pub worlds: BTreeMap<Wid, WorldCounters>,
+    /// Memory by NUMA node.
+    pub memory: HostMemory,
+}
+
+/// Memory of a host, and of VMs; empty where nothing is known of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostMemory {
+    /// NUMA nodes, where memory is not equally near from everywhere.
+    pub nodes: Vec<NodeMemory>,
+    /// VMs.
+    pub vms: BTreeMap<Gid, VmMemory>,
+}
+
+/// Memory of a NUMA node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeMemory {
+    /// Its id.
+    pub id: u32,
+    /// In bytes.
+    pub bytes: u64,
+    /// Free, in bytes.
+    pub free: u64,
+}
+
+/// Memory of a VM, and where it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VmMemory {
+    /// Its size, in bytes.
+    pub bytes: u64,
+    /// Home nodes of its parts, each once, in order; none where it has none.
+    pub homes: Vec<u32>,
+    /// Of what it has used, memory in the home of its part, and in other nodes, in bytes; where a
+    /// part has no home that is not known.
+    pub places: Option<(u64, u64)>,
+    /// How often a home has changed.
+    pub migrations: u64,
 }
 
 /// A pCPU.
@@ -260,6 +318,19 @@ pub struct Alloc {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_local_where_its_part_is_at_home_and_not_known_without_a_home() {
+        let of = |parts: &[(Option<u32>, [u64; 3])]| {
+            let m = VmMemory::of(100, 2, parts.iter().map(|(h, at)| (*h, &at[..])));
+            (m.homes, m.places)
+        };
+        let wide = [(Some(2), [1, 0, 9]), (Some(0), [7, 2, 1])];
+        assert_eq!(of(&wide), (vec![0, 2], Some((16, 4))));
+        assert_eq!(of(&[(Some(1), [5, 5, 0]), (Some(1), [0, 5, 0])]), (vec![1], Some((10, 5))));
+        assert_eq!(of(&[(Some(0), [5, 5, 0]), (None, [5, 5, 0])]), (vec![0], None));
+        assert_eq!(of(&[]), (vec![], None));
+    }
 
     #[test]
     fn levels_of_shares_and_units_are_shown_as_esxtop_shows_them() {

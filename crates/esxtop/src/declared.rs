@@ -8,8 +8,8 @@
 
 use crate::metric::{Counter, Field, Metric, Object, Panel, Thresholds, Unit};
 
-const NONE: Thresholds = Thresholds { look: None, bad: None };
-const FULL: Thresholds = Thresholds { look: Some(0.8), bad: Some(1.0) };
+const NONE: Thresholds = Thresholds { least: None, look: None, bad: None };
+const FULL: Thresholds = Thresholds { look: Some(0.8), bad: Some(1.0), ..NONE };
 const BOTH: &[Object] = &[Object::Group, Object::World];
 const ROWS: &[Panel] = &[Panel::Cpu, Panel::CpuWorlds];
 
@@ -88,6 +88,18 @@ const fn setting(
     Counter { batch, unit, field, ..state(metric, column, "", key) }
 }
 
+/// A column of the memory panel.
+const fn memory(
+    metric: Metric,
+    column: &'static str,
+    batch: Option<&'static str>,
+    key: &'static str,
+    unit: Unit,
+) -> Counter {
+    let (on, panels): (&[Object], &[Panel]) = (&[Object::Memory], &[Panel::Memory]);
+    Counter { on, panels, ..setting(metric, column, batch, key, unit, Field::Numa) }
+}
+
 /// All of them, in the order of `Metric`.
 pub const COUNTERS: [Counter; Metric::COUNT] = [
     Counter {
@@ -164,7 +176,7 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
         ..state(Metric::VmWait, "%VMWAIT", "% VmWait", "vmwait_pct")
     },
     Counter {
-        thresholds: Thresholds { look: Some(5.0), bad: Some(10.0) },
+        thresholds: Thresholds { look: Some(5.0), bad: Some(10.0), ..NONE },
         meaning: "Time ready to run, and not let run; %MLMTD is inside it.",
         advice: "More than 5 a vCPU is worth a look, 10 is felt: take %MLMTD off, then free pCPUs, \
             or give shares or a reservation.",
@@ -182,20 +194,20 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
         ..state(Metric::Overlap, "%OVRLP", "% Overlap", "overlap_pct")
     },
     Counter {
-        thresholds: Thresholds { look: None, bad: Some(3.0) },
+        thresholds: Thresholds { bad: Some(3.0), ..NONE },
         meaning: "Time that a vCPU was stopped so that its slower siblings could catch up.",
         advice: "More than 3 a vCPU: the VM has more vCPUs than it uses, or the host is \
             overcommitted. Take vCPUs away.",
         ..state(Metric::CoStop, "%CSTP", "% CoStop", "costop_pct")
     },
     Counter {
-        thresholds: Thresholds { look: Some(0.0), bad: None },
+        thresholds: Thresholds { look: Some(0.0), ..NONE },
         meaning: "Part of %RDY in which a limit, of its own or of a pool, held it back.",
         advice: "Not 0: a limit does what it says. Raise it, or take it away, if nobody meant it.",
         ..state(Metric::MaxLimited, "%MLMTD", "% Max Limited", "limited_pct")
     },
     Counter {
-        thresholds: Thresholds { look: None, bad: Some(5.0) },
+        thresholds: Thresholds { bad: Some(5.0), ..NONE },
         meaning: "Part of %WAIT for memory that is swapped in. Not known on KVM.",
         advice: "More than 5: the host is short of memory.",
         ..state(Metric::SwapWait, "%SWPWT", "% Swap Wait", "swapwait_pct")
@@ -300,6 +312,55 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
             Field::Summary,
         )
     },
+    Counter {
+        field: Field::Size,
+        meaning: "Memory of the guest.",
+        advice: "More than a node has is in several, whatever its home.",
+        ..memory(Metric::MemorySize, "MEMSZ", Some("Memory Size MBytes"), "memory_mib", Unit::Mib)
+    },
+    Counter {
+        meaning: "How often a home node of the VM changed since it was powered on, or since the \
+            daemon knows it.",
+        advice: "Grows all the time: 'tandem numa explain' has the reasons; NUMA nodes that no \
+            division of these VMs fits, often.",
+        ..memory(Metric::HomeMigrations, "NMIG", None, "numa_migrations", Unit::Changes)
+    },
+    Counter {
+        panels: &[],
+        meaning: "The same over the interval.",
+        advice: "As NMIG.",
+        ..memory(
+            Metric::HomeMigrationsDelta,
+            "(NMIG of the interval)",
+            Some("Numa Rebalance Count Delta"),
+            "numa_migrations_delta",
+            Unit::Changes,
+        )
+    },
+    Counter {
+        meaning: "Memory in other nodes than the home of its part.",
+        advice: "It follows in time; where it does not, it is bound (numatune), or the home is \
+            full.",
+        ..memory(Metric::RemoteMemory, "NRMEM", None, "numa_remote_mib", Unit::Mib)
+    },
+    Counter {
+        meaning: "Memory in the home of its part.",
+        advice: "None: that is where it should be.",
+        ..memory(Metric::LocalMemory, "NLMEM", None, "numa_local_mib", Unit::Mib)
+    },
+    Counter {
+        thresholds: Thresholds { least: Some(80.0), ..NONE },
+        meaning: "Part of its memory that is in the home of its part.",
+        advice: "Below 80 for minutes: look at NMIG (memory is left behind by each change), and \
+            at what binds it.",
+        ..memory(
+            Metric::LocalPercent,
+            "N%L",
+            Some("Numa % Local"),
+            "numa_local_pct",
+            Unit::OfMemory,
+        )
+    },
 ];
 
 #[cfg(test)]
@@ -316,13 +377,13 @@ mod tests {
                 !c.column.is_empty()
                     && !c.key.is_empty()
                     && !c.on.is_empty()
-                    && !c.panels.is_empty(),
+                    && (!c.panels.is_empty() || c.batch.is_some()),
                 "{}",
                 c.column
             );
             assert!(c.meaning.ends_with('.') && c.advice.ends_with('.'), "{}", c.column);
         }
-        for object in [Object::Load, Object::Pcpu, Object::Group, Object::World] {
+        for object in [Object::Load, Object::Pcpu, Object::Group, Object::World, Object::Memory] {
             let of = || object.metrics().map(Metric::counter);
             let all = of().count();
             assert_eq!(
@@ -353,6 +414,8 @@ mod tests {
                      Effective Min (MHz), Timers/sec";
         assert_eq!(names(Object::Group).join(", "), group);
         assert_eq!(names(Object::World), names(Object::Group));
+        let memory = ["Memory Size MBytes", "Numa Rebalance Count Delta", "Numa % Local"];
+        assert_eq!(names(Object::Memory), memory);
     }
 
     #[test]
@@ -371,7 +434,7 @@ mod tests {
         let of = |letter: char| {
             COUNTERS
                 .iter()
-                .filter(|c| c.field.letter() == letter)
+                .filter(|c| c.field.letter() == letter && !c.on.contains(&Object::Memory))
                 .map(|c| c.column)
                 .collect::<Vec<_>>()
                 .join(" ")

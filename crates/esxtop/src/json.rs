@@ -6,9 +6,10 @@
 //!  "load":{"load_1m":0.9,…},"total":{"used_pct":null,"util_pct":60.0,"core_util_pct":80.0},
 //!  "pcpus":[{"id":0,"core":0,"used_pct":50.0,…},…],
 //!  "groups":[{"gid":11,"name":"web","kind":"vm","parent":10,"vcpus":2,"units":"mhz",
-//!             "nwld":3.0,"used_pct":114.0,…},…],
+//!             "nwld":3.0,"used_pct":114.0,…,"memory_mib":4096.0,…,"home_nodes":[0]},…],
 //!  "worlds":[{"wid":100,"gid":11,"name":"vmx-vcpu-0","kind":"vcpu","vcpu":0,"units":null,
-//!             "used_pct":38.0,…},…]}
+//!             "used_pct":38.0,…},…],
+//!  "nodes":[{"id":0,"memory_mib":65536,"free_mib":1024},…]}
 //! ```
 //! Keys of counters are those of `COUNTERS`, and all are there. `null` is what is not known. `kind`
 //! of a group is `host`, `system`, `pool` or `vm`, of a world `vcpu`, `helper` or `task`. Keys may
@@ -47,6 +48,14 @@ struct Sample<'a> {
     pcpus: Vec<Pcpu<'a>>,
     groups: Vec<Group<'a>>,
     worlds: Vec<World<'a>>,
+    nodes: Vec<Node>,
+}
+
+#[derive(serde::Serialize)]
+struct Node {
+    id: u32,
+    memory_mib: u64,
+    free_mib: u64,
 }
 
 #[derive(serde::Serialize)]
@@ -67,6 +76,9 @@ struct Group<'a> {
     units: Option<&'static str>,
     #[serde(flatten)]
     numbers: Numbers<'a>,
+    #[serde(flatten)]
+    memory: Numbers<'a>,
+    home_nodes: &'a [u32],
 }
 
 #[derive(serde::Serialize)]
@@ -97,6 +109,8 @@ fn group<'a>(gid: u64, g: &'a GroupRates) -> Group<'a> {
         vcpus: g.vcpus,
         units,
         numbers: Numbers(&g.values, Object::Group),
+        memory: Numbers(&g.values, Object::Memory),
+        home_nodes: &g.homes,
     }
 }
 
@@ -121,6 +135,11 @@ fn world(wid: u64, w: &WorldRates) -> World<'_> {
 #[must_use]
 pub fn json_line(rates: &Rates, host: &str) -> String {
     let pcpu = |p: &'_ crate::PcpuRates| (p.id.0, p.core);
+    let node = |n: &crate::NodeMemory| Node {
+        id: n.id,
+        memory_mib: n.bytes >> 20,
+        free_mib: n.free >> 20,
+    };
     let sample = Sample {
         time: iso(rates.unix_seconds),
         unix_seconds: rates.unix_seconds,
@@ -139,6 +158,7 @@ pub fn json_line(rates: &Rates, host: &str) -> String {
             .collect(),
         groups: rates.groups.iter().map(|(gid, g)| group(gid.0, g)).collect(),
         worlds: rates.worlds.iter().map(|(wid, w)| world(wid.0, w)).collect(),
+        nodes: rates.nodes.iter().map(node).collect(),
     };
     // Strings, numbers and maps with keys of text: there is nothing that could fail.
     serde_json::to_string(&sample).unwrap_or_default()
@@ -194,6 +214,13 @@ mod tests {
             (Some(60.0), Some(3.0), Some(-3.0))
         );
         assert_eq!(v["groups"][4]["name"], "a\nb", "names are as people gave them");
+        assert_eq!(web["home_nodes"], serde_json::json!([0, 1]));
+        assert_eq!(
+            (web["numa_local_pct"].as_f64(), web["numa_migrations"].as_f64()),
+            (Some(75.0), Some(6.0))
+        );
+        assert_eq!(v["groups"][4]["numa_local_pct"], Value::Null);
+        assert_eq!(v["nodes"][1]["free_mib"], 15 << 10);
         let io = &v["worlds"][2];
         assert_eq!(
             (io["name"].as_str(), io["kind"].as_str(), &io["vcpu"], &io["vmwait_pct"]),

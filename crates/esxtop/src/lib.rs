@@ -41,8 +41,8 @@ mod sums;
 pub use batch::{BatchError, BatchWriter, Written};
 pub use clock::utc;
 pub use counters::{
-    Alloc, AllocUnits, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters,
-    Role, SharesLevel, Totals, Wid, WorldCounters,
+    Alloc, AllocUnits, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, HostMemory,
+    NodeMemory, PcpuCounters, Role, SharesLevel, Totals, VmMemory, Wid, WorldCounters,
 };
 pub use declared::COUNTERS;
 pub use files::{BatchFiles, Late};

@@ -6,8 +6,11 @@ use crate::{COUNTERS, Object};
 /// Thresholds as text: `> 5, bad > 10`.
 fn warning(t: &Thresholds, unit: Unit) -> String {
     let number = |v: f64| if unit == Unit::Load { format!("{v:.2}") } else { v.to_string() };
-    let parts =
-        [t.look.map(|v| format!("> {}", number(v))), t.bad.map(|v| format!("bad > {}", number(v)))];
+    let parts = [
+        t.look.map(|v| format!("> {}", number(v))),
+        t.bad.map(|v| format!("bad > {}", number(v))),
+        t.least.map(|v| format!("bad < {}", number(v))),
+    ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 

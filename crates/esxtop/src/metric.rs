@@ -63,11 +63,23 @@ pub enum Metric {
     EffectiveMin,
     /// TIMER/s.
     Timers,
+    /// MEMSZ.
+    MemorySize,
+    /// NMIG, since the VM was powered on.
+    HomeMigrations,
+    /// The same over the interval; in the batch file only.
+    HomeMigrationsDelta,
+    /// NRMEM.
+    RemoteMemory,
+    /// NLMEM.
+    LocalMemory,
+    /// N%L.
+    LocalPercent,
 }
 
 impl Metric {
     /// How many there are.
-    pub const COUNT: usize = Metric::Timers as usize + 1;
+    pub const COUNT: usize = Metric::LocalPercent as usize + 1;
 
     /// Its declaration.
     #[must_use]
@@ -94,6 +106,12 @@ pub enum Unit {
     Alloc,
     /// Shares, or a negative code of a level.
     Shares,
+    /// MiB.
+    Mib,
+    /// Percent of the memory.
+    OfMemory,
+    /// Changes.
+    Changes,
 }
 
 impl Unit {
@@ -108,6 +126,9 @@ impl Unit {
             Unit::Mhz => "MHz",
             Unit::Alloc => "MHz or %, see AUNITS",
             Unit::Shares => "shares",
+            Unit::Mib => "MiB",
+            Unit::OfMemory => "% of its memory",
+            Unit::Changes => "changes",
         }
     }
 }
@@ -123,6 +144,8 @@ pub enum Object {
     Group,
     /// A world: `Vcpu`.
     World,
+    /// Memory of a VM: `Group Memory`.
+    Memory,
 }
 
 impl Object {
@@ -134,6 +157,7 @@ impl Object {
             Object::Pcpu => "Physical Cpu",
             Object::Group => "Group Cpu",
             Object::World => "Vcpu",
+            Object::Memory => "Group Memory",
         }
     }
 
@@ -152,6 +176,8 @@ pub enum Panel {
     Cpu,
     /// A line for each world, where a group is expanded by `e`.
     CpuWorlds,
+    /// A line for each VM, `m`.
+    Memory,
 }
 
 /// Fields that `f` switches on and off, under esxtop's letters.
@@ -169,6 +195,10 @@ pub enum Field {
     Summary,
     /// K: the lines above.
     Physical,
+    /// G of the memory panel: NUMA STATS.
+    Numa,
+    /// H of the memory panel: SIZE.
+    Size,
 }
 
 impl Field {
@@ -178,8 +208,8 @@ impl Field {
         match self {
             Field::Nwld => 'E',
             Field::StateTimes => 'F',
-            Field::Events => 'G',
-            Field::Alloc => 'H',
+            Field::Events | Field::Numa => 'G',
+            Field::Alloc | Field::Size => 'H',
             Field::Summary => 'I',
             Field::Physical => 'K',
         }
@@ -197,9 +227,11 @@ pub enum Level {
     Bad,
 }
 
-/// From where on a number is worth a look, and from where on it is bad; above, not at.
+/// From where on a number is worth a look, and from where on it is bad; beyond it, not at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Thresholds {
+    /// Bad below this; of a whole, not of one vCPU.
+    pub least: Option<f64>,
     /// Worth a look.
     pub look: Option<f64>,
     /// Bad.
@@ -212,7 +244,9 @@ impl Thresholds {
     #[must_use]
     pub fn level(&self, value: f64, vcpus: u32) -> Level {
         let each = value / f64::from(vcpus.max(1));
-        if self.bad.is_some_and(|limit| each > limit) {
+        if self.least.is_some_and(|least| value < least)
+            || self.bad.is_some_and(|limit| each > limit)
+        {
             Level::Bad
         } else if self.look.is_some_and(|limit| each > limit) {
             Level::Look
@@ -303,6 +337,12 @@ mod tests {
             [Level::Fine, Level::Look]
         );
         assert_eq!(Metric::Used.counter().thresholds.level(1e9, 1), Level::Fine, "no thresholds");
+        let local = Metric::LocalPercent.counter().thresholds;
+        assert_eq!(
+            [80.0, 79.9].map(|v| local.level(v, 8)),
+            [Level::Fine, Level::Bad],
+            "not divided by vCPUs"
+        );
     }
 
     #[test]

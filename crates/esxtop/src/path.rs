@@ -54,7 +54,9 @@ pub enum ObjectKind {
     Group,
     /// `Vcpu`.
     World,
-    /// Memory, disks, networks and all else that ESXi has.
+    /// `Group Memory`.
+    VmMemory,
+    /// The host's memory, disks, networks and all else that ESXi has.
     Other,
 }
 
@@ -93,6 +95,7 @@ impl Path {
             (Object::Pcpu, ObjectKind::Pcpu),
             (Object::Group, ObjectKind::Group),
             (Object::World, ObjectKind::World),
+            (Object::Memory, ObjectKind::VmMemory),
         ];
         known
             .into_iter()

@@ -9,7 +9,7 @@
 //! earlier knows is gone. A count that went back (it wrapped, or began anew) gives no rate for that
 //! interval.
 
-use crate::counters::{Alloc, AllocUnits, Counters, GroupKind, Role, Totals};
+use crate::counters::{Alloc, AllocUnits, Counters, GroupKind, NodeMemory, Role, Totals};
 use crate::load::LoadAverage;
 use crate::metric::{Metric, Unit, Values};
 use crate::{Gid, Wid, sums};
@@ -33,6 +33,8 @@ pub struct Rates {
     pub groups: BTreeMap<Gid, GroupRates>,
     /// Worlds of the later look.
     pub worlds: BTreeMap<Wid, WorldRates>,
+    /// NUMA nodes of the later look.
+    pub nodes: Vec<NodeMemory>,
 }
 
 /// A pCPU.
@@ -59,6 +61,8 @@ pub struct GroupRates {
     pub vcpus: u32,
     /// Unit of AMIN and AMAX.
     pub units: Option<AllocUnits>,
+    /// Home nodes (NHN) of a VM, each once.
+    pub homes: Vec<u32>,
     /// The numbers.
     pub values: Values,
 }
@@ -134,6 +138,7 @@ impl Rates {
             pcpus,
             groups,
             worlds,
+            nodes: after.memory.nodes.clone(),
         })
     }
 

@@ -254,6 +254,7 @@ fn is_known(path: &Path) -> bool {
         ObjectKind::Pcpu => Object::Pcpu,
         ObjectKind::Group => Object::Group,
         ObjectKind::World => Object::World,
+        ObjectKind::VmMemory => Object::Memory,
         ObjectKind::Other => return false,
     };
     COUNTERS.iter().any(|c| c.on.contains(&object) && c.batch == Some(path.counter.as_str()))

@@ -60,11 +60,12 @@ impl Recorded {
             ObjectKind::Load => Some((Of::Load, Object::Load)),
             ObjectKind::Pcpu if instance == Some("_Total") => Some((Of::Total, Object::Pcpu)),
             ObjectKind::Pcpu => Some((Of::Pcpu(PcpuId(instance?.parse().ok()?)), Object::Pcpu)),
-            ObjectKind::Group => {
+            kind @ (ObjectKind::Group | ObjectKind::VmMemory) => {
                 let (gid, name) = instance?.split_once(':')?;
                 let gid = Gid(gid.parse().ok()?);
                 self.groups.insert(gid, name.to_owned());
-                Some((Of::Group(gid), Object::Group))
+                let cpu = kind == ObjectKind::Group;
+                Some((Of::Group(gid), if cpu { Object::Group } else { Object::Memory }))
             }
             ObjectKind::World => {
                 let (gid, rest) = instance?.split_once(':')?;
@@ -127,6 +128,7 @@ impl Recorded {
             pcpus: vec![],
             groups: BTreeMap::new(),
             worlds: BTreeMap::new(),
+            nodes: vec![],
         };
         let mut pcpus: BTreeMap<PcpuId, Values> = BTreeMap::new();
         let (mut groups, mut worlds): (BTreeMap<Gid, Values>, BTreeMap<Wid, Values>) =
@@ -191,7 +193,7 @@ impl Recorded {
             _ if self.worlds.is_empty() || with_vcpus.contains(&gid) => GroupKind::Vm,
             _ => GroupKind::System,
         };
-        GroupRates { name, kind, parent: None, vcpus, units: None, values }
+        GroupRates { name, kind, parent: None, vcpus, units: None, homes: vec![], values }
     }
 }
 
@@ -239,6 +241,8 @@ mod tests {
                 );
             }
         }
+        let memory = |g: u64| a.groups[&Gid(g)].values.get(Metric::LocalPercent);
+        assert_eq!([10, 11, 12].map(memory), [None, Some(75.0), None]);
         let web = &a.groups[&Gid(11)];
         assert_eq!(
             (web.name.as_str(), web.kind, web.vcpus, web.values.get(Metric::Worlds)),

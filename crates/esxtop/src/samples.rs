@@ -106,6 +106,24 @@ fn look(ns: u64) -> Counters {
         cores: vec![CoreCounters { id: 0, busy_ns: part(90) }],
         groups,
         worlds: worlds.into(),
+        memory: memory(ns),
+    }
+}
+
+/// Of `web` 3 of 4 GiB are at home, and its home has changed; `db` has no home.
+fn memory(ns: u64) -> HostMemory {
+    let gib = |n: u64| n << 30;
+    let node = |id, free| NodeMemory { id, bytes: gib(16), free };
+    let web = VmMemory {
+        bytes: gib(4),
+        homes: vec![0, 1],
+        places: Some((gib(3), gib(1))),
+        migrations: 5 + u64::from(ns > 0),
+    };
+    let db = VmMemory { bytes: gib(1), ..VmMemory::default() };
+    HostMemory {
+        nodes: vec![node(0, gib(12)), node(2, gib(15))],
+        vms: [(Gid(11), web), (Gid(12), db)].into(),
     }
 }
 

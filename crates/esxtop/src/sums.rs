@@ -7,7 +7,7 @@
 //! yet; if one that was there both times does not know, the sum does not know either. %VMWAIT alone
 //! is the sum over those that have it, for it is not defined for worlds that are no vCPU.
 
-use crate::counters::{Counters, Role};
+use crate::counters::{Counters, Role, VmMemory};
 use crate::metric::{Metric, Values};
 use crate::rates::{COUNTED, GroupRates, WorldRates, counted, set_alloc};
 use crate::{Gid, Wid};
@@ -17,12 +17,15 @@ use units::caps::POOL_DEPTH_MAX;
 /// Levels of groups: the root, pools, and VMs in them.
 const LEVELS_MAX: usize = POOL_DEPTH_MAX + 2;
 
+/// Counters that can be summed up come before this.
+const SUMMED: usize = Metric::Timers as usize + 1;
+
 /// The sum so far.
 #[derive(Clone, Debug, Default)]
 struct Sum {
-    values: [f64; Metric::COUNT],
-    members: [u32; Metric::COUNT],
-    unknown: [bool; Metric::COUNT],
+    values: [f64; SUMMED],
+    members: [u32; SUMMED],
+    unknown: [bool; SUMMED],
     nwld: u64,
     vcpus: u32,
 }
@@ -67,7 +70,8 @@ pub(crate) fn groups(
         let group = &after.groups[&gid];
         sum.nwld = group.nwld.unwrap_or(sum.nwld);
         let earlier = before.groups.get(&gid);
-        let values = of_group(earlier, group, &sum, interval_ns);
+        let mut values = of_group(earlier, group, &sum, interval_ns);
+        set_memory(&mut values, before.memory.vms.get(&gid), after.memory.vms.get(&gid));
         let parent = group.parent.filter(|_| depth(after, gid) > 0);
         if let Some(above) = parent {
             let pool = sums.entry(above).or_default();
@@ -78,6 +82,7 @@ pub(crate) fn groups(
             }
         }
         let units = group.alloc.map(|a| a.units);
+        let homes = after.memory.vms.get(&gid).map_or(vec![], |m| m.homes.clone());
         out.insert(
             gid,
             GroupRates {
@@ -86,6 +91,7 @@ pub(crate) fn groups(
                 parent,
                 vcpus: sum.vcpus,
                 units,
+                homes,
                 values,
             },
         );
@@ -130,6 +136,21 @@ fn of_group(
     values.set(Metric::Demand, group.gauges.demand_percent);
     values.set(Metric::EffectiveMin, group.gauges.emin_mhz);
     values
+}
+
+/// A VM's memory as numbers.
+fn set_memory(values: &mut Values, before: Option<&VmMemory>, now: Option<&VmMemory>) {
+    let Some(now) = now else { return };
+    let mib = |bytes: u64| Some(bytes as f64 / f64::from(1 << 20));
+    values.set(Metric::MemorySize, mib(now.bytes));
+    let Some((local, remote)) = now.places else { return };
+    values.set(Metric::LocalMemory, mib(local));
+    values.set(Metric::RemoteMemory, mib(remote));
+    values.set(Metric::LocalPercent, Some(100.0 * local as f64 / (local + remote) as f64));
+    values.set(Metric::HomeMigrations, Some(now.migrations as f64));
+    // A daemon that was started anew counts from 0.
+    let delta = before.and_then(|b| now.migrations.checked_sub(b.migrations));
+    values.set(Metric::HomeMigrationsDelta, delta.map(|n| n as f64));
 }
 
 /// How many groups are above one. A group whose pools run in a circle, or are more than there can

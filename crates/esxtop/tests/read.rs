@@ -38,7 +38,7 @@ fn files_of_esxi_are_read_with_all_that_tandem_does_not_know() {
     let memctl = batch.find("Group Memory", Some("28868:Ted"), "Memctl?").unwrap();
     assert_eq!(
         (memctl.path.kind(), memctl.numbers.as_slice()),
-        (ObjectKind::Other, [None, None].as_slice())
+        (ObjectKind::VmMemory, [None, None].as_slice())
     );
     assert_eq!(memctl.texts.values().collect::<Vec<_>>(), ["Y", "N"]);
     assert_eq!(batch.of("Group Cpu", "% Ready").count(), 1);

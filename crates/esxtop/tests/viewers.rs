@@ -105,7 +105,7 @@ fn every_path_is_host_object_instance_counter_and_there_is_one_of_each() {
             "Physical Cpu" => {
                 assert!(colons == 0 && (instance == Some("_Total") || numbers(0)), "{path}")
             }
-            "Group Cpu" => assert!(colons == 1 && numbers(0), "{path}"),
+            "Group Cpu" | "Group Memory" => assert!(colons == 1 && numbers(0), "{path}"),
             // react-esxtop-viewer `esxtopTree.ts` parts group and world at the second colon.
             "Vcpu" => assert!(colons == 3 && numbers(0) && numbers(2), "{path}"),
             other => panic!("{other}: not an object of esxtop's"),

@@ -5,6 +5,7 @@
 //! scheduler has dropped, because a thread could run on no pCPU of it, is given again with the
 //! next scan. A VM that ran before it was found stays where its memory is.
 
+mod file;
 mod guest;
 mod moving;
 mod pages;
@@ -16,15 +17,17 @@ use crate::{
     slots::Slots,
     view::monotonic_ns,
 };
+pub use file::{HOMES_FILE, HomesFile, VmHomes};
 use guest::Guest;
 use moving::Moving;
-use numa::{Client, ClientId, Decision, Knobs, Load, Node, Planner};
+use numa::{Client, ClientId, Decision, Knobs, Load, Node, Planner, Reason};
 use sched_core::{
     KIND_HELPER, STATE_COSTOP, STATE_READY, STATE_RUN, VM_SYSTEM, WORLD_RESTRICTED, World,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
+    sync::Arc,
 };
 use topology::{NodeFacts, Topology};
 use units::{PcpuId, PcpuSet};
@@ -65,6 +68,11 @@ struct Part {
     nodes: u64,
     /// What its worlds had wanted and had at the last round, in ns; `None`: it is new.
     seen: Option<(u64, u64)>,
+    /// Its memory by node at the last look, in bytes.
+    memory: Vec<u64>,
+    /// Homes that it has had, by reason; bytes that have followed.
+    changes: BTreeMap<Reason, u64>,
+    moved: u64,
 }
 
 /// A VM that has homes.
@@ -74,7 +82,7 @@ struct Homed {
     vcpus: u32,
     /// Scans in a row that have found another number.
     differs: u32,
-    guest: Guest,
+    guest: Arc<Guest>,
     parts: Vec<Part>,
 }
 
@@ -118,7 +126,7 @@ impl Homes {
             planner: Planner::new(nodes.iter().map(of).collect(), Knobs::default()),
             nodes,
             vms: BTreeMap::new(),
-            moving: Moving::new(monotonic_ns()),
+            moving: Moving::new().ok()?,
             rounds: 0,
             round_ns: monotonic_ns(),
             system_ns: None,
@@ -195,10 +203,14 @@ impl Homes {
                 nodes: self.allowed(roots, vm.pid, &tids),
                 tids,
                 seen: None,
+                memory: vec![],
+                changes: BTreeMap::new(),
+                moved: 0,
             });
             threads = more.to_vec();
         }
         let (pid, started, vcpus) = (vm.pid, vm.started, vm.vcpus());
+        let guest = Arc::new(guest);
         self.vms.insert(id, Homed { pid, started, vcpus, differs: 0, guest, parts });
     }
 
@@ -227,7 +239,7 @@ impl Homes {
             clients.push((client, before.get(n).copied().flatten().or(local)));
         }
         for d in self.planner.adopt(monotonic_ns(), &clients) {
-            self.say(name, &d, say);
+            self.note(name, &d, say);
         }
     }
 
@@ -237,11 +249,19 @@ impl Homes {
         pages::by_node(vm.pid, &vm.guest, vm.memory(part), (samples, self.rounds), &kernel)
     }
 
-    /// Prints a decision, with the kernel's numbers of nodes.
-    fn say(&self, vm: &str, d: &Decision, say: &dyn Fn(&str)) {
+    /// Counts a decision, and prints it.
+    fn note(&mut self, vm: &str, d: &Decision, say: &dyn Fn(&str)) {
+        let of = self.vms.get_mut(&d.client.vm);
+        if let Some(part) = of.and_then(|vm| vm.parts.get_mut(d.client.part as usize)) {
+            *part.changes.entry(d.reason).or_default() += 1;
+        }
+        say(&format!("VM {vm}, part {}: {}", d.client.part, self.shown(d)));
+    }
+
+    /// A decision with the kernel's numbers of nodes.
+    fn shown(&self, d: &Decision) -> Decision {
         let kernel = |node: u32| self.nodes.get(node as usize).map_or(node, |n| n.kernel);
-        let shown = Decision { from: d.from.map(kernel), to: kernel(d.to), ..*d };
-        say(&format!("VM {vm}, part {}: {shown}", d.client.part));
+        Decision { from: d.from.map(kernel), to: kernel(d.to), ..*d }
     }
 
     /// Home of a world of one of these VMs, a bit for each node.
@@ -279,7 +299,7 @@ impl Homes {
         if now - self.round_ns >= self.planner.knobs().period_ms * 1_000_000 {
             self.round(now, live, published, slots, roots, say);
         }
-        self.step(now, slots, say);
+        self.followed(slots, say);
     }
 
     fn round(
@@ -298,10 +318,12 @@ impl Homes {
         let decisions = self.planner.round(now, &loads);
         for d in &decisions {
             let found = slots.found().find(|f| slots.of(f.pid) == Some(d.client.vm));
-            self.say(found.map_or("?", |f| &f.name), d, say);
+            self.note(found.map_or("?", |f| &f.name), d, say);
         }
         self.put(live);
         self.order(roots);
+        // A reader that finds none says so.
+        let _ = self.file(slots).write();
     }
 
     /// Affinities and guests' memory that have changed. A part stays at home if it still may.
@@ -323,7 +345,7 @@ impl Homes {
             let guest = looks.then(|| Guest::read(roots, found.pid)).flatten();
             let Some(vm) = self.vms.get_mut(&id) else { continue };
             if let Some(guest) = guest {
-                vm.guest = guest;
+                vm.guest = Arc::new(guest);
             }
             if vm.parts.iter().map(|p| p.nodes).eq(nodes.iter().copied()) {
                 continue;
@@ -372,7 +394,8 @@ impl Homes {
                 None => [1000 * part.tids.len() as u64; 2].into(),
             };
             *wanted.entry(part.id.vm).or_insert(0) += wants;
-            let memory = memory.pop().unwrap_or_default();
+            part.memory = memory.pop().unwrap_or_default();
+            let memory = part.memory.clone();
             loads.push(Load {
                 id: part.id,
                 wanted: wants,

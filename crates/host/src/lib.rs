@@ -47,6 +47,7 @@ mod watcher_kernel;
 
 pub use ejections::Ejections;
 pub use eligible::Which;
+pub use homes::{HOMES_FILE, HomesFile, VmHomes};
 pub use live::{ExitReason, Live};
 pub use names::{NAMES_FILE, Names, PoolName, Sources, VmName};
 pub use reload::Reloaded;

@@ -2,15 +2,18 @@
 
 use crate::sample::wall;
 use crate::view::monotonic_ns;
-use crate::{Accounts, HostError, Names, VmName, watcher_kernel::KernelWatcher};
+use crate::{
+    Accounts, HomesFile, HostError, Names, VmHomes, VmName, discover::Roots,
+    watcher_kernel::KernelWatcher,
+};
 use accounting::{Ledger, Services};
 use esxtop::{
-    Alloc, AllocUnits, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters,
-    Role, SharesLevel, Totals, Wid, WorldCounters,
+    Alloc, AllocUnits, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, HostMemory,
+    NodeMemory, PcpuCounters, Role, SharesLevel, Totals, Wid, WorldCounters,
 };
 use sched_core::{STATE_RUN, VM_SYSTEM, WORLD_SERVICE, World, is_vcpu};
 use std::collections::BTreeMap;
-use topology::Topology;
+use topology::{NodeFacts, Topology};
 use units::PcpuId;
 
 /// Process and thread ids are below this (PID_MAX_LIMIT); ids of pools begin here.
@@ -158,6 +161,20 @@ pub(crate) fn groups(
     out
 }
 
+/// Memory of the NUMA nodes, and of the VMs whose homes the daemon knows.
+pub(crate) fn memory(roots: &Roots, homes: Option<&HomesFile>, ids: &mut Ids) -> HostMemory {
+    let node = |f: &NodeFacts| NodeMemory {
+        id: f.id,
+        bytes: f.memory_kib.unwrap_or(0) << 10,
+        free: topology::free_kib(&roots.sys, f.id).unwrap_or(0) << 10,
+    };
+    let nodes = topology::nodes_from_sysfs(&roots.sys).unwrap_or_default();
+    let nodes = if nodes.len() > 1 { nodes.iter().map(node).collect() } else { vec![] };
+    let vms = homes.map_or(&[][..], |f| &f.vms).iter();
+    let vm = |vm: &VmHomes| (ids.vm(vm.pid, vm.started), vm.memory());
+    HostMemory { nodes, vms: vms.map(vm).collect() }
+}
+
 type Remembered<'a> = (&'a mut Ledger, &'a mut Services);
 
 fn of_tandem(
@@ -191,7 +208,9 @@ fn of_tandem(
         }
     }
     let (pcpus, cores) = pcpus(accounts, topology, at_ns);
-    let mut counters = Counters { at_ns, unix_seconds: wall(), pcpus, cores, groups, worlds };
+    let memory = memory(&Roots::default(), HomesFile::read(names.daemon).as_ref(), ids);
+    let mut counters =
+        Counters { at_ns, unix_seconds: wall(), pcpus, cores, groups, worlds, memory };
     ledger.settle(&mut counters, &gone);
     sys.settle(&mut counters, &services);
     Ok(counters)

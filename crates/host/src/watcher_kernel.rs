@@ -10,7 +10,7 @@ use crate::discover::{Finder, FoundVm, Roots, Thread};
 use crate::layout::{Known, layout};
 use crate::sample::wall;
 use crate::view::monotonic_ns;
-use crate::watcher::{Ids, groups};
+use crate::watcher::{Ids, groups, memory};
 use crate::{Names, Speed, Trust, Which, kernel_accounts};
 use esxtop::{Counters, Gauges, Gid, PcpuCounters, Role, Totals, Wid, WorldCounters};
 use settings::LiveSettings;
@@ -63,6 +63,8 @@ impl KernelWatcher {
             cores: vec![],
             groups,
             worlds,
+            // Whose homes would they be?
+            memory: memory(&roots, None, ids),
         };
         if let Some(system) = counters.groups.get_mut(&Gid::SYSTEM) {
             let [run, ready, switches] = self.system.map(Some);

@@ -147,6 +147,36 @@ const ROWS: [Row; 4] = [
                 &[(r#"tandem_vm_shares{instance=~"$host",vm=~"$vm",pool=~"$pool"}"#, "{{vm}}")],
             ),
             panel(
+                "Memory at home (N%L), where VMs have home nodes",
+                "percentunit",
+                &[(
+                    r#"sum by (vm, id) (tandem_vm_memory_local_bytes{instance=~"$host",vm=~"$vm",pool=~"$pool"}) / sum by (vm, id) (tandem_vm_memory_bytes{instance=~"$host",vm=~"$vm",pool=~"$pool"})"#,
+                    "{{vm}}",
+                )],
+            ),
+            panel(
+                "Changes of home nodes a minute, and memory that follows in MB/s",
+                "short",
+                &[
+                    (
+                        r#"60 * sum by (vm, id, reason) (rate(tandem_vm_home_migrations_total{instance=~"$host",vm=~"$vm",pool=~"$pool"}[$__rate_interval]))"#,
+                        "{{vm}} {{reason}}",
+                    ),
+                    (
+                        r#"rate(tandem_vm_memory_moved_bytes_total{instance=~"$host",vm=~"$vm",pool=~"$pool"}[$__rate_interval]) / 1e6"#,
+                        "{{vm}} MB/s",
+                    ),
+                ],
+            ),
+            panel(
+                "vCPUs by home node",
+                "short",
+                &[(
+                    r#"sum by (node) (tandem_vm_home_vcpus{instance=~"$host",vm=~"$vm",pool=~"$pool"})"#,
+                    "node {{node}}",
+                )],
+            ),
+            panel(
                 "Events a second",
                 "ops",
                 &[

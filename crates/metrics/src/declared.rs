@@ -48,6 +48,16 @@ pub enum Metric {
     VmSwitches,
     /// Wake-ups of a VM's worlds.
     VmWakeups,
+    /// vCPUs of a VM that have their home in a node.
+    VmHomeVcpus,
+    /// Changes of a VM's homes.
+    VmHomeMigrations,
+    /// Memory of a VM in a node.
+    VmMemory,
+    /// Memory of a VM at home.
+    VmMemoryLocal,
+    /// Memory of a VM that has followed.
+    VmMemoryMoved,
     /// CPU time charged to a pool.
     PoolUsed,
     /// Ready time in a pool.
@@ -129,6 +139,8 @@ pub enum Unit {
     Seconds,
     /// pCPUs: 1 is one pCPU all the time.
     Pcpus,
+    /// Bytes.
+    Bytes,
 }
 
 impl Unit {
@@ -139,6 +151,7 @@ impl Unit {
             Unit::None => "",
             Unit::Seconds => "seconds",
             Unit::Pcpus => "pcpus",
+            Unit::Bytes => "bytes",
         }
     }
 }

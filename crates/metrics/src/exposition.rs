@@ -13,13 +13,15 @@ pub enum Value {
     Ns(u64),
     /// CPU in 2^-20 pCPU, shown in pCPUs without rounding.
     Rate(u64),
+    /// Bytes.
+    Bytes(u64),
 }
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const NS: u64 = 1_000_000_000;
         match *self {
-            Value::Count(n) => write!(f, "{n}"),
+            Value::Count(n) | Value::Bytes(n) => write!(f, "{n}"),
             Value::Ns(ns) => write!(f, "{}.{:09}", ns / NS, ns % NS),
             // A fraction of 20 bits has at most 20 decimals: each more doubles away one bit, so the
             // loop ends.
@@ -103,6 +105,7 @@ impl Samples {
             Value::Count(_) => Unit::None,
             Value::Ns(_) => Unit::Seconds,
             Value::Rate(_) => Unit::Pcpus,
+            Value::Bytes(_) => Unit::Bytes,
         };
         assert_eq!(unit, declared.unit, "unit of {}", declared.name);
         self.0[metric as usize].push((labels.iter().map(|l| (*l).to_owned()).collect(), value));

@@ -124,6 +124,27 @@ pub const METRICS: [Declared; Metric::COUNT] = [
         .of(VM)
         .says("How often a world of the VM woke.", "Tens of thousands a second: look for a guest \
             that polls or a timer that is too fine."),
+    gauge(Metric::VmHomeVcpus, "tandem_vm_home_vcpus", Unit::None)
+        .of(&["vm", "pool", "id", "node"])
+        .says("vCPUs of a VM that have their home in a NUMA node; this and the next four are \
+            absent unless the daemon gives VMs homes.", "More than the node has cores, all VMs \
+            together: it is contended."),
+    counter(Metric::VmHomeMigrations, "tandem_vm_home_migrations", Unit::None)
+        .of(&["vm", "pool", "id", "reason"])
+        .says("How often a home node of the VM changed, by reason; esxtop's NMIG is their \
+            sum.", "'tandem numa explain' has each with what was seen and expected."),
+    gauge(Metric::VmMemory, "tandem_vm_memory_bytes", Unit::Bytes)
+        .of(&["vm", "pool", "id", "node"])
+        .says("Memory that a VM has used of a NUMA node, estimated from samples.", "Compare it \
+            with the node of its home."),
+    gauge(Metric::VmMemoryLocal, "tandem_vm_memory_local_bytes", Unit::Bytes)
+        .of(VM)
+        .says("Part of it that is in the home of its part of the VM.", "Below 80 % of all for \
+            minutes: it is bound, or the home is full, or homes change too often."),
+    counter(Metric::VmMemoryMoved, "tandem_vm_memory_moved_bytes", Unit::Bytes)
+        .of(VM)
+        .says("Memory that has followed a VM to its home.", "Grows all the time: homes change too \
+            often."),
     counter(Metric::PoolUsed, "tandem_pool_used_seconds", Unit::Seconds).of(POOL).says(
         "CPU time charged in a pool, pools in it included; the pool /system is the host's own \
             tasks.",

@@ -39,6 +39,7 @@ impl Random {
             Unit::None => Value::Count(n),
             Unit::Seconds => Value::Ns(n),
             Unit::Pcpus => Value::Rate(n >> 10),
+            Unit::Bytes => Value::Bytes(n),
         }
     }
 }

@@ -20,28 +20,29 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Runs a scenario with [numa] in the simulator, and prints each decision on a VM's home: the
-    /// reason, what was seen, what was expected, and what came of it.
+    /// Prints each decision on a VM's home: the reason, what was seen, what was expected, and what
+    /// came of it; of this host, or of a scenario with [numa] that it runs in the simulator.
     Explain(Explain),
 }
 
 #[derive(clap::Args)]
 struct Explain {
-    /// Name of a folder under scenarios/, or a TOML file.
-    scenario: String,
     /// Name of a VM; all if left out.
     vm: Option<String>,
+    /// A scenario instead of this host: name of a folder under scenarios/, or a TOML file.
+    #[arg(long, value_name = "NAME")]
+    scenario: Option<String>,
     /// Only the run with this label.
-    #[arg(long, value_name = "LABEL")]
+    #[arg(long, value_name = "LABEL", requires = "scenario")]
     run: Option<String>,
     /// Seed of all random numbers; overrides the scenario's.
-    #[arg(long)]
+    #[arg(long, requires = "scenario")]
     seed: Option<u64>,
     /// Simulated time of each run; overrides the scenario's.
-    #[arg(long)]
+    #[arg(long, requires = "scenario")]
     duration: Option<Span>,
     /// Sets a knob of the scheduler; overrides the scenario's; may be repeated.
-    #[arg(long, value_name = "KNOB=VALUE")]
+    #[arg(long, value_name = "KNOB=VALUE", requires = "scenario")]
     set: Vec<Setting>,
     /// As JSON: run by run and VM by VM the clients of docs/result.md.
     #[arg(long)]
@@ -52,10 +53,57 @@ struct Explain {
 ///
 /// # Errors
 /// `Exit::Input` for a refused scenario or knob, a scenario without `[numa]`, or a run or VM that
-/// it has not.
+/// it has not; `Exit::Host` where no daemon runs, or gives no homes.
 pub fn main(args: &Args) -> Result<(), Failure> {
     let Command::Explain(args) = &args.command;
-    let scenario = chosen(args)?;
+    match &args.scenario {
+        Some(name) => of_scenario(args, name),
+        None => of_host(args),
+    }
+}
+
+/// VMs of a run, and the clients of each.
+type Clients = Vec<(String, Vec<NumaClient>)>;
+
+/// Explains the homes of this host.
+fn of_host(args: &Explain) -> Result<(), Failure> {
+    let mut vms = live()?;
+    if let Some(wanted) = &args.vm {
+        let all = vms.iter().map(|vm| vm.0.as_str()).collect::<Vec<_>>().join(", ");
+        vms.retain(|vm| vm.0 == *wanted);
+        if vms.is_empty() {
+            return Err(no_vm("this host", wanted, &all));
+        }
+    }
+    if args.json {
+        return Ok(say::all(&json(&[(String::new(), vms)])?)?);
+    }
+    Ok(say::all(&text(&vms))?)
+}
+
+/// Homes by the daemon that runs.
+#[cfg(feature = "live")]
+fn live() -> Result<Clients, Failure> {
+    let names = host::Names::of_running().map_err(|e| Failure::new(Exit::Host, e))?;
+    let file = host::HomesFile::read(names.daemon).ok_or_else(|| {
+        let text = "daemon: cannot explain homes: seen that it gives VMs none; set on = true in \
+            [numa] of the settings file, on a host of several NUMA nodes, start it anew, and ask \
+            again after two seconds";
+        Failure::new(Exit::Host, anyhow::anyhow!(text))
+    })?;
+    Ok(file.vms.into_iter().map(|vm| (vm.name, vm.clients)).collect())
+}
+
+#[cfg(not(feature = "live"))]
+fn live() -> Result<Clients, Failure> {
+    let text = "daemon: cannot ask it: seen a tandem built without the live host; give --scenario \
+        NAME, or build it with --features live";
+    Err(Failure::new(Exit::Host, anyhow::anyhow!(text)))
+}
+
+/// Explains the homes of a scenario's runs.
+fn of_scenario(args: &Explain, name: &str) -> Result<(), Failure> {
+    let scenario = chosen(args, name)?;
     knobs::resolve(&BTreeMap::new(), &args.set)?; // a wrong knob is said before anything runs
     let options = Options {
         seed: args.seed,
@@ -73,37 +121,52 @@ pub fn main(args: &Args) -> Result<(), Failure> {
             scenario.name, scenario.title
         ));
     }
-    let mut json = vec![];
+    let mut runs = vec![];
     let progress = |p: Progress<'_>| {
         let Progress::Done(run, outcome) = p else { return };
         if args.json {
-            json.push((run.label.clone(), clients(&outcome.result, args.vm.as_deref())));
+            runs.push((run.label.clone(), clients(&outcome.result, args.vm.as_deref())));
             return;
         }
         if !run.label.is_empty() {
             said.all(&format!("run '{}'\n", run.label));
         }
-        for (name, of) in clients(&outcome.result, args.vm.as_deref()) {
-            for (i, c) in of.iter().enumerate() {
-                said.all(&views::explained(&name, i, c));
-            }
-        }
+        said.all(&text(&clients(&outcome.result, args.vm.as_deref())));
     };
     sim::run_scenario(&scenario, &options, progress).map_err(|e| Failure::new(exit_of(&e), e))?;
     if args.json {
-        let text = serde_json::to_string_pretty(&json)
-            .map_err(|e| Failure::new(Exit::Other, anyhow::anyhow!(e)))?;
-        said.all(&format!("{text}\n"));
+        said.all(&json(&runs)?);
     }
     said.end(Ok(()))
+}
+
+/// Runs, or this host as one without a label, as JSON.
+fn json(runs: &[(String, Clients)]) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(runs);
+    text.map(|t| t + "\n").map_err(|e| Failure::new(Exit::Other, anyhow::anyhow!(e)))
+}
+
+/// All that was decided of VMs, in words.
+fn text(vms: &Clients) -> String {
+    let of = |(name, of): &(String, Vec<NumaClient>)| {
+        let each = of.iter().enumerate().map(|(i, c)| views::explained(name, i, c));
+        each.collect::<String>()
+    };
+    vms.iter().map(of).collect()
+}
+
+fn no_vm(whose: &str, vm: &str, all: &str) -> Failure {
+    let text =
+        format!("{whose}: cannot explain VM '{vm}': allowed {all}; all of them without a name");
+    Failure::new(Exit::Input, anyhow::anyhow!(text))
 }
 
 /// The scenario with the runs that are to be explained.
 ///
 /// # Errors
 /// `Exit::Input` where it has no homes to explain, no such run or no such VM.
-fn chosen(args: &Explain) -> Result<settings::Scenario, Failure> {
-    let mut scenario = settings::load(&args.scenario).map_err(|e| Failure::new(Exit::Input, e))?;
+fn chosen(args: &Explain, name: &str) -> Result<settings::Scenario, Failure> {
+    let mut scenario = settings::load(name).map_err(|e| Failure::new(Exit::Input, e))?;
     let refused = |text: String| Failure::new(Exit::Input, anyhow::anyhow!(text));
     if let Some(label) = &args.run {
         choose_run(&mut scenario, label)?;
@@ -120,15 +183,13 @@ fn chosen(args: &Explain) -> Result<settings::Scenario, Failure> {
     let names: BTreeSet<&str> = names.collect();
     if !names.contains(vm.as_str()) {
         let all = names.into_iter().collect::<Vec<_>>().join(", ");
-        return Err(refused(format!(
-            "scenario {name}: cannot explain VM '{vm}': allowed {all}; all of them without a name"
-        )));
+        return Err(no_vm(&format!("scenario {name}"), vm, &all));
     }
     Ok(scenario)
 }
 
 /// The clients of the VMs, or of one.
-fn clients(result: &RunResult, only: Option<&str>) -> Vec<(String, Vec<NumaClient>)> {
+fn clients(result: &RunResult, only: Option<&str>) -> Clients {
     let wanted = result.vms.iter().filter(|vm| only.is_none_or(|name| name == vm.name));
     wanted.map(|vm| (vm.name.clone(), vm.numa.clone())).collect()
 }

@@ -63,6 +63,10 @@ pub struct Args {
     /// Plays a simulated or recorded host as fast as possible.
     #[arg(long)]
     fast: bool,
+    /// Panel at the start: cpu, or memory with home nodes (NHN, N%L) [default: that of the
+    /// configuration].
+    #[arg(long, value_enum)]
+    panel: Option<PanelArg>,
     /// Only groups whose name contains this.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
@@ -82,6 +86,15 @@ pub struct Args {
     /// of one pCPU.
     #[arg(long)]
     pub settings: bool,
+}
+
+/// A panel by its name.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum PanelArg {
+    /// CPU times.
+    Cpu,
+    /// Memory and home nodes.
+    Memory,
 }
 
 /// Size of a screen that is printed, where nothing says another.
@@ -111,7 +124,7 @@ impl Args {
             || self.pools
             || self.settings
             || !std::io::stdout().is_terminal();
-        self.is_live() && !lines && asked
+        self.is_live() && !lines && asked && self.panel.is_none()
     }
 
     fn pace(&self) -> Result<Option<f64>, Failure> {
@@ -169,6 +182,11 @@ impl Args {
                 ));
             }
             config.interval_s = interval.as_secs_f64();
+        }
+        match self.panel {
+            Some(PanelArg::Cpu) => config.panel = ::top::Panel::Cpu,
+            Some(PanelArg::Memory) => config.panel = ::top::Panel::Memory,
+            None => {}
         }
         Ok((config, file))
     }

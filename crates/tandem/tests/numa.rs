@@ -13,7 +13,7 @@ fn tandem(args: &[&str]) -> Output {
 
 #[test]
 fn every_decision_on_a_home_is_explained() {
-    let out = tandem(&["numa", "explain", "three-on-two", "vm-1", "--run", "4-vcpu"]);
+    let out = tandem(&["numa", "explain", "vm-1", "--scenario=three-on-two", "--run", "4-vcpu"]);
     let text = String::from_utf8_lossy(&out.stdout);
     assert!(out.status.success(), "{out:?}");
     for part in ["vm-1, client 0: 4 vCPUs, home node", "homes by reason: fairness", "too little"] {
@@ -23,7 +23,7 @@ fn every_decision_on_a_home_is_explained() {
     let out = tandem(&[
         "numa",
         "explain",
-        "three-on-two",
+        "--scenario=three-on-two",
         "--run",
         "2-vcpu",
         "--duration",
@@ -43,17 +43,22 @@ fn what_is_not_there_is_refused_with_what_is() {
         (["three-on-two", "--set=no_such_knob=1"], "no_such_knob"),
         (["no-such-scenario", "x"], "no-such-scenario"),
     ] {
-        let out = tandem(&["numa", "explain", args[0], args[1]]);
+        let out = tandem(&["numa", "explain", "--scenario", args[0], args[1]]);
         let text = String::from_utf8_lossy(&out.stderr);
         assert_eq!(out.status.code(), Some(3), "{text}");
         assert!(text.contains(part), "{part} in {text}");
     }
+    let out = tandem(&["numa", "explain", "web"]);
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(4) && text.contains("daemon: cannot"), "{out:?}");
+    let out = tandem(&["numa", "explain", "--seed=7"]);
+    assert_eq!(out.status.code(), Some(2), "a host has no seed: {out:?}");
 }
 
 #[test]
 fn knobs_and_the_seed_are_those_of_the_line() {
     let short = ["--run=4-vcpu", "--duration=30s", "--seed=7", "--set=quantum_us=20000"];
-    let words = [&["numa", "explain", "three-on-two"][..], &short[..]].concat();
+    let words = [&["numa", "explain", "--scenario=three-on-two"][..], &short[..]].concat();
     let out = tandem(&words);
     let text = String::from_utf8_lossy(&out.stdout);
     assert!(out.status.success(), "{out:?}");

@@ -235,8 +235,12 @@ fn the_document_shows_what_the_program_shows() {
     let mut document = fs::read_to_string(&path).expect("docs/top.md");
     let screen = tandem_in("100", &["top", "--sim", "pools-nested", "--once", "-n", "3"]);
     let screen = String::from_utf8(screen.stdout).expect("text");
+    let memory = ["--run", "4-vcpu", "--panel", "memory", "--once", "-n", "6"];
+    let memory = [&["top", "--sim", "three-on-two"][..], &memory].concat();
+    let memory = String::from_utf8(tandem_in("100", &memory).stdout).expect("text");
     let made = [
         ("screen", format!("```text\n{screen}```\n")),
+        ("memory", format!("```text\n{memory}```\n")),
         ("keys", ::top::keys_markdown()),
         ("columns", esxtop::markdown()),
     ];

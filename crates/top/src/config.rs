@@ -1,12 +1,23 @@
-//! Settings of `tandem top` that last from session to session: fields and their order, sorting,
-//! interval; a file is accepted or refused whole.
+//! Settings of `tandem top` that last from session to session: the panel, fields and their order,
+//! sorting, interval; a file is accepted or refused whole.
 
-use esxtop::{COUNTERS, Field, Metric, Object};
+use esxtop::{Field, Metric, Object};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
 /// Intervals that may be set, in s. Below the first, looking itself would show.
 pub const INTERVAL_S: RangeInclusive<f64> = 0.1..=3600.0;
+
+/// What the screen shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Panel {
+    /// CPU times of groups and worlds, `c`.
+    #[default]
+    Cpu,
+    /// Memory of VMs by NUMA node, `m`.
+    Memory,
+}
 
 /// A part of the table, or of the lines above it, that `f` switches and `o` moves, under esxtop's
 /// letters.
@@ -22,20 +33,55 @@ pub enum Part {
     Counters(Field),
 }
 
-impl Part {
-    /// All, in their usual order.
-    pub const ALL: [Part; 9] = [
-        Part::Id,
-        Part::Gid,
-        Part::Name,
-        Part::Counters(Field::Nwld),
-        Part::Counters(Field::StateTimes),
-        Part::Counters(Field::Events),
-        Part::Counters(Field::Alloc),
-        Part::Counters(Field::Summary),
-        Part::Counters(Field::Physical),
-    ];
+impl Panel {
+    /// Its parts, in their usual order.
+    #[must_use]
+    pub fn parts(self) -> &'static [Part] {
+        match self {
+            Panel::Cpu => &[
+                Part::Id,
+                Part::Gid,
+                Part::Name,
+                Part::Counters(Field::Nwld),
+                Part::Counters(Field::StateTimes),
+                Part::Counters(Field::Events),
+                Part::Counters(Field::Alloc),
+                Part::Counters(Field::Summary),
+                Part::Counters(Field::Physical),
+            ],
+            Panel::Memory => &[
+                Part::Id,
+                Part::Gid,
+                Part::Name,
+                Part::Counters(Field::Size),
+                Part::Counters(Field::Numa),
+            ],
+        }
+    }
 
+    /// What its rows are: groups, or the memory of VMs.
+    #[must_use]
+    pub fn object(self) -> Object {
+        match self {
+            Panel::Cpu => Object::Group,
+            Panel::Memory => Object::Memory,
+        }
+    }
+
+    /// Counters with a column, in their usual order.
+    pub fn metrics(self) -> impl Iterator<Item = Metric> {
+        let shown = [esxtop::Panel::Cpu, esxtop::Panel::Memory];
+        let has = move |m: &Metric| m.counter().panels.iter().any(|p| shown.contains(p));
+        self.object().metrics().filter(has)
+    }
+
+    /// All that a row can be sorted by, in the usual order of columns.
+    pub fn orders(self) -> impl Iterator<Item = SortBy> {
+        [SortBy::Gid, SortBy::Name].into_iter().chain(self.metrics().map(SortBy::Metric))
+    }
+}
+
+impl Part {
     /// esxtop's letter.
     #[must_use]
     pub fn letter(self) -> char {
@@ -64,6 +110,8 @@ impl Part {
             Part::Counters(Field::Physical) => {
                 "physical CPUs: PCPU USED(%), PCPU UTIL(%), CORE UTIL(%)"
             }
+            Part::Counters(Field::Size) => "SIZE: MEMSZ",
+            Part::Counters(Field::Numa) => "NUMA STATS: NHN NMIG NRMEM NLMEM N%L",
         }
     }
 }
@@ -89,10 +137,32 @@ impl SortBy {
             SortBy::Name => "NAME",
         }
     }
+}
 
-    /// All that a row can be sorted by, in the usual order of columns.
-    pub fn all() -> impl Iterator<Item = SortBy> {
-        [SortBy::Gid, SortBy::Name].into_iter().chain(Object::Group.metrics().map(SortBy::Metric))
+/// The table of a panel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Columns {
+    /// All parts in their order, and whether each is shown.
+    pub parts: Vec<(Part, bool)>,
+    /// By what rows are sorted.
+    pub sort: SortBy,
+    /// The other way round.
+    pub reverse: bool,
+}
+
+impl Columns {
+    fn of(panel: Panel) -> Columns {
+        let hidden =
+            |p: Part| matches!(p, Part::Counters(Field::Events | Field::Alloc | Field::Summary));
+        let sort = match panel {
+            Panel::Cpu => Metric::Used,
+            Panel::Memory => Metric::MemorySize,
+        };
+        Columns {
+            parts: panel.parts().iter().map(|p| (*p, !hidden(*p))).collect(),
+            sort: SortBy::Metric(sort),
+            reverse: false,
+        }
     }
 }
 
@@ -101,27 +171,20 @@ impl SortBy {
 pub struct Config {
     /// Time between two looks, in s.
     pub interval_s: f64,
-    /// All parts in their order, and whether each is shown.
-    pub parts: Vec<(Part, bool)>,
-    /// By what rows are sorted.
-    pub sort: SortBy,
-    /// The other way round.
-    pub reverse: bool,
+    /// What is shown.
+    pub panel: Panel,
+    /// The table of the CPU panel.
+    pub cpu: Columns,
+    /// That of the memory panel.
+    pub memory: Columns,
     /// Whether only VMs are shown.
     pub vms_only: bool,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        let hidden =
-            |p: Part| matches!(p, Part::Counters(Field::Events | Field::Alloc | Field::Summary));
-        Config {
-            interval_s: 5.0,
-            parts: Part::ALL.into_iter().map(|p| (p, !hidden(p))).collect(),
-            sort: SortBy::Metric(Metric::Used),
-            reverse: false,
-            vms_only: false,
-        }
+        let [cpu, memory] = [Panel::Cpu, Panel::Memory].map(Columns::of);
+        Config { interval_s: 5.0, panel: Panel::default(), cpu, memory, vms_only: false }
     }
 }
 
@@ -132,13 +195,24 @@ struct Text {
     #[serde(default)]
     interval_s: Option<f64>,
     #[serde(default)]
+    panel: Panel,
+    #[serde(default)]
+    vms_only: bool,
+    #[serde(flatten)]
+    cpu: Table,
+    #[serde(default)]
+    memory: Table,
+}
+
+/// The table of a panel in the file.
+#[derive(Default, Serialize, Deserialize)]
+struct Table {
+    #[serde(default)]
     fields: Option<String>,
     #[serde(default)]
     sort: Option<String>,
     #[serde(default)]
     reverse: bool,
-    #[serde(default)]
-    vms_only: bool,
 }
 
 /// A file that is refused.
@@ -164,31 +238,22 @@ impl Config {
         let whole = |e: toml::de::Error| ConfigError {
             key: "configuration of top",
             seen: e.message().to_owned(),
-            allowed: "interval_s, fields, sort, reverse, vms_only".to_owned(),
+            allowed: "interval_s, panel, vms_only, fields, sort, reverse, and the last three in \
+                [memory]"
+                .to_owned(),
         };
         let read: Text = toml::from_str(text).map_err(whole)?;
-        let mut config =
-            Config { reverse: read.reverse, vms_only: read.vms_only, ..Config::default() };
+        let mut config = Config {
+            panel: read.panel,
+            vms_only: read.vms_only,
+            cpu: columns(Panel::Cpu, read.cpu)?,
+            memory: columns(Panel::Memory, read.memory)?,
+            ..Config::default()
+        };
         if let Some(s) = read.interval_s {
             let allowed = || format!("{} to {}", INTERVAL_S.start(), INTERVAL_S.end());
             config.interval_s = Some(s).filter(|s| INTERVAL_S.contains(s)).ok_or_else(|| {
                 ConfigError { key: "interval_s", seen: s.to_string(), allowed: allowed() }
-            })?;
-        }
-        if let Some(fields) = read.fields {
-            config.parts = parts(&fields).ok_or_else(|| ConfigError {
-                key: "fields",
-                seen: format!("'{fields}'"),
-                allowed: "each of the letters ABDEFGHIK once, capital where it is shown, in the \
-                    order of the columns"
-                    .to_owned(),
-            })?;
-        }
-        if let Some(sort) = read.sort {
-            config.sort = SortBy::all().find(|s| s.title() == sort).ok_or_else(|| ConfigError {
-                key: "sort",
-                seen: format!("'{sort}'"),
-                allowed: SortBy::all().map(SortBy::title).collect::<Vec<_>>().join(", "),
             })?;
         }
         Ok(config)
@@ -200,12 +265,17 @@ impl Config {
         let letter = |(p, shown): &(Part, bool)| {
             if *shown { p.letter() } else { p.letter().to_ascii_lowercase() }
         };
+        let table = |c: &Columns| Table {
+            fields: Some(c.parts.iter().map(letter).collect()),
+            sort: Some(c.sort.title().to_owned()),
+            reverse: c.reverse,
+        };
         let text = Text {
             interval_s: Some(self.interval_s),
-            fields: Some(self.parts.iter().map(letter).collect()),
-            sort: Some(self.sort.title().to_owned()),
-            reverse: self.reverse,
+            panel: self.panel,
             vms_only: self.vms_only,
+            cpu: table(&self.cpu),
+            memory: table(&self.memory),
         };
         format!(
             "# Configuration of tandem top, written by its key W.\n{}",
@@ -213,21 +283,34 @@ impl Config {
         )
     }
 
+    /// The table that is shown.
+    #[must_use]
+    pub fn columns(&self) -> &Columns {
+        match self.panel {
+            Panel::Cpu => &self.cpu,
+            Panel::Memory => &self.memory,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn columns_mut(&mut self) -> &mut Columns {
+        match self.panel {
+            Panel::Cpu => &mut self.cpu,
+            Panel::Memory => &mut self.memory,
+        }
+    }
+
     /// Whether a part is shown.
     #[must_use]
     pub fn shows(&self, part: Part) -> bool {
-        self.parts.iter().any(|(p, shown)| *p == part && *shown)
+        self.columns().parts.iter().any(|(p, shown)| *p == part && *shown)
     }
 
     /// Counters with a column in the table, in order.
     pub fn metrics(&self) -> impl Iterator<Item = Metric> + '_ {
-        let of = |field: Field| {
-            COUNTERS
-                .iter()
-                .filter(move |c| c.field == field && c.on.contains(&Object::Group))
-                .map(|c| c.metric)
-        };
-        let shown = self.parts.iter().filter(|p| p.1);
+        let panel = self.panel;
+        let of = move |field: Field| panel.metrics().filter(move |m| m.counter().field == field);
+        let shown = self.columns().parts.iter().filter(|p| p.1);
         shown
             .filter_map(|(p, _)| if let Part::Counters(field) = p { Some(*field) } else { None })
             .flat_map(of)
@@ -235,8 +318,11 @@ impl Config {
 
     /// Switches a part on or off by its letter.
     pub(crate) fn switch(&mut self, letter: char) {
-        if let Some(part) =
-            self.parts.iter_mut().find(|p| p.0.letter() == letter.to_ascii_uppercase())
+        if let Some(part) = self
+            .columns_mut()
+            .parts
+            .iter_mut()
+            .find(|p| p.0.letter() == letter.to_ascii_uppercase())
         {
             part.1 = !part.1;
         }
@@ -244,26 +330,49 @@ impl Config {
 
     /// Moves a part by its letter: a capital to the left, a small one to the right.
     pub(crate) fn shift(&mut self, letter: char) {
-        let Some(at) = self.parts.iter().position(|p| p.0.letter() == letter.to_ascii_uppercase())
+        let parts = &mut self.columns_mut().parts;
+        let Some(at) = parts.iter().position(|p| p.0.letter() == letter.to_ascii_uppercase())
         else {
             return;
         };
         let to = if letter.is_ascii_uppercase() { at.checked_sub(1) } else { Some(at + 1) };
-        if let Some(to) = to.filter(|to| *to < self.parts.len()) {
-            self.parts.swap(at, to);
+        if let Some(to) = to.filter(|to| *to < parts.len()) {
+            parts.swap(at, to);
         }
     }
 }
 
-fn parts(fields: &str) -> Option<Vec<(Part, bool)>> {
+/// The table of a panel as a file has it.
+fn columns(panel: Panel, read: Table) -> Result<Columns, ConfigError> {
+    let mut columns = Columns { reverse: read.reverse, ..Columns::of(panel) };
+    if let Some(fields) = read.fields {
+        let letters: String = panel.parts().iter().map(|p| p.letter()).collect();
+        columns.parts = parts(panel, &fields).ok_or_else(|| ConfigError {
+            key: if panel == Panel::Cpu { "fields" } else { "memory.fields" },
+            seen: format!("'{fields}'"),
+            allowed: format!(
+                "each of the letters {letters} once, capital where it is shown, in the order of \
+                    the columns"
+            ),
+        })?;
+    }
+    if let Some(sort) = read.sort {
+        columns.sort = panel.orders().find(|s| s.title() == sort).ok_or_else(|| ConfigError {
+            key: if panel == Panel::Cpu { "sort" } else { "memory.sort" },
+            seen: format!("'{sort}'"),
+            allowed: panel.orders().map(SortBy::title).collect::<Vec<_>>().join(", "),
+        })?;
+    }
+    Ok(columns)
+}
+
+fn parts(panel: Panel, fields: &str) -> Option<Vec<(Part, bool)>> {
     let part = |c: char| {
-        Part::ALL
-            .into_iter()
-            .find(|p| p.letter() == c.to_ascii_uppercase())
-            .map(|p| (p, c.is_ascii_uppercase()))
+        let found = panel.parts().iter().find(|p| p.letter() == c.to_ascii_uppercase());
+        found.map(|p| (*p, c.is_ascii_uppercase()))
     };
     let all: Vec<(Part, bool)> = fields.chars().map(part).collect::<Option<_>>()?;
-    let whole = Part::ALL.into_iter().all(|p| all.iter().filter(|x| x.0 == p).count() == 1);
+    let whole = panel.parts().iter().all(|p| all.iter().filter(|x| x.0 == *p).count() == 1);
     whole.then_some(all)
 }
 
@@ -273,17 +382,19 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let mut c = Config {
-            interval_s: 2.5,
-            sort: SortBy::Metric(Metric::Ready),
-            reverse: true,
-            vms_only: true,
-            ..Config::default()
-        };
+        let mut c = Config { interval_s: 2.5, vms_only: true, ..Config::default() };
+        c.cpu = Columns { sort: SortBy::Metric(Metric::Ready), reverse: true, ..c.cpu };
         c.switch('g');
         c.switch('A');
         c.shift('G');
         c.shift('d');
+        assert!(c.text().contains("fields = \"aBEDGFhiK\""), "{}", c.text());
+        assert_eq!(Config::parse(&c.text()).unwrap(), c);
+        c.panel = Panel::Memory;
+        c.switch('H');
+        c.shift('G');
+        c.memory.sort = SortBy::Metric(Metric::LocalPercent);
+        assert!(c.text().contains("fields = \"ABDGh\""), "{}", c.text());
         assert!(c.text().contains("fields = \"aBEDGFhiK\""), "{}", c.text());
         assert_eq!(Config::parse(&c.text()).unwrap(), c);
         assert_eq!(Config::parse("").unwrap(), Config::default());
@@ -305,6 +416,9 @@ mod tests {
             );
         }
         assert!(refused("sort = '%READY'").contains("allowed GID, NAME, NWLD, %USED"));
+        assert!(refused("[memory]\nsort = '%USED'").contains("allowed GID, NAME, MEMSZ, NMIG"));
+        assert!(refused("[memory]\nfields = 'ABDE'").starts_with("memory.fields: cannot use it"));
+        assert!(refused("panel = 'disk'").contains("unknown variant `disk`"));
         assert!(refused("colour = 1").contains("unknown field `colour`"));
     }
 
@@ -323,6 +437,8 @@ mod tests {
         c.shift('G');
         assert_eq!(columns(&c), "SWTCH/s MIG/s QEXP/s WAKE/s NWLD");
         (0..20).for_each(|_| c.shift('G'));
-        assert_eq!(c.parts[0].0.letter(), 'G', "it stops at the edge");
+        assert_eq!(c.cpu.parts[0].0.letter(), 'G', "it stops at the edge");
+        c.panel = Panel::Memory;
+        assert_eq!(columns(&c), "MEMSZ NMIG NRMEM NLMEM N%L");
     }
 }

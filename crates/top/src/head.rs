@@ -93,6 +93,21 @@ pub(crate) fn pcpus(rates: &Rates, width: usize, height: usize) -> Vec<Line> {
     out
 }
 
+/// `NUMA /MB: 65536 (1024), 65536 (60000)`: memory of each node, and what is free of it.
+pub(crate) fn nodes(rates: &Rates, width: usize) -> Vec<Line> {
+    let all = rates.nodes.iter().map(|n| format!("{} ({})", n.bytes >> 20, n.free >> 20));
+    let title = "NUMA /MB: ";
+    let mut lines: Vec<String> = vec![];
+    for node in all {
+        let begin = if lines.is_empty() { title.to_owned() } else { " ".repeat(title.len()) };
+        match lines.last_mut().filter(|l| l.len() + 2 + node.len() <= width) {
+            Some(line) => *line += &format!(", {node}"),
+            None => lines.push(begin + &node),
+        }
+    }
+    lines.into_iter().map(|l| Line::of(l, Tone::Plain)).collect()
+}
+
 /// One counter of all pCPUs (or cores): each number, wrapped, or a summary where that would take
 /// too many lines.
 fn row(title: &str, values: &[(u32, Option<f64>)], width: usize, most: usize) -> Vec<Line> {

@@ -5,10 +5,14 @@ use crate::keys::KEYS;
 use crate::view::{Line, Tone};
 use esxtop::{COUNTERS, Counter, Panel, Unit};
 
+/// What NHN says, which is no number.
+const HOMES: &str = "Home nodes of the VM: that of each of its parts, if it is wide. Above the \
+    table, memory of each node in MiB, and what is free of it.";
+
 /// Help for a screen of that width.
 pub(crate) fn lines(width: usize) -> Vec<Line> {
     let mut out = vec![
-        Line::of("tandem top: esxtop's CPU panel for this host", Tone::Sorted),
+        Line::of("tandem top: esxtop's CPU and memory panels for this host", Tone::Sorted),
         Line::default(),
     ];
     out.push(Line::of("Keys (* not esxtop's, or used otherwise there)", Tone::Sorted));
@@ -23,32 +27,40 @@ pub(crate) fn lines(width: usize) -> Vec<Line> {
         Host tasks have none. A dash is what \
                 nobody knows. Where room is short, columns that nobody knows are left out. NO_COLOR=1 in the environment leaves colours out.";
     paragraph(&mut out, "  ", rest, width, Tone::Plain);
-    for (panel, title) in [(Panel::CpuHead, "Above the table"), (Panel::Cpu, "Columns")] {
+    let panels = [
+        (Panel::CpuHead, "Above the table"),
+        (Panel::Cpu, "Columns of the CPU panel"),
+        (Panel::Memory, "Columns of the memory panel"),
+    ];
+    for (panel, title) in panels {
         out.push(Line::default());
         out.push(Line::of(title, Tone::Sorted));
         for c in COUNTERS.iter().filter(|c| c.panels.contains(&panel)) {
             counter(&mut out, c, width);
         }
     }
-    out.push(Line::default());
-    let memory = "The memory and NUMA panel (m) is not there yet: its columns NHN, NMIG, NRMEM, \
-        NLMEM and N%L come with NUMA scheduling.";
-    paragraph(&mut out, "", memory, width, Tone::Plain);
+    out.push(Line::of("  NHN (NUMA nodes)", Tone::Head));
+    paragraph(&mut out, "      ", HOMES, width, Tone::Plain);
     out
 }
 
 fn counter(out: &mut Vec<Line>, c: &Counter, width: usize) {
     let number = |v: f64| if c.unit == Unit::Load { format!("{v:.2}") } else { v.to_string() };
     let mut title = format!("  {} ({})", c.column, c.unit.name());
-    let marks = [(c.thresholds.look, "yellow"), (c.thresholds.bad, "red")];
+    let marks = [
+        (c.thresholds.look, "yellow above"),
+        (c.thresholds.bad, "red above"),
+        (c.thresholds.least, "red below"),
+    ];
     let marks: Vec<String> = marks
         .iter()
-        .filter_map(|(limit, colour)| Some(format!("{colour} above {}", number((*limit)?))))
+        .filter_map(|(limit, mark)| Some(format!("{mark} {}", number((*limit)?))))
         .collect();
     if !marks.is_empty() {
         title += &format!(": {}", marks.join(", "));
     }
-    let tone = match (c.thresholds.look, c.thresholds.bad) {
+    let bad = c.thresholds.bad.or(c.thresholds.least);
+    let tone = match (c.thresholds.look, bad) {
         (_, Some(_)) => Tone::Bad,
         (Some(_), None) => Tone::Look,
         (None, None) => Tone::Head,

@@ -58,7 +58,7 @@ fn a_line_is_edited_taken_or_given_up() {
 
 #[test]
 fn sorting_is_esxtops_and_goes_from_column_to_column() {
-    let sort = |keys: &str| (after(keys).0.config.sort, after(keys).0.config.reverse);
+    let sort = |keys: &str| (after(keys).0.config.cpu.sort, after(keys).0.config.cpu.reverse);
     assert_eq!(sort("R"), (SortBy::Metric(Metric::Ready), false));
     assert_eq!(sort("Rr"), (SortBy::Metric(Metric::Ready), true));
     assert_eq!(sort("RrU"), (SortBy::Metric(Metric::Used), false));

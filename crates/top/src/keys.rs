@@ -1,7 +1,7 @@
 //! Keys as a state machine: esxtop's where it has one for the purpose; it knows no terminal and
 //! executes no action.
 
-use crate::config::{INTERVAL_S, Part, SortBy};
+use crate::config::{INTERVAL_S, Panel, SortBy};
 use crate::state::{Ask, Mode, State};
 use esxtop::Metric;
 
@@ -65,7 +65,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("space", "take a sample now"),
     ("s", "interval in seconds"),
     ("c", "CPU panel"),
-    ("m", "memory and NUMA panel: not there yet"),
+    ("m", "memory panel: home nodes of VMs, and where their memory is"),
     ("f", "fields on and off, by their letters"),
     ("o", "order of fields: a capital letter to the left, a small one to the right"),
     ("e", "expand the highlighted group into its worlds, and back"),
@@ -127,17 +127,19 @@ impl State {
             Key::Char('s') => self.mode = Mode::Prompt(Ask::Interval, String::new()),
             Key::Char('/') => self.mode = Mode::Prompt(Ask::Filter, self.filter.clone()),
             Key::Char('j') => self.mode = Mode::Prompt(Ask::Jump, String::new()),
-            Key::Char('m') => self.say(
-                "There is no memory and NUMA panel yet: its columns come with NUMA scheduling.",
-            ),
+            Key::Char('c') => self.panel(Panel::Cpu),
+            Key::Char('m') => self.panel(Panel::Memory),
             Key::Char('V') => self.config.vms_only = !self.config.vms_only,
             Key::Char('e') => self.expand(),
             Key::Char('l') => self.only = if self.only.is_some() { None } else { self.group() },
             Key::Escape => (self.only, self.filter) = (None, String::new()),
-            Key::Char('U') => self.sort(SortBy::Metric(Metric::Used)),
-            Key::Char('R') => self.sort(SortBy::Metric(Metric::Ready)),
+            Key::Char('U') => self.sort_if(SortBy::Metric(Metric::Used)),
+            Key::Char('R') => self.sort_if(SortBy::Metric(Metric::Ready)),
             Key::Char('N') => self.sort(SortBy::Gid),
-            Key::Char('r') => self.config.reverse = !self.config.reverse,
+            Key::Char('r') => {
+                let columns = self.config.columns_mut();
+                columns.reverse = !columns.reverse;
+            }
             Key::Char('<') => self.sort_beside(false),
             Key::Char('>') => self.sort_beside(true),
             _ => self.move_key(key),
@@ -156,7 +158,7 @@ impl State {
             Key::End => self.go(usize::MAX),
             Key::Left => self.left = self.left.saturating_sub(1),
             Key::Right => self.left = (self.left + 1).min(columns.saturating_sub(1)),
-            Key::Char('c') | Key::Enter => {}
+            Key::Enter => {}
             Key::Char(other) => self.say(format!("Key '{other}' does nothing; h shows the keys.")),
             _ => {}
         }
@@ -180,7 +182,7 @@ impl State {
     fn letters(&mut self, key: Key, mode: Mode) -> Action {
         // Any other key leads back.
         let Key::Char(c) = key else { return Action::None };
-        if Part::ALL.iter().any(|p| p.letter() == c.to_ascii_uppercase()) {
+        if self.config.panel.parts().iter().any(|p| p.letter() == c.to_ascii_uppercase()) {
             if mode == Mode::Fields {
                 self.config.switch(c);
             } else {
@@ -226,6 +228,9 @@ impl State {
     }
 
     fn expand(&mut self) {
+        if self.config.panel == Panel::Memory {
+            return self.say("Memory is a VM's, not its worlds': c shows the CPU panel.");
+        }
         let Some(gid) = self.group() else { return };
         if !self.expanded.remove(&gid) {
             self.expanded.insert(gid);
@@ -233,9 +238,25 @@ impl State {
         self.at = Some((gid, None));
     }
 
-    fn sort(&mut self, by: SortBy) {
-        (self.config.sort, self.config.reverse) = (by, false);
+    fn panel(&mut self, panel: Panel) {
+        self.config.panel = panel;
+        self.left = 0;
         self.go(0);
+    }
+
+    fn sort(&mut self, by: SortBy) {
+        let columns = self.config.columns_mut();
+        (columns.sort, columns.reverse) = (by, false);
+        self.go(0);
+    }
+
+    /// Sorts by a column if the panel has it.
+    fn sort_if(&mut self, by: SortBy) {
+        if self.config.panel.orders().any(|o| o == by) {
+            self.sort(by);
+        } else {
+            self.say(format!("This panel has no {}: c shows the CPU panel.", by.title()));
+        }
     }
 
     fn sort_beside(&mut self, right: bool) {
@@ -243,7 +264,7 @@ impl State {
             .into_iter()
             .chain(self.config.metrics().map(SortBy::Metric))
             .collect();
-        let at = shown.iter().position(|s| *s == self.config.sort);
+        let at = shown.iter().position(|s| *s == self.config.columns().sort);
         let next = match (at, right) {
             (Some(at), true) => at + 1,
             (Some(at), false) => at.saturating_sub(1),

@@ -30,7 +30,7 @@ mod term;
 mod view;
 mod write;
 
-pub use config::{Config, ConfigError, INTERVAL_S, Part, SortBy};
+pub use config::{Columns, Config, ConfigError, INTERVAL_S, Panel, Part, SortBy};
 pub use file::{FileError, Opened, open};
 pub use keys::{Action, KEYS, Key, keys_markdown};
 pub use play::{Error, Player, Polled, Sample, Source};

@@ -8,8 +8,8 @@
 //! are missing from all sums.
 
 use esxtop::{
-    CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, LoadAverage, PcpuCounters,
-    Rates, Role, Totals, Wid, WorldCounters,
+    CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, HostMemory, LoadAverage,
+    PcpuCounters, Rates, Role, Totals, Wid, WorldCounters,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use trace::{Event, Kind, Now, Replay, Role as TraceRole, State};
@@ -230,6 +230,7 @@ impl Host {
             pcpus: self.pcpus.iter().enumerate().map(pcpu).collect(),
             cores: cores.collect(),
             groups: self.groups(),
+            memory: HostMemory::default(),
             worlds: self.replay.worlds().map(|(id, _)| self.world(id)).collect(),
         }
     }

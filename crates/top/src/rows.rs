@@ -2,11 +2,11 @@
 //! there is; it draws nothing.
 
 use crate::cells::{Cell, UNKNOWN, fit, mark, number, safe, width};
-use crate::config::{Part, SortBy};
+use crate::config::{Columns, Panel, Part, SortBy};
 use crate::state::State;
 use crate::view::{Line, Tone};
 use esxtop::{
-    AllocUnits, Field, Gid, GroupKind, GroupRates, Level, Metric, Object, Rates, Role, Values, Wid,
+    AllocUnits, Field, Gid, GroupKind, GroupRates, Level, Metric, Rates, Role, Values, Wid,
     WorldRates,
 };
 use std::cmp::Ordering;
@@ -32,6 +32,7 @@ enum What {
     Part(Part),
     Metric(Metric),
     Units,
+    Homes,
 }
 
 impl What {
@@ -42,6 +43,7 @@ impl What {
             What::Part(_) => "NAME",
             What::Metric(m) => m.counter().column,
             What::Units => "AUNITS",
+            What::Homes => "NHN",
         }
     }
 
@@ -102,7 +104,7 @@ impl Rows {
         let mut rows = vec![];
         for (gid, group) in chosen(rates, state) {
             rows.push(Row::group(&columns, rates, gid, group, decimals));
-            if state.expanded.contains(&gid) {
+            if state.config.panel == Panel::Cpu && state.expanded.contains(&gid) {
                 rows.extend(
                     members(rates, state, gid)
                         .into_iter()
@@ -179,8 +181,11 @@ impl Rows {
                 break;
             }
             used += columns;
-            let tone =
-                if sorted_by(*what) == Some(state.config.sort) { Tone::Sorted } else { Tone::Head };
+            let tone = if sorted_by(*what) == Some(state.config.columns().sort) {
+                Tone::Sorted
+            } else {
+                Tone::Head
+            };
             header.push(self.cell(what.title(), ' ', widths[i], *what), tone);
             shown.push(i);
         }
@@ -240,11 +245,12 @@ fn sorted_by(what: What) -> Option<SortBy> {
 
 fn columns(state: &State) -> Vec<What> {
     let mut out = vec![];
-    for (part, _) in state.config.parts.iter().filter(|p| p.1) {
+    for (part, _) in state.config.columns().parts.iter().filter(|p| p.1) {
         match part {
             Part::Counters(Field::Physical) => {}
             Part::Counters(field) => {
-                let all = Object::Group.metrics().filter(|m| m.counter().field == *field);
+                out.extend((*field == Field::Numa).then_some(What::Homes));
+                let all = state.config.panel.metrics().filter(|m| m.counter().field == *field);
                 out.extend(all.map(What::Metric));
                 out.extend((*field == Field::Alloc).then_some(What::Units));
             }
@@ -268,22 +274,23 @@ fn vcpus(rates: &Rates, gid: Gid) -> u32 {
 /// Groups that are shown, in order.
 fn chosen<'r>(rates: &'r Rates, state: &State) -> Vec<(Gid, &'r GroupRates)> {
     let wanted = state.filter.to_lowercase();
+    // Of a pool's memory nothing is known.
+    let vms_only = state.config.vms_only || state.config.panel == Panel::Memory;
+    let Columns { sort, reverse, .. } = *state.config.columns();
     let shown = |(gid, g): &(&Gid, &GroupRates)| {
         g.kind != GroupKind::Host
-            && (!state.config.vms_only || g.kind == GroupKind::Vm)
+            && (!vms_only || g.kind == GroupKind::Vm)
             && state.only.is_none_or(|only| only == **gid)
             && g.name.to_lowercase().contains(&wanted)
     };
     let mut all: Vec<(Gid, &GroupRates)> =
         rates.groups.iter().filter(shown).map(|(gid, g)| (*gid, g)).collect();
-    let by = instead(state.config.sort, all.iter().map(|g| &g.1.values));
+    let by = instead(sort, all.iter().map(|g| &g.1.values));
     all.sort_by(|a, b| {
         let order = match by {
-            SortBy::Metric(m) => higher_first(&a.1.values, &b.1.values, m, state.config.reverse),
-            SortBy::Gid => turned(a.0.cmp(&b.0), state.config.reverse),
-            SortBy::Name => {
-                turned(a.1.name.to_lowercase().cmp(&b.1.name.to_lowercase()), state.config.reverse)
-            }
+            SortBy::Metric(m) => higher_first(&a.1.values, &b.1.values, m, reverse),
+            SortBy::Gid => turned(a.0.cmp(&b.0), reverse),
+            SortBy::Name => turned(a.1.name.to_lowercase().cmp(&b.1.name.to_lowercase()), reverse),
         };
         order.then(a.0.cmp(&b.0))
     });
@@ -294,13 +301,12 @@ fn chosen<'r>(rates: &'r Rates, state: &State) -> Vec<(Gid, &'r GroupRates)> {
 fn members<'r>(rates: &'r Rates, state: &State, gid: Gid) -> Vec<(Wid, &'r WorldRates)> {
     let mut all: Vec<(Wid, &WorldRates)> =
         rates.worlds.iter().filter(|(_, w)| w.gid == gid).map(|(wid, w)| (*wid, w)).collect();
-    let by = instead(state.config.sort, all.iter().map(|w| &w.1.values));
+    let Columns { sort, reverse, .. } = *state.config.columns();
+    let by = instead(sort, all.iter().map(|w| &w.1.values));
     all.sort_by(|a, b| {
         let order = match by {
-            SortBy::Metric(m) => higher_first(&a.1.values, &b.1.values, m, state.config.reverse),
-            SortBy::Gid | SortBy::Name => {
-                turned(role(&a.1.role).cmp(&role(&b.1.role)), state.config.reverse)
-            }
+            SortBy::Metric(m) => higher_first(&a.1.values, &b.1.values, m, reverse),
+            SortBy::Gid | SortBy::Name => turned(role(&a.1.role).cmp(&role(&b.1.role)), reverse),
         };
         order.then(a.0.cmp(&b.0))
     });
@@ -346,7 +352,8 @@ impl Row {
         let vcpus =
             Some(vcpus(rates, gid)).filter(|_| matches!(g.kind, GroupKind::Vm | GroupKind::Pool));
         let name = safe(&g.name);
-        let cells = cells(columns, (gid.0, gid), &name, (&g.values, g.units), vcpus, decimals);
+        let facts = (&g.values, g.units, &g.homes[..]);
+        let cells = cells(columns, (gid.0, gid), &name, facts, vcpus, decimals);
         Row { gid, wid: None, empty: g.values.get(Metric::Worlds) == Some(0.0), cells }
     }
 
@@ -357,7 +364,8 @@ impl Row {
             Role::Task(name) => (safe(name), None),
         };
         let name = format!("  {name}");
-        let cells = cells(columns, (wid.0, w.gid), &name, (&w.values, w.units), vcpus, decimals);
+        let facts = (&w.values, w.units, &[][..]);
+        let cells = cells(columns, (wid.0, w.gid), &name, facts, vcpus, decimals);
         Row { gid: w.gid, wid: Some(wid), empty: false, cells }
     }
 
@@ -371,7 +379,7 @@ fn cells(
     columns: &[What],
     (id, gid): (u64, Gid),
     name: &str,
-    (values, units): (&Values, Option<AllocUnits>),
+    (values, units, homes): (&Values, Option<AllocUnits>, &[u32]),
     vcpus: Option<u32>,
     decimals: usize,
 ) -> Vec<Cell> {
@@ -380,6 +388,8 @@ fn cells(
         What::Part(Part::Gid) => Cell::plain(gid.0.to_string()),
         What::Part(_) => Cell::plain(name),
         What::Units => Cell::plain(units.map_or("-", AllocUnits::name)),
+        What::Homes if homes.is_empty() => Cell::plain("-"),
+        What::Homes => Cell::plain(homes.iter().map(u32::to_string).collect::<Vec<_>>().join(",")),
         What::Metric(m) => {
             let value = values.get(*m);
             let level = value

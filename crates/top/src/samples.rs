@@ -3,8 +3,8 @@
 
 use crate::play::Sample;
 use esxtop::{
-    CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, LoadAverage, PcpuCounters,
-    Rates, Role, Totals, Wid, WorldCounters,
+    CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, HostMemory, LoadAverage,
+    NodeMemory, PcpuCounters, Rates, Role, Totals, VmMemory, Wid, WorldCounters,
 };
 use std::collections::BTreeMap;
 
@@ -24,6 +24,19 @@ fn totals(ns: u64, run: u64, ready: u64, costop: u64) -> Totals {
         switches: Some(ns / S * 10),
         ..Totals::default()
     }
+}
+
+/// `web` has two homes and 3 of its 4 GiB there, `Database` no home.
+fn memory() -> HostMemory {
+    let node = |id| NodeMemory { id, bytes: 16 << 30, free: 11 << 30 };
+    let web = VmMemory {
+        bytes: 4 << 30,
+        homes: vec![0, 1],
+        places: Some((3 << 30, 1 << 30)),
+        migrations: 7,
+    };
+    let database = VmMemory { bytes: 1 << 30, ..VmMemory::default() };
+    HostMemory { nodes: vec![node(0), node(1)], vms: [(Gid(11), web), (Gid(12), database)].into() }
 }
 
 fn look(ns: u64, pcpus: u16, smt: bool) -> Counters {
@@ -78,6 +91,7 @@ fn look(ns: u64, pcpus: u16, smt: bool) -> Counters {
         pcpus: (0..pcpus).map(pcpu).collect(),
         cores,
         groups,
+        memory: memory(),
         worlds: worlds.into(),
     }
 }

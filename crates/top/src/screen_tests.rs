@@ -273,7 +273,8 @@ fn help_tells_keys_columns_thresholds_and_what_to_do() {
         "%CSTP (% of one pCPU): red above 3",
         "CPU load average 1 (1.00 = host full): yellow above 0.80, red above 1.00",
         "Take vCPUs away.",
-        "memory and NUMA panel (m) is not there yet",
+        "N%L (% of its memory): red below 80",
+        "NHN (NUMA nodes) Home nodes of the VM",
         "NO_COLOR",
     ] {
         assert!(words.contains(wanted), "{wanted}");
@@ -292,5 +293,28 @@ fn the_foot_says_what_is_asked_for_and_what_was_wrong() {
     );
     assert!(foot(&mut state("s2.5\nV/we\n")).contains("| 2.5 s | by %USED | VMs only | with 'we'"));
     assert!(foot(&mut state("x")).starts_with("Key 'x' does nothing; h shows the keys."));
-    assert!(foot(&mut state("m")).starts_with("There is no memory and NUMA panel yet"));
+    assert!(foot(&mut state("mU")).starts_with("This panel has no %USED"));
+}
+
+#[test]
+fn the_memory_panel_has_homes_and_places_of_vms() {
+    let mut state = state("em");
+    let lines = text(&shown(&mut state, 100, 16));
+    assert_eq!(lines[1], "NUMA /MB: 16384 (11264), 16384 (11264)");
+    let words = |line: usize| lines[line].split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(words(3), "ID GID NAME MEMSZ NHN NMIG NRMEM NLMEM N%L");
+    assert_eq!(words(4), "11 11 web 4096.00 0,1 7.00 1024.00 3072.00 75.00!");
+    assert_eq!(words(5), "12 12 Database 1024.00 - - - - -", "it has no home");
+    assert_eq!(words(6), "", "neither pools nor, though it is expanded, worlds");
+    let narrow = text(&shown(&mut state, 34, 16));
+    assert_eq!(narrow[1..3], ["NUMA /MB: 16384 (11264)", "          16384 (11264)"]);
+    press(&mut state, "e");
+    assert!(state.message.as_ref().is_some_and(|m| m.contains("CPU panel")));
+    press(&mut state, "R");
+    assert!(state.message.as_ref().is_some_and(|m| m.starts_with("This panel has no %RDY")));
+    press(&mut state, "fG\nrc");
+    assert!(text(&shown(&mut state, 140, 16)).iter().any(|l| l.contains("%RDY")));
+    press(&mut state, "m");
+    assert!(!text(&shown(&mut state, 100, 16)).iter().any(|l| l.contains("N%L")));
+    assert_eq!(names(&mut state), ["Database", "web"], "the other way round");
 }

@@ -2,7 +2,7 @@
 //! knows no terminal.
 
 use crate::cells::{fit, safe, width};
-use crate::config::Part;
+use crate::config::{Panel, Part};
 use crate::play::Sample;
 use crate::rows::Rows;
 use crate::state::{Mode, State};
@@ -122,7 +122,9 @@ pub fn view(state: &mut State, sample: Option<&Sample>, status: &Status, size: S
 fn panel(state: &mut State, sample: &Sample, size: Size) -> Vec<Line> {
     let rates = &sample.rates;
     let mut lines = vec![head::first(sample, size.width)];
-    if state.config.shows(Part::Counters(Field::Physical)) {
+    if state.config.panel == Panel::Memory {
+        lines.extend(head::nodes(rates, size.width));
+    } else if state.config.shows(Part::Counters(Field::Physical)) {
         lines.extend(head::pcpus(rates, size.width, size.height));
     }
     // On a tiny screen the table comes before the lines above it.
@@ -156,6 +158,7 @@ fn field_lines(state: &State) -> Vec<Line> {
     };
     let letters: String = state
         .config
+        .columns()
         .parts
         .iter()
         .map(|(p, s)| if *s { p.letter() } else { p.letter().to_ascii_lowercase() })
@@ -165,7 +168,7 @@ fn field_lines(state: &State) -> Vec<Line> {
         Line::of(format!("Now: {letters}"), Tone::Plain),
         Line::default(),
     ];
-    for (part, shown) in &state.config.parts {
+    for (part, shown) in &state.config.columns().parts {
         let mark = if *shown { '*' } else { ' ' };
         lines.push(Line::of(format!("{mark} {}  {}", part.letter(), part.title()), Tone::Plain));
     }
@@ -196,8 +199,8 @@ fn said(state: &State, status: &Status) -> String {
     parts.push(format!("{} s", state.config.interval_s));
     parts.push(format!(
         "by {}{}",
-        state.config.sort.title(),
-        if state.config.reverse { " reversed" } else { "" }
+        state.config.columns().sort.title(),
+        if state.config.columns().reverse { " reversed" } else { "" }
     ));
     parts.extend(state.config.vms_only.then(|| "VMs only".to_owned()));
     parts.extend(

@@ -5,7 +5,8 @@
 
 use esxtop::{
     Alloc, AllocUnits, BatchWriter, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind,
-    LoadAverage, PcpuCounters, Rates, Role, SharesLevel, Totals, Wid, WorldCounters,
+    HostMemory, LoadAverage, NodeMemory, PcpuCounters, Rates, Role, SharesLevel, Totals, VmMemory,
+    Wid, WorldCounters,
 };
 use std::collections::BTreeMap;
 use units::PcpuId;
@@ -123,6 +124,11 @@ pub fn host(vms: u64) -> Counters {
         idle_ns: None,
     };
     let cores = (0..2).map(|id| CoreCounters { id, busy_ns: None }).collect();
+    let node = |id| NodeMemory { id, bytes: 16 << 30, free: 3 << 30 };
+    let memory = |vm| {
+        let at = [vm << 28, 1 << 30];
+        (Gid(10 + vm), VmMemory::of(2 << 30, vm, [(Some((vm % 2) as u32), &at[..])]))
+    };
     Counters {
         at_ns: S,
         unix_seconds: 1_795_289_692,
@@ -130,6 +136,10 @@ pub fn host(vms: u64) -> Counters {
         cores,
         groups,
         worlds,
+        memory: HostMemory {
+            nodes: (0..2).map(node).collect(),
+            vms: (0..vms).map(memory).collect(),
+        },
     }
 }
 

@@ -1,52 +1,152 @@
-//! Memory that follows: how much of it when, between two rounds of the planner.
+//! Memory that follows: how much of it when, between two rounds of the planner. A thread of its own
+//! moves the pages, one call after the other: the kernel may let a call wait for all pCPUs, and the
+//! daemon has other work. It comes after all ordinary threads.
 
 use super::{
     Homes,
+    guest::Guest,
     pages::{self, Pages},
 };
-use crate::{discover::Roots, slots::Slots, view::monotonic_ns};
-use numa::Order;
-use std::collections::BTreeSet;
+use crate::{discover::Roots, live, slots::Slots, view::monotonic_ns};
+use numa::{ClientId, Order};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io, mem,
+    ops::Range,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
-/// Of the time that passes, the part in which pages are moved at most, in percent: the daemon has
-/// other work, and a kernel that takes long is busy.
-const MOVING_PERCENT: u64 = 25;
-/// Most time of that at once, but for the last batch.
-const MOVING_MOST_NS: u64 = 25_000_000;
 /// A node keeps this part of its memory free of what follows.
 const RESERVE: u64 = 16;
+/// Longest time for one client before it is another's turn, but for the last batch.
+const TURN_NS: u64 = 25_000_000;
+/// Time between two looks at what is due.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Memory of a client that is to follow until the next round.
+#[derive(Clone)]
+struct Job {
+    client: ClientId,
+    /// The process and its start.
+    process: (i32, u64),
+    guest: Arc<Guest>,
+    part: Range<u64>,
+    /// The kernel's number of the home.
+    node: u32,
+    bytes: u64,
+    moved: u64,
+}
+
+/// What the daemon and the thread share.
+#[derive(Default)]
+struct State {
+    jobs: Vec<Job>,
+    /// Counts the sets of jobs.
+    round: u64,
+    begin_ns: u64,
+    period_ns: u64,
+    ended: bool,
+    /// Bytes that have followed since the daemon looked.
+    moved: BTreeMap<ClientId, u64>,
+    /// Jobs of which nothing moved, and why.
+    failed: Vec<(Job, String)>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// What is moved.
 pub(super) struct Moving {
-    pages: Pages,
-    /// What is to follow until the next round, and bytes that have.
-    orders: Vec<(Order, u64)>,
-    /// The order that comes first in the next step.
-    first: usize,
-    /// Time in which pages may be moved; negative after a batch that took longer.
-    credit_ns: i64,
-    step_ns: u64,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
     /// VMs of which it was printed that some memory did not move: process and its start.
     stuck: BTreeSet<(i32, u64)>,
 }
 
 impl Moving {
     /// Nothing is to follow yet.
-    pub(super) fn new(now: u64) -> Moving {
-        Moving {
-            pages: Pages::default(),
-            orders: vec![],
-            first: 0,
-            credit_ns: 0,
-            step_ns: now,
-            stuck: BTreeSet::new(),
-        }
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub(super) fn new() -> io::Result<Moving> {
+        let shared = Arc::<Shared>::default();
+        let of_thread = Arc::clone(&shared);
+        let run = move || {
+            live::come_last();
+            work(&of_thread);
+        };
+        let thread = Some(thread::Builder::new().name("tandem-memory".to_owned()).spawn(run)?);
+        Ok(Moving { shared, thread, stuck: BTreeSet::new() })
     }
 
     /// Bytes that are to follow until the next round.
     #[cfg(test)]
     pub(super) fn ordered(&self) -> u64 {
-        self.orders.iter().map(|(order, _)| order.cold).sum()
+        self.shared.lock().jobs.iter().map(|j| j.bytes).sum()
+    }
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // it has nothing to say
+        }
+    }
+}
+
+/// Moves what is due until the end, client by client.
+fn work(shared: &Shared) {
+    let mut pages = Pages::default();
+    let mut next = 0;
+    let mut state = shared.lock();
+    while !state.ended {
+        let Some((i, due)) = state.due(next) else {
+            let wait = shared.changed.wait_timeout(state, LOOK);
+            state = wait.unwrap_or_else(PoisonError::into_inner).0;
+            continue;
+        };
+        next = i + 1;
+        let (job, round) = (state.jobs[i].clone(), state.round);
+        drop(state);
+        let at = (job.client, job.part.clone());
+        let until = monotonic_ns() + TURN_NS;
+        let done = pages.move_to(job.process.0, &job.guest, at, (job.node, due), until);
+        state = shared.lock();
+        let bytes = *done.as_ref().unwrap_or(&0);
+        *state.moved.entry(job.client).or_default() += bytes;
+        if state.round == round {
+            state.jobs[i].moved += bytes;
+            // Not again before the next round.
+            state.jobs[i].bytes = if done.is_ok() { job.bytes } else { 0 };
+        }
+        state.failed.extend(done.err().map(|seen| (job, seen)));
+    }
+}
+
+impl State {
+    /// A job of which some is due, from the number `from` on, and how many bytes.
+    fn due(&self, from: usize) -> Option<(usize, u64)> {
+        let part = monotonic_ns().saturating_sub(self.begin_ns).min(self.period_ns);
+        let due = |i: usize| {
+            let job = &self.jobs[i];
+            let all = u128::from(job.bytes) * u128::from(part) / u128::from(self.period_ns.max(1));
+            (i, (all as u64).saturating_sub(job.moved))
+        };
+        let count = self.jobs.len();
+        (0..count).map(|i| due((from + i) % count)).find(|(_, due)| *due >= pages::SIZE)
     }
 }
 
@@ -62,57 +162,56 @@ impl Homes {
             })
             .collect();
         // Which pages are hot is not known: none is moved at once.
-        let capped = |mut order: Order| {
+        let capped = |order: Order| {
             let room = &mut room[order.to as usize];
-            order.cold = order.cold.min(*room);
-            *room -= order.cold;
-            (order, 0)
+            let bytes = order.cold.min(*room);
+            *room -= bytes;
+            (order, bytes)
         };
-        let orders = self.planner.memory_orders().into_iter().map(capped);
-        self.moving.orders = orders.filter(|(o, _)| o.cold > 0).collect();
+        let orders: Vec<_> = self.planner.memory_orders().into_iter().map(capped).collect();
+        let job = |(order, bytes): &(Order, u64)| {
+            let vm = self.vms.get(&order.client.vm)?;
+            let part = vm.parts.get(order.client.part as usize)?;
+            Some(Job {
+                client: order.client,
+                process: (vm.pid, vm.started),
+                guest: Arc::clone(&vm.guest),
+                part: vm.memory(part),
+                node: self.nodes.get(order.to as usize)?.kernel,
+                bytes: *bytes,
+                moved: 0,
+            })
+        };
+        let jobs = orders.iter().filter_map(job).filter(|j| j.bytes > 0).collect();
+        let mut state = self.moving.shared.lock();
+        state.jobs = jobs;
+        state.round += 1;
+        state.begin_ns = monotonic_ns();
+        state.period_ns = self.planner.knobs().period_ms * 1_000_000;
+        self.moving.shared.changed.notify_one();
     }
 
-    /// Moves memory that is due, in turn, for a part of the time that has passed.
-    pub(super) fn step(&mut self, now: u64, slots: &Slots, say: &dyn Fn(&str)) {
-        let period = self.planner.knobs().period_ms * 1_000_000;
-        let passed = now - std::mem::replace(&mut self.moving.step_ns, now);
-        let earned = passed.min(period) * MOVING_PERCENT / 100;
-        self.moving.credit_ns = (self.moving.credit_ns + earned as i64).min(MOVING_MOST_NS as i64);
-        let part = (now - self.round_ns).min(period);
-        let count = self.moving.orders.len();
-        self.moving.first = self.moving.first.wrapping_add(1);
-        for i in 0..count {
-            let (order, moved) = &mut self.moving.orders[(self.moving.first % count + i) % count];
-            let due = u128::from(order.cold) * u128::from(part) / u128::from(period);
-            let due = (due as u64).saturating_sub(*moved);
-            let Some(vm) = self.vms.get(&order.client.vm) else { continue };
-            let Some(p) = vm.parts.get(order.client.part as usize) else { continue };
-            let Some(node) = self.nodes.get(order.to as usize) else { continue };
-            if self.moving.credit_ns <= 0 {
-                return;
+    /// Takes down what has followed, and prints what did not, once for each VM.
+    pub(super) fn followed(&mut self, slots: &Slots, say: &dyn Fn(&str)) {
+        let mut state = self.moving.shared.lock();
+        let moved = mem::take(&mut state.moved);
+        let failed = mem::take(&mut state.failed);
+        drop(state);
+        for (client, bytes) in moved {
+            let vm = self.vms.get_mut(&client.vm);
+            if let Some(part) = vm.and_then(|vm| vm.parts.get_mut(client.part as usize)) {
+                part.moved += bytes;
             }
-            if due < pages::SIZE {
-                continue;
-            }
-            let begin = monotonic_ns();
-            let until = begin + self.moving.credit_ns as u64 / (count - i) as u64;
-            let at = (order.client, vm.memory(p));
-            let done = self.moving.pages.move_to(vm.pid, &vm.guest, at, (node.kernel, due), until);
-            self.moving.credit_ns -= (monotonic_ns() - begin) as i64;
-            match done {
-                Ok(bytes) => *moved += bytes,
-                Err(seen) => {
-                    order.cold = 0; // not again before the next round
-                    if self.moving.stuck.insert((vm.pid, vm.started)) {
-                        let found = slots.found().find(|f| f.pid == vm.pid);
-                        let name = found.map_or("?", |f| &f.name);
-                        say(&format!(
-                            "VM {name}: some of its memory does not follow to node {}: {seen}; \
-                                pages that devices or other processes have stay where they are",
-                            node.kernel
-                        ));
-                    }
-                }
+        }
+        for (job, seen) in failed {
+            if self.moving.stuck.insert(job.process) {
+                let found = slots.found().find(|f| f.pid == job.process.0);
+                say(&format!(
+                    "VM {}: some of its memory does not follow to node {}: {seen}; pages that \
+                        devices or other processes have stay where they are",
+                    found.map_or("?", |f| &f.name),
+                    job.node
+                ));
             }
         }
     }

@@ -6,14 +6,15 @@ use crate::clock::Fixed;
 use accounting::Ledger;
 use contract::Scheduler;
 use esxtop::{
-    CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, PcpuCounters, Role, Totals, Wid,
-    WorldCounters,
+    CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, HostMemory, NodeMemory,
+    PcpuCounters, Role, Totals, VmMemory, Wid, WorldCounters,
 };
 use settings::Run;
 use std::collections::BTreeMap;
 use std::fmt;
 use topology::Topology;
 use units::{PcpuId, Span};
+use views::NumaClient;
 
 /// What is done at a look. It says when to look next, or that the run may end now.
 pub type OnLook = Box<dyn FnMut(Counters) -> Option<Span> + Send>;
@@ -119,6 +120,28 @@ impl<P: Scheduler> Engine<P> {
                 .collect(),
             groups: self.groups(looks.mhz),
             worlds: worlds.map(|w| self.world_counters(w)).collect(),
+            memory: self.host_memory(),
+        }
+    }
+
+    /// Memory of nodes and VMs, where it is not equally near from everywhere.
+    fn host_memory(&self) -> HostMemory {
+        let memory = self.hardware.as_ref().and_then(|h| h.memory());
+        let (Some(numa), Some(memory)) = (&self.numa, memory) else { return HostMemory::default() };
+        let node =
+            |(id, bytes): (u32, &u64)| NodeMemory { id, bytes: *bytes, free: memory.free(id) };
+        let there = |vm: &u32| *vm != 0 && !numa.parts[*vm as usize].is_empty();
+        let vm = |vm: u32| {
+            let clients = self.numa_result(vm);
+            let size = clients.iter().flat_map(|c| &c.bytes).sum();
+            let migrations = clients.iter().map(NumaClient::migrations).sum();
+            let parts = clients.iter().map(|c| (c.home, &c.bytes[..]));
+            (gid_of_vm(vm), VmMemory::of(size, migrations, parts))
+        };
+        let vms = (0..self.cast.vms().len() as u32).filter(there);
+        HostMemory {
+            nodes: (0..).zip(&memory.nodes().sizes).map(node).collect(),
+            vms: vms.map(vm).collect(),
         }
     }
 

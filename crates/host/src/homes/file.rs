@@ -1,0 +1,106 @@
+//! The file of homes that the daemon writes for its readers, every round.
+
+use super::Homes;
+use crate::{HostError, run_dir::write_whole, slots::Slots};
+use esxtop::VmMemory;
+use numa::{ClientId, Decision};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, fs, path::Path};
+use views::NumaClient;
+
+/// Where the daemon writes it.
+pub const HOMES_FILE: &str = "/run/tandem/homes.json";
+
+/// Homes of a VM, and where its memory is; nodes by the kernel's numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmHomes {
+    /// Number in the scheduler's tables.
+    pub id: u32,
+    /// Name of the VM.
+    pub name: String,
+    /// Process of the hypervisor.
+    pub pid: i32,
+    /// Start time of that process in clock ticks.
+    pub started: u64,
+    /// Size of its memory, in bytes.
+    pub memory: u64,
+    /// Its parts.
+    pub clients: Vec<NumaClient>,
+}
+
+impl VmHomes {
+    /// Its memory as esxtop has it.
+    #[must_use]
+    pub fn memory(&self) -> VmMemory {
+        let migrations = self.clients.iter().map(NumaClient::migrations).sum();
+        let parts = self.clients.iter().map(|c| (c.home, &c.bytes[..]));
+        VmMemory::of(self.memory, migrations, parts)
+    }
+}
+
+/// Homes of all VMs that have some.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HomesFile {
+    /// The daemon's process.
+    pub daemon: u32,
+    /// The VMs.
+    pub vms: Vec<VmHomes>,
+}
+
+impl HomesFile {
+    /// The file of the daemon with this process id; `None` if it gives VMs no homes.
+    #[must_use]
+    pub fn read(daemon: u32) -> Option<HomesFile> {
+        let text = fs::read_to_string(HOMES_FILE).ok()?;
+        let file: HomesFile = serde_json::from_str(&text).ok()?;
+        // An older daemon may have left one.
+        (file.daemon == daemon).then_some(file)
+    }
+
+    /// Writes the file whole or not at all.
+    ///
+    /// # Errors
+    /// `HostError::Object` when /run is not writable.
+    pub(crate) fn write(&self) -> Result<(), HostError> {
+        write_whole(Path::new(HOMES_FILE), &serde_json::to_string(self).unwrap_or_default())
+    }
+}
+
+impl Homes {
+    /// All that the readers get.
+    pub(super) fn file(&self, slots: &Slots) -> HomesFile {
+        let names: BTreeMap<u32, &str> =
+            slots.found().filter_map(|f| Some((slots.of(f.pid)?, f.name.as_str()))).collect();
+        let vm = |(id, vm): (&u32, &super::Homed)| VmHomes {
+            id: *id,
+            name: names.get(id).copied().unwrap_or_default().to_owned(),
+            pid: vm.pid,
+            started: vm.started,
+            memory: vm.guest.bytes(),
+            clients: vm.parts.iter().map(|p| self.client(p)).collect(),
+        };
+        HomesFile { daemon: std::process::id(), vms: self.vms.iter().map(vm).collect() }
+    }
+
+    fn client(&self, part: &super::Part) -> NumaClient {
+        let kernel = |node: u32| self.nodes.get(node as usize).map_or(node, |n| n.kernel);
+        let nodes = self.nodes.iter().map(|n| n.kernel as usize + 1).max().unwrap_or(0);
+        let mut bytes = vec![0; nodes];
+        for (n, at) in self.nodes.iter().zip(&part.memory) {
+            bytes[n.kernel as usize] = *at;
+        }
+        NumaClient {
+            vcpus: part.tids.len() as u32,
+            home: self.planner.home(part.id).map(kernel),
+            bytes,
+            changes: part.changes.iter().map(|(r, n)| (r.name().to_owned(), *n)).collect(),
+            moved_bytes: part.moved,
+            decisions: self.decisions(part.id).map(|d| d.to_string()).collect(),
+        }
+    }
+
+    /// What was decided of a part last.
+    fn decisions(&self, id: ClientId) -> impl Iterator<Item = Decision> + '_ {
+        self.planner.decisions(id).map(|d| self.shown(d))
+    }
+}
