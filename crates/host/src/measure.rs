@@ -2,14 +2,14 @@
 //! accounts or the kernel's own, as a result document. It reads only.
 
 use crate::{
-    HostError, Names, PoolName,
+    HomesFile, HostError, Names, PoolName, VmName,
     ideal::{self, Allowed, Wants},
     peaks::Uses,
     sample::{Sample, Sampled, Seen, Thread},
 };
 use std::{collections::BTreeMap, time::Duration};
 use topology::Topology;
-use views::{HostCounts, Pcpu, Pool, RunResult, Times, Vm, World, WorldKind};
+use views::{HostCounts, NumaClient, Pcpu, Pool, RunResult, Times, Vm, World, WorldKind};
 
 pub use crate::sample::Source;
 
@@ -125,6 +125,7 @@ impl Sums {
 
     fn result(&self, first: &Sample, last: &Sample, topology: &Topology) -> RunResult {
         let stat = |name: &String| both_accounts(first.vms.get(name)?, last.vms.get(name)?);
+        let homes = HomesFile::read(last.names.daemon);
         let vm = |(name, threads): (&String, &BTreeMap<i32, Thread>)| {
             let mut times = Times::default();
             threads.values().for_each(|t| times.add(&t.times));
@@ -139,7 +140,7 @@ impl Sums {
                 times,
                 cpu_stat: stat(name),
                 guest: None,
-                numa: vec![],
+                numa: known.map_or(vec![], |v| clients(homes.as_ref(), v)),
                 worlds: threads
                     .values()
                     .map(|t| World { name: t.name.clone(), kind: t.kind, times: t.times })
@@ -260,6 +261,13 @@ fn minus(a: &Times, b: &Times) -> Times {
         lost: None,
         moved: None,
     }
+}
+
+/// NUMA clients of a VM, if the daemon gives it homes.
+fn clients(homes: Option<&HomesFile>, vm: &VmName) -> Vec<NumaClient> {
+    let all = homes.map_or(&[][..], |f| &f.vms);
+    let found = all.iter().find(|h| (h.pid, h.started) == (vm.pid, vm.started));
+    found.map_or(vec![], |h| h.clients.clone())
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@
 mod totals;
 
 use crate::{
-    Accounts, Ejections, HostError, Names, PIN_DIR, Reloaded, live, tree_look::plan,
-    view::monotonic_ns,
+    Accounts, Ejections, HomesFile, HostError, Names, PIN_DIR, Reloaded, VmHomes, live,
+    tree_look::plan, view::monotonic_ns,
 };
 use metrics::{Endpoint, Limits, Metric, Samples, Value};
 use sched_core::{HostRecord, Node, Pcpu, Vm, World};
@@ -40,6 +40,8 @@ struct Moment {
     vms: BTreeMap<u32, Vm>,
     /// Sums over the worlds of each VM, those that are gone included.
     sums: BTreeMap<u32, Sums>,
+    /// Homes of VMs by number, where the daemon gives them some.
+    homes: BTreeMap<u32, VmHomes>,
     /// Live worlds.
     worlds: u64,
     /// Nodes of the plan, of the generation of the names.
@@ -101,6 +103,37 @@ pub fn endpoint(listener: TcpListener, version: &str) -> io::Result<Endpoint> {
     metrics::serve(listener, Limits::default(), live::come_last, page)
 }
 
+/// Homes of a VM, and where its memory is.
+fn tell_homes(homes: &VmHomes, [vm, pool, id]: [&str; 3], out: &mut Samples) {
+    let (mut vcpus, mut bytes) = (BTreeMap::<u32, u64>::new(), BTreeMap::<u32, u64>::new());
+    let mut changes = BTreeMap::<&str, u64>::new();
+    for c in &homes.clients {
+        if let Some(home) = c.home {
+            *vcpus.entry(home).or_default() += u64::from(c.vcpus);
+        }
+        for (node, at) in (0..).zip(&c.bytes).filter(|(_, at)| **at > 0) {
+            *bytes.entry(node).or_default() += at;
+        }
+        for (reason, n) in c.changes.iter().filter(|(reason, _)| *reason != "placed") {
+            *changes.entry(reason).or_default() += n;
+        }
+    }
+    for (node, n) in vcpus {
+        out.add(Metric::VmHomeVcpus, &[vm, pool, id, &node.to_string()], Value::Count(n));
+    }
+    for (node, n) in bytes {
+        out.add(Metric::VmMemory, &[vm, pool, id, &node.to_string()], Value::Bytes(n));
+    }
+    for (reason, n) in changes {
+        out.add(Metric::VmHomeMigrations, &[vm, pool, id, reason], Value::Count(n));
+    }
+    if let Some((local, _)) = homes.memory().places {
+        out.add(Metric::VmMemoryLocal, &[vm, pool, id], Value::Bytes(local));
+    }
+    let moved = homes.clients.iter().map(|c| c.moved_bytes).sum();
+    out.add(Metric::VmMemoryMoved, &[vm, pool, id], Value::Bytes(moved));
+}
+
 fn reloads(out: &mut Samples, last: Option<&Reloaded>) {
     let (number, taken) = last.map_or((0, 0), |r| (r.number, r.taken));
     out.add(Metric::Reloads, &["taken"], Value::Count(taken));
@@ -140,6 +173,11 @@ impl Moment {
                 .map(|v| v.id)
                 .chain([sched_core::VM_SYSTEM])
                 .map(|id| (id, accounts.vm(id as usize)))
+                .collect(),
+            homes: HomesFile::read(names.daemon)
+                .map_or(vec![], |f| f.vms)
+                .into_iter()
+                .map(|vm| (vm.id, vm))
                 .collect(),
             names,
             sums,
@@ -198,6 +236,10 @@ impl Moment {
             vm.limit
                 .iter()
                 .for_each(|limit| out.add(Metric::VmLimit, &labels, Value::Rate(limit.0)));
+            let process = |h: &&VmHomes| (h.pid, h.started) == (vm.pid, vm.started);
+            if let Some(homes) = self.homes.get(&vm.id).filter(process) {
+                tell_homes(homes, labels, out);
+            }
         }
     }
 

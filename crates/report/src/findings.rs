@@ -16,6 +16,8 @@ pub const READY_BAD_PERCENT: f64 = 10.0;
 pub const COSTOP_PERCENT: f64 = 3.0;
 /// A VM may be this much below what it is entitled to, in percent of that.
 pub const ENTITLED_PERCENT: f64 = 3.0;
+/// Memory of a VM below this part in its home is too little, in percent (esxtop's N%L).
+pub const LOCAL_PERCENT: f64 = 80.0;
 /// A host is full from here on, in percent of all its pCPUs: what is left are moments.
 const FULL_PERCENT: f64 = 95.0;
 /// VMs that a finding names; the rest is counted.
@@ -25,7 +27,7 @@ const NAMED: usize = 3;
 pub(crate) fn findings(runs: &[RunView]) -> Vec<Finding> {
     let (mut out, mut fine) = (vec![], vec![]);
     for (i, run) in runs.iter().enumerate() {
-        let own: Vec<Finding> = [ready(run), below(run), costop(run), limited(run)]
+        let own: Vec<Finding> = [ready(run), below(run), costop(run), limited(run), away(run)]
             .into_iter()
             .flatten()
             .chain(traced(run))
@@ -153,6 +155,28 @@ fn entitled_percent(run: &RunView, vm: &Vm) -> Option<f64> {
     // Below a thousandth of a pCPU a percent is less than what a single wake-up takes.
     let telling = vm.times.entitled_ns > run.result.duration_ns / 1000;
     (run.known.entitled && telling).then(|| percent(vm.times.used_ns, vm.times.entitled_ns))
+}
+
+/// VMs whose memory is in other nodes than their home (esxtop's N%L).
+fn away(run: &RunView) -> Option<Finding> {
+    let local = |vm: &Vm| {
+        let at_home: Option<Vec<f64>> =
+            vm.numa.iter().map(|c| c.home.map(|_| c.local_percent())).collect();
+        let least = at_home?.into_iter().reduce(f64::min)?;
+        Some(100.0 - least).filter(|away| *away > 100.0 - LOCAL_PERCENT)
+    };
+    let all = worst(run, local);
+    all.first()?;
+    let words = |away: f64, vm: &Vm| {
+        let changes: u64 = vm.numa.iter().map(views::NumaClient::migrations).sum();
+        format!("{:.1} % at home (its home has changed {changes} times)", 100.0 - away)
+    };
+    let text = format!(
+        "Memory in other nodes than the VM's home: {}. Below {LOCAL_PERCENT} % a VM is slow; it \
+            follows in time, unless homes change all the time.",
+        named(&all, words)
+    );
+    Some(finding("warn", only(&all), text))
 }
 
 fn below(run: &RunView) -> Option<Finding> {

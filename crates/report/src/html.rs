@@ -15,6 +15,7 @@ const SCRIPT: &str = concat!(
     include_str!("page/base.js"),
     include_str!("page/charts.js"),
     include_str!("page/tables.js"),
+    include_str!("page/homes.js"),
     include_str!("page/map.js"),
     include_str!("page/time.js"),
     include_str!("page/timeline.js"),

@@ -252,3 +252,32 @@ fn a_long_trace_makes_a_page_of_a_bounded_size_that_says_what_it_lacks() {
     let exact: u64 = t.pcpus[0].run.iter().sum();
     assert_eq!(exact, span, "sums are made from every piece");
 }
+
+#[test]
+fn memory_away_from_home_is_a_finding_and_its_decisions_are_on_the_page() {
+    let client = |home, bytes: [u64; 2]| views::NumaClient {
+        vcpus: 4,
+        home,
+        bytes: bytes.map(|gib| gib << 30).to_vec(),
+        changes: [("placed".to_owned(), 1), ("imbalance".to_owned(), 2)].into(),
+        moved_bytes: 5 << 20,
+        decisions: vec!["node 0 to 1: imbalance of CPU load of 40.0 %".to_owned()],
+    };
+    let said = |clients: Vec<views::NumaClient>| {
+        let mut run = result("a", "");
+        run.vms[1].numa = clients;
+        let files = vec![("r.json".to_owned(), Source::Documents(vec![document(vec![run])]))];
+        let (page, html) = made(vec![Given { label: None, files }], &Options::default());
+        let mut texts = page.findings.iter().map(|f| f.text.clone());
+        (texts.find(|t| t.starts_with("Memory in other nodes")), block(&html))
+    };
+    let wide = vec![client(Some(0), [9, 1]), client(Some(1), [3, 7])];
+    let (finding, page) = said(wide);
+    let text = finding.unwrap();
+    assert!(text.contains("b 70.0 % at home (its home has changed 4 times)"), "{text}");
+    let of = &page["runs"][0]["result"]["vms"][1]["numa"][1];
+    assert_eq!(of["decisions"][0], "node 0 to 1: imbalance of CPU load of 40.0 %");
+    for near in [vec![client(Some(0), [8, 2])], vec![client(None, [5, 5])], vec![]] {
+        assert_eq!(said(near).0, None);
+    }
+}

@@ -42,6 +42,23 @@ fn vm(id: u32, pid: i32, pool: &str) -> VmName {
     }
 }
 
+/// A wide VM with a part in each of two nodes, that has had three changes.
+fn homes(id: u32, pid: i32) -> VmHomes {
+    let client = |home: u32, bytes: [u64; 2], changes: &[(&str, u64)]| views::NumaClient {
+        vcpus: 4,
+        home: Some(home),
+        bytes: bytes.to_vec(),
+        changes: changes.iter().map(|(reason, n)| ((*reason).to_owned(), *n)).collect(),
+        moved_bytes: 50,
+        decisions: vec![],
+    };
+    let clients = vec![
+        client(0, [60, 40], &[("placed", 1), ("imbalance", 2)]),
+        client(1, [0, 100], &[("placed", 1), ("imbalance", 1)]),
+    ];
+    VmHomes { id, name: String::new(), pid, started: 5, memory: 500, clients }
+}
+
 /// Two VMs in `/a/b` and one beside it; each has so many seconds in every state, and twice that
 /// used.
 fn moment(load: u64, seconds: u64) -> Moment {
@@ -72,6 +89,7 @@ fn moment(load: u64, seconds: u64) -> Moment {
         sums: [1, 2, 3].map(|id| (id, sums)).into(),
         vms: [0, 1, 2, 3].map(|id| (id, record(u64::from(id) + 20))).into(),
         names,
+        homes: [(1, homes(1, 101)), (2, homes(2, 999))].into(),
         worlds: 12,
     }
 }
@@ -118,6 +136,23 @@ fn every_declared_metric_of_the_scheduler_is_told_with_its_labels() {
     assert_eq!(samples.get(Metric::PcpuBusy, &["0"]), Some(Value::Ns(10 * S)));
     assert_eq!(samples.get(Metric::PcpuTaken, &["0"]), Some(Value::Ns(20 * S)));
     assert_eq!(samples.get(Metric::HostPcpus, &[]), Some(Value::Rate(2 << 20)));
+    let of = |metric, label| samples.get(metric, &[vm[0], vm[1], vm[2], label]);
+    assert_eq!(["0", "1"].map(|n| of(Metric::VmHomeVcpus, n)), [Some(Value::Count(4)); 2]);
+    assert_eq!(
+        ["0", "1"].map(|n| of(Metric::VmMemory, n)),
+        [60, 140].map(|n| Some(Value::Bytes(n)))
+    );
+    assert_eq!(
+        ["placed", "imbalance"].map(|r| of(Metric::VmHomeMigrations, r)),
+        [None, Some(Value::Count(3))]
+    );
+    assert_eq!(samples.get(Metric::VmMemoryLocal, &vm), Some(Value::Bytes(160)));
+    assert_eq!(samples.get(Metric::VmMemoryMoved, &vm), Some(Value::Bytes(100)));
+    assert_eq!(
+        samples.get(Metric::VmMemoryMoved, &["vm \"102\"", "/a/b", "2"]),
+        None,
+        "another process had the number"
+    );
     let text = samples.text(Format::OpenMetrics);
     let others =
         [Metric::Build, Metric::Loaded, Metric::Ejections, Metric::Reloads, Metric::TraceLost]

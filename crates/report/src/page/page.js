@@ -67,6 +67,8 @@ function sections() {
       make('p', { class: 'tells' }, `Each VM in percent: used and entitled of one pCPU, states of the life of its worlds.` + (differs() ? ` Differences are to the first run, ${data.runs[0].name}, in percent points.` : '')), compareTable()) : null,
     section('vms', 'VMs', 'Where the time of each VM went. %RDY is bad from 10 %, co-stop from 3 %. Used and entitled are in percent of one pCPU, states of the life of its worlds. A click opens its worlds.',
       make('p', { class: 'keys' }, ...STATES.map(s => key(s.ink, s.label))), perRun(run => [run.result.vms.length ? vmTable(run) : none, run.missing.some(m => m.what === 'document' || m.what === 'entitled') ? lacks(run, 'document', 'entitled') : null])),
+    state.shown.some(i => homes(data.runs[i])) ? section('homes', 'Home nodes', 'Where each VM, or part of a wide one, has its home at the end, and where its memory is. Below 80 % at home it is slow. A click shows what was decided, and why.',
+      make('p', { class: 'keys' }, key('--run', 'at home'), key('--ready', 'in other nodes')), perRun(homesTable)) : null,
     pooled ? section('pools', 'Pools', 'What each pool used, against the line of what it is entitled to.', perRun(poolTable)) : null,
     section('map', 'Who ran where', traced ? 'The host as it is built. Each bar is a pCPU: how long it was busy, and with whom.' : 'The host as it is built. Each bar is a pCPU and how long it was busy.',
       perRun(mapPart, 'side')),
