@@ -7,8 +7,10 @@
 
 mod file;
 mod guest;
+mod loads;
 mod moving;
 mod pages;
+mod policy;
 
 use crate::{
     Live,
@@ -20,10 +22,8 @@ use crate::{
 pub use file::{HOMES_FILE, HomesFile, VmHomes};
 use guest::Guest;
 use moving::Moving;
-use numa::{Client, ClientId, Decision, Knobs, Load, Node, Planner, Reason};
-use sched_core::{
-    KIND_HELPER, STATE_COSTOP, STATE_READY, STATE_RUN, VM_SYSTEM, WORLD_RESTRICTED, World,
-};
+use numa::{Client, ClientId, Decision, Knobs, Node, Planner, Reason};
+use sched_core::{KIND_HELPER, WORLD_RESTRICTED, World};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
@@ -53,6 +53,9 @@ struct HostNode {
     /// The kernel's number.
     kernel: u32,
     pcpus: PcpuSet,
+    /// Core of each of them.
+    core_of: Vec<(PcpuId, u32)>,
+    /// Cores with a pCPU on line.
     cores: u32,
     /// In bytes.
     memory: u64,
@@ -83,10 +86,17 @@ struct Homed {
     /// Scans in a row that have found another number.
     differs: u32,
     guest: Arc<Guest>,
+    /// The kernel's nodes that its memory is bound to; `None`: that is not known yet.
+    bound: Option<PcpuSet>,
     parts: Vec<Part>,
 }
 
 impl Homed {
+    /// Whether its memory may be moved.
+    fn is_free(&self) -> bool {
+        self.bound.as_ref().is_some_and(PcpuSet::is_empty)
+    }
+
     /// A part's bytes of the guest's memory.
     fn memory(&self, part: &Part) -> Range<u64> {
         let count = |p: &Part| p.tids.len() as u64;
@@ -114,8 +124,8 @@ pub(crate) struct Homes {
 }
 
 impl Homes {
-    /// Homes on this host; `None` where all memory is equally near.
-    pub(crate) fn new(topology: &Topology, roots: &Roots) -> Option<Homes> {
+    /// Homes on this host by these thresholds; `None` where all memory is equally near.
+    pub(crate) fn new(topology: &Topology, roots: &Roots, knobs: Knobs) -> Option<Homes> {
         let facts = topology::nodes_from_sysfs(&roots.sys).ok()?;
         let nodes = nodes(topology, &facts);
         if nodes.iter().filter(|n| n.cores > 0).count() < 2 || nodes.len() > 64 {
@@ -123,14 +133,39 @@ impl Homes {
         }
         let of = |n: &HostNode| Node { cores: n.cores, memory: n.memory };
         Some(Homes {
-            planner: Planner::new(nodes.iter().map(of).collect(), Knobs::default()),
+            planner: Planner::new(nodes.iter().map(of).collect(), knobs),
             nodes,
             vms: BTreeMap::new(),
-            moving: Moving::new().ok()?,
+            moving: Moving::new(roots).ok()?,
             rounds: 0,
             round_ns: monotonic_ns(),
             system_ns: None,
         })
+    }
+
+    /// These pCPUs are on line from now on. VMs whose home has none left get another with the next
+    /// round.
+    pub(crate) fn set_pcpus(&mut self, online: &PcpuSet) {
+        for n in &mut self.nodes {
+            let there = n.core_of.iter().filter(|(pcpu, _)| online.contains(*pcpu));
+            n.cores = there.map(|(_, core)| core).collect::<BTreeSet<_>>().len() as u32;
+        }
+        let cores: Vec<u32> = self.nodes.iter().map(|n| n.cores).collect();
+        // Parts that change their home by it are taken anew by `renew`, as by another affinity.
+        self.planner.set_cores(monotonic_ns(), &cores);
+    }
+
+    /// Other thresholds count from now on.
+    pub(crate) fn set_knobs(&mut self, knobs: Knobs) {
+        self.planner.set_knobs(knobs);
+    }
+
+    /// VMs run anywhere again.
+    pub(crate) fn end(self, live: &Live) {
+        for w in worlds(live).filter(|w| w.home != HOME_ANY) {
+            let _ = live.home(w.pid as i32, 0); // one that has ended is no error
+        }
+        file::remove();
     }
 
     /// pCPUs where a world may run by its home; `None`: all.
@@ -185,6 +220,46 @@ impl Homes {
         })
     }
 
+    /// Nodes where a part may have its home, a bit each: by affinity and cpusets, if these are to
+    /// be looked at, and by what binds its memory.
+    fn may(&self, roots: &Roots, vm: &Homed, part: &Part, looks_at: bool) -> u64 {
+        let may = if looks_at { self.allowed(roots, vm.pid, &part.tids) } else { self.all() };
+        // Memory in nodes without pCPUs is equally far from all.
+        match self.with_pcpus(vm.bound.as_ref()) {
+            0 => may,
+            bound => may & bound,
+        }
+    }
+
+    /// Nodes with pCPUs, a bit each.
+    fn all(&self) -> u64 {
+        (0..).zip(&self.nodes).filter(|(_, n)| n.cores > 0).map(|(n, _)| 1u64 << n).sum()
+    }
+
+    /// Nodes with pCPUs among these of the kernel's, a bit each.
+    fn with_pcpus(&self, kernel: Option<&PcpuSet>) -> u64 {
+        let Some(kernel) = kernel else { return 0 };
+        let there = |n: &HostNode| n.cores > 0 && kernel.contains(PcpuId(n.kernel as u16));
+        (0..).zip(&self.nodes).filter(|(_, n)| there(n)).map(|(node, _)| 1u64 << node).sum()
+    }
+
+    /// Takes down what binds the memory of VMs, and prints it.
+    fn bind(&mut self, slots: &Slots, say: &dyn Fn(&str)) {
+        for (process, nodes) in self.moving.bound() {
+            let vm = self.vms.values_mut().find(|vm| (vm.pid, vm.started) == process);
+            let Some(vm) = vm else { continue };
+            if !nodes.is_empty() {
+                let found = slots.found().find(|f| f.pid == process.0);
+                say(&format!(
+                    "VM {}: its memory is bound to NUMA nodes {nodes} (numatune, numactl or \
+                        QEMU's host-nodes): it stays there, and its home is there if it may be",
+                    found.map_or("?", |f| &f.name)
+                ));
+            }
+            vm.bound = Some(nodes);
+        }
+    }
+
     /// Divides a VM into parts.
     fn take(&mut self, id: u32, vm: &FoundVm, roots: &Roots, guest: Guest) {
         let mut threads: Vec<(u32, i32)> =
@@ -211,7 +286,9 @@ impl Homes {
         }
         let (pid, started, vcpus) = (vm.pid, vm.started, vm.vcpus());
         let guest = Arc::new(guest);
-        self.vms.insert(id, Homed { pid, started, vcpus, differs: 0, guest, parts });
+        self.moving.ask((pid, started), &guest);
+        let bound = None;
+        self.vms.insert(id, Homed { pid, started, vcpus, differs: 0, guest, bound, parts });
     }
 
     /// Cores of the smallest node.
@@ -313,6 +390,7 @@ impl Homes {
     ) {
         let wall = now - std::mem::replace(&mut self.round_ns, now);
         self.rounds += 1;
+        self.bind(slots, say);
         self.renew(live, slots, roots, say);
         let loads = self.loads(live, published, wall);
         let decisions = self.planner.round(now, &loads);
@@ -330,22 +408,21 @@ impl Homes {
     fn renew(&mut self, live: &Live, slots: &Slots, roots: &Roots, say: &dyn Fn(&str)) {
         let restricted: BTreeSet<u32> =
             worlds(live).filter(|w| w.flags & WORLD_RESTRICTED != 0).map(|w| w.vm).collect();
-        let all = (0..).zip(&self.nodes).filter(|(_, n)| n.cores > 0).map(|(n, _)| 1 << n).sum();
+        let all = self.all();
         for found in slots.found() {
             let Some(id) = slots.of(found.pid) else { continue };
             let Some(vm) = self.vms.get(&id) else { continue };
-            let of = |p: &Part| {
-                let read = restricted.contains(&id) || p.nodes != all;
-                if read { self.allowed(roots, vm.pid, &p.tids) } else { all }
-            };
+            let looks_at = |p: &Part| restricted.contains(&id) || p.nodes != all;
+            let of = |p: &Part| self.may(roots, vm, p, looks_at(p));
             let nodes: Vec<u64> = vm.parts.iter().map(of).collect();
             let before: Vec<Option<u32>> =
                 vm.parts.iter().map(|p| self.planner.home(p.id)).collect();
             let looks = self.rounds % LOOK_AGAIN == 0;
             let guest = looks.then(|| Guest::read(roots, found.pid)).flatten();
             let Some(vm) = self.vms.get_mut(&id) else { continue };
-            if let Some(guest) = guest {
-                vm.guest = Arc::new(guest);
+            if let Some(guest) = guest.filter(|g| *g != *vm.guest) {
+                (vm.guest, vm.bound) = (Arc::new(guest), None);
+                self.moving.ask((vm.pid, vm.started), &vm.guest);
             }
             if vm.parts.iter().map(|p| p.nodes).eq(nodes.iter().copied()) {
                 continue;
@@ -354,70 +431,6 @@ impl Homes {
             self.planner.remove(id);
             self.adopt(id, &found.name, &before, say);
         }
-    }
-
-    /// What the parts did since the last round.
-    fn loads(&mut self, live: &Live, published: &Published, wall: u64) -> Vec<Load> {
-        let mut times: BTreeMap<ClientId, (u64, u64)> = BTreeMap::new();
-        let (now, mut system) = (monotonic_ns(), 0);
-        for i in 1..live.accounts().worlds_len() {
-            let Some(w) = live.accounts().world(i, now) else { continue };
-            let time = |state: u32| w.time_ns[state as usize];
-            // What a limit holds back wants no CPU.
-            let parked = if w.parked_ns == 0 { 0 } else { now.saturating_sub(w.parked_ns) };
-            let ready = time(STATE_READY).saturating_sub(w.limited_ns + parked);
-            let wanted = time(STATE_RUN) + ready + time(STATE_COSTOP);
-            if w.vm == VM_SYSTEM {
-                system += wanted;
-            }
-            let Some(vm) = self.vms.get(&w.vm) else { continue };
-            let of = vm.parts.iter().find(|p| p.vcpus.contains(&w.index));
-            let Some(part) = of.filter(|_| w.kind != KIND_HELPER) else { continue };
-            let sum = times.entry(part.id).or_default();
-            (sum.0, sum.1) = (sum.0 + wanted, sum.1 + time(STATE_RUN));
-        }
-        let rate = |ns: u64| (u128::from(ns) * 1000 / u128::from(wall.max(1))) as u64;
-        let system = rate(system.saturating_sub(self.system_ns.replace(system).unwrap_or(system)));
-        let samples = SAMPLES / self.vms.values().map(|v| v.parts.len()).sum::<usize>().max(1);
-        let samples = samples.clamp(SAMPLES_OF_PART.0, SAMPLES_OF_PART.1);
-        let parts = self.vms.values().flat_map(|vm| vm.parts.iter().map(move |p| (vm, p)));
-        let mut memory: Vec<Vec<u64>> =
-            parts.map(|(vm, p)| self.memory_of(vm, p, samples)).rev().collect();
-        let (mut loads, mut wanted) = (vec![], BTreeMap::new());
-        for part in self.vms.values_mut().flat_map(|vm| &mut vm.parts) {
-            let all = times.get(&part.id).copied().or(part.seen).unwrap_or_default();
-            let (wants, used) = match part.seen.replace(all) {
-                Some(seen) => {
-                    (rate(all.0.saturating_sub(seen.0)), rate(all.1.saturating_sub(seen.1)))
-                }
-                // As the planner takes it to be: all its vCPUs burn.
-                None => [1000 * part.tids.len() as u64; 2].into(),
-            };
-            *wanted.entry(part.id.vm).or_insert(0) += wants;
-            part.memory = memory.pop().unwrap_or_default();
-            let memory = part.memory.clone();
-            loads.push(Load {
-                id: part.id,
-                wanted: wants,
-                used,
-                entitled: 0,
-                memory,
-                talks: vec![],
-            });
-        }
-        wanted.insert(VM_SYSTEM, system);
-        let ids = published.ids();
-        let demands: Vec<u64> = ids.iter().map(|id| wanted.get(id).copied().unwrap_or(0)).collect();
-        let tree = published.tree();
-        if tree.leaves().len() == demands.len() {
-            let division = tree.divide(1000, &demands).leaves;
-            let entitled: BTreeMap<u32, u64> = ids.into_iter().zip(division).collect();
-            for load in &mut loads {
-                let all = entitled.get(&load.id.vm).copied().unwrap_or(0);
-                load.entitled = all * load.wanted / wanted[&load.id.vm].max(1);
-            }
-        }
-        loads
     }
 }
 
@@ -434,12 +447,14 @@ fn nodes(topology: &Topology, facts: &[NodeFacts]) -> Vec<HostNode> {
     let bytes = |f: &NodeFacts| f.memory_kib.unwrap_or(0) * 1024;
     let one = |node: u32| {
         let pcpus: PcpuSet = places().filter(|(_, p)| p.node == node).map(|(id, _)| id).collect();
-        let cores: BTreeSet<u32> =
-            places().filter(|(_, p)| p.node == node).map(|(_, p)| p.core).collect();
+        let here = places().filter(|(_, p)| p.node == node);
+        let core_of: Vec<(PcpuId, u32)> = here.map(|(id, p)| (id, p.core)).collect();
+        let cores: BTreeSet<u32> = core_of.iter().map(|(_, core)| *core).collect();
         let fact = facts.iter().find(|f| !f.pcpus.and(&pcpus).is_empty());
         HostNode {
             kernel: fact.map_or(node, |f| f.id),
             cores: cores.len() as u32,
+            core_of,
             memory: fact.map_or(0, bytes),
             pcpus,
         }
@@ -449,6 +464,7 @@ fn nodes(topology: &Topology, facts: &[NodeFacts]) -> Vec<HostNode> {
     out.extend(facts.iter().filter(|f| !known.contains(&f.id)).map(|f| HostNode {
         kernel: f.id,
         pcpus: PcpuSet::empty(),
+        core_of: vec![],
         cores: 0,
         memory: bytes(f),
     }));

@@ -60,6 +60,7 @@ struct Daemon<'a> {
     pcpus: Pcpus,
     held: Held,
     homes: Option<Homes>,
+    topology: &'a Topology,
     conditions: Conditions,
     takers: Takers,
     carried: &'a mut Carried,
@@ -162,13 +163,6 @@ fn once(
         pcpus.len(),
         live.verified_instructions(),
     ));
-    let homes = options.settings.numa.on.then(|| Homes::new(topology, &roots)).flatten();
-    if options.settings.numa.on && homes.is_none() {
-        (options.say)(
-            "numa: seen fewer than two nodes that have pCPUs, or more than 64 nodes, or none that \
-                sysfs names: VMs have no home nodes here",
-        );
-    }
     let mut daemon = Daemon {
         live,
         options,
@@ -179,11 +173,13 @@ fn once(
         published: Published::default(),
         pcpus: Pcpus::new(pcpus.clone()),
         held: Held::new(pcpus.clone()),
-        homes,
+        homes: None,
+        topology: &*topology,
         conditions: Conditions::default(),
         takers: Takers::default(),
         carried,
     };
+    daemon.renew_homes();
     daemon.take(found)?;
     let reason = match daemon.pcpus()? {
         Some(new) => Some(anew(format!("pCPUs {new} came while it was being loaded"))),
@@ -264,6 +260,9 @@ impl Daemon<'_> {
                 let online = self.pcpus.online();
                 self.in_force.set_pcpus(online.len() as u32);
                 self.held.set_pcpus(online.clone());
+                if let Some(homes) = &mut self.homes {
+                    homes.set_pcpus(online);
+                }
                 self.vms.forget();
                 self.scan()?;
             }
@@ -311,10 +310,36 @@ impl Daemon<'_> {
             return Ok(());
         };
         if reasons.is_empty() {
+            self.renew_homes();
             self.vms.forget();
             self.scan()?;
         }
         self.in_force.tell(reasons, self.published.generation(), &self.options.say)
+    }
+
+    /// VMs have homes from now on, or none, as the settings say.
+    fn renew_homes(&mut self) {
+        let numa = self.in_force.settings().numa.as_ref();
+        let wanted = numa.filter(|n| n.on).map(numa::Knobs::from);
+        match (wanted, self.homes.take()) {
+            (Some(knobs), Some(mut homes)) => {
+                homes.set_knobs(knobs);
+                self.homes = Some(homes);
+            }
+            (Some(knobs), None) => {
+                self.homes = Homes::new(self.topology, &self.roots, knobs);
+                if let Some(homes) = &mut self.homes {
+                    homes.set_pcpus(self.pcpus.online());
+                }
+                if self.homes.is_none() {
+                    (self.options.say)(
+                        "numa: seen fewer than two nodes that have pCPUs, or more than 64 nodes, \
+                            or none that sysfs names: VMs have no home nodes here",
+                    );
+                }
+            }
+            (None, homes) => homes.into_iter().for_each(|h| h.end(self.live)),
+        }
     }
 
     fn scan(&mut self) -> Result<(), HostError> {

@@ -1,6 +1,8 @@
 //! Thresholds, by the names of ESXi's advanced settings.
 
-/// The thresholds of the planner; defaults are ESXi's.
+use settings::NumaSpec;
+
+/// The thresholds of the planner; defaults are those of the settings, which are ESXi's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knobs {
     /// Time between two rounds, in ms (`Numa.RebalancePeriod`).
@@ -47,18 +49,24 @@ impl Knobs {
 
 impl Default for Knobs {
     fn default() -> Knobs {
+        Knobs::from(&NumaSpec::default())
+    }
+}
+
+impl From<&NumaSpec> for Knobs {
+    fn from(spec: &NumaSpec) -> Knobs {
         Knobs {
-            period_ms: 2_000,
-            imbalance_percent: 10,
-            improvement_percent: 2,
-            thrash_percent: 50,
-            fairness_periods: 5,
-            unfair_percent: 10,
-            action_affinity: 130,
-            locality_weight: 1,
-            core_cap_percent: 90,
-            swap_periods: 3,
-            memory_rate: 32_000 * 4096,
+            period_ms: spec.period.ns() / 1_000_000,
+            imbalance_percent: spec.imbalance_percent,
+            improvement_percent: spec.improvement_percent,
+            thrash_percent: spec.thrash_percent,
+            fairness_periods: spec.fairness_periods,
+            unfair_percent: spec.unfair_percent,
+            action_affinity: spec.action_affinity,
+            locality_weight: spec.locality_weight,
+            core_cap_percent: spec.core_cap_percent,
+            swap_periods: spec.swap_periods,
+            memory_rate: spec.memory_rate.0,
         }
     }
 }

@@ -22,13 +22,31 @@ impl Planner {
         clients.iter().filter_map(|(c, at)| self.place(at_ns, c, *at)).collect()
     }
 
+    /// So many cores of each node are on line from now on. Clients whose home has none left get
+    /// another, as `add` gives it, and so do those whose siblings leave them no room there if they
+    /// do elsewhere; those that may have none stay.
+    pub fn set_cores(&mut self, at_ns: u64, cores: &[u32]) -> Vec<Decision> {
+        self.nodes.iter_mut().zip(cores).for_each(|(node, cores)| node.cores = *cores);
+        let all: Vec<Client> = self.clients.values().map(|c| c.client).collect();
+        let mut out = vec![];
+        for client in all {
+            let c = &self.clients[&client.id];
+            let has_cores = self.nodes[c.home as usize].cores > 0;
+            let room = (0..self.nodes.len() as u32).any(|n| self.allows(c, n));
+            if !has_cores || room && !self.leaves_room(c, c.home) {
+                out.extend(self.place(at_ns, &client, None));
+            }
+        }
+        out
+    }
+
     fn place(&mut self, at_ns: u64, client: &Client, at: Option<u32>) -> Option<Decision> {
-        let wanted = 1000 * u64::from(client.vcpus);
-        let state = State {
+        let burn = 1000 * u64::from(client.vcpus);
+        let new = || State {
             client: *client,
             home: 0,
-            wanted,
-            wants_now: wanted,
+            wanted: burn,
+            wants_now: burn,
             memory: vec![0; self.nodes.len()],
             talks: vec![],
             settled: 0,
@@ -36,6 +54,8 @@ impl Planner {
             share: 0,
             log: VecDeque::new(),
         };
+        let state = self.clients.get(&client.id).cloned().unwrap_or_else(new);
+        let wanted = state.wanted;
         let (loads, memory) = (self.loads(), self.memory_asked());
         let rank = |node: u32| {
             let at = &self.nodes[node as usize];
@@ -70,6 +90,33 @@ impl Planner {
 #[cfg(test)]
 mod tests {
     use crate::{Client, ClientId, Knobs, Node, Planner};
+
+    #[test]
+    fn a_node_without_pcpus_on_line_is_no_home() {
+        let node = Node { cores: 4, memory: 64 << 30 };
+        let mut planner = Planner::new(vec![node; 3], Knobs::default());
+        let client = |vm, nodes| Client {
+            id: ClientId { vm, part: 0 },
+            vcpus: 2,
+            memory: 1 << 30,
+            nodes,
+            siblings_most: 4,
+        };
+        planner.add(0, &[client(0, 0), client(1, 0), client(2, 0), client(3, 0b1)]);
+        let homes = |p: &Planner| p.homes().map(|h| h.1).collect::<Vec<_>>();
+        assert_eq!(homes(&planner), [0, 1, 2, 0]);
+        let moved = planner.set_cores(1, &[0, 4, 2]);
+        assert_eq!(moved.iter().map(|d| (d.client.vm, d.to)).collect::<Vec<_>>(), [(0, 1)]);
+        assert_eq!(homes(&planner), [1, 1, 2, 0], "VM 3 may be nowhere else");
+        assert_eq!(planner.set_cores(2, &[4, 4, 4]), [], "they stay where they are");
+        let wide = |part| Client { id: ClientId { vm: 9, part }, vcpus: 4, ..client(9, 0b11) };
+        let mut planner = Planner::new(vec![node; 2], Knobs::default());
+        planner.add(0, &[wide(0), wide(1)]);
+        planner.set_cores(1, &[4, 0]);
+        assert_eq!(homes(&planner), [0, 0], "there is no other");
+        planner.set_cores(2, &[4, 4]);
+        assert_eq!(homes(&planner), [1, 0], "siblings part as soon as they can");
+    }
 
     #[test]
     fn a_vm_that_has_run_before_stays_where_its_memory_is() {

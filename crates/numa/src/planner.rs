@@ -133,6 +133,11 @@ impl Planner {
         &self.knobs
     }
 
+    /// Other thresholds count from now on.
+    pub fn set_knobs(&mut self, knobs: Knobs) {
+        self.knobs = knobs;
+    }
+
     /// Home of a client.
     #[must_use]
     pub fn home(&self, id: ClientId) -> Option<u32> {

@@ -31,7 +31,7 @@ pub use attributes::{Attributes, from_attributes, parse_cpu_max};
 pub use changes::{Change, ChangeSpec, Changed, changes, pools_at};
 pub use hardware::{Bytes, HardwareSpec, ProfileSpec, built_in_profiles, hardware_reasons};
 pub use limit::{LimitError, LimitSetting};
-pub use live::{LiveHost, LiveNuma, LivePool, LiveSettings, LiveSettingsError, LiveVm};
+pub use live::{LiveHost, LivePool, LiveSettings, LiveSettingsError, LiveVm};
 pub use live_match::Called;
 pub use live_trust::{LiveTrust, LiveUser};
 pub use names::scenarios;

@@ -2,8 +2,8 @@
 //! with every reason; it changes no cgroup.
 
 use crate::{
-    Attributes, LimitSetting, LiveTrust, SharesSetting, live_checks, resources::pool_or_vm,
-    unreadable,
+    Attributes, LimitSetting, LiveTrust, NumaSpec, SharesSetting, live_checks,
+    resources::pool_or_vm, unreadable,
 };
 use serde::Deserialize;
 use std::{collections::BTreeMap, fs, path::Path};
@@ -22,9 +22,8 @@ pub struct LiveSettings {
     /// The scheduler's knobs, by name.
     #[serde(default, deserialize_with = "crate::knobs::read")]
     pub knobs: BTreeMap<String, u64>,
-    /// Home nodes of VMs.
-    #[serde(default)]
-    pub numa: LiveNuma,
+    /// Home nodes of VMs and their thresholds, as a scenario has them; none if left out.
+    pub numa: Option<NumaSpec>,
     /// Resource pools of our own, and settings of those that cgroups are.
     #[serde(default, rename = "pool")]
     pub pools: Vec<LivePool>,
@@ -40,15 +39,6 @@ pub struct LiveHost {
     /// Speed of a pCPU in MHz, to resolve reservations and limits in MHz or GHz; the host's own if
     /// left out.
     pub mhz: Option<u32>,
-}
-
-/// Home nodes of VMs, on a host of more than one NUMA node.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LiveNuma {
-    /// Whether VMs have home nodes; they have not if left out.
-    #[serde(default)]
-    pub on: bool,
 }
 
 /// A resource pool: one of our own by name, or the one that a cgroup is by its path.

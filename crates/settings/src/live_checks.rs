@@ -4,6 +4,7 @@
 use crate::{
     Branch, LivePool, LiveSettings, arrange,
     checks::{bad_name, mhz as bad_speed},
+    numa::live_numa_reasons,
     resources::{Said, pool_or_vm},
 };
 use std::collections::BTreeSet;
@@ -25,6 +26,7 @@ pub(crate) fn reasons(settings: &LiveSettings, mhz: Option<u32>) -> Vec<String> 
         out.extend(all.into_iter().map(|reason| format!("pool '{}': {reason}", pool.name)));
     }
     out.extend(tree(settings).err().into_iter().flatten());
+    out.extend(settings.numa.iter().flat_map(live_numa_reasons));
     let pools: BTreeSet<&str> = settings.pools.iter().map(|p| p.name.as_str()).collect();
     let mut seen = BTreeSet::new();
     for vm in &settings.vms {

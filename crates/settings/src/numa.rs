@@ -151,6 +151,23 @@ pub(crate) fn numa_reasons(spec: &RunSpec, nodes: usize) -> Vec<String> {
     out
 }
 
+/// What is wrong with the NUMA settings of a live host, whose memory is its own.
+#[must_use]
+pub(crate) fn live_numa_reasons(numa: &NumaSpec) -> Vec<String> {
+    let usual = NumaSpec::default();
+    let of_hardware = [
+        ("memory", numa.memory != usual.memory),
+        ("distances", numa.distances != usual.distances),
+        ("link", numa.link != usual.link),
+    ];
+    let seen = of_hardware.iter().filter(|(_, seen)| *seen).map(|(key, _)| {
+        format!(
+            "numa.{key}: seen, allowed in a scenario alone; this host has its own: leave it out"
+        )
+    });
+    seen.chain(threshold_reasons(numa)).collect()
+}
+
 /// Thresholds and rates that are out of range.
 fn threshold_reasons(numa: &NumaSpec) -> Vec<String> {
     let mut out = vec![];

@@ -6,7 +6,7 @@ use ::numa::{Client, ClientId, Decision, Knobs, Load, Node, Order, Planner, Reas
 use check::{HomeSeen, HomeTerms};
 use hardware::{Memory, NodeMemory};
 use settings::{NumaSpec, RunSpec, built_in_profiles};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use topology::Topology;
 use units::{PcpuId, PcpuSet};
@@ -22,8 +22,8 @@ pub(crate) struct Part {
     pub(crate) area: u32,
     bytes: u64,
     hot: u64,
-    /// Nodes that its VM may have for homes.
-    nodes: usize,
+    /// pCPUs that its VM may use; none: all.
+    allowed: Option<PcpuSet>,
     /// Homes that it had, by reason; memory that followed.
     pub(crate) changes: BTreeMap<Reason, u64>,
     pub(crate) moved: u64,
@@ -47,8 +47,10 @@ pub(crate) struct Numa {
     /// Bytes moved since the last round.
     pub(crate) moved: u64,
     pub(crate) period_ns: u64,
-    /// pCPUs of each node, and distances between nodes.
+    /// pCPUs of each node, the core of each pCPU, and distances between nodes.
     pcpus: Vec<PcpuSet>,
+    core_of: Vec<u32>,
+    online: PcpuSet,
     distances: Vec<Vec<u64>>,
     /// Most vCPUs of a client, by its VM.
     most: Vec<u32>,
@@ -78,19 +80,7 @@ struct Wants {
 }
 
 fn knobs(spec: &NumaSpec, mutant: Option<Mutant>) -> Knobs {
-    let knobs = Knobs {
-        period_ms: spec.period.ns() / 1_000_000,
-        imbalance_percent: spec.imbalance_percent,
-        improvement_percent: spec.improvement_percent,
-        thrash_percent: spec.thrash_percent,
-        fairness_periods: spec.fairness_periods,
-        unfair_percent: spec.unfair_percent,
-        action_affinity: spec.action_affinity,
-        locality_weight: spec.locality_weight,
-        core_cap_percent: spec.core_cap_percent,
-        swap_periods: spec.swap_periods,
-        memory_rate: spec.memory_rate.0,
-    };
+    let knobs = Knobs::from(spec);
     match mutant {
         Some(Mutant::HomesThrash) => {
             Knobs { imbalance_percent: 0, improvement_percent: 0, thrash_percent: 100, ..knobs }
@@ -165,6 +155,8 @@ impl Numa {
             moved: 0,
             period_ns: spec.period.ns(),
             pcpus,
+            online: topology.online().clone(),
+            core_of: topology.places().iter().map(|p| p.core).collect(),
             distances,
             most: std::iter::once(1).chain(run.vms.iter().map(|v| most(v.prefer_ht))).collect(),
             parts: vec![vec![]; run.vms.len() + 1],
@@ -182,6 +174,20 @@ impl Numa {
     /// Whether VMs have homes.
     pub(crate) fn is_managed(&self) -> bool {
         self.managed
+    }
+
+    /// These pCPUs are on line from now on: clients whose home has none left get others.
+    pub(crate) fn set_online(&mut self, now: u64, online: &PcpuSet) -> Vec<Decision> {
+        let cores = |of: &PcpuSet| {
+            let there = of.and(online);
+            let cores = there.iter().map(|p| self.core_of[usize::from(p.0)]);
+            cores.collect::<BTreeSet<u32>>().len() as u32
+        };
+        let cores: Vec<u32> = self.pcpus.iter().map(cores).collect();
+        let decisions = self.planner.set_cores(now, &cores);
+        self.note(&decisions);
+        self.online = online.clone();
+        decisions
     }
 
     /// Home nodes of a world, a bit each; 0 for none.
@@ -211,8 +217,6 @@ impl Numa {
         let sizes =
             if self.managed { vnuma::balanced(vcpus, self.most[vm as usize]) } else { vec![vcpus] };
         let (start, mut first) = (worlds.start, worlds.start);
-        let pcpus = self.pcpus.clone();
-        let there = pcpus.iter().filter(|of| !of.is_empty());
         let part = |(part, size): (u32, &u32)| {
             let worlds = first..first + size;
             first += size;
@@ -227,10 +231,7 @@ impl Numa {
                 area: memory.area(w.hot_permille),
                 bytes: of(w.bytes),
                 hot: of(w.hot),
-                nodes: there
-                    .clone()
-                    .filter(|of| allowed.is_none_or(|a| !a.and(of).is_empty()))
-                    .count(),
+                allowed: allowed.cloned(),
                 changes: BTreeMap::new(),
                 moved: 0,
                 cold_moved: 0,
@@ -384,7 +385,12 @@ impl Numa {
             let bytes = pages.iter().sum();
             let local = pages.get(home as usize).copied().unwrap_or(0);
             // More clients than nodes have to share one.
-            let fits = self.parts[p.id.vm as usize].len() <= p.nodes;
+            let may = |of: &&PcpuSet| {
+                let of = of.and(&self.online);
+                !p.allowed.as_ref().map_or(of.clone(), |a| a.and(&of)).is_empty()
+            };
+            let nodes = self.pcpus.iter().filter(may).count();
+            let fits = self.parts[p.id.vm as usize].len() <= nodes;
             HomeSeen {
                 part: p.id.part,
                 vcpus: p.worlds.end - p.worlds.start,

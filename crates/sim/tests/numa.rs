@@ -254,3 +254,19 @@ mod mixes {
         }
     }
 }
+
+#[test]
+fn vms_leave_a_node_whose_pcpus_go_off_line_and_their_memory_follows() {
+    let text = "duration = '28s'\n[host]\nsockets = 2\ncores_per_llc = 4\n[hardware]\n[numa]\n\
+        [[offline]]\npcpus = '0-3'\nfrom = '4s'\nto = '28s'\n\
+        [[vm]]\nname = 'a'\nvcpus = 1\nmemory = '256MiB'\n\
+        [[vm]]\nname = 'b'\nvcpus = 1\nmemory = '256MiB'\n";
+    let out = crate::text::silent("numa-offline", text, sim::Ticks::Aligned);
+    for vm in &out.result.vms {
+        let client = &vm.numa[0];
+        println!("{}: {client:?}", vm.name);
+        assert_eq!((client.home, client.local_percent()), (Some(1), 100.0), "{}", vm.name);
+        let placed = if vm.name == "a" { 2 } else { 1 };
+        assert_eq!(client.changes, [("placed".to_owned(), placed)].into(), "{}", vm.name);
+    }
+}

@@ -86,9 +86,9 @@ fn of_host(args: &Explain) -> Result<(), Failure> {
 fn live() -> Result<Clients, Failure> {
     let names = host::Names::of_running().map_err(|e| Failure::new(Exit::Host, e))?;
     let file = host::HomesFile::read(names.daemon).ok_or_else(|| {
-        let text = "daemon: cannot explain homes: seen that it gives VMs none; set on = true in \
-            [numa] of the settings file, on a host of several NUMA nodes, start it anew, and ask \
-            again after two seconds";
+        let text = "daemon: cannot explain homes: seen that it gives VMs none; write [numa] into \
+            its settings file, on a host of several NUMA nodes, run 'tandem reload', and ask again \
+            after two seconds";
         Failure::new(Exit::Host, anyhow::anyhow!(text))
     })?;
     Ok(file.vms.into_iter().map(|vm| (vm.name, vm.clients)).collect())

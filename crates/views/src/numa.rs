@@ -46,6 +46,9 @@ pub fn explained(name: &str, number: usize, c: &NumaClient) -> String {
     if !changes.is_empty() {
         out += &format!("  homes by reason: {}\n", changes.join(", "));
     }
+    for note in &c.notes {
+        out += &format!("  {note}\n");
+    }
     for decision in &c.decisions {
         out += &format!("  {decision}\n");
     }
@@ -59,7 +62,15 @@ mod tests {
 
     fn client(home: Option<u32>, bytes: Vec<u64>, changes: &[(&str, u64)]) -> NumaClient {
         let changes = changes.iter().map(|(reason, n)| ((*reason).to_owned(), *n)).collect();
-        NumaClient { vcpus: 4, home, bytes, changes, moved_bytes: 2 << 30, decisions: vec![] }
+        NumaClient {
+            vcpus: 4,
+            home,
+            bytes,
+            changes,
+            moved_bytes: 2 << 30,
+            decisions: vec![],
+            notes: vec![],
+        }
     }
 
     #[test]
@@ -109,12 +120,14 @@ b          0      4    -   50.0     0       2048
         let changes = [("placed", 1), ("imbalance", 2)];
         let client = NumaClient {
             decisions: vec!["placed on node 0".to_owned()],
+            notes: vec!["its memory is bound".to_owned()],
             ..client(Some(1), vec![1 << 30, 3 << 30], &changes)
         };
         assert_eq!(
             explained("db", 0, &client),
             "db, client 0: 4 vCPUs, home node 1, memory by node 1024 3072 MiB (75.0 % local), 2048 \
-                MiB moved\n  homes by reason: imbalance 2, placed 1\n  placed on node 0\n"
+                MiB moved\n  homes by reason: imbalance 2, placed 1\n  its memory is bound\n  placed \
+                on node 0\n"
         );
         assert_eq!(client.migrations(), 2);
     }

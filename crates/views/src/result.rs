@@ -367,6 +367,9 @@ pub struct NumaClient {
     pub moved_bytes: u64,
     /// What was decided of it last, and what came of it, in words.
     pub decisions: Vec<String>,
+    /// What holds it or its memory, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 impl NumaClient {

@@ -1,11 +1,12 @@
 //! The file of homes that the daemon writes for its readers, every round.
 
-use super::Homes;
+use super::{Homed, Homes, Part};
 use crate::{HostError, run_dir::write_whole, slots::Slots};
 use esxtop::VmMemory;
 use numa::{ClientId, Decision};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fs, path::Path};
+use units::{PcpuId, PcpuSet};
 use views::NumaClient;
 
 /// Where the daemon writes it.
@@ -26,6 +27,11 @@ pub struct VmHomes {
     pub memory: u64,
     /// Its parts.
     pub clients: Vec<NumaClient>,
+}
+
+/// Removes the file, if there is one.
+pub(super) fn remove() {
+    let _ = fs::remove_file(HOMES_FILE);
 }
 
 impl VmHomes {
@@ -71,18 +77,18 @@ impl Homes {
     pub(super) fn file(&self, slots: &Slots) -> HomesFile {
         let names: BTreeMap<u32, &str> =
             slots.found().filter_map(|f| Some((slots.of(f.pid)?, f.name.as_str()))).collect();
-        let vm = |(id, vm): (&u32, &super::Homed)| VmHomes {
+        let vm = |(id, vm): (&u32, &Homed)| VmHomes {
             id: *id,
             name: names.get(id).copied().unwrap_or_default().to_owned(),
             pid: vm.pid,
             started: vm.started,
             memory: vm.guest.bytes(),
-            clients: vm.parts.iter().map(|p| self.client(p)).collect(),
+            clients: vm.parts.iter().map(|p| self.client(vm, p)).collect(),
         };
         HomesFile { daemon: std::process::id(), vms: self.vms.iter().map(vm).collect() }
     }
 
-    fn client(&self, part: &super::Part) -> NumaClient {
+    fn client(&self, vm: &Homed, part: &Part) -> NumaClient {
         let kernel = |node: u32| self.nodes.get(node as usize).map_or(node, |n| n.kernel);
         let nodes = self.nodes.iter().map(|n| n.kernel as usize + 1).max().unwrap_or(0);
         let mut bytes = vec![0; nodes];
@@ -96,7 +102,33 @@ impl Homes {
             changes: part.changes.iter().map(|(r, n)| (r.name().to_owned(), *n)).collect(),
             moved_bytes: part.moved,
             decisions: self.decisions(part.id).map(|d| d.to_string()).collect(),
+            notes: self.notes(vm, part),
         }
+    }
+
+    /// What holds a part and its memory, in words.
+    fn notes(&self, vm: &Homed, part: &Part) -> Vec<String> {
+        let nodes = |mask: u64| -> PcpuSet {
+            let at = (0..).zip(&self.nodes).filter(|(node, _)| mask >> node & 1 != 0);
+            at.map(|(_, n)| PcpuId(n.kernel as u16)).collect()
+        };
+        let mut out = vec![];
+        match part.nodes {
+            0 => out.push("affinity or cpuset leave no node to all its vCPUs: no home".to_owned()),
+            some if some != self.all() => out.push(format!(
+                "affinity, cpuset or bound memory leave it NUMA nodes {}",
+                nodes(some)
+            )),
+            _ => {}
+        }
+        match &vm.bound {
+            None => out.push("its memory waits: what binds it is not known yet".to_owned()),
+            Some(set) if !set.is_empty() => {
+                out.push(format!("its memory is bound to NUMA nodes {set}: it is not moved"));
+            }
+            Some(_) => {}
+        }
+        out
     }
 
     /// What was decided of a part last.

@@ -45,6 +45,16 @@ impl Guest {
         self.0.iter().map(|r| r.end - r.start).sum()
     }
 
+    /// Number of its mappings.
+    pub(crate) fn mappings(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether one of them begins there.
+    pub(crate) fn begins(&self, address: u64) -> bool {
+        self.0.iter().any(|r| r.start == address)
+    }
+
     /// Address of its byte number `at`, below `bytes`.
     pub(crate) fn address(&self, mut at: u64) -> u64 {
         for r in &self.0 {

@@ -6,17 +6,22 @@ use super::{
     Homes,
     guest::Guest,
     pages::{self, Pages},
+    policy,
 };
 use crate::{discover::Roots, live, slots::Slots, view::monotonic_ns};
 use numa::{ClientId, Order};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io, mem,
+    fs::File,
+    io::{self, BufReader},
+    mem,
     ops::Range,
+    path::Path,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
+use units::PcpuSet;
 
 /// A node keeps this part of its memory free of what follows.
 const RESERVE: u64 = 16;
@@ -25,12 +30,14 @@ const TURN_NS: u64 = 25_000_000;
 /// Time between two looks at what is due.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// A process and its start.
+pub(super) type Process = (i32, u64);
+
 /// Memory of a client that is to follow until the next round.
 #[derive(Clone)]
 struct Job {
     client: ClientId,
-    /// The process and its start.
-    process: (i32, u64),
+    process: Process,
     guest: Arc<Guest>,
     part: Range<u64>,
     /// The kernel's number of the home.
@@ -48,6 +55,9 @@ struct State {
     begin_ns: u64,
     period_ns: u64,
     ended: bool,
+    /// Guests of which it is to be found out what binds their memory, and what was found.
+    asked: Vec<(Process, Arc<Guest>)>,
+    bound: Vec<(Process, PcpuSet)>,
     /// Bytes that have followed since the daemon looked.
     moved: BTreeMap<ClientId, u64>,
     /// Jobs of which nothing moved, and why.
@@ -70,8 +80,8 @@ impl Shared {
 pub(super) struct Moving {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// VMs of which it was printed that some memory did not move: process and its start.
-    stuck: BTreeSet<(i32, u64)>,
+    /// VMs of which it was printed that some memory did not move.
+    stuck: BTreeSet<Process>,
 }
 
 impl Moving {
@@ -79,15 +89,26 @@ impl Moving {
     ///
     /// # Errors
     /// When there can be no thread.
-    pub(super) fn new() -> io::Result<Moving> {
+    pub(super) fn new(roots: &Roots) -> io::Result<Moving> {
         let shared = Arc::<Shared>::default();
-        let of_thread = Arc::clone(&shared);
+        let (of_thread, proc_fs) = (Arc::clone(&shared), roots.proc_fs.clone());
         let run = move || {
             live::come_last();
-            work(&of_thread);
+            work(&of_thread, &proc_fs);
         };
         let thread = Some(thread::Builder::new().name("tandem-memory".to_owned()).spawn(run)?);
         Ok(Moving { shared, thread, stuck: BTreeSet::new() })
+    }
+
+    /// Asks what binds a guest's memory.
+    pub(super) fn ask(&self, process: Process, guest: &Arc<Guest>) {
+        self.shared.lock().asked.push((process, Arc::clone(guest)));
+        self.shared.changed.notify_one();
+    }
+
+    /// What was found since the last call.
+    pub(super) fn bound(&self) -> Vec<(Process, PcpuSet)> {
+        mem::take(&mut self.shared.lock().bound)
     }
 
     /// Bytes that are to follow until the next round.
@@ -107,12 +128,21 @@ impl Drop for Moving {
     }
 }
 
-/// Moves what is due until the end, client by client.
-fn work(shared: &Shared) {
+/// Moves what is due until the end, client by client; finds out what binds memory first.
+fn work(shared: &Shared, proc_fs: &Path) {
     let mut pages = Pages::default();
     let mut next = 0;
     let mut state = shared.lock();
     while !state.ended {
+        if let Some((process, guest)) = state.asked.pop() {
+            drop(state);
+            let maps = File::open(proc_fs.join(format!("{}/numa_maps", process.0)));
+            // Of a process that is gone nothing matters; a kernel without the file has no nodes.
+            let bound = maps.map(|m| policy::bound(BufReader::new(m), &guest));
+            state = shared.lock();
+            state.bound.push((process, bound.unwrap_or_else(|_| PcpuSet::empty())));
+            continue;
+        }
         let Some((i, due)) = state.due(next) else {
             let wait = shared.changed.wait_timeout(state, LOOK);
             state = wait.unwrap_or_else(PoisonError::into_inner).0;
@@ -170,7 +200,7 @@ impl Homes {
         };
         let orders: Vec<_> = self.planner.memory_orders().into_iter().map(capped).collect();
         let job = |(order, bytes): &(Order, u64)| {
-            let vm = self.vms.get(&order.client.vm)?;
+            let vm = self.vms.get(&order.client.vm).filter(|vm| vm.is_free())?;
             let part = vm.parts.get(order.client.part as usize)?;
             Some(Job {
                 client: order.client,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{discover::Thread, made_up::MadeUp};
+use numa::Load;
 use topology::Place;
 
 #[test]
@@ -14,12 +15,13 @@ fn nodes_are_numbered_as_the_scheduler_does_and_keep_the_kernels_numbers() {
     let fact =
         |id, pcpus| NodeFacts { id, pcpus, memory_kib: Some(u64::from(id) + 1), distances: vec![] };
     let facts = [fact(0, set("1")), fact(1, set("0,2")), fact(4, PcpuSet::empty())];
+    let seen: Vec<_> = nodes(&topology, &facts)
+        .into_iter()
+        .map(|n| (n.kernel, n.pcpus.to_string(), n.core_of.len(), n.cores, n.memory / 1024))
+        .collect();
     let node =
-        |kernel, pcpus, cores, kib: u64| HostNode { kernel, pcpus, cores, memory: kib * 1024 };
-    assert_eq!(
-        nodes(&topology, &facts),
-        [node(1, set("0,2"), 2, 2), node(0, set("1"), 1, 1), node(4, PcpuSet::empty(), 0, 5)]
-    );
+        |kernel, pcpus: &str, count, kib| (kernel, pcpus.to_owned(), count as usize, count, kib);
+    assert_eq!(seen, [node(1, "0,2", 2, 2), node(0, "1", 1, 1), node(4, "", 0, 5)]);
 }
 
 /// Two nodes of two pCPUs, and one that has memory alone.
@@ -33,7 +35,7 @@ fn host(t: &MadeUp) -> Homes {
     }
     let place = |core: u32| Place { socket: 0, node: core / 2, llc: core / 2, core, thread: 0 };
     let topology = Topology::from_places((0..4).map(place).collect()).unwrap();
-    Homes::new(&topology, &t.roots()).unwrap()
+    Homes::new(&topology, &t.roots(), Knobs::default()).unwrap()
 }
 
 /// A VM whose vCPUs have these numbers and may use these pCPUs and memory.
@@ -74,6 +76,8 @@ fn what_follows_leaves_a_node_its_reserve() {
     let (mut homes, vm) = (host(&t), vm(&t, &[(0, "2-3", "0-2")]));
     homes.take(1, &vm, &t.roots(), Guest::at(0..64 << 20));
     homes.adopt(1, "vm", &[], &|_| {});
+    assert!(!homes.vms[&1].is_free(), "what binds its memory is not known yet");
+    homes.vms.get_mut(&1).unwrap().bound = Some(PcpuSet::empty());
     let id = ClientId { vm: 1, part: 0 };
     let load = Load {
         id,
@@ -93,4 +97,43 @@ fn what_follows_leaves_a_node_its_reserve() {
         homes.moving.ordered()
     };
     assert_eq!([1 << 19, 66 << 10, 64 << 10].map(&mut ordered), [64 << 20, 2 << 20, 0]);
+    homes.vms.get_mut(&1).unwrap().bound = Some("0".parse().unwrap());
+    t.put("sys/devices/system/node/node1/meminfo", b"Node 1 MemFree: 524288 kB\n");
+    homes.order(&t.roots());
+    assert_eq!(homes.moving.ordered(), 0, "it is bound");
+}
+
+#[test]
+fn bound_memory_is_found_said_and_holds_the_home() {
+    let t = MadeUp::new("homes-bound");
+    let (mut homes, vm) = (host(&t), vm(&t, &[(0, "0-3", "0-2")]));
+    t.put("proc/7/numa_maps", b"10000 bind:1 anon=9 N1=9\n20000 default\n");
+    homes.take(1, &vm, &t.roots(), Guest::at(0x10000..64 << 20));
+    let may = |homes: &Homes| {
+        let vm = &homes.vms[&1];
+        homes.may(&t.roots(), vm, &vm.parts[0], true)
+    };
+    assert_eq!(may(&homes), 0b11);
+    let said = std::cell::RefCell::new(String::new());
+    while homes.vms[&1].bound.is_none() {
+        homes.bind(&Slots::default(), &|text| *said.borrow_mut() += text);
+    }
+    assert!(said.borrow().contains("bound to NUMA nodes 1"), "{}", said.borrow());
+    assert_eq!((may(&homes), homes.vms[&1].is_free()), (0b10, false));
+    homes.vms.get_mut(&1).unwrap().bound = Some("2".parse().unwrap());
+    assert_eq!(may(&homes), 0b11, "a node without pCPUs is no home");
+}
+
+#[test]
+fn a_part_leaves_a_node_whose_pcpus_go_off_line() {
+    let t = MadeUp::new("homes-offline");
+    let (mut homes, vm) = (host(&t), vm(&t, &[(0, "0-3", "0-2")]));
+    homes.take(1, &vm, &t.roots(), Guest::at(0..64 << 20));
+    homes.adopt(1, "vm", &[], &|_| {});
+    let home = |homes: &Homes| homes.planner.home(ClientId { vm: 1, part: 0 });
+    assert_eq!((home(&homes), homes.all()), (Some(0), 0b11));
+    homes.set_pcpus(&"2-3".parse().unwrap());
+    assert_eq!((home(&homes), homes.all()), (Some(1), 0b10));
+    homes.set_pcpus(&"0,2-3".parse().unwrap());
+    assert_eq!((homes.all(), homes.nodes[0].cores), (0b11, 1));
 }

@@ -51,6 +51,7 @@ fn homes(id: u32, pid: i32) -> VmHomes {
         changes: changes.iter().map(|(reason, n)| ((*reason).to_owned(), *n)).collect(),
         moved_bytes: 50,
         decisions: vec![],
+        notes: vec![],
     };
     let clients = vec![
         client(0, [60, 40], &[("placed", 1), ("imbalance", 2)]),

@@ -29,7 +29,7 @@ function homesTable(run) {
       const here = c.home === null ? Math.max(...c.bytes) : c.bytes[c.home] || 0;
       const local = all ? here / all * 100 : 100;
       const changed = Object.entries(c.changes).filter(([reason]) => reason !== 'placed');
-      const why = c.decisions.map(d => make('tr', { class: 'world', hidden: true }, make('td', { class: 'because', colspan: 8 }, d)));
+      const why = [...(c.notes || []), ...c.decisions].map(d => make('tr', { class: 'world', hidden: true }, make('td', { class: 'because', colspan: 8 }, d)));
       const open = e => {
         const shown = e.currentTarget.getAttribute('aria-expanded') !== 'true';
         e.currentTarget.setAttribute('aria-expanded', shown);

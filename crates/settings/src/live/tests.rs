@@ -299,3 +299,20 @@ fn a_file_that_cannot_be_read_says_why() {
     assert!(reasons("[knobs]\na = 1\na = 2\n")[0].contains("line 3, column 1"));
     assert!(reasons("[[pool]]\nname = \"a\"\nlimit = \"1e\n")[0].contains("line 3, column "));
 }
+
+#[test]
+fn thresholds_of_homes_are_those_of_scenarios_and_the_hosts_memory_is_its_own() {
+    let numa = |text: &str| LiveSettings::parse("t", text).map(|s| s.numa);
+    assert_eq!(numa("").unwrap(), None);
+    assert!(numa("[numa]\n").unwrap().is_some_and(|n| n.on && n.swap_periods == 3));
+    let some = numa("[numa]\non = false\nperiod = '5s'\nmemory_rate = '1MiB'\n").unwrap().unwrap();
+    assert_eq!((some.on, some.period, some.memory_rate.0), (false, Span::from_secs(5), 1 << 20));
+    let refused = |text: &str| numa(&format!("[numa]\n{text}\n")).unwrap_err().reasons.join("; ");
+    assert_eq!(refused("thrash_percent = 101"), "numa.thrash_percent: seen 101, allowed 0..100");
+    assert_eq!(
+        refused("memory = ['1GiB']\nlink = '1GB'"),
+        "numa.memory: seen, allowed in a scenario alone; this host has its own: leave it out; \
+            numa.link: seen, allowed in a scenario alone; this host has its own: leave it out"
+    );
+    assert!(refused("node = 1").contains("unknown field `node`"));
+}

@@ -3,7 +3,7 @@
 
 use super::Engine;
 use crate::clock::Fixed;
-use crate::numa::{Numa, PAGE_STEPS};
+use crate::numa::PAGE_STEPS;
 use contract::Scheduler;
 use std::collections::BTreeMap;
 use units::PcpuSet;
@@ -72,7 +72,11 @@ impl<P: Scheduler> Engine<P> {
 
     /// pCPUs have come or gone: homes are put into force anew.
     pub(super) fn renew_homes(&mut self) {
-        if self.numa.as_ref().is_some_and(Numa::is_managed) {
+        let (now, online) = (self.kernel.now(), self.kernel.online());
+        if let Some(numa) = self.numa.as_mut().filter(|n| n.is_managed()) {
+            for d in numa.set_online(now, &online) {
+                self.kernel.mark(|| format!("VM {}, client {}: {d}", d.client.vm, d.client.part));
+            }
             let there = |w: &u32| self.kernel.is_there(*w);
             let worlds: Vec<u32> = self.cast.worlds().filter(there).collect();
             worlds.into_iter().for_each(|w| self.put_home(w));
@@ -209,6 +213,7 @@ impl<P: Scheduler> Engine<P> {
                 moved_bytes: p.moved,
                 decisions: numa.planner.decisions(p.id).map(ToString::to_string).collect(),
                 bytes,
+                notes: vec![],
             }
         };
         numa.parts[vm as usize].iter().map(client).collect()

@@ -1,0 +1,73 @@
+//! What the parts of VMs did since the last round, as the planner takes it.
+
+use super::{Homes, SAMPLES, SAMPLES_OF_PART};
+use crate::{Live, publish::Published, view::monotonic_ns};
+use numa::{ClientId, Load};
+use sched_core::{KIND_HELPER, STATE_COSTOP, STATE_READY, STATE_RUN, VM_SYSTEM};
+use std::collections::BTreeMap;
+
+impl Homes {
+    /// What the parts did since the last round.
+    pub(super) fn loads(&mut self, live: &Live, published: &Published, wall: u64) -> Vec<Load> {
+        let mut times: BTreeMap<ClientId, (u64, u64)> = BTreeMap::new();
+        let (now, mut system) = (monotonic_ns(), 0);
+        for i in 1..live.accounts().worlds_len() {
+            let Some(w) = live.accounts().world(i, now) else { continue };
+            let time = |state: u32| w.time_ns[state as usize];
+            // What a limit holds back wants no CPU.
+            let parked = if w.parked_ns == 0 { 0 } else { now.saturating_sub(w.parked_ns) };
+            let ready = time(STATE_READY).saturating_sub(w.limited_ns + parked);
+            let wanted = time(STATE_RUN) + ready + time(STATE_COSTOP);
+            if w.vm == VM_SYSTEM {
+                system += wanted;
+            }
+            let Some(vm) = self.vms.get(&w.vm) else { continue };
+            let of = vm.parts.iter().find(|p| p.vcpus.contains(&w.index));
+            let Some(part) = of.filter(|_| w.kind != KIND_HELPER) else { continue };
+            let sum = times.entry(part.id).or_default();
+            (sum.0, sum.1) = (sum.0 + wanted, sum.1 + time(STATE_RUN));
+        }
+        let rate = |ns: u64| (u128::from(ns) * 1000 / u128::from(wall.max(1))) as u64;
+        let system = rate(system.saturating_sub(self.system_ns.replace(system).unwrap_or(system)));
+        let samples = SAMPLES / self.vms.values().map(|v| v.parts.len()).sum::<usize>().max(1);
+        let samples = samples.clamp(SAMPLES_OF_PART.0, SAMPLES_OF_PART.1);
+        let parts = self.vms.values().flat_map(|vm| vm.parts.iter().map(move |p| (vm, p)));
+        let mut memory: Vec<Vec<u64>> =
+            parts.map(|(vm, p)| self.memory_of(vm, p, samples)).rev().collect();
+        let (mut loads, mut wanted) = (vec![], BTreeMap::new());
+        for part in self.vms.values_mut().flat_map(|vm| &mut vm.parts) {
+            let all = times.get(&part.id).copied().or(part.seen).unwrap_or_default();
+            let (wants, used) = match part.seen.replace(all) {
+                Some(seen) => {
+                    (rate(all.0.saturating_sub(seen.0)), rate(all.1.saturating_sub(seen.1)))
+                }
+                // As the planner takes it to be: all its vCPUs burn.
+                None => [1000 * part.tids.len() as u64; 2].into(),
+            };
+            *wanted.entry(part.id.vm).or_insert(0) += wants;
+            part.memory = memory.pop().unwrap_or_default();
+            let memory = part.memory.clone();
+            loads.push(Load {
+                id: part.id,
+                wanted: wants,
+                used,
+                entitled: 0,
+                memory,
+                talks: vec![],
+            });
+        }
+        wanted.insert(VM_SYSTEM, system);
+        let ids = published.ids();
+        let demands: Vec<u64> = ids.iter().map(|id| wanted.get(id).copied().unwrap_or(0)).collect();
+        let tree = published.tree();
+        if tree.leaves().len() == demands.len() {
+            let division = tree.divide(1000, &demands).leaves;
+            let entitled: BTreeMap<u32, u64> = ids.into_iter().zip(division).collect();
+            for load in &mut loads {
+                let all = entitled.get(&load.id.vm).copied().unwrap_or(0);
+                load.entitled = all * load.wanted / wanted[&load.id.vm].max(1);
+            }
+        }
+        loads
+    }
+}
