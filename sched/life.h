@@ -104,8 +104,8 @@ INLINE void life_bind(struct host *h, struct world *w)
 			life_wants(h, to, 1);
 		}
 	}
-	if (w->bind_vm == VM_SYSTEM)
-		w->home = HOME_ANY;
+	if (w->bind_vm == VM_SYSTEM && w->home != HOME_ANY)
+		trace_homed(h, w, HOME_ANY);
 	w->kind = w->bind_kind;
 	w->index = w->bind_index;
 	w->bind_vm = -1;

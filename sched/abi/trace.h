@@ -20,6 +20,7 @@
  * account	the VM		CPU time charged so far, ns	weight, 2^-20 pCPU
  * lost		0		how many | 1 << 32		0
  * guest	the vCPU	1 enters its guest, 0 leaves	0
+ * home		the world	a bit for each node, or all		0
  */
 #ifndef TANDEM_TRACE_RECORD_H
 #define TANDEM_TRACE_RECORD_H
@@ -36,6 +37,7 @@ enum trace_kind {
 	TRACE_ACCOUNT = 11,	/* what a VM has used and is entitled to */
 	TRACE_LOST = 17,	/* records are missing */
 	TRACE_GUEST = 19,	/* a vCPU enters its guest, or leaves it for its emulator */
+	TRACE_HOME = 20,	/* a world has another home (law/home.h) */
 };
 /* Why a world changed its state. */
 enum trace_why {

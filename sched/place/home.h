@@ -77,7 +77,7 @@ INLINE bool core_home(struct host *h, struct world *w, u64 home)
 
 	if (w->vm == VM_SYSTEM || w->bind_vm >= 0 || w->flags & WORLD_PCPU_KTHREAD)
 		return false;
-	w->home = home ? home : HOME_ANY;
+	trace_homed(h, w, home ? home : HOME_ANY);
 	plat_or(&h->homes, 1); /* a whole barrier too */
 	queued = plat_read(w->queued_on);
 	if (queued && queued < QUEUED_PARKED)

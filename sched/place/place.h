@@ -308,7 +308,7 @@ RARE_SUBPROG u32 place_home(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(st
 			break;
 		near = c->near[i & (CLUSTERS_MAX - 1)];
 	}
-	w->home = HOME_ANY;
+	trace_homed(h, w, HOME_ANY);
 	return plat_any_pcpu(h, t);
 }
 
@@ -341,7 +341,8 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 		s.pcpu = plat_any_pcpu(h, t);
 		p = plat_pcpu(h, s.pcpu);
 		c = p ? plat_cluster(h, p->cluster) : NULL;
-		w->home = HOME_ANY; /* of it no pCPU has been found: it may not migrate now */
+		if (w->home != HOME_ANY) /* of it no pCPU has been found: it may not migrate now */
+			trace_homed(h, w, HOME_ANY);
 	}
 	if (!c || w->flags & WORLD_PCPU_KTHREAD || !with(PLACE_PROBE))
 		return s.pcpu;

@@ -162,6 +162,15 @@ RARE_SUBPROG u32 trace_stopped(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL
 	return 0;
 }
 
+/* A world has this home from now on (law/home.h). */
+RARE_SUBPROG u32 trace_homed(NONNULL(struct host *h), NONNULL(struct world *w), u64 home)
+{
+	w->home = home;
+	if (trace_on(h))
+		plat_trace(h, plat_now(h), trace_head(TRACE_HOME, w->id, TRACE_NOWHERE), home, 0);
+	return 0;
+}
+
 /* Whether a world's home lets it run where it ran last. */
 INLINE bool trace_home(struct host *h, const struct world *w, u32 last)
 {

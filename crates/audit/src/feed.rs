@@ -4,7 +4,7 @@ use crate::Terms;
 use check::{Bounds, Oracle, State, Verdict, VmTerms};
 use std::collections::{BTreeMap, BTreeSet};
 use topology::{Place, Topology};
-use trace::{Event, Kind, Names, Now, Queue, Replay, Role, Why};
+use trace::{Event, HOME_ANY, Kind, Names, Now, Queue, Replay, Role, Why};
 use units::{PcpuId, PcpuSet, VmId, WorldId};
 
 /// So far that no VM is ever beyond it: a trace has no settings to judge shares by.
@@ -37,6 +37,8 @@ pub(crate) struct Feed {
     begun: Option<u64>,
     /// pCPUs of which it is not known what they do.
     unseen: BTreeSet<PcpuId>,
+    /// Home nodes of worlds, a bit each.
+    homes: BTreeMap<WorldId, u64>,
     span: u64,
 }
 
@@ -89,6 +91,7 @@ impl Feed {
             apart,
             begun: None,
             unseen: BTreeSet::new(),
+            homes: BTreeMap::new(),
             span: 0,
         }
     }
@@ -141,6 +144,13 @@ impl Feed {
             Kind::Guest { world, inside } => {
                 if let Some(oracle) = &mut self.oracle {
                     oracle.guest(now, *world, *inside);
+                }
+            }
+            Kind::Home { world, nodes } => {
+                self.homes.insert(*world, *nodes);
+                let may = self.may(*world);
+                if let Some(oracle) = &mut self.oracle {
+                    oracle.home(now, *world, may);
                 }
             }
             _ => {}
@@ -199,13 +209,25 @@ impl Feed {
         }
     }
 
+    /// pCPUs that a world may use, by its affinity and its home; none: all.
+    fn may(&self, world: WorldId) -> Option<PcpuSet> {
+        let allowed = self.replay.names().allowed(world).cloned();
+        let home = self.homes.get(&world).filter(|nodes| **nodes != HOME_ANY);
+        let Some(nodes) = home else { return allowed };
+        let at = (0..).map(PcpuId).zip(self.topology.places());
+        let there = at.filter(|(_, p)| nodes >> (p.node & 63) & 1 != 0).map(|(id, _)| id);
+        let there: PcpuSet = there.collect();
+        Some(allowed.map_or(there.clone(), |a| a.and(&there)))
+    }
+
     /// A name is known: a world may turn out to be of another VM, or to have another affinity.
     fn named(&mut self, event: &Event) {
         let now = self.replay.ns();
+        let may = event.kind.world().and_then(|w| self.may(w));
         let Some(oracle) = &mut self.oracle else { return };
         match &event.kind {
-            Kind::Affinity { world, allowed } if self.worlds.contains_key(world) => {
-                oracle.affinity(now, *world, Some((**allowed).clone()));
+            Kind::Affinity { world, .. } if self.worlds.contains_key(world) => {
+                oracle.affinity(now, *world, may);
             }
             Kind::World { world, vm, role, .. }
                 if self
@@ -252,7 +274,7 @@ impl Feed {
                 return; // a world begins in any other state: it counts from its next one on
             }
             let (vm, role) = self.replay.names().vm_of(world).unwrap_or((VmId::SYSTEM, Role::Host));
-            let allowed = self.replay.names().allowed(world).cloned();
+            let allowed = self.may(world);
             self.add(now, world, vm, role == Role::Vcpu, allowed);
         }
         let told = self.worlds.get(&world).copied();

@@ -12,6 +12,7 @@ use units::Span;
 const SCENARIOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
 const HALF_LOADED: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/data/half-loaded.toml");
+const THREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/data/three-vms.toml");
 const REALTIME: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/data/realtime.toml");
 
 /// Cores of one VM at a time.
@@ -67,6 +68,7 @@ fn times(a: &Audit) -> [u64; 4] {
 fn a_trace_is_judged_as_the_run_itself() {
     for name in [
         "demo",
+        THREE,
         "confined",
         "coming-and-going",
         "pools-nested",
@@ -195,4 +197,19 @@ fn where_events_are_lost_the_oracle_begins_anew_and_pcpus_of_which_nothing_is_kn
         found.span_ns,
         whole.span_ns
     );
+}
+
+#[test]
+fn worlds_are_held_to_the_homes_that_a_trace_has() {
+    let (_, mut events, terms) = traced(THREE, Policy::Tandem, &[]);
+    let clean = audit(&events, &terms);
+    assert_eq!((clean.violations.first(), clean.counts[Invariant::Affinity as usize]), (None, 0));
+    let homes = events.iter_mut().filter_map(|e| match &mut e.kind {
+        Kind::Home { nodes, .. } => Some(nodes),
+        _ => None,
+    });
+    let last = homes.last().expect("worlds have homes");
+    *last ^= 0b11;
+    let found = audit(&events, &terms);
+    assert!(found.counts[Invariant::Affinity as usize] > 0, "{:?}", found.counts);
 }

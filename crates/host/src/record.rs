@@ -358,6 +358,9 @@ fn told(w: &World, ns: u64) -> Vec<Event> {
     if w.outside != 0 {
         kinds.push(Kind::Guest { world, inside: false });
     }
+    if w.home != trace::HOME_ANY {
+        kinds.push(Kind::Home { world, nodes: w.home });
+    }
     kinds.into_iter().map(|kind| Event { ns, pcpu: on, kind }).collect()
 }
 
@@ -388,7 +391,9 @@ mod tests {
         assert_eq!(kinds(parked), [state(State::Ready, None), limit]);
         let in_qemu = World { id: 3, state: STATE_RUN, last_pcpu: 1, outside: 1, ..World::ZERO };
         let guest = Kind::Guest { world: WorldId(3), inside: false };
-        assert_eq!(kinds(in_qemu), [state(State::Run, Some(PcpuId(1))), guest]);
+        let home = Kind::Home { world: WorldId(3), nodes: 2 };
+        let in_qemu = World { home: 2, ..in_qemu };
+        assert_eq!(kinds(in_qemu), [state(State::Run, Some(PcpuId(1))), guest, home]);
         let queued = World { id: 3, state: STATE_READY, queued_on: 7, ..World::ZERO };
         assert_eq!(
             kinds(queued),

@@ -201,12 +201,22 @@ pub enum Kind {
         /// Whether it enters.
         inside: bool,
     },
+    /// A world has another home from now on: it runs in its nodes alone, within its affinity.
+    Home {
+        /// The world.
+        world: WorldId,
+        /// A bit for each node; `HOME_ANY`: it has none, and runs anywhere.
+        nodes: u64,
+    },
     /// A remark of the recorder.
     Mark {
         /// Its text.
         text: String,
     },
 }
+
+/// Nodes of a world that has no home.
+pub const HOME_ANY: u64 = u64::MAX;
 
 impl Kind {
     /// The world that it is about, if it is about one.
@@ -221,6 +231,7 @@ impl Kind {
             | Kind::WaitOn { world, .. }
             | Kind::Vtime { world, .. }
             | Kind::Guest { world, .. }
+            | Kind::Home { world, .. }
             | Kind::World { world, .. }
             | Kind::Affinity { world, .. } => Some(*world),
             _ => None,

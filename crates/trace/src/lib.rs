@@ -50,7 +50,7 @@ mod why;
 mod wire;
 mod write;
 
-pub use event::{Event, Kind, Place, Queue, Waker};
+pub use event::{Event, HOME_ANY, Kind, Place, Queue, Waker};
 pub use load::{Loaded, load};
 pub use names::Names;
 pub use pick::{Chosen, Pick, PickError};

@@ -29,7 +29,7 @@
 //! text is `%`.
 
 use crate::flat::{fits, pcpu_of};
-use crate::{Event, Kick, Kind, Move, Place, Queue, Role, State, Waker, Why};
+use crate::{Event, HOME_ANY, Kick, Kind, Move, Place, Queue, Role, State, Waker, Why};
 use std::fmt::Write;
 use std::str::{FromStr, SplitAsciiWhitespace};
 use units::{PcpuId, VmId, WorldId};
@@ -136,6 +136,12 @@ fn arguments(event: &Event) -> String {
         Kind::Mark { text } => format!("MARK {}", escaped(text)),
         Kind::Guest { world, inside } => {
             format!("GUEST {} {}", world.0, if *inside { "ENTER" } else { "LEAVE" })
+        }
+        Kind::Home { world, nodes: HOME_ANY } => format!("HOME {} ANY", world.0),
+        Kind::Home { world, nodes } => {
+            let all: Vec<String> =
+                (0..64).filter(|n| nodes >> n & 1 != 0).map(|n: u32| n.to_string()).collect();
+            format!("HOME {} {}", world.0, escaped(&all.join(",")))
         }
     }
 }
@@ -251,6 +257,7 @@ impl Words<'_> {
             "KICK" => plain(self.kick(), "KICK pCPU, and IDLE or PREEMPT"),
             "LOST" => plain(self.lost(), "LOST number, or LOST ?"),
             "GUEST" => plain(self.guest(), "GUEST world, and ENTER or LEAVE"),
+            "HOME" => plain(self.home(), "HOME world, and nodes such as 0,2, or ANY"),
             "ACCOUNT" | "WORLD" | "VM" | "HOST" | "PCPU" | "AFFINITY" | "MARK" => {
                 plain(self.named(name), "the arguments that this event has")
             }
@@ -304,6 +311,17 @@ impl Words<'_> {
     fn guest(&mut self) -> Option<Kind> {
         let (world, how) = (self.world()?, self.0.next()?);
         (how == "ENTER" || how == "LEAVE").then_some(Kind::Guest { world, inside: how == "ENTER" })
+    }
+
+    fn home(&mut self) -> Option<Kind> {
+        let (world, list) = (self.world()?, self.text()?);
+        if list == "ANY" {
+            return Some(Kind::Home { world, nodes: HOME_ANY });
+        }
+        let node = |n: &str| n.parse().ok().filter(|n: &u32| *n < 64).map(|n| 1 << n);
+        let each = list.split(',').filter(|n| !n.is_empty()).map(node);
+        let nodes = each.collect::<Option<Vec<u64>>>()?.into_iter().fold(0, |all, n| all | n);
+        Some(Kind::Home { world, nodes })
     }
 
     fn wait_on(&mut self) -> Option<Kind> {

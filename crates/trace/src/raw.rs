@@ -27,6 +27,7 @@
 //! | 17 lost | 0 | how many, with 1 << 32 if that is known | 0 |
 //! | 18 mark | length of the text | its first 8 bytes | the other 8 |
 //! | 19 guest | the vCPU | 1 it enters its guest, 0 leaves it | 0 |
+//! | 20 home | the world | a bit for each node, or all | 0 |
 //!
 //! A record of the scheduler may tell of several events (`expand`); an event made here never does.
 //! The kinds that need more room (names, wait-on, vtime, affinity) are made by user space and have
@@ -45,7 +46,7 @@ pub const RAW_BYTES: usize = 32;
 pub enum RawError {
     /// No kind has this number, or none with a raw form.
     #[error(
-        "raw record: cannot read: seen kind {seen}, allowed 1..8, 11, 14, 15 and 17..19; build \
+        "raw record: cannot read: seen kind {seen}, allowed 1..8, 11, 14, 15 and 17..20; build \
             kernel side and reader from one tree"
     )]
     Kind {
@@ -137,6 +138,7 @@ pub fn to_raw(event: &Event) -> Result<[u8; RAW_BYTES], RawError> {
         ),
         Kind::Lost { events } => (0, known(*events), 0),
         Kind::Guest { inside, .. } => (world, u64::from(*inside), 0),
+        Kind::Home { nodes, .. } => (world, *nodes, 0),
         Kind::Mark { text } if text.len() <= 16 => {
             let mut bytes = [0; 16];
             bytes[..text.len()].copy_from_slice(text.as_bytes());
@@ -167,7 +169,7 @@ pub fn from_raw(raw: &[u8; RAW_BYTES]) -> Result<Event, RawError> {
     let world = u32::from_le_bytes([raw[8], raw[9], raw[10], raw[11]]);
     let pcpu = u64::from(u16::from_le_bytes([raw[14], raw[15]]));
     let (a, b) = (word(raw, 16), word(raw, 24));
-    if !matches!(kind, 1..=8 | 11 | 14 | 15 | 17..=19) {
+    if !matches!(kind, 1..=8 | 11 | 14 | 15 | 17..=20) {
         return Err(RawError::Kind { seen: kind });
     }
     let event = pcpu_or_none(pcpu)
@@ -281,6 +283,7 @@ fn kind_of(kind: u16, id: u32, a: u64, b: u64) -> Option<Kind> {
         }
         17 => Kind::Lost { events: known_of(a) },
         19 => Kind::Guest { world, inside: a != 0 },
+        20 => Kind::Home { world, nodes: a },
         18 => {
             let bytes = [a.to_le_bytes(), b.to_le_bytes()].concat();
             Kind::Mark { text: std::str::from_utf8(bytes.get(..id as usize)?).ok()?.to_owned() }

@@ -1,6 +1,7 @@
 //! Drill "homes": VMs whose memory is all in one node when Tandem begins get home nodes, run in
 //! them, and their memory follows; beside it the same VMs under the kernel's own scheduler with its
-//! NUMA balancing. On a host of two nodes and on one of four.
+//! NUMA balancing. On a host of two nodes and on one of four. On the former also a wide VM, one
+//! that is pinned and one whose memory is bound.
 
 use super::record::Record;
 use super::{Drill, Report, Setting, begin, spec};
@@ -18,6 +19,10 @@ const MEGABYTES: u32 = 32;
 const SETTLE_S: u32 = 36;
 /// Looks at where vCPUs run, 50 ms apart.
 const LOOKS: u32 = 100;
+/// vCPUs of the wide VM; a part of it has half of them.
+const WIDE: u32 = 6;
+/// Where the VM that is pinned may run: in node 1 of two.
+const PINNED: u32 = 5;
 /// Of the looks at a VM's vCPUs, those that find them in one node.
 const AT_HOME: f64 = 0.99;
 /// Of a VM's memory, what is in that node.
@@ -43,14 +48,18 @@ fn one(
 ) -> Result<Report> {
     let before = format!(
         "VMS=\"{}\" VCPUS={VCPUS} MEGABYTES={MEGABYTES} NODES={nodes} SETTLE={SETTLE_S} \
-            LOOKS={LOOKS} ALL={:x}",
+            LOOKS={LOOKS} WIDE={WIDE} PINNED={:x} ALL={:x}",
         VMS.join(" "),
+        1 << PINNED,
         (1u32 << PCPUS) - 1
     );
-    let mut spec = spec(setting, &before, SCRIPT, 600);
+    let mut spec = spec(setting, &before, SCRIPT, 900);
     spec.topology = Topology { sockets: nodes, nodes, cores_per_socket: PCPUS / nodes, threads: 1 };
     let (mut report, _, records) = begin(Drill::Homes, &spec, archive, on)?;
     judge(&mut report, &records, nodes);
+    if nodes == 2 {
+        judge_held(&mut report, &records);
+    }
     Ok(report)
 }
 
@@ -130,6 +139,56 @@ fn judge(report: &mut Report, records: &[Record], nodes: u32) {
     );
 }
 
+/// A wide VM, one that is pinned to node 1, and one whose memory is bound to node 0.
+fn judge_held(report: &mut Report, records: &[Record]) {
+    let held = |name: &str| records.iter().find(|r| r.kind == "held" && r.text("name") == name);
+    let at = |name: &str| held(name).map(|r| largest(&by_node(r, "at", 2)));
+    let memory = |name: &str| held(name).map(|r| by_node(r, "n", 2)).unwrap_or_default();
+    let there = |name: &str| at(name).filter(|(_, part)| *part >= AT_HOME).map(|(node, _)| node);
+    let seen = ["w0", "w1", "p", "m"].map(there);
+    report.check(
+        "parts of a wide VM, a pinned VM, and one whose memory is bound: nodes of their vCPUs",
+        seen[0].zip(seen[1]).is_some_and(|(a, b)| a != b) && seen[2..] == [Some(1), Some(0)],
+        format!("{seen:?}"),
+        "one part in each, 1, 0",
+    );
+    let part = |name: &str, node: usize| {
+        let of = memory(name);
+        of.get(node).copied().unwrap_or(0.0) / of.iter().sum::<f64>().max(1.0)
+    };
+    let seen = [part("w0", 0), part("w0", 1), part("p", 1), part("m", 0)];
+    report.check(
+        "their memory: of the wide VM in each node, of the others at home",
+        seen[..2].iter().all(|p| *p >= LOCAL / 2.0) && seen[2..].iter().all(|p| *p >= LOCAL),
+        seen.map(|p| format!("{:.1}", 100.0 * p)).join(", "),
+        format!("half of {} in each, {0}", 100.0 * LOCAL),
+    );
+    let explained: Vec<(&str, String, f64)> = records
+        .iter()
+        .filter(|r| r.kind == "explained")
+        .map(|r| (r.text("vm"), r.text("home").to_owned(), r.number("local").unwrap_or(0.0)))
+        .collect();
+    let homes: Vec<&str> = explained.iter().map(|e| e.1.as_str()).collect();
+    let as_run = at("w0").zip(at("w1")).map(|(a, b)| [a.0.to_string(), b.0.to_string()]);
+    report.check(
+        "'tandem numa explain' says the same",
+        as_run.is_some_and(|[a, b]| homes == [a.as_str(), b.as_str(), "1", "0"])
+            && explained.iter().all(|e| e.2 >= 100.0 * LOCAL),
+        format!("{explained:?}"),
+        format!("the homes that were seen, {} % local", 100.0 * LOCAL),
+    );
+    let number = |kind: &str, key: &str| {
+        records.iter().find(|r| r.kind == kind).and_then(|r| r.count(key)).unwrap_or(0)
+    };
+    let seen = (number("said", "bound"), number("metrics", "local"));
+    report.check(
+        "that memory is bound is printed, and metrics have the memory of each VM",
+        seen == (1, 3),
+        format!("{seen:?}"),
+        "once, 3",
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::record::records;
@@ -162,5 +221,34 @@ mod tests {
         assert_eq!(failed(3, 1_200, 0), 1);
         assert_eq!(failed(2, 1_300, 0), 1);
         assert_eq!(failed(2, 1_200, 1), 1);
+    }
+
+    #[test]
+    fn a_part_that_strays_and_bound_memory_that_moves_are_seen() {
+        let failed = |stray: u32, moved: u32, said: u32, local: f64| {
+            let mut text = String::new();
+            for (name, node, n0) in [("w0", 0, 4_000), ("w1", 1, 4_000), ("p", 1, 0)] {
+                let at = [(1 - node) * 100, node * 100 + stray];
+                text += &format!(
+                    "drill: held name={name} at0={} at1={} n0={n0} n1={}\n",
+                    at[0],
+                    at[1],
+                    8_000 - n0
+                );
+            }
+            text += &format!("drill: held name=m at0=100 at1=0 n0={} n1={moved}\n", 8_000 - moved);
+            for (vm, home) in [("w", 0), ("w", 1), ("p", 1), ("m", 0)] {
+                text += &format!("drill: explained vm={vm} part=0 home={home} local={local}\n");
+            }
+            text += &format!("drill: said bound={said}\ndrill: metrics local=3\n");
+            let mut report = Report::of_no_boot("homes");
+            judge_held(&mut report, &records(&text));
+            report.checks.iter().filter(|c| !c.ok).count()
+        };
+        assert_eq!(failed(0, 0, 1, 100.0), 0);
+        assert_eq!(failed(9, 0, 1, 100.0), 1);
+        assert_eq!(failed(0, 500, 1, 100.0), 1);
+        assert_eq!(failed(0, 0, 0, 100.0), 1);
+        assert_eq!(failed(0, 0, 1, 90.0), 1);
     }
 }

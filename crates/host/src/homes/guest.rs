@@ -6,8 +6,9 @@ use std::{fs, ops::Range};
 /// Mappings smaller than this part of the largest are the hypervisor's own: firmware, stacks,
 /// arenas of its allocator.
 const PART: u64 = 16;
-/// A guest has more: a process without such a mapping has not made its guest's memory yet.
-const LEAST: u64 = 4 << 20;
+/// A guest has more: a process without such a mapping has not made its guest's memory yet. A
+/// thread's stack has 8 MiB, unless somebody has set another size.
+const LEAST: u64 = 16 << 20;
 
 /// The memory of a guest: mappings from the highest address down.
 ///
@@ -94,7 +95,7 @@ mod tests {
             7f0000000000-7f0008000000 rw-s 00000000 00:01 12   /memfd:ram0 (deleted)\n\
             7f1000000000-7f1008000000 rw-p 00000000 00:00 0\n\
             7f2000000000-7f2040000000 rwxp 00000000 00:00 0\n\
-            7f3000000000-7f3000200000 rw-p 00000000 00:00 0\n\
+            7f3000000000-7f3000800000 rw-p 00000000 00:00 0\n\
             7f4000000000-7f4008000000 r--p 00000000 fe:00 77   /usr/share/qemu/edk2.fd\n\
             7f5000000000-7f5008000000 rw-p 00000000 fe:00 78   /usr/lib/libx.so\n";
         let guest = Guest::of(maps);
@@ -105,6 +106,6 @@ mod tests {
         assert_eq!(guest.bytes(), 256 << 20);
         assert_eq!(guest.address(0), 0x7f10_0000_0000);
         assert_eq!(guest.address(128 << 20), 0x7f00_0000_0000);
-        assert_eq!(Guest::of("7f3000000000-7f3000200000 rw-p 00000000 00:00 0"), Guest(vec![]));
+        assert_eq!(Guest::of("7f3000000000-7f3000800000 rw-p 00000000 00:00 0"), Guest(vec![]));
     }
 }

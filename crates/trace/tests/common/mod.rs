@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub use dice::Draw;
-use trace::{Event, Item, Kick, Kind, Move, Place, Queue, Reader, Role, State, Waker, Why, Writer};
+use trace::{
+    Event, HOME_ANY, Item, Kick, Kind, Move, Place, Queue, Reader, Role, State, Waker, Why, Writer,
+};
 use units::{PcpuId, PcpuSet, VmId, WorldId};
 
 /// A name with letters that a log has to escape.
@@ -18,7 +20,7 @@ pub fn any(r: &mut Draw) -> Event {
     let p = PcpuId(r.below(1024) as u16);
     let (maybe_p, maybe_w) = ((r.below(3) > 0).then_some(p), (r.below(2) == 0).then_some(other));
     let number = if r.below(3) == 0 { r.bits() } else { r.below(1 << 40) };
-    let kind = match r.below(19) {
+    let kind = match r.below(20) {
         0 => {
             let from = (r.below(4) > 0).then(|| r.of(State::ALL));
             Kind::State { world, from, to: r.of(State::ALL), why: r.of(Why::ALL), on: maybe_p }
@@ -70,6 +72,7 @@ pub fn any(r: &mut Draw) -> Event {
             ),
         },
         17 => Kind::Guest { world, inside: r.below(2) == 0 },
+        18 => Kind::Home { world, nodes: if r.below(4) == 0 { HOME_ANY } else { r.bits() } },
         16 => Kind::Lost { events: (r.below(2) == 0).then_some(r.bits() as u32) },
         _ => Kind::Mark { text: text(r) },
     };
