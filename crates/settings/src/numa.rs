@@ -1,6 +1,6 @@
 //! NUMA: memory of the nodes, and the thresholds by which VMs get and change their homes.
 
-use crate::{Bytes, RunSpec};
+use crate::{Bytes, RunSpec, VmSpec};
 use serde::{Deserialize, Serialize};
 use units::Span;
 
@@ -101,12 +101,13 @@ impl RunSpec {
 #[must_use]
 pub(crate) fn numa_reasons(spec: &RunSpec, nodes: usize) -> Vec<String> {
     let mut out = vec![];
-    let with_memory = spec.vms.iter().find(|v| v.memory.is_some() || v.vnuma.is_some());
+    let asks = |v: &&VmSpec| v.memory.is_some() || v.vnuma.is_some() || v.vnuma_node.is_some();
+    let with_memory = spec.vms.iter().find(asks);
     let Some(numa) = &spec.numa else {
         out.extend(with_memory.map(|v| {
             format!(
-                "vm '{}': memory, vnuma: seen one of them, allowed only with [numa], which says \
-                    what the nodes have",
+                "vm '{}': memory, vnuma, vnuma_node: seen one of them, allowed only with [numa], \
+                    which says what the nodes have",
                 v.name
             )
         }));
@@ -134,6 +135,7 @@ pub(crate) fn numa_reasons(spec: &RunSpec, nodes: usize) -> Vec<String> {
         out.extend(distance_reasons(rows, sizes.len()));
     }
     out.extend(threshold_reasons(numa));
+    out.extend(spec.vms.iter().filter_map(virtual_node_reason));
     let (asked, there): (u64, u64) = (
         spec.vms
             .iter()
@@ -166,6 +168,23 @@ pub(crate) fn live_numa_reasons(numa: &NumaSpec) -> Vec<String> {
         )
     });
     seen.chain(threshold_reasons(numa)).collect()
+}
+
+/// Why a VM cannot have virtual nodes of so many vCPUs.
+fn virtual_node_reason(vm: &VmSpec) -> Option<String> {
+    let size = vm.vnuma_node?;
+    let divides = |n: &u32| vm.vcpus % n == 0;
+    if size > 0 && divides(&size) {
+        return None;
+    }
+    let all: Vec<String> = (1..=vm.vcpus).filter(divides).map(|n| n.to_string()).collect();
+    Some(format!(
+        "vm '{}': vnuma_node: seen {size}, allowed what divides its {} vCPUs: {}; virtual nodes \
+            are equal",
+        vm.name,
+        vm.vcpus,
+        all.join(", ")
+    ))
 }
 
 /// Thresholds and rates that are out of range.
@@ -264,15 +283,21 @@ mod tests {
             ("period = '1ms'", "", "numa.period: seen 1ms, allowed 100ms to 60s"),
             ("thrash_percent = 101", "", "numa.thrash_percent: seen 101, allowed 0..100"),
             ("link = '1KB'", "", "numa.link: seen 1000B, allowed 1MB or more"),
+            ("", "vnuma_node = 0", "vm 'a': vnuma_node: seen 0, allowed what divides its 2 vCPUs"),
+            ("", "vnuma_node = 3", "seen 3, allowed what divides its 2 vCPUs: 1, 2; virtual"),
         ] {
             let text = refused("[hardware]", numa, vm);
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(refused("", "", "").contains("numa: seen, allowed only with [hardware]"));
-        let text = "[host]\ncores_per_llc = 4\n[hardware]\n[[vm]]\nname = 'a'\nvcpus = 2\n\
-            memory = '1GiB'\n";
-        let text = parse("t.toml", "t", text).expect_err("must be refused").to_string();
-        assert!(text.contains("vm 'a': memory, vnuma: seen one of them, allowed only with [numa]"));
+        for key in ["memory = '1GiB'", "vnuma = true", "vnuma_node = 1"] {
+            let text = format!(
+                "[host]\ncores_per_llc = 4\n[hardware]\n[[vm]]\nname = 'a'\nvcpus = 2\n{key}\n"
+            );
+            let text = parse("t.toml", "t", &text).expect_err("must be refused").to_string();
+            let said = "vm 'a': memory, vnuma, vnuma_node: seen one of them, allowed only with";
+            assert!(text.contains(said), "{text}");
+        }
     }
 
     #[test]

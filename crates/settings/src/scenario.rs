@@ -233,6 +233,10 @@ pub struct VmSpec {
     /// Whether its guest knows of its NUMA nodes; from 9 vCPUs on if left out (`numa.vcpu.min`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vnuma: Option<bool>,
+    /// vCPUs of each node that its guest knows of, as they were made where it was powered on first;
+    /// by the nodes of this host if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vnuma_node: Option<u32>,
     /// Whether it is to fit into a node by hardware threads in place of cores
     /// (`numa.vcpu.preferHT`).
     #[serde(default)]

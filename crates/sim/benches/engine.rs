@@ -48,6 +48,7 @@ fn vm(i: u32, vcpus: u32) -> VmSpec {
         vcpu_workloads: None,
         memory: None,
         vnuma: None,
+        vnuma_node: None,
         prefer_ht: false,
         watchdog: None,
         hot_add: vec![],

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use topology::Topology;
 use units::{PcpuId, PcpuSet};
+use vnuma::{Case, Vcpus};
 
 /// Steps of a period in which pages are moved.
 pub(crate) const PAGE_STEPS: u64 = 20;
@@ -20,6 +21,9 @@ pub(crate) struct Part {
     pub(crate) id: ClientId,
     pub(crate) worlds: Range<u32>,
     pub(crate) area: u32,
+    /// Clients of one number are of one virtual node; all are where the guest knows of none, or
+    /// where clients are made irrespective of them.
+    virtual_node: u32,
     bytes: u64,
     hot: u64,
     /// pCPUs that its VM may use; none: all.
@@ -77,6 +81,8 @@ struct Wants {
     hot_permille: u64,
     shared_permille: u64,
     vnuma: bool,
+    /// vCPUs of a virtual node; 0: by the host's nodes.
+    virtual_node: u32,
 }
 
 fn knobs(spec: &NumaSpec, mutant: Option<Mutant>) -> Knobs {
@@ -142,6 +148,7 @@ impl Numa {
                 hot_permille: permille(profile.hot_accesses),
                 shared_permille: permille(profile.shared_accesses),
                 vnuma: vm.has_vnuma(),
+                virtual_node: vm.vnuma_node.unwrap_or(0),
             }
         };
         let most = |prefer_ht: bool| least(if prefer_ht { &threads } else { &cores });
@@ -214,21 +221,24 @@ impl Numa {
     ) -> Vec<Decision> {
         let vcpus = worlds.end - worlds.start;
         let w = self.wants[vm as usize];
-        let sizes =
-            if self.managed { vnuma::balanced(vcpus, self.most[vm as usize]) } else { vec![vcpus] };
-        let (start, mut first) = (worlds.start, worlds.start);
-        let part = |(part, size): (u32, &u32)| {
-            let worlds = first..first + size;
-            first += size;
+        let clients = if self.managed {
+            clients(vcpus, w, self.most[vm as usize])
+        } else {
+            vec![(0, Vcpus { first: 0, count: vcpus })]
+        };
+        let start = worlds.start;
+        let part = |(part, (virtual_node, of_vm)): (u32, &(u32, Vcpus))| {
+            let ids = of_vm.ids();
             // Borders by vCPUs: the sum is exact.
-            let below = |all: u64, world: u32| {
-                (u128::from(all) * u128::from(world - start) / u128::from(vcpus)) as u64
+            let below = |all: u64, vcpu: u32| {
+                (u128::from(all) * u128::from(vcpu) / u128::from(vcpus)) as u64
             };
-            let of = |all: u64| below(all, first) - below(all, first - size);
+            let of = |all: u64| below(all, ids.end) - below(all, ids.start);
             Part {
                 id: ClientId { vm, part },
-                worlds,
+                worlds: start + ids.start..start + ids.end,
                 area: memory.area(w.hot_permille),
+                virtual_node: *virtual_node,
                 bytes: of(w.bytes),
                 hot: of(w.hot),
                 allowed: allowed.cloned(),
@@ -237,7 +247,7 @@ impl Numa {
                 cold_moved: 0,
             }
         };
-        let parts: Vec<Part> = (0..).zip(&sizes).map(part).collect();
+        let parts: Vec<Part> = (0..).zip(&clients).map(part).collect();
         let out = if self.managed { self.place(now, vm, &parts, allowed) } else { vec![] };
         for p in &parts {
             self.allocate(p, memory);
@@ -408,14 +418,40 @@ impl Numa {
     }
 }
 
-/// Areas that the worlds of a client use, and for how many of their accesses each: its own above
-/// all, where the guest knows of its nodes; else those of the VM alike.
+/// The clients of a VM on nodes with room for `room` vCPUs of it, each with its virtual node (VS51
+/// "vNUMA: Challenges and Best Practices"). A guest that knows of no nodes has one.
+fn clients(vcpus: u32, w: Wants, room: u32) -> Vec<(u32, Vcpus)> {
+    let size = match (w.vnuma, w.virtual_node) {
+        (true, 0) => room,
+        (true, size) => size,
+        (false, _) => vcpus,
+    };
+    let mut first = 0;
+    let node = |count: u32| {
+        first += count;
+        Vcpus { first: first - count, count }
+    };
+    let nodes: Vec<Vcpus> = vnuma::balanced(vcpus, size).into_iter().map(node).collect();
+    let (case, parts) = vnuma::clients(&nodes, room);
+    let of = |part: Vcpus| {
+        let inside = nodes.iter().position(|n| n.meets(part)).unwrap_or(0);
+        let at = if case == Case::Irreconcilable { 0 } else { inside as u32 };
+        (at, part)
+    };
+    parts.into_iter().map(of).collect()
+}
+
+/// Areas that the worlds of a client use, and for how many of their accesses each: those of their
+/// virtual node above all; where there is one for all clients, all alike.
 fn uses(parts: &[Part], own: &Part, w: Wants) -> Vec<(u32, u64)> {
+    let near = |p: &&Part| p.virtual_node == own.virtual_node;
     let all: u64 = parts.iter().map(|p| p.bytes).sum();
-    let shared = if w.vnuma && parts.len() > 1 { w.shared_permille } else { 1000 };
+    let of_node: u64 = parts.iter().filter(near).map(|p| p.bytes).sum();
+    let shared = if of_node == all { 1000 } else { w.shared_permille };
     let part = |p: &Part| {
         let of_all = shared * p.bytes / all.max(1);
-        (p.area, of_all + if p.id == own.id { 1000 - shared } else { 0 })
+        let of_own = (1000 - shared) * p.bytes / of_node.max(1);
+        (p.area, of_all + if near(&p) { of_own } else { 0 })
     };
     parts.iter().map(part).collect()
 }

@@ -59,6 +59,7 @@ impl Hosts for Draw {
                 .then(|| (0..vcpus).map(|_| self.of_vcpu()).collect()),
             memory: None,
             vnuma: None,
+            vnuma_node: None,
             prefer_ht: false,
             watchdog: None,
             active: if self.below(4) == 0 { self.pauses(secs * 1000) } else { vec![] },

@@ -86,6 +86,7 @@ impl Trees<'_> {
                 .then(|| (0..vcpus).map(|_| self.0.workload()).collect()),
             memory: None,
             vnuma: None,
+            vnuma_node: None,
             prefer_ht: false,
             watchdog: None,
             hot_add: vec![],

@@ -31,7 +31,7 @@ pub use decide::{Decision, Reason, Remembered, Renewed, Unfit, VirtualNode, bala
 pub use fleet::{Recommended, recommend};
 pub use host::{Host, HostError, Node};
 pub use libvirt::escaped;
-pub use mapping::{Case, Client, Mapping};
+pub use mapping::{Case, Client, Mapping, clients};
 pub use mib::{Mib, MibError};
 pub use note::Note;
 pub use plan::{Guest, Plan, plan};

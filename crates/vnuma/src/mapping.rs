@@ -81,14 +81,8 @@ impl Mapping {
     #[must_use]
     pub fn new(vm: &Vm, decision: &Decision, host: &Host) -> Mapping {
         let room = host.room(&vm.options);
-        let case = Case::of(decision.size, room);
-        let parts: Vec<Vcpus> = match case {
-            Case::Fits => decision.nodes.iter().map(|n| n.vcpus).collect(),
-            Case::Multiple { .. } => {
-                decision.nodes.iter().flat_map(|n| split(n.vcpus, room)).collect()
-            }
-            Case::Irreconcilable => split(Vcpus { first: 0, count: vm.vcpus }, room),
-        };
+        let nodes: Vec<Vcpus> = decision.nodes.iter().map(|n| n.vcpus).collect();
+        let (case, parts) = clients(&nodes, room);
         let homes = homes(vm, host, &parts);
         let mut clients: Vec<Client> = parts
             .into_iter()
@@ -147,6 +141,20 @@ impl Mapping {
         }
         by_node
     }
+}
+
+/// How the virtual nodes of a VM, in order of their vCPUs, meet nodes with room for `room`, and the
+/// vCPUs of each client that is made of them, in the same order.
+#[must_use]
+pub fn clients(nodes: &[Vcpus], room: u32) -> (Case, Vec<Vcpus>) {
+    let case = Case::of(nodes.iter().map(|n| n.count).max().unwrap_or(0), room);
+    let all = Vcpus { first: 0, count: nodes.iter().map(|n| n.count).sum() };
+    let parts = match case {
+        Case::Fits => nodes.to_vec(),
+        Case::Multiple { .. } => nodes.iter().flat_map(|n| split(*n, room)).collect(),
+        Case::Irreconcilable => split(all, room),
+    };
+    (case, parts)
 }
 
 /// These vCPUs in as few parts of at most `most` as there can be.
