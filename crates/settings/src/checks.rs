@@ -196,12 +196,31 @@ pub(crate) fn vm(vm: &VmSpec, pcpus: usize, mhz: u32, reasons: &mut Vec<String>)
     let every = vm.every_workload();
     let workloads = vm.vcpu_workloads.as_deref().unwrap_or(std::slice::from_ref(&every));
     workloads.iter().flat_map(|w| w.reasons()).for_each(&mut say);
-    if workloads.iter().any(|w| matches!(w, Workload::Pipe { .. })) {
-        say("workload.kind: seen 'pipe', allowed in a [[host_task]] only: vCPUs wake each other by \
-            interrupts (ipi)"
-            .to_owned());
-    }
+    rings(workloads, vm.count).into_iter().for_each(&mut say);
     siblings(vm, workloads).into_iter().for_each(say);
+}
+
+/// What is wrong with the rings that so many VMs or host tasks with these workloads form.
+fn rings(workloads: &[Workload], count: u32) -> Vec<String> {
+    let of = |w: &Workload| match w {
+        Workload::Pipe { ring, .. } => Some(*ring),
+        _ => None,
+    };
+    let sizes: BTreeSet<u32> = workloads.iter().filter_map(of).collect();
+    let reason = |ring: u32| match ring {
+        0 | 1 => Some(format!("workload.ring: seen {ring}, allowed 2 or more")),
+        _ => (count % ring != 0)
+            .then(|| format!("count: seen {count}, allowed a multiple of workload.ring ({ring})")),
+    };
+    if sizes.len() > 1 {
+        let all: Vec<String> = sizes.iter().map(u32::to_string).collect();
+        let seen = all.join(" and ");
+        return vec![format!(
+            "vcpu_workloads.ring: seen {seen}, allowed one of them: VMs of a ring pass all their \
+                tokens in the same order"
+        )];
+    }
+    sizes.into_iter().filter_map(reason).collect()
 }
 
 /// What is wrong with vCPUs that wait for each other, and with the watchdog over them.
@@ -239,21 +258,13 @@ pub(crate) fn task(task: &HostTask, pcpus: usize, reasons: &mut Vec<String>) {
         say(format!(
             "workload.kind: seen '{kind}', allowed in a [[vm]] only: a host task has no siblings to wait for"
         ));
-    } else if let Workload::Pipe { ring, .. } = task.workload {
-        if ring < 2 {
-            say(format!("workload.ring: seen {ring}, allowed 2 or more"));
-        } else if task.count % ring != 0 {
-            say(format!(
-                "count: seen {}, allowed a multiple of workload.ring ({ring})",
-                task.count
-            ));
-        }
     } else if matches!(task.workload, Workload::Exits { .. }) {
         say(format!(
             "workload.kind: seen '{kind}', allowed in a [[vm]] only: a host task has no guest to \
                 leave"
         ));
     }
+    rings(&[task.workload], task.count).into_iter().for_each(&mut say);
     task.workload.reasons().into_iter().for_each(say);
 }
 

@@ -98,14 +98,15 @@ pub enum Workload {
         dist: Dist,
     },
     /// One of the host tasks that pass a token round a ring of pipes: the task with the token
-    /// works, wakes the next task synchronously, and sleeps until the token comes back.
+    /// works, wakes the next task synchronously, and sleeps until the token comes back. vCPUs of
+    /// several VMs do the same: each wakes the vCPU of its own number in the next VM.
     Pipe {
         /// Mean CPU time of one piece of work, system calls included.
         work: Span,
         /// How it is spread.
         #[serde(default)]
         dist: Dist,
-        /// Number of tasks in each ring, 2 or more; `count` is a multiple of it.
+        /// Number of tasks or VMs in each ring, 2 or more; `count` is a multiple of it.
         #[serde(default = "pair")]
         ring: u32,
     },
@@ -311,10 +312,30 @@ mod tests {
             refused_tasks(2, "{ kind = 'pipe', work = '999ns' }"),
             ["host_task 't': workload.work: seen 999ns, allowed 1us or more"]
         );
+    }
+
+    #[test]
+    fn vms_pass_tokens_in_whole_rings_of_one_size() {
+        let pipe = |ring: u32| format!("{{ kind = 'pipe', work = '5us', ring = {ring} }}");
+        let mixed = |a: u32, b: u32| format!("vcpu_workloads = [{}, {}]", pipe(a), pipe(b));
+        let of = |text: &str| {
+            let text = format!("[[vm]]\nname = 'a'\nvcpus = 2\n{text}\n");
+            scenario(&text).map(|mut s| s.runs.remove(0).spec.vms)
+        };
+        let burns = format!("count = 4\nvcpu_workloads = [{}, {{ kind = 'burn' }}]", pipe(4));
+        assert_eq!(of(&burns).expect("it is read").len(), 4);
         assert_eq!(
-            refused(&format!("workload = {}", pipe(""))),
-            ["vm 'a': workload.kind: seen 'pipe', allowed in a [[host_task]] only: vCPUs wake \
-                 each other by interrupts (ipi)"]
+            refused(&format!("workload = {}", pipe(2))),
+            ["vm 'a': count: seen 1, allowed a multiple of workload.ring (2)"]
+        );
+        assert_eq!(
+            refused(&format!("count = 2\nworkload = {}", pipe(1))),
+            ["vm 'a': workload.ring: seen 1, allowed 2 or more"]
+        );
+        assert_eq!(
+            refused(&format!("count = 4\n{}", mixed(2, 4))),
+            ["vm 'a': vcpu_workloads.ring: seen 2 and 4, allowed one of them: VMs of a ring pass \
+                 all their tokens in the same order"]
         );
     }
 

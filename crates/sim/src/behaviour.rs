@@ -20,7 +20,7 @@ pub(crate) enum Next {
     Pass(u32),
 }
 
-/// A task's place in its ring of pipes.
+/// A world's place in its ring of pipes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Link {
     /// World that it hands over to.

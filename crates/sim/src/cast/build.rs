@@ -84,13 +84,14 @@ fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldSpec>, Vec<A
         vm,
         vcpu,
     };
-    let alone = Link::default();
-    let mut actors = vec![actor(Workload::Idle, alone, "", 0, false)];
+    let mut actors = vec![actor(Workload::Idle, Link::default(), "", 0, false)];
+    let mut of_vms = vm_links(&spec.vms).into_iter();
     for (vm, v) in spec.vms.iter().enumerate() {
         for i in 0..v.vcpus as usize {
             let name = format!("vcpu{i}");
             let stream = format!("{}/{name}", v.name);
-            let vcpu = actor(v.workload_of(i), alone, &stream, vm as u32 + 1, true);
+            let link = of_vms.next().unwrap_or_default();
+            let vcpu = actor(v.workload_of(i), link, &stream, vm as u32 + 1, true);
             actors.push(Actor { sibling: guests[vm + 1].on.then(Box::default), ..vcpu });
             specs.push(WorldSpec { name, allowed: v.allowed(i), index: i as u32, kthread: false });
         }
@@ -124,6 +125,30 @@ fn links(tasks: &[HostTask], world: u32) -> Vec<Link> {
             Link { next: world + next as u32, first: at == begin }
         };
         links.extend((begin..end).map(link));
+    }
+    links
+}
+
+/// The place of each vCPU in its ring of VMs, in the order of worlds: it hands over to the vCPU of
+/// its own number in the next VM. Rings are whole, their VMs are alike and follow one another; any
+/// other VM is alone.
+fn vm_links(vms: &[VmSpec]) -> Vec<Link> {
+    let ring = |vm: &VmSpec| {
+        let of = |i: u32| match vm.workload_of(i as usize) {
+            Workload::Pipe { ring, .. } => Some(ring.max(1) as usize),
+            _ => None,
+        };
+        (0..vm.vcpus).find_map(of).unwrap_or(1)
+    };
+    let (mut links, mut at) = (vec![], 0);
+    while let Some(vm) = vms.get(at) {
+        let size = ring(vm).min(vms.len() - at) as u32;
+        let begin = 1 + links.len() as u32;
+        for n in 0..size {
+            let next = begin + (n + 1) % size * vm.vcpus;
+            links.extend((0..vm.vcpus).map(|i| Link { next: next + i, first: n == 0 }));
+        }
+        at += size as usize;
     }
     links
 }

@@ -47,12 +47,14 @@ impl<P: Scheduler> Engine<P> {
         self.wake_from(world, here, waker, flags);
     }
 
-    /// A world that runs on pCPU `here` has written to a pipe, and is about to sleep: its reader is
-    /// woken synchronously. What that takes is part of the writer's work.
+    /// A world that runs on pCPU `here` hands over to another, and is about to sleep. A host task
+    /// has written to a pipe: its reader is woken synchronously. A vCPU has rung another VM's
+    /// doorbell, which knows nothing of that. What ringing takes is part of the writer's work.
     fn pass(&mut self, writer: u32, here: u32, reader: u32) {
         if self.kernel.seat(reader) == Seat::Asleep {
             self.cast.is_due(reader, self.kernel.now());
-            self.wake_from(reader, here, writer, WAKE_SYNC);
+            let flags = if self.cast.is_vcpu(writer) { 0 } else { WAKE_SYNC };
+            self.wake_from(reader, here, writer, flags);
         }
     }
 
