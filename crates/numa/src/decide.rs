@@ -9,7 +9,8 @@
 //! of the cores, nothing from 150 % on.
 //! *Locality*: more of the client's memory is in another node, by `improvement_percent`, and the
 //! move back asks for no next one: it neither loads that node beyond `core_cap_percent` of its
-//! cores, unless no other has less load by `imbalance_percent`, nor would an imbalance undo it.
+//! cores, unless no other has less load by `imbalance_percent` or others want less than that there,
+//! nor would an imbalance undo it.
 //! *Action affinity*: the same of its communication, which outweighs memory by its weight.
 
 use crate::planner::{Planner, State, permille};
@@ -115,6 +116,14 @@ impl Planner {
         gain * self.knobs.action_affinity as i64 / 100
     }
 
+    /// What one that leaves `from` for CPU loses of its action affinity, in permille: in full up to
+    /// `CONTENDED`, nothing from `CROWDED` on.
+    fn affinity_lost(&self, loads: &Loads, c: &State, from: u32, to: u32) -> i64 {
+        let lost = -self.affinity_gain(c, from, to);
+        let counts = (CROWDED - loads.permille(from).clamp(CONTENDED, CROWDED)) as i64;
+        lost.max(0) * counts / (CROWDED - CONTENDED) as i64
+    }
+
     /// What it gains by the memory that is there, in permille.
     fn memory_gain(&self, c: &State, from: u32, to: u32) -> i64 {
         let gain = c.local_permille(to) as i64 - c.local_permille(from) as i64;
@@ -132,11 +141,7 @@ impl Planner {
         // Where no node is contended after it nothing asks for the next.
         let free = k.contended_permille();
         let resolves = loads.permille(from) > free && after.0.max(after.1) <= free;
-        let lost = -self.affinity_gain(c, from, to);
-        let load = loads.permille(from).clamp(CONTENDED, CROWDED);
-        let counts = (CROWDED - load) as i64;
-        let lost = lost.max(0) * counts / (CROWDED - CONTENDED) as i64;
-        let gain = before as i64 - left as i64 - lost;
+        let gain = before as i64 - left as i64 - self.affinity_lost(loads, c, from, to);
         if before < 10 * k.imbalance_percent {
             return Err(Refusal::TooLittle);
         }
@@ -265,7 +270,9 @@ impl Planner {
                 let left = loads
                     .permille_with(from.home, more)
                     .abs_diff(loads.permille_with(to.home, -more));
-                let gain = before.saturating_sub(left);
+                let lost = self.affinity_lost(loads, from, from.home, to.home)
+                    + self.affinity_lost(loads, to, to.home, from.home);
+                let gain = before.saturating_sub(left).saturating_sub(lost as u64);
                 let fits = left * 100 <= before * k.thrash_percent;
                 if fits && gain >= 10 * k.improvement_percent && best.is_none_or(|x| gain > x.0) {
                     best = Some((gain, *a, *b, before));
@@ -275,38 +282,55 @@ impl Planner {
         best.map(|(_, a, b, cause)| (a, b, cause))
     }
 
-    /// Whether a client may come to a node for something else than CPU: either that is not
-    /// contended then, or no other has less load by an imbalance.
+    /// Whether a client may come to a node for something else than CPU: that is not contended then,
+    /// or no other has less load by an imbalance, or others there want less than an imbalance.
     fn has_cores_for(&self, loads: &Loads, c: &State, to: u32) -> bool {
         let after = loads.shifted(c.home, to, c.wanted);
         let (load, k) = (after.permille(to), &self.knobs);
         let least = self.others(to).map(|n| after.permille(n)).min().unwrap_or(load);
-        let fits = load <= 10 * k.core_cap_percent || load < least + 10 * k.imbalance_percent;
+        let imbalance = 10 * k.imbalance_percent;
+        let alone = loads.permille(to) < imbalance;
+        let fits = load <= 10 * k.core_cap_percent || load < least + imbalance || alone;
         self.allows(c, to) && fits && !self.would_leave(&after, c, to)
+    }
+
+    /// What the memory of a client that is elsewhere makes another home worth, in permille.
+    fn pull_of_memory(&self, c: &State, to: u32) -> i64 {
+        if self.knobs.locality_weight == 0 {
+            return 0;
+        }
+        self.memory_gain(c, c.home, to) + self.affinity_gain(c, c.home, to).min(0)
+    }
+
+    /// The same of its communication.
+    fn pull_of_affinity(&self, c: &State, to: u32) -> i64 {
+        let affinity = self.affinity_gain(c, c.home, to);
+        if affinity <= 0 { 0 } else { affinity + self.memory_gain(c, c.home, to).min(0) }
+    }
+
+    /// What a client must gain at least to come; nothing moves for nothing.
+    fn least_pull(&self) -> i64 {
+        (10 * self.knobs.improvement_percent as i64).max(1)
+    }
+
+    /// Whether a client would come back from `to` for its memory or for others, with these loads
+    /// when it is there.
+    pub(crate) fn would_return(&self, loads: &Loads, c: &State, to: u32) -> bool {
+        let there = State { home: to, ..c.clone() };
+        let pull = self.pull_of_memory(&there, c.home).max(self.pull_of_affinity(&there, c.home));
+        pull >= self.least_pull() && self.has_cores_for(loads, &there, c.home)
     }
 
     /// Clients go back to their memory.
     pub(crate) fn be_local(&mut self, at_ns: u64, out: &mut Vec<Decision>) {
-        if self.knobs.locality_weight == 0 {
-            return;
-        }
-        let gain = |p: &Planner, c: &State, to: u32| {
-            p.memory_gain(c, c.home, to) + p.affinity_gain(c, c.home, to).min(0)
-        };
-        self.come(at_ns, out, Reason::Locality, gain, |c, to, _| c.local_permille(to));
+        let cause = |_: &Planner, c: &State, to: u32| c.local_permille(to);
+        self.come(at_ns, out, Reason::Locality, Planner::pull_of_memory, cause);
     }
 
     /// Clients that communicate come together.
     pub(crate) fn bring_together(&mut self, at_ns: u64, out: &mut Vec<Decision>) {
-        if self.knobs.action_affinity == 0 {
-            return;
-        }
-        let gain = |p: &Planner, c: &State, to: u32| {
-            let affinity = p.affinity_gain(c, c.home, to);
-            if affinity <= 0 { affinity } else { affinity + p.memory_gain(c, c.home, to).min(0) }
-        };
-        let cause = |c: &State, to, p: &Planner| p.talks_permille(c, to);
-        self.come(at_ns, out, Reason::ActionAffinity, gain, cause);
+        let pull = Planner::pull_of_affinity;
+        self.come(at_ns, out, Reason::ActionAffinity, pull, Planner::talks_permille);
     }
 
     /// Each client goes to the node where it gains most, if that is enough.
@@ -316,10 +340,9 @@ impl Planner {
         out: &mut Vec<Decision>,
         reason: Reason,
         gain: impl Fn(&Planner, &State, u32) -> i64,
-        cause: impl Fn(&State, u32, &Planner) -> u64,
+        cause: impl Fn(&Planner, &State, u32) -> u64,
     ) {
-        // Nothing moves for nothing.
-        let least = (10 * self.knobs.improvement_percent as i64).max(1);
+        let least = self.least_pull();
         let mut loads = self.loads();
         for id in self.clients.keys().copied().collect::<Vec<_>>() {
             let c = &self.clients[&id];
@@ -332,7 +355,7 @@ impl Planner {
                 .filter(|(gain, to)| *gain >= least && self.has_cores_for(&loads, c, *to))
                 .max_by_key(|(gain, to)| (*gain, std::cmp::Reverse(*to)));
             if let Some((_, to)) = best {
-                let cause = cause(c, to, self);
+                let cause = cause(self, c, to);
                 let after = loads.shifted(c.home, to, c.wanted);
                 out.push(self.change(at_ns, id, to, reason, cause, (&loads, &after)));
                 loads = after;

@@ -6,7 +6,8 @@
 //! `unfair_percent` for one, the moves between
 //! its node and the least loaded ones are compared by what each client would have had too
 //! little after as many rounds more, squared and summed; the best is made if it leaves less than
-//! now, and if no imbalance would take it back. In a node clients get CPU by entitlement.
+//! now, and if no imbalance, memory or communication would take it back. In a node clients get CPU
+//! by entitlement. One that asks for nothing has neither too little nor too much.
 //! *Worth*: CPU time in a crowded node, or far from its memory, is worth less to a client (ESX4
 //! figures 10 and 11: "less cache and memory bandwidth"). No counter says how much; a node whose
 //! other cores all run others counts for `CROWDED` less, memory that is all elsewhere for `REMOTE`
@@ -110,7 +111,7 @@ impl Planner {
                 if gain > 0 && best.is_none_or(|x| gain > x.0) {
                     let mut after = loads.clone();
                     after.shift(c.home, home, c.wanted);
-                    if !self.would_leave(&after, c, home) {
+                    if !self.would_leave(&after, c, home) && !self.would_return(&after, c, home) {
                         best = Some((gain, *id, home));
                     }
                 }
@@ -134,7 +135,7 @@ impl Planner {
             let missing = c.missing + rounds * lacks / 1000;
             let whole = i128::from(rounds) * i128::from(c.share.max(1));
             let part = i128::from(missing) * 1000 / whole;
-            part * part
+            if c.share == 0 { 0 } else { part * part }
         };
         clients.iter().zip(gets.iter().copied()).map(square).sum()
     }
@@ -163,4 +164,39 @@ fn divide(capacity: u64, clients: &[&State]) -> Vec<u64> {
         weights -= share(c);
     }
     gets
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Client, ClientId, Knobs, Load, Node, Planner};
+
+    /// An idle VM that once had too much weighs nothing: no VM joins it to make its CPU time worse.
+    #[test]
+    fn a_vm_that_asks_for_nothing_makes_nothing_unfair() {
+        let node = Node { cores: 4, memory: 64 << 30 };
+        let knobs = Knobs { locality_weight: 0, ..Knobs::default() };
+        let mut planner = Planner::new(vec![node; 2], knobs);
+        let id = |vm| ClientId { vm, part: 0 };
+        let client =
+            |vm| Client { id: id(vm), vcpus: 4, memory: 1 << 30, nodes: 0, siblings_most: 0 };
+        planner.add(0, &[client(1), client(2)]);
+        let load = |vm, wanted| Load {
+            id: id(vm),
+            wanted,
+            used: wanted,
+            entitled: wanted,
+            memory: vec![0; 2],
+            talks: vec![],
+        };
+        for round in 1..=4 {
+            planner.round(round * 2_000_000_000, &[load(1, 700), load(2, 3_000)]);
+        }
+        let state = |planner: &mut Planner, vm, missing| {
+            planner.clients.get_mut(&id(vm)).expect("it is there").missing = missing;
+        };
+        state(&mut planner, 1, -4_000);
+        state(&mut planner, 2, 3_000);
+        let out = planner.round(10_000_000_000, &[load(1, 0), load(2, 3_000)]);
+        assert!(out.is_empty(), "{out:?}");
+    }
 }

@@ -45,6 +45,8 @@ impl Planner {
         let new = || State {
             client: *client,
             home: 0,
+            since_ns: at_ns,
+            known: false,
             wanted: burn,
             wants_now: burn,
             memory: vec![0; self.nodes.len()],

@@ -62,6 +62,9 @@ pub struct Load {
 pub(crate) struct State {
     pub(crate) client: Client,
     pub(crate) home: u32,
+    /// When it came, and whether it has been there for a whole round.
+    pub(crate) since_ns: u64,
+    pub(crate) known: bool,
     /// Smoothed, in thousandths of a pCPU; and of the last round alone.
     pub(crate) wanted: u64,
     pub(crate) wants_now: u64,
@@ -179,7 +182,7 @@ impl Planner {
     /// A round: what the clients did since the last, and homes that change by that.
     pub fn round(&mut self, at_ns: u64, loads: &[Load]) -> Vec<Decision> {
         self.rounds += 1;
-        self.take(loads);
+        self.take(at_ns, loads);
         self.see_outcomes();
         let mut out = vec![];
         self.balance(at_ns, &mut out);
@@ -190,12 +193,16 @@ impl Planner {
     }
 
     /// Takes in what the clients did.
-    fn take(&mut self, loads: &[Load]) {
+    fn take(&mut self, at_ns: u64, loads: &[Load]) {
+        let period_ns = 1_000_000 * self.knobs.period_ms;
         self.clients.values_mut().for_each(|c| c.settled += 1);
         for load in loads {
             let Some(c) = self.clients.get_mut(&load.id) else { continue };
-            // A period counts a quarter: what lasts for less than two is no load to move for.
-            c.wanted = (3 * c.wanted + load.wanted) / 4;
+            // A period counts a quarter: what lasts for less than two is no load to move for. The
+            // first whole one counts in full: until then it was not known.
+            let first = !c.known && at_ns.saturating_sub(c.since_ns) >= period_ns;
+            c.wanted = if first { load.wanted } else { (3 * c.wanted + load.wanted) / 4 };
+            c.known |= first;
             c.wants_now = load.wanted;
             c.memory.clone_from(&load.memory);
             c.talks.clone_from(&load.talks);

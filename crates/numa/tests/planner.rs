@@ -1,161 +1,11 @@
 //! The planner against a host that divides the CPU of each node by shares, and whose memory moves
 //! by its orders.
 
-use numa::{Client, ClientId, Decision, Knobs, Load, Node, Planner, Reason, Refusal};
+mod host;
+
+use host::{GIB, Host, ROUND_NS, Vm, id};
+use numa::{Client, ClientId, Knobs, Load, Node, Planner, Reason, Refusal};
 use std::collections::BTreeMap;
-
-const GIB: u64 = 1 << 30;
-const ROUND_NS: u64 = 2_000_000_000;
-
-fn id(vm: u32) -> ClientId {
-    ClientId { vm, part: 0 }
-}
-
-struct Vm {
-    id: ClientId,
-    vcpus: u32,
-    /// What it wants now, in thousandths of a pCPU.
-    wants: u64,
-    memory: Vec<u64>,
-    talks: Vec<(ClientId, u64)>,
-    used: u64,
-}
-
-struct Host {
-    planner: Planner,
-    nodes: Vec<Node>,
-    vms: Vec<Vm>,
-    rounds: u64,
-    moved: u64,
-    decisions: Vec<Decision>,
-    loads: Vec<Load>,
-}
-
-impl Host {
-    fn new(nodes: usize, cores: u32, knobs: Knobs) -> Host {
-        let nodes = vec![Node { cores, memory: 64 * GIB }; nodes];
-        Host {
-            planner: Planner::new(nodes.clone(), knobs),
-            nodes,
-            vms: vec![],
-            rounds: 0,
-            moved: 0,
-            decisions: vec![],
-            loads: vec![],
-        }
-    }
-
-    /// A VM with its memory at home, which wants all of its vCPUs.
-    fn start(&mut self, vm: u32, vcpus: u32) -> u32 {
-        self.start_parts(vm, &[vcpus]);
-        self.home(vm)
-    }
-
-    fn start_parts(&mut self, vm: u32, parts: &[u32]) {
-        let client = |(part, vcpus): (u32, &u32)| Client {
-            id: ClientId { vm, part },
-            vcpus: *vcpus,
-            memory: GIB,
-            nodes: 0,
-            siblings_most: 0,
-        };
-        let clients: Vec<Client> = (0..).zip(parts).map(client).collect();
-        let placed = self.planner.add(self.rounds * ROUND_NS, &clients);
-        assert_eq!(placed.len(), parts.len());
-        for c in &clients {
-            let mut memory = vec![0; self.nodes.len()];
-            memory[self.planner.home(c.id).unwrap() as usize] = c.memory;
-            let wants = 1000 * u64::from(c.vcpus);
-            self.vms.push(Vm { id: c.id, vcpus: c.vcpus, wants, memory, talks: vec![], used: 0 });
-        }
-        self.decisions.extend(placed);
-    }
-
-    fn home(&self, vm: u32) -> u32 {
-        self.planner.home(id(vm)).expect("it is there")
-    }
-
-    fn vm(&mut self, vm: u32) -> &mut Vm {
-        self.vms.iter_mut().find(|v| v.id == id(vm)).expect("it is there")
-    }
-
-    /// Equal shares a vCPU, up to what each wants.
-    fn divide(capacity: u64, wants: &[(u64, u64)]) -> Vec<u64> {
-        let mut got = vec![0; wants.len()];
-        for _ in 0..50 {
-            let left = capacity - got.iter().sum::<u64>();
-            let open: Vec<usize> = (0..wants.len()).filter(|i| got[*i] < wants[*i].0).collect();
-            let weights: u64 = open.iter().map(|i| wants[*i].1).sum();
-            for i in open {
-                got[i] += (left * wants[i].1 / weights).min(wants[i].0 - got[i]);
-            }
-        }
-        got
-    }
-
-    /// What the clients do until the next round.
-    fn feed(&mut self) {
-        let all: Vec<(u64, u64)> = self.vms.iter().map(|v| (v.wants, u64::from(v.vcpus))).collect();
-        let capacity = self.nodes.iter().map(|n| 1000 * u64::from(n.cores)).sum();
-        let entitled = Host::divide(capacity, &all);
-        let mut used = vec![0; self.vms.len()];
-        for (n, node) in (0..).zip(&self.nodes) {
-            let here: Vec<usize> = (0..self.vms.len())
-                .filter(|i| self.planner.home(self.vms[*i].id) == Some(n))
-                .collect();
-            let wants: Vec<(u64, u64)> = here.iter().map(|i| all[*i]).collect();
-            let got = Host::divide(1000 * u64::from(node.cores), &wants);
-            here.iter().zip(got).for_each(|(i, got)| used[*i] = got);
-        }
-        self.loads = (0..self.vms.len())
-            .map(|i| {
-                let v = &mut self.vms[i];
-                v.used += used[i];
-                Load {
-                    id: v.id,
-                    wanted: v.wants,
-                    used: used[i],
-                    entitled: entitled[i],
-                    memory: v.memory.clone(),
-                    talks: v.talks.clone(),
-                }
-            })
-            .collect();
-    }
-
-    fn round(&mut self) -> Vec<Decision> {
-        self.rounds += 1;
-        self.feed();
-        let out = self.planner.round(self.rounds * ROUND_NS, &self.loads);
-        self.decisions.extend(&out);
-        for order in self.planner.memory_orders() {
-            let v = self.vms.iter_mut().find(|v| v.id == order.client).unwrap();
-            let mut left = order.cold;
-            for n in 0..v.memory.len() {
-                if n as u32 != order.to {
-                    let bytes = v.memory[n].min(left);
-                    v.memory[n] -= bytes;
-                    v.memory[order.to as usize] += bytes;
-                    self.moved += bytes;
-                    left -= bytes;
-                }
-            }
-        }
-        out
-    }
-
-    fn rounds(&mut self, n: u64) {
-        (0..n).for_each(|_| _ = self.round());
-    }
-
-    fn count(&self, reason: Reason) -> usize {
-        self.decisions.iter().filter(|d| d.reason == reason).count()
-    }
-
-    fn used(&self) -> Vec<u64> {
-        self.vms.iter().map(|v| v.used).collect()
-    }
-}
 
 #[test]
 fn three_on_two_nodes_get_the_same_with_long_term_fairness_and_plainly_not_without() {
@@ -338,6 +188,65 @@ fn chatty_vms_come_together_split_under_contention_and_stay_apart_where_it_is_of
     talk(&mut host);
     host.rounds(100);
     assert_ne!(host.home(1), host.home(2));
+}
+
+#[test]
+fn an_exchange_with_an_idle_vm_does_not_part_vms_that_communicate() {
+    let mut host = Host::new(2, 4, Knobs::default());
+    (1..=4).for_each(|vm| _ = host.start(vm, 2));
+    assert_ne!(host.home(1), host.home(2));
+    host.vm(1).talks = vec![(id(2), 5_000)];
+    host.vm(2).talks = vec![(id(1), 5_000)];
+    (3..=4).for_each(|vm| host.vm(vm).wants = 0);
+    (1..=2).for_each(|vm| host.vm(vm).wants = 1_500);
+    host.rounds(100);
+    assert_eq!(host.home(1), host.home(2));
+    assert_eq!(host.count(Reason::ActionAffinity), 1, "{:#?}", host.decisions);
+    assert_eq!(host.decisions.len(), 4 + 1, "{:#?}", host.decisions);
+}
+
+#[test]
+fn what_vms_lacked_while_there_was_contention_moves_nothing_afterwards() {
+    let mut host = Host::new(2, 4, Knobs::default());
+    (1..=2).for_each(|vm| _ = host.start(vm, 2));
+    (3..=5).for_each(|vm| _ = host.start(vm, 4));
+    host.vm(1).talks = vec![(id(2), 5_000)];
+    host.vm(2).talks = vec![(id(1), 5_000)];
+    host.rounds(43);
+    (3..=5).for_each(|vm| host.vm(vm).wants = 0);
+    (1..=2).for_each(|vm| host.vm(vm).wants = 1_500);
+    host.rounds(20);
+    assert_eq!(host.home(1), host.home(2), "{:#?}", host.decisions);
+    let before = host.decisions.len();
+    host.rounds(100);
+    assert_eq!(host.decisions.len(), before, "{:#?}", &host.decisions[before..]);
+}
+
+#[test]
+fn a_vm_that_fills_a_node_goes_back_to_its_memory_too() {
+    let mut host = Host::new(2, 4, Knobs::default());
+    host.start(1, 4);
+    let home = host.home(1);
+    host.rounds(5);
+    host.planner.ask(0, id(1), 1 - home).expect("it may go there");
+    host.rounds(2);
+    assert_eq!(host.home(1), home, "{:#?}", host.decisions);
+    assert_eq!(host.count(Reason::Locality), 1);
+}
+
+#[test]
+fn a_vm_that_is_idle_from_the_start_is_known_to_be_after_a_round() {
+    let mut host = Host::new(2, 4, Knobs::default());
+    host.start(1, 4);
+    let pinned =
+        Client { id: id(2), vcpus: 4, memory: GIB, nodes: 1 << host.home(1), siblings_most: 0 };
+    host.planner.add(0, &[pinned]);
+    host.vms.push(Vm { id: id(2), vcpus: 4, wants: 0, memory: vec![0; 2], talks: vec![], used: 0 });
+    host.rounds(20);
+    assert_eq!(host.decisions.len(), 1, "{:#?}", host.decisions);
+    host.vm(2).wants = 4_000;
+    host.rounds(2);
+    assert_eq!(host.count(Reason::Imbalance), 1, "{:#?}", host.decisions);
 }
 
 #[test]
