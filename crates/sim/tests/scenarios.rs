@@ -75,6 +75,9 @@ scenarios! {
     odd_topologies "odd-topologies";
     three_on_two "three-on-two";
     numa_benefit "numa-benefit";
+    vnuma "vnuma";
+    locality "locality";
+    action_affinity "action-affinity";
     whole_cores "whole-cores";
     three_on_two_cores "three-on-two-cores";
     cores_apart "cores-apart";

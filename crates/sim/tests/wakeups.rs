@@ -1,10 +1,11 @@
 //! XK's wake-up latency test in the simulator: least, average and most from the moment that a sleep
 //! was due to the waker's own work, in numbers, and the same as the trace has them.
 
+use crate::text;
 use ::trace::Trace;
 use ::trace::waits::{WaitOptions, analyse};
 use settings::{Dist, Run, Workload};
-use sim::{Costs, Options, Outcome, run, run_traced};
+use sim::{Costs, Options, Outcome, Ticks, run, run_traced};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use units::Span;
@@ -167,4 +168,34 @@ fn the_trace_has_the_same_wake_ups_as_the_result() {
             "{label}"
         );
     }
+}
+
+/// vCPU i of each VM of a ring wakes vCPU i of the next, and no token is lost or doubled where
+/// windows close and open, whatever runs beside them.
+#[test]
+fn vms_of_a_ring_pass_a_token_for_each_vcpu_and_lose_none() {
+    let count = |windows: &str, cores: u32, more: &str| -> Vec<u64> {
+        let text = format!(
+            "duration = '4s'\n[host]\ncores_per_llc = {cores}\n[[vm]]\nname = 'ring'\ncount = 3\n\
+            vcpus = 2\nwatchdog = '1s'\nactive = [{windows}]\n\
+            workload = {{ kind = 'pipe', work = '100us', ring = 3 }}\n{more}"
+        );
+        let name = format!("ring-{cores}-{}", windows.len());
+        let out = text::silent(&name, &text, Ticks::Aligned);
+        let of = |w: &&Wakeups| w.by == MeasuredBy::Workload && w.vm.starts_with("ring");
+        out.result.wakeups.iter().filter(of).map(|w| w.count).collect()
+    };
+    let (one, two) = ("'0s..1s'", "'0s..1s', '2s..3s'");
+    // 100 us of work, a kick and a switch, two tokens and three VMs.
+    let each = 2 * 1_000_000 / 103 / 3;
+    for (windows, n) in [(one, 1), (two, 2)] {
+        let seen = count(windows, 6, "");
+        assert_eq!(seen.len(), 3);
+        assert!(seen.iter().all(|s| s.abs_diff(n * each) <= 2 * n), "{seen:?} {}", n * each);
+    }
+    let burns = "[[vm]]\nname = 'burn'\nvcpus = 2\n";
+    let (first, both) = (count(one, 2, burns), count(two, 2, burns));
+    let sum = |of: &[u64]| of.iter().sum::<u64>();
+    assert!(sum(&first) > 3_000, "{first:?}");
+    assert!(sum(&both).abs_diff(2 * sum(&first)) * 20 <= sum(&both), "{first:?} {both:?}");
 }
