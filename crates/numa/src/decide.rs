@@ -181,7 +181,7 @@ impl Planner {
         if self.knobs.swap_periods == 0 || self.stuck < self.knobs.swap_periods {
             return;
         }
-        if self.as_now().best_move_now() {
+        if self.moves_now() {
             return; // it will be made once that has lasted
         }
         let loads = self.loads();
@@ -195,16 +195,15 @@ impl Planner {
         out.push(self.change(at_ns, b, home, Reason::Swap, cause, both));
     }
 
-    /// The same clients with what they wanted in the last round alone.
-    fn as_now(&self) -> Planner {
-        let mut now = self.clone();
-        now.clients.values_mut().for_each(|c| c.wanted = c.wants_now);
-        now
-    }
-
-    fn best_move_now(&mut self) -> bool {
-        let loads = self.loads();
-        self.best_move(&loads).is_some()
+    /// Whether there is a move by what clients wanted in the last round alone.
+    fn moves_now(&mut self) -> bool {
+        let exchange = |c: &mut State| std::mem::swap(&mut c.wanted, &mut c.wants_now);
+        self.clients.values_mut().for_each(exchange);
+        let (loads, refused) = (self.loads(), self.refused);
+        let moves = self.best_move(&loads).is_some();
+        self.refused = refused;
+        self.clients.values_mut().for_each(exchange);
+        moves
     }
 
     /// The move that narrows an imbalance most, and that imbalance.

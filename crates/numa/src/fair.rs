@@ -91,8 +91,8 @@ impl Planner {
         let mut others: Vec<u32> = self.others(node).collect();
         others.sort_by_key(|n| (loads.permille(*n), *n));
         for to in others.into_iter().take(NODES) {
-            let here: Vec<_> = at(node).map(|(_, c)| c).collect();
-            let there: Vec<_> = at(to).map(|(_, c)| c).collect();
+            let here = in_order(at(node).map(|(_, c)| c));
+            let there = in_order(at(to).map(|(_, c)| c));
             let now = self.unfairness(node, &here) + self.unfairness(to, &there);
             // It leaves one of the node, or comes to it.
             let comes = at(to).map(|(id, c)| (id, c, node));
@@ -100,13 +100,11 @@ impl Planner {
                 if c.settled == 0 || !self.allows(c, home) {
                     continue;
                 }
-                let mut a = without(&here, *id);
-                let mut b = without(&there, *id);
-                if home == to {
-                    b.push(c)
+                let (a, b) = if home == to {
+                    (without(&here, *id), with(&there, c))
                 } else {
-                    a.push(c)
-                }
+                    (with(&here, c), without(&there, *id))
+                };
                 let gain = now - self.unfairness(node, &a) - self.unfairness(to, &b);
                 if gain > 0 && best.is_none_or(|x| gain > x.0) {
                     let mut after = loads.clone();
@@ -120,50 +118,57 @@ impl Planner {
         best.map(|(_, id, to)| (id, to))
     }
 
-    /// What clients in one node will have had too little until the next look, in permille, squared
-    /// and summed.
+    /// What clients in one node, in order, will have had too little until the next look, in permille,
+    /// squared and summed.
     fn unfairness(&self, node: u32, clients: &[&State]) -> i128 {
         let rounds = self.knobs.fairness_periods as i64;
         let capacity = 1000 * u64::from(self.nodes[node as usize].cores);
-        let gets = divide(capacity, clients);
-        let all: u64 = gets.iter().sum();
+        let all: u64 = divided(capacity, clients).map(|(_, gets)| gets).sum();
         let near = 10 * self.knobs.improvement_percent;
-        let square = |(c, gets): (&&State, u64)| {
+        let square = |(c, gets): (&State, u64)| {
             let worth = worth(c, node, gets, all, self.nodes[node as usize].cores);
             let worth = if worth.abs_diff(self.worth) <= near { self.worth } else { worth };
             let lacks = (c.share * self.worth) as i64 - (gets * worth) as i64;
             let missing = c.missing + rounds * lacks / 1000;
-            let whole = i128::from(rounds) * i128::from(c.share.max(1));
-            let part = i128::from(missing) * 1000 / whole;
+            let part = i128::from(missing * 1000 / (rounds * c.share.max(1) as i64));
             if c.share == 0 { 0 } else { part * part }
         };
-        clients.iter().zip(gets.iter().copied()).map(square).sum()
+        divided(capacity, clients).map(square).sum()
     }
+}
+
+/// What a client wants for its entitlement, and its name: those that want least come first.
+fn place_in_order(c: &State) -> (u64, ClientId) {
+    (c.wanted * 1000 / c.share.max(1), c.client.id)
+}
+
+fn in_order<'s>(clients: impl Iterator<Item = &'s State>) -> Vec<&'s State> {
+    let mut out: Vec<&State> = clients.collect();
+    out.sort_by_cached_key(|c| place_in_order(c));
+    out
 }
 
 fn without<'s>(list: &[&'s State], id: ClientId) -> Vec<&'s State> {
     list.iter().copied().filter(|s| s.client.id != id).collect()
 }
 
-/// Divides CPU among clients by entitlement, up to what each wants: those that want least for their
-/// entitlement come first, and what they leave is for the others.
-fn divide(capacity: u64, clients: &[&State]) -> Vec<u64> {
-    let share = |c: &State| u128::from(c.share.max(1));
-    let mut order: Vec<usize> = (0..clients.len()).collect();
-    order.sort_by_key(|i| {
-        let c = clients[*i];
-        (u128::from(c.wanted) * 1000 / share(c), *i)
-    });
-    let mut gets = vec![0; clients.len()];
-    let (mut left, mut weights) = (u128::from(capacity), clients.iter().map(|c| share(c)).sum());
-    for i in order {
-        let c = clients[i];
-        let part = (left * share(c) / std::cmp::max(weights, 1)).min(u128::from(c.wanted));
-        gets[i] = part as u64;
+fn with<'s>(list: &[&'s State], c: &'s State) -> Vec<&'s State> {
+    let place = place_in_order(c);
+    let at = list.partition_point(|other| place_in_order(other) < place);
+    [&list[..at], &[c], &list[at..]].concat()
+}
+
+/// Divides CPU among clients, in order, by entitlement, up to what each wants: what those that want
+/// least for their entitlement leave is for the others.
+fn divided<'s>(capacity: u64, clients: &[&'s State]) -> impl Iterator<Item = (&'s State, u64)> {
+    let share = |c: &State| c.share.max(1);
+    let (mut left, mut weights) = (capacity, clients.iter().map(|c| share(c)).sum::<u64>());
+    clients.iter().map(move |c| {
+        let part = (left * share(c) / weights.max(1)).min(c.wanted);
         left -= part;
         weights -= share(c);
-    }
-    gets
+        (*c, part)
+    })
 }
 
 #[cfg(test)]

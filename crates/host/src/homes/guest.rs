@@ -7,7 +7,7 @@ use std::{fs, ops::Range};
 /// arenas of its allocator.
 const PART: u64 = 16;
 /// A guest has more: a process without such a mapping has not made its guest's memory yet. A
-/// thread's stack has 8 MiB, unless somebody has set another size.
+/// thread's stack has 8 MiB, by the usual limit.
 const LEAST: u64 = 16 << 20;
 
 /// The memory of a guest: mappings from the highest address down.
