@@ -118,8 +118,8 @@ impl Planner {
         best.map(|(_, id, to)| (id, to))
     }
 
-    /// What clients in one node, in order, will have had too little until the next look, in permille,
-    /// squared and summed.
+    /// What clients in one node, in order, will have had too little until the next look, in
+    /// permille, squared and summed.
     fn unfairness(&self, node: u32, clients: &[&State]) -> i128 {
         let rounds = self.knobs.fairness_periods as i64;
         let capacity = 1000 * u64::from(self.nodes[node as usize].cores);
