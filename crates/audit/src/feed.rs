@@ -110,6 +110,7 @@ impl Feed {
         self.worlds.clear();
         self.vms.clear();
         self.unseen.clear();
+        self.homes.clear();
         self.apart = true;
         self.oracle.take().map(|o| o.finish(now))
     }
@@ -149,7 +150,9 @@ impl Feed {
             Kind::Home { world, nodes } => {
                 self.homes.insert(*world, *nodes);
                 let may = self.may(*world);
-                if let Some(oracle) = &mut self.oracle {
+                // One whose state is not known yet begins with it.
+                let known = self.worlds.contains_key(world);
+                if let Some(oracle) = self.oracle.as_mut().filter(|_| known) {
                     oracle.home(now, *world, may);
                 }
             }
@@ -267,6 +270,7 @@ impl Feed {
             if self.worlds.contains_key(&world) {
                 self.remove(now, world);
             }
+            self.homes.remove(&world); // another may get its number
             return;
         };
         if !self.worlds.contains_key(&world) {

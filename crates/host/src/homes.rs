@@ -23,11 +23,13 @@ pub use file::{HOMES_FILE, HomesFile, VmHomes};
 use guest::Guest;
 use moving::Moving;
 use numa::{Client, ClientId, Decision, Knobs, Node, Planner, Reason};
+use policy::Bound;
 use sched_core::{KIND_HELPER, WORLD_RESTRICTED, World};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
     sync::Arc,
+    time::Duration,
 };
 use topology::{NodeFacts, Topology};
 use units::{PcpuId, PcpuSet};
@@ -86,15 +88,16 @@ struct Homed {
     /// Scans in a row that have found another number.
     differs: u32,
     guest: Arc<Guest>,
-    /// The kernel's nodes that its memory is bound to; `None`: that is not known yet.
-    bound: Option<PcpuSet>,
+    /// What binds its memory, by what was found last, and whether that is of these mappings.
+    bound: Bound,
+    known: bool,
     parts: Vec<Part>,
 }
 
 impl Homed {
     /// Whether its memory may be moved.
     fn is_free(&self) -> bool {
-        self.bound.as_ref().is_some_and(PcpuSet::is_empty)
+        self.known && self.bound.all.is_empty()
     }
 
     /// A part's bytes of the guest's memory.
@@ -160,12 +163,26 @@ impl Homes {
         self.planner.set_knobs(knobs);
     }
 
-    /// VMs run anywhere again.
-    pub(crate) fn end(self, live: &Live) {
+    /// VMs run anywhere again: without homes, called with each scan, for a world that is being bound
+    /// is to be asked again.
+    pub(crate) fn none(live: &Live) {
+        if live.accounts().host().homes == 0 {
+            return;
+        }
         for w in worlds(live).filter(|w| w.home != HOME_ANY) {
             let _ = live.home(w.pid as i32, 0); // one that has ended is no error
         }
+    }
+
+    /// Nothing is known of homes any more.
+    pub(crate) fn forget_file() {
         file::remove();
+    }
+
+    /// Time to the next round.
+    pub(crate) fn due_in(&self) -> Duration {
+        let period = self.planner.knobs().period_ms * 1_000_000;
+        Duration::from_nanos((self.round_ns + period).saturating_sub(monotonic_ns()))
     }
 
     /// pCPUs where a world may run by its home; `None`: all.
@@ -224,11 +241,10 @@ impl Homes {
     /// be looked at, and by what binds its memory.
     fn may(&self, roots: &Roots, vm: &Homed, part: &Part, looks_at: bool) -> u64 {
         let may = if looks_at { self.allowed(roots, vm.pid, &part.tids) } else { self.all() };
-        // Memory in nodes without pCPUs is equally far from all.
-        match self.with_pcpus(vm.bound.as_ref()) {
-            0 => may,
-            bound => may & bound,
-        }
+        // Where that leaves too few nodes its parts are elsewhere, far from their memory. Memory in
+        // nodes without pCPUs is equally far from all.
+        let both = may & self.with_pcpus(&vm.bound.only);
+        if (both.count_ones() as usize) < vm.parts.len() { may } else { both }
     }
 
     /// Nodes with pCPUs, a bit each.
@@ -237,26 +253,26 @@ impl Homes {
     }
 
     /// Nodes with pCPUs among these of the kernel's, a bit each.
-    fn with_pcpus(&self, kernel: Option<&PcpuSet>) -> u64 {
-        let Some(kernel) = kernel else { return 0 };
+    fn with_pcpus(&self, kernel: &PcpuSet) -> u64 {
         let there = |n: &HostNode| n.cores > 0 && kernel.contains(PcpuId(n.kernel as u16));
         (0..).zip(&self.nodes).filter(|(_, n)| there(n)).map(|(node, _)| 1u64 << node).sum()
     }
 
     /// Takes down what binds the memory of VMs, and prints it.
     fn bind(&mut self, slots: &Slots, say: &dyn Fn(&str)) {
-        for (process, nodes) in self.moving.bound() {
+        for (process, guest, bound) in self.moving.bound() {
             let vm = self.vms.values_mut().find(|vm| (vm.pid, vm.started) == process);
-            let Some(vm) = vm else { continue };
-            if !nodes.is_empty() {
+            let Some(vm) = vm.filter(|vm| Arc::ptr_eq(&vm.guest, &guest)) else { continue };
+            let nodes = &bound.all;
+            if !nodes.is_empty() && bound != vm.bound {
                 let found = slots.found().find(|f| f.pid == process.0);
                 say(&format!(
                     "VM {}: its memory is bound to NUMA nodes {nodes} (numatune, numactl or \
-                        QEMU's host-nodes): it stays there, and its home is there if it may be",
+                        QEMU's host-nodes): it stays there",
                     found.map_or("?", |f| &f.name)
                 ));
             }
-            vm.bound = Some(nodes);
+            (vm.bound, vm.known) = (bound, true);
         }
     }
 
@@ -287,8 +303,9 @@ impl Homes {
         let (pid, started, vcpus) = (vm.pid, vm.started, vm.vcpus());
         let guest = Arc::new(guest);
         self.moving.ask((pid, started), &guest);
-        let bound = None;
-        self.vms.insert(id, Homed { pid, started, vcpus, differs: 0, guest, bound, parts });
+        let (bound, known, differs) = (Bound::none(), false, 0);
+        let vm = Homed { pid, started, vcpus, differs, guest, bound, known, parts };
+        self.vms.insert(id, vm);
     }
 
     /// Cores of the smallest node.
@@ -421,7 +438,9 @@ impl Homes {
             let guest = looks.then(|| Guest::read(roots, found.pid)).flatten();
             let Some(vm) = self.vms.get_mut(&id) else { continue };
             if let Some(guest) = guest.filter(|g| *g != *vm.guest) {
-                (vm.guest, vm.bound) = (Arc::new(guest), None);
+                (vm.guest, vm.known) = (Arc::new(guest), false);
+            }
+            if looks && !vm.known {
                 self.moving.ask((vm.pid, vm.started), &vm.guest);
             }
             if vm.parts.iter().map(|p| p.nodes).eq(nodes.iter().copied()) {

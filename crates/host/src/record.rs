@@ -257,6 +257,7 @@ impl Session {
         let mut events = namer.look(&self.accounts, first_ns);
         let same = before.iter().filter(|(id, w)| after.get(id).is_some_and(|a| a.seq == w.seq));
         events.extend(same.flat_map(|(_, w)| told(w, first_ns)));
+        events.extend(before.values().filter_map(|w| home(w, first_ns)));
         self.spool.events(first_ns, &events)
     }
 
@@ -358,10 +359,13 @@ fn told(w: &World, ns: u64) -> Vec<Event> {
     if w.outside != 0 {
         kinds.push(Kind::Guest { world, inside: false });
     }
-    if w.home != trace::HOME_ANY {
-        kinds.push(Kind::Home { world, nodes: w.home });
-    }
     kinds.into_iter().map(|kind| Event { ns, pcpu: on, kind }).collect()
+}
+
+/// The home of a world as a recording begins, also of one that is about to change its state.
+fn home(w: &World, ns: u64) -> Option<Event> {
+    let kind = Kind::Home { world: WorldId(w.id), nodes: w.home };
+    (w.home != trace::HOME_ANY).then_some(Event { ns, pcpu: None, kind })
 }
 
 fn loaded() -> bool {
@@ -391,9 +395,10 @@ mod tests {
         assert_eq!(kinds(parked), [state(State::Ready, None), limit]);
         let in_qemu = World { id: 3, state: STATE_RUN, last_pcpu: 1, outside: 1, ..World::ZERO };
         let guest = Kind::Guest { world: WorldId(3), inside: false };
-        let home = Kind::Home { world: WorldId(3), nodes: 2 };
-        let in_qemu = World { home: 2, ..in_qemu };
-        assert_eq!(kinds(in_qemu), [state(State::Run, Some(PcpuId(1))), guest, home]);
+        assert_eq!(kinds(in_qemu), [state(State::Run, Some(PcpuId(1))), guest]);
+        let of = |home| super::home(&World { id: 3, home, ..World::ZERO }, 5).map(|e| e.kind);
+        let two = Kind::Home { world: WorldId(3), nodes: 2 };
+        assert_eq!([2, trace::HOME_ANY].map(of), [Some(two), None]);
         let queued = World { id: 3, state: STATE_READY, queued_on: 7, ..World::ZERO };
         assert_eq!(
             kinds(queued),

@@ -301,7 +301,8 @@ impl Daemon<'_> {
         } else {
             SCAN.saturating_sub(scanned.elapsed())
         };
-        self.in_force.again().map_or(wait, |again| wait.min(again))
+        let homes = self.homes.as_ref().map_or(wait, |homes| wait.min(homes.due_in()));
+        self.in_force.again().map_or(homes, |again| homes.min(again))
     }
 
     /// Reads the settings file again if that is due, and tells what came of it.
@@ -332,13 +333,17 @@ impl Daemon<'_> {
                     homes.set_pcpus(self.pcpus.online());
                 }
                 if self.homes.is_none() {
+                    Homes::forget_file();
                     (self.options.say)(
                         "numa: seen fewer than two nodes that have pCPUs, or more than 64 nodes, \
                             or none that sysfs names: VMs have no home nodes here",
                     );
                 }
             }
-            (None, homes) => homes.into_iter().for_each(|h| h.end(self.live)),
+            (None, homes) => {
+                drop(homes);
+                Homes::forget_file();
+            }
         }
     }
 
@@ -360,8 +365,9 @@ impl Daemon<'_> {
             }
         }
         self.vms.bind(live, &self.roots, &self.published.vms().collect());
-        if let Some(homes) = &mut self.homes {
-            homes.seat(live, self.vms.slots(), &self.roots, say);
+        match &mut self.homes {
+            Some(homes) => homes.seat(live, self.vms.slots(), &self.roots, say),
+            None => Homes::none(live),
         }
         self.vms.sweep(live);
         self.published.sweep(live);

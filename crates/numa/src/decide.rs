@@ -212,8 +212,8 @@ impl Planner {
         let mut refused = None;
         let least = 10 * self.knobs.imbalance_percent;
         for (id, c) in &self.clients {
-            if c.settled == 0 {
-                continue; // it has just come
+            if c.settled == 0 || self.nodes[c.home as usize].cores == 0 {
+                continue; // it has just come, or has nowhere to be
             }
             for to in self.others(c.home) {
                 if loads.permille(c.home) < loads.permille(to).saturating_add(least) {

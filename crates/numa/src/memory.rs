@@ -31,6 +31,12 @@ impl Planner {
     /// What is to be moved until the next round; a client whose memory is at home is left out.
     #[must_use]
     pub fn memory_orders(&self) -> Vec<Order> {
+        self.memory_orders_of(|_| true)
+    }
+
+    /// The same of the clients whose memory may be moved.
+    #[must_use]
+    pub fn memory_orders_of(&self, moves: impl Fn(ClientId) -> bool) -> Vec<Order> {
         let at_home = |c: &State| c.memory.get(c.home as usize).copied().unwrap_or(0);
         let mut left = self.knobs.memory_rate * self.knobs.period_ms / 1000;
         let whole = left;
@@ -38,7 +44,7 @@ impl Planner {
             .clients
             .iter()
             .map(|(id, c)| (c.all_memory() - at_home(c), id, c))
-            .filter(|(away, ..)| *away > 0)
+            .filter(|(away, id, _)| *away > 0 && moves(**id))
             .collect();
         remote.sort_by_key(|(away, id, _)| (*away, **id));
         let mut out = vec![];

@@ -110,6 +110,10 @@ mod tests {
         let moved = planner.set_cores(1, &[0, 4, 2]);
         assert_eq!(moved.iter().map(|d| (d.client.vm, d.to)).collect::<Vec<_>>(), [(0, 1)]);
         assert_eq!(homes(&planner), [1, 1, 2, 0], "VM 3 may be nowhere else");
+        for round in 1..9 {
+            planner.round(round * 2_000_000_000, &[]);
+            assert_eq!(planner.refused(), None, "what is nowhere asks for no change");
+        }
         assert_eq!(planner.set_cores(2, &[4, 4, 4]), [], "they stay where they are");
         let wide = |part| Client { id: ClientId { vm: 9, part }, vcpus: 4, ..client(9, 0b11) };
         let mut planner = Planner::new(vec![node; 2], Knobs::default());

@@ -206,6 +206,7 @@ struct Text {
 
 /// The table of a panel in the file.
 #[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Table {
     #[serde(default)]
     fields: Option<String>,
@@ -418,6 +419,7 @@ mod tests {
         assert!(refused("sort = '%READY'").contains("allowed GID, NAME, NWLD, %USED"));
         assert!(refused("[memory]\nsort = '%USED'").contains("allowed GID, NAME, MEMSZ, NMIG"));
         assert!(refused("[memory]\nfields = 'ABDE'").starts_with("memory.fields: cannot use it"));
+        assert!(refused("[memory]\ncolour = 1").contains("unknown field `colour`"));
         assert!(refused("panel = 'disk'").contains("unknown variant `disk`"));
         assert!(refused("colour = 1").contains("unknown field `colour`"));
     }

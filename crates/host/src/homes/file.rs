@@ -121,12 +121,11 @@ impl Homes {
             )),
             _ => {}
         }
-        match &vm.bound {
-            None => out.push("its memory waits: what binds it is not known yet".to_owned()),
-            Some(set) if !set.is_empty() => {
-                out.push(format!("its memory is bound to NUMA nodes {set}: it is not moved"));
-            }
-            Some(_) => {}
+        let bound = &vm.bound.all;
+        if !bound.is_empty() {
+            out.push(format!("its memory is bound to NUMA nodes {bound}: it is not moved"));
+        } else if !vm.known {
+            out.push("its memory waits: what binds it is not known yet".to_owned());
         }
         out
     }

@@ -6,7 +6,7 @@ use super::{
     Homes,
     guest::Guest,
     pages::{self, Pages},
-    policy,
+    policy::{self, Bound},
 };
 use crate::{discover::Roots, live, slots::Slots, view::monotonic_ns};
 use numa::{ClientId, Order};
@@ -18,10 +18,9 @@ use std::{
     ops::Range,
     path::Path,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    thread::{self, JoinHandle},
+    thread,
     time::Duration,
 };
-use units::PcpuSet;
 
 /// A node keeps this part of its memory free of what follows.
 const RESERVE: u64 = 16;
@@ -44,6 +43,8 @@ struct Job {
     node: u32,
     bytes: u64,
     moved: u64,
+    /// Bytes looked at in a row that were at home already.
+    passed: u64,
 }
 
 /// What the daemon and the thread share.
@@ -57,7 +58,7 @@ struct State {
     ended: bool,
     /// Guests of which it is to be found out what binds their memory, and what was found.
     asked: Vec<(Process, Arc<Guest>)>,
-    bound: Vec<(Process, PcpuSet)>,
+    bound: Vec<(Process, Arc<Guest>, Bound)>,
     /// Bytes that have followed since the daemon looked.
     moved: BTreeMap<ClientId, u64>,
     /// Jobs of which nothing moved, and why.
@@ -79,7 +80,6 @@ impl Shared {
 /// What is moved.
 pub(super) struct Moving {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
     /// VMs of which it was printed that some memory did not move.
     stuck: BTreeSet<Process>,
 }
@@ -96,18 +96,20 @@ impl Moving {
             live::come_last();
             work(&of_thread, &proc_fs);
         };
-        let thread = Some(thread::Builder::new().name("tandem-memory".to_owned()).spawn(run)?);
-        Ok(Moving { shared, thread, stuck: BTreeSet::new() })
+        thread::Builder::new().name("tandem-memory".to_owned()).spawn(run)?;
+        Ok(Moving { shared, stuck: BTreeSet::new() })
     }
 
     /// Asks what binds a guest's memory.
     pub(super) fn ask(&self, process: Process, guest: &Arc<Guest>) {
-        self.shared.lock().asked.push((process, Arc::clone(guest)));
+        let mut state = self.shared.lock();
+        state.asked.retain(|(other, _)| *other != process);
+        state.asked.push((process, Arc::clone(guest)));
         self.shared.changed.notify_one();
     }
 
-    /// What was found since the last call.
-    pub(super) fn bound(&self) -> Vec<(Process, PcpuSet)> {
+    /// What was found since the last call, and of which mappings.
+    pub(super) fn bound(&self) -> Vec<(Process, Arc<Guest>, Bound)> {
         mem::take(&mut self.shared.lock().bound)
     }
 
@@ -120,11 +122,9 @@ impl Moving {
 
 impl Drop for Moving {
     fn drop(&mut self) {
+        // The daemon does not wait for it: a call of the kernel may take seconds.
         self.shared.lock().ended = true;
         self.shared.changed.notify_one();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // it has nothing to say
-        }
     }
 }
 
@@ -137,10 +137,10 @@ fn work(shared: &Shared, proc_fs: &Path) {
         if let Some((process, guest)) = state.asked.pop() {
             drop(state);
             let maps = File::open(proc_fs.join(format!("{}/numa_maps", process.0)));
-            // Of a process that is gone nothing matters; a kernel without the file has no nodes.
-            let bound = maps.map(|m| policy::bound(BufReader::new(m), &guest));
+            // What cannot be read now is asked again later.
+            let bound = maps.ok().and_then(|m| policy::bound(BufReader::new(m), &guest));
             state = shared.lock();
-            state.bound.push((process, bound.unwrap_or_else(|_| PcpuSet::empty())));
+            state.bound.extend(bound.map(|bound| (process, guest, bound)));
             continue;
         }
         let Some((i, due)) = state.due(next) else {
@@ -158,11 +158,21 @@ fn work(shared: &Shared, proc_fs: &Path) {
         let bytes = *done.as_ref().unwrap_or(&0);
         *state.moved.entry(job.client).or_default() += bytes;
         if state.round == round {
-            state.jobs[i].moved += bytes;
-            // Not again before the next round.
-            state.jobs[i].bytes = if done.is_ok() { job.bytes } else { 0 };
+            let of = &mut state.jobs[i];
+            of.moved += bytes;
+            of.passed = if bytes == 0 { of.passed + pages::TURN } else { 0 };
+            // What fails, or has been passed by whole, comes again with the next round.
+            if done.is_err() || of.passed >= of.part.end - of.part.start {
+                of.bytes = 0;
+            }
         }
+        let failed = done.is_err();
         state.failed.extend(done.err().map(|seen| (job, seen)));
+        if bytes == 0 && !failed {
+            // Looking costs too: memory that is nearly all at home is searched in small steps.
+            let wait = shared.changed.wait_timeout(state, LOOK);
+            state = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 }
 
@@ -198,9 +208,12 @@ impl Homes {
             *room -= bytes;
             (order, bytes)
         };
-        let orders: Vec<_> = self.planner.memory_orders().into_iter().map(capped).collect();
+        // Memory that is bound takes no part of the rate, nor of the room.
+        let moves = |id: ClientId| self.vms.get(&id.vm).is_some_and(super::Homed::is_free);
+        let orders = self.planner.memory_orders_of(moves).into_iter();
+        let orders: Vec<_> = orders.map(capped).collect();
         let job = |(order, bytes): &(Order, u64)| {
-            let vm = self.vms.get(&order.client.vm).filter(|vm| vm.is_free())?;
+            let vm = self.vms.get(&order.client.vm)?;
             let part = vm.parts.get(order.client.part as usize)?;
             Some(Job {
                 client: order.client,
@@ -210,6 +223,7 @@ impl Homes {
                 node: self.nodes.get(order.to as usize)?.kernel,
                 bytes: *bytes,
                 moved: 0,
+                passed: 0,
             })
         };
         let jobs = orders.iter().filter_map(job).filter(|j| j.bytes > 0).collect();
@@ -223,7 +237,8 @@ impl Homes {
 
     /// Takes down what has followed, and prints what did not, once for each VM.
     pub(super) fn followed(&mut self, slots: &Slots, say: &dyn Fn(&str)) {
-        let mut state = self.moving.shared.lock();
+        // The thread comes after all others: one that holds the lock is not waited for.
+        let Ok(mut state) = self.moving.shared.state.try_lock() else { return };
         let moved = mem::take(&mut state.moved);
         let failed = mem::take(&mut state.failed);
         drop(state);

@@ -5,27 +5,47 @@ use super::guest::Guest;
 use std::io::BufRead;
 use units::PcpuSet;
 
-/// Nodes that bind some of a guest's memory, by the text of `/proc/PID/numa_maps`; empty if none
-/// does. Any policy but the default counts, for all are somebody's wish: `bind`, `interleave`,
-/// `prefer`.
+/// The kernel's nodes that policies of a guest's memory name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bound {
+    /// Of any policy but the kernel's default: each is an administrator's wish, and holds the
+    /// memory.
+    pub(super) all: PcpuSet,
+    /// Of those that allow no other node.
+    pub(super) only: PcpuSet,
+}
+
+impl Bound {
+    /// Nothing.
+    pub(super) fn none() -> Bound {
+        Bound { all: PcpuSet::empty(), only: PcpuSet::empty() }
+    }
+}
+
+/// What binds a guest's memory, by the text of `/proc/PID/numa_maps`; `None` if that is not all
+/// there, for a mapping has changed since.
 ///
 /// The kernel walks the pages of each mapping to write its line: some 10 ms for a GiB of small
 /// pages.
-pub(super) fn bound(numa_maps: impl BufRead, guest: &Guest) -> PcpuSet {
+pub(super) fn bound(numa_maps: impl BufRead, guest: &Guest) -> Option<Bound> {
     let mut left = guest.mappings();
-    let mut out = PcpuSet::empty();
+    let mut out = Bound::none();
     for line in numa_maps.lines().map_while(Result::ok) {
         let Some((at, rest)) = line.split_once(' ') else { continue };
         if !u64::from_str_radix(at, 16).is_ok_and(|at| guest.begins(at)) {
             continue;
         }
-        out = out.or(&nodes(rest));
+        let nodes = nodes(rest);
+        out.all = out.all.or(&nodes);
+        if rest.starts_with("bind") {
+            out.only = out.only.or(&nodes);
+        }
         left -= 1;
         if left == 0 {
-            break;
+            return Some(out);
         }
     }
-    out
+    None
 }
 
 /// Nodes of a policy such as `bind:0`, `bind=static:0-1`, `prefer (many):1`; none of `default`.
@@ -56,7 +76,9 @@ mod tests {
                  7f1000000000 {policy} anon=8192 dirty=8192 N0=8192 kernelpagesize_kB=4\n\
                  7f3000000000 bind:9 anon=1\n"
             );
-            bound(maps.as_bytes(), &guest).to_string()
+            let of = bound(maps.as_bytes(), &guest).expect("it is there");
+            assert_eq!(of.only.is_empty(), !policy.starts_with("bind"), "{policy}");
+            of.all.to_string()
         };
         for (policy, nodes) in [
             ("default", ""),
@@ -71,6 +93,6 @@ mod tests {
         ] {
             assert_eq!(of(policy), nodes, "{policy}");
         }
-        assert!(bound(&b"damaged\n"[..], &guest).is_empty());
+        assert_eq!(bound(&b"damaged\n"[..], &guest), None);
     }
 }

@@ -77,7 +77,7 @@ fn what_follows_leaves_a_node_its_reserve() {
     homes.take(1, &vm, &t.roots(), Guest::at(0..64 << 20));
     homes.adopt(1, "vm", &[], &|_| {});
     assert!(!homes.vms[&1].is_free(), "what binds its memory is not known yet");
-    homes.vms.get_mut(&1).unwrap().bound = Some(PcpuSet::empty());
+    homes.vms.get_mut(&1).unwrap().known = true;
     let id = ClientId { vm: 1, part: 0 };
     let load = Load {
         id,
@@ -97,7 +97,7 @@ fn what_follows_leaves_a_node_its_reserve() {
         homes.moving.ordered()
     };
     assert_eq!([1 << 19, 66 << 10, 64 << 10].map(&mut ordered), [64 << 20, 2 << 20, 0]);
-    homes.vms.get_mut(&1).unwrap().bound = Some("0".parse().unwrap());
+    homes.vms.get_mut(&1).unwrap().bound.all = "0".parse().unwrap();
     t.put("sys/devices/system/node/node1/meminfo", b"Node 1 MemFree: 524288 kB\n");
     homes.order(&t.roots());
     assert_eq!(homes.moving.ordered(), 0, "it is bound");
@@ -115,13 +115,18 @@ fn bound_memory_is_found_said_and_holds_the_home() {
     };
     assert_eq!(may(&homes), 0b11);
     let said = std::cell::RefCell::new(String::new());
-    while homes.vms[&1].bound.is_none() {
+    while !homes.vms[&1].known {
         homes.bind(&Slots::default(), &|text| *said.borrow_mut() += text);
     }
     assert!(said.borrow().contains("bound to NUMA nodes 1"), "{}", said.borrow());
     assert_eq!((may(&homes), homes.vms[&1].is_free()), (0b10, false));
-    homes.vms.get_mut(&1).unwrap().bound = Some("2".parse().unwrap());
+    homes.vms.get_mut(&1).unwrap().bound.only = "2".parse().unwrap();
     assert_eq!(may(&homes), 0b11, "a node without pCPUs is no home");
+    let pinned = [(0, "0-1", "0-2"), (1, "0-1", "0-2"), (2, "0-1", "0-2")];
+    homes.take(2, &self::vm(&t, &pinned), &t.roots(), Guest::at(0x10000..64 << 20));
+    homes.vms.get_mut(&2).unwrap().bound.only = "1".parse().unwrap();
+    let vm = &homes.vms[&2];
+    assert_eq!((vm.parts.len(), homes.may(&t.roots(), vm, &vm.parts[0], true)), (2, 0b01));
 }
 
 #[test]
