@@ -163,8 +163,8 @@ impl Homes {
         self.planner.set_knobs(knobs);
     }
 
-    /// VMs run anywhere again: without homes, called with each scan, for a world that is being bound
-    /// is to be asked again.
+    /// VMs run anywhere again. Called with each scan while there are no homes, for a world that is
+    /// being bound is to be asked again.
     pub(crate) fn none(live: &Live) {
         if live.accounts().host().homes == 0 {
             return;

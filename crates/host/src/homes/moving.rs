@@ -160,7 +160,7 @@ fn work(shared: &Shared, proc_fs: &Path) {
         if state.round == round {
             let of = &mut state.jobs[i];
             of.moved += bytes;
-            of.passed = if bytes == 0 { of.passed + pages::TURN } else { 0 };
+            of.passed = if bytes == 0 { of.passed + pages::PASSED } else { 0 };
             // What fails, or has been passed by whole, comes again with the next round.
             if done.is_err() || of.passed >= of.part.end - of.part.start {
                 of.bytes = 0;

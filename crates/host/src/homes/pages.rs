@@ -12,10 +12,10 @@ pub(crate) const SIZE: u64 = 4096;
 /// Pages of one call: 8 MiB, some milliseconds. Each call that moves waits for all pCPUs once (the
 /// kernel drains their caches of pages), so smaller ones cost more.
 const BATCH: usize = 2048;
-/// Batches of pages at home already that are passed by in one turn.
+/// Batches of pages at home already that are passed by in one step.
 const PASSED_MOST: usize = 16;
-/// Bytes of a turn that moves nothing.
-pub(crate) const TURN: u64 = (PASSED_MOST * BATCH) as u64 * SIZE;
+/// Bytes of a step that moves nothing.
+pub(crate) const PASSED: u64 = (PASSED_MOST * BATCH) as u64 * SIZE;
 /// Move pages that no other process has.
 const MPOL_MF_MOVE: libc::c_int = 2;
 
