@@ -93,7 +93,7 @@ INLINE bool core_enter_idle(struct host *h, plat_task *t, struct vm *v, struct w
 	s32 found = spread;
 	u64 slice;
 
-	if (found < 0 && c && plat_may_run(t, pcpu) && home_lets(w, p->node) &&
+	if (found < 0 && c && plat_may_run(t, pcpu) && home_lets(w, p->domain) &&
 	    holder_admits(h, pcpu, w->vm) && idle_reserve(c, p->bit))
 		found = (s32)pcpu;
 	else if (found < 0 && !(flags & ENQUEUE_WAKEUP)) /* a wake-up has searched in select */
@@ -126,7 +126,7 @@ INLINE void core_enter_busy(struct host *h, plat_task *t, struct vm *v, struct w
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	u32 kicked, kick;
 
-	if (!p || !plat_may_run(t, pcpu) || !home_lets(w, p->node) ||
+	if (!p || !plat_may_run(t, pcpu) || !home_lets(w, p->domain) ||
 	    (!(flags & ENQUEUE_WAKEUP) && w->last_pcpu != (s32)pcpu && with(MOVED)) ||
 	    whole_is_kept(h, pcpu))
 		pcpu = place_busy(h, t, w, deadline, place_from(h, t, w, pcpu));
@@ -256,7 +256,7 @@ INLINE bool dispatch_settle(struct host *h, struct pcpu *p, struct running *r, u
 	}
 	charge_settle(h, r->prev, w, v, p, now, false);
 	w->expiries++;
-	if (life_unbound(w) || !home_lets(w, p->node)) {
+	if (life_unbound(w) || !home_lets(w, p->domain)) {
 		plat_set_slice(r->prev, 0); /* enqueue binds it, or places it anew */
 		trace_note_stop(h, p, WHY_UNKNOWN);
 		running_none(r, true);

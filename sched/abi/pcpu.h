@@ -21,6 +21,8 @@ struct cluster {
 	u32 pcpus;
 	u32 llc;
 	u32 node;
+	/* bit of a home that lets worlds run here (law/home.h) */
+	u32 domain;
 	/* entries of near, and those of its node: the first ones */
 	u32 nears;
 	u32 nears_of_node;
@@ -124,6 +126,8 @@ struct pcpu {
 	/* --- user space --- */
 
 	u32 node;
+	/* that of its cluster */
+	u32 domain;
 	u32 core;
 	/* limiter whose parked worlds this pCPU considers beside its own queue, 0 for none */
 	u32 serve_limiter;

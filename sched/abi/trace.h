@@ -20,7 +20,7 @@
  * account	the VM		CPU time charged so far, ns	weight, 2^-20 pCPU
  * lost		0		how many | 1 << 32		0
  * guest	the vCPU	1 enters its guest, 0 leaves	0
- * home		the world	a bit for each node, or all		0
+ * home		the world	a bit for each domain, or all		0
  */
 #ifndef TANDEM_TRACE_RECORD_H
 #define TANDEM_TRACE_RECORD_H

@@ -107,7 +107,7 @@ struct world {
 
 	/* --- place/home.h --- */
 
-	/* its home nodes, a bit each; all: none (law/home.h) */
+	/* its home, a bit for each domain; all: none (law/home.h) */
 	u64 home;
 	/* tick at which it was named the next of a pCPU, where worlds have homes (tick/gang.h) */
 	u64 named_ns;

@@ -389,7 +389,7 @@ struct home_call {
 	u32 unused;
 };
 
-/* A thread's world has these home nodes from now on, a bit each; 0: none. */
+/* A thread's world has this home from now on, a bit for each domain; 0: none. */
 SEC("syscall") int tandem_home(struct home_call *call)
 {
 	struct host *h = plat_host();

@@ -30,7 +30,7 @@ RARE_SUBPROG u32 home_strays(NONNULL(struct host *h), NONNULL(struct pcpu *p), N
 
 		if (!v || (*seen)++ >= GUARD_SCAN_MAX)
 			break;
-		if (home_lets(w, p->node) || !count_out(h, w))
+		if (home_lets(w, p->domain) || !count_out(h, w))
 			continue; /* or a pCPU takes it just now */
 		if (!requeue_choose(h, t, w, v, &r))
 			r.pcpu = p->id;
@@ -56,14 +56,14 @@ INLINE void home_leave(struct host *h, struct pcpu *p)
 /* A world has been counted into the queue of `p`: its home may have changed since it was placed. */
 INLINE void home_queued(const struct world *w, struct pcpu *p)
 {
-	if (!home_lets(w, p->node))
+	if (!home_lets(w, p->domain))
 		p->strays = 1;
 }
 
 /* A world runs on `p`: its home may have changed while it was on its way here. */
 INLINE void home_runs(struct host *h, const struct world *w, const struct pcpu *p)
 {
-	if (!home_lets(w, p->node))
+	if (!home_lets(w, p->domain))
 		trace_kick(h, p->id, KICK_PREEMPT, WHY_MIGRATED);
 }
 
@@ -84,7 +84,7 @@ INLINE bool core_home(struct host *h, struct world *w, u64 home)
 		p = plat_pcpu(h, (queued - 1) / 2);
 	else if (plat_read(w->state) == STATE_RUN && w->last_pcpu >= 0)
 		p = plat_pcpu(h, (u32)w->last_pcpu);
-	if (!p || home_lets(w, p->node))
+	if (!p || home_lets(w, p->domain))
 		return true;
 	p->strays = 1;
 	trace_kick(h, p->id, KICK_PREEMPT, WHY_MIGRATED);

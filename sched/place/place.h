@@ -72,7 +72,7 @@ SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 
 	u64 mask = c ? plat_read(c->idle) : 0;
 	u32 vm;
 
-	if (!mask || !home_has(home_mask(h, t), c->node))
+	if (!mask || !home_has(home_mask(h, t), c->domain))
 		return -1;
 	vm = place_vm(h, t);
 	if (before)
@@ -123,7 +123,7 @@ SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 	if (!c)
 		return -1;
 	own = idle >> (p->bit & 63) & 1 && plat_may_run(t, prev) &&
-	      home_has(home_mask(h, t), p->node) && holder_admits(h, prev, place_vm(h, t));
+	      home_has(home_mask(h, t), p->domain) && holder_admits(h, prev, place_vm(h, t));
 	if (own && idle_on_core(c, h->smt, idle, p->bit) && idle_reserve(c, p->bit))
 		return (s32)prev;
 	w = own ? plat_world_of(h, t) : NULL;
@@ -173,7 +173,7 @@ SUBPROG s32 place_llc(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev, bool f
 		if (!other || (!first && other->node != c->node))
 			break;
 		if (!plat_read(other->idle) || other->llc == c->llc ||
-		    !home_has(home, other->node))
+		    !home_has(home, other->domain))
 			continue;
 		load = idle_load(other);
 		if (load < least) {
@@ -214,7 +214,7 @@ SUBPROG u64 place_allowed(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t),
 	struct cluster *c = plat_cluster(h, cluster);
 	u64 mask = 0, present = c ? c->present : 0;
 
-	if (!c || !home_lets(w, c->node))
+	if (!c || !home_lets(w, c->domain))
 		return 0;
 	if (!(flags & WORLD_RESTRICTED))
 		return present;
@@ -319,7 +319,7 @@ SUBPROG u32 place_from(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	struct pcpu *p = w->home != HOME_ANY ? plat_pcpu(h, prev) : NULL;
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 
-	if (!c || (home_lets(w, p->node) && idle_online(c, p->bit) && plat_may_run(t, prev)))
+	if (!c || (home_lets(w, p->domain) && idle_online(c, p->bit) && plat_may_run(t, prev)))
 		return prev;
 	return place_home(h, t, w, prev);
 }

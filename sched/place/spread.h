@@ -88,7 +88,7 @@ SUBPROG s32 spread_leader_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(
 	struct cluster *c = plat_cluster(h, cluster);
 	u64 mask = c ? plat_read(c->present) & ~plat_read(c->idle) : 0;
 
-	if (!c || !home_has(home_mask(h, t), c->node))
+	if (!c || !home_has(home_mask(h, t), c->domain))
 		return -1;
 	plat_for(i, CLUSTER_PCPUS) {
 		u32 bit = mask ? plat_first_bit(mask) & 63 : 0;

@@ -42,7 +42,7 @@ INLINE u64 ready_clock(struct host *h, u64 queue)
 /* Whether a waiting world may run on `p`, where worlds of `only` may. */
 INLINE bool ready_may(plat_task *t, const struct world *w, const struct pcpu *p, u32 only)
 {
-	return plat_may_run(t, p->id) && home_lets(w, p->node) && holder_lets(only, w->vm);
+	return plat_may_run(t, p->id) && home_lets(w, p->domain) && holder_lets(only, w->vm);
 }
 
 /* The best world of `queue` for `pcpu` with a deadline before `key_max`. */
@@ -74,7 +74,7 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 		}
 		w = plat_world_of(h, t);
 		v = w ? plat_vm(h, w->vm) : NULL;
-		if (!v || !plat_may_run(t, pcpu) || !home_lets(w, p->node))
+		if (!v || !plat_may_run(t, pcpu) || !home_lets(w, p->domain))
 			continue;
 		if (!holder_lets(only, w->vm)) {
 			out->next = min_u64(queued, out->next); /* it may later */

@@ -176,7 +176,7 @@ INLINE bool trace_home(struct host *h, const struct world *w, u32 last)
 {
 	struct pcpu *p = plat_pcpu(h, last);
 
-	return !p || home_lets(w, p->node);
+	return !p || home_lets(w, p->domain);
 }
 
 /* A world is about to run on `p`, and to leave the queue in which it waited. */

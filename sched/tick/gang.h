@@ -28,7 +28,7 @@ SUBPROG u32 gang_place(NONNULL(struct host *h), NONNULL(struct siblings_look *s)
 {
 	struct vm *v = plat_vm(h, s->vm);
 	u64 key = v ? plat_read(v->gang_key) : 0, near = plat_knobs(h)->costop_us * US;
-	u32 node = 0, from = v ? gang_from(h, s, v->gang_tries) : 0, homes = plat_read(h->homes);
+	u32 domain = 0, from = v ? gang_from(h, s, v->gang_tries) : 0, homes = plat_read(h->homes);
 
 	s->next = 0;
 	plat_for(i, GANG_PCPUS) {
@@ -41,10 +41,10 @@ SUBPROG u32 gang_place(NONNULL(struct host *h), NONNULL(struct siblings_look *s)
 			break;
 		if (!gang_preempts(h, p, s->vm, key, s->now_ns))
 			continue;
-		if (p->node != node && homes)
+		if (p->domain != domain && homes)
 			s->next = 0; /* others have their homes here */
-		node = p->node;
-		world = siblings_lagging(h, s, s->waits_ns - near, node);
+		domain = p->domain;
+		world = siblings_lagging(h, s, s->waits_ns - near, domain);
 		if (!world && homes)
 			continue;
 		w = world ? plat_world(h, world) : NULL;

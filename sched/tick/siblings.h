@@ -70,10 +70,10 @@ SUBPROG u32 siblings_measure(NONNULL(struct host *h), NONNULL(struct siblings_lo
 	return 0;
 }
 
-/* The next READY vCPU with a stall above `above` that can take a pCPU of `node`; 0 if there is none
- * left. */
+/* The next READY vCPU with a stall above `above` that can take a pCPU of `domain`; 0 if there is
+ * none left. */
 SUBPROG u32 siblings_lagging(NONNULL(struct host *h), NONNULL(struct siblings_look *s), u64 above,
-			     u32 node)
+			     u32 domain)
 {
 	u32 from = s->next;
 
@@ -88,7 +88,7 @@ SUBPROG u32 siblings_lagging(NONNULL(struct host *h), NONNULL(struct siblings_lo
 		    s->stalled_ns <= above)
 			continue;
 		w = plat_world(h, s->world);
-		if (w && siblings_movable(w) && home_lets(w, node) && w->named_ns != s->now_ns)
+		if (w && siblings_movable(w) && home_lets(w, domain) && w->named_ns != s->now_ns)
 			return w->id;
 	}
 	return WORLD_NONE;
@@ -125,7 +125,7 @@ SUBPROG u32 siblings_stop(NONNULL(struct host *h), NONNULL(struct siblings_look 
 		runs = s->state == STATE_RUN;
 		p = w->last_pcpu >= 0 ? plat_pcpu(h, (u32)w->last_pcpu) : NULL;
 		asks = runs && p && skew_leads_waiting(k, s, stall) &&
-		       siblings_lagging(h, s, stall + k->costop_us * US, p->node);
+		       siblings_lagging(h, s, stall + k->costop_us * US, p->domain);
 		if (asks || skew_must_stop(k, s, stall))
 			siblings_ask(h, w, runs);
 		else if (!runs)

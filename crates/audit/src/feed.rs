@@ -37,7 +37,9 @@ pub(crate) struct Feed {
     begun: Option<u64>,
     /// pCPUs of which it is not known what they do.
     unseen: BTreeSet<PcpuId>,
-    /// Home nodes of worlds, a bit each.
+    /// Domain of each pCPU.
+    domains: Vec<u32>,
+    /// Homes of worlds, a bit for each domain.
     homes: BTreeMap<WorldId, u64>,
     span: u64,
 }
@@ -80,9 +82,11 @@ impl Feed {
         let mut first = events.iter().take_while(|e| !matches!(e.kind, Kind::Lost { .. }));
         let apart = first.any(|e| matches!(e.kind, Kind::State { why: Why::Told, .. }));
         terms.bounds = Bounds { lag_base_ns: ANY_LAG, ..terms.bounds };
+        let topology = topology(events, pcpus);
         Feed {
             terms,
-            topology: topology(events, pcpus),
+            domains: topology.domains(),
+            topology,
             replay: Replay::new(),
             oracle: None,
             worlds: BTreeMap::new(),
@@ -147,8 +151,8 @@ impl Feed {
                     oracle.guest(now, *world, *inside);
                 }
             }
-            Kind::Home { world, nodes } => {
-                self.homes.insert(*world, *nodes);
+            Kind::Home { world, domains } => {
+                self.homes.insert(*world, *domains);
                 let may = self.may(*world);
                 // One whose state is not known yet begins with it.
                 let known = self.worlds.contains_key(world);
@@ -215,10 +219,10 @@ impl Feed {
     /// pCPUs that a world may use, by its affinity and its home; none: all.
     fn may(&self, world: WorldId) -> Option<PcpuSet> {
         let allowed = self.replay.names().allowed(world).cloned();
-        let home = self.homes.get(&world).filter(|nodes| **nodes != HOME_ANY);
-        let Some(nodes) = home else { return allowed };
-        let at = (0..).map(PcpuId).zip(self.topology.places());
-        let there = at.filter(|(_, p)| nodes >> (p.node & 63) & 1 != 0).map(|(id, _)| id);
+        let home = self.homes.get(&world).filter(|domains| **domains != HOME_ANY);
+        let Some(domains) = home else { return allowed };
+        let at = (0..).map(PcpuId).zip(&self.domains);
+        let there = at.filter(|(_, domain)| domains >> (*domain & 63) & 1 != 0).map(|(id, _)| id);
         let there: PcpuSet = there.collect();
         Some(allowed.map_or(there.clone(), |a| a.and(&there)))
     }

@@ -205,7 +205,7 @@ fn worlds_are_held_to_the_homes_that_a_trace_has() {
     let clean = audit(&events, &terms);
     assert_eq!((clean.violations.first(), clean.counts[Invariant::Affinity as usize]), (None, 0));
     let homes = events.iter_mut().filter_map(|e| match &mut e.kind {
-        Kind::Home { nodes, .. } => Some(nodes),
+        Kind::Home { domains, .. } => Some(domains),
         _ => None,
     });
     let last = homes.last().expect("worlds have homes");

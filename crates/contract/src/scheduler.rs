@@ -42,9 +42,9 @@ pub trait Scheduler: Accounts {
     }
     /// The planner's word on one VM, while `ordered`.
     fn order(&mut self, _k: &mut Callback<'_>, _order: &Order, _vm: &VmTerms) {}
-    /// A world runs in these home nodes alone from now on, within its affinity: a bit each; 0 for
-    /// anywhere.
-    fn home(&mut self, _k: &mut Callback<'_>, _world: u32, _nodes: u64) {}
+    /// A world runs at home alone from now on, within its affinity: a bit for each of the
+    /// topology's domains; 0 for anywhere.
+    fn home(&mut self, _k: &mut Callback<'_>, _world: u32, _domains: u64) {}
     /// Whether decisions are handed to `Kernel::trace` from now on.
     fn record(&mut self, _on: bool) {}
 
@@ -121,7 +121,7 @@ impl Scheduler for Box<dyn Scheduler> {
         fn limits(&mut, k: &mut Callback<'_>, limits: &Limits<'_>);
         fn ordered(&mut, k: &mut Callback<'_>, held: bool) -> bool;
         fn order(&mut, k: &mut Callback<'_>, order: &Order, vm: &VmTerms);
-        fn home(&mut, k: &mut Callback<'_>, world: u32, nodes: u64);
+        fn home(&mut, k: &mut Callback<'_>, world: u32, domains: u64);
         fn record(&mut, on: bool);
         fn select(&mut, k: &mut Callback<'_>, world: u32, prev: u32, flags: u32) -> i32;
         fn runnable(&mut, k: &mut Callback<'_>, world: u32);

@@ -364,7 +364,7 @@ fn told(w: &World, ns: u64) -> Vec<Event> {
 
 /// The home of a world as a recording begins, also of one that is about to change its state.
 fn home(w: &World, ns: u64) -> Option<Event> {
-    let kind = Kind::Home { world: WorldId(w.id), nodes: w.home };
+    let kind = Kind::Home { world: WorldId(w.id), domains: w.home };
     (w.home != trace::HOME_ANY).then_some(Event { ns, pcpu: None, kind })
 }
 
@@ -397,7 +397,7 @@ mod tests {
         let guest = Kind::Guest { world: WorldId(3), inside: false };
         assert_eq!(kinds(in_qemu), [state(State::Run, Some(PcpuId(1))), guest]);
         let of = |home| super::home(&World { id: 3, home, ..World::ZERO }, 5).map(|e| e.kind);
-        let two = Kind::Home { world: WorldId(3), nodes: 2 };
+        let two = Kind::Home { world: WorldId(3), domains: 2 };
         assert_eq!([2, trace::HOME_ANY].map(of), [Some(two), None]);
         let queued = World { id: 3, state: STATE_READY, queued_on: 7, ..World::ZERO };
         assert_eq!(

@@ -114,46 +114,62 @@ fn percent(permille: u64) -> String {
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cause = percent(self.cause_permille);
-        let (from, to) = (self.from.map_or(0, |n| n), self.to);
-        match self.reason {
-            Reason::Placed => write!(f, "placed on node {to}, the least loaded that has room")?,
+        self.of("node").fmt(f)
+    }
+}
+
+impl Decision {
+    /// The decision in words, of homes that are nodes, or that are LLCs.
+    #[must_use]
+    pub fn of(&self, what: &'static str) -> impl fmt::Display + use<> {
+        Said(*self, what)
+    }
+}
+
+/// A decision, and what homes are.
+struct Said(Decision, &'static str);
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Said(d, what) = self;
+        let cause = percent(d.cause_permille);
+        let (from, to) = (d.from.map_or(0, |n| n), d.to);
+        match d.reason {
+            Reason::Placed => write!(f, "placed on {what} {to}, the least loaded that has room")?,
             Reason::Imbalance => {
-                write!(f, "node {from} to {to}: imbalance of CPU load of {cause}")?;
+                write!(f, "{what} {from} to {to}: imbalance of CPU load of {cause}")?;
             }
-            Reason::Swap => write!(f, "node {from} to {to}, in exchange: imbalance of {cause}")?,
-            Reason::Locality => write!(f, "node {from} to {to}: {cause} of its memory is there")?,
+            Reason::Swap => write!(f, "{what} {from} to {to}, in exchange: imbalance of {cause}")?,
+            Reason::Locality => write!(f, "{what} {from} to {to}: {cause} of its memory is there")?,
             Reason::ActionAffinity => {
-                write!(f, "node {from} to {to}: {cause} of its communication is there")?;
+                write!(f, "{what} {from} to {to}: {cause} of its communication is there")?;
             }
             Reason::Fairness => {
-                write!(f, "node {from} to {to}: some VM has got {cause} too little for long")?;
+                write!(f, "{what} {from} to {to}: some VM has got {cause} too little for long")?;
             }
-            Reason::Asked => write!(f, "node {from} to {to}: asked for")?,
+            Reason::Asked => write!(f, "{what} {from} to {to}: asked for")?,
         }
         let pair = |p: (u64, u64)| format!("{} and {}", percent(p.0), percent(p.1));
-        match self.from {
+        match d.from {
             Some(_) => write!(
                 f,
                 "; loads {}, expected {}",
-                pair(self.saw_permille),
-                pair(self.expected_permille)
+                pair(d.saw_permille),
+                pair(d.expected_permille)
             )?,
             None => write!(
                 f,
                 "; load {}, expected {}",
-                percent(self.saw_permille.1),
-                percent(self.expected_permille.1)
+                percent(d.saw_permille.1),
+                percent(d.expected_permille.1)
             )?,
         }
-        let Some(o) = self.outcome else { return Ok(()) };
+        let Some(o) = d.outcome else { return Ok(()) };
         let then = if o.moved_on { ", and it has moved on" } else { "" };
-        write!(
-            f,
-            "; {} rounds later {}, {} of its memory local{then}",
-            o.rounds,
-            pair(o.load_permille),
-            percent(o.local_permille)
-        )
+        write!(f, "; {} rounds later {}", o.rounds, pair(o.load_permille))?;
+        if *what == "node" {
+            write!(f, ", {} of its memory local", percent(o.local_permille))?;
+        }
+        f.write_str(then)
     }
 }

@@ -20,11 +20,13 @@ mod decide;
 mod explain;
 mod fair;
 mod knobs;
+mod llcs;
 mod memory;
 mod place;
 mod planner;
 
 pub use explain::{Decision, Outcome, Reason, Refusal};
 pub use knobs::Knobs;
+pub use llcs::{Asks, Llc, Llcs, VcpuLoads};
 pub use memory::{Order, RAMP_ROUNDS, SLOW_ROUNDS};
 pub use planner::{Client, ClientId, Load, Node, Planner};

@@ -168,6 +168,11 @@ impl Planner {
         self.clients.retain(|id, _| id.vm != vm);
     }
 
+    /// A client is gone; those of its VM stay.
+    pub(crate) fn remove_client(&mut self, id: ClientId) {
+        self.clients.remove(&id);
+    }
+
     /// Gives a client another home because someone asks for it; none if it may not run there.
     pub fn ask(&mut self, at_ns: u64, id: ClientId, to: u32) -> Option<Decision> {
         let c = self.clients.get(&id)?;

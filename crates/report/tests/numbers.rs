@@ -262,6 +262,7 @@ fn memory_away_from_home_is_a_finding_and_its_decisions_are_on_the_page() {
         changes: [("placed".to_owned(), 1), ("imbalance".to_owned(), 2)].into(),
         moved_bytes: 5 << 20,
         decisions: vec!["node 0 to 1: imbalance of CPU load of 40.0 %".to_owned()],
+        llcs: vec![],
         notes: vec![],
     };
     let said = |clients: Vec<views::NumaClient>| {

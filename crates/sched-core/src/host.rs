@@ -109,6 +109,7 @@ impl Host {
                 cluster: from.cluster,
                 bit: from.bit,
                 node: from.node,
+                domain: from.domain,
                 core: from.core,
                 core_first: from.core_first,
                 core_online: from.core_online,

@@ -17,7 +17,7 @@ use units::PcpuId;
 ///
 /// A pCPU that is not online is part of no cluster.
 ///
-/// A pCPU's record holds its place (`id`, `cluster`, `bit`, `node`, `core`) and that nothing waits
+/// A pCPU's record holds its place (`id`, `cluster`, `bit`, `node`, `domain`, `core`) and that nothing waits
 /// there (`wait_key`); every other field is zero, and its virtual times are the caller's to set.
 #[must_use]
 pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
@@ -28,6 +28,7 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
         .find(|parts| parts.len() <= CLUSTERS_MAX as usize);
     let parts = parts.unwrap_or_default();
     let nowhere = |i| Pcpu { id: i as u32, cluster: u32::MAX, wait_key: u64::MAX, ..Pcpu::ZERO };
+    let domains = topology.domains();
     let mut pcpus: Vec<Pcpu> = (0..topology.pcpus()).map(nowhere).collect();
     let mut clusters = Vec::with_capacity(parts.len());
     let mut firsts = BTreeMap::new();
@@ -37,6 +38,7 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
             pcpus: ids.iter().flatten().count() as u32,
             llc: first.llc,
             node: first.node,
+            domain: domains[usize::from(first_of(ids).0)],
             ..Cluster::ZERO
         };
         for (bit, id) in ids.iter().enumerate().filter_map(|(bit, id)| Some((bit, (*id)?))) {
@@ -48,6 +50,7 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
             pcpu.cluster = c as u32;
             pcpu.bit = bit as u32;
             pcpu.node = place.node;
+            pcpu.domain = cluster.domain;
             pcpu.core = place.core;
             let core = *firsts.entry(place.core).or_insert(id.0);
             pcpu.core_first = u32::from(core);

@@ -219,9 +219,9 @@ impl Scheduler for Tandem {
         self.host.vm_plan(vm.vm, weight, vm.vcpus, vm.shares, order.held, order.shift_ns);
     }
 
-    fn home(&mut self, k: &mut Callback<'_>, world: u32, nodes: u64) {
+    fn home(&mut self, k: &mut Callback<'_>, world: u32, domains: u64) {
         // SAFETY: as above.
-        self.of(k, world, |h, t| unsafe { native::sched_home(h, t, nodes) });
+        self.of(k, world, |h, t| unsafe { native::sched_home(h, t, domains) });
     }
 
     fn record(&mut self, on: bool) {

@@ -35,7 +35,7 @@ pub use live::{LiveHost, LivePool, LiveSettings, LiveSettingsError, LiveVm};
 pub use live_match::Called;
 pub use live_trust::{LiveTrust, LiveUser};
 pub use names::scenarios;
-pub use numa::NumaSpec;
+pub use numa::{LlcChoice, NumaSpec};
 pub use offline::{OfflineSpec, PcpuChange, offline_reasons, pcpu_changes};
 pub use pools::{Branch, Place, PlacedPool, arrange, place};
 pub use raw::load;

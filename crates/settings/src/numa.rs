@@ -2,6 +2,8 @@
 
 use crate::{Bytes, RunSpec, VmSpec};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use topology::Topology;
 use units::Span;
 
 /// Memory of the host's nodes, and how VMs get home nodes. Without it memory is near everywhere.
@@ -40,6 +42,16 @@ pub struct NumaSpec {
     pub swap_periods: u64,
     /// Most memory that is moved in a second (`Numa.PageMigRateMax`, in pages of 4 KiB).
     pub memory_rate: Bytes,
+}
+
+/// LLCs of its home node that a VM is to use (`sched.cpu.vsmpConsolidate`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LlcChoice {
+    /// As few as its vCPUs have cores in.
+    Consolidate,
+    /// All, each with as many of its vCPUs.
+    Spread,
 }
 
 /// Two sockets of Skylake-SP, and ESXi's defaults; docs/numa.md has the source of each number.
@@ -97,17 +109,20 @@ impl RunSpec {
     }
 }
 
-/// What is wrong with the NUMA settings of a run on a host where so many nodes have pCPUs.
+/// What is wrong with the NUMA settings of a run on a host.
 #[must_use]
-pub(crate) fn numa_reasons(spec: &RunSpec, nodes: usize) -> Vec<String> {
+pub(crate) fn numa_reasons(spec: &RunSpec, host: Option<&Topology>) -> Vec<String> {
     let mut out = vec![];
-    let asks = |v: &&VmSpec| v.memory.is_some() || v.vnuma.is_some() || v.vnuma_node.is_some();
+    let nodes = host.map_or(1, |t| t.counts().2);
+    let asks = |v: &&VmSpec| {
+        v.memory.is_some() || v.vnuma.is_some() || v.vnuma_node.is_some() || v.llc.is_some()
+    };
     let with_memory = spec.vms.iter().find(asks);
     let Some(numa) = &spec.numa else {
         out.extend(with_memory.map(|v| {
             format!(
-                "vm '{}': memory, vnuma, vnuma_node: seen one of them, allowed only with [numa], \
-                    which says what the nodes have",
+                "vm '{}': memory, vnuma, vnuma_node, llc: seen one of them, allowed only with \
+                    [numa], which says what the nodes have",
                 v.name
             )
         }));
@@ -136,6 +151,7 @@ pub(crate) fn numa_reasons(spec: &RunSpec, nodes: usize) -> Vec<String> {
     }
     out.extend(threshold_reasons(numa));
     out.extend(spec.vms.iter().filter_map(virtual_node_reason));
+    out.extend(host.and_then(|host| llc_reason(spec, numa, host)));
     let (asked, there): (u64, u64) = (
         spec.vms
             .iter()
@@ -185,6 +201,26 @@ fn virtual_node_reason(vm: &VmSpec) -> Option<String> {
         vm.vcpus,
         all.join(", ")
     ))
+}
+
+/// Why a VM cannot choose LLCs.
+fn llc_reason(spec: &RunSpec, numa: &NumaSpec, host: &Topology) -> Option<String> {
+    let vm = &spec.vms.iter().find(|v| v.llc.is_some())?.name;
+    if !numa.on {
+        return Some(format!(
+            "vm '{vm}': llc: seen with numa.on = false, allowed where VMs have homes: leave one out"
+        ));
+    }
+    let all: BTreeSet<(u32, u32)> =
+        host.places().iter().zip(host.domains()).map(|(p, domain)| (p.node, domain)).collect();
+    let several = all.iter().any(|(node, _)| all.iter().filter(|(n, _)| n == node).count() > 1);
+    (!several).then(|| {
+        let (_, llcs, nodes, _) = host.counts();
+        format!(
+            "vm '{vm}': llc: seen on a host of {llcs} LLCs in {nodes} nodes, allowed where a node \
+                has several, and the host 64 at most: set host.llcs_per_node"
+        )
+    })
 }
 
 /// Thresholds and rates that are out of range.
@@ -283,6 +319,12 @@ mod tests {
             ("period = '1ms'", "", "numa.period: seen 1ms, allowed 100ms to 60s"),
             ("thrash_percent = 101", "", "numa.thrash_percent: seen 101, allowed 0..100"),
             ("link = '1KB'", "", "numa.link: seen 1000B, allowed 1MB or more"),
+            (
+                "",
+                "llc = 'spread'",
+                "vm 'a': llc: seen on a host of 2 LLCs in 2 nodes, allowed where a",
+            ),
+            ("on = false", "llc = 'spread'", "vm 'a': llc: seen with numa.on = false"),
             ("", "vnuma_node = 0", "vm 'a': vnuma_node: seen 0, allowed what divides its 2 vCPUs"),
             ("", "vnuma_node = 3", "seen 3, allowed what divides its 2 vCPUs: 1, 2; virtual"),
         ] {
@@ -290,12 +332,13 @@ mod tests {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(refused("", "", "").contains("numa: seen, allowed only with [hardware]"));
-        for key in ["memory = '1GiB'", "vnuma = true", "vnuma_node = 1"] {
+        for key in ["memory = '1GiB'", "vnuma = true", "vnuma_node = 1", "llc = 'spread'"] {
             let text = format!(
                 "[host]\ncores_per_llc = 4\n[hardware]\n[[vm]]\nname = 'a'\nvcpus = 2\n{key}\n"
             );
             let text = parse("t.toml", "t", &text).expect_err("must be refused").to_string();
-            let said = "vm 'a': memory, vnuma, vnuma_node: seen one of them, allowed only with";
+            let said =
+                "vm 'a': memory, vnuma, vnuma_node, llc: seen one of them, allowed only with";
             assert!(text.contains(said), "{text}");
         }
     }

@@ -178,7 +178,7 @@ fn resolve(mut spec: RunSpec) -> Result<(RunSpec, Topology), Vec<String>> {
     let pcpus = topology.as_ref().map_or(caps::PCPUS_MAX, Topology::pcpus);
     checks::times(&spec, &mut reasons);
     reasons.extend(hardware_reasons(&spec));
-    reasons.extend(numa_reasons(&spec, topology.as_ref().map_or(1, |t| t.counts().2)));
+    reasons.extend(numa_reasons(&spec, topology.as_ref()));
     spec.take_workloads();
     // What a wrong speed makes of amounts in MHz would be reasons of no use.
     let mhz = checks::mhz(spec.host.mhz).map_or(spec.host.mhz, |reason| {

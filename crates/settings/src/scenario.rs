@@ -1,7 +1,7 @@
 //! A scenario: one host, its VMs and host tasks, and the runs that vary them.
 
 use crate::{
-    Bytes, ChangeSpec, HardwareSpec, LimitSetting, NumaSpec, OfflineSpec, ProfileSpec,
+    Bytes, ChangeSpec, HardwareSpec, LimitSetting, LlcChoice, NumaSpec, OfflineSpec, ProfileSpec,
     RealtimeSpec, Window, Workload,
 };
 use serde::{Deserialize, Serialize};
@@ -241,6 +241,9 @@ pub struct VmSpec {
     /// (`numa.vcpu.preferHT`).
     #[serde(default)]
     pub prefer_ht: bool,
+    /// LLCs of its home node that it is to use; where the scheduler sees fit if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub llc: Option<LlcChoice>,
     /// How long a vCPU may be silent before its guest reports a soft lockup; no watchdog if left
     /// out.
     pub watchdog: Option<Span>,

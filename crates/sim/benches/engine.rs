@@ -50,6 +50,7 @@ fn vm(i: u32, vcpus: u32) -> VmSpec {
         vnuma: None,
         vnuma_node: None,
         prefer_ht: false,
+        llc: None,
         watchdog: None,
         hot_add: vec![],
         active: vec![],

@@ -2,10 +2,13 @@
 //! since the last round. It calls no scheduler and knows no pCPU's state: `engine/numa` does.
 
 use crate::mutant::Mutant;
-use ::numa::{Client, ClientId, Decision, Knobs, Load, Node, Order, Planner, Reason};
+use ::numa::{
+    Asks, Client, ClientId, Decision, Knobs, Llc, Llcs, Load, Node, Order, Planner, Reason,
+    VcpuLoads,
+};
 use check::{HomeSeen, HomeTerms};
 use hardware::{Memory, NodeMemory};
-use settings::{NumaSpec, RunSpec, built_in_profiles};
+use settings::{LlcChoice, NumaSpec, RunSpec, built_in_profiles};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use topology::Topology;
@@ -46,6 +49,8 @@ struct Seen {
 #[derive(Debug)]
 pub(crate) struct Numa {
     pub(crate) planner: Planner,
+    /// LLCs of the nodes; none where there is nothing to choose.
+    pub(crate) llcs: Option<Llcs>,
     managed: bool,
     mutant: Option<Mutant>,
     /// Bytes moved since the last round.
@@ -70,8 +75,12 @@ pub(crate) struct Numa {
     pub(crate) orders: Vec<Order>,
     /// Steps that are left of the present period.
     pub(crate) steps: u64,
-    /// By world: its home nodes, a bit each; 0 for none.
+    /// pCPUs and node of each domain in which a world may have its home.
+    domains: Vec<(PcpuSet, u32)>,
+    /// By world: its home, a bit for each domain; 0 for none.
     homes: Vec<u64>,
+    /// What clients did in the last round, by vCPU.
+    vcpu_loads: Vec<VcpuLoads>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,6 +92,9 @@ struct Wants {
     vnuma: bool,
     /// vCPUs of a virtual node; 0: by the host's nodes.
     virtual_node: u32,
+    /// LLCs that it asks for.
+    llc: Option<LlcChoice>,
+    prefer_ht: bool,
 }
 
 fn knobs(spec: &NumaSpec, mutant: Option<Mutant>) -> Knobs {
@@ -149,6 +161,8 @@ impl Numa {
                 shared_permille: permille(profile.shared_accesses),
                 vnuma: vm.has_vnuma(),
                 virtual_node: vm.vnuma_node.unwrap_or(0),
+                llc: vm.llc,
+                prefer_ht: vm.prefer_ht,
             }
         };
         let most = |prefer_ht: bool| least(if prefer_ht { &threads } else { &cores });
@@ -157,6 +171,7 @@ impl Numa {
                 cores.iter().zip(&sizes).map(node).collect(),
                 knobs(spec, mutant),
             ),
+            llcs: llcs(topology, knobs(spec, mutant)).filter(|_| spec.on),
             managed: spec.on,
             mutant,
             moved: 0,
@@ -173,7 +188,9 @@ impl Numa {
             talks: BTreeMap::new(),
             orders: vec![],
             steps: 0,
+            domains: domains(topology),
             homes: vec![0; worlds],
+            vcpu_loads: vec![],
         };
         Some((numa, Memory::new(of, worlds)))
     }
@@ -185,19 +202,22 @@ impl Numa {
 
     /// These pCPUs are on line from now on: clients whose home has none left get others.
     pub(crate) fn set_online(&mut self, now: u64, online: &PcpuSet) -> Vec<Decision> {
-        let cores = |of: &PcpuSet| {
+        let cores_of = |of: &PcpuSet| {
             let there = of.and(online);
             let cores = there.iter().map(|p| self.core_of[usize::from(p.0)]);
             cores.collect::<BTreeSet<u32>>().len() as u32
         };
-        let cores: Vec<u32> = self.pcpus.iter().map(cores).collect();
+        let cores: Vec<u32> = self.pcpus.iter().map(cores_of).collect();
         let decisions = self.planner.set_cores(now, &cores);
-        self.note(&decisions);
+        let of_llcs: Vec<u32> = self.domains.iter().map(|(set, _)| cores_of(set)).collect();
+        let moved = self.llcs.as_mut().map_or(vec![], |llcs| llcs.set_cores(now, &of_llcs));
         self.online = online.clone();
+        self.note(&decisions);
+        self.note_llcs(&moved);
         decisions
     }
 
-    /// Home nodes of a world, a bit each; 0 for none.
+    /// Home of a world, a bit for each domain; 0 for none.
     pub(crate) fn home(&self, world: u32) -> u64 {
         self.homes[world as usize]
     }
@@ -205,8 +225,8 @@ impl Numa {
     /// pCPUs of a world's home.
     pub(crate) fn pcpus(&self, world: u32) -> Option<PcpuSet> {
         let home = self.homes[world as usize];
-        let at = (0..).zip(&self.pcpus).filter(|(node, _)| home >> node & 1 != 0);
-        at.map(|(_, set)| set.clone()).reduce(|a, b| a.or(&b))
+        let at = (0..).zip(&self.domains).filter(|(domain, _)| home >> domain & 1 != 0);
+        at.map(|(_, (set, _))| set.clone()).reduce(|a, b| a.or(&b))
     }
 
     /// A VM of these worlds is powered on, the vCPUs of which may use `allowed`: its clients get
@@ -308,6 +328,7 @@ impl Numa {
     /// A VM is powered off.
     pub(crate) fn stop(&mut self, vm: u32, memory: &mut Memory) {
         self.planner.remove(vm);
+        self.llcs.iter_mut().for_each(|l| l.remove(vm));
         self.parts[vm as usize].iter().for_each(|p| memory.release(p.area));
     }
 
@@ -317,11 +338,75 @@ impl Numa {
             let parts = &mut self.parts[d.client.vm as usize];
             let Some(part) = parts.get_mut(d.client.part as usize) else { continue };
             *part.changes.entry(d.reason).or_insert(0) += 1;
-            let piles = self.mutant == Some(Mutant::HomesPile);
-            let first = ClientId { part: 0, ..d.client };
-            let home = self.planner.home(first).filter(|_| piles).unwrap_or(d.to);
-            part.worlds.clone().for_each(|w| self.homes[w as usize] = 1 << home);
+            let part = part.clone();
+            self.seat(d.at_ns, &part);
+            self.set_home(&part);
         }
+    }
+
+    /// Gives a client that has a home the LLCs that its VM asks for.
+    fn seat(&mut self, now: u64, part: &Part) {
+        let w = self.wants[part.id.vm as usize];
+        let (Some(choice), Some(node)) = (w.llc, self.planner.home(part.id)) else { return };
+        let vcpus = part.worlds.end - part.worlds.start;
+        let allowed = |set: &PcpuSet| part.allowed.as_ref().is_none_or(|a| !a.and(set).is_empty());
+        let bits = (0..).zip(&self.domains).filter(|(_, (set, _))| allowed(set));
+        let llcs = bits.map(|(domain, _)| 1 << domain).sum();
+        let asks = Asks { choice, vcpus, node, prefer_ht: w.prefer_ht, llcs };
+        if let Some(all) = &mut self.llcs {
+            all.seat(now, part.id, asks);
+        }
+    }
+
+    /// The home of a client's worlds as the planners have it.
+    fn set_home(&mut self, part: &Part) {
+        let piles = self.mutant == Some(Mutant::HomesPile);
+        let first = ClientId { part: 0, ..part.id };
+        let of = |id: ClientId| self.planner.home(id);
+        let Some(home) = of(if piles { first } else { part.id }) else { return };
+        let of_node = (0..).zip(&self.domains).filter(|(_, (_, node))| *node == home);
+        let of_node: u64 = of_node.map(|(domain, _)| 1 << domain).sum();
+        for (vcpu, world) in (0..).zip(part.worlds.clone()) {
+            let llc = self.llcs.as_ref().and_then(|l| l.of(part.id, vcpu)).filter(|_| !piles);
+            self.homes[world as usize] = llc.map_or(of_node, |llc| 1 << llc);
+        }
+    }
+
+    /// Takes down these decisions on LLCs; the worlds whose home changes by them.
+    fn note_llcs(&mut self, decisions: &[Decision]) -> Vec<u32> {
+        let vms: BTreeSet<u32> = decisions.iter().map(|d| d.client.vm).collect();
+        let parts: Vec<Part> = vms.iter().flat_map(|vm| self.parts[*vm as usize].clone()).collect();
+        let worlds: Vec<u32> = parts.iter().flat_map(|p| p.worlds.clone()).collect();
+        let before: Vec<u64> = worlds.iter().map(|w| self.homes[*w as usize]).collect();
+        parts.iter().for_each(|p| self.set_home(p));
+        let changed = worlds.into_iter().zip(before);
+        changed.filter(|(w, home)| self.homes[*w as usize] != *home).map(|(w, _)| w).collect()
+    }
+
+    /// What was decided of a client, in words.
+    pub(crate) fn decisions(&self, part: &Part) -> Vec<String> {
+        let of_node = self.planner.decisions(part.id).map(ToString::to_string);
+        let of_llcs = self.llcs.iter().flat_map(|l| l.decisions(part.id));
+        let of_llcs = of_llcs.map(|(vcpu, d)| format!("from vCPU {vcpu} on: {}", d.of("LLC")));
+        of_node.chain(of_llcs).collect()
+    }
+
+    /// LLCs that a client has by its choice.
+    pub(crate) fn llcs_of(&self, part: &Part) -> Vec<u32> {
+        let Some(llcs) = &self.llcs else { return vec![] };
+        let vcpus = 0..part.worlds.end - part.worlds.start;
+        let all: BTreeSet<u32> = vcpus.filter_map(|v| llcs.of(part.id, v)).collect();
+        all.into_iter().collect()
+    }
+
+    /// A round of the LLCs, by what the clients did as `loads` saw it last: the decisions, and the
+    /// worlds whose home changes by them.
+    pub(crate) fn llc_round(&mut self, now: u64) -> (Vec<Decision>, Vec<u32>) {
+        let loads = std::mem::take(&mut self.vcpu_loads);
+        let Some(llcs) = &mut self.llcs else { return (vec![], vec![]) };
+        let decisions = llcs.round(now, &loads);
+        let worlds = self.note_llcs(&decisions);
+        (decisions, worlds)
     }
 
     /// A world of one VM has woken one of another.
@@ -340,17 +425,23 @@ impl Numa {
     ) -> Vec<Load> {
         let wall = (now - std::mem::replace(&mut self.seen_ns, now)).max(1);
         let rate = |ns: u64| (u128::from(ns) * 1000 / u128::from(wall)) as u64;
+        self.vcpu_loads.clear();
         let mut loads = vec![];
         let mut wanted = BTreeMap::new();
         for part in self.parts.iter().flatten() {
             let (mut wants, mut uses) = (0, 0);
+            let mut vcpus = vec![];
             for world in part.worlds.clone() {
                 let (all, had) = times(world);
                 let seen = &mut self.seen[world as usize];
-                wants += rate(all.saturating_sub(seen.wanted));
-                uses += rate(had.saturating_sub(seen.used));
+                let own =
+                    (rate(all.saturating_sub(seen.wanted)), rate(had.saturating_sub(seen.used)));
+                (wants, uses) = (wants + own.0, uses + own.1);
+                vcpus.push(own);
                 *seen = Seen { wanted: all, used: had };
             }
+            let node = self.planner.home(part.id).unwrap_or(0);
+            self.vcpu_loads.push(VcpuLoads { id: part.id, node, entitled: 0, vcpus });
             *wanted.entry(part.id.vm).or_insert(0) += wants;
             let talk = |(other, n): (u32, u64)| {
                 (ClientId { vm: other, part: 0 }, n * 1_000_000_000 / wall)
@@ -375,6 +466,8 @@ impl Numa {
             let all = entitled.get(&load.id.vm).copied().unwrap_or(0);
             load.entitled = all * load.wanted / wanted[&load.id.vm].max(1);
         }
+        let of = self.vcpu_loads.iter_mut().zip(&loads);
+        of.for_each(|(own, load)| own.entitled = load.entitled);
         loads
     }
 
@@ -390,7 +483,8 @@ impl Numa {
     /// The clients of each VM as the oracle sees them.
     pub(crate) fn seen(&self, memory: &Memory) -> Vec<(u32, Vec<HomeSeen>)> {
         let client = |p: &Part| {
-            let home = self.homes[p.worlds.start as usize].trailing_zeros();
+            let domain = self.homes[p.worlds.start as usize].trailing_zeros();
+            let home = self.domains.get(domain as usize).map_or(0, |d| d.1);
             let pages = memory.pages(p.area);
             let bytes = pages.iter().sum();
             let local = pages.get(home as usize).copied().unwrap_or(0);
@@ -416,6 +510,31 @@ impl Numa {
         let all = self.parts.iter().map(|of| of.iter().filter(there).map(client).collect());
         (0..).zip(all).filter(|(_, of): &(u32, Vec<_>)| !of.is_empty()).collect()
     }
+}
+
+/// pCPUs and node of each domain of homes.
+fn domains(topology: &Topology) -> Vec<(PcpuSet, u32)> {
+    let mut out: Vec<(PcpuSet, u32)> = vec![];
+    for ((id, domain), place) in (0..).zip(topology.domains()).zip(topology.places()) {
+        out.resize_with(out.len().max(domain as usize + 1), || (PcpuSet::empty(), 0));
+        let (set, node) = &mut out[domain as usize];
+        set.insert(PcpuId(id));
+        *node = place.node;
+    }
+    out
+}
+
+/// LLCs where VMs may choose; none where a node has one, or homes are by node.
+fn llcs(topology: &Topology, knobs: Knobs) -> Option<Llcs> {
+    let mut out = vec![];
+    for (domain, place) in topology.domains().into_iter().zip(topology.places()) {
+        out.resize(out.len().max(domain as usize + 1), Llc { node: 0, cores: 0, threads: 0 });
+        let llc = &mut out[domain as usize];
+        llc.node = place.node;
+        llc.cores += u32::from(place.thread == 0);
+        llc.threads += 1;
+    }
+    Llcs::new(out, knobs)
 }
 
 /// The clients of a VM on nodes with room for `room` vCPUs of it, each with its virtual node (VS51

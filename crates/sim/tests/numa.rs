@@ -394,3 +394,42 @@ fn vms_leave_a_node_whose_pcpus_go_off_line_and_their_memory_follows() {
         assert_eq!(client.changes, [("placed".to_owned(), placed)].into(), "{}", vm.name);
     }
 }
+
+/// VMware KB 1017936: a VM that is consolidated leaves the other LLCs to others; alone it has less
+/// cache than one that is spread.
+#[test]
+fn a_vm_has_few_llcs_or_all_as_it_asks() {
+    let all = outcomes("llc-choice");
+    let vm = |label: &str, name: &str| {
+        let vm = all[label].result.vms.iter().find(|vm| vm.name == name).expect("it is there");
+        (vm.times.work as f64, vm.numa[0].llcs.len())
+    };
+    let gain = |name: &str, with: &str, without: &str| {
+        (vm(with, name).0 / vm(without, name).0 - 1.0) * 100.0
+    };
+    let alone = gain("db", "alone, consolidated", "alone, spread");
+    let beside = gain("db", "beside noise that is consolidated", "beside noise");
+    let cost = gain("noise", "beside noise that is consolidated", "beside noise");
+    println!(
+        "consolidated alone {alone:.1} %, beside consolidated noise {beside:.1} %, {cost:.1} %"
+    );
+    assert!((-30.0..-15.0).contains(&alone), "half of its tables fit: {alone}");
+    assert!(beside > 10.0 && cost < -3.0, "{beside} {cost}");
+    assert_eq!((vm("alone", "db").1, vm("alone, spread", "db").1), (0, 4));
+    assert_eq!(vm("both consolidated", "db").1, 1);
+    assert_eq!(vm("both consolidated", "noise").1, 2);
+}
+
+#[test]
+fn a_vm_of_one_llc_leaves_it_when_its_pcpus_go_off_line() {
+    let text = "duration = '9s'\n[host]\nllcs_per_node = 2\ncores_per_llc = 2\n[hardware]\n[numa]\n\
+        [[offline]]\npcpus = '0-1'\nfrom = '4s'\nto = '9s'\n\
+        [[vm]]\nname = 'a'\nvcpus = 2\nllc = 'consolidate'\n\
+        [[vm]]\nname = 'b'\nvcpus = 2\nllc = 'spread'\n\
+        workload = { kind = 'io', work = '2ms', sleep = '6ms' }\n";
+    for ticks in [sim::Ticks::Aligned, sim::Ticks::Staggered] {
+        let out = crate::text::silent("llc-offline", text, ticks);
+        let llcs = |vm: usize| out.result.vms[vm].numa[0].llcs.clone();
+        assert_eq!((llcs(0), llcs(1)), (vec![1], vec![1]), "{:?}", lines(&out, 0));
+    }
+}

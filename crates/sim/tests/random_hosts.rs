@@ -61,6 +61,7 @@ impl Hosts for Draw {
             vnuma: None,
             vnuma_node: None,
             prefer_ht: false,
+            llc: None,
             watchdog: None,
             active: if self.below(4) == 0 { self.pauses(secs * 1000) } else { vec![] },
             start: Span::from_secs(start),

@@ -88,6 +88,7 @@ impl Trees<'_> {
             vnuma: None,
             vnuma_node: None,
             prefer_ht: false,
+            llc: None,
             watchdog: None,
             hot_add: vec![],
             active: if self.0.below(4) == 0 {

@@ -76,6 +76,7 @@ scenarios! {
     three_on_two "three-on-two";
     numa_benefit "numa-benefit";
     vnuma "vnuma";
+    llc_choice "llc-choice";
     locality "locality";
     action_affinity "action-affinity";
     whole_cores "whole-cores";

@@ -80,7 +80,7 @@ fn kinds_have_the_numbers_of_the_header() {
         (c::TRACE_ACCOUNT, Kind::Account { vm: units::VmId(3), used_ns: 5, entitled: 6 }),
         (c::TRACE_LOST, Kind::Lost { events: Some(7) }),
         (c::TRACE_GUEST, Kind::Guest { world: WorldId(1), inside: true }),
-        (c::TRACE_HOME, Kind::Home { world: WorldId(1), nodes: 5 }),
+        (c::TRACE_HOME, Kind::Home { world: WorldId(1), domains: 5 }),
     ];
     for (number, kind) in kinds {
         let raw = trace::to_raw(&Event { ns: 1, pcpu: None, kind }).expect("it has a raw form");

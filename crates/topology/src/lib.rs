@@ -8,7 +8,11 @@ pub use nodes::{NodeFacts, free_kib, nodes_from_sysfs};
 pub use sysfs::{SysfsError, from_sysfs, online};
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use units::{PcpuId, PcpuSet, caps::PCPUS_MAX};
+
+/// Most domains of homes: a home is a word with a bit for each.
+const HOMES_MAX: u32 = 64;
 
 /// A regular host: the number of each level inside the level above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +156,18 @@ impl Topology {
         self.places[p.0 as usize]
     }
 
+    /// The domain of each pCPU, by id, of those in which a world may have its home: its LLC; its
+    /// node where an LLC is of several nodes, or where the host has more LLCs than a word has bits.
+    /// A domain is part of one node.
+    #[must_use]
+    pub fn domains(&self) -> Vec<u32> {
+        let mut node_of = BTreeMap::new();
+        let of_one_node =
+            self.places.iter().all(|p| *node_of.entry(p.llc).or_insert(p.node) == p.node);
+        let by_llc = of_one_node && self.places.iter().all(|p| p.llc < HOMES_MAX);
+        self.places.iter().map(|p| if by_llc { p.llc } else { p.node }).collect()
+    }
+
     /// Numbers of distinct (cores, LLCs, nodes, sockets) that are online.
     #[must_use]
     pub fn counts(&self) -> (usize, usize, usize, usize) {
@@ -220,6 +236,24 @@ mod tests {
         let t = Topology::regular(shape).unwrap();
         assert_eq!((t.pcpus(), t.counts()), (32, (16, 4, 4, 2)));
         assert_eq!(t.place(PcpuId(9)), Place { socket: 0, node: 1, llc: 1, core: 4, thread: 1 });
+    }
+
+    #[test]
+    fn homes_are_in_llcs_unless_nodes_share_one_or_they_are_too_many() {
+        let shape = Shape {
+            sockets: 2,
+            nodes_per_socket: 1,
+            llcs_per_node: 2,
+            cores_per_llc: 1,
+            threads_per_core: 2,
+        };
+        let t = Topology::regular(shape).unwrap();
+        assert_eq!(t.domains(), [0, 0, 1, 1, 2, 2, 3, 3]);
+        let shared = t.places().iter().map(|p| Place { llc: 0, ..*p }).collect();
+        let shared = Topology::from_places(shared).unwrap();
+        assert_eq!(shared.domains(), [0, 0, 0, 0, 1, 1, 1, 1]);
+        let many = Topology::regular(Shape { llcs_per_node: 33, ..shape }).unwrap();
+        assert_eq!((many.domains()[0], many.domains()[131]), (0, 1), "66 LLCs");
     }
 
     #[test]

@@ -201,12 +201,13 @@ pub enum Kind {
         /// Whether it enters.
         inside: bool,
     },
-    /// A world has another home from now on: it runs in its nodes alone, within its affinity.
+    /// A world has another home from now on: it runs in its domains alone, within its affinity.
     Home {
         /// The world.
         world: WorldId,
-        /// A bit for each node; `HOME_ANY`: it has none, and runs anywhere.
-        nodes: u64,
+        /// A bit for each domain, which is an LLC, or a node where nodes share an LLC or the host
+        /// has more than 64; `HOME_ANY`: it has none, and runs anywhere.
+        domains: u64,
     },
     /// A remark of the recorder.
     Mark {
@@ -215,7 +216,7 @@ pub enum Kind {
     },
 }
 
-/// Nodes of a world that has no home.
+/// Domains of a world that has no home.
 pub const HOME_ANY: u64 = u64::MAX;
 
 impl Kind {

@@ -82,7 +82,7 @@ pub(crate) fn flatten(kind: &Kind) -> Flat {
         Kind::Lost { events } => (17, vec![some(*events)], vec![]),
         Kind::Mark { text } => (18, vec![], vec![text.clone()]),
         Kind::Guest { world, inside } => (19, vec![world.0.into(), u64::from(*inside)], vec![]),
-        Kind::Home { world, nodes } => (20, vec![world.0.into(), *nodes], vec![]),
+        Kind::Home { world, domains } => (20, vec![world.0.into(), *domains], vec![]),
     };
     Flat { code, nums, texts }
 }
@@ -202,7 +202,7 @@ impl Flat {
             },
             18 => Kind::Mark { text: self.text(0) },
             19 => Kind::Guest { world: self.world(0)?, inside: self.num(1) != 0 },
-            20 => Kind::Home { world: self.world(0)?, nodes: self.num(1) },
+            20 => Kind::Home { world: self.world(0)?, domains: self.num(1) },
             _ => return None,
         })
     }

@@ -105,7 +105,7 @@ pub(crate) const KINDS: &[Spec] = &[
     Spec { code: 17, name: "lost", fields: &[("events", Plain)] },
     Spec { code: 18, name: "mark", fields: &[("text", Text)] },
     Spec { code: 19, name: "guest", fields: &[("world", World), ("inside", Plain)] },
-    Spec { code: 20, name: "home", fields: &[("world", World), ("nodes", Plain)] },
+    Spec { code: 20, name: "home", fields: &[("world", World), ("domains", Plain)] },
 ];
 
 /// The kinds of this version as a file describes them.

@@ -137,10 +137,10 @@ fn arguments(event: &Event) -> String {
         Kind::Guest { world, inside } => {
             format!("GUEST {} {}", world.0, if *inside { "ENTER" } else { "LEAVE" })
         }
-        Kind::Home { world, nodes: HOME_ANY } => format!("HOME {} ANY", world.0),
-        Kind::Home { world, nodes } => {
+        Kind::Home { world, domains: HOME_ANY } => format!("HOME {} ANY", world.0),
+        Kind::Home { world, domains } => {
             let all: Vec<String> =
-                (0..64).filter(|n| nodes >> n & 1 != 0).map(|n: u32| n.to_string()).collect();
+                (0..64).filter(|n| domains >> n & 1 != 0).map(|n: u32| n.to_string()).collect();
             format!("HOME {} {}", world.0, escaped(&all.join(",")))
         }
     }
@@ -257,7 +257,7 @@ impl Words<'_> {
             "KICK" => plain(self.kick(), "KICK pCPU, and IDLE or PREEMPT"),
             "LOST" => plain(self.lost(), "LOST number, or LOST ?"),
             "GUEST" => plain(self.guest(), "GUEST world, and ENTER or LEAVE"),
-            "HOME" => plain(self.home(), "HOME world, and nodes such as 0,2, or ANY"),
+            "HOME" => plain(self.home(), "HOME world, and domains such as 0,2, or ANY"),
             "ACCOUNT" | "WORLD" | "VM" | "HOST" | "PCPU" | "AFFINITY" | "MARK" => {
                 plain(self.named(name), "the arguments that this event has")
             }
@@ -316,12 +316,12 @@ impl Words<'_> {
     fn home(&mut self) -> Option<Kind> {
         let (world, list) = (self.world()?, self.text()?);
         if list == "ANY" {
-            return Some(Kind::Home { world, nodes: HOME_ANY });
+            return Some(Kind::Home { world, domains: HOME_ANY });
         }
-        let node = |n: &str| n.parse().ok().filter(|n: &u32| *n < 64).map(|n| 1 << n);
-        let each = list.split(',').filter(|n| !n.is_empty()).map(node);
-        let nodes = each.collect::<Option<Vec<u64>>>()?.into_iter().fold(0, |all, n| all | n);
-        Some(Kind::Home { world, nodes })
+        let domain = |n: &str| n.parse().ok().filter(|n: &u32| *n < 64).map(|n| 1 << n);
+        let each = list.split(',').filter(|n| !n.is_empty()).map(domain);
+        let domains = each.collect::<Option<Vec<u64>>>()?.into_iter().fold(0, |all, n| all | n);
+        Some(Kind::Home { world, domains })
     }
 
     fn wait_on(&mut self) -> Option<Kind> {

@@ -27,7 +27,7 @@
 //! | 17 lost | 0 | how many, with 1 << 32 if that is known | 0 |
 //! | 18 mark | length of the text | its first 8 bytes | the other 8 |
 //! | 19 guest | the vCPU | 1 it enters its guest, 0 leaves it | 0 |
-//! | 20 home | the world | a bit for each node, or all | 0 |
+//! | 20 home | the world | a bit for each domain, or all | 0 |
 //!
 //! A record of the scheduler may tell of several events (`expand`); an event made here never does.
 //! The kinds that need more room (names, wait-on, vtime, affinity) are made by user space and have
@@ -138,7 +138,7 @@ pub fn to_raw(event: &Event) -> Result<[u8; RAW_BYTES], RawError> {
         ),
         Kind::Lost { events } => (0, known(*events), 0),
         Kind::Guest { inside, .. } => (world, u64::from(*inside), 0),
-        Kind::Home { nodes, .. } => (world, *nodes, 0),
+        Kind::Home { domains, .. } => (world, *domains, 0),
         Kind::Mark { text } if text.len() <= 16 => {
             let mut bytes = [0; 16];
             bytes[..text.len()].copy_from_slice(text.as_bytes());
@@ -283,7 +283,7 @@ fn kind_of(kind: u16, id: u32, a: u64, b: u64) -> Option<Kind> {
         }
         17 => Kind::Lost { events: known_of(a) },
         19 => Kind::Guest { world, inside: a != 0 },
-        20 => Kind::Home { world, nodes: a },
+        20 => Kind::Home { world, domains: a },
         18 => {
             let bytes = [a.to_le_bytes(), b.to_le_bytes()].concat();
             Kind::Mark { text: std::str::from_utf8(bytes.get(..id as usize)?).ok()?.to_owned() }

@@ -6,10 +6,14 @@ fn mib(bytes: u64) -> String {
     (bytes >> 20).to_string()
 }
 
+fn list(numbers: &[u32]) -> String {
+    numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
 /// The NUMA clients of a run, a line each; nothing where memory is near everywhere.
 #[must_use]
 pub fn homes(run: &RunResult) -> String {
-    let mut t = Table::new(&["<VM", "client", "vCPUs", "NHN", "N%L", "NMIG", "moved MiB"]);
+    let mut t = Table::new(&["<VM", "client", "vCPUs", "NHN", "LLCs", "N%L", "NMIG", "moved MiB"]);
     let mut any = false;
     for vm in &run.vms {
         for (i, c) in vm.numa.iter().enumerate() {
@@ -19,6 +23,7 @@ pub fn homes(run: &RunResult) -> String {
                 i.to_string(),
                 c.vcpus.to_string(),
                 c.home.map_or("-".to_owned(), |home| home.to_string()),
+                if c.llcs.is_empty() { "-".to_owned() } else { list(&c.llcs) },
                 format!("{:.1}", c.local_percent()),
                 c.migrations().to_string(),
                 mib(c.moved_bytes),
@@ -32,11 +37,12 @@ pub fn homes(run: &RunResult) -> String {
 #[must_use]
 pub fn explained(name: &str, number: usize, c: &NumaClient) -> String {
     let home = c.home.map_or("no home".to_owned(), |home| format!("home node {home}"));
+    let llcs = if c.llcs.is_empty() { String::new() } else { format!(", LLCs {}", list(&c.llcs)) };
     let bytes: Vec<String> = c.bytes.iter().map(|b| mib(*b)).collect();
     let changes: Vec<String> =
         c.changes.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
     let mut out = format!(
-        "{name}, client {number}: {} vCPUs, {home}, memory by node {} MiB ({:.1} % local), {} MiB \
+        "{name}, client {number}: {} vCPUs, {home}{llcs}, memory by node {} MiB ({:.1} % local), {} MiB \
             moved\n",
         c.vcpus,
         bytes.join(" "),
@@ -69,6 +75,7 @@ mod tests {
             changes,
             moved_bytes: 2 << 30,
             decisions: vec![],
+            llcs: vec![],
             notes: vec![],
         }
     }
@@ -87,7 +94,10 @@ mod tests {
             worlds: vec![],
         };
         let wide = vec![
-            client(Some(1), vec![1 << 30, 3 << 30], &[("placed", 1), ("fairness", 12)]),
+            NumaClient {
+                llcs: vec![2, 3],
+                ..client(Some(1), vec![1 << 30, 3 << 30], &[("placed", 1), ("fairness", 12)])
+            },
             client(Some(0), vec![1 << 30, 0], &[("placed", 1)]),
         ];
         let spread = vec![client(None, vec![1 << 30, 1 << 30], &[])];
@@ -104,11 +114,11 @@ mod tests {
         assert_eq!(
             homes(&run),
             "
-VM    client  vCPUs  NHN    N%L  NMIG  moved MiB
-------------------------------------------------
-wide       0      4    1   75.0    12       2048
-wide       1      4    0  100.0     0       2048
-b          0      4    -   50.0     0       2048
+VM    client  vCPUs  NHN  LLCs    N%L  NMIG  moved MiB
+------------------------------------------------------
+wide       0      4    1   2,3   75.0    12       2048
+wide       1      4    0     -  100.0     0       2048
+b          0      4    -     -   50.0     0       2048
 "
         );
         run.vms.retain(|vm| vm.name == "none");
@@ -120,13 +130,14 @@ b          0      4    -   50.0     0       2048
         let changes = [("placed", 1), ("imbalance", 2)];
         let client = NumaClient {
             decisions: vec!["placed on node 0".to_owned()],
+            llcs: vec![2],
             notes: vec!["its memory is bound".to_owned()],
             ..client(Some(1), vec![1 << 30, 3 << 30], &changes)
         };
         assert_eq!(
             explained("db", 0, &client),
-            "db, client 0: 4 vCPUs, home node 1, memory by node 1024 3072 MiB (75.0 % local), 2048 \
-                MiB moved\n  homes by reason: imbalance 2, placed 1\n  its memory is bound\n  placed \
+            "db, client 0: 4 vCPUs, home node 1, LLCs 2, memory by node 1024 3072 MiB (75.0 % \
+                local), 2048 MiB moved\n  homes by reason: imbalance 2, placed 1\n  its memory is bound\n  placed \
                 on node 0\n"
         );
         assert_eq!(client.migrations(), 2);

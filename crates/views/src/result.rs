@@ -361,6 +361,9 @@ pub struct NumaClient {
     pub home: Option<u32>,
     /// Its memory by node, in bytes.
     pub bytes: Vec<u64>,
+    /// LLCs of its home where its VM has asked for few of them or for all; none if it has not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub llcs: Vec<u32>,
     /// How often it got a home, by reason.
     pub changes: BTreeMap<String, u64>,
     /// Memory that has followed it, in bytes.

@@ -51,6 +51,7 @@ fn homes(id: u32, pid: i32) -> VmHomes {
         changes: changes.iter().map(|(reason, n)| ((*reason).to_owned(), *n)).collect(),
         moved_bytes: 50,
         decisions: vec![],
+        llcs: vec![],
         notes: vec![],
     };
     let clients = vec![

@@ -126,7 +126,14 @@ impl<P: Scheduler> Engine<P> {
             }
             self.kernel.mark(|| format!("VM {}, client {}: {d}", d.client.vm, d.client.part));
         }
-        for world in moved.into_iter().collect::<std::collections::BTreeSet<_>>() {
+        let Some(numa) = &mut self.numa else { return };
+        let (in_llcs, worlds) = numa.llc_round(now);
+        for d in &in_llcs {
+            let of = d.client.vm;
+            self.kernel.mark(|| format!("VM {of}: {}", d.of("LLC")));
+        }
+        let moved = moved.into_iter().chain(worlds);
+        for world in moved.collect::<std::collections::BTreeSet<_>>() {
             if self.kernel.is_there(world) {
                 self.put_home(world);
             }
@@ -211,7 +218,8 @@ impl<P: Scheduler> Engine<P> {
                 home,
                 changes: p.changes.iter().map(|(r, n)| (r.name().to_owned(), *n)).collect(),
                 moved_bytes: p.moved,
-                decisions: numa.planner.decisions(p.id).map(ToString::to_string).collect(),
+                decisions: numa.decisions(p),
+                llcs: numa.llcs_of(p),
                 bytes,
                 notes: vec![],
             }

@@ -72,7 +72,7 @@ pub fn any(r: &mut Draw) -> Event {
             ),
         },
         17 => Kind::Guest { world, inside: r.below(2) == 0 },
-        18 => Kind::Home { world, nodes: if r.below(4) == 0 { HOME_ANY } else { r.bits() } },
+        18 => Kind::Home { world, domains: if r.below(4) == 0 { HOME_ANY } else { r.bits() } },
         16 => Kind::Lost { events: (r.below(2) == 0).then_some(r.bits() as u32) },
         _ => Kind::Mark { text: text(r) },
     };

@@ -1,0 +1,131 @@
+//! VMs that ask for few LLCs of their home node, or for all.
+
+use numa::{Asks, ClientId, Knobs, Llc, Llcs, Reason, VcpuLoads};
+use settings::LlcChoice::{Consolidate, Spread};
+use std::collections::BTreeMap;
+
+const ROUND_NS: u64 = 2_000_000_000;
+
+/// Two nodes, each of four LLCs of four cores with two threads.
+fn host() -> Llcs {
+    let llcs = (0..8).map(|i| Llc { node: i / 4, cores: 4, threads: 8 }).collect();
+    Llcs::new(llcs, Knobs::default()).expect("there are several")
+}
+
+fn id(vm: u32) -> ClientId {
+    ClientId { vm, part: 0 }
+}
+
+fn asks(choice: settings::LlcChoice, vcpus: u32, node: u32) -> Asks {
+    Asks { choice, vcpus, node, prefer_ht: false, llcs: 0 }
+}
+
+/// How many vCPUs of a VM have each LLC.
+fn llcs(of: &Llcs, vm: u32, vcpus: u32) -> Vec<(u32, u32)> {
+    let mut all = BTreeMap::new();
+    for llc in (0..vcpus).filter_map(|v| of.of(id(vm), v)) {
+        *all.entry(llc).or_insert(0) += 1;
+    }
+    all.into_iter().collect()
+}
+
+/// A VM each of whose vCPUs wants so many thousandths of a pCPU, and gets them.
+fn load(vm: u32, vcpus: usize, node: u32, wants: u64) -> VcpuLoads {
+    let entitled = wants * vcpus as u64;
+    VcpuLoads { id: id(vm), node, entitled, vcpus: vec![(wants, wants); vcpus] }
+}
+
+#[test]
+fn few_llcs_are_as_many_as_its_vcpus_have_cores_in_and_all_are_all_of_the_node() {
+    for (choice, vcpus, seen) in [
+        (Consolidate, 3, vec![(4, 3)]),
+        (Consolidate, 4, vec![(4, 4)]),
+        (Consolidate, 9, vec![(4, 3), (5, 3), (6, 3)]),
+        (Consolidate, 18, vec![(4, 4), (5, 5), (6, 4), (7, 5)]),
+        (Spread, 2, vec![(4, 1), (5, 1)]),
+        (Spread, 4, vec![(4, 1), (5, 1), (6, 1), (7, 1)]),
+        (Spread, 10, vec![(4, 2), (5, 3), (6, 2), (7, 3)]),
+    ] {
+        let mut host = host();
+        host.seat(0, id(1), asks(choice, vcpus, 1));
+        assert_eq!(llcs(&host, 1, vcpus), seen, "{choice:?} {vcpus}");
+        assert!(host.has(id(1)) && host.of(id(2), 0).is_none());
+    }
+    let mut host = host();
+    host.seat(0, id(1), Asks { prefer_ht: true, ..asks(Consolidate, 8, 0) });
+    assert_eq!(llcs(&host, 1, 8), [(0, 8)], "threads count");
+    host.seat(0, id(2), Asks { llcs: 0b1100_1111, ..asks(Spread, 4, 1) });
+    assert_eq!(llcs(&host, 2, 4), [(6, 2), (7, 2)], "its affinity leaves it two");
+}
+
+#[test]
+fn vms_that_are_consolidated_have_llcs_of_their_own_while_there_are_some() {
+    let mut host = host();
+    (1..=4).for_each(|vm| _ = host.seat(0, id(vm), asks(Consolidate, 4, 0)));
+    let all: Vec<_> = (1..=4).flat_map(|vm| llcs(&host, vm, 4)).collect();
+    assert_eq!(all, [(0, 4), (1, 4), (2, 4), (3, 4)]);
+    host.remove(2);
+    host.seat(0, id(5), asks(Consolidate, 4, 0));
+    assert_eq!(llcs(&host, 5, 4), [(1, 4)]);
+}
+
+#[test]
+fn a_vm_follows_its_home_and_stays_while_that_does() {
+    let mut host = host();
+    host.seat(0, id(1), asks(Consolidate, 4, 0));
+    assert_eq!(host.seat(1, id(1), asks(Consolidate, 4, 0)), [], "nothing has changed");
+    host.seat(2, id(1), asks(Consolidate, 4, 1));
+    assert_eq!(llcs(&host, 1, 4), [(4, 4)]);
+    host.leave(id(1));
+    assert!(!host.has(id(1)) && llcs(&host, 1, 4).is_empty());
+}
+
+#[test]
+fn load_that_others_bring_moves_a_vm_that_is_consolidated() {
+    let mut host = host();
+    for vm in 1..=5 {
+        host.seat(0, id(vm), asks(Consolidate, 4, 0));
+    }
+    let crowded = llcs(&host, 5, 4);
+    assert_eq!(crowded, llcs(&host, 1, 4), "the fifth shares one");
+    let mut moved = vec![];
+    for round in 1..=20 {
+        // VM 2 is idle: its LLC has room.
+        let loads: Vec<VcpuLoads> =
+            (1..=5).map(|vm| load(vm, 4, 0, if vm == 2 { 0 } else { 900 })).collect();
+        moved.extend(host.round(round * ROUND_NS, &loads));
+    }
+    assert_eq!(moved.len(), 1, "{moved:#?}");
+    assert_eq!((moved[0].reason, moved[0].to), (Reason::Imbalance, llcs(&host, 2, 4)[0].0));
+}
+
+#[test]
+fn vms_without_a_choice_count_where_there_is_least_load() {
+    // One consolidated VM fills its LLC; the others' load has three that are empty.
+    for wants in [900, 1400] {
+        let mut host = host();
+        host.seat(0, id(1), asks(Consolidate, 4, 0));
+        let mut moved = vec![];
+        for round in 1..=40 {
+            let loads = [load(1, 4, 0, 910), load(2, 8, 0, wants)];
+            moved.extend(host.round(round * ROUND_NS, &loads));
+        }
+        assert!(moved.is_empty(), "{wants}: {moved:#?}");
+    }
+}
+
+#[test]
+fn an_llc_whose_cores_go_off_line_is_left() {
+    let mut host = host();
+    host.seat(0, id(1), asks(Consolidate, 4, 0));
+    let moved = host.set_cores(1, &[0, 4, 4, 4, 4, 4, 4, 4]);
+    assert_eq!(moved.len(), 1, "{moved:?}");
+    assert_eq!(llcs(&host, 1, 4), [(1, 4)], "in its home");
+}
+
+#[test]
+fn where_a_node_has_one_llc_there_is_nothing_to_choose() {
+    let llc = |node| Llc { node, cores: 4, threads: 4 };
+    assert!(Llcs::new(vec![llc(0), llc(1)], Knobs::default()).is_none());
+    assert!(Llcs::new((0..66).map(|i| llc(i / 33)).collect(), Knobs::default()).is_none());
+}
