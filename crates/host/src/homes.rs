@@ -7,9 +7,11 @@
 
 mod file;
 mod guest;
+mod llcs;
 mod loads;
 mod moving;
 mod pages;
+mod places;
 mod policy;
 
 use crate::{
@@ -21,17 +23,20 @@ use crate::{
 };
 pub use file::{HOMES_FILE, HomesFile, VmHomes};
 use guest::Guest;
+use llcs::Chosen;
 use moving::Moving;
 use numa::{Client, ClientId, Decision, Knobs, Node, Planner, Reason};
+use places::{Domain, HostNode, domains, nodes};
 use policy::Bound;
-use sched_core::{KIND_HELPER, WORLD_RESTRICTED, World};
+use sched_core::{WORLD_RESTRICTED, World};
+use settings::LlcChoice;
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
     sync::Arc,
     time::Duration,
 };
-use topology::{NodeFacts, Topology};
+use topology::Topology;
 use units::{PcpuId, PcpuSet};
 
 /// Pages of all VMs that a round looks at.
@@ -48,20 +53,6 @@ const SURE: u32 = 4;
 
 /// A world's home that is none (sched/law/home.h).
 const HOME_ANY: u64 = u64::MAX;
-
-/// A node of this host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct HostNode {
-    /// The kernel's number.
-    kernel: u32,
-    pcpus: PcpuSet,
-    /// Core of each of them.
-    core_of: Vec<(PcpuId, u32)>,
-    /// Cores with a pCPU on line.
-    cores: u32,
-    /// In bytes.
-    memory: u64,
-}
 
 /// A part of a VM that has a home of its own.
 struct Part {
@@ -117,6 +108,9 @@ impl Homed {
 pub(crate) struct Homes {
     /// By the scheduler's numbers; those without pCPUs come last.
     nodes: Vec<HostNode>,
+    /// LLCs in which worlds may have their homes, or nodes.
+    domains: Vec<Domain>,
+    chosen: Chosen,
     planner: Planner,
     vms: BTreeMap<u32, Homed>,
     moving: Moving,
@@ -127,17 +121,23 @@ pub(crate) struct Homes {
 }
 
 impl Homes {
-    /// Homes on this host by these thresholds; `None` where all memory is equally near.
+    /// Homes on this host by these thresholds; `None` where all memory is equally near, and all
+    /// pCPUs share an LLC.
     pub(crate) fn new(topology: &Topology, roots: &Roots, knobs: Knobs) -> Option<Homes> {
         let facts = topology::nodes_from_sysfs(&roots.sys).ok()?;
         let nodes = nodes(topology, &facts);
-        if nodes.iter().filter(|n| n.cores > 0).count() < 2 || nodes.len() > 64 {
+        let domains = domains(topology);
+        let chosen = Chosen::new(&domains, knobs);
+        let several = nodes.iter().filter(|n| n.cores > 0).count() > 1 || chosen.is_possible();
+        if !several || nodes.len() > 64 {
             return None;
         }
         let of = |n: &HostNode| Node { cores: n.cores, memory: n.memory };
         Some(Homes {
             planner: Planner::new(nodes.iter().map(of).collect(), knobs),
             nodes,
+            domains,
+            chosen,
             vms: BTreeMap::new(),
             moving: Moving::new(roots).ok()?,
             rounds: 0,
@@ -149,18 +149,18 @@ impl Homes {
     /// These pCPUs are on line from now on. VMs whose home has none left get another with the next
     /// round.
     pub(crate) fn set_pcpus(&mut self, online: &PcpuSet) {
-        for n in &mut self.nodes {
-            let there = n.core_of.iter().filter(|(pcpu, _)| online.contains(*pcpu));
-            n.cores = there.map(|(_, core)| core).collect::<BTreeSet<_>>().len() as u32;
-        }
+        self.nodes.iter_mut().for_each(|n| n.cores = places::cores(&n.core_of, online));
         let cores: Vec<u32> = self.nodes.iter().map(|n| n.cores).collect();
         // Parts that change their home by it are taken anew by `renew`, as by another affinity.
         self.planner.set_cores(monotonic_ns(), &cores);
+        let of_llcs = self.domains.iter().map(|d| places::cores(&d.core_of, online)).collect();
+        self.chosen.set_cores(of_llcs);
     }
 
     /// Other thresholds count from now on.
     pub(crate) fn set_knobs(&mut self, knobs: Knobs) {
         self.planner.set_knobs(knobs);
+        self.chosen.set_knobs(knobs);
     }
 
     /// VMs run anywhere again. Called with each scan while there are no homes, for a world that is
@@ -185,15 +185,16 @@ impl Homes {
         Duration::from_nanos((self.round_ns + period).saturating_sub(monotonic_ns()))
     }
 
-    /// pCPUs where a world may run by its home; `None`: all.
-    pub(crate) fn pcpus(&self, world: &World) -> Option<PcpuSet> {
-        let at = (0..).zip(&self.nodes).filter(|(node, _)| world.home >> node & 1 != 0);
-        let set = at.map(|(_, n)| n.pcpus.clone()).reduce(|a, b| a.or(&b));
-        set.filter(|_| world.home != HOME_ANY)
-    }
-
     /// Gives the VMs that there are now their homes, and the scheduler those that it lacks.
-    pub(crate) fn seat(&mut self, live: &Live, slots: &Slots, roots: &Roots, say: &dyn Fn(&str)) {
+    /// `asks`: what the settings say of a VM's LLCs.
+    pub(crate) fn seat(
+        &mut self,
+        live: &Live,
+        slots: &Slots,
+        roots: &Roots,
+        asks: &dyn Fn(&FoundVm) -> Option<LlcChoice>,
+        say: &dyn Fn(&str),
+    ) {
         let found: BTreeMap<u32, &FoundVm> =
             slots.found().filter_map(|vm| Some((slots.of(vm.pid)?, vm))).collect();
         for (id, vm) in &mut self.vms {
@@ -209,8 +210,10 @@ impl Homes {
         for id in gone {
             self.vms.remove(&id);
             self.planner.remove(id);
+            self.chosen.remove(id);
         }
         for (id, vm) in found {
+            self.chosen.asks(id, asks(vm));
             if self.vms.contains_key(&id) || vm.vcpus() == 0 {
                 continue;
             }
@@ -219,6 +222,7 @@ impl Homes {
                 self.adopt(id, &vm.name, &[], say);
             }
         }
+        self.choose(roots);
         self.put(live);
     }
 
@@ -358,15 +362,6 @@ impl Homes {
         Decision { from: d.from.map(kernel), to: kernel(d.to), ..*d }
     }
 
-    /// Home of a world of one of these VMs, a bit for each node.
-    fn home(&self, vm: &Homed, w: &World) -> u64 {
-        let homes = vm.parts.iter().filter_map(|p| {
-            let own = w.kind == KIND_HELPER || p.vcpus.contains(&w.index);
-            self.planner.home(p.id).filter(|_| own)
-        });
-        homes.fold(0, |all, home| all | 1 << home)
-    }
-
     /// Puts homes into force that are not.
     fn put(&self, live: &Live) {
         for w in worlds(live) {
@@ -411,6 +406,12 @@ impl Homes {
         self.renew(live, slots, roots, say);
         let loads = self.loads(live, published, wall);
         let decisions = self.planner.round(now, &loads);
+        self.choose(roots);
+        let of_llcs = self.chosen.round(now, &loads, &self.planner);
+        for (vm, d) in of_llcs {
+            let found = slots.found().find(|f| slots.of(f.pid) == Some(vm));
+            say(&format!("VM {}: {}", found.map_or("?", |f| &f.name), d.of("LLC")));
+        }
         for d in &decisions {
             let found = slots.found().find(|f| slots.of(f.pid) == Some(d.client.vm));
             self.note(found.map_or("?", |f| &f.name), d, say);
@@ -456,38 +457,6 @@ impl Homes {
 fn worlds(live: &Live) -> impl Iterator<Item = World> + '_ {
     let accounts = live.accounts();
     (1..accounts.worlds_len()).filter_map(|i| accounts.settled(i)).filter(|w| w.vm != 0)
-}
-
-/// The host's nodes by the scheduler's numbers, which are those of its pCPUs' places; then those
-/// without pCPUs.
-fn nodes(topology: &Topology, facts: &[NodeFacts]) -> Vec<HostNode> {
-    let places = || topology.online().iter().map(|id| (id, topology.place(id)));
-    let with_pcpus = topology.places().iter().map(|p| p.node + 1).max().unwrap_or(0);
-    let bytes = |f: &NodeFacts| f.memory_kib.unwrap_or(0) * 1024;
-    let one = |node: u32| {
-        let pcpus: PcpuSet = places().filter(|(_, p)| p.node == node).map(|(id, _)| id).collect();
-        let here = places().filter(|(_, p)| p.node == node);
-        let core_of: Vec<(PcpuId, u32)> = here.map(|(id, p)| (id, p.core)).collect();
-        let cores: BTreeSet<u32> = core_of.iter().map(|(_, core)| *core).collect();
-        let fact = facts.iter().find(|f| !f.pcpus.and(&pcpus).is_empty());
-        HostNode {
-            kernel: fact.map_or(node, |f| f.id),
-            cores: cores.len() as u32,
-            core_of,
-            memory: fact.map_or(0, bytes),
-            pcpus,
-        }
-    };
-    let mut out: Vec<HostNode> = (0..with_pcpus).map(one).collect();
-    let known: BTreeSet<u32> = out.iter().map(|n| n.kernel).collect();
-    out.extend(facts.iter().filter(|f| !known.contains(&f.id)).map(|f| HostNode {
-        kernel: f.id,
-        pcpus: PcpuSet::empty(),
-        core_of: vec![],
-        cores: 0,
-        memory: bytes(f),
-    }));
-    out
 }
 
 #[cfg(test)]

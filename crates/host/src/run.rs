@@ -335,8 +335,9 @@ impl Daemon<'_> {
                 if self.homes.is_none() {
                     Homes::forget_file();
                     (self.options.say)(
-                        "numa: seen fewer than two nodes that have pCPUs, or more than 64 nodes, \
-                            or none that sysfs names: VMs have no home nodes here",
+                        "numa: seen fewer than two nodes that have pCPUs and no node of several \
+                            LLCs, or more than 64 nodes, or none that sysfs names: VMs have no \
+                            homes here",
                     );
                 }
             }
@@ -366,7 +367,11 @@ impl Daemon<'_> {
         }
         self.vms.bind(live, &self.roots, &self.published.vms().collect());
         match &mut self.homes {
-            Some(homes) => homes.seat(live, self.vms.slots(), &self.roots, say),
+            Some(homes) => {
+                let settings = self.in_force.settings();
+                let asks = |vm: &FoundVm| settings.vm(vm.called()).and_then(|entry| entry.llc);
+                homes.seat(live, self.vms.slots(), &self.roots, &asks, say);
+            }
             None => Homes::none(live),
         }
         self.vms.sweep(live);

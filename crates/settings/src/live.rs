@@ -2,7 +2,7 @@
 //! with every reason; it changes no cgroup.
 
 use crate::{
-    Attributes, LimitSetting, LiveTrust, NumaSpec, SharesSetting, live_checks,
+    Attributes, LimitSetting, LiveTrust, LlcChoice, NumaSpec, SharesSetting, live_checks,
     resources::pool_or_vm, unreadable,
 };
 use serde::Deserialize;
@@ -83,6 +83,8 @@ pub struct LiveVm {
     pub limit: Option<LimitSetting>,
     /// CPU time that may be saved up while the limit is not used.
     pub burst: Option<Span>,
+    /// LLCs of its home node that it is to use; where the scheduler sees fit if left out.
+    pub llc: Option<LlcChoice>,
 }
 
 /// Why the file was refused; nothing of it is in force.

@@ -11,8 +11,8 @@ use crate::draw::{
 };
 use dice::Draw;
 use settings::{
-    Bytes, Dist, HardwareSpec, HostSpec, HostTask, NumaSpec, OfflineSpec, RealtimeSpec, Run,
-    RunSpec, VmSpec, Window, Workload, built_in_profiles,
+    Bytes, Dist, HardwareSpec, HostSpec, HostTask, LlcChoice, NumaSpec, OfflineSpec, RealtimeSpec,
+    Run, RunSpec, VmSpec, Window, Workload, built_in_profiles,
 };
 use topology::Topology;
 use units::{PcpuId, PcpuSet, Span};
@@ -297,6 +297,12 @@ fn they_hold_where_vms_have_homes() {
             thrash_percent: 50 + seed % 2 * 50,
             ..NumaSpec::default()
         });
+        if spec.host.llcs_per_node > 1 {
+            let choice = [None, Some(LlcChoice::Consolidate), Some(LlcChoice::Spread)];
+            for (at, vm) in (seed as usize..).zip(&mut spec.vms) {
+                vm.llc = choice[at % 3];
+            }
+        }
         case
     };
     case::hold(Lag::Free, &case::seeds(60, &[]), homes);

@@ -101,7 +101,12 @@ impl Homes {
             bytes,
             changes: part.changes.iter().map(|(r, n)| (r.name().to_owned(), *n)).collect(),
             moved_bytes: part.moved,
-            decisions: self.decisions(part.id).map(|d| d.to_string()).collect(),
+            llcs: self.chosen.of(part),
+            decisions: self
+                .decisions(part.id)
+                .map(|d| d.to_string())
+                .chain(self.chosen.decisions(part.id))
+                .collect(),
             notes: self.notes(vm, part),
         }
     }
@@ -121,6 +126,7 @@ impl Homes {
             )),
             _ => {}
         }
+        out.extend(self.chosen.note(part.id.vm));
         let bound = &vm.bound.all;
         if !bound.is_empty() {
             out.push(format!("its memory is bound to NUMA nodes {bound}: it is not moved"));

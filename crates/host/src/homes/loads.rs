@@ -10,7 +10,7 @@ impl Homes {
     /// What the parts did since the last round.
     pub(super) fn loads(&mut self, live: &Live, published: &Published, wall: u64) -> Vec<Load> {
         let mut times: BTreeMap<ClientId, (u64, u64)> = BTreeMap::new();
-        let (now, mut system) = (monotonic_ns(), 0);
+        let (now, mut system, mut vcpus) = (monotonic_ns(), 0, vec![]);
         for i in 1..live.accounts().worlds_len() {
             let Some(w) = live.accounts().world(i, now) else { continue };
             let time = |state: u32| w.time_ns[state as usize];
@@ -24,10 +24,15 @@ impl Homes {
             let Some(vm) = self.vms.get(&w.vm) else { continue };
             let of = vm.parts.iter().find(|p| p.vcpus.contains(&w.index));
             let Some(part) = of.filter(|_| w.kind != KIND_HELPER) else { continue };
+            vcpus.push((part.id, w.index, (wanted, time(STATE_RUN))));
             let sum = times.entry(part.id).or_default();
             (sum.0, sum.1) = (sum.0 + wanted, sum.1 + time(STATE_RUN));
         }
         let rate = |ns: u64| (u128::from(ns) * 1000 / u128::from(wall.max(1))) as u64;
+        for (id, vcpu, all) in vcpus {
+            let part = self.vms.get(&id.vm).and_then(|vm| vm.parts.get(id.part as usize));
+            part.into_iter().for_each(|p| self.chosen.see(p, vcpu, all, rate));
+        }
         let system = rate(system.saturating_sub(self.system_ns.replace(system).unwrap_or(system)));
         let samples = SAMPLES / self.vms.values().map(|v| v.parts.len()).sum::<usize>().max(1);
         let samples = samples.clamp(SAMPLES_OF_PART.0, SAMPLES_OF_PART.1);

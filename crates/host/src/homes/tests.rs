@@ -3,7 +3,7 @@
 use super::*;
 use crate::{discover::Thread, made_up::MadeUp};
 use numa::Load;
-use topology::Place;
+use topology::{NodeFacts, Place};
 
 #[test]
 fn nodes_are_numbered_as_the_scheduler_does_and_keep_the_kernels_numbers() {
@@ -141,4 +141,45 @@ fn a_part_leaves_a_node_whose_pcpus_go_off_line() {
     assert_eq!((home(&homes), homes.all()), (Some(1), 0b10));
     homes.set_pcpus(&"0,2-3".parse().unwrap());
     assert_eq!((homes.all(), homes.nodes[0].cores), (0b11, 1));
+}
+
+#[test]
+fn a_vm_has_the_llcs_that_its_settings_ask_for_and_all_of_its_home_without() {
+    let t = MadeUp::new("homes-llcs");
+    t.put("sys/devices/system/node/online", b"0");
+    t.put("sys/devices/system/node/node0/cpulist", b"0-7");
+    t.put("sys/devices/system/node/node0/meminfo", b"Node 0 MemTotal: 1048576 kB\n");
+    let place = |core: u32| Place { socket: 0, node: 0, llc: core / 2, core, thread: 0 };
+    let topology = Topology::from_places((0..8).map(place).collect()).unwrap();
+    let mut homes = Homes::new(&topology, &t.roots(), Knobs::default()).unwrap();
+    let vcpus = [(0, "0-7", "0"), (1, "0-7", "0"), (2, "0-7", "0"), (3, "0-7", "0")];
+    let found = vm(&t, &vcpus);
+    homes.take(1, &found, &t.roots(), Guest::at(0..64 << 20));
+    homes.adopt(1, "vm", &[], &|_| {});
+    let mut asks = |choice| {
+        homes.chosen.asks(1, choice);
+        homes.choose(&t.roots());
+        let of = |index, kind| World { index, kind, vm: 1, ..World::ZERO };
+        let vm = &homes.vms[&1];
+        let mut all: Vec<u64> =
+            (0..4).map(|v| homes.home(vm, &of(v, sched_core::KIND_VCPU))).collect();
+        all.push(homes.home(vm, &of(0, sched_core::KIND_HELPER)));
+        (all, homes.chosen.of(&vm.parts[0]))
+    };
+    assert_eq!(asks(None), (vec![0; 5], vec![]), "all of the host is no home");
+    let few = Some(LlcChoice::Consolidate);
+    assert_eq!(asks(few), (vec![1, 1, 2, 2, 0], vec![0, 1]));
+    let all = Some(LlcChoice::Spread);
+    assert_eq!(asks(all), (vec![1, 2, 4, 8, 0], vec![0, 1, 2, 3]));
+    assert_eq!(asks(None), (vec![0; 5], vec![]));
+    let world = World { home: 0b110, ..World::ZERO };
+    assert_eq!(homes.pcpus(&world).unwrap().to_string(), "2-5");
+    homes.chosen.asks(1, few);
+    homes.choose(&t.roots());
+    homes.set_pcpus(&"2-7".parse().unwrap());
+    let left = homes.chosen.of(&homes.vms[&1].parts[0]);
+    assert!(left.len() == 2 && !left.contains(&0), "{left:?}");
+    assert_eq!(homes.chosen.note(1), None);
+    let host = host(&MadeUp::new("homes-no-llcs"));
+    assert!(host.chosen.note(1).is_none(), "it asks for none");
 }

@@ -316,3 +316,18 @@ fn thresholds_of_homes_are_those_of_scenarios_and_the_hosts_memory_is_its_own() 
     );
     assert!(refused("node = 1").contains("unknown field `node`"));
 }
+
+#[test]
+fn llcs_are_chosen_where_vms_have_homes() {
+    let text = "[[vm]]\nname = 'a'\nllc = 'spread'\n";
+    for numa in ["", "[numa]\non = false\n"] {
+        let seen = reasons(&format!("{numa}{text}"));
+        assert!(
+            seen[0].contains("vm 'a': llc: seen without homes, allowed with [numa]"),
+            "{seen:?}"
+        );
+    }
+    let s = read(&format!("[numa]\n{text}"));
+    assert_eq!(vm(&s, "a").llc, Some(crate::LlcChoice::Spread));
+    assert!(reasons("[numa]\n[[vm]]\nname = 'a'\nllc = 'few'\n")[0].contains("consolidate"));
+}
