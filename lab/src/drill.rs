@@ -10,7 +10,7 @@
 //! `tenant` ways to game a share; `big` 64 CPUs and 500 VMs; `changes` 1,000 changes of CPUs,
 //! cpusets and VMs; `realtime` tasks of higher scheduling classes; `locks` a
 //! lock of the kernel in the hands of a VM that is limited; `homes` home nodes of VMs, and their
-//! memory.
+//! memory; `vnuma` a guest with virtual nodes.
 
 mod big;
 mod changes;
@@ -31,6 +31,7 @@ mod steal;
 mod storm;
 mod tenant;
 mod tools;
+mod vnuma;
 mod watch;
 
 use std::path::PathBuf;
@@ -93,11 +94,13 @@ pub enum Drill {
     Locks,
     /// Home nodes, and memory that follows.
     Homes,
+    /// A guest that boots with virtual nodes.
+    Vnuma,
 }
 
 impl Drill {
     /// Every drill, in the order in which `all` runs them.
-    pub const ALL: [Drill; 17] = [
+    pub const ALL: [Drill; 18] = [
         Drill::Load,
         Drill::Settings,
         Drill::Idle,
@@ -115,6 +118,7 @@ impl Drill {
         Drill::Realtime,
         Drill::Locks,
         Drill::Homes,
+        Drill::Vnuma,
     ];
 
     /// Its name on the command line.
@@ -137,6 +141,7 @@ impl Drill {
             Drill::Realtime => "realtime",
             Drill::Locks => "locks",
             Drill::Homes => "homes",
+            Drill::Vnuma => "vnuma",
         }
     }
 }
@@ -195,6 +200,7 @@ pub fn run(
         Drill::Realtime => realtime::run(setting, archive, on),
         Drill::Locks => locks::run(setting, archive, on),
         Drill::Homes => homes::run(setting, archive, on),
+        Drill::Vnuma => vnuma::run(setting, archive, on),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Drill "homes": VMs whose memory is all in one node when Tandem begins get home nodes, run in
 //! them, and their memory follows; beside it the same VMs under the kernel's own scheduler with its
 //! NUMA balancing. On a host of two nodes and on one of four. On the former also a wide VM, one
-//! that is pinned and one whose memory is bound.
+//! that is pinned and one whose memory is bound. On one node of two LLCs VMs that ask for few or all
+//! of them.
 
 use super::record::Record;
 use super::{Drill, Report, Setting, begin, spec};
@@ -9,7 +10,10 @@ use crate::archive::Archive;
 use crate::boot::{Stream, Topology};
 use crate::error::Result;
 
-const SCRIPT: &str = include_str!("../../guest/drill-homes");
+const SCRIPT: &str =
+    concat!(include_str!("../../guest/homes-lib"), include_str!("../../guest/drill-homes"));
+const OF_LLCS: &str =
+    concat!(include_str!("../../guest/homes-lib"), include_str!("../../guest/drill-llcs"));
 const VMS: [&str; 4] = ["a", "b", "c", "d"];
 const VCPUS: u32 = 2;
 const PCPUS: u32 = 8;
@@ -21,6 +25,9 @@ const SETTLE_S: u32 = 36;
 const LOOKS: u32 = 100;
 /// vCPUs of the wide VM; a part of it has half of them.
 const WIDE: u32 = 6;
+/// vCPUs of a VM that asks for few LLCs of four pCPUs, and of one that asks for all.
+const FEW: u32 = 3;
+const ALL: u32 = 4;
 /// Where the VM that is pinned may run: in node 1 of two.
 const PINNED: u32 = 5;
 /// Of the looks at a VM's vCPUs, those that find them in one node.
@@ -37,6 +44,7 @@ pub(super) fn run(
     let four = one(setting, archive, on, 4)?;
     all.rows.extend(four.rows);
     all.checks.extend(four.checks);
+    all.checks.extend(llcs(setting, archive, on)?.checks);
     Ok(all)
 }
 
@@ -61,6 +69,49 @@ fn one(
         judge_held(&mut report, &records);
     }
     Ok(report)
+}
+
+/// One node of two LLCs.
+fn llcs(setting: &Setting, archive: &Archive, on: &mut dyn FnMut(Stream, &str)) -> Result<Report> {
+    let before = format!("NODES=2 LOOKS={LOOKS} FEW={FEW} ALL={ALL}");
+    let mut spec = spec(setting, &before, OF_LLCS, 600);
+    spec.topology = Topology { sockets: 2, nodes: 1, cores_per_socket: PCPUS / 2, threads: 1 };
+    let (mut report, _, records) = begin(Drill::Homes, &spec, archive, on)?;
+    judge_llcs(&mut report, &records);
+    Ok(report)
+}
+
+/// A VM that asks for few LLCs, and one that asks for all.
+fn judge_llcs(report: &mut Report, records: &[Record]) {
+    let held = |name: &str| records.iter().find(|r| r.kind == "held" && r.text("name") == name);
+    let at = |name: &str| {
+        let (llc, part) = largest(&by_node(held(name)?, "at", 2));
+        (part >= AT_HOME).then_some(llc)
+    };
+    let seen = ["few", "all0", "all1"].map(at);
+    report.check(
+        "LLCs of a VM that is consolidated, and of the halves of one that is spread",
+        seen[0].is_some() && seen[1].zip(seen[2]).is_some_and(|(a, b)| a != b),
+        format!("{seen:?}"),
+        format!("one, two others, {} % of the looks", 100.0 * AT_HOME),
+    );
+    let explained: Vec<&str> =
+        records.iter().filter(|r| r.kind == "llcs").map(|r| r.text("of")).collect();
+    let few = seen[0].map_or(String::new(), |llc| llc.to_string());
+    report.check(
+        "'tandem numa explain' says the same",
+        !few.is_empty() && explained == [few.as_str(), "0,1", ""],
+        format!("{explained:?}"),
+        format!("[{few:?}, \"0,1\", \"\"]"),
+    );
+    let d = records.iter().find(|r| r.kind == "daemon");
+    let seen = ["up", "state", "asserts"].map(|key| d.map_or("", |r| r.text(key))).join(", ");
+    report.check(
+        "LLCs: the daemon is up, the scheduler, its assertions",
+        seen == "yes, enabled, 0",
+        seen,
+        "yes, enabled, 0",
+    );
 }
 
 /// A VM's numbers by node: `at` those of its vCPUs, `n` its memory in pages.
@@ -221,6 +272,27 @@ mod tests {
         assert_eq!(failed(3, 1_200, 0), 1);
         assert_eq!(failed(2, 1_300, 0), 1);
         assert_eq!(failed(2, 1_200, 1), 1);
+    }
+
+    #[test]
+    fn a_vm_in_both_llcs_and_halves_in_one_are_seen() {
+        let failed = |few: u32, half: u32, said: &str| {
+            let text = format!(
+                "drill: held name=few at0={} at1={few}\ndrill: held name=all0 at0=200 at1=0\n\
+                    drill: held name=all1 at0={half} at1={}\ndrill: llcs vm=few of={said}\n\
+                    drill: llcs vm=all of=0,1\ndrill: llcs vm=any of=\n\
+                    drill: daemon up=yes state=enabled asserts=0\n",
+                300 - few,
+                200 - half
+            );
+            let mut report = Report::of_no_boot("homes");
+            judge_llcs(&mut report, &records(&text));
+            report.checks.iter().filter(|c| !c.ok).count()
+        };
+        assert_eq!(failed(0, 0, "0"), 0);
+        assert_eq!(failed(30, 0, "0"), 2);
+        assert_eq!(failed(0, 200, "0"), 1);
+        assert_eq!(failed(0, 0, "1"), 1);
     }
 
     #[test]
