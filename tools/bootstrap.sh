@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building, testing and the lab need on Debian 12 or later; what is there already is left alone.
 # It changes nothing but packages, may be run again at any time, and prints one line a step. With 'browser' it also installs Chromium
-# without a window, for the tests of the report's page; they are skipped where there is none.
+# without a window, for the tests of the report's page, and libvirt's schema; tests are skipped where they are missing.
 set -eu
 
 RUST_MIN=85 # of 1.85, the oldest compiler that knows edition 2024
@@ -114,6 +114,16 @@ install_browser() {
 	say "warning: no Chromium can be installed; tests of the report's page are skipped"
 }
 
+# virt-xml-validate, for the tests of vNUMA (crates/tandem/tests/vnuma.rs).
+install_schema() {
+	[ -n "$log" ] || log=$(mktemp)
+	trap 'rm -f "$log"' EXIT
+	say "installing libvirt-clients and libxml2-utils for tests"
+	apt-get update -qq </dev/null >"$log" 2>&1 || :
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libvirt-clients libxml2-utils </dev/null >"$log" 2>&1 ||
+		say "warning: they cannot be installed; tests of libvirt's domains are skipped"
+}
+
 main() {
 	packages=$(missing_packages | tr '\n' ' ')
 	rust_is_new_enough && rust=yes || rust=no
@@ -150,4 +160,7 @@ main() {
 }
 
 main
+if [ "${1:-}" = browser ] && have apt-get && [ "$(id -u)" = 0 ]; then
+	have virt-xml-validate && have xmllint || install_schema
+fi
 if [ "${1:-}" = browser ] && ! browser_found && have apt-get && [ "$(id -u)" = 0 ]; then install_browser; fi

@@ -4,8 +4,9 @@
 //! *Law*: as a wide VM is divided over nodes, such a client is divided over the LLCs of its home
 //! node: into as few parts as their cores allow (consolidate), or into one for each LLC (spread).
 //! The parts have an LLC each for their home, by a planner whose nodes are LLCs: the same
-//! thresholds and reasons, without memory, which all LLCs of a node are equally near to. Clients without
-//! a choice count as the scheduler places their worlds: LLCs of their home with less load first.
+//! thresholds and reasons, without memory, which all LLCs of a node are equally near to. Clients
+//! without a choice count as the scheduler places their worlds: LLCs of their home with less load
+//! first.
 //!
 //! *Limits*: 64 LLCs. The loads of host tasks do not count.
 

@@ -1,10 +1,12 @@
 //! The NUMA clients of a run: their homes by the planner, where their memory is, what they did
 //! since the last round. It calls no scheduler and knows no pCPU's state: `engine/numa` does.
 
+mod llcs;
+mod uses;
+
 use crate::mutant::Mutant;
 use ::numa::{
-    Asks, Client, ClientId, Decision, Knobs, Llc, Llcs, Load, Node, Order, Planner, Reason,
-    VcpuLoads,
+    Client, ClientId, Decision, Knobs, Llcs, Load, Node, Order, Planner, Reason, VcpuLoads,
 };
 use check::{HomeSeen, HomeTerms};
 use hardware::{Memory, NodeMemory};
@@ -13,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use topology::Topology;
 use units::{PcpuId, PcpuSet};
-use vnuma::{Case, Vcpus};
+use vnuma::Vcpus;
 
 /// Steps of a period in which pages are moved.
 pub(crate) const PAGE_STEPS: u64 = 20;
@@ -171,7 +173,7 @@ impl Numa {
                 cores.iter().zip(&sizes).map(node).collect(),
                 knobs(spec, mutant),
             ),
-            llcs: llcs(topology, knobs(spec, mutant)).filter(|_| spec.on),
+            llcs: llcs::of(topology, knobs(spec, mutant)).filter(|_| spec.on),
             managed: spec.on,
             mutant,
             moved: 0,
@@ -188,7 +190,7 @@ impl Numa {
             talks: BTreeMap::new(),
             orders: vec![],
             steps: 0,
-            domains: domains(topology),
+            domains: llcs::domains(topology),
             homes: vec![0; worlds],
             vcpu_loads: vec![],
         };
@@ -242,7 +244,7 @@ impl Numa {
         let vcpus = worlds.end - worlds.start;
         let w = self.wants[vm as usize];
         let clients = if self.managed {
-            clients(vcpus, w, self.most[vm as usize])
+            uses::clients(vcpus, w, self.most[vm as usize])
         } else {
             vec![(0, Vcpus { first: 0, count: vcpus })]
         };
@@ -272,7 +274,7 @@ impl Numa {
         for p in &parts {
             self.allocate(p, memory);
             for world in p.worlds.clone() {
-                memory.used_by(world, uses(&parts, p, w));
+                memory.used_by(world, uses::areas(&parts, p, w));
             }
         }
         self.parts[vm as usize] = parts;
@@ -342,71 +344,6 @@ impl Numa {
             self.seat(d.at_ns, &part);
             self.set_home(&part);
         }
-    }
-
-    /// Gives a client that has a home the LLCs that its VM asks for.
-    fn seat(&mut self, now: u64, part: &Part) {
-        let w = self.wants[part.id.vm as usize];
-        let (Some(choice), Some(node)) = (w.llc, self.planner.home(part.id)) else { return };
-        let vcpus = part.worlds.end - part.worlds.start;
-        let allowed = |set: &PcpuSet| part.allowed.as_ref().is_none_or(|a| !a.and(set).is_empty());
-        let bits = (0..).zip(&self.domains).filter(|(_, (set, _))| allowed(set));
-        let llcs = bits.map(|(domain, _)| 1 << domain).sum();
-        let asks = Asks { choice, vcpus, node, prefer_ht: w.prefer_ht, llcs };
-        if let Some(all) = &mut self.llcs {
-            all.seat(now, part.id, asks);
-        }
-    }
-
-    /// The home of a client's worlds as the planners have it.
-    fn set_home(&mut self, part: &Part) {
-        let piles = self.mutant == Some(Mutant::HomesPile);
-        let first = ClientId { part: 0, ..part.id };
-        let of = |id: ClientId| self.planner.home(id);
-        let Some(home) = of(if piles { first } else { part.id }) else { return };
-        let of_node = (0..).zip(&self.domains).filter(|(_, (_, node))| *node == home);
-        let of_node: u64 = of_node.map(|(domain, _)| 1 << domain).sum();
-        for (vcpu, world) in (0..).zip(part.worlds.clone()) {
-            let llc = self.llcs.as_ref().and_then(|l| l.of(part.id, vcpu)).filter(|_| !piles);
-            self.homes[world as usize] = llc.map_or(of_node, |llc| 1 << llc);
-        }
-    }
-
-    /// Takes down these decisions on LLCs; the worlds whose home changes by them.
-    fn note_llcs(&mut self, decisions: &[Decision]) -> Vec<u32> {
-        let vms: BTreeSet<u32> = decisions.iter().map(|d| d.client.vm).collect();
-        let parts: Vec<Part> = vms.iter().flat_map(|vm| self.parts[*vm as usize].clone()).collect();
-        let worlds: Vec<u32> = parts.iter().flat_map(|p| p.worlds.clone()).collect();
-        let before: Vec<u64> = worlds.iter().map(|w| self.homes[*w as usize]).collect();
-        parts.iter().for_each(|p| self.set_home(p));
-        let changed = worlds.into_iter().zip(before);
-        changed.filter(|(w, home)| self.homes[*w as usize] != *home).map(|(w, _)| w).collect()
-    }
-
-    /// What was decided of a client, in words.
-    pub(crate) fn decisions(&self, part: &Part) -> Vec<String> {
-        let of_node = self.planner.decisions(part.id).map(ToString::to_string);
-        let of_llcs = self.llcs.iter().flat_map(|l| l.decisions(part.id));
-        let of_llcs = of_llcs.map(|(vcpu, d)| format!("from vCPU {vcpu} on: {}", d.of("LLC")));
-        of_node.chain(of_llcs).collect()
-    }
-
-    /// LLCs that a client has by its choice.
-    pub(crate) fn llcs_of(&self, part: &Part) -> Vec<u32> {
-        let Some(llcs) = &self.llcs else { return vec![] };
-        let vcpus = 0..part.worlds.end - part.worlds.start;
-        let all: BTreeSet<u32> = vcpus.filter_map(|v| llcs.of(part.id, v)).collect();
-        all.into_iter().collect()
-    }
-
-    /// A round of the LLCs, by what the clients did as `loads` saw it last: the decisions, and the
-    /// worlds whose home changes by them.
-    pub(crate) fn llc_round(&mut self, now: u64) -> (Vec<Decision>, Vec<u32>) {
-        let loads = std::mem::take(&mut self.vcpu_loads);
-        let Some(llcs) = &mut self.llcs else { return (vec![], vec![]) };
-        let decisions = llcs.round(now, &loads);
-        let worlds = self.note_llcs(&decisions);
-        (decisions, worlds)
     }
 
     /// A world of one VM has woken one of another.
@@ -510,67 +447,4 @@ impl Numa {
         let all = self.parts.iter().map(|of| of.iter().filter(there).map(client).collect());
         (0..).zip(all).filter(|(_, of): &(u32, Vec<_>)| !of.is_empty()).collect()
     }
-}
-
-/// pCPUs and node of each domain of homes.
-fn domains(topology: &Topology) -> Vec<(PcpuSet, u32)> {
-    let mut out: Vec<(PcpuSet, u32)> = vec![];
-    for ((id, domain), place) in (0..).zip(topology.domains()).zip(topology.places()) {
-        out.resize_with(out.len().max(domain as usize + 1), || (PcpuSet::empty(), 0));
-        let (set, node) = &mut out[domain as usize];
-        set.insert(PcpuId(id));
-        *node = place.node;
-    }
-    out
-}
-
-/// LLCs where VMs may choose; none where a node has one, or homes are by node.
-fn llcs(topology: &Topology, knobs: Knobs) -> Option<Llcs> {
-    let mut out = vec![];
-    for (domain, place) in topology.domains().into_iter().zip(topology.places()) {
-        out.resize(out.len().max(domain as usize + 1), Llc { node: 0, cores: 0, threads: 0 });
-        let llc = &mut out[domain as usize];
-        llc.node = place.node;
-        llc.cores += u32::from(place.thread == 0);
-        llc.threads += 1;
-    }
-    Llcs::new(out, knobs)
-}
-
-/// The clients of a VM on nodes with room for `room` vCPUs of it, each with its virtual node (VS51
-/// "vNUMA: Challenges and Best Practices"). A guest that knows of no nodes has one.
-fn clients(vcpus: u32, w: Wants, room: u32) -> Vec<(u32, Vcpus)> {
-    let size = match (w.vnuma, w.virtual_node) {
-        (true, 0) => room,
-        (true, size) => size,
-        (false, _) => vcpus,
-    };
-    let mut first = 0;
-    let node = |count: u32| {
-        first += count;
-        Vcpus { first: first - count, count }
-    };
-    let nodes: Vec<Vcpus> = vnuma::balanced(vcpus, size).into_iter().map(node).collect();
-    let (case, parts) = vnuma::clients(&nodes, room);
-    let of = |part: Vcpus| {
-        let inside = nodes.iter().position(|n| n.meets(part)).unwrap_or(0);
-        let at = if case == Case::Irreconcilable { 0 } else { inside as u32 };
-        (at, part)
-    };
-    parts.into_iter().map(of).collect()
-}
-
-/// Areas that the worlds of a client use, and for how many of their accesses each: those of their
-/// virtual node above all; where there is one for all clients, all alike.
-fn uses(parts: &[Part], own: &Part, w: Wants) -> Vec<(u32, u64)> {
-    let near = |p: &&Part| p.virtual_node == own.virtual_node;
-    let all: u64 = parts.iter().map(|p| p.bytes).sum();
-    let of_node: u64 = parts.iter().filter(near).map(|p| p.bytes).sum();
-    let shared = if of_node == all { 1000 } else { w.shared_permille };
-    let part = |p: &Part| {
-        let of_all = shared * p.bytes / all.max(1);
-        let of_own = (1000 - shared) * p.bytes / of_node.max(1);
-        (p.area, of_all + if near(&p) { of_own } else { 0 })
-    };
-    parts.iter().map(part).collect()
 }

@@ -1,8 +1,8 @@
 //! Drill "homes": VMs whose memory is all in one node when Tandem begins get home nodes, run in
 //! them, and their memory follows; beside it the same VMs under the kernel's own scheduler with its
 //! NUMA balancing. On a host of two nodes and on one of four. On the former also a wide VM, one
-//! that is pinned and one whose memory is bound. On one node of two LLCs VMs that ask for few or all
-//! of them.
+//! that is pinned and one whose memory is bound. On one node of two LLCs VMs that ask for few or
+//! all of them.
 
 use super::record::Record;
 use super::{Drill, Report, Setting, begin, spec};
