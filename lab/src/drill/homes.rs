@@ -32,6 +32,8 @@ const ALL: u32 = 4;
 const PINNED: u32 = 5;
 /// Of the looks at a VM's vCPUs, those that find them in one node.
 const AT_HOME: f64 = 0.99;
+/// What others may take meanwhile of the 16th of a node that is kept free, in KiB.
+const KEPT_KIB: u64 = 16 << 10;
 /// Of a VM's memory, what is in that node.
 const LOCAL: f64 = 0.95;
 
@@ -214,6 +216,20 @@ fn judge_held(report: &mut Report, records: &[Record]) {
         seen.map(|p| format!("{:.1}", 100.0 * p)).join(", "),
         format!("half of {} in each, {0}", 100.0 * LOCAL),
     );
+    let full = records.iter().find(|r| r.kind == "full");
+    let of_full = |key: &str| full.and_then(|r| r.count(key)).unwrap_or(0);
+    let (free, total) = (of_full("free"), of_full("total"));
+    let moved = part("f", 1);
+    report.check(
+        "a VM whose home is full: node of its vCPU, what was moved there, what is kept free",
+        there("f") == Some(1)
+            && (0.0..0.5).contains(&moved)
+            && total > 0
+            && free + KEPT_KIB >= total / 16
+            && full.is_some_and(|r| r.text("killed") == "0"),
+        format!("{:?}, {:.1} %, {free} of {total} KiB", there("f"), 100.0 * moved),
+        format!("1, less than half, {} KiB, nothing killed", total / 16),
+    );
     let explained: Vec<(&str, String, f64)> = records
         .iter()
         .filter(|r| r.kind == "explained")
@@ -297,8 +313,14 @@ mod tests {
 
     #[test]
     fn a_part_that_strays_and_bound_memory_that_moves_are_seen() {
-        let failed = |stray: u32, moved: u32, said: u32, local: f64| {
-            let mut text = String::new();
+        let failed = |stray: u32, moved: u32, said: u32, local: f64, full: (u32, u64)| {
+            let mut text = format!(
+                "drill: held name=f at0=0 at1=100 n0={} n1={}\ndrill: full free={} total=800000 \
+                    killed=0\n",
+                8_000 - full.0,
+                full.0,
+                full.1
+            );
             for (name, node, n0) in [("w0", 0, 4_000), ("w1", 1, 4_000), ("p", 1, 0)] {
                 let at = [(1 - node) * 100, node * 100 + stray];
                 text += &format!(
@@ -317,10 +339,13 @@ mod tests {
             judge_held(&mut report, &records(&text));
             report.checks.iter().filter(|c| !c.ok).count()
         };
-        assert_eq!(failed(0, 0, 1, 100.0), 0);
-        assert_eq!(failed(9, 0, 1, 100.0), 1);
-        assert_eq!(failed(0, 500, 1, 100.0), 1);
-        assert_eq!(failed(0, 0, 0, 100.0), 1);
-        assert_eq!(failed(0, 0, 1, 90.0), 1);
+        let usual = (2_000, 50_000);
+        assert_eq!(failed(0, 0, 1, 100.0, usual), 0);
+        assert_eq!(failed(9, 0, 1, 100.0, usual), 1);
+        assert_eq!(failed(0, 500, 1, 100.0, usual), 1);
+        assert_eq!(failed(0, 0, 0, 100.0, usual), 1);
+        assert_eq!(failed(0, 0, 1, 90.0, usual), 1);
+        assert_eq!(failed(0, 0, 1, 100.0, (4_000, 50_000)), 1);
+        assert_eq!(failed(0, 0, 1, 100.0, (2_000, 33_000)), 1);
     }
 }
