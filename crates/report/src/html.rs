@@ -61,13 +61,33 @@ pub fn page(page: &Page) -> String {
     )
 }
 
+/// A page of this style that runs no script: a title, and the markup of its content, in which all
+/// text is escaped by [`escape`].
+#[must_use]
+pub fn still(title: &str, version: &str, content: &str) -> String {
+    const STILL: &str = concat!(include_str!("page/page.css"), include_str!("page/still.css"));
+    let (title, version) = (escape(title), escape(version));
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
+         'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"generator\" content=\"Tandem {version}\">\n\
+         <title>{title} · Tandem</title>\n<link rel=\"icon\" href=\"{ICON}\">\n<style>{STILL}\
+         </style>\n</head>\n<body>\n<main id=\"main\">{content}</main>\n</body>\n</html>\n",
+        hash(STILL)
+    )
+}
+
 /// SHA-256 of a text in base64, as a content security policy names what may run.
 fn hash(text: &str) -> String {
     BASE64_STANDARD.encode(Sha256::digest(text))
 }
 
 /// A text as HTML shows it.
-fn escape(text: &str) -> String {
+#[must_use]
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -31,7 +31,7 @@ mod world_sums;
 
 pub use build::build;
 pub use findings::{COSTOP_PERCENT, ENTITLED_PERCENT, READY_BAD_PERCENT, READY_WARN_PERCENT};
-pub use html::page;
+pub use html::{escape, page, still};
 pub use model::{Page, RunView, TraceView};
 pub use pair::{Given, PairError, Run, pair};
 pub use source::{Source, SourceError, read};

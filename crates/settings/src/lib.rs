@@ -18,6 +18,7 @@ mod names;
 mod numa;
 mod offline;
 mod pools;
+mod published;
 mod raw;
 mod realtime;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use names::scenarios;
 pub use numa::{LlcChoice, NumaSpec};
 pub use offline::{OfflineSpec, PcpuChange, offline_reasons, pcpu_changes};
 pub use pools::{Branch, Place, PlacedPool, arrange, place};
+pub use published::{Form, Measure, Over, Published, Quantity, is_of};
 pub use raw::load;
 pub use realtime::{RealtimeSpec, realtime_reasons};
 pub use resources::{LIMIT_MIN, VmResources};

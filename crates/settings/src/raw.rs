@@ -2,9 +2,9 @@
 //! reason to refuse.
 
 use crate::{
-    HostSpec, HostTask, Run, RunSpec, Scenario, ScenarioError, VmSpec, changes::changes, checks,
-    hardware::hardware_reasons, names, numa::numa_reasons, offline::offline_reasons, pools,
-    realtime::realtime_reasons, unreadable,
+    HostSpec, HostTask, Published, Run, RunSpec, Scenario, ScenarioError, VmSpec, changes::changes,
+    checks, hardware::hardware_reasons, names, numa::numa_reasons, offline::offline_reasons, pools,
+    published, realtime::realtime_reasons, unreadable,
 };
 use std::{collections::BTreeSet, fs, path::Path};
 use topology::Topology;
@@ -51,10 +51,15 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, Scen
             )));
         }
     };
+    let published: Vec<Published> = match base.remove("published") {
+        None => vec![],
+        Some(all) => all.try_into().map_err(|e: toml::de::Error| refused(e.to_string()))?,
+    };
     let mut reasons = unreadable::take(&mut base).map_err(|one| invalid(vec![one]))?;
     // Unknown keys of the base are reported with line and column, which a table has lost.
     let whole = toml::to_string(&base).map_err(|e| refused(e.to_string()))?;
-    let strict = if variants.is_empty() && reasons.is_empty() { text } else { &whole };
+    let as_written = variants.is_empty() && published.is_empty() && reasons.is_empty();
+    let strict = if as_written { text } else { &whole };
     let first: RunSpec = match toml::from_str(strict) {
         Ok(first) => first,
         Err(e) if reasons.is_empty() => return Err(refused(e.to_string())),
@@ -88,10 +93,14 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, Scen
     if reasons.is_empty() && labels.len() < runs.len() {
         reasons.push("run: two runs have the same label; each needs its own".to_owned());
     }
+    if reasons.is_empty() {
+        reasons = published::reasons(&published, &runs);
+    }
     if !reasons.is_empty() {
         return Err(invalid(reasons));
     }
-    Ok(Scenario { name: name.to_owned(), title: first.title, source: first.source, runs })
+    let (name, title, source) = (name.to_owned(), first.title, first.source);
+    Ok(Scenario { name, title, source, runs, published })
 }
 
 /// The run that one `[[run]]` makes of the base, with a reason for each amount in it that cannot be

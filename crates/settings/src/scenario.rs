@@ -2,7 +2,7 @@
 
 use crate::{
     Bytes, ChangeSpec, HardwareSpec, LimitSetting, LlcChoice, NumaSpec, OfflineSpec, ProfileSpec,
-    RealtimeSpec, Window, Workload,
+    Published, RealtimeSpec, Window, Workload,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ pub struct Scenario {
     pub source: String,
     /// The runs, at least one.
     pub runs: Vec<Run>,
+    /// What its document has published.
+    pub published: Vec<Published>,
 }
 
 /// One run of a scenario: everything the engine or the lab needs.

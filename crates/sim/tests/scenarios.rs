@@ -77,6 +77,7 @@ scenarios! {
     numa_benefit "numa-benefit";
     vnuma "vnuma";
     llc_choice "llc-choice";
+    fragmentation "fragmentation";
     locality "locality";
     action_affinity "action-affinity";
     whole_cores "whole-cores";

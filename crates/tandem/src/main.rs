@@ -12,6 +12,7 @@ mod numa;
 mod output;
 mod plan;
 mod report;
+mod reproduce;
 mod say;
 mod sim;
 mod top;
@@ -98,6 +99,7 @@ enum Command {
     Vnuma(vnuma::Args),
     Knobs(knobs::Args),
     Report(report::Args),
+    Reproduce(reproduce::Args),
     Metrics(metrics::Args),
 }
 
@@ -135,6 +137,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Vnuma(args) => vnuma::main(&args),
         Command::Knobs(args) => knobs::main(&args),
         Command::Report(args) => report::main(&args),
+        Command::Reproduce(args) => reproduce::main(&args),
         Command::Metrics(args) => metrics::main(&args),
         #[cfg(feature = "live")]
         Command::Run(args) => live::run(&args),

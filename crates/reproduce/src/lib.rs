@@ -1,0 +1,239 @@
+//! Redoes the experiments of the documents: runs what their scenarios have published figures of,
+//! under every policy that these name, and holds the results against them. It judges no scheduler
+//! by anything else.
+//!
+//! *Law*: each run of a scenario under a policy is done once, on all cores, the longest first; the
+//! order says nothing about the results, which are the same on one core.
+
+mod measure;
+mod page;
+
+pub use page::page;
+
+use measure::Results;
+use serde::Serialize;
+use settings::{Published, Scenario};
+use sim::{Options, Policy, SimError};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// A published figure, and what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Document and figure or table.
+    pub figure: String,
+    /// What this point is.
+    pub what: String,
+    /// The published number, if there is one.
+    pub published: Option<f64>,
+    /// Least and most that reproduce it.
+    pub allowed: [f64; 2],
+    /// Unit of all numbers.
+    pub unit: String,
+    /// The policy that was measured; the first of two that are compared.
+    pub policy: String,
+    /// What was measured; none if the results have no such number.
+    pub measured: Option<f64>,
+    /// Whether that is allowed.
+    pub holds: bool,
+}
+
+/// A scenario's figures.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Experiment {
+    /// Name of the scenario.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// The document that it is from.
+    pub source: String,
+    /// Its figures, in the order of the file.
+    pub points: Vec<Point>,
+    /// Violations that the oracle found in its runs under Tandem.
+    pub violations: u64,
+}
+
+impl Experiment {
+    /// Whether all that was published is reproduced, and the oracle is silent.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.violations == 0 && self.points.iter().all(|p| p.holds)
+    }
+}
+
+/// Why an experiment cannot be redone.
+#[derive(Debug, thiserror::Error)]
+pub enum ReproduceError {
+    /// A published figure names a policy that there is not.
+    #[error("scenario {scenario}: published '{figure}': policy: seen '{policy}', allowed {cause}")]
+    Policy {
+        /// The scenario.
+        scenario: String,
+        /// The figure.
+        figure: String,
+        /// The name.
+        policy: String,
+        /// What is allowed.
+        cause: String,
+    },
+    /// The simulator refuses a run.
+    #[error("scenario {scenario}, run '{run}', policy {policy}: {cause}")]
+    Run {
+        /// The scenario.
+        scenario: String,
+        /// Label of the run.
+        run: String,
+        /// The policy.
+        policy: String,
+        /// Why.
+        cause: SimError,
+    },
+}
+
+/// One run of a scenario under a policy.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Job {
+    scenario: usize,
+    run: usize,
+    policy: String,
+    /// Whether it is traced, for what the result does not have.
+    traced: bool,
+}
+
+/// What has been done.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Runs that are done, this one included, and all.
+    pub done: (usize, usize),
+    /// The scenario.
+    pub scenario: &'a str,
+    /// Label of the run.
+    pub run: &'a str,
+    /// The policy.
+    pub policy: &'a str,
+}
+
+/// Redoes the experiments of these scenarios in so many threads; those without published figures
+/// are passed over.
+///
+/// # Errors
+/// `ReproduceError` for the first run that cannot be done; the others are given up.
+pub fn reproduce(
+    scenarios: &[Scenario],
+    threads: usize,
+    progress: impl Fn(Progress<'_>) + Sync,
+) -> Result<Vec<Experiment>, ReproduceError> {
+    let mut jobs: Vec<Job> = vec![];
+    for (i, scenario) in scenarios.iter().enumerate() {
+        let of: BTreeSet<Job> = scenario
+            .published
+            .iter()
+            .flat_map(|p| measure::runs(scenario, p))
+            .map(|(run, policy, traced)| Job { scenario: i, run, policy, traced })
+            .collect();
+        for job in &of {
+            known(scenario, &job.policy)?;
+        }
+        // A traced run has what the other has.
+        let traced = |j: &Job| of.contains(&Job { traced: true, ..j.clone() });
+        jobs.extend(of.iter().filter(|j| j.traced || !traced(j)).cloned());
+    }
+    let cost = |j: &Job| {
+        let run = &scenarios[j.scenario].runs[j.run];
+        u128::from(run.spec.duration.ns()) * run.topology.pcpus() as u128
+    };
+    jobs.sort_by_key(|j| std::cmp::Reverse(cost(j)));
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let results: Vec<Mutex<Results>> = scenarios.iter().map(|_| Mutex::default()).collect();
+    let failed: Mutex<Option<ReproduceError>> = Mutex::new(None);
+    let work = || {
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let scenario = &scenarios[job.scenario];
+            let run = &scenario.runs[job.run];
+            match one(run, job) {
+                Ok(done) => {
+                    let mut all = results[job.scenario].lock().expect("no thread panics");
+                    all.insert((run.label.clone(), job.policy.clone()), done);
+                }
+                Err(cause) => {
+                    let (scenario, policy) = (scenario.name.clone(), job.policy.clone());
+                    let error =
+                        ReproduceError::Run { scenario, run: run.label.clone(), policy, cause };
+                    failed.lock().expect("no thread panics").get_or_insert(error);
+                    next.store(jobs.len(), Ordering::Relaxed);
+                }
+            }
+            progress(Progress {
+                done: (done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len()),
+                scenario: &scenario.name,
+                run: &run.label,
+                policy: &job.policy,
+            });
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..threads.clamp(1, jobs.len().max(1))).for_each(|_| _ = scope.spawn(work));
+    });
+    if let Some(error) = failed.into_inner().expect("no thread panics") {
+        return Err(error);
+    }
+    let of = scenarios.iter().zip(results);
+    let with_figures = of.filter(|(s, _)| !s.published.is_empty());
+    Ok(with_figures
+        .map(|(s, results)| judge(s, &results.into_inner().expect("no thread panics")))
+        .collect())
+}
+
+fn known(scenario: &Scenario, policy: &str) -> Result<(), ReproduceError> {
+    let figure = || {
+        let of = |p: &&Published| measure::policies(p).any(|name| name == policy);
+        scenario.published.iter().find(of).map_or("", |p| &p.figure).to_owned()
+    };
+    policy.parse::<Policy>().map(|_| ()).map_err(|e| ReproduceError::Policy {
+        scenario: scenario.name.clone(),
+        figure: figure(),
+        policy: policy.to_owned(),
+        cause: e.to_string(),
+    })
+}
+
+fn one(run: &settings::Run, job: &Job) -> Result<measure::Done, SimError> {
+    // Other policies promise nothing that the oracle could hold them to.
+    let check = job.policy == "tandem";
+    let policy = job.policy.parse().unwrap_or(Policy::Tandem);
+    let options = Options { policy, check, ..Options::default() };
+    if !job.traced {
+        return Ok(measure::Done::new(sim::run(run, &options)?, BTreeMap::new()));
+    }
+    let (trace, outcome) = measure::traced(run, &options)?;
+    Ok(measure::Done::new(outcome, measure::waited(&trace)))
+}
+
+fn judge(scenario: &Scenario, results: &Results) -> Experiment {
+    let point = |p: &Published| {
+        let measured = measure::number(scenario, p, results);
+        let [least, most] = p.allowed;
+        Point {
+            figure: p.figure.clone(),
+            what: p.what.clone(),
+            published: p.value,
+            allowed: p.allowed,
+            unit: p.unit.clone(),
+            policy: p.measure.policy.clone(),
+            measured,
+            holds: measured.is_some_and(|m| (least..=most).contains(&m)),
+        }
+    };
+    Experiment {
+        name: scenario.name.clone(),
+        title: scenario.title.clone(),
+        source: scenario.source.clone(),
+        points: scenario.published.iter().map(point).collect(),
+        violations: results.values().map(|d| d.violations).sum(),
+    }
+}

@@ -1,0 +1,213 @@
+//! The experiments as one page for a browser: each figure with what was published, what is allowed
+//! and what was measured. Nothing on it runs; it is drawn here.
+
+use crate::{Experiment, Point};
+use report::{escape, still};
+use std::fmt::Write;
+
+/// Width of a figure, and where its axis begins and ends, in px.
+const WIDE: f64 = 900.0;
+const AXIS: (f64, f64) = (400.0, 760.0);
+/// Height of a line.
+const LINE: f64 = 26.0;
+
+/// The page.
+#[must_use]
+pub fn page(experiments: &[Experiment], version: &str, seconds: f64) -> String {
+    let points = || experiments.iter().flat_map(|e| &e.points);
+    let (all, hold) = (points().count(), points().filter(|p| p.holds).count());
+    let missed = experiments.iter().filter(|e| !e.holds()).count();
+    let mut body = String::new();
+    let verdict = if missed == 0 { "good" } else { "bad" };
+    let _ = write!(
+        body,
+        "<header><p class=\"brand\">Tandem</p><h1>The documents' experiments, done again</h1>\
+         <p class=\"lead\">{hold} of {all} published figures are reproduced, by {} scenarios in \
+         {seconds:.0} s. The command is <code>tandem reproduce</code>.</p>\
+         <ul class=\"findings\"><li class=\"{verdict}\"><b>{}</b><span>{}</span></li></ul></header>\
+         <p class=\"keys\"><span class=\"key band\">allowed</span><span class=\"key diamond\">\
+         published</span><span class=\"key dot\">measured</span>\
+         <span class=\"key miss\">measured, outside</span></p>",
+        experiments.len(),
+        if missed == 0 { "all" } else { "miss" },
+        if missed == 0 {
+            "Every experiment is as published.".to_owned()
+        } else {
+            let names: Vec<String> =
+                experiments.iter().filter(|e| !e.holds()).map(|e| escape(&e.name)).collect();
+            format!("Not as published: {}.", names.join(", "))
+        },
+    );
+    experiments.iter().for_each(|e| experiment(&mut body, e));
+    still("The documents' experiments, done again", version, &body)
+}
+
+fn experiment(out: &mut String, e: &Experiment) {
+    let name = escape(&e.name);
+    let hold = e.points.iter().filter(|p| p.holds).count();
+    let _ = write!(
+        out,
+        "<section id=\"{name}\"><h2>{name}</h2><p class=\"tells\">{}<br>{}</p>",
+        escape(&e.title),
+        escape(&e.source)
+    );
+    let class = if e.holds() { "good" } else { "bad" };
+    let oracle = match e.violations {
+        0 => String::new(),
+        n => format!("; the oracle found {n} violations"),
+    };
+    let _ = write!(
+        out,
+        "<ul class=\"findings\"><li class=\"{class}\"><b>{}</b><span>{hold} of {} figures{oracle}. \
+         Run it: <code>tandem reproduce {name}</code></span></li></ul>",
+        if e.holds() { "holds" } else { "misses" },
+        e.points.len()
+    );
+    let mut rest = &e.points[..];
+    while let Some(first) = rest.first() {
+        let same = |p: &Point| p.figure == first.figure && p.unit == first.unit;
+        let count = rest.iter().take_while(|p| same(p)).count();
+        let (one, more) = rest.split_at(count);
+        figure(out, one);
+        rest = more;
+    }
+    out.push_str("</section>\n");
+}
+
+/// Points of one figure and unit, on one axis.
+fn figure(out: &mut String, points: &[Point]) {
+    let first = &points[0];
+    let numbers = points
+        .iter()
+        .flat_map(|p| [Some(p.allowed[0]), Some(p.allowed[1]), p.published, p.measured])
+        .flatten();
+    let (mut least, mut most) = numbers.fold((0.0_f64, f64::MIN), |(a, b), n| (a.min(n), b.max(n)));
+    if most <= least {
+        (least, most) = (least - 1.0, least + 1.0);
+    }
+    let at = |n: f64| AXIS.0 + (n - least) / (most - least) * (AXIS.1 - AXIS.0);
+    let high = LINE * (points.len() as f64 + 1.6);
+    let unit = escape(&first.unit);
+    let _ = write!(
+        out,
+        "<h4>{}</h4><svg class=\"figure\" viewBox=\"0 0 {WIDE} {high}\" role=\"img\" \
+         aria-label=\"{}\">",
+        escape(&first.figure),
+        escape(&first.figure)
+    );
+    for tick in [least, f64::midpoint(least, most), most] {
+        let x = at(tick);
+        let _ = write!(
+            out,
+            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{:.1}\"/>\
+             <text class=\"soft\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{:.1}\">{} {unit}</text>",
+            high - LINE,
+            high - LINE * 0.4,
+            short(tick)
+        );
+    }
+    for (i, p) in points.iter().enumerate() {
+        let y = LINE * (i as f64 + 0.6);
+        let (from, to) = (at(p.allowed[0]), at(p.allowed[1]));
+        let by = if p.policy == "tandem" { String::new() } else { format!(" ({})", p.policy) };
+        let _ = write!(
+            out,
+            "<text x=\"0\" y=\"{:.1}\">{}</text><rect class=\"band\" x=\"{from:.1}\" y=\"{:.1}\" \
+             width=\"{:.1}\" height=\"14\" rx=\"3\"/>",
+            y + 4.0,
+            escape(&format!("{}{by}", p.what)),
+            y - 7.0,
+            (to - from).max(2.0)
+        );
+        if let Some(n) = p.published {
+            let x = at(n);
+            let _ = write!(
+                out,
+                "<path class=\"published\" d=\"M{:.1} {y:.1}l6 -6l6 6l-6 6z\"/>",
+                x - 6.0
+            );
+        }
+        let class = if p.holds { "measured" } else { "missed" };
+        if let Some(n) = p.measured {
+            let _ = write!(
+                out,
+                "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4\"/>",
+                at(n)
+            );
+        }
+        let said = match (p.measured, p.published) {
+            (Some(m), Some(v)) => format!("{} of {}", short(m), short(v)),
+            (Some(m), None) => short(m),
+            (None, _) => "none".to_owned(),
+        };
+        let _ = write!(
+            out,
+            "<text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\">{said} {unit}</text>",
+            AXIS.1 + 20.0,
+            y + 4.0
+        );
+    }
+    out.push_str("</svg>");
+}
+
+/// A number with three digits or so.
+pub(crate) fn short(n: f64) -> String {
+    let text = match n.abs() {
+        a if a >= 100.0 => format!("{n:.0}"),
+        a if a >= 10.0 => format!("{n:.1}"),
+        a if a >= 0.1 || a == 0.0 => format!("{n:.2}"),
+        _ => format!("{n:.3}"),
+    };
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(what: &str, measured: Option<f64>, holds: bool) -> Point {
+        Point {
+            figure: "VS51 figure 9".to_owned(),
+            what: what.to_owned(),
+            published: Some(10.0),
+            allowed: [8.0, 13.0],
+            unit: "%".to_owned(),
+            policy: "tandem".to_owned(),
+            measured,
+            holds,
+        }
+    }
+
+    fn drawn(points: Vec<Point>) -> String {
+        let e = Experiment {
+            name: "x".to_owned(),
+            title: "a < b".to_owned(),
+            source: String::new(),
+            points,
+            violations: 0,
+        };
+        page(&[e], "1", 2.0)
+    }
+
+    #[test]
+    fn what_was_measured_is_beside_what_was_published() {
+        let page = drawn(vec![point("one", Some(10.53), true), point("two", Some(20.0), false)]);
+        assert!(page.contains("10.5 of 10 %") && page.contains("a &lt; b"), "{page}");
+        assert!(page.contains("1 of 2 published figures") && page.contains("Not as published: x."));
+        assert_eq!(page.matches("<circle class=\"missed\"").count(), 1);
+        assert_eq!(page.matches("class=\"published\"").count(), 2);
+        let page = drawn(vec![point("one", None, false)]);
+        assert!(page.contains("none %") && !page.contains("<circle"));
+        assert!(drawn(vec![point("one", Some(9.0), true)]).contains("Every experiment is as"));
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let seen = [0.0, 0.0123, 0.5, 10.53, 123.4, -3.3].map(short);
+        assert_eq!(seen, ["0", "0.012", "0.5", "10.5", "123", "-3.3"]);
+    }
+}

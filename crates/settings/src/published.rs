@@ -1,0 +1,220 @@
+//! What a document has published of a scenario, and what of the scenario's results is to be held
+//! against it: `[[published]]` tables.
+
+use crate::Run;
+use serde::{Deserialize, Serialize};
+
+/// A published figure, or a point of one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// Document and figure or table, such as "VS51 figure 9"; points of one figure have the same.
+    pub figure: String,
+    /// What this point is, in a few words.
+    pub what: String,
+    /// The published number; left out where the document has words only.
+    pub value: Option<f64>,
+    /// Least and most that reproduce it.
+    pub allowed: [f64; 2],
+    /// Unit of all three.
+    #[serde(default)]
+    pub unit: String,
+    /// The number to hold against it.
+    pub measure: Measure,
+}
+
+/// A number from the results of a scenario's runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measure {
+    /// What is measured.
+    pub of: Quantity,
+    /// VMs by name, or by the beginning of their names with `*`; all VMs if left out.
+    #[serde(default)]
+    pub vm: Vec<String>,
+    /// Label of the run; the only one if left out. For `crossing` what follows the number in the
+    /// labels of the runs.
+    #[serde(default)]
+    pub run: String,
+    /// The policy; `tandem` if left out.
+    #[serde(default = "tandem")]
+    pub policy: String,
+    /// What becomes of the number.
+    #[serde(default, rename = "as")]
+    pub form: Form,
+    /// What it is held against in the forms `ratio` and `gain`.
+    pub over: Option<Over>,
+    /// The quantity's value that is crossed in the form `crossing`.
+    pub at: Option<f64>,
+}
+
+/// The other number of a ratio; what is left out is as in the first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Over {
+    /// What is measured.
+    pub of: Option<Quantity>,
+    /// VMs.
+    pub vm: Option<Vec<String>>,
+    /// Label of the run.
+    pub run: Option<String>,
+    /// The policy.
+    pub policy: Option<String>,
+}
+
+fn tandem() -> String {
+    "tandem".to_owned()
+}
+
+/// What of a run's result is measured, summed over the VMs unless it says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantity {
+    /// Work, in s.
+    Work,
+    /// CPU time used, in s.
+    Used,
+    /// Ready time, in s.
+    Ready,
+    /// CPU time used, in percent of one pCPU.
+    UsedPercent,
+    /// CPU time used, in percent of the host's pCPUs.
+    HostPercent,
+    /// CPU time used, in percent of the entitlement.
+    EntitledPercent,
+    /// What an operation takes of what it takes alone.
+    Slowdown,
+    /// Moves between hardware threads of a core, in a second.
+    TwinMoves,
+    /// The least wake-up latency, in us.
+    WakeMin,
+    /// Its mean.
+    WakeMean,
+    /// The most.
+    WakeMax,
+    /// Wake-ups that waited behind another world, in percent.
+    Waited,
+}
+
+/// What becomes of a measured number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// It is taken as it is; by `over` if there is one.
+    #[default]
+    Plain,
+    /// How much more it is than `over`, in percent.
+    Gain,
+    /// By how much the largest of the VMs exceeds the smallest, in percent.
+    Apart,
+    /// The number in the labels of the runs at which the quantity crosses `at`, by a straight line
+    /// between two runs; by `over` if there is one.
+    Crossing,
+}
+
+/// What is wrong with what is published of a scenario of these runs.
+pub(crate) fn reasons(published: &[Published], runs: &[Run]) -> Vec<String> {
+    let mut out = vec![];
+    for p in published {
+        let mut say = |reason: String| {
+            out.push(format!("published '{}', '{}': {reason}", p.figure, p.what));
+        };
+        let [least, most] = p.allowed;
+        let number = least.is_finite() && most.is_finite();
+        if !number || least > most {
+            say(format!(
+                "allowed: seen [{least}, {most}], allowed two numbers, the lower one first"
+            ));
+        } else if p.value.is_some_and(|v| !v.is_finite()) {
+            say("value: seen none, allowed a number".to_owned());
+        }
+        let m = &p.measure;
+        let over = m.over.clone().unwrap_or_default();
+        for (vm, label) in [
+            (&m.vm, &m.run),
+            (over.vm.as_ref().unwrap_or(&m.vm), over.run.as_ref().unwrap_or(&m.run)),
+        ] {
+            let is = |r: &&Run| match m.form {
+                Form::Crossing => r.label.strip_suffix(label.as_str()).is_some(),
+                _ => r.label == *label,
+            };
+            let found = runs.iter().find(is);
+            let all: Vec<&str> = runs.iter().map(|r| r.label.as_str()).collect();
+            let Some(run) = found else {
+                say(format!("run: seen '{label}', allowed '{}'", all.join("', '")));
+                continue;
+            };
+            let names: Vec<&str> = run.spec.vms.iter().map(|v| v.name.as_str()).collect();
+            if let Some(missing) = vm.iter().find(|v| !names.iter().any(|n| is_of(v, n))) {
+                say(format!("vm: seen '{missing}', allowed '{}'", names.join("', '")));
+            }
+        }
+        match m.form {
+            Form::Gain if m.over.is_none() => {
+                say("over: seen none, allowed what gains over".to_owned())
+            }
+            Form::Crossing if m.at.is_none() => {
+                say("at: seen none, allowed what is crossed".to_owned())
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+/// Whether a VM's name is meant: as it is, or by its beginning.
+#[must_use]
+pub fn is_of(pattern: &str, name: &str) -> bool {
+    pattern.strip_suffix('*').map_or(pattern == name, |begin| name.starts_with(begin))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::raw::parse;
+
+    const HOST: &str = "[host]\ncores_per_llc = 2\n[[vm]]\nname = 'a'\nvcpus = 1\n\
+        [[vm]]\nname = 'b'\ncount = 2\nvcpus = 1\n[[run]]\nlabel = 'x'\n[[run]]\nlabel = 'y'\n";
+
+    fn published(rest: &str) -> String {
+        format!("[[published]]\nfigure = 'RDY figure 1'\nwhat = 'p'\n{rest}\n{HOST}")
+    }
+
+    #[test]
+    fn what_is_published_is_read() {
+        let text = published(
+            "value = 2\nallowed = [1, 3]\nmeasure = { of = 'used', vm = ['a'], run = 'x', over = \
+                { vm = ['b*'] } }",
+        );
+        let scenario = parse("t.toml", "t", &text).unwrap();
+        let p = &scenario.published[0];
+        assert_eq!(
+            (p.value, p.allowed, p.measure.policy.as_str()),
+            (Some(2.0), [1.0, 3.0], "tandem")
+        );
+        assert_eq!(p.measure.over.as_ref().unwrap().vm.as_deref(), Some(&["b*".to_owned()][..]));
+    }
+
+    #[test]
+    fn what_no_run_can_show_is_refused() {
+        for (rest, part) in [
+            ("allowed = [3, 1]\nmeasure = { of = 'used', run = 'x' }", "seen [3, 1]"),
+            (
+                "allowed = [1, 3]\nmeasure = { of = 'used', run = 'z' }",
+                "seen 'z', allowed 'x', 'y'",
+            ),
+            (
+                "allowed = [1, 3]\nmeasure = { of = 'used', run = 'x', vm = ['c'] }",
+                "seen 'c', allowed",
+            ),
+            (
+                "allowed = [1, 3]\nmeasure = { of = 'used', run = 'x', as = 'gain' }",
+                "over: seen none",
+            ),
+            ("allowed = [1, 3]\nmeasure = { of = 'used', as = 'crossing' }", "at: seen none"),
+            ("allowed = [1, 3]\nmeasure = { of = 'use', run = 'x' }", "unknown variant `use`"),
+        ] {
+            let text = parse("t.toml", "t", &published(rest)).unwrap_err().to_string();
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! `tandem reproduce`: the documents' experiments; `crates/reproduce` runs and judges them.
+
+use crate::{Exit, Failure, output::Output, say, sim::exit_of};
+use anyhow::anyhow;
+use reproduce::{Experiment, ReproduceError};
+use std::{path::PathBuf, sync::Mutex, time::Instant};
+use views::Table;
+
+/// Redoes the documents' experiments, and holds them against the published figures.
+#[derive(clap::Args)]
+#[command(
+    after_help = "What is published is in the scenarios ([[published]], docs/reproduce.md). Exit \
+        code 6 if a figure is missed, or the oracle objects."
+)]
+pub struct Args {
+    /// Scenarios with published figures: names of folders under scenarios/, or TOML files; all if
+    /// left out.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// A page for a browser with every figure.
+    #[arg(long, short, value_name = "FILE|-")]
+    output: Option<PathBuf>,
+    /// All numbers as JSON (docs/reproduce.md).
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<PathBuf>,
+    /// Runs at a time [default: as many as the machine has cores].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Prints nothing while it works.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Runs `tandem reproduce`.
+///
+/// # Errors
+/// `Exit::Input` for scenarios that are refused or have no published figures, `Exit::Check` if a
+/// figure is missed, `Exit::Other` if a file cannot be written.
+pub fn main(args: &Args) -> Result<(), Failure> {
+    let all = args.names.is_empty();
+    let there = || settings::scenarios().into_iter().map(|(name, _)| name).collect();
+    let names: Vec<String> = if all { there() } else { args.names.clone() };
+    let mut scenarios = vec![];
+    for name in names {
+        let scenario = settings::load(&name).map_err(|e| Failure::new(Exit::Input, e))?;
+        if scenario.published.is_empty() && !all {
+            let text = "cannot reproduce it: seen no [[published]] table, allowed one for each \
+                published figure (docs/reproduce.md)";
+            return Err(Failure::new(Exit::Input, anyhow!("scenario {name}: {text}")));
+        }
+        scenarios.push(scenario);
+    }
+    let open = |path: &Option<PathBuf>, what| {
+        path.as_ref().map(|path| Output::open_or_stdout(path, what)).transpose()
+    };
+    let (page, json) = (open(&args.output, "the page")?, open(&args.json, "the numbers")?);
+    let threads = args.jobs.map_or_else(cores, usize::from);
+    let begin = Instant::now();
+    let last = Mutex::new(());
+    let progress = |p: reproduce::Progress<'_>| {
+        let _one = last.lock();
+        let (done, of) = p.done;
+        let run = if p.run.is_empty() { String::new() } else { format!(", {}", p.run) };
+        if !args.quiet {
+            say::note(&format!("{done} of {of}: {}{run}, {}", p.scenario, p.policy));
+        }
+    };
+    let experiments = reproduce::reproduce(&scenarios, threads, progress).map_err(|e| {
+        let exit = match &e {
+            ReproduceError::Policy { .. } => Exit::Input,
+            ReproduceError::Run { cause, .. } => exit_of(cause),
+        };
+        Failure::new(exit, e)
+    })?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let to_stdout = [&args.output, &args.json].into_iter().flatten().any(|p| p.as_os_str() == "-");
+    if !to_stdout {
+        say::all(&table(&experiments))?;
+    }
+    if let Some(out) = page {
+        let version = env!("CARGO_PKG_VERSION");
+        out.write(&reproduce::page(&experiments, version, seconds))?;
+    }
+    if let Some(out) = json {
+        out.json(&experiments)?;
+    }
+    missed(&experiments)
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn number(n: f64) -> String {
+    if n.abs() >= 100.0 { format!("{n:.1}") } else { format!("{n:.3}") }
+}
+
+/// A line for each figure.
+fn table(experiments: &[Experiment]) -> String {
+    let mut t = Table::new(&[
+        "<scenario",
+        "<figure",
+        "<what",
+        "<policy",
+        "published",
+        "allowed",
+        "measured",
+        "<",
+    ]);
+    for (e, p) in experiments.iter().flat_map(|e| e.points.iter().map(move |p| (e, p))) {
+        t.row([
+            e.name.clone(),
+            p.figure.clone(),
+            p.what.clone(),
+            p.policy.clone(),
+            p.published.map_or("-".to_owned(), number),
+            format!("{}..{}", number(p.allowed[0]), number(p.allowed[1])),
+            p.measured.map_or("-".to_owned(), |m| format!("{} {}", number(m), p.unit)),
+            if p.holds { "ok".to_owned() } else { "MISS".to_owned() },
+        ]);
+    }
+    t.text()
+}
+
+/// The failure if something is not as published.
+fn missed(experiments: &[Experiment]) -> Result<(), Failure> {
+    let mut out = vec![];
+    for e in experiments {
+        if e.violations > 0 {
+            out.push(format!("{}: the oracle found {} violations", e.name, e.violations));
+        }
+        for p in e.points.iter().filter(|p| !p.holds) {
+            let seen = p.measured.map_or("nothing".to_owned(), number);
+            let [least, most] = p.allowed.map(number);
+            out.push(format!(
+                "{}: {}, {} ({}): seen {seen} {}, allowed {least} to {most}",
+                e.name, p.figure, p.what, p.policy, p.unit
+            ));
+        }
+    }
+    if out.is_empty() {
+        return Ok(());
+    }
+    let text = format!("not as published:\n  - {}", out.join("\n  - "));
+    Err(Failure::new(Exit::Check, anyhow!(text)))
+}
