@@ -62,12 +62,12 @@ pub(crate) fn policies(p: &Published) -> impl Iterator<Item = &str> {
 /// Runs that a figure needs, by index, each with its policy, and whether it is to be traced.
 pub(crate) fn runs(scenario: &Scenario, p: &Published) -> Vec<(usize, String, bool)> {
     let (first, second) = numbers(p);
-    let all = p.measure.form == Form::Crossing;
     let of = |one: One<'_>| {
         let runs = scenario.runs.iter().enumerate();
-        let wanted = runs.filter(|(_, r)| match all {
-            true => x_of(r, one.run).is_some(),
-            false => r.label == one.run,
+        let wanted = runs.filter(|(_, r)| match p.measure.form {
+            Form::Crossing => x_of(r, one.run).is_some(),
+            Form::Cells => is_of(one.run, &r.label),
+            _ => r.label == one.run,
         });
         let traced = one.of == Quantity::Waited;
         wanted.map(|(i, _)| (i, one.policy.to_owned(), traced)).collect::<Vec<_>>()
@@ -110,10 +110,13 @@ pub(crate) fn waited(bytes: &[u8]) -> BTreeMap<String, (u64, u64)> {
 /// What was measured of a figure; none if the results have no such number.
 pub(crate) fn number(scenario: &Scenario, p: &Published, results: &Results) -> Option<f64> {
     let (first, second) = numbers(p);
+    if p.measure.form == Form::Cells {
+        return cells(scenario, &first, &second?, p.measure.at?, results);
+    }
     let of = |one: &One<'_>| match p.measure.form {
         Form::Crossing => crossing(scenario, one, p.measure.at?, results),
         Form::Apart => apart(one, find(one, one.run, results)?),
-        Form::Plain | Form::Gain => quantity(one, find(one, one.run, results)?),
+        Form::Plain | Form::Gain | Form::Cells => quantity(one, find(one, one.run, results)?),
     };
     let measured = of(&first)?;
     let Some(other) = second.as_ref().map(of) else { return Some(measured) };
@@ -180,6 +183,24 @@ fn apart(one: &One<'_>, done: &Done) -> Option<f64> {
     let least = each.iter().copied().reduce(f64::min).filter(|l| *l > 0.0)?;
     let most = each.iter().copied().reduce(f64::max)?;
     Some((most / least - 1.0) * 100.0)
+}
+
+/// In how many runs the gain is so much or more, in percent of them.
+fn cells(
+    scenario: &Scenario,
+    one: &One<'_>,
+    other: &One<'_>,
+    at: f64,
+    results: &Results,
+) -> Option<f64> {
+    let labels = scenario.runs.iter().map(|r| &r.label).filter(|label| is_of(one.run, label));
+    let gain = |label: &String| {
+        let of = |one: &One<'_>| quantity(one, find(one, label, results)?);
+        Some((of(one)? / of(other)? - 1.0) * 100.0)
+    };
+    let gains = labels.map(gain).collect::<Option<Vec<f64>>>()?;
+    let many = gains.iter().filter(|gain| **gain >= at).count();
+    Some(many as f64 * 100.0 / gains.len() as f64)
 }
 
 /// The number in the runs' labels at which a quantity crosses a value for the first time.

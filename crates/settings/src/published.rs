@@ -44,7 +44,7 @@ pub struct Measure {
     pub form: Form,
     /// What it is held against in the forms `ratio` and `gain`.
     pub over: Option<Over>,
-    /// The quantity's value that is crossed in the form `crossing`.
+    /// The quantity's value that is crossed in the form `crossing`; the least gain in the form `cells`.
     pub at: Option<f64>,
 }
 
@@ -107,6 +107,9 @@ pub enum Form {
     Gain,
     /// By how much the largest of the VMs exceeds the smallest, in percent.
     Apart,
+    /// In how many of the runs whose labels begin as `run` (with `*`) the gain over the same run is
+    /// `at` or more, in percent of them.
+    Cells,
     /// The number in the labels of the runs at which the quantity crosses `at`, by a straight line
     /// between two runs; by `over` if there is one.
     Crossing,
@@ -136,6 +139,7 @@ pub(crate) fn reasons(published: &[Published], runs: &[Run]) -> Vec<String> {
         ] {
             let is = |r: &&Run| match m.form {
                 Form::Crossing => r.label.strip_suffix(label.as_str()).is_some(),
+                Form::Cells => is_of(label, &r.label),
                 _ => r.label == *label,
             };
             let found = runs.iter().find(is);
@@ -150,10 +154,10 @@ pub(crate) fn reasons(published: &[Published], runs: &[Run]) -> Vec<String> {
             }
         }
         match m.form {
-            Form::Gain if m.over.is_none() => {
+            Form::Gain | Form::Cells if m.over.is_none() => {
                 say("over: seen none, allowed what gains over".to_owned())
             }
-            Form::Crossing if m.at.is_none() => {
+            Form::Crossing | Form::Cells if m.at.is_none() => {
                 say("at: seen none, allowed what is crossed".to_owned())
             }
             _ => {}
@@ -162,7 +166,7 @@ pub(crate) fn reasons(published: &[Published], runs: &[Run]) -> Vec<String> {
     out
 }
 
-/// Whether a VM's name is meant: as it is, or by its beginning.
+/// Whether a name is meant: as it is, or by its beginning.
 #[must_use]
 pub fn is_of(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |begin| name.starts_with(begin))
