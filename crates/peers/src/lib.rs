@@ -3,6 +3,7 @@
 
 mod esx;
 mod simple;
+mod xen;
 
 use contract::{Scheduler, Setup};
 use esx::{
@@ -33,11 +34,17 @@ pub enum Peer {
     Esx51,
     /// Load alone, as if moves were free.
     LoadOnly,
+    /// Xen's Credit.
+    XenCredit,
+    /// Xen's Credit2, a run queue for each socket.
+    XenCredit2,
+    /// Xen's Credit2, one run queue for all pCPUs.
+    XenCredit2All,
 }
 
 impl Peer {
     /// All of them.
-    pub const ALL: [Peer; 10] = [
+    pub const ALL: [Peer; 13] = [
         Peer::Fifo,
         Peer::Vtime,
         Peer::Esx252,
@@ -48,6 +55,9 @@ impl Peer {
         Peer::Esx41Tuned,
         Peer::Esx51,
         Peer::LoadOnly,
+        Peer::XenCredit,
+        Peer::XenCredit2,
+        Peer::XenCredit2All,
     ];
 
     /// Those that leave no pCPU idle while a world may run there.
@@ -67,6 +77,9 @@ impl Peer {
             Peer::Esx41Tuned => esx(ESX_4_1_TUNED),
             Peer::Esx51 => esx(ESX_5_1),
             Peer::LoadOnly => esx(LOAD_ONLY),
+            Peer::XenCredit => ("xen-credit", Model::Credit),
+            Peer::XenCredit2 => ("xen-credit2", Model::Credit2(xen::Queues::Socket)),
+            Peer::XenCredit2All => ("xen-credit2-all", Model::Credit2(xen::Queues::All)),
         }
     }
 
@@ -82,6 +95,8 @@ impl Peer {
         match self.row().1 {
             Model::Simple(order) => Box::new(simple::Simple::new(setup, order)),
             Model::Esx(terms) => Box::new(esx::Esx::new(setup, terms)),
+            Model::Credit => Box::new(xen::Credit::new(setup)),
+            Model::Credit2(queues) => Box::new(xen::Credit2::new(setup, queues)),
         }
     }
 }
@@ -90,4 +105,6 @@ impl Peer {
 enum Model {
     Simple(Order),
     Esx(Terms),
+    Credit,
+    Credit2(xen::Queues),
 }

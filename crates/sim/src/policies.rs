@@ -189,7 +189,7 @@ mod tests {
             let want = format!(
                 "cannot use '{seen}': allowed tandem, fifo, vtime, esx-2.5.2, esx-2.5.3, \
                     esx-3.5, esx-4.0, esx-4.1, esx-4.1-tuned, esx-5.1, load-only, \
-                    mutant:lost-kick"
+                    xen-credit, xen-credit2, xen-credit2-all, mutant:lost-kick"
             );
             assert!(text.contains(&want), "{text}");
         }
