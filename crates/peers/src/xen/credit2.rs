@@ -57,6 +57,8 @@ struct World {
     tickled: Option<u32>,
     /// Run queue that it is to move to.
     moves_to: Option<usize>,
+    /// Runs, or was chosen to.
+    scheduled: bool,
     /// Waits in the run queue.
     queued: bool,
     /// Waits for its domain's budget.
@@ -201,6 +203,7 @@ impl Scheduler for Credit2 {
 
     fn enqueue(&mut self, k: &mut Callback<'_>, world: u32, flags: u32) {
         self.machine.wait(k, world);
+        self.worlds[world as usize].scheduled = false;
         let account = self.worlds[world as usize];
         let here = self.machine.may_run(k.task(world), account.at);
         if flags & contract::ENQUEUE_WAKEUP != 0 {
@@ -239,6 +242,7 @@ impl Scheduler for Credit2 {
             self.update_load(world, k.now_ns);
         } else {
             self.remove(world);
+            self.worlds[world as usize].scheduled = true;
         }
         self.reset_if_over(k, pcpu, world);
         // What was displaced is about to wait again.
@@ -251,7 +255,8 @@ impl Scheduler for Credit2 {
     fn running(&mut self, k: &mut Callback<'_>, world: u32) {
         self.machine.starts(k, world, CREDIT_NS as u64);
         let pcpu = k.task(world).pcpu as u32;
-        self.worlds[world as usize].at = pcpu;
+        let account = &mut self.worlds[world as usize];
+        (account.at, account.scheduled) = (pcpu, true);
         self.pcpus[pcpu as usize].idle = false;
     }
 
@@ -259,6 +264,7 @@ impl Scheduler for Credit2 {
         let pcpu = k.task(world).pcpu as u32;
         self.burn(pcpu, k.now_ns);
         self.machine.stops(pcpu);
+        self.worlds[world as usize].scheduled = false;
         if !runnable {
             self.change_load(world, -1, k.now_ns);
             self.place_if_asked(k, world);

@@ -89,7 +89,7 @@ impl Credit2 {
     /// A world moves to another run queue; one that runs stops first.
     fn migrate(&mut self, k: &mut Callback<'_>, world: u32, to: usize) {
         let of = self.worlds[world as usize];
-        if self.machine.current(of.at) == world {
+        if of.scheduled {
             self.worlds[world as usize].moves_to = Some(to);
             return self.tickle_pcpu(k, of.at);
         }

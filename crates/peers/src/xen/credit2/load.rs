@@ -98,11 +98,9 @@ impl Credit2 {
 
     /// Load of a world now.
     pub(super) fn load_now(&mut self, world: u32, now_ns: u64) -> i64 {
-        let of = &self.worlds[world as usize];
-        let wants = of.queued || self.machine.current(of.at) == world;
-        let load = &mut self.worlds[world as usize].load;
-        load.update(u64::from(wants), now_ns);
-        load.load
+        let of = &mut self.worlds[world as usize];
+        of.load.update(u64::from(of.queued || of.scheduled), now_ns);
+        of.load.load
     }
 }
 
