@@ -286,9 +286,9 @@ impl Scheduler for Credit2 {
         }
     }
 
-    fn timer(&mut self, k: &mut Callback<'_>, _timer: u32) {
-        self.machine.alarms.fired();
-        while let Some(slot) = self.machine.alarms.due(k) {
+    fn timer(&mut self, k: &mut Callback<'_>, timer: u32) {
+        self.machine.alarms.fired(timer);
+        while let Some(slot) = self.machine.alarms.due(k, timer) {
             let pcpus = self.machine.len();
             if slot >= pcpus {
                 self.replenish(k, slot - pcpus);
