@@ -233,7 +233,7 @@ impl<P: Scheduler> Engine<P> {
         self.cause = (Some(pcpu), 0);
         let next = self.balance(pcpu, prev, slept);
         if next != 0 && next == prev {
-            return;
+            return self.settle(pcpu);
         }
         if prev != 0 {
             self.put_prev(pcpu, prev);
