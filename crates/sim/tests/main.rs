@@ -28,3 +28,4 @@ mod text;
 mod trace;
 mod trace_numbers;
 mod wakeups;
+mod xen;

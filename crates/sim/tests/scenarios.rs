@@ -110,4 +110,5 @@ scenarios! {
     ready_smp "ready-smp";
     wakeup_latency "wakeup-latency";
     pipe_pairs "pipe-pairs";
+    xen_measured "xen-measured";
 }

@@ -57,7 +57,7 @@ struct World {
     tickled: Option<u32>,
     /// Run queue that it is to move to.
     moves_to: Option<usize>,
-    /// Runs, or was chosen to.
+    /// Runs, or was chosen to, or goes on when a real-time task has left its pCPU.
     scheduled: bool,
     /// Waits in the run queue.
     queued: bool,
@@ -264,8 +264,8 @@ impl Scheduler for Credit2 {
         let pcpu = k.task(world).pcpu as u32;
         self.burn(pcpu, k.now_ns);
         self.machine.stops(pcpu);
-        self.worlds[world as usize].scheduled = false;
         if !runnable {
+            self.worlds[world as usize].scheduled = false;
             self.change_load(world, -1, k.now_ns);
             self.place_if_asked(k, world);
         }
