@@ -91,10 +91,9 @@ mod tests {
 
     #[test]
     fn slots_come_in_the_order_of_their_times_and_once() {
-        let mut kernel = NoKernel;
-        let at = |now_ns, kernel| Callback { kernel, tasks: &mut [], now_ns, here: None, waker: 0 };
+        let (mut kernel, tasks) = (NoKernel, &mut []);
+        let mut k = Callback { kernel: &mut kernel, tasks, now_ns: 0, here: None, waker: 0 };
         let mut alarms = Alarms::new(4 * TIMERS_MAX as usize);
-        let mut k = at(0, &mut kernel);
         let slots = [3, 2, 1, 0].map(|i| i * TIMERS_MAX + 7);
         for (i, ns) in [(0, 50), (1, 20), (2, 20), (3, 90), (0, 30)] {
             alarms.set(&mut k, slots[i], ns);
@@ -102,7 +101,7 @@ mod tests {
         alarms.stop(slots[2]);
         assert_eq!(alarms.timers[7].armed, Some(20));
         alarms.fired(7);
-        let mut k = at(40, &mut kernel);
+        k.now_ns = 40;
         let due = [(); 3].map(|()| alarms.due(&mut k, 7));
         assert_eq!(due, [Some(slots[1]), Some(slots[0]), None]);
         let set = slots.map(|slot| alarms.is_set(slot));

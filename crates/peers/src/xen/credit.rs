@@ -1,10 +1,10 @@
-//! Xen's Credit scheduler: its callbacks, in the order of csched_schedule. The laws are in `account`
-//! (credits), `place` (which pCPU) and `steal` (load balancing).
+//! Xen's Credit scheduler: its callbacks, in the order of csched_schedule. The laws are in
+//! `account` (credits), `place` (which pCPU) and `steal` (load balancing).
 //!
 //! *Law*: each pCPU has a run queue by priority, within one by arrival: BOOST, UNDER (credit left),
-//! OVER. A run is `TSLICE_NS` long, and ends before that for a higher priority that wakes, if it has
-//! lasted for the ratelimit. A pCPU whose next world is OVER, or that has none, looks for one of
-//! higher priority in other queues.
+//! OVER. A run is `TSLICE_NS` long, and ends before that for a higher priority that wakes, if it
+//! has lasted for the ratelimit. A pCPU whose next world is OVER, or that has none, looks for one
+//! of higher priority in other queues.
 //! - A world that wakes with credit is BOOST until a tick finds it running.
 //! - A tick each `TICK_NS` on a busy pCPU takes the credit that its world used, activates it, and
 //!   moves it if another pCPU is better; priorities in the queue are in order again from then on.

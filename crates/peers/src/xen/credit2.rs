@@ -2,10 +2,10 @@
 //! `queues` (which pCPUs share a run queue), `choose` (credits, what runs and for how long),
 //! `tickle` (which pCPU looks at a world that waits), `budget` (caps), `load` and `balance`.
 //!
-//! *Law*: a run queue is of several pCPUs and in the order of credit. A world burns a credit a ns if
-//! its weight is the largest of all that belong to the queue, asleep or not; others burn by so much
-//! more as they weigh less. When the best has none left, all get `CREDIT_NS` more. Weights act in a
-//! run queue alone: between queues worlds move by load, which is how many want to run.
+//! *Law*: a run queue is of several pCPUs and in the order of credit. A world burns a credit a ns
+//! if its weight is the largest of all that belong to the queue, asleep or not; others burn by so
+//! much more as they weigh less. When the best has none left, all get `CREDIT_NS` more. Weights act
+//! in a run queue alone: between queues worlds move by load, which is how many want to run.
 //!
 //! *Units*: credits, which are ns at the largest weight of a queue; ns.
 //!

@@ -7,14 +7,15 @@
 //! after it. A domain that was cut when others could use more comes first the next time. Its active
 //! vCPUs get equal parts, rounded up.
 //! - Below 0 a vCPU is OVER, else UNDER. It has -300 at least: what it used beyond is lost.
-//! - Above 300 it is active no more, and keeps half. It is active again when a tick finds it running.
+//! - Above 300 it is active no more, and keeps half. It is active again when a tick finds it
+//!   running.
 //! - One of a capped domain is parked below minus its part of the cap, until it has 0 again.
 //!
 //! *Source*: csched_acct.
 //!
 //! *Example*: weights of 128 and 896, 8 vCPUs each, 8 pCPUs: 2,400 credits, of which 300 and 2,100
-//! are given: 38 (37.5) and 263 a vCPU. One that ran for 30 ms on its 38 is at -262; one more run and
-//! it is at -300 instead of -524. That is why 7.00 becomes some 6.
+//! are given: 38 (37.5) and 263 a vCPU. One that ran for 30 ms on its 38 is at -262; one more run
+//! and it is at -300 instead of -524. That is why 7.00 becomes some 6.
 
 use super::{Credit, Priority, TSLICE_NS};
 use contract::{Callback, Hold};

@@ -3,8 +3,8 @@
 //!
 //! *Law*: the own pCPU if nothing else waits there, or an idle one. From there on each other idle
 //! pCPU is looked at in a cycle: it is better if its core has more idle threads, or, on another
-//! socket, if that has more than twice as many idle pCPUs. Of the idle pCPUs beside it the one after
-//! the last that was taken so is next.
+//! socket, if that has more than twice as many idle pCPUs. Of the idle pCPUs beside it the one
+//! after the last that was taken so is next.
 //!
 //! *Source*: _csched_cpu_pick, with hard affinity alone.
 //!

@@ -1,5 +1,5 @@
-//! Load balancing: a pCPU that has nothing to run, or only worlds that are OVER, takes one of higher
-//! priority from another. It looks at no load and at no weight.
+//! Load balancing: a pCPU that has nothing to run, or only worlds that are OVER, takes one of
+//! higher priority from another. It looks at no load and at no weight.
 //!
 //! *Law*: pCPUs that are busy are looked at node by node, the own node first, from the one after
 //! that which was stolen from last. A queue is skipped unless something waits beside what runs. Of

@@ -158,7 +158,8 @@ impl Credit2 {
         best
     }
 
-    /// A pCPU has gone off line: what waits for it, or may run in its queue no longer, goes elsewhere.
+    /// A pCPU has gone off line: what waits for it, or may run in its queue no longer, goes
+    /// elsewhere.
     pub(super) fn leave(&mut self, k: &mut Callback<'_>, pcpu: u32) {
         let queue = self.queue_of(pcpu);
         for world in self.queues[queue].waiting.clone() {

@@ -1,8 +1,8 @@
 //! Caps of Credit2: a budget for each domain that has one, renewed each 10 ms. It weighs nothing.
 //!
 //! *Law*: a domain has `cap` percent of 10 ms, and gets as much each 10 ms, up to that. A vCPU that
-//! is to run takes an equal part of it (0.5 ms at least), or what is left, and returns what it has not
-//! used when it stops; what it used beyond is taken off later. One that finds nothing is parked
+//! is to run takes an equal part of it (0.5 ms at least), or what is left, and returns what it has
+//! not used when it stops; what it used beyond is taken off later. One that finds nothing is parked
 //! until there is some.
 //!
 //! *Source*: unit_grab_budget, unit_return_budget, replenish_domain_budget (credit2_cap_period_ms:

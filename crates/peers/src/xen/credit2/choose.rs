@@ -1,8 +1,8 @@
-//! What a pCPU of Credit2 runs and for how long, what that costs, and when credits are given anew. It
-//! sends no pCPU anywhere.
+//! What a pCPU of Credit2 runs and for how long, what that costs, and when credits are given anew.
+//! It sends no pCPU anywhere.
 //!
-//! *Law*: CPU time `t` costs `t · max ÷ w` credits, the remainder kept, `w` being the world's weight
-//! and `max` the largest of its run queue; credit is never below -10 ms.
+//! *Law*: CPU time `t` costs `t · max ÷ w` credits, the remainder kept, `w` being the world's
+//! weight and `max` the largest of its run queue; credit is never below -10 ms.
 //! - *Next* is what runs, for the ratelimit; then the first of the run queue that has more credit
 //!   than what runs (any if that yields), may run here, was not sent to another pCPU, has 500 us
 //!   more if it belongs to another pCPU, and has budget.

@@ -1,9 +1,9 @@
 //! Load of worlds and run queues: how many want to run, on average over the last second. It moves
 //! nothing.
 //!
-//! *Law*: with `d` the time since the last look and `W` = 2^30 ns, an average becomes
-//! `a + d ÷ W · now - d ÷ W · a`, each quotient rounded down, and `now` itself once `d` is above `W`. Of a
-//! world `now` is 1 while it wants to run, else 0; of a run queue the sum of that. A run queue has a
+//! *Law*: with `d` the time since the last look and `W` = 2^30 ns, an average becomes `a + d ÷ W ·
+//! now - d ÷ W · a`, each quotient rounded down, and `now` itself once `d` is above `W`. Of a world
+//! `now` is 1 while it wants to run, else 0; of a run queue the sum of that. A run queue has a
 //! second average, to which the load of a world that comes is added at once, and taken of one that
 //! goes.
 //!

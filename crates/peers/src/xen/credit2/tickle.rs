@@ -1,7 +1,8 @@
-//! Which pCPU of a run queue is sent to look at a world that waits; it takes nothing out of a queue.
+//! Which pCPU of a run queue is sent to look at a world that waits; it takes nothing out of a
+//! queue.
 //!
-//! *Law*: a pCPU of a core that idles as a whole, the own one or the next after it; else an idle one,
-//! the same; else the own one if what runs there has less credit; else that where the credit
+//! *Law*: a pCPU of a core that idles as a whole, the own one or the next after it; else an idle
+//! one, the same; else the own one if what runs there has less credit; else that where the credit
 //! differs most, less 500 us. One whose world has run for less than the ratelimit (less 50 us) is
 //! left alone, as is one that was sent already.
 //!
