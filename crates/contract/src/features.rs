@@ -12,6 +12,8 @@ pub enum Feature {
     Reservations,
     /// CPU time that is never exceeded.
     Limits,
+    /// CPU time saved up while a limit is not used.
+    Bursts,
     /// Tandem's knobs, co-scheduling among them.
     Knobs,
     /// Decisions recorded as a trace.
@@ -24,11 +26,12 @@ pub enum Feature {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 8] = [
+    pub const ALL: [Feature; 9] = [
         Feature::Shares,
         Feature::Pools,
         Feature::Reservations,
         Feature::Limits,
+        Feature::Bursts,
         Feature::Knobs,
         Feature::Traces,
         Feature::Hotplug,
@@ -43,6 +46,7 @@ impl Feature {
             Feature::Pools => "pools",
             Feature::Reservations => "reservations",
             Feature::Limits => "limits",
+            Feature::Bursts => "bursts",
             Feature::Knobs => "knobs",
             Feature::Traces => "traces",
             Feature::Hotplug => "pCPUs that go off line",

@@ -8,7 +8,7 @@ use crate::run::SimError;
 use contract::{Feature, Scheduler};
 use peers::Peer;
 use sched_core::Knobs;
-use settings::{Run, VmSpec};
+use settings::{LimitSetting, Run, VmSpec};
 use std::{fmt, str::FromStr};
 
 /// The scheduler of a run, and the fault that is put between it and the kernel, if any.
@@ -151,6 +151,20 @@ fn asked(run: &Run, options: &Options, traced: bool) -> Vec<(Feature, String)> {
         }
         if vm.limit.is_some() {
             ask(Feature::Limits, by());
+        }
+        if vm.burst.is_some() {
+            ask(Feature::Bursts, by());
+        }
+    }
+    for change in &spec.changes {
+        let parts = [
+            (Feature::Shares, change.shares.is_some()),
+            (Feature::Reservations, change.reservation.is_some()),
+            (Feature::Limits, matches!(change.limit, Some(LimitSetting::Amount(_)))),
+            (Feature::Bursts, change.burst.is_some()),
+        ];
+        for (feature, _) in parts.into_iter().filter(|(_, asks)| *asks) {
+            ask(feature, format!("change at {}", change.at));
         }
     }
     for off in &spec.offline {

@@ -253,13 +253,15 @@ fn all_goes_on_where_pcpus_go_and_come_back() {
 #[test]
 fn what_xen_lacks_is_refused_by_name() {
     let text = "duration = '2s'\n[host]\ncores_per_llc = 1\n[[pool]]\nname = 'p'\n[[vm]]\n\
-        name = 'a'\nvcpus = 1\npool = 'p'\nreservation = '10%'\n";
+        name = 'a'\nvcpus = 1\npool = 'p'\nreservation = '10%'\nlimit = '50%'\nburst = '1ms'\n\
+        [[change]]\nat = '1s'\nvm = 'a'\nreservation = '20%'\n";
     for peer in XEN {
         let options = Options { policy: Policy::Peer(peer, None), ..Options::default() };
         let error = text::outcome("xen-lacks", text, &options).expect_err("it is refused");
         let want = format!(
             "run '': cannot run it with policy {}, which has no pools (pool 'p'), no reservations \
-                (VM 'a'); run it with tandem, or take that out of the scenario",
+                (VM 'a'), no bursts (VM 'a'), no reservations (change at 1s); run it with tandem, \
+                or take that out of the scenario",
             peer.name()
         );
         assert_eq!(error, want);
