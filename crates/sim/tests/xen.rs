@@ -197,11 +197,11 @@ fn a_pcpu_of_credit_takes_work_of_higher_priority_from_others() {
 
 #[test]
 fn two_busy_worlds_have_a_core_each() {
-    // Two others leave at 1 s, of whatever core: under Credit a world of a full core moves. Credit2
-    // moves none within a queue, but one that wakes gets a core that idles as a whole.
+    // Others leave the second core to them at 1 s: under Credit a world of the first moves at a tick.
+    // Credit2 moves none within a queue, but one that wakes gets a core that idles as a whole.
     let text = "duration = '6s'\nwarmup = '2s'\n[host]\ncores_per_llc = 2\n\
-        threads_per_core = 2\n[hardware]\n[[vm]]\nname = 'two'\nvcpus = 2\nWORKLOAD\n\
-        [[vm]]\nname = 'others'\nvcpus = 2\nvcpu_affinity = ['0', '1']\nstop = '1s'\n";
+        threads_per_core = 2\n[hardware]\n[[vm]]\nname = 'two'\nvcpus = 2\nstart = '200ms'\nWORKLOAD\n\
+        [[vm]]\nname = 'others'\nvcpus = 2\nvcpu_affinity = ['2', '3']\nstop = '1s'\n";
     let duty = "workload = { kind = 'duty', work = '5ms', sleep = '5ms' }";
     for (policy, workload) in [("xen-credit", ""), ("xen-credit2", duty)] {
         let result = one("smt", policy, &text.replace("WORKLOAD", workload)).result;
@@ -211,15 +211,16 @@ fn two_busy_worlds_have_a_core_each() {
 }
 
 #[test]
-fn caps_hold_and_what_they_leave_is_used() {
+fn caps_hold_on_an_idle_pcpu_and_what_they_leave_is_used() {
     let text = "duration = '12s'\nwarmup = '2s'\n[host]\ncores_per_llc = 2\n\
-        [[vm]]\nname = 'capped'\nvcpus = 2\nlimit = '50%'\n[[vm]]\nname = 'other'\nvcpus = 2\n";
+        [[vm]]\nname = 'capped'\nvcpus = 2\nlimit = '50%'\n[[vm]]\nname = 'other'\nvcpus = 1\n";
     for policy in XEN.map(Peer::name) {
         let used = percents(&one("cap", policy, text));
-        assert!(used[0].abs_diff(50) <= 2 && used[1].abs_diff(150) <= 2, "{policy}: {used:?}");
+        assert!(used[0].abs_diff(50) <= 2 && used[1] >= 75, "{policy}: {used:?}");
         let raised = format!("{text}[[change]]\nat = '1s'\nvm = 'capped'\nlimit = 'unlimited'\n");
         let used = percents(&one("uncap", policy, &raised));
-        assert!(used.iter().all(|u| u.abs_diff(100) <= 3), "{policy}: {used:?}");
+        let even = used[0].abs_diff(133) <= 6 && used[1].abs_diff(67) <= 6;
+        assert!(even, "{policy}: {used:?}");
     }
 }
 
@@ -237,7 +238,7 @@ fn host_tasks_are_vcpus_of_domain_0_at_default_weight() {
 #[test]
 fn all_goes_on_where_pcpus_go_and_come_back() {
     let text = "duration = '8s'\n[host]\nsockets = 2\ncores_per_llc = 4\n\
-        [[offline]]\npcpus = '4-7'\nfrom = '2s'\nto = '6s'\n[[vm]]\nname = 'burn'\nvcpus = 8\n\
+        [[offline]]\npcpus = '4-7'\nfrom = '2s'\nto = '6s'\n[[vm]]\nname = 'burn'\nvcpus = 16\n\
         [[vm]]\nname = 'duty'\nvcpus = 4\nworkload = { kind = 'duty', work = '3ms', \
         sleep = '4ms' }\n";
     for policy in XEN.map(Peer::name) {
