@@ -197,8 +197,9 @@ fn a_pcpu_of_credit_takes_work_of_higher_priority_from_others() {
 
 #[test]
 fn two_busy_worlds_have_a_core_each() {
-    // Others leave the second core to them at 1 s: under Credit a world of the first moves at a tick.
-    // Credit2 moves none within a queue, but one that wakes gets a core that idles as a whole.
+    // Others leave the second core to them at 1 s: under Credit a world of the first moves there at
+    // a tick. Credit2 moves none within a queue, but one that wakes gets a core that idles as a
+    // whole.
     let text = "duration = '6s'\nwarmup = '2s'\n[host]\ncores_per_llc = 2\n\
         threads_per_core = 2\n[hardware]\n[[vm]]\nname = 'two'\nvcpus = 2\nstart = '200ms'\nWORKLOAD\n\
         [[vm]]\nname = 'others'\nvcpus = 2\nvcpu_affinity = ['2', '3']\nstop = '1s'\n";
