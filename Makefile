@@ -2,7 +2,7 @@
 # On Debian as root, bootstrap installs what is missing; elsewhere it says what to install.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help bootstrap demo test campaign bench build doctor
+.PHONY: help bootstrap demo test reproduce campaign bench build doctor
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
@@ -16,6 +16,9 @@ demo: bootstrap ## real VMs on a real kernel under both schedulers, with a table
 test: ## everything that CI runs: format, tidy, clippy, tests, live build, docs
 	@sh tools/bootstrap.sh browser
 	@cargo xtask ci
+
+reproduce: bootstrap ## the documents' experiments on one page, each beside the published figure
+	@cargo run --quiet --release -p tandem -- reproduce -o target/reproduce.html --json target/reproduce.json
 
 campaign: bootstrap ## hours of work, resumable: all drills, all scenarios in the lab, 9,000 trees, 20,000 hosts
 	@cargo xtask campaign --report

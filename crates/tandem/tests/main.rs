@@ -7,6 +7,7 @@ mod output;
 mod perfetto;
 mod reader_gone;
 mod report;
+mod reproduce;
 mod sim_names;
 mod top;
 mod top_screen;

@@ -10,7 +10,9 @@ const EXIT_DOCUMENT: &str = "docs/exit-codes.md";
 
 /// Sources whose public fields are keys or fields of a file format, and the document that explains
 /// them.
-const FORMATS: [(&str, &[&str], &str); 18] = [
+const FORMATS: [(&str, &[&str], &str); 20] = [
+    ("crates/settings/src/published.rs", &["Published", "Measure", "Over"], "docs/reproduce.md"),
+    ("crates/reproduce/src/lib.rs", &["Point", "Experiment"], "docs/reproduce.md"),
     (
         "crates/settings/src/scenario.rs",
         &["RunSpec", "HostSpec", "VmSpec", "HostTask", "Lab", "Expect"],

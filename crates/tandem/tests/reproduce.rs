@@ -1,0 +1,113 @@
+//! `tandem reproduce` as people call it.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+fn tandem(args: &[&str]) -> Output {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    Command::new(env!("CARGO_BIN_EXE_tandem"))
+        .current_dir(root)
+        .args(args)
+        .output()
+        .expect("tandem starts")
+}
+
+fn file(name: &str, text: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).expect("it is written");
+    path.to_string_lossy().into_owned()
+}
+
+/// A host where two VMs have 1:2 of the time, published as that or as something else.
+fn scenario(name: &str, points: &str) -> String {
+    let text = format!(
+        "duration = '10s'\n[host]\ncores_per_llc = 1\n[[vm]]\nname = 'a'\nvcpus = 1\n\
+            [[vm]]\nname = 'b-1'\nvcpus = 1\nshares = 2000\n{points}"
+    );
+    file(name, &text)
+}
+
+fn point(allowed: &str, measure: &str) -> String {
+    format!(
+        "[[published]]\nfigure = 'VS51 figure 3'\nwhat = 'a'\nvalue = 0.5\nallowed = {allowed}\n\
+            measure = {{ {measure} }}\n"
+    )
+}
+
+#[test]
+fn what_is_published_is_held_against_what_is_measured() {
+    let points = [
+        ("[0.49, 0.51]", "of = 'used', vm = ['a'], over = { vm = ['b*'] }"),
+        ("[99, 101]", "of = 'used-percent'"),
+        ("[95, 105]", "of = 'used', as = 'apart'"),
+        ("[45, 55]", "of = 'work', vm = ['b-1'], as = 'gain', over = { policy = 'fifo' }"),
+        ("[30, 35]", "of = 'host-percent', vm = ['a']"),
+        ("[99, 101]", "of = 'entitled-percent'"),
+    ];
+    let all: String = points.iter().map(|(allowed, m)| point(allowed, m)).collect();
+    let path = scenario("reproduce-all.toml", &all);
+    // A policy without shares refuses the scenario.
+    let out = tandem(&["reproduce", &path, "--quiet"]);
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(3), "{text}");
+    assert!(text.contains("policy fifo") && text.contains("shares"), "{text}");
+    let all =
+        all.replace("policy = 'fifo'", "vm = ['a'], policy = 'vtime'").replace("45, 55", "95, 105");
+    let path = scenario("reproduce-all.toml", &all);
+    let page = file("reproduce.html", "");
+    let out = tandem(&["reproduce", &path, "--jobs", "2", "-o", &page, "--json", "-"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    assert!(said.contains("2 of 2: reproduce-all"), "{said}");
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("it is JSON");
+    let points = json[0]["points"].as_array().expect("a list");
+    assert!(points.len() == 6 && points.iter().all(|p| p["holds"] == true), "{points:#?}");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    assert!(page.contains("6 of 6 published figures") && page.contains("<svg"), "{page}");
+    assert!(!page.contains("<script"), "nothing runs on it");
+}
+
+#[test]
+fn a_figure_that_is_missed_fails_the_command_and_says_by_how_much() {
+    let path = scenario(
+        "reproduce-miss.toml",
+        &point("[0.6, 0.7]", "of = 'used', vm = ['a'], over = { vm = ['b-1'] }"),
+    );
+    let out = tandem(&["reproduce", &path, "--quiet"]);
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(6), "{text}");
+    assert!(text.contains("VS51 figure 3, a (tandem): seen 0.50"), "{text}");
+    assert!(text.contains("allowed 0.600 to 0.700"), "{text}");
+    assert!(String::from_utf8_lossy(&out.stdout).contains("MISS"));
+    let path = scenario("reproduce-policy.toml", &point("[0, 1]", "of = 'used', policy = 'bvt'"));
+    let out = tandem(&["reproduce", &path, "--quiet"]);
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(3), "{text}");
+    assert!(text.contains("policy: seen 'bvt'"), "{text}");
+}
+
+#[test]
+fn crossings_and_cells_are_counted_over_runs() {
+    let runs: String = [1, 2, 3, 4]
+        .map(|n| format!("[[run]]\nlabel = '{n} VMs'\nset = {{ \"c.count\" = {n} }}\n"))
+        .concat();
+    let vm = "[[vm]]\nname = 'c'\ncount = 1\nvcpus = 1\n";
+    let head = "duration = '2s'\n[host]\ncores_per_llc = 1\n";
+    let crossing =
+        point("[2.45, 2.55]", "of = 'slowdown', run = ' VMs', as = 'crossing', at = 2.5");
+    let cells = point(
+        "[100, 100]",
+        "of = 'used', as = 'cells', at = -1, run = '*', over = { policy = 'vtime' }",
+    );
+    let none = point(
+        "[0, 0]",
+        "of = 'used', as = 'cells', at = 1, run = '*', over = { policy = 'vtime' }",
+    );
+    let path = file("reproduce-runs.toml", &format!("{head}{crossing}{cells}{none}{vm}{runs}"));
+    let out = tandem(&["reproduce", &path]);
+    let (text, said) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{text}{said}");
+    assert!(said.contains("8 of 8"), "{said}");
+}
