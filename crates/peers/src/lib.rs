@@ -2,6 +2,7 @@
 //! simulator through `crates/contract`. They promise nothing that Tandem promises.
 
 mod esx;
+mod linux;
 mod simple;
 mod xen;
 
@@ -9,6 +10,7 @@ use contract::{Scheduler, Setup};
 use esx::{
     ESX_2_5_2, ESX_2_5_3, ESX_3_5, ESX_4_0, ESX_4_1, ESX_4_1_TUNED, ESX_5_1, LOAD_ONLY, Terms,
 };
+use linux::Law;
 use simple::Order;
 
 /// A comparison policy.
@@ -18,6 +20,10 @@ pub enum Peer {
     Fifo,
     /// One queue for the host by weighted virtual time.
     Vtime,
+    /// Linux 6.1: CFS.
+    Cfs,
+    /// Linux 6.12 and later: EEVDF.
+    Eevdf,
     /// ESX 2.5.2.
     Esx252,
     /// ESX 2.5.3.
@@ -44,9 +50,11 @@ pub enum Peer {
 
 impl Peer {
     /// All of them.
-    pub const ALL: [Peer; 13] = [
+    pub const ALL: [Peer; 15] = [
         Peer::Fifo,
         Peer::Vtime,
+        Peer::Cfs,
+        Peer::Eevdf,
         Peer::Esx252,
         Peer::Esx253,
         Peer::Esx35,
@@ -60,15 +68,21 @@ impl Peer {
         Peer::XenCredit2All,
     ];
 
+    /// Models of Linux's own scheduler.
+    pub const LINUX: [Peer; 2] = [Peer::Cfs, Peer::Eevdf];
+
     /// Those that leave no pCPU idle while a world may run there.
     pub const BASELINES: [Peer; 2] = [Peer::Fifo, Peer::Vtime];
 
     /// Name and model.
     fn row(self) -> (&'static str, Model) {
+        let linux = |law: Law| (law.name(), Model::Linux(law));
         let esx = |terms: Terms| (terms.name, Model::Esx(terms));
         match self {
             Peer::Fifo => ("fifo", Model::Simple(Order::Arrival)),
             Peer::Vtime => ("vtime", Model::Simple(Order::Vtime)),
+            Peer::Cfs => linux(Law::Cfs),
+            Peer::Eevdf => linux(Law::Eevdf),
             Peer::Esx252 => esx(ESX_2_5_2),
             Peer::Esx253 => esx(ESX_2_5_3),
             Peer::Esx35 => esx(ESX_3_5),
@@ -94,6 +108,7 @@ impl Peer {
     pub fn make(self, setup: &Setup<'_>) -> Box<dyn Scheduler> {
         match self.row().1 {
             Model::Simple(order) => Box::new(simple::Simple::new(setup, order)),
+            Model::Linux(law) => Box::new(linux::Linux::new(setup, law)),
             Model::Esx(terms) => Box::new(esx::Esx::new(setup, terms)),
             Model::Credit => Box::new(xen::Credit::new(setup)),
             Model::Credit2(queues) => Box::new(xen::Credit2::new(setup, queues)),
@@ -104,6 +119,7 @@ impl Peer {
 /// What a policy is an instance of.
 enum Model {
     Simple(Order),
+    Linux(Law),
     Esx(Terms),
     Credit,
     Credit2(xen::Queues),
