@@ -51,7 +51,6 @@ struct World {
     group: usize,
     /// pCPU that it belongs to: where it runs, waits, or ran last.
     at: u32,
-    live: bool,
     /// It has not run yet.
     fresh: bool,
     runs: bool,
@@ -80,7 +79,11 @@ struct Pcpu {
     idle: bool,
     /// World that runs there, 0 for none.
     runs: u32,
+    /// Run queues and entities of the world that runs there, or ran last.
+    chain: Vec<(usize, usize)>,
     busy_ns: u64,
+    /// How much of the time what belongs to it runs.
+    util: Pelt,
     balance_at_ns: u64,
 }
 
@@ -98,6 +101,8 @@ pub(crate) struct Linux {
     pcpus: Vec<Pcpu>,
     /// Threads of a core.
     threads: u32,
+    /// Whether there has been a limit.
+    limited: bool,
     /// Counts picks and arrivals.
     listed: u64,
     /// pCPUs that are about to look at their domains.
@@ -114,7 +119,9 @@ impl Linux {
             online: true,
             idle: false,
             runs: 0,
+            chain: vec![],
             busy_ns: 0,
+            util: Pelt::default(),
             balance_at_ns: 0,
         };
         let groups = setup.pools + setup.vms;
@@ -131,6 +138,7 @@ impl Linux {
             pools: setup.pools,
             pcpus: (0..).zip(places).map(pcpu).collect(),
             threads: places.iter().map(|p| p.thread + 1).max().unwrap_or(1),
+            limited: false,
             listed: 0,
             looking: vec![],
             untold: Untold::default(),
@@ -233,18 +241,20 @@ impl Linux {
 
     /// A world runs on a pCPU: it and those above it are what runs on their run queues.
     fn set_current(&mut self, world: u32, pcpu: u32) {
-        let pcpus = self.pcpus.len();
         let chain: Vec<(usize, usize)> = self.chain(world as usize).collect();
-        for rq in (pcpu as usize..self.rqs.len()).step_by(pcpus) {
-            let id = chain.iter().find(|c| c.0 == rq).map(|c| c.1);
-            if let Some(id) = id.filter(|id| self.rqs[rq].curr != Some(*id)) {
-                let entity = &mut self.entities[id];
-                (entity.picked_ns, entity.parity) = (entity.exec_ns, entity.deadline);
-                let at = &mut self.rqs[rq];
-                at.next = at.next.filter(|next| *next != id);
-            }
-            self.rqs[rq].curr = id;
+        let before = std::mem::take(&mut self.pcpus[pcpu as usize].chain);
+        for (rq, id) in before {
+            self.rqs[rq].curr = self.rqs[rq].curr.filter(|c| *c == id && chain.contains(&(rq, id)));
         }
+        for (rq, id) in &chain {
+            let at = &mut self.rqs[*rq];
+            if at.curr != Some(*id) {
+                let entity = &mut self.entities[*id];
+                (entity.picked_ns, entity.parity) = (entity.exec_ns, entity.deadline);
+                (at.curr, at.next) = (Some(*id), at.next.filter(|next| next != id));
+            }
+        }
+        self.pcpus[pcpu as usize].chain = chain;
     }
 }
 
@@ -275,10 +285,10 @@ impl Scheduler for Linux {
     fn world_start(&mut self, k: &mut Callback<'_>, world: u32, terms: &WorldTerms) {
         let group = self.group_of_vm(terms.vm);
         let at = k.task(world).pcpu as u32;
-        let (live, fresh) = (true, true);
+        let fresh = true;
         // A new thread counts as runnable all the time, and as busy for half of it.
         let util = Pelt::new(ONE / 2, k.now_ns);
-        self.worlds[world as usize] = World { group, at, live, fresh, util, ..World::default() };
+        self.worlds[world as usize] = World { group, at, fresh, util, ..World::default() };
         self.entities[world as usize] = Entity {
             rq: self.rq_of(group, at),
             weight: NICE_0 * u64::from(terms.nice_weight) / 100,
@@ -286,6 +296,7 @@ impl Scheduler for Linux {
             ..Entity::default()
         };
         self.groups[group].worlds.push(world);
+        self.pcpus[at as usize].util.shift(k.now_ns, ONE / 2, false);
     }
 
     fn world_exit(&mut self, k: &mut Callback<'_>, world: u32) {
@@ -293,7 +304,8 @@ impl Scheduler for Linux {
             self.leave(k.now_ns, world as usize, true, false);
         }
         let World { group, at, .. } = self.worlds[world as usize];
-        self.worlds[world as usize].live = false;
+        let util = self.worlds[world as usize].util.get(k.now_ns);
+        self.pcpus[at as usize].util.shift(k.now_ns, util, true);
         self.groups[group].worlds.retain(|w| *w != world);
         self.tell_load(k.now_ns, self.rq_of(group, at));
         self.tell(k);
@@ -389,7 +401,9 @@ impl Scheduler for Linux {
         (account.runs, account.queued, account.push) = (true, false, None);
         (account.since_ns, account.ran_at_ns) = (k.now_ns, k.now_ns);
         account.util.set(k.now_ns, true);
-        self.pcpus[pcpu as usize].runs = world;
+        let there = &mut self.pcpus[pcpu as usize];
+        there.util.set(k.now_ns, true);
+        there.runs = world;
         self.set_current(world, pcpu);
     }
 
@@ -402,7 +416,9 @@ impl Scheduler for Linux {
         let account = &mut self.worlds[world as usize];
         account.runs = false;
         account.util.set(k.now_ns, false);
-        self.pcpus[pcpu as usize].runs = 0;
+        let there = &mut self.pcpus[pcpu as usize];
+        there.util.set(k.now_ns, false);
+        there.runs = 0;
         self.tell(k);
     }
 

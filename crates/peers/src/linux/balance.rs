@@ -63,7 +63,8 @@ enum Look {
 }
 
 impl Linux {
-    fn find(&self, now_ns: u64, group: &[u32], percent: u64) -> Found {
+    /// A group as it is found; its load only if it is busy, or `weighs`.
+    fn find(&self, now_ns: u64, group: &[u32], percent: u64, weighs: bool) -> Found {
         let on = || group.iter().copied().filter(|p| self.pcpus[*p as usize].online);
         let pcpus = on().count() as u64;
         let runnable = on().map(|p| self.runnable(p as usize)).sum();
@@ -73,16 +74,19 @@ impl Linux {
             n if n < pcpus || pcpus * ONE * 100 > util * percent => Fill::HasSpare,
             _ => Fill::FullyBusy,
         };
-        let load = on().map(|p| self.pcpu_load(now_ns, p)).sum();
+        let weighed = on().filter(|_| weighs || fill != Fill::HasSpare);
+        let load = weighed.map(|p| self.pcpu_load(now_ns, p)).sum();
         let idle = on().filter(|p| self.is_idle(*p)).count() as u64;
         Found { fill, pcpus, load, util, runnable, idle }
     }
 
     /// The busiest other group of a domain and what is to move from there.
     fn busiest(&self, now_ns: u64, domain: &Domain, look: Look) -> Option<(usize, Excess)> {
-        let all: Vec<Found> =
-            domain.groups.iter().map(|g| self.find(now_ns, g, domain.percent)).collect();
-        let local = all[0];
+        let find = |group: &Vec<u32>, weighs| self.find(now_ns, group, domain.percent, weighs);
+        let local = find(&domain.groups[0], false);
+        let weighs = local.fill != Fill::HasSpare;
+        let others = domain.groups[1..].iter().map(|g| find(g, weighs));
+        let all: Vec<Found> = std::iter::once(local).chain(others).collect();
         let rank = |f: &Found| match f.fill {
             Fill::HasSpare => (f.fill, u64::MAX - f.idle, f.runnable),
             _ => (f.fill, f.mean(), 0),
@@ -239,7 +243,9 @@ impl Linux {
     /// A pCPU has nothing to run: whether it has found something.
     pub(super) fn new_idle(&mut self, k: &mut Callback<'_>, pcpu: u32) -> bool {
         let levels = self.pcpus[pcpu as usize].domains.len();
+        let waits = |p: usize| self.rqs[p].queue.len() > 1 || self.runnable(p) > 1;
         self.pcpus[pcpu as usize].online
+            && (0..self.pcpus.len()).any(waits)
             && (0..levels).any(|level| self.balance(k, pcpu, level, Look::NewIdle))
     }
 

@@ -266,6 +266,9 @@ impl Linux {
             let apart = self.rqs[to].min_vruntime - self.rqs[from].min_vruntime;
             self.entities[world as usize].vruntime += apart;
         }
+        let util = self.worlds[world as usize].util.get(now_ns);
+        self.pcpus[old as usize].util.shift(now_ns, util, true);
+        self.pcpus[pcpu as usize].util.shift(now_ns, util, false);
         self.worlds[world as usize].at = pcpu;
         self.entities[world as usize].rq = to;
         for (rq, gone) in [(from, true), (to, false)] {

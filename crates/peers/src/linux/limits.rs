@@ -172,6 +172,7 @@ impl Linux {
 
     /// Puts limits into force. One that changes begins with its quota, and its pCPUs with nothing.
     pub(super) fn set_limits(&mut self, now_ns: u64, limits: &Limits<'_>) {
+        self.limited |= !limits.limits.is_empty();
         for group in 1..self.groups.len() {
             let of = |l: &&Limit| match l.of {
                 LimitOf::Pool(pool) => pool as usize == group,
@@ -221,6 +222,9 @@ impl Linux {
             if has && self.pcpus[pcpu as usize].runs == 0 {
                 k.kernel.kick(pcpu, KICK_IDLE);
             }
+        }
+        if !self.limited {
+            return;
         }
         let due = |l: &Bandwidth| l.period_at.into_iter().chain(l.slack_at).min();
         let due = self.groups.iter().filter_map(|g| due(g.limit.as_ref()?)).min();

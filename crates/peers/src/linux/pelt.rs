@@ -50,6 +50,9 @@ impl Pelt {
     /// The average now.
     pub(super) fn get(&self, now_ns: u64) -> u64 {
         let ns = now_ns - self.at_ns;
+        if !self.on && self.value == 0 {
+            return 0;
+        }
         if self.on { ONE - decayed(ONE - self.value, ns) } else { decayed(self.value, ns) }
     }
 

@@ -49,8 +49,7 @@ impl Linux {
 
     /// Part of the recent past in which a pCPU ran its worlds, `ONE` for all of it.
     pub(super) fn utilisation(&self, now_ns: u64, pcpu: u32) -> u64 {
-        let own = self.worlds.iter().filter(|w| w.live && w.at == pcpu);
-        own.map(|w| w.util.get(now_ns)).sum()
+        self.pcpus[pcpu as usize].util.get(now_ns)
     }
 
     /// A world's first pCPU.
