@@ -295,7 +295,7 @@ impl Scheduler for Linux {
             load: Pelt::new(ONE, k.now_ns),
             ..Entity::default()
         };
-        self.groups[group].worlds.push(world);
+        self.enlist(world as usize);
         self.pcpus[at as usize].util.shift(k.now_ns, ONE / 2, false);
     }
 
@@ -303,11 +303,10 @@ impl Scheduler for Linux {
         if self.entities[world as usize].on_rq {
             self.leave(k.now_ns, world as usize, true, false);
         }
-        let World { group, at, .. } = self.worlds[world as usize];
+        let at = self.worlds[world as usize].at;
         let util = self.worlds[world as usize].util.get(k.now_ns);
         self.pcpus[at as usize].util.shift(k.now_ns, util, true);
-        self.groups[group].worlds.retain(|w| *w != world);
-        self.tell_load(k.now_ns, self.rq_of(group, at));
+        self.delist(k.now_ns, world as usize);
         self.tell(k);
     }
 

@@ -11,6 +11,7 @@ mod hardware;
 mod host_tasks;
 mod hotplug;
 mod limit_changes;
+mod linux;
 mod long_life;
 mod looks;
 mod many_limits;

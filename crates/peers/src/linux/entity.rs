@@ -55,6 +55,8 @@ pub(super) struct Entity {
 pub(super) struct Rq {
     /// Entities that are on it, that which runs included.
     pub(super) queue: Vec<usize>,
+    /// Worlds that belong to it, and cgroups that have such (`tg->load_avg` counts these alone).
+    pub(super) members: Vec<usize>,
     /// That which runs.
     pub(super) curr: Option<usize>,
     /// That which is to be next if that is not unfair (`next` buddy).
@@ -270,16 +272,51 @@ impl Linux {
         self.pcpus[old as usize].util.shift(now_ns, util, true);
         self.pcpus[pcpu as usize].util.shift(now_ns, util, false);
         self.worlds[world as usize].at = pcpu;
+        self.shift_load(now_ns, from, by, true);
+        self.delist(now_ns, world as usize);
         self.entities[world as usize].rq = to;
-        for (rq, gone) in [(from, true), (to, false)] {
-            let above: Vec<usize> =
-                self.owner(rq).map_or(vec![], |id| self.chain(id).map(|(_, id)| id).collect());
-            for id in above {
-                if !self.entities[id].on_rq || !gone {
-                    self.entities[id].load.shift(now_ns, by, gone);
-                }
+        self.enlist(world as usize);
+        self.shift_load(now_ns, to, by, false);
+    }
+
+    /// A world of such a load has come to a run queue, or left it: so have the cgroups' entities.
+    fn shift_load(&mut self, now_ns: u64, rq: usize, by: u64, gone: bool) {
+        let mut next = self.owner(rq);
+        while let Some(id) = next {
+            if !self.entities[id].on_rq || !gone {
+                self.entities[id].load.shift(now_ns, by, gone);
             }
+            next = self.owner(self.entities[id].rq);
+        }
+    }
+
+    /// An entity belongs to its run queue from now on, and so do those above it.
+    pub(super) fn enlist(&mut self, id: usize) {
+        let mut next = Some(id);
+        while let Some(id) = next {
+            let rq = self.entities[id].rq;
+            if self.rqs[rq].members.contains(&id) {
+                return;
+            }
+            self.rqs[rq].members.push(id);
+            next = self.owner(rq);
+        }
+    }
+
+    /// An entity belongs to its run queue no longer, nor do cgroups that have nothing left there.
+    pub(super) fn delist(&mut self, now_ns: u64, id: usize) {
+        let mut next = Some(id);
+        while let Some(id) = next {
+            let rq = self.entities[id].rq;
+            self.rqs[rq].members.retain(|other| *other != id);
             self.tell_load(now_ns, rq);
+            if !self.rqs[rq].members.is_empty() {
+                return;
+            }
+            next = self.owner(rq);
+            if let Some(above) = next.filter(|id| !self.entities[*id].on_rq) {
+                self.entities[above].load = Pelt::new(0, now_ns);
+            }
         }
     }
 
@@ -332,10 +369,7 @@ impl Linux {
     /// Weight of those that belong to a run queue, each for the part of the time in which it is
     /// runnable.
     pub(super) fn load(&self, now_ns: u64, rq: usize) -> u64 {
-        let (group, pcpu) = (&self.groups[self.group_of(rq)], self.pcpu_of(rq));
-        let worlds = group.worlds.iter().filter(|w| self.worlds[**w as usize].at == pcpu);
-        let groups = group.children.iter().filter_map(|g| self.owner(self.rq_of(*g, pcpu)));
-        worlds.map(|w| *w as usize).chain(groups).map(|id| self.load_of(now_ns, id)).sum()
+        self.rqs[rq].members.iter().map(|id| self.load_of(now_ns, *id)).sum()
     }
 
     /// Weight of an entity for the part of the time in which it is runnable.

@@ -20,9 +20,6 @@ pub(super) struct Group {
     pub(super) weight: u64,
     /// Load of its run queues, as they told it.
     pub(super) load: u64,
-    /// Worlds in it, and cgroups.
-    pub(super) worlds: Vec<u32>,
-    pub(super) children: Vec<usize>,
     pub(super) limit: Option<Bandwidth>,
 }
 
@@ -58,13 +55,9 @@ impl Linux {
 
     /// A cgroup is in another from now on; none is moved while it has worlds.
     fn put_below(&mut self, group: usize, parent: usize) {
-        let old = self.groups[group].parent;
-        if old == parent && self.groups[parent].children.contains(&group) {
+        if std::mem::replace(&mut self.groups[group].parent, parent) == parent {
             return;
         }
-        self.groups[old].children.retain(|g| *g != group);
-        self.groups[parent].children.push(group);
-        self.groups[group].parent = parent;
         for pcpu in 0..self.pcpus.len() as u32 {
             if let Some(owner) = self.owner(self.rq_of(group, pcpu)) {
                 self.entities[owner].rq = self.rq_of(parent, pcpu);
