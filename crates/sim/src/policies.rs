@@ -201,7 +201,7 @@ mod tests {
         for seen in ["mutant:none", "fifo+none", "credit", "fifo+", "+mutant:fifo"] {
             let text = seen.parse::<Policy>().unwrap_err().to_string();
             let want = format!(
-                "cannot use '{seen}': allowed tandem, fifo, vtime, esx-2.5.2, esx-2.5.3, \
+                "cannot use '{seen}': allowed tandem, fifo, vtime, cfs, eevdf, esx-2.5.2, esx-2.5.3, \
                     esx-3.5, esx-4.0, esx-4.1, esx-4.1-tuned, esx-5.1, load-only, \
                     xen-credit, xen-credit2, xen-credit2-all, mutant:lost-kick"
             );
