@@ -1,8 +1,8 @@
 //! Linux's own scheduler as users of KVM know it: one engine, and two laws of which world is next,
 //! CFS of 6.1 and EEVDF of 6.12 and later.
 //!
-//! *Law*: each pCPU has run queues, one for each cgroup; VMs and pools are cgroups, and their weight
-//! on a pCPU is the part of their shares that their load there is of that on all (`entity`,
+//! *Law*: each pCPU has run queues, one for each cgroup; VMs and pools are cgroups, and their
+//! weight on a pCPU is the part of their shares that their load there is of that on all (`entity`,
 //! `groups`). On a pCPU the next entity is picked level by level by the law (`cfs`, `eevdf`), at
 //! ticks and where a woken world preempts. Woken worlds look for an idle pCPU near (`place`), pCPUs
 //! pull from others (`balance`), limits throttle run queues (`limits`).
@@ -12,8 +12,8 @@
 //!
 //! *Units*: ns; weights are load weights.
 //!
-//! *Limits*: no reservations, as Linux has none. A VM is threads that know nothing of each other: no
-//! co-scheduling. Ticks are the host's (`host.hz`), 250 Hz as Debian has it by default.
+//! *Limits*: no reservations, as Linux has none. A VM is threads that know nothing of each other:
+//! no co-scheduling. Ticks are the host's (`host.hz`), 250 Hz as Debian has it by default.
 
 mod balance;
 mod cfs;

@@ -2,9 +2,10 @@
 //! the domains below it; it balances nothing.
 //!
 //! *Law*: as `kernel/sched/topology.c` builds them: a level that adds no pCPU is left out. A domain
-//! is looked at every so many ms as it has pCPUs, up to twice as rarely while it is balanced, and 16
-//! times as rarely by a pCPU that is busy.
+//! is looked at every so many ms as it has pCPUs, up to twice as rarely while it is balanced, and
+//! 16 times as rarely by a pCPU that is busy.
 
+use super::terms::TICK_NS;
 use topology::Place;
 
 /// Factor of the interval of a busy pCPU (`busy_factor`).
@@ -37,7 +38,8 @@ impl Domain {
         self.groups.iter().map(|g| g.len() as u64).sum()
     }
 
-    /// Whether worlds spread over its groups where there is room (`SD_PREFER_SIBLING` of the child).
+    /// Whether worlds spread over its groups where there is room (`SD_PREFER_SIBLING` of the
+    /// child).
     pub(super) fn spreads(&self) -> bool {
         self.groups[0].len() > 1
     }
@@ -45,8 +47,8 @@ impl Domain {
     /// Time to the next look, in ns.
     pub(super) fn wait_ns(&self, busy: bool) -> u64 {
         let ns = self.interval_ns * if busy { BUSY_FACTOR } else { 1 };
-        // A busy pCPU of a larger domain does not look at the same time as those of a smaller.
-        let ns = if busy { ns.saturating_sub(4_000_000) } else { ns };
+        // One tick less, so that larger domains are not looked at when smaller ones are.
+        let ns = if busy { ns.saturating_sub(TICK_NS) } else { ns };
         ns.clamp(1, (100_000_000 * self.pcpus()).max(1_000_000))
     }
 

@@ -1,13 +1,13 @@
 //! Which entity of a run queue is next by Earliest Eligible Virtual Deadline First, as Linux has it
 //! from 6.12 on; it moves nothing.
 //!
-//! *Law*: the virtual time of a run queue, `V`, is the mean of its entities' by weight. An entity is
-//! eligible if its own is not later. Its deadline is its virtual time when it asked, plus the base
-//! slice by its weight. Of the eligible the earliest deadline runs, and is preempted by none before
-//! that if it stays eligible (`RUN_TO_PARITY`). One that leaves keeps its lag, `V` less its virtual
-//! time, and comes back with it (`PLACE_LAG`); one that sleeps while it is ahead stays on its run
-//! queue until it has paid (`DELAY_DEQUEUE`). (I. Stoica and H. Abdel-Wahab, "Earliest Eligible
-//! Virtual Deadline First", 1995; Linux, `kernel/sched/fair.c` and `features.h`.)
+//! *Law*: the virtual time of a run queue, `V`, is the mean of its entities' by weight. An entity
+//! is eligible if its own is not later. Its deadline is its virtual time when it asked, plus the
+//! base slice by its weight. Of the eligible the earliest deadline runs, and is preempted by none
+//! before that if it stays eligible (`RUN_TO_PARITY`). One that leaves keeps its lag, `V` less its
+//! virtual time, and comes back with it (`PLACE_LAG`); one that sleeps while it is ahead stays on
+//! its run queue until it has paid (`DELAY_DEQUEUE`). (I. Stoica and H. Abdel-Wahab, "Earliest
+//! Eligible Virtual Deadline First", 1995; Linux, `kernel/sched/fair.c` and `features.h`.)
 //!
 //! *Limits*: all ask for the base slice. `V` counts in 1024ths of nice 0, as Linux does.
 
@@ -74,8 +74,8 @@ impl Linux {
         };
     }
 
-    /// An entity that stayed on its run queue when it slept is runnable again: it is clamped to a lag
-    /// of 0 if it has stayed for longer than what it was ahead by (`DELAY_ZERO`).
+    /// An entity that stayed on its run queue when it slept is runnable again: it is clamped to a
+    /// lag of 0 if it has stayed for longer than what it was ahead by (`DELAY_ZERO`).
     pub(super) fn requeue_delayed(&mut self, rq: usize, id: usize) {
         self.entities[id].delayed = false;
         if self.lag(rq, id) > 0 {

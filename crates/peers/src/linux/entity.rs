@@ -1,5 +1,5 @@
-//! Entities on run queues: worlds, and the cgroups of VMs and pools with one entity on each pCPU. It
-//! keeps virtual times and weights; which entity is next the laws decide (`cfs`, `eevdf`).
+//! Entities on run queues: worlds, and the cgroups of VMs and pools with one entity on each pCPU.
+//! It keeps virtual times and weights; which entity is next the laws decide (`cfs`, `eevdf`).
 //!
 //! *Law*: virtual time of an entity grows by `used · 1024 ÷ w`, rounded down, `w` being its weight
 //! in 1024ths of nice 0, 2 at least. A cgroup's entity is on its pCPU's run queue while a world
@@ -119,7 +119,8 @@ impl Linux {
         self.chain(id).any(|(rq, _)| self.rqs[rq].throttled)
     }
 
-    /// Worlds that are runnable on a run queue or below it, throttled ones left out (`h_nr_running`).
+    /// Worlds that are runnable on a run queue or below it, throttled ones left out
+    /// (`h_nr_running`).
     pub(super) fn runnable(&self, rq: usize) -> u64 {
         let of = |id: &usize| match self.owned(*id) {
             Some(below) if self.rqs[below].throttled => 0,
@@ -129,8 +130,8 @@ impl Linux {
         self.rqs[rq].queue.iter().map(of).sum()
     }
 
-    /// Charges the world that runs on a pCPU, and those above it. If its request or its limit is used
-    /// up, its pCPU is to pick anew.
+    /// Charges the world that runs on a pCPU, and those above it. If its request or its limit is
+    /// used up, its pCPU is to pick anew.
     pub(super) fn charge(&mut self, now_ns: u64, pcpu: u32) {
         let world = self.pcpus[pcpu as usize].runs;
         if world == 0 {
@@ -203,8 +204,8 @@ impl Linux {
         }
     }
 
-    /// Takes an entity off its run queue, and those above it that have nothing left; `sleeps` unless
-    /// it goes elsewhere. With `may_delay` those that are ahead stay for a while.
+    /// Takes an entity off its run queue, and those above it that have nothing left; `sleeps`
+    /// unless it goes elsewhere. With `may_delay` those that are ahead stay for a while.
     pub(super) fn leave(&mut self, now_ns: u64, id: usize, sleeps: bool, may_delay: bool) {
         let (mut id, mut sleeps, mut leaves) = (id, sleeps, true);
         loop {
@@ -357,7 +358,8 @@ impl Linux {
         }
     }
 
-    /// What a cgroup's shares are on one pCPU: by its load there, of that on all (`calc_group_shares`).
+    /// What a cgroup's shares are on one pCPU: by its load there, of that on all
+    /// (`calc_group_shares`).
     fn part_of_shares(&self, now_ns: u64, rq: usize) -> u64 {
         let group = &self.groups[self.group_of(rq)];
         let load = self.rqs[rq].weight.max(self.load(now_ns, rq));

@@ -1,11 +1,12 @@
 //! Cgroups of pools and VMs, and their weights by shares; it schedules nothing.
 //!
 //! *Law*: each pool and each VM is a cgroup in that of its pool, a VM's threads are in its own, and
-//! host tasks are in the root. `cpu.weight` is the shares, as libvirt writes `<shares>`, or in their
-//! proportion where the largest of the siblings exceeds 10,000. So a VM of 100 shares weighs as much
-//! as a host task of nice 0.
+//! host tasks are in the root. `cpu.weight` is the shares, as libvirt writes `<shares>`, or in
+//! their proportion where the largest of the siblings exceeds 10,000. So a VM of 100 shares weighs
+//! as much as a host task of nice 0.
 //!
-//! *Limits*: of a pool whose shares grow with what it holds (`scalable`), the shares are as written.
+//! *Limits*: of a pool whose shares grow with what it holds (`scalable`), the shares are as
+//! written.
 
 use super::Linux;
 use super::limits::Bandwidth;
@@ -18,7 +19,7 @@ pub(super) struct Group {
     pub(super) parent: usize,
     /// Weight of its shares, all pCPUs together.
     pub(super) weight: u64,
-    /// Load of its run queues, as they told it.
+    /// Load of its run queues, as of their last reports.
     pub(super) load: u64,
     pub(super) limit: Option<Bandwidth>,
 }

@@ -1,14 +1,14 @@
 //! Limits of VMs and pools as `cpu.max` keeps them: CFS bandwidth control. It picks no world.
 //!
-//! *Law*: a cgroup has `limit · 100 ms` of quota each period of 100 ms. Its run queue on a pCPU takes
-//! 5 ms of that at a time, and is throttled as a whole when its part is used up and no quota is left:
-//! it leaves its pCPU with all worlds below it, until a period begins or other pCPUs return quota.
-//! One whose worlds all sleep returns its part but 1 ms. What a world uses until the next look, a
-//! tick at most, is paid back in the next period. With a burst, that much quota of earlier periods
-//! is kept (Linux, `Documentation/scheduler/sched-bwc.rst`, `kernel/sched/fair.c`).
+//! *Law*: a cgroup has `limit · 100 ms` of quota each period of 100 ms. Its run queue on a pCPU
+//! takes 5 ms of that at a time, and is throttled as a whole when its part is used up and no quota
+//! is left: it leaves its pCPU with all worlds below it, until a period begins or other pCPUs
+//! return quota. One whose worlds all sleep returns its part but 1 ms. What a world uses until the
+//! next look, a tick at most, is paid back in the next period. With a burst, that much quota of
+//! earlier periods is kept (Linux, `Documentation/scheduler/sched-bwc.rst`, `kernel/sched/fair.c`).
 //!
-//! *Example*: 50 % of a pCPU is 50 ms in 100: a burner runs for 50 ms, up to the next tick, and then
-//! waits for the rest of the period.
+//! *Example*: 50 % of a pCPU is 50 ms in 100: a burner runs for 50 ms, up to the next tick, and
+//! then waits for the rest of the period.
 //!
 //! *Limits*: periods of different cgroups begin when each is used first, as on Linux. From 6.18 on
 //! Linux throttles single threads where they return to user space, which is the same for a vCPU.
@@ -41,7 +41,7 @@ pub(super) struct Bandwidth {
     throttled: Vec<usize>,
 }
 
-/// What the kernel is yet to be told.
+/// What is yet to be passed to the kernel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Untold {
     /// pCPUs that are to pick anew.

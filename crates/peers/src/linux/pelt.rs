@@ -3,7 +3,8 @@
 //!
 //! *Law*: an average of 0 to `ONE` that comes half as near to its target in `HALF_LIFE_NS`: to
 //! `ONE` while the state holds, to 0 while it does not (per-entity load tracking, Linux
-//! `kernel/sched/pelt.c`: y^32 = 1/2 by periods of 1024 us). Between two whole periods it is linear.
+//! `kernel/sched/pelt.c`: y^32 = 1/2 by periods of 1024 us). Between two whole periods it is
+//! linear.
 //!
 //! *Example*: a world that begins to run has 512 of 1024 after 32.8 ms, 768 after 65.5 ms.
 

@@ -4,8 +4,8 @@
 //! (`find_idlest_cpu`). A woken one goes to the waker's pCPU or stays with its own (`wake_affine`):
 //! by which idles, then by load; a waker that wakes many others does not draw them to itself
 //! (`wake_wide`). From there an idle pCPU of the same LLC is taken: this one, the previous one, a
-//! whole core, another thread of the previous core, any, of which fewer are looked at the busier the
-//! LLC is; else this one (`select_idle_sibling`, `SIS_UTIL`).
+//! whole core, another thread of the previous core, any, of which fewer are looked at the busier
+//! the LLC is; else this one (`select_idle_sibling`, `SIS_UTIL`).
 //!
 //! *Limits*: whether an LLC has an idle core, and its utilisation, are known exactly; Linux keeps
 //! hints. The pCPU that was used before the previous one is not tried.
@@ -19,7 +19,7 @@ const LLC_PERCENT: u64 = 117;
 /// What a waker that wakes has switched between, halved every so many ns.
 const FLIPS_NS: u64 = 1_000_000_000;
 
-/// Whom a world wakes.
+/// Which worlds a world wakes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wakes {
     last: u32,

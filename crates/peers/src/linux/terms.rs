@@ -22,8 +22,8 @@ impl Law {
     }
 }
 
-/// A tick at 250 Hz (`CONFIG_HZ` of Debian), in ns: what lag is bounded by. Ticks themselves are the
-/// host's.
+/// A tick at 250 Hz (`CONFIG_HZ` of Debian), in ns. It bounds lag, and is what a busy pCPU looks
+/// earlier by; the ticks themselves are the host's.
 pub(super) const TICK_NS: u64 = 4_000_000;
 /// A world that ran later than so long ago is taken to have its caches elsewhere
 /// (`sched_migration_cost`), in ns.
