@@ -270,6 +270,56 @@ fn vms_that_meet_at_barriers_do_little_for_nothing_holds_them_together() {
 }
 
 #[test]
+fn a_world_that_sleeps_for_a_moment_keeps_what_it_was_ahead_by() {
+    let text = "duration = '10s'\n[host]\ncores_per_llc = 1\n[[vm]]\nname = 'burns'\nvcpus = 1\n\
+        [[vm]]\nname = 'naps'\nvcpus = 1\n\
+        workload = { kind = 'duty', work = '3900us', sleep = '50us' }\n";
+    for peer in Peer::LINUX {
+        let out = of_text("naps", peer, text);
+        let seen = ["burns", "naps"].map(|vm| permille(&out, vm));
+        println!("{}: {seen:?}", peer.name());
+        assert!(seen[1] <= 520, "{}: {seen:?}", peer.name());
+    }
+}
+
+#[test]
+fn woken_worlds_go_to_idle_pcpus_and_idle_pcpus_take_what_waits() {
+    let text = |vcpus: u32, sleep: &str| {
+        format!(
+            "duration = '10s'\n[host]\ncores_per_llc = 4\n[[vm]]\nname = 'vm'\n\
+                vcpus = {vcpus}\nworkload = {{ kind = 'io', work = '1ms', sleep = '{sleep}', \
+                dist = 'exponential' }}\n"
+        )
+    };
+    for peer in Peer::LINUX {
+        // 0.8 of 4 pCPUs.
+        let late = of_text("wakes", peer, &text(8, "9ms")).result.wakeups[0].mean_ns;
+        // 8 that work and sleep for 1 ms each on the average keep 4 pCPUs busy for 89 % of the time
+        // if none idles beside one that waits, and for 80 % if each stays on its pCPU.
+        let out = of_text("takes", peer, &text(8, "1ms"));
+        let busy: u64 = out.result.pcpus.iter().map(|p| p.busy_ns).sum();
+        let busy = busy * 1000 / (4 * out.result.duration_ns);
+        println!("{}: late by {late} ns, busy {busy} permille", peer.name());
+        assert!(late < 40_000, "{}: {late}", peer.name());
+        assert!(busy > 870, "{}: {busy}", peer.name());
+    }
+}
+
+#[test]
+fn a_world_that_runs_is_pushed_from_a_shared_core_to_an_idle_one() {
+    for peer in Peer::LINUX {
+        let out = of_scenario("whole-cores", "", peer, 32);
+        let stays = out.result.vms.iter().filter(|v| v.name.starts_with("stays"));
+        for vm in stays {
+            let work = vm.times.work * 100 / vm.times.used_ns;
+            println!("{} {}: work {work} %", peer.name(), vm.name);
+            // 5/8 of the speed while eight run, for 8 s of 30.
+            assert!(work >= 87, "{} {}: {work} %", peer.name(), vm.name);
+        }
+    }
+}
+
+#[test]
 fn a_pcpu_that_goes_off_line_leaves_no_world_behind() {
     let text = "duration = '10s'\n[host]\ncores_per_llc = 4\n[[vm]]\nname = 'vm'\nvcpus = 6\n\
         [[offline]]\npcpus = '1-2'\nfrom = '2s'\nto = '7s'\n";
