@@ -321,15 +321,16 @@ fn a_world_that_runs_is_pushed_from_a_shared_core_to_an_idle_one() {
 
 #[test]
 fn a_pcpu_that_goes_off_line_leaves_no_world_behind() {
-    let text = "duration = '10s'\n[host]\ncores_per_llc = 4\n[[vm]]\nname = 'vm'\nvcpus = 6\n\
+    let text = "duration = '10s'\n[host]\ncores_per_llc = 4\n[[vm]]\nname = 'vm'\nvcpus = 12\n\
         [[offline]]\npcpus = '1-2'\nfrom = '2s'\nto = '7s'\n";
     for peer in Peer::LINUX {
         let out = of_text("offline", peer, text);
         // 4 pCPUs for 5 s, 2 for 5.
         let used = used_ns(&out, "vm");
         assert!(used > 29 * SECOND + 900 * MS && used <= 30 * SECOND, "{}: {used}", peer.name());
-        let worlds = out.result.vms[0].worlds.iter().map(|w| w.times.run_ns);
-        assert!(worlds.min().is_some_and(|least| least > 3 * SECOND), "{}", peer.name());
+        // 6 wait for each of 2 pCPUs, for slices of 16 ms at most.
+        let longest = out.verdict.expect("the oracle watches").ready_max_ns / MS;
+        assert!(longest < 200, "{}: {longest} ms", peer.name());
     }
 }
 

@@ -119,7 +119,9 @@ impl Linux {
 
     /// The pCPU of a group that worlds move from.
     fn source(&self, now_ns: u64, group: &[u32], excess: Excess, not: &[u32]) -> Option<u32> {
-        let busy = |p: &&u32| !not.contains(p) && self.runnable(**p as usize) > 0;
+        let busy = |p: &&u32| {
+            self.pcpus[**p as usize].online && !not.contains(p) && self.runnable(**p as usize) > 0
+        };
         let many = |p: u32| self.runnable(p as usize) > 1;
         let rank = |p: &&u32| match excess {
             Excess::Load(most) => {

@@ -151,3 +151,81 @@ impl Linux {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Law;
+    use super::super::entity::NICE_0;
+    use super::*;
+    use contract::Setup;
+    use topology::{Shape, Topology};
+
+    /// One pCPU with worlds 1 to 3 of nice 0 at these virtual times and deadlines; the first runs.
+    fn three(times: [(i64, i64); 3]) -> Linux {
+        let shape = Shape {
+            sockets: 1,
+            nodes_per_socket: 1,
+            llcs_per_node: 1,
+            cores_per_llc: 1,
+            threads_per_core: 1,
+        };
+        let topology = Topology::regular(shape).expect("a host");
+        let setup = Setup { topology: &topology, vms: 1, worlds: 4, pools: 1 };
+        let mut linux = Linux::new(&setup, Law::Eevdf);
+        for (id, (vruntime, deadline)) in (1..).zip(times) {
+            let entity = &mut linux.entities[id];
+            (entity.weight, entity.on_rq) = (NICE_0, true);
+            (entity.vruntime, entity.deadline) = (vruntime, deadline);
+            linux.rqs[0].weight += NICE_0;
+            linux.rqs[0].queue.push(id);
+        }
+        linux.rqs[0].curr = Some(1);
+        linux.entities[1].parity = linux.entities[1].deadline;
+        linux
+    }
+
+    #[test]
+    fn the_earliest_deadline_of_the_eligible_is_next() {
+        // The mean is 300, so that the second is ahead.
+        let mut linux = three([(400, 700), (500, 200), (0, 900)]);
+        assert_eq!((linux.mean(0), linux.eevdf_pick(0)), (300, Some(3)));
+        linux.entities[2].vruntime = 300;
+        linux.entities[1].vruntime = 600;
+        assert_eq!((linux.mean(0), linux.eevdf_pick(0)), (300, Some(2)));
+    }
+
+    #[test]
+    fn what_runs_goes_on_to_its_deadline_while_it_is_eligible() {
+        let mut linux = three([(100, 700), (500, 1200), (150, 300)]);
+        assert_eq!(linux.eevdf_pick(0), Some(1));
+        // It has asked anew since it was picked.
+        linux.entities[1].parity = 0;
+        assert_eq!(linux.eevdf_pick(0), Some(3));
+        // It is ahead.
+        linux.entities[1].parity = 700;
+        linux.entities[1].vruntime = 690;
+        assert_eq!(linux.eevdf_pick(0), Some(3));
+    }
+
+    #[test]
+    fn lag_survives_a_move_to_another_run_queue_and_is_bounded() {
+        let mut linux = three([(0, 700), (600_000, 1200), (300_000, 900)]);
+        linux.leave(0, 2, false, false);
+        assert_eq!(linux.entities[2].vlag, -300_000);
+        linux.entities[2].relative = false;
+        linux.eevdf_place(0, 2, How::Moved);
+        linux.rqs[0].queue.push(2);
+        assert!(linux.lag(0, 2).abs_diff(-300_000) <= 1, "{}", linux.lag(0, 2));
+        linux.entities[2].vruntime = 1 << 40;
+        assert_eq!(linux.lag(0, 2), -(TICK_NS as i64));
+    }
+
+    #[test]
+    fn a_change_of_weight_keeps_lag_as_cpu_time() {
+        let mut linux = three([(0, 700), (600_000, 1_300_000), (300_000, 900)]);
+        linux.eevdf_reweighs(0, 2, NICE_0 / 2);
+        linux.entities[2].weight = NICE_0 / 2;
+        let entity = &linux.entities[2];
+        assert_eq!((entity.vruntime, entity.deadline), (900_000, 2_300_000));
+    }
+}
