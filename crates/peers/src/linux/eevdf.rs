@@ -221,6 +221,19 @@ mod tests {
     }
 
     #[test]
+    fn one_that_sleeps_while_it_is_ahead_stays_until_it_has_paid() {
+        let mut linux = three([(0, 700), (600_000, 1200), (300_000, 900)]);
+        linux.leave(0, 2, true, true);
+        assert!(linux.entities[2].delayed && linux.rqs[0].queue.contains(&2));
+        assert_eq!(linux.runnable(0), 2);
+        linux.finish_delayed(0, 2);
+        assert!(!linux.entities[2].on_rq && linux.rqs[0].queue == [1, 3]);
+        assert_eq!(linux.entities[2].vlag, -300_000);
+        linux.leave(0, 1, true, true);
+        assert!(!linux.entities[1].on_rq);
+    }
+
+    #[test]
     fn a_change_of_weight_keeps_lag_as_cpu_time() {
         let mut linux = three([(0, 700), (600_000, 1_300_000), (300_000, 900)]);
         linux.eevdf_reweighs(0, 2, NICE_0 / 2);
