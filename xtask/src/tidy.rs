@@ -18,6 +18,7 @@ mod profiles;
 mod promises;
 mod rooms;
 mod scan;
+mod schema;
 mod sources;
 mod tables;
 mod words;
@@ -31,9 +32,9 @@ use std::{
 /// Checks the mechanical rules of STYLE.md.
 #[derive(clap::Args)]
 pub struct Tidy {
-    /// Write what is generated (docs/knobs.md, docs/metrics.md, numbers of constants, tables of
-    /// what was measured) instead of comparing it, and lower the ratchets of xtask/tidy.toml to
-    /// what is left.
+    /// Write what is generated (docs/knobs.md, docs/metrics.md, docs/schema, numbers of constants,
+    /// tables of what was measured) instead of comparing it, and lower the ratchets of
+    /// xtask/tidy.toml to what is left.
     #[arg(long)]
     write: bool,
 }
@@ -148,6 +149,12 @@ pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<
             tree.files.retain(|f| f.path != path);
             tree.files.push(SourceFile { path: path.to_owned(), text });
         }
+        if let Some(text) = schema::renewed(&tree) {
+            let path = schema::document();
+            fs::write(root.join(&path), &text)?;
+            tree.files.retain(|f| f.path != path);
+            tree.files.push(SourceFile { path, text });
+        }
         renew(&mut tree)?;
     }
     let mut found: Vec<Finding> = tree.files.iter().flat_map(sources::check).collect();
@@ -158,6 +165,7 @@ pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<
     found.extend(knobs::check(&tree));
     found.extend(metrics_document::check(&tree));
     found.extend(profiles::check(&tree));
+    found.extend(schema::check(&tree));
     found.extend(documented::check(&tree));
     found.extend(promises::check(&tree));
     found.extend(constants::check(&tree));

@@ -14,6 +14,7 @@ mod plan;
 mod report;
 mod reproduce;
 mod say;
+mod schema;
 mod sim;
 mod top;
 mod trace;
@@ -101,6 +102,7 @@ enum Command {
     Report(report::Args),
     Reproduce(reproduce::Args),
     Metrics(metrics::Args),
+    Schema(schema::Args),
 }
 
 fn main() -> ExitCode {
@@ -139,6 +141,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Report(args) => report::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
         Command::Metrics(args) => metrics::main(&args),
+        Command::Schema(args) => schema::main(&args),
         #[cfg(feature = "live")]
         Command::Run(args) => live::run(&args),
         #[cfg(feature = "live")]

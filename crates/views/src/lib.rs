@@ -5,6 +5,7 @@ mod lost;
 mod numa;
 mod plan;
 mod result;
+mod schema;
 mod table;
 mod top;
 mod wakeups;
@@ -17,6 +18,7 @@ pub use result::{
     Checked, CpuStat, Document, Guest, HostCounts, Lost, MeasuredBy, Moved, NumaClient, Pcpu, Pool,
     RunResult, Times, Vm, Wakeups, Where, World, WorldKind,
 };
+pub use schema::{RESULT_VERSION, result_schema};
 pub use table::{Table, pools, ready_side_by_side, side_by_side, summary};
 pub use top::{Allocations, top, worlds};
 pub use wakeups::{Latencies, bucket_of, end_of, wakeups, wakeups_side_by_side};

@@ -1,11 +1,12 @@
 //! The result document (`--json`): the same for a simulated run, the lab and a live host.
 //! docs/result.md explains it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Where a result was measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Where {
     /// In the simulator, virtual time.
@@ -17,7 +18,7 @@ pub enum Where {
 }
 
 /// One result document.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Document {
     /// Name of the scenario; empty on a live host.
     pub scenario: String,
@@ -33,7 +34,7 @@ pub struct Document {
 }
 
 /// The result of one run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunResult {
     /// Label among the scenario's runs.
     pub label: String,
@@ -47,7 +48,7 @@ pub struct RunResult {
     pub pools: Vec<Pool>,
     /// Each VM.
     pub vms: Vec<Vm>,
-    /// How late VMs ran after they should have woken, where somebody measured it.
+    /// How late VMs ran after they should have woken, where it was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wakeups: Vec<Wakeups>,
     /// What the oracle says, where it watched.
@@ -56,13 +57,13 @@ pub struct RunResult {
 }
 
 /// What the oracle says of a run: of all of it in the simulator, of a trace in the lab.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Checked {
     /// Number of violations.
     pub violated: u64,
     /// The first of them, in words.
     pub violations: Vec<String>,
-    /// Longest time any world was READY at a stretch, in ns.
+    /// Longest time any world was READY without interruption, in ns.
     pub ready_max_ns: u64,
     /// Longest time any pCPU idled while a world that may run there was READY, in ns; 0 if never
     /// for longer than allowed.
@@ -70,7 +71,7 @@ pub struct Checked {
     /// Most that any running vCPU led its slowest sibling that wanted to run, in ns; 0 where vCPUs
     /// are not held together.
     pub skew_max_ns: u64,
-    /// Longest time any vCPU was co-stopped at a stretch, in ns.
+    /// Longest time any vCPU was co-stopped without interruption, in ns.
     pub costop_max_ns: u64,
     /// Time that real-time tasks took of each pCPU, in ns, in the order of `pcpus` and of the same
     /// time; empty where there are none.
@@ -78,8 +79,8 @@ pub struct Checked {
     pub realtime_ns: Vec<u64>,
 }
 
-/// Who measured wake-ups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What measured wake-ups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MeasuredBy {
     /// The workload itself: from the moment that its timer was due to its own next work.
@@ -89,11 +90,11 @@ pub enum MeasuredBy {
 }
 
 /// Wake-ups of a VM's vCPUs, or of a host task that others wake: how many, and how late they were.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wakeups {
     /// Name of the VM, or of the host task.
     pub vm: String,
-    /// Who measured.
+    /// What measured.
     pub by: MeasuredBy,
     /// How many there were.
     pub count: u64,
@@ -108,7 +109,7 @@ pub struct Wakeups {
 }
 
 /// The size of a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostCounts {
     /// Logical processors.
     pub pcpus: usize,
@@ -130,7 +131,7 @@ impl From<&topology::Topology> for HostCounts {
 }
 
 /// One pCPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pcpu {
     /// Its id.
     pub id: usize,
@@ -139,7 +140,7 @@ pub struct Pcpu {
 }
 
 /// A resource pool: sums over everything inside it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pool {
     /// Path from the root, `/`; host tasks are `/system`.
     pub path: String,
@@ -161,7 +162,7 @@ pub struct Pool {
 /// State times and counts, the same for a world and for a VM (there, sums over its worlds).
 /// `run_ns + ready_ns + costop_ns + wait_ns` is the world's life within the run, to the ns;
 /// `limited_ns` is inside `ready_ns` and `idle_ns` inside `wait_ns`, as in esxtop.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Times {
     /// CPU time charged, in ns.
     pub used_ns: u64,
@@ -193,7 +194,7 @@ pub struct Times {
 }
 
 /// Migrations by what the two pCPUs share, each counted once; together they are `migrations`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Moved {
     /// To another thread of the same core.
     pub twin: u64,
@@ -233,7 +234,7 @@ impl Moved {
 }
 
 /// Time in RUN that was no work, by cause, in ns; together with `work` it is `run_ns`, to the ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lost {
     /// To busy threads of the same core.
     pub smt_ns: u64,
@@ -313,7 +314,7 @@ impl Times {
 }
 
 /// What a world is to its VM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WorldKind {
     /// A virtual CPU.
@@ -325,7 +326,7 @@ pub enum WorldKind {
 }
 
 /// One VM, or the `system` group (whose `vcpus` is 0).
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Vm {
     /// Name.
     pub name: String,
@@ -353,7 +354,7 @@ pub struct Vm {
 }
 
 /// A NUMA client at the end of a run: a VM, or a part of a wide one, that has a home node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NumaClient {
     /// Its vCPUs.
     pub vcpus: u32,
@@ -394,7 +395,7 @@ impl NumaClient {
 }
 
 /// What an SMP guest made of the CPU time that it got: what it lost to spinning is not in `work`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Guest {
     /// CPU time burned in spinning, in ns; inside `used_ns`.
     pub spin_ns: u64,
@@ -408,7 +409,7 @@ pub struct Guest {
 }
 
 /// CPU time and waiting by two accounts, read at the same two moments (not quite those of the run).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuStat {
     /// `usage_usec` of the cgroup's cpu.stat, in ns.
     pub kernel_ns: u64,
@@ -427,7 +428,7 @@ pub struct CpuStat {
 }
 
 /// One world.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct World {
     /// Name: `vcpu0`, … or the thread's name.
     pub name: String,
