@@ -2,7 +2,7 @@
 # Checks the Python package: format, lint, types, tests of the built wheel. It installs pinned packages into
 # target/python/venv once, and changes nothing else. With 'ray' it also installs Ray (70 MB) and runs the tests on a cluster.
 #
-# TANDEM is the binary under test; by default target/release/tandem. CI runs this as its step 'python'.
+# TANDEM is the binary under test; without it target/release/tandem is built. CI runs this as its step 'python'.
 set -eu
 
 [ -z "${TANDEM:-}" ] || TANDEM=$(realpath "$TANDEM")
@@ -15,7 +15,6 @@ if [ "${1:-}" = ray ]; then
 	requirements=requirements-ray.txt
 fi
 export PYTHONPYCACHEPREFIX="$folder/pycache" PIP_DISABLE_PIP_VERSION_CHECK=1
-export TANDEM="${TANDEM:-$PWD/../target/release/tandem}"
 
 fail() {
 	printf 'python: %s\n' "$*" >&2
@@ -24,7 +23,12 @@ fail() {
 
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
 	fail "cannot run: seen $(python3 --version 2>&1), allowed Python 3.11 or later; run 'make bootstrap'"
-[ -x "$TANDEM" ] || fail "cannot run: seen no $TANDEM; build it by 'cargo build --release -p tandem', or set TANDEM"
+if [ -z "${TANDEM:-}" ]; then
+	(cd .. && cargo build --quiet --release -p tandem)
+	TANDEM=$PWD/../target/release/tandem
+fi
+[ -x "$TANDEM" ] || fail "cannot run: TANDEM: seen no program $TANDEM; build it, or leave TANDEM unset"
+export TANDEM
 
 # What the installed packages depend on; another means another venv.
 state=$(python3 --version; cksum <"$requirements")

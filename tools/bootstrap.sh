@@ -83,6 +83,8 @@ missing_packages() {
 	have busybox || echo busybox-static
 	[ -d /usr/share/keyrings ] && ls /usr/share/keyrings/debian-archive-*.gpg >/dev/null 2>&1 || echo debian-archive-keyring
 	[ -f /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
+	have python3 || echo python3
+	python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
 }
 
 install_packages() {

@@ -39,9 +39,17 @@ def main() -> None:
         file = Path(folder) / "scenario.toml"
         scenario.save(file)
 
+        used: list[float] = []
+        own: list[float] = []
+
         def python(workers: int, round_: int) -> float:
             store = Path(folder) / f"{workers}-{round_}"
-            return seconds(lambda: sweep.run(workers=workers, progress=False, store=store))
+            before = time.process_time()
+            results = sweep.run(workers=workers, progress=False, store=store)
+            own.append((time.process_time() - before) / given.runs)
+            if workers == many:
+                used.append(results.busy_s / (results.wall_s * workers))
+            return results.wall_s
 
         def shell(workers: int) -> float:
             line = (
@@ -63,6 +71,8 @@ def main() -> None:
     for name in ("sweep", "xargs"):
         part = best[f"{name}, 1"] / best[f"{name}, {many}"] / many
         print(f"{name}: parallel efficiency {100 * part:.1f} %")
+    print(f"workers have a run under way {100 * max(used):.1f} % of the time")
+    print(f"CPU time of Python: {1000 * min(own):.2f} ms a run")
     start = min(
         seconds(lambda: subprocess.run([binary.path, "--version"], capture_output=True))
         for _ in range(50)

@@ -95,6 +95,8 @@ def test_figures_show_the_numbers_of_the_frame(two: Scenario, tmp_path: Path) ->
     lines = figures.against(frame, "heavy.shares", "used_ns")
     assert list(lines.get_lines()[0].get_xdata()) == [300, 900]  # type: ignore[arg-type]
     assert lines.get_legend_handles_labels()[1] == ["light", "heavy"]
+    equal = polars.DataFrame({"vm": ["a"] * 3, "x": [1] * 3, "y": [0.1] * 3})
+    assert figures.against(equal, "x", "y").get_lines()[0].get_ydata()[0] == pytest.approx(0.1)  # type: ignore[index]
     names = figures.against(frame.with_columns(name=polars.lit("x")), "name", "used_ns")
     assert [label.get_text() for label in names.get_xticklabels()] == ["x"]
     figure = lines.get_figure(root=True)

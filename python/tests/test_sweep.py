@@ -137,6 +137,7 @@ def test_all_cores_are_used(two: Scenario, tmp_path: Path) -> None:
         under_way += 1 if line == "+" else -1
         most = max(most, under_way)
     assert most == cores()
+    assert 0.2 * len(results) < results.busy_s < results.wall_s * cores()
 
 
 def test_an_interrupt_ends_the_processes_of_a_sweep(two: Scenario, tmp_path: Path) -> None:

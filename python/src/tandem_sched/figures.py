@@ -73,9 +73,10 @@ def against(
         line = table.filter(polars.col(by) == name)
         if line[x].dtype.is_numeric():
             line = line.sort(x)
+        # A mean of equal fractions may be rounded past them.
         errors: Any = [
-            (line["mean"] - line["least"]).to_list(),
-            (line["most"] - line["mean"]).to_list(),
+            (line["mean"] - line["least"]).clip(0).to_list(),
+            (line["most"] - line["mean"]).clip(0).to_list(),
         ]
         axes.errorbar(
             line[x].to_list(),

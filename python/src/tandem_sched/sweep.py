@@ -145,12 +145,11 @@ class Sweep:
             with tqdm(
                 total=len(keys), initial=reused, unit="run", disable=not progress, smoothing=0.05
             ) as bar:
-                if runs_on is not None:
-                    _execute(runs_on, left, kept, bar)
+                busy = _execute(runs_on, left, kept, bar) if runs_on else 0.0
         finally:
             kept.release()
         took = time.perf_counter() - begin
-        return Results(self, keys, kept, reused, took, runs_on.workers if runs_on else 0)
+        return Results(self, keys, kept, reused, took, busy, runs_on.workers if runs_on else 0)
 
 
 def _combinations(grid: Grid | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -172,16 +171,17 @@ def _execute(
     left: Iterable[tuple[str, Point]],
     kept: Memory | Store,
     bar: Any,
-) -> None:
-    """Keep the executor busy; keep each result before it counts."""
+) -> float:
+    """Keep the executor busy, and each result before it counts; return the sum of run times."""
     waiting = iter(left)
+    busy = 0.0
     under_way: dict[object, tuple[str, Point]] = {}
     try:
         while True:
             for key, point in itertools.islice(waiting, runs_on.slots - len(under_way)):
                 under_way[runs_on.start(point.order())] = key, point
             if not under_way:
-                return
+                return busy
             ended = runs_on.ended(set(under_way))
             records, refused = [], []
             for run, raw in ended:
@@ -193,6 +193,7 @@ def _execute(
                 else:
                     refused.append((point, raw))
             kept.append(records)
+            busy += sum(record.seconds for record in records)
             bar.update(len(records))
             for point, raw in refused:
                 result_of(point, raw.exit_code, raw.document, raw.message)  # raises
@@ -210,7 +211,9 @@ class Results:
     reused: int
     """Runs that were in the store before."""
     wall_s: float
-    """Time that this part of the sweep took."""
+    """Time that this part of the sweep took, in seconds."""
+    busy_s: float
+    """Sum of the times of its runs: ``busy_s / (wall_s * workers)`` is the used part of them."""
     workers: int
     """Runs at a time; 0 where all were in the store."""
 

@@ -120,6 +120,8 @@ pub(super) fn all(root: &Path, xtask: &clap::Command) -> Vec<Step> {
     let ablate = Step::new("ablation", "cargo xtask ablate", 30, 240);
     let skip = (!written).then(|| "'cargo xtask ablate' does not exist".to_owned());
     out.push(Step { skip, ..ablate });
+    let ray = Step::new("python on a Ray cluster", "sh python/check.sh ray", 2, 30);
+    out.push(Step { marks: &["passed"], ..ray });
     for drill in Drill::ALL {
         let name = drill.name();
         let words = format!("cargo xtask lab-drill {name}");

@@ -42,7 +42,7 @@ const LIVE: &[&str] = &["live build", "lab fetch"];
 
 /// The steps. A free lane takes the first that may start: the live build comes early, for every
 /// boot needs it, and boots of one core fill the second lane beside the builds.
-pub const STEPS: [Step; 17] = [
+pub const STEPS: [Step; 18] = [
     build("format", |c| unless(rustfmt_missing(c), || cargo(c, "fmt --all --check -- -l", &[]))),
     one_core("perfetto fetch", &[], perfetto_fetched),
     boot("lab fetch", &[], |c| lab(c, &["lab-fetch"])),
@@ -60,6 +60,7 @@ pub const STEPS: [Step; 17] = [
     boot("lab drill watch", LIVE, |c| lab(c, &["lab-drill", "watch"])),
     boot("lab smoke", LIVE, |c| lab(c, &["lab-smoke"])),
     boot("lab drill latency", LIVE, |c| lab(c, &["lab-drill", "latency", "--rounds", "3"])),
+    one_core("python", &["live build"], |c| unless(python_missing(c), || python(c))),
     build("live tests", |c| cargo(c, LIVE_TESTS, &[])),
     build("documents", documents),
     build("clippy", |c| unless(clippy_missing(c), || cargo(c, CLIPPY, &[]))),
@@ -241,6 +242,20 @@ fn documents(context: &Context<'_>) -> End {
         }
     }
     if wrong.is_empty() { End::Passed } else { End::Failed(wrong.join("; ")) }
+}
+
+/// Why the Python package cannot be checked: no Python of its version that makes environments.
+fn python_missing(context: &Context<'_>) -> Option<String> {
+    let asked = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))";
+    says(context, "python3", &["-c", asked])
+        .is_none()
+        .then(|| "no Python 3.11 with venv ('make bootstrap' installs it)".to_owned())
+}
+
+/// The Python package, with the binary of the live build.
+fn python(context: &Context<'_>) -> End {
+    let mut check = command(context, "sh", &["python/check.sh"]);
+    finish(context, check.env("TANDEM", lab_binary(context.root)))
 }
 
 /// A command of this program that boots a machine.
