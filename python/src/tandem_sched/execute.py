@@ -60,17 +60,22 @@ def execute(
 ) -> Raw:
     """Run ``order`` to its end; ``started`` is called with the process."""
     begin = time.perf_counter()
-    process = subprocess.Popen(
-        [binary, "sim", order.name, *order.arguments, "--json", "-"],
-        cwd=lay(folder, order),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    started(process)
-    document, said = process.communicate()
-    seconds = time.perf_counter() - begin
-    message = message_of(said.decode("utf-8", "replace")) if process.returncode else ""
+    # Tables and messages go to memory: a single pipe is read without a selector.
+    with os.fdopen(os.memfd_create("tandem-stderr"), "rb") as said:
+        process = subprocess.Popen(
+            [binary, "sim", order.name, *order.arguments, "--json", "-"],
+            cwd=lay(folder, order),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=said,
+        )
+        started(process)
+        document, _ = process.communicate()
+        seconds = time.perf_counter() - begin
+        message = ""
+        if process.returncode:
+            said.seek(0)
+            message = message_of(said.read().decode("utf-8", "replace"))
     return Raw(process.returncode, document, message, seconds)
 
 
