@@ -62,9 +62,9 @@ def test_runs_with_and_without_a_part_are_in_one_frame(two: Scenario) -> None:
 
 def test_a_knob_given_as_number_and_as_name_is_text(two: Scenario) -> None:
     frame = (
-        Sweep(two, knobs={"cosched": ["off", 1], "quantum_us": [9000]}).run(progress=False).frame()
+        Sweep(two, knobs={"cosched": [1, "off"], "quantum_us": [9000]}).run(progress=False).frame()
     )
-    assert frame["cosched"].to_list() == ["off", "off", "1", "1"]
+    assert frame["cosched"].to_list() == ["1", "1", "off", "off"]
     assert frame["quantum_us"].to_list() == [9000] * 4
 
 
@@ -92,6 +92,8 @@ def test_figures_show_the_numbers_of_the_frame(two: Scenario, tmp_path: Path) ->
     parts = figures.states(frame)
     widths = [bar.get_width() for bar in parts.patches]  # type: ignore[attr-defined]
     assert sum(widths) == pytest.approx(200), "each VM's states are its life"
+    ends = [bar.get_x() + bar.get_width() for bar in parts.patches]  # type: ignore[attr-defined]
+    assert max(ends) == pytest.approx(100), "they stand one after the other"
     lines = figures.against(frame, "heavy.shares", "used_ns")
     assert list(lines.get_lines()[0].get_xdata()) == [300, 900]  # type: ignore[arg-type]
     assert lines.get_legend_handles_labels()[1] == ["light", "heavy"]

@@ -51,7 +51,7 @@ def test_seed_policy_knobs_duration_and_oracle_reach_the_binary(two: Scenario) -
 
 
 def test_a_failed_check_is_an_exception_with_the_result() -> None:
-    with pytest.raises(CheckFailed, match=r"the oracle objects:\n.*skew") as failed:
+    with pytest.raises(CheckFailed, match=r"duration=15s: the oracle objects:\n.*skew") as failed:
         run("demo", duration="15s", policy=SLOW)
     assert failed.value.exit_code == 6
     result = failed.value.result

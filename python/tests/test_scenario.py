@@ -17,6 +17,12 @@ def test_a_name_is_found_from_any_folder(monkeypatch: pytest.MonkeyPatch, tmp_pa
         assert Scenario.load("smoke") == Scenario("smoke", text)
     for given in (ROOT / "scenarios/smoke", ROOT / "scenarios/smoke/scenario.toml"):
         assert Scenario.load(given) == Scenario("smoke", text)
+    (tmp_path / "scenarios/near").mkdir(parents=True)
+    (tmp_path / "scenarios/near/scenario.toml").write_text(text)
+    (tmp_path / "a/b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a/b")
+    assert Scenario.load("near") == Scenario("near", text)
+    monkeypatch.chdir(tmp_path)
     own = tmp_path / "mine.toml"
     own.write_text(text)
     assert Scenario.load("mine.toml") == Scenario("mine", text)

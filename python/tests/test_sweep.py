@@ -6,13 +6,15 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import polars
 import pytest
 
-from tandem_sched import Refused, Scenario, Sweep, TandemError, run
-from tandem_sched.executors import cores
+from tandem_sched import Binary, Refused, Scenario, Sweep, TandemError, run
+from tandem_sched.execute import Order, Process, Raw, execute
+from tandem_sched.executors import Local, cores
 
 SLEEPY = {"kind": "io", "work": "1ms", "sleep": "1ms", "dist": "exponential"}
 
@@ -98,6 +100,24 @@ def test_a_point_that_is_refused_ends_the_sweep_and_names_it(two: Scenario, tmp_
     assert kept == 50, "what was run before is kept, and nothing is run after"
 
 
+def test_what_ends_beside_a_refused_point_is_kept(
+    two: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def together(_: Local, under_way: set[object]) -> list[tuple[object, Raw]]:
+        first, second = sorted(under_way, key=id)[:2]
+        good = run(two).document
+        assert good is not None
+        return [
+            (first, Raw(3, b"", "why", 0.1)),
+            (second, Raw(0, good.model_dump_json().encode(), "", 0.1)),
+        ]
+
+    monkeypatch.setattr(Local, "ended", together)
+    with pytest.raises(Refused, match="why"):
+        Sweep(two, seeds=range(4)).run(progress=False, store=tmp_path / "s.jsonl")
+    assert (tmp_path / "s.jsonl").read_bytes().count(b"\n") == 2
+
+
 def test_axes_without_values_or_with_a_value_twice_are_refused(two: Scenario) -> None:
     for words, message in [
         ({"seeds": []}, "seeds: seen none"),
@@ -128,8 +148,6 @@ def test_all_cores_are_used(two: Scenario, tmp_path: Path) -> None:
         f"echo + >> {log}; sleep 0.2; echo - >> {log}; exit 6\n"
     )
     slow.chmod(0o755)
-    from tandem_sched import Binary
-
     results = Sweep(two, seeds=range(3 * cores())).run(binary=Binary.find(slow), progress=False)
     assert results.workers == cores()
     under_way = most = 0
@@ -147,7 +165,6 @@ def test_an_interrupt_ends_the_processes_of_a_sweep(two: Scenario, tmp_path: Pat
         f"echo $$ >> {tmp_path}/pids; exec sleep 60\n"
     )
     slow.chmod(0o755)
-    from tandem_sched import Binary
 
     def interrupt() -> None:
         while not (tmp_path / "pids").exists():
@@ -165,6 +182,29 @@ def test_an_interrupt_ends_the_processes_of_a_sweep(two: Scenario, tmp_path: Pat
     while any(Path(f"/proc/{pid}").exists() for pid in pids):
         assert time.monotonic() < deadline, "a process goes on"
         time.sleep(0.01)
+
+
+def test_a_process_that_starts_while_a_sweep_ends_is_ended_too(
+    two: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "tandem"
+    slow.write_text('#!/bin/sh\n[ "$1" = --version ] && echo tandem 0 && exit\nexec sleep 60\n')
+    slow.chmod(0o755)
+    closing = threading.Event()
+
+    def late(binary: str, order: Order, folder: Path, started: Callable[[Process], None]) -> Raw:
+        closing.wait()
+        time.sleep(0.2)
+        return execute(binary, order, folder, started)
+
+    monkeypatch.setattr("tandem_sched.executors.execute", late)
+    local = Local(Binary.find(slow), 1)
+    run_ = local.start(Sweep(two).points[0].order())
+    begin = time.monotonic()
+    closing.set()
+    local.close()
+    assert time.monotonic() - begin < 20
+    assert run_.result().exit_code == -signal.SIGKILL
 
 
 def test_progress_is_shown_and_may_be_left_out(

@@ -42,8 +42,6 @@ def _column(name: str, values: list[Any]) -> polars.Series:
         return polars.Series(name, values, dtype=polars.UInt64)
     if kinds <= {int}:
         return polars.Series(name, values, dtype=polars.Int64)
-    if len(kinds) > 1 and not kinds <= {int, float}:
-        return polars.Series(name, [None if v is None else str(v) for v in values])
     return polars.Series(name, values, strict=False)
 
 
