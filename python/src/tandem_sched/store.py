@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json, to_json
+
 from tandem_sched.errors import StoreError
 
 FORMAT = 1
@@ -39,7 +41,7 @@ class Record:
 
     def line(self) -> bytes:
         """Return the line of the file."""
-        document = json.loads(self.document) if self.document else None
+        document = from_json(self.document) if self.document else None
         fields = {
             "key": self.key,
             "exit_code": self.exit_code,
@@ -47,19 +49,19 @@ class Record:
             "seconds": round(self.seconds, 6),
             "document": document,
         }
-        return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+        return to_json(fields) + b"\n"
 
     @staticmethod
     def read(line: bytes) -> Record:
         """Return the record of a line; ``ValueError``, ``KeyError`` or ``TypeError`` if none."""
-        fields = json.loads(line)
+        fields = from_json(line)
         document = fields["document"]
         return Record(
             str(fields["key"]),
             int(fields["exit_code"]),
             str(fields["message"]),
             float(fields["seconds"]),
-            b"" if document is None else json.dumps(document, separators=(",", ":")).encode(),
+            b"" if document is None else to_json(document),
         )
 
 
