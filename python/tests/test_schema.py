@@ -18,7 +18,8 @@ duration = "2s"
 warmup = "100ms"
 [host]
 sockets = 2
-cores_per_llc = 2
+llcs_per_node = 2
+cores_per_llc = 1
 threads_per_core = 2
 [hardware]
 [numa]
@@ -33,6 +34,7 @@ workload = { kind = "spinlock", think = "50us", hold = "5us" }
 [[vm]]
 name = "sleeper"
 vcpus = 2
+llc = "spread"
 workload = { kind = "periodic", period = "10ms", work = "1ms" }
 [[host_task]]
 name = "pair"

@@ -44,7 +44,8 @@ pub struct Measure {
     pub form: Form,
     /// What it is held against in the forms `ratio` and `gain`.
     pub over: Option<Over>,
-    /// The quantity's value that is crossed in the form `crossing`; the least gain in the form `cells`.
+    /// The quantity's value that is crossed in the form `crossing`; the least gain in the form
+    /// `cells`.
     pub at: Option<f64>,
 }
 

@@ -96,6 +96,7 @@ class NumaClient(Part):
 
     vcpus: Count
     home: Count | None
+    llcs: list[Count] = []
     bytes: list[Count]
     changes: dict[str, Count]
     moved_bytes: Count

@@ -80,6 +80,7 @@ class Vm(TypedDict, total=False):
     vnuma: bool
     vnuma_node: int
     prefer_ht: bool
+    llc: Literal["consolidate", "spread"]
     vcpu_workloads: list[Workload]
     watchdog: str
     active: list[str]
