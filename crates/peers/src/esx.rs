@@ -17,7 +17,7 @@
 //! world may have where it comes to run is one quantum, and 8 the other way (BoundLagQuanta of
 //! ESXi 6.0).
 //!
-//! *Units*: ns; weights of 1000 are normal shares of one vCPU.
+//! *Units*: ns; weights of 1000 are the least shares of a vCPU.
 //!
 //! *Limits*: no pools, reservations and limits, which ESX had. Home nodes and cells are for the
 //! life of a VM.
@@ -120,6 +120,8 @@ pub(crate) struct Esx {
     zones: Zones,
     /// VMs some of whose vCPUs are stopped.
     stopped: Vec<u32>,
+    /// What shares are multiplied by, and divided by.
+    scale: (u64, u64),
     /// Cores of the host, and the weight of all vCPUs.
     cores: u64,
     vcpu_weight: u64,
@@ -154,6 +156,7 @@ impl Esx {
             zones: Zones::new(terms.cells, places),
             stopped: vec![],
             cores: places.iter().filter(|p| p.thread == 0).count() as u64,
+            scale: (1, 1),
             vcpu_weight: 0,
             awake_weight: 0,
             due: 0,
@@ -166,7 +169,14 @@ impl Esx {
         self.pcpus.len() as u64
     }
 
-    /// Weight of a world, `NORMAL` for a vCPU of normal shares.
+    /// Shares of a vCPU, such that the least of all is `NORMAL`: shares are relative, and virtual
+    /// time, which is bounded by quanta, grows no faster than time.
+    fn scaled(&self, shares: u64, vcpus: u32) -> u64 {
+        let (by, of) = (u128::from(self.scale.0), u128::from(self.scale.1));
+        (u128::from(shares) * by / (of * u128::from(vcpus.max(1)))) as u64
+    }
+
+    /// Weight of a world, `NORMAL` for a vCPU of the least shares.
     fn weight(&self, world: u32) -> u64 {
         let account = &self.worlds[world as usize];
         (self.vms[account.vm as usize].shares_per_vcpu * account.nice_weight / 100).max(1)
@@ -332,14 +342,19 @@ impl Scheduler for Esx {
 
     fn vm_terms(&mut self, k: &mut Callback<'_>, vm: &VmTerms, _plan: &Plan<'_>) {
         self.home(vm.vm, vm.vcpus);
-        let shares = u64::from(vm.shares) / u64::from(vm.vcpus.max(1));
+        let shares = self.scaled(u64::from(vm.shares), vm.vcpus);
         self.vms[vm.vm as usize].shares_per_vcpu = shares;
         self.weigh_vcpus(k.now_ns);
     }
 
     fn plan(&mut self, k: &mut Callback<'_>, plan: &Plan<'_>) {
-        for (vm, leaf) in plan.vms.iter().zip(plan.tree.leaves()).filter(|(vm, _)| **vm != 0) {
-            self.vms[*vm as usize].shares_per_vcpu = leaf.shares / u64::from(leaf.vcpus.max(1));
+        let vms = || plan.vms.iter().zip(plan.tree.leaves()).filter(|(vm, _)| **vm != 0);
+        let each = vms().map(|(_, leaf)| (leaf.shares.max(1), u64::from(leaf.vcpus.max(1))));
+        let least = each.min_by(|a, b| (a.0 * b.1).cmp(&(b.0 * a.1)));
+        let (shares, vcpus) = least.unwrap_or((1, 1));
+        self.scale = (NORMAL * vcpus, shares);
+        for (vm, leaf) in vms() {
+            self.vms[*vm as usize].shares_per_vcpu = self.scaled(leaf.shares, leaf.vcpus);
         }
         self.weigh_vcpus(k.now_ns);
     }

@@ -91,7 +91,7 @@ pub enum ReproduceError {
         /// The policy.
         policy: String,
         /// Why.
-        cause: SimError,
+        cause: Box<SimError>,
     },
 }
 
@@ -162,8 +162,12 @@ pub fn reproduce(
                 }
                 Err(cause) => {
                     let (scenario, policy) = (scenario.name.clone(), job.policy.clone());
-                    let error =
-                        ReproduceError::Run { scenario, run: run.label.clone(), policy, cause };
+                    let error = ReproduceError::Run {
+                        scenario,
+                        run: run.label.clone(),
+                        policy,
+                        cause: Box::new(cause),
+                    };
                     failed.lock().expect("no thread panics").get_or_insert(error);
                     next.store(jobs.len(), Ordering::Relaxed);
                 }

@@ -95,17 +95,7 @@ fn figure(out: &mut String, points: &[Point]) {
         escape(&first.figure),
         escape(&first.figure)
     );
-    for tick in [least, f64::midpoint(least, most), most] {
-        let x = at(tick);
-        let _ = write!(
-            out,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{:.1}\"/>\
-             <text class=\"soft\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{:.1}\">{} {unit}</text>",
-            high - LINE,
-            high - LINE * 0.4,
-            short(tick)
-        );
-    }
+    ticks(out, [least, f64::midpoint(least, most), most], &at, (high, &unit));
     for (i, p) in points.iter().enumerate() {
         let y = LINE * (i as f64 + 0.6);
         let (from, to) = (at(p.allowed[0]), at(p.allowed[1]));
@@ -148,6 +138,21 @@ fn figure(out: &mut String, points: &[Point]) {
         );
     }
     out.push_str("</svg>");
+}
+
+/// Lines of an axis, with their numbers below.
+fn ticks(out: &mut String, of: [f64; 3], at: &impl Fn(f64) -> f64, (high, unit): (f64, &str)) {
+    for tick in of {
+        let x = at(tick);
+        let _ = write!(
+            out,
+            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{:.1}\"/>\
+             <text class=\"soft\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{:.1}\">{} {unit}</text>",
+            high - LINE,
+            high - LINE * 0.4,
+            short(tick)
+        );
+    }
 }
 
 /// A number with three digits or so.

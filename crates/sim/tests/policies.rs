@@ -333,3 +333,22 @@ fn worlds_leave_their_caches_only_for_what_is_worth_them() {
     assert!(permille("48 short") >= 1070, "{}", permille("48 short"));
     assert!(permille("48 long") >= 1000, "{}", permille("48 long"));
 }
+
+/// VS51 figure 3, under every policy that has shares: what counts is their ratio, however few they
+/// are.
+#[test]
+fn shares_divide_the_host_under_every_policy_that_has_them() {
+    let all = peers::Peer::ALL.map(peers::Peer::name);
+    let with_shares = all.into_iter().filter(|name| *name != "fifo");
+    for policy in with_shares.chain(["tandem"]) {
+        let runs = results("shares-ratio", policy, 1);
+        for (label, run) in &runs {
+            let used = |name: &str| vm(run, name).times.used_ns as f64;
+            let (a, b) = label.split_once(':').expect("a ratio");
+            let wanted = a.parse::<f64>().expect("a number") / b.parse::<f64>().expect("a number");
+            let off = (used("vm1") / used("vm2") / wanted - 1.0).abs();
+            // Quanta of 50 ms and accounting every 30 ms in 58 s; of `vtime` slices of 20 ms.
+            assert!(off < 0.04, "{policy}, {label}: {off}");
+        }
+    }
+}
