@@ -6,8 +6,8 @@ use report::{escape, still};
 use std::fmt::Write;
 
 /// Width of a figure, and where its axis begins and ends, in px.
-const WIDE: f64 = 900.0;
-const AXIS: (f64, f64) = (400.0, 760.0);
+const WIDE: f64 = 1000.0;
+const AXIS: (f64, f64) = (540.0, 850.0);
 /// Height of a line.
 const LINE: f64 = 26.0;
 
@@ -160,7 +160,7 @@ pub(crate) fn short(n: f64) -> String {
     let text = match n.abs() {
         a if a >= 100.0 => format!("{n:.0}"),
         a if a >= 10.0 => format!("{n:.1}"),
-        a if a >= 0.1 || a == 0.0 => format!("{n:.2}"),
+        a if a >= 1.0 || a == 0.0 => format!("{n:.2}"),
         _ => format!("{n:.3}"),
     };
     if text.contains('.') {
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let seen = [0.0, 0.0123, 0.5, 10.53, 123.4, -3.3].map(short);
-        assert_eq!(seen, ["0", "0.012", "0.5", "10.5", "123", "-3.3"]);
+        let seen = [0.0, 0.0123, 0.9984, 10.53, 123.4, -3.3].map(short);
+        assert_eq!(seen, ["0", "0.012", "0.998", "10.5", "123", "-3.3"]);
     }
 }
