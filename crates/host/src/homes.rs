@@ -223,6 +223,7 @@ impl Homes {
             }
         }
         self.choose(roots);
+        self.say_llcs(slots, say);
         self.put(live);
     }
 
@@ -343,6 +344,10 @@ impl Homes {
 
     /// Memory of a part by node.
     fn memory_of(&self, vm: &Homed, part: &Part, samples: usize) -> Vec<u64> {
+        if self.nodes.len() == 1 {
+            let all = vm.memory(part);
+            return vec![all.end - all.start];
+        }
         let kernel: Vec<u32> = self.nodes.iter().map(|n| n.kernel).collect();
         pages::by_node(vm.pid, &vm.guest, vm.memory(part), (samples, self.rounds), &kernel)
     }
@@ -407,11 +412,8 @@ impl Homes {
         let loads = self.loads(live, published, wall);
         let decisions = self.planner.round(now, &loads);
         self.choose(roots);
-        let of_llcs = self.chosen.round(now, &loads, &self.planner);
-        for (vm, d) in of_llcs {
-            let found = slots.found().find(|f| slots.of(f.pid) == Some(vm));
-            say(&format!("VM {}: {}", found.map_or("?", |f| &f.name), d.of("LLC")));
-        }
+        self.chosen.round(now, &loads, &self.planner);
+        self.say_llcs(slots, say);
         for d in &decisions {
             let found = slots.found().find(|f| slots.of(f.pid) == Some(d.client.vm));
             self.note(found.map_or("?", |f| &f.name), d, say);

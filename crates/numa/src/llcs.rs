@@ -12,7 +12,7 @@
 
 use crate::{Client, ClientId, Decision, Knobs, Load, Node, Planner};
 use settings::LlcChoice;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most LLCs: a home is a bit of a word.
 const LLCS_MAX: u32 = 64;
@@ -65,6 +65,8 @@ pub struct Llcs {
     llcs: Vec<Llc>,
     /// What each asks for, and the first vCPU of each of its parts.
     clients: BTreeMap<ClientId, (Asks, Vec<u32>)>,
+    /// Decisions that `take_said` has not given yet.
+    said: Vec<(ClientId, u32, Decision)>,
 }
 
 /// A client's part by the numbers of this planner.
@@ -76,13 +78,14 @@ impl Llcs {
     /// A host of these LLCs; `None` where there is nothing to choose, or more than a home has bits.
     #[must_use]
     pub fn new(llcs: Vec<Llc>, knobs: Knobs) -> Option<Llcs> {
-        let several = llcs.iter().any(|a| llcs.iter().filter(|b| b.node == a.node).count() > 1);
+        let with_cores = || llcs.iter().filter(|l| l.cores > 0);
+        let several = with_cores().any(|a| with_cores().filter(|b| b.node == a.node).count() > 1);
         if !several || llcs.len() > LLCS_MAX as usize {
             return None;
         }
         let node = |l: &Llc| Node { cores: l.cores, memory: u64::MAX };
         let planner = Planner::new(llcs.iter().map(node).collect(), knobs);
-        let mut all = Llcs { planner, llcs, clients: BTreeMap::new() };
+        let mut all = Llcs { planner, llcs, clients: BTreeMap::new(), said: vec![] };
         all.add_others();
         Some(all)
     }
@@ -106,11 +109,33 @@ impl Llcs {
         self.planner.set_knobs(knobs);
     }
 
-    /// So many cores of each LLC are on line from now on: as with nodes, clients leave one that has
-    /// none left.
+    /// So many cores of each LLC are on line from now on: clients of nodes where that has changed
+    /// are divided anew.
     pub fn set_cores(&mut self, at_ns: u64, cores: &[u32]) -> Vec<Decision> {
+        let now = self.llcs.iter().zip(cores);
+        let changed: BTreeSet<u32> =
+            now.filter(|(l, cores)| l.cores != **cores).map(|(l, _)| l.node).collect();
         self.llcs.iter_mut().zip(cores).for_each(|(l, cores)| l.cores = *cores);
-        self.planner.set_cores(at_ns, cores).into_iter().filter(|d| d.client.vm != OTHERS).collect()
+        let of = self.clients.iter().filter(|(_, (asks, _))| changed.contains(&asks.node));
+        let again: Vec<(ClientId, Asks)> = of.map(|(id, (asks, _))| (*id, *asks)).collect();
+        again.iter().for_each(|(id, _)| self.leave(*id));
+        self.planner.set_cores(at_ns, cores);
+        self.add_others();
+        again.into_iter().flat_map(|(id, asks)| self.seat(at_ns, id, asks)).collect()
+    }
+
+    /// Decisions since the last call, each with its client, and the first vCPU of its part.
+    pub fn take_said(&mut self) -> Vec<(ClientId, u32, Decision)> {
+        std::mem::take(&mut self.said)
+    }
+
+    fn say(&mut self, decisions: &[Decision]) {
+        for d in decisions {
+            let id = ClientId { part: d.client.part / LLCS_MAX, ..d.client };
+            let firsts = self.clients.get(&id).map(|(_, firsts)| firsts);
+            let first = firsts.and_then(|f| f.get((d.client.part % LLCS_MAX) as usize));
+            self.said.push((id, first.copied().unwrap_or(0), *d));
+        }
     }
 
     /// Whether a client has a choice.
@@ -130,19 +155,18 @@ impl Llcs {
         };
         let here: Vec<(u32, &Llc)> = (0..).zip(&self.llcs).filter(allowed).collect();
         let room = |l: &Llc| if asks.prefer_ht { l.threads } else { l.cores };
-        let least = here.iter().map(|(_, l)| room(l)).min().unwrap_or(0);
-        if least == 0 || asks.vcpus == 0 {
+        let most = here.iter().map(|(_, l)| room(l)).max().unwrap_or(0);
+        if most == 0 || asks.vcpus == 0 {
             return vec![];
         }
         let parts = match asks.choice {
-            LlcChoice::Consolidate => asks.vcpus.div_ceil(least).min(here.len() as u32),
+            LlcChoice::Consolidate => asks.vcpus.div_ceil(most).min(here.len() as u32),
             LlcChoice::Spread => asks.vcpus.min(here.len() as u32),
         };
         let first = |part: u32| part * asks.vcpus / parts;
-        let even = asks.vcpus.div_ceil(parts);
         let siblings_most = match asks.choice {
-            LlcChoice::Consolidate => least.max(even),
-            LlcChoice::Spread => even,
+            LlcChoice::Consolidate => most.max(asks.vcpus.div_ceil(parts)),
+            LlcChoice::Spread => 1, // none beside another
         };
         let client = |part: u32| Client {
             id: part_of(id, part as usize),
@@ -153,7 +177,9 @@ impl Llcs {
         };
         let clients: Vec<Client> = (0..parts).map(client).collect();
         self.clients.insert(id, (asks, (0..parts).map(first).collect()));
-        self.planner.add(at_ns, &clients)
+        let out = self.planner.add(at_ns, &clients);
+        self.say(&out);
+        out
     }
 
     /// A VM is powered off.
@@ -189,7 +215,9 @@ impl Llcs {
 
     /// A round: what all clients did since the last, and LLCs that change by that.
     pub fn round(&mut self, at_ns: u64, loads: &[VcpuLoads]) -> Vec<Decision> {
-        let (mut chosen, mut free) = (vec![0; self.llcs.len()], BTreeMap::new());
+        let mut chosen = vec![0; self.llcs.len()];
+        let nodes = self.llcs.iter().filter(|l| l.cores > 0).map(|l| (l.node, 0));
+        let mut free: BTreeMap<u32, u64> = nodes.collect();
         let mut of_parts = vec![];
         for load in loads {
             let Some((_, firsts)) = self.clients.get(&load.id) else {
@@ -216,7 +244,9 @@ impl Llcs {
                 of_parts.push(self.load(ClientId { vm: OTHERS, part }, more, more, more));
             }
         }
-        self.planner.round(at_ns, &of_parts)
+        let out = self.planner.round(at_ns, &of_parts);
+        self.say(&out);
+        out
     }
 
     fn load(&self, id: ClientId, wanted: u64, used: u64, entitled: u64) -> Load {

@@ -115,12 +115,50 @@ fn vms_without_a_choice_count_where_there_is_least_load() {
 }
 
 #[test]
-fn an_llc_whose_cores_go_off_line_is_left() {
+fn clients_are_divided_anew_when_cores_come_and_go() {
     let mut host = host();
     host.seat(0, id(1), asks(Consolidate, 4, 0));
+    host.seat(0, id(2), asks(Spread, 4, 0));
+    host.seat(0, id(3), asks(Spread, 4, 1));
+    assert_eq!(host.take_said().len(), 9);
     let moved = host.set_cores(1, &[0, 4, 4, 4, 4, 4, 4, 4]);
-    assert_eq!(moved.len(), 1, "{moved:?}");
     assert_eq!(llcs(&host, 1, 4), [(1, 4)], "in its home");
+    assert_eq!(llcs(&host, 2, 4).len(), 3, "all that are left");
+    assert_eq!((moved.len(), host.take_said().len()), (4, 4), "the other node stays");
+    host.set_cores(2, &[4, 4, 4, 2, 4, 4, 4, 4]);
+    assert_eq!(llcs(&host, 2, 4), [(0, 1), (1, 1), (2, 1), (3, 1)]);
+    let said = host.take_said();
+    let of: Vec<u32> = said.iter().filter(|s| s.0 == id(2)).map(|s| s.1).collect();
+    assert_eq!(of, [0, 1, 2, 3], "the first vCPU of each part");
+    assert_eq!(llcs(&host, 1, 4).len(), 1, "it fits into one of the larger ones");
+    host.set_cores(3, &[2, 2, 2, 2, 4, 4, 4, 4]);
+    assert_eq!(llcs(&host, 1, 4).len(), 2, "none has cores for four");
+}
+
+#[test]
+fn a_vm_that_is_spread_stays_so_whatever_the_load() {
+    let mut host = host();
+    host.seat(0, id(1), asks(Spread, 5, 0));
+    host.seat(0, id(2), asks(Consolidate, 4, 0));
+    for round in 1..=40 {
+        host.round(round * ROUND_NS, &[load(1, 5, 0, 900), load(2, 4, 0, 1000)]);
+        assert_eq!(llcs(&host, 1, 5).len(), 4, "round {round}");
+    }
+}
+
+#[test]
+fn load_without_a_choice_is_gone_with_its_vm() {
+    let mut host = host();
+    host.seat(0, id(1), asks(Consolidate, 4, 0));
+    for round in 1..=20 {
+        host.round(round * ROUND_NS, &[load(1, 4, 0, 250), load(2, 8, 0, 500)]);
+    }
+    for round in 21..=60 {
+        host.round(round * ROUND_NS, &[load(1, 4, 0, 125)]);
+    }
+    host.seat(61 * ROUND_NS, id(3), asks(Consolidate, 1, 0));
+    let (one, other) = (llcs(&host, 1, 4)[0].0, llcs(&host, 3, 1)[0].0);
+    assert_ne!(one, other, "three LLCs have nothing");
 }
 
 #[test]

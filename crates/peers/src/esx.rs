@@ -122,6 +122,8 @@ pub(crate) struct Esx {
     stopped: Vec<u32>,
     /// What shares are multiplied by, and divided by.
     scale: (u64, u64),
+    /// Shares of the system group, and what they are divided by.
+    system: (u64, u32),
     /// Cores of the host, and the weight of all vCPUs.
     cores: u64,
     vcpu_weight: u64,
@@ -157,6 +159,7 @@ impl Esx {
             stopped: vec![],
             cores: places.iter().filter(|p| p.thread == 0).count() as u64,
             scale: (1, 1),
+            system: (NORMAL, 1),
             vcpu_weight: 0,
             awake_weight: 0,
             due: 0,
@@ -342,6 +345,9 @@ impl Scheduler for Esx {
 
     fn vm_terms(&mut self, k: &mut Callback<'_>, vm: &VmTerms, _plan: &Plan<'_>) {
         self.home(vm.vm, vm.vcpus);
+        if vm.vm == 0 {
+            self.system = (u64::from(vm.shares), vm.vcpus);
+        }
         let shares = self.scaled(u64::from(vm.shares), vm.vcpus);
         self.vms[vm.vm as usize].shares_per_vcpu = shares;
         self.weigh_vcpus(k.now_ns);
@@ -356,6 +362,7 @@ impl Scheduler for Esx {
         for (vm, leaf) in vms() {
             self.vms[*vm as usize].shares_per_vcpu = self.scaled(leaf.shares, leaf.vcpus);
         }
+        self.vms[0].shares_per_vcpu = self.scaled(self.system.0, self.system.1);
         self.weigh_vcpus(k.now_ns);
     }
 

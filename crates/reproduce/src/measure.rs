@@ -142,7 +142,7 @@ fn quantity(one: &One<'_>, done: &Done) -> Option<f64> {
     vms.iter().for_each(|vm| all.add(&vm.times));
     let seconds = |ns: u64| ns as f64 / 1e9;
     let of_run = |ns: u64| ns as f64 * 100.0 / result.duration_ns as f64;
-    let mut wakes = result.wakeups.iter().filter(|w| is_meant(one, &w.vm) && measured_inside(w.by));
+    let wakes = result.wakeups.iter().filter(|w| is_meant(one, &w.vm) && measured_inside(w.by));
     let us = |ns: u64| ns as f64 / 1e3;
     Some(match one.of {
         Quantity::Work => seconds(all.work),
@@ -157,7 +157,10 @@ fn quantity(one: &One<'_>, done: &Done) -> Option<f64> {
         Quantity::TwinMoves => all.moved?.twin as f64 / seconds(result.duration_ns),
         Quantity::WakeMin => us(wakes.map(|w| w.min_ns).min()?),
         Quantity::WakeMax => us(wakes.map(|w| w.max_ns).max()?),
-        Quantity::WakeMean => us(wakes.next()?.mean_ns),
+        Quantity::WakeMean => {
+            let sum = wakes.fold((0, 0), |sum, w| (sum.0 + w.mean_ns * w.count, sum.1 + w.count));
+            us(sum.0.checked_div(sum.1)?)
+        }
         Quantity::Waited => {
             let of = vms.iter().filter_map(|vm| done.waited.get(&vm.name));
             let (waited, count) = of.fold((0, 0), |sum, w| (sum.0 + w.0, sum.1 + w.1));

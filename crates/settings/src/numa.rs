@@ -132,6 +132,12 @@ pub(crate) fn numa_reasons(spec: &RunSpec, host: Option<&Topology>) -> Vec<Strin
         out.push("numa: seen, allowed only with [hardware], whose memory it divides".to_owned());
     }
     let all = numa.memory.len();
+    if nodes > NODES_MAX {
+        out.push(format!(
+            "numa: seen a host of {nodes} nodes, allowed {NODES_MAX} at most: a home is a bit each"
+        ));
+        return out;
+    }
     if all != 1 && all < nodes || all > NODES_MAX {
         out.push(format!(
             "numa.memory: seen {all} sizes, allowed one for all nodes, or {nodes} to {NODES_MAX}: \

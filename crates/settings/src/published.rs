@@ -42,7 +42,7 @@ pub struct Measure {
     /// What becomes of the number.
     #[serde(default, rename = "as")]
     pub form: Form,
-    /// What it is held against in the forms `ratio` and `gain`.
+    /// What it is held against; required for `gain` and `cells`.
     pub over: Option<Over>,
     /// The quantity's value that is crossed in the form `crossing`; the least gain in the form
     /// `cells`.
@@ -139,7 +139,9 @@ pub(crate) fn reasons(published: &[Published], runs: &[Run]) -> Vec<String> {
             (over.vm.as_ref().unwrap_or(&m.vm), over.run.as_ref().unwrap_or(&m.run)),
         ] {
             let is = |r: &&Run| match m.form {
-                Form::Crossing => r.label.strip_suffix(label.as_str()).is_some(),
+                Form::Crossing => {
+                    r.label.strip_suffix(label.as_str()).is_some_and(|n| n.parse::<f64>().is_ok())
+                }
                 Form::Cells => is_of(label, &r.label),
                 _ => r.label == *label,
             };
@@ -159,7 +161,13 @@ pub(crate) fn reasons(published: &[Published], runs: &[Run]) -> Vec<String> {
                 say("over: seen none, allowed what gains over".to_owned())
             }
             Form::Crossing | Form::Cells if m.at.is_none() => {
-                say("at: seen none, allowed what is crossed".to_owned())
+                say("at: seen none, allowed what is crossed, or the least gain".to_owned())
+            }
+            Form::Cells if over.run.is_some() => {
+                say("over.run: seen one, allowed none: each run is held against itself".to_owned())
+            }
+            Form::Plain | Form::Gain | Form::Apart if m.at.is_some() => {
+                say("at: seen one, allowed for crossing and cells alone".to_owned())
             }
             _ => {}
         }
@@ -216,6 +224,15 @@ mod tests {
                 "over: seen none",
             ),
             ("allowed = [1, 3]\nmeasure = { of = 'used', as = 'crossing' }", "at: seen none"),
+            ("allowed = [1, 3]\nmeasure = { of = 'used', run = 'x', at = 3 }", "at: seen one"),
+            (
+                "allowed = [1, 3]\nmeasure = { of = 'used', run = 'x', as = 'crossing', at = 3 }",
+                "run: seen 'x'",
+            ),
+            (
+                "allowed = [1, 3]\nmeasure = { of = 'used', run = '*', as = 'cells', at = 3, over = { run = 'x' } }",
+                "over.run: seen one",
+            ),
             ("allowed = [1, 3]\nmeasure = { of = 'use', run = 'x' }", "unknown variant `use`"),
         ] {
             let text = parse("t.toml", "t", &published(rest)).unwrap_err().to_string();

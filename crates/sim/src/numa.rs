@@ -421,7 +421,8 @@ impl Numa {
     pub(crate) fn seen(&self, memory: &Memory) -> Vec<(u32, Vec<HomeSeen>)> {
         let client = |p: &Part| {
             let domain = self.homes[p.worlds.start as usize].trailing_zeros();
-            let home = self.domains.get(domain as usize).map_or(0, |d| d.1);
+            let of_planner = self.planner.home(p.id).unwrap_or(0);
+            let home = self.domains.get(domain as usize).map_or(of_planner, |d| d.1);
             let pages = memory.pages(p.area);
             let bytes = pages.iter().sum();
             let local = pages.get(home as usize).copied().unwrap_or(0);

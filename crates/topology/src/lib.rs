@@ -156,15 +156,16 @@ impl Topology {
         self.places[p.0 as usize]
     }
 
-    /// The domain of each pCPU, by id, of those in which a world may have its home: its LLC; its
-    /// node where an LLC is of several nodes, or where the host has more LLCs than a word has bits.
-    /// A domain is part of one node.
+    /// The domain of each pCPU that is on line, by id, of those in which a world may have its home:
+    /// its LLC; its node where an LLC is of several nodes, or where the host has more LLCs than a
+    /// word has bits. A domain is part of one node. What a pCPU off line has says nothing: of its
+    /// caches the kernel knows nothing.
     #[must_use]
     pub fn domains(&self) -> Vec<u32> {
         let mut node_of = BTreeMap::new();
-        let of_one_node =
-            self.places.iter().all(|p| *node_of.entry(p.llc).or_insert(p.node) == p.node);
-        let by_llc = of_one_node && self.places.iter().all(|p| p.llc < HOMES_MAX);
+        let mut online = self.online.iter().map(|id| self.place(id));
+        let by_llc =
+            online.all(|p| p.llc < HOMES_MAX && *node_of.entry(p.llc).or_insert(p.node) == p.node);
         self.places.iter().map(|p| if by_llc { p.llc } else { p.node }).collect()
     }
 
@@ -254,6 +255,8 @@ mod tests {
         assert_eq!(shared.domains(), [0, 0, 0, 0, 1, 1, 1, 1]);
         let many = Topology::regular(Shape { llcs_per_node: 33, ..shape }).unwrap();
         assert_eq!((many.domains()[0], many.domains()[131]), (0, 1), "66 LLCs");
+        let few = many.with_online(&PcpuSet::first(100));
+        assert_eq!(few.domains()[2], 1, "50 LLCs are on line");
     }
 
     #[test]

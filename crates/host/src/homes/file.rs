@@ -126,7 +126,7 @@ impl Homes {
             )),
             _ => {}
         }
-        out.extend(self.chosen.note(part.id.vm));
+        out.extend(self.chosen.note(part.id));
         let bound = &vm.bound.all;
         if !bound.is_empty() {
             out.push(format!("its memory is bound to NUMA nodes {bound}: it is not moved"));

@@ -5,6 +5,7 @@
 
 use super::{Domain, Homed, Homes, Part};
 use crate::discover::{self, Roots};
+use crate::slots::Slots;
 use numa::{Asks, ClientId, Decision, Knobs, Llc, Llcs, Load, Planner, VcpuLoads};
 use sched_core::{KIND_HELPER, World};
 use settings::LlcChoice;
@@ -16,6 +17,8 @@ pub(super) struct Chosen {
     /// None where there is nothing to choose.
     llcs: Option<Llcs>,
     asks: BTreeMap<u32, LlcChoice>,
+    /// Clients whose affinity leaves their vCPUs no LLC of the home in common.
+    apart: BTreeSet<ClientId>,
     /// What the vCPUs of clients wanted and had since the last round, in thousandths of a pCPU.
     pub(super) rates: BTreeMap<ClientId, Vec<(u64, u64)>>,
     /// The same in all, in ns, at the last round: by VM and number of the vCPU.
@@ -30,7 +33,8 @@ impl Chosen {
             threads: d.core_of.len() as u32,
         };
         let (asks, rates, seen) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Chosen { llcs: Llcs::new(domains.iter().map(llc).collect(), knobs), asks, rates, seen }
+        let llcs = Llcs::new(domains.iter().map(llc).collect(), knobs);
+        Chosen { llcs, asks, apart: BTreeSet::new(), rates, seen }
     }
 
     pub(super) fn is_possible(&self) -> bool {
@@ -57,6 +61,7 @@ impl Chosen {
     /// A VM is gone.
     pub(super) fn remove(&mut self, vm: u32) {
         self.asks.remove(&vm);
+        self.apart.retain(|id| id.vm != vm);
         self.seen.retain(|(of, _), _| *of != vm);
         self.llcs.iter_mut().for_each(|l| l.remove(vm));
     }
@@ -77,14 +82,9 @@ impl Chosen {
         }
     }
 
-    /// A round: what was decided, with the VMs.
-    pub(super) fn round(
-        &mut self,
-        now: u64,
-        loads: &[Load],
-        planner: &Planner,
-    ) -> Vec<(u32, Decision)> {
-        let Some(llcs) = &mut self.llcs else { return vec![] };
+    /// A round.
+    pub(super) fn round(&mut self, now: u64, loads: &[Load], planner: &Planner) {
+        let Some(llcs) = &mut self.llcs else { return };
         let mut rates = std::mem::take(&mut self.rates);
         let of = |l: &Load| {
             let vcpus = rates.remove(&l.id).unwrap_or_default();
@@ -92,7 +92,12 @@ impl Chosen {
             Some(VcpuLoads { id: l.id, node, entitled: l.entitled, vcpus })
         };
         let loads: Vec<VcpuLoads> = loads.iter().filter_map(of).collect();
-        llcs.round(now, &loads).into_iter().map(|d| (d.client.vm, d)).collect()
+        llcs.round(now, &loads);
+    }
+
+    /// What was decided since the last call: the client, the first vCPU of its part.
+    pub(super) fn take_said(&mut self) -> Vec<(ClientId, u32, Decision)> {
+        self.llcs.as_mut().map_or(vec![], Llcs::take_said)
     }
 
     /// LLCs of a client, if its VM asks for some.
@@ -109,9 +114,14 @@ impl Chosen {
         all.map(|(vcpu, d)| format!("from vCPU {vcpu} on: {}", d.of("LLC"))).collect()
     }
 
-    /// Why a VM's choice has no effect, in words.
-    pub(super) fn note(&self, vm: u32) -> Option<String> {
-        let vain = self.llcs.is_none() && self.asks.contains_key(&vm);
+    /// Why the choice of a client's VM has no effect, in words.
+    pub(super) fn note(&self, id: ClientId) -> Option<String> {
+        if self.apart.contains(&id) {
+            let text = "its setting llc has no effect: affinity leaves its vCPUs no LLC of its home \
+                in common";
+            return Some(text.to_owned());
+        }
+        let vain = self.llcs.is_none() && self.asks.contains_key(&id.vm);
         vain.then(|| {
             "its setting llc has no effect: seen a host whose nodes have one LLC each, or of more \
                 than 64 LLCs, or where nodes share one"
@@ -135,6 +145,7 @@ impl Homes {
             for part in &vm.parts {
                 let asked = self.chosen.asks.get(id).zip(self.planner.home(part.id));
                 let Some((choice, node)) = asked else {
+                    self.chosen.apart.remove(&part.id);
                     llcs.leave(part.id);
                     continue;
                 };
@@ -144,16 +155,33 @@ impl Homes {
                     .filter_map(|tid| discover::allowed(roots, vm.pid, *tid))
                     .collect();
                 let may = |d: &Domain| allowed.iter().all(|set| !set.and(&d.pcpus).is_empty());
-                let bits = (0..).zip(&self.domains).filter(|(_, d)| may(d));
+                let bits = (0..).zip(&self.domains).filter(|(_, d)| d.node == node && may(d));
+                let bits: u64 = bits.map(|(n, _)| 1 << n).sum();
+                if bits == 0 {
+                    self.chosen.apart.insert(part.id);
+                    llcs.leave(part.id);
+                    continue;
+                }
+                self.chosen.apart.remove(&part.id);
                 let asks = Asks {
                     choice: *choice,
                     vcpus: part.tids.len() as u32,
                     node,
                     prefer_ht: false,
-                    llcs: bits.map(|(n, _)| 1 << n).sum(),
+                    llcs: bits,
                 };
                 llcs.seat(now, part.id, asks);
             }
+        }
+    }
+
+    /// Prints what was decided of LLCs.
+    pub(super) fn say_llcs(&mut self, slots: &Slots, say: &dyn Fn(&str)) {
+        for (id, vcpu, d) in self.chosen.take_said() {
+            let found = slots.found().find(|f| slots.of(f.pid) == Some(id.vm));
+            let vm = found.map_or("?", |f| &f.name);
+            let (part, what) = (id.part, d.of("LLC"));
+            say(&format!("VM {vm}, part {part}, from vCPU {vcpu} on: {what}"));
         }
     }
 
@@ -178,7 +206,8 @@ impl Homes {
             llc.map(|llc| 1 << llc).or_else(|| self.planner.home(p.id).map(of_node))
         };
         let all = vm.parts.iter().filter(own).filter_map(home).fold(0, |all, bits| all | bits);
-        let every = (0..).zip(&self.domains).fold(0, |all, (domain, _)| all | 1 << domain);
+        let with_pcpus = (0..).zip(&self.domains).filter(|(_, d)| !d.pcpus.is_empty());
+        let every = with_pcpus.fold(0, |all, (domain, _)| all | 1 << domain);
         if all == every { 0 } else { all }
     }
 }

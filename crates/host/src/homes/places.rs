@@ -54,7 +54,7 @@ pub(super) fn cores(core_of: &[(PcpuId, u32)], online: &PcpuSet) -> u32 {
 /// without pCPUs.
 pub(super) fn nodes(topology: &Topology, facts: &[NodeFacts]) -> Vec<HostNode> {
     let places = || topology.online().iter().map(|id| (id, topology.place(id)));
-    let with_pcpus = topology.places().iter().map(|p| p.node + 1).max().unwrap_or(0);
+    let with_pcpus = places().map(|(_, p)| p.node + 1).max().unwrap_or(0);
     let bytes = |f: &NodeFacts| f.memory_kib.unwrap_or(0) * 1024;
     let one = |node: u32| {
         let pcpus: PcpuSet = places().filter(|(_, p)| p.node == node).map(|(id, _)| id).collect();

@@ -179,7 +179,16 @@ fn a_vm_has_the_llcs_that_its_settings_ask_for_and_all_of_its_home_without() {
     homes.set_pcpus(&"2-7".parse().unwrap());
     let left = homes.chosen.of(&homes.vms[&1].parts[0]);
     assert!(left.len() == 2 && !left.contains(&0), "{left:?}");
-    assert_eq!(homes.chosen.note(1), None);
+    assert_eq!(homes.chosen.note(ClientId { vm: 1, part: 0 }), None);
+    // Affinity that leaves the vCPUs no LLC in common.
+    let apart = [(0, "2-3", "0"), (1, "2-3", "0"), (2, "4-5", "0"), (3, "4-5", "0")];
+    let found = vm(&t, &apart);
+    homes.take(1, &found, &t.roots(), Guest::at(0..64 << 20));
+    homes.adopt(1, "vm", &[], &|_| {});
+    homes.choose(&t.roots());
+    assert_eq!(homes.chosen.of(&homes.vms[&1].parts[0]), [0; 0]);
+    let note = homes.chosen.note(ClientId { vm: 1, part: 0 }).expect("it is said");
+    assert!(note.contains("no LLC of its home in common"), "{note}");
     let host = host(&MadeUp::new("homes-no-llcs"));
-    assert!(host.chosen.note(1).is_none(), "it asks for none");
+    assert!(host.chosen.note(ClientId { vm: 1, part: 0 }).is_none(), "it asks for none");
 }

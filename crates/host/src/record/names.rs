@@ -10,13 +10,14 @@ use topology::Topology;
 use trace::{Event, Kind, Place, Role};
 use units::{PcpuId, VmId, WorldId};
 
-/// The host's pCPUs and their places.
+/// The host's pCPUs, and the places of those that are on line: of others the kernel knows none.
 pub(super) fn host(topology: &Topology) -> Vec<(Option<PcpuId>, Kind)> {
-    let place = |(i, p): (usize, &topology::Place)| {
+    let place = |id: PcpuId| {
+        let p = topology.place(id);
         let [smt, core, llc, node] = [p.thread, p.core, p.llc, p.node].map(|x| x as u16);
-        (Some(PcpuId(i as u16)), Kind::Pcpu { place: Place { smt, core, llc, node } })
+        (Some(id), Kind::Pcpu { place: Place { smt, core, llc, node } })
     };
-    let places = topology.places().iter().enumerate().map(place);
+    let places = topology.online().iter().map(place);
     [(None, Kind::Host { pcpus: topology.pcpus() as u16 })].into_iter().chain(places).collect()
 }
 

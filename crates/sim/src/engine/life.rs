@@ -31,7 +31,7 @@ impl<P: Scheduler> Engine<P> {
         on.into_iter().for_each(|vm| self.cast.power(vm, true));
         (0..self.cast.vms().len() as u32).for_each(|vm| self.weigh(vm));
         self.put_limits();
-        let homes = self.numa.as_ref().is_some_and(Numa::is_managed);
+        let homes = self.numa.as_ref().is_some_and(Numa::holds);
         let held = self.cast.any_restricted() || homes;
         let ordered = self.call(|p, k| p.ordered(k, held));
         self.planner.take_orders(ordered);

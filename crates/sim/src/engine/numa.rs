@@ -3,7 +3,7 @@
 
 use super::Engine;
 use crate::clock::Fixed;
-use crate::numa::PAGE_STEPS;
+use crate::numa::{Numa, PAGE_STEPS};
 use contract::Scheduler;
 use std::collections::BTreeMap;
 use units::PcpuSet;
@@ -29,6 +29,13 @@ impl<P: Scheduler> Engine<P> {
                 self.kernel.mark(|| format!("VM {vm}, client {}: {d}", d.client.part));
             }
         }
+        self.say_llcs();
+    }
+
+    /// Marks what was decided on LLCs.
+    fn say_llcs(&mut self) {
+        let said = self.numa.as_mut().map_or(vec![], Numa::llcs_said);
+        said.into_iter().for_each(|text| self.kernel.mark(|| text));
     }
 
     /// A VM is powered off.
@@ -77,6 +84,7 @@ impl<P: Scheduler> Engine<P> {
             for d in numa.set_online(now, &online) {
                 self.kernel.mark(|| format!("VM {}, client {}: {d}", d.client.vm, d.client.part));
             }
+            self.say_llcs();
             let there = |w: &u32| self.kernel.is_there(*w);
             let worlds: Vec<u32> = self.cast.worlds().filter(there).collect();
             worlds.into_iter().for_each(|w| self.put_home(w));
@@ -127,11 +135,8 @@ impl<P: Scheduler> Engine<P> {
             self.kernel.mark(|| format!("VM {}, client {}: {d}", d.client.vm, d.client.part));
         }
         let Some(numa) = &mut self.numa else { return };
-        let (in_llcs, worlds) = numa.llc_round(now);
-        for d in &in_llcs {
-            let of = d.client.vm;
-            self.kernel.mark(|| format!("VM {of}: {}", d.of("LLC")));
-        }
+        let worlds = numa.llc_round(now);
+        self.say_llcs();
         let moved = moved.into_iter().chain(worlds);
         for world in moved.collect::<std::collections::BTreeSet<_>>() {
             if self.kernel.is_there(world) {

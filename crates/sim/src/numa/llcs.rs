@@ -30,6 +30,9 @@ impl Numa {
         let Some(home) = of(if piles { first } else { part.id }) else { return };
         let of_node = (0..).zip(&self.domains).filter(|(_, (_, node))| *node == home);
         let of_node: u64 = of_node.map(|(domain, _)| 1 << domain).sum();
+        // A home that is the whole host is none.
+        let whole = self.domains.iter().all(|(_, node)| *node == home);
+        let of_node = if whole { 0 } else { of_node };
         for (vcpu, world) in (0..).zip(part.worlds.clone()) {
             let llc = self.llcs.as_ref().and_then(|l| l.of(part.id, vcpu)).filter(|_| !piles);
             self.homes[world as usize] = llc.map_or(of_node, |llc| 1 << llc);
@@ -45,6 +48,21 @@ impl Numa {
         parts.iter().for_each(|p| self.set_home(p));
         let changed = worlds.into_iter().zip(before);
         changed.filter(|(w, home)| self.homes[*w as usize] != *home).map(|(w, _)| w).collect()
+    }
+
+    /// Whether some VM may have a home that is not the whole host.
+    pub(crate) fn holds(&self) -> bool {
+        let several = self.domains.iter().any(|(_, node)| *node != self.domains[0].1);
+        self.managed && (several || self.wants.iter().any(|w| w.llc.is_some()))
+    }
+
+    /// Decisions on LLCs since the last call, in words, each with its VM and client.
+    pub(crate) fn llcs_said(&mut self) -> Vec<String> {
+        let said = self.llcs.as_mut().map_or(vec![], Llcs::take_said);
+        let one = |(id, vcpu, d): (ClientId, u32, Decision)| {
+            format!("VM {}, client {}, from vCPU {vcpu} on: {}", id.vm, id.part, d.of("LLC"))
+        };
+        said.into_iter().map(one).collect()
     }
 
     /// What was decided of a client, in words.
@@ -63,14 +81,13 @@ impl Numa {
         all.into_iter().collect()
     }
 
-    /// A round of the LLCs, by what the clients did as `loads` saw it last: the decisions, and the
-    /// worlds whose home changes by them.
-    pub(crate) fn llc_round(&mut self, now: u64) -> (Vec<Decision>, Vec<u32>) {
+    /// A round of the LLCs, by what the clients did as `loads` saw it last: the worlds whose home
+    /// changes.
+    pub(crate) fn llc_round(&mut self, now: u64) -> Vec<u32> {
         let loads = std::mem::take(&mut self.vcpu_loads);
-        let Some(llcs) = &mut self.llcs else { return (vec![], vec![]) };
+        let Some(llcs) = &mut self.llcs else { return vec![] };
         let decisions = llcs.round(now, &loads);
-        let worlds = self.note_llcs(&decisions);
-        (decisions, worlds)
+        self.note_llcs(&decisions)
     }
 }
 
