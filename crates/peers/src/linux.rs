@@ -270,7 +270,8 @@ impl Accounts for Linux {
 
 impl Scheduler for Linux {
     fn features(&self) -> &'static [Feature] {
-        &[Feature::Shares, Feature::Pools, Feature::Limits, Feature::Hotplug]
+        use Feature::{Bursts, Hotplug, Limits, Pools, Shares};
+        &[Shares, Pools, Limits, Bursts, Hotplug]
     }
 
     /// A world whose run queue is throttled stops although nothing else waits there.
