@@ -138,12 +138,6 @@ impl Llcs {
         }
     }
 
-    /// Whether a client has a choice.
-    #[must_use]
-    pub fn has(&self, id: ClientId) -> bool {
-        self.clients.contains_key(&id)
-    }
-
     /// Gives a client LLCs of its home node, unless it has them; decisions are of its parts.
     pub fn seat(&mut self, at_ns: u64, id: ClientId, asks: Asks) -> Vec<Decision> {
         if self.clients.get(&id).is_some_and(|(before, _)| *before == asks) {

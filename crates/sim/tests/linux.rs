@@ -11,7 +11,7 @@ use settings::Run;
 use sim::{Options, Outcome, Peer, Policy, SimError, Ticks, run};
 
 /// What holds under any scheduler.
-const ALWAYS: [Invariant; 7] = [
+pub const ALWAYS: [Invariant; 7] = [
     Invariant::Events,
     Invariant::OneWorldAPcpu,
     Invariant::OnePcpuAWorld,

@@ -2,6 +2,7 @@
 //! each law of the model where it alone decides.
 
 use crate::draw::case::seeds;
+use crate::linux::ALWAYS;
 use crate::random_hosts::drawn;
 use crate::text;
 use check::Invariant;
@@ -290,16 +291,7 @@ fn wrong_on(seed: u64) -> Vec<String> {
             }
         };
         let verdict = outcome.verdict.as_ref().expect("it was checked");
-        for kept in [
-            Invariant::Events,
-            Invariant::OneWorldAPcpu,
-            Invariant::OnePcpuAWorld,
-            Invariant::Affinity,
-            Invariant::Transition,
-            Invariant::Charge,
-            Invariant::Busy,
-            Invariant::ReadyTooLong,
-        ] {
+        for kept in ALWAYS.into_iter().chain([Invariant::ReadyTooLong]) {
             if verdict.count(kept) > 0 {
                 wrong.push(format!("{at}: {kept:?}: {:?}", verdict.violations.first()));
             }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-fn tandem(args: &[&str]) -> Output {
+pub(crate) fn tandem(args: &[&str]) -> Output {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     Command::new(env!("CARGO_BIN_EXE_tandem"))
         .current_dir(root)

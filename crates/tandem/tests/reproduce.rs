@@ -1,18 +1,7 @@
 //! `tandem reproduce` as people call it.
 
-use std::{
-    path::PathBuf,
-    process::{Command, Output},
-};
-
-fn tandem(args: &[&str]) -> Output {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    Command::new(env!("CARGO_BIN_EXE_tandem"))
-        .current_dir(root)
-        .args(args)
-        .output()
-        .expect("tandem starts")
-}
+use crate::numa::tandem;
+use std::path::PathBuf;
 
 fn file(name: &str, text: &str) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
