@@ -171,10 +171,15 @@ def test_an_interrupt_ends_the_processes_of_a_sweep(two: Scenario, tmp_path: Pat
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 
+    # A shell's background jobs ignore SIGINT, and Python keeps that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=interrupt).start()
     begin = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        Sweep(two, seeds=range(9)).run(binary=Binary.find(slow), progress=False, workers=2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Sweep(two, seeds=range(9)).run(binary=Binary.find(slow), progress=False, workers=2)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert time.monotonic() - begin < 20
     pids = (tmp_path / "pids").read_text().split()
     assert pids
