@@ -94,7 +94,7 @@ impl Run<'_> {
     /// Runs a step; whether what needs it may start.
     fn step(&self, n: usize) -> bool {
         let step = self.steps[n];
-        let (start_s, log) = (self.since(), self.logs.join(step.name.replace(' ', "-") + ".log"));
+        let (start_s, log) = (self.since(), self.log_of(step.name));
         println!("=== {}: started at {start_s:.0} s", step.name);
         let end = match File::create(&log) {
             Ok(file) => (step.run)(&Context {
@@ -107,6 +107,10 @@ impl Run<'_> {
         };
         self.end(step.name, start_s, &end, &log);
         !matches!(end, End::Failed(_))
+    }
+
+    fn log_of(&self, name: &str) -> PathBuf {
+        self.logs.join(name.replace(' ', "-") + ".log")
     }
 
     fn refuse(&self, n: usize, needed: &str) {
@@ -143,6 +147,10 @@ impl Run<'_> {
             eprintln!("{}: cannot keep the times: {e}", path.display());
         }
         let (text, ok) = summary(&ended);
+        for step in ended.iter().filter(|e| e.verdict == "failed") {
+            let log = fs::read(self.log_of(step.name)).unwrap_or_default();
+            print!("{}", last_words(step, &String::from_utf8_lossy(&log)));
+        }
         print!("{text}");
         if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
@@ -163,6 +171,15 @@ fn times(ended: &[Ended], total_s: f64) -> String {
     };
     let lines: String = rows.iter().map(row).collect();
     format!("{lines}ci: {total_s:.0} s in all\n")
+}
+
+/// Why a step failed and the end of its log: a reader of the last lines alone needs no other.
+fn last_words(step: &Ended, log: &str) -> String {
+    const LINES: usize = 12;
+    let lines: Vec<&str> = log.lines().filter(|l| !l.trim().is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(LINES)..];
+    let text: String = last.iter().map(|l| format!("ci: {}: {l}\n", step.name)).collect();
+    if step.why.is_empty() { text } else { format!("{text}ci: {}: {}\n", step.name, step.why) }
 }
 
 /// The last lines, and whether all is well.
@@ -200,6 +217,15 @@ mod tests {
             ("ci: skipped: c\nci: failed: b\n1 passed, 1 failed\n".to_owned(), false)
         );
         assert_eq!(summary(&ends[..1]), ("1 passed, 0 failed\n".to_owned(), true));
+    }
+
+    #[test]
+    fn the_end_of_a_failed_steps_log_is_repeated() {
+        let step = Ended { why: "exit status: 1".into(), ..ended("b", "failed", 0.0) };
+        let log: String = (0..20).map(|n| format!("line {n}\n\n")).collect();
+        let text = last_words(&step, &log);
+        assert!(text.starts_with("ci: b: line 8\n"), "{text}");
+        assert!(text.ends_with("ci: b: line 19\nci: b: exit status: 1\n"), "{text}");
     }
 
     #[test]
