@@ -137,8 +137,8 @@ impl Run<'_> {
     /// Prints the times and the verdict, and keeps both.
     fn close(self) -> ExitCode {
         let total_s = self.since();
-        let ended = self.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
-        print!("{}", times(&ended, total_s));
+        let ended = &*self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        print!("{}", times(ended, total_s));
         let kept = serde_json::json!({
             "commit": commit(&self.root), "total_s": total_s, "steps": ended,
         });
@@ -146,7 +146,7 @@ impl Run<'_> {
         if let Err(e) = fs::write(&path, format!("{kept:#}\n")) {
             eprintln!("{}: cannot keep the times: {e}", path.display());
         }
-        let (text, ok) = summary(&ended);
+        let (text, ok) = summary(ended);
         for step in ended.iter().filter(|e| e.verdict == "failed") {
             let log = fs::read(self.log_of(step.name)).unwrap_or_default();
             print!("{}", last_words(step, &String::from_utf8_lossy(&log)));
