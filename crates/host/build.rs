@@ -18,6 +18,7 @@ fn main() {
         let source = root.join(format!("glue/{name}.bpf.c"));
         libbpf_cargo::SkeletonBuilder::new()
             .source(&source)
+            .obj(out.join(format!("{name}.bpf.o")))
             .clang(clang())
             .clang_args([
                 "-mcpu=v3".into(),

@@ -8,9 +8,8 @@
  *		holds it. core.holder_next: the one thread that may take the core once it is free,
  *		as long as a world waits there
  * Limits	host tasks hold nothing: what a vCPU learns of the host that it exits to is not
- *		guarded here. Cores of up to 8 threads. In the simulator alone, as yet: the timers'
- *		call chains of BPF share 512 bytes of stack, in which place_cost has no room to ask
- *		for the holder
+ *		guarded here. Cores of up to 8 threads. A live host refuses the knob as yet
+ *		(docs/design/010-cores.md)
  */
 #ifndef TANDEM_HOLDER_H
 #define TANDEM_HOLDER_H
@@ -28,7 +27,7 @@
 
 INLINE bool holder_on(struct host *h)
 {
-	return PLAT_APART && h->smt > 1 && plat_knobs(h)->core_sharing != SHARING_ANY;
+	return h->smt > 1 && plat_knobs(h)->core_sharing != SHARING_ANY;
 }
 
 /* Bit of a thread in its core's word. */
@@ -96,14 +95,7 @@ INLINE bool holder_lets(u32 only, u32 vm)
 	return only == VM_ANY || vm == VM_SYSTEM || only == vm;
 }
 
-/* Whether a world of `vm` may begin to run on a thread of a core now. */
-INLINE bool holder_admits_on(struct host *h, const struct pcpu *core, const struct pcpu *p, u32 vm)
-{
-	return !holder_on(h) || vm == VM_SYSTEM ||
-	       holder_lets(holder_only(h, core, p, plat_read(core->holder)), vm);
-}
-
-/* The same by number. */
+/* Whether a world of `vm` may begin to run on a pCPU now. */
 INLINE bool holder_admits(struct host *h, u32 pcpu, u32 vm)
 {
 	return vm == VM_SYSTEM || holder_lets(holder_of(h, pcpu), vm);

@@ -64,19 +64,39 @@ INLINE u32 place_vm(struct host *h, plat_task *t)
 	return w ? w->vm : VM_SYSTEM;
 }
 
+/* Of these pCPUs of a cluster those where a world of `vm` does not wait for the core: where nothing
+ * runs its holder must admit it (account/holder.h). */
+RARE_SUBPROG u64 place_admitted(NONNULL(struct host *h), u32 cluster, u32 vm, u64 mask)
+{
+	struct cluster *c = plat_cluster(h, cluster);
+
+	if (!c)
+		return 0;
+	plat_for(i, CLUSTER_PCPUS) {
+		struct pcpu *p = mask >> i & 1 ? plat_pcpu(h, c->pcpu[i & 63]) : NULL;
+
+		struct pcpu *core = p ? plat_pcpu(h, p->core_first) : NULL;
+
+		if (core && !plat_read(p->current_world) &&
+		    !holder_lets(holder_only(h, core, p, plat_read(core->holder)), vm))
+			mask &= ~(1ull << i);
+	}
+	return mask;
+}
+
 /* Reserves a pCPU of a cluster: of a core that has idled since before `before`, unless that is 0;
  * -1 if there is none. */
 SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 before)
 {
 	struct cluster *c = plat_cluster(h, cluster);
 	u64 mask = c ? plat_read(c->idle) : 0;
-	u32 vm;
 
 	if (!mask || !home_has(home_mask(h, t), c->domain))
 		return -1;
-	vm = place_vm(h, t);
 	if (before)
 		mask = idle_whole(c, h->smt, mask);
+	if (holder_on(h))
+		mask = place_admitted(h, cluster, place_vm(h, t), mask);
 	plat_for(i, CLUSTER_PCPUS) {
 		u32 bit = mask ? plat_first_bit(mask) & 63 : 0;
 		struct pcpu *q = mask ? plat_pcpu(h, c->pcpu[bit]) : NULL;
@@ -88,8 +108,7 @@ SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 
 		if (before && (plat_read(core->core_awake) ||
 			       (s64)(before - plat_read(core->core_idle_since_ns)) <= 0))
 			continue;
-		if (plat_may_run(t, q->id) && holder_admits_on(h, core, q, vm) &&
-		    idle_reserve(c, bit))
+		if (plat_may_run(t, q->id) && idle_reserve(c, bit))
 			return (s32)q->id;
 	}
 	return -1;
@@ -115,17 +134,18 @@ SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 {
 	struct pcpu *p = plat_pcpu(h, prev);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
-	u64 idle = c ? plat_read(c->idle) : 0, before = plat_now(h) + 1;
 	struct world *w;
+	u64 before;
 	s32 found;
 	bool own;
 
 	if (!c)
 		return -1;
-	own = idle >> (p->bit & 63) & 1 && plat_may_run(t, prev) &&
+	own = plat_read(c->idle) >> (p->bit & 63) & 1 && plat_may_run(t, prev) &&
 	      home_has(home_mask(h, t), p->domain) && holder_admits(h, prev, place_vm(h, t));
-	if (own && idle_on_core(c, h->smt, idle, p->bit) && idle_reserve(c, p->bit))
+	if (own && idle_on_core(c, h->smt, plat_read(c->idle), p->bit) && idle_reserve(c, p->bit))
 		return (s32)prev;
+	before = plat_now(h) + 1;
 	w = own ? plat_world_of(h, t) : NULL;
 	if (w && w->vm != VM_SYSTEM && w->last_pcpu == (s32)prev)
 		before -= plat_knobs(h)->spread_us * US;
@@ -224,16 +244,22 @@ SUBPROG u64 place_allowed(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t),
 	return mask;
 }
 
+/* Bits of a cluster where a world may queue. */
+INLINE u64 place_open(struct host *h, u32 cluster, plat_task *t, struct world *w, u64 kept)
+{
+	u64 mask = place_allowed(h, cluster, t, w, w->flags) & ~kept;
+
+	return holder_on(h) ? place_admitted(h, cluster, w->vm, mask) : mask;
+}
+
 /* Cost of a pCPU for a candidate that must queue (law/goodness.h). */
 SUBPROG s64 place_cost(NONNULL(struct host *h), u32 pcpu, NONNULL(struct candidate *cand))
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
-	struct pcpu *core;
 	bool sibling;
 	u64 gain;
 
-	core = p ? plat_pcpu(h, p->core_first) : NULL;
-	if (!core || (!plat_read(p->current_world) && !holder_admits_on(h, core, p, cand->vm)))
+	if (!p)
 		return GOODNESS_WORST;
 	gain = preempt_gain(h, p, cand, plat_now(h));
 	if (plat_read(p->wait_key) <= cand->deadline)
@@ -349,7 +375,7 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	s.cursor = p->probe++;
 	nears = w->home != HOME_ANY ? c->nears_of_node : c->nears;
 	near = nears ? c->near[s.cursor % nears & (CLUSTERS_MAX - 1)] : CLUSTERS_MAX;
-	s.mask = place_allowed(h, p->cluster, t, w, w->flags) & ~c->kept;
+	s.mask = place_open(h, p->cluster, t, w, c->kept);
 	s.cost = s.mask >> (p->bit & 63) & 1 ? place_cost(h, s.pcpu, &s.cand) : GOODNESS_WORST;
 	s.mask &= ~(1ull << (p->bit & 63));
 	if (w->vm != VM_SYSTEM && w->last_pcpu == (s32)s.pcpu) {
@@ -360,7 +386,7 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	other = plat_cluster(h, near);
 	if (!other)
 		return s.pcpu;
-	s.mask = place_allowed(h, near, t, w, w->flags) & ~other->kept;
+	s.mask = place_open(h, near, t, w, other->kept);
 	s.margin += (s64)share_span(h, plat_knobs(h)->migrate_margin_us);
 	place_probe(h, near, &s);
 	return s.pcpu;

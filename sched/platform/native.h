@@ -116,7 +116,6 @@ void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 lin
 			     plat_assert_failed_(NATIVE(h)->kernel, #cond, __FILE__, __LINE__)))
 
 #define PLAT_STRICT 1
-#define PLAT_APART 1
 #define plat_assert_alone(h, cond) plat_assert(h, cond)
 
 INLINE void plat_trace(struct host *h, u64 ns, u64 head, u64 a, u64 b)

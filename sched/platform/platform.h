@@ -87,7 +87,6 @@ extern u64 native_ablated; /* set once, before main */
  *				atomic on records
  * plat_barrier()		orders stores for readers elsewhere
  * PLAT_STRICT			1 where strict co-scheduling is built; 0 on a kernel
- * PLAT_APART			1 where cores may be kept from two VMs; 0 on a kernel, as yet
  * plat_assert(h, cond)		stops a simulated run, counts on a kernel
  * plat_assert_alone(h, cond)	the same for what holds only while no other pCPU changes what it
  *				reads: nothing on a kernel

@@ -2,7 +2,7 @@
 //! be stopped; it reads no knobs and measures nothing.
 
 use crate::{Bounds, CoschedTerms};
-use units::Span;
+use units::{CoreSharing, Span};
 
 /// Settings of a scheduler that decide how late it may be. Knobs have the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,30 +22,6 @@ pub struct SchedulerTerms {
     pub sharing: CoreSharing,
     /// Thresholds of co-scheduling; `None` where vCPUs are not held together.
     pub cosched: Option<CoschedSpans>,
-}
-
-/// What the threads of a core may run at once; host tasks run beside all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CoreSharing {
-    /// Worlds of any VMs.
-    #[default]
-    Any,
-    /// Worlds of one VM (ESXi's side-channel-aware scheduler, version 2).
-    Vm,
-    /// One world of a VM (version 1).
-    None,
-}
-
-impl CoreSharing {
-    /// By the value of the knob `core_sharing`.
-    #[must_use]
-    pub fn of(knob: u64) -> CoreSharing {
-        match knob {
-            0 => CoreSharing::Any,
-            1 => CoreSharing::Vm,
-            _ => CoreSharing::None,
-        }
-    }
 }
 
 /// Settings of a scheduler that divides cores and not threads.

@@ -13,8 +13,12 @@ const WORST: usize = 15;
 /// The waits of the part of a trace that is shown.
 pub(crate) fn waits(trace: &Trace, window: Window, brief_ns: u64) -> Waits {
     // The last event is in the part: its end is not after it.
-    let options =
-        WaitOptions { from_ns: window.from, to_ns: window.to.saturating_add(1), brief_ns };
+    let options = WaitOptions {
+        from_ns: window.from,
+        to_ns: window.to.saturating_add(1),
+        brief_ns,
+        ..WaitOptions::default()
+    };
     let report = analyse(&trace.events, &options);
     let mut by_vm: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for w in report.waits.iter().filter(|w| w.ran_on.is_some()) {

@@ -3,7 +3,7 @@
 
 use crate::{Now, Replay, Stretch};
 use std::collections::BTreeMap;
-use units::{PcpuId, PcpuSet, WorldId};
+use units::{CoreSharing, PcpuId, PcpuSet, VmId, WorldId};
 
 /// Ended intervals of pCPUs, in the order of their ends, and times of state changes.
 #[derive(Debug, Default)]
@@ -11,6 +11,13 @@ pub(crate) struct Past {
     idle: Vec<Stretch>,
     ran: Vec<Vec<Stretch>>,
     changes: Vec<u64>,
+}
+
+/// When a core is closed to a world: of which VM that is, and what its threads may run at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Closed {
+    pub(crate) to: Option<VmId>,
+    pub(crate) by: CoreSharing,
 }
 
 /// Idling beside a wait.
@@ -50,13 +57,14 @@ impl Past {
     }
 
     /// Idling of pCPUs that are allowed, from `from` to now, outside of spans in which the world
-    /// was parked or co-stopped.
+    /// was parked or co-stopped, or their core was closed to it.
     pub(crate) fn beside(
         &self,
         replay: &Replay,
         from: u64,
         allowed: Option<&PcpuSet>,
         held: &[(u64, u64)],
+        closed: Closed,
     ) -> Beside {
         let to = replay.ns();
         let ended = &self.idle[self.idle.partition_point(|s| s.to_ns <= from)..];
@@ -71,7 +79,9 @@ impl Past {
         let mut out = Beside::default();
         let mut spans = vec![];
         for s in ended.iter().copied().chain(open).filter(may) {
-            let pieces = without((s.from_ns.max(from), s.to_ns.min(to)), held);
+            let mut barred = self.closed(replay, &s, closed);
+            barred.extend_from_slice(held);
+            let pieces = without((s.from_ns.max(from), s.to_ns.min(to)), &merged(barred));
             out.stretches += u32::from(!pieces.is_empty());
             for piece in &pieces {
                 let ns = piece.1 - piece.0;
@@ -90,9 +100,36 @@ impl Past {
         out
     }
 
-    /// The world that ran longest on a pCPU from `from` to now, and for how long in ns.
-    pub(crate) fn ran_most(&self, replay: &Replay, p: PcpuId, from: u64) -> Option<(WorldId, u64)> {
-        let to = replay.ns();
+    /// Spans in which the core of an idle pCPU is closed to the world that waits: another of its
+    /// threads runs a world beside which this one may not.
+    fn closed(&self, replay: &Replay, idle: &Stretch, closed: Closed) -> Vec<(u64, u64)> {
+        let names = replay.names();
+        let (Some(vm), Some(place)) = (closed.to, names.place(idle.pcpu)) else { return vec![] };
+        if closed.by == CoreSharing::Any {
+            return vec![];
+        }
+        let mut out = vec![];
+        for p in (0..replay.pcpus().len()).map(|p| PcpuId(p as u16)) {
+            if p == idle.pcpu || names.place(p).is_none_or(|o| o.core != place.core) {
+                continue;
+            }
+            for s in self.ran(replay, p, idle.from_ns) {
+                let Now::World(w) = s.now else { continue };
+                if names.vm_of(w).is_some_and(|(other, _)| !closed.by.lets(vm, other)) {
+                    out.push((s.from_ns, s.to_ns));
+                }
+            }
+        }
+        out
+    }
+
+    /// What ran on a pCPU from `from` to now, and what runs there.
+    fn ran<'p>(
+        &'p self,
+        replay: &Replay,
+        p: PcpuId,
+        from: u64,
+    ) -> impl Iterator<Item = Stretch> + use<'p> {
         let ended = self
             .ran
             .get(usize::from(p.0))
@@ -101,10 +138,16 @@ impl Past {
             pcpu: p,
             now: *now,
             from_ns: *since,
-            to_ns: to,
+            to_ns: replay.ns(),
         });
+        ended.iter().copied().chain(open)
+    }
+
+    /// The world that ran longest on a pCPU from `from` to now, and for how long in ns.
+    pub(crate) fn ran_most(&self, replay: &Replay, p: PcpuId, from: u64) -> Option<(WorldId, u64)> {
+        let to = replay.ns();
         let mut sums: BTreeMap<WorldId, u64> = BTreeMap::new();
-        for s in ended.iter().copied().chain(open) {
+        for s in self.ran(replay, p, from) {
             if let Now::World(w) = s.now {
                 *sums.entry(w).or_default() += s.to_ns.min(to).saturating_sub(s.from_ns.max(from));
             }

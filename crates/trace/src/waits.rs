@@ -6,12 +6,12 @@
 //! about single idle times: a pCPU that the world may use, idle for longer than `brief_ns` without
 //! interruption, while the world was READY and not parked, idled wrongly.
 
-use crate::idle::Past;
+use crate::idle::{Closed, Past};
 use crate::replay::{End, Replay, Stay};
 use crate::report::{self, Report};
 use crate::{Event, Kind, Now, State, Waker};
 use serde::Serialize;
-use units::{PcpuId, VmId, WorldId};
+use units::{CoreSharing, PcpuId, VmId, WorldId};
 
 /// What is looked at, and what is brief.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +22,19 @@ pub struct WaitOptions {
     pub to_ns: u64,
     /// How long a pCPU may idle beside a wait, in ns: what a kick takes until a world runs.
     pub brief_ns: u64,
+    /// What the threads of a core may run at once: a thread rightly idles while another thread of
+    /// its core runs a world beside which the waiting one may not.
+    pub core_sharing: CoreSharing,
 }
 
 impl Default for WaitOptions {
     fn default() -> WaitOptions {
-        WaitOptions { from_ns: 0, to_ns: u64::MAX, brief_ns: 100_000 }
+        WaitOptions {
+            from_ns: 0,
+            to_ns: u64::MAX,
+            brief_ns: 100_000,
+            core_sharing: CoreSharing::Any,
+        }
     }
 }
 
@@ -155,7 +163,7 @@ pub fn analyse_some(
                 continue;
             }
             if stay.was.begun {
-                waits.push(wait(replay, past, stay, options.brief_ns));
+                waits.push(wait(replay, past, stay, options));
             } else {
                 unseen_begin += 1;
             }
@@ -184,11 +192,12 @@ pub fn analyse_some(
     report::report(waits, unseen_begin + unknown_before, options.brief_ns, begin_ns)
 }
 
-fn wait(replay: &Replay, past: &Past, stay: &Stay, brief_ns: u64) -> Wait {
+fn wait(replay: &Replay, past: &Past, stay: &Stay, options: &WaitOptions) -> Wait {
     let (world, was, names) = (stay.world, &stay.was, replay.names());
     let allowed = names.allowed(world);
     let from = was.since_ns;
-    let beside = past.beside(replay, from, allowed, &stay.held);
+    let closed = Closed { to: names.vm_of(world).map(|v| v.0), by: options.core_sharing };
+    let beside = past.beside(replay, from, allowed, &stay.held, closed);
     let longest = beside.longest.map_or(0, |l| l.0);
     let ran_on = if stay.end == End::Became(State::Run) { stay.next_on } else { None };
     let queued_on = was.on.or(ran_on);
@@ -232,7 +241,7 @@ fn wait(replay: &Replay, past: &Past, stay: &Stay, brief_ns: u64) -> Wait {
         judgement: Judgement::Fine,
         because: String::new(),
     };
-    (wait.judgement, wait.because) = judge(&wait, brief_ns);
+    (wait.judgement, wait.because) = judge(&wait, options.brief_ns);
     wait
 }
 

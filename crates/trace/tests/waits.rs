@@ -5,9 +5,9 @@ use crate::common;
 use common::{host, state};
 use trace::waits::{Judgement, Wait, WaitOptions, analyse};
 use trace::{
-    End, Event, Kind, Latency, Move, Now, Queue, Replay, Role, State, Waker, Why, between,
+    End, Event, Kind, Latency, Move, Now, Place, Queue, Replay, Role, State, Waker, Why, between,
 };
-use units::{PcpuId, PcpuSet, VmId, WorldId};
+use units::{CoreSharing, PcpuId, PcpuSet, VmId, WorldId};
 
 const US: u64 = 1000;
 
@@ -50,6 +50,36 @@ fn beside(from: u64, to: u64) -> Vec<Event> {
     ];
     out.sort_by_key(|e| e.ns);
     out
+}
+
+#[test]
+fn a_thread_rightly_idles_while_its_core_is_another_vms() {
+    let place = |core| Kind::Pcpu { place: Place { smt: 0, core, llc: 0, node: 0 } };
+    let named = |world, vm| Kind::World {
+        world: WorldId(world),
+        vm: VmId(vm),
+        role: Role::Vcpu,
+        name: String::new(),
+    };
+    let judged = |core, vm_beside, core_sharing| {
+        let mut events = vec![
+            at(0, 0, place(0)),
+            at(0, 1, place(core)),
+            at(0, 0, named(1, vm_beside)),
+            at(0, 0, named(2, 2)),
+        ];
+        events.extend(beside(300, 700));
+        let options = WaitOptions { core_sharing, ..WaitOptions::default() };
+        let waits = analyse(&events, &options).waits;
+        waits.into_iter().find(|w| w.world == WorldId(2)).unwrap().judgement
+    };
+    let wrong = Judgement::WrongIdle;
+    assert_eq!(judged(0, 1, CoreSharing::Any), wrong, "any may run beside any");
+    assert_eq!(judged(0, 1, CoreSharing::Vm), Judgement::Fine);
+    assert_eq!(judged(0, 2, CoreSharing::Vm), wrong, "of its own VM");
+    assert_eq!(judged(0, 2, CoreSharing::None), Judgement::Fine);
+    assert_eq!(judged(0, 0, CoreSharing::None), wrong, "a host task");
+    assert_eq!(judged(1, 1, CoreSharing::None), wrong, "another core");
 }
 
 fn of(events: &[Event], world: u32) -> Wait {

@@ -42,6 +42,41 @@ pub const COSCHED_MODES: [&str; 3] = ["off", "relaxed", "strict"];
 /// any VMs, of one VM, or one world of a VM.
 pub const CORE_SHARING_MODES: [&str; 3] = ["any", "vm", "none"];
 
+/// What the threads of a core may run at once; host tasks run beside all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CoreSharing {
+    /// Worlds of any VMs.
+    #[default]
+    Any,
+    /// Worlds of one VM (ESXi's side-channel-aware scheduler, version 2).
+    Vm,
+    /// One world of a VM (version 1).
+    None,
+}
+
+impl CoreSharing {
+    /// Whether worlds of two VMs, or two worlds of one, may run at once.
+    #[must_use]
+    pub fn lets(self, one: VmId, other: VmId) -> bool {
+        let host = one == VmId::SYSTEM || other == VmId::SYSTEM;
+        host || match self {
+            CoreSharing::Any => true,
+            CoreSharing::Vm => one == other,
+            CoreSharing::None => false,
+        }
+    }
+
+    /// By the value of the knob `core_sharing`.
+    #[must_use]
+    pub fn of(knob: u64) -> CoreSharing {
+        match knob {
+            0 => CoreSharing::Any,
+            1 => CoreSharing::Vm,
+            _ => CoreSharing::None,
+        }
+    }
+}
+
 /// Names of a knob's values, in their order; empty for one that is a number.
 #[must_use]
 pub fn knob_modes(name: &str) -> &'static [&'static str] {

@@ -2,10 +2,16 @@
 //! a pCPU was wrong to idle meanwhile.
 
 use super::{Range, Selection};
-use crate::{Failure, output::Output, say};
+use crate::{
+    Failure,
+    knobs::{self, Setting},
+    output::Output,
+    say,
+};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use trace::waits::{WaitOptions, analyse_some};
-use units::Span;
+use units::{CoreSharing, Span};
 
 /// Lists every wait of a world for a pCPU, worst first, and judges whether a pCPU that idled
 /// meanwhile was wrong to.
@@ -27,6 +33,10 @@ pub struct Args {
     /// until a world runs.
     #[arg(long, value_name = "TIME", default_value = "100us")]
     brief: Span,
+    /// A knob that the recorded scheduler had; may be repeated. Of them `core_sharing` counts: a
+    /// thread rightly idles while its core is another VM's.
+    #[arg(long, value_name = "KNOB=VALUE")]
+    set: Vec<Setting>,
     /// Write all waits and sums (docs/trace.md) to a file, or to standard output with '-' in place
     /// of the report.
     #[arg(long, value_name = "FILE|-")]
@@ -35,11 +45,12 @@ pub struct Args {
 
 /// Runs `tandem trace waits`.
 pub(super) fn main(args: &Args) -> Result<(), Failure> {
+    let core_sharing = CoreSharing::of(knobs::resolve(&BTreeMap::new(), &args.set)?.core_sharing);
     let json = args.json.as_deref().map(|p| Output::open_or_stdout(p, "the waits")).transpose()?;
     let input = args.range.read()?;
     let chosen = args.selection.choose(input.events())?;
     let (from_ns, to_ns) = args.range.ns(input.events());
-    let options = WaitOptions { from_ns, to_ns, brief_ns: args.brief.ns() };
+    let options = WaitOptions { from_ns, to_ns, brief_ns: args.brief.ns(), core_sharing };
     input.working("judging");
     let report = analyse_some(input.events(), &options, |w| chosen.wait(w));
     let to_stdout = json.as_ref().is_some_and(Output::is_stdout);
