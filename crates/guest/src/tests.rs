@@ -1,0 +1,153 @@
+//! What a guest's scheduler does on vCPUs that all run whenever they want to.
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+fn terms(vcpus: u32, shown: Option<Shown>) -> Terms {
+    Terms {
+        vcpus,
+        shown,
+        exec_balance: true,
+        steal: false,
+        tick_ns: 4 * MS,
+        switch_ns: 1_000,
+        tick_cost_ns: 1_000,
+        send_ns: 2_000,
+        receive_ns: 1_000,
+    }
+}
+
+fn one_llc(vcpus: u32) -> Option<Shown> {
+    Some(Shown { threads_per_core: 1, vcpus_per_llc: vcpus })
+}
+
+fn kernel(terms: Terms, programs: &[Program]) -> Kernel {
+    let task = |(i, program): (usize, &Program)| TaskTerms {
+        name: format!("t{i}"),
+        program: *program,
+        spread: Spread::Fixed,
+        set: 0,
+    };
+    let tasks: Vec<TaskTerms> = programs.iter().enumerate().map(task).collect();
+    Kernel::new(terms, &tasks, |name| Stream::new(1, name))
+}
+
+/// Runs a guest up to a moment, each vCPU on a pCPU of its own: CPU time of each.
+fn run(k: &mut Kernel, until: u64) -> Vec<u64> {
+    let n = k.terms.vcpus as usize;
+    // Of each vCPU: when it is asked next, and since when it works.
+    let mut at: Vec<(u64, Option<u64>)> = vec![(0, None); n];
+    let mut used = vec![0; n];
+    while let Some((now, v)) = (0..n).map(|v| (at[v].0, v)).min().filter(|x| x.0 < until) {
+        if let Some(since) = at[v].1 {
+            k.worked(v as u32, now - since);
+            used[v] += now - since;
+        }
+        at[v] = match k.next(v as u32, now) {
+            Step::Work(ns) => (now.saturating_add(ns), Some(now)),
+            Step::Halt(until) => (until.unwrap_or(u64::MAX), None),
+        };
+        for effect in k.take_effects() {
+            match effect {
+                Effect::Interrupt(to) => at[to as usize].0 = now,
+                Effect::Timer(to) if at[to as usize].1.is_none() => {
+                    let due = k.timer_of(to).unwrap_or(u64::MAX);
+                    at[to as usize].0 = at[to as usize].0.min(due);
+                }
+                Effect::Timer(to) => at[to as usize].0 = now,
+            }
+        }
+    }
+    used
+}
+
+#[test]
+fn an_exec_moves_the_task_to_the_idle_vcpu_if_execs_are_balanced_and_not_otherwise() {
+    let exec = [Program::Exec { work: MS }];
+    for shown in [None, one_llc(2)] {
+        let mut moves = kernel(terms(2, shown), &exec);
+        run(&mut moves, 100 * MS);
+        let (execs, c) = (moves.rounds().map(|r| r.1).sum::<u64>(), moves.counts());
+        assert!((95..100).contains(&execs) && c.exec_migrations >= execs - 1, "{execs} {c:?}");
+        assert!(c.interrupts >= execs - 1, "the other vCPU was halted: {c:?}");
+        let mut stays = kernel(Terms { exec_balance: false, ..terms(2, shown) }, &exec);
+        let used = run(&mut stays, 100 * MS);
+        assert_eq!((stays.counts(), used[1]), (Counts::default(), 0));
+    }
+}
+
+#[test]
+fn a_task_whose_waker_is_busy_wakes_on_an_idle_core_of_the_llc_that_is_shown() {
+    let woken = |vcpus, shown| {
+        let io = Program::Io { work: MS, sleep: MS, interrupts: Some(0) };
+        let mut k = kernel(terms(vcpus, shown), &[Program::Burn, io]);
+        k.next(0, 0);
+        // The task slept on vCPU 0.
+        k.vcpus[1].queue.clear();
+        k.tasks[1].vcpu = 0;
+        k.place_wake(1, 0, false)
+    };
+    assert_eq!(woken(4, Some(Shown { threads_per_core: 2, vcpus_per_llc: 4 })), 2);
+    assert_eq!(woken(4, one_llc(4)), 1);
+    assert_eq!(woken(4, None), 0, "without a shared cache no other vCPU is looked at");
+    assert_eq!(woken(4, one_llc(1)), 0, "nor one of another LLC");
+}
+
+#[test]
+fn a_vcpu_that_goes_idle_takes_a_task_that_waits_elsewhere() {
+    let io = Program::Io { work: 20 * MS, sleep: 500 * MS, interrupts: None };
+    let mut k = kernel(terms(2, one_llc(2)), &[Program::Burn, io, Program::Burn]);
+    run(&mut k, 18 * MS);
+    assert_eq!((k.vcpu_of(0), k.vcpu_of(2), k.counts().pulls), (0, 0, 0));
+    let used = run(&mut k, 100 * MS);
+    assert_eq!(k.counts().pulls, 1);
+    assert_ne!(k.vcpu_of(0), k.vcpu_of(2));
+    assert!(used[1] > 70 * MS, "{used:?}");
+}
+
+#[test]
+fn a_halted_vcpu_is_interrupted_at_a_tick_to_take_a_task_that_waits() {
+    let short = Program::Io { work: 1_000, sleep: 500 * MS, interrupts: None };
+    let mut k = kernel(terms(2, None), &[Program::Burn, short, Program::Burn]);
+    // At its first end the vCPU has idled too little on average to look for work itself.
+    k.vcpus[1].average_idle = 0;
+    run(&mut k, 40 * MS);
+    assert_ne!(k.vcpu_of(0), k.vcpu_of(2));
+    assert!(k.counts().interrupts >= 1, "{:?}", k.counts());
+}
+
+#[test]
+fn stolen_time_is_charged_to_the_task_unless_it_is_reported() {
+    for (steal, charged) in [(false, 3 * MS), (true, MS)] {
+        let mut k = kernel(Terms { steal, ..terms(1, None) }, &[Program::Burn]);
+        k.next(0, 0);
+        k.worked(0, MS);
+        k.stolen(0, 2 * MS);
+        k.next(0, 3 * MS);
+        assert_eq!(k.tasks[0].vruntime, charged);
+    }
+}
+
+#[test]
+fn tasks_of_one_vcpu_share_it_and_a_woken_one_runs_before_one_that_has_run_longer() {
+    let io = Program::Io { work: 100_000, sleep: 10 * MS, interrupts: None };
+    let mut k = kernel(terms(1, None), &[Program::Burn, io, Program::Burn]);
+    run(&mut k, 1_000 * MS);
+    let rounds: Vec<u64> = k.rounds().map(|r| r.1).collect();
+    assert!(rounds[1] >= 95, "it sleeps 10 ms and works 0.1 ms: {rounds:?}");
+    let apart = k.tasks[0].vruntime.abs_diff(k.tasks[2].vruntime);
+    assert!(apart <= 10 * MS, "{apart}");
+}
+
+#[test]
+fn a_pipe_hands_over_and_its_reader_goes_to_an_idle_vcpu_only_where_caches_are_shared() {
+    let pipe = |next, first| Program::Pipe { work: 10_000, next, first };
+    for (shown, migrates) in [(None, false), (one_llc(2), true)] {
+        let mut k = kernel(terms(2, shown), &[pipe(1, true), pipe(0, false)]);
+        run(&mut k, 10 * MS);
+        let rounds: u64 = k.rounds().map(|r| r.1).sum();
+        assert!(rounds > 600, "{rounds}");
+        assert_eq!(k.counts().interrupts > 100, migrates, "{:?}", k.counts());
+    }
+}
