@@ -74,7 +74,6 @@ RARE_SUBPROG u64 place_admitted(NONNULL(struct host *h), u32 cluster, u32 vm, u6
 		return 0;
 	plat_for(i, CLUSTER_PCPUS) {
 		struct pcpu *p = mask >> i & 1 ? plat_pcpu(h, c->pcpu[i & 63]) : NULL;
-
 		struct pcpu *core = p ? plat_pcpu(h, p->core_first) : NULL;
 
 		if (core && !plat_read(p->current_world) &&

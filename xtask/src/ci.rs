@@ -149,7 +149,7 @@ impl Run<'_> {
         let (text, ok) = summary(ended);
         for step in ended.iter().filter(|e| e.verdict == "failed") {
             let log = fs::read(self.log_of(step.name)).unwrap_or_default();
-            print!("{}", last_words(step, &String::from_utf8_lossy(&log)));
+            print!("{}", end_of_log(step, &String::from_utf8_lossy(&log)));
         }
         print!("{text}");
         if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -174,7 +174,7 @@ fn times(ended: &[Ended], total_s: f64) -> String {
 }
 
 /// Why a step failed and the end of its log: a reader of the last lines alone needs no other.
-fn last_words(step: &Ended, log: &str) -> String {
+fn end_of_log(step: &Ended, log: &str) -> String {
     const LINES: usize = 12;
     let lines: Vec<&str> = log.lines().filter(|l| !l.trim().is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(LINES)..];
@@ -223,7 +223,7 @@ mod tests {
     fn the_end_of_a_failed_steps_log_is_repeated() {
         let step = Ended { why: "exit status: 1".into(), ..ended("b", "failed", 0.0) };
         let log: String = (0..20).map(|n| format!("line {n}\n\n")).collect();
-        let text = last_words(&step, &log);
+        let text = end_of_log(&step, &log);
         assert!(text.starts_with("ci: b: line 8\n"), "{text}");
         assert!(text.ends_with("ci: b: line 19\nci: b: exit status: 1\n"), "{text}");
     }

@@ -17,8 +17,8 @@
 //! none: the stopper of vCPU 0 moves the task, vCPU 1 is interrupted, vCPU 0 halts. Without exec
 //! balance neither happens.
 //!
-//! *Limits*: all tasks have nice 0 and may run on all vCPUs; no cgroups, no real-time tasks but the
-//! stopper, no NUMA balancing.
+//! *Limits*: nothing drives it yet. All tasks have nice 0 and may run on all vCPUs; no cgroups, no
+//! real-time tasks but the stopper, no NUMA balancing.
 
 mod balance;
 mod domains;
@@ -37,14 +37,14 @@ use domains::Domain;
 use program::Task;
 use vcpu::Vcpu;
 
-/// What a guest is, and what its kernel's deeds cost in CPU time.
+/// What a guest is, and what its kernel's operations cost in CPU time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// Number of vCPUs.
     pub vcpus: u32,
     /// The topology that the guest is shown; none if it is hidden: one level, without caches.
     pub shown: Option<Shown>,
-    /// Whether an exec looks for an idler vCPU (`SD_BALANCE_EXEC`).
+    /// Whether an exec looks for a less loaded vCPU (`SD_BALANCE_EXEC`).
     pub exec_balance: bool,
     /// Whether the hypervisor reports steal time, which is then not charged to tasks.
     pub steal: bool,
@@ -60,7 +60,7 @@ pub struct Terms {
     pub receive_ns: u64,
 }
 
-/// What the guest's deeds mean for other vCPUs.
+/// An effect of the guest's kernel on another vCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// This vCPU is sent a reschedule interrupt.
@@ -92,7 +92,7 @@ pub struct Kernel {
     domains: Vec<Vec<Domain>>,
     effects: Vec<Effect>,
     counts: Counts,
-    /// When the vCPUs without tick are looked after next.
+    /// From when on a tick has a halted vCPU balance again.
     next_idle_balance: u64,
 }
 
@@ -143,7 +143,7 @@ impl Kernel {
         self.tasks.iter().map(|t| (t.name.as_str(), t.rounds))
     }
 
-    /// What its last deeds mean for other vCPUs, in order; they are taken out.
+    /// Effects on other vCPUs since the last call, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }

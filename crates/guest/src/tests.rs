@@ -151,3 +151,64 @@ fn a_pipe_hands_over_and_its_reader_goes_to_an_idle_vcpu_only_where_caches_are_s
         assert_eq!(k.counts().interrupts > 100, migrates, "{:?}", k.counts());
     }
 }
+
+/// A guest of two vCPUs where a burner runs on vCPU 0, and another waits there since `now`.
+fn one_waits(now: u64) -> Kernel {
+    let mut k = kernel(terms(2, one_llc(2)), &[Program::Burn, Program::Burn]);
+    k.vcpus[1].queue.clear();
+    k.tasks[1].ran_at = now;
+    k.enqueue(1, 0);
+    k.next(0, now);
+    k
+}
+
+#[test]
+fn a_vcpu_that_idles_too_briefly_on_average_takes_nothing() {
+    let mut k = one_waits(0);
+    k.vcpus[1].average_idle = balance::MIGRATION_COST_NS - 1;
+    assert!(!k.newidle(1, 10 * MS));
+    k.vcpus[1].average_idle = balance::MIGRATION_COST_NS;
+    assert!(k.newidle(1, 10 * MS));
+}
+
+#[test]
+fn a_warm_task_is_taken_only_after_two_failures() {
+    let now = 10 * MS;
+    let tries = |ran_ago| {
+        let mut k = one_waits(now - ran_ago);
+        (1..5).find(|_| k.newidle(1, now)).expect("in the end it is taken")
+    };
+    assert_eq!(tries(balance::MIGRATION_COST_NS), 1, "cold");
+    assert_eq!(tries(balance::MIGRATION_COST_NS - 1), 3, "warm");
+}
+
+#[test]
+fn a_sleeper_is_at_most_half_a_latency_behind_and_a_move_keeps_the_lag() {
+    let mut k = kernel(terms(2, None), &[Program::Burn, Program::Burn]);
+    (k.vcpus[0].least, k.vcpus[1].least) = (20 * MS, 50 * MS);
+    k.vcpus[1].queue.clear();
+    (k.tasks[1].vruntime, k.tasks[1].asleep) = (0, true);
+    k.next(1, 0);
+    k.wake(1, 1, false);
+    assert_eq!((k.vcpu_of(1), k.tasks[1].vruntime), (1, 47 * MS));
+    k.enqueue(1, 0);
+    assert_eq!((k.tasks[1].vruntime, k.counts().migrations), (17 * MS, 1));
+}
+
+#[test]
+fn an_exec_costs_the_stopper_an_interrupt_sent_and_one_received() {
+    let mut k = kernel(terms(2, None), &[Program::Exec { work: MS }]);
+    let mut step = |vcpu: u32, now, worked| {
+        k.worked(vcpu, worked);
+        k.next(vcpu, now)
+    };
+    assert_eq!(step(0, 0, 0), Step::Work(1_000), "a switch");
+    assert_eq!(step(0, 1_000, 1_000), Step::Work(MS));
+    assert_eq!(step(0, MS + 1_000, MS), Step::Work(1_000), "a switch to the stopper");
+    assert_eq!(step(0, MS + 2_000, 1_000), Step::Work(2_000), "the interrupt is sent");
+    assert_eq!(step(0, MS + 4_000, 2_000), Step::Halt(None));
+    assert_eq!(step(1, MS + 4_000, 0), Step::Work(1_000), "and received");
+    assert_eq!(step(1, MS + 5_000, 1_000), Step::Work(1_000), "a switch");
+    k.delays(1, 7_000);
+    assert_eq!(k.next(1, MS + 5_000), Step::Work(8_000), "caches are cold");
+}

@@ -47,7 +47,7 @@ pub(crate) struct Vcpu {
     /// Tasks that its stopper moves, each to another vCPU.
     stops: VecDeque<(u32, u32)>,
     /// Least virtual time of its queue; it never goes back.
-    least: u64,
+    pub(crate) least: u64,
     /// Up to when its task is charged, and of that interval, what was stolen.
     since: u64,
     stolen: u64,
@@ -271,8 +271,8 @@ impl Kernel {
         self.vcpus[vcpu as usize].current = None;
     }
 
-    /// An exec: if another vCPU is idler, the stopper of this one is woken and runs, and moves the
-    /// task, which must not run meanwhile.
+    /// An exec: if another vCPU is less loaded, the stopper of this one is woken and runs, and
+    /// moves the task, which must not run meanwhile.
     fn exec(&mut self, vcpu: u32, task: u32) {
         let to = self.place_exec(vcpu);
         if to != vcpu {
@@ -300,7 +300,7 @@ impl Kernel {
     }
 
     /// A task that sleeps is woken, from a vCPU.
-    fn wake(&mut self, task: u32, waker: u32, sync: bool) {
+    pub(crate) fn wake(&mut self, task: u32, waker: u32, sync: bool) {
         if !std::mem::take(&mut self.tasks[task as usize].asleep) {
             return;
         }

@@ -1,12 +1,13 @@
-//! What every kernel's verifier asks of the scheduler's calls: 512 bytes of stack and 8 frames on
-//! the longest way. It is counted here, where no kernel need be booted; older kernels count calls
-//! that are never made too.
+//! Stack and frames of the scheduler's longest chains of calls: a kernel's verifier accepts 512
+//! bytes and 8 frames. They are counted in the object, so no kernel need be booted. Older kernels
+//! also count calls in code that is never reached, and so does this.
 
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SymbolKind};
 use std::collections::{BTreeMap, HashMap};
 
 const OBJECT: &str = concat!(env!("OUT_DIR"), "/tandem.bpf.o");
-/// Bytes of stack on one way, and frames (the kernel's MAX_BPF_STACK and MAX_CALL_FRAMES).
+/// Bytes of stack of one chain of calls, and its frames (the kernel's MAX_BPF_STACK and
+/// MAX_CALL_FRAMES).
 const STACK: u32 = 512;
 const FRAMES: usize = 8;
 /// Each frame is rounded up to this many bytes where programs are compiled for the CPU.
@@ -42,19 +43,19 @@ fn insn(bytes: &[u8]) -> Insn {
 fn frame(code: &[u8]) -> u32 {
     const MOVE: u8 = 0xbf;
     const ADD: u8 = 0x07;
-    const STACK_POINTER: u8 = 10;
+    const FRAME_POINTER: u8 = 10;
     let mut least = 0;
     let mut address = [false; 16];
     for bytes in code.chunks_exact(8) {
         let i = insn(bytes);
         let reaches = match i.code & 7 {
-            1 if i.src == STACK_POINTER => i32::from(i.off),
-            2 | 3 if i.dst == STACK_POINTER => i32::from(i.off),
+            1 if i.src == FRAME_POINTER => i32::from(i.off),
+            2 | 3 if i.dst == FRAME_POINTER => i32::from(i.off),
             7 if i.code == ADD && address[usize::from(i.dst)] => i.imm,
             _ => 0,
         };
         least = least.min(reaches);
-        address[usize::from(i.dst)] = i.code == MOVE && i.src == STACK_POINTER;
+        address[usize::from(i.dst)] = i.code == MOVE && i.src == FRAME_POINTER;
     }
     least.unsigned_abs()
 }
@@ -97,30 +98,30 @@ fn functions() -> BTreeMap<String, Function> {
     found
 }
 
-/// The way from a function on for which `cost` is the most, and that.
+/// The most that a chain of calls from a function on costs, and that chain.
 fn worst<'f>(
     of: &'f BTreeMap<String, Function>,
     name: &'f str,
     cost: &dyn Fn(&Function) -> u32,
 ) -> (u32, Vec<&'f str>) {
     let Some(function) = of.get(name) else { return (0, vec![]) };
-    let ways = function.calls.iter().map(|c| worst(of, c, cost));
-    let (below, mut way) = ways.max_by_key(|(sum, _)| *sum).unwrap_or_default();
-    way.insert(0, name);
-    (below + cost(function), way)
+    let chains = function.calls.iter().map(|c| worst(of, c, cost));
+    let (below, mut chain) = chains.max_by_key(|(sum, _)| *sum).unwrap_or_default();
+    chain.insert(0, name);
+    (below + cost(function), chain)
 }
 
 #[test]
-fn no_way_of_calls_is_too_deep_for_a_kernel() {
+fn no_chain_of_calls_is_too_deep_for_a_kernel() {
     let of = functions();
     let bytes = |f: &Function| f.frame.max(1).next_multiple_of(ROUND);
     let most = |cost: &dyn Fn(&Function) -> u32| {
         of.keys().map(|name| worst(&of, name, cost)).max_by_key(|(sum, _)| *sum)
     };
-    let (stack, way) = most(&bytes).expect("the object has functions");
-    assert!(stack <= STACK, "{stack} bytes of stack, allowed {STACK}: {}", way.join(" -> "));
+    let (stack, chain) = most(&bytes).expect("the object has functions");
+    assert!(stack <= STACK, "{stack} bytes of stack, allowed {STACK}: {}", chain.join(" -> "));
     assert!(stack > STACK / 2, "{stack} bytes: calls are not seen");
-    let (frames, way) = most(&|_| 1).expect("the object has functions");
-    assert!(frames as usize <= FRAMES, "{frames} frames, allowed {FRAMES}: {}", way.join(" -> "));
-    assert!(way.len() == frames as usize, "each is counted");
+    let (frames, chain) = most(&|_| 1).expect("the object has functions");
+    assert!(frames as usize <= FRAMES, "{frames} frames, allowed {FRAMES}: {}", chain.join(" -> "));
+    assert_eq!(chain.len(), frames as usize);
 }
