@@ -224,6 +224,14 @@ pub fn boot(
     spec: &BootSpec,
     on_output: &mut dyn FnMut(Stream, &str),
 ) -> Result<BootOutcome> {
+    if spec.kernel == KernelId::Cfs && spec.accel.root_shape() == image::Shape::Disk {
+        return Err(LabError::new(
+            "boot of kernel \"cfs\"",
+            "be done by this clock",
+            "its console's driver is a module, allowed the exact clock",
+            "use --accel icount:0, or a scenario without exact_clock = false",
+        ));
+    }
     let kernel = archive.kernel(&spec.kernel)?;
     let root = image::build(archive, &kernel, spec.accel.root_shape())?;
     let folder = run_folder(archive)?;

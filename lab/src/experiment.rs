@@ -19,8 +19,10 @@ use crate::payload;
 /// Who schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// The kernel's own fair class.
+    /// The kernel's own fair class, from 6.6 on.
     Eevdf,
+    /// The kernel's own fair class, before 6.6.
+    Cfs,
     /// Tandem, loaded through sched_ext.
     Tandem,
 }
@@ -30,6 +32,7 @@ impl Policy {
     pub fn name(self) -> &'static str {
         match self {
             Policy::Eevdf => "eevdf",
+            Policy::Cfs => "cfs",
             Policy::Tandem => "tandem",
         }
     }

@@ -18,7 +18,7 @@ use crate::{figures, history, tidy};
 pub struct Run {
     /// Name of a folder under scenarios/, or a TOML file.
     scenario: String,
-    /// Kernel to boot: newest, older, or an exact version such as 7.2.13+deb14.
+    /// Kernel to boot: newest, older, cfs, or an exact version such as 7.2.13+deb14.
     #[arg(long, default_value = "newest")]
     kernel: KernelId,
     /// Time of one run, over the scenario's lab.duration.
@@ -30,7 +30,8 @@ pub struct Run {
     /// Show 'tandem top' while VMs run.
     #[arg(long)]
     top: bool,
-    /// Write the result documents, a JSON array: lab eevdf, lab tandem, sim tandem.
+    /// Write the result documents, a JSON array: lab eevdf, lab tandem, sim tandem; with the kernel
+    /// cfs: lab cfs, sim cfs.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Append the figures to bench/history/SCENARIO.jsonl, once the run has passed.
@@ -106,7 +107,8 @@ fn show(stream: Stream, text: &str) {
     }
 }
 
-/// The simulator's answer to the same runs for the same time.
+/// The simulator's answer to the same runs for the same time: under Tandem, or where the lab has no
+/// sched_ext under the model of what it has.
 fn simulate(scenario: &Scenario, experiment: &Experiment<'_>) -> lab::Result<Document> {
     let as_long = |run: &settings::Run| {
         let mut run = run.clone();
@@ -117,8 +119,13 @@ fn simulate(scenario: &Scenario, experiment: &Experiment<'_>) -> lab::Result<Doc
         runs: experiment.runs()?.into_iter().map(as_long).collect(),
         ..scenario.clone()
     };
-    sim::run_scenario(&same, &sim::Options::default(), |_| {})
-        .map_err(|e| failed("simulator", e.to_string(), "run 'tandem sim' with that scenario"))
+    let refused = |e: &dyn std::fmt::Display| {
+        failed("simulator", e.to_string(), "run 'tandem sim' with that scenario and policy")
+    };
+    let simulated = experiment.policies.last().map_or("tandem", |p| p.name());
+    let policy = simulated.parse().map_err(|e: sim::PolicyError| refused(&e))?;
+    let options = sim::Options { policy, ..sim::Options::default() };
+    sim::run_scenario(&same, &options, |_| {}).map_err(|e| refused(&e))
 }
 
 struct Done {
@@ -128,9 +135,23 @@ struct Done {
     simulated: Document,
 }
 
+/// The schedulers of a run: Debian 12's kernel has no sched_ext, and so CFS alone.
+fn policies(args: &Run) -> lab::Result<Vec<Policy>> {
+    match (&args.kernel, args.tandem_only) {
+        (KernelId::Cfs, true) => Err(LabError::new(
+            "--tandem-only",
+            "be followed with --kernel cfs",
+            "a kernel without sched_ext, allowed newest, older or a version",
+            "leave one of the two out",
+        )),
+        (KernelId::Cfs, false) => Ok(vec![Policy::Cfs]),
+        (_, true) => Ok(vec![Policy::Tandem]),
+        (_, false) => Ok(vec![Policy::Eevdf, Policy::Tandem]),
+    }
+}
+
 fn execute(scenario: &Scenario, args: &Run) -> lab::Result<Done> {
-    let policies =
-        if args.tandem_only { vec![Policy::Tandem] } else { vec![Policy::Eevdf, Policy::Tandem] };
+    let policies = policies(args)?;
     let experiment = Experiment {
         scenario,
         policies,

@@ -23,7 +23,7 @@ pub struct Fetch {
 /// Files that the command leaves in /lab/out are brought back.
 #[derive(Args)]
 pub struct Shell {
-    /// Kernel to boot: newest, older, or an exact version such as 7.2.13+deb14.
+    /// Kernel to boot: newest, older, cfs, or an exact version such as 7.2.13+deb14.
     #[arg(long, default_value = "newest")]
     kernel: KernelId,
     /// CPUs as SOCKETSxCORESxTHREADS.

@@ -1,6 +1,6 @@
 //! Chooses the lab's kernels: the newest that really loads sched_ext schedulers and has KVM
-//! modules, and an older one of another series; it judges a kernel by its BTF, never by its version
-//! or configuration.
+//! modules, an older one of another series, and Debian 12's with CFS; whether a kernel loads
+//! sched_ext schedulers is judged by its BTF, never by its version or configuration.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -32,15 +32,46 @@ struct Role<'a> {
     exact: bool,
     /// KVM inside the lab needs the modules package of the very same version.
     needs_modules: bool,
+    /// Prefixes of the packages that hold the image, in order of preference.
+    packages: &'a [&'a str],
+    /// The image's package holds modules and configuration as well, as before 6.17.
+    whole: bool,
+    /// Suites of Debian's archive that have it.
+    suites: &'a [&'a str],
+    /// Whether the kernel has to load sched_ext schedulers.
+    sched_ext: bool,
 }
+
+/// What roles have in common: sid has the newest first; trixie-backports keeps many versions for
+/// months.
+const SCHED_EXT: Role<'static> = Role {
+    name: "",
+    series: "",
+    exact: false,
+    needs_modules: false,
+    packages: &IMAGE_PACKAGES,
+    whole: false,
+    suites: &["sid", "trixie-backports"],
+    sched_ext: true,
+};
 
 /// Tried newest version first within each role. 7.2.12+deb13 is the example of a kernel that is
 /// passed over: its sched_ext functions lack their BTF tags. The older series is there because a
 /// scheduler must work on more than one kernel; its modules have left the archive, so VMs in it run
-/// without KVM.
-const ROLES: [Role<'static>; 2] = [
-    Role { name: "newest", series: "", exact: false, needs_modules: true },
-    Role { name: "older", series: "7.0.", exact: false, needs_modules: false },
+/// without KVM. Debian 12's kernel has CFS with bandwidth control, and no sched_ext.
+const ROLES: [Role<'static>; 3] = [
+    Role { name: "newest", needs_modules: true, ..SCHED_EXT },
+    Role { name: "older", series: "7.0.", ..SCHED_EXT },
+    Role {
+        name: "cfs",
+        series: "6.1.",
+        needs_modules: true,
+        packages: &["linux-image-"],
+        whole: true,
+        suites: &["bookworm"],
+        sched_ext: false,
+        ..SCHED_EXT
+    },
 ];
 
 /// The modules that make a KVM host of the guest, in loading order. QEMU's emulator offers AMD's
@@ -54,6 +85,9 @@ pub enum KernelId {
     Newest,
     /// The newest kernel of the older series; VMs in it run without KVM.
     Older,
+    /// Debian 12's 6.1, whose fair class is CFS. It boots by the exact clock alone: its driver of
+    /// the other clocks' console is a module.
+    Cfs,
     /// Exactly this version, such as `7.2.13+deb14`.
     Exact(String),
 }
@@ -63,6 +97,7 @@ impl fmt::Display for KernelId {
         f.write_str(match self {
             KernelId::Newest => "newest",
             KernelId::Older => "older",
+            KernelId::Cfs => "cfs",
             KernelId::Exact(version) => version,
         })
     }
@@ -75,11 +110,14 @@ impl FromStr for KernelId {
         match text {
             "newest" => Ok(KernelId::Newest),
             "older" => Ok(KernelId::Older),
+            "cfs" => Ok(KernelId::Cfs),
             v if v.starts_with(|c: char| c.is_ascii_digit()) => Ok(KernelId::Exact(v.to_owned())),
             _ => Err(LabError::new(
                 "kernel name",
                 "be understood",
-                format!("\"{text}\", allowed newest, older, or a version such as 7.2.13+deb14"),
+                format!(
+                    "\"{text}\", allowed newest, older, cfs, or a version such as 7.2.13+deb14"
+                ),
                 "pass one of these",
             )),
         }
@@ -144,13 +182,14 @@ pub(super) fn find(cache: &Path, id: &KernelId) -> Result<Kernel> {
     let role = match id {
         KernelId::Newest => &ROLES[0],
         KernelId::Older => &ROLES[1],
+        KernelId::Cfs => &ROLES[2],
         KernelId::Exact(version) => {
-            exact = Role { name: "", series: version, exact: true, needs_modules: false };
+            exact = Role { series: version, exact: true, ..SCHED_EXT };
             &exact
         }
     };
     let mut refused = Vec::new();
-    for source in sources(cache, &mut refused) {
+    for source in sources(cache, role.suites, &mut refused) {
         if let Some(kernel) = try_source(&kernels, source.as_ref(), role, &mut refused)? {
             if !role.name.is_empty() {
                 tool::write(&kernels.join(role.name), kernel.version.as_bytes())?;
@@ -180,7 +219,8 @@ fn remembered(kernels: &Path, id: &KernelId) -> Option<Kernel> {
         KernelId::Exact(version) => version.clone(),
         role => std::fs::read_to_string(kernels.join(role.to_string())).ok()?,
     };
-    Kernel::load(&kernels.join(version)).filter(|k| k.verdict == Verdict::Callable)
+    let wanted = |k: &Kernel| *id == KernelId::Cfs || k.verdict == Verdict::Callable;
+    Kernel::load(&kernels.join(version)).filter(wanted)
 }
 
 /// Sort key of a Debian kernel version: every number in it, in order.
@@ -191,7 +231,7 @@ fn version_key(version: &str) -> Vec<u32> {
 /// The (image package, version) pairs to try, best first.
 fn candidates(names: &[String], role: &Role) -> Vec<(String, String)> {
     let mut out = Vec::new();
-    for prefix in IMAGE_PACKAGES {
+    for prefix in role.packages {
         let version = |n: &String| Some(n.strip_prefix(prefix)?.strip_suffix(FLAVOUR)?.to_owned());
         let mut versions: Vec<String> = names
             .iter()
@@ -199,7 +239,9 @@ fn candidates(names: &[String], role: &Role) -> Vec<(String, String)> {
             .filter(|v| v.starts_with(|c: char| c.is_ascii_digit()) && v.starts_with(role.series))
             .filter(|v| !role.exact || v == role.series)
             .filter(|v| {
-                !role.needs_modules || names.contains(&format!("linux-modules-{v}{FLAVOUR}"))
+                !role.needs_modules
+                    || role.whole
+                    || names.contains(&format!("linux-modules-{v}{FLAVOUR}"))
             })
             .collect();
         versions.sort_by_key(|v| std::cmp::Reverse(version_key(v)));
@@ -219,7 +261,7 @@ fn try_source(
         let place = kernels.join(&version);
         let kernel = match Kernel::load(&place) {
             Some(known) => known,
-            None => match take(&place, source, &names, &package, &version) {
+            None => match take(&place, source, role, &names, &package, &version) {
                 Ok(kernel) => kernel,
                 Err(e) => {
                     tool::progress(&format!("kernel {version}: passed over, {e}"));
@@ -228,7 +270,8 @@ fn try_source(
                 }
             },
         };
-        if kernel.verdict == Verdict::Callable && (kernel.has_kvm || !role.needs_modules) {
+        let loads = !role.sched_ext || kernel.verdict == Verdict::Callable;
+        if loads && (kernel.has_kvm || !role.needs_modules) {
             return Ok(Some(kernel));
         }
         tool::progress(&format!(
@@ -244,6 +287,7 @@ fn try_source(
 fn take(
     place: &Path,
     source: &dyn Source,
+    role: &Role,
     names: &[String],
     package: &str,
     version: &str,
@@ -271,7 +315,13 @@ fn take(
         has_config: false,
         folder: draft.clone(),
     };
-    if verdict == Verdict::Callable {
+    if role.whole {
+        tool::copy(&image, &kernel.vmlinuz())?;
+        keep_modules(&draft, &unpacked)?;
+        kernel.has_kvm = true;
+        tool::copy(&find_file(&unpacked, |n| n.starts_with("config-"))?, &draft.join("config"))?;
+        kernel.has_config = true;
+    } else if verdict == Verdict::Callable {
         tool::copy(&image, &kernel.vmlinuz())?;
         kernel.has_kvm = take_modules(&draft, source, names, version)?;
         kernel.has_config = take_config(&draft, source, names, version)?;
@@ -298,17 +348,22 @@ fn take_modules(
     let unpacked = draft.join("unpacked-modules");
     let size = fetch_into(source, &package, &unpacked)?;
     tool::progress(&format!("kernel {version}: {} of modules for KVM", tool::megabytes(size)));
+    keep_modules(draft, &unpacked)?;
+    tool::remove_dir(&unpacked)?;
+    Ok(true)
+}
+
+/// Keeps KVM's modules of an unpacked package, uncompressed.
+fn keep_modules(draft: &Path, unpacked: &Path) -> Result<()> {
     for module in KVM_MODULES {
-        let file = find_file(&unpacked, |n| {
-            n == format!("{module}.ko.xz") || n == format!("{module}.ko")
-        })?;
+        let file =
+            find_file(unpacked, |n| n == format!("{module}.ko.xz") || n == format!("{module}.ko"))?;
         let packed = tool::read(&file)?;
         let is_packed = file.extension().is_some_and(|e| e == "xz");
         let plain = if is_packed { bzimage::through("xz", &packed)? } else { packed };
         tool::write(&draft.join(format!("{module}.ko")), &plain)?;
     }
-    tool::remove_dir(&unpacked)?;
-    Ok(true)
+    Ok(())
 }
 
 fn take_config(draft: &Path, source: &dyn Source, names: &[String], version: &str) -> Result<bool> {
@@ -379,6 +434,18 @@ mod tests {
         ]);
         let versions: Vec<String> = candidates(&all, &ROLES[1]).into_iter().map(|c| c.1).collect();
         assert_eq!(versions, ["7.0.13+deb13", "7.0.9+deb13"]);
+    }
+
+    #[test]
+    fn the_role_of_cfs_takes_debian_12s_signed_images_that_hold_their_modules() {
+        let all = names(&[
+            "image-6.1.0-9",
+            "image-6.1.0-56",
+            "image-6.12.9+deb12",
+            "binary-7.2.13+deb14",
+        ]);
+        let versions: Vec<String> = candidates(&all, &ROLES[2]).into_iter().map(|c| c.1).collect();
+        assert_eq!(versions, ["6.1.0-56", "6.1.0-9"]);
     }
 
     #[test]

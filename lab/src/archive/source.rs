@@ -8,10 +8,6 @@ use super::repository;
 use crate::error::{LabError, Result};
 use crate::tool;
 
-/// Where kernels come from. sid has the newest first; trixie-backports keeps many versions for
-/// months.
-const SUITES: [&str; 2] = ["sid", "trixie-backports"];
-
 /// A place that may have kernel packages.
 pub(super) trait Source {
     fn label(&self) -> String;
@@ -69,9 +65,13 @@ impl Source for Folder {
 
 /// The archive first, the given files after it; a source that cannot be opened is noted and passed
 /// over.
-pub(super) fn sources<'a>(cache: &'a Path, refused: &mut Vec<String>) -> Vec<Box<dyn Source + 'a>> {
+pub(super) fn sources<'a>(
+    cache: &'a Path,
+    suites: &[&str],
+    refused: &mut Vec<String>,
+) -> Vec<Box<dyn Source + 'a>> {
     let mut found: Vec<Box<dyn Source>> = Vec::new();
-    match Apt::open(cache, "kernels", &SUITES) {
+    match Apt::open(cache, "kernels", suites) {
         Ok(apt) => found.push(Box::new(apt)),
         Err(e) => {
             tool::progress(&format!("the archive is out of reach, trying given files: {e}"));

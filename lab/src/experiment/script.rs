@@ -128,7 +128,7 @@ fn measure(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> 
     if run.spec.warmup > Span::ZERO {
         let _ = writeln!(s, "sleep {}", decimal(run.spec.warmup));
     }
-    let kernel = if policy == Policy::Eevdf { "--kernel" } else { "" };
+    let kernel = if policy != Policy::Tandem { "--kernel" } else { "" };
     if experiment.show_top {
         // Through a pipe: on a terminal it would take the whole screen.
         let _ = writeln!(
@@ -155,7 +155,7 @@ fn measure(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> 
 fn alive(policy: Policy, run: &Run) -> String {
     let stays = |v: &&VmSpec| v.start == Span::ZERO && v.stop.is_none();
     let always = names(&run.spec.vms.iter().filter(stays).collect::<Vec<_>>());
-    let gone = if policy == Policy::Eevdf { "lost" } else { "fail" };
+    let gone = if policy != Policy::Tandem { "lost" } else { "fail" };
     format!(
         "for v in {always}; do kill -0 $(cat /lab/out/$v.pid) || {gone} \"VM $v is gone\"; done\n"
     )
