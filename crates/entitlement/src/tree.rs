@@ -272,7 +272,8 @@ impl Tree {
 
     /// What is not there of each pCPU for leaves that ask for so much: what others take, and on a
     /// host of fewer cores than pCPUs as much of each as `gives` leaves out.
-    pub(crate) fn taken_beside(&self, pcpus: &PcpuSet, asked: u64) -> Taken {
+    #[must_use]
+    pub fn taken_beside(&self, pcpus: &PcpuSet, asked: u64) -> Taken {
         let one = Rate::ONE.0;
         let less = (self.capacity(one) - self.gives(one, asked)) / self.pcpus.max(1);
         let mut taken = self.taken.clone();

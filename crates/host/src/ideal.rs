@@ -4,7 +4,7 @@
 use crate::{Names, discover, discover::Roots};
 use entitlement::{Demand, Fluid, divide_placed};
 use std::collections::BTreeMap;
-use units::PcpuSet;
+use units::{PcpuSet, Rate};
 
 /// What the worlds of one VM wanted in an interval, in ns of CPU time, by the pCPUs that they may
 /// use.
@@ -49,7 +49,11 @@ pub(crate) fn entitled(
         classes: w.classes.iter().map(|c| (index(&c.0), c.1)).collect(),
     };
     let demands: Vec<(usize, Demand)> = leaves.iter().map(demand).enumerate().collect();
-    divide_placed(&tree, &Fluid::new(pcpus, &sets), span_ns, &demands).split_off(1)
+    let asked: u128 = leaves.iter().flat_map(|w| &w.classes).map(|c| u128::from(c.1)).sum();
+    let asked = asked * u128::from(Rate::ONE.0) / u128::from(span_ns.max(1));
+    let taken = tree.taken_beside(pcpus, u64::try_from(asked).unwrap_or(u64::MAX));
+    let fluid = Fluid::new(pcpus, &sets).without(&taken);
+    divide_placed(&tree, &fluid, span_ns, &demands).split_off(1)
 }
 
 /// Affinity of threads, read again every second.
@@ -77,7 +81,6 @@ impl Allowed {
 mod tests {
     use super::*;
     use crate::{PoolName, Sources, VmName};
-    use units::Rate;
 
     fn pool(path: &str, shares: u32, reservation: u64, limit: Option<u64>) -> PoolName {
         let (path, parent, sources) = (path.to_owned(), "/".to_owned(), Sources::new());
@@ -171,6 +174,20 @@ mod tests {
         );
         let wants = [busy(2, "0", 1000), busy(2, "0", 1000), busy(2, "0-3", 2000)];
         assert_eq!(entitled(&held, &host, 1000, 0, &wants), [250, 750, 2000]);
+    }
+
+    #[test]
+    fn where_cores_are_divided_threads_are_not_and_tasks_of_higher_classes_take_theirs() {
+        let host = PcpuSet::first(4);
+        let vms = vec![vm(1, "/", 3000), vm(2, "/", 1000)];
+        let threads = names(vec![pool("/", 1, 0, None)], vms);
+        let cores = Names { cores: 2, shared_charge: 500, ..threads.clone() };
+        let wants = vec![busy(2, "0-3", 2000); 2];
+        assert_eq!(entitled(&threads, &host, 1000, 0, &wants), [2000, 2000]);
+        assert_eq!(entitled(&cores, &host, 1000, 0, &wants), [1500, 500]);
+        let taken = [(units::PcpuId(0), Rate(Rate::ONE.0 / 2))].into_iter().collect();
+        let beside = Names { taken, ..threads };
+        assert_eq!(entitled(&beside, &host, 1000, 0, &wants), [2000, 1500]);
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Sums {
             deltas.push(threads);
         }
         let host = minus(&b.system, &a.system);
-        let entitled = ideal::entitled(&b.names, all, span, host.used_ns, &wants);
+        let entitled = ideal::entitled(&b.names, all, span, host.run_ns, &wants);
         let mut used: BTreeMap<&str, u64> = BTreeMap::new();
         for ((vm, name), (threads, entitled)) in
             b.names.vms.iter().zip(&b.called).zip(deltas.into_iter().zip(entitled))

@@ -84,17 +84,22 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
         .map(|(v, stat)| (v.id, Sampled { stat, ..Sampled::default() }))
         .collect();
     let process: BTreeMap<u32, i32> = names.vms.iter().map(|v| (v.id, v.pid)).collect();
+    // Host tasks come and go by the thousand: the group's own counters miss none.
+    let group = accounts.vm(0);
+    let mut system_lost_ns = group.past_lost_ns;
     let mut system = Times::default();
-    for (i, w) in worlds {
+    for (i, mut w) in worlds {
+        w.lost_ns += accounts.losing_ns(&w, at_ns, names.charge());
         let times = world_times(&w, at_ns);
         if w.vm == sched_core::VM_SYSTEM {
             system.add(&times);
+            system_lost_ns += w.lost_ns;
         } else if let Some(vm) = vms.get_mut(&w.vm) {
             if let Some(stat) =
                 vm.stat.as_mut().filter(|_| process.get(&w.vm) != Some(&(w.tgid as i32)))
             {
                 // A kernel thread works for the VM, and is in no cgroup of it.
-                stat.used_ns = stat.used_ns.saturating_sub(times.used_ns);
+                stat.used_ns = stat.used_ns.saturating_sub(w.used_ns);
             }
             let comm = String::from_utf8_lossy(&w.comm).trim_end_matches('\0').to_owned();
             let (name, kind) = if sched_core::is_vcpu(w.kind) {
@@ -106,9 +111,8 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
             vm.threads.insert(w.pid as i32, Thread { name, kind, pid: w.tgid as i32, times });
         }
     }
-    // Host tasks come and go by the thousand: the group's own counter misses none.
-    let group = accounts.vm(0);
-    system.used_ns = group.used_ns;
+    system.run_ns = group.used_ns;
+    system.used_ns = group.used_ns.saturating_sub(system_lost_ns);
     let busy = (0..topology.pcpus()).map(|i| accounts.pcpu(i)).map(|p| {
         let running =
             if p.current_world == 0 { 0 } else { at_ns.saturating_sub(p.current_since_ns) };
@@ -204,13 +208,14 @@ fn waited(w: &sched_core::World) -> u64 {
     (t(sched_core::STATE_READY) + t(sched_core::STATE_COSTOP)).saturating_sub(before_run)
 }
 
-/// A world's times up to now, what is not completed yet included.
+/// A world's times up to now, what is not completed yet included; `used_ns` is what it is charged,
+/// without what it lost to other threads of its core.
 fn world_times(w: &sched_core::World, now_ns: u64) -> Times {
     let t = |s: u32| w.time_ns[s as usize];
     let idle_ns = t(sched_core::STATE_WAIT_IDLE);
     let parked_ns = if w.parked_ns == 0 { 0 } else { now_ns.saturating_sub(w.parked_ns) };
     Times {
-        used_ns: w.used_ns,
+        used_ns: w.used_ns.saturating_sub(w.lost_ns),
         run_ns: t(sched_core::STATE_RUN),
         ready_ns: t(sched_core::STATE_READY),
         costop_ns: t(sched_core::STATE_COSTOP),
@@ -274,6 +279,14 @@ mod tests {
         w.parked_ns = 900;
         assert_eq!(world_times(&w, 1000).limited_ns, 140);
         assert_eq!(world_times(&w, 800).limited_ns, 40, "read a moment apart");
+    }
+
+    #[test]
+    fn what_is_lost_to_another_thread_of_the_core_is_run_and_not_used() {
+        let mut w = sched_core::World { used_ns: 80, lost_ns: 30, ..sched_core::World::ZERO };
+        w.time_ns[sched_core::STATE_RUN as usize] = 80;
+        let times = world_times(&w, 1000);
+        assert_eq!((times.used_ns, times.run_ns), (50, 80));
     }
 
     #[test]

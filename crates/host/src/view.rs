@@ -174,6 +174,16 @@ impl Accounts {
         self.settled(i).map(|w| brought_up(w, now_ns))
     }
 
+    /// CPU time in ns until `now_ns` that a world which runs has lost to other threads of its core
+    /// since it was charged last, where it is charged so many thousandths on a shared core.
+    pub(crate) fn losing_ns(&self, w: &World, now_ns: u64, shared_charge: u64) -> u64 {
+        if self.host().smt < 2 || w.state != sched_core::STATE_RUN || w.last_pcpu < 0 {
+            return 0;
+        }
+        let p = self.pcpu(w.last_pcpu as usize);
+        p.lost_until(&self.pcpu(p.core_first as usize), shared_charge, now_ns)
+    }
+
     /// A consistent copy of a live world: its time in each state without the present stay.
     #[must_use]
     pub fn settled(&self, i: usize) -> Option<World> {

@@ -11,7 +11,7 @@ use esxtop::{
     Alloc, AllocUnits, CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, HostMemory,
     NodeMemory, PcpuCounters, Role, SharesLevel, Totals, Wid, WorldCounters,
 };
-use sched_core::{STATE_RUN, VM_SYSTEM, WORLD_SERVICE, World, is_vcpu};
+use sched_core::{VM_SYSTEM, WORLD_SERVICE, is_vcpu};
 use std::collections::BTreeMap;
 use topology::{NodeFacts, Topology};
 use units::PcpuId;
@@ -235,7 +235,7 @@ fn living(
             (_, kind) if is_vcpu(kind) => Role::Vcpu(w.index),
             _ => Role::Helper(comm()),
         };
-        let totals = accounting::world(&w, at_ns, losing(accounts, &w, at_ns, charge));
+        let totals = accounting::world(&w, at_ns, accounts.losing_ns(&w, at_ns, charge));
         let wid = ids.world(u64::from(w.pid), w.born_ns);
         if w.flags & WORLD_SERVICE != 0 {
             services.push(wid);
@@ -246,15 +246,6 @@ fn living(
         );
     }
     (worlds, services)
-}
-
-/// What a world that runs has lost to other threads of its core since it was charged last.
-fn losing(accounts: &Accounts, w: &World, at_ns: u64, charge: u64) -> u64 {
-    if accounts.host().smt < 2 || w.state != STATE_RUN || w.last_pcpu < 0 {
-        return 0;
-    }
-    let p = accounts.pcpu(w.last_pcpu as usize);
-    p.lost_until(&accounts.pcpu(p.core_first as usize), charge, at_ns)
 }
 
 fn pcpus(
