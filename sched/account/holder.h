@@ -8,8 +8,7 @@
  *		holds it. core.holder_next: the one thread that may take the core once it is free,
  *		as long as a world waits there
  * Limits	host tasks hold nothing: what a vCPU learns of the host that it exits to is not
- *		guarded here. Cores of up to 8 threads. A live host refuses the knob as yet
- *		(docs/design/010-cores.md)
+ *		guarded here. Cores of up to 8 threads
  */
 #ifndef TANDEM_HOLDER_H
 #define TANDEM_HOLDER_H

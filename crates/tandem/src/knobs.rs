@@ -50,11 +50,10 @@ pub fn resolve(file: &BTreeMap<String, u64>, line: &[Setting]) -> Result<Knobs, 
     Ok(knobs)
 }
 
-/// The same for a live host, whose scheduler has no strict co-scheduling and does not keep VMs
-/// apart on cores.
+/// The same for a live host, whose scheduler has no strict co-scheduling.
 ///
 /// # Errors
-/// `Exit::Input` for `cosched=strict` and for `core_sharing` as well.
+/// `Exit::Input` for `cosched=strict` as well.
 #[cfg(feature = "live")]
 pub fn of_live(file: &BTreeMap<String, u64>, line: &[Setting]) -> Result<Knobs, Failure> {
     let knobs = resolve(file, line)?;
@@ -64,16 +63,6 @@ pub fn of_live(file: &BTreeMap<String, u64>, line: &[Setting]) -> Result<Knobs, 
             anyhow::anyhow!(
                 "cosched: cannot be set on a live host: seen strict, allowed off, relaxed; strict \
                  co-scheduling is in the simulator: 'tandem sim NAME --set cosched=strict'"
-            ),
-        ));
-    }
-    if knobs.core_sharing != 0 {
-        return Err(Failure::new(
-            Exit::Input,
-            anyhow::anyhow!(
-                "core_sharing: cannot be set on a live host: seen {}, allowed any; cores that VMs \
-                 do not share are in the simulator: 'tandem sim NAME --set core_sharing=vm'",
-                units::CORE_SHARING_MODES[knobs.core_sharing as usize % 3]
             ),
         ));
     }
@@ -120,14 +109,11 @@ mod tests {
         let refused = set("cosched=strict").expect_err("it is refused");
         assert!(matches!(refused.exit, Exit::Input));
         assert!(refused.error.to_string().starts_with("cosched: cannot be set on a live host"));
-        let refused = set("core_sharing=vm").expect_err("it is refused").error.to_string();
-        assert!(
-            refused.starts_with("core_sharing: cannot be set on a live host: seen vm"),
-            "{refused}"
-        );
         for (mode, value) in [("cosched=off", 0), ("cosched=relaxed", 1)] {
             let taken = set(mode).map_err(|f| f.error).expect("it is taken");
             assert_eq!(taken.cosched, value);
         }
+        let taken = set("core_sharing=vm").map_err(|f| f.error).expect("it is taken");
+        assert_eq!(taken.core_sharing, 1);
     }
 }

@@ -172,7 +172,7 @@ fn record(run: &Run, i: usize, duration: Span) -> String {
     format!(
         "tandem trace record -o /tmp/{i}.trace --duration {duration} >/lab/out/record.log 2>&1 || \
             fail 'no trace'\n\
-         tandem trace waits /tmp/{i}.trace{vcpus} --json /lab/out/tandem-{i}.waits --most 3 || fail 'no waits'\n\
+         tandem trace waits /tmp/{i}.trace{vcpus}{knobs} --json /lab/out/tandem-{i}.waits --most 3 || fail 'no waits'\n\
          tandem trace check /tmp/{i}.trace{knobs} --json /lab/out/tandem-{i}.checked; case $? in 0|6) ;; *) fail 'not checked';; esac\n\
          mv /tmp/{i}.trace /lab/out/tandem-{i}.trace\n"
     )

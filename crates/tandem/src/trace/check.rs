@@ -12,6 +12,7 @@ use audit::{Audit, Terms, audit};
 use check::Bounds;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use units::Span;
 
 /// Checks a trace with the oracle: legal changes of state, one world a pCPU, affinity, pCPUs that
 /// idle while a world waits, shared cores while whole ones idle, waits, skew, co-stop.
@@ -31,6 +32,10 @@ pub struct Args {
     /// Timer interrupts a second of the recorded kernel.
     #[arg(long, value_name = "HZ", default_value_t = 250, value_parser = clap::value_parser!(u32).range(24..=10_000))]
     hz: u32,
+    /// Longest time from an interrupt to another pCPU until it stops its world: what affinity and
+    /// `core_sharing` allow. Emulated pCPUs take far longer.
+    #[arg(long, value_name = "TIME", default_value = "100us")]
+    kick: Span,
     /// Violations that are listed; all of them count.
     #[arg(long, value_name = "N", default_value_t = 20)]
     most: usize,
@@ -55,6 +60,7 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let input = args.range.read()?;
     let (from_ns, to_ns) = args.range.ns(input.events());
     let mut terms = Terms::from(&sim::scheduler_terms(&knobs, args.hz));
+    terms.bounds.affinity_grace_ns = args.kick.ns();
     if knobs.cosched == STRICT {
         // A VM stops whole, though pCPUs idle, and starts with none ahead of another: its siblings'
         // waits say nothing of their skew.
