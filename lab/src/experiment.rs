@@ -63,32 +63,14 @@ impl Experiment<'_> {
     /// The scenario's runs that the lab does.
     ///
     /// # Errors
-    /// `LabError` when the scenario says that the lab cannot run it, or names runs that are not
-    /// there.
+    /// As [`runs`].
     pub fn runs(&self) -> Result<Vec<&Run>> {
-        let refuse = |seen: String, next: &str| {
-            LabError::new(format!("scenario {}", self.scenario.name), "run in the lab", seen, next)
-        };
-        let first = &self.scenario.runs[0].spec.lab;
-        if let Some(why) = &first.skip {
-            return Err(refuse(why.clone(), "run it with 'tandem sim'"));
-        }
-        let Some(labels) = &first.runs else {
-            return Ok(self.scenario.runs.iter().collect());
-        };
-        let find = |label: &String| {
-            let found = self.scenario.runs.iter().find(|r| r.label == *label);
-            found.ok_or_else(|| {
-                refuse(format!("lab.runs names '{label}'"), "name labels of its runs")
-            })
-        };
-        labels.iter().map(find).collect()
+        runs(self.scenario)
     }
 
     /// Time of one run in the lab.
     pub fn duration_of(&self, run: &Run) -> Span {
-        let measured = || Span::from_ns(run.spec.duration.ns() - run.spec.warmup.ns());
-        self.duration.or(run.spec.lab.duration).unwrap_or_else(measured)
+        duration_of(run, self.duration)
     }
 
     /// Runs everything; one document a policy.
@@ -158,6 +140,34 @@ impl Experiment<'_> {
         }
         Ok(spec)
     }
+}
+
+/// The runs of a scenario that the lab does.
+///
+/// # Errors
+/// `LabError` when the scenario says that the lab cannot run it, or names runs that are not there.
+pub fn runs(scenario: &Scenario) -> Result<Vec<&Run>> {
+    let refuse = |seen: String, next: &str| {
+        LabError::new(format!("scenario {}", scenario.name), "run in the lab", seen, next)
+    };
+    let first = &scenario.runs[0].spec.lab;
+    if let Some(why) = &first.skip {
+        return Err(refuse(why.clone(), "run it with 'tandem sim'"));
+    }
+    let Some(labels) = &first.runs else {
+        return Ok(scenario.runs.iter().collect());
+    };
+    let find = |label: &String| {
+        let found = scenario.runs.iter().find(|r| r.label == *label);
+        found.ok_or_else(|| refuse(format!("lab.runs names '{label}'"), "name labels of its runs"))
+    };
+    labels.iter().map(find).collect()
+}
+
+/// Time of one run in the lab: what is asked for, else the scenario's.
+pub fn duration_of(run: &Run, asked: Option<Span>) -> Span {
+    let measured = || Span::from_ns(run.spec.duration.ns() - run.spec.warmup.ns());
+    asked.or(run.spec.lab.duration).unwrap_or_else(measured)
 }
 
 /// Reads one run's document and the payloads' progress beside it.

@@ -96,34 +96,37 @@ pub(crate) fn build_tandem() -> lab::Result<PathBuf> {
     }
 }
 
-fn load(name: &str) -> lab::Result<Scenario> {
+pub(crate) fn load(name: &str) -> lab::Result<Scenario> {
     settings::load(name).map_err(|e| failed("scenario", e.to_string(), "correct it"))
 }
 
-fn show(stream: Stream, text: &str) {
+pub(crate) fn show(stream: Stream, text: &str) {
     if stream == Stream::Command {
         print!("{text}");
         let _ = std::io::Write::flush(&mut std::io::stdout());
     }
 }
 
-/// The simulator's answer to the same runs for the same time: under Tandem, or where the lab has no
-/// sched_ext under the model of what it has.
-fn simulate(scenario: &Scenario, experiment: &Experiment<'_>) -> lab::Result<Document> {
+/// The simulator's answer under a policy to the runs that the lab does, for the same time.
+pub(crate) fn simulate(
+    scenario: &Scenario,
+    duration: Option<Span>,
+    policy: &str,
+) -> lab::Result<Document> {
     let as_long = |run: &settings::Run| {
         let mut run = run.clone();
-        run.spec.duration = Span::from_ns(experiment.duration_of(&run).ns() + run.spec.warmup.ns());
+        let measured = lab::experiment::duration_of(&run, duration);
+        run.spec.duration = Span::from_ns(measured.ns() + run.spec.warmup.ns());
         run
     };
     let same = Scenario {
-        runs: experiment.runs()?.into_iter().map(as_long).collect(),
+        runs: lab::experiment::runs(scenario)?.into_iter().map(as_long).collect(),
         ..scenario.clone()
     };
     let refused = |e: &dyn std::fmt::Display| {
         failed("simulator", e.to_string(), "run 'tandem sim' with that scenario and policy")
     };
-    let simulated = experiment.policies.last().map_or("tandem", |p| p.name());
-    let policy = simulated.parse().map_err(|e: sim::PolicyError| refused(&e))?;
+    let policy = policy.parse().map_err(|e: sim::PolicyError| refused(&e))?;
     let options = sim::Options { policy, ..sim::Options::default() };
     sim::run_scenario(&same, &options, |_| {}).map_err(|e| refused(&e))
 }
@@ -163,7 +166,10 @@ fn execute(scenario: &Scenario, args: &Run) -> lab::Result<Done> {
     let archive = Archive::open()?;
     let documents = experiment.run(&archive, &mut show)?;
     let kernel = archive.kernel(&args.kernel)?.version;
-    Ok(Done { kernel, simulated: simulate(scenario, &experiment)?, documents })
+    // Where the lab has no sched_ext, the model of what it has.
+    let simulated = experiment.policies.last().map_or("tandem", |p| p.name());
+    let simulated = simulate(scenario, experiment.duration, simulated)?;
+    Ok(Done { kernel, simulated, documents })
 }
 
 /// Prints how far the accounts are from the kernel's; an error when Tandem's are farther than

@@ -2,6 +2,7 @@
 //! the work.
 
 mod ablate;
+mod agree;
 mod bench_commands;
 mod campaign;
 mod ci;
@@ -30,6 +31,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     Ablate(ablate::Ablate),
+    Agree(agree::Agree),
     Bench(bench_commands::Bench),
     Campaign(campaign::Campaign),
     Ci(ci::Ci),
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Task::Ci(arguments) => Ok(ci::main(&arguments, &Arguments::command())),
         Task::Tidy(arguments) => Ok(tidy::main(&arguments, &Arguments::command())),
         Task::Ablate(arguments) => ablate::run(&arguments),
+        Task::Agree(arguments) => agree::run(&arguments),
         Task::Bench(arguments) => bench_commands::run(&arguments),
         Task::Campaign(arguments) => campaign::run(&arguments, &Arguments::command()),
         Task::Demo(arguments) => experiment_commands::demo(&arguments),

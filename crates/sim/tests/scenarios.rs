@@ -111,4 +111,5 @@ scenarios! {
     wakeup_latency "wakeup-latency";
     pipe_pairs "pipe-pairs";
     xen_measured "xen-measured";
+    models_mix "models-mix";
 }
