@@ -17,7 +17,7 @@ use crate::error::{LabError, OnPath, Result};
 use crate::{image, tool};
 
 pub use hang::{Hang, hang, lost_in_nested_guest};
-use running::{Running, Tail};
+pub(crate) use running::{Running, Tail};
 pub use watch::{Finding, died_of_the_emulator, findings};
 
 /// The emulator's own death was seen in 1 of 25 boots; three tries miss it in 1 of 15,000.
@@ -375,7 +375,7 @@ fn exit_code(log: &str) -> Option<i32> {
 static RUNS_STARTED: AtomicU32 = AtomicU32::new(0);
 
 /// A fresh folder for one boot; the oldest are cleared away.
-fn run_folder(archive: &Archive) -> Result<PathBuf> {
+pub(crate) fn run_folder(archive: &Archive) -> Result<PathBuf> {
     let runs = archive.root().join("runs");
     tool::make_dir(&runs)?;
     let mut known: Vec<PathBuf> = std::fs::read_dir(&runs)

@@ -4,7 +4,7 @@
 //!
 //! The flow: [`archive`] finds kernels and QEMU, [`image`] builds the guest's root file system,
 //! [`boot`] runs a command in it and brings files back, [`payload`] and [`guest_linux`] are what
-//! the VMs inside run.
+//! the VMs inside run; [`xen`] boots a hypervisor of another kind, with VMs of its own.
 
 pub mod archive;
 pub mod boot;
@@ -18,6 +18,7 @@ pub mod image;
 pub mod payload;
 pub mod tool;
 pub mod vm;
+pub mod xen;
 
 pub use archive::{Archive, Kernel, KernelId, Qemu};
 pub use boot::{Accel, BootOutcome, BootSpec, Finding, GuestFile, Stream, Topology, boot};

@@ -2,11 +2,13 @@
 //! it, VM by VM, for docs/models.md; it changes neither, and does not fail where they differ.
 
 mod compare;
+mod tasks;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use lab::xen::Scheduler;
 use lab::{Archive, Experiment, KernelId, LabError, Policy};
 use serde::{Deserialize, Serialize};
 use settings::Scenario;
@@ -50,6 +52,10 @@ enum System {
     Cfs,
     /// EEVDF of the lab's newest kernel.
     Eevdf,
+    /// Credit of Xen 4.20.
+    XenCredit,
+    /// Credit2 of Xen 4.20.
+    XenCredit2,
 }
 
 /// What docs/models.md shows, and for how long: long enough for two digits, short enough for a lab
@@ -62,33 +68,50 @@ const CASES: [(&str, Span); 4] = [
 ];
 
 impl System {
-    const ALL: [System; 2] = [System::Cfs, System::Eevdf];
+    const ALL: [System; 4] = [System::Cfs, System::Eevdf, System::XenCredit, System::XenCredit2];
 
     /// The name of the model's policy.
     fn name(self) -> &'static str {
         match self {
             System::Cfs => "cfs",
             System::Eevdf => "eevdf",
+            System::XenCredit => "xen-credit",
+            System::XenCredit2 => "xen-credit2",
         }
+    }
+
+    /// Whether it has all that a scenario of docs/models.md asks for; Xen has no pools.
+    fn has(self, scenario: &str) -> bool {
+        matches!(self, System::Cfs | System::Eevdf) || scenario != "pool-limit"
     }
 
     /// Runs a scenario in the lab.
     fn measure(self, archive: &Archive, case: &Case) -> lab::Result<Stored> {
-        let (kernel, policy) = match self {
-            System::Cfs => (KernelId::Cfs, Policy::Cfs),
-            System::Eevdf => (KernelId::Newest, Policy::Eevdf),
-        };
-        let experiment = Experiment {
-            scenario: &case.scenario,
-            policies: vec![policy],
-            kernel: kernel.clone(),
-            tandem: build_tandem()?,
-            duration: case.duration,
-            show_top: false,
-        };
-        let document = experiment.run(archive, &mut show)?.remove(0);
-        Ok(Stored { version: archive.kernel(&kernel)?.version, document })
+        match self {
+            System::Cfs => linux(archive, case, KernelId::Cfs, Policy::Cfs),
+            System::Eevdf => linux(archive, case, KernelId::Newest, Policy::Eevdf),
+            System::XenCredit => xen(archive, case, Scheduler::Credit),
+            System::XenCredit2 => xen(archive, case, Scheduler::Credit2),
+        }
     }
+}
+
+fn linux(archive: &Archive, case: &Case, kernel: KernelId, policy: Policy) -> lab::Result<Stored> {
+    let experiment = Experiment {
+        scenario: &case.scenario,
+        policies: vec![policy],
+        kernel: kernel.clone(),
+        tandem: build_tandem()?,
+        duration: case.duration,
+        show_top: false,
+    };
+    let document = experiment.run(archive, &mut show)?.remove(0);
+    Ok(Stored { version: archive.kernel(&kernel)?.version, document })
+}
+
+fn xen(archive: &Archive, case: &Case, scheduler: Scheduler) -> lab::Result<Stored> {
+    let document = lab::xen::run(archive, &case.scenario, scheduler, case.duration, &mut show)?;
+    Ok(Stored { version: archive.xen()?.version().to_owned(), document })
 }
 
 /// A scenario and the time of its runs.
@@ -169,10 +192,12 @@ pub fn run(args: &Agree) -> lab::Result<ExitCode> {
         names.iter().map(|n| Case::of(n, args.duration)).collect::<lab::Result<Vec<_>>>()?;
     let mut json = String::new();
     for system in systems {
-        for case in &cases {
+        let all = args.scenario.is_empty();
+        for case in cases.iter().filter(|c| !all || system.has(&c.name)) {
             let real = case.real(&archive, system, args.again)?;
-            let model = simulate(&case.scenario, case.duration, system.name())?;
-            let rows = compare::rows(&case.scenario.name, &real.document, &model);
+            let alone = simulate(&case.scenario, case.duration, system.name())?;
+            let beside = beside(case, &real.document, system)?;
+            let rows = compare::rows(&case.scenario.name, &real.document, &alone, &beside);
             print(system, &real.version, &rows);
             let line = Line {
                 system: system.name(),
@@ -193,6 +218,16 @@ pub fn run(args: &Agree) -> lab::Result<ExitCode> {
         lab::tool::write(path, json.as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Seeds of the model beside the lab's tasks: which world they meet is chance.
+const SEEDS: [u64; 3] = [1, 2, 3];
+
+/// The model beside as many tasks as the lab had, once a seed; nothing where it has no account.
+fn beside(case: &Case, real: &Document, system: System) -> lab::Result<Vec<Document>> {
+    let with = |seed| tasks::beside(&case.scenario, real, seed);
+    let all = SEEDS.into_iter().map(with).collect::<lab::Result<Vec<_>>>()?;
+    all.iter().flatten().map(|s| simulate(s, case.duration, system.name())).collect()
 }
 
 /// The command that compares the same again.

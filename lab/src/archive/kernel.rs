@@ -224,7 +224,7 @@ fn remembered(kernels: &Path, id: &KernelId) -> Option<Kernel> {
 }
 
 /// Sort key of a Debian kernel version: every number in it, in order.
-fn version_key(version: &str) -> Vec<u32> {
+pub(super) fn version_key(version: &str) -> Vec<u32> {
     version.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
 }
 

@@ -30,8 +30,8 @@ pub struct Qemu {
 
 /// Where Debian's packages put the parts of QEMU, below their root.
 const BINARY: &str = "usr/bin/qemu-system-x86_64";
-const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
-const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+pub(super) const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
+pub(super) const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 /// Firmware is in two folders; both go to `-L`.
 pub(crate) const FIRMWARE: [&str; 2] = ["usr/share/qemu", "usr/share/seabios"];
 
@@ -119,7 +119,7 @@ pub(super) fn find(cache: &Path) -> Result<Qemu> {
 }
 
 /// Debian merges /lib and /usr/lib; packages that still say /lib must land in /usr/lib.
-fn make_merged_usr(root: &Path) -> Result<()> {
+pub(super) fn make_merged_usr(root: &Path) -> Result<()> {
     for name in ["lib", "lib64", "bin", "sbin"] {
         tool::make_dir(&root.join("usr").join(name))?;
         let link = root.join(name);

@@ -18,13 +18,13 @@ const POLL: Duration = Duration::from_millis(25);
 const USER_SPACE: &str = "lab: user space reached";
 
 /// A running QEMU, killed when dropped.
-pub(super) struct Running {
+pub(crate) struct Running {
     child: Child,
     since: Instant,
 }
 
 impl Running {
-    pub(super) fn start(archive: &Archive, arguments: &[String], log: &Path) -> Result<Self> {
+    pub(crate) fn start(archive: &Archive, arguments: &[String], log: &Path) -> Result<Self> {
         let sink = File::create(log).on(log, "create QEMU's log")?;
         let mut command = with_parent(archive.qemu()?.command());
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(sink);
@@ -40,7 +40,7 @@ impl Running {
     }
 
     /// Follows both logs until QEMU ends, its time is up, or the emulator has died.
-    pub(super) fn watch(
+    pub(crate) fn watch(
         &mut self,
         kernel_log: &mut Tail,
         console: &mut Tail,
@@ -77,7 +77,7 @@ impl Running {
 }
 
 /// What was seen of a run while it lasted.
-pub(super) struct Seen {
+pub(crate) struct Seen {
     pub user_space: Option<Duration>,
     pub wall: Duration,
     pub cut_off: bool,
@@ -103,7 +103,7 @@ fn with_parent(command: Command) -> Command {
 }
 
 /// A growing text file, read as it grows. Terminal line ends become plain ones.
-pub(super) struct Tail {
+pub(crate) struct Tail {
     pub path: PathBuf,
     file: File,
     at: u64,
@@ -112,7 +112,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    pub(super) fn new(path: PathBuf) -> Result<Self> {
+    pub(crate) fn new(path: PathBuf) -> Result<Self> {
         File::create(&path).on(&path, "create the log")?;
         let file = File::open(&path).on(&path, "open the log")?;
         Ok(Tail { path, file, at: 0, half: Vec::new(), text: String::new() })

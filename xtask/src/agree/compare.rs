@@ -3,6 +3,7 @@
 
 use views::{Document, MeasuredBy, RunResult, Vm, Wakeups};
 
+use super::tasks;
 use crate::history::Row;
 
 /// A model agrees where it is at most so far from the real CPU time, in %.
@@ -14,16 +15,21 @@ const ORDER: f64 = 10.0;
 ///
 /// | column | figure |
 /// |---|---|
-/// | `real cpu_s`, `model cpu_s` | CPU time of the VM, or of all VMs that are alike together, in s |
+/// | `real cpu_s`, `model cpu_s` | CPU time of the VM, or of all that are alike together, in s |
 /// | `apart_percent` | the model's by the real one's, less 1 |
-/// | `one_by_one_percent` | of VMs that are alike, the one that is furthest apart |
-/// | `within` | whether `apart_percent` is within 5 % |
+/// | `tasks_s` | CPU time of the lab's own tasks in that run, in s |
+/// | `beside cpu_s`, `beside_percent` | the same of the model beside such tasks, mean of seeds |
+/// | `one_by_one_percent` | of VMs that are alike, the one that is furthest apart, without tasks |
+/// | `within` | whether the difference is within 5 %, beside tasks where the lab had them |
 /// | `real wake_us`, `model wake_us` | how late vCPUs woke: least, mean, most |
 /// | `same_order` | whether the means are less than 10 times each other |
-pub(super) const COLUMNS: [&str; 8] = [
+pub(super) const COLUMNS: [&str; 11] = [
     "real cpu_s",
     "model cpu_s",
     "apart_percent",
+    "tasks_s",
+    "beside cpu_s",
+    "beside_percent",
     "one_by_one_percent",
     "within",
     "real wake_us",
@@ -32,10 +38,17 @@ pub(super) const COLUMNS: [&str; 8] = [
 ];
 
 /// One row for each VM, or for VMs that are alike (`vm-1`, `vm-2`), of each run.
-pub(super) fn rows(scenario: &str, real: &Document, model: &Document) -> Vec<Row> {
+pub(super) fn rows(
+    scenario: &str,
+    real: &Document,
+    model: &Document,
+    beside: &[Document],
+) -> Vec<Row> {
     let mut out = vec![];
     for result in &real.runs {
         let Some(other) = model.runs.iter().find(|r| r.label == result.label) else { continue };
+        let beside: Vec<&RunResult> =
+            beside.iter().filter_map(|d| d.runs.iter().find(|r| r.label == result.label)).collect();
         let at = if result.label.is_empty() {
             scenario.to_owned()
         } else {
@@ -47,7 +60,11 @@ pub(super) fn rows(scenario: &str, real: &Document, model: &Document) -> Vec<Row
                 many => format!("{} VMs {}", many.len(), base(&many[0].name)),
             };
             let mut row = Row::new(format!("{at}: {name}"));
-            cpu_time(&mut row, &alike, &other.vms);
+            let alone = cpu_time(&mut row, &alike, &other.vms);
+            row.number("tasks_s", tasks::used_ns(result) as f64 / 1e9, 2);
+            let apart = beside_tasks(&mut row, &alike, &beside).unwrap_or(alone);
+            let yes = apart.abs() <= ALLOWED_PERCENT;
+            row.text("within", if yes { "yes" } else { "no" });
             wakeups(&mut row, &alike[0].name, result, other);
             out.push(row);
         }
@@ -80,7 +97,8 @@ fn groups(vms: &[Vm]) -> Vec<Vec<&Vm>> {
     out
 }
 
-fn cpu_time(row: &mut Row, alike: &[&Vm], others: &[Vm]) {
+/// Adds CPU times of the model alone; by how many % it is apart.
+fn cpu_time(row: &mut Row, alike: &[&Vm], others: &[Vm]) -> f64 {
     let of = |name: &str| others.iter().find(|v| v.name == name).map(|v| v.times.used_ns as f64);
     let pairs: Vec<(f64, f64)> =
         alike.iter().filter_map(|v| Some((v.times.used_ns as f64, of(&v.name)?))).collect();
@@ -93,8 +111,19 @@ fn cpu_time(row: &mut Row, alike: &[&Vm], others: &[Vm]) {
         let furthest = pairs.iter().map(|p| apart(*p)).max_by(|a, b| a.abs().total_cmp(&b.abs()));
         row.number("one_by_one_percent", furthest.unwrap_or(f64::NAN), 1);
     }
-    let yes = apart(sum).abs() <= ALLOWED_PERCENT;
-    row.text("within", if yes { "yes" } else { "no" });
+    apart(sum)
+}
+
+/// Adds CPU times of the model beside the lab's tasks; by how many % it is apart.
+fn beside_tasks(row: &mut Row, alike: &[&Vm], beside: &[&RunResult]) -> Option<f64> {
+    let counts = |v: &&Vm| alike.iter().any(|a| a.name == v.name);
+    let used = |r: &&RunResult| r.vms.iter().filter(counts).map(|v| v.times.used_ns).sum::<u64>();
+    let real: u64 = alike.iter().map(|v| v.times.used_ns).sum();
+    let mean = beside.iter().map(used).sum::<u64>() as f64 / beside.len() as f64;
+    row.number("beside cpu_s", mean / 1e9, 2);
+    let apart = (mean / real as f64 - 1.0) * 100.0;
+    row.number("beside_percent", apart, 1);
+    (!beside.is_empty()).then_some(apart)
 }
 
 fn wakeups(row: &mut Row, vm: &str, real: &RunResult, model: &RunResult) {
@@ -110,4 +139,88 @@ fn wakeups(row: &mut Row, vm: &str, real: &RunResult, model: &RunResult) {
     let times = mean(&model) / mean(&real);
     let same = times < ORDER && times > 1.0 / ORDER;
     row.text("same_order", if same { "yes" } else { "no" });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use views::{Times, Where};
+
+    fn vm(name: &str, used_ms: u64) -> Vm {
+        let times = Times { used_ns: used_ms * 1_000_000, ..Times::default() };
+        let (pool, shares) = ("/".to_owned(), 1000);
+        Vm {
+            name: name.into(),
+            pool,
+            vcpus: 1,
+            shares,
+            times,
+            cpu_stat: None,
+            guest: None,
+            worlds: vec![],
+            numa: vec![],
+        }
+    }
+
+    fn document(vms: Vec<Vm>, mean_us: u64) -> Document {
+        let late = Wakeups {
+            vm: "other".into(),
+            by: MeasuredBy::Workload,
+            count: 1,
+            min_ns: 0,
+            mean_ns: mean_us * 1000,
+            p99_ns: 0,
+            max_ns: 0,
+        };
+        let host = views::HostCounts { pcpus: 2, cores: 2, llcs: 1, nodes: 1, sockets: 1 };
+        let run = RunResult {
+            label: "a".into(),
+            duration_ns: 1_000_000_000,
+            host,
+            pcpus: vec![],
+            pools: vec![],
+            vms,
+            wakeups: vec![late],
+            checked: None,
+        };
+        let (place, policy) = (Where::Lab, "cfs".to_owned());
+        Document { scenario: "s".into(), place, policy, seed: 0, runs: vec![run] }
+    }
+
+    #[test]
+    fn vms_that_are_alike_count_together_and_the_furthest_apart_is_told() {
+        let real = document(vec![vm("vm-1", 100), vm("vm-2", 100), vm("other", 500)], 30);
+        let model = document(vec![vm("vm-1", 130), vm("vm-2", 80), vm("other", 480)], 2);
+        let rows = rows("s", &real, &model, &[]);
+        let names: Vec<&str> = rows.iter().map(|r| r.row.as_str()).collect();
+        assert_eq!(names, ["s a: 2 VMs vm", "s a: other"]);
+        let figure = |row: usize, name: &str| rows[row].figures.get(name).map(ToString::to_string);
+        for (row, name, shown) in [
+            (0, "real cpu_s", Some("0.2")),
+            (0, "apart_percent", Some("5.0")),
+            (0, "one_by_one_percent", Some("30.0")),
+            (0, "within", Some("\"yes\"")),
+            (1, "apart_percent", Some("-4.0")),
+            (1, "one_by_one_percent", None),
+            (1, "same_order", Some("\"no\"")),
+            (0, "same_order", None),
+        ] {
+            assert_eq!(figure(row, name).as_deref(), shown, "{row} {name}");
+        }
+        assert_eq!(within(&rows), (2, 2));
+    }
+
+    #[test]
+    fn beside_tasks_the_model_is_judged_by_the_mean_of_its_seeds() {
+        let real = document(vec![vm("other", 500)], 30);
+        let alone = document(vec![vm("other", 600)], 40);
+        let beside = [490, 530].map(|ms| document(vec![vm("other", ms)], 40));
+        let rows = rows("s", &real, &alone, &beside);
+        let figure = |name: &str| rows[0].figures[name].to_string();
+        assert_eq!(
+            (figure("apart_percent"), figure("beside_percent")),
+            ("20.0".into(), "2.0".into())
+        );
+        assert_eq!((within(&rows), figure("same_order")), ((1, 1), "\"yes\"".into()));
+    }
 }
