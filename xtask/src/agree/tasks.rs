@@ -2,8 +2,8 @@
 //! and is in a cgroup of the largest weight, so that a real scheduler never has a scenario alone.
 //!
 //! *Law*: the tasks of the model use as much as those of the lab did in the same run, in pieces of
-//! 10 ms on average and on as many as 4 pCPUs at a time. How many there were and how long each ran
-//! was not recorded: pieces are a guess.
+//! 1 ms on average and on as many as 4 pCPUs at a time. How many there were and how long each ran
+//! was not recorded: both are a guess.
 
 use lab::LabError;
 use settings::{Scenario, VmSpec};
@@ -14,7 +14,7 @@ const NAME: &str = "lab-tasks";
 /// The pool that has them in a document of the lab.
 const SYSTEM: &str = "/system";
 const AT_ONCE: usize = 4;
-const PIECE_US: u64 = 10_000;
+const PIECE_US: u64 = 1_000;
 
 /// CPU time of the lab's own tasks in a run, in ns; 0 where it has no such account.
 pub(super) fn used_ns(run: &RunResult) -> u64 {
