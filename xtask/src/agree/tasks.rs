@@ -71,9 +71,8 @@ mod tests {
         let mut real = simulate(&scenario, time, "eevdf").unwrap();
         assert!(beside(&scenario, &real, 1).unwrap().is_none(), "the simulator has none");
         for run in &mut real.runs {
-            let mut system = run.pools[0].clone();
-            (system.path, system.used_ns) = (SYSTEM.to_owned(), 4_000_000_000);
-            run.pools.push(system);
+            let system = run.pools.iter_mut().find(|p| p.path == SYSTEM);
+            system.expect("its account, of nothing").used_ns = 4_000_000_000;
         }
         let with = beside(&scenario, &real, 1).unwrap().expect("there are tasks");
         let model = simulate(&with, time, "eevdf").unwrap();
