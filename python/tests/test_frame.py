@@ -38,8 +38,8 @@ def test_a_row_is_a_vm_of_a_run_with_its_numbers(two: Scenario) -> None:
 @pytest.mark.parametrize(
     ("of", "rows", "some"),
     [
-        ("vms", 2, {"lost_smt_ns", "moved_node", "guest_spin_ns", "guest_rounds"}),
-        ("worlds", 6, {"vm", "world", "kind", "lost_remote_ns"}),
+        ("vms", 3, {"lost_smt_ns", "moved_node", "guest_rounds", "guest_tasks_pulls"}),
+        ("worlds", 8, {"vm", "world", "kind", "lost_remote_ns"}),
         ("pools", 3, {"pool", "entitled_ns", "peak_ns"}),
         ("pcpus", 8, {"id", "busy_ns"}),
         ("wakeups", 6, {"vm", "by", "p99_ns"}),

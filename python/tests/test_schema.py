@@ -36,6 +36,13 @@ name = "sleeper"
 vcpus = 2
 llc = "spread"
 workload = { kind = "periodic", period = "10ms", work = "1ms" }
+[[vm]]
+name = "shell"
+vcpus = 2
+[vm.guest]
+[[vm.task]]
+name = "execl"
+does = { kind = "exec", work = "1ms" }
 [[host_task]]
 name = "pair"
 count = 2

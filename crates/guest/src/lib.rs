@@ -11,14 +11,14 @@
 //!
 //! *Units*: ns, of the guest's clock where a moment is meant, of CPU time where work is meant. The
 //! guest's clock goes on while a vCPU is READY, and a task is charged for that time too, unless
-//! steal time is reported (XK: the guest makes assumptions that do not hold).
+//! steal time is reported.
 //!
 //! *Example*: a task execs on vCPU 0 of two, and vCPU 1 is halted. vCPU 0 has one task, vCPU 1
 //! none: the stopper of vCPU 0 moves the task, vCPU 1 is interrupted, vCPU 0 halts. Without exec
 //! balance neither happens.
 //!
-//! *Limits*: nothing drives it yet. All tasks have nice 0 and may run on all vCPUs; no cgroups, no
-//! real-time tasks but the stopper, no NUMA balancing.
+//! *Limits*: all tasks have nice 0 and may run on all vCPUs; no cgroups, no real-time tasks but the
+//! stopper, no NUMA balancing.
 
 mod balance;
 mod domains;

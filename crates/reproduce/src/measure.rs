@@ -161,6 +161,10 @@ fn quantity(one: &One<'_>, done: &Done) -> Option<f64> {
             let sum = wakes.fold((0, 0), |sum, w| (sum.0 + w.mean_ns * w.count, sum.1 + w.count));
             us(sum.0.checked_div(sum.1)?)
         }
+        Quantity::RoundsRate => {
+            let rounds = vms.iter().map(|vm| Some(vm.guest?.rounds)).sum::<Option<u64>>()?;
+            rounds as f64 / seconds(result.duration_ns)
+        }
         Quantity::Waited => {
             let of = vms.iter().filter_map(|vm| done.waited.get(&vm.name));
             let (waited, count) = of.fold((0, 0), |sum, w| (sum.0 + w.0, sum.1 + w.1));

@@ -1,6 +1,7 @@
 //! Checks of a run's host, VMs, tasks, names and expectations, each with the reason of a refusal;
 //! it changes nothing.
 
+use crate::guest::guest_reasons;
 use crate::{HostSpec, HostTask, LimitSetting, RunSpec, VmSpec, Workload};
 use std::collections::BTreeSet;
 use units::{PcpuSet, caps};
@@ -197,7 +198,8 @@ pub(crate) fn vm(vm: &VmSpec, pcpus: usize, mhz: u32, reasons: &mut Vec<String>)
     let workloads = vm.vcpu_workloads.as_deref().unwrap_or(std::slice::from_ref(&every));
     workloads.iter().flat_map(|w| w.reasons()).for_each(&mut say);
     rings(workloads, vm.count).into_iter().for_each(&mut say);
-    siblings(vm, workloads).into_iter().for_each(say);
+    siblings(vm, workloads).into_iter().for_each(&mut say);
+    guest_reasons(vm).into_iter().for_each(say);
 }
 
 /// What is wrong with the rings that so many VMs or host tasks with these workloads form.

@@ -1,7 +1,7 @@
 //! The simulated hardware of a run and what workloads ask of it: `[hardware]`, `[[profile]]` and
 //! the profiles that are built in; and why they cannot be.
 
-use crate::{RunSpec, Workload, checks::bad_name};
+use crate::{RunSpec, VmSpec, Workload, checks::bad_name};
 use bytesize::ByteSize;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use std::{fmt, ops::RangeInclusive, sync::LazyLock};
@@ -182,7 +182,9 @@ impl RunSpec {
     /// Gives VMs that say nothing of their workload that of their profile.
     pub(crate) fn take_workloads(&mut self) {
         let of = |name: &Option<String>| self.profile(name.as_deref()?)?.workload;
-        let workloads: Vec<_> = self.vms.iter().map(|vm| vm.workload.or(of(&vm.profile))).collect();
+        // What vCPUs do of a guest with tasks, the tasks say.
+        let own = |vm: &VmSpec| vm.guest.is_none().then(|| of(&vm.profile)).flatten();
+        let workloads: Vec<_> = self.vms.iter().map(|vm| vm.workload.or(own(vm))).collect();
         self.vms.iter_mut().zip(workloads).for_each(|(vm, w)| vm.workload = w);
     }
 }

@@ -93,6 +93,8 @@ pub enum Quantity {
     WakeMean,
     /// The most.
     WakeMax,
+    /// Rounds that guests did, in a second: execs, requests, hand-overs.
+    RoundsRate,
     /// Wake-ups that waited behind another world, in percent.
     Waited,
 }

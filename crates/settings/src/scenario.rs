@@ -1,8 +1,8 @@
 //! A scenario: one host, its VMs and host tasks, and the runs that vary them.
 
 use crate::{
-    Bytes, ChangeSpec, HardwareSpec, LimitSetting, LlcChoice, NumaSpec, OfflineSpec, ProfileSpec,
-    Published, RealtimeSpec, Window, Workload,
+    Bytes, ChangeSpec, GuestSpec, GuestTask, HardwareSpec, LimitSetting, LlcChoice, NumaSpec,
+    OfflineSpec, ProfileSpec, Published, RealtimeSpec, Window, Workload,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -260,6 +260,12 @@ pub struct VmSpec {
     /// When its last vCPUs are added, one each; the others are there from the start.
     #[serde(default)]
     pub hot_add: Vec<Span>,
+    /// The kernel of its guest; what vCPUs do is `workload` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<GuestSpec>,
+    /// Tasks of its guest.
+    #[serde(default, rename = "task", skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<GuestTask>,
 }
 
 /// Shares as people write them.

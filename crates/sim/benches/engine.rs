@@ -52,6 +52,8 @@ fn vm(i: u32, vcpus: u32) -> VmSpec {
         prefer_ht: false,
         llc: None,
         watchdog: None,
+        guest: None,
+        tasks: vec![],
         hot_add: vec![],
         active: vec![],
         start: Span::ZERO,

@@ -6,6 +6,7 @@
 
 mod build;
 mod siblings;
+mod tasks;
 
 pub(crate) use build::count;
 pub(crate) use siblings::Deed;
@@ -40,6 +41,8 @@ struct Actor {
     late: Latencies,
     vm: u32,
     vcpu: bool,
+    /// A vCPU whose guest has tasks.
+    tasked: bool,
 }
 
 /// What came of a world's CPU time.
@@ -101,6 +104,8 @@ pub(crate) struct Cast {
     vms: Vec<Vm>,
     /// What vCPUs of a VM share, by VM.
     guests: Vec<Guest>,
+    /// The guest's own scheduler and its tasks, by VM; none where a workload says what vCPUs do.
+    tasks: Vec<Option<Box<tasks::Tasks>>>,
 }
 
 /// What was said of them, and does not change.
@@ -185,6 +190,9 @@ impl Cast {
 
     /// A world's window opens: what it does first.
     pub(crate) fn begins(&mut self, world: u32, now: u64) -> Next {
+        if self.is_tasked(world) {
+            return self.tasks_begin(world);
+        }
         let behaviour = &mut self.actors[world as usize].behaviour;
         let left = behaviour.remaining;
         let next = behaviour.begin(now);
@@ -196,6 +204,7 @@ impl Cast {
 
     /// A world's window closes, or it is powered off (`leaves`): what it does is cut short.
     pub(crate) fn ends(&mut self, world: u32, leaves: bool) {
+        self.tasks_end(world);
         let behaviour = &mut self.actors[world as usize].behaviour;
         let left = behaviour.remaining;
         if leaves {
@@ -261,6 +270,9 @@ impl Cast {
     pub(crate) fn piece_done(&mut self, world: u32, kernel: &Kernel) -> (Next, Deed) {
         if self.is_sibling(world) {
             return self.sibling_done(world, kernel);
+        }
+        if self.is_tasked(world) {
+            return self.tasks_done(world, kernel);
         }
         (self.actors[world as usize].behaviour.done(kernel.now()), Deed::Nothing)
     }

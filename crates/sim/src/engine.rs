@@ -7,6 +7,7 @@
 
 mod audit;
 mod build;
+mod guests;
 mod hardware;
 mod hotplug;
 mod life;

@@ -72,7 +72,7 @@ fn two_vcpus_that_both_run_hand_the_lock_over_at_the_instant_of_its_release() {
     assert_eq!((x.worlds[0].times.work, x.worlds[1].times.work), (31 * MS, 30 * MS));
     assert_eq!(
         guest(&x),
-        Guest { spin_ns: 21 * MS, rounds: 19, lockups: 0, longest_wait_ns: 2 * MS }
+        Guest { spin_ns: 21 * MS, rounds: 19, lockups: 0, longest_wait_ns: 2 * MS, tasks: None }
     );
 }
 
@@ -135,7 +135,10 @@ fn a_watchdog_reports_each_silence_that_is_longer_than_it_allows() {
 #[test]
 fn a_watchdog_looks_at_burners_too_and_not_at_vcpus_that_are_halted() {
     let x = vm("dog-burn", 1, "250ms", "vcpus = 2\nwatchdog = '40ms'");
-    assert_eq!(guest(&x), Guest { spin_ns: 0, rounds: 0, lockups: 2, longest_wait_ns: 104 * MS });
+    assert_eq!(
+        guest(&x),
+        Guest { spin_ns: 0, rounds: 0, lockups: 2, longest_wait_ns: 104 * MS, tasks: None }
+    );
     let halted =
         "vcpus = 2\nwatchdog = '1ms'\nvcpu_workloads = [{ kind = 'burn' }, { kind = 'idle' }]";
     assert_eq!(guest(&vm("dog-idle", 1, "156ms", halted)), Guest::default());

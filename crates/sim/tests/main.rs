@@ -25,6 +25,7 @@ mod random_hosts;
 mod random_trees;
 mod realtime;
 mod scenarios;
+mod tasks;
 mod text;
 mod trace;
 mod trace_numbers;

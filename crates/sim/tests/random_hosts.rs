@@ -66,6 +66,8 @@ impl Hosts for Draw {
             active: if self.below(4) == 0 { self.pauses(secs * 1000) } else { vec![] },
             start: Span::from_secs(start),
             stop: stop.map(Span::from_secs),
+            guest: None,
+            tasks: vec![],
             hot_add: if self.below(3) == 0 {
                 self.added(vcpus, start * 1000, stop.unwrap_or(secs) * 1000)
             } else {

@@ -90,6 +90,8 @@ impl Trees<'_> {
             prefer_ht: false,
             llc: None,
             watchdog: None,
+            guest: None,
+            tasks: vec![],
             hot_add: vec![],
             active: if self.0.below(4) == 0 {
                 vec![Window { from: Span::from_secs(from), to: Some(Span::from_secs(from + 2)) }]

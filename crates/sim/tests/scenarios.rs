@@ -78,6 +78,7 @@ scenarios! {
     vnuma "vnuma";
     llc_choice "llc-choice";
     fragmentation "fragmentation";
+    guest_exec "guest-exec";
     locality "locality";
     action_affinity "action-affinity";
     whole_cores "whole-cores";

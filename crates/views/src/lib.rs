@@ -15,8 +15,8 @@ pub use lost::{lost, moved};
 pub use numa::{explained, homes};
 pub use plan::{Loan, Plan, PlanKind, PlanNow, PlanRow, Unit, loans, plan};
 pub use result::{
-    Checked, CpuStat, Document, Guest, HostCounts, Lost, MeasuredBy, Moved, NumaClient, Pcpu, Pool,
-    RunResult, Times, Vm, Wakeups, Where, World, WorldKind,
+    Checked, CpuStat, Document, Guest, GuestTasks, HostCounts, Lost, MeasuredBy, Moved, NumaClient,
+    Pcpu, Pool, RunResult, Times, Vm, Wakeups, Where, World, WorldKind,
 };
 pub use schema::{RESULT_VERSION, result_schema};
 pub use table::{Table, pools, ready_side_by_side, side_by_side, summary};

@@ -399,13 +399,30 @@ impl NumaClient {
 pub struct Guest {
     /// CPU time burned in spinning, in ns; inside `used_ns`.
     pub spin_ns: u64,
-    /// Times the lock was released, all had come to the barrier, or an interrupt was answered.
+    /// Times the lock was released, all had come to the barrier, or an interrupt was answered; of
+    /// a guest with tasks, their pieces of work.
     pub rounds: u64,
     /// Soft lockups that its watchdog reported; 0 without one.
     pub lockups: u64,
     /// Longest time that a vCPU was silent, in ns: spun for its siblings, by the clock, or wanted
     /// to run and did not.
     pub longest_wait_ns: u64,
+    /// What its own scheduler did, if the scenario gives it tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<GuestTasks>,
+}
+
+/// What the scheduler of a guest did with its tasks; `rounds` has how often their work was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GuestTasks {
+    /// Tasks that came to another vCPU.
+    pub migrations: u64,
+    /// Of these, by an exec.
+    pub exec_migrations: u64,
+    /// Of these, by a vCPU that pulled a task that waited.
+    pub pulls: u64,
+    /// Reschedule interrupts between its vCPUs.
+    pub interrupts: u64,
 }
 
 /// CPU time and waiting by two accounts, read at the same two moments (not quite those of the run).

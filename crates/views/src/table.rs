@@ -289,8 +289,13 @@ mod tests {
             numa: vec![],
             worlds: vec![],
         };
-        let some =
-            Guest { spin_ns: 1_000_000_000, rounds: 17, lockups: 2, longest_wait_ns: 104_000_000 };
+        let some = Guest {
+            spin_ns: 1_000_000_000,
+            rounds: 17,
+            lockups: 2,
+            longest_wait_ns: 104_000_000,
+            tasks: None,
+        };
         let mut run = RunResult {
             label: String::new(),
             duration_ns: 3_000_000_000,

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-RESULT_VERSION = "1.0"
+RESULT_VERSION = "1.1"
 """Version of the result document that these classes describe."""
 
 Count = Annotated[int, Field(ge=0)]
@@ -82,6 +82,15 @@ class CpuStat(Part):
     waits: Count = 0
 
 
+class GuestTasks(Part):
+    """What a guest's own scheduler did with its tasks."""
+
+    migrations: Count
+    exec_migrations: Count
+    pulls: Count
+    interrupts: Count
+
+
 class Guest(Part):
     """What an SMP guest made of its CPU time."""
 
@@ -89,6 +98,7 @@ class Guest(Part):
     rounds: Count
     lockups: Count
     longest_wait_ns: Count
+    tasks: GuestTasks | None = None
 
 
 class NumaClient(Part):

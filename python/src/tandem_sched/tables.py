@@ -60,6 +60,38 @@ class Host(TypedDict, total=False):
     mhz: int
 
 
+class Guest(TypedDict, total=False):
+    """``[vm.guest]``."""
+
+    hidden: bool
+    threads_per_core: int
+    vcpus_per_llc: int
+    exec_balance: bool
+    steal: bool
+    tick: str
+    send: str
+    wake: str
+
+
+class GuestWork(TypedDict, total=False):
+    """What a task of a guest does."""
+
+    kind: Required[Literal["burn", "io", "exec", "pipe"]]
+    work: str
+    sleep: str
+    interrupts: int
+    dist: Literal["fixed", "exponential"]
+
+
+class GuestTask(TypedDict, total=False):
+    """``[[vm.task]]``."""
+
+    name: Required[str]
+    count: int
+    does: Required[GuestWork]
+    working_set: str
+
+
 class Vm(TypedDict, total=False):
     """``[[vm]]``."""
 
@@ -87,6 +119,8 @@ class Vm(TypedDict, total=False):
     start: str
     stop: str
     hot_add: list[str]
+    guest: Guest
+    task: list[GuestTask]
 
 
 class Pool(TypedDict, total=False):

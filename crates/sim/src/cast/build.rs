@@ -1,7 +1,7 @@
 //! Builds the VMs and worlds of a run from its scenario, the settings of which were checked when it
 //! was read.
 
-use super::{Actor, Cast, Vm, WorldSpec};
+use super::{Actor, Cast, Vm, WorldSpec, tasks};
 use crate::behaviour::{Behaviour, Link};
 use crate::guest::{Guest, Lock};
 use dice::Stream;
@@ -13,7 +13,8 @@ impl Cast {
     pub(crate) fn new(spec: &RunSpec, pools: &[PlacedPool], system_shares: u32, seed: u64) -> Cast {
         let guests = guests(spec);
         let (specs, actors) = worlds(spec, &guests, seed);
-        Cast { actors, specs, vms: vms(spec, pools, system_shares), guests }
+        let tasks = tasks::of(spec, seed);
+        Cast { actors, specs, vms: vms(spec, pools, system_shares), guests, tasks }
     }
 }
 
@@ -83,6 +84,7 @@ fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldSpec>, Vec<A
         late: Latencies::default(),
         vm,
         vcpu,
+        tasked: false,
     };
     let mut actors = vec![actor(Workload::Idle, Link::default(), "", 0, false)];
     let mut of_vms = vm_links(&spec.vms).into_iter();
@@ -92,7 +94,8 @@ fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldSpec>, Vec<A
             let stream = format!("{}/{name}", v.name);
             let link = of_vms.next().unwrap_or_default();
             let vcpu = actor(v.workload_of(i), link, &stream, vm as u32 + 1, true);
-            actors.push(Actor { sibling: guests[vm + 1].on.then(Box::default), ..vcpu });
+            let (sibling, tasked) = (guests[vm + 1].on.then(Box::default), v.guest.is_some());
+            actors.push(Actor { sibling, tasked, ..vcpu });
             specs.push(WorldSpec { name, allowed: v.allowed(i), index: i as u32, kthread: false });
         }
     }

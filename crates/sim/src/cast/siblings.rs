@@ -26,6 +26,8 @@ pub(crate) enum Deed {
     Interrupt(u32, Ipi),
     /// The hardware takes it out of its guest, where it spins; it waits for this world.
     PauseLoopExit(u32),
+    /// The guest's scheduler interrupts these vCPUs, or (`false`) gives them a timer.
+    Reschedule(Vec<(u32, bool)>),
 }
 
 impl Cast {
@@ -341,6 +343,9 @@ impl Cast {
     /// What came of the vCPUs of a VM waiting for each other, if they do or a watchdog looks; waits
     /// under way are as long as they are.
     pub(crate) fn guest(&self, vm: usize, kernel: &Kernel) -> Option<views::Guest> {
+        if let Some(tasks) = &self.tasks[vm] {
+            return Some(tasks.report());
+        }
         let (guest, now) = (&self.guests[vm], kernel.now());
         let actors = || self.vms[vm].worlds.clone().map(|w| (w, &self.actors[w as usize]));
         let ready = |w: u32| if kernel.queues(w) { now - self.ready_since(w) } else { 0 };
@@ -351,6 +356,7 @@ impl Cast {
             longest_wait_ns: actors()
                 .map(|(w, a)| ready(w).max(a.sibling.as_ref().map_or(0, |v| v.waited(now))))
                 .fold(guest.longest, u64::max),
+            tasks: None,
         })
     }
 }

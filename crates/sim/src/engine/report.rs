@@ -8,8 +8,8 @@ use crate::truth::PcpuTimes;
 use contract::Scheduler;
 use settings::{PlacedPool, Run};
 use views::{
-    Guest, HostCounts, Latencies, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm, Wakeups, World,
-    WorldKind,
+    Guest, GuestTasks, HostCounts, Latencies, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm,
+    Wakeups, World, WorldKind,
 };
 
 /// All accounts at one moment.
@@ -103,6 +103,16 @@ fn since(now: Guest, before: Guest) -> Guest {
         rounds: now.rounds - before.rounds,
         lockups: now.lockups - before.lockups,
         longest_wait_ns: now.longest_wait_ns,
+        tasks: now.tasks.map(|t| tasks_since(t, before.tasks.unwrap_or_default())),
+    }
+}
+
+fn tasks_since(now: GuestTasks, before: GuestTasks) -> GuestTasks {
+    GuestTasks {
+        migrations: now.migrations - before.migrations,
+        exec_migrations: now.exec_migrations - before.exec_migrations,
+        pulls: now.pulls - before.pulls,
+        interrupts: now.interrupts - before.interrupts,
     }
 }
 

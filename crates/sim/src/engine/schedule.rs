@@ -39,7 +39,7 @@ impl<P: Scheduler> Engine<P> {
 
     /// A sleep ends: on pCPU `here` an interrupt wakes the world, or another world, `waker`, that
     /// runs there; `flags` are those of select.
-    fn wake_by(&mut self, world: u32, here: u32, waker: u32, flags: u32) {
+    pub(super) fn wake_by(&mut self, world: u32, here: u32, waker: u32, flags: u32) {
         if self.kernel.seat(world) != Seat::Asleep {
             return;
         }
@@ -335,6 +335,8 @@ impl<P: Scheduler> Engine<P> {
         self.books.runs(now, world, pcpu);
         if self.cast.is_sibling(world) {
             self.cast.sibling_runs(world, now);
+        } else if self.cast.is_tasked(world) {
+            self.cast.tasks_run(world, now);
         }
         self.arm_done(pcpu);
     }
@@ -347,6 +349,9 @@ impl<P: Scheduler> Engine<P> {
             Deed::RouseAll(all) => all.into_iter().for_each(|w| self.rouse(w, pcpu, world)),
             Deed::Interrupt(to, ipi) => self.interrupt(to, ipi, pcpu),
             Deed::PauseLoopExit(target) => self.pause_loop_exit(world, target),
+            Deed::Reschedule(all) => {
+                all.into_iter().for_each(|t| self.reschedule_guest(t, pcpu, world))
+            }
         }
     }
 

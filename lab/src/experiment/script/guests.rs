@@ -81,6 +81,13 @@ fn mask(set: &PcpuSet) -> String {
 fn orders(run: &Run, vm: &VmSpec) -> Result<Orders> {
     let work = |i: u32| Ok((work(run, vm.workload_of(i as usize))?, vec![]));
     // Each VM has random lengths of its own: with the same ones, they would work and sleep in step.
+    if vm.guest.is_some() {
+        return Err(refuse(
+            run,
+            format!("tasks of the guest of VM '{}'", vm.name),
+            "add lab.skip with that reason",
+        ));
+    }
     if !vm.hot_add.is_empty() {
         return Err(refuse(
             run,

@@ -1,0 +1,89 @@
+//! Guests with tasks of their own: what their scheduler does to vCPUs, and what the host makes of
+//! it.
+
+use settings::Scenario;
+use sim::{Options, run};
+use std::{fs, path::PathBuf};
+use views::{GuestTasks, Vm};
+
+/// A VM with these keys on a host with these keys.
+fn scenario(name: &str, host: &str, vm: &str) -> Scenario {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("tasks-{name}.toml"));
+    let text = format!("duration = '2s'\n[host]\n{host}\n[[vm]]\nname = 'a'\n{vm}\n");
+    fs::write(&path, text).expect("the test's folder can be written");
+    settings::load(&path.to_string_lossy()).expect("the scenario loads")
+}
+
+/// Its only VM under Tandem, with a silent oracle and times that sum to its life.
+fn vm(name: &str, host: &str, keys: &str) -> (Vm, u64) {
+    let outcome = run(&scenario(name, host, keys).runs[0], &Options::default()).expect("it runs");
+    let verdict = outcome.verdict.as_ref().expect("the oracle watches");
+    assert_eq!(verdict.violated(), 0, "{name}: {:?}", verdict.violations);
+    let mut vms = outcome.result.vms;
+    let vm = vms.remove(0);
+    for w in &vm.worlds {
+        let t = &w.times;
+        let life = t.run_ns + t.ready_ns + t.costop_ns + t.wait_ns;
+        assert_eq!(life, 2_000_000_000, "{name}: {}", w.name);
+    }
+    (vm, outcome.stats.wakeups)
+}
+
+fn did(vm: &Vm) -> (u64, GuestTasks) {
+    let guest = vm.guest.expect("its guest has tasks");
+    (guest.rounds, guest.tasks.expect("its guest has tasks"))
+}
+
+fn exec(more: &str) -> String {
+    format!(
+        "vcpus = 2\n{more}\n[[vm.task]]\nname = 'x'\nworking_set = '1MiB'\n\
+         does = {{ kind = 'exec', work = '1ms' }}"
+    )
+}
+
+#[test]
+fn each_exec_wakes_the_other_vcpu_on_the_host_if_execs_are_balanced() {
+    let of = |name: &str, on: bool| {
+        let keys = exec(&format!("[vm.guest]\nwake = '50us'\nexec_balance = {on}"));
+        vm(name, "cores_per_llc = 2", &keys)
+    };
+    let (moves, wakeups) = of("exec", true);
+    let (stays, none) = of("exec-off", false);
+    let ((execs, c), (more, nothing)) = (did(&moves), did(&stays));
+    assert!(c.exec_migrations + 1 >= execs && wakeups >= execs, "{execs} {wakeups} {c:?}");
+    assert_eq!(nothing, GuestTasks { interrupts: nothing.interrupts, ..GuestTasks::default() });
+    assert!(none < 10, "{none}");
+    // A move costs the wake-up of 50 us and 16,384 lines of 7 ns.
+    let gain = more as f64 / execs as f64;
+    assert!((1.16..1.19).contains(&gain), "{more} {execs}");
+    assert_eq!(did(&of("exec-again", true).0), (execs, c), "the same again");
+}
+
+#[test]
+fn a_move_costs_what_the_pcpus_make_of_it_and_not_the_guests_vcpus() {
+    let of = |name: &str, host: &str, pinned: &str| {
+        let keys = exec(&format!("vcpu_affinity = {pinned}\n[vm.guest]"));
+        did(&vm(name, host, &keys).0).0
+    };
+    let core = of("core", "cores_per_llc = 1\nthreads_per_core = 2", "['0', '1']");
+    let llc = of("llc", "cores_per_llc = 2", "['0', '1']");
+    let far = of("far", "cores_per_llc = 1\nllcs_per_node = 2", "['0', '1']");
+    // 0, 115 and 360 us of an exec of 1 ms.
+    assert!((1.09..1.13).contains(&(core as f64 / llc as f64)), "{core} {llc}");
+    assert!((1.18..1.24).contains(&(llc as f64 / far as f64)), "{llc} {far}");
+}
+
+#[test]
+fn a_stream_wakes_on_idle_vcpus_of_the_llc_that_is_shown_and_stays_where_it_is_hidden() {
+    let of = |name: &str, guest: &str| {
+        let keys = format!(
+            "vcpus = 4\n[vm.guest]\n{guest}\n[[vm.task]]\nname = 'stream'\ncount = 3\n\
+             does = {{ kind = 'io', work = '40us', sleep = '60us', interrupts = 0, dist = \
+             'exponential' }}"
+        );
+        did(&vm(name, "cores_per_llc = 4", &keys).0)
+    };
+    let ((shown, s), (hidden, h)) = (of("shown", ""), of("hidden", "hidden = true"));
+    assert!(s.interrupts > 10 * h.interrupts.max(1), "{s:?} {h:?}");
+    assert!(shown > 20_000 && hidden > 20_000, "{shown} {hidden}");
+}
