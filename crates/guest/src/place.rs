@@ -8,8 +8,9 @@ use crate::Kernel;
 use crate::domains::Domain;
 use std::ops::Range;
 
-/// By how much less loaded, in percent, a group must be than the own one for an exec to go there:
-/// half of what imbalance_pct (125) has over 100.
+/// By how much less loaded, in percent, a group must be than the own one for an exec to go there,
+/// and a waker's vCPU than a task's last one for a wake-up to go there: half of what imbalance_pct
+/// (125) has over 100.
 const IMBALANCE_PERCENT: usize = 112;
 
 impl Kernel {
@@ -18,7 +19,8 @@ impl Kernel {
         self.domains[vcpu as usize].iter().rev().find(|d| d.shares_cache)
     }
 
-    fn share_cache(&self, a: u32, b: u32) -> bool {
+    /// Whether two vCPUs are one, or are shown to share a cache.
+    pub(crate) fn share_cache(&self, a: u32, b: u32) -> bool {
         a == b || self.llc(a).is_some_and(|d| d.span.contains(&b))
     }
 
@@ -30,11 +32,12 @@ impl Kernel {
         self.idle_sibling(prev, target)
     }
 
-    /// Whether the waker's vCPU draws the task to it: with less to do than the task's last one, or
-    /// as much. A waker that is about to sleep does not count.
+    /// Whether the waker's vCPU draws the task to it, as `wake_affine` decides it: it has nothing
+    /// else to do, or with the task it is less loaded than the task's last one by the imbalance. A
+    /// waker that is about to sleep does not count.
     fn is_affine(&self, prev: u32, waker: u32, sync: bool) -> bool {
         let here = self.running(waker).saturating_sub(usize::from(sync));
-        waker == prev || here <= self.running(prev)
+        waker == prev || here == 0 || 100 * (here + 1) <= IMBALANCE_PERCENT * self.running(prev)
     }
 
     /// An idle vCPU that shares a cache with `target`: that itself, the last one, one of an idle

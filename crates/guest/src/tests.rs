@@ -95,6 +95,39 @@ fn a_task_whose_waker_is_busy_wakes_on_an_idle_core_of_the_llc_that_is_shown() {
 }
 
 #[test]
+fn a_waker_draws_a_task_from_a_vcpu_only_if_its_own_is_less_loaded_with_it() {
+    // The task slept on vCPU 1 and is woken from vCPU 0; without a shared cache it goes to one of
+    // these.
+    let woken = |here, there, sync| {
+        let io = Program::Io { work: MS, sleep: MS, interrupts: Some(0) };
+        let mut k = kernel(terms(2, None), &[io, Program::Burn, Program::Burn, Program::Burn]);
+        let burners = |n: u32, from: u32| (from..from + n).collect::<Vec<u32>>();
+        k.vcpus[0].queue = burners(here, 1);
+        k.vcpus[1].queue = burners(there, 1 + here);
+        k.tasks[0].vcpu = 1;
+        k.place_wake(0, 0, sync)
+    };
+    assert_eq!([woken(0, 0, false), woken(1, 0, false), woken(1, 0, true)], [0, 1, 0]);
+    assert_eq!([woken(1, 1, false), woken(1, 2, false), woken(2, 1, false)], [1, 0, 1]);
+}
+
+#[test]
+fn a_wake_up_on_a_busy_vcpu_interrupts_it_only_if_no_cache_is_shared_with_it() {
+    let woken = |shown| {
+        let io = Program::Io { work: MS, sleep: MS, interrupts: Some(0) };
+        let mut k = kernel(terms(2, shown), &[Program::Burn, Program::Burn, io]);
+        k.next(0, 0);
+        k.next(1, 0);
+        k.vcpus[0].queue.clear();
+        // The task slept on vCPU 1, with as much virtual time as what runs there.
+        (k.tasks[2].vcpu, k.tasks[2].asleep) = (1, true);
+        k.wake(2, 0, false);
+        (k.vcpu_of(2), k.counts().interrupts)
+    };
+    assert_eq!([woken(one_llc(2)), woken(None)], [(1, 0), (1, 1)]);
+}
+
+#[test]
 fn a_vcpu_that_goes_idle_takes_a_task_that_waits_elsewhere() {
     let io = Program::Io { work: 20 * MS, sleep: 500 * MS, interrupts: None };
     let mut k = kernel(terms(2, one_llc(2)), &[Program::Burn, io, Program::Burn]);

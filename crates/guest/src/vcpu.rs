@@ -158,7 +158,6 @@ impl Kernel {
         }
         if std::mem::take(&mut v.interrupted) {
             v.overhead += receive;
-            v.resched = true;
         }
     }
 
@@ -299,7 +298,8 @@ impl Kernel {
         self.preempt(task, vcpu);
     }
 
-    /// A task that sleeps is woken, from a vCPU.
+    /// A task that sleeps is woken, from a vCPU. Another vCPU, unless it shares a cache with that,
+    /// is interrupted to put it into its queue itself, busy or not (`ttwu_queue`).
     pub(crate) fn wake(&mut self, task: u32, waker: u32, sync: bool) {
         if !std::mem::take(&mut self.tasks[task as usize].asleep) {
             return;
@@ -310,6 +310,9 @@ impl Kernel {
         let t = &mut self.tasks[task as usize];
         t.vruntime = t.vruntime.max(least.saturating_sub(SLEEPER_NS));
         self.preempt(task, waker);
+        if !self.share_cache(waker, to) {
+            self.interrupt(waker, to);
+        }
     }
 
     /// Puts a task into the queue of a vCPU; its virtual time follows that of the queue.
