@@ -68,9 +68,11 @@ fn a_move_costs_what_the_pcpus_make_of_it_and_not_the_guests_vcpus() {
     let core = of("core", "cores_per_llc = 1\nthreads_per_core = 2", "['0', '1']");
     let llc = of("llc", "cores_per_llc = 2", "['0', '1']");
     let far = of("far", "cores_per_llc = 1\nllcs_per_node = 2", "['0', '1']");
-    // 0, 115 and 360 us of an exec of 1 ms.
+    let node = of("node", "cores_per_llc = 1\nsockets = 2", "['0', '1']");
+    // 0, 115, 360 and 573 us of an exec of 1 ms.
     assert!((1.09..1.13).contains(&(core as f64 / llc as f64)), "{core} {llc}");
     assert!((1.18..1.24).contains(&(llc as f64 / far as f64)), "{llc} {far}");
+    assert!((1.14..1.18).contains(&(far as f64 / node as f64)), "{far} {node}");
 }
 
 #[test]

@@ -38,7 +38,8 @@ impl Tasks {
     }
 
     /// What a task loses that goes on on a pCPU: the lines that its core's cache held, from the LLC
-    /// that it shares with the last core, or else all of its set from memory.
+    /// that it shares with the last core, or else all of its set, from memory or, as the lines of
+    /// a vCPU that the host moves, from the node where it ran before.
     fn refill_ns(&self, task: u32, pcpu: u32) -> u64 {
         let Some(last) = self.last[task as usize].filter(|last| *last != pcpu) else { return 0 };
         let (a, b) = (&self.places[last as usize], &self.places[pcpu as usize]);
@@ -48,7 +49,8 @@ impl Tasks {
         } else if a.llc == b.llc {
             set.min(h.private_cache.0) / LINE * h.from_llc.ns()
         } else {
-            set.min(h.llc.0) / LINE * h.from_memory.ns()
+            let far = if a.node == b.node { h.from_memory } else { h.from_node };
+            set.min(h.llc.0) / LINE * far.ns()
         }
     }
 
