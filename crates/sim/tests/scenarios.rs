@@ -79,6 +79,7 @@ scenarios! {
     llc_choice "llc-choice";
     fragmentation "fragmentation";
     guest_exec "guest-exec";
+    guest_topology "guest-topology";
     locality "locality";
     action_affinity "action-affinity";
     whole_cores "whole-cores";
