@@ -1,13 +1,8 @@
 /* Whether a woken world preempts the world that runs on a pCPU.
  *
  * Promise	a world preempts one whose deadline is later by more than a margin, and no other
- *		(VS51 "What, When, and Where to Schedule?", W4); no world waits longer behind a gang
- *		than behind another, however often the gang's vCPUs stop and run again
+ *		(VS51 "What, When, and Where to Schedule?", W4)
  * Law		gain = deadline of the running world now - deadline of the candidate - margin
- *		deadline now = deadline at the start + virtual time since
- *		of a gang, to a candidate of none: deadline at the gang's start + virtual time
- *		since, of all its vCPUs but those that wait, at most the VM's own deadline. To
- *		another gang a vCPU goes by its own time: the first gang is not broken up
  *		between siblings: CPU time of the running one - CPU time of the candidate, whole
  *		first slice of the candidate: its gain and the margin, in its own CPU time
  * Units	ns of virtual time
@@ -27,25 +22,6 @@ INLINE u64 preempt_current(struct host *h, const struct pcpu *p, u64 now)
 	u64 since = plat_read(p->current_since_ns), ran = now > since ? now - since : 0;
 
 	return plat_read(p->current_key) + (v ? share_virtual(v, min_u64(ran, SEC_NS)) : 0);
-}
-
-/* The same to a world of no gang: of a gang all is counted that its vCPUs have run. One that wakes
- * gains no more than its distance to the VM's own deadline; siblings that wait go by the gang's. */
-INLINE u64 preempt_by_lone(struct host *h, const struct pcpu *p, u64 now, bool wakes)
-{
-	struct vm *v = plat_vm(h, p->current_vm);
-	u64 gang = v ? plat_read(v->gang_key) : 0, since;
-	u32 wants, waits;
-
-	if (!gang || !with(GANG_PREEMPT) || !with(GANG_KEY))
-		return preempt_current(h, p, now);
-	since = plat_read(v->gang_since_ns);
-	wants = plat_read(v->runnable);
-	waits = v->waiting; /* at the last look: all may run, or sleep, by now */
-	if (now > since)
-		gang += share_virtual(v, min_u64(now - since, SEC_NS)) *
-			(wants > waits ? wants - waits : 1);
-	return wakes ? min_u64(gang, share_vm_deadline(v)) : gang;
 }
 
 /* A world that may preempt. */
@@ -78,11 +54,9 @@ INLINE u64 preempt_over_sibling(struct host *h, const struct pcpu *p, const stru
 }
 
 /* Gain of a candidate at `p`, 0 if it may not preempt there. */
-SUBPROG u64 preempt_gain(NONNULL(struct host *h), NONNULL(struct pcpu *p),
-			 NONNULL(struct candidate *c), u64 now)
+INLINE u64 preempt_gain(struct host *h, const struct pcpu *p, const struct candidate *c, u64 now)
 {
 	u64 margin = share_span(h, plat_knobs(h)->preempt_margin_us), current, more;
-	struct vm *v = plat_vm(h, c->vm);
 
 	if (!plat_read(p->current_world) || !with(PREEMPT))
 		return 0;
@@ -90,8 +64,7 @@ SUBPROG u64 preempt_gain(NONNULL(struct host *h), NONNULL(struct pcpu *p),
 		more = preempt_over_sibling(h, p, c, now);
 		return more > margin ? more - margin : 0;
 	}
-	current = v && plat_read(v->gang_key) ? preempt_current(h, p, now)
-					      : preempt_by_lone(h, p, now, true);
+	current = preempt_current(h, p, now);
 	return current > c->deadline + margin ? current - c->deadline - margin : 0;
 }
 
