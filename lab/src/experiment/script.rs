@@ -216,7 +216,7 @@ mod tests {
         let waits = text
             .find(
                 "tandem trace waits /tmp/0.trace --world vcpu0 --world vcpu1 --world vcpu2 \
-                --json /lab/out/tandem-0.waits",
+                --set system_shares=200 --json /lab/out/tandem-0.waits",
             )
             .unwrap();
         assert!(
