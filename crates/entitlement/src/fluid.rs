@@ -108,6 +108,8 @@ pub(crate) fn placed_rates(
 pub struct Fluid {
     pcpus: u64,
     atoms: Vec<PcpuSet>,
+    /// How many pCPUs each has.
+    widths: Vec<u64>,
     /// What others take of each atom.
     taken: Vec<Rate>,
     /// The same by pCPU.
@@ -131,6 +133,7 @@ impl Fluid {
         Fluid {
             pcpus: pcpus.len() as u64,
             sets: sets.iter().map(of).collect(),
+            widths: atoms.iter().map(|a| a.len() as u64).collect(),
             taken: vec![Rate(0); atoms.len()],
             by_pcpu: Taken::new(),
             atoms,
@@ -162,7 +165,7 @@ impl Fluid {
 
     /// What there is of an atom, `one` units for each pCPU.
     pub(crate) fn capacity(&self, atom: u32, one: u64) -> u64 {
-        let all = self.atoms[atom as usize].len() as u64 * one;
+        let all = self.widths[atom as usize] * one;
         all.saturating_sub(scaled(self.taken[atom as usize], one))
     }
 

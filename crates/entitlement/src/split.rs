@@ -105,6 +105,7 @@ struct Scratch<'a> {
     /// Node of each set and atom in the graph under construction, 0 for none.
     set_node: Vec<usize>,
     atom_node: Vec<usize>,
+    graph: Graph,
 }
 
 impl<'a> Scratch<'a> {
@@ -114,6 +115,7 @@ impl<'a> Scratch<'a> {
             one,
             set_node: vec![0; fluid.sets.len()],
             atom_node: vec![0; fluid.atoms()],
+            graph: Graph::default(),
         }
     }
 
@@ -121,9 +123,9 @@ impl<'a> Scratch<'a> {
         self.fluid.capacity(atom, self.one)
     }
 
-    /// The graph of a group with all capacities times `scale`, VM `k` at node 2 + k asking for
-    /// `ask(k)`.
-    fn graph(&mut self, group: &Group, scale: u128, ask: impl Fn(&Member) -> u128) -> Graph {
+    /// Builds the graph of a group with all capacities times `scale`, VM `k` at node 2 + k asking
+    /// for `ask(k)`, and pushes all that fits.
+    fn flow(&mut self, group: &Group, scale: u128, ask: impl Fn(&Member) -> u128) -> u128 {
         self.set_node.fill(0);
         self.atom_node.fill(0);
         let mut nodes = 2 + group.vms.len();
@@ -139,7 +141,8 @@ impl<'a> Scratch<'a> {
                 sets.push(*set);
             }
         }
-        let mut graph = Graph::new(nodes);
+        let graph = &mut self.graph;
+        graph.begin(nodes);
         for (k, vm) in group.vms.iter().enumerate() {
             graph.edge(SOURCE, 2 + k, ask(vm));
             if vm.own > 0 {
@@ -167,15 +170,15 @@ impl<'a> Scratch<'a> {
             graph.edge(
                 self.atom_node[*atom as usize],
                 SINK,
-                u128::from(self.capacity(*atom)) * scale,
+                u128::from(self.fluid.capacity(*atom, self.one)) * scale,
             );
         }
-        graph
+        graph.run(SOURCE, SINK)
     }
 
     /// All that the VMs of a group can use together.
     fn usable(&mut self, group: &Group) -> u64 {
-        self.graph(group, 1, Member::wanted).run(SOURCE, SINK) as u64
+        self.flow(group, 1, Member::wanted) as u64
     }
 
     /// The side that asks for more than it has when all ask in proportion to their weights, if any.
@@ -183,10 +186,11 @@ impl<'a> Scratch<'a> {
         let weight: u128 = group.vms.iter().map(|vm| u128::from(vm.weight)).sum();
         let fixed: u128 = group.fixed.iter().map(|f| u128::from(f.1)).sum();
         let usable = u128::from(group.usable);
-        let mut graph = self.graph(group, weight, |vm| u128::from(vm.weight) * usable);
-        if graph.run(SOURCE, SINK) == (usable + fixed) * weight {
+        let flow = self.flow(group, weight, |vm| u128::from(vm.weight) * usable);
+        if flow == (usable + fixed) * weight {
             return None;
         }
+        let graph = &self.graph;
         let reached =
             |nodes: &[usize]| nodes.iter().map(|n| *n != 0 && graph.reached(*n)).collect();
         Some(Side {
