@@ -281,7 +281,7 @@ const FAILED_ONCE: &[u64] = &[64, 148, 243];
 
 #[test]
 fn contract_accounts_and_work_conservation_hold_on_any_host() {
-    case::hold(Lag::Free, &case::seeds(1_000, FAILED_ONCE), drawn);
+    case::hold(Lag::Free, &case::seeds(500, FAILED_ONCE), drawn);
 }
 
 /// The same where VMs have home nodes, which change often.
@@ -319,6 +319,6 @@ fn they_hold_where_vms_are_kept_apart_on_cores() {
         case
     };
     for sharing in [1, 2] {
-        case::hold(Lag::Free, &case::seeds(60, &[]), |seed| apart(seed, sharing));
+        case::hold(Lag::Free, &case::seeds(30, &[]), |seed| apart(seed, sharing));
     }
 }

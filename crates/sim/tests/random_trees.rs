@@ -209,7 +209,7 @@ const FURTHEST_PERCENT: u64 = 85;
 
 #[test]
 fn the_ideal_reservations_and_limits_hold_in_any_tree() {
-    let all = case::hold(Lag::Held, &case::seeds(2_000, FAILED_ONCE), drawn);
+    let all = case::hold(Lag::Held, &case::seeds(1_200, FAILED_ONCE), drawn);
     let mut far: Vec<(u64, u64)> = all.iter().map(|(seed, j)| (j.lag_percent, *seed)).collect();
     far.sort_unstable_by(|a, b| b.cmp(a));
     let sum: u64 = far.iter().map(|f| f.0).sum();

@@ -12,7 +12,7 @@ use views::Times;
 
 const SCRIPT: &str = include_str!("../../guest/drill-idle");
 /// Length of each look.
-const PERIOD_S: u32 = 8;
+const PERIOD_S: u32 = 4;
 /// What may be counted wrongly, of a vCPU's sleep.
 const WRONG: f64 = 0.01;
 /// What a vCPU that has little work sleeps at least, of each look: its work, 0.5 ms, takes a busy

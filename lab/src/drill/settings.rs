@@ -16,8 +16,7 @@ const LIMIT_MS: f64 = 1000.0;
 const CHANGES: [&str; 8] =
     ["found", "cpu.weight", "cpu.max", "lifted", "file", "refused", "half", "gone"];
 /// What VM a shall use for each unit that VM b does.
-const RATIOS: [(&str, f64); 5] =
-    [("equal", 1.0), ("weighed", 3.0), ("limited", 3.0), ("file", 1.0 / 3.0), ("half", 3.0)];
+const RATIOS: [(&str, f64); 3] = [("weighed", 3.0), ("limited", 3.0), ("file", 1.0 / 3.0)];
 /// By how much the ratio may be off, in four seconds: two quanta are 2.5 %.
 const RATIO_OFF: f64 = 0.025;
 /// Half a pCPU, and how much of it the pool gets at least: a quantum of four seconds is 1.3 %.

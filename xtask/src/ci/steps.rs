@@ -66,7 +66,7 @@ pub const STEPS: [Step; 18] = [
     build("clippy", |c| unless(clippy_missing(c), || cargo(c, CLIPPY, &[]))),
     build("fuzz build", |c| unless(fuzz_missing(), || own(c, &["fuzz", "--build-only"]))),
     one_core("fuzz", &["fuzz build"], |c| {
-        unless(fuzz_missing(), || own(c, &["fuzz", "--seconds", "10"]))
+        unless(fuzz_missing(), || own(c, &["fuzz", "--seconds", "5"]))
     }),
     Step {
         name: "lab drill kill",
