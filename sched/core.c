@@ -189,8 +189,13 @@ INLINE bool core_queue(struct host *h, plat_task *t, struct world *w, u32 flags,
 	if (refused) {
 		parked_insert(h, t, v, w, refused);
 		p = plat_pcpu(h, pcpu);
-		if (p && p->serve_limiter)
+		if (p && p->serve_limiter) {
 			trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN); /* pick_parked */
+		} else if (p && flags & ENQUEUE_WAKEUP && with(LIMIT_WAKE)) {
+			struct candidate c = preempt_candidate(w, deadline);
+
+			parked_preempt(h, p, &c, refused);
+		}
 		return false;
 	}
 	if (!core_enter_idle(h, t, v, w, deadline, pcpu, flags, spread, preempts))

@@ -109,6 +109,28 @@ SUBPROG bool pick_parked(NONNULL(struct host *h), u32 pcpu, u64 own)
 	return true;
 }
 
+/* A woken world that `limiter` refuses preempts at `p` if what runs there uses that budget: it then
+ * has it, by pick_parked. Elsewhere the tick of limits finds one. */
+SUBPROG u32 parked_preempt(NONNULL(struct host *h), NONNULL(struct pcpu *p),
+			   NONNULL(struct candidate *c), u32 limiter)
+{
+	struct world *w = plat_world(h, plat_read(p->current_world));
+	u32 id = w ? budget_first(plat_read(w->budget)) : 0;
+
+	plat_for(i, BUDGET_CHAIN) {
+		struct limiter *l = id && id != limiter ? plat_limiter(h, id) : NULL;
+
+		if (!l)
+			break;
+		id = l->parent;
+	}
+	if (id && id == limiter && preempt_gain(h, p, c, plat_now(h))) {
+		p->preempts++;
+		trace_kick(h, p->id, KICK_PREEMPT, WHY_PREEMPTED);
+	}
+	return 0;
+}
+
 /* The best of this pCPU's queues, or a world of another pCPU that is earlier than all of these by a
  * margin. Inline, for call chains of BPF share 512 bytes of stack. */
 INLINE bool pick_local(struct host *h, struct pcpu *p, u64 key_max, u32 prev_world)
