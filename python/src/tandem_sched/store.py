@@ -15,6 +15,7 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ from tandem_sched.errors import StoreError
 
 FORMAT = 1
 """Version of the file's format, in its first line."""
+
+_LOCK_WAIT_S = 2
+"""How long a lock that may be a killed sweep's is waited for."""
 
 
 @dataclass(frozen=True)
@@ -134,13 +138,20 @@ class Store:
         fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as e:
-            raise StoreError(
-                f"store {self.path}: cannot use it: another sweep is writing to it; wait for its "
-                "end, or name another file"
-            ) from e
+        # A run that a killed sweep was about to start has its lock until it executes the binary.
+        end = time.monotonic() + _LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as e:
+                if time.monotonic() < end:
+                    time.sleep(0.02)
+                    continue
+                raise StoreError(
+                    f"store {self.path}: cannot use it: another sweep is writing to it; wait for "
+                    "its end, or name another file"
+                ) from e
+            return
 
     def _scan(self, sweep: Mapping[str, Any]) -> int:
         """Find the results that are there; return the size up to a line that was cut."""
