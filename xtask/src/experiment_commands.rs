@@ -112,6 +112,7 @@ pub(crate) fn simulate(
     scenario: &Scenario,
     duration: Option<Span>,
     policy: &str,
+    ticks: sim::Ticks,
 ) -> lab::Result<Document> {
     let as_long = |run: &settings::Run| {
         let mut run = run.clone();
@@ -127,7 +128,7 @@ pub(crate) fn simulate(
         failed("simulator", e.to_string(), "run 'tandem sim' with that scenario and policy")
     };
     let policy = policy.parse().map_err(|e: sim::PolicyError| refused(&e))?;
-    let options = sim::Options { policy, ..sim::Options::default() };
+    let options = sim::Options { policy, ticks, ..sim::Options::default() };
     sim::run_scenario(&same, &options, |_| {}).map_err(|e| refused(&e))
 }
 
@@ -168,7 +169,7 @@ fn execute(scenario: &Scenario, args: &Run) -> lab::Result<Done> {
     let kernel = archive.kernel(&args.kernel)?.version;
     // Where the lab has no sched_ext, the model of what it has.
     let simulated = experiment.policies.last().map_or("tandem", |p| p.name());
-    let simulated = simulate(scenario, experiment.duration, simulated)?;
+    let simulated = simulate(scenario, experiment.duration, simulated, sim::Ticks::default())?;
     Ok(Done { kernel, simulated, documents })
 }
 

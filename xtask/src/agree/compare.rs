@@ -23,8 +23,9 @@ const ORDER: f64 = 10.0;
 /// | `one_by_one_percent` | of VMs that are alike, the one that is furthest apart, without tasks |
 /// | `within` | whether the difference is within 5 %, beside tasks where the lab had them |
 /// | `real wake_us`, `model wake_us` | how late vCPUs woke: least, mean, most |
-/// | `same_order` | whether the means are less than 10 times each other |
-pub(super) const COLUMNS: [&str; 11] = [
+/// | `beside wake_us` | that of the model beside tasks: least, mean and most of all its seeds |
+/// | `same_order` | whether the means are less than 10 times each other, beside tasks as above |
+pub(super) const COLUMNS: [&str; 12] = [
     "real cpu_s",
     "model cpu_s",
     "apart_percent",
@@ -35,6 +36,7 @@ pub(super) const COLUMNS: [&str; 11] = [
     "within",
     "real wake_us",
     "model wake_us",
+    "beside wake_us",
     "same_order",
 ];
 
@@ -69,7 +71,7 @@ pub(super) fn rows(
             let apart = beside_tasks(&mut row, &alike, &beside).unwrap_or(alone);
             let yes = apart.abs() <= ALLOWED_PERCENT;
             row.text("within", if yes { "yes" } else { "no" });
-            wakeups(&mut row, &alike[0].name, result, &other);
+            wakeups(&mut row, &alike[0].name, result, &other, &beside);
             out.push(row);
         }
     }
@@ -144,7 +146,8 @@ fn beside_tasks(row: &mut Row, alike: &[&Vm], beside: &[RunResult]) -> Option<f6
     (!beside.is_empty()).then_some(apart)
 }
 
-fn wakeups(row: &mut Row, vm: &str, real: &RunResult, model: &RunResult) {
+/// Adds how late the vCPUs of a VM woke, alone and beside tasks.
+fn wakeups(row: &mut Row, vm: &str, real: &RunResult, model: &RunResult, beside: &[RunResult]) {
     let of = |r: &RunResult| {
         r.wakeups.iter().find(|w| w.vm == vm && w.by == MeasuredBy::Workload).cloned()
     };
@@ -152,11 +155,27 @@ fn wakeups(row: &mut Row, vm: &str, real: &RunResult, model: &RunResult) {
     let us = |w: &Wakeups| [w.min_ns, w.mean_ns, w.max_ns].map(|ns| ns as f64 / 1e3);
     row.numbers("real wake_us", &us(&real), 0);
     row.numbers("model wake_us", &us(&model), 0);
+    let beside: Vec<Wakeups> = beside.iter().filter_map(of).collect();
+    let judged = together(&beside).map_or(model, |all| {
+        row.numbers("beside wake_us", &us(&all), 0);
+        all
+    });
     // A microsecond at least: below it the model has no time of interrupts and switches at all.
     let mean = |w: &Wakeups| (w.mean_ns as f64).max(1e3);
-    let times = mean(&model) / mean(&real);
+    let times = mean(&judged) / mean(&real);
     let same = times < ORDER && times > 1.0 / ORDER;
     row.text("same_order", if same { "yes" } else { "no" });
+}
+
+/// Wake-ups of several seeds as of one run; none of none.
+fn together(seeds: &[Wakeups]) -> Option<Wakeups> {
+    let mut all = seeds.first()?.clone();
+    all.count = seeds.iter().map(|w| w.count).sum();
+    all.min_ns = seeds.iter().map(|w| w.min_ns).min()?;
+    all.max_ns = seeds.iter().map(|w| w.max_ns).max()?;
+    let late = seeds.iter().map(|w| u128::from(w.mean_ns) * u128::from(w.count)).sum::<u128>();
+    all.mean_ns = (late / u128::from(all.count.max(1))) as u64;
+    Some(all)
 }
 
 #[cfg(test)]
