@@ -1,5 +1,5 @@
 //! Linux's own scheduler as users of KVM know it: one engine, and two laws of which world is next,
-//! CFS of 6.1 and EEVDF of 6.12 and later.
+//! CFS of 6.1 and EEVDF of 7.3.
 //!
 //! *Law*: each pCPU has run queues, one for each cgroup; VMs and pools are cgroups, and their
 //! weight on a pCPU is the part of their shares that their load there is of that on all (`entity`,
@@ -21,6 +21,7 @@ mod domains;
 mod eevdf;
 mod entity;
 mod groups;
+mod hrtick;
 mod limits;
 mod pelt;
 mod place;
@@ -66,6 +67,8 @@ struct World {
     listed: u64,
     /// How much of the time it runs.
     util: Pelt,
+    /// How much of the time it is runnable.
+    runnable: Pelt,
     wakes: Wakes,
 }
 
@@ -82,6 +85,8 @@ struct Pcpu {
     /// Run queues and entities of the world that runs there, or ran last.
     chain: Vec<(usize, usize)>,
     busy_ns: u64,
+    /// EEVDF: when what runs there has reached its deadline.
+    hrtick_at: Option<u64>,
     /// How much of the time what belongs to it runs.
     util: Pelt,
     balance_at_ns: u64,
@@ -121,6 +126,7 @@ impl Linux {
             runs: 0,
             chain: vec![],
             busy_ns: 0,
+            hrtick_at: None,
             util: Pelt::default(),
             balance_at_ns: 0,
         };
@@ -255,6 +261,7 @@ impl Linux {
             }
         }
         self.pcpus[pcpu as usize].chain = chain;
+        self.untold.hrticks.push(pcpu);
     }
 }
 
@@ -289,7 +296,9 @@ impl Scheduler for Linux {
         let fresh = true;
         // A new thread counts as runnable all the time, and as busy for half of it.
         let util = Pelt::new(ONE / 2, k.now_ns);
-        self.worlds[world as usize] = World { group, at, fresh, util, ..World::default() };
+        let runnable = util;
+        self.worlds[world as usize] =
+            World { group, at, fresh, util, runnable, ..World::default() };
         self.entities[world as usize] = Entity {
             rq: self.rq_of(group, at),
             weight: NICE_0 * u64::from(terms.nice_weight) / 100,
@@ -320,7 +329,7 @@ impl Scheduler for Linux {
     }
 
     fn limits(&mut self, k: &mut Callback<'_>, limits: &Limits<'_>) {
-        self.set_limits(k.now_ns, limits);
+        self.set_limits(k, limits);
         self.tell(k);
     }
 
@@ -405,6 +414,7 @@ impl Scheduler for Linux {
         there.util.set(k.now_ns, true);
         there.runs = world;
         self.set_current(world, pcpu);
+        self.start_hrticks(k);
     }
 
     fn stopping(&mut self, k: &mut Callback<'_>, world: u32, runnable: bool) {
@@ -467,32 +477,9 @@ impl Scheduler for Linux {
         match timer {
             limits::TIMER => self.limits_timer(k),
             BALANCE => self.balance_due(k),
-            _ => self.evacuate(k),
+            EVACUATE => self.evacuate(k),
+            slot => self.hrtick(k, slot),
         }
         self.tell(k);
-    }
-}
-
-impl Linux {
-    /// Worlds that wait on pCPUs that are off line go elsewhere.
-    fn evacuate(&mut self, k: &mut Callback<'_>) {
-        for pcpu in 0..self.pcpus.len() as u32 {
-            if self.pcpus[pcpu as usize].online {
-                continue;
-            }
-            let here = |w: &u32| {
-                let world = &self.worlds[*w as usize];
-                world.queued && world.at == pcpu
-            };
-            let all: Vec<u32> = (1..self.worlds.len() as u32).filter(here).collect();
-            for world in all {
-                let to = self.fallback(k.task(world), pcpu);
-                if k.kernel.queue_move(k.tasks, u64::from(pcpu), world, u64::from(to)) {
-                    self.transfer(k.now_ns, world, to);
-                    self.tell_hold(k, world);
-                    self.look_at_preemption(k, world);
-                }
-            }
-        }
     }
 }

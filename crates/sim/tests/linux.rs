@@ -125,6 +125,7 @@ fn vms_that_are_spread_evenly_divide_a_host_by_their_shares() {
 }
 
 /// The lab has 1 : 3.20, and 3.2 to 5.7 from run to run; 2.15 : 1, and 1.9 to 3.8 (measured.md).
+/// With EEVDF of 7.3 on one LLC it has 1 : 6.4 and 7.0 : 1 (models.md).
 #[test]
 fn heavy_tasks_that_come_and_go_spoil_the_spread_and_with_it_the_shares() {
     let seen = |policy, label, seed| {
@@ -135,8 +136,13 @@ fn heavy_tasks_that_come_and_go_spoil_the_spread_and_with_it_the_shares() {
             let policy = Policy::Peer(peer, None);
             let [up, down] = ["1:7", "7:1"].map(|label| seen(policy, label, seed));
             println!("{} seed {seed}: 1 : {up}, {down} : 1 permille", peer.name());
-            assert!((2_500..5_700).contains(&up), "{} 1:7: {up}", peer.name());
-            assert!((220..450).contains(&down), "{} 7:1: {down}", peer.name());
+            // A VM of eight weighs seven times as much to EEVDF, and the tasks as one.
+            let (ups, downs) = match peer {
+                Peer::Eevdf => (4_000..7_100, 140..260),
+                _ => (2_500..5_700, 220..450),
+            };
+            assert!(ups.contains(&up), "{} 1:7: {up}", peer.name());
+            assert!(downs.contains(&down), "{} 7:1: {down}", peer.name());
         }
     }
     let tandem = seen(Policy::Tandem, "1:7", 1);
@@ -231,8 +237,8 @@ fn a_sleeper_preempts_by_cfs_and_waits_for_the_end_of_a_slice_by_eevdf() {
         let (mean, most) = late_us(label, Peer::Eevdf);
         println!("eevdf, {label}: {mean} {most}");
         assert!((30..230).contains(&mean), "eevdf, {label}: {mean}");
-        // A slice of 0.7 ms, looked at each 4 ms.
-        assert!((700..5_000).contains(&most), "eevdf, {label}: {most}");
+        // A slice of 0.7 ms, which ends at its very moment.
+        assert!((600..800).contains(&most), "eevdf, {label}: {most}");
     }
     for peer in Peer::LINUX {
         assert_eq!(late_us("idle host", peer), (2, 2), "{}", peer.name());
@@ -242,7 +248,8 @@ fn a_sleeper_preempts_by_cfs_and_waits_for_the_end_of_a_slice_by_eevdf() {
 #[test]
 fn burners_switch_each_slice_of_their_law() {
     // Two on one pCPU of 4 ms ticks. CFS: a latency of 6 ms is 3 each, so a tick; on 8 pCPUs it is
-    // 24 ms, 12 each, which is three ticks less a switch, so four. EEVDF: 2.8 ms are a tick.
+    // 24 ms, 12 each, which is three ticks less a switch, so four. EEVDF: 2.8 ms on 8, 0.7 on 1, to
+    // the moment.
     let switches = |peer, cores: u32| {
         let text = format!(
             "duration = '10s'\n[host]\ncores_per_llc = {cores}\n[[vm]]\nname = 'vm'\n\
@@ -251,11 +258,27 @@ fn burners_switch_each_slice_of_their_law() {
         let out = of_text("slices", peer, &text);
         out.stats.switches / 10
     };
-    for (peer, cores, due) in [(Peer::Cfs, 8, 62), (Peer::Cfs, 1, 250), (Peer::Eevdf, 8, 250)] {
+    let cases =
+        [(Peer::Cfs, 8, 62), (Peer::Cfs, 1, 250), (Peer::Eevdf, 8, 357), (Peer::Eevdf, 1, 1428)];
+    for (peer, cores, due) in cases {
         let seen = switches(peer, cores);
         println!("{} on {cores}: {seen} a second", peer.name());
-        assert!(seen.abs_diff(due) <= 2, "{} on {cores}: {seen}", peer.name());
+        assert!(seen.abs_diff(due) <= 2 + due / 50, "{} on {cores}: {seen}", peer.name());
     }
+}
+
+/// By CFS the shares of a VM are divided among its vCPUs; by EEVDF of 7.3 each that runs has them,
+/// but one of the eight, which rounding takes.
+#[test]
+fn a_wide_vm_has_its_shares_once_by_cfs_and_for_each_vcpu_by_eevdf() {
+    let text = "duration = '10s'\n[host]\ncores_per_llc = 8\n\
+        [[vm]]\nname = 'wide'\nvcpus = 8\nshares = 1000\n\
+        [[vm]]\nname = 'one'\nvcpus = 1\nshares = 1000\n";
+    let of = |peer| permille(&of_text("wide", peer, text), "one");
+    let (cfs, eevdf) = (of(Peer::Cfs), of(Peer::Eevdf));
+    println!("one vCPU beside eight: {cfs} by CFS, {eevdf} by EEVDF");
+    assert!(cfs > 950, "{cfs}");
+    assert!((500..950).contains(&eevdf), "{eevdf}");
 }
 
 #[test]
@@ -263,11 +286,12 @@ fn vms_that_meet_at_barriers_do_little_for_nothing_holds_them_together() {
     let vm = |name| {
         format!(
             "[[vm]]\nname = '{name}'\nvcpus = 4\n\
-                workload = {{ kind = 'barrier', work = '300us' }}\n"
+                workload = {{ kind = 'barrier', work = '300us', dist = 'exponential' }}\n"
         )
     };
     let text = "duration = '10s'\n[host]\ncores_per_llc = 4\n".to_owned() + &vm("a") + &vm("b");
-    // Where all pCPUs had their ticks at once they would switch from one VM to the other at once.
+    // Where all pCPUs had their ticks at once, or all vCPUs of both VMs work for the same time, all
+    // would switch from one VM to the other at once.
     for peer in Peer::LINUX {
         let policy = Policy::Peer(peer, None);
         let options = Options { policy, ticks: Ticks::Staggered, ..Options::default() };
@@ -357,8 +381,10 @@ fn pools_are_cgroups_and_a_pinned_vm_keeps_to_its_pcpus() {
         let out = of_text("pools", peer, text);
         let seen = ["g", "l-1", "l-2"].map(|vm| permille(&out, vm));
         println!("{}: {seen:?}", peer.name());
-        // Shares count among siblings alone.
-        assert!(seen[0].abs_diff(1500) <= 20, "{}: {seen:?}", peer.name());
+        // Shares count among siblings alone. By EEVDF a pool has them for each pCPU that its vCPUs
+        // keep busy: that of four for two, that of two for one.
+        let gold = if peer == Peer::Eevdf { 1200 } else { 1500 };
+        assert!(seen[0].abs_diff(gold) <= 20, "{}: {seen:?}", peer.name());
         assert!(seen[1].abs_diff(seen[2]) <= 30, "{}: {seen:?}", peer.name());
         let burning = text.replace("kind = 'idle'", "kind = 'burn'");
         let out = of_text("pinned", peer, &burning);

@@ -1,8 +1,8 @@
 //! The lab's own tasks, put beside the model: what measures in the lab's Linux needs CPU time too,
 //! and is in a cgroup of the largest weight, so that a real scheduler never has a scenario alone.
 //!
-//! *Law*: the tasks of the model use as much as those of the lab did in the same run, on as many as
-//! 4 pCPUs at a time, in pieces of 1 ms of work on average. The pCPUs of the lab's exact clock share
+//! *Law*: the tasks of the model use as much as those of the lab did in the same run, on as many
+//! as 4 pCPUs at a time, in pieces of 1 ms of work on average. The pCPUs of the exact clock share
 //! the speed of one, and the clock goes on meanwhile: beside n that are busy a piece takes n ms by
 //! the clock, and by every account of it. All pCPUs of the scenarios here are busy. For the same
 //! reason the ticks of two pCPUs never come at once: those of the model are spread over a tick.

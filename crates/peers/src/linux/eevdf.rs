@@ -1,5 +1,5 @@
 //! Which entity of a run queue is next by Earliest Eligible Virtual Deadline First, as Linux has it
-//! from 6.12 on; it moves nothing.
+//! from 6.12 to 7.3; it moves nothing.
 //!
 //! *Law*: the virtual time of a run queue, `V`, is the mean of its entities' by weight. An entity
 //! is eligible if its own is not later. Its deadline is its virtual time when it asked, plus the

@@ -9,6 +9,7 @@
 //! *Units*: weights are load weights, `NICE_0` for nice 0; times in ns.
 
 use super::Linux;
+use super::groups::Group;
 use super::pelt::{ONE, Pelt};
 use super::terms::{Law, SHARES_MIN};
 
@@ -68,8 +69,9 @@ pub(super) struct Rq {
     pub(super) left_ns: i64,
     /// A limit has taken it off.
     pub(super) throttled: bool,
-    /// Its load as its cgroup knows it.
+    /// Its load as its cgroup knows it, and how many worlds are runnable below it.
     pub(super) load: u64,
+    pub(super) worlds: u64,
 }
 
 /// A weight in 1024ths of nice 0, as virtual time goes by (`scale_load_down`).
@@ -172,6 +174,7 @@ impl Linux {
 
     /// Puts an entity on its run queue, and those above it that are not on theirs.
     pub(super) fn join(&mut self, now_ns: u64, id: usize, how: How) {
+        self.untold.hrticks.push(self.pcpu_of(self.entities[id].rq));
         let (mut id, mut how) = (id, how);
         loop {
             let rq = self.entities[id].rq;
@@ -185,6 +188,9 @@ impl Linux {
                 match self.law {
                     Law::Cfs => self.cfs_place(rq, id, how),
                     Law::Eevdf => self.eevdf_place(rq, id, how),
+                }
+                if let Some(world) = self.worlds.get_mut(id) {
+                    world.runnable.set(now_ns, true);
                 }
                 let entity = &mut self.entities[id];
                 entity.load.set(now_ns, true);
@@ -236,6 +242,9 @@ impl Linux {
     fn remove(&mut self, now_ns: u64, rq: usize, id: usize, sleeps: bool) {
         if self.law == Law::Eevdf {
             self.eevdf_remembers(rq, id, sleeps);
+        }
+        if let Some(world) = self.worlds.get_mut(id) {
+            world.runnable.set(now_ns, false);
         }
         let entity = &mut self.entities[id];
         entity.load.set(now_ns, false);
@@ -364,8 +373,28 @@ impl Linux {
         let group = &self.groups[self.group_of(rq)];
         let load = self.rqs[rq].weight.max(self.load(now_ns, rq));
         let all = group.load - self.rqs[rq].load + load;
-        let part = u128::from(group.weight) * u128::from(load) / u128::from(all.max(1));
-        (part as u64).clamp(SHARES_MIN, group.weight.max(SHARES_MIN))
+        let weight = group.weight * self.at_once(group);
+        let part = u128::from(weight) * u128::from(load) / u128::from(all.max(1));
+        (part as u64).clamp(SHARES_MIN, weight.max(SHARES_MIN))
+    }
+
+    /// How many times a cgroup has its shares: once; by EEVDF for each world that is runnable, up
+    /// to the number of pCPUs (`calc_concur_shares`, `tg_tasks`). It is rounded down, and an
+    /// average does not come to the whole, so two that always run are one, and eight are seven.
+    fn at_once(&self, group: &Group) -> u64 {
+        match self.law {
+            Law::Cfs => 1,
+            Law::Eevdf => (group.worlds / ONE).clamp(1, self.pcpus.len() as u64),
+        }
+    }
+
+    /// Worlds that are runnable on a run queue and below it, as an average, `ONE` for each.
+    fn worlds_below(&self, now_ns: u64, rq: usize) -> u64 {
+        let of = |id: &usize| match self.owned(*id) {
+            Some(below) => self.worlds_below(now_ns, below),
+            None => self.worlds[*id].runnable.get(now_ns).min(ONE - 1),
+        };
+        self.rqs[rq].members.iter().map(of).sum()
     }
 
     /// Weight of those that belong to a run queue, each for the part of the time in which it is
@@ -392,6 +421,13 @@ impl Linux {
         if load.abs_diff(before) > before / 64 {
             self.rqs[rq].load = load;
             self.groups[group].load = self.groups[group].load + load - before;
+        }
+        if self.law == Law::Eevdf {
+            let (worlds, before) = (self.worlds_below(now_ns, rq), self.rqs[rq].worlds);
+            if worlds.abs_diff(before) > before / 64 {
+                self.rqs[rq].worlds = worlds;
+                self.groups[group].worlds = self.groups[group].worlds + worlds - before;
+            }
         }
     }
 

@@ -21,7 +21,11 @@ pub(super) struct Group {
     pub(super) weight: u64,
     /// Load of its run queues, as of their last reports.
     pub(super) load: u64,
+    /// Worlds that are runnable in it, as its run queues reported last.
+    pub(super) worlds: u64,
     pub(super) limit: Option<Bandwidth>,
+    /// Where in each 100 ms a period of its limit begins, once it has had one.
+    pub(super) phase_ns: Option<u64>,
 }
 
 impl Linux {

@@ -10,12 +10,16 @@
 //! *Example*: 50 % of a pCPU is 50 ms in 100: a burner runs for 50 ms, up to the next tick, and
 //! then waits for the rest of the period.
 //!
-//! *Limits*: periods of different cgroups begin when each is used first, as on Linux. From 6.18 on
-//! Linux throttles single threads where they return to user space, which is the same for a vCPU.
+//! Periods begin at multiples of 100 ms of the host's clock, from Linux 6.4 on at a random moment
+//! of these 100 ms for each cgroup (`start_cfs_bandwidth`, `init_cfs_bandwidth`). A cgroup that has
+//! not run for a period has no timer; its next period begins where it would have.
+//!
+//! *Limits*: from 6.18 on Linux throttles single threads where they return to user space, which is
+//! the same for a vCPU.
 
 use super::Linux;
 use super::entity::How;
-use super::terms::{KEEPS_NS, NEAR_NS, PERIOD_NS, QUOTA_MIN_NS, SLACK_NS, SLICE_NS};
+use super::terms::{KEEPS_NS, Law, NEAR_NS, PERIOD_NS, QUOTA_MIN_NS, SLACK_NS, SLICE_NS};
 use contract::{Callback, Hold, KICK_IDLE, KICK_PREEMPT, Limit, LimitOf, Limits};
 
 /// A limit of one pCPU is 1 << this.
@@ -31,6 +35,8 @@ pub(super) struct Bandwidth {
     burst_ns: i64,
     /// Quota that no pCPU has taken yet, in ns.
     left_ns: i64,
+    /// A moment at which a period begins, or would: it stays as long as the cgroup does.
+    phase_ns: u64,
     /// When the next period begins; none while nothing uses the limit.
     period_at: Option<u64>,
     /// When returned quota is given out.
@@ -41,11 +47,21 @@ pub(super) struct Bandwidth {
     throttled: Vec<usize>,
 }
 
+impl Bandwidth {
+    /// When the next period begins.
+    fn next_period(&self, now_ns: u64) -> u64 {
+        let since = (now_ns % PERIOD_NS + PERIOD_NS - self.phase_ns) % PERIOD_NS;
+        now_ns + PERIOD_NS - since
+    }
+}
+
 /// What is yet to be passed to the kernel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Untold {
     /// pCPUs that are to pick anew.
     pub(super) picks: Vec<u32>,
+    /// pCPUs where something else runs, or where others have come or gone beside it.
+    pub(super) hrticks: Vec<u32>,
     /// Run queues that were throttled or are no longer.
     rqs: Vec<usize>,
     /// When the timer comes.
@@ -66,7 +82,8 @@ impl Linux {
     fn refill(&mut self, now_ns: u64, rq: usize, target_ns: i64) -> bool {
         let group = self.group_of(rq);
         let Some(limit) = &mut self.groups[group].limit else { return true };
-        limit.period_at.get_or_insert(now_ns + PERIOD_NS);
+        let next = limit.next_period(now_ns);
+        limit.period_at.get_or_insert(next);
         let takes = (target_ns - self.rqs[rq].left_ns).min(limit.left_ns).max(0);
         limit.left_ns -= takes;
         limit.idle &= takes == 0;
@@ -151,10 +168,10 @@ impl Linux {
     pub(super) fn limits_are_due(&mut self, now_ns: u64) {
         for group in 0..self.groups.len() {
             let Some(limit) = &mut self.groups[group].limit else { continue };
-            if let Some(at) = limit.period_at.filter(|at| *at <= now_ns) {
+            if limit.period_at.is_some_and(|at| at <= now_ns) {
                 let most = limit.quota_ns + limit.burst_ns;
                 limit.left_ns = (limit.left_ns + limit.quota_ns).min(most);
-                let next = at + PERIOD_NS * ((now_ns - at) / PERIOD_NS + 1);
+                let next = limit.next_period(now_ns);
                 let ends = limit.idle && limit.throttled.is_empty();
                 limit.period_at = (!ends).then_some(next);
                 limit.idle = limit.throttled.is_empty();
@@ -171,7 +188,8 @@ impl Linux {
     }
 
     /// Puts limits into force. One that changes begins with its quota, and its pCPUs with nothing.
-    pub(super) fn set_limits(&mut self, now_ns: u64, limits: &Limits<'_>) {
+    pub(super) fn set_limits(&mut self, k: &mut Callback<'_>, limits: &Limits<'_>) {
+        let now_ns = k.now_ns;
         self.limited |= !limits.limits.is_empty();
         for group in 1..self.groups.len() {
             let of = |l: &&Limit| match l.of {
@@ -187,10 +205,17 @@ impl Linux {
                 continue;
             }
             let had = self.groups[group].limit.take();
+            let phase_ns = match (self.groups[group].phase_ns, self.law) {
+                (Some(phase_ns), _) => phase_ns,
+                (None, Law::Cfs) => 0,
+                (None, Law::Eevdf) => u64::from(k.kernel.random()) % PERIOD_NS,
+            };
+            self.groups[group].phase_ns = Some(phase_ns);
             self.groups[group].limit = new.map(|(quota_ns, burst_ns)| Bandwidth {
                 quota_ns,
                 burst_ns,
                 left_ns: quota_ns,
+                phase_ns,
                 period_at: had.as_ref().and_then(|l| l.period_at),
                 ..Bandwidth::default()
             });
@@ -223,6 +248,7 @@ impl Linux {
                 k.kernel.kick(pcpu, KICK_IDLE);
             }
         }
+        self.start_hrticks(k);
         if !self.limited {
             return;
         }
@@ -248,5 +274,19 @@ impl Linux {
         };
         let all = self.rqs[rq].queue.iter().flat_map(below);
         all.filter(|w| self.worlds[*w as usize].queued).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods_begin_where_they_would_have_begun_without_a_pause() {
+        const MS: u64 = 1_000_000;
+        let limit = |phase_ns| Bandwidth { phase_ns, ..Bandwidth::default() };
+        let next = |phase, now| limit(phase * MS).next_period(now * MS) / MS;
+        assert_eq!([0, 99, 100, 250].map(|now| next(0, now)), [100, 100, 200, 300]);
+        assert_eq!([0, 30, 129, 731].map(|now| next(30, now)), [30, 130, 130, 830]);
     }
 }

@@ -190,3 +190,27 @@ impl Linux {
         all.min_by_key(|p| (!self.is_idle(*p), self.runnable(*p as usize))).unwrap_or(otherwise)
     }
 }
+
+impl Linux {
+    /// Worlds that wait on pCPUs that are off line go elsewhere.
+    pub(super) fn evacuate(&mut self, k: &mut Callback<'_>) {
+        for pcpu in 0..self.pcpus.len() as u32 {
+            if self.pcpus[pcpu as usize].online {
+                continue;
+            }
+            let here = |w: &u32| {
+                let world = &self.worlds[*w as usize];
+                world.queued && world.at == pcpu
+            };
+            let all: Vec<u32> = (1..self.worlds.len() as u32).filter(here).collect();
+            for world in all {
+                let to = self.fallback(k.task(world), pcpu);
+                if k.kernel.queue_move(k.tasks, u64::from(pcpu), world, u64::from(to)) {
+                    self.transfer(k.now_ns, world, to);
+                    self.tell_hold(k, world);
+                    self.look_at_preemption(k, world);
+                }
+            }
+        }
+    }
+}

@@ -8,7 +8,7 @@ use super::entity::NICE_0;
 pub(crate) enum Law {
     /// Linux 6.1: the least virtual time.
     Cfs,
-    /// Linux 6.12 and later: the earliest virtual deadline of those that are eligible.
+    /// Linux 7.3: the earliest virtual deadline of those that are eligible.
     Eevdf,
 }
 
