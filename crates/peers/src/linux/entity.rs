@@ -379,8 +379,9 @@ impl Linux {
     }
 
     /// How many times a cgroup has its shares: once; by EEVDF for each world that is runnable, up
-    /// to the number of pCPUs (`calc_concur_shares`, `tg_tasks`). It is rounded down, and an
-    /// average does not come to the whole, so two that always run are one, and eight are seven.
+    /// to the number of pCPUs (`calc_concur_shares`, `tg_tasks`). It is rounded down. Our
+    /// reading, by the lab: an average does not come to the whole, so two that always run are one,
+    /// and eight are seven.
     fn at_once(&self, group: &Group) -> u64 {
         match self.law {
             Law::Cfs => 1,
