@@ -270,7 +270,7 @@ INLINE bool dispatch_settle(struct host *h, struct pcpu *p, struct running *r, u
 	gang_end(v, now);
 	r->w = w;
 	r->v = v;
-	r->key_max = v->gang_key ? preempt_current(h, p, now) : share_deadline(v, w);
+	r->key_max = v->gang_key ? preempt_by_lone(h, p, now, false) : share_deadline(v, w);
 	if (p->yield_to | p->gang_next | w->costop)
 		siblings = pick_siblings(h, p->id, r->prev, w, r->key_max);
 	if (siblings == SIBLINGS_TAKEN)
@@ -330,13 +330,15 @@ INLINE void core_dispatch(struct host *h, u32 pcpu, plat_task *prev)
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	struct running r = { .prev = prev, .key_max = KEY_NONE };
 	u64 now = plat_now(h);
+	bool taken;
 
 	if (!p || !c)
 		return;
 	p->chose_ns = now;
 	home_leave(h, p);
-	if (dispatch_settle(h, p, &r, now) || whole_keeps(h, p, c, prev) ||
-	    apart_stops(h, p, c, r.prev, r.key_max))
+	taken = dispatch_settle(h, p, &r, now);
+	p->sibling_key = r.w && r.v && r.v->gang_key ? preempt_current(h, p, now) : KEY_NONE;
+	if (taken || whole_keeps(h, p, c, prev) || apart_stops(h, p, c, r.prev, r.key_max))
 		return;
 	if (dispatch_take(h, p, c, &r, now)) {
 		pull_after(h, p);

@@ -42,6 +42,9 @@ struct pcpu {
 	/* deadline when it was dispatched */
 	u64 current_key;
 	u64 current_since_ns;
+	/* while dispatch looks: a sibling that waits must be earlier than this; KEY_NONE where it
+	 * is of no gang, or does not go on */
+	u64 sibling_key;
 	/* when the pick of the next world began; 0 while one runs, or while idle */
 	u64 chose_ns;
 

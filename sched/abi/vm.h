@@ -74,6 +74,8 @@ struct vm {
 	u64 slowest_ns;
 	/* deadline of all its vCPUs while a gang slice lasts, 0 without one */
 	u64 gang_key;
+	/* when that slice began and when it ends */
+	u64 gang_since_ns;
 	u64 gang_end_ns;
 	/* since when it is stopped by strict co-scheduling */
 	u64 stopped_ns;

@@ -8,11 +8,12 @@
 #include "../law/gang.h"
 #include "../law/skew.h"
 
-INLINE void gang_begin(struct vm *v, u32 vm, u64 end_ns)
+INLINE void gang_begin(struct vm *v, u32 vm, u64 now, u64 slice)
 {
 	/* no two VMs have the same */
 	v->gang_key = with(GANG_KEY) ? share_vm_deadline(v) + vm : KEY_NONE;
-	v->gang_end_ns = end_ns;
+	v->gang_since_ns = now;
+	v->gang_end_ns = now + slice;
 	v->gang_tries = 0;
 }
 
@@ -31,7 +32,7 @@ INLINE void gang_run(struct host *h, plat_task *t, struct vm *v, const struct wo
 		if (slice > most)
 			plat_set_slice(t, slice = most);
 		plat_assert_alone(h, slice); /* a kick from elsewhere may have ended it */
-		gang_begin(v, w->vm, now + slice);
+		gang_begin(v, w->vm, now, slice);
 	} else if (now + slice > end) {
 		plat_set_slice(t, max_u64(end - now, k->slice_min_us * US));
 	}

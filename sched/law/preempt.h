@@ -1,8 +1,15 @@
 /* Whether a woken world preempts the world that runs on a pCPU.
  *
  * Promise	a world preempts one whose deadline is later by more than a margin, and no other
- *		(VS51 "What, When, and Where to Schedule?", W4)
+ *		(VS51 "What, When, and Where to Schedule?", W4); no world waits longer behind a gang
+ *		than behind another, however often the gang's vCPUs stop and run again
  * Law		gain = deadline of the running world now - deadline of the candidate - margin
+ *		deadline now = deadline at the start + virtual time since
+ *		of a gang, to a candidate of none: deadline at the gang's start + virtual time
+ *		since, of all its vCPUs but those that wait, at most the VM's own deadline. To
+ *		another gang that wakes a vCPU goes by its own time, so the first gang is not
+ *		broken up, and so to siblings that wait (pcpu.sibling_key). Where a pCPU is chosen
+ *		too: no world leaves its cache for a gang's age
  *		between siblings: CPU time of the running one - CPU time of the candidate, whole
  *		first slice of the candidate: its gain and the margin, in its own CPU time
  * Units	ns of virtual time
@@ -24,11 +31,32 @@ INLINE u64 preempt_current(struct host *h, const struct pcpu *p, u64 now)
 	return plat_read(p->current_key) + (v ? share_virtual(v, min_u64(ran, SEC_NS)) : 0);
 }
 
+/* The same to a world of no gang: of a gang all is counted that its vCPUs have run. One that wakes
+ * gains no more than its distance to the VM's own deadline. */
+INLINE u64 preempt_by_lone(struct host *h, const struct pcpu *p, u64 now, bool wakes)
+{
+	struct vm *v = plat_vm(h, p->current_vm);
+	u64 gang = v ? plat_read(v->gang_key) : 0, since;
+	u32 wants, waits;
+
+	if (!gang || !with(GANG_PREEMPT) || !with(GANG_KEY))
+		return preempt_current(h, p, now);
+	since = plat_read(v->gang_since_ns);
+	wants = plat_read(v->runnable);
+	waits = v->waiting; /* at the last look: all may run, or sleep, by now */
+	if (now > since)
+		gang += share_virtual(v, min_u64(now - since, SEC_NS)) *
+			(wants > waits ? wants - waits : 1);
+	return wakes ? min_u64(gang, share_vm_deadline(v)) : gang;
+}
+
 /* A world that may preempt. */
 struct candidate {
 	u64 deadline;
 	u64 runtime_ns;
 	u32 vm;
+	/* not 0: a pCPU is chosen for it */
+	u32 chooses;
 };
 
 INLINE struct candidate preempt_candidate(const struct world *w, u64 deadline)
@@ -54,9 +82,11 @@ INLINE u64 preempt_over_sibling(struct host *h, const struct pcpu *p, const stru
 }
 
 /* Gain of a candidate at `p`, 0 if it may not preempt there. */
-INLINE u64 preempt_gain(struct host *h, const struct pcpu *p, const struct candidate *c, u64 now)
+SUBPROG u64 preempt_gain(NONNULL(struct host *h), NONNULL(struct pcpu *p),
+			 NONNULL(struct candidate *c), u64 now)
 {
 	u64 margin = share_span(h, plat_knobs(h)->preempt_margin_us), current, more;
+	struct vm *v = plat_vm(h, c->vm);
 
 	if (!plat_read(p->current_world) || !with(PREEMPT))
 		return 0;
@@ -64,7 +94,8 @@ INLINE u64 preempt_gain(struct host *h, const struct pcpu *p, const struct candi
 		more = preempt_over_sibling(h, p, c, now);
 		return more > margin ? more - margin : 0;
 	}
-	current = preempt_current(h, p, now);
+	current = c->chooses || (v && plat_read(v->gang_key)) ? preempt_current(h, p, now)
+							      : preempt_by_lone(h, p, now, true);
 	return current > c->deadline + margin ? current - c->deadline - margin : 0;
 }
 

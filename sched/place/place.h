@@ -362,6 +362,7 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
 	u32 near, nears;
 
+	s.cand.chooses = 1;
 	if (!c || !idle_online(c, p->bit) || !plat_may_run(t, prev)) {
 		s.pcpu = plat_any_pcpu(h, t);
 		p = plat_pcpu(h, s.pcpu);

@@ -1,6 +1,7 @@
 /* The ready queues of a pCPU: the best world that waits there, and how it is taken.
  *
- * Promise	the world found has the earliest deadline now of those that may run on the pCPU
+ * Promise	the world found has the earliest deadline now of those that may run on the pCPU; a
+ *		sibling of the running vCPU also before the deadline of that one (law/preempt.h)
  * Law		queued deadline <= deadline now, so a walk ends at the first queued deadline that is
  *		no earlier than the best so far. A world met on the way whose VM is stopped whole is
  *		co-stopped, and one that its limiters refuse is parked when it is taken
@@ -88,7 +89,7 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 			continue;
 		}
 		key = w->vm == VM_SYSTEM ? queued : share_deadline(v, w);
-		if (key < out->key) {
+		if (key < out->key && (w->vm != p->current_vm || key < p->sibling_key)) {
 			if (out->world)
 				out->next = min_u64(out->key, out->next);
 			out->key = key;

@@ -76,7 +76,7 @@ INLINE void strict_start(struct host *h, struct siblings_look *s, bool whole)
 		lag_clamp(h, v, 0);
 		return;
 	}
-	gang_begin(v, s->vm, s->now_ns + gang_slice(plat_knobs(h), v, s->busy));
+	gang_begin(v, s->vm, s->now_ns, gang_slice(plat_knobs(h), v, s->busy));
 }
 
 /* Idle pCPUs look for those that were READY when their VM was stopped: they are where they waited,

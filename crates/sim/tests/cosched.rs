@@ -166,6 +166,26 @@ fn guests_that_meet_do_their_work_on_hosts_of_many_blocks() {
 }
 
 #[test]
+fn ticks_of_idle_vms_wait_behind_gangs_hardly_longer_than_behind_lone_vcpus() {
+    // RDY figure 2: six burners of 50 % on four pCPUs, in UP VMs or in three of two vCPUs.
+    let burn = "workload = { kind = 'io', work = '50ms', sleep = '50ms', dist = 'exponential' }";
+    let tick = "workload = { kind = 'periodic', period = '10ms', work = '40us' }";
+    let ready = |name: &str, burners: u32, width: u32| {
+        let vms = |kind: &str, count: u32, width: u32, load: &str| {
+            (0..count).map(|i| vm(&format!("{kind}{i}"), width, load)).collect::<String>()
+        };
+        let text = host("60s", 4) + &vms("burn", burners, width, burn) + &vms("idle", 6, 1, tick);
+        let out = silent(name, RELAXED, &text);
+        let idle = out.result.vms.iter().filter(|v| v.name.starts_with("idle"));
+        idle.map(|v| v.times.ready_ns).sum::<u64>() / 1_000_000
+    };
+    let (alone, gangs) = (ready("ticks-alone", 6, 1), ready("ticks-gangs", 3, 2));
+    println!("ready time of idle VMs in ms: {alone} beside lone burners, {gangs} beside gangs");
+    // Where a gang's deadline is counted from each vCPU's own start: 17,000.
+    assert!(alone < 1_000 && gangs < 4_000, "{alone} {gangs}");
+}
+
+#[test]
 fn thresholds_trade_skew_for_switches() {
     let reserved: String =
         (0..3).map(|i| vm(&format!("held{i}"), 1, "reservation = '100%'")).collect();
