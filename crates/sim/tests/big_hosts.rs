@@ -109,7 +109,7 @@ fn limits(pcpus: u32) -> (u32, u64, u64) {
         host.stopping(&mut kernel, world, true);
         host.running(&mut kernel, world);
     }
-    let (looks, parts) = (3, host.limit_parts());
+    let (looks, parts) = (1, host.limit_parts());
     let counts = counted(|| {
         for look in 0..looks {
             now += 1_000_000;
