@@ -72,8 +72,7 @@ INLINE void core_runnable(struct host *h, plat_task *t, struct world *w)
 	plat_assert(h, !w->commit_ns && !w->queued_on);
 	state_enter(h, w, STATE_READY, now);
 	w->wakeups++;
-	if (!life_wants(h, v, 1))
-		lag_activated(h, plat_knobs(h), v);
+	lag_woke(h, plat_knobs(h), v, !life_wants(h, v, 1));
 	least = plat_read(v->progress_ns) - plat_knobs(h)->wake_credit_us * US;
 	if (with(WORLD_CREDIT) && w->vm != VM_SYSTEM && (s64)(w->runtime_ns - least) < 0)
 		w->runtime_ns = least;
@@ -397,6 +396,8 @@ INLINE void core_running(struct host *h, plat_task *t, struct world *w)
 	if (plat_read(v->limiter))
 		parked_runs(h, t, v, w);
 	charge_commit(h, w, v, plat_slice(t));
+	if (w->costop == COSTOP_ASKED) /* while it waited */
+		trace_kick(h, p->id, KICK_PREEMPT, WHY_SKEWED);
 	idle_clear(c, p->bit);
 	home_runs(h, w, p);
 }

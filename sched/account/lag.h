@@ -1,7 +1,8 @@
 /* Bounds on lag, and weights of VMs.
  *
  * Promise	positive lag, the CPU time by which a VM is behind its entitlement, is bounded: a
- *		sleeper saves up wake_credit_us at most, a busy VM lag_bound_us
+ *		sleeper saves up wake_credit_us at most, and so does a VM of which one vCPU wakes
+ *		while no other waits; a busy VM lag_bound_us
  * Law		vt = max(vt, v - bound)
  * Units	ns of virtual time
  * Limits	negative lag is not bounded; a wait is (ready_bound_us). VMs that compete within a
@@ -14,6 +15,7 @@
 
 #include "../law/cores.h"
 #include "../law/share.h"
+#include "../law/skew.h"
 
 /* The one clamp on positive lag: `bound` of virtual time. A lost race means
  * that virtual time has just moved: the next charge clamps again. */
@@ -62,6 +64,27 @@ INLINE void lag_activated(struct host *h, const struct knobs *k, struct vm *v)
 	v->woke_used_ns = plat_read(v->used_ns);
 	if (with(WAKE_CREDIT))
 		lag_clamp(h, v, share_span(h, k->wake_credit_us));
+}
+
+/* A vCPU wakes beside siblings of which none waited at the last look: the VM has got all that it
+ * wanted. What it did not want is no lag, or it would have all pCPUs for as long later on. Slices
+ * under way are not charged yet: it is not taken for behind by these. */
+INLINE void lag_kept(struct host *h, const struct knobs *k, struct vm *v)
+{
+	if (v->indices < 2 || v->waiting || plat_read(v->costopped) ||
+	    k->cosched == COSCHED_OFF)
+		return; /* of others none is counted at a look */
+	if (with(LAG_KEPT))
+		lag_clamp(h, v, share_span(h, k->wake_credit_us) + plat_read(v->committed_ns));
+}
+
+/* A world wakes, the first of its VM that wants to run or not. */
+INLINE void lag_woke(struct host *h, const struct knobs *k, struct vm *v, bool first)
+{
+	if (first)
+		lag_activated(h, k, v);
+	else
+		lag_kept(h, k, v);
 }
 
 /* Sets a VM's weight, and what follows from it. A waiting world's offset falls by the run time of
