@@ -162,11 +162,11 @@ SUBPROG bool pick_again(NONNULL(struct host *h), NONNULL(struct pcpu *p))
 /* The starvation guard: a world that has been READY since `since` or longer. */
 SUBPROG bool pick_rescued(NONNULL(struct host *h), NONNULL(struct pcpu *p), u64 since)
 {
-	u32 seen = 0, world = ready_overdue(h, QUEUE_VM(p->id), p->id, since, &seen);
+	u32 seen = 0, world = ready_first(h, QUEUE_VM(p->id), p->id, since, &seen);
 
 	if (!world || !ready_take(h, QUEUE_VM(p->id), world)) {
 		seen = 0;
-		world = ready_overdue(h, QUEUE_SYSTEM(p->id), p->id, since, &seen);
+		world = ready_first(h, QUEUE_SYSTEM(p->id), p->id, since, &seen);
 		if (!world || !ready_take(h, QUEUE_SYSTEM(p->id), world))
 			return false;
 	}
@@ -179,7 +179,7 @@ INLINE bool pick_overdue(struct host *h, struct pcpu *p, u64 now)
 {
 	u64 bound = plat_knobs(h)->ready_bound_us * US;
 
-	if (!with(GUARD_READY) || now < p->rescued_ns + GUARD_NS || now < bound)
+	if (!with(GUARD_READY) || now < p->rescued_ns + GUARD_NS || now <= bound)
 		return false;
 	p->rescued_ns = now;
 	return pick_rescued(h, p, now - bound);
@@ -195,7 +195,7 @@ SUBPROG bool pick_swap(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev))
 
 	if (!with(SWAP) || !idle || !plat_may_run(prev, c->pcpu[plat_first_bit(idle) & 63]))
 		return false;
-	pinned = ready_pinned(h, QUEUE_VM(pcpu), pcpu, &seen);
+	pinned = ready_first(h, QUEUE_VM(pcpu), pcpu, 0, &seen);
 	if (!pinned || !ready_take(h, QUEUE_VM(pcpu), pinned))
 		return false;
 	if (trace_on(h)) {
@@ -225,8 +225,7 @@ SUBPROG bool pick_sibling(NONNULL(struct host *h), u32 pcpu, u32 to)
 		return false;
 	if (end < plat_read(v->gang_end_ns))
 		least += plat_read(v->gang_end_ns) - end;
-	return ready_slice(h, QUEUE_VM(on / 2), to, pcpu, least) &&
-	       ready_take(h, QUEUE_VM(on / 2), to);
+	return ready_move(h, QUEUE_VM(on / 2), to, pcpu, least);
 }
 
 /* The vCPU of a gang that is to run here, if its deadline is before `key_max`, that of the running

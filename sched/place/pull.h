@@ -187,7 +187,7 @@ SUBPROG u32 pull_swap(NONNULL(struct host *h), u32 pcpu)
 			break;
 		mask &= mask - 1;
 		if (runs && runs->vm != VM_SYSTEM && !(runs->flags & WORLD_RESTRICTED) &&
-		    ready_pinned(h, QUEUE_VM(q->id), q->id, &seen)) {
+		    ready_first(h, QUEUE_VM(q->id), q->id, 0, &seen)) {
 			trace_kick(h, q->id, KICK_PREEMPT, WHY_PREEMPTED);
 			break;
 		}

@@ -103,12 +103,13 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 	return out->world;
 }
 
-/* A world that has been READY since before `since_ns` and may run on `pcpu`; 0 if there is none.
- * `seen` counts the worlds looked at. */
-SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 since_ns,
-			  NONNULL(u32 *seen))
+/* The first world of `queue` that may run on `pcpu` and has been READY since before `since_ns`, or,
+ * where that is 0, is pinned; 0 if there is none. `seen` counts the worlds looked at. */
+SUBPROG u32 ready_first(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 since_ns,
+			NONNULL(u32 *seen))
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
+	u32 most = since_ns ? GUARD_SCAN_MAX : QUEUE_SCAN_MAX;
 	u32 found = WORLD_NONE, only = holder_of(h, pcpu);
 	plat_task *t;
 
@@ -117,9 +118,10 @@ SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 sinc
 	plat_queue_each(h, t, queue) {
 		struct world *w = plat_world_of(h, t);
 
-		if ((*seen)++ >= GUARD_SCAN_MAX)
+		if ((*seen)++ >= most)
 			break;
-		if (w && w->state_since_ns < since_ns && ready_may(t, w, p, only)) {
+		if (w && (since_ns ? w->state_since_ns < since_ns : w->flags & WORLD_RESTRICTED) &&
+		    ready_may(t, w, p, only)) {
 			found = w->id;
 			break;
 		}
@@ -127,57 +129,13 @@ SUBPROG u32 ready_overdue(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 sinc
 	return found;
 }
 
-/* The first world of `queue` that is pinned and may run on `pcpu`; 0 if there is none. `seen`
- * counts the worlds looked at. */
-SUBPROG u32 ready_pinned(NONNULL(struct host *h), u64 queue, u32 pcpu, NONNULL(u32 *seen))
+/* Moves a world to the local queue of this pCPU, `pcpu`; with a new slice, if it may run here,
+ * unless `slice` is 0. False when it is gone, or a limiter has refused it meanwhile: then it is
+ * parked. */
+SUBPROG bool ready_move(NONNULL(struct host *h), u64 queue, u32 world, u32 pcpu, u64 slice)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
-	u32 found = WORLD_NONE, only = holder_of(h, pcpu);
-	plat_task *t;
-
-	if (!p)
-		return WORLD_NONE;
-	plat_queue_each(h, t, queue) {
-		struct world *w = plat_world_of(h, t);
-
-		if ((*seen)++ >= QUEUE_SCAN_MAX)
-			break;
-		if (w && w->flags & WORLD_RESTRICTED && ready_may(t, w, p, only)) {
-			found = w->id;
-			break;
-		}
-	}
-	return found;
-}
-
-/* Gives a world that waits in `queue` the slice `slice`, if it may run on `pcpu`; whether it
- * may. */
-SUBPROG bool ready_slice(NONNULL(struct host *h), u64 queue, u32 world, u32 pcpu, u64 slice)
-{
-	struct pcpu *p = plat_pcpu(h, pcpu);
-	u32 only = holder_of(h, pcpu);
-	plat_task *t;
-	bool found = false;
-
-	if (!p)
-		return false;
-	plat_queue_each(h, t, queue) {
-		struct world *w = plat_world_of(h, t);
-
-		if (w && w->id == world) {
-			found = ready_may(t, w, p, only);
-			if (found)
-				plat_set_slice(t, slice);
-			break;
-		}
-	}
-	return found;
-}
-
-/* Moves a world to the local queue of this pCPU. False when it is gone, or a limiter has refused it
- * meanwhile: then it is parked. */
-SUBPROG bool ready_take(NONNULL(struct host *h), u64 queue, u32 world)
-{
+	u32 only = slice ? holder_of(h, pcpu) : 0;
 	plat_task *t;
 	bool took = false;
 
@@ -187,6 +145,10 @@ SUBPROG bool ready_take(NONNULL(struct host *h), u64 queue, u32 world)
 		if (w && w->id == world) {
 			struct vm *v = plat_vm(h, w->vm);
 
+			if (slice && !(p && ready_may(t, w, p, only)))
+				break;
+			if (slice)
+				plat_set_slice(t, slice);
 			if (v && parked_admit(h, v, w, plat_knobs(h)->quantum_us * US, 0)) {
 				if (queue >= QUEUE_PARKED(0))
 					plat_set_slice(t, share_quantum(plat_knobs(h), w));
@@ -204,6 +166,11 @@ SUBPROG bool ready_take(NONNULL(struct host *h), u64 queue, u32 world)
 		}
 	}
 	return took;
+}
+
+INLINE bool ready_take(struct host *h, u64 queue, u32 world)
+{
+	return ready_move(h, queue, world, 0, 0);
 }
 
 #endif

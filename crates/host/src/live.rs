@@ -170,7 +170,13 @@ impl Live {
     /// ways to it.
     #[must_use]
     pub fn verified_instructions(&self) -> u64 {
-        let of = |program: libbpf_rs::Program<'_>| -> u64 {
+        self.verified().iter().map(|(_, count)| count).sum()
+    }
+
+    /// The same by program; a function that several programs call counts in each.
+    #[must_use]
+    pub fn verified(&self) -> Vec<(String, u64)> {
+        let of = |program: &libbpf_rs::Program<'_>| -> u64 {
             let mut info = libbpf_sys::bpf_prog_info::default();
             let mut size = size_of_val(&info) as u32;
             // SAFETY: the kernel writes `size` bytes at most.
@@ -183,7 +189,8 @@ impl Live {
             };
             if code == 0 { info.verified_insns.into() } else { 0 }
         };
-        self.skel.object().progs().map(of).sum()
+        let named = |p: libbpf_rs::Program<'_>| (p.name().to_string_lossy().into_owned(), of(&p));
+        self.skel.object().progs().map(named).collect()
     }
 
     /// Attaches it: from now on it has every task of the fair class.

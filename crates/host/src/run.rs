@@ -163,6 +163,11 @@ fn once(
         pcpus.len(),
         live.verified_instructions(),
     ));
+    if options.verbose {
+        let parts: Vec<String> =
+            live.verified().iter().map(|(name, count)| format!("{name} {count}")).collect();
+        (options.say)(&format!("verified instructions by program: {}", parts.join(", ")));
+    }
     let mut daemon = Daemon {
         live,
         options,
