@@ -13,14 +13,14 @@ use crate::experiment_commands::build_tandem;
 use crate::{figures, history, tidy};
 
 /// Shows on a real kernel that the scheduler survives and stays within bounds, and what shows it:
-/// load, settings, idle, watch, kill, eject, storm, steal, latency, forks, tenant, big,
-/// changes, realtime, locks, homes.
+/// load, settings, idle, watch, kill, eject, storm, steal, smp, latency, forks, tenant, big,
+/// changes, realtime, locks, homes, vnuma, guests.
 ///
 /// Ends with 1 when a check fails and with 70 when the lab itself could not run.
 #[derive(Args)]
 pub struct RunDrill {
-    /// load, settings, idle, watch, kill, eject, storm, steal, latency, forks, tenant,
-    /// big, changes, realtime, locks, homes, or all.
+    /// load, settings, idle, watch, kill, eject, storm, steal, smp, latency, forks, tenant,
+    /// big, changes, realtime, locks, homes, vnuma, guests, or all.
     #[arg(required = true, value_parser = parse_name)]
     drills: Vec<Names>,
     /// Kernel to boot: newest, older, or an exact version such as 7.2.13+deb14.
@@ -35,7 +35,7 @@ pub struct RunDrill {
     /// How often drills 'kill' and 'eject' end the daemon.
     #[arg(long, value_name = "N", default_value_t = drill::CYCLES, value_parser = count)]
     cycles: usize,
-    /// How often drill 'latency' measures under each scheduler.
+    /// How often drills 'latency' and 'guests' measure under each scheduler.
     #[arg(long, value_name = "N", default_value_t = drill::ROUNDS, value_parser = count)]
     rounds: usize,
     /// Append the figures of drills that passed to bench/history/drill-NAME.jsonl.
@@ -116,7 +116,7 @@ fn repetitions(drill: Drill, setting: &Setting) -> String {
         Drill::Kill | Drill::Eject if setting.cycles != drill::CYCLES => {
             format!(" --cycles {}", setting.cycles)
         }
-        Drill::Latency if setting.rounds != drill::ROUNDS => {
+        Drill::Latency | Drill::Guests if setting.rounds != drill::ROUNDS => {
             format!(" --rounds {}", setting.rounds)
         }
         _ => String::new(),
