@@ -10,7 +10,7 @@ use lab::drill::{self, Drill, Setting};
 use lab::{Archive, KernelId, LabError, Stream};
 
 use crate::experiment_commands::build_tandem;
-use crate::{figures, history, tidy};
+use crate::{figures, history, tidy, witness};
 
 /// Shows on a real kernel that the scheduler survives and stays within bounds, and what shows it:
 /// load, settings, idle, watch, kill, eject, storm, steal, smp, latency, forks, tenant, big,
@@ -87,6 +87,14 @@ pub fn run(args: &RunDrill) -> Result<ExitCode, LabError> {
         eprintln!("lab: drill {}, seed {}", drill.name(), args.seed);
         let report = drill::run(drill, &setting, &archive, &mut show)?;
         println!("{report}");
+        // Without measurements there is nothing that the simulator could be given.
+        let beside = match drill {
+            Drill::Guests if !report.rows.is_empty() => witness::rows(&report)?,
+            _ => vec![],
+        };
+        if !beside.is_empty() {
+            witness::print(&beside);
+        }
         let again = format!(
             "cargo xtask lab-drill {} --kernel {} --seed {}{}",
             drill.name(),
@@ -98,10 +106,15 @@ pub fn run(args: &RunDrill) -> Result<ExitCode, LabError> {
             passed = false;
             println!("again: {again}");
         } else if args.record {
-            let (name, rows) = (format!("drill-{}", drill.name()), figures::of_drill(&report));
+            let name = format!("drill-{}", drill.name());
+            let rows = [figures::of_drill(&report), beside.clone()].concat();
             history::record(&tidy::root(), &name, again, &report.kernel, rows)?;
         }
-        verdicts.push(report.json());
+        let mut verdict = report.json();
+        if !beside.is_empty() {
+            verdict["beside"] = serde_json::json!(beside);
+        }
+        verdicts.push(verdict);
     }
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&verdicts).unwrap_or_default();
