@@ -40,7 +40,7 @@
 #define SELF "/init"
 #define ORDERS "/dev/ttyS1"
 /* Before counting begins: processes are made, caches and queues filled. */
-#define WARM_UP_MS 200
+#define WARM_UP_MS 150
 #define MS_MAX 60000
 #define SENDERS 4
 #define STORM_BYTES 100

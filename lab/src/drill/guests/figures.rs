@@ -18,9 +18,9 @@ pub(super) const WORKS: [&str; 4] = ["exec", "storm", "rr", "stream"];
 type Cell = [String; 5];
 
 /// One repetition of a measurement.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Sample {
-    repetition: u64,
+    repetition: String,
     /// Pieces of work a second.
     rate: f64,
     /// For each piece, what the guest did.
@@ -60,14 +60,14 @@ impl Figures {
     pub(super) fn of(records: &[Record]) -> Figures {
         let mut out = Figures::default();
         for r in records.iter().filter(|r| r.kind == "work") {
-            let told = r.number("us").zip(r.number("count")).zip(r.count("n"));
-            let Some(((us, count), repetition)) = told else { continue };
+            let told = r.number("us").zip(r.number("count"));
+            let Some((us, count)) = told else { continue };
             if us <= 0.0 || count <= 0.0 {
                 continue;
             }
             let each = |key: &str| r.number(key).unwrap_or(f64::NAN) / count;
             let sample = Sample {
-                repetition,
+                repetition: r.text("n").to_owned(),
                 rate: count * 1e6 / us,
                 interrupts: each("interrupts"),
                 switches: each("switches"),
