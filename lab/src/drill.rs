@@ -10,8 +10,8 @@
 //! `tenant` ways to game a share; `big` 64 CPUs and 500 VMs; `changes` 1,000 changes of CPUs,
 //! cpusets and VMs; `realtime` tasks of higher scheduling classes; `locks` a
 //! lock of the kernel in the hands of a VM that is limited; `homes` home nodes of VMs, and their
-//! memory; `vnuma` a guest with virtual nodes; `guests` what Linux guests make of a topology that they
-//! are shown or not.
+//! memory; `vnuma` a guest with virtual nodes; `guests` what Linux guests make of a topology that
+//! they are shown or not.
 
 mod big;
 mod changes;

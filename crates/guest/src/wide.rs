@@ -36,10 +36,10 @@ impl Wakes {
     }
 }
 
-/// Whether both wake so many others that the woken task stays near its last vCPU: the one that flips
-/// less does at least once for each vCPU of the LLC, the other that many times as often. An LLC of
-/// one vCPU, which a guest without a topology has, is exceeded by any two that ever woke something
-/// else.
+/// Whether both wake so many others that the woken task stays near its last vCPU: the one that
+/// flips less does at least once for each vCPU of the LLC, the other that many times as often. An
+/// LLC of one vCPU, which a guest without a topology has, is exceeded by any two that ever woke
+/// something else.
 pub(crate) fn is_wide(waker: u32, woken: u32, llc_vcpus: u32) -> bool {
     let (less, more) = (waker.min(woken), waker.max(woken));
     less >= llc_vcpus && more >= less.saturating_mul(llc_vcpus)

@@ -26,7 +26,8 @@ const SCRIPT: &str = include_str!("../../guest/drill-guests");
 const VCPUS: u32 = 2;
 /// The kernel unpacks itself and a program of 1 MB.
 const MEMORY_MB: u32 = 128;
-/// Of each measurement, by the guest's clock. An exec, the slowest work, takes 5 to 200 ms.
+/// Of each measurement, by the guest's clock. An exec, which takes 5 to 200 ms, gets three
+/// times as long.
 const MEASURED_MS: u32 = 400;
 /// Through all work under one scheduler beside one load, in each repetition.
 const PASSES: usize = 3;
