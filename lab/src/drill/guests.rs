@@ -32,7 +32,7 @@ const MEASURED_MS: u32 = 400;
 /// Through all work under one scheduler beside one load, in each repetition.
 const PASSES: usize = 3;
 /// Wall time of a repetition on a busy machine; the whole has at least that of five.
-const REPETITION_S: u64 = 300;
+const REPETITION_S: u64 = 600;
 /// QEMU's words for what each guest is shown.
 const SHOWN: [&str; 2] = ["2,sockets=1,cores=2,threads=1", "2,sockets=2,cores=1,threads=1"];
 const LOAD: &str = "load";
@@ -118,7 +118,7 @@ fn judge(report: &mut Report, records: &[Record], repetitions: usize) {
     topology_is_as_given(report, records);
     let done = cells().iter().filter(|c| figures.times(**c) == repetitions).count();
     report.check(
-        format!("measurements that were done {repetitions} times, each with work"),
+        format!("measurements that were done {repetitions} times, most of them with work"),
         done == cells().len(),
         done.to_string(),
         cells().len().to_string(),

@@ -56,16 +56,20 @@ impl Figures {
         "by_eevdf_most",
     ];
 
-    /// Of the script's lines; one without time or work is none.
+    /// Of the script's lines; one without time is none. Where nothing was done in its time, a
+    /// machine that is busy otherwise may be why: the rate is 0, and there is no piece to divide by.
     pub(super) fn of(records: &[Record]) -> Figures {
         let mut out = Figures::default();
         for r in records.iter().filter(|r| r.kind == "work") {
             let told = r.number("us").zip(r.number("count"));
             let Some((us, count)) = told else { continue };
-            if us <= 0.0 || count <= 0.0 {
+            if us <= 0.0 {
                 continue;
             }
-            let each = |key: &str| r.number(key).unwrap_or(f64::NAN) / count;
+            let each = |key: &str| match r.number(key) {
+                Some(n) if count > 0.0 => n / count,
+                _ => f64::NAN,
+            };
             let sample = Sample {
                 repetition: r.text("n").to_owned(),
                 rate: count * 1e6 / us,
@@ -79,9 +83,10 @@ impl Figures {
         out
     }
 
-    /// How often a measurement was done.
+    /// How often a measurement was done; 0 if most of them saw no work.
     pub(super) fn times(&self, cell: [&str; 5]) -> usize {
-        self.samples(cell).len()
+        let samples = self.samples(cell);
+        if median(samples, |s| s.rate) > 0.0 { samples.len() } else { 0 }
     }
 
     /// Interrupts between vCPUs for each piece of work, the median.
@@ -103,7 +108,8 @@ impl Figures {
     fn ratio(&self, of: &Cell, by: &Cell) -> Option<(f64, f64, f64)> {
         let (of, by) = (self.cells.get(of)?, self.cells.get(by)?);
         let other = |s: &Sample| by.iter().find(|b| b.repetition == s.repetition);
-        spread(of.iter().filter_map(|s| Some(s.rate / other(s)?.rate)).collect())
+        let ratios = of.iter().filter_map(|s| Some(s.rate / other(s)?.rate));
+        spread(ratios.filter(|r| r.is_finite()).collect())
     }
 
     /// A row a measurement: rates a second, what the guest did for each piece of work, and the rate
@@ -134,7 +140,8 @@ impl Figures {
 }
 
 fn median(samples: &[Sample], part: fn(&Sample) -> f64) -> f64 {
-    spread(samples.iter().map(part).collect()).map_or(f64::NAN, |s| s.1)
+    let known = samples.iter().map(part).filter(|n| n.is_finite());
+    spread(known.collect()).map_or(f64::NAN, |s| s.1)
 }
 
 #[cfg(test)]
@@ -176,12 +183,18 @@ mod tests {
     }
 
     #[test]
-    fn a_measurement_without_work_or_time_is_none() {
-        let text = line(1, "eevdf", "shown", 1000, 0) + &line(2, "eevdf", "shown", 0, 10);
-        assert!(Figures::of(&records(&text)).rows().is_empty());
-        let one = Figures::of(&records(&line(1, "eevdf", "shown", 1000, 10)));
-        assert_eq!(one.times(["eevdf", "none", "shown", "rr", "free"]), 1);
-        assert!((one.interrupts(["eevdf", "none", "shown", "rr", "free"]) - 20.0).abs() < 1e-9);
+    fn a_measurement_without_time_is_none_and_one_without_work_has_no_pieces() {
+        let cell = ["eevdf", "none", "shown", "rr", "free"];
+        let of = |lines: &[(u32, u32)]| {
+            let lines = (1..).zip(lines);
+            let text: String =
+                lines.map(|(n, (us, count))| line(n, "eevdf", "shown", *us, *count)).collect();
+            Figures::of(&records(&text))
+        };
+        assert!(of(&[(0, 10)]).rows().is_empty());
+        let one = of(&[(1000, 10), (1000, 0), (1000, 10)]);
+        assert_eq!((one.times(cell), one.interrupts(cell)), (3, 20.0));
+        assert_eq!(of(&[(1000, 10), (1000, 0), (1000, 0)]).times(cell), 0, "most saw no work");
         assert!(one.moves(["eevdf", "none", "hidden", "rr", "free"]).is_nan());
     }
 }
