@@ -59,7 +59,7 @@ struct Given {
 /// switch of tasks hands over. Where they are apart, a round trip has two wake-ups besides.
 fn given(lab: &Lab) -> Option<Given> {
     let held = |work: &str| format!("eevdf none shown {work} held");
-    let ns = |row: &str| Some(1e9 / lab.figure(row, "rate")?);
+    let ns = |row: &str| lab.figure(row, "rate").filter(|r| *r > 0.0).map(|rate| 1e9 / rate);
     let mut out = Given { work: BTreeMap::new(), wake_ns: 0.0 };
     for work in WORKS {
         let piece = ns(&held(work))?;
@@ -210,6 +210,9 @@ mod tests {
         assert_eq!(of.work["stream"], (1e6 - SWITCH_NS, 2.0));
         assert!((of.wake_ns - 2e6).abs() < 1e-3, "a round trip of 5 ms has two: {}", of.wake_ns);
         assert_eq!(given(&lab(&MEASURED[..4])), None);
+        let mut nothing = MEASURED;
+        nothing[0].1 = 0.0;
+        assert_eq!(given(&lab(&nothing)), None, "no work was done");
         let mut slow = MEASURED;
         slow[3].1 = 1.0;
         assert_eq!(given(&lab(&slow)).unwrap().wake_ns, WAKE_NS_MOST);
