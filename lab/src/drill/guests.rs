@@ -36,12 +36,14 @@ const REPETITION_S: u64 = 600;
 /// QEMU's words for what each guest is shown.
 const SHOWN: [&str; 2] = ["2,sockets=1,cores=2,threads=1", "2,sockets=2,cores=1,threads=1"];
 const LOAD: &str = "load";
-/// Of execs, part that may move the process: kernel threads that want its vCPU draw it away.
-const MOVES_MOST: f64 = 0.10;
+/// Of execs, part that may move the process: a thread of the kernel that runs on its vCPU is a load.
+/// Where the process itself is one, every exec moves it.
+const MOVES_MOST: f64 = 0.5;
 /// Interrupts for a request and its answer on one vCPU: what the kernel itself has to say.
 const HELD_MOST: f64 = 0.5;
-/// And between two vCPUs, one each way; now and then a task finds its vCPU busy.
-const SPREAD_LEAST: f64 = 1.0;
+/// And between two vCPUs, one each way; now and then one end is still awake, or both share a vCPU
+/// for a while.
+const SPREAD_LEAST: f64 = 0.8;
 
 pub(super) fn run(
     setting: &Setting,
