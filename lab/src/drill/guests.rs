@@ -36,8 +36,8 @@ const REPETITION_S: u64 = 600;
 /// QEMU's words for what each guest is shown.
 const SHOWN: [&str; 2] = ["2,sockets=1,cores=2,threads=1", "2,sockets=2,cores=1,threads=1"];
 const LOAD: &str = "load";
-/// Of execs, part that may move the process: a thread of the kernel that runs on its vCPU is a load.
-/// Where the process itself is one, every exec moves it.
+/// Of execs, part that may move the process: a thread of the kernel that runs on its vCPU is a
+/// load. Where the process itself is one, every exec moves it.
 const MOVES_MOST: f64 = 0.5;
 /// Interrupts for a request and its answer on one vCPU: what the kernel itself has to say.
 const HELD_MOST: f64 = 0.5;

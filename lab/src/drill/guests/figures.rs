@@ -57,7 +57,8 @@ impl Figures {
     ];
 
     /// Of the script's lines; one without time is none. Where nothing was done in its time, a
-    /// machine that is busy otherwise may be why: the rate is 0, and there is no piece to divide by.
+    /// machine that is busy otherwise may be why: the rate is 0, and there is no piece to divide
+    /// by.
     pub(super) fn of(records: &[Record]) -> Figures {
         let mut out = Figures::default();
         for r in records.iter().filter(|r| r.kind == "work") {
