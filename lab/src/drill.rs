@@ -10,11 +10,13 @@
 //! `tenant` ways to game a share; `big` 64 CPUs and 500 VMs; `changes` 1,000 changes of CPUs,
 //! cpusets and VMs; `realtime` tasks of higher scheduling classes; `locks` a
 //! lock of the kernel in the hands of a VM that is limited; `homes` home nodes of VMs, and their
-//! memory; `vnuma` a guest with virtual nodes.
+//! memory; `vnuma` a guest with virtual nodes; `guests` what Linux guests make of a topology that
+//! they are shown or not.
 
 mod big;
 mod changes;
 mod forks;
+mod guests;
 mod homes;
 mod idle;
 mod kill;
@@ -96,11 +98,13 @@ pub enum Drill {
     Homes,
     /// A guest that boots with virtual nodes.
     Vnuma,
+    /// Linux guests that are shown a topology or none, under both schedulers.
+    Guests,
 }
 
 impl Drill {
     /// Every drill, in the order in which `all` runs them.
-    pub const ALL: [Drill; 18] = [
+    pub const ALL: [Drill; 19] = [
         Drill::Load,
         Drill::Settings,
         Drill::Idle,
@@ -119,6 +123,7 @@ impl Drill {
         Drill::Locks,
         Drill::Homes,
         Drill::Vnuma,
+        Drill::Guests,
     ];
 
     /// Its name on the command line.
@@ -142,6 +147,7 @@ impl Drill {
             Drill::Locks => "locks",
             Drill::Homes => "homes",
             Drill::Vnuma => "vnuma",
+            Drill::Guests => "guests",
         }
     }
 }
@@ -168,7 +174,7 @@ pub struct Setting {
     pub seed: u64,
     /// How often drills "kill" and "eject" end the daemon, from 1.
     pub cycles: usize,
-    /// How often drill "latency" measures under each scheduler, from 1.
+    /// How often drills "latency" and "guests" measure under each scheduler, from 1.
     pub rounds: usize,
 }
 
@@ -201,6 +207,7 @@ pub fn run(
         Drill::Locks => locks::run(setting, archive, on),
         Drill::Homes => homes::run(setting, archive, on),
         Drill::Vnuma => vnuma::run(setting, archive, on),
+        Drill::Guests => guests::run(setting, archive, on),
     }
 }
 

@@ -10,17 +10,17 @@ use lab::drill::{self, Drill, Setting};
 use lab::{Archive, KernelId, LabError, Stream};
 
 use crate::experiment_commands::build_tandem;
-use crate::{figures, history, tidy};
+use crate::{figures, history, tidy, witness};
 
 /// Shows on a real kernel that the scheduler survives and stays within bounds, and what shows it:
-/// load, settings, idle, watch, kill, eject, storm, steal, latency, forks, tenant, big,
-/// changes, realtime, locks, homes.
+/// load, settings, idle, watch, kill, eject, storm, steal, smp, latency, forks, tenant, big,
+/// changes, realtime, locks, homes, vnuma, guests.
 ///
 /// Ends with 1 when a check fails and with 70 when the lab itself could not run.
 #[derive(Args)]
 pub struct RunDrill {
-    /// load, settings, idle, watch, kill, eject, storm, steal, latency, forks, tenant,
-    /// big, changes, realtime, locks, homes, or all.
+    /// load, settings, idle, watch, kill, eject, storm, steal, smp, latency, forks, tenant,
+    /// big, changes, realtime, locks, homes, vnuma, guests, or all.
     #[arg(required = true, value_parser = parse_name)]
     drills: Vec<Names>,
     /// Kernel to boot: newest, older, or an exact version such as 7.2.13+deb14.
@@ -35,7 +35,7 @@ pub struct RunDrill {
     /// How often drills 'kill' and 'eject' end the daemon.
     #[arg(long, value_name = "N", default_value_t = drill::CYCLES, value_parser = count)]
     cycles: usize,
-    /// How often drill 'latency' measures under each scheduler.
+    /// How often drills 'latency' and 'guests' measure under each scheduler.
     #[arg(long, value_name = "N", default_value_t = drill::ROUNDS, value_parser = count)]
     rounds: usize,
     /// Append the figures of drills that passed to bench/history/drill-NAME.jsonl.
@@ -87,6 +87,14 @@ pub fn run(args: &RunDrill) -> Result<ExitCode, LabError> {
         eprintln!("lab: drill {}, seed {}", drill.name(), args.seed);
         let report = drill::run(drill, &setting, &archive, &mut show)?;
         println!("{report}");
+        // Without measurements there is nothing that the simulator could be given.
+        let beside = match drill {
+            Drill::Guests if !report.rows.is_empty() => witness::rows(&report)?,
+            _ => vec![],
+        };
+        if !beside.is_empty() {
+            witness::print(&beside);
+        }
         let again = format!(
             "cargo xtask lab-drill {} --kernel {} --seed {}{}",
             drill.name(),
@@ -98,10 +106,15 @@ pub fn run(args: &RunDrill) -> Result<ExitCode, LabError> {
             passed = false;
             println!("again: {again}");
         } else if args.record {
-            let (name, rows) = (format!("drill-{}", drill.name()), figures::of_drill(&report));
+            let name = format!("drill-{}", drill.name());
+            let rows = [figures::of_drill(&report), beside.clone()].concat();
             history::record(&tidy::root(), &name, again, &report.kernel, rows)?;
         }
-        verdicts.push(report.json());
+        let mut verdict = report.json();
+        if !beside.is_empty() {
+            verdict["beside"] = serde_json::json!(beside);
+        }
+        verdicts.push(verdict);
     }
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&verdicts).unwrap_or_default();
@@ -116,7 +129,7 @@ fn repetitions(drill: Drill, setting: &Setting) -> String {
         Drill::Kill | Drill::Eject if setting.cycles != drill::CYCLES => {
             format!(" --cycles {}", setting.cycles)
         }
-        Drill::Latency if setting.rounds != drill::ROUNDS => {
+        Drill::Latency | Drill::Guests if setting.rounds != drill::ROUNDS => {
             format!(" --rounds {}", setting.rounds)
         }
         _ => String::new(),

@@ -61,7 +61,7 @@ const AGREEMENT: u64 = 10;
 /// compiler, 0.52 %, of a VM that wakes often.
 const AGREEMENT_IN_TURNS: u64 = 100;
 
-fn failed(object: &str, seen: impl Into<String>, next: &str) -> LabError {
+pub(crate) fn failed(object: &str, seen: impl Into<String>, next: &str) -> LabError {
     LabError::new(object, "pass", seen, next)
 }
 

@@ -15,6 +15,7 @@ mod lab_commands;
 mod measured;
 mod perfetto_fetch;
 mod tidy;
+mod witness;
 
 use std::process::ExitCode;
 

@@ -27,6 +27,7 @@ mod program;
 #[cfg(test)]
 mod tests;
 mod vcpu;
+mod wide;
 
 pub use domains::Shown;
 pub use program::{Program, Spread, TaskTerms};
@@ -46,6 +47,10 @@ pub struct Terms {
     pub shown: Option<Shown>,
     /// Whether an exec looks for a less loaded vCPU (`SD_BALANCE_EXEC`).
     pub exec_balance: bool,
+    /// Whether a task that execs is itself a load of its vCPU then, as up to Linux 5.4.
+    pub exec_counts_itself: bool,
+    /// Whether tasks that wake many others are left near their last vCPU (`wake_wide`).
+    pub wake_wide: bool,
     /// Whether the hypervisor reports steal time, which is then not charged to tasks.
     pub steal: bool,
     /// Between two ticks, in ns of the guest's clock.

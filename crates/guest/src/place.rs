@@ -6,6 +6,7 @@
 
 use crate::Kernel;
 use crate::domains::Domain;
+use crate::wide;
 use std::ops::Range;
 
 /// By how much less loaded, in percent, a group must be than the own one for an exec to go there,
@@ -28,8 +29,17 @@ impl Kernel {
     /// waker is about to sleep.
     pub(crate) fn place_wake(&self, task: u32, waker: u32, sync: bool) -> u32 {
         let prev = self.tasks[task as usize].vcpu;
-        let target = if self.is_affine(prev, waker, sync) { waker } else { prev };
+        let draws = !self.is_wide(task, waker) && self.is_affine(prev, waker, sync);
+        let target = if draws { waker } else { prev };
         self.idle_sibling(prev, target)
+    }
+
+    /// Whether waker and task wake too many others for one to draw the other.
+    fn is_wide(&self, task: u32, waker: u32) -> bool {
+        let v = &self.vcpus[waker as usize];
+        let by = v.current.map_or(&v.idle_wakes, |t| &self.tasks[t as usize].wakes);
+        let llc = self.llc(waker).map_or(1, |d| d.span.len() as u32);
+        self.terms.wake_wide && wide::is_wide(by.flips, self.tasks[task as usize].wakes.flips, llc)
     }
 
     /// Whether the waker's vCPU draws the task to it, as `wake_affine` decides it: it has nothing
@@ -64,9 +74,12 @@ impl Kernel {
     }
 
     /// Where a task that execs on `vcpu` goes on: level by level from the widest, the idlest group
-    /// if it is less loaded than that of the task by the imbalance; the task counts where it is.
+    /// if it is less loaded than that of the task by the imbalance. Up to Linux 5.4 the task counts
+    /// where it is, so that it leaves a vCPU for itself alone; later it does not
+    /// (`cpu_load_without`, `idle_cpu_without`).
     pub(crate) fn place_exec(&self, vcpu: u32) -> u32 {
         let mut at = vcpu;
+        let itself = usize::from(!self.terms.exec_counts_itself);
         for level in (0..self.domains[vcpu as usize].len()).rev() {
             let Some(domain) = self.domains[at as usize].get(level) else { continue };
             let load = |g: &Range<u32>| -> usize { g.clone().map(|v| self.running(v)).sum() };
@@ -74,7 +87,8 @@ impl Kernel {
             let others = domain.groups().filter(|g| *g != own);
             let Some(idlest) = others.min_by_key(|g| load(g) * 1000 / g.len()) else { continue };
             // Loads of groups of different size: both sides by the other's size.
-            if 100 * load(&own) * idlest.len() > IMBALANCE_PERCENT * load(&idlest) * own.len() {
+            let own_load = load(&own) - if own.contains(&vcpu) { itself } else { 0 };
+            if 100 * own_load * idlest.len() > IMBALANCE_PERCENT * load(&idlest) * own.len() {
                 at = idlest.clone().min_by_key(|v| self.running(*v)).unwrap_or(at);
             }
         }

@@ -1,5 +1,6 @@
 //! Tasks of a guest and what each does with CPU time; no vCPU is chosen here.
 
+use crate::wide::Wakes;
 use dice::Stream;
 
 /// How a mean is spread.
@@ -73,6 +74,7 @@ pub(crate) struct Task {
     pub(crate) ran_at: u64,
     pub(crate) rounds: u64,
     pub(crate) asleep: bool,
+    pub(crate) wakes: Wakes,
 }
 
 impl Task {
@@ -89,6 +91,7 @@ impl Task {
             ran_at: 0,
             rounds: 0,
             asleep: false,
+            wakes: Wakes::default(),
         }
     }
 

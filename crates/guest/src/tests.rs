@@ -9,6 +9,8 @@ fn terms(vcpus: u32, shown: Option<Shown>) -> Terms {
         vcpus,
         shown,
         exec_balance: true,
+        exec_counts_itself: true,
+        wake_wide: false,
         steal: false,
         tick_ns: 4 * MS,
         switch_ns: 1_000,
@@ -78,6 +80,37 @@ fn an_exec_moves_the_task_to_the_idle_vcpu_if_execs_are_balanced_and_not_otherwi
 }
 
 #[test]
+fn an_exec_that_is_no_load_itself_leaves_a_vcpu_for_an_idler_one_only_if_others_are_there() {
+    let of = Terms { exec_counts_itself: false, ..terms(2, one_llc(2)) };
+    let mut k = kernel(of.clone(), &[Program::Exec { work: MS }]);
+    let used = run(&mut k, 100 * MS);
+    assert_eq!((k.counts(), used[1]), (Counts::default(), 0), "alone it stays");
+    // Another task is on its vCPU, and none on the other.
+    let mut k = kernel(of, &[Program::Exec { work: MS }, Program::Burn]);
+    k.vcpus[1].queue.clear();
+    k.enqueue(1, 0);
+    k.next(0, 0);
+    assert_eq!(k.place_exec(0), 1);
+}
+
+#[test]
+fn where_no_cache_is_shared_two_that_pass_a_token_are_not_drawn_to_one_vcpu_if_wake_ups_are_wide() {
+    let pipe = |next, first| Program::Pipe { work: 100_000, next, first };
+    let each = |shown, wake_wide| {
+        let of = Terms { wake_wide, ..terms(2, shown) };
+        let mut k = kernel(of, &[pipe(1, true), pipe(0, false)]);
+        // Flips are halved each second; the kernel's own wake-ups renew them.
+        run(&mut k, 4_000 * MS);
+        let rounds: u64 = k.rounds().map(|r| r.1).sum();
+        assert!(rounds > 30_000, "{rounds}");
+        k.counts().interrupts as f64 / rounds as f64
+    };
+    assert!(each(None, false) < 0.01, "both on one vCPU");
+    assert!((each(None, true) - 1.0).abs() < 0.01, "each hand-over wakes the other vCPU");
+    assert_eq!(each(one_llc(2), true), each(one_llc(2), false), "two are no more than the LLC has");
+}
+
+#[test]
 fn a_task_whose_waker_is_busy_wakes_on_an_idle_core_of_the_llc_that_is_shown() {
     let woken = |vcpus, shown| {
         let io = Program::Io { work: MS, sleep: MS, interrupts: Some(0) };
@@ -121,7 +154,7 @@ fn a_wake_up_on_a_busy_vcpu_interrupts_it_only_if_no_cache_is_shared_with_it() {
         k.vcpus[0].queue.clear();
         // The task slept on vCPU 1, with as much virtual time as what runs there.
         (k.tasks[2].vcpu, k.tasks[2].asleep) = (1, true);
-        k.wake(2, 0, false);
+        k.wake(2, 0, false, 0);
         (k.vcpu_of(2), k.counts().interrupts)
     };
     assert_eq!([woken(one_llc(2)), woken(None)], [(1, 0), (1, 1)]);
@@ -222,7 +255,7 @@ fn a_sleeper_is_at_most_half_a_latency_behind_and_a_move_keeps_the_lag() {
     k.vcpus[1].queue.clear();
     (k.tasks[1].vruntime, k.tasks[1].asleep) = (0, true);
     k.next(1, 0);
-    k.wake(1, 1, false);
+    k.wake(1, 1, false, 0);
     assert_eq!((k.vcpu_of(1), k.tasks[1].vruntime), (1, 47 * MS));
     k.enqueue(1, 0);
     assert_eq!((k.tasks[1].vruntime, k.counts().migrations), (17 * MS, 1));

@@ -3,6 +3,7 @@
 
 use crate::balance::{Level, MIGRATION_COST_NS};
 use crate::program::Program;
+use crate::wide::{KERNEL, Wakes};
 use crate::{Effect, Kernel};
 use std::collections::VecDeque;
 
@@ -57,6 +58,8 @@ pub(crate) struct Vcpu {
     /// When each task that sleeps here is woken.
     timers: Vec<(u64, u32)>,
     pub(crate) levels: Vec<Level>,
+    /// What its idle loop has woken.
+    pub(crate) idle_wakes: Wakes,
     /// Average time that it idles (`avg_idle`).
     pub(crate) average_idle: u64,
 }
@@ -80,6 +83,7 @@ impl Default for Vcpu {
             next_tick: 0,
             timers: vec![],
             levels: vec![],
+            idle_wakes: Wakes::default(),
             average_idle: 2 * MIGRATION_COST_NS,
         }
     }
@@ -183,7 +187,7 @@ impl Kernel {
     fn interrupts(&mut self, vcpu: u32, now: u64) {
         while let Some(at) = self.vcpus[vcpu as usize].timers.iter().position(|t| t.0 <= now) {
             let (_, task) = self.vcpus[vcpu as usize].timers.remove(at);
-            self.wake(task, vcpu, false);
+            self.wake(task, vcpu, false, now);
         }
         if now >= self.vcpus[vcpu as usize].next_tick {
             self.tick(vcpu, now);
@@ -201,6 +205,8 @@ impl Kernel {
         v.overhead += cost;
         let slice = (LATENCY_NS / (v.queue.len() as u64 + 1)).max(SLICE_MIN_NS);
         v.resched |= !v.queue.is_empty() && v.slice >= slice;
+        // RCU and the timers of the kernel wake their threads at ticks, in the name of what runs.
+        self.records_wake(vcpu, KERNEL, now);
         self.tick_balance(vcpu, now);
     }
 
@@ -259,7 +265,7 @@ impl Kernel {
             Program::Exec { .. } if self.terms.exec_balance => self.exec(vcpu, task),
             Program::Exec { .. } => {}
             Program::Pipe { next, .. } => {
-                self.wake(next, vcpu, true);
+                self.wake(next, vcpu, true, now);
                 self.sleeps(vcpu, task);
             }
         }
@@ -300,10 +306,11 @@ impl Kernel {
 
     /// A task that sleeps is woken, from a vCPU. Another vCPU, unless it shares a cache with that,
     /// is interrupted to put it into its queue itself, busy or not (`ttwu_queue`).
-    pub(crate) fn wake(&mut self, task: u32, waker: u32, sync: bool) {
+    pub(crate) fn wake(&mut self, task: u32, waker: u32, sync: bool, now: u64) {
         if !std::mem::take(&mut self.tasks[task as usize].asleep) {
             return;
         }
+        self.records_wake(waker, task, now);
         let to = self.place_wake(task, waker, sync);
         self.enqueue(task, to);
         let least = self.vcpus[to as usize].least;
@@ -313,6 +320,13 @@ impl Kernel {
         if !self.share_cache(waker, to) {
             self.interrupt(waker, to);
         }
+    }
+
+    /// What runs on a vCPU, or its idle loop, wakes a task.
+    fn records_wake(&mut self, waker: u32, task: u32, now: u64) {
+        let v = &mut self.vcpus[waker as usize];
+        let by = v.current.map_or(&mut v.idle_wakes, |t| &mut self.tasks[t as usize].wakes);
+        by.wakes(task, now);
     }
 
     /// Puts a task into the queue of a vCPU; its virtual time follows that of the queue.

@@ -17,6 +17,10 @@ pub struct GuestSpec {
     pub vcpus_per_llc: Option<u32>,
     /// Whether an exec looks for an idler vCPU (SD_BALANCE_EXEC).
     pub exec_balance: bool,
+    /// Whether a task that execs is itself a load of its vCPU then, as up to Linux 5.4.
+    pub exec_counts_itself: bool,
+    /// Whether tasks that wake many others are left near their last vCPU.
+    pub wake_wide: bool,
     /// Whether steal time is reported to the guest.
     pub steal: bool,
     /// Time between two ticks.
@@ -36,6 +40,8 @@ impl Default for GuestSpec {
             threads_per_core: 1,
             vcpus_per_llc: None,
             exec_balance: true,
+            exec_counts_itself: true,
+            wake_wide: true,
             steal: false,
             tick: Span::from_ms(4),
             send: Span::from_ns(2_000),

@@ -80,6 +80,7 @@ scenarios! {
     fragmentation "fragmentation";
     guest_exec "guest-exec";
     guest_topology "guest-topology";
+    guest_witness "guest-witness";
     locality "locality";
     action_affinity "action-affinity";
     whole_cores "whole-cores";

@@ -76,7 +76,7 @@ fn a_move_costs_what_the_pcpus_make_of_it_and_not_the_guests_vcpus() {
 }
 
 #[test]
-fn a_stream_wakes_on_idle_vcpus_of_the_llc_that_is_shown_and_stays_where_it_is_hidden() {
+fn a_stream_wakes_on_idle_vcpus_of_the_llc_that_is_shown_and_where_it_is_hidden_on_its_last() {
     let of = |name: &str, guest: &str| {
         let keys = format!(
             "vcpus = 4\n[vm.guest]\n{guest}\n[[vm.task]]\nname = 'stream'\ncount = 3\n\
@@ -86,6 +86,11 @@ fn a_stream_wakes_on_idle_vcpus_of_the_llc_that_is_shown_and_stays_where_it_is_h
         did(&vm(name, "cores_per_llc = 4", &keys).0)
     };
     let ((shown, s), (hidden, h)) = (of("shown", ""), of("hidden", "hidden = true"));
-    assert!(s.interrupts > 10 * h.interrupts.max(1), "{s:?} {h:?}");
+    assert!(s.migrations > 10_000 && h.migrations == 0, "{s:?} {h:?}");
+    assert!(h.interrupts > s.interrupts, "each wakes where it slept: {s:?} {h:?}");
     assert!(shown > 20_000 && hidden > 20_000, "{shown} {hidden}");
+    // Where wake-ups are drawn, all gather on the vCPU that is interrupted.
+    let (gathered, g) = of("drawn", "hidden = true\nwake_wide = false");
+    assert!(s.interrupts > 10 * g.interrupts.max(1), "{s:?} {g:?}");
+    assert!(gathered > 20_000, "{gathered}");
 }

@@ -1,6 +1,7 @@
 //! Compiles the guest's programs in `lab/rogue`: those that ask for more than they are given, and
-//! one that shows what that costs.
+//! one that shows what that costs; and the one in `lab/witness` that VMs run.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::archive::Archive;
@@ -31,10 +32,18 @@ pub(super) const LOCKER: Program =
 /// Prints what the kernel says of BPF programs.
 pub(super) const PROGSTAT: Program =
     Program { name: "progstat", source: include_str!("../../rogue/progstat.c") };
+/// The first process of a Linux VM, which works as it is ordered.
+pub(super) const WITNESS: Program =
+    Program { name: "witness", source: include_str!("../../witness/witness.c") };
 
-/// A program for the guest, compiled on first use and kept in the cache; in the guest it is in
-/// `/usr/bin` by the names given.
+/// A program for the guest; there it is in `/usr/bin` by the names given.
 pub(super) fn build(archive: &Archive, program: Program, names: &[&str]) -> Result<Vec<GuestFile>> {
+    let place = compiled(archive, program)?;
+    Ok(names.iter().map(|n| GuestFile::copy(&place, format!("/usr/bin/{n}"))).collect())
+}
+
+/// A program's file, compiled on first use and kept in the cache.
+pub(super) fn compiled(archive: &Archive, program: Program) -> Result<PathBuf> {
     let (name, flags) = (program.name, FLAGS.join(" "));
     let key = tool::content_key([program.source.as_bytes(), flags.as_bytes()]);
     let place = archive.root().join(format!("{name}-{key}"));
@@ -50,5 +59,5 @@ pub(super) fn build(archive: &Archive, program: Program, names: &[&str]) -> Resu
             .map_err(|e| LabError::io(&place, &format!("put {name} in place"), e))?;
         tool::remove_dir(&folder)?;
     }
-    Ok(names.iter().map(|n| GuestFile::copy(&place, format!("/usr/bin/{n}"))).collect())
+    Ok(place)
 }

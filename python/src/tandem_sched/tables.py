@@ -67,6 +67,8 @@ class Guest(TypedDict, total=False):
     threads_per_core: int
     vcpus_per_llc: int
     exec_balance: bool
+    exec_counts_itself: bool
+    wake_wide: bool
     steal: bool
     tick: str
     send: str

@@ -196,6 +196,8 @@ fn terms(vm: &VmSpec, guest: &GuestSpec) -> Terms {
             vcpus_per_llc: guest.vcpus_per_llc.unwrap_or(vm.vcpus),
         }),
         exec_balance: guest.exec_balance,
+        exec_counts_itself: guest.exec_counts_itself,
+        wake_wide: guest.wake_wide,
         steal: guest.steal,
         tick_ns: guest.tick.ns(),
         switch_ns: SWITCH_NS,
