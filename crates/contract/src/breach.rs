@@ -24,6 +24,8 @@ pub enum Rule {
     Assertion,
     /// The scheduler's counts of a VM agree with the kernel's.
     Counts,
+    /// A lock is kept by one pCPU at a time.
+    Lock,
 }
 
 impl Rule {
@@ -40,6 +42,7 @@ impl Rule {
             Rule::Watchdog => "watchdog",
             Rule::Assertion => "assertion",
             Rule::Counts => "counts",
+            Rule::Lock => "lock",
         }
     }
 }

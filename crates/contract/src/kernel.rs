@@ -107,11 +107,11 @@ pub trait Kernel {
     fn hold(&mut self, _world: u32, _hold: Hold) {}
     /// Calls `Scheduler::timer` with this number after so many ns; arming it anew moves it.
     fn arm(&mut self, _timer: u32, _after_ns: u64) {}
-    /// The scheduler's own code takes so many ns on a pCPU, beside what a switch takes: what runs
+    /// A pCPU waits for a lock of the scheduler and keeps it, beside what a switch takes: what runs
     /// there now, or next if nothing does before the callback's consequences are carried out, works
     /// that much later. Code under `sched/` is measured and not charged for; this is for models of
-    /// schedulers that wait for their own locks.
-    fn spend(&mut self, _pcpu: u32, _ns: u64) {}
+    /// schedulers that have locks. A lock is kept by one pCPU at a time.
+    fn lock(&mut self, _pcpu: u32, _of: Lock) {}
     /// A random number (`bpf_get_prandom_u32`), the same in every run of one seed.
     fn random(&mut self) -> u32 {
         0
@@ -122,6 +122,17 @@ pub trait Kernel {
     fn trace(&mut self, _record: &TraceRecord) {}
     /// An assertion of the scheduler does not hold.
     fn assert_failed(&mut self, what: &str, file: &str, line: u32);
+}
+
+/// A lock of a model's scheduler, as a decision takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// Which of its locks.
+    pub id: u32,
+    /// How long it waits for it, in ns.
+    pub waits_ns: u64,
+    /// How long it keeps it then, in ns.
+    pub keeps_ns: u64,
 }
 
 /// A kernel that schedules nothing, for tests and measurements of single callbacks.

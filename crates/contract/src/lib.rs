@@ -26,7 +26,7 @@ pub use accounts::{Accounts, StateTimes};
 pub use breach::{Breach, Rule};
 pub use features::Feature;
 pub use kernel::{
-    Callback, ENQUEUE_WAKEUP, Hold, KICK_IDLE, KICK_PREEMPT, Kernel, NoKernel, QUEUES_MAX,
+    Callback, ENQUEUE_WAKEUP, Hold, KICK_IDLE, KICK_PREEMPT, Kernel, Lock, NoKernel, QUEUES_MAX,
     SLICE_DEFAULT_NS, SLICE_ENDLESS, TIMERS_MAX, TraceRecord, WAKE_SYNC,
 };
 pub use scheduler::Scheduler;

@@ -4,7 +4,7 @@
 use settings::{PlacedPool, RunSpec};
 use std::collections::BTreeMap;
 use units::Span;
-use views::{MeasuredBy, RunResult, Vm, Wakeups, Where};
+use views::{MeasuredBy, RunResult, Times, Vm, Wakeups, Where};
 
 /// Whether what a VM had of its entitlement says anything. Of one that the ideal gave less than 2 %
 /// of a pCPU it does not: on a real kernel a halted VM's process wakes now and then for
@@ -103,6 +103,9 @@ pub fn unmet(result: &RunResult, spec: &RunSpec, place: Where) -> Vec<String> {
             )
         }));
     }
+    off.extend(
+        expect.refill_permille.filter(|_| !lab).and_then(|p| refilled(result, u64::from(p))),
+    );
     off.extend(late(
         result,
         if lab { &expect.lab_late_mean_us } else { &expect.late_mean_us },
@@ -162,6 +165,17 @@ fn short(result: &RunResult, at_least: &BTreeMap<String, u32>) -> Vec<String> {
         })
     };
     at_least.iter().filter_map(of).collect()
+}
+
+/// VMs that lost more than so many permille of their time to filling caches again.
+fn refilled(result: &RunResult, permille: u64) -> Option<String> {
+    let mut all = Times::default();
+    result.vms.iter().for_each(|vm| all.add(&vm.times));
+    let Some(lost) = all.lost else { return Some("the caches are not simulated".into()) };
+    (lost.refill_ns * 1000 > all.run_ns * permille).then(|| {
+        let seen = lost.refill_ns * 1000 / all.run_ns.max(1);
+        format!("VMs filled caches again for {seen} permille of their time, allowed {permille}")
+    })
 }
 
 /// Pools that used more than their limit and so many permille of it in some second.
@@ -334,6 +348,24 @@ mod tests {
         assert_eq!(
             unmet(&seen, &limit, Where::Sim),
             ["pool /p used 1005000001 ns in a second, allowed 1000000000 and 5 permille"]
+        );
+    }
+
+    #[test]
+    fn what_fills_caches_again_is_held_to_its_part_of_the_vms_time() {
+        let mut seen = result(&[("a", 1, 1000, 0), ("b", 1, 1000, 0)]);
+        let refill = spec("", "refill_permille=50");
+        assert_eq!(unmet(&seen, &refill, Where::Sim), ["the caches are not simulated"]);
+        assert_eq!(unmet(&seen, &refill, Where::Lab), Vec::<String>::new());
+        for (vm, refill_ns) in seen.vms.iter_mut().zip([90, 10]) {
+            vm.times.run_ns = 1000;
+            vm.times.lost = Some(views::Lost { refill_ns, ..views::Lost::default() });
+        }
+        assert_eq!(unmet(&seen, &refill, Where::Sim), Vec::<String>::new());
+        seen.vms[1].times.run_ns = 999;
+        assert_eq!(
+            unmet(&seen, &refill, Where::Sim),
+            ["VMs filled caches again for 50 permille of their time, allowed 50"]
         );
     }
 }

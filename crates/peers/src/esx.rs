@@ -387,8 +387,9 @@ impl Scheduler for Esx {
     }
 
     fn dispatch(&mut self, k: &mut Callback<'_>, pcpu: u32, prev: u32) {
-        let waits_ns = self.zones.lock(pcpu, k.now_ns);
-        k.kernel.spend(pcpu, waits_ns);
+        if let Some(lock) = self.zones.lock(pcpu, k.now_ns) {
+            k.kernel.lock(pcpu, lock);
+        }
         if self.is_kept(pcpu) {
             self.dispatch_kept(k, pcpu);
             if self.is_kept(pcpu) {

@@ -396,6 +396,9 @@ pub struct Expect {
     pub limit_permille: Option<u32>,
     /// The same in the lab.
     pub lab_limit_permille: Option<u32>,
+    /// What the VMs together may lose to filling caches again in the simulator, in permille of the
+    /// time that they run.
+    pub refill_permille: Option<u32>,
     /// VM by VM, and host task of kind pipe by host task, how late in us it may run after it should
     /// have woken, by its own clock: on average, in the simulator.
     #[serde(default)]

@@ -4,8 +4,8 @@
 
 use crate::mutant::Mutant;
 use contract::{
-    Accounts, Callback, Feature, Hold, Kernel, Limit, Limits, Plan, Scheduler, StateTimes, Task,
-    Tasks, TraceRecord, VmTerms, WorldTerms,
+    Accounts, Callback, Feature, Hold, Kernel, Limit, Limits, Lock, Plan, Scheduler, StateTimes,
+    Task, Tasks, TraceRecord, VmTerms, WorldTerms,
 };
 use entitlement::{Order, Tree};
 use std::collections::BTreeSet;
@@ -190,8 +190,9 @@ impl Kernel for Through<'_, '_> {
         self.kernel.arm(timer, after_ns);
     }
 
-    fn spend(&mut self, pcpu: u32, ns: u64) {
-        self.kernel.spend(pcpu, ns);
+    fn lock(&mut self, pcpu: u32, of: Lock) {
+        let waits_ns = if self.fault.is(Mutant::LostLock) { 0 } else { of.waits_ns };
+        self.kernel.lock(pcpu, Lock { waits_ns, ..of });
     }
 
     fn random(&mut self) -> u32 {

@@ -8,11 +8,13 @@
 mod pcpus;
 
 pub(crate) use pcpus::Elapsed;
+use pcpus::Spent;
 
 use crate::queues::{Local, Ordered};
 use crate::recorder::Recorder;
 use contract::{
-    Breach, Hold, KICK_IDLE, KICK_PREEMPT, QUEUES_MAX, Rule, TIMERS_MAX, Task, Tasks, TraceRecord,
+    Breach, Hold, KICK_IDLE, KICK_PREEMPT, Lock, QUEUES_MAX, Rule, TIMERS_MAX, Task, Tasks,
+    TraceRecord,
 };
 use dice::Stream;
 
@@ -110,8 +112,8 @@ pub(crate) struct Kernel {
     told: Vec<Told>,
     /// Timers of the scheduler that it has armed, with the time from now.
     arms: Vec<(u32, u64)>,
-    /// Time that the scheduler itself takes: pCPU and ns.
-    spent: Vec<(u32, u64)>,
+    /// Time that the scheduler itself takes, and its locks.
+    spent: Spent,
     /// Idle pCPUs that nobody has taken.
     idle: Vec<u64>,
     random: Stream,
@@ -135,7 +137,7 @@ impl Kernel {
             holds: vec![Hold::None; worlds],
             told: vec![],
             arms: vec![],
-            spent: vec![],
+            spent: Spent::default(),
             idle: vec![0; pcpus.div_ceil(64)],
             random,
             breach: None,
@@ -303,12 +305,6 @@ impl Kernel {
         left.then_some(position)
     }
 
-    /// Puts a world with some slice left back to the head of its pCPU's local queue.
-    pub(crate) fn put_back(&mut self, world: u32, pcpu: u32) {
-        self.seats[world as usize] = Seat::Local(pcpu);
-        self.cpus[pcpu as usize].local.push_front(world);
-    }
-
     /// Takes a world that is about to run out of a local queue.
     fn take_local(&mut self, world: u32, pcpu: u32) {
         let local = &mut self.cpus[pcpu as usize].local;
@@ -468,8 +464,8 @@ impl contract::Kernel for Kernel {
         self.arms.push((timer, after_ns));
     }
 
-    fn spend(&mut self, pcpu: u32, ns: u64) {
-        self.spent_on(pcpu, ns);
+    fn lock(&mut self, pcpu: u32, of: Lock) {
+        self.locked(pcpu, of);
     }
 
     fn random(&mut self) -> u32 {

@@ -53,6 +53,10 @@ pub enum Mutant {
     NeverWhole,
     /// A core runs worlds of any VMs, whatever `core_sharing` says.
     CoreShared,
+    /// A world leaves its caches as if filling others cost nothing.
+    RefillFree,
+    /// A scheduling decision does not wait for the lock of its cell, in policies that have cells.
+    LostLock,
     /// The scheduler learns of the first home of a world alone.
     StaleHome,
     /// Memory does not follow.
@@ -67,7 +71,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 29] = [
+    pub const ALL: [Mutant; 31] = [
         Mutant::LostKick,
         Mutant::LostEnqueue,
         Mutant::WrongPcpu,
@@ -92,6 +96,8 @@ impl Mutant {
         Mutant::PartnerFree,
         Mutant::NeverWhole,
         Mutant::CoreShared,
+        Mutant::RefillFree,
+        Mutant::LostLock,
         Mutant::StaleHome,
         Mutant::MemoryStays,
         Mutant::MemoryHurries,
@@ -127,6 +133,8 @@ impl Mutant {
             Mutant::PartnerFree => "partner-free",
             Mutant::NeverWhole => "never-whole",
             Mutant::CoreShared => "core-shared",
+            Mutant::RefillFree => "refill-free",
+            Mutant::LostLock => "lost-lock",
             Mutant::StaleHome => "stale-home",
             Mutant::MemoryStays => "memory-stays",
             Mutant::MemoryHurries => "memory-hurries",

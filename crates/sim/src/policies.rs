@@ -95,6 +95,7 @@ impl Policy {
 pub(crate) fn knobs_of(policy: Policy, knobs: Knobs) -> Knobs {
     match policy {
         Policy::Mutant(Mutant::PartnerFree) => Knobs { shared_charge: 1000, ..knobs },
+        Policy::Mutant(Mutant::RefillFree) => Knobs { spread_us: 0, migrate_margin_us: 0, ..knobs },
         Policy::Mutant(Mutant::CoreShared) => Knobs { core_sharing: 0, ..knobs },
         Policy::Mutant(Mutant::NeverWhole) => Knobs { whole_core_us: 100_000_000, ..knobs },
         _ => knobs,

@@ -248,6 +248,7 @@ class Expect(TypedDict, total=False):
     lab_at_least: Mapping[str, int]
     limit_permille: int
     lab_limit_permille: int
+    refill_permille: int
     late_mean_us: Mapping[str, int]
     late_max_us: Mapping[str, int]
     lab_late_mean_us: Mapping[str, int]

@@ -9,6 +9,7 @@
 //! several; it stays there. ESX moved VMs between nodes and cells later on, which is not modelled.
 
 use super::terms::Cells;
+use contract::Lock;
 use topology::Place;
 
 /// The zones of a host.
@@ -84,13 +85,14 @@ impl Zones {
         self.of[pcpu as usize]
     }
 
-    /// Time that a decision on a pCPU takes for its cell's lock, in ns: waiting for it, and keeping
-    /// it.
-    pub(crate) fn lock(&mut self, pcpu: u32, now_ns: u64) -> u64 {
-        let Some(cells) = self.cells else { return 0 };
-        let free_at = &mut self.free_at[self.of[pcpu as usize] as usize];
-        *free_at = (*free_at).max(now_ns) + cells.lock_ns;
-        *free_at - now_ns
+    /// The lock of its cell as a decision on a pCPU takes it; none where there are no cells.
+    pub(crate) fn lock(&mut self, pcpu: u32, now_ns: u64) -> Option<Lock> {
+        let keeps_ns = self.cells?.lock_ns;
+        let id = self.of[pcpu as usize];
+        let free_at = &mut self.free_at[id as usize];
+        let waits_ns = free_at.saturating_sub(now_ns);
+        *free_at = now_ns + waits_ns + keeps_ns;
+        Some(Lock { id, waits_ns, keeps_ns })
     }
 }
 
@@ -136,8 +138,10 @@ mod tests {
     fn decisions_of_a_cell_wait_for_each_other_and_those_of_two_cells_do_not() {
         let cells = Some(Cells { pcpus: 4, lock_ns: 3 });
         let mut zones = Zones::new(cells, &places(4, 1));
-        assert_eq!([0, 1, 4, 0].map(|pcpu| zones.lock(pcpu, 10)), [3, 6, 3, 9]);
-        assert_eq!([0, 4].map(|pcpu| zones.lock(pcpu, 17)), [5, 3]);
-        assert_eq!(Zones::new(None, &places(4, 1)).lock(0, 10), 0);
+        let lock = |(id, waits_ns)| Some(Lock { id, waits_ns, keeps_ns: 3 });
+        let seen = [0, 1, 4, 0].map(|pcpu| zones.lock(pcpu, 10));
+        assert_eq!(seen, [(0, 0), (0, 3), (1, 0), (0, 6)].map(lock));
+        assert_eq!([0, 4].map(|pcpu| zones.lock(pcpu, 17)), [(0, 2), (1, 0)].map(lock));
+        assert_eq!(Zones::new(None, &places(4, 1)).lock(0, 10), None);
     }
 }

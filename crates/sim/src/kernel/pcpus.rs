@@ -2,7 +2,8 @@
 //! accounted: the part of the kernel that the engine moves. It calls no scheduler.
 
 use super::{Context, Hold, Kernel, Nudge, Recorder, Seat, Target, Told};
-use contract::{Breach, Rule, Task};
+use contract::{Breach, Lock, Rule, Task};
+use std::collections::BTreeMap;
 use units::{PcpuId, PcpuSet};
 
 /// What has passed on a pCPU since it was looked at last.
@@ -14,6 +15,15 @@ pub(crate) struct Elapsed {
     pub(crate) ran_ns: u64,
     /// Time of its own work: less, where a switch or an interrupt came before.
     pub(crate) worked_ns: u64,
+}
+
+/// What the scheduler's own code takes, where it is a model that has locks.
+#[derive(Debug, Default)]
+pub(crate) struct Spent {
+    /// pCPU and ns.
+    taken: Vec<(u32, u64)>,
+    /// Of each lock the pCPU that had it last, and until when.
+    locks: BTreeMap<u32, (u32, u64)>,
 }
 
 /// Time and places.
@@ -229,21 +239,35 @@ impl Kernel {
         self.arms.clear();
     }
 
-    /// The scheduler itself takes some of a pCPU's time.
-    pub(super) fn spent_on(&mut self, pcpu: u32, ns: u64) {
+    /// Puts a world with some slice left back to the head of its pCPU's local queue.
+    pub(crate) fn put_back(&mut self, world: u32, pcpu: u32) {
+        self.seats[world as usize] = Seat::Local(pcpu);
+        self.cpus[pcpu as usize].local.push_front(world);
+    }
+
+    /// A pCPU waits for one of the scheduler's locks and keeps it.
+    pub(super) fn locked(&mut self, pcpu: u32, of: Lock) {
         if pcpu >= self.pcpus() {
             let what = format!("seen time of pCPU {pcpu}, allowed 0..{}", self.pcpus() - 1);
             return self.breach(Rule::UnknownPcpu, None, Some(pcpu), what);
         }
-        if ns > 0 {
-            self.spent.push((pcpu, ns));
+        let from = self.now + of.waits_ns;
+        let (by, until) =
+            self.spent.locks.insert(of.id, (pcpu, from + of.keeps_ns)).unwrap_or((0, 0));
+        if until > from {
+            let what = format!(
+                "seen lock {} kept from {from} ns on, allowed from {until} ns on: pCPU {by} has it",
+                of.id
+            );
+            return self.breach(Rule::Lock, None, Some(pcpu), what);
         }
+        self.spent.taken.push((pcpu, of.waits_ns + of.keeps_ns));
     }
 
     /// What the scheduler itself has taken of a pCPU's time, in ns, one after the other.
     #[inline]
     pub(crate) fn take_spent(&mut self) -> Option<(u32, u64)> {
-        self.spent.pop()
+        self.spent.taken.pop()
     }
 
     /// Passes on what the scheduler holds back since the last time, and what no longer.
