@@ -17,7 +17,7 @@ use totals::KeptTotals;
 use units::PcpuSet;
 
 /// What is summed up over the worlds of a VM; the first are states as the metric calls them, in ns.
-const SUMS: usize = 10;
+const SUMS: usize = 12;
 type Sums = [u64; SUMS];
 const STATES: [&str; 6] = ["run", "ready", "costop", "limited", "wait", "idle"];
 const READY: usize = 1;
@@ -25,7 +25,11 @@ const LIMITED: usize = 3;
 const MIGRATIONS: usize = 6;
 const SWITCHES: usize = 7;
 const WAKEUPS: usize = 8;
-const USED: usize = 9;
+const EXPIRIES: usize = 9;
+/// CPU time that is charged, and that is not: those of a VM's own account, which the worlds that
+/// run change at any time.
+const USED: usize = 10;
+const LOST: usize = 11;
 
 /// Everything at one moment.
 struct Moment {
@@ -217,10 +221,15 @@ impl Moment {
                 out.add(Metric::VmState, &[labels[0], labels[1], labels[2], state], Value::Ns(*ns));
             }
             out.add(Metric::VmUsed, &labels, Value::Ns(sums[USED]));
+            if self.host.smt < 2 || self.names.charge() < 1000 {
+                let labels = [labels[0], labels[1], labels[2], "smt"];
+                out.add(Metric::VmLost, &labels, Value::Ns(sums[LOST]));
+            }
             for (metric, n) in [
                 (Metric::VmMigrations, MIGRATIONS),
                 (Metric::VmSwitches, SWITCHES),
                 (Metric::VmWakeups, WAKEUPS),
+                (Metric::VmExpiries, EXPIRIES),
             ] {
                 out.add(metric, &labels, Value::Count(sums[n]));
             }
@@ -244,7 +253,8 @@ impl Moment {
     }
 
     fn tell_pools(&self, totals: &KeptTotals, nodes: &ByOwner<'_>, out: &mut Samples) {
-        let system = self.vms.get(&sched_core::VM_SYSTEM).map_or(0, |vm| vm.used_ns);
+        let charged = |vm: &Vm| vm.used_ns.saturating_sub(vm.lost_ns);
+        let system = self.vms.get(&sched_core::VM_SYSTEM).map_or(0, charged);
         let mut now = |path: &str, node: Option<&&Node>| {
             let Some(node) = node else { return };
             if self.host.plan_outside == 0 {
@@ -341,21 +351,23 @@ fn sums(accounts: &Accounts, names: &Names, now_ns: u64) -> (BTreeMap<u32, Sums>
 
 /// What is known of a VM's worlds that are gone, and its CPU time in all.
 fn of_past(vm: &Vm) -> Sums {
-    let events = [vm.past_migrations, vm.past_switches, vm.past_wakeups];
-    summed(&vm.past_ns, vm.past_limited_ns, events, vm.used_ns)
+    let events = [vm.past_migrations, vm.past_switches, vm.past_wakeups, vm.past_expiries];
+    let cpu = [vm.used_ns.saturating_sub(vm.lost_ns), vm.lost_ns];
+    summed(&vm.past_ns, vm.past_limited_ns, events, cpu)
 }
 
 /// What a live world adds; its CPU time is in its VM's already.
 fn of_world(w: &World, now_ns: u64) -> Sums {
     let parked = if w.parked_ns == 0 { 0 } else { now_ns.saturating_sub(w.parked_ns) };
-    summed(&w.time_ns, w.limited_ns + parked, [w.migrations, w.switches, w.wakeups], 0)
+    let events = [w.migrations, w.switches, w.wakeups, w.expiries];
+    summed(&w.time_ns, w.limited_ns + parked, events, [0, 0])
 }
 
 fn summed(
     time_ns: &[u64; 8],
     limited: u64,
-    [migrations, switches, wakeups]: [u64; 3],
-    used: u64,
+    [migrations, switches, wakeups, expiries]: [u64; 4],
+    [used, lost]: [u64; 2],
 ) -> Sums {
     let t = |state: u32| time_ns[state as usize];
     let ready = t(sched_core::STATE_READY);
@@ -370,7 +382,9 @@ fn summed(
         migrations,
         switches,
         wakeups,
+        expiries,
         used,
+        lost,
     ]
 }
 

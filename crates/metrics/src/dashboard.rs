@@ -114,6 +114,14 @@ const ROWS: [Row; 4] = [
                 )],
             ),
             panel(
+                "Lost to busy threads of the same core, in pCPUs",
+                "short",
+                &[(
+                    r#"rate(tandem_vm_lost_seconds_total{instance=~"$host",vm=~"$vm",pool=~"$pool"}[$__rate_interval])"#,
+                    "{{vm}} {{cause}}",
+                )],
+            ),
+            panel(
                 "Asks for and is entitled to, in pCPUs",
                 "short",
                 &[
@@ -191,6 +199,10 @@ const ROWS: [Row; 4] = [
                     (
                         r#"rate(tandem_vm_migrations_total{instance=~"$host",vm=~"$vm",pool=~"$pool"}[$__rate_interval])"#,
                         "{{vm}} migrations",
+                    ),
+                    (
+                        r#"rate(tandem_vm_quantum_expiries_total{instance=~"$host",vm=~"$vm",pool=~"$pool"}[$__rate_interval])"#,
+                        "{{vm}} ends of quanta",
                     ),
                 ],
             ),

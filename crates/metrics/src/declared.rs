@@ -30,6 +30,8 @@ pub enum Metric {
     VmState,
     /// CPU time charged to a VM.
     VmUsed,
+    /// CPU time of a VM that was lost to a cause.
+    VmLost,
     /// What a VM is entitled to now.
     VmEntitlement,
     /// What a VM asks for now.
@@ -48,6 +50,8 @@ pub enum Metric {
     VmSwitches,
     /// Wake-ups of a VM's worlds.
     VmWakeups,
+    /// Quanta of a VM's worlds that ended.
+    VmExpiries,
     /// vCPUs of a VM that have their home in a node.
     VmHomeVcpus,
     /// Changes of a VM's homes.

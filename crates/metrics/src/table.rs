@@ -86,8 +86,15 @@ pub const METRICS: [Declared; Metric::COUNT] = [
     ),
     counter(Metric::VmUsed, "tandem_vm_used_seconds", Unit::Seconds)
         .of(VM)
-        .says("CPU time charged to a VM, its helper threads included.", "Compare it with \
-            tandem_vm_entitlement_pcpus."),
+        .says("CPU time charged to a VM, its helper threads included, as esxtop's %USED: the time \
+            in run without what is lost.", "Compare it with tandem_vm_entitlement_pcpus."),
+    counter(Metric::VmLost, "tandem_vm_lost_seconds", Unit::Seconds)
+        .of(&["vm", "pool", "id", "cause"])
+        .says("CPU time of a VM's worlds that was lost, by cause, and is not charged: smt, to busy \
+            threads of the same core; with ready and costop it is esxtop's %LAT_C. Absent on cores \
+            of several threads with shared_charge 1000 (the default), which leaves it unknown.",
+            "Far above that of VMs of the same load: it waits for a whole core that others have \
+            more shares of."),
     gauge(Metric::VmEntitlement, "tandem_vm_entitlement_pcpus", Unit::Pcpus).of(VM).says(
         "Entitlement of a VM now, for the demand of all; absent while VMs are pinned to some \
             pCPUs.",
@@ -124,6 +131,11 @@ pub const METRICS: [Declared; Metric::COUNT] = [
         .of(VM)
         .says("How often a world of the VM woke.", "Tens of thousands a second: look for a guest \
             that polls or a timer that is too fine."),
+    counter(Metric::VmExpiries, "tandem_vm_quantum_expiries", Unit::None)
+        .of(VM)
+        .says("How often a slice of a VM's worlds ended while they could go on: used up, or cut \
+            short for another world.", "Alone on a pCPU it is one a quantum; many more: others \
+            take the pCPU from it."),
     gauge(Metric::VmHomeVcpus, "tandem_vm_home_vcpus", Unit::None)
         .of(&["vm", "pool", "id", "node"])
         .says("vCPUs of a VM that have their home in a NUMA node; this and the next four are \

@@ -120,6 +120,7 @@ fn every_declared_metric_of_the_scheduler_is_told_with_its_labels() {
     }
     assert_eq!(samples.get(Metric::VmUsed, &vm), Some(Value::Ns(20 * S)));
     assert_eq!(samples.get(Metric::VmWakeups, &vm), Some(Value::Count(10 * S)));
+    assert_eq!(samples.get(Metric::VmExpiries, &vm), Some(Value::Count(10 * S)));
     assert_eq!(samples.get(Metric::VmDemand, &vm), Some(Value::Rate(3 << 19)));
     assert_eq!(samples.get(Metric::VmLimit, &vm), Some(Value::Rate(2 << 20)));
     assert_eq!(
@@ -239,6 +240,25 @@ fn totals_never_go_back_within_one_load_and_begin_anew_with_the_next() {
 }
 
 #[test]
+fn what_other_threads_of_a_core_take_is_not_used_and_unknown_where_threads_are_divided() {
+    let lost = |m: &Moment| {
+        let samples = told(&mut KeptTotals::default(), m);
+        samples.get(Metric::VmLost, &["vm \"101\"", "/a/b", "1", "smt"])
+    };
+    let mut m = moment(1, 10);
+    m.sums.values_mut().for_each(|sums| sums[LOST] = 3 * S);
+    assert_eq!(lost(&m), Some(Value::Ns(3 * S)), "cores of one thread");
+    m.host.smt = 2;
+    assert_eq!(lost(&m), None, "threads are divided, and nothing counts as lost");
+    (m.names.cores, m.names.shared_charge) = (1, 625);
+    assert_eq!(lost(&m), Some(Value::Ns(3 * S)));
+    let system = Vm { used_ns: 20 * S, lost_ns: 5 * S, ..Vm::ZERO };
+    m.vms.insert(sched_core::VM_SYSTEM, system);
+    let samples = told(&mut KeptTotals::default(), &m);
+    assert_eq!(pool_used(&samples, "/system"), Some(Value::Ns(15 * S)));
+}
+
+#[test]
 fn what_runs_now_counts_as_busy() {
     let mut m = moment(1, 10);
     m.pcpus[0].1.current_world = 4;
@@ -257,11 +277,12 @@ fn states_exclude_each_other_and_worlds_that_are_gone_stay_in_their_vm() {
         migrations: 4,
         switches: 5,
         wakeups: 6,
+        expiries: 9,
         used_ns: 7,
         ..World::ZERO
     };
     w.time_ns = [100, 1, 20, 2, 30, 40, 0, 0];
-    assert_eq!(of_world(&w, 100), [1, 12, 2, 8, 30, 40, 4, 5, 6, 0]);
+    assert_eq!(of_world(&w, 100), [1, 12, 2, 8, 30, 40, 4, 5, 6, 9, 0, 0]);
     assert_eq!(of_world(&World { parked_ns: 0, ..w }, 100)[..4], [1, 17, 2, 3]);
     let (past_migrations, past_switches, past_wakeups) = (4, 5, 6);
     let past_ns = [100, 1, 20, 2, 30, 40, 0, 0];
@@ -271,10 +292,12 @@ fn states_exclude_each_other_and_worlds_that_are_gone_stay_in_their_vm() {
         past_migrations,
         past_switches,
         past_wakeups,
+        past_expiries: 9,
         used_ns: 70,
+        lost_ns: 15,
         ..Vm::ZERO
     };
-    assert_eq!(of_past(&v), [1, 17, 2, 3, 30, 40, 4, 5, 6, 70]);
+    assert_eq!(of_past(&v), [1, 17, 2, 3, 30, 40, 4, 5, 6, 9, 55, 15]);
 }
 
 #[test]
