@@ -40,10 +40,10 @@ INLINE bool gang_incomplete(const struct vm *v)
 	return v->waiting && v->gang_tries < GANG_TRIES;
 }
 
-/* By how much the deadline of what runs on `p` is later than `deadline` of a gang of VM `vm`, where
- * that preempts: a world of an incomplete gang, or a lone world; never a VM that runs inside its
- * reservation. So one gang after the other becomes complete. 0: it does not. */
-INLINE u64 gang_gain(struct host *h, const struct pcpu *p, u32 vm, u64 deadline, u64 now)
+/* Whether the world that runs on `p` is preempted by a gang of VM `vm` with `deadline`: a world of
+ * an incomplete gang with a later one, or a lone world of a later deadline; never a VM that runs
+ * inside its reservation. So one gang after the other becomes complete. */
+INLINE bool gang_preempts(struct host *h, const struct pcpu *p, u32 vm, u64 deadline, u64 now)
 {
 	u32 runs = plat_read(p->current_vm);
 	struct vm *v = plat_read(p->current_world) && runs != VM_SYSTEM && runs != vm
@@ -52,12 +52,10 @@ INLINE u64 gang_gain(struct host *h, const struct pcpu *p, u32 vm, u64 deadline,
 	u64 gang = v ? plat_read(v->gang_key) : 0;
 
 	if (!v || v->flags & VM_RESERVED)
-		return 0;
-	if (!gang || plat_read(v->runnable) < 2 || skew_strict(plat_knobs(h)))
-		gang = preempt_current(h, p, now);
-	else if (!v->waiting)
-		return 0; /* it is complete */
-	return gang > deadline ? gang - deadline : 0;
+		return false;
+	if (gang && plat_read(v->runnable) > 1 && !skew_strict(plat_knobs(h)))
+		return v->waiting && gang > deadline;
+	return preempt_current(h, p, now) > deadline;
 }
 
 #endif

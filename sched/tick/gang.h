@@ -26,16 +26,15 @@ INLINE u32 gang_from(struct host *h, const struct siblings_look *s, u32 attempt)
 	return h->pcpus > GANG_PCPUS ? (near + attempt - 1) * GANG_PCPUS % h->pcpus : 0;
 }
 
-/* What the gang, by `key`, gains at `p`; 0 where it does not preempt, or this look has named one of
- * its vCPUs. */
-SUBPROG u64 gang_may(NONNULL(struct host *h), NONNULL(struct siblings_look *s),
-		     NONNULL(struct pcpu *p), u64 key)
+/* Whether the gang, by `key`, preempts at `p`, and this look has named none of its vCPUs there. */
+SUBPROG bool gang_may(NONNULL(struct host *h), NONNULL(struct siblings_look *s),
+		      NONNULL(struct pcpu *p), u64 key)
 {
 	struct world *next = plat_read(p->gang_next) ? plat_world(h, p->gang_next) : NULL;
 
 	if (next && next->vm == s->vm && next->named_ns == s->now_ns)
-		return 0;
-	return gang_gain(h, p, s->vm, key, s->now_ns);
+		return false;
+	return gang_preempts(h, p, s->vm, key, s->now_ns);
 }
 
 /* Names a READY vCPU as the next of a pCPU. */
@@ -49,8 +48,8 @@ SUBPROG u32 gang_name(NONNULL(struct host *h), NONNULL(struct siblings_look *s),
 	return 0;
 }
 
-/* READY vCPUs that lag go back to the pCPU where they ran last, if they preempt there; else to that
- * of the latest deadline in its LLC: their caches are warm. */
+/* READY vCPUs that lag go back to where they ran last, or to a pCPU of that LLC, where they
+ * preempt: their caches are warm there. */
 SUBPROG u32 gang_return(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
 {
 	struct vm *v = plat_vm(h, s->vm);
@@ -59,8 +58,7 @@ SUBPROG u32 gang_return(NONNULL(struct host *h), NONNULL(struct siblings_look *s
 	s->seen = 0;
 	plat_for(i, VCPUS_MAX) {
 		struct cluster *c = NULL;
-		struct pcpu *last = NULL, *best;
-		u64 most;
+		struct pcpu *last = NULL;
 		struct world *w = NULL;
 
 		if (i >= s->count || s->seen >= GANG_PCPUS || !key || !with(GANG_RETURN))
@@ -74,23 +72,17 @@ SUBPROG u32 gang_return(NONNULL(struct host *h), NONNULL(struct siblings_look *s
 			c = plat_cluster(h, last->cluster);
 		if (!c || !c->pcpus || !home_lets(w, last->domain))
 			continue;
-		best = NULL;
-		most = 0;
 		plat_for(k, GANG_NEAR) {
 			struct pcpu *p = plat_pcpu(h, c->pcpu[(last->bit + k) % c->pcpus & 63]);
-			u64 gain;
 
 			if (!p || k >= c->pcpus)
 				break;
 			s->seen++;
-			gain = gang_may(h, s, p, key);
-			if (gain <= most)
+			if (!gang_may(h, s, p, key))
 				continue;
-			most = k ? gain : KEY_NONE;
-			best = p;
+			gang_name(h, s, p, w);
+			break;
 		}
-		if (best)
-			gang_name(h, s, best, w);
 	}
 	return 0;
 }

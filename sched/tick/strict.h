@@ -25,7 +25,7 @@ INLINE u32 strict_room(struct host *h, struct siblings_look *s)
 		if (!p)
 			break;
 		if (on && (idle_has(on, p->bit) ||
-			   gang_gain(h, p, s->vm, share_vm_deadline(v), s->now_ns)))
+			   gang_preempts(h, p, s->vm, share_vm_deadline(v), s->now_ns)))
 			s->seen++;
 	}
 	return s->seen;
