@@ -50,7 +50,6 @@ SUBPROG u32 cosched_vm(NONNULL(struct host *h), NONNULL(struct siblings_look *s)
 		siblings_start(h, s);
 	if (s->waiting && plat_read(v->gang_key)) {
 		v->gang_tries++;
-		gang_return(h, s);
 		gang_place(h, s);
 	}
 	return s->ended;

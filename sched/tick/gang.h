@@ -1,10 +1,9 @@
 /* Gangs at the tick: the rest of a gang is placed when its slice begins, and all its vCPUs stop
  * when the slice ends.
  *
- * Promise	as law/gang.h; a vCPU of the rest goes where its caches are warm, if the gang
- *		preempts there
+ * Promise	as law/gang.h
  * Limits	GANG_PCPUS pCPUs are looked at in each attempt, first those near the VM's first
- *		vCPU, then the next ones; before that as many of the LLCs where its vCPUs ran last
+ *		vCPU, then the next ones
  */
 #ifndef TANDEM_GANG_TICK_H
 #define TANDEM_GANG_TICK_H
@@ -13,8 +12,6 @@
 
 /* pCPUs that one attempt to place the rest of a gang looks at: some 1,000 instructions */
 #define GANG_PCPUS 48
-/* of a vCPU's LLC, in each attempt */
-#define GANG_NEAR 16
 
 /* First pCPU of an attempt, whose number counts from 1. */
 INLINE u32 gang_from(struct host *h, const struct siblings_look *s, u32 attempt)
@@ -24,67 +21,6 @@ INLINE u32 gang_from(struct host *h, const struct siblings_look *s, u32 attempt)
 	u32 near = first && first->last_pcpu > 0 ? (u32)first->last_pcpu / GANG_PCPUS : 0;
 
 	return h->pcpus > GANG_PCPUS ? (near + attempt - 1) * GANG_PCPUS % h->pcpus : 0;
-}
-
-/* Whether the gang, by `key`, preempts at `p`, and this look has named none of its vCPUs there. */
-SUBPROG bool gang_may(NONNULL(struct host *h), NONNULL(struct siblings_look *s),
-		      NONNULL(struct pcpu *p), u64 key)
-{
-	struct world *next = plat_read(p->gang_next) ? plat_world(h, p->gang_next) : NULL;
-
-	if (next && next->vm == s->vm && next->named_ns == s->now_ns)
-		return false;
-	return gang_preempts(h, p, s->vm, key, s->now_ns);
-}
-
-/* Names a READY vCPU as the next of a pCPU. */
-SUBPROG u32 gang_name(NONNULL(struct host *h), NONNULL(struct siblings_look *s),
-		      NONNULL(struct pcpu *p), NONNULL(struct world *w))
-{
-	w->named_ns = s->now_ns;
-	p->gang_next = w->id;
-	p->preempts++;
-	trace_kick(h, p->id, KICK_PREEMPT, WHY_PREEMPTED);
-	return 0;
-}
-
-/* READY vCPUs that lag go back to where they ran last, or to a pCPU of that LLC, where they
- * preempt: their caches are warm there. */
-SUBPROG u32 gang_return(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
-{
-	struct vm *v = plat_vm(h, s->vm);
-	u64 key = v ? plat_read(v->gang_key) : 0, near = plat_knobs(h)->costop_us * US;
-
-	s->seen = 0;
-	plat_for(i, VCPUS_MAX) {
-		struct cluster *c = NULL;
-		struct pcpu *last = NULL;
-		struct world *w = NULL;
-
-		if (i >= s->count || s->seen >= GANG_PCPUS || !key || !with(GANG_RETURN))
-			break;
-		if (siblings_see(h, s, i) && s->state == STATE_READY &&
-		    s->stalled_ns + near > s->waits_ns)
-			w = plat_world(h, s->world);
-		if (w && w->last_pcpu >= 0 && siblings_movable(w))
-			last = plat_pcpu(h, (u32)w->last_pcpu);
-		if (last)
-			c = plat_cluster(h, last->cluster);
-		if (!c || !c->pcpus || !home_lets(w, last->domain))
-			continue;
-		plat_for(k, GANG_NEAR) {
-			struct pcpu *p = plat_pcpu(h, c->pcpu[(last->bit + k) % c->pcpus & 63]);
-
-			if (!p || k >= c->pcpus)
-				break;
-			s->seen++;
-			if (!gang_may(h, s, p, key))
-				continue;
-			gang_name(h, s, p, w);
-			break;
-		}
-	}
-	return 0;
 }
 
 /* Names READY vCPUs that lag as the next of pCPUs where they preempt. */
@@ -103,7 +39,7 @@ SUBPROG u32 gang_place(NONNULL(struct host *h), NONNULL(struct siblings_look *s)
 
 		if (!p || !key || !with(GANG_PLACE))
 			break;
-		if (!gang_may(h, s, p, key))
+		if (!gang_preempts(h, p, s->vm, key, s->now_ns))
 			continue;
 		if (p->domain != domain && homes)
 			s->next = 0; /* others have their homes here */
@@ -114,7 +50,11 @@ SUBPROG u32 gang_place(NONNULL(struct host *h), NONNULL(struct siblings_look *s)
 		w = world ? plat_world(h, world) : NULL;
 		if (!w)
 			break;
-		gang_name(h, s, p, w);
+		if (homes)
+			w->named_ns = s->now_ns;
+		p->gang_next = world;
+		p->preempts++;
+		trace_kick(h, p->id, KICK_PREEMPT, WHY_PREEMPTED);
 	}
 	return 0;
 }
