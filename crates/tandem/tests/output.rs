@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const SIM: [&str; 4] = ["sim", "sleepers", "--duration", "3s"];
+const SIM: [&str; 4] = ["sim", "sleepers", "--duration", "4s"];
 
 fn tandem(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tandem"));
@@ -77,8 +77,8 @@ fn a_standard_output_that_is_full_ends_every_command_with_1_and_says_so() {
         &["top", "--sim", "demo", "--batch", "-n", "2"],
         &["top", "--sim", "demo", "--json", "-n", "2"],
         &["top", "--sim", "demo", "--once"],
-        &["sim", "sleepers", "--duration", "3s"],
-        &["sim", "sleepers", "--duration", "3s", "--json", "-"],
+        &["sim", "sleepers", "--duration", "4s"],
+        &["sim", "sleepers", "--duration", "4s", "--json", "-"],
         &["trace", "log", trace, "--to", "1ms"],
         &["trace", "table", trace, "--to", "1ms"],
         &["trace", "waits", trace],
@@ -165,8 +165,8 @@ fn an_old_file_stays_as_it_is_until_the_new_one_is_whole() {
     let folder = folder("old");
     let old = folder.join("old");
     let all: [&[&str]; 6] = [
-        &["sim", "sleepers", "--duration", "3s", "--json"],
-        &["sim", "sleepers", "--duration", "3s", "--trace"],
+        &["sim", "sleepers", "--duration", "4s", "--json"],
+        &["sim", "sleepers", "--duration", "4s", "--trace"],
         &["report", &json, "-o"],
         &["trace", "waits", &trace, "--json"],
         &["trace", "export", &trace],

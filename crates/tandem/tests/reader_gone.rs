@@ -22,7 +22,7 @@ fn a_reader_that_is_gone_is_no_failure() {
         &["metrics", "--list", "--json"],
         &["metrics", "--dashboard"],
         &["top", "--sim", "demo", "--batch", "-n", "2"],
-        &["sim", "sleepers", "--duration", "3s"],
+        &["sim", "sleepers", "--duration", "4s"],
     ];
     for words in all {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tandem"));
