@@ -2,8 +2,8 @@
  * when the slice ends.
  *
  * Promise	as law/gang.h
- * Limits	GANG_PCPUS pCPUs are looked at in each attempt, first those near the VM's first
- *		vCPU, then the next ones
+ * Limits	GANG_PCPUS pCPUs are looked at in each attempt, first those from the LLC on where
+ *		the VM's first vCPU ran last, then the next ones
  */
 #ifndef TANDEM_GANG_TICK_H
 #define TANDEM_GANG_TICK_H
@@ -18,9 +18,20 @@ INLINE u32 gang_from(struct host *h, const struct siblings_look *s, u32 attempt)
 {
 	struct siblings *all = plat_siblings(h, s->vm);
 	struct world *first = all ? plat_world(h, all->world[0]) : NULL;
-	u32 near = first && first->last_pcpu > 0 ? (u32)first->last_pcpu / GANG_PCPUS : 0;
+	struct pcpu *p = first && first->last_pcpu > 0 ? plat_pcpu(h, (u32)first->last_pcpu) : NULL;
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 
-	return h->pcpus > GANG_PCPUS ? (near + attempt - 1) * GANG_PCPUS % h->pcpus : 0;
+	return ((c ? c->pcpu[0] : 0) + (attempt - 1) * GANG_PCPUS) % (h->pcpus ? h->pcpus : 1);
+}
+
+/* Whether a gang with an earlier deadline is about to have the pCPU. */
+INLINE bool gang_named(struct host *h, const struct pcpu *p, u64 key)
+{
+	u32 next = plat_read(p->gang_next);
+	struct world *w = next && with(GANG_NAMED) ? plat_world(h, next) : NULL;
+	struct vm *v = w ? plat_vm(h, w->vm) : NULL;
+
+	return v && plat_read(v->gang_key) <= key;
 }
 
 /* Names READY vCPUs that lag as the next of pCPUs where they preempt. */
@@ -39,7 +50,7 @@ SUBPROG u32 gang_place(NONNULL(struct host *h), NONNULL(struct siblings_look *s)
 
 		if (!p || !key || !with(GANG_PLACE))
 			break;
-		if (!gang_preempts(h, p, s->vm, key, s->now_ns))
+		if (gang_named(h, p, key) || !gang_preempts(h, p, s->vm, key, s->now_ns))
 			continue;
 		if (p->domain != domain && homes)
 			s->next = 0; /* others have their homes here */
