@@ -16,7 +16,7 @@ use crate::archive::{Archive, Kernel, KernelId};
 use crate::error::{LabError, OnPath, Result};
 use crate::{image, tool};
 
-pub use hang::{Hang, hang, lost_in_nested_guest};
+pub use hang::{Hang, gone_without_a_word, hang, lost_in_nested_guest};
 pub(crate) use running::{Running, Tail};
 pub use watch::{Finding, died_of_the_emulator, findings};
 
@@ -276,6 +276,12 @@ fn emulators_fault(outcome: &BootOutcome) -> Option<Fault> {
     if let Some(line) = lost_in_nested_guest(&outcome.kernel_log) {
         let told = format!("had a CPU that its nested guest did not give back ({line})");
         return Some(Fault { verb: "hung", line, told });
+    }
+    if !outcome.findings.iter().any(Finding::is_fatal)
+        && let Some(line) = gone_without_a_word(&outcome.kernel_log)
+    {
+        let told = format!("was gone without a word and without Tandem (\"{line}\")");
+        return Some(Fault { verb: "died", line, told });
     }
     let limit = outcome.findings.iter().find(|f| matches!(f, Finding::TimeLimit(_)))?;
     let Some(Hang::Emulator(line)) = hang(&outcome.kernel_log) else { return None };

@@ -7,6 +7,9 @@
 const LOADS: &str = "lab: scheduler loads";
 /// What they write when the kernel's own scheduler has all tasks again.
 const UNLOADED: &str = "lab: scheduler unloaded";
+/// What the guest's init writes before and after the boot's command.
+const COMMAND_STARTS: &str = "lab: command starts";
+const COMMAND_ENDED: &str = "lab: command ended";
 /// How the kernel tells both itself.
 const KERNEL_LOADED: &str = "\" enabled";
 const KERNEL_UNLOADED: &str = "disabled (unregistered";
@@ -75,6 +78,17 @@ pub fn lost_in_nested_guest(log: &str) -> Option<String> {
     None
 }
 
+/// The last line of a boot whose machine was gone in the middle of its command, without a panic or
+/// a word, while no scheduler was loaded: the emulated CPU took a triple fault.
+pub fn gone_without_a_word(log: &str) -> Option<String> {
+    let (mut loaded, mut runs) = (false, false);
+    for line in log.lines() {
+        loaded = (loaded || is_loading(line)) && !is_unloading(line);
+        runs = (runs || line.contains(COMMAND_STARTS)) && !line.contains(COMMAND_ENDED);
+    }
+    (runs && !loaded).then(|| log.lines().last().unwrap_or_default().trim().to_owned())
+}
+
 fn lockups(log: &str) -> Vec<Lockup<'_>> {
     let (mut loaded, mut unloaded) = (false, f64::NEG_INFINITY);
     let mut out = vec![];
@@ -135,6 +149,17 @@ mod tests {
     const UNLOADING: &str = "[   80.000000] sched_ext: BPF scheduler \"tandem\" disabled \
         (unregistered from user space)\n[   80.100000] lab: scheduler unloaded\n";
     const STACK: &str = "[  130.000100] RIP: 0010:smp_call_function_many_cond+0x129/0x540\n";
+
+    #[test]
+    fn a_machine_that_is_gone_in_the_middle_is_the_emulators_fault_without_a_scheduler() {
+        let starts = "[    4.4] lab: command starts\n[    8.9] kvm: a guest\n";
+        assert_eq!(gone_without_a_word(starts).as_deref(), Some("[    8.9] kvm: a guest"));
+        let with = |more: &str| gone_without_a_word(&format!("{starts}{more}"));
+        assert_eq!(with(LOADING), None);
+        assert!(with(&format!("{LOADING}{UNLOADING}")).is_some());
+        assert_eq!(with("[   90.0] lab: command ended with 1\n"), None);
+        assert_eq!(gone_without_a_word("[    2.7] Run /init as init process\n"), None);
+    }
 
     fn soft(at: f64, seconds: u32) -> String {
         format!(

@@ -127,6 +127,10 @@ fn judge(report: &mut Report, records: &[Record], repetitions: usize) {
     );
     guests_do_as_the_model(report, &figures);
     slowness(report, records);
+    let again = records.iter().filter(|r| r.kind == "again").count();
+    if again > 0 {
+        report.notes.push(format!("answers without their first letters, measured again: {again}"));
+    }
     report.notes.push(
         "rates are pieces of work a second; interrupts between vCPUs, switches and moves of the \
         process to another vCPU are those of the guest for each piece"
