@@ -176,6 +176,8 @@ pub struct Setting {
     pub cycles: usize,
     /// How often drills "latency" and "guests" measure under each scheduler, from 1.
     pub rounds: usize,
+    /// Drill "homes": two VMs on two nodes, under Tandem alone.
+    pub brief: bool,
 }
 
 /// Runs one drill to its verdict; an error means that the lab could not run, never that the drill

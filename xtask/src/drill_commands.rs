@@ -38,6 +38,9 @@ pub struct RunDrill {
     /// How often drills 'latency' and 'guests' measure under each scheduler.
     #[arg(long, value_name = "N", default_value_t = drill::ROUNDS, value_parser = count)]
     rounds: usize,
+    /// Drill 'homes': two VMs on two nodes, under Tandem alone.
+    #[arg(long)]
+    brief: bool,
     /// Append the figures of drills that passed to bench/history/drill-NAME.jsonl.
     #[arg(long)]
     record: bool,
@@ -68,8 +71,14 @@ fn count(text: &str) -> Result<usize, String> {
 /// Runs `cargo xtask lab-drill`.
 pub fn run(args: &RunDrill) -> Result<ExitCode, LabError> {
     let tandem = args.tandem.clone().map_or_else(build_tandem, Ok)?;
-    let (cycles, rounds) = (args.cycles, args.rounds);
-    let setting = Setting { kernel: args.kernel.clone(), tandem, seed: args.seed, cycles, rounds };
+    let setting = Setting {
+        kernel: args.kernel.clone(),
+        tandem,
+        seed: args.seed,
+        cycles: args.cycles,
+        rounds: args.rounds,
+        brief: args.brief,
+    };
     let archive = Archive::open()?;
     let mut show = |stream: Stream, text: &str| {
         if args.verbose && stream == Stream::Command {
@@ -132,6 +141,7 @@ fn repetitions(drill: Drill, setting: &Setting) -> String {
         Drill::Latency | Drill::Guests if setting.rounds != drill::ROUNDS => {
             format!(" --rounds {}", setting.rounds)
         }
+        Drill::Homes if setting.brief => " --brief".to_owned(),
         _ => String::new(),
     }
 }
@@ -152,7 +162,10 @@ mod tests {
             seed: 1,
             cycles,
             rounds,
+            brief: cycles == 6,
         };
+        assert_eq!(repetitions(Drill::Homes, &setting(6, 5)), " --brief");
+        assert_eq!(repetitions(Drill::Homes, &setting(20, 5)), "");
         assert_eq!(repetitions(Drill::Kill, &setting(6, 5)), " --cycles 6");
         assert_eq!(repetitions(Drill::Latency, &setting(20, 3)), " --rounds 3");
         assert_eq!(repetitions(Drill::Kill, &setting(20, 3)), "");

@@ -71,11 +71,22 @@ struct Part {
     moved: u64,
 }
 
+/// What the settings say of a VM's homes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asks {
+    /// LLCs of its home that it is to use.
+    pub(crate) llc: Option<LlcChoice>,
+    /// Whether a node has room for as many vCPUs of it as it has threads, in place of cores.
+    pub(crate) threads: bool,
+}
+
 /// A VM that has homes.
 struct Homed {
     pid: i32,
     started: u64,
     vcpus: u32,
+    /// Whether it is divided by threads.
+    threads: bool,
     /// Scans in a row that have found another number.
     differs: u32,
     guest: Arc<Guest>,
@@ -128,12 +139,8 @@ impl Homes {
         let nodes = nodes(topology, &facts);
         let domains = domains(topology);
         let chosen = Chosen::new(&domains, knobs);
-        let several = nodes.iter().filter(|n| n.cores > 0).count() > 1 || chosen.is_possible();
-        if !several || nodes.len() > 64 {
-            return None;
-        }
         let of = |n: &HostNode| Node { cores: n.cores, memory: n.memory };
-        Some(Homes {
+        let homes = Homes {
             planner: Planner::new(nodes.iter().map(of).collect(), knobs),
             nodes,
             domains,
@@ -143,13 +150,19 @@ impl Homes {
             rounds: 0,
             round_ns: monotonic_ns(),
             system_ns: None,
-        })
+        };
+        let several = homes.nodes.iter().filter(|n| n.cores > 0).count() > 1;
+        let has = several || homes.chosen.is_possible();
+        (has && homes.nodes.len() <= 64).then_some(homes)
     }
 
     /// These pCPUs are on line from now on. VMs whose home has none left get another with the next
     /// round.
     pub(crate) fn set_pcpus(&mut self, online: &PcpuSet) {
-        self.nodes.iter_mut().for_each(|n| n.cores = places::cores(&n.core_of, online));
+        for n in &mut self.nodes {
+            n.cores = places::cores(&n.core_of, online);
+            n.threads = n.pcpus.and(online).len() as u32;
+        }
         let cores: Vec<u32> = self.nodes.iter().map(|n| n.cores).collect();
         // Parts that change their home by it are taken anew by `renew`, as by another affinity.
         self.planner.set_cores(monotonic_ns(), &cores);
@@ -186,13 +199,13 @@ impl Homes {
     }
 
     /// Gives the VMs that there are now their homes, and the scheduler those that it lacks.
-    /// `asks`: what the settings say of a VM's LLCs.
+    /// `asks`: what the settings say of a VM.
     pub(crate) fn seat(
         &mut self,
         live: &Live,
         slots: &Slots,
         roots: &Roots,
-        asks: &dyn Fn(&FoundVm) -> Option<LlcChoice>,
+        asks: &dyn Fn(&FoundVm) -> Asks,
         say: &dyn Fn(&str),
     ) {
         let found: BTreeMap<u32, &FoundVm> =
@@ -200,6 +213,7 @@ impl Homes {
         for (id, vm) in &mut self.vms {
             let same = found.get(id).filter(|f| (f.pid, f.started) == (vm.pid, vm.started));
             vm.differs = match same {
+                Some(f) if asks(f).threads != vm.threads => SURE,
                 Some(f) if f.vcpus() == vm.vcpus => 0,
                 Some(_) => vm.differs + 1,
                 None => SURE,
@@ -213,12 +227,13 @@ impl Homes {
             self.chosen.remove(id);
         }
         for (id, vm) in found {
-            self.chosen.asks(id, asks(vm));
+            let asks = asks(vm);
+            self.chosen.asks(id, asks.llc);
             if self.vms.contains_key(&id) || vm.vcpus() == 0 {
                 continue;
             }
             if let Some(guest) = Guest::read(roots, vm.pid) {
-                self.take(id, vm, roots, guest);
+                self.take(id, vm, roots, guest, asks.threads);
                 self.adopt(id, &vm.name, &[], say);
             }
         }
@@ -252,17 +267,6 @@ impl Homes {
         if (both.count_ones() as usize) < vm.parts.len() { may } else { both }
     }
 
-    /// Nodes with pCPUs, a bit each.
-    fn all(&self) -> u64 {
-        (0..).zip(&self.nodes).filter(|(_, n)| n.cores > 0).map(|(n, _)| 1u64 << n).sum()
-    }
-
-    /// Nodes with pCPUs among these of the kernel's, a bit each.
-    fn with_pcpus(&self, kernel: &PcpuSet) -> u64 {
-        let there = |n: &HostNode| n.cores > 0 && kernel.contains(PcpuId(n.kernel as u16));
-        (0..).zip(&self.nodes).filter(|(_, n)| there(n)).map(|(node, _)| 1u64 << node).sum()
-    }
-
     /// Takes down what binds the memory of VMs, and prints it.
     fn bind(&mut self, slots: &Slots, say: &dyn Fn(&str)) {
         for (process, guest, bound) in self.moving.bound() {
@@ -282,11 +286,11 @@ impl Homes {
     }
 
     /// Divides a VM into parts.
-    fn take(&mut self, id: u32, vm: &FoundVm, roots: &Roots, guest: Guest) {
+    fn take(&mut self, id: u32, vm: &FoundVm, roots: &Roots, guest: Guest, by_threads: bool) {
         let mut threads: Vec<(u32, i32)> =
             vm.threads.iter().filter_map(|t| Some((t.vcpu?, t.tid))).collect();
         threads.sort_unstable();
-        let sizes = vnuma::balanced(threads.len() as u32, self.most());
+        let sizes = vnuma::balanced(threads.len() as u32, self.most(by_threads));
         let (last, mut first) = (sizes.len() - 1, 0);
         let mut parts = vec![];
         for (part, size) in sizes.into_iter().enumerate() {
@@ -309,19 +313,21 @@ impl Homes {
         let guest = Arc::new(guest);
         self.moving.ask((pid, started), &guest);
         let (bound, known, differs) = (Bound::none(), false, 0);
-        let vm = Homed { pid, started, vcpus, differs, guest, bound, known, parts };
+        let threads = by_threads;
+        let vm = Homed { pid, started, vcpus, threads, differs, guest, bound, known, parts };
         self.vms.insert(id, vm);
-    }
-
-    /// Cores of the smallest node.
-    fn most(&self) -> u32 {
-        self.nodes.iter().map(|n| n.cores).filter(|c| *c > 0).min().unwrap_or(1)
     }
 
     /// Has the planner take a VM's parts: each stays in its node of `before`, or else where most of
     /// its memory is, if it may.
     fn adopt(&mut self, id: u32, name: &str, before: &[Option<u32>], say: &dyn Fn(&str)) {
-        let (Some(vm), most) = (self.vms.get(&id), self.most()) else { return };
+        let Some(vm) = self.vms.get(&id) else { return };
+        let most = self.most(vm.threads);
+        for part in &vm.parts {
+            if let Some(held) = self.held(part) {
+                say(&format!("VM {name}, part {}: {held}", part.id.part));
+            }
+        }
         let mut clients = vec![];
         for (n, part) in vm.parts.iter().enumerate().filter(|(_, p)| p.nodes != 0) {
             let memory = vm.memory(part);

@@ -1,10 +1,10 @@
 //! The CPU time that an ideal scheduler would have given each VM between two samples: by the tree
-//! of pools, and by affinity.
+//! of pools, and by affinity and homes.
 
 use crate::{Names, discover, discover::Roots};
 use entitlement::{Demand, Fluid, divide_placed};
 use std::collections::BTreeMap;
-use units::{PcpuSet, Rate};
+use units::{PcpuId, PcpuSet, Rate};
 
 /// What the worlds of one VM wanted in an interval, in ns of CPU time, by the pCPUs that they may
 /// use.
@@ -54,6 +54,17 @@ pub(crate) fn entitled(
     let taken = tree.taken_beside(pcpus, u64::try_from(asked).unwrap_or(u64::MAX));
     let fluid = Fluid::new(pcpus, &sets).without(&taken);
     divide_placed(&tree, &fluid, span_ns, &demands).split_off(1)
+}
+
+/// Those of some pCPUs that are in a home, a bit for each domain, or all of them where none is;
+/// `domains` has that of each pCPU.
+pub(crate) fn at_home(set: PcpuSet, home: u64, domains: &[u32]) -> PcpuSet {
+    if home == u64::MAX {
+        return set;
+    }
+    let is = |p: &PcpuId| domains.get(usize::from(p.0)).is_some_and(|d| home >> d & 1 != 0);
+    let there: PcpuSet = set.iter().filter(is).collect();
+    if there.is_empty() { set } else { there }
 }
 
 /// Affinity of threads, read again every second.
@@ -197,5 +208,21 @@ mod tests {
             .into_iter()
             .for_each(|(set, ns)| w.add(set.parse().unwrap(), ns));
         assert_eq!((w.worlds, w.classes.iter().map(|c| c.1).collect::<Vec<_>>()), (3, vec![12, 1]));
+    }
+
+    #[test]
+    fn a_world_is_entitled_within_its_home_alone() {
+        let (domains, of) = ([0, 0, 1, 1], |text: &str| text.parse::<PcpuSet>().unwrap());
+        let at = |set, home| at_home(of(set), home, &domains).to_string();
+        assert_eq!([at("0-3", u64::MAX), at("0-3", 0b10), at("1-2", 0b10)], ["0-3", "2-3", "2"]);
+        assert_eq!(at("0-1", 0b10), "0-1", "affinity leaves nothing of its home");
+        // Two VMs of two burners, both with their home in node 0: each gets half of it.
+        let home = at_home(of("0-3"), 0b01, &domains);
+        let (span, mut wants) = (1_000, vec![Wants::default(), Wants::default()]);
+        for w in &mut wants {
+            (0..2).for_each(|_| w.add(home.clone(), span));
+        }
+        let names = names(vec![pool("/", 4000, 0, None)], vec![vm(1, "/", 1000), vm(2, "/", 1000)]);
+        assert_eq!(entitled(&names, &of("0-3"), span, 0, &wants), [span, span]);
     }
 }

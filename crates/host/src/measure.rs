@@ -83,14 +83,15 @@ impl Sums {
     /// Adds one interval: what each thread did, and what its VM was entitled to by what it wanted.
     fn step(&mut self, a: &Sample, b: &Sample, topology: &Topology) {
         let span = b.at_ns.saturating_sub(a.at_ns).max(1);
-        let all = topology.online();
+        let (all, domains) = (topology.online(), topology.domains());
         let mut wants = vec![];
         let mut deltas = vec![];
         for name in &b.called {
             let mut wanted = Wants::default();
             let threads = did(a, b, name, span);
             for (tid, (thread, want)) in &threads {
-                wanted.add(self.sets.of(thread.pid, *tid, b.at_ns, all), *want);
+                let set = self.sets.of(thread.pid, *tid, b.at_ns, all);
+                wanted.add(ideal::at_home(set, thread.home, &domains), *want);
             }
             wants.push(wanted);
             deltas.push(threads);
@@ -334,6 +335,7 @@ mod tests {
             name: "vcpu0".to_owned(),
             kind: WorldKind::Vcpu,
             pid: 0, // no thread of this machine: it may run anywhere
+            home: u64::MAX,
             times: Times {
                 used_ns: run * MS,
                 run_ns: run * MS,

@@ -148,6 +148,11 @@ impl Names {
         if self.cores == 0 { 1000 } else { self.shared_charge }
     }
 
+    /// Parent of each pool, by their paths.
+    pub(crate) fn parents(&self) -> BTreeMap<&str, &str> {
+        self.pools.iter().map(|p| (p.path.as_str(), p.parent.as_str())).collect()
+    }
+
     /// The tree: leaf 0 is the system group, leaf i + 1 is `vms[i]`.
     #[must_use]
     pub fn tree(&self) -> Tree {

@@ -11,7 +11,7 @@ use crate::{
     follow::Vms,
     guests::Guests,
     held::Held,
-    homes::Homes,
+    homes::{Asks, Homes},
     in_force::{InForce, Lasting},
     layout::Layout,
     live::Event,
@@ -325,30 +325,31 @@ impl Daemon<'_> {
 
     /// VMs have homes from now on, or none, as the settings say.
     fn renew_homes(&mut self) {
-        let numa = self.in_force.settings().numa.as_ref();
-        let wanted = numa.filter(|n| n.on).map(numa::Knobs::from);
-        match (wanted, self.homes.take()) {
+        let knobs = self.in_force.settings().homes().as_ref().map(numa::Knobs::from);
+        let had = self.homes.is_some();
+        self.homes = match (knobs, self.homes.take()) {
             (Some(knobs), Some(mut homes)) => {
                 homes.set_knobs(knobs);
-                self.homes = Some(homes);
+                Some(homes)
             }
-            (Some(knobs), None) => {
-                self.homes = Homes::new(self.topology, &self.roots, knobs);
-                if let Some(homes) = &mut self.homes {
-                    homes.set_pcpus(self.pcpus.online());
-                }
-                if self.homes.is_none() {
-                    Homes::forget_file();
-                    (self.options.say)(
-                        "numa: seen fewer than two nodes that have pCPUs and no node of several \
-                            LLCs, or more than 64 nodes, or none that sysfs names: VMs have no \
-                            homes here",
-                    );
+            (Some(knobs), None) => Homes::new(self.topology, &self.roots, knobs),
+            (None, _) => None,
+        };
+        let say = &self.options.say;
+        match &mut self.homes {
+            Some(homes) => {
+                homes.set_pcpus(self.pcpus.online());
+                if !had {
+                    say(&format!("numa: VMs have homes in {}", homes.extent()));
                 }
             }
-            (None, homes) => {
-                drop(homes);
+            None => {
                 Homes::forget_file();
+                if knobs.is_some() {
+                    say("numa: seen fewer than two nodes that have pCPUs and no node of several \
+                            LLCs, or more than 64 nodes, or none that sysfs names: VMs have no \
+                            homes here");
+                }
             }
         }
     }
@@ -374,7 +375,10 @@ impl Daemon<'_> {
         match &mut self.homes {
             Some(homes) => {
                 let settings = self.in_force.settings();
-                let asks = |vm: &FoundVm| settings.vm(vm.called()).and_then(|entry| entry.llc);
+                let asks = |vm: &FoundVm| {
+                    let entry = settings.vm(vm.called());
+                    entry.map_or_else(Asks::default, |e| Asks { llc: e.llc, threads: e.prefer_ht })
+                };
                 homes.seat(live, self.vms.slots(), &self.roots, &asks, say);
             }
             None => Homes::none(live),

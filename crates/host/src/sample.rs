@@ -28,6 +28,8 @@ pub(crate) struct Thread {
     pub(crate) name: String,
     pub(crate) kind: WorldKind,
     pub(crate) pid: i32,
+    /// Its home: a bit for each domain, or all (sched/law/home.h).
+    pub(crate) home: u64,
     pub(crate) times: Times,
 }
 
@@ -108,7 +110,10 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
                 (comm, WorldKind::Helper)
             };
             vm.delays.extend(both_delays(accounts, i, &w).map(|d| (w.pid as i32, d)));
-            vm.threads.insert(w.pid as i32, Thread { name, kind, pid: w.tgid as i32, times });
+            vm.threads.insert(
+                w.pid as i32,
+                Thread { name, kind, pid: w.tgid as i32, home: w.home, times },
+            );
         }
     }
     system.run_ns = group.used_ns;
@@ -247,7 +252,7 @@ fn of_kernel(topology: &Topology, seen: &mut Seen) -> Sample {
             Some(n) => (format!("vcpu{n}"), WorldKind::Vcpu),
             None => (t.comm.clone(), WorldKind::Helper),
         };
-        Some((t.tid, Thread { name, kind, pid: vm.pid, times }))
+        Some((t.tid, Thread { name, kind, pid: vm.pid, home: u64::MAX, times }))
     };
     let sampled = |vm: &discover::FoundVm| Sampled {
         threads: vm.threads.iter().filter_map(|t| thread(vm, t)).collect(),

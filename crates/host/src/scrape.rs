@@ -233,8 +233,8 @@ impl Moment {
             ] {
                 out.add(metric, &labels, Value::Count(sums[n]));
             }
-            if let Some(node) = nodes.leaves.get(&leaf).filter(|_| self.host.plan_outside == 0) {
-                out.add(Metric::VmEntitlement, &labels, Value::Rate(node.gets));
+            if let Some(node) = nodes.leaves.get(&leaf) {
+                out.add(Metric::VmEntitlement, &labels, Value::Rate(self.gets(vm.id, node)));
             }
             if let Some(record) = self.vms.get(&vm.id) {
                 out.add(Metric::VmDemand, &labels, Value::Rate(record.demand));
@@ -252,14 +252,35 @@ impl Moment {
         }
     }
 
+    /// What a leaf of the plan gets for the present demand of all; where user space weighs, its
+    /// weight is that, or what it could get.
+    fn gets(&self, vm: u32, node: &Node) -> u64 {
+        match self.vms.get(&vm) {
+            Some(record) if self.host.plan_outside != 0 => record.weight.min(node.demand),
+            _ => node.gets,
+        }
+    }
+
     fn tell_pools(&self, totals: &KeptTotals, nodes: &ByOwner<'_>, out: &mut Samples) {
         let charged = |vm: &Vm| vm.used_ns.saturating_sub(vm.lost_ns);
         let system = self.vms.get(&sched_core::VM_SYSTEM).map_or(0, charged);
+        // Of all leaves, each with its pool: what they get that are in a pool or below it.
+        let mut leaves: Vec<(&str, u64)> = (1..)
+            .zip(&self.names.vms)
+            .filter_map(|(n, vm)| Some((&*vm.pool, self.gets(vm.id, nodes.leaves.get(&n)?))))
+            .collect();
+        let host = nodes.leaves.get(&0).map(|node| self.gets(sched_core::VM_SYSTEM, node));
+        leaves.extend(host.map(|gets| (SYSTEM, gets)));
+        let parents = self.names.parents();
+        let inside = |path: &str| {
+            let is = |pool: &str| totals::chain(&parents, pool).contains(&path);
+            let there = |(pool, _): &&(&str, u64)| path == "/" || is(pool);
+            leaves.iter().filter(there).map(|(_, gets)| gets).sum()
+        };
         let mut now = |path: &str, node: Option<&&Node>| {
             let Some(node) = node else { return };
-            if self.host.plan_outside == 0 {
-                out.add(Metric::PoolEntitlement, &[path], Value::Rate(node.gets));
-            }
+            let gets = if self.host.plan_outside == 0 { node.gets } else { inside(path) };
+            out.add(Metric::PoolEntitlement, &[path], Value::Rate(gets));
             out.add(Metric::PoolDemand, &[path], Value::Rate(node.demand));
         };
         (0..).zip(&self.names.pools).for_each(|(i, pool)| now(&pool.path, nodes.pools.get(&i)));

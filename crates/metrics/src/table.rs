@@ -96,8 +96,7 @@ pub const METRICS: [Declared; Metric::COUNT] = [
             "Far above that of VMs of the same load: it waits for a whole core that others have \
             more shares of."),
     gauge(Metric::VmEntitlement, "tandem_vm_entitlement_pcpus", Unit::Pcpus).of(VM).says(
-        "Entitlement of a VM now, for the demand of all; absent while VMs are pinned to some \
-            pCPUs.",
+        "Entitlement of a VM now, for the demand of all.",
         "Less than tandem_vm_demand_pcpus: its worlds must wait. Give it shares or a reservation \
             if that matters.",
     ),
@@ -172,7 +171,7 @@ pub const METRICS: [Declared; Metric::COUNT] = [
         .says("Time that worlds of VMs in a pool were parked by a limit, theirs or that of a pool \
             above.", "Raise the limit if that was not wanted."),
     gauge(Metric::PoolEntitlement, "tandem_pool_entitlement_pcpus", Unit::Pcpus).of(POOL).says(
-        "Entitlement of a pool now; absent while VMs are pinned to some pCPUs.",
+        "Entitlement of a pool now, for the demand of all.",
         "Less than its demand: its VMs must wait.",
     ),
     gauge(Metric::PoolDemand, "tandem_pool_demand_pcpus", Unit::Pcpus)

@@ -85,6 +85,9 @@ pub struct LiveVm {
     pub burst: Option<Span>,
     /// LLCs of its home node that it is to use; where the scheduler sees fit if left out.
     pub llc: Option<LlcChoice>,
+    /// Whether a part of it may have as many vCPUs as a node has threads, in place of cores.
+    #[serde(default)]
+    pub prefer_ht: bool,
 }
 
 /// Why the file was refused; nothing of it is in force.
@@ -143,6 +146,12 @@ impl LiveSettings {
     #[must_use]
     pub fn reasons_at(&self, mhz: u32) -> Vec<String> {
         live_checks::reasons(self, Some(mhz))
+    }
+
+    /// How VMs get home nodes; `None`: they have none.
+    #[must_use]
+    pub fn homes(&self) -> Option<NumaSpec> {
+        self.numa.clone().filter(|n| n.on)
     }
 
     /// What the file says of a pool, by its name or its cgroup's path.

@@ -52,12 +52,13 @@ pub(crate) fn reasons(settings: &LiveSettings, mhz: Option<u32>) -> Vec<String> 
             mhz,
         };
         shares.into_iter().chain(said.reasons()).chain(said.loose_burst(true)).for_each(&mut say);
-        if vm.llc.is_some() && !settings.numa.as_ref().is_some_and(|n| n.on) {
-            say(
-                "llc: seen without homes, allowed with [numa], which gives VMs homes, and without \
-                    its 'on = false'"
-                    .to_owned(),
-            );
+        for (key, said) in [("llc", vm.llc.is_some()), ("prefer_ht", vm.prefer_ht)] {
+            if said && settings.homes().is_none() {
+                say(format!(
+                    "{key}: seen without homes, allowed with [numa], which gives VMs homes, and \
+                        without its 'on = false'"
+                ));
+            }
         }
         match vm.pool.as_deref() {
             Some(path) if path.starts_with('/') => {

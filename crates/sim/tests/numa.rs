@@ -1,6 +1,7 @@
 //! Home nodes in the simulator: what managing them gains, and where no VM gets less than its part.
 
 use crate::text;
+use settings::{NumaSpec, RunSpec};
 use sim::{Options, Outcome, Ticks, run};
 use std::collections::BTreeMap;
 use views::RunResult;
@@ -71,6 +72,52 @@ fn three_vms_on_two_nodes_get_the_same() {
         1.0 - work(&all["4-vcpu"].result) / work(&all["4-vcpu, no long-term fairness"].result);
     println!("cost in total throughput: {:.2} %", cost * 100.0);
     assert!(cost < 0.08, "{cost}");
+}
+
+/// A run with and without homes, where all memory would be interleaved; `change` changes it first.
+fn without_and_with(scenario: &str, label: &str, change: fn(&mut RunSpec)) -> [RunResult; 2] {
+    let scenario = settings::load(&format!("{ROOT}{scenario}")).expect("the scenario loads");
+    let found = scenario.runs.iter().find(|r| r.label == label).expect("a run");
+    [false, true].map(|on| {
+        let mut found = found.clone();
+        found.spec.hardware.get_or_insert_default();
+        let memory = vec![settings::Bytes(256 << 30)];
+        found.spec.numa = Some(NumaSpec { on, memory, ..NumaSpec::default() });
+        change(&mut found.spec);
+        run(&found, &Options::default()).expect("it runs").result
+    })
+}
+
+/// What homes by default cost and gain: VMs that fit into a node keep to their shares, and programs
+/// that wait for memory do more; a wide VM that shares its nodes with others does not keep to its
+/// shares, and does where its node's threads have room for it.
+#[test]
+fn what_homes_cost_of_shares_and_gain_in_work() {
+    let seen = |name: &str, label: &str, change: fn(&mut RunSpec)| {
+        let [without, with] = without_and_with(name, label, change);
+        let gain = (work(&with) / work(&without) - 1.0) * 100.0;
+        let off = [&without, &with].map(|r| expect::worst_permille(r).map_or(0, |w| w.0));
+        println!("{name} {label}: work {gain:+.1} %, off by {off:?} permille");
+        (gain, off[1])
+    };
+    let as_it_is = |_: &mut RunSpec| {};
+    for (name, label) in [("shares-ratio-2x2x2", "7:1"), ("up-smp-mix", "")] {
+        let (gain, off) = seen(name, label, as_it_is);
+        assert!(gain > -0.5 && off <= 5, "{name}: {gain} {off}");
+    }
+    for label in ["8 short", "24 short", "48 long", "mix 4"] {
+        let (gain, off) = seen("cache-ping", label, as_it_is);
+        assert!(gain > 3.0 && off <= 20, "{label}: {gain} {off}");
+    }
+    let (gain, off) = seen("cache-ping", "160 desktops", as_it_is);
+    assert!(gain > -0.5 && off <= 10, "{gain} {off}");
+    seen("pools-nested", "", as_it_is);
+    let (_, threads) =
+        seen("pools-nested", "", |spec| spec.vms.iter_mut().for_each(|vm| vm.prefer_ht = true));
+    let (_, narrow) = seen("pools-nested", "", |spec| {
+        spec.vms.iter_mut().for_each(|vm| vm.vcpus = vm.vcpus.min(4));
+    });
+    assert!(threads < 200 && narrow < 200, "{threads} {narrow}");
 }
 
 fn lines(outcome: &Outcome, vm: usize) -> Vec<String> {

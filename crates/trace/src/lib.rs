@@ -14,8 +14,7 @@
 //! | `replay.rs`, `range.rs` | the state of each pCPU and world at a time; a part of a trace that
 //! stands alone |
 //! | `table.rs` | pCPU-by-time state table |
-//! | `idle.rs`, `waits.rs`, `report.rs` | each wait, and whether an idle pCPU was wrong to be idle
-//! |
+//! | `homes.rs`, `idle.rs`, `waits.rs`, `report.rs` | each wait, whether a pCPU wrongly idled |
 //! | `cores.rs` | which VMs shared cores, and how far worlds moved |
 //! | `proto.rs`, `perfetto.rs`, `tracks.rs`, `chrome.rs` | exports |
 //! | `fuzz.rs` | entry points for the fuzzers in `fuzz/` |
@@ -29,6 +28,7 @@ pub mod cores;
 mod event;
 mod flat;
 pub mod fuzz;
+mod homes;
 mod idle;
 mod kinds;
 mod line;

@@ -3,9 +3,11 @@
 //!
 //! RDY found a world that waited 10.795 ms while a pCPU was seen idle 31 times, and judged that
 //! correct: each idled very briefly, and the world that had run there came back soon. So the law is
-//! about single idle times: a pCPU that the world may use, idle for longer than `brief_ns` without
-//! interruption, while the world was READY and not parked, idled wrongly.
+//! about single idle times: a pCPU that the world may use by its affinity and its home, idle for
+//! longer than `brief_ns` without interruption, while the world was READY and not parked, idled
+//! wrongly.
 
+use crate::homes::Homes;
 use crate::idle::{Closed, Past};
 use crate::replay::{End, Replay, Stay};
 use crate::report::{self, Report};
@@ -155,15 +157,15 @@ pub fn analyse_some(
     keep: impl Fn(&Wait) -> bool,
 ) -> Report {
     let mut replay = Replay::new();
-    let mut past = Past::default();
+    let (mut past, mut homes) = (Past::default(), Homes::default());
     let (mut waits, mut unseen_begin) = (vec![], 0);
-    let mut take = |replay: &Replay, past: &Past, stays: &[Stay]| {
+    let mut take = |replay: &Replay, past: &Past, homes: &Homes, stays: &[Stay]| {
         for stay in stays.iter().filter(|s| matches!(s.was.state, State::Ready | State::Costop)) {
             if stay.to_ns < options.from_ns || stay.was.since_ns >= options.to_ns {
                 continue;
             }
             if stay.was.begun {
-                waits.push(wait(replay, past, stay, options));
+                waits.push(wait(replay, past, homes, stay, options));
             } else {
                 unseen_begin += 1;
             }
@@ -179,25 +181,27 @@ pub fn analyse_some(
         }
         let ended = replay.step(event).clone();
         ended.stretches.iter().for_each(|s| past.add(s));
-        take(&replay, &past, &ended.stays);
+        take(&replay, &past, &homes, &ended.stays);
+        homes.take(event);
         if matches!(event.kind, Kind::State { .. }) {
             past.change(replay.ns());
         }
     }
     let ended = replay.finish().clone();
     ended.stretches.iter().for_each(|s| past.add(s));
-    take(&replay, &past, &ended.stays);
+    take(&replay, &past, &homes, &ended.stays);
     waits.retain(keep);
     let begin_ns = events.iter().find(|e| !e.kind.is_name()).map_or(0, |e| e.ns);
     report::report(waits, unseen_begin + unknown_before, options.brief_ns, begin_ns)
 }
 
-fn wait(replay: &Replay, past: &Past, stay: &Stay, options: &WaitOptions) -> Wait {
+fn wait(replay: &Replay, past: &Past, homes: &Homes, stay: &Stay, options: &WaitOptions) -> Wait {
     let (world, was, names) = (stay.world, &stay.was, replay.names());
-    let allowed = names.allowed(world);
-    let from = was.since_ns;
+    let (allowed, home_ns) = homes.allowed(names, world);
+    let (allowed, from) = (allowed.as_ref(), was.since_ns);
     let closed = Closed { to: names.vm_of(world).map(|v| v.0), by: options.core_sharing };
-    let beside = past.beside(replay, from, allowed, &stay.held, closed);
+    // Before its home changed others were right to idle there.
+    let beside = past.beside(replay, from.max(home_ns), allowed, &stay.held, closed);
     let longest = beside.longest.map_or(0, |l| l.0);
     let ran_on = if stay.end == End::Became(State::Run) { stay.next_on } else { None };
     let queued_on = was.on.or(ran_on);

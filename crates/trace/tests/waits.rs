@@ -53,6 +53,27 @@ fn beside(from: u64, to: u64) -> Vec<Event> {
 }
 
 #[test]
+fn a_pcpu_rightly_idles_beside_a_world_whose_home_is_elsewhere() {
+    let place = |core, node| Kind::Pcpu { place: Place { smt: 0, core, llc: node, node } };
+    let home = |us, domains| at(us, 0, Kind::Home { world: WorldId(2), domains });
+    // pCPU 1, which is in node 1, idles from 200 to 800 us beside world 2.
+    let seen = |homes: &[Event]| {
+        let mut events = vec![at(0, 0, place(0, 0)), at(0, 1, place(1, 1))];
+        events.extend(beside(200, 800));
+        events.extend_from_slice(homes);
+        events.sort_by_key(|e| e.ns);
+        let report = analyse(&events, &WaitOptions::default());
+        let of = report.waits.iter().find(|w| w.world == WorldId(2)).expect("it waits");
+        (of.judgement, of.longest_idle_ns / US)
+    };
+    assert_eq!(seen(&[]), (Judgement::WrongIdle, 600));
+    assert_eq!(seen(&[home(50, 0b01)]), (Judgement::Fine, 0));
+    assert_eq!(seen(&[home(50, 0b10)]), (Judgement::WrongIdle, 600));
+    assert_eq!(seen(&[home(50, 0b01), home(60, u64::MAX)]), (Judgement::WrongIdle, 600));
+    assert_eq!(seen(&[home(50, 0b01), home(750, 0b11)]), (Judgement::Brief, 50));
+}
+
+#[test]
 fn a_thread_rightly_idles_while_its_core_is_another_vms() {
     let place = |core| Kind::Pcpu { place: Place { smt: 0, core, llc: 0, node: 0 } };
     let named = |world, vm| Kind::World {

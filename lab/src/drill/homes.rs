@@ -2,7 +2,8 @@
 //! them, and their memory follows; beside it the same VMs under the kernel's own scheduler with its
 //! NUMA balancing. On a host of two nodes and on one of four. On the former also a wide VM, one
 //! that is pinned and one whose memory is bound. On one node of two LLCs VMs that ask for few or
-//! all of them.
+//! all of them. Briefly: two VMs that start on a host of two nodes of one core
+//! of two threads, by which they are divided.
 
 use super::record::Record;
 use super::{Drill, Report, Setting, begin, spec};
@@ -14,14 +15,16 @@ const SCRIPT: &str =
     concat!(include_str!("../../guest/homes-lib"), include_str!("../../guest/drill-homes"));
 const OF_LLCS: &str =
     concat!(include_str!("../../guest/homes-lib"), include_str!("../../guest/drill-llcs"));
+/// VMs, in a brief drill the first two, of two vCPUs each: together they have one for each pCPU.
 const VMS: [&str; 4] = ["a", "b", "c", "d"];
+const BRIEF: usize = 2;
 const VCPUS: u32 = 2;
 const PCPUS: u32 = 8;
 const MEGABYTES: u32 = 32;
 /// From the load on, in seconds: homes change in the planner's first three rounds, and 30 s after
 /// that memory has followed.
 const SETTLE_S: u32 = 36;
-/// Looks at where vCPUs run, 50 ms apart.
+/// Looks at where vCPUs run, 50 ms apart; half as many in a brief drill.
 const LOOKS: u32 = 100;
 /// vCPUs of the wide VM; a part of it has half of them.
 const WIDE: u32 = 6;
@@ -43,6 +46,9 @@ pub(super) fn run(
     on: &mut dyn FnMut(Stream, &str),
 ) -> Result<Report> {
     let mut all = one(setting, archive, on, 2)?;
+    if setting.brief {
+        return Ok(all);
+    }
     let four = one(setting, archive, on, 4)?;
     all.rows.extend(four.rows);
     all.checks.extend(four.checks);
@@ -56,18 +62,24 @@ fn one(
     on: &mut dyn FnMut(Stream, &str),
     nodes: u32,
 ) -> Result<Report> {
+    let vms = if setting.brief { &VMS[..BRIEF] } else { &VMS };
+    let pcpus = VCPUS * vms.len() as u32;
     let before = format!(
         "VMS=\"{}\" VCPUS={VCPUS} MEGABYTES={MEGABYTES} NODES={nodes} SETTLE={SETTLE_S} \
-            LOOKS={LOOKS} WIDE={WIDE} PINNED={:x} ALL={:x}",
-        VMS.join(" "),
+            LOOKS={} WIDE={WIDE} PINNED={:x} ALL={:x} BRIEF={}",
+        vms.join(" "),
+        if setting.brief { LOOKS / 2 } else { LOOKS },
         1 << PINNED,
-        (1u32 << PCPUS) - 1
+        (1u32 << pcpus) - 1,
+        if setting.brief { "yes" } else { "" }
     );
     let mut spec = spec(setting, &before, SCRIPT, 900);
-    spec.topology = Topology { sockets: nodes, nodes, cores_per_socket: PCPUS / nodes, threads: 1 };
+    let threads = if setting.brief { pcpus / nodes } else { 1 };
+    let cores_per_socket = pcpus / nodes / threads;
+    spec.topology = Topology { sockets: nodes, nodes, cores_per_socket, threads };
     let (mut report, _, records) = begin(Drill::Homes, &spec, archive, on)?;
-    judge(&mut report, &records, nodes);
-    if nodes == 2 {
+    judge(&mut report, &records, nodes, setting.brief);
+    if nodes == 2 && !setting.brief {
         judge_held(&mut report, &records);
     }
     Ok(report)
@@ -127,13 +139,12 @@ fn largest(of: &[f64]) -> (usize, f64) {
     (most, of[most] / of.iter().sum::<f64>().max(1.0))
 }
 
-fn judge(report: &mut Report, records: &[Record], nodes: u32) {
+fn judge(report: &mut Report, records: &[Record], nodes: u32, brief: bool) {
     report.columns = vec!["nodes", "scheduler", "vm", "node", "vcpus_there_%", "memory_there_%"];
-    let kernel = records.iter().find(|r| r.kind == "kernel");
-    report.notes.push(format!(
-        "eevdf: kernel.numa_balancing is {}",
-        kernel.map_or("not seen", |r| r.text("balancing"))
-    ));
+    if let Some(kernel) = records.iter().find(|r| r.kind == "kernel") {
+        let balancing = kernel.text("balancing");
+        report.notes.push(format!("eevdf: kernel.numa_balancing is {balancing}"));
+    }
     let percent = |part: f64| format!("{:.1}", 100.0 * part);
     let mut homes = vec![0; nodes as usize];
     let (mut right, mut local) = (0, 0);
@@ -157,12 +168,20 @@ fn judge(report: &mut Report, records: &[Record], nodes: u32) {
     }
     let starts = records.iter().filter(|r| r.kind == "start");
     let in_one = starts.filter(|r| largest(&by_node(r, "n", nodes)).1 >= LOCAL).count();
-    let vms = VMS.len();
+    let vms = if brief { BRIEF } else { VMS.len() };
+    let begun = if brief { vms } else { 2 * vms };
     report.check(
         format!("{nodes} nodes: VMs whose memory was in one node at the start"),
-        in_one == 2 * vms,
+        in_one == begun,
         in_one.to_string(),
-        (2 * vms).to_string(),
+        begun.to_string(),
+    );
+    let said = records.iter().find(|r| r.kind == "homes").map_or("", |r| r.text("said"));
+    report.check(
+        format!("{nodes} nodes: times that the daemon says that VMs have homes"),
+        said == "1",
+        said,
+        "1",
     );
     report.check(
         format!("{nodes} nodes: VMs that have their home there"),
@@ -177,7 +196,7 @@ fn judge(report: &mut Report, records: &[Record], nodes: u32) {
         format!("{vms}, {} % of the looks", percent(AT_HOME)),
     );
     report.check(
-        format!("{nodes} nodes: VMs whose memory is at home {SETTLE_S} s after the load"),
+        format!("{nodes} nodes: VMs whose memory is at home {SETTLE_S} s later"),
         local == vms,
         local.to_string(),
         format!("{vms}, {} % of it", percent(LOCAL)),
@@ -263,12 +282,14 @@ mod tests {
 
     #[test]
     fn a_vm_that_strays_and_memory_that_stays_are_seen() {
-        let failed = |away: u32, far: u32, home: usize| {
-            let mut text = String::new();
-            for (i, vm) in VMS.iter().enumerate() {
+        let failed = |away: u32, far: u32, home: usize, brief: bool| {
+            let mut text = "drill: homes said=1\n".to_owned();
+            let vms = if brief { &VMS[..BRIEF] } else { &VMS };
+            for (i, vm) in vms.iter().enumerate() {
                 let n = if i == 0 { home } else { i % 2 };
                 let (at, of) = ([200 - away, away], [24_000 - far, far]);
-                text += &format!("drill: start name={vm} n0=8192 n1=0\n").repeat(2);
+                let starts = if brief { 1 } else { 2 };
+                text += &format!("drill: start name={vm} n0=8192 n1=0\n").repeat(starts);
                 text += &format!(
                     "drill: vm name={vm} when=tandem at{n}={} at{}={} n{n}={} n{}={}\n",
                     at[0],
@@ -281,13 +302,15 @@ mod tests {
             }
             text += "drill: daemon up=yes state=enabled asserts=0\n";
             let mut report = Report::of_no_boot("homes");
-            judge(&mut report, &records(&text), 2);
+            judge(&mut report, &records(&text), 2, brief);
             report.checks.iter().filter(|c| !c.ok).count()
         };
-        assert_eq!(failed(2, 1_200, 0), 0);
-        assert_eq!(failed(3, 1_200, 0), 1);
-        assert_eq!(failed(2, 1_300, 0), 1);
-        assert_eq!(failed(2, 1_200, 1), 1);
+        assert_eq!(failed(2, 1_200, 0, false), 0);
+        assert_eq!(failed(3, 1_200, 0, false), 1);
+        assert_eq!(failed(2, 1_300, 0, false), 1);
+        assert_eq!(failed(2, 1_200, 1, false), 1);
+        assert_eq!(failed(2, 1_200, 0, true), 0);
+        assert_eq!(failed(2, 1_200, 1, true), 1);
     }
 
     #[test]

@@ -111,21 +111,25 @@ impl Homes {
         }
     }
 
-    /// What holds a part and its memory, in words.
-    fn notes(&self, vm: &Homed, part: &Part) -> Vec<String> {
+    /// What affinity, cpusets and bound memory leave a part, in words; `None`: all nodes.
+    pub(super) fn held(&self, part: &Part) -> Option<String> {
         let nodes = |mask: u64| -> PcpuSet {
             let at = (0..).zip(&self.nodes).filter(|(node, _)| mask >> node & 1 != 0);
             at.map(|(_, n)| PcpuId(n.kernel as u16)).collect()
         };
-        let mut out = vec![];
-        match part.nodes {
-            0 => out.push("affinity or cpuset leave no node to all its vCPUs: no home".to_owned()),
-            some if some != self.all() => out.push(format!(
+        match part.nodes & self.all() {
+            0 => Some("affinity or cpuset leave no node to all its vCPUs: no home".to_owned()),
+            some if some == self.all() => None,
+            some => Some(format!(
                 "affinity, cpuset or bound memory leave it NUMA nodes {}",
                 nodes(some)
             )),
-            _ => {}
         }
+    }
+
+    /// What holds a part and its memory, in words.
+    fn notes(&self, vm: &Homed, part: &Part) -> Vec<String> {
+        let mut out: Vec<String> = self.held(part).into_iter().collect();
         out.extend(self.chosen.note(part.id));
         let bound = &vm.bound.all;
         if !bound.is_empty() {

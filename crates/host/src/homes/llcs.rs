@@ -167,7 +167,7 @@ impl Homes {
                     choice: *choice,
                     vcpus: part.tids.len() as u32,
                     node,
-                    prefer_ht: false,
+                    prefer_ht: vm.threads,
                     llcs: bits,
                 };
                 llcs.seat(now, part.id, asks);

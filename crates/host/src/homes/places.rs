@@ -1,5 +1,6 @@
 //! Nodes of this host, and the domains of homes: by its topology and sysfs.
 
+use super::Homes;
 use std::collections::{BTreeMap, BTreeSet};
 use topology::{NodeFacts, Topology};
 use units::{PcpuId, PcpuSet};
@@ -14,6 +15,8 @@ pub(super) struct HostNode {
     pub(super) core_of: Vec<(PcpuId, u32)>,
     /// Cores with a pCPU on line.
     pub(super) cores: u32,
+    /// pCPUs on line.
+    pub(super) threads: u32,
     /// In bytes.
     pub(super) memory: u64,
 }
@@ -65,6 +68,7 @@ pub(super) fn nodes(topology: &Topology, facts: &[NodeFacts]) -> Vec<HostNode> {
         HostNode {
             kernel: fact.map_or(node, |f| f.id),
             cores: cores.len() as u32,
+            threads: pcpus.len() as u32,
             core_of,
             memory: fact.map_or(0, bytes),
             pcpus,
@@ -77,7 +81,34 @@ pub(super) fn nodes(topology: &Topology, facts: &[NodeFacts]) -> Vec<HostNode> {
         pcpus: PcpuSet::empty(),
         core_of: vec![],
         cores: 0,
+        threads: 0,
         memory: bytes(f),
     }));
     out
+}
+
+/// What homes there are.
+impl Homes {
+    /// What they are in, in words.
+    pub(crate) fn extent(&self) -> String {
+        let count = self.nodes.iter().filter(|n| n.cores > 0).count();
+        if count > 1 { format!("{count} NUMA nodes") } else { "the LLCs of a node".to_owned() }
+    }
+
+    /// Cores of the smallest node, or its threads.
+    pub(super) fn most(&self, threads: bool) -> u32 {
+        let of = |n: &HostNode| if threads { n.threads } else { n.cores };
+        self.nodes.iter().map(of).filter(|c| *c > 0).min().unwrap_or(1)
+    }
+
+    /// Nodes with pCPUs, a bit each.
+    pub(super) fn all(&self) -> u64 {
+        (0..).zip(&self.nodes).filter(|(_, n)| n.cores > 0).map(|(n, _)| 1u64 << n).sum()
+    }
+
+    /// Nodes with pCPUs among these of the kernel's, a bit each.
+    pub(super) fn with_pcpus(&self, kernel: &PcpuSet) -> u64 {
+        let there = |n: &HostNode| n.cores > 0 && kernel.contains(PcpuId(n.kernel as u16));
+        (0..).zip(&self.nodes).filter(|(_, n)| there(n)).map(|(node, _)| 1u64 << node).sum()
+    }
 }

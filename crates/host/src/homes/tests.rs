@@ -52,7 +52,7 @@ fn vm(t: &MadeUp, vcpus: &[(u32, &str, &str)]) -> FoundVm {
 
 fn homes_of(t: &MadeUp, vcpus: &[(u32, &str, &str)]) -> Vec<(Range<u32>, u64, Option<u32>)> {
     let (mut homes, vm) = (host(t), vm(t, vcpus));
-    homes.take(1, &vm, &t.roots(), Guest::at(0..64 << 20));
+    homes.take(1, &vm, &t.roots(), Guest::at(0..64 << 20), false);
     homes.adopt(1, "vm", &[], &|_| {});
     let of = |p: &Part| (p.vcpus.clone(), p.nodes, homes.planner.home(p.id));
     homes.vms[&1].parts.iter().map(of).collect()
@@ -74,7 +74,7 @@ fn parts_of_a_vm_go_where_their_vcpus_may_run_and_nowhere_if_that_is_no_node() {
 fn what_follows_leaves_a_node_its_reserve() {
     let t = MadeUp::new("homes-room");
     let (mut homes, vm) = (host(&t), vm(&t, &[(0, "2-3", "0-2")]));
-    homes.take(1, &vm, &t.roots(), Guest::at(0..64 << 20));
+    homes.take(1, &vm, &t.roots(), Guest::at(0..64 << 20), false);
     homes.adopt(1, "vm", &[], &|_| {});
     assert!(!homes.vms[&1].is_free(), "what binds its memory is not known yet");
     homes.vms.get_mut(&1).unwrap().known = true;
@@ -108,7 +108,7 @@ fn bound_memory_is_found_said_and_holds_the_home() {
     let t = MadeUp::new("homes-bound");
     let (mut homes, vm) = (host(&t), vm(&t, &[(0, "0-3", "0-2")]));
     t.put("proc/7/numa_maps", b"10000 bind:1 anon=9 N1=9\n20000 default\n");
-    homes.take(1, &vm, &t.roots(), Guest::at(0x10000..64 << 20));
+    homes.take(1, &vm, &t.roots(), Guest::at(0x10000..64 << 20), false);
     let may = |homes: &Homes| {
         let vm = &homes.vms[&1];
         homes.may(&t.roots(), vm, &vm.parts[0], true)
@@ -123,7 +123,7 @@ fn bound_memory_is_found_said_and_holds_the_home() {
     homes.vms.get_mut(&1).unwrap().bound.only = "2".parse().unwrap();
     assert_eq!(may(&homes), 0b11, "a node without pCPUs is no home");
     let pinned = [(0, "0-1", "0-2"), (1, "0-1", "0-2"), (2, "0-1", "0-2")];
-    homes.take(2, &self::vm(&t, &pinned), &t.roots(), Guest::at(0x10000..64 << 20));
+    homes.take(2, &self::vm(&t, &pinned), &t.roots(), Guest::at(0x10000..64 << 20), false);
     homes.vms.get_mut(&2).unwrap().bound.only = "1".parse().unwrap();
     let vm = &homes.vms[&2];
     assert_eq!((vm.parts.len(), homes.may(&t.roots(), vm, &vm.parts[0], true)), (2, 0b01));
@@ -133,7 +133,7 @@ fn bound_memory_is_found_said_and_holds_the_home() {
 fn a_part_leaves_a_node_whose_pcpus_go_off_line() {
     let t = MadeUp::new("homes-offline");
     let (mut homes, vm) = (host(&t), vm(&t, &[(0, "0-3", "0-2")]));
-    homes.take(1, &vm, &t.roots(), Guest::at(0..64 << 20));
+    homes.take(1, &vm, &t.roots(), Guest::at(0..64 << 20), false);
     homes.adopt(1, "vm", &[], &|_| {});
     let home = |homes: &Homes| homes.planner.home(ClientId { vm: 1, part: 0 });
     assert_eq!((home(&homes), homes.all()), (Some(0), 0b11));
@@ -154,7 +154,7 @@ fn a_vm_has_the_llcs_that_its_settings_ask_for_and_all_of_its_home_without() {
     let mut homes = Homes::new(&topology, &t.roots(), Knobs::default()).unwrap();
     let vcpus = [(0, "0-7", "0"), (1, "0-7", "0"), (2, "0-7", "0"), (3, "0-7", "0")];
     let found = vm(&t, &vcpus);
-    homes.take(1, &found, &t.roots(), Guest::at(0..64 << 20));
+    homes.take(1, &found, &t.roots(), Guest::at(0..64 << 20), false);
     homes.adopt(1, "vm", &[], &|_| {});
     let mut asks = |choice| {
         homes.chosen.asks(1, choice);
@@ -183,7 +183,7 @@ fn a_vm_has_the_llcs_that_its_settings_ask_for_and_all_of_its_home_without() {
     // Affinity that leaves the vCPUs no LLC in common.
     let apart = [(0, "2-3", "0"), (1, "2-3", "0"), (2, "4-5", "0"), (3, "4-5", "0")];
     let found = vm(&t, &apart);
-    homes.take(1, &found, &t.roots(), Guest::at(0..64 << 20));
+    homes.take(1, &found, &t.roots(), Guest::at(0..64 << 20), false);
     homes.adopt(1, "vm", &[], &|_| {});
     homes.choose(&t.roots());
     assert_eq!(homes.chosen.of(&homes.vms[&1].parts[0]), [0; 0]);
@@ -191,4 +191,61 @@ fn a_vm_has_the_llcs_that_its_settings_ask_for_and_all_of_its_home_without() {
     assert!(note.contains("no LLC of its home in common"), "{note}");
     let host = host(&MadeUp::new("homes-no-llcs"));
     assert!(host.chosen.note(ClientId { vm: 1, part: 0 }).is_none(), "it asks for none");
+}
+
+#[test]
+fn a_vm_that_prefers_threads_has_a_part_for_as_many_vcpus_as_a_node_has() {
+    let t = MadeUp::new("homes-prefer-ht");
+    drop(host(&t));
+    let thread = |n: u32| Place { socket: 0, node: n / 4, llc: n / 4, core: n / 2, thread: n % 2 };
+    let topology = Topology::from_places((0..8).map(thread).collect()).unwrap();
+    for (n, pcpus) in ["0-3", "4-7"].iter().enumerate() {
+        t.put(&format!("sys/devices/system/node/node{n}/cpulist"), pcpus.as_bytes());
+    }
+    let vcpus: Vec<_> = (0..4).map(|n| (n, "0-7", "0-2")).collect();
+    let found = vm(&t, &vcpus);
+    let mut homes = Homes::new(&topology, &t.roots(), Knobs::default()).unwrap();
+    let mut homes_of = |by_threads| {
+        homes.vms.remove(&1);
+        homes.planner.remove(1);
+        homes.take(1, &found, &t.roots(), Guest::at(0..64 << 20), by_threads);
+        homes.adopt(1, "vm", &[], &|_| {});
+        let of = |p: &Part| (p.tids.len(), homes.planner.home(p.id));
+        homes.vms[&1].parts.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(homes_of(false), [(2, Some(0)), (2, Some(1))]);
+    assert_eq!(homes_of(true), [(4, Some(0))]);
+    // Of three threads that are left of a node a part has three at most.
+    homes.set_pcpus(&"0-2,4-7".parse().unwrap());
+    assert_eq!((homes.most(true), homes.most(false)), (3, 2));
+}
+
+#[test]
+fn homes_are_in_nodes_or_in_the_llcs_of_one() {
+    let t = MadeUp::new("homes-extent");
+    assert_eq!(host(&t).extent(), "2 NUMA nodes");
+    t.put("sys/devices/system/node/online", b"0");
+    t.put("sys/devices/system/node/node0/cpulist", b"0-3");
+    let place = |core: u32| Place { socket: 0, node: 0, llc: core / 2, core, thread: 0 };
+    let one = Topology::from_places((0..4).map(place).collect()).unwrap();
+    let homes = Homes::new(&one, &t.roots(), Knobs::default()).expect("there are LLCs");
+    assert_eq!(homes.extent(), "the LLCs of a node");
+}
+
+#[test]
+fn what_affinity_leaves_a_vm_is_said_when_it_gets_its_home() {
+    let t = MadeUp::new("homes-said");
+    let said = |vcpus: &[(u32, &str, &str)]| {
+        let (mut homes, vm) = (host(&t), vm(&t, vcpus));
+        homes.take(1, &vm, &t.roots(), Guest::at(0..64 << 20), false);
+        let said = std::cell::RefCell::new(vec![]);
+        homes.adopt(1, "vm", &[], &|text| said.borrow_mut().push(text.to_owned()));
+        said.into_inner()
+    };
+    let seen = said(&[(0, "2-3", "0-2")]);
+    assert_eq!(seen[0], "VM vm, part 0: affinity, cpuset or bound memory leave it NUMA nodes 1");
+    assert!(seen.len() == 2 && seen[1].contains("placed on node 1"), "{seen:?}");
+    let none = "VM vm, part 0: affinity or cpuset leave no node to all its vCPUs: no home";
+    assert_eq!(said(&[(0, "0", "0-2"), (1, "2", "0-2")]), [none]);
+    assert_eq!(said(&[(0, "0-3", "0-2")]).len(), 1);
 }

@@ -166,7 +166,7 @@ fn every_declared_metric_of_the_scheduler_is_told_with_its_labels() {
 }
 
 #[test]
-fn nodes_of_the_plan_are_found_by_their_owners_and_not_told_where_they_do_not_count() {
+fn nodes_of_the_plan_are_found_by_their_owners_and_weights_count_where_user_space_weighs() {
     let mut m = moment(1, 10);
     let order = m.names.tree().nodes();
     let at = |owner| order.iter().position(|n| n.owner == owner).unwrap() as u64;
@@ -178,13 +178,17 @@ fn nodes_of_the_plan_are_found_by_their_owners_and_not_told_where_they_do_not_co
     assert_eq!(gets(&samples, "vm \"102\"", "/a/b", "2"), second);
     let b = Some(Value::Rate((at(entitlement::Owner::Pool(2)) + 1) << 20));
     assert_eq!(samples.get(Metric::PoolEntitlement, &["/a/b"]), b);
+    // Where user space weighs: what the VM could get, or what it wants.
     m.host.plan_outside = 1;
+    let of = |record: u32| Vm { weight: u64::from(record) << 19, ..Vm::ZERO };
+    m.vms = [0, 1, 2, 3].map(|id| (id, of(id))).into();
+    let nodes = m.plan.as_mut().unwrap();
+    nodes.iter_mut().for_each(|n| n.demand = 1 << 20);
     let held = told(&mut KeptTotals::default(), &m);
-    assert_eq!(
-        (gets(&held, "vm \"102\"", "/a/b", "2"), held.get(Metric::PoolEntitlement, &["/a/b"])),
-        (None, None)
-    );
-    assert!(held.get(Metric::PoolDemand, &["/a/b"]).is_some());
+    assert_eq!(gets(&held, "vm \"102\"", "/a/b", "2"), Some(Value::Rate(1 << 20)));
+    assert_eq!(gets(&held, "vm \"101\"", "/a/b", "1"), Some(Value::Rate(1 << 19)));
+    let pools = ["/a/b", "/a", "/", "/system"].map(|p| held.get(Metric::PoolEntitlement, &[p]));
+    assert_eq!(pools, [3 << 19, 3 << 19, 5 << 19, 0].map(|r| Some(Value::Rate(r))));
     m.host.plan_outside = 0;
     m.plan.as_mut().unwrap().pop();
     let other = told(&mut KeptTotals::default(), &m);

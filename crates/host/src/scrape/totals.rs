@@ -36,8 +36,7 @@ impl KeptTotals {
             let taken = self.taken.entry(*i).or_default();
             *taken = (*taken).max(p.taken_until(now.now_ns));
         }
-        let parents: BTreeMap<&str, &str> =
-            now.names.pools.iter().map(|p| (p.path.as_str(), p.parent.as_str())).collect();
+        let parents = now.names.parents();
         let mut vms = BTreeMap::new();
         for vm in &now.names.vms {
             let key = (vm.pid, vm.started);
@@ -78,7 +77,7 @@ impl KeptTotals {
 }
 
 /// A pool and those above it; of a file that makes a circle, no more than may be.
-fn chain<'a>(parents: &BTreeMap<&'a str, &'a str>, pool: &'a str) -> Vec<&'a str> {
+pub(super) fn chain<'a>(parents: &BTreeMap<&'a str, &'a str>, pool: &'a str) -> Vec<&'a str> {
     let mut out = vec![pool];
     while let Some(parent) = parents.get(out[out.len() - 1]) {
         if out.contains(parent) || out.len() > POOL_DEPTH_MAX {

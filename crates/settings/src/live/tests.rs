@@ -318,16 +318,24 @@ fn thresholds_of_homes_are_those_of_scenarios_and_the_hosts_memory_is_its_own() 
 }
 
 #[test]
-fn llcs_are_chosen_where_vms_have_homes() {
-    let text = "[[vm]]\nname = 'a'\nllc = 'spread'\n";
-    for numa in ["", "[numa]\non = false\n"] {
-        let seen = reasons(&format!("{numa}{text}"));
-        assert!(
-            seen[0].contains("vm 'a': llc: seen without homes, allowed with [numa]"),
-            "{seen:?}"
-        );
+fn llcs_and_threads_are_chosen_where_vms_have_homes() {
+    let homes = |text: &str| read(text).homes().map(|n| n.swap_periods);
+    assert_eq!(
+        [homes(""), homes("[numa]\n"), homes("[numa]\non = false\n")],
+        [None, Some(3), None]
+    );
+    assert_eq!(homes("[numa]\nswap_periods = 7\n"), Some(7));
+    let llc = "[[vm]]\nname = 'a'\nllc = 'spread'\n";
+    for (numa, key) in ["", "[numa]\non = false\n"]
+        .into_iter()
+        .flat_map(|numa| ["llc = 'spread'", "prefer_ht = true"].map(|key| (numa, key)))
+    {
+        let seen = reasons(&format!("{numa}[[vm]]\nname = 'a'\n{key}\n"));
+        let name = key.split(' ').next().unwrap();
+        let wanted = format!("vm 'a': {name}: seen without homes, allowed with [numa]");
+        assert!(seen.len() == 1 && seen[0].starts_with(&wanted), "{seen:?}");
     }
-    let s = read(&format!("[numa]\n{text}"));
-    assert_eq!(vm(&s, "a").llc, Some(crate::LlcChoice::Spread));
+    let s = read(&format!("[numa]\n{llc}prefer_ht = true\n"));
+    assert_eq!((vm(&s, "a").llc, vm(&s, "a").prefer_ht), (Some(crate::LlcChoice::Spread), true));
     assert!(reasons("[numa]\n[[vm]]\nname = 'a'\nllc = 'few'\n")[0].contains("consolidate"));
 }
