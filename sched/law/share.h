@@ -44,9 +44,9 @@ INLINE u64 share_virtual(const struct vm *v, u64 ns)
 	return ns * v->inverse >> RATE_SHIFT;
 }
 
-/* Virtual time of a VM's request: a quantum. A VM that gets all it asks for or its reservation, or
- * is below a limit, cannot make up for a wait later: while it lags its request is 0, so its
- * deadline is its virtual time. */
+/* Virtual time of a VM's request: a quantum. A VM that gets all or nearly all that it asks for, or
+ * its reservation, or is below a limit, cannot make up for a wait later: while it lags its request
+ * is 0, so its deadline is its virtual time. */
 INLINE u64 share_request(const struct host *h, const struct knobs *k, const struct vm *v,
 			 bool satisfied)
 {

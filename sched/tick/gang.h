@@ -24,11 +24,10 @@ INLINE u32 gang_from(struct host *h, const struct siblings_look *s, u32 attempt)
 	return ((c ? c->pcpu[0] : 0) + (attempt - 1) * GANG_PCPUS) % (h->pcpus ? h->pcpus : 1);
 }
 
-/* Whether a gang with an earlier deadline is about to have the pCPU. */
-INLINE bool gang_named(struct host *h, const struct pcpu *p, u64 key)
+/* Whether the gang for which the pCPU is named has an earlier deadline. */
+SUBPROG bool gang_named(NONNULL(struct host *h), NONNULL(struct pcpu *p), u64 key)
 {
-	u32 next = plat_read(p->gang_next);
-	struct world *w = next && with(GANG_NAMED) ? plat_world(h, next) : NULL;
+	struct world *w = with(GANG_NAMED) ? plat_world(h, p->gang_next) : NULL;
 	struct vm *v = w ? plat_vm(h, w->vm) : NULL;
 
 	return v && plat_read(v->gang_key) <= key;
@@ -50,7 +49,8 @@ SUBPROG u32 gang_place(NONNULL(struct host *h), NONNULL(struct siblings_look *s)
 
 		if (!p || !key || !with(GANG_PLACE))
 			break;
-		if (gang_named(h, p, key) || !gang_preempts(h, p, s->vm, key, s->now_ns))
+		if ((plat_read(p->gang_next) && gang_named(h, p, key)) ||
+		    !gang_preempts(h, p, s->vm, key, s->now_ns))
 			continue;
 		if (p->domain != domain && homes)
 			s->next = 0; /* others have their homes here */

@@ -165,7 +165,8 @@ INLINE void plan_entitle(struct node *p, struct node *n, u64 asked, u64 reserved
 /* Writes the result to a VM. */
 INLINE void plan_weigh(struct host *h, const struct node *n, struct vm *v)
 {
-	bool satisfied = n->gets >= n->demand || n->gets <= n->reservation;
+	/* with an eighth of its time or less to make up for a wait it is as if it had none */
+	bool satisfied = n->gets * 8 >= n->demand * 7 || n->gets <= n->reservation;
 	u64 gets;
 
 	if (!h->plan_outside && n->could != v->weight) {
