@@ -203,9 +203,9 @@ const FAILED_ONCE: &[u64] = &[
     5005, 5040, 5079, 5336, 5569, 5853, 7469, 7940, 8082,
 ];
 
-/// A ratchet: none of these trees is further off than this part of the bound on lag. Seen: 82 %
-/// (5569), 60 % (5336). It is lowered when that falls.
-const FURTHEST_PERCENT: u64 = 85;
+/// A ratchet: none of these trees is further off than this part of the bound on lag. Seen: 80 %
+/// (5569), of 9,126 trees 72 % (4974). It is lowered when that falls.
+const FURTHEST_PERCENT: u64 = 83;
 
 #[test]
 fn the_ideal_reservations_and_limits_hold_in_any_tree() {
