@@ -4,8 +4,9 @@
  *		longer than a round of housekeeping
  * Law		cluster.present: the pCPUs on line, by which idle ones and queues are searched.
  *		What waits at one that is not goes to the local queue of the pCPU that it belongs
- *		to; the kernel moves it from there, to a pCPU that its affinity allows, and hands
- *		it to enqueue
+ *		to. If that is off line too the kernel moves it, to a pCPU that its affinity
+ *		allows, and hands it to enqueue; else it preempts there, for nothing else looks
+ *		into a local queue before the running world's slice ends
  * Limits	a pCPU that was off line at the load has no cluster: worlds that the kernel puts
  *		there run in its own order, without a queue, until the daemon loads anew. The
  *		kernel waits with taking a pCPU off line until the worlds that are parked or
@@ -17,6 +18,17 @@
 #include "../queue/count.h"
 #include "whole.h"
 
+/* What has just come to the local queue of a pCPU on line preempts there. */
+RARE_SUBPROG u32 online_preempt(NONNULL(struct host *h), u32 pcpu)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+
+	if (c && idle_online(c, p->bit))
+		trace_kick(h, pcpu, KICK_PREEMPT, WHY_MIGRATED);
+	return 0;
+}
+
 /* Hands worlds that wait in `queue` back to the kernel; `seen` counts those looked at. */
 SUBPROG u32 online_return(NONNULL(struct host *h), u64 queue, NONNULL(u32 *seen))
 {
@@ -24,11 +36,14 @@ SUBPROG u32 online_return(NONNULL(struct host *h), u64 queue, NONNULL(u32 *seen)
 
 	plat_queue_each(h, t, queue) {
 		struct world *w = plat_world_of(h, t);
+		u32 at;
 
 		if (!w || (*seen)++ >= QUEUE_SCAN_MAX)
 			break;
+		at = (u32)plat_task_pcpu(t);
 		count_out_waiting(h, w);
 		plat_queue_return(h, t);
+		online_preempt(h, at);
 	}
 	return 0;
 }
