@@ -455,15 +455,14 @@ INLINE void core_quiescent(struct host *h, plat_task *t, struct world *w, bool s
 }
 
 /* A world leaves the fair class, or the scheduler is unloaded: here it sleeps, but has not
- * halted. */
+ * halted. The kernel has taken it off its queue, by quiescent, before it calls this. */
 INLINE void core_disabled(struct host *h, struct world *w)
 {
 	struct vm *v = plat_vm(h, w->vm);
 
 	if (!v || !state_wants_pcpu(w->state))
 		return;
-	count_out_waiting(h, w);
-	budget_stop(h, v, w, 0);
+	plat_assert(h, !w->queued_on && !w->budget);
 	state_change(h, w, STATE_WAIT, plat_now(h), WHY_UNKNOWN, TRACE_NOWHERE);
 	life_wants(h, v, -1);
 }

@@ -139,11 +139,10 @@ INLINE void core_world_exit(struct host *h, struct world *w)
 
 	if (!v)
 		return;
-	count_out_waiting(h, w);
-	budget_stop(h, v, w, 0);
 	if (w->waits_for)
 		lock_woke(h, w);
-	plat_assert(h, !w->queued_on && !w->unparked_by);
+	/* it has slept, or left the fair class, before */
+	plat_assert(h, !w->queued_on && !w->unparked_by && !w->budget);
 	if (state_wants_pcpu(w->state))
 		life_wants(h, v, -1);
 	if (w->commit_ns)

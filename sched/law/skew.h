@@ -71,6 +71,8 @@ struct siblings_look {
 	u32 world;
 	/* where the search for one that can take a pCPU goes on */
 	u32 next;
+	/* of the pCPU looked at last */
+	u32 domain;
 	u32 seen;
 	/* the VM's gang slice has just been found to be over */
 	u32 ended;

@@ -69,6 +69,25 @@ INLINE u64 cosched_due_in(const struct knobs *k, const struct vm *v, u64 now)
 	return cosched_due(v, now) ? cosched_soon(k) : plat_read(v->gang_end_ns) - now;
 }
 
+/* A VM at the tick of a block: whether two of its vCPUs want to run. */
+SUBPROG bool cosched_look(NONNULL(struct host *h), NONNULL(struct pcpu *p),
+			  NONNULL(struct siblings_look *s))
+{
+	struct vm *v = plat_vm(h, s->vm);
+	u64 in;
+
+	/* One vCPU alone is looked at too: those that wake are measured by it. */
+	if (!v || v->indices < 2 || !plat_read(v->runnable))
+		return false;
+	s->count = v->indices;
+	if ((p->looked_ns == s->now_ns || cosched_due(v, s->now_ns)) && cosched_vm(h, s))
+		in = cosched_soon(plat_knobs(h)); /* another VM's gang slice begins */
+	else
+		in = cosched_due_in(plat_knobs(h), v, s->now_ns);
+	p->look_in_ns = min_u64(p->look_in_ns, in);
+	return plat_read(v->runnable) > 1;
+}
+
 /* The tick of a block; ns until its next one, 0 while nothing is to be co-scheduled. */
 INLINE u64 core_cosched(struct host *h, u32 block)
 {
@@ -87,24 +106,10 @@ INLINE u64 core_cosched(struct host *h, u32 block)
 		p->looked_ns = s.now_ns;
 	p->look_in_ns = p->looked_ns + poll - s.now_ns;
 	plat_for(i, VMS_MAX) {
-		u32 id = block + i * blocks;
-		struct vm *v = id < h->vms ? plat_vm(h, id) : NULL;
-		u64 in;
-
-		if (!v)
+		s.vm = block + i * blocks;
+		if (s.vm >= h->vms)
 			break;
-		/* One vCPU alone is looked at too: those that wake are measured by it. */
-		if (v->indices < 2 || !plat_read(v->runnable))
-			continue;
-		if (plat_read(v->runnable) > 1)
-			busy = true;
-		s.vm = id;
-		s.count = v->indices;
-		if ((p->looked_ns == s.now_ns || cosched_due(v, s.now_ns)) && cosched_vm(h, &s))
-			in = cosched_soon(k); /* another VM's gang slice begins */
-		else
-			in = cosched_due_in(k, v, s.now_ns);
-		p->look_in_ns = min_u64(p->look_in_ns, in);
+		busy |= cosched_look(h, p, &s);
 	}
 	/* While no two vCPUs of a VM want to run, one that wakes leads by costart_us at most, and
 	 * that lead grows until the next tick. */

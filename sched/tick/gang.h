@@ -33,39 +33,47 @@ SUBPROG bool gang_named(NONNULL(struct host *h), NONNULL(struct pcpu *p), u64 ke
 	return v && plat_read(v->gang_key) <= key;
 }
 
+/* Names a READY vCPU that lags as the next of a pCPU, if the gang preempts there; false if none is
+ * left. A function of its own, for the verifier walks a loop anew for every path through its
+ * body. */
+SUBPROG bool gang_name(NONNULL(struct host *h), NONNULL(struct siblings_look *s),
+		       NONNULL(struct pcpu *p), u64 key)
+{
+	u64 homes = plat_read(h->homes), near = plat_knobs(h)->costop_us * US;
+	struct world *w;
+	u32 world;
+
+	if ((plat_read(p->gang_next) && gang_named(h, p, key)) ||
+	    !gang_preempts(h, p, s->vm, key, s->now_ns))
+		return true;
+	if (p->domain != s->domain && homes)
+		s->next = 0; /* others have their homes here */
+	s->domain = p->domain;
+	world = siblings_lagging(h, s, s->waits_ns - near, p->domain);
+	w = world ? plat_world(h, world) : NULL;
+	if (!w)
+		return homes;
+	w->named_ns = s->now_ns;
+	p->gang_next = world;
+	p->preempts++;
+	trace_kick(h, p->id, KICK_PREEMPT, WHY_PREEMPTED);
+	return true;
+}
+
 /* Names READY vCPUs that lag as the next of pCPUs where they preempt. */
 SUBPROG u32 gang_place(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
 {
 	struct vm *v = plat_vm(h, s->vm);
-	u64 key = v ? plat_read(v->gang_key) : 0, near = plat_knobs(h)->costop_us * US;
-	u32 domain = 0, from = v ? gang_from(h, s, v->gang_tries) : 0, homes = plat_read(h->homes);
+	u64 key = v ? plat_read(v->gang_key) : 0;
+	u32 from = v ? gang_from(h, s, v->gang_tries) : 0;
 
-	s->next = 0;
+	s->next = s->domain = 0;
 	plat_for(i, GANG_PCPUS) {
 		u32 id = from + i < h->pcpus ? from + i : from + i - h->pcpus;
 		struct pcpu *p = i < h->pcpus ? plat_pcpu(h, id) : NULL;
-		struct world *w;
-		u32 world;
 
-		if (!p || !key || !with(GANG_PLACE))
+		if (!p || !key || !with(GANG_PLACE) || !gang_name(h, s, p, key))
 			break;
-		if ((plat_read(p->gang_next) && gang_named(h, p, key)) ||
-		    !gang_preempts(h, p, s->vm, key, s->now_ns))
-			continue;
-		if (p->domain != domain && homes)
-			s->next = 0; /* others have their homes here */
-		domain = p->domain;
-		world = siblings_lagging(h, s, s->waits_ns - near, domain);
-		if (!world && homes)
-			continue;
-		w = world ? plat_world(h, world) : NULL;
-		if (!w)
-			break;
-		if (homes)
-			w->named_ns = s->now_ns;
-		p->gang_next = world;
-		p->preempts++;
-		trace_kick(h, p->id, KICK_PREEMPT, WHY_PREEMPTED);
 	}
 	return 0;
 }
