@@ -16,7 +16,7 @@ use crate::archive::{Archive, Kernel, KernelId};
 use crate::error::{LabError, OnPath, Result};
 use crate::{image, tool};
 
-pub use hang::{Hang, gone_without_a_word, hang, lost_in_nested_guest};
+pub use hang::{Hang, excerpt, gone_without_a_word, hang, lost_cpu};
 pub(crate) use running::{Running, Tail};
 pub use watch::{Finding, died_of_the_emulator, findings};
 
@@ -273,8 +273,8 @@ fn emulators_fault(outcome: &BootOutcome) -> Option<Fault> {
             "died of the emulator (Oops: int3, or a VM that was gone without Tandem)".to_owned();
         return Some(Fault { verb: "died", line: tool::last_lines(&outcome.kernel_log, 1), told });
     }
-    if let Some(line) = lost_in_nested_guest(&outcome.kernel_log) {
-        let told = format!("had a CPU that its nested guest did not give back ({line})");
+    if let Some(line) = lost_cpu(&outcome.kernel_log) {
+        let told = format!("had a CPU that the emulator lost ({line})");
         return Some(Fault { verb: "hung", line, told });
     }
     if !outcome.findings.iter().any(Finding::is_fatal)

@@ -41,7 +41,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::archive::{Archive, KernelId};
-use crate::boot::{BootOutcome, BootSpec, Finding, GuestFile, Stream, Topology, boot};
+use crate::boot::{BootOutcome, BootSpec, Finding, GuestFile, Stream, Topology, boot, excerpt};
 use crate::error::{LabError, Result};
 
 pub use kill::CYCLES;
@@ -246,6 +246,9 @@ fn begin(
         if fatal.is_empty() { "none".into() } else { fatal.join("; ") },
         "none",
     );
+    if outcome.findings.iter().any(|f| matches!(f, Finding::SchedulerHung(_))) {
+        report.notes.extend(excerpt(&outcome.kernel_log).into_iter().map(str::to_owned));
+    }
     let ended = records.iter().any(|r| r.kind == "end");
     report.check("the drill ran to its end", ended, if ended { "yes" } else { "no" }, "yes");
     let failures: Vec<String> = records

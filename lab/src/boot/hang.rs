@@ -15,8 +15,16 @@ const KERNEL_LOADED: &str = "\" enabled";
 const KERNEL_UNLOADED: &str = "disabled (unregistered";
 /// What a CPU waits in for one that takes no interrupts: an emulated one in a nested guest.
 const WAITS_FOR_A_CPU: &str = "smp_call_function_many_cond";
-/// What comes before the registers of a CPU that RCU has waited for.
+/// What asks a CPU that RCU has waited for where it is: `Sending NMI from CPU 1 to CPUs 0,2-3:`.
+const ASKED: &str = "Sending NMI from CPU";
+/// What comes before the registers of such a CPU.
 const STALLED_CPU: &str = "NMI backtrace for cpu";
+/// For how long the kernel waits for such answers, and a second more, in s of the guest.
+const ANSWERS_S: f64 = 11.0;
+/// Lines of a log that say what a hang is, beside those of sched_ext, and how many are shown.
+const TELLING: [&str; 7] =
+    ["rcu:", "soft lockup", "hard LOCKUP", ASKED, STALLED_CPU, "RIP: ", "blocked for more than"];
+const SHOWN: usize = 16;
 /// Where a CPU is while its nested guest runs.
 const IN_NESTED_GUEST: [&str; 2] = ["svm_vcpu_run+", "vmx_vcpu_run+"];
 /// CONFIG_RCU_CPU_STALL_TIMEOUT of Debian's kernels, in seconds: a stall is as old as that when its
@@ -64,10 +72,40 @@ pub fn hang(log: &str) -> Option<Hang> {
     shown.then(|| Hang::Emulator(first.line.to_owned()))
 }
 
-/// The place of a CPU that RCU has waited for in vain while it ran a nested guest, if the log shows
-/// one. Each timer interrupt ends a nested guest's run, whatever the scheduler does: for 21 s none
-/// has come through, and that is the emulator's fault.
-pub fn lost_in_nested_guest(log: &str) -> Option<String> {
+/// The line that shows a CPU that RCU has waited for in vain and that the emulator has lost: one
+/// that ran a nested guest, or that took no NMI. Each timer interrupt ends a nested guest's run,
+/// whatever the scheduler does, and for 21 s none has come through; and nothing that a kernel does
+/// keeps an NMI out for 10 s.
+pub fn lost_cpu(log: &str) -> Option<String> {
+    lost_in_nested_guest(log).or_else(|| takes_no_nmi(log))
+}
+
+/// Those lines of a log that say what a hang is.
+pub fn excerpt(log: &str) -> Vec<&str> {
+    let of_scheduler = |l: &&str| l.contains("sched_ext:") && !is_loading(l) && !is_unloading(l);
+    let tells = |l: &&str| TELLING.iter().any(|word| l.contains(word)) || of_scheduler(l);
+    log.lines().filter(tells).map(str::trim).take(SHOWN).collect()
+}
+
+fn takes_no_nmi(log: &str) -> Option<String> {
+    let last = log.lines().rev().find_map(stamp)?;
+    let mut lines = log.lines().skip_while(|l| stood_still(l).is_none());
+    lines.find_map(|asks| {
+        let asked = asks.split_once(ASKED)?.1.split_once("to CPUs ")?.1;
+        let cpus = asked.trim_end_matches(':').split(',').filter_map(|part| {
+            let (first, end) = part.split_once('-').unwrap_or((part, part));
+            Some(first.trim().parse::<u32>().ok()?..=end.trim().parse().ok()?)
+        });
+        let answers = |cpu: u32| {
+            let said = |l: &str| l.split_once(STALLED_CPU).map(|(_, n)| n.trim().to_owned());
+            log.lines().filter_map(said).any(|n| n.split(' ').next() == Some(&cpu.to_string()))
+        };
+        let silent = cpus.flatten().any(|cpu| !answers(cpu));
+        (silent && last > stamp(asks)? + ANSWERS_S).then(|| asks.trim().to_owned())
+    })
+}
+
+fn lost_in_nested_guest(log: &str) -> Option<String> {
     let mut lines = log.lines().skip_while(|l| stood_still(l).is_none());
     while lines.any(|l| l.contains(STALLED_CPU)) {
         let at = lines.by_ref().find(|l| l.contains("RIP: "))?;
@@ -238,12 +276,37 @@ mod tests {
         };
         let guest = backtrace("svm_vcpu_run");
         let line = "[  425.499205] RIP: 0010:svm_vcpu_run+0x2d7/0x850";
-        assert_eq!(lost_in_nested_guest(&format!("{LOADING}{stall}{guest}")), Some(line.into()));
+        assert_eq!(lost_cpu(&format!("{LOADING}{stall}{guest}")), Some(line.into()));
         let kernel = backtrace("native_queued_spin_lock_slowpath");
-        assert_eq!(lost_in_nested_guest(&format!("{LOADING}{stall}{kernel}")), None);
+        assert_eq!(lost_cpu(&format!("{LOADING}{stall}{kernel}")), None);
         let both = format!("{LOADING}{stall}{kernel}{guest}");
-        assert!(lost_in_nested_guest(&both).is_some(), "the second CPU of two");
-        assert_eq!(lost_in_nested_guest(&format!("{LOADING}{guest}")), None, "no stall");
+        assert!(lost_cpu(&both).is_some(), "the second CPU of two");
+        assert_eq!(lost_cpu(&format!("{LOADING}{guest}")), None, "no stall");
+    }
+
+    #[test]
+    fn a_cpu_that_takes_no_nmi_is_the_emulators_with_a_scheduler_too() {
+        let stall = "[   54.069183] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n";
+        let asks = "[   54.100000] Sending NMI from CPU 3 to CPUs 0,2:";
+        let answer = |cpu: u32| format!("[   54.100000] NMI backtrace for cpu {cpu}\n");
+        let later = |at: u32| format!("[   {at}.000000] a line\n");
+        let lost = |answers: &str, at| {
+            lost_cpu(&format!("{LOADING}{stall}{asks}\n{answers}{}", later(at)))
+        };
+        assert_eq!(lost("", 66).as_deref(), Some(asks));
+        assert_eq!(lost(&answer(0), 66).as_deref(), Some(asks), "CPU 2 does not answer");
+        assert_eq!(lost("", 64), None, "it may answer yet");
+        assert_eq!(lost(&(answer(2) + &answer(0)), 66), None);
+        assert_eq!(lost_cpu(&format!("{LOADING}{asks}\n{}", later(66))), None, "no stall");
+    }
+
+    #[test]
+    fn what_is_shown_of_a_hang_is_what_tells_of_it() {
+        let ejects = "[   60.0] sched_ext: tandem: RCU CPU stall detected!\n";
+        let log = format!("{LOADING}[   50.0] a line\n{ejects}{}", soft(130.0, 26));
+        let shown = excerpt(&log);
+        assert_eq!(shown.len(), 2, "{shown:?}");
+        assert_eq!(shown[0], ejects.trim());
     }
 
     #[test]

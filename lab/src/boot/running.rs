@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Stream, died_of_the_emulator};
+use super::{Stream, died_of_the_emulator, lost_cpu};
 use crate::archive::Archive;
 use crate::error::{LabError, OnPath, Result};
 use crate::tool;
@@ -39,7 +39,7 @@ impl Running {
         Ok(Running { child, since: Instant::now() })
     }
 
-    /// Follows both logs until QEMU ends, its time is up, or the emulator has died.
+    /// Follows both logs until QEMU ends, its time is up, or the emulator has died or lost a CPU.
     pub(crate) fn watch(
         &mut self,
         kernel_log: &mut Tail,
@@ -47,7 +47,7 @@ impl Running {
         time_limit: Duration,
         on_output: &mut dyn FnMut(Stream, &str),
     ) -> Result<Seen> {
-        let mut user_space = None;
+        let (mut user_space, mut lost) = (None, false);
         loop {
             // Asked before the logs are read, so that nothing written before the end is missed.
             let ended = self.ended()?.is_some();
@@ -56,13 +56,15 @@ impl Running {
                 if user_space.is_none() && kernel_log.text.contains(USER_SPACE) {
                     user_space = Some(self.since.elapsed());
                 }
+                lost =
+                    died_of_the_emulator(&kernel_log.text) || lost_cpu(&kernel_log.text).is_some();
             }
             if let Some(text) = console.more()? {
                 on_output(Stream::Command, &text);
             }
             let wall = self.since.elapsed();
             let cut_off = !ended && wall > time_limit;
-            if ended || cut_off || died_of_the_emulator(&kernel_log.text) {
+            if ended || cut_off || lost {
                 return Ok(Seen { user_space, wall, cut_off });
             }
             std::thread::sleep(POLL);

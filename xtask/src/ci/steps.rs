@@ -42,7 +42,7 @@ const LIVE: &[&str] = &["live build", "lab fetch"];
 
 /// The steps. A free lane takes the first that may start: the live build comes early, for every
 /// boot needs it, and boots of one core fill the second lane beside the builds.
-pub const STEPS: [Step; 19] = [
+pub const STEPS: [Step; 18] = [
     build("format", |c| unless(rustfmt_missing(c), || cargo(c, "fmt --all --check -- -l", &[]))),
     one_core("perfetto fetch", &[], perfetto_fetched),
     boot("lab fetch", &[], |c| lab(c, &["lab-fetch"])),
@@ -68,12 +68,6 @@ pub const STEPS: [Step; 19] = [
     one_core("fuzz", &["fuzz build"], |c| {
         unless(fuzz_missing(), || own(c, &["fuzz", "--seconds", "5"]))
     }),
-    Step {
-        name: "lab drill homes",
-        uses: Uses::WholeMachine,
-        needs: LIVE,
-        run: |c| lab(c, &["lab-drill", "homes", "--brief"]),
-    },
     Step {
         name: "lab drill kill",
         uses: Uses::WholeMachine,
