@@ -291,7 +291,7 @@ INLINE bool dispatch_take(struct host *h, struct pcpu *p, struct cluster *c, str
 			  u64 now)
 {
 	bool waits = count_waiting(p);
-	u64 least, late = plat_read(h->v_ns) + share_span(h, plat_knobs(h)->quantum_us);
+	u64 least, late = plat_read(h->v_ns) + plat_knobs(h)->quantum_us * US;
 
 	if (waits && pick_overdue(h, p, now))
 		return true;

@@ -24,13 +24,10 @@ struct host {
 	u64 v_ns;
 	/* when v_ns was advanced last */
 	u64 v_at_ns;
-	/* virtual ns per ns at which an active VM is served, 20 fraction bits */
-	u64 rate;
 	/* sums of this round over the active VMs: weighted distance from the host's
-	 * virtual time, weights, worlds that want to run */
+	 * virtual time, weights */
 	s64 drift_sum;
 	s64 drift_total;
-	u64 drift_busy;
 	/* correction of the last round that VMs inside their reservations have yet to get */
 	s64 drift_step;
 

@@ -34,11 +34,11 @@ INLINE void lag_clamp(struct host *h, struct vm *v, u64 bound)
 RARE_SUBPROG u64 lag_bound_shared(NONNULL(struct host *h), NONNULL(struct vm *v))
 {
 	const struct knobs *k = plat_knobs(h);
-	u64 least = share_span(h, k->lag_bound_us), most;
+	u64 least = k->lag_bound_us * US, most;
 	s64 lag = (s64)(h->v_ns - plat_read(v->vt_ns));
 
 	most = plat_read(v->flags) & VM_CONTENDED
-		       ? share_span(h, k->lag_bound_us + k->whole_core_us)
+		       ? (k->lag_bound_us + k->whole_core_us) * US
 		       : max_u64(least, v->lag_most_ns);
 	v->lag_most_ns = lag < (s64)least ? least : min_u64((u64)lag, most);
 	return v->lag_most_ns;
@@ -50,7 +50,7 @@ INLINE void lag_charged(struct host *h, const struct knobs *k, struct vm *v)
 	if (plat_read(v->flags) & VM_HELD || !with(LAG_CLAMP))
 		return;
 	lag_clamp(h, v, cores_granted(h, k) ? lag_bound_shared(h, v)
-					    : share_span(h, k->lag_bound_us));
+					    : k->lag_bound_us * US);
 }
 
 /* A VM becomes active: its first world wakes. A gang slice from before its sleep would put it
@@ -63,7 +63,7 @@ INLINE void lag_activated(struct host *h, const struct knobs *k, struct vm *v)
 	v->woke_ns = plat_now(h);
 	v->woke_used_ns = plat_read(v->used_ns);
 	if (with(WAKE_CREDIT))
-		lag_clamp(h, v, share_span(h, k->wake_credit_us));
+		lag_clamp(h, v, k->wake_credit_us * US);
 }
 
 /* A vCPU wakes beside siblings of which none waited at the last look: the VM has got all that it
@@ -75,7 +75,7 @@ INLINE void lag_kept(struct host *h, const struct knobs *k, struct vm *v)
 	    k->cosched == COSCHED_OFF)
 		return; /* of others none is counted at a look */
 	if (with(LAG_KEPT))
-		lag_clamp(h, v, share_span(h, k->wake_credit_us) + plat_read(v->committed_ns));
+		lag_clamp(h, v, k->wake_credit_us * US + plat_read(v->committed_ns));
 }
 
 /* A world wakes, the first of its VM that wants to run or not. */
@@ -99,7 +99,7 @@ INLINE void lag_weigh(struct host *h, const struct knobs *k, struct vm *v, u64 w
 	v->weight = weight;
 	v->inverse = (1ull << 40) / weight;
 	v->offset_inverse = min_u64((vcpus << 37) / weight, OFFSET_INVERSE_MAX);
-	most = (share_span(h, k->lag_bound_us) << (RATE_SHIFT - 1)) / v->offset_inverse;
+	most = (k->lag_bound_us * US << (RATE_SHIFT - 1)) / v->offset_inverse;
 	v->offset_max_ns = most < OFFSET_MAX_NS ? (s64)most : OFFSET_MAX_NS;
 	plat_assert(h, v->inverse <= 1ull << 30 && v->offset_inverse <= OFFSET_INVERSE_MAX);
 }
@@ -110,7 +110,7 @@ INLINE void lag_set_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, 
 {
 	if (!(v->flags & VM_LIVE)) {
 		v->vt_ns = h->v_ns;
-		v->request_ns = share_span(h, plat_knobs(h)->quantum_us);
+		v->request_ns = plat_knobs(h)->quantum_us * US;
 		v->gang_key = 0;
 		v->stopped = 0;
 		v->first_placed = 0;

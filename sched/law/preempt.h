@@ -85,7 +85,7 @@ INLINE u64 preempt_over_sibling(struct host *h, const struct pcpu *p, const stru
 SUBPROG u64 preempt_gain(NONNULL(struct host *h), NONNULL(struct pcpu *p),
 			 NONNULL(struct candidate *c), u64 now)
 {
-	u64 margin = share_span(h, plat_knobs(h)->preempt_margin_us), current, more;
+	u64 margin = plat_knobs(h)->preempt_margin_us * US, current, more;
 	struct vm *v = plat_vm(h, c->vm);
 
 	if (!plat_read(p->current_world) || !with(PREEMPT))
@@ -103,7 +103,7 @@ SUBPROG u64 preempt_gain(NONNULL(struct host *h), NONNULL(struct pcpu *p),
 INLINE u64 preempt_slice(const struct host *h, const struct knobs *k, const struct vm *v, u64 gain,
 			 u64 quantum)
 {
-	u64 more = gain + share_span(h, k->preempt_margin_us);
+	u64 more = gain + k->preempt_margin_us * US;
 	u64 slice = max_u64((more >> 10) * (v->weight >> 10), k->slice_min_us * US);
 
 	return with(PREEMPT_SLICE) ? min_u64(slice, quantum) : quantum;

@@ -24,19 +24,9 @@
 #define OFFSET_MAX_NS 200000000ll
 /* OFFSET_MAX_NS * this fits 63 bits */
 #define OFFSET_INVERSE_MAX (1ull << 34)
-/* 1,024-fold: a few active VMs among very many idle ones */
-#define RATE_MAX (1ull << 30)
 
 _Static_assert((WEIGHT_MIN << 30) == (1ull << 40), "inverse = 2^40 / weight <= 2^30");
 _Static_assert(OFFSET_MAX_NS < (1ll << 28), "offset * offset_inverse < 2^62");
-
-/* Virtual time that an active VM is served in `us`. Every bound on virtual time is such a span:
- * user space's plans count idle VMs, so a few active VMs advance faster than the clock. */
-INLINE u64 share_span(const struct host *h, u64 us)
-{
-	/* 2^35 ns at most: fits at any rate */
-	return (us * US >> 10) * h->rate >> (RATE_SHIFT - 10);
-}
 
 /* Virtual time of `ns` of CPU time, at most 2^30, rounded down. */
 INLINE u64 share_virtual(const struct vm *v, u64 ns)
@@ -52,7 +42,7 @@ INLINE u64 share_request(const struct host *h, const struct knobs *k, const stru
 {
 	bool lags = (s64)(h->v_ns - plat_read(v->vt_ns)) > 0;
 
-	return satisfied && lags && with(REQUEST) ? 0 : share_span(h, k->quantum_us);
+	return satisfied && lags && with(REQUEST) ? 0 : k->quantum_us * US;
 }
 
 /* Deadline of a VM: its virtual time, committed slices included, and its request. */
@@ -95,7 +85,7 @@ INLINE u64 share_queued(const struct host *h, const struct knobs *k, const struc
 			const struct world *w)
 {
 	u64 deadline = share_gang(v, plat_read(v->vt_ns)) + (u64)share_offset(v, w);
-	u64 bound = share_span(h, k->lag_bound_us), most = plat_read(h->v_ns) + bound;
+	u64 bound = k->lag_bound_us * US, most = plat_read(h->v_ns) + bound;
 
 	if (deadline <= most || !with(KEY_DAMP))
 		return deadline;

@@ -73,7 +73,7 @@ RARE_SUBPROG bool apart_decide(NONNULL(struct host *h), u32 pcpu, u64 key_max)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu), *core = p ? plat_pcpu(h, p->core_first) : NULL;
 	struct cluster *c = core ? plat_cluster(h, core->cluster) : NULL;
-	u64 margin = share_span(h, plat_knobs(h)->preempt_margin_us), holder, least = KEY_NONE;
+	u64 margin = plat_knobs(h)->preempt_margin_us * US, holder, least = KEY_NONE;
 	struct apart_look look = { .before = key_max };
 	struct pcpu *best = NULL;
 	u32 next;

@@ -380,14 +380,14 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	s.mask &= ~(1ull << (p->bit & 63));
 	if (w->vm != VM_SYSTEM && w->last_pcpu == (s32)s.pcpu) {
 		s.margin = (s64)(plat_knobs(h)->quantum_us * US);
-		s.cand.deadline += share_span(h, plat_knobs(h)->migrate_margin_us);
+		s.cand.deadline += plat_knobs(h)->migrate_margin_us * US;
 	}
 	place_probe(h, p->cluster, &s);
 	other = plat_cluster(h, near);
 	if (!other)
 		return s.pcpu;
 	s.mask = place_open(h, near, t, w, other->kept);
-	s.margin += (s64)share_span(h, plat_knobs(h)->migrate_margin_us);
+	s.margin += (s64)(plat_knobs(h)->migrate_margin_us * US);
 	place_probe(h, near, &s);
 	return s.pcpu;
 }

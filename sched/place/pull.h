@@ -218,7 +218,7 @@ SUBPROG bool pull_earlier(NONNULL(struct host *h), u32 pcpu, u64 key)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
-	u64 margin = share_span(h, plat_knobs(h)->migrate_margin_us), mask;
+	u64 margin = plat_knobs(h)->migrate_margin_us * US, mask;
 
 	if (!c || key < margin || !with(PULL_LAG))
 		return false;

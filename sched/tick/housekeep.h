@@ -2,7 +2,7 @@
  *
  * Promise	the host's virtual time is an ideal scheduler's, so lag is measured against it
  *		a waiting world with a request of 0 preempts within a period of when it may
- * Law		v += gone * rate + drift / 16; rate = served / weight of the active VMs
+ * Law		v += gone + drift / 16; by a plan of user space drift / 4
  * Units	ns of virtual time
  * Limits	one idle pCPU a cluster is kicked to look for work. A round has a part for every
  *		HOUSE_VMS VMs or HOUSE_PCPUS pCPUs, so that no part grows with the host
@@ -133,8 +133,10 @@ SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
 	return 0;
 }
 
-/* drift is corrected over 16 periods, 160 ms: slower than bursts, faster than plans change */
+/* drift is corrected over 16 periods, 160 ms: slower than bursts; over 40 ms by a plan of user
+ * space, which is 100 ms old at most: faster than such plans change */
 #define V_DRIFT_SHIFT 4
+#define V_DRIFT_SHIFT_OUTSIDE 2
 
 /* A VM's distance counts up to four times the bound on lag: one that is farther ahead, having had a
  * tiny weight for a moment, would drag the host's virtual time along, and all others would reach
@@ -144,14 +146,13 @@ INLINE void house_drift(struct host *h, const struct vm *v)
 	s64 weight = (s64)(v->weight >> 10), ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
 	const struct knobs *k = plat_knobs(h);
 	u64 bound = k->lag_bound_us + (cores_granted(h, k) ? k->whole_core_us : 0);
-	s64 limit = 4 * (s64)share_span(h, bound);
+	s64 limit = (s64)(4 * bound * US);
 
 	if (limit > 1ll << 34)
 		limit = 1ll << 34;
 	ahead = clamp_s64(ahead, -limit, limit);
 	h->drift_sum += ahead * weight >> 4; /* 2^34 * 2^20 * 2^10 VMs, less 4 bits, fits 63 */
 	h->drift_total += weight;
-	h->drift_busy += plat_read(v->runnable);
 }
 
 /* A correction of the host's virtual time does not change the lag of a VM that gets its reservation
@@ -199,12 +200,10 @@ INLINE void core_audit(struct host *h)
 	}
 }
 
-/* The host's virtual time advances as an ideal scheduler's: by the rate, which is the CPU time
- * served (at most a pCPU for each busy world) over the weight of the active VMs. Their mean
- * virtual time only corrects the drift: as the mean alone, it would jump whenever a VM goes to
- * sleep, and lag with it. Not counted are VMs that are stopped whole, and VMs that get all they
- * ask for, which lag for ever. By the plan's tree those that count are served their weight, and
- * the rate is 1. */
+/* The host's virtual time advances by the clock: a plan weighs each VM by what it is to get, so an
+ * ideal scheduler serves all at a rate of 1. The active VMs' mean virtual time only corrects the
+ * drift: as the mean alone, it would jump whenever a VM goes to sleep, and lag with it. Not counted
+ * are VMs that are stopped whole, and VMs that get all they ask for, which lag for ever. */
 SUBPROG u32 house_clock(NONNULL(struct host *h), u64 now)
 {
 	u64 gone = now > h->v_at_ns ? now - h->v_at_ns : 0;
@@ -216,42 +215,26 @@ SUBPROG u32 house_clock(NONNULL(struct host *h), u64 now)
 	h->v_at_ns = now;
 	if (gone > SEC_NS)
 		gone = SEC_NS;
-	h->v_ns += (gone >> 4) * (h->rate >> 6) >> (RATE_SHIFT - 10);
+	h->v_ns += gone;
 	return 0;
-}
-
-/* CPU time that the active VMs are charged, in 2^-20 pCPU. */
-INLINE u64 house_served(const struct host *h)
-{
-	u64 all = (u64)h->online << RATE_SHIFT, busy = h->drift_busy << RATE_SHIFT;
-
-	return min_u64(busy, cores_give(h, plat_knobs(h), all, busy));
 }
 
 /* A round begins: in the last one all active VMs have been seen. */
 SUBPROG u32 house_round(NONNULL(struct host *h))
 {
-	u64 total = (u64)h->drift_total, rate, step;
+	u32 shift = h->plan_outside ? V_DRIFT_SHIFT_OUTSIDE : V_DRIFT_SHIFT;
+	u64 total = (u64)h->drift_total, step;
 	s64 sum = h->drift_sum;
 
 	h->drift_step = 0;
-	if (!h->plan_outside)
-		h->rate = 1ull << RATE_SHIFT;
 	if (total && with(DRIFT)) {
 		/* rounded towards 0 */
-		step = (u64)(sum < 0 ? -sum : sum) / total << 4 >> V_DRIFT_SHIFT;
+		step = ((u64)(sum < 0 ? -sum : sum) / total << 4) >> shift;
 		h->v_ns = sum < 0 ? h->v_ns - step : h->v_ns + step;
 		if (!h->plan_outside && with(RESERVED_DRIFT))
 			h->drift_step = sum < 0 ? -(s64)step : (s64)step;
 	}
-	if (total && h->plan_outside) {
-		rate = (house_served(h) << (RATE_SHIFT - 10)) / total;
-		h->rate = rate < (1ull << RATE_SHIFT) ? 1ull << RATE_SHIFT
-			  : rate < RATE_MAX           ? rate
-						      : RATE_MAX;
-	}
 	h->drift_sum = h->drift_total = 0;
-	h->drift_busy = 0;
 	return 0;
 }
 

@@ -96,7 +96,7 @@ INLINE void limits_decide(struct host *h, struct limiter *l, u32 id, u64 now)
 {
 	u64 running = budget_running(l);
 	s64 drain = budget_drain(l, running), level;
-	u64 margin = share_span(h, plat_knobs(h)->preempt_margin_us), first;
+	u64 margin = plat_knobs(h)->preempt_margin_us * US, first;
 
 	l->stops = STOPS_NONE;
 	l->stop_pcpu = 0;

@@ -89,7 +89,7 @@ fn smoothed(before: Rate, wanted_ns: u64, period_ns: u64) -> Rate {
 /// How far a held group may be from the host's virtual time: within it the distance has its effect
 /// on the order, for host tasks and unrestricted VMs take time from the VMs with the least lag.
 /// Equal to the scheduler's bound on lag: with half of it pinned VMs got 2 % too much beside busy
-/// host tasks.
+/// host tasks. A group that is served less than a pCPU may be ahead by as much CPU time.
 const STEERING_NS: i64 = 100_000_000;
 
 struct Seen<'a> {
@@ -191,7 +191,10 @@ fn shifts(seen: &[Seen<'_>], pcpus: &PcpuSet, v_ns: u64) -> Vec<Option<i64>> {
             .map(|s| (i128::from(v_ns) - i128::from(s.vm.vt_ns)) * i128::from(s.rate.0))
             .sum();
         let behind = i64::try_from(behind / total.max(1)).unwrap_or(0);
-        Some(behind - behind.clamp(-STEERING_NS, STEERING_NS))
+        // A group of few shares is ahead by a quantum of one of its VMs at times: 2^47 ns at most.
+        let one = i128::from(Rate::ONE.0);
+        let ahead = i128::from(STEERING_NS) * one / total.clamp(1, one);
+        Some(behind - behind.clamp(-(ahead as i64), STEERING_NS))
     };
     (0..seen.len()).map(of).collect()
 }

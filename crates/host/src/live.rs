@@ -373,7 +373,6 @@ fn fill(skel: &TandemSkel<'_>, topology: &Topology) -> Result<(), HostError> {
     let host = HostRecord {
         v_ns: V_START,
         v_at_ns: monotonic_ns(),
-        rate: units::Rate::ONE.0,
         pcpus: pcpus.len() as u32,
         clusters: clusters.len() as u32,
         vms: 1,

@@ -18,6 +18,7 @@ mod many_limits;
 mod mutants;
 mod numa;
 mod peers;
+mod pinned;
 mod placement;
 mod planner;
 mod policies;
