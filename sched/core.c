@@ -217,11 +217,13 @@ INLINE void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flag
 INLINE bool core_yield(struct host *h, struct world *w, struct world *to)
 {
 	struct pcpu *p = w->last_pcpu >= 0 ? plat_pcpu(h, (u32)w->last_pcpu) : NULL;
+	struct vm *v = plat_vm(h, w->vm);
 
-	if (!with(YIELD_TO) || !p || w->vm == VM_SYSTEM || w->vm != to->vm ||
-	    plat_knobs(h)->cosched == COSCHED_OFF)
+	if (!with(YIELD_TO) || !p || !v || w->vm == VM_SYSTEM || w->vm != to->vm ||
+	    plat_knobs(h)->cosched == COSCHED_OFF || to->state != STATE_READY)
 		return false;
-	if (to->state != STATE_READY || plat_read(to->queued_on) >= QUEUED_PARKED)
+	v->spun_ns = plat_now(h);
+	if (plat_read(to->queued_on) >= QUEUED_PARKED)
 		return false;
 	p->yield_to = to->id;
 	return true;

@@ -77,6 +77,8 @@ struct vm {
 	/* when that slice began and when it ends */
 	u64 gang_since_ns;
 	u64 gang_end_ns;
+	/* when a vCPU last spun while a sibling was READY */
+	u64 spun_ns;
 	/* since when it is stopped by strict co-scheduling */
 	u64 stopped_ns;
 

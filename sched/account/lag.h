@@ -112,6 +112,7 @@ INLINE void lag_set_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, 
 		v->vt_ns = h->v_ns;
 		v->request_ns = plat_knobs(h)->quantum_us * US;
 		v->gang_key = 0;
+		v->spun_ns = 0;
 		v->stopped = 0;
 		v->first_placed = 0;
 	}

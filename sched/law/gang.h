@@ -19,6 +19,8 @@
 
 /* attempts to place the rest of a gang that need not wait for a full look */
 #define GANG_TRIES 4
+/* for so long a VM counts as one whose vCPUs wait for each other */
+#define GANG_SPUN_NS SEC_NS
 
 /* Length of a gang slice. */
 INLINE u64 gang_slice(const struct knobs *k, const struct vm *v, u32 siblings)
@@ -40,10 +42,43 @@ INLINE bool gang_incomplete(const struct vm *v)
 	return v->waiting && v->gang_tries < GANG_TRIES;
 }
 
+/* Whether the vCPUs of a VM wait for each other: one has lately left its guest because it spun
+ * while a sibling was READY. */
+INLINE bool gang_spins(const struct vm *v, u64 now)
+{
+	u64 spun = plat_read(v->spun_ns);
+
+	return spun && now < spun + GANG_SPUN_NS;
+}
+
+/* Whether the lone world that runs on `p` makes room for a gang of VM `vm` with `deadline`: its own
+ * is later; or, if that VM's vCPUs wait for each other, earlier by a quantum of its VM at most. It
+ * can make up for that, if it gets less than it asks for and no plan moves it, and has not just
+ * woken. */
+SUBPROG bool gang_before_lone(NONNULL(struct host *h), NONNULL(struct pcpu *p), u32 vm,
+			      u64 deadline, u64 now)
+{
+	const struct knobs *k = plat_knobs(h);
+	struct world *w = plat_world(h, plat_read(p->current_world));
+	struct vm *v = plat_vm(h, vm), *lone = w ? plat_vm(h, w->vm) : NULL;
+	u64 current = preempt_current(h, p, now), since = plat_read(p->current_since_ns), ran;
+
+	if (current > deadline)
+		return true;
+	if (!w || !v || !lone || !with(GANG_LONE) || !gang_spins(v, now) ||
+	    k->core_sharing != SHARING_ANY || skew_strict(k) ||
+	    (lone->flags & (VM_CONTENDED | VM_HELD)) != VM_CONTENDED ||
+	    !plat_read(lone->request_ns))
+		return false;
+	ran = w->time_ns[STATE_RUN] - w->ran_before_ns + (now > since ? now - since : 0);
+	return ran >= k->slice_min_us * US &&
+	       current + share_virtual(lone, k->quantum_us * US) > deadline;
+}
+
 /* Whether the world that runs on `p` is preempted by a gang of VM `vm` with `deadline`: a world of
- * an incomplete gang with a later one, or a lone world of a later deadline; never a VM that runs
- * inside its reservation. So one gang after the other becomes complete. */
-INLINE bool gang_preempts(struct host *h, const struct pcpu *p, u32 vm, u64 deadline, u64 now)
+ * an incomplete gang with a later one, or a lone world; never a VM that runs inside its
+ * reservation. So one gang after the other becomes complete. */
+INLINE bool gang_preempts(struct host *h, struct pcpu *p, u32 vm, u64 deadline, u64 now)
 {
 	u32 runs = plat_read(p->current_vm);
 	struct vm *v = plat_read(p->current_world) && runs != VM_SYSTEM && runs != vm
@@ -55,7 +90,7 @@ INLINE bool gang_preempts(struct host *h, const struct pcpu *p, u32 vm, u64 dead
 		return false;
 	if (gang && plat_read(v->runnable) > 1 && !skew_strict(plat_knobs(h)))
 		return v->waiting && gang > deadline;
-	return preempt_current(h, p, now) > deadline;
+	return gang_before_lone(h, p, vm, deadline, now);
 }
 
 #endif

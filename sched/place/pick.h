@@ -235,10 +235,17 @@ SUBPROG bool pick_gang(NONNULL(struct host *h), u32 pcpu, u64 key_max)
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	struct world *w = p ? plat_world(h, p->gang_next) : NULL;
 	struct vm *v = w ? plat_vm(h, w->vm) : NULL;
+	u64 key;
 
 	if (p)
 		p->gang_next = WORLD_NONE;
-	if (!p || !w || !v || share_deadline(v, w) >= key_max || !pick_sibling(h, pcpu, w->id))
+	if (!p || !w || !v)
+		return false;
+	key = gang_spins(v, plat_now(h)) ? plat_read(v->gang_key) : 0;
+	if (share_deadline(v, w) >= key_max &&
+	    (!key || !gang_preempts(h, p, w->vm, key, plat_now(h))))
+		return false;
+	if (!pick_sibling(h, pcpu, w->id))
 		return false;
 	trace_note_stop(h, p, WHY_PREEMPTED);
 	return true;

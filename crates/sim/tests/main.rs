@@ -6,6 +6,7 @@ mod cosched;
 mod draw;
 mod engine;
 mod gaming;
+mod gangs;
 mod guests;
 mod hardware;
 mod host_tasks;
