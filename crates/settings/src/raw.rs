@@ -6,7 +6,11 @@ use crate::{
     checks, hardware::hardware_reasons, names, numa::numa_reasons, offline::offline_reasons, pools,
     published, realtime::realtime_reasons, unreadable,
 };
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 use topology::Topology;
 use units::caps;
 
@@ -15,14 +19,8 @@ use units::caps;
 /// # Errors
 /// `ScenarioError`; nothing is half-loaded.
 pub fn load(path: &str) -> Result<Scenario, ScenarioError> {
-    let given = Path::new(path);
-    let candidates = [
-        given.to_path_buf(),
-        given.join("scenario.toml"),
-        Path::new(names::FOLDER).join(path).join("scenario.toml"),
-    ];
-    let file = candidates.iter().find(|c| c.is_file()).unwrap_or(&candidates[0]);
-    let text = fs::read_to_string(file).map_err(|cause| ScenarioError::Read {
+    let file = file_of(path);
+    let text = fs::read_to_string(&file).map_err(|cause| ScenarioError::Read {
         path: path.to_owned(),
         cause,
         near: names::near(path),
@@ -33,6 +31,18 @@ pub fn load(path: &str) -> Result<Scenario, ScenarioError> {
         file.file_stem()
     };
     parse(path, &stem.map_or_else(String::new, |s| s.to_string_lossy().into_owned()), &text)
+}
+
+/// The file that [`load`] reads for this name or path; `path` itself where none is there.
+#[must_use]
+pub fn file_of(path: &str) -> PathBuf {
+    let given = Path::new(path);
+    let candidates = [
+        given.to_path_buf(),
+        given.join("scenario.toml"),
+        Path::new(names::FOLDER).join(path).join("scenario.toml"),
+    ];
+    candidates.into_iter().find(|c| c.is_file()).unwrap_or_else(|| given.to_path_buf())
 }
 
 /// Parses a scenario's text; `path` and `name` are what messages and the scenario call it.

@@ -1,7 +1,12 @@
 //! `tandem report`: reads results and traces, and writes one page for a browser; `crates/report`
 //! decides its contents.
 
-use crate::{Exit, Failure, output::Output, say};
+use crate::{
+    Exit, Failure,
+    apart::{Named, apart},
+    output::Output,
+    say,
+};
 use ::report::{Given, Options, Source};
 use anyhow::Context;
 use std::{
@@ -58,6 +63,9 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         );
         return Err(Failure::new(Exit::Usage, error));
     }
+    let names: Vec<&str> = args.runs.iter().flat_map(|r| split(r).1).collect();
+    let read: Vec<Named<'_>> = names.iter().map(|name| ("a RUN", Path::new(name))).collect();
+    apart(&read, &[("--output", &args.output)])?;
     let output = Output::open_or_stdout(&args.output, "the page")?;
     let given = args.runs.iter().map(|r| given(r)).collect::<Result<Vec<_>, _>>()?;
     let missing =
@@ -99,16 +107,21 @@ fn whole(damaged: Option<String>) -> Result<(), Failure> {
 
 /// Files of a RUN. What is the name of a file as it stands is that file.
 fn given(run: &str) -> Result<Given, Failure> {
+    let (label, names) = split(run);
+    let files = names.into_iter().map(file).collect::<Result<_, _>>()?;
+    Ok(Given { label: label.map(str::to_owned), files })
+}
+
+/// The label and the names of the files of a RUN.
+fn split(run: &str) -> (Option<&str>, Vec<&str>) {
     if is_file(run) {
-        return Ok(Given { label: None, files: vec![file(run)?] });
+        return (None, vec![run]);
     }
     let (label, rest) = match run.split_once('=') {
-        Some((label, rest)) if !label.is_empty() => (Some(label.to_owned()), rest),
+        Some((label, rest)) if !label.is_empty() => (Some(label), rest),
         _ => (None, run),
     };
-    let names: Vec<&str> = if is_file(rest) { vec![rest] } else { rest.split(',').collect() };
-    let files = names.into_iter().map(file).collect::<Result<_, _>>()?;
-    Ok(Given { label, files })
+    (label, if is_file(rest) { vec![rest] } else { rest.split(',').collect() })
 }
 
 fn is_file(name: &str) -> bool {

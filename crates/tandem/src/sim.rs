@@ -4,6 +4,7 @@
 use crate::output::Output;
 use crate::{
     Exit, Failure,
+    apart::{Named, apart},
     knobs::{self, Setting},
     say,
 };
@@ -38,9 +39,9 @@ pub struct Args {
     /// Only the run with this label.
     #[arg(long, value_name = "LABEL")]
     run: Option<String>,
-    /// Record every decision in a file for 'tandem trace' (docs/trace.md); of one run, which --run
-    /// names if there are several.
-    #[arg(long, value_name = "FILE")]
+    /// Record every decision for 'tandem trace' (docs/trace.md) in a file, or to standard output
+    /// with '-'; of one run, which --run names if there are several.
+    #[arg(long, value_name = "FILE|-")]
     trace: Option<PathBuf>,
     /// Without the oracle: faster, and no entitlements in the result.
     #[arg(long)]
@@ -57,6 +58,10 @@ const SHOWN: usize = 20;
 /// expectation is missed, `Exit::Usage` where no scenario is named.
 pub fn main(args: &Args) -> Result<(), Failure> {
     let Some(name) = &args.scenario else { return Err(which()) };
+    let outputs = [("--trace", &args.trace), ("--json", &args.json)];
+    let written: Vec<Named<'_>> =
+        outputs.iter().filter_map(|(by, path)| Some((*by, path.as_deref()?))).collect();
+    apart(&[("the scenario", &settings::file_of(name))], &written)?;
     let policy: Policy = args.policy.parse().map_err(|e| Failure::new(Exit::Input, e))?;
     let mut scenario = settings::load(name).map_err(|e| Failure::new(Exit::Input, e))?;
     choose(args, &mut scenario)?;
@@ -70,22 +75,27 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         ..Options::default()
     };
     let json = args.json.as_deref().map(|p| Output::open_or_stdout(p, "the result")).transpose()?;
-    let trace = args.trace.as_deref().map(|p| Output::open(p, "the trace")).transpose()?;
-    let to_stdout = json.as_ref().is_some_and(Output::is_stdout);
+    let trace = args.trace.as_deref().map(|p| Output::open_or_stdout(p, "the trace"));
+    let trace = trace.transpose()?;
+    let to_stdout = json.iter().chain(&trace).any(Output::is_stdout);
     let mut violations = vec![];
     // The documents are written, also where nothing more can be said.
     let said = say::Beside::default();
     let say = |text: &str| if to_stdout { say::hint(text) } else { said.all(text) };
     let seed = args.seed.unwrap_or(scenario.runs[0].spec.seed);
-    say(&format!(
+    let head = format!(
         "{}: {} (tandem {}, policy {}, seed {seed})\n",
         scenario.name,
         scenario.title,
         env!("CARGO_PKG_VERSION"),
         args.policy
-    ));
+    );
     let progress = |p: Progress<'_>| match p {
         Progress::Begins(run, i, n) => {
+            // No run is refused any more.
+            if i == 1 {
+                say(&head);
+            }
             if n > 1 {
                 say::note(&format!("run {i} of {n}: {}", run.label));
             }
@@ -118,7 +128,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         file.finish()?;
     }
     let document = done.map_err(|e| failure_of(e, args))?;
-    if let Some(path) = &args.trace {
+    if let Some(path) = args.trace.as_ref().filter(|p| p.as_os_str() != "-") {
         say(&format!("\ntrace: {0}; look at it by: tandem trace waits {0}\n", path.display()));
     }
     if let Some(file) = json {

@@ -1,6 +1,7 @@
 //! All tests of the command line in one program, linked once;
 //! each file has a subject.
 
+mod apart;
 mod metrics;
 mod numa;
 mod output;
