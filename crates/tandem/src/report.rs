@@ -68,9 +68,10 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     apart(&read, &[("--output", &args.output)])?;
     let output = Output::open_or_stdout(&args.output, "the page")?;
     let given = args.runs.iter().map(|r| given(r)).collect::<Result<Vec<_>, _>>()?;
-    let missing =
-        |s: &Source| matches!(s, Source::Trace(t) if t.gaps.iter().any(|g| g.events != Some(0)));
-    let damaged = given.iter().flat_map(|g| &g.files).find(|f| missing(&f.1)).map(|f| f.0.clone());
+    let damage = given.iter().flat_map(|g| &g.files).find_map(|(name, source)| match source {
+        Source::Trace(trace) => trace.damage_of(name),
+        Source::Documents(_) => None,
+    });
     let runs = ::report::pair(given, &args.run).map_err(|e| Failure::new(Exit::Input, e))?;
     let options = Options {
         title: args.title.clone(),
@@ -86,23 +87,17 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let told = !output.is_stdout();
     output.write(&text)?;
     if !told {
-        return whole(damaged);
+        return whole(damage);
     }
     let runs =
         if page.runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", page.runs.len()) };
     let path = args.output.display();
     say::line(&format!("{path}: {runs}, {:.1} MB; open it in a browser", text.len() as f64 / 1e6))?;
-    whole(damaged)
+    whole(damage)
 }
 
-fn whole(damaged: Option<String>) -> Result<(), Failure> {
-    let text = |name| {
-        anyhow::anyhow!(
-            "{name}: the trace is damaged: the page shows what is there; 'tandem trace waits \
-                {name}' says what is missing"
-        )
-    };
-    damaged.map_or(Ok(()), |name| Err(Failure::new(Exit::Damaged, text(name))))
+fn whole(damage: Option<String>) -> Result<(), Failure> {
+    damage.map_or(Ok(()), |text| Err(Failure::new(Exit::Damaged, anyhow::anyhow!(text))))
 }
 
 /// Files of a RUN. What is the name of a file as it stands is that file.
@@ -139,12 +134,6 @@ fn file(name: &str) -> Result<(String, Source), Failure> {
     read.with_context(|| format!("{shown}: cannot read it; {next}"))
         .map_err(|e| Failure::new(Exit::Input, e))?;
     let source = ::report::read(shown, &bytes).map_err(|e| Failure::new(Exit::Input, e))?;
-    let gaps = if let Source::Trace(trace) = &source { trace.gaps.len() } else { 0 };
-    if gaps > 0 {
-        say::note(&format!(
-            "tandem: {shown}: {gaps} spans of the trace are missing; the page shows them as unknown"
-        ));
-    }
     Ok((shown.to_owned(), source))
 }
 

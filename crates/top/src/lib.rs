@@ -38,7 +38,7 @@ pub use replayed::replayed;
 pub use state::State;
 pub use term::{TermError, run};
 pub use view::{Size, Status, Tone, View, view};
-pub use write::{Format, WriteError, screen, write};
+pub use write::{Format, WriteError, only, screen, write};
 
 #[cfg(test)]
 mod key_tests;
