@@ -173,16 +173,18 @@ pub fn tables(args: &TopArgs) -> Result<(), Failure> {
             } else {
                 serde_json::to_string(&document)
             };
-            say::line(&text.map_err(anyhow::Error::from)?)?;
+            say::raw(&(text.map_err(anyhow::Error::from)? + "\n"))?;
         } else {
-            let home = if clear { "\x1b[H\x1b[2J" } else { "" };
             let settings = args.settings.then(|| allocations(&names));
             let more = [
                 (args.pools, views::pools as fn(&RunResult) -> String),
                 (args.worlds, views::worlds),
             ];
             let more: String = more.iter().filter(|m| m.0).map(|m| m.1(&run)).collect();
-            say::all(&format!("{home}{}{more}", views::top(&run, &policy, settings.as_ref())))?;
+            if clear {
+                say::raw("\x1b[H\x1b[2J")?;
+            }
+            say::all(&format!("{}{more}", views::top(&run, &policy, settings.as_ref())))?;
         }
     }
     Ok(())

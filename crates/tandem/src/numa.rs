@@ -76,7 +76,7 @@ fn of_host(args: &Explain) -> Result<(), Failure> {
         }
     }
     if args.json {
-        return Ok(say::all(&json(&[(String::new(), vms)])?)?);
+        return Ok(say::raw(&json(&[(String::new(), vms)])?)?);
     }
     Ok(say::all(&text(&vms))?)
 }
@@ -135,7 +135,7 @@ fn of_scenario(args: &Explain, name: &str) -> Result<(), Failure> {
     };
     sim::run_scenario(&scenario, &options, progress).map_err(|e| Failure::new(exit_of(&e), e))?;
     if args.json {
-        said.all(&json(&runs)?);
+        said.raw(&json(&runs)?);
     }
     said.end(Ok(()))
 }

@@ -94,7 +94,7 @@ impl Output {
     /// When it cannot be written; an old file is there as before then.
     pub(crate) fn write(self, text: &str) -> Result<(), Unwritten> {
         if self.is_stdout() {
-            return say::all(text);
+            return say::raw(text);
         }
         self.writer()?.write_all(text.as_bytes()).map_err(|e| self.failed(e))?;
         self.finish()

@@ -5,7 +5,7 @@ use crate::{
     Exit, Failure,
     apart::{Named, apart},
     output::Output,
-    say,
+    say::{self, quoted},
 };
 use ::report::{Given, Options, Source};
 use anyhow::Context;
@@ -139,14 +139,7 @@ fn file(name: &str) -> Result<(String, Source), Failure> {
 
 /// The command line as it can be typed again.
 fn command(words: impl Iterator<Item = String>) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._/-=,:%+@".contains(c);
-    let quoted = words.map(|w| {
-        if !w.is_empty() && w.chars().all(plain) {
-            w
-        } else {
-            format!("'{}'", w.replace('\'', r"'\''"))
-        }
-    });
+    let quoted = words.map(|w| quoted(&w));
     std::iter::once("tandem".to_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
 }
 

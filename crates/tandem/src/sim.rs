@@ -6,7 +6,7 @@ use crate::{
     Exit, Failure,
     apart::{Named, apart},
     knobs::{self, Setting},
-    say,
+    say::{self, quoted},
 };
 use sim::{Options, Policy, Progress};
 use std::{collections::BTreeMap, io::BufWriter, path::PathBuf};
@@ -81,7 +81,8 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let mut violations = vec![];
     // The documents are written, also where nothing more can be said.
     let said = say::Beside::default();
-    let say = |text: &str| if to_stdout { say::hint(text) } else { said.all(text) };
+    let say =
+        |text: &str| if to_stdout { say::hint(&::top::safe_lines(text)) } else { said.all(text) };
     let seed = args.seed.unwrap_or(scenario.runs[0].spec.seed);
     let head = format!(
         "{}: {} (tandem {}, policy {}, seed {seed})\n",
@@ -129,7 +130,9 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     }
     let document = done.map_err(|e| failure_of(e, args))?;
     if let Some(path) = args.trace.as_ref().filter(|p| p.as_os_str() != "-") {
-        say(&format!("\ntrace: {0}; look at it by: tandem trace waits {0}\n", path.display()));
+        let path = path.display().to_string();
+        let next = format!("tandem trace waits {}", quoted(&path));
+        say(&format!("\ntrace: {path}; look at it by: {next}\n"));
     }
     if let Some(file) = json {
         file.json(&document)?;
@@ -222,17 +225,21 @@ fn judge(
     document: &Document,
     violations: &[String],
 ) -> Result<(), Failure> {
+    // Of many the oracle keeps the first.
+    let violated: u64 =
+        document.runs.iter().filter_map(|r| r.checked.as_ref()).map(|c| c.violated).sum();
     if !policy.is_tandem() {
         // It promises nothing: what the oracle found is in the result document.
-        if !violations.is_empty() {
-            let n = violations.len();
-            say::note(&format!("policy {policy}: the oracle counts {n} departures from the ideal"));
+        if violated > 0 {
+            say::note(&format!(
+                "policy {policy}: the oracle counts {violated} departures from the ideal"
+            ));
         }
         return Ok(());
     }
     if !violations.is_empty() {
         let shown = violations.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("\n  - ");
-        let more = violations.len().saturating_sub(SHOWN);
+        let more = violated.saturating_sub(violations.len().min(SHOWN) as u64);
         let rest = if more > 0 { format!("\n  and {more} more") } else { String::new() };
         let error =
             anyhow::anyhow!("the oracle objects:\n  - {shown}{rest}\nreplay: {}", replay(args));
@@ -257,8 +264,8 @@ fn judge(
 fn replay(args: &Args) -> String {
     let seed = args.seed.map_or_else(String::new, |s| format!(" --seed {s}"));
     let duration = args.duration.map_or_else(String::new, |d| format!(" --duration {d}"));
-    let run = args.run.as_ref().map_or_else(String::new, |l| format!(" --run '{l}'"));
+    let run = args.run.as_ref().map_or_else(String::new, |l| format!(" --run {}", quoted(l)));
     let set: String = args.set.iter().map(|s| format!(" --set {}={}", s.0, s.1)).collect();
-    let scenario = args.scenario.as_deref().unwrap_or_default();
+    let scenario = quoted(args.scenario.as_deref().unwrap_or_default());
     format!("tandem sim {scenario}{run}{seed}{duration}{set} --policy {}", args.policy)
 }

@@ -9,6 +9,7 @@ mod perfetto;
 mod reader_gone;
 mod report;
 mod reproduce;
+mod said;
 mod sim_names;
 mod top;
 mod top_screen;

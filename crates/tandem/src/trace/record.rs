@@ -107,7 +107,7 @@ fn tell(args: &Args, done: &Recorded) -> Result<(), say::Unwritten> {
         let Recorded { events, lost, bytes, .. } = *done;
         let text = serde_json::json!({ "file": args.output, "duration_ns": done.time.as_nanos() as u64, "events": events, "lost": lost,
             "bytes": bytes, "ended": ended(done.end) });
-        say::line(&text.to_string())
+        say::raw(&(text.to_string() + "\n"))
     } else {
         let mut text = format!(
             "{}: {}; ended: {}\n",
@@ -119,7 +119,8 @@ fn tell(args: &Args, done: &Recorded) -> Result<(), say::Unwritten> {
             text += "records were lost: the file marks where; choose a shorter time or a less busy \
                 moment\n";
         }
-        say::line(&format!("{text}look at it with 'tandem trace waits {}'", args.output.display()))
+        let output = say::quoted(&args.output.display().to_string());
+        say::line(&format!("{text}look at it by: tandem trace waits {output}"))
     }
 }
 
