@@ -80,6 +80,9 @@ fn all_runs_of_a_scenario_are_judged_before_the_first() {
         assert!(error.starts_with(&format!("tandem: {want}")), "{words:?}: {error}");
         assert_eq!(names(&folder), ["x.toml"]);
     }
+    let short = ["numa", "explain", "--scenario", "three-on-two", "--duration", "1ms"];
+    let (code, out, error) = ends(&short);
+    assert_eq!((code, out.len()), (3, 0), "{error}");
 }
 
 #[test]
