@@ -74,7 +74,7 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, Scen
     };
     let mut reasons = unreadable::take(&mut base).map_err(|one| invalid(vec![one]))?;
     let both = vms(&base).filter(|vm| vm.contains_key("workload")).filter(|vm| has_each(vm));
-    reasons.extend(both.map(|vm| two_workloads(vm)));
+    reasons.extend(both.map(two_workloads));
     // Unknown keys of the base are reported with line and column, which a table has lost.
     let whole = toml::to_string(&base).map_err(|e| refused(e.to_string()))?;
     let as_written = variants.is_empty() && published.is_empty() && reasons.is_empty();

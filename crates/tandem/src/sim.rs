@@ -58,10 +58,7 @@ const SHOWN: usize = 20;
 /// expectation is missed, `Exit::Usage` where no scenario is named.
 pub fn main(args: &Args) -> Result<(), Failure> {
     let Some(name) = &args.scenario else { return Err(which()) };
-    let outputs = [("--trace", &args.trace), ("--json", &args.json)];
-    let written: Vec<Named<'_>> =
-        outputs.iter().filter_map(|(by, path)| Some((*by, path.as_deref()?))).collect();
-    apart(&[("the scenario", &settings::file_of(name))], &written)?;
+    apart(&[("the scenario", &settings::file_of(name))], &args.written())?;
     let policy: Policy = args.policy.parse().map_err(|e| Failure::new(Exit::Input, e))?;
     let mut scenario = settings::load(name).map_err(|e| Failure::new(Exit::Input, e))?;
     choose(args, &mut scenario)?;
@@ -83,35 +80,18 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let said = say::Beside::default();
     let say =
         |text: &str| if to_stdout { say::hint(&::top::safe_lines(text)) } else { said.all(text) };
-    let seed = args.seed.unwrap_or(scenario.runs[0].spec.seed);
-    let head = format!(
-        "{}: {} (tandem {}, policy {}, seed {seed})\n",
-        scenario.name,
-        scenario.title,
-        env!("CARGO_PKG_VERSION"),
-        args.policy
-    );
     let progress = |p: Progress<'_>| match p {
         Progress::Begins(run, i, n) => {
             // No run is refused any more.
             if i == 1 {
-                say(&head);
+                say(&head(args, &scenario));
             }
             if n > 1 {
                 say::note(&format!("run {i} of {n}: {}", run.label));
             }
         }
         Progress::Done(run, outcome) => {
-            let result = &outcome.result;
-            say(&format!(
-                "\n{}{}{}{}{}{}",
-                views::summary(result),
-                views::lost(result),
-                views::moved(result),
-                views::homes(result),
-                views::pools(result),
-                views::wakeups(result)
-            ));
+            say(&text(&outcome.result));
             for v in outcome.verdict.iter().flat_map(|v| &v.violations) {
                 violations.push(format!("run '{}': {v}", run.label));
             }
@@ -138,6 +118,39 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         file.json(&document)?;
     }
     said.end(judge(args, policy, &scenario, &document, &violations))
+}
+
+impl Args {
+    /// Files that it writes.
+    fn written(&self) -> Vec<Named<'_>> {
+        let outputs = [("--trace", &self.trace), ("--json", &self.json)];
+        outputs.into_iter().filter_map(|(by, path)| Some((by, path.as_deref()?))).collect()
+    }
+}
+
+/// The line above all runs.
+fn head(args: &Args, scenario: &settings::Scenario) -> String {
+    let seed = args.seed.unwrap_or(scenario.runs[0].spec.seed);
+    format!(
+        "{}: {} (tandem {}, policy {}, seed {seed})\n",
+        scenario.name,
+        scenario.title,
+        env!("CARGO_PKG_VERSION"),
+        args.policy
+    )
+}
+
+/// A run's result in tables.
+fn text(result: &views::RunResult) -> String {
+    format!(
+        "\n{}{}{}{}{}{}",
+        views::summary(result),
+        views::lost(result),
+        views::moved(result),
+        views::homes(result),
+        views::pools(result),
+        views::wakeups(result)
+    )
 }
 
 /// No scenario is named: those that there are.
