@@ -68,6 +68,17 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     apart(&read, &[("--output", &args.output)])?;
     let output = Output::open_or_stdout(&args.output, "the page")?;
     let given = args.runs.iter().map(|r| given(r)).collect::<Result<Vec<_>, _>>()?;
+    let lengths = given.iter().flat_map(|g| &g.files).filter_map(|(_, source)| match source {
+        Source::Trace(trace) => Some(Span::from_ns(trace.length_ns())),
+        Source::Documents(_) => None,
+    });
+    if let Some((from, end)) = args.from.zip(lengths.max()).filter(|(from, end)| from > end) {
+        let error = anyhow::anyhow!(
+            "--from {from}: cannot show that part: seen an empty one, allowed up to {end}, where \
+                the longest trace ends"
+        );
+        return Err(Failure::new(Exit::Usage, error));
+    }
     let damage = given.iter().flat_map(|g| &g.files).find_map(|(name, source)| match source {
         Source::Trace(trace) => trace.damage_of(name),
         Source::Documents(_) => None,

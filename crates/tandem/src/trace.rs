@@ -115,10 +115,9 @@ impl Range {
     ///
     /// # Errors
     /// `Exit::Usage` where it begins behind the last event.
-    fn ns(&self, events: &[Event]) -> Result<(u64, u64), Failure> {
-        let mut times = events.iter().filter(|e| !e.kind.is_name()).map(|e| e.ns);
-        let begin = times.next().unwrap_or(0);
-        let length = times.next_back().unwrap_or(begin) - begin;
+    fn ns(&self, input: &Input) -> Result<(u64, u64), Failure> {
+        let begin = input.events().iter().find(|e| !e.kind.is_name()).map_or(0, |e| e.ns);
+        let length = input.length_ns();
         if let Some(from) = self.from.filter(|from| from.ns() > length) {
             let allowed = format!("allowed up to {}, where the trace ends", Span::from_ns(length));
             return Err(Range::empty(&format!("--from {from}"), &allowed));

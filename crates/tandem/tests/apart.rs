@@ -108,6 +108,9 @@ fn a_part_of_a_trace_without_events_is_refused_by_every_view() {
             assert!(error.starts_with(&format!("tandem: {want}")), "{words:?}: {error}");
         }
     }
+    let (code, out, error) = ends(&["report", text(&trace), "-o", "-", "--from", "100s"]);
+    assert_eq!((code, out.len()), (2, 0), "{error}");
+    assert!(error.contains("allowed up to ") && error.contains("where the longest trace ends"));
     for view in ["waits", "log", "table"] {
         let (code, out, error) = ends(&["trace", view, text(&trace), "--pcpu", "99"]);
         assert_eq!((code, out.len()), (3, 0), "{view}");

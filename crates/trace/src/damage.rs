@@ -129,6 +129,13 @@ impl Trace {
         Ok(trace)
     }
 
+    /// Time from its first event to its last, in ns; names are none.
+    #[must_use]
+    pub fn length_ns(&self) -> u64 {
+        let mut times = self.events.iter().filter(|e| !e.kind.is_name()).map(|e| e.ns);
+        times.next().map_or(0, |begin| times.next_back().unwrap_or(begin).saturating_sub(begin))
+    }
+
     /// What is damaged, a text for each place, and what is known of the missing part; none for a
     /// file that is as it was written. What the recorder says it lost is no damage.
     #[must_use]

@@ -37,7 +37,7 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let format = args.format.unwrap_or(if json { Format::Chrome } else { Format::Perfetto });
     let file = args.range.output("OUT", &args.out, "the picture")?;
     let input = args.range.read()?;
-    let (from, to) = args.range.ns(input.events())?;
+    let (from, to) = args.range.ns(&input)?;
     let part = (from > 0 || to < u64::MAX).then(|| between(input.events(), from, to));
     let events = part.as_deref().unwrap_or(input.events());
     if format == Format::Chrome && events.len() > chrome::EVENTS_MAX {

@@ -48,6 +48,11 @@ impl Input {
         &self.loaded.trace.events
     }
 
+    /// Time from the first event to the last, in ns.
+    pub(super) fn length_ns(&self) -> u64 {
+        self.loaded.trace.length_ns()
+    }
+
     /// Says on a terminal what is being done, where it takes a second or more.
     pub(super) fn working(&self, what: &str) {
         if self.events().len() > LONG && io::stderr().is_terminal() {

@@ -49,7 +49,7 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let json = args.range.json(args.json.as_deref(), "the waits")?;
     let input = args.range.read()?;
     let chosen = args.selection.choose(input.events())?;
-    let (from_ns, to_ns) = args.range.ns(input.events())?;
+    let (from_ns, to_ns) = args.range.ns(&input)?;
     let options = WaitOptions { from_ns, to_ns, brief_ns: args.brief.ns(), core_sharing };
     input.working("judging");
     let report = analyse_some(input.events(), &options, |w| chosen.wait(w));
