@@ -122,7 +122,8 @@ pub struct Progress<'a> {
 /// are passed over.
 ///
 /// # Errors
-/// `ReproduceError` for the first run that cannot be done; the others are given up.
+/// `ReproduceError` for the first run that cannot be done: all are judged before one begins, and
+/// where one fails the others are given up.
 pub fn reproduce(
     scenarios: &[Scenario],
     threads: usize,
@@ -143,6 +144,10 @@ pub fn reproduce(
         let traced = |j: &Job| of.contains(&Job { traced: true, ..j.clone() });
         jobs.extend(of.iter().filter(|j| j.traced || !traced(j)).cloned());
     }
+    for job in &jobs {
+        let run = &scenarios[job.scenario].runs[job.run];
+        sim::judge(run, &options(job), job.traced).map_err(|e| refused(scenarios, job, e))?;
+    }
     let cost = |j: &Job| {
         let run = &scenarios[j.scenario].runs[j.run];
         u128::from(run.spec.duration.ns()) * run.topology.pcpus() as u128
@@ -161,13 +166,7 @@ pub fn reproduce(
                     all.insert((run.label.clone(), job.policy.clone()), done);
                 }
                 Err(cause) => {
-                    let (scenario, policy) = (scenario.name.clone(), job.policy.clone());
-                    let error = ReproduceError::Run {
-                        scenario,
-                        run: run.label.clone(),
-                        policy,
-                        cause: Box::new(cause),
-                    };
+                    let error = refused(scenarios, job, cause);
                     failed.lock().expect("no thread panics").get_or_insert(error);
                     next.store(jobs.len(), Ordering::Relaxed);
                 }
@@ -206,11 +205,25 @@ fn known(scenario: &Scenario, policy: &str) -> Result<(), ReproduceError> {
     })
 }
 
-fn one(run: &settings::Run, job: &Job) -> Result<measure::Done, SimError> {
+fn refused(scenarios: &[Scenario], job: &Job, cause: SimError) -> ReproduceError {
+    let scenario = &scenarios[job.scenario];
+    ReproduceError::Run {
+        scenario: scenario.name.clone(),
+        run: scenario.runs[job.run].label.clone(),
+        policy: job.policy.clone(),
+        cause: Box::new(cause),
+    }
+}
+
+fn options(job: &Job) -> Options {
     // Other policies promise nothing that the oracle could hold them to.
     let check = job.policy == "tandem";
     let policy = job.policy.parse().unwrap_or(Policy::Tandem);
-    let options = Options { policy, check, ..Options::default() };
+    Options { policy, check, ..Options::default() }
+}
+
+fn one(run: &settings::Run, job: &Job) -> Result<measure::Done, SimError> {
+    let options = options(job);
     if !job.traced {
         return Ok(measure::Done::new(sim::run(run, &options)?, BTreeMap::new()));
     }

@@ -2,8 +2,8 @@
 //! they come, what each object has from then on, and why a change is refused.
 
 use crate::{
-    LimitSetting, PoolSpec, RunSpec, SharesSetting, VmResources, VmSpec, checks::too_many_limits,
-    pools::place,
+    LimitSetting, PoolSpec, Run, RunSpec, SharesSetting, VmResources, VmSpec,
+    checks::too_many_limits, pools::place,
 };
 use serde::{Deserialize, Serialize};
 use units::{CpuAmount, Span};
@@ -83,6 +83,22 @@ pub fn changes(spec: &RunSpec) -> Result<Vec<Change>, Vec<String>> {
         }
     }
     if reasons.is_empty() { Ok(out) } else { Err(reasons) }
+}
+
+/// Why changes are refused that come after the end of every run; one run may be shorter.
+pub(crate) fn too_late(runs: &[Run]) -> Vec<String> {
+    let ends = runs.iter().map(|r| r.spec.duration).max().unwrap_or_default();
+    let all = runs.first().map(|r| in_order(&r.spec)).unwrap_or_default();
+    let late = all.into_iter().filter(|(_, c)| c.at >= ends);
+    let reason = |(number, c): (usize, &ChangeSpec)| {
+        format!(
+            "change {number} {}: at: seen {}, allowed before the run ends ({ends}); it would \
+                never come",
+            c.title(),
+            c.at
+        )
+    };
+    late.map(reason).collect()
 }
 
 /// Changes in the order of time, each with its number in the file from 1.

@@ -134,6 +134,13 @@ pub(crate) fn expectations(spec: &RunSpec, reasons: &mut Vec<String>) {
             )
         }));
     }
+    if expect.refill_permille.is_some() && spec.hardware.is_none() {
+        reasons.push(
+            "expect.refill_permille: seen it without [hardware], allowed with the caches that it \
+                counts; add [hardware], or leave it out"
+                .to_owned(),
+        );
+    }
     for (key, all) in [("at_least", &expect.at_least), ("lab_at_least", &expect.lab_at_least)] {
         let over = all.iter().filter(|(_, permille)| **permille > 1000);
         reasons.extend(over.map(|(n, permille)| {

@@ -2,11 +2,22 @@
 //! reason to refuse.
 
 use crate::{
-    HostSpec, HostTask, Published, Run, RunSpec, Scenario, ScenarioError, VmSpec, changes::changes,
-    checks, hardware::hardware_reasons, names, numa::numa_reasons, offline::offline_reasons, pools,
-    published, realtime::realtime_reasons, unreadable,
+    HostSpec, HostTask, Published, Run, RunSpec, Scenario, ScenarioError, VmSpec,
+    changes::{changes, too_late},
+    checks,
+    hardware::hardware_reasons,
+    names,
+    numa::numa_reasons,
+    offline::offline_reasons,
+    pools, published,
+    realtime::realtime_reasons,
+    unreadable,
 };
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 use topology::Topology;
 use units::caps;
 
@@ -15,14 +26,8 @@ use units::caps;
 /// # Errors
 /// `ScenarioError`; nothing is half-loaded.
 pub fn load(path: &str) -> Result<Scenario, ScenarioError> {
-    let given = Path::new(path);
-    let candidates = [
-        given.to_path_buf(),
-        given.join("scenario.toml"),
-        Path::new(names::FOLDER).join(path).join("scenario.toml"),
-    ];
-    let file = candidates.iter().find(|c| c.is_file()).unwrap_or(&candidates[0]);
-    let text = fs::read_to_string(file).map_err(|cause| ScenarioError::Read {
+    let file = file_of(path);
+    let text = fs::read_to_string(&file).map_err(|cause| ScenarioError::Read {
         path: path.to_owned(),
         cause,
         near: names::near(path),
@@ -33,6 +38,18 @@ pub fn load(path: &str) -> Result<Scenario, ScenarioError> {
         file.file_stem()
     };
     parse(path, &stem.map_or_else(String::new, |s| s.to_string_lossy().into_owned()), &text)
+}
+
+/// The file that [`load`] reads for this name or path; `path` itself where none is there.
+#[must_use]
+pub fn file_of(path: &str) -> PathBuf {
+    let given = Path::new(path);
+    let candidates = [
+        given.to_path_buf(),
+        given.join("scenario.toml"),
+        Path::new(names::FOLDER).join(path).join("scenario.toml"),
+    ];
+    candidates.into_iter().find(|c| c.is_file()).unwrap_or_else(|| given.to_path_buf())
 }
 
 /// Parses a scenario's text; `path` and `name` are what messages and the scenario call it.
@@ -56,6 +73,8 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, Scen
         Some(all) => all.try_into().map_err(|e: toml::de::Error| refused(e.to_string()))?,
     };
     let mut reasons = unreadable::take(&mut base).map_err(|one| invalid(vec![one]))?;
+    let both = vms(&base).filter(|vm| vm.contains_key("workload")).filter(|vm| has_each(vm));
+    reasons.extend(both.map(two_workloads));
     // Unknown keys of the base are reported with line and column, which a table has lost.
     let whole = toml::to_string(&base).map_err(|e| refused(e.to_string()))?;
     let as_written = variants.is_empty() && published.is_empty() && reasons.is_empty();
@@ -94,6 +113,10 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, Scen
         reasons.push("run: two runs have the same label; each needs its own".to_owned());
     }
     if reasons.is_empty() {
+        reasons = runs_of_lab(&runs, &labels);
+        reasons.extend(too_late(&runs));
+    }
+    if reasons.is_empty() {
         reasons = published::reasons(&published, &runs);
     }
     if !reasons.is_empty() {
@@ -101,6 +124,40 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, Scen
     }
     let (name, title, source) = (name.to_owned(), first.title, first.source);
     Ok(Scenario { name, title, source, runs, published })
+}
+
+/// Labels that the lab is to run and that no run has.
+fn runs_of_lab(runs: &[Run], labels: &BTreeSet<&String>) -> Vec<String> {
+    let named = runs.iter().filter_map(|r| r.spec.lab.runs.as_ref()).flatten();
+    let unknown: BTreeSet<&String> = named.filter(|l| !labels.contains(l)).collect();
+    let allowed = match labels.iter().map(|l| format!("'{l}'")).collect::<Vec<_>>() {
+        one if one == ["''"] => "none, since there is no [[run]]; leave it out".to_owned(),
+        all => format!("the labels of its runs: {}", all.join(", ")),
+    };
+    unknown.iter().map(|l| format!("lab.runs: seen '{l}', allowed {allowed}")).collect()
+}
+
+/// The VMs as written.
+fn vms(base: &toml::Table) -> impl Iterator<Item = &toml::Table> {
+    let all = base.get("vm").and_then(|v| v.as_array()).into_iter().flatten();
+    all.filter_map(|vm| vm.as_table())
+}
+
+/// Whether a VM has a workload for each vCPU.
+fn has_each(vm: &toml::Table) -> bool {
+    vm.contains_key("vcpu_workloads")
+}
+
+fn name_of(vm: &toml::Table) -> &str {
+    vm.get("name").and_then(|n| n.as_str()).unwrap_or_default()
+}
+
+fn two_workloads(vm: &toml::Table) -> String {
+    format!(
+        "vm '{}': workload: seen beside vcpu_workloads, allowed one of them: it would have no \
+            effect; leave it out",
+        name_of(vm)
+    )
 }
 
 /// The run that one `[[run]]` makes of the base, with a reason for each amount in it that cannot be
@@ -144,6 +201,13 @@ fn change(base: &toml::Table, variant: &toml::Value) -> Result<(String, toml::Ta
                     section; allowed NAME.KEY or KEY"
                 )
             })? = value.clone();
+            // One of the base counts, unless this run has one for each vCPU.
+            let object =
+                key.split_once('.').filter(|(_, k)| k.split('.').next() == Some("workload"));
+            let of = |vm: &&toml::Table| object.is_some_and(|(o, _)| name_of(vm) == o);
+            if let Some(vm) = vms(&changed).find(|vm| of(vm) && has_each(vm)) {
+                return Err(format!("run '{label}': {}", two_workloads(vm)));
+            }
         }
     }
     Ok((label.to_owned(), changed))
@@ -293,6 +357,40 @@ workload = { kind = "duty", work = "15ms", sleep = "85ms" }
                 || reasons(&TWO.replace("shares = \"high\"", "shares = 9223372036854775808"))
                     .contains("cannot parse")
         );
+    }
+
+    #[test]
+    fn what_would_have_no_effect_is_refused_with_its_place() {
+        let each = "vcpu_workloads = [{ kind = \"burn\" }]";
+        let said = |name: &str| {
+            format!("vm '{name}': workload: seen beside vcpu_workloads, allowed one of them: ")
+        };
+        let both = TWO.replace("shares = \"high\"", each);
+        assert!(reasons(&both).contains(&said("b")), "{}", reasons(&both));
+        let run = |set: &str| format!("[[run]]\nlabel = \"x\"\nset = {{ {set} }}\n");
+        let base = TWO.replace("vcpus = 2", &format!("vcpus = 1\n{each}"));
+        let second = reasons(&format!("{base}{}", run("\"a.workload\" = { kind = \"idle\" }")));
+        assert!(second.contains(&format!("run 'x': {}", said("a"))), "{second}");
+        // A run may have one for each vCPU in place of the base's one for all.
+        let instead = run("\"b.vcpu_workloads\" = [{ kind = \"burn\" }]");
+        assert!(parse("t.toml", "t", &format!("{TWO}{instead}")).is_ok());
+
+        let refill = reasons(&format!("{TWO}\n[expect]\nrefill_permille = 5\n"));
+        assert!(
+            refill.contains("expect.refill_permille: seen it without [hardware], "),
+            "{refill}"
+        );
+        let lab = format!("{TWO}\n[lab]\nruns = [\"nope\"]\n");
+        assert!(reasons(&lab).contains("lab.runs: seen 'nope', allowed none, since there is no "));
+        let lab = reasons(&format!("{lab}{}", run("")));
+        let want = "lab.runs: seen 'nope', allowed the labels of its runs: 'x'";
+        assert!(lab.contains(want), "{lab}");
+        let late = "duration = \"5s\"\n".to_owned()
+            + TWO
+            + "[[change]]\nat = \"5s\"\nvm = \"a\"\nshares = 7\n";
+        let late = reasons(&late);
+        let want = "change 1 (at 5s, vm 'a'): at: seen 5s, allowed before the run ends (5s); ";
+        assert!(late.contains(want), "{late}");
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub use peers::Peer;
 pub use policies::{Policy, PolicyError};
 pub use recorder::TraceOut;
 pub use run::{
-    Outcome, Progress, SimError, run, run_scenario, run_scenario_traced, run_traced, run_watched,
-    scheduler_terms,
+    Outcome, Progress, SimError, judge, run, run_scenario, run_scenario_traced, run_traced,
+    run_watched, scheduler_terms,
 };
 pub use truth::PcpuTimes;

@@ -8,7 +8,7 @@ use crate::policies::{self, Policy};
 use crate::recorder::{Recorder, TraceOut};
 use crate::truth::PcpuTimes;
 use check::{CoreSharing, CoreTerms, CoschedSpans, SchedulerTerms, Verdict};
-use contract::{Breach, Scheduler, Setup};
+use contract::{Breach, Feature, Scheduler, Setup};
 use sched_core::{HostError, KnobError, Knobs, Tandem};
 use settings::{PlacedPool, Run, Scenario};
 use units::Span;
@@ -153,45 +153,45 @@ pub fn run_traced(run: &Run, options: &Options, out: TraceOut) -> Result<Outcome
     run_recorded(run, options, Some(out), None)
 }
 
+/// Judges a run without doing it: with nothing to object, [`run`] begins.
+///
+/// # Errors
+/// `SimError`, as `run` refuses it; `traced` says whether it is to be recorded.
+pub fn judge(run: &Run, options: &Options, traced: bool) -> Result<(), SimError> {
+    let ready = Ready::of(run, options)?;
+    match options.policy {
+        Policy::Tandem | Policy::Mutant(_) => ready.allowed(traced, ready.tandem()?.features()),
+        Policy::Peer(peer, _) => ready.allowed(traced, peer.make(&ready.setup).features()),
+    }
+}
+
 fn run_recorded(
     run: &Run,
     options: &Options,
     trace: Option<TraceOut>,
     looks: Option<Looks>,
 ) -> Result<Outcome, SimError> {
-    let spec = &run.spec;
-    let seed = options.seed.unwrap_or(spec.seed);
-    let duration = options.duration.unwrap_or(spec.duration);
-    if duration <= spec.warmup {
-        return Err(SimError::Duration { label: run.label.clone(), duration, warmup: spec.warmup });
-    }
-    let pools = settings::place(&spec.pools, spec.host.mhz)
-        .map_err(|reasons| SimError::Pools { label: run.label.clone(), reasons })?;
-    let setup = Setup {
-        topology: &run.topology,
-        vms: spec.vms.len() + 1,
-        worlds: cast::count(spec),
-        pools: pools.len(),
-    };
-    let knobs = knobs(run, options)?;
-    let settings = settings::changes(spec)
-        .map_err(|reasons| SimError::Pools { label: run.label.clone(), reasons })?;
-    let job = Job { run, options, seed, duration, knobs, settings, trace, looks };
-    let tandem = || {
-        let knobs = policies::knobs_of(options.policy, knobs);
-        let Age { clock_ns, virtual_ns } = options.age;
-        Tandem::new(&setup, &knobs)
-            .map(|tandem| tandem.aged(clock_ns, virtual_ns))
-            .map_err(|cause| SimError::Host { label: run.label.clone(), cause })
-    };
+    let ready = Ready::of(run, options)?;
     let pcpus = run.topology.pcpus();
     let faulty = |policy, mutant| policies::faulty(policy, mutant, pcpus);
     match options.policy {
         // The one whose speed counts has an engine of its own.
-        Policy::Tandem => job.done_by(tandem()?, pools),
-        Policy::Mutant(mutant) => job.done_by(faulty(Box::new(tandem()?), mutant), pools),
-        Policy::Peer(peer, None) => job.done_by(peer.make(&setup), pools),
-        Policy::Peer(peer, Some(mutant)) => job.done_by(faulty(peer.make(&setup), mutant), pools),
+        Policy::Tandem => {
+            let tandem = ready.tandem()?;
+            ready.done_by(tandem, trace, looks)
+        }
+        Policy::Mutant(mutant) => {
+            let tandem = Box::new(ready.tandem()?);
+            ready.done_by(faulty(tandem, mutant), trace, looks)
+        }
+        Policy::Peer(peer, None) => {
+            let policy = peer.make(&ready.setup);
+            ready.done_by(policy, trace, looks)
+        }
+        Policy::Peer(peer, Some(mutant)) => {
+            let policy = peer.make(&ready.setup);
+            ready.done_by(faulty(policy, mutant), trace, looks)
+        }
     }
 }
 
@@ -206,40 +206,77 @@ fn knobs(run: &Run, options: &Options) -> Result<Knobs, SimError> {
     Ok(knobs)
 }
 
-/// A run that is to be done, whatever schedules it.
-struct Job<'r> {
+/// A run that can be done, whatever schedules it.
+struct Ready<'r> {
     run: &'r Run,
     options: &'r Options,
     seed: u64,
     duration: Span,
     knobs: Knobs,
+    setup: Setup<'r>,
+    pools: Vec<PlacedPool>,
     settings: Vec<settings::Change>,
-    trace: Option<TraceOut>,
-    looks: Option<Looks>,
 }
 
-impl Job<'_> {
+impl<'r> Ready<'r> {
+    /// Judges all of it but for what the policy cannot do.
+    fn of(run: &'r Run, options: &'r Options) -> Result<Ready<'r>, SimError> {
+        let spec = &run.spec;
+        let label = || run.label.clone();
+        let duration = options.duration.unwrap_or(spec.duration);
+        if duration <= spec.warmup {
+            return Err(SimError::Duration { label: label(), duration, warmup: spec.warmup });
+        }
+        let pools = settings::place(&spec.pools, spec.host.mhz)
+            .map_err(|reasons| SimError::Pools { label: label(), reasons })?;
+        let setup = Setup {
+            topology: &run.topology,
+            vms: spec.vms.len() + 1,
+            worlds: cast::count(spec),
+            pools: pools.len(),
+        };
+        let knobs = knobs(run, options)?;
+        let settings = settings::changes(spec)
+            .map_err(|reasons| SimError::Pools { label: label(), reasons })?;
+        let seed = options.seed.unwrap_or(spec.seed);
+        Ok(Ready { run, options, seed, duration, knobs, setup, pools, settings })
+    }
+
+    /// Refuses what the policy cannot do.
+    fn allowed(&self, traced: bool, features: &[Feature]) -> Result<(), SimError> {
+        policies::refuse(self.run, self.options, traced, features)
+    }
+
+    fn tandem(&self) -> Result<Tandem, SimError> {
+        let knobs = policies::knobs_of(self.options.policy, self.knobs);
+        let Age { clock_ns, virtual_ns } = self.options.age;
+        Tandem::new(&self.setup, &knobs)
+            .map(|tandem| tandem.aged(clock_ns, virtual_ns))
+            .map_err(|cause| SimError::Host { label: self.run.label.clone(), cause })
+    }
+
     fn done_by<P: Scheduler>(
-        mut self,
+        self,
         policy: P,
-        pools: Vec<PlacedPool>,
+        trace: Option<TraceOut>,
+        looks: Option<Looks>,
     ) -> Result<Outcome, SimError> {
+        self.allowed(trace.is_some(), policy.features())?;
         let (run, seed, duration) = (self.run, self.seed, self.duration);
-        policies::refuse(run, self.options, self.trace.is_some(), policy.features())?;
         let terms = Terms {
             run,
             options: self.options,
             seed,
             duration,
             knobs: &self.knobs,
-            pools,
+            pools: self.pools,
             changes: self.settings,
         };
         let mut engine = Engine::new(policy, terms);
-        engine.look_by(self.looks.take());
+        engine.look_by(looks);
         let broken = |breach| SimError::Contract { label: run.label.clone(), seed, breach };
         let unwritten = |cause| SimError::Trace { label: run.label.clone(), cause };
-        if let Some(out) = self.trace.take() {
+        if let Some(out) = trace {
             engine.record(run, Recorder::new(out).map_err(unwritten)?);
         }
         let warmup = run.spec.warmup.ns();
@@ -278,10 +315,12 @@ pub enum Progress<'p> {
     Done(&'p Run, &'p Outcome),
 }
 
-/// Does all runs of a scenario, one after the other, and calls `progress` before and after each.
+/// Judges all runs of a scenario, then does them one after the other, and calls `progress` before
+/// and after each.
 ///
 /// # Errors
-/// The first run's error; runs before it are lost.
+/// The first run's error, before `progress` is called where a run is refused; else runs before it
+/// are lost.
 pub fn run_scenario(
     scenario: &Scenario,
     options: &Options,
@@ -309,6 +348,9 @@ fn run_all(
     mut trace: Option<TraceOut>,
     mut progress: impl FnMut(Progress<'_>),
 ) -> Result<Document, SimError> {
+    for one in &scenario.runs {
+        judge(one, options, trace.is_some())?;
+    }
     let mut runs = vec![];
     for (i, one) in scenario.runs.iter().enumerate() {
         progress(Progress::Begins(one, i + 1, scenario.runs.len()));

@@ -5,8 +5,8 @@ use crate::{
     Exit, Failure, say,
     tree::{self, Grown},
 };
-use entitlement::{Ask, TreeLeaf};
-use units::{CpuAmount, caps::VCPUS_MAX};
+use entitlement::{Admission, Ask, Excess, Rule, TreeLeaf};
+use units::{CpuAmount, Rate, caps::VCPUS_MAX};
 
 /// Checks whether a VM may power on, or whether a VM or pool may change its reservation; without
 /// either, whether all reservations can be guaranteed.
@@ -23,8 +23,8 @@ pub struct Args {
     /// What it shall reserve: percent of one pCPU, MHz or GHz, such as 250% or 2.4GHz.
     #[arg(long, value_name = "AMOUNT")]
     reservation: Option<CpuAmount>,
-    /// The pool of the VM [default: the root]; or, without --vm, the pool that shall change its
-    /// reservation.
+    /// The pool of a VM that shall power on [default: the root]; or, without --vm, the pool that
+    /// shall change its reservation.
     #[arg(long, value_name = "POOL", requires = "reservation")]
     pool: Option<String>,
     /// The tree of a scenario, with all its VMs powered on, instead of the running daemon's.
@@ -49,7 +49,11 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         None => tree::of_daemon()?,
     };
     let (text, refused) = answer(args, &grown)?;
-    say::all(&text)?;
+    if args.json {
+        say::raw(&text)?
+    } else {
+        say::all(&text)?
+    };
     refused.map_or(Ok(()), |why| Err(Failure::new(Exit::NotAdmitted, anyhow::anyhow!(why))))
 }
 
@@ -65,10 +69,42 @@ fn answer(args: &Args, grown: &Grown) -> Result<(String, Option<String>), Failur
         });
         return Ok((shown(args.json, &report, || report.text())?, refused));
     };
+    if let Ask::PowerOn { path, leaf } = &ask {
+        if u64::from(leaf.vcpus) > grown.tree.pcpus() {
+            return too_wide(args.json, path, leaf, grown.tree.pcpus());
+        }
+    }
     let answer = entitlement::admit(&grown.tree, &grown.names, &ask);
     let refused =
         answer.refusal.as_ref().map(|r| format!("{}: not admitted by {}", answer.path, r.path));
     Ok((shown(args.json, &answer, || answer.text())?, refused))
+}
+
+/// No host powers on a VM of more vCPUs than it has pCPUs, whatever it reserves.
+fn too_wide(
+    json: bool,
+    path: &str,
+    leaf: &TreeLeaf,
+    pcpus: u64,
+) -> Result<(String, Option<String>), Failure> {
+    let root = "/".to_owned();
+    let (asked, available) = (Rate::pcpus(u64::from(leaf.vcpus)), Rate::pcpus(pcpus));
+    let answer = Admission {
+        path: path.to_owned(),
+        before: Rate(0),
+        asked: leaf.reservation,
+        levels: vec![],
+        admitted: false,
+        refusal: Some(Excess { path: root, rule: Rule::Host, asked, available }),
+    };
+    let text = || {
+        format!(
+            "{path}: asks for {} vCPUs\nrefused: /: cannot power on a VM of so many: the host has \
+                {pcpus} pCPUs; give it fewer vCPUs\n",
+            leaf.vcpus
+        )
+    };
+    Ok((shown(json, &answer, text)?, Some(format!("{path}: not admitted by /"))))
 }
 
 fn shown(
@@ -111,11 +147,24 @@ fn ask(args: &Args, grown: &Grown) -> Result<Option<Ask>, Failure> {
         };
     };
     if let Some(vcpus) = args.vcpus {
+        if name.is_empty() || name.contains(|c: char| c == '/' || c.is_control()) {
+            return Err(refuse(format!(
+                "--vm '{name}': cannot name a VM so: allowed one or more characters without / and \
+                    control characters; its pool is given by --pool"
+            )));
+        }
         let pool = args.pool.as_deref().map_or(Ok(0), pool)?;
         let path = format!("{}/{name}", grown.names.pools[pool].trim_end_matches('/'));
         let leaf =
             TreeLeaf { pool, shares: u64::from(vcpus) * 1000, reservation, limit: None, vcpus };
         return Ok(Some(Ask::PowerOn { path, leaf }));
+    }
+    if let Some(pool) = &args.pool {
+        let text = format!(
+            "--pool {pool}: cannot move VM '{name}': seen a VM that is there, allowed with --vcpus \
+                for one that shall power on; leave it out"
+        );
+        return Err(Failure::new(Exit::Usage, anyhow::anyhow!(text)));
     }
     // The system group is no VM.
     let leaf = find("VM", name, &grown.names.leaves[1..]).map_err(|f| {
@@ -228,6 +277,40 @@ admitted
                 && refused.is_some(),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_vm_wider_than_the_host_is_not_admitted_whatever_it_reserves() {
+        let wide = ["--vm", "x", "--vcpus", "17", "--reservation", "0%"];
+        let (text, refused) = say(&wide);
+        assert_eq!(
+            text,
+            "/x: asks for 17 vCPUs\nrefused: /: cannot power on a VM of so many: the host has 16 \
+                pCPUs; give it fewer vCPUs\n"
+        );
+        assert_eq!(refused.as_deref(), Some("/x: not admitted by /"));
+        let value: serde_json::Value =
+            serde_json::from_str(&say(&[&wide[..], &["--json"]].concat()).0).unwrap();
+        assert_eq!((&value["admitted"], &value["refusal"]["path"]), (&false.into(), &"/".into()));
+        let fits = ["--vm", "x", "--vcpus", "16", "--reservation", "0%"];
+        assert_eq!(say(&fits).1, None);
+    }
+
+    #[test]
+    fn a_pool_beside_a_vm_that_is_there_and_a_name_that_is_none_are_refused() {
+        for pool in ["test", "nosuch"] {
+            let words = ["--vm", "sql", "--reservation", "10%", "--pool", pool];
+            let (exit, text) = refusal(&words);
+            assert_eq!(exit, Exit::Usage);
+            let want = format!("--pool {pool}: cannot move VM 'sql': ");
+            assert!(text.starts_with(&want), "{text}");
+        }
+        for name in ["", "a/b", "a\x1b"] {
+            let (exit, text) = refusal(&["--vm", name, "--vcpus", "1", "--reservation", "0%"]);
+            assert_eq!(exit, Exit::Input);
+            assert!(text.contains("cannot name a VM so: allowed one or more "), "{text}");
+        }
+        assert_eq!(refusal(&["--vm", "", "--reservation", "0%"]).0, Exit::Input);
     }
 
     #[test]

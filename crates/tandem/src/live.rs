@@ -54,6 +54,9 @@ pub struct DoctorArgs {
 /// Time of one look where none is given, of tables and result documents.
 const TABLE_INTERVAL: Span = Span::from_secs(2);
 
+/// How often the accounts are read within that time.
+const TABLE_STEP: Span = Span::from_ms(100);
+
 static STOP: AtomicBool = AtomicBool::new(false);
 static RELOAD: AtomicBool = AtomicBool::new(false);
 
@@ -139,7 +142,9 @@ pub fn tables(args: &TopArgs) -> Result<(), Failure> {
     watch(&[libc::SIGINT, libc::SIGTERM]);
     let policy = if args.kernel { kernel_policy() } else { "tandem".to_owned() };
     let clear = std::io::stdout().is_terminal() && !args.once;
-    while !stopped() {
+    let mut left = args.count.unwrap_or(if args.once { 1 } else { u64::MAX });
+    while left > 0 && !stopped() {
+        left -= 1;
         // Opened for each look: the daemon loads the scheduler again when pCPUs go on or off line.
         let topology = this_host()?;
         let source = if args.kernel {
@@ -148,9 +153,13 @@ pub fn tables(args: &TopArgs) -> Result<(), Failure> {
             measure::Source::Tandem(Accounts::open().map_err(host_failure)?)
         };
         let duration = Duration::from_nanos(args.interval.unwrap_or(TABLE_INTERVAL).ns());
-        let step = Duration::from_nanos(args.step.ns().max(1_000_000));
+        let step = Duration::from_nanos(args.step.unwrap_or(TABLE_STEP).ns().max(1_000_000));
         let measure::Measured { run, names } =
             measure::measure(&source, &topology, duration, step, &stopped).map_err(host_failure)?;
+        // As of other hosts, --once shows the last of so many samples.
+        if args.once && left > 0 {
+            continue;
+        }
         if args.json {
             let document = Document {
                 scenario: String::new(),
@@ -164,19 +173,18 @@ pub fn tables(args: &TopArgs) -> Result<(), Failure> {
             } else {
                 serde_json::to_string(&document)
             };
-            say::line(&text.map_err(anyhow::Error::from)?)?;
+            say::raw(&(text.map_err(anyhow::Error::from)? + "\n"))?;
         } else {
-            let home = if clear { "\x1b[H\x1b[2J" } else { "" };
             let settings = args.settings.then(|| allocations(&names));
             let more = [
                 (args.pools, views::pools as fn(&RunResult) -> String),
                 (args.worlds, views::worlds),
             ];
             let more: String = more.iter().filter(|m| m.0).map(|m| m.1(&run)).collect();
-            say::all(&format!("{home}{}{more}", views::top(&run, &policy, settings.as_ref())))?;
-        }
-        if args.once {
-            break;
+            if clear {
+                say::raw("\x1b[H\x1b[2J")?;
+            }
+            say::all(&format!("{}{more}", views::top(&run, &policy, settings.as_ref())))?;
         }
     }
     Ok(())

@@ -4,6 +4,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // say.rs: they panic without a reader
 
 mod admit;
+mod apart;
+mod drafts;
 mod knobs;
 #[cfg(feature = "live")]
 mod live;

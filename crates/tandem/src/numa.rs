@@ -76,7 +76,7 @@ fn of_host(args: &Explain) -> Result<(), Failure> {
         }
     }
     if args.json {
-        return Ok(say::all(&json(&[(String::new(), vms)])?)?);
+        return Ok(say::raw(&json(&[(String::new(), vms)])?)?);
     }
     Ok(say::all(&text(&vms))?)
 }
@@ -113,17 +113,17 @@ fn of_scenario(args: &Explain, name: &str) -> Result<(), Failure> {
         ..Options::default()
     };
     let said = say::Beside::default();
-    if !args.json {
-        let seed = args.seed.unwrap_or(scenario.runs[0].spec.seed);
-        let version = env!("CARGO_PKG_VERSION");
-        said.all(&format!(
-            "{}: {} (tandem {version}, seed {seed})\n",
-            scenario.name, scenario.title
-        ));
-    }
+    let seed = args.seed.unwrap_or(scenario.runs[0].spec.seed);
+    let version = env!("CARGO_PKG_VERSION");
+    let head = format!("{}: {} (tandem {version}, seed {seed})\n", scenario.name, scenario.title);
     let mut runs = vec![];
     let progress = |p: Progress<'_>| {
-        let Progress::Done(run, outcome) = p else { return };
+        let (run, outcome) = match p {
+            Progress::Done(run, outcome) => (run, outcome),
+            // No run is refused any more.
+            Progress::Begins(_, 1, _) if !args.json => return said.all(&head),
+            Progress::Begins(..) => return,
+        };
         if args.json {
             runs.push((run.label.clone(), clients(&outcome.result, args.vm.as_deref())));
             return;
@@ -135,7 +135,7 @@ fn of_scenario(args: &Explain, name: &str) -> Result<(), Failure> {
     };
     sim::run_scenario(&scenario, &options, progress).map_err(|e| Failure::new(exit_of(&e), e))?;
     if args.json {
-        said.all(&json(&runs)?);
+        said.raw(&json(&runs)?);
     }
     said.end(Ok(()))
 }

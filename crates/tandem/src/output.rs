@@ -1,6 +1,7 @@
 //! Files that a command writes: whether they can be written is found out before its work begins,
 //! and an old file stays as it is until the new one is whole.
 
+use crate::drafts;
 use crate::say::{self, Unwritten};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -37,7 +38,7 @@ struct Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         // Where it was renamed there is none.
-        let _ = fs::remove_file(&self.path);
+        drafts::remove(&self.path);
     }
 }
 
@@ -93,7 +94,7 @@ impl Output {
     /// When it cannot be written; an old file is there as before then.
     pub(crate) fn write(self, text: &str) -> Result<(), Unwritten> {
         if self.is_stdout() {
-            return say::all(text);
+            return say::raw(text);
         }
         self.writer()?.write_all(text.as_bytes()).map_err(|e| self.failed(e))?;
         self.finish()
@@ -174,7 +175,8 @@ impl Draft {
         loop {
             let name = format!(".tandem-{}-{number}.part", std::process::id());
             let path = target.with_file_name(name);
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
+            let new = || OpenOptions::new().write(true).create_new(true).open(&path);
+            match drafts::make(&path, new) {
                 Ok(file) => return Ok(Draft { file, path, target: target.to_owned() }),
                 Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e),
                 Err(_) => number += 1,

@@ -49,12 +49,11 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         None => live(args.interval)?,
     };
     let plan = of(&grown, now.as_ref());
-    let text = if args.json {
-        serde_json::to_string_pretty(&plan).map_err(anyhow::Error::from)? + "\n"
-    } else {
-        views::plan(&plan, if args.mhz { Unit::Mhz(plan.mhz) } else { Unit::Percent })
-    };
-    Ok(say::all(&text)?)
+    if args.json {
+        return Ok(say::json(&plan)?);
+    }
+    let unit = if args.mhz { Unit::Mhz(plan.mhz) } else { Unit::Percent };
+    Ok(say::all(&views::plan(&plan, unit))?)
 }
 
 #[cfg(feature = "live")]

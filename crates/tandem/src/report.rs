@@ -1,7 +1,12 @@
 //! `tandem report`: reads results and traces, and writes one page for a browser; `crates/report`
 //! decides its contents.
 
-use crate::{Exit, Failure, output::Output, say};
+use crate::{
+    Exit, Failure,
+    apart::{Named, apart},
+    output::Output,
+    say::{self, quoted},
+};
 use ::report::{Given, Options, Source};
 use anyhow::Context;
 use std::{
@@ -58,11 +63,26 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         );
         return Err(Failure::new(Exit::Usage, error));
     }
+    let names: Vec<&str> = args.runs.iter().flat_map(|r| split(r).1).collect();
+    let read: Vec<Named<'_>> = names.iter().map(|name| ("a RUN", Path::new(name))).collect();
+    apart(&read, &[("--output", &args.output)])?;
     let output = Output::open_or_stdout(&args.output, "the page")?;
     let given = args.runs.iter().map(|r| given(r)).collect::<Result<Vec<_>, _>>()?;
-    let missing =
-        |s: &Source| matches!(s, Source::Trace(t) if t.gaps.iter().any(|g| g.events != Some(0)));
-    let damaged = given.iter().flat_map(|g| &g.files).find(|f| missing(&f.1)).map(|f| f.0.clone());
+    let lengths = given.iter().flat_map(|g| &g.files).filter_map(|(_, source)| match source {
+        Source::Trace(trace) => Some(Span::from_ns(trace.length_ns())),
+        Source::Documents(_) => None,
+    });
+    if let Some((from, end)) = args.from.zip(lengths.max()).filter(|(from, end)| from > end) {
+        let error = anyhow::anyhow!(
+            "--from {from}: cannot show that part: seen an empty one, allowed up to {end}, where \
+                the longest trace ends"
+        );
+        return Err(Failure::new(Exit::Usage, error));
+    }
+    let damage = given.iter().flat_map(|g| &g.files).find_map(|(name, source)| match source {
+        Source::Trace(trace) => trace.damage_of(name),
+        Source::Documents(_) => None,
+    });
     let runs = ::report::pair(given, &args.run).map_err(|e| Failure::new(Exit::Input, e))?;
     let options = Options {
         title: args.title.clone(),
@@ -78,37 +98,36 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let told = !output.is_stdout();
     output.write(&text)?;
     if !told {
-        return whole(damaged);
+        return whole(damage);
     }
     let runs =
         if page.runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", page.runs.len()) };
     let path = args.output.display();
     say::line(&format!("{path}: {runs}, {:.1} MB; open it in a browser", text.len() as f64 / 1e6))?;
-    whole(damaged)
+    whole(damage)
 }
 
-fn whole(damaged: Option<String>) -> Result<(), Failure> {
-    let text = |name| {
-        anyhow::anyhow!(
-            "{name}: the trace is damaged: the page shows what is there; 'tandem trace waits \
-                {name}' says what is missing"
-        )
-    };
-    damaged.map_or(Ok(()), |name| Err(Failure::new(Exit::Damaged, text(name))))
+fn whole(damage: Option<String>) -> Result<(), Failure> {
+    damage.map_or(Ok(()), |text| Err(Failure::new(Exit::Damaged, anyhow::anyhow!(text))))
 }
 
 /// Files of a RUN. What is the name of a file as it stands is that file.
 fn given(run: &str) -> Result<Given, Failure> {
+    let (label, names) = split(run);
+    let files = names.into_iter().map(file).collect::<Result<_, _>>()?;
+    Ok(Given { label: label.map(str::to_owned), files })
+}
+
+/// The label and the names of the files of a RUN.
+fn split(run: &str) -> (Option<&str>, Vec<&str>) {
     if is_file(run) {
-        return Ok(Given { label: None, files: vec![file(run)?] });
+        return (None, vec![run]);
     }
     let (label, rest) = match run.split_once('=') {
-        Some((label, rest)) if !label.is_empty() => (Some(label.to_owned()), rest),
+        Some((label, rest)) if !label.is_empty() => (Some(label), rest),
         _ => (None, run),
     };
-    let names: Vec<&str> = if is_file(rest) { vec![rest] } else { rest.split(',').collect() };
-    let files = names.into_iter().map(file).collect::<Result<_, _>>()?;
-    Ok(Given { label, files })
+    (label, if is_file(rest) { vec![rest] } else { rest.split(',').collect() })
 }
 
 fn is_file(name: &str) -> bool {
@@ -126,25 +145,12 @@ fn file(name: &str) -> Result<(String, Source), Failure> {
     read.with_context(|| format!("{shown}: cannot read it; {next}"))
         .map_err(|e| Failure::new(Exit::Input, e))?;
     let source = ::report::read(shown, &bytes).map_err(|e| Failure::new(Exit::Input, e))?;
-    let gaps = if let Source::Trace(trace) = &source { trace.gaps.len() } else { 0 };
-    if gaps > 0 {
-        say::note(&format!(
-            "tandem: {shown}: {gaps} spans of the trace are missing; the page shows them as unknown"
-        ));
-    }
     Ok((shown.to_owned(), source))
 }
 
 /// The command line as it can be typed again.
 fn command(words: impl Iterator<Item = String>) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._/-=,:%+@".contains(c);
-    let quoted = words.map(|w| {
-        if !w.is_empty() && w.chars().all(plain) {
-            w
-        } else {
-            format!("'{}'", w.replace('\'', r"'\''"))
-        }
-    });
+    let quoted = words.map(|w| quoted(&w));
     std::iter::once("tandem".to_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
 }
 

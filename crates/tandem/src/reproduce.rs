@@ -1,6 +1,12 @@
 //! `tandem reproduce`: the documents' experiments; `crates/reproduce` runs and judges them.
 
-use crate::{Exit, Failure, output::Output, say, sim::exit_of};
+use crate::{
+    Exit, Failure,
+    apart::{Named, apart},
+    output::Output,
+    say,
+    sim::exit_of,
+};
 use anyhow::anyhow;
 use reproduce::{Experiment, ReproduceError};
 use std::{path::PathBuf, sync::Mutex, time::Instant};
@@ -41,8 +47,8 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let there = || settings::scenarios().into_iter().map(|(name, _)| name).collect();
     let names: Vec<String> = if all { there() } else { args.names.clone() };
     let mut scenarios = vec![];
-    for name in names {
-        let scenario = settings::load(&name).map_err(|e| Failure::new(Exit::Input, e))?;
+    for name in &names {
+        let scenario = settings::load(name).map_err(|e| Failure::new(Exit::Input, e))?;
         if scenario.published.is_empty() && !all {
             let text = "cannot reproduce it: seen no [[published]] table, allowed one for each \
                 published figure (docs/reproduce.md)";
@@ -50,6 +56,12 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         }
         scenarios.push(scenario);
     }
+    let outputs = [("--output", &args.output), ("--json", &args.json)];
+    let written: Vec<Named<'_>> =
+        outputs.iter().filter_map(|(by, path)| Some((*by, path.as_deref()?))).collect();
+    let files: Vec<PathBuf> = names.iter().map(|name| settings::file_of(name)).collect();
+    let read: Vec<Named<'_>> = files.iter().map(|f| ("the scenario", f.as_path())).collect();
+    apart(&read, &written)?;
     let open = |path: &Option<PathBuf>, what| {
         path.as_ref().map(|path| Output::open_or_stdout(path, what)).transpose()
     };

@@ -71,11 +71,19 @@ pub(crate) fn line(text: &str) -> Result<(), Unwritten> {
     all(&format!("{text}\n"))
 }
 
-/// Text to standard output, unchanged.
+/// Text for people to standard output: a terminal obeys nothing in it, such as the name of a VM.
 ///
 /// # Errors
 /// As [`line`].
 pub(crate) fn all(text: &str) -> Result<(), Unwritten> {
+    raw(&top::safe_lines(text))
+}
+
+/// Bytes of a document to standard output, unchanged.
+///
+/// # Errors
+/// As [`line`].
+pub(crate) fn raw(text: &str) -> Result<(), Unwritten> {
     let mut out = io::stdout().lock();
     let done = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     done.map_err(|e| Unwritten::on_stdout("the output", e))
@@ -86,16 +94,25 @@ pub(crate) fn all(text: &str) -> Result<(), Unwritten> {
 /// # Errors
 /// As [`line`].
 pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    Ok(line(&serde_json::to_string_pretty(value)?)?)
+    Ok(raw(&(serde_json::to_string_pretty(value)? + "\n"))?)
+}
+
+/// A word of a command line as a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._/-=,:%+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// A line to standard error; its reader may be gone.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", top::safe_lines(text));
 }
 
-/// Text to standard error without a line end, such as the progress of long work; it needs no
-/// reader.
+/// Text to standard error without a line end and unchanged, such as the progress of long work; it
+/// needs no reader.
 pub(crate) fn hint(text: &str) {
     let mut err = io::stderr();
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
@@ -107,9 +124,14 @@ pub(crate) fn hint(text: &str) {
 pub(crate) struct Beside(RefCell<Option<Unwritten>>);
 
 impl Beside {
-    /// Text to standard output, as it is.
+    /// Text for people to standard output.
     pub(crate) fn all(&self, text: &str) {
-        if let Err(e) = all(text) {
+        self.raw(&top::safe_lines(text));
+    }
+
+    /// Bytes of a document to standard output, unchanged.
+    pub(crate) fn raw(&self, text: &str) {
+        if let Err(e) = raw(text) {
             self.0.borrow_mut().get_or_insert(e);
         }
     }

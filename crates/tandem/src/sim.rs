@@ -4,8 +4,9 @@
 use crate::output::Output;
 use crate::{
     Exit, Failure,
+    apart::{Named, apart},
     knobs::{self, Setting},
-    say,
+    say::{self, quoted},
 };
 use sim::{Options, Policy, Progress};
 use std::{collections::BTreeMap, io::BufWriter, path::PathBuf};
@@ -38,9 +39,9 @@ pub struct Args {
     /// Only the run with this label.
     #[arg(long, value_name = "LABEL")]
     run: Option<String>,
-    /// Record every decision in a file for 'tandem trace' (docs/trace.md); of one run, which --run
-    /// names if there are several.
-    #[arg(long, value_name = "FILE")]
+    /// Record every decision for 'tandem trace' (docs/trace.md) in a file, or to standard output
+    /// with '-'; of one run, which --run names if there are several.
+    #[arg(long, value_name = "FILE|-")]
     trace: Option<PathBuf>,
     /// Without the oracle: faster, and no entitlements in the result.
     #[arg(long)]
@@ -57,6 +58,7 @@ const SHOWN: usize = 20;
 /// expectation is missed, `Exit::Usage` where no scenario is named.
 pub fn main(args: &Args) -> Result<(), Failure> {
     let Some(name) = &args.scenario else { return Err(which()) };
+    apart(&[("the scenario", &settings::file_of(name))], &args.written())?;
     let policy: Policy = args.policy.parse().map_err(|e| Failure::new(Exit::Input, e))?;
     let mut scenario = settings::load(name).map_err(|e| Failure::new(Exit::Input, e))?;
     choose(args, &mut scenario)?;
@@ -70,37 +72,26 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         ..Options::default()
     };
     let json = args.json.as_deref().map(|p| Output::open_or_stdout(p, "the result")).transpose()?;
-    let trace = args.trace.as_deref().map(|p| Output::open(p, "the trace")).transpose()?;
-    let to_stdout = json.as_ref().is_some_and(Output::is_stdout);
+    let trace = args.trace.as_deref().map(|p| Output::open_or_stdout(p, "the trace"));
+    let trace = trace.transpose()?;
+    let to_stdout = json.iter().chain(&trace).any(Output::is_stdout);
     let mut violations = vec![];
     // The documents are written, also where nothing more can be said.
     let said = say::Beside::default();
-    let say = |text: &str| if to_stdout { say::hint(text) } else { said.all(text) };
-    let seed = args.seed.unwrap_or(scenario.runs[0].spec.seed);
-    say(&format!(
-        "{}: {} (tandem {}, policy {}, seed {seed})\n",
-        scenario.name,
-        scenario.title,
-        env!("CARGO_PKG_VERSION"),
-        args.policy
-    ));
+    let say =
+        |text: &str| if to_stdout { say::hint(&::top::safe_lines(text)) } else { said.all(text) };
     let progress = |p: Progress<'_>| match p {
         Progress::Begins(run, i, n) => {
+            // No run is refused any more.
+            if i == 1 {
+                say(&head(args, &scenario));
+            }
             if n > 1 {
                 say::note(&format!("run {i} of {n}: {}", run.label));
             }
         }
         Progress::Done(run, outcome) => {
-            let result = &outcome.result;
-            say(&format!(
-                "\n{}{}{}{}{}{}",
-                views::summary(result),
-                views::lost(result),
-                views::moved(result),
-                views::homes(result),
-                views::pools(result),
-                views::wakeups(result)
-            ));
+            say(&text(&outcome.result));
             for v in outcome.verdict.iter().flat_map(|v| &v.violations) {
                 violations.push(format!("run '{}': {v}", run.label));
             }
@@ -118,13 +109,48 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         file.finish()?;
     }
     let document = done.map_err(|e| failure_of(e, args))?;
-    if let Some(path) = &args.trace {
-        say(&format!("\ntrace: {0}; look at it by: tandem trace waits {0}\n", path.display()));
+    if let Some(path) = args.trace.as_ref().filter(|p| p.as_os_str() != "-") {
+        let path = path.display().to_string();
+        let next = format!("tandem trace waits {}", quoted(&path));
+        say(&format!("\ntrace: {path}; look at it by: {next}\n"));
     }
     if let Some(file) = json {
         file.json(&document)?;
     }
     said.end(judge(args, policy, &scenario, &document, &violations))
+}
+
+impl Args {
+    /// Files that it writes.
+    fn written(&self) -> Vec<Named<'_>> {
+        let outputs = [("--trace", &self.trace), ("--json", &self.json)];
+        outputs.into_iter().filter_map(|(by, path)| Some((by, path.as_deref()?))).collect()
+    }
+}
+
+/// The line above all runs.
+fn head(args: &Args, scenario: &settings::Scenario) -> String {
+    let seed = args.seed.unwrap_or(scenario.runs[0].spec.seed);
+    format!(
+        "{}: {} (tandem {}, policy {}, seed {seed})\n",
+        scenario.name,
+        scenario.title,
+        env!("CARGO_PKG_VERSION"),
+        args.policy
+    )
+}
+
+/// A run's result in tables.
+fn text(result: &views::RunResult) -> String {
+    format!(
+        "\n{}{}{}{}{}{}",
+        views::summary(result),
+        views::lost(result),
+        views::moved(result),
+        views::homes(result),
+        views::pools(result),
+        views::wakeups(result)
+    )
 }
 
 /// No scenario is named: those that there are.
@@ -212,17 +238,21 @@ fn judge(
     document: &Document,
     violations: &[String],
 ) -> Result<(), Failure> {
+    // Of many the oracle keeps the first.
+    let violated: u64 =
+        document.runs.iter().filter_map(|r| r.checked.as_ref()).map(|c| c.violated).sum();
     if !policy.is_tandem() {
         // It promises nothing: what the oracle found is in the result document.
-        if !violations.is_empty() {
-            let n = violations.len();
-            say::note(&format!("policy {policy}: the oracle counts {n} departures from the ideal"));
+        if violated > 0 {
+            say::note(&format!(
+                "policy {policy}: the oracle counts {violated} departures from the ideal"
+            ));
         }
         return Ok(());
     }
     if !violations.is_empty() {
         let shown = violations.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("\n  - ");
-        let more = violations.len().saturating_sub(SHOWN);
+        let more = violated.saturating_sub(violations.len().min(SHOWN) as u64);
         let rest = if more > 0 { format!("\n  and {more} more") } else { String::new() };
         let error =
             anyhow::anyhow!("the oracle objects:\n  - {shown}{rest}\nreplay: {}", replay(args));
@@ -247,8 +277,8 @@ fn judge(
 fn replay(args: &Args) -> String {
     let seed = args.seed.map_or_else(String::new, |s| format!(" --seed {s}"));
     let duration = args.duration.map_or_else(String::new, |d| format!(" --duration {d}"));
-    let run = args.run.as_ref().map_or_else(String::new, |l| format!(" --run '{l}'"));
+    let run = args.run.as_ref().map_or_else(String::new, |l| format!(" --run {}", quoted(l)));
     let set: String = args.set.iter().map(|s| format!(" --set {}={}", s.0, s.1)).collect();
-    let scenario = args.scenario.as_deref().unwrap_or_default();
+    let scenario = quoted(args.scenario.as_deref().unwrap_or_default());
     format!("tandem sim {scenario}{run}{seed}{duration}{set} --policy {}", args.policy)
 }

@@ -1,6 +1,7 @@
 //! `tandem top`: its arguments, the host (this one, a simulated one, a recorded one), and the form:
 //! a full screen, a batch file, lines, or tables.
 
+mod effects;
 #[cfg(feature = "live")]
 mod live_source;
 mod sim_source;
@@ -35,7 +36,7 @@ pub struct Args {
     pub interval: Option<Span>,
     /// Number of samples; ends after them.
     #[arg(short = 'n', long = "count", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
-    count: Option<u64>,
+    pub count: Option<u64>,
     /// In batch mode also each host task.
     #[arg(short, long, requires = "batch")]
     all: bool,
@@ -46,20 +47,20 @@ pub struct Args {
     #[arg(long, value_name = "SCENARIO", conflicts_with = "file")]
     sim: Option<String>,
     /// The run with this label instead of the first.
-    #[arg(long, value_name = "LABEL", requires = "sim")]
+    #[arg(long, value_name = "LABEL", requires = "sim", conflicts_with = "file")]
     run: Option<String>,
     /// Seed of all random numbers; overrides the scenario's.
-    #[arg(long, requires = "sim")]
+    #[arg(long, requires = "sim", conflicts_with = "file")]
     seed: Option<u64>,
     /// Simulated time; overrides the scenario's.
-    #[arg(long, requires = "sim")]
+    #[arg(long, requires = "sim", conflicts_with = "file")]
     duration: Option<Span>,
     /// A recorded host: a batch file of esxtop or of 'tandem top -b', or a trace.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Speed of a simulated or recorded host, as a multiple of the clock's.
-    #[arg(long, value_name = "TIMES", default_value_t = 1.0, conflicts_with = "fast")]
-    pace: f64,
+    /// Speed of a simulated or recorded host, as a multiple of the clock's [default: 1].
+    #[arg(long, value_name = "TIMES", conflicts_with = "fast")]
+    pace: Option<f64>,
     /// Plays a simulated or recorded host as fast as possible.
     #[arg(long)]
     fast: bool,
@@ -67,15 +68,15 @@ pub struct Args {
     /// configuration].
     #[arg(long, value_enum)]
     panel: Option<PanelArg>,
-    /// Only groups whose name contains this.
+    /// Only groups whose name contains this; not of tables.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
     /// Configuration file, read at the start and written by W [default: ~/.config/tandem/top.toml].
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Of tables: period in which accounts are read within an interval.
-    #[arg(long, default_value = "100ms")]
-    pub step: Span,
+    /// Of tables: period in which accounts are read within an interval [default: 100ms].
+    #[arg(long)]
+    pub step: Option<Span>,
     /// Of tables: adds a line for each world.
     #[arg(long)]
     pub worlds: bool,
@@ -132,14 +133,14 @@ impl Args {
         if self.fast {
             return Ok(None);
         }
-        if allowed.contains(&self.pace) {
-            return Ok(Some(self.pace));
+        let pace = self.pace.unwrap_or(1.0);
+        if allowed.contains(&pace) {
+            return Ok(Some(pace));
         }
         Err(Failure::new(
             Exit::Usage,
             anyhow::anyhow!(
-                "--pace: cannot play so: seen {}, allowed 0.001 to 1000000, or --fast",
-                self.pace
+                "--pace: cannot play so: seen {pace}, allowed 0.001 to 1000000, or --fast"
             ),
         ))
     }
@@ -196,8 +197,10 @@ impl Args {
 ///
 /// # Errors
 /// `Exit::Host` when there are no accounts to read, `Exit::Input` for a refused scenario, file or
-/// configuration.
+/// configuration, `Exit::Usage` for an option without effect, `Exit::Damaged` for a trace of which
+/// a part is missing, when the rest has been shown.
 pub fn main(args: &Args) -> Result<(), Failure> {
+    effects::refuse(args)?;
     if args.wants_tables() {
         return tables(args);
     }
@@ -206,12 +209,20 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         return lines(args, &config);
     }
     let screen = !args.once && std::io::stdout().is_terminal();
-    let player = player(args, &config, screen)?;
+    let (player, damage) = player(args, &config, screen)?;
     let state = State::new(config).with_filter(&args.filter);
     if screen {
-        return ::top::run(player, state, file.as_deref()).map_err(|e| Failure::new(Exit::Host, e));
+        let failed = |e| Failure::new(Exit::Host, e);
+        ::top::run(player, state, file.as_deref()).map_err(failed)?;
+    } else {
+        print_screen(args, player, state)?;
     }
-    print_screen(args, player, state)
+    whole(damage)
+}
+
+/// The failure that a damaged trace is, after all of it has been shown.
+fn whole(damage: Option<String>) -> Result<(), Failure> {
+    damage.map_or(Ok(()), |text| Err(Failure::new(Exit::Damaged, anyhow::anyhow!(text))))
 }
 
 #[cfg(feature = "live")]
@@ -271,11 +282,14 @@ fn opened(path: &Path, config: &Config) -> Result<::top::Opened, Failure> {
     Ok(opened)
 }
 
-fn player(args: &Args, config: &Config, screen: bool) -> Result<Player, Failure> {
-    match &args.file {
-        Some(path) => Ok(opened(path, config)?.player(args.pace()?)),
-        None => Ok(Player::of(source(args, config, screen)?.0)),
-    }
+/// What plays the samples, and what is damaged of the trace that they are from.
+fn player(args: &Args, config: &Config, screen: bool) -> Result<(Player, Option<String>), Failure> {
+    let Some(path) = &args.file else {
+        return Ok((Player::of(source(args, config, screen)?.0), None));
+    };
+    let mut opened = opened(path, config)?;
+    let damage = opened.damage.take();
+    Ok((opened.player(args.pace()?), damage))
 }
 
 fn other(e: ::top::Error) -> Failure {
@@ -325,12 +339,20 @@ fn lines(args: &Args, config: &Config) -> Result<(), Failure> {
     let most = if args.once { 1 } else { args.count.unwrap_or(u64::MAX) };
     let out = std::io::stdout().lock();
     let mut given = 0;
+    let mut damage = None;
+    let only = |sample: Option<Sample>| {
+        sample.map(|mut sample| {
+            ::top::only(&mut sample.rates, &args.filter);
+            sample
+        })
+    };
     let written = if let Some(path) = &args.file {
-        let opened = opened(path, config)?;
+        let mut opened = opened(path, config)?;
+        damage = opened.damage.take();
         let host = opened.host.clone().unwrap_or_else(|| "trace".to_owned());
         let next = || {
             given += 1;
-            Ok(if given > most { None } else { (opened.get)(given as usize - 1) })
+            Ok(if given > most { None } else { only((opened.get)(given as usize - 1)) })
         };
         ::top::write(out, format, &host, next)
     } else {
@@ -341,7 +363,7 @@ fn lines(args: &Args, config: &Config) -> Result<(), Failure> {
             if given > most {
                 Ok(None)
             } else {
-                wait_for(source.as_mut(), interval).map_err(Stopped)
+                wait_for(source.as_mut(), interval).map(only).map_err(Stopped)
             }
         };
         ::top::write(out, format, &host, next)
@@ -352,7 +374,7 @@ fn lines(args: &Args, config: &Config) -> Result<(), Failure> {
             begin another file";
         say::note(&format!("tandem: batch file: {late} {text}"));
     }
-    Ok(())
+    whole(damage)
 }
 
 /// The last of so many screens as text.

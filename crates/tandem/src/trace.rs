@@ -11,10 +11,10 @@ mod record;
 mod table;
 mod waits;
 
-use crate::{Exit, Failure};
+use crate::{Exit, Failure, apart::apart, output::Output};
 use clap::Subcommand;
 use input::Input;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use trace::{Chosen, Event, Pick};
 use units::{PcpuSet, Span};
 
@@ -74,8 +74,8 @@ pub struct Selection {
 /// Runs `tandem trace`.
 ///
 /// # Errors
-/// `Exit::Input` for a file that is no trace and for a name that is not in it, `Exit::Damaged` when
-/// a part of it is missing.
+/// `Exit::Input` for a file that is no trace and for a name that is not in it, `Exit::Usage` for an
+/// empty range, `Exit::Damaged` when a part of it is missing.
 pub fn main(args: &Args) -> Result<(), Failure> {
     match &args.command {
         #[cfg(feature = "live")]
@@ -90,15 +90,46 @@ pub fn main(args: &Args) -> Result<(), Failure> {
 }
 
 impl Range {
+    /// Opens what `by` names, such as `--json`, to be written; it is not the trace.
+    fn output(&self, by: &str, path: &Path, what: &'static str) -> Result<Output, Failure> {
+        apart(&[("the trace", &self.file)], &[(by, path)])?;
+        Ok(Output::open_or_stdout(path, what)?)
+    }
+
+    /// The same for `--json`, which need not be given.
+    fn json(&self, path: Option<&Path>, what: &'static str) -> Result<Option<Output>, Failure> {
+        path.map(|p| self.output("--json", p, what)).transpose()
+    }
+
+    /// Reads the file, unless no part of any is in the range.
     fn read(&self) -> Result<Input, Failure> {
+        let from = self.from.unwrap_or(Span::ZERO);
+        if let Some(to) = self.to.filter(|to| *to <= from) {
+            let seen = self.from.map_or_else(String::new, |from| format!("--from {from} "));
+            return Err(Range::empty(&format!("{seen}--to {to}"), "allowed --from before --to"));
+        }
         Input::read(&self.file)
     }
 
     /// The range in ns of the trace's clock; given are times since it begins.
-    fn ns(&self, events: &[Event]) -> (u64, u64) {
-        let begin = events.iter().find(|e| !e.kind.is_name()).map_or(0, |e| e.ns);
+    ///
+    /// # Errors
+    /// `Exit::Usage` where it begins behind the last event.
+    fn ns(&self, input: &Input) -> Result<(u64, u64), Failure> {
+        let begin = input.events().iter().find(|e| !e.kind.is_name()).map_or(0, |e| e.ns);
+        let length = input.length_ns();
+        if let Some(from) = self.from.filter(|from| from.ns() > length) {
+            let allowed = format!("allowed up to {}, where the trace ends", Span::from_ns(length));
+            return Err(Range::empty(&format!("--from {from}"), &allowed));
+        }
         let at = |t: Option<Span>, otherwise| t.map_or(otherwise, |t| begin.saturating_add(t.ns()));
-        (at(self.from, 0), at(self.to, u64::MAX))
+        Ok((at(self.from, 0), at(self.to, u64::MAX)))
+    }
+
+    /// A range without events.
+    fn empty(given: &str, allowed: &str) -> Failure {
+        let text = format!("{given}: cannot look at that part: seen an empty one, {allowed}");
+        Failure::new(Exit::Usage, anyhow::anyhow!(text))
     }
 }
 

@@ -1,6 +1,7 @@
 //! All tests of the command line in one program, linked once;
 //! each file has a subject.
 
+mod apart;
 mod metrics;
 mod numa;
 mod output;
@@ -8,6 +9,7 @@ mod perfetto;
 mod reader_gone;
 mod report;
 mod reproduce;
+mod said;
 mod sim_names;
 mod top;
 mod top_screen;

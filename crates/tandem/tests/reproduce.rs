@@ -38,10 +38,11 @@ fn what_is_published_is_held_against_what_is_measured() {
     let all: String = points.iter().map(|(allowed, m)| point(allowed, m)).collect();
     let path = scenario("reproduce-all.toml", &all);
     // A policy without shares refuses the scenario.
-    let out = tandem(&["reproduce", &path, "--quiet"]);
+    let out = tandem(&["reproduce", &path, "--jobs", "1"]);
     let text = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(3), "{text}");
     assert!(text.contains("policy fifo") && text.contains("shares"), "{text}");
+    assert!(!text.contains(" of 2: "), "nothing was run: {text}");
     let all =
         all.replace("policy = 'fifo'", "vm = ['a'], policy = 'vtime'").replace("45, 55", "95, 105");
     let path = scenario("reproduce-all.toml", &all);

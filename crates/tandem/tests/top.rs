@@ -222,6 +222,97 @@ fn what_cannot_be_shown_is_said_with_its_code() {
     );
 }
 
+#[test]
+fn a_damaged_trace_ends_with_8_and_what_is_missing_in_every_form() {
+    let trace = file("top-whole.trace").to_string_lossy().into_owned();
+    out(&["sim", "demo", "--duration", "6s", "--trace", &trace]);
+    let whole = fs::read(&trace).expect("the trace");
+    let damaged = |name: &str, bytes: &[u8]| {
+        let path = file(name).to_string_lossy().into_owned();
+        fs::write(&path, bytes).expect("written");
+        path
+    };
+    let mut head = whole.clone();
+    head[3] ^= 1;
+    let cases = [
+        (
+            damaged("top-cut.trace", &whole[..whole.len() / 2]),
+            "the file ends before the trace does",
+        ),
+        (damaged("top-two.trace", &[&whole[..], &whole].concat()), "another trace begins in the"),
+        (damaged("top-head.trace", &head), "the head of the file is damaged"),
+    ];
+    for (path, want) in &cases {
+        let forms: [&[&str]; 5] = [
+            &["top", "--file", path, "-d", "500ms", "--once"],
+            &["top", "--file", path, "-d", "500ms", "-b"],
+            &["top", "--file", path, "-d", "500ms", "--json"],
+            &["trace", "waits", path],
+            &["report", path, "-o", "-"],
+        ];
+        for words in forms {
+            let done = tandem(words);
+            let error = String::from_utf8_lossy(&done.stderr);
+            assert_eq!(done.status.code(), Some(8), "{words:?}: {error}");
+            assert!(error.contains(want) && error.contains(" us: "), "{words:?}: {error}");
+            assert!(!done.stdout.is_empty(), "{words:?}: what is there is shown");
+        }
+    }
+    let (_, error) = ends(&["top", "--file", &cases[1].0, "-d", "500ms", "-b"]);
+    assert!(error.contains(" events are left out: give it a file of its own\n"), "{error}");
+}
+
+#[test]
+fn a_filter_leaves_its_groups_in_batch_files_and_lines_too() {
+    let run = ["top", "--sim", "demo", "-n", "2", "-d", "1", "--filter", "BUILD"];
+    let json = out(&[&run[..], &["--json"]].concat());
+    for line in json.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let of = |key: &str| value[key].as_array().expect(key).clone();
+        assert_eq!(of("groups").iter().map(|g| g["name"].clone()).collect::<Vec<_>>(), ["build"]);
+        assert!(!of("worlds").is_empty() && !of("pcpus").is_empty());
+        assert!(of("worlds").iter().all(|w| w["gid"] == of("groups")[0]["gid"]));
+    }
+    let header = out(&[&run[..], &["-b"]].concat()).lines().next().expect("a header").to_owned();
+    assert!(header.contains(":build)") && header.contains(":build:") && !header.contains(":web"));
+}
+
+#[test]
+fn an_option_without_effect_is_refused() {
+    let csv = file("effect.csv").to_string_lossy().into_owned();
+    fs::write(&csv, out(&["top", "--sim", "demo", "-b", "-n", "2", "-d", "1"])).expect("written");
+    let all: [&[&str]; 11] = [
+        &["--file", &csv, "--run", "x", "--once"],
+        &["--file", &csv, "--seed", "1", "--once"],
+        &["--file", &csv, "--duration", "1s", "--once"],
+        &["--file", &csv, "--once", "--pools"],
+        &["--file", &csv, "--once", "--settings"],
+        &["--file", &csv, "-b", "--step", "1ms"],
+        &["--file", &csv, "-b", "--worlds"],
+        &["--file", &csv, "--json", "--panel", "memory"],
+        &["--file", &csv, "--json", "--once", "-n", "2"],
+        &["--kernel", "--once", "--filter", "x"],
+        &["--kernel", "--once", "--pace", "2"],
+    ];
+    for words in all {
+        let (code, error) = ends(&[&["top"], words].concat());
+        assert_eq!(code, 2, "{words:?}: {error}");
+    }
+    let (_, error) = ends(&["top", "--file", &csv, "-b", "--worlds"]);
+    let want = "tandem: --worlds: cannot use it here: seen lines of samples, on which it has no \
+        effect, allowed with tables and screens; leave it out\n";
+    assert_eq!(error, want);
+}
+
+#[cfg(feature = "live")]
+#[test]
+fn tables_of_this_host_end_after_their_number() {
+    let text = out(&["top", "--kernel", "-n", "2", "-d", "100ms"]);
+    assert_eq!(text.matches("entitled").count().max(text.matches("%RUN").count()), 2, "{text}");
+    let once = out(&["top", "--kernel", "--once", "-n", "2", "-d", "100ms"]);
+    assert!(once.lines().count() < text.lines().count(), "{once}");
+}
+
 /// What stands between the marks of a part of docs/top.md that is made from the program.
 fn part<'d>(document: &'d str, name: &str) -> &'d str {
     let begin = format!("<!-- made: {name} -->\n");

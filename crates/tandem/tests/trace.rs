@@ -105,7 +105,7 @@ fn filters_leave_what_was_asked_for() {
     let of_a = out(&["trace", "log", "--full", "--vm", "a", &trace]);
     assert!(of_a.contains("SETRUNSTATE 1 ") && !of_a.contains("SETRUNSTATE 2 "));
     assert_eq!(of_a, out(&["trace", "log", "--full", "--world", "a/vcpu0", "--vm", "1", &trace]));
-    assert_eq!(out(&["trace", "log", "--pcpu", "1-3", &trace]), "");
+    assert!(!out(&["trace", "log", "--pcpu", "0", &trace]).is_empty());
     let part = out(&["trace", "log", "--full", "--from", "1s", "--to", "1020ms", &trace]);
     let times = |text: &str| {
         text.lines()

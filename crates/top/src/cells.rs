@@ -44,17 +44,21 @@ pub(crate) fn mark(level: Level) -> char {
     }
 }
 
+/// Whether a terminal might do something else than show it.
+fn acts(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+}
+
 /// A name fit for a terminal: nothing in it moves the cursor.
 pub(crate) fn safe(name: &str) -> String {
-    name.chars()
-        .map(|c| {
-            if c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}') {
-                '?'
-            } else {
-                c
-            }
-        })
-        .collect()
+    name.chars().map(|c| if acts(c) { '?' } else { c }).collect()
+}
+
+/// Lines fit for a terminal, whatever names are in them.
+#[must_use]
+pub fn safe_lines(text: &str) -> String {
+    let fits = |c: char| matches!(c, '\n' | '\t') || !acts(c);
+    text.chars().map(|c| if fits(c) { c } else { '?' }).collect()
 }
 
 /// Columns of a terminal that a text takes.
@@ -90,6 +94,7 @@ mod tests {
 
     #[test]
     fn names_cannot_take_over_the_terminal_and_fill_their_columns() {
+        assert_eq!(safe_lines("a\x1b[2Jb\tc\r\n\u{9b}d\n"), "a?[2Jb\tc?\n?d\n");
         assert_eq!(safe("a\x1b[2Jb\u{202e}c\n"), "a?[2Jb?c?");
         assert_eq!(fit("abc", 5, false), "abc  ");
         assert_eq!(fit("abc", 5, true), "  abc");

@@ -59,8 +59,10 @@ pub struct Opened {
     pub len: usize,
     /// A sample by its number.
     pub get: Box<dyn Fn(usize) -> Option<Sample>>,
-    /// What is missing, where something is.
+    /// What is missing of a batch file, where something is.
     pub missing: Option<String>,
+    /// What is damaged of a trace, and what is known of the missing part.
+    pub damage: Option<String>,
     /// The host that the file names.
     pub host: Option<String>,
 }
@@ -103,16 +105,15 @@ fn batch(file: &str, input: File) -> Result<Opened, FileError> {
         let rates = recorded.rates(i)?;
         Some(Sample { rates, up_ns: u64::try_from(recorded.since_ms(i)).unwrap_or(0) * 1_000_000 })
     };
-    Ok(Opened { title, len, get: Box::new(get), missing, host })
+    Ok(Opened { title, len, get: Box::new(get), missing, damage: None, host })
 }
 
 fn of_trace(file: &str, input: File, interval_s: f64) -> Result<Opened, FileError> {
     let loaded = trace::load(BufReader::new(input))
         .map_err(|source| FileError::Trace { file: file.to_owned(), source })?;
-    let missing = loaded
-        .is_damaged()
-        .then(|| "the trace is damaged; 'tandem trace waits' says where".to_owned());
+    let damage = loaded.trace.damage_of(file);
     let samples = replayed(&loaded.trace.events, (interval_s * 1e9) as u64);
     let (title, len) = (format!("trace {file}"), samples.len());
-    Ok(Opened { title, len, get: Box::new(move |i| samples.get(i).cloned()), missing, host: None })
+    let get = Box::new(move |i: usize| samples.get(i).cloned());
+    Ok(Opened { title, len, get, missing: None, damage, host: None })
 }

@@ -30,6 +30,7 @@ mod term;
 mod view;
 mod write;
 
+pub use cells::safe_lines;
 pub use config::{Columns, Config, ConfigError, INTERVAL_S, Panel, Part, SortBy};
 pub use file::{FileError, Opened, open};
 pub use keys::{Action, KEYS, Key, keys_markdown};
@@ -38,7 +39,7 @@ pub use replayed::replayed;
 pub use state::State;
 pub use term::{TermError, run};
 pub use view::{Size, Status, Tone, View, view};
-pub use write::{Format, WriteError, screen, write};
+pub use write::{Format, WriteError, only, screen, write};
 
 #[cfg(test)]
 mod key_tests;

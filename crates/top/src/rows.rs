@@ -271,6 +271,11 @@ fn vcpus(rates: &Rates, gid: Gid) -> u32 {
     rates.groups.iter().filter(|(id, g)| **id == gid || within(g)).map(|(_, g)| g.vcpus).sum()
 }
 
+/// Whether a group's name contains `wanted`, which is in small letters.
+pub(crate) fn is_named(g: &GroupRates, wanted: &str) -> bool {
+    g.name.to_lowercase().contains(wanted)
+}
+
 /// Groups that are shown, in order.
 fn chosen<'r>(rates: &'r Rates, state: &State) -> Vec<(Gid, &'r GroupRates)> {
     let wanted = state.filter.to_lowercase();
@@ -281,7 +286,7 @@ fn chosen<'r>(rates: &'r Rates, state: &State) -> Vec<(Gid, &'r GroupRates)> {
         g.kind != GroupKind::Host
             && (!vms_only || g.kind == GroupKind::Vm)
             && state.only.is_none_or(|only| only == **gid)
-            && g.name.to_lowercase().contains(&wanted)
+            && is_named(g, &wanted)
     };
     let mut all: Vec<(Gid, &GroupRates)> =
         rates.groups.iter().filter(shown).map(|(gid, g)| (*gid, g)).collect();

@@ -2,6 +2,7 @@
 //! documents; it opens no file.
 
 use crate::play::Sample;
+use crate::rows::is_named;
 use crate::state::State;
 use crate::view::{Size, Status, view};
 use esxtop::{BatchError, BatchWriter, Rates, Role, write_json};
@@ -57,6 +58,14 @@ pub fn write<E: From<WriteError>>(
         written = (written.0 + 1, written.1.max(done.left_out));
     }
     Ok(written)
+}
+
+/// Leaves the groups whose name contains `filter`, in letters of either size, and their worlds.
+pub fn only(rates: &mut Rates, filter: &str) {
+    let wanted = filter.to_lowercase();
+    rates.groups.retain(|_, g| is_named(g, &wanted));
+    let groups = &rates.groups;
+    rates.worlds.retain(|_, w| groups.contains_key(&w.gid));
 }
 
 /// Host tasks come and go by the thousand; a batch file has a hundred columns for five of them.

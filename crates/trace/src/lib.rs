@@ -9,6 +9,7 @@
 //! event in it |
 //! | `block.rs`, `write.rs`, `names.rs`, `read.rs` | the file: blocks, writer, what is repeated,
 //! reader that goes on behind damage |
+//! | `damage.rs` | a trace in memory, and what the file has lost of it |
 //! | `log.rs`, `line.rs` | the textual log of RDY, written and read |
 //! | `load.rs`, `pick.rs` | whichever of both a file is; the events of some worlds, VMs or pCPUs |
 //! | `replay.rs`, `range.rs` | the state of each pCPU and world at a time; a part of a trace that
@@ -25,6 +26,7 @@
 mod block;
 pub mod chrome;
 pub mod cores;
+mod damage;
 mod event;
 mod flat;
 pub mod fuzz;
@@ -50,13 +52,14 @@ mod why;
 mod wire;
 mod write;
 
+pub use damage::{Cause, Gap, Trace};
 pub use event::{Event, HOME_ANY, Kind, Place, Queue, Waker};
 pub use load::{Loaded, load};
 pub use names::Names;
 pub use pick::{Chosen, Pick, PickError};
 pub use range::between;
 pub use raw::{RAW_BYTES, RawError, expand, from_raw, to_raw};
-pub use read::{Cause, Gap, Item, ReadError, Reader, Trace};
+pub use read::{Item, ReadError, Reader};
 pub use replay::{End, Ended, Now, Replay, Stay, Stretch, WorldNow};
 pub use report::{Histogram, Latency, Report, Sum};
 pub use why::{Kick, Move, Role, State, Why};

@@ -1,8 +1,9 @@
 //! Reads a trace whichever way it was written, as a file of blocks or as RDY's text, and says what
 //! of it is missing; it guesses nothing.
 
-use crate::log::{LogError, parse_lenient};
-use crate::read::{ReadError, Trace};
+use crate::damage::Trace;
+use crate::log::parse_lenient;
+use crate::read::ReadError;
 use std::io::{self, Read};
 
 /// Bytes that are looked at to tell text from blocks.
@@ -15,19 +16,6 @@ pub struct Loaded {
     pub trace: Trace,
     /// Sequence number of its first event: 1, or what the first line of a log says.
     pub first: u64,
-    /// Lines of a log that could not be read and were left out.
-    pub bad_lines: usize,
-    /// The first of them.
-    pub bad: Option<LogError>,
-}
-
-impl Loaded {
-    /// Whether something that was written may be missing: not what the recorder says it lost, but
-    /// what the file lost.
-    #[must_use]
-    pub fn is_damaged(&self) -> bool {
-        self.bad_lines > 0 || self.trace.gaps.iter().any(|g| g.events != Some(0))
-    }
 }
 
 /// Reads a trace or a log.
@@ -38,11 +26,7 @@ pub fn load(mut input: impl Read) -> Result<Loaded, ReadError> {
     let mut head = vec![];
     (&mut input).take(LOOK as u64).read_to_end(&mut head)?;
     let whole = io::Cursor::new(&head).chain(input);
-    if is_text(&head) {
-        log(whole)
-    } else {
-        Ok(Loaded { trace: Trace::read(whole)?, first: 1, bad_lines: 0, bad: None })
-    }
+    if is_text(&head) { log(whole) } else { Ok(Loaded { trace: Trace::read(whole)?, first: 1 }) }
 }
 
 /// Whether these first bytes are text: no control characters but those of lines.
@@ -71,10 +55,8 @@ fn log(mut input: impl Read) -> Result<Loaded, ReadError> {
     let mut events = read.events;
     events.sort_by_key(|e| e.ns);
     Ok(Loaded {
-        trace: Trace { events, ..Trace::default() },
+        trace: Trace { events, bad_lines: read.skipped, bad: read.first, ..Trace::default() },
         first,
-        bad_lines: read.skipped,
-        bad: read.first,
     })
 }
 
@@ -103,23 +85,32 @@ mod tests {
     #[test]
     fn a_file_and_a_log_are_told_apart_by_their_first_bytes() {
         let text = load(SAMPLE.as_bytes()).unwrap();
-        assert_eq!((text.trace.events.len(), text.first, text.is_damaged()), (23, 39989, false));
+        assert_eq!((text.trace.events.len(), text.first, text.trace.damage()), (23, 39989, vec![]));
         assert_eq!(log::print(&text.trace.events, log::Style::Rdy, text.first), SAMPLE);
         let blocks = load(&file(5)[..]).unwrap();
-        assert_eq!((blocks.trace.events.len(), blocks.first, blocks.is_damaged()), (5, 1, false));
+        assert_eq!(
+            (blocks.trace.events.len(), blocks.first, blocks.trace.damage()),
+            (5, 1, vec![])
+        );
     }
 
     #[test]
     fn damage_is_said_and_what_is_there_is_kept() {
         let whole = file(20_000);
         let cut = load(&whole[..whole.len() / 2]).unwrap();
-        assert!(cut.is_damaged() && cut.trace.events.len() > 5000, "{}", cut.trace.events.len());
+        assert!(
+            !cut.trace.damage().is_empty() && cut.trace.events.len() > 5000,
+            "{}",
+            cut.trace.events.len()
+        );
         let mut noisy = whole;
         noisy.extend(b"\x01noise behind the end");
-        assert!(!load(&noisy[..]).unwrap().is_damaged(), "nothing is missing");
+        let noisy = load(&noisy[..]).unwrap().trace;
+        let want = "behind 19 us: bytes that belong to no block, 21 bytes; no event is missing";
+        assert_eq!((noisy.events.len(), noisy.damage()), (20_000, vec![want.to_owned()]));
         let log = load(format!("{SAMPLE}and so on\n").as_bytes()).unwrap();
-        assert_eq!((log.trace.events.len(), log.bad_lines, log.is_damaged()), (23, 1, true));
-        assert_eq!(log.bad.map(|b| b.line), Some(24));
+        assert_eq!((log.trace.events.len(), log.trace.bad_lines), (23, 1));
+        assert_eq!(log.trace.bad.map(|b| b.line), Some(24));
     }
 
     #[test]

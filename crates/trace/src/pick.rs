@@ -24,7 +24,7 @@ pub struct Pick {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("trace: cannot find {what} '{seen}': allowed {allowed}; give one of them")]
 pub struct PickError {
-    /// `VM` or `world`.
+    /// `VM`, `world` or `pCPU`.
     pub what: &'static str,
     /// What was asked for.
     pub seen: String,
@@ -47,6 +47,15 @@ impl Pick {
     /// `PickError` for what the trace does not have.
     pub fn of(&self, events: &[Event]) -> Result<Chosen, PickError> {
         let host = Known::of(events);
+        if let Some(p) =
+            self.pcpus.iter().flat_map(PcpuSet::iter).find(|p| !host.pcpus.contains(*p))
+        {
+            let allowed = match &host.pcpus {
+                none if none.is_empty() => "none, the trace names no pCPU".to_owned(),
+                all => all.to_string(),
+            };
+            return Err(PickError { what: "pCPU", seen: p.0.to_string(), allowed });
+        }
         if self.vms.is_empty() && self.worlds.is_empty() {
             return Ok(Chosen { vms: None, worlds: None, pcpus: self.pcpus.clone() });
         }
@@ -111,18 +120,26 @@ impl Chosen {
     }
 }
 
-/// The worlds of a trace.
+/// The worlds and pCPUs of a trace.
 struct Known {
     names: Names,
+    /// All of its host up to the last that is named.
+    pcpus: PcpuSet,
     vms: BTreeSet<VmId>,
     worlds: BTreeMap<WorldId, (Option<VmId>, String)>,
 }
 
 impl Known {
     fn of(events: &[Event]) -> Known {
-        let mut known =
-            Known { names: Names::default(), vms: BTreeSet::new(), worlds: BTreeMap::new() };
+        let mut known = Known {
+            names: Names::default(),
+            pcpus: PcpuSet::empty(),
+            vms: BTreeSet::new(),
+            worlds: BTreeMap::new(),
+        };
+        let mut pcpus = 0;
         for event in events {
+            pcpus = pcpus.max(pcpus_by(event));
             known.names.take(event);
             match &event.kind {
                 Kind::Vm { vm, .. } | Kind::Account { vm, .. } => {
@@ -139,6 +156,7 @@ impl Known {
                 }
             }
         }
+        known.pcpus = PcpuSet::first(pcpus);
         known
     }
 
@@ -164,6 +182,19 @@ impl Known {
         let all = self.worlds.iter().map(|(id, w)| full(w).unwrap_or_else(|| id.0.to_string()));
         if found.is_empty() { Err(missing("world", name, all)) } else { Ok(found) }
     }
+}
+
+/// How many pCPUs a host has at least of which that is reported.
+fn pcpus_by(event: &Event) -> usize {
+    let on = match event.kind {
+        Kind::Host { pcpus } => return usize::from(pcpus),
+        Kind::State { on, .. } => on,
+        Kind::Queued { queue: crate::Queue::Pcpu(p), .. } => Some(p),
+        Kind::Migrate { from, to, .. } => from.max(Some(to)),
+        Kind::Kick { target, .. } => Some(target),
+        _ => None,
+    };
+    event.pcpu.max(on).map_or(0, |p| usize::from(p.0) + 1)
 }
 
 fn missing(what: &'static str, seen: &str, all: impl Iterator<Item = String>) -> PickError {
@@ -260,6 +291,22 @@ mod tests {
             ),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_pcpu_that_the_host_lacks_is_refused_and_one_that_did_nothing_is_not() {
+        let refused = |p, events: &[Event]| {
+            pick(&[], &[], Some(p)).of(events).map(drop).map_err(|e| e.to_string())
+        };
+        let mut all = events();
+        let want = "trace: cannot find pCPU '99': allowed 0-1; give one of them".to_owned();
+        assert_eq!(refused("0,99", &all), Err(want));
+        assert!(refused("3", &all).is_err());
+        all.push(Event { ns: 0, pcpu: None, kind: Kind::Host { pcpus: 4 } });
+        assert_eq!(refused("3", &all), Ok(()));
+        let none = "trace: cannot find pCPU '0': allowed none, the trace names no pCPU; give one of \
+            them";
+        assert_eq!(refused("0", &[]), Err(none.to_owned()));
     }
 
     #[test]

@@ -3,47 +3,16 @@
 //!
 //! A block is taken whole or not at all: which of its events a damaged byte belongs to cannot be
 //! known. Only the last block of a file that ends too early is read up to its last whole event.
-//! After damage the next sync marker is looked for.
+//! After damage the next sync marker is looked for. Where the head of a file comes again another
+//! trace begins, of which nothing is read.
 
+use crate::Event;
 use crate::block::{BLOCK_HEAD, BLOCK_MAX, FILE_HEAD, Head, SYNC, VERSION, file_version, kind};
+use crate::damage::{Cause, Gap};
 use crate::kinds::described;
 use crate::wire::{Base, Kinds, Taken, take_kinds};
-use crate::{Event, Kind};
-use serde::Serialize;
 use std::collections::VecDeque;
 use std::io::Read;
-
-/// What damaged a span of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cause {
-    /// The head of the file is damaged or missing; kinds are taken from the first block that has
-    /// them.
-    Head,
-    /// Bytes of a block are not those that were written.
-    Damaged,
-    /// Whole blocks are missing.
-    Missing,
-    /// Bytes that belong to no block; nothing is missing.
-    Garbage,
-    /// The file ends before the trace does.
-    Cut,
-}
-
-/// A span of a file that could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Gap {
-    /// Time of the last event before it, in ns; none if there is none.
-    pub from_ns: Option<u64>,
-    /// Time of the first event behind it, in ns; none if there is none.
-    pub to_ns: Option<u64>,
-    /// Bytes that were skipped.
-    pub bytes: u64,
-    /// Events that are missing, as far as that is known.
-    pub events: Option<u32>,
-    /// What happened.
-    pub cause: Cause,
-}
 
 /// What a reader yields.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +67,8 @@ pub struct Reader<R: Read> {
     eof: bool,
     started: bool,
     ended: bool,
+    /// Another trace has begun.
+    another: bool,
     done: bool,
     kinds: Kinds,
     ready: VecDeque<Item>,
@@ -124,6 +95,7 @@ impl<R: Read> Reader<R> {
             eof: false,
             started: false,
             ended: false,
+            another: false,
             done: false,
             kinds: Kinds::new(&described()),
             ready: VecDeque::new(),
@@ -185,9 +157,19 @@ impl<R: Read> Reader<R> {
         if self.data().is_empty() {
             return self.end();
         }
+        if self.blocks > 0 && file_version(self.data()).is_some() {
+            self.joined();
+            self.at += FILE_HEAD;
+            self.open_gap(Cause::Another, FILE_HEAD);
+            return Ok(());
+        }
         let Some(head) = Head::of(self.data()) else { return self.skip(Cause::Damaged) };
         let whole = BLOCK_HEAD + head.len as usize;
         self.fill(whole)?;
+        if self.another {
+            self.pass_over(&head, whole.min(self.data().len()));
+            return Ok(());
+        }
         let Some(body) = self.data().get(BLOCK_HEAD..whole) else { return self.cut(head) };
         if crc32fast::hash(body) != head.crc {
             self.in_gap = (self.in_gap.0 + 1, self.in_gap.1.saturating_add(head.count));
@@ -218,10 +200,25 @@ impl<R: Read> Reader<R> {
         }
     }
 
+    /// Ends this trace, with its gap if one is open, where another begins.
+    fn joined(&mut self) {
+        if !std::mem::replace(&mut self.another, true) {
+            self.last_gap();
+        }
+    }
+
+    /// Counts the events of another trace's block.
+    fn pass_over(&mut self, head: &Head, bytes: usize) {
+        if head.kind == kind::EVENTS {
+            self.in_gap = (self.in_gap.0 + 1, self.in_gap.1.saturating_add(head.count));
+        }
+        self.at += bytes;
+        self.open_gap(Cause::Another, bytes);
+    }
+
     fn open_gap(&mut self, cause: Cause, bytes: usize) {
         let from_ns = self.last_ns;
-        let gap =
-            self.gap.get_or_insert(Gap { from_ns, to_ns: None, bytes: 0, events: None, cause });
+        let gap = self.gap.get_or_insert(Gap::at(from_ns, cause));
         gap.bytes += bytes as u64;
         self.bytes += bytes as u64;
     }
@@ -230,9 +227,13 @@ impl<R: Read> Reader<R> {
     fn skip(&mut self, cause: Cause) -> Result<(), ReadError> {
         let data = self.data();
         let next = data.windows(SYNC.len()).skip(1).position(|w| w == SYNC).map(|i| i + 1);
-        // The marker may begin in the last bytes at hand.
-        let keep = if self.eof { 0 } else { (SYNC.len() - 1).min(data.len() - 1) };
-        let by = next.unwrap_or(data.len() - keep).max(1);
+        // Before it may be the head of another file.
+        let head = next.and_then(|i| i.checked_sub(FILE_HEAD)).filter(|i| *i > 0);
+        let head = head.filter(|i| self.blocks > 0 && file_version(&data[*i..]).is_some());
+        // Head and marker may begin in the last bytes at hand.
+        let look = FILE_HEAD + SYNC.len() - 1;
+        let keep = if self.eof { 0 } else { look.min(data.len() - 1) };
+        let by = head.or(next).unwrap_or(data.len() - keep).max(1);
         self.at += by;
         self.open_gap(cause, by);
         Ok(())
@@ -250,14 +251,9 @@ impl<R: Read> Reader<R> {
         self.at = self.buf.len();
         let found = self.events(&head, &body);
         let from_ns = found.1.or(self.last_ns);
-        let events = Some(head.count.saturating_sub(found.0));
-        self.ready.push_back(Item::Gap(Gap {
-            from_ns,
-            to_ns: None,
-            bytes: found.2,
-            events,
-            cause: Cause::Cut,
-        }));
+        let least = head.count.saturating_sub(found.0);
+        let gap = Gap { bytes: found.2, least, ..Gap::at(from_ns, Cause::Cut) };
+        self.ready.push_back(Item::Gap(gap));
         (self.ended, self.blocks) = (true, self.blocks + 1);
         Ok(())
     }
@@ -294,13 +290,8 @@ impl<R: Read> Reader<R> {
         if found.0 < head.count {
             let from_ns = found.1.or(self.last_ns);
             let events = Some(head.count - found.0);
-            self.ready.push_back(Item::Gap(Gap {
-                from_ns,
-                to_ns: None,
-                bytes: found.2,
-                events,
-                cause: Cause::Damaged,
-            }));
+            let gap = Gap { bytes: found.2, events, ..Gap::at(from_ns, Cause::Damaged) };
+            self.ready.push_back(Item::Gap(gap));
         }
     }
 
@@ -328,13 +319,7 @@ impl<R: Read> Reader<R> {
         self.expected = head.number.wrapping_add(1);
         let mut gap = self.gap.take();
         if missing > 0 && gap.is_none() {
-            gap = Some(Gap {
-                from_ns: self.last_ns,
-                to_ns: None,
-                bytes: 0,
-                events: None,
-                cause: Cause::Missing,
-            });
+            gap = Some(Gap::at(self.last_ns, Cause::Missing));
         }
         if self.told && head.kind != kind::NAMES {
             (self.missed, self.told) = (false, false);
@@ -347,6 +332,7 @@ impl<R: Read> Reader<R> {
             n if n == blocks => Some(events),
             _ => None,
         };
+        gap.least = events;
         if missing == 0 && gap.cause == Cause::Damaged {
             gap.cause = Cause::Garbage;
         }
@@ -358,24 +344,27 @@ impl<R: Read> Reader<R> {
         if self.blocks == 0 {
             return Err(ReadError::NotATrace { bytes: self.bytes });
         }
-        let (blocks, events) = self.in_gap;
-        if let Some(mut gap) = self.gap.take() {
-            // After the end nothing is missing; before it, all that the file lacks.
-            gap.events = self.ended.then_some(0);
-            let known = blocks > 0 && self.ended;
-            gap.events = if known { Some(events) } else { gap.events };
-            gap.cause = if self.ended { Cause::Garbage } else { Cause::Cut };
-            self.ready.push_back(Item::Gap(gap));
-        } else if !self.ended {
-            self.ready.push_back(Item::Gap(Gap {
-                from_ns: self.last_ns,
-                to_ns: None,
-                bytes: 0,
-                events: None,
-                cause: Cause::Cut,
-            }));
-        }
+        self.last_gap();
         Ok(())
+    }
+
+    /// The gap behind the last block.
+    fn last_gap(&mut self) {
+        let (blocks, events) = std::mem::take(&mut self.in_gap);
+        let Some(mut gap) = self.gap.take() else {
+            if !self.ended {
+                self.ready.push_back(Item::Gap(Gap::at(self.last_ns, Cause::Cut)));
+            }
+            return;
+        };
+        gap.least = events;
+        (gap.events, gap.cause) = match (gap.cause, self.ended) {
+            (Cause::Another, _) => (Some(events), Cause::Another),
+            (_, false) => (None, Cause::Cut),
+            // After the end nothing is missing.
+            (_, true) => (Some(if blocks > 0 { events } else { 0 }), Cause::Garbage),
+        };
+        self.ready.push_back(Item::Gap(gap));
     }
 }
 
@@ -392,50 +381,10 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
-/// A trace in memory, as the analyses take it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trace {
-    /// Events in the order of time. Where some are missing there is a `Kind::Lost`.
-    pub events: Vec<Event>,
-    /// Spans of the file that could not be read.
-    pub gaps: Vec<Gap>,
-    /// Events and blocks that only a newer version knows.
-    pub skipped: u64,
-}
-
-impl Trace {
-    /// Reads a whole trace and puts its events in the order of time.
-    ///
-    /// # Errors
-    /// `ReadError` if it is no trace, or of a newer version.
-    pub fn read(input: impl Read) -> Result<Trace, ReadError> {
-        let mut reader = Reader::new(input);
-        let mut trace = Trace::default();
-        while let Some(item) = reader.next_item()? {
-            match item {
-                Item::Event(e) => trace.events.push(e),
-                Item::Gap(gap) => {
-                    trace.gaps.push(gap);
-                    if let (Some(ns), true) = (gap.from_ns.or(gap.to_ns), gap.events != Some(0)) {
-                        trace.events.push(Event {
-                            ns,
-                            pcpu: None,
-                            kind: Kind::Lost { events: gap.events },
-                        });
-                    }
-                }
-            }
-        }
-        trace.skipped = reader.skipped();
-        trace.events.sort_by_key(|e| e.ns);
-        Ok(trace)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Writer;
+    use crate::{Kind, Writer};
     use units::PcpuId;
 
     /// Noise of 4 MB, then a trace, then noise that looks like the beginning of blocks.

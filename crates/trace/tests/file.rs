@@ -120,6 +120,7 @@ fn a_gap_tells_when_how_much_and_why() {
         to_ns: Some(want[first + second].ns),
         bytes: blocks[2].len() as u64,
         events: Some(second as u32),
+        least: second as u32,
         cause: Cause::Damaged,
     };
     assert_eq!(gaps(&items(&bad)), [gap]);
@@ -137,7 +138,7 @@ fn a_gap_tells_when_how_much_and_why() {
     missing.drain(blocks[2].clone());
     assert_eq!(
         gaps(&items(&missing)),
-        [Gap { bytes: 0, events: None, cause: Cause::Missing, ..gap }]
+        [Gap { bytes: 0, events: None, least: 0, cause: Cause::Missing, ..gap }]
     );
 
     let mut twice = good.clone();
@@ -250,6 +251,53 @@ fn what_is_no_trace_or_a_newer_one_is_refused() {
     let crc = crc32fast::hash(&newer[..12]).to_le_bytes();
     newer[12..16].copy_from_slice(&crc);
     assert!(err(&newer).contains("seen version 2, allowed 1"));
+}
+
+#[test]
+fn a_cut_says_how_many_events_are_missing_at_least() {
+    let want = host(4, 4, 12, 6000);
+    let good = file(&want);
+    let third = &blocks(&good)[3];
+    let cut = items(&good[..(third.start + third.end) / 2]);
+    let count = u32::from_le_bytes(good[third.start + 16..third.start + 20].try_into().unwrap());
+    let before: usize = blocks(&good)[..3]
+        .iter()
+        .map(|b| u32::from_le_bytes(good[b.start + 16..b.start + 20].try_into().unwrap()) as usize)
+        .sum();
+    let least = count - (events(&cut).len() - before) as u32;
+    assert!(least > 0 && (least as usize) < want.len() - events(&cut).len());
+    let shown = gaps(&cut).iter().map(|g| (g.events, g.least)).collect::<Vec<_>>();
+    assert_eq!(shown, [(None, least)]);
+}
+
+#[test]
+fn a_second_trace_in_a_file_is_left_out_and_counted() {
+    let (first, second) = (host(5, 4, 12, 6000), host(6, 4, 12, 3000));
+    let (a, b) = (file(&first), file(&second));
+    let of = |data: &[u8]| {
+        let got = items(data);
+        let gaps = gaps(&got).iter().map(|g| (g.cause, g.events, g.bytes)).collect::<Vec<_>>();
+        (events(&got), gaps)
+    };
+    let another = (Cause::Another, Some(second.len() as u32), b.len() as u64);
+    let joined = [&a[..], &b].concat();
+    assert_eq!(of(&joined), (first.clone(), vec![another]));
+    assert!(
+        !Trace::read(&joined[..])
+            .unwrap()
+            .events
+            .iter()
+            .any(|e| matches!(e.kind, Kind::Lost { .. }))
+    );
+    // The first one is cut, within a block and behind one: none of the second is taken for it.
+    for end in [a.len() / 2, blocks(&a)[2].end] {
+        let (got, gaps) = of(&[&a[..end], &b].concat());
+        assert_eq!(got, first[..got.len()], "cut at {end}");
+        assert_eq!((gaps.len(), gaps[0].0, gaps[1]), (2, Cause::Cut, another), "cut at {end}");
+    }
+    let more = another.1.map(|n| n + first.len() as u32);
+    let three = of(&[&a[..], &b, &a].concat());
+    assert_eq!(three.1, [(Cause::Another, more, (a.len() + b.len()) as u64)]);
 }
 
 #[test]

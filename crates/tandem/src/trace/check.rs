@@ -56,9 +56,9 @@ const WHAT: &str = "what came out";
 /// `Exit::Check` if anything is violated.
 pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let knobs = knobs::resolve(&BTreeMap::new(), &args.set)?;
-    let json = args.json.as_deref().map(|p| Output::open_or_stdout(p, WHAT)).transpose()?;
+    let json = args.range.json(args.json.as_deref(), WHAT)?;
     let input = args.range.read()?;
-    let (from_ns, to_ns) = args.range.ns(input.events());
+    let (from_ns, to_ns) = args.range.ns(&input)?;
     let mut terms = Terms::from(&sim::scheduler_terms(&knobs, args.hz));
     terms.bounds.affinity_grace_ns = args.kick.ns();
     if knobs.cosched == STRICT {

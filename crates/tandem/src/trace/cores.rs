@@ -32,9 +32,9 @@ pub struct Args {
 /// # Errors
 /// As for every command that reads a trace.
 pub(super) fn main(args: &Args) -> Result<(), Failure> {
-    let json = args.json.as_deref().map(|p| Output::open_or_stdout(p, "the cores")).transpose()?;
+    let json = args.range.json(args.json.as_deref(), "the cores")?;
     let input = args.range.read()?;
-    let (from_ns, to_ns) = args.range.ns(input.events());
+    let (from_ns, to_ns) = args.range.ns(&input)?;
     input.working("adding up");
     let found = analyse(input.events(), from_ns, to_ns);
     let to_stdout = json.as_ref().is_some_and(Output::is_stdout);

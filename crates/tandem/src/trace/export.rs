@@ -2,7 +2,7 @@
 //! judges nothing.
 
 use super::Range;
-use crate::{Exit, Failure, output::Output};
+use crate::{Exit, Failure};
 use anyhow::Context;
 use std::io::BufWriter;
 use std::path::PathBuf;
@@ -14,7 +14,8 @@ use trace::{between, perfetto};
 pub struct Args {
     #[command(flatten)]
     range: Range,
-    /// File to write.
+    /// File to write, or '-' for standard output.
+    #[arg(value_name = "OUT|-")]
     out: PathBuf,
     /// Format [default: chrome if OUT ends in .json, else perfetto].
     #[arg(long)]
@@ -34,9 +35,9 @@ enum Format {
 pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let json = args.out.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
     let format = args.format.unwrap_or(if json { Format::Chrome } else { Format::Perfetto });
-    let file = Output::open(&args.out, "the picture")?;
+    let file = args.range.output("OUT", &args.out, "the picture")?;
     let input = args.range.read()?;
-    let (from, to) = args.range.ns(input.events());
+    let (from, to) = args.range.ns(&input)?;
     let part = (from > 0 || to < u64::MAX).then(|| between(input.events(), from, to));
     let events = part.as_deref().unwrap_or(input.events());
     if format == Format::Chrome && events.len() > chrome::EVENTS_MAX {

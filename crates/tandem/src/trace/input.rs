@@ -7,14 +7,12 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use trace::{Cause, Event, Gap, Loaded, ReadError};
+use trace::{Event, Loaded, ReadError};
 
 /// How often progress is shown.
 const TELL: Duration = Duration::from_millis(300);
 /// So many events take a second.
 const LONG: usize = 1_000_000;
-/// Gaps that are reported one by one; the rest is counted.
-const SHOWN: usize = 10;
 
 /// What was read.
 pub(super) struct Input {
@@ -50,6 +48,11 @@ impl Input {
         &self.loaded.trace.events
     }
 
+    /// Time from the first event to the last, in ns.
+    pub(super) fn length_ns(&self) -> u64 {
+        self.loaded.trace.length_ns()
+    }
+
     /// Says on a terminal what is being done, where it takes a second or more.
     pub(super) fn working(&self, what: &str) {
         if self.events().len() > LONG && io::stderr().is_terminal() {
@@ -67,15 +70,7 @@ impl Input {
     /// # Errors
     /// `Exit::Damaged` if something is.
     pub(super) fn finish(&self) -> Result<(), Failure> {
-        let Loaded { trace, bad_lines, bad, .. } = &self.loaded;
-        let begin = self.events().iter().find(|e| !e.kind.is_name()).map_or(0, |e| e.ns);
-        let mut said: Vec<String> = trace.gaps.iter().take(SHOWN).map(|g| gap(g, begin)).collect();
-        if trace.gaps.len() > SHOWN {
-            said.push(format!("and {} more gaps", trace.gaps.len() - SHOWN));
-        }
-        if let Some(first) = bad {
-            said.push(format!("{bad_lines} lines were left out; the first: {first}"));
-        }
+        let trace = &self.loaded.trace;
         if trace.skipped > 0 {
             say::note(&format!(
                 "tandem: {}: {} events are of kinds that only a newer version knows; they were \
@@ -83,45 +78,9 @@ impl Input {
                 self.name, trace.skipped
             ));
         }
-        if !self.loaded.is_damaged() {
-            said.iter().for_each(|s| say::note(&format!("tandem: {}: {s}", self.name)));
-            return Ok(());
-        }
-        let text = said.join("\n  - ");
-        let kept = self.events().len();
-        Err(Failure::new(
-            Exit::Damaged,
-            anyhow::anyhow!(
-                "{}: the trace is damaged; {kept} events were read, and worlds are unknown across \
-                    each gap:\n  - {text}",
-                self.name
-            ),
-        ))
+        let damage = trace.damage_of(&self.name);
+        damage.map_or(Ok(()), |text| Err(Failure::new(Exit::Damaged, anyhow::anyhow!(text))))
     }
-}
-
-/// One gap in words, times since the trace begins.
-fn gap(g: &Gap, begin: u64) -> String {
-    let at = |ns: Option<u64>| ns.map(|ns| format!("{} us", ns.saturating_sub(begin) / 1000));
-    let place = match (at(g.from_ns), at(g.to_ns)) {
-        (Some(from), Some(to)) => format!("between {from} and {to}"),
-        (Some(from), None) => format!("behind {from}"),
-        (None, Some(to)) => format!("before {to}"),
-        (None, None) => "all of it".to_owned(),
-    };
-    let what = match g.cause {
-        Cause::Head => "the head of the file is damaged",
-        Cause::Damaged => "bytes are not those that were written",
-        Cause::Missing => "blocks are missing",
-        Cause::Garbage => "bytes that belong to no block",
-        Cause::Cut => "the file ends before the trace does",
-    };
-    let events = match g.events {
-        Some(0) => "no event is missing".to_owned(),
-        Some(n) => format!("{n} events are missing"),
-        None => "how many events are missing is not known".to_owned(),
-    };
-    format!("{place}: {what}, {} bytes; {events}", g.bytes)
 }
 
 /// Passes bytes on, and shows how many on a terminal.
@@ -169,29 +128,5 @@ impl<R> Drop for Shown<R> {
         if self.told.is_some() {
             say::hint("\r                 \r");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gap_is_told_with_its_times_and_what_is_known_of_it() {
-        let g = Gap {
-            from_ns: Some(7_000),
-            to_ns: Some(9_500),
-            bytes: 12,
-            events: Some(3),
-            cause: Cause::Damaged,
-        };
-        let want = "between 2 us and 4 us: bytes are not those that were written, 12 bytes; 3 \
-            events are missing";
-        assert_eq!(gap(&g, 5_000), want);
-        let cut =
-            Gap { from_ns: Some(7_000), to_ns: None, bytes: 0, events: None, cause: Cause::Cut };
-        let want = "behind 7 us: the file ends before the trace does, 0 bytes; how many events are \
-            missing is not known";
-        assert_eq!(gap(&cut, 0), want);
     }
 }

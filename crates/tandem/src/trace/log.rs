@@ -27,7 +27,7 @@ pub struct Args {
 pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let input = args.range.read()?;
     let chosen = args.selection.choose(input.events())?;
-    let (from, to) = args.range.ns(input.events());
+    let (from, to) = args.range.ns(&input)?;
     input.working("printing");
     let wanted = |e: &&Event| (e.kind.is_name() || (from..to).contains(&e.ns)) && chosen.event(e);
     let events: Vec<Event> = input.events().iter().filter(wanted).cloned().collect();

@@ -1,7 +1,13 @@
 //! `tandem trace record`: starts a recording of the loaded scheduler and prints its progress;
 //! crates/host records it.
 
-use crate::{Exit, Failure, live, output::Output, say};
+use crate::{
+    Exit, Failure,
+    apart::{Named, apart},
+    live,
+    output::Output,
+    say,
+};
 use host::record::{End, Options, Recorded, record, salvage};
 use std::{
     fs::File,
@@ -41,6 +47,14 @@ pub struct Args {
 /// `Exit::Host` when no scheduler is loaded, `Exit::Other` when the file cannot be written.
 pub fn main(args: &Args) -> Result<(), Failure> {
     let bad = |e| Failure::new(Exit::Host, e);
+    if args.output.as_os_str() == "-" {
+        let text =
+            "--output -: cannot record there: seen standard output, allowed a file; name one";
+        return Err(Failure::new(Exit::Usage, anyhow::anyhow!(text)));
+    }
+    let salvaged: Vec<Named<'_>> =
+        args.salvage.iter().map(|p| ("--salvage", p.as_path())).collect();
+    apart(&salvaged, &[("--output", &args.output)])?;
     let topology =
         topology::from_sysfs(Path::new("/sys")).map_err(|e| Failure::new(Exit::Host, e))?;
     let left = args.salvage.as_deref().map(open).transpose()?;
@@ -93,7 +107,7 @@ fn tell(args: &Args, done: &Recorded) -> Result<(), say::Unwritten> {
         let Recorded { events, lost, bytes, .. } = *done;
         let text = serde_json::json!({ "file": args.output, "duration_ns": done.time.as_nanos() as u64, "events": events, "lost": lost,
             "bytes": bytes, "ended": ended(done.end) });
-        say::line(&text.to_string())
+        say::raw(&(text.to_string() + "\n"))
     } else {
         let mut text = format!(
             "{}: {}; ended: {}\n",
@@ -105,7 +119,8 @@ fn tell(args: &Args, done: &Recorded) -> Result<(), say::Unwritten> {
             text += "records were lost: the file marks where; choose a shorter time or a less busy \
                 moment\n";
         }
-        say::line(&format!("{text}look at it with 'tandem trace waits {}'", args.output.display()))
+        let output = say::quoted(&args.output.display().to_string());
+        say::line(&format!("{text}look at it by: tandem trace waits {output}"))
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Args {
 pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let input = args.range.read()?;
     let chosen = args.selection.choose(input.events())?;
-    let (from_ns, to_ns) = args.range.ns(input.events());
+    let (from_ns, to_ns) = args.range.ns(&input)?;
     let step = args.step.map_or(Step::Changes, |s| Step::Every(s.ns()));
     let options = TableOptions { from_ns, to_ns, step, notes: !args.no_notes };
     input.working("going through");

@@ -46,10 +46,10 @@ pub struct Args {
 /// Runs `tandem trace waits`.
 pub(super) fn main(args: &Args) -> Result<(), Failure> {
     let core_sharing = CoreSharing::of(knobs::resolve(&BTreeMap::new(), &args.set)?.core_sharing);
-    let json = args.json.as_deref().map(|p| Output::open_or_stdout(p, "the waits")).transpose()?;
+    let json = args.range.json(args.json.as_deref(), "the waits")?;
     let input = args.range.read()?;
     let chosen = args.selection.choose(input.events())?;
-    let (from_ns, to_ns) = args.range.ns(input.events());
+    let (from_ns, to_ns) = args.range.ns(&input)?;
     let options = WaitOptions { from_ns, to_ns, brief_ns: args.brief.ns(), core_sharing };
     input.working("judging");
     let report = analyse_some(input.events(), &options, |w| chosen.wait(w));
