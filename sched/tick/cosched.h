@@ -25,8 +25,8 @@ INLINE u64 cosched_soon(const struct knobs *k)
 	return k->cosched_poll_us * (US / 4);
 }
 
-/* One VM; whether its gang slice has ended. */
-SUBPROG u32 cosched_vm(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
+/* One VM; whether its gang slice has ended. Inline, for a chain of calls has 8 frames. */
+INLINE u32 cosched_vm(struct host *h, struct siblings_look *s)
 {
 	struct vm *v = plat_vm(h, s->vm);
 

@@ -156,7 +156,9 @@ fn tree(draw: &mut Draw, secs: u64) -> String {
             0 => format!("shares = {}", 100 + draw.below(8000)),
             _ => limit(draw, pcpus),
         };
-        out += &change(at.max(1), &name, &what);
+        if at < secs * 1000 {
+            out += &change(at.max(1), &name, &what);
+        }
     }
     out
 }
