@@ -54,7 +54,8 @@ INLINE bool gang_spins(const struct vm *v, u64 now)
 /* Whether the lone world that runs on `p` makes room for a gang of VM `vm` with `deadline`: its own
  * is later; or, if that VM's vCPUs wait for each other, earlier by a quantum of its VM at most. It
  * can make up for that, if it gets less than it asks for and no plan moves it, and has not just
- * woken. */
+ * woken. Where VMs are pinned to few pCPUs, one of them that waits has the pCPU next, if it is
+ * earlier. */
 SUBPROG bool gang_before_lone(NONNULL(struct host *h), NONNULL(struct pcpu *p), u32 vm,
 			      u64 deadline, u64 now)
 {
@@ -63,6 +64,9 @@ SUBPROG bool gang_before_lone(NONNULL(struct host *h), NONNULL(struct pcpu *p), 
 	struct vm *v = plat_vm(h, vm), *lone = w ? plat_vm(h, w->vm) : NULL;
 	u64 current = preempt_current(h, p, now), since = plat_read(p->current_since_ns), ran;
 
+	if (lone && lone->flags & VM_HELD && plat_read(p->waits_vm) &&
+	    plat_read(p->wait_key) + k->quantum_us * US < deadline)
+		return false;
 	if (current > deadline)
 		return true;
 	if (!w || !v || !lone || !with(GANG_LONE) || !gang_spins(v, now) ||

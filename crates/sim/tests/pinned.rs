@@ -78,3 +78,25 @@ fn shares_of_one_to_a_thousand_hold_on_one_pcpu() {
         assert!(used <= 5 * 54, "{ticks:?}: {used} of 20,000 ms");
     }
 }
+
+/// A free VM as wide as the host has no room on the pCPU of VMs that are pinned to it and entitled
+/// to all of it. While its gangs took the place of one of these though another waited, they had
+/// 92 %.
+#[test]
+fn pinned_vms_keep_their_pcpu_beside_a_free_wide_vm() {
+    for heavy in [3, 7, 12] {
+        let vms = [
+            vm("light", 1, "0", "shares = 1000"),
+            vm("heavy", 1, "0", &format!("shares = {heavy}000")),
+            vm("free", 8, "0-7", "shares = 100"),
+        ];
+        for ticks in BOTH {
+            let out = outcome(&format!("beside-{heavy}"), 30, 8, &vms, ticks);
+            for (name, part) in [("light", 1), ("heavy", heavy)] {
+                let (used, due) = (used_ms(&out, name), 30_000 * part / (1 + heavy));
+                // Until the first plan they have equal parts: 1 % of the pCPU.
+                assert!(used.abs_diff(due) < 300, "{heavy} {ticks:?} {name}: {used} ms");
+            }
+        }
+    }
+}
