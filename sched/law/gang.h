@@ -5,11 +5,13 @@
  * Law		the first vCPU to run begins the gang slice: the VM's deadline then is the deadline
  *		of all its vCPUs until the slice ends, for all at once. Without it VMs would
  *		alternate vCPU by vCPU, for each slice that starts delays the VM's next deadline
+ *		READY vCPUs of the gang preempt worlds of later, incomplete gangs and lone worlds of
+ *		later deadlines (tick/gang.h); if its vCPUs spin for each other, lone worlds that
+ *		are earlier by a quantum too
  * Units	length in ns of CPU time of one vCPU: what the VM is entitled to in a quantum,
  *		divided by its vCPUs that want to run
  * Example	a VM of 4 vCPUs entitled to 2 pCPUs, quantum 50 ms: gang slices of 25 ms
- * Limits	READY vCPUs of the gang preempt worlds of later, incomplete gangs (tick/gang.h):
- *		GANG_TRIES times in quick succession, then every cosched_poll_us
+ * Limits	GANG_TRIES attempts to preempt in quick succession, then one every cosched_poll_us
  */
 #ifndef TANDEM_GANG_H
 #define TANDEM_GANG_H

@@ -25,7 +25,8 @@ INLINE u64 cosched_soon(const struct knobs *k)
 	return k->cosched_poll_us * (US / 4);
 }
 
-/* One VM; whether its gang slice has ended. Inline, for a chain of calls has 8 frames. */
+/* One VM; whether its gang slice has ended. Inline, for a chain of calls in BPF has 8
+ * frames at most. */
 INLINE u32 cosched_vm(struct host *h, struct siblings_look *s)
 {
 	struct vm *v = plat_vm(h, s->vm);

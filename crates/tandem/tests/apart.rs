@@ -1,8 +1,9 @@
 //! The command line is judged before anything runs: all runs of a scenario, the part of a trace,
 //! files that would be written over; and a signal leaves nothing half-written.
 
+use crate::output::{folder, names, text};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,26 +19,6 @@ fn tandem(words: &[&str]) -> Command {
 fn ends(words: &[&str]) -> (i32, Vec<u8>, String) {
     let Output { status, stdout, stderr } = tandem(words).output().expect("it starts");
     (status.code().expect("no signal"), stdout, String::from_utf8(stderr).expect("UTF-8"))
-}
-
-/// An empty folder of this test.
-fn folder(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("apart-{name}"));
-    let _ = fs::remove_dir_all(&path);
-    fs::create_dir_all(&path).expect("a folder");
-    path
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).expect("a folder");
-    let mut names: Vec<String> =
-        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort_unstable();
-    names
 }
 
 const SCENARIO: &str = r#"
@@ -64,7 +45,7 @@ label = "first"
 
 #[test]
 fn all_runs_of_a_scenario_are_judged_before_the_first() {
-    let folder = folder("runs");
+    let folder = folder("apart-runs");
     let (file, json) = (folder.join("x.toml"), folder.join("x.json"));
     let cases: [(&str, &[&str], &str); 3] = [
         ("set = { \"knobs.quantum_us\" = 5 }", &[], "run 'second': knob"),
@@ -87,7 +68,7 @@ fn all_runs_of_a_scenario_are_judged_before_the_first() {
 
 #[test]
 fn a_part_of_a_trace_without_events_is_refused_by_every_view() {
-    let folder = folder("part");
+    let folder = folder("apart-part");
     let (trace, picture) = (folder.join("x.trace"), folder.join("x.pftrace"));
     let run = ["sim", "two-at-20", "--run", "preempting", "--duration", "2s", "--trace"];
     assert_eq!(ends(&[&run[..], &[text(&trace)]].concat()).0, 0);
@@ -121,7 +102,7 @@ fn a_part_of_a_trace_without_events_is_refused_by_every_view() {
 
 #[test]
 fn what_is_read_is_not_written_over_and_no_file_is_written_twice() {
-    let folder = folder("twice");
+    let folder = folder("apart-twice");
     let path = |name: &str| text(&folder.join(name)).to_owned();
     let (ok, trace, json, new) = (path("ok.toml"), path("d.trace"), path("d.json"), path("new"));
     fs::write(&ok, SCENARIO).unwrap();
@@ -156,7 +137,7 @@ fn what_is_read_is_not_written_over_and_no_file_is_written_twice() {
 
 #[test]
 fn a_trace_and_a_picture_can_go_to_standard_output() {
-    let folder = folder("stdout");
+    let folder = folder("apart-stdout");
     let trace = folder.join("x.trace");
     let run = ["sim", "two-at-20", "--run", "preempting", "--duration", "2s", "--trace"];
     assert_eq!(ends(&[&run[..], &[text(&trace)]].concat()).0, 0);

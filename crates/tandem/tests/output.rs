@@ -22,20 +22,20 @@ fn ends(command: &mut Command) -> (i32, String, String) {
     (status.code().expect("no signal"), text(stdout), text(stderr))
 }
 
-/// An empty folder of this test.
-fn folder(name: &str) -> PathBuf {
+/// An empty folder of a test.
+pub(crate) fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("output-{name}"));
     let _ = fs::remove_dir_all(&path);
     fs::create_dir_all(&path).expect("a folder");
     path
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
 /// Names of what is in a folder.
-fn names(folder: &Path) -> Vec<String> {
+pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("a folder");
     let mut names: Vec<String> =
         entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();

@@ -304,8 +304,8 @@ mod tests {
         assert!(refused("3", &all).is_err());
         all.push(Event { ns: 0, pcpu: None, kind: Kind::Host { pcpus: 4 } });
         assert_eq!(refused("3", &all), Ok(()));
-        let none = "trace: cannot find pCPU '0': allowed none, the trace names no pCPU; give one of \
-            them";
+        let none = "trace: cannot find pCPU '0': allowed none, the trace names no pCPU; give one \
+            of them";
         assert_eq!(refused("0", &[]), Err(none.to_owned()));
     }
 
