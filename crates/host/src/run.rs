@@ -73,7 +73,8 @@ const SCAN: Duration = Duration::from_millis(500);
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// Loads the scheduler and runs until a signal or the kernel ends it; loads it again when pCPUs
-/// come on line that were not at the load.
+/// come on line that were not at the load, and when the kernel has ended it for a wait of RCU that
+/// began before the load.
 ///
 /// # Errors
 /// `HostError::Load` if the kernel refuses it, `HostError::Ejected` if the kernel ended it,
@@ -86,18 +87,22 @@ pub fn run(
         Lasting::new(options.settings.clone(), options.trust.clone(), options.file.clone());
     let mut loaded = Loaded::new(topology, options)?;
     let mut carried = Carried::default();
-    while let Some(Ended { reason, vms }) = once(&mut loaded, options, &mut lasting, &mut carried)?
-    {
+    while let Some(ended) = once(&mut loaded, options, &mut lasting, &mut carried)? {
+        let Ended { reason, vms, lasted } = ended;
         // One of kind 0 was our own doing.
         if reason.kind != 0 {
             if let Err(e) = Ejections::count(reason.restart) {
                 (options.say)(&e.to_string());
             }
         }
-        if !reason.restart {
+        let why = if reason.restart {
+            "the host's pCPUs have changed"
+        } else if rcu_waited_before(&reason, lasted, &Roots::default()) {
+            "RCU has waited since before the load"
+        } else {
             return Err(HostError::Ejected { reason: reason.text });
-        }
-        (options.say)(&format!("the host's pCPUs have changed ({}): loading anew", reason.text));
+        };
+        (options.say)(&format!("{why} ({}): loading anew", reason.text));
         // It is verified while the last one has all tasks, unless the kernel has ended that.
         let next = Loaded::new(topology, options)?;
         loaded.live.detach();
@@ -108,6 +113,16 @@ pub fn run(
     loaded.live.detach();
     (options.say)("left: every task is with the kernel's own scheduler");
     Ok(())
+}
+
+/// Whether the kernel ended the scheduler for a wait of RCU that began before it was loaded, `lasted`
+/// ago: newer kernels end any scheduler in force when RCU reports a task that has not left its read
+/// section for so many seconds. Under the kernel's own one a task of nice 19 may wait as long
+/// beside VMs with large weights.
+fn rcu_waited_before(reason: &ExitReason, lasted: Duration, roots: &Roots) -> bool {
+    let timeout = roots.sys.join("module/rcupdate/parameters/rcu_cpu_stall_timeout");
+    let seconds = std::fs::read_to_string(timeout).ok().and_then(|text| text.trim().parse().ok());
+    reason.text.contains("RCU CPU stall") && lasted < Duration::from_secs(seconds.unwrap_or(21))
 }
 
 /// A scheduler that the kernel has verified, and the host that it is for.
@@ -136,6 +151,8 @@ impl Loaded {
 struct Ended {
     reason: ExitReason,
     vms: Vec<Known>,
+    /// How long it was attached.
+    lasted: Duration,
 }
 
 /// One load, until a signal (`None`) or the kernel ends it, or another is needed. It stays attached
@@ -156,6 +173,7 @@ fn once(
     let in_force = InForce::new(lasting, &roots, pcpus.len() as u32, options.knobs.system_shares);
     let found = vms.scan(&roots, &in_force);
     live.attach()?;
+    let attached = Instant::now();
     (options.say)(&format!(
         "loaded in {:.2} s: {} pCPUs, every task of the fair class is a world now; the kernel \
             verified {} instructions for it",
@@ -193,7 +211,7 @@ fn once(
     let slots = daemon.vms.slots();
     let known = |vm: &FoundVm| Some((slots.of(vm.pid)?, (vm.pid, vm.started)));
     let vms = slots.found().filter_map(known).collect();
-    Ok(reason.map(|reason| Ended { reason, vms }))
+    Ok(reason.map(|reason| Ended { reason, vms, lasted: attached.elapsed() }))
 }
 
 /// Our own doing, and not the kernel's: a fresh load.
@@ -431,5 +449,25 @@ impl Daemon<'_> {
         troubles.extend(self.published.limits_refused().cloned());
         self.conditions.set_troubles(troubles);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made_up::MadeUp;
+
+    #[test]
+    fn a_wait_of_rcu_is_older_than_a_load_within_its_timeout_alone() {
+        let t = MadeUp::new("rcu");
+        let roots = Roots { sys: t.path("sys"), ..Roots::default() };
+        let of = |text: &str| ExitReason { kind: 1, restart: false, text: text.to_owned() };
+        let stall = of("runtime error: RCU CPU stall on CPUs ()");
+        let before =
+            |reason, seconds| rcu_waited_before(reason, Duration::from_secs(seconds), &roots);
+        assert!(before(&stall, 20) && !before(&stall, 21), "21 s where nothing is known");
+        t.put("sys/module/rcupdate/parameters/rcu_cpu_stall_timeout", b"60\n");
+        assert!(before(&stall, 59) && !before(&stall, 60));
+        assert!(!before(&of("runnable task stall: vcpu0 failed to run for 30.1s"), 1));
     }
 }

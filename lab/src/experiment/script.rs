@@ -81,6 +81,7 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
         let vms = run.spec.vms.len();
         let _ = writeln!(s, "tandem_on /lab/in/settings-{i}.toml; knows {vms}");
     }
+    s += &wake_vms(run);
     s += &measure(experiment, policy, i, run);
     if policy == Policy::Tandem {
         if run.spec.lab.trace {
@@ -97,8 +98,8 @@ fn one(experiment: &Experiment<'_>, policy: Policy, i: usize, run: &Run) -> Resu
     Ok(s)
 }
 
-/// Boots all VMs; those that are active from the run's start go on then. One after the other, each
-/// stopped once it is up: a VM that burns would keep the next from booting.
+/// Boots all VMs, one after the other, each stopped once it is up: a VM that burns would keep the
+/// next from booting.
 fn boot_vms(run: &Run, pools: &[PlacedPool]) -> Result<String> {
     let mut s = String::new();
     for vm in &run.spec.vms {
@@ -111,9 +112,16 @@ fn boot_vms(run: &Run, pools: &[PlacedPool]) -> Result<String> {
         s += &pins(vm);
         let _ = writeln!(s, "kill -STOP $(cat /lab/out/{}.pid)", vm.name);
     }
-    let awake: Vec<&VmSpec> = run.spec.vms.iter().filter(|v| active_at(v, Span::ZERO)).collect();
-    let _ = writeln!(s, "for v in {}; do kill -CONT $(cat /lab/out/$v.pid); done", names(&awake));
     Ok(s)
+}
+
+/// VMs that are active from the run's start go on, once the scheduler is there. While they burned,
+/// the kernel's own one gave khugepaged (nice 19, beside groups of weight 10,000) so little of the
+/// emulated host in the 45 s of the load that RCU waited 21 s for it; 7.3 then ejects any scheduler.
+/// Drills load beside VMs that run.
+fn wake_vms(run: &Run) -> String {
+    let awake: Vec<&VmSpec> = run.spec.vms.iter().filter(|v| active_at(v, Span::ZERO)).collect();
+    format!("for v in {}; do kill -CONT $(cat /lab/out/$v.pid); done\n", names(&awake))
 }
 
 /// Takes the accounts of a run between two looks at its guests' reports.
