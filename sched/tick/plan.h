@@ -162,11 +162,25 @@ INLINE void plan_entitle(struct node *p, struct node *n, u64 asked, u64 reserved
 	n->could = min_u64(could, min_u64(n->cap, has));
 }
 
+/* Whether a VM that gets `gets` gets nearly all that it asks for, or what is reserved for it: with an
+ * eighth of its time or less to make up for a wait it is as if it had none. Where user space weighs
+ * VMs, one that is pinned and sleeps: the plan does not know what others get, and one that can go
+ * elsewhere does. */
+INLINE bool plan_satisfied(const struct host *h, const struct node *n, const struct vm *v, u64 gets)
+{
+	bool nearly = gets * 8 >= n->demand * 7;
+
+	if (n->vm == VM_SYSTEM + 1)
+		return false;
+	if (h->plan_outside)
+		return nearly && plat_read(v->restricted) &&
+		       n->demand * 8 < ((u64)v->vcpus << RATE_SHIFT) * 7;
+	return nearly || n->gets <= n->reservation;
+}
+
 /* Writes the result to a VM. */
 INLINE void plan_weigh(struct host *h, const struct node *n, struct vm *v)
 {
-	/* with an eighth of its time or less to make up for a wait it is as if it had none */
-	bool satisfied = n->gets * 8 >= n->demand * 7 || n->gets <= n->reservation;
 	u64 gets;
 
 	if (!h->plan_outside && n->could != v->weight) {
@@ -180,8 +194,7 @@ INLINE void plan_weigh(struct host *h, const struct node *n, struct vm *v)
 	v->flags = gets < n->demand ? v->flags | VM_CONTENDED : v->flags & ~VM_CONTENDED;
 	v->flags = n->reservation && n->gets <= n->reservation ? v->flags | VM_RESERVED
 							       : v->flags & ~VM_RESERVED;
-	v->request_ns = share_request(h, plat_knobs(h), v,
-				      satisfied && n->vm != VM_SYSTEM + 1 && !h->plan_outside);
+	v->request_ns = share_request(h, plat_knobs(h), v, plan_satisfied(h, n, v, gets));
 }
 
 /* A function of its own, for a verifier walks a loop anew for every path through its body: 6.12

@@ -54,10 +54,20 @@ pub struct Order {
     pub shift_ns: i64,
 }
 
-/// The demand of worlds, from the time each has wanted a pCPU so far.
+/// The demand of worlds that run, wait for a pCPU and sleep: what part of the time in which it does
+/// not wait a world runs. Without the waits it would have alternated between both, so one that
+/// wants little does not look busy for having waited.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
-    worlds: BTreeMap<u32, (u64, Rate, u64)>,
+    worlds: BTreeMap<u32, Metered>,
+    round: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Metered {
+    ran_ns: u64,
+    waited_ns: u64,
+    rate: Rate,
     round: u64,
 }
 
@@ -65,24 +75,32 @@ impl Meter {
     /// Begins a round; worlds that a whole round did not name are forgotten.
     pub fn begin(&mut self) {
         let last = self.round;
-        self.worlds.retain(|_, w| w.2 == last);
+        self.worlds.retain(|_, w| w.round == last);
         self.round += 1;
     }
 
-    /// Demand of `world`, which has run or been ready for `wanted_ns` in all its life, `period_ns`
-    /// after the last round.
-    pub fn demand(&mut self, world: u32, wanted_ns: u64, period_ns: u64) -> Rate {
-        let seen = self.worlds.entry(world).or_insert((wanted_ns, Rate(0), 0));
-        let rate = smoothed(seen.1, wanted_ns.saturating_sub(seen.0), period_ns);
-        *seen = (wanted_ns, rate, self.round);
+    /// Demand of `world`, which has run for `ran_ns` and waited for a pCPU for `waited_ns` in all
+    /// its life, `period_ns` after the last round. One that has waited and not run asks for what it
+    /// did before; for a whole pCPU if it has not slept.
+    pub fn demand(&mut self, world: u32, ran_ns: u64, waited_ns: u64, period_ns: u64) -> Rate {
+        let new = Metered { ran_ns, waited_ns, rate: Rate(0), round: 0 };
+        let seen = self.worlds.entry(world).or_insert(new);
+        let (ran, waited) =
+            (ran_ns.saturating_sub(seen.ran_ns), waited_ns.saturating_sub(seen.waited_ns));
+        let slept = period_ns.saturating_sub(ran + waited);
+        let rate = if ran == 0 && waited > 0 && slept > 0 {
+            seen.rate
+        } else {
+            smoothed(seen.rate, ran + if slept == 0 { waited } else { 0 }, (ran + slept).max(1))
+        };
+        *seen = Metered { rate, round: self.round, ..new };
         rate
     }
 }
 
 /// A world's demand over the last periods: half of what is new counts, half of what was.
-fn smoothed(before: Rate, wanted_ns: u64, period_ns: u64) -> Rate {
-    let now = u128::from(wanted_ns.min(period_ns)) * u128::from(Rate::ONE.0)
-        / u128::from(period_ns.max(1));
+fn smoothed(before: Rate, wanted_ns: u64, of_ns: u64) -> Rate {
+    let now = u128::from(wanted_ns.min(of_ns)) * u128::from(Rate::ONE.0) / u128::from(of_ns);
     Rate((before.0 + now as u64).div_ceil(2)) // rounded up: a busy world reaches a whole pCPU
 }
 
@@ -286,6 +304,27 @@ mod tests {
         // Of 1.5 pCPUs a quarter and three; what is taken elsewhere is C's alone.
         assert_eq!(weights(taken(0)), [3 << 17, 9 << 17, 6 << 20]);
         assert_eq!(weights(taken(5)), [1 << 19, 3 << 19, 11 << 19]);
+    }
+
+    #[test]
+    fn a_wait_is_no_demand_of_a_world_that_sleeps_too() {
+        let (mut meter, mut ran, mut waited) = (Meter::default(), 0, 0);
+        let mut after = |periods: u32, run, wait| {
+            let mut rate = Rate(0);
+            for _ in 0..periods {
+                (ran, waited) = (ran + run, waited + wait);
+                meter.begin();
+                rate = meter.demand(1, ran, waited, 1000);
+            }
+            (rate.0 * 1000 + (1 << 19)) >> 20
+        };
+        after(1, 0, 0);
+        // It runs for 40 of 1,000 that it does not wait, however long it waits.
+        assert_eq!((after(20, 40, 0), after(20, 4, 900)), (40, 40));
+        assert_eq!(after(3, 0, 900), 40, "it has not run: as before");
+        assert_eq!(after(20, 4, 996), 1000, "it has not slept");
+        assert_eq!(after(20, 0, 1000), 1000);
+        assert_eq!(after(30, 0, 0), 0);
     }
 
     #[test]

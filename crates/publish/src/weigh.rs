@@ -12,8 +12,10 @@ pub struct Wants {
     pub world: u32,
     /// Its VM, one of the tree's leaves; worlds of others are left out.
     pub vm: u32,
-    /// Time that it has run or been ready in all its life, in ns.
-    pub wanted_ns: u64,
+    /// Time that it has run in all its life, in ns.
+    pub ran_ns: u64,
+    /// Time that it has waited for a pCPU, in ns; a co-stop counts as sleep.
+    pub waited_ns: u64,
     /// pCPUs that it may use, those that are off line among them. The kernel lets a world run
     /// anywhere that may use none of those on line.
     pub allowed: PcpuSet,
@@ -46,7 +48,7 @@ impl Weigher {
         self.meter.begin();
         for world in worlds {
             let Some(at) = leaf.get(&world.vm) else { continue };
-            let demand = self.meter.demand(world.world, world.wanted_ns, period_ns);
+            let demand = self.meter.demand(world.world, world.ran_ns, world.waited_ns, period_ns);
             let allowed = world.allowed.and(host);
             let allowed = if allowed.is_empty() { host.clone() } else { allowed };
             let classes = &mut vms[*at].classes;
@@ -81,8 +83,8 @@ mod tests {
         Tree::new(pcpus, vec![root], vec![leaf(1000), leaf(100), leaf(300)])
     }
 
-    fn world(world: u32, vm: u32, wanted_ns: u64, pcpus: &PcpuSet) -> Wants {
-        Wants { world, vm, wanted_ns, allowed: pcpus.clone() }
+    fn world(world: u32, vm: u32, ran_ns: u64, pcpus: &PcpuSet) -> Wants {
+        Wants { world, vm, ran_ns, waited_ns: 0, allowed: pcpus.clone() }
     }
 
     #[test]

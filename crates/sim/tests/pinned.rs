@@ -7,7 +7,8 @@ use sim::{Options, Outcome, Ticks};
 const BOTH: [Ticks; 2] = [Ticks::Aligned, Ticks::Staggered];
 
 fn outcome(name: &str, seconds: u64, pcpus: u64, vms: &[String], ticks: Ticks) -> Outcome {
-    let head = format!("duration = '{seconds}s'\n[host]\ncores_per_llc = {pcpus}\n");
+    let whole = seconds + 1; // of which a second is the warm-up: the first plans know no demand
+    let head = format!("duration = '{whole}s'\nwarmup = '1s'\n[host]\ncores_per_llc = {pcpus}\n");
     let name = format!("pinned-{name}");
     let options = Options { ticks, ..Options::default() };
     text::outcome(&name, &(head + &vms.concat()), &options)
@@ -97,6 +98,31 @@ fn pinned_vms_keep_their_pcpu_beside_a_free_wide_vm() {
                 // Until the first plan they have equal parts: 1 % of the pCPU.
                 assert!(used.abs_diff(due) < 300, "{heavy} {ticks:?} {name}: {used} ms");
             }
+        }
+    }
+}
+
+/// A wait once counted as demand where VMs are pinned: one that wants 4 % and had waited looked busy,
+/// the burners beside it were given a third of the pCPU each, and the free VM took a fifth of it:
+/// 78 % of what was due to them. It then waited for them in its place: 5 ms each time.
+#[test]
+fn one_that_has_waited_is_not_taken_for_busy_and_does_not_wait_for_a_free_vm() {
+    let little = "workload = { kind = 'duty', work = '200us', sleep = '5ms' }";
+    let free = |shares| format!("[[vm]]\nname = 'free'\nvcpus = 4\nshares = {shares}\n");
+    let hosts = [
+        ("one", vec![vm("little", 1, "1", little), vm("busy", 1, "1", "count = 2"), free(4000)]),
+        (
+            "two",
+            vec![vm("little", 1, "1-2", little), vm("busy", 1, "1-2", "count = 4"), free(4000)],
+        ),
+    ];
+    for (name, vms) in hosts {
+        for ticks in BOTH {
+            let out = outcome(&format!("free-{name}"), 20, 4, &vms, ticks);
+            let least = expect::worst_permille(&out.result).expect("it is entitled");
+            assert!(least.0 <= 10, "{name} {ticks:?}: {least:?}");
+            let late = late_us(&out, "little");
+            assert!(late < 300, "{name} {ticks:?}: {late} us");
         }
     }
 }

@@ -60,7 +60,8 @@ impl<P: Scheduler> Engine<P> {
                 worlds.push(Wants {
                     world,
                     vm: v,
-                    wanted_ns: times.run_ns + times.ready_ns,
+                    ran_ns: times.run_ns,
+                    waited_ns: times.ready_ns,
                     allowed,
                 });
             }
