@@ -10,7 +10,8 @@
 //! `Π w ÷ Σ w of its siblings` that want something, down from the root. What it asks for is cut to
 //! its limit; below a pool whose limit is used up, to what the tree gives it. Then `Fluid::divide`.
 //! A leaf below its reservation is served first, up to it, and the rest is divided again, until no
-//! leaf is short that need not be.
+//! leaf is short that need not be. What a leaf below such a pool cannot get where it is pinned is its
+//! siblings': it counts as not asked for, and the tree divides again.
 //!
 //! Units: `one` units are one pCPU, as in `Tree`.
 //!
@@ -31,7 +32,8 @@
 //! assert_eq!(divide_placed(&tree, &fluid, 10, &asked), [10, 10, 60]);
 //! ```
 //!
-//! Known weakness: a pool's reservation and its limit are met as far as its VMs are unrestricted;
+//! Known weakness: of its part, what a pinned leaf cannot use is divided among all by weight, not among
+//! its siblings first. A pool's reservation and its limit are met as far as its VMs are unrestricted;
 //! ESXi's admission control ignores affinity too ("a pinned VM may not receive its reservation",
 //! Resource Management 6.0).
 
@@ -39,6 +41,11 @@ use crate::{Demand, Division, Fluid, Tree};
 
 /// Parts of the host have so many fraction bits; their sum stays far below what `Fluid` allows.
 const PART_BITS: u32 = 52;
+/// Divisions of the tree, each with what the last one has shown that pinned leaves cannot get; two
+/// where one VM is pinned.
+const ROUNDS: u32 = 8;
+/// A leaf is short by rounding that gets less than it asks for by a unit and this part of it, in bits.
+const ROUNDED: u32 = 10;
 /// The weight of one that must come first.
 const FIRST: u64 = 1 << 60;
 
@@ -65,11 +72,28 @@ pub fn divide_placed(
     for (leaf, d) in demands {
         wants[*leaf] = wants[*leaf].saturating_add(total(d));
     }
-    let division = tree.divide(one, &wants);
     if demands.iter().all(|(_, d)| d.classes.iter().all(|c| c.1 == 0 || fluid.is_whole(c.0))) {
+        let division = tree.divide(one, &wants);
         return demands.iter().map(|(leaf, _)| division.leaves[*leaf]).collect();
     }
-    held(tree, fluid, one, demands, &wants, &division)
+    let parts = tree.parts(&wants);
+    let mut rounds = 0..ROUNDS;
+    loop {
+        let division = tree.divide(one, &wants);
+        let most = |leaf| tree.most(one, leaf, &division);
+        let got = held(tree, fluid, one, demands, &wants, (&parts, &most));
+        let mut again = false;
+        for ((leaf, _), x) in demands.iter().zip(&got) {
+            let (most, below) = most(*leaf);
+            let asked = wants[*leaf].min(most);
+            if below && asked - x.min(&asked) > (asked >> ROUNDED) + 1 {
+                (wants[*leaf], again) = (*x, true);
+            }
+        }
+        if !again || rounds.next().is_none() {
+            return got;
+        }
+    }
 }
 
 fn total(d: &Demand) -> u64 {
@@ -83,15 +107,11 @@ fn held(
     one: u64,
     demands: &[(usize, Demand)],
     wants: &[u64],
-    division: &Division,
+    (parts, most): (&[u64], &dyn Fn(usize) -> (u64, bool)),
 ) -> Vec<u64> {
-    let parts = tree.parts(wants);
     let mut cut: Vec<Demand> = demands
         .iter()
-        .map(|(leaf, d)| {
-            let most = tree.most(one, *leaf, division);
-            Demand { weight: parts[*leaf].max(1), classes: shrunk(d, most) }
-        })
+        .map(|(leaf, d)| Demand { weight: parts[*leaf].max(1), classes: shrunk(d, most(*leaf).0) })
         .collect();
     let reserved = |leaf: usize| tree.reserved(one, leaf).min(wants[leaf]);
     loop {
@@ -169,19 +189,21 @@ impl Tree {
     }
 
     /// The most a leaf may get: its own limit, and what the tree gives it below a pool that has
-    /// used up its own.
-    fn most(&self, one: u64, leaf: usize, division: &Division) -> u64 {
+    /// used up its own; and whether it is below such a pool.
+    fn most(&self, one: u64, leaf: usize, division: &Division) -> (u64, bool) {
         let vm = &self.leaves()[leaf];
+        let mut below = false;
         let mut most = vm.limit.map_or(u64::MAX, |l| self.units(l, one));
         let mut p = vm.pool;
         while p > 0 {
             let pool = &self.pools()[p];
             if pool.limit.is_some_and(|l| division.pools[p] >= self.units(l, one)) {
                 most = most.min(division.leaves[leaf]);
+                below = true;
             }
             p = pool.parent;
         }
-        most
+        (most, below)
     }
 }
 
@@ -241,6 +263,25 @@ mod tests {
             &[(0, ask(1, 20)), (1, ask(0, 80)), (2, ask(0, 80))],
         );
         assert_eq!(got, [5, 5, 70]);
+    }
+
+    #[test]
+    fn what_a_pinned_member_cannot_get_of_a_pools_limit_is_its_siblings() {
+        let tree = |shares| {
+            let leaves = vec![vm(1, shares), vm(1, 1000), vm(0, 1000)];
+            Tree::new(8, vec![pool(0, None), pool(4000, Some(3))], leaves)
+        };
+        let one = Fluid::new(&PcpuSet::first(8), &[PcpuSet::first(8), PcpuSet::first(1)]);
+        // Of 3 pCPUs the first can get one alone, whatever its shares would buy.
+        for shares in [20_000, 3000] {
+            let asked = [(0, ask(1, 20)), (1, ask(0, 80)), (2, ask(0, 40))];
+            assert_eq!(divide_placed(&tree(shares), &one, 10, &asked), [10, 20, 40], "{shares}");
+        }
+        // It shares it with one of another pool, whose part of the host is as large.
+        let leaves = vec![vm(1, 4000), vm(1, 4000), vm(0, 2000)];
+        let tree = Tree::new(8, vec![pool(0, None), pool(4000, Some(3))], leaves);
+        let asked = [(0, ask(1, 10_000)), (1, ask(0, 80_000)), (2, ask(1, 10_000))];
+        assert_eq!(divide_placed(&tree, &one, 10_000, &asked), [5_000, 25_000, 5_000]);
     }
 
     #[test]
