@@ -10,8 +10,8 @@
 //! `Π w ÷ Σ w of its siblings` that want something, down from the root. What it asks for is cut to
 //! its limit; below a pool whose limit is used up, to what the tree gives it. Then `Fluid::divide`.
 //! A leaf below its reservation is served first, up to it, and the rest is divided again, until no
-//! leaf is short that need not be. What a leaf below such a pool cannot get where it is pinned is its
-//! siblings': it counts as not asked for, and the tree divides again.
+//! leaf is short that need not be. What a leaf below such a pool cannot get where it is pinned is
+//! its siblings': it counts as not asked for, and the tree divides again.
 //!
 //! Units: `one` units are one pCPU, as in `Tree`.
 //!
@@ -32,9 +32,9 @@
 //! assert_eq!(divide_placed(&tree, &fluid, 10, &asked), [10, 10, 60]);
 //! ```
 //!
-//! Known weakness: of its part, what a pinned leaf cannot use is divided among all by weight, not among
-//! its siblings first. A pool's reservation and its limit are met as far as its VMs are unrestricted;
-//! ESXi's admission control ignores affinity too ("a pinned VM may not receive its reservation",
+//! Known weakness: of its part, what a pinned leaf cannot use is divided among all by weight, not
+//! among its siblings first. A pool's reservation and its limit are met as far as its VMs are
+//! unrestricted; ESXi's admission control ignores affinity too ("a pinned VM may not receive its reservation",
 //! Resource Management 6.0).
 
 use crate::{Demand, Division, Fluid, Tree};
@@ -44,7 +44,8 @@ const PART_BITS: u32 = 52;
 /// Divisions of the tree, each with what the last one has shown that pinned leaves cannot get; two
 /// where one VM is pinned.
 const ROUNDS: u32 = 8;
-/// A leaf is short by rounding that gets less than it asks for by a unit and this part of it, in bits.
+/// A leaf is short by rounding that gets less than it asks for by a unit and this part of it, in
+/// bits.
 const ROUNDED: u32 = 10;
 /// The weight of one that must come first.
 const FIRST: u64 = 1 << 60;

@@ -115,10 +115,10 @@ pub fn run(
     Ok(())
 }
 
-/// Whether the kernel ended the scheduler for a wait of RCU that began before it was loaded, `lasted`
-/// ago: newer kernels end any scheduler in force when RCU reports a task that has not left its read
-/// section for so many seconds. Under the kernel's own one a task of nice 19 may wait as long
-/// beside VMs with large weights.
+/// Whether the kernel ended the scheduler for a wait of RCU that began before it was loaded,
+/// `lasted` ago: newer kernels end any scheduler in force when RCU reports a task that has not left
+/// its read section for so many seconds. Under the kernel's own one a task of nice 19 may wait as
+/// long beside VMs with large weights.
 fn rcu_waited_before(reason: &ExitReason, lasted: Duration, roots: &Roots) -> bool {
     let timeout = roots.sys.join("module/rcupdate/parameters/rcu_cpu_stall_timeout");
     let seconds = std::fs::read_to_string(timeout).ok().and_then(|text| text.trim().parse().ok());

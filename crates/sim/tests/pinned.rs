@@ -102,9 +102,9 @@ fn pinned_vms_keep_their_pcpu_beside_a_free_wide_vm() {
     }
 }
 
-/// A wait once counted as demand where VMs are pinned: one that wants 4 % and had waited looked busy,
-/// the burners beside it were given a third of the pCPU each, and the free VM took a fifth of it:
-/// 78 % of what was due to them. It then waited for them in its place: 5 ms each time.
+/// A wait once counted as demand where VMs are pinned: one that wants 4 % and had waited looked
+/// busy, the burners beside it were given a third of the pCPU each, and the free VM took a fifth of
+/// it: 78 % of what was due to them. It then waited for them in its place: 5 ms each time.
 #[test]
 fn one_that_has_waited_is_not_taken_for_busy_and_does_not_wait_for_a_free_vm() {
     let little = "workload = { kind = 'duty', work = '200us', sleep = '5ms' }";

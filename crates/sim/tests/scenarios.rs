@@ -102,6 +102,7 @@ scenarios! {
     shares_active "shares-active";
     shares_busy_host "shares-busy-host";
     cosched_guests "cosched-guests";
+    cosched_lone "cosched-lone";
     cosched_exits "cosched-exits";
     reservation "reservation";
     limit_sleepers "limit-sleepers";

@@ -117,8 +117,8 @@ fn boot_vms(run: &Run, pools: &[PlacedPool]) -> Result<String> {
 
 /// VMs that are active from the run's start go on, once the scheduler is there. While they burned,
 /// the kernel's own one gave khugepaged (nice 19, beside groups of weight 10,000) so little of the
-/// emulated host in the 45 s of the load that RCU waited 21 s for it; 7.3 then ejects any scheduler.
-/// Drills load beside VMs that run.
+/// emulated host in the 45 s of the load that RCU waited 21 s for it; 7.3 then ejects any
+/// scheduler. Drills load beside VMs that run.
 fn wake_vms(run: &Run) -> String {
     let awake: Vec<&VmSpec> = run.spec.vms.iter().filter(|v| active_at(v, Span::ZERO)).collect();
     format!("for v in {}; do kill -CONT $(cat /lab/out/$v.pid); done\n", names(&awake))
