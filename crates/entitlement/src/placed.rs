@@ -34,8 +34,8 @@
 //!
 //! Known weakness: of its part, what a pinned leaf cannot use is divided among all by weight, not
 //! among its siblings first. A pool's reservation and its limit are met as far as its VMs are
-//! unrestricted; ESXi's admission control ignores affinity too ("a pinned VM may not receive its reservation",
-//! Resource Management 6.0).
+//! unrestricted; ESXi's admission control ignores affinity too ("a pinned VM may not receive its
+//! reservation", Resource Management 6.0).
 
 use crate::{Demand, Division, Fluid, Tree};
 
