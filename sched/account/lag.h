@@ -104,26 +104,6 @@ INLINE void lag_weigh(struct host *h, const struct knobs *k, struct vm *v, u64 w
 	plat_assert(h, v->inverse <= 1ull << 30 && v->offset_inverse <= OFFSET_INVERSE_MAX);
 }
 
-/* Takes over user space's word on a VM; `shift` is added to its virtual time. */
-INLINE void lag_set_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, u32 shares,
-			   bool held, s64 shift)
-{
-	if (!(v->flags & VM_LIVE)) {
-		v->vt_ns = h->v_ns;
-		v->request_ns = plat_knobs(h)->quantum_us * US;
-		v->gang_key = 0;
-		v->spun_ns = 0;
-		v->stopped = 0;
-		v->first_placed = 0;
-	}
-	v->vcpus = vcpus;
-	v->shares = shares;
-	lag_weigh(h, plat_knobs(h), v, weight);
-	if (shift)
-		plat_add(&v->vt_ns, (u64)shift);
-	v->flags = held ? VM_LIVE | VM_HELD : VM_LIVE;
-}
-
 /* Lag is CPU time: at another weight it is another span of virtual time. */
 INLINE void lag_rescale(struct host *h, struct vm *v, u64 before, u64 weight)
 {
@@ -137,6 +117,28 @@ INLINE void lag_rescale(struct host *h, struct vm *v, u64 before, u64 weight)
 	new = apart >> 32 ? (apart >> 10) * before / weight << 10 : apart *before / weight;
 	plat_assert(h, weight < before || new <= apart);
 	plat_add(&v->vt_ns, ahead < 0 ? apart - new : new - apart);
+}
+
+/* Takes over user space's word on a VM; `shift` is added to its virtual time. */
+INLINE void lag_set_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, u32 shares,
+			   bool held, s64 shift)
+{
+	if (!(v->flags & VM_LIVE)) {
+		v->vt_ns = h->v_ns;
+		v->request_ns = plat_knobs(h)->quantum_us * US;
+		v->gang_key = 0;
+		v->spun_ns = 0;
+		v->stopped = 0;
+		v->first_placed = 0;
+	} else {
+		lag_rescale(h, v, v->weight, max_u64(weight, WEIGHT_MIN));
+	}
+	v->vcpus = vcpus;
+	v->shares = shares;
+	lag_weigh(h, plat_knobs(h), v, weight);
+	if (shift)
+		plat_add(&v->vt_ns, (u64)shift);
+	v->flags = held ? VM_LIVE | VM_HELD : VM_LIVE;
 }
 
 #endif

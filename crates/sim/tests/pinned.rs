@@ -126,3 +126,16 @@ fn one_that_has_waited_is_not_taken_for_busy_and_does_not_wait_for_a_free_vm() {
         }
     }
 }
+
+/// Of shares 1 to 9,000 the first is ahead by the seconds that its last slice was of its weight. At
+/// as many shares as the other it once waited for all of them: 0.4 s of 5.
+#[test]
+fn new_shares_hold_at_once_for_one_that_is_far_ahead() {
+    let change = "[[change]]\nat = '12s'\nvm = 'few'\nshares = 9000\n".to_owned();
+    let vms = [vm("few", 1, "0", "shares = 1"), vm("many", 1, "0", "shares = 9000"), change];
+    for ticks in BOTH {
+        let used = used_ms(&outcome("change", 21, 3, &vms, ticks), "few");
+        // Half of 10 s, and 50 ms in each 5 s before.
+        assert!((4_900..=5_300).contains(&used), "{ticks:?}: {used} ms");
+    }
+}
