@@ -143,20 +143,6 @@ fn a_core_runs_worlds_of_one_vm_where_vms_do_not_share_cores() {
     assert_eq!(violations(&singles), 0);
 }
 
-/// One VM kept a core for itself while the others alternated on the other: 20, 10 and 10 s.
-#[test]
-fn vms_that_fill_cores_alternate_on_all_of_them() {
-    for vms in [3, 5] {
-        let out = busy(1, &vec![2; vms], 1000);
-        for (vm, _) in ('a'..).zip(0..vms) {
-            let used = times(&out, &vm.to_string()).used_ns;
-            let due = 40_000_000_000 / vms as u64;
-            assert!(used.abs_diff(due) < 100_000_000, "{vms}: {vm}: {used} of {due}");
-        }
-        assert_eq!(violations(&out), 0);
-    }
-}
-
 #[test]
 fn vms_get_cores_by_their_shares_whether_they_use_one_thread_of_them_or_two() {
     // Of two cores `a` has one, in twos; `b` and `c` have half of the other each, alone.
