@@ -130,7 +130,7 @@ INLINE void lag_set_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, 
 		v->spun_ns = 0;
 		v->stopped = 0;
 		v->first_placed = 0;
-	} else {
+	} else if (v->shares != shares) { /* not at each plan: that moves VMs that are held */
 		lag_rescale(h, v, v->weight, max_u64(weight, WEIGHT_MIN));
 	}
 	v->vcpus = vcpus;

@@ -128,7 +128,7 @@ fn one_that_has_waited_is_not_taken_for_busy_and_does_not_wait_for_a_free_vm() {
 }
 
 /// Of shares 1 to 9,000 the first is ahead by the seconds that its last slice was of its weight. At
-/// as many shares as the other it once waited for all of them: 0.4 s of 5.
+/// as many shares as the other it once waited for all of them: 0.3 s of 5.
 #[test]
 fn new_shares_hold_at_once_for_one_that_is_far_ahead() {
     let change = "[[change]]\nat = '12s'\nvm = 'few'\nshares = 9000\n".to_owned();
