@@ -128,8 +128,8 @@ impl Held {
         let (host, known) = (&self.pcpus, &mut self.allowed);
         let wants = |i| {
             let w = accounts.world(i, now).filter(|w| leaves.contains(&w.vm))?;
-            let time = |state: u32| w.time_ns[state as usize];
-            let waited_ns = time(sched_core::STATE_READY);
+            let ran_ns = w.time_ns[sched_core::STATE_RUN as usize];
+            let waited_ns = w.time_ns[sched_core::STATE_READY as usize];
             let restricted = w.vm != 0 && w.flags & sched_core::WORLD_RESTRICTED != 0;
             let read = || {
                 discover::allowed(roots, w.tgid as i32, w.pid as i32)
@@ -142,7 +142,6 @@ impl Held {
             };
             let home = homes.and_then(|h| h.pcpus(&w));
             let allowed = home.map_or(allowed.clone(), |home| home.and(&allowed));
-            let ran_ns = time(sched_core::STATE_RUN);
             Some(Wants { world: w.id, vm: w.vm, ran_ns, waited_ns, allowed })
         };
         let vms = ids.iter().map(|id| (*id, accounts.vm(*id as usize).vt_ns));

@@ -104,7 +104,7 @@ fn pinned_vms_keep_their_pcpu_beside_a_free_wide_vm() {
 
 /// A wait once counted as demand where VMs are pinned: one that wants 4 % and had waited looked
 /// busy, the burners beside it were given a third of the pCPU each, and the free VM took a fifth of
-/// it: 78 % of what was due to them. It then waited for them in its place: 5 ms each time.
+/// it: 78 % of what was due to them. It then waited for them in its place: 2.6 ms in the mean.
 #[test]
 fn one_that_has_waited_is_not_taken_for_busy_and_does_not_wait_for_a_free_vm() {
     let little = "workload = { kind = 'duty', work = '200us', sleep = '5ms' }";
@@ -128,7 +128,7 @@ fn one_that_has_waited_is_not_taken_for_busy_and_does_not_wait_for_a_free_vm() {
 }
 
 /// Of shares 1 to 9,000 the first is ahead by the seconds that its last slice was of its weight. At
-/// as many shares as the other it once waited for all of them: 0.3 s of 5.
+/// as many shares as the other it once waited for all of them: 0.16 s of 5.
 #[test]
 fn new_shares_hold_at_once_for_one_that_is_far_ahead() {
     let change = "[[change]]\nat = '12s'\nvm = 'few'\nshares = 9000\n".to_owned();
