@@ -7,13 +7,23 @@
  *		preempt_margin_us than of all that run there, then that thread has the core next:
  *		it idles, and the others are preempted and run host tasks only, until it has taken
  *		the core
- * Limits	a thread looks at the worlds that wait on its own core; others take those by
- *		pull.h, where their cores admit them. QUEUE_SCAN_MAX worlds of one thread
+ *		where none such waits on its core, one that waits on another comes here, if it is
+ *		earlier by APART_MARGIN as well
+ * Limits	a thread looks at the worlds of its own core that wait on the thread with the
+ *		earliest, or at one pCPU elsewhere in its cluster: QUEUE_SCAN_MAX worlds
  */
 #ifndef TANDEM_APART_H
 #define TANDEM_APART_H
 
 #include "pick.h"
+#include "requeue.h"
+
+/* quanta by which a world that waits on another core is earlier: within two, a core's VMs
+ * alternate, and the threads of a VM that changes cores stop and begin one after the other */
+#define APART_MARGIN 4
+/* the cursor moves by other searches too: its product with 2^32 over the golden ratio (Knuth) has
+ * all remainders */
+#define APART_LOOKS 2654435769u
 
 /* Looks among the worlds that wait on a thread. */
 struct apart_look {
@@ -67,6 +77,48 @@ SUBPROG u32 apart_drain(NONNULL(struct host *h), NONNULL(struct pcpu *core), u32
 	return 0;
 }
 
+/* A world of another VM that waits on another core comes to wait here, if its deadline is earlier
+ * by a margin than of all that run on this core. A look is at one pCPU, from the cursor on; every
+ * second one is in another cluster. */
+RARE_SUBPROG bool apart_fetch(NONNULL(struct host *h), NONNULL(struct pcpu *p),
+			      NONNULL(struct apart_look *look))
+{
+	struct cluster *c = plat_cluster(h, p->cluster);
+	u32 look_at = p->probe++ * APART_LOOKS, from;
+	struct requeue r = { .pcpu = p->id };
+	u64 mask, ahead;
+	struct pcpu *q;
+	plat_task *t;
+
+	if (c && c->nears && look_at >> 31)
+		c = plat_cluster(h, c->near[(look_at >> 16) % c->nears & (CLUSTERS_MAX - 1)]);
+	if (!c || !c->pcpus || !with(APART_FETCH))
+		return false;
+	from = (look_at >> 8) % c->pcpus & 63;
+	mask = plat_read(c->queued);
+	ahead = mask >> from << from;
+	q = mask ? plat_pcpu(h, c->pcpu[plat_first_bit(ahead ? ahead : mask) & 63]) : NULL;
+	if (!q || q->core_first == p->core_first || plat_read(q->wait_key) >= look->before)
+		return false;
+	plat_queue_each(h, t, QUEUE_VM(q->id)) {
+		struct world *w = plat_world_of(h, t);
+		struct vm *v = w ? plat_vm(h, w->vm) : NULL;
+
+		if (!v || look->seen++ >= QUEUE_SCAN_MAX)
+			break;
+		if (w->vm == look->vm || costopped_whole(v, w) || !plat_may_run(t, p->id) ||
+		    !home_lets(w, p->domain) || share_deadline(v, w) >= look->before ||
+		    !count_out(h, w))
+			continue;
+		requeue_enter(h, w, &r, plat_queue_key(t, h->v_ns));
+		if (plat_queue_move(h, t, QUEUE_VM(p->id)))
+			return true;
+		count_out_waiting(h, w);
+		break;
+	}
+	return false;
+}
+
 /* Whether this pCPU runs no VM's world now, for another VM is to have the core; `key_max` is the
  * deadline of its running world. */
 RARE_SUBPROG bool apart_decide(NONNULL(struct host *h), u32 pcpu, u64 key_max)
@@ -107,13 +159,22 @@ RARE_SUBPROG bool apart_decide(NONNULL(struct host *h), u32 pcpu, u64 key_max)
 			best = q;
 		}
 	}
-	if (!best || look.before == KEY_NONE || least + margin >= look.before ||
-	    (best == p && !holder_others(core, p, holder)))
+	look.vm = (u32)(holder >> 8);
+	if (look.before == KEY_NONE || look.before < margin)
 		return false;
 	look.before -= margin;
-	look.vm = (u32)(holder >> 8);
-	if (!apart_waits(h, best, &look))
-		return false;
+	if (best && least < look.before) {
+		if ((best == p && !holder_others(core, p, holder)) || !apart_waits(h, best, &look))
+			return false;
+	} else {
+		margin = APART_MARGIN * plat_knobs(h)->quantum_us * US;
+		if (!holder_others(core, p, holder) || look.before < margin)
+			return false;
+		look.before -= margin;
+		if (!apart_fetch(h, p, &look))
+			return false;
+		best = p;
+	}
 	apart_drain(h, core, pcpu, best->id);
 	return best != p || holder_others(core, p, holder);
 }

@@ -99,14 +99,20 @@ fn what_a_satisfied_vm_loses_on_shared_cores_goes_to_its_sibling_in_the_pool() {
 /// VMs of so many busy vCPUs, of so many shares each, on two cores of two threads; `a` is the
 /// first.
 fn busy(sharing: u64, vcpus: &[u32], shares: u32) -> Outcome {
+    busy_on(1, sharing, vcpus, shares)
+}
+
+fn busy_on(llcs: u32, sharing: u64, vcpus: &[u32], shares: u32) -> Outcome {
     let vms = vcpus.iter().zip('a'..).map(|(n, name)| {
         let shares = shares * n;
         format!("[[vm]]\nname = '{name}'\nvcpus = {n}\nshares = {shares}\nprofile = 'burner'\n")
     });
-    let text = "duration = '20s'\n[host]\ncores_per_llc = 2\nthreads_per_core = 2\n[hardware]\n"
-        .to_owned()
-        + &vms.collect::<String>();
-    run(&format!("busy-{sharing}-{vcpus:?}"), &text, &[("core_sharing", sharing)], 20)
+    let text = format!(
+        "duration = '20s'\n[host]\nllcs_per_node = {llcs}\ncores_per_llc = 2\n\
+         threads_per_core = 2\n[hardware]\n{}",
+        vms.collect::<String>()
+    );
+    run(&format!("busy-{llcs}-{sharing}-{vcpus:?}"), &text, &[("core_sharing", sharing)], 20)
 }
 
 #[test]
@@ -141,6 +147,20 @@ fn a_core_runs_worlds_of_one_vm_where_vms_do_not_share_cores() {
         assert!(used.abs_diff(13_333_333_333) < 100_000_000, "{vm}: {used}");
     }
     assert_eq!(violations(&singles), 0);
+}
+
+/// One VM kept a core for itself while the others alternated on the other: 20, 10 and 10 s.
+#[test]
+fn vms_that_fill_cores_alternate_on_all_of_them() {
+    for (llcs, vms) in [(1, 3), (1, 5), (2, 5)] {
+        let out = busy_on(llcs, 1, &vec![2; vms], 1000);
+        let due = 40_000_000_000 * u64::from(llcs) / vms as u64;
+        for (vm, _) in ('a'..).zip(0..vms) {
+            let used = times(&out, &vm.to_string()).used_ns;
+            assert!(used.abs_diff(due) < 100_000_000, "{llcs}, {vms}: {vm}: {used} of {due}");
+        }
+        assert_eq!(violations(&out), 0);
+    }
 }
 
 #[test]
