@@ -6,8 +6,9 @@
  *		busy: a world whose deadline + migrate_margin is before that of its own best
  *		idle beside pinned worlds only: a world of free affinity makes room for one of them
  * Units	ns of virtual time
- * Limits	busy: PROBE_MAX pCPUs of the cluster and one of another; idle: every cluster,
- *		nearest first, and warm caches do not count
+ * Limits	busy: PROBE_MAX pCPUs of the cluster, and one of another where worlds wait, the
+ *		first of PROBE_MAX clusters from the cursor on; idle: every cluster, nearest
+ *		first, and warm caches do not count
  */
 #ifndef TANDEM_PULL_H
 #define TANDEM_PULL_H
@@ -226,10 +227,15 @@ SUBPROG bool pull_earlier(NONNULL(struct host *h), u32 pcpu, u64 key)
 	plat_for(i, PROBE_MAX)
 		if (pull_probe(h, c, p, mask, key - margin))
 			return true;
-	if (!c->nears)
-		return false;
-	other = plat_cluster(h, c->near[p->probe % c->nears & (CLUSTERS_MAX - 1)]);
-	return other && pull_probe(h, other, p, plat_read(other->queued), key - margin);
+	plat_for(i, PROBE_MAX) {
+		if (!c->nears)
+			break;
+		other = plat_cluster(h, c->near[(p->probe + i) % c->nears & (CLUSTERS_MAX - 1)]);
+		mask = other ? plat_read(other->queued) : 0;
+		if (mask)
+			return pull_probe(h, other, p, mask, key - margin);
+	}
+	return false;
 }
 
 /* A pCPU begins to idle though worlds wait there. */

@@ -217,3 +217,17 @@ fn the_ideal_reservations_and_limits_hold_in_any_tree() {
     println!("furthest, percent and seed: {:?}", &far[..far.len().min(10)]);
     assert!(far[0].0 <= FURTHEST_PERCENT, "seed {}: {} % of the bound", far[0].1, far[0].0);
 }
+
+/// The same where each core has an LLC of its own: few worlds wait, each in another cluster.
+#[test]
+fn they_hold_where_each_core_is_a_cluster() {
+    let split = |seed: u64| {
+        let mut case = drawn(seed);
+        let host = &mut case.run.spec.host;
+        host.llcs_per_node *= host.cores_per_llc;
+        host.cores_per_llc = 1;
+        case.run.topology = Topology::regular(host.shape()).expect("a small host");
+        case
+    };
+    case::hold(Lag::Held, &case::seeds(200, &[]), split);
+}
