@@ -22,11 +22,13 @@ pub enum Feature {
     Hotplug,
     /// NUMA home nodes.
     Homes,
+    /// Host tasks of other nice values than 0.
+    Nice,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 9] = [
+    pub const ALL: [Feature; 10] = [
         Feature::Shares,
         Feature::Pools,
         Feature::Reservations,
@@ -36,6 +38,7 @@ impl Feature {
         Feature::Traces,
         Feature::Hotplug,
         Feature::Homes,
+        Feature::Nice,
     ];
 
     /// Name in messages.
@@ -51,6 +54,7 @@ impl Feature {
             Feature::Traces => "traces",
             Feature::Hotplug => "pCPUs that go off line",
             Feature::Homes => "NUMA home nodes",
+            Feature::Nice => "nice values",
         }
     }
 }

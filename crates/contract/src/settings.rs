@@ -29,8 +29,43 @@ pub struct WorldTerms {
     pub index: u32,
     /// A kernel thread bound to one pCPU.
     pub per_cpu_kthread: bool,
-    /// Weight by its nice value, 100 for nice 0.
-    pub nice_weight: u32,
+    /// Its nice value, -20 to 19.
+    pub nice: i8,
+}
+
+/// Load weights that Linux gives to nice -20 to 19: each level is 1.25 times the next, and nice 0
+/// is 1024 (`sched_prio_to_weight`; sched(7) names the factor).
+const LOAD_WEIGHTS: [u32; 40] = [
+    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904,
+    3906, 3121, 2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87,
+    70, 56, 45, 36, 29, 23, 18, 15,
+];
+
+impl WorldTerms {
+    /// Load weight of its nice value, 1024 for nice 0.
+    pub fn load_weight(&self) -> u32 {
+        LOAD_WEIGHTS[(i32::from(self.nice) + 20).clamp(0, 39) as usize]
+    }
+
+    /// The same as sched_ext has it, in the unit of `cpu.weight`: 100 for nice 0, 1 at least.
+    pub fn nice_weight(&self) -> u32 {
+        ((self.load_weight() * 100 + 512) / 1024).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nice_level_is_a_quarter_of_a_weight() {
+        let of = |nice| WorldTerms { vm: 0, vcpu: None, index: 0, per_cpu_kthread: false, nice };
+        for nice in -20..19 {
+            let ratio = f64::from(of(nice).load_weight()) / f64::from(of(nice + 1).load_weight());
+            assert!((1.19..1.3).contains(&ratio), "{nice}: {ratio}");
+        }
+        assert_eq!([-20, 0, 1, 10, 19].map(|n| of(n).nice_weight()), [8668, 100, 80, 11, 1]);
+    }
 }
 
 /// What a VM is.

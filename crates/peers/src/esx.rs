@@ -61,7 +61,6 @@ const COSTART: u32 = 0;
 struct World {
     vm: u32,
     vcpu: bool,
-    nice_weight: u64,
     vtime_ns: u64,
     used_ns: u64,
     /// Not charged of that: the other thread of the core was busy.
@@ -182,7 +181,7 @@ impl Esx {
     /// Weight of a world, `NORMAL` for a vCPU of the least shares.
     fn weight(&self, world: u32) -> u64 {
         let account = &self.worlds[world as usize];
-        (self.vms[account.vm as usize].shares_per_vcpu * account.nice_weight / 100).max(1)
+        self.vms[account.vm as usize].shares_per_vcpu.max(1)
     }
 
     /// Charges what a running world used since the last charge.
@@ -323,10 +322,10 @@ impl Scheduler for Esx {
     }
 
     fn world_start(&mut self, k: &mut Callback<'_>, world: u32, terms: &WorldTerms) {
-        let (vm, nice_weight) = (terms.vm, u64::from(terms.nice_weight));
+        let vm = terms.vm;
         let vcpu = terms.vcpu.is_some();
         let behind = Behind::new(k.now_ns);
-        self.worlds[world as usize] = World { vm, vcpu, nice_weight, behind, ..World::default() };
+        self.worlds[world as usize] = World { vm, vcpu, behind, ..World::default() };
         if vcpu {
             self.vms[vm as usize].vcpus.push(world);
         }

@@ -277,8 +277,8 @@ impl Accounts for Linux {
 
 impl Scheduler for Linux {
     fn features(&self) -> &'static [Feature] {
-        use Feature::{Bursts, Hotplug, Limits, Pools, Shares};
-        &[Shares, Pools, Limits, Bursts, Hotplug]
+        use Feature::{Bursts, Hotplug, Limits, Nice, Pools, Shares};
+        &[Shares, Pools, Limits, Bursts, Hotplug, Nice]
     }
 
     /// A world whose run queue is throttled stops although nothing else waits there.
@@ -301,7 +301,7 @@ impl Scheduler for Linux {
             World { group, at, fresh, util, runnable, ..World::default() };
         self.entities[world as usize] = Entity {
             rq: self.rq_of(group, at),
-            weight: NICE_0 * u64::from(terms.nice_weight) / 100,
+            weight: NICE_0 / 1024 * u64::from(terms.load_weight()),
             load: Pelt::new(ONE, k.now_ns),
             ..Entity::default()
         };

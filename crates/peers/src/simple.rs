@@ -42,7 +42,7 @@ pub(crate) enum Order {
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     vm: u32,
-    nice_weight: u64,
+    load_weight: u64,
     vtime_ns: u64,
     used_ns: u64,
     /// Whether it runs, and up to when that is charged.
@@ -76,7 +76,7 @@ impl Simple {
     /// Weight of a world, `NORMAL` for a vCPU of normal shares.
     fn weight(&self, world: u32) -> u64 {
         let account = &self.worlds[world as usize];
-        (self.weights[account.vm as usize] * account.nice_weight / 100).max(1)
+        (self.weights[account.vm as usize] * account.load_weight / 1024).max(1)
     }
 
     /// Charges what a running world used since the last charge.
@@ -116,7 +116,7 @@ impl Scheduler for Simple {
     fn features(&self) -> &'static [Feature] {
         match self.order {
             Order::Arrival => &[],
-            Order::Vtime => &[Feature::Shares],
+            Order::Vtime => &[Feature::Shares, Feature::Nice],
         }
     }
 
@@ -125,9 +125,9 @@ impl Scheduler for Simple {
     }
 
     fn world_start(&mut self, _k: &mut Callback<'_>, world: u32, terms: &WorldTerms) {
-        let (vm, nice_weight) = (terms.vm, u64::from(terms.nice_weight));
+        let (vm, load_weight) = (terms.vm, u64::from(terms.load_weight()));
         self.worlds[world as usize] =
-            Account { vm, nice_weight, vtime_ns: self.vtime_ns, ..Account::default() };
+            Account { vm, load_weight, vtime_ns: self.vtime_ns, ..Account::default() };
     }
 
     fn world_exit(&mut self, _k: &mut Callback<'_>, _world: u32) {}

@@ -163,7 +163,7 @@ impl Scheduler for Tandem {
         record.kind = if terms.vcpu.is_some() { KIND_VCPU } else { KIND_TASK };
         record.index = terms.vcpu.unwrap_or(terms.index);
         record.flags = if terms.per_cpu_kthread { WORLD_PCPU_KTHREAD } else { 0 };
-        record.nice_weight = terms.nice_weight;
+        record.nice_weight = terms.nice_weight();
         // SAFETY: here and below, both pointers are this host's for the time of the call.
         self.of(k, world, |h, t| unsafe { native::sched_world_start(h, t) });
     }

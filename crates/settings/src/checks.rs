@@ -262,6 +262,9 @@ pub(crate) fn task(task: &HostTask, pcpus: usize, reasons: &mut Vec<String>) {
     if task.per_cpu_kthread && task.affinity.as_ref().is_none_or(|a| a.len() != 1) {
         say("per_cpu_kthread: allowed only with an affinity of exactly one pCPU".to_owned());
     }
+    if !(-20..=19).contains(&task.nice) {
+        say(format!("nice: seen {}, allowed -20 to 19", task.nice));
+    }
     let kind = task.workload.kind();
     if task.workload.has_siblings() {
         say(format!(

@@ -328,6 +328,9 @@ pub struct HostTask {
     /// A kernel thread that belongs to one pCPU: it runs before everything else there.
     #[serde(default)]
     pub per_cpu_kthread: bool,
+    /// Nice value, -20 to 19: each level more is a weight of four fifths among host tasks.
+    #[serde(default)]
+    pub nice: i8,
     /// What it does.
     #[serde(default)]
     pub workload: Workload,

@@ -60,6 +60,7 @@ pub(crate) struct WorldSpec {
     pub(crate) allowed: Option<PcpuSet>,
     pub(crate) index: u32,
     pub(crate) kthread: bool,
+    pub(crate) nice: i8,
 }
 
 /// A VM; 0 is the system group.

@@ -171,6 +171,9 @@ fn asked(run: &Run, options: &Options, traced: bool) -> Vec<(Feature, String)> {
     for off in &spec.offline {
         ask(Feature::Hotplug, format!("pCPUs {} from {}", off.pcpus, off.from));
     }
+    for task in spec.host_tasks.iter().filter(|task| task.nice != 0) {
+        ask(Feature::Nice, format!("host task '{}'", task.name));
+    }
     if spec.numa().is_some_and(|n| n.on) {
         ask(Feature::Homes, "[numa]".to_owned());
     }

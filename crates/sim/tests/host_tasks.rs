@@ -1,7 +1,10 @@
 //! Host tasks among themselves: each pCPU has a clock of its own for them (sched/account/task.h).
 
-use crate::text::silent;
-use sim::Ticks;
+use crate::text::{self, silent};
+use esxtop::{Counters, Role};
+use sim::{Options, Peer, Policy, Ticks, run_watched};
+use std::sync::{Arc, Mutex};
+use units::Span;
 
 /// Longest wait of any world, in ms.
 fn longest_ms(name: &str, text: &str, ticks: Ticks) -> u64 {
@@ -38,4 +41,42 @@ fn one_that_comes_from_a_pcpu_whose_clock_is_far_ahead_waits_no_longer() {
         // Six others at most, for a tick each.
         assert!(longest <= 24, "{ticks:?}: {longest} ms");
     }
+}
+
+/// Two that compute on one pCPU, nice 0 and 5, beside a VM: 1024 to 335 of what the VM leaves (100
+/// to 33 in sched_ext's weights). Without nice values they have the same.
+#[test]
+fn they_share_what_is_theirs_by_their_nice_values_under_each_scheduler_that_has_these() {
+    let text = "duration = '20s'\n[host]\ncores_per_llc = 1\n\
+        [[vm]]\nname = 'vm'\nvcpus = 1\n\
+        [[host_task]]\nname = 'kind'\nnice = 5\n[[host_task]]\nname = 'usual'\n";
+    let scenario = text::scenario("host-tasks-nice", text);
+    for (policy, least, most) in [
+        (Policy::Tandem, 3.0, 3.07),
+        (Policy::Peer(Peer::Cfs, None), 3.0, 3.1),
+        (Policy::Peer(Peer::Eevdf, None), 3.0, 3.1),
+        (Policy::Peer(Peer::Vtime, None), 3.0, 3.1),
+    ] {
+        let options = Options { policy, ..Options::default() };
+        let used = |name: &str| {
+            let (seen, whole) = (Arc::new(Mutex::new(0)), Span::from_secs(20));
+            let (into, role) = (Arc::clone(&seen), Role::Task(name.to_owned()));
+            let look = move |c: Counters| {
+                let used =
+                    c.worlds.values().find(|w| w.role == role).and_then(|w| w.totals.used_ns);
+                *into.lock().expect("one thread") = used.unwrap_or(0);
+                Some(whole)
+            };
+            run_watched(&scenario.runs[0], &options, whole, Box::new(look)).expect("it runs");
+            let used = *seen.lock().expect("one thread");
+            used as f64
+        };
+        let ratio = used("usual") / used("kind");
+        println!("{policy}: {ratio:.3}");
+        assert!((least..most).contains(&ratio), "{policy}: {ratio}");
+    }
+    let esx = Options { policy: "esx-5.1".parse().expect("a policy"), ..Options::default() };
+    let refused =
+        text::outcome("host-tasks-nice", text, &esx).err().expect("it has no nice values");
+    assert!(refused.contains("nice values (host task 'kind')"), "{refused}");
 }

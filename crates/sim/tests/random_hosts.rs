@@ -128,6 +128,7 @@ impl Hosts for Draw {
             profile: None,
             affinity: if bound { Some(one) } else { self.set(pcpus) },
             per_cpu_kthread: bound,
+            nice: [0, 0, 5, 19, -5, 0][(i + pcpus) as usize % 6],
             workload: work,
         }
     }
@@ -183,6 +184,7 @@ fn rings(seed: u64, pcpus: u64) -> Option<HostTask> {
         profile: None,
         affinity: draw.set(pcpus),
         per_cpu_kthread: false,
+        nice: 0,
         workload: Workload::Pipe { work: draw.span(200), dist, ring },
     })
 }

@@ -1,15 +1,19 @@
 //! Runs of scenarios that tests hold as text.
 
+use settings::Scenario;
 use sim::{Options, Outcome, Ticks, run};
 use std::{fs, path::PathBuf};
 
-/// Runs a scenario's text; its file is named after the test.
-pub fn outcome(name: &str, text: &str, options: &Options) -> Result<Outcome, String> {
+/// A scenario's text as a scenario; its file is named after the test.
+pub fn scenario(name: &str, text: &str) -> Scenario {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("text-{name}.toml"));
     fs::write(&path, text).expect("the test's folder can be written");
-    let scenario =
-        settings::load(&path.to_string_lossy()).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    run(&scenario.runs[0], options).map_err(|e| e.to_string())
+    settings::load(&path.to_string_lossy()).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// Runs a scenario's text.
+pub fn outcome(name: &str, text: &str, options: &Options) -> Result<Outcome, String> {
+    run(&scenario(name, text).runs[0], options).map_err(|e| e.to_string())
 }
 
 /// Runs it under the oracle, which must find nothing.

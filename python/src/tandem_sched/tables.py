@@ -145,6 +145,7 @@ class HostTask(TypedDict, total=False):
     count: int
     affinity: str
     per_cpu_kthread: bool
+    nice: int
     profile: str
     workload: Workload
 

@@ -71,7 +71,7 @@ pub(crate) fn count(spec: &RunSpec) -> usize {
 /// The worlds of a run: their descriptions and behaviours by id, world 0 standing for none.
 fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldSpec>, Vec<Actor>) {
     let mut specs =
-        vec![WorldSpec { name: String::new(), allowed: None, index: 0, kthread: false }];
+        vec![WorldSpec { name: String::new(), allowed: None, index: 0, kthread: false, nice: 0 }];
     let actor = |workload, link, stream: &str, vm, vcpu| Actor {
         behaviour: Behaviour::new(workload, link, Stream::new(seed, stream)),
         work: 0,
@@ -96,7 +96,13 @@ fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldSpec>, Vec<A
             let vcpu = actor(v.workload_of(i), link, &stream, vm as u32 + 1, true);
             let (sibling, tasked) = (guests[vm + 1].on.then(Box::default), v.guest.is_some());
             actors.push(Actor { sibling, tasked, ..vcpu });
-            specs.push(WorldSpec { name, allowed: v.allowed(i), index: i as u32, kthread: false });
+            specs.push(WorldSpec {
+                name,
+                allowed: v.allowed(i),
+                index: i as u32,
+                kthread: false,
+                nice: 0,
+            });
         }
     }
     let links = links(&spec.host_tasks, actors.len() as u32);
@@ -107,6 +113,7 @@ fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldSpec>, Vec<A
             allowed: t.affinity.clone(),
             index: 0,
             kthread: t.per_cpu_kthread,
+            nice: t.nice,
         });
     }
     (specs, actors)

@@ -122,7 +122,7 @@ impl<P: Scheduler> Engine<P> {
             vcpu: vcpu.then_some(spec.index),
             index: spec.index,
             per_cpu_kthread: spec.kthread,
-            nice_weight: 100,
+            nice: spec.nice,
         };
         self.kernel.move_to(world, Seat::Asleep);
         let asleep = if vcpu { State::WaitIdle } else { State::Wait };

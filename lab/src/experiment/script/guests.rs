@@ -165,8 +165,13 @@ pub(super) fn host_task(run: &Run, n: usize, task: &HostTask) -> Result<String> 
                 format!("taskset -p {} $task{n} >/dev/null; ", mask(s))
             });
             let root = format!("echo $task{n} >/sys/fs/cgroup/cgroup.procs; ");
+            let nice = match task.nice {
+                0 => String::new(),
+                nice => format!("renice -n {nice} -p $task{n}; "),
+            };
             Ok(format!(
-                "( while :; do :; done ) & task{n}=$!; {root}{set}tasks=\"$tasks $task{n}\"\n"
+                "( while :; do :; done ) & task{n}=$!; \
+                    {root}{set}{nice}tasks=\"$tasks $task{n}\"\n"
             ))
         }
         _ => Err(refuse(
