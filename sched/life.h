@@ -172,7 +172,7 @@ RARE_SUBPROG u32 life_restrict(NONNULL(struct host *h), NONNULL(struct world *w)
 	plat_add(&v->restricted, w->flags & WORLD_RESTRICTED ? 1 : -1);
 	plat_assert(h, plat_read(v->restricted) <= plat_read(v->worlds));
 	if (!(w->flags & WORLD_RESTRICTED))
-		lag_clamp(h, v, plat_knobs(h)->wake_credit_us);
+		lag_clamp(h, v, plat_knobs(h)->wake_credit_us * US);
 	return 0;
 }
 

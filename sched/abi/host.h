@@ -28,6 +28,8 @@ struct host {
 	 * virtual time, weights */
 	s64 drift_sum;
 	s64 drift_total;
+	/* time in which all worlds that want to run have a quantum on the pCPUs that are on line */
+	u64 round_ns;
 	/* correction of the last round that VMs inside their reservations have yet to get */
 	s64 drift_step;
 
@@ -99,6 +101,8 @@ struct host {
 
 	/* part of the round of housekeeping */
 	u32 house_part;
+	/* worlds that want to run, of this round */
+	u32 house_wants;
 	/* enum plan_phase, and the nodes that its pass has yet to visit */
 	u32 plan_phase;
 	u32 plan_next;

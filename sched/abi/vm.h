@@ -41,6 +41,8 @@ struct vm {
 	u64 offset_inverse;
 	/* largest such offset: half the bound on lag, at most OFFSET_MAX_NS */
 	s64 offset_max_ns;
+	/* what two quanta of CPU time are worth to it, in virtual time */
+	u64 round_ns;
 	/* what each world gets of the time that it asks for, in 2^-20 */
 	u64 each;
 	/* virtual time of one request (law/share.h) */

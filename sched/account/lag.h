@@ -2,7 +2,9 @@
  *
  * Promise	positive lag, the CPU time by which a VM is behind its entitlement, is bounded: a
  *		sleeper saves up wake_credit_us at most, and so does a VM of which one vCPU wakes
- *		while no other waits; a busy VM lag_bound_us
+ *		while no other waits; a busy VM the longest of lag_bound_us, a round in which all
+ *		worlds that want to run have a quantum, and what two quanta of CPU time are worth
+ *		to it
  * Law		vt = max(vt, v - bound)
  * Units	ns of virtual time
  * Limits	negative lag is not bounded; a wait is (ready_bound_us). VMs that compete within a
@@ -17,6 +19,9 @@
 #include "../law/share.h"
 #include "../law/skew.h"
 
+/* longest time that a VM's own quanta count for: 18 minutes */
+#define ROUND_MAX (1ull << 40)
+
 /* The one clamp on positive lag: `bound` of virtual time. A lost race means
  * that virtual time has just moved: the next charge clamps again. */
 INLINE void lag_clamp(struct host *h, struct vm *v, u64 bound)
@@ -28,17 +33,25 @@ INLINE void lag_clamp(struct host *h, struct vm *v, u64 bound)
 	plat_assert_alone(h, plat_read(v->vt_ns) >= least);
 }
 
+/* Bound on positive lag of a busy VM, in virtual time. What it waits in turn is not lost: all
+ * worlds that want to run may have a quantum before it, and after a quantum it waits for as long as
+ * that is worth (EEVDF, too, bounds lag by two slices of CPU time). */
+INLINE u64 lag_bound(const struct host *h, const struct knobs *k, const struct vm *v)
+{
+	return max_u64(k->lag_bound_us * US, max_u64(h->round_ns, v->round_ns));
+}
+
 /* Bound on positive lag on a host of shared cores, in virtual time. There a VM that gets less than
  * it asks for falls behind by more, for place/whole.h to see it, and while it gets all it keeps
  * that: it does not fall behind any further. */
 RARE_SUBPROG u64 lag_bound_shared(NONNULL(struct host *h), NONNULL(struct vm *v))
 {
 	const struct knobs *k = plat_knobs(h);
-	u64 least = k->lag_bound_us * US, most;
+	u64 least = lag_bound(h, k, v), most;
 	s64 lag = (s64)(h->v_ns - plat_read(v->vt_ns));
 
 	most = plat_read(v->flags) & VM_CONTENDED
-		       ? (k->lag_bound_us + k->whole_core_us) * US
+		       ? least + k->whole_core_us * US
 		       : max_u64(least, v->lag_most_ns);
 	v->lag_most_ns = lag < (s64)least ? least : min_u64((u64)lag, most);
 	return v->lag_most_ns;
@@ -49,8 +62,7 @@ INLINE void lag_charged(struct host *h, const struct knobs *k, struct vm *v)
 {
 	if (plat_read(v->flags) & VM_HELD || !with(LAG_CLAMP))
 		return;
-	lag_clamp(h, v, cores_granted(h, k) ? lag_bound_shared(h, v)
-					    : k->lag_bound_us * US);
+	lag_clamp(h, v, cores_granted(h, k) ? lag_bound_shared(h, v) : lag_bound(h, k, v));
 }
 
 /* A VM becomes active: its first world wakes. A gang slice from before its sleep would put it
@@ -99,6 +111,7 @@ INLINE void lag_weigh(struct host *h, const struct knobs *k, struct vm *v, u64 w
 	v->weight = weight;
 	v->inverse = (1ull << 40) / weight;
 	v->offset_inverse = min_u64((vcpus << 37) / weight, OFFSET_INVERSE_MAX);
+	v->round_ns = min_u64((2 * k->quantum_us * US << RATE_SHIFT) / weight, ROUND_MAX);
 	most = (k->lag_bound_us * US << (RATE_SHIFT - 1)) / v->offset_inverse;
 	v->offset_max_ns = most < OFFSET_MAX_NS ? (s64)most : OFFSET_MAX_NS;
 	plat_assert(h, v->inverse <= 1ull << 30 && v->offset_inverse <= OFFSET_INVERSE_MAX);

@@ -167,6 +167,7 @@ SUBPROG u32 house_vms(NONNULL(struct host *h), u32 part)
 
 		if (!v)
 			break;
+		h->house_wants += plat_read(v->runnable);
 		if (!plat_read(v->runnable) || (id == VM_SYSTEM && h->plan_outside))
 			continue;
 		if (v->flags & VM_RESERVED && h->drift_step)
@@ -235,6 +236,8 @@ SUBPROG u32 house_round(NONNULL(struct host *h))
 			h->drift_step = sum < 0 ? -(s64)step : (s64)step;
 	}
 	h->drift_sum = h->drift_total = 0;
+	h->round_ns = plat_knobs(h)->quantum_us * US * h->house_wants / (h->online ? h->online : 1);
+	h->house_wants = 0;
 	return 0;
 }
 

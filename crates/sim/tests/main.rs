@@ -18,6 +18,7 @@ mod looks;
 mod many_limits;
 mod mutants;
 mod numa;
+mod overcommit;
 mod peers;
 mod pinned;
 mod placement;
