@@ -165,7 +165,20 @@ INLINE bool plat_may_run(plat_task *t, u32 pcpu)
 	return bpf_cpumask_test_cpu(pcpu, t->cpus_ptr);
 }
 
-#define plat_restricted(h, t) ((u32)(t)->nr_cpus_allowed < plat_read((h)->online))
+/* Counts tell, but for a thread that is allowed as many as are on line, of which one is not. */
+INLINE bool plat_restricted(struct host *h, plat_task *t)
+{
+	u32 allowed = (u32)t->nr_cpus_allowed, there = plat_read(h->online);
+	const struct cpumask *online;
+	bool all;
+
+	if (allowed < there || allowed >= h->pcpus)
+		return allowed < there;
+	online = scx_bpf_get_online_cpumask();
+	all = bpf_cpumask_subset(online, t->cpus_ptr);
+	scx_bpf_put_cpumask(online);
+	return !all;
+}
 
 INLINE u32 plat_any_pcpu(struct host *h, plat_task *t)
 {

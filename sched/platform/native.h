@@ -148,13 +148,26 @@ INLINE plat_task *native_queue_task(struct host *h, u64 queue, u32 i)
 #define plat_queue_return(h, task) \
 	(plat_queue_return_(NATIVE(h)->kernel, of_, (task)->world) ? (void)i_-- : (void)0)
 
-#define plat_restricted(h, task) ((task)->allowed_count < (h)->online)
-
 INLINE bool plat_may_run(const plat_task *task, u32 pcpu)
 {
 	if (task->migration_disabled && (u32)task->pcpu != pcpu)
 		return false;
 	return pcpu < PCPUS_MAX && (task->allowed[pcpu / 64] >> (pcpu % 64) & 1);
+}
+
+INLINE bool plat_restricted(struct host *h, const plat_task *task)
+{
+	if (task->allowed_count < h->online || task->allowed_count >= h->pcpus)
+		return task->allowed_count < h->online;
+	for (u32 i = 0; i < h->pcpus; i++) {
+		struct pcpu *p = plat_pcpu(h, i);
+		struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+		bool allowed = task->allowed[i / 64] >> (i % 64) & 1;
+
+		if (c && c->present >> (p->bit & 63) & 1 && !allowed)
+			return true;
+	}
+	return false;
 }
 
 INLINE u32 plat_any_pcpu(struct host *h, const plat_task *task)

@@ -53,3 +53,22 @@ fn no_host_task_waits_long_when_its_pcpu_goes() {
         assert!(longest <= 22, "{ticks:?}: {longest} ms");
     }
 }
+
+/// Two pCPUs are on line, and a VM may use two, of which one is not: counts are equal, but it may
+/// not run everywhere. It waited in the queue of the third pCPU, where it may not run, for 5 s.
+#[test]
+fn one_that_may_use_as_many_pcpus_as_are_on_line_does_not_wait_where_it_may_not_run() {
+    for to in ["2004ms", "2010ms", "2017ms", "2040ms"] {
+        let text = format!(
+            "duration = '10s'\n[host]\ncores_per_llc = 3\n\
+                [[offline]]\npcpus = '0'\nfrom = '1s'\nto = '{to}'\n\
+                [[vm]]\nname = 'a'\nvcpus = 2\naffinity = '0-1'\n[[vm]]\nname = 'b'\nvcpus = 3\n"
+        );
+        for ticks in TICKS {
+            let (out, name) = (silent("hotplug-counts", &text, ticks), format!("{to} {ticks:?}"));
+            let times = out.result.vms.iter().find(|v| v.name == "a").expect("it").times;
+            println!("{name}: {} of {}", times.used_ns, times.entitled_ns);
+            assert!(times.used_ns.abs_diff(times.entitled_ns) < times.entitled_ns / 50, "{name}");
+        }
+    }
+}
