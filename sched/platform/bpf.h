@@ -165,21 +165,6 @@ INLINE bool plat_may_run(plat_task *t, u32 pcpu)
 	return bpf_cpumask_test_cpu(pcpu, t->cpus_ptr);
 }
 
-/* Counts tell, but for a thread that is allowed as many as are on line, of which one is not. */
-INLINE bool plat_restricted(struct host *h, plat_task *t)
-{
-	u32 allowed = (u32)t->nr_cpus_allowed, there = plat_read(h->online);
-	const struct cpumask *online;
-	bool all;
-
-	if (allowed < there || allowed >= h->pcpus)
-		return allowed < there;
-	online = scx_bpf_get_online_cpumask();
-	all = bpf_cpumask_subset(online, t->cpus_ptr);
-	scx_bpf_put_cpumask(online);
-	return !all;
-}
-
 INLINE u32 plat_any_pcpu(struct host *h, plat_task *t)
 {
 	const struct cpumask *online = scx_bpf_get_online_cpumask();
@@ -291,6 +276,23 @@ INLINE void plat_kick(struct host *h, u32 pcpu, u32 flags)
 #define PLAT_STRICT 0
 #define plat_assert_alone(h, cond) ((void)0)
 #define plat_for(i, n) for (u32 i = 0, once_ = 1; once_; once_ = 0) bpf_for(i, 0, n)
+
+#define plat_fewer(h, t) ((u32)(t)->nr_cpus_allowed < plat_read((h)->online))
+
+/* The number tells, but for a thread that is allowed as many as are on line, of which one is not.
+ * Masks are read in callbacks that hold a lock, which is not so when a thread comes. */
+INLINE bool plat_restricted(struct host *h, plat_task *t)
+{
+	const struct cpumask *online;
+	bool all;
+
+	if (plat_fewer(h, t) || (u32)t->nr_cpus_allowed >= h->pcpus)
+		return plat_fewer(h, t);
+	online = scx_bpf_get_online_cpumask();
+	all = bpf_cpumask_subset(online, t->cpus_ptr);
+	scx_bpf_put_cpumask(online);
+	return !all;
+}
 
 /* Index of the lowest set bit of a word that is not 0. BPF has no such instruction; a table,
  * unlike branches, leaves the verifier one path (a de Bruijn sequence: the top 6 bits differ for
