@@ -35,8 +35,6 @@
 
 /* 2,048 pCPUs of full clusters, 128 of the smallest */
 #define NEAR_MAX 32
-/* place_in: however many threads of the core are awake */
-#define AWAKE_ANY (~0u)
 /* by how much the load of LLCs must differ for a world to leave its own, in 256ths of their
  * pCPUs */
 #define LLC_MARGIN 64
@@ -85,16 +83,16 @@ RARE_SUBPROG u64 place_admitted(NONNULL(struct host *h), u32 cluster, u32 vm, u6
 	return mask;
 }
 
-/* Reserves a pCPU of a cluster where no more than `awake` threads of its core are: 0, and the core
- * must have idled since before `before`. -1 if there is none. */
-SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 before, u32 awake)
+/* Reserves a pCPU of a cluster: of a core that has idled since before `before`, unless that is 0;
+ * -1 if there is none. */
+SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 before)
 {
 	struct cluster *c = plat_cluster(h, cluster);
 	u64 mask = c ? plat_read(c->idle) : 0;
 
 	if (!mask || !home_has(home_mask(h, t), c->domain))
 		return -1;
-	if (!awake)
+	if (before)
 		mask = idle_whole(c, h->smt, mask);
 	if (holder_on(h))
 		mask = place_admitted(h, cluster, place_vm(h, t), mask);
@@ -106,8 +104,8 @@ SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 
 		if (!core)
 			break;
 		mask &= mask - 1;
-		if (plat_read(core->core_awake) > awake ||
-		    (!awake && (s64)(before - plat_read(core->core_idle_since_ns)) <= 0))
+		if (before && (plat_read(core->core_awake) ||
+			       (s64)(before - plat_read(core->core_idle_since_ns)) <= 0))
 			continue;
 		if (plat_may_run(t, q->id) && idle_reserve(c, bit))
 			return (s32)q->id;
@@ -116,28 +114,26 @@ SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 
 }
 
 SUBPROG s32 place_near(NONNULL(struct host *h), NONNULL(struct cluster *own), TRUSTED_TASK(t),
-		       u64 before, u32 awake)
+		       u64 before)
 {
 	plat_for(i, NEAR_MAX) {
 		s32 found;
 
 		if (i >= own->nears)
 			break;
-		found = place_in(h, own->near[i & (CLUSTERS_MAX - 1)], t, before, awake);
+		found = place_in(h, own->near[i & (CLUSTERS_MAX - 1)], t, before);
 		if (found >= 0)
 			return found;
 	}
 	return -1;
 }
 
-/* Reserves the best idle pCPU for a thread that last ran on `prev`: of an idle core, else of one
- * where few threads are awake; -1 if none is idle. */
+/* Reserves the best idle pCPU for a thread that last ran on `prev`; -1 if none is idle. */
 SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 {
 	struct pcpu *p = plat_pcpu(h, prev);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	struct world *w;
-	u32 awake = with(WHOLE_CORE) ? 0 : AWAKE_ANY;
 	u64 before;
 	s32 found;
 	bool own;
@@ -152,27 +148,17 @@ SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 	w = own ? plat_world_of(h, t) : NULL;
 	if (w && w->vm != VM_SYSTEM && w->last_pcpu == (s32)prev)
 		before -= plat_knobs(h)->spread_us * US;
-	found = place_in(h, p->cluster, t, before, awake);
+	if (!with(WHOLE_CORE))
+		before = 0;
+	found = place_in(h, p->cluster, t, before);
 	if (found < 0)
-		found = place_near(h, c, t, before, awake);
-	plat_for(i, HOLDER_THREADS) {
-		struct pcpu *core = plat_pcpu(h, p->core_first);
-
-		awake = i + 1;
-		if (found >= 0 || awake + 2 > h->smt)
-			break;
-		if (own && core && plat_read(core->core_awake) <= awake && idle_reserve(c, p->bit))
-			return (s32)prev;
-		found = place_in(h, p->cluster, t, 0, awake);
-		if (found < 0)
-			found = place_near(h, c, t, 0, awake);
-	}
+		found = place_near(h, c, t, before);
 	if (found >= 0 || h->smt == 1)
 		return found;
 	if (own && idle_reserve(c, p->bit))
 		return (s32)prev;
-	found = place_in(h, p->cluster, t, 0, AWAKE_ANY);
-	return found >= 0 ? found : place_near(h, c, t, 0, AWAKE_ANY);
+	found = place_in(h, p->cluster, t, 0);
+	return found >= 0 ? found : place_near(h, c, t, 0);
 }
 
 /* Whether a world that wakes is worth new caches: it has not run yet, or ran for so long when it
@@ -214,8 +200,8 @@ SUBPROG s32 place_llc(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev, bool f
 			best = near + 1;
 		}
 	}
-	found = best ? place_in(h, best - 1, t, plat_now(h) + 1, 0) : -1;
-	return found < 0 && best && first ? place_in(h, best - 1, t, 0, AWAKE_ANY) : found;
+	found = best ? place_in(h, best - 1, t, plat_now(h) + 1) : -1;
+	return found < 0 && best && first ? place_in(h, best - 1, t, 0) : found;
 }
 
 /* Reserves an idle pCPU for a new world of a VM: the first of a new VM goes to the LLC of the least
@@ -422,7 +408,7 @@ INLINE u32 place_kick(struct host *h, plat_task *t, struct pcpu *p, u64 gain, u3
 		p->preempts++;
 		return KICK_PREEMPT;
 	}
-	found = c && plat_read(c->idle) ? place_in(h, p->cluster, t, 0, AWAKE_ANY) : -1;
+	found = c && plat_read(c->idle) ? place_in(h, p->cluster, t, 0) : -1;
 	if (found < 0)
 		return 0;
 	*kicked = (u32)found;

@@ -9,8 +9,7 @@
  *		run there, it leaves for a whole core that has been idle for longer than
  *		spread_us, if its own has been shared for as long: what it gains there in a
  *		quantum is more than its caches cost. That core is reserved for it until enqueue. In
- *		another node both must have lasted for a quantum. Where cores have three threads or
- *		more it leaves as well for a core where two fewer are awake.
+ *		another node both must have lasted for a quantum.
  *		If there is none, it changes places with a world that has a core alone and is less
  *		behind than it by lag_bound_us: two caches are filled again for each 270 ms or more
  * Units	us of the clock; ns of CPU time
@@ -36,24 +35,20 @@ INLINE u64 spread_before(struct host *h, const struct pcpu *p, const struct clus
 	return (s64)(before - shared) > 0 ? before : 0;
 }
 
-/* Reserves a thread of a core for the running world, if it is to leave its pCPU: of an idle core,
- * else of one where two fewer are awake; -1 if not. */
+/* Reserves a whole core for the running world, if it is to leave its pCPU; -1 if not. */
 SUBPROG s32 spread_find(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev))
 {
 	struct pcpu *p = plat_pcpu(h, pcpu), *core = p ? plat_pcpu(h, p->core_first) : NULL;
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL, *other;
 	u64 shared = core ? plat_read(core->core_shared_since_ns) : 0, before;
-	u32 awake = core ? plat_read(core->core_awake) : 0;
 	s32 found;
 
-	if (!core || !c || awake < 2 || !with(SPREAD))
+	if (!core || !c || plat_read(core->core_awake) < 2 || !with(SPREAD))
 		return -1;
 	before = spread_before(h, p, c, shared);
 	if (!before)
 		return -1;
-	found = place_in(h, p->cluster, prev, before, 0);
-	if (found < 0 && awake > 2)
-		found = place_in(h, p->cluster, prev, before, awake - 2);
+	found = place_in(h, p->cluster, prev, before);
 	if (found >= 0)
 		return found;
 	plat_for(i, NEAR_MAX) {
@@ -63,9 +58,7 @@ SUBPROG s32 spread_find(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev))
 		before = other ? spread_before(h, p, other, shared) : 0;
 		if (!before)
 			break;
-		found = place_in(h, near, prev, before, 0);
-		if (found < 0 && awake > 2)
-			found = place_in(h, near, prev, before, awake - 2);
+		found = place_in(h, near, prev, before);
 		if (found >= 0)
 			return found;
 	}

@@ -137,19 +137,6 @@ fn a_barrier_takes_longer_on_a_shared_core() {
     assert!((0.595..=0.605).contains(&of), "{one} rounds on twins, {two} on cores");
 }
 
-/// Where all cores run something, the next world goes to one where few threads do: with the first
-/// idle thread taken four single worlds on two cores of four ran three and one.
-#[test]
-fn cores_of_three_threads_and_more_are_filled_evenly() {
-    for (threads, singles) in [(4, 4), (3, 4), (8, 6)] {
-        let text = host(2, threads, "") + &vm("a", 1, &format!("count = {singles}"));
-        let out = outcome(&format!("even-{threads}"), &text);
-        let busy = |core: &[views::Pcpu]| core.iter().filter(|p| p.busy_ns > 0).count();
-        let by_core: Vec<usize> = out.result.pcpus.chunks(threads as usize).map(busy).collect();
-        assert_eq!(by_core, [singles / 2; 2], "{threads} threads");
-    }
-}
-
 /// Busy pCPUs of each LLC, in percent of one pCPU: two nodes of two LLCs of four cores.
 fn busy_by_llc(name: &str, workload: &str, vcpus: u32) -> Vec<u64> {
     let text = "duration = '11s'\nwarmup = '1s'\n[host]\nsockets = 2\nllcs_per_node = 2\n\
