@@ -129,6 +129,8 @@ pub(crate) struct Homes {
     round_ns: u64,
     /// What host tasks had wanted at the last round, in ns.
     system_ns: Option<u64>,
+    /// Thousandths of its CPU time that a world is charged on a shared core.
+    charge: u64,
 }
 
 impl Homes {
@@ -150,6 +152,7 @@ impl Homes {
             rounds: 0,
             round_ns: monotonic_ns(),
             system_ns: None,
+            charge: 1000,
         };
         let several = homes.nodes.iter().filter(|n| n.cores > 0).count() > 1;
         let has = several || homes.chosen.is_possible();
@@ -168,6 +171,11 @@ impl Homes {
         self.planner.set_cores(monotonic_ns(), &cores);
         let of_llcs = self.domains.iter().map(|d| places::cores(&d.core_of, online)).collect();
         self.chosen.set_cores(of_llcs);
+    }
+
+    /// How cores are divided among worlds that share them.
+    pub(crate) fn set_charge(&mut self, knobs: &sched_core::Knobs) {
+        self.charge = knobs.charge();
     }
 
     /// Other thresholds count from now on.

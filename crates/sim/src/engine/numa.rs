@@ -109,7 +109,8 @@ impl<P: Scheduler> Engine<P> {
             }
             let t = books.times(now, world, cast.output(world));
             // What a limit holds back wants no CPU.
-            (t.run_ns + t.ready_ns.saturating_sub(t.limited_ns) + t.costop_ns, t.run_ns)
+            // Entitled is what is charged, so used is it as well.
+            (t.run_ns + t.ready_ns.saturating_sub(t.limited_ns) + t.costop_ns, t.used_ns)
         };
         let memory = self.hardware.as_ref().and_then(|h| h.memory());
         let (Some(numa), Some(memory)) = (&mut self.numa, memory) else { return };
