@@ -5,6 +5,7 @@ use crate::{Live, publish::Published, view::monotonic_ns};
 use numa::{ClientId, Load};
 use sched_core::{KIND_HELPER, STATE_COSTOP, STATE_READY, STATE_RUN, VM_SYSTEM};
 use std::collections::BTreeMap;
+use units::Span;
 
 /// What a world is charged of the time that it ran: all but what it has lost to the other threads
 /// of its core. So is what it is entitled to where cores are divided.
@@ -77,6 +78,10 @@ impl Homes {
         if tree.leaves().len() == demands.len() {
             let division = tree.divide(1000, &demands).leaves;
             let entitled: BTreeMap<u32, u64> = ids.into_iter().zip(division).collect();
+            for (id, leaf) in published.ids().into_iter().zip(tree.leaves()) {
+                let vcpus = self.vms.get(&id).map_or(0, |vm| vm.vcpus);
+                self.planner.reserve(id, vcpus, leaf.reservation.over(Span::from_ns(1_000)));
+            }
             for load in &mut loads {
                 let all = entitled.get(&load.id.vm).copied().unwrap_or(0);
                 load.entitled = all * load.wanted / wanted[&load.id.vm].max(1);
