@@ -76,7 +76,6 @@ fn they_share_what_is_theirs_by_their_nice_values_under_each_scheduler_that_has_
         assert!((least..most).contains(&ratio), "{policy}: {ratio}");
     }
     let esx = Options { policy: "esx-5.1".parse().expect("a policy"), ..Options::default() };
-    let refused =
-        text::outcome("host-tasks-nice", text, &esx).err().expect("it has no nice values");
+    let refused = text::outcome("host-tasks-nice", text, &esx).expect_err("it has no nice values");
     assert!(refused.contains("nice values (host task 'kind')"), "{refused}");
 }
