@@ -277,7 +277,7 @@ INLINE void plat_kick(struct host *h, u32 pcpu, u32 flags)
 #define plat_assert_alone(h, cond) ((void)0)
 #define plat_for(i, n) for (u32 i = 0, once_ = 1; once_; once_ = 0) bpf_for(i, 0, n)
 
-#define plat_fewer(h, t) ((u32)(t)->nr_cpus_allowed < plat_read((h)->online))
+#define plat_all(h, t) ((u32)(t)->nr_cpus_allowed >= (h)->pcpus)
 
 /* The number tells, but for a thread that is allowed as many as are on line, of which one is not.
  * Masks are read in callbacks that hold a lock, which is not so when a thread comes. */
@@ -286,8 +286,8 @@ INLINE bool plat_restricted(struct host *h, plat_task *t)
 	const struct cpumask *online;
 	bool all;
 
-	if (plat_fewer(h, t) || (u32)t->nr_cpus_allowed >= h->pcpus)
-		return plat_fewer(h, t);
+	if (plat_all(h, t) || (u32)t->nr_cpus_allowed < plat_read(h->online))
+		return !plat_all(h, t);
 	online = scx_bpf_get_online_cpumask();
 	all = bpf_cpumask_subset(online, t->cpus_ptr);
 	scx_bpf_put_cpumask(online);
