@@ -128,7 +128,7 @@ INLINE void core_world_start(struct host *h, plat_task *t, struct world *w)
 	w->last_pcpu = -1;
 	w->home = HOME_ANY;
 	w->stalled_base_ns = STALLED_START;
-	w->flags |= WORLD_LIVE | (plat_all(h, t) ? 0 : WORLD_RESTRICTED);
+	w->flags |= WORLD_LIVE | (plat_restricted(h, t) ? WORLD_RESTRICTED : 0);
 	life_join(h, w, w->vm);
 	life_sibling(h, w);
 }

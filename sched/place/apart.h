@@ -10,7 +10,7 @@
  *		where none such waits on its core, one that waits on another comes here, if it is
  *		earlier by APART_MARGIN as well
  * Limits	a thread looks at the worlds of its own core that wait on the thread with the
- *		earliest, or at one pCPU elsewhere in its cluster: QUEUE_SCAN_MAX worlds
+ *		earliest, or at one pCPU of its own or another cluster: QUEUE_SCAN_MAX worlds
  */
 #ifndef TANDEM_APART_H
 #define TANDEM_APART_H
@@ -21,9 +21,9 @@
 /* quanta by which a world that waits on another core is earlier: within two, a core's VMs
  * alternate, and the threads of a VM that changes cores stop and begin one after the other */
 #define APART_MARGIN 4
-/* the cursor moves by other searches too: its product with 2^32 over the golden ratio (Knuth) has
- * all remainders */
-#define APART_LOOKS 2654435769u
+/* 2^32 over the golden ratio (Knuth's multiplicative hash): other searches advance the cursor too,
+ * by a constant, and of it alone every second, or fourth, value might never come */
+#define APART_HASH 2654435769u
 
 /* Looks among the worlds that wait on a thread. */
 struct apart_look {
@@ -84,17 +84,17 @@ RARE_SUBPROG bool apart_fetch(NONNULL(struct host *h), NONNULL(struct pcpu *p),
 			      NONNULL(struct apart_look *look))
 {
 	struct cluster *c = plat_cluster(h, p->cluster);
-	u32 look_at = p->probe++ * APART_LOOKS, from;
+	u32 hash = p->probe++ * APART_HASH, from;
 	struct requeue r = { .pcpu = p->id };
 	u64 mask, ahead;
 	struct pcpu *q;
 	plat_task *t;
 
-	if (c && c->nears && look_at >> 31)
-		c = plat_cluster(h, c->near[(look_at >> 16) % c->nears & (CLUSTERS_MAX - 1)]);
+	if (c && c->nears && hash >> 31)
+		c = plat_cluster(h, c->near[(hash >> 16) % c->nears & (CLUSTERS_MAX - 1)]);
 	if (!c || !c->pcpus || !with(APART_FETCH))
 		return false;
-	from = (look_at >> 8) % c->pcpus & 63;
+	from = (hash >> 8) % c->pcpus & 63;
 	mask = plat_read(c->queued);
 	ahead = mask >> from << from;
 	q = mask ? plat_pcpu(h, c->pcpu[plat_first_bit(ahead ? ahead : mask) & 63]) : NULL;

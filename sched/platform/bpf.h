@@ -277,20 +277,21 @@ INLINE void plat_kick(struct host *h, u32 pcpu, u32 flags)
 #define plat_assert_alone(h, cond) ((void)0)
 #define plat_for(i, n) for (u32 i = 0, once_ = 1; once_; once_ = 0) bpf_for(i, 0, n)
 
-#define plat_all(h, t) ((u32)(t)->nr_cpus_allowed >= (h)->pcpus)
-
-/* The number tells, but for a thread that is allowed as many as are on line, of which one is not.
- * Masks are read in callbacks that hold a lock, which is not so when a thread comes. */
+/* Numbers decide, but where the thread may use as many pCPUs as are on line, and not all: one that
+ * it may use may be off line. */
 INLINE bool plat_restricted(struct host *h, plat_task *t)
 {
+	u32 allowed = (u32)t->nr_cpus_allowed, on_line = plat_read(h->online);
 	const struct cpumask *online;
 	bool all;
 
-	if (plat_all(h, t) || (u32)t->nr_cpus_allowed < plat_read(h->online))
-		return !plat_all(h, t);
+	if (allowed < on_line || allowed >= h->pcpus)
+		return allowed < on_line;
+	bpf_rcu_read_lock(); /* init_task may sleep */
 	online = scx_bpf_get_online_cpumask();
 	all = bpf_cpumask_subset(online, t->cpus_ptr);
 	scx_bpf_put_cpumask(online);
+	bpf_rcu_read_unlock();
 	return !all;
 }
 

@@ -186,6 +186,8 @@ int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __ksym;
 int *bpf_iter_num_next(struct bpf_iter_num *it) __ksym;
 void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
+void bpf_rcu_read_lock(void) __ksym;
+void bpf_rcu_read_unlock(void) __ksym;
 bool bpf_cpumask_subset(const struct cpumask *part, const struct cpumask *whole) __ksym;
 u32 bpf_cpumask_any_and_distribute(const struct cpumask *one, const struct cpumask *other) __ksym;
 const struct cpumask *scx_bpf_get_online_cpumask(void) __ksym;

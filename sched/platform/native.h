@@ -155,12 +155,10 @@ INLINE bool plat_may_run(const plat_task *task, u32 pcpu)
 	return pcpu < PCPUS_MAX && (task->allowed[pcpu / 64] >> (pcpu % 64) & 1);
 }
 
-#define plat_all(h, task) ((task)->allowed_count >= (h)->pcpus)
-
 INLINE bool plat_restricted(struct host *h, const plat_task *task)
 {
-	if (plat_all(h, task) || task->allowed_count < h->online)
-		return !plat_all(h, task);
+	if (task->allowed_count < h->online || task->allowed_count >= h->pcpus)
+		return task->allowed_count < h->online;
 	for (u32 i = 0; i < h->pcpus; i++) {
 		struct pcpu *p = plat_pcpu(h, i);
 		struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;

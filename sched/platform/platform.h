@@ -50,7 +50,6 @@ extern u64 native_ablated; /* set once, before main */
  * plat_task_pcpu(task)		pCPU the thread belongs to now
  * plat_may_run(task, pcpu)	affinity and migration state allow it there
  * plat_restricted(h, task)	its affinity leaves out a pCPU that is on line
- * plat_all(h, task)		it allows as many pCPUs as there are, on line or not
  * plat_any_pcpu(h, task)	some pCPU it may run on
  * plat_exec(h, task)		CPU time of a thread, by a clock that may run only while it does
  * plat_in_guest(task)		a running vCPU is in its guest; true where that is not known

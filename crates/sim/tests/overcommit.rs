@@ -56,7 +56,7 @@ fn one_of_many_shares_has_its_part_beside_many_of_few() {
 }
 
 /// A gang that spins preempts lone worlds that have earlier deadlines; what they wait for it they
-/// make up for. Of few shares, or beside several gangs, they had 83, 145 and 80 permille.
+/// make up for. Of few shares, or beside several gangs, they had 83, 145 and 135 permille.
 #[test]
 fn lone_worlds_make_up_for_what_they_wait_behind_gangs_that_spin() {
     let meets = "workload = { kind = 'barrier', work = '300us' }";
