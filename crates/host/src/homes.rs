@@ -13,10 +13,11 @@ mod moving;
 mod pages;
 mod places;
 mod policy;
+mod reach;
 
 use crate::{
     Live,
-    discover::{self, FoundVm, Roots},
+    discover::{FoundVm, Roots},
     publish::Published,
     slots::Slots,
     view::monotonic_ns,
@@ -37,7 +38,7 @@ use std::{
     time::Duration,
 };
 use topology::Topology;
-use units::{PcpuId, PcpuSet};
+use units::PcpuSet;
 
 /// Pages of all VMs that a round looks at.
 const SAMPLES: usize = 65_536;
@@ -94,6 +95,8 @@ struct Homed {
     bound: Bound,
     known: bool,
     parts: Vec<Part>,
+    /// Most of its vCPUs in one node.
+    most: u32,
 }
 
 impl Homed {
@@ -119,6 +122,7 @@ impl Homed {
 pub(crate) struct Homes {
     /// By the scheduler's numbers; those without pCPUs come last.
     nodes: Vec<HostNode>,
+    online: PcpuSet,
     /// LLCs in which worlds may have their homes, or nodes.
     domains: Vec<Domain>,
     chosen: Chosen,
@@ -129,6 +133,8 @@ pub(crate) struct Homes {
     round_ns: u64,
     /// What host tasks had wanted at the last round, in ns.
     system_ns: Option<u64>,
+    /// Thousandths of its CPU time that a world is charged on a shared core.
+    charge: u64,
 }
 
 impl Homes {
@@ -143,6 +149,7 @@ impl Homes {
         let homes = Homes {
             planner: Planner::new(nodes.iter().map(of).collect(), knobs),
             nodes,
+            online: topology.online().clone(),
             domains,
             chosen,
             vms: BTreeMap::new(),
@@ -150,6 +157,7 @@ impl Homes {
             rounds: 0,
             round_ns: monotonic_ns(),
             system_ns: None,
+            charge: 1000,
         };
         let several = homes.nodes.iter().filter(|n| n.cores > 0).count() > 1;
         let has = several || homes.chosen.is_possible();
@@ -159,6 +167,7 @@ impl Homes {
     /// These pCPUs are on line from now on. VMs whose home has none left get another with the next
     /// round.
     pub(crate) fn set_pcpus(&mut self, online: &PcpuSet) {
+        self.online = online.clone();
         for n in &mut self.nodes {
             n.cores = places::cores(&n.core_of, online);
             n.threads = n.pcpus.and(online).len() as u32;
@@ -168,6 +177,13 @@ impl Homes {
         self.planner.set_cores(monotonic_ns(), &cores);
         let of_llcs = self.domains.iter().map(|d| places::cores(&d.core_of, online)).collect();
         self.chosen.set_cores(of_llcs);
+    }
+
+    /// How cores are divided among worlds that share them.
+    pub(crate) fn set_charge(&mut self, topology: &Topology, knobs: &sched_core::Knobs) {
+        let threads = topology.places().iter().map(|p| p.thread + 1).max().unwrap_or(1);
+        self.planner.set_core(threads, knobs.divided_charge());
+        self.charge = knobs.charge();
     }
 
     /// Other thresholds count from now on.
@@ -242,31 +258,6 @@ impl Homes {
         self.put(live);
     }
 
-    /// Nodes where each of these threads may run and have memory, a bit each.
-    fn allowed(&self, roots: &Roots, pid: i32, tids: &[i32]) -> u64 {
-        let with_pcpus = (0..).zip(&self.nodes).filter(|(_, n)| n.cores > 0);
-        tids.iter().fold(u64::MAX, |all, tid| {
-            let pcpus = discover::allowed(roots, pid, *tid);
-            let mems = discover::allowed_memory(roots, pid, *tid);
-            let may = |n: &HostNode| {
-                pcpus.as_ref().is_none_or(|set| !set.and(&n.pcpus).is_empty())
-                    && mems.as_ref().is_none_or(|set| set.contains(PcpuId(n.kernel as u16)))
-            };
-            let of = with_pcpus.clone().filter(|(_, n)| may(n)).map(|(node, _)| 1 << node);
-            all & of.sum::<u64>()
-        })
-    }
-
-    /// Nodes where a part may have its home, a bit each: by affinity and cpusets, if these are to
-    /// be looked at, and by what binds its memory.
-    fn may(&self, roots: &Roots, vm: &Homed, part: &Part, looks_at: bool) -> u64 {
-        let may = if looks_at { self.allowed(roots, vm.pid, &part.tids) } else { self.all() };
-        // Where that leaves too few nodes its parts are elsewhere, far from their memory. Memory in
-        // nodes without pCPUs is equally far from all.
-        let both = may & self.with_pcpus(&vm.bound.only);
-        if (both.count_ones() as usize) < vm.parts.len() { may } else { both }
-    }
-
     /// Takes down what binds the memory of VMs, and prints it.
     fn bind(&mut self, slots: &Slots, say: &dyn Fn(&str)) {
         for (process, guest, bound) in self.moving.bound() {
@@ -300,7 +291,7 @@ impl Homes {
             parts.push(Part {
                 id: ClientId { vm: id, part: part as u32 },
                 vcpus: std::mem::replace(&mut first, end)..end,
-                nodes: self.allowed(roots, vm.pid, &tids),
+                nodes: 0,
                 tids,
                 seen: None,
                 memory: vec![],
@@ -310,11 +301,14 @@ impl Homes {
             threads = more.to_vec();
         }
         let (pid, started, vcpus) = (vm.pid, vm.started, vm.vcpus());
+        let reached = self.reached(roots, pid, &parts, by_threads);
+        parts.iter_mut().zip(&reached.nodes).for_each(|(p, nodes)| p.nodes = *nodes);
+        let most = reached.most;
         let guest = Arc::new(guest);
         self.moving.ask((pid, started), &guest);
         let (bound, known, differs) = (Bound::none(), false, 0);
         let threads = by_threads;
-        let vm = Homed { pid, started, vcpus, threads, differs, guest, bound, known, parts };
+        let vm = Homed { pid, started, vcpus, threads, differs, guest, bound, known, parts, most };
         self.vms.insert(id, vm);
     }
 
@@ -322,7 +316,7 @@ impl Homes {
     /// its memory is, if it may.
     fn adopt(&mut self, id: u32, name: &str, before: &[Option<u32>], say: &dyn Fn(&str)) {
         let Some(vm) = self.vms.get(&id) else { return };
-        let most = self.most(vm.threads);
+        let most = vm.most;
         for part in &vm.parts {
             if let Some(held) = self.held(part) {
                 say(&format!("VM {name}, part {}: {held}", part.id.part));
@@ -438,9 +432,8 @@ impl Homes {
         for found in slots.found() {
             let Some(id) = slots.of(found.pid) else { continue };
             let Some(vm) = self.vms.get(&id) else { continue };
-            let looks_at = |p: &Part| restricted.contains(&id) || p.nodes != all;
-            let of = |p: &Part| self.may(roots, vm, p, looks_at(p));
-            let nodes: Vec<u64> = vm.parts.iter().map(of).collect();
+            let looks_at = restricted.contains(&id) || vm.parts.iter().any(|p| p.nodes != all);
+            let may = self.may(roots, vm, looks_at);
             let before: Vec<Option<u32>> =
                 vm.parts.iter().map(|p| self.planner.home(p.id)).collect();
             let looks = self.rounds % LOOK_AGAIN == 0;
@@ -452,10 +445,11 @@ impl Homes {
             if looks && !vm.known {
                 self.moving.ask((vm.pid, vm.started), &vm.guest);
             }
-            if vm.parts.iter().map(|p| p.nodes).eq(nodes.iter().copied()) {
+            vm.most = may.most;
+            if vm.parts.iter().map(|p| p.nodes).eq(may.nodes.iter().copied()) {
                 continue;
             }
-            vm.parts.iter_mut().zip(nodes).for_each(|(p, of)| p.nodes = of);
+            vm.parts.iter_mut().zip(may.nodes).for_each(|(p, of)| p.nodes = of);
             self.planner.remove(id);
             self.adopt(id, &found.name, &before, say);
         }

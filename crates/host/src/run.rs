@@ -357,6 +357,7 @@ impl Daemon<'_> {
         match &mut self.homes {
             Some(homes) => {
                 homes.set_pcpus(self.pcpus.online());
+                homes.set_charge(self.topology, &self.options.knobs);
                 if !had {
                     say(&format!("numa: VMs have homes in {}", homes.extent()));
                 }

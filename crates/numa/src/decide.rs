@@ -94,7 +94,14 @@ impl Planner {
 
     /// Whether a client may have its home there.
     pub(crate) fn allows(&self, c: &State, node: u32) -> bool {
-        self.may_be_home(c, node) && self.leaves_room(c, node)
+        self.allows_without(c, node, None)
+    }
+
+    /// The same once this other one has left it.
+    fn allows_without(&self, c: &State, node: u32, leaves: Option<ClientId>) -> bool {
+        self.may_be_home(c, node)
+            && self.leaves_room(c, node)
+            && self.can_promise(&c.client, node, leaves)
     }
 
     /// Part of a client's communication that is with clients of a node, in permille.
@@ -260,8 +267,8 @@ impl Planner {
                 if from.home == to.home
                     || before < 10 * k.imbalance_percent
                     || to.wanted >= from.wanted
-                    || !self.allows(from, to.home)
-                    || !self.allows(to, from.home)
+                    || !self.allows_without(from, to.home, Some(*b))
+                    || !self.allows_without(to, from.home, Some(*a))
                 {
                     continue;
                 }

@@ -56,7 +56,7 @@ pub enum Refusal {
     Thrash,
     /// No client's move improves as much as it must.
     TooLittle,
-    /// All that could move may not, by their affinity or their siblings.
+    /// All that could move may not, by their affinity, their siblings or reservations.
     Pinned,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Refusal::Thrash => "every move leaves another imbalance, which would be thrashing",
             Refusal::TooLittle => "no move improves enough",
-            Refusal::Pinned => "affinity or siblings hold all that could move",
+            Refusal::Pinned => "affinity, siblings or reservations hold all that could move",
         })
     }
 }

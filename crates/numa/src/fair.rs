@@ -4,10 +4,14 @@
 //! *Law*: every `fairness_periods` rounds it is seen what each client has had too little of its
 //! entitlement so far, in parts of what that is until the next look. If it is more than
 //! `unfair_percent` for one, the moves between
-//! its node and the least loaded ones are compared by what each client would have had too
+//! its node and each other one are compared by what each client would have had too
 //! little after as many rounds more, squared and summed; the best is made if it leaves less than
 //! now, and if no imbalance, memory or communication would take it back. In a node clients get CPU
-//! by entitlement. One that asks for nothing has neither too little nor too much.
+//! by entitlement. One that asks for nothing has neither too little nor too much. No node is left
+//! out: the fewer clients are in each, the fewer are compared with each other, so more nodes cost
+//! less.
+//! *Units*: what a client had is in those of its entitlement: where cores are divided, a world that
+//! shares one counts by what it is charged.
 //! *Worth*: CPU time in a crowded node, or far from its memory, is worth less to a client (ESX4
 //! figures 10 and 11: "less cache and memory bandwidth"). No counter says how much; a node whose
 //! other cores all run others counts for `CROWDED` less, memory that is all elsewhere for `REMOTE`
@@ -29,9 +33,6 @@ fn worth(c: &State, node: u32, own: u64, all: u64, cores: u32) -> u64 {
     let remote = if c.all_memory() == 0 { 0 } else { 1000 - c.local_permille(node) };
     1000 - CROWDED * others / 1000 - REMOTE * remote / 1000
 }
-
-/// Nodes that are looked at, the least loaded first.
-const NODES: usize = 4;
 
 /// What is remembered fades by one part in so many at each look.
 const FADES: i64 = 64;
@@ -90,7 +91,7 @@ impl Planner {
         let mut best: Option<(i128, ClientId, u32)> = None;
         let mut others: Vec<u32> = self.others(node).collect();
         others.sort_by_key(|n| (loads.permille(*n), *n));
-        for to in others.into_iter().take(NODES) {
+        for to in others {
             let here = in_order(at(node).map(|(_, c)| c));
             let there = in_order(at(to).map(|(_, c)| c));
             let now = self.unfairness(node, &here) + self.unfairness(to, &there);

@@ -24,9 +24,13 @@ mod llcs;
 mod memory;
 mod place;
 mod planner;
+mod reach;
+mod reserve;
 
 pub use explain::{Decision, Outcome, Reason, Refusal};
 pub use knobs::Knobs;
 pub use llcs::{Asks, Llc, Llcs, VcpuLoads};
 pub use memory::{Order, RAMP_ROUNDS, SLOW_ROUNDS};
 pub use planner::{Client, ClientId, Load, Node, Planner};
+pub use reach::{Reach, Reached, reached};
+pub use reserve::NO_ROOM;

@@ -9,17 +9,20 @@ impl Planner {
     /// A VM is powered on: its clients get homes, in the order given. Until it is known what they
     /// want they count as if all their vCPUs burned, so that VMs that start together spread.
     ///
-    /// *Law*: of the nodes that its affinity leaves it, and where its siblings leave it room, those
+    /// *Law*: of the nodes that its affinity leaves it, which have room for what it has reserved
+    /// (`reserve`), and where its siblings leave it room, those
     /// with memory for it come first; of these the one whose CPU or memory, whichever is worse,
     /// will be loaded least; of equals the one with more memory free, then the first.
     pub fn add(&mut self, at_ns: u64, clients: &[Client]) -> Vec<Decision> {
-        clients.iter().filter_map(|c| self.place(at_ns, c, None)).collect()
+        let clients: Vec<_> = clients.iter().map(|c| (*c, None)).collect();
+        self.adopt(at_ns, &clients)
     }
 
     /// A VM that has run before it is known: its clients get homes as `add` gives them, but one
     /// stays in the node beside it, where its memory is, if its affinity and siblings let it.
     pub fn adopt(&mut self, at_ns: u64, clients: &[(Client, Option<u32>)]) -> Vec<Decision> {
-        clients.iter().filter_map(|(c, at)| self.place(at_ns, c, *at)).collect()
+        let of_vms = clients.chunk_by(|a, b| a.0.id.vm == b.0.id.vm);
+        of_vms.flat_map(|clients| self.seat(at_ns, clients)).collect()
     }
 
     /// So many cores of each node are on line from now on. Clients whose home has none left get
@@ -40,7 +43,8 @@ impl Planner {
         out
     }
 
-    fn place(&mut self, at_ns: u64, client: &Client, at: Option<u32>) -> Option<Decision> {
+    /// A client that is new, or as it was when it had a home.
+    pub(crate) fn state(&self, at_ns: u64, client: &Client) -> State {
         let burn = 1000 * u64::from(client.vcpus);
         let new = || State {
             client: *client,
@@ -56,7 +60,17 @@ impl Planner {
             share: 0,
             log: VecDeque::new(),
         };
-        let state = self.clients.get(&client.id).cloned().unwrap_or_else(new);
+        let of = self.clients.get(&client.id).or_else(|| self.homeless.get(&client.id));
+        of.cloned().unwrap_or_else(new)
+    }
+
+    pub(crate) fn place(
+        &mut self,
+        at_ns: u64,
+        client: &Client,
+        at: Option<u32>,
+    ) -> Option<Decision> {
+        let state = self.state(at_ns, client);
         let wanted = state.wanted;
         let (loads, memory) = (self.loads(), self.memory_asked());
         let rank = |node: u32| {
@@ -70,11 +84,16 @@ impl Planner {
             let free = at.memory.saturating_sub(asked);
             (!room, !fits, after.permille(node).max(full), Reverse(free), node)
         };
-        let home = (0..self.nodes.len() as u32)
-            .filter(|n| self.may_be_home(&state, *n))
+        let may = || (0..self.nodes.len() as u32).filter(|n| self.may_be_home(&state, *n));
+        // Siblings do not come together because of what others have reserved.
+        let apart = may().any(|n| self.leaves_room(&state, n));
+        let home = may()
+            .filter(|n| self.can_promise(client, *n, None))
+            .filter(|n| !apart || self.leaves_room(&state, *n))
             .min_by_key(|n| (at != Some(*n) || !self.leaves_room(&state, *n), rank(*n)))?;
         let mut after = loads.clone();
         after.add(home, wanted);
+        self.homeless.remove(&client.id);
         self.clients.insert(client.id, state);
         Some(self.change(at_ns, client.id, home, Reason::Placed, 0, (&loads, &after)))
     }

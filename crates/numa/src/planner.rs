@@ -61,6 +61,7 @@ pub struct Load {
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) client: Client,
+    /// Its home; of one without a home the last one.
     pub(crate) home: u32,
     /// When it came, and whether it has been there for a whole round.
     pub(crate) since_ns: u64,
@@ -109,6 +110,12 @@ pub struct Planner {
     pub(crate) stuck: u64,
     /// Mean worth of CPU time in the last round, in permille (`fair`).
     pub(crate) worth: u64,
+    /// What a core gives with all its threads busy, in thousandths of a pCPU.
+    pub(crate) core_gives: u64,
+    /// What VMs have reserved, in thousandths of a pCPU, with their vCPUs; clients of those for
+    /// which no node has room (`reserve`).
+    pub(crate) reserved: BTreeMap<u32, (u64, u32)>,
+    pub(crate) homeless: BTreeMap<ClientId, State>,
 }
 
 impl Planner {
@@ -127,6 +134,9 @@ impl Planner {
             refused: None,
             stuck: 0,
             worth: 1000,
+            core_gives: 1000,
+            reserved: BTreeMap::new(),
+            homeless: BTreeMap::new(),
         }
     }
 
@@ -154,7 +164,8 @@ impl Planner {
 
     /// What was decided of a client, the latest last.
     pub fn decisions(&self, id: ClientId) -> impl Iterator<Item = &Decision> + '_ {
-        self.clients.get(&id).into_iter().flat_map(|c| &c.log)
+        let of = self.clients.get(&id).or_else(|| self.homeless.get(&id));
+        of.into_iter().flat_map(|c| &c.log)
     }
 
     /// Why an imbalance was left as it is in the last round, if one was.
@@ -166,6 +177,7 @@ impl Planner {
     /// A VM is powered off: its clients are gone.
     pub fn remove(&mut self, vm: u32) {
         self.clients.retain(|id, _| id.vm != vm);
+        self.homeless.retain(|id, _| id.vm != vm);
     }
 
     /// A client is gone; those of its VM stay.
@@ -190,6 +202,7 @@ impl Planner {
         self.take(at_ns, loads);
         self.see_outcomes();
         let mut out = vec![];
+        self.hold_reservations(at_ns, &mut out);
         self.balance(at_ns, &mut out);
         self.be_fair(at_ns, &mut out);
         self.be_local(at_ns, &mut out);

@@ -1,8 +1,9 @@
 //! NUMA: memory of the nodes, and the thresholds by which VMs get and change their homes.
 
-use crate::{Bytes, RunSpec, VmSpec};
+use crate::{Bytes, HardwareSpec, RunSpec, VmSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use toml::{Table, Value};
 use topology::Topology;
 use units::Span;
 
@@ -82,6 +83,39 @@ const NODES_MAX: usize = 64;
 /// Largest distance that says something (ACPI: 255 is unreachable).
 const DISTANCE_MAX: u64 = 254;
 
+/// Thresholds, in the order of their fields: least and most.
+const THRESHOLDS: [(&str, u64, u64); 9] = [
+    ("imbalance_percent", 1, 200),
+    ("improvement_percent", 0, 100),
+    ("thrash_percent", 0, 100),
+    ("fairness_periods", 0, 1_000),
+    ("unfair_percent", 0, 100),
+    ("action_affinity", 0, 200),
+    ("locality_weight", 0, 100),
+    ("core_cap_percent", 0, 100),
+    ("swap_periods", 0, 10_000),
+];
+
+/// Removes numbers below zero of `[numa]`, which a parser cannot read, and gives a reason for each.
+pub(crate) fn take_negative(numa: &mut Table) -> Vec<String> {
+    let mut out = vec![];
+    for (what, least, most) in THRESHOLDS {
+        if let Some(seen) = numa.get(what).and_then(Value::as_integer).filter(|seen| *seen < 0) {
+            out.push(format!("numa.{what}: seen {seen}, allowed {least}..{most}"));
+            numa.remove(what);
+        }
+    }
+    let rows = numa.get("distances").and_then(Value::as_array).into_iter().flatten();
+    let all = rows.filter_map(Value::as_array).flatten().filter_map(Value::as_integer);
+    let below: Vec<i64> = all.filter(|seen| *seen < 0).collect();
+    let said = |seen: &i64| format!("numa.distances: seen {seen}, allowed 10..{DISTANCE_MAX}");
+    out.extend(below.iter().map(said));
+    if !below.is_empty() {
+        numa.remove("distances");
+    }
+    out
+}
+
 impl NumaSpec {
     /// Memory of each node, in bytes, on a host where so many have pCPUs.
     #[must_use]
@@ -152,9 +186,17 @@ pub(crate) fn numa_reasons(spec: &RunSpec, host: Option<&Topology>) -> Vec<Strin
             Bytes(*size)
         ));
     }
-    if let Some(rows) = &numa.distances {
-        out.extend(distance_reasons(rows, sizes.len()));
+    match &numa.distances {
+        Some(rows) => out.extend(distance_reasons(rows, sizes.len())),
+        None if sizes.len() > 1 => out.extend(spec.hardware.as_ref().and_then(line_reason)),
+        None => {}
     }
+    out.extend(
+        spec.vms
+            .iter()
+            .filter(|v| v.memory == Some(Bytes(0)))
+            .map(|v| format!("vm '{}': memory: seen 0B, allowed more than 0B", v.name)),
+    );
     out.extend(threshold_reasons(numa));
     out.extend(spec.vms.iter().filter_map(virtual_node_reason));
     out.extend(host.and_then(|host| llc_reason(spec, numa, host)));
@@ -232,17 +274,18 @@ fn llc_reason(spec: &RunSpec, numa: &NumaSpec, host: &Topology) -> Option<String
 /// Thresholds and rates that are out of range.
 fn threshold_reasons(numa: &NumaSpec) -> Vec<String> {
     let mut out = vec![];
-    for (what, seen, least, most) in [
-        ("imbalance_percent", numa.imbalance_percent, 1, 200),
-        ("improvement_percent", numa.improvement_percent, 0, 100),
-        ("thrash_percent", numa.thrash_percent, 0, 100),
-        ("fairness_periods", numa.fairness_periods, 0, 1_000),
-        ("unfair_percent", numa.unfair_percent, 0, 100),
-        ("action_affinity", numa.action_affinity, 0, 200),
-        ("locality_weight", numa.locality_weight, 0, 100),
-        ("core_cap_percent", numa.core_cap_percent, 0, 100),
-        ("swap_periods", numa.swap_periods, 0, 10_000),
-    ] {
+    let seen = [
+        numa.imbalance_percent,
+        numa.improvement_percent,
+        numa.thrash_percent,
+        numa.fairness_periods,
+        numa.unfair_percent,
+        numa.action_affinity,
+        numa.locality_weight,
+        numa.core_cap_percent,
+        numa.swap_periods,
+    ];
+    for ((what, least, most), seen) in THRESHOLDS.into_iter().zip(seen) {
         if !(least..=most).contains(&seen) {
             out.push(format!("numa.{what}: seen {seen}, allowed {least}..{most}"));
         }
@@ -259,6 +302,25 @@ fn threshold_reasons(numa: &NumaSpec) -> Vec<String> {
         out.push(format!("numa.memory_rate: seen {}, allowed up to {most}", numa.memory_rate));
     }
     out
+}
+
+/// What is wrong with the times of lines from memory, where distances follow from them.
+fn line_reason(hardware: &HardwareSpec) -> Option<String> {
+    let (near, far) = (hardware.from_memory, hardware.from_node);
+    if near.ns() == 0 {
+        return Some(
+            "hardware.from_memory: seen 0ns, allowed 1ns or more where distances of nodes follow \
+                from it: set numa.distances, or a time"
+                .to_owned(),
+        );
+    }
+    let most = Span::from_ns(near.ns().saturating_mul(DISTANCE_MAX) / 10);
+    (!(near..=most).contains(&far)).then(|| {
+        format!(
+            "hardware.from_node: seen {far}, allowed {near} (from_memory) to {most}, a distance of \
+                10 to {DISTANCE_MAX}: set numa.distances, or another time"
+        )
+    })
 }
 
 /// What is wrong with the distances of so many nodes.
@@ -322,6 +384,14 @@ mod tests {
                 "memory = '3GiB'",
                 "seen 2GiB in all, allowed as much as the VMs",
             ),
+            ("", "memory = '0GiB'", "vm 'a': memory: seen 0B, allowed more than 0B"),
+            ("swap_periods = -1", "", "numa.swap_periods: seen -1, allowed 0..10000"),
+            (
+                "imbalance_percent = -3\nunfair_percent = -1",
+                "",
+                "numa.unfair_percent: seen -1, allowed 0..100",
+            ),
+            ("distances = [[10, -9], [16, 10]]", "", "numa.distances: seen -9, allowed 10..254"),
             ("period = '1ms'", "", "numa.period: seen 1ms, allowed 100ms to 60s"),
             ("thrash_percent = 101", "", "numa.thrash_percent: seen 101, allowed 0..100"),
             ("link = '1KB'", "", "numa.link: seen 1000B, allowed 1MB or more"),
@@ -335,6 +405,17 @@ mod tests {
             ("", "vnuma_node = 3", "seen 3, allowed what divides its 2 vCPUs: 1, 2; virtual"),
         ] {
             let text = refused("[hardware]", numa, vm);
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        for (line, part) in [
+            ("from_memory = '0ns'", "hardware.from_memory: seen 0ns, allowed 1ns or more"),
+            (
+                "from_node = '9us'",
+                "hardware.from_node: seen 9us, allowed 22ns (from_memory) to 558",
+            ),
+            ("from_node = '5ns'", "hardware.from_node: seen 5ns, allowed 22ns (from_memory) to"),
+        ] {
+            let text = refused(&format!("[hardware]\n{line}"), "", "");
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(refused("", "", "").contains("numa: seen, allowed only with [hardware]"));

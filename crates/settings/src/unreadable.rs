@@ -1,14 +1,15 @@
-//! Takes what is no amount of CPU, limit or time out of a file's table, so that it is refused
-//! together with every other reason.
+//! Takes what is no amount of CPU, limit or time out of a file's table, and numbers below zero of
+//! `[numa]`, so that it is refused together with every other reason.
 //!
 //! A parser stops at the first value that it cannot read; this file finds all wrong values of all
 //! VMs and pools.
 
-use crate::{LimitSetting, pools};
+use crate::{LimitSetting, numa, pools};
 use toml::{Table, Value};
 use units::{CpuAmount, Span};
 
-/// Removes unreadable values of VMs, pools and changes of them and gives a reason for each.
+/// Removes unreadable values of VMs, pools, changes of them and `[numa]`, and gives a reason for
+/// each.
 ///
 /// # Errors
 /// The one reason that there are too many pools to say anything about each.
@@ -35,6 +36,8 @@ pub(crate) fn take(table: &mut Table) -> Result<Vec<String>, String> {
             out.extend(all.iter().map(|(key, reason)| format!("{title}: {key}: {reason}")));
         }
     }
+    let numa = table.get_mut("numa").and_then(Value::as_table_mut);
+    out.extend(numa.into_iter().flat_map(numa::take_negative));
     Ok(out)
 }
 

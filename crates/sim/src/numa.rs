@@ -2,12 +2,11 @@
 //! since the last round. It calls no scheduler and knows no pCPU's state: `engine/numa` does.
 
 mod llcs;
+mod reach;
 mod uses;
 
 use crate::mutant::Mutant;
-use ::numa::{
-    Client, ClientId, Decision, Knobs, Llcs, Load, Node, Order, Planner, Reason, VcpuLoads,
-};
+use ::numa::{ClientId, Decision, Knobs, Llcs, Load, Node, Order, Planner, Reason, VcpuLoads};
 use check::{HomeSeen, HomeTerms};
 use hardware::{Memory, NodeMemory};
 use settings::{LlcChoice, NumaSpec, RunSpec, built_in_profiles};
@@ -33,11 +32,20 @@ pub(crate) struct Part {
     hot: u64,
     /// pCPUs that its VM may use; none: all.
     allowed: Option<PcpuSet>,
+    /// Whether affinity leaves it no node: it has no home.
+    held: bool,
     /// Homes that it had, by reason; memory that followed.
     pub(crate) changes: BTreeMap<Reason, u64>,
     pub(crate) moved: u64,
     /// Of that since the last round, pages that are not hot.
     pub(crate) cold_moved: u64,
+}
+
+/// A VM that is powered on: its worlds, and pCPUs that its vCPUs may use together; none: all.
+pub(crate) struct Seat {
+    pub(crate) vm: u32,
+    pub(crate) worlds: Range<u32>,
+    pub(crate) allowed: Option<PcpuSet>,
 }
 
 /// What a world had wanted and had at the last round, in ns.
@@ -231,16 +239,15 @@ impl Numa {
         at.map(|(_, (set, _))| set.clone()).reduce(|a, b| a.or(&b))
     }
 
-    /// A VM of these worlds is powered on, the vCPUs of which may use `allowed`: its clients get
-    /// homes and memory.
+    /// A VM is powered on, the vCPUs of which may use `each`: its clients get homes and memory.
     pub(crate) fn start(
         &mut self,
         now: u64,
-        vm: u32,
-        worlds: Range<u32>,
-        allowed: Option<&PcpuSet>,
+        on: &Seat,
+        each: &[Option<PcpuSet>],
         memory: &mut Memory,
     ) -> Vec<Decision> {
+        let (vm, worlds) = (on.vm, on.worlds.clone());
         let vcpus = worlds.end - worlds.start;
         let w = self.wants[vm as usize];
         let clients = if self.managed {
@@ -263,14 +270,15 @@ impl Numa {
                 virtual_node: *virtual_node,
                 bytes: of(w.bytes),
                 hot: of(w.hot),
-                allowed: allowed.cloned(),
+                allowed: on.allowed.clone(),
+                held: false,
                 changes: BTreeMap::new(),
                 moved: 0,
                 cold_moved: 0,
             }
         };
-        let parts: Vec<Part> = (0..).zip(&clients).map(part).collect();
-        let out = if self.managed { self.place(now, vm, &parts, allowed) } else { vec![] };
+        let mut parts: Vec<Part> = (0..).zip(&clients).map(part).collect();
+        let out = if self.managed { self.place(now, on, &mut parts, each) } else { vec![] };
         for p in &parts {
             self.allocate(p, memory);
             for world in p.worlds.clone() {
@@ -280,30 +288,6 @@ impl Numa {
         self.parts[vm as usize] = parts;
         self.note(&out);
         out
-    }
-
-    fn place(
-        &mut self,
-        now: u64,
-        vm: u32,
-        parts: &[Part],
-        allowed: Option<&PcpuSet>,
-    ) -> Vec<Decision> {
-        let nodes = allowed.map_or(0, |set| {
-            let bit = |(node, of): (u32, &PcpuSet)| {
-                if of.and(set).is_empty() { 0 } else { 1 << node }
-            };
-            (0..).zip(&self.pcpus).map(bit).sum()
-        });
-        let client = |p: &Part| Client {
-            id: p.id,
-            vcpus: p.worlds.end - p.worlds.start,
-            memory: p.bytes,
-            nodes,
-            siblings_most: self.most[vm as usize],
-        };
-        let clients: Vec<Client> = parts.iter().map(client).collect();
-        self.planner.add(now, &clients)
     }
 
     /// Pages of a client: at home, then in the nearest nodes; of one without a home in all alike.

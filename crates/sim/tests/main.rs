@@ -9,6 +9,7 @@ mod gaming;
 mod gangs;
 mod guests;
 mod hardware;
+mod homes;
 mod host_tasks;
 mod hotplug;
 mod limit_changes;

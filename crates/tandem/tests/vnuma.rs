@@ -127,6 +127,11 @@ fn a_shape_a_scenario_and_this_machine_are_hosts() {
     assert_eq!(nodes("2x2x8x2:64G"), ("2x2x8x2:64G".into(), 4));
     assert_eq!(nodes("a=2x2x8x2:64G"), ("a".into(), 4));
     assert_eq!(nodes("shares-ratio-2x2x2"), ("shares-ratio-2x2x2".into(), 2));
+    let plan = json("plan --vcpus 4 --memory 4G --host three-on-two --json");
+    let host = &plan["host"];
+    assert_eq!(host["distances"], serde_json::json!([[10, 16], [16, 10]]));
+    let memory = |node: usize| host["nodes"][node]["memory"].as_u64();
+    assert_eq!([memory(0), memory(1)], [Some(16 << 10); 2]);
     assert!(nodes("this").1 >= 1);
     // Numbers that are no machine's are marked.
     let (_, _, error) = ends("plan --vcpus 4 --memory 4G --host a=2x1x8x2 --qemu");

@@ -6,7 +6,7 @@ use crate::{
     host::Host,
     mapping::{Case, Mapping},
     mib::Mib,
-    vm::Vm,
+    vm::{Options, Vm},
 };
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -30,6 +30,8 @@ pub enum Note {
     Unseen(u32),
     /// A node has more vCPUs of the VM than room.
     Crowded(u32, u32, u32),
+    /// A node has more vCPUs of the VM than `numa.vcpu.maxPerMachineNode`, and cores for them.
+    Above(u32, u32, u32),
     /// More vCPUs than the host has pCPUs.
     Threads(u32, u32),
     /// A node has less memory than the VM is to have there.
@@ -63,8 +65,11 @@ impl Note {
             notes.push(Note::Unseen(mapping.clients.len() as u32));
         }
         let crowded = |(id, vcpus): (u32, u32)| {
-            let room = host.node(id).map_or(vcpus, |n| n.room(o));
-            (vcpus > room).then_some(Note::Crowded(id, vcpus, room))
+            let node = host.node(id)?;
+            let all = node.room(&Options { max_per_machine_node: None, ..*o });
+            let room = node.room(o);
+            let note = if vcpus > all { Note::Crowded } else { Note::Above };
+            (vcpus > room).then(|| note(id, vcpus, room))
         };
         if vm.vcpus > host.threads() {
             notes.push(Note::Threads(vm.vcpus, host.threads()));
@@ -123,6 +128,11 @@ impl fmt::Display for Note {
                 f,
                 "node {node} has {vcpus} vCPUs of this VM, and room for {room}: they wait for each \
                  other, or share cores; give it fewer vCPUs, or virtual nodes of another size"
+            ),
+            Note::Above(node, vcpus, room) => write!(
+                f,
+                "node {node} has {vcpus} vCPUs of this VM, more than numa.vcpu.maxPerMachineNode, \
+                 {room}: the nodes together have no room for all; raise it, or give it fewer vCPUs"
             ),
             Note::Threads(vcpus, threads) => write!(
                 f,

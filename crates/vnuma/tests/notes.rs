@@ -24,6 +24,8 @@ fn each_trouble_is_noted_with_what_to_do() {
     assert_eq!(notes(8, base, "2x1x4x2:64G"), [Note::Unseen(2)]);
     assert_eq!(notes(24, base, "2x1x8x2:64G"), [Note::Crowded(0, 16, 8)]);
     assert_eq!(notes(24, ht(), "2x1x8x2:64G"), []);
+    let few = Options { max_per_machine_node: Some(2), ..base };
+    assert_eq!(notes(16, few, "2x1x8x2:64G"), [Note::Above(0, 8, 2)]);
     assert_eq!(notes(40, base, "2x1x8x2:64G"), [Note::Threads(40, 32)]);
     assert_eq!(
         notes(16, base, "2x1x8x2:31G"),

@@ -118,7 +118,9 @@ impl Homes {
             at.map(|(_, n)| PcpuId(n.kernel as u16)).collect()
         };
         match part.nodes & self.all() {
-            0 => Some("affinity or cpuset leave no node to all its vCPUs: no home".to_owned()),
+            0 => Some(
+                "affinity or cpuset leave no node with room for all its vCPUs: no home".to_owned(),
+            ),
             some if some == self.all() => None,
             some => Some(format!(
                 "affinity, cpuset or bound memory leave it NUMA nodes {}",
@@ -130,6 +132,9 @@ impl Homes {
     /// What holds a part and its memory, in words.
     fn notes(&self, vm: &Homed, part: &Part) -> Vec<String> {
         let mut out: Vec<String> = self.held(part).into_iter().collect();
+        if self.planner.is_homeless(part.id.vm) {
+            out.push(numa::NO_ROOM.to_owned());
+        }
         out.extend(self.chosen.note(part.id));
         let bound = &vm.bound.all;
         if !bound.is_empty() {

@@ -5,14 +5,22 @@ use crate::{Live, publish::Published, view::monotonic_ns};
 use numa::{ClientId, Load};
 use sched_core::{KIND_HELPER, STATE_COSTOP, STATE_READY, STATE_RUN, VM_SYSTEM};
 use std::collections::BTreeMap;
+use units::Span;
+
+/// What a world is charged of the time that it ran: all but what it has lost to the other threads
+/// of its core. So is what it is entitled to where cores are divided.
+fn charged(ran_ns: u64, lost_ns: u64) -> u64 {
+    ran_ns.saturating_sub(lost_ns)
+}
 
 impl Homes {
     /// What the parts did since the last round.
     pub(super) fn loads(&mut self, live: &Live, published: &Published, wall: u64) -> Vec<Load> {
         let mut times: BTreeMap<ClientId, (u64, u64)> = BTreeMap::new();
         let (now, mut system, mut vcpus) = (monotonic_ns(), 0, vec![]);
-        for i in 1..live.accounts().worlds_len() {
-            let Some(w) = live.accounts().world(i, now) else { continue };
+        let accounts = live.accounts();
+        for i in 1..accounts.worlds_len() {
+            let Some(w) = accounts.world(i, now) else { continue };
             let time = |state: u32| w.time_ns[state as usize];
             // What a limit holds back wants no CPU.
             let parked = if w.parked_ns == 0 { 0 } else { now.saturating_sub(w.parked_ns) };
@@ -24,9 +32,11 @@ impl Homes {
             let Some(vm) = self.vms.get(&w.vm) else { continue };
             let of = vm.parts.iter().find(|p| p.vcpus.contains(&w.index));
             let Some(part) = of.filter(|_| w.kind != KIND_HELPER) else { continue };
-            vcpus.push((part.id, w.index, (wanted, time(STATE_RUN))));
+            let lost = w.lost_ns + accounts.losing_ns(&w, now, self.charge);
+            let own = (wanted, charged(time(STATE_RUN), lost));
+            vcpus.push((part.id, w.index, own));
             let sum = times.entry(part.id).or_default();
-            (sum.0, sum.1) = (sum.0 + wanted, sum.1 + time(STATE_RUN));
+            (sum.0, sum.1) = (sum.0 + own.0, sum.1 + own.1);
         }
         let rate = |ns: u64| (u128::from(ns) * 1000 / u128::from(wall.max(1))) as u64;
         for (id, vcpu, all) in vcpus {
@@ -68,11 +78,27 @@ impl Homes {
         if tree.leaves().len() == demands.len() {
             let division = tree.divide(1000, &demands).leaves;
             let entitled: BTreeMap<u32, u64> = ids.into_iter().zip(division).collect();
+            for (id, leaf) in published.ids().into_iter().zip(tree.leaves()) {
+                let vcpus = self.vms.get(&id).map_or(0, |vm| vm.vcpus);
+                self.planner.reserve(id, vcpus, leaf.reservation.over(Span::from_ns(1_000)));
+            }
             for load in &mut loads {
                 let all = entitled.get(&load.id.vm).copied().unwrap_or(0);
                 load.entitled = all * load.wanted / wanted[&load.id.vm].max(1);
             }
         }
         loads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::charged;
+
+    #[test]
+    fn what_a_world_had_is_what_it_is_charged() {
+        // 3 s beside a busy thread with shared_charge 625, then 1 s alone: 2 * 625 / 2 of 3 s.
+        assert_eq!(charged(4_000, 1_125), 2_875);
+        assert_eq!(charged(10, 12), 0, "records read between two words of a change");
     }
 }

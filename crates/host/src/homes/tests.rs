@@ -68,6 +68,11 @@ fn parts_of_a_vm_go_where_their_vcpus_may_run_and_nowhere_if_that_is_no_node() {
     assert_eq!(homes_of(&t, &[(0, "0-3", "0-2")]), [(0..max, 0b11, Some(0))]);
     assert_eq!(homes_of(&t, &[(0, "0-3", "1")]), [(0..max, 0b10, Some(1))]);
     assert_eq!(homes_of(&t, &[(0, "0", "0-2"), (1, "2", "0-2")]), [(0..max, 0, None)]);
+    // A node of which they may use fewer pCPUs than they are is no home if there are others.
+    let two = |pcpus| [(0, pcpus, "0-2"), (1, pcpus, "0-2")];
+    assert_eq!(homes_of(&t, &two("1-2")), [(0..max, 0, None)]);
+    assert_eq!(homes_of(&t, &two("1-3")), [(0..max, 0b10, Some(1))]);
+    assert_eq!(homes_of(&t, &two("1")), [(0..max, 0b01, Some(0))]);
 }
 
 #[test]
@@ -111,7 +116,7 @@ fn bound_memory_is_found_said_and_holds_the_home() {
     homes.take(1, &vm, &t.roots(), Guest::at(0x10000..64 << 20), false);
     let may = |homes: &Homes| {
         let vm = &homes.vms[&1];
-        homes.may(&t.roots(), vm, &vm.parts[0], true)
+        homes.may(&t.roots(), vm, true).nodes[0]
     };
     assert_eq!(may(&homes), 0b11);
     let said = std::cell::RefCell::new(String::new());
@@ -126,7 +131,7 @@ fn bound_memory_is_found_said_and_holds_the_home() {
     homes.take(2, &self::vm(&t, &pinned), &t.roots(), Guest::at(0x10000..64 << 20), false);
     homes.vms.get_mut(&2).unwrap().bound.only = "1".parse().unwrap();
     let vm = &homes.vms[&2];
-    assert_eq!((vm.parts.len(), homes.may(&t.roots(), vm, &vm.parts[0], true)), (2, 0b01));
+    assert_eq!((vm.parts.len(), homes.may(&t.roots(), vm, true).nodes[0]), (2, 0b01));
 }
 
 #[test]
@@ -245,7 +250,8 @@ fn what_affinity_leaves_a_vm_is_said_when_it_gets_its_home() {
     let seen = said(&[(0, "2-3", "0-2")]);
     assert_eq!(seen[0], "VM vm, part 0: affinity, cpuset or bound memory leave it NUMA nodes 1");
     assert!(seen.len() == 2 && seen[1].contains("placed on node 1"), "{seen:?}");
-    let none = "VM vm, part 0: affinity or cpuset leave no node to all its vCPUs: no home";
+    let none =
+        "VM vm, part 0: affinity or cpuset leave no node with room for all its vCPUs: no home";
     assert_eq!(said(&[(0, "0", "0-2"), (1, "2", "0-2")]), [none]);
     assert_eq!(said(&[(0, "0-3", "0-2")]).len(), 1);
 }

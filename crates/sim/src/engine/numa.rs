@@ -3,11 +3,16 @@
 
 use super::Engine;
 use crate::clock::Fixed;
-use crate::numa::{Numa, PAGE_STEPS};
+use crate::numa::{Numa, PAGE_STEPS, Seat};
 use contract::Scheduler;
 use std::collections::BTreeMap;
-use units::PcpuSet;
+use units::{PcpuSet, Rate, Span};
 use views::NumaClient;
+
+/// A rate in thousandths of a pCPU.
+fn thousandths(rate: Rate) -> u64 {
+    rate.over(Span::from_ns(1_000))
+}
 
 impl<P: Scheduler> Engine<P> {
     /// The rounds begin, if there are any.
@@ -21,10 +26,16 @@ impl<P: Scheduler> Engine<P> {
     pub(super) fn numa_starts(&mut self, vm: u32) {
         let now = self.kernel.now();
         let of = self.cast.vm(vm);
-        let (worlds, allowed) = (of.worlds.clone(), of.allowed.clone());
+        let on = Seat { vm, worlds: of.worlds.clone(), allowed: of.allowed.clone() };
+        let each: Vec<Option<PcpuSet>> =
+            on.worlds.clone().map(|w| self.cast.spec(w).allowed.clone()).collect();
+        let reserved = thousandths(of.resources.reservation);
         let memory = self.hardware.as_mut().and_then(|h| h.memory_mut());
         if let (Some(numa), Some(memory)) = (&mut self.numa, memory) {
-            let decisions = numa.start(now, vm, worlds, allowed.as_ref(), memory);
+            let decisions = {
+                numa.planner.reserve(vm, of.vcpus, reserved);
+                numa.start(now, &on, &each, memory)
+            };
             for d in decisions {
                 self.kernel.mark(|| format!("VM {vm}, client {}: {d}", d.client.part));
             }
@@ -66,9 +77,11 @@ impl<P: Scheduler> Engine<P> {
     /// Puts the home of a world that is there into force; one that has no pCPU on line for it is
     /// none.
     pub(super) fn put_home(&mut self, world: u32) {
-        let Some(home) = self.numa.as_ref().map(|n| n.home(world)).filter(|h| *h != 0) else {
-            return;
-        };
+        let home = self.numa.as_ref().map(|n| n.home(world)).filter(|h| *h != 0);
+        home.into_iter().for_each(|home| self.put(world, home));
+    }
+
+    fn put(&mut self, world: u32, home: u64) {
         let home = if self.home_pcpus(world).is_some() { home } else { 0 };
         let allowed = self.allowed(world);
         self.books.home(self.kernel.now(), world, allowed);
@@ -109,7 +122,8 @@ impl<P: Scheduler> Engine<P> {
             }
             let t = books.times(now, world, cast.output(world));
             // What a limit holds back wants no CPU.
-            (t.run_ns + t.ready_ns.saturating_sub(t.limited_ns) + t.costop_ns, t.run_ns)
+            // Entitled is what is charged, so used is it as well.
+            (t.run_ns + t.ready_ns.saturating_sub(t.limited_ns) + t.costop_ns, t.used_ns)
         };
         let memory = self.hardware.as_ref().and_then(|h| h.memory());
         let (Some(numa), Some(memory)) = (&mut self.numa, memory) else { return };
@@ -118,7 +132,12 @@ impl<P: Scheduler> Engine<P> {
         numa.parts.iter_mut().flatten().for_each(|p| p.cold_moved = 0);
         let loads = numa.loads(now, memory, times, entitled);
         self.books.homes(now, &seen, moved);
+        for vm in self.cast.on() {
+            let of = self.cast.vm(vm);
+            numa.planner.reserve(vm, of.vcpus, thousandths(of.resources.reservation));
+        }
         let decisions = numa.planner.round(now, &loads);
+        let left = numa.leave();
         numa.note(&decisions);
         numa.orders = numa.planner.memory_orders();
         numa.steps = PAGE_STEPS;
@@ -137,6 +156,11 @@ impl<P: Scheduler> Engine<P> {
         let Some(numa) = &mut self.numa else { return };
         let worlds = numa.llc_round(now);
         self.say_llcs();
+        for world in left {
+            if self.kernel.is_there(world) {
+                self.put(world, 0);
+            }
+        }
         let moved = moved.into_iter().chain(worlds);
         for world in moved.collect::<std::collections::BTreeSet<_>>() {
             if self.kernel.is_there(world) {
@@ -226,7 +250,7 @@ impl<P: Scheduler> Engine<P> {
                 decisions: numa.decisions(p),
                 llcs: numa.llcs_of(p),
                 bytes,
-                notes: vec![],
+                notes: numa.notes(p),
             }
         };
         numa.parts[vm as usize].iter().map(client).collect()

@@ -37,11 +37,26 @@ fn of_sysfs(name: &str, root: &Path) -> anyhow::Result<Host> {
     Ok(Host::new(name, &topology, &topology::nodes_from_sysfs(root)?)?)
 }
 
-/// The host of a scenario's first run; scenarios say nothing of memory.
+/// The host of a scenario's first run, with memory and distances as `[numa]` has them; without it a
+/// scenario says nothing of these.
 fn of_scenario(name: &str, scenario: &str) -> anyhow::Result<Host> {
     let cause = match settings::load(scenario) {
         Ok(loaded) => match loaded.runs.first() {
-            Some(run) => return Ok(Host::of_topology(name, &run.topology, None)?),
+            Some(run) => {
+                let mut host = Host::of_topology(name, &run.topology, None)?;
+                if let Some((numa, hardware)) = run.spec.numa().zip(run.spec.hardware()) {
+                    let sizes = numa.sizes(host.nodes.len());
+                    let far = (hardware.from_node.ns(), hardware.from_memory.ns());
+                    let rows = numa.rows(sizes.len(), far);
+                    let ids: Vec<usize> = host.nodes.iter().map(|n| n.id as usize).collect();
+                    let row = |i: &usize| ids.iter().map(|j| rows[*i][*j] as u32).collect();
+                    host.distances = Some(ids.iter().map(row).collect());
+                    for (node, id) in host.nodes.iter_mut().zip(&ids) {
+                        node.memory = Some(::vnuma::Mib(sizes[*id] >> 20));
+                    }
+                }
+                return Ok(host);
+            }
             None => anyhow!("a scenario without a run"),
         },
         Err(e) => e.into(),
