@@ -196,20 +196,24 @@ pub fn drawn(seed: u64) -> Case {
     Case::of(run, seed, &mut draw)
 }
 
+/// Trees of each run of the suite: the first seeds, and those of [`FAILED_ONCE`].
+const DRAWN: u64 = 1_200;
+
 /// Trees that earlier schedulers failed in: a reservation missed, a limit passed, a VM beyond the
 /// bound on lag or (5370, 8318) near it, a vCPU beyond that on skew.
-const FAILED_ONCE: &[u64] = &[
+const FAILED_ONCE: [u64; 28] = [
     101, 185, 263, 361, 451, 554, 567, 768, 892, 965, 1150, 1721, 2023, 3056, 3482, 3811, 3831,
     5005, 5040, 5079, 5336, 5370, 5569, 5853, 7469, 7940, 8082, 8318,
 ];
 
-/// A ratchet: none of these trees is further off than this part of the bound on lag. Seen: 80 %
-/// (5569), of 9,126 trees 72 % (4974). It is lowered when that falls.
-const FURTHEST_PERCENT: u64 = 83;
+/// A ratchet: none of these trees is further off than this part of the bound on lag. It stands a
+/// few percent above the furthest of them and is lowered when that falls; docs/design/003-shares.md
+/// has the figures.
+const FURTHEST_PERCENT: u64 = 70;
 
 #[test]
 fn the_ideal_reservations_and_limits_hold_in_any_tree() {
-    let all = case::hold(Lag::Held, &case::seeds(1_200, FAILED_ONCE), drawn);
+    let all = case::hold(Lag::Held, &case::seeds(DRAWN, &FAILED_ONCE), drawn);
     let mut far: Vec<(u64, u64)> = all.iter().map(|(seed, j)| (j.lag_percent, *seed)).collect();
     far.sort_unstable_by(|a, b| b.cmp(a));
     let sum: u64 = far.iter().map(|f| f.0).sum();
