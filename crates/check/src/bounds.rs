@@ -54,7 +54,7 @@ pub struct Bounds {
     /// The least of that bound, in CPU time a second: for limits below two pCPUs saved budget (4
     /// ms), the budget that a VM keeps for its next wake-up (2.5 ms) and a start of each of two
     /// worlds exceed the permille, and a start while limits tick once in 4 ms lasts that long.
-    /// Seen: 10.0 ms in 800 trees.
+    /// docs/design/018-bounds.md has what random trees reach.
     pub limit_least_ns: u64,
     /// CPU time added to it for each world where there are pools, reservations or limits: weights
     /// follow demand there, and a plan knows the past only. A world may win a quantum by a demand

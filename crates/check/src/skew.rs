@@ -34,8 +34,7 @@ impl CoschedTerms {
     /// vCPU waits; a period until the tick sees that one does, or `costop_ns - costart_ns` more if
     /// no two vCPUs wanted to run before; the delay of the look that gave the slowest's stall when
     /// a sibling woke; two periods for siblings that could not take their pCPU after all; and an
-    /// interrupt. Seen: 11.2 ms in 1,000 random hosts, 11.1 in 800 random trees, 7 ms if no vCPU
-    /// sleeps.
+    /// interrupt. docs/design/018-bounds.md has what random hosts reach.
     #[must_use]
     pub fn skew_max_ns(&self) -> u64 {
         3 * self.costop_ns - self.costart_ns + 5 * self.poll_ns + 100_000 + self.apart_ns

@@ -4,8 +4,7 @@
 //!
 //! The boot counts instructions: an instruction of any CPU is 2 ns of the guest's time. So the
 //! ratios are those of the work that is done, CPUs that work at the same time add up, and the
-//! machine's other work does not show. With a thread of the emulator for each CPU the same
-//! measurements spread by 12 %, too much to hold anything to a tenth.
+//! machine's other work does not show (docs/design/018-bounds.md).
 
 use super::record::{Record, spread};
 use super::{Drill, Report, Setting, TWO_CPUS, begin, spec, tools};
@@ -14,18 +13,16 @@ use crate::boot::{Accel, Stream};
 use crate::error::Result;
 
 const SCRIPT: &str = include_str!("../../guest/drill-latency");
-/// Of three rounds the median moved by 3 % with what else is in the boot image, and of five with
-/// 400 wake-ups each: the daemon looks at the host every 500 ms, within them or not. Now there are
-/// 1,600.
+/// A median of fewer follows what else is in the boot image, and whether the daemon's look at the
+/// host, every 500 ms, falls into a round.
 pub const ROUNDS: usize = 5;
 /// Wall time of a round on a busy machine; the whole has at least that of [`ROUNDS`].
 const ROUND_S: u64 = 120;
 /// What Tandem may cost against the kernel's own scheduler.
 const MOST: f64 = 1.10;
-/// And a wake-up, which cyclictest tells in whole us of 59, 1.7 % each: 63 to 65 are seen.
+/// And a wake-up, which cyclictest prints in whole us: one of them is 1.7 % of the kernel's own.
 const MOST_WAKE_UP: f64 = 1.12;
-/// What recording may add to a round trip: 3 % in each of six boots of two kernels, medians within
-/// 0.3 %.
+/// What recording may add to a round trip.
 const MOST_RECORDING: f64 = 1.05;
 /// Each name of a measurement, what it is and what it may cost.
 const MEASURED: [(&str, &str, f64); 3] = [
