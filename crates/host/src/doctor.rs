@@ -49,6 +49,14 @@ const KNOWN: [(&str, &str, &str); 3] = [
     ("7.", "-cachyos", "some are built with an old pahole, see CachyOS/copr-linux-cachyos#107"),
 ];
 
+/// Kernels on which the scheduler loads, and that are known to be bad all the same, by how their
+/// release begins.
+const KNOWN_WHEN_LOADED: [(&str, &str); 1] = [(
+    "7.1.",
+    "hosts with 7.1 have frozen under sched_ext schedulers, most of them with AMD GPUs; the stall \
+        that only a reset ends is reported as fixed in 7.2 (sched-ext/scx#3687)",
+)];
+
 /// Looks at everything, and loads the scheduler without attaching it: whatever its parts look like,
 /// a kernel is fit if that works. The host can run the scheduler if all findings are ok.
 #[must_use]
@@ -110,8 +118,10 @@ fn judged(others: &mut [Finding], load: Option<Result<u64, Refused>>, release: &
             for f in others.iter_mut().filter(|f| f.what == BTF) {
                 (f.ok, f.next) = (true, "");
             }
-            let seen = format!("works, not attached: {instructions} instructions verified");
-            finding("load", true, seen, "")
+            let known = KNOWN_WHEN_LOADED.iter().find(|k| release.starts_with(k.0));
+            let known = known.map_or(String::new(), |k| format!("; this kernel is known: {}", k.1));
+            let works = format!("works, not attached: {instructions} instructions verified");
+            finding("load", true, works + &known, "")
         }
         Some(Err(Refused { kernel: false, seen })) => {
             finding("load", false, seen, "mend that; the kernel was not asked")
@@ -244,6 +254,9 @@ mod tests {
         assert!(host.seen == "no" && host.next.starts_with("mend that"));
         assert!(!judged(&mut others, None, "7.2.13").ok && !others[0].ok);
         assert!(judged(&mut others, Some(Ok(42)), "7.2.12+deb13-cloud-amd64").ok && others[0].ok);
+        let frozen = judged(&mut others, Some(Ok(42)), "7.1.9-1-default");
+        assert!(frozen.ok && frozen.seen.contains("known: hosts with 7.1"), "{}", frozen.seen);
+        assert!(!judged(&mut others, Some(Ok(42)), "7.2.13").seen.contains("known"));
     }
 
     #[test]
