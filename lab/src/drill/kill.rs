@@ -55,13 +55,14 @@ const CODE_EJECTED: &str = "5";
 const CODE_KILLED: &str = "137";
 /// From SIGKILL until the kernel's own scheduler has all tasks.
 const HANDBACK_LIMIT_MS: f64 = 2000.0;
-/// What the kernel's verifier may go through at each start. Counted and not timed: 44,500, and each
-/// loop that a change makes it walk anew is some thousands. Drill "load" takes the time.
+/// What the kernel's verifier may go through at each start, with the default settings. Counted and
+/// not timed: each loop that a change makes it walk anew is some thousands. Drill "load" takes the
+/// time.
 const VERIFIED_MOST: u64 = 50_000;
 /// A stretch shorter than this may see a task only wait: two quanta, and the emulator's own pauses.
 const JUDGED_MS: u64 = 900;
 /// A step of a sleeper is a fork, an exec and an exit: 0.17 s under the kernel's own scheduler on
-/// this emulator. In 1.2 s after a load four of them took 2, 7, 10 and no steps.
+/// this emulator, so a shorter time has too few of them (docs/design/018-bounds.md).
 const LONG_MS: u64 = 3000;
 /// What a burner or vCPU must have run of a judged stretch: 9 runnable on 8 CPUs should have 89 %;
 /// this only tells the living from the stuck.
