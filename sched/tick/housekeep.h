@@ -2,7 +2,7 @@
  *
  * Promise	the host's virtual time is an ideal scheduler's, so lag is measured against it
  *		a waiting world with a request of 0 preempts within a period of when it may
- * Law		v += gone + drift / 16; by a plan of user space drift / 4
+ * Law		v += gone + drift / 256; by a plan of user space drift / 4
  * Units	ns of virtual time
  * Limits	one idle pCPU a cluster is kicked to look for work. A round has a part for every
  *		HOUSE_VMS VMs or HOUSE_PCPUS pCPUs, so that no part grows with the host
@@ -133,9 +133,10 @@ SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
 	return 0;
 }
 
-/* drift is corrected over 16 periods, 160 ms: slower than bursts; over 40 ms by a plan of user
- * space, which is 100 ms old at most: faster than such plans change */
-#define V_DRIFT_SHIFT 4
+/* drift is corrected over 256 periods, 2.6 s: while a VM sleeps, the lag of the others is not the
+ * host's drift, so slower than VMs wake and sleep; over 40 ms by a plan of user space, which is
+ * 100 ms old at most: faster than such plans change */
+#define V_DRIFT_SHIFT 8
 #define V_DRIFT_SHIFT_OUTSIDE 2
 
 /* A VM's distance counts up to four times the bound on lag: one that is farther ahead, having had a
