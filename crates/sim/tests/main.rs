@@ -5,6 +5,7 @@ mod cores;
 mod cosched;
 mod draw;
 mod engine;
+mod fair_work;
 mod gaming;
 mod gangs;
 mod guests;
