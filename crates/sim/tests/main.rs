@@ -18,6 +18,7 @@ mod linux;
 mod long_life;
 mod looks;
 mod many_limits;
+mod mixes;
 mod mutants;
 mod numa;
 mod overcommit;
