@@ -25,8 +25,8 @@ const CROWDED: u64 = 1_500;
 /// Most nodes: a client's affinity is a word with a bit for each.
 pub(crate) const NODES_MAX: usize = 64;
 
-/// What clients want, by node, in thousandths of a pCPU. It is copied for each change that is looked
-/// at, so it is not on the heap.
+/// What clients want, by node, in thousandths of a pCPU. It is copied for each change that is seen,
+/// so it is not on the heap.
 #[derive(Clone, Debug)]
 pub(crate) struct Loads {
     wanted: [u64; NODES_MAX],

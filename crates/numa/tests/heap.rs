@@ -1,4 +1,4 @@
-//! An allocator that counts for each thread: what it has been given in all, and bytes that it holds.
+//! An allocator that counts for each thread: blocks that it was given, and bytes that it holds.
 
 #![allow(unsafe_code, reason = "an allocator is unsafe to implement")]
 

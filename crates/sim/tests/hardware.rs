@@ -42,7 +42,8 @@ fn hardware_that_is_off_changes_no_byte_of_a_result() {
             + hardware
             + &vm("busy", 6, "")
             + &vm("desk", 6, "workload = { kind = 'io', work = '1ms', sleep = '2ms' }")
-            + "[[host_task]]\nname = 't'\nworkload = { kind = 'io', work = '1ms', sleep = '3ms' }\n";
+            + "[[host_task]]\nname = 't'\n\
+                workload = { kind = 'io', work = '1ms', sleep = '3ms' }\n";
         serde_json::to_string(&outcome("off", &text).result).expect("JSON")
     };
     let without = json("");

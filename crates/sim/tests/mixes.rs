@@ -142,8 +142,8 @@ fn homes(mix: &Mix, draw: &mut Draw, shuffled: bool) -> Vec<u32> {
 /// Nothing moves.
 const STATIC: &str = "fairness_periods = 0\nswap_periods = 0\nimbalance_percent = 200";
 
-/// Static homes of a mix, changed one by one or in pairs for as long as that gains. VMs that stay in
-/// their nodes neither wait for others nor slow them down, so each node is simulated by itself.
+/// Static homes of a mix, changed one by one or in pairs for as long as that gains. VMs that stay
+/// in their nodes neither wait for others nor slow them down, so each node is simulated by itself.
 struct Search<'m> {
     mix: &'m Mix,
     name: String,
