@@ -225,9 +225,9 @@ SUBPROG u32 house_clock(NONNULL(struct host *h), u64 now)
 	return 0;
 }
 
-/* What the host's virtual time is corrected by for what real-time tasks took: it is served to no VM,
- * and until user space's plan divides what they leave, all VMs would fall behind by it, to their
- * bounds, where they are equal. */
+/* What the host's virtual time is corrected by for what real-time tasks took: it is served to no
+ * VM, and until user space's plan divides what they leave, all VMs would fall behind by it, to
+ * their bounds, where they are equal. */
 INLINE s64 house_taken(struct host *h)
 {
 	u64 taken = h->house_taken_ns;

@@ -22,18 +22,23 @@ const TALK_FULL: u64 = 1_000;
 const CONTENDED: u64 = 1_000;
 const CROWDED: u64 = 1_500;
 
-/// What clients want, by node, in thousandths of a pCPU.
+/// Most nodes: a client's affinity is a word with a bit for each.
+pub(crate) const NODES_MAX: usize = 64;
+
+/// What clients want, by node, in thousandths of a pCPU. It is copied for each change that is seen,
+/// so it is not on the heap.
 #[derive(Clone, Debug)]
 pub(crate) struct Loads {
-    wanted: Vec<u64>,
-    cores: Vec<u32>,
+    wanted: [u64; NODES_MAX],
+    cores: [u32; NODES_MAX],
+    /// In permille of the node's cores, for it is asked for each client and node.
+    permille: [u64; NODES_MAX],
 }
 
 impl Loads {
     /// In permille of the node's cores; of one without cores `u64::MAX`.
     pub(crate) fn permille(&self, node: u32) -> u64 {
-        let at = node as usize;
-        self.wanted[at].checked_div(u64::from(self.cores[at])).unwrap_or(u64::MAX)
+        self.permille[node as usize]
     }
 
     /// The same with so much more, or less.
@@ -45,11 +50,13 @@ impl Loads {
 
     pub(crate) fn add(&mut self, node: u32, wanted: u64) {
         self.wanted[node as usize] += wanted;
+        self.permille[node as usize] = self.permille_with(node, 0);
     }
 
     pub(crate) fn shift(&mut self, from: u32, to: u32, wanted: u64) {
         let at = &mut self.wanted[from as usize];
         *at = at.saturating_sub(wanted);
+        self.permille[from as usize] = self.permille_with(from, 0);
         self.add(to, wanted);
     }
 
@@ -63,11 +70,13 @@ impl Loads {
 impl Planner {
     /// Loads of the nodes as the clients' homes are now.
     pub(crate) fn loads(&self) -> Loads {
-        let mut loads = Loads {
-            wanted: vec![0; self.nodes.len()],
-            cores: self.nodes.iter().map(|n| n.cores).collect(),
-        };
-        self.clients.values().for_each(|c| loads.add(c.home, c.wanted));
+        let none = [0; NODES_MAX];
+        let mut loads = Loads { wanted: none, cores: [0; NODES_MAX], permille: none };
+        self.clients.values().for_each(|c| loads.wanted[c.home as usize] += c.wanted);
+        for (n, node) in self.nodes.iter().enumerate() {
+            loads.cores[n] = node.cores;
+            loads.permille[n] = loads.permille_with(n as u32, 0);
+        }
         loads
     }
 
@@ -127,8 +136,11 @@ impl Planner {
     /// `CONTENDED`, nothing from `CROWDED` on.
     fn affinity_lost(&self, loads: &Loads, c: &State, from: u32, to: u32) -> i64 {
         let lost = -self.affinity_gain(c, from, to);
+        if lost <= 0 {
+            return 0;
+        }
         let counts = (CROWDED - loads.permille(from).clamp(CONTENDED, CROWDED)) as i64;
-        lost.max(0) * counts / (CROWDED - CONTENDED) as i64
+        lost * counts / (CROWDED - CONTENDED) as i64
     }
 
     /// What it gains by the memory that is there, in permille.
@@ -267,8 +279,6 @@ impl Planner {
                 if from.home == to.home
                     || before < 10 * k.imbalance_percent
                     || to.wanted >= from.wanted
-                    || !self.allows_without(from, to.home, Some(*b))
-                    || !self.allows_without(to, from.home, Some(*a))
                 {
                     continue;
                 }
@@ -280,7 +290,12 @@ impl Planner {
                     + self.affinity_lost(loads, to, to.home, from.home);
                 let gain = before.saturating_sub(left).saturating_sub(lost as u64);
                 let fits = left * 100 <= before * k.thrash_percent;
-                if fits && gain >= 10 * k.improvement_percent && best.is_none_or(|x| gain > x.0) {
+                if fits
+                    && gain >= 10 * k.improvement_percent
+                    && best.is_none_or(|x| gain > x.0)
+                    && self.allows_without(from, to.home, Some(*b))
+                    && self.allows_without(to, from.home, Some(*a))
+                {
                     best = Some((gain, *a, *b, before));
                 }
             }
@@ -288,30 +303,34 @@ impl Planner {
         best.map(|(_, a, b, cause)| (a, b, cause))
     }
 
-    /// Whether a client may come to a node for something else than CPU: that is not contended then,
-    /// or no other has less load by an imbalance, or others there want less than an imbalance.
-    fn has_cores_for(&self, loads: &Loads, c: &State, to: u32) -> bool {
-        let after = loads.shifted(c.home, to, c.wanted);
-        let (load, k) = (after.permille(to), &self.knobs);
-        let least = self.others(to).map(|n| after.permille(n)).min().unwrap_or(load);
+    /// Whether a client of `from` may come to a node for something else than CPU: that is not
+    /// contended then, or no other has less load by an imbalance, or others there want less than an
+    /// imbalance.
+    fn has_cores_for(&self, loads: &Loads, c: &State, from: u32, to: u32) -> bool {
+        let (k, wanted) = (&self.knobs, c.wanted as i64);
+        let after = |n: u32| loads.permille_with(n, if n == from { -wanted } else { 0 });
+        let load = loads.permille_with(to, wanted);
+        let least = self.others(to).map(after).min().unwrap_or(load);
         let imbalance = 10 * k.imbalance_percent;
         let alone = loads.permille(to) < imbalance;
         let fits = load <= 10 * k.core_cap_percent || load < least + imbalance || alone;
-        self.allows(c, to) && fits && !self.would_leave(&after, c, to)
+        let leaves = || self.would_leave(&loads.shifted(from, to, c.wanted), c, to);
+        fits && self.allows(c, to) && !leaves()
     }
 
-    /// What the memory of a client that is elsewhere makes another home worth, in permille.
-    fn pull_of_memory(&self, c: &State, to: u32) -> i64 {
+    /// What the memory of a client that is elsewhere makes another home than `from` worth, in
+    /// permille.
+    fn pull_of_memory(&self, c: &State, from: u32, to: u32) -> i64 {
         if self.knobs.locality_weight == 0 {
             return 0;
         }
-        self.memory_gain(c, c.home, to) + self.affinity_gain(c, c.home, to).min(0)
+        self.memory_gain(c, from, to) + self.affinity_gain(c, from, to).min(0)
     }
 
     /// The same of its communication.
-    fn pull_of_affinity(&self, c: &State, to: u32) -> i64 {
-        let affinity = self.affinity_gain(c, c.home, to);
-        if affinity <= 0 { 0 } else { affinity + self.memory_gain(c, c.home, to).min(0) }
+    fn pull_of_affinity(&self, c: &State, from: u32, to: u32) -> i64 {
+        let affinity = self.affinity_gain(c, from, to);
+        if affinity <= 0 { 0 } else { affinity + self.memory_gain(c, from, to).min(0) }
     }
 
     /// What a client must gain at least to come; nothing moves for nothing.
@@ -322,9 +341,8 @@ impl Planner {
     /// Whether a client would come back from `to` for its memory or for others, with these loads
     /// when it is there.
     pub(crate) fn would_return(&self, loads: &Loads, c: &State, to: u32) -> bool {
-        let there = State { home: to, ..c.clone() };
-        let pull = self.pull_of_memory(&there, c.home).max(self.pull_of_affinity(&there, c.home));
-        pull >= self.least_pull() && self.has_cores_for(loads, &there, c.home)
+        let pull = self.pull_of_memory(c, to, c.home).max(self.pull_of_affinity(c, to, c.home));
+        pull >= self.least_pull() && self.has_cores_for(loads, c, to, c.home)
     }
 
     /// Clients go back to their memory.
@@ -345,7 +363,7 @@ impl Planner {
         at_ns: u64,
         out: &mut Vec<Decision>,
         reason: Reason,
-        gain: impl Fn(&Planner, &State, u32) -> i64,
+        gain: impl Fn(&Planner, &State, u32, u32) -> i64,
         cause: impl Fn(&Planner, &State, u32) -> u64,
     ) {
         let least = self.least_pull();
@@ -357,8 +375,8 @@ impl Planner {
             }
             let best = self
                 .others(c.home)
-                .map(|to| (gain(self, c, to), to))
-                .filter(|(gain, to)| *gain >= least && self.has_cores_for(&loads, c, *to))
+                .map(|to| (gain(self, c, c.home, to), to))
+                .filter(|(gain, to)| *gain >= least && self.has_cores_for(&loads, c, c.home, *to))
                 .max_by_key(|(gain, to)| (*gain, std::cmp::Reverse(*to)));
             if let Some((_, to)) = best {
                 let cause = cause(self, c, to);

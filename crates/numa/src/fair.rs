@@ -26,12 +26,16 @@ use crate::{ClientId, Decision, Reason};
 const CROWDED: u64 = 200;
 const REMOTE: u64 = 100;
 
-/// Worth of CPU time of a client in a node where all together use so much of so many cores, in
-/// permille.
-fn worth(c: &State, node: u32, own: u64, all: u64, cores: u32) -> u64 {
-    let others = permille(all.saturating_sub(own), 1000 * u64::from(cores)).min(1000);
+/// Worth of CPU time of a client in a node where no other runs, in permille.
+fn worth_alone(c: &State, node: u32) -> u64 {
     let remote = if c.all_memory() == 0 { 0 } else { 1000 - c.local_permille(node) };
-    1000 - CROWDED * others / 1000 - REMOTE * remote / 1000
+    1000 - REMOTE * remote / 1000
+}
+
+/// What it loses of that where all together use so much of so many cores, in permille.
+fn crowded(own: u64, all: u64, cores: u32) -> u64 {
+    let others = permille(all.saturating_sub(own), 1000 * u64::from(cores)).min(1000);
+    CROWDED * others / 1000
 }
 
 /// What is remembered fades by one part in so many at each look.
@@ -70,7 +74,8 @@ impl Planner {
         }
         let worth_of = |id: &ClientId, used: u64| {
             let c = &self.clients[id];
-            worth(c, c.home, used, by_node[c.home as usize], self.nodes[c.home as usize].cores)
+            let at = c.home as usize;
+            worth_alone(c, c.home) - crowded(used, by_node[at], self.nodes[at].cores)
         };
         let known: Vec<_> = used.iter().filter(|u| self.clients.contains_key(&u.0)).collect();
         let worths: Vec<u64> = known.iter().map(|u| worth_of(&u.0, u.1)).collect();
@@ -85,91 +90,145 @@ impl Planner {
         }
     }
 
-    /// The move of a client of `node` that leaves least unfairness.
+    /// The move of a client of `node`, or to it, that leaves least unfairness.
     fn fairest(&self, loads: &Loads, node: u32) -> Option<(ClientId, u32)> {
-        let at = |n: u32| self.clients.iter().filter(move |(_, c)| c.home == n);
-        let mut best: Option<(i128, ClientId, u32)> = None;
+        let here = self.seats(node);
+        let (mut gets, mut changed) = (vec![], vec![]);
+        // What each leaves behind is the same wherever it goes.
+        let mut left_by = |at: usize| {
+            changed.clone_from(&here);
+            changed.remove(at);
+            self.unfairness(node, &changed, u128::MAX, &mut gets)
+        };
+        let left: Vec<Option<u128>> = (0..here.len()).map(&mut left_by).collect();
+        let now_here = self.unfairness(node, &here, u128::MAX, &mut gets)?;
+        let mut best: Option<(u128, ClientId, u32)> = None;
         let mut others: Vec<u32> = self.others(node).collect();
         others.sort_by_key(|n| (loads.permille(*n), *n));
+        let mut after = loads.clone();
         for to in others {
-            let here = in_order(at(node).map(|(_, c)| c));
-            let there = in_order(at(to).map(|(_, c)| c));
-            let now = self.unfairness(node, &here) + self.unfairness(to, &there);
-            // It leaves one of the node, or comes to it.
-            let comes = at(to).map(|(id, c)| (id, c, node));
-            for (id, c, home) in at(node).map(|(id, c)| (id, c, to)).chain(comes) {
-                if c.settled == 0 || !self.allows(c, home) {
+            let there = self.seats(to);
+            let now = now_here + self.unfairness(to, &there, u128::MAX, &mut gets)?;
+            // It leaves one of the node, or comes to it; in order of their names.
+            let of = |seats: &[Seat<'_>]| {
+                let mut order: Vec<usize> = (0..seats.len()).collect();
+                order.sort_unstable_by_key(|at| seats[*at].c.client.id);
+                order
+            };
+            let goes = of(&here).into_iter().map(|at| (at, to));
+            for (at, home) in goes.chain(of(&there).into_iter().map(|at| (at, node))) {
+                let leaves = home == to;
+                let c = if leaves { here[at].c } else { there[at].c };
+                if c.settled == 0 {
                     continue;
                 }
-                let (a, b) = if home == to {
-                    (without(&here, *id), with(&there, c))
+                // More unfairness than this is no gain.
+                let most = now.saturating_sub(best.map_or(0, |b| b.0));
+                let without = if leaves {
+                    left[at]
                 } else {
-                    (with(&here, c), without(&there, *id))
+                    changed.clone_from(&there);
+                    changed.remove(at);
+                    self.unfairness(to, &changed, most, &mut gets)
                 };
-                let gain = now - self.unfairness(node, &a) - self.unfairness(to, &b);
-                if gain > 0 && best.is_none_or(|x| gain > x.0) {
-                    let mut after = loads.clone();
-                    after.shift(c.home, home, c.wanted);
-                    if !self.would_leave(&after, c, home) && !self.would_return(&after, c, home) {
-                        best = Some((gain, *id, home));
-                    }
+                let Some(without) = without.filter(|w| *w < most) else { continue };
+                changed.clone_from(if leaves { &there } else { &here });
+                let seat = Seat::new(c, home);
+                changed.insert(changed.partition_point(|s| s.place < seat.place), seat);
+                let with = self.unfairness(home, &changed, most - without, &mut gets);
+                let Some(gain) = with.map(|with| now - without - with) else { continue };
+                if !self.allows(c, home) {
+                    continue;
+                }
+                after.clone_from(loads);
+                after.shift(c.home, home, c.wanted);
+                if !self.would_leave(&after, c, home) && !self.would_return(&after, c, home) {
+                    best = Some((gain, c.client.id, home));
                 }
             }
         }
         best.map(|(_, id, to)| (id, to))
     }
 
+    /// The clients of a node, in order.
+    fn seats(&self, node: u32) -> Vec<Seat<'_>> {
+        let of = self.clients.values().filter(|c| c.home == node);
+        let mut seats: Vec<Seat<'_>> = of.map(|c| Seat::new(c, node)).collect();
+        seats.sort_unstable_by_key(|s| s.place);
+        seats
+    }
+
     /// What clients in one node, in order, will have had too little until the next look, in
-    /// permille, squared and summed.
-    fn unfairness(&self, node: u32, clients: &[&State]) -> i128 {
+    /// permille, squared and summed; none from `most` on. `gets` is room to work in.
+    fn unfairness(
+        &self,
+        node: u32,
+        seats: &[Seat<'_>],
+        most: u128,
+        gets: &mut Vec<u64>,
+    ) -> Option<u128> {
         let rounds = self.knobs.fairness_periods as i64;
-        let capacity = 1000 * u64::from(self.nodes[node as usize].cores);
-        let all: u64 = divided(capacity, clients).map(|(_, gets)| gets).sum();
+        let cores = self.nodes[node as usize].cores;
+        divide(1000 * u64::from(cores), seats, gets);
+        let all: u64 = gets.iter().sum();
         let near = 10 * self.knobs.improvement_percent;
-        let square = |(c, gets): (&State, u64)| {
-            let worth = worth(c, node, gets, all, self.nodes[node as usize].cores);
+        let mut sum = 0;
+        for (seat, gets) in seats.iter().zip(&*gets) {
+            if seat.share == 0 {
+                continue;
+            }
+            let worth = seat.alone - crowded(*gets, all, cores);
             let worth = if worth.abs_diff(self.worth) <= near { self.worth } else { worth };
-            let lacks = (c.share * self.worth) as i64 - (gets * worth) as i64;
-            let missing = c.missing + rounds * lacks / 1000;
-            let part = i128::from(missing * 1000 / (rounds * c.share.max(1) as i64));
-            if c.share == 0 { 0 } else { part * part }
-        };
-        divided(capacity, clients).map(square).sum()
+            let lacks = (seat.share * self.worth) as i64 - (gets * worth) as i64;
+            let missing = seat.missing + rounds * lacks / 1000;
+            let part = u128::from(missing.unsigned_abs() * 1000 / (rounds as u64 * seat.share));
+            sum += part * part;
+            if sum >= most {
+                return None;
+            }
+        }
+        Some(sum)
     }
 }
 
-/// What a client wants for its entitlement, and its name: those that want least come first.
-fn place_in_order(c: &State) -> (u64, ClientId) {
-    (c.wanted * 1000 / c.share.max(1), c.client.id)
+/// A client in a node, as it is compared with others there.
+#[derive(Clone, Copy)]
+struct Seat<'s> {
+    c: &'s State,
+    /// What it wants for its entitlement, and its name: those that want least come first.
+    place: (u64, ClientId),
+    share: u64,
+    wanted: u64,
+    missing: i64,
+    /// Worth of its CPU time there if no other ran, in permille.
+    alone: u64,
 }
 
-fn in_order<'s>(clients: impl Iterator<Item = &'s State>) -> Vec<&'s State> {
-    let mut out: Vec<&State> = clients.collect();
-    out.sort_by_cached_key(|c| place_in_order(c));
-    out
-}
-
-fn without<'s>(list: &[&'s State], id: ClientId) -> Vec<&'s State> {
-    list.iter().copied().filter(|s| s.client.id != id).collect()
-}
-
-fn with<'s>(list: &[&'s State], c: &'s State) -> Vec<&'s State> {
-    let place = place_in_order(c);
-    let at = list.partition_point(|other| place_in_order(other) < place);
-    [&list[..at], &[c], &list[at..]].concat()
+impl Seat<'_> {
+    fn new(c: &State, node: u32) -> Seat<'_> {
+        Seat {
+            c,
+            place: (c.wanted * 1000 / c.share.max(1), c.client.id),
+            share: c.share,
+            wanted: c.wanted,
+            missing: c.missing,
+            alone: worth_alone(c, node),
+        }
+    }
 }
 
 /// Divides CPU among clients, in order, by entitlement, up to what each wants: what those that want
 /// least for their entitlement leave is for the others.
-fn divided<'s>(capacity: u64, clients: &[&'s State]) -> impl Iterator<Item = (&'s State, u64)> {
-    let share = |c: &State| c.share.max(1);
-    let (mut left, mut weights) = (capacity, clients.iter().map(|c| share(c)).sum::<u64>());
-    clients.iter().map(move |c| {
-        let part = (left * share(c) / weights.max(1)).min(c.wanted);
+fn divide(capacity: u64, seats: &[Seat<'_>], gets: &mut Vec<u64>) {
+    let share = |s: &Seat<'_>| s.share.max(1);
+    let (mut left, mut weights) = (capacity, seats.iter().map(share).sum::<u64>());
+    gets.clear();
+    gets.extend(seats.iter().map(|s| {
+        let part = (left * share(s) / weights.max(1)).min(s.wanted);
         left -= part;
-        weights -= share(c);
-        (*c, part)
-    })
+        weights -= share(s);
+        part
+    }));
 }
 
 #[cfg(test)]

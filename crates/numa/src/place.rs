@@ -1,6 +1,6 @@
 //! The first home of a client: by CPU and memory load of the nodes (VS51 "NUMA Migration").
 
-use crate::planner::{State, permille};
+use crate::planner::{REMEMBERED, State, permille};
 use crate::{Client, Decision, Planner, Reason};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -58,7 +58,7 @@ impl Planner {
             settled: 0,
             missing: 0,
             share: 0,
-            log: VecDeque::new(),
+            log: VecDeque::with_capacity(REMEMBERED),
         };
         let of = self.clients.get(&client.id).or_else(|| self.homeless.get(&client.id));
         of.cloned().unwrap_or_else(new)

@@ -1,10 +1,11 @@
 //! The planner's state: nodes, clients, what they want, how long each has been at home.
 
+use crate::decide::NODES_MAX;
 use crate::{Decision, Knobs, Outcome, Reason, Refusal};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Decisions of a client that are remembered.
-const REMEMBERED: usize = 16;
+pub(crate) const REMEMBERED: usize = 16;
 /// Rounds after which it is seen what came of a decision.
 pub(crate) const OUTCOME_ROUNDS: u64 = 5;
 
@@ -95,7 +96,11 @@ impl State {
 
 /// A part of a whole in permille; 0 of nothing.
 pub(crate) fn permille(part: u64, whole: u64) -> u64 {
-    if whole == 0 { 0 } else { (u128::from(part) * 1000 / u128::from(whole)) as u64 }
+    match part.checked_mul(1000) {
+        _ if whole == 0 => 0,
+        Some(thousand) => thousand / whole,
+        None => (u128::from(part) * 1000 / u128::from(whole)) as u64,
+    }
 }
 
 /// The planner of a host.
@@ -125,7 +130,10 @@ impl Planner {
     /// Without a node that has cores, or with more than 64 nodes.
     #[must_use]
     pub fn new(nodes: Vec<Node>, knobs: Knobs) -> Planner {
-        assert!(nodes.iter().any(|n| n.cores > 0) && nodes.len() <= 64, "no home: {nodes:?}");
+        assert!(
+            nodes.iter().any(|n| n.cores > 0) && nodes.len() <= NODES_MAX,
+            "no home: {nodes:?}"
+        );
         Planner {
             knobs,
             nodes,

@@ -1,9 +1,7 @@
 //! The planner against a host that divides the CPU of each node by shares, and whose memory moves
 //! by its orders.
 
-mod host;
-
-use host::{GIB, Host, ROUND_NS, Vm, id};
+use crate::host::{GIB, Host, ROUND_NS, Vm, id};
 use numa::{Client, ClientId, Knobs, Load, Node, Planner, Reason, Refusal};
 use std::collections::BTreeMap;
 
@@ -367,34 +365,4 @@ fn random_hosts_come_to_rest() {
             assert!(!crowded || parts > nodes, "seed {seed}: VM {vm}: {by_node:?}");
         }
     }
-}
-
-/// The largest host that is asked for: 512 cores in 16 nodes, a VM of 64 vCPUs and 1,000 more. What
-/// a round takes is printed, for machines differ: `cargo test --release -p numa -- --ignored
-/// --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn a_round_of_a_thousand_vms() {
-    let mut dice = dice::Stream::new(1, "numa");
-    let mut host = Host::new(16, 32, Knobs::default());
-    host.start_parts(0, &vnuma::balanced(64, 32));
-    for vm in 1..=1000 {
-        host.start(vm, 1 + dice.below(4) as u32);
-    }
-    let mut worst = std::time::Duration::ZERO;
-    for _ in 0..60 {
-        for v in &mut host.vms {
-            if dice.below(4) == 0 {
-                v.wants = dice.below(1000 * u64::from(v.vcpus) + 1);
-            }
-        }
-        host.feed();
-        let loads = host.loads.clone();
-        let at = std::time::Instant::now();
-        host.planner.round(host.rounds * ROUND_NS, &loads);
-        _ = host.planner.memory_orders();
-        worst = worst.max(at.elapsed());
-        host.rounds += 1;
-    }
-    println!("worst of 60 rounds: {worst:?}");
 }

@@ -206,6 +206,21 @@ fn limits_and_reservations_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn a_host_task_is_as_nice_as_linux_knows() {
+    let task = |nice| format!("vm a\nhost_task t nice={nice}; workload={{ kind = \"burn\" }}");
+    for nice in [20, -21] {
+        assert_eq!(
+            reason(&task(nice)),
+            format!("host_task 't': nice: seen {nice}, allowed -20 to 19")
+        );
+    }
+    for nice in [19, -20] {
+        let spec = &parse("t.toml", "t", &scenario(&task(nice))).expect("it is read").runs[0].spec;
+        assert_eq!(i32::from(spec.host_tasks[0].nice), nice);
+    }
+}
+
+#[test]
 fn names_are_each_their_own_and_parents_are_there() {
     for (lines, said) in [
         ("pool gold\npool gold", "pool 'gold': two have this name; each needs its own"),

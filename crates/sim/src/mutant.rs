@@ -67,11 +67,13 @@ pub enum Mutant {
     HomesPile,
     /// Homes change for any imbalance, whatever that leaves.
     HomesThrash,
+    /// Homes do not change: the planner decides, and only its first homes come into force.
+    HomesStay,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 31] = [
+    pub const ALL: [Mutant; 32] = [
         Mutant::LostKick,
         Mutant::LostEnqueue,
         Mutant::WrongPcpu,
@@ -103,6 +105,7 @@ impl Mutant {
         Mutant::MemoryHurries,
         Mutant::HomesPile,
         Mutant::HomesThrash,
+        Mutant::HomesStay,
     ];
 
     /// Name after `mutant:`.
@@ -140,6 +143,7 @@ impl Mutant {
             Mutant::MemoryHurries => "memory-hurries",
             Mutant::HomesPile => "homes-pile",
             Mutant::HomesThrash => "homes-thrash",
+            Mutant::HomesStay => "homes-stay",
         }
     }
 }

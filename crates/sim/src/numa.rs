@@ -320,7 +320,8 @@ impl Numa {
 
     /// Takes down the homes of these decisions.
     pub(crate) fn note(&mut self, decisions: &[Decision]) {
-        for d in decisions {
+        let stays = self.mutant == Some(Mutant::HomesStay);
+        for d in decisions.iter().filter(|d| !stays || d.reason == Reason::Placed) {
             let parts = &mut self.parts[d.client.vm as usize];
             let Some(part) = parts.get_mut(d.client.part as usize) else { continue };
             *part.changes.entry(d.reason).or_insert(0) += 1;

@@ -35,6 +35,23 @@ fn profile(name: &str, more: &str) -> String {
 }
 
 #[test]
+fn hardware_that_is_off_changes_no_byte_of_a_result() {
+    let json = |hardware: &str| {
+        let text = "duration = '2s'\n[host]\nsockets = 2\ncores_per_llc = 2\nthreads_per_core = 2\n"
+            .to_owned()
+            + hardware
+            + &vm("busy", 6, "")
+            + &vm("desk", 6, "workload = { kind = 'io', work = '1ms', sleep = '2ms' }")
+            + "[[host_task]]\nname = 't'\n\
+                workload = { kind = 'io', work = '1ms', sleep = '3ms' }\n";
+        serde_json::to_string(&outcome("off", &text).result).expect("JSON")
+    };
+    let without = json("");
+    assert_eq!(json("[hardware]\non = false\nllc = '4MiB'\n"), without);
+    assert_ne!(json("[hardware]\nllc = '4MiB'\n"), without);
+}
+
+#[test]
 fn two_threads_of_a_core_work_as_much_as_their_profile_says_and_one_alone_works_in_full() {
     let text = host(1, 2, "") + &profile("p", "smt_yield = 1.3") + &vm("a", 1, "profile = 'p'");
     let alone = outcome("alone", &text);

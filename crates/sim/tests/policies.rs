@@ -2,6 +2,7 @@
 
 use sim::{Options, Policy, Progress, run_scenario};
 use std::{collections::BTreeMap, path::Path};
+use units::Span;
 use views::{RunResult, Vm};
 
 /// The results of a scenario's runs under a policy, by label.
@@ -284,6 +285,27 @@ fn esx_4_1_supports_fewer_desktops_than_tuned_and_tandem_more() {
     let [less, work] = [&strict, &tuned].map(|runs| all(&runs["20 vCPUs in bursts"]).0);
     let less = 1000 - less * 1000 / work;
     assert!((50..150).contains(&less), "{less}");
+}
+
+/// Fairness over 10 s: seventy users that are always busy, each window of a run of half a minute.
+#[test]
+fn busy_desktops_work_the_same_in_any_ten_seconds() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/ht-vdi");
+    let runs = settings::load(file).expect("it loads").runs;
+    let run = runs.into_iter().find(|run| run.label == "70 users, all busy").expect("a run");
+    for from in [1, 11, 21] {
+        let mut run = run.clone();
+        run.spec.warmup = Span::from_secs(from);
+        run.spec.duration = Span::from_secs(from + 10);
+        let result = sim::run(&run, &Options::default()).expect("it runs").result;
+        let works = || result.vms.iter().map(|vm| vm.times.work);
+        let mean = works().sum::<u64>() / 70;
+        let of = |work: Option<u64>| work.expect("seventy") * 1000 / mean;
+        let (least, most) = (of(works().min()), of(works().max()));
+        println!("from {from} s: {least} to {most} permille of the mean work");
+        assert_eq!(works().count(), 70);
+        assert!(least >= 970 && most <= 1030, "from {from} s: {least} to {most} permille");
+    }
 }
 
 #[test]

@@ -8,11 +8,12 @@
 use crate::draw::{
     Workloads,
     case::{self, Case, Lag},
+    hardware,
 };
 use dice::Draw;
 use settings::{
-    Bytes, Dist, HardwareSpec, HostSpec, HostTask, LlcChoice, NumaSpec, OfflineSpec, RealtimeSpec,
-    Run, RunSpec, VmSpec, Window, Workload, built_in_profiles,
+    Dist, HardwareSpec, HostSpec, HostTask, LlcChoice, NumaSpec, OfflineSpec, RealtimeSpec, Run,
+    RunSpec, VmSpec, Window, Workload,
 };
 use topology::Topology;
 use units::{PcpuId, PcpuSet, Span};
@@ -244,25 +245,6 @@ fn realtime(seed: u64, spec: &RunSpec, pcpus: u64, ms: u64) -> Vec<RealtimeSpec>
     };
     let tasks = [task(0), task(1)];
     tasks.into_iter().take(1 + (seed / 3 % 2) as usize).filter(|t| !t.pcpus.is_empty()).collect()
-}
-
-/// Simulated hardware on a third of the hosts: caches small enough to be in each other's way, and
-/// any profile for each VM and host task.
-fn hardware(seed: u64, spec: &mut RunSpec) {
-    let mut draw = Draw::new(seed ^ 0xcac4_e5e7); // as for rings
-    if draw.below(3) > 0 {
-        return;
-    }
-    let private_cache = Bytes(1 << (15 + draw.below(7)));
-    let llc = Bytes(1 << (17 + draw.below(9)));
-    let bandwidth = Bytes(1_000_000_000 << draw.below(7));
-    spec.hardware = Some(HardwareSpec { private_cache, llc, bandwidth, ..HardwareSpec::default() });
-    let mut drawn = || {
-        let all = built_in_profiles();
-        Some(all[draw.below(all.len() as u64) as usize].name.clone())
-    };
-    spec.vms.iter_mut().for_each(|vm| vm.profile = drawn());
-    spec.host_tasks.iter_mut().for_each(|task| task.profile = drawn());
 }
 
 /// The host of a seed, and all else that the seed decides.

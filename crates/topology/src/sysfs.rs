@@ -108,3 +108,166 @@ fn node_of(root: &Path, cpu: usize) -> Option<PcpuSet> {
     })?;
     set(&root.join(format!("devices/system/node/{name}/cpulist"))).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// A sysfs that is made up, by its files below `devices/system`.
+    struct Sysfs(PathBuf);
+
+    impl Sysfs {
+        fn new(name: &str, possible: &str, online: &str) -> Sysfs {
+            let root =
+                std::env::temp_dir().join(format!("tandem-sysfs-{}-{name}", std::process::id()));
+            let _ = fs::remove_dir_all(&root);
+            let sysfs = Sysfs(root);
+            sysfs.write("cpu/possible", possible);
+            sysfs.write("cpu/online", online);
+            sysfs
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let path = self.0.join("devices/system").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        }
+
+        /// A pCPU on line: threads of its core, pCPUs of its LLC, of its package, and its node with
+        /// the pCPUs of that; its private caches are there as well.
+        fn pcpu(&self, id: u16, threads: &str, llc: &str, package: &str, node: (u32, &str)) {
+            let cpu = format!("cpu/cpu{id}");
+            self.write(&format!("{cpu}/topology/thread_siblings_list"), threads);
+            self.write(&format!("{cpu}/topology/package_cpus_list"), package);
+            for (index, level, shared) in
+                [(0, 1, threads), (1, 1, threads), (2, 2, threads), (3, 3, llc)]
+            {
+                self.write(&format!("{cpu}/cache/index{index}/level"), &format!("{level}"));
+                self.write(&format!("{cpu}/cache/index{index}/shared_cpu_list"), shared);
+            }
+            // As in sysfs: a folder for the link, and the node's list.
+            self.write(&format!("{cpu}/node{}/cpulist", node.0), node.1);
+            self.write(&format!("node/node{}/cpulist", node.0), node.1);
+        }
+
+        fn topology(&self) -> Topology {
+            from_sysfs(&self.0).unwrap()
+        }
+    }
+
+    impl Drop for Sysfs {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    /// Core, thread, LLC, node and socket of each pCPU.
+    fn places(t: &Topology) -> Vec<[u32; 5]> {
+        t.places().iter().map(|p| [p.core, p.thread, p.llc, p.node, p.socket]).collect()
+    }
+
+    #[test]
+    fn a_node_of_several_llcs_has_them_and_second_threads_may_come_last() {
+        let sysfs = Sysfs::new("llcs", "0-7", "0-7");
+        for id in 0..8 {
+            let core = id % 4;
+            let llc = if core < 2 { "0-1,4-5" } else { "2-3,6-7" };
+            sysfs.pcpu(id, &format!("{core},{}", core + 4), llc, "0-7", (0, "0-7"));
+        }
+        let t = sysfs.topology();
+        assert_eq!(t.counts(), (4, 2, 1, 1));
+        let first = [[0, 0, 0, 0, 0], [1, 0, 0, 0, 0], [2, 0, 1, 0, 0], [3, 0, 1, 0, 0]];
+        assert_eq!(places(&t)[..4], first);
+        let second = first.map(|[core, _, llc, ..]| [core, 1, llc, 0, 0]);
+        assert_eq!(places(&t)[4..], second);
+        assert_eq!(t.domains(), [0, 0, 1, 1, 0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn pcpus_off_line_keep_their_ids_and_are_in_no_core_of_others() {
+        // Of a pCPU off line the kernel has neither topology nor caches.
+        let sysfs = Sysfs::new("offline", "0-9", "0-2,4-5,7");
+        for id in [0, 1, 2] {
+            sysfs.pcpu(id, &id.to_string(), "0-2", "0-2", (0, "0-2"));
+        }
+        for (id, threads) in [(4, "4-5"), (5, "4-5"), (7, "7")] {
+            sysfs.pcpu(id, threads, "4-5,7", "4-5,7", (1, "4-5,7"));
+        }
+        sysfs.write("cpu/cpu3/node0/cpulist", "0-2");
+        let t = sysfs.topology();
+        assert_eq!((t.pcpus(), t.online().to_string()), (10, "0-2,4-5,7".to_owned()));
+        assert_eq!(t.counts(), (5, 2, 2, 2));
+        let place = |id| t.place(PcpuId(id));
+        assert_eq!((place(4).core, place(4).thread), (place(5).core, 0));
+        assert_eq!((place(5).thread, place(7).thread), (1, 0));
+        for off in [3, 6, 8, 9] {
+            let others = (0..10).filter(|id| *id != off);
+            assert!(others.clone().all(|id| place(id).core != place(off).core), "{off}");
+            assert!(others.clone().all(|id| place(id).llc != place(off).llc), "{off}");
+            assert_eq!(place(off).thread, 0);
+        }
+        assert_eq!(place(3).node, place(0).node, "its link says so");
+        assert_eq!(online(&sysfs.0).unwrap().len(), 6);
+    }
+
+    #[test]
+    fn without_hyper_threads_each_core_has_one() {
+        // Switched off at run time: the second threads are off line.
+        let sysfs = Sysfs::new("smt-off", "0-7", "0,2,4,6");
+        for id in [0, 2, 4, 6] {
+            sysfs.pcpu(id, &id.to_string(), "0,2,4,6", "0,2,4,6", (0, "0,2,4,6"));
+        }
+        let t = sysfs.topology();
+        assert_eq!(t.counts(), (4, 1, 1, 1));
+        assert!(t.places().iter().all(|p| p.thread == 0), "{:?}", places(&t));
+    }
+
+    #[test]
+    fn cores_of_one_two_and_three_threads_are_counted_as_they_are() {
+        let sysfs = Sysfs::new("odd", "0-5", "0-5");
+        for (id, threads) in [(0, "0,3,5"), (1, "1"), (2, "2,4"), (3, "0,3,5"), (4, "2,4")] {
+            sysfs.pcpu(id, threads, "0-5", "0-5", (0, "0-5"));
+        }
+        sysfs.pcpu(5, "0,3,5", "0-5", "0-5", (0, "0-5"));
+        let t = sysfs.topology();
+        let seen: Vec<(u32, u32)> = t.places().iter().map(|p| (p.core, p.thread)).collect();
+        assert_eq!(seen, [(0, 0), (1, 0), (2, 0), (0, 1), (2, 1), (0, 2)]);
+    }
+
+    #[test]
+    fn a_node_without_pcpus_has_no_number() {
+        let sysfs = Sysfs::new("memory", "0-3", "0-3");
+        for id in 0..4 {
+            let (package, node) = if id < 2 { ("0-1", 0) } else { ("2-3", 2) };
+            sysfs.pcpu(id, &id.to_string(), package, package, (node, package));
+        }
+        sysfs.write("node/node1/cpulist", "");
+        let t = sysfs.topology();
+        assert_eq!(t.places().iter().map(|p| p.node).collect::<Vec<_>>(), [0, 0, 1, 1]);
+        assert_eq!(t.counts(), (4, 2, 2, 2));
+    }
+
+    #[test]
+    fn where_the_kernel_says_nothing_of_caches_and_nodes_they_are_the_package() {
+        let sysfs = Sysfs::new("bare", "0-3", "0-3");
+        for id in 0..4 {
+            let package = if id < 2 { "0-1" } else { "2-3" };
+            // The older name of the file.
+            sysfs.write(&format!("cpu/cpu{id}/topology/core_siblings_list"), package);
+        }
+        assert_eq!(sysfs.topology().counts(), (4, 2, 2, 2));
+    }
+
+    #[test]
+    fn a_sysfs_that_says_too_little_or_too_much_is_refused_with_its_place() {
+        let refused = |sysfs: &Sysfs| from_sysfs(&sysfs.0).unwrap_err().to_string();
+        let sysfs = Sysfs::new("refused", "0-3", "0-3");
+        fs::remove_file(sysfs.0.join("devices/system/cpu/online")).unwrap();
+        assert!(refused(&sysfs).contains("cpu/online"), "{}", refused(&sysfs));
+        sysfs.write("cpu/possible", "0-x");
+        assert!(refused(&sysfs).contains("cpu/possible"), "{}", refused(&sysfs));
+        sysfs.write("cpu/possible", "0-1024");
+        assert!(refused(&sysfs).contains("allowed ids 0..1023"), "{}", refused(&sysfs));
+    }
+}

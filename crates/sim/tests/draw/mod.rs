@@ -5,7 +5,7 @@ pub mod case;
 pub mod shrink;
 
 use dice::Draw;
-use settings::{Dist, Workload};
+use settings::{Bytes, Dist, HardwareSpec, RunSpec, Workload, built_in_profiles};
 use units::Span;
 
 /// Times and workloads of scenarios.
@@ -33,4 +33,23 @@ impl Workloads for Draw {
             }
         }
     }
+}
+
+/// Simulated hardware on a third of the seeds: caches small enough to be in each other's way, and
+/// any profile for each VM and host task. What else a seed decides is as it would be without.
+pub fn hardware(seed: u64, spec: &mut RunSpec) {
+    let mut draw = Draw::new(seed ^ 0xcac4_e5e7);
+    if draw.below(3) > 0 {
+        return;
+    }
+    let private_cache = Bytes(1 << (15 + draw.below(7)));
+    let llc = Bytes(1 << (17 + draw.below(9)));
+    let bandwidth = Bytes(1_000_000_000 << draw.below(7));
+    spec.hardware = Some(HardwareSpec { private_cache, llc, bandwidth, ..HardwareSpec::default() });
+    let mut drawn = || {
+        let all = built_in_profiles();
+        Some(all[draw.below(all.len() as u64) as usize].name.clone())
+    };
+    spec.vms.iter_mut().for_each(|vm| vm.profile = drawn());
+    spec.host_tasks.iter_mut().for_each(|task| task.profile = drawn());
 }

@@ -1,0 +1,7 @@
+//! All tests of the planner in one program, linked once; each file has a subject.
+
+mod heap;
+mod host;
+mod llcs;
+mod planner;
+mod rounds;
