@@ -23,6 +23,7 @@ mod sources;
 mod tables;
 mod words;
 
+use crate::say::sayln;
 use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
@@ -114,12 +115,12 @@ pub fn root() -> PathBuf {
 pub fn main(arguments: &Tidy, xtask: &clap::Command) -> ExitCode {
     match check(&root(), arguments.write, xtask) {
         Ok(findings) if findings.is_empty() => {
-            println!("tidy: clean");
+            sayln!("tidy: clean");
             ExitCode::SUCCESS
         }
         Ok(findings) => {
-            findings.iter().for_each(|f| println!("{f}"));
-            println!(
+            findings.iter().for_each(|f| sayln!("{f}"));
+            sayln!(
                 "tidy: {} findings; STYLE.md has the rules, xtask/tidy.toml the exceptions",
                 findings.len()
             );
