@@ -4,6 +4,8 @@
 //! All vCPUs of two 4-vCPU VMs a pCPU want to run, up to 1,000 VMs: the busiest that a host is.
 //! The plan's tree has all VMs in one pool, for which its rounds are the longest, with demands and
 //! reservations of many sizes.
+#[path = "big_hosts/callbacks.rs"]
+mod callbacks;
 #[path = "count/mod.rs"]
 mod count;
 
