@@ -14,6 +14,7 @@ mod knobs;
 mod links;
 pub(crate) mod markdown;
 mod metrics_document;
+mod modules;
 mod profiles;
 mod promises;
 mod rooms;
@@ -161,6 +162,7 @@ pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<
     let mut found: Vec<Finding> = tree.files.iter().flat_map(sources::check).collect();
     found.extend(edges::check(&tree));
     found.extend(rooms::check(&tree));
+    found.extend(modules::check(&tree));
     found.extend(links::check(&tree));
     found.extend(commands::check(&tree, xtask));
     found.extend(knobs::check(&tree));
