@@ -21,6 +21,7 @@ mod rooms;
 mod scan;
 mod schema;
 mod sources;
+mod subjects;
 mod tables;
 mod words;
 
@@ -174,6 +175,10 @@ pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<
     found.extend(constants::check(&tree));
     found.extend(tables::check(&tree));
     found.extend(words::check(&tree));
+    match subjects::check(root) {
+        Ok(subjects) => found.extend(subjects),
+        Err(why) => sayln!("tidy: subjects of commits are not checked: {why}"),
+    }
     let mut excuses = tree.text(exceptions::FILE).to_owned();
     if write {
         excuses = exceptions::lowered(&excuses, words::RULE, &found);
