@@ -25,7 +25,7 @@ campaign: bootstrap ## hours of work, resumable: all drills, all scenarios in th
 
 bench: bootstrap ## speed of the simulator, and of the hot path beside the kernel's own scheduler
 	@cargo bench -p sim
-	@cargo test --release -q -p sim --test hot_path -- --ignored --nocapture
+	@cargo test --release -q -p sim --test hot_path -- --nocapture
 	@cargo xtask lab-drill latency
 
 build: bootstrap ## the tandem binary with the live host, as target/release/tandem

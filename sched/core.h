@@ -47,6 +47,11 @@ u64 sched_cosched(struct host *h, u32 block);
 /* a part of the tick of limits; ns until its next one, 0 for none until more is limited */
 u64 sched_limits(struct host *h, u32 part);
 u32 sched_limits_parts(struct host *h);
+/* The timers of a block (tick/blocks.h) that have something to do; then the timer that a pCPU of it
+ * takes over, 0 for none, while housekeeping is at `house`. */
+struct block_timers;
+void sched_block_start(struct block_timers *b, u32 timers);
+u32 sched_block_claim(struct block_timers *b, u32 pcpu, u32 house);
 
 /* Native hosts. */
 struct native *native_new(u32 pcpus, u32 vms, u32 worlds, u32 pools);

@@ -101,6 +101,25 @@ void sched_audit(struct host *h) { core_audit(h); }
 u32 sched_limits_parts(struct host *h) { return limits_parts(h); }
 u64 sched_limits(struct host *h, u32 part) { return core_limits(h, part); }
 u64 sched_cosched(struct host *h, u32 block) { return core_cosched(h, block); }
+
+_Static_assert(sizeof(struct block_timers) == 6, "as crates/sched-core/src/blocks.rs has it");
+
+void sched_block_start(struct block_timers *b, u32 timers)
+{
+	for (u32 timer = BLOCK_COSCHED; timer <= BLOCK_LIMITS; timer <<= 1)
+		if (timers & timer)
+			block_unclaimed(b, timer);
+}
+
+u32 sched_block_claim(struct block_timers *b, u32 pcpu, u32 house)
+{
+	u32 timer = block_claims(b, pcpu, house);
+
+	if (timer)
+		block_claimed(b, timer, pcpu);
+	return timer;
+}
+
 void sched_guest(struct host *h, plat_task *t, bool inside)
 {
 	stall_crossed(h, WORLD(h, t), inside);

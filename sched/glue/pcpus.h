@@ -15,8 +15,11 @@ enum cpuhp_state { CPUHP_AP_ACTIVE = 1 }; /* the kernel's value at load time, no
 static __noinline void pcpus_changed(u32 pcpu)
 {
 	struct event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	u32 block = pcpu / BLOCK_PCPUS & (BLOCKS_MAX - 1);
 
-	unclaimed[pcpu / BLOCK_PCPUS & (BLOCKS_MAX - 1)] |= UNCLAIMED_COSCHED | UNCLAIMED_LIMITS;
+	block_unclaimed(&block_timers[block], BLOCK_COSCHED);
+	if (block < LIMIT_PARTS_MAX)
+		block_unclaimed(&block_timers[block], BLOCK_LIMITS);
 	if (!e)
 		return;
 	__builtin_memset(e, 0, sizeof(*e));

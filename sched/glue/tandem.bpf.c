@@ -72,8 +72,8 @@ void SEC("struct_ops/dispatch") BPF_PROG(tandem_dispatch, s32 cpu, struct task_s
 
 	if (!ticks_owned)
 		own_ticks();
-	else if (unclaimed[(u32)cpu / BLOCK_PCPUS & (BLOCKS_MAX - 1)])
-		claim_ticks((u32)cpu / BLOCK_PCPUS);
+	else if (block_timers[(u32)cpu / BLOCK_PCPUS & (BLOCKS_MAX - 1)].unclaimed)
+		claim_ticks((u32)cpu);
 	if (h)
 		core_dispatch(h, (u32)cpu, prev);
 }

@@ -33,10 +33,9 @@ struct {
 	__type(value, struct housekeeper);
 } coschedulers SEC(".maps");
 static bool ticks_owned, limits_ticking[LIMIT_PARTS_MAX], cosched_ticking;
-/* Timers of a block that the housekeeper has started; the first of its pCPUs that asks what to run
- * takes them over. */
-enum unclaimed { UNCLAIMED_COSCHED = 1, UNCLAIMED_LIMITS = 2 };
-static u8 unclaimed[BLOCKS_MAX];
+static struct block_timers block_timers[BLOCKS_MAX];
+/* where housekeeping was last */
+static u32 house_pcpu;
 /* BPF_F_TIMER_CPU_PIN, kernel 6.7: the timer stays on the CPU that starts it */
 #define TIMER_PINNED 2
 
@@ -58,7 +57,7 @@ static int tick_cosched(void *map, int *key, struct housekeeper *keeper)
 	u64 next = h ? core_cosched(h, block) : 0;
 
 	if (next && bpf_timer_start(&keeper->timer, next, TIMER_PINNED))
-		unclaimed[block & (BLOCKS_MAX - 1)] |= UNCLAIMED_COSCHED;
+		block_unclaimed(&block_timers[block & (BLOCKS_MAX - 1)], BLOCK_COSCHED);
 	return 0;
 }
 
@@ -74,26 +73,30 @@ static __noinline void start_cosched(struct host *h)
 
 		if (!c || i * BLOCK_PCPUS >= h->pcpus)
 			break;
-		if (unclaimed[i & (BLOCKS_MAX - 1)] & UNCLAIMED_COSCHED)
+		if (block_timers[i & (BLOCKS_MAX - 1)].unclaimed & BLOCK_COSCHED)
 			bpf_timer_start(&c->timer, knobs_now.cosched_poll_us * 1000, 0);
 	}
 }
 
-/* A pCPU of a block takes its timers over. */
-static __noinline void claim_ticks(u32 block)
+/* A pCPU takes a timer of its block over; what the kernel refuses is tried again. */
+static __noinline void claim_ticks(u32 cpu)
 {
-	struct housekeeper *c = bpf_map_lookup_elem(&coschedulers, &block);
-	struct housekeeper *l = bpf_map_lookup_elem(&limit_tickers, &block);
-	u8 left = unclaimed[block & (BLOCKS_MAX - 1)];
+	u32 block = cpu / BLOCK_PCPUS;
+	struct block_timers *b = &block_timers[block & (BLOCKS_MAX - 1)];
+	u32 timer = block_claims(b, cpu, house_pcpu);
 
-	/* what the kernel refuses is tried again */
-	if (c && left & UNCLAIMED_COSCHED &&
-	    !bpf_timer_start(&c->timer, knobs_now.cosched_poll_us * 1000, TIMER_PINNED))
-		left &= ~UNCLAIMED_COSCHED;
-	if (l && left & UNCLAIMED_LIMITS &&
-	    !bpf_timer_start(&l->timer, LIMIT_TICK_NS, TIMER_PINNED))
-		left &= ~UNCLAIMED_LIMITS;
-	unclaimed[block & (BLOCKS_MAX - 1)] = left;
+	if (timer == BLOCK_COSCHED) {
+		struct housekeeper *c = bpf_map_lookup_elem(&coschedulers, &block);
+		u64 in = knobs_now.cosched_poll_us * 1000;
+
+		if (c && !bpf_timer_start(&c->timer, in, TIMER_PINNED))
+			block_claimed(b, BLOCK_COSCHED, cpu);
+	} else if (timer) {
+		struct housekeeper *l = bpf_map_lookup_elem(&limit_tickers, &block);
+
+		if (l && !bpf_timer_start(&l->timer, LIMIT_TICK_NS, TIMER_PINNED))
+			block_claimed(b, BLOCK_LIMITS, cpu);
+	}
 }
 
 /* Starts the parts of the tick of limits that have something to serve and stand still. */
@@ -111,7 +114,7 @@ static __noinline void start_limits(struct host *h)
 			continue;
 		limits_ticking[i & (LIMIT_PARTS_MAX - 1)] =
 			!bpf_timer_start(&l->timer, LIMIT_TICK_NS, 0);
-		unclaimed[i & (BLOCKS_MAX - 1)] |= UNCLAIMED_LIMITS;
+		block_unclaimed(&block_timers[i & (BLOCKS_MAX - 1)], BLOCK_LIMITS);
 	}
 }
 
@@ -120,6 +123,7 @@ static int housekeep(void *map, int *key, struct housekeeper *keeper)
 	struct host *h = plat_host();
 	u64 next = h ? core_housekeep(h) : 0;
 
+	house_pcpu = bpf_get_smp_processor_id();
 	if (h && h->limiters)
 		start_limits(h);
 	if (h && !cosched_ticking)
@@ -145,6 +149,7 @@ static __noinline void own_ticks(void)
 		if (l && bpf_timer_set_callback(&l->timer, tick_limits))
 			return;
 	}
+	house_pcpu = bpf_get_smp_processor_id();
 	if (keeper && !bpf_timer_set_callback(&keeper->timer, housekeep))
 		ticks_owned = !bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
 }
@@ -164,7 +169,7 @@ static __always_inline s32 ticks_init(void)
 
 		if (!c)
 			break;
-		unclaimed[i & (BLOCKS_MAX - 1)] = UNCLAIMED_COSCHED;
+		block_timers[i & (BLOCKS_MAX - 1)].unclaimed = BLOCK_COSCHED;
 		bpf_timer_init(&c->timer, &coschedulers, CLOCK_MONOTONIC);
 		if (l)
 			bpf_timer_init(&l->timer, &limit_tickers, CLOCK_MONOTONIC);

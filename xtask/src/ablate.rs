@@ -8,6 +8,7 @@
 mod figures;
 mod table;
 
+use crate::say::sayln;
 use crate::tidy;
 use clap::Args;
 use figures::Figures;
@@ -84,7 +85,7 @@ pub fn run(args: &Ablate) -> Result<ExitCode, LabError> {
     let programs = build(&root)?;
     let all = run_all(&programs, &mechanisms, args)?;
     let table = table::of(&mechanisms, &all, args.seeds, args.tests);
-    println!("{table}");
+    sayln!("{table}");
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&all).unwrap_or_default();
         std::fs::write(path, text).map_err(|e| LabError::io(path, "be written", e))?;
@@ -92,7 +93,7 @@ pub fn run(args: &Ablate) -> Result<ExitCode, LabError> {
     if args.write {
         let path = root.join(DOCUMENT);
         std::fs::write(&path, table).map_err(|e| LabError::io(&path, "be written", e))?;
-        println!("written: {DOCUMENT}");
+        sayln!("written: {DOCUMENT}");
     }
     let worthless: Vec<&str> = mechanisms
         .iter()
@@ -100,14 +101,14 @@ pub fn run(args: &Ablate) -> Result<ExitCode, LabError> {
         .map(|m| m.name.as_str())
         .collect();
     if !worthless.is_empty() {
-        println!("no verdict differs without: {}", worthless.join(", "));
+        sayln!("no verdict differs without: {}", worthless.join(", "));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The test programs of the simulator with the feature `ablate`, as cargo names them.
 fn build(root: &Path) -> Result<Vec<PathBuf>, LabError> {
-    println!("building the simulator with switches (feature ablate) ...");
+    sayln!("building the simulator with switches (feature ablate) ...");
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let out = Command::new(cargo)
         .args(

@@ -17,6 +17,7 @@ use views::{Document, Table};
 
 use crate::experiment_commands::{build_tandem, load, show, simulate};
 use crate::history::{self, Row};
+use crate::say::sayln;
 use crate::tidy;
 use sim::Ticks;
 
@@ -166,10 +167,10 @@ impl Case {
         let place = self.place(archive, system)?;
         let known = std::fs::read(&place).ok().filter(|_| !again);
         if let Some(stored) = known.and_then(|text| serde_json::from_slice(&text).ok()) {
-            println!("agree: {} under {}: from the cache", self.name, system.name());
+            sayln!("agree: {} under {}: from the cache", self.name, system.name());
             return Ok(stored);
         }
-        println!("agree: {} under {}: the lab runs it", self.name, system.name());
+        sayln!("agree: {} under {}: the lab runs it", self.name, system.name());
         let stored = system.measure(archive, self)?;
         let text = serde_json::to_vec(&stored).map_err(|e| self.refuse(e.to_string()))?;
         lab::tool::write(&place, &text)?;
@@ -254,7 +255,7 @@ fn print(system: System, version: &str, rows: &[Row]) {
         table.row(std::iter::once(row.row.clone()).chain(cells));
     }
     let (within, all) = compare::within(rows);
-    println!(
+    sayln!(
         "\n{} ({version}) and its model: {within} of {all} within {} %\n{}",
         system.name(),
         compare::ALLOWED_PERCENT,

@@ -7,6 +7,7 @@ use clap::Args;
 use lab::LabError;
 
 use crate::history::{self, Row};
+use crate::say::say;
 use crate::tidy;
 
 /// Measures the speed of the simulator, as 'cargo bench -p sim' does.
@@ -33,7 +34,7 @@ pub fn run(arguments: &Bench) -> Result<ExitCode, LabError> {
         .output()
         .map_err(|e| failed(e.to_string()))?;
     let text = String::from_utf8_lossy(&bench.stdout);
-    print!("{text}");
+    say!("{text}");
     if !bench.status.success() {
         return Err(failed(bench.status.to_string()));
     }

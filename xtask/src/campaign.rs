@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use lab::{Archive, LabError};
 
+use crate::say::sayln;
 use crate::{history, tidy};
 use state::{Done, State, Verdict};
 use steps::Step;
@@ -70,7 +71,7 @@ pub fn run(arguments: &Campaign, xtask: &clap::Command) -> Result<ExitCode, LabE
     let chosen = |s: &&Step| arguments.only.as_ref().is_none_or(|only| s.name.contains(&**only));
     let wanted: Vec<&Step> = all.iter().filter(chosen).collect();
     if arguments.list {
-        wanted.iter().for_each(|s| println!("{}", state.listed(s, &commit)));
+        wanted.iter().for_each(|s| sayln!("{}", state.listed(s, &commit)));
         return Ok(ExitCode::SUCCESS);
     }
     let mut due: Vec<&Step> = wanted
@@ -79,16 +80,16 @@ pub fn run(arguments: &Campaign, xtask: &clap::Command) -> Result<ExitCode, LabE
         .filter(|s| (arguments.fresh && !arguments.resume) || !state.has_passed(&s.name, &commit))
         .collect();
     state.order(&mut due);
-    println!("campaign: {} of {} steps to run at {commit}", due.len(), wanted.len());
+    sayln!("campaign: {} of {} steps to run at {commit}", due.len(), wanted.len());
     let begin = Instant::now();
     let most = arguments.minutes.map(|m| Duration::from_secs(m * 60));
     for (i, step) in due.iter().enumerate() {
         if most.is_some_and(|most| begin.elapsed() >= most) {
-            println!("campaign: time is up, {} steps are left; run it again", due.len() - i);
+            sayln!("campaign: time is up, {} steps are left; run it again", due.len() - i);
             break;
         }
         let left = state.estimate(&due[i..]);
-        println!(
+        sayln!(
             "[{}/{}] {}: begins, {} so far, about {} left",
             i + 1,
             due.len(),
@@ -97,7 +98,7 @@ pub fn run(arguments: &Campaign, xtask: &clap::Command) -> Result<ExitCode, LabE
             state::clock(left)
         );
         let done = execute(&root, &folder, step, &commit)?;
-        println!("[{}/{}] {}: {}", i + 1, due.len(), step.name, done.told());
+        sayln!("[{}/{}] {}: {}", i + 1, due.len(), step.name, done.told());
         state.set(&step.name, done);
         state.write(&file)?;
     }
@@ -105,10 +106,10 @@ pub fn run(arguments: &Campaign, xtask: &clap::Command) -> Result<ExitCode, LabE
     if arguments.report {
         let path = root.join(DOCUMENT);
         fs::write(&path, &text).map_err(|e| LabError::io(&path, "write the report", e))?;
-        println!("campaign: report in {DOCUMENT}");
+        sayln!("campaign: report in {DOCUMENT}");
     }
     let failed = state.failed(&wanted, &commit);
-    println!("campaign: {} of {} failed{}", failed.len(), wanted.len(), listed(&failed));
+    sayln!("campaign: {} of {} failed{}", failed.len(), wanted.len(), listed(&failed));
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -8,6 +8,7 @@
 mod lanes;
 mod steps;
 
+use crate::say::{say, sayln};
 use crate::tidy;
 use lanes::Item;
 use serde::Serialize;
@@ -95,7 +96,7 @@ impl Run<'_> {
     fn step(&self, n: usize) -> bool {
         let step = self.steps[n];
         let (start_s, log) = (self.since(), self.log_of(step.name));
-        println!("=== {}: started at {start_s:.0} s", step.name);
+        sayln!("=== {}: started at {start_s:.0} s", step.name);
         let end = match File::create(&log) {
             Ok(file) => (step.run)(&Context {
                 root: &self.root,
@@ -130,7 +131,7 @@ impl Run<'_> {
         let text = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
         let shown = if verdict == "failed" { verdict.to_uppercase() } else { verdict.to_owned() };
         let colon = if why.is_empty() { "" } else { ": " };
-        println!("{text}--- {name}: {shown} in {time_s:.1} s{colon}{why}\n");
+        sayln!("{text}--- {name}: {shown} in {time_s:.1} s{colon}{why}\n");
         ended.push(Ended { name, verdict, why: why.to_owned(), start_s, time_s });
     }
 
@@ -138,7 +139,7 @@ impl Run<'_> {
     fn close(self) -> ExitCode {
         let total_s = self.since();
         let ended = &*self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        print!("{}", times(ended, total_s));
+        say!("{}", times(ended, total_s));
         let kept = serde_json::json!({
             "commit": commit(&self.root), "total_s": total_s, "steps": ended,
         });
@@ -149,9 +150,9 @@ impl Run<'_> {
         let (text, ok) = summary(ended);
         for step in ended.iter().filter(|e| e.verdict == "failed") {
             let log = fs::read(self.log_of(step.name)).unwrap_or_default();
-            print!("{}", end_of_log(step, &String::from_utf8_lossy(&log)));
+            say!("{}", end_of_log(step, &String::from_utf8_lossy(&log)));
         }
-        print!("{text}");
+        say!("{text}");
         if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }

@@ -10,6 +10,7 @@ use lab::drill::{self, Drill, Setting};
 use lab::{Archive, KernelId, LabError, Stream};
 
 use crate::experiment_commands::build_tandem;
+use crate::say::{say, sayln};
 use crate::{figures, history, tidy, witness};
 
 /// Shows on a real kernel that the scheduler survives and stays within bounds, and what shows it:
@@ -82,7 +83,7 @@ pub fn run(args: &RunDrill) -> Result<ExitCode, LabError> {
     let archive = Archive::open()?;
     let mut show = |stream: Stream, text: &str| {
         if args.verbose && stream == Stream::Command {
-            print!("{text}");
+            say!("{text}");
             std::io::stdout().flush().ok();
         }
     };
@@ -95,7 +96,7 @@ pub fn run(args: &RunDrill) -> Result<ExitCode, LabError> {
     for drill in args.drills.iter().flat_map(wanted) {
         eprintln!("lab: drill {}, seed {}", drill.name(), args.seed);
         let report = drill::run(drill, &setting, &archive, &mut show)?;
-        println!("{report}");
+        sayln!("{report}");
         // Without measurements there is nothing that the simulator could be given.
         let beside = match drill {
             Drill::Guests if !report.rows.is_empty() => witness::rows(&report)?,
@@ -113,7 +114,7 @@ pub fn run(args: &RunDrill) -> Result<ExitCode, LabError> {
         );
         if !report.passed() {
             passed = false;
-            println!("again: {again}");
+            sayln!("again: {again}");
         } else if args.record {
             let name = format!("drill-{}", drill.name());
             let rows = [figures::of_drill(&report), beside.clone()].concat();

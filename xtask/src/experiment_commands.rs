@@ -10,6 +10,7 @@ use settings::Scenario;
 use units::Span;
 use views::{Document, RunResult, Where};
 
+use crate::say::{say, sayln};
 use crate::{figures, history, tidy};
 
 /// Runs a scenario with real VMs in the lab, under the kernel's own scheduler and under Tandem,
@@ -77,9 +78,7 @@ pub(crate) fn build_tandem() -> lab::Result<PathBuf> {
     if let Some(built) = std::env::var_os(BINARY) {
         return Ok(PathBuf::from(built));
     }
-    println!(
-        "building tandem with the live host (clang compiles the scheduler for the kernel) ..."
-    );
+    sayln!("building tandem with the live host (clang compiles the scheduler for the kernel) ...");
     let status = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
         .args(LIVE_BUILD.split(' '))
         .status();
@@ -102,7 +101,7 @@ pub(crate) fn load(name: &str) -> lab::Result<Scenario> {
 
 pub(crate) fn show(stream: Stream, text: &str) {
     if stream == Stream::Command {
-        print!("{text}");
+        say!("{text}");
         let _ = std::io::Write::flush(&mut std::io::stdout());
     }
 }
@@ -185,7 +184,7 @@ fn agrees(document: &Document, scenario: &Scenario) -> lab::Result<()> {
     let percent = |n: u64| n as f64 / 100.0;
     for (what, difference) in [("run_delay", &apart.delay), ("cpu.stat", &apart.used)] {
         let Some((parts, vm)) = difference else { continue };
-        println!(
+        sayln!(
             "{}: accounts and {what} differ by a tick and {:.2} % at most ({vm})",
             document.policy,
             percent(*parts)
@@ -209,26 +208,26 @@ fn agrees(document: &Document, scenario: &Scenario) -> lab::Result<()> {
 }
 
 fn report(scenario: &Scenario, done: &Done) -> lab::Result<()> {
-    println!("\n{}: {}\n", scenario.name, scenario.title);
+    sayln!("\n{}: {}\n", scenario.name, scenario.title);
     let mut all: Vec<&Document> = done.documents.iter().collect();
     all.push(&done.simulated);
-    println!(
+    sayln!(
         "CPU time in s, and in percent of what an ideal scheduler would have given:\n{}",
         views::side_by_side(&all)
     );
-    println!(
+    sayln!(
         "used by all VMs in percent of the host, and how long they were ready for every 600 s:\n{}",
         views::ready_side_by_side(&all)
     );
     if scenario.runs.iter().any(|r| r.spec.lab.trace) {
         let late = views::wakeups_side_by_side(&all);
         if !late.is_empty() {
-            println!(
+            sayln!(
                 "how late vCPUs ran after they should have woken, by the workload's clock and by \
                     the scheduler's accounts:\n{late}"
             );
         }
-        println!(
+        sayln!(
             "the most that the oracle saw, in the lab of a trace as long as the run:\n{}",
             views::checked_side_by_side(&all)
         );
@@ -237,7 +236,7 @@ fn report(scenario: &Scenario, done: &Done) -> lab::Result<()> {
     for (document, run) in
         all.iter().flat_map(|d| d.runs.iter().map(move |r| (d, r))).filter(|x| x.1.pools.len() > 2)
     {
-        println!(
+        sayln!(
             "\npools{}{}, {:?} {}:\n{}",
             if run.label.is_empty() { "" } else { " of " },
             run.label,
@@ -251,7 +250,7 @@ fn report(scenario: &Scenario, done: &Done) -> lab::Result<()> {
     for run in scenario.runs.iter().filter(|r| labels.contains(&r.label.as_str())) {
         let of = |d: &Document| d.runs.iter().find(|r| r.label == run.label).cloned();
         let (Some(lab), Some(simulated)) = (of(tandem), of(&done.simulated)) else { continue };
-        println!("{}", distances(&run.label, &lab, &simulated));
+        sayln!("{}", distances(&run.label, &lab, &simulated));
         let mut unmet = expect::unmet(&lab, &run.spec, Where::Lab);
         // Where emulated pCPUs take turns by the machine's clock, it is its host that is late.
         let exact = lab.checked.iter().filter(|c| run.spec.lab.exact_clock && c.violated > 0);

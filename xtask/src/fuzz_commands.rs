@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 use clap::{Args, ValueEnum};
 use lab::LabError;
 
+use crate::say::sayln;
 use crate::tidy;
 
 /// Runs the coverage-guided fuzzers of what reads traces, or one of them; inputs and findings are
@@ -184,7 +185,7 @@ fn fuzz(program: &Path, own: &Path, target: Target, seconds: u64) -> Result<bool
     let text = String::from_utf8_lossy(&text);
     let seen = Seen::of(&text);
     if let Some(Seen { inputs, first, last, kept }) = seen {
-        println!(
+        sayln!(
             "fuzz {name}: {inputs} inputs, coverage {first} at the start, {last} at the end, \
                 {kept} inputs kept"
         );
@@ -197,7 +198,7 @@ fn fuzz(program: &Path, own: &Path, target: Target, seconds: u64) -> Result<bool
             .unwrap_or("(it kept no input)");
         let said =
             text.lines().find(|l| l.contains("panicked at") || l.contains("ERROR:")).unwrap_or("");
-        println!(
+        sayln!(
             "fuzz {name}: FAILED: {said}\nsee {}; again: cargo xtask fuzz {name} --replay {input}",
             log.display()
         );

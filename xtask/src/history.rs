@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::campaign;
+use crate::say::sayln;
 
 /// Where the lines are, from the repository's root.
 pub const FOLDER: &str = "bench/history";
@@ -121,7 +122,7 @@ pub fn record(
     };
     let path = root.join(FOLDER).join(format!("{name}.jsonl"));
     append(&path, &line)?;
-    println!("recorded in {FOLDER}/{name}.jsonl; 'cargo xtask measured' renews the documents");
+    sayln!("recorded in {FOLDER}/{name}.jsonl; 'cargo xtask measured' renews the documents");
     Ok(())
 }
 

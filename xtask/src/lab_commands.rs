@@ -1,6 +1,7 @@
 //! `lab-fetch` and `lab-shell`: the lab from the command line; everything they do is in the `lab`
 //! crate.
 
+use crate::say::{say, sayln};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -96,17 +97,17 @@ pub fn fetch(arguments: &Fetch) -> Result<ExitCode, LabError> {
         archive.forget_choices()?;
     }
     let qemu = archive.qemu()?;
-    println!("QEMU {} in {}", qemu.version(), qemu.root().display());
+    sayln!("QEMU {} in {}", qemu.version(), qemu.root().display());
     for id in [KernelId::Newest, KernelId::Older] {
         let kernel = archive.kernel(&id)?;
         let root = lab::image::build(&archive, &kernel, lab::image::Shape::Disk)?;
         let kvm = if kernel.has_kvm { "KVM inside" } else { "no KVM inside" };
-        println!("kernel {} ({id}, {kvm}) from {}", kernel.version, kernel.origin);
-        println!("  image {}", kernel.vmlinuz().display());
-        println!("  guest root {}", root.display());
+        sayln!("kernel {} ({id}, {kvm}) from {}", kernel.version, kernel.origin);
+        sayln!("  image {}", kernel.vmlinuz().display());
+        sayln!("  guest root {}", root.display());
     }
-    println!("workload kernel {}", lab::payload::build(&archive)?.display());
-    println!("Linux VM's initramfs {}", lab::guest_linux::build(&archive)?.display());
+    sayln!("workload kernel {}", lab::payload::build(&archive)?.display());
+    sayln!("Linux VM's initramfs {}", lab::guest_linux::build(&archive)?.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -127,7 +128,7 @@ pub fn shell(arguments: &Shell) -> Result<ExitCode, LabError> {
     let verbose = arguments.verbose;
     let outcome = lab::boot(&archive, &spec, &mut |stream, text| {
         if stream == Stream::Command || verbose {
-            print!("{text}");
+            say!("{text}");
             std::io::stdout().flush().ok();
         }
     })?;

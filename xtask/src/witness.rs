@@ -11,6 +11,7 @@ use views::Document;
 
 use crate::experiment_commands::{failed, load};
 use crate::history::Row;
+use crate::say::sayln;
 
 /// Scenario whose runs are named WORK, LOAD, GUEST.
 const SCENARIO: &str = "guest-witness";
@@ -171,12 +172,12 @@ fn row(lab: &Lab, documents: &[Document], work: &str, load: &str, pieces: f64) -
 
 /// Prints the rows, lab and simulator side by side.
 pub fn print(rows: &[Row]) {
-    println!("lab: median (least to most); simulator; figures are hidden guest by shown one,");
-    println!("Tandem by the kernel's own scheduler, and interrupts of shown, hidden");
+    sayln!("lab: median (least to most); simulator; figures are hidden guest by shown one,");
+    sayln!("Tandem by the kernel's own scheduler, and interrupts of shown, hidden");
     for row in rows {
-        println!("{}", row.row);
+        sayln!("{}", row.row);
         for (column, value) in &row.figures {
-            println!("  {column:<28} {value}");
+            sayln!("  {column:<28} {value}");
         }
     }
 }

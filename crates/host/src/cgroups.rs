@@ -5,7 +5,7 @@
 //! applies.
 
 use crate::{
-    discover::{FoundVm, Named, Roots},
+    found::{FoundVm, Named, Roots, chain, folder},
     trust::{ALLOWED, Stranger, Trust},
 };
 use settings::{LiveSettings, parse_cpu_max};
@@ -13,7 +13,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::{self, Read},
-    path::{Path, PathBuf},
+    path::Path,
 };
 use units::Rate;
 
@@ -111,16 +111,6 @@ pub(crate) fn home<'a>(vm: &'a FoundVm, alone: &BTreeSet<&str>) -> &'a str {
     }
 }
 
-/// A cgroup's path and those of all above it but the root, the outermost first.
-pub(crate) fn chain(path: &str) -> Vec<&str> {
-    let ends = path
-        .char_indices()
-        .filter(|(i, c)| *c == '/' && *i > 0)
-        .map(|(i, _)| i)
-        .chain([path.len()]);
-    ends.map(|end| &path[..end]).filter(|part| *part != "/" && !part.is_empty()).collect()
-}
-
 /// What the cgroup of a pool says.
 fn of_pool(roots: &Roots, trust: &Trust, path: &str) -> Cgroup {
     let folder = folder(roots, path);
@@ -146,11 +136,6 @@ fn of_vm(roots: &Roots, trust: &Trust, vm: &FoundVm) -> Cgroup {
     out.quota = below.into_iter().flatten().chain(out.quota).min_by_key(|q| q.rate);
     out.troubles.extend(read.troubles);
     out
-}
-
-/// The folder of a cgroup.
-pub(crate) fn folder(roots: &Roots, path: &str) -> PathBuf {
-    roots.cgroup.join(path.trim_start_matches('/'))
 }
 
 /// Extended attributes of a folder that are ours. A file system that knows none has none.

@@ -2,38 +2,19 @@
 //! their cgroups, as libvirt, Proxmox and plain shells lay them out. It reads /proc and changes
 //! nothing.
 
+pub use crate::found::{FoundVm, Named, Roots, Thread};
 use crate::{
     cgroups,
     eligible::{Candidate, Eligible, Standing, Which},
+    found::scope_name,
     trust,
 };
-use settings::Called;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
-    path::{Path, PathBuf},
+    fs,
+    path::Path,
 };
 use units::PcpuSet;
-
-/// Roots of what is read, so that tests can use made-up trees.
-#[derive(Clone, Debug)]
-pub struct Roots {
-    /// `/proc`.
-    pub proc_fs: PathBuf,
-    /// `/sys`.
-    pub sys: PathBuf,
-    /// `/sys/fs/cgroup`.
-    pub cgroup: PathBuf,
-    /// `/etc/passwd`.
-    pub passwd: PathBuf,
-    /// Reads the extended attributes of a folder that are ours.
-    pub attributes: fn(&Path) -> io::Result<Named>,
-    /// The uid of a folder's owner.
-    pub owner: fn(&Path) -> io::Result<u32>,
-}
-
-/// Extended attributes: names and values.
-pub type Named = Vec<(String, Vec<u8>)>;
 
 impl Default for Roots {
     fn default() -> Roots {
@@ -45,60 +26,6 @@ impl Default for Roots {
             attributes: cgroups::attributes,
             owner: trust::owner,
         }
-    }
-}
-
-/// A thread of a VM, or a kernel thread that works for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Thread {
-    /// Its id.
-    pub tid: i32,
-    /// Its process: the VM's, or a kernel thread's own.
-    pub pid: i32,
-    /// Number of the vCPU; `None` for a helper (emulator, I/O).
-    pub vcpu: Option<u32>,
-    /// Its name.
-    pub comm: String,
-}
-
-impl Thread {
-    /// Whether it is a vCPU that QEMU itself emulates: by its name, for nothing but QEMU knows. One
-    /// without such a name is KVM's.
-    #[must_use]
-    pub fn emulated(&self) -> bool {
-        self.vcpu.is_some() && self.comm.ends_with("/TCG")
-    }
-}
-
-/// A VM found on the host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundVm {
-    /// Process of the hypervisor.
-    pub pid: i32,
-    /// Start time of that process in clock ticks: a pid alone may be used again.
-    pub started: u64,
-    /// Name given to QEMU, else the scope's, else the pid.
-    pub name: String,
-    /// Its cgroup, below the cgroup root.
-    pub cgroup: String,
-    /// Its threads, vCPUs first.
-    pub threads: Vec<Thread>,
-    /// Effective uid of the process; `None` if it was not looked at.
-    pub uid: Option<u32>,
-    /// Whether settings by its name apply: a trusted user gave it, or the cgroup has it.
-    pub named: bool,
-}
-
-impl FoundVm {
-    /// Number of vCPUs found.
-    #[must_use]
-    pub fn vcpus(&self) -> u32 {
-        self.threads.iter().filter(|t| t.vcpu.is_some()).count() as u32
-    }
-
-    /// What entries of the settings file match.
-    pub(crate) fn called(&self) -> Called<'_> {
-        Called { name: &self.name, named: self.named, cgroup: &self.cgroup }
     }
 }
 
@@ -312,17 +239,6 @@ fn qemu_name(dir: &Path) -> Option<String> {
     let guest = value.split(',').find_map(|p| p.strip_prefix("guest="));
     let name = guest.or_else(|| value.split(',').find(|p| !p.contains('=')))?;
     (!name.is_empty()).then(|| name.to_owned())
-}
-
-/// Name in a scope: `machine-qemu\x2d3\x2dweb1.scope` is web1 (libvirt), `100.scope` is 100
-/// (Proxmox).
-pub(crate) fn scope_name(cgroup: &str) -> Option<String> {
-    let scope = cgroup.rsplit('/').next()?.strip_suffix(".scope")?.replace("\\x2d", "-");
-    let name = match scope.strip_prefix("machine-qemu-") {
-        Some(rest) => rest.split_once('-').map_or(rest, |r| r.1).to_owned(),
-        None => scope,
-    };
-    (!name.is_empty()).then_some(name)
 }
 
 /// pCPUs a thread may use, by its status.

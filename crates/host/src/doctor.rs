@@ -4,7 +4,7 @@
 
 use std::{fs, path::Path};
 
-use crate::live;
+use crate::live::{self, Refused};
 
 /// One thing looked at.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -98,14 +98,6 @@ fn trial() -> Result<u64, Refused> {
     let topology = topology::from_sysfs(Path::new("/sys"))
         .map_err(|e| Refused { kernel: false, seen: e.to_string() })?;
     live::trial(&topology)
-}
-
-/// Why a load failed.
-pub(crate) struct Refused {
-    /// The kernel refused it; otherwise it is the host that is not fit.
-    pub kernel: bool,
-    /// Its words.
-    pub seen: String,
 }
 
 /// The finding of a load: instructions that were verified, or the words of kernel and libbpf;

@@ -5,7 +5,7 @@
 //! its cgroup nor its user, and cannot have a virtual machine of KVM unless it runs one.
 
 use crate::{
-    discover::Roots,
+    found::{Roots, scope_name},
     process::{Process, has_kvm},
     trust::{ALLOWED, Stranger, Trust},
 };
@@ -172,7 +172,7 @@ impl Eligible {
 /// `web1.service`, or `web1`.
 fn has_name(it: &Candidate) -> bool {
     let last = it.cgroup.rsplit('/').next().unwrap_or_default();
-    let own = crate::discover::scope_name(&it.cgroup)
+    let own = scope_name(&it.cgroup)
         .unwrap_or_else(|| last.strip_suffix(".service").unwrap_or(last).to_owned());
     let kept = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
     let plain: String = it.name.chars().filter(kept).collect();

@@ -6,8 +6,9 @@
 
 use crate::{
     Names, PoolName, Sources, Speed, SpeedSource, VmName,
-    cgroups::{Cgroup, Cgroups, alone, chain, home},
+    cgroups::{Cgroup, Cgroups, alone, home},
     discover::FoundVm,
+    found::chain,
     trust::{ALLOWED, Stranger},
 };
 use entitlement::Taken;

@@ -11,6 +11,7 @@ pub mod doctor;
 mod ejections;
 mod eligible;
 mod follow;
+mod found;
 mod guests;
 mod held;
 mod homes;
@@ -42,6 +43,7 @@ mod threads;
 mod tree_look;
 mod trust;
 mod view;
+mod watched;
 mod watcher;
 mod watcher_kernel;
 

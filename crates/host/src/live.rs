@@ -26,7 +26,7 @@ use topology::Topology;
 use units::{PcpuId, PcpuSet};
 
 mod trial;
-pub(crate) use trial::trial;
+pub(crate) use trial::{Refused, trial};
 
 mod skeleton {
     #![allow(missing_docs, clippy::all, clippy::pedantic)]

@@ -2,7 +2,7 @@
 //! whether it has a virtual machine of KVM, and what it has started. `eligible` and `follow` decide
 //! by that; nothing is changed.
 
-use crate::discover::Roots;
+use crate::found::Roots;
 use std::{
     collections::BTreeSet,
     fs,

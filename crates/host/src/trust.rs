@@ -4,10 +4,7 @@
 //! What is written into a cgroup is believed if no other user could write it. The owner of a folder
 //! can, and so can the owner of one above, by making another in its place.
 
-use crate::{
-    cgroups::{chain, folder},
-    discover::Roots,
-};
+use crate::found::{Roots, chain, folder};
 use settings::LiveSettings;
 use std::{collections::BTreeSet, fmt, fs, io, os::unix::fs::MetadataExt, path::Path};
 

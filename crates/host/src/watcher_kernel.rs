@@ -10,7 +10,7 @@ use crate::discover::{Finder, FoundVm, Roots, Thread};
 use crate::layout::{Known, layout};
 use crate::sample::wall;
 use crate::view::monotonic_ns;
-use crate::watcher::{Ids, groups, memory};
+use crate::watched::{Ids, groups, memory};
 use crate::{Names, Speed, Trust, Which, kernel_accounts};
 use esxtop::{Counters, Gauges, Gid, PcpuCounters, Role, Totals, Wid, WorldCounters};
 use settings::LiveSettings;

@@ -5,6 +5,7 @@
 //! size and offset with C's. This crate decides nothing about scheduling.
 #![allow(unsafe_code)]
 
+mod blocks;
 mod host;
 mod knobs;
 mod layout;
@@ -14,6 +15,7 @@ mod plan;
 mod platform;
 mod tandem;
 
+pub use blocks::BlockTimers;
 pub use contract::{
     ENQUEUE_WAKEUP, KICK_IDLE, KICK_PREEMPT, Kernel as Platform, NoKernel, Task as PlatTask, Tasks,
 };

@@ -1,6 +1,7 @@
 //! Records of `sched/platform/native.h` and the entry points of `sched/core.h`, as C declares them;
 //! nothing here is safe to call by itself.
 
+use crate::blocks::BlockTimers;
 use crate::records::{self, Cluster, Knobs, Limiter, Node, Pcpu, Siblings, Vm, World};
 use contract::Task as PlatTask;
 
@@ -62,6 +63,8 @@ unsafe extern "C" {
     pub(crate) fn sched_limits(h: *mut Native, part: u32) -> u64;
     pub(crate) fn sched_limits_parts(h: *mut Native) -> u32;
     pub(crate) fn sched_cosched(h: *mut Native, block: u32) -> u64;
+    pub(crate) fn sched_block_start(b: *mut BlockTimers, timers: u32);
+    pub(crate) fn sched_block_claim(b: *mut BlockTimers, pcpu: u32, house: u32) -> u32;
     pub(crate) fn sched_guest(h: *mut Native, task: *mut PlatTask, inside: bool);
     pub(crate) fn sched_yield_to(h: *mut Native, task: *mut PlatTask, to: *mut PlatTask) -> bool;
 }

@@ -5,6 +5,7 @@
 //! out the `Deed` that a vCPU does to its siblings.
 
 mod build;
+mod names;
 mod siblings;
 mod tasks;
 

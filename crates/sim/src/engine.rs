@@ -101,7 +101,9 @@ impl<P: Scheduler> Engine<P> {
 
     /// Records from now on; the first events are the names of everything that the run has.
     pub(crate) fn record(&mut self, run: &Run, mut recorder: Recorder) {
-        recorder.begin(run, &self.cast, self.planner.pools());
+        for event in self.cast.names(run, self.planner.pools()) {
+            recorder.push(&event);
+        }
         self.kernel.record_by(recorder);
         self.policy.record(true);
     }

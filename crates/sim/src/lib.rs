@@ -18,6 +18,7 @@ mod books;
 mod cast;
 mod clock;
 mod engine;
+mod error;
 mod faults;
 mod guest;
 mod kernel;
@@ -30,19 +31,21 @@ mod queues;
 mod realtime;
 mod recorder;
 mod run;
+mod terms;
 mod timers;
 mod truth;
 mod watch;
 
 pub use ::contract::{Breach, Feature, Rule};
 pub use engine::{EPOCH_UNIX_S, OnLook, Stats, profile};
+pub use error::SimError;
 pub use mutant::Mutant;
 pub use options::{Age, Costs, Options, Ticks};
 pub use peers::Peer;
 pub use policies::{Policy, PolicyError};
 pub use recorder::TraceOut;
 pub use run::{
-    Outcome, Progress, SimError, judge, run, run_scenario, run_scenario_traced, run_traced,
-    run_watched, scheduler_terms,
+    Outcome, Progress, judge, run, run_scenario, run_scenario_traced, run_traced, run_watched,
 };
+pub use terms::scheduler_terms;
 pub use truth::PcpuTimes;

@@ -1,15 +1,14 @@
 //! Which schedulers there are by name, and what each can be asked for; the only file here that
 //! names one.
 
+use crate::error::SimError;
 use crate::faults::Faulty;
 use crate::mutant::Mutant;
-use crate::options::Options;
-use crate::run::SimError;
 use contract::{Feature, Scheduler};
 use peers::Peer;
 use sched_core::Knobs;
 use settings::{LimitSetting, Run, VmSpec};
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
 /// The scheduler of a run, and the fault that is put between it and the kernel, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -114,12 +113,13 @@ pub(crate) fn faulty(
 /// Refuses a run that asks for what the policy cannot do, naming all of it.
 pub(crate) fn refuse(
     run: &Run,
-    options: &Options,
+    policy: Policy,
+    knobs: &BTreeMap<String, u64>,
     traced: bool,
     features: &[Feature],
 ) -> Result<(), SimError> {
     let mut missing = vec![];
-    for (feature, by) in asked(run, options, traced) {
+    for (feature, by) in asked(run, knobs, traced) {
         if !features.contains(&feature) {
             missing.push(format!("{} ({by})", feature.name()));
         }
@@ -127,12 +127,12 @@ pub(crate) fn refuse(
     if missing.is_empty() {
         return Ok(());
     }
-    let (label, policy) = (run.label.clone(), options.policy.to_string());
+    let (label, policy) = (run.label.clone(), policy.to_string());
     Err(SimError::Unsupported { label, policy, missing })
 }
 
 /// What a run asks for, each with what asks for it.
-fn asked(run: &Run, options: &Options, traced: bool) -> Vec<(Feature, String)> {
+fn asked(run: &Run, knobs: &BTreeMap<String, u64>, traced: bool) -> Vec<(Feature, String)> {
     let spec = &run.spec;
     let mut out = vec![];
     let mut ask = |feature, by: String| out.push((feature, by));
@@ -177,7 +177,7 @@ fn asked(run: &Run, options: &Options, traced: bool) -> Vec<(Feature, String)> {
     if spec.numa().is_some_and(|n| n.on) {
         ask(Feature::Homes, "[numa]".to_owned());
     }
-    for name in spec.knobs.keys().chain(options.knobs.keys()) {
+    for name in spec.knobs.keys().chain(knobs.keys()) {
         ask(Feature::Knobs, format!("'{name}'"));
     }
     if traced {

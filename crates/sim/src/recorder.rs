@@ -1,12 +1,9 @@
 //! Writes the trace of a run: the scheduler's own records, with the names that only the scenario
 //! knows; it changes nothing in the run.
 
-use crate::cast::Cast;
 use contract::TraceRecord;
-use settings::{PlacedPool, Run};
 use std::{fmt, io::Write};
-use trace::{Event, Kind, Place, RAW_BYTES, Role, Writer};
-use units::{PcpuId, PcpuSet, VmId, WorldId};
+use trace::{Event, Kind, RAW_BYTES, Writer};
 
 /// Where a trace goes.
 pub type TraceOut = Box<dyn Write + Send>;
@@ -40,31 +37,6 @@ impl Recorder {
     /// Begins a trace.
     pub(crate) fn new(out: TraceOut) -> Result<Recorder, String> {
         Ok(Recorder { writer: Writer::new(out).map_err(|e| e.to_string())?, error: None })
-    }
-
-    /// The first events: the names of everything that a run has.
-    pub(crate) fn begin(&mut self, run: &Run, cast: &Cast, pools: &[PlacedPool]) {
-        let n = run.topology.pcpus();
-        let mut tell = |pcpu, kind| self.push(&Event { ns: 0, pcpu, kind });
-        tell(None, Kind::Host { pcpus: n as u16 });
-        for (i, p) in run.topology.places().iter().enumerate() {
-            let [smt, core, llc, node] = [p.thread, p.core, p.llc, p.node].map(|x| x as u16);
-            tell(Some(PcpuId(i as u16)), Kind::Pcpu { place: Place { smt, core, llc, node } });
-        }
-        for (i, vm) in cast.vms().iter().enumerate() {
-            let pool = pools[vm.pool].path.clone();
-            tell(None, Kind::Vm { vm: VmId(i as u16), name: vm.name.clone(), pool });
-        }
-        let host = PcpuSet::first(n);
-        for w in cast.worlds() {
-            let (world, spec) = (WorldId(w), cast.spec(w));
-            let role = if cast.is_vcpu(w) { Role::Vcpu } else { Role::Host };
-            let vm = VmId(cast.vm_of(w) as u16);
-            tell(None, Kind::World { world, vm, role, name: spec.name.clone() });
-            if let Some(allowed) = &spec.allowed {
-                tell(None, Kind::Affinity { world, allowed: Box::new(allowed.and(&host)) });
-            }
-        }
     }
 
     pub(crate) fn push(&mut self, event: &Event) {

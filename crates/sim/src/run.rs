@@ -3,13 +3,14 @@
 
 use crate::cast;
 use crate::engine::{Engine, Looks, OnLook, Stats, Terms};
+use crate::error::SimError;
 use crate::options::{Age, Options};
 use crate::policies::{self, Policy};
 use crate::recorder::{Recorder, TraceOut};
 use crate::truth::PcpuTimes;
-use check::{CoreSharing, CoreTerms, CoschedSpans, SchedulerTerms, Verdict};
-use contract::{Breach, Feature, Scheduler, Setup};
-use sched_core::{HostError, KnobError, Knobs, Tandem};
+use check::Verdict;
+use contract::{Feature, Scheduler, Setup};
+use sched_core::{Knobs, Tandem};
 use settings::{PlacedPool, Run, Scenario};
 use units::Span;
 use views::{Checked, Document, RunResult, Where};
@@ -27,100 +28,6 @@ pub struct Outcome {
     pub pcpus: Vec<PcpuTimes>,
     /// Knobs that were in force.
     pub knobs: sched_core::Knobs,
-}
-
-/// A run that could not be done, or that the kernel's contract ended.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SimError {
-    /// The scenario does not fit the scheduler's tables.
-    #[error("run '{label}': {cause}")]
-    Host {
-        /// The run.
-        label: String,
-        /// Why.
-        cause: HostError,
-    },
-    /// The pools make no tree, or a change of settings cannot be.
-    #[error("run '{label}': {}", reasons.join("; "))]
-    Pools {
-        /// The run.
-        label: String,
-        /// Why.
-        reasons: Vec<String>,
-    },
-    /// A knob was refused.
-    #[error("run '{label}': {cause}")]
-    Knob {
-        /// The run.
-        label: String,
-        /// Why.
-        cause: KnobError,
-    },
-    /// The run asks for what the policy cannot do.
-    #[error(
-        "run '{label}': cannot run it with policy {policy}, which has no {}; run it with tandem, \
-            or take that out of the scenario", missing.join(", no ")
-    )]
-    Unsupported {
-        /// The run.
-        label: String,
-        /// The policy.
-        policy: String,
-        /// What is missing, each with what asks for it.
-        missing: Vec<String>,
-    },
-    /// The duration leaves nothing to measure.
-    #[error("run '{label}': cannot measure {duration}: allowed more than the warm-up of {warmup}")]
-    Duration {
-        /// The run.
-        label: String,
-        /// As given.
-        duration: Span,
-        /// As the scenario says.
-        warmup: Span,
-    },
-    /// The trace could not be written.
-    #[error("run '{label}': cannot record: {cause}")]
-    Trace {
-        /// The run.
-        label: String,
-        /// Why.
-        cause: String,
-    },
-    /// The scheduler broke a rule of the kernel's contract.
-    #[error("run '{label}' (seed {seed}): {breach}; a kernel would have ejected the scheduler")]
-    Contract {
-        /// The run.
-        label: String,
-        /// Its seed, to replay it.
-        seed: u64,
-        /// What happened.
-        breach: Breach,
-    },
-}
-
-/// Settings of the scheduler that decide what the oracle holds a run to: its knobs, and how often
-/// the host's timers interrupt.
-#[must_use]
-pub fn scheduler_terms(knobs: &sched_core::Knobs, hz: u32) -> SchedulerTerms {
-    let us = |n: u64| Span::from_ns(n * 1000);
-    let cosched = CoschedSpans {
-        costop: us(knobs.costop_us),
-        costart: us(knobs.costart_us),
-        poll: us(knobs.cosched_poll_us),
-    };
-    SchedulerTerms {
-        quantum: us(knobs.quantum_us),
-        tick: Span::from_ns(1_000_000_000 / u64::from(hz)),
-        timer_late: Span::ZERO,
-        spread: Some(us(knobs.spread_us)),
-        cores: Some(CoreTerms {
-            shared_charge: knobs.charge(),
-            whole_core: us(knobs.whole_core_us),
-        }),
-        sharing: CoreSharing::of(knobs.core_sharing),
-        cosched: (knobs.cosched != 0).then_some(cosched),
-    }
 }
 
 /// Does one run.
@@ -244,7 +151,8 @@ impl<'r> Ready<'r> {
 
     /// Refuses what the policy cannot do.
     fn allowed(&self, traced: bool, features: &[Feature]) -> Result<(), SimError> {
-        policies::refuse(self.run, self.options, traced, features)
+        let options = self.options;
+        policies::refuse(self.run, options.policy, &options.knobs, traced, features)
     }
 
     fn tandem(&self) -> Result<Tandem, SimError> {

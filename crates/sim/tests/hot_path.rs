@@ -1,10 +1,10 @@
-//! What a wake-up costs in instructions of the native scheduler: six pools deep, each with a limit,
-//! no more than a tenth above the flat case; in a VM of 64 vCPUs no more than a fifth above one of
-//! two.
+//! What a wake-up costs in instructions of the native scheduler: each callback no more than it does
+//! today; six pools deep, each with a limit, no more than a tenth above the flat case; in a VM of
+//! 64 vCPUs no more than a fifth above one of two.
 #[path = "count/mod.rs"]
 mod count;
 
-use count::{Counts, begins, counted};
+use count::{Counts, begins, counted, held, optimised};
 use sched_core::{ENQUEUE_WAKEUP, Host, KIND_VCPU, Limiter, Platform, Tasks};
 use topology::{Shape, Topology};
 use units::Rate;
@@ -203,15 +203,22 @@ fn cost(of: (u32, u32), cycle: Cycle) -> u64 {
     costs(of, cycle).iter().sum()
 }
 
+/// Instructions of a cycle by callback, as last measured: a ratchet.
+const TODAY: [(&str, (u32, u32), Cycle, Counts9); 3] = [
+    // One dispatch, which finds nothing.
+    ("idle pCPU", (0, 1), wake_idle, [290, 156, 0, 120, 204, 251, 97, 193, 0]),
+    // Two wake-ups that find the pCPU busy or idle, two switches: two calls of each callback.
+    ("busy pCPU", (0, 1), wake_busy, [961, 313, 454, 791, 470, 503, 195, 0, 0]),
+    // As above, with the budgets of seven limits asked and charged.
+    ("busy pCPU below 7 limits", (7, 1), wake_busy, [1010, 313, 456, 808, 523, 538, 195, 0, 0]),
+];
+
+/// By the order of [`CALLBACKS`].
+type Counts9 = [u64; CALLBACKS.len()];
+
 #[test]
-#[ignore = "a measurement of the optimised build: make bench runs it"]
-fn each_callback_is_counted() {
-    let cycles: [(&str, (u32, u32), Cycle); 3] = [
-        ("idle pCPU", (0, 1), wake_idle),
-        ("busy pCPU", (0, 1), wake_busy),
-        ("busy pCPU below 7 limits", (7, 1), wake_busy),
-    ];
-    for (name, of, cycle) in cycles {
+fn each_callback_costs_what_it_did() {
+    for (name, of, cycle, today) in TODAY.into_iter().filter(|_| optimised()) {
         let counts = costs(of, cycle);
         let told: Vec<String> = CALLBACKS
             .iter()
@@ -220,7 +227,9 @@ fn each_callback_is_counted() {
             .map(|(callback, n)| format!("{callback} {n}"))
             .collect();
         println!("{name}: {} instructions: {}", counts.iter().sum::<u64>(), told.join(", "));
-        assert!(counts.iter().all(|n| *n < 2_000), "{name}: {counts:?}");
+        for ((callback, seen), today) in CALLBACKS.iter().zip(counts).zip(today) {
+            held(&format!("{name}: {callback}"), seen, today);
+        }
     }
 }
 
@@ -235,9 +244,9 @@ pub fn figures() -> [(&'static str, u64); 3] {
 }
 
 #[test]
-#[ignore = "a measurement of the optimised build: make bench runs it"]
 fn six_limited_pools_cost_a_tenth_at_most() {
-    for (name, cycle) in [("idle pCPU", wake_idle as Cycle), ("busy pCPU", wake_busy)] {
+    let cycles = [("idle pCPU", wake_idle as Cycle), ("busy pCPU", wake_busy)];
+    for (name, cycle) in cycles.into_iter().filter(|_| optimised()) {
         let (flat, deep) = (cost((0, 1), cycle), cost((7, 1), cycle));
         println!(
             "{name}: {flat} instructions flat, {deep} below 7 limits, ratio {:.3}",
@@ -248,9 +257,9 @@ fn six_limited_pools_cost_a_tenth_at_most() {
 }
 
 #[test]
-#[ignore = "a measurement of the optimised build: make bench runs it"]
 fn sixty_four_vcpus_cost_a_switch_a_fifth_more_than_two_at_most() {
-    for (name, cycle) in [("idle pCPU", wake_idle as Cycle), ("busy pCPU", wake_busy)] {
+    let cycles = [("idle pCPU", wake_idle as Cycle), ("busy pCPU", wake_busy)];
+    for (name, cycle) in cycles.into_iter().filter(|_| optimised()) {
         let (one, two, wide) = (cost((0, 1), cycle), cost((0, 2), cycle), cost((0, 64), cycle));
         println!(
             "{name}: {one} instructions for 1 vCPU, {two} for 2, {wide} for 64, ratio {:.3}",

@@ -2,8 +2,8 @@
 //! summarised.
 
 use crate::cells::mark;
+use crate::line::{Line, Tone};
 use crate::play::Sample;
-use crate::view::{Line, Tone};
 use esxtop::{Gid, GroupKind, GroupRates, Level, Metric, Rates};
 
 /// Lines that one counter of pCPUs may take, on small screens and on large ones.

@@ -2,7 +2,7 @@
 //! texts of its own for them.
 
 use crate::keys::KEYS;
-use crate::view::{Line, Tone};
+use crate::line::{Line, Tone};
 use esxtop::{COUNTERS, Counter, Panel, Unit};
 
 /// What NHN says, which is no number.

@@ -22,6 +22,7 @@ mod file;
 mod head;
 mod help;
 mod keys;
+mod line;
 mod play;
 mod replayed;
 mod rows;
@@ -34,11 +35,12 @@ pub use cells::safe_lines;
 pub use config::{Columns, Config, ConfigError, INTERVAL_S, Panel, Part, SortBy};
 pub use file::{FileError, Opened, open};
 pub use keys::{Action, KEYS, Key, keys_markdown};
+pub use line::Tone;
 pub use play::{Error, Player, Polled, Sample, Source};
 pub use replayed::replayed;
 pub use state::State;
 pub use term::{TermError, run};
-pub use view::{Size, Status, Tone, View, view};
+pub use view::{Size, Status, View, view};
 pub use write::{Format, WriteError, only, screen, write};
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 use crate::cells::{Cell, UNKNOWN, fit, mark, number, safe, width};
 use crate::config::{Columns, Panel, Part, SortBy};
+use crate::line::{Line, Tone};
 use crate::state::State;
-use crate::view::{Line, Tone};
 use esxtop::{
     AllocUnits, Field, Gid, GroupKind, GroupRates, Level, Metric, Rates, Role, Values, Wid,
     WorldRates,

@@ -2,10 +2,11 @@
 
 use crate::config::Config;
 use crate::keys::Key;
+use crate::line::Tone;
 use crate::samples::sample;
 use crate::state::State;
 use crate::term::paint;
-use crate::view::{Size, Status, Tone, View, view};
+use crate::view::{Size, Status, View, view};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};

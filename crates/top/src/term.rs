@@ -3,9 +3,10 @@
 
 use crate::config::Config;
 use crate::keys::{Action, Key};
+use crate::line::{Line, Tone};
 use crate::play::{Error, Player};
 use crate::state::State;
-use crate::view::{Line, Size, Status, Tone, View, view};
+use crate::view::{Size, Status, View, view};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,

@@ -42,6 +42,26 @@ pub(crate) fn comments(text: &str, language: Language) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// Lines, from 0, that show text which no line end of the source can break: a raw string, and what
+/// follows a line end within a string.
+pub(crate) fn unbroken(text: &str) -> Vec<bool> {
+    let bytes = text.as_bytes();
+    let mut out = vec![false; text.lines().count()];
+    for (part, range) in parts(bytes, Language::Rust, false) {
+        let first = bytes[..range.start].iter().filter(|b| **b == b'\n').count();
+        let inside = &text[range];
+        if part == Part::Comment {
+            continue;
+        }
+        out[first] |= inside.starts_with('r');
+        let ends = inside.split('\n').map(|l| l.ends_with('\\'));
+        for (n, continued) in ends.enumerate().take(inside.matches('\n').count()) {
+            out[first + n + 1] |= !continued || inside.starts_with('r');
+        }
+    }
+    out
+}
+
 /// What is not plain code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {

@@ -1,7 +1,7 @@
 //! Rules that look at one source file alone: lengths, widths, opening sentence, unfinished work,
 //! indentation, kernel names, machine paths.
 
-use super::scan::{Function, Language, code, functions};
+use super::scan::{Function, Language, code, functions, unbroken};
 use super::{Finding, SourceFile};
 
 const FILE_LINES_MAX: usize = 500;
@@ -72,21 +72,22 @@ fn columns(line: &str) -> usize {
     line.chars().fold(0, |at, c| if c == '\t' { at / 8 * 8 + 8 } else { at + 1 })
 }
 
-/// All lines of C; of Rust comments, for its code is rustfmt's. A list of one entry a line is read
-/// as a table.
+/// All lines of C and Rust, but for text that no line end can break. A list of one entry a line is
+/// read as a table.
 fn line_width(file: &SourceFile) -> Option<Finding> {
     if file.has_extension(&["def"]) {
         return None;
     }
-    let rust = file.has_extension(&["rs"]);
-    let wide: Vec<usize> = (1..)
-        .zip(file.text.lines())
-        .filter(|(_, l)| !rust || l.trim_start().starts_with("//"))
-        .filter(|(_, l)| columns(l) > LINE_COLUMNS_MAX)
-        .map(|(n, _)| n)
-        .collect();
+    let lines = file.text.lines().enumerate();
+    let mut wide: Vec<usize> =
+        lines.filter(|(_, l)| columns(l) > LINE_COLUMNS_MAX).map(|(n, _)| n + 1).collect();
+    if file.has_extension(&["rs"]) && !wide.is_empty() {
+        let unbroken = unbroken(&file.text);
+        wide.retain(|n| !unbroken[*n - 1]);
+    }
     let what = format!(
-        "seen {} lines of more than {LINE_COLUMNS_MAX} columns, this is the first; wrap them",
+        "seen {} lines of more than {LINE_COLUMNS_MAX} columns, this is the first; wrap them, and \
+            strings by '\\' at the end of the line",
         wide.len()
     );
     wide.first().map(|line| Finding {
@@ -273,6 +274,16 @@ mod tests {
         let rust = |n| format!("{GOOD}// {}\n", "x".repeat(n));
         assert_eq!(rules("a.rs", &rust(97)), []);
         assert_eq!(rules("a.rs", &rust(98)), [("line-width", 2)]);
+        let text =
+            |open, close| format!("{GOOD}const A: &str = {open}{}{close};\n", "x".repeat(90));
+        assert_eq!(rules("a.rs", &text("\"", "\"")), [("line-width", 2)]);
+        assert_eq!(rules("a.rs", &text("\"\\\n  ", "xxxxxxxxxxxx\"")), [("line-width", 3)]);
+        assert_eq!(rules("a.rs", &text("\"shown\n", "xxxxxxxxxxxx\"")), []);
+        assert_eq!(rules("a.rs", &text("r\"", "\"")), []);
+        assert_eq!(
+            rules("a.rs", &format!("{GOOD}fn {}() {{}}\n", "x".repeat(97))),
+            [("line-width", 2)]
+        );
         let c = |n| format!("/* Who runs next, for all. */\n\tint {};\n", "x".repeat(n));
         assert_eq!(rules("a.c", &c(87)), []);
         assert_eq!(rules("a.c", &c(88)), [("line-width", 2)]);

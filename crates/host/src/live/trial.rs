@@ -1,7 +1,7 @@
 //! Loads the scheduler to see whether this kernel takes it; it attaches nothing.
 
 use super::Live;
-use crate::{HostError, doctor::Refused};
+use crate::HostError;
 use libbpf_rs::PrintLevel;
 use sched_core::Knobs;
 use std::sync::{Mutex, PoisonError};
@@ -11,6 +11,14 @@ use topology::Topology;
 static SAID: Mutex<Vec<String>> = Mutex::new(vec![]);
 /// Lines of it that are kept; the first names the cause, the verifier's log comes between.
 const SAID_MOST: usize = 4;
+
+/// Why a load failed.
+pub(crate) struct Refused {
+    /// The kernel refused it; otherwise it is the host that is not fit.
+    pub kernel: bool,
+    /// Its words.
+    pub seen: String,
+}
 
 /// Loads the scheduler and drops it again: how many instructions were verified, or why it failed.
 pub(crate) fn trial(topology: &Topology) -> Result<u64, Refused> {

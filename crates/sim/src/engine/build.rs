@@ -11,7 +11,7 @@ use crate::numa::{self, Numa};
 use crate::options::Options;
 use crate::planner::Planner;
 use crate::realtime::Realtime;
-use crate::run::scheduler_terms;
+use crate::terms::scheduler_terms;
 use crate::truth::Truth;
 use crate::watch::Watch;
 use check::{CoreSharing, SchedulerTerms};

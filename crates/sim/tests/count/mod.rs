@@ -28,6 +28,38 @@ pub fn begins(part: usize) {
     }
 }
 
+/// Work within a part that is not counted there, but in part 0.
+pub fn aside<T>(work: impl FnOnce() -> T) -> T {
+    let page = NOW.load(Ordering::Relaxed);
+    if page.is_null() {
+        return work();
+    }
+    // SAFETY: as in `begins`.
+    let part = unsafe { page.read_volatile() };
+    begins(0);
+    let out = work();
+    begins(part as usize);
+    out
+}
+
+/// Whether this is a build that counts are held to: what is not optimised takes several times as
+/// many.
+pub fn optimised() -> bool {
+    if cfg!(debug_assertions) {
+        println!("not counted: this build is not optimised; use --release or --profile ci");
+    }
+    !cfg!(debug_assertions)
+}
+
+/// Holds a count to that of `today`, a ratchet: what becomes dearer must raise the number where it
+/// is written, with the reason in the commit; what becomes cheaper by a tenth must lower it.
+pub fn held(what: &str, seen: u64, today: u64) {
+    // 3 %: another version of the compiler.
+    let most = today + today * 3 / 100;
+    assert!(seen <= most, "{what}: {seen} instructions, allowed {most}");
+    assert!(seen * 10 >= today * 9, "{what}: {seen} instructions; lower its number, {today}");
+}
+
 /// A page that a child process shares.
 fn shared_page() -> *mut u32 {
     // SAFETY: a new mapping of its own.

@@ -1,0 +1,107 @@
+//! What a scan of the host reads from and what it finds: roots, VMs, threads, paths of cgroups.
+
+use settings::Called;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// Roots of what is read, so that tests can use made-up trees.
+#[derive(Clone, Debug)]
+pub struct Roots {
+    /// `/proc`.
+    pub proc_fs: PathBuf,
+    /// `/sys`.
+    pub sys: PathBuf,
+    /// `/sys/fs/cgroup`.
+    pub cgroup: PathBuf,
+    /// `/etc/passwd`.
+    pub passwd: PathBuf,
+    /// Reads the extended attributes of a folder that are ours.
+    pub attributes: fn(&Path) -> io::Result<Named>,
+    /// The uid of a folder's owner.
+    pub owner: fn(&Path) -> io::Result<u32>,
+}
+
+/// Extended attributes: names and values.
+pub type Named = Vec<(String, Vec<u8>)>;
+
+/// A thread of a VM, or a kernel thread that works for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// Its id.
+    pub tid: i32,
+    /// Its process: the VM's, or a kernel thread's own.
+    pub pid: i32,
+    /// Number of the vCPU; `None` for a helper (emulator, I/O).
+    pub vcpu: Option<u32>,
+    /// Its name.
+    pub comm: String,
+}
+
+impl Thread {
+    /// Whether it is a vCPU that QEMU itself emulates: by its name, for nothing but QEMU knows. One
+    /// without such a name is KVM's.
+    #[must_use]
+    pub fn emulated(&self) -> bool {
+        self.vcpu.is_some() && self.comm.ends_with("/TCG")
+    }
+}
+
+/// A VM found on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundVm {
+    /// Process of the hypervisor.
+    pub pid: i32,
+    /// Start time of that process in clock ticks: a pid alone may be used again.
+    pub started: u64,
+    /// Name given to QEMU, else the scope's, else the pid.
+    pub name: String,
+    /// Its cgroup, below the cgroup root.
+    pub cgroup: String,
+    /// Its threads, vCPUs first.
+    pub threads: Vec<Thread>,
+    /// Effective uid of the process; `None` if it was not looked at.
+    pub uid: Option<u32>,
+    /// Whether settings by its name apply: a trusted user gave it, or the cgroup has it.
+    pub named: bool,
+}
+
+impl FoundVm {
+    /// Number of vCPUs found.
+    #[must_use]
+    pub fn vcpus(&self) -> u32 {
+        self.threads.iter().filter(|t| t.vcpu.is_some()).count() as u32
+    }
+
+    /// What entries of the settings file match.
+    pub(crate) fn called(&self) -> Called<'_> {
+        Called { name: &self.name, named: self.named, cgroup: &self.cgroup }
+    }
+}
+
+/// A cgroup's path and those of all above it but the root, the outermost first.
+pub(crate) fn chain(path: &str) -> Vec<&str> {
+    let ends = path
+        .char_indices()
+        .filter(|(i, c)| *c == '/' && *i > 0)
+        .map(|(i, _)| i)
+        .chain([path.len()]);
+    ends.map(|end| &path[..end]).filter(|part| *part != "/" && !part.is_empty()).collect()
+}
+
+/// The folder of a cgroup.
+pub(crate) fn folder(roots: &Roots, path: &str) -> PathBuf {
+    roots.cgroup.join(path.trim_start_matches('/'))
+}
+
+/// Name in a scope: `machine-qemu\x2d3\x2dweb1.scope` is web1 (libvirt), `100.scope` is 100
+/// (Proxmox).
+pub(crate) fn scope_name(cgroup: &str) -> Option<String> {
+    let scope = cgroup.rsplit('/').next()?.strip_suffix(".scope")?.replace("\\x2d", "-");
+    let name = match scope.strip_prefix("machine-qemu-") {
+        Some(rest) => rest.split_once('-').map_or(rest, |r| r.1).to_owned(),
+        None => scope,
+    };
+    (!name.is_empty()).then_some(name)
+}
