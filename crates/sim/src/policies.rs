@@ -112,14 +112,9 @@ pub(crate) fn faulty(
 }
 
 /// Refuses a run that asks for what the policy cannot do, naming all of it.
-pub(crate) fn refuse(
-    run: &Run,
-    options: &Options,
-    traced: bool,
-    features: &[Feature],
-) -> Result<(), SimError> {
+pub(crate) fn refuse(run: &Run, options: &Options, features: &[Feature]) -> Result<(), SimError> {
     let mut missing = vec![];
-    for (feature, by) in asked(run, options, traced) {
+    for (feature, by) in asked(run, options) {
         if !features.contains(&feature) {
             missing.push(format!("{} ({by})", feature.name()));
         }
@@ -132,7 +127,7 @@ pub(crate) fn refuse(
 }
 
 /// What a run asks for, each with what asks for it.
-fn asked(run: &Run, options: &Options, traced: bool) -> Vec<(Feature, String)> {
+fn asked(run: &Run, options: &Options) -> Vec<(Feature, String)> {
     let spec = &run.spec;
     let mut out = vec![];
     let mut ask = |feature, by: String| out.push((feature, by));
@@ -179,9 +174,6 @@ fn asked(run: &Run, options: &Options, traced: bool) -> Vec<(Feature, String)> {
     }
     for name in spec.knobs.keys().chain(options.knobs.keys()) {
         ask(Feature::Knobs, format!("'{name}'"));
-    }
-    if traced {
-        ask(Feature::Traces, "--trace".to_owned());
     }
     out
 }
