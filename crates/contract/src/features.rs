@@ -16,7 +16,8 @@ pub enum Feature {
     Bursts,
     /// Tandem's knobs, co-scheduling among them.
     Knobs,
-    /// Decisions recorded as a trace.
+    /// Decisions with their reasons in a trace; of a policy without, a trace has what the simulator
+    /// sees.
     Traces,
     /// pCPUs that come on line and go off line.
     Hotplug,

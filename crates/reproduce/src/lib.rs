@@ -146,7 +146,7 @@ pub fn reproduce(
     }
     for job in &jobs {
         let run = &scenarios[job.scenario].runs[job.run];
-        sim::judge(run, &options(job), job.traced).map_err(|e| refused(scenarios, job, e))?;
+        sim::judge(run, &options(job)).map_err(|e| refused(scenarios, job, e))?;
     }
     let cost = |j: &Job| {
         let run = &scenarios[j.scenario].runs[j.run];

@@ -2,6 +2,7 @@
 //! of state is written down once, for both. It judges nothing.
 
 use crate::cast::Output;
+use crate::chronicle::Chronicle;
 use crate::kernel::Told;
 use crate::truth::Truth;
 use crate::watch::Watch;
@@ -17,13 +18,26 @@ pub(crate) struct Books {
     watch: Watch,
     /// Times of worlds that have exited.
     gone: Vec<Option<Times>>,
+    /// The same as a trace, where the policy writes none and one is wanted.
+    chronicle: Option<Chronicle>,
 }
 
 /// VMs and pools, for the oracle alone.
 impl Books {
     /// Books of so many worlds.
     pub(crate) fn new(truth: Truth, watch: Watch, worlds: usize) -> Books {
-        Books { truth, watch, gone: vec![None; worlds] }
+        Books { truth, watch, gone: vec![None; worlds], chronicle: None }
+    }
+
+    /// Keeps events for a trace from now on.
+    pub(crate) fn keep_chronicle(&mut self) {
+        self.chronicle = Some(Chronicle::default());
+    }
+
+    /// Events for a trace that have not been taken yet, if they are kept.
+    #[inline]
+    pub(crate) fn chronicle(&mut self) -> Option<&mut Chronicle> {
+        self.chronicle.as_mut()
     }
 
     pub(crate) fn pools(&mut self, now: u64, pools: Vec<PoolTerms>) {
@@ -56,6 +70,9 @@ impl Books {
     ) {
         self.truth.born(now, world, asleep);
         self.watch.world_added(now, world, vm, allowed, asleep);
+        if let Some(c) = &mut self.chronicle {
+            c.born(now, world, asleep);
+        }
     }
 
     /// A world that is there may use these pCPUs from now on, for its home has changed.
@@ -76,12 +93,19 @@ impl Books {
     /// A world is woken, and READY from now on.
     pub(crate) fn woken(&mut self, now: u64, world: u32) {
         self.truth.woken(world);
+        if let Some(c) = &mut self.chronicle {
+            c.woken(now, world);
+        }
         self.enter(now, world, State::Ready);
     }
 
     /// A world enters a state in which it does not run.
     #[inline]
     pub(crate) fn enter(&mut self, now: u64, world: u32, state: State) {
+        if let Some(c) = &mut self.chronicle {
+            let (from, last) = self.truth.at(world);
+            c.enters(now, world, from, state, last);
+        }
         self.truth.enter(now, world, state);
         self.watch.state(now, world, state, None);
     }
@@ -95,6 +119,10 @@ impl Books {
     /// A world begins to run on a pCPU.
     #[inline]
     pub(crate) fn runs(&mut self, now: u64, world: u32, pcpu: u32) {
+        if let Some(c) = &mut self.chronicle {
+            let (from, last) = self.truth.at(world);
+            c.runs(now, world, from, last, pcpu);
+        }
         self.truth.runs(now, world, pcpu);
         self.watch.state(now, world, State::Run, Some(pcpu));
     }
@@ -111,6 +139,9 @@ impl Books {
     #[inline]
     pub(crate) fn idle(&mut self, now: u64, pcpu: u32, idle: bool) {
         self.truth.idle(now, pcpu, idle);
+        if let Some(c) = &mut self.chronicle {
+            c.idle(now, pcpu, idle);
+        }
     }
 
     /// These pCPUs are on line from now on.
@@ -133,6 +164,9 @@ impl Books {
     /// A vCPU that runs enters its guest, or leaves it for its emulator.
     pub(crate) fn guest(&mut self, now: u64, world: u32, inside: bool) {
         self.watch.guest(now, world, inside);
+        if let Some(c) = &mut self.chronicle {
+            c.guest(now, world, inside);
+        }
     }
 
     /// What the scheduler holds back has changed.
@@ -145,9 +179,15 @@ impl Books {
         if !taken {
             self.truth.held(at_ns, world, to);
         }
+        if let Some(c) = self.chronicle.as_mut().filter(|_| from != Hold::Costopped) {
+            c.parked(at_ns, world, to != Hold::None);
+        }
         if from != Hold::Costopped {
             self.watch.held_back(now, world, to != Hold::None);
         } else if to == Hold::None {
+            if let Some(c) = &mut self.chronicle {
+                c.enters(at_ns, world, State::Costop, State::Ready, None);
+            }
             self.truth.enter(at_ns, world, State::Ready);
             self.watch.state(now, world, State::Ready, None);
         }
@@ -164,6 +204,9 @@ impl Books {
         self.watch.reported(now, accounts, world);
         self.gone[world as usize] = Some(self.times(now, world, output));
         self.watch.world_removed(now, world);
+        if let Some(c) = &mut self.chronicle {
+            c.gone(now, world, self.truth.at(world).0);
+        }
         self.truth.exit(now, world, vm);
     }
 }

@@ -36,7 +36,7 @@ use crate::realtime::Realtime;
 use crate::recorder::Recorder;
 use ::hardware::Hardware;
 use check::Verdict;
-use contract::{Breach, Callback, KICK_IDLE, KICK_PREEMPT, Scheduler, Task};
+use contract::{Breach, Callback, Feature, KICK_IDLE, KICK_PREEMPT, Scheduler, Task};
 use report::Snapshot;
 use settings::Run;
 
@@ -106,6 +106,9 @@ impl<P: Scheduler> Engine<P> {
         }
         self.kernel.record_by(recorder);
         self.policy.record(true);
+        if !self.policy.features().contains(&Feature::Traces) {
+            self.books.keep_chronicle();
+        }
     }
 
     /// Starts the run and does it to the end; what comes before `warmup_ns` does not count.
@@ -158,6 +161,7 @@ impl<P: Scheduler> Engine<P> {
             self.stats.events += 1;
             self.kernel.advance(time);
             self.fire(event);
+            self.write_chronicle();
             if let Some(breach) = self.kernel.take_breach() {
                 return Err(breach);
             }
@@ -167,6 +171,14 @@ impl<P: Scheduler> Engine<P> {
         self.look();
         self.audit();
         self.kernel.take_breach().map_or(Ok(()), Err)
+    }
+
+    /// Writes what the engine's books have for the trace.
+    #[inline]
+    fn write_chronicle(&mut self) {
+        if let Some(chronicle) = self.books.chronicle() {
+            chronicle.take().for_each(|event| self.kernel.record(&event));
+        }
     }
 
     /// Calls the scheduler.

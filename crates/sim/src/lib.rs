@@ -16,6 +16,7 @@ mod agenda;
 mod behaviour;
 mod books;
 mod cast;
+mod chronicle;
 mod clock;
 mod engine;
 mod error;

@@ -115,11 +115,10 @@ pub(crate) fn refuse(
     run: &Run,
     policy: Policy,
     knobs: &BTreeMap<String, u64>,
-    traced: bool,
     features: &[Feature],
 ) -> Result<(), SimError> {
     let mut missing = vec![];
-    for (feature, by) in asked(run, knobs, traced) {
+    for (feature, by) in asked(run, knobs) {
         if !features.contains(&feature) {
             missing.push(format!("{} ({by})", feature.name()));
         }
@@ -132,7 +131,7 @@ pub(crate) fn refuse(
 }
 
 /// What a run asks for, each with what asks for it.
-fn asked(run: &Run, knobs: &BTreeMap<String, u64>, traced: bool) -> Vec<(Feature, String)> {
+fn asked(run: &Run, knobs: &BTreeMap<String, u64>) -> Vec<(Feature, String)> {
     let spec = &run.spec;
     let mut out = vec![];
     let mut ask = |feature, by: String| out.push((feature, by));
@@ -179,9 +178,6 @@ fn asked(run: &Run, knobs: &BTreeMap<String, u64>, traced: bool) -> Vec<(Feature
     }
     for name in spec.knobs.keys().chain(knobs.keys()) {
         ask(Feature::Knobs, format!("'{name}'"));
-    }
-    if traced {
-        ask(Feature::Traces, "--trace".to_owned());
     }
     out
 }

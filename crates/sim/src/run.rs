@@ -63,12 +63,12 @@ pub fn run_traced(run: &Run, options: &Options, out: TraceOut) -> Result<Outcome
 /// Judges a run without doing it: with nothing to object, [`run`] begins.
 ///
 /// # Errors
-/// `SimError`, as `run` refuses it; `traced` says whether it is to be recorded.
-pub fn judge(run: &Run, options: &Options, traced: bool) -> Result<(), SimError> {
+/// `SimError`, as `run` refuses it.
+pub fn judge(run: &Run, options: &Options) -> Result<(), SimError> {
     let ready = Ready::of(run, options)?;
     match options.policy {
-        Policy::Tandem | Policy::Mutant(_) => ready.allowed(traced, ready.tandem()?.features()),
-        Policy::Peer(peer, _) => ready.allowed(traced, peer.make(&ready.setup).features()),
+        Policy::Tandem | Policy::Mutant(_) => ready.allowed(ready.tandem()?.features()),
+        Policy::Peer(peer, _) => ready.allowed(peer.make(&ready.setup).features()),
     }
 }
 
@@ -150,9 +150,9 @@ impl<'r> Ready<'r> {
     }
 
     /// Refuses what the policy cannot do.
-    fn allowed(&self, traced: bool, features: &[Feature]) -> Result<(), SimError> {
+    fn allowed(&self, features: &[Feature]) -> Result<(), SimError> {
         let options = self.options;
-        policies::refuse(self.run, options.policy, &options.knobs, traced, features)
+        policies::refuse(self.run, options.policy, &options.knobs, features)
     }
 
     fn tandem(&self) -> Result<Tandem, SimError> {
@@ -169,7 +169,7 @@ impl<'r> Ready<'r> {
         trace: Option<TraceOut>,
         looks: Option<Looks>,
     ) -> Result<Outcome, SimError> {
-        self.allowed(trace.is_some(), policy.features())?;
+        self.allowed(policy.features())?;
         let (run, seed, duration) = (self.run, self.seed, self.duration);
         let terms = Terms {
             run,
@@ -257,7 +257,7 @@ fn run_all(
     mut progress: impl FnMut(Progress<'_>),
 ) -> Result<Document, SimError> {
     for one in &scenario.runs {
-        judge(one, options, trace.is_some())?;
+        judge(one, options)?;
     }
     let mut runs = vec![];
     for (i, one) in scenario.runs.iter().enumerate() {

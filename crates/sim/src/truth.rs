@@ -149,6 +149,12 @@ impl Truth {
         self.worlds[world as usize].enter(now, state);
     }
 
+    /// The state that a world is in, and the pCPU on which it ran last.
+    pub(crate) fn at(&self, world: u32) -> (State, Option<u32>) {
+        let life = &self.worlds[world as usize];
+        (life.state, life.last_pcpu)
+    }
+
     pub(crate) fn woken(&mut self, world: u32) {
         self.worlds[world as usize].wakeups += 1;
     }

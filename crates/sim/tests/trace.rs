@@ -109,9 +109,10 @@ fn of(t: &Times) -> Told {
 }
 
 /// Holds the trace of so many seconds of a run to its result.
-fn exact(name: &str, secs: u64, ticks: Ticks) {
+fn exact(name: &str, secs: u64, ticks: Ticks, policy: Policy) {
     let options = Options {
         ticks,
+        policy,
         duration: Some(Span::from_secs(secs)),
         check: false,
         ..Options::default()
@@ -136,7 +137,8 @@ fn exact(name: &str, secs: u64, ticks: Ticks) {
         (pool.used_ns, pool.ready_ns),
         "{name} {ticks:?}: host tasks"
     );
-    waits_are_ready_time(name, &events, from, to, &told);
+    let wrong_idle = waits_are_ready_time(name, &events, from, to, &told);
+    assert!(wrong_idle == 0 || policy != Policy::Tandem, "{name}: no pCPU is wrong to idle");
     pcpus_are_busy_or_idle(name, &events, from, to, &result);
 }
 
@@ -161,17 +163,17 @@ fn pcpus_are_busy_or_idle(name: &str, events: &[Event], from: u64, to: u64, resu
     }
 }
 
-/// What `trace waits` lists sums to the ready time of each world.
+/// What `trace waits` lists sums to the ready time of each world. Waits beside a pCPU that was wrong
+/// to idle.
 fn waits_are_ready_time(
     name: &str,
     events: &[Event],
     from: u64,
     to: u64,
     told: &BTreeMap<WorldId, Told>,
-) {
+) -> usize {
     let report = analyse(events, &WaitOptions::default());
     assert_eq!(report.unknown_begin, 0, "{name}: every wait is seen from its begin");
-    assert_eq!(report.all.wrong_idle, 0, "{name}: no pCPU is wrong to idle");
     let mut sums: BTreeMap<WorldId, u64> = BTreeMap::new();
     for w in &report.waits {
         *sums.entry(w.world).or_default() += clip((w.since_ns, w.since_ns + w.ns), from, to);
@@ -184,27 +186,36 @@ fn waits_are_ready_time(
             world.0
         );
     }
+    report.all.wrong_idle as usize
 }
 
 macro_rules! exact {
-    ($($test:ident $name:literal $secs:literal;)*) => {
+    ($($test:ident $policy:literal $name:literal $secs:literal;)*) => {
         $(#[test]
         fn $test() {
-            [Ticks::Aligned, Ticks::Staggered].into_iter().for_each(|t| exact($name, $secs, t));
+            let policy = $policy.parse().expect("a policy");
+            for ticks in [Ticks::Aligned, Ticks::Staggered] {
+                exact($name, $secs, ticks, policy);
+            }
         })*
     };
 }
 
 // Sleepers and host tasks; births and deaths; pools under limits; held worlds, and such as swap.
+// Policies that write no trace of their own.
 exact! {
-    the_trace_of_sleepers_is_their_accounts "sleepers" 9;
-    the_trace_of_vms_that_come_and_go_is_their_accounts "coming-and-going" 35;
-    the_trace_of_limited_pools_is_their_accounts "pools-nested" 9;
-    the_trace_of_one_limited_pool_is_its_accounts "pool-limit" 9;
-    the_trace_of_held_worlds_is_their_accounts "confined" 9;
-    the_trace_of_held_worlds_that_wake_is_their_accounts "held-wakes" 25;
-    the_trace_of_wide_and_narrow_vms_is_their_accounts "up-smp-mix" 9;
-    the_trace_of_two_that_meet_is_their_accounts "two-at-20" 9;
+    the_trace_of_sleepers_is_their_accounts "tandem" "sleepers" 9;
+    the_trace_of_vms_that_come_and_go_is_their_accounts "tandem" "coming-and-going" 35;
+    the_trace_of_limited_pools_is_their_accounts "tandem" "pools-nested" 9;
+    the_trace_of_one_limited_pool_is_its_accounts "tandem" "pool-limit" 9;
+    the_trace_of_held_worlds_is_their_accounts "tandem" "confined" 9;
+    the_trace_of_held_worlds_that_wake_is_their_accounts "tandem" "held-wakes" 25;
+    the_trace_of_wide_and_narrow_vms_is_their_accounts "tandem" "up-smp-mix" 9;
+    the_trace_of_two_that_meet_is_their_accounts "tandem" "two-at-20" 9;
+    the_trace_of_cfs_is_its_accounts "cfs" "pool-limit" 9;
+    the_trace_of_eevdf_is_its_accounts "eevdf" "sleepers" 9;
+    the_trace_of_a_co_scheduler_is_its_accounts "esx-3.5" "up-smp-mix" 9;
+    the_trace_of_credit_is_its_accounts "xen-credit" "coming-and-going" 35;
 }
 
 #[test]

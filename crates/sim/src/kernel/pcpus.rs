@@ -4,6 +4,7 @@
 use super::{Context, Hold, Kernel, Nudge, Recorder, Seat, Target, Told};
 use contract::{Breach, Lock, Rule, Task};
 use std::collections::BTreeMap;
+use trace::Event;
 use units::{PcpuId, PcpuSet};
 
 /// What has passed on a pCPU since it was looked at last.
@@ -297,6 +298,13 @@ impl Kernel {
     /// The trace goes to this recorder from now on.
     pub(crate) fn record_by(&mut self, recorder: Recorder) {
         self.recorder = Some(recorder);
+    }
+
+    /// Puts an event into the trace, if one is recorded.
+    pub(crate) fn record(&mut self, event: &Event) {
+        if let Some(r) = &mut self.recorder {
+            r.push(event);
+        }
     }
 
     /// The trace ends.
