@@ -11,10 +11,11 @@
 //! cpusets and VMs; `realtime` tasks of higher scheduling classes; `locks` a
 //! lock of the kernel in the hands of a VM that is limited; `homes` home nodes of VMs, and their
 //! memory; `vnuma` a guest with virtual nodes; `guests` what Linux guests make of a topology that
-//! they are shown or not.
+//! they are shown or not; `cores` cores and their threads.
 
 mod big;
 mod changes;
+mod cores;
 mod forks;
 mod guests;
 mod homes;
@@ -100,11 +101,13 @@ pub enum Drill {
     Vnuma,
     /// Linux guests that are shown a topology or none, under both schedulers.
     Guests,
+    /// Whole cores for busy VMs, and what a shared core is charged.
+    Cores,
 }
 
 impl Drill {
     /// Every drill, in the order in which `all` runs them.
-    pub const ALL: [Drill; 19] = [
+    pub const ALL: [Drill; 20] = [
         Drill::Load,
         Drill::Settings,
         Drill::Idle,
@@ -124,6 +127,7 @@ impl Drill {
         Drill::Homes,
         Drill::Vnuma,
         Drill::Guests,
+        Drill::Cores,
     ];
 
     /// Its name on the command line.
@@ -148,6 +152,7 @@ impl Drill {
             Drill::Homes => "homes",
             Drill::Vnuma => "vnuma",
             Drill::Guests => "guests",
+            Drill::Cores => "cores",
         }
     }
 }
@@ -210,6 +215,7 @@ pub fn run(
         Drill::Homes => homes::run(setting, archive, on),
         Drill::Vnuma => vnuma::run(setting, archive, on),
         Drill::Guests => guests::run(setting, archive, on),
+        Drill::Cores => cores::run(setting, archive, on),
     }
 }
 
