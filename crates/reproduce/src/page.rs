@@ -27,7 +27,8 @@ pub fn page(experiments: &[Experiment], version: &str, seconds: f64) -> String {
          <ul class=\"findings\"><li class=\"{verdict}\"><b>{}</b><span>{}</span></li></ul></header>\
          <p class=\"keys\"><span class=\"key band\">allowed</span><span class=\"key diamond\">\
          published</span><span class=\"key dot\">measured</span>\
-         <span class=\"key miss\">measured, outside</span></p>",
+         <span class=\"key miss\">measured, outside</span>\
+         <span class=\"key range\">least to most of {} seeds</span></p>",
         experiments.len(),
         if missed == 0 { "all" } else { "miss" },
         if missed == 0 {
@@ -37,6 +38,7 @@ pub fn page(experiments: &[Experiment], version: &str, seconds: f64) -> String {
                 experiments.iter().filter(|e| !e.holds()).map(|e| escape(&e.name)).collect();
             format!("Not as published: {}.", names.join(", "))
         },
+        points().map(|p| p.by_seed.len()).max().unwrap_or(1),
     );
     experiments.iter().for_each(|e| experiment(&mut body, e));
     still("The documents' experiments, done again", version, &body)
@@ -79,7 +81,10 @@ fn figure(out: &mut String, points: &[Point]) {
     let first = &points[0];
     let numbers = points
         .iter()
-        .flat_map(|p| [Some(p.allowed[0]), Some(p.allowed[1]), p.published, p.measured])
+        .flat_map(|p| {
+            let [least, most] = p.spread.map_or([None; 2], |s| s.map(Some));
+            [Some(p.allowed[0]), Some(p.allowed[1]), p.published, least, most]
+        })
         .flatten();
     let (mut least, mut most) = numbers.fold((0.0_f64, f64::MIN), |(a, b), n| (a.min(n), b.max(n)));
     if most <= least {
@@ -118,10 +123,12 @@ fn figure(out: &mut String, points: &[Point]) {
             );
         }
         let class = if p.holds { "measured" } else { "missed" };
-        if let Some(n) = p.measured {
+        if let (Some(n), Some([least, most])) = (p.measured, p.spread) {
             let _ = write!(
                 out,
-                "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4\"/>",
+                "<path class=\"range {class}\" d=\"M{:.1} {y:.1}H{:.1}\"/><circle class=\"{class}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4\"/>",
+                at(least),
+                at(most),
                 at(n)
             );
         }
@@ -183,6 +190,8 @@ mod tests {
             unit: "%".to_owned(),
             policy: "tandem".to_owned(),
             measured,
+            spread: measured.map(|m| [m - 1.0, m + 2.0]),
+            by_seed: measured.map_or(vec![None], |m| vec![Some(m - 1.0), Some(m + 2.0)]),
             holds,
         }
     }
@@ -205,6 +214,10 @@ mod tests {
         assert!(page.contains("1 of 2 published figures") && page.contains("Not as published: x."));
         assert_eq!(page.matches("<circle class=\"missed\"").count(), 1);
         assert_eq!(page.matches("class=\"published\"").count(), 2);
+        // The axis has what any seed measured: the second goes to its end, and no further.
+        assert!(page.contains("least to most of 2 seeds"), "{page}");
+        assert_eq!(page.matches("<path class=\"range ").count(), 2);
+        assert!(page.contains("H850.0\"/><circle class=\"missed\""), "{page}");
         let page = drawn(vec![point("one", None, false)]);
         assert!(page.contains("none %") && !page.contains("<circle"));
         assert!(drawn(vec![point("one", Some(9.0), true)]).contains("Every experiment is as"));
