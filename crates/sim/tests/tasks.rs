@@ -3,7 +3,7 @@
 
 use settings::Scenario;
 use sim::{Options, run};
-use std::{fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 use views::{GuestTasks, Vm};
 
 /// A VM with these keys on a host with these keys.
@@ -130,4 +130,47 @@ fn a_guest_that_is_told_of_steal_time_divides_its_own_cpu_time_and_not_the_hosts
     let (told, untold) = (sum(true), sum(false));
     println!("rounds of eight seeds: {told} with steal time told, {untold} without");
     assert!(told * 100 > untold * 105, "{told} {untold}");
+}
+
+/// CPU time and rounds of the guest of scenario `guest-mix`, by run.
+fn mix(policy: &str) -> BTreeMap<String, (u64, u64)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/guest-mix");
+    let options = Options {
+        policy: policy.parse().expect("a policy"),
+        check: policy == "tandem",
+        ..Options::default()
+    };
+    let of = |r: &settings::Run| {
+        let outcome = run(r, &options).expect("it runs");
+        let vm = &outcome.result.vms[0];
+        (r.label.clone(), (vm.times.used_ns, did(vm).0))
+    };
+    settings::load(folder).expect("it loads").runs.iter().map(of).collect()
+}
+
+#[test]
+fn a_guests_mix_does_the_same_alone_under_all_and_beside_load_what_its_wake_ups_allow() {
+    let all = ["tandem", "cfs", "eevdf", "xen-credit"].map(|policy| (policy, mix(policy)));
+    for (policy, runs) in &all {
+        println!("{policy}: {runs:?}");
+        let rounds = |label: &str| runs[label].1;
+        // Alone a guest does what its tasks cost, whatever schedules the host.
+        for label in ["execl", "pipe", "context", "shell", "mix"] {
+            let first = all[0].1[label].1;
+            assert!(rounds(label).abs_diff(first) * 200 <= first, "{policy} {label}: {first}");
+        }
+        // Beside a VM of as many shares it has half of the host, if it wants so much.
+        let used_ms = runs["mix, loaded"].0 / 1_000_000;
+        assert!((5_900..6_150).contains(&used_ms), "{policy}: {used_ms}");
+        // One task at a time wants less than its half: what is missing are waits.
+        let kept = |label: &str| rounds(&format!("{label}, loaded")) * 1000 / rounds(label);
+        let kept = ["execl", "pipe", "context"].map(kept);
+        let least = match *policy {
+            "tandem" => [995, 995, 995],
+            "cfs" => [990, 930, 990],
+            "eevdf" => [930, 880, 930],
+            _ => [780, 930, 930],
+        };
+        assert!(kept.iter().zip(least).all(|(k, l)| *k >= l), "{policy}: {kept:?}");
+    }
 }
