@@ -32,10 +32,14 @@ pub const SEEDS: u64 = 8;
 pub struct Point {
     /// Document and figure or table.
     pub figure: String,
+    /// Page, or section where the document has no pages.
+    pub page: String,
     /// What this point is.
     pub what: String,
     /// The published number, if there is one.
     pub published: Option<f64>,
+    /// The document's words, if it has some.
+    pub says: Option<String>,
     /// Least and most that reproduce it.
     pub allowed: [f64; 2],
     /// Unit of all numbers.
@@ -50,6 +54,19 @@ pub struct Point {
     pub by_seed: Vec<Option<f64>>,
     /// Whether that is allowed.
     pub holds: bool,
+    /// The same number of other policies, held against nothing.
+    pub beside: Vec<Beside>,
+}
+
+/// A number that is shown beside a figure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Beside {
+    /// The policy.
+    pub policy: String,
+    /// Mean of what was measured by all seeds.
+    pub measured: Option<f64>,
+    /// Least and most of these.
+    pub spread: Option<[f64; 2]>,
 }
 
 /// A scenario's figures.
@@ -272,14 +289,22 @@ fn one(run: &settings::Run, job: &Job) -> Result<measure::Done, SimError> {
 /// Holds the results of each seed against what is published.
 fn judge(scenario: &Scenario, results: &[Results]) -> Experiment {
     let point = |p: &Published| {
-        let by_seed: Vec<Option<f64>> =
-            results.iter().map(|r| measure::number(scenario, p, r)).collect();
+        let numbers = |policy: &str| -> Vec<Option<f64>> {
+            results.iter().map(|r| measure::number(scenario, p, policy, r)).collect()
+        };
+        let beside = |policy: &String| {
+            let (measured, spread) = mean_and_spread(&numbers(policy));
+            Beside { policy: policy.clone(), measured, spread }
+        };
+        let by_seed = numbers(&p.measure.policy);
         let (measured, spread) = mean_and_spread(&by_seed);
         let [least, most] = p.allowed;
         Point {
             figure: p.figure.clone(),
+            page: p.page.clone(),
             what: p.what.clone(),
             published: p.value,
+            says: p.says.clone(),
             allowed: p.allowed,
             unit: p.unit.clone(),
             policy: p.measure.policy.clone(),
@@ -287,6 +312,7 @@ fn judge(scenario: &Scenario, results: &[Results]) -> Experiment {
             spread,
             by_seed,
             holds: measured.is_some_and(|m| (least..=most).contains(&m)),
+            beside: p.beside.iter().map(beside).collect(),
         }
     };
     Experiment {

@@ -83,7 +83,8 @@ fn figure(out: &mut String, points: &[Point]) {
         .iter()
         .flat_map(|p| {
             let [least, most] = p.spread.map_or([None; 2], |s| s.map(Some));
-            [Some(p.allowed[0]), Some(p.allowed[1]), p.published, least, most]
+            let all = [Some(p.allowed[0]), Some(p.allowed[1]), p.published, least, most];
+            all.into_iter().chain(p.beside.iter().map(|b| b.measured))
         })
         .flatten();
     let (mut least, mut most) = numbers.fold((0.0_f64, f64::MIN), |(a, b), n| (a.min(n), b.max(n)));
@@ -95,9 +96,11 @@ fn figure(out: &mut String, points: &[Point]) {
     let unit = escape(&first.unit);
     let _ = write!(
         out,
-        "<h4>{}</h4><svg class=\"figure\" viewBox=\"0 0 {WIDE} {high}\" role=\"img\" \
+        "<h4>{} <small>{}</small></h4>{}<svg class=\"figure\" viewBox=\"0 0 {WIDE} {high}\" role=\"img\" \
          aria-label=\"{}\">",
         escape(&first.figure),
+        escape(&place(&first.page)),
+        words(points),
         escape(&first.figure)
     );
     ticks(out, [least, f64::midpoint(least, most), most], &at, (high, &unit));
@@ -132,6 +135,17 @@ fn figure(out: &mut String, points: &[Point]) {
                 at(n)
             );
         }
+        for b in &p.beside {
+            let Some(n) = b.measured else { continue };
+            let _ = write!(
+                out,
+                "<circle class=\"beside\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}: {} \
+                 {unit}</title></circle>",
+                at(n),
+                escape(&b.policy),
+                short(n)
+            );
+        }
         let said = match (p.measured, p.published) {
             (Some(m), Some(v)) => format!("{} of {}", short(m), short(v)),
             (Some(m), None) => short(m),
@@ -145,6 +159,48 @@ fn figure(out: &mut String, points: &[Point]) {
         );
     }
     out.push_str("</svg>");
+    beside(out, points);
+}
+
+/// Where a figure is in its document.
+fn place(page: &str) -> String {
+    let numbered = page.starts_with(|c: char| c.is_ascii_digit());
+    if numbered { format!("page {page}") } else { page.to_owned() }
+}
+
+/// What the document says of a figure, each sentence once.
+fn words(points: &[Point]) -> String {
+    let mut all: Vec<&str> = points.iter().filter_map(|p| p.says.as_deref()).collect();
+    all.dedup();
+    if all.is_empty() {
+        return String::new();
+    }
+    let quoted: Vec<String> = all.iter().map(|says| format!("“{}”", escape(says))).collect();
+    format!("<p class=\"tells\">{}</p>", quoted.join(" · "))
+}
+
+/// Numbers of other policies, a table of them below their figure.
+fn beside(out: &mut String, points: &[Point]) {
+    let mut policies: Vec<&str> =
+        points.iter().flat_map(|p| &p.beside).map(|b| b.policy.as_str()).collect();
+    policies.sort_unstable();
+    policies.dedup();
+    if policies.is_empty() {
+        return;
+    }
+    let head: String = policies.iter().map(|p| format!("<th>{}</th>", escape(p))).collect();
+    let unit = escape(&points[0].unit);
+    let _ = write!(out, "<table><thead><tr><th>beside it, {unit}</th>{head}</tr></thead><tbody>");
+    for p in points.iter().filter(|p| !p.beside.is_empty()) {
+        let number = |policy: &&str| {
+            let of = p.beside.iter().find(|b| b.policy == *policy);
+            let text = of.and_then(|b| b.measured).map_or("-".to_owned(), short);
+            format!("<td>{text}</td>")
+        };
+        let numbers: String = policies.iter().map(number).collect();
+        let _ = write!(out, "<tr><td>{}</td>{numbers}</tr>", escape(&p.what));
+    }
+    out.push_str("</tbody></table>");
 }
 
 /// Lines of an axis, with their numbers below.
@@ -180,10 +236,18 @@ pub(crate) fn short(n: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Beside;
 
     fn point(what: &str, measured: Option<f64>, holds: bool) -> Point {
         Point {
             figure: "VS51 figure 9".to_owned(),
+            page: "22".to_owned(),
+            says: Some("by < 10%".to_owned()),
+            beside: vec![Beside {
+                policy: "eevdf".to_owned(),
+                measured: Some(9.25),
+                spread: Some([9.0, 9.5]),
+            }],
             what: what.to_owned(),
             published: Some(10.0),
             allowed: [8.0, 13.0],
@@ -218,8 +282,13 @@ mod tests {
         assert!(page.contains("least to most of 2 seeds"), "{page}");
         assert_eq!(page.matches("<path class=\"range ").count(), 2);
         assert!(page.contains("H850.0\"/><circle class=\"missed\""), "{page}");
+        assert!(page.contains("<small>page 22</small>") && page.contains("“by &lt; 10%”"));
+        assert_eq!(page.matches("by &lt; 10%").count(), 1, "the same words once");
+        assert_eq!(page.matches("eevdf: 9.25 %").count(), 2);
+        assert!(page.contains("<th>eevdf</th>") && page.contains("<td>9.25</td>"));
+        assert_eq!(place("slide \"x\""), "slide \"x\"");
         let page = drawn(vec![point("one", None, false)]);
-        assert!(page.contains("none %") && !page.contains("<circle"));
+        assert!(page.contains("none %") && !page.contains("<circle class=\"missed"));
         assert!(drawn(vec![point("one", Some(9.0), true)]).contains("Every experiment is as"));
     }
 

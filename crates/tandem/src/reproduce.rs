@@ -146,6 +146,19 @@ fn table(experiments: &[Experiment]) -> String {
             p.spread.map_or("-".to_owned(), range),
             if p.holds { "ok".to_owned() } else { "MISS".to_owned() },
         ]);
+        for b in &p.beside {
+            t.row([
+                String::new(),
+                String::new(),
+                "beside it".to_owned(),
+                b.policy.clone(),
+                String::new(),
+                String::new(),
+                b.measured.map_or("-".to_owned(), |m| format!("{} {}", number(m), p.unit)),
+                b.spread.map_or("-".to_owned(), range),
+                String::new(),
+            ]);
+        }
     }
     t.text()
 }

@@ -20,7 +20,7 @@ fn scenario(name: &str, points: &str) -> String {
 
 fn point(allowed: &str, measure: &str) -> String {
     format!(
-        "[[published]]\nfigure = 'VS51 figure 3'\nwhat = 'a'\nvalue = 0.5\nallowed = {allowed}\n\
+        "[[published]]\nfigure = 'VS51 figure 3'\npage = '19'\nwhat = 'a'\nvalue = 0.5\nallowed = {allowed}\n\
             measure = {{ {measure} }}\n"
     )
 }
@@ -99,7 +99,11 @@ fn crossings_and_cells_are_counted_over_runs() {
         "[0, 0]",
         "of = 'used', as = 'cells', at = 1, run = '*', over = { policy = 'vtime' }",
     );
-    let path = file("reproduce-runs.toml", &format!("{head}{crossing}{cells}{none}{vm}{runs}"));
+    // 2 s by a slowdown of 1 to 4: 100 % more to 50 % less.
+    let most =
+        point("[98, 102]", "of = 'used', as = 'most', run = '*', over = { of = 'slowdown' }");
+    let points = format!("{crossing}{cells}{none}{most}");
+    let path = file("reproduce-runs.toml", &format!("{head}{points}{vm}{runs}"));
     let out = tandem(&["reproduce", &path, "--seeds", "1"]);
     let (text, said) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert!(out.status.success(), "{text}{said}");
@@ -135,4 +139,27 @@ fn a_figure_is_the_mean_of_seeds_and_the_first_is_the_scenarios() {
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("it is JSON");
     let used = json["runs"][0]["vms"][0]["used_ns"].as_f64().expect("a number");
     assert!((used / 2e7 - four[1]).abs() < 1e-6, "{used} {four:?}");
+}
+
+#[test]
+fn other_policies_are_shown_beside_a_figure_and_held_against_nothing() {
+    let of = |beside: &str| {
+        let figure = point("[0.49, 0.51]", "of = 'used', vm = ['a'], over = { vm = ['b-1'] }");
+        let path = scenario("reproduce-beside.toml", &format!("{figure}beside = ['{beside}']\n"));
+        tandem(&["reproduce", &path, "--json", "-", "--quiet", "--seeds", "1"])
+    };
+    let out = of("vtime");
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("it is JSON");
+    let point = &json[0]["points"][0];
+    assert!(out.status.success() && point["page"] == "19", "{point}");
+    let (beside, measured) = (&point["beside"][0], point["measured"].as_f64());
+    let number = beside["measured"].as_f64().expect("a number");
+    assert!(beside["policy"] == "vtime" && (0.4..0.6).contains(&number), "{beside}");
+    assert_ne!(Some(number), measured, "another policy has another number");
+    // One that refuses the scenario, and one that there is not.
+    for (policy, says) in [("fifo", "shares"), ("bvt", "policy: seen 'bvt'")] {
+        let out = of(policy);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.code() == Some(3) && said.contains(says), "{said}");
+    }
 }
