@@ -2,9 +2,10 @@
 //! under every policy that these name, and holds the results against them. It judges no scheduler
 //! by anything else.
 //!
-//! *Law*: each run of a scenario under a policy is done once for each seed, on all cores, the longest
-//! first; the order says nothing about the results, which are the same on one core. A figure is made
-//! of the runs of each seed by itself. The mean of these numbers is held against what was published.
+//! *Law*: each run of a scenario under a policy is done once for each seed, on all cores, the
+//! longest first; the order says nothing about the results, which are the same on one core. A
+//! figure is made of the runs of each seed by itself. The mean of these numbers is held against
+//! what was published.
 
 mod measure;
 mod page;

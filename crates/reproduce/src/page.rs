@@ -96,8 +96,8 @@ fn figure(out: &mut String, points: &[Point]) {
     let unit = escape(&first.unit);
     let _ = write!(
         out,
-        "<h4>{} <small>{}</small></h4>{}<svg class=\"figure\" viewBox=\"0 0 {WIDE} {high}\" role=\"img\" \
-         aria-label=\"{}\">",
+        "<h4>{} <small>{}</small></h4>{}<svg class=\"figure\" viewBox=\"0 0 {WIDE} {high}\" \
+         role=\"img\" aria-label=\"{}\">",
         escape(&first.figure),
         escape(&place(&first.page)),
         words(points),
@@ -105,61 +105,64 @@ fn figure(out: &mut String, points: &[Point]) {
     );
     ticks(out, [least, f64::midpoint(least, most), most], &at, (high, &unit));
     for (i, p) in points.iter().enumerate() {
-        let y = LINE * (i as f64 + 0.6);
-        let (from, to) = (at(p.allowed[0]), at(p.allowed[1]));
-        let by = if p.policy == "tandem" { String::new() } else { format!(" ({})", p.policy) };
-        let _ = write!(
-            out,
-            "<text x=\"0\" y=\"{:.1}\">{}</text><rect class=\"band\" x=\"{from:.1}\" y=\"{:.1}\" \
-             width=\"{:.1}\" height=\"14\" rx=\"3\"/>",
-            y + 4.0,
-            escape(&format!("{}{by}", p.what)),
-            y - 7.0,
-            (to - from).max(2.0)
-        );
-        if let Some(n) = p.published {
-            let x = at(n);
-            let _ = write!(
-                out,
-                "<path class=\"published\" d=\"M{:.1} {y:.1}l6 -6l6 6l-6 6z\"/>",
-                x - 6.0
-            );
-        }
-        let class = if p.holds { "measured" } else { "missed" };
-        if let (Some(n), Some([least, most])) = (p.measured, p.spread) {
-            let _ = write!(
-                out,
-                "<path class=\"range {class}\" d=\"M{:.1} {y:.1}H{:.1}\"/><circle class=\"{class}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4\"/>",
-                at(least),
-                at(most),
-                at(n)
-            );
-        }
-        for b in &p.beside {
-            let Some(n) = b.measured else { continue };
-            let _ = write!(
-                out,
-                "<circle class=\"beside\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}: {} \
-                 {unit}</title></circle>",
-                at(n),
-                escape(&b.policy),
-                short(n)
-            );
-        }
-        let said = match (p.measured, p.published) {
-            (Some(m), Some(v)) => format!("{} of {}", short(m), short(v)),
-            (Some(m), None) => short(m),
-            (None, _) => "none".to_owned(),
-        };
-        let _ = write!(
-            out,
-            "<text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\">{said} {unit}</text>",
-            AXIS.1 + 20.0,
-            y + 4.0
-        );
+        point(out, p, LINE * (i as f64 + 0.6), &at);
     }
     out.push_str("</svg>");
     beside(out, points);
+}
+
+/// A point: its name, what is allowed and was published, what was measured.
+fn point(out: &mut String, p: &Point, y: f64, at: &impl Fn(f64) -> f64) {
+    let unit = escape(&p.unit);
+    let (from, to) = (at(p.allowed[0]), at(p.allowed[1]));
+    let by = if p.policy == "tandem" { String::new() } else { format!(" ({})", p.policy) };
+    let _ = write!(
+        out,
+        "<text x=\"0\" y=\"{:.1}\">{}</text><rect class=\"band\" x=\"{from:.1}\" y=\"{:.1}\" \
+         width=\"{:.1}\" height=\"14\" rx=\"3\"/>",
+        y + 4.0,
+        escape(&format!("{}{by}", p.what)),
+        y - 7.0,
+        (to - from).max(2.0)
+    );
+    if let Some(n) = p.published {
+        let x = at(n);
+        let _ =
+            write!(out, "<path class=\"published\" d=\"M{:.1} {y:.1}l6 -6l6 6l-6 6z\"/>", x - 6.0);
+    }
+    let class = if p.holds { "measured" } else { "missed" };
+    if let (Some(n), Some([least, most])) = (p.measured, p.spread) {
+        let _ = write!(
+            out,
+            "<path class=\"range {class}\" d=\"M{:.1} {y:.1}H{:.1}\"/><circle class=\"{class}\" \
+             cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4\"/>",
+            at(least),
+            at(most),
+            at(n)
+        );
+    }
+    for b in &p.beside {
+        let Some(n) = b.measured else { continue };
+        let _ = write!(
+            out,
+            "<circle class=\"beside\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}: {} \
+             {unit}</title></circle>",
+            at(n),
+            escape(&b.policy),
+            short(n)
+        );
+    }
+    let said = match (p.measured, p.published) {
+        (Some(m), Some(v)) => format!("{} of {}", short(m), short(v)),
+        (Some(m), None) => short(m),
+        (None, _) => "none".to_owned(),
+    };
+    let _ = write!(
+        out,
+        "<text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\">{said} {unit}</text>",
+        AXIS.1 + 20.0,
+        y + 4.0
+    );
 }
 
 /// Where a figure is in its document.

@@ -95,12 +95,13 @@ fn a_stream_wakes_on_idle_vcpus_of_the_llc_that_is_shown_and_where_it_is_hidden_
     assert!(gathered > 20_000, "{gathered}");
 }
 
-/// Rounds and CPU time of a guest of one vCPU beside a VM that wants the same pCPU: of its two tasks
-/// one burns, the other does this.
+/// Rounds and CPU time of a guest of one vCPU beside a VM that wants the same pCPU: of its two
+/// tasks one burns, the other does this.
 fn beside_load(name: &str, steal: bool, does: &str, options: &Options) -> (u64, u64) {
     let keys = format!(
-        "vcpus = 1\n[vm.guest]\nsteal = {steal}\n[[vm.task]]\nname = 'b'\ndoes = {{ kind = 'burn' \
-         }}\n[[vm.task]]\nname = 's'\ndoes = {{ {does} }}\n[[vm]]\nname = 'load'\nvcpus = 1\n"
+        "vcpus = 1\n[vm.guest]\nsteal = {steal}\n[[vm.task]]\nname = 'b'\n\
+         does = {{ kind = 'burn' }}\n[[vm.task]]\nname = 's'\ndoes = {{ {does} }}\n\
+         [[vm]]\nname = 'load'\nvcpus = 1\n"
     );
     let name = format!("steal-{name}-{steal}");
     let scenario = scenario(&name, "cores_per_llc = 1", &keys);
@@ -118,8 +119,8 @@ fn a_guest_that_is_told_of_steal_time_divides_its_own_cpu_time_and_not_the_hosts
         duration: Some(units::Span::from_secs(10)),
         ..Options::default()
     };
-    // Half of the guest's CPU time is 2,504 pieces of 1 ms. Untold, it charges what the host took to
-    // the task that ran then, and lets that wait for as long.
+    // Half of the guest's CPU time is 2,504 pieces of 1 ms. Untold, it charges what the host took
+    // to the task that ran then, and lets that wait for as long.
     let of = |steal| beside_load("exec", steal, "kind = 'exec', work = '1ms'", &ten(1));
     let off = |(rounds, used): (u64, u64)| rounds.abs_diff(used / 2_000_000);
     let (told, untold) = (of(true), of(false));
