@@ -2,8 +2,10 @@
 //! under every policy that these name, and holds the results against them. It judges no scheduler
 //! by anything else.
 //!
-//! *Law*: each run of a scenario under a policy is done once, on all cores, the longest first; the
-//! order says nothing about the results, which are the same on one core.
+//! *Law*: each run of a scenario under a policy is done once for each seed, on all cores, the
+//! longest first; the order says nothing about the results, which are the same on one core. A
+//! figure is made of the runs of each seed by itself. The mean of these numbers is held against
+//! what was published.
 
 mod measure;
 mod page;
@@ -22,25 +24,50 @@ use std::{
     },
 };
 
+/// Seeds of each run, unless it is said how many: `make reproduce` stays below ten minutes on two
+/// cores.
+pub const SEEDS: u64 = 8;
+
 /// A published figure, and what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// Document and figure or table.
     pub figure: String,
+    /// Page, or section where the document has no pages.
+    pub page: String,
     /// What this point is.
     pub what: String,
     /// The published number, if there is one.
     pub published: Option<f64>,
+    /// The document's words, if it has some.
+    pub says: Option<String>,
     /// Least and most that reproduce it.
     pub allowed: [f64; 2],
     /// Unit of all numbers.
     pub unit: String,
     /// The policy that was measured; the first of two that are compared.
     pub policy: String,
-    /// What was measured; none if the results have no such number.
+    /// Mean of what was measured by all seeds; none if one of them has no such number.
     pub measured: Option<f64>,
+    /// Least and most of these.
+    pub spread: Option<[f64; 2]>,
+    /// What was measured by each seed, the scenario's own first.
+    pub by_seed: Vec<Option<f64>>,
     /// Whether that is allowed.
     pub holds: bool,
+    /// The same number of other policies, held against nothing.
+    pub beside: Vec<Beside>,
+}
+
+/// A number that is shown beside a figure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Beside {
+    /// The policy.
+    pub policy: String,
+    /// Mean of what was measured by all seeds.
+    pub measured: Option<f64>,
+    /// Least and most of these.
+    pub spread: Option<[f64; 2]>,
 }
 
 /// A scenario's figures.
@@ -54,7 +81,7 @@ pub struct Experiment {
     pub source: String,
     /// Its figures, in the order of the file.
     pub points: Vec<Point>,
-    /// Violations that the oracle found in its runs under Tandem.
+    /// Violations that the oracle found in its runs under Tandem, by all seeds.
     pub violations: u64,
 }
 
@@ -82,7 +109,7 @@ pub enum ReproduceError {
         cause: String,
     },
     /// The simulator refuses a run.
-    #[error("scenario {scenario}, run '{run}', policy {policy}: {cause}")]
+    #[error("scenario {scenario}, run '{run}', policy {policy}, seed {seed}: {cause}")]
     Run {
         /// The scenario.
         scenario: String,
@@ -90,6 +117,8 @@ pub enum ReproduceError {
         run: String,
         /// The policy.
         policy: String,
+        /// The seed.
+        seed: u64,
         /// Why.
         cause: Box<SimError>,
     },
@@ -103,6 +132,8 @@ struct Job {
     policy: String,
     /// Whether it is traced, for what the result does not have.
     traced: bool,
+    /// So many seeds after the scenario's.
+    nth: u64,
 }
 
 /// What has been done.
@@ -116,45 +147,33 @@ pub struct Progress<'a> {
     pub run: &'a str,
     /// The policy.
     pub policy: &'a str,
+    /// The seed.
+    pub seed: u64,
 }
 
-/// Redoes the experiments of these scenarios in so many threads; those without published figures
-/// are passed over.
+/// How experiments are redone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct How {
+    /// Seeds of each run: the scenario's, and those after it.
+    pub seeds: u64,
+    /// Runs at a time.
+    pub threads: usize,
+}
+
+/// Redoes the experiments of these scenarios; those without published figures are passed over.
 ///
 /// # Errors
 /// `ReproduceError` for the first run that cannot be done: all are judged before one begins, and
 /// where one fails the others are given up.
 pub fn reproduce(
     scenarios: &[Scenario],
-    threads: usize,
+    how: How,
     progress: impl Fn(Progress<'_>) + Sync,
 ) -> Result<Vec<Experiment>, ReproduceError> {
-    let mut jobs: Vec<Job> = vec![];
-    for (i, scenario) in scenarios.iter().enumerate() {
-        let of: BTreeSet<Job> = scenario
-            .published
-            .iter()
-            .flat_map(|p| measure::runs(scenario, p))
-            .map(|(run, policy, traced)| Job { scenario: i, run, policy, traced })
-            .collect();
-        for job in &of {
-            known(scenario, &job.policy)?;
-        }
-        // A traced run has what the other has.
-        let traced = |j: &Job| of.contains(&Job { traced: true, ..j.clone() });
-        jobs.extend(of.iter().filter(|j| j.traced || !traced(j)).cloned());
-    }
-    for job in &jobs {
-        let run = &scenarios[job.scenario].runs[job.run];
-        sim::judge(run, &options(job)).map_err(|e| refused(scenarios, job, e))?;
-    }
-    let cost = |j: &Job| {
-        let run = &scenarios[j.scenario].runs[j.run];
-        u128::from(run.spec.duration.ns()) * run.topology.pcpus() as u128
-    };
-    jobs.sort_by_key(|j| std::cmp::Reverse(cost(j)));
+    let jobs = jobs(scenarios, how.seeds)?;
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let results: Vec<Mutex<Results>> = scenarios.iter().map(|_| Mutex::default()).collect();
+    let none = || Mutex::new(vec![Results::new(); how.seeds as usize]);
+    let results: Vec<Mutex<Vec<Results>>> = scenarios.iter().map(|_| none()).collect();
     let failed: Mutex<Option<ReproduceError>> = Mutex::new(None);
     let work = || {
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -163,7 +182,7 @@ pub fn reproduce(
             match one(run, job) {
                 Ok(done) => {
                     let mut all = results[job.scenario].lock().expect("no thread panics");
-                    all.insert((run.label.clone(), job.policy.clone()), done);
+                    all[job.nth as usize].insert((run.label.clone(), job.policy.clone()), done);
                 }
                 Err(cause) => {
                     let error = refused(scenarios, job, cause);
@@ -176,11 +195,12 @@ pub fn reproduce(
                 scenario: &scenario.name,
                 run: &run.label,
                 policy: &job.policy,
+                seed: seed(run, job),
             });
         }
     };
     std::thread::scope(|scope| {
-        (0..threads.clamp(1, jobs.len().max(1))).for_each(|_| _ = scope.spawn(work));
+        (0..how.threads.clamp(1, jobs.len().max(1))).for_each(|_| _ = scope.spawn(work));
     });
     if let Some(error) = failed.into_inner().expect("no thread panics") {
         return Err(error);
@@ -190,6 +210,37 @@ pub fn reproduce(
     Ok(with_figures
         .map(|(s, results)| judge(s, &results.into_inner().expect("no thread panics")))
         .collect())
+}
+
+/// What is to be done, the longest first.
+fn jobs(scenarios: &[Scenario], seeds: u64) -> Result<Vec<Job>, ReproduceError> {
+    let mut jobs: Vec<Job> = vec![];
+    for (i, scenario) in scenarios.iter().enumerate() {
+        let of: BTreeSet<Job> = scenario
+            .published
+            .iter()
+            .flat_map(|p| measure::runs(scenario, p))
+            .map(|(run, policy, traced)| Job { scenario: i, run, policy, traced, nth: 0 })
+            .collect();
+        for job in &of {
+            known(scenario, &job.policy)?;
+        }
+        // A traced run has what the other has.
+        let traced = |j: &Job| of.contains(&Job { traced: true, ..j.clone() });
+        jobs.extend(of.iter().filter(|j| j.traced || !traced(j)).cloned());
+    }
+    for job in &jobs {
+        let run = &scenarios[job.scenario].runs[job.run];
+        sim::judge(run, &options(run, job)).map_err(|e| refused(scenarios, job, e))?;
+    }
+    let every = |j: Job| (0..seeds).map(move |nth| Job { nth, ..j.clone() });
+    let mut jobs: Vec<Job> = jobs.into_iter().flat_map(every).collect();
+    let cost = |j: &Job| {
+        let run = &scenarios[j.scenario].runs[j.run];
+        u128::from(run.spec.duration.ns()) * run.topology.pcpus() as u128
+    };
+    jobs.sort_by_key(|j| std::cmp::Reverse(cost(j)));
+    Ok(jobs)
 }
 
 fn known(scenario: &Scenario, policy: &str) -> Result<(), ReproduceError> {
@@ -211,19 +262,24 @@ fn refused(scenarios: &[Scenario], job: &Job, cause: SimError) -> ReproduceError
         scenario: scenario.name.clone(),
         run: scenario.runs[job.run].label.clone(),
         policy: job.policy.clone(),
+        seed: seed(&scenario.runs[job.run], job),
         cause: Box::new(cause),
     }
 }
 
-fn options(job: &Job) -> Options {
+fn seed(run: &settings::Run, job: &Job) -> u64 {
+    run.spec.seed.wrapping_add(job.nth)
+}
+
+fn options(run: &settings::Run, job: &Job) -> Options {
     // Other policies promise nothing that the oracle could hold them to.
     let check = job.policy == "tandem";
     let policy = job.policy.parse().unwrap_or(Policy::Tandem);
-    Options { policy, check, ..Options::default() }
+    Options { policy, check, seed: Some(seed(run, job)), ..Options::default() }
 }
 
 fn one(run: &settings::Run, job: &Job) -> Result<measure::Done, SimError> {
-    let options = options(job);
+    let options = options(run, job);
     if !job.traced {
         return Ok(measure::Done::new(sim::run(run, &options)?, BTreeMap::new()));
     }
@@ -231,19 +287,33 @@ fn one(run: &settings::Run, job: &Job) -> Result<measure::Done, SimError> {
     Ok(measure::Done::new(outcome, measure::waited(&trace)))
 }
 
-fn judge(scenario: &Scenario, results: &Results) -> Experiment {
+/// Holds the results of each seed against what is published.
+fn judge(scenario: &Scenario, results: &[Results]) -> Experiment {
     let point = |p: &Published| {
-        let measured = measure::number(scenario, p, results);
+        let numbers = |policy: &str| -> Vec<Option<f64>> {
+            results.iter().map(|r| measure::number(scenario, p, policy, r)).collect()
+        };
+        let beside = |policy: &String| {
+            let (measured, spread) = mean_and_spread(&numbers(policy));
+            Beside { policy: policy.clone(), measured, spread }
+        };
+        let by_seed = numbers(&p.measure.policy);
+        let (measured, spread) = mean_and_spread(&by_seed);
         let [least, most] = p.allowed;
         Point {
             figure: p.figure.clone(),
+            page: p.page.clone(),
             what: p.what.clone(),
             published: p.value,
+            says: p.says.clone(),
             allowed: p.allowed,
             unit: p.unit.clone(),
             policy: p.measure.policy.clone(),
             measured,
+            spread,
+            by_seed,
             holds: measured.is_some_and(|m| (least..=most).contains(&m)),
+            beside: p.beside.iter().map(beside).collect(),
         }
     };
     Experiment {
@@ -251,6 +321,31 @@ fn judge(scenario: &Scenario, results: &Results) -> Experiment {
         title: scenario.title.clone(),
         source: scenario.source.clone(),
         points: scenario.published.iter().map(point).collect(),
-        violations: results.values().map(|d| d.violations).sum(),
+        violations: results.iter().flat_map(|r| r.values()).map(|d| d.violations).sum(),
+    }
+}
+
+/// Mean, and least and most, of numbers that are all there.
+fn mean_and_spread(by_seed: &[Option<f64>]) -> (Option<f64>, Option<[f64; 2]>) {
+    let all: Option<Vec<f64>> = by_seed.iter().copied().collect();
+    let Some(all) = all.filter(|all| !all.is_empty()) else { return (None, None) };
+    let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    // Rounding may not put a mean outside of what it is the mean of.
+    let mean = (all.iter().sum::<f64>() / all.len() as f64).clamp(least, most);
+    (Some(mean), Some([least, most]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_is_of_all_seeds_and_lies_in_their_spread() {
+        assert_eq!(mean_and_spread(&[Some(1.0), Some(4.0)]), (Some(2.5), Some([1.0, 4.0])));
+        assert_eq!(mean_and_spread(&[Some(1.0), None]), (None, None));
+        assert_eq!(mean_and_spread(&[]), (None, None));
+        let same = [Some(0.1); 3];
+        assert_eq!(mean_and_spread(&same), (Some(0.1), Some([0.1, 0.1])));
     }
 }

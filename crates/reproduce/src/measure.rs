@@ -40,10 +40,10 @@ struct One<'a> {
     policy: &'a str,
 }
 
-/// The numbers of a figure: what is measured, and what it is held against.
-fn numbers(p: &Published) -> (One<'_>, Option<One<'_>>) {
+/// The numbers of a figure under a policy: what is measured, and what it is divided by.
+fn numbers<'a>(p: &'a Published, policy: &'a str) -> (One<'a>, Option<One<'a>>) {
     let m = &p.measure;
-    let first = One { of: m.of, vm: &m.vm, run: &m.run, policy: &m.policy };
+    let first = One { of: m.of, vm: &m.vm, run: &m.run, policy };
     let second = m.over.as_ref().map(|o| One {
         of: o.of.unwrap_or(m.of),
         vm: o.vm.as_deref().unwrap_or(&m.vm),
@@ -53,26 +53,34 @@ fn numbers(p: &Published) -> (One<'_>, Option<One<'_>>) {
     (first, second)
 }
 
+/// Policies that are measured: the figure's, and those beside it.
+fn measured(p: &Published) -> impl Iterator<Item = &str> {
+    std::iter::once(p.measure.policy.as_str()).chain(p.beside.iter().map(String::as_str))
+}
+
 /// Policies that a figure needs.
 pub(crate) fn policies(p: &Published) -> impl Iterator<Item = &str> {
-    let (first, second) = numbers(p);
-    std::iter::once(first.policy).chain(second.map(|s| s.policy))
+    let second = numbers(p, &p.measure.policy).1.map(|s| s.policy);
+    measured(p).chain(second)
 }
 
 /// Runs that a figure needs, by index, each with its policy, and whether it is to be traced.
 pub(crate) fn runs(scenario: &Scenario, p: &Published) -> Vec<(usize, String, bool)> {
-    let (first, second) = numbers(p);
     let of = |one: One<'_>| {
         let runs = scenario.runs.iter().enumerate();
         let wanted = runs.filter(|(_, r)| match p.measure.form {
             Form::Crossing => x_of(r, one.run).is_some(),
-            Form::Cells => is_of(one.run, &r.label),
+            Form::Cells | Form::Most => is_of(one.run, &r.label),
             _ => r.label == one.run,
         });
         let traced = one.of == Quantity::Waited;
         wanted.map(|(i, _)| (i, one.policy.to_owned(), traced)).collect::<Vec<_>>()
     };
-    std::iter::once(first).chain(second).flat_map(of).collect()
+    let under = |policy| {
+        let (first, second) = numbers(p, policy);
+        std::iter::once(first).chain(second)
+    };
+    measured(p).flat_map(under).flat_map(of).collect()
 }
 
 /// Bytes of a trace that several hold.
@@ -107,16 +115,30 @@ pub(crate) fn waited(bytes: &[u8]) -> BTreeMap<String, (u64, u64)> {
     report.vms.iter().map(|vm| (vm.name.clone(), (vm.behind, vm.wakeup.count))).collect()
 }
 
-/// What was measured of a figure; none if the results have no such number.
-pub(crate) fn number(scenario: &Scenario, p: &Published, results: &Results) -> Option<f64> {
-    let (first, second) = numbers(p);
-    if p.measure.form == Form::Cells {
-        return cells(scenario, &first, &second?, p.measure.at?, results);
+/// What was measured of a figure under a policy; none if the results have no such number.
+pub(crate) fn number(
+    scenario: &Scenario,
+    p: &Published,
+    policy: &str,
+    results: &Results,
+) -> Option<f64> {
+    let (first, second) = numbers(p, policy);
+    match p.measure.form {
+        Form::Cells => {
+            let gains = gains(scenario, &first, &second?, results)?;
+            let at = p.measure.at?;
+            let many = gains.iter().filter(|gain| **gain >= at).count();
+            return Some(many as f64 * 100.0 / gains.len() as f64);
+        }
+        Form::Most => {
+            return gains(scenario, &first, &second?, results)?.into_iter().reduce(f64::max);
+        }
+        _ => {}
     }
     let of = |one: &One<'_>| match p.measure.form {
         Form::Crossing => crossing(scenario, one, p.measure.at?, results),
         Form::Apart => apart(one, find(one, one.run, results)?),
-        Form::Plain | Form::Gain | Form::Cells => quantity(one, find(one, one.run, results)?),
+        _ => quantity(one, find(one, one.run, results)?),
     };
     let measured = of(&first)?;
     let Some(other) = second.as_ref().map(of) else { return Some(measured) };
@@ -192,22 +214,19 @@ fn apart(one: &One<'_>, done: &Done) -> Option<f64> {
     Some((most / least - 1.0) * 100.0)
 }
 
-/// In how many runs the gain is so much or more, in percent of them.
-fn cells(
+/// By how much each run that is meant gains over the same run, in percent.
+fn gains(
     scenario: &Scenario,
     one: &One<'_>,
     other: &One<'_>,
-    at: f64,
     results: &Results,
-) -> Option<f64> {
+) -> Option<Vec<f64>> {
     let labels = scenario.runs.iter().map(|r| &r.label).filter(|label| is_of(one.run, label));
     let gain = |label: &String| {
         let of = |one: &One<'_>| quantity(one, find(one, label, results)?);
         Some((of(one)? / of(other)? - 1.0) * 100.0)
     };
-    let gains = labels.map(gain).collect::<Option<Vec<f64>>>()?;
-    let many = gains.iter().filter(|gain| **gain >= at).count();
-    Some(many as f64 * 100.0 / gains.len() as f64)
+    labels.map(gain).collect()
 }
 
 /// The number in the runs' labels at which a quantity crosses a value for the first time.

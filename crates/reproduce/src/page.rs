@@ -27,7 +27,8 @@ pub fn page(experiments: &[Experiment], version: &str, seconds: f64) -> String {
          <ul class=\"findings\"><li class=\"{verdict}\"><b>{}</b><span>{}</span></li></ul></header>\
          <p class=\"keys\"><span class=\"key band\">allowed</span><span class=\"key diamond\">\
          published</span><span class=\"key dot\">measured</span>\
-         <span class=\"key miss\">measured, outside</span></p>",
+         <span class=\"key miss\">measured, outside</span>\
+         <span class=\"key range\">least to most of {} seeds</span></p>",
         experiments.len(),
         if missed == 0 { "all" } else { "miss" },
         if missed == 0 {
@@ -37,6 +38,7 @@ pub fn page(experiments: &[Experiment], version: &str, seconds: f64) -> String {
                 experiments.iter().filter(|e| !e.holds()).map(|e| escape(&e.name)).collect();
             format!("Not as published: {}.", names.join(", "))
         },
+        points().map(|p| p.by_seed.len()).max().unwrap_or(1),
     );
     experiments.iter().for_each(|e| experiment(&mut body, e));
     still("The documents' experiments, done again", version, &body)
@@ -79,7 +81,11 @@ fn figure(out: &mut String, points: &[Point]) {
     let first = &points[0];
     let numbers = points
         .iter()
-        .flat_map(|p| [Some(p.allowed[0]), Some(p.allowed[1]), p.published, p.measured])
+        .flat_map(|p| {
+            let [least, most] = p.spread.map_or([None; 2], |s| s.map(Some));
+            let all = [Some(p.allowed[0]), Some(p.allowed[1]), p.published, least, most];
+            all.into_iter().chain(p.beside.iter().map(|b| b.measured))
+        })
         .flatten();
     let (mut least, mut most) = numbers.fold((0.0_f64, f64::MIN), |(a, b), n| (a.min(n), b.max(n)));
     if most <= least {
@@ -90,54 +96,114 @@ fn figure(out: &mut String, points: &[Point]) {
     let unit = escape(&first.unit);
     let _ = write!(
         out,
-        "<h4>{}</h4><svg class=\"figure\" viewBox=\"0 0 {WIDE} {high}\" role=\"img\" \
-         aria-label=\"{}\">",
+        "<h4>{} <small>{}</small></h4>{}<svg class=\"figure\" viewBox=\"0 0 {WIDE} {high}\" \
+         role=\"img\" aria-label=\"{}\">",
         escape(&first.figure),
+        escape(&place(&first.page)),
+        words(points),
         escape(&first.figure)
     );
     ticks(out, [least, f64::midpoint(least, most), most], &at, (high, &unit));
     for (i, p) in points.iter().enumerate() {
-        let y = LINE * (i as f64 + 0.6);
-        let (from, to) = (at(p.allowed[0]), at(p.allowed[1]));
-        let by = if p.policy == "tandem" { String::new() } else { format!(" ({})", p.policy) };
-        let _ = write!(
-            out,
-            "<text x=\"0\" y=\"{:.1}\">{}</text><rect class=\"band\" x=\"{from:.1}\" y=\"{:.1}\" \
-             width=\"{:.1}\" height=\"14\" rx=\"3\"/>",
-            y + 4.0,
-            escape(&format!("{}{by}", p.what)),
-            y - 7.0,
-            (to - from).max(2.0)
-        );
-        if let Some(n) = p.published {
-            let x = at(n);
-            let _ = write!(
-                out,
-                "<path class=\"published\" d=\"M{:.1} {y:.1}l6 -6l6 6l-6 6z\"/>",
-                x - 6.0
-            );
-        }
-        let class = if p.holds { "measured" } else { "missed" };
-        if let Some(n) = p.measured {
-            let _ = write!(
-                out,
-                "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4\"/>",
-                at(n)
-            );
-        }
-        let said = match (p.measured, p.published) {
-            (Some(m), Some(v)) => format!("{} of {}", short(m), short(v)),
-            (Some(m), None) => short(m),
-            (None, _) => "none".to_owned(),
-        };
-        let _ = write!(
-            out,
-            "<text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\">{said} {unit}</text>",
-            AXIS.1 + 20.0,
-            y + 4.0
-        );
+        point(out, p, LINE * (i as f64 + 0.6), &at);
     }
     out.push_str("</svg>");
+    beside(out, points);
+}
+
+/// A point: its name, what is allowed and was published, what was measured.
+fn point(out: &mut String, p: &Point, y: f64, at: &impl Fn(f64) -> f64) {
+    let unit = escape(&p.unit);
+    let (from, to) = (at(p.allowed[0]), at(p.allowed[1]));
+    let by = if p.policy == "tandem" { String::new() } else { format!(" ({})", p.policy) };
+    let _ = write!(
+        out,
+        "<text x=\"0\" y=\"{:.1}\">{}</text><rect class=\"band\" x=\"{from:.1}\" y=\"{:.1}\" \
+         width=\"{:.1}\" height=\"14\" rx=\"3\"/>",
+        y + 4.0,
+        escape(&format!("{}{by}", p.what)),
+        y - 7.0,
+        (to - from).max(2.0)
+    );
+    if let Some(n) = p.published {
+        let x = at(n);
+        let _ =
+            write!(out, "<path class=\"published\" d=\"M{:.1} {y:.1}l6 -6l6 6l-6 6z\"/>", x - 6.0);
+    }
+    let class = if p.holds { "measured" } else { "missed" };
+    if let (Some(n), Some([least, most])) = (p.measured, p.spread) {
+        let _ = write!(
+            out,
+            "<path class=\"range {class}\" d=\"M{:.1} {y:.1}H{:.1}\"/><circle class=\"{class}\" \
+             cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4\"/>",
+            at(least),
+            at(most),
+            at(n)
+        );
+    }
+    for b in &p.beside {
+        let Some(n) = b.measured else { continue };
+        let _ = write!(
+            out,
+            "<circle class=\"beside\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}: {} \
+             {unit}</title></circle>",
+            at(n),
+            escape(&b.policy),
+            short(n)
+        );
+    }
+    let said = match (p.measured, p.published) {
+        (Some(m), Some(v)) => format!("{} of {}", short(m), short(v)),
+        (Some(m), None) => short(m),
+        (None, _) => "none".to_owned(),
+    };
+    let _ = write!(
+        out,
+        "<text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\">{said} {unit}</text>",
+        AXIS.1 + 20.0,
+        y + 4.0
+    );
+}
+
+/// Where a figure is in its document.
+fn place(page: &str) -> String {
+    let numbered = page.starts_with(|c: char| c.is_ascii_digit());
+    if numbered { format!("page {page}") } else { page.to_owned() }
+}
+
+/// What the document says of a figure, each sentence once.
+fn words(points: &[Point]) -> String {
+    let mut all: Vec<&str> = points.iter().filter_map(|p| p.says.as_deref()).collect();
+    all.dedup();
+    if all.is_empty() {
+        return String::new();
+    }
+    let quoted: Vec<String> = all.iter().map(|says| format!("“{}”", escape(says))).collect();
+    format!("<p class=\"tells\">{}</p>", quoted.join(" · "))
+}
+
+/// Numbers of other policies, a table of them below their figure.
+fn beside(out: &mut String, points: &[Point]) {
+    let mut policies: Vec<&str> =
+        points.iter().flat_map(|p| &p.beside).map(|b| b.policy.as_str()).collect();
+    policies.sort_unstable();
+    policies.dedup();
+    if policies.is_empty() {
+        return;
+    }
+    let head: String = policies.iter().map(|p| format!("<th>{}</th>", escape(p))).collect();
+    let unit = escape(&points[0].unit);
+    let _ = write!(out, "<table><thead><tr><th>beside it, {unit}</th>{head}</tr></thead><tbody>");
+    for p in points.iter().filter(|p| !p.beside.is_empty()) {
+        let number = |policy: &&str| {
+            let of = p.beside.iter().find(|b| b.policy == *policy);
+            let text = of.and_then(|b| b.measured).map_or("-".to_owned(), short);
+            format!("<td>{text}</td>")
+        };
+        let numbers: String = policies.iter().map(number).collect();
+        let _ = write!(out, "<tr><td>{}</td>{numbers}</tr>", escape(&p.what));
+    }
+    out.push_str("</tbody></table>");
 }
 
 /// Lines of an axis, with their numbers below.
@@ -173,16 +239,26 @@ pub(crate) fn short(n: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Beside;
 
     fn point(what: &str, measured: Option<f64>, holds: bool) -> Point {
         Point {
             figure: "VS51 figure 9".to_owned(),
+            page: "22".to_owned(),
+            says: Some("by < 10%".to_owned()),
+            beside: vec![Beside {
+                policy: "eevdf".to_owned(),
+                measured: Some(9.25),
+                spread: Some([9.0, 9.5]),
+            }],
             what: what.to_owned(),
             published: Some(10.0),
             allowed: [8.0, 13.0],
             unit: "%".to_owned(),
             policy: "tandem".to_owned(),
             measured,
+            spread: measured.map(|m| [m - 1.0, m + 2.0]),
+            by_seed: measured.map_or(vec![None], |m| vec![Some(m - 1.0), Some(m + 2.0)]),
             holds,
         }
     }
@@ -205,8 +281,17 @@ mod tests {
         assert!(page.contains("1 of 2 published figures") && page.contains("Not as published: x."));
         assert_eq!(page.matches("<circle class=\"missed\"").count(), 1);
         assert_eq!(page.matches("class=\"published\"").count(), 2);
+        // The axis has what any seed measured: the second goes to its end, and no further.
+        assert!(page.contains("least to most of 2 seeds"), "{page}");
+        assert_eq!(page.matches("<path class=\"range ").count(), 2);
+        assert!(page.contains("H850.0\"/><circle class=\"missed\""), "{page}");
+        assert!(page.contains("<small>page 22</small>") && page.contains("“by &lt; 10%”"));
+        assert_eq!(page.matches("by &lt; 10%").count(), 1, "the same words once");
+        assert_eq!(page.matches("eevdf: 9.25 %").count(), 2);
+        assert!(page.contains("<th>eevdf</th>") && page.contains("<td>9.25</td>"));
+        assert_eq!(place("slide \"x\""), "slide \"x\"");
         let page = drawn(vec![point("one", None, false)]);
-        assert!(page.contains("none %") && !page.contains("<circle"));
+        assert!(page.contains("none %") && !page.contains("<circle class=\"missed"));
         assert!(drawn(vec![point("one", Some(9.0), true)]).contains("Every experiment is as"));
     }
 

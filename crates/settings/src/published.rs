@@ -10,10 +10,14 @@ use serde::{Deserialize, Serialize};
 pub struct Published {
     /// Document and figure or table, such as "VS51 figure 9"; points of one figure have the same.
     pub figure: String,
+    /// Page of the document, or the title of its section or slide where the document has no pages.
+    pub page: String,
     /// What this point is, in a few words.
     pub what: String,
     /// The published number; left out where the document has words only.
     pub value: Option<f64>,
+    /// The document's words; required where it has no number.
+    pub says: Option<String>,
     /// Least and most that reproduce it.
     pub allowed: [f64; 2],
     /// Unit of all three.
@@ -21,6 +25,9 @@ pub struct Published {
     pub unit: String,
     /// The number to hold against it.
     pub measure: Measure,
+    /// Policies whose number is shown beside it and held against nothing.
+    #[serde(default)]
+    pub beside: Vec<String>,
 }
 
 /// A number from the results of a scenario's runs.
@@ -42,7 +49,7 @@ pub struct Measure {
     /// What becomes of the number.
     #[serde(default, rename = "as")]
     pub form: Form,
-    /// What it is held against; required for `gain` and `cells`.
+    /// What it is held against; required for `gain`, `cells` and `most`.
     pub over: Option<Over>,
     /// The quantity's value that is crossed in the form `crossing`; the least gain in the form
     /// `cells`.
@@ -113,6 +120,8 @@ pub enum Form {
     /// In how many of the runs whose labels begin as `run` (with `*`) the gain over the same run is
     /// `at` or more, in percent of them.
     Cells,
+    /// The largest gain over the same run among the runs that `run` means (with `*`), in percent.
+    Most,
     /// The number in the labels of the runs at which the quantity crosses `at`, by a straight line
     /// between two runs; by `over` if there is one.
     Crossing,
@@ -134,6 +143,13 @@ pub(crate) fn reasons(published: &[Published], runs: &[Run]) -> Vec<String> {
         } else if p.value.is_some_and(|v| !v.is_finite()) {
             say("value: seen none, allowed a number".to_owned());
         }
+        let is_empty = |text: &str| text.trim().is_empty();
+        if is_empty(&p.page) {
+            say("page: seen none, allowed a page or a section".to_owned());
+        }
+        if p.value.is_none() && p.says.as_deref().is_none_or(is_empty) {
+            say("says: seen none, allowed the document's words, for there is no value".to_owned());
+        }
         let m = &p.measure;
         let over = m.over.clone().unwrap_or_default();
         for (vm, label) in [
@@ -144,7 +160,7 @@ pub(crate) fn reasons(published: &[Published], runs: &[Run]) -> Vec<String> {
                 Form::Crossing => {
                     r.label.strip_suffix(label.as_str()).is_some_and(|n| n.parse::<f64>().is_ok())
                 }
-                Form::Cells => is_of(label, &r.label),
+                Form::Cells | Form::Most => is_of(label, &r.label),
                 _ => r.label == *label,
             };
             let found = runs.iter().find(is);
@@ -159,16 +175,16 @@ pub(crate) fn reasons(published: &[Published], runs: &[Run]) -> Vec<String> {
             }
         }
         match m.form {
-            Form::Gain | Form::Cells if m.over.is_none() => {
+            Form::Gain | Form::Cells | Form::Most if m.over.is_none() => {
                 say("over: seen none, allowed what gains over".to_owned())
             }
             Form::Crossing | Form::Cells if m.at.is_none() => {
                 say("at: seen none, allowed what is crossed, or the least gain".to_owned())
             }
-            Form::Cells if over.run.is_some() => {
+            Form::Cells | Form::Most if over.run.is_some() => {
                 say("over.run: seen one, allowed none: each run is held against itself".to_owned())
             }
-            Form::Plain | Form::Gain | Form::Apart if m.at.is_some() => {
+            Form::Plain | Form::Gain | Form::Apart | Form::Most if m.at.is_some() => {
                 say("at: seen one, allowed for crossing and cells alone".to_owned())
             }
             _ => {}
@@ -191,7 +207,9 @@ mod tests {
         [[vm]]\nname = 'b'\ncount = 2\nvcpus = 1\n[[run]]\nlabel = 'x'\n[[run]]\nlabel = 'y'\n";
 
     fn published(rest: &str) -> String {
-        format!("[[published]]\nfigure = 'RDY figure 1'\nwhat = 'p'\n{rest}\n{HOST}")
+        let says = if rest.contains("value") { "" } else { "says = 'steeply'\n" };
+        let head = "figure = 'RDY figure 1'\npage = '4'\nwhat = 'p'";
+        format!("[[published]]\n{head}\n{says}{rest}\n{HOST}")
     }
 
     #[test]
@@ -203,8 +221,8 @@ mod tests {
         let scenario = parse("t.toml", "t", &text).unwrap();
         let p = &scenario.published[0];
         assert_eq!(
-            (p.value, p.allowed, p.measure.policy.as_str()),
-            (Some(2.0), [1.0, 3.0], "tandem")
+            (p.value, p.allowed, p.measure.policy.as_str(), p.page.as_str()),
+            (Some(2.0), [1.0, 3.0], "tandem", "4")
         );
         assert_eq!(p.measure.over.as_ref().unwrap().vm.as_deref(), Some(&["b*".to_owned()][..]));
     }
@@ -235,9 +253,35 @@ mod tests {
                 "allowed = [1, 3]\nmeasure = { of = 'used', run = '*', as = 'cells', at = 3, over = { run = 'x' } }",
                 "over.run: seen one",
             ),
+            (
+                "allowed = [1, 3]\nmeasure = { of = 'used', run = '*', as = 'most', over = { run = 'x' } }",
+                "over.run: seen one",
+            ),
+            (
+                "allowed = [1, 3]\nmeasure = { of = 'used', run = '*', as = 'most' }",
+                "over: seen none",
+            ),
             ("allowed = [1, 3]\nmeasure = { of = 'use', run = 'x' }", "unknown variant `use`"),
         ] {
             let text = parse("t.toml", "t", &published(rest)).unwrap_err().to_string();
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn a_figure_has_its_page_and_a_number_or_words() {
+        let good = published("allowed = [1, 3]\nmeasure = { of = 'used', run = 'x' }");
+        assert_eq!(
+            parse("t.toml", "t", &good).unwrap().published[0].says.as_deref(),
+            Some("steeply")
+        );
+        for (from, to, part) in [
+            ("page = '4'\n", "", "missing field `page`"),
+            ("page = '4'", "page = ' '", "page: seen none"),
+            ("says = 'steeply'\n", "", "says: seen none"),
+            ("says = 'steeply'", "says = ''", "says: seen none"),
+        ] {
+            let text = parse("t.toml", "t", &good.replace(from, to)).unwrap_err().to_string();
             assert!(text.contains(part), "{part} in {text}");
         }
     }

@@ -79,6 +79,7 @@ scenarios! {
     llc_choice "llc-choice";
     fragmentation "fragmentation";
     guest_exec "guest-exec";
+    guest_mix "guest-mix";
     guest_topology "guest-topology";
     guest_witness "guest-witness";
     locality "locality";

@@ -3,7 +3,7 @@
 
 use settings::Scenario;
 use sim::{Options, run};
-use std::{fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 use views::{GuestTasks, Vm};
 
 /// A VM with these keys on a host with these keys.
@@ -93,4 +93,85 @@ fn a_stream_wakes_on_idle_vcpus_of_the_llc_that_is_shown_and_where_it_is_hidden_
     let (gathered, g) = of("drawn", "hidden = true\nwake_wide = false");
     assert!(s.interrupts > 10 * g.interrupts.max(1), "{s:?} {g:?}");
     assert!(gathered > 20_000, "{gathered}");
+}
+
+/// Rounds and CPU time of a guest of one vCPU beside a VM that wants the same pCPU: of its two
+/// tasks one burns, the other does this.
+fn beside_load(name: &str, steal: bool, does: &str, options: &Options) -> (u64, u64) {
+    let keys = format!(
+        "vcpus = 1\n[vm.guest]\nsteal = {steal}\n[[vm.task]]\nname = 'b'\n\
+         does = {{ kind = 'burn' }}\n[[vm.task]]\nname = 's'\ndoes = {{ {does} }}\n\
+         [[vm]]\nname = 'load'\nvcpus = 1\n"
+    );
+    let name = format!("steal-{name}-{steal}");
+    let scenario = scenario(&name, "cores_per_llc = 1", &keys);
+    let outcome = run(&scenario.runs[0], options).expect("it runs");
+    let vm = &outcome.result.vms[0];
+    let half = outcome.result.duration_ns / 2;
+    assert!(vm.times.used_ns.abs_diff(half) * 100 < half, "{name}: {}", vm.times.used_ns);
+    (did(vm).0, vm.times.used_ns)
+}
+
+#[test]
+fn a_guest_that_is_told_of_steal_time_divides_its_own_cpu_time_and_not_the_hosts() {
+    let ten = |seed| Options {
+        seed: Some(seed),
+        duration: Some(units::Span::from_secs(10)),
+        ..Options::default()
+    };
+    // Half of the guest's CPU time is 2,504 pieces of 1 ms. Untold, it charges what the host took
+    // to the task that ran then, and lets that wait for as long.
+    let of = |steal| beside_load("exec", steal, "kind = 'exec', work = '1ms'", &ten(1));
+    let off = |(rounds, used): (u64, u64)| rounds.abs_diff(used / 2_000_000);
+    let (told, untold) = (of(true), of(false));
+    assert!(off(told) <= 4 && off(untold) >= 12, "{told:?} {untold:?}");
+    // A task that sleeps half of the time and would preempt is late by that: 20 % fewer rounds.
+    let io = "kind = 'io', work = '10ms', sleep = '10ms', dist = 'exponential'";
+    let sum = |steal| (1..=8).map(|seed| beside_load("io", steal, io, &ten(seed)).0).sum::<u64>();
+    let (told, untold) = (sum(true), sum(false));
+    println!("rounds of eight seeds: {told} with steal time told, {untold} without");
+    assert!(told * 100 > untold * 105, "{told} {untold}");
+}
+
+/// CPU time and rounds of the guest of scenario `guest-mix`, by run.
+fn mix(policy: &str) -> BTreeMap<String, (u64, u64)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/guest-mix");
+    let options = Options {
+        policy: policy.parse().expect("a policy"),
+        check: policy == "tandem",
+        ..Options::default()
+    };
+    let of = |r: &settings::Run| {
+        let outcome = run(r, &options).expect("it runs");
+        let vm = &outcome.result.vms[0];
+        (r.label.clone(), (vm.times.used_ns, did(vm).0))
+    };
+    settings::load(folder).expect("it loads").runs.iter().map(of).collect()
+}
+
+#[test]
+fn a_guests_mix_does_the_same_alone_under_all_and_beside_load_what_its_wake_ups_allow() {
+    let all = ["tandem", "cfs", "eevdf", "xen-credit"].map(|policy| (policy, mix(policy)));
+    for (policy, runs) in &all {
+        println!("{policy}: {runs:?}");
+        let rounds = |label: &str| runs[label].1;
+        // Alone a guest does what its tasks cost, whatever schedules the host.
+        for label in ["execl", "pipe", "context", "shell", "mix"] {
+            let first = all[0].1[label].1;
+            assert!(rounds(label).abs_diff(first) * 200 <= first, "{policy} {label}: {first}");
+        }
+        // Beside a VM of as many shares it has half of the host, if it wants so much.
+        let used_ms = runs["mix, loaded"].0 / 1_000_000;
+        assert!((5_900..6_150).contains(&used_ms), "{policy}: {used_ms}");
+        // One task at a time wants less than its half: what is missing are waits.
+        let kept = |label: &str| rounds(&format!("{label}, loaded")) * 1000 / rounds(label);
+        let kept = ["execl", "pipe", "context"].map(kept);
+        let least = match *policy {
+            "tandem" => [995, 995, 995],
+            "cfs" => [990, 930, 990],
+            "eevdf" => [930, 880, 930],
+            _ => [780, 930, 930],
+        };
+        assert!(kept.iter().zip(least).all(|(k, l)| *k >= l), "{policy}: {kept:?}");
+    }
 }

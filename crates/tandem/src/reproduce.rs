@@ -8,7 +8,7 @@ use crate::{
     sim::exit_of,
 };
 use anyhow::anyhow;
-use reproduce::{Experiment, ReproduceError};
+use reproduce::{Experiment, How, ReproduceError};
 use std::{path::PathBuf, sync::Mutex, time::Instant};
 use views::Table;
 
@@ -29,6 +29,10 @@ pub struct Args {
     /// All numbers as JSON (docs/reproduce.md).
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
+    /// Seeds of each run, the scenario's own first: their mean is held against the figure [default:
+    /// 8].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: Option<u64>,
     /// Runs at a time [default: as many as the machine has cores].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -66,7 +70,10 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         path.as_ref().map(|path| Output::open_or_stdout(path, what)).transpose()
     };
     let (page, json) = (open(&args.output, "the page")?, open(&args.json, "the numbers")?);
-    let threads = args.jobs.map_or_else(cores, usize::from);
+    let how = How {
+        seeds: args.seeds.unwrap_or(reproduce::SEEDS),
+        threads: args.jobs.map_or_else(cores, usize::from),
+    };
     let begin = Instant::now();
     let last = Mutex::new(());
     let progress = |p: reproduce::Progress<'_>| {
@@ -74,10 +81,13 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         let (done, of) = p.done;
         let run = if p.run.is_empty() { String::new() } else { format!(", {}", p.run) };
         if !args.quiet {
-            say::note(&format!("{done} of {of}: {}{run}, {}", p.scenario, p.policy));
+            say::note(&format!(
+                "{done} of {of}: {}{run}, {}, seed {}",
+                p.scenario, p.policy, p.seed
+            ));
         }
     };
-    let experiments = reproduce::reproduce(&scenarios, threads, progress).map_err(|e| {
+    let experiments = reproduce::reproduce(&scenarios, how, progress).map_err(|e| {
         let exit = match &e {
             ReproduceError::Policy { .. } => Exit::Input,
             ReproduceError::Run { cause, .. } => exit_of(cause),
@@ -107,6 +117,10 @@ fn number(n: f64) -> String {
     if n.abs() >= 100.0 { format!("{n:.1}") } else { format!("{n:.3}") }
 }
 
+fn range([least, most]: [f64; 2]) -> String {
+    format!("{}..{}", number(least), number(most))
+}
+
 /// A line for each figure.
 fn table(experiments: &[Experiment]) -> String {
     let mut t = Table::new(&[
@@ -117,6 +131,7 @@ fn table(experiments: &[Experiment]) -> String {
         "published",
         "allowed",
         "measured",
+        "seeds",
         "<",
     ]);
     for (e, p) in experiments.iter().flat_map(|e| e.points.iter().map(move |p| (e, p))) {
@@ -126,10 +141,24 @@ fn table(experiments: &[Experiment]) -> String {
             p.what.clone(),
             p.policy.clone(),
             p.published.map_or("-".to_owned(), number),
-            format!("{}..{}", number(p.allowed[0]), number(p.allowed[1])),
+            range(p.allowed),
             p.measured.map_or("-".to_owned(), |m| format!("{} {}", number(m), p.unit)),
+            p.spread.map_or("-".to_owned(), range),
             if p.holds { "ok".to_owned() } else { "MISS".to_owned() },
         ]);
+        for b in &p.beside {
+            t.row([
+                String::new(),
+                String::new(),
+                "beside it".to_owned(),
+                b.policy.clone(),
+                String::new(),
+                String::new(),
+                b.measured.map_or("-".to_owned(), |m| format!("{} {}", number(m), p.unit)),
+                b.spread.map_or("-".to_owned(), range),
+                String::new(),
+            ]);
+        }
     }
     t.text()
 }
@@ -144,8 +173,12 @@ fn missed(experiments: &[Experiment]) -> Result<(), Failure> {
         for p in e.points.iter().filter(|p| !p.holds) {
             let seen = p.measured.map_or("nothing".to_owned(), number);
             let [least, most] = p.allowed.map(number);
+            let seeds = match (p.by_seed.len(), p.spread) {
+                (2.., Some(spread)) => format!(" ({} by seeds)", range(spread)),
+                _ => String::new(),
+            };
             out.push(format!(
-                "{}: {}, {} ({}): seen {seen} {}, allowed {least} to {most}",
+                "{}: {}, {} ({}): seen {seen} {}{seeds}, allowed {least} to {most}",
                 e.name, p.figure, p.what, p.policy, p.unit
             ));
         }

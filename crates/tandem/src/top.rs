@@ -52,6 +52,9 @@ pub struct Args {
     /// Seed of all random numbers; overrides the scenario's.
     #[arg(long, requires = "sim", conflicts_with = "file")]
     seed: Option<u64>,
+    /// The scheduler of the simulated host (docs/scenarios.md).
+    #[arg(long, value_name = "NAME", requires = "sim", conflicts_with = "file")]
+    policy: Option<String>,
     /// Simulated time; overrides the scenario's.
     #[arg(long, requires = "sim", conflicts_with = "file")]
     duration: Option<Span>,
@@ -267,6 +270,7 @@ fn source(
         scenario,
         run: args.run.as_deref(),
         seed: args.seed,
+        policy: args.policy.as_deref(),
         duration: args.duration,
     };
     let (source, name) =

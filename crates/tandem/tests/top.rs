@@ -352,3 +352,26 @@ fn the_document_shows_what_the_program_shows() {
         fs::write(&path, document).expect("written");
     }
 }
+
+#[test]
+fn a_simulated_host_has_the_scheduler_that_is_named() {
+    let used = |policy: &str| {
+        let words = ["top", "--sim", "shares-ratio", "--run", "1:7", "--duration", "20s"];
+        let text = out(&[&words[..], &["-b", "-d", "5", "--policy", policy]].concat());
+        let batch = read(text.as_bytes()).expect("a batch file");
+        let sum = |vm: &str| numbers(&batch, vm, "% Used").iter().sum::<f64>();
+        sum("vm2") / sum("vm1")
+    };
+    // Of 1:7, which 'tandem sim' shows as 0.138 under vtime over a minute.
+    let [law, vtime] = ["tandem", "vtime"].map(used);
+    assert!((law - 7.0).abs() < 0.05, "{law}");
+    assert!((vtime - law).abs() > 0.1, "{vtime}");
+    let shown = out(&["top", "--sim", "smoke", "--policy", "cfs", "--once", "-n", "1"]);
+    assert!(shown.contains("2 VMs, 4 vCPUs"), "{shown}");
+    let (code, said) = ends(&["top", "--sim", "reservation", "--policy", "cfs", "-b"]);
+    assert!(code == 3 && said.contains("cfs") && said.contains("reservation"), "{code} {said}");
+    let (code, said) = ends(&["top", "--sim", "smoke", "--policy", "bvt", "-b"]);
+    assert!(code == 3 && said.contains("bvt") && said.contains("eevdf"), "{code} {said}");
+    let (code, said) = ends(&["top", "--policy", "cfs", "-b"]);
+    assert!(code == 2 && said.contains("--sim"), "{code} {said}");
+}

@@ -12,7 +12,7 @@ const EXIT_DOCUMENT: &str = "docs/exit-codes.md";
 /// them.
 const FORMATS: [(&str, &[&str], &str); 20] = [
     ("crates/settings/src/published.rs", &["Published", "Measure", "Over"], "docs/reproduce.md"),
-    ("crates/reproduce/src/lib.rs", &["Point", "Experiment"], "docs/reproduce.md"),
+    ("crates/reproduce/src/lib.rs", &["Point", "Beside", "Experiment"], "docs/reproduce.md"),
     (
         "crates/settings/src/scenario.rs",
         &["RunSpec", "HostSpec", "VmSpec", "HostTask", "Lab", "Expect"],

@@ -3,7 +3,7 @@
 
 use crate::{Exit, Failure};
 use esxtop::{Counters, LoadAverage, Rates};
-use sim::{Options, SimError};
+use sim::{Options, Policy, SimError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -20,6 +20,8 @@ pub struct Wanted<'a> {
     pub scenario: &'a str,
     pub run: Option<&'a str>,
     pub seed: Option<u64>,
+    /// Name of the scheduler; Tandem without.
+    pub policy: Option<&'a str>,
     pub duration: Option<Span>,
 }
 
@@ -39,7 +41,8 @@ impl SimSource {
     /// Starts a run; gives back its name as well.
     ///
     /// # Errors
-    /// `Exit::Input` for a scenario that is refused, or has no such run.
+    /// `Exit::Input` for a scenario that is refused or has no such run, and for a policy that there
+    /// is not or that lacks what the run asks for.
     pub fn start(
         wanted: &Wanted<'_>,
         interval: Duration,
@@ -50,17 +53,24 @@ impl SimSource {
         if let Some(label) = wanted.run {
             crate::sim::choose_run(&mut scenario, label)?;
         }
-        let title = match scenario.runs.len() {
-            1 if wanted.run.is_none() => format!("simulated {}", scenario.name),
-            _ => format!("simulated {}, run '{}'", scenario.name, scenario.runs[0].label),
-        };
+        let mut title = format!("simulated {}", scenario.name);
+        if scenario.runs.len() > 1 || wanted.run.is_some() {
+            title += &format!(", run '{}'", scenario.runs[0].label);
+        }
+        if let Some(policy) = wanted.policy {
+            title += &format!(", {policy}");
+        }
         let run = scenario.runs.swap_remove(0);
+        let policy: Option<Policy> =
+            wanted.policy.map(str::parse).transpose().map_err(|e| Failure::new(Exit::Input, e))?;
         let options = Options {
             seed: wanted.seed,
             duration: wanted.duration,
             check: false,
+            policy: policy.unwrap_or(Policy::Tandem),
             ..Options::default()
         };
+        sim::judge(&run, &options).map_err(|e| Failure::new(crate::sim::exit_of(&e), e))?;
         let (give, samples) = sync_channel(1);
         let interval_ns = Arc::new(AtomicU64::new(interval.as_nanos() as u64));
         let next = Arc::clone(&interval_ns);
