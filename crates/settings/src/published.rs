@@ -250,15 +250,18 @@ mod tests {
                 "run: seen 'x'",
             ),
             (
-                "allowed = [1, 3]\nmeasure = { of = 'used', run = '*', as = 'cells', at = 3, over = { run = 'x' } }",
+                "allowed = [1, 3]\n\
+                measure = { of = 'used', run = '*', as = 'cells', at = 3, over = { run = 'x' } }",
                 "over.run: seen one",
             ),
             (
-                "allowed = [1, 3]\nmeasure = { of = 'used', run = '*', as = 'most', over = { run = 'x' } }",
+                "allowed = [1, 3]\n\
+                measure = { of = 'used', run = '*', as = 'most', over = { run = 'x' } }",
                 "over.run: seen one",
             ),
             (
-                "allowed = [1, 3]\nmeasure = { of = 'used', run = '*', as = 'most' }",
+                "allowed = [1, 3]\n\
+                measure = { of = 'used', run = '*', as = 'most' }",
                 "over: seen none",
             ),
             ("allowed = [1, 3]\nmeasure = { of = 'use', run = 'x' }", "unknown variant `use`"),

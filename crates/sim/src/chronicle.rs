@@ -1,6 +1,6 @@
 //! The trace of a policy that writes none: changes of state, wake-ups, migrations and idle pCPUs,
-//! as the engine saw them. What only a scheduler knows it does not have: queues of pCPUs, deadlines,
-//! kicks, and most reasons.
+//! as the engine saw them. What only a scheduler knows it does not have: queues of pCPUs,
+//! deadlines, kicks, and most reasons.
 
 use check::State;
 use trace::{Event, Kind, Move, Queue, Waker, Why};

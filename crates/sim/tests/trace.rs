@@ -163,8 +163,8 @@ fn pcpus_are_busy_or_idle(name: &str, events: &[Event], from: u64, to: u64, resu
     }
 }
 
-/// What `trace waits` lists sums to the ready time of each world. Waits beside a pCPU that was wrong
-/// to idle.
+/// What `trace waits` lists sums to the ready time of each world. Waits beside a pCPU that was
+/// wrong to idle.
 fn waits_are_ready_time(
     name: &str,
     events: &[Event],

@@ -20,7 +20,8 @@ fn scenario(name: &str, points: &str) -> String {
 
 fn point(allowed: &str, measure: &str) -> String {
     format!(
-        "[[published]]\nfigure = 'VS51 figure 3'\npage = '19'\nwhat = 'a'\nvalue = 0.5\nallowed = {allowed}\n\
+        "[[published]]\nfigure = 'VS51 figure 3'\npage = '19'\nwhat = 'a'\n\
+        value = 0.5\nallowed = {allowed}\n\
             measure = {{ {measure} }}\n"
     )
 }

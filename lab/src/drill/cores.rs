@@ -1,6 +1,6 @@
 //! Drill "cores": threads of cores, on real VMs. Two busy VMs on an otherwise idle host have a core
-//! each, and move no more often than under the kernel's own scheduler; on a host of 2 x 2 x 2 and on
-//! one of three cores. On one core of two threads whose charge is divided, what is not charged
+//! each, and move no more often than under the kernel's own scheduler; on a host of 2 x 2 x 2 and
+//! on one of three cores. On one core of two threads whose charge is divided, what is not charged
 //! follows the partner, and a VM that is entitled to more than a shared core gives has a whole one
 //! once it is behind by the threshold.
 //!
