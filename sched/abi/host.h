@@ -30,8 +30,6 @@ struct host {
 	s64 drift_total;
 	/* time in which all worlds that want to run have a quantum on the pCPUs that are on line */
 	u64 round_ns;
-	/* what of the pCPUs' time was taken in this round, ns (account/taken.h) */
-	u64 house_taken_ns;
 	/* correction of the last round that VMs inside their reservations have yet to get */
 	s64 drift_step;
 

@@ -71,8 +71,6 @@ struct pcpu {
 	u64 taken_ns;
 	/* when its last world stopped or it ceased to idle; 0 while it runs a world or idles */
 	u64 left_ns;
-	/* taken_ns at the last look of tick/housekeep.h */
-	u64 taken_seen_ns;
 
 	/* --- account/busy.h, of the core that this pCPU stands for (atomic adds) --- */
 

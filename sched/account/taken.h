@@ -32,13 +32,4 @@ INLINE void taken_end(struct pcpu *p, u64 now)
 		p->taken_ns += now - since;
 }
 
-/* Housekeeping looks at the pCPU: what was taken since the last look counts in this round. */
-INLINE void taken_look(struct host *h, struct pcpu *p)
-{
-	u64 taken = plat_read(p->taken_ns);
-
-	h->house_taken_ns += taken - p->taken_seen_ns;
-	p->taken_seen_ns = taken;
-}
-
 #endif

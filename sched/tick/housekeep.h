@@ -2,8 +2,7 @@
  *
  * Promise	the host's virtual time is an ideal scheduler's, so lag is measured against it
  *		a waiting world with a request of 0 preempts within a period of when it may
- * Law		v += gone - (taken, which the plan does not know) / pCPUs + drift / 128 + (drift
- *		beyond half of lag_bound_us) / 16; by a plan of user space gone + drift / 4
+ * Law		v += gone + drift / 16; by a plan of user space drift / 4
  * Units	ns of virtual time
  * Limits	one idle pCPU a cluster is kicked to look for work. A round has a part for every
  *		HOUSE_VMS VMs or HOUSE_PCPUS pCPUs, so that no part grows with the host
@@ -121,7 +120,6 @@ SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
 
 		if (!p)
 			break;
-		taken_look(h, p);
 		if (cores_granted(h, plat_knobs(h)))
 			whole_check(h, p);
 		if (plat_read(p->strays))
@@ -135,12 +133,9 @@ SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
 	return 0;
 }
 
-/* drift is corrected over 128 periods, 1.3 s: while a VM sleeps, the lag of the others is not the
- * host's drift, so slower than VMs wake and sleep; what exceeds half the bound on lag over 16, or
- * all VMs would reach their bounds, where they are equal; by a plan of user space, which is 100 ms
- * old at most, over 4: faster than such plans change */
-#define V_DRIFT_SHIFT 7
-#define V_DRIFT_SHIFT_FAR 4
+/* drift is corrected over 16 periods, 160 ms: slower than bursts; over 40 ms by a plan of user
+ * space, which is 100 ms old at most: faster than such plans change */
+#define V_DRIFT_SHIFT 4
 #define V_DRIFT_SHIFT_OUTSIDE 2
 
 /* A VM's distance counts up to four times the bound on lag: one that is farther ahead, having had a
@@ -225,43 +220,21 @@ SUBPROG u32 house_clock(NONNULL(struct host *h), u64 now)
 	return 0;
 }
 
-/* What the host's virtual time is corrected by for what real-time tasks took: it is served to no
- * VM, and until user space's plan divides what they leave, all VMs would fall behind by it, to
- * their bounds, where they are equal. */
-INLINE s64 house_taken(struct host *h)
-{
-	u64 taken = h->house_taken_ns;
-
-	h->house_taken_ns = 0;
-	if (h->plan_outside || !h->online)
-		return 0;
-	return -(s64)min_u64(taken / h->online, plat_knobs(h)->housekeep_us * US);
-}
-
-/* And for the distance of the active VMs, rounded towards 0. */
-INLINE s64 house_mean(const struct host *h)
-{
-	u64 total = (u64)h->drift_total, near = plat_knobs(h)->lag_bound_us * US / 2, drift, step;
-	s64 sum = h->drift_sum;
-
-	if (!total || !with(DRIFT))
-		return 0;
-	drift = (u64)(sum < 0 ? -sum : sum) / total << 4;
-	if (h->plan_outside)
-		step = drift >> V_DRIFT_SHIFT_OUTSIDE;
-	else
-		step = (drift >> V_DRIFT_SHIFT) +
-		       ((drift > near ? drift - near : 0) >> V_DRIFT_SHIFT_FAR);
-	return sum < 0 ? -(s64)step : (s64)step;
-}
-
 /* A round begins: in the last one all active VMs have been seen. */
 SUBPROG u32 house_round(NONNULL(struct host *h))
 {
-	s64 step = house_taken(h) + house_mean(h);
+	u32 shift = h->plan_outside ? V_DRIFT_SHIFT_OUTSIDE : V_DRIFT_SHIFT;
+	u64 total = (u64)h->drift_total, step;
+	s64 sum = h->drift_sum;
 
-	h->v_ns += (u64)step;
-	h->drift_step = !h->plan_outside && with(RESERVED_DRIFT) ? step : 0;
+	h->drift_step = 0;
+	if (total && with(DRIFT)) {
+		/* rounded towards 0 */
+		step = ((u64)(sum < 0 ? -sum : sum) / total << 4) >> shift;
+		h->v_ns = sum < 0 ? h->v_ns - step : h->v_ns + step;
+		if (!h->plan_outside && with(RESERVED_DRIFT))
+			h->drift_step = sum < 0 ? -(s64)step : (s64)step;
+	}
 	h->drift_sum = h->drift_total = 0;
 	h->round_ns = plat_knobs(h)->quantum_us * US * h->house_wants / (h->online ? h->online : 1);
 	h->house_wants = 0;

@@ -15,13 +15,13 @@ use crate::{figures, history, tidy, witness};
 
 /// Shows on a real kernel that the scheduler survives and stays within bounds, and what shows it:
 /// load, settings, idle, watch, kill, eject, storm, steal, smp, latency, forks, tenant, big,
-/// changes, realtime, locks, homes, vnuma, guests.
+/// changes, realtime, locks, homes, vnuma, guests, cores.
 ///
 /// Ends with 1 when a check fails and with 70 when the lab itself could not run.
 #[derive(Args)]
 pub struct RunDrill {
     /// load, settings, idle, watch, kill, eject, storm, steal, smp, latency, forks, tenant,
-    /// big, changes, realtime, locks, homes, vnuma, guests, or all.
+    /// big, changes, realtime, locks, homes, vnuma, guests, cores, or all.
     #[arg(required = true, value_parser = parse_name)]
     drills: Vec<Names>,
     /// Kernel to boot: newest, older, or an exact version such as 7.2.13+deb14.

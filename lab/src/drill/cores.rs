@@ -172,8 +172,8 @@ fn shared(
     let text = outcome.file("charge.json")?;
     let accounts: views::Document =
         serde_json::from_str(&text).map_err(|e| unreadable("charge.json", e))?;
-    let stat = accounts.runs.first().and_then(|r| r.vms.iter().find(|v| v.name == "a"));
-    let lost = stat.and_then(|v| v.cpu_stat).map(|s| s.kernel_ns as f64 - s.used_ns as f64);
+    let a = accounts.runs.first().and_then(|r| r.vms.iter().find(|v| v.name == "a"));
+    let lost = a.and_then(|v| Some(v.cpu_stat?.kernel_ns as f64 - v.times.used_ns as f64));
     judge_charge(&mut report, &document(&outcome, "cores-charge.json")?, lost.unwrap_or(0.0));
     judge_grant(&mut report, &document(&outcome, "cores-grant.json")?);
     Ok(report)
