@@ -73,6 +73,8 @@ struct World {
     runs: bool,
     /// In its emulator's code.
     outside: bool,
+    /// How far it was behind its fastest sibling when it left its guest, in ns.
+    gap_ns: u64,
     /// Has run.
     ran: bool,
     costops: bool,
@@ -451,6 +453,6 @@ impl Scheduler for Esx {
 
     fn guest(&mut self, k: &mut Callback<'_>, world: u32, inside: bool) {
         self.charge(k, world);
-        self.worlds[world as usize].outside = !inside;
+        self.crosses(k, world, inside);
     }
 }

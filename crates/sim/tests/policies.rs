@@ -323,6 +323,20 @@ fn busy_desktops_work_the_same_in_any_ten_seconds() {
     }
 }
 
+/// A VM that has the host alone, and is in the hypervisor for a tenth of the time. When a vCPU there
+/// was the slowest sibling, the others stopped for it, and started elsewhere: 8,923 moves.
+#[test]
+fn time_in_the_hypervisor_stops_no_sibling_since_esx_4() {
+    let text = "duration = '7s'\n[host]\ncores_per_llc = 8\n[[vm]]\nname = 'exits'\nvcpus = 8\n\
+        workload = { kind = 'exits', work = '900us', emulate = '100us', dist = 'exponential' }\n";
+    for policy in ["esx-3.5", "esx-4.0", "esx-4.1", "esx-5.1"] {
+        let options = Options { policy: policy.parse().expect("a policy"), ..Options::default() };
+        let out = crate::text::outcome("exits-esx", text, &options).expect("it runs");
+        let moves = out.result.vms[0].times.migrations;
+        assert!(moves <= 8, "{policy}: {moves} moves");
+    }
+}
+
 #[test]
 fn light_load_is_spread_over_caches_and_heavy_load_keeps_its_work() {
     let [old, new, tandem] = ["esx-3.5", "esx-4.0", "tandem"].map(|p| results("load-sweep", p, 1));

@@ -26,8 +26,25 @@ impl Esx {
 
     fn sibling(&self, world: u32) -> Sibling {
         let account = &self.worlds[world as usize];
+        let away = self.terms.guest_progress && account.outside;
         let (progress_ns, awake, runs) = (account.progress_ns, account.awake, account.runs);
-        Sibling { progress_ns, awake, runs }
+        Sibling { progress_ns, awake: awake && !away, runs }
+    }
+
+    /// A vCPU that runs enters its guest, or leaves it. Where time outside is no progress, it is no
+    /// lag either: it comes back as far behind its fastest sibling as it was when it left.
+    pub(super) fn crosses(&mut self, k: &Callback<'_>, world: u32, inside: bool) {
+        let vm = self.worlds[world as usize].vm;
+        let fastest = fastest_ns(&self.siblings(k, vm));
+        let guest_progress = self.terms.guest_progress;
+        let account = &mut self.worlds[world as usize];
+        account.outside = !inside;
+        if !inside {
+            account.gap_ns = fastest - account.progress_ns;
+        } else if guest_progress {
+            let least = fastest.saturating_sub(account.gap_ns);
+            account.progress_ns = account.progress_ns.max(least);
+        }
     }
 
     /// A world wants to run from now on.

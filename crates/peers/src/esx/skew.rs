@@ -2,11 +2,15 @@
 //!
 //! *Law*: the progress of a vCPU is its time in RUN; one that sleeps is as far as its fastest
 //! sibling when it wakes (VS51: an idle vCPU makes as much progress as that). The lead of a vCPU is
-//! its progress less that of the slowest sibling that does not sleep.
+//! its progress less that of the slowest sibling that does not sleep. Since 4.0 time in the
+//! hypervisor is no progress, and no skew either: a vCPU there is no slowest sibling, and comes back
+//! as far behind as it left.
 //!
-//! *Documented*: the rules (VS51 "Relaxed Co-Scheduling"), and that the threshold is "typically a
-//! few milliseconds". Thresholds of 3 and 2 ms are those of ESXi 6.0. *Our reading*: leads are
-//! looked at with each tick; what of a lead is left when a whole VM starts again is cleared.
+//! *Documented*: the rules (VS51 "Relaxed Co-Scheduling"), that time in the hypervisor is left out
+//! so that less skew is measured, and that the threshold is "typically a few milliseconds".
+//! Thresholds of 3 and 2 ms are those of ESXi 6.0. *Our reading*: leads are looked at with each
+//! tick; a vCPU in the hypervisor neither gains nor loses; what of a lead is left when a whole VM
+//! starts again is cleared.
 
 /// Lead at which a vCPU co-stops, in ns.
 pub(crate) const COSTOP_NS: u64 = 3_000_000;
