@@ -77,6 +77,13 @@ impl Policy {
     pub fn is_tandem(self) -> bool {
         !matches!(self, Policy::Peer(..))
     }
+
+    /// Names of the scenario's knobs that it does without: they are Tandem's own.
+    #[must_use]
+    pub fn unused_knobs(self, run: &Run) -> Vec<&str> {
+        let names = run.spec.knobs.keys().filter(|_| !self.is_tandem());
+        names.map(String::as_str).collect()
+    }
 }
 
 impl Policy {
@@ -130,7 +137,7 @@ pub(crate) fn refuse(
     Err(SimError::Unsupported { label, policy, missing })
 }
 
-/// What a run asks for, each with what asks for it.
+/// What a run asks for, each with what asks for it; `knobs` are those that are given beside it.
 fn asked(run: &Run, knobs: &BTreeMap<String, u64>) -> Vec<(Feature, String)> {
     let spec = &run.spec;
     let mut out = vec![];
@@ -176,7 +183,7 @@ fn asked(run: &Run, knobs: &BTreeMap<String, u64>) -> Vec<(Feature, String)> {
     if spec.numa().is_some_and(|n| n.on) {
         ask(Feature::Homes, "[numa]".to_owned());
     }
-    for name in spec.knobs.keys().chain(knobs.keys()) {
+    for name in knobs.keys() {
         ask(Feature::Knobs, format!("'{name}'"));
     }
     out

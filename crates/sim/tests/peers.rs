@@ -72,14 +72,30 @@ fn what_a_policy_lacks_is_refused_whole_and_by_name() {
     assert_eq!(
         text(&scenario("refused", 6000, more), "fifo"),
         "run '': cannot run it with policy fifo, which has no shares (VM 'heavy'), no \
-            reservations (VM 'heavy'), no limits (VM 'heavy'), no knobs ('quantum_us'); run it \
-            with tandem, or take that out of the scenario"
+            reservations (VM 'heavy'), no limits (VM 'heavy'); run it with tandem, or take that \
+            out of the scenario"
     );
     assert!(
         text(&scenario("pool", 2000, "pool = \"p\"\n[[pool]]\nname = \"p\""), "vtime")
             .contains("which has no pools (pool 'p');")
     );
     assert!(outcome(&scenario("tandem", 6000, more), "tandem").is_ok());
+}
+
+/// Knobs are Tandem's own: with another policy those of a scenario are named and left out, and one
+/// that is asked for beside it is refused.
+#[test]
+fn a_policy_runs_without_the_knobs_of_a_scenario_and_is_refused_one_that_is_asked_for() {
+    let scenario = scenario("knobs", 2000, "[knobs]\nquantum_us = 20000");
+    let run = &scenario.runs[0];
+    let fifo = Policy::Peer(Peer::Fifo, None);
+    assert_eq!(fifo.unused_knobs(run), ["quantum_us"]);
+    assert_eq!(Policy::Tandem.unused_knobs(run), [""; 0]);
+    assert!(outcome(&scenario, "fifo").is_ok());
+    let knobs = [("quantum_us".to_owned(), 20_000)].into();
+    let refused = sim::judge(run, &Options { policy: fifo, knobs, ..Options::default() });
+    let text = refused.expect_err("it has no knobs").to_string();
+    assert!(text.contains("which has no knobs ('quantum_us');"), "{text}");
 }
 
 #[test]

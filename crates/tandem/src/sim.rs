@@ -89,6 +89,11 @@ pub fn main(args: &Args) -> Result<(), Failure> {
             if n > 1 {
                 say::note(&format!("run {i} of {n}: {}", run.label));
             }
+            let unused = policy.unused_knobs(run);
+            if !unused.is_empty() {
+                let names = unused.join("', '");
+                say::note(&format!("{policy} has no knobs, and runs without '{names}'"));
+            }
         }
         Progress::Done(run, outcome) => {
             say(&text(&outcome.result));
