@@ -323,8 +323,8 @@ fn busy_desktops_work_the_same_in_any_ten_seconds() {
     }
 }
 
-/// A VM that has the host alone, and is in the hypervisor for a tenth of the time. When a vCPU there
-/// was the slowest sibling, the others stopped for it, and started elsewhere: 8,923 moves.
+/// A VM that has the host alone, and is in the hypervisor for a tenth of the time. When a vCPU
+/// there was the slowest sibling, the others stopped for it, and started elsewhere: 8,923 moves.
 #[test]
 fn time_in_the_hypervisor_stops_no_sibling_since_esx_4() {
     let text = "duration = '7s'\n[host]\ncores_per_llc = 8\n[[vm]]\nname = 'exits'\nvcpus = 8\n\

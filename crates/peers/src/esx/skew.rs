@@ -3,8 +3,8 @@
 //! *Law*: the progress of a vCPU is its time in RUN; one that sleeps is as far as its fastest
 //! sibling when it wakes (VS51: an idle vCPU makes as much progress as that). The lead of a vCPU is
 //! its progress less that of the slowest sibling that does not sleep. Since 4.0 time in the
-//! hypervisor is no progress, and no skew either: a vCPU there is no slowest sibling, and comes back
-//! as far behind as it left.
+//! hypervisor is no progress, and no skew either: a vCPU there is no slowest sibling, and comes
+//! back as far behind as it left.
 //!
 //! *Documented*: the rules (VS51 "Relaxed Co-Scheduling"), that time in the hypervisor is left out
 //! so that less skew is measured, and that the threshold is "typically a few milliseconds".
