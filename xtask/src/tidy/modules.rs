@@ -100,8 +100,8 @@ impl Crate {
         for ((own, other), (file, line)) in &self.arrows {
             if at(own).is_some() && at(own) < at(other) && !ringed(own, other) {
                 let what = format!(
-                    "seen '{own}' use '{other}', which {DOCUMENT} lists after it; move what is needed \
-                        below both, or argue for another order there"
+                    "seen '{own}' use '{other}', which {DOCUMENT} lists after it; move what is \
+                        needed below both, or argue for another order there"
                 );
                 out.push(Finding::new(RULE, file, *line, what));
             }

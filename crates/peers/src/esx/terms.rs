@@ -103,6 +103,7 @@ pub(crate) const ESX_4_1: Terms =
 pub(crate) const ESX_4_1_TUNED: Terms =
     Terms { name: "esx-4.1-tuned", whole: Whole::Strict(2_000_000_000), ..ESX_4_1 };
 
-/// More is charged on a shared core, and the threshold is HTWholeCoreThreshold of ESXi 6.0: 800 ms.
+/// More is charged on a shared core. The threshold is HTWholeCoreThreshold of ESXi 6.5, 800 ms; in
+/// 6.0 it is 200 ms, and 5.1's is not known.
 pub(crate) const ESX_5_1: Terms =
     Terms { name: "esx-5.1", shared_charge: 625, whole: Whole::Lag(800_000_000), ..ESX_4_1 };
