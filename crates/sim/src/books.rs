@@ -179,8 +179,8 @@ impl Books {
         if !taken {
             self.truth.held(at_ns, world, to);
         }
-        if let Some(c) = self.chronicle.as_mut().filter(|_| from != Hold::Costopped) {
-            c.parked(at_ns, world, to != Hold::None);
+        if let Some(c) = self.chronicle.as_mut().filter(|_| from != Hold::Costopped && !taken) {
+            c.parked(at_ns, world, to != Hold::None, self.truth.at(world).1);
         }
         if from != Hold::Costopped {
             self.watch.held_back(now, world, to != Hold::None);

@@ -108,8 +108,8 @@ fn of(t: &Times) -> Told {
     Told { run_ns, ready_ns, costop_ns, wait_ns, idle_ns, limited_ns, migrations }
 }
 
-/// Holds the trace of so many seconds of a run to its result.
-fn exact(name: &str, secs: u64, ticks: Ticks, policy: Policy) {
+/// Holds the trace of so many seconds of a scenario's run to its result.
+fn exact((name, run): (&str, usize), secs: u64, ticks: Ticks, policy: Policy) {
     let options = Options {
         ticks,
         policy,
@@ -117,7 +117,7 @@ fn exact(name: &str, secs: u64, ticks: Ticks, policy: Policy) {
         check: false,
         ..Options::default()
     };
-    let (outcome, bytes) = traced(name, &options);
+    let (outcome, bytes) = traced_run(name, run, &options);
     let result = outcome.expect("it runs").result;
     let events = read(&bytes);
     let (from, to) = (secs * 1_000_000_000 - result.duration_ns, secs * 1_000_000_000);
@@ -190,12 +190,12 @@ fn waits_are_ready_time(
 }
 
 macro_rules! exact {
-    ($($test:ident $policy:literal $name:literal $secs:literal;)*) => {
+    ($($test:ident $policy:literal $name:literal $run:literal $secs:literal;)*) => {
         $(#[test]
         fn $test() {
             let policy = $policy.parse().expect("a policy");
             for ticks in [Ticks::Aligned, Ticks::Staggered] {
-                exact($name, $secs, ticks, policy);
+                exact(($name, $run), $secs, ticks, policy);
             }
         })*
     };
@@ -204,18 +204,18 @@ macro_rules! exact {
 // Sleepers and host tasks; births and deaths; pools under limits; held worlds, and such as swap.
 // Policies that write no trace of their own.
 exact! {
-    the_trace_of_sleepers_is_their_accounts "tandem" "sleepers" 9;
-    the_trace_of_vms_that_come_and_go_is_their_accounts "tandem" "coming-and-going" 35;
-    the_trace_of_limited_pools_is_their_accounts "tandem" "pools-nested" 9;
-    the_trace_of_one_limited_pool_is_its_accounts "tandem" "pool-limit" 9;
-    the_trace_of_held_worlds_is_their_accounts "tandem" "confined" 9;
-    the_trace_of_held_worlds_that_wake_is_their_accounts "tandem" "held-wakes" 25;
-    the_trace_of_wide_and_narrow_vms_is_their_accounts "tandem" "up-smp-mix" 9;
-    the_trace_of_two_that_meet_is_their_accounts "tandem" "two-at-20" 9;
-    the_trace_of_cfs_is_its_accounts "cfs" "pool-limit" 9;
-    the_trace_of_eevdf_is_its_accounts "eevdf" "sleepers" 9;
-    the_trace_of_a_co_scheduler_is_its_accounts "esx-3.5" "up-smp-mix" 9;
-    the_trace_of_credit_is_its_accounts "xen-credit" "coming-and-going" 35;
+    the_trace_of_sleepers_is_their_accounts "tandem" "sleepers" 0 9;
+    the_trace_of_vms_that_come_and_go_is_their_accounts "tandem" "coming-and-going" 0 35;
+    the_trace_of_limited_pools_is_their_accounts "tandem" "pools-nested" 0 9;
+    the_trace_of_one_limited_pool_is_its_accounts "tandem" "pool-limit" 0 9;
+    the_trace_of_held_worlds_is_their_accounts "tandem" "confined" 0 9;
+    the_trace_of_held_worlds_that_wake_is_their_accounts "tandem" "held-wakes" 0 25;
+    the_trace_of_wide_and_narrow_vms_is_their_accounts "tandem" "up-smp-mix" 0 9;
+    the_trace_of_two_that_meet_is_their_accounts "tandem" "two-at-20" 0 9;
+    the_trace_of_cfs_is_its_accounts "cfs" "pool-limit" 7 9;
+    the_trace_of_eevdf_is_its_accounts "eevdf" "sleepers" 0 9;
+    the_trace_of_a_co_scheduler_is_its_accounts "esx-3.5" "up-smp-mix" 0 9;
+    the_trace_of_credit_is_its_accounts "xen-credit" "coming-and-going" 0 35;
 }
 
 #[test]
