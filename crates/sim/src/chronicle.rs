@@ -92,8 +92,8 @@ impl Chronicle {
         self.tell(ns, None, Kind::Guest { world: WorldId(world), inside });
     }
 
-    /// A limit parks a world, or does so no longer: then it waits for a pCPU, as far as is known for
-    /// that on which it ran `last`.
+    /// A limit parks a world, or does so no longer: then it waits for a pCPU, as far as is known
+    /// for that on which it ran `last`.
     pub(crate) fn parked(&mut self, ns: u64, world: u32, parked: bool, last: Option<u32>) {
         let pcpu = PcpuId(last.unwrap_or(0) as u16);
         let queue = if parked { Queue::Limit(SOME_LIMIT) } else { Queue::Pcpu(pcpu) };
