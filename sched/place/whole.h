@@ -13,8 +13,9 @@
  *		0.385. While both run the first falls behind by 144 ms a second and the second gets
  *		ahead by 240: after 2.1 s the first runs alone until these are 400 ms together.
  *		From then on both alternate
- * Limits	decided when its quantum ends. A world that may run on a kept thread alone ends this
- *		for a quantum. Cores of 2, 3, 4 or 8 threads
+ * Limits	decided when its quantum ends. What a world is due for a wait counts when it runs
+ *		again: a grant may outlast the half. A world that may run on a kept thread alone
+ *		ends this for a quantum. Cores of 2, 3, 4 or 8 threads
  */
 #ifndef TANDEM_WHOLE_H
 #define TANDEM_WHOLE_H
@@ -165,7 +166,8 @@ INLINE void whole_goes_on(struct host *h, struct pcpu *p, struct world *w)
 		whole_decide(h, p->id, w);
 }
 
-/* A world runs: that may end what another was given here, or it itself elsewhere. */
+/* A world runs: that may end what another was given here, or it itself elsewhere. A helper, which
+ * runs for microseconds in place of the world that has the core, does not. */
 RARE_SUBPROG u32 whole_ran(NONNULL(struct host *h), u32 first, NONNULL(struct world *w))
 {
 	struct pcpu *core = plat_pcpu(h, first);
@@ -176,7 +178,8 @@ RARE_SUBPROG u32 whole_ran(NONNULL(struct host *h), u32 first, NONNULL(struct wo
 		if (plat_read(other->whole) == w->id)
 			whole_end(h, other->id);
 	}
-	if (core && plat_read(core->whole) && core->whole != w->id && w->vm != VM_SYSTEM)
+	if (core && plat_read(core->whole) && core->whole != w->id && w->vm != VM_SYSTEM &&
+	    skew_is_vcpu(w))
 		whole_end(h, first);
 	return 0;
 }

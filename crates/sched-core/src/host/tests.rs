@@ -1,7 +1,7 @@
 //! A new host as the scheduler finds it, sizes that are refused, and worlds that are gone.
 
 use super::*;
-use crate::{ENQUEUE_WAKEUP, KIND_TASK, KIND_VCPU, NoKernel, VM_SYSTEM};
+use crate::{ENQUEUE_WAKEUP, KIND_HELPER, KIND_TASK, KIND_VCPU, NoKernel, VM_SYSTEM};
 use topology::Shape;
 
 fn one_pcpu() -> Topology {
@@ -95,4 +95,34 @@ fn worlds_of_a_vm_become_host_tasks_again_and_their_vm_is_empty() {
     }
     assert_eq!((worlds(&host), host.vm(1).used_ns), ((2, 0), used));
     assert!(used > 0 && host.vm(0).used_ns > 0);
+}
+
+#[test]
+fn a_helper_does_not_end_that_a_world_has_its_core_alone_and_another_vcpu_does() {
+    let core = Shape {
+        sockets: 1,
+        nodes_per_socket: 1,
+        llcs_per_node: 1,
+        cores_per_llc: 1,
+        threads_per_core: 2,
+    };
+    let mut host =
+        Host::new(&Topology::regular(core).expect("a topology"), 3, 4, 1).expect("a host");
+    host.set_knobs(&Knobs { shared_charge: 625, ..*host.knobs() });
+    host.set_now(1_000_000_000);
+    (0..3).for_each(|vm| host.vm_weight(vm, units::Rate::ONE.0 / 2, 2, 1000));
+    for (world, vm, kind) in [(1, 1, KIND_VCPU), (2, 2, KIND_VCPU), (3, 2, KIND_HELPER)] {
+        let task = host.task_mut(world);
+        (task.allowed, task.allowed_count) = ([u64::MAX; 16], 2);
+        host.world_mut(world).nice_weight = 100;
+        host.world_start(&mut NoKernel, world);
+        host.vm_bind(world, vm, kind, 0);
+    }
+    // The first world has the core: it waits for its first thread, and the second one is kept.
+    (host.pcpu_mut(0).whole, host.cluster_mut(0).kept) = (1, 0b10);
+    let kept = |host: &Host| (host.pcpu(0).whole, host.cluster(0).kept);
+    runs(&mut host, 3, 2_000_000_000);
+    assert_eq!(kept(&host), (1, 0b10));
+    runs(&mut host, 2, 2_010_000_000);
+    assert_eq!(kept(&host), (0, 0));
 }
