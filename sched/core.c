@@ -21,11 +21,10 @@
  * park or co-stop goes on to enqueue. */
 INLINE s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, s32 waker)
 {
-	struct vm *v;
-	s32 found;
+	struct vm *v = plat_vm(h, w->vm);
 	u64 slice, deadline;
+	s32 found;
 
-	v = plat_vm(h, w->vm);
 	if (!v || life_unbound(w) || w->flags & WORLD_PCPU_KTHREAD || costopped_whole(v, w))
 		return prev;
 	slice = share_quantum(plat_knobs(h), w);
@@ -425,7 +424,8 @@ INLINE void core_stopping(struct host *h, plat_task *t, struct world *w, bool ru
 	else if (w->costop == COSTOP_DECIDED && !plat_slice(t))
 		state = STATE_COSTOP;
 	state_enter(h, w, state, now);
-	w->costop = COSTOP_NOT;
+	if (!runnable || w->costop != COSTOP_ASKED) /* else it was asked as it was preempted */
+		w->costop = COSTOP_NOT;
 	if (trace_on(h))
 		trace_stopped(h, t, w, p);
 	if (with(REQUEUE) && runnable && plat_slice(t))

@@ -487,3 +487,12 @@ fn a_vcpu_that_must_wait_does_so_where_no_sibling_runs() {
     println!("queued where a sibling runs: {beside} of {all} times");
     assert!(all > 100 && beside * 4 < all, "{beside} of {all}");
 }
+
+#[test]
+fn a_vcpu_that_is_asked_to_stop_as_it_is_preempted_stops() {
+    let costs = sim::Costs::ZERO; // ticks and looks fall together
+    let options = Options { ticks: Ticks::Staggered, costs, ..Options::default() };
+    let host = scenario("asked", include_str!("data/asked-as-it-leaves.toml"));
+    let verdict = run(&host.runs[0], &options).expect("it runs").verdict.expect("it is checked");
+    assert!(verdict.skew_max_ns < 6_000_000, "skew of {} ns", verdict.skew_max_ns);
+}

@@ -125,7 +125,7 @@ fn vcpus_keep_together_where_some_of_their_pcpus_are_taken() {
             let (skew, costop) = (checked.skew_max_ns / 1_000, checked.costop_max_ns / 1_000);
             let (gang, other) = (used_ms(&out, "gang"), used_ms(&out, "other"));
             println!("{kind} {ticks:?}: lead {skew} us, co-stop {costop} us; {gang}, {other} ms");
-            assert!(skew > 5_000, "{skew} us: they do wait behind real-time tasks");
+            assert!(skew > 3_000, "{skew} us: they do wait behind real-time tasks"); // costop_us
         }
     }
 }
