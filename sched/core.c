@@ -146,7 +146,7 @@ INLINE void core_enter_busy(struct host *h, plat_task *t, struct vm *v, struct w
 		key = share_queued(h, k, v, w);
 		plat_queue_insert(h, t, QUEUE_VM(pcpu), slice, key);
 	}
-	count_ready(h, w, p, key);
+	count_ready(h, w, p, key, deadline);
 	home_queued(w, p);
 	kicked = pcpu;
 	kick = place_kick(h, t, p, gain, &kicked);

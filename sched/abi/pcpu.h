@@ -36,6 +36,8 @@ struct cluster {
 struct pcpu {
 	/* lower bound of the deadlines in its queue of VMs, ~0 when that is empty (a hint) */
 	u64 wait_key;
+	/* earliest deadline there when it was last looked at; KEY_NONE without one (a hint) */
+	u64 best_key;
 
 	/* --- core.c, of the running world --- */
 

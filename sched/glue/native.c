@@ -163,7 +163,7 @@ struct native *native_new(u32 pcpus, u32 vms, u32 worlds, u32 pools)
 	n->tasks = (plat_task *)(block + at_tasks);
 	n->host.v_ns = V_START;
 	for (u32 i = 0; i < pcpus; i++) {
-		n->pcpus[i].wait_key = KEY_NONE;
+		n->pcpus[i].wait_key = n->pcpus[i].best_key = KEY_NONE;
 		n->pcpus[i].system_v_ns = V_START;
 	}
 	for (u32 i = 0; i < worlds; i++)

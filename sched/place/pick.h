@@ -38,6 +38,13 @@ INLINE void pick_keep(struct host *h, plat_task *prev, struct world *w, struct v
 	charge_commit(h, w, v, slice);
 }
 
+/* The best of this pCPU's queue of VMs, if there is one, stays. */
+INLINE void pick_left(struct pcpu *p, const struct pick *best)
+{
+	p->wait_key = min_u64(best->key, p->wait_key);
+	p->best_key = min_u64(best->key, p->best_key);
+}
+
 /* Looks for the best of this pCPU's queue of VMs before `key_max`. Returns the earliest deadline
  * that wants this pCPU, KEY_NONE for none. */
 SUBPROG u64 pick_look(NONNULL(struct host *h), u32 pcpu, u64 key_max, NONNULL(struct pick *best))
@@ -50,6 +57,7 @@ SUBPROG u64 pick_look(NONNULL(struct host *h), u32 pcpu, u64 key_max, NONNULL(st
 		return KEY_NONE;
 	ready_best(h, QUEUE_VM(pcpu), pcpu, key_max, best);
 	p->wait_key = best->next;
+	p->best_key = best->rest;
 	own = best->world ? best->key : key_max;
 	if (system && plat_read(p->waits_system))
 		own = min_u64(own, share_vm_deadline(system));
@@ -75,12 +83,12 @@ SUBPROG bool pick_take(NONNULL(struct host *h), u32 pcpu, u64 key_max, u32 prev_
 			system_max = prev->runtime_ns;
 		ready_best(h, QUEUE_SYSTEM(p->id), p->id, system_max, &task);
 		if (task.world && ready_take(h, QUEUE_SYSTEM(p->id), task.world)) {
-			p->wait_key = min_u64(best->key, p->wait_key);
+			pick_left(p, best);
 			return true;
 		}
 	}
 	if (best->world && system_runs && system_key < best->key) {
-		p->wait_key = min_u64(best->key, p->wait_key);
+		pick_left(p, best);
 		return false; /* the running host task goes on */
 	}
 	if (!best->world || !ready_take(h, QUEUE_VM(p->id), best->world))
@@ -140,7 +148,7 @@ INLINE bool pick_local(struct host *h, struct pcpu *p, u64 key_max, u32 prev_wor
 
 	if ((p->serve_limiter && pick_parked(h, p->id, own)) ||
 	    (own != KEY_NONE && pull_earlier(h, p->id, own))) {
-		p->wait_key = min_u64(best.key, p->wait_key); /* KEY_NONE where none was found */
+		pick_left(p, &best);
 		return true;
 	}
 	return pick_take(h, p->id, key_max, prev_world, &best);

@@ -11,11 +11,12 @@
  *		of this last list count only if they have been so for spread_us: a world that sleeps
  *		for less comes back to its caches. A sync wake-up, by a host task that sleeps right
  *		after it: the waker's pCPU
- *		none idle: of `prev`, PROBE_MAX pCPUs of its cluster and as many of another, the one
- *		of the smallest cost (law/goodness.h). A VM's world leaves the pCPU where it ran
- *		last for what costs less by a quantum, which is two waiting worlds fewer; and what
- *		it preempts elsewhere must have a deadline that is later by migrate_margin_us
- *		besides preempt_margin_us. Another cluster must cost less by migrate_margin_us more
+ *		none idle: of `prev`, PROBE_MAX pCPUs of its cluster and half as many of another,
+ *		the one of the smallest cost (law/goodness.h). A VM's world leaves the pCPU
+ *		where it ran last for what costs less by a quantum, which is two waiting worlds
+ *		fewer; and what it preempts elsewhere must have a deadline that is later by
+ *		migrate_margin_us besides preempt_margin_us. Another cluster must cost less by
+ *		migrate_margin_us more
  * Units	ns
  * Limits	NEAR_MAX clusters are looked at; farther idle pCPUs pull by themselves (pull.h).
  *		Of an LLC's clusters each counts alone (more than 64 threads); only the cluster of
@@ -117,11 +118,15 @@ SUBPROG s32 place_near(NONNULL(struct host *h), NONNULL(struct cluster *own), TR
 		       u64 before)
 {
 	plat_for(i, NEAR_MAX) {
+		u32 near = own->near[i & (CLUSTERS_MAX - 1)];
+		struct cluster *c = i < own->nears ? plat_cluster(h, near) : NULL;
 		s32 found;
 
-		if (i >= own->nears)
+		if (!c)
 			break;
-		found = place_in(h, own->near[i & (CLUSTERS_MAX - 1)], t, before);
+		if (!plat_read(c->idle))
+			continue;
+		found = place_in(h, near, t, before);
 		if (found >= 0)
 			return found;
 	}
@@ -282,8 +287,8 @@ struct search {
 	u32 cursor;
 };
 
-/* Looks at PROBE_MAX pCPUs of a cluster, from the cursor on. */
-SUBPROG u32 place_probe(NONNULL(struct host *h), u32 cluster, NONNULL(struct search *s))
+/* Looks at `most` pCPUs of a cluster, from the cursor on. */
+SUBPROG u32 place_probe(NONNULL(struct host *h), u32 cluster, u32 most, NONNULL(struct search *s))
 {
 	struct cluster *c = plat_cluster(h, cluster);
 
@@ -294,7 +299,7 @@ SUBPROG u32 place_probe(NONNULL(struct host *h), u32 cluster, NONNULL(struct sea
 		u32 from, bit, pcpu;
 		s64 cost;
 
-		if (!mask)
+		if (!mask || i >= most)
 			break;
 		from = s->cursor++ % c->pcpus & 63;
 		ahead = mask >> from << from;
@@ -382,13 +387,13 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 		s.margin = (s64)(plat_knobs(h)->quantum_us * US);
 		s.cand.deadline += plat_knobs(h)->migrate_margin_us * US;
 	}
-	place_probe(h, p->cluster, &s);
+	place_probe(h, p->cluster, PROBE_MAX, &s);
 	other = plat_cluster(h, near);
 	if (!other)
 		return s.pcpu;
 	s.mask = place_open(h, near, t, w, other->kept);
 	s.margin += (s64)(plat_knobs(h)->migrate_margin_us * US);
-	place_probe(h, near, &s);
+	place_probe(h, near, PROBE_MAX / 2, &s);
 	return s.pcpu;
 }
 

@@ -211,7 +211,7 @@ INLINE bool pull_probe(struct host *h, struct cluster *c, struct pcpu *p, u64 ma
 		return false;
 	if (pull_system_earlier(h, q, p, key_max))
 		return true;
-	return plat_read(q->wait_key) < key_max && pull_from(h, q, p, key_max);
+	return plat_read(q->best_key) < key_max && pull_from(h, q, p, key_max);
 }
 
 /* A busy pCPU whose own best world has the deadline `key` looks for an earlier one. */

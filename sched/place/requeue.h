@@ -38,11 +38,12 @@ SUBPROG u32 requeue_enter(NONNULL(struct host *h), NONNULL(struct world *w),
 			  NONNULL(struct requeue *r), u64 key)
 {
 	struct pcpu *p = plat_pcpu(h, r->pcpu);
+	struct vm *v = plat_vm(h, w->vm);
 
 	if (!p)
 		return 0;
 	plat_assert_alone(h, w->state == STATE_READY);
-	count_ready(h, w, p, key);
+	count_ready(h, w, p, key, v ? share_deadline(v, w) : key);
 	trace_queued(h, w, p->id, key);
 	return 0;
 }

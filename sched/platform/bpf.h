@@ -274,7 +274,7 @@ INLINE void plat_kick(struct host *h, u32 pcpu, u32 flags)
 	((void)((cond) || (__sync_fetch_and_add(&(h)->asserts, 1),		\
 			   (h)->assert_at = ASSERT_AT, 0)))
 #define PLAT_STRICT 0
-#define plat_assert_alone(h, cond) ((void)0)
+#define plat_assert_alone(h, cond) ((void)sizeof(!(cond)))
 #define plat_for(i, n) for (u32 i = 0, once_ = 1; once_; once_ = 0) bpf_for(i, 0, n)
 
 /* Numbers decide, but where the thread may use as many pCPUs as are on line, and not all: one that

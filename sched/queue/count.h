@@ -24,7 +24,7 @@ INLINE u32 count_waiting(const struct pcpu *p)
 enum kick_state { KICK_STATE_NONE, KICK_STATE_SENT, KICK_STATE_SPENT };
 
 /* A world waits at `p`. */
-INLINE void count_ready(struct host *h, struct world *w, struct pcpu *p, u64 key)
+INLINE void count_ready(struct host *h, struct world *w, struct pcpu *p, u64 key, u64 deadline)
 {
 	struct cluster *c = plat_cluster(h, p->cluster);
 	bool system = w->vm == VM_SYSTEM;
@@ -39,6 +39,8 @@ INLINE void count_ready(struct host *h, struct world *w, struct pcpu *p, u64 key
 		plat_add(&p->waits_vm, 1);
 	if (!system && key < p->wait_key)
 		p->wait_key = key;
+	if (!system && deadline < p->best_key)
+		p->best_key = deadline;
 	if (c && !(plat_read(c->queued) >> (p->bit & 63) & 1))
 		plat_or(&c->queued, 1ull << (p->bit & 63));
 }
@@ -128,7 +130,7 @@ INLINE void count_out_ready(struct host *h, struct pcpu *p, bool system)
 	if (count_waiting(p))
 		return;
 	plat_fetch_and(&c->queued, ~(1ull << (p->bit & 63)));
-	p->wait_key = KEY_NONE;
+	p->wait_key = p->best_key = KEY_NONE;
 	if (count_waiting(p)) /* one came meanwhile, and may have found the bit still set */
 		plat_or(&c->queued, 1ull << (p->bit & 63));
 }

@@ -23,8 +23,8 @@ struct pick {
 	u64 key;
 	/* queued deadline of the best of the rest: a lower bound */
 	u64 next;
-	/* queued deadline of the world looked at last: a queue is in order */
-	u64 last;
+	/* a closer one: where they were looked at, their deadlines */
+	u64 rest;
 	u32 world;
 	/* worlds looked at; in memory, where a BPF verifier does not count along */
 	u32 seen;
@@ -53,12 +53,13 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 	u64 clock = ready_clock(h, queue);
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	u32 only = holder_of(h, pcpu);
+	u64 last = 0;
 	plat_task *t;
 
 	out->seen = 0;
-	out->last = 0;
 	out->key = key_max;
 	out->next = KEY_NONE;
+	out->rest = KEY_NONE;
 	out->world = WORLD_NONE;
 	if (!p)
 		return WORLD_NONE;
@@ -67,18 +68,22 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 		struct world *w;
 		struct vm *v;
 
-		plat_assert_alone(h, queued >= out->last);
-		out->last = queued;
+		plat_assert_alone(h, queued >= last); /* a queue is in order */
+		last = queued;
 		if (queued >= out->key || out->seen++ >= QUEUE_SCAN_MAX) {
 			out->next = min_u64(queued, out->next);
+			out->rest = min_u64(queued, out->rest);
 			break;
 		}
 		w = plat_world_of(h, t);
 		v = w ? plat_vm(h, w->vm) : NULL;
-		if (!v || !plat_may_run(t, pcpu) || !home_lets(w, p->domain))
+		if (!v || !plat_may_run(t, pcpu) || !home_lets(w, p->domain)) {
+			out->rest = min_u64(queued, out->rest); /* it may elsewhere */
 			continue;
+		}
 		if (!holder_lets(only, w->vm)) {
 			out->next = min_u64(queued, out->next); /* it may later */
+			out->rest = min_u64(queued, out->rest);
 			continue;
 		}
 		if (costopped_whole(v, w)) {
@@ -90,12 +95,15 @@ SUBPROG u32 ready_best(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 key_max
 		}
 		key = w->vm == VM_SYSTEM ? queued : share_deadline(v, w);
 		if (key < out->key && (w->vm != p->current_vm || key < p->sibling_key)) {
-			if (out->world)
+			if (out->world) {
 				out->next = min_u64(out->key, out->next);
+				out->rest = min_u64(out->key, out->rest);
+			}
 			out->key = key;
 			out->world = w->id;
 		} else {
 			out->next = min_u64(queued, out->next);
+			out->rest = min_u64(key, out->rest);
 		}
 	}
 	if (!out->world)

@@ -28,7 +28,13 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
         .map(|level| cut(topology, *level))
         .find(|parts| parts.len() <= CLUSTERS_MAX as usize);
     let parts = parts.unwrap_or_default();
-    let nowhere = |i| Pcpu { id: i as u32, cluster: u32::MAX, wait_key: u64::MAX, ..Pcpu::ZERO };
+    let nowhere = |i| Pcpu {
+        id: i as u32,
+        cluster: u32::MAX,
+        wait_key: u64::MAX,
+        best_key: u64::MAX,
+        ..Pcpu::ZERO
+    };
     let domains = topology.domains();
     let mut pcpus: Vec<Pcpu> = (0..topology.pcpus()).map(nowhere).collect();
     let mut clusters = Vec::with_capacity(parts.len());
