@@ -7,8 +7,9 @@
  *		idle beside pinned worlds only: a world of free affinity makes room for one of them
  * Units	ns of virtual time
  * Limits	busy: PROBE_MAX pCPUs of the cluster, and one of another where worlds wait, the
- *		first of PROBE_MAX clusters from the cursor on; idle: every cluster, nearest
- *		first, and warm caches do not count
+ *		first of PROBE_MAX clusters from the cursor on, by pcpu.best_key: where a deadline
+ *		has fallen since, it is seen when that pCPU looks next; idle: every cluster,
+ *		nearest first, and warm caches do not count
  */
 #ifndef TANDEM_PULL_H
 #define TANDEM_PULL_H

@@ -23,7 +23,7 @@ INLINE u32 count_waiting(const struct pcpu *p)
  * taken another, so the kick is spent. */
 enum kick_state { KICK_STATE_NONE, KICK_STATE_SENT, KICK_STATE_SPENT };
 
-/* A world waits at `p`. */
+/* A world waits at `p`: `key` is its queued deadline, a lower bound of `deadline` now. */
 INLINE void count_ready(struct host *h, struct world *w, struct pcpu *p, u64 key, u64 deadline)
 {
 	struct cluster *c = plat_cluster(h, p->cluster);

@@ -18,12 +18,14 @@
 #include "costopped.h"
 #include "parked.h"
 
+/* Two frames of a chain that shares 512 bytes of stack in BPF hold one: 6.12 allows no word
+ * more. */
 struct pick {
 	/* deadline now; KEY_NONE when nothing was found */
 	u64 key;
 	/* queued deadline of the best of the rest: a lower bound */
 	u64 next;
-	/* a closer one: where they were looked at, their deadlines */
+	/* the same, of those looked at by their deadlines now, so closer */
 	u64 rest;
 	u32 world;
 	/* worlds looked at; in memory, where a BPF verifier does not count along */

@@ -18,8 +18,8 @@ use units::PcpuId;
 /// A pCPU that is not online is part of no cluster.
 ///
 /// A pCPU's record holds its place (`id`, `cluster`, `bit`, `node`, `domain`, `core`) and that
-/// nothing waits there (`wait_key`); every other field is zero, and its virtual times are the
-/// caller's to set.
+/// nothing waits there (`wait_key`, `best_key`); every other field is zero, and its virtual times
+/// are the caller's to set.
 #[must_use]
 pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
     let levels: [Level; 4] = [|p| (p.node, p.llc), |p| (p.node, 0), |p| (p.socket, 0), |_| (0, 0)];

@@ -28,7 +28,8 @@ fn a_new_host_keeps_the_virtual_times_that_the_scheduler_set() {
     let v = host.record().v_ns;
     for id in 0..8 {
         let p = host.pcpu(id);
-        assert_eq!((p.id, p.system_v_ns, p.wait_key), (id, v, u64::MAX));
+        assert_eq!((p.id, p.system_v_ns), (id, v));
+        assert_eq!((p.wait_key, p.best_key), (u64::MAX, u64::MAX));
     }
     assert_eq!((host.record().pcpus, host.record().clusters, host.record().smt), (8, 2, 2));
     assert_eq!((host.cluster(1).pcpu[0], host.task(2).world), (4, 2));
