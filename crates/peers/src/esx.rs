@@ -7,7 +7,8 @@
 //! whose world has used up its quantum, or that has nothing to do, takes the world of the least
 //! virtual time of its own queue and of those of the pCPUs around it, which count as later by
 //! `PULL_NS` and by what the move costs. Siblings are held together by `skew`, VMs stay in their
-//! `zones`, and a VM that is behind has whole cores (`whole`).
+//! `zones` or at home, and a VM that is behind has whole cores (`whole`). Pools and reservations are
+//! `entitled`, limits are kept by `limit`.
 //!
 //! *Documented*: quanta of 50 ms, pull by an idle pCPU and push by a waking world, a whole core
 //! before a part of one (VS51 "What, When, and Where to Schedule?", "Load Balancing",
@@ -19,10 +20,13 @@
 //!
 //! *Units*: ns; weights of 1000 are the least shares of a vCPU.
 //!
-//! *Limits*: no pools, reservations and limits, which ESX had. Home nodes and cells are for the
-//! life of a VM.
+//! *Limits*: zones are for the life of a VM; where the simulator's planner gives homes, these are in
+//! force instead.
 
+mod account;
+mod entitled;
 mod gang;
+mod limit;
 mod place;
 mod skew;
 mod terms;
@@ -30,7 +34,7 @@ mod whole;
 mod zones;
 
 use contract::{
-    Accounts, Callback, ENQUEUE_WAKEUP, Feature, KICK_IDLE, KICK_PREEMPT, Plan, Scheduler, Setup,
+    Callback, ENQUEUE_WAKEUP, Feature, KICK_IDLE, KICK_PREEMPT, Limits, Plan, Scheduler, Setup,
     VmTerms, WorldTerms,
 };
 use terms::Cosched;
@@ -55,6 +59,12 @@ const NORMAL: u64 = 1000;
 const LOOKS_AT: u32 = 4;
 /// Timer that looks whether stopped vCPUs may start.
 const COSTART: u32 = 0;
+/// Timer that looks whether worlds that a limit holds back may run.
+const LIMITS: u32 = 1;
+/// Timer of the division of pools.
+const DIVIDE: u32 = 2;
+/// Timer of worlds that wait outside of their homes.
+const HOMES: u32 = 3;
 
 /// A world's account.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,6 +80,11 @@ struct World {
     /// Charged up to when.
     since_ns: u64,
     awake: bool,
+    /// How long it wanted to run, up to when, in ns.
+    wanted_ns: u64,
+    wanted_at_ns: u64,
+    /// Domains of its home, a bit for each; 0 for none.
+    home: u64,
     runs: bool,
     /// In its emulator's code.
     outside: bool,
@@ -91,12 +106,16 @@ struct Vm {
     zone: Option<(u32, u32)>,
     /// Strict: it has stopped as a whole.
     stopped: bool,
+    /// The first limit above it.
+    limit: Option<usize>,
 }
 
 /// A pCPU.
 #[derive(Clone, Debug)]
 struct Pcpu {
     place: Place,
+    /// Domain of homes.
+    domain: u32,
     /// The other threads of its core.
     twins: Vec<u32>,
     /// World that runs there, 0 for none, and the worlds that run there or wait for it.
@@ -119,8 +138,15 @@ pub(crate) struct Esx {
     /// Worlds that run on each LLC or wait there.
     llc_worlds: Vec<u64>,
     zones: Zones,
+    /// Worlds that wait outside of their homes.
+    strays: Vec<u32>,
     /// VMs some of whose vCPUs are stopped.
     stopped: Vec<u32>,
+    /// Limits, those above before those below, and whether their timer is armed.
+    limits: Vec<limit::Limit>,
+    limits_armed: bool,
+    /// Where there is more than shares.
+    divided: Option<entitled::Divided>,
     /// What shares are multiplied by, and divided by.
     scale: (u64, u64),
     /// Shares of the system group, and what they are divided by.
@@ -136,9 +162,10 @@ pub(crate) struct Esx {
 
 impl Esx {
     pub(crate) fn new(setup: &Setup<'_>, terms: Terms) -> Esx {
-        let places = setup.topology.places();
+        let (places, domains) = (setup.topology.places(), setup.topology.domains());
         let pcpu = |(id, place): (u32, &Place)| Pcpu {
             place: *place,
+            domain: domains[id as usize],
             twins: (0..)
                 .zip(places)
                 .filter(|(other, p)| *other != id && p.core == place.core)
@@ -157,7 +184,11 @@ impl Esx {
             pcpus: (0..).zip(places).map(pcpu).collect(),
             llc_worlds: vec![0; llcs],
             zones: Zones::new(terms.cells, places),
+            strays: vec![],
             stopped: vec![],
+            limits: vec![],
+            limits_armed: false,
+            divided: None,
             cores: places.iter().filter(|p| p.thread == 0).count() as u64,
             scale: (1, 1),
             system: (NORMAL, 1),
@@ -171,53 +202,6 @@ impl Esx {
     /// Queue of the vCPUs that are stopped; those of pCPUs have their numbers.
     fn costops(&self) -> u64 {
         self.pcpus.len() as u64
-    }
-
-    /// Shares of a vCPU, such that the least of all is `NORMAL`: shares are relative, and virtual
-    /// time, which is bounded by quanta, grows no faster than time.
-    fn scaled(&self, shares: u64, vcpus: u32) -> u64 {
-        let (by, of) = (u128::from(self.scale.0), u128::from(self.scale.1));
-        (u128::from(shares) * by / (of * u128::from(vcpus.max(1)))) as u64
-    }
-
-    /// Weight of a world, `NORMAL` for a vCPU of the least shares.
-    fn weight(&self, world: u32) -> u64 {
-        let account = &self.worlds[world as usize];
-        self.vms[account.vm as usize].shares_per_vcpu.max(1)
-    }
-
-    /// Charges what a running world used since the last charge.
-    fn charge(&mut self, k: &Callback<'_>, world: u32) {
-        let weight = self.weight(world);
-        let pcpu = k.task(world).pcpu as usize;
-        let shares_core = self.pcpus[pcpu].twins.iter().any(|p| self.is_busy(*p));
-        let account = &mut self.worlds[world as usize];
-        let ran = k.now_ns - std::mem::replace(&mut account.since_ns, k.now_ns);
-        let charged = if shares_core { ran * self.terms.shared_charge / 1000 } else { ran };
-        account.used_ns += ran;
-        account.lost_ns += ran - charged;
-        account.vtime_ns += charged * NORMAL / weight;
-        if !(self.terms.guest_progress && account.outside) {
-            account.progress_ns += ran;
-        }
-        self.pcpus[pcpu].busy_ns += ran;
-        self.hand_out(world, k.now_ns, charged);
-    }
-
-    /// Whether a world runs on a pCPU.
-    fn is_busy(&self, pcpu: u32) -> bool {
-        self.pcpus[pcpu as usize].runs != 0
-    }
-
-    /// Charges the worlds on the other threads of a core: from now on they are charged otherwise.
-    fn charge_twins(&mut self, k: &Callback<'_>, pcpu: u32) {
-        for i in 0..self.pcpus[pcpu as usize].twins.len() {
-            let twin = self.pcpus[pcpu as usize].twins[i];
-            match self.pcpus[twin as usize].runs {
-                0 => {}
-                world => self.charge(k, world),
-            }
-        }
     }
 
     /// A world waits for a pCPU from now on, or runs there.
@@ -250,6 +234,12 @@ impl Esx {
         self.assign(world, pcpu);
         let vtime_ns = self.worlds[world as usize].vtime_ns;
         k.queue_insert(world, u64::from(pcpu), QUANTUM_NS, vtime_ns);
+        self.call(k, world, pcpu, wakes);
+    }
+
+    /// Wakes a pCPU that can take a world which is in the queue of `pcpu`.
+    fn call(&mut self, k: &mut Callback<'_>, world: u32, pcpu: u32, wakes: bool) {
+        let vtime_ns = self.worlds[world as usize].vtime_ns;
         let current = self.pcpus[pcpu as usize].runs;
         if current == 0 {
             return k.kernel.kick(pcpu, KICK_IDLE);
@@ -267,17 +257,20 @@ impl Esx {
 
     /// What a pCPU is to run: the queue and the world, by virtual time; none if those are later
     /// than `most`.
-    fn best(&self, k: &mut Callback<'_>, pcpu: u32, most: u64) -> Option<(u64, u32)> {
+    fn best(&mut self, k: &mut Callback<'_>, pcpu: u32, most: u64) -> Option<(u64, u32)> {
         let mut best = (most, None);
         for from in 0..self.pcpus.len() as u32 {
             let near = from == pcpu;
+            if !self.limits.is_empty() {
+                self.hold_back(k, from);
+            }
             for i in 0..LOOKS_AT {
                 let world = k.kernel.queue_at(u64::from(from), i);
                 if world == 0 {
                     break;
                 }
                 let may = near || self.may_run(k.task(world), world, pcpu);
-                if !may || self.is_stopped(world) {
+                if !may || self.is_stopped(world) || self.is_limited(world) {
                     continue;
                 }
                 let far = if near { 0 } else { PULL_NS + self.move_ns(world, from, pcpu) };
@@ -291,27 +284,16 @@ impl Esx {
     }
 }
 
-impl Accounts for Esx {
-    fn charged_ns(&self, world: u32) -> Option<u64> {
-        Some(self.worlds[world as usize].used_ns)
-    }
-
-    fn lost_ns(&self, world: u32, now_ns: u64) -> u64 {
-        let account = &self.worlds[world as usize];
-        let shared = |pcpu: u32| self.pcpus[pcpu as usize].twins.iter().any(|p| self.is_busy(*p));
-        let running = account.runs && account.at.is_some_and(shared);
-        let ran = if running { now_ns - account.since_ns } else { 0 };
-        account.lost_ns + ran - ran * self.terms.shared_charge / 1000
-    }
-
-    fn busy_ns(&self, pcpu: u32) -> Option<u64> {
-        Some(self.pcpus[pcpu as usize].busy_ns)
-    }
-}
-
 impl Scheduler for Esx {
     fn features(&self) -> &'static [Feature] {
-        &[Feature::Shares]
+        &[
+            Feature::Shares,
+            Feature::Pools,
+            Feature::Reservations,
+            Feature::Limits,
+            Feature::Bursts,
+            Feature::Homes,
+        ]
     }
 
     /// A vCPU that is to stop stops although nothing else waits there.
@@ -320,7 +302,7 @@ impl Scheduler for Esx {
     }
 
     fn init(&mut self, k: &mut Callback<'_>) {
-        (0..=self.costops()).for_each(|queue| k.kernel.create_queue(queue));
+        (0..=self.limited()).for_each(|queue| k.kernel.create_queue(queue));
     }
 
     fn world_start(&mut self, k: &mut Callback<'_>, world: u32, terms: &WorldTerms) {
@@ -365,6 +347,22 @@ impl Scheduler for Esx {
         }
         self.vms[0].shares_per_vcpu = self.scaled(self.system.0, self.system.1);
         self.weigh_vcpus(k.now_ns);
+        self.divide_by(k, plan);
+    }
+
+    fn limits(&mut self, k: &mut Callback<'_>, limits: &Limits<'_>) {
+        for pcpu in 0..self.pcpus.len() {
+            match self.pcpus[pcpu].runs {
+                0 => {}
+                world => self.charge(k, world),
+            }
+        }
+        self.set_limits(k.now_ns, limits);
+    }
+
+    fn home(&mut self, k: &mut Callback<'_>, world: u32, domains: u64) {
+        self.worlds[world as usize].home = domains;
+        self.go_home(k, world);
     }
 
     fn select(&mut self, k: &mut Callback<'_>, world: u32, prev: u32, _flags: u32) -> i32 {
@@ -378,6 +376,11 @@ impl Scheduler for Esx {
         }
         if self.stops(k, world) {
             return;
+        }
+        if self.is_limited(world) {
+            let vtime_ns = self.worlds[world as usize].vtime_ns;
+            k.queue_insert(world, self.limited(), QUANTUM_NS, vtime_ns);
+            return self.held_back(k, world);
         }
         let here = k.task(world).pcpu as u32;
         let leaves = self.is_kept(here);
@@ -400,7 +403,7 @@ impl Scheduler for Esx {
         let (mut goes_on, mut most) = (false, u64::MAX);
         if prev != 0 && self.worlds[prev as usize].runs {
             self.charge(k, prev);
-            let stopped = self.is_stopped(prev);
+            let stopped = self.is_stopped(prev) || self.is_limited(prev);
             goes_on = !stopped && self.may_run(k.task(prev), prev, pcpu);
             most = if goes_on { self.worlds[prev as usize].vtime_ns } else { u64::MAX };
         }
@@ -445,10 +448,18 @@ impl Scheduler for Esx {
         self.charge(k, world);
         self.look_at_lead(k, world);
         self.look_at_core(k, world);
+        if self.is_limited(world) {
+            k.kernel.kick(k.task(world).pcpu as u32, KICK_PREEMPT);
+        }
     }
 
-    fn timer(&mut self, k: &mut Callback<'_>, _timer: u32) {
-        self.start_stopped(k);
+    fn timer(&mut self, k: &mut Callback<'_>, timer: u32) {
+        match timer {
+            LIMITS => self.look_at_limits(k),
+            DIVIDE => self.divide_later(k),
+            HOMES => self.strays_go_home(k),
+            _ => self.start_stopped(k),
+        }
     }
 
     fn guest(&mut self, k: &mut Callback<'_>, world: u32, inside: bool) {

@@ -403,3 +403,66 @@ fn shares_divide_the_host_under_every_policy_that_has_them() {
         }
     }
 }
+
+/// What comes of one run of a scenario under a policy, and what the oracle says.
+fn outcome(scenario: &str, label: &str, policy: &str) -> sim::Outcome {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
+    let scenario = settings::load(&format!("{folder}{scenario}")).expect("it loads");
+    let run = scenario.runs.iter().find(|run| run.label == label).expect("a run");
+    let policy: Policy = policy.parse().expect("a policy");
+    sim::run(run, &Options { policy, ..Options::default() }).expect("no rule is broken")
+}
+
+/// VS51 figures 5 to 7 were measured on ESX: a reservation is kept beside seven other VMs, a pool
+/// has its limit and divides it, and pools divide what they have among their own.
+#[test]
+fn esx_keeps_reservations_limits_and_pools() {
+    for policy in ["esx-2.5.3", "esx-4.0", "esx-5.1"] {
+        let permille = |result: &RunResult, name: &str| {
+            let times = &vm(result, name).times;
+            times.used_ns * 1000 / times.entitled_ns
+        };
+        let reserved = outcome("reservation", "7 others", policy).result;
+        assert!(permille(&reserved, "vm1") >= 995, "{policy}: {}", permille(&reserved, "vm1"));
+        for i in 1..=7 {
+            let part = permille(&reserved, &format!("other-{i}"));
+            assert!(part.abs_diff(1000) <= 10, "{policy}, other {i}: {part}");
+        }
+        let limited = outcome("pool-limit", "8 VMs", policy).result;
+        for i in 1..=8 {
+            let part = permille(&limited, &format!("vm-{i}"));
+            assert!(part.abs_diff(1000) <= 5, "{policy}, VM {i}: {part}");
+        }
+        assert!(permille(&limited, "outsider") >= 995, "{policy}");
+        let held: u64 = limited.pools.iter().map(|p| p.limited_ns).max().expect("pools");
+        assert!(held > 100_000_000_000, "{policy}: what the limit took is shown: {held}");
+        // Quanta of 50 ms, weights of every 100 ms.
+        let nested = outcome("pools-nested", "", policy).result;
+        let of = |name: &str| {
+            let pool = nested.pools.iter().find(|p| p.path == name).expect("a pool");
+            pool.used_ns as f64 / pool.entitled_ns as f64
+        };
+        for name in ["/prod", "/prod/web", "/prod/db", "/test"] {
+            let off = (of(name) / of("/") - 1.0).abs();
+            assert!(off < 0.10, "{policy}, {name}: {off}");
+        }
+    }
+}
+
+/// ESX4 figure 11: three 4-vCPU VMs on two nodes of four cores. Long-term fairness moves homes, and
+/// worlds run at home.
+#[test]
+fn esx_worlds_run_at_home_and_homes_change_for_fairness() {
+    let work = |label| {
+        let seen = outcome("three-on-two", label, "esx-4.0");
+        let verdict = seen.verdict.expect("it was checked");
+        assert_eq!(verdict.count(check::Invariant::Affinity), 0, "{label}");
+        let mut work = seen.result.vms.iter().map(|vm| vm.times.work).collect::<Vec<_>>();
+        work.sort_unstable();
+        work[2] * 1000 / work[0]
+    };
+    let (fair, unfair) = (work("4-vcpu"), work("4-vcpu, no long-term fairness"));
+    // A VM that comes to a node is ahead of those there, or behind, by 8 quanta at most: what it
+    // had or lacked beyond that is forgotten.
+    assert!(fair < 1080 && unfair > 1900, "{fair} {unfair}");
+}

@@ -8,8 +8,8 @@
 //! *Our reading*: their sizes. A busy thread takes 3/8 of the time (two threads do 1.25 times the
 //! work of one, docs/profiles.md).
 
-use super::{Esx, QUANTUM_NS};
-use contract::{Callback, Task};
+use super::{Esx, HOMES, QUANTUM_NS};
+use contract::{Callback, KICK_PREEMPT, Task};
 
 /// What a busy thread of the same core takes in a quantum, in ns.
 const SHARED_NS: u64 = QUANTUM_NS * 3 / 8;
@@ -32,10 +32,40 @@ impl Esx {
         }
     }
 
-    /// Whether a pCPU is in the zone of a world's VM.
+    /// Whether a pCPU is in a world's home, or in the zone of its VM if it has none.
     fn in_zone(&self, world: u32, pcpu: u32) -> bool {
-        let vm = &self.vms[self.worlds[world as usize].vm as usize];
-        vm.zone.is_none_or(|(zone, _)| self.zones.of(pcpu) == zone)
+        let account = &self.worlds[world as usize];
+        if account.home != 0 {
+            return account.home >> self.pcpus[pcpu as usize].domain & 1 != 0;
+        }
+        let zone = self.vms[account.vm as usize].zone;
+        zone.is_none_or(|(zone, _)| self.zones.of(pcpu) == zone)
+    }
+
+    /// A world's home has changed: it leaves a pCPU that is not part of it.
+    pub(super) fn go_home(&mut self, k: &mut Callback<'_>, world: u32) {
+        let Some(at) = self.worlds[world as usize].at else { return };
+        if self.may_run(k.task(world), world, at) {
+            return;
+        }
+        if self.worlds[world as usize].runs {
+            return k.kernel.kick(at, KICK_PREEMPT);
+        }
+        self.strays.push(world);
+        k.kernel.arm(HOMES, 0);
+    }
+
+    /// Worlds that wait outside of their homes are queued there.
+    pub(super) fn strays_go_home(&mut self, k: &mut Callback<'_>) {
+        for world in std::mem::take(&mut self.strays) {
+            let account = &self.worlds[world as usize];
+            let Some(at) = account.at.filter(|_| !account.runs) else { continue };
+            let to = self.place(k, world, at);
+            if to != at && k.kernel.queue_move(k.tasks, u64::from(at), world, u64::from(to)) {
+                self.assign(world, to);
+                self.call(k, world, to, false);
+            }
+        }
     }
 
     /// Whether a world may run on a pCPU: by its affinity, and in its zone, unless its affinity

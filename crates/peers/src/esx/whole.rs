@@ -69,6 +69,8 @@ impl Esx {
         self.reckon(world, now_ns);
         let weight = self.weight(world);
         let account = &mut self.worlds[world as usize];
+        let at_ns = std::mem::replace(&mut account.wanted_at_ns, now_ns);
+        account.wanted_ns += if account.awake { now_ns - at_ns } else { 0 };
         account.awake = awake;
         let counts = if awake { weight } else { 0 };
         let before = std::mem::replace(&mut account.behind.counts, counts);
