@@ -25,11 +25,13 @@ pub enum Feature {
     Homes,
     /// Host tasks of other nice values than 0.
     Nice,
+    /// VMs with more vCPUs than pCPUs that they may use.
+    WideVms,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 10] = [
+    pub const ALL: [Feature; 11] = [
         Feature::Shares,
         Feature::Pools,
         Feature::Reservations,
@@ -40,6 +42,7 @@ impl Feature {
         Feature::Hotplug,
         Feature::Homes,
         Feature::Nice,
+        Feature::WideVms,
     ];
 
     /// Name in messages.
@@ -56,6 +59,7 @@ impl Feature {
             Feature::Hotplug => "pCPUs that go off line",
             Feature::Homes => "NUMA home nodes",
             Feature::Nice => "nice values",
+            Feature::WideVms => "VMs with more vCPUs than pCPUs",
         }
     }
 }

@@ -286,14 +286,12 @@ impl Esx {
 
 impl Scheduler for Esx {
     fn features(&self) -> &'static [Feature] {
-        &[
-            Feature::Shares,
-            Feature::Pools,
-            Feature::Reservations,
-            Feature::Limits,
-            Feature::Bursts,
-            Feature::Homes,
-        ]
+        use Feature::{Bursts, Homes, Limits, Pools, Reservations, Shares, WideVms};
+        match self.terms.cosched {
+            // A VM that starts as a whole or not at all would never start.
+            Cosched::Strict => &[Shares, Pools, Reservations, Limits, Bursts, Homes],
+            Cosched::Relaxed => &[Shares, Pools, Reservations, Limits, Bursts, Homes, WideVms],
+        }
     }
 
     /// A vCPU that is to stop stops although nothing else waits there.

@@ -277,8 +277,8 @@ impl Accounts for Linux {
 
 impl Scheduler for Linux {
     fn features(&self) -> &'static [Feature] {
-        use Feature::{Bursts, Hotplug, Limits, Nice, Pools, Shares};
-        &[Shares, Pools, Limits, Bursts, Hotplug, Nice]
+        use Feature::{Bursts, Hotplug, Limits, Nice, Pools, Shares, WideVms};
+        &[Shares, Pools, Limits, Bursts, Hotplug, Nice, WideVms]
     }
 
     /// A world whose run queue is throttled stops although nothing else waits there.

@@ -115,8 +115,8 @@ impl Accounts for Simple {
 impl Scheduler for Simple {
     fn features(&self) -> &'static [Feature] {
         match self.order {
-            Order::Arrival => &[],
-            Order::Vtime => &[Feature::Shares, Feature::Nice],
+            Order::Arrival => &[Feature::WideVms],
+            Order::Vtime => &[Feature::Shares, Feature::Nice, Feature::WideVms],
         }
     }
 

@@ -24,7 +24,8 @@ pub(crate) use credit2::{Credit2, Queues};
 use contract::Feature;
 
 /// What a scenario may ask of both.
-const FEATURES: &[Feature] = &[Feature::Shares, Feature::Limits, Feature::Hotplug];
+const FEATURES: &[Feature] =
+    &[Feature::Shares, Feature::Limits, Feature::Hotplug, Feature::WideVms];
 
 /// The kernel's queue of all worlds that wait, in whatever order.
 const WAITING: u64 = 0;

@@ -9,8 +9,10 @@
 
 mod measure;
 mod page;
+mod work;
 
 pub use page::page;
+pub use work::{LEAST, Less, PEERS, Work};
 
 use measure::Results;
 use serde::Serialize;
@@ -23,6 +25,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
+use work::Amounts;
 
 /// Seeds of each run, unless it is said how many: `make reproduce` stays below ten minutes on two
 /// cores.
@@ -83,13 +86,24 @@ pub struct Experiment {
     pub points: Vec<Point>,
     /// Violations that the oracle found in its runs under Tandem, by all seeds.
     pub violations: u64,
+    /// Work under Tandem by that under other systems' policies; empty unless asked for.
+    pub work: Vec<Work>,
 }
 
 impl Experiment {
-    /// Whether all that was published is reproduced, and the oracle is silent.
+    /// Whether all that was published is reproduced, the oracle is silent, and less work than
+    /// another policy's has a reason.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.violations == 0 && self.points.iter().all(|p| p.holds)
+        self.violations == 0
+            && self.points.iter().all(|p| p.holds)
+            && self.unexplained().next().is_none()
+    }
+
+    /// Runs in which Tandem does less work than another policy, and the scenario says not why.
+    pub fn unexplained(&self) -> impl Iterator<Item = (&str, &Less)> {
+        let less = self.work.iter().flat_map(|w| w.less.iter().map(|l| (w.policy.as_str(), l)));
+        less.filter(|(_, l)| l.why.is_none())
     }
 }
 
@@ -134,6 +148,8 @@ struct Job {
     traced: bool,
     /// So many seeds after the scenario's.
     nth: u64,
+    /// For the comparison of work alone.
+    for_work: bool,
 }
 
 /// What has been done.
@@ -158,6 +174,8 @@ pub struct How {
     pub seeds: u64,
     /// Runs at a time.
     pub threads: usize,
+    /// Whether work is compared with that under the policies of other systems (`PEERS`).
+    pub work: bool,
 }
 
 /// Redoes the experiments of these scenarios; those without published figures are passed over.
@@ -170,20 +188,56 @@ pub fn reproduce(
     how: How,
     progress: impl Fn(Progress<'_>) + Sync,
 ) -> Result<Vec<Experiment>, ReproduceError> {
-    let jobs = jobs(scenarios, how.seeds)?;
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let Jobs { jobs, lacks } = jobs(scenarios, how)?;
     let none = || Mutex::new(vec![Results::new(); how.seeds as usize]);
     let results: Vec<Mutex<Vec<Results>>> = scenarios.iter().map(|_| none()).collect();
+    let amounts: Vec<Mutex<Amounts>> = scenarios.iter().map(|_| Mutex::default()).collect();
+    let keep = |job: &Job, done: measure::Done| {
+        if job.for_work {
+            let mut all = amounts[job.scenario].lock().expect("no thread panics");
+            let of = all.entry((job.run, job.policy.clone())).or_default();
+            of.insert(job.nth, work::amount(done.result()));
+            return;
+        }
+        let label = scenarios[job.scenario].runs[job.run].label.clone();
+        let mut all = results[job.scenario].lock().expect("no thread panics");
+        all[job.nth as usize].insert((label, job.policy.clone()), done);
+    };
+    do_all(scenarios, &jobs, (0, how.threads), &keep, &progress)?;
+    let mut again = vec![];
+    for (i, scenario) in scenarios.iter().enumerate().filter(|_| how.work) {
+        let amounts = amounts[i].lock().expect("no thread panics");
+        again.extend(work::again(i, scenario, &amounts, how.seeds));
+    }
+    longest_first(scenarios, &mut again);
+    do_all(scenarios, &again, (jobs.len(), how.threads), &keep, &progress)?;
+    let of = scenarios.iter().zip(results).zip(amounts.iter().zip(&lacks));
+    let with_figures = of.filter(|((s, _), _)| !s.published.is_empty());
+    Ok(with_figures
+        .map(|((s, results), (amounts, lacks))| {
+            let amounts = amounts.lock().expect("no thread panics");
+            let work = if how.work { work::compare(s, &amounts, lacks) } else { vec![] };
+            judge(s, &results.into_inner().expect("no thread panics"), work)
+        })
+        .collect())
+}
+
+/// Does the jobs, on `threads` cores, after `before` others.
+fn do_all(
+    scenarios: &[Scenario],
+    jobs: &[Job],
+    (before, threads): (usize, usize),
+    keep: &(impl Fn(&Job, measure::Done) + Sync),
+    progress: &(impl Fn(Progress<'_>) + Sync),
+) -> Result<(), ReproduceError> {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(before));
     let failed: Mutex<Option<ReproduceError>> = Mutex::new(None);
     let work = || {
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let scenario = &scenarios[job.scenario];
             let run = &scenario.runs[job.run];
             match one(run, job) {
-                Ok(done) => {
-                    let mut all = results[job.scenario].lock().expect("no thread panics");
-                    all[job.nth as usize].insert((run.label.clone(), job.policy.clone()), done);
-                }
+                Ok(done) => keep(job, done),
                 Err(cause) => {
                     let error = refused(scenarios, job, cause);
                     failed.lock().expect("no thread panics").get_or_insert(error);
@@ -191,7 +245,7 @@ pub fn reproduce(
                 }
             }
             progress(Progress {
-                done: (done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len()),
+                done: (done.fetch_add(1, Ordering::Relaxed) + 1, before + jobs.len()),
                 scenario: &scenario.name,
                 run: &run.label,
                 policy: &job.policy,
@@ -200,27 +254,32 @@ pub fn reproduce(
         }
     };
     std::thread::scope(|scope| {
-        (0..how.threads.clamp(1, jobs.len().max(1))).for_each(|_| _ = scope.spawn(work));
+        (0..threads.clamp(1, jobs.len().max(1))).for_each(|_| _ = scope.spawn(work));
     });
-    if let Some(error) = failed.into_inner().expect("no thread panics") {
-        return Err(error);
-    }
-    let of = scenarios.iter().zip(results);
-    let with_figures = of.filter(|(s, _)| !s.published.is_empty());
-    Ok(with_figures
-        .map(|(s, results)| judge(s, &results.into_inner().expect("no thread panics")))
-        .collect())
+    failed.into_inner().expect("no thread panics").map_or(Ok(()), Err)
 }
 
-/// What is to be done, the longest first.
-fn jobs(scenarios: &[Scenario], seeds: u64) -> Result<Vec<Job>, ReproduceError> {
-    let mut jobs: Vec<Job> = vec![];
+/// What is to be done, the longest first, and for each scenario what policies lack.
+struct Jobs {
+    jobs: Vec<Job>,
+    lacks: Vec<Vec<(String, String)>>,
+}
+
+fn jobs(scenarios: &[Scenario], how: How) -> Result<Jobs, ReproduceError> {
+    let (mut jobs, mut lacks): (Vec<Job>, _) = (vec![], vec![]);
     for (i, scenario) in scenarios.iter().enumerate() {
         let of: BTreeSet<Job> = scenario
             .published
             .iter()
             .flat_map(|p| measure::runs(scenario, p))
-            .map(|(run, policy, traced)| Job { scenario: i, run, policy, traced, nth: 0 })
+            .map(|(run, policy, traced)| Job {
+                scenario: i,
+                run,
+                policy,
+                traced,
+                nth: 0,
+                for_work: false,
+            })
             .collect();
         for job in &of {
             known(scenario, &job.policy)?;
@@ -233,14 +292,32 @@ fn jobs(scenarios: &[Scenario], seeds: u64) -> Result<Vec<Job>, ReproduceError> 
         let run = &scenarios[job.scenario].runs[job.run];
         sim::judge(run, &options(run, job)).map_err(|e| refused(scenarios, job, e))?;
     }
-    let every = |j: Job| (0..seeds).map(move |nth| Job { nth, ..j.clone() });
+    let every = |j: Job| (0..how.seeds).map(move |nth| Job { nth, ..j.clone() });
     let mut jobs: Vec<Job> = jobs.into_iter().flat_map(every).collect();
+    for (i, scenario) in scenarios.iter().enumerate() {
+        let mut without = vec![];
+        if how.work && !scenario.published.is_empty() {
+            let judge =
+                |j: &Job| sim::judge(&scenario.runs[j.run], &options(&scenario.runs[j.run], j));
+            let (more, lack) = work::jobs(i, &scenario.runs, judge)
+                .map_err(|(job, e)| refused(scenarios, &job, e))?;
+            jobs.extend(more);
+            without = lack;
+        }
+        lacks.push(without);
+    }
+    longest_first(scenarios, &mut jobs);
+    Ok(Jobs { jobs, lacks })
+}
+
+/// Puts the longest jobs first.
+fn longest_first(scenarios: &[Scenario], jobs: &mut [Job]) {
     let cost = |j: &Job| {
         let run = &scenarios[j.scenario].runs[j.run];
-        u128::from(run.spec.duration.ns()) * run.topology.pcpus() as u128
+        let duration = options(run, j).duration.unwrap_or(run.spec.duration);
+        u128::from(duration.ns()) * run.topology.pcpus() as u128
     };
     jobs.sort_by_key(|j| std::cmp::Reverse(cost(j)));
-    Ok(jobs)
 }
 
 fn known(scenario: &Scenario, policy: &str) -> Result<(), ReproduceError> {
@@ -273,9 +350,10 @@ fn seed(run: &settings::Run, job: &Job) -> u64 {
 
 fn options(run: &settings::Run, job: &Job) -> Options {
     // Other policies promise nothing that the oracle could hold them to.
-    let check = job.policy == "tandem";
+    let check = job.policy == "tandem" && !job.for_work;
     let policy = job.policy.parse().unwrap_or(Policy::Tandem);
-    Options { policy, check, seed: Some(seed(run, job)), ..Options::default() }
+    let duration = if job.for_work { work::duration(run) } else { None };
+    Options { policy, check, duration, seed: Some(seed(run, job)), ..Options::default() }
 }
 
 fn one(run: &settings::Run, job: &Job) -> Result<measure::Done, SimError> {
@@ -288,7 +366,7 @@ fn one(run: &settings::Run, job: &Job) -> Result<measure::Done, SimError> {
 }
 
 /// Holds the results of each seed against what is published.
-fn judge(scenario: &Scenario, results: &[Results]) -> Experiment {
+fn judge(scenario: &Scenario, results: &[Results], work: Vec<Work>) -> Experiment {
     let point = |p: &Published| {
         let numbers = |policy: &str| -> Vec<Option<f64>> {
             results.iter().map(|r| measure::number(scenario, p, policy, r)).collect()
@@ -322,6 +400,7 @@ fn judge(scenario: &Scenario, results: &[Results]) -> Experiment {
         source: scenario.source.clone(),
         points: scenario.published.iter().map(point).collect(),
         violations: results.iter().flat_map(|r| r.values()).map(|d| d.violations).sum(),
+        work,
     }
 }
 

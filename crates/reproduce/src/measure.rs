@@ -27,6 +27,10 @@ impl Done {
         let violations = outcome.verdict.as_ref().map_or(0, |v| v.violated());
         Done { result: outcome.result, violations, waited }
     }
+
+    pub(crate) fn result(&self) -> &RunResult {
+        &self.result
+    }
 }
 
 /// By label of the run and policy.

@@ -1,9 +1,9 @@
 //! The experiments as one page for a browser: each figure with what was published, what is allowed
 //! and what was measured. Nothing on it runs; it is drawn here.
 
-use crate::{Experiment, Point};
+use crate::{Experiment, LEAST, PEERS, Point, Work};
 use report::{escape, still};
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 /// Width of a figure, and where its axis begins and ends, in px.
 const WIDE: f64 = 1000.0;
@@ -40,6 +40,7 @@ pub fn page(experiments: &[Experiment], version: &str, seconds: f64) -> String {
         },
         points().map(|p| p.by_seed.len()).max().unwrap_or(1),
     );
+    work(&mut body, experiments);
     experiments.iter().for_each(|e| experiment(&mut body, e));
     still("The documents' experiments, done again", version, &body)
 }
@@ -206,6 +207,65 @@ fn beside(out: &mut String, points: &[Point]) {
     out.push_str("</tbody></table>");
 }
 
+/// Work under Tandem by that under every other policy, an experiment a row, and why it is less
+/// where it is.
+fn work(out: &mut String, experiments: &[Experiment]) {
+    if experiments.iter().all(|e| e.work.is_empty()) {
+        return;
+    }
+    out.push_str(
+        "<section id=\"work\"><h2>Work beside the other systems</h2><p class=\"tells\">Work of \
+         all VMs under Tandem by that under each policy, of all runs of an experiment together \
+         that the policy can do. Runs are two minutes long at most, by one seed.</p>",
+    );
+    let heads: String = PEERS.iter().map(|p| format!("<th>{p}</th>")).collect();
+    let _ = write!(out, "<table><thead><tr><th></th>{heads}</tr></thead><tbody>");
+    for e in experiments {
+        let cells: String = e.work.iter().map(cell).collect();
+        let _ = write!(out, "<tr><td>{}</td>{cells}</tr>", escape(&e.name));
+    }
+    out.push_str("</tbody></table>");
+    let mut lines = String::new();
+    for e in experiments {
+        // One line for each run and reason, whatever the policies.
+        let mut runs: BTreeMap<(&str, Option<&str>), Vec<String>> = BTreeMap::new();
+        for (w, l) in e.work.iter().flat_map(|w| w.less.iter().map(move |l| (w, l))) {
+            let by = runs.entry((&l.run, l.why.as_deref())).or_default();
+            by.push(format!("{} {:.3}", w.policy, l.ratio));
+        }
+        for ((run, why), by) in runs {
+            let run = if run.is_empty() { String::new() } else { format!(", {}", escape(run)) };
+            let class = if why.is_some() { "good" } else { "bad" };
+            let _ = write!(
+                lines,
+                "<li class=\"{class}\"><b>{}{run}</b><span>{}: {}</span></li>",
+                escape(&e.name),
+                by.join(", "),
+                escape(why.unwrap_or("not explained"))
+            );
+        }
+    }
+    if !lines.is_empty() {
+        let _ = write!(
+            out,
+            "<p class=\"tells\">Runs with less than {LEAST} of another policy's work:</p>\
+             <ul class=\"findings\">{lines}</ul>"
+        );
+    }
+    out.push_str("</section>\n");
+}
+
+/// Work by that of one policy.
+fn cell(w: &Work) -> String {
+    let Some(all) = w.all else {
+        return format!("<td title=\"it has no {}\">-</td>", escape(&w.lacks.join(", no ")));
+    };
+    let least = w.less.first().map_or(String::new(), |l| format!(" <small>{:.3}</small>", l.ratio));
+    let [done, of] = w.runs;
+    let title = if done == of { String::new() } else { format!("{done} of {of} runs") };
+    format!("<td title=\"{title}\">{all:.3}{least}</td>")
+}
+
 /// Lines of an axis, with their numbers below.
 fn ticks(out: &mut String, of: [f64; 3], at: &impl Fn(f64) -> f64, (high, unit): (f64, &str)) {
     for tick in of {
@@ -270,6 +330,7 @@ mod tests {
             source: String::new(),
             points,
             violations: 0,
+            work: vec![],
         };
         page(&[e], "1", 2.0)
     }

@@ -41,7 +41,7 @@ pub use names::scenarios;
 pub use numa::{LlcChoice, NumaSpec};
 pub use offline::{OfflineSpec, PcpuChange, offline_reasons, pcpu_changes};
 pub use pools::{Branch, Place, PlacedPool, arrange, place};
-pub use published::{Form, Measure, Over, Published, Quantity, is_of};
+pub use published::{Form, LessWork, Measure, Over, Published, Quantity, is_of};
 pub use raw::{file_of, load};
 pub use realtime::{RealtimeSpec, realtime_reasons};
 pub use resources::{LIMIT_MIN, VmResources};

@@ -30,6 +30,23 @@ pub struct Published {
     pub beside: Vec<String>,
 }
 
+/// Why runs do less work under Tandem than under other policies: a `[[less_work]]` table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LessWork {
+    /// The policies, by name or by its beginning with `*`.
+    pub policies: Vec<String>,
+    /// The runs, by label or by its beginning with `*`; all if left out.
+    #[serde(default = "every")]
+    pub run: String,
+    /// The reason, in a sentence.
+    pub why: String,
+}
+
+fn every() -> String {
+    "*".to_owned()
+}
+
 /// A number from the results of a scenario's runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -193,6 +210,26 @@ pub(crate) fn reasons(published: &[Published], runs: &[Run]) -> Vec<String> {
     out
 }
 
+/// What is wrong with reasons for less work in a scenario of these runs.
+pub(crate) fn less_work_reasons(all: &[LessWork], runs: &[Run]) -> Vec<String> {
+    let mut out = vec![];
+    for (i, l) in all.iter().enumerate() {
+        let at = format!("less_work {}", i + 1);
+        if l.policies.is_empty() {
+            out.push(format!("{at}: policies: seen none, allowed names of policies"));
+        }
+        if l.why.trim().is_empty() {
+            out.push(format!("{at}: why: seen none, allowed a reason"));
+        }
+        if !runs.iter().any(|r| is_of(&l.run, &r.label)) {
+            let labels: Vec<&str> = runs.iter().map(|r| r.label.as_str()).collect();
+            let labels = labels.join("', '");
+            out.push(format!("{at}: run: seen '{}', allowed '{labels}'", l.run));
+        }
+    }
+    out
+}
+
 /// Whether a name is meant: as it is, or by its beginning.
 #[must_use]
 pub fn is_of(pattern: &str, name: &str) -> bool {
@@ -286,6 +323,23 @@ mod tests {
         ] {
             let text = parse("t.toml", "t", &good.replace(from, to)).unwrap_err().to_string();
             assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn reasons_for_less_work_name_runs_that_are_there() {
+        let less = |rest: &str| format!("[[less_work]]\n{rest}\n{HOST}");
+        let good = less("policies = ['xen-*']\nwhy = 'it is so'");
+        let scenario = parse("t.toml", "t", &good).unwrap();
+        assert_eq!(scenario.less_work[0].run, "*");
+        for (rest, part) in [
+            ("policies = []\nwhy = 'x'", "less_work 1: policies: seen none"),
+            ("policies = ['cfs']\nwhy = ' '", "less_work 1: why: seen none"),
+            ("policies = ['cfs']\nrun = 'z'\nwhy = 'x'", "run: seen 'z', allowed 'x', 'y'"),
+            ("policies = ['cfs']\nwhat = 'x'", "unknown field `what`"),
+        ] {
+            let text = parse("t.toml", "t", &less(rest)).unwrap_err().to_string();
+            assert!(text.contains(part), "{rest}: {text}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! reason to refuse.
 
 use crate::{
-    HostSpec, HostTask, Published, Run, RunSpec, Scenario, ScenarioError, VmSpec,
+    HostSpec, HostTask, LessWork, Published, Run, RunSpec, Scenario, ScenarioError, VmSpec,
     changes::{changes, too_late},
     checks,
     hardware::hardware_reasons,
@@ -13,6 +13,7 @@ use crate::{
     realtime::realtime_reasons,
     unreadable,
 };
+use serde::de::DeserializeOwned;
 use std::{
     collections::BTreeSet,
     fs,
@@ -52,6 +53,13 @@ pub fn file_of(path: &str) -> PathBuf {
     candidates.into_iter().find(|c| c.is_file()).unwrap_or_else(|| given.to_path_buf())
 }
 
+/// Takes the tables of a name out of a scenario.
+fn tables<T: DeserializeOwned>(base: &mut toml::Table, name: &str) -> Result<Vec<T>, String> {
+    let all =
+        base.remove(name).map(|all| all.try_into().map_err(|e: toml::de::Error| e.to_string()));
+    all.unwrap_or_else(|| Ok(vec![]))
+}
+
 /// Parses a scenario's text; `path` and `name` are what messages and the scenario call it.
 pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, ScenarioError> {
     let refused = |cause: String| ScenarioError::Parse { path: path.to_owned(), cause };
@@ -68,16 +76,15 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, Scen
             )));
         }
     };
-    let published: Vec<Published> = match base.remove("published") {
-        None => vec![],
-        Some(all) => all.try_into().map_err(|e: toml::de::Error| refused(e.to_string()))?,
-    };
+    let published: Vec<Published> = tables(&mut base, "published").map_err(refused)?;
+    let less_work: Vec<LessWork> = tables(&mut base, "less_work").map_err(refused)?;
     let mut reasons = unreadable::take(&mut base).map_err(|one| invalid(vec![one]))?;
     let both = vms(&base).filter(|vm| vm.contains_key("workload")).filter(|vm| has_each(vm));
     reasons.extend(both.map(two_workloads));
     // Unknown keys of the base are reported with line and column, which a table has lost.
     let whole = toml::to_string(&base).map_err(|e| refused(e.to_string()))?;
-    let as_written = variants.is_empty() && published.is_empty() && reasons.is_empty();
+    let as_written =
+        variants.is_empty() && published.is_empty() && less_work.is_empty() && reasons.is_empty();
     let strict = if as_written { text } else { &whole };
     let first: RunSpec = match toml::from_str(strict) {
         Ok(first) => first,
@@ -118,12 +125,13 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, Scen
     }
     if reasons.is_empty() {
         reasons = published::reasons(&published, &runs);
+        reasons.extend(published::less_work_reasons(&less_work, &runs));
     }
     if !reasons.is_empty() {
         return Err(invalid(reasons));
     }
     let (name, title, source) = (name.to_owned(), first.title, first.source);
-    Ok(Scenario { name, title, source, runs, published })
+    Ok(Scenario { name, title, source, runs, published, less_work })
 }
 
 /// Labels that the lab is to run and that no run has.

@@ -1,8 +1,8 @@
 //! A scenario: one host, its VMs and host tasks, and the runs that vary them.
 
 use crate::{
-    Bytes, ChangeSpec, GuestSpec, GuestTask, HardwareSpec, LimitSetting, LlcChoice, NumaSpec,
-    OfflineSpec, ProfileSpec, Published, RealtimeSpec, Window, Workload,
+    Bytes, ChangeSpec, GuestSpec, GuestTask, HardwareSpec, LessWork, LimitSetting, LlcChoice,
+    NumaSpec, OfflineSpec, ProfileSpec, Published, RealtimeSpec, Window, Workload,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,6 +22,8 @@ pub struct Scenario {
     pub runs: Vec<Run>,
     /// What its document has published.
     pub published: Vec<Published>,
+    /// Why Tandem does less work in some runs than another policy.
+    pub less_work: Vec<LessWork>,
 }
 
 /// One run of a scenario: everything the engine or the lab needs.

@@ -162,6 +162,10 @@ fn asked(run: &Run, knobs: &BTreeMap<String, u64>) -> Vec<(Feature, String)> {
         if vm.burst.is_some() {
             ask(Feature::Bursts, by());
         }
+        let pcpus = vm.affinity.as_ref().map_or(run.topology.pcpus(), units::PcpuSet::len);
+        if vm.vcpus as usize > pcpus {
+            ask(Feature::WideVms, by());
+        }
     }
     for change in &spec.changes {
         let parts = [

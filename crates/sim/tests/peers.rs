@@ -138,3 +138,18 @@ fn one_seed_gives_one_run() {
         assert_eq!(text(), text());
     }
 }
+
+/// A VM that starts as a whole or not at all never starts where it has more vCPUs than pCPUs: ESX
+/// 2.x refused to power it on.
+#[test]
+fn a_vm_wider_than_the_host_is_refused_where_it_starts_as_a_whole() {
+    let wide = scenario("wide", 2000, "[[vm]]\nname = \"wide\"\nvcpus = 3\nshares = 3000");
+    let refused = outcome(&wide, "esx-2.5.3").expect_err("it would never start").to_string();
+    assert!(
+        refused.contains("which has no VMs with more vCPUs than pCPUs (VM 'wide');"),
+        "{refused}"
+    );
+    for policy in ["fifo", "cfs", "xen-credit", "esx-3.5"] {
+        assert!(outcome(&wide, policy).is_ok(), "{policy}");
+    }
+}

@@ -436,7 +436,8 @@ fn esx_keeps_reservations_limits_and_pools() {
         assert!(permille(&limited, "outsider") >= 995, "{policy}");
         let held: u64 = limited.pools.iter().map(|p| p.limited_ns).max().expect("pools");
         assert!(held > 100_000_000_000, "{policy}: what the limit took is shown: {held}");
-        // Quanta of 50 ms, weights of every 100 ms.
+        // A VM that stops as a whole forgoes what its siblings could have used.
+        let most = if policy == "esx-2.5.3" { 0.08 } else { 0.015 };
         let nested = outcome("pools-nested", "", policy).result;
         let of = |name: &str| {
             let pool = nested.pools.iter().find(|p| p.path == name).expect("a pool");
@@ -444,7 +445,7 @@ fn esx_keeps_reservations_limits_and_pools() {
         };
         for name in ["/prod", "/prod/web", "/prod/db", "/test"] {
             let off = (of(name) / of("/") - 1.0).abs();
-            assert!(off < 0.10, "{policy}, {name}: {off}");
+            assert!(off < most, "{policy}, {name}: {off}");
         }
     }
 }

@@ -33,6 +33,9 @@ pub struct Args {
     /// 8].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
+    /// Also compares the work of every run with that under the policies of other systems.
+    #[arg(long)]
+    work: bool,
     /// Runs at a time [default: as many as the machine has cores].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -73,6 +76,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let how = How {
         seeds: args.seeds.unwrap_or(reproduce::SEEDS),
         threads: args.jobs.map_or_else(cores, usize::from),
+        work: args.work,
     };
     let begin = Instant::now();
     let last = Mutex::new(());
@@ -98,6 +102,9 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let to_stdout = [&args.output, &args.json].into_iter().flatten().any(|p| p.as_os_str() == "-");
     if !to_stdout {
         say::all(&table(&experiments))?;
+        if args.work {
+            say::all(&format!("\n{}", work(&experiments)))?;
+        }
     }
     if let Some(out) = page {
         let version = env!("CARGO_PKG_VERSION");
@@ -163,6 +170,24 @@ fn table(experiments: &[Experiment]) -> String {
     t.text()
 }
 
+/// Tandem's work by that under each policy: all runs together, and the least of one.
+fn work(experiments: &[Experiment]) -> String {
+    let heads = reproduce::PEERS.iter().map(|p| (*p).to_owned());
+    let heads: Vec<String> = std::iter::once("<work by that of".to_owned()).chain(heads).collect();
+    let mut t = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
+    for e in experiments {
+        let cell = |w: &reproduce::Work| match (w.all, w.less.first()) {
+            (None, _) => "-".to_owned(),
+            (Some(all), None) => format!("{all:.3}"),
+            (Some(all), Some(least)) => format!("{all:.3} ({:.3})", least.ratio),
+        };
+        t.row(std::iter::once(e.name.clone()).chain(e.work.iter().map(cell)));
+    }
+    let note = "of all runs; in brackets the run with the least, below 0.99; -: the policy can do \
+        none of them";
+    format!("{}{note}\n", t.text())
+}
+
 /// The failure if something is not as published.
 fn missed(experiments: &[Experiment]) -> Result<(), Failure> {
     let mut out = vec![];
@@ -182,6 +207,16 @@ fn missed(experiments: &[Experiment]) -> Result<(), Failure> {
                 e.name, p.figure, p.what, p.policy, p.unit
             ));
         }
+    }
+    for (e, (policy, l)) in experiments.iter().flat_map(|e| e.unexplained().map(move |u| (e, u))) {
+        out.push(format!(
+            "{}, run '{}': work by that under {policy}: seen {:.3}, allowed {} or more, or the \
+                reason in a [[less_work]] table",
+            e.name,
+            l.run,
+            l.ratio,
+            reproduce::LEAST
+        ));
     }
     if out.is_empty() {
         return Ok(());
