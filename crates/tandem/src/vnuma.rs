@@ -5,10 +5,12 @@ mod check;
 mod host;
 mod plan;
 mod remember;
+mod running;
 
 use crate::{Exit, Failure};
 use ::vnuma::{Mib, Options, Vm};
 use clap::{ArgAction, Subcommand};
+use std::path::Path;
 
 /// Plans a VM's virtual NUMA nodes and its NUMA clients as ESXi has them, for libvirt and QEMU;
 /// changes no VM.
@@ -44,15 +46,19 @@ pub fn main(args: &Args) -> Result<(), Failure> {
 /// A VM and its options, by ESXi's names.
 #[derive(clap::Args)]
 pub struct VmArgs {
+    /// A VM that runs on this machine, by its name or the process of its QEMU: what is not given here is
+    /// as QEMU's command line has it.
+    #[arg(long, value_name = "NAME|PID", group = "called")]
+    running: Option<String>,
     /// What the VM is called [default: vm].
-    #[arg(long)]
+    #[arg(long, group = "called")]
     name: Option<String>,
     /// Its vCPUs.
+    #[arg(long, value_name = "N", required_unless_present = "running")]
+    vcpus: Option<u32>,
+    /// cpuid.coresPerSocket: cores of a virtual socket; 1 is not set [default: 1].
     #[arg(long, value_name = "N")]
-    vcpus: u32,
-    /// cpuid.coresPerSocket: cores of a virtual socket; 1 is not set.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    cores_per_socket: u32,
+    cores_per_socket: Option<u32>,
     /// numa.vcpu.maxPerVirtualNode: vCPUs of a virtual node at most [default: those of the host's
     /// node].
     #[arg(long, value_name = "N")]
@@ -77,11 +83,19 @@ pub struct VmArgs {
 }
 
 impl VmArgs {
-    fn vm(&self, memory: Mib) -> Vm {
-        Vm {
-            name: self.name.clone().unwrap_or_else(|| "vm".to_owned()),
-            vcpus: self.vcpus,
-            memory,
+    /// The VM, and whether its memory is known: a MiB for each vCPU if it is not.
+    fn vm(&self, memory: Option<Mib>) -> Result<(Vm, bool), Failure> {
+        let runs = self.running.as_deref().map(|which| running::running(Path::new("/proc"), which));
+        let runs = runs.transpose().map_err(input)?;
+        let name = runs.as_ref().and_then(|r| r.name.clone());
+        // clap asks for one of both.
+        let vcpus = self.vcpus.or(runs.as_ref().map(|r| r.vcpus)).unwrap_or(1);
+        let known = memory.or(runs.as_ref().map(|r| r.memory));
+        let cores = self.cores_per_socket.or(runs.as_ref().map(|r| r.cores_per_socket));
+        let vm = Vm {
+            name: self.name.clone().or(name).unwrap_or_else(|| "vm".to_owned()),
+            vcpus,
+            memory: known.unwrap_or(Mib(u64::from(vcpus).max(1))),
             options: Options {
                 vcpu_min: self.min,
                 max_per_virtual_node: self.max_per_virtual_node,
@@ -89,9 +103,10 @@ impl VmArgs {
                 prefer_ht: self.prefer_ht,
                 autosize: self.autosize,
                 autosize_once: self.autosize_once,
-                cores_per_socket: self.cores_per_socket,
+                cores_per_socket: cores.unwrap_or(1),
             },
-        }
+        };
+        Ok((vm, known.is_some()))
     }
 }
 

@@ -2,6 +2,7 @@
 //! libvirt and QEMU make of the output where they are installed.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -438,4 +439,34 @@ fn qemu_accepts_the_arguments() {
         let error = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(done.status.success(), "{plan}: {error}");
     }
+}
+
+/// A VM that runs is planned as its QEMU's command line says, found by name or process.
+#[test]
+fn a_vm_that_runs_is_planned_by_its_command_line() {
+    let name = format!("tandem-test-{}", std::process::id());
+    // A shell that waits stands for QEMU: only its command line is read.
+    let mut machine = Command::new("sh")
+        .arg0("qemu-system-x86_64")
+        .args(["-c", "read line", "-name", &format!("guest={name},debug-threads=on")])
+        .args(["-smp", "16,sockets=2,dies=1,cores=8,threads=1", "-m", "size=8388608k"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let plan = |which: &str| json(&format!("plan --running {which} --host 2x1x8x2:64G --json"));
+    for which in [name.clone(), machine.id().to_string()] {
+        let vm = &plan(&which)["vm"];
+        assert_eq!((vm["name"].as_str(), vm["vcpus"].as_u64()), (Some(&*name), Some(16)));
+        assert_eq!((&vm["memory"], &vm["options"]["cores_per_socket"]), (&8192.into(), &8.into()));
+    }
+    let other = json(&format!("plan --running {name} --vcpus 4 --host 2x1x8x2:64G --json"));
+    assert_eq!(other["vm"]["vcpus"], 4, "what is given holds");
+    said(&format!("check --running {name} 2x1x8x2 4x1x8x2"));
+    drop(machine.stdin.take());
+    machine.wait().expect("it ends");
+    let (code, error) = refused(&format!("plan --running {name} --host 2x1x8x2:64G"));
+    assert_eq!(code, 3, "{error}");
+    assert!(error.contains(&format!("VM '{name}': cannot find it: seen no QEMU")), "{error}");
+    let (code, error) = refused("plan --host 2x1x8x2:64G");
+    assert!(code != 0 && error.contains("--vcpus <N>"), "{error}");
 }

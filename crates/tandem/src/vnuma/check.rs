@@ -25,7 +25,7 @@ pub struct Args {
     #[arg(long, value_name = "AMOUNT")]
     memory: Option<Mib>,
     /// Virtual nodes are those that 'tandem vnuma plan --remember' kept there; it is not changed.
-    #[arg(long, value_name = "FILE", requires = "name")]
+    #[arg(long, value_name = "FILE", requires = "called")]
     remember: Option<PathBuf>,
     /// As JSON.
     #[arg(long)]
@@ -65,7 +65,7 @@ struct OnHost {
 /// `Exit::Check` if vNUMA has no effect on some host, `Exit::Input` for a VM, host or file that is
 /// refused.
 pub fn main(args: &Args) -> Result<(), Failure> {
-    let mut vm = args.vm.vm(args.memory.unwrap_or(Mib(u64::from(args.vm.vcpus).max(1))));
+    let (mut vm, with_memory) = args.vm.vm(args.memory)?;
     if let Some(size) = args.size {
         vm.options.max_per_virtual_node = Some(size);
         vm.options.vcpu_min = 1;
@@ -73,7 +73,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     vm.check().map_err(input)?;
     let hosts: Vec<Host> = args.hosts.iter().map(|h| host::of(h)).collect::<Result<_, _>>()?;
     let kept = args.remember.as_deref().map(|path| remembered(path, &vm.name)).transpose()?;
-    let (checked, refused) = check(&vm, &hosts, kept.as_ref(), args.memory.is_some())?;
+    let (checked, refused) = check(&vm, &hosts, kept.as_ref(), with_memory)?;
     if args.json {
         say::json(&checked)?;
     } else {

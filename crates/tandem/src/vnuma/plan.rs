@@ -12,13 +12,13 @@ pub struct Args {
     #[command(flatten)]
     vm: VmArgs,
     /// Its memory, in whole MiB, GiB or TiB, such as 64G.
-    #[arg(long, value_name = "AMOUNT")]
-    memory: Mib,
+    #[arg(long, value_name = "AMOUNT", required_unless_present = "running")]
+    memory: Option<Mib>,
     /// The host: this, a shape such as 2x1x8x2:64G, a copy of /sys, or a scenario.
     #[arg(long, value_name = "[NAME=]HOST", default_value = host::THIS)]
     host: String,
     /// Keep the decision for the VM's life in this file, and follow what it has of the VM.
-    #[arg(long, value_name = "FILE", requires = "name")]
+    #[arg(long, value_name = "FILE", requires = "called")]
     remember: Option<PathBuf>,
     /// As elements of libvirt's domain XML.
     #[arg(long, conflicts_with_all = ["qemu", "json"])]
@@ -43,7 +43,7 @@ pub struct Args {
 /// `Exit::Input` for a VM, host or file that is refused, `Exit::Host` when this machine cannot be
 /// read.
 pub fn main(args: &Args) -> Result<(), Failure> {
-    let vm = args.vm.vm(args.memory);
+    let (vm, _) = args.vm.vm(args.memory)?;
     vm.check().map_err(input)?;
     let host = host::of(&args.host)?;
     let memory = args.remember.as_deref().map(Memory::read).transpose()?;
