@@ -7,8 +7,8 @@
 //! whose world has used up its quantum, or that has nothing to do, takes the world of the least
 //! virtual time of its own queue and of those of the pCPUs around it, which count as later by
 //! `PULL_NS` and by what the move costs. Siblings are held together by `skew`, VMs stay in their
-//! `zones` or at home, and a VM that is behind has whole cores (`whole`). Pools and reservations are
-//! `entitled`, limits are kept by `limit`.
+//! `zones` or at home, and a VM that is behind has whole cores (`whole`). Pools and reservations
+//! are `entitled`, limits are kept by `limit`.
 //!
 //! *Documented*: quanta of 50 ms, pull by an idle pCPU and push by a waking world, a whole core
 //! before a part of one (VS51 "What, When, and Where to Schedule?", "Load Balancing",
@@ -20,8 +20,8 @@
 //!
 //! *Units*: ns; weights of 1000 are the least shares of a vCPU.
 //!
-//! *Limits*: zones are for the life of a VM; where the simulator's planner gives homes, these are in
-//! force instead.
+//! *Limits*: zones are for the life of a VM; where the simulator's planner gives homes, these are
+//! in force instead.
 
 mod account;
 mod entitled;

@@ -7,6 +7,7 @@
 //! figure is made of the runs of each seed by itself. The mean of these numbers is held against
 //! what was published.
 
+mod curve;
 mod measure;
 mod page;
 mod work;
@@ -25,7 +26,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use work::Amounts;
+use work::{Amounts, Lacks};
 
 /// Seeds of each run, unless it is said how many: `make reproduce` stays below ten minutes on two
 /// cores.
@@ -262,7 +263,7 @@ fn do_all(
 /// What is to be done, the longest first, and for each scenario what policies lack.
 struct Jobs {
     jobs: Vec<Job>,
-    lacks: Vec<Vec<(String, String)>>,
+    lacks: Vec<Lacks>,
 }
 
 fn jobs(scenarios: &[Scenario], how: How) -> Result<Jobs, ReproduceError> {
@@ -299,8 +300,8 @@ fn jobs(scenarios: &[Scenario], how: How) -> Result<Jobs, ReproduceError> {
         if how.work && !scenario.published.is_empty() {
             let judge =
                 |j: &Job| sim::judge(&scenario.runs[j.run], &options(&scenario.runs[j.run], j));
-            let (more, lack) = work::jobs(i, &scenario.runs, judge)
-                .map_err(|(job, e)| refused(scenarios, &job, e))?;
+            let (more, lack) =
+                work::jobs(i, &scenario.runs, judge).map_err(|e| refused(scenarios, &e.0, e.1))?;
             jobs.extend(more);
             without = lack;
         }

@@ -52,7 +52,7 @@ fn numbers<'a>(p: &'a Published, policy: &'a str) -> (One<'a>, Option<One<'a>>) 
         of: o.of.unwrap_or(m.of),
         vm: o.vm.as_deref().unwrap_or(&m.vm),
         run: o.run.as_deref().unwrap_or(&m.run),
-        policy: o.policy.as_deref().unwrap_or(&m.policy),
+        policy: o.policy.as_deref().unwrap_or(policy),
     });
     (first, second)
 }
@@ -250,4 +250,55 @@ fn crossing(scenario: &Scenario, one: &One<'_>, at: f64, results: &Results) -> O
 /// The number with which a run's label begins, if the rest of it is as wanted.
 fn x_of(run: &settings::Run, rest: &str) -> Option<f64> {
     run.label.strip_suffix(rest)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a policy beside a figure is divided by is its own number, unless the figure names one.
+    #[test]
+    fn a_policy_beside_a_figure_is_held_against_itself() {
+        let text = r#"
+            title = "t"
+            source = "s"
+            duration = "1s"
+            [host]
+            cores_per_llc = 1
+            [[vm]]
+            name = "a"
+            vcpus = 1
+            [[run]]
+            label = "x"
+            [[run]]
+            label = "y"
+            [[published]]
+            figure = "f"
+            page = "1"
+            what = "w"
+            value = 1
+            allowed = [1, 2]
+            beside = ["cfs"]
+            measure = { of = "used", run = "x", over = { run = "y" } }
+            [[published]]
+            figure = "f"
+            page = "1"
+            what = "over another"
+            value = 1
+            allowed = [1, 2]
+            beside = ["cfs"]
+            measure = { of = "used", run = "x", over = { policy = "esx-3.5" } }
+        "#;
+        let file = std::env::temp_dir().join(format!("tandem-beside-{}.toml", std::process::id()));
+        std::fs::write(&file, text).expect("it is written");
+        let scenario = settings::load(&file.to_string_lossy()).expect("it loads");
+        std::fs::remove_file(&file).expect("it is removed");
+        let jobs = |i: usize| {
+            let mut all = runs(&scenario, &scenario.published[i]);
+            all.sort();
+            all.into_iter().map(|(run, policy, _)| format!("{run} {policy}")).collect::<Vec<_>>()
+        };
+        assert_eq!(jobs(0), ["0 cfs", "0 tandem", "1 cfs", "1 tandem"]);
+        assert_eq!(jobs(1), ["0 cfs", "0 esx-3.5", "0 esx-3.5", "0 tandem"]);
+    }
 }

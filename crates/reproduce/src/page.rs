@@ -1,6 +1,7 @@
 //! The experiments as one page for a browser: each figure with what was published, what is allowed
 //! and what was measured. Nothing on it runs; it is drawn here.
 
+use crate::curve::curve;
 use crate::{Experiment, LEAST, PEERS, Point, Work};
 use report::{escape, still};
 use std::{collections::BTreeMap, fmt::Write};
@@ -109,6 +110,7 @@ fn figure(out: &mut String, points: &[Point]) {
         point(out, p, LINE * (i as f64 + 0.6), &at);
     }
     out.push_str("</svg>");
+    curve(out, points);
     beside(out, points);
 }
 

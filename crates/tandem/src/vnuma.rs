@@ -46,8 +46,8 @@ pub fn main(args: &Args) -> Result<(), Failure> {
 /// A VM and its options, by ESXi's names.
 #[derive(clap::Args)]
 pub struct VmArgs {
-    /// A VM that runs on this machine, by its name or the process of its QEMU: what is not given here is
-    /// as QEMU's command line has it.
+    /// A VM that runs on this machine, by its name or the process of its QEMU: what is not given
+    /// here is as QEMU's command line has it.
     #[arg(long, value_name = "NAME|PID", group = "called")]
     running: Option<String>,
     /// What the VM is called [default: vm].

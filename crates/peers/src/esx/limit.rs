@@ -5,8 +5,8 @@
 //! wait in a queue of their own until the level pays for `HOLD_NS` of the rate again.
 //!
 //! *Documented*: a limit is an upper bound of a VM or a pool, which divides it by shares (VS51 "CPU
-//! Limit"); the time that it takes is `%MLMTD`. *Our reading*: how it is kept. Use is seen with each
-//! tick, and what was used beyond the level is paid back by a longer wait.
+//! Limit"); the time that it takes is `%MLMTD`. *Our reading*: how it is kept. Use is seen with
+//! each tick, and what was used beyond the level is paid back by a longer wait.
 //!
 //! *Example*: 400 % of the host's 8 pCPUs and 8 busy VMs: after 10 ms the level is at 40 ms. All 8
 //! run for 10 ms, and wait for 10 ms.

@@ -13,13 +13,13 @@ use std::{collections::BTreeMap, fs, path::Path};
 pub(super) struct Running {
     /// Process of its QEMU.
     pub(super) pid: u32,
-    /// Its name; none if QEMU was not told one.
+    /// Its name; none if QEMU was not given one.
     pub(super) name: Option<String>,
     /// Its vCPUs.
     pub(super) vcpus: u32,
     /// Its memory.
     pub(super) memory: Mib,
-    /// Cores of a virtual socket; 1 if QEMU was not told.
+    /// Cores of a virtual socket; 1 if QEMU was given none.
     pub(super) cores_per_socket: u32,
 }
 
@@ -80,7 +80,7 @@ fn machines(proc: &Path) -> Vec<(u32, Vec<String>)> {
 /// Value of an option.
 fn option<'a>(args: &'a [String], name: &str) -> Option<&'a str> {
     let is = |pair: &&[String]| pair[0] == format!("-{name}") || pair[0] == format!("--{name}");
-    args.windows(2).filter(is).last().map(|pair| pair[1].as_str())
+    args.windows(2).rfind(is).map(|pair| pair[1].as_str())
 }
 
 /// Keys of a value such as `8,sockets=2,cores=4`; what stands first without a key has that of
