@@ -18,7 +18,7 @@ test: ## everything that CI runs: format, tidy, clippy, tests, live build, docs
 	@cargo xtask ci
 
 reproduce: bootstrap ## the documents' experiments on one page, each beside the published figure
-	@cargo run --quiet --release -p tandem -- reproduce --work -o target/reproduce.html --json target/reproduce.json
+	@cargo run --quiet --release -p tandem -- reproduce --work --seeds 4 -o target/reproduce.html --json target/reproduce.json
 
 campaign: bootstrap ## hours of work, resumable: all drills, all scenarios in the lab, 9,000 trees, 20,000 hosts
 	@cargo xtask campaign --report
