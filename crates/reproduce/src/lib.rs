@@ -28,8 +28,8 @@ use std::{
 };
 use work::{Amounts, Lacks};
 
-/// Seeds of each run, unless it is said how many: `make reproduce` stays below ten minutes on two
-/// cores.
+/// Seeds of each run, unless it is said how many. `make reproduce` has fewer, to stay below ten
+/// minutes on two cores.
 pub const SEEDS: u64 = 8;
 
 /// A published figure, and what was measured.

@@ -169,7 +169,8 @@ pub(crate) fn compare(
         let each = runs.iter().filter(|r| r.2 > 0).map(|(run, own, other)| {
             let (run, ratio) = (&scenario.runs[*run].label, ratio((*own, *other)));
             let says = |l: &&settings::LessWork| {
-                l.policies.iter().any(|p| is_of(p, policy)) && is_of(&l.run, run)
+                let one = |all: &[String], name: &str| all.iter().any(|p| is_of(p, name));
+                one(&l.policies, policy) && one(&l.runs, run)
             };
             let why = scenario.less_work.iter().find(says).map(|l| l.why.clone());
             Less { run: run.clone(), ratio, why }
@@ -208,7 +209,7 @@ mod tests {
             label = "y"
             [[less_work]]
             policies = ["xen-*"]
-            run = "x"
+            runs = ["x"]
             why = "it is said"
         "#;
         let file =

@@ -36,15 +36,10 @@ pub struct Published {
 pub struct LessWork {
     /// The policies, by name or by its beginning with `*`.
     pub policies: Vec<String>,
-    /// The runs, by label or by its beginning with `*`; all if left out.
-    #[serde(default = "every")]
-    pub run: String,
+    /// The runs, each by label or by its beginning with `*`.
+    pub runs: Vec<String>,
     /// The reason, in a sentence.
     pub why: String,
-}
-
-fn every() -> String {
-    "*".to_owned()
 }
 
 /// A number from the results of a scenario's runs.
@@ -221,10 +216,14 @@ pub(crate) fn less_work_reasons(all: &[LessWork], runs: &[Run]) -> Vec<String> {
         if l.why.trim().is_empty() {
             out.push(format!("{at}: why: seen none, allowed a reason"));
         }
-        if !runs.iter().any(|r| is_of(&l.run, &r.label)) {
+        if l.runs.is_empty() {
+            out.push(format!("{at}: runs: seen none, allowed labels of runs"));
+        }
+        let there = |pattern: &&String| runs.iter().any(|r| is_of(pattern, &r.label));
+        if let Some(seen) = l.runs.iter().find(|pattern| !there(pattern)) {
             let labels: Vec<&str> = runs.iter().map(|r| r.label.as_str()).collect();
             let labels = labels.join("', '");
-            out.push(format!("{at}: run: seen '{}', allowed '{labels}'", l.run));
+            out.push(format!("{at}: runs: seen '{seen}', allowed '{labels}'"));
         }
     }
     out
@@ -329,13 +328,15 @@ mod tests {
     #[test]
     fn reasons_for_less_work_name_runs_that_are_there() {
         let less = |rest: &str| format!("[[less_work]]\n{rest}\n{HOST}");
-        let good = less("policies = ['xen-*']\nwhy = 'it is so'");
+        let good = less("policies = ['xen-*']\nruns = ['x']\nwhy = 'it is so'");
         let scenario = parse("t.toml", "t", &good).unwrap();
-        assert_eq!(scenario.less_work[0].run, "*");
+        assert_eq!(scenario.less_work[0].runs, ["x"]);
         for (rest, part) in [
-            ("policies = []\nwhy = 'x'", "less_work 1: policies: seen none"),
-            ("policies = ['cfs']\nwhy = ' '", "less_work 1: why: seen none"),
-            ("policies = ['cfs']\nrun = 'z'\nwhy = 'x'", "run: seen 'z', allowed 'x', 'y'"),
+            ("policies = []\nruns = ['x']\nwhy = 'x'", "less_work 1: policies: seen none"),
+            ("policies = ['cfs']\nruns = ['x']\nwhy = ' '", "less_work 1: why: seen none"),
+            ("policies = ['cfs']\nruns = ['x', 'z']\nwhy = 'x'", "seen 'z', allowed 'x', 'y'"),
+            ("policies = ['cfs']\nruns = []\nwhy = 'x'", "less_work 1: runs: seen none"),
+            ("policies = ['cfs']\nwhy = 'x'", "missing field `runs`"),
             ("policies = ['cfs']\nwhat = 'x'", "unknown field `what`"),
         ] {
             let text = parse("t.toml", "t", &less(rest)).unwrap_err().to_string();

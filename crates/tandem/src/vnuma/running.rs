@@ -112,8 +112,11 @@ fn read(pid: u32, args: &[String]) -> Result<Running, Error> {
         }),
     };
     let of = |key| number(key).map(|n| n.unwrap_or(1));
-    let cores = of("dies")? * of("clusters")? * of("modules")? * of("cores")?;
-    let all = cores * of("sockets")? * of("threads")?;
+    let mut cores = of("cores")?;
+    for key in ["dies", "clusters", "modules"] {
+        cores = cores.saturating_mul(of(key)?);
+    }
+    let all = cores.saturating_mul(of("sockets")?).saturating_mul(of("threads")?);
     let vcpus = number("cpus")?.or(number("maxcpus")?).unwrap_or(all);
     let memory = keys(option(args, "m").unwrap_or("128"), "size");
     let text = memory.get("size").copied().unwrap_or("128");
