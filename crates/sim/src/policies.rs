@@ -9,6 +9,7 @@ use peers::Peer;
 use sched_core::Knobs;
 use settings::{LimitSetting, Run, VmSpec};
 use std::{collections::BTreeMap, fmt, str::FromStr};
+use units::PcpuSet;
 
 /// The scheduler of a run, and the fault that is put between it and the kernel, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -162,7 +163,9 @@ fn asked(run: &Run, knobs: &BTreeMap<String, u64>) -> Vec<(Feature, String)> {
         if vm.burst.is_some() {
             ask(Feature::Bursts, by());
         }
-        let pcpus = vm.affinity.as_ref().map_or(run.topology.pcpus(), units::PcpuSet::len);
+        let all = || PcpuSet::first(run.topology.pcpus());
+        let sets = (0..vm.vcpus as usize).map(|i| vm.allowed(i).unwrap_or_else(all));
+        let pcpus = sets.reduce(|a, b| a.or(&b)).map_or(0, |set| set.len());
         if vm.vcpus as usize > pcpus {
             ask(Feature::WideVms, by());
         }

@@ -28,17 +28,10 @@ pub(super) struct Divided {
     at_ns: u64,
 }
 
-/// Whether shares alone decide.
-fn is_flat(tree: &Tree) -> bool {
-    let none = Rate(0);
-    let free = |leaf: &entitlement::TreeLeaf| leaf.reservation == none && leaf.limit.is_none();
-    tree.pools().len() == 1 && tree.leaves().iter().all(free)
-}
-
 impl Esx {
     /// A plan is in force from now on.
     pub(super) fn divide_by(&mut self, k: &mut Callback<'_>, plan: &Plan<'_>) {
-        if is_flat(plan.tree) {
+        if plan.tree.is_flat() {
             self.divided = None;
             return;
         }
