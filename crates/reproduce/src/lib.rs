@@ -420,6 +420,18 @@ fn mean_and_spread(by_seed: &[Option<f64>]) -> (Option<f64>, Option<[f64; 2]>) {
 mod tests {
     use super::*;
 
+    /// A scenario of a VM `a` with runs `x` and `y`, and what else is written of it.
+    pub(crate) fn scenario(name: &str, rest: &str) -> Scenario {
+        let head = "title = 't'\nsource = 's'\nduration = '1s'\n[host]\ncores_per_llc = 1\n\
+            [[vm]]\nname = 'a'\nvcpus = 1\n[[run]]\nlabel = 'x'\n[[run]]\nlabel = 'y'\n";
+        let file = format!("tandem-reproduce-{name}-{}.toml", std::process::id());
+        let file = std::env::temp_dir().join(file);
+        std::fs::write(&file, format!("{head}{rest}")).expect("it is written");
+        let loaded = settings::load(&file.to_string_lossy());
+        std::fs::remove_file(&file).expect("it is removed");
+        loaded.expect("it loads")
+    }
+
     #[test]
     fn a_mean_is_of_all_seeds_and_lies_in_their_spread() {
         assert_eq!(mean_and_spread(&[Some(1.0), Some(4.0)]), (Some(2.5), Some([1.0, 4.0])));

@@ -259,40 +259,15 @@ mod tests {
     /// What a policy beside a figure is divided by is its own number, unless the figure names one.
     #[test]
     fn a_policy_beside_a_figure_is_held_against_itself() {
-        let text = r#"
-            title = "t"
-            source = "s"
-            duration = "1s"
-            [host]
-            cores_per_llc = 1
-            [[vm]]
-            name = "a"
-            vcpus = 1
-            [[run]]
-            label = "x"
-            [[run]]
-            label = "y"
-            [[published]]
-            figure = "f"
-            page = "1"
-            what = "w"
-            value = 1
-            allowed = [1, 2]
-            beside = ["cfs"]
-            measure = { of = "used", run = "x", over = { run = "y" } }
-            [[published]]
-            figure = "f"
-            page = "1"
-            what = "over another"
-            value = 1
-            allowed = [1, 2]
-            beside = ["cfs"]
-            measure = { of = "used", run = "x", over = { policy = "esx-3.5" } }
-        "#;
-        let file = std::env::temp_dir().join(format!("tandem-beside-{}.toml", std::process::id()));
-        std::fs::write(&file, text).expect("it is written");
-        let scenario = settings::load(&file.to_string_lossy()).expect("it loads");
-        std::fs::remove_file(&file).expect("it is removed");
+        let published = |over: &str| {
+            format!(
+                "[[published]]\nfigure = 'f'\npage = '1'\nwhat = 'w'\nvalue = 1\n\
+                    allowed = [1, 2]\nbeside = ['cfs']\n\
+                    measure = {{ of = 'used', run = 'x', over = {{ {over} }} }}\n"
+            )
+        };
+        let text = published("run = 'y'") + &published("policy = 'esx-3.5'");
+        let scenario = crate::tests::scenario("beside", &text);
         let jobs = |i: usize| {
             let mut all = runs(&scenario, &scenario.published[i]);
             all.sort();

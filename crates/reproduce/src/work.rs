@@ -193,36 +193,11 @@ pub(crate) fn compare(
 mod tests {
     use super::*;
 
-    fn scenario() -> Scenario {
-        let text = r#"
-            title = "t"
-            source = "s"
-            duration = "1s"
-            [host]
-            cores_per_llc = 1
-            [[vm]]
-            name = "a"
-            vcpus = 1
-            [[run]]
-            label = "x"
-            [[run]]
-            label = "y"
-            [[less_work]]
-            policies = ["xen-*"]
-            runs = ["x"]
-            why = "it is said"
-        "#;
-        let file =
-            std::env::temp_dir().join(format!("tandem-less-work-{}.toml", std::process::id()));
-        std::fs::write(&file, text).expect("it is written");
-        let loaded = settings::load(&file.to_string_lossy());
-        std::fs::remove_file(&file).expect("it is removed");
-        loaded.expect("it loads")
-    }
+    const REASON: &str = "[[less_work]]\npolicies = ['xen-*']\nruns = ['x']\nwhy = 'it is said'\n";
 
     #[test]
     fn less_work_is_looked_at_by_all_seeds_and_has_its_reason() {
-        let scenario = scenario();
+        let scenario = crate::tests::scenario("less-work", REASON);
         let mut amounts = Amounts::new();
         let mut put = |run, policy: &str, nth, amount| {
             amounts.entry((run, policy.to_owned())).or_default().insert(nth, amount);
