@@ -100,7 +100,8 @@ struct World {
 /// A VM; 0 is the system group.
 #[derive(Clone, Debug, Default)]
 struct Vm {
-    shares_per_vcpu: u64,
+    /// Weight of a vCPU: its shares, or what it is entitled to where there is more than shares.
+    weight_per_vcpu: u64,
     vcpus: Vec<u32>,
     /// Zone, and the vCPUs that count there.
     zone: Option<(u32, u32)>,
@@ -180,7 +181,7 @@ impl Esx {
         let llcs = places.iter().map(|p| p.llc).max().map_or(0, |last| last as usize + 1);
         Esx {
             worlds: vec![World::default(); setup.worlds],
-            vms: vec![Vm { shares_per_vcpu: NORMAL, ..Vm::default() }; setup.vms],
+            vms: vec![Vm { weight_per_vcpu: NORMAL, ..Vm::default() }; setup.vms],
             pcpus: (0..).zip(places).map(pcpu).collect(),
             llc_worlds: vec![0; llcs],
             zones: Zones::new(terms.cells, places),
@@ -234,11 +235,11 @@ impl Esx {
         self.assign(world, pcpu);
         let vtime_ns = self.worlds[world as usize].vtime_ns;
         k.queue_insert(world, u64::from(pcpu), QUANTUM_NS, vtime_ns);
-        self.call(k, world, pcpu, wakes);
+        self.wake_pcpu(k, world, pcpu, wakes);
     }
 
     /// Wakes a pCPU that can take a world which is in the queue of `pcpu`.
-    fn call(&mut self, k: &mut Callback<'_>, world: u32, pcpu: u32, wakes: bool) {
+    fn wake_pcpu(&mut self, k: &mut Callback<'_>, world: u32, pcpu: u32, wakes: bool) {
         let vtime_ns = self.worlds[world as usize].vtime_ns;
         let current = self.pcpus[pcpu as usize].runs;
         if current == 0 {
@@ -330,7 +331,7 @@ impl Scheduler for Esx {
             self.system = (u64::from(vm.shares), vm.vcpus);
         }
         let shares = self.scaled(u64::from(vm.shares), vm.vcpus);
-        self.vms[vm.vm as usize].shares_per_vcpu = shares;
+        self.vms[vm.vm as usize].weight_per_vcpu = shares;
         self.weigh_vcpus(k.now_ns);
     }
 
@@ -341,9 +342,9 @@ impl Scheduler for Esx {
         let (shares, vcpus) = least.unwrap_or((1, 1));
         self.scale = (NORMAL * vcpus, shares);
         for (vm, leaf) in vms() {
-            self.vms[*vm as usize].shares_per_vcpu = self.scaled(leaf.shares, leaf.vcpus);
+            self.vms[*vm as usize].weight_per_vcpu = self.scaled(leaf.shares, leaf.vcpus);
         }
-        self.vms[0].shares_per_vcpu = self.scaled(self.system.0, self.system.1);
+        self.vms[0].weight_per_vcpu = self.scaled(self.system.0, self.system.1);
         self.weigh_vcpus(k.now_ns);
         self.divide_by(k, plan);
     }

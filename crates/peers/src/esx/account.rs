@@ -17,7 +17,7 @@ impl Esx {
     /// Weight of a world, `NORMAL` for a vCPU of the least shares.
     pub(super) fn weight(&self, world: u32) -> u64 {
         let account = &self.worlds[world as usize];
-        self.vms[account.vm as usize].shares_per_vcpu.max(1)
+        self.vms[account.vm as usize].weight_per_vcpu.max(1)
     }
 
     /// Charges what a running world used since the last charge.

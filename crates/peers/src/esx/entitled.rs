@@ -73,7 +73,7 @@ impl Esx {
             let most = u64::from(leaf.vcpus.max(1));
             let pcpus = wants[*vm as usize].div_ceil(Rate::ONE.0).clamp(1, most);
             let weight = could * NORMAL / (pcpus * d.least);
-            self.vms[*vm as usize].shares_per_vcpu = weight.max(NORMAL);
+            self.vms[*vm as usize].weight_per_vcpu = weight.max(NORMAL);
         }
         self.divided = Some(d);
         self.weigh_vcpus(k.now_ns);

@@ -137,7 +137,7 @@ impl Esx {
             if let Some(pcpu) = pcpu.filter(|to| moved(*to)) {
                 k.kernel.hold(world, Hold::None);
                 self.assign(world, pcpu);
-                self.call(k, world, pcpu, true);
+                self.wake_pcpu(k, world, pcpu, true);
             } else {
                 (i, waits) = (i + 1, true);
             }

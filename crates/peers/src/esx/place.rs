@@ -63,7 +63,7 @@ impl Esx {
             let to = self.place(k, world, at);
             if to != at && k.kernel.queue_move(k.tasks, u64::from(at), world, u64::from(to)) {
                 self.assign(world, to);
-                self.call(k, world, to, false);
+                self.wake_pcpu(k, world, to, false);
             }
         }
     }

@@ -57,7 +57,7 @@ impl Behind {
 impl Esx {
     /// VMs or their shares have changed.
     pub(super) fn weigh_vcpus(&mut self, now_ns: u64) {
-        let weight = |vm: &super::Vm| vm.shares_per_vcpu * vm.vcpus.len() as u64;
+        let weight = |vm: &super::Vm| vm.weight_per_vcpu * vm.vcpus.len() as u64;
         self.vcpu_weight = self.vms.iter().map(weight).sum();
         let awake = |w: &u32| self.worlds[*w as usize].awake;
         let awake: Vec<u32> = (0..self.worlds.len() as u32).filter(awake).collect();
