@@ -100,6 +100,24 @@ def test_a_point_that_is_refused_ends_the_sweep_and_names_it(two: Scenario, tmp_
     assert kept == 50, "what was run before is kept, and nothing is run after"
 
 
+def test_of_two_that_are_refused_together_the_first_is_named(
+    two: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    start = Local.start
+
+    def noted(self: Local, order: Order) -> object:
+        started.append(start(self, order))
+        return started[-1]
+
+    monkeypatch.setattr(Local, "start", noted)
+    monkeypatch.setattr(
+        Local, "ended", lambda *_: [(run, Raw(3, b"", "why", 0.1)) for run in reversed(started)]
+    )
+    with pytest.raises(Refused, match="two --policy=tandem --seed=0: why"):
+        Sweep(two, seeds=range(50)).run(progress=False, workers=1)
+
+
 def test_what_ends_beside_a_refused_point_is_kept(
     two: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

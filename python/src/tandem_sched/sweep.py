@@ -182,10 +182,11 @@ def _execute(
                 under_way[runs_on.start(point.order())] = key, point
             if not under_way:
                 return busy
-            ended = runs_on.ended(set(under_way))
+            ended = dict(runs_on.ended(set(under_way)))
             records, refused = [], []
-            for run, raw in ended:
-                key, point = under_way.pop(run)
+            # In the order of the sweep: of two that are refused the first is named.
+            for run in [run for run in under_way if run in ended]:
+                (key, point), raw = under_way.pop(run), ended[run]
                 if raw.exit_code in KEPT:
                     records.append(
                         Record(key, raw.exit_code, raw.message, raw.seconds, raw.document)
