@@ -385,7 +385,7 @@ INLINE void core_running(struct host *h, plat_task *t, struct world *w)
 	p->current_key = share_deadline(v, w);
 	p->current_since_ns = now;
 	p->current_vm = w->vm;
-	p->current_world = w->id;
+	p->current_world = p->last_world = w->id;
 	p->comes = 0;
 	if (cores_divided(h, plat_knobs(h)))
 		charge_entitle(h, w, v, now, 0);
@@ -484,7 +484,7 @@ INLINE void core_idle(struct host *h, u32 pcpu, bool idle)
 			plat_pick_again(h, pcpu);
 	} else {
 		taken_end(p, plat_chose(h, p));
-		p->current_world = WORLD_NONE;
+		p->current_world = p->last_world = WORLD_NONE;
 		p->chose_ns = 0;
 		idle_set(c, p->bit);
 		whole_idles(h, p);

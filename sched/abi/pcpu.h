@@ -39,6 +39,9 @@ struct pcpu {
 	/* earliest deadline there when it was last looked at; KEY_NONE without one (a hint) */
 	u64 best_key;
 
+	/* since when worlds wait in its queues, while they do (queue/count.h) */
+	u64 waits_since_ns;
+
 	/* --- core.c, of the running world --- */
 
 	/* deadline when it was dispatched */
@@ -120,6 +123,8 @@ struct pcpu {
 	u32 current_vm;
 	/* 0 while idle */
 	u32 current_world;
+	/* that, or the one before until it idles */
+	u32 last_world;
 
 	/* cursor of the search among remote pCPUs */
 	u32 probe;

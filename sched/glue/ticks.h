@@ -32,6 +32,13 @@ struct {
 	__type(key, u32);
 	__type(value, struct housekeeper);
 } coschedulers SEC(".maps");
+/* One a pCPU, for what it idles beside (place/pull.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PCPUS_MAX);
+	__type(key, u32);
+	__type(value, struct housekeeper);
+} lookers SEC(".maps");
 static bool ticks_owned, limits_ticking[LIMIT_PARTS_MAX], cosched_ticking;
 static struct block_timers block_timers[BLOCKS_MAX];
 /* where housekeeping was last */
@@ -59,6 +66,23 @@ static int tick_cosched(void *map, int *key, struct housekeeper *keeper)
 	if (next && bpf_timer_start(&keeper->timer, next, TIMER_PINNED))
 		block_unclaimed(&block_timers[block & (BLOCKS_MAX - 1)], BLOCK_COSCHED);
 	return 0;
+}
+
+static int tick_look(void *map, int *key, struct housekeeper *keeper)
+{
+	struct host *h = plat_host();
+
+	if (h)
+		pull_look(h, (u32)*key);
+	return 0;
+}
+
+/* Called where the pCPU dispatches, so that the timer is its own. */
+SUBPROG s32 look_in(u32 pcpu, u64 ns)
+{
+	struct housekeeper *l = bpf_map_lookup_elem(&lookers, &pcpu);
+
+	return l ? bpf_timer_start(&l->timer, ns, TIMER_PINNED) : 0;
 }
 
 /* Starts the ticks of the blocks that no pCPU has claimed yet. */
@@ -149,6 +173,13 @@ static __noinline void own_ticks(void)
 		if (l && bpf_timer_set_callback(&l->timer, tick_limits))
 			return;
 	}
+	bpf_for(i, 0, PCPUS_MAX) {
+		u32 pcpu = i;
+		struct housekeeper *l = bpf_map_lookup_elem(&lookers, &pcpu);
+
+		if (!l || bpf_timer_set_callback(&l->timer, tick_look))
+			return;
+	}
 	house_pcpu = bpf_get_smp_processor_id();
 	if (keeper && !bpf_timer_set_callback(&keeper->timer, housekeep))
 		ticks_owned = !bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
@@ -173,6 +204,13 @@ static __always_inline s32 ticks_init(void)
 		bpf_timer_init(&c->timer, &coschedulers, CLOCK_MONOTONIC);
 		if (l)
 			bpf_timer_init(&l->timer, &limit_tickers, CLOCK_MONOTONIC);
+	}
+	bpf_for(i, 0, PCPUS_MAX) {
+		u32 pcpu = i;
+		struct housekeeper *l = bpf_map_lookup_elem(&lookers, &pcpu);
+
+		if (l)
+			bpf_timer_init(&l->timer, &lookers, CLOCK_MONOTONIC);
 	}
 	bpf_timer_init(&keeper->timer, &housekeepers, CLOCK_MONOTONIC);
 	return 0;

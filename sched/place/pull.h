@@ -1,15 +1,18 @@
 /* Pulling: what a pCPU takes from the queues of others.
  *
  * Promise	no pCPU stays idle while a world that may use it waits (VS51 "Load Balancing", pull
- *		migration, L1); VMs on crowded pCPUs get their share
- * Law		idle: any world, the earliest wait_key of the nearest cluster first
+ *		migration, L1), but for a moment where that would cost caches (RDY, L4); VMs on
+ *		crowded pCPUs get their share
+ * Law		idle: any world, the earliest wait_key of the nearest cluster first. A pCPU whose
+ *		world slept for less than a moment last time, half of spread_us, leaves alone in
+ *		other LLCs what has waited for less, and looks again after a moment
  *		busy: a world whose deadline + migrate_margin is before that of its own best
  *		idle beside pinned worlds only: a world of free affinity makes room for one of them
  * Units	ns of virtual time
  * Limits	busy: PROBE_MAX pCPUs of the cluster, and one of another where worlds wait, the
  *		first of PROBE_MAX clusters from the cursor on, by pcpu.best_key: where a deadline
  *		has fallen since, it is seen when that pCPU looks next; idle: every cluster,
- *		nearest first, and warm caches do not count
+ *		nearest first, and only those of its own last world, and of an LLC, count as warm
  */
 #ifndef TANDEM_PULL_H
 #define TANDEM_PULL_H
@@ -147,6 +150,56 @@ SUBPROG bool pull_cluster(NONNULL(struct host *h), u32 cluster, u32 pcpu, u64 ma
 	return false;
 }
 
+/* For how long a pCPU idles rather than take a world out of another LLC's caches: half of what
+ * these take to fill again, and of the shortest tick. */
+INLINE u64 pull_moment(struct host *h)
+{
+	return min_u64(plat_knobs(h)->spread_us, 1000) * (US / 2);
+}
+
+/* Where worlds have waited in other LLCs since before this they are pulled. 0: all are, unless a
+ * VM's world has just gone to sleep on `p` and sleeps, as last time, for less than a moment. A pCPU
+ * that idled has been woken for what waits. */
+INLINE u64 pull_before(struct host *h, const struct pcpu *p)
+{
+	struct world *w = plat_world(h, p->last_world);
+
+	if (!w || w->vm == VM_SYSTEM || state_wants_pcpu(w->state) || !with(SHORT_IDLE))
+		return 0;
+	return w->slept_ns < pull_moment(h) ? plat_now(h) - pull_moment(h) : 0;
+}
+
+/* Of these pCPUs of a cluster those where worlds have waited since before `before`. */
+RARE_SUBPROG u64 pull_waited(NONNULL(struct host *h), u32 cluster, u64 mask, u64 before)
+{
+	struct cluster *c = plat_cluster(h, cluster);
+
+	if (!c)
+		return 0;
+	plat_for(i, CLUSTER_PCPUS) {
+		struct pcpu *q = mask >> i & 1 ? plat_pcpu(h, c->pcpu[i & 63]) : NULL;
+
+		if (q && (s64)(plat_read(q->waits_since_ns) - before) > 0)
+			mask &= ~(1ull << i);
+	}
+	return mask;
+}
+
+/* An idle pCPU looks at another cluster where worlds wait: in another LLC, if its own world comes
+ * back in a moment, for what has waited for one. For the rest it looks again after a moment. */
+RARE_INLINE bool pull_near(struct host *h, struct pcpu *p, const struct cluster *own, u32 cluster)
+{
+	struct cluster *c = plat_cluster(h, cluster);
+	u64 queued = c ? plat_read(c->queued) : 0, mask = queued, before;
+
+	before = c && c->llc != own->llc ? pull_before(h, p) : 0;
+	if (before)
+		mask = pull_waited(h, cluster, queued, before);
+	if (mask != queued)
+		plat_look(h, p->id, pull_moment(h));
+	return mask && pull_cluster(h, cluster, p->id, mask);
+}
+
 /* An idle pCPU looks for work, nearest cluster first. */
 SUBPROG bool pull_idle(NONNULL(struct host *h), u32 pcpu)
 {
@@ -166,10 +219,20 @@ SUBPROG bool pull_idle(NONNULL(struct host *h), u32 pcpu)
 			break;
 		near = own->near[i & (CLUSTERS_MAX - 1)];
 		c = plat_cluster(h, near);
-		if (c && plat_read(c->queued) && pull_cluster(h, near, pcpu, plat_read(c->queued)))
+		if (c && plat_read(c->queued) && pull_near(h, p, own, near))
 			return true;
 	}
 	return false;
+}
+
+/* A pCPU that idled for a moment is woken, to pull what waits, if it still does. */
+INLINE void pull_look(struct host *h, u32 pcpu)
+{
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+
+	if (c && idle_reserve(c, p->bit))
+		trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN);
 }
 
 /* An idle pCPU that may run nothing of what waits kicks a busy one where a pinned world waits

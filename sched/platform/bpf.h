@@ -93,6 +93,10 @@ INLINE const struct knobs *glue_knobs(void)
 }
 #define plat_knobs(h) glue_knobs()
 
+/* In glue/ticks.h, which has the timers. */
+s32 look_in(u32 pcpu, u64 ns);
+#define plat_look(h, pcpu, ns) look_in(pcpu, ns)
+
 #define plat_now(h) bpf_ktime_get_ns()
 
 /* The kernel's accounts change hands when it begins to choose, and so must RUN and READY: else

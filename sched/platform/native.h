@@ -74,6 +74,7 @@ u32 plat_queue_take_(u64 kernel, u64 queue, u32 world);
 u32 plat_queue_move_(u64 kernel, u64 queue, u32 world, u64 to);
 u32 plat_queue_return_(u64 kernel, u64 queue, u32 world);
 void plat_kick_(u64 kernel, u32 pcpu, u32 flags);
+void plat_look_(u64 kernel, u32 pcpu, u64 in_ns);
 void plat_trace_(u64 kernel, const struct trace_record *record);
 void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 line);
 
@@ -108,6 +109,7 @@ void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 lin
 	plat_queue_insert_(NATIVE(h)->kernel, (task)->world, queue, ns, key_of_deadline(key))
 #define plat_local_length(h, pcpu) plat_local_length_(NATIVE(h)->kernel, pcpu)
 #define plat_kick(h, pcpu, flags) plat_kick_(NATIVE(h)->kernel, pcpu, flags)
+#define plat_look(h, pcpu, ns) plat_look_(NATIVE(h)->kernel, pcpu, ns)
 #define plat_pick_again(h, pcpu) ((void)(h), (void)(pcpu))
 #define plat_waker(h, here_) ((void)(here_), (u64)NATIVE(h)->waker)
 #define plat_here(h) (NATIVE(h)->here)

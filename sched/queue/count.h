@@ -41,8 +41,10 @@ INLINE void count_ready(struct host *h, struct world *w, struct pcpu *p, u64 key
 		p->wait_key = key;
 	if (!system && deadline < p->best_key)
 		p->best_key = deadline;
-	if (c && !(plat_read(c->queued) >> (p->bit & 63) & 1))
-		plat_or(&c->queued, 1ull << (p->bit & 63));
+	if (!c || plat_read(c->queued) >> (p->bit & 63) & 1)
+		return;
+	p->waits_since_ns = plat_now(h);
+	plat_or(&c->queued, 1ull << (p->bit & 63));
 }
 
 /* A world is parked at a limiter: from now on that limit holds it back. */

@@ -61,6 +61,9 @@ impl SchedulerTerms {
             shared_charge: self.cores.map_or(1000, |c| c.shared_charge),
             whole_core_ns: self.cores.map_or(0, |c| c.whole_core.ns()),
             core_sharing: self.sharing,
+            // An idle pCPU leaves a world in its caches for a moment (spec L4), less than a tick,
+            // which a timer ends.
+            idle_while_waiting_max_ns: self.tick.ns() + self.timer_late.ns(),
             ..Bounds::of(self.quantum.ns(), self.tick.ns(), 1_000_000)
         }
     }
@@ -111,6 +114,7 @@ mod tests {
         assert_eq!(b.lag_ns(2, false), 364_000_000);
         let late = SchedulerTerms { timer_late: Span::from_ms(3), ..terms() };
         assert_eq!(late.bounds().lag_ns(2, false), 376_000_000);
+        assert_eq!(late.bounds().idle_while_waiting_max_ns, 7_000_000);
     }
 
     #[test]

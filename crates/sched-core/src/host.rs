@@ -466,6 +466,12 @@ impl Host {
         self.call(platform, |h| unsafe { native::sched_cosched(h, block) })
     }
 
+    /// The timer of a pCPU that has idled for a moment though a world waits in another LLC.
+    pub fn look(&mut self, platform: &mut dyn Platform, pcpu: u32) {
+        // SAFETY: see `call`.
+        self.call(platform, |h| unsafe { native::sched_look(h, pcpu) });
+    }
+
     /// The running vCPU `world` enters its guest, or leaves it for its emulator.
     pub fn guest(&mut self, platform: &mut dyn Platform, world: u32, inside: bool) {
         let task = self.task_at(world);

@@ -104,6 +104,7 @@ forward! {
         |p, tasks| u32::from(p.queue_return(tasks, queue, world))
     }
     fn plat_kick_(pcpu: u32, flags: u32) { |p, _tasks| p.kick(pcpu, flags) }
+    fn plat_look_(pcpu: u32, in_ns: u64) { |p, _tasks| p.arm(crate::tandem::LOOK + pcpu, in_ns) }
     fn plat_trace_(record: *const TraceRecord) {
         // SAFETY: it points to a record on the stack of trace_put, which waits for this function to
         // return.

@@ -4,8 +4,8 @@
 use crate::host::{Host, HostError};
 use crate::native::{self, Native};
 use crate::records::{
-    BLOCK_PCPUS, KIND_TASK, KIND_VCPU, Knobs, LIMIT_PARTS_MAX, LIMITERS_MAX, STATE_COSTOP,
-    STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, WORLD_PCPU_KTHREAD, World,
+    BLOCK_PCPUS, BLOCKS_MAX, KIND_TASK, KIND_VCPU, Knobs, LIMIT_PARTS_MAX, LIMITERS_MAX,
+    STATE_COSTOP, STATE_READY, STATE_RUN, STATE_WAIT, STATE_WAIT_IDLE, WORLD_PCPU_KTHREAD, World,
 };
 use crate::{plan_nodes, queue_costop, queue_parked, queue_system, queue_vm};
 use contract::{
@@ -22,6 +22,8 @@ const HOUSEKEEP: u32 = 0;
 const LIMITS: u32 = 1;
 /// The first of one for each block of pCPUs.
 const COSCHED: u32 = LIMITS + LIMIT_PARTS_MAX;
+/// The first of one for each pCPU.
+pub(crate) const LOOK: u32 = COSCHED + BLOCKS_MAX;
 /// First tick of limits after some are published, in ns.
 const LIMITS_FIRST_NS: u64 = 1_000_000;
 
@@ -299,7 +301,11 @@ impl Scheduler for Tandem {
                     native::sched_housekeep(h)
                 }
                 LIMITS..COSCHED => native::sched_limits(h, timer - LIMITS),
-                _ => native::sched_cosched(h, timer - COSCHED),
+                COSCHED..LOOK => native::sched_cosched(h, timer - COSCHED),
+                _ => {
+                    native::sched_look(h, timer - LOOK);
+                    0
+                }
             }
         });
         if next > 0 {

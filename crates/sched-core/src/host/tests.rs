@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{ENQUEUE_WAKEUP, KIND_HELPER, KIND_TASK, KIND_VCPU, NoKernel, VM_SYSTEM};
+use crate::{KICK_IDLE, Tasks, queue_vm};
 use topology::Shape;
 
 fn one_pcpu() -> Topology {
@@ -126,4 +127,105 @@ fn a_helper_does_not_end_that_a_world_has_its_core_alone_and_another_vcpu_does()
     assert_eq!(kept(&host), (1, 0b10));
     runs(&mut host, 2, 2_010_000_000);
     assert_eq!(kept(&host), (0, 0));
+}
+
+/// A kernel with one queue, of the second pCPU.
+#[derive(Default)]
+struct Second {
+    waits: Vec<u32>,
+    kicks: Vec<(u32, u32)>,
+    arms: Vec<u64>,
+}
+
+impl Platform for Second {
+    fn insert_local(&mut self, _: &mut Tasks, _: u32, _: u64) {}
+    fn insert_on(&mut self, _: &mut Tasks, _: u32, _: u32, _: u64, _: bool) {}
+    fn queue_insert(&mut self, tasks: &mut Tasks, world: u32, queue: u64, slice: u64, key: u64) {
+        assert_eq!(queue, queue_vm(1));
+        (tasks[world as usize].slice_ns, tasks[world as usize].key) = (slice, key);
+        self.waits.push(world);
+    }
+    fn local_length(&mut self, _: u32) -> u32 {
+        0
+    }
+    fn queue_at(&mut self, queue: u64, i: u32) -> u32 {
+        let waits = if queue == queue_vm(1) { &self.waits[..] } else { &[] };
+        waits.get(i as usize).copied().unwrap_or(0)
+    }
+    fn queue_take(&mut self, _: &mut Tasks, _: u64, world: u32) -> bool {
+        let before = self.waits.len();
+        self.waits.retain(|w| *w != world);
+        self.waits.len() < before
+    }
+    fn queue_move(&mut self, _: &mut Tasks, _: u64, _: u32, _: u64) -> bool {
+        false
+    }
+    fn kick(&mut self, pcpu: u32, flags: u32) {
+        self.kicks.push((pcpu, flags));
+    }
+    fn arm(&mut self, _: u32, after_ns: u64) {
+        self.arms.push(after_ns);
+    }
+    fn assert_failed(&mut self, what: &str, file: &str, line: u32) {
+        panic!("{what} at {file}:{line}");
+    }
+}
+
+/// A host of two pCPUs in so many LLCs where the first has just run a world that slept for
+/// `slept_us` before, and another has waited at the second for `waited_us`.
+fn beside_one_that_waits(llcs: u32, slept_us: u64, waited_us: u64) -> (Host, Second) {
+    let shape = Shape {
+        sockets: 1,
+        nodes_per_socket: 1,
+        llcs_per_node: llcs,
+        cores_per_llc: 2 / llcs,
+        threads_per_core: 1,
+    };
+    let topology = Topology::regular(shape).expect("a topology");
+    let mut host = Host::new(&topology, 3, 3, 1).expect("a host");
+    let end = 2_000_000_000;
+    host.set_now(1_000_000_000);
+    for (world, vm) in [(1, 1), (2, 2)] {
+        host.vm_weight(vm, units::Rate::ONE.0, 1, 1000);
+        let task = host.task_mut(world);
+        (task.allowed, task.allowed_count, task.pcpu) = ([u64::MAX; 16], 2, world as i32 - 1);
+        host.world_mut(world).nice_weight = 100;
+        host.world_start(&mut NoKernel, world);
+        host.vm_bind(world, vm, KIND_VCPU, 0);
+    }
+    runs(&mut host, 1, end - 2_000_000 - slept_us * 1000);
+    (0..llcs).for_each(|c| host.cluster_mut(c).idle = 0);
+    let mut kernel = Second::default();
+    host.set_now(end - waited_us * 1000);
+    host.runnable(&mut kernel, 2);
+    host.enqueue(&mut kernel, 2, ENQUEUE_WAKEUP);
+    assert_eq!(kernel.waits, [2]);
+    runs(&mut host, 1, end - 1_000_000);
+    kernel.kicks.clear();
+    host.dispatch(&mut kernel, 0, 1);
+    (host, kernel)
+}
+
+#[test]
+fn a_pcpu_whose_world_comes_back_in_a_moment_leaves_one_of_another_llc_where_it_waits() {
+    let (mut host, mut kernel) = beside_one_that_waits(2, 200, 100);
+    assert_eq!((kernel.waits.as_slice(), kernel.arms.as_slice()), (&[2][..], &[500_000][..]));
+    assert_eq!(host.cluster(0).idle, 1, "others may wake it meanwhile");
+    host.idle(&mut kernel, 0, true);
+    host.set_now(2_000_500_000);
+    host.look(&mut kernel, 0);
+    assert_eq!(kernel.kicks, [(0, KICK_IDLE)], "it has not come back");
+    host.dispatch(&mut kernel, 0, 0);
+    assert!(kernel.waits.is_empty());
+    host.look(&mut kernel, 0);
+    assert_eq!(kernel.kicks.len(), 1, "a busy pCPU is not kicked");
+
+    for (llcs, slept_us, waited_us, why) in [
+        (1, 200, 100, "in the same LLC"),
+        (2, 600, 100, "it sleeps for longer"),
+        (2, 200, 600, "the other one has waited for a moment"),
+    ] {
+        let (_, kernel) = beside_one_that_waits(llcs, slept_us, waited_us);
+        assert!(kernel.waits.is_empty() && kernel.arms.is_empty(), "{why}");
+    }
 }
