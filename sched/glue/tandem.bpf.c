@@ -297,7 +297,7 @@ s32 SEC("struct_ops.s/init") BPF_PROG(tandem_init)
 		if (error)
 			return error;
 	}
-	return ticks_init();
+	return ticks_init(h->pcpus);
 }
 
 void SEC("struct_ops/exit") BPF_PROG(tandem_exit, struct scx_exit_info *info)

@@ -1,10 +1,10 @@
 /* The timers on a kernel: housekeeping, and for blocks of pCPUs a tick of co-scheduling each and a
- * part each of the tick of limits.
+ * part each of the tick of limits; for each pCPU one of a look, after it has idled for a moment.
  *
  * Promise	each timer that is due fires on one CPU at a time
  * Limits	a timer of a CPU that goes off line goes on at another, until a pCPU of its block
- *		claims it. A pCPU that claims a block's tick while its callback runs elsewhere may
- *		lose it to that CPU
+ *		claims it; that of a look is started anew by its own. A pCPU that claims a block's
+ *		tick while its callback runs elsewhere may lose it to that CPU
  */
 #ifndef TANDEM_TICKS_H
 #define TANDEM_TICKS_H
@@ -77,12 +77,12 @@ static int tick_look(void *map, int *key, struct housekeeper *keeper)
 	return 0;
 }
 
-/* Called where the pCPU dispatches, so that the timer is its own. */
+/* Called where the pCPU dispatches: mostly by that CPU, so that the timer is its own. */
 SUBPROG s32 look_in(u32 pcpu, u64 ns)
 {
 	struct housekeeper *l = bpf_map_lookup_elem(&lookers, &pcpu);
 
-	return l ? bpf_timer_start(&l->timer, ns, TIMER_PINNED) : 0;
+	return l ? bpf_timer_start(&l->timer, ns, TIMER_PINNED) : -2;
 }
 
 /* Starts the ticks of the blocks that no pCPU has claimed yet. */
@@ -173,20 +173,13 @@ static __noinline void own_ticks(void)
 		if (l && bpf_timer_set_callback(&l->timer, tick_limits))
 			return;
 	}
-	bpf_for(i, 0, PCPUS_MAX) {
-		u32 pcpu = i;
-		struct housekeeper *l = bpf_map_lookup_elem(&lookers, &pcpu);
-
-		if (!l || bpf_timer_set_callback(&l->timer, tick_look))
-			return;
-	}
 	house_pcpu = bpf_get_smp_processor_id();
 	if (keeper && !bpf_timer_set_callback(&keeper->timer, housekeep))
 		ticks_owned = !bpf_timer_start(&keeper->timer, knobs_now.housekeep_us * 1000, 0);
 }
 
 /* Makes the timers; an error of the kernel's, or 0. */
-static __always_inline s32 ticks_init(void)
+static __always_inline s32 ticks_init(u32 pcpus)
 {
 	u32 zero = 0, i;
 	struct housekeeper *keeper = bpf_map_lookup_elem(&housekeepers, &zero);
@@ -209,8 +202,10 @@ static __always_inline s32 ticks_init(void)
 		u32 pcpu = i;
 		struct housekeeper *l = bpf_map_lookup_elem(&lookers, &pcpu);
 
-		if (l)
-			bpf_timer_init(&l->timer, &lookers, CLOCK_MONOTONIC);
+		if (!l || i >= pcpus)
+			break;
+		bpf_timer_init(&l->timer, &lookers, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&l->timer, tick_look); /* it walks no queue */
 	}
 	bpf_timer_init(&keeper->timer, &housekeepers, CLOCK_MONOTONIC);
 	return 0;

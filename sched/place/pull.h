@@ -4,8 +4,9 @@
  *		migration, L1), but for a moment where that would cost caches (RDY, L4); VMs on
  *		crowded pCPUs get their share
  * Law		idle: any world, the earliest wait_key of the nearest cluster first. A pCPU whose
- *		world slept for less than a moment last time, half of spread_us, leaves alone in
- *		other LLCs what has waited for less, and looks again after a moment
+ *		world slept for less than a moment last time, half of spread_us and 500 us at most,
+ *		leaves alone in other LLCs the queues that have been filled for less, and looks
+ *		again after a moment. What is queued waits for two moments at most beside it
  *		busy: a world whose deadline + migrate_margin is before that of its own best
  *		idle beside pinned worlds only: a world of free affinity makes room for one of them
  * Units	ns of virtual time
@@ -157,8 +158,8 @@ INLINE u64 pull_moment(struct host *h)
 	return min_u64(plat_knobs(h)->spread_us, 1000) * (US / 2);
 }
 
-/* Where worlds have waited in other LLCs since before this they are pulled. 0: all are, unless a
- * VM's world has just gone to sleep on `p` and sleeps, as last time, for less than a moment. A pCPU
+/* Where worlds have waited in other LLCs since before this they are pulled. 0: all are, unless the
+ * world that has gone to sleep on `p` is a VM's and slept for less than a moment last time. A pCPU
  * that idled has been woken for what waits. */
 INLINE u64 pull_before(struct host *h, const struct pcpu *p)
 {
@@ -166,38 +167,31 @@ INLINE u64 pull_before(struct host *h, const struct pcpu *p)
 
 	if (!w || w->vm == VM_SYSTEM || state_wants_pcpu(w->state) || !with(SHORT_IDLE))
 		return 0;
-	return w->slept_ns < pull_moment(h) ? plat_now(h) - pull_moment(h) : 0;
+	if (!w->slept_ns || w->slept_ns >= pull_moment(h))
+		return 0;
+	return plat_now(h) - pull_moment(h);
 }
 
-/* Of these pCPUs of a cluster those where worlds have waited since before `before`. */
-RARE_SUBPROG u64 pull_waited(NONNULL(struct host *h), u32 cluster, u64 mask, u64 before)
+/* Of the pCPUs of another LLC's cluster where something waits those to pull from: where host tasks
+ * wait, or worlds have waited since pull_before. For the rest the pCPU looks again after a moment;
+ * where the kernel starts no timer for that, it pulls them at once. */
+RARE_SUBPROG u64 pull_waited(NONNULL(struct host *h), u32 cluster, u32 pcpu)
 {
 	struct cluster *c = plat_cluster(h, cluster);
+	struct pcpu *p = plat_pcpu(h, pcpu);
+	u64 queued = c ? plat_read(c->queued) : 0, mask = queued, before;
 
-	if (!c)
-		return 0;
+	before = p ? pull_before(h, p) : 0;
+	if (!before || !c)
+		return queued;
 	plat_for(i, CLUSTER_PCPUS) {
 		struct pcpu *q = mask >> i & 1 ? plat_pcpu(h, c->pcpu[i & 63]) : NULL;
 
-		if (q && (s64)(plat_read(q->waits_since_ns) - before) > 0)
+		if (q && !plat_read(q->waits_system) &&
+		    (s64)(plat_read(q->waits_since_ns) - before) > 0)
 			mask &= ~(1ull << i);
 	}
-	return mask;
-}
-
-/* An idle pCPU looks at another cluster where worlds wait: in another LLC, if its own world comes
- * back in a moment, for what has waited for one. For the rest it looks again after a moment. */
-RARE_INLINE bool pull_near(struct host *h, struct pcpu *p, const struct cluster *own, u32 cluster)
-{
-	struct cluster *c = plat_cluster(h, cluster);
-	u64 queued = c ? plat_read(c->queued) : 0, mask = queued, before;
-
-	before = c && c->llc != own->llc ? pull_before(h, p) : 0;
-	if (before)
-		mask = pull_waited(h, cluster, queued, before);
-	if (mask != queued)
-		plat_look(h, p->id, pull_moment(h));
-	return mask && pull_cluster(h, cluster, p->id, mask);
+	return mask != queued && plat_look(h, pcpu, pull_moment(h)) ? queued : mask;
 }
 
 /* An idle pCPU looks for work, nearest cluster first. */
@@ -219,20 +213,26 @@ SUBPROG bool pull_idle(NONNULL(struct host *h), u32 pcpu)
 			break;
 		near = own->near[i & (CLUSTERS_MAX - 1)];
 		c = plat_cluster(h, near);
-		if (c && plat_read(c->queued) && pull_near(h, p, own, near))
+		mask = c ? plat_read(c->queued) : 0;
+		if (mask && c->llc != own->llc)
+			mask = pull_waited(h, near, pcpu);
+		if (mask && pull_cluster(h, near, pcpu, mask))
 			return true;
 	}
 	return false;
 }
 
-/* A pCPU that idled for a moment is woken, to pull what waits, if it still does. */
+/* A pCPU that idled for a moment is woken, to pull what waits, if it still does. One that is
+ * reserved just now may be given back without a kick. */
 INLINE void pull_look(struct host *h, u32 pcpu)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 
-	if (c && idle_reserve(c, p->bit))
-		trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN);
+	if (!c || plat_read(p->current_world))
+		return;
+	idle_reserve(c, p->bit);
+	trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN);
 }
 
 /* An idle pCPU that may run nothing of what waits kicks a busy one where a pinned world waits

@@ -109,7 +109,7 @@ void plat_assert_failed_(u64 kernel, const char *what, const char *file, u32 lin
 	plat_queue_insert_(NATIVE(h)->kernel, (task)->world, queue, ns, key_of_deadline(key))
 #define plat_local_length(h, pcpu) plat_local_length_(NATIVE(h)->kernel, pcpu)
 #define plat_kick(h, pcpu, flags) plat_kick_(NATIVE(h)->kernel, pcpu, flags)
-#define plat_look(h, pcpu, ns) plat_look_(NATIVE(h)->kernel, pcpu, ns)
+#define plat_look(h, pcpu, ns) (plat_look_(NATIVE(h)->kernel, pcpu, ns), 0)
 #define plat_pick_again(h, pcpu) ((void)(h), (void)(pcpu))
 #define plat_waker(h, here_) ((void)(here_), (u64)NATIVE(h)->waker)
 #define plat_here(h) (NATIVE(h)->here)

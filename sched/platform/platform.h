@@ -75,7 +75,8 @@ extern u64 native_ablated; /* set once, before main */
  * plat_queue_return(h, task)	moves a walked thread to the local queue of its own pCPU, from a
  *				timer; one that is off line gives it to the kernel
  * plat_kick(h, pcpu, KICK_IDLE or KICK_PREEMPT)
- * plat_look(h, pcpu, ns)	calls pull_look (place/pull.h) for this pCPU after so long
+ * plat_look(h, pcpu, ns)	calls pull_look (place/pull.h) for this pCPU after so long, counted
+ *				from the last call; not 0 where it will not
  * plat_pick_again(h, pcpu)	the kernel picks there once more, and stays with what runs
  *
  * plat_trace(h, ns, head, a, b)

@@ -45,6 +45,10 @@ pub struct CoschedSpans {
     pub poll: Span,
 }
 
+/// For how long a pCPU idles beside a world that is in the caches of another, and what a kick takes
+/// at most, far above any on hardware.
+const MOMENT_NS: u64 = 500_000 + 100_000;
+
 impl SchedulerTerms {
     /// Bounds that the oracle holds such a scheduler to.
     ///
@@ -61,9 +65,8 @@ impl SchedulerTerms {
             shared_charge: self.cores.map_or(1000, |c| c.shared_charge),
             whole_core_ns: self.cores.map_or(0, |c| c.whole_core.ns()),
             core_sharing: self.sharing,
-            // An idle pCPU leaves a world in its caches for a moment (spec L4), less than a tick,
-            // which a timer ends.
-            idle_while_waiting_max_ns: self.tick.ns() + self.timer_late.ns(),
+            // A timer ends the moment for which it leaves that world there (spec L4).
+            idle_while_waiting_max_ns: self.tick.ns().max(MOMENT_NS + self.timer_late.ns()),
             ..Bounds::of(self.quantum.ns(), self.tick.ns(), 1_000_000)
         }
     }
@@ -114,7 +117,9 @@ mod tests {
         assert_eq!(b.lag_ns(2, false), 364_000_000);
         let late = SchedulerTerms { timer_late: Span::from_ms(3), ..terms() };
         assert_eq!(late.bounds().lag_ns(2, false), 376_000_000);
-        assert_eq!(late.bounds().idle_while_waiting_max_ns, 7_000_000);
+        assert_eq!(late.bounds().idle_while_waiting_max_ns, 4_000_000);
+        let late = SchedulerTerms { timer_late: Span::from_ms(5), ..terms() };
+        assert_eq!(late.bounds().idle_while_waiting_max_ns, 5_600_000);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub const SLICE_ENDLESS: u64 = u64::MAX;
 /// Ids of dispatch queues are below this, so that a kernel finds one by its position.
 pub const QUEUES_MAX: u64 = 1 << 16;
 /// Timers of a scheduler are numbered below this.
-pub const TIMERS_MAX: u32 = 1024;
+pub const TIMERS_MAX: u32 = 2048;
 
 /// What keeps a runnable world from every pCPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -24,6 +24,7 @@ const LIMITS: u32 = 1;
 const COSCHED: u32 = LIMITS + LIMIT_PARTS_MAX;
 /// The first of one for each pCPU.
 pub(crate) const LOOK: u32 = COSCHED + BLOCKS_MAX;
+const _: () = assert!(LOOK + crate::PCPUS_MAX <= contract::TIMERS_MAX, "a timer for each pCPU");
 /// First tick of limits after some are published, in ns.
 const LIMITS_FIRST_NS: u64 = 1_000_000;
 

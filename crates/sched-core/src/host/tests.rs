@@ -58,13 +58,18 @@ fn what_worlds_did_that_are_gone_stays_in_their_vm() {
     assert_eq!(past, (2, 40, 600, 8000, 100_000));
 }
 
-/// A world wakes, runs for a ms from `now` on and sleeps.
-fn runs(host: &mut Host, world: u32, now: u64) {
+/// A world wakes, and runs from `now` on.
+fn begins(host: &mut Host, world: u32, now: u64) {
     host.set_now(now);
     host.runnable(&mut NoKernel, world);
     host.enqueue(&mut NoKernel, world, ENQUEUE_WAKEUP);
     host.task_mut(world).slice_ns = 5_000_000;
     host.running(&mut NoKernel, world);
+}
+
+/// The same for a ms; then it sleeps.
+fn runs(host: &mut Host, world: u32, now: u64) {
+    begins(host, world, now);
     host.set_now(now + 1_000_000);
     host.stopping(&mut NoKernel, world, false);
     host.quiescent(&mut NoKernel, world, true);
@@ -134,7 +139,7 @@ fn a_helper_does_not_end_that_a_world_has_its_core_alone_and_another_vcpu_does()
 struct Second {
     waits: Vec<u32>,
     kicks: Vec<(u32, u32)>,
-    arms: Vec<u64>,
+    arms: Vec<(u32, u64)>,
 }
 
 impl Platform for Second {
@@ -163,69 +168,91 @@ impl Platform for Second {
     fn kick(&mut self, pcpu: u32, flags: u32) {
         self.kicks.push((pcpu, flags));
     }
-    fn arm(&mut self, _: u32, after_ns: u64) {
-        self.arms.push(after_ns);
+    fn arm(&mut self, timer: u32, after_ns: u64) {
+        self.arms.push((timer, after_ns));
     }
     fn assert_failed(&mut self, what: &str, file: &str, line: u32) {
         panic!("{what} at {file}:{line}");
     }
 }
 
-/// A host of two pCPUs in so many LLCs where the first has just run a world that slept for
-/// `slept_us` before, and another has waited at the second for `waited_us`.
-fn beside_one_that_waits(llcs: u32, slept_us: u64, waited_us: u64) -> (Host, Second) {
+/// Two pCPUs: 0 has just run world 1, which slept for `slept_us` before, and world 2 has waited at
+/// 1 for `waited_us`. They are in two clusters, of one LLC or of two.
+fn beside_one_that_waits(one_llc: bool, slept_us: u64, waited_us: u64) -> (Host, Second) {
     let shape = Shape {
         sockets: 1,
         nodes_per_socket: 1,
-        llcs_per_node: llcs,
-        cores_per_llc: 2 / llcs,
+        llcs_per_node: 2,
+        cores_per_llc: 1,
         threads_per_core: 1,
     };
     let topology = Topology::regular(shape).expect("a topology");
     let mut host = Host::new(&topology, 3, 3, 1).expect("a host");
+    if one_llc {
+        host.cluster_mut(1).llc = host.cluster(0).llc;
+    }
     let end = 2_000_000_000;
     host.set_now(1_000_000_000);
+    (0..3).for_each(|vm| host.vm_weight(vm, units::Rate::ONE.0, 1, 1000));
     for (world, vm) in [(1, 1), (2, 2)] {
-        host.vm_weight(vm, units::Rate::ONE.0, 1, 1000);
         let task = host.task_mut(world);
         (task.allowed, task.allowed_count, task.pcpu) = ([u64::MAX; 16], 2, world as i32 - 1);
         host.world_mut(world).nice_weight = 100;
         host.world_start(&mut NoKernel, world);
         host.vm_bind(world, vm, KIND_VCPU, 0);
     }
-    runs(&mut host, 1, end - 2_000_000 - slept_us * 1000);
-    (0..llcs).for_each(|c| host.cluster_mut(c).idle = 0);
     let mut kernel = Second::default();
-    host.set_now(end - waited_us * 1000);
-    host.runnable(&mut kernel, 2);
-    host.enqueue(&mut kernel, 2, ENQUEUE_WAKEUP);
-    assert_eq!(kernel.waits, [2]);
-    runs(&mut host, 1, end - 1_000_000);
-    kernel.kicks.clear();
+    begins(&mut host, 1, end - 1_000_000);
+    host.world_mut(1).slept_ns = slept_us * 1000;
+    (0..2).for_each(|c| host.cluster_mut(c).idle = 0);
+    waits(&mut host, &mut kernel, end - waited_us * 1000);
+    host.set_now(end);
+    host.stopping(&mut NoKernel, 1, false);
+    host.quiescent(&mut NoKernel, 1, true);
     host.dispatch(&mut kernel, 0, 1);
     (host, kernel)
 }
 
+/// World 2 waits at the second pCPU from now on.
+fn waits(host: &mut Host, kernel: &mut Second, now: u64) {
+    host.set_now(now);
+    host.runnable(kernel, 2);
+    host.enqueue(kernel, 2, ENQUEUE_WAKEUP);
+    assert_eq!(kernel.waits, [2]);
+    kernel.kicks.clear();
+}
+
 #[test]
 fn a_pcpu_whose_world_comes_back_in_a_moment_leaves_one_of_another_llc_where_it_waits() {
-    let (mut host, mut kernel) = beside_one_that_waits(2, 200, 100);
-    assert_eq!((kernel.waits.as_slice(), kernel.arms.as_slice()), (&[2][..], &[500_000][..]));
+    let (mut host, mut kernel) = beside_one_that_waits(false, 200, 100);
+    assert_eq!(kernel.waits, [2]);
+    assert_eq!(kernel.arms, [(crate::tandem::LOOK, 500_000)]);
     assert_eq!(host.cluster(0).idle, 1, "others may wake it meanwhile");
+
+    // Its world comes back before the timer, which finds a busy pCPU then.
+    let mut busy = beside_one_that_waits(false, 200, 100);
+    begins(&mut busy.0, 1, 2_000_200_000);
+    busy.0.look(&mut busy.1, 0);
+    assert_eq!((busy.1.waits.as_slice(), busy.1.kicks.as_slice()), (&[2][..], &[][..]));
+
+    // It does not; what waits has come anew.
     host.idle(&mut kernel, 0, true);
+    kernel.waits.clear();
+    host.quiescent(&mut NoKernel, 2, true);
+    waits(&mut host, &mut kernel, 2_000_400_000);
     host.set_now(2_000_500_000);
     host.look(&mut kernel, 0);
-    assert_eq!(kernel.kicks, [(0, KICK_IDLE)], "it has not come back");
+    assert_eq!(kernel.kicks, [(0, KICK_IDLE)]);
     host.dispatch(&mut kernel, 0, 0);
-    assert!(kernel.waits.is_empty());
-    host.look(&mut kernel, 0);
-    assert_eq!(kernel.kicks.len(), 1, "a busy pCPU is not kicked");
+    assert!(kernel.waits.is_empty() && kernel.arms.len() == 1);
 
-    for (llcs, slept_us, waited_us, why) in [
-        (1, 200, 100, "in the same LLC"),
-        (2, 600, 100, "it sleeps for longer"),
-        (2, 200, 600, "the other one has waited for a moment"),
+    for (one_llc, slept_us, waited_us, why) in [
+        (true, 200, 100, "in the same LLC"),
+        (false, 600, 100, "it sleeps for longer"),
+        (false, 0, 100, "it has not slept before"),
+        (false, 200, 600, "the other one has waited for a moment"),
     ] {
-        let (_, kernel) = beside_one_that_waits(llcs, slept_us, waited_us);
+        let (_, kernel) = beside_one_that_waits(one_llc, slept_us, waited_us);
         assert!(kernel.waits.is_empty() && kernel.arms.is_empty(), "{why}");
     }
 }
