@@ -123,7 +123,7 @@ struct pcpu {
 	u32 current_vm;
 	/* 0 while idle */
 	u32 current_world;
-	/* that, or the one before until it idles */
+	/* the world that ran here last; 0 once the pCPU has idled */
 	u32 last_world;
 
 	/* cursor of the search among remote pCPUs */

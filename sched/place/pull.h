@@ -13,7 +13,7 @@
  * Limits	busy: PROBE_MAX pCPUs of the cluster, and one of another where worlds wait, the
  *		first of PROBE_MAX clusters from the cursor on, by pcpu.best_key: where a deadline
  *		has fallen since, it is seen when that pCPU looks next; idle: every cluster,
- *		nearest first, and only those of its own last world, and of an LLC, count as warm
+ *		nearest first; warm caches count by that moment only
  */
 #ifndef TANDEM_PULL_H
 #define TANDEM_PULL_H
