@@ -3,6 +3,7 @@
 #include "account/charge.h"
 #include "account/state.h"
 #include "account/taken.h"
+#include "account/talk.h"
 #include "account/task.h"
 #include "life.h"
 #include "place/apart.h"
@@ -27,6 +28,7 @@ INLINE s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, 
 
 	if (!v || life_unbound(w) || w->flags & WORLD_PCPU_KTHREAD || costopped_whole(v, w))
 		return prev;
+	talk_woken(h, v, w);
 	slice = share_quantum(plat_knobs(h), w);
 	if (with(SYNC_WAKE) && waker >= 0 && place_at_waker(h, t, w, (u32)waker)) {
 		plat_insert_local(h, t, slice);
@@ -139,13 +141,9 @@ INLINE void core_enter_busy(struct host *h, plat_task *t, struct vm *v, struct w
 		gain = preempt_gain(h, p, &cand, plat_now(h));
 	if (gain)
 		slice = preempt_slice(h, k, v, gain, slice);
-	if (w->vm == VM_SYSTEM) {
-		key = task_key(h, w, p);
-		plat_queue_insert(h, t, QUEUE_SYSTEM(pcpu), slice, key);
-	} else {
-		key = share_queued(h, k, v, w);
-		plat_queue_insert(h, t, QUEUE_VM(pcpu), slice, key);
-	}
+	key = w->vm == VM_SYSTEM ? task_key(h, w, p) : share_queued(h, k, v, w);
+	plat_queue_insert(h, t, w->vm == VM_SYSTEM ? QUEUE_SYSTEM(pcpu) : QUEUE_VM(pcpu), slice,
+			  key);
 	count_ready(h, w, p, key, deadline);
 	home_queued(w, p);
 	kicked = pcpu;

@@ -9,6 +9,7 @@
 #define TRAMPOLINE 0x8000u
 #define DEBUG_PORT 0xe9
 #define EXIT_PORT 0xf4
+#define CHAT_PORT 0x2f8 /* second serial port */
 /* work between two looks at the clock: precise windows, little overhead */
 #define CHUNK_US 50
 #define LINE_BYTES 4096         /* every bucket of latencies with a large number, and the rest */
@@ -77,7 +78,8 @@ static void flush_line(void)
 static u32 now_ms(void) { return (u32)udiv(rdtsc() - start_tsc, tsc_khz); }
 
 static const char *const kind_names[] = { "idle", "burn",   "duty", "periodic", "io",
-					  "io-exp", "lock", "ticket", "barrier",  "exits" };
+					  "io-exp", "lock", "ticket", "barrier",  "exits",
+					  "chat" };
 
 /* Latencies below 8 us have a bucket each, larger ones eight an octave, so that a percentile is at
  * most an eighth too large; bucket_of in crates/views has the same law. */
@@ -300,6 +302,17 @@ static void emulate_for(u32 us)
 	}
 }
 
+/* Answers a byte from the VM at the other end of the line, if one has come; the first round sends
+ * one. So one or two are under way, and the emulator that gets one has waited for it. */
+static void chat(int first)
+{
+	int come = in8(CHAT_PORT + 5) & 1; /* line status */
+	if (come)
+		in8(CHAT_PORT);
+	if (come || first)
+		out8(CHAT_PORT, '.');
+}
+
 static u32 random_u32(u32 *state)
 {
 	*state ^= *state << 13;
@@ -347,6 +360,9 @@ static void one_round(u32 me, u64 *release, u32 *state)
 		if (work_for(me, work_us))
 			emulate_for(rest_us);
 		return;
+	case CHAT:
+		chat(!progress[me].rounds);
+		break;
 	case PERIODIC:
 		if (!*release)
 			*release = rdtsc();
@@ -362,10 +378,10 @@ static void one_round(u32 me, u64 *release, u32 *state)
 		work_us = exponential(work_us, state);
 		rest_us = exponential(rest_us, state);
 		/* fall through */
-	default:
-		if (work_for(me, work_us))
-			sleep_until(me, rdtsc() + ticks_of_us(rest_us), 1);
+	default:;
 	}
+	if (work_for(me, work_us))
+		sleep_until(me, rdtsc() + ticks_of_us(rest_us), 1);
 }
 
 static void vcpu_main(u32 me)

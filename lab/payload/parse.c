@@ -48,6 +48,8 @@ static int parse_kind(struct orders *o)
 		return o->kind = BARRIER, eat(",") && number(&o->work_us);
 	if (eat("exits"))
 		return o->kind = EXITS, pair(&o->work_us, &o->rest_us);
+	if (eat("chat"))
+		return o->kind = CHAT, pair(&o->work_us, &o->rest_us);
 	if (eat("io") && pair(&o->work_us, &o->rest_us)) {
 		o->kind = eat(",exp") ? IO_EXP : IO_FIXED;
 		eat(",fixed");

@@ -12,16 +12,17 @@ typedef unsigned long long u64;
 #define MAX_WINDOWS 8
 #define LATE_BUCKETS 240        /* of latencies, see late_bucket */
 
-enum kind { IDLE, BURN, DUTY, PERIODIC, IO_FIXED, IO_EXP, LOCK, TICKET, BARRIER, EXITS };
+enum kind { IDLE, BURN, DUTY, PERIODIC, IO_FIXED, IO_EXP, LOCK, TICKET, BARRIER, EXITS,
+	    CHAT };
 
 /* One vCPU's orders, from the command line. Windows are in ms since the start; none means
  * always. */
 struct orders {
 	enum kind kind;
-	/* DUTY, PERIODIC, IO, BARRIER, EXITS: CPU work per round; LOCK, TICKET: between two
+	/* DUTY, PERIODIC, IO, BARRIER, EXITS, CHAT: CPU work per round; LOCK, TICKET: between two
 	 * critical sections */
 	u32 work_us;
-	/* DUTY, IO: sleep per round; PERIODIC: the period; LOCK, TICKET: work with the lock
+	/* DUTY, IO, CHAT: sleep per round; PERIODIC: the period; LOCK, TICKET: work with the lock
 	 * held; EXITS: time in the emulator */
 	u32 rest_us;
 	u32 windows;

@@ -38,6 +38,8 @@
 #define QUEUE_KEY_UNIT 4096
 /* worlds of a queue that the starvation guard looks at */
 #define GUARD_SCAN_MAX 1024
+/* VMs that wake a VM's worlds and are counted: those with more than a quarter of the wake-ups */
+#define VM_TALKS 4
 /* remote pCPUs looked at in a busy pCPU's decision (ESXi's *MigrateIdlePcpus) */
 #define PROBE_MAX 4
 /* of a pCPU's ring, 256 KB: 160 ms at 50,000 records a second, 5 sleeps of the recorder */
@@ -49,6 +51,7 @@ _Static_assert(LIMITERS_MAX <= PCPUS_MAX, "queue numbers of limiters follow two 
 _Static_assert(VMS_MAX <= PCPUS_MAX, "queue numbers of co-stopped vCPUs follow those of limiters");
 _Static_assert((VCPUS_MAX & (VCPUS_MAX - 1)) == 0, "a mask of whole bits");
 _Static_assert(WORLDS_MAX == 1 << WORLD_BITS, "a mask of whole bits");
+_Static_assert((VM_TALKS & (VM_TALKS - 1)) == 0, "a mask of whole bits");
 _Static_assert(PCPUS_MAX % 64 == 0, "pCPU sets are whole words");
 _Static_assert(CLUSTERS_MAX * 4 >= PCPUS_MAX, "every pCPU has a cluster");
 

@@ -96,6 +96,12 @@ struct vm {
 	u64 past_expiries;
 	u64 past_wakeups;
 
+	/* --- account/talk.h; user space empties them --- */
+
+	/* VMs whose worlds wake its worlds, 0 for none, and how often */
+	u32 talks_with[VM_TALKS];
+	u32 talks[VM_TALKS];
+
 	/* --- counts (atomic adds) --- */
 
 	/* worlds that run, are READY or co-stopped */

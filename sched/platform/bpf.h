@@ -317,12 +317,38 @@ INLINE u32 plat_first_bit(u64 mask)
 
 #define plat_here(h) bpf_get_smp_processor_id()
 
-/* The world that runs here while another is woken, also if an interrupt wakes it. */
+/* Bits of the kernel's count of what keeps it from preemption (include/linux/preempt.h): interrupts
+ * and NMIs, which the loader sets by the kernel's series, and that softirqs are being served. */
+const volatile u32 hard_interrupts = 0x00ff0000;
+#define SOFT_INTERRUPT 0x100
+
+/* Whether an interrupt has come between the running thread and this program; false on machines
+ * other than x86, where the count is elsewhere. `soft`: softirqs are being served, which a thread
+ * also does itself after it has sent a packet. */
+INLINE bool glue_interrupt(bool *soft)
+{
+	u32 count = 0;
+
+	if (&__preempt_count)
+		count = *(const u32 *)bpf_this_cpu_ptr(&__preempt_count);
+	else if (&pcpu_hot)
+		count = ((const struct pcpu_hot *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
+	*soft = count & SOFT_INTERRUPT;
+	return count & hard_interrupts;
+}
+
+/* The world that runs here while another is woken. A vCPU does not send packets itself: what is put
+ * off and is served while it runs, has come by an interrupt. */
 INLINE u64 plat_waker(struct host *h, u32 here)
 {
 	struct pcpu *p = plat_pcpu(h, here);
+	u32 runs = p ? plat_read(p->current_world) : WORLD_NONE;
+	struct world *w = plat_world(h, runs);
+	bool soft;
 
-	return p ? plat_read(p->current_world) : WORLD_NONE;
+	if (!w || glue_interrupt(&soft) || (soft && w->kind == KIND_VCPU))
+		return WORLD_NONE;
+	return runs;
 }
 
 /* The word `head` comes last: by it the recorder knows that the record is whole. An exchange is

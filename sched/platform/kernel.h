@@ -195,4 +195,11 @@ void scx_bpf_put_cpumask(const struct cpumask *cpumask) __ksym;
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
 
+/* Of each CPU of x86: what keeps the kernel from preemption, until 6.14 and from then on. */
+struct pcpu_hot {
+	int preempt_count;
+} CORE;
+extern const struct pcpu_hot pcpu_hot __ksym __weak;
+extern const int __preempt_count __ksym __weak;
+
 #endif

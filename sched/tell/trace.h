@@ -12,7 +12,7 @@
  *		is inserted into a local queue is not traced as queued: READY names the pCPU. The
  *		begin of idling is traced only if no world stopped there just before. Where a kernel
  *		passes wake-ups on to the pCPU of the woken, the world that runs there is named as
- *		the waker
+ *		the waker, or an interrupt
  */
 #ifndef TANDEM_TRACE_H
 #define TANDEM_TRACE_H

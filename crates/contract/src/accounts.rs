@@ -54,6 +54,11 @@ pub trait Accounts {
         None
     }
 
+    /// VMs whose worlds have woken this VM's, and how often, since the last call.
+    fn take_talks(&mut self, _vm: u32) -> Option<Vec<(u32, u64)>> {
+        None
+    }
+
     /// Virtual time of a VM and of the host, in ns, for a planner that corrects the former.
     fn virtual_times(&self, _vm: u32) -> Option<(u64, u64)> {
         None

@@ -104,6 +104,7 @@ impl Accounts for Box<dyn Scheduler> {
         fn state_times(&, world: u32, now_ns: u64) -> Option<crate::StateTimes>;
         fn runnable_worlds(&, vm: u32) -> Option<u32>;
         fn demand(&, vm: u32) -> Option<u64>;
+        fn take_talks(&mut, vm: u32) -> Option<Vec<(u32, u64)>>;
         fn virtual_times(&, vm: u32) -> Option<(u64, u64)>;
     }
 }

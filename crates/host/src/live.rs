@@ -7,6 +7,7 @@ use crate::{
 };
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder,
+    btf::{Btf, types::Var},
     skel::{OpenSkel, Skel, SkelBuilder},
 };
 use sched_core::{Cluster, HostRecord, Knobs, Vm};
@@ -121,6 +122,15 @@ fn load_error(e: impl std::fmt::Display) -> HostError {
     }
 }
 
+/// Bits of this kernel's `preempt_count` that count interrupts and NMIs: kernels that count how
+/// often interrupts are switched off have these counts above that one.
+fn hard_interrupts() -> u32 {
+    let counted = "local_interrupt_disable_state";
+    let kernel = Btf::from_vmlinux();
+    let moved = kernel.is_ok_and(|k| k.type_by_name::<Var<'_>>(counted).is_some());
+    if moved { 0x1f00_0000 } else { 0x00ff_0000 }
+}
+
 impl Live {
     /// Loads it into the kernel, where it does nothing yet.
     ///
@@ -145,6 +155,7 @@ impl Live {
         rodata.knobs_now = unsafe { std::mem::transmute_copy(&knobs) };
         let slots = threads::slots()?;
         rodata.world_slots = slots;
+        rodata.hard_interrupts = hard_interrupts();
         open.maps.worlds_map.set_max_entries(slots).map_err(load_error)?;
         open.maps.free_worlds.set_max_entries(slots).map_err(load_error)?;
         open.maps.trace_rings.set_max_entries(topology.pcpus() as u32).map_err(load_error)?;

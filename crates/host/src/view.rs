@@ -161,6 +161,20 @@ impl Accounts {
         self.vms.get(i)
     }
 
+    /// VMs whose worlds have woken a VM's, and how often, since the last call; of the daemon alone.
+    /// What is counted between its two steps is lost.
+    pub(crate) fn take_talks(&self, vm: u32) -> Vec<(u32, u64)> {
+        let record = self.vms.pointer(vm as usize);
+        let seen = self.vm(vm as usize);
+        // SAFETY: fields of a record within the mapping, which is writable as the daemon's are,
+        // plain and aligned.
+        unsafe {
+            ptr::write_volatile(&raw mut (*record).talks, [0; _]);
+            ptr::write_volatile(&raw mut (*record).talks_with, [0; _]);
+        }
+        seen.talks().collect()
+    }
+
     fn is_live(&self, i: usize) -> bool {
         let record = self.worlds.pointer(i);
         // SAFETY: a field of a record within the mapping, plain and aligned.

@@ -115,12 +115,16 @@ impl Planner {
 
     /// Part of a client's communication that is with clients of a node, in permille.
     fn talks_permille(&self, c: &State, node: u32) -> u64 {
-        let all: u64 = c.talks.iter().map(|(_, n)| n).sum();
         let with = |(id, n): &(ClientId, u64)| {
             self.clients.get(id).filter(|other| other.home == node).map(|_| *n)
         };
-        let there: u64 = c.talks.iter().filter_map(with).sum();
-        permille(there, all) * all.min(TALK_FULL) / TALK_FULL
+        permille(c.talks.iter().filter_map(with).sum(), c.talks.iter().map(|(_, n)| n).sum())
+    }
+
+    /// The same of one that communicates in full; of less in proportion.
+    fn affinity_permille(&self, c: &State, node: u32) -> u64 {
+        let all: u64 = c.talks.iter().map(|(_, n)| n).sum();
+        self.talks_permille(c, node) * all.min(TALK_FULL) / TALK_FULL
     }
 
     /// What a client that leaves `from` for `to` gains by action affinity, in permille.
@@ -128,7 +132,8 @@ impl Planner {
         if self.knobs.action_affinity == 0 || c.talks.is_empty() {
             return 0;
         }
-        let gain = self.talks_permille(c, to) as i64 - self.talks_permille(c, from) as i64;
+        let there = |node| self.affinity_permille(c, node) as i64;
+        let gain = there(to) - there(from);
         gain * self.knobs.action_affinity as i64 / 100
     }
 

@@ -26,6 +26,7 @@ mod place;
 mod planner;
 mod reach;
 mod reserve;
+mod talks;
 
 pub use explain::{Decision, Outcome, Reason, Refusal};
 pub use knobs::Knobs;
@@ -34,3 +35,4 @@ pub use memory::{Order, RAMP_ROUNDS, SLOW_ROUNDS};
 pub use planner::{Client, ClientId, Load, Node, Planner};
 pub use reach::{Reach, Reached, reached};
 pub use reserve::NO_ROOM;
+pub use talks::Talks;

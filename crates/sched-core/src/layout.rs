@@ -1,7 +1,7 @@
 //! From a topology to the pCPU and cluster records of a host, for the simulator and the live host
 //! alike.
 
-use crate::records::{CLUSTER_PCPUS, CLUSTERS_MAX, Cluster, Pcpu};
+use crate::records::{CLUSTER_PCPUS, CLUSTERS_MAX, Cluster, Pcpu, Vm};
 use std::collections::{BTreeMap, BTreeSet};
 use topology::{Place, Topology};
 use units::PcpuId;
@@ -81,6 +81,15 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
 pub fn cores_online(topology: &Topology) -> u32 {
     let cores = topology.online().iter().map(|id| topology.place(id).core);
     cores.collect::<BTreeSet<u32>>().len() as u32
+}
+
+impl Vm {
+    /// VMs whose worlds have woken this VM's, and how often since its slots were emptied
+    /// (`sched/account/talk.h`).
+    pub fn talks(&self) -> impl Iterator<Item = (u32, u64)> + use<> {
+        let slots = self.talks_with.into_iter().zip(self.talks);
+        slots.filter(|(_, times)| *times > 0).map(|(vm, times)| (vm, times.into()))
+    }
 }
 
 impl Pcpu {

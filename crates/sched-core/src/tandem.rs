@@ -131,6 +131,13 @@ impl Accounts for Tandem {
         Some(self.host.vm(vm).demand)
     }
 
+    fn take_talks(&mut self, vm: u32) -> Option<Vec<(u32, u64)>> {
+        let record = self.host.vm_mut(vm);
+        let taken = record.talks().collect();
+        (record.talks_with, record.talks) = ([0; _], [0; _]);
+        Some(taken)
+    }
+
     fn virtual_times(&self, vm: u32) -> Option<(u64, u64)> {
         Some((self.host.vm(vm).vt_ns, self.host.record().v_ns))
     }

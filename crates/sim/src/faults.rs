@@ -305,6 +305,10 @@ impl<P: Scheduler> Accounts for Faulty<P> {
         self.inner.demand(vm)
     }
 
+    fn take_talks(&mut self, vm: u32) -> Option<Vec<(u32, u64)>> {
+        self.inner.take_talks(vm)
+    }
+
     fn virtual_times(&self, vm: u32) -> Option<(u64, u64)> {
         self.inner.virtual_times(vm)
     }

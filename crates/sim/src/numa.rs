@@ -6,7 +6,9 @@ mod reach;
 mod uses;
 
 use crate::mutant::Mutant;
-use ::numa::{ClientId, Decision, Knobs, Llcs, Load, Node, Order, Planner, Reason, VcpuLoads};
+use ::numa::{
+    ClientId, Decision, Knobs, Llcs, Load, Node, Order, Planner, Reason, Talks, VcpuLoads,
+};
 use check::{HomeSeen, HomeTerms};
 use hardware::{Memory, NodeMemory};
 use settings::{LlcChoice, NumaSpec, RunSpec, built_in_profiles};
@@ -80,8 +82,8 @@ pub(crate) struct Numa {
     wants: Vec<Wants>,
     seen: Vec<Seen>,
     seen_ns: u64,
-    /// Wake-ups between VMs since the last round, the lower number first.
-    talks: BTreeMap<(u32, u32), u64>,
+    /// Wake-ups between VMs since the last round: the scheduler's, where it counts them.
+    pub(crate) talks: Talks,
     pub(crate) orders: Vec<Order>,
     /// Steps that are left of the present period.
     pub(crate) steps: u64,
@@ -195,7 +197,7 @@ impl Numa {
             wants: std::iter::once(Wants::default()).chain(run.vms.iter().map(wants)).collect(),
             seen: vec![Seen::default(); worlds],
             seen_ns: 0,
-            talks: BTreeMap::new(),
+            talks: Talks::default(),
             orders: vec![],
             steps: 0,
             domains: llcs::domains(topology),
@@ -333,7 +335,7 @@ impl Numa {
 
     /// A world of one VM has woken one of another.
     pub(crate) fn talk(&mut self, a: u32, b: u32) {
-        *self.talks.entry((a.min(b), a.max(b))).or_insert(0) += 1;
+        self.talks.add(a, b, 1);
     }
 
     /// What clients did since the last round: `times` has what a world wanted and had in all, in
@@ -365,24 +367,16 @@ impl Numa {
             let node = self.planner.home(part.id).unwrap_or(0);
             self.vcpu_loads.push(VcpuLoads { id: part.id, node, entitled: 0, vcpus });
             *wanted.entry(part.id.vm).or_insert(0) += wants;
-            let talk = |(other, n): (u32, u64)| {
-                (ClientId { vm: other, part: 0 }, n * 1_000_000_000 / wall)
-            };
-            let with = self.talks.iter().filter_map(|((a, b), n)| match part.id.vm {
-                vm if vm == *a => Some((*b, *n)),
-                vm if vm == *b => Some((*a, *n)),
-                _ => None,
-            });
             loads.push(Load {
                 id: part.id,
                 wanted: wants,
                 used: uses,
                 entitled: 0,
                 memory: memory.pages(part.area),
-                talks: if part.id.part == 0 { with.map(talk).collect() } else { vec![] },
+                talks: self.talks.of(part.id, wall),
             });
         }
-        self.talks.clear();
+        self.talks = Talks::default();
         let entitled = entitled(&wanted);
         for load in &mut loads {
             let all = entitled.get(&load.id.vm).copied().unwrap_or(0);

@@ -1,9 +1,9 @@
 //! Drill "homes": VMs whose memory is all in one node when Tandem begins get home nodes, run in
 //! them, and their memory follows; beside it the same VMs under the kernel's own scheduler with its
 //! NUMA balancing. On a host of two nodes and on one of four. On the former also a wide VM, one
-//! that is pinned and one whose memory is bound. On one node of two LLCs VMs that ask for few or
-//! all of them. Briefly: two VMs that start on a host of two nodes of one core
-//! of two threads, by which they are divided.
+//! that is pinned, one whose memory is bound, and two that wake each other. On one node of two LLCs
+//! VMs that ask for few or all of them. Briefly: two VMs that start on a host of two nodes of one
+//! core of two threads, by which they are divided.
 
 use super::record::Record;
 use super::{Drill, Report, Setting, begin, spec};
@@ -33,6 +33,8 @@ const FEW: u32 = 3;
 const ALL: u32 = 4;
 /// Where the VM that is pinned may run: in node 1 of two.
 const PINNED: u32 = 5;
+/// Work and halt, in us, of VMs that wake each other between two looks for a byte.
+const CHAT: &str = "100,1000";
 /// Of the looks at a VM's vCPUs, those that find them in one node.
 const AT_HOME: f64 = 0.99;
 /// What others may take meanwhile of the 16th of a node that is kept free, in KiB.
@@ -66,7 +68,7 @@ fn one(
     let pcpus = VCPUS * vms.len() as u32;
     let before = format!(
         "VMS=\"{}\" VCPUS={VCPUS} MEGABYTES={MEGABYTES} NODES={nodes} SETTLE={SETTLE_S} \
-            LOOKS={} WIDE={WIDE} PINNED={:x} ALL={:x} BRIEF={}",
+            LOOKS={} WIDE={WIDE} CHAT={CHAT} PINNED={:x} ALL={:x} BRIEF={}",
         vms.join(" "),
         if setting.brief { LOOKS / 2 } else { LOOKS },
         1 << PINNED,
@@ -81,6 +83,7 @@ fn one(
     judge(&mut report, &records, nodes, setting.brief);
     if nodes == 2 && !setting.brief {
         judge_held(&mut report, &records);
+        judge_talks(&mut report, &records);
     }
     Ok(report)
 }
@@ -275,6 +278,27 @@ fn judge_held(report: &mut Report, records: &[Record]) {
     );
 }
 
+/// Two VMs that wake each other, begun in different nodes.
+fn judge_talks(report: &mut Report, records: &[Record]) {
+    let at = |kind: &str, name: &str| {
+        let found = records.iter().find(|r| r.kind == kind && r.text("name") == name)?;
+        let (node, part) = largest(&by_node(found, "at", 2));
+        (part >= AT_HOME).then_some(node)
+    };
+    let seen = ["before", "after"].map(|when| [at(when, "x"), at(when, "y")]);
+    let moves = |r: &Record| r.count("moves").unwrap_or(0);
+    let moves: u64 = records.iter().filter(|r| r.kind == "talks").map(moves).sum();
+    report.check(
+        "two VMs that wake each other: nodes while each is pinned, and after that; changes for it",
+        seen[0] == [Some(0), Some(1)]
+            && seen[1][0].is_some()
+            && seen[1][0] == seen[1][1]
+            && moves > 0,
+        format!("{seen:?}, {moves}"),
+        "0 and 1, then one node, 1 or more",
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::record::records;
@@ -332,6 +356,22 @@ mod tests {
         assert_eq!(failed(30, 0, "0"), 2);
         assert_eq!(failed(0, 200, "0"), 1);
         assert_eq!(failed(0, 0, "1"), 1);
+    }
+
+    #[test]
+    fn vms_that_stay_apart_or_meet_for_another_reason_are_seen() {
+        let failed = |y: u32, moves: u32| {
+            let text = format!(
+                "drill: before name=x at0=100 at1=0\ndrill: before name=y at0=0 at1=100\n\
+                    drill: after name=x at0=0 at1=100\ndrill: after name=y at0={y} at1={}\n\
+                    drill: talks vm=x moves={moves}\ndrill: talks vm=y moves=0\n",
+                100 - y
+            );
+            let mut report = Report::of_no_boot("homes");
+            judge_talks(&mut report, &records(&text));
+            report.checks.iter().filter(|c| !c.ok).count()
+        };
+        assert_eq!([failed(0, 1), failed(100, 1), failed(3, 1), failed(0, 0)], [0, 1, 1, 1]);
     }
 
     #[test]

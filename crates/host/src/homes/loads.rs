@@ -2,7 +2,7 @@
 
 use super::{Homes, SAMPLES, SAMPLES_OF_PART};
 use crate::{Live, publish::Published, view::monotonic_ns};
-use numa::{ClientId, Load};
+use numa::{ClientId, Load, Talks};
 use sched_core::{KIND_HELPER, STATE_COSTOP, STATE_READY, STATE_RUN, VM_SYSTEM};
 use std::collections::BTreeMap;
 use units::Span;
@@ -46,6 +46,11 @@ impl Homes {
         let system = rate(system.saturating_sub(self.system_ns.replace(system).unwrap_or(system)));
         let samples = SAMPLES / self.vms.values().map(|v| v.parts.len()).sum::<usize>().max(1);
         let samples = samples.clamp(SAMPLES_OF_PART.0, SAMPLES_OF_PART.1);
+        let woken = |of: &u32| {
+            let of = *of;
+            accounts.take_talks(of).into_iter().map(move |(by, times)| (by, of, times))
+        };
+        let talks: Talks = self.vms.keys().flat_map(woken).collect();
         let parts = self.vms.values().flat_map(|vm| vm.parts.iter().map(move |p| (vm, p)));
         let mut memory: Vec<Vec<u64>> =
             parts.map(|(vm, p)| self.memory_of(vm, p, samples)).rev().collect();
@@ -68,7 +73,7 @@ impl Homes {
                 used,
                 entitled: 0,
                 memory,
-                talks: vec![],
+                talks: talks.of(part.id, wall),
             });
         }
         wanted.insert(VM_SYSTEM, system);

@@ -256,3 +256,43 @@ fn a_pcpu_whose_world_comes_back_in_a_moment_leaves_one_of_another_llc_where_it_
         assert!(kernel.waits.is_empty() && kernel.arms.is_empty(), "{why}");
     }
 }
+
+#[test]
+fn wake_ups_between_vms_are_counted_for_those_that_wake_most() {
+    let mut host = Host::new(&one_pcpu(), 8, 9, 1).expect("a host");
+    host.set_now(1_000_000_000);
+    (0..8).for_each(|vm| host.vm_weight(vm, units::Rate::ONE.0 / 8, 2, 1000));
+    // World n is of VM n, and the last one of VM 1 too.
+    for world in 1..9 {
+        let task = host.task_mut(world);
+        (task.allowed, task.allowed_count) = ([u64::MAX; 16], 1);
+        host.world_start(&mut NoKernel, world);
+        host.vm_bind(world, if world == 8 { 1 } else { world % 7 }, KIND_VCPU, world / 8);
+        begins(&mut host, world, 1_000_000_000 + u64::from(world));
+        host.stopping(&mut NoKernel, world, false);
+        host.quiescent(&mut NoKernel, world, true);
+    }
+    let mut woken = |by: &[u32], homes: u32| {
+        host.native_mut().host.homes = homes;
+        for waker in by {
+            host.set_cause(Some(0), *waker);
+            host.select(&mut NoKernel, 1, 0, -1);
+        }
+        let mut talks: Vec<(u32, u64)> = host.vm(1).talks().collect();
+        talks.sort_unstable();
+        let record = host.vm_mut(1);
+        (record.talks_with, record.talks) = ([0; _], [0; _]);
+        talks
+    };
+    assert_eq!(woken(&[2, 2], 0), [], "no VM has a home");
+    // By an interrupt, by its own VM, by a host task.
+    assert_eq!(woken(&[0, 8, 7, 2, 3, 2], 1), [(2, 2), (3, 1)]);
+    // The fifth VM takes over the slot with the least count, and the sixth does so after it.
+    assert_eq!(woken(&[2, 2, 3, 3, 4, 5, 5, 6], 1), [(2, 2), (3, 2), (5, 2), (6, 2)]);
+    // One in three by the same: it is there whatever the others do.
+    let most: Vec<u32> = (0..60).map(|n| if n % 3 == 0 { 2 } else { 3 + n % 4 }).collect();
+    let all = woken(&most, 1);
+    let of = all.iter().find(|(vm, _)| *vm == 2).map(|(_, times)| *times);
+    assert!(of.is_some_and(|times| (20..35).contains(&times)), "{all:?}");
+    assert_eq!(all.iter().map(|(_, times)| times).sum::<u64>(), 60);
+}

@@ -127,6 +127,11 @@ impl<P: Scheduler> Engine<P> {
         };
         let memory = self.hardware.as_ref().and_then(|h| h.memory());
         let (Some(numa), Some(memory)) = (&mut self.numa, memory) else { return };
+        let of = |vm: u32| Some((vm, self.policy.take_talks(vm)?));
+        if let Some(counted) = self.cast.on().into_iter().map(of).collect::<Option<Vec<_>>>() {
+            let of = |(of, by): (u32, Vec<(u32, u64)>)| by.into_iter().map(move |b| (b.0, of, b.1));
+            numa.talks = counted.into_iter().flat_map(of).collect();
+        }
         let moved = std::mem::take(&mut numa.moved);
         let seen = numa.seen(memory);
         numa.parts.iter_mut().flatten().for_each(|p| p.cold_moved = 0);
