@@ -195,7 +195,7 @@ void scx_bpf_put_cpumask(const struct cpumask *cpumask) __ksym;
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
 
-/* Of each CPU of x86: what keeps the kernel from preemption, until 6.14 and from then on. */
+/* Of each CPU of x86: what keeps the kernel from preemption, up to 6.14, and from 6.15 on. */
 struct pcpu_hot {
 	int preempt_count;
 } CORE;

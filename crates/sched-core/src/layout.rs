@@ -1,7 +1,7 @@
 //! From a topology to the pCPU and cluster records of a host, for the simulator and the live host
 //! alike.
 
-use crate::records::{CLUSTER_PCPUS, CLUSTERS_MAX, Cluster, Pcpu, Vm};
+use crate::records::{CLUSTER_PCPUS, CLUSTERS_MAX, Cluster, Pcpu, VM_SYSTEM, Vm};
 use std::collections::{BTreeMap, BTreeSet};
 use topology::{Place, Topology};
 use units::PcpuId;
@@ -88,7 +88,7 @@ impl Vm {
     /// (`sched/account/talk.h`).
     pub fn talks(&self) -> impl Iterator<Item = (u32, u64)> + use<> {
         let slots = self.talks_with.into_iter().zip(self.talks);
-        slots.filter(|(_, times)| *times > 0).map(|(vm, times)| (vm, times.into()))
+        slots.filter(|(vm, n)| *vm != VM_SYSTEM && *n > 0).map(|(vm, n)| (vm, n.into()))
     }
 }
 

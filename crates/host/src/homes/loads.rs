@@ -1,7 +1,7 @@
 //! What the parts of VMs did since the last round, as the planner takes it.
 
-use super::{Homes, SAMPLES, SAMPLES_OF_PART};
-use crate::{Live, publish::Published, view::monotonic_ns};
+use super::{Homed, Homes, SAMPLES, SAMPLES_OF_PART};
+use crate::{Accounts, Live, publish::Published, view::monotonic_ns};
 use numa::{ClientId, Load, Talks};
 use sched_core::{KIND_HELPER, STATE_COSTOP, STATE_READY, STATE_RUN, VM_SYSTEM};
 use std::collections::BTreeMap;
@@ -14,6 +14,17 @@ fn charged(ran_ns: u64, lost_ns: u64) -> u64 {
 }
 
 impl Homes {
+    /// How often VMs woke each other since the last round; what was counted before the first one of
+    /// a VM is of any length of time, and is dropped.
+    fn talks(&self, accounts: &Accounts) -> Talks {
+        let woken = |(of, vm): (&u32, &Homed)| {
+            let (of, taken) = (*of, accounts.take_talks(*of));
+            let seen = vm.parts.iter().all(|p| p.seen.is_some());
+            taken.into_iter().filter(move |_| seen).map(move |(by, times)| (by, of, times))
+        };
+        self.vms.iter().flat_map(woken).collect()
+    }
+
     /// What the parts did since the last round.
     pub(super) fn loads(&mut self, live: &Live, published: &Published, wall: u64) -> Vec<Load> {
         let mut times: BTreeMap<ClientId, (u64, u64)> = BTreeMap::new();
@@ -46,15 +57,10 @@ impl Homes {
         let system = rate(system.saturating_sub(self.system_ns.replace(system).unwrap_or(system)));
         let samples = SAMPLES / self.vms.values().map(|v| v.parts.len()).sum::<usize>().max(1);
         let samples = samples.clamp(SAMPLES_OF_PART.0, SAMPLES_OF_PART.1);
-        let woken = |of: &u32| {
-            let of = *of;
-            accounts.take_talks(of).into_iter().map(move |(by, times)| (by, of, times))
-        };
-        let talks: Talks = self.vms.keys().flat_map(woken).collect();
         let parts = self.vms.values().flat_map(|vm| vm.parts.iter().map(move |p| (vm, p)));
         let mut memory: Vec<Vec<u64>> =
             parts.map(|(vm, p)| self.memory_of(vm, p, samples)).rev().collect();
-        let (mut loads, mut wanted) = (vec![], BTreeMap::new());
+        let (talks, mut loads, mut wanted) = (self.talks(accounts), vec![], BTreeMap::new());
         for part in self.vms.values_mut().flat_map(|vm| &mut vm.parts) {
             let all = times.get(&part.id).copied().or(part.seen).unwrap_or_default();
             let (wants, used) = match part.seen.replace(all) {
