@@ -453,6 +453,11 @@ fn a_vm_that_runs_is_planned_by_its_command_line() {
         .stdin(Stdio::piped())
         .spawn()
         .expect("it starts");
+    // Its command line is there a moment after its program.
+    let line = format!("/proc/{}/cmdline", machine.id());
+    while std::fs::read(&line).is_ok_and(|line| line.is_empty()) {
+        std::thread::yield_now();
+    }
     let plan = |which: &str| json(&format!("plan --running {which} --host 2x1x8x2:64G --json"));
     for which in [name.clone(), machine.id().to_string()] {
         let vm = &plan(&which)["vm"];
