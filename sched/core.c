@@ -38,13 +38,10 @@ INLINE s32 core_select(struct host *h, plat_task *t, struct world *w, s32 prev, 
 	slice = parked_admit(h, v, w, slice, deadline);
 	if (!slice)
 		return prev;
-	if (w->flags & WORLD_NEW && w->vm != VM_SYSTEM) {
+	if (w->flags & WORLD_NEW && w->vm != VM_SYSTEM)
 		found = place_new(h, t, w, v, (u32)prev);
-	} else {
-		found = place_runs_long(h, w) ? place_llc(h, t, (u32)prev, false) : -1;
-		if (found < 0)
-			found = place_idle(h, t, (u32)prev);
-	}
+	else
+		found = place_woken(h, t, w, (u32)prev);
 	if (found >= 0) {
 		plat_insert_local(h, t, slice);
 		return found;
@@ -148,6 +145,8 @@ INLINE void core_enter_busy(struct host *h, plat_task *t, struct vm *v, struct w
 	home_queued(w, p);
 	kicked = pcpu;
 	kick = place_kick(h, t, p, gain, &kicked);
+	if (w->flags & WORLD_STAYS)
+		pull_later(h, p);
 	if (trace_on(h))
 		trace_enqueued(h, w, key, p->id, kicked | (u64)kick << 32);
 	if (kick)
@@ -207,6 +206,7 @@ INLINE void core_enqueue(struct host *h, plat_task *t, struct world *w, u32 flag
 
 	if (!core_queue(h, t, w, flags, spread, preempts))
 		spread_return(h, w, spread, preempts);
+	w->flags &= ~WORLD_STAYS;
 }
 
 /* The running world gives up its pCPU: a vCPU that spins to its sibling `to`, which KVM takes for

@@ -23,9 +23,10 @@ struct cluster {
 	u32 node;
 	/* bit of a home that lets worlds run here (law/home.h) */
 	u32 domain;
-	/* entries of near, and those of its node: the first ones */
+	/* entries of near, those of its node, and those of its LLC in the node: the first ones */
 	u32 nears;
 	u32 nears_of_node;
+	u32 nears_of_llc;
 	/* pCPU of each bit */
 	u16 pcpu[CLUSTER_PCPUS];
 	/* other clusters: same LLC of the node first, then node, socket, host */
@@ -41,6 +42,11 @@ struct pcpu {
 
 	/* since when worlds wait in its queues, while they do (queue/count.h) */
 	u64 waits_since_ns;
+
+	/* when a look at what waits here was asked for, 0: none is under way; written by CPUs
+	 * that wake worlds, and by its timer, which clears it before it reads the count
+	 * (place/pull.h) */
+	u64 looks_ns;
 
 	/* --- core.c, of the running world --- */
 

@@ -36,6 +36,9 @@ enum world_flag {
 	WORLD_SPREAD = 64,
 	/* a thread younger than the scheduler that has not woken in its VM yet */
 	WORLD_NEW = 128,
+	/* select has found idle pCPUs in other LLCs alone: enqueue asks for a look, and clears
+	 * it */
+	WORLD_STAYS = 256,
 };
 
 /* One world. The kernel serialises its callbacks (the lock of its runqueue), so it has one writer

@@ -124,18 +124,16 @@ RARE_SUBPROG bool holder_take(NONNULL(struct host *h), u32 pcpu, u32 vm)
 }
 
 /* Whether a world waits on some pCPU. */
-INLINE bool holder_queued(struct host *h, const struct cluster *c)
+SUBPROG bool holder_queued(NONNULL(struct host *h))
 {
-	u64 queued = plat_read(c->queued);
+	u64 queued = 0;
 
 	plat_for(i, CLUSTERS_MAX) {
-		struct cluster *near = NULL;
+		struct cluster *c = i < h->clusters && !queued ? plat_cluster(h, i) : NULL;
 
-		if (!queued && i < c->nears)
-			near = plat_cluster(h, c->near[i & (CLUSTERS_MAX - 1)]);
-		if (!near)
+		if (!c)
 			break;
-		queued = plat_read(near->queued);
+		queued = plat_read(c->queued);
 	}
 	return queued;
 }
@@ -147,7 +145,7 @@ RARE_SUBPROG u32 holder_freed(NONNULL(struct host *h), u32 pcpu, u32 first)
 	struct pcpu *core = plat_pcpu(h, first);
 	struct cluster *c = core ? plat_cluster(h, core->cluster) : NULL;
 
-	if (!core || !c || !holder_queued(h, c))
+	if (!core || !c || !holder_queued(h))
 		return 0;
 	plat_for(i, HOLDER_THREADS) {
 		struct pcpu *q = plat_pcpu(h, c->pcpu[(core->bit + i) & 63]);

@@ -100,7 +100,7 @@ u64 sched_housekeep(struct host *h) { return core_housekeep(h); }
 void sched_audit(struct host *h) { core_audit(h); }
 u32 sched_limits_parts(struct host *h) { return limits_parts(h); }
 u64 sched_limits(struct host *h, u32 part) { return core_limits(h, part); }
-void sched_look(struct host *h, u32 pcpu) { pull_look(h, pcpu); }
+u64 sched_look(struct host *h, u32 pcpu) { return pull_look(h, pcpu); }
 u64 sched_cosched(struct host *h, u32 block) { return core_cosched(h, block); }
 
 _Static_assert(sizeof(struct block_timers) == 6, "as crates/sched-core/src/blocks.rs has it");

@@ -71,7 +71,7 @@ void SEC("struct_ops/dispatch") BPF_PROG(tandem_dispatch, s32 cpu, struct task_s
 	struct host *h = plat_host();
 
 	if (!ticks_owned)
-		own_ticks();
+		own_ticks(h ? h->pcpus : 0);
 	else if (block_timers[(u32)cpu / BLOCK_PCPUS & (BLOCKS_MAX - 1)].unclaimed)
 		claim_ticks((u32)cpu);
 	if (h)

@@ -1,9 +1,10 @@
 /* The timers on a kernel: housekeeping, and for blocks of pCPUs a tick of co-scheduling each and a
- * part each of the tick of limits; for each pCPU one of a look, after it has idled for a moment.
+ * part each of the tick of limits; for each pCPU one of a look, a moment after it began to idle or
+ * a world to wait there.
  *
  * Promise	each timer that is due fires on one CPU at a time
  * Limits	a timer of a CPU that goes off line goes on at another, until a pCPU of its block
- *		claims it; that of a look is started anew by its own. A pCPU that claims a block's
+ *		claims it; that of a look, until one asks for the next. A pCPU that claims a block's
  *		tick while its callback runs elsewhere may lose it to that CPU
  */
 #ifndef TANDEM_TICKS_H
@@ -32,7 +33,7 @@ struct {
 	__type(key, u32);
 	__type(value, struct housekeeper);
 } coschedulers SEC(".maps");
-/* One a pCPU, for what it idles beside (place/pull.h). */
+/* One a pCPU, for what it idles beside and what waits there (place/pull.h). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, PCPUS_MAX);
@@ -71,13 +72,14 @@ static int tick_cosched(void *map, int *key, struct housekeeper *keeper)
 static int tick_look(void *map, int *key, struct housekeeper *keeper)
 {
 	struct host *h = plat_host();
+	u64 next = h ? pull_look(h, (u32)*key) : 0;
 
-	if (h)
-		pull_look(h, (u32)*key);
+	if (next)
+		bpf_timer_start(&keeper->timer, next, TIMER_PINNED);
 	return 0;
 }
 
-/* Called where the pCPU dispatches: mostly by that CPU, so that the timer is its own. */
+/* Called where a pCPU dispatches or wakes a world: the timer is of that CPU from then on. */
 SUBPROG s32 look_in(u32 pcpu, u64 ns)
 {
 	struct housekeeper *l = bpf_map_lookup_elem(&lookers, &pcpu);
@@ -158,11 +160,19 @@ static int housekeep(void *map, int *key, struct housekeeper *keeper)
 
 /* Timers walk queues and move threads between them, which a program that may sleep (init) is not
  * let do: dispatch owns them. */
-static __noinline void own_ticks(void)
+static __noinline void own_ticks(u32 pcpus)
 {
 	u32 zero = 0, i;
 	struct housekeeper *keeper = bpf_map_lookup_elem(&housekeepers, &zero);
 
+	bpf_for(i, 0, PCPUS_MAX) {
+		u32 pcpu = i;
+		struct housekeeper *l = bpf_map_lookup_elem(&lookers, &pcpu);
+
+		if (!l || i >= pcpus)
+			break;
+		bpf_timer_set_callback(&l->timer, tick_look);
+	}
 	bpf_for(i, 0, BLOCKS_MAX) {
 		u32 block = i;
 		struct housekeeper *c = bpf_map_lookup_elem(&coschedulers, &block);
@@ -205,7 +215,6 @@ static __always_inline s32 ticks_init(u32 pcpus)
 		if (!l || i >= pcpus)
 			break;
 		bpf_timer_init(&l->timer, &lookers, CLOCK_MONOTONIC);
-		bpf_timer_set_callback(&l->timer, tick_look); /* it walks no queue */
 	}
 	bpf_timer_init(&keeper->timer, &housekeepers, CLOCK_MONOTONIC);
 	return 0;

@@ -233,10 +233,10 @@ SUBPROG u64 apart_free(NONNULL(struct host *h), NONNULL(struct cluster *c), u64 
 }
 
 /* This pCPU idles beside worlds that wait here for its core: another that idles may run them. */
-INLINE void apart_resend(struct host *h, const struct pcpu *p)
+INLINE void apart_resend(struct host *h, struct pcpu *p)
 {
 	if (holder_on(h) && plat_read(p->waits_vm))
-		pull_resend(h, p->id);
+		pull_resend(h, p);
 }
 
 /* Whether worlds wait on this idle pCPU for the other threads of its core. */

@@ -9,8 +9,10 @@
  *		Else own pCPU's core, cores of the cluster, cores near, own pCPU, threads of the
  *		cluster, threads near. While the pCPU where a VM's world ran last is idle, the cores
  *		of this last list count only if they have been so for spread_us: a world that sleeps
- *		for less comes back to its caches. A sync wake-up, by a host task that sleeps right
- *		after it: the waker's pCPU
+ *		for less comes back to its caches. For the same reason one that ran for less than
+ *		spread_us goes to another LLC only for a core that has been idle for so long, twice
+ *		as long while its own pCPU is idle; if others are idle, it waits for a moment
+ *		(pull.h). A sync wake-up by a host task that sleeps next: the waker's pCPU
  *		none idle: of `prev`, PROBE_MAX pCPUs of its cluster and half as many of another,
  *		the one of the smallest cost (law/goodness.h). A VM's world leaves the pCPU
  *		where it ran last for what costs less by a quantum, which is two waiting worlds
@@ -20,7 +22,8 @@
  * Units	ns
  * Limits	NEAR_MAX clusters are looked at; farther idle pCPUs pull by themselves (pull.h).
  *		Of an LLC's clusters each counts alone (more than 64 threads); only the cluster of
- *		the least load is tried
+ *		the least load is tried. An LLC that nodes share is one for each of them. What a
+ *		world preempts that waits in its LLC goes to another at once
  *		Running worlds move to a whole core by spread.h
  */
 #ifndef TANDEM_PLACE_H
@@ -36,9 +39,10 @@
 
 /* 2,048 pCPUs of full clusters, 128 of the smallest */
 #define NEAR_MAX 32
-/* by how much the load of LLCs must differ for a world to leave its own, in 256ths of their
- * pCPUs */
+/* difference in load for which a world leaves its LLC, in 256ths of its pCPUs */
 #define LLC_MARGIN 64
+/* in place of a pCPU: some are idle, but are not to be taken now */
+#define PLACE_LATER (-2)
 /* a new VM, and a new world, have used less CPU time */
 #define NEW_NS (100000 * US)
 
@@ -114,65 +118,115 @@ SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 
 	return -1;
 }
 
-SUBPROG s32 place_near(NONNULL(struct host *h), NONNULL(struct cluster *own), TRUSTED_TASK(t),
-		       u64 before)
+enum place_where { WHERE_ANY, WHERE_IN_LLC, WHERE_OUTSIDE };
+
+/* Reserves a pCPU of a cluster near `own`, in any LLC, in its own or outside of that; less than 0:
+ * it finds none, PLACE_LATER if some are idle. */
+TEMPLATE s32 place_clusters(struct host *h, struct cluster *own, plat_task *t, u64 before,
+			    enum place_where where)
 {
+	s32 found = -1;
+
 	plat_for(i, NEAR_MAX) {
-		u32 near = own->near[i & (CLUSTERS_MAX - 1)];
-		struct cluster *c = i < own->nears ? plat_cluster(h, near) : NULL;
-		s32 found;
+		u32 at = i + (where == WHERE_OUTSIDE ? own->nears_of_llc : 0);
+		u32 end = where == WHERE_IN_LLC ? own->nears_of_llc : own->nears;
+		u32 near = own->near[at & (CLUSTERS_MAX - 1)];
+		struct cluster *c = at < end ? plat_cluster(h, near) : NULL;
 
 		if (!c)
 			break;
 		if (!plat_read(c->idle))
 			continue;
+		if (where == WHERE_OUTSIDE && !home_has(home_mask(h, t), c->domain))
+			continue;
 		found = place_in(h, near, t, before);
 		if (found >= 0)
 			return found;
+		found = PLACE_LATER;
 	}
-	return -1;
+	return found;
 }
 
-/* Reserves the best idle pCPU for a thread that last ran on `prev`; -1 if none is idle. */
-SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
+SUBPROG s32 place_near(NONNULL(struct host *h), NONNULL(struct cluster *own), TRUSTED_TASK(t),
+		       u64 before)
+{
+	return place_clusters(h, own, t, before, WHERE_ANY);
+}
+
+SUBPROG s32 place_in_llc(NONNULL(struct host *h), NONNULL(struct cluster *own), TRUSTED_TASK(t),
+			 u64 before)
+{
+	return place_clusters(h, own, t, before, WHERE_IN_LLC);
+}
+
+SUBPROG s32 place_outside(NONNULL(struct host *h), NONNULL(struct cluster *own), TRUSTED_TASK(t),
+			  u64 before)
+{
+	return place_clusters(h, own, t, before, WHERE_OUTSIDE);
+}
+
+/* Reserves the best idle pCPU for a thread that last ran on `prev`; less than 0: there is none,
+ * PLACE_LATER if some are idle near that. One that `stays` leaves its LLC only for cores that have
+ * been idle for long. */
+TEMPLATE s32 place_search(struct host *h, plat_task *t, u32 prev, bool stays)
 {
 	struct pcpu *p = plat_pcpu(h, prev);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	s32 found, near;
 	struct world *w;
 	u64 before;
-	s32 found;
 	bool own;
 
 	if (!c)
 		return -1;
-	own = plat_read(c->idle) >> (p->bit & 63) & 1 && plat_may_run(t, prev) &&
-	      home_has(home_mask(h, t), p->domain) && holder_admits(h, prev, place_vm(h, t));
+	own = plat_read(c->idle) >> (p->bit & 63) & 1 && plat_may_run(t, p->id) &&
+	      home_has(home_mask(h, t), p->domain) && holder_admits(h, p->id, place_vm(h, t));
 	if (own && idle_on_core(c, h->smt, plat_read(c->idle), p->bit) && idle_reserve(c, p->bit))
-		return (s32)prev;
+		return (s32)p->id;
 	before = plat_now(h) + 1;
 	w = own ? plat_world_of(h, t) : NULL;
-	if (w && w->vm != VM_SYSTEM && w->last_pcpu == (s32)prev)
+	if (w && w->vm != VM_SYSTEM && w->last_pcpu == (s32)p->id)
 		before -= plat_knobs(h)->spread_us * US;
 	if (!with(WHOLE_CORE))
 		before = 0;
 	found = place_in(h, p->cluster, t, before);
-	if (found < 0)
-		found = place_near(h, c, t, before);
+	if (found < 0 && stays && c->nears_of_llc)
+		found = place_in_llc(h, c, t, before);
+	if (stays && before)
+		before -= plat_knobs(h)->spread_us * US;
+	if (found < 0 && c->nears)
+		found = stays ? place_outside(h, c, t, before) : place_near(h, c, t, before);
 	if (found >= 0 || h->smt == 1)
 		return found;
 	if (own && idle_reserve(c, p->bit))
-		return (s32)prev;
+		return (s32)p->id;
+	near = found;
 	found = place_in(h, p->cluster, t, 0);
-	return found >= 0 ? found : place_near(h, c, t, 0);
+	if (found < 0 && stays && c->nears_of_llc)
+		found = place_in_llc(h, c, t, 0);
+	if (found < 0 && !stays && near == PLACE_LATER)
+		found = place_near(h, c, t, 0);
+	return found >= 0 ? found : near;
+}
+
+/* Two calls: callers of the first are deep, and call chains of BPF share 512 bytes of stack. */
+SUBPROG s32 place_idle(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
+{
+	return place_search(h, t, prev, false);
+}
+
+SUBPROG s32 place_stays(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
+{
+	return place_search(h, t, prev, true);
 }
 
 /* Whether a world that wakes is worth new caches: it has not run yet, or ran for so long when it
  * was awake last. */
 INLINE bool place_runs_long(struct host *h, const struct world *w)
 {
-	u64 ran = w->time_ns[STATE_RUN] - w->ran_before_ns;
+	u64 ran = w->time_ns[STATE_RUN];
 
-	return !w->time_ns[STATE_RUN] || ran > plat_knobs(h)->spread_us * US;
+	return !ran || ran - w->ran_before_ns > plat_knobs(h)->spread_us * US;
 }
 
 /* Reserves a whole idle core of an LLC of the node that has less load than that of `prev` by
@@ -228,6 +282,27 @@ SUBPROG s32 place_new(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct w
 	if (found >= 0 && begins)
 		plat_cas(&v->first_placed, 0, (u32)found + 1);
 	return found;
+}
+
+/* Reserves an idle pCPU for a waking world that is not new. One of a VM that wakes where it ran
+ * last, for less than caches take to fill, stays, unless its home is elsewhere. */
+INLINE s32 place_woken(struct host *h, plat_task *t, struct world *w, u32 prev)
+{
+	struct pcpu *p;
+	s32 found = -1;
+
+	if (place_runs_long(h, w)) {
+		found = place_llc(h, t, prev, false);
+	} else if (with(SHORT_IDLE) && w->vm != VM_SYSTEM && w->last_pcpu == (s32)prev &&
+		   !(w->flags & WORLD_RESTRICTED)) {
+		found = place_stays(h, t, prev);
+		p = found == PLACE_LATER ? plat_pcpu(h, prev) : NULL;
+		if (p && home_lets(w, p->domain))
+			w->flags |= WORLD_STAYS;
+		if (!p || w->flags & WORLD_STAYS)
+			return found;
+	}
+	return found >= 0 ? found : place_idle(h, t, prev);
 }
 
 /* Bits of a cluster that the world may use; it is looked at each where `flags` has
@@ -378,7 +453,9 @@ SUBPROG u32 place_busy(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct 
 	if (!c || w->flags & WORLD_PCPU_KTHREAD || !with(PLACE_PROBE))
 		return s.pcpu;
 	s.cursor = p->probe++;
-	nears = w->home != HOME_ANY ? c->nears_of_node : c->nears;
+	nears = w->flags & WORLD_STAYS ? c->nears_of_llc
+	      : w->home != HOME_ANY    ? c->nears_of_node
+				       : c->nears;
 	near = nears ? c->near[s.cursor % nears & (CLUSTERS_MAX - 1)] : CLUSTERS_MAX;
 	s.mask = place_open(h, p->cluster, t, w, c->kept);
 	s.cost = s.mask >> (p->bit & 63) & 1 ? place_cost(h, s.pcpu, &s.cand) : GOODNESS_WORST;

@@ -6,14 +6,18 @@
  * Law		idle: any world, the earliest wait_key of the nearest cluster first. A pCPU whose
  *		world slept for less than a moment last time, half of spread_us and 500 us at most,
  *		leaves alone in other LLCs the queues that have been filled for less, and looks
- *		again after a moment. What is queued waits for two moments at most beside it
+ *		again after a moment. What is queued waits for two moments at most beside it.
+ *		Where a waking world waits though pCPUs of other LLCs idle, these are woken after a
+ *		moment, whatever is kicked for it at once
  *		busy: a world whose deadline + migrate_margin is before that of its own best
  *		idle beside pinned worlds only: a world of free affinity makes room for one of them
  * Units	ns of virtual time
  * Limits	busy: PROBE_MAX pCPUs of the cluster, and one of another where worlds wait, the
  *		first of PROBE_MAX clusters from the cursor on, by pcpu.best_key: where a deadline
  *		has fallen since, it is seen when that pCPU looks next; idle: every cluster,
- *		nearest first; warm caches count by that moment only
+ *		nearest first; warm caches count by that moment only. A look wakes pCPUs for the
+ *		first RESEND_MAX worlds that wait, and for the next ones at its next, if it has
+ *		woken any: what waits behind four that are pinned is pulled after housekeeping
  */
 #ifndef TANDEM_PULL_H
 #define TANDEM_PULL_H
@@ -21,28 +25,36 @@
 #include "../queue/ready.h"
 #include "place.h"
 
+/* after so long a look is asked for anew */
+#define LOOK_LOST_NS (10000 * US)
+/* after so long those that a look has woken have pulled, and what still waits is looked at again */
+#define LOOK_AGAIN_NS (100 * US)
 /* worlds for which a spent kick is sent again, at once */
 #define RESEND_MAX 4
 /* a world that is parked when it is taken makes room for the next */
 #define PULL_TRIES 16
 
-/* The kick sent here for a queued world was spent on another: idle pCPUs are woken for the worlds
- * that still wait here. */
-SUBPROG u32 pull_resend(NONNULL(struct host *h), u32 pcpu)
+/* Idle pCPUs are woken for worlds that wait here: the kick for them was spent on another, or they
+ * have waited for a moment. Whether to look again: one that is woken may take another world, and
+ * some of those that are counted may be on their way into the queue. */
+SUBPROG bool pull_resend(NONNULL(struct host *h), NONNULL(struct pcpu *p))
 {
-	u32 seen = with(WAKE_MORE) ? 0 : RESEND_MAX;
+	u32 seen = with(WAKE_MORE) ? 0 : RESEND_MAX, waits = plat_read(p->waits_vm);
+	bool again = false;
 	plat_task *t;
 
-	plat_queue_each(h, t, QUEUE_VM(pcpu)) {
+	plat_queue_each(h, t, QUEUE_VM(p->id)) {
 		s32 found;
 
 		if (seen++ >= RESEND_MAX)
 			break;
-		found = place_idle(h, t, pcpu);
-		if (found >= 0)
-			trace_kick(h, (u32)found, KICK_IDLE, WHY_UNKNOWN);
+		found = place_idle(h, t, p->id);
+		if (found < 0)
+			continue;
+		trace_kick(h, (u32)found, KICK_IDLE, WHY_UNKNOWN);
+		again = true;
 	}
-	return 0;
+	return again || seen < min_u64(waits, RESEND_MAX);
 }
 
 /* A pCPU has taken a world out of a queue, and `left` still wait in its own. */
@@ -58,7 +70,7 @@ INLINE void pull_after(struct host *h, struct pcpu *p)
 	if (plat_read(p->kicked) != KICK_STATE_SPENT)
 		return;
 	p->kicked = KICK_STATE_NONE;
-	pull_resend(h, p->id);
+	pull_resend(h, p);
 }
 
 INLINE void pull_count(struct host *h, struct pcpu *p)
@@ -172,6 +184,22 @@ INLINE u64 pull_before(struct host *h, const struct pcpu *p)
 	return plat_now(h) - pull_moment(h);
 }
 
+/* A world that stays in its LLC for a moment has been counted in at `p`: a look follows, also where
+ * a pCPU is kicked for it, which may take another. One that is under way comes soon enough: it
+ * reads the count after it has cleared the word. Where the kernel starts no timer it is left to
+ * housekeeping. */
+RARE_SUBPROG u32 pull_later(NONNULL(struct host *h), NONNULL(struct pcpu *p))
+{
+	u64 since = plat_fetch_add(&p->looks_ns, 0), now = plat_now(h);
+
+	if (!since || now - since >= LOOK_LOST_NS) {
+		p->looks_ns = now;
+		if (plat_look(h, p->id, pull_moment(h)))
+			p->looks_ns = 0;
+	}
+	return 0;
+}
+
 /* Of the pCPUs of another LLC's cluster where something waits those to pull from: where host tasks
  * wait, or worlds have waited since pull_before. For the rest the pCPU looks again after a moment;
  * where the kernel starts no timer for that, it pulls them at once. */
@@ -222,17 +250,27 @@ SUBPROG bool pull_idle(NONNULL(struct host *h), u32 pcpu)
 	return false;
 }
 
-/* A pCPU that idled for a moment is woken, to pull what waits, if it still does. One that is
- * reserved just now may be given back without a kick. */
-INLINE void pull_look(struct host *h, u32 pcpu)
+/* The timer of a pCPU, a moment after it began to idle or a world to wait there though others are
+ * idle: it is woken, to pull, if it is idle, and they are for what waits there. One that is
+ * reserved just now may be given back without a kick. Returns ns until the next look, 0 for none.
+ */
+INLINE u64 pull_look(struct host *h, u32 pcpu)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 
-	if (!c || plat_read(p->current_world))
-		return;
-	idle_reserve(c, p->bit);
-	trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN);
+	if (!c)
+		return 0;
+	plat_fetch_and(&p->looks_ns, 0);
+	/* none runs: it is idle, or a thread of a higher class has it */
+	if (!plat_read(p->current_world) && holder_queued(h)) {
+		idle_reserve(c, p->bit);
+		trace_kick(h, pcpu, KICK_IDLE, WHY_UNKNOWN);
+	}
+	if (!plat_read(p->waits_vm) || !pull_resend(h, p))
+		return 0;
+	p->looks_ns = plat_now(h);
+	return LOOK_AGAIN_NS;
 }
 
 /* An idle pCPU that may run nothing of what waits kicks a busy one where a pinned world waits

@@ -8,6 +8,7 @@
 #include "../abi/trace.h"
 
 #define INLINE static __always_inline
+#define TEMPLATE INLINE
 /* A function of its own for the verifier: checked once, for any arguments, not once for each
  * caller. */
 /* weak: or the compiler leaves out arguments that it sees unused */

@@ -20,6 +20,7 @@ typedef _Bool bool;
 #include "../abi/trace.h"
 
 #define INLINE static inline
+#define TEMPLATE static inline __attribute__((always_inline))
 #define SUBPROG static __attribute__((unused))
 #define RARE_INLINE static __attribute__((unused, noinline, __cold__))
 #define RARE_SUBPROG RARE_INLINE

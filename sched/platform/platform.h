@@ -32,6 +32,7 @@ extern u64 native_ablated; /* set once, before main */
  * What each platform provides:
  *
  * INLINE			storage of small functions
+ * TEMPLATE			storage of functions whose constant arguments choose their text
  * SUBPROG			storage of functions that a BPF verifier checks once
  * RARE_INLINE			INLINE behind a branch that is seldom taken: out of line natively
  * RARE_SUBPROG			SUBPROG behind such a branch

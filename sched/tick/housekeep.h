@@ -30,26 +30,11 @@ INLINE u32 house_parts(const struct host *h)
 	return parts ? parts : 1;
 }
 
-/* Whether a world waits on some pCPU. */
-INLINE bool house_queued(struct host *h)
-{
-	u64 queued = 0;
-
-	plat_for(i, CLUSTERS_MAX) {
-		struct cluster *c = i < h->clusters && !queued ? plat_cluster(h, i) : NULL;
-
-		if (!c)
-			break;
-		queued = plat_read(c->queued);
-	}
-	return queued;
-}
-
 /* Kicks one idle pCPU of each cluster while a world waits anywhere: the net under the races between
  * placing and pulling. */
 SUBPROG u32 house_idle(NONNULL(struct host *h), u32 part)
 {
-	if (!with(IDLE_SCAN) || (!house_queued(h) && !online_left(h)))
+	if (!with(IDLE_SCAN) || (!holder_queued(h) && !online_left(h)))
 		return 0;
 	plat_for(i, HOUSE_CLUSTERS) {
 		u32 id = part * HOUSE_CLUSTERS + i;

@@ -466,10 +466,11 @@ impl Host {
         self.call(platform, |h| unsafe { native::sched_cosched(h, block) })
     }
 
-    /// The timer of a pCPU that has idled for a moment though a world waits in another LLC.
-    pub fn look(&mut self, platform: &mut dyn Platform, pcpu: u32) {
+    /// The timer of a pCPU that has idled for a moment though a world waits in another LLC, or
+    /// where one has waited though others idle. Returns when it is to come again, in ns; 0: not.
+    pub fn look(&mut self, platform: &mut dyn Platform, pcpu: u32) -> u64 {
         // SAFETY: see `call`.
-        self.call(platform, |h| unsafe { native::sched_look(h, pcpu) });
+        self.call(platform, |h| unsafe { native::sched_look(h, pcpu) })
     }
 
     /// The running vCPU `world` enters its guest, or leaves it for its emulator.

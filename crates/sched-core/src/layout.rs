@@ -66,11 +66,14 @@ pub fn layout(topology: &Topology) -> (Vec<Pcpu>, Vec<Cluster>) {
         clusters.push(cluster);
     }
     let places: Vec<Place> = parts.iter().map(|ids| topology.place(first_of(ids))).collect();
+    let llcs: Vec<(u32, u32)> = clusters.iter().map(|c| (c.node, c.llc)).collect();
     for (c, cluster) in clusters.iter_mut().enumerate() {
         let near = neighbours(&places, c);
         cluster.nears = near.len() as u32;
         let of_node = near.iter().take_while(|other| places[**other].node == places[c].node);
         cluster.nears_of_node = of_node.count() as u32;
+        let of_llc = near.iter().take_while(|other| llcs[**other] == llcs[c]);
+        cluster.nears_of_llc = of_llc.count() as u32;
         near.iter().enumerate().for_each(|(i, other)| cluster.near[i] = *other as u16);
     }
     (pcpus, clusters)

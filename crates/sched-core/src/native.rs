@@ -62,7 +62,7 @@ unsafe extern "C" {
     pub(crate) fn sched_audit(h: *mut Native);
     pub(crate) fn sched_limits(h: *mut Native, part: u32) -> u64;
     pub(crate) fn sched_limits_parts(h: *mut Native) -> u32;
-    pub(crate) fn sched_look(h: *mut Native, pcpu: u32);
+    pub(crate) fn sched_look(h: *mut Native, pcpu: u32) -> u64;
     pub(crate) fn sched_cosched(h: *mut Native, block: u32) -> u64;
     pub(crate) fn sched_block_start(b: *mut BlockTimers, timers: u32);
     pub(crate) fn sched_block_claim(b: *mut BlockTimers, pcpu: u32, house: u32) -> u32;

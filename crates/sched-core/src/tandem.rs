@@ -310,10 +310,7 @@ impl Scheduler for Tandem {
                 }
                 LIMITS..COSCHED => native::sched_limits(h, timer - LIMITS),
                 COSCHED..LOOK => native::sched_cosched(h, timer - COSCHED),
-                _ => {
-                    native::sched_look(h, timer - LOOK);
-                    0
-                }
+                _ => native::sched_look(h, timer - LOOK),
             }
         });
         if next > 0 {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{ENQUEUE_WAKEUP, KIND_HELPER, KIND_TASK, KIND_VCPU, NoKernel, VM_SYSTEM};
-use crate::{KICK_IDLE, Tasks, queue_vm};
+use crate::{KICK_IDLE, KICK_PREEMPT, Tasks, WORLD_NEW, WORLD_RESTRICTED, WORLD_STAYS, queue_vm};
 use topology::Shape;
 
 fn one_pcpu() -> Topology {
@@ -176,9 +176,8 @@ impl Platform for Second {
     }
 }
 
-/// Two pCPUs: 0 has just run world 1, which slept for `slept_us` before, and world 2 has waited at
-/// 1 for `waited_us`. They are in two clusters, of one LLC or of two.
-fn beside_one_that_waits(one_llc: bool, slept_us: u64, waited_us: u64) -> (Host, Second) {
+/// Two pCPUs of a core each, in two clusters of one LLC or of two; worlds 1 and 2 of VMs 1 and 2.
+fn two_clusters(one_llc: bool) -> Host {
     let shape = Shape {
         sockets: 1,
         nodes_per_socket: 1,
@@ -190,8 +189,8 @@ fn beside_one_that_waits(one_llc: bool, slept_us: u64, waited_us: u64) -> (Host,
     let mut host = Host::new(&topology, 3, 3, 1).expect("a host");
     if one_llc {
         host.cluster_mut(1).llc = host.cluster(0).llc;
+        (0..2).for_each(|c| host.cluster_mut(c).nears_of_llc = 1);
     }
-    let end = 2_000_000_000;
     host.set_now(1_000_000_000);
     (0..3).for_each(|vm| host.vm_weight(vm, units::Rate::ONE.0, 1, 1000));
     for (world, vm) in [(1, 1), (2, 2)] {
@@ -201,6 +200,13 @@ fn beside_one_that_waits(one_llc: bool, slept_us: u64, waited_us: u64) -> (Host,
         host.world_start(&mut NoKernel, world);
         host.vm_bind(world, vm, KIND_VCPU, 0);
     }
+    host
+}
+
+/// pCPU 0 has just run world 1, which slept for `slept_us` before, and world 2 has waited at 1 for
+/// `waited_us`.
+fn beside_one_that_waits(one_llc: bool, slept_us: u64, waited_us: u64) -> (Host, Second) {
+    let (mut host, end) = (two_clusters(one_llc), 2_000_000_000);
     let mut kernel = Second::default();
     begins(&mut host, 1, end - 1_000_000);
     host.world_mut(1).slept_ns = slept_us * 1000;
@@ -297,4 +303,121 @@ fn wake_ups_between_vms_are_counted_for_those_that_wake_most() {
     let of = all.iter().find(|(vm, _)| *vm == 2).map(|(_, times)| *times);
     assert!(of.is_some_and(|times| (20..35).contains(&times)), "{all:?}");
     assert_eq!(all.iter().map(|(_, times)| times).sum::<u64>(), 60);
+}
+
+/// World 2 wakes, which ran last on pCPU 1, for `ran_us`. World 1 runs there now, and pCPU 0 has
+/// idled for `idle_us`; `also` is done before.
+fn wakes_beside_an_idle_one(
+    one_llc: bool,
+    ran_us: u64,
+    idle_us: u64,
+    also: fn(&mut Host),
+) -> (Host, Second, i32) {
+    let (mut host, now) = (two_clusters(one_llc), 2_000_000_000);
+    begins(&mut host, 2, now - 10_000_000);
+    host.set_now(now - 10_000_000 + ran_us * 1000);
+    host.stopping(&mut NoKernel, 2, false);
+    host.quiescent(&mut NoKernel, 2, true);
+    host.task_mut(1).pcpu = 1;
+    begins(&mut host, 1, now - 1_000_000);
+    (host.cluster_mut(0).idle, host.cluster_mut(1).idle) = (1, 0);
+    host.pcpu_mut(0).core_idle_since_ns = now - idle_us * 1000;
+    host.set_now(now);
+    let mut kernel = Second::default();
+    host.world_mut(2).flags &= !WORLD_NEW;
+    also(&mut host);
+    let to = host.select(&mut kernel, 2, 1, -1);
+    (host, kernel, to)
+}
+
+/// A look at the second pCPU, a moment later.
+const LOOK: (u32, u64) = (crate::tandem::LOOK + 1, 500_000);
+
+#[test]
+fn a_world_that_wakes_for_less_than_caches_take_to_fill_waits_in_its_llc_for_a_moment() {
+    let nothing = |_: &mut Host| ();
+    let (mut host, mut kernel, to) = wakes_beside_an_idle_one(false, 300, 500, nothing);
+    assert_eq!((to, host.cluster(0).idle), (1, 1));
+    waits(&mut host, &mut kernel, 2_000_000_000);
+    assert_eq!((kernel.arms.as_slice(), host.world(2).flags & WORLD_STAYS), (&[LOOK][..], 0));
+    // It comes again before the look, which is under way, and once more after it.
+    let again = |host: &mut Host, kernel: &mut Second, at: u64| {
+        host.quiescent(&mut NoKernel, 2, true);
+        kernel.waits.clear();
+        host.set_now(at);
+        assert_eq!(host.select(kernel, 2, 1, -1), 1);
+        waits(host, kernel, at);
+    };
+    again(&mut host, &mut kernel, 2_000_400_000);
+    assert_eq!(kernel.arms, [LOOK]);
+    host.set_now(2_000_500_000);
+    assert_eq!(host.look(&mut kernel, 1), 100_000, "that pCPU may take another world");
+    assert_eq!(kernel.kicks, [(0, KICK_IDLE)]);
+    assert_eq!(host.look(&mut kernel, 1), 0, "none idles");
+    host.cluster_mut(0).idle = 1;
+    host.pcpu_mut(0).core_idle_since_ns = 2_000_550_000;
+    again(&mut host, &mut kernel, 2_000_600_000);
+    assert_eq!(kernel.arms, [LOOK, LOOK]);
+    // One that is lost holds none back for long.
+    host.pcpu_mut(1).looks_ns -= 10_000_000;
+    again(&mut host, &mut kernel, 2_000_700_000);
+    assert_eq!(kernel.arms, [LOOK, LOOK, LOOK]);
+    // Counted, but not in the queue yet: another look follows.
+    kernel.waits.clear();
+    host.set_now(2_001_200_000);
+    assert_eq!((host.look(&mut kernel, 1), kernel.kicks.len()), (100_000, 0));
+
+    // However many wait there it queues at no pCPU of another LLC.
+    let (_, _, to) = wakes_beside_an_idle_one(false, 300, 500, |h| h.pcpu_mut(1).waits_vm = 8);
+    assert_eq!(to, 1);
+
+    // A pCPU is kicked for it, which may take another.
+    let (mut host, mut kernel, _) = wakes_beside_an_idle_one(false, 300, 500, nothing);
+    host.pcpu_mut(1).current_key = u64::MAX / 2;
+    host.runnable(&mut kernel, 2);
+    host.enqueue(&mut kernel, 2, ENQUEUE_WAKEUP);
+    assert_eq!((kernel.kicks, kernel.arms), (vec![(1, KICK_PREEMPT)], vec![LOOK]));
+}
+
+#[test]
+fn a_world_that_has_no_caches_to_keep_takes_an_idle_pcpu_of_another_llc_at_once() {
+    type Case = (bool, u64, u64, fn(&mut Host), &'static str);
+    let nothing = |_: &mut Host| ();
+    let cases: [Case; 7] = [
+        (true, 300, 500, nothing, "in the same LLC"),
+        (false, 1_100, 500, nothing, "it fills caches anew"),
+        (false, 300, 1_100, nothing, "that pCPU has idled for long"),
+        (
+            false,
+            300,
+            500,
+            |h| h.world_mut(2).flags |= WORLD_RESTRICTED,
+            "it may not run everywhere",
+        ),
+        (false, 300, 500, |h| h.world_mut(2).last_pcpu = 0, "it ran last elsewhere"),
+        (false, 300, 500, |h| h.world_mut(2).vm = VM_SYSTEM, "a host task"),
+        (
+            false,
+            300,
+            500,
+            |h| (h.native_mut().host.homes, h.world_mut(2).home) = (1, 1),
+            "its home",
+        ),
+    ];
+    for (one_llc, ran_us, idle_us, also, why) in cases {
+        let (host, _, to) = wakes_beside_an_idle_one(one_llc, ran_us, idle_us, also);
+        assert_eq!((to, host.cluster(0).idle), (0, 0), "{why}");
+    }
+}
+
+#[test]
+fn a_look_at_a_pcpu_that_idles_wakes_it_to_pull_if_anything_waits() {
+    let idles = |queued: u64| {
+        let (mut host, mut kernel, _) = wakes_beside_an_idle_one(false, 300, 500, |_| ());
+        host.stopping(&mut NoKernel, 1, false);
+        host.quiescent(&mut NoKernel, 1, true);
+        (host.cluster_mut(1).idle, host.cluster_mut(0).queued) = (1, queued);
+        (host.look(&mut kernel, 1), kernel.kicks)
+    };
+    assert_eq!((idles(0), idles(1)), ((0, vec![]), (0, vec![(1, KICK_IDLE)])));
 }
