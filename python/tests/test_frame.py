@@ -38,11 +38,11 @@ def test_a_row_is_a_vm_of_a_run_with_its_numbers(two: Scenario) -> None:
 @pytest.mark.parametrize(
     ("of", "rows", "some"),
     [
-        ("vms", 3, {"lost_smt_ns", "moved_node", "guest_rounds", "guest_tasks_pulls"}),
-        ("worlds", 8, {"vm", "world", "kind", "lost_remote_ns"}),
+        ("vms", 5, {"lost_smt_ns", "moved_node", "guest_rounds", "guest_tasks_pulls"}),
+        ("worlds", 10, {"vm", "world", "kind", "lost_remote_ns"}),
         ("pools", 3, {"pool", "entitled_ns", "peak_ns"}),
         ("pcpus", 8, {"id", "busy_ns"}),
-        ("wakeups", 6, {"vm", "by", "p99_ns"}),
+        ("wakeups", 10, {"vm", "by", "p99_ns"}),
         ("runs", 1, {"pcpus", "nodes", "skew_max_ns"}),
     ],
 )

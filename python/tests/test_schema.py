@@ -23,6 +23,7 @@ cores_per_llc = 1
 threads_per_core = 2
 [hardware]
 [numa]
+period = "500ms"
 [[pool]]
 name = "capped"
 limit = "150%"
@@ -36,6 +37,11 @@ name = "sleeper"
 vcpus = 2
 llc = "spread"
 workload = { kind = "periodic", period = "10ms", work = "1ms" }
+[[vm]]
+name = "talkers"
+count = 2
+vcpus = 1
+workload = { kind = "pipe", work = "500us" }
 [[vm]]
 name = "shell"
 vcpus = 2

@@ -176,6 +176,13 @@ impl Planner {
         of.into_iter().flat_map(|c| &c.log)
     }
 
+    /// With which other clients a client communicated in the last round, and how many wake-ups a
+    /// second; by client.
+    pub fn talks(&self, id: ClientId) -> impl Iterator<Item = (ClientId, u64)> + '_ {
+        let of = self.clients.get(&id).or_else(|| self.homeless.get(&id));
+        of.into_iter().flat_map(|c| c.talks.iter().copied())
+    }
+
     /// Why an imbalance was left as it is in the last round, if one was.
     #[must_use]
     pub fn refused(&self) -> Option<Refusal> {

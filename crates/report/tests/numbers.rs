@@ -264,6 +264,7 @@ fn memory_away_from_home_is_a_finding_and_its_decisions_are_on_the_page() {
         decisions: vec!["node 0 to 1: imbalance of CPU load of 40.0 %".to_owned()],
         llcs: vec![],
         notes: vec![],
+        talks: Default::default(),
     };
     let said = |clients: Vec<views::NumaClient>| {
         let mut run = result("a", "");

@@ -52,6 +52,12 @@ pub fn explained(name: &str, number: usize, c: &NumaClient) -> String {
     if !changes.is_empty() {
         out += &format!("  homes by reason: {}\n", changes.join(", "));
     }
+    if !c.talks.is_empty() {
+        let mut most: Vec<(&String, &u64)> = c.talks.iter().collect();
+        most.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+        let with: Vec<String> = most.iter().map(|(vm, n)| format!("{vm} {n}")).collect();
+        out += &format!("  wake-ups a second with other VMs: {}\n", with.join(", "));
+    }
     for note in &c.notes {
         out += &format!("  {note}\n");
     }
@@ -65,6 +71,7 @@ pub fn explained(name: &str, number: usize, c: &NumaClient) -> String {
 mod tests {
     use super::*;
     use crate::{HostCounts, Times, Vm};
+    use std::collections::BTreeMap;
 
     fn client(home: Option<u32>, bytes: Vec<u64>, changes: &[(&str, u64)]) -> NumaClient {
         let changes = changes.iter().map(|(reason, n)| ((*reason).to_owned(), *n)).collect();
@@ -77,6 +84,7 @@ mod tests {
             decisions: vec![],
             llcs: vec![],
             notes: vec![],
+            talks: BTreeMap::new(),
         }
     }
 
@@ -132,12 +140,14 @@ b          0      4    -     -   50.0     0       2048
             decisions: vec!["placed on node 0".to_owned()],
             llcs: vec![2],
             notes: vec!["its memory is bound".to_owned()],
+            talks: [("a".to_owned(), 2), ("web".to_owned(), 30)].into(),
             ..client(Some(1), vec![1 << 30, 3 << 30], &changes)
         };
         assert_eq!(
             explained("db", 0, &client),
             "db, client 0: 4 vCPUs, home node 1, LLCs 2, memory by node 1024 3072 MiB (75.0 % \
-                local), 2048 MiB moved\n  homes by reason: imbalance 2, placed 1\n  its memory is bound\n  placed \
+                local), 2048 MiB moved\n  homes by reason: imbalance 2, placed 1\n  wake-ups a second with other VMs: web 30, a \
+                2\n  its memory is bound\n  placed \
                 on node 0\n"
         );
         assert_eq!(client.migrations(), 2);

@@ -374,6 +374,11 @@ pub struct NumaClient {
     /// What holds it or its memory, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// How often a second worlds of its VM and of others woke each other in the planner's last
+    /// round, by the name of the other: those that do so most, as action affinity takes them. Only
+    /// the first client of a VM has them; interrupts do not count.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub talks: BTreeMap<String, u64>,
 }
 
 impl NumaClient {

@@ -1,9 +1,9 @@
 //! Drill "homes": VMs whose memory is all in one node when Tandem begins get home nodes, run in
 //! them, and their memory follows; beside it the same VMs under the kernel's own scheduler with its
 //! NUMA balancing. On a host of two nodes and on one of four. On the former also a wide VM, one
-//! that is pinned, one whose memory is bound, and two that wake each other. On one node of two LLCs
-//! VMs that ask for few or all of them. Briefly: two VMs that start on a host of two nodes of one
-//! core of two threads, by which they are divided.
+//! that is pinned, one whose memory is bound, two that wake each other, and one that timers wake.
+//! On one node of two LLCs VMs that ask for few or all of them. Briefly: two VMs that start on a
+//! host of two nodes of one core of two threads, by which they are divided.
 
 use super::record::Record;
 use super::{Drill, Report, Setting, begin, spec};
@@ -35,6 +35,8 @@ const ALL: u32 = 4;
 const PINNED: u32 = 5;
 /// Work and halt, in us, of VMs that wake each other between two looks for a byte.
 const CHAT: &str = "100,1000";
+/// Time between wake-ups and work, in us, of a VM that only timers wake.
+const TIMED: &str = "5000,1000";
 /// Of the looks at a VM's vCPUs, those that find them in one node.
 const AT_HOME: f64 = 0.99;
 /// What others may take meanwhile of the 16th of a node that is kept free, in KiB.
@@ -68,7 +70,7 @@ fn one(
     let pcpus = VCPUS * vms.len() as u32;
     let before = format!(
         "VMS=\"{}\" VCPUS={VCPUS} MEGABYTES={MEGABYTES} NODES={nodes} SETTLE={SETTLE_S} \
-            LOOKS={} WIDE={WIDE} CHAT={CHAT} PINNED={:x} ALL={:x} BRIEF={}",
+            LOOKS={} WIDE={WIDE} CHAT={CHAT} TIMED={TIMED} PINNED={:x} ALL={:x} BRIEF={}",
         vms.join(" "),
         if setting.brief { LOOKS / 2 } else { LOOKS },
         1 << PINNED,
@@ -297,6 +299,17 @@ fn judge_talks(report: &mut Report, records: &[Record]) {
         format!("{seen:?}, {moves}"),
         "0 and 1, then one node, 1 or more",
     );
+    let with = |vm: &str| {
+        let said = records.iter().find(|r| r.kind == "talks" && r.text("vm") == vm);
+        said.map_or("?", |r| r.text("with"))
+    };
+    let seen = ["x", "y", "t"].map(with);
+    report.check(
+        "VMs that wake each, by 'tandem numa explain'; of the third, which timers wake, none",
+        seen == ["y", "x", ""],
+        format!("{seen:?}"),
+        "y, x, none",
+    );
 }
 
 #[cfg(test)]
@@ -360,18 +373,20 @@ mod tests {
 
     #[test]
     fn vms_that_stay_apart_or_meet_for_another_reason_are_seen() {
-        let failed = |y: u32, moves: u32| {
+        let failed = |y: u32, moves: u32, timed: &str| {
             let text = format!(
                 "drill: before name=x at0=100 at1=0\ndrill: before name=y at0=0 at1=100\n\
                     drill: after name=x at0=0 at1=100\ndrill: after name=y at0={y} at1={}\n\
-                    drill: talks vm=x moves={moves}\ndrill: talks vm=y moves=0\n",
+                    drill: talks vm=x moves={moves} with=y\ndrill: talks vm=y moves=0 with=x\n\
+                    drill: talks vm=t moves=0 with={timed}\n",
                 100 - y
             );
             let mut report = Report::of_no_boot("homes");
             judge_talks(&mut report, &records(&text));
             report.checks.iter().filter(|c| !c.ok).count()
         };
-        assert_eq!([failed(0, 1), failed(100, 1), failed(3, 1), failed(0, 0)], [0, 1, 1, 1]);
+        let seen = [failed(0, 1, ""), failed(100, 1, ""), failed(3, 1, ""), failed(0, 0, "")];
+        assert_eq!((seen, failed(0, 1, "x")), ([0, 1, 1, 1], 1));
     }
 
     #[test]

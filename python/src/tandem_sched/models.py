@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-RESULT_VERSION = "1.1"
+RESULT_VERSION = "1.2"
 """Version of the result document that these classes describe."""
 
 Count = Annotated[int, Field(ge=0)]
@@ -112,6 +112,7 @@ class NumaClient(Part):
     moved_bytes: Count
     decisions: list[str]
     notes: list[str] = []
+    talks: dict[str, Count] = {}
 
 
 class Vm(Times):

@@ -83,18 +83,20 @@ impl Homes {
             pid: vm.pid,
             started: vm.started,
             memory: vm.guest.bytes(),
-            clients: vm.parts.iter().map(|p| self.client(vm, p)).collect(),
+            clients: vm.parts.iter().map(|p| self.client(vm, p, &names)).collect(),
         };
         HomesFile { daemon: std::process::id(), vms: self.vms.iter().map(vm).collect() }
     }
 
-    fn client(&self, vm: &Homed, part: &Part) -> NumaClient {
+    fn client(&self, vm: &Homed, part: &Part, names: &BTreeMap<u32, &str>) -> NumaClient {
         let kernel = |node: u32| self.nodes.get(node as usize).map_or(node, |n| n.kernel);
         let nodes = self.nodes.iter().map(|n| n.kernel as usize + 1).max().unwrap_or(0);
         let mut bytes = vec![0; nodes];
         for (n, at) in self.nodes.iter().zip(&part.memory) {
             bytes[n.kernel as usize] = *at;
         }
+        let talks = self.planner.talks(part.id);
+        let talks = talks.filter_map(|(with, n)| Some(((*names.get(&with.vm)?).to_owned(), n)));
         NumaClient {
             vcpus: part.tids.len() as u32,
             home: self.planner.home(part.id).map(kernel),
@@ -108,6 +110,7 @@ impl Homes {
                 .chain(self.chosen.decisions(part.id))
                 .collect(),
             notes: self.notes(vm, part),
+            talks: talks.collect(),
         }
     }
 

@@ -4,6 +4,7 @@
 use super::*;
 use crate::{PoolName, Sources, VmName};
 use metrics::Format;
+use std::collections::BTreeMap;
 use units::Rate;
 
 const S: u64 = 1_000_000_000;
@@ -53,6 +54,7 @@ fn homes(id: u32, pid: i32) -> VmHomes {
         decisions: vec![],
         llcs: vec![],
         notes: vec![],
+        talks: BTreeMap::new(),
     };
     let clients = vec![
         client(0, [60, 40], &[("placed", 1), ("imbalance", 2)]),

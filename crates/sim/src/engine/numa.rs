@@ -4,6 +4,7 @@
 use super::Engine;
 use crate::clock::Fixed;
 use crate::numa::{Numa, PAGE_STEPS, Seat};
+use ::numa::ClientId;
 use contract::Scheduler;
 use std::collections::BTreeMap;
 use units::{PcpuSet, Rate, Span};
@@ -244,6 +245,7 @@ impl<P: Scheduler> Engine<P> {
     pub(super) fn numa_result(&self, vm: u32) -> Vec<NumaClient> {
         let memory = self.hardware.as_ref().and_then(|h| h.memory());
         let (Some(numa), Some(memory)) = (&self.numa, memory) else { return vec![] };
+        let name = |of: ClientId| self.cast.vm(of.vm).name.clone();
         let client = |p: &crate::numa::Part| {
             let bytes = memory.pages(p.area);
             let home = numa.planner.home(p.id);
@@ -256,6 +258,7 @@ impl<P: Scheduler> Engine<P> {
                 llcs: numa.llcs_of(p),
                 bytes,
                 notes: numa.notes(p),
+                talks: numa.planner.talks(p.id).map(|(of, n)| (name(of), n)).collect(),
             }
         };
         numa.parts[vm as usize].iter().map(client).collect()
