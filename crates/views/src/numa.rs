@@ -42,8 +42,8 @@ pub fn explained(name: &str, number: usize, c: &NumaClient) -> String {
     let changes: Vec<String> =
         c.changes.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
     let mut out = format!(
-        "{name}, client {number}: {} vCPUs, {home}{llcs}, memory by node {} MiB ({:.1} % local), {} MiB \
-            moved\n",
+        "{name}, client {number}: {} vCPUs, {home}{llcs}, memory by node {} MiB ({:.1} % local), \
+            {} MiB moved\n",
         c.vcpus,
         bytes.join(" "),
         c.local_percent(),
@@ -146,8 +146,8 @@ b          0      4    -     -   50.0     0       2048
         assert_eq!(
             explained("db", 0, &client),
             "db, client 0: 4 vCPUs, home node 1, LLCs 2, memory by node 1024 3072 MiB (75.0 % \
-                local), 2048 MiB moved\n  homes by reason: imbalance 2, placed 1\n  wake-ups a second with other VMs: web 30, a \
-                2\n  its memory is bound\n  placed \
+                local), 2048 MiB moved\n  homes by reason: imbalance 2, placed 1\n  wake-ups a \
+                second with other VMs: web 30, a 2\n  its memory is bound\n  placed \
                 on node 0\n"
         );
         assert_eq!(client.migrations(), 2);

@@ -305,7 +305,7 @@ fn judge_talks(report: &mut Report, records: &[Record]) {
     };
     let seen = ["x", "y", "t"].map(with);
     report.check(
-        "VMs that wake each, by 'tandem numa explain'; of the third, which timers wake, none",
+        "VMs that wake each of the two, by 'tandem numa explain'; the third, by timers: none",
         seen == ["y", "x", ""],
         format!("{seen:?}"),
         "y, x, none",
