@@ -291,8 +291,10 @@ impl Ledger {
     fn take_losses(&mut self, now: u64, wall: u64) {
         let lost = self.losses.take(now, wall);
         if lost != *self.fluid.taken() {
-            self.fluid = self.fluid.clone().without(&lost);
-            self.tree = self.tree.take().map(|tree| tree.without(lost));
+            self.fluid.take(&lost);
+            if let Some(tree) = &mut self.tree {
+                tree.take(lost);
+            }
             self.settler.forget();
         }
     }

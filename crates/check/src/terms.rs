@@ -95,8 +95,6 @@ pub(crate) struct Ideal<'a> {
 impl Ideal<'_> {
     /// What each gets of `one` units a pCPU, by position.
     pub(crate) fn divide(&self, one: u64, demands: &[Demand]) -> Vec<u64> {
-        let of: Vec<(usize, Demand)> =
-            self.leaves.iter().map(|l| *l as usize).zip(demands.iter().cloned()).collect();
-        divide_placed(self.tree, self.fluid, one, &of)
+        divide_placed(self.tree, self.fluid, one, self.leaves, demands)
     }
 }

@@ -154,7 +154,14 @@ impl Settler {
 
 /// `whole · part ÷ of`, rounded towards 0.
 fn portion(whole: i64, part: u64, of: u64) -> i64 {
-    if of == 0 { 0 } else { (i128::from(whole) * i128::from(part) / i128::from(of)) as i64 }
+    if of == 0 || part == of {
+        return if of == 0 { 0 } else { whole };
+    }
+    let small = i64::try_from(part).ok().zip(i64::try_from(of).ok());
+    match small.and_then(|(part, of)| Some(whole.checked_mul(part)? / of)) {
+        Some(exact) => exact,
+        None => (i128::from(whole) * i128::from(part) / i128::from(of)) as i64,
+    }
 }
 
 /// What each world asks for (1 and 5), gathered by VM and set.
@@ -167,8 +174,11 @@ fn claims(wall: u64, shares: &mut [Share], parts: &mut [Part]) -> Vec<Demand> {
         asleep[part.vm] -= in_sleep;
         part.claim = part.demand + in_sleep;
         shares[part.vm].asked += part.claim;
-        if part.claim > 0 {
-            demands[part.vm].classes.push((part.set, part.claim));
+        let classes = &mut demands[part.vm].classes;
+        match classes.last_mut() {
+            Some(last) if last.0 == part.set => last.1 += part.claim,
+            _ if part.claim > 0 => classes.push((part.set, part.claim)),
+            _ => {}
         }
     }
     for demand in &mut demands {
@@ -258,6 +268,19 @@ mod tests {
         let leaves: Vec<u32> = (0..shares.len() as u32).collect();
         let ideal = Ideal { fluid: &fluid, tree: &tree, leaves: &leaves };
         Settler::new(u64::MAX).settle(&ideal, 10, shares, parts);
+    }
+
+    #[test]
+    fn a_portion_is_exact_whatever_the_size_of_its_numbers() {
+        let large = i64::MAX / 2;
+        assert_eq!(
+            [portion(7, 2, 3), portion(-7, 2, 3), portion(large, 2, 3)],
+            [4, -4, large / 3 * 2]
+        );
+        assert_eq!(
+            [portion(7, 3, 3), portion(7, u64::MAX, u64::MAX - 1), portion(7, 3, 0)],
+            [7, 7, 0]
+        );
     }
 
     #[test]

@@ -58,12 +58,17 @@ pub fn fill_units(capacity: u64, claims: &[(u64, u64)]) -> Vec<u64> {
     // A cap above the capacity means the same as the capacity, and keeps the products in 128 bits.
     let cap = |i: usize| u128::from(claims[i].1.min(capacity));
     let weight = |i: usize| u128::from(claims[i].0);
-    let mut order: Vec<usize> = (0..claims.len()).filter(|i| claims[*i].0 > 0).collect();
-    let mut weight_left: u128 = order.iter().map(|i| weight(*i)).sum();
+    let mut weight_left: u128 = (0..claims.len()).map(weight).sum();
     assert!(
         weight_left < 1 << 64,
         "weights: cannot divide exactly: seen a sum of {weight_left}, allowed below 2^64"
     );
+    let weighed = || (0..claims.len()).filter(|i| claims[*i].0 > 0);
+    if weighed().map(cap).sum::<u128>() <= u128::from(capacity) {
+        weighed().for_each(|i| out[i] = cap(i) as u64);
+        return out;
+    }
+    let mut order: Vec<usize> = weighed().collect();
     order.sort_unstable_by(|a, b| {
         (cap(*a) * weight(*b)).cmp(&(cap(*b) * weight(*a))).then(a.cmp(b))
     });
@@ -121,6 +126,7 @@ mod tests {
     fn caps_below_the_level_free_their_rest_for_the_others() {
         assert_eq!(fill_units(100, &[(90, 10), (5, 80), (5, 80)]), [10, 45, 45]);
         assert_eq!(fill_units(100, &[(1, 10), (1, 20)]), [10, 20]);
+        assert_eq!(fill_units(100, &[(1, 300), (0, 20)]), [100, 0]);
     }
 
     #[test]

@@ -38,6 +38,7 @@
 //! restriction take the O(n log n) path of `fill`.
 
 use crate::{Taken, Tree, divide_placed, fill_units, split, tree::scaled};
+use smallvec::SmallVec;
 use units::{PcpuSet, Rate};
 
 /// Claim of one VM: its weight, and for each set of pCPUs the most that its worlds pinned there can
@@ -56,7 +57,17 @@ pub struct Demand {
     /// Unitless weight, such as shares.
     pub weight: u64,
     /// Index of the allowed set, and the most the class can use.
-    pub classes: Vec<(u32, u64)>,
+    pub classes: Classes,
+}
+
+/// Classes of a VM's worlds: nearly all VMs have one, which then takes no memory of its own.
+pub type Classes = SmallVec<[(u32, u64); 1]>;
+
+impl Demand {
+    /// What all classes want.
+    pub(crate) fn total(&self) -> u64 {
+        self.classes.iter().fold(0, |sum, c| sum.saturating_add(c.1))
+    }
 }
 
 /// The rate of CPU time of each VM, by the law above.
@@ -96,18 +107,23 @@ pub(crate) fn placed_rates(
         weight: 0,
         classes: c.iter().map(|x| (index(&x.0), x.1.0)).collect(),
     };
-    let demands: Vec<(usize, Demand)> = classes.iter().map(demand).enumerate().collect();
+    let demands: Vec<Demand> = classes.iter().map(demand).collect();
+    let leaves: Vec<u32> = (0..demands.len() as u32).collect();
     let asked = classes.iter().flat_map(|c| c.iter()).map(|x| x.1.0).sum();
     let fluid = Fluid::new(pcpus, &sets).without(&tree.taken_beside(pcpus, asked));
-    divide_placed(tree, &fluid, Rate::ONE.0, &demands).into_iter().map(Rate).collect()
+    divide_placed(tree, &fluid, Rate::ONE.0, &leaves, &demands).into_iter().map(Rate).collect()
 }
+
+/// No atom.
+const NONE: u32 = u32::MAX;
 
 /// The pCPUs of a host cut into atoms: pCPUs that belong to the same of the given sets. Immutable,
 /// to be used for many divisions.
 #[derive(Clone, Debug)]
 pub struct Fluid {
     pcpus: u64,
-    atoms: Vec<PcpuSet>,
+    /// Atom of each pCPU by its id, `NONE` for one that is not there.
+    atom_of: Vec<u32>,
     /// How many pCPUs each has.
     widths: Vec<u64>,
     /// What others take of each atom.
@@ -130,26 +146,37 @@ impl Fluid {
         let of = |set: &PcpuSet| {
             (0..atoms.len() as u32).filter(|i| !atoms[*i as usize].and(set).is_empty()).collect()
         };
+        let mut atom_of = vec![NONE; pcpus.iter().last().map_or(0, |p| usize::from(p.0) + 1)];
+        for (i, atom) in (0..).zip(&atoms) {
+            atom.iter().for_each(|p| atom_of[usize::from(p.0)] = i);
+        }
         Fluid {
             pcpus: pcpus.len() as u64,
+            atom_of,
             sets: sets.iter().map(of).collect(),
             widths: atoms.iter().map(|a| a.len() as u64).collect(),
             taken: vec![Rate(0); atoms.len()],
             by_pcpu: Taken::new(),
-            atoms,
         }
     }
 
     /// The same host, of which so much is taken.
     #[must_use]
     pub fn without(mut self, taken: &Taken) -> Fluid {
-        let of = |atom: &PcpuSet| {
-            let its = taken.iter().filter(|(pcpu, _)| atom.contains(**pcpu));
-            Rate(its.map(|(_, rate)| rate.0).sum())
-        };
-        self.taken = self.atoms.iter().map(of).collect();
-        self.by_pcpu.clone_from(taken);
+        self.take(taken);
         self
+    }
+
+    /// So much of the host is taken from now on.
+    pub fn take(&mut self, taken: &Taken) {
+        self.taken.fill(Rate(0));
+        for (pcpu, rate) in taken {
+            let atom = self.atom_of.get(usize::from(pcpu.0)).copied().unwrap_or(NONE);
+            if let Some(sum) = self.taken.get_mut(atom as usize) {
+                sum.0 += rate.0;
+            }
+        }
+        self.by_pcpu.clone_from(taken);
     }
 
     /// What is taken.
@@ -160,7 +187,7 @@ impl Fluid {
 
     /// Atoms of the host.
     pub(crate) fn atoms(&self) -> usize {
-        self.atoms.len()
+        self.widths.len()
     }
 
     /// What there is of an atom, `one` units for each pCPU.
@@ -172,7 +199,7 @@ impl Fluid {
     /// Whether a set is the whole host.
     #[must_use]
     pub fn is_whole(&self, set: u32) -> bool {
-        self.sets[set as usize].len() == self.atoms.len()
+        self.sets[set as usize].len() == self.widths.len()
     }
 
     /// Divides the host's capacity, `one` units for each pCPU, by the law above. The sum is the
@@ -187,15 +214,17 @@ impl Fluid {
             "capacity: cannot divide it exactly: seen {} × {one}, allowed up to 2^62",
             self.pcpus
         );
-        let capacity = (0..self.atoms.len() as u32).map(|atom| self.capacity(atom, one)).sum();
-        if demands.iter().all(|d| d.classes.iter().all(|c| self.is_whole(c.0) || c.1 == 0)) {
-            let total = |d: &Demand| d.classes.iter().fold(0u64, |sum, c| sum.saturating_add(c.1));
-            return fill_units(
-                capacity,
-                &demands.iter().map(|d| (d.weight, total(d))).collect::<Vec<_>>(),
-            );
+        let capacity = (0..self.widths.len() as u32).map(|atom| self.capacity(atom, one)).sum();
+        if self.all_whole(demands) {
+            let claims: Vec<(u64, u64)> = demands.iter().map(|d| (d.weight, d.total())).collect();
+            return fill_units(capacity, &claims);
         }
         split::divide(self, one, demands)
+    }
+
+    /// Whether nothing is wanted of less than the whole host.
+    pub(crate) fn all_whole(&self, demands: &[Demand]) -> bool {
+        demands.iter().all(|d| d.classes.iter().all(|c| self.is_whole(c.0) || c.1 == 0))
     }
 }
 

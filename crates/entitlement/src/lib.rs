@@ -25,7 +25,7 @@ pub use active::{ActiveVm, Meter, Order, REPLAN, active_plan};
 pub use admit::{Admission, Ask, Level, Outcome, admit};
 pub use clamp::{Between, fill_between};
 pub use fill::{Claim, fill, fill_units};
-pub use fluid::{Demand, Fluid, FluidClaim, fluid};
+pub use fluid::{Classes, Demand, Fluid, FluidClaim, fluid};
 pub use nodes::{Owner, PlanLimit, PlanLimits, PlanNode};
 pub use placed::divide_placed;
 pub use reserve::{Excess, Names, PoolUse, Report, Rule, check};

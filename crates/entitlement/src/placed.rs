@@ -27,9 +27,9 @@
 //! let leaves = vec![vm(1, 1000), vm(2, 3000), vm(0, 1000)];
 //! let tree = Tree::new(8, vec![pool.clone(), pool.clone(), pool], leaves);
 //! let fluid = Fluid::new(&PcpuSet::first(8), &[PcpuSet::first(8), PcpuSet::first(2)]);
-//! let ask = |set, n| Demand { weight: 0, classes: vec![(set, n)] };
-//! let asked = [(0, ask(1, 20)), (1, ask(1, 20)), (2, ask(0, 80))];
-//! assert_eq!(divide_placed(&tree, &fluid, 10, &asked), [10, 10, 60]);
+//! let ask = |set, n| Demand { weight: 0, classes: [(set, n)].into_iter().collect() };
+//! let asked = [ask(1, 20), ask(1, 20), ask(0, 80)];
+//! assert_eq!(divide_placed(&tree, &fluid, 10, &[0, 1, 2], &asked), [10, 10, 60]);
 //! ```
 //!
 //! Known weakness: of its part, what a pinned leaf cannot use is divided among all by weight, not
@@ -37,7 +37,7 @@
 //! unrestricted; ESXi's admission control ignores affinity too ("a pinned VM may not receive its
 //! reservation", Resource Management 6.0).
 
-use crate::{Demand, Division, Fluid, Tree};
+use crate::{Classes, Demand, Division, Fluid, Tree};
 
 /// Parts of the host have so many fraction bits; their sum stays far below what `Fluid` allows.
 const PART_BITS: u32 = 52;
@@ -50,8 +50,8 @@ const ROUNDED: u32 = 10;
 /// The weight of one that must come first.
 const FIRST: u64 = 1 << 60;
 
-/// Divides the host, `one` units for each pCPU, among the leaves that want something: for each its
-/// index in the tree and what its classes want. The demand's own weight is not looked at.
+/// Divides the host, `one` units for each pCPU, among the leaves that want something: for each of
+/// them, by its index in the tree, what its classes want. The demand's own weight is not looked at.
 ///
 /// # Panics
 /// Beyond the limits of `Tree` and `Fluid`.
@@ -60,35 +60,37 @@ pub fn divide_placed(
     tree: &Tree,
     fluid: &Fluid,
     one: u64,
-    demands: &[(usize, Demand)],
+    leaves: &[u32],
+    demands: &[Demand],
 ) -> Vec<u64> {
+    let asked = || leaves.iter().map(|leaf| *leaf as usize).zip(demands);
     if tree.is_flat() {
-        let weighed = |(leaf, d): &(usize, Demand)| Demand {
-            weight: tree.leaves()[*leaf].shares.max(1),
+        let weighed = |(leaf, d): (usize, &Demand)| Demand {
+            weight: tree.leaves()[leaf].shares.max(1),
             classes: d.classes.clone(),
         };
-        return fluid.divide(one, &demands.iter().map(weighed).collect::<Vec<_>>());
+        return fluid.divide(one, &asked().map(weighed).collect::<Vec<_>>());
     }
     let mut wants = vec![0u64; tree.leaves().len()];
-    for (leaf, d) in demands {
-        wants[*leaf] = wants[*leaf].saturating_add(total(d));
+    for (leaf, d) in asked() {
+        wants[leaf] = wants[leaf].saturating_add(d.total());
     }
-    if demands.iter().all(|(_, d)| d.classes.iter().all(|c| c.1 == 0 || fluid.is_whole(c.0))) {
+    if fluid.all_whole(demands) {
         let division = tree.divide(one, &wants);
-        return demands.iter().map(|(leaf, _)| division.leaves[*leaf]).collect();
+        return leaves.iter().map(|leaf| division.leaves[*leaf as usize]).collect();
     }
     let parts = tree.parts(&wants);
     let mut rounds = 0..ROUNDS;
     loop {
         let division = tree.divide(one, &wants);
         let most = |leaf| tree.most(one, leaf, &division);
-        let got = held(tree, fluid, one, demands, &wants, (&parts, &most));
+        let got = held(tree, fluid, one, (leaves, demands), &wants, (&parts, &most));
         let mut again = false;
-        for ((leaf, _), x) in demands.iter().zip(&got) {
-            let (most, below) = most(*leaf);
-            let asked = wants[*leaf].min(most);
+        for ((leaf, _), x) in asked().zip(&got) {
+            let (most, below) = most(leaf);
+            let asked = wants[leaf].min(most);
             if below && asked - x.min(&asked) > (asked >> ROUNDED) + 1 {
-                (wants[*leaf], again) = (*x, true);
+                (wants[leaf], again) = (*x, true);
             }
         }
         if !again || rounds.next().is_none() {
@@ -97,30 +99,26 @@ pub fn divide_placed(
     }
 }
 
-fn total(d: &Demand) -> u64 {
-    d.classes.iter().fold(0, |sum, c| sum.saturating_add(c.1))
-}
-
 /// The law above where some are held.
 fn held(
     tree: &Tree,
     fluid: &Fluid,
     one: u64,
-    demands: &[(usize, Demand)],
+    (leaves, demands): (&[u32], &[Demand]),
     wants: &[u64],
     (parts, most): (&[u64], &dyn Fn(usize) -> (u64, bool)),
 ) -> Vec<u64> {
-    let mut cut: Vec<Demand> = demands
-        .iter()
-        .map(|(leaf, d)| Demand { weight: parts[*leaf].max(1), classes: shrunk(d, most(*leaf).0) })
+    let asked = || leaves.iter().map(|leaf| *leaf as usize).zip(demands);
+    let mut cut: Vec<Demand> = asked()
+        .map(|(leaf, d)| Demand { weight: parts[leaf].max(1), classes: shrunk(d, most(leaf).0) })
         .collect();
     let reserved = |leaf: usize| tree.reserved(one, leaf).min(wants[leaf]);
     loop {
         let got = fluid.divide(one, &cut);
         let mut more = false;
-        for ((d, (leaf, _)), x) in cut.iter_mut().zip(demands).zip(&got) {
-            if d.weight != FIRST && *x < reserved(*leaf) {
-                *d = Demand { weight: FIRST, classes: shrunk(d, reserved(*leaf)) };
+        for ((d, (leaf, _)), x) in cut.iter_mut().zip(asked()).zip(&got) {
+            if d.weight != FIRST && *x < reserved(leaf) {
+                *d = Demand { weight: FIRST, classes: shrunk(d, reserved(leaf)) };
                 more = true;
             }
         }
@@ -132,8 +130,8 @@ fn held(
 }
 
 /// The same classes, together at most `most`: each cut in proportion, rounded down.
-fn shrunk(d: &Demand, most: u64) -> Vec<(u32, u64)> {
-    let all = total(d);
+fn shrunk(d: &Demand, most: u64) -> Classes {
+    let all = d.total();
     if all <= most {
         return d.classes.clone();
     }
@@ -147,8 +145,7 @@ impl Tree {
     /// Whether there is nothing but shares, all compared with each other.
     #[must_use]
     pub fn is_flat(&self) -> bool {
-        let plain = |l: &crate::TreeLeaf| l.pool == 0 && l.reservation.0 == 0 && l.limit.is_none();
-        self.leaves().iter().all(plain)
+        self.flat
     }
 
     /// Part of the host of each leaf among those that want something, of 2^52; 0 for those that do
@@ -234,19 +231,15 @@ mod tests {
     }
 
     fn ask(set: u32, n: u64) -> Demand {
-        Demand { weight: 0, classes: vec![(set, n)] }
+        Demand { weight: 0, classes: [(set, n)].into_iter().collect() }
     }
 
     #[test]
     fn a_reservation_holds_for_one_that_roams_beside_a_held_one() {
         let sure = TreeLeaf { reservation: Rate::pcpus(6), ..vm(0, 1000) };
         let tree = Tree::new(8, vec![pool(0, None)], vec![sure, vm(0, 9000), vm(0, 9000)]);
-        let got = divide_placed(
-            &tree,
-            &fluid(),
-            10,
-            &[(0, ask(0, 80)), (1, ask(1, 20)), (2, ask(0, 80))],
-        );
+        let got =
+            divide_placed(&tree, &fluid(), 10, &[0, 1, 2], &[ask(0, 80), ask(1, 20), ask(0, 80)]);
         assert_eq!(got, [60, 10, 10]);
     }
 
@@ -257,12 +250,8 @@ mod tests {
             vec![pool(0, None), pool(4000, Some(1))],
             vec![vm(1, 1000), vm(1, 1000), vm(0, 1000)],
         );
-        let got = divide_placed(
-            &tree,
-            &fluid(),
-            10,
-            &[(0, ask(1, 20)), (1, ask(0, 80)), (2, ask(0, 80))],
-        );
+        let got =
+            divide_placed(&tree, &fluid(), 10, &[0, 1, 2], &[ask(1, 20), ask(0, 80), ask(0, 80)]);
         assert_eq!(got, [5, 5, 70]);
     }
 
@@ -275,14 +264,16 @@ mod tests {
         let one = Fluid::new(&PcpuSet::first(8), &[PcpuSet::first(8), PcpuSet::first(1)]);
         // Of 3 pCPUs the first can get one alone, whatever its shares would buy.
         for shares in [20_000, 3000] {
-            let asked = [(0, ask(1, 20)), (1, ask(0, 80)), (2, ask(0, 40))];
-            assert_eq!(divide_placed(&tree(shares), &one, 10, &asked), [10, 20, 40], "{shares}");
+            let asked = [ask(1, 20), ask(0, 80), ask(0, 40)];
+            let got = divide_placed(&tree(shares), &one, 10, &[0, 1, 2], &asked);
+            assert_eq!(got, [10, 20, 40], "{shares}");
         }
         // It shares it with one of another pool, whose part of the host is as large.
         let leaves = vec![vm(1, 4000), vm(1, 4000), vm(0, 2000)];
         let tree = Tree::new(8, vec![pool(0, None), pool(4000, Some(3))], leaves);
-        let asked = [(0, ask(1, 10_000)), (1, ask(0, 80_000)), (2, ask(1, 10_000))];
-        assert_eq!(divide_placed(&tree, &one, 10_000, &asked), [5_000, 25_000, 5_000]);
+        let asked = [ask(1, 10_000), ask(0, 80_000), ask(1, 10_000)];
+        let got = divide_placed(&tree, &one, 10_000, &[0, 1, 2], &asked);
+        assert_eq!(got, [5_000, 25_000, 5_000]);
     }
 
     #[test]

@@ -118,6 +118,8 @@ pub struct Tree {
     taken: Taken,
     pools: Vec<TreePool>,
     leaves: Vec<TreeLeaf>,
+    /// There is nothing but shares, all compared with each other.
+    pub(crate) flat: bool,
     /// Nodes in each pool, ascending: so pools come first.
     children: Vec<Vec<usize>>,
     /// Weight of each node.
@@ -162,8 +164,10 @@ impl Tree {
             children[leaf.pool].push(pools.len() + j);
         }
         let weights = weigh(&pools, &leaves, &children);
+        let plain = |l: &TreeLeaf| l.pool == 0 && l.reservation.0 == 0 && l.limit.is_none();
+        let flat = leaves.iter().all(plain);
         let (cores, adds, taken) = (pcpus, Rate::ONE, Taken::new());
-        Tree { pcpus, cores, adds, taken, pools, leaves, children, weights }
+        Tree { pcpus, cores, adds, taken, pools, leaves, flat, children, weights }
     }
 
     /// The same tree on a host of so many cores, where a world is charged `shared` thousandths of
@@ -184,6 +188,11 @@ impl Tree {
     #[must_use]
     pub fn without(self, taken: Taken) -> Tree {
         Tree { taken, ..self }
+    }
+
+    /// So much of the host is taken from now on.
+    pub fn take(&mut self, taken: Taken) {
+        self.taken = taken;
     }
 
     /// What others take of the host.
@@ -323,8 +332,10 @@ impl Tree {
     pub(crate) fn descend(&self, one: u64, claims: &[Between]) -> Vec<u64> {
         let mut x = vec![0; claims.len()];
         x[0] = self.gives(one, self.children[0].iter().map(|c| claims[*c].cap).sum());
+        let mut siblings: Vec<Between> = Vec::with_capacity(claims.len());
         for (p, children) in self.children.iter().enumerate() {
-            let siblings: Vec<Between> = children.iter().map(|c| claims[*c]).collect();
+            siblings.clear();
+            siblings.extend(children.iter().map(|c| claims[*c]));
             for (child, got) in children.iter().zip(fill_between(x[p], &siblings)) {
                 x[*child] = got;
             }

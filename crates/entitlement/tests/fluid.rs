@@ -266,7 +266,7 @@ fn bench_divide_on_the_largest_host_of_vs51() {
             };
             let vm = |r: &mut Random| Demand {
                 weight: 500 + 500 * r.below(40),
-                classes: vec![class(r), class(r)],
+                classes: [class(r), class(r)].into_iter().collect(),
             };
             let demands: Vec<Demand> = (0..512).map(|_| vm(&mut r)).collect();
             let start = std::time::Instant::now();

@@ -48,12 +48,13 @@ pub(crate) fn entitled(
         weight: 0,
         classes: w.classes.iter().map(|c| (index(&c.0), c.1)).collect(),
     };
-    let demands: Vec<(usize, Demand)> = leaves.iter().map(demand).enumerate().collect();
+    let demands: Vec<Demand> = leaves.iter().map(demand).collect();
+    let numbers: Vec<u32> = (0..demands.len() as u32).collect();
     let asked: u128 = leaves.iter().flat_map(|w| &w.classes).map(|c| u128::from(c.1)).sum();
     let asked = asked * u128::from(Rate::ONE.0) / u128::from(span_ns.max(1));
     let taken = tree.taken_beside(pcpus, u64::try_from(asked).unwrap_or(u64::MAX));
     let fluid = Fluid::new(pcpus, &sets).without(&taken);
-    divide_placed(&tree, &fluid, span_ns, &demands).split_off(1)
+    divide_placed(&tree, &fluid, span_ns, &numbers, &demands).split_off(1)
 }
 
 /// Those of some pCPUs that are in a home, a bit for each domain, or all of them where none is;

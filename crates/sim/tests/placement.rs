@@ -12,7 +12,7 @@ use dice::Draw;
 use hardware::{Hardware, Machine, Occupant};
 use settings::{ProfileSpec, built_in_profiles};
 use sim::{Options, Policy, Ticks, profile};
-use std::{collections::HashMap, env, thread};
+use std::{env, thread};
 use topology::{Shape, Topology};
 
 /// Sockets, LLCs of a node, cores of an LLC, threads of a core.
@@ -92,33 +92,32 @@ impl Mix {
 
     /// The most work of any placement, in ns.
     fn best(&self) -> u64 {
-        let (mut host, mut llc) = (HashMap::from([([0; KINDS], 0)]), HashMap::new());
+        let most = (self.shape[2] * self.shape[3]) as usize;
+        let nothing = vec![None; self.index(&self.counts) + 1];
+        let (mut host, mut llc) = (nothing.clone(), nothing.clone());
+        host[0] = Some(0);
         for _ in 0..self.shape[0] * self.shape[1] {
-            let mut next: HashMap<Counts, u64> = HashMap::new();
-            for (used, work) in &host {
-                for counts in self.fillings(used) {
-                    let more = *llc.entry(counts).or_insert_with(|| self.best_of_llc(counts));
+            let mut next = nothing.clone();
+            for used in up_to(self.counts, usize::MAX) {
+                let Some(work) = host[self.index(&used)] else { continue };
+                let left: Counts = std::array::from_fn(|k| self.counts[k] - used[k]);
+                for counts in up_to(left, most) {
+                    let more =
+                        llc[self.index(&counts)].get_or_insert_with(|| self.best_of_llc(counts));
                     let sum: Counts = std::array::from_fn(|k| used[k] + counts[k]);
-                    let best = next.entry(sum).or_default();
-                    *best = (*best).max(work + more);
+                    let best = &mut next[self.index(&sum)];
+                    *best = (*best).max(Some(work + *more));
                 }
             }
             host = next;
         }
-        host[&self.counts]
+        host[self.index(&self.counts)].expect("the worlds fit")
     }
 
-    /// What an LLC may have of the worlds that are left.
-    fn fillings(&self, used: &Counts) -> Vec<Counts> {
-        let most = (self.shape[2] * self.shape[3]) as usize;
-        let left: Counts = std::array::from_fn(|k| self.counts[k] - used[k]);
-        let mut out = vec![];
-        for a in 0..=left[0].min(most) {
-            for b in 0..=left[1].min(most - a) {
-                out.extend((0..=left[2].min(most - a - b)).map(|c| [a, b, c]));
-            }
-        }
-        out
+    /// Number of what one may have of the mix.
+    fn index(&self, of: &Counts) -> usize {
+        let [_, b, c] = self.counts;
+        (of[0] * (b + 1) + of[1]) * (c + 1) + of[2]
     }
 
     /// The most work of an LLC that has these worlds, in ns.
@@ -182,6 +181,15 @@ impl Mix {
         }
         places.iter().map(|(pcpu, _)| hardware.pass(*pcpu, COUNTED_NS).work_ns).sum()
     }
+}
+
+/// All that one may have of these worlds, no more than `most` together.
+fn up_to(left: Counts, most: usize) -> impl Iterator<Item = Counts> {
+    (0..=left[0].min(most)).flat_map(move |a| {
+        let most = most - a;
+        (0..=left[1].min(most))
+            .flat_map(move |b| (0..=left[2].min(most - b)).map(move |c| [a, b, c]))
+    })
 }
 
 /// Work of each mix of a host in permille of the best, least first.
