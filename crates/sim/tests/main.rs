@@ -8,6 +8,7 @@ mod engine;
 mod fair_work;
 mod gaming;
 mod gangs;
+mod guards;
 mod guests;
 mod hardware;
 mod homes;
