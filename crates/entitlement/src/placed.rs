@@ -37,7 +37,7 @@
 //! unrestricted; ESXi's admission control ignores affinity too ("a pinned VM may not receive its
 //! reservation", Resource Management 6.0).
 
-use crate::{Classes, Demand, Division, Fluid, Tree};
+use crate::{Classes, Demand, Division, Fluid, Tree, TreeLeaf};
 
 /// Parts of the host have so many fraction bits; their sum stays far below what `Fluid` allows.
 const PART_BITS: u32 = 52;
@@ -141,6 +141,13 @@ fn shrunk(d: &Demand, most: u64) -> Classes {
         .collect()
 }
 
+impl TreeLeaf {
+    /// Whether it has nothing but shares, at the root.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.pool == 0 && self.reservation.0 == 0 && self.limit.is_none()
+    }
+}
+
 impl Tree {
     /// Whether there is nothing but shares, all compared with each other.
     #[must_use]
@@ -208,7 +215,7 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{TreeLeaf, TreePool};
+    use crate::TreePool;
     use units::{PcpuSet, Rate};
 
     fn pool(shares: u64, limit: Option<u64>) -> TreePool {

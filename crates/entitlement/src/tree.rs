@@ -118,7 +118,6 @@ pub struct Tree {
     taken: Taken,
     pools: Vec<TreePool>,
     leaves: Vec<TreeLeaf>,
-    /// There is nothing but shares, all compared with each other.
     pub(crate) flat: bool,
     /// Nodes in each pool, ascending: so pools come first.
     children: Vec<Vec<usize>>,
@@ -164,8 +163,7 @@ impl Tree {
             children[leaf.pool].push(pools.len() + j);
         }
         let weights = weigh(&pools, &leaves, &children);
-        let plain = |l: &TreeLeaf| l.pool == 0 && l.reservation.0 == 0 && l.limit.is_none();
-        let flat = leaves.iter().all(plain);
+        let flat = leaves.iter().all(TreeLeaf::is_plain);
         let (cores, adds, taken) = (pcpus, Rate::ONE, Taken::new());
         Tree { pcpus, cores, adds, taken, pools, leaves, flat, children, weights }
     }
