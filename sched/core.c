@@ -316,7 +316,7 @@ INLINE void dispatch_idle(struct host *h, struct pcpu *p, struct cluster *c, boo
 		return;
 	if (pick_again(h, p) || pull_idle(h, p->id))
 		idle_clear(c, p->bit);
-	else
+	else if (with(PULL_IDLE)) /* it may run nothing of what waits */
 		pull_swap(h, p->id);
 	apart_resend(h, p);
 }

@@ -33,8 +33,8 @@ pub struct Ablate {
     /// Also run the simulator's other tests with each mechanism off, and name those that fail.
     #[arg(long)]
     tests: bool,
-    /// Write docs/design/ablation.md.
-    #[arg(long, conflicts_with = "only")]
+    /// Write docs/design/ablation.md; with --only, these rows of it.
+    #[arg(long)]
     write: bool,
     /// Write all figures as JSON.
     #[arg(long, value_name = "FILE")]
@@ -84,7 +84,7 @@ pub fn run(args: &Ablate) -> Result<ExitCode, LabError> {
     mechanisms.retain(|m| args.only.is_empty() || args.only.contains(&m.name));
     let programs = build(&root)?;
     let all = run_all(&programs, &mechanisms, args)?;
-    let table = table::of(&mechanisms, &all, args.seeds, args.tests);
+    let mut table = table::of(&mechanisms, &all, args.seeds, args.tests);
     sayln!("{table}");
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&all).unwrap_or_default();
@@ -92,6 +92,14 @@ pub fn run(args: &Ablate) -> Result<ExitCode, LabError> {
     }
     if args.write {
         let path = root.join(DOCUMENT);
+        if !args.only.is_empty() {
+            let old = std::fs::read_to_string(&path).map_err(|e| LabError::io(&path, "read", e))?;
+            let names: Vec<String> = declared(&text).into_iter().map(|m| m.name).collect();
+            table = table::merged(&old, &table, &names).ok_or_else(|| {
+                let seen = "another run with all mechanisms on";
+                LabError::new(DOCUMENT, "take these rows", seen, "run all: leave --only out")
+            })?;
+        }
         std::fs::write(&path, table).map_err(|e| LabError::io(&path, "be written", e))?;
         sayln!("written: {DOCUMENT}");
     }

@@ -52,10 +52,36 @@ pub fn of(
         .collect();
     let _ = writeln!(
         text,
-        "\nNo verdict differs without: {}.",
+        "\n{SAME}{}.",
         if same.is_empty() { "none".to_owned() } else { same.join(", ") }
     );
     text
+}
+
+/// What follows names without which no verdict differs.
+const SAME: &str = "No verdict differs without: ";
+
+/// The document with the rows of another one in it, in the order of `names`; none if the two are
+/// not of the same scheduler and seeds: what is above the mechanisms' rows must be the same.
+pub fn merged(old: &str, new: &str, names: &[String]) -> Option<String> {
+    let parts = |text: &str| {
+        let (head, rows) = text.split_once("\n| `all on`")?;
+        let (on, rows) = rows.split_once('\n')?;
+        let (rows, same) = rows.split_once("\n\n")?;
+        let same = same.trim().strip_prefix(SAME)?.strip_suffix('.')?;
+        let same: BTreeSet<String> = same.split(", ").map(str::to_owned).collect();
+        let name = |row: &str| Some((row.split('`').nth(1)?.to_owned(), row.to_owned()));
+        let rows: BTreeMap<String, String> = rows.lines().filter_map(name).collect();
+        Some((format!("{head}\n| `all on`{on}\n"), rows, same))
+    };
+    let ((above, mut rows, mut same), (new_above, new_rows, new_same)) = (parts(old)?, parts(new)?);
+    same.retain(|name| !new_rows.contains_key(name));
+    same.extend(new_same);
+    rows.extend(new_rows);
+    let all: Vec<&str> = names.iter().filter_map(|n| rows.get(n)).map(String::as_str).collect();
+    let same: Vec<&str> = names.iter().filter(|n| same.contains(*n)).map(String::as_str).collect();
+    let same = if same.is_empty() { "none".to_owned() } else { same.join(", ") };
+    (above == new_above).then(|| format!("{above}{}\n\n{SAME}{same}.\n", all.join("\n")))
 }
 
 fn row(text: &mut String, name: &str, what: &str, of: &Figures, on: &Figures) {
@@ -144,5 +170,22 @@ mod tests {
         let row = "| `X`: does it | scenarios 1 (a) | 3 | 0, 0.0 | 0 | 2 | 0 | +10.0 % |  |";
         assert!(text.contains(row), "{text}");
         assert!(text.ends_with("No verdict differs without: none.\n"));
+    }
+
+    #[test]
+    fn rows_of_another_document_replace_those_of_the_same_names_and_come_in_order() {
+        let table = |on: &str, rows: &[&str], same: &str| {
+            let rows: Vec<String> =
+                rows.iter().map(|r| format!("| `{}`: {r} |", &r[..1])).collect();
+            format!("# A\n\n| `all on` | {on} |\n{}\n\n{SAME}{same}.\n", rows.join("\n"))
+        };
+        let names = ["A", "B", "C"].map(str::to_owned);
+        let old = table("1", &["A1", "C1"], "A, C");
+        let all = table("1", &["A1", "B2", "C2"], "A, B");
+        assert_eq!(merged(&old, &table("1", &["B2", "C2"], "B"), &names), Some(all));
+        assert_eq!(merged(&old, &table("2", &["B2"], "none"), &names), None);
+        let none = table("1", &["A1"], "none");
+        let again = table("1", &["A2"], "none");
+        assert_eq!(merged(&none, &again, &names), Some(again.clone()));
     }
 }
