@@ -291,9 +291,9 @@ impl Ledger {
     fn take_losses(&mut self, now: u64, wall: u64) {
         let lost = self.losses.take(now, wall);
         if lost != *self.fluid.taken() {
-            self.fluid.take(&lost);
+            self.fluid.set_taken(&lost);
             if let Some(tree) = &mut self.tree {
-                tree.take(lost);
+                tree.set_taken(lost);
             }
             self.settler.forget();
         }

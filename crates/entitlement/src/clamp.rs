@@ -83,6 +83,7 @@ pub fn fill_between(capacity: u64, claims: &[Between]) -> Vec<u64> {
         by_weight(capacity, &floors, |i, units| out[i] = units);
         return out;
     }
+    // What all ask for may fit.
     let most = |c: &Between| if c.weight > 0 { c.cap } else { c.floor };
     if claims.iter().map(|c| u128::from(most(c))).sum::<u128>() <= u128::from(capacity) {
         return claims.iter().map(most).collect();

@@ -63,6 +63,7 @@ pub fn fill_units(capacity: u64, claims: &[(u64, u64)]) -> Vec<u64> {
         weight_left < 1 << 64,
         "weights: cannot divide exactly: seen a sum of {weight_left}, allowed below 2^64"
     );
+    // What all ask for may fit.
     let weighed = || (0..claims.len()).filter(|i| claims[*i].0 > 0);
     if weighed().map(cap).sum::<u128>() <= u128::from(capacity) {
         weighed().for_each(|i| out[i] = cap(i) as u64);

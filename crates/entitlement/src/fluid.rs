@@ -117,8 +117,8 @@ pub(crate) fn placed_rates(
 /// No atom.
 const NONE: u32 = u32::MAX;
 
-/// The pCPUs of a host cut into atoms: pCPUs that belong to the same of the given sets. Immutable,
-/// to be used for many divisions.
+/// The pCPUs of a host cut into atoms: pCPUs that belong to the same of the given sets. To be
+/// used for many divisions: only what is taken of it changes.
 #[derive(Clone, Debug)]
 pub struct Fluid {
     pcpus: u64,
@@ -163,12 +163,12 @@ impl Fluid {
     /// The same host, of which so much is taken.
     #[must_use]
     pub fn without(mut self, taken: &Taken) -> Fluid {
-        self.take(taken);
+        self.set_taken(taken);
         self
     }
 
     /// So much of the host is taken from now on.
-    pub fn take(&mut self, taken: &Taken) {
+    pub fn set_taken(&mut self, taken: &Taken) {
         self.taken.fill(Rate(0));
         for (pcpu, rate) in taken {
             let atom = self.atom_of.get(usize::from(pcpu.0)).copied().unwrap_or(NONE);

@@ -189,7 +189,7 @@ impl Tree {
     }
 
     /// So much of the host is taken from now on.
-    pub fn take(&mut self, taken: Taken) {
+    pub fn set_taken(&mut self, taken: Taken) {
         self.taken = taken;
     }
 

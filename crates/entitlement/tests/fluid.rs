@@ -101,6 +101,24 @@ fn reference(pcpus: &PcpuSet, claims: &[FluidClaim]) -> Vec<(u128, u128)> {
 }
 
 #[test]
+fn what_is_taken_last_counts_and_nothing_before() {
+    let one = PcpuSet::first(1);
+    let mut host = Fluid::new(&PcpuSet::first(2), &[PcpuSet::first(2), one]);
+    let ask = |set| Demand { weight: 1, classes: [(set, 100)].into_iter().collect() };
+    let half = Rate(Rate::ONE.0 / 2);
+    // pCPU 7 is not of this host.
+    for (taken, got) in [
+        (vec![(0, half)], [100, 50]),
+        (vec![(1, half), (7, half)], [75, 75]),
+        (vec![(0, Rate::ONE)], [100, 0]),
+        (vec![], [100, 100]),
+    ] {
+        host.set_taken(&taken.iter().map(|(p, rate)| (PcpuId(*p), *rate)).collect());
+        assert_eq!(host.divide(100, &[ask(0), ask(1)]), got, "{taken:?}");
+    }
+}
+
+#[test]
 fn fluid_is_less_than_a_unit_off_the_exact_solution_and_loses_nothing() {
     seeds::each(0..4000, |seed| {
         let mut r = Random::new(seed);

@@ -69,7 +69,7 @@ pub const STEPS: [Step; 18] = [
         unless(fuzz_missing(), || own(c, &["fuzz", "--seconds", "5"]))
     }),
     Step {
-        // Kills and ejections, on two CPUs; drill kill has eight and takes twice as long.
+        // Kills and ejections, on two CPUs; drill kill has eight and takes four times as long.
         name: "lab drill eject",
         uses: Uses::WholeMachine,
         needs: LIVE,
