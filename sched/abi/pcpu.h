@@ -171,6 +171,8 @@ struct pcpu {
 	u32 gang_next;
 	/* not 0: worlds wait here outside their homes (place/home.h) */
 	u32 strays;
+	/* pCPU + 1 that cannot pick, whose strays this one is to move; 0 for none */
+	u32 strays_of;
 	/* four bytes of tell/trace.h for the next records, each written alone */
 	u32 trace_note;
 };

@@ -100,8 +100,7 @@ SUBPROG u64 preempt_gain(NONNULL(struct host *h), NONNULL(struct pcpu *p),
 }
 
 /* First slice of a candidate that preempts; afterwards the preempted world goes on. */
-INLINE u64 preempt_slice(const struct host *h, const struct knobs *k, const struct vm *v, u64 gain,
-			 u64 quantum)
+INLINE u64 preempt_slice(const struct knobs *k, const struct vm *v, u64 gain, u64 quantum)
 {
 	u64 more = gain + k->preempt_margin_us * US;
 	u64 slice = max_u64((more >> 10) * (v->weight >> 10), k->slice_min_us * US);

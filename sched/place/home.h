@@ -2,7 +2,8 @@
  *
  * Promise	its worlds leave a node that is home no longer at once (VS51 "NUMA Migration"): the
  *		pCPU where one runs or waits is kicked; what runs there goes to enqueue, what waits
- *		there waits in its home
+ *		there waits in its home. Where a higher class has taken that pCPU no kick arrives:
+ *		another one moves what waits there
  * Law		pcpu.strays: worlds may wait there outside their homes. A caller that writes a
  *		home reads the queue after that, and enqueue reads the home after it has counted
  *		the world: one of both sees the other. A walk that has seen fewer worlds than are
@@ -47,10 +48,36 @@ RARE_SUBPROG u32 home_strays(NONNULL(struct host *h), NONNULL(struct pcpu *p), N
 /* A pCPU is about to pick: worlds that wait there outside their homes leave. */
 INLINE void home_leave(struct host *h, struct pcpu *p)
 {
-	u32 seen = 0;
+	struct pcpu *q = p;
+	u32 of, seen = 0;
 
-	if (plat_read(p->strays))
-		home_strays(h, p, &seen);
+	if (!plat_read(p->strays)) {
+		of = plat_read(p->strays_of);
+		if (!of)
+			return;
+		p->strays_of = 0;
+		q = plat_pcpu(h, of - 1);
+	}
+	if (q)
+		home_strays(h, q, &seen);
+}
+
+/* The strays of a pCPU are to be moved: by it, or by the next one that can pick. */
+INLINE void home_kick(struct host *h, struct pcpu *p)
+{
+	plat_for(i, HOME_HELPERS_MAX) {
+		u32 id = p->id + i;
+		struct pcpu *q = plat_pcpu(h, id < h->pcpus ? id : id - h->pcpus);
+
+		if (!q)
+			break;
+		if (holder_taken(h, q) || plat_read(q->strays_of))
+			continue;
+		if (q != p)
+			q->strays_of = p->id + 1;
+		trace_kick(h, q->id, KICK_PREEMPT, WHY_MIGRATED);
+		break;
+	}
 }
 
 /* A world has been counted into the queue of `p`: its home may have changed since it was placed. */
@@ -87,7 +114,7 @@ INLINE bool core_home(struct host *h, struct world *w, u64 home)
 	if (!p || home_lets(w, p->domain))
 		return true;
 	p->strays = 1;
-	trace_kick(h, p->id, KICK_PREEMPT, WHY_MIGRATED);
+	home_kick(h, p);
 	return true;
 }
 
