@@ -147,7 +147,8 @@ impl Homes {
         let chosen = Chosen::new(&domains, knobs);
         let of = |n: &HostNode| Node { cores: n.cores, memory: n.memory };
         let homes = Homes {
-            planner: Planner::new(nodes.iter().map(of).collect(), knobs),
+            planner: Planner::new(nodes.iter().map(of).collect(), knobs)
+                .with_distances(&places::distances(&nodes, &facts)),
             nodes,
             online: topology.online().clone(),
             domains,

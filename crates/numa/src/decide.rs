@@ -2,15 +2,17 @@
 //!
 //! *Imbalance*: the load of a client's node is above another's by `imbalance_percent` of their
 //! cores; its move narrows that by `improvement_percent`, and leaves `thrash_percent` of it at most
-//! or no node contended. Of all such moves the one that narrows most is made, of equals the one
-//! that gains most memory, then the next is looked for. Where there is none for `swap_periods`, and
-//! none is about to be, two clients change places by the same rules. What a client loses of its
-//! action affinity counts against it, the less the more its node is contended: in full up to 100 %
-//! of the cores, nothing from 150 % on.
-//! *Locality*: more of the client's memory is in another node, by `improvement_percent`, and the
-//! move back asks for no next one: it neither loads that node beyond `core_cap_percent` of its
-//! cores, unless no other has less load by `imbalance_percent` or others want less than that there,
-//! nor would an imbalance undo it.
+//! or no node contended. Where its node is not contended to begin with the same must hold of what
+//! clients want in the mean of many rounds: what is apart for a moment takes nothing from any
+//! client, and a move costs memory. Of all such moves the one that narrows most is made, of equals
+//! the one that gains most memory, then the next is looked for. Where there is none for
+//! `swap_periods`, and none is about to be, two clients change places by the same rules. What a
+//! client loses of its action affinity counts against it, the less the more its node is contended:
+//! in full up to 100 % of the cores, nothing from 150 % on.
+//! *Locality*: more of the client's memory is in another node, or nearer to it where nodes are not
+//! equally far (`near`), by `improvement_percent`, and the move back asks for no next one: it
+//! neither loads that node beyond `core_cap_percent` of its cores, unless no other has less load by
+//! `imbalance_percent` or others want less than that there, nor would an imbalance undo it.
 //! *Action affinity*: the same of its communication, which outweighs memory by its weight.
 
 use crate::planner::{Planner, State, permille};
@@ -70,9 +72,13 @@ impl Loads {
 impl Planner {
     /// Loads of the nodes as the clients' homes are now.
     pub(crate) fn loads(&self) -> Loads {
+        self.loads_of(|c| c.wanted)
+    }
+
+    fn loads_of(&self, wanted: fn(&State) -> u64) -> Loads {
         let none = [0; NODES_MAX];
         let mut loads = Loads { wanted: none, cores: [0; NODES_MAX], permille: none };
-        self.clients.values().for_each(|c| loads.wanted[c.home as usize] += c.wanted);
+        self.clients.values().for_each(|c| loads.wanted[c.home as usize] += wanted(c));
         for (n, node) in self.nodes.iter().enumerate() {
             loads.cores[n] = node.cores;
             loads.permille[n] = loads.permille_with(n as u32, 0);
@@ -150,7 +156,7 @@ impl Planner {
 
     /// What it gains by the memory that is there, in permille.
     fn memory_gain(&self, c: &State, from: u32, to: u32) -> i64 {
-        let gain = c.local_permille(to) as i64 - c.local_permille(from) as i64;
+        let gain = self.near_permille(c, to) as i64 - self.near_permille(c, from) as i64;
         gain * self.knobs.locality_weight as i64
     }
 
@@ -177,6 +183,17 @@ impl Planner {
         } else {
             Ok(gain as u64)
         }
+    }
+
+    /// Whether an imbalance is one to move a client for: of a contended node at once, of another
+    /// only if what clients want in the mean of many rounds is apart, too, and the move narrows
+    /// that, by the same thresholds.
+    fn lasts(&self, loads: &Loads, long: &Loads, c: &State, to: u32) -> bool {
+        let (k, wanted) = (&self.knobs, c.wants_long as i64);
+        let before = long.permille(c.home).saturating_sub(long.permille(to));
+        let left = long.permille_with(c.home, -wanted).abs_diff(long.permille_with(to, wanted));
+        loads.permille(c.home) > k.contended_permille()
+            || before >= 10 * k.imbalance_percent && left * 100 <= before * k.thrash_percent
     }
 
     /// Whether a client would be moved on for an imbalance, were it in `node`.
@@ -235,12 +252,15 @@ impl Planner {
         let mut best: Option<((u64, i64), ClientId, u32)> = None;
         let mut refused = None;
         let least = 10 * self.knobs.imbalance_percent;
+        let long = self.loads_of(|c| c.wants_long);
         for (id, c) in &self.clients {
             if c.settled == 0 || self.nodes[c.home as usize].cores == 0 {
                 continue; // it has just come, or has nowhere to be
             }
             for to in self.others(c.home) {
-                if loads.permille(c.home) < loads.permille(to).saturating_add(least) {
+                if loads.permille(c.home) < loads.permille(to).saturating_add(least)
+                    || !self.lasts(loads, &long, c, to)
+                {
                     continue;
                 }
                 match self.narrows(loads, c, c.home, to) {

@@ -26,12 +26,6 @@ use crate::{ClientId, Decision, Reason};
 const CROWDED: u64 = 200;
 const REMOTE: u64 = 100;
 
-/// Worth of CPU time of a client in a node where no other runs, in permille.
-fn worth_alone(c: &State, node: u32) -> u64 {
-    let remote = if c.all_memory() == 0 { 0 } else { 1000 - c.local_permille(node) };
-    1000 - REMOTE * remote / 1000
-}
-
 /// What it loses of that where all together use so much of so many cores, in permille.
 fn crowded(own: u64, all: u64, cores: u32) -> u64 {
     let others = permille(all.saturating_sub(own), 1000 * u64::from(cores)).min(1000);
@@ -42,6 +36,12 @@ fn crowded(own: u64, all: u64, cores: u32) -> u64 {
 const FADES: i64 = 64;
 
 impl Planner {
+    /// Worth of CPU time of a client in a node where no other runs, in permille.
+    fn worth_alone(&self, c: &State, node: u32) -> u64 {
+        let remote = if c.all_memory() == 0 { 0 } else { 1000 - self.near_permille(c, node) };
+        1000 - REMOTE * remote / 1000
+    }
+
     pub(crate) fn be_fair(&mut self, at_ns: u64, out: &mut Vec<Decision>) {
         let every = self.knobs.fairness_periods;
         if every == 0 || self.rounds % every != 0 {
@@ -75,7 +75,7 @@ impl Planner {
         let worth_of = |id: &ClientId, used: u64| {
             let c = &self.clients[id];
             let at = c.home as usize;
-            worth_alone(c, c.home) - crowded(used, by_node[at], self.nodes[at].cores)
+            self.worth_alone(c, c.home) - crowded(used, by_node[at], self.nodes[at].cores)
         };
         let known: Vec<_> = used.iter().filter(|u| self.clients.contains_key(&u.0)).collect();
         let worths: Vec<u64> = known.iter().map(|u| worth_of(&u.0, u.1)).collect();
@@ -133,7 +133,7 @@ impl Planner {
                 };
                 let Some(without) = without.filter(|w| *w < most) else { continue };
                 changed.clone_from(if leaves { &there } else { &here });
-                let seat = Seat::new(c, home);
+                let seat = self.seat_of(c, home);
                 changed.insert(changed.partition_point(|s| s.place < seat.place), seat);
                 let with = self.unfairness(home, &changed, most - without, &mut gets);
                 let Some(gain) = with.map(|with| now - without - with) else { continue };
@@ -150,10 +150,21 @@ impl Planner {
         best.map(|(_, id, to)| (id, to))
     }
 
+    fn seat_of<'s>(&self, c: &'s State, node: u32) -> Seat<'s> {
+        Seat {
+            c,
+            place: (c.wanted * 1000 / c.share.max(1), c.client.id),
+            share: c.share,
+            wanted: c.wanted,
+            missing: c.missing,
+            alone: self.worth_alone(c, node),
+        }
+    }
+
     /// The clients of a node, in order.
     fn seats(&self, node: u32) -> Vec<Seat<'_>> {
         let of = self.clients.values().filter(|c| c.home == node);
-        let mut seats: Vec<Seat<'_>> = of.map(|c| Seat::new(c, node)).collect();
+        let mut seats: Vec<Seat<'_>> = of.map(|c| self.seat_of(c, node)).collect();
         seats.sort_unstable_by_key(|s| s.place);
         seats
     }
@@ -202,19 +213,6 @@ struct Seat<'s> {
     missing: i64,
     /// Worth of its CPU time there if no other ran, in permille.
     alone: u64,
-}
-
-impl Seat<'_> {
-    fn new(c: &State, node: u32) -> Seat<'_> {
-        Seat {
-            c,
-            place: (c.wanted * 1000 / c.share.max(1), c.client.id),
-            share: c.share,
-            wanted: c.wanted,
-            missing: c.missing,
-            alone: worth_alone(c, node),
-        }
-    }
 }
 
 /// Divides CPU among clients, in order, by entitlement, up to what each wants: what those that want

@@ -22,6 +22,7 @@ mod fair;
 mod knobs;
 mod llcs;
 mod memory;
+mod near;
 mod place;
 mod planner;
 mod reach;

@@ -53,6 +53,7 @@ impl Planner {
             known: false,
             wanted: burn,
             wants_now: burn,
+            wants_long: burn,
             memory: vec![0; self.nodes.len()],
             talks: vec![],
             settled: 0,

@@ -1,6 +1,7 @@
 //! The planner's state: nodes, clients, what they want, how long each has been at home.
 
 use crate::decide::NODES_MAX;
+use crate::near::Near;
 use crate::{Decision, Knobs, Outcome, Reason, Refusal};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,6 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 pub(crate) const REMEMBERED: usize = 16;
 /// Rounds after which it is seen what came of a decision.
 pub(crate) const OUTCOME_ROUNDS: u64 = 5;
+
+/// A round counts one in so many in the mean over many.
+const LONG_ROUNDS: u64 = 16;
 
 /// A NUMA node. One without cores has memory only: no client has it for a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +74,8 @@ pub(crate) struct State {
     /// Smoothed, in thousandths of a pCPU; and of the last round alone.
     pub(crate) wanted: u64,
     pub(crate) wants_now: u64,
+    /// The mean over many rounds.
+    pub(crate) wants_long: u64,
     pub(crate) memory: Vec<u64>,
     pub(crate) talks: Vec<(ClientId, u64)>,
     /// Rounds at its home.
@@ -108,6 +114,7 @@ pub(crate) fn permille(part: u64, whole: u64) -> u64 {
 pub struct Planner {
     pub(crate) knobs: Knobs,
     pub(crate) nodes: Vec<Node>,
+    pub(crate) near: Near,
     pub(crate) clients: BTreeMap<ClientId, State>,
     pub(crate) rounds: u64,
     /// Why an imbalance was left as it is in the last round, and for how many rounds one was.
@@ -124,7 +131,7 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// A planner for a host of these nodes, without clients.
+    /// A planner for a host of these nodes, all equally far from each other, without clients.
     ///
     /// # Panics
     /// Without a node that has cores, or with more than 64 nodes.
@@ -137,6 +144,7 @@ impl Planner {
         Planner {
             knobs,
             nodes,
+            near: Near::default(),
             clients: BTreeMap::new(),
             rounds: 0,
             refused: None,
@@ -235,6 +243,8 @@ impl Planner {
             // first whole one counts in full: until then it was not known.
             let first = !c.known && at_ns.saturating_sub(c.since_ns) >= period_ns;
             c.wanted = if first { load.wanted } else { (3 * c.wanted + load.wanted) / 4 };
+            let long = (LONG_ROUNDS - 1) * c.wants_long + load.wanted;
+            c.wants_long = if first { load.wanted } else { long / LONG_ROUNDS };
             c.known |= first;
             c.wants_now = load.wanted;
             c.memory.clone_from(&load.memory);

@@ -232,6 +232,67 @@ fn a_vm_that_fills_a_node_goes_back_to_its_memory_too() {
     assert_eq!(host.count(Reason::Locality), 1);
 }
 
+/// VMs whose vCPUs work and sleep for 8 s each on average: half of the host.
+#[test]
+fn vms_stay_where_what_they_want_for_a_moment_is_apart_and_no_node_is_contended() {
+    let (mut moves, mut apart) = (0, 0);
+    for seed in 0..20 {
+        let mut dice = dice::Stream::new(seed, "half");
+        let mut host = Host::new(2, 8, Knobs::default());
+        (1..=8).for_each(|vm| _ = host.start(vm, 2));
+        let mut busy = [true; 16];
+        for _ in 0..300 {
+            busy.iter_mut().for_each(|busy| *busy ^= dice.below(4) == 0);
+            let wants = |vm: u32| busy.iter().skip(vm as usize * 2 - 2).take(2);
+            let mut by_node = [0u64; 2];
+            for vm in 1..=8 {
+                host.vm(vm).wants = 1000 * wants(vm).filter(|busy| **busy).count() as u64;
+                by_node[host.home(vm) as usize] += host.vm(vm).wants;
+            }
+            apart += u64::from(by_node[0].abs_diff(by_node[1]) > 800);
+            host.round();
+        }
+        moves += host.count(Reason::Imbalance) + host.count(Reason::Swap);
+    }
+    assert!(apart > 20 * 300 / 2, "{apart} rounds in which the nodes differ by 10 %");
+    // 50 in each 600 s if what is apart for a moment counts.
+    assert!(moves <= 20 * 8, "{moves} in 20 times 600 s");
+}
+
+/// Four nodes in a row: memory of the next one is nearer than that of the last.
+#[test]
+fn a_vm_that_leaves_its_memory_goes_to_the_nearest_node_and_comes_nearer_when_it_can() {
+    let row = |i: u64| (0..4).map(|j: u64| 10 + 6 * i.abs_diff(j)).collect();
+    let rows: Vec<Vec<u64>> = (0..4).map(row).collect();
+    let moved = |rows: &[Vec<u64>], home: u32| {
+        let mut host = Host::new(4, 4, Knobs::default());
+        host.planner = host.planner.with_distances(rows);
+        // Two VMs of four vCPUs in one node, none elsewhere.
+        for vm in [1, 2] {
+            host.start(vm, 4);
+            host.planner.ask(0, id(vm), home);
+            host.vm(vm).memory = (0..4).map(|n| if n == home { GIB } else { 0 }).collect();
+        }
+        host.rounds(12);
+        assert_eq!(host.count(Reason::Imbalance), 1, "{:#?}", host.decisions);
+        [1, 2].map(|vm| host.home(vm)).into_iter().find(|h| *h != home).expect("one has moved")
+    };
+    assert_eq!((moved(&rows, 2), moved(&rows, 3)), (1, 2));
+    assert_eq!((moved(&[], 2), moved(&[], 3)), (0, 0), "all others are equally far");
+    // Its memory is in the last node, which is full: the one before that is as near as it gets.
+    let mut host = Host::new(4, 4, Knobs::default());
+    host.planner = host.planner.with_distances(&rows);
+    host.start(1, 4);
+    host.start(2, 2);
+    for (vm, home) in [(1, 3), (2, 0)] {
+        host.planner.ask(0, id(vm), home);
+        host.vm(vm).memory = vec![0, 0, 0, GIB];
+    }
+    host.rounds(3);
+    assert_eq!((host.home(1), host.home(2)), (3, 2), "{:#?}", host.decisions);
+    assert_eq!(host.count(Reason::Locality), 1);
+}
+
 #[test]
 fn a_vm_that_is_idle_from_the_start_is_known_to_be_after_a_round() {
     let mut host = Host::new(2, 4, Knobs::default());

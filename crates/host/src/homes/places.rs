@@ -87,6 +87,16 @@ pub(super) fn nodes(topology: &Topology, facts: &[NodeFacts]) -> Vec<HostNode> {
     out
 }
 
+/// Distances of nodes, a row for each in their order; none where the kernel does not say all.
+pub(super) fn distances(nodes: &[HostNode], facts: &[NodeFacts]) -> Vec<Vec<u64>> {
+    let at = |n: &HostNode| facts.iter().position(|f| f.id == n.kernel);
+    let one = |i: &HostNode, j: &HostNode| {
+        facts[at(i)?].distances.get(at(j)?).map(|distance| u64::from(*distance))
+    };
+    let row = |i: &HostNode| nodes.iter().map(|j| one(i, j)).collect::<Option<Vec<u64>>>();
+    nodes.iter().map(row).collect::<Option<_>>().unwrap_or_default()
+}
+
 /// What homes there are.
 impl Homes {
     /// What they are in, in words.

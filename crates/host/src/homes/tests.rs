@@ -22,6 +22,14 @@ fn nodes_are_numbered_as_the_scheduler_does_and_keep_the_kernels_numbers() {
     let node =
         |kernel, pcpus: &str, count, kib| (kernel, pcpus.to_owned(), count as usize, count, kib);
     assert_eq!(seen, [node(1, "0,2", 2, 2), node(0, "1", 1, 1), node(4, "", 0, 5)]);
+    let mut facts = facts;
+    let rows = |facts: &[NodeFacts]| places::distances(&nodes(&topology, facts), facts);
+    assert_eq!(rows(&facts), Vec::<Vec<u64>>::new(), "the kernel says none");
+    // From the kernel's nodes 0, 1 and 4 to each of them.
+    for (fact, row) in facts.iter_mut().zip([[10, 21, 17], [21, 10, 31], [17, 31, 10]]) {
+        fact.distances = row.to_vec();
+    }
+    assert_eq!(rows(&facts), [[10, 21, 31], [21, 10, 17], [31, 17, 10]]);
 }
 
 /// Two nodes of two pCPUs, and one that has memory alone.
