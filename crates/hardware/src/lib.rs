@@ -3,13 +3,14 @@
 //!
 //! *Law*: a world that runs for `t` ns works for `t` less what it loses, and each loss has one
 //! cause: a busy hyper-thread (`speed`), a working set that is not in the caches (`cache`, and
-//! `llc` where those that run together need more than the LLC holds), memory bandwidth (`llc`), and
-//! memory that is in other NUMA nodes (`memory`).
+//! `llc` where those that run together need more than the LLC holds), memory bandwidth (`llc`, and
+//! `memory` by node), and memory that is in other NUMA nodes (`memory`).
 //! All are integers, and their sum is `t` to the ns.
 //!
 //! *Sources*: VS51 "Load Balancing" names what a scheduler has to see of all this; docs/hardware.md
 //! has the sources of each number, and what is not modelled.
 
+mod bandwidth;
 mod cache;
 mod llc;
 mod machine;
@@ -22,7 +23,9 @@ pub use speed::{Done, ONE};
 
 use cache::{Caches, Refill};
 use llc::Llcs;
+use memory::Left;
 use speed::{Run, Speed};
+use std::collections::BTreeSet;
 use topology::{Place, Topology};
 
 /// What runs on a pCPU.
@@ -90,7 +93,14 @@ impl Hardware {
 
     /// The same with memory by node.
     #[must_use]
-    pub fn with_memory(self, memory: Option<Memory>) -> Hardware {
+    pub fn with_memory(mut self, memory: Option<Memory>) -> Hardware {
+        let places = |p: &Pcpu| (p.place.node, p.place.llc);
+        let all: BTreeSet<(u32, u32)> = self.pcpus.iter().map(places).collect();
+        for (node, llc) in all.iter().filter(|_| memory.is_some()) {
+            if all.iter().filter(|(n, _)| n == node).count() == 1 {
+                self.llcs.has_no_limit(*llc);
+            }
+        }
         Hardware { memory, ..self }
     }
 
@@ -104,13 +114,6 @@ impl Hardware {
     /// `apply` is called for it after that.
     pub fn memory_mut(&mut self) -> Option<&mut Memory> {
         self.memory.as_mut()
-    }
-
-    /// What a world wants of other nodes on a pCPU, in bytes a us.
-    fn wants(&self, world: u32, place: Place) -> u64 {
-        let profile = &self.profiles[world as usize];
-        let far = self.memory.as_ref().map_or(0, |m| m.remote_permille(world, place.node));
-        self.llcs.wanted(place.llc, profile) * far / 1000
     }
 
     /// What runs on a pCPU.
@@ -131,15 +134,6 @@ impl Hardware {
     /// Something else runs on a pCPU from now on; all time until now has been passed.
     pub fn occupy(&mut self, pcpu: u32, occupant: Occupant) {
         let place = self.pcpus[pcpu as usize].place;
-        let wants = |h: &Hardware, of: Occupant| match of {
-            Occupant::World(world) if h.memory.is_some() => h.wants(world, place),
-            _ => 0,
-        };
-        let far = [wants(self, self.occupant(pcpu)), wants(self, occupant)];
-        if let Some(memory) = self.memory.as_mut().filter(|_| far != [0, 0]) {
-            memory.wants(place.node, far[0], false);
-            memory.wants(place.node, far[1], true);
-        }
         let at = &mut self.pcpus[pcpu as usize];
         let before = std::mem::replace(&mut at.occupant, occupant);
         let llc = at.place.llc;
@@ -149,12 +143,19 @@ impl Hardware {
             let streamed = at.run.worked_ns().saturating_mul(wanted) / 1000;
             self.caches.stop(world, at.place, at.refill, at.run.unpaid_ns, streamed);
             self.llcs.leave(llc, profile);
+            if let Some(memory) = &mut self.memory {
+                memory.stops(world);
+            }
         }
         if let Occupant::World(world) = occupant {
             let profile = &self.profiles[world as usize];
             at.refill = self.caches.start(world, pcpu, at.place, profile);
             at.run = Run::new(at.refill.cost_ns);
             self.llcs.enter(llc, profile);
+            let wanted = self.llcs.wanted(llc, profile);
+            if let Some(memory) = &mut self.memory {
+                memory.starts(world, place.node, wanted);
+            }
         }
         let core = at.place.core as usize;
         let busy = self.cores[core].iter().filter(|p| self.occupant(**p) != Occupant::Idle);
@@ -176,11 +177,11 @@ impl Hardware {
         let Occupant::World(world) = at.occupant else { return };
         let profile = &self.profiles[world as usize];
         let (cached, fed) = self.llcs.speed(at.place.llc, profile);
-        let near = self.memory.as_ref().map_or(speed::ONE, |m| {
-            let node = at.place.node;
-            m.far(world, node).speed(profile.memory_permille, m.squeezed(node))
+        let left = self.memory.as_ref().map_or(Left { fed: ONE, near: ONE }, |m| {
+            m.speed(world, at.place.node, profile.memory_permille)
         });
-        at.run.set_speed(Speed { smt: profile.smt(threads), cached, fed, near });
+        let fed = (fed * left.fed / ONE).max(1);
+        at.run.set_speed(Speed { smt: profile.smt(threads), cached, fed, near: left.near });
     }
 
     /// The world that runs on a pCPU has had so much CPU time: what came of it.
@@ -220,33 +221,32 @@ impl Hardware {
                 _ => None,
             }
         });
-        changed.extend(self.renew_links());
+        changed.extend(self.renew_memory());
         changed.sort_unstable();
         changed.dedup();
         changed.retain(|p| matches!(self.occupant(*p), Occupant::World(_)));
         changed
     }
 
-    /// Finds what worlds of each node take from each other on the way to others; of the nodes where
-    /// that has changed, their pCPUs.
-    fn renew_links(&mut self) -> Vec<u32> {
+    /// Finds what worlds take from each other of nodes' memory and of the ways between nodes; all
+    /// pCPUs if that has changed.
+    fn renew_memory(&mut self) -> Vec<u32> {
         if !self.memory.as_ref().is_some_and(Memory::is_changed) {
             return vec![];
         }
-        let of = |at: &Pcpu| match at.occupant {
-            Occupant::World(world) => {
-                let Speed { smt, cached, .. } = at.run.speed();
-                let wanted = (self.wants(world, at.place) * smt / ONE) * cached / ONE;
-                (at.place.node, wanted, self.profiles[world as usize].memory_permille)
-            }
-            _ => (at.place.node, 0, 0),
+        let of = |at: &Pcpu| {
+            let Occupant::World(world) = at.occupant else { return None };
+            let profile = &self.profiles[world as usize];
+            let Speed { smt, cached, .. } = at.run.speed();
+            let full = self.llcs.wanted(at.place.llc, profile);
+            let wanted = full * smt / ONE * cached / ONE;
+            Some((full, (world, at.place.node, wanted, profile.memory_permille)))
         };
-        let runs: Vec<(u32, u64, u64)> = self.pcpus.iter().map(of).filter(|r| r.1 > 0).collect();
+        let all: Vec<_> = self.pcpus.iter().filter_map(of).collect();
         let Some(memory) = &mut self.memory else { return vec![] };
-        let here = |node: u32| runs.iter().filter(move |r| r.0 == node).map(|r| (r.1, r.2));
-        let nodes = memory.renew(|node| here(node).collect());
-        let of = |(id, at): (u32, &Pcpu)| nodes.contains(&at.place.node).then_some(id);
-        (0..).zip(&self.pcpus).filter_map(of).collect()
+        all.iter().for_each(|(full, (world, node, ..))| memory.starts(*world, *node, *full));
+        let runs: Vec<_> = all.into_iter().map(|(_, run)| run).collect();
+        if memory.renew(&runs) { (0..self.pcpus.len() as u32).collect() } else { vec![] }
     }
 
     /// What `renew` has found is in force on a pCPU.

@@ -5,7 +5,8 @@
 //! part of its own cached, `h = size ÷ sum`, and goes at `1 − (1 − uncached) · (1 − h)`. Where
 //! they want more from memory than there is, `D > B`, each waits for it longer, in proportion to
 //! the time that it waits anyway (`memory`): each goes at `1 − memory · x`, and `x` is such that
-//! together they get `B`, as long as `x ≤ 1`.
+//! together they get `B`, as long as `x ≤ 1`. With memory by node an LLC that has a node to itself
+//! has no such limit: what nodes give is in `memory`.
 //!
 //! *Approximation*: both are found anew once a ms, for what runs then, in steps of a 64th.
 
@@ -17,6 +18,8 @@ const STEP: u64 = ONE / 64;
 #[derive(Clone, Debug)]
 struct Llc {
     pcpus: Vec<u32>,
+    /// What they get of memory together, in bytes a us.
+    bandwidth: u64,
     /// Working sets of the worlds that run, and what they want at most and at least of memory.
     sets: u64,
     wanted: u64,
@@ -30,9 +33,9 @@ struct Llc {
 
 impl Llc {
     /// Whether those that run may be in each other's way, or were.
-    fn is_pressed(&self, size: u64, bandwidth: u64) -> bool {
+    fn is_pressed(&self, size: u64) -> bool {
         let wanted = if self.sets > size { self.wanted } else { self.cached_wanted };
-        self.sets > size || wanted > bandwidth || self.cached != ONE || self.squeezed != 0
+        self.sets > size || wanted > self.bandwidth || self.cached != ONE || self.squeezed != 0
     }
 }
 
@@ -40,7 +43,6 @@ impl Llc {
 #[derive(Clone, Debug)]
 pub(crate) struct Llcs {
     size: u64,
-    bandwidth: u64,
     all: Vec<Llc>,
     /// How many are pressed and have changed.
     due: usize,
@@ -50,6 +52,7 @@ impl Llcs {
     pub(crate) fn new(machine: &Machine, members: Vec<Vec<u32>>) -> Llcs {
         let llc = |pcpus| Llc {
             pcpus,
+            bandwidth: machine.bandwidth,
             sets: 0,
             wanted: 0,
             cached_wanted: 0,
@@ -57,12 +60,12 @@ impl Llcs {
             squeezed: 0,
             changed: false,
         };
-        Llcs {
-            size: machine.llc,
-            bandwidth: machine.bandwidth,
-            all: members.into_iter().map(llc).collect(),
-            due: 0,
-        }
+        Llcs { size: machine.llc, all: members.into_iter().map(llc).collect(), due: 0 }
+    }
+
+    /// An LLC gets all that its worlds want of memory from now on.
+    pub(crate) fn has_no_limit(&mut self, llc: u32) {
+        self.all[llc as usize].bandwidth = u64::MAX;
     }
 
     /// A world of this profile runs there from now on.
@@ -86,7 +89,7 @@ impl Llcs {
     /// What runs on an LLC has changed, or how fast it goes.
     pub(crate) fn has_changed(&mut self, llc: u32) {
         let at = &mut self.all[llc as usize];
-        if !at.changed && at.is_pressed(self.size, self.bandwidth) {
+        if !at.changed && at.is_pressed(self.size) {
             at.changed = true;
             self.due += 1;
         }
@@ -114,7 +117,7 @@ impl Llcs {
     /// the profile of what runs on a pCPU, and what its core leaves it.
     pub(crate) fn renew(&mut self, runs: impl Fn(u32) -> Option<(Profile, u64)>) -> Vec<u32> {
         let mut out = vec![];
-        let (size, bandwidth) = (self.size, self.bandwidth);
+        let size = self.size;
         for at in self.all.iter_mut().filter(|at| at.changed) {
             at.changed = false;
             let cached = match at.sets {
@@ -129,7 +132,7 @@ impl Llcs {
                 wanted += own;
                 waits += own * of.memory_permille / 1000;
             }
-            let over = wanted.saturating_sub(bandwidth * ONE);
+            let over = wanted.saturating_sub(at.bandwidth.saturating_mul(ONE));
             let squeezed = (over / (waits / ONE).max(1)).min(ONE).div_ceil(STEP) * STEP;
             if (cached, squeezed) != (at.cached, at.squeezed) {
                 (at.cached, at.squeezed) = (cached, squeezed);

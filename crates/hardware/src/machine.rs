@@ -17,7 +17,8 @@ pub struct Machine {
     pub from_node_ns: u64,
     /// Time that a world loses on any pCPU but its last: TLBs, predictors, a vCPU's registers.
     pub migration_ns: u64,
-    /// What the cores of an LLC get from memory together.
+    /// What the cores of an LLC get from memory together. With memory by node not where an LLC has
+    /// a node to itself.
     pub bandwidth: u64,
 }
 

@@ -1,19 +1,19 @@
-//! Memory of NUMA nodes: where the pages of VMs are, how much slower a world works for those that
-//! are not in its node, and what the way between nodes carries.
+//! Memory of NUMA nodes: where the pages of VMs are, and how much slower a world works for those
+//! that are not in its node, or in a node that many worlds want.
 //!
 //! *Law*: a world that waits for memory for `m` of its time with all pages in its node waits for
 //! `m · r` with a part of them elsewhere, where `r` is the mean of the distances over the nodes
-//! that its accesses go to, by that of its own node. It goes at `1 ÷ (1 + m · (r − 1))`. Where the
-//! worlds of a node want more from other nodes than the way to them carries, `D > L`, each waits
-//! longer, in proportion to the time that it waits anyway, until together they get `L`.
-//! Pages that are moved use that way too.
+//! that its accesses go to, by that of its own node. It waits longer where worlds want more of a
+//! node's memory than that gives, or more of the way from their node to the others than that
+//! carries (`bandwidth`). Pages that are moved use both.
 //!
 //! *Pages*: an area of memory has hot pages, a small part that most accesses go to, and others; of
 //! both it is known how many bytes are in each node, not which page is where.
 //!
 //! *Sources*: distances are ACPI's (SLIT): 10 in the own node. docs/hardware.md has the rest.
 
-use crate::speed::ONE;
+use crate::{bandwidth, bandwidth::User, speed::ONE};
+use smallvec::SmallVec;
 
 /// Distance of a node from itself (ACPI 6.5, 5.2.17).
 pub const LOCAL_DISTANCE: u64 = 10;
@@ -25,6 +25,8 @@ pub struct NodeMemory {
     pub sizes: Vec<u64>,
     /// Distances, a row for each node: `LOCAL_DISTANCE` is its own.
     pub distances: Vec<Vec<u64>>,
+    /// What the memory of each node gives to all worlds together, in bytes a us.
+    pub bandwidth: Vec<u64>,
     /// What a node gets from all others together, in bytes a us.
     pub link: u64,
 }
@@ -69,13 +71,19 @@ pub(crate) struct Far {
 
 impl Far {
     const NONE: Far = Far { extra: 0, remote_permille: 0 };
-
-    /// What is left of full speed for a world that waits for memory for so much of its time.
-    pub(crate) fn speed(self, memory_permille: u64, squeezed: u64) -> u64 {
-        let waits = memory_permille * (self.extra + squeezed * self.remote_permille / 1000) / 1000;
-        (ONE * ONE / (ONE + waits)).max(1)
-    }
 }
+
+/// What is left of a world's full speed, parts in 2^-16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// By the controllers of nodes.
+    pub(crate) fed: u64,
+    /// By distances, and the way to other nodes.
+    pub(crate) near: u64,
+}
+
+/// A world that runs: its node, and what it wants of memory at full speed, in bytes a us.
+type Running = Option<(u32, u64)>;
 
 /// The memory of a host.
 #[derive(Clone, Debug)]
@@ -84,35 +92,40 @@ pub struct Memory {
     areas: Vec<Area>,
     /// Areas that each world uses, and the part of its accesses in permille.
     uses: Vec<Vec<(u32, u64)>>,
+    /// By world: parts of its accesses that go to each node, in permille, those of none left out.
+    accesses: Vec<Vec<(u32, u64)>>,
     /// By world and node.
     far: Vec<Vec<Far>>,
-    /// Of each node: what its worlds want of others, in bytes a us, and what moving pages takes.
+    /// By world.
+    running: Vec<Running>,
+    /// Of each way, the memory of each node and then the links: what worlds want of it at most, in
+    /// bytes a us, and how much longer an access takes, in 2^-16.
     wanted: Vec<u64>,
+    longer: Vec<u64>,
+    /// What moving pages takes of each node's memory and link.
     moving: Vec<u64>,
-    /// How much longer its worlds wait for other nodes, in 2^-16.
-    squeezed: Vec<u64>,
     changed: bool,
 }
-
-/// Steps of what is squeezed.
-const STEP: u64 = ONE / 64;
 
 impl Memory {
     /// Memory of which nothing is used, on a host of so many worlds.
     ///
     /// # Panics
-    /// If the distances are not square.
+    /// If the distances are not square, or a node has no bandwidth.
     #[must_use]
     pub fn new(of: NodeMemory, worlds: usize) -> Memory {
         let nodes = of.sizes.len();
         assert!(of.distances.len() == nodes && of.distances.iter().all(|r| r.len() == nodes));
+        assert!(of.bandwidth.len() == nodes);
         Memory {
             areas: vec![],
             uses: vec![vec![]; worlds],
+            accesses: vec![vec![]; worlds],
             far: vec![vec![Far::NONE; nodes]; worlds],
-            wanted: vec![0; nodes],
+            running: vec![None; worlds],
+            wanted: vec![0; 2 * nodes],
+            longer: vec![0; 2 * nodes],
             moving: vec![0; nodes],
-            squeezed: vec![0; nodes],
             changed: false,
             of,
         }
@@ -203,7 +216,7 @@ impl Memory {
         ((0..).zip(out).filter(|(_, bytes)| *bytes > 0).collect(), colds)
     }
 
-    /// Moving pages takes so much of a node's way to others from now on, in bytes a us.
+    /// Moving pages takes so much of a node's memory and link from now on, in bytes a us.
     pub fn moves(&mut self, node: u32, per_us: u64) {
         if std::mem::replace(&mut self.moving[node as usize], per_us) != per_us {
             self.changed = true;
@@ -230,75 +243,111 @@ impl Memory {
 
     /// Finds anew what a world loses in each node.
     fn look(&mut self, world: u32) {
-        for from in 0..self.of.sizes.len() {
-            let (mut extra, mut remote) = (0, 0);
-            for (area, part) in &self.uses[world as usize] {
-                let area = &self.areas[*area as usize];
-                if area.bytes() == 0 {
-                    continue;
-                }
-                for to in (0..self.of.sizes.len()).filter(|to| *to != from) {
-                    let row = &self.of.distances[from];
-                    let accesses = area.accesses(to) * part;
-                    extra += accesses * row[to].saturating_sub(row[from]) * ONE
-                        / row[from].max(1)
-                        / 1_000_000;
-                    remote += accesses;
-                }
+        let running = self.running[world as usize];
+        self.stops(world);
+        let nodes = self.of.sizes.len();
+        let mut accesses = vec![0; nodes];
+        for (area, part) in &self.uses[world as usize] {
+            let area = &self.areas[*area as usize];
+            if area.bytes() > 0 {
+                (0..nodes).for_each(|to| accesses[to] += area.accesses(to) * part);
             }
-            let far = Far { extra, remote_permille: remote / 1000 };
-            if std::mem::replace(&mut self.far[world as usize][from], far) != far {
-                self.changed = true;
-            }
+        }
+        for (from, row) in self.of.distances.iter().enumerate() {
+            let others = accesses.iter().enumerate().filter(|(to, _)| *to != from);
+            let far = |(to, part): (usize, &u64)| {
+                part * row[to].saturating_sub(row[from]) * ONE / row[from].max(1) / 1_000_000
+            };
+            self.far[world as usize][from] = Far {
+                extra: others.clone().map(far).sum(),
+                remote_permille: others.map(|(_, part)| part).sum::<u64>() / 1000,
+            };
+        }
+        let some = (0..).zip(&accesses).filter(|(_, part)| **part >= 1000);
+        self.accesses[world as usize] = some.map(|(to, part)| (to, part / 1000)).collect();
+        if let Some((node, bytes)) = running {
+            self.starts(world, node, bytes);
         }
     }
 
-    pub(crate) fn far(&self, world: u32, node: u32) -> Far {
-        self.far[world as usize][node as usize]
+    /// Ways that the accesses of a world on a node go by, and the part of each in permille. One
+    /// without memory of its own uses that of its node.
+    fn ways(&self, world: u32, node: u32) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let link = self.of.sizes.len() + node as usize;
+        let remote = self.remote_permille(world, node);
+        let of = &self.accesses[world as usize];
+        let memory = of.iter().map(|(to, part)| (*to as usize, *part));
+        let near = of.is_empty().then_some((node as usize, 1000));
+        memory.chain(near).chain((remote > 0).then_some((link, remote)))
     }
 
-    /// How much longer the worlds of a node wait for others, in 2^-16.
-    pub(crate) fn squeezed(&self, node: u32) -> u64 {
-        self.squeezed[node as usize]
+    /// What a way carries for worlds, in bytes a us.
+    fn carries(&self, way: usize) -> u64 {
+        let nodes = self.of.sizes.len();
+        let all = self.of.bandwidth.get(way).copied().unwrap_or(self.of.link);
+        all.saturating_sub(self.moving[way % nodes])
     }
 
-    /// A world begins or ceases to want so much of other nodes, in bytes a us.
-    pub(crate) fn wants(&mut self, node: u32, bytes: u64, more: bool) {
-        let wanted = &mut self.wanted[node as usize];
-        *wanted = if more { *wanted + bytes } else { wanted.saturating_sub(bytes) };
-        let moving = self.moving[node as usize];
-        self.changed |= *wanted + moving > self.of.link || self.squeezed[node as usize] != 0;
+    /// A world runs on a node from now on, and wants so much of memory, in bytes a us.
+    pub(crate) fn starts(&mut self, world: u32, node: u32, bytes: u64) {
+        self.stops(world);
+        self.running[world as usize] = Some((node, bytes));
+        self.counts(world, node, |sum, part| sum + bytes * part / 1000);
+    }
+
+    /// It runs no longer.
+    pub(crate) fn stops(&mut self, world: u32) {
+        if let Some((node, bytes)) = self.running[world as usize].take() {
+            self.counts(world, node, |sum, part| sum - bytes * part / 1000);
+        }
+    }
+
+    fn counts(&mut self, world: u32, node: u32, sum: impl Fn(u64, u64) -> u64) {
+        let ways: SmallVec<[(usize, u64); 4]> = self.ways(world, node).collect();
+        for (way, part) in ways {
+            self.wanted[way] = sum(self.wanted[way], part);
+            self.changed |= self.wanted[way] > self.carries(way) || self.longer[way] > 0;
+        }
     }
 
     pub(crate) fn is_changed(&self) -> bool {
         self.changed
     }
 
-    /// Finds anew how much longer the worlds of each node wait for others. `runs` has, by node,
-    /// what each world there wants of others in bytes a us, and for what part of its time it waits
-    /// for memory, in permille. Nodes where that has changed.
-    pub(crate) fn renew(&mut self, runs: impl Fn(u32) -> Vec<(u64, u64)>) -> Vec<u32> {
-        self.changed = false;
-        let mut out = vec![];
-        for node in 0..self.of.sizes.len() as u32 {
-            let of = runs(node);
-            let wanted: u64 = of.iter().map(|w| w.0).sum();
-            self.wanted[node as usize] = wanted;
-            let moving = self.moving[node as usize];
-            let link = self.of.link.saturating_sub(moving).max(1);
-            // Each goes at 1 / (1 + m·x): with the mean m, x = (wanted ÷ link − 1) ÷ m.
-            let squeezed = if wanted > link {
-                let waits: u64 = of.iter().map(|w| w.0 * w.1 / 1000).sum();
-                ((wanted - link) * ONE / link * wanted / waits.max(1)).div_ceil(STEP) * STEP
+    /// What is left of full speed for a world on a node that waits for memory for so much of its
+    /// time.
+    pub(crate) fn speed(&self, world: u32, node: u32, memory_permille: u64) -> Left {
+        let nodes = self.of.sizes.len();
+        let (mut far, mut fed) = (self.far[world as usize][node as usize].extra, 0);
+        for (way, part) in self.ways(world, node) {
+            let waits = self.longer[way] * part / 1000;
+            if way < nodes {
+                fed += waits;
             } else {
-                0
-            };
-            let squeezed = squeezed.min(64 * ONE);
-            if std::mem::replace(&mut self.squeezed[node as usize], squeezed) != squeezed {
-                out.push(node);
+                far += waits;
             }
         }
-        out
+        let near = ONE + memory_permille * far / 1000;
+        let all = near + memory_permille * fed / 1000;
+        Left { fed: (near * ONE / all).max(1), near: (ONE * ONE / near).max(1) }
+    }
+
+    /// Finds anew how much longer accesses take. `runs` are the worlds that run: world, node, what
+    /// each wants of memory while that does not slow it, in bytes a us, and for what part of its
+    /// time it waits for memory, in permille. Whether any goes at another speed now.
+    pub(crate) fn renew(&mut self, runs: &[(u32, u32, u64, u64)]) -> bool {
+        self.changed = false;
+        let user = |(world, node, wanted, memory_permille): &(u32, u32, u64, u64)| User {
+            wanted: *wanted,
+            memory_permille: *memory_permille,
+            extra: self.far[*world as usize][*node as usize].extra,
+            by: self.ways(*world, *node).collect(),
+        };
+        let users: Vec<User> = runs.iter().map(user).collect();
+        let carries: Vec<u64> = (0..self.wanted.len()).map(|way| self.carries(way)).collect();
+        let before = self.longer.clone();
+        bandwidth::solve(&users, &carries, &mut self.longer);
+        before != self.longer
     }
 }
 
@@ -311,7 +360,8 @@ mod tests {
     fn memory(nodes: usize) -> Memory {
         let row = |i: usize| (0..nodes).map(|j| if i == j { 10 } else { 16 }).collect();
         let distances = (0..nodes).map(row).collect();
-        Memory::new(NodeMemory { sizes: vec![4 * GIB; nodes], distances, link: 10_000 }, 4)
+        let (sizes, bandwidth) = (vec![4 * GIB; nodes], vec![30_000; nodes]);
+        Memory::new(NodeMemory { sizes, distances, bandwidth, link: 10_000 }, 16)
     }
 
     #[test]
@@ -320,18 +370,18 @@ mod tests {
         let a = m.area(0);
         m.used_by(1, vec![(a, 1000)]);
         assert_eq!(m.allocate(a, 2 * GIB, 0, &[0]), 0);
-        assert_eq!((m.far(1, 0).speed(500, 0), m.remote_permille(1, 0)), (ONE, 0));
-        assert_eq!(m.remote_permille(1, 1), 1000);
+        assert_eq!(m.speed(1, 0, 500), Left { fed: ONE, near: ONE });
+        assert_eq!((m.remote_permille(1, 0), m.remote_permille(1, 1)), (0, 1000));
         // m = 0.5, r = 1.6: 1 ÷ 1.3.
-        assert!(m.far(1, 1).speed(500, 0).abs_diff(ONE * 10 / 13) <= 2);
+        assert!(m.speed(1, 1, 500).near.abs_diff(ONE * 10 / 13) <= 2);
         assert_eq!(m.move_to(a, 1, GIB, GIB), (vec![(0, GIB)], GIB));
         // Half is remote: 1 ÷ 1.15 in both nodes.
         for node in 0..2 {
-            assert!(m.far(1, node).speed(500, 0).abs_diff(ONE * 100 / 115) <= 2);
+            assert!(m.speed(1, node, 500).near.abs_diff(ONE * 100 / 115) <= 2);
         }
         assert_eq!((m.free(0), m.free(1)), (3 * GIB, 3 * GIB));
         m.release(a);
-        assert_eq!((m.free(0), m.far(1, 1)), (4 * GIB, Far::NONE));
+        assert_eq!((m.free(0), m.far[1][1]), (4 * GIB, Far::NONE));
     }
 
     #[test]
@@ -359,23 +409,90 @@ mod tests {
         assert_eq!(all, 8 * GIB);
     }
 
-    #[test]
-    fn the_way_to_other_nodes_carries_no_more_than_it_does() {
+    /// Memory with an area in each of two nodes, and so many worlds that run in node 0: their
+    /// accesses to each node in permille, what they want and how long they wait for memory.
+    fn running(of: &[(u64, u64, u64)], moving: u64) -> (Memory, Vec<(u32, u32, u64, u64)>) {
         let mut m = memory(2);
-        let want = |speed: u64, n: u64| 4_000 * n * speed / ONE;
-        for (worlds, moving) in [(2, 0), (3, 0), (5, 0), (3, 4_000), (8, 6_000)] {
-            m.moves(0, moving);
-            let runs = |node: u32| vec![(4_000, 500); if node == 0 { worlds as usize } else { 0 }];
-            m.renew(runs);
-            let far = Far { extra: 0, remote_permille: 1000 };
-            let sum = want(far.speed(500, m.squeezed(0)), worlds);
-            let link = 10_000 - moving;
-            assert!(sum <= link, "{worlds} {moving}: {sum}");
-            if 4_000 * worlds > link {
-                assert!(sum * 100 >= link * 96, "{worlds} {moving}: {sum} of {link}");
-            } else {
-                assert_eq!(m.squeezed(0), 0);
+        let areas = [m.area(0), m.area(0)];
+        m.allocate(areas[0], GIB, 0, &[0]);
+        m.allocate(areas[1], GIB, 0, &[1]);
+        m.moves(0, moving);
+        let runs: Vec<_> =
+            (0..).zip(of).map(|(w, (_, want, waits))| (w, 0, *want, *waits)).collect();
+        for ((world, _, want, _), (own, ..)) in runs.iter().zip(of) {
+            m.used_by(*world, vec![(areas[0], *own), (areas[1], 1000 - own)]);
+            m.starts(*world, 0, *want);
+        }
+        m.renew(&runs);
+        (m, runs)
+    }
+
+    /// What the worlds get of node 0's memory, of node 1's, and by node 0's link.
+    fn got(m: &Memory, runs: &[(u32, u32, u64, u64)]) -> [u64; 3] {
+        let mut out = [0; 3];
+        for (world, node, want, waits) in runs {
+            let left = m.speed(*world, *node, *waits);
+            for (way, part) in m.ways(*world, *node) {
+                out[way.min(2)] += want * (left.fed * left.near / ONE) / ONE * part / 1000;
             }
         }
+        out
+    }
+
+    #[test]
+    fn the_way_to_other_nodes_carries_no_more_than_it_does() {
+        for (worlds, moving) in [(2, 0), (3, 0), (5, 0), (3, 4_000), (8, 6_000)] {
+            let (m, runs) = running(&vec![(0, 4_000, 500); worlds], moving);
+            let (sum, link) = (got(&m, &runs)[2], 10_000 - moving);
+            assert!(sum <= link, "{worlds} {moving}: {sum}");
+            // Without others' accesses a world goes at 1 ÷ 1.3.
+            if 4_000 * worlds as u64 * 10 / 13 > link {
+                assert!(sum * 100 >= link * 98, "{worlds} {moving}: {sum} of {link}");
+            } else {
+                assert_eq!(m.longer, [0; 4]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_nodes_memory_gives_no_more_than_it_does_and_the_others_are_as_fast_as_before() {
+        // Three ask node 0 for 36,000 where it gives 30,000, and one asks node 1.
+        let near = (1000, 12_000, 700);
+        let (m, runs) = running(&[near, near, near, (0, 1_000, 350)], 0);
+        let [own, other, link] = got(&m, &runs);
+        assert!((29_600..=30_000).contains(&own), "{own}");
+        assert_eq!((m.speed(3, 0, 350).fed, other, link), (ONE, other, other));
+        assert_eq!(m.speed(0, 0, 700).near, ONE);
+        // Divided among both nodes they get what they want: 18,000 of each, but for the distance,
+        // and the link takes half of it.
+        let half = (500, 6_000, 350);
+        let (m, runs) = running(&[half; 3], 0);
+        assert_eq!((m.longer.clone(), got(&m, &runs)[0]), (vec![0; 4], got(&m, &runs)[1]));
+        // Pages that are moved take of it.
+        let (m, runs) = running(&[near, near], 9_000);
+        let own = got(&m, &runs)[0];
+        assert!((20_700..=21_000).contains(&own), "{own}");
+    }
+
+    #[test]
+    fn ways_that_press_each_other_are_all_kept() {
+        let mut dice = dice::Stream::new(3, "bandwidth");
+        let mut full = 0;
+        for _ in 0..500 {
+            let mut one = || (dice.below(1001), 1 + dice.below(12_000), 50 + dice.below(950));
+            let of: Vec<_> = (0..16).map(|_| one()).collect();
+            let (m, runs) = running(&of, 0);
+            for (way, (sum, most)) in
+                got(&m, &runs).into_iter().zip([30_000, 30_000, 10_000]).enumerate()
+            {
+                assert!(sum * 100 <= most * 101, "{way}: {sum} of {most}; {of:?}");
+                // A way on which accesses take longer is used to the full.
+                if m.longer[way] > 0 {
+                    assert!(sum * 100 >= most * 95, "{way}: {sum} of {most}; {of:?}");
+                    full += 1;
+                }
+            }
+        }
+        assert!(full > 400, "{full}");
     }
 }

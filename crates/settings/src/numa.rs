@@ -16,6 +16,9 @@ pub struct NumaSpec {
     /// Memory of each node; one size: of every node that has pCPUs. Those beyond them have memory
     /// only.
     pub memory: Vec<Bytes>,
+    /// What the memory of each node gives to all worlds together, in a second: one number for every
+    /// node, or one for each; if left out `hardware.bandwidth` for each LLC of the node.
+    pub bandwidth: Option<Vec<Bytes>>,
     /// Distances of the nodes as ACPI's SLIT has them, a row for each; if left out 10 in a node and
     /// `hardware.from_node ÷ hardware.from_memory` times as much between two.
     pub distances: Option<Vec<Vec<u64>>>,
@@ -61,6 +64,7 @@ impl Default for NumaSpec {
         NumaSpec {
             on: true,
             memory: vec![Bytes(64 << 30)],
+            bandwidth: None,
             distances: None,
             link: Bytes(34_000_000_000),
             period: Span::from_secs(2),
@@ -82,6 +86,9 @@ impl Default for NumaSpec {
 const NODES_MAX: usize = 64;
 /// Largest distance that says something (ACPI: 255 is unreachable).
 const DISTANCE_MAX: u64 = 254;
+
+/// Least bandwidth: a byte a us.
+const LEAST_BANDWIDTH: Bytes = Bytes(1_000_000);
 
 /// Thresholds, in the order of their fields: least and most.
 const THRESHOLDS: [(&str, u64, u64); 9] = [
@@ -123,6 +130,16 @@ impl NumaSpec {
         match self.memory[..] {
             [one] => vec![one.0; nodes],
             _ => self.memory.iter().map(|m| m.0).collect(),
+        }
+    }
+
+    /// What the memory of each of so many nodes gives in a second, where that is usual.
+    #[must_use]
+    pub fn bandwidths(&self, nodes: usize, usual: impl Fn(usize) -> Bytes) -> Vec<Bytes> {
+        match self.bandwidth.as_deref() {
+            Some([one]) => vec![*one; nodes],
+            Some(each) => each.to_vec(),
+            None => (0..nodes).map(usual).collect(),
         }
     }
 
@@ -186,6 +203,7 @@ pub(crate) fn numa_reasons(spec: &RunSpec, host: Option<&Topology>) -> Vec<Strin
             Bytes(*size)
         ));
     }
+    out.extend(numa.bandwidth.as_ref().and_then(|each| bandwidth_reason(each, sizes.len())));
     match &numa.distances {
         Some(rows) => out.extend(distance_reasons(rows, sizes.len())),
         None if sizes.len() > 1 => out.extend(spec.hardware.as_ref().and_then(line_reason)),
@@ -223,6 +241,7 @@ pub(crate) fn live_numa_reasons(numa: &NumaSpec) -> Vec<String> {
     let usual = NumaSpec::default();
     let of_hardware = [
         ("memory", numa.memory != usual.memory),
+        ("bandwidth", numa.bandwidth != usual.bandwidth),
         ("distances", numa.distances != usual.distances),
         ("link", numa.link != usual.link),
     ];
@@ -294,8 +313,9 @@ fn threshold_reasons(numa: &NumaSpec) -> Vec<String> {
     if !(Span::from_ms(100)..=Span::from_secs(60)).contains(&period) {
         out.push(format!("numa.period: seen {period}, allowed 100ms to 60s"));
     }
-    if numa.link.0 < 1_000_000 {
-        out.push(format!("numa.link: seen {}, allowed 1MB or more, a second", numa.link));
+    if numa.link.0 < LEAST_BANDWIDTH.0 {
+        let least = LEAST_BANDWIDTH;
+        out.push(format!("numa.link: seen {}, allowed {least} or more, a second", numa.link));
     }
     if numa.memory_rate.0 > 8_000_000 * 4096 {
         let most = Bytes(8_000_000 * 4096);
@@ -321,6 +341,19 @@ fn line_reason(hardware: &HardwareSpec) -> Option<String> {
                 10 to {DISTANCE_MAX}: set numa.distances, or another time"
         )
     })
+}
+
+/// What is wrong with what the memory of so many nodes gives.
+fn bandwidth_reason(each: &[Bytes], nodes: usize) -> Option<String> {
+    let at = "numa.bandwidth";
+    if each.len() != 1 && each.len() != nodes {
+        let seen = each.len();
+        return Some(format!(
+            "{at}: seen {seen} numbers, allowed one for all nodes, or {nodes}: one for each"
+        ));
+    }
+    let seen = each.iter().find(|seen| seen.0 < LEAST_BANDWIDTH.0)?;
+    Some(format!("{at}: seen {seen}, allowed {LEAST_BANDWIDTH} or more, a second"))
 }
 
 /// What is wrong with the distances of so many nodes.
@@ -395,6 +428,13 @@ mod tests {
             ("period = '1ms'", "", "numa.period: seen 1ms, allowed 100ms to 60s"),
             ("thrash_percent = 101", "", "numa.thrash_percent: seen 101, allowed 0..100"),
             ("link = '1KB'", "", "numa.link: seen 1000B, allowed 1MB or more"),
+            ("bandwidth = ['1KB']", "", "numa.bandwidth: seen 1000B, allowed 1MB or more"),
+            (
+                "bandwidth = ['9GB', '9GB', '9GB']",
+                "",
+                "numa.bandwidth: seen 3 numbers, allowed one for all nodes, or 2: one for each",
+            ),
+            ("bandwidth = []", "", "numa.bandwidth: seen 0 numbers, allowed one for all nodes"),
             (
                 "",
                 "llc = 'spread'",

@@ -11,7 +11,7 @@ use ::numa::{
 };
 use check::{HomeSeen, HomeTerms};
 use hardware::{Memory, NodeMemory};
-use settings::{LlcChoice, NumaSpec, RunSpec, built_in_profiles};
+use settings::{Bytes, HardwareSpec, LlcChoice, NumaSpec, RunSpec, built_in_profiles};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use topology::Topology;
@@ -131,6 +131,29 @@ pub(crate) fn terms(spec: &NumaSpec) -> HomeTerms {
     }
 }
 
+/// Memory of nodes of these sizes as the hardware has it.
+fn node_memory(
+    spec: &NumaSpec,
+    hardware: &HardwareSpec,
+    topology: &Topology,
+    sizes: &[u64],
+) -> NodeMemory {
+    let nodes = sizes.len();
+    let llcs = |node: usize| {
+        let there = topology.places().iter().filter(|p| p.node as usize == node);
+        there.map(|p| p.llc).collect::<BTreeSet<_>>().len() as u64
+    };
+    // As much as its LLCs take.
+    let usual = |node| Bytes(hardware.bandwidth.0.saturating_mul(llcs(node).max(1)));
+    let per_us = |b: Bytes| b.0 / 1_000_000;
+    NodeMemory {
+        sizes: sizes.to_vec(),
+        distances: spec.rows(nodes, (hardware.from_node.ns(), hardware.from_memory.ns())),
+        bandwidth: spec.bandwidths(nodes, usual).into_iter().map(per_us).collect(),
+        link: per_us(spec.link),
+    }
+}
+
 impl Numa {
     /// NUMA of a run of so many worlds, and the memory that its hardware has; none where memory is
     /// near everywhere.
@@ -152,15 +175,9 @@ impl Numa {
             threads[node] += 1;
             cores[node] += u32::from(place.thread == 0);
         }
-        let far = (hardware.from_node.ns(), hardware.from_memory.ns());
-        let distances = spec.rows(nodes, far);
         let least = |of: &[u32]| of.iter().filter(|n| **n > 0).min().copied().unwrap_or(1);
         let node = |(cores, memory): (&u32, &u64)| Node { cores: *cores, memory: *memory };
-        let of = NodeMemory {
-            sizes: sizes.clone(),
-            distances: distances.clone(),
-            link: spec.link.0 / 1_000_000,
-        };
+        let of = node_memory(spec, hardware, topology, &sizes);
         let none = &built_in_profiles()[0];
         let permille = |part: f64| (part * 1000.0).round() as u64;
         let wants = |vm: &settings::VmSpec| {
@@ -182,7 +199,8 @@ impl Numa {
             planner: Planner::new(
                 cores.iter().zip(&sizes).map(node).collect(),
                 knobs(spec, mutant),
-            ),
+            )
+            .with_distances(&of.distances),
             llcs: llcs::of(topology, knobs(spec, mutant)).filter(|_| spec.on),
             managed: spec.on,
             mutant,
@@ -191,7 +209,7 @@ impl Numa {
             pcpus,
             online: topology.online().clone(),
             core_of: topology.places().iter().map(|p| p.core).collect(),
-            distances,
+            distances: of.distances.clone(),
             most: std::iter::once(1).chain(run.vms.iter().map(|v| most(v.prefer_ht))).collect(),
             parts: vec![vec![]; run.vms.len() + 1],
             wants: std::iter::once(Wants::default()).chain(run.vms.iter().map(wants)).collect(),
@@ -297,7 +315,7 @@ impl Numa {
         let nodes = self.pcpus.len() as u32;
         let from = |home: u32| {
             let mut order: Vec<u32> = (0..nodes).collect();
-            order.sort_by_key(|n| (self.distances[home as usize][*n as usize], *n));
+            order.sort_by_key(|n| (*n != home, self.distances[home as usize][*n as usize], *n));
             order
         };
         if let Some(home) = self.planner.home(p.id) {

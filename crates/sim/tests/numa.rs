@@ -327,3 +327,36 @@ fn a_vm_of_one_llc_leaves_it_when_its_pcpus_go_off_line() {
         assert_eq!((llcs(0), llcs(1)), (vec![1], vec![1]), "{:?}", lines(&out, 0));
     }
 }
+
+#[test]
+fn a_nodes_memory_gives_what_it_does_to_those_near_it_and_to_those_of_other_nodes() {
+    // Four streams want 48 GB a second. A node has 30, or the one 30 and the other 10.
+    let work = |name: &str, numa: &str, more: &str| {
+        let text = format!(
+            "duration = '10s'\n[host]\nsockets = 2\ncores_per_llc = 4\n[hardware]\n\
+                bandwidth = '30GB'\nfrom_node = '22ns'\n[numa]\nlink = '400GB'\n{numa}\n[[vm]]\n\
+                name = 'stream'\nvcpus = 4\nprofile = 'streamer'\n{more}\n"
+        );
+        let out = text::outcome(&format!("node-memory-{name}"), &text, &Options::default());
+        let times = &out.expect("it runs").result.vms[0].times;
+        let lost = times.lost.expect("there is hardware");
+        (times.work / 40_000_000, lost.bandwidth_ns / 40_000_000, lost.remote_ns)
+    };
+    let there = "vcpu_affinity = ['0-3', '0-3', '0-3', '0-3']";
+    // 30 of 48; by a 64th of what an access takes, which is rounded up.
+    let (of, lost, remote) = work("near", "", "");
+    assert!((617..=625).contains(&of) && lost + of >= 998 && remote == 0, "{of} {lost} {remote}");
+    // Half of the accesses go to each node.
+    assert_eq!(work("interleaved", "on = false", there), (999, 0, 0));
+    // 10 of the 24 that they want of the other one: all wait for that.
+    let (of, ..) = work("uneven", "on = false\nbandwidth = ['30GB', '10GB']", there);
+    assert!((411..=417).contains(&of), "{of}");
+    // The home is the first node, so it gives as much as alone.
+    let (of, ..) = work("home", "bandwidth = ['30GB', '10GB']", "");
+    assert!((617..=625).contains(&of), "{of}");
+    // A node without pCPUs, where half of the hot pages are and seven ninths of the others.
+    let numa =
+        "on = false\nmemory = ['1GiB', '1GiB', '64GiB']\nbandwidth = ['30GB', '30GB', '8GB']";
+    let (of, ..) = work("memory only", numa, &format!("{there}\nmemory = '8GiB'"));
+    assert!(of.abs_diff(8_000_000 / (48 * (500 + 778) / 2)) <= 3, "{of}");
+}

@@ -219,6 +219,7 @@ class Numa(TypedDict, total=False):
 
     on: bool
     memory: list[str]
+    bandwidth: list[str]
     distances: list[list[int]]
     link: str
     period: str
@@ -227,7 +228,7 @@ class Numa(TypedDict, total=False):
     thrash_percent: int
     fairness_periods: int
     unfair_percent: int
-    action_affinity: bool
+    action_affinity: int
     locality_weight: int
     core_cap_percent: int
     swap_periods: int
