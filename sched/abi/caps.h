@@ -38,7 +38,7 @@
 #define QUEUE_KEY_UNIT 4096
 /* worlds of a queue that the starvation guard looks at */
 #define GUARD_SCAN_MAX 1024
-/* pCPUs that are asked, one after the other, to move the worlds of one that cannot */
+/* pCPUs that are asked, itself first, to move the worlds of one */
 #define HOME_HELPERS_MAX 8
 /* VMs that wake a VM's worlds and are counted: those with more than a quarter of the wake-ups */
 #define VM_TALKS 4

@@ -171,7 +171,9 @@ struct pcpu {
 	u32 gang_next;
 	/* not 0: worlds wait here outside their homes (place/home.h) */
 	u32 strays;
-	/* pCPU + 1 that cannot pick, whose strays this one is to move; 0 for none */
+	/* pCPU + 1 that cannot pick, whose strays this one is to move; 0 for none. The caller
+	 * of core_home writes it, and the own CPU clears it: a request that is lost between them
+	 * leaves the strays where they are (place/home.h) */
 	u32 strays_of;
 	/* four bytes of tell/trace.h for the next records, each written alone */
 	u32 trace_note;

@@ -9,7 +9,9 @@
  *		the world: one of both sees the other. A walk that has seen fewer worlds than are
  *		counted leaves the word set, for some are on their way into the queue; housekeeping
  *		kicks again
- * Limits	one that is parked or co-stopped goes there when it is released
+ * Limits	one that is parked or co-stopped goes there when it is released. If the pCPU that
+ *		is asked goes off line or is taken before it picks, what waits stays until the
+ *		higher class leaves
  */
 #ifndef TANDEM_PLACE_HOME_H
 #define TANDEM_PLACE_HOME_H
@@ -62,22 +64,31 @@ INLINE void home_leave(struct host *h, struct pcpu *p)
 		home_strays(h, q, &seen);
 }
 
+/* Whether a higher class has a pCPU, which cannot pick then. */
+INLINE bool home_barred(struct host *h, const struct pcpu *p)
+{
+	return !plat_read(p->current_world) && holder_taken(h, p);
+}
+
 /* The strays of a pCPU are to be moved: by it, or by the next one that can pick. */
 INLINE void home_kick(struct host *h, struct pcpu *p)
 {
+	u32 kicks = p->id;
+
 	plat_for(i, HOME_HELPERS_MAX) {
 		u32 id = p->id + i;
 		struct pcpu *q = plat_pcpu(h, id < h->pcpus ? id : id - h->pcpus);
 
-		if (!q)
+		if (i >= h->pcpus || !q)
 			break;
-		if (holder_taken(h, q) || plat_read(q->strays_of))
+		if (home_barred(h, q) || (i && plat_read(q->strays_of)))
 			continue;
-		if (q != p)
+		if (i)
 			q->strays_of = p->id + 1;
-		trace_kick(h, q->id, KICK_PREEMPT, WHY_MIGRATED);
+		kicks = q->id;
 		break;
 	}
+	trace_kick(h, kicks, KICK_PREEMPT, WHY_MIGRATED);
 }
 
 /* A world has been counted into the queue of `p`: its home may have changed since it was placed. */

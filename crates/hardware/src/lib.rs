@@ -166,6 +166,9 @@ impl Hardware {
             return self.set_speed(pcpu, threads);
         }
         self.llcs.has_changed(llc);
+        if let Some(memory) = &mut self.memory {
+            memory.twin_changed();
+        }
         for i in 0..self.cores[core].len() {
             self.set_speed(self.cores[core][i], threads);
         }
@@ -221,11 +224,24 @@ impl Hardware {
                 _ => None,
             }
         });
+        for pcpu in &changed {
+            self.wants_anew(*pcpu);
+        }
         changed.extend(self.renew_memory());
         changed.sort_unstable();
         changed.dedup();
         changed.retain(|p| matches!(self.occupant(*p), Occupant::World(_)));
         changed
+    }
+
+    /// What runs on a pCPU wants more or less of memory, for its LLC holds less or more of its set.
+    fn wants_anew(&mut self, pcpu: u32) {
+        let at = &self.pcpus[pcpu as usize];
+        let (Occupant::World(world), Some(memory)) = (at.occupant, &mut self.memory) else {
+            return;
+        };
+        let full = self.llcs.wanted(at.place.llc, &self.profiles[world as usize]);
+        memory.starts(world, at.place.node, full);
     }
 
     /// Finds what worlds take from each other of nodes' memory and of the ways between nodes; all
@@ -237,15 +253,13 @@ impl Hardware {
         let of = |at: &Pcpu| {
             let Occupant::World(world) = at.occupant else { return None };
             let profile = &self.profiles[world as usize];
-            let Speed { smt, cached, .. } = at.run.speed();
+            let (cached, fed) = self.llcs.speed(at.place.llc, profile);
             let full = self.llcs.wanted(at.place.llc, profile);
-            let wanted = full * smt / ONE * cached / ONE;
-            Some((full, (world, at.place.node, wanted, profile.memory_permille)))
+            let wanted = full * at.run.speed().smt / ONE * cached / ONE * fed / ONE;
+            Some((world, at.place.node, wanted, profile.memory_permille))
         };
-        let all: Vec<_> = self.pcpus.iter().filter_map(of).collect();
+        let runs: Vec<_> = self.pcpus.iter().filter_map(of).collect();
         let Some(memory) = &mut self.memory else { return vec![] };
-        all.iter().for_each(|(full, (world, node, ..))| memory.starts(*world, *node, *full));
-        let runs: Vec<_> = all.into_iter().map(|(_, run)| run).collect();
         if memory.renew(&runs) { (0..self.pcpus.len() as u32).collect() } else { vec![] }
     }
 

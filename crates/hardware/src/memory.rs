@@ -12,7 +12,8 @@
 //!
 //! *Sources*: distances are ACPI's (SLIT): 10 in the own node. docs/hardware.md has the rest.
 
-use crate::{bandwidth, bandwidth::User, speed::ONE};
+use crate::bandwidth::{self, User, Way};
+use crate::speed::ONE;
 use smallvec::SmallVec;
 
 /// Distance of a node from itself (ACPI 6.5, 5.2.17).
@@ -111,7 +112,7 @@ impl Memory {
     /// Memory of which nothing is used, on a host of so many worlds.
     ///
     /// # Panics
-    /// If the distances are not square, or a node has no bandwidth.
+    /// If the distances are not square, or there is not one bandwidth for each node.
     #[must_use]
     pub fn new(of: NodeMemory, worlds: usize) -> Memory {
         let nodes = of.sizes.len();
@@ -281,6 +282,17 @@ impl Memory {
         memory.chain(near).chain((remote > 0).then_some((link, remote)))
     }
 
+    /// The same with the part of its time that it waits for each, in permille, where it waits so
+    /// much for memory and is alone: as long as that, or as long as the way is busy with it.
+    fn waits(&self, world: u32, node: u32, memory_permille: u64) -> impl Iterator<Item = Way> + '_ {
+        let bytes = self.running[world as usize].map_or(0, |(_, bytes)| bytes);
+        self.ways(world, node).map(move |(way, part)| {
+            let busy = bytes * part / self.carries(way).max(1);
+            let waits = memory_permille.max(busy.min(1000)) * part / 1000;
+            Way { way, part, waits }
+        })
+    }
+
     /// What a way carries for worlds, in bytes a us.
     fn carries(&self, way: usize) -> u64 {
         let nodes = self.of.sizes.len();
@@ -314,21 +326,31 @@ impl Memory {
         self.changed
     }
 
+    /// `1 ÷ speed` of a world on a node by distances alone, in 2^-16.
+    fn near(&self, world: u32, node: u32, memory_permille: u64) -> u64 {
+        ONE + memory_permille * self.far[world as usize][node as usize].extra / 1000
+    }
+
+    /// A core's other thread has begun or ceased to slow worlds, which want less or more.
+    pub(crate) fn twin_changed(&mut self) {
+        let pressed = |way: usize| self.longer[way] > 0 || self.wanted[way] > self.carries(way);
+        self.changed |= (0..self.wanted.len()).any(pressed);
+    }
+
     /// What is left of full speed for a world on a node that waits for memory for so much of its
     /// time.
     pub(crate) fn speed(&self, world: u32, node: u32, memory_permille: u64) -> Left {
         let nodes = self.of.sizes.len();
-        let (mut far, mut fed) = (self.far[world as usize][node as usize].extra, 0);
-        for (way, part) in self.ways(world, node) {
-            let waits = self.longer[way] * part / 1000;
+        let (mut near, mut fed) = (self.near(world, node, memory_permille), 0);
+        for Way { way, waits, .. } in self.waits(world, node, memory_permille) {
+            let waits = self.longer[way] * waits / 1000;
             if way < nodes {
                 fed += waits;
             } else {
-                far += waits;
+                near += waits;
             }
         }
-        let near = ONE + memory_permille * far / 1000;
-        let all = near + memory_permille * fed / 1000;
+        let all = near + fed;
         Left { fed: (near * ONE / all).max(1), near: (ONE * ONE / near).max(1) }
     }
 
@@ -339,9 +361,8 @@ impl Memory {
         self.changed = false;
         let user = |(world, node, wanted, memory_permille): &(u32, u32, u64, u64)| User {
             wanted: *wanted,
-            memory_permille: *memory_permille,
-            extra: self.far[*world as usize][*node as usize].extra,
-            by: self.ways(*world, *node).collect(),
+            near: self.near(*world, *node, *memory_permille),
+            by: self.waits(*world, *node, *memory_permille).collect(),
         };
         let users: Vec<User> = runs.iter().map(user).collect();
         let carries: Vec<u64> = (0..self.wanted.len()).map(|way| self.carries(way)).collect();
@@ -352,147 +373,4 @@ impl Memory {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GIB: u64 = 1 << 30;
-
-    fn memory(nodes: usize) -> Memory {
-        let row = |i: usize| (0..nodes).map(|j| if i == j { 10 } else { 16 }).collect();
-        let distances = (0..nodes).map(row).collect();
-        let (sizes, bandwidth) = (vec![4 * GIB; nodes], vec![30_000; nodes]);
-        Memory::new(NodeMemory { sizes, distances, bandwidth, link: 10_000 }, 16)
-    }
-
-    #[test]
-    fn a_world_is_slowed_by_the_part_of_its_accesses_that_are_remote() {
-        let mut m = memory(2);
-        let a = m.area(0);
-        m.used_by(1, vec![(a, 1000)]);
-        assert_eq!(m.allocate(a, 2 * GIB, 0, &[0]), 0);
-        assert_eq!(m.speed(1, 0, 500), Left { fed: ONE, near: ONE });
-        assert_eq!((m.remote_permille(1, 0), m.remote_permille(1, 1)), (0, 1000));
-        // m = 0.5, r = 1.6: 1 ÷ 1.3.
-        assert!(m.speed(1, 1, 500).near.abs_diff(ONE * 10 / 13) <= 2);
-        assert_eq!(m.move_to(a, 1, GIB, GIB), (vec![(0, GIB)], GIB));
-        // Half is remote: 1 ÷ 1.15 in both nodes.
-        for node in 0..2 {
-            assert!(m.speed(1, node, 500).near.abs_diff(ONE * 100 / 115) <= 2);
-        }
-        assert_eq!((m.free(0), m.free(1)), (3 * GIB, 3 * GIB));
-        m.release(a);
-        assert_eq!((m.free(0), m.far[1][1]), (4 * GIB, Far::NONE));
-    }
-
-    #[test]
-    fn hot_pages_come_first_and_count_for_their_accesses() {
-        let mut m = memory(2);
-        let a = m.area(800);
-        m.used_by(1, vec![(a, 1000)]);
-        m.allocate(a, 2 * GIB, GIB / 4, &[0]);
-        assert_eq!(m.move_to(a, 1, GIB / 4, GIB), (vec![(0, GIB / 4)], 0));
-        assert_eq!(m.remote_permille(1, 1), 200, "the hot ones are there");
-        assert_eq!(m.move_to(a, 1, GIB, 0), (vec![], 0), "the others may not follow yet");
-        assert_eq!(m.move_to(a, 1, GIB, GIB / 2), (vec![(0, GIB / 2)], GIB / 2));
-    }
-
-    #[test]
-    fn what_does_not_fit_goes_to_the_next_node_and_no_byte_is_lost() {
-        let mut m = memory(2);
-        let (a, b) = (m.area(0), m.area(500));
-        assert_eq!(m.allocate(a, 3 * GIB, 0, &[0, 1]), 0);
-        assert_eq!(m.allocate(b, 3 * GIB, GIB, &[0, 1]), 0);
-        assert_eq!((m.pages(a), m.pages(b)), (vec![3 * GIB, 0], vec![GIB, 2 * GIB]));
-        assert_eq!(m.move_to(b, 0, GIB, GIB), (vec![], 0), "it is full");
-        assert_eq!(m.allocate(a, 3 * GIB, 0, &[0, 1]), GIB, "more than there is");
-        let all: u64 = [a, b].iter().flat_map(|x| m.pages(*x)).sum();
-        assert_eq!(all, 8 * GIB);
-    }
-
-    /// Memory with an area in each of two nodes, and so many worlds that run in node 0: their
-    /// accesses to each node in permille, what they want and how long they wait for memory.
-    fn running(of: &[(u64, u64, u64)], moving: u64) -> (Memory, Vec<(u32, u32, u64, u64)>) {
-        let mut m = memory(2);
-        let areas = [m.area(0), m.area(0)];
-        m.allocate(areas[0], GIB, 0, &[0]);
-        m.allocate(areas[1], GIB, 0, &[1]);
-        m.moves(0, moving);
-        let runs: Vec<_> =
-            (0..).zip(of).map(|(w, (_, want, waits))| (w, 0, *want, *waits)).collect();
-        for ((world, _, want, _), (own, ..)) in runs.iter().zip(of) {
-            m.used_by(*world, vec![(areas[0], *own), (areas[1], 1000 - own)]);
-            m.starts(*world, 0, *want);
-        }
-        m.renew(&runs);
-        (m, runs)
-    }
-
-    /// What the worlds get of node 0's memory, of node 1's, and by node 0's link.
-    fn got(m: &Memory, runs: &[(u32, u32, u64, u64)]) -> [u64; 3] {
-        let mut out = [0; 3];
-        for (world, node, want, waits) in runs {
-            let left = m.speed(*world, *node, *waits);
-            for (way, part) in m.ways(*world, *node) {
-                out[way.min(2)] += want * (left.fed * left.near / ONE) / ONE * part / 1000;
-            }
-        }
-        out
-    }
-
-    #[test]
-    fn the_way_to_other_nodes_carries_no_more_than_it_does() {
-        for (worlds, moving) in [(2, 0), (3, 0), (5, 0), (3, 4_000), (8, 6_000)] {
-            let (m, runs) = running(&vec![(0, 4_000, 500); worlds], moving);
-            let (sum, link) = (got(&m, &runs)[2], 10_000 - moving);
-            assert!(sum <= link, "{worlds} {moving}: {sum}");
-            // Without others' accesses a world goes at 1 ÷ 1.3.
-            if 4_000 * worlds as u64 * 10 / 13 > link {
-                assert!(sum * 100 >= link * 98, "{worlds} {moving}: {sum} of {link}");
-            } else {
-                assert_eq!(m.longer, [0; 4]);
-            }
-        }
-    }
-
-    #[test]
-    fn a_nodes_memory_gives_no_more_than_it_does_and_the_others_are_as_fast_as_before() {
-        // Three ask node 0 for 36,000 where it gives 30,000, and one asks node 1.
-        let near = (1000, 12_000, 700);
-        let (m, runs) = running(&[near, near, near, (0, 1_000, 350)], 0);
-        let [own, other, link] = got(&m, &runs);
-        assert!((29_600..=30_000).contains(&own), "{own}");
-        assert_eq!((m.speed(3, 0, 350).fed, other, link), (ONE, other, other));
-        assert_eq!(m.speed(0, 0, 700).near, ONE);
-        // Divided among both nodes they get what they want: 18,000 of each, but for the distance,
-        // and the link takes half of it.
-        let half = (500, 6_000, 350);
-        let (m, runs) = running(&[half; 3], 0);
-        assert_eq!((m.longer.clone(), got(&m, &runs)[0]), (vec![0; 4], got(&m, &runs)[1]));
-        // Pages that are moved take of it.
-        let (m, runs) = running(&[near, near], 9_000);
-        let own = got(&m, &runs)[0];
-        assert!((20_700..=21_000).contains(&own), "{own}");
-    }
-
-    #[test]
-    fn ways_that_press_each_other_are_all_kept() {
-        let mut dice = dice::Stream::new(3, "bandwidth");
-        let mut full = 0;
-        for _ in 0..500 {
-            let mut one = || (dice.below(1001), 1 + dice.below(12_000), 50 + dice.below(950));
-            let of: Vec<_> = (0..16).map(|_| one()).collect();
-            let (m, runs) = running(&of, 0);
-            for (way, (sum, most)) in
-                got(&m, &runs).into_iter().zip([30_000, 30_000, 10_000]).enumerate()
-            {
-                assert!(sum * 100 <= most * 101, "{way}: {sum} of {most}; {of:?}");
-                // A way on which accesses take longer is used to the full.
-                if m.longer[way] > 0 {
-                    assert!(sum * 100 >= most * 95, "{way}: {sum} of {most}; {of:?}");
-                    full += 1;
-                }
-            }
-        }
-        assert!(full > 400, "{full}");
-    }
-}
+mod tests;

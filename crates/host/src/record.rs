@@ -12,7 +12,7 @@ mod rings;
 mod spool;
 
 use crate::{
-    Accounts, HostError, RUN_DIR, run_dir,
+    Accounts, HomesFile, HostError, Names, RUN_DIR, VmHomes, run_dir,
     view::{Records, monotonic_ns, pinned},
 };
 use names::Namer;
@@ -28,7 +28,7 @@ use std::{
 };
 use topology::Topology;
 use trace::{Event, Kind, Queue, State, Why};
-use units::{PcpuId, WorldId, caps::LIMITERS_MAX};
+use units::{PcpuId, VmId, WorldId, caps::LIMITERS_MAX};
 
 /// How long the scheduler goes on recording without a renewal.
 const LEASE: Duration = Duration::from_secs(1);
@@ -258,6 +258,7 @@ impl Session {
         let same = before.iter().filter(|(id, w)| after.get(id).is_some_and(|a| a.seq == w.seq));
         events.extend(same.flat_map(|(_, w)| told(w, first_ns)));
         events.extend(before.values().filter_map(|w| home(w, first_ns)));
+        events.extend(memory(first_ns));
         self.spool.events(first_ns, &events)
     }
 
@@ -275,6 +276,7 @@ impl Session {
             if named.elapsed() >= NAMES {
                 let ns = monotonic_ns();
                 self.spool.events(ns, &namer.look(&self.accounts, ns))?;
+                self.spool.events(ns, &memory(ns))?;
                 named = Instant::now();
                 self.count(begin);
                 (options.progress)(&self.done);
@@ -366,6 +368,24 @@ fn told(w: &World, ns: u64) -> Vec<Event> {
 fn home(w: &World, ns: u64) -> Option<Event> {
     let kind = Kind::Home { world: WorldId(w.id), domains: w.home };
     (w.home != trace::HOME_ANY).then_some(Event { ns, pcpu: None, kind })
+}
+
+/// Where the memory of VMs with homes is, as the daemon's last round has found it.
+fn memory(ns: u64) -> Vec<Event> {
+    let file = Names::read().ok().and_then(|names| HomesFile::read(names.daemon));
+    let of = |vm: &VmHomes| {
+        let memory = vm.memory();
+        let homes = memory.homes.iter().fold(0, |bits, node| bits | 1 << (node & 63));
+        let kind = Kind::Memory {
+            vm: VmId(u16::try_from(vm.id).ok()?),
+            bytes: memory.bytes,
+            homes,
+            places: memory.places,
+            migrations: memory.migrations,
+        };
+        Some(Event { ns, pcpu: None, kind })
+    };
+    file.iter().flat_map(|file| &file.vms).filter_map(of).collect()
 }
 
 fn loaded() -> bool {

@@ -185,18 +185,19 @@ impl Planner {
         }
     }
 
-    /// Whether an imbalance is one to move a client for: of a contended node at once, of another
-    /// only if what clients want in the mean of many rounds is apart, too, and the move narrows
-    /// that, by the same thresholds.
-    fn lasts(&self, loads: &Loads, long: &Loads, c: &State, to: u32) -> bool {
-        let (k, wanted) = (&self.knobs, c.wants_long as i64);
-        let before = long.permille(c.home).saturating_sub(long.permille(to));
-        let left = long.permille_with(c.home, -wanted).abs_diff(long.permille_with(to, wanted));
-        loads.permille(c.home) > k.contended_permille()
+    /// Whether an imbalance is one to change homes for: of a contended node at once, of another
+    /// only if what clients want in the mean of many rounds is apart, too, and the change, by which
+    /// so much of it comes from one node to the other, narrows that by the same thresholds.
+    fn lasts(&self, loads: &Loads, long: &Loads, (from, to): (u32, u32), wanted: i64) -> bool {
+        let k = &self.knobs;
+        let before = long.permille(from).saturating_sub(long.permille(to));
+        let left = long.permille_with(from, -wanted).abs_diff(long.permille_with(to, wanted));
+        loads.permille(from) > k.contended_permille()
             || before >= 10 * k.imbalance_percent && left * 100 <= before * k.thrash_percent
     }
 
-    /// Whether a client would be moved on for an imbalance, were it in `node`.
+    /// Whether a client might be moved on for an imbalance, were it in `node`: by what is wanted
+    /// now, whether that lasts or not.
     pub(crate) fn would_leave(&self, loads: &Loads, c: &State, node: u32) -> bool {
         let leaves = |to: u32| self.narrows(loads, c, node, to).is_ok() && self.allows(c, to);
         self.others(node).any(leaves)
@@ -252,14 +253,14 @@ impl Planner {
         let mut best: Option<((u64, i64), ClientId, u32)> = None;
         let mut refused = None;
         let least = 10 * self.knobs.imbalance_percent;
-        let long = self.loads_of(|c| c.wants_long);
+        let long = self.loads_of(State::wants_long);
         for (id, c) in &self.clients {
             if c.settled == 0 || self.nodes[c.home as usize].cores == 0 {
                 continue; // it has just come, or has nowhere to be
             }
             for to in self.others(c.home) {
                 if loads.permille(c.home) < loads.permille(to).saturating_add(least)
-                    || !self.lasts(loads, &long, c, to)
+                    || !self.lasts(loads, &long, (c.home, to), c.wants_long() as i64)
                 {
                     continue;
                 }
@@ -291,7 +292,7 @@ impl Planner {
     /// A client of the most loaded node and one of another, whose exchange narrows their imbalance
     /// most.
     fn best_swap(&self, loads: &Loads) -> Option<(ClientId, ClientId, u64)> {
-        let k = &self.knobs;
+        let (k, long) = (&self.knobs, self.loads_of(State::wants_long));
         let mut best: Option<(u64, ClientId, ClientId, u64)> = None;
         let most = (0..self.nodes.len() as u32)
             .filter(|n| self.nodes[*n as usize].cores > 0)
@@ -314,7 +315,9 @@ impl Planner {
                 let lost = self.affinity_lost(loads, from, from.home, to.home)
                     + self.affinity_lost(loads, to, to.home, from.home);
                 let gain = before.saturating_sub(left).saturating_sub(lost as u64);
-                let fits = left * 100 <= before * k.thrash_percent;
+                let of_both = from.wants_long() as i64 - to.wants_long() as i64;
+                let fits = left * 100 <= before * k.thrash_percent
+                    && self.lasts(loads, &long, (from.home, to.home), of_both);
                 if fits
                     && gain >= 10 * k.improvement_percent
                     && best.is_none_or(|x| gain > x.0)
@@ -372,7 +375,7 @@ impl Planner {
 
     /// Clients go back to their memory.
     pub(crate) fn be_local(&mut self, at_ns: u64, out: &mut Vec<Decision>) {
-        let cause = |_: &Planner, c: &State, to: u32| c.local_permille(to);
+        let cause = Planner::near_permille;
         self.come(at_ns, out, Reason::Locality, Planner::pull_of_memory, cause);
     }
 

@@ -12,7 +12,7 @@ pub enum Reason {
     Imbalance,
     /// It changed places with another, for the same reason.
     Swap,
-    /// Most of its memory is there.
+    /// More of its memory is there, or near to it.
     Locality,
     /// VMs that it communicates with are there (action affinity).
     ActionAffinity,
@@ -140,7 +140,9 @@ impl fmt::Display for Said {
                 write!(f, "{what} {from} to {to}: imbalance of CPU load of {cause}")?;
             }
             Reason::Swap => write!(f, "{what} {from} to {to}, in exchange: imbalance of {cause}")?,
-            Reason::Locality => write!(f, "{what} {from} to {to}: {cause} of its memory is there")?,
+            Reason::Locality => {
+                write!(f, "{what} {from} to {to}: {cause} of its memory is there or near")?
+            }
             Reason::ActionAffinity => {
                 write!(f, "{what} {from} to {to}: {cause} of its communication is there")?;
             }

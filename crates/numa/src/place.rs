@@ -1,6 +1,6 @@
 //! The first home of a client: by CPU and memory load of the nodes (VS51 "NUMA Migration").
 
-use crate::planner::{REMEMBERED, State, permille};
+use crate::planner::{LONG_ROUNDS, REMEMBERED, State, permille};
 use crate::{Client, Decision, Planner, Reason};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -53,7 +53,7 @@ impl Planner {
             known: false,
             wanted: burn,
             wants_now: burn,
-            wants_long: burn,
+            long_sum: LONG_ROUNDS * burn,
             memory: vec![0; self.nodes.len()],
             talks: vec![],
             settled: 0,

@@ -11,7 +11,7 @@ pub(crate) const REMEMBERED: usize = 16;
 pub(crate) const OUTCOME_ROUNDS: u64 = 5;
 
 /// A round counts one in so many in the mean over many.
-const LONG_ROUNDS: u64 = 16;
+pub(crate) const LONG_ROUNDS: u64 = 16;
 
 /// A NUMA node. One without cores has memory only: no client has it for a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +74,8 @@ pub(crate) struct State {
     /// Smoothed, in thousandths of a pCPU; and of the last round alone.
     pub(crate) wanted: u64,
     pub(crate) wants_now: u64,
-    /// The mean over many rounds.
-    pub(crate) wants_long: u64,
+    /// The mean over `LONG_ROUNDS`, times that many.
+    pub(crate) long_sum: u64,
     pub(crate) memory: Vec<u64>,
     pub(crate) talks: Vec<(ClientId, u64)>,
     /// Rounds at its home.
@@ -91,6 +91,11 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn all_memory(&self) -> u64 {
         self.memory.iter().sum()
+    }
+
+    /// What it wants in the mean of many rounds, in thousandths of a pCPU.
+    pub(crate) fn wants_long(&self) -> u64 {
+        self.long_sum / LONG_ROUNDS
     }
 
     /// Part of its memory in a node, in permille.
@@ -243,8 +248,8 @@ impl Planner {
             // first whole one counts in full: until then it was not known.
             let first = !c.known && at_ns.saturating_sub(c.since_ns) >= period_ns;
             c.wanted = if first { load.wanted } else { (3 * c.wanted + load.wanted) / 4 };
-            let long = (LONG_ROUNDS - 1) * c.wants_long + load.wanted;
-            c.wants_long = if first { load.wanted } else { long / LONG_ROUNDS };
+            let rest = c.long_sum - c.long_sum / LONG_ROUNDS;
+            c.long_sum = if first { LONG_ROUNDS * load.wanted } else { rest + load.wanted };
             c.known |= first;
             c.wants_now = load.wanted;
             c.memory.clone_from(&load.memory);

@@ -17,7 +17,8 @@ pub struct NumaSpec {
     /// only.
     pub memory: Vec<Bytes>,
     /// What the memory of each node gives to all worlds together, in a second: one number for every
-    /// node, or one for each; if left out `hardware.bandwidth` for each LLC of the node.
+    /// node, or one for each; if left out `hardware.bandwidth` for each LLC of the node,
+    /// one at least.
     pub bandwidth: Option<Vec<Bytes>>,
     /// Distances of the nodes as ACPI's SLIT has them, a row for each; if left out 10 in a node and
     /// `hardware.from_node ÷ hardware.from_memory` times as much between two.

@@ -160,10 +160,7 @@ impl Kernel {
 
     /// Puts a remark into the trace, if one is recorded.
     pub(crate) fn mark(&mut self, text: impl FnOnce() -> String) {
-        let now = self.now;
-        if let Some(r) = &mut self.recorder {
-            r.mark(now, text());
-        }
+        self.say(|| trace::Kind::Mark { text: text() });
     }
 
     fn put_ordered(&mut self, position: usize, key: u64, world: u32) {

@@ -52,8 +52,9 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn mark(&mut self, ns: u64, text: String) {
-        self.push(&Event { ns, pcpu: None, kind: Kind::Mark { text } });
+    /// Writes what no scheduler knows.
+    pub(crate) fn say(&mut self, ns: u64, kind: Kind) {
+        self.push(&Event { ns, pcpu: None, kind });
     }
 
     /// Ends the trace; says what went wrong, if anything did.

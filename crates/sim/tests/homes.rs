@@ -99,8 +99,9 @@ fn reservations_hold_with_homes() {
     assert_eq!(out.result.vms[2].numa[0].notes, [numa::NO_ROOM]);
 }
 
-/// Where no node is contended for long, what is apart for a moment moved VMs from node to node, and
-/// as many went back to their memory: 68 and 228 changes in 600 s, and 1.4 and 4.6 % of the work.
+/// Where no node is contended for long a VM does not move for what is apart for a moment, and has
+/// no memory to go back to. If the loads of the moment alone count there are 68 and 228 changes,
+/// and 1.4 and 4.6 % of the work are lost.
 #[test]
 fn vms_at_half_load_stay_at_home() {
     for (nodes, cores, most, lost_permille) in [(2, 8, 30, 4), (4, 4, 45, 6)] {

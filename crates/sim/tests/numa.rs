@@ -351,9 +351,18 @@ fn a_nodes_memory_gives_what_it_does_to_those_near_it_and_to_those_of_other_node
     // 10 of the 24 that they want of the other one: all wait for that.
     let (of, ..) = work("uneven", "on = false\nbandwidth = ['30GB', '10GB']", there);
     assert!((411..=417).contains(&of), "{of}");
-    // The home is the first node, so it gives as much as alone.
-    let (of, ..) = work("home", "bandwidth = ['30GB', '10GB']", "");
-    assert!((617..=625).contains(&of), "{of}");
+    // At home in one node or the other, whose memory is not what others would give.
+    for (home, allowed) in [(617..=625, there), (205..=209, "affinity = '4-7'")] {
+        let (of, _, remote) = work("home", "bandwidth = ['30GB', '10GB']", allowed);
+        assert!(home.contains(&of) && remote == 0, "{of}");
+    }
+    // Two LLCs of a node have 15 GB each, which is what the node has.
+    let text = "duration = '10s'\n[host]\nsockets = 2\nllcs_per_node = 2\ncores_per_llc = 2\n\
+        [hardware]\nbandwidth = '15GB'\n[numa]\n[[vm]]\nname = 'a'\nvcpus = 4\n\
+        profile = 'streamer'\n";
+    let out = text::outcome("node-memory-llcs", text, &Options::default()).expect("it runs");
+    let of = out.result.vms[0].times.work / 40_000_000;
+    assert!((606..=625).contains(&of), "{of}");
     // A node without pCPUs, where half of the hot pages are and seven ninths of the others.
     let numa =
         "on = false\nmemory = ['1GiB', '1GiB', '64GiB']\nbandwidth = ['30GB', '30GB', '8GB']";

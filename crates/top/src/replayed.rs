@@ -9,7 +9,7 @@
 
 use esxtop::{
     CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, HostMemory, LoadAverage,
-    PcpuCounters, Rates, Role, Totals, Wid, WorldCounters,
+    PcpuCounters, Rates, Role, Totals, VmMemory, Wid, WorldCounters,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use trace::{Event, Kind, Now, Replay, Role as TraceRole, State};
@@ -59,6 +59,7 @@ struct Host {
     cores: Vec<Core>,
     pools: BTreeMap<String, Gid>,
     vms: BTreeMap<VmId, (String, String)>,
+    memory: BTreeMap<VmId, VmMemory>,
 }
 
 /// The samples of a trace, one each `interval_ns`, and one of what is left at its end.
@@ -112,6 +113,7 @@ impl Host {
             cores: vec![],
             pools: BTreeMap::new(),
             vms: BTreeMap::new(),
+            memory: BTreeMap::new(),
         }
     }
 
@@ -126,6 +128,11 @@ impl Host {
             Kind::Vm { vm, name, pool } => {
                 self.vms.insert(*vm, (name.clone(), pool.clone()));
                 self.pool(pool);
+            }
+            Kind::Memory { vm, bytes, homes, places, migrations } => {
+                let homes = (0..64).filter(|node| homes >> node & 1 != 0).collect();
+                let (bytes, places, migrations) = (*bytes, *places, *migrations);
+                self.memory.insert(*vm, VmMemory { bytes, homes, places, migrations });
             }
             _ => {}
         }
@@ -224,15 +231,22 @@ impl Host {
             idle_ns: None,
         };
         let since = self.at.saturating_sub(self.begin);
+        let groups = self.groups();
         Counters {
             at_ns: self.at,
             unix_seconds: EPOCH_UNIX_S + (since / 1_000_000_000) as i64,
             pcpus: self.pcpus.iter().enumerate().map(pcpu).collect(),
             cores: cores.collect(),
-            groups: self.groups(),
-            memory: HostMemory::default(),
+            memory: self.host_memory(&groups),
+            groups,
             worlds: self.replay.worlds().map(|(id, _)| self.world(id)).collect(),
         }
+    }
+
+    /// Memory of the VMs that are there; a trace says nothing of the nodes.
+    fn host_memory(&self, groups: &BTreeMap<Gid, GroupCounters>) -> HostMemory {
+        let of = self.memory.iter().map(|(vm, of)| (gid_of(*vm), of.clone()));
+        HostMemory { nodes: vec![], vms: of.filter(|(gid, _)| groups.contains_key(gid)).collect() }
     }
 
     fn groups(&self) -> BTreeMap<Gid, GroupCounters> {

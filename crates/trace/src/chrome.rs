@@ -57,7 +57,7 @@ fn place(track: Track) -> (u64, u64) {
         Track::Pcpu(p) => (1, 1 + u64::from(p.0)),
         Track::Vm(vm) => (vm.map_or(2, |v| 3 + u64::from(v.0)), 0),
         Track::World(vm, w) => (place(Track::Vm(vm)).0, 1 + u64::from(w.0)),
-        Track::Used(vm) | Track::Entitled(vm) => place(Track::Vm(Some(vm))),
+        Track::Used(vm) | Track::Entitled(vm) | Track::Local(vm) => place(Track::Vm(Some(vm))),
     }
 }
 
@@ -102,7 +102,11 @@ impl<W: Write> Sink for Json<W> {
         let kind = match track {
             Track::Host | Track::Vm(_) => "process_name",
             Track::Pcpu(_) | Track::World(..) => "thread_name",
-            Track::Used(_) | Track::Entitled(_) | Track::Waiting | Track::Idle => {
+            Track::Used(_)
+            | Track::Entitled(_)
+            | Track::Local(_)
+            | Track::Waiting
+            | Track::Idle => {
                 self.names.insert(track, name.to_owned());
                 return Ok(());
             }

@@ -209,6 +209,20 @@ pub enum Kind {
         /// has more than 64; `HOME_ANY`: it has none, and runs anywhere.
         domains: u64,
     },
+    /// Where the memory of a VM is, at its start and at each look.
+    Memory {
+        /// Which VM.
+        vm: VmId,
+        /// Its size, in bytes.
+        bytes: u64,
+        /// Its home nodes, a bit each; 0: it has none.
+        homes: u64,
+        /// Of what it has used, bytes in the home of its part, and in other nodes; where a part has
+        /// no home that is not known.
+        places: Option<(u64, u64)>,
+        /// How often a home has changed.
+        migrations: u64,
+    },
     /// A remark of the recorder.
     Mark {
         /// Its text.

@@ -83,6 +83,11 @@ pub(crate) fn flatten(kind: &Kind) -> Flat {
         Kind::Mark { text } => (18, vec![], vec![text.clone()]),
         Kind::Guest { world, inside } => (19, vec![world.0.into(), u64::from(*inside)], vec![]),
         Kind::Home { world, domains } => (20, vec![world.0.into(), *domains], vec![]),
+        Kind::Memory { vm, bytes, homes, places, migrations } => {
+            let local = places.map_or(0, |at| at.0.saturating_add(1));
+            let remote = places.map_or(0, |at| at.1);
+            (21, vec![vm.0.into(), *bytes, *homes, local, remote, *migrations], vec![])
+        }
     };
     Flat { code, nums, texts }
 }
@@ -203,6 +208,13 @@ impl Flat {
             18 => Kind::Mark { text: self.text(0) },
             19 => Kind::Guest { world: self.world(0)?, inside: self.num(1) != 0 },
             20 => Kind::Home { world: self.world(0)?, domains: self.num(1) },
+            21 => Kind::Memory {
+                vm: self.vm(0)?,
+                bytes: self.num(1),
+                homes: self.num(2),
+                places: self.num(3).checked_sub(1).map(|local| (local, self.num(4))),
+                migrations: self.num(5),
+            },
             _ => return None,
         })
     }

@@ -106,6 +106,18 @@ pub(crate) const KINDS: &[Spec] = &[
     Spec { code: 18, name: "mark", fields: &[("text", Text)] },
     Spec { code: 19, name: "guest", fields: &[("world", World), ("inside", Plain)] },
     Spec { code: 20, name: "home", fields: &[("world", World), ("domains", Plain)] },
+    Spec {
+        code: 21,
+        name: "memory",
+        fields: &[
+            ("vm", Plain),
+            ("bytes", Plain),
+            ("homes", Plain),
+            ("local", Plain),
+            ("remote", Plain),
+            ("migrations", Plain),
+        ],
+    },
 ];
 
 /// The kinds of this version as a file describes them.

@@ -139,11 +139,28 @@ fn arguments(event: &Event) -> String {
         }
         Kind::Home { world, domains: HOME_ANY } => format!("HOME {} ANY", world.0),
         Kind::Home { world, domains } => {
-            let all: Vec<String> =
-                (0..64).filter(|n| domains >> n & 1 != 0).map(|n: u32| n.to_string()).collect();
-            format!("HOME {} {}", world.0, escaped(&all.join(",")))
+            format!("HOME {} {}", world.0, escaped(&listed(*domains)))
+        }
+        Kind::Memory { vm, bytes, homes, places, migrations } => {
+            let places =
+                places.map_or("? ?".to_owned(), |(local, remote)| format!("{local} {remote}"));
+            let homes = escaped(&listed(*homes));
+            format!("MEMORY {} {bytes} {homes} {places} {migrations}", vm.0)
         }
     }
+}
+
+/// The bits of a word that are set, such as "0,2".
+fn listed(bits: u64) -> String {
+    let all = (0..64).filter(|n| bits >> n & 1 != 0).map(|n: u32| n.to_string());
+    all.collect::<Vec<_>>().join(",")
+}
+
+/// A word with these bits, such as "0,2".
+fn bits(list: &str) -> Option<u64> {
+    let bit = |n: &str| n.parse().ok().filter(|n: &u32| *n < 64).map(|n| 1 << n);
+    let mut each = list.split(',').filter(|n| !n.is_empty()).map(bit);
+    each.try_fold(0, |all: u64, n| n.map(|n: u64| all | n))
 }
 
 fn escaped(text: &str) -> String {
@@ -258,6 +275,10 @@ impl Words<'_> {
             "LOST" => plain(self.lost(), "LOST number, or LOST ?"),
             "GUEST" => plain(self.guest(), "GUEST world, and ENTER or LEAVE"),
             "HOME" => plain(self.home(), "HOME world, and domains such as 0,2, or ANY"),
+            "MEMORY" => plain(
+                self.memory(),
+                "MEMORY vm, bytes, homes such as 0,2, bytes there and elsewhere or ? ?, changes",
+            ),
             "ACCOUNT" | "WORLD" | "VM" | "HOST" | "PCPU" | "AFFINITY" | "MARK" => {
                 plain(self.named(name), "the arguments that this event has")
             }
@@ -318,10 +339,17 @@ impl Words<'_> {
         if list == "ANY" {
             return Some(Kind::Home { world, domains: HOME_ANY });
         }
-        let domain = |n: &str| n.parse().ok().filter(|n: &u32| *n < 64).map(|n| 1 << n);
-        let each = list.split(',').filter(|n| !n.is_empty()).map(domain);
-        let domains = each.collect::<Option<Vec<u64>>>()?.into_iter().fold(0, |all, n| all | n);
-        Some(Kind::Home { world, domains })
+        Some(Kind::Home { world, domains: bits(&list)? })
+    }
+
+    fn memory(&mut self) -> Option<Kind> {
+        let (vm, bytes) = (self.number().map(VmId)?, self.number()?);
+        let homes = bits(&self.text()?)?;
+        let places = match (self.0.next()?, self.0.next()?) {
+            ("?", "?") => None,
+            (local, remote) => Some((local.parse().ok()?, remote.parse().ok()?)),
+        };
+        Some(Kind::Memory { vm, bytes, homes, places, migrations: self.number()? })
     }
 
     fn wait_on(&mut self) -> Option<Kind> {

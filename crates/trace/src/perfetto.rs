@@ -79,6 +79,7 @@ fn uuid(track: Track) -> u64 {
         Track::Entitled(vm) => (6, vm.0.into()),
         Track::Waiting => (7, 0),
         Track::Idle => (8, 0),
+        Track::Local(vm) => (9, vm.0.into()),
     };
     class << 32 | u64::from(id)
 }
@@ -87,7 +88,7 @@ fn parent(track: Track) -> Option<Track> {
     match track {
         Track::Pcpu(_) | Track::Waiting | Track::Idle => Some(Track::Host),
         Track::World(vm, _) => Some(Track::Vm(vm)),
-        Track::Used(vm) | Track::Entitled(vm) => Some(Track::Vm(Some(vm))),
+        Track::Used(vm) | Track::Entitled(vm) | Track::Local(vm) => Some(Track::Vm(Some(vm))),
         Track::Host | Track::Vm(_) => None,
     }
 }
@@ -137,7 +138,11 @@ impl<W: Write> Sink for Packets<W> {
         if let Some(parent) = parent(track) {
             body.uint(descriptor::PARENT, uuid(parent));
         }
-        if matches!(track, Track::Used(_) | Track::Entitled(_) | Track::Waiting | Track::Idle) {
+        let counts = matches!(
+            track,
+            Track::Used(_) | Track::Entitled(_) | Track::Local(_) | Track::Waiting | Track::Idle
+        );
+        if counts {
             body.message(descriptor::COUNTER, &Message::default());
         }
         self.packet(None, packet::TRACK_DESCRIPTOR, &body)

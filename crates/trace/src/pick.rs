@@ -91,7 +91,9 @@ impl Chosen {
             Kind::Switch { from, to } => {
                 [from, to].into_iter().flatten().any(|w| worlds.contains(w))
             }
-            Kind::Vm { vm, .. } | Kind::Account { vm, .. } => vms.contains(vm),
+            Kind::Vm { vm, .. } | Kind::Account { vm, .. } | Kind::Memory { vm, .. } => {
+                vms.contains(vm)
+            }
             Kind::Lost { .. } | Kind::Mark { .. } => true,
             kind => kind.world().is_some_and(|w| worlds.contains(&w)),
         }
@@ -142,7 +144,7 @@ impl Known {
             pcpus = pcpus.max(pcpus_by(event));
             known.names.take(event);
             match &event.kind {
-                Kind::Vm { vm, .. } | Kind::Account { vm, .. } => {
+                Kind::Vm { vm, .. } | Kind::Account { vm, .. } | Kind::Memory { vm, .. } => {
                     known.vms.insert(*vm);
                 }
                 Kind::World { world, vm, name, .. } => {

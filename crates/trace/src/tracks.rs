@@ -21,6 +21,8 @@ pub(crate) enum Track {
     Used(VmId),
     /// What a VM is entitled to, in percent of one pCPU.
     Entitled(VmId),
+    /// Part of a VM's memory that is at home, in percent.
+    Local(VmId),
     /// Worlds that wait.
     Waiting,
     /// pCPUs that idle.
@@ -112,6 +114,9 @@ impl<S: Sink> Drawer<'_, S> {
                 Kind::Account { vm, .. } => {
                     all.extend([Track::Vm(Some(*vm)), Track::Used(*vm), Track::Entitled(*vm)])
                 }
+                Kind::Memory { vm, places: Some(_), .. } => {
+                    all.extend([Track::Vm(Some(*vm)), Track::Local(*vm)]);
+                }
                 _ => {}
             }
         }
@@ -134,6 +139,7 @@ impl<S: Sink> Drawer<'_, S> {
                 Track::World(_, w) => self.names.world(w),
                 Track::Used(vm) => format!("{}: used, % of a pCPU", self.names.vm(vm)),
                 Track::Entitled(vm) => format!("{}: entitled, % of a pCPU", self.names.vm(vm)),
+                Track::Local(vm) => format!("{}: memory at home, %", self.names.vm(vm)),
                 Track::Waiting => "worlds READY".to_owned(),
                 Track::Idle => "pCPUs idle".to_owned(),
             };
@@ -192,6 +198,10 @@ impl<S: Sink> Drawer<'_, S> {
             }
             Kind::Account { vm, used_ns, entitled } => {
                 self.account(ns, *vm, *used_ns, *entitled)?
+            }
+            Kind::Memory { vm, places: Some((local, remote)), .. } => {
+                let all = local.saturating_add(*remote).max(1);
+                self.sink.counter(ns, Track::Local(*vm), *local as f64 * 100.0 / all as f64)?;
             }
             Kind::Mark { text } => self.sink.instant(ns, Track::Host, text, None)?,
             Kind::Lost { events } => {

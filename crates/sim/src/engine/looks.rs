@@ -131,18 +131,21 @@ impl<P: Scheduler> Engine<P> {
         let node =
             |(id, bytes): (u32, &u64)| NodeMemory { id, bytes: *bytes, free: memory.free(id) };
         let there = |vm: &u32| *vm != 0 && !numa.parts[*vm as usize].is_empty();
-        let vm = |vm: u32| {
-            let clients = self.numa_result(vm);
-            let size = clients.iter().flat_map(|c| &c.bytes).sum();
-            let migrations = clients.iter().map(NumaClient::migrations).sum();
-            let parts = clients.iter().map(|c| (c.home, &c.bytes[..]));
-            (gid_of_vm(vm), VmMemory::of(size, migrations, parts))
-        };
+        let vm = |vm: u32| (gid_of_vm(vm), self.vm_memory(vm));
         let vms = (0..self.cast.vms().len() as u32).filter(there);
         HostMemory {
             nodes: (0..).zip(&memory.nodes().sizes).map(node).collect(),
             vms: vms.map(vm).collect(),
         }
+    }
+
+    /// Memory of a VM, where it is not equally near from everywhere.
+    pub(super) fn vm_memory(&self, vm: u32) -> VmMemory {
+        let clients = self.numa_result(vm);
+        let size = clients.iter().flat_map(|c| &c.bytes).sum();
+        let migrations = clients.iter().map(NumaClient::migrations).sum();
+        let parts = clients.iter().map(|c| (c.home, &c.bytes[..]));
+        VmMemory::of(size, migrations, parts)
     }
 
     fn world_counters(&self, world: u32) -> (Wid, WorldCounters) {

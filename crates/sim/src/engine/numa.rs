@@ -7,7 +7,7 @@ use crate::numa::{Numa, PAGE_STEPS, Seat};
 use ::numa::ClientId;
 use contract::Scheduler;
 use std::collections::BTreeMap;
-use units::{PcpuSet, Rate, Span};
+use units::{PcpuSet, Rate, Span, VmId};
 use views::NumaClient;
 
 /// A rate in thousandths of a pCPU.
@@ -42,6 +42,24 @@ impl<P: Scheduler> Engine<P> {
             }
         }
         self.say_llcs();
+        self.say_memory(vm);
+    }
+
+    /// Says in the trace where the memory of a VM is.
+    fn say_memory(&mut self, vm: u32) {
+        let has = self.numa.as_ref().is_some_and(|numa| !numa.parts[vm as usize].is_empty());
+        if !has || !self.kernel.is_recorded() {
+            return;
+        }
+        let of = self.vm_memory(vm);
+        let homes = of.homes.iter().fold(0, |bits, node| bits | 1 << (node & 63));
+        self.kernel.say(|| trace::Kind::Memory {
+            vm: VmId(vm as u16),
+            bytes: of.bytes,
+            homes,
+            places: of.places,
+            migrations: of.migrations,
+        });
     }
 
     /// Marks what was decided on LLCs.
@@ -173,6 +191,7 @@ impl<P: Scheduler> Engine<P> {
                 self.put_home(world);
             }
         }
+        (0..self.cast.vms().len() as u32).for_each(|vm| self.say_memory(vm));
         self.clock.arm(Fixed::Numa, again);
         if !self.clock.is_armed(Fixed::Pages) {
             self.pages();

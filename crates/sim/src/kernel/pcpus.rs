@@ -192,6 +192,19 @@ impl Kernel {
 
 /// Callbacks, and what they ask for.
 impl Kernel {
+    /// Whether a trace is recorded.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.recorder.is_some()
+    }
+
+    /// Writes into the trace what no scheduler knows.
+    pub(crate) fn say(&mut self, kind: impl FnOnce() -> trace::Kind) {
+        let now = self.now;
+        if let Some(r) = &mut self.recorder {
+            r.say(now, kind());
+        }
+    }
+
     /// A callback begins that may insert or move worlds, or (`Context::None`) has ended.
     #[inline]
     pub(crate) fn set_context(&mut self, context: Context) {

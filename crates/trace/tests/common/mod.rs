@@ -20,7 +20,7 @@ pub fn any(r: &mut Draw) -> Event {
     let p = PcpuId(r.below(1024) as u16);
     let (maybe_p, maybe_w) = ((r.below(3) > 0).then_some(p), (r.below(2) == 0).then_some(other));
     let number = if r.below(3) == 0 { r.bits() } else { r.below(1 << 40) };
-    let kind = match r.below(20) {
+    let kind = match r.below(21) {
         0 => {
             let from = (r.below(4) > 0).then(|| r.of(State::ALL));
             Kind::State { world, from, to: r.of(State::ALL), why: r.of(Why::ALL), on: maybe_p }
@@ -73,6 +73,13 @@ pub fn any(r: &mut Draw) -> Event {
         },
         17 => Kind::Guest { world, inside: r.below(2) == 0 },
         18 => Kind::Home { world, domains: if r.below(4) == 0 { HOME_ANY } else { r.bits() } },
+        19 => Kind::Memory {
+            vm: VmId(r.below(1024) as u16),
+            bytes: number,
+            homes: r.bits(),
+            places: (r.below(2) == 0).then(|| (r.bits() >> 1, r.bits())),
+            migrations: r.below(1000),
+        },
         16 => Kind::Lost { events: (r.below(2) == 0).then_some(r.bits() as u32) },
         _ => Kind::Mark { text: text(r) },
     };
