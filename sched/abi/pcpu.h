@@ -169,7 +169,7 @@ struct pcpu {
 	u32 yield_to;
 	/* READY vCPU of a gang that runs here next, 0 for none (tick/gang.h) */
 	u32 gang_next;
-	/* not 0: worlds wait here outside their homes (place/home.h) */
+	/* not 0: worlds wait here outside their homes (place/home.h), or at `strays_of` */
 	u32 strays;
 	/* pCPU + 1 that cannot pick, whose strays this one is to move; 0 for none. The caller
 	 * of core_home writes it, and the own CPU clears it: a request that is lost between them

@@ -47,19 +47,24 @@ RARE_SUBPROG u32 home_strays(NONNULL(struct host *h), NONNULL(struct pcpu *p), N
 	return 0;
 }
 
+/* The pCPU whose strays this one moves now: its own, if it has some, at the next pick. */
+RARE_SUBPROG u32 home_asked(NONNULL(struct host *h), NONNULL(struct pcpu *p))
+{
+	u32 of = plat_read(p->strays_of);
+
+	p->strays_of = 0;
+	return of ? of - 1 : p->id;
+}
+
 /* A pCPU is about to pick: worlds that wait there outside their homes leave. */
 INLINE void home_leave(struct host *h, struct pcpu *p)
 {
-	struct pcpu *q = p;
-	u32 of, seen = 0;
+	struct pcpu *q;
+	u32 seen = 0;
 
-	if (!plat_read(p->strays)) {
-		of = plat_read(p->strays_of);
-		if (!of)
-			return;
-		p->strays_of = 0;
-		q = plat_pcpu(h, of - 1);
-	}
+	if (!plat_read(p->strays))
+		return;
+	q = plat_pcpu(h, home_asked(h, p));
 	if (q)
 		home_strays(h, q, &seen);
 }
@@ -83,8 +88,10 @@ INLINE void home_kick(struct host *h, struct pcpu *p)
 			break;
 		if (home_barred(h, q) || (i && plat_read(q->strays_of)))
 			continue;
-		if (i)
+		if (i) {
 			q->strays_of = p->id + 1;
+			q->strays = 1;
+		}
 		kicks = q->id;
 		break;
 	}
