@@ -1,6 +1,8 @@
 //! What worlds lose to memory in other nodes, and to nodes and links that many want.
 
 use super::*;
+use crate::{Hardware, Machine, Occupant, Profile};
+use topology::{Place, Topology};
 
 const GIB: u64 = 1 << 30;
 
@@ -186,4 +188,68 @@ fn ways_that_press_each_other_are_all_kept() {
         }
     }
     assert!(full > 1_000, "{full}");
+}
+
+/// A node of two cores of two threads that gives so much, with two worlds of this profile.
+fn node_of_two(bandwidth: u64, profile: Profile) -> Hardware {
+    let place = |id: u32| Place { socket: 0, node: 0, llc: 0, core: id / 2, thread: id % 2 };
+    let topology = Topology::from_places((0..4).map(place).collect()).expect("a host");
+    let machine = Machine {
+        private: 1 << 20,
+        llc: 1 << 20,
+        from_llc_ns: 0,
+        from_memory_ns: 0,
+        from_node_ns: 0,
+        migration_ns: 0,
+        bandwidth: 1_000,
+    };
+    let (sizes, distances) = (vec![GIB], vec![vec![10]]);
+    let of = NodeMemory { sizes, distances, bandwidth: vec![bandwidth], link: 1 };
+    Hardware::new(&topology, &machine, vec![profile; 3]).with_memory(Some(Memory::new(of, 3)))
+}
+
+/// Speeds of the worlds of pCPUs 0 and 2, in permille, once all is as what runs makes it.
+fn speeds(hardware: &mut Hardware) -> [u64; 2] {
+    while hardware.is_pressed() {
+        hardware.renew().into_iter().for_each(|pcpu| hardware.apply(pcpu));
+    }
+    [0, 2].map(|pcpu| hardware.pass(pcpu, 1_000_000).work_ns / 1_000)
+}
+
+const STREAM: Profile = Profile {
+    smt_permille: 1000,
+    set: 0,
+    uncached_permille: 1000,
+    bandwidth: 12_000,
+    uncached_bandwidth: 12_000,
+    memory_permille: 500,
+};
+
+#[test]
+fn worlds_that_do_not_fit_into_their_llc_want_more_of_their_node() {
+    // A quarter of each set is cached, so each wants 15,250 and goes at 625 permille.
+    let set = Profile {
+        set: 2 << 20,
+        uncached_permille: 500,
+        bandwidth: 1_000,
+        uncached_bandwidth: 20_000,
+        ..STREAM
+    };
+    for (bandwidth, least, most) in [(30_000, 624, 625), (10_000, 320, 328)] {
+        let mut hardware = node_of_two(bandwidth, set);
+        [0, 2].into_iter().for_each(|p| hardware.occupy(p, Occupant::World(p / 2 + 1)));
+        let of = speeds(&mut hardware);
+        assert!(of.iter().all(|s| (least..=most).contains(s)), "{bandwidth}: {of:?}");
+    }
+}
+
+#[test]
+fn a_world_whose_twin_has_gone_wants_more_of_its_node() {
+    let mut hardware = node_of_two(20_000, STREAM);
+    [0, 2].into_iter().for_each(|p| hardware.occupy(p, Occupant::World(p / 2 + 1)));
+    hardware.occupy(1, Occupant::Other);
+    assert_eq!(speeds(&mut hardware), [500, 1000], "18,000 of 20,000");
+    hardware.occupy(1, Occupant::Idle);
+    let of = speeds(&mut hardware);
+    assert!(of.iter().all(|s| (820..=833).contains(s)), "10,000 of 12,000 each: {of:?}");
 }
