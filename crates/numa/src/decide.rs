@@ -44,7 +44,7 @@ impl Loads {
     }
 
     /// The same with so much more, or less.
-    fn permille_with(&self, node: u32, more: i64) -> u64 {
+    pub(crate) fn permille_with(&self, node: u32, more: i64) -> u64 {
         let at = node as usize;
         let wanted = self.wanted[at].saturating_add_signed(more);
         wanted.checked_div(u64::from(self.cores[at])).unwrap_or(u64::MAX)
@@ -55,11 +55,25 @@ impl Loads {
         self.permille[node as usize] = self.permille_with(node, 0);
     }
 
-    pub(crate) fn shift(&mut self, from: u32, to: u32, wanted: u64) {
-        let at = &mut self.wanted[from as usize];
+    pub(crate) fn leave(&mut self, node: u32, wanted: u64) {
+        let at = &mut self.wanted[node as usize];
         *at = at.saturating_sub(wanted);
-        self.permille[from as usize] = self.permille_with(from, 0);
+        self.permille[node as usize] = self.permille_with(node, 0);
+    }
+
+    pub(crate) fn shift(&mut self, from: u32, to: u32, wanted: u64) {
+        self.leave(from, wanted);
         self.add(to, wanted);
+    }
+
+    /// What is wanted of a node beyond its cores, and what its cores have beyond that, in
+    /// thousandths of a pCPU.
+    pub(crate) fn waits(&self, node: u32) -> u64 {
+        self.wanted[node as usize].saturating_sub(1000 * u64::from(self.cores[node as usize]))
+    }
+
+    pub(crate) fn idle(&self, node: u32) -> u64 {
+        (1000 * u64::from(self.cores[node as usize])).saturating_sub(self.wanted[node as usize])
     }
 
     pub(crate) fn shifted(&self, from: u32, to: u32, wanted: u64) -> Loads {
@@ -75,7 +89,7 @@ impl Planner {
         self.loads_of(|c| c.wanted)
     }
 
-    fn loads_of(&self, wanted: fn(&State) -> u64) -> Loads {
+    pub(crate) fn loads_of(&self, wanted: fn(&State) -> u64) -> Loads {
         let none = [0; NODES_MAX];
         let mut loads = Loads { wanted: none, cores: [0; NODES_MAX], permille: none };
         self.clients.values().for_each(|c| loads.wanted[c.home as usize] += wanted(c));

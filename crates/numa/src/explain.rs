@@ -18,19 +18,22 @@ pub enum Reason {
     ActionAffinity,
     /// One of the VMs got less CPU time than its part for long.
     Fairness,
+    /// No node had room for what it wants, and others had idle cores: it has no home.
+    Roams,
     /// Someone asked for it.
     Asked,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 7] = [
+    pub const ALL: [Reason; 8] = [
         Reason::Placed,
         Reason::Imbalance,
         Reason::Swap,
         Reason::Locality,
         Reason::ActionAffinity,
         Reason::Fairness,
+        Reason::Roams,
         Reason::Asked,
     ];
 
@@ -44,6 +47,7 @@ impl Reason {
             Reason::Locality => "locality",
             Reason::ActionAffinity => "action-affinity",
             Reason::Fairness => "fairness",
+            Reason::Roams => "roams",
             Reason::Asked => "asked",
         }
     }
@@ -92,7 +96,7 @@ pub struct Decision {
     pub client: ClientId,
     /// Its node before; none where it had no home.
     pub from: Option<u32>,
-    /// Its home.
+    /// Its home; of one that has none from now on (`Roams`) the last one.
     pub to: u32,
     /// Why.
     pub reason: Reason,
@@ -149,10 +153,13 @@ impl fmt::Display for Said {
             Reason::Fairness => {
                 write!(f, "{what} {from} to {to}: some VM has got {cause} too little for long")?;
             }
+            Reason::Roams => {
+                write!(f, "{what} {from} to none: idle cores elsewhere for {cause} of its own")?;
+            }
             Reason::Asked => write!(f, "{what} {from} to {to}: asked for")?,
         }
         let pair = |p: (u64, u64)| format!("{} and {}", percent(p.0), percent(p.1));
-        match d.from {
+        match d.from.filter(|_| d.reason != Reason::Roams) {
             Some(_) => write!(
                 f,
                 "; loads {}, expected {}",

@@ -33,6 +33,9 @@ pub struct Knobs {
     /// Rounds for which no move has narrowed an imbalance before clients change places for it
     /// (`Numa.SwapInterval`); 0: they do not.
     pub swap_periods: u64,
+    /// How much of its node's cores a VM that waits must find idle elsewhere to have no home, in
+    /// percent; 0: all have homes.
+    pub roam_percent: u64,
     /// Most memory that all clients together move in a second, in bytes
     /// (`Numa.PageMigRateMax`, in pages of 4 KiB).
     pub memory_rate: u64,
@@ -66,6 +69,7 @@ impl From<&NumaSpec> for Knobs {
             locality_weight: spec.locality_weight,
             core_cap_percent: spec.core_cap_percent,
             swap_periods: spec.swap_periods,
+            roam_percent: spec.roam_percent,
             memory_rate: spec.memory_rate.0,
         }
     }

@@ -27,6 +27,7 @@ mod place;
 mod planner;
 mod reach;
 mod reserve;
+mod roam;
 mod talks;
 
 pub use explain::{Decision, Outcome, Reason, Refusal};
@@ -36,4 +37,5 @@ pub use memory::{Order, RAMP_ROUNDS, SLOW_ROUNDS};
 pub use planner::{Client, ClientId, Load, Node, Planner};
 pub use reach::{Reach, Reached, reached};
 pub use reserve::NO_ROOM;
+pub use roam::ROAMS;
 pub use talks::Talks;

@@ -74,6 +74,11 @@ fn part_of(id: ClientId, part: usize) -> ClientId {
     ClientId { vm: id.vm, part: id.part * LLCS_MAX + part as u32 }
 }
 
+/// The same thresholds; a client has LLCs because its VM asks for them, so it keeps them.
+fn of_llcs(knobs: Knobs) -> Knobs {
+    Knobs { roam_percent: 0, ..knobs }
+}
+
 impl Llcs {
     /// A host of these LLCs; `None` where there is nothing to choose, or more than a home has bits.
     #[must_use]
@@ -84,7 +89,7 @@ impl Llcs {
             return None;
         }
         let node = |l: &Llc| Node { cores: l.cores, memory: u64::MAX };
-        let planner = Planner::new(llcs.iter().map(node).collect(), knobs);
+        let planner = Planner::new(llcs.iter().map(node).collect(), of_llcs(knobs));
         let mut all = Llcs { planner, llcs, clients: BTreeMap::new(), said: vec![] };
         all.add_others();
         Some(all)
@@ -106,7 +111,7 @@ impl Llcs {
 
     /// Other thresholds count from now on.
     pub fn set_knobs(&mut self, knobs: Knobs) {
-        self.planner.set_knobs(knobs);
+        self.planner.set_knobs(of_llcs(knobs));
     }
 
     /// So many cores of each LLC are on line from now on: clients of nodes where that has changed

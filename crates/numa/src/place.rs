@@ -95,6 +95,7 @@ impl Planner {
         let mut after = loads.clone();
         after.add(home, wanted);
         self.homeless.remove(&client.id);
+        self.roaming.remove(&client.id.vm);
         self.clients.insert(client.id, state);
         Some(self.change(at_ns, client.id, home, Reason::Placed, 0, (&loads, &after)))
     }

@@ -3,7 +3,7 @@
 use crate::decide::NODES_MAX;
 use crate::near::Near;
 use crate::{Decision, Knobs, Outcome, Reason, Refusal};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Decisions of a client that are remembered.
 pub(crate) const REMEMBERED: usize = 16;
@@ -133,6 +133,8 @@ pub struct Planner {
     /// which no node has room (`reserve`).
     pub(crate) reserved: BTreeMap<u32, (u64, u32)>,
     pub(crate) homeless: BTreeMap<ClientId, State>,
+    /// VMs of these that no node has room for by what they want (`roam`).
+    pub(crate) roaming: BTreeSet<u32>,
 }
 
 impl Planner {
@@ -158,6 +160,7 @@ impl Planner {
             core_gives: 1000,
             reserved: BTreeMap::new(),
             homeless: BTreeMap::new(),
+            roaming: BTreeSet::new(),
         }
     }
 
@@ -206,6 +209,7 @@ impl Planner {
     pub fn remove(&mut self, vm: u32) {
         self.clients.retain(|id, _| id.vm != vm);
         self.homeless.retain(|id, _| id.vm != vm);
+        self.roaming.remove(&vm);
     }
 
     /// A client is gone; those of its VM stay.
@@ -232,6 +236,7 @@ impl Planner {
         let mut out = vec![];
         self.hold_reservations(at_ns, &mut out);
         self.balance(at_ns, &mut out);
+        self.roam(at_ns, &mut out);
         self.be_fair(at_ns, &mut out);
         self.be_local(at_ns, &mut out);
         self.bring_together(at_ns, &mut out);
@@ -241,9 +246,11 @@ impl Planner {
     /// Takes in what the clients did.
     fn take(&mut self, at_ns: u64, loads: &[Load]) {
         let period_ns = 1_000_000 * self.knobs.period_ms;
-        self.clients.values_mut().for_each(|c| c.settled += 1);
+        self.clients.values_mut().chain(self.homeless.values_mut()).for_each(|c| c.settled += 1);
         for load in loads {
-            let Some(c) = self.clients.get_mut(&load.id) else { continue };
+            let homeless = &mut self.homeless;
+            let of = self.clients.get_mut(&load.id).or_else(|| homeless.get_mut(&load.id));
+            let Some(c) = of else { continue };
             // A period counts a quarter: what lasts for less than two is no load to move for. The
             // first whole one counts in full: until then it was not known.
             let first = !c.known && at_ns.saturating_sub(c.since_ns) >= period_ns;

@@ -87,7 +87,8 @@ impl Planner {
                 self.unseat(vm);
             }
         }
-        let mut waiting: Vec<u32> = self.homeless.keys().map(|id| id.vm).collect();
+        let waits = |vm: &u32| !self.roaming.contains(vm);
+        let mut waiting: Vec<u32> = self.homeless.keys().map(|id| id.vm).filter(waits).collect();
         waiting.dedup();
         for vm in waiting {
             let of = self.homeless.iter().filter(|(id, _)| id.vm == vm);

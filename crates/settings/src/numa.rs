@@ -45,6 +45,9 @@ pub struct NumaSpec {
     pub core_cap_percent: u64,
     /// `Numa.SwapInterval`, in rounds; 0: no swaps.
     pub swap_periods: u64,
+    /// How much of its node's cores a VM that waits must find idle elsewhere to have no home, in
+    /// percent; 0: all have homes.
+    pub roam_percent: u64,
     /// Most memory that is moved in a second (`Numa.PageMigRateMax`, in pages of 4 KiB).
     pub memory_rate: Bytes,
 }
@@ -78,6 +81,7 @@ impl Default for NumaSpec {
             locality_weight: 1,
             core_cap_percent: 90,
             swap_periods: 3,
+            roam_percent: 10,
             memory_rate: Bytes(32_000 * 4096),
         }
     }
@@ -92,7 +96,7 @@ const DISTANCE_MAX: u64 = 254;
 const LEAST_BANDWIDTH: Bytes = Bytes(1_000_000);
 
 /// Thresholds, in the order of their fields: least and most.
-const THRESHOLDS: [(&str, u64, u64); 9] = [
+const THRESHOLDS: [(&str, u64, u64); 10] = [
     ("imbalance_percent", 1, 200),
     ("improvement_percent", 0, 100),
     ("thrash_percent", 0, 100),
@@ -102,6 +106,7 @@ const THRESHOLDS: [(&str, u64, u64); 9] = [
     ("locality_weight", 0, 100),
     ("core_cap_percent", 0, 100),
     ("swap_periods", 0, 10_000),
+    ("roam_percent", 0, 100),
 ];
 
 /// Removes numbers below zero of `[numa]`, which a parser cannot read, and gives a reason for each.
@@ -304,6 +309,7 @@ fn threshold_reasons(numa: &NumaSpec) -> Vec<String> {
         numa.locality_weight,
         numa.core_cap_percent,
         numa.swap_periods,
+        numa.roam_percent,
     ];
     for ((what, least, most), seen) in THRESHOLDS.into_iter().zip(seen) {
         if !(least..=most).contains(&seen) {

@@ -232,6 +232,7 @@ class Numa(TypedDict, total=False):
     locality_weight: int
     core_cap_percent: int
     swap_periods: int
+    roam_percent: int
     memory_rate: str
 
 

@@ -135,7 +135,9 @@ impl Homes {
     /// What holds a part and its memory, in words.
     fn notes(&self, vm: &Homed, part: &Part) -> Vec<String> {
         let mut out: Vec<String> = self.held(part).into_iter().collect();
-        if self.planner.is_homeless(part.id.vm) {
+        if self.planner.roams(part.id.vm) {
+            out.push(numa::ROAMS.to_owned());
+        } else if self.planner.is_homeless(part.id.vm) {
             out.push(numa::NO_ROOM.to_owned());
         }
         out.extend(self.chosen.note(part.id));

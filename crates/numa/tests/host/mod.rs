@@ -118,6 +118,12 @@ impl Host {
             let got = Host::divide(1000 * u64::from(node.cores), &wants);
             here.iter().zip(got).for_each(|(i, got)| used[*i] = got);
         }
+        // One without a home has what it is entitled to.
+        for (i, v) in self.vms.iter().enumerate() {
+            if self.planner.home(v.id).is_none() {
+                used[i] = entitled[i];
+            }
+        }
         self.loads = (0..self.vms.len())
             .map(|i| {
                 let v = &mut self.vms[i];

@@ -76,7 +76,9 @@ impl Numa {
         if part.held {
             out.push("affinity leaves no node with room for all its vCPUs: no home".to_owned());
         }
-        if self.planner.is_homeless(part.id.vm) {
+        if self.planner.roams(part.id.vm) {
+            out.push(::numa::ROAMS.to_owned());
+        } else if self.planner.is_homeless(part.id.vm) {
             out.push(::numa::NO_ROOM.to_owned());
         }
         out

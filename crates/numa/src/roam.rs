@@ -1,0 +1,135 @@
+//! VMs without a home because no node has room for what they want, and other nodes have idle cores.
+//!
+//! *Law*: where a node is contended, no move or exchange has narrowed that for `swap_periods`, and
+//! cores of other nodes idle which no client with its home there wants, a client leaves its home:
+//! its vCPUs run anywhere. Of all clients it is the one that gains most, of equals the one that
+//! wants least, for what runs far from its memory is slower. It gains what waits in its node or
+//! what idles elsewhere, whichever is less: `roam_percent` of the node's cores at least, by what
+//! clients want now and in the mean of many rounds. It has a home again once it would gain less
+//! than half of that.
+//!
+//! *Units*: thousandths of a pCPU.
+//!
+//! *Example*: two nodes of eight cores, three VMs of six vCPUs that burn. Two share a node, where
+//! four vCPUs wait for eight cores; beside the third one two cores idle. One of the two leaves: all
+//! have 5.3 cores, where they had 6, 5 and 5 at best, or 6, 4 and 4.
+//!
+//! *Limits*: a wide VM has homes. What VMs without a home want counts in no node; all of it is
+//! taken for what idles.
+
+use crate::decide::Loads;
+use crate::planner::{Planner, State};
+use crate::{ClientId, Decision, Reason};
+
+/// Why a VM has no home, in words.
+pub const ROAMS: &str =
+    "no node has room for what it wants, and other nodes have idle cores: no home";
+
+impl Planner {
+    /// Whether a VM has no home because no node has room for what it wants.
+    #[must_use]
+    pub fn roams(&self, vm: u32) -> bool {
+        self.roaming.contains(&vm)
+    }
+
+    /// VMs leave homes where they wait beside idle cores, or have one again.
+    pub(crate) fn roam(&mut self, at_ns: u64, out: &mut Vec<Decision>) {
+        let on = self.knobs.roam_percent > 0;
+        for vm in self.roaming.clone() {
+            let Some(c) = self.homeless.get(&ClientId { vm, part: 0 }) else { continue };
+            let wants = self.wants();
+            let home = self.nearest_room(c, &wants);
+            let gain = home.map_or(0, |node| self.gain_of_roaming(c, node, &wants.with(c, node)));
+            let stays = |node: u32| on && 2 * gain >= self.least_gain(node);
+            if let Some(node) = home.filter(|n| !stays(*n)) {
+                let client = c.client;
+                out.extend(self.place(at_ns, &client, Some(node)));
+            }
+        }
+        let periods = self.knobs.swap_periods.max(1);
+        if !on || self.stuck < periods || !out.is_empty() {
+            return;
+        }
+        let wants = self.wants();
+        let has_cores = |c: &State| self.nodes[c.home as usize].cores > 0;
+        let may = |c: &&State| c.settled >= periods && has_cores(c) && self.is_whole(c);
+        let gains = self.clients.values().filter(may).map(|c| {
+            let gain = self.gain_of_roaming(c, c.home, &wants);
+            (gain, std::cmp::Reverse((c.wanted, c.client.id)), c.home)
+        });
+        let best = gains.filter(|(gain, _, home)| *gain >= self.least_gain(*home)).max();
+        if let Some((gain, std::cmp::Reverse((wanted, id)), home)) = best {
+            let cause = gain / u64::from(self.nodes[home as usize].cores);
+            let mut after = wants.now.clone();
+            after.leave(home, wanted);
+            out.push(self.change(at_ns, id, home, Reason::Roams, cause, (&wants.now, &after)));
+            self.unseat(id.vm);
+            self.roaming.insert(id.vm);
+        }
+    }
+
+    fn wants(&self) -> Wants {
+        let loads = |of| self.loads_of(of);
+        let homeless = |of: fn(&State) -> u64| self.homeless.values().map(of).sum();
+        Wants {
+            now: loads(|c| c.wanted),
+            long: loads(State::wants_long),
+            homeless: (homeless(|c| c.wanted), homeless(State::wants_long)),
+        }
+    }
+
+    /// Whether a client is its whole VM.
+    fn is_whole(&self, c: &State) -> bool {
+        let ClientId { vm, .. } = c.client.id;
+        let all = ClientId { vm, part: 0 }..=ClientId { vm, part: u32::MAX };
+        self.clients.range(all).count() == 1
+    }
+
+    /// What a client of this node must gain to leave it.
+    fn least_gain(&self, node: u32) -> u64 {
+        10 * self.knobs.roam_percent * u64::from(self.nodes[node as usize].cores)
+    }
+
+    /// Where a client without a home would have one: where it was last if there is room for it, or
+    /// else where least is wanted.
+    fn nearest_room(&self, c: &State, wants: &Wants) -> Option<u32> {
+        let free = self.knobs.contended_permille();
+        let fits = |n: u32| {
+            let now = wants.now.permille_with(n, c.wanted as i64);
+            now.max(wants.long.permille_with(n, c.wants_long() as i64)) <= free
+        };
+        let may = (0..self.nodes.len() as u32).filter(|n| self.allows(c, *n));
+        may.min_by_key(|n| (!(fits(*n) && *n == c.home), wants.long.permille(*n), *n))
+    }
+
+    /// What a client gains without a home, beside one in this node.
+    fn gain_of_roaming(&self, c: &State, node: u32, wants: &Wants) -> u64 {
+        let may = (0..self.nodes.len() as u32).filter(|n| self.may_be_home(c, *n));
+        let of = |loads: &Loads, wanted: u64, homeless: u64| {
+            let idle: u64 = may.clone().map(|n| loads.idle(n)).sum();
+            loads.waits(node).min(wanted).min(idle.saturating_sub(homeless))
+        };
+        let now = of(&wants.now, c.wanted, wants.homeless.0);
+        now.min(of(&wants.long, c.wants_long(), wants.homeless.1))
+    }
+}
+
+/// What clients want: now, and in the mean of many rounds.
+struct Wants {
+    /// By node.
+    now: Loads,
+    long: Loads,
+    /// Without a home.
+    homeless: (u64, u64),
+}
+
+impl Wants {
+    /// The same once a client without a home has one in this node.
+    fn with(&self, c: &State, node: u32) -> Wants {
+        let (mut now, mut long) = (self.now.clone(), self.long.clone());
+        now.add(node, c.wanted);
+        long.add(node, c.wants_long());
+        let homeless = (self.homeless.0 - c.wanted, self.homeless.1 - c.wants_long());
+        Wants { now, long, homeless }
+    }
+}
