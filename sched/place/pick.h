@@ -98,7 +98,8 @@ SUBPROG bool pick_take(NONNULL(struct host *h), u32 pcpu, u64 key_max, u32 prev_
 }
 
 /* The best parked world of the limiter that has just got budget back here, if its deadline is
- * before `own`: it takes the place of the world that its limit has refused. */
+ * before `own`: it takes the place of the world that its limit has refused. Not before one of an
+ * earlier deadline that may not run here: the tick of limits unparks that one. */
 SUBPROG bool pick_parked(NONNULL(struct host *h), u32 pcpu, u64 own)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
@@ -110,7 +111,8 @@ SUBPROG bool pick_parked(NONNULL(struct host *h), u32 pcpu, u64 own)
 		return false;
 	p->serve_limiter = 0;
 	ready_best(h, QUEUE_PARKED(limiter), pcpu, own, &best);
-	if (!best.world || !ready_take(h, QUEUE_PARKED(limiter), best.world))
+	if (!best.world || (with(LIMIT_LINE) && best.rest < best.key) ||
+	    !ready_take(h, QUEUE_PARKED(limiter), best.world))
 		return false;
 	trace_note_pick(h, p, WHY_RELEASED);
 	pull_took(p, count_waiting(p));

@@ -10,9 +10,9 @@
 //! same rate, and a new VM can start at the host's. The weight of a VM that gets all it wants is
 //! its potential entitlement: its part of the host (`Tree::parts`) times the best level
 //! (`x ÷ part`) among its contended neighbours, at least what is reserved for it, at most its
-//! vCPUs. Groups of contended VMs (same level, overlapping sets) without an unrestricted VM are
-//! *held*: a remaining difference of rates moves the whole group, so it is corrected for the whole
-//! group.
+//! vCPUs. Groups of contended VMs (same level, overlapping sets; or below the same pool, whose
+//! limit is used up) without an unrestricted VM are *held*: a remaining difference of rates moves
+//! the whole group, so it is corrected for the whole group.
 //!
 //! Units: `Rate` for weights and demand, ns for virtual time.
 //!
@@ -22,7 +22,7 @@
 //! Limits: as for `fluid`. Known weakness: until the next plan (100 ms) the weights of pinned VMs
 //! are those of the last one.
 
-use crate::{Tree, fluid::placed_rates};
+use crate::{Tree, TreePool, fluid::placed_rates};
 use std::collections::BTreeMap;
 use units::{PcpuSet, Rate, Span, VmId};
 
@@ -122,6 +122,8 @@ struct Seen<'a> {
     /// What it may use at most, and what is reserved for it.
     cap: Rate,
     reserved: Rate,
+    /// The highest pool above it whose limit is used up.
+    pool: Option<usize>,
     group: usize,
 }
 
@@ -137,6 +139,10 @@ pub fn active_plan(pcpus: &PcpuSet, tree: &Tree, vms: &[ActiveVm], v_ns: u64) ->
         look(pcpus, tree, &vms[i], rates[i], if now[i] > 0 { now[i] } else { all[i] }, i)
     };
     let mut seen: Vec<Seen<'_>> = (0..vms.len()).map(look).collect();
+    let full = full_pools(tree, &rates);
+    for (leaf, s) in seen.iter_mut().enumerate() {
+        s.pool = tree.pools_above(leaf).filter(|p| full[*p]).last();
+    }
     join(&mut seen);
     let shifts = shifts(&seen, pcpus, v_ns);
     let order = |s: &Seen<'_>| {
@@ -179,17 +185,35 @@ fn look<'a>(
     let vcpus = Rate::pcpus(u64::from(leaf.vcpus).min(set.len() as u64).max(1));
     let cap = leaf.limit.map_or(vcpus, |l| l.min(vcpus));
     let level = (u128::from(rate.0) << 32) / u128::from(part.max(1));
-    Seen { vm, set, rate, contended, part, level, cap, reserved: leaf.reservation, group: i }
+    let reserved = leaf.reservation;
+    Seen { vm, set, rate, contended, part, level, cap, reserved, pool: None, group: i }
+}
+
+/// Pools whose VMs use all of its limit at these rates, within a thousandth: rates are rounded.
+fn full_pools(tree: &Tree, rates: &[Rate]) -> Vec<bool> {
+    let mut used = vec![0; tree.pools().len()];
+    for (leaf, rate) in rates.iter().enumerate() {
+        tree.pools_above(leaf).for_each(|p| used[p] += rate.0);
+    }
+    let full = |(pool, used): (&TreePool, &u64)| {
+        pool.limit.is_some_and(|limit| used + limit.0 / 1000 >= limit.0)
+    };
+    tree.pools().iter().zip(&used).map(full).collect()
 }
 
 /// Joins contended VMs of the same level (within a thousandth: rates are rounded) whose sets
-/// overlap.
+/// overlap; of those below a pool whose limit is used up, all that are below the same one, and no
+/// others: they compete for that limit, wherever they run.
 fn join(seen: &mut [Seen<'_>]) {
     for i in 0..seen.len() {
         for j in 0..i {
             let (a, b) = (&seen[i], &seen[j]);
-            let same = a.level.abs_diff(b.level) <= a.level.max(b.level) / 1000;
-            if a.contended && b.contended && same && !a.set.and(&b.set).is_empty() {
+            let near = || a.level.abs_diff(b.level) <= a.level.max(b.level) / 1000;
+            let same = match (a.pool, b.pool) {
+                (None, None) => near() && !a.set.and(&b.set).is_empty(),
+                (a, b) => a == b,
+            };
+            if a.contended && b.contended && same {
                 let (from, to) = (a.group, b.group);
                 seen.iter_mut().filter(|s| s.group == from).for_each(|s| s.group = to);
             }
@@ -273,6 +297,22 @@ mod tests {
         assert_eq!(plan_at(900), [(1 << 19, true, -50), (3 << 19, true, -50), (6 << 20, false, 0)]);
         // Nearer, the distance steers.
         assert_eq!(plan_at(1090), [(1 << 19, true, 0), (3 << 19, true, 0), (6 << 20, false, 0)]);
+    }
+
+    /// A and B are pinned to the two halves of the host, below one pool of 300 %.
+    #[test]
+    fn vms_that_compete_for_a_pools_limit_move_together() {
+        let root = flat().pools()[0].clone();
+        let pool = TreePool { shares: 4000, limit: Some(Rate::pcpus(3)), ..root.clone() };
+        let leaf =
+            |pool, vcpus| TreeLeaf { pool, shares: 1000, reservation: Rate(0), limit: None, vcpus };
+        let tree = Tree::new(8, vec![root, pool], vec![leaf(1, 4), leaf(1, 2), leaf(0, 4)]);
+        let ms = |n: u64| n * 1_000_000;
+        let vms = [vm(1, "0-3", 4, ms(900)), vm(2, "4-7", 2, ms(1200)), vm(3, "4-7", 4, ms(2000))];
+        let plan = active_plan(&PcpuSet::first(8), &tree, &vms, ms(2000));
+        let seen: Vec<_> = plan.iter().map(|o| (o.weight.0 >> 18, o.shift_ns / 1000)).collect();
+        // They are behind by (1100 + 800) / 2 = 950 ms; 100 may stay. C is not.
+        assert_eq!(seen, [(6, 850_000), (6, 850_000), (10, 0)]);
     }
 
     #[test]

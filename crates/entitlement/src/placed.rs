@@ -32,10 +32,14 @@
 //! assert_eq!(divide_placed(&tree, &fluid, 10, &[0, 1, 2], &asked), [10, 10, 60]);
 //! ```
 //!
+//! Where VMs below a pool with a limit get more together than that, for those that they compete
+//! with elsewhere may not run where they do, each is capped to what the tree gives it of the limit
+//! if it wants what it got, and the host is divided again.
+//!
 //! Known weakness: of its part, what a pinned leaf cannot use is divided among all by weight, not
-//! among its siblings first. A pool's reservation and its limit are met as far as its VMs are
-//! unrestricted; ESXi's admission control ignores affinity too ("a pinned VM may not receive its
-//! reservation", Resource Management 6.0).
+//! among its siblings first. A pool's reservation is met as far as its VMs are unrestricted; ESXi's
+//! admission control ignores affinity too ("a pinned VM may not receive its reservation", Resource
+//! Management 6.0).
 
 use crate::{Classes, Demand, Division, Fluid, Tree, TreeLeaf};
 
@@ -81,9 +85,13 @@ pub fn divide_placed(
     }
     let parts = tree.parts(&wants);
     let mut rounds = 0..ROUNDS;
+    let mut caps = vec![u64::MAX; wants.len()];
     loop {
         let division = tree.divide(one, &wants);
-        let most = |leaf| tree.most(one, leaf, &division);
+        let most = |leaf: usize| {
+            let (most, below) = tree.most(one, leaf, &division);
+            (most.min(caps[leaf]), below)
+        };
         let got = held(tree, fluid, one, (leaves, demands), &wants, (&parts, &most));
         let mut again = false;
         for ((leaf, _), x) in asked().zip(&got) {
@@ -93,6 +101,7 @@ pub fn divide_placed(
                 (wants[leaf], again) = (*x, true);
             }
         }
+        again |= tree.cap(one, leaves, &got, &mut caps);
         if !again || rounds.next().is_none() {
             return got;
         }
@@ -193,6 +202,42 @@ impl Tree {
         self.units(self.leaves()[leaf].reservation, one)
     }
 
+    /// Caps leaves below pools whose limits they pass together with what they got: to what the tree
+    /// gives those that want so much. Whether there are any.
+    fn cap(&self, one: u64, leaves: &[u32], got: &[u64], caps: &mut [u64]) -> bool {
+        if self.pools().iter().all(|p| p.limit.is_none()) {
+            return false;
+        }
+        let (mut used, mut wants) = (vec![0; self.pools().len()], vec![0; self.leaves().len()]);
+        for (leaf, x) in leaves.iter().zip(got) {
+            wants[*leaf as usize] = *x;
+            self.pools_above(*leaf as usize).for_each(|p| used[p] += x);
+        }
+        let over = |p: usize| {
+            let limit = self.pools()[p].limit.map_or(u64::MAX, |l| self.units(l, one));
+            used[p] > limit.saturating_add(limit >> ROUNDED).saturating_add(1)
+        };
+        let below = |leaf: &u32| self.pools_above(*leaf as usize).any(over);
+        if !leaves.iter().any(below) {
+            return false;
+        }
+        let fits = self.divide(one, &wants).leaves;
+        let mut some = false;
+        for leaf in leaves.iter().filter(|leaf| below(leaf)).map(|leaf| *leaf as usize) {
+            if fits[leaf] < wants[leaf] {
+                (caps[leaf], some) = (fits[leaf], true);
+            }
+        }
+        some
+    }
+
+    /// Pools above a leaf, the lowest first, but the root.
+    pub(crate) fn pools_above(&self, leaf: usize) -> impl Iterator<Item = usize> + '_ {
+        let below_root = |p: usize| Some(p).filter(|p| *p > 0);
+        let up = move |p: &usize| below_root(self.pools()[*p].parent);
+        std::iter::successors(below_root(self.leaves()[leaf].pool), up)
+    }
+
     /// The most a leaf may get: its own limit, and what the tree gives it below a pool that has
     /// used up its own; and whether it is below such a pool.
     fn most(&self, one: u64, leaf: usize, division: &Division) -> (u64, bool) {
@@ -281,6 +326,19 @@ mod tests {
         let asked = [ask(1, 10_000), ask(0, 80_000), ask(1, 10_000)];
         let got = divide_placed(&tree, &one, 10_000, &[0, 1, 2], &asked);
         assert_eq!(got, [5_000, 25_000, 5_000]);
+    }
+
+    /// The tree alone gives the pool 2.7 of its 3 pCPUs, but the two at the root may not run where
+    /// its first VM does, and that alone would get four.
+    #[test]
+    fn a_pool_gets_no_more_than_its_limit_where_others_may_not_run() {
+        let few = TreeLeaf { limit: Some(Rate(Rate::ONE.0 / 2)), ..vm(1, 1000) };
+        let leaves = vec![vm(1, 1000), few, vm(0, 4000), vm(0, 4000)];
+        let tree = Tree::new(8, vec![pool(0, None), pool(4000, Some(3))], leaves);
+        let host = PcpuSet::first(8);
+        let halves = Fluid::new(&host, &["0-3".parse().unwrap(), "4-7".parse().unwrap()]);
+        let asked = [ask(0, 400), ask(1, 200), ask(1, 400), ask(1, 400)];
+        assert_eq!(divide_placed(&tree, &halves, 100, &[0, 1, 2, 3], &asked), [250, 50, 175, 175]);
     }
 
     #[test]

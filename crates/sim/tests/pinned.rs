@@ -139,3 +139,29 @@ fn new_shares_hold_at_once_for_one_that_is_far_ahead() {
         assert!((4_900..=5_300).contains(&used), "{ticks:?}: {used} ms");
     }
 }
+
+/// A pool of 300 %, of whose VMs one is pinned to the first half of the host and one to the other,
+/// beside `c`. What the limit admitted again was handed to the next world that might run on the
+/// pCPU where one had stopped: `b` had 0.03 and 0.05 s of 10.
+#[test]
+fn a_limit_is_divided_by_shares_wherever_its_vms_are_pinned() {
+    let pool = "[[pool]]\nname = 'p'\nlimit = '300%'\n".to_owned();
+    let a = vm("a", 4, "0-3", "pool = 'p'");
+    let few = vm("b", 2, "4-7", "pool = 'p'\nlimit = '50%'");
+    let half = vm("b", 2, "4-7", "pool = 'p'");
+    let c = |count: u64| vm("c", 4, "4-7", &format!("count = {count}"));
+    for (name, b, beside, asked) in [
+        ("limit-few", &few, 1, (50_000, 10_000)),
+        // The tree would give the pool 2.67 pCPUs, but `c` may not run where `a` does.
+        ("limit-crowd", &few, 2, (50_000, 10_000)),
+        ("limit-half", &half, 1, (40_000, 20_000)),
+    ] {
+        for ticks in BOTH {
+            let vms = [pool.clone(), a.clone(), b.clone(), c(beside)];
+            let out = outcome(name, 20, 8, &vms, ticks);
+            let used = (used_ms(&out, "a"), used_ms(&out, "b"));
+            let near = |used: u64, asked: u64| used.abs_diff(asked) * 100 <= asked;
+            assert!(near(used.0, asked.0) && near(used.1, asked.1), "{name} {ticks:?}: {used:?}");
+        }
+    }
+}
