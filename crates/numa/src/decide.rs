@@ -2,19 +2,20 @@
 //!
 //! *Imbalance*: the load of a client's node is above another's by `imbalance_percent` of their
 //! cores; its move narrows that by `improvement_percent`, and leaves `thrash_percent` of it at most
-//! or no node contended. Where its node is not contended to begin with the same must hold of what
-//! clients want in the mean of many rounds: what is apart for a moment takes nothing from any
-//! client, and a move costs memory. Of all such moves the one that narrows most is made, of equals
-//! the one that gains most memory, then the next is looked for. Where there is none for
-//! `swap_periods`, and none is about to be, two clients change places by the same rules. What a
-//! client loses of its action affinity counts against it, the less the more its node is contended:
-//! in full up to 100 % of the cores, nothing from 150 % on.
+//! or no node contended; by the loads of the last round alone it narrows that, too. Where its node
+//! is not contended to begin with the same must hold of the loads in the mean of many rounds: what
+//! is apart for a moment takes nothing from any client, and a move costs memory. Of all such moves
+//! the one that narrows most is made, of equals the one that gains most memory, then the next is
+//! looked for. Where there is none for `swap_periods`, and none is about to be, two clients change
+//! places by the same rules. What a client loses of its action affinity counts against it, the less
+//! the more is wanted of its node: in full up to 100 % of the cores, nothing from 150 % on.
 //! *Locality*: more of the client's memory is in another node, or nearer to it where nodes are not
 //! equally far (`near`), by `improvement_percent`, and the move back asks for no next one: it
 //! neither loads that node beyond `core_cap_percent` of its cores, unless no other has less load by
 //! `imbalance_percent` or others want less than that there, nor would an imbalance undo it.
 //! *Action affinity*: the same of its communication, which outweighs memory by its weight.
 
+use crate::loads::Loads;
 use crate::planner::{Planner, State, permille};
 use crate::{ClientId, Decision, Reason, Refusal};
 
@@ -24,82 +25,7 @@ const TALK_FULL: u64 = 1_000;
 const CONTENDED: u64 = 1_000;
 const CROWDED: u64 = 1_500;
 
-/// Most nodes: a client's affinity is a word with a bit for each.
-pub(crate) const NODES_MAX: usize = 64;
-
-/// What clients want, by node, in thousandths of a pCPU. It is copied for each change that is seen,
-/// so it is not on the heap.
-#[derive(Clone, Debug)]
-pub(crate) struct Loads {
-    wanted: [u64; NODES_MAX],
-    cores: [u32; NODES_MAX],
-    /// In permille of the node's cores, for it is asked for each client and node.
-    permille: [u64; NODES_MAX],
-}
-
-impl Loads {
-    /// In permille of the node's cores; of one without cores `u64::MAX`.
-    pub(crate) fn permille(&self, node: u32) -> u64 {
-        self.permille[node as usize]
-    }
-
-    /// The same with so much more, or less.
-    pub(crate) fn permille_with(&self, node: u32, more: i64) -> u64 {
-        let at = node as usize;
-        let wanted = self.wanted[at].saturating_add_signed(more);
-        wanted.checked_div(u64::from(self.cores[at])).unwrap_or(u64::MAX)
-    }
-
-    pub(crate) fn add(&mut self, node: u32, wanted: u64) {
-        self.wanted[node as usize] += wanted;
-        self.permille[node as usize] = self.permille_with(node, 0);
-    }
-
-    pub(crate) fn leave(&mut self, node: u32, wanted: u64) {
-        let at = &mut self.wanted[node as usize];
-        *at = at.saturating_sub(wanted);
-        self.permille[node as usize] = self.permille_with(node, 0);
-    }
-
-    pub(crate) fn shift(&mut self, from: u32, to: u32, wanted: u64) {
-        self.leave(from, wanted);
-        self.add(to, wanted);
-    }
-
-    /// What is wanted of a node beyond its cores, and what its cores have beyond that, in
-    /// thousandths of a pCPU.
-    pub(crate) fn waits(&self, node: u32) -> u64 {
-        self.wanted[node as usize].saturating_sub(1000 * u64::from(self.cores[node as usize]))
-    }
-
-    pub(crate) fn idle(&self, node: u32) -> u64 {
-        (1000 * u64::from(self.cores[node as usize])).saturating_sub(self.wanted[node as usize])
-    }
-
-    pub(crate) fn shifted(&self, from: u32, to: u32, wanted: u64) -> Loads {
-        let mut after = self.clone();
-        after.shift(from, to, wanted);
-        after
-    }
-}
-
 impl Planner {
-    /// Loads of the nodes as the clients' homes are now.
-    pub(crate) fn loads(&self) -> Loads {
-        self.loads_of(|c| c.wanted)
-    }
-
-    pub(crate) fn loads_of(&self, wanted: fn(&State) -> u64) -> Loads {
-        let none = [0; NODES_MAX];
-        let mut loads = Loads { wanted: none, cores: [0; NODES_MAX], permille: none };
-        self.clients.values().for_each(|c| loads.wanted[c.home as usize] += wanted(c));
-        for (n, node) in self.nodes.iter().enumerate() {
-            loads.cores[n] = node.cores;
-            loads.permille[n] = loads.permille_with(n as u32, 0);
-        }
-        loads
-    }
-
     /// Whether a node may be the client's home by its affinity.
     pub(crate) fn may_be_home(&self, c: &State, node: u32) -> bool {
         let mask = c.client.nodes;
@@ -164,7 +90,7 @@ impl Planner {
         if lost <= 0 {
             return 0;
         }
-        let counts = (CROWDED - loads.permille(from).clamp(CONTENDED, CROWDED)) as i64;
+        let counts = (CROWDED - loads.wanted_permille(from).clamp(CONTENDED, CROWDED)) as i64;
         lost * counts / (CROWDED - CONTENDED) as i64
     }
 
@@ -179,8 +105,8 @@ impl Planner {
     fn narrows(&self, loads: &Loads, c: &State, from: u32, to: u32) -> Result<u64, Refusal> {
         let k = &self.knobs;
         let before = loads.permille(from).saturating_sub(loads.permille(to));
-        let wanted = c.wanted as i64;
-        let after = (loads.permille_with(from, -wanted), loads.permille_with(to, wanted));
+        let due = c.asks.due as i64;
+        let after = (loads.permille_with(from, -due), loads.permille_with(to, due));
         let left = after.0.abs_diff(after.1);
         // Where no node is contended after it nothing asks for the next.
         let free = k.contended_permille();
@@ -200,17 +126,17 @@ impl Planner {
     }
 
     /// Whether an imbalance is one to change homes for: of a contended node at once, of another
-    /// only if what clients want in the mean of many rounds is apart, too, and the change, by which
-    /// so much of it comes from one node to the other, narrows that by the same thresholds.
-    fn lasts(&self, loads: &Loads, long: &Loads, (from, to): (u32, u32), wanted: i64) -> bool {
+    /// only if the loads in the mean of many rounds are apart, too, and the change, by which so
+    /// much of it comes from one node to the other, narrows that by the same thresholds.
+    fn lasts(&self, loads: &Loads, long: &Loads, (from, to): (u32, u32), due: i64) -> bool {
         let k = &self.knobs;
         let before = long.permille(from).saturating_sub(long.permille(to));
-        let left = long.permille_with(from, -wanted).abs_diff(long.permille_with(to, wanted));
-        loads.permille(from) > k.contended_permille()
+        let left = long.permille_with(from, -due).abs_diff(long.permille_with(to, due));
+        loads.wanted_permille(from) > k.contended_permille()
             || before >= 10 * k.imbalance_percent && left * 100 <= before * k.thrash_percent
     }
 
-    /// Whether a client might be moved on for an imbalance, were it in `node`: by what is wanted
+    /// Whether a client might be moved on for an imbalance, were it in `node`: by the loads
     /// now, whether that lasts or not.
     pub(crate) fn would_leave(&self, loads: &Loads, c: &State, node: u32) -> bool {
         let leaves = |to: u32| self.narrows(loads, c, node, to).is_ok() && self.allows(c, to);
@@ -230,7 +156,7 @@ impl Planner {
             let loads = self.loads();
             let Some((id, to, cause)) = self.best_move(&loads) else { break };
             let c = &self.clients[&id];
-            let after = loads.shifted(c.home, to, c.wanted);
+            let after = loads.shifted(c.home, to, c.asks);
             out.push(self.change(at_ns, id, to, Reason::Imbalance, cause, (&loads, &after)));
         }
         self.stuck = if self.refused.is_some() { self.stuck + 1 } else { 0 };
@@ -244,7 +170,7 @@ impl Planner {
         let Some((a, b, cause)) = self.best_swap(&loads) else { return };
         let (x, y) = (&self.clients[&a], &self.clients[&b]);
         let (home, other) = (x.home, y.home);
-        let after = loads.shifted(home, other, x.wanted).shifted(other, home, y.wanted);
+        let after = loads.shifted(home, other, x.asks).shifted(other, home, y.asks);
         let both = (&loads, &after);
         (self.refused, self.stuck) = (None, 0);
         out.push(self.change(at_ns, a, other, Reason::Swap, cause, both));
@@ -253,7 +179,7 @@ impl Planner {
 
     /// Whether there is a move by what clients wanted in the last round alone.
     fn moves_now(&mut self) -> bool {
-        let exchange = |c: &mut State| std::mem::swap(&mut c.wanted, &mut c.wants_now);
+        let exchange = |c: &mut State| std::mem::swap(&mut c.asks, &mut c.asks_now);
         self.clients.values_mut().for_each(exchange);
         let (loads, refused) = (self.loads(), self.refused);
         let moves = self.best_move(&loads).is_some();
@@ -267,18 +193,20 @@ impl Planner {
         let mut best: Option<((u64, i64), ClientId, u32)> = None;
         let mut refused = None;
         let least = 10 * self.knobs.imbalance_percent;
-        let long = self.loads_of(State::wants_long);
+        let (now, long) = (self.loads_of(|c| c.asks_now), self.loads_of(State::asks_long));
         for (id, c) in &self.clients {
             if c.settled == 0 || self.nodes[c.home as usize].cores == 0 {
                 continue; // it has just come, or has nowhere to be
             }
             for to in self.others(c.home) {
                 if loads.permille(c.home) < loads.permille(to).saturating_add(least)
-                    || !self.lasts(loads, &long, (c.home, to), c.wants_long() as i64)
+                    || !self.lasts(loads, &long, (c.home, to), c.asks_long().due as i64)
                 {
                     continue;
                 }
-                match self.narrows(loads, c, c.home, to) {
+                let by_now = now.narrows((c.home, to), c.asks_now.due as i64);
+                let thrash = |gain| if by_now { Ok(gain) } else { Err(Refusal::Thrash) };
+                match self.narrows(loads, c, c.home, to).and_then(thrash) {
                     Err(_) if refused == Some(Refusal::Pinned) => {}
                     Err(why) => refused = Some(why),
                     Ok(gain) => {
@@ -306,7 +234,7 @@ impl Planner {
     /// A client of the most loaded node and one of another, whose exchange narrows their imbalance
     /// most.
     fn best_swap(&self, loads: &Loads) -> Option<(ClientId, ClientId, u64)> {
-        let (k, long) = (&self.knobs, self.loads_of(State::wants_long));
+        let (k, long) = (&self.knobs, self.loads_of(State::asks_long));
         let mut best: Option<(u64, ClientId, ClientId, u64)> = None;
         let most = (0..self.nodes.len() as u32)
             .filter(|n| self.nodes[*n as usize].cores > 0)
@@ -318,18 +246,18 @@ impl Planner {
                 let before = if a.vm == b.vm { 0 } else { near(to.home) };
                 if from.home == to.home
                     || before < 10 * k.imbalance_percent
-                    || to.wanted >= from.wanted
+                    || to.asks.due >= from.asks.due
                 {
                     continue;
                 }
-                let more = to.wanted as i64 - from.wanted as i64;
+                let more = to.asks.due as i64 - from.asks.due as i64;
                 let left = loads
                     .permille_with(from.home, more)
                     .abs_diff(loads.permille_with(to.home, -more));
                 let lost = self.affinity_lost(loads, from, from.home, to.home)
                     + self.affinity_lost(loads, to, to.home, from.home);
                 let gain = before.saturating_sub(left).saturating_sub(lost as u64);
-                let of_both = from.wants_long() as i64 - to.wants_long() as i64;
+                let of_both = from.asks_long().due as i64 - to.asks_long().due as i64;
                 let fits = left * 100 <= before * k.thrash_percent
                     && self.lasts(loads, &long, (from.home, to.home), of_both);
                 if fits
@@ -349,14 +277,15 @@ impl Planner {
     /// contended then, or no other has less load by an imbalance, or others there want less than an
     /// imbalance.
     fn has_cores_for(&self, loads: &Loads, c: &State, from: u32, to: u32) -> bool {
-        let (k, wanted) = (&self.knobs, c.wanted as i64);
-        let after = |n: u32| loads.permille_with(n, if n == from { -wanted } else { 0 });
-        let load = loads.permille_with(to, wanted);
+        let (k, due) = (&self.knobs, c.asks.due as i64);
+        let after = |n: u32| loads.permille_with(n, if n == from { -due } else { 0 });
+        let load = loads.permille_with(to, due);
         let least = self.others(to).map(after).min().unwrap_or(load);
         let imbalance = 10 * k.imbalance_percent;
         let alone = loads.permille(to) < imbalance;
-        let fits = load <= 10 * k.core_cap_percent || load < least + imbalance || alone;
-        let leaves = || self.would_leave(&loads.shifted(from, to, c.wanted), c, to);
+        let wanted = loads.wanted_permille_with(to, c.asks.wants as i64);
+        let fits = wanted <= 10 * k.core_cap_percent || load < least + imbalance || alone;
+        let leaves = || self.would_leave(&loads.shifted(from, to, c.asks), c, to);
         fits && self.allows(c, to) && !leaves()
     }
 
@@ -422,7 +351,7 @@ impl Planner {
                 .max_by_key(|(gain, to)| (*gain, std::cmp::Reverse(*to)));
             if let Some((_, to)) = best {
                 let cause = cause(self, c, to);
-                let after = loads.shifted(c.home, to, c.wanted);
+                let after = loads.shifted(c.home, to, c.asks);
                 out.push(self.change(at_ns, id, to, reason, cause, (&loads, &after)));
                 loads = after;
             }

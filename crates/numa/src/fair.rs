@@ -17,7 +17,7 @@
 //! other cores all run others counts for `CROWDED` less, memory that is all elsewhere for `REMOTE`
 //! less. What is within `improvement_percent` of the mean of all counts as that.
 
-use crate::decide::Loads;
+use crate::loads::Loads;
 use crate::planner::{Planner, State, permille};
 use crate::{ClientId, Decision, Reason};
 
@@ -54,7 +54,7 @@ impl Planner {
             let loads = self.loads();
             if let Some((id, to)) = self.fairest(&loads, node) {
                 let c = &self.clients[&id];
-                let after = loads.shifted(c.home, to, c.wanted);
+                let after = loads.shifted(c.home, to, c.asks);
                 out.push(self.change(at_ns, id, to, Reason::Fairness, cause, (&loads, &after)));
             }
         }
@@ -141,7 +141,7 @@ impl Planner {
                     continue;
                 }
                 after.clone_from(loads);
-                after.shift(c.home, home, c.wanted);
+                after.shift(c.home, home, c.asks);
                 if !self.would_leave(&after, c, home) && !self.would_return(&after, c, home) {
                     best = Some((gain, c.client.id, home));
                 }
@@ -153,9 +153,9 @@ impl Planner {
     fn seat_of<'s>(&self, c: &'s State, node: u32) -> Seat<'s> {
         Seat {
             c,
-            place: (c.wanted * 1000 / c.share.max(1), c.client.id),
+            place: (c.asks.wants * 1000 / c.share.max(1), c.client.id),
             share: c.share,
-            wanted: c.wanted,
+            wanted: c.asks.wants,
             missing: c.missing,
             alone: self.worth_alone(c, node),
         }

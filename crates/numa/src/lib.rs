@@ -21,6 +21,7 @@ mod explain;
 mod fair;
 mod knobs;
 mod llcs;
+mod loads;
 mod memory;
 mod near;
 mod place;

@@ -1,5 +1,6 @@
 //! The first home of a client: by CPU and memory load of the nodes (VS51 "NUMA Migration").
 
+use crate::loads::Asks;
 use crate::planner::{LONG_ROUNDS, REMEMBERED, State, permille};
 use crate::{Client, Decision, Planner, Reason};
 use std::cmp::Reverse;
@@ -51,9 +52,9 @@ impl Planner {
             home: 0,
             since_ns: at_ns,
             known: false,
-            wanted: burn,
-            wants_now: burn,
-            long_sum: LONG_ROUNDS * burn,
+            asks: Asks::all(burn),
+            asks_now: Asks::all(burn),
+            long_sum: Asks::all(LONG_ROUNDS * burn),
             memory: vec![0; self.nodes.len()],
             talks: vec![],
             settled: 0,
@@ -72,12 +73,12 @@ impl Planner {
         at: Option<u32>,
     ) -> Option<Decision> {
         let state = self.state(at_ns, client);
-        let wanted = state.wanted;
+        let asks = state.asks;
         let (loads, memory) = (self.loads(), self.memory_asked());
         let rank = |node: u32| {
             let at = &self.nodes[node as usize];
             let mut after = loads.clone();
-            after.add(node, wanted);
+            after.add(node, asks);
             let asked = memory[node as usize] + client.memory;
             let full = permille(asked, at.memory.max(1));
             let fits = asked <= at.memory;
@@ -93,7 +94,7 @@ impl Planner {
             .filter(|n| !apart || self.leaves_room(&state, *n))
             .min_by_key(|n| (at != Some(*n) || !self.leaves_room(&state, *n), rank(*n)))?;
         let mut after = loads.clone();
-        after.add(home, wanted);
+        after.add(home, asks);
         self.homeless.remove(&client.id);
         self.roaming.remove(&client.id.vm);
         self.clients.insert(client.id, state);

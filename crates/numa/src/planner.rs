@@ -1,6 +1,6 @@
 //! The planner's state: nodes, clients, what they want, how long each has been at home.
 
-use crate::decide::NODES_MAX;
+use crate::loads::{Asks, Loads, NODES_MAX};
 use crate::near::Near;
 use crate::{Decision, Knobs, Outcome, Reason, Refusal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -71,11 +71,11 @@ pub(crate) struct State {
     /// When it came, and whether it has been there for a whole round.
     pub(crate) since_ns: u64,
     pub(crate) known: bool,
-    /// Smoothed, in thousandths of a pCPU; and of the last round alone.
-    pub(crate) wanted: u64,
-    pub(crate) wants_now: u64,
+    /// What it asks for, smoothed; and in the last round alone.
+    pub(crate) asks: Asks,
+    pub(crate) asks_now: Asks,
     /// The mean over `LONG_ROUNDS`, times that many.
-    pub(crate) long_sum: u64,
+    pub(crate) long_sum: Asks,
     pub(crate) memory: Vec<u64>,
     pub(crate) talks: Vec<(ClientId, u64)>,
     /// Rounds at its home.
@@ -93,9 +93,9 @@ impl State {
         self.memory.iter().sum()
     }
 
-    /// What it wants in the mean of many rounds, in thousandths of a pCPU.
-    pub(crate) fn wants_long(&self) -> u64 {
-        self.long_sum / LONG_ROUNDS
+    /// What it asks for in the mean of many rounds.
+    pub(crate) fn asks_long(&self) -> Asks {
+        self.long_sum.map(|sum| sum / LONG_ROUNDS)
     }
 
     /// Part of its memory in a node, in permille.
@@ -224,7 +224,7 @@ impl Planner {
             return None;
         }
         let loads = self.loads();
-        let after = loads.shifted(c.home, to, c.wanted);
+        let after = loads.shifted(c.home, to, c.asks);
         Some(self.change(at_ns, id, to, Reason::Asked, 0, (&loads, &after)))
     }
 
@@ -254,11 +254,15 @@ impl Planner {
             // A period counts a quarter: what lasts for less than two is no load to move for. The
             // first whole one counts in full: until then it was not known.
             let first = !c.known && at_ns.saturating_sub(c.since_ns) >= period_ns;
-            c.wanted = if first { load.wanted } else { (3 * c.wanted + load.wanted) / 4 };
-            let rest = c.long_sum - c.long_sum / LONG_ROUNDS;
-            c.long_sum = if first { LONG_ROUNDS * load.wanted } else { rest + load.wanted };
+            let now = Asks { wants: load.wanted, due: load.entitled.min(load.wanted) };
+            if first {
+                (c.asks, c.long_sum) = (now, now.map(|one| LONG_ROUNDS * one));
+            } else {
+                c.asks = c.asks.with(now, |before, now| (3 * before + now) / 4);
+                c.long_sum = c.long_sum.with(now, |sum, now| sum - sum / LONG_ROUNDS + now);
+            }
             c.known |= first;
-            c.wants_now = load.wanted;
+            c.asks_now = now;
             c.memory.clone_from(&load.memory);
             c.talks.clone_from(&load.talks);
             c.share = load.entitled;
@@ -293,12 +297,12 @@ impl Planner {
         to: u32,
         reason: Reason,
         cause_permille: u64,
-        (loads, after): (&crate::decide::Loads, &crate::decide::Loads),
+        (loads, after): (&Loads, &Loads),
     ) -> Decision {
         let c = self.clients.get_mut(&id).unwrap_or_else(|| panic!("{id:?} is no client"));
         let from = (reason != Reason::Placed).then_some(c.home);
         let old = from.unwrap_or(to);
-        let pair = |l: &crate::decide::Loads| (l.permille(old), l.permille(to));
+        let pair = |l: &Loads| (l.permille(old), l.permille(to));
         let decision = Decision {
             at_ns,
             client: id,

@@ -17,7 +17,7 @@
 //! *Limits*: a wide VM has homes. What VMs without a home want counts in no node; all of it is
 //! taken for what idles.
 
-use crate::decide::Loads;
+use crate::loads::{Asks, Loads};
 use crate::planner::{Planner, State};
 use crate::{ClientId, Decision, Reason};
 
@@ -55,13 +55,13 @@ impl Planner {
         let may = |c: &&State| c.settled >= periods && has_cores(c) && self.is_whole(c);
         let gains = self.clients.values().filter(may).map(|c| {
             let gain = self.gain_of_roaming(c, c.home, &wants);
-            (gain, std::cmp::Reverse((c.wanted, c.client.id)), c.home)
+            (gain, std::cmp::Reverse((c.asks, c.client.id)), c.home)
         });
         let best = gains.filter(|(gain, _, home)| *gain >= self.least_gain(*home)).max();
-        if let Some((gain, std::cmp::Reverse((wanted, id)), home)) = best {
+        if let Some((gain, std::cmp::Reverse((asks, id)), home)) = best {
             let cause = gain / u64::from(self.nodes[home as usize].cores);
             let mut after = wants.now.clone();
-            after.leave(home, wanted);
+            after.leave(home, asks);
             out.push(self.change(at_ns, id, home, Reason::Roams, cause, (&wants.now, &after)));
             self.unseat(id.vm);
             self.roaming.insert(id.vm);
@@ -69,12 +69,11 @@ impl Planner {
     }
 
     fn wants(&self) -> Wants {
-        let loads = |of| self.loads_of(of);
-        let homeless = |of: fn(&State) -> u64| self.homeless.values().map(of).sum();
+        let homeless = |of: fn(&State) -> Asks| self.homeless.values().map(|c| of(c).wants).sum();
         Wants {
-            now: loads(|c| c.wanted),
-            long: loads(State::wants_long),
-            homeless: (homeless(|c| c.wanted), homeless(State::wants_long)),
+            now: self.loads(),
+            long: self.loads_of(State::asks_long),
+            homeless: (homeless(|c| c.asks), homeless(State::asks_long)),
         }
     }
 
@@ -95,11 +94,11 @@ impl Planner {
     fn nearest_room(&self, c: &State, wants: &Wants) -> Option<u32> {
         let free = self.knobs.contended_permille();
         let fits = |n: u32| {
-            let now = wants.now.permille_with(n, c.wanted as i64);
-            now.max(wants.long.permille_with(n, c.wants_long() as i64)) <= free
+            let now = wants.now.wanted_permille_with(n, c.asks.wants as i64);
+            now.max(wants.long.wanted_permille_with(n, c.asks_long().wants as i64)) <= free
         };
         let may = (0..self.nodes.len() as u32).filter(|n| self.allows(c, *n));
-        may.min_by_key(|n| (!(fits(*n) && *n == c.home), wants.long.permille(*n), *n))
+        may.min_by_key(|n| (!(fits(*n) && *n == c.home), wants.long.wanted_permille(*n), *n))
     }
 
     /// What a client gains without a home, beside one in this node.
@@ -109,8 +108,8 @@ impl Planner {
             let idle: u64 = may.clone().map(|n| loads.idle(n)).sum();
             loads.waits(node).min(wanted).min(idle.saturating_sub(homeless))
         };
-        let now = of(&wants.now, c.wanted, wants.homeless.0);
-        now.min(of(&wants.long, c.wants_long(), wants.homeless.1))
+        let now = of(&wants.now, c.asks.wants, wants.homeless.0);
+        now.min(of(&wants.long, c.asks_long().wants, wants.homeless.1))
     }
 }
 
@@ -127,9 +126,10 @@ impl Wants {
     /// The same once a client without a home has one in this node.
     fn with(&self, c: &State, node: u32) -> Wants {
         let (mut now, mut long) = (self.now.clone(), self.long.clone());
-        now.add(node, c.wanted);
-        long.add(node, c.wants_long());
-        let homeless = (self.homeless.0 - c.wanted, self.homeless.1 - c.wants_long());
+        now.add(node, c.asks);
+        long.add(node, c.asks_long());
+        let (of_now, of_long) = self.homeless;
+        let homeless = (of_now - c.asks.wants, of_long - c.asks_long().wants);
         Wants { now, long, homeless }
     }
 }

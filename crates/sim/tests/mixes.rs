@@ -13,10 +13,10 @@ fn work(result: &RunResult) -> f64 {
     result.vms.iter().map(|vm| vm.times.work as f64).sum()
 }
 
-/// Mixes of the first 200 that miss within 24 s; in 64 s all but 169 and 189 hold. In those the
-/// best static placement is better by what VMs leave each other of the caches, which the planner
-/// does not know (docs/numa.md). Without `roam_percent` 13 miss, by 0.932 and 0.892 at worst.
-const MISSED: &[u64] = &[13, 26, 63, 122, 169, 177, 189];
+/// Mixes of the first 200 that miss within 24 s; in 64 s all but 189 hold. There the best static
+/// placement is better by what VMs leave each other of the caches, which the planner does not know
+/// (docs/numa.md). Without `roam_percent` 13 miss, by 0.932 and 0.892 at worst.
+const MISSED: &[u64] = &[13, 26, 63, 111, 122, 189];
 
 /// What moves is no more than the rate, and homes hold: by the oracle, on mixes of wide and narrow
 /// VMs of two, four and eight nodes. Work is near that of the best static placement found, and
@@ -38,7 +38,7 @@ fn random_mixes_come_near_the_best_static_placement() {
             c.of_best, c.climbed, c.of_interleaved, c.changes, c.name
         );
         let holds = c.of_best >= 0.95 && c.of_interleaved >= 0.97;
-        let missed = MISSED.contains(seed) && c.of_best >= 0.935 && c.of_interleaved >= 0.95;
+        let missed = MISSED.contains(seed) && c.of_best >= 0.94 && c.of_interleaved >= 0.95;
         if !holds && !missed || c.changes > c.most {
             off.push(seed);
         }

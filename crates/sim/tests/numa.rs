@@ -117,7 +117,9 @@ fn what_homes_cost_of_shares_and_gain_in_work() {
     let (_, narrow) = seen("pools-nested", "", |spec| {
         spec.vms.iter_mut().for_each(|vm| vm.vcpus = vm.vcpus.min(4));
     });
-    assert!(threads < 200 && narrow < 200, "{threads} {narrow}");
+    // By what VMs want in place of what they are entitled to, 185 and 10; and 186 and 122 while a
+    // limit was handed over to the next world that could use it there.
+    assert!(threads < 30 && narrow < 50, "{threads} {narrow}");
 }
 
 fn lines(outcome: &Outcome, vm: usize) -> Vec<String> {
