@@ -31,7 +31,8 @@ INLINE u32 house_parts(const struct host *h)
 }
 
 /* Kicks one idle pCPU of each cluster while a world waits anywhere: the net under the races between
- * placing and pulling. */
+ * placing and pulling. It is not reserved: a world that leaves a shared core at that moment finds
+ * the core of this one whole. */
 SUBPROG u32 house_idle(NONNULL(struct host *h), u32 part)
 {
 	if (!with(IDLE_SCAN) || (!holder_queued(h) && !online_left(h)))
@@ -45,7 +46,7 @@ SUBPROG u32 house_idle(NONNULL(struct host *h), u32 part)
 			break;
 		if (holder_on(h))
 			idle = apart_free(h, c, idle);
-		if (idle && idle_reserve(c, plat_first_bit(idle)))
+		if (idle)
 			trace_kick(h, c->pcpu[plat_first_bit(idle) & 63], KICK_IDLE, WHY_UNKNOWN);
 	}
 	return 0;
