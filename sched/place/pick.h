@@ -99,7 +99,7 @@ SUBPROG bool pick_take(NONNULL(struct host *h), u32 pcpu, u64 key_max, u32 prev_
 
 /* The best parked world of the limiter that has just got budget back here, if its deadline is
  * before `own`: it takes the place of the world that its limit has refused. Not before one of an
- * earlier deadline that may not run here: the tick of limits unparks that one. */
+ * earlier queued deadline that may not run here: the tick of limits unparks that one. */
 SUBPROG bool pick_parked(NONNULL(struct host *h), u32 pcpu, u64 own)
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);

@@ -11,8 +11,8 @@
 //! its potential entitlement: its part of the host (`Tree::parts`) times the best level
 //! (`x ÷ part`) among its contended neighbours, at least what is reserved for it, at most its
 //! vCPUs. Groups of contended VMs (same level, overlapping sets; or below the same pool, whose
-//! limit is used up) without an unrestricted VM are *held*: a remaining difference of rates moves
-//! the whole group, so it is corrected for the whole group.
+//! limit is used up, and pinned) without an unrestricted VM are *held*: a remaining difference of
+//! rates moves the whole group, so it is corrected for the whole group.
 //!
 //! Units: `Rate` for weights and demand, ns for virtual time.
 //!
@@ -122,7 +122,7 @@ struct Seen<'a> {
     /// What it may use at most, and what is reserved for it.
     cap: Rate,
     reserved: Rate,
-    /// The highest pool above it whose limit is used up.
+    /// The highest pool above it whose limit is used up; none for one that may run anywhere.
     pool: Option<usize>,
     group: usize,
 }
@@ -141,7 +141,7 @@ pub fn active_plan(pcpus: &PcpuSet, tree: &Tree, vms: &[ActiveVm], v_ns: u64) ->
     let mut seen: Vec<Seen<'_>> = (0..vms.len()).map(look).collect();
     let full = full_pools(tree, &rates);
     for (leaf, s) in seen.iter_mut().enumerate() {
-        s.pool = tree.pools_above(leaf).filter(|p| full[*p]).last();
+        s.pool = tree.pools_above(leaf).filter(|p| full[*p] && s.set != *pcpus).last();
     }
     join(&mut seen);
     let shifts = shifts(&seen, pcpus, v_ns);
@@ -213,8 +213,8 @@ fn join(seen: &mut [Seen<'_>]) {
                 (None, None) => near() && !a.set.and(&b.set).is_empty(),
                 (a, b) => a == b,
             };
-            if a.contended && b.contended && same {
-                let (from, to) = (a.group, b.group);
+            let (from, to) = (a.group, b.group);
+            if a.contended && b.contended && from != to && same {
                 seen.iter_mut().filter(|s| s.group == from).for_each(|s| s.group = to);
             }
         }

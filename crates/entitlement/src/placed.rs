@@ -33,7 +33,7 @@
 //! ```
 //!
 //! Where VMs below a pool with a limit get more together than that, for those that they compete
-//! with elsewhere may not run where they do, each is capped to what the tree gives it of the limit
+//! with elsewhere may not run there, each is capped to what the tree gives it of the limit
 //! if it wants what it got, and the host is divided again.
 //!
 //! Known weakness: of its part, what a pinned leaf cannot use is divided among all by weight, not
@@ -88,22 +88,26 @@ pub fn divide_placed(
     let mut caps = vec![u64::MAX; wants.len()];
     loop {
         let division = tree.divide(one, &wants);
-        let most = |leaf: usize| {
+        let most = |caps: &[u64], leaf: usize| {
             let (most, below) = tree.most(one, leaf, &division);
             (most.min(caps[leaf]), below)
         };
-        let got = held(tree, fluid, one, (leaves, demands), &wants, (&parts, &most));
+        let capped = |leaf| most(&caps, leaf);
+        let got = held(tree, fluid, one, (leaves, demands), &wants, (&parts, &capped));
+        // What others get of it beyond their limits says nothing of what a leaf cannot get.
+        if tree.cap(one, leaves, &got, &mut caps) && rounds.next().is_some() {
+            continue;
+        }
         let mut again = false;
         for ((leaf, _), x) in asked().zip(&got) {
-            let (most, below) = most(leaf);
+            let (most, below) = most(&caps, leaf);
             let asked = wants[leaf].min(most);
             if below && asked - x.min(&asked) > (asked >> ROUNDED) + 1 {
                 (wants[leaf], again) = (*x, true);
             }
         }
-        again |= tree.cap(one, leaves, &got, &mut caps);
         if !again || rounds.next().is_none() {
-            return got;
+            return asked().zip(got).map(|((leaf, _), x)| x.min(caps[leaf])).collect();
         }
     }
 }

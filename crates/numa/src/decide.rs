@@ -2,26 +2,28 @@
 //!
 //! *Imbalance*: the load of a client's node is above another's by `imbalance_percent` of their
 //! cores; its move narrows that by `improvement_percent`, and leaves `thrash_percent` of it at most
-//! or no node contended; by the loads of the last round alone it narrows that, too. Where its node
-//! is not contended to begin with the same must hold of the loads in the mean of many rounds: what
-//! is apart for a moment takes nothing from any client, and a move costs memory. Of all such moves
-//! the one that narrows most is made, of equals the one that gains most memory, then the next is
-//! looked for. Where there is none for `swap_periods`, and none is about to be, two clients change
-//! places by the same rules. What a client loses of its action affinity counts against it, the less
-//! the more is wanted of its node: in full up to 100 % of the cores, nothing from 150 % on.
+//! or no node loaded beyond its cores; by the loads of the last round alone it narrows that, too.
+//! Where its node is not contended to begin with the same must hold of the loads in the mean of
+//! many rounds: what is apart for a moment takes nothing from any client, and a move costs memory.
+//! Of all such moves the one that narrows most is made, of equals the one that gains most memory,
+//! then the next is looked for. Where there is none for `swap_periods`, and none is about to be,
+//! two clients change places by the same rules. What a client loses of its action affinity counts
+//! against it, the less the more is wanted of its node: in full up to 100 % of the cores, nothing
+//! from 150 % on.
 //! *Locality*: more of the client's memory is in another node, or nearer to it where nodes are not
 //! equally far (`near`), by `improvement_percent`, and the move back asks for no next one: it
 //! neither loads that node beyond `core_cap_percent` of its cores, unless no other has less load by
-//! `imbalance_percent` or others want less than that there, nor would an imbalance undo it.
+//! `imbalance_percent` or others have less load than that there, nor would an imbalance undo it.
 //! *Action affinity*: the same of its communication, which outweighs memory by its weight.
 
-use crate::loads::Loads;
+use crate::loads::{Asks, Loads};
 use crate::planner::{Planner, State, permille};
 use crate::{ClientId, Decision, Reason, Refusal};
 
 /// Wake-ups in a second that make two clients belong together for certain; fewer count in part.
 const TALK_FULL: u64 = 1_000;
-/// Load beyond which a node is contended, and from which on that outweighs action affinity.
+/// What is wanted of a node beyond which it is contended, and from which on that outweighs action
+/// affinity, in permille of its cores.
 const CONTENDED: u64 = 1_000;
 const CROWDED: u64 = 1_500;
 
@@ -108,7 +110,7 @@ impl Planner {
         let due = c.asks.due as i64;
         let after = (loads.permille_with(from, -due), loads.permille_with(to, due));
         let left = after.0.abs_diff(after.1);
-        // Where no node is contended after it nothing asks for the next.
+        // Where no node is loaded beyond its cores after it nothing asks for the next.
         let free = k.contended_permille();
         let resolves = loads.permille(from) > free && after.0.max(after.1) <= free;
         let gain = before as i64 - left as i64 - self.affinity_lost(loads, c, from, to);
@@ -123,6 +125,12 @@ impl Planner {
         } else {
             Ok(gain as u64)
         }
+    }
+
+    /// Whether a change that leaves so much of a difference narrows it, by the loads of the last
+    /// round; where all of it may be left, whether it does not widen it.
+    fn narrows_now(&self, (left, before): (u64, u64)) -> bool {
+        left < before + u64::from(self.knobs.thrash_percent >= 100)
     }
 
     /// Whether an imbalance is one to change homes for: of a contended node at once, of another
@@ -177,8 +185,8 @@ impl Planner {
         out.push(self.change(at_ns, b, home, Reason::Swap, cause, both));
     }
 
-    /// Whether there is a move by what clients wanted in the last round alone.
-    fn moves_now(&mut self) -> bool {
+    /// Whether there is a move by what clients asked for in the last round alone.
+    pub(crate) fn moves_now(&mut self) -> bool {
         let exchange = |c: &mut State| std::mem::swap(&mut c.asks, &mut c.asks_now);
         self.clients.values_mut().for_each(exchange);
         let (loads, refused) = (self.loads(), self.refused);
@@ -204,9 +212,9 @@ impl Planner {
                 {
                     continue;
                 }
-                let by_now = now.narrows((c.home, to), c.asks_now.due as i64);
-                let thrash = |gain| if by_now { Ok(gain) } else { Err(Refusal::Thrash) };
-                match self.narrows(loads, c, c.home, to).and_then(thrash) {
+                let by_now = self.narrows_now(now.apart((c.home, to), c.asks_now.due as i64));
+                let passing = |gain| if by_now { Ok(gain) } else { Err(Refusal::Passing) };
+                match self.narrows(loads, c, c.home, to).and_then(passing) {
                     Err(_) if refused == Some(Refusal::Pinned) => {}
                     Err(why) => refused = Some(why),
                     Ok(gain) => {
@@ -234,7 +242,8 @@ impl Planner {
     /// A client of the most loaded node and one of another, whose exchange narrows their imbalance
     /// most.
     fn best_swap(&self, loads: &Loads) -> Option<(ClientId, ClientId, u64)> {
-        let (k, long) = (&self.knobs, self.loads_of(State::asks_long));
+        let k = &self.knobs;
+        let (now, long) = (self.loads_of(|c| c.asks_now), self.loads_of(State::asks_long));
         let mut best: Option<(u64, ClientId, ClientId, u64)> = None;
         let most = (0..self.nodes.len() as u32)
             .filter(|n| self.nodes[*n as usize].cores > 0)
@@ -257,9 +266,11 @@ impl Planner {
                 let lost = self.affinity_lost(loads, from, from.home, to.home)
                     + self.affinity_lost(loads, to, to.home, from.home);
                 let gain = before.saturating_sub(left).saturating_sub(lost as u64);
-                let of_both = from.asks_long().due as i64 - to.asks_long().due as i64;
+                let of_both = |of: fn(&State) -> Asks| of(from).due as i64 - of(to).due as i64;
+                let homes = (from.home, to.home);
                 let fits = left * 100 <= before * k.thrash_percent
-                    && self.lasts(loads, &long, (from.home, to.home), of_both);
+                    && self.lasts(loads, &long, homes, of_both(State::asks_long))
+                    && self.narrows_now(now.apart(homes, of_both(|c| c.asks_now)));
                 if fits
                     && gain >= 10 * k.improvement_percent
                     && best.is_none_or(|x| gain > x.0)
@@ -274,8 +285,8 @@ impl Planner {
     }
 
     /// Whether a client of `from` may come to a node for something else than CPU: that is not
-    /// contended then, or no other has less load by an imbalance, or others there want less than an
-    /// imbalance.
+    /// contended then, or no other has less load by an imbalance, or others there are less load
+    /// than an imbalance.
     fn has_cores_for(&self, loads: &Loads, c: &State, from: u32, to: u32) -> bool {
         let (k, due) = (&self.knobs, c.asks.due as i64);
         let after = |n: u32| loads.permille_with(n, if n == from { -due } else { 0 });

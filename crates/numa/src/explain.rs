@@ -60,6 +60,8 @@ pub enum Refusal {
     Thrash,
     /// No client's move improves as much as it must.
     TooLittle,
+    /// By the loads of the last round no move narrows it.
+    Passing,
     /// All that could move may not, by their affinity, their siblings or reservations.
     Pinned,
 }
@@ -69,6 +71,7 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Refusal::Thrash => "every move leaves another imbalance, which would be thrashing",
             Refusal::TooLittle => "no move improves enough",
+            Refusal::Passing => "by the loads of the last round no move narrows it",
             Refusal::Pinned => "affinity, siblings or reservations hold all that could move",
         })
     }
@@ -106,7 +109,8 @@ pub struct Decision {
     /// What they were expected to be after it.
     pub expected_permille: (u64, u64),
     /// What asked for the change, in permille: the imbalance; memory at the new home; the part of
-    /// its communication there; what was missing of the entitlement of the VM that got least.
+    /// its communication there; what was missing of the entitlement of the VM that got least; what
+    /// is gained without a home, of the cores of the last one.
     pub cause_permille: u64,
     /// What came of it.
     pub outcome: Option<Outcome>,
@@ -154,7 +158,7 @@ impl fmt::Display for Said {
                 write!(f, "{what} {from} to {to}: some VM has got {cause} too little for long")?;
             }
             Reason::Roams => {
-                write!(f, "{what} {from} to none: idle cores elsewhere for {cause} of its own")?;
+                write!(f, "{what} {from} to none: idle cores elsewhere, worth {cause} of its own")?;
             }
             Reason::Asked => write!(f, "{what} {from} to {to}: asked for")?,
         }

@@ -27,14 +27,14 @@ pub struct Knobs {
     /// What one percent of its memory is worth, in percent (`Numa.LocalityWeightMem`); 0: a client
     /// does not go back to its memory.
     pub locality_weight: u64,
-    /// Load of a node, in percent of its cores, beyond which no client comes for its memory or for
-    /// another client (`Numa.CoreCapRatioPct`).
+    /// What may be wanted of a node, in percent of its cores, for clients to come for their memory
+    /// or for another client (`Numa.CoreCapRatioPct`).
     pub core_cap_percent: u64,
     /// Rounds for which no move has narrowed an imbalance before clients change places for it
     /// (`Numa.SwapInterval`); 0: they do not.
     pub swap_periods: u64,
-    /// How much of its node's cores a VM that waits must find idle elsewhere to have no home, in
-    /// percent; 0: all have homes.
+    /// What a VM that waits must gain without a home by idle cores of other nodes, in percent of
+    /// its node's cores; 0: all have homes.
     pub roam_percent: u64,
     /// Most memory that all clients together move in a second, in bytes
     /// (`Numa.PageMigRateMax`, in pages of 4 KiB).
@@ -42,8 +42,8 @@ pub struct Knobs {
 }
 
 impl Knobs {
-    /// Load beyond which a node is contended, in permille of its cores: all of them, and what a
-    /// change must improve.
+    /// What is wanted of a contended node, or the load of one that asks for a change, in permille
+    /// of its cores: all of them, and what a change must improve.
     #[must_use]
     pub fn contended_permille(&self) -> u64 {
         1000 + 10 * self.improvement_percent

@@ -217,11 +217,13 @@ impl Llcs {
         let mut chosen = vec![0; self.llcs.len()];
         let nodes = self.llcs.iter().filter(|l| l.cores > 0).map(|l| (l.node, 0));
         let mut free: BTreeMap<u32, u64> = nodes.collect();
+        let mut due: BTreeMap<u32, u64> = BTreeMap::new();
         let mut of_parts = vec![];
         for load in loads {
             let Some((_, firsts)) = self.clients.get(&load.id) else {
                 let wanted: u64 = load.vcpus.iter().map(|v| v.0).sum();
                 *free.entry(load.node).or_insert(0) += wanted;
+                *due.entry(load.node).or_insert(0) += load.entitled.min(wanted);
                 continue;
             };
             let all: u64 = load.vcpus.iter().map(|v| v.0).sum();
@@ -240,7 +242,9 @@ impl Llcs {
         for (node, wanted) in free {
             for (part, more) in self.fill(node, &chosen, wanted) {
                 // What has no choice is where it likes to be: it lacks nothing.
-                of_parts.push(self.load(ClientId { vm: OTHERS, part }, more, more, more));
+                let all = due.get(&node).copied().unwrap_or(0);
+                let due = more * all / wanted.max(1);
+                of_parts.push(self.load(ClientId { vm: OTHERS, part }, more, due, due));
             }
         }
         let out = self.planner.round(at_ns, &of_parts);

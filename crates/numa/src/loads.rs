@@ -93,15 +93,18 @@ impl Loads {
         after
     }
 
-    /// Whether the loads of two nodes are nearer to each other with so much more in the other one.
-    pub(crate) fn narrows(&self, (from, to): (u32, u32), due: i64) -> bool {
+    /// Of the difference of two nodes' loads: what is left of it with so much more in the other
+    /// one, and what it is.
+    pub(crate) fn apart(&self, (from, to): (u32, u32), due: i64) -> (u64, u64) {
         let left = self.permille_with(from, -due).abs_diff(self.permille_with(to, due));
-        left < self.permille(from).abs_diff(self.permille(to))
+        (left, self.permille(from).abs_diff(self.permille(to)))
     }
 
-    /// What is wanted of a node beyond its cores, in thousandths of a pCPU.
+    /// What is wanted of a node beyond its cores, as far as clients are entitled to more than
+    /// these, in thousandths of a pCPU.
     pub(crate) fn waits(&self, node: u32) -> u64 {
-        self.asked[node as usize].wants.saturating_sub(self.gives(node))
+        let Asks { wants, due } = self.asked[node as usize];
+        wants.min(due).saturating_sub(self.gives(node))
     }
 
     /// What its cores have beyond what is wanted, in thousandths of a pCPU.

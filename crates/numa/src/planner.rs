@@ -130,7 +130,7 @@ pub struct Planner {
     /// What a core gives with all its threads busy, in thousandths of a pCPU.
     pub(crate) core_gives: u64,
     /// What VMs have reserved, in thousandths of a pCPU, with their vCPUs; clients of those for
-    /// which no node has room (`reserve`).
+    /// which no node has room by that (`reserve`), or by what they ask for (`roam`).
     pub(crate) reserved: BTreeMap<u32, (u64, u32)>,
     pub(crate) homeless: BTreeMap<ClientId, State>,
     /// VMs of these that no node has room for by what they want (`roam`).

@@ -1,21 +1,22 @@
-//! VMs without a home because no node has room for what they want, and other nodes have idle cores.
+//! VMs without a home because no node has room for what they ask for, and other nodes have idle
+//! cores.
 //!
-//! *Law*: where a node is contended, no move or exchange has narrowed that for `swap_periods`, and
-//! cores of other nodes idle which no client with its home there wants, a client leaves its home:
-//! its vCPUs run anywhere. Of all clients it is the one that gains most, of equals the one that
-//! wants least, for what runs far from its memory is slower. It gains what waits in its node or
-//! what idles elsewhere, whichever is less: `roam_percent` of the node's cores at least, by what
-//! clients want now and in the mean of many rounds. It has a home again once it would gain less
-//! than half of that.
+//! *Law*: where clients of a node are entitled to more than its cores give, some imbalance has been
+//! left as it is for `swap_periods`, and no change is made now or about to be, a client leaves its
+//! home: its vCPUs run anywhere. Its gain is the least of what its node lacks, of
+//! what no client wants of the other nodes that it may use, and of what it wants, now and in the
+//! mean of many rounds; that must be `roam_percent` of the node's cores. Of all clients the one
+//! that gains most leaves, of equals the one that wants least, for what runs far from its memory is
+//! slower. It has a home again once it would gain less than half of that.
 //!
 //! *Units*: thousandths of a pCPU.
 //!
-//! *Example*: two nodes of eight cores, three VMs of six vCPUs that burn. Two share a node, where
-//! four vCPUs wait for eight cores; beside the third one two cores idle. One of the two leaves: all
-//! have 5.3 cores, where they had 6, 5 and 5 at best, or 6, 4 and 4.
+//! *Example*: two nodes of eight cores, three VMs of six vCPUs that burn. Two share a node, and
+//! have four cores each; beside the third one two cores idle. One of the two leaves: all have 5.3
+//! cores.
 //!
-//! *Limits*: a wide VM has homes. What VMs without a home want counts in no node; all of it is
-//! taken for what idles.
+//! *Limits*: a wide VM has homes. What VMs without a home want is load of no node; all of it is
+//! taken off what idles.
 
 use crate::loads::{Asks, Loads};
 use crate::planner::{Planner, State};
@@ -34,20 +35,9 @@ impl Planner {
 
     /// VMs leave homes where they wait beside idle cores, or have one again.
     pub(crate) fn roam(&mut self, at_ns: u64, out: &mut Vec<Decision>) {
-        let on = self.knobs.roam_percent > 0;
-        for vm in self.roaming.clone() {
-            let Some(c) = self.homeless.get(&ClientId { vm, part: 0 }) else { continue };
-            let wants = self.wants();
-            let home = self.nearest_room(c, &wants);
-            let gain = home.map_or(0, |node| self.gain_of_roaming(c, node, &wants.with(c, node)));
-            let stays = |node: u32| on && 2 * gain >= self.least_gain(node);
-            if let Some(node) = home.filter(|n| !stays(*n)) {
-                let client = c.client;
-                out.extend(self.place(at_ns, &client, Some(node)));
-            }
-        }
+        self.come_home(at_ns, out);
         let periods = self.knobs.swap_periods.max(1);
-        if !on || self.stuck < periods || !out.is_empty() {
+        if self.knobs.roam_percent == 0 || self.stuck < periods || !out.is_empty() {
             return;
         }
         let wants = self.wants();
@@ -58,13 +48,35 @@ impl Planner {
             (gain, std::cmp::Reverse((c.asks, c.client.id)), c.home)
         });
         let best = gains.filter(|(gain, _, home)| *gain >= self.least_gain(*home)).max();
-        if let Some((gain, std::cmp::Reverse((asks, id)), home)) = best {
-            let cause = gain / u64::from(self.nodes[home as usize].cores);
-            let mut after = wants.now.clone();
-            after.leave(home, asks);
-            out.push(self.change(at_ns, id, home, Reason::Roams, cause, (&wants.now, &after)));
-            self.unseat(id.vm);
-            self.roaming.insert(id.vm);
+        let Some((gain, std::cmp::Reverse((asks, id)), home)) = best else { return };
+        if self.moves_now() {
+            return; // it will be made once that has lasted
+        }
+        let cause = gain / u64::from(self.nodes[home as usize].cores);
+        let mut after = wants.now.clone();
+        after.leave(home, asks);
+        out.push(self.change(at_ns, id, home, Reason::Roams, cause, (&wants.now, &after)));
+        self.unseat(id.vm);
+        self.roaming.insert(id.vm);
+    }
+
+    /// VMs that gain nothing more without a home have one again; one for which no node has room by
+    /// what it has reserved waits for that (`reserve`).
+    fn come_home(&mut self, at_ns: u64, out: &mut Vec<Decision>) {
+        let mut wants = self.wants();
+        for vm in self.roaming.clone() {
+            let Some(c) = self.homeless.get(&ClientId { vm, part: 0 }) else { continue };
+            let Some(node) = self.nearest_room(c, &wants) else {
+                self.roaming.remove(&vm);
+                continue;
+            };
+            let gain = self.gain_of_roaming(c, node, &wants.with(c, node));
+            if self.knobs.roam_percent > 0 && 2 * gain >= self.least_gain(node) {
+                continue;
+            }
+            let client = c.client;
+            out.extend(self.place(at_ns, &client, Some(node)));
+            wants = self.wants();
         }
     }
 

@@ -4,4 +4,5 @@ mod heap;
 mod host;
 mod llcs;
 mod planner;
+mod roam;
 mod rounds;

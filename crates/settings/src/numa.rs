@@ -45,8 +45,8 @@ pub struct NumaSpec {
     pub core_cap_percent: u64,
     /// `Numa.SwapInterval`, in rounds; 0: no swaps.
     pub swap_periods: u64,
-    /// How much of its node's cores a VM that waits must find idle elsewhere to have no home, in
-    /// percent; 0: all have homes.
+    /// What a VM that waits must gain without a home by idle cores of other nodes, in percent of
+    /// its node's cores; 0: all have homes.
     pub roam_percent: u64,
     /// Most memory that is moved in a second (`Numa.PageMigRateMax`, in pages of 4 KiB).
     pub memory_rate: Bytes,

@@ -382,8 +382,9 @@ impl Numa {
                 vcpus.push(own);
                 *seen = Seen { wanted: all, used: had };
             }
-            let node = self.planner.home(part.id).unwrap_or(0);
-            self.vcpu_loads.push(VcpuLoads { id: part.id, node, entitled: 0, vcpus });
+            let home = self.planner.home(part.id);
+            let own = home.map(|node| VcpuLoads { id: part.id, node, entitled: 0, vcpus });
+            self.vcpu_loads.extend(own);
             *wanted.entry(part.id.vm).or_insert(0) += wants;
             loads.push(Load {
                 id: part.id,
@@ -397,11 +398,11 @@ impl Numa {
         self.talks = Talks::default();
         let entitled = entitled(&wanted);
         for load in &mut loads {
-            let all = entitled.get(&load.id.vm).copied().unwrap_or(0);
+            let all = entitled.get(&load.id.vm).copied().unwrap_or(load.wanted);
             load.entitled = all * load.wanted / wanted[&load.id.vm].max(1);
         }
-        let of = self.vcpu_loads.iter_mut().zip(&loads);
-        of.for_each(|(own, load)| own.entitled = load.entitled);
+        let of: BTreeMap<ClientId, u64> = loads.iter().map(|l| (l.id, l.entitled)).collect();
+        self.vcpu_loads.iter_mut().for_each(|own| own.entitled = of[&own.id]);
         loads
     }
 

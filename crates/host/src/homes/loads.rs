@@ -77,7 +77,7 @@ impl Homes {
                 id: part.id,
                 wanted: wants,
                 used,
-                entitled: 0,
+                entitled: wants, // until it is known better, below
                 memory,
                 talks: talks.of(part.id, wall),
             });
@@ -94,7 +94,7 @@ impl Homes {
                 self.planner.reserve(id, vcpus, leaf.reservation.over(Span::from_ns(1_000)));
             }
             for load in &mut loads {
-                let all = entitled.get(&load.id.vm).copied().unwrap_or(0);
+                let Some(all) = entitled.get(&load.id.vm) else { continue };
                 load.entitled = all * load.wanted / wanted[&load.id.vm].max(1);
             }
         }

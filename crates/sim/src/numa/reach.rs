@@ -67,6 +67,9 @@ impl Numa {
         let worlds = self.parts.iter().flatten().filter(homeless).flat_map(|p| p.worlds.clone());
         let left: Vec<u32> = worlds.filter(|w| self.homes[*w as usize] != 0).collect();
         left.iter().for_each(|w| self.homes[*w as usize] = 0);
+        let of = |p: &&Part| p.worlds.clone().any(|w| left.contains(&w));
+        let vms: BTreeSet<u32> = self.parts.iter().flatten().filter(of).map(|p| p.id.vm).collect();
+        self.llcs.iter_mut().for_each(|llcs| vms.iter().for_each(|vm| llcs.remove(*vm)));
         left
     }
 
