@@ -72,6 +72,7 @@ scenarios! {
     confined "confined";
     confined_cpuset "confined-cpuset";
     confined_busy_host "confined-busy-host";
+    limit_pinned "limit-pinned";
     odd_topologies "odd-topologies";
     three_on_two "three-on-two";
     numa_benefit "numa-benefit";
