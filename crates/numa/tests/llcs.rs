@@ -167,3 +167,16 @@ fn where_a_node_has_one_llc_there_is_nothing_to_choose() {
     assert!(Llcs::new(vec![llc(0), llc(1)], Knobs::default()).is_none());
     assert!(Llcs::new((0..66).map(|i| llc(i / 33)).collect(), Knobs::default()).is_none());
 }
+
+/// Five VMs of three vCPUs on four LLCs of four cores: two share one, and the others have idle
+/// cores. Where homes are nodes one would have none; LLCs are what a VM has asked for.
+#[test]
+fn a_client_keeps_the_llcs_that_it_asks_for() {
+    let mut host = host();
+    (1..=5).for_each(|vm| _ = host.seat(0, id(vm), asks(Consolidate, 3, 0)));
+    let loads: Vec<VcpuLoads> = (1..=5).map(|vm| load(vm, 3, 0, 1000)).collect();
+    for round in 1..=40 {
+        host.round(round * ROUND_NS, &loads);
+        assert!((1..=5).all(|vm| llcs(&host, vm, 3).len() == 1), "round {round}");
+    }
+}

@@ -60,8 +60,10 @@ fn a_vm_that_its_limit_keeps_waiting_keeps_its_home() {
         talks: vec![],
     };
     let loads: Vec<Load> = (1..=3).map(load).collect();
-    (1..=40).for_each(|round| _ = host.planner.round(round * ROUND_NS, &loads));
-    assert!((1..=3).all(|vm| host.planner.home(id(vm)).is_some()));
+    for round in 1..=40 {
+        let out = host.planner.round(round * ROUND_NS, &loads);
+        assert!(out.is_empty(), "{out:?}");
+    }
 }
 
 /// One VM alone may use the idle cores, for it may take all of them; none is left for the next.
@@ -156,4 +158,18 @@ fn a_vm_that_cannot_use_idle_cores_keeps_its_home() {
     host.rounds(40);
     assert_eq!(host.count(Reason::Roams), 1, "the narrow one: {:#?}", host.decisions);
     assert!(host.planner.roams(2));
+}
+
+/// VM 3 burns after a long rest: by the smoothed loads alone it would leave its home within 12 s.
+#[test]
+fn a_vm_that_waits_for_a_moment_keeps_its_home() {
+    let mut host = Host::new(2, 8, Knobs { fairness_periods: 0, ..Knobs::default() });
+    (1..=3).for_each(|vm| _ = host.start(vm, 6));
+    host.vm(3).wants = 0;
+    host.rounds(100);
+    host.vm(3).wants = 6_000;
+    host.rounds(9);
+    assert_eq!(host.count(Reason::Roams), 0, "{:#?}", host.decisions);
+    host.rounds(20);
+    assert_eq!(host.count(Reason::Roams), 1);
 }
