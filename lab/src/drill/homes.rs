@@ -1,8 +1,8 @@
 //! Drill "homes": VMs whose memory is all in one node when Tandem begins get home nodes, run in
 //! them, and their memory follows; beside it the same VMs under the kernel's own scheduler with its
 //! NUMA balancing. On a host of two nodes and on one of four. On the former also a wide VM, one
-//! that is pinned, one whose memory is bound, two that wake each other, and one that timers wake.
-//! On one node of two LLCs VMs that ask for few or all of them. Briefly: two VMs that start on a
+//! that is pinned, one whose memory is bound, two that wake each other, one that timers wake, and
+//! three of which no node has room for the third. On one node of two LLCs VMs that ask for few or all of them. Briefly: two VMs that start on a
 //! host of two nodes of one core of two threads, by which they are divided.
 
 use super::record::Record;
@@ -37,6 +37,11 @@ const PINNED: u32 = 5;
 const CHAT: &str = "100,1000";
 /// Time between wake-ups and work, in us, of a VM that only timers wake.
 const TIMED: &str = "5000,1000";
+/// VMs of which no node has room for the third, and vCPUs of each: nine on two nodes of four pCPUs.
+const ROAMERS: [&str; 3] = ["r", "s", "q"];
+const ROAM: u32 = 3;
+/// pCPUs that each of them has at least: 8/3 less a tenth for the threads of emulator and drill.
+const ROAMED: f64 = 2.4;
 /// Of the looks at a VM's vCPUs, those that find them in one node.
 const AT_HOME: f64 = 0.99;
 /// What others may take meanwhile of the 16th of a node that is kept free, in KiB.
@@ -70,11 +75,13 @@ fn one(
     let pcpus = VCPUS * vms.len() as u32;
     let before = format!(
         "VMS=\"{}\" VCPUS={VCPUS} MEGABYTES={MEGABYTES} NODES={nodes} SETTLE={SETTLE_S} \
-            LOOKS={} WIDE={WIDE} CHAT={CHAT} TIMED={TIMED} PINNED={:x} ALL={:x} BRIEF={}",
+            LOOKS={} WIDE={WIDE} CHAT={CHAT} TIMED={TIMED} PINNED={:x} ALL={:x} ROAM={ROAM} \
+            ROAMERS=\"{}\" BRIEF={}",
         vms.join(" "),
         if setting.brief { LOOKS / 2 } else { LOOKS },
         1 << PINNED,
         (1u32 << pcpus) - 1,
+        ROAMERS.join(" "),
         if setting.brief { "yes" } else { "" }
     );
     let mut spec = spec(setting, &before, SCRIPT, 900);
@@ -86,6 +93,7 @@ fn one(
     if nodes == 2 && !setting.brief {
         judge_held(&mut report, &records);
         judge_talks(&mut report, &records);
+        judge_roamers(&mut report, &records);
     }
     Ok(report)
 }
@@ -312,6 +320,41 @@ fn judge_talks(report: &mut Report, records: &[Record]) {
     );
 }
 
+/// Three VMs of which no node has room for the third, and what is left when one has ended.
+fn judge_roamers(report: &mut Report, records: &[Record]) {
+    let roamers: Vec<&Record> = records.iter().filter(|r| r.kind == "roamer").collect();
+    let homeless = |r: &&&Record| r.text("homeless") != "0";
+    let seen: Vec<&str> = roamers.iter().filter(homeless).map(|r| r.text("name")).collect();
+    report.check(
+        "three VMs that ask for nine of eight pCPUs: those without a home, by 'numa explain'",
+        seen.len() == 1,
+        format!("{seen:?}"),
+        "one",
+    );
+    // pCPUs that each had in the mean.
+    let had = |r: &&Record| {
+        let [used, of] = ["used", "of"].map(|key| r.number(key).unwrap_or(0.0));
+        used / of.max(1.0)
+    };
+    let had: Vec<f64> = roamers.iter().map(had).collect();
+    let least = had.iter().copied().fold(f64::INFINITY, f64::min);
+    report.check(
+        "their pCPUs, the least",
+        had.len() == ROAMERS.len() && least >= ROAMED,
+        had.iter().map(|h| format!("{h:.2}")).collect::<Vec<_>>().join(", "),
+        format!("{ROAMED}; 2.00 if all have homes"),
+    );
+    let left = records.iter().filter(|r| r.kind == "roam" && r.text("when") == "two");
+    let at: Vec<(usize, f64)> = left.map(|r| largest(&by_node(r, "at", 2))).collect();
+    let apart = at.len() == 2 && at[0].0 != at[1].0;
+    report.check(
+        "one with a home ends: nodes of the others, and looks that find them there",
+        apart && at.iter().all(|(_, part)| *part >= AT_HOME),
+        format!("{at:.2?}"),
+        format!("two, {AT_HOME}"),
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::record::records;
@@ -387,6 +430,30 @@ mod tests {
         };
         let seen = [failed(0, 1, ""), failed(100, 1, ""), failed(3, 1, ""), failed(0, 0, "")];
         assert_eq!((seen, failed(0, 1, "x")), ([0, 1, 1, 1], 1));
+    }
+
+    #[test]
+    fn a_vm_that_waits_beside_an_idle_core_or_does_not_come_home_is_seen() {
+        let failed = |used: [u32; 3], homeless: u32, q: u32| {
+            let mut text = String::new();
+            for (name, used) in ROAMERS.iter().zip(used) {
+                let none = if *name == "q" { homeless } else { 0 };
+                text +=
+                    &format!("drill: roamer name={name} used={used} of=10000 homeless={none}\n");
+            }
+            text += &format!(
+                "drill: roam name=s when=two at0=300 at1=0\n\
+                    drill: roam name=q when=two at0={q} at1={}\n",
+                300 - q
+            );
+            let mut report = Report::of_no_boot("homes");
+            judge_roamers(&mut report, &records(&text));
+            report.checks.iter().filter(|c| !c.ok).count()
+        };
+        let equal = [26_000; 3];
+        assert_eq!(failed(equal, 1, 3), 0);
+        assert_eq!(failed([20_000, 20_000, 29_000], 0, 0), 2);
+        assert_eq!([failed(equal, 1, 4), failed(equal, 1, 300)], [1, 1]);
     }
 
     #[test]
