@@ -8,11 +8,12 @@
 //! wherever the same VMs meet. Pinned VMs meet only some of the others, so weights are the rates
 //! `x` that `divide_placed` gives for the present demand: then all virtual times advance at the
 //! same rate, and a new VM can start at the host's. The weight of a VM that gets all it wants is
-//! its potential entitlement: its part of the host (`Tree::parts`) times the best level
-//! (`x ÷ part`) among its contended neighbours, at least what is reserved for it, at most its
-//! vCPUs. Groups of contended VMs (same level, overlapping sets; or below the same pool, whose
-//! limit is used up, and pinned) without an unrestricted VM are *held*: a remaining difference of
-//! rates moves the whole group, so it is corrected for the whole group.
+//! its potential entitlement: what it could have if all could run anywhere (`Tree::could`; of a
+//! flat tree its shares) times the best level (`x` ÷ that) among its contended neighbours, at least
+//! what is reserved for it, at most its vCPUs. Groups of contended VMs (of one level if they are
+//! short of what the tree gives them, and overlapping sets; or below the same pool, whose limit is
+//! used up, and pinned) without an unrestricted VM are *held*: a remaining difference of rates
+//! moves the whole group, so it is corrected for the whole group.
 //!
 //! Units: `Rate` for weights and demand, ns for virtual time.
 //!
@@ -115,10 +116,12 @@ struct Seen<'a> {
     set: PcpuSet,
     rate: Rate,
     contended: bool,
-    /// Its part of the host; of a sleeper, the part if all were active.
-    part: u64,
-    /// `rate ÷ part` with 32 fraction bits.
+    /// What it could have if all could run anywhere.
+    could: u64,
+    /// `rate ÷ could` with 32 fraction bits.
     level: u128,
+    /// VMs of one of these compete for the same pCPUs if their sets overlap.
+    line: u128,
     /// What it may use at most, and what is reserved for it.
     cap: Rate,
     reserved: Rate,
@@ -132,12 +135,10 @@ struct Seen<'a> {
 #[must_use]
 pub fn active_plan(pcpus: &PcpuSet, tree: &Tree, vms: &[ActiveVm], v_ns: u64) -> Vec<Order> {
     let classes: Vec<&[(PcpuSet, Rate)]> = vms.iter().map(|v| v.classes.as_slice()).collect();
-    let rates = placed_rates(pcpus, tree, &classes);
-    let wants: Vec<u64> = vms.iter().map(|v| v.classes.iter().map(|c| c.1.0).sum()).collect();
-    let (now, all) = (parts(tree, &wants), parts(tree, &vec![1; vms.len()]));
-    let look = |i: usize| {
-        look(pcpus, tree, &vms[i], rates[i], if now[i] > 0 { now[i] } else { all[i] }, i)
-    };
+    let placed = placed_rates(pcpus, tree, &classes);
+    let rates: Vec<Rate> = placed.got.into_iter().map(Rate).collect();
+    let could = could(tree, &classes);
+    let look = |i: usize| look(pcpus, tree, &vms[i], (rates[i], could[i], placed.short[i]), i);
     let mut seen: Vec<Seen<'_>> = (0..vms.len()).map(look).collect();
     let full = full_pools(tree, &rates);
     for (leaf, s) in seen.iter_mut().enumerate() {
@@ -157,24 +158,21 @@ pub fn active_plan(pcpus: &PcpuSet, tree: &Tree, vms: &[ActiveVm], v_ns: u64) ->
     seen.iter().map(order).collect()
 }
 
-/// Parts of the host by shares, small enough to be multiplied with rates.
-fn parts(tree: &Tree, wants: &[u64]) -> Vec<u64> {
+/// What each could have of a host where all can run anywhere; of a flat tree its shares, for what
+/// VMs that are pinned together have by them.
+fn could(tree: &Tree, classes: &[&[(PcpuSet, Rate)]]) -> Vec<u64> {
     if tree.is_flat() {
         return tree.leaves().iter().map(|l| l.shares.max(1)).collect();
     }
-    const SPARE_BITS: u32 = 24; // of 52: those of the sum and of the smallest part remain
-    tree.parts(wants)
-        .into_iter()
-        .map(|p| if p == 0 { 0 } else { (p >> SPARE_BITS).max(1) })
-        .collect()
+    let wants: Vec<u64> = classes.iter().map(|c| c.iter().map(|c| c.1.0).sum()).collect();
+    tree.could(Rate::ONE.0, &wants).leaves
 }
 
 fn look<'a>(
     pcpus: &PcpuSet,
     tree: &Tree,
     vm: &'a ActiveVm,
-    rate: Rate,
-    part: u64,
+    (rate, could, short): (Rate, u64, Option<u128>),
     i: usize,
 ) -> Seen<'a> {
     let leaf = &tree.leaves()[i];
@@ -184,9 +182,10 @@ fn look<'a>(
     let contended = demand - rate.0.min(demand) > demand / 100 + 16;
     let vcpus = Rate::pcpus(u64::from(leaf.vcpus).min(set.len() as u64).max(1));
     let cap = leaf.limit.map_or(vcpus, |l| l.min(vcpus));
-    let level = (u128::from(rate.0) << 32) / u128::from(part.max(1));
+    let level = (u128::from(rate.0) << 32) / u128::from(could.max(1));
+    let line = if tree.is_flat() { level } else { short.unwrap_or(u128::MAX) };
     let reserved = leaf.reservation;
-    Seen { vm, set, rate, contended, part, level, cap, reserved, pool: None, group: i }
+    Seen { vm, set, rate, contended, could, level, line, cap, reserved, pool: None, group: i }
 }
 
 /// Pools whose VMs use all of its limit at these rates, within a thousandth: rates are rounded.
@@ -201,14 +200,14 @@ fn full_pools(tree: &Tree, rates: &[Rate]) -> Vec<bool> {
     tree.pools().iter().zip(&used).map(full).collect()
 }
 
-/// Joins contended VMs of the same level (within a thousandth: rates are rounded) whose sets
+/// Joins contended VMs of the same line (within a thousandth: rates are rounded) whose sets
 /// overlap; of those below a pool whose limit is used up, all that are below the same one, and no
 /// others: they compete for that limit, wherever they run.
 fn join(seen: &mut [Seen<'_>]) {
     for i in 0..seen.len() {
         for j in 0..i {
             let (a, b) = (&seen[i], &seen[j]);
-            let near = || a.level.abs_diff(b.level) <= a.level.max(b.level) / 1000;
+            let near = || a.line.abs_diff(b.line) <= a.line.max(b.line) / 1000;
             let same = match (a.pool, b.pool) {
                 (None, None) => near() && !a.set.and(&b.set).is_empty(),
                 (a, b) => a == b,
@@ -247,7 +246,7 @@ fn weight(s: &Seen<'_>, all: &[Seen<'_>]) -> Rate {
     }
     let neighbours = all.iter().filter(|o| o.contended && !o.set.and(&s.set).is_empty());
     let by_level =
-        |level: u128| ((level * u128::from(s.part)) >> 32).min(u128::from(s.cap.0)) as u64;
+        |level: u128| ((level * u128::from(s.could)) >> 32).min(u128::from(s.cap.0)) as u64;
     let could = neighbours.map(|o| o.level).max().map_or(s.cap.0, by_level);
     Rate(could.max(s.reserved.0.min(s.cap.0)).max(s.rate.0).max(1))
 }

@@ -37,7 +37,12 @@
 //! Known weakness: the time grows with VMs × levels where many are restricted; hosts without any
 //! restriction take the O(n log n) path of `fill`.
 
-use crate::{Taken, Tree, divide_placed, fill_units, split, tree::scaled};
+use crate::{
+    Taken, Tree, fill_units,
+    placed::{Placed, place},
+    split,
+    tree::scaled,
+};
 use smallvec::SmallVec;
 use units::{PcpuSet, Rate};
 
@@ -92,12 +97,8 @@ pub fn fluid(pcpus: &PcpuSet, claims: &[FluidClaim]) -> Vec<Rate> {
 }
 
 /// The rate of CPU time of each leaf of a tree, whose worlds are held to these sets and want so
-/// much, by `divide_placed`.
-pub(crate) fn placed_rates(
-    pcpus: &PcpuSet,
-    tree: &Tree,
-    classes: &[&[(PcpuSet, Rate)]],
-) -> Vec<Rate> {
+/// much, as `divide_placed` has it.
+pub(crate) fn placed_rates(pcpus: &PcpuSet, tree: &Tree, classes: &[&[(PcpuSet, Rate)]]) -> Placed {
     let mut sets: Vec<PcpuSet> =
         classes.iter().flat_map(|c| c.iter().map(|x| x.0.and(pcpus))).collect();
     sets.sort_unstable_by(|a, b| a.words().cmp(b.words()));
@@ -111,7 +112,7 @@ pub(crate) fn placed_rates(
     let leaves: Vec<u32> = (0..demands.len() as u32).collect();
     let asked = classes.iter().flat_map(|c| c.iter()).map(|x| x.1.0).sum();
     let fluid = Fluid::new(pcpus, &sets).without(&tree.taken_beside(pcpus, asked));
-    divide_placed(tree, &fluid, Rate::ONE.0, &leaves, &demands).into_iter().map(Rate).collect()
+    place(tree, &fluid, Rate::ONE.0, &leaves, &demands)
 }
 
 /// No atom.
@@ -196,6 +197,21 @@ impl Fluid {
         all.saturating_sub(scaled(self.taken[atom as usize], one))
     }
 
+    /// What there is of a set.
+    pub(crate) fn room(&self, set: u32, one: u64) -> u64 {
+        self.sets[set as usize].iter().map(|a| self.capacity(*a, one)).sum()
+    }
+
+    /// What a VM alone could use, each class by itself.
+    pub(crate) fn usable(&self, one: u64, d: &Demand) -> u64 {
+        d.classes.iter().fold(0, |sum, c| sum.saturating_add(c.1.min(self.room(c.0, one))))
+    }
+
+    /// How much of these amounts can be had together where the demands are.
+    pub(crate) fn flows(&self, one: u64, demands: &[Demand], amounts: &[u64]) -> u64 {
+        split::flows(self, one, demands, amounts)
+    }
+
     /// Whether a set is the whole host.
     #[must_use]
     pub fn is_whole(&self, set: u32) -> bool {
@@ -209,6 +225,11 @@ impl Fluid {
     /// Beyond the limits above, or for a class that names no set.
     #[must_use]
     pub fn divide(&self, one: u64, demands: &[Demand]) -> Vec<u64> {
+        self.divide_most(one, demands, &vec![u64::MAX; demands.len()])
+    }
+
+    /// The same, of which each gets so much at most.
+    pub(crate) fn divide_most(&self, one: u64, demands: &[Demand], most: &[u64]) -> Vec<u64> {
         assert!(
             self.pcpus.checked_mul(one).is_some_and(|c| c <= 1 << 62),
             "capacity: cannot divide it exactly: seen {} × {one}, allowed up to 2^62",
@@ -216,10 +237,10 @@ impl Fluid {
         );
         let capacity = (0..self.widths.len() as u32).map(|atom| self.capacity(atom, one)).sum();
         if self.all_whole(demands) {
-            let claims: Vec<(u64, u64)> = demands.iter().map(|d| (d.weight, d.total())).collect();
-            return fill_units(capacity, &claims);
+            let claim = |(d, most): (&Demand, &u64)| (d.weight, d.total().min(*most));
+            return fill_units(capacity, &demands.iter().zip(most).map(claim).collect::<Vec<_>>());
         }
-        split::divide(self, one, demands)
+        split::divide(self, one, demands, most)
     }
 
     /// Whether nothing is wanted of less than the whole host.

@@ -3,15 +3,19 @@
 //! neither problem again.
 //!
 //! Promise: without pinned VMs it is `Tree::divide`, exactly. Without pools, reservations and
-//! limits it is `Fluid::divide`, exactly. With both, VMs that compete within a few pCPUs divide
-//! them by the product of their shares down the tree.
+//! limits it is `Fluid::divide`, exactly. With both, what the tree gives holds as far as it can be
+//! placed: pools keep their parts and reservations, and what a VM does not use is its siblings'
+//! first.
 //!
-//! Law, with both: the weight of a leaf is its part of the host among the leaves with demand:
-//! `Π w ÷ Σ w of its siblings` that want something, down from the root. What it asks for is cut to
-//! its limit; below a pool whose limit is used up, to what the tree gives it. Then `Fluid::divide`.
-//! A leaf below its reservation is served first, up to it, and the rest is divided again, until no
-//! leaf is short that need not be. What a leaf below such a pool cannot get where it is pinned is
-//! its siblings': it counts as not asked for, and the tree divides again.
+//! Law, with both: the tree divides the host. If that can flow to the pCPUs that the leaves may
+//! use, it is the result. If not, `Fluid::divide`, at most as much to each as the tree gives it, says
+//! what those get that compete for too few pCPUs. Of these a leaf below what is sure to it comes first,
+//! up to that. One that gets less than the tree gives it is *short*: it counts as asking for what
+//! it got, so that the rest is its siblings', and the tree divides again, until none is short.
+//! - The weight of a leaf is its own times the *level* of its siblings: `Σ x ÷ Σ w` of those that
+//!   are contended and above their floors. In a pool that gets all it wants or its limit it is at
+//!   least what the pool would have by its own level, by the weights of those that want something.
+//! - *Sure* is its part of what is reserved, down the tree: of a pool its floor.
 //!
 //! Units: `one` units are one pCPU, as in `Tree`.
 //!
@@ -32,27 +36,37 @@
 //! assert_eq!(divide_placed(&tree, &fluid, 10, &[0, 1, 2], &asked), [10, 10, 60]);
 //! ```
 //!
-//! Where VMs below a pool with a limit get more together than that, for those that they compete
-//! with elsewhere may not run there, each is capped to what the tree gives it of the limit
-//! if it wants what it got, and the host is divided again.
-//!
-//! Known weakness: of its part, what a pinned leaf cannot use is divided among all by weight, not
-//! among its siblings first. A pool's reservation is met as far as its VMs are unrestricted; ESXi's
-//! admission control ignores affinity too ("a pinned VM may not receive its reservation", Resource
-//! Management 6.0).
+//! Known weakness: in an uncommon case a leaf that was short need not be any more, once others are
+//! cut off elsewhere; then what is left over goes to all by what they got, but for those below a
+//! pool with a limit.
 
-use crate::{Classes, Demand, Division, Fluid, Tree, TreeLeaf};
+use crate::{Between, Demand, Fluid, Tree, TreeLeaf};
 
-/// Parts of the host have so many fraction bits; their sum stays far below what `Fluid` allows.
-const PART_BITS: u32 = 52;
-/// Divisions of the tree, each with what the last one has shown that pinned leaves cannot get; two
-/// where one VM is pinned.
+/// Weights of leaves are potentials in so many bits of the host; their sum stays far below what
+/// `Fluid` allows.
+const WEIGHT_BITS: u32 = 44;
+/// The largest of them: that of a sleeper with many shares is more than the host.
+const MOST_WEIGHT: u128 = 1 << 48;
+/// Divisions of the tree, each with what the last one has shown that leaves cannot get; two where
+/// the leaves of one set compete for too few pCPUs.
 const ROUNDS: u32 = 8;
 /// A leaf is short by rounding that gets less than it asks for by a unit and this part of it, in
 /// bits.
 const ROUNDED: u32 = 10;
-/// The weight of one that must come first.
-const FIRST: u64 = 1 << 60;
+/// The weight of one that must come first, and how many there can be.
+const FIRST: u64 = 1 << 54;
+const MOST_FIRST: usize = 1 << 9;
+/// Fraction bits of a level.
+const LEVEL_BITS: u32 = 32;
+
+/// A division of a host where leaves may not run everywhere.
+pub(crate) struct Placed {
+    /// What each leaf gets, in the order of the demands.
+    pub(crate) got: Vec<u64>,
+    /// Of each that is short what it got of its potential, 32 fraction bits. Leaves that compete
+    /// for the same pCPUs have the same.
+    pub(crate) short: Vec<Option<u128>>,
+}
 
 /// Divides the host, `one` units for each pCPU, among the leaves that want something: for each of
 /// them, by its index in the tree, what its classes want. The demand's own weight is not looked at.
@@ -67,91 +81,181 @@ pub fn divide_placed(
     leaves: &[u32],
     demands: &[Demand],
 ) -> Vec<u64> {
-    let asked = || leaves.iter().map(|leaf| *leaf as usize).zip(demands);
+    place(tree, fluid, one, leaves, demands).got
+}
+
+/// The same, with those that are short; of a flat tree it does not say which these are.
+pub(crate) fn place(
+    tree: &Tree,
+    fluid: &Fluid,
+    one: u64,
+    leaves: &[u32],
+    demands: &[Demand],
+) -> Placed {
+    let at = || leaves.iter().map(|leaf| *leaf as usize);
+    let none_short = |got| Placed { got, short: vec![None; demands.len()] };
     if tree.is_flat() {
-        let weighed = |(leaf, d): (usize, &Demand)| Demand {
-            weight: tree.leaves()[leaf].shares.max(1),
-            classes: d.classes.clone(),
-        };
-        return fluid.divide(one, &asked().map(weighed).collect::<Vec<_>>());
+        let shares = |leaf: usize| tree.leaves()[leaf].shares.max(1);
+        let weighed = |(leaf, d): (usize, &Demand)| Demand { weight: shares(leaf), ..d.clone() };
+        let weighed: Vec<Demand> = at().zip(demands).map(weighed).collect();
+        return none_short(fluid.divide(one, &weighed));
     }
     let mut wants = vec![0u64; tree.leaves().len()];
-    for (leaf, d) in asked() {
-        wants[leaf] = wants[leaf].saturating_add(d.total());
+    for (leaf, d) in at().zip(demands) {
+        wants[leaf] = wants[leaf].saturating_add(fluid.usable(one, d));
     }
     if fluid.all_whole(demands) {
-        let division = tree.divide(one, &wants);
-        return leaves.iter().map(|leaf| division.leaves[*leaf as usize]).collect();
+        let x = tree.divide(one, &wants).leaves;
+        return none_short(at().map(|leaf| x[leaf]).collect());
     }
-    let parts = tree.parts(&wants);
-    let mut rounds = 0..ROUNDS;
-    let mut caps = vec![u64::MAX; wants.len()];
+    let limit = |leaf: usize| tree.leaves()[leaf].limit.map_or(u64::MAX, |l| tree.units(l, one));
+    let limits: Vec<u64> = at().map(limit).collect();
+    let mut short = vec![None; demands.len()];
+    let mut rounds = 1..ROUNDS;
     loop {
-        let division = tree.divide(one, &wants);
-        let most = |caps: &[u64], leaf: usize| {
-            let (most, below) = tree.most(one, leaf, &division);
-            (most.min(caps[leaf]), below)
-        };
-        let capped = |leaf| most(&caps, leaf);
-        let got = held(tree, fluid, one, (leaves, demands), &wants, (&parts, &capped));
-        // What others get of it beyond their limits says nothing of what a leaf cannot get.
-        if tree.cap(one, leaves, &got, &mut caps) && rounds.next().is_some() {
-            continue;
+        let of_tree = Parts::of(tree, one, &wants);
+        let x: Vec<u64> = at().map(|leaf| of_tree.leaf(leaf, &of_tree.x)).collect();
+        if fluid.flows(one, demands, &x) == x.iter().sum::<u64>() {
+            let cut = short.iter().any(Option::is_some);
+            let got =
+                if cut { left_over(tree, fluid, one, (leaves, demands), &limits, x) } else { x };
+            return Placed { got, short };
         }
+        let weights = of_tree.weights(at());
+        let got = sure_first(fluid, one, weighed(demands, &weights), &x, &of_tree.sure(at()));
         let mut again = false;
-        for ((leaf, _), x) in asked().zip(&got) {
-            let (most, below) = most(&caps, leaf);
-            let asked = wants[leaf].min(most);
-            if below && asked - x.min(&asked) > (asked >> ROUNDED) + 1 {
-                (wants[leaf], again) = (*x, true);
+        for (i, leaf) in at().enumerate() {
+            if x[i] - got[i] > (x[i] >> ROUNDED) + 1 {
+                let level = (u128::from(got[i]) << LEVEL_BITS) / u128::from(weights[i].max(1));
+                (wants[leaf], short[i], again) = (got[i], Some(level), true);
             }
         }
         if !again || rounds.next().is_none() {
-            return asked().zip(got).map(|((leaf, _), x)| x.min(caps[leaf])).collect();
+            return Placed { got, short };
         }
     }
 }
 
-/// The law above where some are held.
-fn held(
+/// What the leaves get once nothing is left over: where one was cut off that need not have been,
+/// what is left goes to those that are below no pool with a limit, by what they have.
+fn left_over(
     tree: &Tree,
     fluid: &Fluid,
     one: u64,
     (leaves, demands): (&[u32], &[Demand]),
-    wants: &[u64],
-    (parts, most): (&[u64], &dyn Fn(usize) -> (u64, bool)),
+    limits: &[u64],
+    x: Vec<u64>,
 ) -> Vec<u64> {
-    let asked = || leaves.iter().map(|leaf| *leaf as usize).zip(demands);
-    let mut cut: Vec<Demand> = asked()
-        .map(|(leaf, d)| Demand { weight: parts[leaf].max(1), classes: shrunk(d, most(leaf).0) })
-        .collect();
-    let reserved = |leaf: usize| tree.reserved(one, leaf).min(wants[leaf]);
+    let limited =
+        |leaf: &u32| tree.pools_above(*leaf as usize).any(|p| tree.pools()[p].limit.is_some());
+    let most = leaves.iter().zip(limits).zip(&x);
+    let most: Vec<u64> = most.map(|((leaf, l), x)| if limited(leaf) { *x } else { *l }).collect();
+    if fluid.flows(one, demands, &most) == x.iter().sum::<u64>() {
+        return x;
+    }
+    fluid.divide_most(one, &weighed(demands, &x), &most)
+}
+
+/// The same demands with these weights.
+fn weighed(demands: &[Demand], weights: &[u64]) -> Vec<Demand> {
+    let one = |(d, w): (&Demand, &u64)| Demand { weight: (*w).max(1), classes: d.classes.clone() };
+    demands.iter().zip(weights).map(one).collect()
+}
+
+/// Divides the host by weights, to each so much at most; those that get less than is sure to them
+/// come first, up to it.
+fn sure_first(
+    fluid: &Fluid,
+    one: u64,
+    mut asked: Vec<Demand>,
+    most: &[u64],
+    sure: &[u64],
+) -> Vec<u64> {
+    let mut most = most.to_vec();
     loop {
-        let got = fluid.divide(one, &cut);
+        let got = fluid.divide_most(one, &asked, &most);
         let mut more = false;
-        for ((d, (leaf, _)), x) in cut.iter_mut().zip(asked()).zip(&got) {
-            if d.weight != FIRST && *x < reserved(leaf) {
-                *d = Demand { weight: FIRST, classes: shrunk(d, reserved(leaf)) };
-                more = true;
+        for (i, d) in asked.iter_mut().enumerate() {
+            if d.weight != FIRST && got[i] < sure[i] {
+                (d.weight, most[i], more) = (FIRST, sure[i], true);
             }
         }
-        // Weights of several at FIRST would sum to more than Fluid allows.
-        if !more || cut.iter().filter(|d| d.weight == FIRST).count() > 8 {
+        if !more || asked.iter().filter(|d| d.weight == FIRST).count() > MOST_FIRST {
             return got;
         }
     }
 }
 
-/// The same classes, together at most `most`: each cut in proportion, rounded down.
-fn shrunk(d: &Demand, most: u64) -> Classes {
-    let all = d.total();
-    if all <= most {
-        return d.classes.clone();
+/// What a tree gives the leaves for what they want, by node: pools, then leaves.
+struct Parts<'a> {
+    tree: &'a Tree,
+    one: u64,
+    claims: Vec<Between>,
+    x: Vec<u64>,
+    /// What each would have by the level of its siblings, whatever it wants.
+    by_level: Vec<u64>,
+}
+
+impl Parts<'_> {
+    fn of<'a>(tree: &'a Tree, one: u64, wants: &[u64]) -> Parts<'a> {
+        let claims = tree.claims(one, Some(wants));
+        let x = tree.descend(one, &claims);
+        let mut by_level = vec![0; x.len()];
+        by_level[0] = tree.capacity(one);
+        for p in 0..tree.pools().len() {
+            let contended = |c: &usize| x[*c] < claims[*c].cap;
+            let children = tree.children(p);
+            let more = if p == 0 { children.iter().any(contended) } else { contended(&p) };
+            let of_pool = if more { x[p] } else { x[p].max(by_level[p]) };
+            let (of, weight) = level(children, &claims, &x, (of_pool, more));
+            for c in children {
+                let part = of * u128::from(claims[*c].weight) / weight.max(1);
+                by_level[*c] = u64::try_from(part).unwrap_or(u64::MAX);
+            }
+        }
+        Parts { tree, one, claims, x, by_level }
     }
-    d.classes
-        .iter()
-        .map(|c| (c.0, (u128::from(c.1) * u128::from(most) / u128::from(all)) as u64))
-        .collect()
+
+    fn leaf(&self, leaf: usize, of: &[u64]) -> u64 {
+        of[self.tree.pools().len() + leaf]
+    }
+
+    /// Weights of these leaves: what they would have by level, as part of the host.
+    fn weights(&self, leaves: impl Iterator<Item = usize>) -> Vec<u64> {
+        let all = u128::from(self.tree.capacity(self.one).max(1));
+        let weight = |leaf| (u128::from(self.leaf(leaf, &self.by_level)) << WEIGHT_BITS) / all;
+        leaves.map(|leaf| weight(leaf).clamp(1, MOST_WEIGHT) as u64).collect()
+    }
+
+    /// What is sure to these leaves of what is reserved down the tree, at most what they get.
+    fn sure(&self, leaves: impl Iterator<Item = usize>) -> Vec<u64> {
+        let mut claims = self.claims.clone();
+        for c in self.tree.children(0) {
+            claims[*c].cap = claims[*c].floor;
+        }
+        let sure = self.tree.descend(self.one, &claims);
+        leaves.map(|leaf| self.leaf(leaf, &sure).min(self.leaf(leaf, &self.x))).collect()
+    }
+}
+
+/// The level of the children of a pool, as a ratio: what the open ones have by weight, and at
+/// least, where the pool gets all it may have, what it would have by the weights of those that want
+/// something.
+fn level(
+    children: &[usize],
+    claims: &[Between],
+    x: &[u64],
+    (of_pool, contended): (u64, bool),
+) -> (u128, u128) {
+    let sum = |of: &dyn Fn(usize) -> bool, what: &dyn Fn(usize) -> u64| -> u128 {
+        children.iter().filter(|c| of(**c)).map(|c| u128::from(what(*c))).sum()
+    };
+    let weight = |c: usize| claims[c].weight;
+    let open = |c: usize| claims[c].floor < x[c] && x[c] < claims[c].cap;
+    let by_open = (sum(&open, &|c| x[c]), sum(&open, &weight));
+    let by_part = (u128::from(of_pool), sum(&|c| claims[c].cap > 0, &weight));
+    let part_is_more = by_part.0 * by_open.1 > by_open.0 * by_part.1;
+    if by_open.1 == 0 || !contended && part_is_more { by_part } else { by_open }
 }
 
 impl TreeLeaf {
@@ -168,96 +272,11 @@ impl Tree {
         self.flat
     }
 
-    /// Part of the host of each leaf among those that want something, of 2^52; 0 for those that do
-    /// not.
-    #[must_use]
-    pub fn parts(&self, wants: &[u64]) -> Vec<u64> {
-        let weights = self.weights();
-        let pools = self.pools().len();
-        let mut active = vec![false; pools];
-        for (leaf, _) in self.leaves().iter().zip(wants).filter(|(_, want)| **want > 0) {
-            let mut p = leaf.pool;
-            while !std::mem::replace(&mut active[p], true) && p > 0 {
-                p = self.pools()[p].parent;
-            }
-        }
-        let weight = |node: usize| {
-            if node < pools { weights.pools[node] } else { weights.leaves[node - pools] }
-        };
-        let awake = |node: usize| if node < pools { active[node] } else { wants[node - pools] > 0 };
-        let mut part = vec![0u64; pools + self.leaves().len()];
-        part[0] = 1 << PART_BITS;
-        for p in 0..pools {
-            let sum: u128 = self
-                .children(p)
-                .iter()
-                .filter(|c| awake(**c))
-                .map(|c| u128::from(weight(*c)))
-                .sum();
-            for c in self.children(p).iter().filter(|c| awake(**c)) {
-                part[*c] = (u128::from(part[p]) * u128::from(weight(*c)) / sum.max(1)) as u64;
-            }
-        }
-        part.split_off(pools)
-    }
-
-    /// What is reserved for a leaf itself, in units.
-    fn reserved(&self, one: u64, leaf: usize) -> u64 {
-        self.units(self.leaves()[leaf].reservation, one)
-    }
-
-    /// Caps leaves below pools whose limits they pass together with what they got: to what the tree
-    /// gives those that want so much. Whether there are any.
-    fn cap(&self, one: u64, leaves: &[u32], got: &[u64], caps: &mut [u64]) -> bool {
-        if self.pools().iter().all(|p| p.limit.is_none()) {
-            return false;
-        }
-        let (mut used, mut wants) = (vec![0; self.pools().len()], vec![0; self.leaves().len()]);
-        for (leaf, x) in leaves.iter().zip(got) {
-            wants[*leaf as usize] = *x;
-            self.pools_above(*leaf as usize).for_each(|p| used[p] += x);
-        }
-        let over = |p: usize| {
-            let limit = self.pools()[p].limit.map_or(u64::MAX, |l| self.units(l, one));
-            used[p] > limit.saturating_add(limit >> ROUNDED).saturating_add(1)
-        };
-        let below = |leaf: &u32| self.pools_above(*leaf as usize).any(over);
-        if !leaves.iter().any(below) {
-            return false;
-        }
-        let fits = self.divide(one, &wants).leaves;
-        let mut some = false;
-        for leaf in leaves.iter().filter(|leaf| below(leaf)).map(|leaf| *leaf as usize) {
-            if fits[leaf] < wants[leaf] {
-                (caps[leaf], some) = (fits[leaf], true);
-            }
-        }
-        some
-    }
-
     /// Pools above a leaf, the lowest first, but the root.
     pub(crate) fn pools_above(&self, leaf: usize) -> impl Iterator<Item = usize> + '_ {
         let below_root = |p: usize| Some(p).filter(|p| *p > 0);
         let up = move |p: &usize| below_root(self.pools()[*p].parent);
         std::iter::successors(below_root(self.leaves()[leaf].pool), up)
-    }
-
-    /// The most a leaf may get: its own limit, and what the tree gives it below a pool that has
-    /// used up its own; and whether it is below such a pool.
-    fn most(&self, one: u64, leaf: usize, division: &Division) -> (u64, bool) {
-        let vm = &self.leaves()[leaf];
-        let mut below = false;
-        let mut most = vm.limit.map_or(u64::MAX, |l| self.units(l, one));
-        let mut p = vm.pool;
-        while p > 0 {
-            let pool = &self.pools()[p];
-            if pool.limit.is_some_and(|l| division.pools[p] >= self.units(l, one)) {
-                most = most.min(division.leaves[leaf]);
-                below = true;
-            }
-            p = pool.parent;
-        }
-        (most, below)
     }
 }
 
@@ -343,18 +362,5 @@ mod tests {
         let halves = Fluid::new(&host, &["0-3".parse().unwrap(), "4-7".parse().unwrap()]);
         let asked = [ask(0, 400), ask(1, 200), ask(1, 400), ask(1, 400)];
         assert_eq!(divide_placed(&tree, &halves, 100, &[0, 1, 2, 3], &asked), [250, 50, 175, 175]);
-    }
-
-    #[test]
-    fn a_sleeper_has_no_part_and_a_pool_of_sleepers_neither() {
-        let tree = Tree::new(
-            8,
-            vec![pool(0, None), pool(4000, None), pool(4000, None)],
-            vec![vm(1, 1000), vm(1, 3000), vm(2, 1000)],
-        );
-        let bits = |n: u64| n << (PART_BITS - 3);
-        assert_eq!(tree.parts(&[1, 1, 1]), [bits(1), bits(3), bits(4)]);
-        assert_eq!(tree.parts(&[1, 0, 1]), [bits(4), 0, bits(4)]);
-        assert_eq!(tree.parts(&[1, 1, 0]), [bits(2), bits(6), 0]);
     }
 }

@@ -9,6 +9,9 @@
 //! - a class that the cut saturates belongs to a VM of `S` but uses pCPUs of the rest: its whole
 //!   amount is `own` to the VM, and `fixed` demand on the rest.
 //!
+//! - a VM whose own cap the cut saturates is of `S` with all of that cap `own`, and `fixed` demand
+//!   on the rest, in any of its classes.
+//!
 //! Both sides are the same problem with whole-number capacities, so no fraction is ever nested.
 //! Each split makes two groups, so n VMs need at most 2n-1 flows, of shrinking size.
 //!
@@ -26,15 +29,22 @@ struct Member {
     weight: u64,
     /// Amount that is its already, from classes cut off to another group.
     own: u64,
+    /// The most it gets, `own` and all.
+    most: u64,
     /// Set and amount of each class still in the group.
+    classes: Vec<(u32, u64)>,
+}
+
+/// Demand that comes first and is always met, within these sets and amounts.
+struct Fixed {
+    amount: u64,
     classes: Vec<(u32, u64)>,
 }
 
 /// VMs that share atoms with each other and with no other VM.
 struct Group {
     vms: Vec<Member>,
-    /// Set and amount of demand that comes first, always met.
-    fixed: Vec<(u32, u64)>,
+    fixed: Vec<Fixed>,
     atoms: Vec<u32>,
     /// All that the VMs can use together.
     usable: u64,
@@ -43,8 +53,8 @@ struct Group {
 const SOURCE: usize = 0;
 const SINK: usize = 1;
 
-/// `Fluid::divide` for demands with restricted classes.
-pub(crate) fn divide(fluid: &Fluid, one: u64, demands: &[Demand]) -> Vec<u64> {
+/// `Fluid::divide` for demands with restricted classes, of which each gets so much at most.
+pub(crate) fn divide(fluid: &Fluid, one: u64, demands: &[Demand], most: &[u64]) -> Vec<u64> {
     let weights: u128 = demands.iter().map(|d| u128::from(d.weight)).sum();
     assert!(
         weights < 1 << 64,
@@ -52,21 +62,8 @@ pub(crate) fn divide(fluid: &Fluid, one: u64, demands: &[Demand]) -> Vec<u64> {
     );
     let mut out = vec![0; demands.len()];
     let mut scratch = Scratch::new(fluid, one);
-    let room =
-        |set: u32| fluid.sets[set as usize].iter().map(|a| fluid.capacity(*a, one)).sum::<u64>();
-    let vm = |(index, d): (usize, &Demand)| {
-        let classes: Vec<(u32, u64)> =
-            d.classes.iter().map(|c| (c.0, c.1.min(room(c.0)))).filter(|c| c.1 > 0).collect();
-        (d.weight > 0 && !classes.is_empty()).then_some(Member {
-            index,
-            weight: d.weight,
-            own: 0,
-            classes,
-        })
-    };
-    let vms: Vec<Member> = demands.iter().enumerate().filter_map(vm).collect();
-    let mut whole =
-        Group { vms, fixed: vec![], atoms: (0..fluid.atoms() as u32).collect(), usable: 0 };
+    let mut whole = Group::of(fluid, one, demands, most);
+    whole.vms.retain(|vm| vm.weight > 0);
     whole.usable = scratch.usable(&whole);
     let mut open = vec![whole];
     while let Some(group) = open.pop() {
@@ -86,15 +83,47 @@ pub(crate) fn divide(fluid: &Fluid, one: u64, demands: &[Demand]) -> Vec<u64> {
     out
 }
 
+/// What can flow to the pCPUs that the demands' classes may use, of each so much at most.
+pub(crate) fn flows(fluid: &Fluid, one: u64, demands: &[Demand], most: &[u64]) -> u64 {
+    Scratch::new(fluid, one).usable(&Group::of(fluid, one, demands, most))
+}
+
+impl Group {
+    /// All of a host; what can be used is not known yet.
+    fn of(fluid: &Fluid, one: u64, demands: &[Demand], most: &[u64]) -> Group {
+        let vm = |(index, d): (usize, &Demand)| {
+            let classes = d.classes.iter().map(|c| (c.0, c.1.min(fluid.room(c.0, one))));
+            let classes: Vec<(u32, u64)> = classes.filter(|c| c.1 > 0).collect();
+            let member = Member { index, weight: d.weight, own: 0, most: most[index], classes };
+            (member.wanted() > 0).then_some(member)
+        };
+        let vms = demands.iter().enumerate().filter_map(vm).collect();
+        Group { vms, fixed: vec![], atoms: (0..fluid.atoms() as u32).collect(), usable: 0 }
+    }
+}
+
 impl Member {
     fn wanted(&self) -> u128 {
-        u128::from(self.own) + self.classes.iter().map(|c| u128::from(c.1)).sum::<u128>()
+        (u128::from(self.own) + sum(&self.classes)).min(u128::from(self.most))
     }
+
+    /// Whether less than all that its classes want is the most it gets.
+    fn is_capped(&self) -> bool {
+        u128::from(self.own) + sum(&self.classes) > u128::from(self.most)
+    }
+}
+
+/// What classes want together.
+fn sum(classes: &[(u32, u64)]) -> u128 {
+    classes.iter().map(|c| u128::from(c.1)).sum()
 }
 
 /// What is on the source's side of a cut, of VMs by position and of atoms and sets by id.
 struct Side {
     vms: Vec<bool>,
+    /// Whether a VM is there with what is behind its cap.
+    within: Vec<bool>,
+    fixed: Vec<bool>,
     sets: Vec<bool>,
     atoms: Vec<bool>,
 }
@@ -105,6 +134,8 @@ struct Scratch<'a> {
     /// Node of each set and atom in the graph under construction, 0 for none.
     set_node: Vec<usize>,
     atom_node: Vec<usize>,
+    /// Node of what is behind each VM's cap, or of the VM.
+    within: Vec<usize>,
     graph: Graph,
 }
 
@@ -115,6 +146,7 @@ impl<'a> Scratch<'a> {
             one,
             set_node: vec![0; fluid.sets.len()],
             atom_node: vec![0; fluid.atoms()],
+            within: vec![],
             graph: Graph::default(),
         }
     }
@@ -124,17 +156,24 @@ impl<'a> Scratch<'a> {
     }
 
     /// Builds the graph of a group with all capacities times `scale`, VM `k` at node 2 + k asking
-    /// for `ask(k)`, and pushes all that fits.
+    /// for `ask(k)`, and pushes all that fits. Behind the VMs are the fixed demands, and the
+    /// classes of VMs with a cap of their own.
     fn flow(&mut self, group: &Group, scale: u128, ask: impl Fn(&Member) -> u128) -> u128 {
         self.set_node.fill(0);
         self.atom_node.fill(0);
-        let mut nodes = 2 + group.vms.len();
+        self.within.clear();
+        let mut nodes = 2 + group.vms.len() + group.fixed.len();
+        for (k, vm) in group.vms.iter().enumerate() {
+            self.within.push(if vm.is_capped() { nodes } else { 2 + k });
+            nodes += usize::from(vm.is_capped());
+        }
         for atom in &group.atoms {
             self.atom_node[*atom as usize] = nodes;
             nodes += 1;
         }
         let mut sets = vec![];
-        for (set, _) in group.vms.iter().flat_map(|vm| &vm.classes).chain(&group.fixed) {
+        let of_vms = group.vms.iter().flat_map(|vm| &vm.classes);
+        for (set, _) in of_vms.chain(group.fixed.iter().flat_map(|f| &f.classes)) {
             if self.set_node[*set as usize] == 0 {
                 self.set_node[*set as usize] = nodes;
                 nodes += 1;
@@ -144,16 +183,24 @@ impl<'a> Scratch<'a> {
         let graph = &mut self.graph;
         graph.begin(nodes);
         for (k, vm) in group.vms.iter().enumerate() {
+            let within = self.within[k];
             graph.edge(SOURCE, 2 + k, ask(vm));
+            if vm.is_capped() {
+                graph.edge(2 + k, within, u128::from(vm.most) * scale);
+            }
             if vm.own > 0 {
-                graph.edge(2 + k, SINK, u128::from(vm.own) * scale);
+                graph.edge(within, SINK, u128::from(vm.own) * scale);
             }
             for (set, amount) in &vm.classes {
-                graph.edge(2 + k, self.set_node[*set as usize], u128::from(*amount) * scale);
+                graph.edge(within, self.set_node[*set as usize], u128::from(*amount) * scale);
             }
         }
-        for (set, amount) in &group.fixed {
-            graph.edge(SOURCE, self.set_node[*set as usize], u128::from(*amount) * scale);
+        for (f, fixed) in group.fixed.iter().enumerate() {
+            let at = 2 + group.vms.len() + f;
+            graph.edge(SOURCE, at, u128::from(fixed.amount) * scale);
+            for (set, amount) in &fixed.classes {
+                graph.edge(at, self.set_node[*set as usize], u128::from(*amount) * scale);
+            }
         }
         for set in sets {
             for atom in &self.fluid.sets[set as usize] {
@@ -178,13 +225,14 @@ impl<'a> Scratch<'a> {
 
     /// All that the VMs of a group can use together.
     fn usable(&mut self, group: &Group) -> u64 {
-        self.flow(group, 1, Member::wanted) as u64
+        let fixed: u128 = group.fixed.iter().map(|f| u128::from(f.amount)).sum();
+        (self.flow(group, 1, Member::wanted) - fixed) as u64
     }
 
     /// The side that asks for more than it has when all ask in proportion to their weights, if any.
     fn cut(&mut self, group: &Group) -> Option<Side> {
         let weight: u128 = group.vms.iter().map(|vm| u128::from(vm.weight)).sum();
-        let fixed: u128 = group.fixed.iter().map(|f| u128::from(f.1)).sum();
+        let fixed: u128 = group.fixed.iter().map(|f| u128::from(f.amount)).sum();
         let usable = u128::from(group.usable);
         let flow = self.flow(group, weight, |vm| u128::from(vm.weight) * usable);
         if flow == (usable + fixed) * weight {
@@ -195,6 +243,8 @@ impl<'a> Scratch<'a> {
             |nodes: &[usize]| nodes.iter().map(|n| *n != 0 && graph.reached(*n)).collect();
         Some(Side {
             vms: (0..group.vms.len()).map(|k| graph.reached(2 + k)).collect(),
+            within: reached(&self.within),
+            fixed: (0..group.fixed.len()).map(|f| graph.reached(2 + group.vms.len() + f)).collect(),
             sets: reached(&self.set_node),
             atoms: reached(&self.atom_node),
         })
@@ -213,26 +263,38 @@ impl<'a> Scratch<'a> {
                 far.atoms.push(atom);
             }
         }
+        let alone = |class: &(u32, u64)| Fixed { amount: class.1, classes: vec![*class] };
+        let parted = |classes: Vec<(u32, u64)>| -> (Vec<_>, Vec<_>) {
+            classes.into_iter().partition(|c| side.sets[c.0 as usize])
+        };
         let mut near_fixed: u128 = 0;
-        for (set, amount) in group.fixed {
-            if side.sets[set as usize] {
+        for (f, fixed) in group.fixed.into_iter().enumerate() {
+            let (inside, outside) = parted(fixed.classes);
+            if side.fixed[f] {
+                far.fixed.extend(outside.iter().map(alone));
+                let amount = fixed.amount - sum(&outside) as u64;
                 near_fixed += u128::from(amount);
-                near.fixed.push((set, amount));
+                near.fixed.push(Fixed { amount, classes: inside });
             } else {
-                far.fixed.push((set, amount));
+                far.fixed.push(Fixed { amount: fixed.amount, classes: outside });
             }
         }
         for (k, mut vm) in group.vms.into_iter().enumerate() {
-            let (inside, outside) =
-                vm.classes.iter().partition::<Vec<(u32, u64)>, _>(|c| side.sets[c.0 as usize]);
-            if side.vms[k] {
-                vm.own += outside.iter().map(|c| c.1).sum::<u64>();
-                far.fixed.extend(outside);
-                near_usable += u128::from(vm.own);
+            let (inside, outside) = parted(std::mem::take(&mut vm.classes));
+            if side.vms[k] && side.within[k] {
+                vm.own += sum(&outside) as u64;
+                far.fixed.extend(outside.iter().map(alone));
                 vm.classes = inside;
-                near.vms.push(vm);
+            } else if side.vms[k] {
+                far.fixed.push(Fixed { amount: vm.most - vm.own, classes: outside });
+                vm.own = vm.most;
             } else {
                 vm.classes = outside;
+            }
+            if side.vms[k] {
+                near_usable += u128::from(vm.own);
+                near.vms.push(vm);
+            } else {
                 far.vms.push(vm);
             }
         }
