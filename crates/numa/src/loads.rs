@@ -107,9 +107,16 @@ impl Loads {
         wants.min(due).saturating_sub(self.gives(node))
     }
 
-    /// What its cores have beyond what is wanted, in thousandths of a pCPU.
-    pub(crate) fn idle(&self, node: u32) -> u64 {
-        self.gives(node).saturating_sub(self.asked[node as usize].wants)
+    /// What its cores have beyond what is wanted and can be used, in thousandths of a pCPU; `held`
+    /// is wanted and cannot.
+    pub(crate) fn idle(&self, node: u32, held: u64) -> u64 {
+        self.gives(node).saturating_sub(self.asked[node as usize].wants.saturating_sub(held))
+    }
+
+    /// Of what its clients are entitled to, what its cores give, in permille: 1000 at most.
+    pub(crate) fn pace(&self, node: u32) -> u64 {
+        let due = self.asked[node as usize].due;
+        (1000 * self.gives(node)).checked_div(due).unwrap_or(1000).min(1000)
     }
 
     fn gives(&self, node: u32) -> u64 {
