@@ -322,7 +322,7 @@ fn nothing_moves_for_nothing() {
 
 #[test]
 fn parts_of_a_wide_vm_do_not_pile_up_on_one_node() {
-    let mut host = Host::new(2, 4, Knobs::default());
+    let mut host = Host::new(2, 4, Knobs { roam_percent: 0, ..Knobs::default() });
     host.start(1, 4);
     host.start_parts(2, &vnuma::balanced(8, 4));
     let home = |host: &Host, part| host.planner.home(ClientId { vm: 2, part }).unwrap();

@@ -2,7 +2,7 @@
 //! node has room for.
 
 use crate::host::{GIB, Host, ROUND_NS, id};
-use numa::{Client, Knobs, Load, Reason, Refusal};
+use numa::{Client, ClientId, Knobs, Load, Reason, Refusal};
 
 /// What each wants is the same; those in the one node are entitled to most of it, and those in the
 /// other to an eighth.
@@ -133,7 +133,7 @@ fn a_vm_that_waits_beside_idle_cores_of_another_node_has_no_home_until_there_is_
     }
 }
 
-/// A VM that its affinity keeps from the idle cores, and a wide one, have homes.
+/// A VM that its affinity keeps from the idle cores has a home.
 #[test]
 fn a_vm_that_cannot_use_idle_cores_keeps_its_home() {
     let mut host = Host::new(2, 8, Knobs::default());
@@ -152,12 +152,53 @@ fn a_vm_that_cannot_use_idle_cores_keeps_its_home() {
         host.planner.round(round * ROUND_NS, &[load(1), load(2), load(3)]);
     }
     assert_eq!([1, 2, 3].map(|vm| host.planner.home(id(vm))), [Some(0), Some(1), Some(1)]);
-    let mut host = Host::new(2, 8, Knobs::default());
-    host.start_parts(1, &[6, 6]);
-    host.start(2, 6);
+}
+
+/// Part of the wide VM shares its node with the narrow one, and its other part waits for that: it
+/// has no homes until the narrow one ends.
+#[test]
+fn a_wide_vm_that_a_crowded_node_holds_back_has_no_homes_while_that_lasts() {
+    let mut host = Host::new(2, 4, Knobs::default());
+    host.start_parts(1, &[4, 4]);
+    host.start(2, 4);
     host.rounds(40);
-    assert_eq!(host.count(Reason::Roams), 1, "the narrow one: {:#?}", host.decisions);
-    assert!(host.planner.roams(2));
+    assert!(host.planner.roams(1) && !host.planner.roams(2), "{:#?}", host.decisions);
+    assert_eq!(host.count(Reason::Roams), 2, "both parts: {:#?}", host.decisions);
+    host.vm(2).wants = 0;
+    host.rounds(40);
+    assert!(!host.planner.roams(1));
+    let home = |part| host.planner.home(ClientId { vm: 1, part });
+    assert!(home(0).is_some() && home(1).is_some() && home(0) != home(1));
+}
+
+/// A narrow VM leaves a crowded node for cores that the parts of a wide one cannot use, where the
+/// wide one is pinned to its homes.
+#[test]
+fn what_parts_of_a_wide_vm_cannot_use_idles() {
+    let mut host = Host::new(2, 4, Knobs::default());
+    let client = |vm, part, nodes| Client {
+        id: ClientId { vm, part },
+        vcpus: 4,
+        memory: GIB,
+        nodes,
+        siblings_most: 0,
+    };
+    let parts = [client(1, 0, 0b01), client(1, 1, 0b10)];
+    host.planner.add(0, &parts);
+    host.planner.add(0, &[client(2, 0, 0)]);
+    let load = |id, entitled| Load {
+        id,
+        wanted: 4_000,
+        used: 2_000,
+        entitled,
+        memory: vec![0; 2],
+        talks: vec![],
+    };
+    let loads = [load(parts[0].id, 2_667), load(parts[1].id, 2_667), load(id(2), 2_667)];
+    for round in 1..=40 {
+        host.planner.round(round * ROUND_NS, &loads);
+    }
+    assert!(host.planner.roams(2) && !host.planner.roams(1));
 }
 
 /// VM 3 burns after a long rest: by the smoothed loads alone it would leave its home within 12 s.
