@@ -125,8 +125,10 @@ struct Seen<'a> {
     /// What it may use at most, and what is reserved for it.
     cap: Rate,
     reserved: Rate,
-    /// The highest pool above it whose limit is used up; none for one that may run anywhere.
+    /// The highest pool above it whose limit is used up.
     pool: Option<usize>,
+    /// It competes for that limit alone, for it may run anywhere.
+    alone: bool,
     group: usize,
 }
 
@@ -142,7 +144,8 @@ pub fn active_plan(pcpus: &PcpuSet, tree: &Tree, vms: &[ActiveVm], v_ns: u64) ->
     let mut seen: Vec<Seen<'_>> = (0..vms.len()).map(look).collect();
     let full = full_pools(tree, &rates);
     for (leaf, s) in seen.iter_mut().enumerate() {
-        s.pool = tree.pools_above(leaf).filter(|p| full[*p] && s.set != *pcpus).last();
+        s.pool = tree.pools_above(leaf).filter(|p| full[*p]).last();
+        s.alone = s.pool.is_some() && s.set == *pcpus;
     }
     join(&mut seen);
     let shifts = shifts(&seen, pcpus, v_ns);
@@ -185,7 +188,20 @@ fn look<'a>(
     let level = (u128::from(rate.0) << 32) / u128::from(could.max(1));
     let line = if tree.is_flat() { level } else { short.unwrap_or(u128::MAX) };
     let reserved = leaf.reservation;
-    Seen { vm, set, rate, contended, could, level, line, cap, reserved, pool: None, group: i }
+    Seen {
+        vm,
+        set,
+        rate,
+        contended,
+        could,
+        level,
+        line,
+        cap,
+        reserved,
+        pool: None,
+        alone: false,
+        group: i,
+    }
 }
 
 /// Pools whose VMs use all of its limit at these rates, within a thousandth: rates are rounded.
@@ -213,6 +229,7 @@ fn join(seen: &mut [Seen<'_>]) {
                 (a, b) => a == b,
             };
             let (from, to) = (a.group, b.group);
+            let same = same && !a.alone && !b.alone;
             if a.contended && b.contended && from != to && same {
                 seen.iter_mut().filter(|s| s.group == from).for_each(|s| s.group = to);
             }

@@ -12,9 +12,10 @@
 //! what those get that compete for too few pCPUs. Of these a leaf below what is sure to it comes first,
 //! up to that. One that gets less than the tree gives it is *short*: it counts as asking for what
 //! it got, so that the rest is its siblings', and the tree divides again, until none is short.
-//! - The weight of a leaf is its own times the *level* of its siblings: `Σ x ÷ Σ w` of those that
-//!   are contended and above their floors. In a pool that gets all it wants or its limit it is at
-//!   least what the pool would have by its own level, by the weights of those that want something.
+//! - The weight of a leaf is its *potential*. `K` being all of the host for the root, and for
+//!   another pool its own potential, that of a child which wants more than it gets of `K` by
+//!   weight alone is what it gets; of another, what it would get if it asked for more. Neither
+//!   reservations nor the pool's own limit have a part in it.
 //! - *Sure* is its part of what is reserved, down the tree: of a pool its floor.
 //!
 //! Units: `one` units are one pCPU, as in `Tree`.
@@ -40,7 +41,7 @@
 //! cut off elsewhere; then what is left over goes to all by what they got, but for those below a
 //! pool with a limit.
 
-use crate::{Between, Demand, Fluid, Tree, TreeLeaf};
+use crate::{Between, Demand, Fluid, Tree, TreeLeaf, fill_between};
 
 /// Weights of leaves are potentials in so many bits of the host; their sum stays far below what
 /// `Fluid` allows.
@@ -192,38 +193,31 @@ struct Parts<'a> {
     one: u64,
     claims: Vec<Between>,
     x: Vec<u64>,
-    /// What each would have by the level of its siblings, whatever it wants.
-    by_level: Vec<u64>,
+    /// What each would have by weight if it asked for more than that.
+    potential: Vec<u64>,
 }
 
 impl Parts<'_> {
     fn of<'a>(tree: &'a Tree, one: u64, wants: &[u64]) -> Parts<'a> {
         let claims = tree.claims(one, Some(wants));
         let x = tree.descend(one, &claims);
-        let mut by_level = vec![0; x.len()];
-        by_level[0] = tree.capacity(one);
+        let mut potential = vec![0; x.len()];
+        potential[0] = x[0];
         for p in 0..tree.pools().len() {
-            let contended = |c: &usize| x[*c] < claims[*c].cap;
-            let children = tree.children(p);
-            let more = if p == 0 { children.iter().any(contended) } else { contended(&p) };
-            let of_pool = if more { x[p] } else { x[p].max(by_level[p]) };
-            let (of, weight) = level(children, &claims, &x, (of_pool, more));
-            for c in children {
-                let part = of * u128::from(claims[*c].weight) / weight.max(1);
-                by_level[*c] = u64::try_from(part).unwrap_or(u64::MAX);
-            }
+            let of = potentials(tree.children(p), &claims, potential[p]);
+            tree.children(p).iter().zip(of).for_each(|(c, of)| potential[*c] = of);
         }
-        Parts { tree, one, claims, x, by_level }
+        Parts { tree, one, claims, x, potential }
     }
 
     fn leaf(&self, leaf: usize, of: &[u64]) -> u64 {
         of[self.tree.pools().len() + leaf]
     }
 
-    /// Weights of these leaves: what they would have by level, as part of the host.
+    /// Weights of these leaves: their potentials as part of the host.
     fn weights(&self, leaves: impl Iterator<Item = usize>) -> Vec<u64> {
         let all = u128::from(self.tree.capacity(self.one).max(1));
-        let weight = |leaf| (u128::from(self.leaf(leaf, &self.by_level)) << WEIGHT_BITS) / all;
+        let weight = |leaf| (u128::from(self.leaf(leaf, &self.potential)) << WEIGHT_BITS) / all;
         leaves.map(|leaf| weight(leaf).clamp(1, MOST_WEIGHT) as u64).collect()
     }
 
@@ -238,24 +232,27 @@ impl Parts<'_> {
     }
 }
 
-/// The level of the children of a pool, as a ratio: what the open ones have by weight, and at
-/// least, where the pool gets all it may have, what it would have by the weights of those that want
-/// something.
-fn level(
-    children: &[usize],
-    claims: &[Between],
-    x: &[u64],
-    (of_pool, contended): (u64, bool),
-) -> (u128, u128) {
-    let sum = |of: &dyn Fn(usize) -> bool, what: &dyn Fn(usize) -> u64| -> u128 {
-        children.iter().filter(|c| of(**c)).map(|c| u128::from(what(*c))).sum()
+/// What each child of a pool that has so much would have of it by weight, if it asked for more than
+/// that.
+fn potentials(children: &[usize], claims: &[Between], has: u64) -> Vec<u64> {
+    let of = |c: &usize| Between { floor: 0, ..claims[*c] };
+    let asked: Vec<Between> = children.iter().map(of).collect();
+    let x = fill_between(has.min(1 << 62), &asked);
+    let is_open = |(c, x): &(&Between, &u64)| **x < c.cap;
+    let open = || asked.iter().zip(&x).filter(is_open);
+    let weights: u128 = open().map(|(c, _)| u128::from(c.weight)).sum();
+    let shared: u128 = open().map(|(_, x)| u128::from(*x)).sum();
+    let awake = asked.iter().filter(|c| c.cap > 0);
+    let all: u128 = awake.map(|c| u128::from(c.weight)).sum();
+    let potential = |at: (&Between, &u64)| {
+        let (weight, x) = (u128::from(at.0.weight), u128::from(*at.1));
+        match weights {
+            _ if is_open(&at) => *at.1,
+            0 => (u128::from(has) * weight / all.max(1)) as u64,
+            _ => ((shared + x) * weight / (weights + weight)) as u64,
+        }
     };
-    let weight = |c: usize| claims[c].weight;
-    let open = |c: usize| claims[c].floor < x[c] && x[c] < claims[c].cap;
-    let by_open = (sum(&open, &|c| x[c]), sum(&open, &weight));
-    let by_part = (u128::from(of_pool), sum(&|c| claims[c].cap > 0, &weight));
-    let part_is_more = by_part.0 * by_open.1 > by_open.0 * by_part.1;
-    if by_open.1 == 0 || !contended && part_is_more { by_part } else { by_open }
+    asked.iter().zip(&x).map(potential).collect()
 }
 
 impl TreeLeaf {

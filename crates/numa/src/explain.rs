@@ -158,7 +158,7 @@ impl fmt::Display for Said {
                 write!(f, "{what} {from} to {to}: some VM has got {cause} too little for long")?;
             }
             Reason::Roams => {
-                write!(f, "{what} {from} to none: idle cores elsewhere, worth {cause} of its own")?;
+                write!(f, "{what} {from} to none: others could give it {cause} of its cores more")?;
             }
             Reason::Asked => write!(f, "{what} {from} to {to}: asked for")?,
         }

@@ -113,10 +113,11 @@ impl Loads {
         self.gives(node).saturating_sub(self.asked[node as usize].wants.saturating_sub(held))
     }
 
-    /// Of what its clients are entitled to, what its cores give, in permille: 1000 at most.
-    pub(crate) fn pace(&self, node: u32) -> u64 {
-        let due = self.asked[node as usize].due;
-        (1000 * self.gives(node)).checked_div(due).unwrap_or(1000).min(1000)
+    /// Of what its clients are entitled to, what its cores give with all their threads, if a core
+    /// gives so much, in permille: 1000 at most.
+    pub(crate) fn pace(&self, node: u32, core: u64) -> u64 {
+        let gives = 1000 * core * u64::from(self.cores[node as usize]);
+        gives.checked_div(self.asked[node as usize].due).unwrap_or(1000).min(1000)
     }
 
     fn gives(&self, node: u32) -> u64 {
