@@ -169,15 +169,18 @@ SUBPROG bool pick_again(NONNULL(struct host *h), NONNULL(struct pcpu *p))
 	return false;
 }
 
-/* The starvation guard: a world that has been READY since `since` or longer. */
+/* The starvation guard: a world that has been READY since `since` or longer, for the shortest
+ * slice. It is to run, not to have a part: forty such worlds with a quantum of 50 ms each would
+ * have two of each five seconds. */
 SUBPROG bool pick_rescued(NONNULL(struct host *h), NONNULL(struct pcpu *p), u64 since)
 {
+	u64 slice = plat_knobs(h)->slice_min_us * US;
 	u32 seen = 0, world = ready_first(h, QUEUE_VM(p->id), p->id, since, &seen);
 
-	if (!world || !ready_take(h, QUEUE_VM(p->id), world)) {
+	if (!world || !ready_move(h, QUEUE_VM(p->id), world, p->id, slice)) {
 		seen = 0;
 		world = ready_first(h, QUEUE_SYSTEM(p->id), p->id, since, &seen);
-		if (!world || !ready_take(h, QUEUE_SYSTEM(p->id), world))
+		if (!world || !ready_move(h, QUEUE_SYSTEM(p->id), world, p->id, slice))
 			return false;
 	}
 	trace_note_pick(h, p, WHY_RESCUED);

@@ -179,8 +179,9 @@ INLINE bool plan_satisfied(const struct host *h, const struct node *n, const str
 }
 
 /* Writes the result to a VM. */
-INLINE void plan_weigh(struct host *h, const struct node *n, struct vm *v)
+INLINE void plan_weigh(struct host *h, const struct node *p, const struct node *n, struct vm *v)
 {
+	bool limited = h->plan_pool && p->gets >= p->cap, satisfied;
 	u64 gets;
 
 	if (!h->plan_outside && n->could != v->weight) {
@@ -194,7 +195,8 @@ INLINE void plan_weigh(struct host *h, const struct node *n, struct vm *v)
 	v->flags = gets < n->demand ? v->flags | VM_CONTENDED : v->flags & ~VM_CONTENDED;
 	v->flags = n->reservation && n->gets <= n->reservation ? v->flags | VM_RESERVED
 							       : v->flags & ~VM_RESERVED;
-	v->request_ns = share_request(h, plat_knobs(h), v, plan_satisfied(h, n, v, gets));
+	satisfied = limited || plan_satisfied(h, n, v, gets);
+	v->request_ns = share_request(h, plat_knobs(h), v, satisfied);
 }
 
 /* A function of its own, for a verifier walks a loop anew for every path through its body: 6.12
@@ -212,7 +214,7 @@ SUBPROG u32 plan_settle(NONNULL(struct host *h), NONNULL(struct node *p), NONNUL
 	if (v)
 		h->plan_beyond += cores_beyond(h, plat_knobs(h), gives, v->demand);
 	if (v && v->flags & VM_LIVE)
-		plan_weigh(h, n, v);
+		plan_weigh(h, p, n, v);
 	return 0;
 }
 
