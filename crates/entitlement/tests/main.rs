@@ -3,6 +3,7 @@
 
 mod admit;
 mod fluid;
+mod placed;
 mod solver;
 mod tree;
 mod trees;

@@ -6,7 +6,9 @@
 //! `unfair_percent` for one, the moves between
 //! its node and each other one are compared by what each client would have had too
 //! little after as many rounds more, squared and summed; the best is made if it leaves less than
-//! now, and if no imbalance, memory or communication would take it back. In a node clients get CPU
+//! now, and if no imbalance, memory or communication would take it back. Where there is none, the
+//! client that has had too little by most CPU time changes homes with one of another node by the same rule: loads stay as they are if both
+//! ask for as much. In a node clients get CPU
 //! by entitlement. One that asks for nothing has neither too little nor too much. No node is left
 //! out: the fewer clients are in each, the fewer are compared with each other, so more nodes cost
 //! less.
@@ -50,11 +52,28 @@ impl Planner {
         let missing = |c: &State| permille(c.missing.max(0) as u64, every * c.share);
         let most = self.clients.iter().max_by_key(|(id, c)| (missing(c), std::cmp::Reverse(**id)));
         let most = most.map(|(_, c)| (missing(c), c.home));
-        if let Some((cause, node)) = most.filter(|m| m.0 >= 10 * self.knobs.unfair_percent) {
+        let unfair = 10 * self.knobs.unfair_percent;
+        if let Some((cause, node)) = most.filter(|m| m.0 >= unfair) {
             let loads = self.loads();
+            let mut moves = vec![];
+            let mut after = loads.clone();
             if let Some((id, to)) = self.fairest(&loads, node) {
-                let c = &self.clients[&id];
-                let after = loads.shifted(c.home, to, c.asks);
+                moves.push((id, to));
+            } else {
+                // Of small clients a place more or less changes little.
+                let unfair = self.clients.iter().filter(|(_, c)| missing(c) >= unfair);
+                let least = unfair.max_by_key(|(id, c)| (c.missing, std::cmp::Reverse(**id)));
+                let least = least.map(|(id, c)| (*id, c.home));
+                let found = least.and_then(|(id, _)| self.fairest_exchange(&loads, id));
+                if let (Some((id, home)), Some((other, to))) = (least, found) {
+                    moves.extend([(id, to), (other, home)]);
+                }
+            }
+            for (id, to) in &moves {
+                let c = &self.clients[id];
+                after.shift(c.home, *to, c.asks);
+            }
+            for (id, to) in moves {
                 out.push(self.change(at_ns, id, to, Reason::Fairness, cause, (&loads, &after)));
             }
         }
@@ -148,6 +167,55 @@ impl Planner {
             }
         }
         best.map(|(_, id, to)| (id, to))
+    }
+
+    /// The client of another node with which this one changes homes, if that leaves least unfairness
+    /// of all such exchanges and less than now; and that node.
+    fn fairest_exchange(&self, loads: &Loads, id: ClientId) -> Option<(ClientId, u32)> {
+        let c = &self.clients[&id];
+        let node = c.home;
+        let here = self.seats(node);
+        let mut gets = vec![];
+        let now_here = self.unfairness(node, &here, u128::MAX, &mut gets)?;
+        let mut best: Option<(u128, ClientId, u32)> = None;
+        for to in self.others(node).filter(|to| c.settled > 0 && self.allows(c, *to)) {
+            let there = self.seats(to);
+            let now = now_here + self.unfairness(to, &there, u128::MAX, &mut gets)?;
+            for other in there.iter().map(|s| s.c) {
+                if other.settled == 0 || other.client.id.vm == id.vm || !self.allows(other, node) {
+                    continue;
+                }
+                let most = now.saturating_sub(best.map_or(0, |b| b.0));
+                let left = self.exchanged(&here, (c, other), node);
+                let Some(left) = self.unfairness(node, &left, most, &mut gets) else { continue };
+                let with = self.exchanged(&there, (other, c), to);
+                let Some(with) = self.unfairness(to, &with, most - left, &mut gets) else {
+                    continue;
+                };
+                let after = loads.shifted(node, to, c.asks).shifted(to, node, other.asks);
+                let back = |c: &State, at: u32| {
+                    self.would_leave(&after, c, at) || self.would_return(&after, c, at)
+                };
+                if !back(c, to) && !back(other, node) {
+                    best = Some((now - left - with, other.client.id, to));
+                }
+            }
+        }
+        best.map(|(_, other, to)| (other, to))
+    }
+
+    /// The clients of a node once one has left for another.
+    fn exchanged<'s>(
+        &self,
+        seats: &[Seat<'s>],
+        (goes, comes): (&State, &'s State),
+        node: u32,
+    ) -> Vec<Seat<'s>> {
+        let stays = |s: &&Seat<'s>| s.c.client.id != goes.client.id;
+        let mut after: Vec<Seat<'s>> = seats.iter().filter(stays).cloned().collect();
+        let seat = self.seat_of(comes, node);
+        after.insert(after.partition_point(|s| s.place < seat.place), seat);
+        after
     }
 
     fn seat_of<'s>(&self, c: &'s State, node: u32) -> Seat<'s> {
