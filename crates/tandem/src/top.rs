@@ -25,7 +25,8 @@ pub struct Args {
     /// One sample, then end.
     #[arg(long)]
     pub once: bool,
-    /// With --once a result document (docs/result.md), else a line of JSON for each sample.
+    /// A line of JSON for each sample; of this host with --once a result document
+    /// (docs/result.md).
     #[arg(long)]
     pub json: bool,
     /// esxtop's batch mode: a CSV that its viewers open, on standard output.

@@ -223,6 +223,23 @@ fn what_cannot_be_shown_is_said_with_its_code() {
 }
 
 #[test]
+fn a_result_document_is_of_this_host_alone() {
+    for (from, next) in [
+        (["--sim", "it's"], r"one sample, or make one by: tandem sim 'it'\''s' --json -"),
+        (["--file", "README.md"], "take --json -n 1 for one sample"),
+    ] {
+        let (code, error) = ends(&[&["top", "--once", "--json"][..], &from].concat());
+        let want = format!("tandem: --once --json: cannot use it here: seen {}, ", from[0]);
+        assert!(
+            code == 2 && error.starts_with(&want) && error.trim_end().ends_with(next),
+            "{error}"
+        );
+    }
+    let sample = out(&["top", "--sim", "demo", "--json", "-n", "1"]);
+    assert_eq!((sample.lines().count(), sample.starts_with("{\"time\"")), (1, true), "{sample}");
+}
+
+#[test]
 fn a_damaged_trace_ends_with_8_and_what_is_missing_in_every_form() {
     let trace = file("top-whole.trace").to_string_lossy().into_owned();
     out(&["sim", "demo", "--duration", "6s", "--trace", &trace]);

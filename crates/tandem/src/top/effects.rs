@@ -1,13 +1,25 @@
 //! Options of `tandem top` that would have no effect in the form that the others ask for.
 
 use super::Args;
-use crate::{Exit, Failure};
+use crate::{Exit, Failure, say};
 
 /// Refuses an option that has no effect, and says with what it has one.
 ///
 /// # Errors
 /// `Exit::Usage` for the first.
 pub(super) fn refuse(args: &Args) -> Result<(), Failure> {
+    if args.once && args.json && !args.is_live() {
+        let next = match &args.sim {
+            Some(name) => format!(", or make one by: tandem sim {} --json -", say::quoted(name)),
+            None => String::new(),
+        };
+        let text = format!(
+            "--once --json: cannot use it here: seen {}, of which there are samples and no result \
+                document, allowed of this host; take --json -n 1 for one sample{next}",
+            if args.file.is_some() { "--file" } else { "--sim" }
+        );
+        return Err(Failure::new(Exit::Usage, anyhow::anyhow!(text)));
+    }
     let tables = args.wants_tables();
     let lines = !tables && (args.batch || args.json);
     const TABLES: &str = "tables of this host";
