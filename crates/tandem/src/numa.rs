@@ -3,8 +3,8 @@
 use crate::{
     Exit, Failure,
     knobs::{self, Setting},
-    say,
-    sim::{choose_run, exit_of},
+    runs, say,
+    sim::choose_run,
 };
 use sim::{Options, Progress};
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,7 +133,8 @@ fn of_scenario(args: &Explain, name: &str) -> Result<(), Failure> {
         }
         said.all(&text(&clients(&outcome.result, args.vm.as_deref())));
     };
-    sim::run_scenario(&scenario, &options, progress).map_err(|e| Failure::new(exit_of(&e), e))?;
+    sim::run_scenario(&scenario, &options, progress)
+        .map_err(|e| runs::failure(&scenario.name, &e))?;
     if args.json {
         said.raw(&json(&runs)?);
     }

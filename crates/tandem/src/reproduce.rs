@@ -4,8 +4,7 @@ use crate::{
     Exit, Failure,
     apart::{Named, apart},
     output::Output,
-    say,
-    sim::exit_of,
+    runs, say,
 };
 use anyhow::anyhow;
 use reproduce::{Experiment, How, ReproduceError};
@@ -92,11 +91,11 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         }
     };
     let experiments = reproduce::reproduce(&scenarios, how, progress).map_err(|e| {
-        let exit = match &e {
-            ReproduceError::Policy { .. } => Exit::Input,
-            ReproduceError::Run { cause, .. } => exit_of(cause),
+        let ReproduceError::Run { scenario, policy, seed, cause, .. } = &e else {
+            return Failure::new(Exit::Input, e);
         };
-        Failure::new(exit, e)
+        let text = format!("policy {policy}, seed {seed}: {}", runs::text(scenario, cause));
+        Failure::new(runs::exit_of(cause), anyhow!("scenario {scenario}, {text}"))
     })?;
     let seconds = begin.elapsed().as_secs_f64();
     let to_stdout = [&args.output, &args.json].into_iter().flatten().any(|p| p.as_os_str() == "-");
@@ -210,10 +209,10 @@ fn missed(experiments: &[Experiment]) -> Result<(), Failure> {
     }
     for (e, (policy, l)) in experiments.iter().flat_map(|e| e.unexplained().map(move |u| (e, u))) {
         out.push(format!(
-            "{}, run '{}': work by that under {policy}: seen {:.3}, allowed {} or more, or the \
-                reason in a [[less_work]] table",
+            "{}{}: work by that under {policy}: seen {:.3}, allowed {} or more, or the reason in \
+                a [[less_work]] table",
             e.name,
-            l.run,
+            if l.run.is_empty() { String::new() } else { format!(", run '{}'", l.run) },
             l.ratio,
             reproduce::LEAST
         ));

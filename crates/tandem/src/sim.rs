@@ -6,6 +6,8 @@ use crate::{
     Exit, Failure,
     apart::{Named, apart},
     knobs::{self, Setting},
+    recorded::Recorded,
+    runs::{self, titled},
     say::{self, quoted},
 };
 use sim::{Options, Policy, Progress};
@@ -98,22 +100,27 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         Progress::Done(run, outcome) => {
             say(&text(&outcome.result));
             for v in outcome.verdict.iter().flat_map(|v| &v.violations) {
-                violations.push(format!("run '{}': {v}", run.label));
+                violations.push(format!("{}: {v}", titled(&scenario.name, &run.label)));
             }
         }
     };
+    let recorded = Recorded::default();
     let done = match &trace {
         None => sim::run_scenario(&scenario, &options, progress),
         Some(file) => {
-            let out = Box::new(BufWriter::new(file.writer()?));
-            sim::run_scenario_traced(&scenario, &options, out, progress)
+            // A result that is wanted too needs no reader of the trace.
+            let out = recorded.writer(file.writer()?, json.is_some());
+            sim::run_scenario_traced(&scenario, &options, Box::new(BufWriter::new(out)), progress)
         }
     };
+    if let (Some(file), Some(cause)) = (&trace, recorded.failed()) {
+        return Err(file.failed(cause).into());
+    }
     // The trace of a run that the kernel's contract ended is whole.
     if let (Some(file), Ok(_) | Err(sim::SimError::Contract { .. })) = (trace, &done) {
         file.finish()?;
     }
-    let document = done.map_err(|e| failure_of(e, args))?;
+    let document = done.map_err(|e| failure_of(&e, &scenario.name, args))?;
     if let Some(path) = args.trace.as_ref().filter(|p| p.as_os_str() != "-") {
         let path = path.display().to_string();
         let next = format!("tandem trace waits {}", quoted(&path));
@@ -178,27 +185,16 @@ fn which() -> Failure {
     Failure::new(Exit::Usage, error)
 }
 
-/// The code with which a run's error ends the command.
-pub fn exit_of(e: &sim::SimError) -> Exit {
+/// A breach of the kernel's contract ends with the command that replays it.
+fn failure_of(e: &sim::SimError, scenario: &str, args: &Args) -> Failure {
+    let failure = runs::failure(scenario, e);
     match e {
-        sim::SimError::Contract { .. } => Exit::Check,
-        sim::SimError::Trace { .. } => Exit::Other,
-        _ => Exit::Input,
+        sim::SimError::Contract { .. } => {
+            let text = format!("{}\nreplay: {}", failure.error, replay(args));
+            Failure::new(failure.exit, anyhow::anyhow!(text))
+        }
+        _ => failure,
     }
-}
-
-fn failure_of(e: sim::SimError, args: &Args) -> Failure {
-    let exit = exit_of(&e);
-    let error = anyhow::Error::from(e);
-    Failure::new(
-        exit,
-        match &args.trace {
-            Some(path) if exit == Exit::Other => {
-                error.context(format!("{}: cannot write the trace", path.display()))
-            }
-            _ => error,
-        },
-    )
 }
 
 fn labels(scenario: &settings::Scenario) -> String {
@@ -268,8 +264,8 @@ fn judge(
             if args.no_check { vec![] } else { expect::unmet(result, &run.spec, Where::Sim) };
         if !unmet.is_empty() {
             let error = anyhow::anyhow!(
-                "run '{}': {}\nreplay: {}",
-                run.label,
+                "{}: {}\nreplay: {}",
+                titled(&scenario.name, &run.label),
                 unmet.join("; "),
                 replay(args)
             );

@@ -15,7 +15,9 @@ fn nobody() -> Stdio {
 
 #[test]
 fn a_reader_that_is_gone_is_no_failure() {
-    let all: [&[&str]; 7] = [
+    let json = concat!(env!("CARGO_TARGET_TMPDIR"), "/reader-gone.json");
+    let _ = std::fs::remove_file(json);
+    let all: [&[&str]; 9] = [
         &["knobs"],
         &["knobs", "--json"],
         &["metrics", "--list"],
@@ -23,6 +25,8 @@ fn a_reader_that_is_gone_is_no_failure() {
         &["metrics", "--dashboard"],
         &["top", "--sim", "demo", "--batch", "-n", "2"],
         &["sim", "sleepers", "--duration", "4s"],
+        &["sim", "smoke", "--trace", "-"],
+        &["sim", "smoke", "--trace", "-", "--json", json],
     ];
     for words in all {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tandem"));
@@ -35,4 +39,6 @@ fn a_reader_that_is_gone_is_no_failure() {
             .expect("it starts");
         assert_eq!(status.code(), Some(0), "{words:?}: {status}");
     }
+    let document = std::fs::read_to_string(json).expect("the result needs no reader of the trace");
+    assert!(document.contains("\"scenario\": \"smoke\""), "{document}");
 }

@@ -52,6 +52,28 @@ fn a_terminal_obeys_no_name_and_documents_keep_it() {
 }
 
 #[test]
+fn a_breach_of_the_contract_ends_with_the_command_that_replays_it() {
+    let breach = ["sim", "smoke", "--policy", "mutant:lost-enqueue", "--seed", "3"];
+    let (code, _, error) = ends(&breach);
+    assert_eq!(code, 6, "{error}");
+    assert!(error.starts_with("tandem: scenario smoke (seed 3): world "), "{error}");
+    let replay = error.lines().last().and_then(|l| l.strip_prefix("replay: tandem "));
+    assert_eq!(replay, Some("sim smoke --seed 3 --policy mutant:lost-enqueue"), "{error}");
+}
+
+#[test]
+fn what_a_policy_lacks_is_said_once_with_the_remedy() {
+    let knobs = ["--set", "quantum_us=20000", "--set", "costop_us=3000"];
+    let (code, _, error) = ends(&[&["sim", "smoke", "--policy", "cfs"][..], &knobs].concat());
+    let want = "tandem: scenario smoke: cannot run it with policy cfs, which has no knobs \
+        ('costop_us', 'quantum_us'); run it with tandem, or leave out --set\n";
+    assert_eq!((code, error.as_str()), (3, want));
+    let (code, _, error) = ends(&["sim", "pools-nested", "--policy", "fifo"]);
+    let pools = error.matches("no pools (pool 'prod', pool 'web', pool 'db', ").count();
+    assert!((code, pools) == (3, 1) && error.contains("take that out of the scenario"), "{error}");
+}
+
+#[test]
 fn violations_are_all_counted_and_the_replay_can_be_pasted() {
     let demo = fs::read_to_string(Path::new(ROOT).join("scenarios/demo/scenario.toml")).unwrap();
     let path = file("it's a demo.toml", &demo);

@@ -70,7 +70,7 @@ impl SimSource {
             policy: policy.unwrap_or(Policy::Tandem),
             ..Options::default()
         };
-        sim::judge(&run, &options).map_err(|e| Failure::new(crate::sim::exit_of(&e), e))?;
+        sim::judge(&run, &options).map_err(|e| crate::runs::failure(&scenario.name, &e))?;
         let (give, samples) = sync_channel(1);
         let interval_ns = Arc::new(AtomicU64::new(interval.as_nanos() as u64));
         let next = Arc::clone(&interval_ns);
