@@ -90,8 +90,11 @@ pub(crate) fn names(spec: &RunSpec, written: &[String], reasons: &mut Vec<String
         let mut seen = BTreeSet::new();
         twice.extend(names.into_iter().filter(|n| !seen.insert(*n)));
     }
-    reasons
-        .extend(twice.iter().map(|n| format!("vm '{n}': two have this name; each needs its own")));
+    reasons.extend(twice.iter().map(|n| match (vms.contains(n), tasks.contains(n)) {
+        (true, true) => format!("vm '{n}': a host task has this name too; each needs its own"),
+        (true, false) => format!("vm '{n}': two have this name; each needs its own"),
+        _ => format!("host task '{n}': two have this name; each needs its own"),
+    }));
     for pool in spec.pools.iter().map(|p| p.name.as_str()) {
         for (kind, taken) in [("VM", &vms), ("host task", &tasks)] {
             if taken.contains(pool) {

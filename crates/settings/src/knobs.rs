@@ -5,28 +5,34 @@ use serde::{Deserialize, Deserializer, de::Error};
 use std::collections::BTreeMap;
 use units::{knob_modes, knob_value};
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Value {
-    Number(u64),
-    Name(String),
+pub(crate) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, u64>, D::Error> {
+    let (mut knobs, mut reasons) = (BTreeMap::new(), vec![]);
+    for (name, value) in BTreeMap::<String, toml::Value>::deserialize(from)? {
+        let number = match &value {
+            toml::Value::Integer(n) => u64::try_from(*n).ok(),
+            toml::Value::String(text) => knob_value(&name, text),
+            _ => None,
+        };
+        match number {
+            Some(number) => drop(knobs.insert(name, number)),
+            None => reasons.push(refused(&name, &value)),
+        }
+    }
+    if reasons.is_empty() { Ok(knobs) } else { Err(D::Error::custom(reasons.join("; "))) }
 }
 
-pub(crate) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, u64>, D::Error> {
-    let number = |(name, value): (String, Value)| match value {
-        Value::Number(n) => Ok((name, n)),
-        Value::Name(text) => match knob_value(&name, &text) {
-            Some(n) => Ok((name, n)),
-            None => {
-                let modes = knob_modes(&name).iter().map(|m| format!(", {m}"));
-                Err(D::Error::custom(format!(
-                    "knob '{name}': seen '{text}', allowed a number{}",
-                    modes.collect::<String>()
-                )))
-            }
-        },
+fn refused(name: &str, value: &toml::Value) -> String {
+    let seen = match value {
+        toml::Value::String(text) => format!("'{text}'"),
+        toml::Value::Array(_) => "an array".to_owned(),
+        toml::Value::Table(_) => "a table".to_owned(),
+        value => value.to_string(),
     };
-    BTreeMap::<String, Value>::deserialize(from)?.into_iter().map(number).collect()
+    let modes: String = knob_modes(name).iter().map(|m| format!(", {m}")).collect();
+    format!(
+        "knob '{name}': seen {seen}, allowed a whole number of its range{modes}; 'tandem \
+        knobs' lists them"
+    )
 }
 
 #[cfg(test)]
@@ -53,10 +59,23 @@ mod tests {
         assert!(
             knobs("cosched = 'gang'")
                 .unwrap_err()
-                .contains("seen 'gang', allowed a number, off, relaxed, strict")
+                .contains("seen 'gang', allowed a whole number of its range, off, relaxed, strict")
         );
         assert_eq!(knobs("core_sharing = 'vm'").unwrap(), [("core_sharing".into(), 1)].into());
         let number = knobs("quantum_us = 'off'").unwrap_err();
-        assert!(number.contains("knob 'quantum_us': seen 'off', allowed a number\n"), "{number}");
+        let want = "knob 'quantum_us': seen 'off', allowed a whole number of its range; 'tandem ";
+        assert!(number.contains(want), "{number}");
+    }
+
+    #[test]
+    fn every_value_that_is_no_number_of_a_knob_is_named() {
+        let text = "[knobs]\nquantum_us = -5\ncostop_us = 1.5\nspread_us = true\ncosched = []";
+        let error = toml::from_str::<File>(text).map(|f| f.knobs).unwrap_err().to_string();
+        for (name, seen) in
+            [("quantum_us", "-5"), ("costop_us", "1.5"), ("spread_us", "true"), ("cosched", "an ")]
+        {
+            let want = format!("knob '{name}': seen {seen}");
+            assert!(error.contains(&want), "{want}: {error}");
+        }
     }
 }

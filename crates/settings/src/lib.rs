@@ -18,6 +18,7 @@ mod live_trust;
 mod names;
 mod numa;
 mod offline;
+mod parser;
 mod pools;
 mod published;
 mod raw;
@@ -26,7 +27,9 @@ mod realtime;
 mod refusals;
 mod resources;
 mod scenario;
+mod shares;
 mod unreadable;
+mod variants;
 mod workload;
 
 pub use attributes::{Attributes, from_attributes, parse_cpu_max};
@@ -45,9 +48,8 @@ pub use published::{Form, LessWork, Measure, Over, Published, Quantity, is_of};
 pub use raw::{file_of, load};
 pub use realtime::{RealtimeSpec, realtime_reasons};
 pub use resources::{LIMIT_MIN, VmResources};
-pub use scenario::{
-    Expect, HostSpec, HostTask, Lab, PoolSpec, Run, RunSpec, Scenario, SharesSetting, VmSpec,
-};
+pub use scenario::{Expect, HostSpec, HostTask, Lab, PoolSpec, Run, RunSpec, Scenario, VmSpec};
+pub use shares::SharesSetting;
 pub use workload::{Dist, Window, Workload};
 
 /// Why a scenario was refused; each reason names the object, what was seen and what is allowed.

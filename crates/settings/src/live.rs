@@ -2,7 +2,7 @@
 //! with every reason; it changes no cgroup.
 
 use crate::{
-    Attributes, LimitSetting, LiveTrust, LlcChoice, NumaSpec, SharesSetting, live_checks,
+    Attributes, LimitSetting, LiveTrust, LlcChoice, NumaSpec, SharesSetting, live_checks, parser,
     resources::pool_or_vm, unreadable,
 };
 use serde::Deserialize;
@@ -123,7 +123,7 @@ impl LiveSettings {
     /// `LiveSettingsError` with the parser's reason with line and column, or all of our own.
     pub fn parse(path: &str, text: &str) -> Result<LiveSettings, LiveSettingsError> {
         let refused = |reasons: Vec<String>| LiveSettingsError { path: path.to_owned(), reasons };
-        let cannot = |e: &toml::de::Error| format!("cannot parse: {}", e.to_string().trim_end());
+        let cannot = |e: &toml::de::Error| format!("cannot parse: {}", parser::said(e));
         let mut table: toml::Table = text.parse().map_err(|e| refused(vec![cannot(&e)]))?;
         let mut reasons = unreadable::take(&mut table).map_err(|one| refused(vec![one]))?;
         // The text is parsed again rather than the table, which has lost lines and columns.

@@ -9,9 +9,10 @@ use crate::{
     names,
     numa::numa_reasons,
     offline::offline_reasons,
-    pools, published,
+    parser, pools, published,
     realtime::realtime_reasons,
     unreadable,
+    variants::{has_each, two_workloads, vary, vms},
 };
 use serde::de::DeserializeOwned;
 use std::{
@@ -56,7 +57,7 @@ pub fn file_of(path: &str) -> PathBuf {
 /// Takes the tables of a name out of a scenario.
 fn tables<T: DeserializeOwned>(base: &mut toml::Table, name: &str) -> Result<Vec<T>, String> {
     let all =
-        base.remove(name).map(|all| all.try_into().map_err(|e: toml::de::Error| e.to_string()));
+        base.remove(name).map(|all| all.try_into().map_err(|e: toml::de::Error| parser::said(&e)));
     all.unwrap_or_else(|| Ok(vec![]))
 }
 
@@ -65,7 +66,7 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, Scen
     let refused = |cause: String| ScenarioError::Parse { path: path.to_owned(), cause };
     let invalid = |reasons: Vec<String>| ScenarioError::Invalid { path: path.to_owned(), reasons };
     let mut base: toml::Table =
-        text.parse().map_err(|e: toml::de::Error| refused(e.to_string()))?;
+        text.parse().map_err(|e: toml::de::Error| refused(parser::said(&e)))?;
     let variants = match base.remove("run") {
         None => vec![],
         Some(toml::Value::Array(runs)) => runs,
@@ -88,9 +89,9 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, Scen
     let strict = if as_written { text } else { &whole };
     let first: RunSpec = match toml::from_str(strict) {
         Ok(first) => first,
-        Err(e) if reasons.is_empty() => return Err(refused(e.to_string())),
+        Err(e) if reasons.is_empty() => return Err(refused(parser::said(&e))),
         Err(e) => {
-            reasons.push(e.to_string().trim_end().to_owned());
+            reasons.push(parser::said(&e));
             return Err(invalid(reasons));
         }
     };
@@ -143,112 +144,6 @@ fn runs_of_lab(runs: &[Run], labels: &BTreeSet<&String>) -> Vec<String> {
         all => format!("the labels of its runs: {}", all.join(", ")),
     };
     unknown.iter().map(|l| format!("lab.runs: seen '{l}', allowed {allowed}")).collect()
-}
-
-/// The VMs as written.
-fn vms(base: &toml::Table) -> impl Iterator<Item = &toml::Table> {
-    let all = base.get("vm").and_then(|v| v.as_array()).into_iter().flatten();
-    all.filter_map(|vm| vm.as_table())
-}
-
-/// Whether a VM has a workload for each vCPU.
-fn has_each(vm: &toml::Table) -> bool {
-    vm.contains_key("vcpu_workloads")
-}
-
-fn name_of(vm: &toml::Table) -> &str {
-    vm.get("name").and_then(|n| n.as_str()).unwrap_or_default()
-}
-
-fn two_workloads(vm: &toml::Table) -> String {
-    format!(
-        "vm '{}': workload: seen beside vcpu_workloads, allowed one of them: it would have no \
-            effect; leave it out",
-        name_of(vm)
-    )
-}
-
-/// The run that one `[[run]]` makes of the base, with a reason for each amount in it that cannot be
-/// read.
-fn vary(
-    base: &toml::Table,
-    variant: &toml::Value,
-) -> Result<(String, RunSpec, Vec<String>), Vec<String>> {
-    let (label, mut changed) = change(base, variant).map_err(|reason| vec![reason])?;
-    let at = |reason: String| format!("run '{label}': {reason}");
-    let unreadable = unreadable::take(&mut changed).map_err(|reason| vec![at(reason)])?;
-    let mut reasons: Vec<String> = unreadable.into_iter().map(at).collect();
-    match changed.try_into::<RunSpec>() {
-        Ok(spec) => Ok((label, spec, reasons)),
-        Err(e) => {
-            reasons.push(at(e.to_string().trim_end().to_owned()));
-            Err(reasons)
-        }
-    }
-}
-
-/// Applies `label` and `set`, a table of `OBJECT.KEY = VALUE`, where OBJECT is the name of a VM,
-/// pool or host task, or `host`, `knobs`, or nothing for a key at the top.
-fn change(base: &toml::Table, variant: &toml::Value) -> Result<(String, toml::Table), String> {
-    let table = variant.as_table().ok_or("run: allowed [[run]] tables")?;
-    if let Some(key) = table.keys().find(|k| !["label", "set"].contains(&k.as_str())) {
-        return Err(format!("run: seen key '{key}', allowed label and set"));
-    }
-    let label = table
-        .get("label")
-        .and_then(|l| l.as_str())
-        .ok_or("run: cannot find label: each [[run]] needs one")?;
-    let mut changed = base.clone();
-    if let Some(set) = table.get("set") {
-        for (key, value) in
-            set.as_table().ok_or("run.set: allowed a table such as { \"vm1.shares\" = 100 }")?
-        {
-            *find(&mut changed, key).ok_or_else(|| {
-                format!(
-                    "run '{label}': cannot set '{key}': no such VM, pool, host task or \
-                    section; allowed NAME.KEY or KEY"
-                )
-            })? = value.clone();
-            // One of the base counts, unless this run has one for each vCPU.
-            let object =
-                key.split_once('.').filter(|(_, k)| k.split('.').next() == Some("workload"));
-            let of = |vm: &&toml::Table| object.is_some_and(|(o, _)| name_of(vm) == o);
-            if let Some(vm) = vms(&changed).find(|vm| of(vm) && has_each(vm)) {
-                return Err(format!("run '{label}': {}", two_workloads(vm)));
-            }
-        }
-    }
-    Ok((label.to_owned(), changed))
-}
-
-fn find<'t>(table: &'t mut toml::Table, key: &str) -> Option<&'t mut toml::Value> {
-    let place = |t: &'t mut toml::Table, k: &str| {
-        Some(t.entry(k.to_owned()).or_insert(toml::Value::Boolean(false)))
-    };
-    let Some((object, rest)) = key.split_once('.') else {
-        return place(table, key);
-    };
-    if ["host", "hardware", "numa", "knobs", "expect", "lab"].contains(&object) {
-        let section =
-            table.entry(object.to_owned()).or_insert(toml::Value::Table(toml::Table::new()));
-        return place(section.as_table_mut()?, rest);
-    }
-    for kind in ["vm", "host_task", "pool", "profile"] {
-        let names = table.get(kind).and_then(|v| v.as_array());
-        let found = names.and_then(|a| {
-            a.iter().position(|v| v.get("name").and_then(|n| n.as_str()) == Some(object))
-        });
-        if let Some(i) = found {
-            let mut at = table.get_mut(kind)?.as_array_mut()?.get_mut(i)?.as_table_mut()?;
-            let mut rest = rest;
-            while let Some((head, tail)) = rest.split_once('.') {
-                at = at.get_mut(head)?.as_table_mut()?;
-                rest = tail;
-            }
-            return place(at, rest);
-        }
-    }
-    None
 }
 
 /// Checks a run whole: everything that can be known is looked at before anything is refused.

@@ -2,12 +2,12 @@
 
 use crate::{
     Bytes, ChangeSpec, GuestSpec, GuestTask, HardwareSpec, LessWork, LimitSetting, LlcChoice,
-    NumaSpec, OfflineSpec, ProfileSpec, Published, RealtimeSpec, Window, Workload,
+    NumaSpec, OfflineSpec, ProfileSpec, Published, RealtimeSpec, SharesSetting, Window, Workload,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use topology::{Shape, Topology};
-use units::{CpuAmount, PcpuSet, Shares, Span, caps};
+use units::{CpuAmount, PcpuSet, Span};
 
 /// A scenario file with all its runs resolved: what the simulator and the lab take.
 #[derive(Clone, Debug)]
@@ -268,50 +268,6 @@ pub struct VmSpec {
     /// Tasks of its guest.
     #[serde(default, rename = "task", skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<GuestTask>,
-}
-
-/// Shares as people write them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum SharesSetting {
-    /// `low`, `normal` or `high`.
-    Preset(String),
-    /// A number for the whole VM.
-    Number(i64),
-}
-
-impl Default for SharesSetting {
-    fn default() -> Self {
-        SharesSetting::Preset("normal".to_owned())
-    }
-}
-
-impl SharesSetting {
-    /// Resolves a preset for a VM of so many vCPUs.
-    ///
-    /// # Errors
-    /// A reason without the object's name.
-    pub fn resolve(&self, vcpus: u32) -> Result<Shares, String> {
-        let number = match self {
-            SharesSetting::Number(n) => i128::from(*n),
-            SharesSetting::Preset(p) => match Shares::PER_VCPU.iter().find(|x| x.0 == p) {
-                Some(x) => i128::from(x.1) * i128::from(vcpus),
-                None => {
-                    return Err(format!(
-                        "shares: seen '{p}', allowed low, normal, high or 1..{}",
-                        caps::SHARES_MAX
-                    ));
-                }
-            },
-        };
-        // Presets of very wide VMs meet the cap; ESXi's users know the number as the maximum.
-        let number = if matches!(self, SharesSetting::Preset(_)) {
-            number.min(i128::from(caps::SHARES_MAX))
-        } else {
-            number
-        };
-        Shares::new(number).map_err(|e| e.to_string())
-    }
 }
 
 /// Worlds of the `system` group: tasks of the host itself.
