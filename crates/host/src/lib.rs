@@ -85,6 +85,14 @@ pub enum HostError {
         /// What to do.
         next: String,
     },
+    /// Raw records of a trace are none, or of another version.
+    #[error(
+        "records of a trace: cannot read them: {seen}; use tandem of the version that wrote them"
+    )]
+    Records {
+        /// What was seen.
+        seen: String,
+    },
     /// The host's pCPUs cannot be read.
     #[error(transparent)]
     Topology(#[from] topology::SysfsError),
@@ -99,7 +107,27 @@ pub enum HostError {
     },
 }
 
+/// What a command says beside that the daemon has to run, where it can do without.
+pub mod instead {
+    /// It can read the kernel's accounts.
+    pub const KERNEL: &str = ", or use --kernel for the kernel's own accounts";
+    /// It can read a scenario.
+    pub const SCENARIO: &str = ", or ask about a scenario (--scenario NAME)";
+}
+
 impl HostError {
+    /// The error of a command that can do without the daemon, as one of [`instead`] says: where it
+    /// is the daemon that lacks, this is a next step too.
+    #[must_use]
+    pub fn or(mut self, instead: &str) -> HostError {
+        if let HostError::Object { next, .. } = &mut self {
+            if next.starts_with("start 'tandem run'") {
+                next.push_str(instead);
+            }
+        }
+        self
+    }
+
     pub(crate) fn object(
         object: impl Into<String>,
         what: &'static str,
@@ -112,5 +140,20 @@ impl HostError {
             seen: seen.to_string(),
             next: next.to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_command_that_can_do_without_the_daemon_says_how() {
+        let lacks = || HostError::object("daemon", "ask it", "none", "start 'tandem run' first");
+        assert_eq!(lacks().to_string(), "daemon: cannot ask it: none; start 'tandem run' first");
+        let or = lacks().or(instead::SCENARIO).to_string();
+        assert!(or.ends_with("first, or ask about a scenario (--scenario NAME)"), "{or}");
+        let other = HostError::object("file", "open it", "none", "run it as root");
+        assert!(other.or(instead::KERNEL).to_string().ends_with("; run it as root"));
     }
 }

@@ -113,9 +113,8 @@ impl Names {
     /// # Errors
     /// `HostError::Object` when there is none or it cannot be read.
     pub fn read() -> Result<Names, HostError> {
-        let bad = |e: String| {
-            HostError::object(NAMES_FILE, "read it", e, "start 'tandem run' first, or use --kernel")
-        };
+        let bad =
+            |e: String| HostError::object(NAMES_FILE, "read it", e, "start 'tandem run' first");
         let text = fs::read_to_string(NAMES_FILE).map_err(|e| bad(e.to_string()))?;
         serde_json::from_str(&text).map_err(|e| bad(e.to_string()))
     }
@@ -134,12 +133,7 @@ impl Names {
         } else {
             format!("{} is loaded", loaded.trim())
         };
-        Err(HostError::object(
-            "daemon",
-            "ask it",
-            seen,
-            "start 'tandem run' first, or ask about a scenario (--scenario NAME)",
-        ))
+        Err(HostError::object("daemon", "ask it", seen, "start 'tandem run' first"))
     }
 
     /// Thousandths of its CPU time that a world is charged on a shared core: all, by an older

@@ -130,7 +130,7 @@ impl Accounts {
                 "scheduler",
                 "read its accounts",
                 seen,
-                "start 'tandem run' first, or use --kernel for the kernel's own accounts",
+                "start 'tandem run' first",
             ));
         }
         Ok(Accounts {
@@ -261,8 +261,7 @@ fn brought_up(mut w: World, now_ns: u64) -> World {
 /// A map that the daemon has pinned.
 pub(crate) fn pinned(name: &str) -> Result<MapHandle, HostError> {
     MapHandle::from_pinned_path(Path::new(PIN_DIR).join(name)).map_err(|e| {
-        let next = "start 'tandem run' of this version first, or use --kernel for the kernel's own \
-            accounts";
+        let next = "start 'tandem run' of this version first";
         HostError::object(format!("{PIN_DIR}/{name}"), "open it", e, next)
     })
 }

@@ -3,7 +3,9 @@
 
 use crate::top::Args as TopArgs;
 use crate::{Exit, Failure, knobs, metrics, say};
-use host::{Accounts, HostError, Names, Reloaded, SettingsFile, discover::Roots, doctor, measure};
+use host::{
+    Accounts, HostError, Names, Reloaded, SettingsFile, discover::Roots, doctor, instead, measure,
+};
 use settings::LiveSettingsError;
 use std::{
     io::IsTerminal,
@@ -87,6 +89,11 @@ pub(crate) fn host_failure(e: HostError) -> Failure {
     Failure::new(exit, e)
 }
 
+/// The failure of `tandem top`, which has the kernel's accounts instead.
+pub(crate) fn no_accounts(e: HostError) -> Failure {
+    host_failure(e.or(instead::KERNEL))
+}
+
 /// Runs `tandem run`.
 ///
 /// # Errors
@@ -150,12 +157,12 @@ pub fn tables(args: &TopArgs) -> Result<(), Failure> {
         let source = if args.kernel {
             measure::Source::Kernel
         } else {
-            measure::Source::Tandem(Accounts::open().map_err(host_failure)?)
+            measure::Source::Tandem(Accounts::open().map_err(no_accounts)?)
         };
         let duration = Duration::from_nanos(args.interval.unwrap_or(TABLE_INTERVAL).ns());
         let step = Duration::from_nanos(args.step.unwrap_or(TABLE_STEP).ns().max(1_000_000));
         let measure::Measured { run, names } =
-            measure::measure(&source, &topology, duration, step, &stopped).map_err(host_failure)?;
+            measure::measure(&source, &topology, duration, step, &stopped).map_err(no_accounts)?;
         // As of other hosts, --once shows the last of so many samples.
         if args.once && left > 0 {
             continue;
@@ -205,8 +212,9 @@ fn allocations(names: &Names) -> Allocations {
 /// `Exit::Host` when there are no accounts to read.
 pub fn look(interval: Span) -> Result<host::Look, Failure> {
     watch(&[libc::SIGINT, libc::SIGTERM]);
-    Names::of_running().map_err(host_failure)?;
-    let accounts = Accounts::open().map_err(host_failure)?;
+    let lacks = |e: HostError| host_failure(e.or(instead::SCENARIO));
+    Names::of_running().map_err(lacks)?;
+    let accounts = Accounts::open().map_err(lacks)?;
     let duration = Duration::from_nanos(interval.ns());
     host::look(accounts, &this_host()?, (duration, LOOK_STEP), &stopped).map_err(host_failure)
 }

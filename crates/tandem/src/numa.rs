@@ -84,7 +84,8 @@ fn of_host(args: &Explain) -> Result<(), Failure> {
 /// Homes by the daemon that runs.
 #[cfg(feature = "live")]
 fn live() -> Result<Clients, Failure> {
-    let names = host::Names::of_running().map_err(|e| Failure::new(Exit::Host, e))?;
+    let lacks = |e: host::HostError| Failure::new(Exit::Host, e.or(host::instead::SCENARIO));
+    let names = host::Names::of_running().map_err(lacks)?;
     let file = host::HomesFile::read(names.daemon).ok_or_else(|| {
         let text = "daemon: cannot explain homes: seen that it gives VMs none; write [numa] into \
             its settings file, on a host of several NUMA nodes, run 'tandem reload', and ask again \

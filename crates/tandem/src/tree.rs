@@ -110,7 +110,8 @@ pub fn of_names(names: &host::Names) -> Grown {
 /// `Exit::Host` when none does.
 #[cfg(feature = "live")]
 pub fn of_daemon() -> Result<Grown, Failure> {
-    host::Names::of_running().map(|names| of_names(&names)).map_err(|e| Failure::new(Exit::Host, e))
+    let lacks = |e: host::HostError| Failure::new(Exit::Host, e.or(host::instead::SCENARIO));
+    host::Names::of_running().map(|names| of_names(&names)).map_err(lacks)
 }
 
 /// This build has no live host.

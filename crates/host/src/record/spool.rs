@@ -115,18 +115,14 @@ pub(super) fn merge<W: Write>(
 ) -> Result<(Merged, W), HostError> {
     let mut writer = Writer::new(to).map_err(|e| super::written(&e))?;
     let (mut waiting, mut done) = (Vec::<Event>::new(), Merged::default());
-    let unreadable = |seen: String| {
-        HostError::object(
-            "records of a trace",
-            "read them",
-            seen,
-            "use tandem of the version that wrote them",
-        )
-    };
+    let unreadable = |seen: String| HostError::Records { seen };
     loop {
         let (head, whole) = read(&mut from, HEAD as u64).map_err(|e| unreadable(e.to_string()))?;
         if !whole {
             done.cut |= !head.is_empty();
+            if done.bytes == 0 {
+                return Err(unreadable("seen no whole chunk, allowed one or more".to_owned()));
+            }
             break;
         }
         let word =
@@ -282,5 +278,9 @@ mod tests {
             said.starts_with("records of a trace: cannot read them: seen a chunk of kind"),
             "{said}"
         );
+        for short in [&b""[..], b"short"] {
+            let said = merge(short, vec![], |_| {}).map(|_| ()).expect_err("refused").to_string();
+            assert!(said.contains("seen no whole chunk"), "{said}");
+        }
     }
 }

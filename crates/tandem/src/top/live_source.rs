@@ -1,7 +1,7 @@
 //! Samples of this host, each a look at the accounts an interval after the last.
 
 use crate::Failure;
-use crate::live::{host_failure, kernel_policy, this_host, watch};
+use crate::live::{kernel_policy, no_accounts, this_host, watch};
 use esxtop::{Counters, LoadAverage, Rates};
 use host::{HostError, Watcher};
 use std::path::Path;
@@ -39,7 +39,7 @@ impl LiveSource {
             watch(&[libc::SIGINT, libc::SIGTERM]);
         }
         let mut watcher = if kernel { Watcher::of_kernel() } else { Watcher::of_tandem() };
-        let before = look(&mut watcher).map_err(host_failure)?;
+        let before = look(&mut watcher).map_err(no_accounts)?;
         let title = if kernel {
             format!("{} by {}", host_name(), kernel_policy())
         } else {

@@ -8,6 +8,7 @@ use crate::{
     output::Output,
     say,
 };
+use host::HostError;
 use host::record::{End, Options, Recorded, record, salvage};
 use std::{
     fs::File,
@@ -44,7 +45,8 @@ pub struct Args {
 /// Runs it.
 ///
 /// # Errors
-/// `Exit::Host` when no scheduler is loaded, `Exit::Other` when the file cannot be written.
+/// `Exit::Host` when no scheduler is loaded, `Exit::Other` when the file cannot be written,
+/// `Exit::Input` and `Exit::Damaged` for raw records that are not there and that are none.
 pub fn main(args: &Args) -> Result<(), Failure> {
     let bad = |e| Failure::new(Exit::Host, e);
     if args.output.as_os_str() == "-" {
@@ -86,7 +88,13 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     if show {
         say::hint("\r\x1b[K");
     }
-    let mut done = outcome.map_err(bad)?;
+    let mut done = outcome.map_err(|e| match (&args.salvage, e) {
+        (Some(raw), e @ HostError::Records { .. }) => {
+            let named = anyhow::Error::from(e).context(raw.display().to_string());
+            Failure::new(Exit::Damaged, named)
+        }
+        (_, e) => bad(e),
+    })?;
     file.finish()?;
     done.bytes = std::fs::metadata(&args.output).map_or(0, |m| m.len());
     Ok(tell(args, &done)?)
@@ -98,7 +106,7 @@ fn open(raw: &Path) -> Result<File, Failure> {
             "{}: cannot open it: {e}; name the raw records that a recorder has left",
             raw.display()
         );
-        Failure::new(Exit::Host, anyhow::anyhow!(text))
+        Failure::new(Exit::Input, anyhow::anyhow!(text))
     })
 }
 
