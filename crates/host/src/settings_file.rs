@@ -57,13 +57,14 @@ impl SettingsFile {
     pub(crate) fn text(&self) -> Result<String, Vec<String>> {
         let unreadable =
             |e: io::Error| vec![format!("cannot read it: {e}; give a file that is there")];
-        let mut file = File::open(&self.path).map_err(unreadable)?;
+        let file = File::open(&self.path).map_err(unreadable)?;
         let meta = file.metadata().map_err(unreadable)?;
         let reasons = self.reasons(meta.uid(), meta.mode());
         if !reasons.is_empty() {
             return Err(reasons);
         }
         let mut text = String::new();
+        let mut file = files::Bounded::new(file, files::TEXT_MAX);
         file.read_to_string(&mut text).map_err(unreadable)?;
         Ok(text)
     }

@@ -6,7 +6,7 @@ use crate::{
     resources::pool_or_vm, unreadable,
 };
 use serde::Deserialize;
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 use units::{CpuAmount, Span};
 
 /// Settings of `tandem run`.
@@ -107,7 +107,7 @@ impl LiveSettings {
     /// `LiveSettingsError` with the parser's or our own reasons.
     pub fn load(path: &Path) -> Result<LiveSettings, LiveSettingsError> {
         let shown = path.display().to_string();
-        match fs::read_to_string(path) {
+        match files::text(path) {
             Ok(text) => LiveSettings::parse(&shown, &text),
             Err(e) => Err(LiveSettingsError {
                 path: shown,

@@ -17,7 +17,6 @@ use crate::{
 use serde::de::DeserializeOwned;
 use std::{
     collections::BTreeSet,
-    fs,
     path::{Path, PathBuf},
 };
 use topology::Topology;
@@ -29,7 +28,7 @@ use units::caps;
 /// `ScenarioError`; nothing is half-loaded.
 pub fn load(path: &str) -> Result<Scenario, ScenarioError> {
     let file = file_of(path);
-    let text = fs::read_to_string(&file).map_err(|cause| ScenarioError::Read {
+    let text = files::text(&file).map_err(|cause| ScenarioError::Read {
         path: path.to_owned(),
         cause,
         near: names::near(path),

@@ -10,7 +10,6 @@ use crate::{
 use ::report::{Given, Options, Source};
 use anyhow::Context;
 use std::{
-    fs,
     io::{self, Read},
     path::{Path, PathBuf},
 };
@@ -135,9 +134,10 @@ fn is_file(name: &str) -> bool {
 fn file(name: &str) -> Result<(String, Source), Failure> {
     let mut bytes = vec![];
     let (shown, read) = if name == "-" {
-        ("standard input", io::stdin().lock().read_to_end(&mut bytes).map(drop))
+        let mut input = files::Bounded::new(io::stdin().lock(), files::PIPE_MAX);
+        ("standard input", input.read_to_end(&mut bytes).map(drop))
     } else {
-        (name, fs::read(name).map(|b| bytes = b))
+        (name, files::bytes(Path::new(name)).map(|b| bytes = b))
     };
     let next = "name a result document, a trace, or both joined by a comma";
     read.with_context(|| format!("{shown}: cannot read it; {next}"))

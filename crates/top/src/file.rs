@@ -4,8 +4,7 @@
 use crate::play::{Player, Sample};
 use crate::replayed::replayed;
 use esxtop::{Recorded, read};
-use std::fs::File;
-use std::io::{BufReader, Read, Seek};
+use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
 /// A file that cannot be shown.
@@ -82,18 +81,18 @@ impl Opened {
 pub fn open(path: &Path, interval_s: f64) -> Result<Opened, FileError> {
     let file = path.display().to_string();
     let io = |source| FileError::Open { file: file.clone(), source };
-    let mut input = File::open(path).map_err(io)?;
-    let mut head = [0; 16];
-    let got = input.read(&mut head).map_err(io)?;
-    input.rewind().map_err(io)?;
-    let text = String::from_utf8_lossy(&head[..got]).into_owned();
+    let mut input = files::open(path, files::RECORD_MAX).map_err(io)?;
+    let mut head = vec![];
+    (&mut input).take(16).read_to_end(&mut head).map_err(io)?;
+    let text = String::from_utf8_lossy(&head).into_owned();
+    let input = Cursor::new(head).chain(input);
     let is_batch =
         text.trim_start_matches('\u{feff}').trim_start_matches('"').starts_with("(PDH-CSV");
     let opened = if is_batch { batch(&file, input)? } else { of_trace(&file, input, interval_s)? };
     if opened.len == 0 { Err(FileError::Empty { file, interval_s }) } else { Ok(opened) }
 }
 
-fn batch(file: &str, input: File) -> Result<Opened, FileError> {
+fn batch(file: &str, input: impl Read) -> Result<Opened, FileError> {
     let batch = read(BufReader::new(input))
         .map_err(|source| FileError::Batch { file: file.to_owned(), source })?;
     let missing = batch.cut_line.map(|line| format!("line {line}, the last, is cut and left out"));
@@ -108,7 +107,7 @@ fn batch(file: &str, input: File) -> Result<Opened, FileError> {
     Ok(Opened { title, len, get: Box::new(get), missing, damage: None, host })
 }
 
-fn of_trace(file: &str, input: File, interval_s: f64) -> Result<Opened, FileError> {
+fn of_trace(file: &str, input: impl Read, interval_s: f64) -> Result<Opened, FileError> {
     let loaded = trace::load(BufReader::new(input))
         .map_err(|source| FileError::Trace { file: file.to_owned(), source })?;
     let damage = loaded.trace.damage_of(file);

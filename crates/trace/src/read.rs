@@ -32,8 +32,9 @@ pub enum ReadError {
     Io(#[from] std::io::Error),
     /// No block of a trace is in it.
     #[error(
-        "trace: cannot read: seen {bytes} bytes without a block of a trace, allowed a file that a \
-            `Writer` wrote; name that file"
+        "trace: cannot read: seen {}, allowed what 'tandem sim --trace' or 'tandem trace record' \
+            wrote, or a log that 'tandem trace log' printed; name such a file",
+        without_a_block(*bytes)
     )]
     NotATrace {
         /// Bytes that were looked at.
@@ -57,6 +58,15 @@ pub enum ReadError {
             {VERSION}; read it with the version of Tandem that wrote it"
     )]
     Kinds,
+}
+
+/// What is in a file of so many bytes that is no trace.
+fn without_a_block(bytes: u64) -> String {
+    if bytes == 0 {
+        "an empty file".to_owned()
+    } else {
+        format!("{bytes} bytes without a block of a trace")
+    }
 }
 
 /// Reads a trace.

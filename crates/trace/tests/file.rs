@@ -242,8 +242,8 @@ fn what_is_no_trace_or_a_newer_one_is_refused() {
     let err = |data: &[u8]| Trace::read(data).unwrap_err().to_string();
     assert_eq!(
         err(b""),
-        "trace: cannot read: seen 0 bytes without a block of a trace, allowed a file that a \
-            `Writer` wrote; name that file"
+        "trace: cannot read: seen an empty file, allowed what 'tandem sim --trace' or 'tandem \
+            trace record' wrote, or a log that 'tandem trace log' printed; name such a file"
     );
     assert!(err(&[7; 5000]).contains("seen 5000 bytes"));
     let mut newer = file(&[]);

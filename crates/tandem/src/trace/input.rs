@@ -2,12 +2,10 @@
 //! end; it prints no event.
 
 use crate::{Exit, Failure, say};
-use anyhow::Context;
-use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use trace::{Event, Loaded, ReadError};
+use trace::{Event, Loaded};
 
 /// How often progress is shown.
 const TELL: Duration = Duration::from_millis(300);
@@ -29,18 +27,18 @@ impl Input {
             path.display().to_string()
         };
         let loaded = if path == Path::new("-") {
-            trace::load(Shown::new(io::stdin().lock(), None))
+            let input = files::Bounded::new(io::stdin().lock(), files::PIPE_MAX);
+            trace::load(Shown::new(input, None))
         } else {
-            let file = File::open(path)
-                .with_context(|| format!("{name}: cannot open it"))
+            let next = "name a trace, or a log that 'tandem trace log' printed";
+            let file = files::open(path, files::RECORD_MAX)
+                .map_err(|e| anyhow::anyhow!("{name}: cannot open it: {e}; {next}"))
                 .map_err(|e| Failure::new(Exit::Input, e))?;
-            let bytes = file.metadata().ok().map(|m| m.len());
+            let bytes = std::fs::metadata(path).ok().map(|m| m.len());
             trace::load(Shown::new(file, bytes))
         };
-        let exit =
-            |e: &ReadError| if matches!(e, ReadError::Io(_)) { Exit::Other } else { Exit::Input };
-        let loaded = loaded
-            .map_err(|e| Failure::new(exit(&e), anyhow::Error::from(e).context(name.clone())))?;
+        let named = |e| anyhow::Error::from(e).context(name.clone());
+        let loaded = loaded.map_err(|e| Failure::new(Exit::Input, named(e)))?;
         Ok(Input { name, loaded })
     }
 

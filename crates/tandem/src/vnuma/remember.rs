@@ -6,7 +6,7 @@ use crate::{Failure, output::Output};
 use ::vnuma::Remembered;
 use anyhow::anyhow;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fs, io::ErrorKind, path::Path};
+use std::{collections::BTreeMap, io::ErrorKind, path::Path};
 
 /// Version of the file's format; another one is refused.
 const FORMAT: u32 = 1;
@@ -32,7 +32,7 @@ impl Memory {
                  plan --remember' wrote; it is left as it is: restore it, or name another file"
             ))
         };
-        let text = match fs::read_to_string(path) {
+        let text = match files::text(path) {
             Ok(text) => text,
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 return Ok(Memory { format: FORMAT, vms: BTreeMap::new() });
