@@ -1,8 +1,8 @@
 //! The scheduler's knobs on the command line.
 
 use crate::{Exit, Failure, say};
-use sched_core::{KNOBS, Knobs};
-use std::collections::BTreeMap;
+use sched_core::{KNOBS, Knob, Knobs};
+use std::{collections::BTreeMap, fmt};
 
 /// Lists the scheduler's knobs: name, default, range and meaning.
 #[derive(clap::Args)]
@@ -20,20 +20,56 @@ const STRICT: u64 = 2;
 #[derive(Clone, Debug)]
 pub struct Setting(pub String, pub u64);
 
-impl std::str::FromStr for Setting {
-    type Err = String;
+/// Why a `--set` cannot be read.
+#[derive(Debug)]
+pub enum Unread {
+    /// It is no NAME=VALUE.
+    Form(String),
+    /// No knob has such a value: as a number outside of its range it is refused input.
+    Value(String),
+}
 
-    fn from_str(text: &str) -> Result<Setting, String> {
-        let bad = || {
-            format!(
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unread::Form(text) => write!(
+                f,
                 "cannot read '{text}': allowed NAME=NUMBER, such as quantum_us=20000, or \
                     cosched=off; 'tandem knobs' lists the names and their values"
-            )
-        };
-        let (name, value) = text.split_once('=').ok_or_else(bad)?;
-        let name = name.trim();
-        Ok(Setting(name.to_owned(), units::knob_value(name, value.trim()).ok_or_else(bad)?))
+            ),
+            Unread::Value(text) => f.write_str(text),
+        }
     }
+}
+
+impl std::error::Error for Unread {}
+
+impl std::str::FromStr for Setting {
+    type Err = Unread;
+
+    fn from_str(text: &str) -> Result<Setting, Unread> {
+        let form = || Unread::Form(text.to_owned());
+        let (name, value) = text.split_once('=').ok_or_else(form)?;
+        let (name, value) = (name.trim(), value.trim());
+        let number = units::knob_value(name, value);
+        let number = number.ok_or_else(|| Unread::Value(no_value(name, value)))?;
+        Ok(Setting(name.to_owned(), number))
+    }
+}
+
+/// What is said of a value that is neither a number nor a name.
+fn no_value(name: &str, value: &str) -> String {
+    let Some(Knob { min, max, unit, default, .. }) = KNOBS.iter().find(|k| k.name == name) else {
+        // What is said of a name is not of the value.
+        let unknown = Knobs::default().set(name, 0).err();
+        return unknown.map_or_else(String::new, |e| e.to_string());
+    };
+    let modes = units::knob_modes(name);
+    let named = if modes.is_empty() { String::new() } else { format!("{} or ", modes.join(", ")) };
+    let unit = if modes.is_empty() { format!(" {unit}") } else { String::new() };
+    format!(
+        "knob '{name}': cannot set '{value}': allowed {named}{min}..{max}{unit}, default {default}"
+    )
 }
 
 /// The knobs in force: defaults, then the file's, then the command line's.

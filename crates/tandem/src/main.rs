@@ -25,7 +25,8 @@ mod trace;
 mod tree;
 mod vnuma;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::any::TypeId;
 use std::process::ExitCode;
 
 /// Exit codes, the same for every command (docs/exit-codes.md).
@@ -110,22 +111,62 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Cli::try_parse().map_err(refused).and_then(|cli| run(cli.command)) {
+    match parsed().map_err(refused).and_then(|cli| run(cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         // A reader that has seen enough (`tandem … | head`) is no failure.
         Err(f) if say::is_gone(&f.error) => ExitCode::SUCCESS,
         Err(f) => {
             // clap has said what is wrong with a command line.
             if !f.error.is::<clap::Error>() {
-                say::note(&format!("tandem: {:#}", f.error));
+                say::note(&format!("tandem: {}", said(&f.error)));
             }
             ExitCode::from(f.exit as u8)
         }
     }
 }
 
+fn parsed() -> Result<Cli, clap::Error> {
+    let mut command = with_negative(Cli::command());
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut command))
+}
+
+/// Options of numbers and amounts take what is less than 0 as a value, so that the message is of
+/// the value and not of an option that there is not.
+fn with_negative(command: clap::Command) -> clap::Command {
+    let amount = |arg: clap::Arg| {
+        let of = arg.get_value_parser().type_id();
+        let amounts = [
+            TypeId::of::<u16>(),
+            TypeId::of::<u32>(),
+            TypeId::of::<u64>(),
+            TypeId::of::<usize>(),
+            TypeId::of::<f64>(),
+            TypeId::of::<units::Span>(),
+            TypeId::of::<units::CpuAmount>(),
+            TypeId::of::<::vnuma::Mib>(),
+        ];
+        let takes = !arg.is_positional() && amounts.iter().any(|id| of == *id);
+        arg.allow_hyphen_values(takes)
+    };
+    command.mut_args(amount).mut_subcommands(with_negative)
+}
+
+/// An error with its causes; those that it says itself are not said again.
+fn said(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |said, cause| match cause.to_string() {
+        cause if said.is_empty() => cause,
+        cause if said.contains(&cause) => said,
+        cause => format!("{said}: {cause}"),
+    })
+}
+
 /// A command line that is none, or that asks for help or the version: clap says so.
 fn refused(e: clap::Error) -> Failure {
+    let source = std::error::Error::source(&e);
+    if let Some(value @ knobs::Unread::Value(_)) = source.and_then(|s| s.downcast_ref()) {
+        return Failure::new(Exit::Input, anyhow::anyhow!(value.to_string()));
+    }
     match e.print() {
         Err(cause) if !e.use_stderr() => say::Unwritten::on_stdout("the output", cause).into(),
         _ => Failure::new(if e.use_stderr() { Exit::Usage } else { Exit::Ok }, e),

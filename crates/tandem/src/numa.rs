@@ -36,7 +36,7 @@ struct Explain {
     #[arg(long, value_name = "LABEL", requires = "scenario")]
     run: Option<String>,
     /// Seed of all random numbers; overrides the scenario's.
-    #[arg(long, requires = "scenario")]
+    #[arg(long, value_parser = crate::runs::seed, requires = "scenario")]
     seed: Option<u64>,
     /// Simulated time of each run; overrides the scenario's.
     #[arg(long, requires = "scenario")]

@@ -119,6 +119,15 @@ impl Output {
         }
     }
 
+    /// The failure of another crate that wrote it: the error of the write where that is the cause,
+    /// else as it is.
+    pub(crate) fn failure(&self, error: anyhow::Error) -> anyhow::Error {
+        match say::cause(&error) {
+            Some(cause) => self.failed(cause).into(),
+            None => error,
+        }
+    }
+
     /// The error of a write that failed.
     pub(crate) fn failed(&self, cause: io::Error) -> Unwritten {
         match self.to {

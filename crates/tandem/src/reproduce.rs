@@ -8,7 +8,7 @@ use crate::{
 };
 use anyhow::anyhow;
 use reproduce::{Experiment, How, ReproduceError};
-use std::{path::PathBuf, sync::Mutex, time::Instant};
+use std::{collections::BTreeSet, path::PathBuf, sync::Mutex, time::Instant};
 use views::Table;
 
 /// Redoes the documents' experiments, and holds them against the published figures.
@@ -51,7 +51,10 @@ pub struct Args {
 pub fn main(args: &Args) -> Result<(), Failure> {
     let all = args.names.is_empty();
     let there = || settings::scenarios().into_iter().map(|(name, _)| name).collect();
-    let names: Vec<String> = if all { there() } else { args.names.clone() };
+    let mut names: Vec<String> = if all { there() } else { args.names.clone() };
+    let mut given = BTreeSet::new();
+    // A scenario that is named twice is done once.
+    names.retain(|name| given.insert(settings::file_of(name)));
     let mut scenarios = vec![];
     for name in &names {
         let scenario = settings::load(name).map_err(|e| Failure::new(Exit::Input, e))?;

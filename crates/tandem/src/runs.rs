@@ -8,6 +8,14 @@ pub(crate) fn titled(scenario: &str, label: &str) -> String {
     if label.is_empty() { format!("scenario {scenario}") } else { format!("run '{label}'") }
 }
 
+/// A seed of the command line.
+///
+/// # Errors
+/// What is allowed, for what is none.
+pub(crate) fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("allowed a whole number of 0..{}", u64::MAX))
+}
+
 /// The code with which a run's error ends the command.
 pub(crate) fn exit_of(e: &SimError) -> Exit {
     match e {

@@ -47,9 +47,16 @@ impl From<Unwritten> for Failure {
 /// that is the cause, else as it is.
 pub(crate) fn failed(what: &'static str, error: impl Into<anyhow::Error>) -> anyhow::Error {
     let error = error.into();
-    let Some(e) = error.chain().find_map(|c| c.downcast_ref::<io::Error>()) else { return error };
-    let cause = e.raw_os_error().map_or_else(|| e.kind().into(), io::Error::from_raw_os_error);
-    Unwritten::on_stdout(what, cause).into()
+    match cause(&error) {
+        Some(cause) => Unwritten::on_stdout(what, cause).into(),
+        None => error,
+    }
+}
+
+/// The error of the system that is the cause.
+pub(crate) fn cause(error: &anyhow::Error) -> Option<io::Error> {
+    let e = error.chain().find_map(|c| c.downcast_ref::<io::Error>())?;
+    Some(e.raw_os_error().map_or_else(|| e.kind().into(), io::Error::from_raw_os_error))
 }
 
 /// Whether it failed because the reader is gone.

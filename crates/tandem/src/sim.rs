@@ -22,7 +22,7 @@ pub struct Args {
     /// listed.
     scenario: Option<String>,
     /// Seed of all random numbers; overrides the scenario's.
-    #[arg(long)]
+    #[arg(long, value_parser = crate::runs::seed)]
     seed: Option<u64>,
     /// Simulated time of each run; overrides the scenario's.
     #[arg(long)]

@@ -51,7 +51,7 @@ pub struct Args {
     #[arg(long, value_name = "LABEL", requires = "sim", conflicts_with = "file")]
     run: Option<String>,
     /// Seed of all random numbers; overrides the scenario's.
-    #[arg(long, requires = "sim", conflicts_with = "file")]
+    #[arg(long, value_parser = crate::runs::seed, requires = "sim", conflicts_with = "file")]
     seed: Option<u64>,
     /// The scheduler of the simulated host (docs/scenarios.md).
     #[arg(long, value_name = "NAME", requires = "sim", conflicts_with = "file")]
@@ -154,7 +154,7 @@ impl Args {
         let usual =
             || Some(PathBuf::from(std::env::var_os("HOME")?).join(".config/tandem/top.toml"));
         let file = self.config.clone().or_else(usual);
-        let read = file.as_ref().map(std::fs::read_to_string);
+        let read = file.as_ref().map(|path| files::text(path));
         let mut config = match (&file, read) {
             (Some(path), Some(Ok(text))) => {
                 let refused = |e: ::top::ConfigError| {
@@ -162,15 +162,20 @@ impl Args {
                 };
                 Config::parse(&text).map_err(|e| Failure::new(Exit::Input, refused(e)))?
             }
-            (Some(path), Some(Err(e))) if e.kind() != std::io::ErrorKind::NotFound => {
+            // W makes the usual one.
+            (Some(path), Some(Err(e)))
+                if self.config.is_some() || e.kind() != std::io::ErrorKind::NotFound =>
+            {
+                let next = match e.kind() {
+                    std::io::ErrorKind::NotFound => "make it (it may be empty, W writes it)",
+                    _ => "correct it",
+                };
                 let what = format!(
-                    "{}: cannot read the configuration: {e}; correct it, or name another by \
-                        --config",
+                    "{}: cannot read the configuration: {e}; {next}, or name another by --config",
                     path.display()
                 );
                 return Err(Failure::new(Exit::Input, anyhow::anyhow!(what)));
             }
-            // W makes it.
             _ => Config::default(),
         };
         let shortest = if self.is_live() {
@@ -205,6 +210,7 @@ impl Args {
 /// a part is missing, when the rest has been shown.
 pub fn main(args: &Args) -> Result<(), Failure> {
     effects::refuse(args)?;
+    args.pace()?;
     if args.wants_tables() {
         return tables(args);
     }

@@ -87,6 +87,13 @@ impl VmArgs {
     fn vm(&self, memory: Option<Mib>) -> Result<(Vm, bool), Failure> {
         let runs = self.running.as_deref().map(|which| running::running(Path::new("/proc"), which));
         let runs = runs.transpose().map_err(input)?;
+        let unwritable = |n: &String| n.is_empty() || n.chars().any(char::is_control);
+        if let Some(name) = self.name.as_ref().filter(|n| unwritable(n)) {
+            return Err(input(anyhow::anyhow!(
+                "--name: cannot call a VM so: seen {name:?}, allowed one or more characters, none \
+                    of them a control character; give another name"
+            )));
+        }
         let name = runs.as_ref().and_then(|r| r.name.clone());
         // clap asks for one of both.
         let vcpus = self.vcpus.or(runs.as_ref().map(|r| r.vcpus)).unwrap_or(1);

@@ -2,6 +2,7 @@
 //! each file has a subject.
 
 mod apart;
+mod inputs;
 mod metrics;
 mod numa;
 mod output;

@@ -41,15 +41,22 @@ impl Default for TableOptions {
 
 /// A table that cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "state table: cannot make rows every {step_ns} ns: seen {rows} of them, allowed 1 to \
-        {ROWS_MAX}; give a longer step or a shorter range"
-)]
+#[error("state table: cannot make rows every {step_ns} ns: {}", self.refused())]
 pub struct TableError {
     /// The step asked for, in ns.
     pub step_ns: u64,
     /// Rows that it would have.
     pub rows: u64,
+}
+
+impl TableError {
+    fn refused(&self) -> String {
+        if self.step_ns == 0 {
+            return "allowed a step of 1 ns or more; give a longer one".to_owned();
+        }
+        let next = "give a longer step or a shorter range";
+        format!("seen {} of them, allowed 1 to {ROWS_MAX}; {next}", self.rows)
+    }
 }
 
 /// One row.

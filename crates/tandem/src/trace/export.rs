@@ -3,7 +3,6 @@
 
 use super::Range;
 use crate::{Exit, Failure};
-use anyhow::Context;
 use std::io::BufWriter;
 use std::path::PathBuf;
 use trace::chrome::{self, ChromeError};
@@ -44,12 +43,12 @@ pub(super) fn main(args: &Args) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Usage, ChromeError::TooLarge { seen: events.len() }));
     }
     input.working("drawing");
-    let named = || format!("{}: cannot write the picture", args.out.display());
     let out = BufWriter::new(file.writer()?);
-    match format {
-        Format::Perfetto => perfetto::write(events, out).with_context(named)?,
-        Format::Chrome => chrome::write(events, out).with_context(named)?,
-    }
+    let done = match format {
+        Format::Perfetto => perfetto::write(events, out).map_err(anyhow::Error::from),
+        Format::Chrome => chrome::write(events, out).map_err(anyhow::Error::from),
+    };
+    done.map_err(|e| file.failure(e))?;
     file.finish()?;
     input.finish()
 }
