@@ -50,6 +50,11 @@ def test_seed_policy_knobs_duration_and_oracle_reach_the_binary(two: Scenario) -
     assert unchecked.vm("light").entitled_ns == 0
 
 
+def test_what_is_to_happen_on_failure_is_one_of_two(two: Scenario) -> None:
+    with pytest.raises(Refused, match="on_failure: seen 'zz', allowed 'raise' or 'return'"):
+        run(two, on_failure="zz")  # type: ignore[arg-type]
+
+
 def test_a_failed_check_is_an_exception_with_the_result() -> None:
     with pytest.raises(CheckFailed, match=r"duration=15s: the oracle objects:\n.*skew") as failed:
         run("demo", duration="15s", policy=SLOW)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
-from tandem_sched import Host, Refused, Scenario, Vm, run
+from tandem_sched import Host, Refused, Scenario, TandemError, Vm, run
 
 
 def test_a_name_is_found_from_any_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -98,6 +98,24 @@ def test_a_refusal_has_every_reason_of_the_binary_and_its_exit_code(two: Scenari
         assert "cannot use 0: allowed 1..262144" in str(refused.value)
         assert refused.value.exit_code == 3
     two.check()
+
+
+def test_files_and_values_that_cannot_be_are_errors_of_the_package(
+    two: Scenario, tmp_path: Path
+) -> None:
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\x7fELF\xff\xfe")
+    with pytest.raises(Refused, match=r"cannot read .*binary\.toml: 'utf-8' codec"):
+        Scenario.load(binary)
+    with pytest.raises(TandemError, match=r"cannot write .*two\.toml: No such file"):
+        two.save(tmp_path / "missing" / "two.toml")
+    for value in (None, {"a": None}, object()):
+        with pytest.raises(Refused, match=r"scenario two: cannot set 'light\.shares': "):
+            two.with_({"light.shares": value})
+    with pytest.raises(Refused, match="scenario x: cannot set 'title': "):
+        Scenario.of("x", host=Host(cores_per_llc=1), title=None)  # type: ignore[arg-type]
+    with pytest.raises(Refused, match="scenario two: cannot find run 'zz': allowed ''"):
+        two.only("zz")
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "-x", ".."])

@@ -158,6 +158,19 @@ def test_axes_without_values_or_with_a_value_twice_are_refused(two: Scenario) ->
         Sweep(two).run(executor="cloud", progress=False)  # type: ignore[arg-type]
 
 
+def test_axes_that_are_no_lists_and_frames_of_nothing_are_refused(two: Scenario) -> None:
+    for axis, value in (("seeds", 3), ("seeds", "12"), ("policies", 7), ("knobs", [3])):
+        with pytest.raises(Refused, match=f"cannot be made: {axis}: seen .*, allowed a "):
+            Sweep(two, **{axis: value})  # type: ignore[arg-type]
+    with pytest.raises(Refused, match="cannot be made: scenarios: seen 5, allowed a list"):
+        Sweep(5)  # type: ignore[arg-type]
+    results = Sweep(two, seeds=[1], duration="3s").run(progress=False)
+    with pytest.raises(Refused, match="cannot make it of 'nope': allowed vms, worlds, pools, "):
+        results.frame(of="nope")  # type: ignore[call-overload]
+    with pytest.raises(Refused, match="cannot make one of 'nope': allowed 'polars' or 'pandas'"):
+        results.frame("nope")  # type: ignore[call-overload]
+
+
 def test_all_cores_are_used(two: Scenario, tmp_path: Path) -> None:
     log = tmp_path / "log"
     slow = tmp_path / "tandem"

@@ -8,11 +8,12 @@ Those of the object are the fields of the result document; parts have their name
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import polars
 from pydantic import BaseModel
 
+from tandem_sched.errors import Refused
 from tandem_sched.models import RunResult, Times
 from tandem_sched.result import Result
 
@@ -25,6 +26,8 @@ NAMES = {"vms": {"name": "vm"}, "worlds": {"name": "world"}, "pools": {"path": "
 
 def frame(results: Iterable[Result], of: Of = "vms") -> polars.DataFrame:
     """Return the frame of results, in their order. Runs that a breach ended have no rows."""
+    if of not in get_args(Of):
+        raise Refused(f"frame: cannot make it of {of!r}: allowed {', '.join(get_args(Of))}")
     rows = [row for result in results for row in _rows(result, of)]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     return polars.DataFrame(

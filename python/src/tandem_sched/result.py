@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import ValidationError
 
 from tandem_sched.binary import Binary
-from tandem_sched.errors import CheckFailed, RunFailed, error_of
+from tandem_sched.errors import CheckFailed, Refused, RunFailed, error_of
 from tandem_sched.execute import Raw, execute
 from tandem_sched.models import RESULT_VERSION, Document, RunResult, Vm
 from tandem_sched.point import Point, Value, settings_of
@@ -96,6 +96,8 @@ def run(
     A failed check raises ``CheckFailed`` with the result in it, or with ``on_failure="return"`` is
     in the result. ``oracle=False`` is faster, and without entitlements.
     """
+    if on_failure not in ("raise", "return"):
+        raise Refused(f"run: on_failure: seen {on_failure!r}, allowed 'raise' or 'return'")
     if not isinstance(scenario, Scenario):
         scenario = Scenario.load(scenario)
     point = Point(scenario, seed, settings_of(knobs), policy, duration, oracle)

@@ -19,7 +19,7 @@ from typing import Any, Unpack
 import tomli_w
 
 from tandem_sched.binary import Binary
-from tandem_sched.errors import Refused
+from tandem_sched.errors import Refused, TandemError
 from tandem_sched.execute import Order, lay
 from tandem_sched.tables import Tables
 
@@ -60,7 +60,13 @@ class Scenario:
             if file.is_file():
                 at = file.resolve()
                 stem = at.parent.name if at.name == "scenario.toml" else at.stem
-                return Scenario(stem, at.read_text(encoding="utf-8"))
+                try:
+                    text = at.read_text(encoding="utf-8")
+                except (OSError, UnicodeDecodeError) as e:
+                    raise Refused(
+                        f"scenario {given}: cannot read {at}: {e}; name a TOML file"
+                    ) from e
+                return Scenario(stem, text)
         raise Refused(
             f"scenario {given}: cannot find it: seen no such file, allowed a TOML file, a folder "
             f"with scenario.toml or the name of a folder below scenarios/; 'tandem sim' lists those"
@@ -72,7 +78,7 @@ class Scenario:
 
         >>> Scenario.of("two", host=Host(cores_per_llc=2), vm=[Vm(name="a", vcpus=2)])
         """
-        return Scenario(name, tomli_w.dumps(tables))
+        return Scenario(name, _written(name, dict(tables)))
 
     def tables(self) -> dict[str, Any]:
         """Return the tables of the file, as ``tomllib`` reads them."""
@@ -89,9 +95,10 @@ class Scenario:
         """
         tables = self.tables()
         for key, value in settings.items():
+            _written(self.name, {key: value})  # names the value
             holder, last = self._place(tables, key)
             holder[last] = copy.deepcopy(value)
-        return replace(self, text=tomli_w.dumps(tables))
+        return replace(self, text=_written(self.name, tables))
 
     def _place(self, tables: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
         first, *rest = key.split(".")
@@ -124,13 +131,17 @@ class Scenario:
 
     def only(self, label: str) -> Scenario:
         """Return the scenario with the run of this label alone."""
+        if label not in self.labels:
+            there = ", ".join(f"'{one}'" for one in self.labels)
+            raise Refused(f"scenario {self.name}: cannot find run '{label}': allowed {there}")
         return replace(self, label=label)
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Labels of its runs; one empty label where the file has no ``[[run]]``."""
         runs = self.tables().get("run")
-        return tuple(run.get("label", "") for run in runs) if runs else ("",)
+        tables = [run for run in runs if isinstance(run, dict)] if isinstance(runs, list) else []
+        return tuple(str(run.get("label", "")) for run in tables) or ("",)
 
     @property
     def digest(self) -> str:
@@ -150,4 +161,23 @@ class Scenario:
 
     def save(self, file: str | os.PathLike[str]) -> None:
         """Write the text to a file that ``tandem sim`` runs."""
-        Path(file).write_text(self.text, encoding="utf-8")
+        try:
+            Path(file).write_text(self.text, encoding="utf-8")
+        except OSError as e:
+            raise TandemError(
+                f"scenario {self.name}: cannot write {os.fspath(file)}: {e.strerror or e}; name a "
+                "file in a folder that is there"
+            ) from e
+
+
+def _written(name: str, tables: Mapping[str, Any]) -> str:
+    """Return tables as the text of a file; a value that TOML does not have is refused."""
+    for key, value in tables.items():
+        try:
+            tomli_w.dumps({key: value})
+        except (TypeError, ValueError, AttributeError) as e:
+            raise Refused(
+                f"scenario {name}: cannot set '{key}': {e}; allowed text, numbers, True, False, "
+                "lists and dicts; leave out what is to be by default"
+            ) from e
+    return tomli_w.dumps(tables)

@@ -51,12 +51,12 @@ class Sweep:
         oracle: bool = True,
     ) -> None:
         one = isinstance(scenarios, Scenario | str | os.PathLike)
-        given: Iterable[OneScenario] = [scenarios] if one else scenarios  # type: ignore[list-item, assignment]
+        given: list[Any] = [scenarios] if one else _listed("scenarios", scenarios)
         self.scenarios = [s if isinstance(s, Scenario) else Scenario.load(s) for s in given]
-        self.seeds = [None] if seeds is None else list(seeds)
-        self.knobs = _combinations(knobs)
-        self.policies = [policies] if isinstance(policies, str) else list(policies)
-        self.settings = _combinations(settings)
+        self.seeds = [None] if seeds is None else _listed("seeds", seeds)
+        self.knobs = _combinations("knobs", knobs)
+        self.policies = [policies] if isinstance(policies, str) else _listed("policies", policies)
+        self.settings = _combinations("settings", settings)
         self.duration = duration
         self.oracle = oracle
         self._refuse()
@@ -152,18 +152,32 @@ class Sweep:
         return Results(self, keys, kept, reused, took, busy, runs_on.workers if runs_on else 0)
 
 
-def _combinations(grid: Grid | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _listed(name: str, values: Any) -> list[Any]:
+    """Return the values of an axis."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise Refused(f"sweep: cannot be made: {name}: seen {values!r}, allowed a list of values")
+    return list(values)
+
+
+def _combinations(name: str, grid: Grid | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the mappings of a grid; one empty mapping where nothing is varied."""
     if isinstance(grid, Mapping):
-        for name, values in grid.items():
+        for key, values in grid.items():
             if isinstance(values, str) or not isinstance(values, Iterable):
                 raise Refused(
-                    f"sweep: cannot vary '{name}': seen {values!r}, allowed a list of values"
+                    f"sweep: cannot vary '{key}': seen {values!r}, allowed a list of values"
                 )
         return [
             dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
         ]
-    return [dict(settings) for settings in grid] or [{}]
+    listed = _listed(name, grid)
+    for one in listed:
+        if not isinstance(one, Mapping):
+            raise Refused(
+                f"sweep: cannot be made: {name}: seen {one!r}, allowed a mapping of names to lists "
+                "of values, or a list of mappings"
+            )
+    return [dict(settings) for settings in listed] or [{}]
 
 
 def _execute(
@@ -243,5 +257,7 @@ class Results:
 
         ``kind="pandas"`` needs the extra ``pandas``.
         """
+        if kind not in ("polars", "pandas"):
+            raise Refused(f"frame: cannot make one of {kind!r}: allowed 'polars' or 'pandas'")
         table = frame(self, of)
         return pandas_of(table) if kind == "pandas" else table
