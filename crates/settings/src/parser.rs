@@ -1,5 +1,5 @@
-//! What the parser of TOML says, in the words of people who write the file: it names types of the
-//! program and lists the keys of one table alone.
+//! What the parser of TOML says, in the words of the file's writers: the parser names types of the
+//! program, and lists the keys of one table alone.
 
 use toml::de::Error;
 

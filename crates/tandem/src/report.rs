@@ -18,9 +18,12 @@ use units::Span;
 /// Draws results and traces as one page that works offline: map, state times, entitlement, ready
 /// times, timeline, comparison.
 #[derive(clap::Args)]
-#[command(after_help = "A RUN is a result document (--json of tandem sim or cargo xtask lab, of \
-        tandem top --once on a live host), a trace (--trace of tandem sim), or both joined by a \
-        comma. LABEL= is its name on the page. A single trace belongs to the run with the same VMs (docs/report.md).")]
+#[command(
+    after_help = "A RUN is a result document (--json of tandem sim or cargo xtask lab, of tandem \
+        top --once on a live host), a trace (--trace of tandem sim), or both joined by a comma. \
+        LABEL= is its name on the page. A single trace belongs to the run with the same VMs \
+        (docs/report.md)."
+)]
 pub struct Args {
     /// Results, traces or both: [LABEL=]FILE[,FILE]; '-' is standard input.
     #[arg(value_name = "RUN", required = true)]
