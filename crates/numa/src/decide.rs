@@ -55,7 +55,7 @@ impl Planner {
     }
 
     /// The same once this other one has left it.
-    fn allows_without(&self, c: &State, node: u32, leaves: Option<ClientId>) -> bool {
+    pub(crate) fn allows_without(&self, c: &State, node: u32, leaves: Option<ClientId>) -> bool {
         self.may_be_home(c, node)
             && self.leaves_room(c, node)
             && self.can_promise(&c.client, node, leaves)

@@ -3,15 +3,15 @@
 //!
 //! *Law*: every `fairness_periods` rounds it is seen what each client has had too little of its
 //! entitlement so far, in parts of what that is until the next look. If it is more than
-//! `unfair_percent` for one, the moves between
-//! its node and each other one are compared by what each client would have had too
-//! little after as many rounds more, squared and summed; the best is made if it leaves less than
-//! now, and if no imbalance, memory or communication would take it back. Where there is none, the
-//! client that has had too little by most CPU time changes homes with one of another node by the same rule: loads stay as they are if both
-//! ask for as much. In a node clients get CPU
-//! by entitlement. One that asks for nothing has neither too little nor too much. No node is left
-//! out: the fewer clients are in each, the fewer are compared with each other, so more nodes cost
-//! less.
+//! `unfair_percent` for one, the moves between its node and each other one are compared by what
+//! each client would have had too little after as many rounds more, squared and summed; the best is
+//! made if it leaves less than now, and if no imbalance, memory or communication would take it
+//! back. Where these would take all back, and the node is contended in the long run, the client
+//! that lacks most CPU time changes homes with one of another node by the same rule, if loads stay
+//! near each other. In a node clients get CPU by entitlement. One that asks for nothing has
+//! neither too little nor too much. No node is left out: the fewer clients are in each, the fewer
+//! are compared with each other, so more nodes cost less.
+//!
 //! *Units*: what a client had is in those of its entitlement: where cores are divided, a world that
 //! shares one counts by what it is charged.
 //! *Worth*: CPU time in a crowded node, or far from its memory, is worth less to a client (ESX4
@@ -57,17 +57,19 @@ impl Planner {
             let loads = self.loads();
             let mut moves = vec![];
             let mut after = loads.clone();
-            if let Some((id, to)) = self.fairest(&loads, node) {
-                moves.push((id, to));
-            } else {
-                // Of small clients a place more or less changes little.
-                let unfair = self.clients.iter().filter(|(_, c)| missing(c) >= unfair);
-                let least = unfair.max_by_key(|(id, c)| (c.missing, std::cmp::Reverse(**id)));
-                let least = least.map(|(id, c)| (*id, c.home));
-                let found = least.and_then(|(id, _)| self.fairest_exchange(&loads, id));
-                if let (Some((id, home)), Some((other, to))) = (least, found) {
-                    moves.extend([(id, to), (other, home)]);
+            match self.fairest(&loads, node) {
+                Fairest::Move(id, to) => moves.push((id, to)),
+                Fairest::Undone => {
+                    // Of those the one that lacks most CPU time: for a small one little can be had.
+                    let lacks = self.clients.iter().filter(|(_, c)| missing(c) >= unfair);
+                    let lacks = lacks.max_by_key(|(id, c)| (c.missing, std::cmp::Reverse(**id)));
+                    let lacks = lacks.map(|(id, c)| (*id, c.home));
+                    let found = lacks.and_then(|(id, _)| self.fairest_exchange(&loads, id));
+                    if let (Some((id, home)), Some((other, to))) = (lacks, found) {
+                        moves.extend([(id, to), (other, home)]);
+                    }
                 }
+                Fairest::None => {}
             }
             for (id, to) in &moves {
                 let c = &self.clients[id];
@@ -110,7 +112,7 @@ impl Planner {
     }
 
     /// The move of a client of `node`, or to it, that leaves least unfairness.
-    fn fairest(&self, loads: &Loads, node: u32) -> Option<(ClientId, u32)> {
+    fn fairest(&self, loads: &Loads, node: u32) -> Fairest {
         let here = self.seats(node);
         let (mut gets, mut changed) = (vec![], vec![]);
         // What each leaves behind is the same wherever it goes.
@@ -120,14 +122,15 @@ impl Planner {
             self.unfairness(node, &changed, u128::MAX, &mut gets)
         };
         let left: Vec<Option<u128>> = (0..here.len()).map(&mut left_by).collect();
-        let now_here = self.unfairness(node, &here, u128::MAX, &mut gets)?;
+        let now_here = self.unfairness(node, &here, u128::MAX, &mut gets).unwrap_or(0);
         let mut best: Option<(u128, ClientId, u32)> = None;
+        let mut undone = false;
         let mut others: Vec<u32> = self.others(node).collect();
         others.sort_by_key(|n| (loads.permille(*n), *n));
         let mut after = loads.clone();
         for to in others {
             let there = self.seats(to);
-            let now = now_here + self.unfairness(to, &there, u128::MAX, &mut gets)?;
+            let now = now_here + self.unfairness(to, &there, u128::MAX, &mut gets).unwrap_or(0);
             // It leaves one of the node, or comes to it; in order of their names.
             let of = |seats: &[Seat<'_>]| {
                 let mut order: Vec<usize> = (0..seats.len()).collect();
@@ -161,42 +164,62 @@ impl Planner {
                 }
                 after.clone_from(loads);
                 after.shift(c.home, home, c.asks);
-                if !self.would_leave(&after, c, home) && !self.would_return(&after, c, home) {
+                if self.would_leave(&after, c, home) || self.would_return(&after, c, home) {
+                    undone = true;
+                } else {
                     best = Some((gain, c.client.id, home));
                 }
             }
         }
-        best.map(|(_, id, to)| (id, to))
+        match best {
+            Some((_, id, to)) => Fairest::Move(id, to),
+            None if undone => Fairest::Undone,
+            None => Fairest::None,
+        }
     }
 
     /// The client of another node with which this one changes homes, if that leaves least unfairness
-    /// of all such exchanges and less than now; and that node.
+    /// of all such exchanges and less than now; and that node. What a client lacks whose node is not
+    /// contended in the long run it has had to wait for by chance.
     fn fairest_exchange(&self, loads: &Loads, id: ClientId) -> Option<(ClientId, u32)> {
         let c = &self.clients[&id];
         let node = c.home;
+        let wanted = loads.wanted_permille(node);
+        let wanted = wanted.min(self.loads_of(State::asks_long).wanted_permille(node));
+        if c.settled == 0 || wanted <= self.knobs.contended_permille() {
+            return None;
+        }
         let here = self.seats(node);
         let mut gets = vec![];
+        let mut changed: Vec<Seat<'_>> = vec![];
         let now_here = self.unfairness(node, &here, u128::MAX, &mut gets)?;
         let mut best: Option<(u128, ClientId, u32)> = None;
-        for to in self.others(node).filter(|to| c.settled > 0 && self.allows(c, *to)) {
+        for to in self.others(node) {
             let there = self.seats(to);
             let now = now_here + self.unfairness(to, &there, u128::MAX, &mut gets)?;
             for other in there.iter().map(|s| s.c) {
-                if other.settled == 0 || other.client.id.vm == id.vm || !self.allows(other, node) {
+                let may = other.settled > 0
+                    && other.client.id.vm != id.vm
+                    && self.allows_without(c, to, Some(other.client.id))
+                    && self.allows_without(other, node, Some(id));
+                let most = now.saturating_sub(best.map_or(0, |b| b.0));
+                if !may {
                     continue;
                 }
-                let most = now.saturating_sub(best.map_or(0, |b| b.0));
-                let left = self.exchanged(&here, (c, other), node);
-                let Some(left) = self.unfairness(node, &left, most, &mut gets) else { continue };
-                let with = self.exchanged(&there, (other, c), to);
-                let Some(with) = self.unfairness(to, &with, most - left, &mut gets) else {
-                    continue;
-                };
+                self.exchange(&here, (c, other), node, &mut changed);
+                let left = self.unfairness(node, &changed, most, &mut gets);
+                let Some(left) = left.filter(|left| *left < most) else { continue };
+                self.exchange(&there, (other, c), to, &mut changed);
+                let with = self.unfairness(to, &changed, most - left, &mut gets);
+                let Some(with) = with else { continue };
                 let after = loads.shifted(node, to, c.asks).shifted(to, node, other.asks);
                 let back = |c: &State, at: u32| {
                     self.would_leave(&after, c, at) || self.would_return(&after, c, at)
                 };
-                if !back(c, to) && !back(other, node) {
+                let apart = |loads: &Loads| loads.permille(node).abs_diff(loads.permille(to));
+                let most_apart = (10 * self.knobs.imbalance_percent).max(apart(loads));
+                let near = apart(&after) <= most_apart + 10 * self.knobs.improvement_percent;
+                if near && !back(c, to) && !back(other, node) {
                     best = Some((now - left - with, other.client.id, to));
                 }
             }
@@ -204,18 +227,18 @@ impl Planner {
         best.map(|(_, other, to)| (other, to))
     }
 
-    /// The clients of a node once one has left for another.
-    fn exchanged<'s>(
+    /// The clients of a node in `after`, once one has left for another.
+    fn exchange<'s>(
         &self,
         seats: &[Seat<'s>],
         (goes, comes): (&State, &'s State),
         node: u32,
-    ) -> Vec<Seat<'s>> {
-        let stays = |s: &&Seat<'s>| s.c.client.id != goes.client.id;
-        let mut after: Vec<Seat<'s>> = seats.iter().filter(stays).cloned().collect();
+        after: &mut Vec<Seat<'s>>,
+    ) {
+        after.clear();
+        after.extend(seats.iter().filter(|s| s.c.client.id != goes.client.id));
         let seat = self.seat_of(comes, node);
         after.insert(after.partition_point(|s| s.place < seat.place), seat);
-        after
     }
 
     fn seat_of<'s>(&self, c: &'s State, node: u32) -> Seat<'s> {
@@ -232,7 +255,8 @@ impl Planner {
     /// The clients of a node, in order.
     fn seats(&self, node: u32) -> Vec<Seat<'_>> {
         let of = self.clients.values().filter(|c| c.home == node);
-        let mut seats: Vec<Seat<'_>> = of.map(|c| self.seat_of(c, node)).collect();
+        let mut seats: Vec<Seat<'_>> = Vec::with_capacity(self.clients.len());
+        seats.extend(of.map(|c| self.seat_of(c, node)));
         seats.sort_unstable_by_key(|s| s.place);
         seats
     }
@@ -268,6 +292,13 @@ impl Planner {
         }
         Some(sum)
     }
+}
+
+/// What `fairest` finds: a move, only moves that would be undone, or none that is fairer.
+enum Fairest {
+    Move(ClientId, u32),
+    Undone,
+    None,
 }
 
 /// A client in a node, as it is compared with others there.

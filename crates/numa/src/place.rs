@@ -55,6 +55,7 @@ impl Planner {
             asks: Asks::all(burn),
             asks_now: Asks::all(burn),
             long_sum: Asks::all(LONG_ROUNDS * burn),
+            short_sum: 0,
             memory: vec![0; self.nodes.len()],
             talks: vec![],
             settled: 0,

@@ -76,6 +76,8 @@ pub(crate) struct State {
     pub(crate) asks_now: Asks,
     /// The mean over `LONG_ROUNDS`, times that many.
     pub(crate) long_sum: Asks,
+    /// The same of what it had less than it was entitled to, beside what all clients had of that.
+    pub(crate) short_sum: i64,
     pub(crate) memory: Vec<u64>,
     pub(crate) talks: Vec<(ClientId, u64)>,
     /// Rounds at its home.
@@ -130,11 +132,13 @@ pub struct Planner {
     /// What a core gives with all its threads busy, in thousandths of a pCPU.
     pub(crate) core_gives: u64,
     /// What VMs have reserved, in thousandths of a pCPU, with their vCPUs; clients of those for
-    /// which no node has room by that (`reserve`), or by what they ask for (`roam`).
+    /// which no node has room by that (`reserve`), or that gain by having none (`roam`).
     pub(crate) reserved: BTreeMap<u32, (u64, u32)>,
     pub(crate) homeless: BTreeMap<ClientId, State>,
-    /// VMs of these that no node has room for by what they want (`roam`).
+    /// VMs of these that gain by having no homes (`roam`).
     pub(crate) roaming: BTreeSet<u32>,
+    /// Rounds for which wide VMs would have gained by that.
+    pub(crate) held_back: BTreeMap<u32, u64>,
 }
 
 impl Planner {
@@ -161,6 +165,7 @@ impl Planner {
             reserved: BTreeMap::new(),
             homeless: BTreeMap::new(),
             roaming: BTreeSet::new(),
+            held_back: BTreeMap::new(),
         }
     }
 
@@ -247,6 +252,8 @@ impl Planner {
     fn take(&mut self, at_ns: u64, loads: &[Load]) {
         let period_ns = 1_000_000 * self.knobs.period_ms;
         self.clients.values_mut().chain(self.homeless.values_mut()).for_each(|c| c.settled += 1);
+        let sum = |of: fn(&Load) -> u64| loads.iter().map(of).sum::<u64>().max(1);
+        let all = (sum(|l| l.used), sum(|l| l.entitled.min(l.wanted)));
         for load in loads {
             let homeless = &mut self.homeless;
             let of = self.clients.get_mut(&load.id).or_else(|| homeless.get_mut(&load.id));
@@ -261,6 +268,8 @@ impl Planner {
                 c.asks = c.asks.with(now, |before, now| (3 * before + now) / 4);
                 c.long_sum = c.long_sum.with(now, |sum, now| sum - sum / LONG_ROUNDS + now);
             }
+            let due = u128::from(now.due) * u128::from(all.0.min(all.1)) / u128::from(all.1);
+            c.short_sum += due as i64 - load.used as i64 - c.short_sum / LONG_ROUNDS as i64;
             c.known |= first;
             c.asks_now = now;
             c.memory.clone_from(&load.memory);

@@ -40,8 +40,8 @@ impl Planner {
         }
     }
 
-    /// Whether a VM has no home because no node has room for it, by what it has reserved or by what
-    /// it asks for (`roams`).
+    /// Whether a VM has no home, because no node has room for what it has reserved or because it
+    /// gains by that (`roams`).
     #[must_use]
     pub fn is_homeless(&self, vm: u32) -> bool {
         self.homeless.keys().any(|id| id.vm == vm)

@@ -225,6 +225,12 @@ impl Numa {
         Some((numa, Memory::new(of, worlds)))
     }
 
+    /// How cores are divided among worlds that share them.
+    pub(crate) fn set_charge(&mut self, topology: &Topology, charge: u64) {
+        let threads = topology.places().iter().map(|p| p.thread + 1).max().unwrap_or(1);
+        self.planner.set_core(threads, charge);
+    }
+
     /// Whether VMs have homes.
     pub(crate) fn is_managed(&self) -> bool {
         self.managed

@@ -128,6 +128,42 @@ fn a_vm_that_no_node_has_room_for_uses_idle_cores_of_all() {
     assert_eq!(strict.map(ToString::to_string), None);
 }
 
+/// A wide VM has a part in each node, and a narrow one shares one of these. With homes alone both
+/// have the pace of that node, 62 % of what they are entitled to, and half of the others idles.
+#[test]
+fn a_wide_vm_that_a_crowded_node_holds_back_keeps_to_its_shares() {
+    let of = |numa: &str| {
+        let text = format!(
+            "warmup = '30s'\nduration = '60s'\n[host]\nsockets = 4\ncores_per_llc = 2\n\
+            [hardware]\n[numa]\n{numa}\n[[vm]]\nname = 'narrow'\nvcpus = 2\n[[vm]]\nname = \
+            'wide'\nvcpus = 8\n"
+        );
+        outcome("homes-wide", &text)
+    };
+    let (with, without) = (of(""), of("roam_percent = 0"));
+    // By shares 48 and 192 s of 240.
+    let used = |out: &Outcome| ["narrow", "wide"].map(|vm| crate::text::used_ms(out, vm));
+    let [narrow, wide] = used(&with);
+    println!("{narrow} {wide} {:?}", used(&without));
+    assert!(narrow >= 47_500 && wide >= 190_500, "{narrow} {wide}");
+    assert!(used(&without)[1] < 135_000, "{:?}", used(&without));
+    let parts = &with.result.vms[1].numa;
+    assert!(parts.iter().all(|c| c.home.is_none() && c.notes == [numa::ROAMS]), "{parts:?}");
+}
+
+/// Three VMs of two vCPUs on two nodes of two cores, beside one that is awake for half of the time:
+/// each move is one that its imbalance takes back, but two change homes. Without, 300, 480 and 300 s.
+#[test]
+fn fairness_holds_beside_small_vms_that_no_move_can_even_out() {
+    let text = "warmup = '40s'\nduration = '340s'\n[host]\nsockets = 2\ncores_per_llc = 2\n\
+        [hardware]\n[numa]\n[[vm]]\nname = 'v'\nvcpus = 2\ncount = 3\n[[vm]]\nname = 'i'\n\
+        vcpus = 1\nworkload = { kind = 'duty', work = '20ms', sleep = '20ms' }\n";
+    let out = outcome("homes-exchange", text);
+    let used: Vec<u64> = out.result.vms[..3].iter().map(|v| v.times.used_ns).collect();
+    let (least, most) = (used.iter().min().unwrap_or(&0), used.iter().max().unwrap_or(&0));
+    assert!(most * 1000 <= least * 1050, "{used:?}");
+}
+
 /// Where no node is contended for long a VM does not move for what is apart for a moment, and has
 /// no memory to go back to. If the loads of the moment alone count there are 68 and 228 changes,
 /// and 1.4 and 4.6 % of the work are lost.

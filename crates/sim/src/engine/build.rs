@@ -48,8 +48,11 @@ impl<P: Scheduler> Engine<P> {
             random: Stream::new(seed, "timers of the host"),
         };
         let ticks = (terms.options.ticks, 1_000_000_000 / u64::from(spec.host.hz));
-        let (numa, memory) =
+        let (mut numa, memory): (Option<Numa>, _) =
             Numa::new(spec, topology, worlds, terms.options.policy.mutant()).unzip();
+        if let Some(numa) = &mut numa {
+            numa.set_charge(topology, terms.knobs.divided_charge());
+        }
         let tasks = (0..worlds as u32).map(|world| Task { world, ..Task::ZERO });
         Engine {
             policy,
