@@ -165,3 +165,61 @@ fn a_limit_is_divided_by_shares_wherever_its_vms_are_pinned() {
         }
     }
 }
+
+/// A third VM that is pinned and hardly runs, and the division of the pool tree is that without it.
+/// Each leaf weighed its part of the host before, and reservations of pools did not count: 20 %, 4 %
+/// and 40 %.
+#[test]
+fn pools_keep_reservations_and_parts_beside_a_vm_that_is_pinned() {
+    let duty = |work: u32| {
+        format!("workload = {{ kind = 'duty', work = '{work}ms', sleep = '{}ms' }}", 100 - work)
+    };
+    let pool = |more: &str| format!("[[pool]]\nname = 'pool'\n{more}\n");
+    let change = "[[change]]\nat = '500ms'\npool = 'pool'\nreservation = '200%'\n".to_owned();
+    let cases = [
+        // Of two pCPUs 150 % are reserved for the pool.
+        (
+            "reserved",
+            2,
+            vec![
+                pool("shares = 1000\nreservation = '150%'"),
+                vm("a", 2, "0-1", "pool = 'pool'"),
+                vm("b", 2, "0-1", "shares = 9000"),
+                vm("pinned", 1, "0", &duty(1)),
+            ],
+            14_950,
+        ),
+        (
+            "changed",
+            4,
+            vec![
+                pool("shares = 100"),
+                vm("a", 4, "0-3", "pool = 'pool'"),
+                vm("b", 4, "0-3", "shares = 9000"),
+                vm("pinned", 1, "0", &duty(1)),
+                change,
+            ],
+            19_900,
+        ),
+        // What the sleeper leaves of the pool's half is its sibling's.
+        (
+            "siblings",
+            2,
+            vec![
+                pool("shares = 4000"),
+                vm("sleeper", 1, "0-1", &format!("pool = 'pool'\nshares = 3000\n{}", duty(1))),
+                vm("a", 2, "0-1", "pool = 'pool'\nshares = 1000"),
+                vm("b", 2, "0-1", "shares = 4000"),
+                vm("pinned", 1, "0", &format!("shares = 100\n{}", duty(1))),
+            ],
+            9_750,
+        ),
+    ];
+    for (name, pcpus, vms, least) in cases {
+        for ticks in BOTH {
+            let used = used_ms(&outcome(name, 10, pcpus, &vms, ticks), "a");
+            println!("{name} {ticks:?}: {used} of {least}");
+            assert!((least..least + 250).contains(&used), "{name} {ticks:?}: {used} of {least}");
+        }
+    }
+}
