@@ -40,8 +40,9 @@ const TIMED: &str = "5000,1000";
 /// VMs of which no node has room for the third, and vCPUs of each: nine on two nodes of four pCPUs.
 const ROAMERS: [&str; 3] = ["r", "s", "q"];
 const ROAM: u32 = 3;
-/// pCPUs that each of them has at least: 8/3 less a tenth for the threads of emulator and drill.
-const ROAMED: f64 = 2.4;
+/// CPU time of the one that has least, of that with most: two of three for ever in one node have
+/// two thirds, and the threads of emulators and drill have their part.
+const ROAMED: f64 = 0.8;
 /// Of the looks at a VM's vCPUs, those that find them in one node.
 const AT_HOME: f64 = 0.99;
 /// What others may take meanwhile of the 16th of a node that is kept free, in KiB.
@@ -326,23 +327,19 @@ fn judge_roamers(report: &mut Report, records: &[Record]) {
     let homeless = |r: &&&Record| r.text("homeless") != "0";
     let seen: Vec<&str> = roamers.iter().filter(homeless).map(|r| r.text("name")).collect();
     report.check(
-        "three VMs that ask for nine of eight pCPUs: those without a home, by 'numa explain'",
-        seen.len() == 1,
+        "three VMs that ask for nine of eight pCPUs: that have had no home, by 'numa explain'",
+        !seen.is_empty(),
         format!("{seen:?}"),
-        "one",
+        "one or more",
     );
-    // pCPUs that each had in the mean.
-    let had = |r: &&Record| {
-        let [used, of] = ["used", "of"].map(|key| r.number(key).unwrap_or(0.0));
-        used / of.max(1.0)
-    };
-    let had: Vec<f64> = roamers.iter().map(had).collect();
-    let least = had.iter().copied().fold(f64::INFINITY, f64::min);
+    let used: Vec<f64> = roamers.iter().filter_map(|r| r.number("used")).collect();
+    let most = used.iter().copied().fold(0.0, f64::max);
+    let least = used.iter().copied().fold(f64::INFINITY, f64::min);
     report.check(
-        "their pCPUs, the least",
-        had.len() == ROAMERS.len() && least >= ROAMED,
-        had.iter().map(|h| format!("{h:.2}")).collect::<Vec<_>>().join(", "),
-        format!("{ROAMED}; 2.00 if all have homes"),
+        "their CPU time, ms",
+        used.len() == ROAMERS.len() && least >= ROAMED * most,
+        format!("{used:?}"),
+        format!("{ROAMED} of the most"),
     );
     let left = records.iter().filter(|r| r.kind == "roam" && r.text("when") == "two");
     let at: Vec<(usize, f64)> = left.map(|r| largest(&by_node(r, "at", 2))).collect();
@@ -452,7 +449,7 @@ mod tests {
         };
         let equal = [26_000; 3];
         assert_eq!(failed(equal, 1, 3), 0);
-        assert_eq!(failed([20_000, 20_000, 29_000], 0, 0), 2);
+        assert_eq!(failed([20_000, 20_000, 30_000], 0, 0), 2);
         assert_eq!([failed(equal, 1, 4), failed(equal, 1, 300)], [1, 1]);
     }
 
