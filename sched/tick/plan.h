@@ -163,10 +163,12 @@ INLINE void plan_entitle(struct node *p, struct node *n, u64 asked, u64 reserved
 }
 
 /* Whether a VM that gets `gets` gets nearly all that it asks for, or what is reserved for it: with
- * an eighth of its time or less to make up for a wait it is as if it had none. Where user space
- * weighs VMs, one that is pinned and sleeps: the plan does not know what others get, and one that
- * can go elsewhere does. */
-INLINE bool plan_satisfied(const struct host *h, const struct node *n, const struct vm *v, u64 gets)
+ * an eighth of its time or less to make up for a wait it is as if it had none; or all that the limit
+ * of its pool leaves it, for budget is lost that it waits too long to use. Where user space weighs
+ * VMs, one that is pinned and sleeps: the plan does not know what others get, and one that can go
+ * elsewhere does. */
+INLINE bool plan_satisfied(const struct host *h, const struct node *p, const struct node *n,
+			   const struct vm *v, u64 gets)
 {
 	bool nearly = gets * 8 >= n->demand * 7;
 
@@ -175,13 +177,12 @@ INLINE bool plan_satisfied(const struct host *h, const struct node *n, const str
 	if (h->plan_outside)
 		return nearly && plat_read(v->restricted) &&
 		       n->demand * 8 < ((u64)v->vcpus << RATE_SHIFT) * 7;
-	return nearly || n->gets <= n->reservation;
+	return nearly || n->gets <= n->reservation || (h->plan_pool && p->gets >= p->cap);
 }
 
 /* Writes the result to a VM. */
 INLINE void plan_weigh(struct host *h, const struct node *p, const struct node *n, struct vm *v)
 {
-	bool limited = h->plan_pool && p->gets >= p->cap, satisfied;
 	u64 gets;
 
 	if (!h->plan_outside && n->could != v->weight) {
@@ -195,8 +196,7 @@ INLINE void plan_weigh(struct host *h, const struct node *p, const struct node *
 	v->flags = gets < n->demand ? v->flags | VM_CONTENDED : v->flags & ~VM_CONTENDED;
 	v->flags = n->reservation && n->gets <= n->reservation ? v->flags | VM_RESERVED
 							       : v->flags & ~VM_RESERVED;
-	satisfied = limited || plan_satisfied(h, n, v, gets);
-	v->request_ns = share_request(h, plat_knobs(h), v, satisfied);
+	v->request_ns = share_request(h, plat_knobs(h), v, plan_satisfied(h, p, n, v, gets));
 }
 
 /* A function of its own, for a verifier walks a loop anew for every path through its body: 6.12

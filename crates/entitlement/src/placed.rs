@@ -43,20 +43,16 @@
 
 use crate::{Between, Demand, Fluid, Tree, TreeLeaf, fill_between};
 
-/// Weights of leaves are potentials in so many bits of the host; their sum stays far below what
-/// `Fluid` allows.
+/// Weights of leaves sum to so many bits, and those of leaves that come first, in proportion to
+/// what is sure to them, to so many: all together stay below what `Fluid` allows.
 const WEIGHT_BITS: u32 = 44;
-/// The largest of them: that of a sleeper with many shares is more than the host.
-const MOST_WEIGHT: u128 = 1 << 48;
+const FIRST_BITS: u32 = 62;
 /// Divisions of the tree, each with what the last one has shown that leaves cannot get; two where
 /// the leaves of one set compete for too few pCPUs.
 const ROUNDS: u32 = 8;
 /// A leaf is short by rounding that gets less than it asks for by a unit and this part of it, in
 /// bits.
 const ROUNDED: u32 = 10;
-/// The weight of one that must come first, and how many there can be.
-const FIRST: u64 = 1 << 54;
-const MOST_FIRST: usize = 1 << 9;
 /// Fraction bits of a level.
 const LEVEL_BITS: u32 = 32;
 
@@ -64,8 +60,8 @@ const LEVEL_BITS: u32 = 32;
 pub(crate) struct Placed {
     /// What each leaf gets, in the order of the demands.
     pub(crate) got: Vec<u64>,
-    /// Of each that is short what it got of its potential, 32 fraction bits. Leaves that compete
-    /// for the same pCPUs have the same.
+    /// Of each that is short what it got of its potential when it was found to be, 32 fraction
+    /// bits. Leaves that compete for the same pCPUs, and are found in one division, have the same.
     pub(crate) short: Vec<Option<u128>>,
 }
 
@@ -109,21 +105,19 @@ pub(crate) fn place(
         let x = tree.divide(one, &wants).leaves;
         return none_short(at().map(|leaf| x[leaf]).collect());
     }
-    let limit = |leaf: usize| tree.leaves()[leaf].limit.map_or(u64::MAX, |l| tree.units(l, one));
-    let limits: Vec<u64> = at().map(limit).collect();
     let mut short = vec![None; demands.len()];
-    let mut rounds = 1..ROUNDS;
-    loop {
+    let (mut caps, mut rounds) = (vec![], 1..ROUNDS);
+    let got = loop {
         let of_tree = Parts::of(tree, one, &wants);
         let x: Vec<u64> = at().map(|leaf| of_tree.leaf(leaf, &of_tree.x)).collect();
+        if caps.is_empty() {
+            caps = at().map(|leaf| of_tree.claims[tree.pools().len() + leaf].cap).collect();
+        }
         if fluid.flows(one, demands, &x) == x.iter().sum::<u64>() {
-            let cut = short.iter().any(Option::is_some);
-            let got =
-                if cut { left_over(tree, fluid, one, (leaves, demands), &limits, x) } else { x };
-            return Placed { got, short };
+            break x;
         }
         let weights = of_tree.weights(at());
-        let got = sure_first(fluid, one, weighed(demands, &weights), &x, &of_tree.sure(at()));
+        let got = sure_first(fluid, one, (demands, &weights), &x, &of_tree.sure(at()));
         let mut again = false;
         for (i, leaf) in at().enumerate() {
             if x[i] - got[i] > (x[i] >> ROUNDED) + 1 {
@@ -132,9 +126,13 @@ pub(crate) fn place(
             }
         }
         if !again || rounds.next().is_none() {
-            return Placed { got, short };
+            break got;
         }
+    };
+    if short.iter().all(Option::is_none) || tree.divides_cores() {
+        return Placed { got, short };
     }
+    Placed { got: left_over(tree, fluid, one, (leaves, demands), &caps, got), short }
 }
 
 /// What the leaves get once nothing is left over: where one was cut off that need not have been,
@@ -144,44 +142,50 @@ fn left_over(
     fluid: &Fluid,
     one: u64,
     (leaves, demands): (&[u32], &[Demand]),
-    limits: &[u64],
-    x: Vec<u64>,
+    caps: &[u64],
+    got: Vec<u64>,
 ) -> Vec<u64> {
     let limited =
         |leaf: &u32| tree.pools_above(*leaf as usize).any(|p| tree.pools()[p].limit.is_some());
-    let most = leaves.iter().zip(limits).zip(&x);
-    let most: Vec<u64> = most.map(|((leaf, l), x)| if limited(leaf) { *x } else { *l }).collect();
-    if fluid.flows(one, demands, &most) == x.iter().sum::<u64>() {
-        return x;
+    let most = leaves.iter().zip(caps).zip(&got);
+    let most: Vec<u64> = most.map(|((leaf, c), x)| if limited(leaf) { *x } else { *c }).collect();
+    if fluid.flows(one, demands, &most) == got.iter().sum::<u64>() {
+        return got;
     }
-    fluid.divide_most(one, &weighed(demands, &x), &most)
+    let all = got.iter().map(|x| u128::from(*x)).sum();
+    fluid.divide_most(one, &weighed(demands, &got, all), &most)
 }
 
-/// The same demands with these weights.
-fn weighed(demands: &[Demand], weights: &[u64]) -> Vec<Demand> {
-    let one = |(d, w): (&Demand, &u64)| Demand { weight: (*w).max(1), classes: d.classes.clone() };
+/// The same demands with these weights, which sum to so much.
+fn weighed(demands: &[Demand], weights: &[u64], all: u128) -> Vec<Demand> {
+    let part = |w: u64| ((u128::from(w) << WEIGHT_BITS) / all.max(1)).max(1) as u64;
+    let one = |(d, w): (&Demand, &u64)| Demand { weight: part(*w), classes: d.classes.clone() };
     demands.iter().zip(weights).map(one).collect()
 }
 
 /// Divides the host by weights, to each so much at most; those that get less than is sure to them
-/// come first, up to it.
+/// come first, up to it, in proportion to that.
 fn sure_first(
     fluid: &Fluid,
     one: u64,
-    mut asked: Vec<Demand>,
+    (demands, weights): (&[Demand], &[u64]),
     most: &[u64],
     sure: &[u64],
 ) -> Vec<u64> {
-    let mut most = most.to_vec();
+    let sum = |of: &[u64]| of.iter().map(|x| u128::from(*x)).sum::<u128>();
+    let mut asked = weighed(demands, weights, sum(weights));
+    let (mut most, mut first) = (most.to_vec(), vec![false; demands.len()]);
+    let all = sum(sure).max(1);
     loop {
         let got = fluid.divide_most(one, &asked, &most);
         let mut more = false;
-        for (i, d) in asked.iter_mut().enumerate() {
-            if d.weight != FIRST && got[i] < sure[i] {
-                (d.weight, most[i], more) = (FIRST, sure[i], true);
+        for i in (0..got.len()).filter(|i| got[*i] + 1 < sure[*i]) {
+            if !std::mem::replace(&mut first[i], true) {
+                asked[i].weight = ((u128::from(sure[i]) << FIRST_BITS) / all).max(1) as u64;
+                (most[i], more) = (sure[i], true);
             }
         }
-        if !more || asked.iter().filter(|d| d.weight == FIRST).count() > MOST_FIRST {
+        if !more {
             return got;
         }
     }
@@ -193,32 +197,28 @@ struct Parts<'a> {
     one: u64,
     claims: Vec<Between>,
     x: Vec<u64>,
-    /// What each would have by weight if it asked for more than that.
-    potential: Vec<u64>,
 }
 
 impl Parts<'_> {
     fn of<'a>(tree: &'a Tree, one: u64, wants: &[u64]) -> Parts<'a> {
         let claims = tree.claims(one, Some(wants));
         let x = tree.descend(one, &claims);
-        let mut potential = vec![0; x.len()];
-        potential[0] = x[0];
-        for p in 0..tree.pools().len() {
-            let of = potentials(tree.children(p), &claims, potential[p]);
-            tree.children(p).iter().zip(of).for_each(|(c, of)| potential[*c] = of);
-        }
-        Parts { tree, one, claims, x, potential }
+        Parts { tree, one, claims, x }
     }
 
     fn leaf(&self, leaf: usize, of: &[u64]) -> u64 {
         of[self.tree.pools().len() + leaf]
     }
 
-    /// Weights of these leaves: their potentials as part of the host.
+    /// Weights of these leaves: their potentials.
     fn weights(&self, leaves: impl Iterator<Item = usize>) -> Vec<u64> {
-        let all = u128::from(self.tree.capacity(self.one).max(1));
-        let weight = |leaf| (u128::from(self.leaf(leaf, &self.potential)) << WEIGHT_BITS) / all;
-        leaves.map(|leaf| weight(leaf).clamp(1, MOST_WEIGHT) as u64).collect()
+        let mut potential = vec![0; self.x.len()];
+        potential[0] = self.x[0];
+        for p in 0..self.tree.pools().len() {
+            let of = potentials(self.tree.children(p), &self.claims, potential[p]);
+            self.tree.children(p).iter().zip(of).for_each(|(c, of)| potential[*c] = of);
+        }
+        leaves.map(|leaf| self.leaf(leaf, &potential)).collect()
     }
 
     /// What is sure to these leaves of what is reserved down the tree, at most what they get.

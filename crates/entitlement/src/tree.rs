@@ -263,7 +263,12 @@ impl Tree {
     /// core's, alone for `(x - q) ÷ (1 - q)` of it and one of two for the rest.
     pub(crate) fn reservable(&self, one: u64) -> u64 {
         let all = self.capacity(one);
-        if self.adds == Rate::ONE { all } else { self.cores.saturating_mul(one).min(all) }
+        if self.divides_cores() { self.cores.saturating_mul(one).min(all) } else { all }
+    }
+
+    /// Whether there is more to divide the more leaves ask for: cores, and not threads.
+    pub(crate) fn divides_cores(&self) -> bool {
+        self.adds != Rate::ONE
     }
 
     /// What there is for leaves that ask for so much.
@@ -339,11 +344,6 @@ impl Tree {
             }
         }
         x
-    }
-
-    /// A rate in units of which `one` are a pCPU, rounded down.
-    pub(crate) fn units(&self, rate: Rate, one: u64) -> u64 {
-        scaled(rate, one)
     }
 
     /// Numbers by node as numbers by pool and leaf.
