@@ -163,10 +163,10 @@ INLINE void plan_entitle(struct node *p, struct node *n, u64 asked, u64 reserved
 }
 
 /* Whether a VM that gets `gets` gets nearly all that it asks for, or what is reserved for it: with
- * an eighth of its time or less to make up for a wait it is as if it had none; or all that the limit
- * of its pool leaves it, for budget is lost that it waits too long to use. Where user space weighs
- * VMs, one that is pinned and sleeps: the plan does not know what others get, and one that can go
- * elsewhere does. */
+ * an eighth of its time or less to make up for a wait it is as if it had none; or all that the
+ * limit of its pool leaves it, for budget is lost that it waits too long to use. Where user space
+ * weighs VMs, one that is pinned and sleeps: the plan does not know what others get, and one that
+ * can go elsewhere does. */
 INLINE bool plan_satisfied(const struct host *h, const struct node *p, const struct node *n,
 			   const struct vm *v, u64 gets)
 {

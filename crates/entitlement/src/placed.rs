@@ -8,10 +8,11 @@
 //! first.
 //!
 //! Law, with both: the tree divides the host. If that can flow to the pCPUs that the leaves may
-//! use, it is the result. If not, `Fluid::divide`, at most as much to each as the tree gives it, says
-//! what those get that compete for too few pCPUs. Of these a leaf below what is sure to it comes first,
-//! up to that. One that gets less than the tree gives it is *short*: it counts as asking for what
-//! it got, so that the rest is its siblings', and the tree divides again, until none is short.
+//! use, it is the result. If not, `Fluid::divide`, at most as much to each as the tree gives it,
+//! says what those get that compete for too few pCPUs. Of these a leaf below what is sure to it
+//! comes first, up to that. One that gets less than the tree gives it is *short*: it counts as
+//! asking for what it got, so that the rest is its siblings', and the tree divides again, until
+//! none is short.
 //! - The weight of a leaf is its *potential*. `K` being all of the host for the root, and for
 //!   another pool its own potential, that of a child which wants more than it gets of `K` by
 //!   weight alone is what it gets; of another, what it would get if it asked for more. Neither

@@ -103,8 +103,8 @@ fn no_limit_is_passed_and_what_is_given_can_be_had() {
     });
 }
 
-/// Where there are no limits, a leaf that gets less than it wants is within some pCPUs that are used
-/// up by those that are within them.
+/// Where there are no limits, a leaf that gets less than it wants is within some pCPUs that are
+/// used up by those that are within them.
 #[test]
 fn nothing_is_left_over_that_a_leaf_may_use() {
     seeds::each(0..3000, |seed| {

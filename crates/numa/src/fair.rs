@@ -178,9 +178,9 @@ impl Planner {
         }
     }
 
-    /// The client of another node with which this one changes homes, if that leaves least unfairness
-    /// of all such exchanges and less than now; and that node. What a client lacks whose node is not
-    /// contended in the long run it has had to wait for by chance.
+    /// The client of another node with which this one changes homes, if that leaves least
+    /// unfairness of all such exchanges and less than now; and that node. What a client lacks whose
+    /// node is not contended in the long run it has had to wait for by chance.
     fn fairest_exchange(&self, loads: &Loads, id: ClientId) -> Option<(ClientId, u32)> {
         let c = &self.clients[&id];
         let node = c.home;

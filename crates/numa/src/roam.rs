@@ -11,9 +11,10 @@
 //!   least, for what runs far from its memory is slower.
 //! - The parts of a *wide* VM have the pace of the slowest, for co-scheduling keeps vCPUs together:
 //!   what a node gives its clients with all threads, of what they are entitled to. What a VM gains
-//!   is what parts lose by that, or what it has had too little of in the mean of many rounds, beside
-//!   what all clients had, if that is more. It leaves after `swap_periods` such rounds, before whole
-//!   VMs do: what shares the slowest node has that pace, too. It has none for `LONG_ROUNDS`.
+//!   is what parts lose by that, or what it has had too little of in the mean of many rounds,
+//! beside   what all clients had, if that is more. It leaves after `swap_periods` such rounds,
+//! before whole   VMs do: what shares the slowest node has that pace, too. It has none for
+//! `LONG_ROUNDS`.
 //!
 //! *Units*: thousandths of a pCPU.
 //!
@@ -112,8 +113,8 @@ impl Planner {
         best
     }
 
-    /// Whether a VM may leave its homes: it has been there for so many rounds, and each of its vCPUs
-    /// may run in all of them.
+    /// Whether a VM may leave its homes: it has been there for so many rounds, and each of its
+    /// vCPUs may run in all of them.
     fn may_leave(&self, parts: &[&State], periods: u64) -> bool {
         let anywhere = |c: &&State| parts.iter().all(|other| self.may_be_home(c, other.home));
         let may = |c: &&State| c.settled >= periods && self.nodes[c.home as usize].cores > 0;

@@ -152,7 +152,8 @@ fn a_wide_vm_that_a_crowded_node_holds_back_keeps_to_its_shares() {
 }
 
 /// Three VMs of two vCPUs on two nodes of two cores, beside one that is awake for half of the time:
-/// each move is one that its imbalance takes back, but two change homes. Without, 300, 480 and 300 s.
+/// each move is one that its imbalance takes back, but two change homes. Without, 300, 480 and 300
+/// s.
 #[test]
 fn fairness_holds_beside_small_vms_that_no_move_can_even_out() {
     let text = "warmup = '40s'\nduration = '340s'\n[host]\nsockets = 2\ncores_per_llc = 2\n\

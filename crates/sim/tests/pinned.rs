@@ -167,8 +167,8 @@ fn a_limit_is_divided_by_shares_wherever_its_vms_are_pinned() {
 }
 
 /// A third VM that is pinned and hardly runs, and the division of the pool tree is that without it.
-/// Each leaf weighed its part of the host before, and reservations of pools did not count: 20 %, 4 %
-/// and 40 %.
+/// Each leaf weighed its part of the host before, and reservations of pools did not count: 20 %, 4
+/// % and 40 %.
 #[test]
 fn pools_keep_reservations_and_parts_beside_a_vm_that_is_pinned() {
     let duty = |work: u32| {

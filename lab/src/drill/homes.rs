@@ -2,8 +2,9 @@
 //! them, and their memory follows; beside it the same VMs under the kernel's own scheduler with its
 //! NUMA balancing. On a host of two nodes and on one of four. On the former also a wide VM, one
 //! that is pinned, one whose memory is bound, two that wake each other, one that timers wake, and
-//! three of which no node has room for the third. On one node of two LLCs VMs that ask for few or all of them. Briefly: two VMs that start on a
-//! host of two nodes of one core of two threads, by which they are divided.
+//! three of which no node has room for the third. On one node of two LLCs VMs that ask for few or
+//! all of them. Briefly: two VMs that start on a host of two nodes of one core of two threads, by
+//! which they are divided.
 
 use super::record::Record;
 use super::{Drill, Report, Setting, begin, spec};
