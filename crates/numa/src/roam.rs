@@ -12,9 +12,9 @@
 //! - The parts of a *wide* VM have the pace of the slowest, for co-scheduling keeps vCPUs together:
 //!   what a node gives its clients with all threads, of what they are entitled to. What a VM gains
 //!   is what parts lose by that, or what it has had too little of in the mean of many rounds,
-//! beside   what all clients had, if that is more. It leaves after `swap_periods` such rounds,
-//! before whole   VMs do: what shares the slowest node has that pace, too. It has none for
-//! `LONG_ROUNDS`.
+//!   beside what all clients had, if that is more. It leaves after `swap_periods` such rounds,
+//!   before whole VMs do: what shares the slowest node has that pace, too. It has none for
+//!   `LONG_ROUNDS`.
 //!
 //! *Units*: thousandths of a pCPU.
 //!
