@@ -7,10 +7,9 @@
 //! fair result is that of the side alone, and the others' that of the rest alone:
 //! - the atoms in `S` are used up by the VMs of that side, so the rest never sees them;
 //! - a class that the cut saturates belongs to a VM of `S` but uses pCPUs of the rest: its whole
-//!   amount is `own` to the VM, and `fixed` demand on the rest.
-//!
+//!   amount is `own` to the VM, and `fixed` demand on the rest;
 //! - a VM whose own cap the cut saturates is of `S` with all of that cap `own`, and `fixed` demand
-//!   on the rest, in any of its classes.
+//!   on the rest, in whichever of its classes there is room.
 //!
 //! Both sides are the same problem with whole-number capacities, so no fraction is ever nested.
 //! Each split makes two groups, so n VMs need at most 2n-1 flows, of shrinking size.
@@ -223,10 +222,9 @@ impl<'a> Scratch<'a> {
         graph.run(SOURCE, SINK)
     }
 
-    /// All that the VMs of a group can use together.
+    /// All that the VMs of a group without fixed demand can use together.
     fn usable(&mut self, group: &Group) -> u64 {
-        let fixed: u128 = group.fixed.iter().map(|f| u128::from(f.amount)).sum();
-        (self.flow(group, 1, Member::wanted) - fixed) as u64
+        self.flow(group, 1, Member::wanted) as u64
     }
 
     /// The side that asks for more than it has when all ask in proportion to their weights, if any.
@@ -302,5 +300,30 @@ impl<'a> Scratch<'a> {
         far.usable = group.usable - near.usable;
         debug_assert!(!near.vms.is_empty() && !far.vms.is_empty());
         [near, far]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::PcpuSet;
+
+    /// Of a VM's cap its classes get what there is room for: not a fixed part of it each.
+    #[test]
+    fn what_a_capped_vm_gets_is_where_others_leave_room() {
+        let host = PcpuSet::first(2);
+        let sets = ["0".parse().unwrap(), "1".parse().unwrap()];
+        let fluid = Fluid::new(&host, &sets);
+        let ask = |classes: &[(u32, u64)]| Demand { weight: 1, classes: classes.into() };
+        let wide = ask(&[(0, 10), (1, 10)]);
+        let [near, far] = [ask(&[(0, 10)]), ask(&[(1, 10)])];
+        let none = u64::MAX;
+        let two = [wide.clone(), near.clone()];
+        assert_eq!(divide(&fluid, 10, &two, &[10, none]), [10, 10]);
+        let three = [wide.clone(), near.clone(), far.clone()];
+        assert_eq!(divide(&fluid, 10, &three, &[4, none, none]), [4, 8, 8]);
+        // Where two compete nothing is left for it.
+        let four = [wide, near, far.clone(), far];
+        assert_eq!(divide(&fluid, 10, &four, &[4, none, none, none]), [4, 6, 5, 5]);
     }
 }
