@@ -316,6 +316,22 @@ mod tests {
         assert_eq!(got, [60, 10, 10]);
     }
 
+    /// On one pCPU what is reserved comes first, and in proportion where it does not fit.
+    #[test]
+    fn what_is_reserved_comes_first_where_a_few_compete() {
+        let one = Fluid::new(&PcpuSet::first(8), &[PcpuSet::first(8), PcpuSet::first(1)]);
+        let asked = [ask(1, 1000), ask(1, 1000)];
+        for (reserved, got) in [([600, 0], [600, 400]), ([900, 300], [750, 250])] {
+            let sure = |permille: u64, shares| TreeLeaf {
+                reservation: Rate((Rate::ONE.0 * permille).div_ceil(1000)),
+                ..vm(0, shares)
+            };
+            let leaves = vec![sure(reserved[0], 1), sure(reserved[1], 9000)];
+            let tree = Tree::new(8, vec![pool(0, None)], leaves);
+            assert_eq!(divide_placed(&tree, &one, 1000, &[0, 1], &asked), got, "{reserved:?}");
+        }
+    }
+
     #[test]
     fn a_pool_that_has_used_up_its_limit_gives_its_members_what_the_tree_says() {
         let tree = Tree::new(

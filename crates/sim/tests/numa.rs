@@ -117,7 +117,9 @@ fn what_homes_cost_of_shares_and_gain_in_work() {
     }
     let (gain, off) = seen("cache-ping", "160 desktops", as_it_is);
     assert!(gain > -0.5 && off <= 10, "{gain} {off}");
-    seen("pools-nested", "", as_it_is);
+    // The wide VM leaves its homes by what it lacks; without that 240.
+    let (_, wide) = seen("pools-nested", "", as_it_is);
+    assert!(wide < 180, "{wide}");
     let (_, threads) =
         seen("pools-nested", "", |spec| spec.vms.iter_mut().for_each(|vm| vm.prefer_ht = true));
     // Homes end up in one of two ways, with all within 12 permille, or one VM 50 off.
