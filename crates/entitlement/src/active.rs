@@ -9,7 +9,7 @@
 //! `x` that `divide_placed` gives for the present demand: then all virtual times advance at the
 //! same rate, and a new VM can start at the host's. The weight of a VM that gets all it wants is
 //! its potential entitlement: what it could have if all could run anywhere (`Tree::could`; of a
-//! flat tree its shares) times the best level, `x` by that, among its contended neighbours, at least
+//! flat tree its shares) times the best level (`x` by that) of its contended neighbours, at least
 //! what is reserved for it, at most its vCPUs. Groups of contended VMs (of one level if they are
 //! short of what the tree gives them, and overlapping sets; or below the same pool, whose limit is
 //! used up, and pinned) without an unrestricted VM are *held*: a remaining difference of rates
