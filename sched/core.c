@@ -136,8 +136,7 @@ INLINE void core_enter_busy(struct host *h, plat_task *t, struct vm *v, struct w
 	}
 	if (w->vm != VM_SYSTEM || p->current_vm != VM_SYSTEM)
 		gain = preempt_gain(h, p, &cand, plat_now(h));
-	if (gain)
-		slice = preempt_slice(k, v, gain, slice);
+	slice = preempt_slice(h, v, gain, slice);
 	key = w->vm == VM_SYSTEM ? task_key(h, w, p) : share_queued(h, k, v, w);
 	plat_queue_insert(h, t, w->vm == VM_SYSTEM ? QUEUE_SYSTEM(pcpu) : QUEUE_VM(pcpu), slice,
 			  key);

@@ -29,6 +29,8 @@ struct limiter {
 
 	/* latest deadline of the running worlds that are to stop at this tick */
 	u64 stop_key;
+	/* tat_ns when a tick served it last: it has moved if its budget was used since */
+	u64 tat_seen_ns;
 	/* when the starvation guard looked at its parked worlds last */
 	u64 rescued_ns;
 	/* pCPU of the world with that deadline, plus 1 */
@@ -55,6 +57,8 @@ struct limiter {
 
 	/* enum limiter_served; 0: it is new (compare and swap) */
 	u32 served;
+	/* worlds that may start at once, by it and the limiters above */
+	u32 gang;
 };
 
 #endif

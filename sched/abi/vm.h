@@ -56,6 +56,9 @@ struct vm {
 	/* part of the demand that is lost on shared cores, smoothed, and lost time at that look */
 	u64 lost;
 	u64 lost_seen_ns;
+	/* in 2^-20 pCPU, what it used of late, smoothed like demand, and CPU time at that look */
+	u64 served;
+	u64 served_seen_ns;
 
 	/* --- callbacks (atomic adds) --- */
 
@@ -133,6 +136,8 @@ struct vm {
 
 	/* vCPUs that were READY at the last look */
 	u32 waiting;
+	/* below limits, where its vCPUs spin for each other: how many start together */
+	u32 gang_starts;
 	/* attempts so far to place the rest of the gang in the gang slice under way */
 	u32 gang_tries;
 	/* not 0: strict co-scheduling stops all its vCPUs */

@@ -68,13 +68,15 @@ INLINE s64 budget_in_flight(const struct limiter *l, u64 now)
 	return (s64)(sum << (64 - BUDGET_STAMP_BITS)) >> (64 - BUDGET_STAMP_BITS);
 }
 
-/* The highest level. While worlds are parked it holds what a late tick could not hand out. */
+/* The highest level. While worlds wait, parked or unparked, it holds what a late tick could not
+ * give them. */
 INLINE u64 budget_most(const struct limiter *l)
 {
 	u64 most = max_u64(budget_over(l, BUDGET_SPAN_NS), BUDGET_LEAST_NS);
 	u64 late = budget_over(l, LIMIT_SLACK_NS);
 
-	if (with(LIMIT_SLACK) && plat_read(l->parked) && late > BUDGET_SPAN_NS)
+	if (with(LIMIT_SLACK) && plat_read(l->parked) + plat_read(l->unparked) &&
+	    late > BUDGET_SPAN_NS)
 		most = max_u64(most, late - BUDGET_SPAN_NS);
 	return most + l->burst_ns;
 }
@@ -86,6 +88,14 @@ INLINE s64 budget_needed(const struct limiter *l, u32 more)
 		return (s64)BUDGET_MIN_NS;
 	return (s64)((budget_running(l) + more) * BUDGET_SPAN_NS) -
 	       (s64)budget_over(l, BUDGET_SPAN_NS);
+}
+
+/* Worlds beyond the rate that the level pays for which is saved up between two ticks. */
+INLINE u32 budget_gang(const struct limiter *l)
+{
+	u64 most = budget_most(l) - budget_over(l, LIMIT_TICK_NS);
+
+	return (u32)((most + budget_over(l, BUDGET_SPAN_NS)) / BUDGET_SPAN_NS);
 }
 
 /* By how much the level falls in 2^20 ns while `running` worlds run. */

@@ -99,13 +99,15 @@ SUBPROG u64 preempt_gain(NONNULL(struct host *h), NONNULL(struct pcpu *p),
 	return current > c->deadline + margin ? current - c->deadline - margin : 0;
 }
 
-/* First slice of a candidate that preempts; afterwards the preempted world goes on. */
-INLINE u64 preempt_slice(const struct knobs *k, const struct vm *v, u64 gain, u64 quantum)
+/* First slice of a candidate that preempts, its quantum with a gain of 0; afterwards the preempted
+ * world goes on. */
+SUBPROG u64 preempt_slice(NONNULL(struct host *h), NONNULL(struct vm *v), u64 gain, u64 quantum)
 {
+	const struct knobs *k = plat_knobs(h);
 	u64 more = gain + k->preempt_margin_us * US;
 	u64 slice = max_u64((more >> 10) * (v->weight >> 10), k->slice_min_us * US);
 
-	return with(PREEMPT_SLICE) ? min_u64(slice, quantum) : quantum;
+	return gain && with(PREEMPT_SLICE) ? min_u64(slice, quantum) : quantum;
 }
 
 #endif

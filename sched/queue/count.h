@@ -47,21 +47,6 @@ INLINE void count_ready(struct host *h, struct world *w, struct pcpu *p, u64 key
 	plat_or(&c->queued, 1ull << (p->bit & 63));
 }
 
-/* A world is parked at a limiter: from now on that limit holds it back. */
-INLINE void count_parked(struct host *h, struct world *w, u32 limiter, u64 key)
-{
-	struct limiter *l = plat_limiter(h, limiter);
-
-	if (!l)
-		return;
-	plat_assert(h, !w->queued_on);
-	plat_assert(h, !plat_read(w->budget));
-	w->parked_ns = plat_now(h);
-	w->queued_on = QUEUED_PARKED + limiter;
-	plat_add(&l->parked, 1);
-	trace_parked(h, w, limiter, key);
-}
-
 /* A vCPU is among the co-stopped of its VM. */
 INLINE void count_costopped(struct host *h, struct vm *v, struct world *w)
 {
@@ -137,27 +122,57 @@ INLINE void count_out_ready(struct host *h, struct pcpu *p, bool system)
 		plat_or(&c->queued, 1ull << (p->bit & 63));
 }
 
-/* A world runs, or is taken off; false, and nothing happens, if it did not wait. */
-INLINE bool count_out(struct host *h, struct world *w)
+/* A world no longer waits where `queued`, its queued_on until a moment ago, says. */
+SUBPROG u32 count_left(NONNULL(struct host *h), NONNULL(struct world *w), u32 queued)
 {
-	u32 queued = plat_read(w->queued_on), on = queued - 1;
 	struct pcpu *p;
 
-	if (!queued || !plat_cas(&w->queued_on, queued, 0))
-		return false;
 	if (queued >= QUEUED_COSTOP) {
 		count_out_costopped(h, queued - QUEUED_COSTOP);
-		return true;
+		return 0;
 	}
 	if (queued >= QUEUED_PARKED) {
 		count_out_parked(h, w, queued - QUEUED_PARKED);
-		return true;
+		return 0;
 	}
 	if (plat_read(w->unparked_by))
 		count_unparked(h, w, 0);
-	p = plat_pcpu(h, on / 2);
+	p = plat_pcpu(h, (queued - 1) / 2);
 	if (p)
-		count_out_ready(h, p, on & 1);
+		count_out_ready(h, p, (queued - 1) & 1);
+	return 0;
+}
+
+/* A world runs, or is taken off; false, and nothing happens, if it did not wait. */
+INLINE bool count_out(struct host *h, struct world *w)
+{
+	u32 queued = plat_read(w->queued_on);
+
+	if (!queued || !plat_cas(&w->queued_on, queued, 0))
+		return false;
+	count_left(h, w, queued);
+	return true;
+}
+
+/* A world that waited where `from`, 0 for nowhere, says is parked at a limiter: from now on that
+ * limit holds it back. False, and nothing happens, if another CPU is taking it: that one counts it
+ * out. */
+INLINE bool count_parked(struct host *h, struct world *w, u32 from, u32 limiter, u64 key)
+{
+	struct limiter *l = plat_limiter(h, limiter);
+
+	if (!l)
+		return false;
+	plat_add(&l->parked, 1); /* first: never too low */
+	if (!plat_cas(&w->queued_on, from, QUEUED_PARKED + limiter)) {
+		plat_add(&l->parked, -1);
+		return false;
+	}
+	if (from)
+		count_left(h, w, from);
+	plat_assert_alone(h, !plat_read(w->budget));
+	w->parked_ns = plat_now(h);
+	trace_parked(h, w, limiter, key);
 	return true;
 }
 

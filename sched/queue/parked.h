@@ -15,10 +15,12 @@
 struct budget_ask {
 	/* time for which it may run: as asked, less where the level lasts for less */
 	u64 span_ns;
-	/* the limiter that refuses it, 0 if none does */
-	u32 refused;
+	/* whose world it is */
+	u32 vm;
 	/* unparked worlds that wait for a pCPU count as running */
-	u32 unparking;
+	u16 unparking;
+	/* worlds that start with it, itself included; 0: it joins its siblings (tick/gang.h) */
+	u16 starts;
 	/* its deadline: it does not start before a parked world of an earlier one; 0: it may */
 	u64 deadline;
 };
@@ -43,13 +45,13 @@ SUBPROG u64 parked_deadline(NONNULL(struct host *h), u32 limiter)
 /* Asks one limiter. */
 SUBPROG bool parked_admits(NONNULL(struct limiter *l), u64 now, NONNULL(struct budget_ask *a))
 {
-	u32 more = 1 + (a->unparking && with(LIMIT_UNPARKED) ? plat_read(l->unparked) : 0);
+	u32 more = a->unparking && with(LIMIT_UNPARKED) ? plat_read(l->unparked) : 0;
 	s64 level;
 
 	if (!l->rate)
 		return true;
 	level = budget_level(l, now);
-	if (level < budget_needed(l, more))
+	if (level < (a->starts ? budget_needed(l, more + a->starts) : 0))
 		return false;
 	a->span_ns = budget_lasts(l, level, a->span_ns);
 	return true;
@@ -59,10 +61,15 @@ SUBPROG bool parked_admits(NONNULL(struct limiter *l), u64 now, NONNULL(struct b
  * does. */
 SUBPROG u32 parked_ask(NONNULL(struct host *h), u32 first, NONNULL(struct budget_ask *a))
 {
+	struct vm *v = plat_vm(h, a->vm);
 	u64 now = plat_now(h);
 	u32 id = first;
 
-	a->refused = 0;
+	a->starts = 1;
+	if (v && plat_read(v->gang_starts) > 1) {
+		a->starts = plat_read(v->committed_ns) ? 0 : v->gang_starts;
+		a->unparking = 0;
+	}
 	plat_for(i, BUDGET_CHAIN) {
 		struct limiter *l = id ? plat_limiter(h, id) : NULL;
 
@@ -70,19 +77,17 @@ SUBPROG u32 parked_ask(NONNULL(struct host *h), u32 first, NONNULL(struct budget
 			break;
 		if ((with(LIMIT_LINE) && plat_read(l->parked) && a->deadline &&
 		     parked_deadline(h, id) < a->deadline) ||
-		    !parked_admits(l, now, a)) {
-			a->refused = id;
-			break;
-		}
+		    !parked_admits(l, now, a))
+			return id;
 		id = l->parent;
 	}
-	return a->refused;
+	return 0;
 }
 
 /* The limiter that keeps a world from starting, 0 if none does. */
 INLINE u32 parked_refused(struct host *h, const struct vm *v, const struct world *w, u64 deadline)
 {
-	struct budget_ask a = { .deadline = deadline };
+	struct budget_ask a = { .vm = w->vm, .deadline = deadline };
 	u32 first = plat_read(v->limiter);
 
 	if (!first || plat_read(w->budget) || plat_read(v->kept) || lock_wanted(w))
@@ -94,7 +99,7 @@ INLINE u32 parked_refused(struct host *h, const struct vm *v, const struct world
  * `want`; 0 if a limiter refuses it. With a deadline it lines up with the parked worlds. */
 INLINE u64 parked_admit(struct host *h, struct vm *v, struct world *w, u64 want, u64 deadline)
 {
-	struct budget_ask a = { .span_ns = want, .deadline = deadline };
+	struct budget_ask a = { .span_ns = want, .vm = w->vm, .deadline = deadline };
 	u32 first = plat_read(v->limiter);
 	u64 token;
 
@@ -146,20 +151,20 @@ INLINE void parked_insert(struct host *h, plat_task *t, const struct vm *v, stru
 	if (!limiter)
 		limiter = plat_read(v->limiter);
 	plat_assert(h, limiter);
-	count_parked(h, w, limiter, key);
+	count_parked(h, w, 0, limiter, key);
 	plat_queue_insert(h, t, QUEUE_PARKED(limiter), BUDGET_SPAN_NS, key);
 	if (lock_wanted(w))
 		lock_serve(h, w);
 }
 
-/* Parks a world that a walk of another queue has met: a macro, for the walk is the caller's. */
-#define parked_move(h, t, w, limiter)                              \
-	({                                                         \
-		count_out_waiting(h, w);                           \
-		count_parked(h, w, limiter,                        \
-			     plat_queue_key(t, h->v_ns));          \
-		if (!plat_queue_move(h, t, QUEUE_PARKED(limiter))) \
-			count_out_waiting(h, w);                   \
+/* Parks a world that a walk of another queue has met, unless another CPU is taking it: a macro, for
+ * the walk is the caller's. */
+#define parked_move(h, t, w, limiter)                                              \
+	({                                                                         \
+		u32 from = plat_read(w->queued_on);                                \
+		if (from && count_parked(h, w, from, limiter,                      \
+					 plat_queue_key(t, h->v_ns)))              \
+			plat_queue_move(h, t, QUEUE_PARKED(limiter));              \
 	})
 
 #endif

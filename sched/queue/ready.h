@@ -166,7 +166,7 @@ SUBPROG bool ready_move(NONNULL(struct host *h), u64 queue, u32 world, u32 pcpu,
 				if (!took)
 					budget_stop(h, v, w, 0);
 			} else if (v && queue < QUEUE_PARKED(0)) {
-				struct budget_ask a = {};
+				struct budget_ask a = { .vm = w->vm };
 				u32 first = plat_read(v->limiter),
 				    refused = parked_ask(h, first, &a);
 

@@ -37,6 +37,8 @@ INLINE u32 cosched_vm(struct host *h, struct siblings_look *s)
 	if (s->slowest_ns)
 		v->slowest_ns = s->slowest_ns;
 	v->waiting = s->waiting;
+	if (plat_read(v->limiter))
+		gang_budget(h, s, v);
 	s->ended = gang_end(v, s->now_ns);
 	if (s->ended && with(GANG_END))
 		gang_stop(h, s);

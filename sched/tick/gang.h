@@ -60,6 +60,19 @@ SUBPROG bool gang_name(NONNULL(struct host *h), NONNULL(struct siblings_look *s)
 	return true;
 }
 
+/* Below limits the vCPUs of a gang start together, once the level pays for BUDGET_SPAN_NS of each,
+ * or is all that can be saved up: one by one they would spin for those that are parked. Not those
+ * of a VM wider than eight times that: the rest of their run is a debt. */
+INLINE void gang_budget(struct host *h, const struct siblings_look *s, struct vm *v)
+{
+	struct limiter *l = plat_limiter(h, plat_read(v->limiter));
+	u32 starts = l && gang_spins(v, s->now_ns) ? plat_read(l->gang) : 0;
+
+	if (s->busy > 8 * starts)
+		starts = 0;
+	v->gang_starts = (u32)min_u64(starts, s->busy);
+}
+
 /* Names READY vCPUs that lag as the next of pCPUs where they preempt. */
 SUBPROG u32 gang_place(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
 {

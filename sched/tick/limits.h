@@ -52,7 +52,7 @@ SUBPROG u32 limits_unpark(NONNULL(struct host *h), NONNULL(struct limits_look *l
 	plat_queue_each(h, t, QUEUE_PARKED(look->limiter)) {
 		struct world *w = plat_world_of(h, t);
 		struct vm *v = w ? plat_vm(h, w->vm) : NULL;
-		struct budget_ask a = { .unparking = 1 };
+		struct budget_ask a = { .vm = w ? w->vm : 0, .unparking = 1 };
 		struct requeue r = {};
 		u64 since;
 		u32 refused;
@@ -124,15 +124,16 @@ enum limits_found { FOUND_BUSY = 1, FOUND_STOPS = 2 };
 /* Serves one limiter; enum limits_found. */
 SUBPROG u32 limits_serve(NONNULL(struct host *h), u32 id, u64 now)
 {
-	struct limiter *l = plat_limiter(h, id);
+	struct limiter *l = plat_limiter(h, id), *above;
 	struct limits_look look = { .limiter = id };
 	u32 served = l ? plat_read(l->served) : SERVED_NOW;
-	bool stops;
+	bool stops, used, overdue;
 
 	if (!l || served & SERVED_NOW || !plat_cas(&l->served, served, served | SERVED_NOW))
 		return 0;
-	if (plat_read(l->parked)) {
-		if (now > l->rescued_ns + GUARD_NS) {
+	overdue = now > l->rescued_ns + GUARD_NS;
+	if (plat_read(l->parked) || overdue) { /* the guard does not trust the count */
+		if (overdue) {
 			l->rescued_ns = now;
 			if (now > plat_knobs(h)->ready_bound_us * US)
 				look.overdue_ns = now - plat_knobs(h)->ready_bound_us * US;
@@ -142,11 +143,15 @@ SUBPROG u32 limits_serve(NONNULL(struct host *h), u32 id, u64 now)
 			l->wanted = look.wanted - 1;
 		limits_unpark(h, &look);
 	}
+	above = l->parent ? plat_limiter(h, l->parent) : NULL;
+	l->gang = (u32)min_u64(budget_gang(l), above ? plat_read(above->gang) : PCPUS_MAX);
 	limits_decide(h, l, id, now);
+	used = l->tat_seen_ns != plat_read(l->tat_ns);
+	l->tat_seen_ns = plat_read(l->tat_ns);
 	/* a new limit: worlds that started before it go on below it */
 	stops = l->stops || (l->rate && !(l->served & SERVED_ONCE));
 	l->served = SERVED_ONCE;
-	return (plat_read(l->parked) || budget_running(l) ? FOUND_BUSY : 0) |
+	return (plat_read(l->parked) || budget_running(l) || used ? FOUND_BUSY : 0) |
 	       (stops ? FOUND_STOPS : 0);
 }
 

@@ -62,6 +62,8 @@ INLINE void plan_demand(struct vm *v, u64 now)
 	}
 	v->lost = (v->lost + ((v->lost_ns - v->lost_seen_ns) << RATE_SHIFT) / gone) / 2;
 	v->lost_seen_ns = v->lost_ns;
+	v->served = (v->served + ((v->used_ns - v->served_seen_ns) << RATE_SHIFT) / gone) / 2;
+	v->served_seen_ns = v->used_ns;
 }
 
 /* A leaf's demand and the reserved part of it; a pool's begins at 0. */
@@ -116,8 +118,20 @@ INLINE void plan_errors(struct node *p, struct node *n, u64 left, u64 open)
 		p->over += n->gets - n->demand;
 }
 
+/* CPU time that is gone if a child gets all it asks for. Below a pool that uses its limit up, of a
+ * VM that asks for little, what it has used lately: each of its short bursts waits for budget, and
+ * that wait would be given to none. */
+SUBPROG u64 plan_uses(NONNULL(struct host *h), NONNULL(struct node *p), NONNULL(struct node *n))
+{
+	struct vm *v = n->vm ? plat_vm(h, n->vm - 1) : NULL;
+
+	if (!v || !h->plan_pool || p->gets < p->cap || v->demand * 8 >= (7ull << RATE_SHIFT))
+		return n->uses;
+	return min_u64(n->uses, v->served);
+}
+
 /* The larger of both errors is certain, and its children are settled. */
-INLINE void plan_take(struct node *p, struct node *n)
+INLINE void plan_take(struct host *h, struct node *p, struct node *n)
 {
 	if (n->state != NODE_OPEN)
 		return;
@@ -130,7 +144,7 @@ INLINE void plan_take(struct node *p, struct node *n)
 	} else {
 		return;
 	}
-	p->left -= min_u64(n->state == NODE_CEILING ? n->uses : n->gets, p->left);
+	p->left -= min_u64(n->state == NODE_CEILING ? plan_uses(h, p, n) : n->gets, p->left);
 	p->open -= n->shares;
 }
 
@@ -209,7 +223,7 @@ SUBPROG u32 plan_settle(NONNULL(struct host *h), NONNULL(struct node *p), NONNUL
 
 	plan_entitle(p, n, h->plan_asked, h->plan_reserved);
 	plat_assert(h, n->gets <= n->demand && n->could <= n->cap);
-	gives = n->gets < n->demand ? n->gets : n->uses;
+	gives = n->gets < n->demand ? n->gets : plan_uses(h, p, n);
 	h->plan_given += gives;
 	if (v)
 		h->plan_beyond += cores_beyond(h, plat_knobs(h), gives, v->demand);
@@ -367,7 +381,7 @@ SUBPROG u32 plan_takes(NONNULL(struct host *h), NONNULL(struct node *p), u32 fro
 	struct node *n;
 
 	plan_each(i, n, from, visits)
-		plan_take(p, n);
+		plan_take(h, p, n);
 	return 0;
 }
 

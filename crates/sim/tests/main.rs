@@ -7,6 +7,7 @@ mod draw;
 mod engine;
 mod fair_work;
 mod gaming;
+mod gang_limits;
 mod gangs;
 mod guards;
 mod guests;

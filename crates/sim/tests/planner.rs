@@ -81,6 +81,7 @@ fn the_scheduler_divides_as_the_planner_does() {
             host.vm_weight(i as u32, Rate::ONE.0, 1, 1);
             let vm = host.vm_mut(i as u32);
             (vm.demand, vm.demand_seen_ns) = (*demand, u64::MAX); // unknown: the demand stays
+            vm.served = 2 * demand; // what it has used lately is that, after a look in between
         }
         host.plan(&nodes, 1);
         host.set_now(10_000_000);
