@@ -58,6 +58,8 @@ pub struct Cgroups {
     pub pools: BTreeMap<String, Cgroup>,
     /// By process: the cgroups of VMs that have one of their own.
     pub vms: BTreeMap<i32, Cgroup>,
+    /// Those that `[[vm]]` entries have, and that are not there.
+    pub absent: BTreeSet<String>,
 }
 
 impl Cgroups {
@@ -80,6 +82,9 @@ impl Cgroups {
         let named = settings.pools.iter().flat_map(|p| [Some(&p.name), p.parent.as_ref()]);
         let named = named.chain(settings.vms.iter().map(|v| v.pool.as_ref())).flatten();
         named.filter(|name| name.starts_with('/')).for_each(|path| out.above(roots, trust, path));
+        let matched = settings.vms.iter().filter_map(|v| v.cgroup.as_ref());
+        let gone = |path: &&String| fs::metadata(folder(roots, path)).is_err();
+        out.absent = matched.filter(gone).cloned().collect();
         out
     }
 

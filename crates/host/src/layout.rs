@@ -8,7 +8,6 @@ use crate::{
     Names, PoolName, Sources, Speed, SpeedSource, VmName,
     cgroups::{Cgroup, Cgroups, alone, home},
     discover::FoundVm,
-    found::chain,
     trust::{ALLOWED, Stranger},
 };
 use entitlement::Taken;
@@ -22,8 +21,11 @@ use std::{
 };
 use units::{
     CpuAmount, Rate,
-    caps::{POOL_DEPTH_MAX, POOLS_MAX, SHARES_MAX},
+    caps::{POOLS_MAX, SHARES_MAX},
 };
+
+mod grove;
+use grove::Grove;
 
 /// Shares for one unit of `cpu.weight`: its default of 100 is ESXi's normal 1000 of one vCPU.
 pub const SHARES_PER_WEIGHT: u32 = 10;
@@ -140,132 +142,6 @@ fn root() -> PoolName {
         scalable: false,
         sources: Sources::new(),
     }
-}
-
-/// The pools that there shall be: the file's own, and cgroups.
-struct Grove<'a> {
-    settings: &'a LiveSettings,
-    /// The file's own pools and the pool each is in.
-    own: Vec<(&'a str, Option<String>)>,
-    /// Cgroups, in the order in which they became pools.
-    cgroups: Vec<String>,
-    taken: BTreeSet<String>,
-    /// Paths of the file's own pools, which no cgroup may have.
-    own_paths: BTreeMap<String, &'a str>,
-    /// Cgroups for which there was no room.
-    beyond: BTreeSet<String>,
-    troubles: BTreeSet<String>,
-}
-
-impl<'a> Grove<'a> {
-    /// What the file itself wants: its own pools first, so that it is cgroups that do not fit.
-    fn of(settings: &'a LiveSettings, cgroups: &Cgroups) -> Grove<'a> {
-        let own: Vec<&LivePool> = settings.pools.iter().filter(|p| !p.is_cgroup()).collect();
-        let own_paths =
-            own.iter().map(|p| (own_path(settings, p, POOL_DEPTH_MAX), p.name.as_str())).collect();
-        let (taken, beyond, troubles) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let mut grove =
-            Grove { settings, own: vec![], cgroups: vec![], taken, own_paths, beyond, troubles };
-        grove.own = own.iter().map(|p| (p.name.as_str(), None)).collect();
-        let parents: Vec<Option<String>> =
-            own.iter().map(|p| p.parent.as_ref().and_then(|parent| grove.named(parent))).collect();
-        grove.own.iter_mut().zip(parents).for_each(|(pool, parent)| pool.1 = parent);
-        for pool in settings.pools.iter().filter(|p| p.is_cgroup()) {
-            grove.include(&pool.name);
-        }
-        let named = settings.pools.iter().flat_map(|p| [Some(&p.name), p.parent.as_ref()]);
-        let named = named
-            .chain(settings.vms.iter().map(|v| v.pool.as_ref()))
-            .flatten()
-            .filter(|n| n.starts_with('/'));
-        for path in named.filter(|path| cgroups.pools.get(*path).is_some_and(|c| !c.present)) {
-            let trouble = format!(
-                "settings: cannot find the cgroup '{path}': seen none; it is a pool without VMs \
-                    until there is"
-            );
-            grove.troubles.insert(trouble);
-        }
-        grove
-    }
-
-    /// The pool that the file calls so, the root being `None`.
-    fn named(&mut self, name: &str) -> Option<String> {
-        if name.starts_with('/') { self.include(name) } else { Some(name.to_owned()) }
-    }
-
-    /// The pool of a VM whose cgroup is in `home`.
-    fn pool_of(&mut self, vm: &FoundVm, home: &str) -> Option<String> {
-        let named = self.settings.vm(vm.called()).and_then(|s| s.pool.clone());
-        match named {
-            Some(name) => self.named(&name),
-            None => self.include(home),
-        }
-    }
-
-    /// Makes a cgroup and all above it pools, as far as they fit; the nearest that is one.
-    fn include(&mut self, path: &str) -> Option<String> {
-        let mut nearest = None;
-        for (depth, path) in chain(path).into_iter().enumerate() {
-            if !self.taken.contains(path) {
-                if self.own.len() + self.cgroups.len() + 1 >= POOLS_MAX {
-                    self.beyond.insert(path.to_owned());
-                    break;
-                }
-                if let Some(reason) = self.refusal(path, depth + 1) {
-                    let instead = nearest.as_deref().unwrap_or("/");
-                    self.troubles.insert(format!(
-                        "cgroup '{path}': cannot be a pool: {reason}; VMs in it are in {instead}"
-                    ));
-                    break;
-                }
-                self.taken.insert(path.to_owned());
-                self.cgroups.push(path.to_owned());
-            }
-            nearest = Some(path.to_owned());
-        }
-        nearest
-    }
-
-    /// Why a cgroup can be no pool.
-    fn refusal(&self, path: &str, depth: usize) -> Option<String> {
-        if depth > POOL_DEPTH_MAX {
-            return Some(format!("seen {depth} levels below the root, allowed {POOL_DEPTH_MAX}"));
-        }
-        if let Some(name) = self.own_paths.get(path) {
-            return Some(format!(
-                "seen the pool '{name}' of the settings file at that path, allowed one; give that \
-                    another name"
-            ));
-        }
-        None
-    }
-
-    /// Each pool and the one it is in.
-    fn branches(&self) -> Vec<(String, Option<String>)> {
-        let above = |path: &str| {
-            chain(path)
-                .into_iter()
-                .rev()
-                .skip(1)
-                .find(|p| self.taken.contains(*p))
-                .map(str::to_owned)
-        };
-        let own = self.own.iter().map(|(name, parent)| ((*name).to_owned(), parent.clone()));
-        own.chain(self.cgroups.iter().map(|path| (path.clone(), above(path)))).collect()
-    }
-}
-
-/// Path of a pool of the file's own; the file was checked, so the chain of parents ends.
-fn own_path(settings: &LiveSettings, pool: &LivePool, levels: usize) -> String {
-    let above = match pool.parent.as_deref() {
-        None | Some("/") => String::new(),
-        Some(path) if path.starts_with('/') => path.to_owned(),
-        Some(name) => match settings.pool(name).filter(|_| levels > 0) {
-            Some(parent) => own_path(settings, parent, levels - 1),
-            None => String::new(),
-        },
-    };
-    format!("{above}/{}", pool.name)
 }
 
 /// Layers what is said of each pool and VM.

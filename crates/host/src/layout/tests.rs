@@ -169,6 +169,31 @@ fn a_cgroup_that_the_file_names_and_nobody_has_is_an_empty_pool_and_told() {
 }
 
 #[test]
+fn a_cgroup_that_a_vm_entry_names_and_that_is_not_there_is_reported() {
+    let t = MadeUp::new("no-cgroup-of-vm");
+    t.vm(10, "web", "/m/machine-qemu\\x2d1\\x2dweb.scope", 1);
+    t.cgroup("/m/machine-qemu\\x2d1\\x2dweb.scope", "cpu.weight", "100\n");
+    let entry = |path: &str| settings(&format!("[[vm]]\ncgroup = {path}\nshares = 7\n"));
+    let seen = laid(&t, &entry(r"'/m/machine-qemu\x2d1\x2dweb.scope'"));
+    assert_eq!((seen.names.vms[0].shares, troubles(&seen)), (7, vec![]));
+    let seen = laid(&t, &entry("'/m'"));
+    assert_eq!((seen.names.vms[0].shares, troubles(&seen)), (7, vec![]));
+    let none = "settings: cannot find the cgroup '/batch': seen none; no VM matches it until \
+        there is";
+    assert_eq!(troubles(&laid(&t, &entry("'/batch'"))), [none]);
+    // In double quotes the path has lost what systemd has written in it.
+    let seen = laid(&t, &entry(r#""/m/machine-qemu\x2d1\x2dweb.scope""#));
+    let hint = "settings: cannot find the cgroup '/m/machine-qemu-1-web.scope': seen none; no VM \
+        matches it until there is; if it has \\x2d or the like in its name, write it in single \
+        quotes, for TOML reads that in double quotes as another character";
+    assert_eq!((seen.names.vms[0].shares, troubles(&seen)), (1000, vec![hint]));
+    let pool = r#"[[pool]]
+name = "/m/a\x2db.slice"
+"#;
+    assert!(troubles(&laid(&t, &settings(pool)))[0].ends_with("as another character"));
+}
+
+#[test]
 fn what_does_not_hold_together_is_told_and_the_rest_is_in_force() {
     let t = MadeUp::new("misfit");
     t.vm(10, "web", "/web", 1);
