@@ -129,8 +129,8 @@ impl Attributes {
 }
 
 /// What the extended attributes of a cgroup's folder say of the VM (of so many vCPUs) or pool
-/// (`None`) that it is. Attributes of others are passed over. Amounts are read, and checked as far
-/// as that needs no speed of the pCPUs.
+/// (`None`) that it is. Attributes of others are passed over. Each amount is checked alone, as far
+/// as that needs no speed of the pCPUs; `Attributes::over` finds those that contradict each other.
 ///
 /// # Errors
 /// Every reason, each with `object` and the attribute's name; then none of them counts.
@@ -154,9 +154,8 @@ pub fn from_attributes(
         reasons
             .extend(set.err().map(|reason| format!("{object}: {PREFIX}{}: {reason}", shown(key))));
     }
-    let said =
-        Said { reservation: out.reservation, limit: out.limit, burst: out.burst, vcpus, mhz: None };
-    let misfits = said.reasons().into_iter().chain(said.loose_burst(true));
+    let limit = Said { limit: out.limit, burst: out.burst, ..Said::default() };
+    let misfits = limit.reasons().into_iter().chain(limit.loose_burst(true));
     reasons.extend(misfits.map(|reason| format!("{object}: {PREFIX}{reason}")));
     if reasons.is_empty() { Ok(out) } else { Err(reasons) }
 }
@@ -281,28 +280,16 @@ mod tests {
     }
 
     #[test]
-    fn attributes_that_do_not_fit_each_other_are_refused() {
-        let seen =
-            read(&[("user.tandem.reservation", "300%"), ("user.tandem.limit", "0.5%")], Some(2))
-                .unwrap_err();
-        assert_eq!(seen.len(), 3);
-        assert!(
-            seen[0].starts_with(
-                "cgroup '/a': user.tandem.reservation: seen 300%, allowed up to 200 %"
-            ),
-            "{}",
-            seen[0]
-        );
-        assert!(
-            seen[1].starts_with(
-                "cgroup '/a': user.tandem.limit: seen 0.5%, allowed 1 % of a pCPU or more"
-            ),
-            "{}",
-            seen[1]
-        );
-        assert!(seen[2].starts_with(
-            "cgroup '/a': user.tandem.limit: seen 0.5%, allowed its reservation of 300% or more"
-        ));
+    fn amounts_that_can_never_be_are_refused_and_those_that_contradict_each_other_are_read() {
+        let refused = |pairs: &[(&str, &str)], vcpus| read(pairs, vcpus).unwrap_err();
+        let low = refused(&[("user.tandem.limit", "0.5%")], Some(2));
+        let start = "cgroup '/a': user.tandem.limit: seen 0.5%, allowed 1 % of a pCPU or more";
+        assert!(low.len() == 1 && low[0].starts_with(start), "{low:?}");
+        let both = [("user.tandem.reservation", "300%"), ("user.tandem.limit", "50%")];
+        let reasons = read(&both, Some(2)).unwrap().over(PLAIN, Some(2), 2000).unwrap_err();
+        assert_eq!(reasons.len(), 2, "{reasons:?}");
+        assert!(reasons[0].starts_with("reservation: seen 300%, allowed up to 200 %"));
+        assert!(reasons[1].starts_with("limit: seen 50%, allowed its reservation of 300% or more"));
         let seen =
             read(&[("user.tandem.limit", "unlimited"), ("user.tandem.burst", "1ms")], Some(2))
                 .unwrap_err();

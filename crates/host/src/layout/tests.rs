@@ -244,6 +244,33 @@ fn what_does_not_hold_together_is_told_and_the_rest_is_in_force() {
     );
 }
 
+#[test]
+fn of_attributes_that_contradict_each_other_the_reservation_alone_is_ignored() {
+    let t = MadeUp::new("contradiction");
+    t.vm(10, "web", "/web", 2);
+    t.attribute("/web", "user.tandem.shares", "77");
+    t.attribute("/web", "user.tandem.limit", "50%");
+    let all = |l: &Layout| {
+        let web = &l.names.vms[0];
+        (web.shares, web.reservation, web.limit.map(Rate::percent))
+    };
+    let next = "until then it is left without a reservation";
+    for reservation in ["80%", "250%"] {
+        t.attribute("/web", "user.tandem.reservation", reservation);
+        let seen = laid(&t, &LiveSettings::default());
+        assert_eq!(all(&seen), (77, Rate(0), Some("50 %".to_owned())), "{reservation}");
+        let troubles = troubles(&seen);
+        assert!(troubles.iter().all(|t| t.starts_with("VM 'web': ") && t.ends_with(next)));
+        assert_eq!(troubles.len(), 1 + usize::from(reservation == "250%"), "{troubles:?}");
+        assert_eq!(seen.names.vms[0].sources.get("reservation"), None);
+    }
+    // The file's limit may go with the attribute's reservation.
+    t.attribute("/web", "user.tandem.reservation", "80%");
+    let seen = laid(&t, &settings("[[vm]]\nname = \"web\"\nlimit = \"100%\"\n"));
+    assert_eq!(all(&seen).2, Some("100 %".to_owned()));
+    assert_eq!((all(&seen).1.percent(), troubles(&seen)), ("80 %".to_owned(), vec![]));
+}
+
 fn fs_remove(t: &MadeUp, cgroup: &str) {
     std::fs::remove_dir_all(t.path(&format!("cgroup{cgroup}"))).unwrap();
 }
