@@ -47,6 +47,8 @@ mod watched;
 mod watcher;
 mod watcher_kernel;
 
+use std::path::Path;
+
 pub use ejections::Ejections;
 pub use eligible::Which;
 pub use homes::{HOMES_FILE, HomesFile, VmHomes};
@@ -85,6 +87,18 @@ pub enum HostError {
         /// What to do.
         next: String,
     },
+    /// A file that is made cannot be written.
+    #[error("{file}: cannot write {what}: {seen}; {next}")]
+    Unwritten {
+        /// The file; empty where the caller knows it.
+        file: String,
+        /// What goes there.
+        what: &'static str,
+        /// What was seen.
+        seen: String,
+        /// What to do.
+        next: &'static str,
+    },
     /// Raw records of a trace are none, or of another version.
     #[error(
         "records of a trace: cannot read them: {seen}; use tandem of the version that wrote them"
@@ -120,9 +134,26 @@ impl HostError {
     /// is the daemon that lacks, this is a next step too.
     #[must_use]
     pub fn or(mut self, instead: &str) -> HostError {
+        let lacks = self.lacks_daemon();
         if let HostError::Object { next, .. } = &mut self {
-            if next.starts_with("start 'tandem run'") {
+            if lacks {
                 next.push_str(instead);
+            }
+        }
+        self
+    }
+
+    /// Whether it is the daemon, or its scheduler, that lacks.
+    pub(crate) fn lacks_daemon(&self) -> bool {
+        matches!(self, HostError::Object { next, .. } if next.starts_with("start 'tandem run'"))
+    }
+
+    /// The same, of this file where it is one that cannot be written.
+    #[must_use]
+    pub fn in_file(mut self, path: &Path) -> HostError {
+        if let HostError::Unwritten { file, .. } = &mut self {
+            if file.is_empty() {
+                *file = path.display().to_string();
             }
         }
         self

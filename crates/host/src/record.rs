@@ -22,7 +22,7 @@ use spool::{Merged, Spool};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{BufReader, Read, Write},
+    io::{self, BufReader, Read, Write},
     path::Path,
     time::{Duration, Instant},
 };
@@ -129,13 +129,11 @@ pub fn record(
     let _alone = alone()?;
     let host: Records<HostRecord> = Records::new(&pinned("host_map")?, "host_map", true)?;
     let rings = Rings::open()?;
-    let raw = |e| {
-        HostError::object(
-            options.raw.display().to_string(),
-            "keep raw records there",
-            e,
-            "name another file with -o",
-        )
+    let raw = |e: io::Error| HostError::Unwritten {
+        file: options.raw.display().to_string(),
+        what: "raw records",
+        seen: e.to_string(),
+        next: "name another file with -o",
     };
     let file = File::options()
         .create(true)
@@ -159,7 +157,7 @@ pub fn record(
     session.lost_before = session.rings.lost().0;
     let ended = session.head(topology).and_then(|()| session.run(options));
     session.trace(false);
-    ended?;
+    ended.map_err(|e| e.in_file(options.raw))?;
     let mut done = session.done;
     drop(session);
     let show = |m: &Merged| (options.progress)(&Recorded { merged_bytes: m.bytes, ..done });
@@ -207,12 +205,12 @@ fn salvage_with(
 }
 
 fn written(e: &impl std::fmt::Display) -> HostError {
-    HostError::object(
-        "trace",
-        "write it",
-        e,
-        "look at the disk; make the trace of what was written so far by --salvage",
-    )
+    HostError::Unwritten {
+        file: String::new(),
+        what: "the trace",
+        seen: e.to_string(),
+        next: "look at the disk; make the trace of what was written so far by --salvage",
+    }
 }
 
 struct Session {

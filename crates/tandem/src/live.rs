@@ -85,7 +85,11 @@ pub(crate) fn this_host() -> Result<Topology, Failure> {
 }
 
 pub(crate) fn host_failure(e: HostError) -> Failure {
-    let exit = if matches!(e, HostError::Ejected { .. }) { Exit::Ejected } else { Exit::Host };
+    let exit = match e {
+        HostError::Ejected { .. } => Exit::Ejected,
+        HostError::Unwritten { .. } => Exit::Other,
+        _ => Exit::Host,
+    };
     Failure::new(exit, e)
 }
 

@@ -48,7 +48,6 @@ pub struct Args {
 /// `Exit::Host` when no scheduler is loaded, `Exit::Other` when the file cannot be written,
 /// `Exit::Input` and `Exit::Damaged` for raw records that are not there and that are none.
 pub fn main(args: &Args) -> Result<(), Failure> {
-    let bad = |e| Failure::new(Exit::Host, e);
     if args.output.as_os_str() == "-" {
         let text =
             "--output -: cannot record there: seen standard output, allowed a file; name one";
@@ -61,7 +60,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
         topology::from_sysfs(Path::new("/sys")).map_err(|e| Failure::new(Exit::Host, e))?;
     let left = args.salvage.as_deref().map(open).transpose()?;
     if left.is_none() {
-        host::Accounts::open().map_err(bad)?; // before a file is made
+        host::Accounts::open().map_err(live::host_failure)?; // before a file is made
     }
     let file = Output::open(&args.output, "the trace")?;
     let out = BufWriter::new(file.writer()?);
@@ -93,7 +92,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
             let named = anyhow::Error::from(e).context(raw.display().to_string());
             Failure::new(Exit::Damaged, named)
         }
-        (_, e) => bad(e),
+        (_, e) => live::host_failure(e.in_file(&args.output)),
     })?;
     file.finish()?;
     done.bytes = std::fs::metadata(&args.output).map_or(0, |m| m.len());
