@@ -12,6 +12,7 @@ mod ejections;
 mod eligible;
 mod follow;
 mod found;
+mod gap;
 mod guests;
 mod held;
 mod homes;
@@ -51,6 +52,7 @@ use std::path::Path;
 
 pub use ejections::Ejections;
 pub use eligible::Which;
+pub use gap::{Gap, over_gaps};
 pub use homes::{HOMES_FILE, HomesFile, VmHomes};
 pub use live::{ExitReason, Live};
 pub use names::{NAMES_FILE, Names, PoolName, Sources, VmName};

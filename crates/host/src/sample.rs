@@ -17,7 +17,7 @@ use views::{Times, WorldKind};
 /// Whose accounts are read.
 pub enum Source {
     /// The scheduler's own.
-    Tandem(Accounts),
+    Tandem(Box<Accounts>),
     /// The kernel's, under any scheduler.
     Kernel,
 }
@@ -66,6 +66,9 @@ pub(crate) struct Seen {
 
 impl Source {
     /// Everything now.
+    ///
+    /// # Errors
+    /// `HostError` when the daemon's accounts cannot be read, or were not in force to the end.
     pub(crate) fn sample(&self, topology: &Topology, seen: &mut Seen) -> Result<Sample, HostError> {
         match self {
             Source::Tandem(accounts) => of_tandem(accounts, topology),
@@ -130,6 +133,8 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
         .zip(&called)
         .map(|(v, name)| (name.clone(), vms.remove(&v.id).unwrap_or_default()))
         .collect();
+    // Records that are mapped stay as they were when the scheduler has been ended.
+    accounts.check()?;
     Ok(Sample { at_ns, names, called, vms, system, busy })
 }
 

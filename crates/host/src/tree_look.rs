@@ -34,7 +34,7 @@ pub fn look(
     (duration, step): (Duration, Duration),
     stop: &dyn Fn() -> bool,
 ) -> Result<Look, HostError> {
-    let source = Source::Tandem(accounts);
+    let source = Source::Tandem(Box::new(accounts));
     let Source::Tandem(accounts) = &source else { unreachable!("just made") };
     let mut seen: Vec<(u64, Vec<Node>)> = vec![];
     let measured = measure_and(&source, topology, (duration, step), stop, &mut || {

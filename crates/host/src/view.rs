@@ -22,6 +22,8 @@ pub(crate) struct Records<T> {
     bytes: usize,
     stride: usize,
     len: usize,
+    /// The kernel's number of the map; 0 if it gives none.
+    id: u32,
     _record: PhantomData<T>,
 }
 
@@ -65,7 +67,8 @@ impl<T: Copy> Records<T> {
         if base == libc::MAP_FAILED {
             return Err(bad(std::io::Error::last_os_error().to_string()));
         }
-        Ok(Records { base: base.cast(), bytes, stride, len, _record: PhantomData })
+        let id = map.info().map_or(0, |info| info.info.id);
+        Ok(Records { base: base.cast(), bytes, stride, len, id, _record: PhantomData })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -119,20 +122,7 @@ impl Accounts {
     /// # Errors
     /// `HostError::Object` when no daemon runs or it is of another version.
     pub fn open() -> Result<Accounts, HostError> {
-        let running = std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
-        if running.trim() != "tandem" {
-            let seen = if running.trim().is_empty() {
-                "no scheduler is loaded".to_owned()
-            } else {
-                format!("{} is loaded", running.trim())
-            };
-            return Err(HostError::object(
-                "scheduler",
-                "read its accounts",
-                seen,
-                "start 'tandem run' first",
-            ));
-        }
+        loaded(&ops())?;
         Ok(Accounts {
             host: Records::new(&pinned("host_map")?, "host_map", false)?,
             pcpus: Records::new(&pinned("pcpus_map")?, "pcpus_map", false)?,
@@ -141,6 +131,16 @@ impl Accounts {
             nodes: Records::new(&pinned("nodes_map")?, "nodes_map", false)?,
             limiters: Records::new(&pinned("limiters_map")?, "limiters_map", false)?,
         })
+    }
+
+    /// Checks that these are still the accounts of the scheduler that is loaded.
+    ///
+    /// # Errors
+    /// `HostError::Object` when it has been ended, or loaded anew.
+    pub(crate) fn check(&self) -> Result<(), HostError> {
+        loaded(&ops())?;
+        let now = pinned("host_map")?.info().map_or(0, |info| info.info.id);
+        same(self.host.id, now)
     }
 
     /// The host's record.
@@ -248,6 +248,32 @@ impl Accounts {
     }
 }
 
+/// Name of the scheduler that the kernel has loaded; nothing if there is none.
+fn ops() -> String {
+    std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default()
+}
+
+/// Checks that the scheduler of this name is ours.
+fn loaded(ops: &str) -> Result<(), HostError> {
+    match ops.trim() {
+        "tandem" => Ok(()),
+        "" => Err(unreadable("no scheduler is loaded")),
+        other => Err(unreadable(format!("{other} is loaded"))),
+    }
+}
+
+/// Checks that the map that was opened is the one that is pinned now.
+fn same(opened: u32, now: u32) -> Result<(), HostError> {
+    if opened == now {
+        return Ok(());
+    }
+    Err(unreadable("it was loaded anew meanwhile"))
+}
+
+fn unreadable(seen: impl ToString) -> HostError {
+    HostError::object("scheduler", "read its accounts", seen, "start 'tandem run' first")
+}
+
 fn brought_up(mut w: World, now_ns: u64) -> World {
     let more = now_ns.saturating_sub(w.state_since_ns);
     w.time_ns[(w.state & 7) as usize] += more;
@@ -273,4 +299,21 @@ pub(crate) fn monotonic_ns() -> u64 {
     // SAFETY: writes one timespec of ours.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_are_those_of_the_scheduler_that_is_loaded() {
+        let said = |e: Result<(), HostError>| e.expect_err("not ours").to_string();
+        assert!(loaded("tandem\n").is_ok() && same(7, 7).is_ok());
+        let none = "scheduler: cannot read its accounts: no scheduler is loaded; start 'tandem \
+            run' first";
+        assert_eq!(said(loaded("")), none);
+        assert!(said(loaded("scx_simple\n")).contains(": scx_simple is loaded; "));
+        assert!(said(same(7, 8)).contains(": it was loaded anew meanwhile; "));
+        assert!(same(7, 8).unwrap_err().lacks_daemon());
+    }
 }

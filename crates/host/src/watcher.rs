@@ -45,13 +45,18 @@ impl Watcher {
     /// # Errors
     /// `HostError` when there are no accounts to read.
     pub fn look(&mut self, topology: &Topology) -> Result<Counters, HostError> {
-        self.ids.forget();
         match &mut self.accounts {
             // Opened each time: the daemon loads the scheduler again when pCPUs go on or off line.
             Whose::Tandem(ledger, services) => {
-                of_tandem(&Accounts::open()?, topology, &mut self.ids, (ledger, services))
+                let (accounts, names) = (Accounts::open()?, Names::read()?);
+                // A look that fails is none: owners are remembered over it.
+                self.ids.forget();
+                Ok(of_tandem((&accounts, &names), topology, &mut self.ids, (ledger, services)))
             }
-            Whose::Kernel(kernel) => Ok(kernel.look(topology, &mut self.ids)),
+            Whose::Kernel(kernel) => {
+                self.ids.forget();
+                Ok(kernel.look(topology, &mut self.ids))
+            }
         }
     }
 }
@@ -59,12 +64,11 @@ impl Watcher {
 type Remembered<'a> = (&'a mut Ledger, &'a mut Services);
 
 fn of_tandem(
-    accounts: &Accounts,
+    (accounts, names): (&Accounts, &Names),
     topology: &Topology,
     ids: &mut Ids,
     (ledger, sys): Remembered,
-) -> Result<Counters, HostError> {
-    let names = Names::read()?;
+) -> Counters {
     let gid: BTreeMap<u32, Gid> = [(VM_SYSTEM, Gid::SYSTEM)]
         .into_iter()
         .chain(names.vms.iter().map(|v| (v.id, ids.vm(v.pid, v.started))))
@@ -72,7 +76,7 @@ fn of_tandem(
     let gauges = |vm: &VmName| {
         accounting::gauges(accounts.vm(vm.id as usize).demand, Some(vm.weight), names.mhz)
     };
-    let groups = groups(&names, ids, gauges);
+    let groups = groups(names, ids, gauges);
     let past = |gid: &BTreeMap<u32, Gid>| -> BTreeMap<Gid, Totals> {
         gid.iter().map(|(vm, gid)| (*gid, accounting::past(&accounts.vm(*vm as usize)))).collect()
     };
@@ -94,7 +98,7 @@ fn of_tandem(
         Counters { at_ns, unix_seconds: wall(), pcpus, cores, groups, worlds, memory };
     ledger.settle(&mut counters, &gone);
     sys.settle(&mut counters, &services);
-    Ok(counters)
+    counters
 }
 
 /// Worlds that live, and which of them are threads of the kernel.

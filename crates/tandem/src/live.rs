@@ -5,6 +5,7 @@ use crate::top::Args as TopArgs;
 use crate::{Exit, Failure, knobs, metrics, say};
 use host::{
     Accounts, HostError, Names, Reloaded, SettingsFile, discover::Roots, doctor, instead, measure,
+    over_gaps,
 };
 use settings::LiveSettingsError;
 use std::{
@@ -80,8 +81,12 @@ pub(crate) fn watch_stop() {
     watch(&[libc::SIGINT, libc::SIGTERM]);
 }
 
+fn topology() -> Result<Topology, HostError> {
+    Ok(topology::from_sysfs(Path::new("/sys"))?)
+}
+
 pub(crate) fn this_host() -> Result<Topology, Failure> {
-    topology::from_sysfs(Path::new("/sys")).map_err(|e| Failure::new(Exit::Host, e))
+    topology().map_err(host_failure)
 }
 
 pub(crate) fn host_failure(e: HostError) -> Failure {
@@ -141,7 +146,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         reload: Box::new(|| RELOAD.swap(false, Ordering::Relaxed)),
         verbose: args.verbose,
     };
-    let done = host::run::run(&|| Ok(topology::from_sysfs(Path::new("/sys"))?), &options);
+    let done = host::run::run(&topology, &options);
     said.end(done.map_err(host_failure))
 }
 
@@ -156,17 +161,22 @@ pub fn tables(args: &TopArgs) -> Result<(), Failure> {
     let mut left = args.count.unwrap_or(if args.once { 1 } else { u64::MAX });
     while left > 0 && !stopped() {
         left -= 1;
-        // Opened for each look: the daemon loads the scheduler again when pCPUs go on or off line.
-        let topology = this_host()?;
-        let source = if args.kernel {
-            measure::Source::Kernel
-        } else {
-            measure::Source::Tandem(Accounts::open().map_err(no_accounts)?)
-        };
         let duration = Duration::from_nanos(args.interval.unwrap_or(TABLE_INTERVAL).ns());
         let step = Duration::from_nanos(args.step.unwrap_or(TABLE_STEP).ns().max(1_000_000));
-        let measure::Measured { run, names } =
-            measure::measure(&source, &topology, duration, step, &stopped).map_err(no_accounts)?;
+        // Opened for each look: the daemon loads the scheduler again when pCPUs go on or off line.
+        let mut measured = || {
+            let source = if args.kernel {
+                measure::Source::Kernel
+            } else {
+                measure::Source::Tandem(Box::new(Accounts::open()?))
+            };
+            measure::measure(&source, &topology()?, duration, step, &stopped)
+        };
+        let done = over_gaps(&stopped, &mut measured);
+        if done.is_err() && stopped() {
+            return Ok(());
+        }
+        let measure::Measured { run, names } = done.map_err(no_accounts)?;
         // As of other hosts, --once shows the last of so many samples.
         if args.once && left > 0 {
             continue;
@@ -216,11 +226,12 @@ fn allocations(names: &Names) -> Allocations {
 /// `Exit::Host` when there are no accounts to read.
 pub fn look(interval: Span) -> Result<host::Look, Failure> {
     watch(&[libc::SIGINT, libc::SIGTERM]);
-    let lacks = |e: HostError| host_failure(e.or(instead::SCENARIO));
-    Names::of_running().map_err(lacks)?;
-    let accounts = Accounts::open().map_err(lacks)?;
     let duration = Duration::from_nanos(interval.ns());
-    host::look(accounts, &this_host()?, (duration, LOOK_STEP), &stopped).map_err(host_failure)
+    let mut looked = || {
+        Names::of_running()?;
+        host::look(Accounts::open()?, &topology()?, (duration, LOOK_STEP), &stopped)
+    };
+    over_gaps(&stopped, &mut looked).map_err(|e| host_failure(e.or(instead::SCENARIO)))
 }
 
 /// How often `tandem plan` looks within its interval.

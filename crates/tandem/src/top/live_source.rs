@@ -1,9 +1,9 @@
 //! Samples of this host, each a look at the accounts an interval after the last.
 
 use crate::Failure;
-use crate::live::{kernel_policy, no_accounts, this_host, watch};
+use crate::live::{kernel_policy, no_accounts, stopped, this_host, watch};
 use esxtop::{Counters, LoadAverage, Rates};
-use host::{HostError, Watcher};
+use host::{Gap, HostError, Watcher, over_gaps};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use top::{Error, Polled, Sample, Source};
@@ -15,6 +15,7 @@ const FIRST: Duration = Duration::from_secs(1);
 /// Looks at this host.
 pub struct LiveSource {
     watcher: Watcher,
+    gap: Gap,
     title: String,
     before: Counters,
     at: Instant,
@@ -39,7 +40,7 @@ impl LiveSource {
             watch(&[libc::SIGINT, libc::SIGTERM]);
         }
         let mut watcher = if kernel { Watcher::of_kernel() } else { Watcher::of_tandem() };
-        let before = look(&mut watcher).map_err(no_accounts)?;
+        let before = over_gaps(&stopped, &mut || look(&mut watcher)).map_err(no_accounts)?;
         let title = if kernel {
             format!("{} by {}", host_name(), kernel_policy())
         } else {
@@ -48,6 +49,7 @@ impl LiveSource {
         let first = screen.then_some(FIRST);
         Ok(LiveSource {
             watcher,
+            gap: Gap::default(),
             title,
             before,
             at: Instant::now(),
@@ -69,8 +71,13 @@ impl Source for LiveSource {
         if !left.is_zero() && !self.now {
             return Ok(Polled::NotYet(left));
         }
-        (self.now, self.first, self.at) = (false, None, Instant::now());
-        let now = look(&mut self.watcher)?;
+        let begin = Instant::now();
+        let now = match look(&mut self.watcher) {
+            Ok(now) => now,
+            Err(e) => return self.gap.wait(&e).map(Polled::NotYet).ok_or_else(|| e.into()),
+        };
+        self.gap.end();
+        (self.now, self.first, self.at) = (false, None, begin);
         let rates = Rates::between(&self.before, &now);
         self.before = now;
         // Two looks at one moment.
