@@ -98,6 +98,14 @@ pub(crate) fn host_failure(e: HostError) -> Failure {
     Failure::new(exit, e)
 }
 
+/// The failure of a command whose samples end with `e`.
+pub(crate) fn no_samples(e: ::top::Error) -> Failure {
+    match e.downcast::<HostError>() {
+        Ok(e) => no_accounts(*e),
+        Err(e) => Failure::from(anyhow::Error::from_boxed(e)),
+    }
+}
+
 /// The failure of `tandem top`, which has the kernel's accounts instead.
 pub(crate) fn no_accounts(e: HostError) -> Failure {
     host_failure(e.or(instead::KERNEL))
@@ -332,4 +340,34 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_that_the_host_does_not_give_end_with_its_code() {
+        let ejected = HostError::Ejected { reason: "stall".to_owned() };
+        let lacks = HostError::Object {
+            object: "scheduler".to_owned(),
+            what: "read its accounts",
+            seen: "no scheduler is loaded".to_owned(),
+            next: "start 'tandem run' first".to_owned(),
+        };
+        assert_eq!(no_samples(Box::new(ejected)).exit, Exit::Ejected);
+        let full = HostError::Unwritten {
+            file: String::new(),
+            what: "the trace",
+            seen: "No space left on device".to_owned(),
+            next: "look at the disk",
+        };
+        let full = host_failure(full.in_file(Path::new("/small/a.trace")));
+        let said = "/small/a.trace: cannot write the trace: No space left on device; look at the \
+            disk";
+        assert_eq!((full.exit, full.error.to_string().as_str()), (Exit::Other, said));
+        let lacks = no_samples(Box::new(lacks));
+        assert!(lacks.exit == Exit::Host && lacks.error.to_string().contains(", or use --kernel"));
+        assert_eq!(no_samples("other".into()).exit, Exit::Other);
+    }
 }

@@ -303,14 +303,20 @@ fn player(args: &Args, config: &Config, screen: bool) -> Result<(Player, Option<
     Ok((opened.player(args.pace()?), damage))
 }
 
-fn other(e: ::top::Error) -> Failure {
+#[cfg(feature = "live")]
+fn no_samples(e: ::top::Error) -> Failure {
+    crate::live::no_samples(e)
+}
+
+#[cfg(not(feature = "live"))]
+fn no_samples(e: ::top::Error) -> Failure {
     Failure::from(anyhow::Error::from_boxed(e))
 }
 
 /// The next sample, waited for.
 fn wait_for(source: &mut dyn Source, interval: Duration) -> Result<Option<Sample>, Failure> {
     loop {
-        match source.poll(interval).map_err(other)? {
+        match source.poll(interval).map_err(no_samples)? {
             Polled::Sample(sample) => return Ok(Some(*sample)),
             Polled::End => return Ok(None),
             Polled::NotYet(wait) => std::thread::sleep(wait.min(Duration::from_millis(100))),
@@ -399,7 +405,7 @@ fn print_screen(args: &Args, mut player: Player, mut state: State) -> Result<(),
             last = player.sample();
             break;
         }
-        if player.tick(Duration::ZERO, interval).map_err(other)? {
+        if player.tick(Duration::ZERO, interval).map_err(no_samples)? {
             if player.doing() == "ended" {
                 break;
             }
