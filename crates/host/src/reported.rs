@@ -1,7 +1,14 @@
 //! Stores what has been reported, so that a lasting condition is reported once, and again only
 //! after it was over.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+/// Nothing has been taken of the pCPUs for so long where it is said that it is over: a task that
+/// comes each few seconds is reported once.
+const OVER: Duration = Duration::from_secs(60);
 
 /// What was reported and is still true.
 #[derive(Debug, Default)]
@@ -42,7 +49,8 @@ pub(crate) struct Conditions {
     /// Forks that were refused.
     refused: u64,
     lost: bool,
-    taken: bool,
+    /// When something was taken last, if that was reported and not that it is over.
+    taken: Option<Instant>,
 }
 
 impl Default for Conditions {
@@ -55,7 +63,7 @@ impl Default for Conditions {
             asserts: 0,
             refused: 0,
             lost: false,
-            taken: false,
+            taken: None,
         }
     }
 }
@@ -94,9 +102,14 @@ impl Conditions {
         news
     }
 
-    /// Whether others take something of the pCPUs: whether that is news, or that it is over.
-    pub(crate) fn taken(&mut self, now: bool) -> bool {
-        std::mem::replace(&mut self.taken, now) != now
+    /// Whether others take something of the pCPUs: whether that is news, or that it is over since a
+    /// while.
+    pub(crate) fn taken(&mut self, now: bool, at: Instant) -> bool {
+        match self.taken {
+            _ if now => self.taken.replace(at).is_none(),
+            Some(last) if at.saturating_duration_since(last) >= OVER => self.taken.take().is_some(),
+            _ => false,
+        }
     }
 
     /// Whether the kernel loses CPU time (`sched/account/charge.h`): whether that is news.
@@ -146,7 +159,11 @@ mod tests {
             [0, 7, 7, 13, 14].map(|n| conditions.refused(n)),
             [false, true, false, false, true]
         );
-        let taken = [false, true, true, false].map(|now| conditions.taken(now));
-        assert_eq!(taken, [false, true, false, true]);
+        let begin = Instant::now();
+        let looks =
+            [(0, false), (1, true), (2, true), (3, false), (61, false), (62, false), (63, true)];
+        let at = |s: u64| begin + Duration::from_secs(s);
+        let taken = looks.map(|(s, now)| conditions.taken(now, at(s)));
+        assert_eq!(taken, [false, true, false, false, false, true, true]);
     }
 }

@@ -301,7 +301,7 @@ impl Daemon<'_> {
         let all = self.pcpus.online().iter().map(|pcpu| (pcpu, lost(pcpu))).collect();
         let differs = self.takers.look(now, all);
         let taken = Rate(self.takers.in_force().values().map(|rate| rate.0).sum());
-        if self.conditions.taken(taken.0 > 0) {
+        if self.conditions.taken(taken.0 > 0, Instant::now()) {
             (self.options.say)(&if taken.0 > 0 {
                 format!(
                     "real-time tasks, or others that the kernel runs before those of the fair \
@@ -311,7 +311,7 @@ impl Daemon<'_> {
                     self.pcpus.online().len()
                 )
             } else {
-                "real-time tasks take nothing of the pCPUs any more".to_owned()
+                "real-time tasks have taken nothing of the pCPUs for a minute".to_owned()
             });
         }
         differs

@@ -1,12 +1,15 @@
 //! What real-time tasks and others of higher scheduling classes take of each pCPU, from what the
 //! scheduler has counted; it is not there to be divided.
 //!
-//! Promise: within two seconds of a change the plan divides what is left, and a plan is not made
-//! anew for less than a 64th of a pCPU (spec R9).
+//! Promise: within two seconds of a change the plan divides what is left, unless it is one of many
+//! that come and go; and a plan is not made anew for less than a 64th of a pCPU (spec R9), nor all
+//! the time for a task that runs now and then.
 //!
 //! Law: once a second the mean of that second, in 64ths of a pCPU, rounded to the nearest, where it
 //! is two at least: less is the kernel's own way from world to world where a hypervisor takes time
-//! from it. It comes into force if that of some pCPU is another by more than one 64th.
+//! from it. It comes into force if that of some pCPU is another by more than one 64th. After four
+//! such changes without 15 s in which nothing differs, it is the mean of 16 s that does, until
+//! nothing has differed for 15 s.
 //!
 //! Units: ns, and `Rate`.
 //!
@@ -21,13 +24,32 @@ const PERIOD_NS: u64 = 1_000_000_000;
 const STEP: u64 = Rate::ONE.0 / 64;
 /// Steps that count at least.
 const LEAST: u128 = 2;
+/// So many changes come into force a second after they began.
+const QUICK: u32 = 4;
+/// The others are means of this time.
+const SLOW_NS: u64 = 16_000_000_000;
+/// After so long without a difference the next changes are quick again.
+const CALM_NS: u64 = 15_000_000_000;
+
+/// What each pCPU had lost until some time, in ns.
+#[derive(Clone, Debug)]
+struct Seen {
+    at_ns: u64,
+    lost_ns: BTreeMap<PcpuId, u64>,
+}
 
 /// What is taken now.
 #[derive(Clone, Debug, Default)]
 pub struct Takers {
-    /// Until when, and what each pCPU had lost until then, in ns.
-    seen: Option<(u64, BTreeMap<PcpuId, u64>)>,
+    /// The last look.
+    seen: Option<Seen>,
+    /// Where the mean of `SLOW_NS` begins.
+    slow: Option<Seen>,
     in_force: Taken,
+    /// Changes since the last calm.
+    changes: u32,
+    /// When the mean of a second was last another than what was in force.
+    differed_ns: u64,
 }
 
 impl Takers {
@@ -40,29 +62,56 @@ impl Takers {
     /// Looks at what each pCPU has lost in all until `now_ns`. Whether something else is in force
     /// from now on.
     pub fn look(&mut self, now_ns: u64, lost_ns: BTreeMap<PcpuId, u64>) -> bool {
-        let Some((since, before)) = &self.seen else {
-            self.seen = Some((now_ns, lost_ns));
+        let now = Seen { at_ns: now_ns, lost_ns };
+        let Some(before) = &self.seen else {
+            (self.seen, self.slow) = (Some(now.clone()), Some(now));
             return false;
         };
-        let period = now_ns.saturating_sub(*since);
-        if period < PERIOD_NS {
+        if now_ns.saturating_sub(before.at_ns) < PERIOD_NS {
             return false;
         }
+        let mean = now.since(before);
+        let differs = differ(&mean, &self.in_force);
+        if differs {
+            self.differed_ns = now_ns;
+        } else if now_ns.saturating_sub(self.differed_ns) >= CALM_NS {
+            self.changes = 0;
+        }
+        let quick = self.changes < QUICK;
+        let slow = self.slow.as_ref().filter(|s| now_ns.saturating_sub(s.at_ns) >= SLOW_NS);
+        let new = match slow {
+            _ if quick => Some(mean).filter(|_| differs),
+            Some(slow) => Some(now.since(slow)).filter(|mean| differ(mean, &self.in_force)),
+            None => None,
+        };
+        if slow.is_some() || quick && differs {
+            self.slow = Some(now.clone());
+        }
+        self.seen = Some(now);
+        self.changes += u32::from(quick && differs);
+        let changed = new.is_some();
+        self.in_force = new.unwrap_or_else(|| std::mem::take(&mut self.in_force));
+        changed
+    }
+}
+
+impl Seen {
+    /// The mean of the time since another look, of pCPUs that were there then.
+    fn since(&self, before: &Seen) -> Taken {
+        let period = self.at_ns.saturating_sub(before.at_ns).max(1);
         let rate = |(pcpu, lost): (&PcpuId, &u64)| {
-            let ns = lost.saturating_sub(*before.get(pcpu)?).min(period);
+            let ns = lost.saturating_sub(*before.lost_ns.get(pcpu)?).min(period);
             let steps = (u128::from(ns) * 64 + u128::from(period) / 2) / u128::from(period);
             (steps >= LEAST).then_some((*pcpu, Rate(steps as u64 * STEP)))
         };
-        let now: Taken = lost_ns.iter().filter_map(rate).collect();
-        self.seen = Some((now_ns, lost_ns));
-        let of = |all: &Taken, pcpu: &PcpuId| all.get(pcpu).map_or(0, |rate| rate.0);
-        let mut pcpus = now.keys().chain(self.in_force.keys());
-        let differs = pcpus.any(|p| of(&now, p).abs_diff(of(&self.in_force, p)) > STEP);
-        if differs {
-            self.in_force = now;
-        }
-        differs
+        self.lost_ns.iter().filter_map(rate).collect()
     }
+}
+
+/// Whether that of some pCPU is another by more than a step.
+fn differ(a: &Taken, b: &Taken) -> bool {
+    let of = |all: &Taken, pcpu: &PcpuId| all.get(pcpu).map_or(0, |rate| rate.0);
+    a.keys().chain(b.keys()).any(|p| of(a, p).abs_diff(of(b, p)) > STEP)
 }
 
 #[cfg(test)]
@@ -87,6 +136,50 @@ mod tests {
         assert_eq!(look(9000, [2110, 1015]), (true, vec![19, 32]));
         assert_eq!(look(10_000, [2133, 1015]), (true, vec![]), "1.5 steps and more are two");
         assert_eq!(look(11_000, [2157, 1015]), (true, vec![2]));
+    }
+
+    /// Lets a task take `ms` of a pCPU from each of these milliseconds on. How often something else
+    /// comes into force in `seconds` that begin at `from`, and what is in force then.
+    fn periodic(
+        takers: &mut Takers,
+        starts: &[u64],
+        ms: u64,
+        (from, seconds): (u64, u64),
+    ) -> usize {
+        let lost = |at: u64| starts.iter().map(|s| at.saturating_sub(*s).min(ms) * MS).sum();
+        let look = |second: u64| {
+            let at = (from + second) * 1000;
+            takers.look(at * MS, BTreeMap::from([(PcpuId(0), lost(at))]))
+        };
+        (0..seconds).map(look).filter(|changed| *changed).count()
+    }
+
+    #[test]
+    fn a_light_task_that_runs_now_and_then_does_not_change_the_plan_all_the_time() {
+        let starts: Vec<u64> = (0..2000).map(|n| n * 1500 + 10).collect();
+        let mut takers = Takers::default();
+        assert!(periodic(&mut takers, &starts, 40, (0, 60)) <= QUICK as usize + 1);
+        assert_eq!(periodic(&mut takers, &starts, 40, (60, 600)), 0);
+        let mean = Taken::from([(PcpuId(0), Rate(2 * STEP))]);
+        assert_eq!(*takers.in_force(), mean, "40 of 1500 ms are 1.7 of 64");
+        // So a heavy one that comes seldom.
+        let starts: Vec<u64> = (0..600).map(|n| n * 5000 + 10).collect();
+        let mut takers = Takers::default();
+        assert!(periodic(&mut takers, &starts, 400, (0, 600)) <= 20);
+        assert!(takers.in_force()[&PcpuId(0)].0.abs_diff(5 * STEP) <= 2 * STEP);
+    }
+
+    #[test]
+    fn after_a_calm_a_change_is_known_within_a_second_again() {
+        let starts: Vec<u64> = (0..40).map(|n| n * 1500 + 10).collect(); // a minute
+        let mut takers = Takers::default();
+        periodic(&mut takers, &starts, 40, (0, 100));
+        assert_eq!(takers.in_force().len(), 0, "it has ended");
+        let mut look = |ms: u64, lost: u64| {
+            takers.look(ms * MS, BTreeMap::from([(PcpuId(0), (1600 + lost) * MS)]))
+        };
+        assert!(!look(100_000, 0));
+        assert!(look(101_000, 500) && look(102_000, 500));
     }
 
     #[test]
