@@ -6,7 +6,7 @@ pub use crate::found::{FoundVm, Named, Roots, Thread};
 use crate::{
     cgroups,
     eligible::{Candidate, Eligible, Standing, Which},
-    found::scope_name,
+    found::{comm_of, safe, scope_name},
     trust,
 };
 use std::{
@@ -137,6 +137,7 @@ fn candidate(dir: &Path, pid: i32) -> Option<Candidate> {
     let cgroup = vm_cgroup(&own);
     let name = qemu_name(dir)
         .unwrap_or_else(|| scope_name(&cgroup).unwrap_or_else(|| format!("pid-{pid}")));
+    let name = safe(&name);
     Some(Candidate { pid, started, program, name, own, cgroup })
 }
 
@@ -178,7 +179,7 @@ fn threads(dir: &Path, pid: i32) -> Vec<Thread> {
         .filter_map(|e| {
             let entry = e.ok()?;
             let tid = entry.file_name().to_str()?.parse().ok()?;
-            let comm = fs::read_to_string(entry.path().join("comm")).ok()?.trim_end().to_owned();
+            let comm = comm_of(fs::read(entry.path().join("comm")).ok()?.trim_ascii_end());
             let vcpu = vcpu_of_name(&comm).or_else(|| vcpu_of_ioctl(dir, &entry.path()));
             Some(Thread { tid, pid, vcpu, comm })
         })
@@ -235,10 +236,24 @@ fn qemu_name(dir: &Path) -> Option<String> {
     let line = fs::read(dir.join("cmdline")).ok()?;
     let args: Vec<&[u8]> = line.split(|b| *b == 0).collect();
     let at = args.iter().position(|a| *a == b"-name" || *a == b"--name")?;
-    let value = String::from_utf8_lossy(args.get(at + 1)?).into_owned();
-    let guest = value.split(',').find_map(|p| p.strip_prefix("guest="));
-    let name = guest.or_else(|| value.split(',').find(|p| !p.contains('=')))?;
+    let options = options(&String::from_utf8_lossy(args.get(at + 1)?));
+    let guest = options.iter().find_map(|p| p.strip_prefix("guest="));
+    let name = guest.or_else(|| options.iter().map(String::as_str).find(|p| !p.contains('=')))?;
     (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// QEMU's options in one argument, which commas part; `,,` is a comma within one.
+fn options(value: &str) -> Vec<String> {
+    let mut out = vec![String::new()];
+    let mut rest = value.chars().peekable();
+    while let Some(c) = rest.next() {
+        if c == ',' && rest.next_if_eq(&',').is_none() {
+            out.push(String::new());
+        } else {
+            out.last_mut().expect("it begins with one").push(c);
+        }
+    }
+    out
 }
 
 /// pCPUs a thread may use, by its status.
@@ -297,6 +312,24 @@ mod tests {
         );
         let emulated = |vm: &FoundVm| vm.threads.iter().map(Thread::emulated).collect::<Vec<_>>();
         assert_eq!((emulated(&found[0]), emulated(&found[1])), (vec![false; 4], vec![true, false]));
+    }
+
+    #[test]
+    fn names_are_as_qemu_reads_them_and_cannot_break_a_line() {
+        let t = MadeUp::new("names");
+        let names = [
+            (&b"guest=db,,1,debug-threads=on"[..], "db,1"),
+            (b"db,,,,x,process=y", "db,,x"),
+            (b"debug-threads=on,guest=a=b", "a=b"),
+            (b"a\n[ 1.0] VM b\x1b[2J", "a\\n[ 1.0] VM b\\u{1b}[2J"),
+        ];
+        for (pid, (value, _)) in (10..).step_by(10).zip(names) {
+            let args = [&b"qemu\0-name\0"[..], value, b"\0"].concat();
+            t.process(pid, "/usr/bin/qemu-kvm", &args, "/a", &[(pid, "a\rb")]);
+        }
+        let found = Finder::default().scan(&t.roots(), Which::All);
+        assert_eq!(found.iter().map(|vm| vm.name.as_str()).collect::<Vec<_>>(), names.map(|n| n.1));
+        assert_eq!(found[0].threads[0].comm, "a\\rb");
     }
 
     #[test]

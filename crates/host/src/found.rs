@@ -80,6 +80,21 @@ impl FoundVm {
     }
 }
 
+/// A name that a process has chosen, with an escape such as `\n` in place of each character that
+/// would break a line, or change what a terminal shows of it.
+pub(crate) fn safe(name: &str) -> String {
+    let hidden = ['\u{200e}'..='\u{200f}', '\u{2028}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
+    let breaks = |c: char| c.is_control() || hidden.iter().any(|range| range.contains(&c));
+    let one = |c: char| if breaks(c) { c.escape_default().to_string() } else { c.to_string() };
+    name.chars().map(one).collect()
+}
+
+/// The name of a thread as the kernel and the scheduler's records have it, up to the first zero.
+pub(crate) fn comm_of(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    safe(&String::from_utf8_lossy(&bytes[..end]))
+}
+
 /// A cgroup's path and those of all above it but the root, the outermost first.
 pub(crate) fn chain(path: &str) -> Vec<&str> {
     let ends = path
@@ -104,4 +119,16 @@ pub(crate) fn scope_name(cgroup: &str) -> Option<String> {
         None => scope,
     };
     (!name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_break_lines_or_change_a_terminal() {
+        assert_eq!(safe("web-1 (é), \\n"), "web-1 (é), \\n");
+        assert_eq!(safe("a\nb\x1b[2J\u{85}\u{202e}"), "a\\nb\\u{1b}[2J\\u{85}\\u{202e}");
+        assert_eq!(comm_of(b"CPU 0/\tKVM\0\0x"), "CPU 0/\\tKVM");
+    }
 }

@@ -5,6 +5,7 @@ use crate::{
     Accounts, HostError, Names, Speed, Trust, VmName, Which,
     cgroups::Cgroups,
     discover::{self, Finder, Roots},
+    found::comm_of,
     kernel_accounts,
     layout::{Known, layout},
     view::monotonic_ns,
@@ -106,7 +107,7 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
                 // A kernel thread works for the VM, and is in no cgroup of it.
                 stat.used_ns = stat.used_ns.saturating_sub(w.used_ns);
             }
-            let comm = String::from_utf8_lossy(&w.comm).trim_end_matches('\0').to_owned();
+            let comm = comm_of(&w.comm);
             let (name, kind) = if sched_core::is_vcpu(w.kind) {
                 (format!("vcpu{}", w.index), WorldKind::Vcpu)
             } else {

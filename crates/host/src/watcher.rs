@@ -1,5 +1,6 @@
 //! Samples this host for esxtop's numbers, by Tandem's accounts or the kernel's own; it reads only.
 
+use crate::found::comm_of;
 use crate::sample::wall;
 use crate::view::monotonic_ns;
 use crate::watched::{Ids, groups, memory};
@@ -114,7 +115,7 @@ fn living(
         let Some(w) = accounts.settled(i) else { continue };
         // A VM that the daemon has not named yet.
         let Some(gid) = gid.get(&w.vm).copied() else { continue };
-        let comm = || String::from_utf8_lossy(&w.comm).trim_end_matches('\0').to_owned();
+        let comm = || comm_of(&w.comm);
         let role = match (gid, w.kind) {
             (Gid::SYSTEM, _) => Role::Task(comm()),
             (_, kind) if is_vcpu(kind) => Role::Vcpu(w.index),

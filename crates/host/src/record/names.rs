@@ -4,6 +4,7 @@
 use crate::{
     Accounts, Names,
     discover::{self, Roots},
+    found::comm_of,
 };
 use std::collections::BTreeMap;
 use topology::Topology;
@@ -58,7 +59,7 @@ impl Namer {
     /// Name and pCPUs of one world, if they are new.
     pub(super) fn world(&mut self, accounts: &Accounts, i: u32, ns: u64) -> Vec<Event> {
         let Some(w) = accounts.settled(i as usize) else { return vec![] };
-        let comm = String::from_utf8_lossy(&w.comm).trim_end_matches('\0').to_owned();
+        let comm = comm_of(&w.comm);
         let (role, name) = match w.kind {
             kind if sched_core::is_vcpu(kind) => (Role::Vcpu, format!("vcpu{}", w.index)),
             sched_core::KIND_HELPER => (Role::Helper, comm),
