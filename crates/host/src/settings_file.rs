@@ -4,9 +4,9 @@
 use crate::{Speed, Trust, discover::Roots, process};
 use settings::{LiveSettings, LiveSettingsError};
 use std::{
-    fs::{self, File},
+    fs::{self, File, FileType},
     io::{self, Read},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -57,9 +57,12 @@ impl SettingsFile {
     pub(crate) fn text(&self) -> Result<String, Vec<String>> {
         let unreadable =
             |e: io::Error| vec![format!("cannot read it: {e}; give a file that is there")];
-        let file = File::open(&self.path).map_err(unreadable)?;
+        // The daemon must not wait for a writer of a pipe.
+        let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&self.path);
+        let file = opened.map_err(unreadable)?;
         let meta = file.metadata().map_err(unreadable)?;
-        let reasons = self.reasons(meta.uid(), meta.mode());
+        let mut reasons = self.reasons(meta.uid(), meta.mode());
+        reasons.extend(no_file(meta.file_type()));
         if !reasons.is_empty() {
             return Err(reasons);
         }
@@ -102,6 +105,17 @@ impl SettingsFile {
     pub(crate) fn of(path: PathBuf, owner: Option<u32>) -> SettingsFile {
         SettingsFile { path, owner }
     }
+}
+
+/// Why what is open is no file that can be read at any time, and read again.
+fn no_file(kind: FileType) -> Option<String> {
+    let seen = match kind {
+        _ if kind.is_file() => return None,
+        _ if kind.is_dir() => "a folder",
+        _ if kind.is_fifo() => "a pipe",
+        _ => "a device",
+    };
+    Some(format!("kind: cannot use it: seen {seen}, allowed a regular file; name one"))
 }
 
 /// The users that settings trust, if they fit this host: its speed, its users.
@@ -175,6 +189,20 @@ mod tests {
         assert!(link.load(&t.roots()).is_ok());
         chmod(&t.path("t.toml"), 0o666);
         assert!(link.load(&t.roots()).is_err());
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+        let t = MadeUp::new("settings-kind");
+        let made = std::process::Command::new("mkfifo").arg(t.path("pipe")).status();
+        assert!(made.unwrap().success());
+        let seen = [t.path("pipe"), t.path("cgroup"), PathBuf::from("/dev/null")].map(|path| {
+            SettingsFile::of(path, None).load(&t.roots()).unwrap_err().reasons.join("; ")
+        });
+        let want = ["a pipe", "a folder", "a device"].map(|kind| {
+            format!("kind: cannot use it: seen {kind}, allowed a regular file; name one")
+        });
+        assert_eq!(seen, want);
     }
 
     #[test]
