@@ -221,13 +221,31 @@ impl Reading<'_> {
 
     /// The quotas of all vCPUs together; none unless each has one.
     fn of_vcpus(&mut self, vm: &FoundVm) -> Option<Quota> {
-        let mut sum = Quota { rate: Rate(0), burst_ns: 0, from: "libvirt/vcpuN/cpu.max" };
-        for vcpu in vm.threads.iter().filter_map(|t| t.vcpu) {
-            let one = self.quota(&format!("libvirt/vcpu{vcpu}/"), sum.from)?;
-            sum.rate.0 += one.rate.0;
-            sum.burst_ns = sum.burst_ns.saturating_add(one.burst_ns);
+        const FROM: &str = "libvirt/vcpuN/cpu.max";
+        let vcpus: Vec<u32> = vm.threads.iter().filter_map(|t| t.vcpu).collect();
+        let quotas: Vec<Quota> = vcpus
+            .iter()
+            .filter_map(|vcpu| self.quota(&format!("libvirt/vcpu{vcpu}/"), FROM))
+            .collect();
+        if quotas.len() < vcpus.len() {
+            if !quotas.is_empty() {
+                self.troubles.push(format!(
+                    "cgroup '{}': {FROM}: cannot use it: seen quotas of {} of {} vCPUs, allowed of \
+                        all; they count as none; give each one, or the VM a limit",
+                    self.path,
+                    quotas.len(),
+                    vcpus.len()
+                ));
+            }
+            return None;
         }
-        (sum.rate.0 > 0).then_some(sum)
+        let sum = |all: Quota, one: &Quota| Quota {
+            rate: Rate(all.rate.0 + one.rate.0),
+            burst_ns: all.burst_ns.saturating_add(one.burst_ns),
+            from: FROM,
+        };
+        let all = quotas.iter().fold(Quota { rate: Rate(0), burst_ns: 0, from: FROM }, sum);
+        (all.rate.0 > 0).then_some(all)
     }
 
     /// Attributes, unless they may be a stranger's.
@@ -317,6 +335,11 @@ mod tests {
         t.cgroup(scope, "libvirt/vcpu0/cpu.max", "25000 100000\n");
         t.cgroup(scope, "libvirt/vcpu1/cpu.max", "max 100000\n");
         assert_eq!(quota(&t).unwrap().0, Rate::pcpus(2));
+        let one = format!(
+            "cgroup '{scope}': libvirt/vcpuN/cpu.max: cannot use it: seen quotas of 1 of 2 vCPUs, \
+                allowed of all; they count as none; give each one, or the VM a limit"
+        );
+        assert_eq!(read(&t).1.vms[&10].troubles, [one]);
         t.cgroup(scope, "libvirt/vcpu1/cpu.max", "50000 100000\n");
         t.cgroup(scope, "libvirt/vcpu1/cpu.max.burst", "1000\n");
         assert_eq!(
