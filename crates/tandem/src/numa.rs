@@ -154,12 +154,20 @@ fn text(vms: &Clients) -> String {
         let each = of.iter().enumerate().map(|(i, c)| views::explained(name, i, c));
         each.collect::<String>()
     };
-    vms.iter().map(of).collect()
+    let all: String = vms.iter().map(of).collect();
+    if all.is_empty() {
+        return "no VM has a home: seen none that was given one\n".to_owned();
+    }
+    all
 }
 
 fn no_vm(whose: &str, vm: &str, all: &str) -> Failure {
-    let text =
-        format!("{whose}: cannot explain VM '{vm}': allowed {all}; all of them without a name");
+    let allowed = if all.is_empty() {
+        "none, for no VM has a home; ask again when one runs".to_owned()
+    } else {
+        format!("{all}; all of them without a name")
+    };
+    let text = format!("{whose}: cannot explain VM '{vm}': allowed {allowed}");
     Failure::new(Exit::Input, anyhow::anyhow!(text))
 }
 
@@ -194,4 +202,21 @@ fn chosen(args: &Explain, name: &str) -> Result<settings::Scenario, Failure> {
 fn clients(result: &RunResult, only: Option<&str>) -> Clients {
     let wanted = result.vms.iter().filter(|vm| only.is_none_or(|name| name == vm.name));
     wanted.map(|vm| (vm.name.clone(), vm.numa.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_no_vm_has_a_home_is_said() {
+        let none = "no VM has a home: seen none that was given one\n";
+        assert_eq!(text(&vec![]), none);
+        assert_eq!(text(&vec![("web".to_owned(), vec![])]), none);
+        let said = |all| no_vm("this host", "web", all).error.to_string();
+        assert!(
+            said("").ends_with(": allowed none, for no VM has a home; ask again when one runs")
+        );
+        assert!(said("a, b").ends_with(": allowed a, b; all of them without a name"));
+    }
 }
