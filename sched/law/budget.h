@@ -7,7 +7,9 @@
  *		bucket kept as one time)
  *		a world may start if level + rate * BUDGET_SPAN_NS pays for all that run, itself
  *		included, over that span, at each limit above it: about ceil(rate) run at once,
- *		the last of them part of the time
+ *		the last of them part of the time. Of a VM whose vCPUs spin for each other all
+ *		start at once, or as many as the level can pay for (tick/gang.h), and one joins
+ *		its running siblings while the level is above 0
  * Units	ns of CPU time; rate in 2^-20 pCPU
  * Example	150 %: one world may always run; a second one starts at a level of 1 ms and has
  *		used that up after 2 ms; 2 ms later it may start again
@@ -90,7 +92,8 @@ INLINE s64 budget_needed(const struct limiter *l, u32 more)
 	       (s64)budget_over(l, BUDGET_SPAN_NS);
 }
 
-/* Worlds beyond the rate that the level pays for which is saved up between two ticks. */
+/* Worlds that may start at once: the level that can be saved up between two ticks pays for
+ * BUDGET_SPAN_NS of each. */
 INLINE u32 budget_gang(const struct limiter *l)
 {
 	u64 most = budget_most(l) - budget_over(l, LIMIT_TICK_NS);

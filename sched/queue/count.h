@@ -3,8 +3,9 @@
  * Promise	a world counts as waiting from before it is put into a queue (the kernel does so
  *		only after enqueue has returned) until it runs or is taken off; so a count may be
  *		too high for a moment, and is never too low
- * Law		world.queued_on names the one queue that counts it; the CPU that clears that word
- *		counts it out, for a timer moves parked worlds without the lock of their runqueue
+ * Law		world.queued_on names the one queue that counts it; the CPU that changes that
+ *		word moves the count, for a timer moves parked worlds without the lock of their
+ *		runqueue
  */
 #ifndef TANDEM_COUNT_H
 #define TANDEM_COUNT_H
