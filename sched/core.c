@@ -394,7 +394,7 @@ INLINE void core_running(struct host *h, plat_task *t, struct world *w)
 	if (plat_read(v->limiter))
 		parked_runs(h, t, v, w);
 	charge_commit(h, w, v, plat_slice(t));
-	if (w->costop == COSTOP_ASKED) /* while it waited */
+	if (w->costop) /* while it waited */
 		trace_kick(h, p->id, KICK_PREEMPT, WHY_SKEWED);
 	idle_clear(c, p->bit);
 	home_runs(h, w, p);
@@ -421,7 +421,7 @@ INLINE void core_stopping(struct host *h, plat_task *t, struct world *w, bool ru
 	else if (w->costop == COSTOP_DECIDED && !plat_slice(t))
 		state = STATE_COSTOP;
 	state_enter(h, w, state, now);
-	if (!runnable || w->costop != COSTOP_ASKED) /* else it was asked as it was preempted */
+	if (!runnable || w->costop == COSTOP_DECIDED) /* else it was asked as it was preempted */
 		w->costop = COSTOP_NOT;
 	if (trace_on(h))
 		trace_stopped(h, t, w, p);

@@ -23,8 +23,9 @@
 
 #include "units.h"
 
-/* world.costop: asked for by the tick, decided by its own pCPU */
-enum costop { COSTOP_NOT, COSTOP_ASKED, COSTOP_DECIDED };
+/* world.costop: asked for by the tick, decided by its own pCPU; one that is spared co-stops only if
+ * a world waits for its pCPU */
+enum costop { COSTOP_NOT, COSTOP_SPARED, COSTOP_ASKED, COSTOP_DECIDED };
 
 /* the knob */
 enum cosched { COSCHED_OFF, COSCHED_RELAXED, COSCHED_STRICT };
@@ -62,6 +63,8 @@ struct siblings_look {
 	u32 count;
 	/* READY */
 	u32 waiting;
+	/* of these, those that cannot take a sibling's pCPU */
+	u32 stuck;
 	/* that want to run */
 	u32 busy;
 	u32 vm;
@@ -78,11 +81,18 @@ struct siblings_look {
 	u32 ended;
 };
 
-/* Whether a vCPU with this stall co-stops for the slowest, running or not, a period late. */
-INLINE bool skew_must_stop(const struct knobs *k, const struct siblings_look *s, u64 stalled_ns)
+/* How a vCPU with this stall co-stops for the slowest, running or not, a period late. While all
+ * that wait can take a sibling's pCPU, it is spared up to the lead at which it might not co-start:
+ * the slowest has a pCPU, or is about to, and need not run alone. */
+INLINE u32 skew_must_stop(const struct knobs *k, const struct siblings_look *s, u64 stalled_ns)
 {
-	return with(COSTOP_SLOWEST) &&
-	       s->slowest_ns > stalled_ns + (k->costop_us + k->cosched_poll_us) * US;
+	u64 near = k->costop_us * US, late = stalled_ns + near + k->cosched_poll_us * US;
+
+	if (!with(COSTOP_SLOWEST) || s->slowest_ns <= late)
+		return COSTOP_NOT;
+	if (s->stuck || s->slowest_ns >= stalled_ns + 2 * near)
+		return COSTOP_ASKED;
+	return COSTOP_SPARED;
 }
 
 /* Whether a vCPU with this stall leads one that waits by too much. */

@@ -280,14 +280,18 @@ SUBPROG bool pick_yielded(NONNULL(struct host *h), u32 pcpu, NONNULL(struct worl
 }
 
 /* Whether the running world, which the tick has asked to, co-stops: not in its emulator's code,
- * where it may hold what its siblings wait for; nor while it holds what others sleep for. */
+ * where it may hold what its siblings wait for; nor while it holds what others sleep for; nor, if
+ * it may be spared, where no world waits for its pCPU. */
 SUBPROG bool pick_costops(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev),
 			  NONNULL(struct world *w))
 {
 	struct pcpu *p = plat_pcpu(h, pcpu);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	bool spared = w->costop == COSTOP_SPARED;
 
 	w->costop = COSTOP_NOT;
-	if (!p || lock_wanted(w) || (w->kind == KIND_VCPU && !plat_in_guest(prev)))
+	if (!c || (spared && !plat_read(c->queued)) || lock_wanted(w) ||
+	    (w->kind == KIND_VCPU && !plat_in_guest(prev)))
 		return false;
 	plat_assert(h, w->state == STATE_RUN);
 	w->costop = COSTOP_DECIDED;
@@ -310,7 +314,7 @@ SUBPROG u32 pick_siblings(NONNULL(struct host *h), u32 pcpu, TRUSTED_TASK(prev),
 		plat_set_slice(prev, 0); /* the kernel hands it back to enqueue */
 		return SIBLINGS_TAKEN;
 	}
-	if (w->costop == COSTOP_ASKED && pick_costops(h, pcpu, prev, w))
+	if (w->costop && pick_costops(h, pcpu, prev, w))
 		return SIBLINGS_STOP;
 	return SIBLINGS_NOTHING;
 }

@@ -1,7 +1,7 @@
 /* The look at the vCPUs of a VM: their stall, and which co-stop and co-start (relaxed).
  *
  * Promise	as law/skew.h; as many leading vCPUs stop as there are siblings that can take their
- *		pCPUs
+ *		pCPUs, and no more where these would idle
  * Example	A and B run, C waits; at 3 ms A co-stops and C takes its pCPU, being the earliest of
  *		their gang; B goes on, for the slowest runs now
  * Limits	each vCPU of a VM in which two or more want to run is looked at twice a tick
@@ -48,7 +48,7 @@ INLINE bool siblings_movable(const struct world *w)
 SUBPROG u32 siblings_measure(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
 {
 	s->slowest_ns = s->waits_ns = 0;
-	s->waiting = s->busy = 0;
+	s->waiting = s->busy = s->stuck = 0;
 	s->ahead_ns = KEY_NONE;
 	plat_for(i, VCPUS_MAX) {
 		struct world *w;
@@ -65,6 +65,7 @@ SUBPROG u32 siblings_measure(NONNULL(struct host *h), NONNULL(struct siblings_lo
 			continue; /* one in no queue is about to run */
 		s->waiting++;
 		s->waits_ns = max_u64(s->waits_ns, s->stalled_ns);
+		s->stuck += !siblings_movable(w);
 	}
 	plat_assert(h, s->waiting <= s->busy && s->waits_ns <= s->slowest_ns);
 	return 0;
@@ -96,9 +97,9 @@ SUBPROG u32 siblings_lagging(NONNULL(struct host *h), NONNULL(struct siblings_lo
 
 /* Asks a vCPU to co-stop, at once if it runs, else as soon as it does: it may run for less than a
  * period each time. */
-INLINE void siblings_ask(struct host *h, struct world *w, bool runs)
+INLINE void siblings_ask(struct host *h, struct world *w, bool runs, u32 how)
 {
-	w->costop = COSTOP_ASKED;
+	w->costop = how;
 	if (runs && w->last_pcpu >= 0)
 		trace_kick(h, (u32)w->last_pcpu, KICK_PREEMPT, WHY_SKEWED);
 }
@@ -114,6 +115,7 @@ SUBPROG u32 siblings_stop(NONNULL(struct host *h), NONNULL(struct siblings_look 
 		struct world *w;
 		struct pcpu *p;
 		bool runs, asks;
+		u32 how;
 		u64 stall;
 
 		if (i >= s->count)
@@ -126,8 +128,9 @@ SUBPROG u32 siblings_stop(NONNULL(struct host *h), NONNULL(struct siblings_look 
 		p = w->last_pcpu >= 0 ? plat_pcpu(h, (u32)w->last_pcpu) : NULL;
 		asks = runs && p && skew_leads_waiting(k, s, stall) &&
 		       siblings_lagging(h, s, stall + k->costop_us * US, p->domain);
-		if (asks || skew_must_stop(k, s, stall))
-			siblings_ask(h, w, runs);
+		how = asks ? COSTOP_ASKED : skew_must_stop(k, s, stall);
+		if (how)
+			siblings_ask(h, w, runs, how);
 		else if (!runs)
 			w->costop = COSTOP_NOT; /* asked before, could not stop, leads no more */
 	}

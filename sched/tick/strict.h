@@ -48,7 +48,7 @@ INLINE void strict_stop(struct host *h, struct siblings_look *s)
 			break;
 		w = siblings_see(h, s, i) && s->state == STATE_RUN ? plat_world(h, s->world) : NULL;
 		if (w)
-			siblings_ask(h, w, true);
+			siblings_ask(h, w, true, COSTOP_ASKED);
 	}
 }
 

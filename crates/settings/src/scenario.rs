@@ -130,6 +130,10 @@ pub struct HostSpec {
     /// host by milliseconds.
     #[serde(default)]
     pub timer_late: Span,
+    /// Whether the hardware takes a vCPU that spins out of its guest (pause-loop exits of Intel,
+    /// the pause filter of AMD); an emulated host has none.
+    #[serde(default = "yes")]
+    pub pause_exits: bool,
     /// Speed of a pCPU in MHz, to resolve reservations and limits that are given in MHz or GHz.
     #[serde(default = "default_mhz")]
     pub mhz: u32,

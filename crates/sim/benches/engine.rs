@@ -87,6 +87,7 @@ fn host(sockets: u32, cores: u32, duration: Span) -> Run {
             threads_per_core: 2,
             hz: 250,
             timer_late: Span::ZERO,
+            pause_exits: true,
             mhz: 2000,
         },
         pools: vec![],

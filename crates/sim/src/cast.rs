@@ -108,6 +108,8 @@ pub(crate) struct Cast {
     guests: Vec<Guest>,
     /// The guest's own scheduler and its tasks, by VM; none where a workload says what vCPUs do.
     tasks: Vec<Option<Box<tasks::Tasks>>>,
+    /// Whether the hardware takes vCPUs that spin out of their guests.
+    pause_exits: bool,
 }
 
 /// What was said of them, and does not change.

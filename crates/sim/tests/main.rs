@@ -39,3 +39,4 @@ mod trace;
 mod trace_numbers;
 mod wakeups;
 mod xen;
+mod yields;

@@ -143,6 +143,7 @@ impl Hosts for Draw {
             threads_per_core: 1 + self.below(3) as u32,
             hz: [100, 250, 300, 1000][self.below(4) as usize],
             timer_late: Span::ZERO,
+            pause_exits: true,
             mhz: HostSpec::MHZ,
         };
         let topology = Topology::regular(host.shape()).expect("a small host");

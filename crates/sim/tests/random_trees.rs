@@ -113,6 +113,7 @@ impl Trees<'_> {
             threads_per_core: 1 + self.0.below(2) as u32,
             hz: [100, 250, 300, 1000][self.0.below(4) as usize],
             timer_late: Span::ZERO,
+            pause_exits: true,
             mhz: HostSpec::MHZ,
         };
         let topology = Topology::regular(host.shape()).expect("a small host");

@@ -57,6 +57,7 @@ class Host(TypedDict, total=False):
     threads_per_core: int
     hz: int
     timer_late: str
+    pause_exits: bool
     mhz: int
 
 

@@ -14,7 +14,8 @@ impl Cast {
         let guests = guests(spec);
         let (specs, actors) = worlds(spec, &guests, seed);
         let tasks = tasks::of(spec, seed);
-        Cast { actors, specs, vms: vms(spec, pools, system_shares), guests, tasks }
+        let pause_exits = spec.host.pause_exits;
+        Cast { actors, specs, vms: vms(spec, pools, system_shares), guests, tasks, pause_exits }
     }
 }
 

@@ -247,20 +247,24 @@ impl Cast {
             self.set_remaining(world, 0);
             return (Next::Halt, Deed::Nothing);
         }
-        let exits = self.vcpu(world).exits(spun);
+        let exits = self.vcpu(world).exits(spun) && self.pause_exits;
         let target = if exits { self.waited_for(world, kernel) } else { None };
         self.set_spin_left(world, now);
         (Next::Work, target.map_or(Deed::Nothing, Deed::PauseLoopExit))
     }
 
     /// The vCPU that one that spins waits for: the lock's holder, one that the barrier misses (best
-    /// one that does not run), the sibling that it sent an interrupt.
+    /// one that does not run), the sibling that it sent an interrupt. A barrier misses one that it
+    /// has let go too, until it has run and come again.
     fn waited_for(&mut self, world: u32, kernel: &Kernel) -> Option<u32> {
         match self.workload(world) {
             Workload::Spinlock { .. } => Some(self.shared(world).lock.holder).filter(|h| *h != 0),
             Workload::Barrier { .. } => {
-                let missing =
-                    || self.barrier_members(world).filter(|w| self.phase(*w) == Phase::Work);
+                let works = |w: &u32| {
+                    let v = self.actors[*w as usize].sibling.as_ref();
+                    v.is_some_and(|v| v.phase == Phase::Work || v.due)
+                };
+                let missing = || self.barrier_members(world).filter(works);
                 missing().find(|w| !kernel.runs(*w)).or_else(|| missing().next())
             }
             _ => self.next_sibling(world),
