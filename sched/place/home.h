@@ -16,6 +16,7 @@
 #ifndef TANDEM_PLACE_HOME_H
 #define TANDEM_PLACE_HOME_H
 
+#include "pull.h"
 #include "requeue.h"
 
 /* Moves the worlds that wait at a pCPU outside their homes to pCPUs inside; `seen` counts the
@@ -129,8 +130,13 @@ INLINE bool core_home(struct host *h, struct world *w, u64 home)
 		p = plat_pcpu(h, (queued - 1) / 2);
 	else if (plat_read(w->state) == STATE_RUN && w->last_pcpu >= 0)
 		p = plat_pcpu(h, (u32)w->last_pcpu);
-	if (!p || home_lets(w, p->domain))
+	if (!p)
 		return true;
+	if (home_lets(w, p->domain)) {
+		if (queued) /* its home may have idle pCPUs now */
+			pull_later(h, p);
+		return true;
+	}
 	p->strays = 1;
 	home_kick(h, p);
 	return true;
