@@ -33,6 +33,7 @@ mod random_hosts;
 mod random_trees;
 mod realtime;
 mod scenarios;
+mod sure;
 mod tasks;
 mod text;
 mod trace;
