@@ -73,6 +73,17 @@ SUBPROG u32 budget_end(NONNULL(struct host *h), u64 token, u64 used)
 	return serve;
 }
 
+/* A world starts with a use of its own; false if another pCPU has just begun one for it. A use is
+ * counted at its limiters before any may end it. */
+INLINE bool budget_start(struct host *h, struct world *w, u64 token)
+{
+	budget_begin(h, token);
+	if (plat_cas(&w->budget, 0, token))
+		return true;
+	budget_end(h, token, 0);
+	return false;
+}
+
 /* A world stops, having used `used` ns. Returns a limiter as budget_end does. Time after the use
  * has ended, until the kernel has switched, is charged with the next use of its VM. */
 INLINE u32 budget_stop(struct host *h, struct vm *v, struct world *w, u64 used)
@@ -124,10 +135,8 @@ INLINE void budget_overdraw(struct host *h, const struct vm *v, struct world *w)
 	u64 token = budget_token(plat_read(v->limiter), plat_now(h));
 
 	plat_assert(h, budget_first(token));
-	if (!plat_cas(&w->budget, 0, token))
-		return;
-	w->budget_ns = BUDGET_MIN_NS;
-	budget_begin(h, token);
+	if (budget_start(h, w, token))
+		w->budget_ns = BUDGET_MIN_NS;
 }
 
 #endif

@@ -97,7 +97,8 @@ INLINE u32 parked_refused(struct host *h, const struct vm *v, const struct world
 
 /* Admits a world: it uses the budgets of its limiters from now on. Returns its slice, at most
  * `want`; 0 if a limiter refuses it. With a deadline it lines up with the parked worlds. */
-INLINE u64 parked_admit(struct host *h, struct vm *v, struct world *w, u64 want, u64 deadline)
+SUBPROG u64 parked_admit(NONNULL(struct host *h), NONNULL(struct vm *v), NONNULL(struct world *w),
+			 u64 want, u64 deadline)
 {
 	struct budget_ask a = { .span_ns = want, .vm = w->vm, .deadline = deadline };
 	u32 first = plat_read(v->limiter);
@@ -122,11 +123,10 @@ INLINE u64 parked_admit(struct host *h, struct vm *v, struct world *w, u64 want,
 	if (parked_ask(h, first, &a))
 		return 0;
 	token = budget_token(first, plat_now(h));
-	if (!plat_cas(&w->budget, 0, token))
+	if (!budget_start(h, w, token))
 		return 0; /* another pCPU takes it just now */
 	plat_assert(h, a.span_ns && a.span_ns <= want);
 	w->budget_ns = a.span_ns;
-	budget_begin(h, token);
 	return a.span_ns;
 }
 

@@ -77,7 +77,12 @@ SUBPROG u32 limits_unpark(NONNULL(struct host *h), NONNULL(struct limits_look *l
 		}
 		if (!requeue_choose(h, t, w, v, &r))
 			break;
-		count_out_waiting(h, w);
+		if (!count_out(h, w)) { /* another pCPU takes it just now */
+			if (r.idle >= 0)
+				idle_return(h, (u32)r.idle);
+			continue;
+		}
+		trace_unqueued(h, w);
 		count_unparked(h, w, plat_read(v->limiter));
 		requeue_enter(h, w, &r, plat_queue_key(t, h->v_ns));
 		if (!plat_queue_move(h, t, QUEUE_VM(r.pcpu)))
