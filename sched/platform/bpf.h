@@ -253,17 +253,8 @@ INLINE void plat_insert_on(struct host *h, plat_task *t, u32 pcpu, u64 ns, bool 
 		bpf_ksym_exists(scx_bpf_dsq_move) ?				\
 			scx_bpf_dsq_move(&walk, t, to_, 0) :			\
 			scx_bpf_dispatch_from_dsq(&walk, t, to_, 0);		\
-		scx_bpf_kick_cpu(own_, 0);					\
+		plat_kick(h, (u32)own_, 0);					\
 	})
-
-INLINE void plat_kick(struct host *h, u32 pcpu, u32 flags)
-{
-	scx_bpf_kick_cpu((s32)pcpu, flags & KICK_PREEMPT ?
-					    SCX_VALUE(scx_kick_flags, SCX_KICK_PREEMPT) :
-					    SCX_VALUE(scx_kick_flags, SCX_KICK_IDLE));
-}
-
-#define plat_pick_again(h, pcpu) scx_bpf_kick_cpu((s32)(pcpu), 0)
 
 #define plat_read(x) (*(volatile typeof(x) *)&(x))
 #define plat_barrier() asm volatile("" ::: "memory")
@@ -272,6 +263,25 @@ INLINE void plat_kick(struct host *h, u32 pcpu, u32 flags)
 #define plat_or(ptr, bits) ((void)__sync_fetch_and_or(ptr, bits))
 #define plat_fetch_and(ptr, bits) __sync_fetch_and_and(ptr, bits)
 #define plat_cas(ptr, old, new) __sync_bool_compare_and_swap(ptr, old, new)
+
+/* Kicks a pCPU, with 0 one that is to pick again. Not from a pCPU that goes off line: the kernel
+ * sends a kick by an interrupt of the own pCPU, which may come no more; then none is ever sent from
+ * there, and an unload waits for it (free_kick_syncs, 7.3). Housekeeping finds what waits. */
+SUBPROG u32 glue_kick(NONNULL(struct host *h), u32 pcpu, u32 flags)
+{
+	struct pcpu *p = plat_pcpu(h, bpf_get_smp_processor_id());
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+
+	if (c && !(plat_read(c->present) >> (p->bit & 63) & 1))
+		return 0;
+	scx_bpf_kick_cpu((s32)pcpu, flags & KICK_PREEMPT ?
+				    SCX_VALUE(scx_kick_flags, SCX_KICK_PREEMPT) :
+				    flags & KICK_IDLE ? SCX_VALUE(scx_kick_flags, SCX_KICK_IDLE) : 0);
+	return 0;
+}
+#define plat_kick(h, pcpu, flags) glue_kick(h, pcpu, flags)
+#define plat_pick_again(h, pcpu) glue_kick(h, pcpu, 0)
+
 #define ASSERT_AT								\
 	((u64)__FILE_NAME__[0] << 56 | (u64)__FILE_NAME__[1] << 48 |		\
 	 (u64)__FILE_NAME__[2] << 40 | (u64)__FILE_NAME__[3] << 32 | __LINE__)

@@ -242,12 +242,13 @@ RARE_INLINE void trace_and_kick(struct host *h, u32 pcpu, u32 flags, u32 why)
 }
 
 /* Kicks a pCPU; `why` its running world stops, if it does. */
-INLINE void trace_kick(struct host *h, u32 pcpu, u32 flags, u32 why)
+SUBPROG u32 trace_kick(NONNULL(struct host *h), u32 pcpu, u32 flags, u32 why)
 {
 	if (trace_on(h))
 		trace_and_kick(h, pcpu, flags, why);
 	else
 		plat_kick(h, pcpu, flags);
+	return 0;
 }
 
 /* CPU time and weight of every VM, every TRACE_ACCOUNT_NS: the curves of a trace. */
