@@ -160,8 +160,7 @@ fn entitled_percent(run: &RunView, vm: &Vm) -> Option<f64> {
 /// VMs whose memory is in other nodes than their home (esxtop's N%L).
 fn away(run: &RunView) -> Option<Finding> {
     let local = |vm: &Vm| {
-        let at_home: Option<Vec<f64>> =
-            vm.numa.iter().map(|c| c.home.map(|_| c.local_percent())).collect();
+        let at_home: Option<Vec<f64>> = vm.numa.iter().map(|c| c.local_percent()).collect();
         let least = at_home?.into_iter().reduce(f64::min)?;
         Some(100.0 - least).filter(|away| *away > 100.0 - LOCAL_PERCENT)
     };

@@ -24,7 +24,7 @@ pub fn homes(run: &RunResult) -> String {
                 c.vcpus.to_string(),
                 c.home.map_or("-".to_owned(), |home| home.to_string()),
                 if c.llcs.is_empty() { "-".to_owned() } else { list(&c.llcs) },
-                format!("{:.1}", c.local_percent()),
+                c.local_percent().map_or("-".to_owned(), |local| format!("{local:.1}")),
                 c.migrations().to_string(),
                 mib(c.moved_bytes),
             ]);
@@ -37,16 +37,16 @@ pub fn homes(run: &RunResult) -> String {
 #[must_use]
 pub fn explained(name: &str, number: usize, c: &NumaClient) -> String {
     let home = c.home.map_or("no home".to_owned(), |home| format!("home node {home}"));
+    let local = c.local_percent().map_or(String::new(), |local| format!(" ({local:.1} % local)"));
     let llcs = if c.llcs.is_empty() { String::new() } else { format!(", LLCs {}", list(&c.llcs)) };
     let bytes: Vec<String> = c.bytes.iter().map(|b| mib(*b)).collect();
     let changes: Vec<String> =
         c.changes.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
     let mut out = format!(
-        "{name}, client {number}: {} vCPUs, {home}{llcs}, memory by node {} MiB ({:.1} % local), \
+        "{name}, client {number}: {} vCPUs, {home}{llcs}, memory by node {} MiB{local}, \
             {} MiB moved\n",
         c.vcpus,
         bytes.join(" "),
-        c.local_percent(),
         mib(c.moved_bytes)
     );
     if !changes.is_empty() {
@@ -126,7 +126,7 @@ VM    client  vCPUs  NHN  LLCs    N%L  NMIG  moved MiB
 ------------------------------------------------------
 wide       0      4    1   2,3   75.0    12       2048
 wide       1      4    0     -  100.0     0       2048
-b          0      4    -     -   50.0     0       2048
+b          0      4    -     -      -     0       2048
 "
         );
         run.vms.retain(|vm| vm.name == "none");
@@ -151,5 +151,10 @@ b          0      4    -     -   50.0     0       2048
                 on node 0\n"
         );
         assert_eq!(client.migrations(), 2);
+        // What runs anywhere has no memory that is near.
+        assert_eq!(
+            explained("db", 0, &self::client(None, vec![1 << 30, 0], &[])),
+            "db, client 0: 4 vCPUs, no home, memory by node 1024 0 MiB, 2048 MiB moved\n"
+        );
     }
 }

@@ -388,14 +388,13 @@ impl NumaClient {
         self.changes.iter().filter(|(reason, _)| *reason != "placed").map(|(_, n)| n).sum()
     }
 
-    /// Part of its memory in its home, in percent (esxtop's N%L); of one without a home, in the
-    /// node that has most.
+    /// Part of its memory in its home, in percent (esxtop's N%L); none of one without a home, whose
+    /// vCPUs run anywhere.
     #[must_use]
-    pub fn local_percent(&self) -> f64 {
+    pub fn local_percent(&self) -> Option<f64> {
         let all: u64 = self.bytes.iter().sum();
-        let home = self.home.and_then(|h| self.bytes.get(h as usize));
-        let at = home.or(self.bytes.iter().max()).copied().unwrap_or(0);
-        if all == 0 { 100.0 } else { at as f64 * 100.0 / all as f64 }
+        let at = self.bytes.get(self.home? as usize).copied().unwrap_or(0);
+        Some(if all == 0 { 100.0 } else { at as f64 * 100.0 / all as f64 })
     }
 }
 
