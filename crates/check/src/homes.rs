@@ -1,11 +1,11 @@
-//! What must be so of NUMA homes: a change for an imbalance leaves none, the clients of a VM do not
+//! What must be so of NUMA homes: a change for an imbalance causes none, the clients of a VM do not
 //! crowd a node, memory follows, and not faster than it may. It learns of homes and memory, and of
 //! no world.
 
 /// What homes are held to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HomeTerms {
-    /// How much of an imbalance a change for it may leave, in percent.
+    /// How much of an imbalance a change for it may turn round, in percent.
     pub thrash_percent: u64,
     /// Load of a node beyond which some vCPU waits, in permille of its cores: a change may leave
     /// any imbalance without such a node.
@@ -48,15 +48,17 @@ pub struct HomeSeen {
     pub cold_moved: u64,
 }
 
-/// The law of a change: what it leaves, and what it may leave, in permille, if that is less.
+/// The law of a change: the imbalance that it leaves the other way round, or more of it than there
+/// was, and what it may leave of that, in permille, if that is less.
 pub(crate) fn leaves(terms: &HomeTerms, change: &HomeChange) -> Option<(u64, u64)> {
-    let gap = |p: (u64, u64)| p.0.abs_diff(p.1);
+    let (saw, expected) = (change.saw_permille, change.expected_permille);
     let contended = |p: (u64, u64)| p.0.max(p.1) > terms.contended_permille;
-    if contended(change.saw_permille) && !contended(change.expected_permille) {
+    if contended(saw) && !contended(expected) {
         return None;
     }
-    let (before, after) = (gap(change.saw_permille), gap(change.expected_permille));
-    let most = before * terms.thrash_percent / 100;
+    let (before, after) = (saw.0.abs_diff(saw.1), expected.0.abs_diff(expected.1));
+    let turned = (saw.0 > saw.1) != (expected.0 > expected.1);
+    let most = if turned { before * terms.thrash_percent / 100 } else { before };
     (after > most).then_some((after, most))
 }
 
@@ -139,6 +141,10 @@ mod tests {
         assert_eq!(change((2000, 1000), (1500, 1500)), None);
         assert_eq!(change((2000, 1000), (1250, 1750)), None);
         assert_eq!(change((2000, 1000), (1000, 2000)), Some((1000, 500)));
+        assert_eq!(change((1000, 2000), (1750, 1250)), None, "the other one of an exchange");
+        assert_eq!(change((1000, 2000), (1751, 1249)), Some((502, 500)));
+        assert_eq!(change((2000, 0), (1900, 100)), None, "a part of it is no other one");
+        assert_eq!(change((1900, 100), (2000, 0)), Some((2000, 1800)), "it widens it");
         assert_eq!(change((1240, 240), (1000, 480)), None, "none is contended");
     }
 

@@ -41,7 +41,7 @@ pub enum Invariant {
     Skew,
     /// No vCPU is co-stopped for too long.
     CostopTooLong,
-    /// No change of a home for an imbalance leaves another.
+    /// No change of a home for an imbalance causes another.
     HomeThrash,
     /// The clients of a VM do not crowd a node.
     HomeCrowded,

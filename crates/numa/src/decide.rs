@@ -1,8 +1,10 @@
 //! Three of the four reasons to move: imbalance, locality, action affinity.
 //!
 //! *Imbalance*: the load of a client's node is above another's by `imbalance_percent` of their
-//! cores; its move narrows that by `improvement_percent`, and leaves `thrash_percent` of it at most
-//! or no node loaded beyond its cores; by the loads of the last round alone it narrows that, too.
+//! cores; its move narrows that by `improvement_percent`, or by a core if that is less, and leaves
+//! `thrash_percent` of it at most or no node loaded beyond its cores; by the loads of the last
+//! round alone it narrows that, too. Of a contended node a client too small for that goes, too, if
+//! the imbalance is there in the mean of many rounds: others go after it.
 //! Where its node is not contended to begin with the same must hold of the loads in the mean of
 //! many rounds: what is apart for a moment takes nothing from any client, and a move costs memory.
 //! Of all such moves the one that narrows most is made, of equals the one that gains most memory,
@@ -26,6 +28,17 @@ const TALK_FULL: u64 = 1_000;
 /// affinity, in permille of its cores.
 const CONTENDED: u64 = 1_000;
 const CROWDED: u64 = 1_500;
+
+/// What a change for an imbalance leaves of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaves {
+    /// `thrash_percent` of it at most, or no node loaded beyond its cores.
+    Little,
+    /// More of it, of a contended node: other clients go there, too.
+    Part,
+    /// Another one, or a node that is not contended.
+    Another,
+}
 
 impl Planner {
     /// Whether a node may be the client's home by its affinity.
@@ -106,25 +119,44 @@ impl Planner {
     /// that; why not otherwise.
     fn narrows(&self, loads: &Loads, c: &State, from: u32, to: u32) -> Result<u64, Refusal> {
         let k = &self.knobs;
-        let before = loads.permille(from).saturating_sub(loads.permille(to));
-        let due = c.asks.due as i64;
-        let after = (loads.permille_with(from, -due), loads.permille_with(to, due));
-        let left = after.0.abs_diff(after.1);
-        // Where no node is loaded beyond its cores after it nothing asks for the next.
-        let free = k.contended_permille();
-        let resolves = loads.permille(from) > free && after.0.max(after.1) <= free;
+        let (left, before) = loads.apart((from, to), c.asks.due as i64);
         let gain = before as i64 - left as i64 - self.affinity_lost(loads, c, from, to);
-        if before < 10 * k.imbalance_percent {
+        if loads.permille(from) < loads.permille(to) + 10 * k.imbalance_percent {
             return Err(Refusal::TooLittle);
         }
-        if left * 100 > before * k.thrash_percent && !resolves {
+        if self.leaves(loads, (from, to), c.asks.due as i64) == Leaves::Another {
             return Err(Refusal::Thrash);
         }
-        if gain < 10 * k.improvement_percent as i64 {
+        if gain < self.least_gain_of(from, to) as i64 {
             Err(Refusal::TooLittle)
         } else {
             Ok(gain as u64)
         }
+    }
+
+    /// What a change leaves of the difference of two nodes, by which so much comes from one to the
+    /// other.
+    fn leaves(&self, loads: &Loads, (from, to): (u32, u32), due: i64) -> Leaves {
+        let free = self.knobs.contended_permille();
+        let after = (loads.permille_with(from, -due), loads.permille_with(to, due));
+        let before = loads.permille(from).saturating_sub(loads.permille(to));
+        let small = |left: u64| left * 100 <= before * self.knobs.thrash_percent;
+        // Where no node is loaded beyond its cores after it nothing asks for the next.
+        let resolves = loads.permille(from) > free && after.0.max(after.1) <= free;
+        if small(after.0.abs_diff(after.1)) || resolves {
+            Leaves::Little
+        } else if after.0 > after.1 && loads.wanted_permille(from) > free {
+            Leaves::Part
+        } else {
+            Leaves::Another
+        }
+    }
+
+    /// What a change must narrow the imbalance of two nodes by, in permille: on nodes of many cores
+    /// that of a core is enough, or no small client could ever leave.
+    fn least_gain_of(&self, a: u32, b: u32) -> u64 {
+        let cores = |n: u32| u64::from(self.nodes[n as usize].cores);
+        (10 * self.knobs.improvement_percent).min(1000 / cores(a).max(cores(b)).max(1))
     }
 
     /// Whether a change that leaves so much of a difference narrows it, by the loads of the last
@@ -133,15 +165,26 @@ impl Planner {
         left < before + u64::from(self.knobs.thrash_percent >= 100)
     }
 
-    /// Whether an imbalance is one to change homes for: of a contended node at once, of another
-    /// only if the loads in the mean of many rounds are apart, too, and the change, by which so
-    /// much of it comes from one node to the other, narrows that by the same thresholds.
-    fn lasts(&self, loads: &Loads, long: &Loads, (from, to): (u32, u32), due: i64) -> bool {
+    /// Whether an imbalance is one to change homes for: of a contended node at once if the change,
+    /// by which so much of it comes from one node to the other, leaves no part to others; else
+    /// only if the loads in the mean of many rounds are apart, too, and the change narrows that
+    /// likewise.
+    fn lasts(
+        &self,
+        (loads, long): (&Loads, &Loads),
+        (from, to): (u32, u32),
+        (due, due_long): (i64, i64),
+    ) -> bool {
         let k = &self.knobs;
+        let part = self.leaves(loads, (from, to), due) == Leaves::Part;
+        if !part && loads.wanted_permille(from) > k.contended_permille() {
+            return true;
+        }
         let before = long.permille(from).saturating_sub(long.permille(to));
-        let left = long.permille_with(from, -due).abs_diff(long.permille_with(to, due));
-        loads.wanted_permille(from) > k.contended_permille()
-            || before >= 10 * k.imbalance_percent && left * 100 <= before * k.thrash_percent
+        let after = (long.permille_with(from, -due_long), long.permille_with(to, due_long));
+        let turned = after.1.saturating_sub(after.0);
+        let left = if part { turned } else { after.0.abs_diff(after.1) };
+        before >= 10 * k.imbalance_percent && left * 100 <= before * k.thrash_percent
     }
 
     /// Whether a client might be moved on for an imbalance, were it in `node`: by the loads
@@ -207,9 +250,13 @@ impl Planner {
                 continue; // it has just come, or has nowhere to be
             }
             for to in self.others(c.home) {
-                if loads.permille(c.home) < loads.permille(to).saturating_add(least)
-                    || !self.lasts(loads, &long, (c.home, to), c.asks_long().due as i64)
-                {
+                let due = (c.asks.due as i64, c.asks_long().due as i64);
+                if loads.permille(c.home) < loads.permille(to).saturating_add(least) {
+                    continue;
+                }
+                if !self.lasts((loads, &long), (c.home, to), due) {
+                    let part = self.leaves(loads, (c.home, to), due.0) == Leaves::Part;
+                    refused = refused.or(part.then_some(Refusal::Thrash));
                     continue;
                 }
                 let by_now = self.narrows_now(now.apart((c.home, to), c.asks_now.due as i64));
@@ -260,19 +307,17 @@ impl Planner {
                     continue;
                 }
                 let more = to.asks.due as i64 - from.asks.due as i64;
-                let left = loads
-                    .permille_with(from.home, more)
-                    .abs_diff(loads.permille_with(to.home, -more));
+                let homes = (from.home, to.home);
+                let (left, _) = loads.apart(homes, -more);
                 let lost = self.affinity_lost(loads, from, from.home, to.home)
                     + self.affinity_lost(loads, to, to.home, from.home);
                 let gain = before.saturating_sub(left).saturating_sub(lost as u64);
                 let of_both = |of: fn(&State) -> Asks| of(from).due as i64 - of(to).due as i64;
-                let homes = (from.home, to.home);
-                let fits = left * 100 <= before * k.thrash_percent
-                    && self.lasts(loads, &long, homes, of_both(State::asks_long))
+                let fits = self.leaves(loads, homes, -more) != Leaves::Another
+                    && self.lasts((loads, &long), homes, (-more, of_both(State::asks_long)))
                     && self.narrows_now(now.apart(homes, of_both(|c| c.asks_now)));
                 if fits
-                    && gain >= 10 * k.improvement_percent
+                    && gain >= self.least_gain_of(from.home, to.home)
                     && best.is_none_or(|x| gain > x.0)
                     && self.allows_without(from, to.home, Some(*b))
                     && self.allows_without(to, from.home, Some(*a))

@@ -69,7 +69,7 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::Thrash => "every move leaves another imbalance, which would be thrashing",
+            Refusal::Thrash => "every move causes another imbalance, which would be thrashing",
             Refusal::TooLittle => "no move improves enough",
             Refusal::Passing => "by the loads of the last round no move narrows it",
             Refusal::Pinned => "affinity, siblings or reservations hold all that could move",

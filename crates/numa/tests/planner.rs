@@ -82,6 +82,28 @@ fn an_imbalance_is_narrowed_and_then_nothing_moves() {
     assert_eq!(host.decisions.len(), made);
 }
 
+/// Many small clients of one node, beside one that idles: none of them is half of the imbalance, on
+/// large nodes none is `improvement_percent` of the cores.
+#[test]
+fn an_imbalance_of_many_small_vms_is_narrowed_by_one_after_the_other() {
+    for (cores, vms) in [(16, 40), (16, 28), (128, 300)] {
+        let mut host = Host::new(2, cores, Knobs { fairness_periods: 0, ..Knobs::default() });
+        (0..2 * vms).for_each(|vm| _ = host.start(vm, 1));
+        for vm in (0..2 * vms).filter(|vm| host.home(*vm) == 0).collect::<Vec<_>>() {
+            host.planner.remove(vm);
+            host.vms.retain(|v| v.id.vm != vm);
+        }
+        host.rounds(u64::from(vms));
+        let there = host.vms.iter().filter(|v| host.planner.home(v.id) == Some(0)).count() as u32;
+        let apart = 100 * vms.abs_diff(2 * there) / cores;
+        assert!(apart <= 20, "{cores} cores: {there} of {vms}");
+        let made = host.decisions.len();
+        host.rounds(50);
+        assert_eq!(host.decisions.len(), made);
+        assert!(made as u32 <= 2 * vms + vms / 2 + 1, "none moves twice: {made}");
+    }
+}
+
 #[test]
 fn after_a_transient_imbalance_a_vm_goes_back_to_its_memory_and_after_a_lasting_one_its_memory_follows()
  {

@@ -195,3 +195,26 @@ fn vms_at_half_load_stay_at_home() {
         assert!(permille <= lost_permille, "{nodes} nodes: {permille} permille lost");
     }
 }
+
+/// Forty VMs of one vCPU on one of two nodes of 16 cores, once those of the other have stopped.
+/// None is half of the imbalance, and nothing moved: 19.5 of 32 pCPUs were busy.
+#[test]
+fn many_small_vms_leave_a_crowded_node_one_after_the_other() {
+    let vm = |i: u32, stop: &str| {
+        format!("[[vm]]\nname = 'vm-{i}'\nvcpus = 1\nmemory = '256MiB'\n{stop}")
+    };
+    let vms = (0..80).map(|i| vm(i, if i % 2 == 0 { "stop = '5s'\n" } else { "" }));
+    let text = format!(
+        "warmup = '40s'\nduration = '50s'\n[host]\nsockets = 2\ncores_per_llc = 16\n[hardware]\n\
+        [numa]\n{}",
+        vms.collect::<String>()
+    );
+    let out = outcome("homes-many-small", &text);
+    let busy: u64 = out.result.pcpus.iter().map(|p| p.busy_ns).sum();
+    assert!(busy >= 319_000_000_000, "{busy} ns of 320 s");
+    let changes = out.result.vms.iter().map(|vm| vm.numa[0].migrations()).sum::<u64>();
+    assert!(changes <= 30, "{changes} changes");
+    let mut found = out.verdict.iter().flat_map(|v| &v.violations);
+    let strict = found.find(|v| v.invariant != check::Invariant::Lag);
+    assert_eq!(strict.map(ToString::to_string), None);
+}
