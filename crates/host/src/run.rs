@@ -172,6 +172,9 @@ fn once(
     let pcpus = topology.online();
     let in_force = InForce::new(lasting, &roots, pcpus.len() as u32, options.knobs.system_shares);
     let found = vms.scan(&roots, &in_force);
+    if (options.stop)() {
+        return Ok(None);
+    }
     live.attach()?;
     let attached = Instant::now();
     (options.say)(&format!(

@@ -76,6 +76,14 @@ pub(crate) fn watch(signals: &[libc::c_int]) {
     }
 }
 
+/// What ends or reloads `tandem run` does so from now on, for a command line that is one: a signal
+/// that comes while it starts is one that it answers later.
+pub(crate) fn watch_run() {
+    if std::env::args_os().nth(1).is_some_and(|word| word == "run") {
+        watch(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
+    }
+}
+
 /// SIGINT and SIGTERM ask to stop from now on.
 pub(crate) fn watch_stop() {
     watch(&[libc::SIGINT, libc::SIGTERM]);
@@ -134,7 +142,6 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
             error.context(format!("{} is not as needed", first.what)),
         ));
     }
-    watch(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
     let begin = Instant::now();
     // The scheduler goes on where nothing more can be said.
     let said = Rc::new(say::Beside::default());

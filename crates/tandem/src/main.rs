@@ -111,6 +111,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    #[cfg(feature = "live")]
+    live::watch_run(); // before anything that takes time
     match parsed().map_err(refused).and_then(|cli| run(cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         // A reader that has seen enough (`tandem … | head`) is no failure.

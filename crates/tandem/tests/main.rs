@@ -11,6 +11,8 @@ mod reader_gone;
 mod report;
 mod reproduce;
 mod said;
+#[cfg(feature = "live")]
+mod signals;
 mod sim_names;
 mod top;
 mod top_screen;
