@@ -7,12 +7,15 @@ use crate::{
     cgroups,
     eligible::{Candidate, Eligible, Standing, Which},
     found::{comm_of, safe, scope_name},
-    trust,
+    found_before::{FoundBefore, Mark},
+    kept::{self, Kept},
+    trust::{self, Trust},
 };
+use settings::LiveSettings;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 use units::PcpuSet;
 
@@ -30,10 +33,15 @@ impl Default for Roots {
 }
 
 /// Finds VMs, scan by scan. A process that was no hypervisor is examined again only every
-/// `LOOK_AGAIN` scans: it may have become one by exec.
+/// `LOOK_AGAIN` scans: it may have become one by exec. A VM whose mark is the same is looked at
+/// every `VMS_AGAIN` scans.
 #[derive(Debug, Default)]
 pub struct Finder {
     others: BTreeSet<i32>,
+    before: FoundBefore,
+    /// By what the VMs before were judged.
+    judged_by: Option<(Trust, LiveSettings)>,
+    kept: Kept,
     /// Kernel threads that work for a VM: the number in the name, and the name.
     kernel: BTreeMap<i32, (i32, String)>,
     eligible: Eligible,
@@ -41,8 +49,16 @@ pub struct Finder {
 }
 
 const LOOK_AGAIN: u32 = 4;
+const VMS_AGAIN: u32 = 4 * LOOK_AGAIN;
+/// The names of threads of the kernel are read again so often: they have them from their start.
+const NAMES_AGAIN: u32 = 4 * LOOK_AGAIN;
 
 impl Finder {
+    /// One that may keep up to `room` files open.
+    pub(crate) fn with_room(room: usize) -> Finder {
+        Finder { kept: Kept::with_room(room), ..Finder::default() }
+    }
+
     /// Process `pid` has turned out to be a hypervisor.
     pub(crate) fn found(&mut self, pid: i32) {
         self.others.remove(&pid);
@@ -55,29 +71,73 @@ impl Finder {
             dir.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
         self.round = self.round.wrapping_add(1);
         self.eligible.retain(&pids);
-        self.others.retain(|pid| {
-            pids.contains(pid)
-                && (*pid as u32).wrapping_add(self.round) % LOOK_AGAIN != 0
-                && !self.eligible.is_new(*pid)
-        });
-        self.kernel.retain(|pid, _| self.others.contains(pid));
+        let judged_anew = self.judge_by(which);
+        let round = self.round;
+        let due = |pid: i32, rounds: u32| (pid as u32).wrapping_add(round) % rounds == 0;
+        self.before.retain(|pid| pids.contains(&pid));
+        self.kernel.retain(|pid, _| pids.contains(pid));
+        let others = std::mem::take(&mut self.others);
         let mut found = vec![];
-        for pid in pids.iter().filter(|pid| !self.others.contains(pid)) {
-            match look(&mut self.eligible, roots, which, *pid) {
-                Some(vm) => found.push(vm),
-                None => self.kernel.extend(works_for(roots, *pid).map(|w| (*pid, w))),
+        for pid in pids {
+            let known = others.contains(&pid);
+            let rests = |rounds: u32| !judged_anew && !due(pid, rounds);
+            if known && rests(LOOK_AGAIN) && !self.eligible.is_new(pid) {
+                self.others.insert(pid);
+            } else if let Some(vm) = self.vm(roots, which, (pid, rests(VMS_AGAIN))) {
+                found.push(vm);
+            } else {
+                self.others.insert(pid);
+                if !known || due(pid, NAMES_AGAIN) {
+                    self.kernel.remove(&pid);
+                    self.kernel.extend(works_for(roots, pid).map(|w| (pid, w)));
+                }
             }
         }
-        self.others = pids;
-        self.others.retain(|pid| found.iter().all(|vm| vm.pid != *pid));
+        self.kept.sweep();
         found.iter_mut().for_each(|vm| self.helped(vm));
         found
+    }
+
+    /// Whether all have been judged by other settings.
+    fn judge_by(&mut self, which: Which<'_>) -> bool {
+        let now = if let Which::Trusted(trust, settings) = which {
+            Some((trust, settings))
+        } else {
+            None
+        };
+        let differ = self.judged_by.as_ref().map(|(trust, settings)| (trust, settings)) != now;
+        if differ {
+            self.judged_by = now.map(|(trust, settings)| (trust.clone(), settings.clone()));
+        }
+        differ
+    }
+
+    /// The VM of a process: as it was, if it `rests` and its mark is the same.
+    fn vm(
+        &mut self,
+        roots: &Roots,
+        which: Which<'_>,
+        (pid, rests): (i32, bool),
+    ) -> Option<FoundVm> {
+        let kept = &mut self.kept;
+        let mark = || Mark::read(kept, &folder(roots, pid));
+        let same = if rests { self.before.same(pid, mark) } else { None };
+        same.or_else(|| self.anew(roots, which, pid))
+    }
+
+    /// The VM of one process as it is now.
+    fn anew(&mut self, roots: &Roots, which: Which<'_>, pid: i32) -> Option<FoundVm> {
+        self.before.take(pid);
+        let (mark, mut vm) = look(&mut self.eligible, &mut self.kept, roots, which, pid)?;
+        number(roots, &mut vm);
+        self.before.put(mark, &vm);
+        Some(vm)
     }
 
     /// The VM of one process, with the kernel threads that are known to work for it; `None` if it
     /// is not to be followed, is no hypervisor or has ended.
     pub(crate) fn look(&mut self, roots: &Roots, which: Which<'_>, pid: i32) -> Option<FoundVm> {
-        let mut vm = look(&mut self.eligible, roots, which, pid)?;
+        let mut vm = self.anew(roots, which, pid)?;
         self.helped(&mut vm);
         Some(vm)
     }
@@ -85,6 +145,7 @@ impl Finder {
     /// A process that was found has been started by another VM, and belongs to that.
     pub(crate) fn is_of_a_vm(&mut self, it: &FoundVm) {
         self.eligible.is_of_a_vm(it.pid, Some(it.started));
+        self.before.take(it.pid);
     }
 
     /// The VM that has started process `pid` is gone.
@@ -116,29 +177,40 @@ impl Finder {
     }
 }
 
-fn look(eligible: &mut Eligible, roots: &Roots, which: Which<'_>, pid: i32) -> Option<FoundVm> {
-    let dir = roots.proc_fs.join(pid.to_string());
-    let Some(it) = candidate(&dir, pid) else {
+/// The folder of a process.
+fn folder(roots: &Roots, pid: i32) -> PathBuf {
+    roots.proc_fs.join(pid.to_string())
+}
+
+fn look(
+    eligible: &mut Eligible,
+    kept: &mut Kept,
+    roots: &Roots,
+    which: Which<'_>,
+    pid: i32,
+) -> Option<(Mark, FoundVm)> {
+    let dir = folder(roots, pid);
+    let program = hypervisor(&dir);
+    // Before all else, so that what changes meanwhile is another mark.
+    let mark = program.as_ref().and_then(|_| Mark::read(kept, &dir));
+    let Some((program, mark)) = program.zip(mark) else {
         eligible.forget(pid);
         return None;
     };
+    let it = candidate(&dir, pid, program, &mark);
     let Standing { uid, named } = eligible.judge(roots, which, &it)?;
     let Candidate { started, name, cgroup, .. } = it;
-    Some(FoundVm { pid, started, name, cgroup, threads: threads(&dir, pid), uid, named })
+    let vm = FoundVm { pid, started, name, cgroup, threads: threads(&dir, pid), uid, named };
+    Some((mark, vm))
 }
 
-/// One process, if it looks like a hypervisor.
-fn candidate(dir: &Path, pid: i32) -> Option<Candidate> {
-    let program = hypervisor(dir)?;
-    let started = start_time(dir)?;
-    let own = fs::read_to_string(dir.join("cgroup")).ok()?;
-    let own = own.lines().find_map(|l| l.strip_prefix("0::")).unwrap_or("/");
-    let own = own.trim_end_matches(" (deleted)").to_owned();
+/// A process that looks like a hypervisor.
+fn candidate(dir: &Path, pid: i32, program: String, mark: &Mark) -> Candidate {
+    let Mark { started, own, .. } = mark.clone();
     let cgroup = vm_cgroup(&own);
     let name = qemu_name(dir)
         .unwrap_or_else(|| scope_name(&cgroup).unwrap_or_else(|| format!("pid-{pid}")));
-    let name = safe(&name);
-    Some(Candidate { pid, started, program, name, own, cgroup })
+    Candidate { pid, started, program, name: safe(&name), own, cgroup }
 }
 
 /// The number in the name of a kernel thread that works for a VM, and the name: `vhost-4711`
@@ -146,12 +218,13 @@ fn candidate(dir: &Path, pid: i32) -> Option<Candidate> {
 /// `kvm-pit/4711`.
 fn works_for(roots: &Roots, pid: i32) -> Option<(i32, String)> {
     const PF_KTHREAD: u64 = 0x0020_0000;
-    let dir = roots.proc_fs.join(pid.to_string());
-    let comm = fs::read_to_string(dir.join("comm")).ok()?.trim_end().to_owned();
+    let dir = folder(roots, pid);
+    let comm = kept::text(&dir.join("comm"))?.trim_end().to_owned();
     let number =
         comm.strip_prefix("vhost-").or_else(|| comm.strip_prefix("kvm-pit/"))?.parse().ok()?;
     // Any thread may have this name; a kernel thread is recognised by its flags, field 9.
-    let flags: u64 = after_name(&dir)?.split_whitespace().nth(6)?.parse().ok()?;
+    let stat = kept::text(&dir.join("stat"))?;
+    let flags: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse().ok()?;
     (flags & PF_KTHREAD != 0).then_some((number, comm))
 }
 
@@ -163,35 +236,31 @@ fn hypervisor(dir: &Path) -> Option<String> {
     known.then(|| name.to_owned())
 }
 
-/// Fields of `stat` from the third on: those after the name, which may hold spaces and brackets.
-fn after_name(dir: &Path) -> Option<String> {
-    let stat = fs::read_to_string(dir.join("stat")).ok()?;
-    Some(stat.rsplit_once(')')?.1.to_owned())
-}
-
-fn start_time(dir: &Path) -> Option<u64> {
-    after_name(dir)?.split_whitespace().nth(19)?.parse().ok() // field 22
-}
-
 fn threads(dir: &Path, pid: i32) -> Vec<Thread> {
     let Ok(tasks) = fs::read_dir(dir.join("task")) else { return vec![] };
-    let mut out: Vec<Thread> = tasks
-        .filter_map(|e| {
-            let entry = e.ok()?;
-            let tid = entry.file_name().to_str()?.parse().ok()?;
-            let comm = comm_of(fs::read(entry.path().join("comm")).ok()?.trim_ascii_end());
-            let vcpu = vcpu_of_name(&comm).or_else(|| vcpu_of_ioctl(dir, &entry.path()));
-            Some(Thread { tid, pid, vcpu, comm })
-        })
-        .collect();
-    out.sort_by_key(|t| (t.vcpu.is_none(), t.vcpu, t.tid));
+    let thread = |task: &Path| {
+        let tid = task.file_name()?.to_str()?.parse().ok()?;
+        let comm = comm_of(kept::once(&task.join("comm")).ok()?.trim_ascii_end());
+        Some(Thread { tid, pid, vcpu: vcpu_of_name(&comm), comm })
+    };
+    tasks.filter_map(|entry| thread(&entry.ok()?.path())).collect()
+}
+
+/// Numbers the vCPUs of a VM, and puts them first.
+fn number(roots: &Roots, vm: &mut FoundVm) {
+    if vm.vcpus() == 0 {
+        let dir = folder(roots, vm.pid);
+        let task = |t: &Thread| dir.join(format!("task/{}", t.tid));
+        vm.threads.iter_mut().for_each(|t| t.vcpu = vcpu_of_ioctl(&dir, &task(t)));
+    }
+    let in_order = |t: &Thread| (t.vcpu.is_none(), t.vcpu, t.tid);
+    vm.threads.sort_by_key(in_order);
     // A vCPU thread's own children (KVM's workers) keep its name: the first of a name is the vCPU.
     let mut seen = BTreeSet::new();
-    for t in &mut out {
+    for t in &mut vm.threads {
         t.vcpu = t.vcpu.filter(|n| seen.insert(*n));
     }
-    out.sort_by_key(|t| (t.vcpu.is_none(), t.vcpu, t.tid));
-    out
+    vm.threads.sort_by_key(in_order);
 }
 
 /// `CPU 3/KVM` and `CPU 3/TCG` (QEMU with `-name …,debug-threads=on`, as libvirt and Proxmox start
@@ -205,7 +274,7 @@ fn vcpu_of_name(comm: &str) -> Option<u32> {
 fn vcpu_of_ioctl(process: &Path, task: &Path) -> Option<u32> {
     const IOCTL: &str = "16";
     const KVM_RUN: &str = "0xae80";
-    let call = fs::read_to_string(task.join("syscall")).ok()?;
+    let call = kept::text(&task.join("syscall"))?;
     let mut words = call.split_whitespace();
     if words.next()? != IOCTL {
         return None;
@@ -268,7 +337,7 @@ pub(crate) fn allowed_memory(roots: &Roots, pid: i32, tid: i32) -> Option<PcpuSe
 }
 
 fn listed(roots: &Roots, pid: i32, tid: i32, key: &str) -> Option<PcpuSet> {
-    let status = fs::read_to_string(roots.proc_fs.join(format!("{pid}/task/{tid}/status"))).ok()?;
+    let status = kept::text(&folder(roots, pid).join(format!("task/{tid}/status")))?;
     status.lines().find_map(|l| l.strip_prefix(key))?.trim().parse().ok()
 }
 

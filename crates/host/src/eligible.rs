@@ -105,8 +105,8 @@ impl Eligible {
             return Some(untrusted(it, &stranger));
         }
         let by_file = Called { name: &it.name, named: false, cgroup: &it.cgroup };
-        let counts = self.has_kvm(roots, it)
-            || process.belongs_to(|uid| uid == 0)
+        let counts = process.belongs_to(|uid| uid == 0)
+            || self.has_kvm(roots, it)
             || settings.is_vm(by_file);
         (!counts).then(|| without_kvm(it, process))
     }

@@ -6,6 +6,7 @@ use crate::{
     cgroups::Cgroups,
     discover::{Finder, FoundVm, Roots},
     in_force::InForce,
+    kept::Kept,
     layout::{Layout, layout},
     live::Event,
     process::descendants,
@@ -17,9 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use units::caps::VMS_MAX;
 
 /// VMs of this host.
-#[derive(Default)]
 pub(crate) struct Vms {
     finder: Finder,
+    /// Files of their cgroups.
+    kept: Kept,
     slots: Slots,
     /// What the last layout was made from.
     seen: Option<Seen>,
@@ -29,6 +31,16 @@ pub(crate) struct Vms {
 type Seen = (Vec<FoundVm>, Cgroups, BTreeSet<String>);
 
 impl Vms {
+    /// None yet. Files of up to so many stay open between two looks, as far as `files` allow.
+    pub(crate) fn with_files(files: usize) -> Vms {
+        Vms {
+            finder: Finder::with_room(files / 2),
+            kept: Kept::with_room(files / 2),
+            slots: Slots::default(),
+            seen: None,
+        }
+    }
+
     /// Their slots.
     pub(crate) fn slots(&self) -> &Slots {
         &self.slots
@@ -80,7 +92,13 @@ impl Vms {
         self.part(&found, live, roots, say);
         self.slots.seat(found);
         let found: Vec<FoundVm> = self.slots.found().cloned().collect();
-        let cgroups = Cgroups::read(roots, &found, in_force.settings(), in_force.trust());
+        let cgroups = Cgroups::read_again(
+            &mut self.kept,
+            roots,
+            &found,
+            in_force.settings(),
+            in_force.trust(),
+        );
         let now = (found, cgroups, self.finder.refused());
         if self.seen.as_ref() == Some(&now) {
             return None;

@@ -143,6 +143,14 @@ impl MadeUp {
             format!("{pid} (a b) c) S {fields} 777 0\n").as_bytes(),
         );
     }
+
+    /// Another text in place of one in a process's `stat`.
+    pub(crate) fn stat_says(&self, pid: i32, old: &str, new: &str) {
+        let path = format!("proc/{pid}/stat");
+        let text = fs::read_to_string(self.0.join(&path)).unwrap();
+        assert!(text.contains(old), "{text}");
+        self.put(&path, text.replacen(old, new, 1).as_bytes());
+    }
 }
 
 impl Drop for MadeUp {

@@ -2,7 +2,7 @@
 //! whether it has a virtual machine of KVM, and what it has started. `eligible` and `follow` decide
 //! by that; nothing is changed.
 
-use crate::found::Roots;
+use crate::{found::Roots, kept};
 use std::{
     collections::BTreeSet,
     fs,
@@ -80,7 +80,7 @@ pub(crate) fn effective_uid() -> Option<u32> {
 
 /// Real and effective uid, by the line `Uid:` of `status`.
 fn uids(dir: &Path) -> Option<[u32; 2]> {
-    let status = fs::read_to_string(dir.join("status")).ok()?;
+    let status = kept::text(&dir.join("status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     let mut words = line.split_whitespace().map(|word| word.parse().ok());
     Some([words.next()??, words.next()??])

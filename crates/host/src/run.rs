@@ -13,6 +13,7 @@ use crate::{
     held::Held,
     homes::{Asks, Homes},
     in_force::{InForce, Lasting},
+    kept,
     layout::Layout,
     live::Event,
     pcpus::{Changed, Pcpus},
@@ -168,7 +169,8 @@ fn once(
     // Everything that takes long is done before the scheduler is attached: the daemon comes first
     // on its pCPU, also while the kernel verifies programs for it; and until VMs are known their
     // threads compete with it as host tasks.
-    let (roots, mut vms) = (Roots::default(), Vms::default());
+    // Half of the files that it may have open are left to all else.
+    let (roots, mut vms) = (Roots::default(), Vms::with_files(kept::allowed() / 2));
     let pcpus = topology.online();
     let in_force = InForce::new(lasting, &roots, pcpus.len() as u32, options.knobs.system_shares);
     let found = vms.scan(&roots, &in_force);

@@ -6,7 +6,12 @@
 
 use crate::found::{Roots, chain, folder};
 use settings::LiveSettings;
-use std::{collections::BTreeSet, fmt, fs, io, os::unix::fs::MetadataExt, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, fs, io,
+    os::unix::fs::MetadataExt,
+    path::Path,
+};
 
 /// Users that are trusted beside root; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +29,17 @@ pub struct Stranger {
     pub cgroup: String,
     /// Its owner, or why that cannot be read.
     pub owner: Result<u32, String>,
+}
+
+/// Owners of cgroups, each asked for once: most VMs have the same cgroups above them.
+#[derive(Debug, Default)]
+pub(crate) struct Owners(BTreeMap<String, Result<u32, String>>);
+
+impl Owners {
+    fn of(&mut self, roots: &Roots, path: &str) -> &Result<u32, String> {
+        let ask = || (roots.owner)(&folder(roots, path)).map_err(|e| e.to_string());
+        self.0.entry(path.to_owned()).or_insert_with(ask)
+    }
 }
 
 impl Trust {
@@ -52,10 +68,20 @@ impl Trust {
 
     /// The owner by which the cgroup at `path` does not count; `None` if it does.
     pub(crate) fn stranger(&self, roots: &Roots, path: &str) -> Option<Stranger> {
+        self.stranger_by(&mut Owners::default(), roots, path)
+    }
+
+    /// The same by owners that are known already.
+    pub(crate) fn stranger_by(
+        &self,
+        owners: &mut Owners,
+        roots: &Roots,
+        path: &str,
+    ) -> Option<Stranger> {
         ["/"].into_iter().chain(chain(path)).find_map(|above| {
-            let owner = (roots.owner)(&folder(roots, above)).map_err(|e| e.to_string());
+            let owner = owners.of(roots, above);
             let trusted = owner.as_ref().is_ok_and(|uid| self.trusts(*uid));
-            (!trusted).then(|| Stranger { cgroup: above.to_owned(), owner })
+            (!trusted).then(|| Stranger { cgroup: above.to_owned(), owner: owner.clone() })
         })
     }
 }

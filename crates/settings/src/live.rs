@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, path::Path};
 use units::{CpuAmount, Span};
 
 /// Settings of `tandem run`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveSettings {
     /// What is not as the host says itself.
@@ -33,7 +33,7 @@ pub struct LiveSettings {
 }
 
 /// What the file says of the host itself.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveHost {
     /// Speed of a pCPU in MHz, to resolve reservations and limits in MHz or GHz; the host's own if
@@ -42,7 +42,7 @@ pub struct LiveHost {
 }
 
 /// A resource pool: one of our own by name, or the one that a cgroup is by its path.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LivePool {
     /// Name, or a cgroup's path that begins with `/`.
@@ -65,7 +65,7 @@ pub struct LivePool {
 }
 
 /// Settings of the VMs that match: by name, by cgroup, or by both.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveVm {
     /// Name, or a pattern in which `*` stands for any text; any name if left out.
