@@ -127,9 +127,9 @@ impl Finder {
 
     /// The VM of one process as it is now.
     fn anew(&mut self, roots: &Roots, which: Which<'_>, pid: i32) -> Option<FoundVm> {
-        self.before.take(pid);
+        let before = self.before.take(pid);
         let (mark, mut vm) = look(&mut self.eligible, &mut self.kept, roots, which, pid)?;
-        number(roots, &mut vm);
+        number(roots, before.filter(|old| old.started == vm.started), &mut vm);
         self.before.put(mark, &vm);
         Some(vm)
     }
@@ -246,12 +246,18 @@ fn threads(dir: &Path, pid: i32) -> Vec<Thread> {
     tasks.filter_map(|entry| thread(&entry.ok()?.path())).collect()
 }
 
-/// Numbers the vCPUs of a VM, and puts them first.
-fn number(roots: &Roots, vm: &mut FoundVm) {
+/// Numbers the vCPUs of a VM, and puts them first. Where no thread has a vCPU's name, those count
+/// that are seen to run one, now or `before`: one that computes is not seen to.
+fn number(roots: &Roots, before: Option<FoundVm>, vm: &mut FoundVm) {
     if vm.vcpus() == 0 {
         let dir = folder(roots, vm.pid);
-        let task = |t: &Thread| dir.join(format!("task/{}", t.tid));
-        vm.threads.iter_mut().for_each(|t| t.vcpu = vcpu_of_ioctl(&dir, &task(t)));
+        let known = |t: &Thread| {
+            let old = before.iter().flat_map(|vm| &vm.threads);
+            old.filter(|old| (old.tid, &old.comm) == (t.tid, &t.comm)).find_map(|old| old.vcpu)
+        };
+        for t in &mut vm.threads {
+            t.vcpu = known(t).or_else(|| vcpu_of_ioctl(&dir, &dir.join(format!("task/{}", t.tid))));
+        }
     }
     let in_order = |t: &Thread| (t.vcpu.is_none(), t.vcpu, t.tid);
     vm.threads.sort_by_key(in_order);
@@ -414,12 +420,16 @@ mod tests {
         t.put("proc/40/task/41/syscall", b"16 0xd 0xae80 0x0 0x0 0x0 0x0 0x7f 0x7f\n");
         fs::create_dir_all(t.path("proc/40/fd")).unwrap();
         symlink("anon_inode:kvm-vcpu:3", t.path("proc/40/fd/13")).unwrap();
-        let vm = Finder::default().look(&t.roots(), Which::All, 40).unwrap();
+        let mut finder = Finder::default();
+        let vm = finder.look(&t.roots(), Which::All, 40).unwrap();
         assert_eq!((vm.name.as_str(), vm.cgroup.as_str()), ("pid-40", "/plain"));
-        assert_eq!(
-            vm.threads[0],
-            Thread { tid: 41, pid: 40, vcpu: Some(3), comm: "qemu-kvm".into() }
-        );
+        let vcpu = Thread { tid: 41, pid: 40, vcpu: Some(3), comm: "qemu-kvm".into() };
+        assert_eq!(vm.threads[0], vcpu);
+        // It computes, and is the same vCPU as long as the process is the same.
+        t.put("proc/40/task/41/syscall", b"running\n");
+        assert_eq!(finder.look(&t.roots(), Which::All, 40).unwrap().threads[0], vcpu);
+        t.stat_says(40, " 777 ", " 778 ");
+        assert_eq!(finder.look(&t.roots(), Which::All, 40).unwrap().vcpus(), 0);
     }
 
     #[test]
