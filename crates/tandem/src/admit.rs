@@ -180,6 +180,13 @@ fn find(kind: &str, name: &str, paths: &[String]) -> Result<usize, Failure> {
     let found =
         paths.iter().position(|p| p == name).or_else(|| paths.iter().position(|p| named == [p]));
     found.ok_or_else(|| {
+        // VMs of one name have their process behind it.
+        let twin = |path: &&String| {
+            let own = path.rsplit('/').next().and_then(|last| last.strip_prefix(name));
+            let pid = own.and_then(|own| own.strip_prefix('(')?.strip_suffix(')'));
+            pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
+        };
+        let named = if named.is_empty() { paths.iter().filter(twin).collect() } else { named };
         let (seen, list) = if named.is_empty() {
             ("none of that name", paths.iter().collect())
         } else {
@@ -362,5 +369,12 @@ admitted
             "VM 'x': cannot find it: seen several of that name, allowed /a/x, /b/x"
         );
         assert_eq!(find("VM", "/b/x", &both).ok(), Some(1));
+        let both = ["/a/x(7)".to_owned(), "/b/x(9)".to_owned(), "/b/x(y)".to_owned()];
+        let several = find("VM", "x", &both).map_err(|f| f.error.to_string());
+        assert_eq!(
+            several.unwrap_err(),
+            "VM 'x': cannot find it: seen several of that name, allowed /a/x(7), /b/x(9)"
+        );
+        assert_eq!(find("VM", "x(9)", &both).ok(), Some(1));
     }
 }
