@@ -5,7 +5,7 @@
 //! applies.
 
 use crate::{
-    found::{FoundVm, Named, Roots, chain, folder},
+    found::{FoundVm, LIBVIRT, Named, Roots, chain, folder},
     kept::Kept,
     trust::{Owners, Stranger, Trust},
 };
@@ -163,20 +163,27 @@ impl Look<'_> {
     }
 
     /// What a VM's own cgroup says, and what libvirt has set below it: shares and quota of the
-    /// whole in `libvirt`, quotas of vCPUs in `libvirt/vcpuN`.
+    /// whole in `libvirt`, quotas of vCPUs in `libvirt/vcpuN`; without systemd there is no such
+    /// folder between.
     fn vm(&mut self, vm: &FoundVm) -> Cgroup {
         const UNSET: u32 = 100;
         let mut out = self.cgroup(&vm.cgroup, false);
         let folder = folder(self.roots, &vm.cgroup);
-        if fs::metadata(folder.join("libvirt")).is_err() {
+        let whole = vm.cgroup.ends_with(LIBVIRT);
+        if !whole && fs::metadata(folder.join("libvirt")).is_err() {
             return out;
         }
         let mut read =
             Reading { path: &vm.cgroup, folder: &folder, kept: self.kept, troubles: vec![] };
-        if out.weight.is_none_or(|w| w == UNSET) {
-            out.weight = read.weight("libvirt/cpu.weight").or(out.weight);
-        }
-        let below = [read.quota("libvirt/", "libvirt/cpu.max"), read.of_vcpus(vm)];
+        let below = if whole {
+            [None, read.of_vcpus(vm, "", "vcpuN/cpu.max")]
+        } else {
+            if out.weight.is_none_or(|w| w == UNSET) {
+                out.weight = read.weight("libvirt/cpu.weight").or(out.weight);
+            }
+            let quota = read.quota("libvirt/", "libvirt/cpu.max");
+            [quota, read.of_vcpus(vm, "libvirt/", "libvirt/vcpuN/cpu.max")]
+        };
         out.quota = below.into_iter().flatten().chain(out.quota).min_by_key(|q| q.rate);
         out.troubles.extend(read.troubles);
         out

@@ -6,7 +6,7 @@ pub use crate::found::{FoundVm, Named, Roots, Thread};
 use crate::{
     cgroups,
     eligible::{Candidate, Eligible, Standing, Which},
-    found::{comm_of, safe, scope_name},
+    found::{comm_of, safe, scope_name, vm_cgroup},
     found_before::{FoundBefore, Mark},
     kept::{self, Kept},
     trust::{self, Trust},
@@ -207,7 +207,7 @@ fn look(
 /// A process that looks like a hypervisor.
 fn candidate(dir: &Path, pid: i32, program: String, mark: &Mark) -> Candidate {
     let Mark { started, own, .. } = mark.clone();
-    let cgroup = vm_cgroup(&own);
+    let cgroup = vm_cgroup(&own).to_owned();
     let name = qemu_name(dir)
         .unwrap_or_else(|| scope_name(&cgroup).unwrap_or_else(|| format!("pid-{pid}")));
     Candidate { pid, started, program, name: safe(&name), own, cgroup }
@@ -291,19 +291,6 @@ fn vcpu_of_ioctl(process: &Path, task: &Path) -> Option<u32> {
     }
     let file = fs::read_link(process.join(format!("fd/{fd}"))).ok()?;
     file.to_str()?.strip_prefix("anon_inode:kvm-vcpu:")?.parse().ok()
-}
-
-/// The VM's own cgroup: libvirt puts `libvirt/emulator` and `libvirt/vcpuN` below the scope.
-fn vm_cgroup(own: &str) -> String {
-    let mut path = String::new();
-    for part in own.split('/').filter(|p| !p.is_empty()) {
-        path.push('/');
-        path.push_str(part);
-        if part.ends_with(".scope") {
-            break;
-        }
-    }
-    if path.is_empty() { "/".to_owned() } else { path }
 }
 
 /// Value of QEMU's `-name`: `-name guest=web1,debug-threads=on` or `-name web1,…`.

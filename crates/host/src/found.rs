@@ -110,13 +110,30 @@ pub(crate) fn folder(roots: &Roots, path: &str) -> PathBuf {
     roots.cgroup.join(path.trim_start_matches('/'))
 }
 
-/// Name in a scope: `machine-qemu\x2d3\x2dweb1.scope` is web1 (libvirt), `100.scope` is 100
-/// (Proxmox).
+/// How the cgroup of a VM ends that libvirt has made where there is no systemd:
+/// `/machine/qemu-3-web1.libvirt-qemu`.
+pub(crate) const LIBVIRT: &str = ".libvirt-qemu";
+
+/// The VM's own cgroup: libvirt puts `libvirt/emulator` and `libvirt/vcpuN` below the scope, or
+/// `emulator` and `vcpuN` below its own kind.
+pub(crate) fn vm_cgroup(own: &str) -> &str {
+    let ends = |part: &str| part.ends_with(".scope") || part.ends_with(LIBVIRT);
+    let above = chain(own.trim_end_matches('/'));
+    let last = above.last().copied();
+    above.into_iter().find(|path| ends(path)).or(last).unwrap_or("/")
+}
+
+/// Name in a cgroup: `machine-qemu\x2d3\x2dweb1.scope` and `qemu-3-web1.libvirt-qemu` are web1
+/// (libvirt), `100.scope` is 100 (Proxmox).
 pub(crate) fn scope_name(cgroup: &str) -> Option<String> {
-    let scope = cgroup.rsplit('/').next()?.strip_suffix(".scope")?.replace("\\x2d", "-");
-    let name = match scope.strip_prefix("machine-qemu-") {
+    let last = cgroup.rsplit('/').next()?;
+    let (own, prefix) = match last.strip_suffix(LIBVIRT) {
+        Some(own) => (own.to_owned(), "qemu-"),
+        None => (last.strip_suffix(".scope")?.replace("\\x2d", "-"), "machine-qemu-"),
+    };
+    let name = match own.strip_prefix(prefix) {
         Some(rest) => rest.split_once('-').map_or(rest, |r| r.1).to_owned(),
-        None => scope,
+        None => own,
     };
     (!name.is_empty()).then_some(name)
 }
@@ -124,6 +141,23 @@ pub(crate) fn scope_name(cgroup: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_vm_has_the_cgroup_that_its_manager_has_made_for_it() {
+        let scope = "/machine.slice/machine-qemu\\x2d3\\x2da\\x2db.scope";
+        for (cgroup, below, name) in [
+            (scope, "/libvirt/emulator", Some("a-b")),
+            ("/machine/qemu-3-a-b.libvirt-qemu", "/emulator", Some("a-b")),
+            ("/machine/qemu-3-web1.libvirt-qemu", "", Some("web1")),
+            ("/machine/web1.libvirt-qemu", "/vcpu0", Some("web1")),
+            ("/qemu.slice/100.scope", "", Some("100")),
+            ("/kubepods/burstable/pod7/12ab", "", None),
+            ("/", "", None),
+        ] {
+            let own = format!("{cgroup}{below}");
+            assert_eq!((vm_cgroup(&own), scope_name(cgroup).as_deref()), (cgroup, name), "{own}");
+        }
+    }
 
     #[test]
     fn a_name_cannot_break_lines_or_change_a_terminal() {

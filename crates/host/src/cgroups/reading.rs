@@ -73,17 +73,21 @@ impl Reading<'_> {
     }
 
     /// The quotas of all vCPUs together; none unless each has one.
-    pub(super) fn of_vcpus(&mut self, vm: &FoundVm) -> Option<Quota> {
-        const FROM: &str = "libvirt/vcpuN/cpu.max";
+    pub(super) fn of_vcpus(
+        &mut self,
+        vm: &FoundVm,
+        below: &str,
+        from: &'static str,
+    ) -> Option<Quota> {
         let vcpus: Vec<u32> = vm.threads.iter().filter_map(|t| t.vcpu).collect();
         let quotas: Vec<Quota> = vcpus
             .iter()
-            .filter_map(|vcpu| self.quota(&format!("libvirt/vcpu{vcpu}/"), FROM))
+            .filter_map(|vcpu| self.quota(&format!("{below}vcpu{vcpu}/"), from))
             .collect();
         if quotas.len() < vcpus.len() {
             if !quotas.is_empty() {
                 self.troubles.push(format!(
-                    "cgroup '{}': {FROM}: cannot use it: seen quotas of {} of {} vCPUs, allowed of \
+                    "cgroup '{}': {from}: cannot use it: seen quotas of {} of {} vCPUs, allowed of \
                         all; they count as none; give each one, or the VM a limit",
                     self.path,
                     quotas.len(),
@@ -95,9 +99,9 @@ impl Reading<'_> {
         let sum = |all: Quota, one: &Quota| Quota {
             rate: Rate(all.rate.0 + one.rate.0),
             burst_ns: all.burst_ns.saturating_add(one.burst_ns),
-            from: FROM,
+            from,
         };
-        let all = quotas.iter().fold(Quota { rate: Rate(0), burst_ns: 0, from: FROM }, sum);
+        let all = quotas.iter().fold(Quota { rate: Rate(0), burst_ns: 0, from }, sum);
         (all.rate.0 > 0).then_some(all)
     }
 

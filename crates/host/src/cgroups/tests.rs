@@ -53,6 +53,22 @@ fn libvirts_weight_and_quotas_are_found_below_the_scope_and_the_lowest_counts() 
 }
 
 #[test]
+fn without_systemd_quotas_of_vcpus_are_right_below_libvirts_cgroup() {
+    let t = MadeUp::new("libvirt-alone");
+    let own = "/machine/qemu-1-web.libvirt-qemu";
+    t.vm(10, "web", &format!("{own}/emulator"), 2);
+    t.cgroup(own, "cpu.weight", "700\n");
+    t.cgroup(own, "vcpu0/cpu.max", "25000 100000\n");
+    t.cgroup(own, "vcpu1/cpu.max", "25000 100000\n");
+    let (found, seen) = read(&t);
+    let web = &seen.vms[&10];
+    assert_eq!((found[0].cgroup.as_str(), web.weight), (own, Some(700)));
+    let quota = web.quota.clone().map(|q| (q.rate, q.from));
+    assert_eq!(quota, Some((Rate(Rate::ONE.0 / 2), "vcpuN/cpu.max")));
+    assert_eq!(seen.pools.keys().collect::<Vec<_>>(), ["/machine"]);
+}
+
+#[test]
 fn what_cannot_be_read_is_told_with_what_counts_in_its_place() {
     let t = MadeUp::new("unreadable");
     t.vm(10, "web", "/a/web", 1);
