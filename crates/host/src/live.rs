@@ -3,7 +3,7 @@
 
 use crate::{
     Accounts, HostError, PIN_DIR, threads,
-    view::{Records, monotonic_ns},
+    view::{self, Records, monotonic_ns},
 };
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder,
@@ -279,12 +279,7 @@ impl Live {
     /// The pCPUs that the scheduler has on line, of those that it was loaded with.
     pub(crate) fn online(&self) -> PcpuSet {
         let clusters = self.accounts.host().clusters as usize;
-        let all = (0..clusters).map(|c| self.clusters.get(c));
-        all.flat_map(|c| {
-            let on = (0..64).filter(move |bit| c.present >> bit & 1 == 1);
-            on.map(move |bit| PcpuId(c.pcpu[bit]))
-        })
-        .collect()
+        view::present((0..clusters).map(|c| self.clusters.get(c)))
     }
 
     /// Says that a pCPU is off line, where the kernel has not.
@@ -468,6 +463,7 @@ fn pin(skel: &mut TandemSkel<'_>) -> Result<(), HostError> {
     let path = |name: &str| Path::new(PIN_DIR).join(name);
     skel.maps.host_map.pin(path("host_map")).map_err(|e| bad(e.to_string()))?;
     skel.maps.pcpus_map.pin(path("pcpus_map")).map_err(|e| bad(e.to_string()))?;
+    skel.maps.clusters_map.pin(path("clusters_map")).map_err(|e| bad(e.to_string()))?;
     skel.maps.vms_map.pin(path("vms_map")).map_err(|e| bad(e.to_string()))?;
     skel.maps.worlds_map.pin(path("worlds_map")).map_err(|e| bad(e.to_string()))?;
     skel.maps.nodes_map.pin(path("nodes_map")).map_err(|e| bad(e.to_string()))?;

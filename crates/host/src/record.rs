@@ -8,6 +8,7 @@
 //! recording by itself after `LEASE`, and the raw records remain.
 
 mod names;
+mod online;
 mod rings;
 mod spool;
 
@@ -16,6 +17,7 @@ use crate::{
     view::{Records, monotonic_ns, pinned},
 };
 use names::Namer;
+use online::Online;
 use rings::{Born, Rings};
 use sched_core::{HostRecord, QUEUED_PARKED, TRACE_RECORDS, World};
 use spool::{Merged, Spool};
@@ -129,6 +131,8 @@ pub fn record(
     let _alone = alone()?;
     let host: Records<HostRecord> = Records::new(&pinned("host_map")?, "host_map", true)?;
     let rings = Rings::open()?;
+    let all = (0..topology.pcpus()).map(|i| PcpuId(i as u16)).collect();
+    let online = Online::open(host.get(0).clusters as usize, all)?;
     let raw = |e: io::Error| HostError::Unwritten {
         file: options.raw.display().to_string(),
         what: "raw records",
@@ -146,6 +150,7 @@ pub fn record(
         accounts,
         host,
         rings,
+        online,
         spool: Spool::new(file),
         born: vec![],
         lost_before: 0,
@@ -217,6 +222,7 @@ struct Session {
     accounts: Accounts,
     host: Records<HostRecord>,
     rings: Rings,
+    online: Online,
     spool: Spool<File>,
     born: Vec<Born>,
     /// Lost when it began, by others.
@@ -257,6 +263,7 @@ impl Session {
         events.extend(same.flat_map(|(_, w)| told(w, first_ns)));
         events.extend(before.values().filter_map(|w| home(w, first_ns)));
         events.extend(memory(first_ns));
+        events.extend(self.online.look(first_ns, |pcpu| self.rings.recorded(pcpu)));
         self.spool.events(first_ns, &events)
     }
 
@@ -269,6 +276,9 @@ impl Session {
             std::thread::sleep(pause);
             self.trace(true);
             let fullest = self.take(&mut namer)?;
+            let ns = monotonic_ns();
+            let off = self.online.look(ns, |pcpu| self.rings.recorded(pcpu));
+            self.spool.events(ns, &off)?;
             pause = next_pause(pause, fullest);
             self.done.end = self.end(options, begin);
             if named.elapsed() >= NAMES {

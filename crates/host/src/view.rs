@@ -4,7 +4,7 @@
 
 use crate::HostError;
 use libbpf_rs::{MapCore, MapHandle};
-use sched_core::{HostRecord, Limiter, Node, Pcpu, Vm, World};
+use sched_core::{Cluster, HostRecord, Limiter, Node, Pcpu, Vm, World};
 use std::{
     marker::PhantomData,
     os::fd::AsRawFd,
@@ -12,6 +12,7 @@ use std::{
     ptr,
     sync::atomic::{Ordering, fence},
 };
+use units::{PcpuId, PcpuSet};
 
 /// Where the daemon pins the maps that `tandem top` and `tandem plan` read.
 pub const PIN_DIR: &str = "/sys/fs/bpf/tandem";
@@ -290,6 +291,16 @@ pub(crate) fn pinned(name: &str) -> Result<MapHandle, HostError> {
         let next = "start 'tandem run' of this version first";
         HostError::object(format!("{PIN_DIR}/{name}"), "open it", e, next)
     })
+}
+
+/// pCPUs that are on line, by all clusters.
+pub(crate) fn present(clusters: impl Iterator<Item = Cluster>) -> PcpuSet {
+    clusters
+        .flat_map(|c| {
+            let on = (0..64).filter(move |bit| c.present >> bit & 1 == 1);
+            on.map(move |bit| PcpuId(c.pcpu[bit]))
+        })
+        .collect()
 }
 
 /// CLOCK_MONOTONIC in ns: the clock of the scheduler's records.

@@ -8,6 +8,7 @@ use crate::{
 };
 use sched_core::{TRACE_RECORDS, TRACE_STATE, TraceRecord, TraceRing, WHY_BORN};
 use std::sync::atomic::{AtomicU64, Ordering};
+use units::PcpuId;
 
 const SLOTS: usize = TRACE_RECORDS as usize;
 const RECORD: usize = size_of::<TraceRecord>();
@@ -109,6 +110,16 @@ impl Rings {
             tail.store(first.wrapping_add(n as u64), Ordering::Release);
             taken
         }
+    }
+
+    /// Records of a pCPU so far, those included that were taken.
+    pub(super) fn recorded(&self, pcpu: PcpuId) -> u64 {
+        if usize::from(pcpu.0) >= self.0.len() {
+            return 0; // it came after the load
+        }
+        let of = self.0.pointer(usize::from(pcpu.0));
+        // SAFETY: as in `clear`.
+        unsafe { shared(&raw mut (*of).ring.head) }.load(Ordering::Relaxed)
     }
 
     /// Lost so far, and of these so many that no record tells of yet.
