@@ -92,6 +92,8 @@ pub enum End {
     Size,
     /// The scheduler was unloaded.
     Unloaded,
+    /// The recorder has left it unfinished.
+    Left,
 }
 
 /// No other recorder runs meanwhile: a ring has one reader.
@@ -181,14 +183,20 @@ pub fn salvage(
     out: impl Write,
     progress: &dyn Fn(&Recorded),
 ) -> Result<Recorded, HostError> {
-    let as_recorded = |m: &Merged| Recorded {
+    salvage_with(raw, out, |m| progress(&salvaged(m))).map(|m| salvaged(&m))
+}
+
+/// What a recorder had recorded that has left these records.
+fn salvaged(m: &Merged) -> Recorded {
+    let (first, last) = m.span_ns;
+    Recorded {
+        time: Duration::from_nanos(last.saturating_sub(first)),
         events: m.records,
         lost: m.lost,
         bytes: m.bytes,
+        end: End::Left,
         merged_bytes: m.bytes,
-        ..Recorded::default()
-    };
-    salvage_with(raw, out, |m| progress(&as_recorded(m))).map(|m| as_recorded(&m))
+    }
 }
 
 /// Calls `look` a few times a second.
@@ -435,6 +443,13 @@ mod tests {
         );
         let asleep = World { id: 3, state: STATE_WAIT, ..World::ZERO };
         assert_eq!(kinds(asleep), [state(State::Wait, None)]);
+    }
+
+    #[test]
+    fn what_was_salvaged_has_the_time_that_was_recorded() {
+        let seen =
+            salvaged(&Merged { span_ns: (5, 1_000_000_005), records: 7, ..Merged::default() });
+        assert_eq!((seen.time, seen.events, seen.end), (Duration::from_secs(1), 7, End::Left));
     }
 
     #[test]

@@ -105,6 +105,8 @@ pub(super) struct Merged {
     pub(super) bytes: u64,
     /// The file ends within a chunk: its writer was killed.
     pub(super) cut: bool,
+    /// When the first chunk and the last one were written.
+    pub(super) span_ns: (u64, u64),
 }
 
 /// Turns a spool into a trace, sorted by time; `look` is called after each chunk.
@@ -135,6 +137,8 @@ pub(super) fn merge<W: Write>(
             )));
         }
         let (body, whole) = read(&mut from, bytes).map_err(|e| unreadable(e.to_string()))?;
+        let first = if done.bytes == 0 { ns } else { done.span_ns.0 };
+        done.span_ns = (first, ns);
         done.bytes += (head.len() + body.len()) as u64;
         if kind == RECORDS {
             for raw in body.chunks_exact(RAW_BYTES) {
@@ -253,7 +257,8 @@ mod tests {
             ran(late + 1, 5),
         ];
         assert_eq!(events, want);
-        assert_eq!(done, Merged { records: 6, lost: 7, bytes: raw.len() as u64, cut: false });
+        let (bytes, span_ns) = (raw.len() as u64, (30, late));
+        assert_eq!(done, Merged { records: 6, lost: 7, bytes, cut: false, span_ns });
     }
 
     #[test]

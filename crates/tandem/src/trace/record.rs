@@ -152,5 +152,6 @@ fn ended(end: End) -> &'static str {
         End::Time => "its time was over",
         End::Size => "the file had its size",
         End::Unloaded => "the scheduler was unloaded",
+        End::Left => "its recorder left it unfinished",
     }
 }
