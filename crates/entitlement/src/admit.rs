@@ -57,6 +57,7 @@
 use crate::reserve::{of_leaf, of_pool, over, own, reserved, room, taken};
 use crate::text::{aligned, percent, percents};
 use crate::{Excess, Names, Rule, Tree, TreeLeaf};
+use schemars::JsonSchema;
 use serde::Serialize;
 use units::Rate;
 
@@ -87,7 +88,7 @@ pub enum Ask {
 }
 
 /// What came of it at one pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It has what is asked of it.
@@ -99,7 +100,7 @@ pub enum Outcome {
 }
 
 /// One pool on the way up to the root.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Level {
     /// Its index.
     pub pool: usize,
@@ -124,7 +125,7 @@ pub struct Level {
 }
 
 /// The answer to an `Ask`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Admission {
     /// Name of the VM or pool that asks.
     pub path: String,

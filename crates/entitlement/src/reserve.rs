@@ -44,13 +44,14 @@
 
 use crate::text::{aligned, percent, percents};
 use crate::{Tree, TreeLeaf, TreePool};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
 use units::Rate;
 
 /// How the pools and leaves of a tree are called, by their indices: paths, such as `/`, `/gold` and
 /// `/gold/vm7`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Names {
     /// Of each pool; the first is the root's.
     pub pools: Vec<String>,
@@ -59,7 +60,7 @@ pub struct Names {
 }
 
 /// What a reservation may not pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
     /// A VM: what its vCPUs can use.
@@ -75,7 +76,7 @@ pub enum Rule {
 }
 
 /// A place where more is reserved, or asked for, than there is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Excess {
     /// Name of the pool or leaf.
     pub path: String,
@@ -88,7 +89,7 @@ pub struct Excess {
 }
 
 /// What is reserved at one pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PoolUse {
     /// Name of the pool.
     pub path: String,
@@ -105,7 +106,7 @@ pub struct PoolUse {
 }
 
 /// What is reserved in a whole tree, and where that is too much.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Report {
     /// Each pool, the root first.
     pub pools: Vec<PoolUse>,

@@ -20,6 +20,7 @@ use crate::counters::{AllocUnits, GroupKind, Role};
 use crate::metric::{Object, Values};
 use crate::{GroupRates, Rates, WorldRates};
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
 /// Numbers of one object, under their keys.
@@ -162,6 +163,61 @@ pub fn json_line(rates: &Rates, host: &str) -> String {
     };
     // Strings, numbers and maps with keys of text: there is nothing that could fail.
     serde_json::to_string(&sample).unwrap_or_default()
+}
+
+/// The schema of a line, in JSON Schema 2020-12, without its version.
+#[must_use]
+pub fn json_schema() -> Value {
+    let text = json!({ "type": "string" });
+    let number = json!({ "type": "integer", "minimum": 0 });
+    let or_null = |kind: &str| json!({ "type": [kind, "null"] });
+    let list = |item: Value| json!({ "type": "array", "items": item });
+    let kinds = |of: &[&str]| json!({ "type": "string", "enum": of });
+    let named = |key: &str| (key.to_owned(), number.clone());
+    let pcpu = shape(["id", "core"].map(named), &[Object::Pcpu]);
+    let group = [
+        ("gid", number.clone()),
+        ("name", text.clone()),
+        ("kind", kinds(&["host", "system", "pool", "vm"])),
+        ("parent", or_null("integer")),
+        ("vcpus", number.clone()),
+        ("units", or_null("string")),
+        ("home_nodes", list(number.clone())),
+    ];
+    let world = [
+        ("wid", number.clone()),
+        ("gid", number.clone()),
+        ("name", text.clone()),
+        ("kind", kinds(&["vcpu", "helper", "task"])),
+        ("vcpu", or_null("integer")),
+        ("units", or_null("string")),
+    ];
+    let owned = |(k, v): (&str, Value)| (k.to_owned(), v);
+    let sample = [
+        ("time", or_null("string")),
+        ("unix_seconds", json!({ "type": "integer" })),
+        ("interval_ms", number.clone()),
+        ("host", text),
+        ("load", shape([], &[Object::Load])),
+        ("total", shape([], &[Object::Pcpu])),
+        ("pcpus", list(pcpu)),
+        ("groups", list(shape(group.map(owned), &[Object::Group, Object::Memory]))),
+        ("worlds", list(shape(world.map(owned), &[Object::World]))),
+        ("nodes", list(shape(["id", "memory_mib", "free_mib"].map(named), &[]))),
+    ];
+    shape(sample.map(owned), &[])
+}
+
+/// The schema of an object with these fields and the counters of these objects.
+fn shape(fields: impl IntoIterator<Item = (String, Value)>, counters: &[Object]) -> Value {
+    let counters = counters.iter().flat_map(|o| o.metrics()).map(|m| {
+        let c = m.counter();
+        let what = format!("{} {}", c.column, c.meaning);
+        (c.key.to_owned(), json!({ "description": what, "type": ["number", "null"] }))
+    });
+    let all: Map<String, Value> = fields.into_iter().chain(counters).collect();
+    let names: Vec<&String> = all.keys().collect();
+    json!({ "type": "object", "required": names, "properties": all })
 }
 
 /// Writes a sample as one line, ended and flushed.

@@ -46,7 +46,7 @@ pub use counters::{
 };
 pub use declared::COUNTERS;
 pub use files::{BatchFiles, Late};
-pub use json::{json_line, write_json};
+pub use json::{json_line, json_schema, write_json};
 pub use load::LoadAverage;
 pub use markdown::markdown;
 pub use metric::{Counter, Field, Level, Metric, Object, Panel, Thresholds, Unit, Values};

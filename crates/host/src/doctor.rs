@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 use crate::live::{self, Refused};
 
 /// One thing looked at.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Finding {
     /// What was looked at.
     pub what: &'static str,

@@ -6,6 +6,7 @@
 //! second old.
 
 use crate::{HostError, RUN_DIR, SettingsFile, run_dir::write_whole};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::LiveSettings;
 use std::{
@@ -26,7 +27,7 @@ pub(crate) const AGAIN: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// What came of reading the settings file again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reloaded {
     /// How often this daemon has been asked.
     pub number: u64,

@@ -80,6 +80,25 @@ pub fn list() -> Value {
     METRICS.iter().map(one).collect()
 }
 
+/// The schema of that list, in JSON Schema 2020-12, without its version.
+#[must_use]
+pub fn list_schema() -> Value {
+    let text = |what: &str| json!({ "description": what, "type": "string" });
+    let fields = json!({
+        "name": text("Name, as it is exposed."),
+        "type": text("Type by OpenMetrics: counter, gauge or info."),
+        "unit": text("Unit; empty for a number without one."),
+        "labels": {
+            "description": "Names of its labels.", "type": "array", "items": { "type": "string" }
+        },
+        "meaning": text("What it says."),
+        "advice": text("What to do about it; may be empty."),
+    });
+    let names: Vec<&String> = fields.as_object().into_iter().flat_map(|o| o.keys()).collect();
+    let one = json!({ "type": "object", "properties": fields, "required": names });
+    json!({ "type": "array", "items": one })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

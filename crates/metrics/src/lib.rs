@@ -14,7 +14,7 @@ mod table;
 
 pub use dashboard::dashboard;
 pub use declared::{Declared, Kind, Metric, Unit};
-pub use document::{document, list};
+pub use document::{document, list, list_schema};
 pub use endpoint::{Endpoint, Limits, serve};
 pub use exposition::{Format, Samples, Value};
 pub use table::METRICS;

@@ -16,6 +16,7 @@ pub use page::page;
 pub use work::{LEAST, Less, PEERS, Work};
 
 use measure::Results;
+use schemars::JsonSchema;
 use serde::Serialize;
 use settings::{Published, Scenario};
 use sim::{Options, Policy, SimError};
@@ -33,7 +34,7 @@ use work::{Amounts, Lacks};
 pub const SEEDS: u64 = 8;
 
 /// A published figure, and what was measured.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Point {
     /// Document and figure or table.
     pub figure: String,
@@ -64,7 +65,7 @@ pub struct Point {
 }
 
 /// A number that is shown beside a figure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Beside {
     /// The policy.
     pub policy: String,
@@ -75,7 +76,7 @@ pub struct Beside {
 }
 
 /// A scenario's figures.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Experiment {
     /// Name of the scenario.
     pub name: String,

@@ -8,6 +8,7 @@
 //! *Limits*: work of all VMs together says nothing of fairness and latency.
 
 use crate::Job;
+use schemars::JsonSchema;
 use serde::Serialize;
 use settings::{Scenario, is_of};
 use sim::SimError;
@@ -40,7 +41,7 @@ const SEEDS: u64 = 4;
 pub const LEAST: f64 = 0.99;
 
 /// Work under Tandem by that under a policy.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Work {
     /// The policy.
     pub policy: String,
@@ -57,7 +58,7 @@ pub struct Work {
 }
 
 /// One run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Less {
     /// Its label.
     pub run: String,

@@ -12,6 +12,23 @@ pub struct Args {
     json: bool,
 }
 
+/// A knob for programs.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub(crate) struct Listed {
+    /// Its name, as `--set` takes it.
+    name: &'static str,
+    /// Its default.
+    default: u64,
+    /// The least that is allowed.
+    min: u64,
+    /// The most that is allowed.
+    max: u64,
+    /// Its unit, or `mode`.
+    unit: &'static str,
+    /// What it does.
+    meaning: &'static str,
+}
+
 /// The value of the knob `cosched` for strict co-scheduling.
 #[cfg(feature = "live")]
 const STRICT: u64 = 2;
@@ -111,13 +128,15 @@ pub fn of_live(file: &BTreeMap<String, u64>, line: &[Setting]) -> Result<Knobs, 
 /// Only when the output cannot be written.
 pub fn main(args: &Args) -> Result<(), Failure> {
     if args.json {
-        let list: Vec<_> = KNOBS
-            .iter()
-            .map(
-                |k| serde_json::json!({"name": k.name, "default": k.default, "min": k.min, "max": k.max, "unit": k.unit, "meaning": k.doc}),
-            )
-            .collect();
-        say::json(&list)?;
+        let listed = |k: &'static sched_core::Knob| Listed {
+            name: k.name,
+            default: k.default,
+            min: k.min,
+            max: k.max,
+            unit: k.unit,
+            meaning: k.doc,
+        };
+        say::json(&KNOBS.iter().map(listed).collect::<Vec<_>>())?;
         return Ok(());
     }
     let mut t = views::Table::new(&["<knob", "default", "min", "max", "<unit", "<meaning"]);

@@ -63,7 +63,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
 }
 
 /// VMs of a run, and the clients of each.
-type Clients = Vec<(String, Vec<NumaClient>)>;
+pub(crate) type Clients = Vec<(String, Vec<NumaClient>)>;
 
 /// Explains the homes of this host.
 fn of_host(args: &Explain) -> Result<(), Failure> {

@@ -104,6 +104,16 @@ pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     Ok(raw(&(serde_json::to_string_pretty(value)? + "\n"))?)
 }
 
+/// A value to standard output as one line of JSON.
+///
+/// # Errors
+/// As [`line`].
+#[cfg(feature = "live")]
+pub(crate) fn json_line(value: &impl serde::Serialize) -> Result<(), Unwritten> {
+    // Structs of texts and numbers: there is nothing that could fail.
+    raw(&(serde_json::to_string(value).unwrap_or_default() + "\n"))
+}
+
 /// A word of a command line as a shell takes it.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._/-=,:%+@".contains(c);

@@ -7,7 +7,7 @@ mod export;
 mod input;
 mod log;
 #[cfg(feature = "live")]
-mod record;
+pub(crate) mod record;
 mod table;
 mod waits;
 

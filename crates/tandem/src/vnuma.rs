@@ -1,9 +1,9 @@
 //! `tandem vnuma`: its arguments, and the VM that its commands share; each command has a file of
 //! its own, and `crates/vnuma` decides.
 
-mod check;
+pub(crate) mod check;
 mod host;
-mod plan;
+pub(crate) mod plan;
 mod remember;
 mod running;
 

@@ -11,6 +11,7 @@ mod reader_gone;
 mod report;
 mod reproduce;
 mod said;
+mod schema;
 #[cfg(feature = "live")]
 mod signals;
 mod sim_names;

@@ -8,12 +8,13 @@
 //! up to the run time.
 
 use crate::{Event, Kind, Names, Now, Place, Replay, State};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use units::{PcpuId, VmId, WorldId};
 
 /// Run time by what the other threads of the core did meanwhile, in ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Beside {
     /// In RUN; the sum of the rest.
     pub run_ns: u64,
@@ -30,7 +31,7 @@ pub struct Beside {
 }
 
 /// Migrations by what the two pCPUs share at most; names as in results.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Moves {
     /// All of them.
     pub all: u64,
@@ -47,7 +48,7 @@ pub struct Moves {
 }
 
 /// A VM.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct VmCores {
     /// Its name.
     pub name: String,
@@ -59,7 +60,7 @@ pub struct VmCores {
 }
 
 /// A core.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Core {
     /// Its pCPUs.
     pub pcpus: Vec<PcpuId>,
@@ -72,7 +73,7 @@ pub struct Core {
 }
 
 /// What is to be said of the cores of a trace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Cores {
     /// When it begins, in ns of the trace's clock.
     pub begin_ns: u64,

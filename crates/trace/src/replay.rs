@@ -7,6 +7,7 @@
 //! everything is unknown again.
 
 use crate::{Event, Kind, Names, Queue, State, Waker, Why};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -69,7 +70,7 @@ pub struct WorldNow {
 }
 
 /// How a stay ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
     /// Another state followed.

@@ -2,12 +2,13 @@
 //! it judges nothing itself.
 
 use crate::waits::{Judgement, Wait};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Counts of waits by length.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Histogram {
     /// Bucket 0 counts waits below 1 µs, bucket i those from 2^(i-1) to below 2^i µs. The last one
     /// is not 0.
@@ -45,7 +46,7 @@ impl Histogram {
 }
 
 /// Smallest, mean and largest of some times, in ns; all 0 if there are none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Latency {
     /// How many.
     pub count: u64,
@@ -74,7 +75,7 @@ impl Latency {
 }
 
 /// Waits of one VM, or of all worlds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Sum {
     /// Name of the VM; empty for worlds without one, and for all together.
     pub name: String,
@@ -96,7 +97,7 @@ pub struct Sum {
 }
 
 /// What is to be said of the waits of a trace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Report {
     /// Every wait: wrong idling first, then the longest.
     pub waits: Vec<Wait>,

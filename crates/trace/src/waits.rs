@@ -12,6 +12,7 @@ use crate::idle::{Closed, Past};
 use crate::replay::{End, Replay, Stay};
 use crate::report::{self, Report};
 use crate::{Event, Kind, Now, State, Waker};
+use schemars::JsonSchema;
 use serde::Serialize;
 use units::{CoreSharing, PcpuId, VmId, WorldId};
 
@@ -41,7 +42,7 @@ impl Default for WaitOptions {
 }
 
 /// What a wait is judged to be; the last is the worst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Judgement {
     /// No pCPU that the world may use idled meanwhile.
@@ -71,7 +72,7 @@ impl Judgement {
 }
 
 /// A wait: a stay in READY or COSTOP.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Wait {
     /// The world.
     pub world: WorldId,

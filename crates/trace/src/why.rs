@@ -1,13 +1,14 @@
 //! States of a world and the reasons for a change, with the names and numbers that every format
 //! uses; it judges none of them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Declares an enum with a stable number and a name for each variant, and both ways back.
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal, $text:literal;)* }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
         pub enum $name {
             $($(#[$vdoc])* #[serde(rename = $text)] $variant = $code,)*
         }

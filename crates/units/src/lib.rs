@@ -9,6 +9,7 @@ pub use amount::{CpuAmount, CpuAmountError};
 pub use pcpus::{PcpuSet, PcpuSetError};
 pub use span::{Span, SpanError};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Every cap of the scheduler's fixed arrays, in one place. `sched/abi/caps.h` states the same
@@ -95,15 +96,21 @@ pub fn knob_value(name: &str, text: &str) -> Option<u64> {
 }
 
 /// Index of a pCPU (a logical processor of the host).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub struct PcpuId(pub u16);
 
 /// Index of a world (vCPU, helper of a VM or host task) in the scheduler's tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub struct WorldId(pub u32);
 
 /// Index of a VM in the scheduler's tables; 0 is the `system` group of host tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub struct VmId(pub u16);
 
 impl VmId {
@@ -150,7 +157,18 @@ impl Shares {
 /// A rate of CPU time in units of 2^-20 pCPU: 1 << 20 is one whole pCPU (rounding error below
 /// one millionth of a pCPU). The scheduler's weights and the planner's entitlements use it.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[serde(transparent)]
 pub struct Rate(pub u64);

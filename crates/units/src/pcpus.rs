@@ -1,8 +1,9 @@
 //! A set of pCPUs, written as the kernel writes it: `0-3,8`.
 
 use crate::{PcpuId, caps::PCPUS_MAX};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
 const WORDS: usize = PCPUS_MAX / 64;
 
@@ -138,6 +139,19 @@ impl fmt::Display for PcpuSet {
 impl fmt::Debug for PcpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{self}}}")
+    }
+}
+
+impl JsonSchema for PcpuSet {
+    fn schema_name() -> Cow<'static, str> {
+        "PcpuSet".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Numbers of pCPUs, such as 0-3,8.",
+            "type": "string"
+        })
     }
 }
 

@@ -1,18 +1,19 @@
-//! The tree of pools and VMs as people read it: what each is set to and could have, what it asks
-//! for and gets now, and who lends to whom. It computes nothing but the loans.
+//! The tree of pools and VMs as people read it: settings and worst case of each node, its demand
+//! and entitlement now, and loans between siblings. It computes nothing but the loans.
 //!
-//! A node *lends* what it could have in the worst case (everybody wanting all he can use) and does
-//! not get, because it asks for less. A node that gets more than that *borrows*. What is lent in a
-//! pool goes to borrowers in it first, in proportion; only the rest leaves it, and is the pool's
-//! own loan.
+//! A node *lends* the part of its worst case (its entitlement if all VMs ask for all that they can
+//! use) that it does not get, because it asks for less. A node that gets more than its worst case
+//! *borrows*. What is lent in a pool goes to borrowers in it first, in proportion; only the rest
+//! leaves it, and is the pool's own loan.
 
 use crate::Table;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use units::Rate;
 
 /// A tree, at one time.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Plan {
     /// Generation of the plan in force; 0 where none is.
     pub generation: u64,
@@ -24,14 +25,14 @@ pub struct Plan {
     pub duration_ns: u64,
     /// Pools and VMs, each pool before what it holds.
     pub rows: Vec<PlanRow>,
-    /// Who lends to whom, nearest siblings first.
+    /// Loans, nearest siblings first.
     pub loans: Vec<Loan>,
-    /// Where more is reserved than there is.
+    /// Pools in which more is reserved than there is.
     pub over_committed: Vec<String>,
 }
 
 /// What a row stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PlanKind {
     /// A resource pool; the first is the root.
@@ -43,7 +44,7 @@ pub enum PlanKind {
 }
 
 /// A pool or VM.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlanRow {
     /// Path from the root.
     pub path: String,
@@ -63,17 +64,17 @@ pub struct PlanRow {
     pub expandable: bool,
     /// Of a pool: whether its shares grow with what it holds.
     pub scalable: bool,
-    /// What it gets if everybody wants all he can use.
+    /// Its entitlement if all VMs ask for all that they can use.
     pub worst_case: Rate,
-    /// What is so now; none where nothing runs.
+    /// Demand, entitlement and use now; none where nothing runs.
     #[serde(flatten)]
     pub now: Option<PlanNow>,
-    /// Who says each setting that is no default.
+    /// Source of each setting that is no default.
     pub sources: BTreeMap<String, String>,
 }
 
-/// What is so now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// Demand, entitlement and use over the interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PlanNow {
     /// What it asks for.
     pub asks: Rate,
@@ -83,14 +84,15 @@ pub struct PlanNow {
     pub used: Rate,
 }
 
-/// What one lends, and to whom.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A loan: a lender, and the siblings that it lends to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Loan {
     /// Path of the lender.
     pub from: String,
     /// All that it lends to these.
     pub lends: Rate,
-    /// What it lends it of: its reservation if it gets less than that, else what it could have.
+    /// The amount of which the loan is a part: its reservation if it gets less than that, else its
+    /// worst case.
     pub of: Rate,
     /// Whether that is its reservation.
     pub reserved: bool,
@@ -101,7 +103,7 @@ pub struct Loan {
 /// Less than this is not worth a line: means over a few looks are not that exact.
 const LEAST: u64 = Rate::ONE.0 / 100;
 
-/// Who lends to whom in a tree, pool by pool.
+/// The loans of a tree, pool by pool.
 #[must_use]
 pub fn loans(rows: &[PlanRow]) -> Vec<Loan> {
     let mut out = vec![];
@@ -168,7 +170,7 @@ impl Unit {
     }
 }
 
-/// A tree as text: a line for each pool and VM, then who lends to whom, then where too much is
+/// A tree as text: a line for each pool and VM, then loans, then pools in which too much is
 /// reserved.
 #[must_use]
 pub fn plan(plan: &Plan, unit: Unit) -> String {
@@ -238,7 +240,7 @@ fn shown_name(plan: &Plan, i: usize) -> String {
     format!("{}{name}{}", "  ".repeat(depth), if row.kind == PlanKind::Pool { "/" } else { "" })
 }
 
-/// Kind of a pool, and who says what: `fixed; file: limit, shares`.
+/// Kind of a pool, and the source of its settings: `fixed; file: limit, shares`.
 fn said(row: &PlanRow) -> String {
     let mut by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     row.sources.iter().for_each(|(key, from)| by.entry(from).or_default().push(key));
@@ -316,7 +318,7 @@ mod tests {
             plan.loans[1].to.iter().map(|(path, rate)| (path.as_str(), percent(*rate))).collect();
         // 1.5 in proportion to what they borrow: 2.7 and 0.8.
         assert_eq!(to, [("/prod/db", 115), ("/prod/batch", 34)]);
-        // Who gets less than he asks for lends nothing, and who only has a little too much borrows
+        // A VM that gets less than it asks for lends nothing, and one that has little too much borrows
         // nothing.
         let mut rows = example();
         rows[5].now = Some(PlanNow { asks: Rate::pcpus(4), ..rows[5].now.unwrap() });

@@ -18,11 +18,12 @@ use crate::{
     mib::Mib,
     vm::{Options, Refused, VIRTUAL_NODES_MAX, Vcpus, Vm},
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A node that the guest sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct VirtualNode {
     /// Its vCPUs.
     pub vcpus: Vcpus,
@@ -32,7 +33,7 @@ pub struct VirtualNode {
 
 /// What is kept of a decision for the VM's life. ESXi keeps it in the VM's file, as
 /// `numa.autosize.cookie` and `numa.autosize.vcpu.maxPerVirtualNode`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Remembered {
     /// vCPUs that the VM had.
@@ -46,7 +47,7 @@ pub struct Remembered {
 }
 
 /// Why the virtual nodes are as large as they are.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The VM has fewer vCPUs than `numa.vcpu.min`, so that it has no virtual topology.
@@ -100,7 +101,7 @@ impl fmt::Display for Reason {
 }
 
 /// Why cores of a virtual socket are not the size of a virtual node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unfit {
     /// They do not divide the VM's vCPUs: some virtual socket would not be full.
@@ -145,7 +146,7 @@ impl fmt::Display for Unfit {
 }
 
 /// Why a remembered decision was made anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Renewed {
     /// The VM had another number of vCPUs.
@@ -176,7 +177,7 @@ impl fmt::Display for Renewed {
 }
 
 /// The virtual nodes of a VM.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Decision {
     /// The virtual nodes; a single one is no NUMA for the guest.
     pub nodes: Vec<VirtualNode>,

@@ -6,10 +6,11 @@ use crate::{
     host::Host,
     vm::{VIRTUAL_NODES_MAX, Vm},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The largest sizes that meet `Fits` on all hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Recommended {
     /// vCPUs that the smallest node of all hosts has room for.
     pub room: u32,

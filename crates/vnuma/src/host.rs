@@ -2,12 +2,13 @@
 //! shape written as text. It reads no file.
 
 use crate::{mib::Mib, vm::Options};
+use schemars::JsonSchema;
 use serde::Serialize;
 use topology::{NodeFacts, Place, Shape, ShapeError, Topology};
 use units::{PcpuId, PcpuSet};
 
 /// A NUMA node with pCPUs. Nodes of memory alone are no home of a client, and are left out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Node {
     /// The kernel's number.
     pub id: u32,
@@ -36,7 +37,7 @@ impl Node {
 }
 
 /// The nodes of a host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Host {
     /// What it is called.
     pub name: String,

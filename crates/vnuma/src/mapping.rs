@@ -18,11 +18,12 @@ use crate::{
     mib::Mib,
     vm::{Vcpus, Vm},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// How virtual nodes meet the nodes of a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Case {
     /// Each virtual node fits into a node: a client each.
@@ -37,7 +38,7 @@ pub enum Case {
 }
 
 /// vCPUs of a VM that have one home node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Client {
     /// Its vCPUs.
     pub vcpus: Vcpus,
@@ -51,7 +52,7 @@ pub struct Client {
 }
 
 /// The clients of a VM on a host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Mapping {
     /// How virtual nodes meet the host's.
     pub case: Case,

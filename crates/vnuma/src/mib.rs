@@ -1,11 +1,23 @@
 //! Amounts of memory in whole MiB, as VMs are given it; it knows no bytes.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
 /// Memory in MiB.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, Hash,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Default,
+    Serialize,
+    Deserialize,
+    Hash,
+    JsonSchema,
 )]
 #[serde(transparent)]
 pub struct Mib(pub u64);

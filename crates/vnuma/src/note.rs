@@ -8,8 +8,9 @@ use crate::{
     mib::Mib,
     vm::{Options, Vm},
 };
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 /// More vCPUs need an IOMMU that remaps interrupts, which a plan does not add: x86's old APIC ids
 /// have 8 bits.
@@ -161,6 +162,16 @@ impl fmt::Display for Note {
                  eim=on, and a split irqchip"
             ),
         }
+    }
+}
+
+impl JsonSchema for Note {
+    fn schema_name() -> Cow<'static, str> {
+        "Note".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "description": "A sentence.", "type": "string" })
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     note::Note,
     vm::{Refused, Vm},
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Distance of a node to itself, and the least to another that Linux takes from a guest's table
@@ -19,7 +20,7 @@ const DISTANCE_DEFAULT: u32 = 20;
 const DISTANCE_MAX: u32 = 254;
 
 /// What the guest sees of sockets; threads of a core are one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Guest {
     /// Virtual sockets.
     pub sockets: u32,
@@ -47,7 +48,7 @@ fn greatest_divisor(a: u32, b: u32) -> u32 {
 }
 
 /// A plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Plan {
     /// The VM.
     pub vm: Vm,

@@ -2,8 +2,9 @@
 //! decides nothing.
 
 use crate::mib::Mib;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
-use std::fmt;
+use std::{borrow::Cow, fmt};
 use units::caps::VCPUS_MAX;
 
 /// Virtual nodes of one VM: QEMU has no more (its `MAX_NODES`).
@@ -41,6 +42,16 @@ impl fmt::Display for Vcpus {
     }
 }
 
+impl JsonSchema for Vcpus {
+    fn schema_name() -> Cow<'static, str> {
+        "Vcpus".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "description": "Numbers of vCPUs, such as 0-7.", "type": "string" })
+    }
+}
+
 impl Serialize for Vcpus {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         s.collect_str(self)
@@ -48,7 +59,7 @@ impl Serialize for Vcpus {
 }
 
 /// What decides on a VM's virtual topology and clients. Defaults are ESXi's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Options {
     /// `numa.vcpu.min`: VMs of fewer vCPUs have no virtual topology; 9.
     pub vcpu_min: u32,
@@ -84,7 +95,7 @@ impl Default for Options {
 }
 
 /// A VM.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Vm {
     /// What it is called.
     pub name: String,

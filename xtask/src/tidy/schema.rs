@@ -1,7 +1,7 @@
-//! docs/schema/ has the JSON schema of each version of the result document: the newest is what the
-//! types make, and within a major version nothing is taken away.
+//! docs/schema/ has the JSON schema of each version of each document: of the result document the
+//! newest is what its types make, and within a major version nothing is taken away.
 
-use super::{Finding, Tree};
+use super::{Finding, SourceFile, Tree};
 use serde_json::Value;
 use views::{RESULT_VERSION, result_schema};
 
@@ -33,7 +33,41 @@ pub(crate) fn renewed(tree: &Tree) -> Option<String> {
 }
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    against(tree, &made(), RESULT_VERSION)
+    let mut out = against(tree, &made(), RESULT_VERSION);
+    // What the other documents are made from is compared by `crates/tandem/tests/schema.rs`.
+    let versions: Vec<Versioned<'_>> = tree.files.iter().filter_map(Versioned::of).collect();
+    for old in versions.iter().filter(|v| v.name != "result") {
+        let newest = versions.iter().filter(|v| v.name == old.name && v.major == old.major);
+        let Some(newest) = newest.max_by_key(|v| v.minor) else { continue };
+        let read = |v: &Versioned<'_>| serde_json::from_str(&v.file.text).unwrap_or_default();
+        if let Some(gone) = lost(&read(old), &read(newest), "") {
+            let what = format!(
+                "{} lacks {gone} of it; within a major version fields are only added: raise the \
+                 major version in crates/tandem/src/schema.rs",
+                newest.file.path
+            );
+            out.push(Finding::new(RULE, &old.file.path, 0, what));
+        }
+    }
+    out
+}
+
+/// A file of a schema, by its name.
+struct Versioned<'a> {
+    file: &'a SourceFile,
+    name: &'a str,
+    major: u32,
+    minor: u32,
+}
+
+impl<'a> Versioned<'a> {
+    /// `docs/schema/NAME-MAJOR.MINOR.json`.
+    fn of(file: &'a SourceFile) -> Option<Versioned<'a>> {
+        let whole = file.path.strip_prefix(FOLDER)?.strip_suffix(".json")?;
+        let (name, version) = whole.rsplit_once('-')?;
+        let (major, minor) = version.split_once('.')?;
+        Some(Versioned { file, name, major: major.parse().ok()?, minor: minor.parse().ok()? })
+    }
 }
 
 fn against(tree: &Tree, made: &Value, version: &str) -> Vec<Finding> {
@@ -97,7 +131,6 @@ fn lost(old: &Value, new: &Value, at: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::SourceFile;
     use super::*;
     use serde_json::json;
 
@@ -131,6 +164,23 @@ mod tests {
         let mut words = old.clone();
         words["properties"]["a"]["description"] = "other words".into();
         assert_eq!(findings(&[("1.0", &old)], &words, "1.0"), [stale]);
+    }
+
+    #[test]
+    fn other_documents_only_grow_within_a_major_version_too() {
+        let (old, less) = (schema(&[("a", "string"), ("b", "string")], &[]), schema(&[], &[]));
+        let of = |name: &str, schema: &Value| {
+            SourceFile::of(&format!("{FOLDER}{name}.json"), &written(schema))
+        };
+        let seen = |newer: &str| {
+            let files = vec![of("top-line-1.9", &old), of(newer, &less)];
+            let tree = Tree { root: "no-such-root".into(), files };
+            check(&tree).into_iter().filter(|f| f.file.contains("top-line")).collect::<Vec<_>>()
+        };
+        let found = seen("top-line-1.10");
+        assert_eq!((found.len(), found[0].file.as_str()), (1, "docs/schema/top-line-1.9.json"));
+        assert!(found[0].what.contains("lacks /properties/a of it"), "{}", found[0].what);
+        assert!(seen("top-line-2.0").is_empty() && seen("plan-1.10").is_empty());
     }
 
     #[test]

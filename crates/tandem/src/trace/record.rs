@@ -109,12 +109,30 @@ fn open(raw: &Path) -> Result<File, Failure> {
     })
 }
 
+/// What was recorded, for programs.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub(crate) struct Made {
+    /// The trace.
+    file: PathBuf,
+    /// How long it was recorded, in ns.
+    duration_ns: u64,
+    /// Events that are in it.
+    events: u64,
+    /// Records that found no room in the scheduler's rings.
+    lost: u64,
+    /// Bytes of raw records.
+    bytes: u64,
+    /// Why the recording ended, in words.
+    ended: &'static str,
+}
+
 fn tell(args: &Args, done: &Recorded) -> Result<(), say::Unwritten> {
     if args.json {
         let Recorded { events, lost, bytes, .. } = *done;
-        let text = serde_json::json!({ "file": args.output, "duration_ns": done.time.as_nanos() as u64, "events": events, "lost": lost,
-            "bytes": bytes, "ended": ended(done.end) });
-        say::raw(&(text.to_string() + "\n"))
+        let file = args.output.clone();
+        let duration_ns = done.time.as_nanos() as u64;
+        let made = Made { file, duration_ns, events, lost, bytes, ended: ended(done.end) };
+        say::json_line(&made)
     } else {
         let mut text = format!(
             "{}: {}; ended: {}\n",

@@ -36,26 +36,36 @@ pub struct Args {
 }
 
 /// What came out, for people and programs.
-#[derive(serde::Serialize)]
-struct Checked {
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub(crate) struct Checked {
+    /// The VM.
     vm: Vm,
     /// vCPUs of each virtual node.
     virtual_nodes: Vec<u32>,
+    /// Why they are as large as that.
     reason: String,
+    /// Each host, in the order of the command line; the VM is made on the first.
     hosts: Vec<OnHost>,
+    /// The size that fits on all hosts.
     recommended: Option<Recommended>,
 }
 
-#[derive(serde::Serialize)]
+/// What the virtual nodes meet on a host.
+#[derive(serde::Serialize, schemars::JsonSchema)]
 struct OnHost {
+    /// Name of the host.
     host: String,
     /// vCPUs that its smallest node has room for.
     room: u32,
+    /// Number of its nodes with pCPUs.
     nodes: usize,
+    /// How virtual nodes meet the host's.
     case: Case,
     /// vCPUs of each client.
     clients: Vec<u32>,
+    /// What the clients cost, in words.
     cost: String,
+    /// What to know, in sentences.
     notes: Vec<String>,
 }
 

@@ -74,10 +74,12 @@ pub fn main(args: &Args) -> Result<(), Failure> {
 }
 
 /// A plan for programs.
-#[derive(serde::Serialize)]
-struct Json<'a> {
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub(crate) struct Json<'a> {
     #[serde(flatten)]
     plan: &'a Plan,
+    /// Arguments of QEMU.
     qemu: Vec<String>,
+    /// What the clients cost, in words.
     cost: String,
 }
