@@ -2,7 +2,7 @@
  * of CPU work.  Units. Wall time is TSC ticks: the TSC goes on while the vCPU is not running, so
  * it must never measure work. Work is loop rounds: they only pass while the vCPU runs, so stolen
  * time does not count as progress. One microsecond of work is as many rounds as the quickest of
- * many short samples did per microsecond; the quickest is the one nobody interrupted.  Limits.
+ * many short samples did per microsecond; the quickest is the one without interruption.  Limits.
  * Speed changes of the CPU (frequency, a busy SMT sibling, a busy emulator) count as less
  * progress, which is meant. Known weakness: two VMs that calibrate on differently busy hosts may
  * differ by a few per cent; pass loops=N to give them the same unit. */

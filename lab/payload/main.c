@@ -112,7 +112,7 @@ static void count_late(u32 me, u32 us)
 	p->late_counts[late_bucket(us)]++;
 }
 
-/* The least and most latency of the stretch that report n tells of; their sum, and how many fell
+/* The least and most latency of the span that report n covers; their sum, and how many fell
  * into each bucket, since the start. */
 static void put_late(const struct progress *p, u32 n)
 {
@@ -205,7 +205,7 @@ static void sleep_until(u32 me, u64 deadline, int counts)
 		if (!me && run.report_ms && next_report_ms > ms && us / 1000 > next_report_ms - ms)
 			us = (next_report_ms - ms) * 1000;
 		wait_interrupt(us);
-		/* whoever is due looks at the clock first */
+		/* a vCPU that is due looks at the clock first */
 		if (rdtsc() < deadline && report_if_due(me))
 			counts = 0;
 	}
@@ -229,9 +229,9 @@ static int work_for(u32 me, u32 us)
 	return 1;
 }
 
-/* --- what the vCPUs share: one lock and one barrier ---  Who waits spins with PAUSE, as kernels
- * do, so that KVM sees it (pause-loop exits); what it spins is no work. Another vCPU may not run
- * for long, so a waiting one still looks at the clock: the run may end meanwhile. */
+/* --- what the vCPUs share: one lock and one barrier ---  A waiting vCPU spins with PAUSE, as
+ * kernels do, so that KVM sees it (pause-loop exits); what it spins is no work. Another vCPU may
+ * not run for long, so a waiting one still looks at the clock: the run may end meanwhile. */
 static volatile u32 lock_taken, ticket_next, ticket_served;
 static volatile u32 barrier_members, barrier_arrived, barrier_round;
 

@@ -1,4 +1,4 @@
-/* Shared declarations of the workload kernel: what a vCPU is told to do, and what it has done. */
+/* Shared declarations of the workload kernel: the orders of a vCPU, and what it has done. */
 #ifndef PAYLOAD_H
 #define PAYLOAD_H
 
@@ -29,7 +29,7 @@ struct orders {
 	u32 from_ms[MAX_WINDOWS], to_ms[MAX_WINDOWS];
 };
 
-/* The least and most latency in the stretch that report n tells of; n is 0 before the first. */
+/* The least and most latency in the span that report n covers; n is 0 before the first. */
 struct late {
 	volatile u32 n, min_us, max_us;
 };
@@ -43,7 +43,7 @@ struct progress {
 	volatile u32 rounds;        /* completed rounds of work */
 	volatile u32 wakeups;       /* timed wake-ups */
 	volatile u32 late_us_sum;   /* of all wake-ups, for the mean; wraps */
-	/* of the stretch under way and of the last one, which may be being told */
+	/* of the span under way and of the last one, which may be being reported */
 	struct late late[2];
 	volatile u32 late_counts[LATE_BUCKETS];
 	/* PERIODIC: rounds whose next release had passed before they were done */

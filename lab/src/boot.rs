@@ -163,7 +163,7 @@ impl BootSpec {
     }
 }
 
-/// Who wrote a piece of output.
+/// The writer of a piece of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// The guest's kernel.

@@ -232,7 +232,7 @@ fn spec(setting: &Setting, before: &str, script: &str, seconds: u64) -> BootSpec
 }
 
 /// Boots, and begins the report with what every drill asks: no fatal finding, a script that ended,
-/// no failure told.
+/// no failure reported.
 fn begin(
     drill: Drill,
     spec: &BootSpec,

@@ -16,7 +16,7 @@ use crate::boot::{Accel, BootOutcome, BootSpec, GuestFile, Stream, Topology, boo
 use crate::error::{LabError, Result};
 use crate::payload;
 
-/// Who schedules.
+/// The scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// The kernel's own fair class, from 6.6 on.
@@ -221,7 +221,7 @@ pub struct Disagreement {
     pub delay: Option<(u64, String)>,
 }
 
-/// The kernel takes the time when it begins to wake or to switch, the scheduler when it is told:
+/// The kernel takes the time when it begins to wake or to switch, the scheduler when it is called:
 /// some thousand instructions later, 2 ns each here, and on hardware about a hundredth of that.
 const TOLD_NS: u64 = 10_000;
 

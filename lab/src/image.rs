@@ -40,7 +40,7 @@ pub mod guest_path {
     pub const LINUX_KERNEL: &str = "/lab/vmlinuz";
     /// The initramfs for Linux VMs, see [`crate::guest_linux`].
     pub const LINUX_INITRD: &str = "/lab/initramfs.cpio";
-    /// The same with more behind it, which whoever starts such a VM puts there.
+    /// The same with more behind it, which the user of such a VM puts there.
     pub const LINUX_INITRD_TOOLS: &str = "/tmp/guest-tools.cpio";
     /// Whatever a command leaves in this folder is brought back.
     pub const OUT: &str = "/lab/out";

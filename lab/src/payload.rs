@@ -82,7 +82,7 @@ pub enum Work {
         think_us: u32,
         /// CPU work with the lock held.
         hold_us: u32,
-        /// Whoever came first has it next.
+        /// The vCPU that came first has it next.
         ticket: bool,
     },
     /// Works, then has its emulator work.

@@ -19,8 +19,8 @@ pub enum Runs {
     },
     /// The same kernel, passing messages between its vCPUs for so many seconds; the guest's tools
     /// are in its initramfs (`guest_path::LINUX_INITRD_TOOLS`). Its vCPUs poll where they would
-    /// halt, as those of latency-sensitive guests do: so who waits for a sibling spins, and the
-    /// emulator's KVM, which now and then brings a halted vCPU's pCPU down, halts none.
+    /// halt, as those of latency-sensitive guests do: so a vCPU that waits for a sibling spins,
+    /// and the emulator's KVM, which now and then brings a halted vCPU's pCPU down, halts none.
     LinuxMessages {
         /// Seconds of work.
         work_s: u32,

@@ -57,7 +57,7 @@ pub struct Smoke {}
 /// tick and this much: both count the same switches, at moments a few microseconds apart. In
 /// ten-thousandths.
 const AGREEMENT: u64 = 10;
-/// The same where more emulated pCPUs than the machine has cores take turns: one stands still
+/// The same where more emulated pCPUs than the machine has cores alternate: one stands still
 /// between the moments at which kernel and scheduler take the time. Seen: 0.14 % and, beside a
 /// compiler, 0.52 %, of a VM that wakes often.
 const AGREEMENT_IN_TURNS: u64 = 100;
@@ -173,9 +173,9 @@ fn execute(scenario: &Scenario, args: &Run) -> lab::Result<Done> {
 }
 
 /// Prints how far the accounts are from the kernel's; an error when Tandem's are farther than
-/// allowed. Where emulated pCPUs stand still because they take turns, between the moment that the
-/// kernel took the time and the one in which it calls the scheduler too, waits are told and not
-/// judged. By the exact clock they take turns on any machine; with two that does not show.
+/// allowed. Where emulated pCPUs stand still because they alternate, between the moment that the
+/// kernel took the time and the one in which it calls the scheduler too, waits are shown and not
+/// judged. By the exact clock they alternate on any machine; with two that does not show.
 fn agrees(document: &Document, scenario: &Scenario) -> lab::Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let most = |r: &settings::Run| if r.spec.lab.exact_clock { 2 } else { cores };
@@ -252,7 +252,7 @@ fn report(scenario: &Scenario, done: &Done) -> lab::Result<()> {
         let (Some(lab), Some(simulated)) = (of(tandem), of(&done.simulated)) else { continue };
         sayln!("{}", distances(&run.label, &lab, &simulated));
         let mut unmet = expect::unmet(&lab, &run.spec, Where::Lab);
-        // Where emulated pCPUs take turns by the machine's clock, it is its host that is late.
+        // Where emulated pCPUs alternate by the machine's clock, it is its host that is late.
         let exact = lab.checked.iter().filter(|c| run.spec.lab.exact_clock && c.violated > 0);
         unmet.extend(exact.map(|c| {
             format!("the oracle found {} violations; the first: {}", c.violated, c.violations[0])

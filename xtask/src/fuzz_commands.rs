@@ -217,7 +217,7 @@ fn fuzz(program: &Path, own: &Path, target: Target, seconds: u64) -> Result<bool
     Ok(true)
 }
 
-/// What libFuzzer told of a run.
+/// What libFuzzer printed of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     inputs: u64,

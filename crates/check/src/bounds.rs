@@ -63,9 +63,10 @@ pub struct Bounds {
     /// Period of the averages that the second ideal goes by (`ideals.rs`).
     pub plan_ns: u64,
     /// How late the scheduler's own timers may be on this host, which no scheduler can help. What
-    /// each bound owes to it stands beside that bound: `lag_ns`, `skew_max_ns` of `CoschedTerms`,
-    /// and `idle_while_waiting_max_ns` in `SchedulerTerms::bounds`. The others go by ticks of the
-    /// kernel, or hold for late timers as they are: a limit keeps what a late tick could not give.
+    /// each bound allows for it stands beside that bound: `lag_ns`, `skew_max_ns` of
+    /// `CoschedTerms`, and `idle_while_waiting_max_ns` in `SchedulerTerms::bounds`. The others go
+    /// by ticks of the kernel, or hold for late timers as they are: a limit keeps what a late tick
+    /// could not give.
     pub timer_late_ns: u64,
     /// Violations kept with their text; more are only counted.
     pub violations_kept: usize,

@@ -73,7 +73,7 @@ pub trait Kernel {
     /// Moves a task from an ordered queue to the local queue of the dispatching pCPU; false if it
     /// is gone.
     fn queue_take(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> bool;
-    /// Moves a task from an ordered queue to another, its key and slice as they are; false if it is
+    /// Moves a task from an ordered queue to another, with its key and slice; false if it is
     /// not there.
     fn queue_move(&mut self, tasks: &mut Tasks, queue: u64, world: u32, to: u64) -> bool;
     /// Moves a task from an ordered queue to the local queue of its own pCPU, from a timer; one
@@ -99,7 +99,7 @@ pub trait Kernel {
     /// Asks a pCPU to schedule, with `KICK_*` flags.
     fn kick(&mut self, pcpu: u32, flags: u32);
     /// Takes an idle pCPU for a task, `prev` first, then the lowest of its mask
-    /// (`scx_bpf_pick_idle_cpu`); until that pCPU idles anew nobody else gets it.
+    /// (`scx_bpf_pick_idle_cpu`); until that pCPU idles anew no other caller gets it.
     fn pick_idle(&mut self, _task: &Task, _prev: u32) -> Option<u32> {
         None
     }

@@ -7,9 +7,9 @@
 //! (`crates/sched-core`), comparison policies are others (`crates/peers`); the simulator is one
 //! kernel. Each side knows the other by these traits alone.
 //!
-//! *Who owns what*: threads (`Task`) and queues belong to the kernel, which lends the threads to
-//! each callback. The kernel's side also owns the truth of who runs when. What a scheduler accounts
-//! itself it shows as `Accounts`, which are compared with that truth.
+//! *Owners*: threads (`Task`) and queues belong to the kernel, which lends the threads to
+//! each callback. The kernel's side also owns the truth of what runs when. What a scheduler
+//! accounts itself it shows as `Accounts`, which are compared with that truth.
 //!
 //! *Limits*: callbacks run one at a time, each to its end. A kernel's are concurrent on several
 //! CPUs; races are for the lab.

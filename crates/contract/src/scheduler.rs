@@ -23,7 +23,7 @@ pub trait Scheduler: Accounts {
 
     /// The scheduler is attached (`ops.init`): it creates its queues.
     fn init(&mut self, k: &mut Callback<'_>);
-    /// Everything that is there at the start has been told: it arms its timers (`ops.enable`).
+    /// Everything that is there at the start has been passed: it arms its timers (`ops.enable`).
     fn enable(&mut self, _k: &mut Callback<'_>) {}
     /// A world comes to life, asleep (`ops.init_task`).
     fn world_start(&mut self, k: &mut Callback<'_>, world: u32, terms: &WorldTerms);

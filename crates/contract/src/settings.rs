@@ -1,5 +1,5 @@
-//! What a scheduler is told of hosts, VMs, worlds and their resources. Everything here is a
-//! message: it is read during the call and kept by nobody.
+//! What a scheduler is given of hosts, VMs, worlds and their resources. Everything here is a
+//! message: it is read during the call and not kept.
 
 use entitlement::Tree;
 use topology::Topology;
@@ -12,7 +12,7 @@ pub struct Setup<'s> {
     pub topology: &'s Topology,
     /// VMs that there can be, the system group (0) included.
     pub vms: usize,
-    /// Worlds that there can be, world 0 (nobody) included.
+    /// Worlds that there can be, world 0 (none) included.
     pub worlds: usize,
     /// Resource pools, the root included.
     pub pools: usize,

@@ -61,7 +61,7 @@ impl Task {
     }
 }
 
-/// The threads of a host, by world; entry 0 stands for nobody.
+/// The threads of a host, by world; entry 0 stands for none.
 pub type Tasks = [Task];
 
 #[cfg(test)]

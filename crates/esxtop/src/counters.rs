@@ -195,8 +195,8 @@ pub struct Totals {
     /// Time in RUN.
     pub run_ns: Option<u64>,
     /// Time that system services worked for the world. On KVM it is known of VMs alone: threads of
-    /// the kernel that work for one are worlds of their own, with this time as theirs, and nobody
-    /// says for whom an interrupt was served.
+    /// the kernel that work for one are worlds of their own, with this time as theirs, and it
+    /// is not known which VM an interrupt was served for.
     pub sys_ns: Option<u64>,
     /// CPU time lost to a busy thread of the same core: it is in RUN and not in used.
     pub lost_ns: Option<u64>,
@@ -211,7 +211,7 @@ pub struct Totals {
     pub idle_ns: Option<u64>,
     /// Part of RUN that system services took for others. On KVM it is not known: interrupts are
     /// counted by pCPU, not by world. Nor is it what RUN has more than the thread's own CPU time:
-    /// the kernel begins to count that when it begins to choose whom to run, RUN begins when it has
+    /// the kernel begins to count that when it begins to choose what to run, RUN begins when it has
     /// chosen, and many kernels do not leave interrupts out of it.
     pub overlap_ns: Option<u64>,
     /// Time in COSTOP.
@@ -240,7 +240,7 @@ pub struct Totals {
 pub struct Gauges {
     /// CPU time asked for, in percent of one pCPU.
     pub demand_percent: Option<f64>,
-    /// What it would get if everybody wanted all he can use, in MHz.
+    /// Entitlement if all VMs ask for all that they can use, in MHz.
     pub emin_mhz: Option<f64>,
 }
 

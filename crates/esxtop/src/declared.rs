@@ -132,7 +132,7 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
     },
     Counter {
         meaning: "Time that at least one thread of the pCPU's core was not idle.",
-        advice: "What is left to 100 are whole cores that nobody uses.",
+        advice: "What is left to 100 are whole cores that are not used.",
         ..head(Metric::CoreUtil, "CORE UTIL(%)", "% Core Util Time", "core_util_pct")
     },
     Counter {
@@ -203,7 +203,7 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
     Counter {
         thresholds: Thresholds { look: Some(0.0), ..NONE },
         meaning: "Part of %RDY in which a limit, of its own or of a pool, held it back.",
-        advice: "Not 0: a limit does what it says. Raise it, or take it away, if nobody meant it.",
+        advice: "Not 0: a limit does what it says. Raise it, or take it away, if it is not meant.",
         ..state(Metric::MaxLimited, "%MLMTD", "% Max Limited", "limited_pct")
     },
     Counter {
@@ -289,7 +289,7 @@ pub const COUNTERS: [Counter; Metric::COUNT] = [
         )
     },
     Counter {
-        meaning: "What it would get if everybody wanted all that he can use.",
+        meaning: "Its entitlement if all VMs ask for all that they can use.",
         advice: "Below what it needs: more shares, or a reservation, or fewer VMs on the host.",
         ..setting(
             Metric::EffectiveMin,

@@ -4,7 +4,7 @@
 //! Public readers take paths apart by hand, so a name has to be without the marks that they look
 //! for:
 //!
-//! | mark | who trips over it |
+//! | mark | what trips over it |
 //! |---|---|
 //! | `,` | yukiuuh/react-esxtop-viewer `csvFormat.ts` splits the header at each comma, quoted or
 //! not |
@@ -26,8 +26,8 @@ use std::{borrow::Cow, fmt};
 /// What stands for a mark that a name must not have.
 const INSTEAD: char = '_';
 
-/// A name of a VM, pool, world or host, safe within a path. Names that become the same are told
-/// apart by the ids beside them.
+/// A name of a VM, pool, world or host, safe within a path. Names that become the same are
+/// distinguished by the ids beside them.
 #[must_use]
 pub fn clean(name: &str) -> Cow<'_, str> {
     let unsafe_mark = |c: char| {

@@ -3,9 +3,9 @@
 //!
 //! *Limits*: a file has no NWLD. It is the number of the group's worlds in the file; where it has
 //! none of them, the group's states, which add up to 100 for each world, say how many there are.
-//! Whether a group is a VM is told by its vCPUs; in a file without worlds all but `host`, `system`
+//! A group is a VM if it has vCPUs; in a file without worlds all but `host`, `system`
 //! and pools (whose names begin with `/`) are taken for VMs. Which pCPUs are threads of one core is
-//! not told: each is shown as a core.
+//! not known: each is shown as a core.
 
 use crate::counters::Role;
 use crate::metric::{Metric, Object, Values};
@@ -139,7 +139,7 @@ impl Recorded {
                 Of::Load => &mut rates.host,
                 Of::Total => &mut rates.total,
                 Of::Pcpu(id) => pcpus.entry(*id).or_default(),
-                // Who has no number at all in a sample was not there then.
+                // What has no number at all in a sample was not there then.
                 Of::Group(_) | Of::World(_) if value.is_none() => continue,
                 Of::Group(gid) => groups.entry(*gid).or_default(),
                 Of::World(wid) => worlds.entry(*wid).or_default(),

@@ -3,9 +3,9 @@
 //!
 //! *Law*: for each counter, a group's own count if it has one; else the sum over the worlds and
 //! groups directly in it. %USED of a VM has the known %SYS of its worlds added (KB 382249); what is
-//! in %SYS of nobody is in no sum. *Limits*: members that came between the looks are not in the sum
-//! yet; if one that was there both times does not know, the sum does not know either. %VMWAIT alone
-//! is the sum over those that have it, for it is not defined for worlds that are no vCPU.
+//! in %SYS of no world is in no sum. *Limits*: members that came between the looks are not in the
+//! sum yet; if one that was there both times does not know, the sum does not know either. %VMWAIT
+//! alone is the sum over those that have it, for it is not defined for worlds that are no vCPU.
 
 use crate::counters::{Counters, Role, VmMemory};
 use crate::metric::{Metric, Values};
@@ -46,7 +46,7 @@ impl Sum {
 
     fn of(&self, metric: Metric) -> Option<f64> {
         let i = metric as usize;
-        // Nothing of nobody is 0; nothing of somebody who is not known yet is not known.
+        // The sum of no member is 0; that of a member which is not known yet is not known.
         let known = !self.unknown[i] && (self.members[i] > 0 || self.nwld == 0);
         known.then_some(self.values[i])
     }
@@ -64,7 +64,7 @@ pub(crate) fn groups(
         after.groups.keys().map(|gid| (depth(after, *gid), *gid)).collect();
     order.sort_by_key(|(depth, gid)| (std::cmp::Reverse(*depth), *gid));
     let mut out = BTreeMap::new();
-    // What is deepest first, so that a pool's members are complete when its turn comes.
+    // What is deepest first, so that a pool's members are complete before the pool.
     for (_, gid) in order {
         let mut sum = sums.remove(&gid).unwrap_or_default();
         let group = &after.groups[&gid];
@@ -76,7 +76,7 @@ pub(crate) fn groups(
         if let Some(above) = parent {
             let pool = sums.entry(above).or_default();
             pool.nwld += sum.nwld;
-            // A group that came between the looks, or one with nobody in it, has nothing to add.
+            // A group that came between the looks, or an empty one, has nothing to add.
             if earlier.is_some() {
                 pool.add(&values);
             }

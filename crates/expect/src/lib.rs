@@ -150,7 +150,7 @@ fn late(
     at_most.iter().filter_map(judge).collect()
 }
 
-/// VMs that got less of what they wanted than they should. Nobody has a claim to more than a pCPU
+/// VMs that got less of what they wanted than they should. No VM has a claim to more than a pCPU
 /// for each vCPU, though helper threads beside busy vCPUs want more.
 fn short(result: &RunResult, at_least: &BTreeMap<String, u32>) -> Vec<String> {
     let of = |(name, least): (&String, &u32)| {

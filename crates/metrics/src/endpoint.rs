@@ -1,4 +1,4 @@
-//! Serves metrics over HTTP/1.1, for whoever may connect: GET /metrics and GET /, and nothing else.
+//! Serves metrics over HTTP/1.1, for any client: GET /metrics and GET /, and nothing else.
 //!
 //! It never makes the daemon wait. It has threads of its own, at most `Limits::connections` at once
 //! beside the one that accepts. Each connection has one request, and so long and no longer to send
@@ -22,7 +22,7 @@ use std::{
 /// What a client may take up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections that are served at once; those beyond are told to come again.
+    /// Connections that are served at once; those beyond get 503.
     pub connections: usize,
     /// Bytes of a request's head.
     pub request_bytes: usize,
@@ -115,7 +115,7 @@ impl Drop for Endpoint {
 /// Serves a connection in a thread of its own, if there may be one more.
 fn take(served: &Arc<Served>, mut stream: TcpStream) {
     let refuse = |stream: &mut TcpStream| {
-        // It fits into the socket's buffer, so nobody waits for the client; should it not, so be
+        // It fits into the socket's buffer, so no thread waits for the client; should it not, so be
         // it.
         let _ = stream.set_nonblocking(true);
         let _ = stream.write_all(&response(

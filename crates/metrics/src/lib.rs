@@ -19,7 +19,7 @@ pub use endpoint::{Endpoint, Limits, serve};
 pub use exposition::{Format, Samples, Value};
 pub use table::METRICS;
 
-/// Where the daemon listens unless it is told otherwise: the loopback address alone.
+/// Where the daemon listens by default: the loopback address alone.
 ///
 /// The ports of Prometheus' public list of default ports, 9100 to 9999, have all been given away.
 /// This one is outside of them, and below 32768, where Linux takes the ports of clients from.

@@ -150,7 +150,7 @@ fn clients_that_hang_take_their_places_and_no_more_and_give_them_back() {
     let hang: Vec<TcpStream> =
         (0..limits.connections).map(|_| connect(endpoint.address())).collect();
     let begin = Instant::now();
-    // Whoever comes while all places are taken is told so at once.
+    // A client that comes while all places are taken gets 503 at once.
     let mut codes = vec![];
     while codes.last() != Some(&"503".to_owned()) && begin.elapsed() < Duration::from_secs(3) {
         codes.push(status(&ask(endpoint.address(), OPEN.as_bytes())).to_owned());

@@ -1,5 +1,5 @@
 //! Baselines: one queue for the whole host and a fixed slice, as the example scheduler `scx_simple`
-//! of the Linux source has it; it knows no VM but by its shares, and holds nobody back.
+//! of the Linux source has it; it knows no VM but by its shares, and holds no world back.
 //!
 //! *Law*: a world that wakes goes straight to an idle pCPU if there is one. Otherwise it joins the
 //! queue, from which a pCPU with nothing to do takes the first world that may run there. When a
@@ -17,7 +17,7 @@
 //!
 //! *Limits*: no preemption, so a world that wakes waits up to a slice and a tick. A world that may
 //! run on few pCPUs waits while worlds before it in the queue are taken by those. Weights act per
-//! world: a VM whose vCPUs sleep by turns gets less than its shares.
+//! world: a VM whose vCPUs sleep alternately gets less than its shares.
 
 use contract::{
     Accounts, Callback, ENQUEUE_WAKEUP, Feature, Plan, SLICE_DEFAULT_NS, Scheduler, Setup,

@@ -256,7 +256,7 @@ impl Scheduler for Tandem {
 
     fn dispatch(&mut self, k: &mut Callback<'_>, pcpu: u32, prev: u32) {
         if prev == 0 {
-            // SAFETY: as above; a null thread stands for nobody.
+            // SAFETY: as above; a null thread stands for none.
             self.host.within(k, |h| unsafe { native::sched_dispatch(h, pcpu, ptr::null_mut()) });
         } else {
             // SAFETY: as above.

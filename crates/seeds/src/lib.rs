@@ -2,7 +2,7 @@
 //! nothing and judges nothing.
 //!
 //! Promise: what comes out depends on the items and the job alone, not on cores or timing. If jobs
-//! panic, the panic of the first item in order is the one that is told last and ends the test.
+//! panic, the panic of the first item in order is the one that is reported last and ends the test.
 //!
 //! Example: `seeds::each(0..60, |seed| outcome(seed))` has 60 results, that of seed 0 first.
 

@@ -218,7 +218,7 @@ pub(crate) struct Faulty<P> {
     fault: Fault,
     /// pCPUs on which something runs.
     runs: Vec<bool>,
-    /// What was charged to each world when it began to run, and what is told beside the truth.
+    /// What was charged to each world when it began to run, and what is reported beside the truth.
     before: Vec<u64>,
     told: Vec<u64>,
 }

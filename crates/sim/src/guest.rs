@@ -18,7 +18,7 @@ pub(crate) enum Phase {
     /// It has nothing to do with its siblings, or is outside its windows.
     #[default]
     Apart,
-    /// Work that nobody waits for.
+    /// Work that no other vCPU waits for.
     Work,
     /// Work with the lock held.
     Hold,
@@ -131,7 +131,7 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// A vCPU runs again that was READY for so long. The timer interrupt that is long overdue comes
+    /// A vCPU runs again that was READY for so long. The timer interrupt that is long due comes
     /// first, whatever it does.
     pub(crate) fn ran_again(&mut self, ready_ns: u64) {
         self.longest = self.longest.max(ready_ns);
@@ -155,7 +155,7 @@ pub(crate) struct Lock {
     ticket: bool,
     /// World that holds it or has been given it; 0 for none.
     pub(crate) holder: u32,
-    /// Worlds that want it, who came first in front.
+    /// Worlds that want it, in the order in which they came.
     waiters: VecDeque<u32>,
 }
 
@@ -188,8 +188,8 @@ impl Lock {
         self.holder == world
     }
 
-    /// It is released. A ticket goes to who came first; otherwise who of those that spin came first
-    /// has it. The world it went to, if any.
+    /// It is released. A ticket lock goes to the first waiter, another to the first that spins. The
+    /// world it went to, if any.
     pub(crate) fn release(&mut self, spins: impl Fn(u32) -> bool) -> Option<u32> {
         let next = if self.ticket {
             0
@@ -207,7 +207,7 @@ impl Lock {
     }
 
     /// A vCPU gives up: its window closes or it is powered off, as for all its siblings, so that
-    /// nobody is left to take it over.
+    /// no sibling is left to take it over.
     pub(crate) fn leave(&mut self, world: u32) {
         self.waiters.retain(|w| *w != world);
         if self.holder == world {

@@ -107,14 +107,14 @@ pub(crate) struct Kernel {
     /// Insertions since the callback began.
     inserted: u32,
     nudges: Vec<(u32, Nudge)>,
-    /// What keeps each world from every pCPU, and the changes of that since they were told.
+    /// What keeps each world from every pCPU, and the changes of that since the last report.
     holds: Vec<Hold>,
     told: Vec<Told>,
     /// Timers of the scheduler that it has armed, with the time from now.
     arms: Vec<(u32, u64)>,
     /// Time that the scheduler itself takes, and its locks.
     spent: Spent,
-    /// Idle pCPUs that nobody has taken.
+    /// Idle pCPUs that are not taken.
     idle: Vec<u64>,
     random: Stream,
     breach: Option<Breach>,
@@ -186,7 +186,7 @@ impl Kernel {
         *word = if idle { *word | bit } else { *word & !bit };
     }
 
-    /// Checks who inserts what from where, and takes the insertion in.
+    /// Checks which callback inserts what from where, and takes the insertion in.
     fn insert(&mut self, tasks: &mut Tasks, world: u32, target: Target, slice_ns: u64) {
         let Some(seat) = self.seats.get(world as usize).copied() else {
             return self.breach(

@@ -20,7 +20,7 @@ pub enum Mutant {
     Starve,
     /// Queues of other pCPUs look empty.
     NoPull,
-    /// Worlds leave their queue in the order of arrival, whatever they are owed.
+    /// Worlds leave their queue in the order of arrival, whatever their lag is.
     Fifo,
     /// One wake-up in 20 is not reported as such.
     StaleState,
@@ -36,12 +36,12 @@ pub enum Mutant {
     NoReservation,
     /// Limits never run out.
     NoLimit,
-    /// Whoever a limit has held back once is never let go.
+    /// A world that a limit has held back once is never unparked.
     HeldForEver,
     /// A world is kept in its queue for 10 ms, although a pCPU that has nothing else to do looks
     /// for it there.
     Withheld,
-    /// Whoever is co-stopped is never let go.
+    /// A world that is co-stopped is never co-started.
     LostCostart,
     /// Co-scheduling looks at the wrong slowest vCPU: the first of each VM is not seen.
     WrongSlowest,

@@ -9,7 +9,7 @@ use contract::Accounts;
 use topology::Topology;
 use units::{PcpuId, PcpuSet, VmId, WorldId};
 
-/// The oracle of a run, if there is one, and what it has been told of the accounts.
+/// The oracle of a run, if there is one, and what it has seen of the accounts.
 #[derive(Debug)]
 pub(crate) struct Watch {
     oracle: Option<Oracle>,

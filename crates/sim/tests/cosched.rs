@@ -95,7 +95,7 @@ fn a_wide_vm_uses_the_one_pcpu_that_reservations_leave_it_but_not_under_strict_c
     assert!(wide.work >= 19_900_000_000, "{wide:?}");
     assert!(wide.costop_ns > 5_000_000_000, "{wide:?}");
     let out = outcome("fragments", STRICT, &text);
-    // Once in 5 s, when it has waited for as long as anybody may (ready_bound_us), for a few ms.
+    // Once in 5 s, when it has waited for as long as a world may (ready_bound_us), for a few ms.
     assert!(of(&out, "wide").times.work < 100_000_000, "{:?}", of(&out, "wide").times);
     assert!((740..=760).contains(&busy(&out, 20, 4)), "{}", busy(&out, 20, 4));
     assert!((0..3).all(|i| of(&out, &format!("held{i}")).times.used_ns > 19_900_000_000));
@@ -124,7 +124,7 @@ fn skew_stays_near_the_threshold_at_any_width_and_overcommitment() {
                     "{width} vCPUs on {pcpus} at {percent} %, {workload}: skew {skew} us, work {}",
                     work(&out, 3, pcpus)
                 );
-                // 3 ms, a period while nobody who lags waits, one until a look, and one for a
+                // 3 ms, a period while no lagging vCPU waits, one until a look, and one for a
                 // sibling that could not take the pCPU.
                 assert!(
                     skew <= 6_000,
@@ -242,7 +242,7 @@ fn thresholds_trade_skew_for_switches() {
             work(&many, 5, 8),
             of(&many, "v8").times.work / 5 / 8 / 1_000_000
         );
-        // A period, and a turn that has just begun (slice_min_us).
+        // A period, and a gang slice that has just begun (slice_min_us).
         assert!(skew(&one) <= costop + 1000 + 3000 + 100, "{costop}: {}", skew(&one));
         assert!(skew(&one) > last.0 && switches < last.1, "{costop}: {} {switches}", skew(&one));
         last = (skew(&one), switches);
@@ -278,7 +278,7 @@ fn the_pcpu_goes_to_the_vcpu_that_a_spinner_waits_for() {
         dist = 'exponential' }";
     let text = host("5s", 2) + &vm("wide", 4, ticket);
     let (out, off) = (silent("yields", RELAXED, &text), outcome("yields", OFF, &text));
-    // Without the yield 47 %: whoever has the next ticket waits until a sibling's slice ends.
+    // Without the yield 47 %: the vCPU of the next ticket waits until a sibling's slice ends.
     assert!(
         work(&out, 5, 2) >= 850 && work(&off, 5, 2) < 350,
         "{} {}",
@@ -313,7 +313,7 @@ fn leaves_its_guest(outside_ms: u64) -> String {
 
 #[test]
 fn time_outside_the_guest_is_left_out() {
-    // Nobody lacks a pCPU: the sibling of one that is outside its guest half of the time, or for
+    // No world lacks a pCPU: the sibling of one that is outside its guest half of the time, or for
     // good, is not held up.
     for emulate in ["5ms", "11s"] {
         let text = (host("12s", 4) + &leaves_its_guest(5))
@@ -347,7 +347,8 @@ fn time_outside_the_guest_is_left_out() {
         exits.ready_ns > 4_000_000_000 && burns.costop_ns < exits.ready_ns * 2 / 5,
         "{exits:?} {burns:?}"
     );
-    // Who runs outside its guest while its sibling waits does not lead: neither makes progress.
+    // A vCPU that runs outside its guest while its sibling waits does not lead: neither makes
+    // progress.
     let text = host("10s", 1) + &leaves_its_guest(9);
     let stops = |text: &str, name: &str| {
         of(&silent(name, RELAXED, text), "exits").worlds[0].times.costop_ns
@@ -461,7 +462,7 @@ fn a_vcpu_held_to_a_busy_pcpu_slows_its_siblings_down_and_stops_nobody_for_good(
 
 #[test]
 fn a_vcpu_that_must_wait_does_so_where_no_sibling_runs() {
-    // Four burners on four pCPUs, one of them a sibling of one that wakes and is owed nothing.
+    // Four burners on four pCPUs, one of them a sibling of one that wakes and has no positive lag.
     let loads = "vcpu_workloads = [{ kind = 'burn' }, { kind = 'periodic', period = '20ms', work = \
         '4ms' }]";
     let ups: String = (0..5).map(|i| vm(&format!("up{i}"), 1, "shares = 4000")).collect();

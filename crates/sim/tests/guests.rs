@@ -358,8 +358,9 @@ fn random_guests_never_stand_still_and_one_seed_decides_all() {
         };
         let (whole, again, half) = (done(None), done(None), done(Some(units::Span::from_secs(3))));
         let verdict = whole.verdict.as_ref().expect("the oracle watches");
-        // The ideal takes time in READY for a claim. Who sleeps or halts after each short burst is
-        // never given it later, for there is nothing more to do then; that may pass for lag.
+        // The ideal takes time in READY for a claim. A vCPU that sleeps or halts after each short
+        // burst is never given it later, for there is nothing more to do then; that may pass for
+        // lag.
         let sleeps = ["spin = ", "'io'"].iter().any(|k| random_text(seed).contains(k));
         let allowed = if sleeps { verdict.count(Invariant::Lag) } else { 0 };
         assert_eq!(verdict.violated(), allowed, "seed {seed}: {:?}", verdict.violations);

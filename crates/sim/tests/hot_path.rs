@@ -129,7 +129,7 @@ fn wake_idle(host: &mut Host, kernel: &mut Small, now: &mut u64) {
     host.idle(kernel, 0, true);
 }
 
-/// World 1 wakes while world 2 runs, waits for its turn, runs for 100 us and sleeps; world 2 goes
+/// World 1 wakes while world 2 runs, waits, runs for 100 us and sleeps; world 2 goes
 /// on.
 fn wake_busy(host: &mut Host, kernel: &mut Small, now: &mut u64) {
     begins(Callback::Select as usize);
@@ -162,7 +162,7 @@ fn wake_busy(host: &mut Host, kernel: &mut Small, now: &mut u64) {
     host.running(kernel, 2);
 }
 
-/// The tick of co-scheduling, while nobody leads by much.
+/// The tick of co-scheduling, while no vCPU leads by much.
 fn tick(host: &mut Host, kernel: &mut Small, _now: &mut u64) {
     begins(Callback::Tick as usize);
     host.cosched(kernel, 0);

@@ -86,8 +86,8 @@ fn a_slot_is_not_used_again_while_worlds_are_parked_there_or_use_its_budget() {
 
 #[test]
 fn worlds_that_run_when_a_limit_comes_are_below_it_from_its_first_tick_on() {
-    // Nobody waits for the eight pCPUs, so that each of the eight vCPUs runs for its quantum of
-    // 50 ms; a fifth of a pCPU for a second is what four of them use in that.
+    // No other world waits for the eight pCPUs, so that each of the eight vCPUs runs for its
+    // quantum of 50 ms; a fifth of a pCPU for a second is what four of them use in that.
     let head = "duration = '6s'\n[host]\ncores_per_llc = 8\n[[pool]]\nname = 'inner'\n\
         [[vm]]\nname = 'a'\nvcpus = 8\npool = 'inner'\n";
     let of_vm = change(2013, "vm = 'a'", "limit = '20%'");

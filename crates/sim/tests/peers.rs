@@ -123,7 +123,8 @@ fn a_world_that_may_run_on_one_pcpu_runs_there_alone_out_of_the_shared_queue() {
         let pinned = scenario("pinned", 2000, "affinity = \"1\"");
         let outcome = outcome(&pinned, peer.name()).expect("no rule of the contract is broken");
         let heavy = &outcome.result.vms[1].times;
-        // Two burners of `light` roam: they take turns on pCPU 1 with the two that are held there.
+        // Two burners of `light` are unrestricted: they alternate on pCPU 1 with the two pinned
+        // there.
         assert!((9_000_000_000..=15_000_000_000).contains(&heavy.used_ns), "{}", heavy.used_ns);
         assert_eq!(heavy.migrations, 0);
     }

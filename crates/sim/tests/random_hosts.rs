@@ -1,5 +1,5 @@
 //! Hosts, VMs and workloads drawn at random, VMs that start, stop, pause and have vCPUs added, one
-//! seed each: contract and accounts hold, no pCPU idles beside work, nobody starves.
+//! seed each: contract and accounts hold, no pCPU idles beside work, no world starves.
 //!
 //! A failure names its seed and the smallest host that fails like it; `SEED=n cargo test -p sim
 //! --test all random_hosts` replays one alone, `SEEDS=n` tries that many. With `SEED=n`

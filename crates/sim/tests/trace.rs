@@ -201,7 +201,7 @@ macro_rules! exact {
     };
 }
 
-// Sleepers and host tasks; births and deaths; pools under limits; held worlds, and such as swap.
+// Sleepers and host tasks; births and deaths; pools under limits; pinned worlds, and such as swap.
 // Policies that write no trace of their own.
 exact! {
     the_trace_of_sleepers_is_their_accounts "tandem" "sleepers" 0 9;

@@ -134,7 +134,7 @@ fn what_was_before_the_end_of_the_warm_up_does_not_count() {
         run(&of("idle host", Span::from_secs(9)), &ten_seconds(Costs::default())).expect("it runs");
     let count = seen(&outcome, MeasuredBy::Workload).count;
     assert!((99..=100).contains(&count), "{count}");
-    // Nobody sleeps in a run of burners.
+    // No world sleeps in a run of burners.
     let burners =
         settings::load(&format!("{}/../../scenarios/shares-ratio", env!("CARGO_MANIFEST_DIR")))
             .expect("it loads");

@@ -318,8 +318,8 @@ mod tests {
             plan.loans[1].to.iter().map(|(path, rate)| (path.as_str(), percent(*rate))).collect();
         // 1.5 in proportion to what they borrow: 2.7 and 0.8.
         assert_eq!(to, [("/prod/db", 115), ("/prod/batch", 34)]);
-        // A VM that gets less than it asks for lends nothing, and one that has little too much borrows
-        // nothing.
+        // A VM that gets less than it asks for lends nothing, and one that has little too much
+        // borrows nothing.
         let mut rows = example();
         rows[5].now = Some(PlanNow { asks: Rate::pcpus(4), ..rows[5].now.unwrap() });
         assert_eq!(loans(&rows).iter().map(|l| l.from.as_str()).collect::<Vec<_>>(), ["/prod/web"]);

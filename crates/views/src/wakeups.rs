@@ -3,7 +3,7 @@
 
 use crate::{Document, MeasuredBy, RunResult, Table, Wakeups};
 
-/// Parts of an octave that are told apart: a percentile is at most an eighth too large.
+/// Parts of an octave that are distinguished: a percentile is at most an eighth too large.
 const PARTS: u64 = 8;
 
 /// Latencies of one VM, of any number, in a few hundred counts.
@@ -116,7 +116,7 @@ impl MeasuredBy {
     }
 }
 
-/// Wake-ups of a run's VMs by their workloads, a line each; nothing where nobody woke by a timer.
+/// Wake-ups of a run's VMs by their workloads, a line each; nothing where no vCPU woke by a timer.
 #[must_use]
 pub fn wakeups(run: &RunResult) -> String {
     let mut t = Table::new(&["<VM", "wake-ups", "late: min us", "mean us", "p99 us", "max us"]);
@@ -137,8 +137,8 @@ pub fn wakeups(run: &RunResult) -> String {
     t.text()
 }
 
-/// Wake-ups in several documents of one scenario, a line for each run, VM, document and who
-/// measured; nothing where nobody woke.
+/// Wake-ups in several documents of one scenario, a line for each run, VM, document and
+/// clock; nothing where no vCPU woke.
 #[must_use]
 pub fn wakeups_side_by_side(documents: &[&Document]) -> String {
     let mut t = Table::new(&[

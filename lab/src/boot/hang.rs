@@ -1,6 +1,6 @@
 //! Tells from a guest kernel's log alone which side a boot that stopped making progress hung on:
-//! the emulator, whose pCPU stays in a nested guest, or the scheduler; pure, and it asks nobody
-//! whether the boot did stop.
+//! the emulator, whose pCPU stays in a nested guest, or the scheduler; pure, and it does
+//! not ask whether the boot did stop.
 
 /// What the guest's scripts write into the log before they start Tandem. The kernel tells the end
 /// of loading only, and verifying takes seconds.
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_lockup_that_began_while_the_scheduler_was_loaded_is_the_schedulers() {
-        // Unloaded at 80.1 s: a lockup of 26 s told at 106 s began at 80.0 s.
+        // Unloaded at 80.1 s: a lockup of 26 s reported at 106 s began at 80.0 s.
         let log = |at| format!("{LOADING}{UNLOADING}{}{STACK}", soft(at, 26));
         assert!(is_schedulers(&log(106.0)));
         assert!(is_emulators(&log(106.2)));

@@ -187,7 +187,7 @@ fn idle_part(t: &Times) -> f64 {
     t.idle_ns as f64 / (t.wait_ns as f64).max(1.0)
 }
 
-/// Whether a vCPU slept as it should have, and was told so.
+/// Whether a vCPU slept as it should have, and was reported so.
 fn is_right(t: &Times, sleeps: Sleeps, duration_ns: u64) -> bool {
     let asleep = t.wait_ns as f64 / (duration_ns as f64).max(1.0);
     match sleeps {

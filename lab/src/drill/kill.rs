@@ -1,5 +1,5 @@
 //! Drill "kill": the daemon dies of SIGKILL under load, again and again; the kernel must have every
-//! task back within two seconds, nobody may be lost or stand still, and the next start must work.
+//! task back within two seconds, no task may be lost or stand still, and the next start must work.
 //!
 //! Drill "eject": the same on two CPUs, where a cycle is short, and every second time the kernel
 //! ejects the scheduler (SysRq S), and the daemon ends by itself. A campaign has many parts of it.
@@ -59,16 +59,16 @@ const HANDBACK_LIMIT_MS: f64 = 2000.0;
 /// not timed: each loop that a change makes it walk anew is some thousands. Drill "load" takes the
 /// time.
 const VERIFIED_MOST: u64 = 50_000;
-/// A stretch shorter than this may see a task only wait: two quanta, and the emulator's own pauses.
+/// A span shorter than this may see a task only wait: two quanta, and the emulator's own pauses.
 const JUDGED_MS: u64 = 900;
 /// A step of a sleeper is a fork, an exec and an exit: 0.17 s under the kernel's own scheduler on
 /// this emulator, so a shorter time has too few of them (docs/design/018-bounds.md).
 const LONG_MS: u64 = 3000;
-/// What a burner or vCPU must have run of a judged stretch: 9 runnable on 8 CPUs should have 89 %;
+/// What a burner or vCPU must have run of a judged span: 9 runnable on 8 CPUs should have 89 %;
 /// this only tells the living from the stuck.
 const LEAST_PERCENT: f64 = 5.0;
 
-/// What one task did in one stretch.
+/// What one task did in one span.
 struct Stretch<'a> {
     who: &'a str,
     ms: u64,
@@ -76,7 +76,7 @@ struct Stretch<'a> {
 }
 
 impl Stretch<'_> {
-    /// Percent of the stretch that the task ran; none for sleepers, which count rounds.
+    /// Percent of the span that the task ran; none for sleepers, which count rounds.
     fn percent(&self) -> Option<f64> {
         let grown = self.grown? as f64;
         (!self.who.starts_with("sleeper")).then(|| grown / (self.ms.max(1) as f64 * 1e4))
@@ -88,7 +88,7 @@ impl Stretch<'_> {
     }
 }
 
-/// Who did what between two looks of a cycle.
+/// What each task did between two looks of a cycle.
 fn stretches<'a>(records: &'a [Record], cycle: &str, from: &str, to: &str) -> Vec<Stretch<'a>> {
     let seen = |at: &str| -> BTreeMap<&str, (Option<u64>, Option<u64>)> {
         let of = records

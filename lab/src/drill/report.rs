@@ -86,7 +86,7 @@ impl Report {
     }
 
     /// A check that times, each divided by the emulator's slowness beside it, stay at or below a
-    /// limit; the times as the guest's clock told them are shown too. Without any it fails.
+    /// limit; the times by the guest's clock are shown too. Without any it fails.
     pub(super) fn at_most(&mut self, what: &str, times: &[(f64, f64)], limit_ms: f64) {
         let spread =
             |of: fn(&(f64, f64)) -> f64| super::record::spread(times.iter().map(of).collect());

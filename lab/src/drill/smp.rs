@@ -4,8 +4,8 @@
 //! watchdog; beside them Tandem's accounts and the oracle's word on a trace.
 //!
 //! Each pCPU has a core of the machine; where others want that too, pCPUs stand still, and what the
-//! oracle sees then is told and not judged. Counting instructions it would be exact, and take half
-//! an hour for the guests' boots alone.
+//! oracle sees then is reported and not judged. Counting instructions it would be exact, and take
+//! half an hour for the guests' boots alone.
 
 use super::record::Record;
 use super::steal::{Told, by_guest, told};
@@ -38,7 +38,7 @@ const HACKBENCH: [&str; 7] = [
     "lib/librt.so.1",
     "lib/libm.so.6",
 ];
-/// What one end of a stretch may be off: a tick of the guest's /proc/stat.
+/// What one end of a span may be off: a tick of the guest's /proc/stat.
 const TICK_MS: f64 = 10.0;
 /// And in proportion: the guest's clock is corrected in steps.
 const CLOCK: f64 = 0.01;

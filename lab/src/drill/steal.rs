@@ -1,5 +1,5 @@
 //! Drill "steal": two Linux guests of two vCPUs on two pCPUs tell from the inside how long they
-//! were kept waiting; Tandem's READY and COSTOP of their vCPU worlds over the same stretch must
+//! were kept waiting; Tandem's READY and COSTOP of their vCPU worlds over the same span must
 //! say the same, and so must the kernel's run delay.
 
 use super::record::Record;
@@ -14,7 +14,7 @@ const VMS: [&str; 2] = ["left", "right"];
 const PERIOD_S: u32 = 60;
 /// Longer than both boots under contention and the period.
 const WORK_S: u32 = 200;
-/// What one end of the stretch may be off, per vCPU, beside one wait: a tick of the guest's
+/// What one end of the span may be off, per vCPU, beside one wait: a tick of the guest's
 /// /proc/stat. Kernel and guest learn of a wait when it is over, while Tandem counts the one under
 /// way; and the guest's steal is known once a second, with a straight line in between. So one wait
 /// more at each end, the longest that was seen.
@@ -129,7 +129,7 @@ fn compare(report: &mut Report, outcome: &BootOutcome, records: &[Record]) -> Re
             };
             // A co-stopped vCPU waits for its pCPU, too, as its guest and the kernel see it.
             let ready = (world.times.ready_ns + world.times.costop_ns) as f64 / 1e6;
-            // The looks at the kernel's counters enclose top's stretch: in proportion.
+            // The looks at the kernel's counters enclose top's span: in proportion.
             let delay =
                 delay(records, &vm.name, vcpu).map(|ms| ms * duration / (end - begin).max(1.0));
             let Some(((steal, busy), delay)) =

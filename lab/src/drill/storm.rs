@@ -169,7 +169,7 @@ fn vms(report: &mut Report, records: &[Record], started: usize) {
     );
 }
 
-/// Slots as the daemon's names file told them over time.
+/// Slots as the daemon's names file had them over time.
 fn slots(report: &mut Report, outcome: &BootOutcome) -> Result<()> {
     let mut users: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
     for line in outcome.file("slots.txt")?.lines() {

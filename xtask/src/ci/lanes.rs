@@ -15,7 +15,7 @@ pub enum Uses {
     WholeMachine,
 }
 
-/// A step as the lanes see it.
+/// A step as it is run.
 #[derive(Clone, Debug)]
 pub struct Item {
     /// Its name.
@@ -34,7 +34,7 @@ enum Stand {
     Ended { passed: bool },
 }
 
-/// What a free lane does next.
+/// What a free thread does next.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Start(usize),
@@ -69,7 +69,7 @@ fn next(items: &[Item], stands: &[Stand]) -> Next {
     if waits || running().next().is_some() { Next::Wait } else { Next::Done }
 }
 
-/// Runs all items in `lanes` threads. `run` says whether the step passed; `refuse` is told of a
+/// Runs all items in `lanes` threads. `run` says whether the step passed; `refuse` is called for a
 /// step that cannot run because one that it needs did not pass.
 pub fn run(
     items: &[Item],

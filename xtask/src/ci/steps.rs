@@ -40,8 +40,8 @@ pub struct Step {
 
 const LIVE: &[&str] = &["live build", "lab fetch"];
 
-/// The steps. A free lane takes the first that may start: the live build comes early, for every
-/// boot needs it, and boots of one core fill the second lane beside the builds.
+/// The steps. A free thread takes the first that may start: the live build comes early, for every
+/// boot needs it, and boots of one core run beside the builds.
 pub const STEPS: [Step; 18] = [
     build("format", |c| unless(rustfmt_missing(c), || cargo(c, "fmt --all --check -- -l", &[]))),
     one_core("perfetto fetch", &[], perfetto_fetched),
@@ -117,7 +117,7 @@ fn command(context: &Context<'_>, program: &str, words: &[&str]) -> Command {
 
 /// A line of the step's log.
 fn say(context: &Context<'_>, line: &str) {
-    // A log that cannot be written is missed by nobody: the verdict does not depend on it.
+    // A log that cannot be written does no harm: the verdict does not depend on it.
     let _ = writeln!(&context.log, "{line}");
 }
 

@@ -70,7 +70,7 @@ function sections() {
     state.shown.some(i => homes(data.runs[i])) ? section('homes', 'Home nodes', 'Where each VM, or part of a wide one, has its home at the end, and where its memory is. Below 80 % at home it is slow. A click shows what was decided, and why.',
       make('p', { class: 'keys' }, key('--run', 'at home'), key('--ready', 'in other nodes')), perRun(homesTable)) : null,
     pooled ? section('pools', 'Pools', 'What each pool used, against the line of what it is entitled to.', perRun(poolTable)) : null,
-    section('map', 'Who ran where', traced ? 'The host as it is built. Each bar is a pCPU: how long it was busy, and with whom.' : 'The host as it is built. Each bar is a pCPU and how long it was busy.',
+    section('map', 'Where VMs ran', traced ? 'The host as it is built. Each bar is a pCPU: how long it was busy, and with which VMs.' : 'The host as it is built. Each bar is a pCPU and how long it was busy.',
       perRun(mapPart, 'side')),
     ...(traced ? overTime() : [section('time', 'Over time', 'Use over time, how long VMs waited and the timeline come from a trace.', perRun(run => lacks(run, 'trace')))]),
   ];

@@ -1,5 +1,5 @@
-//! Reads what the endpoint and `tandem metrics` told, by the rules of OpenMetrics, and compares one
-//! scrape with the next; it knows no daemon.
+//! Reads what the endpoint and `tandem metrics` wrote, by the rules of OpenMetrics, and compares
+//! one scrape with the next; it knows no daemon.
 
 use std::collections::BTreeMap;
 
