@@ -13,10 +13,12 @@ mod experiment_commands;
 mod figures;
 mod fuzz_commands;
 mod history;
+mod house;
 mod lab_commands;
 mod measured;
 mod perfetto_fetch;
 mod say;
+mod simulated;
 mod tidy;
 mod witness;
 
@@ -41,6 +43,7 @@ enum Task {
     Ci(ci::Ci),
     Demo(experiment_commands::Demo),
     Fuzz(fuzz_commands::Fuzz),
+    House(house::House),
     Lab(experiment_commands::Run),
     LabDrill(drill_commands::RunDrill),
     LabFetch(lab_commands::Fetch),
@@ -48,6 +51,7 @@ enum Task {
     LabShell(lab_commands::Shell),
     Measured(measured::Measured),
     PerfettoFetch(perfetto_fetch::Fetch),
+    Simulated(simulated::Simulated),
     Tidy(tidy::Tidy),
 }
 
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
         Task::Bench(arguments) => bench_commands::run(&arguments),
         Task::Campaign(arguments) => campaign::run(&arguments, &Arguments::command()),
         Task::Demo(arguments) => experiment_commands::demo(&arguments),
+        Task::House(arguments) => house::run(&arguments),
         Task::Fuzz(arguments) => fuzz_commands::run(&arguments),
         Task::PerfettoFetch(arguments) => perfetto_fetch::run(&arguments),
         Task::Lab(arguments) => experiment_commands::run(&arguments),
@@ -67,6 +72,7 @@ fn main() -> ExitCode {
         Task::LabDrill(arguments) => drill_commands::run(&arguments),
         Task::LabFetch(arguments) => lab_commands::fetch(&arguments),
         Task::Measured(arguments) => measured::run(&arguments),
+        Task::Simulated(arguments) => simulated::run(&arguments),
         Task::LabShell(arguments) => lab_commands::shell(&arguments),
     };
     say::end(result.unwrap_or_else(|error| {

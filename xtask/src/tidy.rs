@@ -18,7 +18,7 @@ mod modules;
 mod profiles;
 mod promises;
 mod rooms;
-mod scan;
+pub(crate) mod scan;
 mod schema;
 mod sources;
 mod subjects;
