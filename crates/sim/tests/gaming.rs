@@ -1,6 +1,7 @@
 //! Gaming a share: what a VM gains that sleeps, spins, wakes and halts at moments of its choice,
 //! beside VMs of equal shares that compute without end. `cargo test --profile ci -p sim --test all
-//! gaming -- --nocapture` prints the table of docs/measured.md; SEEDS=N draws N ways.
+//! gaming -- --nocapture` prints the tables; SEEDS=N draws N ways. `cargo xtask simulated gaming`
+//! records what docs/measured.md has.
 
 use dice::Draw;
 use sim::{Options, Ticks, run};
