@@ -6,8 +6,10 @@ use std::process::{Command, ExitCode, Stdio};
 use clap::{Args, ValueEnum};
 use lab::LabError;
 use serde_json::Value;
+use settings::Run;
 use sim::{Options, Peer, Policy};
 use units::Shares;
+use views::{RunResult, Times};
 
 use crate::experiment_commands::load;
 use crate::history::{self, Row};
@@ -31,6 +33,10 @@ enum What {
     Policies,
     /// What a VM gains that sleeps, spins and wakes at moments of its choice.
     Gaming,
+    /// Ready time beside one to six burners of 15 % on one pCPU.
+    Ready,
+    /// A limit that sleepers use by half, and one that they use whole beside burners.
+    Sleepers,
 }
 
 /// The scenario of `What::Policies`, and how its ratios are rounded.
@@ -61,9 +67,11 @@ const LIMITED: &str = "below a limit, most of the four";
 pub fn run(arguments: &Simulated) -> Result<ExitCode, LabError> {
     let all = Some(&arguments.what[..]).filter(|w| !w.is_empty()).unwrap_or(What::value_variants());
     for what in all {
-        let (name, rows) = match what {
-            What::Policies => ("policies", policies()?),
-            What::Gaming => ("gaming", gaming()?),
+        let (word, name, rows) = match what {
+            What::Policies => ("policies", "policies", policies()?),
+            What::Gaming => ("gaming", "gaming", gaming()?),
+            What::Ready => ("ready", "ready-vs-util-600s", ready()?),
+            What::Sleepers => ("sleepers", "limit-sleepers", sleepers()?),
         };
         for row in &rows {
             let figures: Vec<String> =
@@ -71,7 +79,7 @@ pub fn run(arguments: &Simulated) -> Result<ExitCode, LabError> {
             sayln!("{}: {}", row.row, figures.join("; "));
         }
         if arguments.record {
-            let command = format!("cargo xtask simulated {name}");
+            let command = format!("cargo xtask simulated {word}");
             history::record(&tidy::root(), name, command, "", rows)?;
         }
     }
@@ -109,6 +117,54 @@ fn policies() -> Result<Vec<Row>, LabError> {
         }
     }
     Ok(rows)
+}
+
+/// Use of the pCPU and ready time, run by run, of the scenario's own length.
+fn ready() -> Result<Vec<Row>, LabError> {
+    each_run("ready-vs-util", |run, result, row| {
+        let all =
+            |part: fn(&Times) -> u64| result.vms.iter().map(|vm| part(&vm.times)).sum::<u64>();
+        row.number("used", percent(all(|t| t.used_ns), result.duration_ns), 1);
+        row.number("ready", seconds(all(|t| t.ready_ns)), 0);
+        // The first so many VMs burn, as the label says.
+        let burners = result.vms.iter().take(run.label.parse().unwrap_or(0));
+        row.number("burners", seconds(burners.map(|vm| vm.times.ready_ns).sum()), 0);
+    })
+}
+
+/// Ready time of the sleepers, and how far their pool's limit and the burners' part are used.
+fn sleepers() -> Result<Vec<Row>, LabError> {
+    each_run("limit-sleepers", |_, result, row| {
+        let (sleepers, burners): (Vec<_>, Vec<_>) =
+            result.vms.iter().partition(|vm| vm.name != "burner");
+        let ready = sleepers.iter().map(|vm| vm.times.ready_ns).sum();
+        row.number("sleepers ready_s", seconds(ready), 2);
+        for pool in result.pools.iter().filter(|p| p.path == "/pool") {
+            row.number("pool", percent(pool.used_ns, pool.entitled_ns), 2);
+        }
+        for vm in burners.into_iter().filter(|vm| vm.times.used_ns > 0) {
+            row.number("burners", percent(vm.times.used_ns, vm.times.entitled_ns), 2);
+        }
+    })
+}
+
+/// A row a run of a scenario under Tandem.
+fn each_run(name: &str, fill: impl Fn(&Run, &RunResult, &mut Row)) -> Result<Vec<Row>, LabError> {
+    let row = |run: &Run| {
+        let out = sim::run(run, &Options::default()).map_err(|e| failed(name, e.to_string()))?;
+        let mut row = Row::new(&run.label);
+        fill(run, &out.result, &mut row);
+        Ok(row)
+    };
+    load(name)?.runs.iter().map(row).collect()
+}
+
+fn percent(part: u64, of: u64) -> f64 {
+    part as f64 * 100.0 / of as f64
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
 }
 
 /// What each way gains, on four hosts and below a limit, and the most of the random ways.
