@@ -262,7 +262,7 @@ fn shown(value: &Value, format: &str) -> String {
         (Some(n), _) if format == "ratio" && n < 1.0 => format!("{:.2} : 1", 1.0 / n),
         (Some(n), _) if format == "ratio" => format!("1 : {n:.2}"),
         (Some(n), Some(d)) => format!("{n:.d$}"),
-        (Some(n), None) => format!("{n}"),
+        (Some(n), None) => grouped(n),
         (None, _) => v.to_string(),
     };
     let text = match value {
@@ -277,6 +277,16 @@ fn shown(value: &Value, format: &str) -> String {
         other => one(other),
     };
     if format == "ratio" { text } else { text + unit }
+}
+
+/// A number with commas where it is whole and has five digits or more.
+fn grouped(n: f64) -> String {
+    let text = format!("{n}");
+    if n.fract() != 0.0 || n < 10_000.0 {
+        return text;
+    }
+    let comma = |i: usize| if i > 0 && (text.len() - i) % 3 == 0 { "," } else { "" };
+    text.char_indices().map(|(i, c)| format!("{}{c}", comma(i))).collect()
 }
 
 #[cfg(test)]
@@ -344,6 +354,14 @@ mod tests {
         let table = "| what | first | others | last |\n|---|---|---|---|\n\
             | x | 40.0 % | 10.0–30.0 % | 30 |\n| y: half | 1.0 % | told | 1 |\n\n2026-11-21,";
         assert!(text.contains(table), "{text}");
+    }
+
+    #[test]
+    fn large_numbers_have_commas() {
+        for (n, text) in [(9_999.0, "9999"), (10_000.0, "10,000"), (1_234_567.0, "1,234,567")] {
+            assert_eq!(grouped(n), text);
+        }
+        assert_eq!((grouped(12_345.5), grouped(-0.5)), ("12345.5".into(), "-0.5".into()));
     }
 
     #[test]
