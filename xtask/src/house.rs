@@ -251,7 +251,7 @@ fn calls(body: &str) -> Vec<(&str, Vec<String>)> {
             if depth == 0 {
                 break;
             }
-            if !(c == '(' && depth == 1 || c == ',' && depth == 1) {
+            if depth != 1 || c != '(' && c != ',' {
                 arguments.last_mut().expect("one at least").push(c);
             }
         }

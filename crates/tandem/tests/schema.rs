@@ -102,7 +102,7 @@ fn misfit(value: &Value, schema: &Value, root: &Value, at: &str) -> Option<Strin
             return Some(wrong);
         }
     }
-    let Some(object) = value.as_object() else { return None };
+    let object = value.as_object()?;
     for name in schema["required"].as_array().into_iter().flatten() {
         if !object.contains_key(name.as_str().unwrap_or("")) {
             return Some(format!("{at}: {name} is missing"));

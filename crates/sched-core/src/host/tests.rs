@@ -288,7 +288,7 @@ fn wake_ups_between_vms_are_counted_for_those_that_wake_most() {
         talks.sort_unstable();
         let record = host.vm_mut(1);
         let counted: u64 = record.talks.iter().map(|n| u64::from(*n)).sum();
-        assert_eq!(counted, talks.iter().map(|(_, n)| n).sum(), "a host task has a slot");
+        assert_eq!(counted, talks.iter().map(|(_, n)| n).sum::<u64>(), "a host task has a slot");
         (record.talks_with, record.talks) = ([0; _], [0; _]);
         talks
     };
