@@ -73,7 +73,7 @@ pub trait Kernel {
     /// Moves a task from an ordered queue to the local queue of the dispatching pCPU; false if it
     /// is gone.
     fn queue_take(&mut self, tasks: &mut Tasks, queue: u64, world: u32) -> bool;
-    /// Moves a task from an ordered queue to another, with its key and slice; false if it is
+    /// Moves a task from an ordered queue to another, with the same key and slice; false if it is
     /// not there.
     fn queue_move(&mut self, tasks: &mut Tasks, queue: u64, world: u32, to: u64) -> bool;
     /// Moves a task from an ordered queue to the local queue of its own pCPU, from a timer; one

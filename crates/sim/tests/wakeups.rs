@@ -43,8 +43,8 @@ fn on_an_idle_host_a_wake_up_takes_a_switch_and_nothing_else() {
     assert_eq!(late("idle host", MeasuredBy::Workload, &options), [2000; 4]);
     assert_eq!(late("idle host", MeasuredBy::Scheduler, &options), [0; 4]);
     assert_eq!(late("idle host", MeasuredBy::Workload, &ten_seconds(Costs::ZERO)), [0; 4]);
-    // One in 10 ms, 50 us of work and a switch, from a random point of the first 10 ms on; nobody
-    // else wakes.
+    // One in 10 ms, 50 us of work and a switch, from a random point of the first 10 ms on; no other
+    // world wakes.
     let outcome = run(&of("idle host", Span::ZERO), &options).expect("it runs");
     let count = seen(&outcome, MeasuredBy::Workload).count;
     assert!((994..=995).contains(&count), "{count}");
