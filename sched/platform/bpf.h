@@ -271,12 +271,15 @@ SUBPROG u32 glue_kick(NONNULL(struct host *h), u32 pcpu, u32 flags)
 {
 	struct pcpu *p = plat_pcpu(h, bpf_get_smp_processor_id());
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
+	u64 how = 0;
 
 	if (c && !(plat_read(c->present) >> (p->bit & 63) & 1))
 		return 0;
-	scx_bpf_kick_cpu((s32)pcpu, flags & KICK_PREEMPT ?
-				    SCX_VALUE(scx_kick_flags, SCX_KICK_PREEMPT) :
-				    flags & KICK_IDLE ? SCX_VALUE(scx_kick_flags, SCX_KICK_IDLE) : 0);
+	if (flags & KICK_PREEMPT)
+		how = SCX_VALUE(scx_kick_flags, SCX_KICK_PREEMPT);
+	else if (flags & KICK_IDLE)
+		how = SCX_VALUE(scx_kick_flags, SCX_KICK_IDLE);
+	scx_bpf_kick_cpu((s32)pcpu, how);
 	return 0;
 }
 #define plat_kick(h, pcpu, flags) glue_kick(h, pcpu, flags)

@@ -1,5 +1,5 @@
-//! VMs that are entitled to all that they ask for, or to nearly all: what they wait they cannot make
-//! up for.
+//! VMs that are entitled to all that they ask for, or to nearly all: what they wait they cannot
+//! make up for.
 
 use crate::text::silent;
 use sim::Ticks;

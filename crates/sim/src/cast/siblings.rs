@@ -255,7 +255,7 @@ impl Cast {
 
     /// The vCPU that one that spins waits for: the lock's holder, one that the barrier misses (best
     /// one that does not run), the sibling that it sent an interrupt. A barrier misses one that it
-    /// has let go too, until it has run and come again.
+    /// has released too, until it has run and come again.
     fn waited_for(&mut self, world: u32, kernel: &Kernel) -> Option<u32> {
         match self.workload(world) {
             Workload::Spinlock { .. } => Some(self.shared(world).lock.holder).filter(|h| *h != 0),
