@@ -15,10 +15,10 @@ fn meets(pcpus: u32, vcpus: u32, more: &str) -> String {
 #[test]
 fn a_spinner_yields_to_the_sibling_that_the_barrier_misses_and_no_pcpu_idles() {
     // Where one vCPU has no pCPU a round takes two turns of 1 ms, so half of the vCPUs' work is the
-    // most that can be expected: 15 s of 20 s, 20 s of 30 s, and 44 s of 71 s. Where no spinner yielded
-    // to a vCPU that had been released, but had not run since: 6.0, 8.5 and 27.5 s. Where leading
-    // vCPUs co-stopped beside an idle pCPU, the host had 3 to 5 % less to give, and the oracle
-    // found the VM's lag.
+    // most that can be expected: 15 s of 20 s, 20 s of 30 s, and 44 s of 71 s. Where no spinner
+    // yielded to a vCPU that had been released, but had not run since: 6.0, 8.5 and 27.5 s. Where
+    // leading vCPUs co-stopped beside an idle pCPU, the host had 3 to 5 % less to give, and the
+    // oracle found the VM's lag.
     let task = "[[host_task]]\nname = 'backup'\nnice = 19\n";
     let lone = "[[vm]]\nname = 'lone'\nvcpus = 1\n";
     for (name, text, busy, least) in [
