@@ -85,7 +85,8 @@ SUBPROG u32 parked_ask(NONNULL(struct host *h), u32 first, NONNULL(struct budget
 }
 
 /* The limiter that keeps a world from starting, 0 if none does. */
-INLINE u32 parked_refused(struct host *h, const struct vm *v, const struct world *w, u64 deadline)
+SUBPROG u32 parked_refused(NONNULL(struct host *h), NONNULL(struct vm *v), NONNULL(struct world *w),
+			   u64 deadline)
 {
 	struct budget_ask a = { .vm = w->vm, .deadline = deadline };
 	u32 first = plat_read(v->limiter);
@@ -97,8 +98,7 @@ INLINE u32 parked_refused(struct host *h, const struct vm *v, const struct world
 
 /* Admits a world: it uses the budgets of its limiters from now on. Returns its slice, at most
  * `want`; 0 if a limiter refuses it. With a deadline it lines up with the parked worlds. */
-SUBPROG u64 parked_admit(NONNULL(struct host *h), NONNULL(struct vm *v), NONNULL(struct world *w),
-			 u64 want, u64 deadline)
+INLINE u64 parked_admit(struct host *h, struct vm *v, struct world *w, u64 want, u64 deadline)
 {
 	struct budget_ask a = { .span_ns = want, .vm = w->vm, .deadline = deadline };
 	u32 first = plat_read(v->limiter);

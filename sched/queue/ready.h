@@ -144,8 +144,6 @@ SUBPROG u32 ready_first(NONNULL(struct host *h), u64 queue, u32 pcpu, u64 since_
  * parked. */
 SUBPROG bool ready_move(NONNULL(struct host *h), u64 queue, u32 world, u32 pcpu, u64 slice)
 {
-	struct pcpu *p = plat_pcpu(h, pcpu);
-	u32 only = slice ? holder_of(h, pcpu) : 0;
 	plat_task *t;
 	bool took = false;
 
@@ -155,10 +153,13 @@ SUBPROG bool ready_move(NONNULL(struct host *h), u64 queue, u32 world, u32 pcpu,
 		if (w && w->id == world) {
 			struct vm *v = plat_vm(h, w->vm);
 
-			if (slice && !(p && ready_may(t, w, p, only)))
-				break;
-			if (slice)
+			if (slice) {
+				struct pcpu *p = plat_pcpu(h, pcpu);
+
+				if (!p || !ready_may(t, w, p, holder_of(h, pcpu)))
+					break;
 				plat_set_slice(t, slice);
+			}
 			if (v && parked_admit(h, v, w, plat_knobs(h)->quantum_us * US, 0)) {
 				if (queue >= QUEUE_PARKED(0))
 					plat_set_slice(t, share_quantum(plat_knobs(h), w));
