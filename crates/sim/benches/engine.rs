@@ -6,8 +6,8 @@
 //! NEAR_MAX and PROBE_MAX), and housekeeping, a pass over all VMs each `housekeep_us`. Events a
 //! simulated second grow with worlds and pCPUs alone.
 //!
-//! `cargo bench -p sim` runs it; arguments are the simulated time and one number of pCPUs: `cargo
-//! bench -p sim -- 10s 512`.
+//! `cargo bench -p sim` runs it; arguments are the simulated time, one number of pCPUs and one name
+//! of the column `oracle`: `cargo bench -p sim -- 10s 512 on`.
 
 use settings::{Dist, HardwareSpec, Run, RunSpec, VmSpec, Workload, built_in_profiles};
 use sim::{Options, run};
@@ -142,13 +142,16 @@ fn main() {
         "RSS KiB",
     ]);
     let only = std::env::args().skip(1).find_map(|a| a.parse::<u32>().ok());
+    let modes = [("off", false, false), ("off+hardware", false, true), ("on", true, false)];
+    let mode = modes.map(|m| m.0).into_iter().find(|m| std::env::args().any(|a| a == *m));
     for (sockets, cores) in [(1, 4), (2, 16), (2, 40), (8, 32)] {
         if only.is_some_and(|n| n != sockets * cores * 2) {
             continue;
         }
-        for (oracle, check, hardware) in
-            [("off", false, false), ("off+hardware", false, true), ("on", true, false)]
-        {
+        for (oracle, check, hardware) in modes {
+            if mode.is_some_and(|m| m != oracle) {
+                continue;
+            }
             let mut run_of = host(
                 sockets,
                 cores,
