@@ -149,7 +149,7 @@ SUBPROG u32 house_drift(NONNULL(struct host *h), NONNULL(struct vm *v))
  * and no more: a reservation is due by the clock. */
 SUBPROG u32 house_vms(NONNULL(struct host *h), u32 part)
 {
-	u32 counts = h->plan_outside ? VM_LIVE : VM_LIVE | VM_CONTENDED;
+	const u32 counts = VM_LIVE | VM_CONTENDED;
 
 	plat_for(i, HOUSE_VMS) {
 		u32 id = part * HOUSE_VMS + i;
