@@ -133,11 +133,12 @@ SUBPROG u32 house_drift(NONNULL(struct host *h), NONNULL(struct vm *v))
 	s64 weight = (s64)(v->weight >> 10), ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
 	const struct knobs *k = plat_knobs(h);
 	u64 bound = k->lag_bound_us + (cores_granted(h, k) ? k->whole_core_us : 0);
-	s64 limit = (s64)(4 * bound * US), free = (s64)(k->lag_bound_us * US);
+	s64 limit = (s64)(4 * bound * US), free = (s64)((h->plan_outside ? k->wake_credit_us : k->lag_bound_us) * US);
 
 	if (limit > 1ll << 34)
 		limit = 1ll << 34;
-	if (ahead < 0 && !h->plan_outside && v->each * 10 >= 9ull << RATE_SHIFT)
+	if (ahead < 0 && (h->plan_outside ? !(v->flags & VM_CONTENDED)
+					 : v->each * 10 >= 9ull << RATE_SHIFT))
 		ahead = ahead < -free ? ahead + free : 0;
 	ahead = clamp_s64(ahead, -limit, limit);
 	h->drift_sum += ahead * weight >> 4; /* 2^34 * 2^20 * 2^10 VMs, less 4 bits, fits 63 */
@@ -149,7 +150,7 @@ SUBPROG u32 house_drift(NONNULL(struct host *h), NONNULL(struct vm *v))
  * and no more: a reservation is due by the clock. */
 SUBPROG u32 house_vms(NONNULL(struct host *h), u32 part)
 {
-	const u32 counts = VM_LIVE | VM_CONTENDED;
+	u32 counts = h->plan_outside ? VM_LIVE : VM_LIVE | VM_CONTENDED;
 
 	plat_for(i, HOUSE_VMS) {
 		u32 id = part * HOUSE_VMS + i;
