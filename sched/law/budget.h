@@ -9,7 +9,7 @@
  *		included, over that span, at each limit above it: about ceil(rate) run at once,
  *		the last of them part of the time. Of a VM whose vCPUs spin for each other all
  *		start at once, or as many as the level can pay for (tick/gang.h), and one joins
- *		its running siblings while the level is above 0
+ *		its running siblings while the level is above 0 and the tick does not stop them
  * Units	ns of CPU time; rate in 2^-20 pCPU
  * Example	150 %: one world may always run; a second one starts at a level of 1 ms and has
  *		used that up after 2 ms; 2 ms later it may start again
@@ -43,6 +43,9 @@
 #define BUDGET_ONE (1ull << BUDGET_COUNT_SHIFT)
 
 _Static_assert(PCPUS_MAX <= 1 << (BUDGET_COUNT_SHIFT - BUDGET_STAMP_BITS), "all stamps fit");
+
+/* limiter.stops: which of the running worlds below it stop at this tick */
+enum limits_stops { STOPS_NONE, STOPS_LATEST, STOPS_ALL };
 
 /* CPU time of `rate` over `ns`. */
 INLINE u64 budget_over(const struct limiter *l, u64 ns)

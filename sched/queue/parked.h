@@ -51,7 +51,8 @@ SUBPROG bool parked_admits(NONNULL(struct limiter *l), u64 now, NONNULL(struct b
 	if (!l->rate)
 		return true;
 	level = budget_level(l, now);
-	if (level < (a->starts ? budget_needed(l, more + a->starts) : 0))
+	if (level < (a->starts ? budget_needed(l, more + a->starts) : 0) ||
+	    (!a->starts && plat_read(l->stops) == STOPS_ALL))
 		return false;
 	a->span_ns = budget_lasts(l, level, a->span_ns);
 	return true;

@@ -68,8 +68,6 @@ INLINE void gang_budget(struct host *h, const struct siblings_look *s, struct vm
 	struct limiter *l = plat_limiter(h, plat_read(v->limiter));
 	u32 starts = l && gang_spins(v, s->now_ns) ? plat_read(l->gang) : 0;
 
-	if (s->busy > 2 * starts)
-		starts = 0;
 	v->gang_starts = (u32)min_u64(starts, s->busy);
 }
 

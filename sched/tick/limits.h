@@ -6,8 +6,9 @@
  *		lock of the kernel for which others sleep (account/lock.h)
  * Law		law/budget.h; of the worlds below a limit the one of the latest deadline stops if
  *		the level ends before half the next tick, or if a parked world has an earlier
- *		deadline by the margin of preemption: one a tick; in debt all stop; the first
- *		tick of a new limit stops the worlds that started before it, to go on below it
+ *		deadline by the margin of preemption: one a tick; all stop in debt, or where twice
+ *		as many run as the limit pays for (a gang); the first tick of a new limit stops
+ *		the worlds that started before it, to go on below it
  * Example	3 vCPUs below 128 %: two run for a quarter of the time and one for the rest
  * Limits	PARKED_SCAN_MAX worlds of each limiter are looked at in a tick. With more than
  *		LIMITS_OF_PART limits the tick has parts, each with a timer of its own: limiter i
@@ -92,9 +93,6 @@ SUBPROG u32 limits_unpark(NONNULL(struct host *h), NONNULL(struct limits_look *l
 	return 0;
 }
 
-/* limiter.stops: which of the running worlds below it stop at this tick. */
-enum limits_stops { STOPS_NONE, STOPS_LATEST, STOPS_ALL };
-
 /* Which worlds below the limiter stop, and which deadlines are late enough for that. In debt none
  * may run: their own slices end as soon, but a pCPU may be late. */
 INLINE void limits_decide(struct host *h, struct limiter *l, u32 id, u64 now)
@@ -115,7 +113,7 @@ INLINE void limits_decide(struct host *h, struct limiter *l, u32 id, u64 now)
 		l->stops = STOPS_ALL;
 	} else if (with(LIMIT_STOP) && drain > 0 &&
 		   level < (drain * (s64)LIMIT_TICK_NS >> RATE_SHIFT) / 2) {
-		l->stops = STOPS_LATEST;
+		l->stops = drain > (s64)l->rate ? STOPS_ALL : STOPS_LATEST;
 	} else if (with(LIMIT_PREEMPT) && plat_read(l->parked)) {
 		first = parked_deadline(h, id);
 		l->stops = first != KEY_NONE ? STOPS_LATEST : STOPS_NONE;
@@ -156,8 +154,8 @@ SUBPROG u32 limits_serve(NONNULL(struct host *h), u32 id, u64 now)
 	/* a new limit: worlds that started before it go on below it */
 	stops = l->stops || (l->rate && !(l->served & SERVED_ONCE));
 	l->served = SERVED_ONCE;
-	return (plat_read(l->parked) || budget_running(l) || used ? FOUND_BUSY : 0) |
-	       (stops ? FOUND_STOPS : 0);
+	used |= plat_read(l->parked) + plat_read(l->unparked) + budget_running(l) != 0;
+	return (used ? FOUND_BUSY : 0) | (stops ? FOUND_STOPS : 0);
 }
 
 /* Stops the world that runs on `p` if all below one of its limiters of the part stop, or if its VM

@@ -32,6 +32,8 @@ fn vcpus_that_meet_do_the_work_of_their_limit() {
         (4, 200, BARRIER, 985),
         (2, 100, BARRIER, 985),
         (8, 400, BARRIER, 985),
+        (16, 200, BARRIER, 985),
+        (64, 1600, BARRIER, 985),
     ] {
         let vm = format!(
             "[[vm]]\nname = 'gang'\nvcpus = {vcpus}\nlimit = '{limit}%'\nworkload = {workload}\n"
