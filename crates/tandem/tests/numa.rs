@@ -34,6 +34,32 @@ fn every_decision_on_a_home_is_explained() {
     assert_eq!(json[0][1].as_array().map(Vec::len), Some(3), "{json}");
 }
 
+/// A VM of three on nodes of two cores keeps to the pace of its two vCPUs beside another VM.
+#[test]
+fn lag_beside_homes_is_a_note_and_no_failure() {
+    let numa = "[hardware]\n[numa]\nmemory = ['8GiB']\n";
+    let text = format!("duration = '2s'\n[host]\nsockets = 8\ncores_per_llc = 2\n{numa}")
+        + &[("wide", 3, 1), ("four", 4, 2), ("two", 2, 3)]
+            .map(|(name, vcpus, n)| {
+                format!("[[vm]]\nname = '{name}'\nvcpus = {vcpus}\ncount = {n}\n")
+            })
+            .concat();
+    let dir = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let seen = |name: &str, text: &str| {
+        let path = dir.join(name);
+        std::fs::write(&path, text).expect("the test's folder can be written");
+        tandem(&["sim", &path.to_string_lossy()])
+    };
+    let out = seen("beside-homes.toml", &text);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && said.contains("VM wide was up to"), "{out:?}");
+    let out = seen("no-homes.toml", &text.replace(numa, ""));
+    assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
+    // Without the oracle nothing is known of lag.
+    let out = tandem(&["sim", "--no-check", &dir.join("beside-homes.toml").to_string_lossy()]);
+    assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
+}
+
 #[test]
 fn what_is_not_there_is_refused_with_what_is() {
     for (args, part) in [
