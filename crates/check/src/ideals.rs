@@ -1,9 +1,10 @@
 //! Two ideals of one host, and the distance of each VM from what lies between them; the accounts of
 //! each are in `lag.rs`.
 //!
-//! Promise: on a host with pools, reservations or limits, a VM's CPU time stays near the interval
-//! between two fluids: one that divides by the demand of the moment, and one that divides by the
-//! average demand in `Bounds::plan_ns`. On other hosts, near the first.
+//! Promise: a VM's CPU time stays near the interval between two fluids: one that divides by the
+//! demand of the moment, and one that divides by the average demand in `Bounds::plan_ns`. Near the
+//! first where there are shares alone and every VM that wants to run is as wide as the host: there
+//! both are the same in the long run.
 //!
 //! Why two: a part that is bounded by vCPUs, a limit or a reservation is not in proportion to the
 //! demand of others, so the part for the average demand is not the average of the parts of each

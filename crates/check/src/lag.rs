@@ -353,6 +353,8 @@ impl Ledger {
                 .without(fluid.taken().clone())
         });
         let flat = tree.is_flat();
+        // A VM of fewer vCPUs than pCPUs cannot use its part of each moment.
+        let moment = flat && vms.iter().all(|v| slots[*v as usize].worlds_at_once(pcpus) == pcpus);
         let ideal = Ideal { fluid, tree, leaves: &vms };
         self.settler.settle(&ideal, wall, &mut shares, &mut parts);
         for (v, share) in vms.iter().zip(&shares) {
@@ -367,7 +369,7 @@ impl Ledger {
             }
             let Some(average) = average.filter(|_| first != Some(*v)) else { continue };
             let apart =
-                if flat { vm.lag } else { ideals::apart(vm.lag, average.vms[*v as usize].lag) };
+                if moment { vm.lag } else { ideals::apart(vm.lag, average.vms[*v as usize].lag) };
             vm.hold(now, apart, self.bounds.lag_ns(vm.worlds_at_once(pcpus), flat), log);
         }
         self.carry_on(&parts);

@@ -11,7 +11,7 @@ const A: u32 = 1;
 const B: [u32; 2] = [2, 3];
 const C: [u32; 2] = [4, 5];
 
-/// Two pCPUs and these VMs; a limit that does not bind makes it a host whose plan uses averages.
+/// Two pCPUs and these VMs; a limit that does not bind makes it a host whose weights follow demand.
 fn host(limit: bool) -> Oracle {
     let shape = Shape {
         sockets: 1,
@@ -102,10 +102,13 @@ fn where_a_plan_goes_by_averages_what_lies_between_both_ideals_is_right() {
 }
 
 #[test]
-fn on_a_host_of_shares_alone_the_moment_counts() {
+fn so_it_is_on_a_host_of_shares_alone_within_a_tighter_bound() {
     let both = vec!["a".to_owned(), "b".to_owned()];
     assert_eq!(off(false, 0, 10), (0, 1, vec![]));
-    assert_eq!(off(false, 5, 10), (100, 0, both.clone()));
-    assert_eq!(off(false, 2, 10), (40, 0, both.clone()));
+    assert_eq!(off(false, 2, 10), (0, 0, vec![]));
+    assert_eq!(off(false, 5, 10), (0, 0, vec![]));
+    // 0.1 above the average and 0.2 below the moment: a quantum and a tick are 24 ms.
+    assert_eq!(off(false, 7, 10), (37, 0, both.clone()));
+    assert_eq!(off(false, 0, 8), (0, 41, both.clone()));
     assert_eq!(off(false, 0, 2), (0, 160, both));
 }

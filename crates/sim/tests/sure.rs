@@ -42,3 +42,27 @@ fn burners_have_what_they_are_sure_of_beside_a_vm_that_sleeps_often() {
         }
     }
 }
+
+/// Two VMs that always want more, of shares 1 to 6, beside one that sleeps; the larger one can use
+/// three quarters of the host and not more. Divided moment by moment the small one would have more,
+/// for it has a pCPU whenever the sleeper leaves one (ideals.rs).
+#[test]
+fn vms_that_always_want_more_keep_to_their_shares_beside_sleepers() {
+    let duty = "vcpus = 1\nworkload = { kind = 'duty', work = '10ms', sleep = '10ms' }";
+    let short = "vcpus = 3\nworkload = { kind = 'periodic', period = '10ms', work = '2ms' }";
+    for (name, sleeper, part) in [("duty", duty, 500), ("short", short, 486)] {
+        let text = format!(
+            "duration = '12s'\nwarmup = '2s'\n[host]\ncores_per_llc = 4\n\
+             [[vm]]\nname = 'low'\nvcpus = 1\nshares = 500\n\
+             [[vm]]\nname = 'big'\nvcpus = 3\n[[vm]]\nname = 'sleeper'\n{sleeper}\n"
+        );
+        for ticks in [Ticks::Aligned, Ticks::Staggered] {
+            let out = silent(&format!("sure-{name}"), &text, ticks);
+            let of = |i: usize| out.result.vms[i].times;
+            let used = of(0).used_ns / 10_000_000;
+            let moment = of(0).entitled_ns / 10_000_000;
+            println!("{name} {ticks:?}: {used} permille, {moment} by the moment, {part} by shares");
+            assert!(used >= part * 95 / 100 && used <= moment, "{name}: {used}");
+        }
+    }
+}
