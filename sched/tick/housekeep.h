@@ -127,18 +127,21 @@ SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
 /* A VM's distance counts up to four times the bound on lag: one that is farther ahead, having had a
  * tiny weight for a moment, would drag the host's virtual time along, and all others would reach
  * their bounds, where they are equal. Lag up to that bound does not count of a VM that gets nine
- * tenths of what it asks for: it makes up for a wait too late, as those do that get all. */
+ * tenths of what it asks for: it makes up for a wait too late, as those do that get all. Where user
+ * space weighs VMs lag up to the wake-up credit does not count of those that get all. */
 SUBPROG u32 house_drift(NONNULL(struct host *h), NONNULL(struct vm *v))
 {
 	s64 weight = (s64)(v->weight >> 10), ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
 	const struct knobs *k = plat_knobs(h);
 	u64 bound = k->lag_bound_us + (cores_granted(h, k) ? k->whole_core_us : 0);
-	s64 limit = (s64)(4 * bound * US), free = (s64)((h->plan_outside ? k->wake_credit_us : k->lag_bound_us) * US);
+	bool outside = h->plan_outside, gets;
+	s64 limit = (s64)(4 * bound * US), free;
 
 	if (limit > 1ll << 34)
 		limit = 1ll << 34;
-	if (ahead < 0 && (h->plan_outside ? !(v->flags & VM_CONTENDED)
-					 : v->each * 10 >= 9ull << RATE_SHIFT))
+	gets = outside ? !(v->flags & VM_CONTENDED) : v->each * 10 >= 9ull << RATE_SHIFT;
+	free = (s64)((outside ? k->wake_credit_us : k->lag_bound_us) * US);
+	if (ahead < 0 && gets)
 		ahead = ahead < -free ? ahead + free : 0;
 	ahead = clamp_s64(ahead, -limit, limit);
 	h->drift_sum += ahead * weight >> 4; /* 2^34 * 2^20 * 2^10 VMs, less 4 bits, fits 63 */
