@@ -4,7 +4,10 @@
 
 use std::{fs, path::Path};
 
-use crate::live::{self, Refused};
+use crate::{
+    live::{self, Refused},
+    loaded,
+};
 
 /// One thing looked at.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
@@ -62,6 +65,7 @@ const KNOWN_WHEN_LOADED: [(&str, &str); 1] = [(
 #[must_use]
 pub fn examine() -> Vec<Finding> {
     let mut out = before_load();
+    out.iter_mut().filter(|f| f.what == LOADED).for_each(runs_here);
     out.push(btf());
     let possible = out[..PRIVILEGES_TO_SCHED_EXT].iter().all(|f| f.ok);
     let load = judged(&mut out, possible.then(trial), &release_text());
@@ -161,14 +165,23 @@ fn sched_ext() -> Finding {
     )
 }
 
+const LOADED: &str = "scheduler loaded";
+
+/// A host that this scheduler runs is fit for it, and nothing has to end first.
+fn runs_here(f: &mut Finding) {
+    if loaded::is_ours(&f.seen) {
+        (f.ok, f.next) = (true, "");
+        f.seen += ": it runs here";
+    }
+}
+
 fn other_scheduler() -> Finding {
-    let name = fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
-    let name = name.trim();
+    let name = loaded::name();
     let free = name.is_empty();
     finding(
-        "scheduler loaded",
+        LOADED,
         free,
-        if name.is_empty() { "none" } else { name },
+        if free { "none".to_owned() } else { name },
         "end its process first: tandem run of another shell, or systemctl stop scx",
     )
 }
@@ -249,6 +262,16 @@ mod tests {
         let frozen = judged(&mut others, Some(Ok(42)), "7.1.9-1-default");
         assert!(frozen.ok && frozen.seen.contains("known: hosts with 7.1"), "{}", frozen.seen);
         assert!(!judged(&mut others, Some(Ok(42)), "7.2.13").seen.contains("known"));
+    }
+
+    #[test]
+    fn a_host_that_runs_the_scheduler_is_fit_and_one_that_runs_another_is_not() {
+        let after = |name: &str| {
+            let mut f = finding(LOADED, false, name, "end its process first");
+            runs_here(&mut f);
+            (f.ok, f.next.is_empty())
+        };
+        assert_eq!([after("tandem"), after("scx_lavd")], [(true, true), (false, false)]);
     }
 
     #[test]

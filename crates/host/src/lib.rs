@@ -23,6 +23,7 @@ mod kept;
 mod kernel_accounts;
 pub mod layout;
 mod live;
+pub mod loaded;
 #[cfg(test)]
 mod made_up;
 pub mod measure;

@@ -1,7 +1,7 @@
 //! Names and settings of the VMs and pools behind the scheduler's numbers: a small file that the
 //! daemon writes for its readers, and the tree that they make.
 
-use crate::{HostError, run_dir::write_whole};
+use crate::{HostError, loaded, run_dir::write_whole};
 use entitlement::{Taken, Tree, TreeLeaf, TreePool};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fs, path::Path};
@@ -124,14 +124,14 @@ impl Names {
     /// # Errors
     /// `HostError::Object` when none is, or its file cannot be read.
     pub fn of_running() -> Result<Names, HostError> {
-        let loaded = fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
-        if loaded.trim() == "tandem" {
+        let name = loaded::name();
+        if loaded::is_ours(&name) {
             return Names::read();
         }
-        let seen = if loaded.trim().is_empty() {
+        let seen = if name.is_empty() {
             "no scheduler is loaded".to_owned()
         } else {
-            format!("{} is loaded", loaded.trim())
+            format!("{name} is loaded")
         };
         Err(HostError::object("daemon", "ask it", seen, "start 'tandem run' first"))
     }

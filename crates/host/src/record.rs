@@ -13,7 +13,7 @@ mod rings;
 mod spool;
 
 use crate::{
-    Accounts, HomesFile, HostError, Names, RUN_DIR, VmHomes, run_dir,
+    Accounts, HomesFile, HostError, Names, RUN_DIR, VmHomes, loaded, run_dir,
     view::{Records, monotonic_ns, pinned},
 };
 use names::Namer;
@@ -300,7 +300,7 @@ impl Session {
                     self.spool.flush().map_err(|e| written(&e))?;
                     flushed = Instant::now();
                 }
-                if !loaded() && self.done.end == End::Not {
+                if !runs() && self.done.end == End::Not {
                     self.done.end = End::Unloaded;
                 }
             }
@@ -404,8 +404,8 @@ fn memory(ns: u64) -> Vec<Event> {
     file.iter().flat_map(|file| &file.vms).filter_map(of).collect()
 }
 
-fn loaded() -> bool {
-    fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default().trim() == "tandem"
+fn runs() -> bool {
+    loaded::is_ours(&loaded::name())
 }
 
 /// So that the fullest ring, which had so many records after this pause, is about three quarters

@@ -7,7 +7,7 @@
 mod totals;
 
 use crate::{
-    Accounts, Ejections, HomesFile, HostError, Names, PIN_DIR, Reloaded, VmHomes, live,
+    Accounts, Ejections, HomesFile, HostError, Names, PIN_DIR, Reloaded, VmHomes, live, loaded,
     tree_look::plan, view::monotonic_ns,
 };
 use metrics::{Endpoint, Limits, Metric, Samples, Value};
@@ -70,8 +70,7 @@ impl Reader {
     /// # Errors
     /// `HostError::Object` when it is loaded and its records cannot be read.
     pub fn samples(&mut self) -> Result<Samples, HostError> {
-        let running = fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
-        let loaded = running.trim() == "tandem";
+        let loaded = loaded::is_ours(&loaded::name());
         let mut out = Samples::default();
         out.add(Metric::Build, &[&self.version], Value::Count(1));
         out.add(Metric::Loaded, &[], Value::Count(u64::from(loaded)));

@@ -2,7 +2,7 @@
 //! memory.
 #![allow(unsafe_code)]
 
-use crate::HostError;
+use crate::{HostError, loaded};
 use libbpf_rs::{MapCore, MapHandle};
 use sched_core::{Cluster, HostRecord, Limiter, Node, Pcpu, Vm, World};
 use std::{
@@ -123,7 +123,7 @@ impl Accounts {
     /// # Errors
     /// `HostError::Object` when no daemon runs or it is of another version.
     pub fn open() -> Result<Accounts, HostError> {
-        loaded(&ops())?;
+        ours(&loaded::name())?;
         Ok(Accounts {
             host: Records::new(&pinned("host_map")?, "host_map", false)?,
             pcpus: Records::new(&pinned("pcpus_map")?, "pcpus_map", false)?,
@@ -139,7 +139,7 @@ impl Accounts {
     /// # Errors
     /// `HostError::Object` when it has been ended, or loaded anew.
     pub(crate) fn check(&self) -> Result<(), HostError> {
-        loaded(&ops())?;
+        ours(&loaded::name())?;
         let now = pinned("host_map")?.info().map_or(0, |info| info.info.id);
         same(self.host.id, now)
     }
@@ -249,16 +249,11 @@ impl Accounts {
     }
 }
 
-/// Name of the scheduler that the kernel has loaded; nothing if there is none.
-fn ops() -> String {
-    std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default()
-}
-
-/// Checks that the scheduler of this name is ours.
-fn loaded(ops: &str) -> Result<(), HostError> {
-    match ops.trim() {
-        "tandem" => Ok(()),
+/// Checks that the loaded scheduler, of this name, is ours.
+fn ours(name: &str) -> Result<(), HostError> {
+    match name {
         "" => Err(unreadable("no scheduler is loaded")),
+        _ if loaded::is_ours(name) => Ok(()),
         other => Err(unreadable(format!("{other} is loaded"))),
     }
 }
@@ -317,13 +312,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accounts_are_those_of_the_scheduler_that_is_loaded() {
+    fn accounts_are_those_of_the_scheduler_that_is_ours() {
         let said = |e: Result<(), HostError>| e.expect_err("not ours").to_string();
-        assert!(loaded("tandem\n").is_ok() && same(7, 7).is_ok());
+        assert!(ours("tandem").is_ok() && same(7, 7).is_ok());
         let none = "scheduler: cannot read its accounts: no scheduler is loaded; start 'tandem \
             run' first";
-        assert_eq!(said(loaded("")), none);
-        assert!(said(loaded("scx_simple\n")).contains(": scx_simple is loaded; "));
+        assert_eq!(said(ours("")), none);
+        assert!(said(ours("scx_simple")).contains(": scx_simple is loaded; "));
         assert!(said(same(7, 8)).contains(": it was loaded anew meanwhile; "));
         assert!(same(7, 8).unwrap_err().lacks_daemon());
     }

@@ -320,8 +320,8 @@ fn tell(args: &ReloadArgs, outcome: &Reloaded) -> Result<(), Failure> {
 
 /// Name of the scheduler that runs now.
 pub(crate) fn kernel_policy() -> String {
-    let ops = std::fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
-    if ops.trim().is_empty() { "eevdf".to_owned() } else { ops.trim().to_owned() }
+    let name = host::loaded::name();
+    if name.is_empty() { "eevdf".to_owned() } else { name }
 }
 
 /// Runs `tandem doctor`.
