@@ -6,7 +6,9 @@
  *		What waits at one that is not goes to the local queue of the pCPU that it belongs
  *		to. If that is off line too the kernel moves it, to a pCPU that its affinity
  *		allows, and hands it to enqueue; else it preempts there, for nothing else looks
- *		into a local queue before the running world's slice ends
+ *		into a local queue before the running world's slice ends. A world whose home is
+ *		elsewhere by now is left to the pCPUs of that, which pull it: of a node that goes
+ *		whole all would wait in one local queue
  * Limits	a pCPU that was off line at the load has no cluster: worlds that the kernel puts
  *		there run in its own order, without a queue, until the daemon loads anew. The
  *		kernel waits with taking a pCPU off line until the worlds that are parked or
@@ -29,8 +31,9 @@ RARE_SUBPROG u32 online_preempt(NONNULL(struct host *h), u32 pcpu)
 	return 0;
 }
 
-/* Hands worlds that wait in `queue` back to the kernel; `seen` counts those looked at. */
-SUBPROG u32 online_return(NONNULL(struct host *h), u64 queue, NONNULL(u32 *seen))
+/* Hands worlds that wait in `queue` of `domain` back to the kernel, but for those whose home is
+ * elsewhere; `seen` counts those looked at. */
+SUBPROG u32 online_return(NONNULL(struct host *h), u64 queue, u32 domain, NONNULL(u32 *seen))
 {
 	plat_task *t;
 
@@ -40,6 +43,8 @@ SUBPROG u32 online_return(NONNULL(struct host *h), u64 queue, NONNULL(u32 *seen)
 
 		if (!w || (*seen)++ >= QUEUE_SCAN_MAX)
 			break;
+		if (!home_lets(w, domain))
+			continue;
 		at = (u32)plat_task_pcpu(t);
 		count_out_waiting(h, w);
 		plat_queue_return(h, t);
@@ -53,8 +58,8 @@ RARE_SUBPROG u32 online_drain(NONNULL(struct host *h), NONNULL(struct pcpu *p))
 {
 	u32 seen = 0;
 
-	online_return(h, QUEUE_SYSTEM(p->id), &seen);
-	online_return(h, QUEUE_VM(p->id), &seen);
+	online_return(h, QUEUE_SYSTEM(p->id), p->domain, &seen);
+	online_return(h, QUEUE_VM(p->id), p->domain, &seen);
 	return 0;
 }
 

@@ -72,3 +72,24 @@ fn one_that_may_use_as_many_pcpus_as_are_on_line_does_not_wait_where_it_may_not_
         }
     }
 }
+
+/// A home node goes off line whole, pCPU by pCPU: its worlds are on their way from one of its
+/// queues to the next as the last one goes. They waited behind another world for 26 ms, beside idle
+/// pCPUs of their new home.
+#[test]
+fn the_worlds_of_a_home_node_that_goes_run_at_once_where_pcpus_idle() {
+    for cores in [8, 12] {
+        for ticks in TICKS {
+            let text = format!(
+                "duration = '17s'\n[host]\nsockets = 2\ncores_per_llc = {cores}\n[hardware]\n\
+                 [numa]\n[[vm]]\nname = 'a'\nvcpus = 4\n[[vm]]\nname = 'b'\nvcpus = 4\n\
+                 [[offline]]\npcpus = '{cores}-{}'\nfrom = '15s'\nto = '40s'\n",
+                2 * cores - 1
+            );
+            let out = silent("hotplug-home", &text, ticks);
+            let (a, b) = (used_ms(&out, "a"), used_ms(&out, "b"));
+            println!("{cores} {ticks:?}: a {a} ms, b {b} ms");
+            assert!(a.min(b) >= 67_950, "{cores}: {a} and {b} ms of 68,000");
+        }
+    }
+}
