@@ -66,3 +66,21 @@ fn vms_that_always_want_more_keep_to_their_shares_beside_sleepers() {
         }
     }
 }
+
+/// A VM is powered on beside a burner that had all it wants; on the other node of homes two VMs
+/// sleep often and are satisfied too. While these counted where user space weighs, virtual time
+/// fell behind, the new VM ran first for 150 ms, and the burner was 34 ms beyond its bound.
+#[test]
+fn a_burner_has_its_part_at_once_beside_a_vm_that_is_powered_on() {
+    let vm = |name: &str, vcpus: u32, more: &str| {
+        format!("[[vm]]\nname = '{name}'\nvcpus = {vcpus}\nprofile = {more}\n")
+    };
+    let text = "duration = '5s'\n[host]\nnodes_per_socket = 2\ncores_per_llc = 4\n[hardware]\n\
+        llc = '32MiB'\n[numa]\nmemory = ['64GiB']\n"
+        .to_owned()
+        + &vm("new", 4, "'specjbb2005'\nactive = ['4s..']")
+        + &vm("one", 1, "'kernel-compile'")
+        + &vm("burner", 2, "'specjbb2005'")
+        + &vm("two", 2, "'kernel-compile'");
+    silent("sure-homes", &text, Ticks::Aligned);
+}
