@@ -104,6 +104,16 @@ INLINE u32 budget_gang(const struct limiter *l)
 	return (u32)((most + budget_over(l, BUDGET_SPAN_NS)) / BUDGET_SPAN_NS);
 }
 
+/* Whether a limit holds though `running` worlds run for a tick: by what they use beyond it, it is
+ * passed by 6 ms for each of its pCPUs at most, by 12 ms if that is more (the accuracy of limits),
+ * 2 ms of which are for what comes late. */
+INLINE bool budget_bears(const struct limiter *l, u64 running)
+{
+	u64 most = max_u64(6 * l->rate, 12ull << RATE_SHIFT) - (2ull << RATE_SHIFT);
+
+	return running << RATE_SHIFT <= l->rate + most;
+}
+
 /* By how much the level falls in 2^20 ns while `running` worlds run. */
 INLINE s64 budget_drain(const struct limiter *l, u64 running)
 {

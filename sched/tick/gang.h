@@ -61,12 +61,13 @@ SUBPROG bool gang_name(NONNULL(struct host *h), NONNULL(struct siblings_look *s)
 }
 
 /* Below limits the vCPUs of a gang start together, once the level pays for BUDGET_SPAN_NS of each,
- * or is all that can be saved up: one by one they would spin for those that are parked. Not those
- * of a VM wider than twice that: its debt would pass the limit. */
+ * or is all that can be saved up: one by one they would spin for those that are parked. Not where
+ * the debt of a tick would pass the limit. */
 INLINE void gang_budget(struct host *h, const struct siblings_look *s, struct vm *v)
 {
 	struct limiter *l = plat_limiter(h, plat_read(v->limiter));
-	u32 starts = l && gang_spins(v, s->now_ns) ? plat_read(l->gang) : 0;
+	bool whole = l && gang_spins(v, s->now_ns) && budget_bears(l, s->busy);
+	u32 starts = whole ? plat_read(l->gang) : 0;
 
 	v->gang_starts = (u32)min_u64(starts, s->busy);
 }
