@@ -24,13 +24,12 @@
 /* for so long a VM counts as one whose vCPUs wait for each other */
 #define GANG_SPUN_NS SEC_NS
 
-/* Length of a gang slice: a quantum at most, though the weight of a VM that just wakes up may be
- * more than its vCPUs can use. */
+/* Length of a gang slice. */
 INLINE u64 gang_slice(const struct knobs *k, const struct vm *v, u32 siblings)
 {
 	u64 ns = (v->weight * k->quantum_us * US >> RATE_SHIFT) / (siblings ? siblings : 1);
 
-	return max_u64(min_u64(ns, k->quantum_us * US), k->slice_min_us * US);
+	return max_u64(ns, k->slice_min_us * US);
 }
 
 /* Whether the gang slice of a VM is over; false where none is under way. */
