@@ -104,9 +104,9 @@ INLINE u32 budget_gang(const struct limiter *l)
 	return (u32)((most + budget_over(l, BUDGET_SPAN_NS)) / BUDGET_SPAN_NS);
 }
 
-/* Whether a limit holds though `running` worlds run for a tick: by what they use beyond it, it is
- * passed by 6 ms for each of its pCPUs at most, by 12 ms if that is more (the accuracy of limits),
- * 2 ms of which are for what comes late. */
+/* Whether a limit holds though `running` worlds run from one tick to the next. In a tick, 1 ms,
+ * they use `running` ms where `rate` accrues; a second may be passed by 6 ms for each pCPU of the
+ * limit, by 12 ms if that is more (check/bounds.rs). 2 ms of these are for a stop that is late. */
 INLINE bool budget_bears(const struct limiter *l, u64 running)
 {
 	u64 most = max_u64(6 * l->rate, 12ull << RATE_SHIFT) - (2ull << RATE_SHIFT);

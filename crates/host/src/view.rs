@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accounts_are_those_of_the_scheduler_that_is_ours() {
+    fn accounts_are_those_of_the_scheduler_that_is_loaded() {
         let said = |e: Result<(), HostError>| e.expect_err("not ours").to_string();
         assert!(ours("tandem").is_ok() && same(7, 7).is_ok());
         let none = "scheduler: cannot read its accounts: no scheduler is loaded; start 'tandem \
