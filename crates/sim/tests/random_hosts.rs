@@ -2,8 +2,8 @@
 //! seed each: contract and accounts hold, no pCPU idles beside work, no world starves.
 //!
 //! A failure names its seed and the smallest host that fails like it; `SEED=n cargo test -p sim
-//! --test all random_hosts` replays one alone, `SEEDS=n` tries that many. With `SEED=n`
-//! `TRACE=FILE` writes its trace.
+//! --test all random_hosts` replays one alone, `SEEDS=n` tries that many from `FROM=n` on. With
+//! `SEED=n` `TRACE=FILE` writes its trace.
 
 use crate::draw::{
     Workloads,

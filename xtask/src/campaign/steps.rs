@@ -1,6 +1,7 @@
 //! The steps of a campaign: the one place that says with which command each is run, how long it may
 //! take, and which of its lines are its figures.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ const USUAL_LAB: u64 = 8;
 const LIMIT_LAB: u64 = 90;
 /// Trees and hosts that a campaign draws.
 const TREES: &str = "9000";
-const HOSTS: &str = "20000";
+const HOSTS_OF_PART: u64 = 2000;
+const PARTS_OF_HOSTS: u64 = 10;
 const FUZZ_SECONDS: &str = "600";
 const KILLS: &str = "20";
 /// Parts of a thousand kills and a thousand ejections; a part draws other times than the others.
@@ -44,7 +46,8 @@ pub(super) struct Step {
     pub skip: Option<String>,
 }
 
-const OF_TESTS: &[&str] = &["test result:", "trees", "hosts", "hours"];
+const OF_TESTS: &[&str] =
+    &["test result:", "trees:", "hosts:", "hours", "seeds hold", "seeds fail:", "seed "];
 const OF_LAB: &[&str] = &["from the entitlement at most", "cpu.stat differ"];
 const OF_DRILLS: &[&str] = &["divided by the slowness", "ratio ", "verifies", ": passed", "FAIL"];
 /// A cell of the report holds so many characters.
@@ -98,6 +101,10 @@ impl Step {
             .filter(|l| !l.contains(" ... ") && !l.starts_with("running "))
             .filter(|l| !l.contains("0 passed; 0 failed"))
             .filter(|l| self.marks.iter().any(|m| l.contains(m)))
+            .filter({
+                let mut before = BTreeSet::new();
+                move |l| before.insert(*l)
+            })
             .collect();
         let text = told.join("; ");
         let most = text.chars().count().saturating_sub(FIGURES_MOST);
@@ -108,12 +115,17 @@ impl Step {
 /// Every step, those of one core and no boot first.
 pub(super) fn all(root: &Path, xtask: &clap::Command) -> Vec<Step> {
     let sim =
-        |suite: &str| format!("cargo test --release -p sim --test all {suite} -- --nocapture");
-    let mut out = vec![
-        Step::new("random trees", &sim("random_trees"), 40, 240).with("SEEDS", TREES),
-        Step::new("random hosts", &sim("random_hosts"), 60, 360).with("SEEDS", HOSTS),
-        Step::new("a busy host for days", &sim("busy_host"), 60, 360).with("HOURS", HOURS),
-    ];
+        |suite: &str| format!("cargo test --profile ci -p sim --test all {suite} -- --nocapture");
+    let trees = Step::new("random trees", &sim("random_trees"), 10, 240).with("SEEDS", TREES);
+    let mut out = vec![trees];
+    for part in 0..PARTS_OF_HOSTS {
+        let name = format!("random hosts, part {:02}", part + 1);
+        let step = Step::new(&name, &sim("random_hosts"), 8, 90);
+        let step = step.with("FROM", &(part * HOSTS_OF_PART).to_string());
+        out.push(step.with("SEEDS", &HOSTS_OF_PART.to_string()));
+    }
+    let days = Step::new("a busy host for days", &sim("busy_host"), 60, 360);
+    out.push(days.with("HOURS", HOURS));
     let fuzz = Step::new("fuzz", &format!("cargo xtask fuzz --seconds {FUZZ_SECONDS}"), 60, 240);
     out.push(Step { skip: fuzz_commands::missing().map(str::to_owned), ..fuzz });
     let written = xtask.get_subcommands().any(|c| c.get_name() == "ablate");
@@ -225,10 +237,18 @@ mod tests {
             of("kills and ejections, part 07").command(),
             "cargo xtask lab-drill eject --seed 7 --kernel newest --cycles 50"
         );
+        assert_eq!(
+            of("random hosts, part 02").command(),
+            "FROM=2000 SEEDS=2000 cargo test --profile ci -p sim --test all random_hosts -- --nocapture"
+        );
+        let hosts = names.iter().filter(|n| n.starts_with("random hosts, part")).count() as u64;
+        assert_eq!(hosts * HOSTS_OF_PART, 20_000);
         let parts = names.iter().filter(|n| n.starts_with("kills and ejections, part")).count();
         assert_eq!(parts * 50, 2000, "half of the cycles are kills, half ejections");
         assert!(of("a busy host for days").command().starts_with("HOURS=72 cargo test"));
-        assert!(of("random trees").command().starts_with("SEEDS=9000 cargo test --release -p sim"));
+        assert!(
+            of("random trees").command().starts_with("SEEDS=9000 cargo test --profile ci -p sim")
+        );
         assert!(of("ablation").skip.is_some(), "this command line has no such command");
         let with = clap::Command::new("xtask").subcommand(clap::Command::new("ablate"));
         let ablation = all(&root, &with).into_iter().find(|s| s.name == "ablation").unwrap();
@@ -251,7 +271,10 @@ mod tests {
             step.figures(output),
             "9,005 trees: 0.97 at most; test result: ok. 2 passed; 0 failed"
         );
-        let long = step.figures(&"trees\n".repeat(200));
+        let failed = "1 of 9 seeds fail:\nseed 7: lag\npanicked:\n1 of 9 seeds fail:\nseed 7: lag\n\
+            stack backtrace:\n at ./tests/random_trees.rs:7\n";
+        assert_eq!(step.figures(failed), "1 of 9 seeds fail:; seed 7: lag", "each line once");
+        let long = step.figures(&(0..200).map(|n| format!("{n} trees:\n")).collect::<String>());
         assert_eq!((long.chars().count(), long.starts_with('…')), (FIGURES_MOST + 1, true));
     }
 }

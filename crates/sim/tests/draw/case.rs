@@ -141,13 +141,16 @@ pub fn knobs() -> BTreeMap<String, u64> {
     ["shared_charge", "core_sharing"].into_iter().filter_map(set).collect()
 }
 
-/// Seeds that a test tries: `SEED=n` one, `SEEDS=n` that many, else `usual`; with `more` unless one
-/// was named.
+/// Seeds that a test tries: `SEED=n` one, `SEEDS=n` that many from 0 or from `FROM=n`, else `usual`;
+/// with `more` unless one was named.
 pub fn seeds(usual: u64, more: &[u64]) -> Vec<u64> {
     let number = |name| env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
     match number("SEED") {
         Some(seed) => vec![seed],
-        None => (0..number("SEEDS").unwrap_or(usual)).chain(more.iter().copied()).collect(),
+        None => {
+            let from = number("FROM").unwrap_or(0);
+            (from..from + number("SEEDS").unwrap_or(usual)).chain(more.iter().copied()).collect()
+        }
     }
 }
 
@@ -162,7 +165,10 @@ pub fn hold(lag: Lag, seeds: &[u64], drawn: impl Fn(u64) -> Case + Sync) -> Vec<
         .iter()
         .filter_map(|(seed, j)| Some((*seed, j.fault.as_ref()?, j.lag_percent)))
         .collect();
-    let Some((seed, fault, _)) = failed.first() else { return all };
+    let Some((seed, fault, _)) = failed.first() else {
+        println!("{} seeds hold", all.len());
+        return all;
+    };
     let line = |(seed, f, percent): &(u64, &Fault, u64)| {
         format!("seed {seed}: {}: {}; at most {percent} % of the bound on lag", f.kind, f.text)
     };
