@@ -3,7 +3,8 @@
 //!
 //! A failure names its seed and the smallest tree that fails like it; `SEED=n cargo test -p sim
 //! --test all random_trees` replays one alone, `SEEDS=n` tries that many from `FROM=n` on. With
-//! `SEED=n` `TRACE=FILE` writes its trace. With `SHARED_CHARGE=625` cores are divided, and not threads.
+//! `SEED=n` `TRACE=FILE` writes its trace. With `SHARED_CHARGE=625` cores are divided, and not
+//! threads.
 
 use crate::draw::{
     Workloads,

@@ -112,19 +112,22 @@ impl Step {
     }
 }
 
+/// The command of tests of the simulator.
+fn of_tests(suite: &str) -> String {
+    format!("cargo test --profile ci -p sim --test all {suite} -- --nocapture")
+}
+
 /// Every step, those of one core and no boot first.
 pub(super) fn all(root: &Path, xtask: &clap::Command) -> Vec<Step> {
-    let sim =
-        |suite: &str| format!("cargo test --profile ci -p sim --test all {suite} -- --nocapture");
-    let trees = Step::new("random trees", &sim("random_trees"), 10, 240).with("SEEDS", TREES);
+    let trees = Step::new("random trees", &of_tests("random_trees"), 10, 240).with("SEEDS", TREES);
     let mut out = vec![trees];
     for part in 0..PARTS_OF_HOSTS {
         let name = format!("random hosts, part {:02}", part + 1);
-        let step = Step::new(&name, &sim("random_hosts"), 8, 90);
+        let step = Step::new(&name, &of_tests("random_hosts"), 8, 90);
         let step = step.with("FROM", &(part * HOSTS_OF_PART).to_string());
         out.push(step.with("SEEDS", &HOSTS_OF_PART.to_string()));
     }
-    let days = Step::new("a busy host for days", &sim("busy_host"), 60, 360);
+    let days = Step::new("a busy host for days", &of_tests("busy_host"), 60, 360);
     out.push(days.with("HOURS", HOURS));
     let fuzz = Step::new("fuzz", &format!("cargo xtask fuzz --seconds {FUZZ_SECONDS}"), 60, 240);
     out.push(Step { skip: fuzz_commands::missing().map(str::to_owned), ..fuzz });
@@ -239,7 +242,7 @@ mod tests {
         );
         assert_eq!(
             of("random hosts, part 02").command(),
-            "FROM=2000 SEEDS=2000 cargo test --profile ci -p sim --test all random_hosts -- --nocapture"
+            format!("FROM=2000 SEEDS=2000 {}", of_tests("random_hosts"))
         );
         let hosts = names.iter().filter(|n| n.starts_with("random hosts, part")).count() as u64;
         assert_eq!(hosts * HOSTS_OF_PART, 20_000);
@@ -271,8 +274,8 @@ mod tests {
             step.figures(output),
             "9,005 trees: 0.97 at most; test result: ok. 2 passed; 0 failed"
         );
-        let failed = "1 of 9 seeds fail:\nseed 7: lag\npanicked:\n1 of 9 seeds fail:\nseed 7: lag\n\
-            stack backtrace:\n at ./tests/random_trees.rs:7\n";
+        let failed = "1 of 9 seeds fail:\nseed 7: lag\npanicked:\n1 of 9 seeds fail:\n\
+            seed 7: lag\nstack backtrace:\n at ./tests/random_trees.rs:7\n";
         assert_eq!(step.figures(failed), "1 of 9 seeds fail:; seed 7: lag", "each line once");
         let long = step.figures(&(0..200).map(|n| format!("{n} trees:\n")).collect::<String>());
         assert_eq!((long.chars().count(), long.starts_with('…')), (FIGURES_MOST + 1, true));

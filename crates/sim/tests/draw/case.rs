@@ -141,7 +141,7 @@ pub fn knobs() -> BTreeMap<String, u64> {
     ["shared_charge", "core_sharing"].into_iter().filter_map(set).collect()
 }
 
-/// Seeds that a test tries: `SEED=n` one, `SEEDS=n` that many from 0 or from `FROM=n`, else `usual`;
+/// Seeds that a test tries: `SEED=n` one, `SEEDS=n` that many from `FROM=n` or 0 on, else `usual`;
 /// with `more` unless one was named.
 pub fn seeds(usual: u64, more: &[u64]) -> Vec<u64> {
     let number = |name| env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
