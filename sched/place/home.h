@@ -53,7 +53,7 @@ RARE_SUBPROG u32 home_asked(NONNULL(struct host *h), NONNULL(struct pcpu *p))
 {
 	u32 of = plat_read(p->strays_of);
 
-	/* Its registers, as those of any other call: without it 7.3 verifies 600 instructions more. */
+	/* As all functions take it: without it 7.3 verifies 600 instructions more. */
 	(void)h;
 	p->strays_of = 0;
 	return of ? of - 1 : p->id;

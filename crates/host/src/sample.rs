@@ -94,6 +94,7 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
     let group = accounts.vm(0);
     let mut system_lost_ns = group.past_lost_ns;
     let mut system = Times::default();
+    let delays = both_delays(accounts, &worlds);
     for (i, mut w) in worlds {
         w.lost_ns += accounts.losing_ns(&w, at_ns, names.charge());
         let times = world_times(&w, at_ns);
@@ -113,7 +114,7 @@ fn of_tandem(accounts: &Accounts, topology: &Topology) -> Result<Sample, HostErr
             } else {
                 (comm, WorldKind::Helper)
             };
-            vm.delays.extend(both_delays(accounts, i, &w).map(|d| (w.pid as i32, d)));
+            vm.delays.extend(delays.get(&i).map(|d| (w.pid as i32, *d)));
             vm.threads.insert(
                 w.pid as i32,
                 Thread { name, kind, pid: w.tgid as i32, home: w.home, times },
@@ -194,19 +195,58 @@ fn both_accounts(accounts: &Accounts, vm: &VmName) -> Option<views::CpuStat> {
     best.map(|b| b.1)
 }
 
-/// How long the thread of a world has waited so far by its schedstat and by the scheduler, read
-/// while neither changed.
-fn both_delays(accounts: &Accounts, i: usize, w: &sched_core::World) -> Option<[u64; 3]> {
+/// How long the threads of VMs have waited so far by their schedstat and by the scheduler, and how
+/// often they were switched to, by slot: read where neither changes, one after the other, and again
+/// what changed meanwhile. What changes each time is left out.
+fn both_delays(
+    accounts: &Accounts,
+    worlds: &[(usize, sched_core::World)],
+) -> BTreeMap<usize, [u64; 3]> {
+    let mut found = BTreeMap::new();
+    let of_vms = |(_, w): &&(usize, sched_core::World)| w.vm != sched_core::VM_SYSTEM;
+    let mut left: Vec<_> = worlds.iter().filter(of_vms).collect();
     for _ in 0..5 {
-        let before = accounts.settled(i).filter(|x| x.pid == w.pid)?;
-        let [_, kernel, switches] =
-            kernel_accounts::thread_stat(&Roots::default(), w.tgid as i32, w.pid as i32)?;
-        let after = accounts.settled(i)?;
-        if before.seq == after.seq {
-            return Some([kernel, waited(&after), switches]);
+        left.retain(|(i, w)| match both_delays_of(accounts, *i, w) {
+            Reading::Both(delays) => found.insert(*i, delays).is_some(),
+            Reading::Changes => true,
+            Reading::Gone => false,
+        });
+        if left.is_empty() {
+            break;
         }
+        std::thread::sleep(std::time::Duration::from_nanos(SWITCHED_NS / 2));
     }
-    None
+    found
+}
+
+/// The kernel ends a thread's wait in its schedstat when it switches to it, the scheduler a moment
+/// before, in `running`. An emulated pCPU may stand still in between while the others run, for as
+/// long as a tick.
+const SWITCHED_NS: u64 = 5_000_000;
+
+/// What two accounts say of the waits of a thread.
+enum Reading {
+    Both([u64; 3]),
+    /// They changed meanwhile, or one of them may have and the other not yet.
+    Changes,
+    Gone,
+}
+
+fn both_delays_of(accounts: &Accounts, i: usize, w: &sched_core::World) -> Reading {
+    let same = || accounts.settled(i).filter(|x| x.pid == w.pid);
+    let Some(before) = same() else { return Reading::Gone };
+    let stat = kernel_accounts::thread_stat(&Roots::default(), w.tgid as i32, w.pid as i32);
+    let (Some([_, kernel, switches]), Some(after)) = (stat, same()) else { return Reading::Gone };
+    if before.seq == after.seq && !just_switched(&after, monotonic_ns()) {
+        Reading::Both([kernel, waited(&after), switches])
+    } else {
+        Reading::Changes
+    }
+}
+
+/// Whether the kernel may not have switched yet to what the scheduler says is running.
+fn just_switched(w: &sched_core::World, now_ns: u64) -> bool {
+    w.state == sched_core::STATE_RUN && now_ns.saturating_sub(w.state_since_ns) < SWITCHED_NS
 }
 
 /// How long a world has waited as the kernel counts it. The kernel's CPU time begins when it picks
@@ -290,6 +330,19 @@ mod tests {
         w.parked_ns = 900;
         assert_eq!(world_times(&w, 1000).limited_ns, 140);
         assert_eq!(world_times(&w, 800).limited_ns, 40, "read a moment apart");
+    }
+
+    #[test]
+    fn a_wait_that_has_just_ended_may_be_open_by_the_kernels_account() {
+        let run = sched_core::World {
+            state: sched_core::STATE_RUN,
+            state_since_ns: 1000,
+            ..sched_core::World::ZERO
+        };
+        assert!(just_switched(&run, 1000) && just_switched(&run, 999));
+        assert!(!just_switched(&run, 1000 + SWITCHED_NS));
+        let waits = sched_core::World { state: sched_core::STATE_READY, ..run };
+        assert!(!just_switched(&waits, 1000));
     }
 
     #[test]
