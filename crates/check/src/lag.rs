@@ -28,8 +28,9 @@ use units::{PcpuId, PcpuSet, VmId};
 /// Thousandths of its CPU time that a world is charged which has its core alone.
 pub(crate) const CHARGED_WHOLE: u64 = 1000;
 
-/// A world's account.
+/// A world's account, a cache line.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Entry {
     vm: u32,
     set: u32,
@@ -41,7 +42,7 @@ struct Entry {
     /// In thousandths of a ns.
     used: u64,
     /// Thousandths of its CPU time that it is charged now.
-    rate: u64,
+    rate: u16,
     slept: bool,
     alive: bool,
     /// Whether it is in `touched`.
@@ -57,6 +58,8 @@ struct Entry {
 pub(crate) struct Ledger {
     bounds: Bounds,
     pcpus: PcpuSet,
+    /// How many these are.
+    width: u64,
     fluid: Fluid,
     /// Sets of pCPUs have come.
     stale: bool,
@@ -77,7 +80,11 @@ pub(crate) struct Ledger {
     free: Vec<u32>,
     /// Entries that take part in the window.
     touched: Vec<u32>,
+    /// Empty between windows.
+    scratch: (Vec<Share>, Vec<Part>),
+    /// When the window began, and when it ends.
     from: u64,
+    end: u64,
     /// What each pCPU loses to the other threads of its core.
     losses: Losses,
 }
@@ -94,6 +101,7 @@ impl Ledger {
             bounds,
             fluid: Fluid::new(&all, &[]),
             pcpus: all,
+            width: pcpus as u64,
             stale: true,
             pools: vec![terms::root()],
             tree: None,
@@ -107,7 +115,9 @@ impl Ledger {
             entries: vec![],
             free: vec![],
             touched: vec![],
+            scratch: (vec![], vec![]),
             from: 0,
+            end: bounds.window_ns,
             losses: Losses::default(),
         };
         ledger.set(None);
@@ -128,7 +138,7 @@ impl Ledger {
 
     /// These pCPUs are on line from `now` on; the window has been closed.
     pub(crate) fn set_pcpus(&mut self, now: u64, pcpus: &PcpuSet) {
-        let before = self.pcpus.len() as u64;
+        let before = std::mem::replace(&mut self.width, pcpus.len() as u64);
         self.vms.iter_mut().for_each(|vm| vm.want(now, before));
         self.pcpus = pcpus.clone();
         self.sets = self.asked.iter().map(|a| online(pcpus, a.as_ref())).collect();
@@ -142,6 +152,7 @@ impl Ledger {
 
     pub(crate) fn start(&mut self, now: u64) {
         self.from = now;
+        self.end = (now / self.bounds.window_ns + 1) * self.bounds.window_ns;
     }
 
     /// New pools, the root first.
@@ -211,7 +222,7 @@ impl Ledger {
             until: now,
             demand: 0,
             used: 0,
-            rate: CHARGED_WHOLE,
+            rate: CHARGED_WHOLE as u16,
             slept: false,
             alive: true,
             touched: false,
@@ -232,7 +243,7 @@ impl Ledger {
         let entry = &mut self.entries[world as usize];
         entry.account(now);
         let vm = &mut self.vms[entry.vm as usize];
-        vm.want(now, self.pcpus.len() as u64);
+        vm.want(now, self.width);
         if awake && !entry.awake {
             vm.awake += 1;
         } else if !awake && entry.awake {
@@ -274,7 +285,7 @@ impl Ledger {
     pub(crate) fn charge(&mut self, now: u64, world: u32, rate: u64) {
         let entry = &mut self.entries[world as usize];
         entry.account(now);
-        entry.rate = rate;
+        entry.rate = rate as u16;
     }
 
     /// A pCPU loses so many thousandths of its time from `now` on.
@@ -309,17 +320,13 @@ impl Ledger {
 
     /// Whether a window ends before `now`.
     pub(crate) fn is_due(&self, now: u64) -> bool {
-        now > self.end()
-    }
-
-    fn end(&self) -> u64 {
-        (self.from / self.bounds.window_ns + 1) * self.bounds.window_ns
+        now > self.end
     }
 
     /// Closes all windows that end before `now`.
     pub(crate) fn roll(&mut self, now: u64, average: Option<&Ledger>, log: &mut Log) {
         if self.is_due(now) {
-            self.close(self.end(), average, log);
+            self.close(self.end, average, log);
         }
         if self.is_due(now) {
             self.close((now - 1) / self.bounds.window_ns * self.bounds.window_ns, average, log);
@@ -330,7 +337,7 @@ impl Ledger {
     /// VMs and pools are held to their bounds.
     pub(crate) fn close(&mut self, now: u64, average: Option<&Ledger>, log: &mut Log) {
         let wall = now - self.from;
-        self.from = now;
+        self.start(now);
         if wall == 0 {
             return;
         }
@@ -343,9 +350,10 @@ impl Ledger {
         if average.is_some() {
             self.keep_promises(now, wall, log);
         }
-        let mut shares: Vec<Share> = vms.iter().map(|v| self.vms[*v as usize].share()).collect();
-        let mut parts: Vec<Part> = self.touched.iter().map(|w| self.part(*w)).collect();
-        let (pools, slots, pcpus) = (&self.pools, &self.vms, self.pcpus.len() as u64);
+        let (mut shares, mut parts) = std::mem::take(&mut self.scratch);
+        shares.extend(vms.iter().map(|v| self.vms[*v as usize].share()));
+        parts.extend(self.touched.iter().map(|w| self.part(*w)));
+        let (pools, slots, pcpus) = (&self.pools, &self.vms, self.width);
         let (first, fluid) = (self.realtime, &self.fluid);
         let tree = self.tree.get_or_insert_with(|| {
             let vms = slots.iter().map(|v| (v.terms, v.gone));
@@ -373,19 +381,21 @@ impl Ledger {
             vm.hold(now, apart, self.bounds.lag_ns(vm.worlds_at_once(pcpus), flat), log);
         }
         self.carry_on(&parts);
+        shares.clear();
+        parts.clear();
+        self.scratch = (shares, parts);
     }
 
     /// Accounts all worlds of the window up to `now` and numbers their VMs, in order of their ids.
     fn take_part(&mut self, now: u64) -> Vec<u32> {
-        let mut vms = Vec::with_capacity(self.touched.len());
+        let mut there = vec![false; self.vms.len()];
         for w in &self.touched {
             let entry = &mut self.entries[*w as usize];
             entry.account(now);
             self.vms[entry.vm as usize].used += entry.used / CHARGED_WHOLE;
-            vms.push(entry.vm);
+            there[entry.vm as usize] = true;
         }
-        vms.sort_unstable();
-        vms.dedup();
+        let vms: Vec<u32> = (0..).zip(there).filter_map(|(v, there)| there.then_some(v)).collect();
         for (position, v) in vms.iter().enumerate() {
             self.vms[*v as usize].position = position;
         }
@@ -397,7 +407,7 @@ impl Ledger {
         if !self.promises.any() {
             return;
         }
-        let pcpus = self.pcpus.len() as u64;
+        let pcpus = self.width;
         let of = |vm: &mut LagAccount| {
             vm.want(now, pcpus);
             Use {
@@ -430,32 +440,34 @@ impl Ledger {
 
     /// Takes the window's result over and keeps the worlds that the next window needs.
     fn carry_on(&mut self, parts: &[Part]) {
-        let mut keep = Vec::with_capacity(self.touched.len());
-        for (w, part) in self.touched.iter().zip(parts) {
-            let entry = &mut self.entries[*w as usize];
+        let mut ends = vec![];
+        let mut parts = parts.iter();
+        let entries = &mut self.entries;
+        self.touched.retain(|w| {
+            let entry = &mut entries[*w as usize];
+            let part = parts.next().expect("a part for each that was touched");
             entry.entitled += part.ideal;
             entry.owed = part.owed;
             (entry.demand, entry.slept) = (0, false);
             entry.used %= CHARGED_WHOLE;
             entry.touched = entry.heir.is_none() && (entry.awake || entry.owed < 0);
-            if entry.touched {
-                keep.push(*w);
+            if entry.heir.is_some() || !entry.alive && !entry.touched {
+                ends.push(*w);
             }
-        }
+            entry.touched
+        });
         // Heirs come after those they follow, so a chain of them passes all on.
-        for w in std::mem::take(&mut self.touched) {
+        for w in ends {
             let entry = &mut self.entries[w as usize];
             let (owed, entitled, heir) = (entry.owed, entry.entitled, entry.heir.take());
             if let Some(heir) = heir {
                 self.entries[heir as usize].owed += owed;
                 self.entries[heir as usize].entitled += entitled;
             }
-            let entry = &self.entries[w as usize];
-            if !entry.alive && !entry.touched {
+            if !self.entries[w as usize].alive {
                 self.free.push(w);
             }
         }
-        self.touched = keep;
     }
 
     /// CPU time of the ideal for a world, in ns; as of the last window that closed.
@@ -474,6 +486,6 @@ impl Entry {
         let ns = now - self.until;
         self.until = now;
         self.demand += if self.awake { ns } else { 0 };
-        self.used += if self.running { ns * self.rate } else { 0 };
+        self.used += if self.running { ns * u64::from(self.rate) } else { 0 };
     }
 }

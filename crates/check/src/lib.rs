@@ -18,6 +18,7 @@ mod ideals;
 mod lag;
 mod oracle;
 mod promises;
+mod queues;
 mod settings;
 mod sharing;
 mod skew;

@@ -67,7 +67,7 @@ pub struct Oracle {
     now: Option<u64>,
     events: u64,
     vms: Vec<Option<u32>>,
-    worlds: Vec<Option<World>>,
+    worlds: Vec<Option<Box<World>>>,
     pcpus: Vec<Pcpu>,
     online: PcpuSet,
     /// Some world may not use all pCPUs.
@@ -235,7 +235,7 @@ impl Oracle {
             held: false,
             misplaced: None,
         };
-        put(&mut self.worlds, world.0 as usize, made);
+        put(&mut self.worlds, world.0 as usize, Box::new(made));
     }
 
     /// A world leaves, from whatever state; its charges are complete.
@@ -331,19 +331,14 @@ impl Oracle {
     /// The scheduler charges a world so much more CPU time.
     pub fn charged(&mut self, now_ns: u64, world: WorldId, ns: u64) {
         let now = self.advance(now_ns);
-        let Some(mut w) = self.take(world) else {
-            return self.odd(
-                now,
-                None,
-                Some(world),
-                "a charge to an unknown world",
-                "a world added",
-            );
+        let Some(w) = self.worlds.get_mut(world.0 as usize).and_then(Option::as_deref_mut) else {
+            let texts = ("a charge to an unknown world", "a world added");
+            return self.odd(now, None, Some(world), texts.0, texts.1);
         };
-        if let Some(wrong) = w.charge.pay(now, ns) {
-            self.wrong_account(now, Invariant::Charge, Some((w.vm, world)), None, wrong);
+        let (vm, wrong) = (w.vm, w.charge.pay(now, ns));
+        if let Some(wrong) = wrong {
+            self.wrong_account(now, Invariant::Charge, Some((vm, world)), None, wrong);
         }
-        self.worlds[world.0 as usize] = Some(w);
     }
 
     /// The scheduler counts a pCPU busy for so much more time.
@@ -443,10 +438,10 @@ impl Oracle {
     }
 
     pub(crate) fn world(&self, world: WorldId) -> Option<&World> {
-        self.worlds.get(world.0 as usize)?.as_ref()
+        self.worlds.get(world.0 as usize)?.as_deref()
     }
 
-    fn take(&mut self, world: WorldId) -> Option<World> {
+    fn take(&mut self, world: WorldId) -> Option<Box<World>> {
         self.worlds.get_mut(world.0 as usize)?.take()
     }
 

@@ -11,7 +11,7 @@
 //! Limits: the first 64 vCPUs of a VM.
 
 use crate::{Bounds, Invariant, Oracle, State};
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 use units::{VmId, WorldId};
 
 /// When vCPUs are to be stopped, in ns; see `sched/law/skew.h`.
@@ -69,36 +69,36 @@ pub(crate) enum Drift {
     Stopped(u64),
 }
 
-/// Sides of the table of a gang.
+/// vCPUs of a VM that are looked at.
 const CREW_MAX: usize = 64;
 
 /// The vCPUs of a VM.
 #[derive(Clone, Debug, Default)]
 struct Crew {
     vcpus: Vec<Vcpu>,
-    /// For each two, what the second had been stalled more than the first when they began to want
-    /// to run both.
+    /// For each two, what the one that joined first had been stalled more than the other when they
+    /// began to want to run both: those of the second vCPU, then those of the third, and so on.
     from: Vec<i64>,
+}
+
+/// Place of a pair among all, the one that joined later first.
+fn pair(later: usize, earlier: usize) -> usize {
+    later * (later - 1) / 2 + earlier
 }
 
 impl Crew {
     /// One joins; what the others are apart stays.
     fn join(&mut self, vcpu: Vcpu) {
-        self.from.resize(CREW_MAX * CREW_MAX, 0);
+        self.from.resize(self.from.len() + self.vcpus.len(), 0);
         self.vcpus.push(vcpu);
         self.wakes(self.vcpus.len() - 1, vcpu.since);
     }
 
     /// One leaves; what the others are apart stays.
     fn part(&mut self, at: usize) {
-        let kept: Vec<usize> = (0..self.vcpus.len()).filter(|i| *i != at).collect();
-        let mut from = vec![0; CREW_MAX * CREW_MAX];
-        for (a, old_a) in kept.iter().enumerate() {
-            for (b, old_b) in kept.iter().enumerate() {
-                from[a * CREW_MAX + b] = self.from[old_a * CREW_MAX + old_b];
-            }
-        }
-        self.from = from;
+        let all = (1..self.vcpus.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+        let kept = all.filter(|(a, b)| *a != at && *b != at);
+        self.from = kept.map(|(a, b)| self.from[pair(a, b)]).collect();
         self.vcpus.remove(at);
     }
 
@@ -106,9 +106,18 @@ impl Crew {
     fn wakes(&mut self, at: usize, now: u64) {
         let own = self.vcpus[at].stalled(now);
         for (i, v) in self.vcpus.iter().enumerate() {
-            self.from[at * CREW_MAX + i] = v.stalled(now) - own;
-            self.from[i * CREW_MAX + at] = own - v.stalled(now);
+            let more = v.stalled(now) - own;
+            match i.cmp(&at) {
+                Ordering::Less => self.from[pair(at, i)] = more,
+                Ordering::Equal => {}
+                Ordering::Greater => self.from[pair(i, at)] = -more,
+            }
         }
+    }
+
+    /// What another had been stalled more than one when they began to want to run both.
+    fn apart(&self, one: usize, other: usize) -> i64 {
+        if other < one { self.from[pair(one, other)] } else { -self.from[pair(other, one)] }
     }
 
     /// What is to be said of one.
@@ -123,7 +132,7 @@ impl Crew {
                     .enumerate()
                     .filter(|(i, v)| *i != at && v.state.is_runnable() && !v.outside);
                 let lead = others
-                    .map(|(i, v)| v.stalled(now) - own.stalled(now) - self.from[at * CREW_MAX + i])
+                    .map(|(i, v)| v.stalled(now) - own.stalled(now) - self.apart(at, i))
                     .max();
                 lead.map(|ns| Drift::Leads(ns.max(0) as u64))
             }
@@ -138,9 +147,10 @@ impl Crew {
 pub(crate) struct Skew {
     pub(crate) terms: Option<CoschedTerms>,
     costop_max: u64,
-    vms: BTreeMap<u16, Crew>,
-    /// VM of each world that is a vCPU.
-    of: Vec<Option<u16>>,
+    /// By id.
+    vms: Vec<Crew>,
+    /// Of each world that is a vCPU its VM, and its place there.
+    of: Vec<Option<(u16, u8)>>,
     pub(crate) longest_lead: u64,
     pub(crate) longest_stop: u64,
 }
@@ -150,7 +160,7 @@ impl Skew {
         Skew {
             terms: None,
             costop_max: bounds.ready_max_ns,
-            vms: BTreeMap::new(),
+            vms: vec![],
             of: vec![],
             longest_lead: 0,
             longest_stop: 0,
@@ -158,15 +168,18 @@ impl Skew {
     }
 
     pub(crate) fn add(&mut self, now: u64, world: WorldId, vm: VmId, state: State) {
-        let at = world.0 as usize;
-        let crew = self.vms.entry(vm.0).or_default();
+        let (at, id) = (world.0 as usize, vm.0 as usize);
+        if self.vms.len() <= id {
+            self.vms.resize_with(id + 1, Crew::default);
+        }
+        let crew = &mut self.vms[id];
         if crew.vcpus.len() == CREW_MAX {
             return;
         }
         if self.of.len() <= at {
             self.of.resize(at + 1, None);
         }
-        self.of[at] = Some(vm.0);
+        self.of[at] = Some((vm.0, crew.vcpus.len() as u8));
         crew.join(Vcpu {
             world: world.0,
             state,
@@ -178,20 +191,27 @@ impl Skew {
     }
 
     pub(crate) fn remove(&mut self, world: WorldId) {
-        if let Some(vm) = self.of.get_mut(world.0 as usize).and_then(Option::take) {
-            let crew = self.vms.entry(vm).or_default();
-            if let Some(at) = crew.vcpus.iter().position(|v| v.world == world.0) {
-                crew.part(at);
-            }
+        let Some((vm, at)) = self.of.get_mut(world.0 as usize).and_then(Option::take) else {
+            return;
+        };
+        let crew = &mut self.vms[vm as usize];
+        crew.part(at as usize);
+        for (i, v) in crew.vcpus.iter().enumerate().skip(at as usize) {
+            self.of[v.world as usize] = Some((vm, i as u8));
         }
+    }
+
+    /// The VM of a vCPU, and its place there.
+    fn seat(&self, world: WorldId) -> Option<(u16, usize)> {
+        let (vm, at) = self.of.get(world.0 as usize).copied().flatten()?;
+        Some((vm, at as usize))
     }
 
     /// A world goes over to a state; what is wrong with what it did until now.
     pub(crate) fn turn(&mut self, now: u64, world: WorldId, next: State) -> Option<Drift> {
         self.terms?;
-        let vm = self.of.get(world.0 as usize).copied().flatten()?;
-        let crew = self.vms.get_mut(&vm)?;
-        let at = crew.vcpus.iter().position(|v| v.world == world.0)?;
+        let (vm, at) = self.seat(world)?;
+        let crew = &mut self.vms[vm as usize];
         let (own, drift) = (crew.vcpus[at], crew.drift(at, now));
         crew.vcpus[at] =
             Vcpu { state: next, since: now, stalled: own.stalled(now), told: false, ..own };
@@ -209,9 +229,8 @@ impl Skew {
         world: WorldId,
         inside: bool,
     ) -> Option<(VmId, Drift)> {
-        let vm = self.of.get(world.0 as usize).copied().flatten()?;
-        let crew = self.vms.get_mut(&vm)?;
-        let at = crew.vcpus.iter().position(|v| v.world == world.0)?;
+        let (vm, at) = self.seat(world)?;
+        let crew = &mut self.vms[vm as usize];
         let (told, drift) = (crew.vcpus[at].told, crew.drift(at, now));
         crew.vcpus[at].outside = !inside;
         if inside {
@@ -243,17 +262,18 @@ impl Skew {
             return vec![];
         }
         let mut all = vec![];
-        for (vm, crew) in &self.vms {
+        for (vm, crew) in (0..).zip(&self.vms) {
             let drifts = (0..crew.vcpus.len()).filter(|i| !crew.vcpus[*i].told);
             all.extend(drifts.filter_map(|i| {
-                Some((VmId(*vm), WorldId(crew.vcpus[i].world), crew.drift(i, now)?))
+                Some((VmId(vm), WorldId(crew.vcpus[i].world), crew.drift(i, now)?))
             }));
         }
         all.iter().for_each(|d| self.note(Some(d.2)));
         all.retain(|d| self.is_wrong(d.2));
-        for (vm, world, _) in &all {
-            let crew = self.vms.entry(vm.0).or_default();
-            crew.vcpus.iter_mut().filter(|v| v.world == world.0).for_each(|v| v.told = true);
+        for (_, world, _) in &all {
+            if let Some((vm, at)) = self.seat(*world) {
+                self.vms[vm as usize].vcpus[at].told = true;
+            }
         }
         all
     }

@@ -6,10 +6,11 @@
 //! most `ready_max_ns` without interruption. Each idle time, and each wait, is reported once.
 //!
 //! An idle time is checked when it ends and whenever a window closes, so a report comes at most a
-//! window late. Worlds are queued by allowed set, so an event costs O(log n) unless a pCPU has been
-//! idle for longer than the bound.
+//! window late. Worlds are queued by allowed set, so an event costs the same on any host unless a
+//! pCPU has been idle for longer than the bound.
 
-use std::collections::{BTreeMap, BTreeSet};
+use crate::queues::Queues;
+use std::collections::BTreeSet;
 use units::{PcpuId, PcpuSet};
 
 /// One that was found to have waited too long.
@@ -26,11 +27,12 @@ pub(crate) struct Overdue {
 pub(crate) struct Waits {
     idle_max: u64,
     ready_max: u64,
-    /// Waiting worlds of each allowed set, (since, world). A BTreeMap, so that sets come in order.
-    ready: BTreeMap<u32, BTreeSet<(u64, u32)>>,
+    /// Waiting worlds by allowed set.
+    ready: Queues,
     /// Worlds whose present wait has been reported.
     reported: BTreeSet<u32>,
-    idle: BTreeSet<(u64, u16)>,
+    /// Idle pCPUs, in one queue.
+    idle: Queues,
     /// Since when each pCPU is idle, if it is, and whether that has been reported.
     since: Vec<Option<(u64, bool)>>,
     pub(crate) longest_ready: u64,
@@ -39,33 +41,35 @@ pub(crate) struct Waits {
 
 impl Waits {
     pub(crate) fn new(pcpus: usize, idle_max: u64, ready_max: u64) -> Waits {
-        Waits {
+        let mut waits = Waits {
             idle_max,
             ready_max,
-            ready: BTreeMap::new(),
+            ready: Queues::default(),
             reported: BTreeSet::new(),
-            idle: (0..pcpus as u16).map(|p| (0, p)).collect(),
-            since: vec![Some((0, false)); pcpus],
+            idle: Queues::default(),
+            since: vec![None; pcpus],
             longest_ready: 0,
             longest_idle: 0,
-        }
+        };
+        waits.start(0);
+        waits
     }
 
     /// Starts an idle time at `now`: earlier ones were not observed.
     pub(crate) fn start(&mut self, now: u64) {
-        self.idle = (0..self.since.len() as u16).map(|p| (now, p)).collect();
         self.since.fill(Some((now, false)));
+        (0..self.since.len() as u32).for_each(|p| self.idle.join(0, p, now));
     }
 
     pub(crate) fn pcpu_idles(&mut self, now: u64, p: PcpuId) {
         self.since[p.0 as usize] = Some((now, false));
-        self.idle.insert((now, p.0));
+        self.idle.join(0, u32::from(p.0), now);
     }
 
     /// A pCPU idles on, and may.
     pub(crate) fn excused(&mut self, p: PcpuId) {
-        if let Some((since, _)) = self.since[p.0 as usize].take() {
-            self.idle.remove(&(since, p.0));
+        if self.since[p.0 as usize].take().is_some() {
+            self.idle.leave(u32::from(p.0));
         }
     }
 
@@ -77,14 +81,14 @@ impl Waits {
         may: impl Fn(u32, PcpuId) -> bool,
     ) -> Option<Overdue> {
         let found = self.beside(now, p, &may);
-        if let Some((since, _)) = self.since[p.0 as usize].take() {
-            self.idle.remove(&(since, p.0));
+        if self.since[p.0 as usize].take().is_some() {
+            self.idle.leave(u32::from(p.0));
         }
         found
     }
 
     pub(crate) fn world_waits(&mut self, now: u64, world: u32, set: u32) {
-        self.ready.entry(set).or_default().insert((now, world));
+        self.ready.join(set, world, now);
     }
 
     /// Ends a wait: violations of the wait itself (begun at `began`) and of pCPUs that idled during
@@ -93,24 +97,17 @@ impl Waits {
         &mut self,
         now: u64,
         world: u32,
-        set: (u32, &PcpuSet),
+        pcpus: &PcpuSet,
         queued: u64,
         began: u64,
     ) -> Vec<Overdue> {
         let mut found = vec![];
         if now - queued > self.idle_max {
-            let long: Vec<(u64, u16)> =
-                self.idle.iter().take_while(|i| now - i.0 > self.idle_max).copied().collect();
-            for (idle, p) in long.into_iter().filter(|i| set.1.contains(PcpuId(i.1))) {
-                found.extend(self.idled(PcpuId(p), world, now - idle.max(queued)));
+            for (idle, p) in self.idle_long(now).into_iter().filter(|i| pcpus.contains(i.1)) {
+                found.extend(self.idled(p, world, now - idle.max(queued)));
             }
         }
-        if let Some(queue) = self.ready.get_mut(&set.0) {
-            queue.remove(&(queued, world));
-            if queue.is_empty() {
-                self.ready.remove(&set.0);
-            }
-        }
+        self.ready.leave(world);
         self.longest_ready = self.longest_ready.max(now - began);
         if now - began > self.ready_max && !self.reported.contains(&world) {
             found.push(Overdue { world, pcpu: None, ns: now - began });
@@ -128,22 +125,27 @@ impl Waits {
     /// Violations at `now` that have not been reported.
     pub(crate) fn look(&mut self, now: u64, may: impl Fn(u32, PcpuId) -> bool) -> Vec<Overdue> {
         let mut found = vec![];
-        for queue in self.ready.values() {
-            for (since, world) in queue.iter().take_while(|w| now - w.0 > self.ready_max) {
+        let long = self.ready.firsts().filter(|w| now - w.0 > self.ready_max.min(self.idle_max));
+        let sets: Vec<u32> = long.map(|(_, _, set)| set).collect();
+        for set in &sets {
+            for (since, world) in self.ready.of(*set).take_while(|w| now - w.0 > self.ready_max) {
                 self.longest_ready = self.longest_ready.max(now - since);
-                if self.reported.insert(*world) {
-                    found.push(Overdue { world: *world, pcpu: None, ns: now - since });
+                if self.reported.insert(world) {
+                    found.push(Overdue { world, pcpu: None, ns: now - since });
                 }
             }
         }
-        let waited =
-            self.ready.values().filter_map(|q| q.first()).any(|w| now - w.0 > self.idle_max);
-        if waited {
-            let long: Vec<u16> =
-                self.idle.iter().take_while(|i| now - i.0 > self.idle_max).map(|i| i.1).collect();
-            found.extend(long.into_iter().filter_map(|p| self.beside(now, PcpuId(p), &may)));
+        if !sets.is_empty() {
+            let long = self.idle_long(now).into_iter();
+            found.extend(long.filter_map(|(_, p)| self.beside(now, p, &may)));
         }
         found
+    }
+
+    /// pCPUs that have been idle for longer than the bound, and since when.
+    fn idle_long(&self, now: u64) -> Vec<(u64, PcpuId)> {
+        let long = self.idle.of(0).take_while(|i| now - i.0 > self.idle_max);
+        long.map(|(since, p)| (since, PcpuId(p as u16))).collect()
     }
 
     /// The world that waited longest beside an idle pCPU, if too long.
@@ -157,9 +159,8 @@ impl Waits {
         if reported || now - since <= self.idle_max {
             return None;
         }
-        let first = self.ready.iter().filter_map(|(set, q)| q.first().map(|w| (*w, *set)));
-        let waited = first.filter(|(w, set)| now - w.0 > self.idle_max && may(*set, p)).min()?;
-        let (queued, world) = waited.0;
+        let waited = self.ready.firsts().filter(|w| now - w.0 > self.idle_max && may(w.2, p));
+        let (queued, world, _) = waited.min()?;
         self.idled(p, world, now - since.max(queued))
     }
 

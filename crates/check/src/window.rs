@@ -58,6 +58,8 @@ pub(crate) struct Share {
     /// The rest is `settle`'s own: what its worlds asked for, got, forfeit and gain from others'
     /// forfeits.
     pub(crate) asked: u64,
+    /// Surplus that its worlds may still ask for in their sleep.
+    pub(crate) asleep: u64,
     pub(crate) used: u64,
     pub(crate) forfeit: u64,
     pub(crate) extra: i64,
@@ -154,8 +156,11 @@ impl Settler {
 
 /// `whole · part ÷ of`, rounded towards 0.
 fn portion(whole: i64, part: u64, of: u64) -> i64 {
-    if of == 0 {
+    if of == 0 || whole == 0 {
         return 0;
+    }
+    if part == of {
+        return whole;
     }
     // Nearly all fit into 64 bits, where a division is one instruction.
     let small = i64::try_from(part).ok().zip(i64::try_from(of).ok());
@@ -166,14 +171,15 @@ fn portion(whole: i64, part: u64, of: u64) -> i64 {
 
 /// What each world asks for (1 and 5), gathered by VM and set.
 fn claims(wall: u64, shares: &mut [Share], parts: &mut [Part]) -> Vec<Demand> {
-    let mut demands: Vec<Demand> = shares.iter().map(|_| Demand::default()).collect();
-    let mut asleep: Vec<u64> = shares.iter().map(|s| s.lag.max(0) as u64).collect();
+    let mut demands: Vec<Demand> = vec![Demand::default(); shares.len()];
+    shares.iter_mut().for_each(|s| s.asleep = s.lag.max(0) as u64);
     for part in parts.iter_mut() {
+        let share = &mut shares[part.vm];
         let backlog = (-part.owed).max(0) as u64;
-        let in_sleep = backlog.min(wall.saturating_sub(part.demand)).min(asleep[part.vm]);
-        asleep[part.vm] -= in_sleep;
+        let in_sleep = backlog.min(wall.saturating_sub(part.demand)).min(share.asleep);
+        share.asleep -= in_sleep;
         part.claim = part.demand + in_sleep;
-        shares[part.vm].asked += part.claim;
+        share.asked += part.claim;
         let classes = &mut demands[part.vm].classes;
         match classes.last_mut() {
             Some(last) if last.0 == part.set => last.1 += part.claim,
@@ -181,7 +187,7 @@ fn claims(wall: u64, shares: &mut [Share], parts: &mut [Part]) -> Vec<Demand> {
             _ => {}
         }
     }
-    for demand in &mut demands {
+    for demand in demands.iter_mut().filter(|d| d.classes.len() > 1) {
         demand.classes.sort_unstable();
         demand.classes.dedup_by(|next, kept| {
             let same = next.0 == kept.0;

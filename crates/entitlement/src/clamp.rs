@@ -32,7 +32,7 @@
 //! Limits: capacity at most 2^62 units; weights sum below 2^64. A claim of weight 0 gets its floor
 //! and no more.
 
-use crate::fill::by_weight;
+use crate::{fill::by_weight, ratio};
 
 /// What one claims of a capacity: never less than the floor, never more than the cap, by weight
 /// between them.
@@ -47,6 +47,7 @@ pub struct Between {
 }
 
 /// Where a claim begins or ceases to follow λ: at `at ÷ weight`.
+#[derive(Clone, Copy)]
 struct Edge {
     at: u64,
     weight: u64,
@@ -129,9 +130,8 @@ fn edges(claims: &[Between]) -> Vec<Edge> {
         edges.push(Edge { at: c.floor, weight: c.weight, claim, leaves_floor: true });
         edges.push(Edge { at: c.cap, weight: c.weight, claim, leaves_floor: false });
     }
-    let product = |a: u64, b: u64| u128::from(a) * u128::from(b);
-    edges.sort_unstable_by(|a, b| product(a.at, b.weight).cmp(&product(b.at, a.weight)));
-    edges
+    let ratios: Vec<(u64, u64)> = edges.iter().map(|e| (e.at, e.weight)).collect();
+    ratio::ascending(&ratios).into_iter().map(|i| edges[i]).collect()
 }
 
 #[cfg(test)]

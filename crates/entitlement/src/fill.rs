@@ -24,6 +24,10 @@
 //! );
 //! ```
 //!
+//! How: λ is what is left by the weights that are left; claims whose caps it reaches have these,
+//! and λ, which has only risen, is taken again, until it reaches no more. That is Newton's method
+//! on a concave function of λ that is linear in parts, so a few passes do.
+//!
 //! Limits: capacity at most 2^62 units; weights sum below 2^64. A claim of weight 0 gets nothing.
 
 use units::Rate;
@@ -37,7 +41,7 @@ pub struct Claim {
     pub cap: Rate,
 }
 
-/// Divides `capacity` by the law above; O(n log n).
+/// Divides `capacity` by the law above.
 #[must_use]
 pub fn fill(capacity: Rate, claims: &[Claim]) -> Vec<Rate> {
     let claims: Vec<(u64, u64)> = claims.iter().map(|c| (c.weight, c.cap.0)).collect();
@@ -69,22 +73,26 @@ pub fn fill_units(capacity: u64, claims: &[(u64, u64)]) -> Vec<u64> {
         weighed().for_each(|i| out[i] = cap(i) as u64);
         return out;
     }
-    let mut order: Vec<usize> = weighed().collect();
-    order.sort_unstable_by(|a, b| {
-        (cap(*a) * weight(*b)).cmp(&(cap(*b) * weight(*a))).then(a.cmp(b))
-    });
+    let mut open: Vec<usize> = weighed().collect();
     let mut left = u128::from(capacity);
-    let mut capped = 0;
-    for i in &order {
-        if cap(*i) * weight_left > left * weight(*i) {
+    loop {
+        let (mut capped, mut weights) = (0, 0);
+        open.retain(|i| {
+            let within = cap(*i) * weight_left <= left * weight(*i);
+            if within {
+                out[*i] = cap(*i) as u64;
+                capped += cap(*i);
+                weights += weight(*i);
+            }
+            !within
+        });
+        if weights == 0 {
             break;
         }
-        out[*i] = cap(*i) as u64;
-        left -= cap(*i);
-        weight_left -= weight(*i);
-        capped += 1;
+        left -= capped;
+        weight_left -= weights;
     }
-    let open: Vec<(usize, u64)> = order[capped..].iter().map(|i| (*i, claims[*i].0)).collect();
+    let open: Vec<(usize, u64)> = open.into_iter().map(|i| (i, claims[i].0)).collect();
     by_weight(left as u64, &open, |i, units| out[i] = units);
     out
 }

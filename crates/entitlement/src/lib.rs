@@ -16,6 +16,7 @@ mod flow;
 mod fluid;
 mod nodes;
 mod placed;
+mod ratio;
 mod reserve;
 mod split;
 mod text;

@@ -8,32 +8,34 @@ use crate::{
 };
 use units::VmId;
 
-/// A VM's account; never taken away, so that a VM that left can still be asked about.
+/// A VM's account; never taken away, so that a VM that left can still be asked about. What each
+/// event changes comes first, in one cache line.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(super) struct LagAccount {
-    pub(super) id: VmId,
-    pub(super) name: String,
-    pub(super) terms: VmTerms,
-    pub(super) gone: bool,
-    /// Worlds it has, the most it ever had, and those that are runnable.
-    pub(super) worlds: u32,
-    pub(super) worlds_max: u32,
-    pub(super) awake: u32,
     /// Time of its runnable worlds in the window, of each instant no more than the host has pCPUs,
     /// and up to when.
     pub(super) wanted: u64,
     pub(super) until: u64,
+    /// Worlds that are runnable, those that it has, and the most it ever had.
+    pub(super) awake: u32,
+    pub(super) worlds: u32,
+    pub(super) worlds_max: u32,
     pub(super) idled: bool,
-    pub(super) lag: i64,
-    pub(super) entitled: i64,
-    pub(super) used: u64,
+    pub(super) gone: bool,
     pub(super) over: bool,
+    pub(super) lag: i64,
+    /// Position among the shares of the window that closes.
+    pub(super) position: usize,
+    pub(super) used: u64,
+    pub(super) entitled: i64,
     /// When it was entitled to more than shared cores give, last.
     pub(super) whole_at: Option<u64>,
     pub(super) owed_max: u64,
     pub(super) surplus_max: u64,
-    /// Position among the shares of the window that closes.
-    pub(super) position: usize,
+    pub(super) id: VmId,
+    pub(super) name: String,
+    pub(super) terms: VmTerms,
 }
 
 impl LagAccount {

@@ -59,8 +59,8 @@ impl Oracle {
     }
 
     pub(super) fn stop_waiting(&mut self, now: u64, world: WorldId, w: &World) {
-        let set = (w.set, self.ledger.pcpus_of(w.set));
-        let found = self.waits.world_stops(now, world.0, set, w.queued, w.life.since);
+        let pcpus = self.ledger.pcpus_of(w.set);
+        let found = self.waits.world_stops(now, world.0, pcpus, w.queued, w.life.since);
         for o in found {
             self.late(now, Some(w.vm), o);
         }
