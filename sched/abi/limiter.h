@@ -59,6 +59,8 @@ struct limiter {
 	u32 served;
 	/* worlds that may start at once, by it and the limiters above */
 	u32 gang;
+	/* not 0: it, or one above it, binds; shifted right at each tick */
+	u32 binds;
 };
 
 #endif

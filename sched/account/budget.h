@@ -101,14 +101,15 @@ INLINE u32 budget_stop(struct host *h, struct vm *v, struct world *w, u64 used)
 }
 
 /* A world stops to sleep, and the next world of its VM that starts takes the use over, until the
- * next tick of limits: a wake-up then asks no limiter. Not where worlds are parked for it. */
+ * next tick of limits: a wake-up then asks no limiter. Not where a limit binds: a use that is
+ * kept counts as running, and keeps others from starting. */
 INLINE u32 budget_keep(struct host *h, struct vm *v, struct world *w, u64 used)
 {
 	u64 token = plat_read(w->budget);
 	u32 first = budget_first(token);
 	struct limiter *l = token ? plat_limiter(h, first) : NULL;
 
-	if (!with(LIMIT_KEPT) || !l || plat_read(l->parked) || first != plat_read(v->limiter) ||
+	if (!with(LIMIT_KEPT) || !l || plat_read(l->binds) || first != plat_read(v->limiter) ||
 	    plat_read(v->kept))
 		return budget_stop(h, v, w, used);
 	if (!plat_cas(&w->budget, token, 0))

@@ -33,6 +33,8 @@
 #define BUDGET_SPAN_NS 2000000ull
 /* a shorter run is not worth a switch */
 #define BUDGET_MIN_NS 500000ull
+/* a limit that has parked a world parks others soon: it binds for 16 ticks, a bit each */
+#define LIMIT_BINDS (1u << 15)
 /* burst of small limits: one start, and what a limit of half a pCPU accrues while a tick is 4 ms
  * late, as ticks of the lab are; 4 of the 12 ms by which the oracle lets a small limit be passed */
 #define BUDGET_LEAST_NS (2 * BUDGET_SPAN_NS)

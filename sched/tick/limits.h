@@ -121,21 +121,35 @@ INLINE void limits_decide(struct host *h, struct limiter *l, u32 id, u64 now)
 	}
 }
 
+/* What a limiter has of the one above it: worlds that may start at once, and whether it binds, which
+ * it also does by what it parks. A function of its own, for the verifier walks what follows anew
+ * for every path. */
+SUBPROG u32 limits_above(NONNULL(struct host *h), NONNULL(struct limiter *l), u32 parked)
+{
+	struct limiter *above = l->parent ? plat_limiter(h, l->parent) : NULL;
+	u32 own = parked ? LIMIT_BINDS : l->binds >> 1;
+
+	l->gang = (u32)min_u64(budget_gang(l), above ? plat_read(above->gang) : PCPUS_MAX);
+	l->binds = above ? above->binds | own : own;
+	return 0;
+}
+
 /* What is found at the limiters of a part: the tick is to come soon; worlds are to stop. */
 enum limits_found { FOUND_BUSY = 1, FOUND_STOPS = 2 };
 
 /* Serves one limiter; enum limits_found. */
 SUBPROG u32 limits_serve(NONNULL(struct host *h), u32 id, u64 now)
 {
-	struct limiter *l = plat_limiter(h, id), *above;
+	struct limiter *l = plat_limiter(h, id);
 	struct limits_look look = { .limiter = id };
-	u32 served = l ? plat_read(l->served) : SERVED_NOW;
+	u32 served = l ? plat_read(l->served) : SERVED_NOW, parked;
 	bool stops, used, overdue;
 
 	if (!l || served & SERVED_NOW || !plat_cas(&l->served, served, served | SERVED_NOW))
 		return 0;
 	overdue = now > l->rescued_ns + GUARD_NS;
-	if (plat_read(l->parked) || overdue) { /* the guard does not trust the count */
+	parked = plat_read(l->parked);
+	if (parked || overdue) { /* the guard does not trust the count */
 		if (overdue) {
 			l->rescued_ns = now;
 			if (now > plat_knobs(h)->ready_bound_us * US)
@@ -146,8 +160,7 @@ SUBPROG u32 limits_serve(NONNULL(struct host *h), u32 id, u64 now)
 			l->wanted = look.wanted - 1;
 		limits_unpark(h, &look);
 	}
-	above = l->parent ? plat_limiter(h, l->parent) : NULL;
-	l->gang = (u32)min_u64(budget_gang(l), above ? plat_read(above->gang) : PCPUS_MAX);
+	limits_above(h, l, parked);
 	limits_decide(h, l, id, now);
 	used = l->tat_seen_ns != plat_read(l->tat_ns);
 	l->tat_seen_ns = plat_read(l->tat_ns);
