@@ -132,7 +132,9 @@ INLINE void lag_rescale(struct host *h, struct vm *v, u64 before, u64 weight)
 	plat_add(&v->vt_ns, ahead < 0 ? apart - new : new - apart);
 }
 
-/* Takes over user space's word on a VM; `shift` is added to its virtual time. */
+/* Takes over user space's word on a VM; `shift` is added to its virtual time. Its lag is rescaled
+ * where its shares change, and not at each plan: that moves VMs that are held. One that is farther
+ * ahead than a second has had a tiny weight for a moment, and would wait that off. */
 INLINE void lag_set_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, u32 shares,
 			   bool held, s64 shift)
 {
@@ -143,7 +145,7 @@ INLINE void lag_set_weight(struct host *h, struct vm *v, u64 weight, u32 vcpus, 
 		v->spun_ns = 0;
 		v->stopped = 0;
 		v->first_placed = 0;
-	} else if (v->shares != shares) { /* not at each plan: that moves VMs that are held */
+	} else if ((v->shares != shares) | ((s64)(plat_read(v->vt_ns) - h->v_ns) > (s64)SEC_NS)) {
 		lag_rescale(h, v, v->weight, max_u64(weight, WEIGHT_MIN));
 	}
 	v->vcpus = vcpus;
