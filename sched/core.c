@@ -267,7 +267,7 @@ INLINE bool dispatch_settle(struct host *h, struct pcpu *p, struct running *r, u
 	gang_end(v, now);
 	r->w = w;
 	r->v = v;
-	r->key_max = v->gang_key ? preempt_by_lone(h, p, now, false) : share_deadline(v, w);
+	r->key_max = v->gang_key ? preempt_by_lone(h, p, now, false, 0) : share_deadline(v, w);
 	if (p->yield_to | p->gang_next | w->costop)
 		siblings = pick_siblings(h, p->id, r->prev, w, r->key_max);
 	if (siblings == SIBLINGS_TAKEN)

@@ -66,6 +66,7 @@ SUBPROG bool gang_before_lone(NONNULL(struct host *h), NONNULL(struct pcpu *p), 
 	struct vm *v = plat_vm(h, vm), *lone = w ? plat_vm(h, w->vm) : NULL;
 	u64 current = preempt_current(h, p, now), since = plat_read(p->current_since_ns), ran;
 
+	deadline = preempt_to_due(h, vm, p->current_vm, deadline, now);
 	if (lone && lone->flags & VM_HELD && plat_read(p->waits_vm) &&
 	    plat_read(p->wait_key) + k->quantum_us * US < deadline)
 		return false;

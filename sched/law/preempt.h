@@ -31,23 +31,42 @@ INLINE u64 preempt_current(struct host *h, const struct pcpu *p, u64 now)
 	return plat_read(p->current_key) + (v ? share_virtual(v, min_u64(ran, SEC_NS)) : 0);
 }
 
-/* The same to a world of no gang: of a gang all is counted that its vCPUs have run. One that wakes
- * gains no more than its distance to the VM's own deadline. */
-INLINE u64 preempt_by_lone(struct host *h, const struct pcpu *p, u64 now, bool wakes)
+/* Deadline of a gang slice under way, and all that the gang's vCPUs have run since: what it is to a
+ * world of no gang, or of a VM that is due at once. */
+INLINE u64 preempt_aged(const struct vm *v, u64 gang, u64 now)
 {
-	struct vm *v = plat_vm(h, p->current_vm);
-	u64 gang = v ? plat_read(v->gang_key) : 0, since;
-	u32 wants, waits;
+	u64 since = plat_read(v->gang_since_ns);
+	u32 wants = plat_read(v->runnable);
+	u32 waits = v->waiting; /* at the last look: all may run, or sleep, by now */
 
-	if (!gang || !with(GANG_PREEMPT) || !with(GANG_KEY))
-		return preempt_current(h, p, now);
-	since = plat_read(v->gang_since_ns);
-	wants = plat_read(v->runnable);
-	waits = v->waiting; /* at the last look: all may run, or sleep, by now */
 	if (now > since)
 		gang += share_virtual(v, min_u64(now - since, SEC_NS)) *
 			(wants > waits ? wants - waits : 1);
+	return gang;
+}
+
+/* The same to a world of no gang; with `own` it goes by its own time. One that wakes gains no more
+ * than its distance to the VM's own deadline. */
+INLINE u64 preempt_by_lone(struct host *h, const struct pcpu *p, u64 now, bool wakes, u64 own)
+{
+	struct vm *v = plat_vm(h, p->current_vm);
+	u64 gang = v ? plat_read(v->gang_key) : 0;
+
+	if (!gang || own || !with(GANG_PREEMPT) || !with(GANG_KEY))
+		return preempt_current(h, p, now);
+	gang = preempt_aged(v, gang, now);
 	return wakes ? min_u64(gang, share_vm_deadline(v)) : gang;
+}
+
+/* Deadline of VM `vm` to one that runs: the aged one of a gang, where that one is due at once. */
+SUBPROG u64 preempt_to_due(NONNULL(struct host *h), u32 vm, u32 runs, u64 deadline, u64 now)
+{
+	struct vm *v = plat_vm(h, vm), *r = plat_vm(h, runs);
+	u64 gang = v ? plat_read(v->gang_key) : 0;
+
+	if (!gang || !r || plat_read(r->request_ns))
+		return deadline;
+	return max_u64(deadline, preempt_aged(v, gang, now));
 }
 
 /* A world that may preempt. */
@@ -85,7 +104,7 @@ INLINE u64 preempt_over_sibling(struct host *h, const struct pcpu *p, const stru
 SUBPROG u64 preempt_gain(NONNULL(struct host *h), NONNULL(struct pcpu *p),
 			 NONNULL(struct candidate *c), u64 now)
 {
-	u64 margin = plat_knobs(h)->preempt_margin_us * US, current, more;
+	u64 margin = plat_knobs(h)->preempt_margin_us * US, current, more, gang;
 	struct vm *v = plat_vm(h, c->vm);
 
 	if (!plat_read(p->current_world) || !with(PREEMPT))
@@ -94,8 +113,8 @@ SUBPROG u64 preempt_gain(NONNULL(struct host *h), NONNULL(struct pcpu *p),
 		more = preempt_over_sibling(h, p, c, now);
 		return more > margin ? more - margin : 0;
 	}
-	current = c->chooses || (v && plat_read(v->gang_key)) ? preempt_current(h, p, now)
-							      : preempt_by_lone(h, p, now, true);
+	gang = v && plat_read(v->request_ns) ? plat_read(v->gang_key) : 0;
+	current = preempt_by_lone(h, p, now, true, c->chooses | gang);
 	return current > c->deadline + margin ? current - c->deadline - margin : 0;
 }
 

@@ -65,12 +65,14 @@ SUBPROG bool house_due(NONNULL(struct host *h), NONNULL(struct pcpu *p),
 			   NONNULL(struct world *w), NONNULL(struct wait_look *look))
 {
 	struct vm *v = plat_vm(h, w->vm);
+	u32 runs = plat_read(p->current_vm);
 	struct candidate cand;
 
 	look->seen++;
-	if (!v || plat_read(v->request_ns) || w->vm == plat_read(p->current_vm))
+	if (!v || plat_read(v->request_ns) || w->vm == runs)
 		return false;
 	cand = preempt_candidate(w, share_deadline(v, w));
+	cand.deadline = preempt_to_due(h, w->vm, runs, cand.deadline, look->now);
 	return preempt_gain(h, p, &cand, look->now);
 }
 

@@ -137,6 +137,22 @@ SUBPROG u32 siblings_stop(NONNULL(struct host *h), NONNULL(struct siblings_look 
 	return 0;
 }
 
+/* Where a co-stopped vCPU found an idle pCPU, its stop is no lag of its VM: no other VM had that
+ * time. No more than a period, for longer ago the pCPU may have been busy; and not where the VM's
+ * limit, its pCPUs or its cores may have kept it from there. */
+SUBPROG u32 siblings_spare(NONNULL(struct host *h), NONNULL(struct vm *v),
+			   NONNULL(const struct world *w), s32 idle)
+{
+	const struct knobs *k = plat_knobs(h);
+	u64 since = plat_read(w->state_since_ns), now = plat_now(h);
+
+	if (idle < 0 || plat_read(v->limiter) | h->plan_outside || cores_divided(h, k) ||
+	    k->core_sharing != SHARING_ANY || (s64)(h->v_ns - plat_read(v->vt_ns)) <= 0)
+		return 0;
+	plat_add(&v->vt_ns, share_virtual(v, now > since ? min_u64(now - since, k->cosched_poll_us * US) : 0));
+	return 0;
+}
+
 /* Co-starts vCPUs. */
 SUBPROG u32 siblings_start(NONNULL(struct host *h), NONNULL(struct siblings_look *s))
 {
@@ -156,6 +172,7 @@ SUBPROG u32 siblings_start(NONNULL(struct host *h), NONNULL(struct siblings_look
 			count_costopped(h, v, w);
 			continue;
 		}
+		siblings_spare(h, v, w, r.idle);
 		if (w->state == STATE_COSTOP) /* it may have stopped since s->now_ns */
 			state_change(h, w, STATE_READY, plat_now(h), WHY_CAUGHT_UP, r.pcpu);
 		requeue_enter(h, w, &r, plat_queue_key(t, h->v_ns));
