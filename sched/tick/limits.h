@@ -121,7 +121,7 @@ INLINE void limits_decide(struct host *h, struct limiter *l, u32 id, u64 now)
 	}
 }
 
-/* What a limiter has of the one above it: worlds that may start at once, and whether it binds, which
+/* What a limiter has of the one above it: worlds that may start at once, and whether it binds, as
  * it also does by what it parks. A function of its own, for the verifier walks what follows anew
  * for every path. */
 SUBPROG u32 limits_above(NONNULL(struct host *h), NONNULL(struct limiter *l), u32 parked)

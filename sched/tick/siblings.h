@@ -144,12 +144,13 @@ SUBPROG u32 siblings_spare(NONNULL(struct host *h), NONNULL(struct vm *v),
 			   NONNULL(const struct world *w), s32 idle)
 {
 	const struct knobs *k = plat_knobs(h);
-	u64 since = plat_read(w->state_since_ns), now = plat_now(h);
+	u64 since = plat_read(w->state_since_ns), now = plat_now(h), stopped;
 
 	if (idle < 0 || plat_read(v->limiter) | h->plan_outside || cores_divided(h, k) ||
 	    k->core_sharing != SHARING_ANY || (s64)(h->v_ns - plat_read(v->vt_ns)) <= 0)
 		return 0;
-	plat_add(&v->vt_ns, share_virtual(v, now > since ? min_u64(now - since, k->cosched_poll_us * US) : 0));
+	stopped = now > since ? min_u64(now - since, k->cosched_poll_us * US) : 0;
+	plat_add(&v->vt_ns, share_virtual(v, stopped));
 	return 0;
 }
 
