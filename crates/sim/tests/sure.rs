@@ -86,9 +86,9 @@ fn a_burner_has_its_part_at_once_beside_a_vm_that_is_powered_on() {
 }
 
 /// A VM of two vCPUs that runs for 50 us and sleeps for 300 us, beside one that just fills the
-/// host. The larger one's vCPUs co-stop for the one that waits, and pCPUs idle for moments; that was its
-/// lag for ever, and its gang slice kept the deadline of its begin: the small one waited 18 to
-/// 28 ms, had 3.7, 2.2 and 1.9 s, and missed its reservation.
+/// host. The larger one's vCPUs co-stop for the one that waits, and pCPUs idle for moments; that
+/// was its lag for ever, and its gang slice kept the deadline of its begin: the small one waited 18
+/// to 28 ms, had 3.7, 2.2 and 1.9 s, and missed its reservation.
 #[test]
 fn a_vm_of_short_runs_does_not_wait_behind_one_that_fills_the_host() {
     for (pcpus, least_ms) in [(8, 3900), (16, 2820), (32, 2800)] {
@@ -114,14 +114,15 @@ fn a_vm_of_short_runs_does_not_wait_behind_one_that_fills_the_host() {
 }
 
 /// A VM of a pool whose sibling has all of the pool reserved gets next to nothing in the worst
-/// case, which was its weight until the first plan where VMs are pinned: after one slice it was 50 s
-/// of virtual time ahead, and starved for 10 to 40 s; so after each change of its shares.
+/// case, which was its weight until the first plan where VMs are pinned: after one slice it was
+/// 50 s of virtual time ahead, and starved for 10 to 40 s; so after each change of its shares.
 #[test]
 fn a_weight_that_was_tiny_for_a_moment_is_not_waited_off() {
     for (pcpus, change) in [(8, ""), (8, "[[change]]\nat = '4s'\nvm = 'app'\nshares = 2100\n")] {
         let text = format!(
             "duration = '12s'\nwarmup = '4s'\n[host]\ncores_per_llc = {pcpus}\n\
-             [[pool]]\nname = 'prod'\n[[vm]]\nname = 'sql'\nvcpus = 2\npool = 'prod'\nreservation = '200%'\n\
+             [[pool]]\nname = 'prod'\n\
+             [[vm]]\nname = 'sql'\nvcpus = 2\npool = 'prod'\nreservation = '200%'\n\
              [[vm]]\nname = 'app'\nvcpus = 2\npool = 'prod'\n[[vm]]\nname = 'batch'\nvcpus = 8\n\
              [[vm]]\nname = 'pinned'\nvcpus = 1\naffinity = '0-3'\n{change}"
         );
