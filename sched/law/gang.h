@@ -56,8 +56,8 @@ INLINE bool gang_spins(const struct vm *v, u64 now)
 /* Whether the lone world that runs on `p` makes room for a gang of VM `vm` with `deadline`: its own
  * is later; or, if that VM's vCPUs wait for each other, earlier by a quantum of its VM at most. It
  * can make up for that, if it gets less than it asks for and no plan moves it, and has not just
- * woken. Where VMs are pinned to few pCPUs, one of them that waits has the pCPU next, if it is
- * earlier. */
+ * woken. To one with a request of 0 the gang's deadline grows with its time. Where VMs are pinned
+ * to few pCPUs, one of them that waits has the pCPU next, if it is earlier. */
 SUBPROG bool gang_before_lone(NONNULL(struct host *h), NONNULL(struct pcpu *p), u32 vm,
 			      u64 deadline, u64 now)
 {

@@ -9,7 +9,8 @@
  *		since, of all its vCPUs but those that wait, at most the VM's own deadline. To
  *		another gang that wakes a vCPU goes by its own time, so the first gang is not
  *		broken up, and so to siblings that wait (pcpu.sibling_key). Where a pCPU is chosen
- *		too: no world leaves its cache for a gang's age
+ *		too: no world leaves its cache for a gang's age. A VM with a request of 0 counts
+ *		as no gang, whether its world is the candidate or runs (preempt_to_due)
  *		between siblings: CPU time of the running one - CPU time of the candidate, whole
  *		first slice of the candidate: its gain and the margin, in its own CPU time
  * Units	ns of virtual time
@@ -31,8 +32,8 @@ INLINE u64 preempt_current(struct host *h, const struct pcpu *p, u64 now)
 	return plat_read(p->current_key) + (v ? share_virtual(v, min_u64(ran, SEC_NS)) : 0);
 }
 
-/* Deadline of a gang slice under way, and all that the gang's vCPUs have run since: what it is to a
- * world of no gang, or of a VM that is due at once. */
+/* Deadline of a gang slice under way, and the virtual time of its vCPUs since: what it is to a
+ * world of no gang, or of a VM with a request of 0. */
 INLINE u64 preempt_aged(const struct vm *v, u64 gang, u64 now)
 {
 	u64 since = plat_read(v->gang_since_ns);
@@ -58,13 +59,14 @@ INLINE u64 preempt_by_lone(struct host *h, const struct pcpu *p, u64 now, bool w
 	return wakes ? min_u64(gang, share_vm_deadline(v)) : gang;
 }
 
-/* Deadline of VM `vm` to one that runs: the aged one of a gang, where that one is due at once. */
+/* Deadline of VM `vm` beside a world of VM `runs`: where that one's request is 0 and `vm` has a
+ * gang slice, with the virtual time since. Else a gang would preempt what has just preempted it. */
 SUBPROG u64 preempt_to_due(NONNULL(struct host *h), u32 vm, u32 runs, u64 deadline, u64 now)
 {
 	struct vm *v = plat_vm(h, vm), *r = plat_vm(h, runs);
 	u64 gang = v ? plat_read(v->gang_key) : 0;
 
-	if (!gang || !r || plat_read(r->request_ns))
+	if (!gang || !r || plat_read(r->request_ns) || !with(GANG_PREEMPT))
 		return deadline;
 	return max_u64(deadline, preempt_aged(v, gang, now));
 }

@@ -69,7 +69,7 @@ fn limits_in_parts_hold_for_vms_that_sleep() {
 /// A pool of a burner and of VMs that sleep briefly, beside a busy VM that wants all pCPUs.
 #[test]
 fn a_limit_is_used_whole_by_a_burner_beside_short_sleepers() {
-    // While uses of the budget were kept for sleepers: 481 and 460 in the last two.
+    // While uses of the budget were kept for sleepers: 442 and 460 in the last two.
     for (pcpus, limit, sleepers, work, sleep, least) in [
         (2, 50, 4, "5us", "100us", 485),
         (4, 50, 4, "5us", "100us", 485),
