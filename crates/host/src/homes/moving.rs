@@ -34,14 +34,14 @@ pub(super) type Process = (i32, u64);
 
 /// Memory of a client that is to follow until the next round.
 #[derive(Clone)]
-struct Job {
+pub(super) struct Job {
     client: ClientId,
     process: Process,
     guest: Arc<Guest>,
     part: Range<u64>,
     /// The kernel's number of the home.
     node: u32,
-    bytes: u64,
+    pub(super) bytes: u64,
     moved: u64,
     /// Bytes looked at in a row that were at home already.
     passed: u64,
@@ -111,12 +111,6 @@ impl Moving {
     /// What was found since the last call, and of which mappings.
     pub(super) fn bound(&self) -> Vec<(Process, Arc<Guest>, Bound)> {
         mem::take(&mut self.shared.lock().bound)
-    }
-
-    /// Bytes that are to follow until the next round.
-    #[cfg(test)]
-    pub(super) fn ordered(&self) -> u64 {
-        self.shared.lock().jobs.iter().map(|j| j.bytes).sum()
     }
 }
 
@@ -191,8 +185,19 @@ impl State {
 }
 
 impl Homes {
-    /// What is to follow until the next round: no more than the nodes have room for.
+    /// Orders what is to follow until the next round.
     pub(super) fn order(&mut self, roots: &Roots) {
+        let jobs = self.jobs(roots);
+        let mut state = self.moving.shared.lock();
+        state.jobs = jobs;
+        state.round += 1;
+        state.begin_ns = monotonic_ns();
+        state.period_ns = self.planner.knobs().period_ms * 1_000_000;
+        self.moving.shared.changed.notify_one();
+    }
+
+    /// What is to follow until the next round: no more than the nodes have room for.
+    pub(super) fn jobs(&self, roots: &Roots) -> Vec<Job> {
         let mut room: Vec<u64> = self
             .nodes
             .iter()
@@ -226,13 +231,7 @@ impl Homes {
                 passed: 0,
             })
         };
-        let jobs = orders.iter().filter_map(job).filter(|j| j.bytes > 0).collect();
-        let mut state = self.moving.shared.lock();
-        state.jobs = jobs;
-        state.round += 1;
-        state.begin_ns = monotonic_ns();
-        state.period_ns = self.planner.knobs().period_ms * 1_000_000;
-        self.moving.shared.changed.notify_one();
+        orders.iter().filter_map(job).filter(|j| j.bytes > 0).collect()
     }
 
     /// Takes down what has followed, and prints what did not, once for each VM.
