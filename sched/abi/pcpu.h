@@ -16,6 +16,11 @@ struct cluster {
 	 * place/whole.h) */
 	u64 kept;
 
+	/* --- tick/housekeep.h --- */
+
+	/* part of its pCPUs that is busy, in 65,536ths: a mean over LOAD_ROUNDS rounds */
+	u32 load;
+
 	/* --- user space --- */
 
 	u32 pcpus;

@@ -69,6 +69,9 @@ INLINE bool idle_on_core(const struct cluster *c, u32 smt, u64 idle, u32 bit)
 	return idle_cores(c, smt, idle) & own;
 }
 
+/* rounds of housekeeping in the mean of a cluster's load */
+#define LOAD_ROUNDS 16
+
 /* How many pCPUs of a cluster are busy, in 256ths of them. */
 SUBPROG u32 idle_load(NONNULL(struct cluster *c))
 {

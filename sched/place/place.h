@@ -5,7 +5,8 @@
  *		the caches cost (VS51 "Load Balancing", L2); never a pCPU that the world may not use
  * Law		idle: for the first world of a new VM the LLC of the least load; its others look
  *		from that node on. For a world that ran for longer than spread_us when it was awake
- *		last, or has never run, a core of an LLC of the node with less load by LLC_MARGIN.
+ *		last, or has never run, a core of an LLC of the node with less load by LLC_MARGIN:
+ *		now, and if it has run before, by half of that for the last 160 ms even without it.
  *		Else own pCPU's core, cores of the cluster, cores near, own pCPU, threads of the
  *		cluster, threads near. While the pCPU where a VM's world ran last is idle, the cores
  *		of this last list count only if they have been so for spread_us: a world that sleeps
@@ -45,6 +46,10 @@
 #define PLACE_LATER (-2)
 /* a new VM, and a new world, have used less CPU time */
 #define NEW_NS (100000 * US)
+/* of place_llc, in place of a load: a VM's first world, one without caches, one that keeps them */
+#define PLACE_FIRST (~0u)
+#define PLACE_NEW (~0u - 1)
+#define PLACE_SHORT (~0u - 2)
 
 /* Whether a host task is placed at the pCPU of its waker, which is about to sleep (a pipe's
  * reader): it runs next there, with a warm cache, and no idle pCPU is woken. Not while a world
@@ -89,7 +94,7 @@ RARE_SUBPROG u64 place_admitted(NONNULL(struct host *h), u32 cluster, u32 vm, u6
 }
 
 /* Reserves a pCPU of a cluster: of a core that has idled since before `before`, unless that is 0;
- * -1 if there is none. */
+ * less than 0: there is none, PLACE_LATER if some are idle. */
 SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 before)
 {
 	struct cluster *c = plat_cluster(h, cluster);
@@ -115,54 +120,35 @@ SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 
 		if (plat_may_run(t, q->id) && idle_reserve(c, bit))
 			return (s32)q->id;
 	}
-	return -1;
+	return PLACE_LATER;
 }
 
-enum place_where { WHERE_ANY, WHERE_IN_LLC, WHERE_OUTSIDE };
+/* Entries of near from `from` to `end`: a verifier walks a function once for all numbers. */
+INLINE u64 place_range(u32 from, u32 end)
+{
+	return (u64)end << 32 | from;
+}
 
-/* Reserves a pCPU of a cluster near `own`, in any LLC, in its own or outside of that; less than 0:
- * it finds none, PLACE_LATER if some are idle. */
-TEMPLATE s32 place_clusters(struct host *h, struct cluster *own, plat_task *t, u64 before,
-			    enum place_where where)
+/* Reserves a pCPU of a cluster near `own`, of these entries; less than 0: it finds none,
+ * PLACE_LATER if some are idle. */
+SUBPROG s32 place_near(NONNULL(struct host *h), NONNULL(struct cluster *own), TRUSTED_TASK(t),
+		       u64 before, u64 range)
 {
 	s32 found = -1;
 
 	plat_for(i, NEAR_MAX) {
-		u32 at = i + (where == WHERE_OUTSIDE ? own->nears_of_llc : 0);
-		u32 end = where == WHERE_IN_LLC ? own->nears_of_llc : own->nears;
-		u32 near = own->near[at & (CLUSTERS_MAX - 1)];
-		struct cluster *c = at < end ? plat_cluster(h, near) : NULL;
+		u32 at = i + (u32)range;
+		s32 one;
 
-		if (!c)
+		if (at >= range >> 32)
 			break;
-		if (!plat_read(c->idle))
-			continue;
-		if (where == WHERE_OUTSIDE && !home_has(home_mask(h, t), c->domain))
-			continue;
-		found = place_in(h, near, t, before);
-		if (found >= 0)
-			return found;
-		found = PLACE_LATER;
+		one = place_in(h, own->near[at & (CLUSTERS_MAX - 1)], t, before);
+		if (one >= 0)
+			return one;
+		if (one == PLACE_LATER)
+			found = one;
 	}
 	return found;
-}
-
-SUBPROG s32 place_near(NONNULL(struct host *h), NONNULL(struct cluster *own), TRUSTED_TASK(t),
-		       u64 before)
-{
-	return place_clusters(h, own, t, before, WHERE_ANY);
-}
-
-SUBPROG s32 place_in_llc(NONNULL(struct host *h), NONNULL(struct cluster *own), TRUSTED_TASK(t),
-			 u64 before)
-{
-	return place_clusters(h, own, t, before, WHERE_IN_LLC);
-}
-
-SUBPROG s32 place_outside(NONNULL(struct host *h), NONNULL(struct cluster *own), TRUSTED_TASK(t),
-			  u64 before)
-{
-	return place_clusters(h, own, t, before, WHERE_OUTSIDE);
 }
 
 /* Reserves the best idle pCPU for a thread that last ran on `prev`; less than 0: there is none,
@@ -190,22 +176,23 @@ TEMPLATE s32 place_search(struct host *h, plat_task *t, u32 prev, bool stays)
 	if (!with(WHOLE_CORE))
 		before = 0;
 	found = place_in(h, p->cluster, t, before);
-	if (found < 0 && stays && c->nears_of_llc)
-		found = place_in_llc(h, c, t, before);
+	if (found < 0 && stays)
+		found = place_near(h, c, t, before, place_range(0, c->nears_of_llc));
 	if (stays && before)
 		before -= plat_knobs(h)->spread_us * US;
-	if (found < 0 && c->nears)
-		found = stays ? place_outside(h, c, t, before) : place_near(h, c, t, before);
+	if (found < 0)
+		found = place_near(h, c, t, before,
+				   place_range(stays ? c->nears_of_llc : 0, c->nears));
 	if (found >= 0 || h->smt == 1)
 		return found;
 	if (own && idle_reserve(c, p->bit))
 		return (s32)p->id;
 	near = found;
 	found = place_in(h, p->cluster, t, 0);
-	if (found < 0 && stays && c->nears_of_llc)
-		found = place_in_llc(h, c, t, 0);
+	if (found < 0 && stays)
+		found = place_near(h, c, t, 0, place_range(0, c->nears_of_llc));
 	if (found < 0 && !stays && near == PLACE_LATER)
-		found = place_near(h, c, t, 0);
+		found = place_near(h, c, t, 0, place_range(0, c->nears));
 	return found >= 0 ? found : near;
 }
 
@@ -220,38 +207,50 @@ SUBPROG s32 place_stays(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 	return place_search(h, t, prev, true);
 }
 
-/* Whether a world that wakes is worth new caches: it has not run yet, or ran for so long when it
- * was awake last. */
-INLINE bool place_runs_long(struct host *h, const struct world *w)
+/* Load below which an LLC must have been for long for a world that wakes on `prev` to leave its
+ * caches: by half of LLC_MARGIN below that of its own LLC without it, as if it never slept. One
+ * that has not run has none, one that ran briefly when it was awake last keeps them. */
+SUBPROG u32 place_leaves(NONNULL(struct host *h), NONNULL(struct world *w), u32 prev)
 {
+	struct pcpu *p = plat_pcpu(h, prev);
+	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	u64 ran = w->time_ns[STATE_RUN];
+	u32 less;
 
-	return !ran || ran - w->ran_before_ns > plat_knobs(h)->spread_us * US;
+	if (!c || !c->pcpus || !ran)
+		return PLACE_NEW;
+	if (ran - w->ran_before_ns <= plat_knobs(h)->spread_us * US)
+		return PLACE_SHORT;
+	less = LLC_MARGIN / 2 * 256 + 65536 / c->pcpus;
+	return c->load > less ? c->load - less : 0;
 }
 
 /* Reserves a whole idle core of an LLC of the node that has less load than that of `prev` by
- * LLC_MARGIN; `first`, a VM's first world, has no caches and no siblings to leave: a pCPU of the
+ * LLC_MARGIN, and has had less than `lasting`. PLACE_FIRST has no siblings to leave: a pCPU of the
  * LLC of the host that has the least load. -1 if there is none. */
-SUBPROG s32 place_llc(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev, bool first)
+SUBPROG s32 place_llc(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev, u32 lasting)
 {
+	bool first = lasting == PLACE_FIRST;
 	struct pcpu *p = plat_pcpu(h, prev);
 	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	u32 margin = first ? 1 : LLC_MARGIN, least = c ? idle_load(c) : 0, best = 0;
 	u64 home = home_mask(h, t);
+	u32 nears;
 	s32 found;
 
 	if (!c || least < margin || !with(PLACE_LLC))
 		return -1;
 	least -= margin - 1;
+	nears = first ? c->nears : c->nears_of_node;
 	plat_for(i, NEAR_MAX) {
-		u32 near = i < c->nears ? c->near[i & (CLUSTERS_MAX - 1)] : CLUSTERS_MAX;
+		u32 near = i < nears ? c->near[i & (CLUSTERS_MAX - 1)] : CLUSTERS_MAX;
 		struct cluster *other = near < CLUSTERS_MAX ? plat_cluster(h, near) : NULL;
 		u32 load;
 
-		if (!other || (!first && other->node != c->node))
+		if (!other)
 			break;
 		if (!plat_read(other->idle) || other->llc == c->llc ||
-		    !home_has(home, other->domain))
+		    other->load >= lasting || !home_has(home, other->domain))
 			continue;
 		load = idle_load(other);
 		if (load < least) {
@@ -276,7 +275,7 @@ SUBPROG s32 place_new(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct w
 	w->flags &= ~WORLD_NEW;
 	if (there && here && there->node != here->node)
 		prev = there->id;
-	found = place_llc(h, t, prev, begins);
+	found = place_llc(h, t, prev, begins ? PLACE_FIRST : PLACE_NEW);
 	if (found < 0)
 		found = place_idle(h, t, prev);
 	if (found >= 0 && begins)
@@ -288,11 +287,12 @@ SUBPROG s32 place_new(NONNULL(struct host *h), TRUSTED_TASK(t), NONNULL(struct w
  * last, for less than caches take to fill, stays, unless its home is elsewhere. */
 INLINE s32 place_woken(struct host *h, plat_task *t, struct world *w, u32 prev)
 {
+	u32 lasting = place_leaves(h, w, prev);
 	struct pcpu *p;
 	s32 found = -1;
 
-	if (place_runs_long(h, w)) {
-		found = place_llc(h, t, prev, false);
+	if (lasting != PLACE_SHORT) {
+		found = place_llc(h, t, prev, lasting);
 	} else if (with(SHORT_IDLE) && w->vm != VM_SYSTEM && w->last_pcpu == (s32)prev &&
 		   !(w->flags & WORLD_RESTRICTED)) {
 		found = place_stays(h, t, prev);

@@ -104,15 +104,17 @@ SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
 	plat_for(i, HOUSE_PCPUS) {
 		u32 id = part * HOUSE_PCPUS + i;
 		struct pcpu *p = id < h->pcpus ? plat_pcpu(h, id) : NULL;
-		struct cluster *c = p && count_waiting(p) ? plat_cluster(h, p->cluster) : NULL;
+		struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 
-		if (!p)
+		if (!c)
 			break;
+		if (!p->bit)
+			c->load += idle_load(c) * (256 / LOAD_ROUNDS) - c->load / LOAD_ROUNDS;
 		if (cores_granted(h, plat_knobs(h)))
 			whole_check(h, p);
 		if (plat_read(p->strays))
 			trace_kick(h, p->id, KICK_PREEMPT, WHY_MIGRATED);
-		if (c && !idle_online(c, p->bit))
+		if (!idle_online(c, p->bit))
 			online_drain(h, p);
 		else if (with(REQUEST_SCAN) && plat_read(p->waits_vm) &&
 			 plat_read(p->current_world))

@@ -192,6 +192,42 @@ fn vcpus_go_to_the_llcs_of_their_node_that_have_the_least_load() {
     assert!(moved.llc < 200, "{moved:?}");
 }
 
+/// Each LLC has as many vCPUs as cores, or one less: at any moment one has two fewer that run than
+/// another, and a moment later it is the other way round. A rule that looks at the moment alone
+/// moves vCPUs 13,000 times in 10 s, and 90 % of the time is work.
+#[test]
+fn a_moment_of_less_load_is_no_reason_to_leave_caches() {
+    for (llcs, cores, vcpus) in [(4, 4, 14), (2, 8, 14), (3, 2, 5)] {
+        let text = format!(
+            "duration = '12s'\nwarmup = '2s'\n[host]\nllcs_per_node = {llcs}\n\
+             cores_per_llc = {cores}\n[hardware]\n"
+        ) + &vm(
+            "app",
+            vcpus,
+            "profile = 'specjbb2005'\n\
+             workload = { kind = 'io', work = '1500us', sleep = '500us', dist = 'exponential' }",
+        );
+        let app = times(&outcome(&format!("moments-{llcs}-{cores}"), &text), "app");
+        assert!(app.moved.expect("hardware is simulated").llc < 10, "{llcs} LLCs: {app:?}");
+        assert!(app.work * 1000 >= app.used_ns * 995, "{llcs} LLCs: {app:?}");
+    }
+}
+
+/// While others run in the second LLC all four have to share the first one's caches. When these
+/// have gone, two of them leave, which their runs of 9 ms are worth.
+#[test]
+fn lasting_load_is_a_reason_to_leave_caches() {
+    let text = "duration = '13s'\nwarmup = '3s'\n[host]\nllcs_per_node = 2\ncores_per_llc = 4\n\
+        [hardware]\n"
+        .to_owned()
+        + &vm("first", 1, "count = 4\naffinity = '4-7'\nstop = '2s'")
+        + &vm("rest", 1, "count = 4\nworkload = { kind = 'io', work = '9ms', sleep = '1ms' }");
+    let out = outcome("lasting", &text);
+    let busy = |pcpus: &[views::Pcpu]| pcpus.iter().map(|p| p.busy_ns / 1_000_000).sum::<u64>();
+    let busy: Vec<u64> = out.result.pcpus.chunks(4).map(busy).collect();
+    assert!(busy.iter().all(|ms| ms.abs_diff(18_000) <= 20), "{busy:?}");
+}
+
 #[test]
 fn new_vms_go_to_the_node_of_less_load_and_their_vcpus_stay_together() {
     let text = "duration = '10s'\n[host]\nsockets = 2\ncores_per_llc = 6\n[hardware]\n".to_owned()
