@@ -136,6 +136,19 @@ fn a_trace_becomes_the_same_batch_file() {
 }
 
 #[test]
+fn a_log_of_a_hundred_days_is_shown_at_once() {
+    let log = file("top-days.log").to_string_lossy().into_owned();
+    let lines = ["1 0 0.000 SETRUNSTATE 1 WAIT_IDLE", "2 0 9000000000000.000 SETRUNSTATE 1 RUN"];
+    fs::write(&log, lines.join("\n") + "\n").expect("written");
+    for n in ["1", "4500000000", "9000000000"] {
+        let shown = out(&["top", "--file", &log, "-d", "1ms", "--once", "-n", n]);
+        assert!(shown.contains(" 1 worlds"), "{n}: {shown}");
+    }
+    let batch = out(&["top", "--file", &log, "-d", "1ms", "-b", "-n", "3"]);
+    assert_eq!(batch.lines().count(), 4, "{batch}");
+}
+
+#[test]
 fn a_batch_file_is_shown_as_the_host_was() {
     let csv = file("top.csv");
     fs::write(&csv, out(&["top", "--sim", "demo", "--duration", "12s", "-b", "-d", "2"]))

@@ -1,11 +1,12 @@
 //! Opens a recorded file, a batch file of esxtop or Tandem or a trace, and gives its samples by
 //! number.
 
+use crate::cut::Cut;
 use crate::play::{Player, Sample};
-use crate::replayed::replayed;
 use esxtop::{Recorded, read};
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
+use std::rc::Rc;
 
 /// A file that cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +59,8 @@ pub struct Opened {
     pub len: usize,
     /// A sample by its number.
     pub get: Box<dyn Fn(usize) -> Option<Sample>>,
+    /// Time of a sample since the first look, in ns, by its number.
+    pub up_ns: Box<dyn Fn(usize) -> Option<u64>>,
     /// What is missing of a batch file, where something is.
     pub missing: Option<String>,
     /// What is damaged of a trace, and what is known of the missing part.
@@ -70,7 +73,7 @@ impl Opened {
     /// Plays it, `pace` times as fast as the interval says; `None`: as fast as possible.
     #[must_use]
     pub fn player(self, pace: Option<f64>) -> Player {
-        Player::of_file(self.title, self.len, self.get, pace)
+        Player::of_file(self.title, self.len, self.get, self.up_ns, pace)
     }
 }
 
@@ -98,21 +101,25 @@ fn batch(file: &str, input: impl Read) -> Result<Opened, FileError> {
     let missing = batch.cut_line.map(|line| format!("line {line}, the last, is cut and left out"));
     let host = batch.host().map(str::to_owned);
     let title = format!("{file}{}", host.as_ref().map_or_else(String::new, |h| format!(" of {h}")));
-    let recorded = Recorded::new(batch);
+    let recorded = Rc::new(Recorded::new(batch));
     let len = recorded.len();
-    let get = move |i: usize| {
-        let rates = recorded.rates(i)?;
-        Some(Sample { rates, up_ns: u64::try_from(recorded.since_ms(i)).unwrap_or(0) * 1_000_000 })
+    let (first, second) = (Rc::clone(&recorded), recorded);
+    let up_ns = move |i: usize| {
+        (i < len).then(|| u64::try_from(second.since_ms(i)).unwrap_or(0) * 1_000_000)
     };
-    Ok(Opened { title, len, get: Box::new(get), missing, damage: None, host })
+    let up = up_ns.clone();
+    let get = move |i: usize| Some(Sample { rates: first.rates(i)?, up_ns: up(i)? });
+    let (get, up_ns) = (Box::new(get), Box::new(up_ns));
+    Ok(Opened { title, len, get, up_ns, missing, damage: None, host })
 }
 
 fn of_trace(file: &str, input: impl Read, interval_s: f64) -> Result<Opened, FileError> {
     let loaded = trace::load(BufReader::new(input))
         .map_err(|source| FileError::Trace { file: file.to_owned(), source })?;
     let damage = loaded.trace.damage_of(file);
-    let samples = replayed(&loaded.trace.events, (interval_s * 1e9) as u64);
-    let (title, len) = (format!("trace {file}"), samples.len());
-    let get = Box::new(move |i: usize| samples.get(i).cloned());
-    Ok(Opened { title, len, get, missing: None, damage, host: None })
+    let cut = Rc::new(Cut::new(loaded.trace.events, (interval_s * 1e9) as u64));
+    let (title, len) = (format!("trace {file}"), cut.len());
+    let times = Rc::clone(&cut);
+    let (get, up_ns) = (Box::new(move |i| cut.get(i)), Box::new(move |i| times.up_ns(i)));
+    Ok(Opened { title, len, get, up_ns, missing: None, damage, host: None })
 }

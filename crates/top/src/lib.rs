@@ -12,12 +12,14 @@
 //! | `view.rs`, `help.rs` | the whole screen as lines; help, made from the table of counters |
 //! | `play.rs` | samples one after the other: as they come, or back and forth in what was recorded
 //! |
-//! | `file.rs`, `replayed.rs` | samples from a batch file; from a trace |
+//! | `file.rs`, `cut.rs` | samples from a batch file; from a trace, each when it is asked for |
+//! | `replayed.rs` | the events of a trace summed up to esxtop's counters |
 //! | `write.rs` | samples as batch file, lines of JSON, or one screen as text |
 //! | `term.rs` | the terminal: drawing, keys, and putting everything back at the end |
 
 mod cells;
 mod config;
+mod cut;
 mod file;
 mod head;
 mod help;
@@ -37,7 +39,6 @@ pub use file::{FileError, Opened, open};
 pub use keys::{Action, KEYS, Key, keys_markdown};
 pub use line::Tone;
 pub use play::{Error, Player, Polled, Sample, Source};
-pub use replayed::replayed;
 pub use state::State;
 pub use term::{TermError, run};
 pub use view::{Size, Status, View, view};

@@ -52,10 +52,20 @@ pub trait Source {
 
 /// Gives a sample of a file by its number.
 type Get = Box<dyn Fn(usize) -> Option<Sample>>;
+/// Gives its time since the first look, in ns.
+type UpNs = Box<dyn Fn(usize) -> Option<u64>>;
+
+/// What is recorded in a file.
+struct Recording {
+    title: String,
+    get: Get,
+    up_ns: UpNs,
+    len: usize,
+}
 
 enum Tape {
     Growing { kept: VecDeque<Rc<Sample>>, source: Box<dyn Source>, ended: bool },
-    File { title: String, get: Get, len: usize, due: Option<Duration>, pace: Option<f64> },
+    File { file: Recording, due: Option<Duration>, pace: Option<f64> },
 }
 
 /// Plays samples.
@@ -78,10 +88,11 @@ impl Player {
     /// Plays `len` samples of a file, `pace` times as fast as the interval says; `None`: as fast as
     /// possible.
     #[must_use]
-    pub fn of_file(title: String, len: usize, get: Get, pace: Option<f64>) -> Player {
+    pub fn of_file(title: String, len: usize, get: Get, up_ns: UpNs, pace: Option<f64>) -> Player {
         let shown = get(0).map(Rc::new);
+        let file = Recording { title, get, up_ns, len };
         Player {
-            tape: Tape::File { title, get, len, due: None, pace },
+            tape: Tape::File { file, due: None, pace },
             at: 0,
             paused: false,
             wait: Duration::ZERO,
@@ -106,7 +117,7 @@ impl Player {
     pub fn title(&self) -> String {
         match &self.tape {
             Tape::Growing { source, .. } => source.title(),
-            Tape::File { title, .. } => title.clone(),
+            Tape::File { file, .. } => file.title.clone(),
         }
     }
 
@@ -115,7 +126,7 @@ impl Player {
     pub fn doing(&self) -> String {
         let paused = if self.paused { "paused" } else { "" };
         match &self.tape {
-            Tape::File { len, .. } => {
+            Tape::File { file: Recording { len, .. }, .. } => {
                 format!("{} of {len} {paused}", (self.at + 1).min(*len)).trim_end().to_owned()
             }
             Tape::Growing { kept, ended, .. } => {
@@ -138,11 +149,11 @@ impl Player {
             return Ok(false);
         }
         match &mut self.tape {
-            Tape::File { len, due, pace, .. } => {
+            Tape::File { file, due, pace } => {
                 let each = pace.map_or(FASTEST, |p| interval.div_f64(p).max(FASTEST));
                 let next = *due.get_or_insert(now + each);
                 self.wait = next.saturating_sub(now);
-                if now < next || self.at + 1 >= *len {
+                if now < next || self.at + 1 >= file.len {
                     return Ok(false);
                 }
                 *due = Some(now + each);
@@ -199,9 +210,9 @@ impl Player {
 
     fn show(&mut self, at: usize) {
         let shown = match &self.tape {
-            Tape::File { get, len, .. } => {
-                self.at = at.min(len.saturating_sub(1));
-                get(self.at).map(Rc::new)
+            Tape::File { file, .. } => {
+                self.at = at.min(file.len.saturating_sub(1));
+                (file.get)(self.at).map(Rc::new)
             }
             Tape::Growing { kept, .. } => {
                 self.at = at.min(kept.len().saturating_sub(1));
@@ -215,11 +226,11 @@ impl Player {
     pub fn jump_and_pause(&mut self, seconds: f64) {
         self.paused = true;
         let up = |i: usize| match &self.tape {
-            Tape::File { get, .. } => get(i).map(|s| s.up_ns),
+            Tape::File { file, .. } => (file.up_ns)(i),
             Tape::Growing { kept, .. } => kept.get(i).map(|s| s.up_ns),
         };
         let len = match &self.tape {
-            Tape::File { len, .. } => *len,
+            Tape::File { file, .. } => file.len,
             Tape::Growing { kept, .. } => kept.len(),
         };
         let wanted = (seconds * 1e9) as u64;
@@ -324,7 +335,9 @@ mod tests {
     #[test]
     fn a_file_is_played_at_its_pace_and_jumped_in() {
         let get = |i: usize| (i < 10).then(|| at(100 + i as u64 * 5));
-        let mut p = Player::of_file("f".to_owned(), 10, Box::new(get), Some(2.0));
+        let up_ns = move |i: usize| get(i).map(|s| s.up_ns);
+        let (get, up_ns) = (Box::new(get), Box::new(up_ns));
+        let mut p = Player::of_file("f".to_owned(), 10, get, up_ns, Some(2.0));
         assert_eq!((shown(&p), p.doing()), (Some(100), "1 of 10".to_owned()));
         let five = 5 * S;
         let ticks = [0, 1, 2, 3, 4, 5].map(|t| p.tick(t * S, five).unwrap());

@@ -1,5 +1,4 @@
-//! A trace as esxtop's counters: states, pCPUs and counts summed up to each interval's end; it
-//! judges nothing.
+//! A trace as esxtop's counters: states, pCPUs and counts summed up to a moment; it judges nothing.
 //!
 //! *Law*: a time is the sum of a world's stays in a state, up to the moment. A core is busy while
 //! one of its threads is; a pCPU's used time is its busy time, less half of what both threads of
@@ -8,14 +7,12 @@
 //! are missing from all sums.
 
 use esxtop::{
-    CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, HostMemory, LoadAverage,
-    PcpuCounters, Rates, Role, Totals, VmMemory, Wid, WorldCounters,
+    CoreCounters, Counters, Gauges, Gid, GroupCounters, GroupKind, HostMemory, PcpuCounters, Role,
+    Totals, VmMemory, Wid, WorldCounters,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use trace::{Event, Kind, Now, Replay, Role as TraceRole, State};
 use units::{PcpuId, VmId, WorldId};
-
-use crate::play::Sample;
 
 /// Wall clock of a trace's first event: it tells none. 2000-01-01.
 const EPOCH_UNIX_S: i64 = 946_684_800;
@@ -50,7 +47,8 @@ struct Core {
 }
 
 /// The host so far.
-struct Host {
+#[derive(Clone)]
+pub(crate) struct Host {
     replay: Replay,
     begin: u64,
     at: u64,
@@ -62,48 +60,8 @@ struct Host {
     memory: BTreeMap<VmId, VmMemory>,
 }
 
-/// The samples of a trace, one each `interval_ns`, and one of what is left at its end.
-#[must_use]
-pub fn replayed(events: &[Event], interval_ns: u64) -> Vec<Sample> {
-    let interval_ns = interval_ns.max(1);
-    let begin = events.iter().find(|e| !e.kind.is_name()).map_or(0, |e| e.ns);
-    let mut host = Host::new(begin);
-    let mut last: Option<Counters> = None;
-    let mut load = LoadAverage::new();
-    let mut out = vec![];
-    let mut due = begin + interval_ns;
-    let mut take = |host: &mut Host, at: u64, last: &mut Option<Counters>| {
-        host.advance(at);
-        let now = host.counters();
-        if let Some(mut rates) = last.as_ref().and_then(|before| Rates::between(before, &now).ok())
-        {
-            rates.feed(&mut load);
-            out.push(Sample { rates, up_ns: at - begin });
-        }
-        *last = Some(now);
-    };
-    for event in events {
-        if !event.kind.is_name() {
-            // Events of the first moment are the initial state.
-            if last.is_none() && event.ns > begin {
-                take(&mut host, begin, &mut last);
-            }
-            while event.ns >= due {
-                take(&mut host, due, &mut last);
-                due += interval_ns;
-            }
-        }
-        host.take(event);
-    }
-    let end = host.replay.ns();
-    if last.is_some() && end > due - interval_ns {
-        take(&mut host, end, &mut last);
-    }
-    out
-}
-
 impl Host {
-    fn new(begin: u64) -> Host {
+    pub(crate) fn new(begin: u64) -> Host {
         Host {
             replay: Replay::new(),
             begin,
@@ -118,7 +76,7 @@ impl Host {
     }
 
     /// Takes an event: what lasted until then is summed up first.
-    fn take(&mut self, event: &Event) {
+    pub(crate) fn take(&mut self, event: &Event) {
         if !event.kind.is_name() {
             self.advance(event.ns);
         }
@@ -170,7 +128,7 @@ impl Host {
     }
 
     /// Sums up what pCPUs did until `ns`.
-    fn advance(&mut self, ns: u64) {
+    pub(crate) fn advance(&mut self, ns: u64) {
         let passed = ns.saturating_sub(self.at);
         self.at = self.at.max(ns);
         if passed == 0 {
@@ -215,7 +173,7 @@ impl Host {
         }
     }
 
-    fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Counters {
         let known = |id: usize| self.pcpus.iter().any(|p| p.core == id);
         let cores = self
             .cores
