@@ -188,6 +188,23 @@ mod tests {
     }
 
     #[test]
+    fn a_group_has_the_state_that_a_trace_begins_with_before_it_first_changes() {
+        let mut events = asleep(0);
+        runs(&mut events, [25 * MS].into_iter());
+        let cut = Cut::new(events, 10 * MS);
+        let group = |i: usize, name: &str| {
+            let sample = cut.get(i).expect("a sample");
+            let group = sample.rates.groups.values().find(|g| g.name == name).expect("the group");
+            [Metric::Idle, Metric::Wait, Metric::Run, Metric::Used].map(|m| group.values.get(m))
+        };
+        let asleep = [Some(100.0), Some(100.0), Some(0.0), None];
+        // The last one ends with the trace, at 26 ms.
+        let ran = [5.0, 5.0, 1.0].map(|ms| Some(ms * 100.0 / 6.0)).into_iter().chain([None]);
+        assert_eq!([group(0, "a"), group(1, "a")], [asleep, asleep]);
+        assert_eq!(group(2, "a").to_vec(), ran.collect::<Vec<_>>());
+    }
+
+    #[test]
     fn times_up_to_the_last_that_there_is_are_cut() {
         let mut events = asleep(1);
         runs(&mut events, [u64::MAX - 2 * MS].into_iter());

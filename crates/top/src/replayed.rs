@@ -229,8 +229,11 @@ impl Host {
         }
         // Worlds that are gone count in their group, so that its totals never go back.
         let mut own: BTreeMap<Gid, Sums> = [(Gid::SYSTEM, Sums::default())].into();
-        for world in self.worlds.keys() {
-            own.entry(gid_of(self.vm_of(*world))).or_default().add(&self.sums(*world));
+        // A world whose first state lasts counts as well.
+        let now = self.replay.worlds().map(|(world, _)| world);
+        let known: BTreeSet<WorldId> = now.chain(self.worlds.keys().copied()).collect();
+        for world in known {
+            own.entry(gid_of(self.vm_of(world))).or_default().add(&self.sums(world));
         }
         for (gid, sums) in own {
             out.entry(gid).and_modify(|g| g.own = sums.totals());
