@@ -14,6 +14,7 @@ const HALF_LOADED: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/data/half-loaded.toml");
 const THREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/data/three-vms.toml");
 const REALTIME: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/data/realtime.toml");
+const OFF_LINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/data/off-line.toml");
 
 /// Cores of one VM at a time.
 const APART: [(&str, u64); 1] = [("core_sharing", 1)];
@@ -79,6 +80,7 @@ fn a_trace_is_judged_as_the_run_itself() {
         "whole-cores",
         "cores-apart",
         REALTIME,
+        OFF_LINE,
     ] {
         let apart: &[_] = if name == "cores-apart" { &APART } else { &[] };
         let (verdict, events, terms) = traced(name, Policy::Tandem, apart);
@@ -92,6 +94,32 @@ fn a_trace_is_judged_as_the_run_itself() {
         assert_eq!((found.violations.first(), times(&found)), (None, want), "{name}");
         assert_eq!((found.span_ns > 14_000_000_000, found.lost), (true, 0), "{name}");
     }
+}
+
+#[test]
+fn a_pcpu_that_is_off_line_does_not_idle_beside_what_waits() {
+    for policy in ["tandem", "cfs"] {
+        let (_, events, _) = traced(OFF_LINE, policy.parse().expect("a policy"), &[]);
+        let mut replay = trace::Replay::new();
+        let mut idle = [[0; 8]; 3];
+        let mut add = |ended: &trace::Ended| {
+            for s in ended.stretches.iter().filter(|s| s.now == trace::Now::Idle) {
+                for (sums, (from, to)) in
+                    idle.iter_mut().zip([(2_000, 6_000), (9_500, 10_000), (11_000, 15_000)])
+                {
+                    let (from, to) = (s.from_ns.max(from * 1_000_000), s.to_ns.min(to * 1_000_000));
+                    sums[usize::from(s.pcpu.0)] += to.saturating_sub(from);
+                }
+            }
+        };
+        events.iter().for_each(|event| add(replay.step(event)));
+        add(replay.finish());
+        assert_eq!((&idle[0][4..], idle[1][3]), (&[0; 4][..], 0), "{policy}: {idle:?}");
+        assert!(idle[2].iter().all(|ns| *ns > 2_000_000_000), "{policy}: {idle:?}");
+    }
+    let (_, events, _) = traced(OFF_LINE, Policy::Tandem, &[]);
+    let report = trace::waits::analyse(&events, &trace::waits::WaitOptions::default());
+    assert_eq!((report.all.wrong_idle, report.all.waits > 1_000), (0, true));
 }
 
 #[test]

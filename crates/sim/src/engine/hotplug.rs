@@ -5,6 +5,9 @@
 //! it; the stopper preempts what runs there, and moves it and each world that comes into the local
 //! queue to the first pCPU on line that it may use, where it is enqueued. What waits in the
 //! scheduler's own queues is the scheduler's to return.
+//!
+//! In a trace a pCPU off line does not idle, as in a recording of a live host: the engine says so,
+//! for the scheduler records nothing of it.
 
 use super::Engine;
 use contract::Scheduler;
@@ -18,6 +21,7 @@ impl<P: Scheduler> Engine<P> {
         self.cause = (None, 0);
         self.kernel.set_online(pcpu, online);
         if online {
+            self.kernel.say_idle(pcpu, true);
             self.change_pcpus();
             self.call(|p, k| p.online(k, pcpu, true));
         } else {
@@ -45,6 +49,8 @@ impl<P: Scheduler> Engine<P> {
             self.tell_idle(pcpu, true);
             self.kernel.set_idle(pcpu, false);
         }
+        self.write_chronicle();
+        self.kernel.say_idle(pcpu, false);
     }
 
     /// Moves all that is in the local queue of a pCPU that is off line.

@@ -205,6 +205,14 @@ impl Kernel {
         }
     }
 
+    /// Puts into the trace that a pCPU begins to idle, or ends.
+    pub(crate) fn say_idle(&mut self, pcpu: u32, begins: bool) {
+        let (ns, pcpu) = (self.now, Some(PcpuId(pcpu as u16)));
+        if let Some(r) = &mut self.recorder {
+            r.push(&trace::Event { ns, pcpu, kind: trace::Kind::Idle { begins } });
+        }
+    }
+
     /// A callback begins that may insert or move worlds, or (`Context::None`) has ended.
     #[inline]
     pub(crate) fn set_context(&mut self, context: Context) {
