@@ -88,6 +88,7 @@ impl Experiment<'_> {
             place: Where::Lab,
             policy: policy.name().to_owned(),
             seed: 0,
+            command: None,
             runs: vec![],
         };
         let mut documents: Vec<Document> = self.policies.iter().map(document).collect();

@@ -94,6 +94,7 @@ pub fn run(
         place: Where::Lab,
         policy: scheduler.name().to_owned(),
         seed: 0,
+        command: None,
         runs: results.into_iter().map(|(_, r)| r).collect(),
     })
 }

@@ -125,6 +125,7 @@ mod tests {
             place: Where::Lab,
             policy: "tandem".into(),
             seed: 0,
+            command: None,
             runs: vec![],
         };
         let label = scenario.runs[0].label.clone();

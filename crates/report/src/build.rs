@@ -146,7 +146,9 @@ fn view(run: Run, name: String, options: &Options, pieces: usize) -> RunView {
     if let (Some(_), Some((_, cast, window, told))) = (document, &told) {
         notes.extend(disagreement(&result, cast, told, *window, options));
     }
-    let missing = missing(document, &known, told.is_some(), map.source);
+    let repeat = document.and_then(|d| repeat(d, &result.label));
+    let again = repeat.as_deref().filter(|_| place == Some(Where::Sim));
+    let missing = missing(again, &known, (document.is_some(), told.is_some()), map.source);
     let trace =
         told.map(|(trace, cast, window, told)| traced(trace, &cast, window, told, options, pieces));
     RunView {
@@ -156,7 +158,7 @@ fn view(run: Run, name: String, options: &Options, pieces: usize) -> RunView {
         place: place.map_or("trace", place_name),
         policy: document.map(|d| d.policy.clone()),
         seed: document.filter(|d| d.place == Where::Sim).map(|d| d.seed),
-        repeat: document.and_then(repeat),
+        repeat,
         result,
         known,
         map,
@@ -187,12 +189,10 @@ fn known(document: &Document, result: &RunResult) -> Known {
     Known { entitled, shares: true, limited: ours, work: document.place != Where::Live }
 }
 
-/// A command that measures the same again, as far as a document tells it.
-fn repeat(document: &Document) -> Option<String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._/-".contains(c);
-    let s = &document.scenario;
-    let scenario =
-        if s.chars().all(plain) { s.clone() } else { format!("'{}'", s.replace('\'', r"'\''")) };
+/// A command that measures the same run again: the document's, or as far as it tells one.
+fn repeat(document: &Document, label: &str) -> Option<String> {
+    let scenario = quoted(&document.scenario);
+    let run = if label.is_empty() { String::new() } else { format!(" --run {}", quoted(label)) };
     match document.place {
         Where::Live => None,
         Where::Lab => Some(format!("cargo xtask lab {scenario}")),
@@ -200,29 +200,42 @@ fn repeat(document: &Document) -> Option<String> {
             let policy = if document.policy == "tandem" {
                 String::new()
             } else {
-                format!(" --policy {}", document.policy)
+                format!(" --policy {}", quoted(&document.policy))
             };
-            Some(format!("tandem sim {scenario} --seed {}{policy}", document.seed))
+            let guess = || format!("tandem sim {scenario} --seed {}{policy}", document.seed);
+            Some(document.command.clone().unwrap_or_else(guess) + &run)
         }
     }
 }
 
+/// A word of a command line as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._/-=,:%+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// Parts of the page without numbers, with what would provide them.
-fn missing(document: Option<&Document>, known: &Known, traced: bool, map: &str) -> Vec<Missing> {
+fn missing(
+    again: Option<&str>,
+    known: &Known,
+    (documented, traced): (bool, bool),
+    map: &str,
+) -> Vec<Missing> {
     let mut out = vec![];
-    match document {
-        None => out.push(Missing {
+    match documented {
+        false => out.push(Missing {
             what: "document",
             how: "shares, what VMs were entitled to over the whole run, and their work are in its \
                 result document: write it with --json FILE and give both, FILE,TRACE"
                 .to_owned(),
         }),
-        Some(d) if !traced => {
-            let record = repeat(d).filter(|_| d.place == Where::Sim).map_or(
-                "record a trace of the \
-                run"
-                .to_owned(),
-                |r| format!("record it: {r} --trace FILE"),
+        true if !traced => {
+            let record = again.map_or_else(
+                || "record a trace of the run".to_owned(),
+                |again| format!("record it: {again} --trace FILE"),
             );
             out.push(Missing {
                 what: "trace",
@@ -232,9 +245,9 @@ fn missing(document: Option<&Document>, known: &Known, traced: bool, map: &str) 
                 ),
             });
         }
-        Some(_) => {}
+        true => {}
     }
-    if document.is_some() && !known.entitled {
+    if documented && !known.entitled {
         out.push(Missing { what: "entitled", how: "measure again without --no-check".to_owned() });
     }
     if map == "none" {

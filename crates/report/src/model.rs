@@ -40,7 +40,8 @@ pub struct RunView {
     pub policy: Option<String>,
     /// Seed of a simulated run.
     pub seed: Option<u64>,
-    /// A command that measures the same again, but for options that a document does not hold.
+    /// A command that measures the same again; of a document without one, but for options that it
+    /// does not hold.
     pub repeat: Option<String>,
     /// The result as the document has it, or as the trace tells it.
     pub result: RunResult,

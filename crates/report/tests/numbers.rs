@@ -35,6 +35,31 @@ fn the_block_has_the_documents_values_and_no_others() {
 }
 
 #[test]
+fn a_run_is_repeated_and_recorded_by_the_documents_command_and_its_label() {
+    let command = "tandem sim 'my scen.toml' --seed 9 --duration 4s --set quantum_us=10000";
+    let page = |command: Option<&str>, scenario: &str| {
+        let runs = vec![result("a", "it's 2:1"), result("a", "")];
+        let command = command.map(str::to_owned);
+        let d = views::Document { command, scenario: scenario.to_owned(), ..document(runs) };
+        let files = vec![("r.json".to_owned(), Source::Documents(vec![d]))];
+        made(vec![Given { label: None, files }], &Options::default()).0
+    };
+    let (told, guessed) = (page(Some(command), "my scen"), page(None, "a b"));
+    let run = r" --run 'it'\''s 2:1'";
+    for (page, i, want) in [
+        (&told, 0, format!("{command}{run}")),
+        (&told, 1, command.to_owned()),
+        (&guessed, 0, format!("tandem sim 'a b' --seed 7{run}")),
+    ] {
+        let run = &page.runs[i];
+        assert_eq!(run.repeat.as_ref(), Some(&want));
+        let trace = run.missing.iter().find(|m| m.what == "trace").expect("there is none");
+        let how = format!("record it: {want} --trace FILE; then give both: tandem report ");
+        assert!(trace.how.starts_with(&how), "{}", trace.how);
+    }
+}
+
+#[test]
 fn a_trace_alone_tells_the_state_times_of_the_document() {
     let (page, _) = made(alone(trace(events("a"))), &Options::default());
     let (seen, want) = (&page.runs[0].result, result("a", ""));

@@ -271,6 +271,7 @@ fn run_all(
         place: Where::Sim,
         policy: options.policy.to_string(),
         seed: options.seed.unwrap_or_else(|| scenario.runs.first().map_or(0, |r| r.spec.seed)),
+        command: None,
         runs,
     })
 }

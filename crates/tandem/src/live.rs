@@ -202,6 +202,7 @@ pub fn tables(args: &TopArgs) -> Result<(), Failure> {
                 place: Where::Live,
                 policy: policy.clone(),
                 seed: 0,
+                command: None,
                 runs: vec![run],
             };
             let text = if args.once {

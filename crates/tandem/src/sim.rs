@@ -122,7 +122,8 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     if let (Some(file), Ok(_) | Err(sim::SimError::Contract { .. })) = (trace, &done) {
         file.finish()?;
     }
-    let document = done.map_err(|e| failure_of(&e, &scenario.name, args))?;
+    let mut document = done.map_err(|e| failure_of(&e, &scenario.name, args))?;
+    document.command = Some(again(args, Some(document.seed)));
     if let Some(path) = args.trace.as_ref().filter(|p| p.as_os_str() != "-") {
         let path = path.display().to_string();
         let next = format!("tandem trace waits {}", quoted(&path));
@@ -313,11 +314,19 @@ fn judge(
     Ok(())
 }
 
+/// The command that finds the same again.
 fn replay(args: &Args) -> String {
-    let seed = args.seed.map_or_else(String::new, |s| format!(" --seed {s}"));
-    let duration = args.duration.map_or_else(String::new, |d| format!(" --duration {d}"));
     let run = args.run.as_ref().map_or_else(String::new, |l| format!(" --run {}", quoted(l)));
-    let set: String = args.set.iter().map(|s| format!(" --set {}={}", s.0, s.1)).collect();
+    again(args, args.seed) + &run
+}
+
+/// The command that runs the same, of all runs.
+fn again(args: &Args, seed: Option<u64>) -> String {
     let scenario = quoted(args.scenario.as_deref().unwrap_or_default());
-    format!("tandem sim {scenario}{run}{seed}{duration}{set} --policy {}", args.policy)
+    let seed = seed.map_or_else(String::new, |s| format!(" --seed {s}"));
+    let duration = args.duration.map_or_else(String::new, |d| format!(" --duration {d}"));
+    let set: String = args.set.iter().map(|s| format!(" --set {}={}", s.0, s.1)).collect();
+    let no_check = if args.no_check { " --no-check" } else { "" };
+    let policy = quoted(&args.policy);
+    format!("tandem sim {scenario}{seed}{duration}{set} --policy {policy}{no_check}")
 }

@@ -44,6 +44,32 @@ fn block(page: &str) -> serde_json::Value {
 }
 
 #[test]
+fn the_command_of_a_page_measures_the_same_run_again() {
+    let scenario = file("it's two.toml");
+    let two = "duration = '9s'\n[host]\ncores_per_llc = 2\n[[vm]]\nname = 'a'\nvcpus = 3\n\
+        workload = { kind = 'io', work = '3ms', sleep = '2ms', dist = 'exponential' }\n\
+        [[run]]\nlabel = 'as it is'\n[[run]]\nlabel = '$HOME 2:1'\n";
+    fs::write(&scenario, two).expect("written");
+    let (json, page) = (file("again.json"), file("again.html"));
+    let options = ["--set", "quantum_us=10000", "--duration", "4s", "--seed", "77", "--no-check"];
+    let chosen = ["--policy", "mutant:no-pull", "--run", "$HOME 2:1", "--json", &json];
+    let (code, _, error) = ends(&[&["sim", &scenario][..], &options, &chosen].concat());
+    assert_eq!(code, 0, "{error}");
+    assert_eq!(ends(&["report", &json, "-o", &page]).0, 0);
+    let repeat = block(&page)["runs"][0]["repeat"].as_str().expect("a command").to_owned();
+    let words = repeat.strip_prefix("tandem ").expect("tandem's");
+    let mut shell = Command::new("sh");
+    let pasted = format!("exec \"$0\" {words} --json -");
+    let again = shell.args(["-c", &pasted, env!("CARGO_BIN_EXE_tandem")]).current_dir(ROOT);
+    let again = again.output().expect("it starts");
+    assert_eq!(
+        String::from_utf8_lossy(&again.stdout),
+        fs::read_to_string(&json).expect("the document"),
+        "{repeat}"
+    );
+}
+
+#[test]
 fn a_page_has_the_results_of_its_documents_and_the_command_that_made_it() {
     let (document, page) = (measured("one.json", "demo"), file("one.html"));
     let (code, said, error) = ends(&["report", &document, "-o", &page, "--title", "Two words"]);

@@ -29,6 +29,10 @@ pub struct Document {
     pub policy: String,
     /// Seed of the run; 0 where nothing is random by seed.
     pub seed: u64,
+    /// The command that measures the runs again, as a shell takes it, without `--run` and outputs;
+    /// where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// One entry a run of the scenario.
     pub runs: Vec<RunResult>,
 }

@@ -7,7 +7,7 @@ use schemars::{Schema, generate::SchemaSettings};
 /// Version of the result document, `MAJOR.MINOR`. Within a major version fields are only added:
 /// each addition is the next minor version. A field that goes, or that changes its type or its
 /// meaning, is the next major version.
-pub const RESULT_VERSION: &str = "1.2";
+pub const RESULT_VERSION: &str = "1.3";
 
 /// The schema of a document as it is written, in JSON Schema 2020-12. Its `$id` ends with the
 /// version of the document.

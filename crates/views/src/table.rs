@@ -265,6 +265,7 @@ mod tests {
             place: Where::Lab,
             policy: policy.to_owned(),
             seed: 0,
+            command: None,
             runs,
         };
         let (one, none) = (document("eevdf", vec![run]), document("tandem", vec![]));

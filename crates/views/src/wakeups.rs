@@ -269,6 +269,7 @@ mod tests {
             place,
             policy: "tandem".to_owned(),
             seed: 1,
+            command: None,
             runs,
         };
         let (lab, sim) =

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-RESULT_VERSION = "1.2"
+RESULT_VERSION = "1.3"
 """Version of the result document that these classes describe."""
 
 Count = Annotated[int, Field(ge=0)]
@@ -208,4 +208,5 @@ class Document(Part):
     where: Literal["sim", "lab", "live"]
     policy: str
     seed: Count
+    command: str | None = None
     runs: list[RunResult]

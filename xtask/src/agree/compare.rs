@@ -221,7 +221,7 @@ mod tests {
             checked: None,
         };
         let (place, policy) = (Where::Lab, "cfs".to_owned());
-        Document { scenario: "s".into(), place, policy, seed: 0, runs: vec![run] }
+        Document { scenario: "s".into(), place, policy, seed: 0, command: None, runs: vec![run] }
     }
 
     #[test]

@@ -143,6 +143,7 @@ pub fn document(runs: Vec<RunResult>) -> Document {
         place: Where::Sim,
         policy: "tandem".to_owned(),
         seed: 7,
+        command: None,
         runs,
     }
 }
