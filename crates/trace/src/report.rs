@@ -1,6 +1,7 @@
 //! Waits summed up: worst first, histograms in powers of two of a µs, wake-up latency of each VM;
 //! it judges nothing itself.
 
+use crate::End;
 use crate::waits::{Judgement, Wait};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -174,10 +175,11 @@ impl Report {
     #[must_use]
     pub fn text(&self, most: usize) -> String {
         let mut out = format!(
-            "{} waits, {} us; {} beside a pCPU that was wrong to idle; begun unseen: {}\n\n{:>14} \
-                {:>16} {:>5} {:>5} {:>6}  {:<10} world, waker, instead, why\n",
-            self.all.waits,
+            "{} waits, {} us: {}; {} beside a pCPU that was wrong to idle; begun unseen: {}\n\n\
+                {:>14} {:>16} {:>5} {:>5} {:>6}  {:<10} world, waker, instead, why\n",
+            self.waits.len(),
             us(self.all.total_ns),
+            self.ends(),
             self.all.wrong_idle,
             self.unknown_begin,
             "wait us",
@@ -197,7 +199,7 @@ impl Report {
         let _ = writeln!(
             out,
             "\n{:>8} {:>14} {:>8} {:>6} {:>8} {:>8} {:>12} {:>12} {:>12}  VM",
-            "waits", "us", "behind", "wrong", "wake-ups", "late", "min us", "mean us", "max us"
+            "ran", "us", "behind", "wrong", "wake-ups", "late", "min us", "mean us", "max us"
         );
         for s in self.vms.iter().chain([&self.all]) {
             let name = if std::ptr::eq(s, &self.all) {
@@ -223,6 +225,20 @@ impl Report {
         out.push('\n');
         out.push_str(&self.all.histogram.text());
         out
+    }
+
+    /// How the waits ended.
+    fn ends(&self) -> String {
+        let count = |end: End| self.waits.iter().filter(|w| w.end == end).count();
+        let (ran, open, lost) = (self.all.waits as usize, count(End::Open), count(End::Lost));
+        let other = self.waits.len().saturating_sub(ran + open + lost);
+        let rest = [
+            (other, "until another state"),
+            (lost, "until events were lost"),
+            (open, "not ended when the trace did"),
+        ];
+        let rest = rest.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {n} {what}"));
+        format!("{ran} until the world ran{}", rest.collect::<String>())
     }
 
     /// One wait as a line of the report.

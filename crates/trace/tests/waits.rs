@@ -253,7 +253,8 @@ fn the_worst_comes_first() {
     let text = report.text(1);
     assert!(
         text.starts_with(
-            "3 waits, 9498.000 us; 1 beside a pCPU that was wrong to idle; begun unseen: 2\n"
+            "4 waits, 9498.000 us: 3 until the world ran, 1 until another state; 1 beside a \
+                pCPU that was wrong to idle; begun unseen: 2\n"
         ),
         "{text}"
     );
@@ -264,6 +265,29 @@ fn the_worst_comes_first() {
         "{text}"
     );
     assert!(text.contains("\nand 3 more\n"), "{text}");
+}
+
+#[test]
+fn the_head_counts_the_waits_of_the_list_by_how_they_ended() {
+    let mut events = vec![
+        goes(0, 1, WaitIdle, Ready, 0),
+        goes(10, 1, Ready, Run, 0),
+        goes(20, 1, Run, Costop, 0),
+        goes(50, 1, Costop, Ready, 0),
+        Event { ns: 60 * US, pcpu: None, kind: Kind::Lost { events: Some(1) } },
+    ];
+    let head = |events: &[Event]| {
+        let text = analyse(events, &WaitOptions::default()).text(1);
+        let more = text.lines().find(|l| l.starts_with("and ")).unwrap_or("").to_owned();
+        (text.split(';').next().unwrap().to_owned(), more)
+    };
+    let cut = ", 1 until another state, 1 until events were lost";
+    let want = format!("3 waits, 50.000 us: 1 until the world ran{cut}");
+    assert_eq!(head(&events), (want, "and 2 more".to_owned()));
+    events.extend([goes(70, 2, WaitIdle, Ready, 0), goes(75, 3, WaitIdle, Ready, 0)]);
+    let want =
+        format!("5 waits, 55.000 us: 1 until the world ran{cut}, 2 not ended when the trace did");
+    assert_eq!(head(&events), (want, "and 4 more".to_owned()));
 }
 
 #[test]
