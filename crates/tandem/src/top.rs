@@ -7,7 +7,9 @@ mod live_source;
 mod sim_source;
 
 use crate::{Exit, Failure, say};
-use ::top::{Config, Format, INTERVAL_S, Player, Polled, Sample, Size, Source, State, Status};
+use ::top::{
+    Config, Format, INTERVAL_S, LIVE_S, Player, Polled, Sample, Size, Source, State, Status,
+};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -104,8 +106,6 @@ enum PanelArg {
 
 /// Size of a screen that is printed, where nothing says another.
 const PRINTED: Size = Size { width: 132, height: 60 };
-/// Shortest interval of a simulated host or a trace: simulated time costs nothing, but memory does.
-const SHORTEST: Span = Span::from_ms(1);
 
 /// `5` and `2.5` are seconds, as for esxtop; `500ms` and `2s` are what they say.
 fn seconds(text: &str) -> Result<Span, String> {
@@ -178,11 +178,8 @@ impl Args {
             }
             _ => Config::default(),
         };
-        let shortest = if self.is_live() {
-            Span::from_ns((INTERVAL_S.start() * 1e9) as u64)
-        } else {
-            SHORTEST
-        };
+        let shortest = if self.is_live() { LIVE_S } else { *INTERVAL_S.start() };
+        let shortest = Span::from_ns((shortest * 1e9) as u64);
         if let Some(interval) = self.interval {
             if interval < shortest || interval.as_secs_f64() > *INTERVAL_S.end() {
                 let allowed = format!("{shortest} to {} s", INTERVAL_S.end());
@@ -192,6 +189,13 @@ impl Args {
                 ));
             }
             config.interval_s = interval.as_secs_f64();
+        } else if config.interval_s < shortest.as_secs_f64() {
+            say::note(&format!(
+                "interval_s of the configuration: cannot use {} s on this host: allowed {shortest} \
+                    or more; {shortest} is used",
+                config.interval_s
+            ));
+            config.interval_s = shortest.as_secs_f64();
         }
         match self.panel {
             Some(PanelArg::Cpu) => config.panel = ::top::Panel::Cpu,
@@ -221,6 +225,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     let screen = !args.once && std::io::stdout().is_terminal();
     let (player, damage) = player(args, &config, screen)?;
     let state = State::new(config).with_filter(&args.filter);
+    let state = if args.is_live() { state } else { state.not_live() };
     if screen {
         let failed = |e| Failure::new(Exit::Host, e);
         ::top::run(player, state, file.as_deref()).map_err(failed)?;

@@ -236,6 +236,17 @@ fn what_cannot_be_shown_is_said_with_its_code() {
 }
 
 #[test]
+fn an_interval_of_the_configuration_may_be_as_short_as_one_of_the_command_line() {
+    let config = file("short.toml").to_string_lossy().into_owned();
+    fs::write(&config, "interval_s = 0.05").expect("written");
+    let lines = |words: &[&str]| {
+        out(&[&["top", "--sim", "demo", "--duration", "3s", "-b", "-n", "9"], words].concat())
+    };
+    let read = lines(&["--config", &config]);
+    assert_eq!((read.lines().count(), &read), (10, &lines(&["-d", "50ms"])));
+}
+
+#[test]
 fn a_result_document_is_of_this_host_alone() {
     for (from, next) in [
         (["--sim", "it's"], r"one sample, or make one by: tandem sim 'it'\''s' --json -"),

@@ -5,8 +5,10 @@ use esxtop::{Field, Metric, Object};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// Intervals that may be set, in s. Below the first, looking itself would show.
-pub const INTERVAL_S: RangeInclusive<f64> = 0.1..=3600.0;
+/// Intervals that may be set, in s. Simulated time and a trace cost nothing, but each sample does.
+pub const INTERVAL_S: RangeInclusive<f64> = 0.001..=3600.0;
+/// The shortest on this host, in s. Below it, looking itself would show.
+pub const LIVE_S: f64 = 0.1;
 
 /// What the screen shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -406,9 +408,9 @@ mod tests {
     fn what_is_wrong_is_named() {
         let refused = |text: &str| Config::parse(text).unwrap_err().to_string();
         assert_eq!(
-            refused("interval_s = 0.01"),
-            "interval_s: cannot use it: seen 0.01, allowed 0.1 to 3600; correct it, or write the \
-                file anew by W"
+            refused("interval_s = 0.0001"),
+            "interval_s: cannot use it: seen 0.0001, allowed 0.001 to 3600; correct it, or write \
+                the file anew by W"
         );
         for fields in ["ABDEFGHI", "ABDEFGHIKK", "ABDEFGHIZ", ""] {
             assert!(

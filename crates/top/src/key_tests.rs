@@ -22,6 +22,33 @@ fn after(keys: &str) -> (State, Action) {
 }
 
 #[test]
+fn whatever_keys_and_options_set_is_read_back() {
+    let begin = [0.001, 0.05, 0.1, 1.0 / 3.0, 3600.0]
+        .map(|interval_s| Config { interval_s, ..Config::default() });
+    for config in begin {
+        let mut state = State::new(config).not_live();
+        // Each setting that there is comes up: a panel's fields, their orders, and all columns.
+        let keys = "mVrNo<gDf\x1bfgGhAbDefijk\x1boABdkKEe\x1bcRUs0.001\ns0.025\ns3600\nVr";
+        let columns = [">", "<", "r"].map(|key| key.repeat(60)).concat();
+        for c in keys.chars().chain(columns.chars()) {
+            let key = match c {
+                '\n' => Key::Enter,
+                '\x1b' => Key::Escape,
+                c => Key::Char(c),
+            };
+            state.key(key);
+            let text = state.config.text();
+            assert_eq!(Config::parse(&text).as_ref(), Ok(&state.config), "after {c}: {text}");
+        }
+    }
+    let mut live = State::new(Config::default());
+    "s0.05\n".chars().for_each(|c| {
+        live.key(if c == '\n' { Key::Enter } else { Key::Char(c) });
+    });
+    assert!(live.config.interval_s == 5.0, "this host is not looked at so often");
+}
+
+#[test]
 fn keys_ask_for_what_has_to_be_done_outside() {
     let action = |keys: &str| after(keys).1;
     assert_eq!(["q", "\x03", "hq", "s\x03", "f\x03"].map(action), [Action::Quit; 5]);

@@ -211,14 +211,15 @@ impl State {
         let number = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);
         match (ask, number) {
             (Ask::Filter, _) => self.filter = text.to_owned(),
-            (Ask::Interval, Some(s)) if INTERVAL_S.contains(&s) => {
+            (Ask::Interval, Some(s)) if (self.shortest_s..=*INTERVAL_S.end()).contains(&s) => {
                 self.config.interval_s = s;
                 return Action::Interval;
             }
             (Ask::Jump, Some(s)) => return Action::Jump(s),
             _ if text.is_empty() => {}
             (Ask::Interval, _) => {
-                self.say(format!("interval: cannot set '{text}': allowed 0.1 to 3600 seconds"))
+                let allowed = self.intervals();
+                self.say(format!("interval: cannot set '{text}': allowed {allowed} seconds"))
             }
             (Ask::Jump, _) => self.say(format!(
                 "jump: cannot go to '{text}': allowed seconds after the first sample, such as 90"

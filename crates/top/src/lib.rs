@@ -34,7 +34,7 @@ mod view;
 mod write;
 
 pub use cells::safe_lines;
-pub use config::{Columns, Config, ConfigError, INTERVAL_S, Panel, Part, SortBy};
+pub use config::{Columns, Config, ConfigError, INTERVAL_S, LIVE_S, Panel, Part, SortBy};
 pub use file::{FileError, Opened, open};
 pub use keys::{Action, KEYS, Key, keys_markdown};
 pub use line::Tone;

@@ -292,6 +292,11 @@ fn the_foot_says_what_is_asked_for_and_what_was_wrong() {
         foot(&mut state("s0\n"))
             .starts_with("interval: cannot set '0': allowed 0.1 to 3600 seconds")
     );
+    let mut recorded = state("").not_live();
+    for c in ['s', '0'] {
+        recorded.key(Key::Char(c));
+    }
+    assert!(foot(&mut recorded).starts_with("Interval in seconds (0.001 to 3600): 0_"));
     assert!(foot(&mut state("s2.5\nV/we\n")).contains("| 2.5 s | by %USED | VMs only | with 'we'"));
     assert!(foot(&mut state("x")).starts_with("Key 'x' does nothing; h shows the keys."));
     assert!(foot(&mut state("mU")).starts_with("This panel has no %USED"));

@@ -1,7 +1,7 @@
 //! The state of the screen by the keys so far: mode, cursor, expansion, choice and filter; it knows
 //! no terminal.
 
-use crate::config::Config;
+use crate::config::{Config, INTERVAL_S, LIVE_S};
 use esxtop::{Gid, Rates, Wid};
 use std::collections::BTreeSet;
 
@@ -33,11 +33,11 @@ pub(crate) enum Ask {
 
 impl Ask {
     /// What stands before the line.
-    pub(crate) fn text(self) -> &'static str {
+    pub(crate) fn text(self, state: &State) -> String {
         match self {
-            Ask::Interval => "Interval in seconds (0.1 to 3600): ",
-            Ask::Filter => "Only names with (empty: all): ",
-            Ask::Jump => "Seconds after the first sample: ",
+            Ask::Interval => format!("Interval in seconds ({}): ", state.intervals()),
+            Ask::Filter => "Only names with (empty: all): ".to_owned(),
+            Ask::Jump => "Seconds after the first sample: ".to_owned(),
         }
     }
 }
@@ -47,6 +47,8 @@ impl Ask {
 pub struct State {
     /// What W writes.
     pub config: Config,
+    /// The shortest interval of the host that is shown, in s.
+    pub(crate) shortest_s: f64,
     pub(crate) mode: Mode,
     /// Highlighted row, by its identity, so that the highlight stays on it when rows are sorted
     /// again.
@@ -75,6 +77,7 @@ impl State {
     pub fn new(config: Config) -> State {
         State {
             config,
+            shortest_s: LIVE_S,
             mode: Mode::Panel,
             at: None,
             cursor: 0,
@@ -93,6 +96,17 @@ impl State {
     #[must_use]
     pub fn with_filter(self, filter: &str) -> State {
         State { filter: filter.to_owned(), ..self }
+    }
+
+    /// Of a simulated or recorded host, on which any interval may be set.
+    #[must_use]
+    pub fn not_live(self) -> State {
+        State { shortest_s: *INTERVAL_S.start(), ..self }
+    }
+
+    /// Intervals that may be set, in words.
+    pub(crate) fn intervals(&self) -> String {
+        format!("{} to {}", self.shortest_s, INTERVAL_S.end())
     }
 
     /// Shows the worlds of all groups.

@@ -111,7 +111,7 @@ fn field_lines(state: &State) -> Vec<Line> {
 
 fn foot(state: &State, status: &Status, columns: usize) -> Line {
     let text = match (&state.mode, &state.message) {
-        (Mode::Prompt(ask, text), _) => format!("{}{text}_", ask.text()),
+        (Mode::Prompt(ask, text), _) => format!("{}{text}_", ask.text(state)),
         (Mode::Help(_), _) => {
             "Help: arrows, PgUp and PgDn scroll; any other key leads back".to_owned()
         }
