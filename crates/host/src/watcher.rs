@@ -152,14 +152,15 @@ fn pcpus(
         let p = accounts.pcpu(usize::from(id.0));
         let running =
             if p.current_world == 0 { 0 } else { at_ns.saturating_sub(p.current_since_ns) };
-        let busy_ns = p.busy_ns + running;
+        // What higher classes take is in use too.
+        let busy_ns = p.busy_ns + running + p.taken_until(at_ns);
         let times = *cores.entry(p.core).or_insert_with(|| core(p.core_first));
         let used_ns = accounting::used_of_pcpu(busy_ns, smt, times);
         PcpuCounters {
             id,
             core: topology.place(id).core,
             used_ns,
-            busy_ns: Some(busy_ns + p.taken_until(at_ns)),
+            busy_ns: Some(busy_ns),
             idle_ns: None,
         }
     };

@@ -217,3 +217,44 @@ fn a_cores_time_is_that_of_its_threads_together() {
         assert!(seen.abs_diff(want * 1_000_000) < 60_000_000, "{seen} ns, about {want} ms");
     }
 }
+
+#[test]
+fn a_pcpu_that_a_real_time_task_has_is_in_use() {
+    let text = r#"
+        duration = "10s"
+        [host]
+        cores_per_llc = 2
+        threads_per_core = 2
+        [[realtime]]
+        name = "packets"
+        pcpus = "0-1"
+        work = "3ms"
+        period = "10ms"
+        [[vm]]
+        name = "burn"
+        vcpus = 1
+        affinity = "0"
+        [[vm]]
+        name = "half"
+        vcpus = 1
+        affinity = "2"
+        workload = { kind = "duty", work = "50ms", sleep = "50ms" }
+    "#;
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("in-use.toml");
+    std::fs::write(&file, text).expect("it is written");
+    let scenario = settings::load(&file.to_string_lossy()).expect("it loads");
+    let (looks, result) = watched_of(scenario, 10, Span::from_ms(1000));
+    let last = looks.last().expect("the end");
+    let taken = &result.checked.as_ref().expect("it is checked").realtime_ns;
+    assert!(taken[1].abs_diff(3_000_000_000) < 20_000_000 && taken[2..] == [0, 0], "{taken:?}");
+    let busy: Vec<u64> = last.pcpus.iter().filter_map(|p| p.busy_ns).collect();
+    let want: Vec<u64> = result.pcpus.iter().zip(taken).map(|(p, t)| p.busy_ns + t).collect();
+    assert_eq!(busy, want);
+    // pCPU 0 is always in use: of its core what both threads have at once is pCPU 1's time.
+    assert!(busy[0].abs_diff(10_000_000_000) < 1_000_000, "{busy:?}");
+    let used: Vec<u64> = last.pcpus.iter().filter_map(|p| p.used_ns).collect();
+    let near = |seen: u64, want: u64| seen.abs_diff(want) < 1_000_000;
+    assert!(near(used[0], busy[0] - busy[1] / 2) && near(used[1], busy[1] / 2), "{used:?}");
+    let core = last.cores[0].busy_ns.expect("known");
+    assert!(near(core, busy[0]), "{core} {busy:?}");
+}

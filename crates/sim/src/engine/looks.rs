@@ -96,7 +96,9 @@ impl<P: Scheduler> Engine<P> {
         let smt = places.iter().map(|p| p.thread + 1).max().unwrap_or(1);
         let core = |p: u32| (smt > 1).then(|| self.books.truth().core_ns(now, p));
         let pcpu = |p: u32| {
-            let busy = self.books.truth().busy_ns(now, p);
+            // What real-time tasks take is in use too.
+            let times = self.books.truth().pcpu(now, p);
+            let busy = times.busy_ns + times.realtime_ns;
             PcpuCounters {
                 id: PcpuId(p as u16),
                 core: places[p as usize].core,
