@@ -271,6 +271,18 @@ fn vcpus(rates: &Rates, gid: Gid) -> u32 {
     rates.groups.iter().filter(|(id, g)| **id == gid || within(g)).map(|(_, g)| g.vcpus).sum()
 }
 
+/// vCPUs by which the thresholds of a group are divided; host tasks have none.
+fn divisor(rates: &Rates, gid: Gid, g: &GroupRates) -> Option<u32> {
+    match (g.kind, vcpus(rates, gid)) {
+        (GroupKind::Host | GroupKind::System, _) => None,
+        // A recorded file does not say which VMs a pool has: any of its worlds may be a vCPU.
+        (GroupKind::Pool, 0) => {
+            g.values.get(Metric::Worlds).map(|n| n as u32).filter(|worlds| *worlds > 0)
+        }
+        (_, vcpus) => Some(vcpus),
+    }
+}
+
 /// Whether a group's name contains `wanted`, which is in small letters.
 pub(crate) fn is_named(g: &GroupRates, wanted: &str) -> bool {
     g.name.to_lowercase().contains(wanted)
@@ -353,9 +365,7 @@ fn role(role: &Role) -> (u32, &str) {
 
 impl Row {
     fn group(columns: &[What], rates: &Rates, gid: Gid, g: &GroupRates, decimals: usize) -> Row {
-        // Thresholds are for vCPUs: host tasks have none.
-        let vcpus =
-            Some(vcpus(rates, gid)).filter(|_| matches!(g.kind, GroupKind::Vm | GroupKind::Pool));
+        let vcpus = divisor(rates, gid, g);
         let name = safe(&g.name);
         let facts = (&g.values, g.units, &g.homes[..]);
         let cells = cells(columns, (gid.0, gid), &name, facts, vcpus, decimals);

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::keys::Key;
 use crate::line::Tone;
+use crate::play::Sample;
 use crate::samples::sample;
 use crate::state::State;
 use crate::term::paint;
@@ -282,6 +283,32 @@ fn help_tells_keys_columns_thresholds_and_what_to_do() {
     }
     s.key(Key::Char('x'));
     assert!(text(&shown(&mut s, 100, 24))[0].contains("load average"), "any key leads back");
+}
+
+#[test]
+fn a_pool_of_a_batch_file_is_marked_for_as_many_vcpus_as_it_may_have() {
+    let live = sample(4, false);
+    let mut writer = esxtop::BatchWriter::new(vec![], "esx01");
+    writer.write(&live.rates).expect("written");
+    let file = esxtop::read(&writer.into_inner()[..]).expect("a batch file");
+    let rates = esxtop::Recorded::new(file).rates(0).expect("a sample");
+    let rows = |sample: &Sample| {
+        let status = Status::default();
+        let size = Size { width: 160, height: 24 };
+        let lines = text(&view(&mut state(""), Some(sample), &status, size));
+        let row = |name: &str| {
+            let line = lines.iter().find(|l| l.contains(name)).expect("the row").clone();
+            line[line.find(name).expect("the name")..]
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        ["/prod", "web", "Database"].map(row)
+    };
+    let (seen, want) = (rows(&Sample { rates, up_ns: 0 }), rows(&live));
+    assert_eq!(seen, want);
+    // 21 of three vCPUs is more than 5 of each and not more than 10, 4 is not more than 3 of each.
+    assert!(want[0].contains(&"21.00+".to_owned()) && want[0].contains(&"4.00".to_owned()));
 }
 
 #[test]
