@@ -57,8 +57,9 @@ pub use workload::{Dist, Window, Workload};
 pub enum ScenarioError {
     /// The file cannot be read.
     #[error(
-        "scenario {path}: cannot read: {cause}; allowed a TOML file or the name of a folder under \
+        "scenario {}: cannot read: {cause}; allowed a TOML file or the name of a folder under \
             scenarios/{}",
+        if path.is_empty() { "''" } else { path },
         such_as(near)
     )]
     Read {

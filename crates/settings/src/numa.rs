@@ -186,7 +186,7 @@ pub(crate) fn numa_reasons(spec: &RunSpec, host: Option<&Topology>) -> Vec<Strin
         return out;
     };
     if spec.hardware.is_none() {
-        out.push("numa: seen, allowed only with [hardware], whose memory it divides".to_owned());
+        out.push("[numa]: seen without [hardware], whose memory it divides; add it".to_owned());
     }
     let all = numa.memory.len();
     if nodes > NODES_MAX {
@@ -465,7 +465,7 @@ mod tests {
             let text = refused(&format!("[hardware]\n{line}"), "", "");
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert!(refused("", "", "").contains("numa: seen, allowed only with [hardware]"));
+        assert!(refused("", "", "").contains("[numa]: seen without [hardware], whose"));
         for key in ["memory = '1GiB'", "vnuma = true", "vnuma_node = 1", "llc = 'spread'"] {
             let text = format!(
                 "[host]\ncores_per_llc = 4\n[hardware]\n[[vm]]\nname = 'a'\nvcpus = 2\n{key}\n"

@@ -116,8 +116,8 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, Scen
         }
     }
     let labels: BTreeSet<&String> = runs.iter().map(|r| &r.label).collect();
-    if reasons.is_empty() && labels.len() < runs.len() {
-        reasons.push("run: two runs have the same label; each needs its own".to_owned());
+    if reasons.is_empty() {
+        reasons = labels_twice(&runs, &labels);
     }
     if reasons.is_empty() {
         reasons = runs_of_lab(&runs, &labels);
@@ -132,6 +132,12 @@ pub(crate) fn parse(path: &str, name: &str, text: &str) -> Result<Scenario, Scen
     }
     let (name, title, source) = (name.to_owned(), first.title, first.source);
     Ok(Scenario { name, title, source, runs, published, less_work })
+}
+
+/// Labels that several runs have.
+fn labels_twice(runs: &[Run], labels: &BTreeSet<&String>) -> Vec<String> {
+    let twice = labels.iter().filter(|l| runs.iter().filter(|r| r.label == ***l).count() > 1);
+    twice.map(|l| format!("run '{l}': two have this label; each needs its own")).collect()
 }
 
 /// Labels that the lab is to run and that no run has.

@@ -61,7 +61,7 @@ fn parts(variant: &Value) -> Result<(String, &Table), Vec<String>> {
     let mut reasons: Vec<String> =
         unknown.map(|key| format!("run: seen key '{key}', allowed label and set")).collect();
     let label = table.get("label").and_then(Value::as_str).unwrap_or_else(|| {
-        reasons.push("run: cannot find label: each [[run]] needs one".to_owned());
+        reasons.push("run: label: seen none, allowed one for each [[run]]".to_owned());
         ""
     });
     let set = match table.get("set") {
@@ -181,7 +181,12 @@ mod tests {
     #[test]
     fn keys_of_a_run_and_of_a_scenario_are_those_that_there_are() {
         let text = reasons("[[run]]\nfoo = 1\nbar = 2\n[[run]]\nlabel = 'x'\nset = 3\n");
-        for want in ["key 'foo', ", "key 'bar', ", "cannot find label", "run.set: seen a integer"] {
+        for want in [
+            "key 'foo', ",
+            "key 'bar', ",
+            "label: seen none, allowed one",
+            "run.set: seen a integer",
+        ] {
             assert!(text.contains(want), "{want}\n{text}");
         }
         let top = parse("t.toml", "t", &format!("nope = 1\n{BASE}")).expect_err("it is refused");

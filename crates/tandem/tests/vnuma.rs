@@ -294,7 +294,7 @@ fn errors_name_the_object_what_was_seen_and_what_is_allowed() {
         (
             "plan --vcpus 4 --memory 1G --host 0x1x8x2".to_owned(),
             3,
-            "tandem: host 0x1x8x2: topology: cannot build a host of 0 pCPUs",
+            "tandem: host 0x1x8x2: topology: cannot build a host: sockets: seen 0, allowed ",
         ),
         (
             "check --vcpus 4 nowhere".to_owned(),

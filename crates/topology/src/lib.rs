@@ -63,13 +63,22 @@ pub struct Topology {
 
 /// A description that makes no host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("topology: cannot build a host of {seen} pCPUs ({what}): allowed 1..{max} pCPUs, each \
-    level at least 1; correct [host]", max = PCPUS_MAX)]
+#[error("topology: cannot build a host: {what}: seen {seen}, allowed 1..{most}")]
 pub struct ShapeError {
-    /// Number of pCPUs described.
+    /// How many of that are described.
     pub seen: u64,
-    /// The level that is wrong.
+    /// The level that is wrong, or all pCPUs.
     pub what: &'static str,
+    /// How many there may be.
+    pub most: u64,
+}
+
+/// Threads of a core at most.
+const THREADS_MAX: u64 = 8;
+
+/// All levels together make a host that is too large, or none.
+fn too_many(seen: u64) -> ShapeError {
+    ShapeError { seen, what: "pCPUs of all levels together", most: PCPUS_MAX as u64 }
 }
 
 impl Topology {
@@ -87,14 +96,15 @@ impl Topology {
             ("threads_per_core", s.threads_per_core),
         ];
         let total = levels.iter().fold(1u64, |n, l| n.saturating_mul(u64::from(l.1)));
-        if let Some(zero) = levels.iter().find(|l| l.1 == 0) {
-            return Err(ShapeError { seen: total, what: zero.0 });
-        }
-        if s.threads_per_core > 8 {
-            return Err(ShapeError { seen: total, what: "threads_per_core above 8" });
+        for (what, n) in levels {
+            let most = if what == "threads_per_core" { THREADS_MAX } else { PCPUS_MAX as u64 };
+            let seen = u64::from(n);
+            if !(1..=most).contains(&seen) {
+                return Err(ShapeError { seen, what, most });
+            }
         }
         if total > PCPUS_MAX as u64 {
-            return Err(ShapeError { seen: total, what: "too many" });
+            return Err(too_many(total));
         }
         let places: Vec<Place> = (0..total as u32)
             .map(|i| {
@@ -119,7 +129,7 @@ impl Topology {
     /// `ShapeError` for none or more than 1,024 pCPUs.
     pub fn from_places(places: Vec<Place>) -> Result<Topology, ShapeError> {
         if places.is_empty() || places.len() > PCPUS_MAX {
-            return Err(ShapeError { seen: places.len() as u64, what: "number of places" });
+            return Err(too_many(places.len() as u64));
         }
         let online = PcpuSet::first(places.len());
         Ok(Topology { places, online })
