@@ -56,7 +56,7 @@ pub enum PairError {
         seen: String,
     },
     /// No run has the label that was asked for.
-    #[error("--run {label}: cannot find it: seen runs {seen}; name one of them")]
+    #[error("--run {label}: cannot find it: {seen}")]
     NoSuchRun {
         /// The label.
         label: String,
@@ -120,11 +120,12 @@ fn known_labels(given: &[Given], only: &[String]) -> Result<(), PairError> {
     match only.iter().find(|o| !labels.contains(&o.as_str())) {
         None => Ok(()),
         Some(label) => {
-            let seen: BTreeSet<String> = labels.iter().map(|l| format!("'{l}'")).collect();
-            let seen = if seen.is_empty() {
-                "none".to_owned()
+            let named: BTreeSet<String> =
+                labels.iter().filter(|l| !l.is_empty()).map(|l| format!("'{l}'")).collect();
+            let seen = if named.is_empty() {
+                "seen no run with a label; leave --run out".to_owned()
             } else {
-                seen.into_iter().collect::<Vec<_>>().join(", ")
+                format!("allowed {}", named.into_iter().collect::<Vec<_>>().join(", "))
             };
             Err(PairError::NoSuchRun { label: label.clone(), seen })
         }

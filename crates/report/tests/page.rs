@@ -72,7 +72,7 @@ fn of_a_document_with_several_runs_some_may_be_chosen() {
         [("7:1", true)]
     );
     let none = pair(vec![json("x", runs())], &files(&["2:2"])).unwrap_err().to_string();
-    assert_eq!(none, "--run 2:2: cannot find it: seen runs '1:7', '7:1'; name one of them");
+    assert_eq!(none, "--run 2:2: cannot find it: allowed '1:7', '7:1'");
     let mut together = json("x", runs());
     together.files.extend(traced("t", "a").files);
     let many = pair(vec![together], &[]).unwrap_err().to_string();

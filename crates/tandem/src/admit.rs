@@ -18,7 +18,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", requires = "reservation")]
     vm: Option<String>,
     /// vCPUs of a VM that shall power on.
-    #[arg(long, value_name = "N", requires = "vm", value_parser = clap::value_parser!(u32).range(1..=i64::from(VCPUS_MAX)))]
+    #[arg(long, value_name = "N", requires = "vm", value_parser = crate::numbers::whole::<u32>(1..=u64::from(VCPUS_MAX)))]
     vcpus: Option<u32>,
     /// What it shall reserve: percent of one pCPU, MHz or GHz, such as 250% or 2.4GHz.
     #[arg(long, value_name = "AMOUNT")]
@@ -57,15 +57,19 @@ pub fn main(args: &Args) -> Result<(), Failure> {
     refused.map_or(Ok(()), |why| Err(Failure::new(Exit::NotAdmitted, anyhow::anyhow!(why))))
 }
 
+/// Pools and VMs that a message names.
+const NAMED: usize = 5;
+
 /// What is said, and why it is not admitted.
 fn answer(args: &Args, grown: &Grown) -> Result<(String, Option<String>), Failure> {
     let Some(ask) = ask(args, grown)? else {
         let report = entitlement::check(&grown.tree, &grown.names);
         let refused = (!report.fits()).then(|| {
-            format!(
-                "not admitted: more is reserved than there is at {} places",
-                report.excesses.len()
-            )
+            let at: Vec<&str> = report.excesses.iter().map(|e| e.path.as_str()).collect();
+            let more = at.len().saturating_sub(NAMED);
+            let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let at = at[..at.len().min(NAMED)].join(", ");
+            format!("not admitted: more is reserved than there is in {at}{rest}")
         });
         return Ok((shown(args.json, &report, || report.text())?, refused));
     };

@@ -11,6 +11,7 @@ mod knobs;
 mod live;
 mod metrics;
 mod numa;
+mod numbers;
 mod output;
 mod plan;
 mod recorded;

@@ -114,6 +114,12 @@ fn whole(damage: Option<String>) -> Result<(), Failure> {
 /// Files of a RUN. What is the name of a file as it stands is that file.
 fn given(run: &str) -> Result<Given, Failure> {
     let (label, names) = split(run);
+    if names.contains(&"") {
+        let allowed = "[LABEL=]FILE[,FILE]";
+        let error =
+            anyhow::anyhow!("RUN '{run}': seen the empty name of a file, allowed {allowed}");
+        return Err(Failure::new(Exit::Input, error));
+    }
     let files = names.into_iter().map(file).collect::<Result<_, _>>()?;
     Ok(Given { label: label.map(str::to_owned), files })
 }

@@ -30,13 +30,17 @@ pub struct Args {
     json: Option<PathBuf>,
     /// Seeds of each run, the scenario's own first: their mean is held against the figure [default:
     /// 8].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = crate::numbers::whole::<u64>(1..=1000))]
     seeds: Option<u64>,
     /// Also compares the work of every run with that under the policies of other systems.
     #[arg(long)]
     work: bool,
     /// Runs at a time [default: as many as the machine has cores].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = crate::numbers::whole::<u16>(1..=u64::from(u16::MAX))
+    )]
     jobs: Option<u16>,
     /// Prints nothing while it works.
     #[arg(long, short)]

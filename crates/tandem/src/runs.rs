@@ -1,11 +1,25 @@
 //! What is said of the runs of a scenario: names of runs, and why one could not be done.
 
 use crate::{Exit, Failure};
+use settings::Scenario;
 use sim::SimError;
 
 /// What a message calls a run: by its label, else by its scenario, of which it is the only one.
 pub(crate) fn titled(scenario: &str, label: &str) -> String {
     if label.is_empty() { format!("scenario {scenario}") } else { format!("run '{label}'") }
+}
+
+/// There is no run of that label: those that there are.
+pub(crate) fn not_found(scenario: &Scenario, label: &str) -> Failure {
+    let labels: Vec<String> = scenario.runs.iter().map(|r| format!("'{}'", r.label)).collect();
+    let there = match &scenario.runs[..] {
+        [one] if one.label.is_empty() => {
+            "seen one run, without a label; leave --run out".to_owned()
+        }
+        _ => format!("allowed {}", labels.join(", ")),
+    };
+    let text = format!("scenario {}: cannot find run '{label}': {there}", scenario.name);
+    Failure::new(Exit::Input, anyhow::anyhow!(text))
 }
 
 /// A seed of the command line.

@@ -209,12 +209,10 @@ fn labels(scenario: &settings::Scenario) -> String {
 /// # Errors
 /// `Exit::Input` where there is none.
 pub fn choose_run(scenario: &mut settings::Scenario, label: &str) -> Result<(), Failure> {
-    let (name, labels) = (scenario.name.clone(), labels(scenario));
-    scenario.runs.retain(|r| r.label == label);
-    if scenario.runs.is_empty() {
-        let error = anyhow::anyhow!("scenario {name}: cannot find run '{label}': allowed {labels}");
-        return Err(Failure::new(Exit::Input, error));
+    if scenario.runs.iter().all(|r| r.label != label) {
+        return Err(runs::not_found(scenario, label));
     }
+    scenario.runs.retain(|r| r.label == label);
     Ok(())
 }
 

@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(short = 'd', long, visible_alias = "delay", value_name = "SECONDS", value_parser = seconds)]
     pub interval: Option<Span>,
     /// Number of samples; ends after them.
-    #[arg(short = 'n', long = "count", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long = "count", value_name = "COUNT", value_parser = crate::numbers::whole::<u64>(1..=u64::MAX))]
     pub count: Option<u64>,
     /// In batch mode also each host task.
     #[arg(short, long, requires = "batch")]
@@ -65,7 +65,12 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Speed of a simulated or recorded host, as a multiple of the clock's [default: 1].
-    #[arg(long, value_name = "TIMES", conflicts_with = "fast")]
+    #[arg(
+        long,
+        value_name = "TIMES",
+        value_parser = crate::numbers::multiple,
+        conflicts_with = "fast"
+    )]
     pace: Option<f64>,
     /// Plays a simulated or recorded host as fast as possible.
     #[arg(long)]
@@ -111,7 +116,10 @@ const PRINTED: Size = Size { width: 132, height: 60 };
 fn seconds(text: &str) -> Result<Span, String> {
     let number = text.parse::<f64>().ok().filter(|s| *s > 0.0 && *s < 1e6);
     number.map_or_else(
-        || text.parse::<Span>().map_err(|e| e.to_string()),
+        || {
+            let allowed = "allowed seconds above 0, such as 2.5, or a time, such as 500ms";
+            text.parse::<Span>().map_err(|_| allowed.to_owned())
+        },
         |s| Ok(Span::from_ns((s * 1e9) as u64)),
     )
 }

@@ -31,15 +31,7 @@ pub struct Grown {
 pub fn of_scenario(name: &str, label: Option<&str>) -> Result<Grown, Failure> {
     let scenario = settings::load(name).map_err(|e| Failure::new(Exit::Input, e))?;
     let found = scenario.runs.iter().find(|r| label.is_none_or(|l| r.label == l));
-    found.map(of_run).ok_or_else(|| {
-        let labels: Vec<&str> = scenario.runs.iter().map(|r| r.label.as_str()).collect();
-        let seen = label.unwrap_or_default();
-        let error = anyhow::anyhow!(
-            "scenario {name}: cannot find run '{seen}': allowed {}",
-            labels.join(", ")
-        );
-        Failure::new(Exit::Input, error)
-    })
+    found.map(of_run).ok_or_else(|| crate::runs::not_found(&scenario, label.unwrap_or_default()))
 }
 
 fn of_run(run: &Run) -> Grown {
@@ -167,7 +159,7 @@ mod tests {
             refused
                 .error
                 .to_string()
-                .contains("cannot find run '9 VMs': allowed 1 VM, 2 VMs, 3 VMs"),
+                .contains("cannot find run '9 VMs': allowed '1 VM', '2 VMs', '3 VMs'"),
             "{}",
             refused.error
         );

@@ -54,21 +54,31 @@ pub struct VmArgs {
     #[arg(long, group = "called")]
     name: Option<String>,
     /// Its vCPUs.
-    #[arg(long, value_name = "N", required_unless_present = "running")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = crate::numbers::vcpus,
+        required_unless_present = "running"
+    )]
     vcpus: Option<u32>,
     /// cpuid.coresPerSocket: cores of a virtual socket; 1 is not set [default: 1].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::numbers::vcpus)]
     cores_per_socket: Option<u32>,
     /// numa.vcpu.maxPerVirtualNode: vCPUs of a virtual node at most [default: those of the host's
     /// node].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::numbers::vcpus)]
     max_per_virtual_node: Option<u32>,
     /// numa.vcpu.maxPerMachineNode: vCPUs of the VM on a node of the host at most [default: the
     /// node's cores].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::numbers::vcpus)]
     max_per_machine_node: Option<u32>,
     /// numa.vcpu.min: VMs of fewer vCPUs see no NUMA.
-    #[arg(long, value_name = "N", default_value_t = 9)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 9,
+        value_parser = crate::numbers::whole::<u32>(0..=u64::from(u32::MAX))
+    )]
     min: u32,
     /// numa.vcpu.preferHT: a node counts by its threads instead of its cores.
     #[arg(long)]

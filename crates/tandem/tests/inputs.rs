@@ -39,6 +39,99 @@ fn what_has_no_end_is_refused_wherever_a_file_is_read() {
 }
 
 #[test]
+fn a_number_that_is_none_is_refused_with_what_is_allowed() {
+    let waits = ["trace", "waits", "x", "--most"];
+    let plan = ["vnuma", "plan", "--memory", "1G", "--vcpus"];
+    let check = ["vnuma", "check", "--vcpus", "8", "2x1x8x2:64G"];
+    let whole = |option: &str, range: &str| {
+        format!("for '{option} <N>': allowed a whole number of {range}\n")
+    };
+    let [most, vcpus, size, min, jobs] = [
+        whole("--most", "0..18446744073709551615"),
+        whole("--vcpus", "1..1024"),
+        whole("--size", "1..1024"),
+        whole("--min", "0..4294967295"),
+        whole("--jobs", "1..65535"),
+    ];
+    let time = "invalid value 'text' for '--interval <SECONDS>': allowed seconds above 0, such as \
+        2.5, or a time, such as 500ms\n";
+    refused(&[
+        (&[&waits[..], &["-1"]].concat(), 2, &most),
+        (&[&waits[..], &["x"]].concat(), 2, &most),
+        (&["trace", "check", "x", "--most", "1.5"], 2, &most),
+        (&["trace", "check", "x", "--hz", "23"], 2, "allowed a whole number of 24..10000\n"),
+        (&[&plan[..], &["x"]].concat(), 2, &vcpus),
+        (&[&check[..], &["--size", "0"]].concat(), 2, &size),
+        (&[&check[..], &["--min", "x"]].concat(), 2, &min),
+        (&["admit", "--vm", "x", "--reservation", "1%", "--vcpus", "0"], 2, &vcpus),
+        (&["reproduce", "--jobs", "x"], 2, &jobs),
+        (&["top", "-n", "x"], 2, "allowed a whole number of 1..18446744073709551615\n"),
+        (&["top", "--sim", "demo", "--pace", "x"], 2, "allowed a number of 0.001 to 1000000\n"),
+        (&["top", "--sim", "demo", "-d", "text"], 2, time),
+    ]);
+}
+
+#[test]
+fn an_empty_list_is_said_to_be_one() {
+    let none = "scenario demo: cannot find run 'x': seen one run, without a label; leave --run out";
+    let two = "scenario two-at-20: cannot find run 'x': allowed 'to the end', 'preempting'\n";
+    refused(&[
+        (&["sim", "demo", "--run", "x"], 3, none),
+        (&["top", "--sim", "demo", "--once", "--run", "x"], 3, none),
+        (&["plan", "--scenario", "demo", "--run", "x"], 3, none),
+        (&["admit", "--scenario", "demo", "--run", "x"], 3, none),
+        (&["admit", "--scenario", "two-at-20", "--run", "x"], 3, two),
+        (&["sim", ""], 3, "tandem: scenario '': cannot read: "),
+        (&["report", "a=", "-o", "-"], 3, "RUN 'a=': seen the empty name of a file, allowed "),
+    ]);
+}
+
+#[test]
+fn a_scenario_that_is_refused_names_the_key_what_was_seen_and_what_is_allowed() {
+    let vm = "[[vm]]\nname = 'a'\nvcpus = 2\n";
+    let said = |host: &str, rest: &str| {
+        let path = format!("{}/refused.toml", env!("CARGO_TARGET_TMPDIR"));
+        let text = format!("duration = '4s'\n[host]\ncores_per_llc = 4\n{host}\n{vm}{rest}");
+        fs::write(&path, text).expect("written");
+        let (code, _, error) = ends(&["sim", &path]);
+        assert_eq!(code, 3, "{error}");
+        error.trim_end().rsplit("\n  - ").next().unwrap_or_default().to_owned()
+    };
+    let host = "topology: cannot build a host: ";
+    for (key, want) in [
+        ("nodes_per_socket = 0", "nodes_per_socket: seen 0, allowed 1..1024"),
+        ("nodes_per_socket = 9999", "nodes_per_socket: seen 9999, allowed 1..1024"),
+        ("threads_per_core = 9", "threads_per_core: seen 9, allowed 1..8"),
+        ("sockets = 300", "pCPUs of all levels together: seen 1200, allowed 1..1024"),
+    ] {
+        assert_eq!(said(key, ""), format!("{host}{want}"));
+    }
+    let twice = said("", "[[run]]\nlabel = 'x'\n[[run]]\nlabel = 'x'\n");
+    assert_eq!(twice, "run 'x': two have this label; each needs its own");
+    assert_eq!(said("", "[[run]]\n"), "run: label: seen none, allowed one for each [[run]]");
+}
+
+#[test]
+fn a_tree_that_is_not_admitted_names_where_too_much_is_reserved() {
+    let path = format!("{}/reserved.toml", env!("CARGO_TARGET_TMPDIR"));
+    let vm = |name: &str, pool: &str| {
+        format!("[[vm]]\nname = '{name}'\nvcpus = 2\nreservation = '150%'\n{pool}\n")
+    };
+    let pool = |name: &str| format!("[[pool]]\nname = '{name}'\nlimit = '50%'\n");
+    let mut text = "duration = '4s'\n[host]\ncores_per_llc = 2\n".to_owned();
+    text += &(vm("a", "") + &vm("b", ""));
+    fs::write(&path, &text).expect("written");
+    let seen = "tandem: not admitted: more is reserved than there is in ";
+    refused(&[(&["admit", "--scenario", &path], 7, &format!("{seen}/\n"))]);
+    for i in 0..6 {
+        text += &(pool(&format!("p{i}")) + &vm(&format!("v{i}"), &format!("pool = 'p{i}'")));
+    }
+    fs::write(&path, &text).expect("written");
+    let many = format!("{seen}/, /p0, /p1, /p2, /p3 and 2 more\n");
+    refused(&[(&["admit", "--scenario", &path], 7, &many)]);
+}
+
+#[test]
 fn what_is_no_trace_says_what_is_one() {
     refused(&[
         (&["trace", "waits", "docs"], 3, "tandem: docs: cannot open it: is a directory; name a"),

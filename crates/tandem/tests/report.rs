@@ -131,7 +131,7 @@ fn what_cannot_be_used_is_refused_with_its_code() {
     let (code, _, error) = ends(&["report", &demo, "--run", "x", "-o", &page]);
     assert_eq!(
         (code, error.as_str()),
-        (3, "tandem: --run x: cannot find it: seen runs ''; name one of them\n")
+        (3, "tandem: --run x: cannot find it: seen no run with a label; leave --run out\n")
     );
     let (code, _, error) = ends(&["report", &demo, "--from", "2s", "--to", "1s", "-o", &page]);
     assert!(

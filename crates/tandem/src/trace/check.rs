@@ -30,14 +30,24 @@ pub struct Args {
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<Setting>,
     /// Timer interrupts a second of the recorded kernel.
-    #[arg(long, value_name = "HZ", default_value_t = 250, value_parser = clap::value_parser!(u32).range(24..=10_000))]
+    #[arg(
+        long,
+        value_name = "HZ",
+        default_value_t = 250,
+        value_parser = crate::numbers::whole::<u32>(24..=10_000)
+    )]
     hz: u32,
     /// Longest time from an interrupt to another pCPU until it stops its world: what affinity and
     /// `core_sharing` allow. Emulated pCPUs take far longer.
     #[arg(long, value_name = "TIME", default_value = "100us")]
     kick: Span,
     /// Violations that are listed; all of them count.
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = crate::numbers::whole::<usize>(0..=u64::MAX),
+        default_value_t = 20
+    )]
     most: usize,
     /// Write the outcome (docs/result.md, `checked`) to a file, or to standard output with '-'
     /// instead of the text.

@@ -27,7 +27,12 @@ pub struct Args {
     #[command(flatten)]
     selection: Selection,
     /// Number of waits that are listed; all of them are counted.
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = crate::numbers::whole::<usize>(0..=u64::MAX),
+        default_value_t = 20
+    )]
     most: usize,
     /// Longest idle time of a pCPU during a wait that is not judged wrong: the time from a kick
     /// until a world runs.

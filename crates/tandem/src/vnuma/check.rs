@@ -6,6 +6,7 @@ use crate::{Exit, Failure, say};
 use ::vnuma::{Case, Host, Mib, Note, Plan, Recommended, Remembered, Vm};
 use anyhow::anyhow;
 use std::path::PathBuf;
+use units::caps::VCPUS_MAX;
 
 /// Checks what the virtual nodes of a VM, which is made on the first host, meet on each host, and
 /// recommends the size that fits on all.
@@ -18,6 +19,7 @@ pub struct Args {
     #[arg(
         long,
         value_name = "N",
+        value_parser = crate::numbers::whole::<u32>(1..=VCPUS_MAX as u64),
         conflicts_with_all = ["cores_per_socket", "max_per_virtual_node", "autosize", "remember"]
     )]
     size: Option<u32>,
