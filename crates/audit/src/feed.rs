@@ -133,7 +133,8 @@ impl Feed {
             self.open(now);
         }
         let unnamed = |p: &PcpuId| {
-            matches!(self.replay.pcpus()[usize::from(p.0)].0, Now::Other | Now::Unknown)
+            let now = self.replay.pcpus()[usize::from(p.0)].0;
+            matches!(now, Now::Other | Now::Off | Now::Unknown)
         };
         let kept = |p: &PcpuId| self.replay.pcpus()[usize::from(p.0)].0 == Now::Kept;
         let kept: Vec<(PcpuId, bool)> = changed.iter().map(|p| (*p, kept(p))).collect();

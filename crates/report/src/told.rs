@@ -210,7 +210,8 @@ impl Told {
             }
             let sums = &mut self.pcpus[p];
             let code = match s.now {
-                Now::Unknown => 0,
+                // Neither in use nor free.
+                Now::Unknown | Now::Off => 0,
                 Now::Idle | Now::Kept => {
                     sums.idle += to - from;
                     1

@@ -136,6 +136,28 @@ fn a_trace_becomes_the_same_batch_file() {
 }
 
 #[test]
+fn a_pcpu_that_is_off_line_is_not_in_use_in_a_trace_either() {
+    let trace = file("top-off.trace").to_string_lossy().into_owned();
+    let scenario = "crates/sim/tests/data/off-line.toml";
+    out(&["sim", scenario, "--trace", &trace]);
+    let rates = |from: &[&str]| {
+        let text = out(&[&["top", "-b", "-d", "500ms"], from].concat());
+        let batch = read(text.as_bytes()).expect("a batch file");
+        let of = |pcpu: &str| {
+            let column = batch.find("Physical Cpu", Some(pcpu), "% Util Time").expect("a column");
+            column.numbers.iter().map(|n| n.expect("known")).collect::<Vec<f64>>()
+        };
+        ["3", "7"].map(of)
+    };
+    let (of_trace, of_sim) = (rates(&["--file", &trace]), rates(&["--sim", scenario]));
+    for (a, b) in of_trace.iter().zip(&of_sim) {
+        assert_eq!(a.len(), 30);
+        assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 0.011), "{a:?} {b:?}");
+    }
+    assert!(of_trace[1][4..12].iter().all(|n| *n == 0.0), "{of_trace:?}");
+}
+
+#[test]
 fn a_log_of_a_hundred_days_is_shown_at_once() {
     let log = file("top-days.log").to_string_lossy().into_owned();
     let lines = ["1 0 0.000 SETRUNSTATE 1 WAIT_IDLE", "2 0 9000000000000.000 SETRUNSTATE 1 RUN"];

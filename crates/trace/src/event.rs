@@ -110,6 +110,8 @@ pub enum Kind {
     },
     /// The event's pCPU idles from now on so that a world has the core alone.
     Kept,
+    /// The event's pCPU is off line from now on, until it idles or runs something again.
+    Offline,
     /// A pCPU was kicked by the event's pCPU.
     Kick {
         /// The pCPU that was kicked.

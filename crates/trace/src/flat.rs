@@ -88,6 +88,7 @@ pub(crate) fn flatten(kind: &Kind) -> Flat {
             let remote = places.map_or(0, |at| at.1);
             (21, vec![vm.0.into(), *bytes, *homes, local, remote, *migrations], vec![])
         }
+        Kind::Offline => (22, vec![], vec![]),
     };
     Flat { code, nums, texts }
 }
@@ -215,6 +216,7 @@ impl Flat {
                 places: self.num(3).checked_sub(1).map(|local| (local, self.num(4))),
                 migrations: self.num(5),
             },
+            22 => Kind::Offline,
             _ => return None,
         })
     }

@@ -47,7 +47,7 @@ impl Past {
                 }
                 self.ran[p].push(*s);
             }
-            Now::Unknown | Now::Other | Now::Kept => {}
+            Now::Unknown | Now::Other | Now::Kept | Now::Off => {}
         }
     }
 

@@ -118,6 +118,8 @@ pub(crate) const KINDS: &[Spec] = &[
             ("migrations", Plain),
         ],
     },
+    // A reader that does not know it has the end of the idle time, which is written before it.
+    Spec { code: 22, name: "off-line", fields: &[] },
 ];
 
 /// The kinds of this version as a file describes them.

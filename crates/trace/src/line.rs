@@ -112,6 +112,7 @@ fn arguments(event: &Event) -> String {
             format!("SWITCH {} {}", from.map_or(0, |w| w.0), to.map_or(0, |w| w.0))
         }
         Kind::Kept => "IDLE KEPT".to_owned(),
+        Kind::Offline => "OFFLINE".to_owned(),
         Kind::Idle { begins } => format!("IDLE {}", if *begins { "BEGIN" } else { "END" }),
         Kind::Kick { target, how } => format!("KICK {} {}", target.0, how.name()),
         Kind::WaitOn { world, event, class } => {
@@ -271,6 +272,7 @@ impl Words<'_> {
             "VTIMESET" => plain(self.vtime(), "VTIMESET world and four numbers and a reason"),
             "WAKE" => plain(self.wake(), "WAKE world, and world or IRQ or ?"),
             "IDLE" => plain(self.idle(), "IDLE BEGIN or IDLE END"),
+            "OFFLINE" => Ok((Kind::Offline, true)),
             "KICK" => plain(self.kick(), "KICK pCPU, and IDLE or PREEMPT"),
             "LOST" => plain(self.lost(), "LOST number, or LOST ?"),
             "GUEST" => plain(self.guest(), "GUEST world, and ENTER or LEAVE"),

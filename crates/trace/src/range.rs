@@ -5,8 +5,8 @@ use crate::{Event, Kind, Now, Replay, Why};
 use units::PcpuId;
 
 /// Events from `from_ns` to before `to_ns`, with every name. Before them come events with the
-/// states of worlds and the idle and kept pCPUs at `from_ns`, so that tables and pictures begin
-/// correctly. `waits::analyse` has a range of its own, and knows more.
+/// states of worlds and the pCPUs that idle, are kept or off line at `from_ns`, so that tables and
+/// pictures begin correctly. `waits::analyse` has a range of its own, and knows more.
 #[must_use]
 pub fn between(events: &[Event], from_ns: u64, to_ns: u64) -> Vec<Event> {
     let mut out: Vec<Event> = events.iter().filter(|e| e.kind.is_name()).cloned().collect();
@@ -23,6 +23,7 @@ pub fn between(events: &[Event], from_ns: u64, to_ns: u64) -> Vec<Event> {
         let kind = match now.0 {
             Now::Idle => Kind::Idle { begins: true },
             Now::Kept => Kind::Kept,
+            Now::Off => Kind::Offline,
             _ => continue,
         };
         out.push(Event { ns: from_ns, pcpu: Some(PcpuId(p as u16)), kind });

@@ -24,11 +24,14 @@ pub enum Now {
     Kept,
     /// Something that the trace does not name.
     Other,
+    /// It is off line.
+    Off,
     /// It runs a world.
     World(WorldId),
 }
 
-/// As in RDY's table: `I`, or the world's number; `?` is unknown, `*` something else, `K` kept.
+/// As in RDY's table: `I`, or the world's number; `?` is unknown, `*` something else, `K` kept,
+/// `-` off line.
 impl fmt::Display for Now {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -36,6 +39,7 @@ impl fmt::Display for Now {
             Now::Idle => f.pad("I"),
             Now::Kept => f.pad("K"),
             Now::Other => f.pad("*"),
+            Now::Off => f.pad("-"),
             Now::World(w) => f.pad(&w.0.to_string()),
         }
     }
@@ -221,6 +225,11 @@ impl Replay {
                     self.set(p, Now::Kept);
                 }
             }
+            Kind::Offline => {
+                if let Some(p) = event.pcpu {
+                    self.set(p, Now::Off);
+                }
+            }
             Kind::Host { pcpus } => {
                 if let Some(last) = pcpus.checked_sub(1) {
                     self.know(PcpuId(last));
@@ -265,7 +274,7 @@ impl Replay {
         let Some(p) = pcpu else { return };
         match (begins, self.now(p)) {
             (true, _) => self.set(p, Now::Idle),
-            (false, Now::Idle | Now::Kept | Now::Unknown) => self.set(p, Now::Other),
+            (false, Now::Idle | Now::Kept | Now::Off | Now::Unknown) => self.set(p, Now::Other),
             (false, _) => {}
         }
     }

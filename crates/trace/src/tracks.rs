@@ -172,6 +172,7 @@ impl<S: Sink> Drawer<'_, S> {
                     let name = "kept for the world beside it";
                     self.sink.begin(ns, Track::Pcpu(s.pcpu), name, &[], None)?
                 }
+                Now::Off => self.sink.begin(ns, Track::Pcpu(s.pcpu), "off line", &[], None)?,
                 Now::Idle | Now::Unknown => {}
             }
         }
@@ -217,7 +218,7 @@ impl<S: Sink> Drawer<'_, S> {
     fn ends(&mut self, ended: &crate::Ended) -> io::Result<()> {
         let ns = self.replay.ns();
         for s in &ended.stretches {
-            if matches!(s.now, Now::World(_) | Now::Other | Now::Kept) {
+            if matches!(s.now, Now::World(_) | Now::Other | Now::Kept | Now::Off) {
                 self.sink.end(ns, Track::Pcpu(s.pcpu))?;
             }
         }

@@ -43,8 +43,9 @@ impl Off {
         Off { all, seen: BTreeMap::new() }
     }
 
-    /// A pCPU that is off line does not idle: something else has it. It may begin to idle while it
-    /// goes and while it comes, and then ends again. One that has come says itself what it does.
+    /// A pCPU that is off line does not idle: its idle time ends, for readers that know no more,
+    /// and it is off line. It may begin to idle while it goes and while it comes, and then ends
+    /// again. One that has come says itself what it does.
     fn look(&mut self, ns: u64, online: &PcpuSet, records: impl Fn(PcpuId) -> u64) -> Vec<Event> {
         self.seen.retain(|pcpu, _| !online.contains(*pcpu));
         let off = self.all.iter().filter(|pcpu| !online.contains(*pcpu));
@@ -52,8 +53,14 @@ impl Off {
             let now = records(*pcpu);
             self.seen.insert(*pcpu, now) != Some(now)
         });
-        let ends = |pcpu| Event { ns, pcpu: Some(pcpu), kind: Kind::Idle { begins: false } };
-        new.map(ends).collect()
+        let says = |pcpu| {
+            [Kind::Idle { begins: false }, Kind::Offline].map(|kind| Event {
+                ns,
+                pcpu: Some(pcpu),
+                kind,
+            })
+        };
+        new.flat_map(says).collect()
     }
 }
 
@@ -81,8 +88,13 @@ mod tests {
         let mut off = Off::new(set("0-3"));
         let mut ended = |ns: u64, online: &str, records: u64| -> Vec<u16> {
             let said = off.look(ns, &set(online), |_| records);
-            assert!(said.iter().all(|e| e.ns == ns && e.kind == Kind::Idle { begins: false }));
-            said.iter().filter_map(|e| Some(e.pcpu?.0)).collect()
+            let both = |two: &[Event]| {
+                let kinds = [Kind::Idle { begins: false }, Kind::Offline];
+                assert!(two.iter().all(|e| e.ns == ns && e.pcpu == two[0].pcpu), "{two:?}");
+                assert_eq!([&two[0].kind, &two[1].kind], kinds.each_ref());
+                two[0].pcpu.map(|p| p.0)
+            };
+            said.chunks(2).filter_map(both).collect()
         };
         assert_eq!(ended(5, "0-3", 7), [0u16; 0]);
         assert_eq!((ended(6, "0,2", 7), ended(7, "0,2", 7)), (vec![1, 3], vec![]));

@@ -11,6 +11,7 @@
 
 use super::Engine;
 use contract::Scheduler;
+use trace::Kind;
 
 impl<P: Scheduler> Engine<P> {
     /// A pCPU comes on line or goes off line; the plan follows, as for any change.
@@ -21,7 +22,7 @@ impl<P: Scheduler> Engine<P> {
         self.cause = (None, 0);
         self.kernel.set_online(pcpu, online);
         if online {
-            self.kernel.say_idle(pcpu, true);
+            self.kernel.say_on(pcpu, Kind::Idle { begins: true });
             self.change_pcpus();
             self.call(|p, k| p.online(k, pcpu, true));
         } else {
@@ -50,7 +51,8 @@ impl<P: Scheduler> Engine<P> {
             self.kernel.set_idle(pcpu, false);
         }
         self.write_chronicle();
-        self.kernel.say_idle(pcpu, false);
+        self.kernel.say_on(pcpu, Kind::Idle { begins: false });
+        self.kernel.say_on(pcpu, Kind::Offline);
     }
 
     /// Moves all that is in the local queue of a pCPU that is off line.

@@ -205,11 +205,11 @@ impl Kernel {
         }
     }
 
-    /// Puts into the trace that a pCPU begins to idle, or ends.
-    pub(crate) fn say_idle(&mut self, pcpu: u32, begins: bool) {
+    /// Writes into the trace what no scheduler knows of a pCPU.
+    pub(crate) fn say_on(&mut self, pcpu: u32, kind: trace::Kind) {
         let (ns, pcpu) = (self.now, Some(PcpuId(pcpu as u16)));
         if let Some(r) = &mut self.recorder {
-            r.push(&trace::Event { ns, pcpu, kind: trace::Kind::Idle { begins } });
+            r.push(&trace::Event { ns, pcpu, kind });
         }
     }
 

@@ -13,6 +13,15 @@ fn text(r: &mut Draw) -> String {
     (0..r.below(12)).map(|_| r.of(&letters)).collect()
 }
 
+/// What a pCPU does that runs nothing.
+fn idles(drawn: u64) -> Kind {
+    match drawn {
+        0 | 1 => Kind::Idle { begins: drawn == 0 },
+        2 | 3 => Kind::Kept,
+        _ => Kind::Offline,
+    }
+}
+
 /// Any event that a file can hold.
 pub fn any(r: &mut Draw) -> Event {
     let world = WorldId(if r.below(4) == 0 { r.bits() as u32 } else { r.below(300) as u32 });
@@ -41,8 +50,7 @@ pub fn any(r: &mut Draw) -> Event {
             why: r.of(Move::ALL),
         },
         5 => Kind::Switch { from: maybe_w, to: (r.below(2) == 0).then_some(world) },
-        6 if r.below(3) == 0 => Kind::Kept,
-        6 => Kind::Idle { begins: r.below(2) == 0 },
+        6 => idles(r.below(6)),
         7 => Kind::Kick { target: p, how: r.of(Kick::ALL) },
         8 => Kind::WaitOn { world, event: number, class: text(r) },
         9 => Kind::Vtime {
