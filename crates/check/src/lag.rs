@@ -202,6 +202,7 @@ impl Ledger {
     /// A VM is powered off.
     pub(crate) fn remove_vm(&mut self, vm: u32) {
         self.vms[vm as usize].gone = true;
+        self.promises.remove_vm(vm);
         self.changed();
     }
 
@@ -420,7 +421,7 @@ impl Ledger {
         for entry in self.touched.iter().map(|w| &self.entries[*w as usize]) {
             uses[entry.vm as usize].used += entry.used / CHARGED_WHOLE;
         }
-        self.promises.close(now, wall, &uses, &self.bounds, log);
+        self.promises.close(now, (wall, pcpus), &uses, &self.bounds, log);
     }
 
     fn part(&self, world: u32) -> Part {

@@ -6,7 +6,9 @@
 //!
 //! Law of reservations: a VM that asks for time gets it up to its reservation. The shortfall of
 //! each window is added up, an excess is subtracted, down to 0; the sum stays below the bound on
-//! lag, and fades with ten times the memory of lag. It asks at each instant for a pCPU for each
+//! lag, and fades with ten times the memory of lag. It is held only where the tree admits what is
+//! reserved: where pools or the host have less than their VMs reserve, what these get is for shares
+//! and limits to say (`lag.rs`). It asks at each instant for a pCPU for each
 //! runnable world, and for no more pCPUs than there are: many vCPUs that wake together for a moment
 //! leave pCPUs idle before and after, and no scheduler can make up for that. Why a shortfall is
 //! allowed at all: a waking world waits for the end of a tick, and a VM that asks for all it may
@@ -16,7 +18,7 @@
 
 use crate::{
     Bounds, Invariant, Violation,
-    terms::{PoolTerms, VmTerms},
+    terms::{self, PoolTerms, VmTerms},
     verdict::Log,
 };
 use std::collections::VecDeque;
@@ -77,6 +79,8 @@ struct PromiseAccount {
     name: String,
     terms: VmTerms,
     limit: Option<Meter>,
+    /// Whether the tree admits its reservation.
+    kept: bool,
     short: u64,
     over: bool,
 }
@@ -96,6 +100,8 @@ pub(crate) struct Promises {
     pools: Vec<(PoolTerms, Option<Meter>)>,
     vms: Vec<PromiseAccount>,
     any: bool,
+    /// The host's pCPUs when it was found out which reservations can be kept; none after a change.
+    pcpus: Option<u64>,
 }
 
 impl Promises {
@@ -122,6 +128,7 @@ impl Promises {
             name: name.to_owned(),
             terms,
             limit,
+            kept: true,
             short: 0,
             over: false,
         });
@@ -138,9 +145,28 @@ impl Promises {
         self.note();
     }
 
+    /// A VM is powered off: it reserves nothing.
+    pub(crate) fn remove_vm(&mut self, slot: u32) {
+        self.vms[slot as usize].terms.reservation = Rate(0);
+        self.note();
+    }
+
     fn note(&mut self) {
+        self.pcpus = None;
         let promised = |v: &PromiseAccount| v.terms.limit.is_some() || v.terms.reservation.0 > 0;
         self.any = self.vms.iter().any(promised) || self.pools.iter().any(|p| p.1.is_some());
+    }
+
+    /// Finds out which reservations can be kept on so many pCPUs.
+    fn admit(&mut self, pcpus: u64) {
+        let mut pools: Vec<PoolTerms> = self.pools.iter().map(|p| p.0.clone()).collect();
+        if pools.is_empty() {
+            pools.push(terms::root());
+        }
+        let vms = self.vms.iter().map(|v| (v.terms, false));
+        let kept = entitlement::kept(&terms::tree(pcpus, &pools, vms, None));
+        self.vms.iter_mut().zip(kept).for_each(|(vm, kept)| vm.kept = kept);
+        self.pcpus = Some(pcpus);
     }
 
     /// Whether anything is promised beyond shares.
@@ -153,15 +179,18 @@ impl Promises {
         self.pools.iter().enumerate().filter_map(|(i, p)| Some((i, p.1.as_ref()?.peak))).collect()
     }
 
-    /// A window of `wall` ns ends at `now`; `uses` by slot.
+    /// A window of `wall` ns of so many pCPUs ends at `now`; `uses` by slot.
     pub(crate) fn close(
         &mut self,
         now: u64,
-        wall: u64,
+        (wall, pcpus): (u64, u64),
         uses: &[Use],
         bounds: &Bounds,
         log: &mut Log,
     ) {
+        if self.pcpus != Some(pcpus) {
+            self.admit(pcpus);
+        }
         let mut used = vec![0u64; self.pools.len()];
         for (vm, u) in self.vms.iter_mut().zip(uses) {
             let mut p = vm.terms.pool;
@@ -207,7 +236,8 @@ fn passed(
 
 impl PromiseAccount {
     fn reserve(&mut self, now: u64, wall: u64, u: Use, bounds: &Bounds, log: &mut Log) {
-        if self.terms.reservation.0 == 0 {
+        if self.terms.reservation.0 == 0 || !self.kept {
+            self.short = 0;
             return;
         }
         let sure = self.terms.reservation.over(Span::from_ns(wall)).min(u.asked);

@@ -108,6 +108,24 @@ fn what_is_reserved_and_asked_for_but_not_given_adds_up() {
 }
 
 #[test]
+fn a_reservation_is_held_only_where_the_tree_admits_it() {
+    // The VM in the pool asks for all from the begin, and gets nothing: its pool's limit of 40 % is
+    // less than the 50 % that it reserves. The one outside reserves as much, and is sure of it.
+    let late = |pool_limit, first: VmTerms| {
+        let mut o = oracle(pool_limit, &[first, vm(0, None, 0)]);
+        stint(&mut o, 2, 0, 200 * MS);
+        count(&o.finish(200 * MS), Invariant::Reservation).0
+    };
+    assert_eq!([late(Some(40), vm(1, None, 50)), late(Some(50), vm(1, None, 50))], [0, 1]);
+    assert_eq!([late(Some(40), vm(0, None, 50)), late(None, vm(0, None, 101))], [1, 0]);
+    // A VM that is off reserves nothing.
+    let mut o = oracle(None, &[vm(0, None, 60), vm(0, None, 60), vm(0, None, 0)]);
+    o.vm_removed(0, VmId(2));
+    stint(&mut o, 3, 0, 200 * MS);
+    assert_eq!(count(&o.finish(200 * MS), Invariant::Reservation).0, 1);
+}
+
+#[test]
 fn a_pcpu_may_idle_beside_one_that_is_held_back_and_beside_no_other() {
     let mut o = oracle(None, &[vm(0, Some(50), 0)]);
     o.held_back(0, WorldId(1), true);

@@ -29,5 +29,5 @@ pub use fill::{Claim, fill, fill_units};
 pub use fluid::{Classes, Demand, Fluid, FluidClaim, fluid};
 pub use nodes::{Owner, PlanLimit, PlanLimits, PlanNode};
 pub use placed::divide_placed;
-pub use reserve::{Excess, Names, PoolUse, Report, Rule, check};
+pub use reserve::{Excess, Names, PoolUse, Report, Rule, check, kept};
 pub use tree::{Division, POOL_SHARES_NORMAL, TREE_WEIGHT_MAX, Taken, Tree, TreeLeaf, TreePool};

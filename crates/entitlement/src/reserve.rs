@@ -210,6 +210,22 @@ pub fn check(tree: &Tree, names: &Names) -> Report {
     report
 }
 
+/// Whether what is reserved for each leaf can be kept: `check` finds no excess at it, nor at any pool
+/// above it.
+#[must_use]
+pub fn kept(tree: &Tree) -> Vec<bool> {
+    let taken = taken(tree);
+    let mut pools: Vec<bool> = vec![];
+    for (p, pool) in tree.pools().iter().enumerate() {
+        let fits = room(tree, p).1.is_none_or(|room| reserved(tree, &taken, p) <= room);
+        let own = p == 0 || pool.limit.is_none_or(|limit| pool.reservation <= limit);
+        // A pool comes after its parent.
+        pools.push(fits && own && (p == 0 || pools[pool.parent]));
+    }
+    let leaf = |leaf: &TreeLeaf| pools[leaf.pool] && of_leaf("", leaf).is_empty();
+    tree.leaves().iter().map(leaf).collect()
+}
+
 impl Names {
     pub(crate) fn assert_those_of(&self, tree: &Tree) {
         let (seen, allowed) =

@@ -3,7 +3,9 @@
 
 use crate::trees;
 
-use entitlement::{Admission, Ask, Names, Outcome, Rule, Tree, TreeLeaf, TreePool, admit, check};
+use entitlement::{
+    Admission, Ask, Names, Outcome, Rule, Tree, TreeLeaf, TreePool, admit, check, kept,
+};
 use trees::{Draw, Parts};
 use units::Rate;
 
@@ -204,6 +206,28 @@ fn ask(d: &mut Draw, parts: &Parts) -> Ask {
             Ask::PowerOn { path: "/new".into(), leaf }
         }
     }
+}
+
+#[test]
+fn a_reservation_is_kept_where_nothing_above_is_over_committed() {
+    let found = seeds::each(0..30_000, |seed| {
+        let parts = Draw::new(seed).parts(6);
+        let (tree, names) = (parts.tree(), parts.names());
+        let report = check(&tree, &names);
+        let bad = |path: &str| report.excesses.iter().any(|e| e.path == path);
+        let all = kept(&tree);
+        assert_eq!(all.len(), tree.leaves().len());
+        for ((leaf, path), kept) in tree.leaves().iter().zip(&names.leaves).zip(all) {
+            let mut above = vec![0, leaf.pool];
+            while let Some(p) = above.last().copied().filter(|p| *p > 0) {
+                above.push(tree.pools()[p].parent);
+            }
+            let fits = !bad(path) && !above.iter().any(|p| bad(&names.pools[*p]));
+            assert_eq!(kept, fits, "seed {seed}: {path}: {}{parts:#?}", report.text());
+        }
+        report.fits()
+    });
+    assert!(found.contains(&true) && found.contains(&false));
 }
 
 #[test]

@@ -97,6 +97,7 @@ pub fn main(args: &Args) -> Result<(), Failure> {
                 let names = unused.join("', '");
                 say::note(&format!("{policy} has no knobs, and runs without '{names}'"));
             }
+            note_excesses(run);
         }
         Progress::Done(run, outcome) => {
             say(&text(&outcome.result));
@@ -310,6 +311,17 @@ fn judge(
         }
     }
     Ok(())
+}
+
+/// Where more is reserved than can be kept, if all VMs of a run are on: the oracle holds no
+/// reservation there.
+fn note_excesses(run: &settings::Run) {
+    let grown = crate::tree::of_run(run);
+    for excess in entitlement::check(&grown.tree, &grown.names).excesses {
+        say::note(&format!(
+            "over-committed where all VMs are on: {excess}; reservations there are met in proportion"
+        ));
+    }
 }
 
 /// The command that finds the same again.

@@ -34,7 +34,8 @@ pub fn of_scenario(name: &str, label: Option<&str>) -> Result<Grown, Failure> {
     found.map(of_run).ok_or_else(|| crate::runs::not_found(&scenario, label.unwrap_or_default()))
 }
 
-fn of_run(run: &Run) -> Grown {
+/// The tree of a run with all its VMs powered on.
+pub fn of_run(run: &Run) -> Grown {
     let (spec, pcpus) = (&run.spec, run.topology.online().len() as u32);
     // Settings were checked when the scenario was read.
     let placed = settings::place(&spec.pools, spec.host.mhz).unwrap_or_default();
