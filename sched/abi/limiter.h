@@ -61,6 +61,9 @@ struct limiter {
 	u32 gang;
 	/* not 0: it, or one above it, binds; shifted right at each tick */
 	u32 binds;
+	/* ticks until it is forgotten that its budget, or that of one above it, ran over while
+	 * worlds waited for pCPUs */
+	u32 missed;
 };
 
 #endif

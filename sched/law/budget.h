@@ -35,6 +35,8 @@
 #define BUDGET_MIN_NS 500000ull
 /* a limit that has parked a world parks others soon: it binds for 16 ticks, a bit each */
 #define LIMIT_BINDS (1u << 15)
+/* ticks for which it counts that a limit was missed: the second for which limits hold */
+#define LIMIT_MISSED 1000
 /* burst of small limits: one start, and what a limit of half a pCPU accrues while a tick is 4 ms
  * late, as ticks of the lab are; 4 of the 12 ms by which the oracle lets a small limit be passed */
 #define BUDGET_LEAST_NS (2 * BUDGET_SPAN_NS)

@@ -132,20 +132,26 @@ SUBPROG u32 house_pcpus(NONNULL(struct host *h), u32 part)
  * tiny weight for a moment, would drag the host's virtual time along, and all others would reach
  * their bounds, where they are equal. Lag up to that bound does not count of a VM that gets nine
  * tenths of what it asks for: it makes up for a wait too late, as those do that get all. Where user
- * space weighs VMs lag up to the wake-up credit does not count of those that get all. */
+ * space weighs VMs lag up to the wake-up credit does not count of those that get all. Half of that
+ * bound does not count below a limit that was missed: all are late that share it, and their mean
+ * would hide it; at the bound they would be equal. */
 SUBPROG u32 house_drift(NONNULL(struct host *h), NONNULL(struct vm *v))
 {
 	s64 weight = (s64)(v->weight >> 10), ahead = (s64)(plat_read(v->vt_ns) - h->v_ns);
 	const struct knobs *k = plat_knobs(h);
 	u64 bound = k->lag_bound_us + (cores_granted(h, k) ? k->whole_core_us : 0);
+	struct limiter *l = v->limiter ? plat_limiter(h, v->limiter) : NULL;
 	bool outside = h->plan_outside, gets;
-	s64 limit = (s64)(4 * bound * US), free;
+	s64 limit = (s64)(4 * bound * US), free = 0;
 
 	if (limit > 1ll << 34)
 		limit = 1ll << 34;
 	gets = outside ? !(v->flags & VM_CONTENDED) : v->each * 10 >= 9ull << RATE_SHIFT;
-	free = (s64)((outside ? k->wake_credit_us : k->lag_bound_us) * US);
-	if (ahead < 0 && gets)
+	if (gets)
+		free = (s64)((outside ? k->wake_credit_us : k->lag_bound_us) * US);
+	else if (l && plat_read(l->missed))
+		free = (s64)(k->lag_bound_us * US / 2);
+	if (ahead < 0)
 		ahead = ahead < -free ? ahead + free : 0;
 	ahead = clamp_s64(ahead, -limit, limit);
 	h->drift_sum += ahead * weight >> 4; /* 2^34 * 2^20 * 2^10 VMs, less 4 bits, fits 63 */

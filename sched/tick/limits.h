@@ -100,13 +100,18 @@ INLINE void limits_decide(struct host *h, struct limiter *l, u32 id, u64 now)
 	u64 running = budget_running(l);
 	s64 drain = budget_drain(l, running), level;
 	u64 margin = plat_knobs(h)->preempt_margin_us * US, first;
+	u32 waits = plat_read(l->unparked);
 
 	l->stops = STOPS_NONE;
 	l->stop_pcpu = 0;
 	l->stop_key = 0;
-	if (!l->rate || !running)
+	if (!l->rate || !(running | waits))
 		return;
 	level = budget_level(l, now);
+	if (waits && level >= (s64)budget_most(l))
+		l->missed = LIMIT_MISSED;
+	if (!running)
+		return;
 	plat_assert_alone(h, level <= (s64)budget_most(l));
 	plat_assert(h, budget_running(l) <= PCPUS_MAX);
 	if (with(LIMIT_STOP) && level < 0) {
@@ -131,6 +136,8 @@ SUBPROG u32 limits_above(NONNULL(struct host *h), NONNULL(struct limiter *l), u3
 
 	l->gang = (u32)min_u64(budget_gang(l), above ? plat_read(above->gang) : PCPUS_MAX);
 	l->binds = above ? above->binds | own : own;
+	own = l->missed ? l->missed - 1 : 0;
+	l->missed = above ? (u32)max_u64(above->missed, own) : own;
 	return 0;
 }
 

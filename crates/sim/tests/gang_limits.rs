@@ -64,3 +64,23 @@ fn the_tighter_limit_of_a_pool_bounds_what_starts_at_once() {
     println!("a pool of 150 % beside a busy VM: {seen:?}");
     assert!((1_420..=1_505).contains(&seen[0].0) && seen[0].1 >= 1_380, "{seen:?}");
 }
+
+/// On the last host the pool had 909 to 924 permille of its limit: its VMs were late together, and
+/// their mean, by which the host's virtual time is corrected, hid it from the VM outside.
+#[test]
+fn a_limit_is_used_whole_beside_a_vm_that_fills_the_host_at_times() {
+    for (pcpus, limit, vcpus) in [(6, 120, 2), (8, 160, 2), (12, 240, 3), (16, 320, 4)] {
+        let vms = format!(
+            "[[pool]]\nname = 'pool'\nlimit = '{limit}%'\n\
+             [[vm]]\nname = 'late'\nvcpus = {vcpus}\npool = 'pool'\n\
+             workload = {{ kind = 'barrier', work = '5ms', spin = '50us' }}\n\
+             [[vm]]\nname = 'busy'\nvcpus = {vcpus}\npool = 'pool'\n\
+             [[vm]]\nname = 'full'\nvcpus = {pcpus}\n\
+             workload = {{ kind = 'barrier', work = '1ms', spin = '50us' }}\n"
+        );
+        let seen = of(&format!("full-{pcpus}"), Policy::default(), pcpus, &vms);
+        let used = (seen[0].0 + seen[1].0) * 100 / limit;
+        println!("{limit} % beside {pcpus} vCPUs on as many pCPUs: {used} permille of the limit");
+        assert!((975..=1_003).contains(&used), "{limit} % on {pcpus} pCPUs: {seen:?}");
+    }
+}
