@@ -84,7 +84,7 @@ pub struct Outcome {
     pub rounds: u64,
     /// Loads of the two nodes then, in permille of their cores: the old home, the new one.
     pub load_permille: (u64, u64),
-    /// Part of the client's memory that was in its home then, in permille.
+    /// Part of the client's memory that was in the new home then, in permille.
     pub local_permille: u64,
     /// The client has another home by then.
     pub moved_on: bool,
@@ -162,27 +162,23 @@ impl fmt::Display for Said {
             }
             Reason::Asked => write!(f, "{what} {from} to {to}: asked for")?,
         }
-        let pair = |p: (u64, u64)| format!("{} and {}", percent(p.0), percent(p.1));
-        match d.from.filter(|_| d.reason != Reason::Roams) {
-            Some(_) => write!(
-                f,
-                "; loads {}, expected {}",
-                pair(d.saw_permille),
-                pair(d.expected_permille)
-            )?,
-            None => write!(
-                f,
-                "; load {}, expected {}",
-                percent(d.saw_permille.1),
-                percent(d.expected_permille.1)
-            )?,
-        }
+        // Both nodes of a client that moves; else the one that it comes to or leaves for none.
+        let moves = d.from.is_some() && d.reason != Reason::Roams;
+        let of = |p: (u64, u64)| match moves {
+            true => format!("{} and {}", percent(p.0), percent(p.1)),
+            false => percent(p.1),
+        };
+        let loads = if moves { "loads" } else { "load" };
+        write!(f, "; {loads} {}, expected {}", of(d.saw_permille), of(d.expected_permille))?;
         let Some(o) = d.outcome else { return Ok(()) };
-        let then = if o.moved_on { ", and it has moved on" } else { "" };
-        write!(f, "; {} rounds later {}", o.rounds, pair(o.load_permille))?;
+        let rounds = if o.rounds == 1 { "round" } else { "rounds" };
+        write!(f, "; {} {rounds} later {}", o.rounds, of(o.load_permille))?;
+        if d.reason == Reason::Roams {
+            return f.write_str(", and it has a home again");
+        }
         if *what == "node" {
             write!(f, ", {} of its memory local", percent(o.local_permille))?;
         }
-        f.write_str(then)
+        f.write_str(if o.moved_on { ", and it has moved on" } else { "" })
     }
 }

@@ -105,6 +105,21 @@ impl State {
         let at = self.memory.get(node as usize).copied().unwrap_or(0);
         permille(at, self.all_memory())
     }
+
+    /// Takes down what came of its last decision, unless that is known: loads of the two nodes that
+    /// it was about, and memory in the home that it gave.
+    fn see_outcome(&mut self, loads: &Loads, moved_on: bool) {
+        let Some(d) = self.log.back().filter(|d| d.outcome.is_none()) else { return };
+        let outcome = Outcome {
+            rounds: self.settled,
+            load_permille: (loads.permille(d.from.unwrap_or(d.to)), loads.permille(d.to)),
+            local_permille: self.local_permille(d.to),
+            moved_on,
+        };
+        if let Some(d) = self.log.back_mut() {
+            d.outcome = Some(outcome);
+        }
+    }
 }
 
 /// A part of a whole in permille; 0 of nothing.
@@ -282,19 +297,9 @@ impl Planner {
 
     fn see_outcomes(&mut self) {
         let loads = self.loads();
-        for c in self.clients.values_mut() {
-            let (home, local, settled) = (c.home, c.local_permille(c.home), c.settled);
-            let Some(last) = c.log.back_mut().filter(|d| d.outcome.is_none()) else { continue };
-            if settled < OUTCOME_ROUNDS {
-                continue;
-            }
-            let from = last.from.unwrap_or(last.to);
-            last.outcome = Some(Outcome {
-                rounds: settled,
-                load_permille: (loads.permille(from), loads.permille(last.to)),
-                local_permille: local,
-                moved_on: home != last.to,
-            });
+        let settled = |c: &&mut State| c.settled >= OUTCOME_ROUNDS;
+        for c in self.clients.values_mut().filter(settled) {
+            c.see_outcome(&loads, false);
         }
     }
 
@@ -323,17 +328,7 @@ impl Planner {
             cause_permille,
             outcome: None,
         };
-        if let Some(last) = c.log.back_mut().filter(|d| d.outcome.is_none()) {
-            last.outcome = Some(Outcome {
-                rounds: c.settled,
-                load_permille: pair(loads),
-                local_permille: permille(
-                    c.memory.get(old as usize).copied().unwrap_or(0),
-                    c.memory.iter().sum(),
-                ),
-                moved_on: true,
-            });
-        }
+        c.see_outcome(loads, true);
         if c.log.len() == REMEMBERED {
             c.log.pop_front();
         }

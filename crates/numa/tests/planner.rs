@@ -415,6 +415,23 @@ fn every_decision_says_what_it_saw_and_what_came_of_it() {
     assert!(texts[1].contains("rounds later 50.0 % and "), "{texts:?}");
 }
 
+/// What came of a change is said of the nodes that it was about, whichever the next one is about.
+#[test]
+fn what_came_of_a_change_is_of_its_own_nodes() {
+    let mut host = Host::new(2, 4, Knobs::default());
+    assert_eq!((host.start(1, 4), host.start(2, 1)), (0, 1));
+    host.rounds(20);
+    assert!(host.planner.ask(host.rounds * ROUND_NS, id(2), 0).is_some());
+    host.round();
+    assert_eq!(host.home(2), 1, "an imbalance takes it back");
+    let texts: Vec<String> = host.planner.decisions(id(2)).map(ToString::to_string).collect();
+    let placed = "placed on node 1, the least loaded that has room; load 0.0 %, expected 25.0 %; \
+        5 rounds later 25.0 %, 100.0 % of its memory local";
+    let asked = "node 1 to 0: asked for; loads 25.0 % and 100.0 %, expected 0.0 % and 125.0 %; \
+        1 round later 0.0 % and 125.0 %, 0.0 % of its memory local, and it has moved on";
+    assert_eq!(texts[..2], [placed, asked]);
+}
+
 /// Random hosts and loads: no client outside its affinity, siblings within a node's cores, memory
 /// within its rate, and homes that come to rest where loads do.
 #[test]

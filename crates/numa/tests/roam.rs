@@ -113,6 +113,9 @@ fn a_vm_that_waits_beside_idle_cores_of_another_node_has_no_home_until_there_is_
     host.rounds(40);
     assert_eq!(host.home(one), host.home(other));
     assert_eq!(host.count(Reason::Roams), 1);
+    let texts: Vec<String> = host.planner.decisions(id(one)).map(ToString::to_string).collect();
+    let left = texts.iter().find(|t| t.contains("to none")).expect("it left");
+    assert!(left.ends_with(" %, and it has a home again") && !left.contains("local"), "{left}");
     // Other thresholds count at once.
     let mut host = Host::new(2, 8, Knobs::default());
     (1..=3).for_each(|vm| _ = host.start(vm, 6));
