@@ -120,6 +120,12 @@ fn percent(permille: u64) -> String {
     format!("{}.{} %", permille / 10, permille % 10)
 }
 
+/// In tenths of a second.
+fn seconds(ns: u64) -> String {
+    let tenths = ns / 100_000_000;
+    format!("{}.{} s", tenths / 10, tenths % 10)
+}
+
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.of("node").fmt(f)
@@ -127,6 +133,18 @@ impl fmt::Display for Decision {
 }
 
 impl Decision {
+    /// When it was made by the caller's clock, in words.
+    #[must_use]
+    pub fn at(&self) -> String {
+        format!("at {}", seconds(self.at_ns))
+    }
+
+    /// How long ago it was made by that clock, in words.
+    #[must_use]
+    pub fn ago(&self, now_ns: u64) -> String {
+        format!("{} ago", seconds(now_ns.saturating_sub(self.at_ns)))
+    }
+
     /// The decision in words, of homes that are nodes, or that are LLCs.
     #[must_use]
     pub fn of(&self, what: &'static str) -> impl fmt::Display + use<> {

@@ -430,6 +430,13 @@ fn what_came_of_a_change_is_of_its_own_nodes() {
     let asked = "node 1 to 0: asked for; loads 25.0 % and 100.0 %, expected 0.0 % and 125.0 %; \
         1 round later 0.0 % and 125.0 %, 0.0 % of its memory local, and it has moved on";
     assert_eq!(texts[..2], [placed, asked]);
+    let when: Vec<String> = host.planner.decisions(id(2)).map(numa::Decision::at).collect();
+    assert_eq!(when, ["at 0.0 s", "at 40.0 s", "at 42.0 s"]);
+    let first = host.planner.decisions(id(2)).next().expect("it was placed");
+    assert_eq!(
+        (first.ago(42_150_000_000), first.ago(0)),
+        ("42.1 s ago".into(), "0.0 s ago".into())
+    );
 }
 
 /// Random hosts and loads: no client outside its affinity, siblings within a node's cores, memory

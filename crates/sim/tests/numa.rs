@@ -155,13 +155,15 @@ fn a_vm_goes_back_to_its_memory_or_that_follows() {
     let of = |until: &str| text::silent(&format!("locality-{until}"), &host(until), Ticks::Aligned);
     // a and c share a node; when b sleeps one of them leaves. It comes back when the other ends.
     let moved = |o: &Outcome| -> Vec<String> {
-        (0..3).flat_map(|vm| lines(o, vm)).filter(|l| !l.starts_with("placed")).collect()
+        (0..3).flat_map(|vm| lines(o, vm)).filter(|l| !l.contains(": placed")).collect()
     };
     let (short, long) = (of("26s"), of("100s"));
     let (short, long) = (moved(&short), moved(&long));
     assert!(short.iter().any(|l| l.contains("imbalance")), "{short:#?}");
     assert!(short.iter().any(|l| l.contains("of its memory is there")), "{short:#?}");
     assert!(!long.iter().any(|l| l.contains("of its memory is there")), "{long:#?}");
+    // The planner looks every two seconds.
+    assert!(short.iter().all(|l| l.starts_with("at ") && l.contains(".0 s: node ")), "{short:#?}");
 }
 
 /// A run of a scenario as far as so many seconds.

@@ -106,8 +106,8 @@ impl Homes {
             llcs: self.chosen.of(part),
             decisions: self
                 .decisions(part.id)
-                .map(|d| d.to_string())
-                .chain(self.chosen.decisions(part.id))
+                .map(|d| format!("{}: {d}", d.ago(self.round_ns)))
+                .chain(self.chosen.decisions(part.id, self.round_ns))
                 .collect(),
             notes: self.notes(vm, part),
             talks: talks.collect(),

@@ -108,10 +108,13 @@ impl Chosen {
         all.into_iter().collect()
     }
 
-    /// What was decided of a client's LLCs last, in words.
-    pub(super) fn decisions(&self, id: ClientId) -> Vec<String> {
+    /// What was decided of a client's LLCs last, and how long ago by this time, in words.
+    pub(super) fn decisions(&self, id: ClientId, now: u64) -> Vec<String> {
         let all = self.llcs.iter().flat_map(|l| l.decisions(id));
-        all.map(|(vcpu, d)| format!("from vCPU {vcpu} on: {}", d.of("LLC"))).collect()
+        let said = |(vcpu, d): (u32, &Decision)| {
+            format!("{}, from vCPU {vcpu} on: {}", d.ago(now), d.of("LLC"))
+        };
+        all.map(said).collect()
     }
 
     /// Why the choice of a client's VM has no effect, in words.

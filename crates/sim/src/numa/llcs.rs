@@ -65,11 +65,12 @@ impl Numa {
         said.into_iter().map(one).collect()
     }
 
-    /// What was decided of a client, in words.
+    /// What was decided of a client, and when since the run began, in words.
     pub(crate) fn decisions(&self, part: &Part) -> Vec<String> {
-        let of_node = self.planner.decisions(part.id).map(ToString::to_string);
+        let of_node = self.planner.decisions(part.id).map(|d| format!("{}: {d}", d.at()));
         let of_llcs = self.llcs.iter().flat_map(|l| l.decisions(part.id));
-        let of_llcs = of_llcs.map(|(vcpu, d)| format!("from vCPU {vcpu} on: {}", d.of("LLC")));
+        let of_llcs =
+            of_llcs.map(|(vcpu, d)| format!("{}, from vCPU {vcpu} on: {}", d.at(), d.of("LLC")));
         of_node.chain(of_llcs).collect()
     }
 
