@@ -43,6 +43,7 @@ def test_a_row_is_a_vm_of_a_run_with_its_numbers(two: Scenario) -> None:
         ("pools", 3, {"pool", "entitled_ns", "peak_ns"}),
         ("pcpus", 8, {"id", "busy_ns"}),
         ("wakeups", 10, {"vm", "by", "p99_ns"}),
+        ("homes", 6, {"vm", "client", "home", "moved_bytes", "local_percent", "changes_roams"}),
         ("runs", 1, {"pcpus", "nodes", "skew_max_ns"}),
     ],
 )
@@ -51,6 +52,33 @@ def test_frames_of_each_object(everything: Scenario, of: Of, rows: int, some: se
     assert (frame.height, frame.columns[: len(HEAD)]) == (rows, HEAD)
     assert some <= set(frame.columns)
     assert "worlds" not in frame.columns
+
+
+def test_homes_have_their_memory_by_node_and_their_changes_by_reason() -> None:
+    numa = Scenario.of(
+        "numa",
+        duration="24s",
+        host={"sockets": 2, "cores_per_llc": 2},
+        hardware={},
+        numa={},
+        vm=[{"name": "narrow", "count": 3, "vcpus": 2}, {"name": "wide", "vcpus": 4}],
+    )
+    result = run(numa)
+    frame = result.frame("homes")
+    assert frame["vm"].to_list() == ["narrow-1", "narrow-2", "narrow-3", "wide", "wide"]
+    assert frame["client"].to_list() == [0, 0, 0, 0, 1]
+    clients = [client for vm in result.run().vms for client in vm.numa]
+    for row, client in zip(frame.to_dicts(), clients, strict=True):
+        assert [row["bytes_node0"], row["bytes_node1"]] == client.bytes
+        assert row["changes_placed"] == client.changes["placed"]
+        assert row["migrations"] == sum(client.changes.values()) - client.changes["placed"]
+        if client.home is None:
+            assert (row["home"], row["local_percent"]) == (None, None)
+        else:
+            local = client.bytes[client.home] / sum(client.bytes)
+            assert row["local_percent"] == pytest.approx(100 * local)
+    assert frame["migrations"].sum() > 0
+    assert any(client.home is None for client in clients)
 
 
 def test_runs_with_and_without_a_part_are_in_one_frame(two: Scenario) -> None:

@@ -1,8 +1,9 @@
-"""Results as frames: one row for each VM, world, pool, pCPU or wake-up of each run.
+"""Results as frames: one row for each VM, world, pool, pCPU, wake-up or home of each run.
 
 The columns of the point come first: scenario, settings and knobs by name, policy, seed, label.
 Those of the object are the fields of the result document; parts have their name before:
-``lost_smt_ns``. Lists inside an object are left out, and columns without any value.
+``lost_smt_ns``. Lists inside an object are left out, and columns without any value. A home is that
+of a NUMA client: its memory has a column for each node, its changes of home one for each reason.
 """
 
 from __future__ import annotations
@@ -14,14 +15,20 @@ import polars
 from pydantic import BaseModel
 
 from tandem_sched.errors import Refused
-from tandem_sched.models import RunResult, Times
+from tandem_sched.models import NumaClient, RunResult, Times
 from tandem_sched.result import Result
 
-Of = Literal["vms", "worlds", "pools", "pcpus", "wakeups", "runs"]
+Of = Literal["vms", "worlds", "pools", "pcpus", "wakeups", "homes", "runs"]
 """What a row is about."""
 
 NAMES = {"vms": {"name": "vm"}, "worlds": {"name": "world"}, "pools": {"path": "pool"}}
 """Columns that are called otherwise than the field."""
+
+REASONS = (
+    *("placed", "imbalance", "swap", "locality"),
+    *("action-affinity", "fairness", "roams", "asked"),
+)
+"""Why homes change: docs/result.md."""
 
 
 def frame(results: Iterable[Result], of: Of = "vms") -> polars.DataFrame:
@@ -74,9 +81,26 @@ def _objects(run: RunResult, of: Of) -> Iterator[dict[str, Any]]:
         for vm in run.vms:
             for world in vm.worlds:
                 yield {"vm": vm.name, **_flat(world)}
+    elif of == "homes":
+        for vm in run.vms:
+            for number, client in enumerate(vm.numa):
+                yield {"vm": vm.name, "client": number, **_home(client)}
     else:
         for part in getattr(run, of):
             yield _flat(part)
+
+
+def _home(client: NumaClient) -> dict[str, Any]:
+    """Return the fields of a NUMA client; of reasons that are not in its changes, 0."""
+    changes = dict.fromkeys(REASONS, 0) | client.changes
+    return {
+        **_flat(client),
+        "llcs": ",".join(map(str, client.llcs)) or None,
+        "local_percent": client.local_percent,
+        "migrations": client.migrations,
+        **{f"changes_{reason.replace('-', '_')}": count for reason, count in changes.items()},
+        **{f"bytes_node{node}": count for node, count in enumerate(client.bytes)},
+    }
 
 
 def _flat(part: BaseModel, before: str = "") -> dict[str, Any]:

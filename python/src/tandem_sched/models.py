@@ -114,6 +114,19 @@ class NumaClient(Part):
     notes: list[str] = []
     talks: dict[str, Count] = {}
 
+    @property
+    def migrations(self) -> int:
+        """How often its home has changed: esxtop's NMIG."""
+        return sum(count for reason, count in self.changes.items() if reason != "placed")
+
+    @property
+    def local_percent(self) -> float | None:
+        """Part of its memory in its home: esxtop's N%L. None without a home."""
+        if self.home is None:
+            return None
+        total = sum(self.bytes)
+        return self.bytes[self.home] * 100 / total if total else 100.0
+
 
 class Vm(Times):
     """A VM; its times are the sums over its worlds."""

@@ -56,7 +56,7 @@ class Result:
         return self.run(label).vm(name)
 
     def frame(self, of: Of = "vms") -> polars.DataFrame:
-        """Return a frame with a row for each VM, world, pool, pCPU or wake-up of each run."""
+        """Return a frame with a row for each VM, world, or other object of each run."""
         from tandem_sched.frame import frame
 
         return frame([self], of)
