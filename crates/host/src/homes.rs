@@ -411,6 +411,7 @@ impl Homes {
         self.bind(slots, say);
         self.renew(live, slots, roots, say);
         let loads = self.loads(live, published, wall);
+        self.planner.set_taken(places::taken(&self.nodes, published.tree().taken()));
         let decisions = self.planner.round(now, &loads);
         self.choose(roots);
         self.chosen.round(now, &loads, &self.planner);

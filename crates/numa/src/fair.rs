@@ -272,7 +272,8 @@ impl Planner {
     ) -> Option<u128> {
         let rounds = self.knobs.fairness_periods as i64;
         let cores = self.nodes[node as usize].cores;
-        divide(1000 * u64::from(cores), seats, gets);
+        let taken = self.taken.get(node as usize).copied().unwrap_or(0);
+        divide((1000 * u64::from(cores)).saturating_sub(taken), seats, gets);
         let all: u64 = gets.iter().sum();
         let near = 10 * self.knobs.improvement_percent;
         let mut sum = 0;

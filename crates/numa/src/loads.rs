@@ -3,7 +3,8 @@
 //! *Law*: a node's load is what its clients are entitled to. On a host where all want more than
 //! there is, a client that is entitled to little is little load, however much it wants; where there
 //! is enough for all, each is entitled to what it wants. What is wanted says whether a node is
-//! contended.
+//! contended. What tasks of higher classes take of a node is load, too: it is wanted there, and
+//! had before all else.
 
 use crate::planner::{Planner, State};
 
@@ -137,6 +138,9 @@ impl Planner {
         for c in self.clients.values() {
             let at = &mut loads.asked[c.home as usize];
             *at = at.with(asks(c), |a, b| a + b);
+        }
+        for (asked, taken) in loads.asked.iter_mut().zip(&self.taken) {
+            *asked = asked.with(Asks::all(*taken), |a, b| a + b);
         }
         for (n, node) in self.nodes.iter().enumerate() {
             loads.cores[n] = node.cores;

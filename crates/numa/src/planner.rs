@@ -146,6 +146,8 @@ pub struct Planner {
     pub(crate) worth: u64,
     /// What a core gives with all its threads busy, in thousandths of a pCPU.
     pub(crate) core_gives: u64,
+    /// What is taken of each node that VMs cannot have, in thousandths of a pCPU.
+    pub(crate) taken: Vec<u64>,
     /// What VMs have reserved, in thousandths of a pCPU, with their vCPUs; clients of those for
     /// which no node has room by that (`reserve`), or that gain by having none (`roam`).
     pub(crate) reserved: BTreeMap<u32, (u64, u32)>,
@@ -177,6 +179,7 @@ impl Planner {
             stuck: 0,
             worth: 1000,
             core_gives: 1000,
+            taken: vec![],
             reserved: BTreeMap::new(),
             homeless: BTreeMap::new(),
             roaming: BTreeSet::new(),
@@ -193,6 +196,12 @@ impl Planner {
     /// Other thresholds count from now on.
     pub fn set_knobs(&mut self, knobs: Knobs) {
         self.knobs = knobs;
+    }
+
+    /// So much of each node is taken from now on that VMs cannot have, in thousandths of a pCPU:
+    /// by tasks of higher scheduling classes. It is load that cannot move.
+    pub fn set_taken(&mut self, taken: Vec<u64>) {
+        self.taken = taken;
     }
 
     /// Home of a client.

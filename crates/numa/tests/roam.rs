@@ -24,6 +24,27 @@ fn a_client_that_is_entitled_to_little_is_little_load() {
     assert_ne!(host.home(2), host.home(4));
 }
 
+/// Tasks of a higher class take three of the four cores of node 0 from then on.
+#[test]
+fn what_is_taken_of_a_node_is_load_that_cannot_move() {
+    let knobs = Knobs { locality_weight: 0, ..Knobs::default() };
+    let mut host = Host::new(2, 4, knobs);
+    (1..=2).for_each(|vm| _ = host.start(vm, 2));
+    host.rounds(20);
+    assert_eq!([1, 2].map(|vm| host.home(vm)), [0, 1]);
+    host.planner.set_taken(vec![3_000, 0]);
+    assert_eq!(host.start(3, 1), 1, "a VM that comes has its home elsewhere");
+    host.planner.remove(3);
+    host.vms.retain(|v| v.id != id(3));
+    host.round();
+    assert_eq!([1, 2].map(|vm| host.home(vm)), [1, 1]);
+    let last = host.planner.decisions(id(1)).last().expect("it moved").to_string();
+    assert!(last.contains("loads 125.0 % and 50.0 %, expected 75.0 % and 100.0 %"), "{last}");
+    host.planner.set_taken(vec![0, 3_000]);
+    host.rounds(20);
+    assert_eq!([1, 2].map(|vm| host.home(vm)), [0, 0]);
+}
+
 /// VMs 1 and 3 begin to burn at once. While half of what they want has been seen, VM 3 would be
 /// best in the other node, where VM 1 is.
 #[test]

@@ -10,12 +10,13 @@ use ::numa::{
     ClientId, Decision, Knobs, Llcs, Load, Node, Order, Planner, Reason, Talks, VcpuLoads,
 };
 use check::{HomeSeen, HomeTerms};
+use entitlement::Taken;
 use hardware::{Memory, NodeMemory};
 use settings::{Bytes, HardwareSpec, LlcChoice, NumaSpec, RunSpec, built_in_profiles};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use topology::Topology;
-use units::{PcpuId, PcpuSet};
+use units::{PcpuId, PcpuSet, Span};
 use vnuma::Vcpus;
 
 /// Steps of a period in which pages are moved.
@@ -251,6 +252,16 @@ impl Numa {
         self.note(&decisions);
         self.note_llcs(&moved);
         decisions
+    }
+
+    /// So much of these pCPUs is taken that VMs cannot have.
+    pub(crate) fn set_taken(&mut self, taken: &Taken) {
+        let at = |p: &PcpuId| self.pcpus.iter().position(|of| of.contains(*p));
+        let mut by_node = vec![0; self.pcpus.len()];
+        for (p, rate) in taken {
+            at(p).into_iter().for_each(|node| by_node[node] += rate.over(Span::from_ns(1_000)));
+        }
+        self.planner.set_taken(by_node);
     }
 
     /// Home of a world, a bit for each domain; 0 for none.

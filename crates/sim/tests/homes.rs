@@ -55,6 +55,19 @@ fn two_nodes(name: &str, numa: &str, vms: &str) -> Outcome {
     outcome(name, &text)
 }
 
+/// Real-time tasks take half of node 0, and two VMs share the other half of it: loads by VMs alone
+/// were the same in both nodes, and two of the three had 20 s, the other one 40 s.
+#[test]
+fn what_real_time_tasks_take_of_a_node_is_load() {
+    let vms = "[[realtime]]\nname = 'rt'\npcpus = '0-3'\nwork = '5ms'\nperiod = '10ms'\n[[vm]]\n\
+        name = 'a'\ncount = 3\nvcpus = 2\n";
+    let out = two_nodes("homes-taken", "", vms);
+    let used: Vec<u64> = out.result.vms.iter().map(|v| v.times.used_ns / 1_000_000).collect();
+    assert!(used.iter().sum::<u64>() > 110_000, "{used:?}");
+    let text = format!("{:#?}", out.result.vms.iter().map(|v| &v.numa).collect::<Vec<_>>());
+    assert!(text.contains("at 2.0 s: node 0 to 1: imbalance"), "{text}");
+}
+
 /// The VM had its home where one of its pCPUs was, or where two were: a quarter and half of what it
 /// has without homes.
 #[test]

@@ -1,9 +1,10 @@
 //! Nodes of this host, and the domains of homes: by its topology and sysfs.
 
 use super::Homes;
+use entitlement::Taken;
 use std::collections::{BTreeMap, BTreeSet};
 use topology::{NodeFacts, Topology};
-use units::{PcpuId, PcpuSet};
+use units::{PcpuId, PcpuSet, Span};
 
 /// A node of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +96,15 @@ pub(super) fn distances(nodes: &[HostNode], facts: &[NodeFacts]) -> Vec<Vec<u64>
     };
     let row = |i: &HostNode| nodes.iter().map(|j| one(i, j)).collect::<Option<Vec<u64>>>();
     nodes.iter().map(row).collect::<Option<_>>().unwrap_or_default()
+}
+
+/// What is taken of each node, of what is taken of each pCPU, in thousandths of a pCPU.
+pub(super) fn taken(nodes: &[HostNode], of: &Taken) -> Vec<u64> {
+    let there = |n: &HostNode| {
+        let here = of.iter().filter(|(pcpu, _)| n.pcpus.contains(**pcpu));
+        here.map(|(_, rate)| rate.over(Span::from_ns(1_000))).sum()
+    };
+    nodes.iter().map(there).collect()
 }
 
 /// What homes there are.

@@ -4,6 +4,7 @@ use super::*;
 use crate::{discover::Thread, made_up::MadeUp};
 use numa::Load;
 use topology::{NodeFacts, Place};
+use units::{PcpuId, Rate};
 
 #[test]
 fn nodes_are_numbered_as_the_scheduler_does_and_keep_the_kernels_numbers() {
@@ -30,6 +31,14 @@ fn nodes_are_numbered_as_the_scheduler_does_and_keep_the_kernels_numbers() {
         fact.distances = row.to_vec();
     }
     assert_eq!(rows(&facts), [[10, 21, 31], [21, 10, 17], [31, 17, 10]]);
+}
+
+#[test]
+fn what_is_taken_of_pcpus_is_summed_by_node() {
+    let t = MadeUp::new("homes-taken");
+    let half = Rate(Rate::ONE.0 / 2);
+    let of = [(PcpuId(0), half), (PcpuId(1), Rate::ONE), (PcpuId(3), half)];
+    assert_eq!(places::taken(&host(&t).nodes, &of.into()), [1_500, 500, 0]);
 }
 
 /// Two nodes of two pCPUs, and one that has memory alone.

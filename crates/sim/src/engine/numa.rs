@@ -160,6 +160,7 @@ impl<P: Scheduler> Engine<P> {
             let of = self.cast.vm(vm);
             numa.planner.reserve(vm, of.vcpus, thousandths(of.resources.reservation));
         }
+        numa.set_taken(tree.taken());
         let decisions = numa.planner.round(now, &loads);
         let left = numa.leave();
         numa.note(&decisions);
