@@ -29,8 +29,8 @@ pub enum Note {
     Case(Case, u32),
     /// The guest sees one node, and its memory is on several.
     Unseen(u32),
-    /// A node has more vCPUs of the VM than room.
-    Crowded(u32, u32, u32),
+    /// A node has more vCPUs of the VM than room, and whether all nodes have threads for them.
+    Crowded(u32, u32, u32, bool),
     /// A node has more vCPUs of the VM than `numa.vcpu.maxPerMachineNode`, and cores for them.
     Above(u32, u32, u32),
     /// More vCPUs than the host has pCPUs.
@@ -69,8 +69,14 @@ impl Note {
             let node = host.node(id)?;
             let all = node.room(&Options { max_per_machine_node: None, ..*o });
             let room = node.room(o);
-            let note = if vcpus > all { Note::Crowded } else { Note::Above };
-            (vcpus > room).then(|| note(id, vcpus, room))
+            let threads = Options { prefer_ht: true, ..*o };
+            let fits = host.nodes.len() as u32 * host.room(&threads) >= vm.vcpus;
+            let note = if vcpus > all {
+                Note::Crowded(id, vcpus, room, fits && !o.prefer_ht)
+            } else {
+                Note::Above(id, vcpus, room)
+            };
+            (vcpus > room).then_some(note)
         };
         if vm.vcpus > host.threads() {
             notes.push(Note::Threads(vm.vcpus, host.threads()));
@@ -125,10 +131,15 @@ impl fmt::Display for Note {
                 "the guest sees one node, and has {clients} clients: its memory is interleaved between \
                  their homes; a lower numa.vcpu.min shows them to a guest that is new"
             ),
-            Note::Crowded(node, vcpus, room) => write!(
+            Note::Crowded(node, vcpus, room, threads) => write!(
                 f,
                 "node {node} has {vcpus} vCPUs of this VM, and room for {room}: they wait for each \
-                 other, or share cores; give it fewer vCPUs, or virtual nodes of another size"
+                 other, or share cores; give it {}fewer vCPUs, or virtual nodes of another size",
+                if *threads {
+                    "numa.vcpu.preferHT (--prefer-ht), by which threads count, "
+                } else {
+                    ""
+                }
             ),
             Note::Above(node, vcpus, room) => write!(
                 f,

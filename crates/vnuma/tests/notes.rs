@@ -22,7 +22,7 @@ fn each_trouble_is_noted_with_what_to_do() {
     let auto = Options { autosize: true, ..sockets_of(4) };
     assert_eq!(notes(16, auto, "2x1x8x2:64G"), [Note::Autosize]);
     assert_eq!(notes(8, base, "2x1x4x2:64G"), [Note::Unseen(2)]);
-    assert_eq!(notes(24, base, "2x1x8x2:64G"), [Note::Crowded(0, 16, 8)]);
+    assert_eq!(notes(24, base, "2x1x8x2:64G"), [Note::Crowded(0, 16, 8, true)]);
     assert_eq!(notes(24, ht(), "2x1x8x2:64G"), []);
     let few = Options { max_per_machine_node: Some(2), ..base };
     assert_eq!(notes(16, few, "2x1x8x2:64G"), [Note::Above(0, 8, 2)]);
@@ -38,6 +38,11 @@ fn each_trouble_is_noted_with_what_to_do() {
     assert_eq!(notes(256, base, "4x1x64x1:64G"), [Note::ManyVcpus(256)]);
     let most = Options { max_per_virtual_node: Some(16), ..base };
     let said = |vcpus, options, shape| notes(vcpus, options, shape)[0].to_string();
+    let crowded = said(24, base, "2x1x8x2:64G");
+    assert!(crowded.contains("; give it numa.vcpu.preferHT (--prefer-ht), by which"), "{crowded}");
+    // Threads of the smaller node count.
+    let crowded = said(12, base, "1x1x2x2:64G+1x1x4x4:64G");
+    assert!(crowded.contains("; give it fewer vCPUs, or virtual nodes"), "{crowded}");
     assert!(said(32, most, "4x1x8x2:64G").contains("memory of each is interleaved"));
     let most = Options { max_per_virtual_node: Some(12), ..base };
     assert!(said(24, most, "4x1x8x2:64G").contains("vNUMA has no effect here"));
