@@ -173,7 +173,8 @@ impl fmt::Display for Said {
                 write!(f, "{what} {from} to {to}: {cause} of its communication is there")?;
             }
             Reason::Fairness => {
-                write!(f, "{what} {from} to {to}: some VM has got {cause} too little for long")?;
+                let lacks = "of its part between two looks";
+                write!(f, "{what} {from} to {to}: some VM lacks {cause} {lacks}")?;
             }
             Reason::Roams => {
                 write!(f, "{what} {from} to none: others could give it {cause} of its cores more")?;

@@ -43,6 +43,9 @@ fn the_node_that_is_less_crowded_goes_round() {
     let used = host.used();
     assert!(used.iter().all(|u| *u == used[0]), "{used:?}");
     assert!(alone.iter().all(|n| (120..=280).contains(n)), "{alone:?}");
+    let fair = host.decisions.iter().find(|d| d.reason == Reason::Fairness).expect("one is");
+    let said = fair.to_string();
+    assert!(said.contains("some VM lacks 12.9 % of its part between two looks;"), "{said}");
     let changes = host.count(Reason::Fairness);
     assert!(changes <= 600 / 10, "one in twenty seconds at most: {changes}");
     let mut host = Host::new(2, 4, Knobs { fairness_periods: 0, ..Knobs::default() });
