@@ -90,6 +90,9 @@ pub struct Outcome {
     pub moved_on: bool,
 }
 
+/// Cause of a first home: the client was there before. Else it is 0.
+pub(crate) const STAYS: u64 = 1000;
+
 /// A client has another home from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
@@ -110,7 +113,8 @@ pub struct Decision {
     pub expected_permille: (u64, u64),
     /// What asked for the change, in permille: the imbalance; memory at the new home; the part of
     /// its communication there; what was missing of the entitlement of the VM that got least; what
-    /// is gained without a home, of the cores of the last one.
+    /// is gained without a home, of the cores of the last one; of a first home, whether it was
+    /// there before (`STAYS`).
     pub cause_permille: u64,
     /// What came of it.
     pub outcome: Option<Outcome>,
@@ -161,6 +165,9 @@ impl fmt::Display for Said {
         let cause = percent(d.cause_permille);
         let (from, to) = (d.from.map_or(0, |n| n), d.to);
         match d.reason {
+            Reason::Placed if d.cause_permille == STAYS => {
+                write!(f, "placed on {what} {to}, where it was before")?;
+            }
             Reason::Placed => write!(f, "placed on {what} {to}, the least loaded that has room")?,
             Reason::Imbalance => {
                 write!(f, "{what} {from} to {to}: imbalance of CPU load of {cause}")?;

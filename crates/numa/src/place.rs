@@ -1,5 +1,6 @@
 //! The first home of a client: by CPU and memory load of the nodes (VS51 "NUMA Migration").
 
+use crate::explain::STAYS;
 use crate::loads::Asks;
 use crate::planner::{LONG_ROUNDS, REMEMBERED, State, permille};
 use crate::{Client, Decision, Planner, Reason};
@@ -96,10 +97,14 @@ impl Planner {
             .min_by_key(|n| (at != Some(*n) || !self.leaves_room(&state, *n), rank(*n)))?;
         let mut after = loads.clone();
         after.add(home, asks);
+        // One that has run before stays where it was; another node has been found for the others.
+        let known = self.homeless.contains_key(&client.id);
+        let stays = at == Some(home) && (!known || state.home == home);
+        let cause = if stays { STAYS } else { 0 };
         self.homeless.remove(&client.id);
         self.roaming.remove(&client.id.vm);
         self.clients.insert(client.id, state);
-        Some(self.change(at_ns, client.id, home, Reason::Placed, 0, (&loads, &after)))
+        Some(self.change(at_ns, client.id, home, Reason::Placed, cause, (&loads, &after)))
     }
 
     /// Memory that clients will have in each node, if all of it is at home.
@@ -163,9 +168,18 @@ mod tests {
             planner.adopt(0, &[(part(vm, 0, 0), Some(1))]);
             assert_eq!(planner.home(ClientId { vm, part: 0 }), Some(1));
         }
+        let said = |p: &Planner, vm, part| {
+            p.decisions(ClientId { vm, part }).last().map(ToString::to_string).expect("it is there")
+        };
+        assert_eq!(
+            said(&planner, 2, 0),
+            "placed on node 1, where it was before; load 100.0 %, expected 150.0 %"
+        );
         planner.adopt(0, &[(part(3, 0, 0b01), Some(1))]);
         assert_eq!(planner.home(ClientId { vm: 3, part: 0 }), Some(0), "its affinity");
         planner.adopt(0, &[(part(4, 0, 0), Some(1)), (part(4, 1, 0), Some(1))]);
         assert_eq!(planner.home(ClientId { vm: 4, part: 1 }), Some(0), "its sibling");
+        assert!(said(&planner, 4, 0).contains("on node 1, where it was before;"));
+        assert!(said(&planner, 4, 1).contains("on node 0, the least loaded that has room;"));
     }
 }

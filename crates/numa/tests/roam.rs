@@ -137,6 +137,10 @@ fn a_vm_that_waits_beside_idle_cores_of_another_node_has_no_home_until_there_is_
     let texts: Vec<String> = host.planner.decisions(id(one)).map(ToString::to_string).collect();
     let left = texts.iter().find(|t| t.contains("to none")).expect("it left");
     assert!(left.ends_with(" %, and it has a home again") && !left.contains("local"), "{left}");
+    let all: Vec<_> = host.planner.decisions(id(one)).collect();
+    let left = all.iter().find(|d| d.reason == Reason::Roams).expect("it left");
+    let back = all.last().expect("it came");
+    assert_eq!(back.to_string().contains("where it was before"), back.to == left.to, "{texts:?}");
     // Other thresholds count at once.
     let mut host = Host::new(2, 8, Knobs::default());
     (1..=3).for_each(|vm| _ = host.start(vm, 6));
