@@ -17,6 +17,8 @@
 //! neither loads that node beyond `core_cap_percent` of its cores, unless no other has less load by
 //! `imbalance_percent` or others have less load than that there, nor would an imbalance undo it.
 //! *Action affinity*: the same of its communication, which outweighs memory by its weight.
+//! For neither, nor for fairness, does a client come again to a node from which an imbalance has
+//! just taken it after it came for one of them: what others want there falls while it is there.
 
 use crate::loads::{Asks, Loads};
 use crate::planner::{Planner, State, permille};
@@ -403,6 +405,7 @@ impl Planner {
             let best = self
                 .others(c.home)
                 .map(|to| (gain(self, c, c.home, to), to))
+                .filter(|(_, to)| !c.was_taken_from(*to, self.knobs.period_ms))
                 .filter(|(gain, to)| *gain >= least && self.has_cores_for(&loads, c, c.home, *to))
                 .max_by_key(|(gain, to)| (*gain, std::cmp::Reverse(*to)));
             if let Some((_, to)) = best {

@@ -159,7 +159,7 @@ impl Planner {
                 changed.insert(changed.partition_point(|s| s.place < seat.place), seat);
                 let with = self.unfairness(home, &changed, most - without, &mut gets);
                 let Some(gain) = with.map(|with| now - without - with) else { continue };
-                if !self.allows(c, home) {
+                if !self.allows(c, home) || c.was_taken_from(home, self.knobs.period_ms) {
                     continue;
                 }
                 after.clone_from(loads);

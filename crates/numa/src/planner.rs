@@ -106,6 +106,23 @@ impl State {
         permille(at, self.all_memory())
     }
 
+    /// Whether an imbalance has taken it from a node to which it had come for something else, both
+    /// within `LONG_ROUNDS`: what it comes there for, loads do not let it keep.
+    pub(crate) fn was_taken_from(&self, node: u32, period_ms: u64) -> bool {
+        let mut last = self.log.iter().rev();
+        let (Some(left), Some(came)) = (last.next(), last.next()) else { return false };
+        let for_cpu = |d: &Decision| matches!(d.reason, Reason::Imbalance | Reason::Swap);
+        let chosen = |d: &Decision| {
+            matches!(d.reason, Reason::Locality | Reason::ActionAffinity | Reason::Fairness)
+        };
+        let long_ns = LONG_ROUNDS * period_ms * 1_000_000;
+        for_cpu(left)
+            && left.from == Some(node)
+            && chosen(came)
+            && self.settled < LONG_ROUNDS
+            && left.at_ns.saturating_sub(came.at_ns) < long_ns
+    }
+
     /// Takes down what came of its last decision, unless that is known: loads of the two nodes that
     /// it was about, and memory in the home that it gave.
     fn see_outcome(&mut self, loads: &Loads, moved_on: bool) {

@@ -335,6 +335,23 @@ fn a_vm_that_is_idle_from_the_start_is_known_to_be_after_a_round() {
     assert_eq!(host.count(Reason::Imbalance), 1, "{:#?}", host.decisions);
 }
 
+/// A VM of twelve vCPUs that wait for each other wants less while another is in its node: by that
+/// the other one comes back to its memory there, and then there is an imbalance.
+#[test]
+fn a_client_does_not_go_to_and_fro_between_its_memory_and_a_lighter_node() {
+    let mut host = Host::new(2, 12, Knobs::default());
+    assert_eq!([(1, 1), (2, 12), (3, 7)].map(|(vm, vcpus)| host.start(vm, vcpus)), [0, 1, 0]);
+    host.vm(1).memory = vec![0, 32 * GIB];
+    host.vm(3).wants = 5_900;
+    for _ in 0..60 {
+        host.vm(2).wants = if host.home(1) == 1 { 8_400 } else { 9_000 };
+        host.round();
+    }
+    // Once in 16 rounds.
+    let back = host.count(Reason::Imbalance);
+    assert!((1..=4).contains(&back), "{back} in 60 rounds: {:#?}", host.decisions);
+}
+
 #[test]
 fn nothing_moves_for_nothing() {
     let knobs = Knobs { improvement_percent: 0, ..Knobs::default() };
