@@ -188,7 +188,7 @@ fn asked(run: &Run, knobs: &BTreeMap<String, u64>) -> Vec<(Feature, String)> {
         ask(Feature::Nice, format!("host task '{}'", task.name));
     }
     if spec.numa().is_some_and(|n| n.on) {
-        ask(Feature::Homes, "[numa]".to_owned());
+        ask(Feature::Homes, "[numa]; with numa.on = false memory is interleaved".to_owned());
     }
     for name in knobs.keys() {
         ask(Feature::Knobs, format!("'{name}'"));

@@ -55,6 +55,23 @@ fn two_nodes(name: &str, numa: &str, vms: &str) -> Outcome {
     outcome(name, &text)
 }
 
+/// Linux has no homes; interleaved memory is what it can be compared on.
+#[test]
+fn a_policy_without_homes_says_how_memory_is_interleaved() {
+    let text = |numa: &str| {
+        format!(
+            "duration = '2s'\n[host]\nsockets = 2\ncores_per_llc = 1\n[hardware]\n[numa]\n{numa}\n\
+            [[vm]]\nname = 'a'\nvcpus = 1\nprofile = 'specjbb2005'\n"
+        )
+    };
+    let policy = sim::Policy::Peer(sim::Peer::Cfs, None);
+    let options = Options { policy, ..Options::default() };
+    let refused = text::outcome("homes-cfs", &text(""), &options).expect_err("it has none");
+    assert!(refused.contains("([numa]; with numa.on = false memory is interleaved)"), "{refused}");
+    let out = text::outcome("homes-cfs", &text("on = false"), &options).expect("it runs");
+    assert!(out.result.vms[0].times.lost.expect("it is simulated").remote_ns > 0);
+}
+
 /// Real-time tasks take half of node 0, and two VMs share the other half of it: loads by VMs alone
 /// were the same in both nodes, and two of the three had 20 s, the other one 40 s.
 #[test]
