@@ -210,8 +210,8 @@ pub fn check(tree: &Tree, names: &Names) -> Report {
     report
 }
 
-/// Whether what is reserved for each leaf can be kept: `check` finds no excess at it, nor at any pool
-/// above it.
+/// Whether what is reserved for each leaf can be kept: `check` finds no excess at it, nor at any
+/// pool above it.
 #[must_use]
 pub fn kept(tree: &Tree) -> Vec<bool> {
     let taken = taken(tree);

@@ -319,7 +319,8 @@ fn note_excesses(run: &settings::Run) {
     let grown = crate::tree::of_run(run);
     for excess in entitlement::check(&grown.tree, &grown.names).excesses {
         say::note(&format!(
-            "over-committed where all VMs are on: {excess}; reservations there are met in proportion"
+            "over-committed where all VMs are on: {excess}; reservations there are met in \
+                proportion"
         ));
     }
 }
