@@ -24,8 +24,7 @@
  * Limits	NEAR_MAX clusters are looked at; farther idle pCPUs pull by themselves (pull.h).
  *		Of an LLC's clusters each counts alone (more than 64 threads); only the cluster of
  *		the least load is tried. An LLC that nodes share is one for each of them. What a
- *		world preempts that waits in its LLC goes to another at once
- *		Running worlds move to a whole core by spread.h
+ *		world preempts that waits in its LLC goes to another at once. Running worlds: spread.h
  */
 #ifndef TANDEM_PLACE_H
 #define TANDEM_PLACE_H
@@ -42,11 +41,10 @@
 #define NEAR_MAX 32
 /* difference in load for which a world leaves its LLC, in 256ths of its pCPUs */
 #define LLC_MARGIN 64
-/* in place of a pCPU: some are idle, but are not to be taken now */
-#define PLACE_LATER (-2)
+#define PLACE_LATER (-2) /* in place of a pCPU: some are idle, but are not to be taken now */
 /* a new VM, and a new world, have used less CPU time */
 #define NEW_NS (100000 * US)
-/* of place_llc, in place of a load: a VM's first world, one without caches, one that keeps them */
+/* of place_llc, in place of a load: a VM's first world; one without caches; one that keeps them */
 #define PLACE_FIRST (~0u)
 #define PLACE_NEW (~0u - 1)
 #define PLACE_SHORT (~0u - 2)
@@ -123,7 +121,7 @@ SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 
 	return PLACE_LATER;
 }
 
-/* Entries of near from `from` to `end`: a verifier walks a function once for all numbers. */
+/* Entries of near: a verifier walks a function once for all numbers. */
 INLINE u64 place_range(u32 from, u32 end)
 {
 	return (u64)end << 32 | from;
@@ -137,12 +135,13 @@ SUBPROG s32 place_near(NONNULL(struct host *h), NONNULL(struct cluster *own), TR
 	s32 found = -1;
 
 	plat_for(i, NEAR_MAX) {
-		u32 at = i + (u32)range;
+		u32 at = i + (u32)range, near = own->near[at & (CLUSTERS_MAX - 1)];
+		struct cluster *c = at < range >> 32 ? plat_cluster(h, near) : NULL;
 		s32 one;
 
-		if (at >= range >> 32)
+		if (!c)
 			break;
-		one = place_in(h, own->near[at & (CLUSTERS_MAX - 1)], t, before);
+		one = plat_read(c->idle) ? place_in(h, near, t, before) : -1;
 		if (one >= 0)
 			return one;
 		if (one == PLACE_LATER)
@@ -212,16 +211,18 @@ SUBPROG s32 place_stays(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
  * that has not run has none, one that ran briefly when it was awake last keeps them. */
 SUBPROG u32 place_leaves(NONNULL(struct host *h), NONNULL(struct world *w), u32 prev)
 {
-	struct pcpu *p = plat_pcpu(h, prev);
-	struct cluster *c = p ? plat_cluster(h, p->cluster) : NULL;
 	u64 ran = w->time_ns[STATE_RUN];
+	struct cluster *c;
+	struct pcpu *p;
 	u32 less;
 
-	if (!c || !c->pcpus || !ran)
-		return PLACE_NEW;
-	if (ran - w->ran_before_ns <= plat_knobs(h)->spread_us * US)
+	if (ran && ran - w->ran_before_ns <= plat_knobs(h)->spread_us * US)
 		return PLACE_SHORT;
-	less = LLC_MARGIN / 2 * 256 + 65536 / c->pcpus;
+	p = ran ? plat_pcpu(h, prev) : NULL;
+	c = p ? plat_cluster(h, p->cluster) : NULL;
+	if (!c)
+		return PLACE_NEW;
+	less = LLC_MARGIN / 2 * 256 + 65536 / max_u64(c->pcpus, 1);
 	return c->load > less ? c->load - less : 0;
 }
 

@@ -328,10 +328,10 @@ const ALL: [Part; 12] = [
 /// what has run, walks its own queue twice, and looks at PROBE_MAX pCPUs of its cluster and at as
 /// many other clusters for an earlier deadline (pull.h).
 const TODAY: [(u32, [u64; ALL.len()]); 4] = [
-    (8, [451, 153, 217, 264, 1013, 539, 594, 1180, 998, 825, 270, 261]),
+    (8, [451, 153, 217, 264, 1013, 539, 627, 1180, 998, 825, 270, 261]),
     (64, [451, 210, 217, 264, 1313, 539, 639, 1249, 1084, 1333, 270, 261]),
     (160, [451, 242, 217, 264, 1369, 538, 669, 1296, 1192, 1424, 268, 261]),
-    (512, [451, 306, 217, 264, 1480, 536, 727, 1376, 1515, 1996, 266, 261]),
+    (512, [451, 306, 217, 264, 1480, 536, 755, 1376, 1515, 1996, 266, 261]),
 ];
 
 /// Placement on 160 pCPUs by that on 8, in permille, on an idle host and a busy one. 1,200 are
