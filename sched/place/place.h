@@ -24,7 +24,7 @@
  * Limits	NEAR_MAX clusters are looked at; farther idle pCPUs pull by themselves (pull.h).
  *		Of an LLC's clusters each counts alone (more than 64 threads); only the cluster of
  *		the least load is tried. An LLC that nodes share is one for each of them. What a
- *		world preempts that waits in its LLC goes to another at once. Running worlds: spread.h
+ *		world preempts that waits in its LLC goes to another at once
  */
 #ifndef TANDEM_PLACE_H
 #define TANDEM_PLACE_H
@@ -206,9 +206,8 @@ SUBPROG s32 place_stays(NONNULL(struct host *h), TRUSTED_TASK(t), u32 prev)
 	return place_search(h, t, prev, true);
 }
 
-/* Load below which an LLC must have been for long for a world that wakes on `prev` to leave its
- * caches: by half of LLC_MARGIN below that of its own LLC without it, as if it never slept. One
- * that has not run has none, one that ran briefly when it was awake last keeps them. */
+/* Load below which another LLC must have been for long for a world to leave its caches: by half of
+ * LLC_MARGIN below that of its own LLC without it, as if it never slept. */
 SUBPROG u32 place_leaves(NONNULL(struct host *h), NONNULL(struct world *w), u32 prev)
 {
 	u64 ran = w->time_ns[STATE_RUN];
