@@ -121,7 +121,7 @@ SUBPROG s32 place_in(NONNULL(struct host *h), u32 cluster, TRUSTED_TASK(t), u64 
 	return PLACE_LATER;
 }
 
-/* Entries of near: a verifier walks a function once for all numbers. */
+/* A range of the entries of near, as a number: a verifier walks place_near once for all. */
 INLINE u64 place_range(u32 from, u32 end)
 {
 	return (u64)end << 32 | from;

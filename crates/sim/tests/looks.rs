@@ -185,13 +185,7 @@ fn a_cores_time_is_that_of_its_threads_together() {
         affinity = "1"
         workload = { kind = "duty", work = "50ms", sleep = "50ms" }
     "#;
-    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("one-core.toml");
-    std::fs::write(&file, text).expect("it is written");
-    let (looks, _) = watched_of(
-        settings::load(&file.to_string_lossy()).expect("it loads"),
-        10,
-        Span::from_ms(1000),
-    );
+    let (looks, _) = watched_of(crate::text::scenario("one-core", text), 10, Span::from_ms(1000));
     let times = |c: &Counters| {
         let busy = |i: usize| c.pcpus[i].busy_ns.expect("known");
         let used = |i: usize| c.pcpus[i].used_ns.expect("known");
@@ -240,9 +234,7 @@ fn a_pcpu_that_a_real_time_task_has_is_in_use() {
         affinity = "2"
         workload = { kind = "duty", work = "50ms", sleep = "50ms" }
     "#;
-    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("in-use.toml");
-    std::fs::write(&file, text).expect("it is written");
-    let scenario = settings::load(&file.to_string_lossy()).expect("it loads");
+    let scenario = crate::text::scenario("in-use", text);
     let (looks, result) = watched_of(scenario, 10, Span::from_ms(1000));
     let last = looks.last().expect("the end");
     let taken = &result.checked.as_ref().expect("it is checked").realtime_ns;

@@ -18,7 +18,12 @@ pub struct Args {
     #[arg(long, value_name = "NAME", requires = "reservation")]
     vm: Option<String>,
     /// vCPUs of a VM that shall power on.
-    #[arg(long, value_name = "N", requires = "vm", value_parser = crate::numbers::whole::<u32>(1..=u64::from(VCPUS_MAX)))]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "vm",
+        value_parser = crate::numbers::whole::<u32>(1..=u64::from(VCPUS_MAX))
+    )]
     vcpus: Option<u32>,
     /// What it shall reserve: percent of one pCPU, MHz or GHz, such as 250% or 2.4GHz.
     #[arg(long, value_name = "AMOUNT")]

@@ -38,7 +38,12 @@ pub struct Args {
     #[arg(short = 'd', long, visible_alias = "delay", value_name = "SECONDS", value_parser = seconds)]
     pub interval: Option<Span>,
     /// Number of samples; ends after them.
-    #[arg(short = 'n', long = "count", value_name = "COUNT", value_parser = crate::numbers::whole::<u64>(1..=u64::MAX))]
+    #[arg(
+        short = 'n',
+        long = "count",
+        value_name = "COUNT",
+        value_parser = crate::numbers::whole::<u64>(1..=u64::MAX)
+    )]
     pub count: Option<u64>,
     /// In batch mode also each host task.
     #[arg(short, long, requires = "batch")]

@@ -32,7 +32,12 @@ pub struct Args {
     duration: Option<Span>,
     /// End at this many MiB of raw records, 32 bytes each: a busy host of 16 pCPUs makes about five
     /// MiB a second.
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = crate::numbers::whole::<u64>(1..=1 << 20))]
+    #[arg(
+        long,
+        value_name = "MIB",
+        default_value_t = 1024,
+        value_parser = crate::numbers::whole::<u64>(1..=1 << 20)
+    )]
     max_size: u64,
     /// Record nothing, but make a trace of the raw records that a killed recorder has left.
     #[arg(long, value_name = "FILE.raw", conflicts_with_all = ["duration", "max_size"])]
