@@ -129,6 +129,8 @@ def test_figures_show_the_numbers_of_the_frame(two: Scenario, tmp_path: Path) ->
     assert figures.against(equal, "x", "y").get_lines()[0].get_ydata()[0] == pytest.approx(0.1)  # type: ignore[index]
     names = figures.against(frame.with_columns(name=polars.lit("x")), "name", "used_ns")
     assert [label.get_text() for label in names.get_xticklabels()] == ["x"]
+    with pytest.raises(ValueError, match="seen no column 'speed', allowed"):
+        figures.against(frame, "speed", "used_ns")
     figure = lines.get_figure(root=True)
     assert figure is not None
     figure.savefig(tmp_path / "figure.png")

@@ -143,6 +143,16 @@ def test_a_line_that_is_damaged_is_named_and_not_passed_over(two: Scenario, tmp_
     assert sweep.run(store=store, progress=False).reused == 2
 
 
+def test_a_line_whose_result_lacks_a_field_is_named(two: Scenario, tmp_path: Path) -> None:
+    store = tmp_path / "s.jsonl"
+    sweep = Sweep(two, seeds=range(2))
+    sweep.run(store=store, progress=False)
+    store.write_bytes(store.read_bytes().replace(b'"used_ns"', b'"used"', 1))
+    results = sweep.run(store=store, progress=False)
+    with pytest.raises(StoreError, match=r"s.jsonl: cannot use the line of .*delete the line"):
+        results.frame()
+
+
 def test_one_sweep_at_a_time_writes_to_a_store(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", {"a": 1})
     with pytest.raises(StoreError, match="another sweep is writing to it; wait for its end"):

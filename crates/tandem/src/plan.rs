@@ -19,7 +19,7 @@ pub struct Args {
     #[arg(long, value_name = "LABEL", requires = "scenario")]
     run: Option<String>,
     /// Length of the interval that is measured.
-    #[arg(long, default_value = "2s")]
+    #[arg(long, default_value = "2s", conflicts_with = "scenario")]
     interval: Span,
     /// Amounts in MHz instead of percent of one pCPU.
     #[arg(long)]

@@ -79,6 +79,7 @@ fn an_empty_list_is_said_to_be_one() {
         (&["sim", "demo", "--run", "x"], 3, none),
         (&["top", "--sim", "demo", "--once", "--run", "x"], 3, none),
         (&["plan", "--scenario", "demo", "--run", "x"], 3, none),
+        (&["plan", "--scenario", "demo", "--interval", "1s"], 2, none),
         (&["admit", "--scenario", "demo", "--run", "x"], 3, none),
         (&["admit", "--scenario", "two-at-20", "--run", "x"], 3, two),
         (&["sim", ""], 3, "tandem: scenario '': cannot read: "),

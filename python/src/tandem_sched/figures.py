@@ -63,8 +63,14 @@ def against(
 ) -> Axes:
     """Draw ``y`` over ``x`` with a line for each value of ``by``, and bars from least to most.
 
-    Numbers on ``x`` stand at their place, names beside each other.
+    Numbers on ``x`` stand at their place, names beside each other. ``ValueError`` where the frame
+    lacks one of these columns.
     """
+    for column in (x, y, by):
+        if column not in frame.columns:
+            raise ValueError(
+                f"figure: seen no column {column!r}, allowed {', '.join(frame.columns)}"
+            )
     axes = _axes(axes)
     table = frame.group_by(by, x, maintain_order=True).agg(
         mean=polars.col(y).mean(), least=polars.col(y).min(), most=polars.col(y).max()

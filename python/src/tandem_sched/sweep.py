@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from tqdm.auto import tqdm
 
 from tandem_sched.binary import Binary
-from tandem_sched.errors import Refused
+from tandem_sched.errors import Refused, RunFailed, StoreError
 from tandem_sched.executors import Executor, executor_of
 from tandem_sched.frame import Of, frame, pandas_of
 from tandem_sched.point import Point, Value, settings_of
@@ -240,7 +240,16 @@ class Results:
         """Give each result."""
         for key, point in self._keys.items():
             record = self._kept.read(key)
-            yield result_of(point, record.exit_code, record.document, record.message)
+            try:
+                result = result_of(point, record.exit_code, record.document, record.message)
+            except RunFailed as e:
+                if not isinstance(self._kept, Store):
+                    raise
+                raise StoreError(
+                    f"store {self._kept.path}: cannot use the line of {key!r}; delete the line, "
+                    f"and the run is done again: {e}"
+                ) from e
+            yield result
 
     @property
     def failed(self) -> list[Result]:
