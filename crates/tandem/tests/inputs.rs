@@ -75,11 +75,12 @@ fn a_number_that_is_none_is_refused_with_what_is_allowed() {
 fn an_empty_list_is_said_to_be_one() {
     let none = "scenario demo: cannot find run 'x': seen one run, without a label; leave --run out";
     let two = "scenario two-at-20: cannot find run 'x': allowed 'to the end', 'preempting'\n";
+    let both = "the argument '--scenario <NAME>' cannot be used with '--interval <INTERVAL>'";
     refused(&[
         (&["sim", "demo", "--run", "x"], 3, none),
         (&["top", "--sim", "demo", "--once", "--run", "x"], 3, none),
         (&["plan", "--scenario", "demo", "--run", "x"], 3, none),
-        (&["plan", "--scenario", "demo", "--interval", "1s"], 2, none),
+        (&["plan", "--scenario", "demo", "--interval", "1s"], 2, both),
         (&["admit", "--scenario", "demo", "--run", "x"], 3, none),
         (&["admit", "--scenario", "two-at-20", "--run", "x"], 3, two),
         (&["sim", ""], 3, "tandem: scenario '': cannot read: "),
