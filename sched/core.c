@@ -483,7 +483,8 @@ INLINE void core_idle(struct host *h, u32 pcpu, bool idle)
 		taken_end(p, plat_chose(h, p));
 		p->current_world = p->last_world = WORLD_NONE;
 		p->chose_ns = 0;
-		idle_set(c, p->bit);
+		if (!plat_local_length(h, pcpu)) /* a world that has just stopped may stay here */
+			idle_set(c, p->bit);
 		whole_idles(h, p);
 		if (holder_on(h))
 			holder_leave(h, pcpu, HOLDER_IDLES);

@@ -248,3 +248,19 @@ fn many_small_vms_leave_a_crowded_node_one_after_the_other() {
     let strict = found.find(|v| v.invariant != check::Invariant::Lag);
     assert_eq!(strict.map(ToString::to_string), None);
 }
+
+/// A world that its limit stopped, and admitted again at that moment, stays on its pCPU, which is
+/// about to idle. That pCPU counted as idle: another world was put there too, and the first waited
+/// behind it in the local queue, from which no pCPU takes it, for 5.25 ms beside idle ones.
+#[test]
+fn a_pcpu_where_a_stopped_world_stays_is_not_idle() {
+    let out = outcome(
+        "homes-stays",
+        "seed = 1092\nduration = '20s'\n[host]\nsockets = 8\ncores_per_llc = 2\n[hardware]\n\
+        [numa]\n[[vm]]\nname = 'free'\nvcpus = 8\nmemory = '2GiB'\n[[vm]]\nname = 'small'\n\
+        vcpus = 4\nmemory = '1GiB'\nshares = 4000\nlimit = '60%'\n[[vm]]\nname = 'large'\n\
+        count = 2\nvcpus = 8\nmemory = '4GiB'\nlimit = '500%'\n",
+    );
+    let checked = out.verdict.as_ref().map(|v| v.idle_while_waiting_max_ns);
+    assert_eq!(checked, Some(0));
+}
