@@ -13,6 +13,8 @@ pub struct SchedulerTerms {
     pub tick: Span,
     /// How late the scheduler's timers may be on this host.
     pub timer_late: Span,
+    /// How long a pCPU of this host takes at most to leave a deep idle state.
+    pub idle_exit: Span,
     /// How long a whole core must have been idle before a world that shares one moves there when
     /// its quantum ends; `None` where none moves.
     pub spread: Option<Span>,
@@ -66,7 +68,9 @@ impl SchedulerTerms {
             whole_core_ns: self.cores.map_or(0, |c| c.whole_core.ns()),
             core_sharing: self.sharing,
             // A timer ends the moment for which it leaves that world there (spec L4).
-            idle_while_waiting_max_ns: self.tick.ns().max(MOMENT_NS + self.timer_late.ns()),
+            // The world that the pCPU leaves its idle state for is READY meanwhile.
+            idle_while_waiting_max_ns: self.tick.ns().max(MOMENT_NS + self.timer_late.ns())
+                + self.idle_exit.ns(),
             ..Bounds::of(self.quantum.ns(), self.tick.ns(), 1_000_000)
         }
     }
@@ -93,6 +97,7 @@ mod tests {
         SchedulerTerms {
             quantum: Span::from_ms(50),
             timer_late: Span::ZERO,
+            idle_exit: Span::ZERO,
             tick: Span::from_ms(4),
             spread: Some(Span::from_ms(1)),
             cores: Some(CoreTerms { shared_charge: 625, whole_core: Span::from_ms(800) }),
@@ -120,6 +125,8 @@ mod tests {
         assert_eq!(late.bounds().idle_while_waiting_max_ns, 4_000_000);
         let late = SchedulerTerms { timer_late: Span::from_ms(5), ..terms() };
         assert_eq!(late.bounds().idle_while_waiting_max_ns, 5_600_000);
+        let deep = SchedulerTerms { idle_exit: Span::from_ms(1), ..late };
+        assert_eq!(deep.bounds().idle_while_waiting_max_ns, 6_600_000);
     }
 
     #[test]

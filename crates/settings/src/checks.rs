@@ -18,11 +18,30 @@ pub(crate) fn times(spec: &RunSpec, reasons: &mut Vec<String>) {
             HostSpec::TIMER_LATE_MAX
         ));
     }
+    delays(&spec.host, reasons);
     if spec.duration <= spec.warmup {
         reasons.push(format!(
             "duration: seen {}, allowed more than warmup ({})",
             spec.duration, spec.warmup
         ));
+    }
+}
+
+/// What is wrong with what wake-ups take beside the scheduler.
+fn delays(host: &HostSpec, reasons: &mut Vec<String>) {
+    let most = HostSpec::DELAY_MAX;
+    for (key, spread) in [("wake_path", host.wake_path), ("idle_exit", host.idle_exit)] {
+        let Some([from, to]) = spread.filter(|[from, to]| from > to || *to > most) else {
+            continue;
+        };
+        reasons.push(format!(
+            "host.{key}: seen {from} to {to}, allowed a least and a most, of at most {most}; \
+                leave it out for none"
+        ));
+    }
+    let (seen, most) = (host.idle_residency, HostSpec::IDLE_RESIDENCY_MAX);
+    if seen > most {
+        reasons.push(format!("host.idle_residency: seen {seen}, allowed at most {most}"));
     }
 }
 
@@ -293,4 +312,48 @@ fn absent(set: &PcpuSet, pcpus: usize) -> Option<String> {
     let last = set.last()?.0 as usize;
     (last >= pcpus)
         .then(|| format!("affinity: seen pCPU {last}, allowed 0..{} on this host", pcpus - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{HostSpec, ScenarioError, raw::parse};
+    use units::Span;
+
+    fn host(keys: &str) -> Result<HostSpec, ScenarioError> {
+        let text = format!("[host]\ncores_per_llc = 1\n{keys}\n[[vm]]\nname = 'a'\nvcpus = 1\n");
+        parse("t.toml", "t", &text).map(|s| s.runs[0].spec.host.clone())
+    }
+
+    #[test]
+    fn wake_ups_take_nothing_beside_the_scheduler_unless_a_scenario_says_so() {
+        let seen = |keys| {
+            let host = host(keys).expect("it is allowed");
+            (host.wake_path, host.idle_exit, host.idle_residency)
+        };
+        let us = |n: u64| Span::from_ns(1000 * n);
+        assert_eq!(seen(""), (None, None, us(600)));
+        let all = "wake_path = ['23.5us', '30us']\nidle_exit = ['0s', '10ms']\n\
+            idle_residency = '1s'";
+        let path = Some([Span::from_ns(23_500), us(30)]);
+        assert_eq!(seen(all), (path, Some([us(0), us(10_000)]), Span::from_secs(1)));
+    }
+
+    #[test]
+    fn delays_that_cannot_be_are_refused_with_each_reason() {
+        let keys = "wake_path = ['30us', '24us']\nidle_exit = ['1us', '10001us']\n\
+            idle_residency = '1001ms'";
+        let Err(ScenarioError::Invalid { reasons, .. }) = host(keys) else {
+            panic!("must be refused")
+        };
+        let rest = "allowed a least and a most, of at most 10ms; leave it out for none";
+        let spreads = [("wake_path", "30us to 24us"), ("idle_exit", "1us to 10001us")];
+        let mut due = spreads.map(|(k, seen)| format!("host.{k}: seen {seen}, {rest}")).to_vec();
+        due.push("host.idle_residency: seen 1001ms, allowed at most 1s".to_owned());
+        assert_eq!(reasons, due);
+        for odd in ["wake_path = '24us'", "wake_path = ['24us']", "idle_exit = ['1us', '2']"] {
+            let error = host(odd).expect_err("must be refused").to_string();
+            let key = odd.split(' ').next().expect("a key");
+            assert!(error.contains(key) && error.contains("line 3"), "{error}");
+        }
+    }
 }

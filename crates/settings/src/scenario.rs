@@ -134,6 +134,14 @@ pub struct HostSpec {
     /// the pause filter of AMD); an emulated host has none.
     #[serde(default = "yes")]
     pub pause_exits: bool,
+    /// What passes from a timer of a vCPU to the moment that it is READY, least and most; none
+    /// where nothing does.
+    pub wake_path: Option<[Span; 2]>,
+    /// What a pCPU takes to leave a deep idle state, least and most; none where nothing.
+    pub idle_exit: Option<[Span; 2]>,
+    /// How long a pCPU idles until it is in that state.
+    #[serde(default = "default_idle_residency")]
+    pub idle_residency: Span,
     /// Speed of a pCPU in MHz, to resolve reservations and limits that are given in MHz or GHz.
     #[serde(default = "default_mhz")]
     pub mhz: u32,
@@ -151,6 +159,10 @@ fn default_mhz() -> u32 {
     HostSpec::MHZ
 }
 
+fn default_idle_residency() -> Span {
+    HostSpec::IDLE_RESIDENCY
+}
+
 fn yes() -> bool {
     true
 }
@@ -161,6 +173,15 @@ impl HostSpec {
 
     /// Latest that timers may be.
     pub const TIMER_LATE_MAX: Span = Span::from_ms(20);
+
+    /// C6 of Skylake-SP (`target_residency` of Linux's intel_idle).
+    pub const IDLE_RESIDENCY: Span = Span::from_ns(600_000);
+
+    /// Longest path of a wake-up, and longest exit from idle.
+    pub const DELAY_MAX: Span = Span::from_ms(10);
+
+    /// Longest residency.
+    pub const IDLE_RESIDENCY_MAX: Span = Span::from_secs(1);
 
     /// The shape of the host.
     #[must_use]

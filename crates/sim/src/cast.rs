@@ -38,8 +38,9 @@ struct Actor {
     ready_since: u64,
     /// When the sleep was due from which it has not run yet.
     due: Option<u64>,
-    /// From there until it ran, each time.
+    /// From there until it ran, each time, and from when it was READY.
     late: Latencies,
+    waited: Latencies,
     vm: u32,
     vcpu: bool,
     /// A vCPU whose guest has tasks.
@@ -323,6 +324,7 @@ impl Cast {
         let actor = &mut self.actors[world as usize];
         if let Some(due) = actor.due.take() {
             actor.late.add(now - due);
+            actor.waited.add(now - actor.ready_since);
         }
     }
 
@@ -337,9 +339,16 @@ impl Cast {
         &self.actors[world as usize].late
     }
 
+    /// The same after it was READY.
+    pub(crate) fn waited(&self, world: u32) -> &Latencies {
+        &self.actors[world as usize].waited
+    }
+
     /// The warm-up ends: latencies and waits count from here on.
     pub(crate) fn warmed_up(&mut self) {
-        self.actors.iter_mut().for_each(|a| a.late = Latencies::default());
+        for actor in &mut self.actors {
+            (actor.late, actor.waited) = (Latencies::default(), Latencies::default());
+        }
         self.guests.iter_mut().for_each(|g| g.longest = 0);
     }
 }

@@ -28,6 +28,7 @@ use crate::agenda::Agenda;
 use crate::books::Books;
 use crate::cast::Cast;
 use crate::clock::{Clock, Event, Fixed};
+use crate::delays::Delays;
 use crate::kernel::{Context, Kernel, Nudge};
 use crate::numa::Numa;
 use crate::options::Costs;
@@ -82,6 +83,7 @@ pub(crate) struct Engine<P> {
     numa: Option<Numa>,
     stats: Stats,
     costs: Costs,
+    delays: Delays,
     /// Kicks and reschedule interrupts from other pCPUs do not arrive (`Mutant::LostKick`).
     deaf: bool,
     /// All accounts at the end of the warm-up.
@@ -273,7 +275,9 @@ impl<P: Scheduler> Engine<P> {
                 self.tasks[current as usize].slice_ns = 0;
             }
             let delay = if pcpu == here { 0 } else { self.costs.kick_ns };
-            self.clock.kick(pcpu, now + delay);
+            let at =
+                if current == 0 { self.delays.awake(pcpu, now, now + delay) } else { now + delay };
+            self.clock.kick(pcpu, at);
         }
         self.kernel.clear_nudges();
         while let Some((pcpu, ns)) = self.kernel.take_spent() {

@@ -17,6 +17,7 @@ pub fn scheduler_terms(knobs: &sched_core::Knobs, hz: u32) -> SchedulerTerms {
         quantum: us(knobs.quantum_us),
         tick: Span::from_ns(1_000_000_000 / u64::from(hz)),
         timer_late: Span::ZERO,
+        idle_exit: Span::ZERO,
         spread: Some(us(knobs.spread_us)),
         cores: Some(CoreTerms {
             shared_charge: knobs.charge(),

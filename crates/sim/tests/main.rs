@@ -3,6 +3,7 @@
 
 mod cores;
 mod cosched;
+mod delays;
 mod draw;
 mod engine;
 mod fair_work;

@@ -144,6 +144,9 @@ impl Hosts for Draw {
             hz: [100, 250, 300, 1000][self.below(4) as usize],
             timer_late: Span::ZERO,
             pause_exits: true,
+            wake_path: None,
+            idle_exit: None,
+            idle_residency: HostSpec::IDLE_RESIDENCY,
             mhz: HostSpec::MHZ,
         };
         let topology = Topology::regular(host.shape()).expect("a small host");

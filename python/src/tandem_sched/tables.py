@@ -58,6 +58,9 @@ class Host(TypedDict, total=False):
     hz: int
     timer_late: str
     pause_exits: bool
+    wake_path: list[str]
+    idle_exit: list[str]
+    idle_residency: str
     mhz: int
 
 

@@ -5,6 +5,7 @@ use crate::agenda::Agenda;
 use crate::books::Books;
 use crate::cast::{self, Cast};
 use crate::clock::{Clock, Lateness};
+use crate::delays::Delays;
 use crate::kernel::Kernel;
 use crate::mutant::Mutant;
 use crate::numa::{self, Numa};
@@ -75,6 +76,7 @@ impl<P: Scheduler> Engine<P> {
             numa,
             stats: Stats::default(),
             costs: terms.options.costs,
+            delays: Delays::new(&spec.host, (pcpus, worlds), seed),
             deaf: terms.options.policy.mutant() == Some(Mutant::LostKick),
             start: None,
             looks: None,
@@ -88,6 +90,7 @@ fn held_to(terms: &Terms<'_>) -> Option<SchedulerTerms> {
     let cosched = |t: SchedulerTerms| t.cosched.filter(|_| options.policy.is_tandem());
     options.check.then(|| scheduler_terms(terms.knobs, host.hz)).map(|t| SchedulerTerms {
         timer_late: host.timer_late,
+        idle_exit: host.idle_exit.map_or(Span::ZERO, |[_, most]| most),
         spread: t.spread.filter(|_| options.policy.is_tandem()),
         cores: t.cores.filter(|_| options.policy.is_tandem()),
         sharing: if options.policy.is_tandem() { t.sharing } else { CoreSharing::Any },

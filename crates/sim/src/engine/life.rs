@@ -165,6 +165,7 @@ impl<P: Scheduler> Engine<P> {
             self.account(pcpu);
         }
         self.cast.ends(world, leaves);
+        self.delays.taken_back(world);
         if self.cast.is_sibling(world) {
             // An interrupt may have woken it before its time.
             self.clock.disarm_sleep(world);

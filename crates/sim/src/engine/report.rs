@@ -7,6 +7,7 @@ use crate::kernel::Seat;
 use crate::truth::PcpuTimes;
 use contract::Scheduler;
 use settings::{PlacedPool, Run};
+use std::ops::Range;
 use views::{
     Guest, GuestTasks, HostCounts, Latencies, MeasuredBy, Pcpu, Pool, RunResult, Times, Vm,
     Wakeups, World, WorldKind,
@@ -134,19 +135,20 @@ fn less(a: &Times, b: &Times) -> Times {
 }
 
 /// Wake-ups of each VM's vCPUs and of host tasks that others wake, by the workload and by the
-/// scheduler. A timer fires when it is due; a world is READY at once, and its own work begins a
-/// switch after it runs.
+/// scheduler. A timer fires when it is due; a vCPU is READY when its path is over, any other world
+/// at once, and own work begins a switch after it runs.
 fn wakeups<P>(engine: &Engine<P>) -> Vec<Wakeups> {
-    let of = |name: &str, all: Latencies| {
-        let by = [(MeasuredBy::Workload, engine.costs.switch_ns), (MeasuredBy::Scheduler, 0)];
-        by.map(|(by, more_ns)| all.sums(name, by, 1, more_ns)).into_iter().flatten()
+    let of = |name: &str, worlds: Range<u32>| {
+        let (mut late, mut waited) = (Latencies::default(), Latencies::default());
+        for w in worlds {
+            late.merge(engine.cast.late(w));
+            waited.merge(engine.cast.waited(w));
+        }
+        let late = late.sums(name, MeasuredBy::Workload, 1, engine.costs.switch_ns);
+        late.into_iter().chain(waited.sums(name, MeasuredBy::Scheduler, 1, 0))
     };
-    let vm = |member: &Member| {
-        let mut all = Latencies::default();
-        member.worlds.clone().for_each(|w| all.merge(engine.cast.late(w)));
-        of(&member.name, all)
-    };
-    let task = |w: u32| of(&engine.cast.spec(w).name, engine.cast.late(w).clone());
+    let vm = |member: &Member| of(&member.name, member.worlds.clone());
+    let task = |w: u32| of(&engine.cast.spec(w).name, w..w + 1);
     let in_pipe = engine.cast.vm(0).worlds.clone().filter(|w| engine.cast.in_pipe(*w));
     engine.cast.vms()[1..].iter().flat_map(vm).chain(in_pipe.flat_map(task)).collect()
 }

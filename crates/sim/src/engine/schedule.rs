@@ -11,6 +11,7 @@
 use super::Engine;
 use crate::behaviour::{ENDLESS, Next};
 use crate::cast::Deed;
+use crate::delays::Timer;
 use crate::guest::{Found, Ipi};
 use crate::kernel::{Context, Seat};
 use check::State;
@@ -21,11 +22,20 @@ const DISPATCH_LOOPS: u32 = 32;
 
 impl<P: Scheduler> Engine<P> {
     /// A sleep ends as its workload wanted: what passes until it runs is the latency of the
-    /// wake-up.
+    /// wake-up. A vCPU is READY when the path from its timer is over.
     pub(super) fn timer_wakes(&mut self, world: u32) {
-        if self.kernel.seat(world) == Seat::Asleep {
-            self.cast.is_due(world, self.kernel.now());
-            self.wake(world);
+        if self.kernel.seat(world) != Seat::Asleep {
+            return;
+        }
+        let now = self.kernel.now();
+        let vcpu = self.cast.is_vcpu(world);
+        let timer = if vcpu { self.delays.timer(world, now) } else { Timer::Ready(now) };
+        match timer {
+            Timer::Later(ready) => self.clock.arm_sleep(world, ready),
+            Timer::Ready(fired) => {
+                self.cast.is_due(world, fired);
+                self.wake(world);
+            }
         }
     }
 
@@ -231,6 +241,7 @@ impl<P: Scheduler> Engine<P> {
     /// to sleep there: sched_ext names it to ops.dispatch all the same.
     pub(super) fn pick(&mut self, pcpu: u32, prev: u32, slept: u32) {
         self.cause = (Some(pcpu), 0);
+        self.delays.schedules(pcpu, self.kernel.now());
         let next = self.balance(pcpu, prev, slept);
         if next != 0 && next == prev {
             return self.settle(pcpu);

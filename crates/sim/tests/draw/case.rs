@@ -3,7 +3,7 @@
 use super::shrink;
 use check::Invariant;
 use dice::Draw;
-use settings::Run;
+use settings::{HostSpec, Run};
 use sim::{Costs, Options, Outcome, SimError, Ticks, run, run_traced, scheduler_terms};
 use std::{collections::BTreeMap, env, fs::File};
 use units::Span;
@@ -38,9 +38,19 @@ pub enum Lag {
     Free,
 }
 
+/// Paths of up to 100 us, exits of up to 5 ms.
+fn delays(host: &mut HostSpec, draw: &mut Draw) {
+    let mut spread = |most: u64| {
+        let ns = [draw.below(most), draw.below(most)].map(Span::from_ns);
+        (draw.below(4) == 0).then(|| [ns[0].min(ns[1]), ns[0].max(ns[1])])
+    };
+    (host.wake_path, host.idle_exit) = (spread(100_001), spread(5_000_001));
+}
+
 impl Case {
     /// The run with what else the seed decides: where ticks fall, whether switches cost anything,
-    /// and on one host of four timers that are up to 3 ms late.
+    /// and on one host of four each timers that are up to 3 ms late, paths of wake-ups, and pCPUs
+    /// that leave idle slowly.
     pub fn of(mut run: Run, seed: u64, draw: &mut Draw) -> Case {
         let ticks = if draw.below(2) == 0 { Ticks::Aligned } else { Ticks::Staggered };
         let costs = if draw.below(2) == 0 { Costs::ZERO } else { Costs::default() };
@@ -49,6 +59,7 @@ impl Case {
         if late.below(4) == 0 {
             run.spec.host.timer_late = Span::from_ns(late.below(3_000_001));
         }
+        delays(&mut run.spec.host, &mut Draw::new(seed.rotate_left(32)));
         Case { run, ticks, costs }
     }
 
@@ -96,7 +107,8 @@ impl Case {
     fn terms(&self, outcome: &Outcome) -> check::SchedulerTerms {
         let host = &self.run.spec.host;
         let terms = scheduler_terms(&outcome.knobs, host.hz);
-        check::SchedulerTerms { timer_late: host.timer_late, ..terms }
+        let idle_exit = host.idle_exit.map_or(Span::ZERO, |[_, most]| most);
+        check::SchedulerTerms { timer_late: host.timer_late, idle_exit, ..terms }
     }
 
     fn lag_percent(&self, outcome: &Outcome) -> u64 {

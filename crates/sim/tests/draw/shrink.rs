@@ -61,6 +61,12 @@ fn all_smaller(case: &Case) -> Vec<Case> {
     if spec.host.timer_late > Span::ZERO {
         all.push(with(&|s| s.host.timer_late = Span::ZERO));
     }
+    if spec.host.wake_path.is_some() {
+        all.push(with(&|s| s.host.wake_path = None));
+    }
+    if spec.host.idle_exit.is_some() {
+        all.push(with(&|s| s.host.idle_exit = None));
+    }
     if case.costs != Costs::ZERO {
         all.push(Case { costs: Costs::ZERO, ..case.clone() });
     }
