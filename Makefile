@@ -17,7 +17,7 @@ test: ## everything that CI runs: format, tidy, clippy, tests, live build, docs
 	@sh tools/bootstrap.sh browser
 	@cargo xtask ci
 
-reproduce: bootstrap ## the documents' experiments beside the published figures; ends with 6 while points are missed (41 of 126)
+reproduce: bootstrap ## the documents' experiments beside the published figures; ends with 6 while points are missed (29 of 126)
 	@cargo run --quiet --release -p tandem -- reproduce --work --seeds 4 -o target/reproduce.html --json target/reproduce.json
 
 campaign: bootstrap ## hours of work, resumable: all drills, all scenarios in the lab, 9,000 trees, 20,000 hosts

@@ -105,3 +105,22 @@ fn delays_are_the_seeds_and_the_same_under_each_policy() {
         assert_eq!(of(policy, 1), first, "{policy}");
     }
 }
+
+/// Credit lets a world run for 1 ms before it is preempted (the ratelimit). Two burners are never
+/// met so early, for each wake-up ends a run of 10 ms; domain-0 wakes in between.
+#[test]
+fn a_sleeper_beside_burners_meets_credits_ratelimit_where_domain_0_wakes_too() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/wakeup-latency");
+    let scenario = settings::load(folder).expect("it loads");
+    for (label, least, most) in [
+        ("loaded host, Xen", 900_000, 1_100_000),
+        ("other VM loaded, Xen", 900_000, 1_100_000),
+        ("loaded host, Xen, domain-0 at rest", 40_000, 44_000),
+    ] {
+        let run = scenario.runs.iter().find(|r| r.label == label).expect("a run");
+        let policy = "xen-credit".parse().expect("a policy");
+        let out = sim::run(run, &Options { policy, ..Options::default() }).expect("it runs");
+        let w = out.result.wakeups.iter().find(|w| w.vm == "waker").expect("it wakes");
+        assert!((least..most).contains(&w.p99_ns), "{label}: {w:?}");
+    }
+}
