@@ -61,6 +61,7 @@ impl SchedulerTerms {
     pub fn bounds(&self) -> Bounds {
         Bounds {
             timer_late_ns: self.timer_late.ns(),
+            idle_exit_ns: self.idle_exit.ns(),
             sharing_max_ns: self
                 .spread
                 .map(|spread| spread.ns() + self.quantum.ns() + self.tick.ns()),
@@ -68,9 +69,10 @@ impl SchedulerTerms {
             whole_core_ns: self.cores.map_or(0, |c| c.whole_core.ns()),
             core_sharing: self.sharing,
             // A timer ends the moment for which it leaves that world there (spec L4).
-            // The world that the pCPU leaves its idle state for is READY meanwhile.
+            // Three exits: of a pCPU that finds its world taken by another, of one that leaves this
+            // one there for a moment, and after that.
             idle_while_waiting_max_ns: self.tick.ns().max(MOMENT_NS + self.timer_late.ns())
-                + self.idle_exit.ns(),
+                + 3 * self.idle_exit.ns(),
             ..Bounds::of(self.quantum.ns(), self.tick.ns(), 1_000_000)
         }
     }
@@ -126,7 +128,8 @@ mod tests {
         let late = SchedulerTerms { timer_late: Span::from_ms(5), ..terms() };
         assert_eq!(late.bounds().idle_while_waiting_max_ns, 5_600_000);
         let deep = SchedulerTerms { idle_exit: Span::from_ms(1), ..late };
-        assert_eq!(deep.bounds().idle_while_waiting_max_ns, 6_600_000);
+        assert_eq!(deep.bounds().idle_while_waiting_max_ns, 8_600_000);
+        assert_eq!(deep.bounds().lag_ns(2, true), 166_000_000);
     }
 
     #[test]

@@ -29,8 +29,9 @@ pub(crate) fn times(spec: &RunSpec, reasons: &mut Vec<String>) {
 
 /// What is wrong with what wake-ups take beside the scheduler.
 fn delays(host: &HostSpec, reasons: &mut Vec<String>) {
-    let most = HostSpec::DELAY_MAX;
-    for (key, spread) in [("wake_path", host.wake_path), ("idle_exit", host.idle_exit)] {
+    let path = ("wake_path", host.wake_path, HostSpec::WAKE_PATH_MAX);
+    let exit = ("idle_exit", host.idle_exit, HostSpec::IDLE_EXIT_MAX);
+    for (key, spread, most) in [path, exit] {
         let Some([from, to]) = spread.filter(|[from, to]| from > to || *to > most) else {
             continue;
         };
@@ -332,22 +333,28 @@ mod tests {
         };
         let us = |n: u64| Span::from_ns(1000 * n);
         assert_eq!(seen(""), (None, None, us(600)));
-        let all = "wake_path = ['23.5us', '30us']\nidle_exit = ['0s', '10ms']\n\
+        let all = "wake_path = ['23.5us', '30us']\nidle_exit = ['0s', '1ms']\n\
             idle_residency = '1s'";
         let path = Some([Span::from_ns(23_500), us(30)]);
-        assert_eq!(seen(all), (path, Some([us(0), us(10_000)]), Span::from_secs(1)));
+        assert_eq!(seen(all), (path, Some([us(0), us(1_000)]), Span::from_secs(1)));
     }
 
     #[test]
     fn delays_that_cannot_be_are_refused_with_each_reason() {
-        let keys = "wake_path = ['30us', '24us']\nidle_exit = ['1us', '10001us']\n\
+        let keys = "wake_path = ['30us', '24us']\nidle_exit = ['1us', '1001us']\n\
             idle_residency = '1001ms'";
         let Err(ScenarioError::Invalid { reasons, .. }) = host(keys) else {
             panic!("must be refused")
         };
-        let rest = "allowed a least and a most, of at most 10ms; leave it out for none";
-        let spreads = [("wake_path", "30us to 24us"), ("idle_exit", "1us to 10001us")];
-        let mut due = spreads.map(|(k, seen)| format!("host.{k}: seen {seen}, {rest}")).to_vec();
+        let spreads =
+            [("wake_path", "30us to 24us", "10ms"), ("idle_exit", "1us to 1001us", "1ms")];
+        let reason = |(key, seen, most)| {
+            format!(
+                "host.{key}: seen {seen}, allowed a least and a most, of at most {most}; leave it \
+                    out for none"
+            )
+        };
+        let mut due = spreads.map(reason).to_vec();
         due.push("host.idle_residency: seen 1001ms, allowed at most 1s".to_owned());
         assert_eq!(reasons, due);
         for odd in ["wake_path = '24us'", "wake_path = ['24us']", "idle_exit = ['1us', '2']"] {

@@ -177,8 +177,11 @@ impl HostSpec {
     /// C6 of Skylake-SP (`target_residency` of Linux's intel_idle).
     pub const IDLE_RESIDENCY: Span = Span::from_ns(600_000);
 
-    /// Longest path of a wake-up, and longest exit from idle.
-    pub const DELAY_MAX: Span = Span::from_ms(10);
+    /// Longest path of a wake-up.
+    pub const WAKE_PATH_MAX: Span = Span::from_ms(10);
+
+    /// Longest exit from idle: five times that of the deepest states.
+    pub const IDLE_EXIT_MAX: Span = Span::from_ms(1);
 
     /// Longest residency.
     pub const IDLE_RESIDENCY_MAX: Span = Span::from_secs(1);
