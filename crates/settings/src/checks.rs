@@ -321,7 +321,8 @@ mod tests {
     use units::Span;
 
     fn host(keys: &str) -> Result<HostSpec, ScenarioError> {
-        let text = format!("[host]\ncores_per_llc = 1\n{keys}\n[[vm]]\nname = 'a'\nvcpus = 1\n");
+        let vm = "[[vm]]\nname = 'a'\nvcpus = 1\n";
+        let text = format!("[host]\ncores_per_llc = 1\n{keys}\n{vm}");
         parse("t.toml", "t", &text).map(|s| s.runs[0].spec.host.clone())
     }
 

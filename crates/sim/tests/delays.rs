@@ -1,5 +1,5 @@
-//! What a wake-up takes beside the scheduler: the path from a timer to READY, and the exit of a pCPU
-//! from a deep idle state; in which states both are, and what the oracle makes of them.
+//! What a wake-up takes beside the scheduler: the path from a timer to READY, and the exit of a
+//! pCPU from a deep idle state; in which states both are, and what the oracle makes of them.
 
 use crate::text::{outcome, silent};
 use sim::{Options, Outcome, Ticks};
