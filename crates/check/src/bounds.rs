@@ -68,9 +68,6 @@ pub struct Bounds {
     /// by ticks of the kernel, or hold for late timers as they are: a limit keeps what a late tick
     /// could not give.
     pub timer_late_ns: u64,
-    /// How long a pCPU of this host takes at most to leave a deep idle state. The world that it is
-    /// for is READY meanwhile, and may arrive where its home no longer is.
-    pub idle_exit_ns: u64,
     /// Violations kept with their text; more are only counted.
     pub violations_kept: usize,
 }
@@ -107,7 +104,6 @@ impl Bounds {
             lag_replanned_ns: 2 * quantum_ns,
             plan_ns: 20 * MS,
             timer_late_ns: 0,
-            idle_exit_ns: 0,
             violations_kept: 100,
         }
     }
@@ -141,11 +137,11 @@ impl Bounds {
 
     /// CPU time by which a VM that can run so many worlds at once may be off the ideal; `flat`
     /// where there are shares alone. Each of the two planning periods after which weights follow
-    /// demand may begin as late as its timer. Each world may wait for a pCPU that leaves idle.
+    /// demand may begin as late as its timer.
     #[must_use]
     pub fn lag_ns(&self, worlds: u64, flat: bool) -> u64 {
         let later = if flat { 0 } else { self.lag_replanned_ns + 2 * self.timer_late_ns };
-        self.lag_base_ns + (self.lag_per_world_ns + later + self.idle_exit_ns) * worlds
+        self.lag_base_ns + (self.lag_per_world_ns + later) * worlds
     }
 }
 

@@ -144,6 +144,11 @@ impl Books {
         }
     }
 
+    /// A pCPU begins to leave a deep idle state, or has: for the oracle it is taken meanwhile.
+    pub(crate) fn leaves_idle(&mut self, now: u64, pcpu: u32, begins: bool) {
+        self.watch.taken(now, pcpu, begins);
+    }
+
     /// These pCPUs are on line from now on.
     pub(crate) fn online(&mut self, now: u64, online: &PcpuSet) {
         self.watch.online(now, online);

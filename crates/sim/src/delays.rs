@@ -112,23 +112,30 @@ impl Delays {
         }
     }
 
-    /// A pCPU schedules: it is awake.
+    /// A pCPU schedules: it is awake. Whether that ends an exit.
     #[inline]
-    pub(crate) fn schedules(&mut self, pcpu: u32, now: u64) {
-        if let Some(sleep) = self.pcpus.get_mut(pcpu as usize) {
-            *sleep = Sleep { since: now, awake: None };
-        }
+    pub(crate) fn schedules(&mut self, pcpu: u32, now: u64) -> bool {
+        let Some(sleep) = self.pcpus.get_mut(pcpu as usize) else { return false };
+        let awake = sleep.awake.is_some();
+        *sleep = Sleep { since: now, awake: None };
+        awake
     }
 
-    /// When a pCPU that idles schedules for which that is asked at `now`, and not before `at`.
+    /// When a pCPU that idles schedules for which that is asked at `now`, and not before `at`; and
+    /// whether an exit begins.
     #[inline]
-    pub(crate) fn awake(&mut self, pcpu: u32, now: u64, at: u64) -> u64 {
-        let Some(exit) = &mut self.exit else { return at };
+    pub(crate) fn awake(&mut self, pcpu: u32, now: u64, at: u64) -> (u64, bool) {
+        let Some(exit) = &mut self.exit else { return (at, false) };
         let sleep = &mut self.pcpus[pcpu as usize];
-        if sleep.awake.is_none() && now - sleep.since < self.residency_ns {
-            return at;
+        match sleep.awake {
+            Some(awake) => (at.max(awake), false),
+            None if now - sleep.since < self.residency_ns => (at, false),
+            None => {
+                let awake = at + exit.draw();
+                sleep.awake = Some(awake);
+                (awake, true)
+            }
         }
-        at.max(*sleep.awake.get_or_insert_with(|| at + exit.draw()))
     }
 }
 
@@ -165,20 +172,20 @@ mod tests {
         let Timer::Later(ready) = d.timer(1, 5) else { panic!("it has a path") };
         d.taken_back(1);
         assert!(matches!(d.timer(1, ready), Timer::Later(_)), "a timer of the same moment");
-        assert_eq!(d.awake(0, 9_000_000, 9_000_000), 9_000_000, "no exit");
+        assert_eq!(d.awake(0, 9_000_000, 9_000_000), (9_000_000, false), "no exit");
     }
 
     #[test]
     fn a_pcpu_leaves_a_deep_state_once_and_a_short_idle_at_once() {
         let mut d = delays([0, 0], [40, 130]);
         d.schedules(0, 100_000);
-        assert_eq!(d.awake(0, 699_999, 700_999), 700_999);
-        let awake = d.awake(0, 700_000, 701_000);
-        assert!((741_000..=831_000).contains(&awake), "{awake}");
+        assert_eq!(d.awake(0, 699_999, 700_999), (700_999, false));
+        let (awake, begins) = d.awake(0, 700_000, 701_000);
+        assert!(begins && (741_000..=831_000).contains(&awake), "{awake}");
         let again = [(710_000, 711_000), (awake - 1, awake + 999)].map(|(n, a)| d.awake(0, n, a));
-        assert_eq!(again, [awake, awake + 999]);
-        d.schedules(0, awake);
-        assert_eq!(d.awake(0, awake + 1, awake + 1), awake + 1);
+        assert_eq!(again, [(awake, false), (awake + 999, false)]);
+        assert!(d.schedules(0, awake) && !d.schedules(0, awake));
+        assert_eq!(d.awake(0, awake + 1, awake + 1), (awake + 1, false));
         assert_eq!(d.timer(2, 5), Timer::Ready(5), "no path");
     }
 }

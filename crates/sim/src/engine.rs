@@ -252,6 +252,25 @@ impl<P: Scheduler> Engine<P> {
         self.kernel.take_holds(|told| self.books.held(now, told));
     }
 
+    /// When a pCPU that idles schedules for which that is asked now, and not before `at`. While it
+    /// leaves a deep idle state it is taken, as by a real-time task.
+    fn leaves_idle(&mut self, pcpu: u32, at: u64) -> u64 {
+        let now = self.kernel.now();
+        let (at, begins) = self.delays.awake(pcpu, now, at);
+        if begins {
+            self.books.leaves_idle(now, pcpu, true);
+        }
+        at
+    }
+
+    /// A pCPU is awake.
+    fn awakes(&mut self, pcpu: u32) {
+        let now = self.kernel.now();
+        if self.delays.schedules(pcpu, now) {
+            self.books.leaves_idle(now, pcpu, false);
+        }
+    }
+
     /// Carries out what the callback just made asked of pCPUs and timers; `here` is the pCPU it ran
     /// on.
     fn settle(&mut self, here: u32) {
@@ -275,8 +294,8 @@ impl<P: Scheduler> Engine<P> {
                 self.tasks[current as usize].slice_ns = 0;
             }
             let delay = if pcpu == here { 0 } else { self.costs.kick_ns };
-            let at =
-                if current == 0 { self.delays.awake(pcpu, now, now + delay) } else { now + delay };
+            let at = now + delay;
+            let at = if current == 0 { self.leaves_idle(pcpu, at) } else { at };
             self.clock.kick(pcpu, at);
         }
         self.kernel.clear_nudges();

@@ -39,7 +39,7 @@ impl Oracle {
     /// once.
     pub(super) fn arrives(&self, now: u64, homed: Option<u64>) -> bool {
         let plugged = self.homes.plugged.is_some_and(|at| now <= at + PLUGGED_NS);
-        let grace = self.bounds.affinity_grace_ns + self.bounds.idle_exit_ns;
+        let grace = self.bounds.affinity_grace_ns;
         homed.is_some_and(|at| plugged || now <= at + grace)
     }
 

@@ -20,6 +20,7 @@ impl<P: Scheduler> Engine<P> {
             format!("pCPU {pcpu} {}", if online { "comes on line" } else { "goes off line" })
         });
         self.cause = (None, 0);
+        self.awakes(pcpu);
         self.kernel.set_online(pcpu, online);
         if online {
             self.kernel.say_on(pcpu, Kind::Idle { begins: true });

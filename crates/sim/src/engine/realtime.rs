@@ -49,6 +49,7 @@ impl<P: Scheduler> Engine<P> {
     fn take_pcpu(&mut self, pcpu: u32) {
         self.kernel.mark(|| format!("real-time: pCPU {pcpu} is taken"));
         self.cause = (Some(pcpu), 0);
+        self.awakes(pcpu);
         let current = self.kernel.current(pcpu);
         if current != 0 {
             self.account(pcpu);

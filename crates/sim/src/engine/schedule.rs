@@ -241,7 +241,7 @@ impl<P: Scheduler> Engine<P> {
     /// to sleep there: sched_ext names it to ops.dispatch all the same.
     pub(super) fn pick(&mut self, pcpu: u32, prev: u32, slept: u32) {
         self.cause = (Some(pcpu), 0);
-        self.delays.schedules(pcpu, self.kernel.now());
+        self.awakes(pcpu);
         let next = self.balance(pcpu, prev, slept);
         if next != 0 && next == prev {
             return self.settle(pcpu);
