@@ -7,7 +7,8 @@
 //! `schedule` does what the kernel does, and calls the scheduler; `kernel` is what the scheduler
 //! calls back, and holds it to the contract; `books` has the engine's own accounts, and what the
 //! oracle learns; `recorder` writes the trace; `looks` hands out esxtop's counters while a run goes
-//! on; `delays` has what a wake-up takes beside the scheduler; `report` reads the accounts into the result document.
+//! on; `delays` has what a wake-up takes beside the scheduler; `report` reads the accounts into the
+//! result document.
 //!
 //! One seed decides everything: same scenario, options and seed, same bytes. There is no wall
 //! clock, no hashed order and no float in any decision.
