@@ -38,9 +38,10 @@ struct Actor {
     ready_since: u64,
     /// When the sleep was due from which it has not run yet.
     due: Option<u64>,
-    /// From there until it ran, each time, and from when it was READY.
+    /// From there until it ran, each time.
     late: Latencies,
-    waited: Latencies,
+    /// The same from when it was READY, where wake-ups have paths; both are one elsewhere.
+    waited: Option<Box<Latencies>>,
     vm: u32,
     vcpu: bool,
     /// A vCPU whose guest has tasks.
@@ -324,7 +325,9 @@ impl Cast {
         let actor = &mut self.actors[world as usize];
         if let Some(due) = actor.due.take() {
             actor.late.add(now - due);
-            actor.waited.add(now - actor.ready_since);
+            if let Some(waited) = &mut actor.waited {
+                waited.add(now - actor.ready_since);
+            }
         }
     }
 
@@ -341,13 +344,15 @@ impl Cast {
 
     /// The same after it was READY.
     pub(crate) fn waited(&self, world: u32) -> &Latencies {
-        &self.actors[world as usize].waited
+        let actor = &self.actors[world as usize];
+        actor.waited.as_deref().unwrap_or(&actor.late)
     }
 
     /// The warm-up ends: latencies and waits count from here on.
     pub(crate) fn warmed_up(&mut self) {
         for actor in &mut self.actors {
-            (actor.late, actor.waited) = (Latencies::default(), Latencies::default());
+            actor.late = Latencies::default();
+            actor.waited.iter_mut().for_each(|w| **w = Latencies::default());
         }
         self.guests.iter_mut().for_each(|g| g.longest = 0);
     }

@@ -83,7 +83,7 @@ fn worlds(spec: &RunSpec, guests: &[Guest], seed: u64) -> (Vec<WorldSpec>, Vec<A
         ready_since: 0,
         due: None,
         late: Latencies::default(),
-        waited: Latencies::default(),
+        waited: spec.host.wake_path.map(|_| Box::default()),
         vm,
         vcpu,
         tasked: false,
